@@ -1,0 +1,87 @@
+// Package result is what an experiment yields: raw measurements of a run, the statistics made of
+// them, and the document that is printed, stored and drawn.
+package result
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Raw is what a world measured in one run, before any statistics. Times are in the world's own
+// time, counted from the start of the traffic (t = 0).
+type Raw struct {
+	RTT      time.Duration // measured on the idle network, 0: not measured
+	Unmet    []string      // what was asked for and could not be set
+	Partial  bool          // the run was cut short
+	Duration time.Duration // how long it ran
+	Bin      time.Duration // width of a Delivery bin
+	Flows    []Flow
+	Ports    []Port
+	Drops    []Drop
+	// LostRecords counts measurements that did not fit: with any, dependent metrics are absent.
+	LostRecords uint64
+}
+
+// Flow is one flow (or one request on a persistent connection).
+type Flow struct {
+	Group, Item string
+	Src, Dst    string        // data goes from Src to Dst
+	Mouse       int           // index of its pair and connection within the group
+	Epoch       int           // burst, or request within a closed loop
+	Key         Key           // connecting side first
+	Start       time.Duration // connect(), or the first byte of a request
+	End         time.Duration // last byte at the receiving program, or when it was given up or stopped
+	Done        bool          // all bytes arrived; an Endless flow is done when stopped as planned
+	Endless     bool          // had no size: it has no completion time
+	Bytes       int64         // payload that reached the receiving program
+	Timeouts    int           // RTO events, both ends, the handshake's included; -1: not known
+	Deadline    time.Duration // from Start; 0: none
+	Delivered   []Delivery    // where in time the bytes arrived; ordered, sparse
+}
+
+// FCT is the flow completion time; meaningful when Done and not Endless.
+func (f *Flow) FCT() time.Duration { return f.End - f.Start }
+
+// Delivery is payload that reached the receiving program within one bin of Raw.Bin.
+type Delivery struct {
+	Bin   int32
+	Bytes int32
+}
+
+// Key names a transport connection.
+type Key struct {
+	Proto    uint8 // 6 TCP, 17 UDP
+	Src, Dst netip.AddrPort
+}
+
+// Reverse is the same connection seen from the other end.
+func (k Key) Reverse() Key { return Key{k.Proto, k.Dst, k.Src} }
+
+// Port is what was seen at one port of a switch or host.
+type Port struct {
+	Name    string   // "switch->receiver1"
+	Labels  []string // of measure.ports
+	RateBps int64
+	Buffer  int64 // bytes
+	Samples []Sample
+}
+
+// Sample holds what a port's queue was on Count consecutive points of a fixed grid that starts at
+// At and advances by Step; counters are as of At.
+type Sample struct {
+	At      time.Duration
+	Step    time.Duration
+	Count   int64
+	Backlog int64  // bytes
+	Marks   uint64 // packets that left with CE and came without, so far
+	Sent    uint64 // bytes taken from the queue, so far
+}
+
+// Drop is one packet that a port dropped.
+type Drop struct {
+	At     time.Duration
+	Port   string // name of the port
+	Key    Key    // zero when the packet was not TCP or UDP
+	Bytes  int
+	Reason string // tail, law
+}

@@ -1,0 +1,181 @@
+// Package law holds what the control laws and every world that runs them share: units of
+// measure and, later, the laws themselves. It imports nothing of the project.
+package law
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rate is a bit rate in bits per second, 0 or more. Text form: a number and kbit, Mbit or Gbit.
+type Rate int64
+
+// Bytes is an amount of data in bytes, 0 or more. Text form: a number and B, KB, MB (powers of
+// 10^3), KiB or MiB (powers of 2^10).
+type Bytes int64
+
+// Duration is a length of time with a text form that insists on a unit: ns, us, ms or s.
+type Duration time.Duration
+
+// PacketBytes is what one packet of a limit given in packets counts for in a world that keeps
+// its queues in bytes (SPEC section 5: 1500 B).
+const PacketBytes = 1500
+
+// Limit is a size of a queue, or a mark within it, in bytes or in packets. Text form: as Bytes,
+// or a number and pkt.
+type Limit struct {
+	N       int64
+	Packets bool
+}
+
+// Bytes gives the limit in bytes; a limit in packets counts PacketBytes for each.
+func (l Limit) Bytes() Bytes {
+	if l.Packets {
+		return Bytes(l.N * PacketBytes)
+	}
+	return Bytes(l.N)
+}
+
+// Std gives the duration as the standard library has it.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+type unit struct {
+	name string
+	size float64
+}
+
+var (
+	rateUnits     = []unit{{"Gbit", 1e9}, {"Mbit", 1e6}, {"kbit", 1e3}}
+	byteUnits     = []unit{{"MiB", 1 << 20}, {"KiB", 1 << 10}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}}
+	durationUnits = []unit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}
+	packetUnits   = []unit{{"pkt", 1}}
+)
+
+// parse reads NUMBER UNIT. The longest unit that matches wins, so that "ms" is not "s".
+func parse(what, text string, units []unit) (float64, error) {
+	number, size := "", 0.0
+	best := 0
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(text, u.name); ok && len(u.name) > best {
+			number, size, best = n, u.size, len(u.name)
+		}
+	}
+	if best == 0 {
+		return 0, fmt.Errorf("%s %q needs a unit: a number and %s", what, text, unitNames(units))
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("%s %q is not a number and %s", what, text, unitNames(units))
+	}
+	if v < 0 {
+		return 0, fmt.Errorf("%s %q is below 0", what, text)
+	}
+	v = math.Round(v * size)
+	if v > math.MaxInt64/2 {
+		return 0, fmt.Errorf("%s %q is too large", what, text)
+	}
+	return v, nil
+}
+
+func unitNames(units []unit) string {
+	names := make([]string, len(units))
+	for i, u := range units {
+		names[i] = u.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// format writes the value with the largest unit of the list that divides it.
+func format(v int64, units []unit) string {
+	best := unit{}
+	for _, u := range units {
+		if size := int64(u.size); v%size == 0 && u.size > best.size {
+			best = u
+		}
+	}
+	if v == 0 || best.size == 0 {
+		best = units[len(units)-1]
+		for _, u := range units {
+			if u.size < best.size {
+				best = u
+			}
+		}
+	}
+	return strconv.FormatFloat(float64(v)/best.size, 'f', -1, 64) + best.name
+}
+
+// UnmarshalText reads a rate such as "200Mbit".
+func (r *Rate) UnmarshalText(b []byte) error {
+	v, err := parse("rate", string(b), rateUnits)
+	*r = Rate(v)
+	return err
+}
+
+// MarshalText writes the rate with its largest exact unit.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+func (r Rate) String() string { return format(int64(r), rateUnits) }
+
+// UnmarshalText reads a size such as "11.5KB".
+func (n *Bytes) UnmarshalText(b []byte) error {
+	v, err := parse("size", string(b), byteUnits)
+	*n = Bytes(v)
+	return err
+}
+
+// MarshalText writes the size with its largest exact unit.
+func (n Bytes) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// decimalBytes are the units sizes are written with: powers of ten only, as the papers do.
+var decimalBytes = []unit{{"MB", 1e6}, {"KB", 1e3}, {"B", 1}}
+
+func (n Bytes) String() string { return format(int64(n), decimalBytes) }
+
+// UnmarshalText reads a duration such as "200us".
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := parse("duration", string(b), durationUnits)
+	*d = Duration(v)
+	return err
+}
+
+// MarshalText writes the duration with its largest exact unit.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+func (d Duration) String() string { return format(int64(d), durationUnits) }
+
+// UnmarshalText reads a limit such as "125KB" or "83pkt".
+func (l *Limit) UnmarshalText(b []byte) error {
+	text := string(b)
+	l.Packets = strings.HasSuffix(text, "pkt")
+	units := byteUnits
+	if l.Packets {
+		units = packetUnits
+	} else if !hasUnit(text, byteUnits) {
+		return fmt.Errorf("limit %q needs a unit: a number and %s, or pkt", text, unitNames(byteUnits))
+	}
+	v, err := parse("limit", text, units)
+	l.N = int64(v)
+	return err
+}
+
+func hasUnit(text string, units []unit) bool {
+	for _, u := range units {
+		if strings.HasSuffix(text, u.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// MarshalText writes the limit in the unit kind it was given in.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+func (l Limit) String() string {
+	if l.Packets {
+		return strconv.FormatInt(l.N, 10) + "pkt"
+	}
+	return Bytes(l.N).String()
+}
