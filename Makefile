@@ -1,0 +1,56 @@
+# Everything a person or CI needs. As root on Debian with Go, git and make: `make demo`, `make test`.
+SHELL := /bin/bash
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO      := go
+LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+OUT     := out
+
+.PHONY: help build demo test check lint generate check-generated bench experiments lab-truth deps deps-generate clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+build: ## build ./weir
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o weir ./cmd/weir
+
+demo: build ## the incast experiment on real Linux TCP, shortened: under 3 minutes
+	@scripts/need-root
+	@status=0; ./weir run experiments/incast.yaml --world lab --scheme droptail,ecn --seed 1 \
+		--set duration=8s --set traffic.elephants.stop=8s --set traffic.mice.epochs=50 \
+		--set measure.windows.loaded=2s..7s --out $(OUT)/demo || status=$$?; \
+	if [ $$status -ne 0 ] && [ $$status -ne 3 ]; then exit $$status; fi; \
+	echo; echo "The report: $(OUT)/demo/report.html"
+
+test: deps-generate check-generated ## all tests; as root also those on real TCP in namespaces
+	@scripts/need-root
+	$(GO) vet ./...
+	$(GO) test -timeout 15m ./...
+
+lint: ## golangci-lint, pinned in tools/lint
+	$(LINT) run ./...
+
+generate: ## regenerate what is generated: kernel objects (clang-16), JSON schema
+	$(GO) generate ./...
+
+check-generated: ## what is committed is what the sources give
+	@scripts/check-generated
+
+bench: build ## timings: figures and their ratio to a baseline of the same run
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself
+	@scripts/need-root
+	scripts/lab-truth
+
+experiments: build ## every experiment file whose schemes this build has, in the lab (hours)
+	@scripts/need-root
+	scripts/experiments $(OUT)/experiments
+
+deps: ## what the outside checks of the lab need
+	@scripts/apt-install iperf3 nginx-light
+
+deps-generate: ## what regenerating the kernel objects needs
+	@scripts/apt-install clang-16 llvm-16 libbpf-dev
+
+clean: ## remove what the build made
+	rm -rf weir $(OUT)
