@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/experiment"
+	"weir/lab"
+)
+
+func labCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Build a network of an experiment and use it by hand",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(labUpCommand(), labExecCommand(), labListCommand(), labCleanCommand())
+	return cmd
+}
+
+func labUpCommand() *cobra.Command {
+	var name, scheme string
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "up FILE",
+		Short: "Build the network of FILE and leave it running",
+		Example: `  weir lab up experiments/incast.yaml
+  weir lab exec sender1 -- ping -c 3 receiver1
+  weir lab clean`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := planOne(args[0], scheme, set)
+			if err != nil {
+				return usageError(err)
+			}
+			if name == "" {
+				name = strings.ToLower(r.Experiment)
+			}
+			started := time.Now()
+			l, err := lab.Up(cmd.Context(), name, &r.Config, lab.Options{Experiment: r.Experiment})
+			if err != nil {
+				return err
+			}
+			if err := l.EnforcePinned(r); err != nil {
+				return errors.Join(err, l.Down())
+			}
+			for _, u := range l.Unmet() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "not as asked: "+u)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
+				name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
+			return l.Release()
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default the experiment's id)")
+	cmd.Flags().StringVar(&scheme, "scheme", "droptail", "scheme whose guests and laws the lab gets")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
+	return cmd
+}
+
+// planOne resolves the first run of one scheme: the lab of that run is what `lab up` builds.
+func planOne(path, scheme string, set []string) (*experiment.Run, error) {
+	file, err := experiment.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := file.Plan(experiment.Options{Worlds: []string{"lab"}, Schemes: []string{scheme}, SeedCount: 1, Set: set})
+	if err != nil {
+		return nil, err
+	}
+	return plan.Runs[0], nil
+}
+
+func labExecCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:     "exec NODE -- COMMAND [ARG...]",
+		Short:   "Run a command inside a node",
+		Example: `  weir lab exec sender1 -- iperf3 -s`,
+		Args:    usageArgs(cobra.MinimumNArgs(2)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if name == "" {
+				only, err := onlyLab()
+				if err != nil {
+					return usageError(err)
+				}
+				name = only
+			}
+			code, err := lab.Exec(name, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			if code != 0 {
+				return &exitCode{code, nil}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "lab", "", "name of the lab (not needed while there is one)")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// onlyLab is the name of the lab that is up when there is exactly one.
+func onlyLab() (string, error) {
+	labs, err := lab.List()
+	if err != nil {
+		return "", err
+	}
+	switch len(labs) {
+	case 0:
+		return "", errors.New("no lab is up: start one with 'weir lab up FILE'")
+	case 1:
+		return labs[0].Name, nil
+	}
+	names := make([]string, len(labs))
+	for i, l := range labs {
+		names[i] = l.Name
+	}
+	slices.Sort(names)
+	return "", fmt.Errorf("several labs are up (%s): choose one with --lab", strings.Join(names, ", "))
+}
+
+func labListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the labs that are up",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			labs, err := lab.List()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if labs == nil {
+					labs = []lab.Info{}
+				}
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(labs)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "LAB\tEXPERIMENT\tNODES\tAGE\tSTATE")
+			for _, l := range labs {
+				fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\n", l.Name, l.Experiment, l.Nodes, time.Since(l.Started).Round(time.Second), l.State)
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func labCleanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean [LAB...]",
+		Short: "Remove labs: those named, or all that no running experiment uses",
+		Long: `Remove labs: those named, or all that no running experiment uses, also what a killed run left
+behind. Nothing that Weir did not make is touched.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cleaned, err := lab.Clean(args...)
+			for _, name := range cleaned {
+				fmt.Fprintf(cmd.OutOrStdout(), "removed lab %s\n", name)
+			}
+			return err
+		},
+	}
+}

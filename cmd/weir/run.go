@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/experiment"
+	"weir/experiment/claim"
+	"weir/experiment/report"
+	"weir/experiment/result"
+	"weir/lab"
+)
+
+// runFlags is what `weir run` was asked for.
+type runFlags struct {
+	options          experiment.Options
+	seed             int64
+	check, schema    bool
+	json             bool
+	out              string
+	withoutMeasuring bool
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE... | --schema",
+		Short: "Run an experiment and decide its claims",
+		Long: `Run the experiment of FILE: every scheme, on every point of its axes, with every seed.
+Prints a table (or JSON), decides the claims, and with --out writes rows, figures and a report.
+
+Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
+		Example: `  weir run experiments/incast.yaml --world lab --scheme droptail,ecn
+  weir run experiments/incast.yaml --world lab --scheme ecn --seed 1 --set traffic.mice.size=20KB
+  weir run experiments/incast.yaml --world lab --scheme ecn --sweep schemes.ecn.params.threshold=15KB,30KB,60KB
+  weir run --check experiments/*.yaml experiments/*/*.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("seed") {
+				f.options.Seeds = []int64{f.seed}
+			}
+			switch {
+			case f.schema:
+				_, err := cmd.OutOrStdout().Write(experiment.Schema())
+				return err
+			case f.check:
+				return checkFiles(cmd.OutOrStdout(), args)
+			case len(args) != 1:
+				return usageError(fmt.Errorf("run takes one FILE, got %d; usage: %s", len(args), cmd.UseLine()))
+			}
+			return runFile(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.options.Worlds, "world", nil, "worlds to run in: lab")
+	flags.StringSliceVar(&f.options.Schemes, "scheme", nil, "schemes to run, by their names in FILE (default all)")
+	flags.Int64Var(&f.seed, "seed", 0, "run this one seed")
+	flags.IntVar(&f.options.SeedCount, "seeds", 0, "run seeds 1..N")
+	flags.StringArrayVar(&f.options.Set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
+	flags.StringArrayVar(&f.options.Sweep, "sweep", nil, "KEY=V1,V2,...: add an axis (repeatable)")
+	flags.BoolVar(&f.json, "json", false, "print the results as one JSON document instead of a table")
+	flags.StringVar(&f.out, "out", "", "write Parquet rows, figures (SVG, PNG) and report.html into this directory")
+	flags.BoolVar(&f.check, "check", false, "only check the files")
+	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
+	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "leave the measuring program out, to see what it costs")
+	cmd.MarkFlagsMutuallyExclusive("check", "schema")
+	cmd.MarkFlagsMutuallyExclusive("seed", "seeds")
+	return cmd
+}
+
+// checkFiles reads every file as a run would, without running anything.
+func checkFiles(w io.Writer, paths []string) error {
+	if len(paths) == 0 {
+		return usageError(errors.New("--check needs at least one FILE"))
+	}
+	var bad []error
+	for _, path := range paths {
+		if err := experiment.Check(path); err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		fmt.Fprintf(w, "%s: ok\n", path)
+	}
+	return usageError(errors.Join(bad...))
+}
+
+// runFile is `weir run FILE`.
+func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Writer) error {
+	file, err := experiment.Load(path)
+	if err != nil {
+		return usageError(err)
+	}
+	plan, err := file.Plan(f.options)
+	if err != nil {
+		return usageError(err)
+	}
+	worlds := map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}}
+	for _, r := range plan.Runs {
+		if err := worlds[r.World].Check(r); err != nil {
+			return err
+		}
+	}
+	doc := newDocument(plan)
+	runErr := runAll(ctx, plan, worlds, doc, stderr)
+	if runErr != nil && len(doc.Runs) == 0 {
+		return runErr
+	}
+	doc.Claims = claim.Decide(plan.File.Claims, doc, f.options.Schemes)
+	if err := show(doc, f, stdout, stderr); err != nil {
+		return errors.Join(runErr, err)
+	}
+	if runErr != nil {
+		return runErr
+	}
+	if n := refuted(doc.Claims); n > 0 {
+		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", n, len(doc.Claims))}
+	}
+	return nil
+}
+
+// runAll carries out the runs one after another. On error the runs already done stay in doc.
+func runAll(ctx context.Context, plan *experiment.Plan, worlds map[string]experiment.World, doc *result.Document, stderr io.Writer) error {
+	p := newProgress(stderr, len(plan.Runs))
+	defer p.close()
+	for _, r := range plan.Runs {
+		p.begin(r)
+		raw, err := worlds[r.World].Run(ctx, r, p)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", describe(r), err)
+		}
+		if raw != nil {
+			doc.Add(r, raw)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopped during run %s; what was measured is marked partial", describe(r))
+		}
+	}
+	return nil
+}
+
+// describe names a run for a person: "ecn, guest_cc=cubic, seed 1".
+func describe(r *experiment.Run) string {
+	parts := []string{r.World, r.Scheme}
+	for _, axis := range r.Axes {
+		parts = append(parts, axis+"="+r.Point[axis])
+	}
+	return strings.Join(parts, " ") + fmt.Sprintf(" seed %d", r.Seed)
+}
+
+func refuted(claims []result.Claim) int {
+	n := 0
+	for _, c := range claims {
+		if c.Holds != nil && !*c.Holds {
+			n++
+		}
+	}
+	return n
+}
+
+// show prints the document and, with --out, writes its files.
+func show(doc *result.Document, f runFlags, stdout, stderr io.Writer) error {
+	if f.out != "" {
+		if err := report.Write(f.out, doc); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "rows, figures and report.html are in %s\n", f.out)
+	}
+	if f.json {
+		enc := json.NewEncoder(stdout)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(doc)
+	}
+	return report.Table(stdout, doc)
+}
