@@ -1,0 +1,230 @@
+package result
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// PayloadShareLab is the share of a link's rate that can be payload in the lab: its shaper (TBF)
+// counts 1514-byte frames (Ethernet header, no preamble, CRC or gap), of which 1448 bytes are
+// payload: 20 B IP, 20 B TCP, 12 B timestamps.
+const PayloadShareLab = 1448.0 / 1514
+
+// PayloadShareSim is the same on a simulated wire, where a frame takes 1538 bytes with preamble,
+// CRC and gap, and a segment without options has 1460 bytes of payload.
+const PayloadShareSim = 1460.0 / 1538
+
+// Info says which run Raw was measured in. Durations are in the world's own time, as in Raw.
+type Info struct {
+	World   string
+	Seed    int64
+	Scale   float64 // time_scale; 0 is 1
+	Scheme  string
+	Laws    []string
+	GuestCC string         // the guests' congestion control where it is one; else ""
+	Params  map[string]any // typed configuration of each law, by the law's name; scaled
+	Axes    map[string]string
+	Series  time.Duration // measure.series; 0 is 10 ms of the experiment's time
+	Windows map[string][2]time.Duration
+	// PayloadShare overrides the world's; 0: PayloadShareLab for the lab, else PayloadShareSim.
+	PayloadShare float64
+}
+
+// Build makes the statistics of one run out of what was measured, and brings times and rates back
+// to the experiment's own: measured times are divided by Info.Scale, rates multiplied by it. raw
+// is not kept and not changed.
+func Build(info Info, raw *Raw) *Run {
+	if info.Scale <= 0 {
+		info.Scale = 1
+	}
+	if info.Series <= 0 {
+		info.Series = time.Duration(info.Scale * float64(10*time.Millisecond))
+	}
+	b := &builder{Info: info, raw: raw, counted: raw.LostRecords == 0}
+	b.index()
+	run := &Run{
+		World: info.World, Seed: info.Seed, Scale: info.Scale, Scheme: info.Scheme,
+		Laws: append([]string{}, info.Laws...), GuestCC: info.GuestCC,
+		Params: b.params(), Axes: maps.Clone(info.Axes),
+		Partial: raw.Partial, Unmet: append([]string{}, raw.Unmet...),
+		PayloadShare: b.payloadShare(),
+	}
+	if raw.RTT > 0 {
+		run.RTTus = new(float64(raw.RTT) / 1e3)
+	}
+	if !b.counted {
+		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so drops and queues are not given",
+			raw.LostRecords))
+	}
+	whole := b.window(span{0, raw.Duration, true})
+	run.Groups, run.Ports = whole.Groups, whole.Ports
+	for name, w := range info.Windows {
+		if s := b.clip(span{from: w[0], to: w[1]}); s.to > s.from {
+			if run.Windows == nil {
+				run.Windows = map[string]Window{}
+			}
+			run.Windows[name] = b.window(s)
+		}
+	}
+	run.Detail = b.detail()
+	return run
+}
+
+// builder holds what all parts of Build need of one run.
+type builder struct {
+	Info
+	raw     *Raw
+	counted bool // every drop and queue sample was recorded
+	groups  []string
+	flows   map[string][]int // indices into raw.Flows by group, in order of start
+	mice    map[string]int   // number of mice by group: one more than the largest index
+	// dropFlow is the flow that each drop belongs to, an index into raw.Flows, or -1.
+	dropFlow  []int
+	flowDrops []int64          // by flow
+	drops     map[string][]int // indices into raw.Drops by group
+	portDrops map[string][]time.Duration
+}
+
+// index sorts flows and drops by group and port, once for all windows.
+func (b *builder) index() {
+	b.flows, b.mice = map[string][]int{}, map[string]int{}
+	b.drops, b.portDrops = map[string][]int{}, map[string][]time.Duration{}
+	for i := range b.raw.Flows {
+		f := &b.raw.Flows[i]
+		b.flows[f.Group] = append(b.flows[f.Group], i)
+		b.mice[f.Group] = max(b.mice[f.Group], f.Mouse+1)
+	}
+	b.groups = slices.Sorted(maps.Keys(b.flows))
+	for _, list := range b.flows {
+		slices.SortStableFunc(list, func(i, j int) int {
+			return cmp.Compare(b.raw.Flows[i].Start, b.raw.Flows[j].Start)
+		})
+	}
+	b.dropFlow = attribute(b.raw.Flows, b.raw.Drops)
+	b.flowDrops = make([]int64, len(b.raw.Flows))
+	for i, flow := range b.dropFlow {
+		d := &b.raw.Drops[i]
+		b.portDrops[d.Port] = append(b.portDrops[d.Port], d.At)
+		if flow >= 0 {
+			b.flowDrops[flow]++
+			group := b.raw.Flows[flow].Group
+			b.drops[group] = append(b.drops[group], i)
+		}
+	}
+}
+
+// attribute finds the flow of each drop: of the flows with the packet's key, in either direction,
+// the latest that had started. Keys are used again, by requests on one connection and by ports
+// that come round. A packet dropped before any such flow started belongs to none (-1).
+func attribute(flows []Flow, drops []Drop) []int {
+	out := make([]int, len(drops))
+	if len(drops) == 0 {
+		return out
+	}
+	byKey := make(map[Key][]int, len(flows))
+	for i := range flows {
+		byKey[flows[i].Key] = append(byKey[flows[i].Key], i)
+	}
+	for _, list := range byKey {
+		slices.SortStableFunc(list, func(i, j int) int { return cmp.Compare(flows[i].Start, flows[j].Start) })
+	}
+	latest := func(k Key, at time.Duration) int {
+		list := byKey[k]
+		n, _ := slices.BinarySearchFunc(list, at, func(i int, at time.Duration) int {
+			if flows[i].Start <= at {
+				return -1
+			}
+			return 1
+		})
+		if n == 0 {
+			return -1
+		}
+		return list[n-1]
+	}
+	for i := range drops {
+		d := &drops[i]
+		out[i] = -1
+		if d.Key == (Key{}) {
+			continue
+		}
+		one, other := latest(d.Key, d.At), latest(d.Key.Reverse(), d.At)
+		if one < 0 || other >= 0 && flows[other].Start > flows[one].Start {
+			one = other
+		}
+		out[i] = one
+	}
+	return out
+}
+
+// span is the time [from, to), in the world's time. The whole run takes in every flow and drop,
+// also those at its very edges.
+type span struct {
+	from, to time.Duration
+	whole    bool
+}
+
+func (s span) has(t time.Duration) bool { return s.whole || t >= s.from && t < s.to }
+
+// clip cuts a window of a run that was cut short down to the part that was measured. A run that
+// ended because all its flows had is not cut: nothing flowed in the rest.
+func (b *builder) clip(s span) span {
+	s.from = max(s.from, 0)
+	if b.raw.Partial {
+		s.to = min(s.to, b.raw.Duration)
+	}
+	return s
+}
+
+func (b *builder) window(s span) Window {
+	w := Window{Groups: map[string]*Group{}, Ports: map[string]*PortResult{}}
+	for _, name := range b.groups {
+		w.Groups[name] = b.group(name, s)
+	}
+	for i := range b.raw.Ports {
+		p := &b.raw.Ports[i]
+		for _, label := range p.Labels {
+			w.Ports[label] = b.port(p, s)
+		}
+	}
+	all := &PortResult{}
+	if b.counted {
+		n := int64(0)
+		for _, at := range b.portDrops {
+			n += countIn(at, s)
+		}
+		all.Drops = new(n)
+	}
+	w.Ports[AllPorts] = all
+	return w
+}
+
+func countIn(at []time.Duration, s span) int64 {
+	n := int64(0)
+	for _, t := range at {
+		if s.has(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *builder) payloadShare() float64 {
+	switch {
+	case b.PayloadShare > 0:
+		return b.PayloadShare
+	case b.World == "lab":
+		return PayloadShareLab
+	}
+	return PayloadShareSim
+}
+
+// ms gives a time of the world in ms of the experiment.
+func (b *builder) ms(d time.Duration) float64 { return float64(d) / 1e6 / b.Scale }
+
+// mbps gives the rate of n bytes in a time of the world, in Mbit/s of the experiment.
+func (b *builder) mbps(n float64, d time.Duration) float64 {
+	return n * 8 / d.Seconds() / 1e6 * b.Scale
+}

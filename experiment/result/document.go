@@ -1,0 +1,286 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Document is everything one call of weir yields, and the JSON that it prints and stores. Times
+// are milliseconds and rates Mbit/s (10^6 bit/s), both of the experiment's own time and rate (see
+// Run.Scale), sizes are bytes. What does not apply or could not be measured is absent, never 0;
+// a 0 was measured.
+type Document struct {
+	Experiment string          `json:"experiment"`
+	Weir       string          `json:"weir"` // version that made it
+	Host       Host            `json:"host"`
+	File       json.RawMessage `json:"file,omitempty"` // the experiment file as it was run
+	Skipped    []Skip          `json:"skipped"`
+	Runs       []*Run          `json:"runs"`
+	Claims     []Claim         `json:"claims"`
+}
+
+// Host is the machine that the experiment ran on.
+type Host struct {
+	Kernel string `json:"kernel"` // release, as uname -r
+	CPUs   int    `json:"cpus"`
+}
+
+// Skip is a scheme that was asked for and cannot run in a world.
+type Skip struct {
+	Scheme string `json:"scheme"`
+	World  string `json:"world"`
+	Reason string `json:"reason"`
+}
+
+// Run is one run: one world, one scheme, one seed, one point on every axis.
+type Run struct {
+	World   string            `json:"world"`
+	Seed    int64             `json:"seed"`
+	Scale   float64           `json:"scale"` // the world ran Scale times slower, at 1/Scale of the rates
+	Scheme  string            `json:"scheme"`
+	Laws    []string          `json:"laws"`
+	GuestCC string            `json:"guest_cc,omitempty"`
+	Params  map[string]any    `json:"params"`         // the laws' configuration, and the value of each axis by its name
+	Axes    map[string]string `json:"axes,omitempty"` // the axes alone; a claim's [axis=value] selects by them
+	Partial bool              `json:"partial"`        // cut short
+	Unmet   []string          `json:"unmet"`          // asked for and could not be set
+	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
+	// brought back to the experiment's own scale.
+	RTTus *float64 `json:"rtt_us,omitempty"`
+	// PayloadShare is the largest throughput_mbps there can be on a full link, as a share of the
+	// link's rate: see PayloadShareLab and PayloadShareSim.
+	PayloadShare float64                `json:"payload_share"`
+	Groups       map[string]*Group      `json:"groups"`
+	Ports        map[string]*PortResult `json:"ports"`
+	Windows      map[string]Window      `json:"windows,omitempty"`
+
+	// Detail is what figures and Parquet rows are made of. It is not part of the JSON.
+	Detail *Detail `json:"-"`
+}
+
+// Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse,
+// deadlines and timeouts are of the flows that start in it; bytes, throughput, goodput, jain,
+// series, drops, marks, utilisation and queue are of what happens in it. Where the instants cut a
+// bin of bytes or a sample, it counts in proportion.
+type Window struct {
+	Groups map[string]*Group      `json:"groups"`
+	Ports  map[string]*PortResult `json:"ports"`
+}
+
+// Group is what the flows of one group met with.
+type Group struct {
+	Flows      int   `json:"flows"`      // started
+	Unfinished int   `json:"unfinished"` // of these: given up, cut off, failed
+	Bytes      int64 `json:"bytes"`      // payload at the receiving programs
+	// Drops are the group's packets, in both directions, dropped at any port. Absent when records
+	// of drops were lost.
+	Drops *int64 `json:"drops,omitempty"`
+	// Timeouts are RTO events of the group's TCP flows. Absent when not known of every one.
+	Timeouts         *int64 `json:"timeouts,omitempty"`
+	FlowsWithTimeout *int64 `json:"flows_with_timeout,omitempty"`
+	// ThroughputMbps is the group's payload over the length of the window (the whole run if none).
+	ThroughputMbps *float64 `json:"throughput_mbps,omitempty"`
+	// FCT is over finished flows that have a size, in ms.
+	FCT *Distribution `json:"fct_ms,omitempty"`
+	// Goodput is over flows: each one's payload over its own active time, in Mbit/s.
+	Goodput *Distribution `json:"goodput_mbps,omitempty"`
+	// Jain is Jain's index of the flows' goodput: (Σx)² / (n Σx²), 1/n to 1.
+	Jain *float64 `json:"jain,omitempty"`
+	// Series is over time: the group's rate in each full step of measure.series, in Mbit/s.
+	Series    *Distribution `json:"series_mbps,omitempty"`
+	ByMouse   *ByMouse      `json:"by_mouse,omitempty"`
+	Deadlines *Deadlines    `json:"deadlines,omitempty"`
+
+	values map[string][]float64 // behind the distributions, by metric
+}
+
+// ByMouse is the papers' view: for each mouse (a pair of hosts and a connection index) a figure
+// over its epochs or requests, then the distribution of that figure over the mice. A flow that
+// did not finish counts as UnfinishedScoreMs.
+type ByMouse struct {
+	Mean  *Distribution `json:"mean_ms,omitempty"` // the papers' AFCT
+	SD    *Distribution `json:"sd_ms,omitempty"`   // population
+	P99   *Distribution `json:"p99_ms,omitempty"`
+	Max   *Distribution `json:"max_ms,omitempty"`
+	Drops *Distribution `json:"drops,omitempty"` // packets of a mouse dropped, all epochs together
+}
+
+// UnfinishedScoreMs is what an unfinished flow counts for in ByMouse, in ms of the experiment's
+// own time: the scripts of SICC's authors score so.
+const UnfinishedScoreMs = 2000
+
+// Deadlines counts the flows that have one. An unfinished flow missed it.
+type Deadlines struct {
+	Flows  int `json:"flows"`
+	Missed int `json:"missed"`
+	// MissedIDs says which: epoch x (number of mice in the group) + mouse, from 0. With one epoch
+	// this is the index of the mouse.
+	MissedIDs []int `json:"missed_ids"`
+}
+
+// PortResult is what was seen at one port. The pseudo-port "all" has only the drops, of every port.
+type PortResult struct {
+	RateMbps    *float64 `json:"rate_mbps,omitempty"`
+	BufferBytes *int64   `json:"buffer_bytes,omitempty"`
+	// Queue is over time: each length weighs as long as it stood; N is the number of samples.
+	Queue *Distribution `json:"queue_bytes,omitempty"`
+	Drops *int64        `json:"drops,omitempty"` // packets; absent when records of drops were lost
+	Marks *int64        `json:"marks,omitempty"` // packets that left with CE and came without
+	// Utilisation is the share of the port's rate that was used, 0 to 1, frames counted as the
+	// port's shaper counts them.
+	Utilisation *float64 `json:"utilisation,omitempty"`
+
+	levels []level // behind Queue
+}
+
+// AllPorts is the name of the pseudo-port that stands for every port together.
+const AllPorts = "all"
+
+// Distribution sums up a set of values, or a quantity over time. Quantiles of a set of n values
+// are interpolated between order statistics: with the sorted values x[0..n-1] and h = (n-1)p it
+// is x[⌊h⌋] + (h-⌊h⌋)(x[⌊h⌋+1] - x[⌊h⌋]), the "type 7" of Hyndman and Fan and the default of R
+// and NumPy. Quantiles over time are the least level that the quantity did not exceed for at least
+// the share p of the time. SD is of the population (divisor n).
+type Distribution struct {
+	N    int     `json:"n"`
+	Mean float64 `json:"mean"`
+	SD   float64 `json:"sd"`
+	Min  float64 `json:"min"`
+	P10  float64 `json:"p10"`
+	P25  float64 `json:"p25"`
+	P50  float64 `json:"p50"`
+	P75  float64 `json:"p75"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+// Claim is one claim of the file, decided in one world for one point on the axes that it leaves
+// open.
+type Claim struct {
+	Claim string            `json:"claim"`
+	World string            `json:"world"`
+	For   map[string]string `json:"for"`
+	Seeds []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
+	Left  PerSeed           `json:"left"`
+	Right PerSeed           `json:"right"`
+	// Holds is nil when it could not be decided: a metric is absent, or something was divided by 0.
+	Holds *bool `json:"holds"`
+	// Undecided: the claim is about something that was not asked for, which is no failure.
+	Undecided bool   `json:"undecided,omitempty"`
+	Why       string `json:"why,omitempty"` // what is missing, when Holds is nil
+}
+
+// PerSeed holds one value for each seed. NaN stands for "could not be had" and is null in JSON.
+type PerSeed []float64
+
+// MarshalJSON writes NaN and infinities as null.
+func (s PerSeed) MarshalJSON() ([]byte, error) {
+	out := make([]*float64, len(s))
+	for i, v := range s {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			out[i] = &s[i]
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads null as NaN.
+func (s *PerSeed) UnmarshalJSON(b []byte) error {
+	var in []*float64
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*s = make(PerSeed, len(in))
+	for i, v := range in {
+		(*s)[i] = math.NaN()
+		if v != nil {
+			(*s)[i] = *v
+		}
+	}
+	return nil
+}
+
+// WriteJSON writes the document, indented, with a final newline. Lists that the format promises
+// are [] when empty.
+func (d *Document) WriteJSON(w io.Writer) error {
+	out := *d
+	if out.Skipped == nil {
+		out.Skipped = []Skip{}
+	}
+	if out.Runs == nil {
+		out.Runs = []*Run{}
+	}
+	if out.Claims == nil {
+		out.Claims = []Claim{}
+	}
+	if len(out.File) == 0 {
+		out.File = json.RawMessage("{}")
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(&out); err != nil {
+		return fmt.Errorf("write results of %s: %w", d.Experiment, err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// ReadJSON reads a stored document. It refuses what is not one: another shape, a second document,
+// a run without its groups.
+func ReadJSON(r io.Reader) (*Document, error) {
+	dec := json.NewDecoder(r)
+	var d Document
+	if err := dec.Decode(&d); err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("read results: there is more after the document")
+	}
+	if d.Experiment == "" {
+		return nil, errors.New("read results: no \"experiment\": this is no document of weir run --json")
+	}
+	for i, r := range d.Runs {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("read results: runs[%d]: %w", i, err)
+		}
+	}
+	return &d, nil
+}
+
+// check says what makes a run unusable by those who read documents.
+func (r *Run) check() error {
+	if r == nil || r.World == "" || r.Scheme == "" {
+		return errors.New("world and scheme are needed")
+	}
+	if !(r.Scale > 0) {
+		return fmt.Errorf("scale is %v; it must be above 0", r.Scale)
+	}
+	for _, w := range append([]Window{{r.Groups, r.Ports}}, windowList(r.Windows)...) {
+		for name, g := range w.Groups {
+			if g == nil {
+				return fmt.Errorf("group %s is null", name)
+			}
+		}
+		for name, p := range w.Ports {
+			if p == nil {
+				return fmt.Errorf("port %s is null", name)
+			}
+		}
+	}
+	return nil
+}
+
+func windowList(m map[string]Window) []Window {
+	var out []Window
+	for _, w := range m {
+		out = append(out, w)
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package result
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Metric gives one number of the run by its path in the document, names separated:
+//
+//	mice fct_ms p99                      of a group, over the whole run
+//	loaded elephants throughput_mbps     of a group, in a window
+//	bottleneck queue_bytes mean          of a port; "all drops" is of every port
+//
+// Where a window has the name of a group or port, the group or port is meant. The result is false
+// when the metric is absent or there is nothing of that name.
+func (r *Run) Metric(path []string) (float64, bool) {
+	subject, rest := r.subject(path)
+	if subject == nil {
+		return 0, false
+	}
+	return number(reflect.ValueOf(subject), rest)
+}
+
+// Values gives the values behind a distribution, in no particular order: of each flow (fct_ms,
+// goodput_mbps), each mouse (by_mouse.*), each step (series_mbps), each sample (queue_bytes). The
+// path is Metric's without the statistic: mice fct_ms. The result is false when the distribution
+// is absent, and in a document that was read from JSON, which does not hold them. The slice is
+// the run's own: it must not be changed.
+func (r *Run) Values(path []string) ([]float64, bool) {
+	subject, rest := r.subject(path)
+	switch s := subject.(type) {
+	case *Group:
+		v, ok := s.values[strings.Join(rest, ".")]
+		return v, ok
+	case *PortResult:
+		if len(rest) == 1 && rest[0] == "queue_bytes" && len(s.levels) > 0 {
+			return expand(s.levels), true
+		}
+	}
+	return nil, false
+}
+
+// subject finds the group or port that a path begins with, and what follows it.
+func (r *Run) subject(path []string) (any, []string) {
+	if len(path) < 2 {
+		return nil, nil
+	}
+	if s := find(r.Groups, r.Ports, path[0]); s != nil {
+		return s, path[1:]
+	}
+	if w, ok := r.Windows[path[0]]; ok {
+		if s := find(w.Groups, w.Ports, path[1]); s != nil {
+			return s, path[2:]
+		}
+	}
+	return nil, nil
+}
+
+func find(groups map[string]*Group, ports map[string]*PortResult, name string) any {
+	if g := groups[name]; g != nil {
+		return g
+	}
+	if p := ports[name]; p != nil {
+		return p
+	}
+	return nil
+}
+
+// number follows the JSON names of path into v.
+func number(v reflect.Value, path []string) (float64, bool) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return 0, false
+		}
+		v = v.Elem()
+	}
+	switch {
+	case len(path) == 0 && v.CanInt():
+		return float64(v.Int()), true
+	case len(path) == 0 && v.CanFloat():
+		return v.Float(), true
+	case len(path) == 0 || v.Kind() != reflect.Struct:
+		return 0, false
+	}
+	if i := fieldNamed(v.Type(), path[0]); i >= 0 {
+		return number(v.Field(i), path[1:])
+	}
+	return 0, false
+}
+
+// fieldNamed gives the index of the exported field with this JSON name, or -1.
+func fieldNamed(t reflect.Type, name string) int {
+	for i := range t.NumField() {
+		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if tag == name && name != "" && name != "-" {
+			return i
+		}
+	}
+	return -1
+}
+
+// GroupMetrics lists every path below a group that is a number: "fct_ms.p99", "drops".
+func GroupMetrics() []string { return numbers(reflect.TypeFor[Group](), "") }
+
+// PortMetrics lists every path below a port that is a number: "queue_bytes.mean", "drops".
+func PortMetrics() []string { return numbers(reflect.TypeFor[PortResult](), "") }
+
+// GroupDistributions and PortDistributions list the paths that Run.Values takes.
+func GroupDistributions() []string { return distributions(GroupMetrics()) }
+
+// PortDistributions lists the paths below a port that Run.Values takes.
+func PortDistributions() []string { return distributions(PortMetrics()) }
+
+func distributions(metrics []string) []string {
+	var out []string
+	for _, m := range metrics {
+		if d, ok := strings.CutSuffix(m, ".p99"); ok {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func numbers(t reflect.Type, prefix string) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return []string{strings.TrimSuffix(prefix, ".")}
+	case reflect.Struct:
+		var out []string
+		for i := range t.NumField() {
+			tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if tag != "" && tag != "-" {
+				out = append(out, numbers(t.Field(i).Type, prefix+tag+".")...)
+			}
+		}
+		return out
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package result
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// port makes the statistics of one port within a span. Queue, marks and utilisation are over the
+// part of the span that was sampled; without samples they are absent.
+func (b *builder) port(p *Port, s span) *PortResult {
+	out := &PortResult{}
+	if p.RateBps > 0 {
+		out.RateMbps = new(float64(p.RateBps) / 1e6 * b.Scale)
+	}
+	if p.Buffer > 0 {
+		out.BufferBytes = new(p.Buffer)
+	}
+	if b.counted {
+		out.Drops = new(countIn(b.portDrops[p.Name], s))
+		out.levels = levelsIn(p.Samples, s)
+		out.Queue = distributeTime(out.levels)
+	}
+	b.counters(out, p, s)
+	return out
+}
+
+// levelsIn cuts the samples down to the span. A sample stands from its point of the grid to the
+// next one, and counts where its point lies in the span.
+func levelsIn(samples []Sample, s span) []level {
+	var out []level
+	for i := range samples {
+		m := &samples[i]
+		length := time.Duration(m.Count) * m.Step
+		lo, hi := max(m.At, s.from), min(m.At+length, s.to)
+		if hi <= lo {
+			continue
+		}
+		first := ceilDiv(lo-m.At, m.Step)
+		last := ceilDiv(hi-m.At, m.Step)
+		out = append(out, level{float64(m.Backlog), hi - lo, last - first})
+	}
+	return out
+}
+
+func ceilDiv(a, b time.Duration) int64 { return int64((a + b - 1) / b) }
+
+// counters fills in what comes of the difference of counters between the ends of the span.
+func (b *builder) counters(out *PortResult, p *Port, s span) {
+	if len(p.Samples) < 2 {
+		return
+	}
+	from := max(s.from, p.Samples[0].At)
+	to := min(s.to, p.Samples[len(p.Samples)-1].At)
+	if to <= from {
+		return
+	}
+	marks := counterAt(p.Samples, to, marksOf) - counterAt(p.Samples, from, marksOf)
+	sent := counterAt(p.Samples, to, sentOf) - counterAt(p.Samples, from, sentOf)
+	if marks < 0 || sent < 0 { // the counters were set back: the device was replaced
+		return
+	}
+	out.Marks = new(int64(math.Round(marks)))
+	if p.RateBps > 0 {
+		out.Utilisation = new(sent * 8 / (to - from).Seconds() / float64(p.RateBps))
+	}
+}
+
+func marksOf(s *Sample) uint64 { return s.Marks }
+func sentOf(s *Sample) uint64  { return s.Sent }
+
+// counterAt gives a counter at time t, which lies within the samples: between two samples it is
+// taken to have risen evenly.
+func counterAt(samples []Sample, t time.Duration, of func(*Sample) uint64) float64 {
+	i, found := slices.BinarySearchFunc(samples, t, func(s Sample, t time.Duration) int {
+		switch {
+		case s.At < t:
+			return -1
+		case s.At > t:
+			return 1
+		}
+		return 0
+	})
+	if found || i == 0 {
+		return float64(of(&samples[i]))
+	}
+	a, b := &samples[i-1], &samples[i]
+	share := float64(t-a.At) / float64(b.At-a.At)
+	return float64(of(a)) + share*(float64(of(b))-float64(of(a)))
+}
