@@ -2,7 +2,11 @@
 // becomes the list of runs that a world (lab, simulator) carries out.
 //
 //	file.go      the keys of the file (this is the contract with its users)
+//	schema.go    the JSON schema made of those keys
+//	tree.go      the text as a tree of nodes that know their line
 //	load.go      strict reading: schema first, then meaning; every error has file, line and key
+//	check.go     what a schema cannot say
+//	laws.go      the configuration fields of every law
 //	set.go       --set and --sweep paths
 //	plan.go      schemes x axes x seeds x worlds -> []Run, each with a resolved Config
 //	topology.go  kinds of topology -> Graph of nodes and links
@@ -11,131 +15,132 @@ package experiment
 
 import "weir/law"
 
-// File is one experiment as written by its author.
+// File is one experiment as written by its author, with the defaults filled in.
 type File struct {
-	ID       string       `yaml:"id" json:"id"`
-	IDs      []string     `yaml:"ids" json:"ids,omitempty"` // experiments of the papers that share this file
-	Paper    string       `yaml:"paper" json:"paper,omitempty"`
-	Notes    []string     `yaml:"notes" json:"notes,omitempty"`
-	Worlds   []string     `yaml:"worlds" json:"worlds"` // lab, sim
-	Duration law.Duration `yaml:"duration" json:"duration"`
-	Seeds    []int64      `yaml:"seeds" json:"seeds"`
-	Topology Topology     `yaml:"topology" json:"topology"`
-	Network  Network      `yaml:"network" json:"network"`
-	Guests   Guests       `yaml:"guests" json:"guests"`
-	Traffic  []Traffic    `yaml:"traffic" json:"traffic"`
-	Schemes  []Scheme     `yaml:"schemes" json:"schemes"`
-	Vary     []Axis       `yaml:"vary" json:"vary,omitempty"`
-	Lab      Lab          `yaml:"lab" json:"lab,omitzero"`
-	Measure  Measure      `yaml:"measure" json:"measure"`
-	Claims   []string     `yaml:"claims" json:"claims,omitempty"`
+	ID       string       `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; what the results are filed under"`
+	IDs      []string     `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
+	Paper    string       `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
+	Notes    []string     `json:"notes,omitempty" jsonschema_description:"what a reader of the results has to know"`
+	Worlds   []string     `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
+	Duration law.Duration `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
+	Seeds    []int64      `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
+	Topology Topology     `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and how they are joined"`
+	Network  Network      `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
+	Guests   Guests       `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
+	Traffic  []Traffic    `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
+	Schemes  []Scheme     `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
+	Vary     []Axis       `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes that the runs are multiplied by, crossed in order"`
+	Lab      Lab          `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
+	Measure  Measure      `json:"measure" jsonschema_description:"what is looked at"`
+	Claims   []string     `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
 }
 
 // Topology says which nodes there are and how they are joined.
 type Topology struct {
-	Kind        string            `yaml:"kind" json:"kind"`     // dumbbell, racks, leaf_spine, fat_tree, chain
-	Switch      string            `yaml:"switch" json:"switch"` // bridge (default), ovs, rtl
-	Senders     int               `yaml:"senders" json:"senders,omitempty"`
-	Receivers   int               `yaml:"receivers" json:"receivers,omitempty"`
-	Racks       int               `yaml:"racks" json:"racks,omitempty"`
-	Servers     int               `yaml:"servers" json:"servers,omitempty"` // a rack (or ToR)
-	Spines      int               `yaml:"spines" json:"spines,omitempty"`
-	Leaves      int               `yaml:"leaves" json:"leaves,omitempty"`
-	Cores       int               `yaml:"cores" json:"cores,omitempty"`
-	Aggs        int               `yaml:"aggs" json:"aggs,omitempty"`
-	ToRs        int               `yaml:"tors" json:"tors,omitempty"`
-	Hops        int               `yaml:"hops" json:"hops,omitempty"` // bottlenecks of a chain
-	Hypervisors bool              `yaml:"hypervisors" json:"hypervisors"`
-	VMs         int               `yaml:"vms" json:"vms,omitempty"` // guests a server; 0: the server itself is the guest
-	Hosts       map[string]string `yaml:"hosts" json:"hosts,omitempty"`
-	Routing     string            `yaml:"routing" json:"routing,omitempty"` // ecmp, single
-	Links       []LinkRule        `yaml:"links" json:"links,omitempty"`
+	Kind        string            `json:"kind" jsonschema:"required,enum=dumbbell,enum=racks,enum=leaf_spine,enum=fat_tree,enum=chain" jsonschema_description:"the kind of network"`
+	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"what the switches are (default: bridge)"`
+	Senders     int               `json:"senders,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: senders; chain: senders a switch"`
+	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers, several of them stand behind a second switch; chain: receivers a switch"`
+	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"racks: number of racks"`
+	Servers     int               `json:"servers,omitempty" jsonschema:"minimum=1,maximum=250" jsonschema_description:"servers a rack"`
+	Spines      int               `json:"spines,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"leaf_spine: spine switches"`
+	Leaves      int               `json:"leaves,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"leaf_spine: leaf switches, one a rack"`
+	Cores       int               `json:"cores,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"fat_tree: core switches"`
+	Aggs        int               `json:"aggs,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"fat_tree: aggregation switches"`
+	ToRs        int               `json:"tors,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"fat_tree: top-of-rack switches, one a rack"`
+	Hops        int               `json:"hops,omitempty" jsonschema:"minimum=1,maximum=20" jsonschema_description:"chain: links between switches, each a bottleneck"`
+	Hypervisors bool              `json:"hypervisors" jsonschema_description:"whether a hypervisor stands between guest and network (default: true)"`
+	VMs         int               `json:"vms,omitempty" jsonschema:"minimum=0,maximum=64" jsonschema_description:"guests a server; 0: the server itself is the guest"`
+	Hosts       map[string]string `json:"hosts,omitempty" jsonschema_description:"extra hosts: name: the switch it hangs on"`
+	Routing     string            `json:"routing,omitempty" jsonschema:"enum=ecmp,enum=single" jsonschema_description:"where equal paths exist: all of them (default), or a tree"`
+	Links       []LinkRule        `json:"links,omitempty" jsonschema:"maxItems=100" jsonschema_description:"links that differ from network"`
 }
 
 // LinkRule overrides the properties of the links between two sets of nodes.
 type LinkRule struct {
-	Between []string     `yaml:"between" json:"between"`
-	Rate    law.Rate     `yaml:"rate" json:"rate,omitempty"`
-	Delay   law.Duration `yaml:"delay" json:"delay,omitempty"`
-	Buffer  law.Limit    `yaml:"buffer" json:"buffer,omitzero"`
+	Between []string     `json:"between" jsonschema:"required,minItems=2,maxItems=2" jsonschema_description:"two patterns of node names"`
+	Rate    law.Rate     `json:"rate,omitempty" jsonschema_description:"both directions"`
+	Delay   law.Duration `json:"delay,omitempty" jsonschema_description:"one way"`
+	Buffer  law.Limit    `json:"buffer,omitzero" jsonschema_description:"of the switches' ports at this link"`
 }
 
 // Network gives every link its rate, delay and the buffer of its ports.
 type Network struct {
-	Rate         law.Rate     `yaml:"rate" json:"rate"`
-	RTT          law.Duration `yaml:"rtt" json:"rtt,omitempty"`     // base round trip across the longest path
-	Delay        law.Duration `yaml:"delay" json:"delay,omitempty"` // one way, each link; stands for rtt
-	Buffer       law.Limit    `yaml:"buffer" json:"buffer"`
-	ControlDelay law.Duration `yaml:"control_delay" json:"control_delay,omitempty"`
+	Rate         law.Rate     `json:"rate" jsonschema:"required" jsonschema_description:"of every link"`
+	RTT          law.Duration `json:"rtt,omitempty" jsonschema_description:"base round trip across the longest path"`
+	Delay        law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; stands for rtt"`
+	Buffer       law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
+	ControlDelay law.Duration `json:"control_delay,omitempty" jsonschema_description:"one way, between switch and controller (sim)"`
 }
 
 // Guests is how the tenants' TCP is set. A nil pointer or empty string was not said.
 type Guests struct {
-	Stack         string        `yaml:"stack" json:"stack,omitempty"` // linux, netstack
-	CC            string        `yaml:"cc" json:"cc,omitempty"`
-	ECN           *bool         `yaml:"ecn" json:"ecn,omitempty"`
-	InitialWindow *int          `yaml:"initial_window" json:"initial_window,omitempty"` // segments
-	RTOMin        *law.Duration `yaml:"rto_min" json:"rto_min,omitempty"`
-	InitialRTO    *law.Duration `yaml:"initial_rto" json:"initial_rto,omitempty"`
-	DelayedACK    *bool         `yaml:"delayed_ack" json:"delayed_ack,omitempty"`
-	SACK          *bool         `yaml:"sack" json:"sack,omitempty"`
+	Stack         string        `json:"stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP (default: linux)"`
+	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn"`
+	ECN           *bool         `json:"ecn,omitempty" jsonschema_description:"whether ECN is negotiated (default: false)"`
+	InitialWindow *int          `json:"initial_window,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments (default: 10)"`
+	RTOMin        *law.Duration `json:"rto_min,omitempty" jsonschema_description:"least retransmission timeout (default: 200ms)"`
+	InitialRTO    *law.Duration `json:"initial_rto,omitempty" jsonschema_description:"timeout of the first SYN (default: 1s)"`
+	DelayedACK    *bool         `json:"delayed_ack,omitempty" jsonschema_description:"default: true"`
+	SACK          *bool         `json:"sack,omitempty" jsonschema_description:"default: true"`
 }
 
 // Traffic is one group of flows of the same kind.
 type Traffic struct {
-	Name        string       `yaml:"name" json:"name"`
-	Group       string       `yaml:"group" json:"group,omitempty"` // measured together; default the name
-	Proto       string       `yaml:"proto" json:"proto,omitempty"` // tcp (default), udp
-	From        string       `yaml:"from" json:"from"`
-	To          string       `yaml:"to" json:"to"`
-	Pair        string       `yaml:"pair" json:"pair,omitempty"` // all (default), same_index, other_index
-	Data        string       `yaml:"data" json:"data,omitempty"` // push (default), pull
-	Pattern     string       `yaml:"pattern" json:"pattern"`     // bulk, cbr, burst, closed_loop, poisson
-	Size        law.Bytes    `yaml:"size" json:"size,omitempty"`
-	CDF         string       `yaml:"cdf" json:"cdf,omitempty"`   // web_search, data_mining, hadoop, storage
-	Load        float64      `yaml:"load" json:"load,omitempty"` // of the from side's links, with poisson
-	Count       int          `yaml:"count" json:"count,omitempty"`
-	Requests    int          `yaml:"requests" json:"requests,omitempty"`
-	Concurrency int          `yaml:"concurrency" json:"concurrency,omitempty"`
-	Start       law.Duration `yaml:"start" json:"start"`
-	Stop        law.Duration `yaml:"stop" json:"stop,omitempty"`
-	Every       law.Duration `yaml:"every" json:"every,omitempty"`
-	Epochs      int          `yaml:"epochs" json:"epochs,omitempty"`
-	Gap         law.Duration `yaml:"gap" json:"gap,omitempty"` // mean of the exponential gap between starts
-	GiveUp      law.Duration `yaml:"give_up" json:"give_up,omitempty"`
-	Connection  string       `yaml:"connection" json:"connection,omitempty"` // new (default), persistent
-	Deadline    law.Duration `yaml:"deadline" json:"deadline,omitempty"`
-	Rate        law.Rate     `yaml:"rate" json:"rate,omitempty"`
-	Guests      `yaml:",inline"`
+	Name        string       `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"a name: a-z, then a-z, 0-9 and _"`
+	Group       string       `json:"group,omitempty" jsonschema:"pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"items measured together: a-z, then a-z, 0-9 and _ (default: the name)"`
+	Proto       string       `json:"proto,omitempty" jsonschema:"enum=tcp,enum=udp" jsonschema_description:"default: tcp"`
+	From        string       `json:"from" jsonschema:"required" jsonschema_description:"where the data comes from: sender*, sender2..4, rack1.server*"`
+	To          string       `json:"to" jsonschema:"required" jsonschema_description:"where the data goes"`
+	Pair        string       `json:"pair,omitempty" jsonschema:"enum=all,enum=same_index,enum=other_index" jsonschema_description:"which of from with which of to (default: all)"`
+	Data        string       `json:"data,omitempty" jsonschema:"enum=push,enum=pull" jsonschema_description:"who connects: from (push, default) or to, which asks for the data (pull)"`
+	Pattern     string       `json:"pattern" jsonschema:"required,enum=bulk,enum=cbr,enum=burst,enum=closed_loop,enum=poisson" jsonschema_description:"when flows start"`
+	Size        law.Bytes    `json:"size,omitempty" jsonschema_description:"payload of a flow, or of one answer"`
+	CDF         string       `json:"cdf,omitempty" jsonschema:"enum=web_search,enum=data_mining,enum=hadoop,enum=storage" jsonschema_description:"distribution that sizes are drawn from"`
+	Load        float64      `json:"load,omitempty" jsonschema:"exclusiveMinimum=0,maximum=2" jsonschema_description:"poisson: share of the from side's links, above 0 and at most 2"`
+	Count       int          `json:"count,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"flows a pair (default: 1)"`
+	Requests    int          `json:"requests,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"closed_loop: total a pair, shared by its connections; each epoch anew"`
+	Concurrency int          `json:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"closed_loop: connections a pair (default: 1)"`
+	Start       law.Duration `json:"start" jsonschema_description:"default: 0s"`
+	Stop        law.Duration `json:"stop,omitempty" jsonschema_description:"when no more is sent"`
+	Every       law.Duration `json:"every,omitempty" jsonschema_description:"from one epoch to the next"`
+	Epochs      int          `json:"epochs,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"how often (default: 1)"`
+	Gap         law.Duration `json:"gap,omitempty" jsonschema_description:"mean of the exponential gap between successive starts, in seeded random order"`
+	GiveUp      law.Duration `json:"give_up,omitempty" jsonschema_description:"an older flow is aborted and counts as unfinished"`
+	Connection  string       `json:"connection,omitempty" jsonschema:"enum=new,enum=persistent" jsonschema_description:"a connection for each request (default), or one for all"`
+	Deadline    law.Duration `json:"deadline,omitempty" jsonschema_description:"from a flow's start"`
+	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the frames' IP packets"`
+	Guests
 }
 
 // Scheme is one column of the comparison: which laws run, with what, on which guests.
 type Scheme struct {
-	Name   string         `yaml:"name" json:"name"`
-	Laws   []string       `yaml:"laws" json:"laws,omitempty"` // default: [name]
-	Params map[string]any `yaml:"params" json:"params,omitempty"`
-	Guests Guests         `yaml:"guests" json:"guests,omitzero"`
-	At     []string       `yaml:"at" json:"at,omitempty"` // switches that run it; default all
-	Worlds []string       `yaml:"worlds" json:"worlds,omitempty"`
+	Name   string         `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"the label: a-z, then a-z, 0-9 and _"`
+	Laws   []string       `json:"laws,omitempty" jsonschema:"minItems=1,maxItems=4,uniqueItems=true" jsonschema_description:"default: the name"`
+	Params map[string]any `json:"params,omitempty" jsonschema_description:"the laws' configuration fields"`
+	Guests Guests         `json:"guests,omitzero" jsonschema_description:"TCP settings under this scheme"`
+	At     []string       `json:"at,omitempty" jsonschema:"minItems=1,maxItems=100" jsonschema_description:"the switches that run it (default: all)"`
+	Worlds []string       `json:"worlds,omitempty" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"default: those of the file"`
 }
 
 // Axis is one dimension that the runs are multiplied by: values of one key, or named cases.
 type Axis struct {
-	Key    string                    `yaml:"key" json:"key,omitempty"`
-	As     string                    `yaml:"as" json:"as,omitempty"`
-	Values []any                     `yaml:"values" json:"values,omitempty"`
-	Cases  map[string]map[string]any `yaml:"cases" json:"cases,omitempty"`
+	Key    string                    `json:"key,omitempty" jsonschema_description:"a --set path"`
+	As     string                    `json:"as,omitempty" jsonschema:"pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"the axis's name: a-z, then a-z, 0-9 and _ (default: the last part of key)"`
+	Values []any                     `json:"values,omitempty" jsonschema:"minItems=1,maxItems=100" jsonschema_description:"what the key is set to"`
+	Cases  map[string]map[string]any `json:"cases,omitempty" jsonschema_description:"name of a case: {path: value, ...}"`
+	order  []string                  // names of the cases as written
 }
 
 // Lab is what differs when the experiment runs on real Linux instead of the simulator.
 type Lab struct {
-	TimeScale float64 `yaml:"time_scale" json:"time_scale,omitempty"`
-	Seeds     []int64 `yaml:"seeds" json:"seeds,omitempty"`
+	TimeScale float64 `json:"time_scale,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"rates are divided and times multiplied by it, 1 to 1000 (default: 1)"`
+	Seeds     []int64 `json:"seeds,omitempty" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"instead of seeds"`
 }
 
 // Measure names what is looked at.
 type Measure struct {
-	Ports   map[string]string          `yaml:"ports" json:"ports,omitempty"`     // label -> "switch->receiver1"
-	Windows map[string][2]law.Duration `yaml:"windows" json:"windows,omitempty"` // label -> [from, to]
-	Series  law.Duration               `yaml:"series" json:"series,omitempty"`   // step of series_mbps, 10 ms
+	Ports   map[string]string          `json:"ports,omitempty" jsonschema_description:"label: \"switch->receiver1\""`
+	Windows map[string][2]law.Duration `json:"windows,omitempty" jsonschema_description:"label: [from, to]"`
+	Series  law.Duration               `json:"series,omitempty" jsonschema_description:"step of series_mbps (default: 10ms)"`
 }

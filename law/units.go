@@ -4,7 +4,7 @@ package law
 
 import (
 	"fmt"
-	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +44,7 @@ func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 type unit struct {
 	name string
-	size float64
+	size int64
 }
 
 var (
@@ -54,9 +54,18 @@ var (
 	packetUnits   = []unit{{"pkt", 1}}
 )
 
-// parse reads NUMBER UNIT. The longest unit that matches wins, so that "ms" is not "s".
-func parse(what, text string, units []unit) (float64, error) {
-	number, size := "", 0.0
+// maxUnits bounds every quantity to what a float64 holds exactly, so that arithmetic on it (time
+// scale, rates times times) stays exact enough everywhere.
+const maxUnits = 1 << 53
+
+// maxDigits bounds the text of a number.
+const maxDigits = 32
+
+// parse reads NUMBER UNIT, with at most one space between. The longest unit that matches wins, so
+// that "ms" is not "s". The result is a whole number of the quantity's step; the arithmetic is
+// exact.
+func parse(what, text string, units []unit) (int64, error) {
+	number, size := "", int64(0)
 	best := 0
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(text, u.name); ok && len(u.name) > best {
@@ -66,18 +75,52 @@ func parse(what, text string, units []unit) (float64, error) {
 	if best == 0 {
 		return 0, fmt.Errorf("%s %q needs a unit: a number and %s", what, text, unitNames(units))
 	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%s %q is not a number and %s", what, text, unitNames(units))
-	}
-	if v < 0 {
+	number = strings.TrimSuffix(number, " ")
+	if strings.HasPrefix(number, "-") {
 		return 0, fmt.Errorf("%s %q is below 0", what, text)
 	}
-	v = math.Round(v * size)
-	if v > math.MaxInt64/2 {
+	if !isDecimal(number) {
+		return 0, fmt.Errorf("%s %q is not a number and %s", what, text, unitNames(units))
+	}
+	v, ok := new(big.Rat).SetString(number)
+	if !ok || len(number) > maxDigits {
+		return 0, fmt.Errorf("%s %q has too many digits", what, text)
+	}
+	v.Mul(v, new(big.Rat).SetInt64(size))
+	if v.Cmp(new(big.Rat).SetInt64(maxUnits)) > 0 {
 		return 0, fmt.Errorf("%s %q is too large", what, text)
 	}
-	return v, nil
+	if !v.IsInt() {
+		return 0, fmt.Errorf("%s %q is finer than 1 %s", what, text, step(what))
+	}
+	return v.Num().Int64(), nil
+}
+
+// step names what a quantity is counted in.
+func step(what string) string {
+	switch what {
+	case "rate":
+		return "bit/s"
+	case "duration":
+		return "ns"
+	case "limit":
+		return "B or pkt"
+	}
+	return "B"
+}
+
+// isDecimal tells whether s is digits with at most one point among them: no sign, no exponent.
+func isDecimal(s string) bool {
+	whole, fraction, point := strings.Cut(s, ".")
+	if whole == "" || (point && fraction == "") {
+		return false
+	}
+	for _, c := range whole + fraction {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 func unitNames(units []unit) string {
@@ -88,23 +131,26 @@ func unitNames(units []unit) string {
 	return strings.Join(names, ", ")
 }
 
-// format writes the value with the largest unit of the list that divides it.
+// format writes the value with the largest unit of the list that divides it; what none divides
+// (a rate that a time scale made odd) gets the smallest unit and decimals.
 func format(v int64, units []unit) string {
-	best := unit{}
+	best, least := unit{}, units[0]
 	for _, u := range units {
-		if size := int64(u.size); v%size == 0 && u.size > best.size {
+		if v%u.size == 0 && u.size > best.size {
 			best = u
+		}
+		if u.size < least.size {
+			least = u
 		}
 	}
 	if v == 0 || best.size == 0 {
-		best = units[len(units)-1]
-		for _, u := range units {
-			if u.size < best.size {
-				best = u
-			}
-		}
+		best = least
 	}
-	return strconv.FormatFloat(float64(v)/best.size, 'f', -1, 64) + best.name
+	text := strconv.FormatInt(v/best.size, 10)
+	if rest := v % best.size; rest != 0 { // only rates: their smallest unit is 1000 steps
+		text += "." + strings.TrimRight(fmt.Sprintf("%03d", rest), "0")
+	}
+	return text + best.name
 }
 
 // UnmarshalText reads a rate such as "200Mbit".
@@ -157,7 +203,7 @@ func (l *Limit) UnmarshalText(b []byte) error {
 		return fmt.Errorf("limit %q needs a unit: a number and %s, or pkt", text, unitNames(byteUnits))
 	}
 	v, err := parse("limit", text, units)
-	l.N = int64(v)
+	l.N = v
 	return err
 }
 
