@@ -1,0 +1,203 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/experiment/result"
+)
+
+// column is one metric of a group or port: its head in two lines, name over unit.
+type column struct {
+	name, unit string
+	path       []string // below the subject
+	times      float64  // the shown value is the metric times this; 0 is 1
+}
+
+func col(name, unit, path string, times float64) column {
+	return column{name, unit, strings.Split(path, "."), times}
+}
+
+// label names the column in running text.
+func (c column) label() string { return strings.TrimSpace(c.name + " " + c.unit) }
+
+var (
+	timeColumns = []column{
+		col("flows", "", "flows", 1),
+		col("unfinished", "", "unfinished", 1),
+		col("FCT p50", "ms", "fct_ms.p50", 1),
+		col("FCT p99", "ms", "fct_ms.p99", 1),
+		col("FCT max", "ms", "fct_ms.max", 1),
+	}
+	deadlineColumns = []column{
+		col("deadlines", "", "deadlines.flows", 1),
+		col("missed", "", "deadlines.missed", 1),
+	}
+	rateColumns = []column{
+		col("throughput", "Mbit/s", "throughput_mbps", 1),
+		col("goodput/flow", "Mbit/s", "goodput_mbps.mean", 1),
+		col("Jain's", "index", "jain", 1),
+	}
+	lossColumns = []column{
+		col("timeouts", "", "timeouts", 1),
+		col("drops", "", "drops", 1),
+	}
+	portColumns = []column{
+		col("queue mean", "KB", "queue_bytes.mean", 1e-3),
+		col("queue p99", "KB", "queue_bytes.p99", 1e-3),
+		col("queue max", "KB", "queue_bytes.max", 1e-3),
+		col("used", "% of rate", "utilisation", 100),
+		col("marks", "", "marks", 1),
+		col("drops", "", "drops", 1),
+	}
+)
+
+// subject is a group or port, in a window or in the whole run, and what is shown of it.
+type subject struct {
+	path    []string // [window,] name
+	columns []column
+}
+
+func (s subject) title() string {
+	n := len(s.path) - 1
+	if n == 0 {
+		return s.path[0]
+	}
+	return s.path[n] + " in " + s.path[0]
+}
+
+// subjects lists what there is to show. The whole run comes first; of a window only what is a
+// rate or a queue is shown, because a table is for a first look and the JSON has the rest.
+func subjects(doc *result.Document) []subject {
+	var out []subject
+	for _, name := range groupNames(doc) {
+		out = append(out, subject{[]string{name}, groupColumns(doc, name)})
+	}
+	ports := portNames(doc)
+	for _, name := range ports {
+		out = append(out, subject{[]string{name}, portColumns})
+	}
+	if len(ports) != 1 || !onlyPort(doc, ports[0]) {
+		out = append(out, subject{[]string{result.AllPorts}, portColumns})
+	}
+	for _, window := range windowNames(doc) {
+		for _, name := range groupNames(doc) {
+			if hasRates(doc, name) {
+				out = append(out, subject{[]string{window, name}, rateColumns})
+			}
+		}
+		for _, name := range ports {
+			out = append(out, subject{[]string{window, name}, portColumns})
+		}
+	}
+	return out
+}
+
+// onlyPort says whether nothing was dropped anywhere else than at this port.
+func onlyPort(doc *result.Document, name string) bool {
+	for _, r := range doc.Runs {
+		one, ok := r.Metric([]string{name, "drops"})
+		all, known := r.Metric([]string{result.AllPorts, "drops"})
+		if ok != known || one != all {
+			return false
+		}
+	}
+	return true
+}
+
+func groupColumns(doc *result.Document, name string) []column {
+	var out []column
+	sized := anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].FCT != nil })
+	if sized || !hasRates(doc, name) {
+		out = append(out, timeColumns...)
+	}
+	if anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].Deadlines != nil }) {
+		out = append(out, deadlineColumns...)
+	}
+	if hasRates(doc, name) {
+		out = append(out, rateColumns...)
+	}
+	return append(out, lossColumns...)
+}
+
+// hasRates says whether a group is better described by rates than by completion times: some of
+// its flows have none although they did not fail.
+func hasRates(doc *result.Document, name string) bool {
+	return anyRun(doc, func(r *result.Run) bool {
+		g := r.Groups[name]
+		if g == nil {
+			return false
+		}
+		finished := 0
+		if g.FCT != nil {
+			finished = g.FCT.N
+		}
+		return finished+g.Unfinished < g.Flows
+	})
+}
+
+func anyRun(doc *result.Document, is func(*result.Run) bool) bool {
+	return slices.ContainsFunc(doc.Runs, is)
+}
+
+// shown drops the columns that no run has a value for.
+func (s subject) shown(doc *result.Document) subject {
+	s.columns = slices.DeleteFunc(slices.Clone(s.columns), func(c column) bool {
+		return !anyRun(doc, func(r *result.Run) bool {
+			_, ok := r.Metric(s.metric(c))
+			return ok
+		})
+	})
+	return s
+}
+
+func (s subject) metric(c column) []string { return append(slices.Clone(s.path), c.path...) }
+
+// values gives a cell's values of a column, one for each seed that has one.
+func (s subject) values(c column, of *cell) []float64 {
+	var out []float64
+	for _, r := range of.runs {
+		if v, ok := r.Metric(s.metric(c)); ok {
+			out = append(out, v*cmp.Or(c.times, 1))
+		}
+	}
+	return out
+}
+
+// spread writes the median over seeds and, where they differ as written, smallest..largest.
+func spread(values []float64) (middle, span string) {
+	if len(values) == 0 {
+		return "-", ""
+	}
+	x := slices.Sorted(slices.Values(values))
+	low, high := number(x[0]), number(x[len(x)-1])
+	if low != high {
+		span = low + ".." + high
+	}
+	return number(median(x)), span
+}
+
+// median of sorted values; the mean of the middle two of an even number.
+func median(x []float64) float64 {
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
+
+// number writes a value with three significant digits, whole numbers and those of 100 and more
+// without a fraction.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case v == math.Trunc(v) || a >= 99.95:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 9.995:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 0.9995:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}

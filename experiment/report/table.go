@@ -1,0 +1,221 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"weir/experiment/result"
+)
+
+// Width is the number of columns that a table keeps within, as long as one name and one value fit.
+const Width = 120
+
+// Table writes the results for a terminal: a table for each group and port with a row for each
+// scheme at each point on the axes, then the claims, what could not be set and what was skipped.
+// A value is the median over seeds, with smallest..largest where they differ. It writes no
+// colours, so that it reads the same in a file.
+func Table(w io.Writer, doc *result.Document) error {
+	out := bufio.NewWriter(w)
+	writeHead(out, doc)
+	parts := blocks(doc)
+	worlds := worldNames(doc)
+	for _, s := range subjects(doc) {
+		if s = s.shown(doc); len(s.columns) > 0 {
+			writeSubject(out, s, parts, worlds)
+		}
+	}
+	writeClaims(out, doc)
+	writeTrouble(out, doc)
+	return out.Flush()
+}
+
+func writeHead(w io.Writer, doc *result.Document) {
+	fmt.Fprintf(w, "%s: %s, weir %s on Linux %s, %d CPUs\n", doc.Experiment, count(len(doc.Runs), "run"),
+		doc.Weir, doc.Host.Kernel, doc.Host.CPUs)
+	for _, world := range worldNames(doc) {
+		for _, line := range wrap(worldLine(doc, world), Width) {
+			fmt.Fprintln(w, line)
+		}
+	}
+}
+
+// worldLine says on what terms a world ran: scale, round trip, payload share.
+func worldLine(doc *result.Document, world string) string {
+	var rtt []float64
+	var seeds []string
+	scale, share := 1.0, 0.0
+	for _, r := range doc.Runs {
+		if r.World != world {
+			continue
+		}
+		scale, share = r.Scale, r.PayloadShare
+		if r.RTTus != nil {
+			rtt = append(rtt, *r.RTTus)
+		}
+		if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
+			seeds = append(seeds, s)
+		}
+	}
+	text := fmt.Sprintf("%s: seeds %s", world, strings.Join(seeds, ", "))
+	if len(seeds) > 1 {
+		text += " (shown: median, smallest..largest)"
+	}
+	if scale != 1 {
+		text += fmt.Sprintf("; ran %s times slower at 1/%s of the rates, values are scaled back", number(scale), number(scale))
+	}
+	if len(rtt) > 0 {
+		middle, span := spread(rtt)
+		text += strings.TrimRight("; idle RTT "+middle+" us "+span, " ")
+	}
+	return text + fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeSubject writes one table, in several pieces where its columns do not fit side by side. A
+// column that holds the same in every row is said once, below.
+func writeSubject(w io.Writer, s subject, parts []*block, worlds []string) {
+	columns, rows, same := s.grid(parts, worlds)
+	first := utf8.RuneCountInString(s.title())
+	for _, r := range rows {
+		first = max(first, utf8.RuneCountInString(r))
+	}
+	for from := 0; from < len(columns); {
+		to, width := from, first
+		for to < len(columns) && (to == from || width+2+columns[to].width() <= Width) {
+			width += 2 + columns[to].width()
+			to++
+		}
+		fmt.Fprintln(w)
+		writeRow(w, s.title(), first, columns[from:to], func(c *textColumn) string { return c.name })
+		writeRow(w, "", first, columns[from:to], func(c *textColumn) string { return c.unit })
+		for row, label := range rows {
+			writeRow(w, label, first, columns[from:to], func(c *textColumn) string { return c.text(row) })
+		}
+		from = to
+	}
+	if len(columns) == 0 {
+		fmt.Fprintf(w, "\n%s\n", s.title())
+	}
+	if len(same) > 0 {
+		for _, line := range wrap("every row: "+strings.Join(same, ", "), Width-2) {
+			fmt.Fprintln(w, "  "+line)
+		}
+	}
+}
+
+// grid lays out the texts of a subject: its columns, the labels of their rows, and what is the same
+// in every row. The title of a block is a row of its own, without values.
+func (s subject) grid(parts []*block, worlds []string) (columns []*textColumn, rows, same []string) {
+	for _, b := range parts {
+		indent := ""
+		if b.title != "" {
+			rows, indent = append(rows, b.title), "  "
+		}
+		for _, c := range b.cells {
+			rows = append(rows, indent+c.label(worlds))
+		}
+	}
+	for _, c := range s.columns {
+		t := &textColumn{column: c}
+		for _, b := range parts {
+			if b.title != "" {
+				t.add("", "")
+			}
+			for _, of := range b.cells {
+				t.add(spread(s.values(c, of)))
+			}
+		}
+		if text, ok := t.constant(); ok && len(rows) > 1 {
+			same = append(same, strings.TrimSpace(c.label()+" "+text))
+			continue
+		}
+		columns = append(columns, t)
+	}
+	return columns, rows, same
+}
+
+// textColumn is a column as written: medians, flush right, and what they range over, flush left.
+type textColumn struct {
+	column
+	middle, span []string
+}
+
+func (t *textColumn) add(middle, span string) {
+	t.middle, t.span = append(t.middle, middle), append(t.span, span)
+}
+
+// constant gives the value that every row has.
+func (t *textColumn) constant() (string, bool) {
+	value := ""
+	for i, v := range t.middle {
+		if v == "" {
+			continue
+		}
+		if t.span[i] != "" || value != "" && v != value {
+			return "", false
+		}
+		value = v
+	}
+	return value, true
+}
+
+func (t *textColumn) text(row int) string {
+	text := padLeft(t.middle[row], longest(t.middle))
+	if n := longest(t.span); n > 0 {
+		text += " " + pad(t.span[row], n)
+	}
+	return text
+}
+
+func (t *textColumn) width() int {
+	return max(utf8.RuneCountInString(t.name), utf8.RuneCountInString(t.unit), utf8.RuneCountInString(t.text(0)))
+}
+
+func longest(texts []string) int {
+	n := 0
+	for _, t := range texts {
+		n = max(n, utf8.RuneCountInString(t))
+	}
+	return n
+}
+
+func writeRow(w io.Writer, label string, first int, columns []*textColumn, text func(*textColumn) string) {
+	line := pad(label, first)
+	for _, c := range columns {
+		line += "  " + padLeft(text(c), c.width())
+	}
+	fmt.Fprintln(w, strings.TrimRight(line, " "))
+}
+
+func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) }
+
+func padLeft(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s))) + s
+}
+
+// wrap breaks a text at spaces into lines of at most width; later lines are indented.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = "   "
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
