@@ -1,14 +1,18 @@
 package result
 
 import (
-	"testing"
+	"net/netip"
 	"time"
 )
 
-func TestThin(t *testing.T) {
-	r := Build(Info{World: "lab", Scheme: "x"}, &Raw{Duration: time.Second, Flows: []Flow{{Group: "mice", Start: 0, End: time.Millisecond, Done: true, Bytes: 1000}}})
-	if v, ok := r.Metric([]string{"mice", "fct_ms", "p99"}); !ok || v != 1 {
-		t.Fatal(v, ok)
-	}
-	t.Log(GroupMetrics(), PortMetrics(), GroupDistributions())
+const ms = time.Millisecond
+
+func tcpKey(host, port int) Key {
+	return Key{6, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(host)}), uint16(port)), netip.MustParseAddrPort("10.0.1.100:80")}
+}
+
+func udpKey(host, port int) Key {
+	k := tcpKey(host, port)
+	k.Proto = udp
+	return k
 }
