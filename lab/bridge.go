@@ -1,0 +1,87 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// bridge is a Linux bridge per switch, for networks without loops. It is also what a hypervisor is.
+type bridge struct{}
+
+func (bridge) setUp(h *netlink.Handle, n *node, p *plan) error {
+	mac := net.HardwareAddr{0x02, 0x79, byte(n.index >> 8), byte(n.index), 0, 0}
+	if err := makeBridge(h, mac); err != nil {
+		return err
+	}
+	for _, port := range n.ports {
+		if err := joinBridge(h, port.ifname); err != nil {
+			return err
+		}
+	}
+	return knowGuests(n, p)
+}
+
+// makeBridge makes br0, up and forwarding at once: no spanning tree, no multicast snooping.
+func makeBridge(h *netlink.Handle, mac net.HardwareAddr) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = bridgeName, mac, mtu
+	snooping := false
+	br := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
+	if err := h.LinkAdd(br); err != nil {
+		if err == unix.EOPNOTSUPP {
+			return fmt.Errorf("this kernel has no bridge (CONFIG_BRIDGE; modprobe bridge): %w", err)
+		}
+		return fmt.Errorf("make the bridge: %w", err)
+	}
+	if err := bridgeTimers(br.Attrs().Index); err != nil {
+		return fmt.Errorf("set the bridge: %w", err)
+	}
+	return h.LinkSetUp(br)
+}
+
+// bridgeTimers takes away the spanning tree and its delay, which the library cannot say.
+func bridgeTimers(ifindex int) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(ifindex)
+	req.AddData(msg)
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+	data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+	data.AddRtAttr(nl.IFLA_BR_STP_STATE, nl.Uint32Attr(0))
+	data.AddRtAttr(nl.IFLA_BR_FORWARD_DELAY, nl.Uint32Attr(0))
+	req.AddData(info)
+	return sendBatch([]*nl.NetlinkRequest{req})
+}
+
+func joinBridge(h *netlink.Handle, ifname string) error {
+	br, err := h.LinkByName(bridgeName)
+	if err != nil {
+		return err
+	}
+	link, err := h.LinkByName(ifname)
+	if err != nil {
+		return err
+	}
+	if err := h.LinkSetMaster(link, br); err != nil {
+		return fmt.Errorf("join %s to the bridge: %w", ifname, err)
+	}
+	return h.LinkSetUp(link)
+}
+
+// knowGuests tells a bridge which port leads to which guest, so that it never floods a frame into
+// queues where it does not belong, not even after a guest has been silent for minutes.
+func knowGuests(n *node, p *plan) error {
+	var batch []*nl.NetlinkRequest
+	towards := p.towards(n)
+	for _, guest := range p.guests() {
+		if port := towards[guest]; len(port) > 0 {
+			batch = append(batch, neighbour(unix.AF_BRIDGE, port[0].ifindex, unix.NUD_NOARP, unix.NTF_MASTER, nil, guest.ports[0].mac))
+		}
+	}
+	return sendBatch(batch)
+}

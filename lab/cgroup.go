@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The lab's cgroup is where a program can choose TCP settings for sockets (sockops), and what tells
+// the processes that `weir lab exec` started from others. It has two children: run, for a process
+// that carries out a run, and exec.
+
+var errNoCgroup2 = errors.New("no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified")
+
+// cgroup2Root finds where the unified hierarchy is mounted, which differs between distributions.
+func cgroup2Root() (string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		before, after, ok := strings.Cut(s.Text(), " - ")
+		fields := strings.Fields(before)
+		if ok && len(fields) > 4 && fields[3] == "/" && strings.HasPrefix(after, "cgroup2 ") {
+			return fields[4], nil
+		}
+	}
+	return "", errNoCgroup2
+}
+
+// cgroupDir is the directory of a lab's cgroup; the token keeps it apart from others of that name.
+func cgroupDir(root, lab, token string) string {
+	return filepath.Join(root, "weir-"+lab+"-"+strings.TrimPrefix(token, "weir:")[:8])
+}
+
+// Cgroup makes the lab's cgroup and gives its directory.
+func (l *Lab) Cgroup() (string, error) { return l.claim.makeCgroup() }
+
+func (r *record) makeCgroup() (string, error) {
+	if r.Cgroup == "" {
+		return "", errNoCgroup2
+	}
+	for _, dir := range []string{r.Cgroup, filepath.Join(r.Cgroup, "run"), filepath.Join(r.Cgroup, "exec")} {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("make cgroup: %w", err)
+		}
+	}
+	return r.Cgroup, nil
+}
+
+// JoinCgroup moves this process into the lab's cgroup, so that programs attached there see the
+// sockets it makes from now on. Down moves it back.
+func (l *Lab) JoinCgroup() error {
+	dir, err := l.Cgroup()
+	if err != nil {
+		return err
+	}
+	own, err := ownCgroup()
+	if err != nil {
+		return err
+	}
+	if err := moveSelf(filepath.Join(dir, "run")); err != nil {
+		return err
+	}
+	if l.joined == "" {
+		l.joined = own
+	}
+	return nil
+}
+
+func (l *Lab) leaveCgroup() error {
+	if l.joined == "" {
+		return nil
+	}
+	dir := l.joined
+	l.joined = ""
+	return moveSelf(dir)
+}
+
+func moveSelf(dir string) error {
+	err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0)
+	if err != nil {
+		return fmt.Errorf("join cgroup: %w", err)
+	}
+	return nil
+}
+
+// ownCgroup is the directory of this process's place in the unified hierarchy.
+func ownCgroup() (string, error) {
+	root, err := cgroup2Root()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return filepath.Join(root, path), nil
+		}
+	}
+	return "", errNoCgroup2
+}
+
+// removeCgroup removes the lab's cgroup with its children. Processes in it must have ended.
+func (r *record) removeCgroup() error {
+	if r.Cgroup == "" {
+		return nil
+	}
+	var errs []error
+	for _, dir := range []string{filepath.Join(r.Cgroup, "run"), filepath.Join(r.Cgroup, "exec"), r.Cgroup} {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,185 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"weir/experiment"
+)
+
+const (
+	kernelInitialRTO = time.Second
+	featureECN       = 1 // RTAX_FEATURE_ECN
+)
+
+// guestSysctls are what every guest's namespace has, whatever the experiment says of its TCP: what
+// would make one run depend on another, on the machine's memory or on its distribution.
+func guestSysctls(m map[string]string) {
+	m["net/ipv4/tcp_no_metrics_save"] = "1"     // or a run starts with the last one's ssthresh
+	m["net/ipv4/tcp_syn_linear_timeouts"] = "0" // SYNs back off exponentially, as in every paper
+	m["net/ipv4/tcp_ecn"] = "2"                 // a server answers as it is asked; who asks is said by route
+	m["net/ipv4/tcp_rmem"] = "4096 131072 6291456"
+	m["net/ipv4/tcp_wmem"] = "4096 16384 4194304"
+	// Thousands of requests at once must not meet a limit of the listener's or run out of ports.
+	m["net/core/somaxconn"] = "65535"
+	m["net/ipv4/tcp_max_syn_backlog"] = "65535"
+	m["net/ipv4/ip_local_port_range"] = "10000 65000"
+	m["net/ipv4/tcp_tw_reuse"] = "1"
+}
+
+// setUpGuest gives a guest an address and a route for every profile of TCP settings. The route
+// carries the settings, so a socket has those of the address that it is bound to.
+func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
+	eth := n.ports[0]
+	if err := l.setSACK(n); err != nil {
+		return err
+	}
+	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: eth.ifname, Index: eth.ifindex}}
+	for profile := range l.plan.cfg.Profiles {
+		ip := net.IP(n.addr(profile).AsSlice())
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}}
+		if err := h.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("address %v: %w", ip, err)
+		}
+		if err := l.addGuestRoute(h, n, profile); err != nil {
+			return err
+		}
+	}
+	if err := sendBatch(l.plan.guestNeighbours(n)); err != nil {
+		return fmt.Errorf("neighbours: %w", err)
+	}
+	return nil
+}
+
+// guestNeighbours are permanent entries for all that n can send to, so that no ARP is ever sent.
+func (p *plan) guestNeighbours(n *node) []*nl.NetlinkRequest {
+	eth := n.ports[0]
+	if p.routed {
+		mac := p.routerPort(n).mac
+		return []*nl.NetlinkRequest{neighbour(unix.AF_INET, eth.ifindex, unix.NUD_PERMANENT, 0, gateway, mac)}
+	}
+	var batch []*nl.NetlinkRequest
+	for _, other := range p.guests() {
+		if other == n {
+			continue
+		}
+		for profile := range p.cfg.Profiles {
+			ip := net.IP(other.addr(profile).AsSlice())
+			batch = append(batch, neighbour(unix.AF_INET, eth.ifindex, unix.NUD_PERMANENT, 0, ip, other.ports[0].mac))
+		}
+	}
+	return batch
+}
+
+// routerPort is the port of its switch that guest n hangs on, directly or through a hypervisor.
+func (p *plan) routerPort(n *node) *port {
+	return p.towards(p.byName[n.attached])[n][0]
+}
+
+// addGuestRoute makes the route of a profile. What the kernel refuses is noted and left out.
+func (l *Lab) addGuestRoute(h *netlink.Handle, n *node, profile int) error {
+	eth := n.ports[0]
+	r := netlink.Route{
+		Dst: profileNet(profile), LinkIndex: eth.ifindex, Scope: netlink.SCOPE_LINK, Src: n.addr(profile).AsSlice(),
+	}
+	if l.plan.routed {
+		r.Scope, r.Gw, r.Flags = netlink.SCOPE_UNIVERSE, gateway, int(netlink.FLAG_ONLINK)
+	}
+	g := l.plan.cfg.Profiles[profile]
+	l.setMetrics(&r, n, g)
+	err := h.RouteAdd(&r)
+	if errors.Is(err, unix.EINVAL) && r.Congctl != "" {
+		// The one metric that a sound value can be refused for: an algorithm this kernel lacks.
+		l.unmet.add(n.name, "guests.cc", g.CC, "this kernel offers "+availableCC()+"; its default is used")
+		r.Congctl = ""
+		err = h.RouteAdd(&r)
+	}
+	if err != nil {
+		return fmt.Errorf("route to %v: %w", r.Dst, err)
+	}
+	return nil
+}
+
+// setMetrics writes the guest's settings into the route.
+func (l *Lab) setMetrics(r *netlink.Route, n *node, g experiment.Guests) {
+	r.Congctl = g.CC
+	if g.ECN != nil && *g.ECN {
+		r.Features = featureECN
+	}
+	if g.InitialWindow != nil {
+		r.InitCwnd = *g.InitialWindow
+	}
+	if g.DelayedACK != nil && !*g.DelayedACK {
+		r.QuickACK = 1
+	}
+	if g.RTOMin != nil && *g.RTOMin > 0 {
+		d := g.RTOMin.Std()
+		r.RtoMin = max(1, int(d.Milliseconds())) // the kernel takes whole milliseconds
+		if d%time.Millisecond != 0 {
+			l.unmet.add(n.name, "guests.rto_min", g.RTOMin.String(),
+				fmt.Sprintf("the kernel takes whole milliseconds; %dms is used", r.RtoMin))
+		}
+	}
+}
+
+// setSACK sets what TCP has per namespace only: profiles of one node that differ cannot both be met.
+func (l *Lab) setSACK(n *node) error {
+	value := ""
+	for _, i := range n.profiles {
+		g := l.plan.cfg.Profiles[i]
+		want := "1"
+		if g.SACK != nil && !*g.SACK {
+			want = "0"
+		}
+		if value == "" {
+			value = want
+		}
+		if want != value {
+			l.unmet.add(n.name, "guests.sack", fmt.Sprint(want == "1"), "it is set per machine, and other traffic of this one has it otherwise")
+		}
+	}
+	return setSysctls(map[string]string{"net/ipv4/tcp_sack": value})
+}
+
+// InitialRTOs tells which namespaces, by cookie, are to start with a retransmission timeout other
+// than the kernel's 1 s. The kernel has no setting for it: a sockops program on the lab's cgroup
+// (JoinCgroup) does it. Where profiles of one node differ, the first that its traffic uses counts
+// and the other is in Unmet.
+func (l *Lab) InitialRTOs() map[uint64]time.Duration {
+	m := map[uint64]time.Duration{}
+	for _, n := range l.plan.guests() {
+		first := l.plan.initialRTO(n.profiles[0])
+		for _, i := range n.profiles[1:] {
+			if other := l.plan.initialRTO(i); other != first {
+				l.unmet.add(n.name, "guests.initial_rto", other.String(), "it is set per machine, and other traffic of this one has it otherwise")
+			}
+		}
+		if first != kernelInitialRTO {
+			m[n.cookie] = first
+		}
+	}
+	return m
+}
+
+func (p *plan) initialRTO(profile int) time.Duration {
+	if rto := p.cfg.Profiles[profile].InitialRTO; rto != nil && *rto > 0 {
+		return rto.Std()
+	}
+	return kernelInitialRTO
+}
+
+func availableCC() string {
+	data, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	if err != nil {
+		return "others"
+	}
+	return strings.Join(strings.Fields(string(data)), ", ")
+}

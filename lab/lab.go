@@ -1,0 +1,255 @@
+// Package lab builds an experiment's network on this machine: one network namespace per node,
+// real Linux TCP in the guests, bridges or routes in the switches, shaped ports, and takes all of
+// it down again.
+//
+//	plan.go       what a configuration means as namespaces, ports and addresses; touches nothing
+//	lab.go        Up, Down and what a running lab offers
+//	worker.go     the thread that lives in a namespace
+//	namespace.go  making, marking and removing namespaces
+//	link.go       veth pairs and their settings
+//	fabric.go     what a switch is: bridge.go, routed.go
+//	shape.go      the queue of a port
+//	guest.go      addresses and TCP of the guests
+//	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
+//	cgroup.go     the lab's control group
+//	check.go      whether this machine can do it
+//
+// Nothing is ever created in the namespace of the host.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/experiment"
+	"weir/law"
+)
+
+// Options says how a lab is built.
+type Options struct {
+	Experiment string // its id, for the list of labs
+	// Owned is a lab that ends with this process: until Down it is locked, and `weir lab clean`
+	// removes it when the process is dead. Otherwise Up leaves it to itself once it is built.
+	Owned bool
+}
+
+// Lab is a network that is up.
+type Lab struct {
+	plan   *plan
+	claim  *claim
+	fabric fabric
+	unmet  unmetList
+
+	mu     sync.RWMutex // Enter against Down
+	down   bool
+	joined string // cgroup of this process before it joined the lab's
+}
+
+// Port is a shaped port: its queue is a TBF at the link's rate.
+type Port struct {
+	Name        string // "switch->receiver1", as in the experiment's graph
+	Node, Peer  string // Node is the namespace that it lives in
+	Ifname      string
+	Ifindex     int
+	NetnsCookie uint64 // tells it from the same ifindex elsewhere
+	Rate        law.Rate
+	Buffer      law.Bytes // limit of its queue
+	OfSwitch    bool
+}
+
+// Up builds the lab. What it leaves behind when it fails or ctx is cancelled is nothing.
+// The name, [a-z0-9-]{1,20}, is part of the names of the namespaces: weir-NAME-NODE.
+func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*Lab, error) {
+	if !labNamePattern.MatchString(name) {
+		return nil, fmt.Errorf("lab name %q: use 1 to 20 of a-z, 0-9 and dash", name)
+	}
+	if err := CheckHost(cfg); err != nil {
+		return nil, err
+	}
+	p, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFabric(cfg.Switch, p)
+	if err != nil {
+		return nil, err
+	}
+	r := record{
+		Name: name, Experiment: o.Experiment, Token: newToken(), Namespaces: map[string]string{},
+		Pid: os.Getpid(), Owned: o.Owned, Created: time.Now().UTC(),
+	}
+	for _, n := range p.nodes {
+		r.Namespaces[n.name] = fmt.Sprintf("weir-%s-%s", name, n.name)
+	}
+	if root, err := cgroup2Root(); err == nil {
+		r.Cgroup = cgroupDir(root, name, r.Token)
+	}
+	c, err := takeName(r)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{plan: p, claim: c, fabric: f}
+	if err := l.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
+	}
+	if !o.Owned {
+		return l, l.leave()
+	}
+	return l, nil
+}
+
+// leave gives up the threads and the lock: the lab lives on by its names in /run/netns.
+func (l *Lab) leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	for _, n := range l.plan.nodes {
+		n.w.stop()
+	}
+	return l.claim.release()
+}
+
+// build makes everything, in steps that need the one before; within a step nodes are done side by side.
+func (l *Lab) build(ctx context.Context) error {
+	before := freeMemoryKB()
+	steps := []struct {
+		what string
+		do   func(n *node) error
+	}{
+		{"make the namespace", l.makeNode},
+		{"join", l.makeLinks},
+		{"set up", l.setUpNode},
+	}
+	for _, s := range steps {
+		if err := l.eachNode(ctx, s.what, s.do); err != nil {
+			return err
+		}
+	}
+	l.claim.MemoryKB = max(0, before-freeMemoryKB())
+	l.claim.Built = true
+	return l.claim.save()
+}
+
+// eachNode does f for all nodes, a few at a time: most of the kernel's work is under one lock.
+func (l *Lab) eachNode(ctx context.Context, what string, f func(n *node) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(2 * runtime.NumCPU())
+	for _, n := range l.plan.nodes {
+		g.Go(func() error {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := f(n); err != nil {
+				return fmt.Errorf("%s %s: %w", what, n.name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (l *Lab) makeNode(n *node) error {
+	w, err := createNamespace(l.claim.Namespaces[n.name], l.claim.Token)
+	if err != nil {
+		return err
+	}
+	n.w = w
+	return w.do(func() error { return n.prepare(l.plan) })
+}
+
+// Down takes the lab away: its namespaces with everything in them, its cgroup, its record. It may
+// be called again. An error names what could not be removed or still runs in it.
+func (l *Lab) Down() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down {
+		return nil
+	}
+	l.down = true
+	err := l.leaveCgroup()
+	for _, n := range l.plan.nodes {
+		if n.w != nil {
+			n.w.stop()
+		}
+	}
+	return errors.Join(err, l.claim.removeAll())
+}
+
+// Addr is the node's address for one of the configuration's guest profiles; zero if node is no guest.
+func (l *Lab) Addr(node string, profile int) netip.Addr {
+	n := l.plan.byName[node]
+	if n == nil || n.kind != experiment.Guest || profile < 0 || profile >= len(l.plan.cfg.Profiles) {
+		return netip.Addr{}
+	}
+	return n.addr(profile)
+}
+
+// Enter runs f on the one thread that lives in node's network namespace, and gives f's error.
+// Sockets that f makes belong to the node for good. Calls for one node run one after the other,
+// so f should not wait for the network. All else (mounts, process) is as outside.
+func (l *Lab) Enter(node string, f func() error) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	n := l.plan.byName[node]
+	if n == nil {
+		return fmt.Errorf("lab %s has no node %q", l.claim.Name, node)
+	}
+	if l.down || n.w == nil {
+		return errGone
+	}
+	return n.w.do(f)
+}
+
+// Ports are all shaped ports, of switches and of hosts, in the order of the graph.
+func (l *Lab) Ports() []Port {
+	var list []Port
+	for _, n := range l.plan.nodes {
+		for _, p := range n.ports {
+			if p.rate == 0 {
+				continue
+			}
+			list = append(list, Port{
+				Name: p.name, Node: n.name, Peer: p.peer.name, Ifname: p.ifname, Ifindex: p.ifindex,
+				NetnsCookie: n.cookie, Rate: p.rate, Buffer: law.Bytes(tbfLimit(p)),
+				OfSwitch: n.kind == experiment.Switch,
+			})
+		}
+	}
+	return list
+}
+
+// NetnsCookie tells a node's namespace from all others since boot; 0 if there is no such node.
+func (l *Lab) NetnsCookie(node string) uint64 {
+	if n := l.plan.byName[node]; n != nil {
+		return n.cookie
+	}
+	return 0
+}
+
+// Unmet lists what the configuration asks for and this machine could not set, one line each.
+func (l *Lab) Unmet() []string { return l.unmet.lines() }
+
+// Name is the lab's name.
+func (l *Lab) Name() string { return l.claim.Name }
+
+// Namespaces are the entries in /run/netns of the lab's nodes, by node.
+func (l *Lab) Namespaces() map[string]string { return maps.Clone(l.claim.Namespaces) }
+
+// Nodes are the names of all nodes, those of the graph first.
+func (l *Lab) Nodes() []string {
+	names := make([]string, 0, len(l.plan.nodes))
+	for _, n := range l.plan.nodes {
+		names = append(names, n.name)
+	}
+	return slices.Clip(names)
+}

@@ -1,0 +1,241 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/experiment"
+)
+
+const (
+	mtu         = 1500
+	frameBytes  = mtu + 14 // what a qdisc counts for a full frame: Ethernet header, no FCS
+	mgmtIfname  = "mgmt"
+	bridgeName  = "br0"
+	txQueueLen  = 1000
+	neverSplits = 1 // gso_max_segs
+)
+
+// offloads are switched off so that a queue holds the frames of the wire and not 64 KB bundles of
+// them. Checksum offload stays on: it costs nothing here and real hosts have it.
+var offloads = map[string]bool{
+	"tx-tcp-segmentation":          false,
+	"tx-tcp-ecn-segmentation":      false,
+	"tx-tcp-mangleid-segmentation": false,
+	"tx-tcp6-segmentation":         false,
+	"tx-generic-segmentation":      false,
+	"rx-gro":                       false,
+}
+
+// prepare sets what a new namespace must have before it gets devices. It runs in the namespace.
+func (n *node) prepare(p *plan) error {
+	var err error
+	if n.cookie, err = netnsCookie(); err != nil {
+		return err
+	}
+	return setSysctls(n.sysctls(p))
+}
+
+// netnsCookie is the cookie of the calling thread's namespace.
+func netnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("netns cookie (SO_NETNS_COOKIE needs Linux 5.14): %w", err)
+	}
+	return cookie, nil
+}
+
+// sysctls are the settings of a namespace of this kind.
+func (n *node) sysctls(p *plan) map[string]string {
+	m := map[string]string{
+		// No duplicate address detection, no router solicitation, nothing that a queue would see.
+		"net/ipv6/conf/all/disable_ipv6":     "1",
+		"net/ipv6/conf/default/disable_ipv6": "1",
+		"net/ipv4/conf/all/rp_filter":        "0",
+		"net/ipv4/conf/default/rp_filter":    "0",
+		"net/ipv4/conf/all/send_redirects":   "0",
+		// A bridge must not run frames through a firewall, whatever the host has set for itself.
+		"net/bridge/bridge-nf-call-iptables":  "0",
+		"net/bridge/bridge-nf-call-ip6tables": "0",
+		"net/bridge/bridge-nf-call-arptables": "0",
+	}
+	if n.kind == experiment.Switch && p.routed {
+		m["net/ipv4/ip_forward"] = "1"
+		m["net/ipv4/fib_multipath_hash_policy"] = "1" // by addresses and ports
+	}
+	if n.kind == experiment.Guest {
+		guestSysctls(m)
+	}
+	return m
+}
+
+// setSysctls writes under /proc/sys, which shows the settings of the calling thread's namespace.
+// What this kernel does not have is passed over: the features that matter are probed elsewhere.
+func setSysctls(m map[string]string) error {
+	for name, value := range m {
+		err := os.WriteFile("/proc/sys/"+name, []byte(value), 0)
+		if err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("set %s to %s: %w", strings.ReplaceAll(name, "/", "."), value, err)
+		}
+	}
+	return nil
+}
+
+// makeLinks makes the links that start at n, with the far end in the peer's namespace at once: no
+// device of the lab is ever in the host's namespace.
+func (l *Lab) makeLinks(n *node) error {
+	return n.w.do(func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		for _, p := range n.ports {
+			if p.far.node.index < n.index {
+				continue // made from the other end
+			}
+			if err := l.makeVeth(h, p.ifname, p.mac, p.far.node, p.far.ifname, p.far.mac); err != nil {
+				return fmt.Errorf("link to %s: %w", p.peer.name, err)
+			}
+		}
+		if !n.mgmt.IsValid() || n.name == mgmtNode {
+			return nil
+		}
+		mgmt := l.plan.byName[mgmtNode]
+		return l.makeVeth(h, mgmtIfname, n.mgmtMAC(0), mgmt, fmt.Sprintf("m%d", n.index+1), n.mgmtMAC(1))
+	})
+}
+
+func (n *node) mgmtMAC(end byte) net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0x78, byte(n.index >> 8), byte(n.index), 0, end}
+}
+
+func (l *Lab) makeVeth(h *netlink.Handle, name string, mac net.HardwareAddr, far *node, farName string, farMAC net.HardwareAddr) error {
+	ns, err := os.Open(netnsDir + "/" + l.claim.Namespaces[far.name])
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.TxQLen = name, mac, mtu, txQueueLen
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerHardwareAddr, veth.PeerMTU = farName, farMAC, mtu
+	veth.PeerNamespace = netlink.NsFd(int(ns.Fd()))
+	return h.LinkAdd(veth)
+}
+
+// setUpNode makes a node what it is, once all its ports exist.
+func (l *Lab) setUpNode(n *node) error {
+	return n.w.do(func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		for _, p := range n.ports {
+			if err := p.setUp(h, e); err != nil {
+				return fmt.Errorf("port %s: %w", p.name, err)
+			}
+		}
+		if err := l.setUpManagement(h, n); err != nil {
+			return fmt.Errorf("management network: %w", err)
+		}
+		if lo, err := h.LinkByIndex(1); err != nil {
+			return err
+		} else if err := h.LinkSetUp(lo); err != nil {
+			return err
+		}
+		switch {
+		case n.mgmtOnly:
+			return nil
+		case n.kind == experiment.Guest:
+			return l.setUpGuest(h, n)
+		case n.kind == experiment.Hypervisor:
+			return bridge{}.setUp(h, n, l.plan)
+		default:
+			return l.fabric.setUp(h, n, l.plan)
+		}
+	})
+}
+
+// setUp gives a port its readable name, its offloads and its queue. The fabric brings it up.
+func (p *port) setUp(h *netlink.Handle, e *ethtool.Ethtool) error {
+	link, err := h.LinkByName(p.ifname)
+	if err != nil {
+		return err
+	}
+	p.ifindex = link.Attrs().Index
+	if err := h.LinkAddAltName(link, p.name); err != nil {
+		return fmt.Errorf("second name: %w", err)
+	}
+	if err := switchOff(e, p.ifname); err != nil {
+		return fmt.Errorf("offloads: %w", err)
+	}
+	if p.rate > 0 {
+		if err := shape(h, p); err != nil {
+			return err
+		}
+	}
+	return h.LinkSetUp(link)
+}
+
+// switchOff turns the offloads off that this kernel knows for the device.
+func switchOff(e *ethtool.Ethtool, ifname string) error {
+	known, err := e.FeatureNames(ifname)
+	if err != nil {
+		return err
+	}
+	off := map[string]bool{}
+	for name, value := range offloads {
+		if _, ok := known[name]; ok {
+			off[name] = value
+		}
+	}
+	return e.Change(ifname, off)
+}
+
+// setUpManagement joins the management network: unshaped, only for switches, hosts and controllers.
+func (l *Lab) setUpManagement(h *netlink.Handle, n *node) error {
+	if !n.mgmt.IsValid() {
+		return nil
+	}
+	name := mgmtIfname
+	if n.name == mgmtNode {
+		name = bridgeName
+		if err := makeBridge(h, n.mgmtMAC(2)); err != nil {
+			return err
+		}
+		for _, other := range l.plan.nodes {
+			if other.mgmt.IsValid() && other != n {
+				if err := joinBridge(h, fmt.Sprintf("m%d", other.index+1)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	link, err := h.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: n.mgmt.AsSlice(), Mask: net.CIDRMask(16, 32)}}
+	if err := h.AddrAdd(link, addr); err != nil {
+		return err
+	}
+	return h.LinkSetUp(link)
+}

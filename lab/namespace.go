@@ -1,0 +1,171 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A namespace of ours carries the lab's token in two places: in the file that its name is mounted
+// on (hidden by the mount), and as the alias of its lo. Whatever does not carry it is not ours,
+// whatever it is called.
+
+// createNamespace makes a namespace with the entry name in /run/netns and gives the thread in it.
+func createNamespace(entry, token string) (*worker, error) {
+	path := filepath.Join(netnsDir, entry)
+	if err := createEntry(path, token); err != nil {
+		return nil, err
+	}
+	return startWorker(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make namespace %s: %w", entry, err)
+		}
+		if err := prepareLoopback(token); err != nil {
+			return err
+		}
+		if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("name namespace %s: %w", entry, err)
+		}
+		return nil
+	})
+}
+
+// createEntry makes the file that the namespace will be mounted on. It appears with its content
+// in one step, and never in the place of somebody else's.
+func createEntry(path, token string) error {
+	for try := 0; ; try++ {
+		err := tryCreateEntry(path, token)
+		// Another process may have removed the directory with its last lab.
+		if errors.Is(err, fs.ErrNotExist) && try < 10 {
+			continue
+		}
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("namespace %s exists and is not of this lab: remove it (ip netns del %s) or choose another lab name",
+				path, filepath.Base(path))
+		}
+		return err
+	}
+}
+
+func tryCreateEntry(path, token string) error {
+	if err := makeNetnsDir(); err != nil {
+		return err
+	}
+	fd, err := unix.Open(netnsDir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o444)
+	if err != nil {
+		return fmt.Errorf("make a file in %s: %w", netnsDir, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if _, err := f.WriteString(token); err != nil {
+		return err
+	}
+	from := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Linkat(unix.AT_FDCWD, from, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	return nil
+}
+
+// makeNetnsDir makes /run/netns where it is missing and remembers that, so that the last lab
+// removes it. It is not made a mount, as `ip netns` does: that would outlive us.
+func makeNetnsDir() error {
+	if _, err := os.Stat(netnsDir); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(madeNetns, nil, 0o600); err != nil {
+		return fmt.Errorf("remember that %s is ours: %w", netnsDir, err)
+	}
+	if err := os.Mkdir(netnsDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make %s: %w", netnsDir, err)
+	}
+	return nil
+}
+
+func prepareLoopback(token string) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer h.Close()
+	lo := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo", Index: 1}}
+	if err := h.LinkSetAlias(lo, token); err != nil {
+		return fmt.Errorf("mark the namespace: %w", err)
+	}
+	return nil
+}
+
+// removeNamespace takes away what entry is, if it is of the lab with this token. Not there is done.
+func removeNamespace(entry, token string) error {
+	path := filepath.Join(netnsDir, entry)
+	if isNamespace(path) {
+		ours, err := carriesToken(path, token)
+		if err != nil || !ours {
+			return err
+		}
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
+	if isNamespace(path) {
+		return nil // somebody mounted another one over ours
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if string(content) != token {
+		return nil
+	}
+	return os.Remove(path)
+}
+
+// isNamespace tells whether a namespace is mounted at path.
+func isNamespace(path string) bool {
+	var s unix.Statfs_t
+	return unix.Statfs(path, &s) == nil && s.Type == unix.NSFS_MAGIC
+}
+
+// carriesToken looks into the namespace at path for the lab's mark.
+func carriesToken(path, token string) (bool, error) {
+	ours := false
+	err := inNamespace(path, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		lo, err := h.LinkByIndex(1)
+		if err != nil {
+			return err
+		}
+		ours = lo.Attrs().Alias == token
+		return nil
+	})
+	return ours, err
+}
+
+// inNamespace runs f on a thread of its own in the namespace at path.
+func inNamespace(path string, f func() error) error {
+	w, err := startWorker(func() error {
+		ns, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		return enterNamespace(ns)
+	})
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	return w.do(f)
+}

@@ -1,0 +1,86 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// errGone is what Enter gives after Down.
+var errGone = errors.New("the lab is down")
+
+// worker is one operating system thread that lives in one network namespace.
+type worker struct {
+	jobs chan func()
+	quit chan struct{}
+	done chan struct{} // closed when the goroutine has ended; its thread ends at once after
+}
+
+// startWorker runs enter on a new thread and keeps that thread for do. The thread changes its
+// network namespace only: a new mount namespace would lose /sys/fs/cgroup and bpffs.
+func startWorker(enter func() error) (*worker, error) {
+	w := &worker{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
+	started := make(chan error, 1)
+	go w.loop(enter, started)
+	if err := <-started; err != nil {
+		<-w.done
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *worker) loop(enter func() error, started chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		// The main thread cannot end, so it would hold the namespace for ever, and /proc/self/ns/net
+		// would be the lab's. While this goroutine holds it, the next one gets another thread.
+		moved := make(chan error, 1)
+		go w.loop(enter, moved)
+		started <- <-moved
+		runtime.UnlockOSThread()
+		return
+	}
+	// Never unlocked: when the goroutine ends, so does the thread, and with it its namespace.
+	defer close(w.done)
+	if err := enter(); err != nil {
+		started <- err
+		return
+	}
+	started <- nil
+	for {
+		select {
+		case f := <-w.jobs:
+			f()
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// do runs f on the worker's thread and waits for it.
+func (w *worker) do(f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case w.jobs <- func() { result <- f() }:
+		return <-result
+	case <-w.done:
+		return errGone
+	}
+}
+
+// stop ends the thread once it is idle. Call it once.
+func (w *worker) stop() {
+	close(w.quit)
+	<-w.done
+}
+
+// enterNamespace moves the calling thread into the network namespace that f is open on.
+func enterNamespace(f *os.File) error {
+	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", f.Name(), err)
+	}
+	return nil
+}
