@@ -1,0 +1,108 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot/plotter"
+
+	"weir/experiment/result"
+)
+
+// axisPictures draws metrics over an axis whose values are numbers, such as the number of senders,
+// when it is the only one and has at least three values.
+func axisPictures(doc *result.Document, style func(*cell) int) []*picture {
+	parts := blocks(doc)
+	if len(parts) < 3 {
+		return nil
+	}
+	name, ok := numericAxis(parts)
+	if !ok {
+		return nil
+	}
+	slices.SortFunc(parts, func(a, b *block) int {
+		if axisNumber(a, name) < axisNumber(b, name) {
+			return -1
+		}
+		return 1
+	})
+	var out []*picture
+	for _, s := range subjects(doc) {
+		if len(s.path) > 1 {
+			continue
+		}
+		for _, c := range s.shown(doc).columns {
+			if name := c.path[len(c.path)-1]; name == "flows" || name == "unfinished" || name == "n" {
+				continue
+			}
+			out = append(out, axisPicture(doc, parts, name, s, c, style))
+		}
+	}
+	return out
+}
+
+// numericAxis gives the name of the only axis when all its values are numbers.
+func numericAxis(parts []*block) (string, bool) {
+	names := slices.Collect(maps.Keys(parts[0].axes))
+	if len(names) != 1 {
+		return "", false
+	}
+	for _, b := range parts {
+		if _, err := strconv.ParseFloat(b.axes[names[0]], 64); err != nil || len(b.axes) != 1 {
+			return "", false
+		}
+	}
+	return names[0], true
+}
+
+func axisNumber(b *block, name string) float64 {
+	v, _ := strconv.ParseFloat(b.axes[name], 64)
+	return v
+}
+
+func axisPicture(doc *result.Document, parts []*block, name string, s subject, c column, style func(*cell) int) *picture {
+	label := c.name
+	if c.unit != "" {
+		label += " (" + c.unit + ")"
+	}
+	p := &picture{
+		name:  fileName("over", name, s.path[0], c.path[0], c.path[len(c.path)-1]),
+		title: fmt.Sprintf("%s: %s over %s", s.title(), c.name, name),
+		x:     axis{label: name}, y: axis{label: label},
+		caption: "Over " + name + "." + seedsText(doc, "", " Line: median over seeds; band: smallest to largest."),
+	}
+	most := 0.0
+	worlds := worldNames(doc)
+	byLabel := map[string]*curve{}
+	upper := map[string]plotter.XYs{}
+	var order []string
+	for _, b := range parts {
+		for _, of := range b.cells {
+			y := slices.Sorted(slices.Values(s.values(c, of)))
+			if len(y) == 0 {
+				continue
+			}
+			label := of.label(worlds)
+			if byLabel[label] == nil {
+				byLabel[label] = &curve{label: label, style: style(of), markers: true}
+				order = append(order, label)
+			}
+			x, cv := axisNumber(b, name), byLabel[label]
+			cv.line = append(cv.line, plotter.XY{X: x, Y: median(y)})
+			cv.band = append(cv.band, plotter.XY{X: x, Y: y[0]})
+			upper[label] = append(upper[label], plotter.XY{X: x, Y: y[len(y)-1]})
+			most = max(most, y[len(y)-1])
+		}
+	}
+	for _, label := range order {
+		cv := byLabel[label]
+		slices.Reverse(upper[label])
+		cv.band = append(cv.band, upper[label]...)
+		p.curves = append(p.curves, *cv)
+	}
+	p.x.min, p.x.max = axisNumber(parts[0], name), axisNumber(parts[len(parts)-1], name)
+	p.y.max = roundUp(most)
+	return p
+}

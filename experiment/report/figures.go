@@ -1,0 +1,155 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"weir/experiment/result"
+)
+
+// Figure is one drawn figure.
+type Figure struct {
+	Name    string // of its files, without extension
+	Title   string
+	Caption string
+	SVG     []byte
+}
+
+// Figures draws the document's figures into dir, each as NAME.svg and NAME.png: for each point on
+// the axes the distribution of completion times and the goodput per flow of each group, and the
+// queue of each named port over time, all schemes in one picture. The runs need their Detail:
+// a document that was read from JSON gives none. The same document gives the same bytes.
+func Figures(dir string, doc *result.Document) ([]Figure, error) {
+	var out []Figure
+	for _, p := range pictures(doc) {
+		svg, err := p.svg()
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", p.name, err)
+		}
+		png, err := p.png()
+		if err != nil {
+			return nil, fmt.Errorf("draw %s: %w", p.name, err)
+		}
+		for ext, data := range map[string][]byte{".svg": svg, ".png": png} {
+			if err := writeFile(filepath.Join(dir, p.name+ext), data); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, Figure{p.name, p.title, p.caption, svg})
+	}
+	return out, nil
+}
+
+// pictures says what there is to draw.
+func pictures(doc *result.Document) []*picture {
+	var out []*picture
+	style := styles(doc)
+	for _, b := range blocks(doc) {
+		for _, group := range groupNames(doc) {
+			out = append(out, cdfPicture(doc, b, group, style), goodputPicture(doc, b, group, style))
+		}
+		for _, port := range portNames(doc) {
+			out = append(out, queuePicture(doc, b, port, style), closeUpPicture(doc, b, port, style))
+		}
+		for _, group := range groupNames(doc) {
+			if hasRates(doc, group) {
+				out = append(out, ratePicture(doc, b, group, style))
+			}
+		}
+	}
+	out = append(out, axisPictures(doc, style)...)
+	return slices.DeleteFunc(out, func(p *picture) bool { return p == nil || len(p.curves) == 0 })
+}
+
+// styles numbers what is told apart by colour and dashes: schemes, or schemes in worlds. The
+// numbers hold for the whole document.
+func styles(doc *result.Document) func(*cell) int {
+	schemes, worlds := schemeNames(doc), worldNames(doc)
+	return func(c *cell) int {
+		return slices.Index(schemes, c.scheme)*len(worlds) + slices.Index(worlds, c.world)
+	}
+}
+
+// at words a title: "FCT of mice, guest_cc=cubic".
+func at(what string, b *block) string {
+	if b.title == "" {
+		return what
+	}
+	return what + ", " + b.title
+}
+
+var unfit = regexp.MustCompile(`[^A-Za-z0-9.=_-]+`)
+
+// fileName makes a name for files of what is drawn.
+func fileName(parts ...string) string {
+	var fit []string
+	for _, p := range parts {
+		if p = strings.Trim(unfit.ReplaceAllString(p, "_"), "_."); p != "" {
+			fit = append(fit, p)
+		}
+	}
+	return strings.Join(fit, "-")
+}
+
+// detailed gives the runs of a cell that can be drawn.
+func detailed(c *cell) []*result.Run {
+	return slices.DeleteFunc(slices.Clone(c.runs), func(r *result.Run) bool { return r.Detail == nil })
+}
+
+// seedsText says what the thin lines or the band are.
+func seedsText(doc *result.Document, one, several string) string {
+	for _, b := range blocks(doc) {
+		for _, c := range b.cells {
+			if len(c.runs) > 1 {
+				return several
+			}
+		}
+	}
+	return one
+}
+
+func (p *picture) svg() ([]byte, error) {
+	c := vgsvg.NewWith(vgsvg.UseWH(figureWidth, figureHeight))
+	p.draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	return fontFallback.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans, Arial, Helvetica, sans-serif")), nil
+}
+
+// fontFallback finds the fonts of an SVG: machines without Liberation have Arial, which is as wide.
+var fontFallback = regexp.MustCompile(`font-family:[^;"]*`)
+
+func (p *picture) png() ([]byte, error) {
+	c := vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
+	p.draw(draw.New(c))
+	var b bytes.Buffer
+	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// logWorthy says whether values are better seen on a logarithmic axis.
+func logWorthy(low, high float64) bool { return low > 0 && high/low > 50 }
+
+// roundUp gives the end of an axis that shows v with a little room.
+func roundUp(v float64) float64 {
+	if v <= 0 {
+		return 1
+	}
+	v *= 1.04
+	step := math.Pow(10, math.Floor(math.Log10(v))) / 4
+	return math.Ceil(v/step) * step
+}

@@ -1,0 +1,102 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"weir/experiment/result"
+)
+
+// Names of what Write puts into its directory.
+const (
+	documentFile = "results.json"
+	flowsFile    = "flows.parquet"
+	seriesFile   = "series.parquet"
+	reportFile   = "report.html"
+	figuresDir   = "figures"
+)
+
+// Write puts everything into dir, which is made when it is not there: results.json, flows.parquet,
+// series.parquet, figures/ and report.html. Each file is complete or not there at all. A directory
+// that holds files of these names without being one of ours is left alone: the error says so.
+// It gives the path of the report.
+func Write(dir string, doc *result.Document) (string, error) {
+	if err := claimDir(dir); err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := doc.WriteJSON(&b); err != nil {
+		return "", err
+	}
+	if err := writeFile(filepath.Join(dir, documentFile), b.Bytes()); err != nil {
+		return "", err
+	}
+	if err := writeWith(filepath.Join(dir, flowsFile), doc.WriteFlows); err != nil {
+		return "", err
+	}
+	if err := writeWith(filepath.Join(dir, seriesFile), doc.WriteSeries); err != nil {
+		return "", err
+	}
+	figures, err := Figures(filepath.Join(dir, figuresDir), doc)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, reportFile)
+	return path, writeWith(path, func(w io.Writer) error { return HTML(w, doc, figures) })
+}
+
+// claimDir makes sure that what we would overwrite is ours: a directory with our names in it must
+// hold results that we wrote.
+func claimDir(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
+		return fmt.Errorf("make %s for the results: %w", dir, err)
+	}
+	f, err := os.Open(filepath.Join(dir, documentFile))
+	if err == nil {
+		defer f.Close()
+		if _, err := result.ReadJSON(f); err != nil {
+			return fmt.Errorf("%s in %s is not of weir; choose another directory for the results", documentFile, dir)
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for earlier results: %w", err)
+	}
+	for _, name := range []string{flowsFile, seriesFile, reportFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("%s holds a %s that is not of weir; choose another directory for the results", dir, name)
+		}
+	}
+	return nil
+}
+
+func writeWith(path string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return writeFile(path, b.Bytes())
+}
+
+// writeFile replaces path at once: a reader sees the old file or the whole new one.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name()) // nothing is there after the rename
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot/plotter"
+
+	"weir/experiment/result"
+	"weir/law"
+)
+
+// A long time is drawn in pieces: their least and most as a band, and, in longer pieces so that the
+// line can be followed, their mean.
+const (
+	envelopeColumns = 160
+	meanColumns     = 50
+)
+
+// queuePicture draws a port's queue over the whole run: the mean of each short piece of time as a
+// line, between its least and most as a band; further seeds as thin lines.
+func queuePicture(doc *result.Document, b *block, port string, style func(*cell) int) *picture {
+	p := &picture{
+		name: fileName("queue", port, b.title), title: at("Queue of "+port, b),
+		x: axis{label: "time (s)"}, y: axis{label: "queue (KB)"},
+	}
+	length := 0.0
+	for _, c := range b.cells {
+		cv := curve{label: c.label(worldNames(doc)), style: style(c)}
+		for i, r := range detailed(c) {
+			steps := r.Detail.Queues[port]
+			if len(steps) == 0 {
+				continue
+			}
+			length = max(length, r.Detail.DurationMs)
+			mean, _, _ := envelope(steps, 0, r.Detail.DurationMs, meanColumns)
+			if i > 0 {
+				cv.thin = append(cv.thin, mean)
+				continue
+			}
+			_, low, high := envelope(steps, 0, r.Detail.DurationMs, envelopeColumns)
+			slices.Reverse(high)
+			cv.line, cv.band = mean, append(low, high...)
+		}
+		if len(cv.line) > 0 {
+			p.curves = append(p.curves, cv)
+		}
+	}
+	p.x.max = length / 1e3
+	p.lines = portLines(b, port, style)
+	p.fitQueue()
+	p.caption = fmt.Sprintf("Backlog of %s. Line: mean over %s ms; band: least to most within %s ms.%s", port,
+		number(length/meanColumns), number(length/envelopeColumns), seedsText(doc, "", " First seed; the means of the other seeds as thin lines."))
+	return p
+}
+
+func (p *picture) fitQueue() {
+	most := 0.0
+	for _, c := range p.curves {
+		for _, points := range append([]plotter.XYs{c.line, c.band}, c.thin...) {
+			for _, xy := range points {
+				most = max(most, xy.Y)
+			}
+		}
+	}
+	for _, l := range p.lines {
+		most = max(most, l.y)
+	}
+	p.y.max = roundUp(most)
+}
+
+// closeUpPicture draws a stretch of the queue sample by sample, where the loop can be seen at work.
+func closeUpPicture(doc *result.Document, b *block, port string, style func(*cell) int) *picture {
+	p := &picture{
+		name: fileName("queue", port, "close-up", b.title), title: at("Queue of "+port+", close up", b),
+		x: axis{label: "time (s)"}, y: axis{label: "queue (KB)"},
+	}
+	for _, c := range b.cells {
+		runs := detailed(c)
+		if len(runs) == 0 || len(runs[0].Detail.Queues[port]) == 0 {
+			continue
+		}
+		from, to := closeUp(runs[0].Detail.DurationMs)
+		p.x.min, p.x.max = from/1e3, to/1e3
+		mean, _, _ := envelope(runs[0].Detail.Queues[port], from, to, 400)
+		p.curves = append(p.curves, curve{label: c.label(worldNames(doc)), style: style(c), line: mean, steps: true})
+	}
+	p.lines = portLines(b, port, style)
+	p.fitQueue()
+	p.caption = fmt.Sprintf("The same queue for %s ms from the middle of the run%s.", number((p.x.max-p.x.min)*1e3),
+		seedsText(doc, "", ", first seed"))
+	return p
+}
+
+// closeUp picks the stretch: from the middle, a twentieth of the run and at most half a second.
+func closeUp(durationMs float64) (from, to float64) {
+	return durationMs / 2, durationMs/2 + min(500, durationMs/20)
+}
+
+// envelope cuts [from, to) ms into columns and gives of each its time-weighted mean, and the least
+// and most of it, in KB over s. Columns that nothing was seen of are left out.
+func envelope(steps []result.QueueStep, from, to float64, columns int) (mean, low, high plotter.XYs) {
+	width := (to - from) / float64(columns)
+	i := 0
+	for k := range columns {
+		start, end := from+float64(k)*width, from+float64(k+1)*width
+		for i < len(steps) && steps[i].ToMs <= start {
+			i++
+		}
+		sum, time, least, most := 0.0, 0.0, math.Inf(1), 0.0
+		for j := i; j < len(steps) && steps[j].FromMs < end; j++ {
+			v := float64(steps[j].Bytes) / 1e3
+			d := min(steps[j].ToMs, end) - max(steps[j].FromMs, start)
+			sum, time = sum+v*d, time+d
+			least, most = min(least, v), max(most, v)
+		}
+		if time > 0 {
+			x := (start + end) / 2e3
+			mean = append(mean, plotter.XY{X: x, Y: sum / time})
+			low = append(low, plotter.XY{X: x, Y: least})
+			high = append(high, plotter.XY{X: x, Y: most})
+		}
+	}
+	return mean, low, high
+}
+
+// portLines gives the levels that matter at a port: its buffer, and the laws' thresholds.
+func portLines(b *block, port string, style func(*cell) int) []refLine {
+	var out []refLine
+	add := func(l refLine) {
+		if !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	for _, c := range b.cells {
+		r := c.runs[0]
+		result := r.Ports[port]
+		if result == nil {
+			continue
+		}
+		if result.BufferBytes != nil {
+			add(refLine{"buffer", float64(*result.BufferBytes) / 1e3})
+		}
+		text, _ := r.Params["threshold"].(string)
+		var limit law.Limit
+		if text != "" && limit.UnmarshalText([]byte(text)) == nil {
+			add(refLine{c.scheme + " " + limit.String(), float64(limit.Bytes()) / 1e3})
+		}
+	}
+	slices.SortFunc(out, func(a, b refLine) int {
+		if a.y < b.y {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// ratePicture draws the rate of a group over time, in pieces as long as need be to be read.
+func ratePicture(doc *result.Document, b *block, group string, style func(*cell) int) *picture {
+	p := &picture{
+		name: fileName("rate", group, b.title), title: at("Rate of "+group, b),
+		x: axis{label: "time (s)"}, y: axis{label: "payload (Mbit/s)"},
+	}
+	most, width := 0.0, 0.0
+	for _, c := range b.cells {
+		cv := curve{label: c.label(worldNames(doc)), style: style(c)}
+		for i, r := range detailed(c) {
+			points, step := coarse(r.Detail.Rates[group], r.Detail.StepMs)
+			if len(points) == 0 {
+				continue
+			}
+			width = step
+			p.x.max = max(p.x.max, r.Detail.DurationMs/1e3)
+			for _, xy := range points {
+				most = max(most, xy.Y)
+			}
+			if i > 0 {
+				cv.thin = append(cv.thin, points)
+			} else {
+				cv.line = points
+			}
+		}
+		if len(cv.line) > 0 {
+			p.curves = append(p.curves, cv)
+		}
+	}
+	p.y.max = roundUp(most)
+	p.caption = fmt.Sprintf("Payload of all flows of %s together, mean over %s ms.%s", group, number(width),
+		seedsText(doc, "", " First seed; the other seeds as thin lines."))
+	return p
+}
+
+// coarse joins neighbouring steps until there are few enough of them to be drawn.
+func coarse(rates []float64, stepMs float64) (points plotter.XYs, joinedMs float64) {
+	join := (len(rates) + 2*meanColumns - 1) / (2 * meanColumns)
+	for i := 0; join > 0 && i+join <= len(rates); i += join {
+		sum := 0.0
+		for _, v := range rates[i : i+join] {
+			sum += v
+		}
+		x := (float64(i) + float64(join)/2) * stepMs / 1e3
+		points = append(points, plotter.XY{X: x, Y: sum / float64(join)})
+	}
+	return points, float64(join) * stepMs
+}

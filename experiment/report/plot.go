@@ -1,0 +1,275 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"strconv"
+
+	xfont "golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// picture is one figure, said without a way to draw it.
+type picture struct {
+	name    string // of its files, without extension
+	title   string
+	caption string
+	x, y    axis
+	curves  []curve
+	lines   []refLine
+}
+
+// axis is one axis of a picture. With min = max the data say where it ends.
+type axis struct {
+	label    string
+	log      bool
+	min, max float64
+}
+
+// curve is what one scheme looks like: a line, the band between the extremes, thin lines.
+type curve struct {
+	label   string
+	style   int // index of the colour and the dashes
+	line    plotter.XYs
+	band    plotter.XYs // a closed polygon
+	thin    []plotter.XYs
+	markers bool
+	steps   bool
+}
+
+// refLine is a level that means something, such as a buffer's size: named in the margin.
+type refLine struct {
+	label string
+	y     float64
+}
+
+// Size of a figure in points, and its type: read at half size, 15 pt is 7.5 pt.
+const (
+	figureWidth  = vg.Length(660)
+	figureHeight = vg.Length(420)
+	labelSize    = vg.Length(15)
+	tickSize     = vg.Length(14)
+	titleSize    = vg.Length(16)
+)
+
+// palette is Okabe and Ito's, which stays distinct for most colour-blind readers; the dashes
+// differ too, for print without colour.
+var palette = []color.NRGBA{
+	{0x00, 0x72, 0xB2, 0xFF}, {0xD5, 0x5E, 0x00, 0xFF}, {0x00, 0x9E, 0x73, 0xFF}, {0xAA, 0x4A, 0x8C, 0xFF},
+	{0xB0, 0x7D, 0x00, 0xFF}, {0x3C, 0x9D, 0xD8, 0xFF}, {0x6B, 0x4E, 0xC8, 0xFF}, {0x8A, 0x5A, 0x44, 0xFF},
+}
+
+var (
+	inkColor  = color.NRGBA{0x1A, 0x1C, 0x1E, 0xFF}
+	gridColor = color.NRGBA{0xE0, 0xE3, 0xE6, 0xFF}
+	refColor  = color.NRGBA{0x70, 0x76, 0x7C, 0xFF}
+	paper     = color.NRGBA{0xFF, 0xFF, 0xFF, 0xFF}
+)
+
+func dashes(style int) []vg.Length {
+	return [][]vg.Length{nil, {9, 4}, {2.5, 3}, {12, 4, 2.5, 4}, {16, 5}, {5, 3}, {9, 3, 2.5, 3, 2.5, 3}, {1.5, 2}}[style%8]
+}
+
+func curveColor(style int) color.NRGBA { return palette[style%len(palette)] }
+
+func faded(c color.NRGBA, alpha uint8) color.NRGBA {
+	c.A = alpha
+	return c
+}
+
+func textStyle(size vg.Length, bold bool) text.Style {
+	f := font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size)
+	if bold {
+		f.Weight = xfont.WeightBold
+	}
+	return text.Style{Color: inkColor, Font: f, Handler: plot.DefaultTextHandler, XAlign: text.XLeft, YAlign: text.YBottom}
+}
+
+// draw puts the picture on a canvas: title, legend and plot below each other, so that the legend
+// never lies on the data, and the names of reference lines in the right margin.
+func (p *picture) draw(c draw.Canvas) {
+	c.SetColor(paper)
+	c.Fill(c.Path())
+	c = draw.Crop(c, 10, -14, 8, -10)
+	title := textStyle(titleSize, true)
+	title.YAlign = text.YTop
+	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, p.title)
+	c.Max.Y -= titleSize * 1.55
+	c.Max.Y -= p.drawLegend(c)
+	margin := p.marginWidth()
+	plotted := p.plot()
+	area := draw.Crop(c, 0, -margin, 0, 0)
+	plotted.Draw(area)
+	p.drawMargin(c, plotted, plotted.DataCanvas(area))
+}
+
+// drawLegend draws the names of the curves in rows, and says how high they are.
+func (p *picture) drawLegend(c draw.Canvas) vg.Length {
+	const sample, gap, rowHeight = 34, 20, 21
+	style := textStyle(labelSize, false)
+	style.YAlign = text.YCenter
+	x, y := c.Min.X, c.Max.Y-rowHeight/2
+	for _, cv := range p.curves {
+		width := sample + 6 + style.Width(cv.label)
+		if x > c.Min.X && x+width > c.Max.X {
+			x, y = c.Min.X, y-rowHeight
+		}
+		if len(cv.band) > 0 {
+			c.FillPolygon(faded(curveColor(cv.style), 0x38), rectangle(x, y-6, x+sample, y+6))
+		}
+		c.StrokeLine2(lineStyle(cv.style, 2.4), x, y, x+sample, y)
+		if cv.markers {
+			c.DrawGlyph(markerStyle(cv.style), vg.Point{X: x + sample/2, Y: y})
+		}
+		c.FillText(style, vg.Point{X: x + sample + 6, Y: y + 1.5}, cv.label)
+		x += width + gap
+	}
+	return c.Max.Y - y + rowHeight/2 + 4
+}
+
+func rectangle(x0, y0, x1, y1 vg.Length) []vg.Point {
+	return []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
+}
+
+func lineStyle(style int, width vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: curveColor(style), Width: width, Dashes: dashes(style)}
+}
+
+func markerStyle(style int) draw.GlyphStyle {
+	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{}}
+	return draw.GlyphStyle{Color: curveColor(style), Radius: 3.6, Shape: shapes[style%len(shapes)]}
+}
+
+const marginGap = vg.Length(6)
+
+func (p *picture) marginWidth() vg.Length {
+	style, width := textStyle(tickSize-1, false), vg.Length(0)
+	for _, l := range p.lines {
+		width = max(width, style.Width(l.label)+marginGap)
+	}
+	return width
+}
+
+// drawMargin names the reference lines beside the plot; names that would collide move up.
+func (p *picture) drawMargin(c draw.Canvas, pl *plot.Plot, data draw.Canvas) {
+	style := textStyle(tickSize-1, false)
+	style.YAlign = text.YCenter
+	style.Color = refColor
+	last := -math.MaxFloat64
+	for _, l := range p.lines { // in order of y
+		y := max(data.Y(pl.Y.Norm(l.y)), vg.Length(last)+style.Height("x")*1.1)
+		y = min(y, c.Max.Y)
+		c.FillText(style, vg.Point{X: data.Max.X + marginGap, Y: y + 1.5}, l.label)
+		last = float64(y)
+	}
+}
+
+// plot makes the axes and curves.
+func (p *picture) plot() *plot.Plot {
+	pl := plot.New()
+	pl.BackgroundColor = nil
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
+	pl.Add(grid)
+	for _, c := range p.curves {
+		if len(c.band) > 2 {
+			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(curveColor(c.style), 0x38)}
+			pl.Add(poly)
+		}
+	}
+	for _, c := range p.curves {
+		for _, xy := range c.thin {
+			pl.Add(&plotter.Line{XYs: xy, LineStyle: draw.LineStyle{Color: faded(curveColor(c.style), 0x70), Width: 0.8}})
+		}
+	}
+	for _, c := range p.curves {
+		if len(c.line) == 0 {
+			continue
+		}
+		l := &plotter.Line{XYs: c.line, LineStyle: lineStyle(c.style, 2.2)}
+		if c.steps {
+			l.StepStyle = plotter.PostStep
+		}
+		pl.Add(l)
+		if c.markers {
+			pl.Add(&plotter.Scatter{XYs: c.line, GlyphStyle: markerStyle(c.style)})
+		}
+	}
+	setAxis(&pl.X, p.x)
+	setAxis(&pl.Y, p.y)
+	for _, l := range p.lines {
+		pl.Y.Max = math.Max(pl.Y.Max, l.y)
+		ends := plotter.XYs{{X: pl.X.Min, Y: l.y}, {X: pl.X.Max, Y: l.y}}
+		pl.Add(&plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: refColor, Width: 1.2, Dashes: []vg.Length{4, 3}}})
+	}
+	return pl
+}
+
+func setAxis(a *plot.Axis, is axis) {
+	if is.min < is.max {
+		a.Min, a.Max = is.min, is.max
+	}
+	a.Label.Text = is.label
+	label, tick := textStyle(labelSize, false), textStyle(tickSize, false)
+	label.XAlign, label.YAlign = a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign
+	tick.XAlign, tick.YAlign = a.Tick.Label.XAlign, a.Tick.Label.YAlign
+	a.Label.TextStyle, a.Tick.Label = label, tick
+	a.Label.Padding = 4
+	a.LineStyle.Color, a.Tick.LineStyle.Color = inkColor, inkColor
+	a.Padding = 0
+	a.Tick.Marker = plot.TickerFunc(linearTicks)
+	if is.log {
+		a.Scale, a.Tick.Marker = plot.LogScale{}, plot.TickerFunc(logTicks)
+	}
+}
+
+// linearTicks puts at most seven named ticks at multiples of 1, 2 or 5.
+func linearTicks(low, high float64) []plot.Tick {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/7)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if (high-low)/(step*m) <= 7 {
+			step *= m
+			break
+		}
+	}
+	var out []plot.Tick
+	for k := int(math.Ceil(low/step - 1e-9)); float64(k)*step <= high+step*1e-9; k++ {
+		v := float64(k) * step
+		out = append(out, plot.Tick{Value: v, Label: tickText(v)})
+	}
+	return out
+}
+
+// logTicks names the powers of ten, and 2 and 5 times those where there are few.
+func logTicks(low, high float64) []plot.Tick {
+	few := math.Log10(high/low) < 3.2
+	var out []plot.Tick
+	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
+		for m := 1.0; m < 10; m++ {
+			v := m * math.Pow(10, e)
+			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+				continue
+			}
+			t := plot.Tick{Value: v}
+			if m == 1 || few && (m == 2 || m == 5) {
+				t.Label = tickText(v)
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func tickText(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64) // 0.1 x 3 is 0.3
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// bytesText writes a size for a label.
+func bytesText(n float64) string { return fmt.Sprintf("%s KB", number(n/1e3)) }
