@@ -33,6 +33,9 @@ type File struct {
 	Lab      Lab          `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
 	Measure  Measure      `json:"measure" jsonschema_description:"what is looked at"`
 	Claims   []string     `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
+
+	name string // of the file, for errors
+	tree *tree  // what it was decoded from, for --set and vary
 }
 
 // Topology says which nodes there are and how they are joined.
@@ -104,12 +107,12 @@ type Traffic struct {
 	Start       law.Duration `json:"start" jsonschema_description:"default: 0s"`
 	Stop        law.Duration `json:"stop,omitempty" jsonschema_description:"when no more is sent"`
 	Every       law.Duration `json:"every,omitempty" jsonschema_description:"from one epoch to the next"`
-	Epochs      int          `json:"epochs,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"how often (default: 1)"`
+	Epochs      int          `json:"epochs,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"how often (default: 1, with every as often as fits)"`
 	Gap         law.Duration `json:"gap,omitempty" jsonschema_description:"mean of the exponential gap between successive starts, in seeded random order"`
 	GiveUp      law.Duration `json:"give_up,omitempty" jsonschema_description:"an older flow is aborted and counts as unfinished"`
 	Connection  string       `json:"connection,omitempty" jsonschema:"enum=new,enum=persistent" jsonschema_description:"a connection for each request (default), or one for all"`
 	Deadline    law.Duration `json:"deadline,omitempty" jsonschema_description:"from a flow's start"`
-	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the frames' IP packets"`
+	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the payload"`
 	Guests
 }
 

@@ -1,6 +1,11 @@
 package experiment
 
-import "weir/law"
+import (
+	"fmt"
+	"strings"
+
+	"weir/law"
+)
 
 // NodeKind tells what a node of a Graph does.
 type NodeKind int
@@ -34,4 +39,117 @@ type Graph struct {
 	Links []Link
 	// Multipath is true when equal paths exist and routing is ecmp: bridges would loop.
 	Multipath bool
+}
+
+// Node gives the node of that name, or nil.
+func (g *Graph) Node(name string) *Node {
+	for i := range g.Nodes {
+		if g.Nodes[i].Name == name {
+			return &g.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// nodes gives the names of the nodes of a kind, in order.
+func (g *Graph) nodes(kind NodeKind) []string {
+	var names []string
+	for _, n := range g.Nodes {
+		if n.Kind == kind {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// perSwitch counts the guests of each switch.
+func (g *Graph) perSwitch() map[string]int {
+	count := map[string]int{}
+	for _, n := range g.Nodes {
+		if n.Kind == Guest {
+			count[n.Attached]++
+		}
+	}
+	return count
+}
+
+// Port resolves a port's name as users write it, "switch->receiver1", to the two ends of its link:
+// the node that holds the port and its peer. A hypervisor stands for its server towards a switch.
+func (g *Graph) Port(name string) (node, peer string, err error) {
+	from, to, ok := strings.Cut(name, "->")
+	from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+	if !ok || from == "" || to == "" {
+		return "", "", fmt.Errorf("%q does not name a port: write it as node->neighbour", clip(name))
+	}
+	for _, end := range []string{from, to} {
+		if g.Node(end) == nil && g.Node(end+hypervisorSuffix) == nil {
+			return "", "", fmt.Errorf("there is no node %q", clip(end))
+		}
+	}
+	for _, l := range g.Links {
+		if l.Rate == 0 { // between a guest and its hypervisor: only under its full name
+			if l.A == from && l.B == to || l.A == to && l.B == from {
+				return from, to, nil
+			}
+			continue
+		}
+		a, b := strings.TrimSuffix(l.A, hypervisorSuffix), strings.TrimSuffix(l.B, hypervisorSuffix)
+		switch {
+		case (from == a || from == l.A) && (to == b || to == l.B):
+			return l.A, l.B, nil
+		case (from == b || from == l.B) && (to == a || to == l.A):
+			return l.B, l.A, nil
+		}
+	}
+	return "", "", fmt.Errorf("no link joins %s and %s", from, to)
+}
+
+// PortName is the name of the port of node towards peer as users write it.
+func PortName(node, peer string) string {
+	if strings.TrimSuffix(node, hypervisorSuffix) == strings.TrimSuffix(peer, hypervisorSuffix) || isVMOf(node, peer) || isVMOf(peer, node) {
+		return node + "->" + peer
+	}
+	return strings.TrimSuffix(node, hypervisorSuffix) + "->" + strings.TrimSuffix(peer, hypervisorSuffix)
+}
+
+// isVMOf tells whether guest is a VM behind hypervisor hv.
+func isVMOf(guest, hv string) bool {
+	server, ok := strings.CutSuffix(hv, hypervisorSuffix)
+	return ok && strings.HasPrefix(guest, server+".vm")
+}
+
+// diameter is the number of shaped links on the longest of the shortest paths between two guests.
+func (g *Graph) diameter() int {
+	next, switches := map[string][]string{}, toSet(g.nodes(Switch))
+	for _, l := range g.Links {
+		if switches[l.A] && switches[l.B] {
+			next[l.A], next[l.B] = append(next[l.A], l.B), append(next[l.B], l.A)
+		}
+	}
+	guests := g.perSwitch()
+	longest := 0
+	for start := range guests {
+		hops := map[string]int{start: 0}
+		for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
+			for _, n := range next[queue[0]] {
+				if _, seen := hops[n]; !seen {
+					hops[n] = hops[queue[0]] + 1
+					queue = append(queue, n)
+				}
+			}
+		}
+		for end := range guests {
+			longest = max(longest, hops[end])
+		}
+	}
+	return longest + 2 // and both guests' own links
+}
+
+// rtt is the base round trip across the longest path, when network.delay gives it.
+func (g *Graph) rtt() law.Duration {
+	var delay law.Duration
+	for _, l := range g.Links {
+		delay = max(delay, l.Delay)
+	}
+	return delay * law.Duration(2*g.diameter())
 }

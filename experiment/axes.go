@@ -1,0 +1,142 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"weir/law"
+)
+
+// maxPoints bounds how many points the axes of a file span.
+const maxPoints = 10_000
+
+// axis is one axis of vary: its values in order, and what each sets.
+type axis struct {
+	name   string
+	values []axisValue
+}
+
+type axisValue struct {
+	name string
+	sets []setting
+}
+
+type setting struct {
+	path  string
+	value *tree
+}
+
+// axes reads vary and says what is wrong with it.
+func (c *checker) axes(f *File) []axis {
+	var out []axis
+	points := 1
+	for i, a := range f.Vary {
+		path := []string{"vary", strconv.Itoa(i)}
+		in := func(keys ...string) []string { return slices.Concat(path, keys) }
+		one := axis{name: a.As}
+		switch {
+		case a.Key != "" && len(a.Cases) > 0:
+			c.fail(in("cases"), "both key and cases are given", "key and values, or cases")
+		case a.Key == "" && len(a.Cases) == 0:
+			c.fail(path, "an axis without key or cases", "{key: guests.cc, values: [cubic, reno]}, or {as: NAME, cases: {...}}")
+		case a.Key != "" && len(a.Values) == 0:
+			c.fail(in("values"), "the key is missing", "a list of at least 1")
+		case a.Key != "":
+			one.values = c.axisValues(in, a)
+		case len(a.Values) > 0:
+			c.fail(in("values"), "cases have no values", "key and values, or cases")
+		default:
+			one.values = c.axisCases(in, a)
+		}
+		if !labelPattern.MatchString(a.As) {
+			c.fail(in("as"), fmt.Sprintf("%q is not a name for an axis", clip(a.As)), labelRule)
+		}
+		if slices.ContainsFunc(out, func(b axis) bool { return b.name == one.name }) {
+			c.fail(in("as"), fmt.Sprintf("a second axis is called %s", one.name), "names that differ")
+		}
+		if points *= max(len(one.values), 1); points > maxPoints {
+			c.fail(path, fmt.Sprintf("the axes span more than %d points", maxPoints), "fewer values")
+			break
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {
+	var out []axisValue
+	for k := range a.Values {
+		at := in("values", strconv.Itoa(k))
+		v := c.root.find(at...)
+		name := v.text()
+		if v.kind != scalar {
+			name = strconv.Itoa(k)
+		}
+		if slices.ContainsFunc(out, func(o axisValue) bool { return o.name == name }) {
+			c.fail(at, fmt.Sprintf("the value %s is there twice", clip(name)), "values that differ")
+		}
+		out = append(out, c.axisValue(at, name, setting{a.Key, v}))
+	}
+	return out
+}
+
+func (c *checker) axisCases(in func(...string) []string, a Axis) []axisValue {
+	var out []axisValue
+	if !c.given(in("as")...) {
+		c.fail(in("as"), "the key is missing", "cases need a name for the axis")
+	}
+	for _, name := range a.order {
+		at := in("cases", name)
+		if !labelPattern.MatchString(name) {
+			c.fail(at, fmt.Sprintf("%q is not a name for a case", clip(name)), labelRule)
+		}
+		var sets []setting
+		for _, fd := range c.root.find(at...).fields {
+			sets = append(sets, setting{fd.key, fd.value})
+		}
+		out = append(out, c.axisValue(at, name, sets...))
+	}
+	return out
+}
+
+// axisValue notes settings that cannot be applied.
+func (c *checker) axisValue(at []string, name string, sets ...setting) axisValue {
+	trial := c.root.clone()
+	for _, s := range sets {
+		switch top := topOf(s.path); top {
+		case "vary", "claims", "seeds", "lab", "worlds", "id", "ids":
+			c.fail(at, fmt.Sprintf("%s cannot be varied", top), "keys of guests, traffic, schemes, network, topology, measure")
+			continue
+		}
+		if err := trial.put(s.path, s.value); err != nil {
+			c.fail(at, err.Error(), "")
+		}
+	}
+	return axisValue{name, sets}
+}
+
+func topOf(path string) string {
+	for i, r := range path {
+		if r == '.' {
+			return path[:i]
+		}
+	}
+	return path
+}
+
+// apply gives a copy of the tree with value i of the axis set.
+func (a axis) apply(t *tree, i int) *tree {
+	out := t.clone()
+	for _, s := range a.values[i].sets {
+		_ = out.put(s.path, s.value.clone()) // tried when the axis was read
+	}
+	return out
+}
+
+// scaleTime and scaleRate bring a time or rate of the experiment to a world that is k times slower.
+func scaleTime(d law.Duration, k float64) law.Duration { return law.Duration(round(float64(d) * k)) }
+
+func scaleRate(r law.Rate, k float64) law.Rate { return law.Rate(round(float64(r) / k)) }
+
+func round(x float64) int64 { return int64(x + 0.5) }

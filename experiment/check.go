@@ -1,0 +1,237 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/law"
+)
+
+// meaning checks what a schema cannot say. Every error is noted; a later check that rests on an
+// earlier one is left out when that failed.
+func (c *checker) meaning(f *File) {
+	if f.ID == "" {
+		c.fail([]string{"id"}, "the key is missing", "a name, or ids for a file that several experiments share")
+	}
+	if f.Duration <= 0 {
+		c.fail([]string{"duration"}, "0 is no duration", "above 0s")
+	}
+	c.network(f.Network)
+	c.names(f)
+	for i := range f.Traffic {
+		c.pattern(f, i)
+	}
+	var g *Graph
+	if f.Network.Rate > 0 {
+		g = c.buildGraph(f.Topology, f.Network)
+	}
+	for i := range f.Schemes {
+		c.scheme(f, i, g)
+	}
+	c.guests([]string{"guests"}, f.Guests)
+	if g != nil {
+		for i := range f.Traffic {
+			c.endpoints(f, i, g)
+		}
+		c.ports(f, g)
+	}
+	c.windows(f)
+}
+
+func (c *checker) network(n Network) {
+	switch {
+	case n.RTT > 0 && n.Delay > 0:
+		c.fail([]string{"network", "delay"}, "both rtt and delay are given", "one of them")
+	case n.RTT == 0 && n.Delay == 0:
+		c.fail([]string{"network", "rtt"}, "neither rtt nor delay is given", "one of them, above 0s")
+	}
+	if n.Rate == 0 {
+		c.fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
+	}
+	c.buffer([]string{"network", "buffer"}, n.Buffer)
+}
+
+func (c *checker) buffer(path []string, l law.Limit) {
+	if l.N == 0 || !l.Packets && l.N < smallestBufferLen {
+		c.fail(path, fmt.Sprintf("a buffer of %s holds no full frame", l), fmt.Sprintf("at least %dB or 1pkt", smallestBufferLen))
+	}
+}
+
+// names checks that names which meet in paths and results are distinct.
+func (c *checker) names(f *File) {
+	items, schemes := map[string]bool{}, map[string]bool{}
+	for i, t := range f.Traffic {
+		if items[t.Name] {
+			c.fail([]string{"traffic", strconv.Itoa(i), "name"}, fmt.Sprintf("a second item is called %s", t.Name), "names that differ; group measures items together")
+		}
+		items[t.Name] = true
+	}
+	for i, s := range f.Schemes {
+		if schemes[s.Name] {
+			c.fail([]string{"schemes", strconv.Itoa(i), "name"}, fmt.Sprintf("a second scheme is called %s", s.Name), "labels that differ; laws may repeat")
+		}
+		schemes[s.Name] = true
+	}
+	groups := f.groups()
+	for _, label := range sortedKeys(f.Measure.Ports) {
+		path := []string{"measure", "ports", label}
+		switch {
+		case !labelPattern.MatchString(label):
+			c.fail(path, fmt.Sprintf("%q is not a label", clip(label)), labelRule)
+		case label == "all":
+			c.fail(path, "all stands for every port", "another label")
+		case slices.Contains(groups, label):
+			c.fail(path, "a group of traffic has this name", "labels that differ from groups")
+		}
+	}
+	for _, label := range sortedKeys(f.Measure.Windows) {
+		path := []string{"measure", "windows", label}
+		_, port := f.Measure.Ports[label]
+		switch {
+		case !labelPattern.MatchString(label):
+			c.fail(path, fmt.Sprintf("%q is not a label", clip(label)), labelRule)
+		case port || label == "all" || slices.Contains(groups, label):
+			c.fail(path, "a group or port has this name", "labels that differ from both")
+		}
+	}
+}
+
+// groups lists the groups of traffic in order.
+func (f *File) groups() []string {
+	var out []string
+	for _, t := range f.Traffic {
+		if !slices.Contains(out, t.Group) {
+			out = append(out, t.Group)
+		}
+	}
+	return out
+}
+
+// guests checks times that cannot be 0.
+func (c *checker) guests(path []string, g Guests) {
+	for key, d := range map[string]*law.Duration{"rto_min": g.RTOMin, "initial_rto": g.InitialRTO} {
+		if d != nil && (*d < 1e6 || *d > 120e9) {
+			c.fail(append(slices.Clone(path), key), fmt.Sprintf("%s is out of range", *d), "from 1ms to 120s")
+		}
+	}
+}
+
+func (c *checker) scheme(f *File, i int, g *Graph) {
+	s, path := f.Schemes[i], []string{"schemes", strconv.Itoa(i)}
+	in := func(keys ...string) []string { return slices.Concat(path, keys) }
+	c.guests(in("guests"), s.Guests)
+	for k, w := range s.Worlds {
+		if c.given(in("worlds")...) && !slices.Contains(f.Worlds, w) {
+			c.fail(in("worlds", strconv.Itoa(k)), fmt.Sprintf("the file does not run in %s", w), "allowed: "+strings.Join(f.Worlds, ", "))
+		}
+	}
+	var laws []Law
+	for k, name := range s.Laws {
+		l, ok := lawNamed(name)
+		if ok {
+			laws = append(laws, l)
+			continue
+		}
+		at := in("laws", strconv.Itoa(k))
+		if !c.given(in("laws")...) {
+			at = in("name")
+		}
+		c.fail(at, fmt.Sprintf("%q is no law", clip(name)), oneOf(name, lawNames()))
+	}
+	if len(laws) == len(s.Laws) {
+		c.params(in("params"), laws, s.Params)
+	}
+	for k, pattern := range s.At {
+		if g == nil {
+			break
+		}
+		if _, err := g.Select(pattern, Switch); err != nil {
+			c.fail(in("at", strconv.Itoa(k)), err.Error(), oneOf(pattern, g.nodes(Switch)))
+		}
+	}
+}
+
+// params checks a scheme's params against the fields of its laws: every key must belong to one of
+// them, every law sees the keys that are its own.
+func (c *checker) params(path []string, laws []Law, params map[string]any) {
+	var known []string
+	for _, l := range laws {
+		known = append(known, l.fields()...)
+	}
+	given := &tree{kind: mapping}
+	if c.root != nil {
+		if t := c.root.find(path...); t != nil {
+			given = t
+		}
+	}
+	for _, key := range sortedKeys(params) {
+		if !slices.Contains(known, key) {
+			c.fail(append(slices.Clone(path), key), "unknown key", oneOf(key, known))
+		}
+	}
+	for _, l := range laws {
+		own := &tree{kind: mapping, at: given.at}
+		for _, fd := range given.fields {
+			if slices.Contains(l.fields(), fd.key) {
+				own.fields = append(own.fields, fd)
+			}
+		}
+		before := len(c.errs)
+		c.validate(l.schema(), own, path...)
+		if len(c.errs) == before {
+			if _, err := l.decode(params); err != nil {
+				c.fail(path, oneLine(err.Error()), "")
+			}
+		}
+	}
+}
+
+func (c *checker) endpoints(f *File, i int, g *Graph) {
+	t, path := f.Traffic[i], []string{"traffic", strconv.Itoa(i)}
+	from, err := g.Select(t.From, Guest)
+	if err != nil {
+		c.fail(append(path, "from"), err.Error(), "the guests are "+g.families(Guest))
+	}
+	to, err2 := g.Select(t.To, Guest)
+	if err2 != nil {
+		c.fail(append(path, "to"), err2.Error(), "the guests are "+g.families(Guest))
+	}
+	if err == nil && err2 == nil && len(pairs(from, to, t.Pair)) == 0 {
+		c.fail(append(path, "pair"), fmt.Sprintf("pair: %s leaves no pair of %s and %s", t.Pair, t.From, t.To), "endpoints that differ and are paired")
+	}
+}
+
+func (c *checker) ports(f *File, g *Graph) {
+	for _, label := range sortedKeys(f.Measure.Ports) {
+		if _, _, err := g.Port(f.Measure.Ports[label]); err != nil {
+			c.fail([]string{"measure", "ports", label}, err.Error(), "a port is node->neighbour, such as "+g.somePort())
+		}
+	}
+}
+
+// somePort names a port as an example.
+func (g *Graph) somePort() string {
+	for _, l := range g.Links {
+		if l.Rate > 0 {
+			return PortName(l.B, l.A)
+		}
+	}
+	return "switch->receiver1"
+}
+
+func (c *checker) windows(f *File) {
+	for _, label := range sortedKeys(f.Measure.Windows) {
+		path, w := []string{"measure", "windows", label}, f.Measure.Windows[label]
+		switch {
+		case w[1] <= w[0]:
+			c.fail(path, fmt.Sprintf("the window ends at %s and begins at %s", w[1], w[0]), "[from, to] with to after from")
+		case w[1] > f.Duration:
+			c.fail(path, fmt.Sprintf("the window ends at %s, after the run (%s)", w[1], f.Duration), "at most the duration")
+		}
+	}
+	if s := f.Measure.Series; s < 1e6 || s > f.Duration && f.Duration > 0 {
+		c.fail([]string{"measure", "series"}, fmt.Sprintf("a step of %s is out of range", s), "from 1ms to the duration")
+	}
+}

@@ -1,0 +1,127 @@
+package experiment
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var errEOF = io.EOF
+
+// Error is one thing wrong with a file, or with an option that changes it.
+type Error struct {
+	File    string
+	Line    int
+	Option  string // "--set guests.cc=x": where the value came from, instead of the file
+	Key     string // traffic.mice.size
+	Wrong   string // what is wrong
+	Allowed string // what is allowed
+}
+
+// Error is one line: "FILE:LINE: key: what is wrong; what is allowed".
+func (e *Error) Error() string {
+	var b strings.Builder
+	if e.Option != "" {
+		b.WriteString(e.Option)
+	} else {
+		b.WriteString(e.File + ":" + strconv.Itoa(e.Line))
+	}
+	b.WriteString(": ")
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	b.WriteString(e.Wrong)
+	if e.Allowed != "" {
+		b.WriteString("; " + e.Allowed)
+	}
+	return oneLine(b.String())
+}
+
+// Errors is everything that was found wrong, a line each, in the order of the file.
+type Errors []*Error
+
+// maxErrors bounds how many errors are told of one file.
+const maxErrors = 100
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tidy sorts the errors by line and drops repetitions.
+func (e Errors) tidy() Errors {
+	slices.SortStableFunc(e, func(a, b *Error) int { return a.Line - b.Line })
+	seen := map[string]bool{}
+	var out Errors
+	for _, err := range e {
+		if line := err.Error(); !seen[line] && len(out) < maxErrors {
+			seen[line] = true
+			out = append(out, err)
+		}
+	}
+	return out
+}
+
+// orNil keeps an empty list from becoming a non-nil error.
+func (e Errors) orNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e.tidy()
+}
+
+// nearest gives the candidate most like word, or "" if none is near.
+func nearest(word string, candidates []string) string {
+	best, at := "", 1+len(word)/3
+	for _, c := range candidates {
+		if d := editDistance(strings.ToLower(word), c); d <= at && (best == "" || d < at) {
+			best, at = c, d
+		}
+	}
+	return best
+}
+
+// editDistance is the number of insertions, deletions and replacements between two words.
+func editDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// oneOf writes what is allowed in place of word: all candidates, and the nearest one first.
+func oneOf(word string, candidates []string) string {
+	if len(candidates) == 0 {
+		return "there are none"
+	}
+	sorted := slices.Sorted(slices.Values(candidates))
+	list := strings.Join(sorted, ", ")
+	if len(sorted) > 40 {
+		list = strings.Join(sorted[:40], ", ") + ", ..."
+	}
+	if n := nearest(word, sorted); n != "" && len(sorted) > 1 {
+		return fmt.Sprintf("did you mean %s? allowed: %s", n, list)
+	}
+	return "allowed: " + list
+}

@@ -1,0 +1,189 @@
+package experiment
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"weir/law"
+)
+
+// validate checks the tree against a schema and explains every violation in our words. prefix is
+// where the tree stands in the file's own tree.
+func (c *checker) validate(s *validator.Schema, t *tree, prefix ...string) {
+	err := s.Validate(t.plain())
+	if err == nil {
+		return
+	}
+	var v *validator.ValidationError
+	if !errors.As(err, &v) {
+		c.fail(prefix, oneLine(err.Error()), "")
+		return
+	}
+	c.explain(s, t, v, prefix)
+}
+
+func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationError, prefix []string) {
+	for _, cause := range v.Causes {
+		c.explain(s, t, cause, prefix)
+	}
+	if len(v.Causes) > 0 {
+		return
+	}
+	here := v.InstanceLocation
+	path := slices.Concat(prefix, here)
+	at := schemaAt(s, here)
+	switch k := v.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		var known []string
+		if at != nil {
+			known = slices.Collect(maps.Keys(at.Properties))
+		}
+		for _, p := range k.Properties {
+			c.fail(append(slices.Clone(path), p), "unknown key", oneOf(p, known))
+		}
+	case *kind.Required:
+		for _, p := range k.Missing {
+			allowed := "it must be given"
+			if at != nil && at.Properties[p] != nil {
+				allowed += ": " + allowedBy(at.Properties[p])
+			}
+			c.fail(append(slices.Clone(path), p), "the key is missing", allowed)
+		}
+	default:
+		c.fail(path, wrongBy(at, t.find(here...), v.ErrorKind), allowedBy(at))
+	}
+}
+
+// wrongBy says what is wrong with a value.
+func wrongBy(s *validator.Schema, t *tree, k validator.ErrorKind) string {
+	given := ""
+	if t != nil && t.kind == scalar {
+		given = fmt.Sprintf("%q", clip(t.text()))
+		if t.value == nil {
+			given = "nothing"
+		}
+	}
+	switch k := k.(type) {
+	case *kind.Type:
+		if err := quantityError(s, t); err != nil && t.kind == scalar && t.value != nil {
+			return what(err)
+		}
+		if given == "" {
+			given = "a " + map[string]string{"object": "mapping", "array": "list"}[k.Got]
+		}
+		return given + " is not " + kindName(k.Want)
+	case *kind.Pattern:
+		if err := quantityError(s, t); err != nil {
+			return what(err)
+		}
+		return given + " is not in the form asked for"
+	case *kind.Enum:
+		return given + " is not known"
+	case *kind.MinItems:
+		return fmt.Sprintf("%d values are given", k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("%d values are given", k.Got)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("value %d repeats value %d", k.Duplicates[1]+1, k.Duplicates[0]+1)
+	case *kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum:
+		return given + " is out of range"
+	}
+	return given + " is not allowed"
+}
+
+// what is an error's text without the list of units, which allowedBy adds.
+func what(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ": a number and ")
+	text, _, _ = strings.Cut(text, " and Gbit")
+	return strings.TrimSuffix(text, " a number")
+}
+
+func kindName(want []string) string {
+	names := map[string]string{
+		"object": "a mapping", "array": "a list", "string": "a text", "integer": "a whole number",
+		"number": "a number", "boolean": "true or false", "null": "nothing",
+	}
+	var out []string
+	for _, w := range want {
+		out = append(out, names[w])
+	}
+	return strings.Join(out, " or ")
+}
+
+// quantityError reads the value as the quantity that the schema names and gives its error.
+func quantityError(s *validator.Schema, t *tree) error {
+	if s == nil || t == nil {
+		return nil
+	}
+	var into encoding.TextUnmarshaler
+	switch s.Title {
+	case rateTitle:
+		into = new(law.Rate)
+	case sizeTitle:
+		into = new(law.Bytes)
+	case durationTitle:
+		into = new(law.Duration)
+	case limitTitle:
+		into = new(law.Limit)
+	default:
+		return nil
+	}
+	return into.UnmarshalText([]byte(t.text()))
+}
+
+// allowedBy says what a schema allows.
+func allowedBy(s *validator.Schema) string {
+	if s == nil {
+		return ""
+	}
+	switch s.Title {
+	case rateTitle:
+		return "a rate is a number and kbit, Mbit or Gbit"
+	case sizeTitle:
+		return "a size is a number and B, KB, MB, KiB or MiB"
+	case durationTitle:
+		return "a duration is a number and ns, us, ms or s"
+	case limitTitle:
+		return "a limit is a number and B, KB, MB, KiB, MiB or pkt"
+	}
+	if s.Enum != nil {
+		var names []string
+		for _, v := range s.Enum.Values {
+			names = append(names, fmt.Sprint(v))
+		}
+		return "allowed: " + strings.Join(names, ", ")
+	}
+	switch low, high := bound(s.Minimum, s.ExclusiveMinimum), bound(s.Maximum, s.ExclusiveMaximum); {
+	case low != "" && high != "":
+		return "from " + low + " to " + high
+	case low != "":
+		return "at least " + low
+	case s.MinItems != nil && s.MaxItems != nil:
+		return fmt.Sprintf("a list of %d to %d", *s.MinItems, *s.MaxItems)
+	case s.MinItems != nil:
+		return fmt.Sprintf("a list of at least %d", *s.MinItems)
+	case s.Description != "":
+		return s.Description
+	case s.Types != nil:
+		return kindName(s.Types.ToStrings())
+	}
+	return ""
+}
+
+func bound(inclusive, exclusive *big.Rat) string {
+	switch {
+	case inclusive != nil:
+		return inclusive.RatString()
+	case exclusive != nil:
+		return "above " + exclusive.RatString()
+	}
+	return ""
+}

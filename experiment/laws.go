@@ -1,0 +1,120 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"weir/law"
+)
+
+// Law is one entry of the registry: a control law that a scheme may name.
+type Law struct {
+	Name string
+	// Params gives a pointer to the law's configuration with its defaults.
+	Params func() any
+	// Worlds are those the law is meant for; a scheme that names it is skipped in others.
+	Worlds []string
+	// Built are the worlds that have it in this build.
+	Built []string
+}
+
+// The worlds an experiment may run in.
+const (
+	WorldLab = "lab"
+	WorldSim = "sim"
+)
+
+// BuiltWorlds are the worlds that this build has.
+func BuiltWorlds() []string { return []string{WorldLab} }
+
+// Laws lists every law in the order of the documentation.
+func Laws() []Law {
+	both, sim, lab := []string{WorldLab, WorldSim}, []string{WorldSim}, []string{WorldLab}
+	return []Law{
+		{"droptail", func() any { return &DropTailParams{} }, both, lab},
+		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, lab},
+		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, lab},
+		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, nil},
+		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, MinWindow: 1460} }, sim, nil},
+		{"fairq", func() any { return newFairQ() }, both, nil},
+		{"sicc", func() any { return newSICC() }, both, nil},
+		{"gcc", func() any { return newGCC() }, both, nil},
+		{"hygenicc", func() any { return newHyGenICC() }, both, nil},
+		{"sed", func() any { return newSED() }, both, nil},
+		{"rsed", func() any { return &RSEDParams{SEDParams: *newSED(), Repair: "dupacks"} }, both, nil},
+	}
+}
+
+// lawNamed gives the law called name.
+func lawNamed(name string) (Law, bool) {
+	for _, l := range Laws() {
+		if l.Name == name {
+			return l, true
+		}
+	}
+	return Law{}, false
+}
+
+func lawNames() []string {
+	var names []string
+	for _, l := range Laws() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// fields gives the names of the law's configuration fields.
+func (l Law) fields() []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(l.Params()).Elem()) {
+		if !f.Anonymous {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// schema is the JSON schema of the law's configuration.
+func (l Law) schema() *validator.Schema {
+	return compile(encodeSchema(reflector().Reflect(l.Params())))
+}
+
+// decode gives the law's typed configuration: its defaults, then what params says of its fields.
+func (l Law) decode(params map[string]any) (any, error) {
+	own := maps.Clone(params)
+	known := l.fields()
+	maps.DeleteFunc(own, func(key string, _ any) bool { return !slices.Contains(known, key) })
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("params of %s: %w", l.Name, err)
+	}
+	p := l.Params()
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("params of %s: %w", l.Name, err)
+	}
+	return p, nil
+}
+
+// scaleParams returns a copy of a law's configuration with every time multiplied and every rate
+// divided by k; sizes and fractions stay. It is a value, not a pointer.
+func scaleParams(params any, k float64) any {
+	v := reflect.ValueOf(params).Elem()
+	scaled := reflect.New(v.Type()).Elem()
+	scaled.Set(v)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		switch field := scaled.FieldByIndex(f.Index); x := field.Interface().(type) {
+		case law.Duration:
+			field.Set(reflect.ValueOf(scaleTime(x, k)))
+		case law.Rate:
+			field.Set(reflect.ValueOf(scaleRate(x, k)))
+		}
+	}
+	return scaled.Interface()
+}

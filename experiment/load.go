@@ -1,0 +1,212 @@
+package experiment
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"weir/law"
+)
+
+// Load reads and checks an experiment file. Errors found in it are Errors.
+func Load(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open experiment: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read experiment: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse checks an experiment that is in memory; name stands for the file in errors.
+func Parse(name string, data []byte) (*File, error) {
+	t, errs := parseTree(name, data)
+	if len(errs) > 0 {
+		return nil, errs.orNil()
+	}
+	f, errs := check(name, t)
+	if len(errs) > 0 {
+		return nil, errs.orNil()
+	}
+	return f, nil
+}
+
+// checker collects what is wrong with one file.
+type checker struct {
+	name string
+	root *tree // nil when there is no file
+	errs Errors
+}
+
+// fail notes an error at path, a list of keys and indices from the top of the file.
+func (c *checker) fail(path []string, wrong, allowed string) {
+	e := &Error{File: c.name, Line: 1, Key: strings.Join(path, "."), Wrong: wrong, Allowed: allowed}
+	if c.root != nil {
+		at := c.root.locate(path)
+		e.Line, e.Option, e.Key = max(at.line, 1), at.option, c.root.show(path)
+	}
+	c.errs = append(c.errs, e)
+}
+
+// given tells whether the file itself says something of a key.
+func (c *checker) given(path ...string) bool {
+	return c.root != nil && c.root.find(path...) != nil
+}
+
+// check validates a tree, first its form, then its meaning, also under every value of every axis.
+func check(name string, t *tree) (*File, Errors) {
+	f, errs := checkBase(name, t)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	c := &checker{name: name, root: t}
+	axes := c.axes(f)
+	if len(c.errs) == 0 {
+		for _, a := range axes {
+			for i := range a.values {
+				_, wrong := checkBase(name, a.apply(t, i))
+				c.errs = append(c.errs, wrong...)
+			}
+		}
+	}
+	if len(c.errs) == 0 {
+		c.claims(f, axes)
+	}
+	return f, c.errs
+}
+
+// checkBase checks everything but axes and claims.
+func checkBase(name string, t *tree) (*File, Errors) {
+	c := &checker{name: name, root: t}
+	c.validate(fileSchema(), t)
+	if len(c.errs) > 0 {
+		return nil, c.errs
+	}
+	f := c.decode(t)
+	if f != nil {
+		c.meaning(f)
+	}
+	return f, c.errs
+}
+
+// decode makes the File of a tree that the schema accepts, with defaults.
+func (c *checker) decode(t *tree) *File {
+	text, err := json.Marshal(t.plain())
+	f := &File{name: c.name, tree: t}
+	f.Topology.Hypervisors = true
+	if err == nil {
+		err = json.Unmarshal(text, f)
+	}
+	if err != nil { // a quantity that has the right form and is too large, for example
+		c.fail(nil, oneLine(err.Error()), "")
+		return nil
+	}
+	if vary := t.get("vary"); vary != nil {
+		for i := range f.Vary {
+			if cases := vary.items[i].get("cases"); cases != nil {
+				for _, fd := range cases.fields {
+					f.Vary[i].order = append(f.Vary[i].order, fd.key)
+				}
+			}
+		}
+	}
+	f.defaults()
+	return f
+}
+
+// defaults fills in what the file does not say; this is the only place that knows.
+func (f *File) defaults() {
+	if f.ID == "" {
+		f.ID = strings.Join(f.IDs, "-")
+	}
+	if f.Worlds == nil {
+		f.Worlds = []string{WorldLab, WorldSim}
+	}
+	if f.Seeds == nil {
+		f.Seeds = []int64{1}
+	}
+	f.Topology.Switch = cmp.Or(f.Topology.Switch, "bridge")
+	if len(kindKeys[f.Topology.Kind].may) > 0 {
+		f.Topology.Routing = cmp.Or(f.Topology.Routing, "ecmp")
+	}
+	f.Guests = f.Guests.over(defaultGuests())
+	for i := range f.Traffic {
+		t := &f.Traffic[i]
+		t.Group = cmp.Or(t.Group, t.Name)
+		t.Proto = cmp.Or(t.Proto, "tcp")
+		t.Pair = cmp.Or(t.Pair, "all")
+		t.Data = cmp.Or(t.Data, "push")
+		t.Connection = cmp.Or(t.Connection, "new")
+		t.Count = cmp.Or(t.Count, 1)
+		t.Concurrency = cmp.Or(t.Concurrency, 1)
+		if t.Every == 0 {
+			t.Epochs = 1 // with every and no epochs: as many as fit
+		}
+	}
+	for i := range f.Schemes {
+		s := &f.Schemes[i]
+		if s.Laws == nil {
+			s.Laws = []string{s.Name}
+		}
+		if s.Worlds == nil {
+			s.Worlds = f.Worlds
+		}
+	}
+	for i := range f.Vary {
+		a := &f.Vary[i]
+		a.As = cmp.Or(a.As, a.Key[strings.LastIndexByte(a.Key, '.')+1:])
+	}
+	f.Lab.TimeScale = cmp.Or(f.Lab.TimeScale, 1)
+	if f.Lab.Seeds == nil {
+		f.Lab.Seeds = f.Seeds
+	}
+	f.Measure.Series = cmp.Or(f.Measure.Series, law.Duration(10e6))
+}
+
+// defaultGuests is the TCP of a guest of which nothing is said: Linux as it comes, without ECN.
+func defaultGuests() Guests {
+	no, yes, window := false, true, 10
+	rtoMin, initialRTO := law.Duration(200e6), law.Duration(1e9)
+	return Guests{
+		Stack: "linux", CC: "cubic", ECN: &no, InitialWindow: &window,
+		RTOMin: &rtoMin, InitialRTO: &initialRTO, DelayedACK: &yes, SACK: &yes,
+	}
+}
+
+// over gives g where it says something, and base elsewhere.
+func (g Guests) over(base Guests) Guests {
+	return Guests{
+		Stack: cmp.Or(g.Stack, base.Stack), CC: cmp.Or(g.CC, base.CC),
+		ECN: cmp.Or(g.ECN, base.ECN), InitialWindow: cmp.Or(g.InitialWindow, base.InitialWindow),
+		RTOMin: cmp.Or(g.RTOMin, base.RTOMin), InitialRTO: cmp.Or(g.InitialRTO, base.InitialRTO),
+		DelayedACK: cmp.Or(g.DelayedACK, base.DelayedACK), SACK: cmp.Or(g.SACK, base.SACK),
+	}
+}
+
+// impliedECN turns ECN on for the congestion controls that cannot do without.
+func (g Guests) impliedECN() Guests {
+	if g.CC == "dctcp" || g.CC == "d2tcp" {
+		yes := true
+		g.ECN = &yes
+	}
+	return g
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func toSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}

@@ -1,0 +1,380 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weir/law"
+)
+
+// Options chooses what of a file is run, and changes it.
+type Options struct {
+	Worlds    []string // of lab, sim; none: those of the file that this build has
+	Schemes   []string // labels; none: all
+	Seeds     []int64  // instead of the file's
+	SeedCount int      // seeds 1..N, instead of the file's; 0: not said
+	Set       []string // "guests.cc=reno"
+	Sweep     []string // "schemes.sicc.params.interval=1ms,5ms"
+	// AssumeAll plans as if this build had every world and law: for checking files.
+	AssumeAll bool
+}
+
+// Plan is what is to be run.
+type Plan struct {
+	File    *File // with Set and Sweep applied
+	Runs    []*Run
+	Skipped []Skip
+}
+
+// Skip is a scheme that a world cannot run by its nature, or by the file.
+type Skip struct{ Scheme, World, Reason string }
+
+// UnavailableError says that this build does not have what was asked for.
+type UnavailableError struct {
+	What, Name string   // "world", "sim"; "law", "fairq"
+	Asked      string   // by which scheme, or empty
+	World      string   // in which world, or empty
+	Can        []string // what can be asked for instead
+	Hint       string   // what to do, in full
+}
+
+func (e *UnavailableError) Error() string {
+	text := fmt.Sprintf("%s %s", e.What, e.Name)
+	if e.Asked != "" {
+		text += fmt.Sprintf(" (of scheme %s)", e.Asked)
+	}
+	text += " is not in this build"
+	if e.World != "" {
+		text += " for world " + e.World
+	}
+	return text + "; " + e.Hint
+}
+
+// maxRuns bounds a plan.
+const maxRuns = 20_000
+
+// Plan resolves the file into runs: worlds x schemes x points on the axes x seeds, in that order.
+// Errors in what Set and Sweep make of the file are Errors; what this build does not have is an
+// UnavailableError.
+func (f *File) Plan(o Options) (*Plan, error) {
+	file, err := f.override(o.Set, o.Sweep)
+	if err != nil {
+		return nil, err
+	}
+	worlds, err := file.worldsAsked(o)
+	if err != nil {
+		return nil, err
+	}
+	schemes, err := file.schemesAsked(o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{File: file}
+	runnable, err := p.split(worlds, schemes, o)
+	if err != nil {
+		return nil, err
+	}
+	points := map[string][]*point{}
+	for _, w := range worlds {
+		for _, s := range runnable[w] {
+			if points[s] == nil {
+				if points[s], err = file.points(s); err != nil {
+					return nil, err
+				}
+			}
+			if err := p.add(w, s, points[s], worlds, o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func (f *File) worldsAsked(o Options) ([]string, error) {
+	built := BuiltWorlds()
+	if o.AssumeAll {
+		built = []string{WorldLab, WorldSim}
+	}
+	if len(o.Worlds) == 0 {
+		var out []string
+		for _, w := range f.Worlds {
+			if slices.Contains(built, w) {
+				out = append(out, w)
+			}
+		}
+		if len(out) == 0 {
+			return nil, &UnavailableError{What: "world", Name: strings.Join(f.Worlds, ", "), Can: nil,
+				Hint: fmt.Sprintf("this experiment runs in %s only, this build has %s", strings.Join(f.Worlds, ", "), strings.Join(built, ", "))}
+		}
+		return out, nil
+	}
+	for _, w := range o.Worlds {
+		switch {
+		case w != WorldLab && w != WorldSim:
+			return nil, fmt.Errorf("there is no world %q; --world takes lab, sim or both", clip(w))
+		case !slices.Contains(built, w):
+			return nil, &UnavailableError{What: "world", Name: w, Can: built, Hint: "ask for --world " + strings.Join(built, ",")}
+		case !slices.Contains(f.Worlds, w):
+			return nil, fmt.Errorf("experiment %s does not run in world %s; its file allows %s", f.ID, w, strings.Join(f.Worlds, ", "))
+		}
+	}
+	return unique(o.Worlds), nil
+}
+
+func (f *File) schemesAsked(o Options) ([]string, error) {
+	var all []string
+	for _, s := range f.Schemes {
+		all = append(all, s.Name)
+	}
+	if len(o.Schemes) == 0 {
+		return all, nil
+	}
+	for _, s := range o.Schemes {
+		if !slices.Contains(all, s) {
+			return nil, fmt.Errorf("experiment %s has no scheme %q; %s", f.ID, clip(s), oneOf(s, all))
+		}
+	}
+	// The file's order, whatever the order of asking: results compare side by side.
+	return slices.DeleteFunc(all, func(s string) bool { return !slices.Contains(o.Schemes, s) }), nil
+}
+
+func unique(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// scheme gives the scheme with this label.
+func (f *File) scheme(label string) *Scheme {
+	for i := range f.Schemes {
+		if f.Schemes[i].Name == label {
+			return &f.Schemes[i]
+		}
+	}
+	return nil
+}
+
+// split tells for each world which schemes run, which are skipped, and which this build lacks.
+func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, error) {
+	runnable := map[string][]string{}
+	var missing []error
+	can := map[string]bool{}
+	for _, w := range worlds {
+		for _, label := range schemes {
+			s := p.File.scheme(label)
+			if reason := s.skipReason(w); reason != "" {
+				p.Skipped = append(p.Skipped, Skip{label, w, reason})
+				continue
+			}
+			if l := s.unbuilt(w); l != "" && !o.AssumeAll {
+				missing = append(missing, &UnavailableError{What: "law", Name: l, Asked: label, World: w})
+				continue
+			}
+			runnable[w], can[label] = append(runnable[w], label), true
+		}
+	}
+	if len(missing) > 0 {
+		return nil, p.unavailable(missing, worlds, schemes)
+	}
+	if len(can) == 0 {
+		var reasons []string
+		for _, s := range p.Skipped {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", s.Scheme, s.Reason))
+		}
+		return nil, fmt.Errorf("nothing of experiment %s can run here (%s); ask for other schemes or another world", p.File.ID, strings.Join(reasons, "; "))
+	}
+	return runnable, nil
+}
+
+// unavailable completes the errors about missing laws with what can be asked for instead.
+func (p *Plan) unavailable(missing []error, worlds, schemes []string) error {
+	var works []string
+	for _, s := range p.File.Schemes {
+		ok := false
+		for _, w := range worlds {
+			if s.skipReason(w) == "" {
+				ok = s.unbuilt(w) == ""
+				if !ok {
+					break
+				}
+			}
+		}
+		if ok {
+			works = append(works, s.Name)
+		}
+	}
+	asked := slices.DeleteFunc(slices.Clone(works), func(s string) bool { return !slices.Contains(schemes, s) })
+	if len(asked) > 0 {
+		works = asked
+	}
+	hint := "this build can run no scheme of this file; see weir version and the changelog"
+	if len(works) > 0 {
+		hint = "ask for --scheme " + strings.Join(works, ",")
+	}
+	for _, err := range missing {
+		var u *UnavailableError
+		if errors.As(err, &u) {
+			u.Can, u.Hint = works, hint
+		}
+	}
+	return errors.Join(missing...)
+}
+
+// skipReason says why a scheme never runs in a world, or "".
+func (s *Scheme) skipReason(world string) string {
+	if !slices.Contains(s.Worlds, world) {
+		return "the file runs it in " + strings.Join(s.Worlds, ", ") + " only"
+	}
+	for _, name := range s.Laws {
+		if l, _ := lawNamed(name); !slices.Contains(l.Worlds, world) {
+			return fmt.Sprintf("law %s exists in %s only", name, strings.Join(l.Worlds, ", "))
+		}
+	}
+	return ""
+}
+
+// unbuilt names a law of the scheme that this build does not have in a world, or "".
+func (s *Scheme) unbuilt(world string) string {
+	for _, name := range s.Laws {
+		if l, _ := lawNamed(name); !slices.Contains(l.Built, world) {
+			return name
+		}
+	}
+	return ""
+}
+
+// add appends the runs of one scheme in one world.
+func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Options) error {
+	scale := 1.0
+	seeds := p.File.Seeds
+	if slices.Contains(worlds, WorldLab) { // both worlds side by side run at the lab's scale
+		scale, seeds = p.File.Lab.TimeScale, p.File.Lab.Seeds
+	}
+	switch {
+	case len(o.Seeds) > 0:
+		seeds = o.Seeds
+	case o.SeedCount > 0:
+		seeds = nil
+		for n := range o.SeedCount {
+			seeds = append(seeds, int64(n+1))
+		}
+	}
+	if len(p.Runs)+len(points)*len(seeds) > maxRuns {
+		return fmt.Errorf("experiment %s makes more than %d runs; use fewer seeds or axis values", p.File.ID, maxRuns)
+	}
+	for _, pt := range points {
+		if world == WorldLab && !o.AssumeAll {
+			if err := fitsLab(pt.config.Graph); err != nil {
+				return fmt.Errorf("experiment %s, scheme %s%s: %w", p.File.ID, scheme, pt, err)
+			}
+		}
+		for _, seed := range seeds {
+			r := pt.run(scale)
+			r.Experiment, r.World, r.Seed, r.Scheme = p.File.ID, world, seed, scheme
+			p.Runs = append(p.Runs, r)
+		}
+	}
+	return nil
+}
+
+// fitsLab checks the limit of the lab's address plan.
+func fitsLab(g *Graph) error {
+	for sw, n := range g.perSwitch() {
+		if n > maxGuestsInLab {
+			return fmt.Errorf("%d guests on %s; the lab addresses %d a switch: use world sim, or fewer", n, sw, maxGuestsInLab)
+		}
+	}
+	return nil
+}
+
+// point is one scheme at one point of the axes that it uses, in the experiment's own time.
+type point struct {
+	at     map[string]string
+	order  []string // names of the axes in at
+	config Config
+	laws   []string
+	where  []string
+	params map[string]any // pointers
+	print  string         // equal for points that run the same
+}
+
+func (p *point) String() string {
+	var parts []string
+	for _, name := range p.order {
+		parts = append(parts, name+"="+p.at[name])
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// run makes a run of the point at a time scale, but for world, seed and label.
+func (p *point) run(scale float64) *Run {
+	r := &Run{Scale: scale, Laws: p.laws, At: p.where, Params: map[string]any{}, Point: maps.Clone(p.at)}
+	for name, params := range p.params {
+		r.Params[name] = scaleParams(params, scale)
+	}
+	r.Config = scaleConfig(p.config, scale)
+	return r
+}
+
+// scaleConfig brings a Config to a world that is k times slower: every rate divided, every time
+// multiplied by k. Sizes stay, and so do the delay of links and the RTT, which no world can scale
+// for real.
+func scaleConfig(c Config, k float64) Config {
+	g := *c.Graph
+	g.Links = slices.Clone(g.Links)
+	for i := range g.Links {
+		g.Links[i].Rate = scaleRate(g.Links[i].Rate, k)
+	}
+	c.Graph = &g
+	c.Profiles = slices.Clone(c.Profiles)
+	for i, p := range c.Profiles {
+		c.Profiles[i] = scaleGuests(p, k)
+	}
+	c.Items = slices.Clone(c.Items)
+	for i := range c.Items {
+		t := &c.Items[i].Traffic
+		for _, d := range []*law.Duration{&t.Start, &t.Stop, &t.Every, &t.Gap, &t.GiveUp, &t.Deadline} {
+			*d = scaleTime(*d, k)
+		}
+		t.Rate = scaleRate(t.Rate, k)
+		t.Guests = scaleGuests(t.Guests, k)
+	}
+	c.Duration, c.Series = scaleTime(c.Duration, k), scaleTime(c.Series, k)
+	windows := make(map[string][2]law.Duration, len(c.Windows))
+	for label, w := range c.Windows {
+		windows[label] = [2]law.Duration{scaleTime(w[0], k), scaleTime(w[1], k)}
+	}
+	c.Windows = windows
+	c.Ports = maps.Clone(c.Ports)
+	return c
+}
+
+// scaleGuests multiplies the times that the stack lets us set; delayed ACK is not one of them.
+func scaleGuests(g Guests, k float64) Guests {
+	scaled := func(d *law.Duration) *law.Duration {
+		if d == nil {
+			return nil
+		}
+		out := scaleTime(*d, k)
+		return &out
+	}
+	g.RTOMin, g.InitialRTO = scaled(g.RTOMin), scaled(g.InitialRTO)
+	return g
+}
+
+// fingerprint is equal for two points that a world could not tell apart.
+func (p *point) fingerprint() (string, error) {
+	b, err := json.Marshal([]any{p.config, p.laws, p.where, p.params})
+	return string(b), err
+}
