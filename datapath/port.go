@@ -1,0 +1,105 @@
+// Package datapath loads Weir's kernel programs and attaches them to ports.
+//
+// The laws that act per packet are C in core/, wrapped into kernel programs in bpf/, which clang-16
+// compiles to the objects committed here: building Weir needs no C compiler for them.
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// PortRef names a port: a device within a network namespace.
+type PortRef struct {
+	Name    string // for people and errors: "switch->receiver1"
+	Ifindex int    // within its namespace
+	// Enter runs f on a thread inside the port's namespace; nil: the caller is inside.
+	Enter func(f func() error) error
+}
+
+// In runs f inside the port's namespace.
+func (p PortRef) In(f func() error) error {
+	if p.Enter == nil {
+		return f()
+	}
+	return p.Enter(f)
+}
+
+// NoQueue is the error for a port whose root queue discipline keeps no backlog that can be read.
+type NoQueue struct{ Port, Kind string }
+
+func (e *NoQueue) Error() string {
+	return fmt.Sprintf("port %s: its queue discipline %q keeps no backlog of its own: give the port a shaper (tbf or htb)", e.Port, e.Kind)
+}
+
+// RootQueue is what the kernel counts of a device's root queue discipline.
+type RootQueue struct {
+	Kind         string // tbf, htb, ...
+	BacklogBytes uint32
+	SentBytes    uint64
+	SentPackets  uint32
+	Drops        uint32
+}
+
+// ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace.
+func ReadRootQueue(ifindex int) (RootQueue, error) {
+	qdiscs, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
+	if err != nil {
+		return RootQueue{}, fmt.Errorf("list queue disciplines of device %d: %w", ifindex, err)
+	}
+	for _, q := range qdiscs {
+		a := q.Attrs()
+		if a.Parent != netlink.HANDLE_ROOT {
+			continue
+		}
+		r := RootQueue{Kind: q.Type()}
+		if s := a.Statistics; s != nil && s.Basic != nil && s.Queue != nil {
+			r.BacklogBytes, r.Drops = s.Queue.Backlog, s.Queue.Drops
+			r.SentBytes, r.SentPackets = s.Basic.Bytes, s.Basic.Packets
+		}
+		return r, nil
+	}
+	return RootQueue{Kind: "noqueue"}, nil
+}
+
+// QueueWithBacklog reads p's root queue, and refuses with *NoQueue one whose backlog the kernel keeps
+// per CPU or per child, so that the root's reads 0: mq, mqprio, pfifo_fast and none at all.
+func (p PortRef) QueueWithBacklog() (RootQueue, error) {
+	var r RootQueue
+	err := p.In(func() (err error) {
+		r, err = ReadRootQueue(p.Ifindex)
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("port %s: %w", p.Name, err)
+	}
+	switch r.Kind {
+	case "noqueue", "mq", "mqprio", "pfifo_fast":
+		return r, &NoQueue{p.Name, r.Kind}
+	}
+	return r, nil
+}
+
+// NetnsCookie is the kernel's number of the caller's network namespace: unique as long as the machine
+// runs, other than an inode.
+func NetnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket to ask for the namespace's cookie: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("cookie of the network namespace: %w", err)
+	}
+	return cookie, nil
+}
+
+func isPermission(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+}
+
+func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }

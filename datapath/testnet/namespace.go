@@ -1,0 +1,113 @@
+// Package testnet builds small networks of namespaces for the tests of kernel programs. The
+// namespaces have no names: they go with the process, even when it is killed.
+package testnet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+)
+
+// Namespace is a network namespace with a thread of its own in it.
+type Namespace struct {
+	Cookie uint64
+	calls  chan func()
+}
+
+// NewNamespace makes a namespace that lasts as long as the test. Without root the test is skipped.
+func NewNamespace(tb testing.TB) *Namespace {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("needs root: makes network namespaces")
+	}
+	n := &Namespace{calls: make(chan func())}
+	ready := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine and takes the namespace along.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		ready <- err
+		if err != nil {
+			return
+		}
+		for call := range n.calls {
+			call()
+		}
+	}()
+	if err := <-ready; err != nil {
+		tb.Fatalf("new network namespace: %v", err)
+	}
+	tb.Cleanup(func() { close(n.calls) })
+	n.Must(tb, func() (err error) {
+		n.Cookie, err = datapath.NetnsCookie()
+		return err
+	})
+	return n
+}
+
+// Enter runs f on the namespace's thread.
+func (n *Namespace) Enter(f func() error) error {
+	done := make(chan error, 1)
+	n.calls <- func() { done <- f() }
+	return <-done
+}
+
+// Must is Enter for what has to work.
+func (n *Namespace) Must(tb testing.TB, f func() error) {
+	tb.Helper()
+	if err := n.Enter(f); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Sysctl sets a variable of the namespace: "net.ipv4.tcp_ecn".
+func (n *Namespace) Sysctl(tb testing.TB, name, value string) {
+	tb.Helper()
+	path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
+	n.Must(tb, func() error { return os.WriteFile(path, []byte(value), 0o644) })
+}
+
+// SNMP reads a counter of the namespace from /proc/net/snmp or netstat: "Tcp", "InCsumErrors".
+func (n *Namespace) SNMP(tb testing.TB, group, name string) (value uint64) {
+	tb.Helper()
+	n.Must(tb, func() error {
+		for _, file := range []string{"snmp", "netstat"} {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/thread-self/net/%s", file))
+			if err != nil {
+				return err
+			}
+			if v, ok := snmpValue(string(b), group, name); ok {
+				value = v
+				return nil
+			}
+		}
+		return fmt.Errorf("no counter %s %s", group, name)
+	})
+	return value
+}
+
+// snmpValue finds a counter in pairs of lines: "Tcp: NAMES...", "Tcp: VALUES...".
+func snmpValue(text, group, name string) (uint64, bool) {
+	lines := strings.Split(text, "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		names, values := strings.Fields(lines[i]), strings.Fields(lines[i+1])
+		if len(names) == 0 || names[0] != group+":" {
+			continue
+		}
+		for j, n := range names {
+			var v uint64
+			if n == name && j < len(values) {
+				_, err := fmt.Sscan(values[j], &v)
+				return v, err == nil
+			}
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,159 @@
+package testnet
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath"
+)
+
+// Path is sender - switch - receiver: two veth pairs and a bridge. The switch's port towards the
+// receiver is shaped by a TBF, and so may be the sender's uplink.
+type Path struct {
+	Sender, Switch, Receiver *Namespace
+	Port                     datapath.PortRef // the switch's port towards the receiver
+	Uplink                   datapath.PortRef // the sender's own device
+}
+
+// Addresses of a Path.
+var (
+	SenderIPv4   = net.IPv4(10, 0, 0, 1)
+	ReceiverIPv4 = net.IPv4(10, 0, 0, 2)
+	SenderIPv6   = net.ParseIP("fd00::1")
+	ReceiverIPv6 = net.ParseIP("fd00::2")
+)
+
+// PathOptions says how a Path is made. Zero rates: not shaped.
+type PathOptions struct {
+	PortBps, UplinkBps uint64
+	Limit              uint32 // bytes of the port's queue; the uplink's is 10 MB
+	GSO                bool   // segmentation offloads on at all devices
+	ChecksumOffload    bool   // on at all devices
+}
+
+// device is one end of a veth pair.
+type device struct {
+	ns     *Namespace
+	name   string
+	index  int
+	ipv4   net.IP
+	ipv6   net.IP
+	bridge bool // the device is a port of the bridge
+}
+
+// NewPath builds the network, which lasts as long as the test.
+func NewPath(tb testing.TB, o PathOptions) *Path {
+	tb.Helper()
+	p := &Path{Sender: NewNamespace(tb), Switch: NewNamespace(tb), Receiver: NewNamespace(tb)}
+	p.Switch.Must(tb, func() error {
+		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
+		if err := netlink.LinkAdd(br); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(br)
+	})
+	up := device{ns: p.Sender, name: "up0", ipv4: SenderIPv4, ipv6: SenderIPv6}
+	in := device{ns: p.Switch, name: "in0", bridge: true}
+	out := device{ns: p.Switch, name: "out0", bridge: true}
+	rx := device{ns: p.Receiver, name: "rx0", ipv4: ReceiverIPv4, ipv6: ReceiverIPv6}
+	connect(tb, &up, &in, o)
+	connect(tb, &out, &rx, o)
+	shape(tb, &out, o.PortBps, o.Limit)
+	shape(tb, &up, o.UplinkBps, 10<<20)
+	p.Port = datapath.PortRef{Name: "switch->receiver", Ifindex: out.index, Enter: p.Switch.Enter}
+	p.Uplink = datapath.PortRef{Name: "sender->switch", Ifindex: up.index, Enter: p.Sender.Enter}
+	return p
+}
+
+// connect makes a veth pair in a's namespace, moves one end to b's and brings both up.
+func connect(tb testing.TB, a, b *device, o PathOptions) {
+	tb.Helper()
+	var fd int
+	b.ns.Must(tb, func() (err error) {
+		fd, err = namespaceFD()
+		return err
+	})
+	defer closeFD(fd)
+	a.ns.Must(tb, func() error {
+		return netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs: netlink.LinkAttrs{Name: a.name}, PeerName: b.name, PeerNamespace: netlink.NsFd(fd),
+		})
+	})
+	for _, d := range []*device{a, b} {
+		d.ns.Must(tb, func() error { return d.up(o) })
+	}
+}
+
+func (d *device) up(o PathOptions) error {
+	l, err := netlink.LinkByName(d.name)
+	if err != nil {
+		return err
+	}
+	d.index = l.Attrs().Index
+	if err := offloads(d.name, o); err != nil {
+		return err
+	}
+	if d.bridge {
+		br, err := netlink.LinkByName("br0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetMaster(l, br); err != nil {
+			return err
+		}
+	}
+	for _, a := range []*netlink.Addr{
+		{IPNet: &net.IPNet{IP: d.ipv4, Mask: net.CIDRMask(24, 32)}},
+		{IPNet: &net.IPNet{IP: d.ipv6, Mask: net.CIDRMask(64, 128)}, Flags: 0x02 /* IFA_F_NODAD: usable at once */},
+	} {
+		if a.IP == nil {
+			continue
+		}
+		if err := netlink.AddrAdd(l, a); err != nil {
+			return fmt.Errorf("address %s: %w", a.IP, err)
+		}
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// offloads turns the device's features on or off.
+func offloads(name string, o PathOptions) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Change(name, map[string]bool{
+		"tx-generic-segmentation":      o.GSO,
+		"tx-tcp-segmentation":          o.GSO && o.ChecksumOffload,
+		"tx-tcp6-segmentation":         o.GSO && o.ChecksumOffload,
+		"rx-gro":                       o.GSO,
+		"tx-checksum-ip-generic":       o.ChecksumOffload,
+		"tx-tcp-ecn-segmentation":      o.GSO && o.ChecksumOffload,
+		"tx-tcp-mangleid-segmentation": o.GSO && o.ChecksumOffload,
+	})
+}
+
+// shape puts a TBF at the device's root: a burst of two frames, as the lab has.
+func shape(tb testing.TB, d *device, bps uint64, limit uint32) {
+	tb.Helper()
+	if bps == 0 {
+		return
+	}
+	d.ns.Must(tb, func() error {
+		return netlink.QdiscAdd(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: d.index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
+			Rate:       bps / 8, Limit: limit, Buffer: ticks(2*1514, bps),
+		})
+	})
+}
+
+// ticks is the time to send this many bytes in the unit that TBF's buffer is given in.
+func ticks(bytes, bps uint64) uint32 {
+	us := float64(bytes) * 8 * 1e6 / float64(bps)
+	return uint32(us*netlink.TickInUsec()) + 1
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The measuring program: what happens at the queues of given ports, seen from outside of whatever law
+// runs there. It reads the kernel's own counters at the kernel's own trace points, shares no map with
+// a law, and changes no packet.
+//
+//   weir_arrival   tcx egress, before every law: notes in the packet's control block whether it came
+//                  with CE
+//   weir_enqueue   tp_btf/qdisc_enqueue, the port's root queue took a packet
+//   weir_dequeue   tp_btf/qdisc_dequeue, the port's root queue gave one (or none: it waits for tokens)
+//   weir_drop      tp_btf/kfree_skb, with the kernel's reason
+//
+// Samples. Time has a fixed grid. What a queue holds changes only where one of the two queue events
+// tells of it, under the queue's lock, so each event reports for all grid points passed since the one
+// before it the value that held there: no timer, no device pointer, no grid point missed or late. A
+// point takes the value from before an event at the very same nanosecond.
+//
+// Marks. The kernel keeps the first 28 bytes of the control block from tcx to the driver, through
+// tbf, htb and the fifos, and copies it to each segment of a packet that the queue splits. So the
+// comparison is made per packet, when it leaves: CE now and no CE on arrival is a mark. A packet
+// that was marked and then dropped did not leave and does not count.
+#include "../../../datapath/bpf/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "../../../datapath/bpf/frame.h"
+
+#define MEASURE_PORTS 4096
+#define ECN_CE 3
+
+char _license[] SEC("license") = WEIR_LICENSE;
+
+// An ifindex is unique only within its network namespace.
+struct port_key {
+	__u64 netns_cookie;
+	__u32 ifindex;
+	__u32 zero;
+};
+
+// A port and the state of its queue since the last event there. Written under the queue's lock.
+struct port {
+	__u64 next_ns;       // the first grid point not yet reported
+	__u64 sent_bytes;    // taken from the queue since the start
+	__u64 counter_bytes; // the queue discipline's own counter at the last event
+	__u64 marks;         // packets that left with CE and came without
+	__u32 backlog_bytes;
+	__u32 id;
+	__u32 sample; // 0: only its drops are of interest
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MEASURE_PORTS);
+	__type(key, struct port_key);
+	__type(value, struct port);
+} ports SEC(".maps");
+
+// User space sets the size. It polls, so nothing here wakes it.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} records SEC(".maps");
+
+enum record_kind {
+	RECORD_SAMPLE = 1,
+	RECORD_DROP = 2,
+};
+
+// The same value on count grid points, from first_ns on.
+struct sample {
+	__u32 kind;
+	__u32 port;
+	__u64 first_ns;
+	__u64 marks;
+	__u64 sent_bytes;
+	__u32 count;
+	__u32 backlog_bytes;
+};
+
+struct drop {
+	__u32 kind;
+	__u32 port;
+	__u64 at_ns;
+	__u32 bytes; // as the queue counts them
+	__u16 packets; // on the wire: the segments of a GSO packet
+	__u8 law;    // dropped by a program at tcx, not by a full queue
+	__u8 family; // 4, 6; 0: no key
+	__u8 proto;
+	__u8 zero;
+	__be16 src_port, dst_port; // 0 in a fragment other than the first
+	__u8 src[16], dst[16];
+};
+
+// Drops for other reasons than a full queue or a law, counted by port and reason.
+struct other_key {
+	__u32 port;
+	__u32 reason; // enum skb_drop_reason of the running kernel
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct other_key);
+	__type(value, __u64);
+} others SEC(".maps");
+
+const volatile __u64 step_ns = 500000;
+__u64 lost_records;
+
+// For the declarations in Go.
+const struct sample *unused_sample __attribute__((unused));
+const struct drop *unused_drop __attribute__((unused));
+
+static __always_inline struct port *port_of(const struct net_device *dev)
+{
+	struct port_key key = {.netns_cookie = dev->nd_net.net->net_cookie, .ifindex = dev->ifindex};
+
+	return bpf_map_lookup_elem(&ports, &key);
+}
+
+// ---- arrival ----
+
+// __sk_buff's cb[4], whose bytes no qdisc but choke uses: a tag, the offset of the IP header, its
+// version and the ECN field on arrival. Control blocks hold other people's leavings, hence the tag.
+#define ARRIVAL_CB 4
+#define ARRIVAL_TAG 0x57650000
+#define ARRIVAL_TAG_MASK 0xffff0000
+#define ARRIVAL_L3_SHIFT 8
+#define ARRIVAL_IPV6 4
+
+SEC("tcx/egress")
+int weir_arrival(struct __sk_buff *ctx)
+{
+	struct frame f = {};
+	__u32 note = 0;
+
+	frame_read(ctx, &f);
+	if (f.kind == FRAME_IPV4 || f.kind == FRAME_IPV6)
+		note = ARRIVAL_TAG | f.l3 << ARRIVAL_L3_SHIFT | (f.kind == FRAME_IPV6 ? ARRIVAL_IPV6 : 0) | f.ecn;
+	ctx->cb[ARRIVAL_CB] = note;
+	return TCX_NEXT;
+}
+
+// ---- queue events ----
+
+static __always_inline __u64 counter_bytes(struct Qdisc *q)
+{
+	return *(__u64 *)&q->bstats.bytes;
+}
+
+// Reports the value that held since the last event for the grid points passed since.
+static __always_inline void report(struct port *p)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct sample *s;
+	__u64 count;
+
+	if (now < p->next_ns)
+		return;
+	count = (now - p->next_ns) / step_ns + 1;
+	s = bpf_ringbuf_reserve(&records, sizeof(*s), 0);
+	if (s) {
+		s->kind = RECORD_SAMPLE;
+		s->port = p->id;
+		s->first_ns = p->next_ns;
+		s->marks = p->marks;
+		s->sent_bytes = p->sent_bytes;
+		s->count = count;
+		s->backlog_bytes = p->backlog_bytes;
+		bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	} else {
+		__sync_fetch_and_add(&lost_records, 1);
+	}
+	p->next_ns += count * step_ns;
+}
+
+SEC("tp_btf/qdisc_enqueue")
+int BPF_PROG(weir_enqueue, struct Qdisc *q, const struct netdev_queue *txq)
+{
+	struct port *p = port_of(txq->dev);
+
+	if (!p || !p->sample)
+		return 0;
+	report(p);
+	p->backlog_bytes = q->qstats.backlog;
+	return 0;
+}
+
+// Packets that skb stands for on the wire.
+static __always_inline __u32 wire_packets(struct sk_buff *skb)
+{
+	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
+	__u16 segments = 0;
+
+	bpf_core_read(&segments, sizeof(segments), &shared->gso_segs);
+	return segments > 1 ? segments : 1;
+}
+
+// Marks that skb carries away: all its packets, or none.
+static __always_inline __u32 marks_of(struct sk_buff *skb)
+{
+	struct qdisc_skb_cb *cb = (void *)skb->cb;
+	__u32 note = *(__u32 *)&cb->data[ARRIVAL_CB * 4];
+	__be16 word;
+
+	if ((note & ARRIVAL_TAG_MASK) != ARRIVAL_TAG || (note & 3) == ECN_CE)
+		return 0;
+	if (bpf_probe_read_kernel(&word, sizeof(word), skb->data + (note >> ARRIVAL_L3_SHIFT & 0xff)))
+		return 0;
+	if ((bpf_ntohs(word) >> (note & ARRIVAL_IPV6 ? FRAME_IPV6_ECN_SHIFT : FRAME_IPV4_ECN_SHIFT) & 3) != ECN_CE)
+		return 0;
+	return wire_packets(skb);
+}
+
+// A driver's queue with byte limits takes several packets at once.
+#define BULK 64
+
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(weir_dequeue, struct Qdisc *q, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+{
+	struct port *p;
+	__u64 bytes;
+
+	if (!skb)
+		return 0;
+	p = port_of(txq->dev);
+	if (!p || !p->sample)
+		return 0;
+	report(p);
+	p->backlog_bytes = q->qstats.backlog;
+	bytes = counter_bytes(q);
+	// A packet that the driver gave back is dequeued twice, and counted by the qdisc once.
+	if (bytes == p->counter_bytes)
+		return 0;
+	// A queue discipline that was replaced starts again from 0.
+	p->sent_bytes += bytes > p->counter_bytes ? bytes - p->counter_bytes : bytes;
+	p->counter_bytes = bytes;
+	for (int i = 0; i < BULK && skb; i++) {
+		p->marks += marks_of(skb);
+		skb = skb->next;
+	}
+	return 0;
+}
+
+// ---- drops ----
+
+enum skb_drop_reason {
+	SKB_DROP_REASON_TC_EGRESS = 1,
+	SKB_DROP_REASON_QDISC_DROP,
+	SKB_DROP_REASON_QDISC_OVERLIMIT, // 6.14
+	SKB_DROP_REASON_QDISC_CONGESTED, // 6.14
+};
+
+#define IS_REASON(reason, name)                                        \
+	(bpf_core_enum_value_exists(enum skb_drop_reason, name) && \
+	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
+
+// Copies bytes of the packet's linear part. 0, or not 0 when they are not there.
+static __always_inline long load(struct sk_buff *skb, __u32 off, void *to, __u32 bytes)
+{
+	if (off + bytes > skb->len - skb->data_len)
+		return -1;
+	return bpf_probe_read_kernel(to, bytes, skb->data + off);
+}
+
+#define PROTO_TCP 6
+#define PROTO_UDP 17
+
+// The transport connection of the Ethernet frame skb, if it is TCP or UDP directly over IP.
+static __always_inline void read_key(struct sk_buff *skb, struct drop *d)
+{
+	__u32 off = 12, l4;
+	__be16 ethertype = 0;
+	__be16 ports[2] = {};
+	__u8 ip[FRAME_IPV6_BYTES] = {};
+	int later_fragment = 0;
+
+	if (load(skb, off, &ethertype, 2))
+		return;
+	for (int i = 0; i < FRAME_TAGS && frame_is_tag(ethertype); i++) {
+		off += FRAME_TAG_BYTES;
+		if (load(skb, off, &ethertype, 2))
+			return;
+	}
+	off += 2;
+	if (ethertype == bpf_htons(FRAME_ETH_P_IPV4)) {
+		if (load(skb, off, ip, FRAME_IPV4_BYTES))
+			return;
+		d->proto = ip[9];
+		l4 = off + (ip[0] & 15) * 4;
+		later_fragment = (ip[6] & 0x1f) || ip[7];
+		__builtin_memcpy(d->src, ip + 12, 4);
+		__builtin_memcpy(d->dst, ip + 16, 4);
+		d->family = 4;
+	} else if (ethertype == bpf_htons(FRAME_ETH_P_IPV6)) {
+		if (load(skb, off, ip, FRAME_IPV6_BYTES))
+			return;
+		d->proto = ip[6];
+		l4 = off + FRAME_IPV6_BYTES;
+		__builtin_memcpy(d->src, ip + 8, 16);
+		__builtin_memcpy(d->dst, ip + 24, 16);
+		d->family = 6;
+	} else {
+		return;
+	}
+	if (d->proto != PROTO_TCP && d->proto != PROTO_UDP) {
+		d->family = 0;
+		return;
+	}
+	if (!later_fragment && !load(skb, l4, ports, sizeof(ports))) {
+		d->src_port = ports[0];
+		d->dst_port = ports[1];
+	}
+}
+
+static __always_inline void count_other(__u32 port, __u32 reason)
+{
+	struct other_key key = {.port = port, .reason = reason};
+	__u64 *n = bpf_map_lookup_elem(&others, &key);
+	__u64 zero = 0;
+
+	if (!n) {
+		bpf_map_update_elem(&others, &key, &zero, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(&others, &key);
+	}
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+// Called for every packet that is dropped, each of a list by itself (kfree_skb_list_reason), and each
+// segment that tbf could not queue.
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(weir_drop, struct sk_buff *skb, void *location, enum skb_drop_reason reason)
+{
+	int law = IS_REASON(reason, SKB_DROP_REASON_TC_EGRESS);
+	struct net_device *dev = skb->dev;
+	struct port *p;
+	struct drop *d;
+
+	if (!dev)
+		return 0;
+	p = port_of(dev);
+	if (!p)
+		return 0;
+	if (!law && !IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP) &&
+	    !IS_REASON(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) &&
+	    !IS_REASON(reason, SKB_DROP_REASON_QDISC_CONGESTED)) {
+		count_other(p->id, reason);
+		return 0;
+	}
+	d = bpf_ringbuf_reserve(&records, sizeof(*d), 0);
+	if (!d) {
+		__sync_fetch_and_add(&lost_records, 1);
+		return 0;
+	}
+	__builtin_memset(d, 0, sizeof(*d));
+	d->kind = RECORD_DROP;
+	d->port = p->id;
+	d->at_ns = bpf_ktime_get_ns();
+	d->bytes = ((struct qdisc_skb_cb *)skb->cb)->pkt_len;
+	d->packets = wire_packets(skb);
+	d->law = law;
+	read_key(skb, d);
+	bpf_ringbuf_submit(d, BPF_RB_NO_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,192 @@
+package measure
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// poll is how often the ring buffer is emptied. The programs never wake the reader, so that it
+// costs a few wake-ups a second whatever the traffic.
+const poll = 25 * time.Millisecond
+
+// The kinds of records of bpf/measure.bpf.c.
+const (
+	recordSample = 1
+	recordDrop   = 2
+)
+
+// records is what the ring buffer has given so far.
+type records struct {
+	samples [][]measureSample // by port
+	drops   []measureDrop
+	lost    uint64
+	record  ringbuf.Record // reused
+}
+
+func (r *records) init(ports int) { r.samples = make([][]measureSample, ports) }
+
+// read empties the ring buffer until Stop.
+func (r *Recorder) read() {
+	defer r.stopped.Done()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	stop := r.stop
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			r.drain()
+		}
+	}
+}
+
+// drain takes what is in the ring buffer now.
+func (r *Recorder) drain() {
+	// A deadline in the past: take what is there, wait for nothing.
+	r.reader.SetDeadline(time.Unix(0, 1))
+	for {
+		err := r.reader.ReadInto(&r.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if err == nil {
+			err = r.take(r.record.RawSample)
+		}
+		if err != nil {
+			r.readErr = err
+			return
+		}
+	}
+}
+
+// take files one record.
+func (r *records) take(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) < 4 {
+		return fmt.Errorf("record of %d bytes", len(b))
+	}
+	switch kind := le.Uint32(b); {
+	case kind == recordSample && len(b) >= int(unsafe.Sizeof(measureSample{})):
+		s := decodeSample(b)
+		if int(s.Port) >= len(r.samples) {
+			return fmt.Errorf("record of unknown port %d", s.Port)
+		}
+		r.samples[s.Port] = append(r.samples[s.Port], s)
+	case kind == recordDrop && len(b) >= int(unsafe.Sizeof(measureDrop{})):
+		d := decodeDrop(b)
+		if int(d.Port) >= len(r.samples) {
+			return fmt.Errorf("drop at unknown port %d", d.Port)
+		}
+		r.drops = append(r.drops, d)
+	default:
+		return fmt.Errorf("record of unknown kind %d, %d bytes", kind, len(b))
+	}
+	return nil
+}
+
+// Records are decoded field by field: thousands come every second, and reflection would cost more
+// than the kernel program does.
+func decodeSample(b []byte) measureSample {
+	var s measureSample
+	le := binary.LittleEndian
+	s.Kind = recordSample
+	s.Port = le.Uint32(b[unsafe.Offsetof(s.Port):])
+	s.FirstNs = le.Uint64(b[unsafe.Offsetof(s.FirstNs):])
+	s.Marks = le.Uint64(b[unsafe.Offsetof(s.Marks):])
+	s.SentBytes = le.Uint64(b[unsafe.Offsetof(s.SentBytes):])
+	s.Count = le.Uint32(b[unsafe.Offsetof(s.Count):])
+	s.BacklogBytes = le.Uint32(b[unsafe.Offsetof(s.BacklogBytes):])
+	return s
+}
+
+func decodeDrop(b []byte) measureDrop {
+	var d measureDrop
+	le := binary.LittleEndian
+	d.Kind = recordDrop
+	d.Port = le.Uint32(b[unsafe.Offsetof(d.Port):])
+	d.AtNs = le.Uint64(b[unsafe.Offsetof(d.AtNs):])
+	d.Bytes = le.Uint32(b[unsafe.Offsetof(d.Bytes):])
+	d.Packets = le.Uint16(b[unsafe.Offsetof(d.Packets):])
+	d.Law = b[unsafe.Offsetof(d.Law)]
+	d.Family = b[unsafe.Offsetof(d.Family)]
+	d.Proto = b[unsafe.Offsetof(d.Proto)]
+	// Port numbers are in network order.
+	d.SrcPort = binary.BigEndian.Uint16(b[unsafe.Offsetof(d.SrcPort):])
+	d.DstPort = binary.BigEndian.Uint16(b[unsafe.Offsetof(d.DstPort):])
+	copy(d.Src[:], b[unsafe.Offsetof(d.Src):])
+	copy(d.Dst[:], b[unsafe.Offsetof(d.Dst):])
+	return d
+}
+
+// readFinal reads what the maps hold once the programs are off: the state of each port, other drops,
+// records and calls lost, and what the programs cost.
+func (r *Recorder) readFinal() error {
+	r.final = make([]measurePort, len(r.ports))
+	for i := range r.ports {
+		if err := r.objects.Ports.Lookup(r.ports[i].key(), &r.final[i]); err != nil {
+			return fmt.Errorf("port %s: read its state: %w", r.ports[i].Name, err)
+		}
+	}
+	var lost uint64
+	if err := r.objects.LostRecords.Get(&lost); err != nil {
+		return fmt.Errorf("count of lost records: %w", err)
+	}
+	r.lost = lost
+	for _, prog := range []*ebpf.Program{r.objects.WeirArrival, r.objects.WeirEnqueue, r.objects.WeirDequeue, r.objects.WeirDrop} {
+		stats, err := prog.Stats()
+		if err != nil {
+			return fmt.Errorf("statistics of %s: %w", prog, err)
+		}
+		// The kernel does not run a tracing program inside itself: what it missed is lost.
+		r.lost += stats.RecursionMisses
+		r.costs = append(r.costs, Cost{Program: programName(prog), Events: stats.RunCount, Time: stats.Runtime})
+	}
+	return r.readOthers()
+}
+
+func (r *Recorder) readOthers() error {
+	var key measureOtherKey
+	var n uint64
+	names := dropReasons()
+	for it := r.objects.Others.Iterate(); it.Next(&key, &n); {
+		name, ok := names[uint64(key.Reason)]
+		if !ok {
+			name = fmt.Sprintf("reason %d", key.Reason)
+		}
+		r.others = append(r.others, OtherDrops{r.ports[key.Port].Name, name, n})
+	}
+	return nil
+}
+
+// dropReasons gives the running kernel's names of reasons. Subsystems have ranges of their own that
+// are not in the enumeration.
+func dropReasons() map[uint64]string {
+	names := map[uint64]string{}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return names
+	}
+	var reasons *btf.Enum
+	if err := spec.TypeByName("skb_drop_reason", &reasons); err != nil {
+		return names
+	}
+	for _, v := range reasons.Values {
+		names[v.Value] = strings.TrimPrefix(v.Name, "SKB_DROP_REASON_")
+	}
+	return names
+}
+
+func programName(p *ebpf.Program) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(p.String(), p.Type().String()+"("), ")")
+	return name
+}
