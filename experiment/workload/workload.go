@@ -1,0 +1,119 @@
+// Package workload turns the traffic of a run into a schedule: which flow starts when, with how
+// many bytes. It is pure: the same Config and seed give the same schedule on every machine, for
+// every scheme and in every world, so that schemes are compared under the same traffic.
+//
+//	workload.go  the schedule's types, Expand
+//	patterns.go  bulk, burst, cbr, closed_loop, poisson
+//	cdf.go       distributions of flow sizes
+//	random.go    sources of randomness
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/experiment"
+	"weir/law"
+)
+
+// MaxFlows is the largest number of scheduled flows in one run (48 B each here, and some hundred
+// once they are measured).
+const MaxFlows = 5_000_000
+
+// DefaultJitter bounds the jitter of starts when the Config names no round-trip time.
+const DefaultJitter = law.Duration(100_000)
+
+// Workload is what is to be sent in one run. Nothing of it starts at or after Config.Duration.
+type Workload struct {
+	Flows []Flow // open loop: each starts at its time whatever the others do; ordered by Start
+	Loops []Loop // closed loops: the next request starts when the one before is complete
+}
+
+// Flow is one scheduled flow.
+//
+// On `connection: persistent` all flows of one Item and Mouse use one connection, one after the
+// other: a flow whose connection is still busy at Start waits for it.
+type Flow struct {
+	Item, Pair int32 // indices into Config.Items and its Pairs
+	Mouse      int32 // index of its pair and connection within the group
+	Epoch      int32 // which burst; with poisson, which flow of its pair
+	Start      law.Duration
+	Stop       law.Duration // bulk and cbr are cut here; 0: nothing cuts it but the run's end
+	Size       law.Bytes    // 0: endless, until Stop
+	Rate       law.Rate     // pace of the sender; 0: as fast as the transport lets it
+}
+
+// Loop is one closed loop of one pair: Requests requests, shared by the connections. Connection c
+// starts at Starts[c], and takes the next request whenever its last one is complete. With
+// `connection: new` each request has a connection of its own.
+type Loop struct {
+	Item, Pair   int32
+	Mouse        int32 // of connection 0; connection c is mouse Mouse+c
+	Epoch        int32 // of the loop's first request; request n has Epoch+n
+	Starts       []law.Duration
+	Stop         law.Duration // no request starts at or after this time
+	Requests     int32        // 0: until Stop
+	size         law.Bytes
+	distribution *Distribution
+	key          uint64
+}
+
+// Size is how many bytes request n of the loop transfers.
+func (l *Loop) Size(n int) law.Bytes {
+	if l.distribution == nil {
+		return l.size
+	}
+	return l.distribution.Quantile(toUnit(mix(l.key + mix(uint64(n)))))
+}
+
+// Group is what an item's flows are measured with.
+func Group(t *experiment.Traffic) string { return cmp.Or(t.Group, t.Name) }
+
+// Pulls tells whether the side that gets the data connects and asks for it.
+func Pulls(t *experiment.Traffic) bool { return t.Data == "pull" }
+
+// Ends gives the side of a pair that connects and the side that accepts.
+func Ends(t *experiment.Traffic, p experiment.Pair) (client, server string) {
+	if Pulls(t) {
+		return p.Dst, p.Src
+	}
+	return p.Src, p.Dst
+}
+
+// UDP tells whether an item's flows are UDP.
+func UDP(t *experiment.Traffic) bool { return t.Proto == "udp" }
+
+// Persistent tells whether an item's flows share connections.
+func Persistent(t *experiment.Traffic) bool { return t.Connection == "persistent" }
+
+// Expand makes the schedule of a run.
+//
+// Starts: bulk, cbr and the connections of a closed loop start at `start`, bursts every `every`.
+// Without `gap` each start of an epoch is shifted by a jitter of its own, uniform in
+// [0, Config.RTT) (DefaultJitter if that is 0). With `gap` the starts follow each other in random
+// order at exponential distances and one such jitter shifts the whole epoch. Poisson arrivals are
+// random in themselves.
+//
+// Poisson: `load` is the payload's share of the rate of each link by which sources reach the
+// network. Sources that share a link share its load; each arrival picks one of their pairs.
+//
+// What would start at or after Config.Duration or `stop` is left out. An error names the item and
+// what to change.
+func Expand(cfg *experiment.Config, seed int64) (*Workload, error) {
+	if cfg.Duration <= 0 {
+		return nil, errors.New("duration is not set: give the experiment a duration")
+	}
+	e := &expander{cfg: cfg, seed: seed, jitter: cmp.Or(cfg.RTT, DefaultJitter), mice: map[string]int{}}
+	for i := range cfg.Items {
+		if err := e.item(i); err != nil {
+			return nil, fmt.Errorf("traffic %s: %w", cfg.Items[i].Name, err)
+		}
+	}
+	slices.SortFunc(e.out.Flows, func(a, b Flow) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Item, b.Item),
+			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Mouse, b.Mouse))
+	})
+	return &e.out, nil
+}

@@ -1,0 +1,335 @@
+package traffic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/experiment/result"
+)
+
+// messageBytes is the size of a request (pull) and of the answer to a push on a persistent
+// connection. They travel against the data, or before it, and are not part of a flow's bytes.
+const messageBytes = 64
+
+// notSentLimit bounds what an endless sender has in its socket beyond the congestion window, so
+// that a stopped flow does not go on for seconds with what was already written.
+const notSentLimit = 128 << 10
+
+// maxBacklog asks for the longest queue of connections that wait for accept.
+const maxBacklog = 65535
+
+// route is where the connections of a pair of nodes go.
+type route struct {
+	dialer     *dialer
+	listener   *listener
+	pull       bool // the connecting side gets the data
+	persistent bool
+}
+
+// conn is a TCP connection with both its ends. It carries one flow at a time. The side that gets
+// the data closes first: the other knows by that, and not by a message, that all has arrived,
+// and no FIN stands in the data's queue before the data is through.
+type conn struct {
+	r     *runner
+	route *route
+	local netip.AddrPort // client's address
+
+	client *socket
+	only   *flow      // the one flow of a connection that is not persistent
+	work   chan *flow // from the client's goroutine to the server's; closed when there is no more
+
+	mu     sync.Mutex
+	server *socket
+	ends   int // goroutines that still use the connection
+	dead   bool
+	timer  *time.Timer
+}
+
+// dial connects, and begins f (which may be nil) with the moment just before connect().
+func (r *runner) dial(rt *route, f *flow) (*conn, error) {
+	fd, err := rt.dialer.take(r)
+	if err != nil {
+		r.fail(err) // no descriptors, no namespace: the whole run is in doubt
+		return nil, err
+	}
+	r.attempted.Add(1)
+	server := sockaddr(rt.listener.addr)
+	start := r.clock.now()
+	err = unix.Connect(fd, server)
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		unix.Close(fd)
+		return nil, r.refused(rt, err)
+	}
+	c := &conn{r: r, route: rt, work: make(chan *flow, 1), ends: 1}
+	if c.local, err = localAddr(fd); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if c.client, err = newSocket(fd); err != nil {
+		return nil, err
+	}
+	if f != nil {
+		c.only = f
+		f.begin(c, start)
+	}
+	if !r.add(c) {
+		c.abort()
+		return nil, errOver
+	}
+	rt.listener.expect(c)
+	return c, nil
+}
+
+// refused words a failed connection and keeps the first for the run's error.
+func (r *runner) refused(rt *route, err error) error {
+	err = fmt.Errorf("connect %s (%v) to %v: %w", rt.dialer.place.node, rt.dialer.addr, rt.listener.addr, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.firstRefusal == nil {
+		r.firstRefusal = err
+	}
+	return err
+}
+
+func (c *conn) key() result.Key {
+	return result.Key{Proto: unix.IPPROTO_TCP, Src: c.local, Dst: c.route.listener.addr}
+}
+
+// attach gives the connection its server's end and serves it.
+func (c *conn) attach(fd int) {
+	c.r.met.Add(1)
+	s, err := newSocket(fd)
+	if err != nil {
+		c.abort()
+		return
+	}
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		s.abort()
+		return
+	}
+	c.server = s
+	c.ends++
+	c.mu.Unlock()
+	c.r.spawn(c.serve)
+}
+
+// serve is the server's side.
+func (c *conn) serve() {
+	defer c.leave()
+	for f := range c.work {
+		if err := c.serveFlow(f); err != nil {
+			f.end(false, c.r.clock.now())
+			c.abort()
+			return
+		}
+	}
+	if c.route.pull {
+		if err := c.server.drain(); err != nil {
+			c.abort()
+			return
+		}
+	}
+	c.server.close()
+}
+
+func (c *conn) serveFlow(f *flow) error {
+	if c.route.pull {
+		if err := c.server.discardAll(messageBytes); err != nil {
+			return err
+		}
+		return c.send(c.server, f)
+	}
+	if err := c.receive(c.server, f); err != nil || !c.route.persistent {
+		return err
+	}
+	_, err := c.server.file.Write(c.r.zeros[:messageBytes])
+	return err
+}
+
+// exchange is the client's side of one flow.
+func (c *conn) exchange(f *flow) error {
+	c.work <- f // never waits: the server has taken the one before
+	if c.route.pull {
+		if _, err := c.client.file.Write(c.r.zeros[:messageBytes]); err != nil {
+			return c.r.refused(c.route, err)
+		}
+		return c.receive(c.client, f)
+	}
+	if err := c.send(c.client, f); err != nil || !c.route.persistent {
+		return err
+	}
+	return c.client.discardAll(messageBytes)
+}
+
+// quit ends the client's side. A cause makes it a reset.
+func (c *conn) quit(cause error) {
+	defer c.leave()
+	close(c.work)
+	if cause == nil && !c.route.pull {
+		cause = c.client.drain()
+	}
+	if cause != nil {
+		c.abort()
+		return
+	}
+	c.client.close()
+}
+
+// send writes a flow's bytes. A flow that is stopped as planned ends with FIN.
+func (c *conn) send(s *socket, f *flow) error {
+	left := f.size
+	if f.size == 0 {
+		s.control(func(fd int) {
+			// An optimisation: without it a stopped flow drains longer.
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSentLimit)
+		})
+	}
+	write := s.file.Write
+	if f.rate > 0 {
+		write = c.paced(s, f)
+	}
+	for f.size == 0 || left > 0 {
+		chunk := c.r.zeros
+		if f.size > 0 && left < int64(len(chunk)) {
+			chunk = chunk[:left]
+		}
+		n, err := write(chunk)
+		left -= int64(n)
+		if errors.Is(err, os.ErrDeadlineExceeded) && f.hasEnded() {
+			s.finish()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paced writes at f.rate payload bits per second: every paceStep what has become due.
+func (c *conn) paced(s *socket, f *flow) func([]byte) (int, error) {
+	begin, sent := c.r.clock.now(), int64(0)
+	return func(chunk []byte) (int, error) {
+		for {
+			due := int64(float64(c.r.clock.now()-begin)*float64(f.rate)/8e9) - sent
+			if due > 0 {
+				n, err := s.file.Write(chunk[:min(due, int64(len(chunk)))])
+				sent += int64(n)
+				return n, err
+			}
+			if f.hasEnded() {
+				return 0, os.ErrDeadlineExceeded
+			}
+			time.Sleep(paceStep)
+		}
+	}
+}
+
+const paceStep = 2 * time.Millisecond
+
+// receive counts a flow's bytes as they come.
+func (c *conn) receive(s *socket, f *flow) error {
+	left := f.size
+	for {
+		want := int64(maxRead)
+		if f.size > 0 {
+			want = min(want, left)
+		}
+		n, err := s.discard(int(want))
+		if errors.Is(err, io.EOF) {
+			if f.hasEnded() {
+				return nil
+			}
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		left -= int64(n)
+		if f.received(n, c.r.clock.now()) {
+			return nil
+		}
+		if f.size > 0 && left == 0 {
+			return nil // complete, but after its end
+		}
+	}
+}
+
+// stopSending lets the sender of an endless flow end it, and resets it if that takes too long.
+func (c *conn) stopSending() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return
+	}
+	sender := c.client
+	if c.route.pull {
+		sender = c.server
+	}
+	if sender == nil {
+		c.timer = time.AfterFunc(0, c.abort)
+		return
+	}
+	// The past: whoever writes, or will, is woken. It fails only if the socket is closed.
+	_ = sender.file.SetWriteDeadline(time.Unix(1, 0))
+	c.timer = time.AfterFunc(c.r.drain, c.abort)
+}
+
+// abort resets both ends, which wakes both goroutines.
+func (c *conn) abort() {
+	c.mu.Lock()
+	c.dead = true
+	server := c.server
+	c.mu.Unlock()
+	c.client.abort()
+	if server != nil {
+		server.abort()
+	}
+}
+
+// leave is called by each end's goroutine when it is through with the connection.
+func (c *conn) leave() {
+	c.mu.Lock()
+	c.ends--
+	last := c.ends == 0
+	if last {
+		c.dead = true
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+	c.mu.Unlock()
+	if !last {
+		return
+	}
+	if c.only != nil {
+		c.only.setTimeouts(c.timeouts())
+	}
+	c.route.listener.forget(c)
+	c.r.remove(c)
+}
+
+// timeouts is the number of RTO events of both ends so far; -1: not known.
+func (c *conn) timeouts() int {
+	c.mu.Lock()
+	server := c.server
+	c.mu.Unlock()
+	n := c.client.timeouts()
+	if server == nil || n < 0 {
+		return n
+	}
+	m := server.timeouts()
+	if m < 0 {
+		return m
+	}
+	return n + m
+}

@@ -1,0 +1,109 @@
+package traffic
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// dialer has sockets ready that are bound to one address of a node. Making a socket needs the
+// node's thread and queues behind others there (p99 7 ms), so sockets are made in batches and
+// ahead of their use: at a flow's start only connect() is left to do.
+type dialer struct {
+	net   Net
+	place place
+	addr  netip.Addr
+	batch int // made at a time; refilled when fewer than half are left
+
+	mu     sync.Mutex
+	free   []int
+	making bool
+	closed bool
+}
+
+// place is one address of a node.
+type place struct {
+	node    string
+	profile int
+}
+
+// take gives a socket; the caller owns it.
+func (d *dialer) take(r *runner) (int, error) {
+	d.mu.Lock()
+	if len(d.free) <= d.batch/2 && !d.making && !d.closed {
+		d.making = true
+		r.spawn(func() {
+			if err := d.fill(d.batch); err != nil {
+				r.fail(err)
+			}
+		})
+	}
+	if n := len(d.free); n > 0 {
+		fd := d.free[n-1]
+		d.free = d.free[:n-1]
+		d.mu.Unlock()
+		return fd, nil
+	}
+	d.mu.Unlock()
+	fds, err := d.make(1)
+	if err != nil {
+		return -1, err
+	}
+	return fds[0], nil
+}
+
+func (d *dialer) fill(n int) error {
+	fds, err := d.make(n)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.making = false
+	if d.closed {
+		closeAll(fds)
+		return nil
+	}
+	d.free = append(d.free, fds...)
+	return err
+}
+
+// make makes n bound sockets in the node's namespace.
+func (d *dialer) make(n int) ([]int, error) {
+	var fds []int
+	err := d.net.Enter(d.place.node, func() error {
+		for range n {
+			fd, err := newTCP()
+			if err != nil {
+				return err
+			}
+			fds = append(fds, fd)
+			// The port is left to connect(), which then may use one port to many servers.
+			if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+				return err
+			}
+			if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(d.addr, 0))); err != nil {
+				return fmt.Errorf("bind to %v: %w", d.addr, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		closeAll(fds)
+		return nil, fmt.Errorf("make sockets in %s: %w", d.place.node, err)
+	}
+	return fds, nil
+}
+
+func (d *dialer) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	closeAll(d.free)
+	d.free = nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}

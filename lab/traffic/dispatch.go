@@ -1,0 +1,134 @@
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"weir/experiment/workload"
+	"weir/law"
+)
+
+// startAhead is between the end of the preparations and t = 0.
+const startAhead = 20 * time.Millisecond
+
+// openAhead is how long before its first request a persistent connection is opened, so that the
+// request finds it ready.
+const openAhead = law.Duration(100 * time.Millisecond)
+
+// event is something that starts at a time and is not an open-loop flow on its own connection.
+type event struct {
+	at  law.Duration
+	run func()
+}
+
+// start sets t = 0 and starts the dispatcher.
+func (r *runner) start(ctx context.Context) error {
+	timer, err := newAlarm()
+	if err != nil {
+		return err
+	}
+	r.left.Store(1) // the dispatcher itself, so that an empty schedule ends
+	routes := make([][]*route, len(r.cfg.Items))
+	for i := range r.cfg.Items {
+		it := &r.cfg.Items[i]
+		for pair := range it.Pairs {
+			var rt *route
+			if !workload.UDP(&it.Traffic) {
+				rt = r.route(it, pair)
+			}
+			routes[i] = append(routes[i], rt)
+		}
+	}
+	events := r.loopEvents(routes)
+	lines, more := r.persistentLines(routes)
+	events = append(events, more...)
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	r.left.Add(int64(len(r.work.Flows)))
+	r.t0 = r.clock.now() + int64(startAhead)
+	if err := r.startUDP(ctx); err != nil {
+		timer.close()
+		return err
+	}
+	d := &dispatcher{r: r, routes: routes, events: events, lines: lines, timer: timer}
+	r.spawn(func() {
+		stop := timer.closeWhen(ctx)
+		defer func() {
+			if stop() {
+				timer.close()
+			}
+		}()
+		d.run()
+	})
+	return nil
+}
+
+// dispatcher starts flows and events in the order of their times. Connections are opened from
+// here, not from a goroutine of their own, so that a start is as exact as the timer.
+type dispatcher struct {
+	r      *runner
+	routes [][]*route
+	events []event
+	lines  map[line]chan *flow
+	timer  *alarm
+}
+
+func (d *dispatcher) run() {
+	defer d.r.oneLess()
+	defer func() {
+		for _, ch := range d.lines {
+			close(ch)
+		}
+	}()
+	flows, events := d.r.work.Flows, d.events
+	for len(flows) > 0 || len(events) > 0 {
+		isEvent := len(flows) == 0 || len(events) > 0 && events[0].at <= flows[0].Start
+		at := law.Duration(0)
+		if isEvent {
+			at = events[0].at
+		} else {
+			at = flows[0].Start
+		}
+		if due := d.r.t0 + int64(at); d.r.clock.now() < due && !d.timer.wait(due) {
+			return
+		}
+		if d.r.isOver() {
+			return
+		}
+		if isEvent {
+			events[0].run()
+			events = events[1:]
+		} else {
+			d.flow(&flows[0])
+			flows = flows[1:]
+		}
+	}
+}
+
+// flow starts one open-loop flow.
+func (d *dispatcher) flow(w *workload.Flow) {
+	r := d.r
+	it := &r.cfg.Items[w.Item]
+	f := r.newFlow(int(w.Item), int(w.Pair), int(w.Mouse), int(w.Epoch), int64(w.Size))
+	f.counted, f.rate = true, int64(w.Rate)
+	if w.Stop > 0 {
+		f.stop = r.t0 + int64(w.Stop)
+	}
+	if !r.admit(f) {
+		return
+	}
+	switch {
+	case workload.UDP(&it.Traffic):
+		r.udp.begin(f, int(w.Item), int(w.Pair))
+	case workload.Persistent(&it.Traffic):
+		d.lines[line{w.Item, w.Mouse}] <- f // has room for all its flows
+	default:
+		c, err := r.dial(d.routes[w.Item][w.Pair], f)
+		if err != nil {
+			f.end(false, r.clock.now())
+			return
+		}
+		r.spawn(func() { c.carry(f) })
+	}
+}

@@ -1,0 +1,117 @@
+package traffic
+
+import (
+	"sync"
+	"time"
+
+	"weir/experiment/result"
+)
+
+// flow is one flow, or one request, from its start to its end. Times are of CLOCK_MONOTONIC, ns.
+type flow struct {
+	r    *runner
+	size int64 // 0: endless
+	rate int64 // bit/s, 0: unpaced
+	stop int64 // 0: only the run's end stops it
+	give int64 // aborted this long after its start; 0: never
+	// counted is true when the run waits for this flow by itself (open loop).
+	counted bool
+
+	mu    sync.Mutex
+	by    carrier
+	timer *time.Timer
+	ended bool
+	res   result.Flow
+}
+
+// carrier is what a flow's bytes travel by.
+type carrier interface {
+	key() result.Key
+	stopSending() // the flow was stopped as planned
+	abort()       // the flow was given up
+}
+
+// begin says that the flow starts now on c and sets the timer that ends it.
+func (f *flow) begin(c carrier, now int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.by = c
+	f.res.Start = time.Duration(now - f.r.t0)
+	f.res.Key = c.key()
+	limit := int64(0)
+	if f.give > 0 {
+		limit = now + f.give
+	}
+	if f.stop > 0 && (limit == 0 || f.stop < limit) {
+		limit = f.stop
+	}
+	if limit > 0 && !f.ended {
+		f.timer = time.AfterFunc(f.r.clock.until(limit), func() { f.expire(limit) })
+	}
+}
+
+// expire ends the flow at its stop or when it is given up.
+func (f *flow) expire(at int64) {
+	if f.size == 0 && at == f.stop {
+		if f.end(true, at) {
+			f.by.stopSending()
+		}
+		return
+	}
+	if f.end(false, at) {
+		f.by.abort()
+	}
+}
+
+// received notes n bytes that the receiving program got; true when the flow is complete.
+func (f *flow) received(n int, now int64) bool {
+	f.mu.Lock()
+	if f.ended || (f.stop > 0 && now >= f.stop) {
+		f.mu.Unlock()
+		return false
+	}
+	f.res.Bytes += int64(n)
+	bin := int32((now - f.r.t0) / f.r.bin)
+	if last := len(f.res.Delivered) - 1; last >= 0 && f.res.Delivered[last].Bin == bin {
+		f.res.Delivered[last].Bytes += int32(n)
+	} else {
+		f.res.Delivered = append(f.res.Delivered, result.Delivery{Bin: bin, Bytes: int32(n)})
+	}
+	complete := f.size > 0 && f.res.Bytes >= f.size
+	f.mu.Unlock()
+	if complete {
+		f.end(true, now)
+	}
+	return complete
+}
+
+// end ends the flow once; false when it had ended before.
+func (f *flow) end(done bool, now int64) bool {
+	f.mu.Lock()
+	if f.ended {
+		f.mu.Unlock()
+		return false
+	}
+	f.ended = true
+	f.res.Done = done
+	f.res.End = time.Duration(now - f.r.t0)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.mu.Unlock()
+	f.r.flowEnded(f)
+	return true
+}
+
+func (f *flow) hasEnded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+// setTimeouts notes the flow's RTO events; -1: not known.
+func (f *flow) setTimeouts(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.res.Timeouts = n
+}

@@ -1,0 +1,177 @@
+package traffic
+
+import (
+	"sync/atomic"
+	"time"
+
+	"weir/experiment/workload"
+	"weir/law"
+)
+
+// failurePause is how long a closed loop waits after a request that failed before its time, so
+// that a server that refuses is not asked as fast as it can refuse.
+const failurePause = 10 * time.Millisecond
+
+// carry is the client's side of a connection that has only f.
+func (c *conn) carry(f *flow) bool {
+	err := c.exchange(f)
+	if err != nil {
+		f.end(false, c.r.clock.now())
+	}
+	c.quit(err)
+	return err == nil
+}
+
+// session is a persistent connection that is opened again after a failure.
+type session struct {
+	r     *runner
+	route *route
+	conn  *conn
+}
+
+func (s *session) open() error {
+	if s.conn != nil {
+		return nil
+	}
+	c, err := s.r.dial(s.route, nil)
+	s.conn = c
+	return err
+}
+
+// carry transfers f and waits until it has ended; false when it failed.
+func (s *session) carry(f *flow) bool {
+	if f.hasEnded() {
+		return false
+	}
+	if err := s.open(); err != nil {
+		f.end(false, s.r.clock.now())
+		return false
+	}
+	before := s.conn.timeouts()
+	f.begin(s.conn, s.r.clock.now())
+	err := s.conn.exchange(f)
+	if after := s.conn.timeouts(); before >= 0 && after >= 0 {
+		f.setTimeouts(after - before)
+	}
+	if err != nil {
+		f.end(false, s.r.clock.now())
+		s.conn.quit(err)
+		s.conn = nil
+	}
+	return err == nil
+}
+
+func (s *session) close() {
+	if s.conn != nil {
+		s.conn.quit(nil)
+	}
+}
+
+// line is a persistent connection of open-loop flows.
+type line struct{ item, mouse int32 }
+
+// persistentLines makes the channels to the persistent connections and the events that open them.
+func (r *runner) persistentLines(routes [][]*route) (map[line]chan *flow, []event) {
+	type use struct {
+		first law.Duration
+		count int
+		pair  int32
+	}
+	uses := map[line]*use{}
+	var order []line
+	for i := range r.work.Flows {
+		w := &r.work.Flows[i]
+		if !workload.Persistent(&r.cfg.Items[w.Item].Traffic) {
+			continue
+		}
+		l := line{w.Item, w.Mouse}
+		if uses[l] == nil {
+			uses[l] = &use{first: w.Start, pair: w.Pair}
+			order = append(order, l)
+		}
+		uses[l].count++
+	}
+	lines := map[line]chan *flow{}
+	var events []event
+	for _, l := range order {
+		u := uses[l]
+		ch := make(chan *flow, u.count)
+		lines[l] = ch
+		s := &session{r: r, route: routes[l.item][u.pair]}
+		events = append(events, event{max(0, u.first-openAhead), func() {
+			r.spawn(func() { s.serve(ch) })
+		}})
+	}
+	return lines, events
+}
+
+// serve carries the flows of a line, one after the other.
+func (s *session) serve(flows <-chan *flow) {
+	defer s.close()
+	_ = s.open() // if it fails, the first flow tries again and reports it
+	for f := range flows {
+		s.carry(f)
+	}
+}
+
+// loopEvents makes the events that start the connections of the closed loops.
+func (r *runner) loopEvents(routes [][]*route) []event {
+	var events []event
+	for i := range r.work.Loops {
+		l := &r.work.Loops[i]
+		s := &loop{r: r, Loop: l, route: routes[l.Item][l.Pair]}
+		for n, at := range l.Starts {
+			r.left.Add(1)
+			events = append(events, event{at, func() {
+				r.spawn(func() {
+					defer r.oneLess()
+					s.connection(n)
+				})
+			}})
+		}
+	}
+	return events
+}
+
+// loop is a closed loop under way.
+type loop struct {
+	r *runner
+	*workload.Loop
+	route *route
+	taken atomic.Int64 // requests
+}
+
+// connection does requests, one after the other, until there are no more.
+func (l *loop) connection(n int) {
+	s := &session{r: l.r, route: l.route}
+	defer s.close()
+	stop := l.r.t0 + int64(l.Stop)
+	for l.r.clock.now() < stop {
+		request := int(l.taken.Add(1)) - 1
+		if l.Requests > 0 && request >= int(l.Requests) {
+			return
+		}
+		f := l.r.newFlow(int(l.Item), int(l.Pair), int(l.Mouse)+n, int(l.Epoch)+request, int64(l.Size(request)))
+		if !l.r.admit(f) {
+			return
+		}
+		if l.request(s, f) {
+			continue
+		}
+		if f.give == 0 || f.res.End-f.res.Start < time.Duration(f.give) {
+			time.Sleep(failurePause)
+		}
+	}
+}
+
+func (l *loop) request(s *session, f *flow) bool {
+	if l.route.persistent {
+		return s.carry(f)
+	}
+	c, err := l.r.dial(l.route, f)
+	if err != nil {
+		f.end(false, l.r.clock.now())
+		return false
+	}
+	return c.carry(f)
+}

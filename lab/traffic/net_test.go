@@ -1,0 +1,146 @@
+package traffic_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"weir/experiment"
+	"weir/lab/traffic"
+	"weir/law"
+)
+
+// pairNet is two nodes, "a" and "b", each in a namespace of its own, joined by one veth. The
+// namespaces have no name and live as long as the threads that are in them, so nothing can be
+// left behind, even when the test is killed.
+type pairNet struct{ work map[string]chan func() }
+
+const profiles = 2
+
+func (n *pairNet) Addr(node string, profile int) netip.Addr {
+	host := byte(1)
+	if node == "b" {
+		host = 2
+	}
+	return netip.AddrFrom4([4]byte{10, byte(profile), 1, host})
+}
+
+func (n *pairNet) Enter(node string, f func() error) error {
+	work, ok := n.work[node]
+	if !ok {
+		return fmt.Errorf("no node %s", node)
+	}
+	done := make(chan error, 1)
+	work <- func() { done <- f() }
+	return <-done
+}
+
+// newPair builds the network. With a rate both ends are shaped to it, with a queue of 125 KB.
+func newPair(t *testing.T, rate law.Rate) *pairNet {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes network namespaces")
+	}
+	n := &pairNet{work: map[string]chan func(){}}
+	for _, node := range []string{"a", "b"} {
+		work := make(chan func())
+		n.work[node] = work
+		ready := make(chan error)
+		go func() {
+			// Never unlocked: the thread ends with the goroutine, and its namespace with it.
+			runtime.LockOSThread()
+			ready <- unix.Unshare(unix.CLONE_NEWNET)
+			for f := range work {
+				f()
+			}
+		}()
+		if err := <-ready; err != nil {
+			t.Fatalf("make a namespace: %v", err)
+		}
+		t.Cleanup(func() { close(work) })
+	}
+	must := func(node string, f func() error) {
+		t.Helper()
+		if err := n.Enter(node, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var far netns.NsHandle
+	must("b", func() (err error) { far, err = netns.Get(); return })
+	must("a", func() error {
+		veth := netlink.NewVeth(netlink.LinkAttrs{Name: "weirtest-a"})
+		veth.PeerName, veth.PeerNamespace = "weirtest-b", netlink.NsFd(far)
+		return netlink.LinkAdd(veth)
+	})
+	if err := far.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for node := range n.work {
+		must(node, func() error { return n.setUp(node, rate) })
+	}
+	return n
+}
+
+func (n *pairNet) setUp(node string, rate law.Rate) error {
+	link, err := netlink.LinkByName("weirtest-" + node)
+	if err != nil {
+		return err
+	}
+	for p := range profiles {
+		addr, err := netlink.ParseAddr(n.Addr(node, p).String() + "/24")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return err
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return err
+	}
+	if rate == 0 {
+		return nil
+	}
+	return netlink.QdiscAdd(&netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		Rate:       uint64(rate) / 8, Limit: 125000, Buffer: 64 << 10,
+	})
+}
+
+// config is a Config with the given traffic, whose empty Pairs become a -> b.
+func config(duration time.Duration, items ...experiment.Item) *experiment.Config {
+	for i := range items {
+		if items[i].Name == "" {
+			items[i].Name = fmt.Sprintf("item%d", i)
+		}
+		if items[i].Pairs == nil {
+			items[i].Pairs = []experiment.Pair{{Src: "a", Dst: "b"}}
+		}
+	}
+	return &experiment.Config{
+		Duration: law.Duration(duration), Series: law.Duration(10 * time.Millisecond), Items: items,
+		Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: 100e6}}},
+	}
+}
+
+func item(t experiment.Traffic) experiment.Item { return experiment.Item{Traffic: t} }
+
+func ms(n float64) law.Duration { return law.Duration(n * 1e6) }
+
+// run runs the traffic and fails the test on an error.
+func run(t *testing.T, n *pairNet, cfg *experiment.Config) *traffic.Outcome {
+	t.Helper()
+	out, err := traffic.Run(context.Background(), n, cfg, 1, traffic.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

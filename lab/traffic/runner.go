@@ -1,0 +1,212 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/workload"
+)
+
+// runner is one run of the traffic.
+type runner struct {
+	net     Net
+	cfg     *experiment.Config
+	work    *workload.Workload
+	options Options
+	drain   time.Duration
+	bin     int64 // of delivered bytes, ns
+	zeros   []byte
+	clock   clock
+	t0      int64
+	unmet   []string
+	fail    func(error) // ends the run with an error
+
+	dialers   map[place]*dialer
+	listeners map[place]*listener
+	order     []place // of dialers and listeners: the order they were needed in
+	udp       *udpEngine
+
+	// Everything the run starts is in tasks; release waits for it.
+	tasks     sync.WaitGroup
+	attempted atomic.Int64 // connections
+	met       atomic.Int64 // connections that reached the server
+	ended     atomic.Int64 // flows
+	left      atomic.Int64 // open-loop flows and loops that the run waits for
+	allEnded  chan struct{}
+
+	mu           sync.Mutex
+	over         bool // nothing may start any more
+	conns        map[*conn]struct{}
+	quiet        chan struct{} // closed when over and no connection is left
+	flows        []*flow
+	firstRefusal error
+}
+
+func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Options) *runner {
+	r := &runner{
+		net: net, cfg: cfg, work: work, options: o,
+		drain: o.Drain, bin: int64(cfg.Series), zeros: make([]byte, 256<<10), clock: newClock(),
+		dialers: map[place]*dialer{}, listeners: map[place]*listener{},
+		allEnded: make(chan struct{}), conns: map[*conn]struct{}{}, quiet: make(chan struct{}),
+	}
+	if r.drain <= 0 {
+		r.drain = time.Second
+	}
+	if r.bin <= 0 {
+		r.bin = int64(10 * time.Millisecond)
+	}
+	return r
+}
+
+// spawn runs f as a task of the run. It may be called before the run begins and from tasks.
+func (r *runner) spawn(f func()) {
+	r.tasks.Add(1)
+	go func() {
+		defer r.tasks.Done()
+		f()
+	}()
+}
+
+// add registers a connection; false when the run is over.
+func (r *runner) add(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	r.conns[c] = struct{}{}
+	return true
+}
+
+func (r *runner) remove(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.conns[c]; !ok {
+		return
+	}
+	delete(r.conns, c)
+	if r.over && len(r.conns) == 0 {
+		close(r.quiet)
+	}
+}
+
+func (r *runner) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// newFlow makes the record of a flow that is about to start.
+func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
+	it := &r.cfg.Items[item]
+	p := it.Pairs[pair]
+	f := &flow{r: r, size: size, give: int64(it.GiveUp)}
+	f.res = result.Flow{
+		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: mouse, Epoch: epoch,
+		Endless: size == 0, Deadline: it.Deadline.Std(),
+		Start: time.Duration(r.clock.now() - r.t0), Timeouts: -1,
+	}
+	return f
+}
+
+// admit takes a flow into the run; false when the run is over.
+func (r *runner) admit(f *flow) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return false
+	}
+	r.flows = append(r.flows, f)
+	return true
+}
+
+func (r *runner) flowEnded(f *flow) {
+	r.ended.Add(1)
+	if f.counted {
+		r.oneLess()
+	}
+}
+
+// oneLess says that one thing the run waits for has ended.
+func (r *runner) oneLess() {
+	if r.left.Add(-1) == 0 {
+		close(r.allEnded)
+	}
+}
+
+// finish ends whatever still goes on: at Duration and on cancellation at once, otherwise after
+// the connections have closed by themselves.
+func (r *runner) finish(ctx context.Context) {
+	now := r.clock.now()
+	end := r.t0 + int64(r.cfg.Duration)
+	r.mu.Lock()
+	r.over = true
+	flows := r.flows
+	if len(r.conns) == 0 {
+		close(r.quiet)
+	}
+	r.mu.Unlock()
+	complete := r.left.Load() == 0
+	planned := ctx.Err() == nil
+	for _, f := range flows {
+		f.end(planned && f.size == 0, min(now, end))
+	}
+	if complete && planned {
+		patience := time.NewTimer(r.drain)
+		defer patience.Stop()
+		select {
+		case <-r.quiet:
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// release ends all tasks and closes all sockets.
+func (r *runner) release() {
+	r.mu.Lock()
+	r.over = true
+	conns := make([]*conn, 0, len(r.conns))
+	for c := range r.conns {
+		conns = append(conns, c)
+	}
+	r.mu.Unlock()
+	for _, c := range conns {
+		c.abort()
+	}
+	for _, p := range r.order {
+		if l := r.listeners[p]; l != nil {
+			l.close()
+		}
+		if d := r.dialers[p]; d != nil {
+			d.close()
+		}
+	}
+	r.tasks.Wait()
+	if r.udp != nil {
+		r.udp.close()
+	}
+}
+
+// address is Net.Addr, checked.
+func (r *runner) address(p place) (netip.Addr, error) {
+	a := r.net.Addr(p.node, p.profile)
+	if !a.Is4() {
+		return a, fmt.Errorf("node %s has no IPv4 address for profile %d", p.node, p.profile)
+	}
+	return a, nil
+}
+
+// note keeps what could not be set, once.
+func (r *runner) note(text string) {
+	if !slices.Contains(r.unmet, text) {
+		r.unmet = append(r.unmet, text)
+	}
+}

@@ -1,0 +1,147 @@
+// Package traffic makes the traffic of a run on real sockets and times it. Client and server of
+// every flow live in this one process; their sockets are made inside the nodes' network
+// namespaces.
+//
+//	traffic.go   Run: from the schedule to the finished flows
+//	runner.go    what the parts of a run share
+//	dispatch.go  starts everything at its time
+//	loop.go      closed loops and persistent connections
+//	flow.go      one flow: its bytes, its end
+//	conn.go      one TCP connection, both ends
+//	dial.go      sockets made ahead;  listen.go  servers;  socket.go  one end
+//	udp.go       UDP at a constant rate
+//	clock.go     CLOCK_MONOTONIC and exact waiting
+//	prepare.go   what the nodes' namespaces need
+//	probe.go     round-trip times, idle (RTT) and under load (Probe)
+//
+// What is on the wire: a push is exactly `size` bytes from the connecting side, a pull a request
+// of 64 B and exactly `size` bytes back. A push on a persistent connection is answered with 64 B.
+//
+// What is timed: a flow starts just before connect(), on a persistent connection just before its
+// first byte is written, and is complete when the receiving program has its last byte.
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/workload"
+	"weir/law"
+)
+
+// Net is the network that the traffic crosses.
+type Net interface {
+	// Addr is the IPv4 address of a node for one profile of guests' TCP.
+	Addr(node string, profile int) netip.Addr
+	// Enter runs f on a thread that is in the node's network namespace.
+	Enter(node string, f func() error) error
+}
+
+// Options of Run.
+type Options struct {
+	// Progress, if set, is told from time to time how far the run is.
+	Progress func(now law.Duration, flowsDone int)
+	// Drain is how long a connection may take to end after its last flow, before it is reset;
+	// 0: 1 s.
+	Drain time.Duration
+}
+
+// Outcome is what a run of the traffic gave.
+type Outcome struct {
+	T0      int64         // CLOCK_MONOTONIC of t = 0, ns
+	Flows   []result.Flow // ordered by Start
+	Ended   time.Duration // when the last flow ended, from t = 0
+	Partial bool          // the context was cancelled before the end
+	Unmet   []string      // what the nodes refused
+}
+
+// Run makes the traffic of cfg. It ends when every flow has, at latest at cfg.Duration: endless
+// flows are then done, others unfinished. Requests that a closed loop had not begun by then are
+// not reported. When ctx is cancelled all flows are cut and the outcome is Partial. A flow that
+// fails by itself is unfinished; it is an error when no connection at all comes about, or when
+// sockets cannot be made.
+func Run(ctx context.Context, net Net, cfg *experiment.Config, seed int64, o Options) (*Outcome, error) {
+	work, err := workload.Expand(cfg, seed)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunner(net, cfg, work, o)
+	defer r.release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.fail = func(err error) { cancel(&failure{err}) }
+	if err := r.prepare(); err != nil {
+		return nil, err
+	}
+	if err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	r.await(ctx)
+	r.finish(ctx)
+	cause := context.Cause(ctx)
+	cancel(nil)
+	r.release()
+
+	var broken *failure
+	if errors.As(cause, &broken) {
+		return nil, broken.error
+	}
+	if r.attempted.Load() > 0 && r.met.Load() == 0 && cause == nil {
+		return nil, fmt.Errorf("none of %d connections came about: check the lab's addresses and routes: %w",
+			r.attempted.Load(), cmp.Or(r.firstRefusal, errNoAnswer))
+	}
+	return r.outcome(cause != nil), nil
+}
+
+// failure is an error of the traffic itself, as against of a flow.
+type failure struct{ error }
+
+var (
+	errOver     = errors.New("the run is over")
+	errNoAnswer = errors.New("no answer to any SYN")
+)
+
+// await returns when every flow has ended, at Duration, or when ctx is done.
+func (r *runner) await(ctx context.Context) {
+	end := time.NewTimer(r.clock.until(r.t0 + int64(r.cfg.Duration)))
+	defer end.Stop()
+	var tick <-chan time.Time
+	if r.options.Progress != nil {
+		ticker := time.NewTicker(progressStep)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case <-r.allEnded:
+			return
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick:
+			r.options.Progress(law.Duration(max(0, r.clock.now()-r.t0)), int(r.ended.Load()))
+		}
+	}
+}
+
+const progressStep = 200 * time.Millisecond
+
+// outcome gathers the flows. Nothing of the run is active any more.
+func (r *runner) outcome(partial bool) *Outcome {
+	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet}
+	out.Flows = make([]result.Flow, 0, len(r.flows))
+	for _, f := range r.flows {
+		out.Flows = append(out.Flows, f.res)
+		out.Ended = max(out.Ended, f.res.End)
+	}
+	slices.SortStableFunc(out.Flows, func(a, b result.Flow) int { return cmp.Compare(a.Start, b.Start) })
+	return out
+}

@@ -1,0 +1,249 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/experiment/result"
+	"weir/experiment/workload"
+)
+
+const (
+	// datagramBytes of payload fill an IPv4 packet of 1500 B.
+	datagramBytes = 1472
+	// datagramHeaders are IPv4 and UDP. A flow's rate counts them: it is the rate of IP packets.
+	datagramHeaders = 28
+	// udpStep is how often packets that are due are sent and arrived ones counted.
+	udpStep = 500 * time.Microsecond
+	// udpLag is the most that is made up for after the machine stalled; the rest is not sent.
+	udpLag = 50 * time.Millisecond
+	// udpReceiveBuffer holds what arrives between two steps, with room for stalls.
+	udpReceiveBuffer = 4 << 20
+)
+
+// udpEngine sends and receives all UDP flows from one goroutine, which sleeps between steps: a
+// wake-up for each packet would cost more than the packets.
+type udpEngine struct {
+	r     *runner
+	timer *alarm
+	wake  chan struct{} // of one: a flow has been added
+	pairs map[udpLine]*udpPair
+
+	mu    sync.Mutex
+	added []*udpFlow
+}
+
+type udpLine struct{ item, pair, mouse int32 }
+
+// udpPair is the two sockets of a flow.
+type udpPair struct {
+	tx, rx   int
+	from, to netip.AddrPort
+}
+
+// udpFlow is a flow under way.
+type udpFlow struct {
+	*flow
+	*udpPair
+	begun    int64
+	sent     int64 // packets, or packets' turns that have passed
+	sentLeft int64 // of a sized flow, bytes
+	lastSent int64
+}
+
+func (u *udpPair) key() result.Key {
+	return result.Key{Proto: unix.IPPROTO_UDP, Src: u.from, Dst: u.to}
+}
+
+// stopSending and abort need do nothing: the engine leaves flows that have ended.
+func (u *udpPair) stopSending() {}
+func (u *udpPair) abort()       {}
+
+// prepareUDP makes the sockets of every UDP flow.
+func (r *runner) prepareUDP() error {
+	e := &udpEngine{r: r, wake: make(chan struct{}, 1), pairs: map[udpLine]*udpPair{}}
+	r.udp = e
+	for i := range r.work.Flows {
+		w := &r.work.Flows[i]
+		it := &r.cfg.Items[w.Item]
+		if !workload.UDP(&it.Traffic) {
+			continue
+		}
+		u := &udpPair{tx: -1, rx: -1}
+		e.pairs[udpLine{w.Item, w.Pair, w.Mouse}] = u
+		p := it.Pairs[w.Pair]
+		var err error
+		if u.rx, u.to, err = r.openUDP(place{p.Dst, it.Profile}); err != nil {
+			return err
+		}
+		if u.tx, u.from, err = r.openUDP(place{p.Src, it.Profile}); err != nil {
+			return err
+		}
+		if err := errors.Join(unix.Connect(u.tx, sockaddr(u.to)), unix.Connect(u.rx, sockaddr(u.from))); err != nil {
+			return fmt.Errorf("join %s and %s by udp: %w", p.Src, p.Dst, err)
+		}
+		// Beyond rmem_max by force, which root may; the default is enough for slow flows.
+		_ = unix.SetsockoptInt(u.rx, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpReceiveBuffer)
+	}
+	return nil
+}
+
+// openUDP makes a socket bound to an address of a node.
+func (r *runner) openUDP(p place) (fd int, local netip.AddrPort, err error) {
+	addr, err := r.address(p)
+	if err != nil {
+		return -1, local, err
+	}
+	fd = -1
+	err = r.net.Enter(p.node, func() error {
+		var err error
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
+			return fmt.Errorf("bind to %v: %w", addr, err)
+		}
+		local, err = localAddr(fd)
+		return err
+	})
+	if err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		return -1, local, fmt.Errorf("make a udp socket in %s: %w", p.node, err)
+	}
+	return fd, local, nil
+}
+
+// startUDP starts the engine if there is anything for it.
+func (r *runner) startUDP(ctx context.Context) error {
+	e := r.udp
+	if len(e.pairs) == 0 {
+		return nil
+	}
+	timer, err := newAlarm()
+	if err != nil {
+		return err
+	}
+	e.timer = timer
+	r.spawn(func() {
+		stop := timer.closeWhen(ctx)
+		defer func() {
+			if stop() {
+				timer.close()
+			}
+		}()
+		e.run(ctx)
+	})
+	return nil
+}
+
+// begin hands a flow to the engine.
+func (e *udpEngine) begin(f *flow, item, pair int) {
+	u := e.pairs[udpLine{int32(item), int32(pair), int32(f.res.Mouse)}]
+	f.setTimeouts(0) // UDP has none
+	e.mu.Lock()
+	e.added = append(e.added, &udpFlow{flow: f, udpPair: u, sentLeft: f.size})
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default: // a wake-up is already waiting
+	}
+}
+
+func (e *udpEngine) run(ctx context.Context) {
+	var active []*udpFlow
+	next := int64(0)
+	for {
+		if len(active) == 0 {
+			select {
+			case <-e.wake:
+			case <-ctx.Done():
+				return
+			}
+			next = e.r.clock.now()
+		} else if !e.timer.wait(next) {
+			return
+		}
+		e.mu.Lock()
+		active = append(active, e.added...)
+		e.added = nil
+		e.mu.Unlock()
+		now := e.r.clock.now()
+		kept := active[:0]
+		for _, u := range active {
+			if e.step(u, now) {
+				kept = append(kept, u)
+			}
+		}
+		clear(active[len(kept):])
+		active = kept
+		next = max(next+int64(udpStep), now)
+	}
+}
+
+// step does what is due of one flow; false when it has ended.
+func (e *udpEngine) step(u *udpFlow, now int64) bool {
+	if u.begun == 0 {
+		u.begun = now
+		u.flow.begin(u.udpPair, now)
+	}
+	u.receive(now)
+	if u.hasEnded() {
+		return false
+	}
+	u.transmit(e.r.zeros, now)
+	if u.size > 0 && u.sentLeft == 0 && now > u.lastSent+int64(e.r.drain) {
+		u.end(false, now) // what has not arrived by now is lost
+		return false
+	}
+	return true
+}
+
+// transmit sends the packets that are due. A packet that the socket has no room for is lost, as
+// it would be in a source that knows nothing of the network.
+func (u *udpFlow) transmit(payload []byte, now int64) {
+	perNs := float64(u.rate) / (8e9 * (datagramBytes + datagramHeaders)) // packets
+	due := int64(float64(now-u.begun)*perNs) + 1
+	if most := int64(float64(udpLag)*perNs) + 1; due-u.sent > most {
+		u.sent = due - most
+	}
+	for ; u.sent < due && (u.size == 0 || u.sentLeft > 0); u.sent++ {
+		n := int64(datagramBytes)
+		if u.size > 0 {
+			n = min(n, u.sentLeft)
+			u.sentLeft -= n
+		}
+		_, _ = unix.Write(u.tx, payload[:n])
+		u.lastSent = now
+	}
+}
+
+// receive counts what has arrived.
+func (u *udpFlow) receive(now int64) {
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(u.rx), 0, 0, unix.MSG_TRUNC, 0, 0)
+		if errno != 0 {
+			return // nothing there
+		}
+		u.received(int(n), now)
+	}
+}
+
+func (e *udpEngine) close() {
+	for _, u := range e.pairs {
+		for _, fd := range []int{u.tx, u.rx} {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
+		}
+	}
+	clear(e.pairs)
+}
