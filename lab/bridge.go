@@ -32,9 +32,6 @@ func makeBridge(h *netlink.Handle, mac net.HardwareAddr) error {
 	snooping := false
 	br := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
 	if err := h.LinkAdd(br); err != nil {
-		if err == unix.EOPNOTSUPP {
-			return fmt.Errorf("this kernel has no bridge (CONFIG_BRIDGE; modprobe bridge): %w", err)
-		}
 		return fmt.Errorf("make the bridge: %w", err)
 	}
 	if err := bridgeTimers(br.Attrs().Index); err != nil {

@@ -7,11 +7,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"weir/experiment"
 )
 
-// CheckHost tells in one line, before anything is created, why this machine cannot hold a lab of
-// this configuration: no root, a topology that is too large or not in this build.
+// CheckHost tells in one line, before anything with a name is created, why this machine cannot
+// hold a lab of this configuration: no root, a kernel without a part, a topology that is too large
+// or not in this build.
 func CheckHost(cfg *experiment.Config) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the lab needs root to make network namespaces: run it with sudo")
@@ -20,8 +24,56 @@ func CheckHost(cfg *experiment.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = newFabric(cfg.Switch, p)
-	return err
+	if _, err := newFabric(cfg.Switch, p); err != nil {
+		return err
+	}
+	return checkKernel()
+}
+
+// checkKernel tries what every lab is made of in a namespace that has no name and ends with its
+// thread: trying loads a module where it is one, and asks the kernel and not its configuration.
+func checkKernel() error {
+	w, err := startWorker(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("the lab cannot make a network namespace (CONFIG_NET_NS, CAP_SYS_ADMIN; in a container run it --privileged): %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	defer w.stop()
+	return w.do(tryParts)
+}
+
+func tryParts() error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probe0"
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName = "probe1"
+	if err := h.LinkAdd(veth); err != nil {
+		return missing("veth pairs", "VETH", "veth", err)
+	}
+	attrs = netlink.NewLinkAttrs()
+	attrs.Name = "probe2"
+	if err := h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return missing("bridges", "BRIDGE", "bridge", err)
+	}
+	p := &port{ifindex: veth.Attrs().Index, rate: 1e6, node: &node{kind: experiment.Guest}}
+	if err := shape(h, p); err != nil {
+		return missing("token bucket queues", "NET_SCH_TBF", "sch_tbf", err)
+	}
+	return nil
+}
+
+// missing says what to do about a part that the kernel does not have.
+func missing(what, option, module string, err error) error {
+	return fmt.Errorf("this kernel makes no %s (CONFIG_%s): run 'modprobe %s' or use a kernel that has it: %w", what, option, module, err)
 }
 
 // freeMemoryKB is what /proc/meminfo calls available.
@@ -38,5 +90,3 @@ func freeMemoryKB() int64 {
 	}
 	return 0
 }
-
-var _ = fmt.Sprint

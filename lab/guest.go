@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/law"
 )
 
 const (
 	kernelInitialRTO = time.Second
 	featureECN       = 1 // RTAX_FEATURE_ECN
+	perMachine       = "it is set per machine, and other traffic of this one has it otherwise"
 )
 
 // guestSysctls are what every guest's namespace has, whatever the experiment says of its TCP: what
@@ -42,6 +44,7 @@ func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	if err := l.setSACK(n); err != nil {
 		return err
 	}
+	l.noteInitialRTO(n)
 	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: eth.ifname, Index: eth.ifindex}}
 	for profile := range l.plan.cfg.Profiles {
 		ip := net.IP(n.addr(profile).AsSlice())
@@ -143,7 +146,7 @@ func (l *Lab) setSACK(n *node) error {
 			value = want
 		}
 		if want != value {
-			l.unmet.add(n.name, "guests.sack", fmt.Sprint(want == "1"), "it is set per machine, and other traffic of this one has it otherwise")
+			l.unmet.add(n.name, "guests.sack", fmt.Sprint(want == "1"), perMachine)
 		}
 	}
 	return setSysctls(map[string]string{"net/ipv4/tcp_sack": value})
@@ -151,22 +154,24 @@ func (l *Lab) setSACK(n *node) error {
 
 // InitialRTOs tells which namespaces, by cookie, are to start with a retransmission timeout other
 // than the kernel's 1 s. The kernel has no setting for it: a sockops program on the lab's cgroup
-// (JoinCgroup) does it. Where profiles of one node differ, the first that its traffic uses counts
-// and the other is in Unmet.
+// does it (Cgroup, JoinCgroup). Where the profiles of one node differ, the first that its traffic
+// uses counts, and the others are in Unmet.
 func (l *Lab) InitialRTOs() map[uint64]time.Duration {
 	m := map[uint64]time.Duration{}
 	for _, n := range l.plan.guests() {
-		first := l.plan.initialRTO(n.profiles[0])
-		for _, i := range n.profiles[1:] {
-			if other := l.plan.initialRTO(i); other != first {
-				l.unmet.add(n.name, "guests.initial_rto", other.String(), "it is set per machine, and other traffic of this one has it otherwise")
-			}
-		}
-		if first != kernelInitialRTO {
-			m[n.cookie] = first
+		if rto := l.plan.initialRTO(n.profiles[0]); rto != kernelInitialRTO {
+			m[n.cookie] = rto
 		}
 	}
 	return m
+}
+
+func (l *Lab) noteInitialRTO(n *node) {
+	for _, i := range n.profiles[1:] {
+		if rto := l.plan.initialRTO(i); rto != l.plan.initialRTO(n.profiles[0]) {
+			l.unmet.add(n.name, "guests.initial_rto", law.Duration(rto).String(), perMachine)
+		}
+	}
 }
 
 func (p *plan) initialRTO(profile int) time.Duration {

@@ -52,6 +52,7 @@ type Lab struct {
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool
+	left   []string
 	joined string // cgroup of this process before it joined the lab's
 }
 
@@ -167,8 +168,9 @@ func (l *Lab) makeNode(n *node) error {
 	return w.do(func() error { return n.prepare(l.plan) })
 }
 
-// Down takes the lab away: its namespaces with everything in them, its cgroup, its record. It may
-// be called again. An error names what could not be removed or still runs in it.
+// Down takes the lab away: its namespaces with everything in them, its cgroup, its record, and the
+// processes that `weir lab exec` started there. It may be called again. An error names what could
+// not be removed.
 func (l *Lab) Down() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +184,17 @@ func (l *Lab) Down() error {
 			n.w.stop()
 		}
 	}
-	return errors.Join(err, l.claim.removeAll())
+	left, e := l.claim.removeAll()
+	l.left = left
+	return errors.Join(err, e)
+}
+
+// Left tells after Down which processes, started by hand and not by us, keep a namespace alive
+// that has lost its name: "123 (sh) in sender1".
+func (l *Lab) Left() []string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.left
 }
 
 // Addr is the node's address for one of the configuration's guest profiles; zero if node is no guest.

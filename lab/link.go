@@ -14,23 +14,17 @@ import (
 )
 
 const (
-	mtu         = 1500
-	frameBytes  = mtu + 14 // what a qdisc counts for a full frame: Ethernet header, no FCS
-	mgmtIfname  = "mgmt"
-	bridgeName  = "br0"
-	txQueueLen  = 1000
-	neverSplits = 1 // gso_max_segs
+	mtu        = 1500
+	frameBytes = mtu + 14 // what a qdisc counts for a full frame: Ethernet header, no FCS
+	mgmtIfname = "mgmt"
+	bridgeName = "br0"
+	txQueueLen = 1000
 )
 
-// offloads are switched off so that a queue holds the frames of the wire and not 64 KB bundles of
-// them. Checksum offload stays on: it costs nothing here and real hosts have it.
-var offloads = map[string]bool{
-	"tx-tcp-segmentation":          false,
-	"tx-tcp-ecn-segmentation":      false,
-	"tx-tcp-mangleid-segmentation": false,
-	"tx-tcp6-segmentation":         false,
-	"tx-generic-segmentation":      false,
-	"rx-gro":                       false,
+// wholeFrames tells the offloads that put bundles of up to 64 KB into a queue in the place of the
+// frames of the wire: those are switched off. Checksum offload stays on: real hosts have it.
+func wholeFrames(feature string) bool {
+	return strings.Contains(feature, "segmentation") || strings.HasPrefix(feature, "tx-gso") || strings.HasPrefix(feature, "rx-gro")
 }
 
 // prepare sets what a new namespace must have before it gets devices. It runs in the namespace.
@@ -129,7 +123,9 @@ func (l *Lab) makeVeth(h *netlink.Handle, name string, mac net.HardwareAddr, far
 	defer ns.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.TxQLen = name, mac, mtu, txQueueLen
+	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // one queue, whatever the number of CPUs
 	veth := netlink.NewVeth(attrs)
+	veth.PeerNumTxQueues, veth.PeerNumRxQueues = 1, 1
 	veth.PeerName, veth.PeerHardwareAddr, veth.PeerMTU = farName, farMAC, mtu
 	veth.PeerNamespace = netlink.NsFd(int(ns.Fd()))
 	return h.LinkAdd(veth)
@@ -195,16 +191,16 @@ func (p *port) setUp(h *netlink.Handle, e *ethtool.Ethtool) error {
 	return h.LinkSetUp(link)
 }
 
-// switchOff turns the offloads off that this kernel knows for the device.
+// switchOff turns off what bundles frames, as far as this kernel has it and lets us.
 func switchOff(e *ethtool.Ethtool, ifname string) error {
-	known, err := e.FeatureNames(ifname)
+	features, err := e.FeaturesWithState(ifname)
 	if err != nil {
 		return err
 	}
 	off := map[string]bool{}
-	for name, value := range offloads {
-		if _, ok := known[name]; ok {
-			off[name] = value
+	for name, state := range features {
+		if wholeFrames(name) && state.Active && !state.NeverChanged {
+			off[name] = false
 		}
 	}
 	return e.Change(ifname, off)

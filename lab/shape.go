@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"weir/experiment"
 )
@@ -49,9 +48,6 @@ func shape(h *netlink.Handle, p *port) error {
 		Buffer:     netlink.Xmittime(rate, tbfBurst(p)),
 	}
 	if err := h.QdiscAdd(tbf); err != nil {
-		if err == unix.ENOENT {
-			return fmt.Errorf("shape: this kernel has no TBF (CONFIG_NET_SCH_TBF; modprobe sch_tbf): %w", err)
-		}
 		return fmt.Errorf("shape to %v: %w", p.rate, err)
 	}
 	return nil

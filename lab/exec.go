@@ -1,0 +1,84 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Exec replaces this process by a command in the network namespace of a lab's node, with its
+// standard input and output, its signals and its exit code. lab may be empty if there is one lab
+// only. It returns when it fails, and then only. The command keeps the mounts of the host, so that
+// cgroups and bpffs are there (`ip netns exec` hides them). It is noted as the lab's (by its
+// cgroup), so that cleaning the lab ends it and what it started.
+func Exec(lab, node string, argv []string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("entering a lab needs root: run it with sudo")
+	}
+	if len(argv) == 0 {
+		return errors.New("no command: weir lab exec NODE -- COMMAND...")
+	}
+	r, err := findLab(lab)
+	if err != nil {
+		return err
+	}
+	entry, ok := r.Namespaces[node]
+	if !ok {
+		return fmt.Errorf("lab %s has no node %q: it has %s", r.Name, node, strings.Join(r.nodes(), " "))
+	}
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	ns, err := os.Open(filepath.Join(netnsDir, entry))
+	if err != nil {
+		return fmt.Errorf("lab %s is not whole: run 'weir lab clean %s': %w", r.Name, r.Name, err)
+	}
+	// Without cgroup2 the command runs all the same; cleaning then reports it instead of ending it.
+	if dir, err := r.makeCgroup(); err == nil {
+		if err := moveSelf(filepath.Join(dir, "exec")); err != nil {
+			return err
+		}
+	}
+	runtime.LockOSThread() // execve keeps the namespaces of the thread that calls it
+	if err := enterNamespace(ns); err != nil {
+		return err
+	}
+	err = syscall.Exec(program, argv, os.Environ())
+	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// findLab is the record of the lab of this name, or of the only one.
+func findLab(name string) (*record, error) {
+	names, _, err := labNames()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		switch len(names) {
+		case 0:
+			return nil, errors.New("no lab is up: start one with 'weir lab up FILE'")
+		case 1:
+			name = names[0]
+		default:
+			return nil, fmt.Errorf("%d labs are up: say which one of %s", len(names), strings.Join(names, " "))
+		}
+	}
+	if !slices.Contains(names, name) {
+		return nil, fmt.Errorf("no lab %q: there are [%s]", name, strings.Join(names, " "))
+	}
+	r, err := readRecord(name)
+	if err != nil {
+		return nil, err
+	}
+	if !r.Built {
+		return nil, fmt.Errorf("lab %q is not built yet, or was killed while it was: wait, or run 'weir lab clean %s'", name, name)
+	}
+	return r, nil
+}

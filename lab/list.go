@@ -1,0 +1,49 @@
+package lab
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Info is what is known of a lab on this machine.
+type Info struct {
+	Name       string
+	Experiment string
+	Nodes      []string // of the experiment, then the lab's own
+	Created    time.Time
+	Owned      bool // ends with its process
+	Pid        int  // the process that built it
+	Alive      bool // that process still holds it
+	Built      bool // false: it is being built, or its building was killed
+	// Memory is by how much the machine's free memory fell while the lab was built, in bytes; 0:
+	// not known. Other programs disturb it.
+	Memory int64
+}
+
+// List gives the labs of this machine, by name.
+func List() ([]Info, error) {
+	names, _, err := labNames()
+	if err != nil {
+		return nil, err
+	}
+	var list []Info
+	for _, name := range names {
+		r, err := readRecord(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // just removed
+		}
+		if err != nil {
+			return list, err
+		}
+		list = append(list, Info{
+			Name: r.Name, Experiment: r.Experiment, Nodes: r.nodes(), Created: r.Created, Owned: r.Owned,
+			Pid: r.Pid, Alive: ownerAlive(name), Built: r.Built, Memory: r.MemoryKB << 10,
+		})
+	}
+	return list, nil
+}
+
+func (r *record) nodes() []string { return slices.Sorted(maps.Keys(r.Namespaces)) }

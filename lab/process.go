@@ -1,0 +1,127 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// endGrace is how long a process that `weir lab exec` started may take to end when asked to.
+const endGrace = 500 * time.Millisecond
+
+// processesIn finds who runs in the namespaces of these entries of /run/netns: entry -> "123 (sh)".
+func processesIn(entries []string) map[string][]string {
+	byInode := map[uint64]string{}
+	for _, e := range entries {
+		path := filepath.Join(netnsDir, e)
+		var s unix.Stat_t
+		if isNamespace(path) && unix.Stat(path, &s) == nil {
+			byInode[s.Ino] = e
+		}
+	}
+	found := map[string][]string{}
+	if len(byInode) == 0 {
+		return found
+	}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		var s unix.Stat_t
+		if unix.Stat(dir+"/ns/net", &s) != nil {
+			continue // has ended
+		}
+		if e, ok := byInode[s.Ino]; ok {
+			found[e] = append(found[e], processName(filepath.Base(dir)))
+		}
+	}
+	return found
+}
+
+func processName(pid string) string {
+	comm, err := os.ReadFile("/proc/" + pid + "/comm")
+	if err != nil {
+		return pid
+	}
+	return fmt.Sprintf("%s (%s)", pid, strings.TrimSpace(string(comm)))
+}
+
+// endExecuted ends what `weir lab exec` started, with all that came of it: the members of the
+// lab's exec cgroup. They are asked first.
+func endExecuted(r *record) error {
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		pids, err := executed(r)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		var ends []unix.PollFd
+		for _, pid := range pids {
+			fd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				continue // has ended
+			}
+			defer unix.Close(fd)
+			// The descriptor is of the process that we have just seen in the cgroup, or of one that
+			// took its number since: look again before the signal.
+			if again, err := executed(r); err != nil || !slices.Contains(again, pid) {
+				continue
+			}
+			if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("end process %d: %w", pid, err)
+			}
+			ends = append(ends, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+		await(ends, endGrace)
+	}
+	if pids, err := executed(r); err != nil || len(pids) > 0 {
+		return errors.Join(err, fmt.Errorf("processes %v of the lab do not end", pids))
+	}
+	return nil
+}
+
+// await waits until all processes have ended, at most for limit.
+func await(ends []unix.PollFd, limit time.Duration) {
+	for deadline := time.Now().Add(limit); len(ends) > 0; {
+		rest := time.Until(deadline)
+		if rest <= 0 {
+			return
+		}
+		if _, err := unix.Poll(ends, int(rest.Milliseconds())+1); err != nil && err != unix.EINTR {
+			return
+		}
+		alive := ends[:0]
+		for _, e := range ends {
+			if e.Revents == 0 {
+				alive = append(alive, e)
+			}
+		}
+		ends = alive
+	}
+}
+
+// executed are the processes in the lab's exec cgroup.
+func executed(r *record) ([]int, error) {
+	if r.Cgroup == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(filepath.Join(r.Cgroup, "exec", "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("processes of the lab: %w", err)
+	}
+	var pids []int
+	for line := range strings.Lines(string(data)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
