@@ -13,7 +13,7 @@ import (
 
 // axisPictures draws metrics over an axis whose values are numbers, such as the number of senders,
 // when it is the only one and has at least three values.
-func axisPictures(doc *result.Document, style func(*cell) int) []*picture {
+func axisPictures(doc *result.Document, style func(*cell) look) []*picture {
 	parts := blocks(doc)
 	if len(parts) < 3 {
 		return nil
@@ -62,7 +62,7 @@ func axisNumber(b *block, name string) float64 {
 	return v
 }
 
-func axisPicture(doc *result.Document, parts []*block, name string, s subject, c column, style func(*cell) int) *picture {
+func axisPicture(doc *result.Document, parts []*block, name string, s subject, c column, style func(*cell) look) *picture {
 	label := c.name
 	if c.unit != "" {
 		label += " (" + c.unit + ")"
@@ -71,6 +71,7 @@ func axisPicture(doc *result.Document, parts []*block, name string, s subject, c
 		name:  fileName("over", name, s.path[0], c.path[0], c.path[len(c.path)-1]),
 		title: fmt.Sprintf("%s: %s over %s", s.title(), c.name, name),
 		x:     axis{label: name}, y: axis{label: label},
+		of:      "over " + name,
 		caption: "Over " + name + "." + seedsText(doc, "", " Line: median over seeds; band: smallest to largest."),
 	}
 	most := 0.0
@@ -86,7 +87,7 @@ func axisPicture(doc *result.Document, parts []*block, name string, s subject, c
 			}
 			label := of.label(worlds)
 			if byLabel[label] == nil {
-				byLabel[label] = &curve{label: label, style: style(of), markers: true}
+				byLabel[label] = &curve{label: label, look: style(of), markers: true}
 				order = append(order, label)
 			}
 			x, cv := axisNumber(b, name), byLabel[label]

@@ -39,7 +39,7 @@ var (
 	rateColumns = []column{
 		col("throughput", "Mbit/s", "throughput_mbps", 1),
 		col("goodput/flow", "Mbit/s", "goodput_mbps.mean", 1),
-		col("Jain's", "index", "jain", 1),
+		col("Jain index", "", "jain", 1),
 	}
 	lossColumns = []column{
 		col("timeouts", "", "timeouts", 1),
@@ -63,10 +63,14 @@ type subject struct {
 
 func (s subject) title() string {
 	n := len(s.path) - 1
-	if n == 0 {
-		return s.path[0]
+	name := s.path[n]
+	if name == result.AllPorts {
+		name = "all ports"
 	}
-	return s.path[n] + " in " + s.path[0]
+	if n == 0 {
+		return name
+	}
+	return name + " in " + s.path[0]
 }
 
 // subjects lists what there is to show. The whole run comes first; of a window only what is a

@@ -18,7 +18,7 @@ type sample struct {
 
 // cdfPicture draws the distribution of the group's completion times. A curve ends at the share of
 // flows that finished.
-func cdfPicture(doc *result.Document, b *block, group string, style func(*cell) int) *picture {
+func cdfPicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{
 		name:  fileName("fct", group, b.title),
 		title: at("Completion time of "+group, b),
@@ -91,8 +91,8 @@ const cdfLevels = 400
 
 // distributionCurve draws one cell: at each level the median over seeds of the quantile, and the
 // band from the smallest to the largest.
-func distributionCurve(label string, style int, runs []sample) curve {
-	c := curve{label: label, style: style}
+func distributionCurve(label string, l look, runs []sample) curve {
+	c := curve{label: label, look: l}
 	var left, right plotter.XYs
 	for k := 0; k <= cdfLevels; k++ {
 		p := float64(k) / cdfLevels
@@ -129,10 +129,7 @@ const rankedFlows = 64
 
 // goodputPicture draws the goodput of each flow of a group that is about rates, the flows in
 // order of it; of many flows its distribution.
-func goodputPicture(doc *result.Document, b *block, group string, style func(*cell) int) *picture {
-	if !hasRates(doc, group) {
-		return nil
-	}
+func goodputPicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{name: fileName("goodput", group, b.title), title: at("Goodput per flow of "+group, b)}
 	seeds := seedsText(doc, "", " Line: median over seeds; band: smallest to largest.")
 	most, flows := 0.0, 0
@@ -184,8 +181,8 @@ func goodputSample(r *result.Run, group string) sample {
 }
 
 // rankedCurve draws the k-th slowest flow: the median over seeds and the band.
-func rankedCurve(label string, style int, runs []sample) curve {
-	c := curve{label: label, style: style, markers: true}
+func rankedCurve(label string, l look, runs []sample) curve {
+	c := curve{label: label, look: l, markers: true}
 	var lower, upper plotter.XYs
 	for k := 0; ; k++ {
 		var y []float64

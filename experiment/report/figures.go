@@ -22,6 +22,7 @@ type Figure struct {
 	Name    string // of its files, without extension
 	Title   string
 	Caption string
+	Of      string // the point on the axes that it is of, or "over AXIS"
 	SVG     []byte
 }
 
@@ -45,7 +46,7 @@ func Figures(dir string, doc *result.Document) ([]Figure, error) {
 				return nil, err
 			}
 		}
-		out = append(out, Figure{p.name, p.title, p.caption, svg})
+		out = append(out, Figure{p.name, p.title, p.caption, p.of, svg})
 	}
 	return out, nil
 }
@@ -54,29 +55,42 @@ func Figures(dir string, doc *result.Document) ([]Figure, error) {
 func pictures(doc *result.Document) []*picture {
 	var out []*picture
 	style := styles(doc)
+	add := func(p *picture, of string) {
+		if p != nil {
+			p.of = of
+			out = append(out, p)
+		}
+	}
 	for _, b := range blocks(doc) {
 		for _, group := range groupNames(doc) {
-			out = append(out, cdfPicture(doc, b, group, style), goodputPicture(doc, b, group, style))
+			add(cdfPicture(doc, b, group, style), b.title)
 		}
 		for _, port := range portNames(doc) {
-			out = append(out, queuePicture(doc, b, port, style), closeUpPicture(doc, b, port, style))
+			add(queuePicture(doc, b, port, style), b.title)
+			add(closeUpPicture(doc, b, port, style), b.title)
 		}
 		for _, group := range groupNames(doc) {
 			if hasRates(doc, group) {
-				out = append(out, ratePicture(doc, b, group, style))
+				add(goodputPicture(doc, b, group, style), b.title)
+				add(ratePicture(doc, b, group, style), b.title)
 			}
 		}
 	}
 	out = append(out, axisPictures(doc, style)...)
-	return slices.DeleteFunc(out, func(p *picture) bool { return p == nil || len(p.curves) == 0 })
+	return slices.DeleteFunc(out, func(p *picture) bool { return len(p.curves) == 0 })
 }
 
-// styles numbers what is told apart by colour and dashes: schemes, or schemes in worlds. The
-// numbers hold for the whole document.
-func styles(doc *result.Document) func(*cell) int {
+// look is what tells curves apart: a colour for each scheme, dashes for each scheme in each world.
+type look struct{ colour, dash int }
+
+// styles gives each scheme its look, the same in the whole document. Past the last colour colours
+// and dashes begin again, paired otherwise.
+func styles(doc *result.Document) func(*cell) look {
 	schemes, worlds := schemeNames(doc), worldNames(doc)
-	return func(c *cell) int {
-		return slices.Index(schemes, c.scheme)*len(worlds) + slices.Index(worlds, c.world)
+	return func(c *cell) look {
+		i := slices.Index(schemes, c.scheme)
+		n := i*len(worlds) + slices.Index(worlds, c.world)
+		return look{colour: i % len(palette), dash: (n + i/len(palette)) % len(dashes)}
 	}
 }
 

@@ -20,14 +20,14 @@ const (
 
 // queuePicture draws a port's queue over the whole run: the mean of each short piece of time as a
 // line, between its least and most as a band; further seeds as thin lines.
-func queuePicture(doc *result.Document, b *block, port string, style func(*cell) int) *picture {
+func queuePicture(doc *result.Document, b *block, port string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("queue", port, b.title), title: at("Queue of "+port, b),
 		x: axis{label: "time (s)"}, y: axis{label: "queue (KB)"},
 	}
 	length := 0.0
 	for _, c := range b.cells {
-		cv := curve{label: c.label(worldNames(doc)), style: style(c)}
+		cv := curve{label: c.label(worldNames(doc)), look: style(c)}
 		for i, r := range detailed(c) {
 			steps := r.Detail.Queues[port]
 			if len(steps) == 0 {
@@ -71,7 +71,7 @@ func (p *picture) fitQueue() {
 }
 
 // closeUpPicture draws a stretch of the queue sample by sample, where the loop can be seen at work.
-func closeUpPicture(doc *result.Document, b *block, port string, style func(*cell) int) *picture {
+func closeUpPicture(doc *result.Document, b *block, port string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("queue", port, "close-up", b.title), title: at("Queue of "+port+", close up", b),
 		x: axis{label: "time (s)"}, y: axis{label: "queue (KB)"},
@@ -84,7 +84,7 @@ func closeUpPicture(doc *result.Document, b *block, port string, style func(*cel
 		from, to := closeUp(runs[0].Detail.DurationMs)
 		p.x.min, p.x.max = from/1e3, to/1e3
 		mean, _, _ := envelope(runs[0].Detail.Queues[port], from, to, 400)
-		p.curves = append(p.curves, curve{label: c.label(worldNames(doc)), style: style(c), line: mean, steps: true})
+		p.curves = append(p.curves, curve{label: c.label(worldNames(doc)), look: style(c), line: mean, steps: true})
 	}
 	p.lines = portLines(b, port, style)
 	p.fitQueue()
@@ -126,7 +126,7 @@ func envelope(steps []result.QueueStep, from, to float64, columns int) (mean, lo
 }
 
 // portLines gives the levels that matter at a port: its buffer, and the laws' thresholds.
-func portLines(b *block, port string, style func(*cell) int) []refLine {
+func portLines(b *block, port string, style func(*cell) look) []refLine {
 	var out []refLine
 	add := func(l refLine) {
 		if !slices.Contains(out, l) {
@@ -158,14 +158,14 @@ func portLines(b *block, port string, style func(*cell) int) []refLine {
 }
 
 // ratePicture draws the rate of a group over time, in pieces as long as need be to be read.
-func ratePicture(doc *result.Document, b *block, group string, style func(*cell) int) *picture {
+func ratePicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("rate", group, b.title), title: at("Rate of "+group, b),
 		x: axis{label: "time (s)"}, y: axis{label: "payload (Mbit/s)"},
 	}
 	most, width := 0.0, 0.0
 	for _, c := range b.cells {
-		cv := curve{label: c.label(worldNames(doc)), style: style(c)}
+		cv := curve{label: c.label(worldNames(doc)), look: style(c)}
 		for i, r := range detailed(c) {
 			points, step := coarse(r.Detail.Rates[group], r.Detail.StepMs)
 			if len(points) == 0 {

@@ -20,6 +20,7 @@ type picture struct {
 	name    string // of its files, without extension
 	title   string
 	caption string
+	of      string // the point on the axes that it is of, or "over AXIS"
 	x, y    axis
 	curves  []curve
 	lines   []refLine
@@ -35,7 +36,7 @@ type axis struct {
 // curve is what one scheme looks like: a line, the band between the extremes, thin lines.
 type curve struct {
 	label   string
-	style   int // index of the colour and the dashes
+	look    look
 	line    plotter.XYs
 	band    plotter.XYs // a closed polygon
 	thin    []plotter.XYs
@@ -72,11 +73,16 @@ var (
 	paper     = color.NRGBA{0xFF, 0xFF, 0xFF, 0xFF}
 )
 
-func dashes(style int) []vg.Length {
-	return [][]vg.Length{nil, {9, 4}, {2.5, 3}, {12, 4, 2.5, 4}, {16, 5}, {5, 3}, {9, 3, 2.5, 3, 2.5, 3}, {1.5, 2}}[style%8]
+// dashes are lengths of ink and gap, in points; none is a solid line.
+var dashes = [][]vg.Length{
+	nil, {9, 4}, {2.5, 3}, {12, 4, 2.5, 4}, {16, 5}, {5, 3}, {9, 3, 2.5, 3, 2.5, 3}, {1.5, 2},
 }
 
-func curveColor(style int) color.NRGBA { return palette[style%len(palette)] }
+// shapes are the markers, one for each kind of dashes.
+var shapes = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{},
+	draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{},
+}
 
 func faded(c color.NRGBA, alpha uint8) color.NRGBA {
 	c.A = alpha
@@ -121,11 +127,11 @@ func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 			x, y = c.Min.X, y-rowHeight
 		}
 		if len(cv.band) > 0 {
-			c.FillPolygon(faded(curveColor(cv.style), 0x38), rectangle(x, y-6, x+sample, y+6))
+			c.FillPolygon(faded(palette[cv.look.colour], 0x38), rectangle(x, y-6, x+sample, y+6))
 		}
-		c.StrokeLine2(lineStyle(cv.style, 2.4), x, y, x+sample, y)
+		c.StrokeLine2(lineStyle(cv.look, 2.4), x, y, x+sample, y)
 		if cv.markers {
-			c.DrawGlyph(markerStyle(cv.style), vg.Point{X: x + sample/2, Y: y})
+			c.DrawGlyph(markerStyle(cv.look), vg.Point{X: x + sample/2, Y: y})
 		}
 		c.FillText(style, vg.Point{X: x + sample + 6, Y: y + 1.5}, cv.label)
 		x += width + gap
@@ -137,13 +143,12 @@ func rectangle(x0, y0, x1, y1 vg.Length) []vg.Point {
 	return []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}}
 }
 
-func lineStyle(style int, width vg.Length) draw.LineStyle {
-	return draw.LineStyle{Color: curveColor(style), Width: width, Dashes: dashes(style)}
+func lineStyle(l look, width vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: palette[l.colour], Width: width, Dashes: dashes[l.dash]}
 }
 
-func markerStyle(style int) draw.GlyphStyle {
-	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{}}
-	return draw.GlyphStyle{Color: curveColor(style), Radius: 3.6, Shape: shapes[style%len(shapes)]}
+func markerStyle(l look) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: palette[l.colour], Radius: 3.6, Shape: shapes[l.dash]}
 }
 
 const marginGap = vg.Length(6)
@@ -179,26 +184,26 @@ func (p *picture) plot() *plot.Plot {
 	pl.Add(grid)
 	for _, c := range p.curves {
 		if len(c.band) > 2 {
-			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(curveColor(c.style), 0x38)}
+			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(palette[c.look.colour], 0x38)}
 			pl.Add(poly)
 		}
 	}
 	for _, c := range p.curves {
 		for _, xy := range c.thin {
-			pl.Add(&plotter.Line{XYs: xy, LineStyle: draw.LineStyle{Color: faded(curveColor(c.style), 0x70), Width: 0.8}})
+			pl.Add(&plotter.Line{XYs: xy, LineStyle: draw.LineStyle{Color: faded(palette[c.look.colour], 0x70), Width: 0.8}})
 		}
 	}
 	for _, c := range p.curves {
 		if len(c.line) == 0 {
 			continue
 		}
-		l := &plotter.Line{XYs: c.line, LineStyle: lineStyle(c.style, 2.2)}
+		l := &plotter.Line{XYs: c.line, LineStyle: lineStyle(c.look, 2.2)}
 		if c.steps {
 			l.StepStyle = plotter.PostStep
 		}
 		pl.Add(l)
 		if c.markers {
-			pl.Add(&plotter.Scatter{XYs: c.line, GlyphStyle: markerStyle(c.style)})
+			pl.Add(&plotter.Scatter{XYs: c.line, GlyphStyle: markerStyle(c.look)})
 		}
 	}
 	setAxis(&pl.X, p.x)

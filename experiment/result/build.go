@@ -43,7 +43,7 @@ func Build(info Info, raw *Raw) *Run {
 	if info.Series <= 0 {
 		info.Series = time.Duration(info.Scale * float64(10*time.Millisecond))
 	}
-	b := &builder{Info: info, raw: raw, counted: raw.LostRecords == 0}
+	b := &builder{Info: info, raw: raw, counted: raw.LostRecords == 0 && len(raw.Ports) > 0}
 	b.index()
 	run := &Run{
 		World: info.World, Seed: info.Seed, Scale: info.Scale, Scheme: info.Scheme,
@@ -55,7 +55,7 @@ func Build(info Info, raw *Raw) *Run {
 	if raw.RTT > 0 {
 		run.RTTus = new(float64(raw.RTT) / 1e3)
 	}
-	if !b.counted {
+	if raw.LostRecords > 0 {
 		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so drops and queues are not given",
 			raw.LostRecords))
 	}
@@ -77,7 +77,7 @@ func Build(info Info, raw *Raw) *Run {
 type builder struct {
 	Info
 	raw     *Raw
-	counted bool // every drop and queue sample was recorded
+	counted bool // ports were watched, and every drop and queue sample was recorded
 	groups  []string
 	flows   map[string][]int // indices into raw.Flows by group, in order of start
 	mice    map[string]int   // number of mice by group: one more than the largest index
