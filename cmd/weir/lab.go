@@ -2,9 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -49,15 +47,12 @@ func labUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := l.EnforcePinned(r); err != nil {
-				return errors.Join(err, l.Down())
-			}
 			for _, u := range l.Unmet() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "not as asked: "+u)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
 				name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
-			return l.Release()
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default the experiment's id)")
@@ -87,46 +82,12 @@ func labExecCommand() *cobra.Command {
 		Example: `  weir lab exec sender1 -- iperf3 -s`,
 		Args:    usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if name == "" {
-				only, err := onlyLab()
-				if err != nil {
-					return usageError(err)
-				}
-				name = only
-			}
-			code, err := lab.Exec(name, args[0], args[1:])
-			if err != nil {
-				return err
-			}
-			if code != 0 {
-				return &exitCode{code, nil}
-			}
-			return nil
+			return lab.Exec(name, args[0], args[1:]) // on success this process becomes the command
 		},
 	}
 	cmd.Flags().StringVar(&name, "lab", "", "name of the lab (not needed while there is one)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
-}
-
-// onlyLab is the name of the lab that is up when there is exactly one.
-func onlyLab() (string, error) {
-	labs, err := lab.List()
-	if err != nil {
-		return "", err
-	}
-	switch len(labs) {
-	case 0:
-		return "", errors.New("no lab is up: start one with 'weir lab up FILE'")
-	case 1:
-		return labs[0].Name, nil
-	}
-	names := make([]string, len(labs))
-	for i, l := range labs {
-		names[i] = l.Name
-	}
-	slices.Sort(names)
-	return "", fmt.Errorf("several labs are up (%s): choose one with --lab", strings.Join(names, ", "))
 }
 
 func labListCommand() *cobra.Command {
@@ -149,13 +110,24 @@ func labListCommand() *cobra.Command {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "LAB\tEXPERIMENT\tNODES\tAGE\tSTATE")
 			for _, l := range labs {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\n", l.Name, l.Experiment, l.Nodes, time.Since(l.Started).Round(time.Second), l.State)
+				fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\n", l.Name, l.Experiment, len(l.Nodes), time.Since(l.Created).Round(time.Second), labState(l))
 			}
 			return w.Flush()
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// labState says in a few words what may be done with a lab.
+func labState(l lab.Info) string {
+	switch {
+	case l.Owned && l.Alive:
+		return fmt.Sprintf("used by process %d", l.Pid)
+	case l.Owned || !l.Built:
+		return "left behind: weir lab clean " + l.Name
+	}
+	return "up"
 }
 
 func labCleanCommand() *cobra.Command {

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"weir/experiment"
 	"weir/experiment/claim"
@@ -105,7 +109,10 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 			return err
 		}
 	}
-	doc := newDocument(plan)
+	doc, err := newDocument(plan)
+	if err != nil {
+		return err
+	}
 	runErr := runAll(ctx, plan, worlds, doc, stderr)
 	if runErr != nil && len(doc.Runs) == 0 {
 		return runErr
@@ -134,7 +141,7 @@ func runAll(ctx context.Context, plan *experiment.Plan, worlds map[string]experi
 			return fmt.Errorf("run %s: %w", describe(r), err)
 		}
 		if raw != nil {
-			doc.Add(r, raw)
+			doc.Runs = append(doc.Runs, result.Build(r.Info(), raw))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("stopped during run %s; what was measured is marked partial", describe(r))
@@ -143,10 +150,35 @@ func runAll(ctx context.Context, plan *experiment.Plan, worlds map[string]experi
 	return nil
 }
 
+// newDocument is the head of the results: what was asked for, of which build, on which machine.
+func newDocument(plan *experiment.Plan) (*result.Document, error) {
+	file, err := json.Marshal(plan.File)
+	if err != nil {
+		return nil, fmt.Errorf("write the experiment file into the results: %w", err)
+	}
+	doc := &result.Document{
+		Experiment: plan.File.ID, Weir: weirVersion(), File: file,
+		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()},
+	}
+	for _, s := range plan.Skipped {
+		doc.Skipped = append(doc.Skipped, result.Skip{Scheme: s.Scheme, World: s.World, Reason: s.Reason})
+	}
+	return doc, nil
+}
+
+// kernelRelease is what uname -r prints.
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
 // describe names a run for a person: "ecn, guest_cc=cubic, seed 1".
 func describe(r *experiment.Run) string {
 	parts := []string{r.World, r.Scheme}
-	for _, axis := range r.Axes {
+	for _, axis := range slices.Sorted(maps.Keys(r.Point)) {
 		parts = append(parts, axis+"="+r.Point[axis])
 	}
 	return strings.Join(parts, " ") + fmt.Sprintf(" seed %d", r.Seed)
@@ -165,15 +197,14 @@ func refuted(claims []result.Claim) int {
 // show prints the document and, with --out, writes its files.
 func show(doc *result.Document, f runFlags, stdout, stderr io.Writer) error {
 	if f.out != "" {
-		if err := report.Write(f.out, doc); err != nil {
+		path, err := report.Write(f.out, doc)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stderr, "rows, figures and report.html are in %s\n", f.out)
+		fmt.Fprintf(stderr, "report: %s\n", path)
 	}
 	if f.json {
-		enc := json.NewEncoder(stdout)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(doc)
+		return doc.WriteJSON(stdout)
 	}
 	return report.Table(stdout, doc)
 }

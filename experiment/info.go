@@ -1,0 +1,36 @@
+package experiment
+
+import (
+	"time"
+
+	"weir/experiment/result"
+)
+
+// Info is what the statistics of a run need to know about it.
+func (r *Run) Info() result.Info {
+	info := result.Info{
+		World: r.World, Seed: r.Seed, Scale: r.Scale, Scheme: r.Scheme, Laws: r.Laws,
+		GuestCC: r.guestCC(), Params: r.Params, Axes: r.Point, Series: r.Config.Series.Std(),
+		Windows: map[string][2]time.Duration{},
+	}
+	for label, w := range r.Config.Windows {
+		info.Windows[label] = [2]time.Duration{w[0].Std(), w[1].Std()}
+	}
+	return info
+}
+
+// guestCC is the congestion control of all TCP items; empty when they differ.
+func (r *Run) guestCC() string {
+	cc := ""
+	for _, item := range r.Config.Items {
+		if item.Proto == "udp" {
+			continue
+		}
+		of := r.Config.Profiles[item.Profile].CC
+		if cc != "" && cc != of {
+			return ""
+		}
+		cc = of
+	}
+	return cc
+}

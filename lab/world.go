@@ -1,0 +1,189 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"time"
+
+	"weir/datapath"
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/lab/measure"
+	"weir/lab/traffic"
+	"weir/law"
+)
+
+// World runs experiments on real Linux TCP: it builds a lab, attaches the scheme's laws to its
+// switches, starts the measuring program, sends the traffic, and takes everything down again.
+type World struct {
+	// WithoutMeasuring leaves the measuring program out, to see what it costs: queues, drops and
+	// marks are then absent from the result.
+	WithoutMeasuring bool
+}
+
+// Name is "lab".
+func (w *World) Name() string { return "lab" }
+
+// Check tells before anything starts whether this machine can carry out r.
+func (w *World) Check(r *experiment.Run) error {
+	if err := CheckHost(&r.Config); err != nil {
+		return err
+	}
+	for _, name := range r.Laws {
+		l, ok := enforcers[name]
+		if !ok {
+			return fmt.Errorf("scheme %s: the lab has no law %q", r.Scheme, name)
+		}
+		if err := l.check(); err != nil {
+			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
+		}
+	}
+	if !w.WithoutMeasuring {
+		return datapath.CheckMeasure()
+	}
+	return nil
+}
+
+// Run carries out one run. What was measured before a cancelled context is returned as partial.
+func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
+	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
+	l, err := Up(ctx, runName(), &r.Config, Options{Experiment: r.Experiment, Owned: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		p.Phase("taking down")
+		err = errors.Join(err, l.Down())
+	}()
+	stop, err := l.Enforce(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	restore, err := l.setInitialRTOs()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	return w.measured(ctx, l, r, p)
+}
+
+// runName is a lab's name that no other run on this machine has.
+func runName() string {
+	return fmt.Sprintf("run-%d", os.Getpid())
+}
+
+// setInitialRTOs gives the guests that want one an initial RTO of their own. The kernel has no such
+// setting: a program answers for the sockets that this process makes, so it joins the lab's cgroup.
+// Where that cannot be done the run goes on and says so.
+func (l *Lab) setInitialRTOs() (restore func() error, err error) {
+	none := func() error { return nil }
+	rtos := l.InitialRTOs()
+	if len(rtos) == 0 {
+		return none, nil
+	}
+	refused := func(why error) (func() error, error) {
+		l.unmet.add("all guests", "guests.initial_rto", "as asked", why.Error())
+		return none, nil
+	}
+	if err := datapath.CheckInitialRTO(); err != nil {
+		return refused(err)
+	}
+	dir, err := l.Cgroup()
+	if err != nil {
+		return refused(err)
+	}
+	program, err := datapath.AttachInitialRTO(dir, rtos)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.JoinCgroup(); err != nil {
+		return nil, errors.Join(err, program.Close())
+	}
+	return func() error { return errors.Join(l.leaveCgroup(), program.Close()) }, nil
+}
+
+func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
+	cfg := &r.Config
+	p.Phase("idle round trip")
+	rtt, err := idleRTT(ctx, l, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var rec *measure.Recorder
+	if !w.WithoutMeasuring {
+		if rec, err = measure.Start(measuredPorts(l, cfg)); err != nil {
+			return nil, err
+		}
+		defer rec.Stop()
+	}
+	p.Phase("running")
+	out, err := traffic.Run(ctx, l, cfg, r.Seed, traffic.Options{
+		Progress: func(now law.Duration, flowsDone int) { p.At(now, cfg.Duration, flowsDone) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	raw := &result.Raw{
+		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
+		Unmet: unmet(l, cfg, out.Unmet),
+	}
+	if rec != nil {
+		if err := rec.Stop(); err != nil {
+			return nil, err
+		}
+		raw.Ports, raw.Drops, raw.LostRecords = rec.Results(out.T0, out.Ended)
+	}
+	return raw, nil
+}
+
+// unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
+func unmet(l *Lab, cfg *experiment.Config, more []string) []string {
+	list := append(slices.Clone(l.Unmet()), more...)
+	if cfg.RTT > 0 {
+		list = append(list, fmt.Sprintf("network.rtt %v: the lab adds no delay; see rtt_us for what was measured", cfg.RTT))
+	}
+	sort.Strings(list)
+	return slices.Compact(list)
+}
+
+// idleRTT measures the round trip between the ends of the first pair of every item and gives the
+// largest, before any traffic flows.
+func idleRTT(ctx context.Context, l *Lab, cfg *experiment.Config) (time.Duration, error) {
+	var longest time.Duration
+	for _, item := range cfg.Items {
+		if len(item.Pairs) == 0 {
+			continue
+		}
+		pair := item.Pairs[0]
+		rtt, err := traffic.RTT(ctx, l, pair.Src, pair.Dst, item.Profile)
+		if err != nil {
+			return 0, fmt.Errorf("round trip %s to %s: %w", pair.Src, pair.Dst, err)
+		}
+		longest = max(longest, rtt)
+	}
+	return longest, nil
+}
+
+// measuredPorts are all shaped ports for drops and marks; the queue is sampled at labelled ones.
+func measuredPorts(l *Lab, cfg *experiment.Config) []measure.Port {
+	labels := map[string][]string{}
+	for label, name := range cfg.Ports {
+		labels[name] = append(labels[name], label)
+	}
+	ports := make([]measure.Port, 0, len(l.Ports()))
+	for _, port := range l.Ports() {
+		sort.Strings(labels[port.Name])
+		ports = append(ports, measure.Port{
+			Name: port.Name, NetnsCookie: port.NetnsCookie, Ifindex: port.Ifindex,
+			RateBps: int64(port.Rate), BufferBytes: int64(port.Buffer),
+			Labels: labels[port.Name], Sample: len(labels[port.Name]) > 0,
+			Enter: func(f func() error) error { return l.Enter(port.Node, f) },
+		})
+	}
+	return ports
+}
