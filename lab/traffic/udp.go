@@ -96,30 +96,11 @@ func (r *runner) prepareUDP() error {
 
 // openUDP makes a socket bound to an address of a node.
 func (r *runner) openUDP(p place) (fd int, local netip.AddrPort, err error) {
-	addr, err := r.address(p)
-	if err != nil {
+	if fd, err = openSocket(r.net, p, newUDP); err != nil {
 		return -1, local, err
 	}
-	fd = -1
-	err = r.net.Enter(p.node, func() error {
-		var err error
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
-			return fmt.Errorf("bind to %v: %w", addr, err)
-		}
-		local, err = localAddr(fd)
-		return err
-	})
-	if err != nil {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-		return -1, local, fmt.Errorf("make a udp socket in %s: %w", p.node, err)
-	}
-	return fd, local, nil
+	local, err = localAddr(fd)
+	return fd, local, err
 }
 
 // startUDP starts the engine if there is anything for it.

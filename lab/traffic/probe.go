@@ -1,0 +1,256 @@
+package traffic
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pings is how many round trips RTT takes its median of, after some that warm everything up.
+const (
+	pings       = 101
+	warmUpPings = 10
+	pingLimit   = 5 * time.Second // for all of them
+)
+
+// RTT measures the round trip between two nodes on the idle network: the median of 1-byte
+// ping-pongs over TCP. It includes what waking the two programs costs.
+func RTT(ctx context.Context, net Net, src, dst string, profile int) (time.Duration, error) {
+	rtt, err := rttOf(ctx, net, src, dst, profile)
+	if err != nil {
+		return 0, fmt.Errorf("measure the round trip %s-%s: %w", src, dst, err)
+	}
+	return rtt, nil
+}
+
+func rttOf(ctx context.Context, net Net, src, dst string, profile int) (time.Duration, error) {
+	listening, err := openSocket(net, place{dst, profile}, newTCP)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(listening)
+	server, err := localAddr(listening)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.Listen(listening, 1); err != nil {
+		return 0, err
+	}
+	fd, err := openSocket(net, place{src, profile}, newTCP)
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.Connect(fd, sockaddr(server)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		unix.Close(fd)
+		return 0, err
+	}
+	client := os.NewFile(uintptr(fd), "ping")
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { client.Close() })()
+	_ = client.SetDeadline(time.Now().Add(pingLimit)) // a socket has deadlines
+	// The first write waits for the handshake.
+	if _, err := client.Write([]byte{0}); err != nil {
+		return 0, err
+	}
+	accepted, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err != nil {
+		return 0, err
+	}
+	echo := os.NewFile(uintptr(accepted), "echo")
+	var server1 sync.WaitGroup
+	server1.Go(func() {
+		defer echo.Close()
+		one := make([]byte, 1)
+		for {
+			if _, err := echo.Read(one); err != nil {
+				return
+			}
+			if _, err := echo.Write(one); err != nil {
+				return
+			}
+		}
+	})
+	defer server1.Wait()
+	defer client.Close()
+	return pingPong(client)
+}
+
+// pingPong measures round trips; the first byte is already under way.
+func pingPong(client *os.File) (time.Duration, error) {
+	one := make([]byte, 1)
+	var times []time.Duration
+	for i := range warmUpPings + pings {
+		start := time.Now()
+		if i > 0 {
+			if _, err := client.Write(one); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := client.Read(one); err != nil {
+			return 0, err
+		}
+		if i >= warmUpPings {
+			times = append(times, time.Since(start))
+		}
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
+}
+
+// openSocket makes a socket bound to any port of a node's address.
+func openSocket(net Net, p place, socket func() (int, error)) (int, error) {
+	addr := net.Addr(p.node, p.profile)
+	if !addr.Is4() {
+		return -1, fmt.Errorf("node %s has no IPv4 address for profile %d", p.node, p.profile)
+	}
+	fd := -1
+	err := net.Enter(p.node, func() error {
+		var err error
+		if fd, err = socket(); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4()}); err != nil {
+			return fmt.Errorf("bind to %v: %w", addr, err)
+		}
+		return nil
+	})
+	if err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		return -1, fmt.Errorf("make a socket in %s: %w", p.node, err)
+	}
+	return fd, nil
+}
+
+func newUDP() (int, error) {
+	return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+}
+
+// Sample is one round trip that Probe measured.
+type Sample struct {
+	At  int64         // CLOCK_MONOTONIC when it was sent, ns
+	RTT time.Duration // 0: no answer came
+}
+
+// probeBytes is the payload of a probe: a frame of 58 B, too small to be felt by the queues.
+const probeBytes = 16
+
+// probeTail is how long Probe waits for the last answers.
+const probeTail = 300 * time.Millisecond
+
+// Probe sends a small UDP packet from src to dst every so often until ctx is done, and measures
+// how long its echo takes. Under load this sees the queues on the way there and back. Each probe
+// is sent at its time whether or not the one before came back.
+func Probe(ctx context.Context, net Net, src, dst string, profile int, every time.Duration) ([]Sample, error) {
+	p, err := newProber(net, src, dst, profile)
+	if err != nil {
+		return nil, fmt.Errorf("probe %s-%s: %w", src, dst, err)
+	}
+	defer p.close()
+	timer, err := newAlarm()
+	if err != nil {
+		return nil, err
+	}
+	defer timer.close()
+	defer timer.closeWhen(ctx)()
+	p.tasks.Go(p.answer)
+	p.tasks.Go(p.collect)
+	for next := p.clock.now(); ctx.Err() == nil && timer.wait(next); next += int64(every) {
+		if err := p.send(); err != nil {
+			return nil, fmt.Errorf("probe %s-%s: %w", src, dst, err)
+		}
+	}
+	_ = p.client.SetReadDeadline(time.Now().Add(probeTail)) // ends collect
+	p.collected.Wait()
+	return p.samples, nil
+}
+
+type prober struct {
+	clock          clock
+	client, server *os.File
+	tasks          sync.WaitGroup
+	collected      sync.WaitGroup
+	mu             sync.Mutex
+	samples        []Sample
+}
+
+func newProber(net Net, src, dst string, profile int) (*prober, error) {
+	server, err := openSocket(net, place{dst, profile}, newUDP)
+	if err != nil {
+		return nil, err
+	}
+	client, err := openSocket(net, place{src, profile}, newUDP)
+	if err != nil {
+		unix.Close(server)
+		return nil, err
+	}
+	from, err1 := localAddr(client)
+	to, err2 := localAddr(server)
+	if err := errors.Join(err1, err2, unix.Connect(client, sockaddr(to)), unix.Connect(server, sockaddr(from))); err != nil {
+		closeAll([]int{client, server})
+		return nil, err
+	}
+	p := &prober{clock: newClock(), client: os.NewFile(uintptr(client), "probe"), server: os.NewFile(uintptr(server), "echo")}
+	p.collected.Add(1)
+	return p, nil
+}
+
+func (p *prober) send() error {
+	var b [probeBytes]byte
+	p.mu.Lock()
+	binary.BigEndian.PutUint64(b[:], uint64(len(p.samples)))
+	p.samples = append(p.samples, Sample{At: p.clock.now()})
+	p.mu.Unlock()
+	_, err := p.client.Write(b[:])
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil // the echo of an earlier probe; the samples show that it is missing
+	}
+	return err
+}
+
+// answer is the far side's echo.
+func (p *prober) answer() {
+	b := make([]byte, probeBytes)
+	for {
+		n, err := p.server.Read(b)
+		if err != nil {
+			return
+		}
+		if _, err := p.server.Write(b[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// collect notes the answers.
+func (p *prober) collect() {
+	defer p.collected.Done()
+	b := make([]byte, probeBytes)
+	for {
+		n, err := p.client.Read(b)
+		if err != nil {
+			return
+		}
+		now := p.clock.now()
+		p.mu.Lock()
+		if i := binary.BigEndian.Uint64(b); n == probeBytes && i < uint64(len(p.samples)) {
+			p.samples[i].RTT = time.Duration(now - p.samples[i].At)
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *prober) close() {
+	p.client.Close()
+	p.server.Close()
+	p.tasks.Wait()
+}
