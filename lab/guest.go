@@ -126,6 +126,7 @@ func (l *Lab) setMetrics(r *netlink.Route, n *node, g experiment.Guests) {
 	if g.RTOMin != nil && *g.RTOMin > 0 {
 		d := g.RTOMin.Std()
 		r.RtoMin = max(1, int(d.Milliseconds())) // the kernel takes whole milliseconds
+		r.RtoMinLock = true                      // without the lock TCP does not look at it
 		if d%time.Millisecond != 0 {
 			l.unmet.add(n.name, "guests.rto_min", g.RTOMin.String(),
 				fmt.Sprintf("the kernel takes whole milliseconds; %dms is used", r.RtoMin))

@@ -130,6 +130,7 @@ func (l *Lab) build(ctx context.Context) error {
 		{"make the namespace", l.makeNode},
 		{"join", l.makeLinks},
 		{"set up", l.setUpNode},
+		{"settle", l.settle},
 	}
 	for _, s := range steps {
 		if err := l.eachNode(ctx, s.what, s.do); err != nil {

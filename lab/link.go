@@ -206,6 +206,46 @@ func switchOff(e *ethtool.Ethtool, ifname string) error {
 	return e.Change(ifname, off)
 }
 
+// settle makes sure that every device of the node sends. A veth whose far end came up later starts
+// to send when the kernel's link watch says so, which may take it a second (it counts as not urgent
+// when both ends happen to have the same ifindex): until then it drops, and a SYN costs a second
+// more. Asking for the state of the link makes the kernel settle it at once.
+func (l *Lab) settle(n *node) error {
+	return n.w.do(func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		links, err := h.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, link := range links {
+			name := link.Attrs().Name
+			if link.Type() != "veth" && name != bridgeName {
+				continue
+			}
+			if _, err := e.LinkState(name); err != nil {
+				return fmt.Errorf("state of %s: %w", name, err)
+			}
+			now, err := h.LinkByIndex(link.Attrs().Index)
+			if err != nil {
+				return err
+			}
+			if state := now.Attrs().OperState; state != netlink.OperUp {
+				return fmt.Errorf("%s is %v and not up", name, state)
+			}
+		}
+		return nil
+	})
+}
+
 // setUpManagement joins the management network: unshaped, only for switches, hosts and controllers.
 func (l *Lab) setUpManagement(h *netlink.Handle, n *node) error {
 	if !n.mgmt.IsValid() {
