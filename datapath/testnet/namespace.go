@@ -74,16 +74,21 @@ func (n *Namespace) Sysctl(tb testing.TB, name, value string) {
 	n.Must(tb, func() error { return os.WriteFile(path, []byte(value), 0o644) })
 }
 
-// SNMP reads a counter of the namespace from /proc/net/snmp or netstat: "Tcp", "InCsumErrors".
+// SNMP reads a counter of the namespace: "Tcp", "InCsumErrors". Those of IPv6 have no group:
+// "", "Ip6InCEPkts".
 func (n *Namespace) SNMP(tb testing.TB, group, name string) (value uint64) {
 	tb.Helper()
 	n.Must(tb, func() error {
-		for _, file := range []string{"snmp", "netstat"} {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/thread-self/net/%s", file))
+		for _, file := range []string{"snmp", "netstat", "snmp6"} {
+			b, err := os.ReadFile("/proc/thread-self/net/" + file)
 			if err != nil {
 				return err
 			}
-			if v, ok := snmpValue(string(b), group, name); ok {
+			v, ok := snmpValue(string(b), group, name)
+			if file == "snmp6" {
+				v, ok = snmp6Value(string(b), name)
+			}
+			if ok {
 				value = v
 				return nil
 			}
@@ -107,6 +112,17 @@ func snmpValue(text, group, name string) (uint64, bool) {
 				_, err := fmt.Sscan(values[j], &v)
 				return v, err == nil
 			}
+		}
+	}
+	return 0, false
+}
+
+// snmp6Value finds a counter in lines "NAME VALUE".
+func snmp6Value(text, name string) (v uint64, ok bool) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			_, err := fmt.Sscan(f[1], &v)
+			return v, err == nil
 		}
 	}
 	return 0, false

@@ -3,6 +3,7 @@ package testnet
 import (
 	"fmt"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/safchain/ethtool"
@@ -17,6 +18,7 @@ type Path struct {
 	Sender, Switch, Receiver *Namespace
 	Port                     datapath.PortRef // the switch's port towards the receiver
 	Uplink                   datapath.PortRef // the sender's own device
+	In, Rx                   datapath.PortRef // the other ends of the two, not shaped
 }
 
 // Addresses of a Path.
@@ -31,6 +33,8 @@ var (
 type PathOptions struct {
 	PortBps, UplinkBps uint64
 	Limit              uint32 // bytes of the port's queue; the uplink's is 10 MB
+	Burst              uint32 // bytes of the shapers' bucket: larger frames do not pass; 0: two frames
+	MTU                int    // of all devices; 0: 1500
 	GSO                bool   // segmentation offloads on at all devices
 	ChecksumOffload    bool   // on at all devices
 }
@@ -49,6 +53,12 @@ type device struct {
 func NewPath(tb testing.TB, o PathOptions) *Path {
 	tb.Helper()
 	p := &Path{Sender: NewNamespace(tb), Switch: NewNamespace(tb), Receiver: NewNamespace(tb)}
+	// A bridge that asks iptables drops malformed frames and trims padded ones: that is not a switch.
+	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"} {
+		if _, err := os.Stat("/proc/sys/net/bridge/" + name); err == nil {
+			p.Switch.Sysctl(tb, "net.bridge."+name, "0")
+		}
+	}
 	p.Switch.Must(tb, func() error {
 		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
 		if err := netlink.LinkAdd(br); err != nil {
@@ -62,10 +72,15 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 	rx := device{ns: p.Receiver, name: "rx0", ipv4: ReceiverIPv4, ipv6: ReceiverIPv6}
 	connect(tb, &up, &in, o)
 	connect(tb, &out, &rx, o)
-	shape(tb, &out, o.PortBps, o.Limit)
-	shape(tb, &up, o.UplinkBps, 10<<20)
+	if o.Burst == 0 {
+		o.Burst = 2 * 1514
+	}
 	p.Port = datapath.PortRef{Name: "switch->receiver", Ifindex: out.index, Enter: p.Switch.Enter}
 	p.Uplink = datapath.PortRef{Name: "sender->switch", Ifindex: up.index, Enter: p.Sender.Enter}
+	Shape(tb, p.Port, o.PortBps, o.Limit, o.Burst)
+	Shape(tb, p.Uplink, o.UplinkBps, 10<<20, o.Burst)
+	p.In = datapath.PortRef{Name: "switch->sender", Ifindex: in.index, Enter: p.Switch.Enter}
+	p.Rx = datapath.PortRef{Name: "receiver->switch", Ifindex: rx.index, Enter: p.Receiver.Enter}
 	return p
 }
 
@@ -96,6 +111,11 @@ func (d *device) up(o PathOptions) error {
 	d.index = l.Attrs().Index
 	if err := offloads(d.name, o); err != nil {
 		return err
+	}
+	if o.MTU != 0 {
+		if err := netlink.LinkSetMTU(l, o.MTU); err != nil {
+			return err
+		}
 	}
 	if d.bridge {
 		br, err := netlink.LinkByName("br0")
@@ -138,18 +158,21 @@ func offloads(name string, o PathOptions) error {
 	})
 }
 
-// shape puts a TBF at the device's root: a burst of two frames, as the lab has.
-func shape(tb testing.TB, d *device, bps uint64, limit uint32) {
+// Shape puts a TBF at the root of a port's device, or changes the one there. Rate 0: none.
+func Shape(tb testing.TB, p datapath.PortRef, bps uint64, limit, burst uint32) {
 	tb.Helper()
 	if bps == 0 {
 		return
 	}
-	d.ns.Must(tb, func() error {
-		return netlink.QdiscAdd(&netlink.Tbf{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: d.index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
-			Rate:       bps / 8, Limit: limit, Buffer: ticks(2*1514, bps),
+	err := p.In(func() error {
+		return netlink.QdiscReplace(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: p.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
+			Rate:       bps / 8, Limit: limit, Buffer: ticks(uint64(burst), bps),
 		})
 	})
+	if err != nil {
+		tb.Fatalf("shape %s: %v", p.Name, err)
+	}
 }
 
 // ticks is the time to send this many bytes in the unit that TBF's buffer is given in.
