@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -107,12 +108,27 @@ func (n *pairNet) setUp(node string, rate law.Rate) error {
 	if err := netlink.LinkSetUp(link); err != nil {
 		return err
 	}
+	if err := offloadsOff(link.Attrs().Name); err != nil {
+		return err
+	}
 	if rate == 0 {
 		return nil
 	}
 	return netlink.QdiscAdd(&netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-		Rate:       uint64(rate) / 8, Limit: 4 << 20, Buffer: 64 << 10,
+		Rate:       uint64(rate) / 8, Limit: 4 << 20, Buffer: netlink.Xmittime(uint64(rate)/8, 4600),
+	})
+}
+
+// offloadsOff makes an interface carry real frames, as the lab's do.
+func offloadsOff(name string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.Change(name, map[string]bool{
+		"tx-tcp-segmentation": false, "tx-generic-segmentation": false, "rx-gro": false,
 	})
 }
 
