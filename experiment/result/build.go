@@ -56,7 +56,7 @@ func Build(info Info, raw *Raw) *Run {
 		run.RTTus = new(float64(raw.RTT) / 1e3)
 	}
 	if raw.LostRecords > 0 {
-		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so drops and queues are not given",
+		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so nothing of ports and no drops are given",
 			raw.LostRecords))
 	}
 	whole := b.window(span{0, raw.Duration, true})

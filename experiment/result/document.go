@@ -232,8 +232,8 @@ func (d *Document) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// ReadJSON reads a stored document. It refuses what is not one: another shape, a second document,
-// a run without its groups.
+// ReadJSON reads a stored document. It refuses what is not one: another shape, something after it,
+// runs that could not be shown.
 func ReadJSON(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
 	var d Document

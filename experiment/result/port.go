@@ -1,13 +1,15 @@
 package result
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
 )
 
 // port makes the statistics of one port within a span. Queue, marks and utilisation are over the
-// part of the span that was sampled; without samples they are absent.
+// part of the span that was sampled. Without samples they are absent, and so is everything when
+// records were lost: the recorder's figures are too small then.
 func (b *builder) port(p *Port, s span) *PortResult {
 	out := &PortResult{}
 	if p.RateBps > 0 {
@@ -20,8 +22,8 @@ func (b *builder) port(p *Port, s span) *PortResult {
 		out.Drops = new(countIn(b.portDrops[p.Name], s))
 		out.levels = levelsIn(p.Samples, s)
 		out.Queue = distributeTime(out.levels)
+		b.counters(out, p, s)
 	}
-	b.counters(out, p, s)
 	return out
 }
 
@@ -47,11 +49,12 @@ func ceilDiv(a, b time.Duration) int64 { return int64((a + b - 1) / b) }
 
 // counters fills in what comes of the difference of counters between the ends of the span.
 func (b *builder) counters(out *PortResult, p *Port, s span) {
-	if len(p.Samples) < 2 {
+	if len(p.Samples) == 0 {
 		return
 	}
+	last := &p.Samples[len(p.Samples)-1]
 	from := max(s.from, p.Samples[0].At)
-	to := min(s.to, p.Samples[len(p.Samples)-1].At)
+	to := min(s.to, last.At+time.Duration(last.Count)*last.Step)
 	if to <= from {
 		return
 	}
@@ -69,22 +72,19 @@ func (b *builder) counters(out *PortResult, p *Port, s span) {
 func marksOf(s *Sample) uint64 { return s.Marks }
 func sentOf(s *Sample) uint64  { return s.Sent }
 
-// counterAt gives a counter at time t, which lies within the samples: between two samples it is
-// taken to have risen evenly.
+// counterAt gives a counter at time t, not before the first sample. A counter stands still through
+// the points of one sample, and is taken to rise evenly from the last of them to the next sample.
 func counterAt(samples []Sample, t time.Duration, of func(*Sample) uint64) float64 {
-	i, found := slices.BinarySearchFunc(samples, t, func(s Sample, t time.Duration) int {
-		switch {
-		case s.At < t:
-			return -1
-		case s.At > t:
-			return 1
-		}
-		return 0
-	})
-	if found || i == 0 {
-		return float64(of(&samples[i]))
+	i, found := slices.BinarySearchFunc(samples, t, func(s Sample, t time.Duration) int { return cmp.Compare(s.At, t) })
+	if !found {
+		i--
 	}
-	a, b := &samples[i-1], &samples[i]
-	share := float64(t-a.At) / float64(b.At-a.At)
+	a := &samples[i]
+	stood := a.At + time.Duration(a.Count-1)*a.Step
+	if t <= stood || i+1 == len(samples) {
+		return float64(of(a))
+	}
+	b := &samples[i+1]
+	share := float64(t-stood) / float64(b.At-stood)
 	return float64(of(a)) + share*(float64(of(b))-float64(of(a)))
 }
