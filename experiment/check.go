@@ -112,8 +112,8 @@ func (f *File) groups() []string {
 // guests checks times that cannot be 0.
 func (c *checker) guests(path []string, g Guests) {
 	for key, d := range map[string]*law.Duration{"rto_min": g.RTOMin, "initial_rto": g.InitialRTO} {
-		if d != nil && (*d < 1e6 || *d > 120e9) {
-			c.fail(append(slices.Clone(path), key), fmt.Sprintf("%s is out of range", *d), "from 1ms to 120s")
+		if d != nil && (*d < 10e3 || *d > 120e9) {
+			c.fail(append(slices.Clone(path), key), fmt.Sprintf("%s is out of range", *d), "from 10us to 120s")
 		}
 	}
 }

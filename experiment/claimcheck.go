@@ -1,4 +1,91 @@
 package experiment
 
-// claims checks the claims of a file against its names.
-func (c *checker) claims(f *File, axes []axis) {}
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/experiment/claim"
+	"weir/experiment/result"
+)
+
+// claims checks the claims of a file: their syntax, and that every scheme, axis, value, window,
+// group, port and metric in them exists.
+func (c *checker) claims(f *File, axes []axis) {
+	for i, text := range f.Claims {
+		path := []string{"claims", strconv.Itoa(i)}
+		parsed, err := claim.Parse(text)
+		if err != nil {
+			c.fail(path, err.Error(), "a claim is LEFT op RIGHT over SCHEME[AXIS=VALUE].WINDOW.GROUP.METRIC")
+			continue
+		}
+		for _, p := range parsed.Paths() {
+			c.claimPath(path, f, axes, p)
+		}
+	}
+}
+
+func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) {
+	var schemes []string
+	for _, s := range f.Schemes {
+		schemes = append(schemes, s.Name)
+	}
+	if !slices.Contains(schemes, p.Scheme) {
+		c.fail(path, fmt.Sprintf("there is no scheme %q", p.Scheme), oneOf(p.Scheme, schemes))
+		return
+	}
+	for _, b := range p.At {
+		c.claimAxis(path, axes, b.Axis, &b.Value)
+	}
+	if p.Over != "" {
+		c.claimAxis(path, axes, p.Over, nil)
+	}
+	names := p.Names
+	if _, window := f.Measure.Windows[names[0]]; window {
+		names = names[1:]
+	}
+	groups, ports := f.groups(), append(sortedKeys(f.Measure.Ports), result.AllPorts)
+	var metrics []string
+	switch {
+	case slices.Contains(groups, names[0]):
+		metrics = pick(p.Distribution, result.GroupDistributions, result.GroupMetrics)
+	case names[0] == result.AllPorts:
+		metrics = []string{"drops"}
+	case slices.Contains(ports, names[0]):
+		metrics = pick(p.Distribution, result.PortDistributions, result.PortMetrics)
+	default:
+		c.fail(path, fmt.Sprintf("there is no window, group or port %q", names[0]),
+			oneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
+		return
+	}
+	if metric := strings.Join(names[1:], "."); !slices.Contains(metrics, metric) {
+		c.fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), oneOf(metric, metrics))
+	}
+}
+
+func pick(distribution bool, yes, no func() []string) []string {
+	if distribution {
+		return yes()
+	}
+	return no()
+}
+
+// claimAxis checks an axis and, if given, one of its values.
+func (c *checker) claimAxis(path []string, axes []axis, name string, value *string) {
+	var names, values []string
+	for _, a := range axes {
+		names = append(names, a.name)
+		if a.name == name {
+			for _, v := range a.values {
+				values = append(values, v.name)
+			}
+		}
+	}
+	switch {
+	case !slices.Contains(names, name):
+		c.fail(path, fmt.Sprintf("there is no axis %q", name), oneOf(name, names))
+	case value != nil && !slices.ContainsFunc(values, func(v string) bool { return claim.SameValue(v, *value) }):
+		c.fail(path, fmt.Sprintf("axis %s has no value %q", name, *value), oneOf(*value, values))
+	}
+}

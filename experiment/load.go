@@ -78,10 +78,21 @@ func check(name string, t *tree) (*File, Errors) {
 			}
 		}
 	}
-	if len(c.errs) == 0 {
+	if len(c.errs) == 0 && c.claimsAreOfThisFile() {
 		c.claims(f, axes)
 	}
 	return f, c.errs
+}
+
+// claimsAreOfThisFile is false when an option changed what the file runs: its claims may then name
+// axes that are gone, which leaves them undecided and is no error.
+func (c *checker) claimsAreOfThisFile() bool {
+	for _, fd := range c.root.fields {
+		if fd.key == "vary" && fd.value.changed() {
+			return false
+		}
+	}
+	return true
 }
 
 // checkBase checks everything but axes and claims.
@@ -209,4 +220,19 @@ func toSet(names []string) map[string]bool {
 		set[n] = true
 	}
 	return set
+}
+
+// Check loads a file and plans all of it in every world that it names, as if this build had every
+// world and law: what --check does.
+func Check(path string) error {
+	f, err := Load(path)
+	if err != nil {
+		return err
+	}
+	for _, w := range f.Worlds {
+		if _, err := f.Plan(Options{Worlds: []string{w}, AssumeAll: true}); err != nil {
+			return fmt.Errorf("%s: plan for world %s: %w", path, w, err)
+		}
+	}
+	return nil
 }

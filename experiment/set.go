@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,15 @@ func (t *tree) labels() []string {
 		}
 	}
 	return out
+}
+
+// changed tells whether an option made any part of the tree.
+func (t *tree) changed() bool {
+	if t.at.option != "" {
+		return true
+	}
+	return slices.ContainsFunc(t.items, (*tree).changed) ||
+		slices.ContainsFunc(t.fields, func(f field) bool { return f.value.changed() })
 }
 
 // relabel makes every value of a tree come from an option.
@@ -174,6 +184,7 @@ func dropAxis(t *tree, key, option string) error {
 	for i, axis := range vary.items {
 		if k := axis.get("key"); k != nil && k.value == any(key) {
 			vary.items = append(vary.items[:i:i], vary.items[i+1:]...)
+			vary.at.option = option
 			return nil
 		}
 		cases := axis.get("cases")
