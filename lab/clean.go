@@ -18,6 +18,11 @@ import (
 // never touched: naming it is an error. What is not recorded as ours is not touched either,
 // whatever it is called. The error also tells which processes keep a removed namespace alive.
 func Clean(names ...string) (cleaned []string, err error) {
+	return clean(names, func(string) bool { return true })
+}
+
+// clean is Clean; without names it looks at the labs that mine accepts.
+func clean(names []string, mine func(name string) bool) (cleaned []string, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cleaning labs needs root: run it with sudo")
 	}
@@ -30,7 +35,7 @@ func Clean(names ...string) (cleaned []string, err error) {
 	}
 	asked := len(names) > 0
 	if !asked {
-		names = all
+		names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return !mine(name) })
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
@@ -89,7 +94,7 @@ func stillInside(lab string, left []string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return fmt.Errorf("lab %s is removed, but its namespaces live on while these run in them: %s", lab, strings.Join(left, ", "))
+	return fmt.Errorf("lab %s is removed, but its namespaces live on while there is: %s", lab, strings.Join(left, ", "))
 }
 
 // removeAll removes everything that the record speaks of and then the record. It ends the
@@ -106,7 +111,11 @@ func (c *claim) removeAll() (left []string, err error) {
 			busy = append(busy, node)
 		}
 	}
-	errs = append(errs, c.removeNamespaces(nodes, busy), c.removeCgroup())
+	held, err := c.removeNamespaces(nodes, busy)
+	for _, node := range held {
+		left = append(left, "something that holds the namespace of "+node)
+	}
+	errs = append(errs, err, c.removeCgroup())
 	if err := errors.Join(errs...); err != nil {
 		return left, errors.Join(err, c.release())
 	}

@@ -190,8 +190,8 @@ func (l *Lab) Down() error {
 	return errors.Join(err, e)
 }
 
-// Left tells after Down which processes, started by hand and not by us, keep a namespace alive
-// that has lost its name: "123 (sh) in sender1".
+// Left tells after Down what was not started by us and keeps a namespace alive that has lost its
+// name: "123 (sh) in sender1".
 func (l *Lab) Left() []string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

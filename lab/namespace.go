@@ -102,18 +102,22 @@ func prepareLoopback(token string) error {
 
 // removeNamespace takes away what entry is, if it is of the lab with this token. Not there is done.
 func removeNamespace(entry, token string) error {
-	path := filepath.Join(netnsDir, entry)
-	if isNamespace(path) {
-		ours, err := carriesToken(path, token)
-		if err != nil || !ours {
+	below, err := netnsBelow()
+	if err != nil {
+		return err
+	}
+	if below != nil {
+		defer below.Close()
+		if err := unmountOurs(filepath.Join(fdPath(below), entry), token); err != nil {
 			return err
 		}
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
-		}
+	}
+	path := filepath.Join(netnsDir, entry)
+	if err := unmountOurs(path, token); err != nil {
+		return err
 	}
 	if isNamespace(path) {
-		return nil // somebody mounted another one over ours
+		return nil // not ours
 	}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,8 +129,52 @@ func removeNamespace(entry, token string) error {
 	if string(content) != token {
 		return nil
 	}
-	return os.Remove(path)
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("%w (see 'grep %s /proc/*/mountinfo' for who still has it mounted)", err, entry)
+	}
+	return nil
 }
+
+func unmountOurs(path, token string) error {
+	if !isNamespace(path) {
+		return nil
+	}
+	ours, err := carriesToken(path, token)
+	if err != nil || !ours {
+		return err
+	}
+	if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return nil
+}
+
+// netnsBelow opens the directory /run/netns below what is mounted on it; nil if nothing is. The
+// first `ip netns add` of a machine mounts a copy of the directory over itself, with copies of the
+// mounts in it: those of a lab that is up are then there twice, and the lower ones have no path any
+// more. A file handle leads to them.
+func netnsBelow() (*os.File, error) {
+	parent, err := os.Open(filepath.Dir(netnsDir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	_, parentMount, err := unix.NameToHandleAt(int(parent.Fd()), "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return nil, nil // no handles on this file system, so no way below
+	}
+	handle, mount, err := unix.NameToHandleAt(unix.AT_FDCWD, netnsDir, unix.AT_SYMLINK_FOLLOW)
+	if err != nil || mount == parentMount {
+		return nil, nil
+	}
+	fd, err := unix.OpenByHandleAt(int(parent.Fd()), handle, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, nil // what is mounted there is not a copy
+	}
+	return os.NewFile(uintptr(fd), netnsDir), nil
+}
+
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // isNamespace tells whether a namespace is mounted at path.
 func isNamespace(path string) bool {
