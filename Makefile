@@ -47,7 +47,7 @@ experiments: build ## every experiment file whose schemes this build has, in the
 	scripts/experiments $(OUT)/experiments
 
 deps: ## what the outside checks of the lab need
-	@scripts/apt-install iperf3 nginx-light
+	@scripts/apt-install iperf3 nginx-light apache2-utils
 
 deps-generate: ## what regenerating the kernel objects needs
 	@scripts/apt-install clang-16 llvm-16 libbpf-dev

@@ -25,6 +25,11 @@ var enforcers = map[string]enforcer{
 	"red": {check: datapath.CheckMark, start: startMark},
 }
 
+// NeedsProcess tells whether a law of r is enforced only while the process lives that attached it.
+func NeedsProcess(r *experiment.Run) bool {
+	return slices.ContainsFunc(r.Laws, func(name string) bool { return name != "droptail" })
+}
+
 // Enforce attaches the laws of r to the lab's switches. stop detaches them.
 func (l *Lab) Enforce(r *experiment.Run) (stop func() error, err error) {
 	var stops []func() error

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,6 +33,9 @@ func labUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of FILE and leave it running",
+		Long: `Build the network of FILE, with the guests' TCP set as the scheme wants it, and leave it running.
+A scheme with a law of its own is enforced by this process: it stays until it is interrupted and
+then takes the lab down.`,
 		Example: `  weir lab up experiments/incast.yaml
   weir lab exec sender1 -- ping -c 3 receiver1
   weir lab clean`,
@@ -42,23 +48,40 @@ func labUpCommand() *cobra.Command {
 			if name == "" {
 				name = strings.ToLower(r.Experiment)
 			}
-			started := time.Now()
-			l, err := lab.Up(cmd.Context(), name, &r.Config, lab.Options{Experiment: r.Experiment})
-			if err != nil {
-				return err
-			}
-			for _, u := range l.Unmet() {
-				fmt.Fprintln(cmd.ErrOrStderr(), "not as asked: "+u)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
-				name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
-			return nil
+			return labUp(cmd.Context(), name, r, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default the experiment's id)")
 	cmd.Flags().StringVar(&scheme, "scheme", "droptail", "scheme whose guests and laws the lab gets")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
 	return cmd
+}
+
+// labUp builds the lab of r. It returns at once when nothing but the network is needed, else when
+// ctx is cancelled.
+func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
+	held := lab.NeedsProcess(r)
+	started := time.Now()
+	l, err := lab.Up(ctx, name, &r.Config, lab.Options{Experiment: r.Experiment, Owned: held})
+	if err != nil {
+		return err
+	}
+	for _, u := range l.Unmet() {
+		fmt.Fprintln(stderr, "not as asked: "+u)
+	}
+	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
+		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
+	if !held {
+		return nil
+	}
+	defer func() { err = errors.Join(err, l.Down()) }()
+	stop, err := l.Enforce(r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s is enforced as long as this runs; interrupt it to take the lab down\n", strings.Join(r.Laws, ", "))
+	<-ctx.Done()
+	return stop()
 }
 
 // planOne resolves the first run of one scheme: the lab of that run is what `lab up` builds.
@@ -82,7 +105,11 @@ func labExecCommand() *cobra.Command {
 		Example: `  weir lab exec sender1 -- iperf3 -s`,
 		Args:    usageArgs(cobra.MinimumNArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return lab.Exec(name, args[0], args[1:]) // on success this process becomes the command
+			node, argv := args[0], args[1:]
+			if argv[0] == "--" {
+				argv = argv[1:]
+			}
+			return lab.Exec(name, node, argv) // on success this process becomes the command
 		},
 	}
 	cmd.Flags().StringVar(&name, "lab", "", "name of the lab (not needed while there is one)")

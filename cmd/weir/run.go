@@ -49,6 +49,10 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				f.options.Seeds = []int64{f.seed}
 			}
 			switch {
+			case f.check && f.schema:
+				return usageError(errors.New("--check and --schema do not go together"))
+			case f.options.Seeds != nil && f.options.SeedCount > 0:
+				return usageError(errors.New("--seed and --seeds do not go together"))
 			case f.schema:
 				_, err := cmd.OutOrStdout().Write(experiment.Schema())
 				return err
@@ -72,8 +76,6 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.check, "check", false, "only check the files")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "leave the measuring program out, to see what it costs")
-	cmd.MarkFlagsMutuallyExclusive("check", "schema")
-	cmd.MarkFlagsMutuallyExclusive("seed", "seeds")
 	return cmd
 }
 

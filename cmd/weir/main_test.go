@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be the command: scripts and the tests that kill it run it as such.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weir": main})
+}
+
+// TestScripts runs testdata/*.txtar: command lines with the output and exit code they must have.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			wd, err := os.Getwd()
+			env.Setenv("EXPERIMENTS", wd+"/../../experiments")
+			return err
+		},
+		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
+	})
+}
+
+// exitOf runs one command line in this process.
+func exitOf(t *testing.T, args ...string) int {
+	t.Helper()
+	var out, errs discard
+	return run(context.Background(), args, &out, &errs)
+}
+
+type discard struct{}
+
+func (*discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func TestExitCodesOfUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"run"}, {"run", "a.yaml", "b.yaml"}, {"run", "--nonsense"}, {"run", "no-such-file.yaml"},
+		{"run", "--check"}, {"lab", "exec", "sender1"}, {"version", "extra"}, {"lab", "up"},
+		{"run", "a.yaml", "--seed", "1", "--seeds", "2"},
+	} {
+		if got := exitOf(t, args...); got != exitUsage {
+			t.Errorf("weir %v exits with %d, want %d", args, got, exitUsage)
+		}
+	}
+}

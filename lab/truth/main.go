@@ -1,0 +1,96 @@
+// Command truth holds the lab against the world outside it: iperf3, nginx with ab, the delay that
+// a probe sees, the machine itself. It prints one row a check and exits with 1 when one is out.
+// Run it by `make lab-truth` on a quiet machine; it takes about ten minutes.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+)
+
+// row is one check: what we say, what the outside says, and how far apart they may be.
+type row struct {
+	what            string
+	ours, reference float64
+	unit            string
+	// limit is the largest |ours/reference - 1| that passes; with atLeast, the smallest
+	// ours/reference.
+	limit   float64
+	atLeast bool
+	note    string
+}
+
+func (r row) ratio() float64 { return r.ours / r.reference }
+
+func (r row) ok() bool {
+	if r.atLeast {
+		return r.ratio() >= r.limit
+	}
+	return r.ratio() >= 1-r.limit && r.ratio() <= 1+r.limit
+}
+
+func (r row) String() string {
+	verdict, allowed := "ok", fmt.Sprintf("within %.0f %%", 100*r.limit)
+	if r.atLeast {
+		allowed = fmt.Sprintf("at least %.2f", r.limit)
+	}
+	if !r.ok() {
+		verdict = "OUT"
+	}
+	return fmt.Sprintf("%-46s %10.2f %10.2f %-7s %7.3f  %-14s %-4s %s", r.what, r.ours, r.reference, r.unit, r.ratio(), allowed, verdict, r.note)
+}
+
+// check is one group of rows.
+type check struct {
+	name string
+	run  func(context.Context) ([]row, error)
+}
+
+func checks() []check {
+	return []check{
+		{"capacity", capacity},
+		{"delay", queueAgainstDelay},
+		{"iperf3", goodputAgainstIperf},
+		{"http", fctAgainstHTTP},
+		{"cost", costOfMeasuring},
+		{"repeat", repeatability},
+		{"racks", racksUpDown},
+	}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := runChecks(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "truth: "+err.Error())
+		os.Exit(1) //nolint:gocritic // the deferred stop only restores signals
+	}
+}
+
+// runChecks runs the named checks, or all.
+func runChecks(ctx context.Context, names []string) error {
+	fmt.Printf("%-46s %10s %10s %-7s %7s  %-14s\n", "check", "lab", "reference", "unit", "ratio", "allowed")
+	out := 0
+	for _, c := range checks() {
+		if len(names) > 0 && !slices.Contains(names, c.name) {
+			continue
+		}
+		rows, err := c.run(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		for _, r := range rows {
+			fmt.Println(r)
+			if !r.ok() {
+				out++
+			}
+		}
+	}
+	if out > 0 {
+		return fmt.Errorf("%d checks are out", out)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/lab"
+	"weir/law"
+)
+
+// base is the network that most checks use: FairQ's burst on one bottleneck.
+const base = `
+id: truth
+worlds: [lab]
+duration: 10s
+seeds: [1]
+topology: {kind: dumbbell, senders: 16, receivers: 1, hypervisors: false}
+network: {rate: 200Mbit, rtt: 200us, buffer: 125KB}
+guests: {cc: cubic}
+schemes: [{name: droptail}]
+measure: {ports: {bottleneck: "switch->receiver1"}, windows: {loaded: [2s, 9s]}}
+`
+
+// silent is a Progress that says nothing.
+type silent struct{}
+
+func (silent) Phase(string)                {}
+func (silent) At(_, _ law.Duration, _ int) {}
+
+// plan resolves the runs of an experiment text for the lab.
+func plan(traffic string, set ...string) ([]*experiment.Run, error) {
+	return planOf(strings.TrimSpace(base)+"\ntraffic:\n"+traffic, set...)
+}
+
+// planOf resolves the runs of a whole experiment text.
+func planOf(text string, set ...string) ([]*experiment.Run, error) {
+	f, err := experiment.Parse("truth", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.Plan(experiment.Options{Worlds: []string{"lab"}, Set: set})
+	if err != nil {
+		return nil, err
+	}
+	return p.Runs, nil
+}
+
+// runOnce runs the first run of an experiment text and gives its statistics.
+func runOnce(ctx context.Context, w *lab.World, traffic string, set ...string) (*result.Run, error) {
+	runs, err := plan(traffic, set...)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := w.Run(ctx, runs[0], silent{})
+	if err != nil {
+		return nil, err
+	}
+	if raw.Partial {
+		return nil, fmt.Errorf("run was cut short")
+	}
+	return result.Build(runs[0].Info(), raw), nil
+}
+
+// metric is one figure of a run; it must be there.
+func metric(r *result.Run, path string) (float64, error) {
+	v, ok := r.Metric(strings.Split(path, "."))
+	if !ok {
+		return 0, fmt.Errorf("no metric %s", path)
+	}
+	return v, nil
+}
+
+func median(values []float64) float64 {
+	s := slices.Clone(values)
+	slices.Sort(s)
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+// racks is the papers' testbed: 4 racks of 7 servers, 126 pairs of client and server.
+const racks = `
+id: racks
+worlds: [lab]
+duration: 1s
+seeds: [1]
+topology: {kind: racks, racks: 4, servers: 7, hypervisors: true}
+network: {rate: 200Mbit, rtt: 300us, buffer: 125KB}
+guests: {cc: cubic}
+traffic:
+  - {name: pages, from: "rack1..3.server*", to: "rack4.server*", pair: other_index, data: pull, pattern: closed_loop, size: 11.5KB, requests: 10, start: 0s}
+schemes: [{name: droptail}]
+`
+
+const (
+	oneFlow   = `  - {name: long, from: sender1, to: receiver1, pattern: bulk, start: 0s, stop: 10s}`
+	longFlows = `  - {name: long, from: "sender*", to: receiver1, pattern: bulk, start: 0s, stop: 10s}`
+	mixed     = longFlows + `
+  - {name: mice, from: "sender*", to: receiver1, data: pull, pattern: burst, size: 11.5KB, start: 2s, every: 100ms, epochs: 70, gap: 24us}`
+)
+
+// portLimitMbps is the payload that the port can carry: 1448 of each 1514 B that its shaper counts.
+const portLimitMbps = 200 * result.PayloadShareLab
+
+// capacity: one flow reaches the port's limit, 16 flows fill it.
+func capacity(ctx context.Context) ([]row, error) {
+	one, err := runOnce(ctx, &lab.World{}, oneFlow)
+	if err != nil {
+		return nil, err
+	}
+	got, err := metric(one, "loaded.long.throughput_mbps")
+	if err != nil {
+		return nil, err
+	}
+	many, err := runOnce(ctx, &lab.World{}, longFlows)
+	if err != nil {
+		return nil, err
+	}
+	used, err := metric(many, "loaded.bottleneck.utilisation")
+	if err != nil {
+		return nil, err
+	}
+	all, err := metric(many, "loaded.long.throughput_mbps")
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{what: "goodput of 1 flow, against the port's limit", ours: got, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true},
+		{what: "goodput of 16 flows, against the port's limit", ours: all, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true,
+			note: "retransmitted segments use the port and are no goodput"},
+		{what: "utilisation with 16 flows", ours: used, reference: 1, unit: "", limit: 0.99, atLeast: true},
+	}, nil
+}
+
+// costOfMeasuring runs the same traffic with and without the measuring program, in turn.
+func costOfMeasuring(ctx context.Context) ([]row, error) {
+	const rounds = 5
+	var goodput, fct [2][]float64
+	for i := range rounds {
+		for j, w := range []*lab.World{{}, {WithoutMeasuring: true}} {
+			r, err := runOnce(ctx, w, mixed, fmt.Sprintf("seeds=[%d]", i+1))
+			if err != nil {
+				return nil, err
+			}
+			g, err := metric(r, "loaded.long.throughput_mbps")
+			if err != nil {
+				return nil, err
+			}
+			f, err := metric(r, "mice.fct_ms.p50")
+			if err != nil {
+				return nil, err
+			}
+			goodput[j], fct[j] = append(goodput[j], g), append(fct[j], f)
+		}
+	}
+	note := fmt.Sprintf("medians of %d rounds in turn", rounds)
+	return []row{
+		{what: "goodput with against without measuring", ours: median(goodput[0]), reference: median(goodput[1]), unit: "Mbit/s", limit: 0.01, note: note},
+		{what: "mice's p50 FCT with against without measuring", ours: median(fct[0]), reference: median(fct[1]), unit: "ms", limit: 0.03, note: note},
+	}, nil
+}
+
+// repeatability runs the same seed three times; each run is held against the median.
+func repeatability(ctx context.Context) ([]row, error) {
+	const rounds = 3
+	var goodput, fct []float64
+	for range rounds {
+		r, err := runOnce(ctx, &lab.World{}, mixed)
+		if err != nil {
+			return nil, err
+		}
+		g, err := metric(r, "loaded.long.throughput_mbps")
+		if err != nil {
+			return nil, err
+		}
+		f, err := metric(r, "mice.fct_ms.p50")
+		if err != nil {
+			return nil, err
+		}
+		goodput, fct = append(goodput, g), append(fct, f)
+	}
+	spread := func(what, unit string, v []float64) row {
+		return row{what: what, ours: slices.Max(v), reference: slices.Min(v), unit: unit, limit: 0.05, note: "largest of 3 runs against the smallest"}
+	}
+	return []row{spread("goodput of three runs", "Mbit/s", goodput), spread("mice's p50 FCT of three runs", "ms", fct)}, nil
+}
+
+// racksUpDown builds the papers' testbed, 4 x 7 servers with hypervisors, and takes it down.
+func racksUpDown(ctx context.Context) ([]row, error) {
+	runs, err := planOf(racks)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	l, err := lab.Up(ctx, "truth-racks", &runs[0].Config, lab.Options{Experiment: "truth", Owned: true})
+	if err != nil {
+		return nil, err
+	}
+	up := time.Since(started)
+	memory, cpu, err := idleCost(ctx, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	started = time.Now()
+	if err := l.Down(); err != nil {
+		return nil, err
+	}
+	down := time.Since(started)
+	return []row{
+		{what: "28 servers with hypervisors: seconds to go up, of 10", ours: 10, reference: up.Seconds(), unit: "s", limit: 1, atLeast: true},
+		{what: "28 servers with hypervisors: seconds to go down, of 5", ours: 5, reference: down.Seconds(), unit: "s", limit: 1, atLeast: true,
+			note: fmt.Sprintf("idle: this process %.0f MB, machine's CPUs %.1f %% busy", memory/1e6, 100*cpu)},
+	}, nil
+}
