@@ -127,7 +127,7 @@ func (c *conn) serve() {
 	defer c.leave()
 	for f := range c.work {
 		if err := c.serveFlow(f); err != nil {
-			f.end(false, c.r.clock.now())
+			c.r.flowFailed(f, err)
 			c.abort()
 			return
 		}

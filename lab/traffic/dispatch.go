@@ -126,7 +126,7 @@ func (d *dispatcher) flow(w *workload.Flow) {
 	default:
 		c, err := r.dial(d.routes[w.Item][w.Pair], f)
 		if err != nil {
-			f.end(false, r.clock.now())
+			r.flowFailed(f, err)
 			return
 		}
 		r.spawn(func() { c.carry(f) })

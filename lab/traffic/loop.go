@@ -16,7 +16,7 @@ const failurePause = 10 * time.Millisecond
 func (c *conn) carry(f *flow) bool {
 	err := c.exchange(f)
 	if err != nil {
-		f.end(false, c.r.clock.now())
+		c.r.flowFailed(f, err)
 	}
 	c.quit(err)
 	return err == nil
@@ -44,7 +44,7 @@ func (s *session) carry(f *flow) bool {
 		return false
 	}
 	if err := s.open(); err != nil {
-		f.end(false, s.r.clock.now())
+		s.r.flowFailed(f, err)
 		return false
 	}
 	before := s.conn.timeouts()
@@ -54,7 +54,7 @@ func (s *session) carry(f *flow) bool {
 		f.setTimeouts(after - before)
 	}
 	if err != nil {
-		f.end(false, s.r.clock.now())
+		s.r.flowFailed(f, err)
 		s.conn.quit(err)
 		s.conn = nil
 	}
@@ -170,7 +170,7 @@ func (l *loop) request(s *session, f *flow) bool {
 	}
 	c, err := l.r.dial(l.route, f)
 	if err != nil {
-		f.end(false, l.r.clock.now())
+		l.r.flowFailed(f, err)
 		return false
 	}
 	return c.carry(f)

@@ -2,11 +2,13 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"weir/experiment"
@@ -47,6 +49,7 @@ type runner struct {
 	quiet        chan struct{} // closed when over and no connection is left
 	flows        []*flow
 	firstRefusal error
+	errs         map[string]int // what flows failed of, and how many
 }
 
 func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Options) *runner {
@@ -55,6 +58,7 @@ func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Optio
 		drain: o.Drain, bin: int64(cfg.Series), zeros: make([]byte, 256<<10), clock: newClock(),
 		dialers: map[place]*dialer{}, listeners: map[place]*listener{},
 		allEnded: make(chan struct{}), conns: map[*conn]struct{}{}, quiet: make(chan struct{}),
+		errs: map[string]int{},
 	}
 	if r.drain <= 0 {
 		r.drain = time.Second
@@ -125,6 +129,22 @@ func (r *runner) admit(f *flow) bool {
 	}
 	r.flows = append(r.flows, f)
 	return true
+}
+
+// flowFailed ends a flow that its connection failed. Without effect on a flow that has ended:
+// its end is what broke the connection.
+func (r *runner) flowFailed(f *flow, err error) {
+	if !f.end(false, r.clock.now()) || errors.Is(err, errOver) {
+		return
+	}
+	text := err.Error()
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		text = errno.Error() // without the addresses, so that equal causes count together
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs[text]++
 }
 
 func (r *runner) flowEnded(f *flow) {

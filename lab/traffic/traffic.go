@@ -60,6 +60,9 @@ type Outcome struct {
 	Ended   time.Duration // when the last flow ended, from t = 0
 	Partial bool          // the context was cancelled before the end
 	Unmet   []string      // what the nodes refused
+	// Failures counts, by their cause, the flows that are unfinished because their connection
+	// failed (not those that were given up or cut).
+	Failures map[string]int
 }
 
 // Run makes the traffic of cfg. It ends when every flow has, at latest at cfg.Duration: endless
@@ -136,7 +139,7 @@ const progressStep = 200 * time.Millisecond
 
 // outcome gathers the flows. Nothing of the run is active any more.
 func (r *runner) outcome(partial bool) *Outcome {
-	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet}
+	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet, Failures: r.errs}
 	out.Flows = make([]result.Flow, 0, len(r.flows))
 	for _, f := range r.flows {
 		out.Flows = append(out.Flows, f.res)
