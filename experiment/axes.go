@@ -49,7 +49,7 @@ func (c *checker) axes(f *File) []axis {
 		default:
 			one.values = c.axisCases(in, a)
 		}
-		if !labelPattern.MatchString(a.As) {
+		if a.As != "" && !labelPattern.MatchString(a.As) {
 			c.fail(in("as"), fmt.Sprintf("%q is not a name for an axis", clip(a.As)), labelRule)
 		}
 		if slices.ContainsFunc(out, func(b axis) bool { return b.name == one.name }) {
@@ -76,7 +76,7 @@ func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {
 		if slices.ContainsFunc(out, func(o axisValue) bool { return o.name == name }) {
 			c.fail(at, fmt.Sprintf("the value %s is there twice", clip(name)), "values that differ")
 		}
-		out = append(out, c.axisValue(at, name, setting{a.Key, v}))
+		out = append(out, c.axisValue(in("key"), name, setting{a.Key, v}))
 	}
 	return out
 }

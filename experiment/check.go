@@ -168,7 +168,7 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	}
 	for _, key := range sortedKeys(params) {
 		if !slices.Contains(known, key) {
-			c.fail(append(slices.Clone(path), key), "unknown key", oneOf(key, known))
+			c.unknownKey(append(slices.Clone(path), key), known)
 		}
 	}
 	for _, l := range laws {
@@ -188,6 +188,9 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	}
 }
 
+// maxPairs bounds the pairs of one traffic item.
+const maxPairs = 250_000
+
 func (c *checker) endpoints(f *File, i int, g *Graph) {
 	t, path := f.Traffic[i], []string{"traffic", strconv.Itoa(i)}
 	from, err := g.Select(t.From, Guest)
@@ -198,7 +201,14 @@ func (c *checker) endpoints(f *File, i int, g *Graph) {
 	if err2 != nil {
 		c.fail(append(path, "to"), err2.Error(), "the guests are "+g.families(Guest))
 	}
-	if err == nil && err2 == nil && len(pairs(from, to, t.Pair)) == 0 {
+	if err != nil || err2 != nil {
+		return
+	}
+	if len(from)*len(to) > maxPairs {
+		c.fail(append(path, "from"), fmt.Sprintf("%d sources and %d destinations", len(from), len(to)), fmt.Sprintf("at most %d pairs", maxPairs))
+		return
+	}
+	if len(pairs(from, to, t.Pair)) == 0 {
 		c.fail(append(path, "pair"), fmt.Sprintf("pair: %s leaves no pair of %s and %s", t.Pair, t.From, t.To), "endpoints that differ and are paired")
 	}
 }

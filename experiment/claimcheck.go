@@ -60,8 +60,31 @@ func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) 
 		return
 	}
 	if metric := strings.Join(names[1:], "."); !slices.Contains(metrics, metric) {
-		c.fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), oneOf(metric, metrics))
+		c.fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), oneOf(metric, siblings(metric, metrics)))
 	}
+}
+
+// siblings are the metrics that begin like the one that was written, or if there are none the
+// first parts of all: there are more than a hundred metrics.
+func siblings(metric string, all []string) []string {
+	head, _, _ := strings.Cut(metric, ".")
+	var same, heads []string
+	for _, m := range all {
+		h, _, more := strings.Cut(m, ".")
+		if h == head {
+			same = append(same, m)
+		}
+		if more {
+			h += ".*"
+		}
+		if !slices.Contains(heads, h) {
+			heads = append(heads, h)
+		}
+	}
+	if len(same) > 0 {
+		return same
+	}
+	return heads
 }
 
 func pick(distribution bool, yes, no func() []string) []string {

@@ -212,9 +212,14 @@ func index(name string) string {
 // pairs combines sources and destinations. A node is never paired with itself.
 func pairs(from, to []string, how string) []Pair {
 	var out []Pair
+	ends := make([]string, len(to))
+	for k, dst := range to {
+		ends[k] = index(dst)
+	}
 	for _, src := range from {
-		for _, dst := range to {
-			same := index(src) == index(dst)
+		start := index(src)
+		for k, dst := range to {
+			same := start == ends[k]
 			if src == dst || how == "same_index" && !same || how == "other_index" && same {
 				continue
 			}

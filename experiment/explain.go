@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
@@ -20,6 +21,7 @@ import (
 func (c *checker) validate(s *validator.Schema, t *tree, prefix ...string) {
 	err := s.Validate(t.plain())
 	if err == nil {
+		c.quantities(s, t, prefix)
 		return
 	}
 	var v *validator.ValidationError
@@ -27,16 +29,28 @@ func (c *checker) validate(s *validator.Schema, t *tree, prefix ...string) {
 		c.fail(prefix, oneLine(err.Error()), "")
 		return
 	}
-	c.explain(s, t, v, prefix)
+	found := leaves(v, nil)
+	for _, unknown := range []bool{true, false} { // unknown keys first: they may explain missing ones
+		for _, leaf := range found {
+			if _, is := leaf.ErrorKind.(*kind.AdditionalProperties); is == unknown {
+				c.explain(s, t, leaf, prefix)
+			}
+		}
+	}
+}
+
+// leaves lists the violations that have no cause but themselves.
+func leaves(v *validator.ValidationError, to []*validator.ValidationError) []*validator.ValidationError {
+	if len(v.Causes) == 0 {
+		return append(to, v)
+	}
+	for _, cause := range v.Causes {
+		to = leaves(cause, to)
+	}
+	return to
 }
 
 func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationError, prefix []string) {
-	for _, cause := range v.Causes {
-		c.explain(s, t, cause, prefix)
-	}
-	if len(v.Causes) > 0 {
-		return
-	}
 	here := v.InstanceLocation
 	path := slices.Concat(prefix, here)
 	at := schemaAt(s, here)
@@ -47,18 +61,50 @@ func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationE
 			known = slices.Collect(maps.Keys(at.Properties))
 		}
 		for _, p := range k.Properties {
-			c.fail(append(slices.Clone(path), p), "unknown key", oneOf(p, known))
+			c.unknownKey(append(slices.Clone(path), p), known)
 		}
 	case *kind.Required:
 		for _, p := range k.Missing {
+			missing := append(slices.Clone(path), p)
 			allowed := "it must be given"
 			if at != nil && at.Properties[p] != nil {
 				allowed += ": " + allowedBy(at.Properties[p])
 			}
-			c.fail(append(slices.Clone(path), p), "the key is missing", allowed)
+			if !c.meant[strings.Join(missing, ".")] {
+				c.fail(missing, "the key is missing", allowed)
+			}
 		}
 	default:
 		c.fail(path, wrongBy(at, t.find(here...), v.ErrorKind), allowedBy(at))
+	}
+}
+
+// unknownKey notes a key that is not known, and which one may have been meant.
+func (c *checker) unknownKey(path, known []string) {
+	last := len(path) - 1
+	c.fail(path, "unknown key", oneOf(path[last], known))
+	if n := nearest(path[last], slices.Sorted(slices.Values(known))); n != "" {
+		if c.meant == nil {
+			c.meant = map[string]bool{}
+		}
+		c.meant[strings.Join(append(slices.Clone(path[:last]), n), ".")] = true
+	}
+}
+
+// quantities checks what a pattern cannot: that every number with a unit is one that can be held.
+func (c *checker) quantities(s *validator.Schema, t *tree, path []string) {
+	if s == nil || len(path) > maxTreeDepth {
+		return
+	}
+	if err := quantityError(s, t); err != nil {
+		c.fail(path, what(err), allowedBy(s))
+	}
+	for _, f := range t.fields {
+		c.quantities(schemaAt(s, []string{f.key}), f.value, append(slices.Clone(path), f.key))
+	}
+	for i, v := range t.items {
+		step := strconv.Itoa(i)
+		c.quantities(schemaAt(s, []string{step}), v, append(slices.Clone(path), step))
 	}
 }
 
@@ -67,14 +113,14 @@ func wrongBy(s *validator.Schema, t *tree, k validator.ErrorKind) string {
 	given := ""
 	if t != nil && t.kind == scalar {
 		given = fmt.Sprintf("%q", clip(t.text()))
-		if t.value == nil {
-			given = "nothing"
-		}
 	}
 	switch k := k.(type) {
 	case *kind.Type:
 		if err := quantityError(s, t); err != nil && t.kind == scalar && t.value != nil {
 			return what(err)
+		}
+		if t != nil && t.kind == scalar && t.value == nil {
+			return "nothing is given"
 		}
 		if given == "" {
 			given = "a " + map[string]string{"object": "mapping", "array": "list"}[k.Got]
@@ -145,6 +191,8 @@ func allowedBy(s *validator.Schema) string {
 		return ""
 	}
 	switch s.Title {
+	case fileTitle:
+		return "the keys of an experiment: id, topology, traffic ..."
 	case rateTitle:
 		return "a rate is a number and kbit, Mbit or Gbit"
 	case sizeTitle:
@@ -161,11 +209,13 @@ func allowedBy(s *validator.Schema) string {
 		}
 		return "allowed: " + strings.Join(names, ", ")
 	}
-	switch low, high := bound(s.Minimum, s.ExclusiveMinimum), bound(s.Maximum, s.ExclusiveMaximum); {
+	switch low, high := bound(s.Minimum, s.ExclusiveMinimum, "at least", "above"), bound(s.Maximum, s.ExclusiveMaximum, "at most", "below"); {
 	case low != "" && high != "":
-		return "from " + low + " to " + high
+		return low + " and " + high
 	case low != "":
-		return "at least " + low
+		return low
+	case s.MinItems != nil && s.MaxItems != nil && *s.MinItems == *s.MaxItems:
+		return fmt.Sprintf("a list of %d", *s.MinItems)
 	case s.MinItems != nil && s.MaxItems != nil:
 		return fmt.Sprintf("a list of %d to %d", *s.MinItems, *s.MaxItems)
 	case s.MinItems != nil:
@@ -178,12 +228,12 @@ func allowedBy(s *validator.Schema) string {
 	return ""
 }
 
-func bound(inclusive, exclusive *big.Rat) string {
+func bound(inclusive, exclusive *big.Rat, with, without string) string {
 	switch {
 	case inclusive != nil:
-		return inclusive.RatString()
+		return with + " " + inclusive.RatString()
 	case exclusive != nil:
-		return "above " + exclusive.RatString()
+		return without + " " + exclusive.RatString()
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -81,10 +82,17 @@ func (l Law) fields() []string {
 	return names
 }
 
+// lawSchemas are the JSON schemas of the laws' configurations by name, compiled once.
+var lawSchemas = sync.OnceValue(func() map[string]*validator.Schema {
+	out := map[string]*validator.Schema{}
+	for _, l := range Laws() {
+		out[l.Name] = compile(encodeSchema(reflector().Reflect(l.Params())))
+	}
+	return out
+})
+
 // schema is the JSON schema of the law's configuration.
-func (l Law) schema() *validator.Schema {
-	return compile(encodeSchema(reflector().Reflect(l.Params())))
-}
+func (l Law) schema() *validator.Schema { return lawSchemas()[l.Name] }
 
 // decode gives the law's typed configuration: its defaults, then what params says of its fields.
 func (l Law) decode(params map[string]any) (any, error) {

@@ -42,9 +42,10 @@ func Parse(name string, data []byte) (*File, error) {
 
 // checker collects what is wrong with one file.
 type checker struct {
-	name string
-	root *tree // nil when there is no file
-	errs Errors
+	name  string
+	root  *tree // nil when there is no file
+	errs  Errors
+	meant map[string]bool // paths that unknown keys may have meant
 }
 
 // fail notes an error at path, a list of keys and indices from the top of the file.
@@ -117,7 +118,7 @@ func (c *checker) decode(t *tree) *File {
 	if err == nil {
 		err = json.Unmarshal(text, f)
 	}
-	if err != nil { // a quantity that has the right form and is too large, for example
+	if err != nil { // the schema let it pass, so it is not the user's to mend; still no panic
 		c.fail(nil, oneLine(err.Error()), "")
 		return nil
 	}
@@ -159,7 +160,7 @@ func (f *File) defaults() {
 		t.Connection = cmp.Or(t.Connection, "new")
 		t.Count = cmp.Or(t.Count, 1)
 		t.Concurrency = cmp.Or(t.Concurrency, 1)
-		if t.Every == 0 {
+		if t.Every == 0 && t.Epochs == 0 {
 			t.Epochs = 1 // with every and no epochs: as many as fit
 		}
 	}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,11 +79,15 @@ func (f *File) Plan(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	grid, err := file.grid()
+	if err != nil {
+		return nil, err
+	}
 	points := map[string][]*point{}
 	for _, w := range worlds {
 		for _, s := range runnable[w] {
 			if points[s] == nil {
-				if points[s], err = file.points(s); err != nil {
+				if points[s], err = grid.points(s); err != nil {
 					return nil, err
 				}
 			}
@@ -376,5 +381,9 @@ func scaleGuests(g Guests, k float64) Guests {
 // fingerprint is equal for two points that a world could not tell apart.
 func (p *point) fingerprint() (string, error) {
 	b, err := json.Marshal([]any{p.config, p.laws, p.where, p.params})
-	return string(b), err
+	if err != nil {
+		return "", fmt.Errorf("compare points of a scheme: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:]), nil
 }

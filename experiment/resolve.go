@@ -7,40 +7,59 @@ import (
 	"strings"
 )
 
-// points resolves one scheme at every point of the axes. An axis that makes no difference to the
-// scheme, anywhere, is left out of its points.
-func (f *File) points(label string) ([]*point, error) {
+// grid is the file at every point of its axes, each checked once and shared by all schemes.
+type grid struct {
+	file  *File
+	axes  []axis
+	files []*File  // by point
+	nets  []*Graph // by point
+}
+
+func (f *File) grid() (*grid, error) {
 	c := &checker{name: f.name, root: f.tree}
-	axes := c.axes(f)
+	g := &grid{file: f, axes: c.axes(f)}
 	total := 1
-	for _, a := range axes {
+	for _, a := range g.axes {
 		total *= len(a.values)
 	}
-	all := make([]*point, total)
+	for n := range total {
+		file, at := f, coordinates(g.axes, n)
+		if len(g.axes) > 0 {
+			t := f.tree
+			for k, a := range g.axes {
+				t = a.apply(t, at[k])
+			}
+			var errs Errors
+			if file, errs = checkBase(f.name, t); len(errs) > 0 {
+				return nil, errs.orNil()
+			}
+		}
+		net, err := BuildGraph(file.Topology, file.Network)
+		if err != nil {
+			return nil, fmt.Errorf("topology of %s: %w", f.ID, err)
+		}
+		g.files, g.nets = append(g.files, file), append(g.nets, net)
+	}
+	return g, nil
+}
+
+// points resolves one scheme at every point of the axes. An axis that makes no difference to the
+// scheme, anywhere, is left out of its points.
+func (g *grid) points(label string) ([]*point, error) {
+	all := make([]*point, len(g.files))
 	for n := range all {
-		at := coordinates(axes, n)
-		p, err := f.resolve(label, axes, at)
+		p, err := g.files[n].resolve(label, g.nets[n])
 		if err != nil {
 			return nil, err
 		}
 		all[n] = p
 	}
-	used := make([]bool, len(axes))
-	for k := range axes {
-		for n := range all {
-			at := coordinates(axes, n)
-			at[k] = 0
-			if all[n].print != all[ordinal(axes, at)].print {
-				used[k] = true
-				break
-			}
-		}
-	}
+	used := g.used(all)
 	var out []*point
 	for n, p := range all {
-		at := coordinates(axes, n)
+		at := coordinates(g.axes, n)
 		keep := true
-		for k, a := range axes {
+		for k, a := range g.axes {
 			if used[k] {
 				p.at[a.name] = a.values[at[k]].name
 				p.order = append(p.order, a.name)
@@ -53,6 +72,22 @@ func (f *File) points(label string) ([]*point, error) {
 		}
 	}
 	return out, nil
+}
+
+// used tells for each axis whether any of its values makes a difference anywhere.
+func (g *grid) used(all []*point) []bool {
+	used := make([]bool, len(g.axes))
+	for k := range g.axes {
+		for n := range all {
+			at := coordinates(g.axes, n)
+			at[k] = 0
+			if all[n].print != all[ordinal(g.axes, at)].print {
+				used[k] = true
+				break
+			}
+		}
+	}
+	return used
 }
 
 // coordinates gives the index on each axis of point n; the last axis runs fastest.
@@ -73,27 +108,13 @@ func ordinal(axes []axis, at []int) int {
 	return n
 }
 
-// resolve makes the point of a scheme: vary is set in the file's tree, so that its precedence is
-// that of the key it sets; then traffic item over scheme over guests.
-func (f *File) resolve(label string, axes []axis, at []int) (*point, error) {
-	file := f
-	if len(axes) > 0 {
-		t := f.tree
-		for k, a := range axes {
-			t = a.apply(t, at[k])
-		}
-		var errs Errors
-		if file, errs = checkBase(f.name, t); len(errs) > 0 {
-			return nil, errs.orNil()
-		}
-	}
-	s := file.scheme(label)
+// resolve makes the point of a scheme from the file at that point (vary was set in its tree, so
+// that its precedence is that of the key it sets): traffic item over scheme over guests.
+func (f *File) resolve(label string, g *Graph) (*point, error) {
+	s := f.scheme(label)
 	p := &point{at: map[string]string{}, laws: s.Laws, params: map[string]any{}}
-	g, err := BuildGraph(file.Topology, file.Network)
-	if err != nil {
-		return nil, fmt.Errorf("topology of %s: %w", f.ID, err)
-	}
-	if p.where, err = file.switches(s, g); err != nil {
+	var err error
+	if p.where, err = f.switches(s, g); err != nil {
 		return nil, err
 	}
 	for _, name := range s.Laws {
@@ -103,13 +124,13 @@ func (f *File) resolve(label string, axes []axis, at []int) (*point, error) {
 		}
 	}
 	p.config = Config{
-		Graph: g, Switch: file.Topology.Switch, Duration: file.Duration, RTT: file.Network.RTT,
-		Series: file.Measure.Series, Ports: maps.Clone(file.Measure.Ports), Windows: maps.Clone(file.Measure.Windows),
+		Graph: g, Switch: f.Topology.Switch, Duration: f.Duration, RTT: f.Network.RTT,
+		Series: f.Measure.Series, Ports: maps.Clone(f.Measure.Ports), Windows: maps.Clone(f.Measure.Windows),
 	}
 	if p.config.RTT == 0 {
 		p.config.RTT = g.rtt()
 	}
-	if err := file.items(&p.config, s); err != nil {
+	if err := f.items(&p.config, s); err != nil {
 		return nil, err
 	}
 	p.print, err = p.fingerprint()

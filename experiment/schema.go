@@ -19,13 +19,14 @@ const (
 	sizeTitle     = "size"
 	durationTitle = "duration"
 	limitTitle    = "limit"
+	fileTitle     = "Weir experiment"
 )
 
 // Schema gives the JSON schema (draft 2020-12) of the experiment file, made from the Go types.
 func Schema() []byte {
 	r := reflector()
 	s := r.Reflect(&File{})
-	s.Title = "Weir experiment"
+	s.Title = fileTitle
 	s.ID = ""
 	// Laws are checked by name after the schema; editors get the names all the same.
 	if schemes, ok := s.Properties.Get("schemes"); ok {
@@ -91,7 +92,7 @@ func compile(schema []byte) *validator.Schema {
 	panic(fmt.Sprintf("compile the generated JSON schema: %v", err))
 }
 
-// at gives the schema of the value at path, or nil.
+// schemaAt gives the schema of the value at path, or nil.
 func schemaAt(s *validator.Schema, path []string) *validator.Schema {
 	for _, step := range path {
 		switch {

@@ -15,6 +15,7 @@ const (
 	maxSwitches       = 250
 	maxGuestsSwitch   = 1000
 	maxGuestsInLab    = 250
+	maxHosts          = 100
 	hypervisorSuffix  = ".hv"
 	smallestBufferLen = 1514 // one full Ethernet frame
 )
@@ -52,6 +53,11 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	if !c.topologyKeys(t) {
 		return nil
 	}
+	if size := t.servers() * max(t.VMs, 1); size > maxNodes || len(t.Hosts) > maxHosts {
+		c.fail([]string{"topology"}, fmt.Sprintf("it has %d guests and %d extra hosts", size, len(t.Hosts)),
+			fmt.Sprintf("at most %d nodes and %d extra hosts", maxNodes, maxHosts))
+		return nil
+	}
 	b := &builder{t: t, n: n}
 	switch t.Kind {
 	case "dumbbell":
@@ -82,6 +88,21 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	c.linkDelays(b)
 	c.linkRules(b)
 	return g
+}
+
+// servers is how many servers the topology has, extra hosts apart.
+func (t Topology) servers() int {
+	switch t.Kind {
+	case "dumbbell":
+		return t.Senders + t.Receivers
+	case "chain":
+		return (t.Hops + 1) * (t.Senders + t.Receivers)
+	case "racks":
+		return t.Racks * t.Servers
+	case "leaf_spine":
+		return t.Leaves * t.Servers
+	}
+	return t.ToRs * t.Servers
 }
 
 func (b *builder) node(name string, kind NodeKind, attached string) {
