@@ -72,7 +72,7 @@ func axisPicture(doc *result.Document, parts []*block, name string, s subject, c
 		title: fmt.Sprintf("%s: %s over %s", s.title(), c.name, name),
 		x:     axis{label: name}, y: axis{label: label},
 		of:      "over " + name,
-		caption: "Over " + name + "." + seedsText(doc, "", " Line: median over seeds; band: smallest to largest."),
+		caption: "Over " + name + "." + seedsText(doc, " Line: median over seeds; band: smallest to largest."),
 	}
 	most := 0.0
 	worlds := worldNames(doc)

@@ -1,8 +1,8 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -44,7 +44,7 @@ func perSeed(values result.PerSeed) string {
 	return strings.Join(out, " ")
 }
 
-func writeClaims(w io.Writer, doc *result.Document) {
+func writeClaims(w *bytes.Buffer, doc *result.Document) {
 	if len(doc.Claims) == 0 {
 		return
 	}
@@ -131,7 +131,7 @@ func runNotes(doc *result.Document) []runNote {
 	return out
 }
 
-func writeTrouble(w io.Writer, doc *result.Document) {
+func writeTrouble(w *bytes.Buffer, doc *result.Document) {
 	if notes := runNotes(doc); len(notes) > 0 {
 		fmt.Fprintln(w, "\nnot as asked for")
 		for _, n := range notes {

@@ -202,6 +202,8 @@ func number(v float64) string {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	case a >= 0.9995:
 		return strconv.FormatFloat(v, 'f', 2, 64)
+	case a >= 0.09995:
+		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }

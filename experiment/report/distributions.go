@@ -25,7 +25,7 @@ func cdfPicture(doc *result.Document, b *block, group string, style func(*cell) 
 		x:     axis{label: "flow completion time (ms)"},
 		y:     axis{label: "share of flows", min: 0, max: 1},
 		caption: fmt.Sprintf("Share of the flows of %s that were complete after a time. A curve that ends below 1 has unfinished flows.%s",
-			group, seedsText(doc, "", " Line: median over seeds; band: smallest to largest.")),
+			group, seedsText(doc, " Line: median over seeds; band: smallest to largest.")),
 	}
 	low, high := math.Inf(1), 0.0
 	for _, c := range b.cells {
@@ -109,7 +109,7 @@ func distributionCurve(label string, l look, runs []sample) curve {
 	}
 	if len(runs) > 1 {
 		slices.Reverse(right)
-		c.band = append(left, right...)
+		c.band = slices.Concat(left, right)
 	}
 	return c
 }
@@ -131,7 +131,7 @@ const rankedFlows = 64
 // order of it; of many flows its distribution.
 func goodputPicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{name: fileName("goodput", group, b.title), title: at("Goodput per flow of "+group, b)}
-	seeds := seedsText(doc, "", " Line: median over seeds; band: smallest to largest.")
+	seeds := seedsText(doc, " Line: median over seeds; band: smallest to largest.")
 	most, flows := 0.0, 0
 	var cells []*cell
 	var samples [][]sample
@@ -202,7 +202,7 @@ func rankedCurve(label string, l look, runs []sample) curve {
 	}
 	if len(runs) > 1 {
 		slices.Reverse(upper)
-		c.band = append(lower, upper...)
+		c.band = slices.Concat(lower, upper)
 	}
 	return c
 }

@@ -120,8 +120,8 @@ func detailed(c *cell) []*result.Run {
 	return slices.DeleteFunc(slices.Clone(c.runs), func(r *result.Run) bool { return r.Detail == nil })
 }
 
-// seedsText says what the thin lines or the band are.
-func seedsText(doc *result.Document, one, several string) string {
+// seedsText gives the text when a cell has several seeds: what the thin lines or the band are.
+func seedsText(doc *result.Document, several string) string {
 	for _, b := range blocks(doc) {
 		for _, c := range b.cells {
 			if len(c.runs) > 1 {
@@ -129,7 +129,7 @@ func seedsText(doc *result.Document, one, several string) string {
 			}
 		}
 	}
-	return one
+	return ""
 }
 
 func (p *picture) svg() ([]byte, error) {

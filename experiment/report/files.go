@@ -26,7 +26,7 @@ const (
 // that holds files of these names without being one of ours is left alone: the error says so.
 // It gives the path of the report.
 func Write(dir string, doc *result.Document) (string, error) {
-	if err := claimDir(dir); err != nil {
+	if err := CheckDir(dir); err != nil {
 		return "", err
 	}
 	var b bytes.Buffer
@@ -50,16 +50,15 @@ func Write(dir string, doc *result.Document) (string, error) {
 	return path, writeWith(path, func(w io.Writer) error { return HTML(w, doc, figures) })
 }
 
-// claimDir makes sure that what we would overwrite is ours: a directory with our names in it must
-// hold results that we wrote.
-func claimDir(dir string) error {
+// CheckDir makes dir and says whether Write may use it, so that this is known before an experiment
+// runs: a directory that has files of our names must hold results that we wrote.
+func CheckDir(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
-		return fmt.Errorf("make %s for the results: %w", dir, err)
+		return fmt.Errorf("make a directory for the results: %w", err)
 	}
-	f, err := os.Open(filepath.Join(dir, documentFile))
+	stored, err := os.ReadFile(filepath.Join(dir, documentFile))
 	if err == nil {
-		defer f.Close()
-		if _, err := result.ReadJSON(f); err != nil {
+		if _, err := result.ReadJSON(bytes.NewReader(stored)); err != nil {
 			return fmt.Errorf("%s in %s is not of weir; choose another directory for the results", documentFile, dir)
 		}
 		return nil
@@ -89,7 +88,7 @@ func writeFile(path string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer os.Remove(f.Name()) // nothing is there after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // nothing is there after the rename
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
 	if err == nil {

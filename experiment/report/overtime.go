@@ -41,17 +41,17 @@ func queuePicture(doc *result.Document, b *block, port string, style func(*cell)
 			}
 			_, low, high := envelope(steps, 0, r.Detail.DurationMs, envelopeColumns)
 			slices.Reverse(high)
-			cv.line, cv.band = mean, append(low, high...)
+			cv.line, cv.band = mean, slices.Concat(low, high)
 		}
 		if len(cv.line) > 0 {
 			p.curves = append(p.curves, cv)
 		}
 	}
 	p.x.max = length / 1e3
-	p.lines = portLines(b, port, style)
+	p.lines = portLines(b, port)
 	p.fitQueue()
 	p.caption = fmt.Sprintf("Backlog of %s. Line: mean over %s ms; band: least to most within %s ms.%s", port,
-		number(length/meanColumns), number(length/envelopeColumns), seedsText(doc, "", " First seed; the means of the other seeds as thin lines."))
+		number(length/meanColumns), number(length/envelopeColumns), seedsText(doc, " First seed; the means of the other seeds as thin lines."))
 	return p
 }
 
@@ -86,10 +86,10 @@ func closeUpPicture(doc *result.Document, b *block, port string, style func(*cel
 		mean, _, _ := envelope(runs[0].Detail.Queues[port], from, to, 400)
 		p.curves = append(p.curves, curve{label: c.label(worldNames(doc)), look: style(c), line: mean, steps: true})
 	}
-	p.lines = portLines(b, port, style)
+	p.lines = portLines(b, port)
 	p.fitQueue()
 	p.caption = fmt.Sprintf("The same queue for %s ms from the middle of the run%s.", number((p.x.max-p.x.min)*1e3),
-		seedsText(doc, "", ", first seed"))
+		seedsText(doc, ", first seed"))
 	return p
 }
 
@@ -126,7 +126,7 @@ func envelope(steps []result.QueueStep, from, to float64, columns int) (mean, lo
 }
 
 // portLines gives the levels that matter at a port: its buffer, and the laws' thresholds.
-func portLines(b *block, port string, style func(*cell) look) []refLine {
+func portLines(b *block, port string) []refLine {
 	var out []refLine
 	add := func(l refLine) {
 		if !slices.Contains(out, l) {
@@ -188,7 +188,7 @@ func ratePicture(doc *result.Document, b *block, group string, style func(*cell)
 	}
 	p.y.max = roundUp(most)
 	p.caption = fmt.Sprintf("Payload of all flows of %s together, mean over %s ms.%s", group, number(width),
-		seedsText(doc, "", " First seed; the other seeds as thin lines."))
+		seedsText(doc, " First seed; the other seeds as thin lines."))
 	return p
 }
 

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"image/color"
 	"math"
 	"strconv"
@@ -275,6 +274,3 @@ func tickText(v float64) string {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64) // 0.1 x 3 is 0.3
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
-
-// bytesText writes a size for a label.
-func bytesText(n float64) string { return fmt.Sprintf("%s KB", number(n/1e3)) }

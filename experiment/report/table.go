@@ -1,7 +1,7 @@
 package report
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +19,7 @@ const Width = 120
 // A value is the median over seeds, with smallest..largest where they differ. It writes no
 // colours, so that it reads the same in a file.
 func Table(w io.Writer, doc *result.Document) error {
-	out := bufio.NewWriter(w)
+	out := &bytes.Buffer{}
 	writeHead(out, doc)
 	parts := blocks(doc)
 	worlds := worldNames(doc)
@@ -30,12 +30,13 @@ func Table(w io.Writer, doc *result.Document) error {
 	}
 	writeClaims(out, doc)
 	writeTrouble(out, doc)
-	return out.Flush()
+	_, err := w.Write(out.Bytes())
+	return err
 }
 
-func writeHead(w io.Writer, doc *result.Document) {
-	fmt.Fprintf(w, "%s: %s, weir %s on Linux %s, %d CPUs\n", doc.Experiment, count(len(doc.Runs), "run"),
-		doc.Weir, doc.Host.Kernel, doc.Host.CPUs)
+func writeHead(w *bytes.Buffer, doc *result.Document) {
+	fmt.Fprintf(w, "%s: %s, weir %s on Linux %s, %s\n", doc.Experiment, count(len(doc.Runs), "run"),
+		doc.Weir, doc.Host.Kernel, count(doc.Host.CPUs, "CPU"))
 	for _, world := range worldNames(doc) {
 		for _, line := range wrap(worldLine(doc, world), Width) {
 			fmt.Fprintln(w, line)
@@ -71,6 +72,9 @@ func worldLine(doc *result.Document, world string) string {
 		middle, span := spread(rtt)
 		text += strings.TrimRight("; idle RTT "+middle+" us "+span, " ")
 	}
+	if share == 0 {
+		return text
+	}
 	return text + fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
 }
 
@@ -83,7 +87,7 @@ func count(n int, what string) string {
 
 // writeSubject writes one table, in several pieces where its columns do not fit side by side. A
 // column that holds the same in every row is said once, below.
-func writeSubject(w io.Writer, s subject, parts []*block, worlds []string) {
+func writeSubject(w *bytes.Buffer, s subject, parts []*block, worlds []string) {
 	columns, rows, same := s.grid(parts, worlds)
 	first := utf8.RuneCountInString(s.title())
 	for _, r := range rows {
@@ -189,7 +193,7 @@ func longest(texts []string) int {
 	return n
 }
 
-func writeRow(w io.Writer, label string, first int, columns []*textColumn, text func(*textColumn) string) {
+func writeRow(w *bytes.Buffer, label string, first int, columns []*textColumn, text func(*textColumn) string) {
 	line := pad(label, first)
 	for _, c := range columns {
 		line += "  " + padLeft(text(c), c.width())
