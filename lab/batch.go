@@ -35,7 +35,7 @@ func sendBatch(requests []*nl.NetlinkRequest) error {
 		if last {
 			r.Flags |= unix.NLM_F_ACK
 		}
-		out = append(out, r.Serialize()...)
+		out = append(out, r.Serialize()...) //nolint:misspell // the library's name
 		if !last {
 			continue
 		}

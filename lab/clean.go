@@ -84,8 +84,11 @@ func cleanOne(name string) (done bool, left []string, err error) {
 // removeDraft removes a record whose process died before it got its name. Nothing was made yet.
 func removeDraft(dir string) error {
 	lock, err := lockNow(filepath.Join(dir, lockFile))
-	if err != nil {
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
 		return nil // in the making, or gone
+	}
+	if err != nil {
+		return err
 	}
 	return errors.Join(os.RemoveAll(dir), lock.Close())
 }

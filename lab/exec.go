@@ -22,7 +22,7 @@ func Exec(lab, node string, argv []string) error {
 		return errors.New("entering a lab needs root: run it with sudo")
 	}
 	if len(argv) == 0 {
-		return errors.New("no command: weir lab exec NODE -- COMMAND...")
+		return errors.New("no command: use weir lab exec NODE -- COMMAND")
 	}
 	r, err := findLab(lab)
 	if err != nil {

@@ -99,9 +99,11 @@ func talk(l *Lab, from, to string, profile int) error {
 	err := dial(l, from, to, profile, func(client, server *net.TCPConn) error {
 		for _, way := range [][2]*net.TCPConn{{client, server}, {server, client}} {
 			message := strings.Repeat("x", 20000)
-			go io.WriteString(way[0], message)
+			go func() { _, _ = io.WriteString(way[0], message) }() // the reader tells
 			got := make([]byte, len(message))
-			way[1].SetReadDeadline(time.Now().Add(3 * time.Second))
+			if err := way[1].SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
+				return err
+			}
 			if _, err := io.ReadFull(way[1], got); err != nil {
 				return err
 			}
@@ -133,7 +135,7 @@ func TestGuestsReachEachOther(t *testing.T) {
 		"dumbbell": func(hv bool) *graphBuilder { return dumbbell(2, hv) },
 		"racks":    func(hv bool) *graphBuilder { return racks(2, 2, hv) },
 		"chain":    func(hv bool) *graphBuilder { return chain(3, hv) },
-		"leaf":     func(hv bool) *graphBuilder { return leafSpine(3, 2, 2, hv) },
+		"leaf":     func(hv bool) *graphBuilder { return leafSpine(3, 2, hv) },
 	}
 	for name, shape := range shapes {
 		for _, hv := range []bool{false, true} {
@@ -162,7 +164,7 @@ func TestGuestsReachEachOther(t *testing.T) {
 
 // Nothing of the plumbing crosses a queue: the neighbours are known and bridges need not flood.
 func TestQueuesHoldOnlyWhatIsSent(t *testing.T) {
-	for _, g := range []*graphBuilder{racks(2, 2, true), leafSpine(2, 2, 2, false)} {
+	for _, g := range []*graphBuilder{racks(2, 2, true), leafSpine(2, 2, false)} {
 		l := up(t, "quiet", g.config())
 		before := sentByPort(t, l)
 		from, to := l.plan.guests()[0], l.plan.guests()[3]
@@ -262,7 +264,7 @@ func TestManagementNetworkJoinsSwitchesAndHosts(t *testing.T) {
 }
 
 func TestFlowsSpreadOverEqualPaths(t *testing.T) {
-	l := up(t, "ecmp", leafSpine(2, 2, 1, false).config())
+	l := up(t, "ecmp", leafSpine(2, 1, false).config())
 	for range 24 {
 		if err := talk(l, "leaf1.server1", "leaf2.server1", 0); err != nil {
 			t.Fatal(err)
@@ -278,7 +280,7 @@ func TestFlowsSpreadOverEqualPaths(t *testing.T) {
 }
 
 func TestSinglePathWhenAskedFor(t *testing.T) {
-	g := leafSpine(2, 2, 1, false)
+	g := leafSpine(2, 1, false)
 	g.Multipath = false // routing: single; there are loops all the same
 	l := up(t, "single", g.config())
 	for range 24 {

@@ -26,6 +26,9 @@ type Info struct {
 // List gives the labs of this machine, by name.
 func List() ([]Info, error) {
 	names, _, err := labNames()
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, errors.New("listing labs needs root: run it with sudo")
+	}
 	if err != nil {
 		return nil, err
 	}

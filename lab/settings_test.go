@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -21,7 +22,7 @@ func sentByPort(t *testing.T, l *Lab) map[string]uint64 {
 	sent := map[string]uint64{}
 	for _, p := range l.Ports() {
 		q := rootQdisc(t, l, p)
-		sent[p.Name] = uint64(q.Attrs().Statistics.Basic.Bytes)
+		sent[p.Name] = q.Attrs().Statistics.Basic.Bytes
 	}
 	return sent
 }
@@ -153,7 +154,7 @@ func TestSocketsHaveTheirProfile(t *testing.T) {
 		Stack: "linux", CC: "reno", ECN: ptr(true), InitialWindow: ptr(3), RTOMin: ptr(law.Duration(20 * time.Millisecond)),
 		DelayedACK: ptr(false), SACK: ptr(true),
 	}
-	for _, g := range []*graphBuilder{dumbbell(1, false), leafSpine(2, 2, 1, true)} {
+	for _, g := range []*graphBuilder{dumbbell(1, false), leafSpine(2, 1, true)} {
 		l := up(t, "socket", g.config(cubic(), paper))
 		guests := l.plan.guests()
 		from, to := guests[0].name, guests[1].name
@@ -299,7 +300,7 @@ func TestInitialRTOsByNamespace(t *testing.T) {
 }
 
 func TestNamespacesHaveTheirSettings(t *testing.T) {
-	l := up(t, "sysctl", leafSpine(2, 2, 1, true).config())
+	l := up(t, "sysctl", leafSpine(2, 1, true).config())
 	for node, want := range map[string]map[string]string{
 		"leaf1.server1": {
 			"net/ipv4/tcp_no_metrics_save": "1", "net/ipv4/tcp_syn_linear_timeouts": "0", "net/ipv4/tcp_ecn": "2",
@@ -325,6 +326,39 @@ func TestNamespacesHaveTheirSettings(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A sender is told by the network only: its packets in a switch's queue must not count as its own
+// (the kernel's small queues would then keep every queue short, and nothing would ever be lost).
+func TestOneFlowFillsABuffer(t *testing.T) {
+	g := dumbbell(1, false)
+	g.Links[0].Rate = 1000 * mbit // sender1's
+	g.Links[1].Rate = 100 * mbit  // receiver1's
+	l := up(t, "fill", g.config())
+	const size = 6e6
+	err := dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
+		go func() {
+			_, _ = client.Write(make([]byte, size)) // the reader tells
+			_ = client.CloseWrite()
+		}()
+		if err := server.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, server)
+		if n != size {
+			t.Errorf("%d bytes arrived of %d", n, int(size))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range l.Ports() {
+		drops := rootQdisc(t, l, p).Attrs().Statistics.Queue.Drops
+		if (p.Name == "switch->receiver1") != (drops > 0) {
+			t.Errorf("%s dropped %d", p.Name, drops)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (e *inUseError) Error() string {
 
 func newToken() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return "weir:" + hex.EncodeToString(b[:])
 }
 
@@ -161,10 +161,10 @@ func removeEmptyDirs() {
 		return
 	}
 	if _, err := os.Stat(madeNetns); err == nil {
-		os.Remove(netnsDir)
-		os.Remove(madeNetns)
+		_ = os.Remove(netnsDir)
+		_ = os.Remove(madeNetns)
 	}
-	os.Remove(runDir)
+	_ = os.Remove(runDir)
 }
 
 func readRecord(name string) (*record, error) {

@@ -86,8 +86,9 @@ func chain(switches int, hypervisors bool) *graphBuilder {
 	return g
 }
 
-// leafSpine has equal paths between all leaves.
-func leafSpine(leaves, spines, servers int, hypervisors bool) *graphBuilder {
+// leafSpine has two equal paths between all leaves.
+func leafSpine(leaves, servers int, hypervisors bool) *graphBuilder {
+	const spines = 2
 	g := &graphBuilder{hypervisors: hypervisors}
 	g.Multipath = true
 	for s := 1; s <= spines; s++ {

@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMain lets the tests start this program again as another process: one that builds a lab and
+// is killed, or one that enters a lab.
+func TestMain(m *testing.M) {
+	switch os.Getenv("WEIR_TEST_CHILD") {
+	case "up":
+		fmt.Println(childUp())
+		os.Exit(1)
+	case "exec":
+		err := Exec(os.Getenv("WEIR_TEST_LAB"), os.Getenv("WEIR_TEST_NODE"), os.Args[1:])
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// childUp builds a lab until it is killed, or tells why it could not. It says when it starts and
+// when it is done.
+func childUp() error {
+	cfg := racks(2, 3, true).config()
+	fmt.Println("start")
+	l, err := Up(context.Background(), os.Getenv("WEIR_TEST_LAB"), cfg, Options{Owned: true})
+	if err != nil {
+		return err
+	}
+	if err := l.JoinCgroup(); err != nil {
+		return err
+	}
+	fmt.Println("up")
+	select {}
+}
+
+func child(t *testing.T, what, lab, node string, argv ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, argv...)
+	c.Env = append(os.Environ(), "WEIR_TEST_CHILD="+what, "WEIR_TEST_LAB="+lab, "WEIR_TEST_NODE="+node)
+	return c
+}
+
+// ofThisTest keeps a test from cleaning labs that somebody has left running on this machine.
+func ofThisTest(name string) bool { return strings.HasPrefix(name, testName("")) }
+
+// hostState is what a lab could leave behind on the host: its links, and whatever bears the mark
+// of these tests. Other programs may make namespaces of their own meanwhile.
+func hostState(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-d", "link").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := string(out)
+	mark := fmt.Sprintf("weir-t%d-", os.Getpid())
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, mark) {
+			state += "mount " + strings.Fields(line)[4] + "\n"
+		}
+	}
+	root, err := cgroup2Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{netnsDir + "/" + mark + "*", root + "/" + mark + "*", labsDir + fmt.Sprintf("/t%d-*", os.Getpid()), labsDir + "/" + draftMark + "*"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			state += "file " + f + "\n"
+		}
+	}
+	return state
+}
+
+// privateMounts runs the test again in a process with mounts of its own, and tells whether this is
+// that process: `ip netns add` mounts /run/netns over itself, which would stay on the host.
+func privateMounts(t *testing.T) bool {
+	t.Helper()
+	needRoot(t)
+	if os.Getenv("WEIR_TEST_PRIVATE") != "" {
+		_, err := os.Stat(netnsDir)
+		t.Cleanup(func() {
+			_ = exec.Command("umount", netnsDir).Run()
+			if err != nil {
+				_ = os.Remove(netnsDir) // made by ip or the lab, and empty by now
+			}
+		})
+		return true
+	}
+	c := child(t, "", "", "", "-test.v", "-test.run=^"+t.Name()+"$")
+	c.Env = append(c.Env, "WEIR_TEST_PRIVATE=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// ipNetns runs ip netns, or stops the test.
+func ipNetns(t *testing.T, what, name string) {
+	t.Helper()
+	if out, err := exec.Command("ip", "netns", what, name).CombinedOutput(); err != nil {
+		t.Fatalf("ip netns %s %s: %v: %s", what, name, err, out)
+	}
+}
+
+func sameHost(t *testing.T, before, when string) {
+	t.Helper()
+	if after := hostState(t); after != before {
+		t.Errorf("%s the host has changed.\nbefore:\n%s\nafter:\n%s", when, before, after)
+	}
+}
