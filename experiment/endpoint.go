@@ -11,14 +11,14 @@ import (
 // Endpoint patterns:
 //
 //	receiver1            one node
-//	sender*              all of them
+//	sender*              all of them, whatever their number
 //	sender2..4           2, 3, 4
 //	sender2..            from 2 to the last
 //	sender1../5          1, 6, 11 ...
 //	rack1..3.server*     of several racks
 //	sender1, sender3     both
 //
-// A pattern that names a server with VMs stands for all its VMs. "*" does not reach over a dot.
+// A pattern that names a server with VMs stands for all its VMs. "*" is a number: agg* is not aggregator.
 
 var (
 	labelPattern = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -83,11 +83,11 @@ func (p part) matches(name string) bool {
 	if !ok {
 		return false
 	}
-	if p.any {
-		return !strings.Contains(number, ".")
-	}
 	n, err := strconv.Atoi(number)
-	return err == nil && n >= p.from && n <= p.to && (n-p.from)%p.step == 0
+	if err != nil || number != strconv.Itoa(n) {
+		return false // agg* is agg1 and agg2, not aggregator
+	}
+	return p.any || n >= p.from && n <= p.to && (n-p.from)%p.step == 0
 }
 
 // Select gives the names of the nodes of a kind that a pattern (or a comma list of them) names, in

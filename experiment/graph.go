@@ -118,38 +118,66 @@ func isVMOf(guest, hv string) bool {
 	return ok && strings.HasPrefix(guest, server+".vm")
 }
 
-// diameter is the number of shaped links on the longest of the shortest paths between two guests.
-func (g *Graph) diameter() int {
-	next, switches := map[string][]string{}, toSet(g.nodes(Switch))
+// hasLoop tells whether switches can be reached by several ways: a connected graph of n switches
+// without loops has n-1 links between them. Switches without links do not count.
+func (g *Graph) hasLoop() bool {
+	switches, linked, links := toSet(g.nodes(Switch)), map[string]bool{}, 0
 	for _, l := range g.Links {
 		if switches[l.A] && switches[l.B] {
-			next[l.A], next[l.B] = append(next[l.A], l.B), append(next[l.B], l.A)
+			linked[l.A], linked[l.B] = true, true
+			links++
 		}
 	}
-	guests := g.perSwitch()
-	longest := 0
-	for start := range guests {
-		hops := map[string]int{start: 0}
+	return links > 0 && links > len(linked)-1
+}
+
+// reach is a way through switches.
+type reach struct {
+	hops  int
+	delay law.Duration
+}
+
+// longest gives the number of shaped links and the one-way delay of the longest of the shortest
+// paths between two guests (fewest links, and of these the least delay), one for each measure.
+func (g *Graph) longest() (hops int, delay law.Duration) {
+	type edge struct {
+		to    string
+		delay law.Duration
+	}
+	next, switches := map[string][]edge{}, toSet(g.nodes(Switch))
+	access := map[string]law.Duration{} // the slowest access link of each switch that has guests
+	for _, l := range g.Links {
+		switch {
+		case switches[l.A] && switches[l.B]:
+			next[l.A], next[l.B] = append(next[l.A], edge{l.B, l.Delay}), append(next[l.B], edge{l.A, l.Delay})
+		case switches[l.B] && l.Rate > 0: // a server's link has the switch as its second end
+			access[l.B] = max(access[l.B], l.Delay)
+		}
+	}
+	for start, first := range access {
+		seen := map[string]reach{start: {}}
 		for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
-			for _, n := range next[queue[0]] {
-				if _, seen := hops[n]; !seen {
-					hops[n] = hops[queue[0]] + 1
-					queue = append(queue, n)
+			here := seen[queue[0]]
+			for _, e := range next[queue[0]] {
+				way := reach{here.hops + 1, here.delay + e.delay}
+				old, known := seen[e.to]
+				if !known {
+					queue = append(queue, e.to)
+				}
+				if !known || old.hops == way.hops && way.delay < old.delay {
+					seen[e.to] = way
 				}
 			}
 		}
-		for end := range guests {
-			longest = max(longest, hops[end])
+		for end, last := range access {
+			hops, delay = max(hops, seen[end].hops+2), max(delay, first+seen[end].delay+last)
 		}
 	}
-	return longest + 2 // and both guests' own links
+	return hops, delay
 }
 
-// rtt is the base round trip across the longest path, when network.delay gives it.
+// rtt is the base round trip across the longest path.
 func (g *Graph) rtt() law.Duration {
-	var delay law.Duration
-	for _, l := range g.Links {
-		delay = max(delay, l.Delay)
-	}
-	return delay * law.Duration(2*g.diameter())
+	_, delay := g.longest()
+	return 2 * delay
 }

@@ -73,6 +73,7 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	}
 	c.extraHosts(b)
 	g := &b.g
+	g.Multipath = g.hasLoop()
 	if len(g.Nodes) > maxNodes {
 		c.fail([]string{"topology"}, fmt.Sprintf("it has %d nodes", len(g.Nodes)), fmt.Sprintf("at most %d", maxNodes))
 		return nil
@@ -204,9 +205,6 @@ func (b *builder) up(lower, upper []string, parent func(i int) int) {
 			}
 		}
 	}
-	if !single && len(upper) > 1 && len(lower) > 1 {
-		b.g.Multipath = true
-	}
 }
 
 func (b *builder) chain() {
@@ -269,7 +267,8 @@ func (c *checker) topologyKeys(t Topology) bool {
 func (c *checker) linkDelays(b *builder) {
 	delay := b.n.Delay
 	if b.n.RTT > 0 {
-		delay = b.n.RTT / law.Duration(2*b.g.diameter())
+		hops, _ := b.g.longest()
+		delay = b.n.RTT / law.Duration(2*hops)
 	}
 	for i := range b.g.Links {
 		if b.g.Links[i].Rate > 0 {

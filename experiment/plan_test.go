@@ -1,0 +1,327 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/law"
+)
+
+const planBase = `
+id: plan
+duration: 10s
+seeds: [1, 2]
+topology: {kind: dumbbell, senders: 3, receivers: 1}
+network: {rate: 1Gbit, rtt: 200us, buffer: 125KB}
+guests: {cc: reno, rto_min: 100ms}
+traffic:
+  - {name: long, from: "sender1..2", to: receiver1, pattern: bulk, stop: 8s}
+  - {name: short, from: sender3, to: receiver1, pattern: burst, size: 10KB, start: 1s, every: 500ms, epochs: 3, gap: 24us, deadline: 20ms, give_up: 1s, initial_window: 2}
+  - {name: noise, from: sender3, to: receiver1, proto: udp, pattern: cbr, rate: 100Mbit}
+schemes:
+  - {name: droptail}
+  - {name: ecn, params: {threshold: 25KB}, guests: {ecn: true}}
+  - {name: dctcp, laws: [ecn], params: {threshold: 15pkt}, guests: {cc: dctcp, sack: false}}
+  - {name: fairq, worlds: [sim]}
+  - {name: static, params: {rate: 250Mbit}}
+vary:
+  - {key: guests.cc, as: guest_cc, values: [reno, cubic]}
+  - {key: schemes.ecn.params.threshold, as: mark, values: [20KB, 30KB]}
+lab: {time_scale: 5, seeds: [7]}
+measure: {ports: {bottleneck: "switch->receiver1"}, windows: {loaded: [2s, 9s]}}
+`
+
+func parsed(t *testing.T, text string) *File {
+	t.Helper()
+	f, err := Parse("plan.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func planned(t *testing.T, text string, o Options) *Plan {
+	t.Helper()
+	p, err := parsed(t, text).Plan(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A scheme is run at the points of the axes that make a difference to it, and no others.
+func TestAxesThatASchemeDoesNotUse(t *testing.T) {
+	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true})
+	got := map[string][]string{}
+	for _, r := range p.Runs {
+		if r.Seed == 1 {
+			got[r.Scheme] = append(got[r.Scheme], fmt.Sprint(r.Point))
+		}
+	}
+	want := map[string][]string{
+		"droptail": {"map[guest_cc:reno]", "map[guest_cc:cubic]"}, // the threshold is ecn's
+		"ecn":      {"map[guest_cc:reno mark:20KB]", "map[guest_cc:reno mark:30KB]", "map[guest_cc:cubic mark:20KB]", "map[guest_cc:cubic mark:30KB]"},
+		"dctcp":    {"map[]"}, // its own cc goes before the axis
+		"fairq":    {"map[guest_cc:reno]", "map[guest_cc:cubic]"},
+		"static":   {"map[guest_cc:reno]", "map[guest_cc:cubic]"},
+	}
+	for scheme, points := range want {
+		if !slices.Equal(got[scheme], points) {
+			t.Errorf("%s: %v, want %v", scheme, got[scheme], points)
+		}
+	}
+	// 11 points and two seeds.
+	if len(p.Runs) != 22 {
+		t.Errorf("%d runs, want 22", len(p.Runs))
+	}
+}
+
+// Traffic item over scheme over vary over guests, and defaults below them all.
+func TestPrecedenceOfGuests(t *testing.T) {
+	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true})
+	guests := func(scheme, cc, item string) Guests {
+		for _, r := range p.Runs {
+			if r.Scheme != scheme || cc != "" && r.Point["guest_cc"] != cc {
+				continue
+			}
+			for _, it := range r.Config.Items {
+				if it.Name == item {
+					return r.Config.Profiles[it.Profile]
+				}
+			}
+		}
+		t.Fatalf("no run of %s with %s", scheme, cc)
+		return Guests{}
+	}
+	g := guests("droptail", "cubic", "long")
+	if g.CC != "cubic" || *g.RTOMin != 100e6 || *g.InitialWindow != 10 || *g.ECN || !*g.SACK || !*g.DelayedACK || *g.InitialRTO != 1e9 || g.Stack != "linux" {
+		t.Errorf("droptail, long: %+v", g)
+	}
+	if g := guests("ecn", "reno", "long"); !*g.ECN || g.CC != "reno" {
+		t.Errorf("ecn, long: ECN %v, %s", *g.ECN, g.CC)
+	}
+	if g := guests("ecn", "reno", "short"); *g.InitialWindow != 2 || !*g.ECN {
+		t.Errorf("ecn, short: window %d, ECN %v", *g.InitialWindow, *g.ECN)
+	}
+	if g := guests("dctcp", "", "long"); g.CC != "dctcp" || !*g.ECN || *g.SACK {
+		t.Errorf("dctcp implies ECN: %+v", g)
+	}
+	text := strings.Replace(planBase, "pattern: bulk, stop: 8s", "pattern: bulk, stop: 8s, cc: cubic, ecn: false", 1)
+	p = planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true})
+	if g := guests("dctcp", "", "long"); g.CC != "cubic" || *g.ECN {
+		t.Errorf("the item's own cc and ecn: %s, ECN %v; want cubic, false", g.CC, *g.ECN)
+	}
+}
+
+// Items with equal settings share a profile.
+func TestProfilesAreDistinct(t *testing.T) {
+	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"droptail"}})
+	c := p.Runs[0].Config
+	if len(c.Profiles) != 2 || c.Items[0].Profile != c.Items[2].Profile || c.Items[0].Profile == c.Items[1].Profile {
+		t.Errorf("%d profiles; items have %d, %d, %d", len(c.Profiles), c.Items[0].Profile, c.Items[1].Profile, c.Items[2].Profile)
+	}
+}
+
+// In the lab every rate is divided and every time multiplied by time_scale; bytes, the RTT and the
+// delay of links are not.
+func TestTimeScale(t *testing.T) {
+	lab := planned(t, planBase, Options{Worlds: []string{"lab"}, AssumeAll: true, Schemes: []string{"ecn", "fairq", "droptail"}})
+	sim := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"ecn"}})
+	r, u := lab.Runs[slices.IndexFunc(lab.Runs, func(r *Run) bool { return r.Scheme == "ecn" })], sim.Runs[0]
+	if r.Scale != 5 || u.Scale != 1 || r.Seed != 7 || u.Seed != 1 {
+		t.Fatalf("scale %v and %v, seed %d and %d; want 5 and 1, 7 and 1", r.Scale, u.Scale, r.Seed, u.Seed)
+	}
+	times := func(c Config) []law.Duration {
+		s := c.Items[1]
+		g := c.Profiles[s.Profile]
+		return []law.Duration{
+			c.Duration, c.Series, c.Windows["loaded"][0], c.Windows["loaded"][1], c.Items[0].Stop,
+			s.Start, s.Every, s.Gap, s.Deadline, s.GiveUp, *g.RTOMin, *g.InitialRTO, *s.RTOMin,
+		}
+	}
+	scaled, plain := times(r.Config), times(u.Config)
+	for i := range plain {
+		if plain[i] <= 0 || scaled[i] != 5*plain[i] {
+			t.Errorf("time %d: %s, want 5 x %s", i, scaled[i], plain[i])
+		}
+	}
+	rates := func(c Config) []law.Rate {
+		return []law.Rate{c.Graph.Links[1].Rate, c.Graph.Links[3].Rate, c.Items[2].Rate}
+	}
+	scaledRates, plainRates := rates(r.Config), rates(u.Config)
+	for i := range plainRates {
+		if plainRates[i] != 5*scaledRates[i] {
+			t.Errorf("rate %d: %s, want %s / 5", i, scaledRates[i], plainRates[i])
+		}
+	}
+	if r.Config.RTT != u.Config.RTT || r.Config.Graph.Links[1].Delay != u.Config.Graph.Links[1].Delay ||
+		r.Config.Items[1].Size != 10_000 || r.Config.Graph.Links[1].Buffer.Bytes() != 125_000 {
+		t.Error("RTT, delay, size or buffer was scaled")
+	}
+	if p := r.Params["ecn"].(MarkParams); p.Threshold.Bytes() != 20_000 {
+		t.Errorf("threshold %s, want 20KB", p.Threshold)
+	}
+}
+
+// The times of a law are scaled too, its rates the other way; both worlds together run at the
+// lab's scale and seeds.
+func TestLawsAreScaled(t *testing.T) {
+	text := strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: fairq, params: {interval: 50us}}\n  - {name: gcc, params: {min_rate: 10Mbit}}", 1)
+	p := planned(t, text, Options{Worlds: []string{"lab", "sim"}, AssumeAll: true, Schemes: []string{"fairq", "gcc"}})
+	seen := map[string]bool{}
+	for _, r := range p.Runs {
+		seen[r.World] = true
+		if r.Scale != 5 || r.Seed != 7 {
+			t.Errorf("%s: scale %v, seed %d; want 5, 7", r.World, r.Scale, r.Seed)
+		}
+		if f, ok := r.Params["fairq"].(FairQParams); ok && (f.Interval != 250e3 || f.Idle != 5e9 || f.Updates != 10 || f.TargetFraction != 0.2) {
+			t.Errorf("fairq: %+v", f)
+		}
+		if g, ok := r.Params["gcc"].(GCCParams); ok && (g.MinRate != 2e6 || g.Interval != 25e6 || g.Period != 1.25e6 || g.Increase != 65e3) {
+			t.Errorf("gcc: %+v", g)
+		}
+	}
+	if !seen["lab"] || !seen["sim"] {
+		t.Errorf("worlds %v", seen)
+	}
+}
+
+func TestSkippedAndUnavailable(t *testing.T) {
+	f := parsed(t, planBase)
+	// The whole file: fairq is the file's own to skip in the lab, static no lab can have.
+	p, err := f.Plan(Options{Worlds: []string{"lab"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Skip{{"fairq", "lab", "the file runs it in sim only"}, {"static", "lab", "law static exists in sim only"}}
+	if !slices.Equal(p.Skipped, want) {
+		t.Errorf("skipped %v, want %v", p.Skipped, want)
+	}
+	// Asking for only that is an error.
+	if _, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"static", "fairq"}}); err == nil || !strings.Contains(err.Error(), "nothing of experiment plan can run here") {
+		t.Errorf("only what is skipped: %v", err)
+	}
+	// A world that this build does not have.
+	var u *UnavailableError
+	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "world" || u.Name != "sim" || !slices.Equal(u.Can, []string{"lab"}) {
+		t.Errorf("sim: %v", err)
+	}
+	// A law that this build does not have, in a file that wants it.
+	f = parsed(t, strings.Replace(planBase, ", worlds: [sim]}", "}", 1))
+	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Name != "fairq" ||
+		err.Error() != "law fairq (of scheme fairq) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
+		t.Errorf("the whole file: %v", err)
+	}
+	if p, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: u.Can}); err != nil || len(p.Runs) == 0 {
+		t.Errorf("what the error tells to ask for: %v", err)
+	}
+	for _, o := range []Options{
+		{Worlds: []string{"moon"}}, {Schemes: []string{"ecm"}},
+		{Set: []string{"guests.cc"}}, {Set: []string{"traffic.ants.size=1KB"}}, {Set: []string{"guests.cc=vegas"}},
+		{Sweep: []string{"network.rate=1Gbit,fast"}}, {Set: []string{"traffic.long.name.x=1"}},
+	} {
+		if _, err := f.Plan(o); err == nil || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%+v: got %v, want one line", o, err)
+		}
+	}
+}
+
+func TestSetAndSweep(t *testing.T) {
+	o := Options{Worlds: []string{"lab"}, Schemes: []string{"ecn"}}
+	o.Set = []string{"guests.cc=bbr", "traffic.short.size=20KB", "schemes.ecn.params.not_ect=drop", "lab.time_scale=2", "traffic.long.from=sender1"}
+	o.Sweep = []string{"schemes.ecn.params.threshold=10KB,15pkt,40KB", "network.buffer=100KB,200KB"}
+	o.Seeds = []int64{3}
+	p := planned(t, planBase, o)
+	if len(p.Runs) != 6 {
+		t.Fatalf("%d runs, want 3 thresholds x 2 buffers", len(p.Runs))
+	}
+	r := p.Runs[5]
+	if r.Point["threshold"] != "40KB" || r.Point["buffer"] != "200KB" || len(r.Point) != 2 {
+		t.Errorf("point %v; guests.cc was set, so it is no axis", r.Point)
+	}
+	m := r.Params["ecn"].(MarkParams)
+	if m.Threshold.Bytes() != 40_000 || m.NotECT != "drop" || r.Scale != 2 || r.Seed != 3 ||
+		r.Config.Profiles[0].CC != "bbr" || r.Config.Items[1].Size != 20_000 || len(r.Config.Items[0].Pairs) != 1 ||
+		r.Config.Graph.Links[1].Buffer.Bytes() != 200_000 {
+		t.Errorf("%+v %+v", m, r)
+	}
+	if q := p.Runs[2].Params["ecn"].(MarkParams).Threshold; !q.Packets || q.Bytes() != 22_500 {
+		t.Errorf("15pkt is %+v", q)
+	}
+	// A name that the axes have already.
+	p = planned(t, planBase, Options{Worlds: []string{"lab"}, Schemes: []string{"ecn"}, Sweep: []string{"network.rate=1Gbit", "traffic.noise.rate=1Mbit,2Mbit"}})
+	if _, ok := p.Runs[0].Point["traffic_noise_rate"]; !ok {
+		t.Errorf("point %v", p.Runs[0].Point)
+	}
+	// Seeds 1..N.
+	p = planned(t, planBase, Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}, SeedCount: 3})
+	if len(p.Runs) != 6 || p.Runs[2].Seed != 3 {
+		t.Errorf("%d runs", len(p.Runs))
+	}
+}
+
+// Cases set several keys at once; one case may make another key impossible, which is told.
+func TestCases(t *testing.T) {
+	vary := "vary:\n  - as: noise_kind\n    cases:\n      udp: {traffic.noise.proto: udp}\n      tcp: {traffic.noise.proto: tcp, traffic.noise.cc: bbr}\n"
+	text := planBase[:strings.Index(planBase, "vary:")] + vary + planBase[strings.Index(planBase, "lab:"):]
+	p := planned(t, text, Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}})
+	if len(p.Runs) != 2 || p.Runs[0].Point["noise_kind"] != "udp" || p.Runs[1].Point["noise_kind"] != "tcp" {
+		t.Fatalf("%d runs: %v", len(p.Runs), p.Runs[0].Point)
+	}
+	if it := p.Runs[1].Config.Items[2]; it.Proto != "tcp" || p.Runs[1].Config.Profiles[it.Profile].CC != "bbr" {
+		t.Errorf("case tcp: %s %+v", it.Proto, it.Guests)
+	}
+	if _, err := parsed(t, text).Plan(Options{Set: []string{"traffic.noise.proto=tcp"}}); err == nil || !strings.Contains(err.Error(), "the axis noise_kind sets this key") {
+		t.Errorf("a key of a case: %v", err)
+	}
+	broken := strings.Replace(text, "{traffic.noise.proto: udp}", "{traffic.short.proto: udp}", 1)
+	if _, err := Parse("x.yaml", []byte(broken)); err == nil || !strings.Contains(err.Error(), "pattern burst cannot be udp") {
+		t.Errorf("an impossible case: %v", err)
+	}
+}
+
+// Where the laws act.
+func TestAt(t *testing.T) {
+	text := strings.Replace(planBase, "{kind: dumbbell, senders: 3, receivers: 1}", "{kind: dumbbell, senders: 3, receivers: 2}", 1)
+	text = strings.Replace(text, "switch->receiver1", "left->right", 1)
+	text = strings.Replace(text, "{name: droptail}", "{name: droptail, at: [left]}", 1)
+	p := planned(t, text, Options{Worlds: []string{"lab"}, Schemes: []string{"droptail", "ecn"}})
+	for _, r := range p.Runs {
+		want := map[string][]string{"droptail": {"left"}, "ecn": {"left", "right"}}[r.Scheme]
+		if !slices.Equal(r.At, want) {
+			t.Errorf("%s at %v, want %v", r.Scheme, r.At, want)
+		}
+	}
+}
+
+// Two laws in one scheme share params by field.
+func TestSchemeOfTwoLaws(t *testing.T) {
+	text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", "{name: sdn, laws: [gcc, ecn], params: {interval: 10ms, threshold: 20pkt, not_ect: drop}}", 1)
+	p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}})
+	g, m := p.Runs[0].Params["gcc"].(GCCParams), p.Runs[0].Params["ecn"].(MarkParams)
+	if g.Interval != 10e6 || g.Variant != "paper" || m.Threshold.Bytes() != 30_000 || m.NotECT != "drop" {
+		t.Errorf("%+v %+v", g, m)
+	}
+}
+
+// What the file says of claims and what a plan holds are not the file's alone: two plans of one
+// file do not share memory that a world could change.
+func TestPlansDoNotShare(t *testing.T) {
+	f := parsed(t, planBase)
+	a, err := f.Plan(Options{Worlds: []string{"lab"}, Set: []string{"network.rate=500Mbit"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Runs[0].Config.Windows["loaded"] = [2]law.Duration{1, 2}
+	a.Runs[0].Config.Graph.Links[1].Rate = 1
+	if a.Runs[1].Config.Windows["loaded"][1] == 2 || a.Runs[1].Config.Graph.Links[1].Rate == 1 {
+		t.Error("two runs share windows or links")
+	}
+	b, err := f.Plan(Options{Worlds: []string{"lab"}})
+	if err != nil || b.Runs[0].Config.Graph.Links[1].Rate != 200e6 {
+		t.Errorf("--set of one plan is in the next: %v, %v", b.Runs[0].Config.Graph.Links[1].Rate, err)
+	}
+}
