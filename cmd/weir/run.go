@@ -111,6 +111,11 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 			return err
 		}
 	}
+	if f.out != "" {
+		if err := report.CheckDir(f.out); err != nil {
+			return usageError(err)
+		}
+	}
 	doc, err := newDocument(plan)
 	if err != nil {
 		return err
