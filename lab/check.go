@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,17 +77,20 @@ func missing(what, option, module string, err error) error {
 	return fmt.Errorf("this kernel makes no %s (CONFIG_%s): run 'modprobe %s' or use a kernel that has it: %w", what, option, module, err)
 }
 
-// freeMemoryKB is what /proc/meminfo calls available.
-func freeMemoryKB() int64 {
+// kernelMemoryKB is what the kernel has taken for itself and cannot give back at will: a lab is
+// mostly that.
+func kernelMemoryKB() int64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0
 	}
+	var sum int64
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kb
+		f := strings.Fields(line)
+		if len(f) > 1 && slices.Contains([]string{"SUnreclaim:", "KernelStack:", "Percpu:"}, f[0]) {
+			kb, _ := strconv.ParseInt(f[1], 10, 64)
+			sum += kb
 		}
 	}
-	return 0
+	return sum
 }

@@ -15,8 +15,9 @@ import (
 // Exec replaces this process by a command in the network namespace of a lab's node, with its
 // standard input and output, its signals and its exit code. lab may be empty if there is one lab
 // only. It returns when it fails, and then only. The command keeps the mounts of the host, so that
-// cgroups and bpffs are there (`ip netns exec` hides them). It is noted as the lab's (by its
-// cgroup), so that cleaning the lab ends it and what it started.
+// cgroups and bpffs are there (`ip netns exec` hides them), and so there are no names of the lab to
+// look up: an argument that is the name of a guest is replaced by its address. It is noted as the
+// lab's (by its cgroup), so that cleaning the lab ends it and what it started.
 func Exec(lab, node string, argv []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("entering a lab needs root: run it with sudo")
@@ -50,8 +51,19 @@ func Exec(lab, node string, argv []string) error {
 	if err := enterNamespace(ns); err != nil {
 		return err
 	}
-	err = syscall.Exec(program, argv, os.Environ())
+	err = syscall.Exec(program, r.withAddresses(argv), os.Environ())
 	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// withAddresses is argv with the addresses of guests in the place of their names.
+func (r *record) withAddresses(argv []string) []string {
+	out := slices.Clone(argv)
+	for i, arg := range out[1:] {
+		if addr, ok := r.Addresses[arg]; ok {
+			out[i+1] = addr
+		}
+	}
+	return out
 }
 
 // findLab is the record of the lab of this name, or of the only one.

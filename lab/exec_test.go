@@ -23,6 +23,10 @@ func TestExecInALab(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), kept.Addr("sender1", 0).String()) {
 		t.Errorf("addresses inside: %q, %v", out, err)
 	}
+	out, err = child(t, "exec", kept.Name(), "sender1", "echo", "receiver1", "receiver1x").Output()
+	if want := kept.Addr("receiver1", 0).String() + " receiver1x\n"; err != nil || string(out) != want {
+		t.Errorf("names as arguments: %q, %v, want %q", out, err, want)
+	}
 	var exit *exec.ExitError
 	if err := child(t, "exec", kept.Name(), "sender1", "sh", "-c", "exit 7").Run(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("exit code: %v, want 7", err)

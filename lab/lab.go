@@ -86,11 +86,14 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 		return nil, err
 	}
 	r := record{
-		Name: name, Experiment: o.Experiment, Token: newToken(), Namespaces: map[string]string{},
+		Name: name, Experiment: o.Experiment, Token: newToken(), Namespaces: map[string]string{}, Addresses: map[string]string{},
 		Pid: os.Getpid(), Owned: o.Owned, Created: time.Now().UTC(),
 	}
 	for _, n := range p.nodes {
 		r.Namespaces[n.name] = fmt.Sprintf("weir-%s-%s", name, n.name)
+	}
+	for _, n := range p.guests() {
+		r.Addresses[n.name] = n.addr(0).String()
 	}
 	if root, err := cgroup2Root(); err == nil {
 		r.Cgroup = cgroupDir(root, name, r.Token)
@@ -122,7 +125,7 @@ func (l *Lab) leave() error {
 
 // build makes everything, in steps that need the one before; within a step nodes are done side by side.
 func (l *Lab) build(ctx context.Context) error {
-	before := freeMemoryKB()
+	before := kernelMemoryKB()
 	steps := []struct {
 		what string
 		do   func(n *node) error
@@ -137,7 +140,7 @@ func (l *Lab) build(ctx context.Context) error {
 			return err
 		}
 	}
-	l.claim.MemoryKB = max(0, before-freeMemoryKB())
+	l.claim.MemoryKB = max(0, kernelMemoryKB()-before)
 	l.claim.Built = true
 	return l.claim.save()
 }

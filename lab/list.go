@@ -12,14 +12,15 @@ import (
 type Info struct {
 	Name       string
 	Experiment string
-	Nodes      []string // of the experiment, then the lab's own
+	Nodes      []string          // of the experiment, then the lab's own
+	Addresses  map[string]string // guest -> its address for the first profile of guests' settings
 	Created    time.Time
 	Owned      bool // ends with its process
 	Pid        int  // the process that built it
 	Alive      bool // that process still holds it
 	Built      bool // false: it is being built, or its building was killed
-	// Memory is by how much the machine's free memory fell while the lab was built, in bytes; 0:
-	// not known. Other programs disturb it.
+	// Memory is by how much the kernel's own memory grew while the lab was built, in bytes; 0: not
+	// known. Other programs disturb it.
 	Memory int64
 }
 
@@ -42,7 +43,7 @@ func List() ([]Info, error) {
 			return list, err
 		}
 		list = append(list, Info{
-			Name: r.Name, Experiment: r.Experiment, Nodes: r.nodes(), Created: r.Created, Owned: r.Owned,
+			Name: r.Name, Experiment: r.Experiment, Nodes: r.nodes(), Addresses: r.Addresses, Created: r.Created, Owned: r.Owned,
 			Pid: r.Pid, Alive: ownerAlive(name), Built: r.Built, Memory: r.MemoryKB << 10,
 		})
 	}

@@ -33,6 +33,7 @@ type record struct {
 	Experiment string            `json:"experiment"`
 	Token      string            `json:"token"`      // in the file and on the lo of every namespace of this lab
 	Namespaces map[string]string `json:"namespaces"` // node -> entry of /run/netns
+	Addresses  map[string]string `json:"addresses"`  // guest -> its address for the first profile
 	Pid        int               `json:"pid"`
 	Owned      bool              `json:"owned"` // ends with its process; otherwise lives until it is cleaned
 	Built      bool              `json:"built"`
