@@ -1,0 +1,298 @@
+package claim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"weir/experiment/result"
+)
+
+// maxPoints bounds how many values of open axes one claim is decided for.
+const maxPoints = 10_000
+
+// Decide decides every claim in each world of the document and for each value of every axis that
+// the claim leaves open, on the median over seeds of LEFT - RIGHT. An absent metric or a division
+// by 0 leaves Holds nil. A claim about a scheme that was not run because it was not asked for
+// (requested; none means all) or was skipped is Undecided, and so is one about a value of an axis
+// that was not run.
+func Decide(claims []string, doc *result.Document, requested []string) []result.Claim {
+	var out []result.Claim
+	for _, text := range claims {
+		c, err := Parse(text)
+		for _, w := range worlds(doc) {
+			if err != nil {
+				out = append(out, result.Claim{Claim: text, World: w, For: map[string]string{}, Why: err.Error()})
+				continue
+			}
+			out = append(out, c.decide(newRuns(doc, w), requested)...)
+		}
+	}
+	return out
+}
+
+func worlds(doc *result.Document) []string {
+	var out []string
+	for _, r := range doc.Runs {
+		if !slices.Contains(out, r.World) {
+			out = append(out, r.World)
+		}
+	}
+	return out
+}
+
+func (c *Claim) decide(rs *runs, requested []string) []result.Claim {
+	empty := result.Claim{Claim: c.Text, World: rs.world, For: map[string]string{}}
+	if why := c.notRun(rs, requested); why != "" {
+		empty.Undecided, empty.Why = true, why
+		return []result.Claim{empty}
+	}
+	open, points := c.openAxes(rs)
+	if points > maxPoints {
+		empty.Why = fmt.Sprintf("the claim leaves %d points open; fix an axis with [axis=value]", points)
+		return []result.Claim{empty}
+	}
+	seeds := rs.seeds(c)
+	var out []result.Claim
+	for n := range points {
+		at := map[string]string{}
+		for i := len(open) - 1; i >= 0; i-- {
+			at[open[i].name] = open[i].values[n%len(open[i].values)]
+			n /= len(open[i].values)
+		}
+		out = append(out, c.at(rs, at, seeds))
+	}
+	return out
+}
+
+// at decides the claim at one point.
+func (c *Claim) at(rs *runs, at map[string]string, seeds []int64) result.Claim {
+	out := result.Claim{Claim: c.Text, World: rs.world, For: at, Seeds: seeds}
+	var differences []float64
+	for _, seed := range seeds {
+		e := &env{runs: rs, seed: seed, at: at}
+		l, err := c.left.eval(e)
+		if err != nil {
+			l = math.NaN()
+			out.Why = err.Error()
+		}
+		r, err := c.right.eval(e)
+		if err != nil {
+			r = math.NaN()
+			out.Why = err.Error()
+		}
+		out.Left, out.Right = append(out.Left, l), append(out.Right, r)
+		differences = append(differences, l-r)
+	}
+	switch {
+	case out.Why != "":
+	case len(seeds) == 0:
+		out.Why = "there is no run of it"
+	case slices.ContainsFunc(differences, math.IsNaN):
+		out.Why = "neither side is ever reached" // Inf - Inf
+	default:
+		holds := compare(median(differences), c.Op)
+		out.Holds = &holds
+	}
+	return out
+}
+
+func compare(difference float64, op string) bool {
+	switch op {
+	case "<=":
+		return difference <= 0
+	case ">=":
+		return difference >= 0
+	case "<":
+		return difference < 0
+	case ">":
+		return difference > 0
+	case "==":
+		return difference == 0
+	}
+	return difference != 0
+}
+
+// median of at least one number; of an even count the mean of the middle two.
+func median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	if m := len(v) / 2; len(v)%2 == 0 && v[m-1] != v[m] { // equal ones may be infinite
+		return (v[m-1] + v[m]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// runs are the runs of one world.
+type runs struct {
+	world    string
+	byScheme map[string][]*result.Run
+	axes     map[string]bool // declared by the file or met in a run
+	skipped  map[string]string
+}
+
+func newRuns(doc *result.Document, world string) *runs {
+	rs := &runs{world: world, byScheme: map[string][]*result.Run{}, axes: declaredAxes(doc.File), skipped: map[string]string{}}
+	for _, r := range doc.Runs {
+		for axis := range r.Axes {
+			rs.axes[axis] = true
+		}
+		if r.World == world {
+			rs.byScheme[r.Scheme] = append(rs.byScheme[r.Scheme], r)
+		}
+	}
+	for _, s := range doc.Skipped {
+		if s.World == world {
+			rs.skipped[s.Scheme] = s.Reason
+		}
+	}
+	return rs
+}
+
+// declaredAxes reads the names of the axes from the file that a document holds.
+func declaredAxes(file json.RawMessage) map[string]bool {
+	var f struct {
+		Vary []struct{ As, Key string }
+	}
+	out := map[string]bool{}
+	if json.Unmarshal(file, &f) == nil {
+		for _, a := range f.Vary {
+			name := a.As
+			if name == "" {
+				name = a.Key[strings.LastIndexByte(a.Key, '.')+1:]
+			}
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// values lists the values of an axis that a scheme was run at, in the order of the runs.
+func (rs *runs) values(scheme, axis string) []string {
+	var out []string
+	for _, r := range rs.byScheme[scheme] {
+		if v, ok := r.Axes[axis]; ok && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// seeds lists every seed that a scheme of the claim was run with, in rising order.
+func (rs *runs) seeds(c *Claim) []int64 {
+	set := map[int64]bool{}
+	for _, p := range c.Paths() {
+		for _, r := range rs.byScheme[p.Scheme] {
+			set[r.Seed] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// notRun says why a claim is undecided: it is about something that was left out on purpose.
+func (c *Claim) notRun(rs *runs, requested []string) string {
+	for _, p := range c.Paths() {
+		if reason, ok := rs.skipped[p.Scheme]; ok {
+			return fmt.Sprintf("scheme %s was skipped: %s", p.Scheme, reason)
+		}
+		if len(requested) > 0 && !slices.Contains(requested, p.Scheme) {
+			return fmt.Sprintf("scheme %s was not asked for", p.Scheme)
+		}
+		for _, b := range p.At {
+			values := rs.values(p.Scheme, b.Axis)
+			if len(rs.byScheme[p.Scheme]) > 0 && (!rs.axes[b.Axis] || len(values) > 0 && !slices.ContainsFunc(values, b.is)) {
+				return fmt.Sprintf("%s=%s was not run", b.Axis, b.Value)
+			}
+		}
+		if p.Over != "" && len(rs.byScheme[p.Scheme]) > 0 && len(rs.values(p.Scheme, p.Over)) == 0 {
+			return fmt.Sprintf("%s was not run over %s", p.Scheme, p.Over)
+		}
+	}
+	return ""
+}
+
+// is compares an axis value as a text or as a number: 0.50 is 0.5.
+func (b Binding) is(value string) bool { return SameValue(b.Value, value) }
+
+// SameValue tells whether two texts name the same value of an axis.
+func SameValue(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, y := axisNumber(a, -1), axisNumber(b, -1)
+	return x == y && x != 0 && unitOf(a) == unitOf(b)
+}
+
+// unitOf is what follows the number.
+func unitOf(text string) string { return strings.TrimLeft(text, "0123456789. ") }
+
+type openAxis struct {
+	name   string
+	values []string
+}
+
+// openAxes lists the axes that the claim leaves open, by name, and the number of their points.
+func (c *Claim) openAxes(rs *runs) ([]openAxis, int) {
+	found := map[string][]string{}
+	for _, p := range c.Paths() {
+		for _, r := range rs.byScheme[p.Scheme] {
+			for axis, v := range r.Axes {
+				bound := axis == p.Over || slices.ContainsFunc(p.At, func(b Binding) bool { return b.Axis == axis })
+				if !bound && !slices.Contains(found[axis], v) {
+					found[axis] = append(found[axis], v)
+				}
+			}
+		}
+	}
+	var out []openAxis
+	points := 1
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, openAxis{name, found[name]})
+		points *= len(found[name])
+	}
+	return out, points
+}
+
+// run finds the run that a path names here; axis over, if not empty, has the value given. An axis
+// that the scheme does not use does not tell its runs apart.
+func (e *env) run(p *Path, over, value string) (*result.Run, error) {
+	for _, r := range e.runs.byScheme[p.Scheme] {
+		if r.Seed == e.seed && e.fits(p, r, over, value) {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no run of %s with seed %d here", p.Scheme, e.seed)
+}
+
+func (e *env) fits(p *Path, r *result.Run, over, value string) bool {
+	for axis, v := range r.Axes {
+		if axis == over {
+			if v != value {
+				return false
+			}
+			continue
+		}
+		if i := slices.IndexFunc(p.At, func(b Binding) bool { return b.Axis == axis }); i >= 0 {
+			if !p.At[i].is(v) {
+				return false
+			}
+		} else if want, open := e.at[axis]; open && want != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *env) metric(p *Path, over, value string) (float64, error) {
+	r, err := e.run(p, over, value)
+	if err != nil {
+		return 0, err
+	}
+	v, ok := r.Metric(p.Names)
+	if !ok || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("%s is absent", p)
+	}
+	return v, nil
+}
