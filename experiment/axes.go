@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-
-	"weir/law"
 )
 
 // maxPoints bounds how many points the axes of a file span.
@@ -133,10 +131,3 @@ func (a axis) apply(t *tree, i int) *tree {
 	}
 	return out
 }
-
-// scaleTime and scaleRate bring a time or rate of the experiment to a world that is k times slower.
-func scaleTime(d law.Duration, k float64) law.Duration { return law.Duration(round(float64(d) * k)) }
-
-func scaleRate(r law.Rate, k float64) law.Rate { return law.Rate(round(float64(r) / k)) }
-
-func round(x float64) int64 { return int64(x + 0.5) }

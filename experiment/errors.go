@@ -23,12 +23,12 @@ type Error struct {
 // Error is one line: "FILE:LINE: key: what is wrong; what is allowed".
 func (e *Error) Error() string {
 	var b strings.Builder
-	if e.Option != "" {
-		b.WriteString(e.Option)
-	} else {
-		b.WriteString(e.File + ":" + strconv.Itoa(e.Line))
+	switch {
+	case e.Option != "":
+		b.WriteString(e.Option + ": ")
+	case e.File != "": // a topology need not come from a file
+		b.WriteString(e.File + ":" + strconv.Itoa(e.Line) + ": ")
 	}
-	b.WriteString(": ")
 	if e.Key != "" {
 		b.WriteString(e.Key + ": ")
 	}

@@ -109,20 +109,3 @@ func (l Law) decode(params map[string]any) (any, error) {
 	}
 	return p, nil
 }
-
-// scaleParams returns a copy of a law's configuration with every time multiplied and every rate
-// divided by k; sizes and fractions stay. It is a value, not a pointer.
-func scaleParams(params any, k float64) any {
-	v := reflect.ValueOf(params).Elem()
-	scaled := reflect.New(v.Type()).Elem()
-	scaled.Set(v)
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		switch field := scaled.FieldByIndex(f.Index); x := field.Interface().(type) {
-		case law.Duration:
-			field.Set(reflect.ValueOf(scaleTime(x, k)))
-		case law.Rate:
-			field.Set(reflect.ValueOf(scaleRate(x, k)))
-		}
-	}
-	return scaled.Interface()
-}

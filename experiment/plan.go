@@ -8,8 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"weir/law"
 )
 
 // Options chooses what of a file is run, and changes it.
@@ -330,52 +328,6 @@ func (p *point) run(scale float64) *Run {
 	}
 	r.Config = scaleConfig(p.config, scale)
 	return r
-}
-
-// scaleConfig brings a Config to a world that is k times slower: every rate divided, every time
-// multiplied by k. Sizes stay, and so do the delay of links and the RTT, which no world can scale
-// for real.
-func scaleConfig(c Config, k float64) Config {
-	g := *c.Graph
-	g.Links = slices.Clone(g.Links)
-	for i := range g.Links {
-		g.Links[i].Rate = scaleRate(g.Links[i].Rate, k)
-	}
-	c.Graph = &g
-	c.Profiles = slices.Clone(c.Profiles)
-	for i, p := range c.Profiles {
-		c.Profiles[i] = scaleGuests(p, k)
-	}
-	c.Items = slices.Clone(c.Items)
-	for i := range c.Items {
-		t := &c.Items[i].Traffic
-		for _, d := range []*law.Duration{&t.Start, &t.Stop, &t.Every, &t.Gap, &t.GiveUp, &t.Deadline} {
-			*d = scaleTime(*d, k)
-		}
-		t.Rate = scaleRate(t.Rate, k)
-		t.Guests = scaleGuests(t.Guests, k)
-	}
-	c.Duration, c.Series = scaleTime(c.Duration, k), scaleTime(c.Series, k)
-	windows := make(map[string][2]law.Duration, len(c.Windows))
-	for label, w := range c.Windows {
-		windows[label] = [2]law.Duration{scaleTime(w[0], k), scaleTime(w[1], k)}
-	}
-	c.Windows = windows
-	c.Ports = maps.Clone(c.Ports)
-	return c
-}
-
-// scaleGuests multiplies the times that the stack lets us set; delayed ACK is not one of them.
-func scaleGuests(g Guests, k float64) Guests {
-	scaled := func(d *law.Duration) *law.Duration {
-		if d == nil {
-			return nil
-		}
-		out := scaleTime(*d, k)
-		return &out
-	}
-	g.RTOMin, g.InitialRTO = scaled(g.RTOMin), scaled(g.InitialRTO)
-	return g
 }
 
 // fingerprint is equal for two points that a world could not tell apart.
