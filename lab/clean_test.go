@@ -207,9 +207,10 @@ func TestUpRefusesNamesInUse(t *testing.T) {
 		t.Errorf("after the refusal: %v", err)
 	}
 
-	before := hostState(t)
 	foreign := "weir-" + testName("ns") + "-receiver1"
 	ipNetns(t, "add", foreign)
+	t.Cleanup(func() { ipNetns(t, "del", foreign) })
+	before := hostState(t)
 	_, err = Up(t.Context(), testName("ns"), dumbbell(1, false).config(), Options{Owned: true})
 	if err == nil || !strings.Contains(err.Error(), foreign+" exists and is not of this lab") {
 		t.Errorf("a foreign namespace %s: error %v", foreign, err)
@@ -217,7 +218,6 @@ func TestUpRefusesNamesInUse(t *testing.T) {
 	if !isNamespace(filepath.Join(netnsDir, foreign)) {
 		t.Errorf("the failed Up removed the foreign namespace %s", foreign)
 	}
-	ipNetns(t, "del", foreign)
 	sameHost(t, before, "after a refused Up")
 }
 
