@@ -147,7 +147,8 @@ func (g *Graph) kindText(kind *NodeKind) string {
 
 // fits compares a pattern with the parts of a name; VMs may follow the parts that were named.
 func fits(parts []part, name []string) bool {
-	if len(parts) != len(name) && !(len(name) == len(parts)+1 && strings.HasPrefix(name[len(parts)], "vm")) {
+	behind := len(name) == len(parts)+1 && strings.HasPrefix(name[len(parts)], "vm")
+	if len(parts) != len(name) && !behind {
 		return false
 	}
 	for i, p := range parts {

@@ -266,7 +266,9 @@ func TestSetAndSweep(t *testing.T) {
 // Cases set several keys at once; one case may make another key impossible, which is told.
 func TestCases(t *testing.T) {
 	vary := "vary:\n  - as: noise_kind\n    cases:\n      udp: {traffic.noise.proto: udp}\n      tcp: {traffic.noise.proto: tcp, traffic.noise.cc: bbr}\n"
-	text := planBase[:strings.Index(planBase, "vary:")] + vary + planBase[strings.Index(planBase, "lab:"):]
+	head, rest, _ := strings.Cut(planBase, "vary:")
+	_, tail, _ := strings.Cut(rest, "lab:")
+	text := head + vary + "lab:" + tail
 	p := planned(t, text, Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}})
 	if len(p.Runs) != 2 || p.Runs[0].Point["noise_kind"] != "udp" || p.Runs[1].Point["noise_kind"] != "tcp" {
 		t.Fatalf("%d runs: %v", len(p.Runs), p.Runs[0].Point)

@@ -161,7 +161,7 @@ func (f *File) items(c *Config, s *Scheme) error {
 			return fmt.Errorf("traffic %s, to: %w", t.Name, err)
 		}
 		t.Guests = t.Guests.over(s.Guests.over(f.Guests)).impliedECN()
-		profile := slices.IndexFunc(c.Profiles, t.Guests.equal)
+		profile := slices.IndexFunc(c.Profiles, t.equal)
 		if profile < 0 {
 			profile = len(c.Profiles)
 			c.Profiles = append(c.Profiles, t.Guests)

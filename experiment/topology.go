@@ -29,9 +29,6 @@ var kindKeys = map[string]struct{ needs, may []string }{
 	"chain":      {needs: []string{"hops", "senders", "receivers"}},
 }
 
-// anyKindKeys may stand beside every kind.
-var anyKindKeys = []string{"kind", "switch", "hypervisors", "vms", "hosts", "links"}
-
 // BuildGraph makes the topology concrete. Errors are Errors without a file.
 func BuildGraph(t Topology, n Network) (*Graph, error) {
 	c := &checker{}
@@ -298,11 +295,10 @@ func (c *checker) linkRules(b *builder) {
 		for j := range b.g.Links {
 			l := &b.g.Links[j]
 			x, y := strings.TrimSuffix(l.A, hypervisorSuffix), strings.TrimSuffix(l.B, hypervisorSuffix)
-			if l.Rate == 0 || !(ends[0][x] && ends[1][y] || ends[0][y] && ends[1][x]) {
-				continue
+			if l.Rate > 0 && (ends[0][x] && ends[1][y] || ends[0][y] && ends[1][x]) {
+				found = true
+				l.apply(r)
 			}
-			found = true
-			l.apply(r)
 		}
 		if !found {
 			c.fail(append(at, "between"), "no link joins "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
