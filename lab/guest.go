@@ -18,8 +18,10 @@ import (
 
 const (
 	kernelInitialRTO = time.Second
-	featureECN       = 1 // RTAX_FEATURE_ECN
-	perMachine       = "it is set per machine, and other traffic of this one has it otherwise"
+	// fallbackCC is in every kernel; the host's default would differ from machine to machine.
+	fallbackCC = "reno"
+	featureECN = 1 // RTAX_FEATURE_ECN
+	perMachine = "it is set per machine, and other traffic of this one has it otherwise"
 )
 
 // guestSysctls are what every guest's namespace has, whatever the experiment says of its TCP: what
@@ -101,8 +103,8 @@ func (l *Lab) addGuestRoute(h *netlink.Handle, n *node, profile int) error {
 	err := h.RouteAdd(&r)
 	if errors.Is(err, unix.EINVAL) && r.Congctl != "" {
 		// The one metric that a sound value can be refused for: an algorithm this kernel lacks.
-		l.unmet.add(n.name, "guests.cc", g.CC, "this kernel offers "+availableCC()+"; its default is used")
-		r.Congctl = ""
+		l.unmet.add(n.name, "guests.cc", g.CC, "this kernel offers "+availableCC()+"; "+fallbackCC+" is used")
+		r.Congctl = fallbackCC
 		err = h.RouteAdd(&r)
 	}
 	if err != nil {

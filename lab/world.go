@@ -119,7 +119,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 		if rec, err = measure.Start(measuredPorts(l, cfg)); err != nil {
 			return nil, err
 		}
-		defer rec.Stop()
+		defer func() { _ = rec.Stop() }() // when it ends early; Stop is called again below
 	}
 	p.Phase("running")
 	out, err := traffic.Run(ctx, l, cfg, r.Seed, traffic.Options{

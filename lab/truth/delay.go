@@ -31,7 +31,7 @@ func queueAgainstDelay(ctx context.Context) ([]row, error) {
 		if err != nil {
 			return err
 		}
-		defer rec.Stop()
+		defer func() { _ = rec.Stop() }() // when it ends early; Stop is called again below
 		probing, stop := context.WithCancel(ctx)
 		defer stop()
 		type probed struct {
