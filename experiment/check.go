@@ -180,9 +180,18 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 		}
 		before := len(c.errs)
 		c.validate(l.schema(), own, path...)
-		if len(c.errs) == before {
-			if _, err := l.decode(params); err != nil {
-				c.fail(path, oneLine(err.Error()), "")
+		if len(c.errs) > before {
+			continue
+		}
+		decoded, err := l.decode(params)
+		if err != nil {
+			c.fail(path, oneLine(err.Error()), "")
+			continue
+		}
+		for _, key := range zeroFields(decoded) {
+			at := append(slices.Clone(path), key)
+			if !c.meant[strings.Join(at, ".")] {
+				c.fail(at, "0 is not allowed", "above 0")
 			}
 		}
 	}

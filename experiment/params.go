@@ -3,7 +3,8 @@ package experiment
 import "weir/law"
 
 // The configuration fields of the laws. Symbols of the papers stand in the comments; defaults are
-// those of the papers, and where a paper and its code differ, the comment says which was taken.
+// those of the papers, and where a paper and its code differ, the comment says which was taken. A
+// field tagged above:"0" cannot be 0.
 
 // DropTailParams configures droptail: nothing, the buffer is the network's.
 type DropTailParams struct{}
@@ -11,26 +12,26 @@ type DropTailParams struct{}
 // MarkParams configures red and ecn: an instantaneous threshold on the queue. red drops what is
 // above it; ecn marks ECT packets and treats the others as NotECT says.
 type MarkParams struct {
-	Threshold law.Limit `json:"threshold" jsonschema:"required" jsonschema_description:"mark or drop above this backlog (K)"`
+	Threshold law.Limit `json:"threshold" above:"0" jsonschema:"required" jsonschema_description:"mark or drop above this backlog (K)"`
 	NotECT    string    `json:"not_ect" jsonschema:"enum=pass,enum=drop" jsonschema_description:"ecn: what happens to Not-ECT packets above the threshold"`
 }
 
 // StaticParams configures static: a fixed rate for every sending host (G1s).
 type StaticParams struct {
-	Rate  law.Rate     `json:"rate" jsonschema:"required" jsonschema_description:"limit of every sender"`
-	Depth law.Duration `json:"depth" jsonschema_description:"depth of the bucket in time at that rate"`
+	Rate  law.Rate     `json:"rate" above:"0" jsonschema:"required" jsonschema_description:"limit of every sender"`
+	Depth law.Duration `json:"depth" above:"0" jsonschema_description:"depth of the bucket in time at that rate"`
 }
 
 // ACDCParams configures acdc: DCTCP's window enforced through the receive window, over a switch
 // that marks (so beside ecn).
 type ACDCParams struct {
 	Gain      float64   `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest marked fraction (g, 1/16)"`
-	MinWindow law.Bytes `json:"min_window" jsonschema_description:"least window written"`
+	MinWindow law.Bytes `json:"min_window" above:"0" jsonschema_description:"least window written"`
 }
 
 // FairQParams configures fairq (RWNDQ), SPEC 1.1.
 type FairQParams struct {
-	Interval       law.Duration `json:"interval" jsonschema_description:"sampling interval (T)"`
+	Interval       law.Duration `json:"interval" above:"0" jsonschema_description:"sampling interval (T)"`
 	Updates        int          `json:"updates" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"samples a window update (M)"`
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
 	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
@@ -38,7 +39,7 @@ type FairQParams struct {
 	Count          string       `json:"count" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately, or the paper's SYN/FIN register"`
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
-	Idle           law.Duration `json:"idle" jsonschema_description:"the flow count restarts after this long without data"`
+	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"the flow count restarts after this long without data"`
 	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known"`
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
 }
@@ -53,15 +54,15 @@ func newFairQ() *FairQParams {
 
 // SICCParams configures sicc: the controller and its hypervisor part, SPEC 1.4 and 1.5.
 type SICCParams struct {
-	Interval      law.Duration `json:"interval" jsonschema_description:"monitoring interval (T, T_i)"`
+	Interval      law.Duration `json:"interval" above:"0" jsonschema_description:"monitoring interval (T, T_i)"`
 	OffFraction   float64      `json:"off_fraction" jsonschema:"minimum=0,maximum=1" jsonschema_description:"incast ends at or below this fraction of the buffer (alpha1)"`
 	OnFraction    float64      `json:"on_fraction" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"incast begins when the predicted queue reaches this fraction of the buffer (alpha2)"`
-	MouseDuration law.Duration `json:"mouse_duration" jsonschema_description:"mean mouse duration (DM): incast ends after it"`
+	MouseDuration law.Duration `json:"mouse_duration" above:"0" jsonschema_description:"mean mouse duration (DM): incast ends after it"`
 	MinHold       law.Duration `json:"min_hold" jsonschema_description:"incast lasts at least this long"`
 	OffRule       string       `json:"off_rule" jsonschema:"enum=or,enum=and" jsonschema_description:"SI-3: DM elapsed or queue low (prose, code), or both (as printed)"`
 	QueueWeight   float64      `json:"queue_weight" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest queue in its mean (3/4)"`
 	InitialWindow int          `json:"initial_window" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments a new flow is expected to send at once (TCP_ICWND)"`
-	Lease         law.Duration `json:"lease" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
+	Lease         law.Duration `json:"lease" above:"0" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
 	Model         string       `json:"model" jsonschema:"enum=controller,enum=queue" jsonschema_description:"the paper's controller, or the queue discipline of its ns-2 plots"`
 }
 
@@ -76,11 +77,11 @@ func newSICC() *SICCParams {
 
 // LimiterParams are common to the laws that limit a VM's rate, SPEC 1.6 and 1.9.
 type LimiterParams struct {
-	MinRate    law.Rate     `json:"min_rate" jsonschema_description:"a VM always gets this (Min_Rate)"`
-	Period     law.Duration `json:"period" jsonschema_description:"timer of the limiter"`
-	Depth      law.Duration `json:"depth" jsonschema_description:"depth of the bucket in time at the VM's rate"`
-	Timeout    law.Duration `json:"timeout" jsonschema_description:"silence before the rate rises (Cong_Timeout)"`
-	Inactivity law.Duration `json:"inactivity" jsonschema_description:"a VM without traffic frees its share after it"`
+	MinRate    law.Rate     `json:"min_rate" above:"0" jsonschema_description:"a VM always gets this (Min_Rate)"`
+	Period     law.Duration `json:"period" above:"0" jsonschema_description:"timer of the limiter"`
+	Depth      law.Duration `json:"depth" above:"0" jsonschema_description:"depth of the bucket in time at the VM's rate"`
+	Timeout    law.Duration `json:"timeout" above:"0" jsonschema_description:"silence before the rate rises (Cong_Timeout)"`
+	Inactivity law.Duration `json:"inactivity" above:"0" jsonschema_description:"a VM without traffic frees its share after it"`
 	Increase   law.Rate     `json:"increase" jsonschema_description:"added to the rate each period without congestion"`
 	Decrease   law.Rate     `json:"decrease" jsonschema_description:"taken from the rate for each mark"`
 }
@@ -88,7 +89,7 @@ type LimiterParams struct {
 // GCCParams configures gcc (SDN-GCC), SPEC 1.6 to 1.8.
 type GCCParams struct {
 	LimiterParams
-	Interval law.Duration `json:"interval" jsonschema_description:"the controller reads marks this often (T_i)"`
+	Interval law.Duration `json:"interval" above:"0" jsonschema_description:"the controller reads marks this often (T_i)"`
 	Variant  string       `json:"variant" jsonschema:"enum=paper,enum=ovs" jsonschema_description:"Algorithm 1 (AIAD), or the law of the Open vSwitch listings (SPEC 1.8)"`
 	Clear    bool         `json:"clear" jsonschema_description:"GS-7: CE is cleared before delivery"`
 }
@@ -108,7 +109,7 @@ func newGCC() *GCCParams {
 // HyGenICCParams configures hygenicc, SPEC 1.9.
 type HyGenICCParams struct {
 	LimiterParams
-	Interval law.Duration `json:"interval" jsonschema_description:"rate-update timeout"`
+	Interval law.Duration `json:"interval" above:"0" jsonschema_description:"rate-update timeout"`
 	Feedback string       `json:"feedback" jsonschema:"enum=evil_bit,enum=message" jsonschema_description:"marks go back on the reserved IP flag, or counted in a packet of their own"`
 }
 
@@ -124,9 +125,9 @@ func newHyGenICC() *HyGenICCParams {
 
 // SEDParams configures sed, SPEC 1.10.
 type SEDParams struct {
-	Threshold  law.Limit    `json:"threshold" jsonschema_description:"a port is congested at this queue (K)"`
+	Threshold  law.Limit    `json:"threshold" above:"0" jsonschema_description:"a port is congested at this queue (K)"`
 	Recover    law.Limit    `json:"recover" jsonschema_description:"and no longer so below this one"`
-	BaseWindow law.Bytes    `json:"base_window" jsonschema_description:"window of a flow without deadline (base_win)"`
+	BaseWindow law.Bytes    `json:"base_window" above:"0" jsonschema_description:"window of a flow without deadline (base_win)"`
 	Period     law.Duration `json:"period" jsonschema_description:"SE-8: windows are allocated again this often; 0s: on events only, as printed"`
 	Pause      string       `json:"pause" jsonschema:"enum=hold,enum=floor,enum=zero" jsonschema_description:"SE-6: a flow without a share has its ACKs held, gets 1 MSS, or a zero window"`
 	Overhead   bool         `json:"overhead" jsonschema_description:"SE-8: shares count headers, serialisation and one RTT"`

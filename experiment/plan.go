@@ -3,7 +3,6 @@ package experiment
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,19 +33,26 @@ type Skip struct{ Scheme, World, Reason string }
 
 // UnavailableError says that this build does not have what was asked for.
 type UnavailableError struct {
-	What, Name string   // "world", "sim"; "law", "fairq"
-	Asked      string   // by which scheme, or empty
-	World      string   // in which world, or empty
-	Can        []string // what can be asked for instead
-	Hint       string   // what to do, in full
+	What  string   // "world" or "law"
+	Names []string // of worlds, or of laws
+	By    []string // the schemes that ask for each of the laws
+	World string   // where the laws are missing
+	Can   []string // what can be asked for instead: worlds, or schemes
+	Hint  string   // what to do, in full
 }
 
 func (e *UnavailableError) Error() string {
-	text := fmt.Sprintf("%s %s", e.What, e.Name)
-	if e.Asked != "" {
-		text += fmt.Sprintf(" (of scheme %s)", e.Asked)
+	var names []string
+	for i, n := range e.Names {
+		if i < len(e.By) {
+			n += fmt.Sprintf(" (of scheme %s)", e.By[i])
+		}
+		names = append(names, n)
 	}
-	text += " is not in this build"
+	text := e.What + " " + strings.Join(names, ", ") + " is not in this build"
+	if len(names) > 1 {
+		text = e.What + "s " + strings.Join(names, ", ") + " are not in this build"
+	}
 	if e.World != "" {
 		text += " for world " + e.World
 	}
@@ -110,7 +116,7 @@ func (f *File) worldsAsked(o Options) ([]string, error) {
 			}
 		}
 		if len(out) == 0 {
-			return nil, &UnavailableError{What: "world", Name: strings.Join(f.Worlds, ", "), Can: nil,
+			return nil, &UnavailableError{What: "world", Names: f.Worlds,
 				Hint: fmt.Sprintf("this experiment runs in %s only, this build has %s", strings.Join(f.Worlds, ", "), strings.Join(built, ", "))}
 		}
 		return out, nil
@@ -120,7 +126,7 @@ func (f *File) worldsAsked(o Options) ([]string, error) {
 		case w != WorldLab && w != WorldSim:
 			return nil, fmt.Errorf("there is no world %q; --world takes lab, sim or both", clip(w))
 		case !slices.Contains(built, w):
-			return nil, &UnavailableError{What: "world", Name: w, Can: built, Hint: "ask for --world " + strings.Join(built, ",")}
+			return nil, &UnavailableError{What: "world", Names: []string{w}, Can: built, Hint: "ask for --world " + strings.Join(built, ",")}
 		case !slices.Contains(f.Worlds, w):
 			return nil, fmt.Errorf("experiment %s does not run in world %s; its file allows %s", f.ID, w, strings.Join(f.Worlds, ", "))
 		}
@@ -168,9 +174,9 @@ func (f *File) scheme(label string) *Scheme {
 // split tells for each world which schemes run, which are skipped, and which this build lacks.
 func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, error) {
 	runnable := map[string][]string{}
-	var missing []error
 	can := map[string]bool{}
 	for _, w := range worlds {
+		missing := &UnavailableError{What: "law", World: w}
 		for _, label := range schemes {
 			s := p.File.scheme(label)
 			if reason := s.skipReason(w); reason != "" {
@@ -178,14 +184,15 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 				continue
 			}
 			if l := s.unbuilt(w); l != "" && !o.AssumeAll {
-				missing = append(missing, &UnavailableError{What: "law", Name: l, Asked: label, World: w})
+				missing.Names, missing.By = append(missing.Names, l), append(missing.By, label)
 				continue
 			}
 			runnable[w], can[label] = append(runnable[w], label), true
 		}
-	}
-	if len(missing) > 0 {
-		return nil, p.unavailable(missing, worlds, schemes)
+		if len(missing.Names) > 0 {
+			p.instead(missing, worlds, schemes)
+			return nil, missing
+		}
 	}
 	if len(can) == 0 {
 		var reasons []string
@@ -197,38 +204,32 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 	return runnable, nil
 }
 
-// unavailable completes the errors about missing laws with what can be asked for instead.
-func (p *Plan) unavailable(missing []error, worlds, schemes []string) error {
-	var works []string
+// instead says what can be asked for in place of what is missing: the schemes that every world
+// asked for either has or skips, and one at least has.
+func (p *Plan) instead(missing *UnavailableError, worlds, schemes []string) {
 	for _, s := range p.File.Schemes {
-		ok := false
+		runs := 0
 		for _, w := range worlds {
-			if s.skipReason(w) == "" {
-				ok = s.unbuilt(w) == ""
-				if !ok {
-					break
-				}
+			switch {
+			case s.skipReason(w) != "":
+			case s.unbuilt(w) != "":
+				runs = -len(worlds)
+			default:
+				runs++
 			}
 		}
-		if ok {
-			works = append(works, s.Name)
+		if runs > 0 {
+			missing.Can = append(missing.Can, s.Name)
 		}
 	}
-	asked := slices.DeleteFunc(slices.Clone(works), func(s string) bool { return !slices.Contains(schemes, s) })
+	asked := slices.DeleteFunc(slices.Clone(missing.Can), func(s string) bool { return !slices.Contains(schemes, s) })
 	if len(asked) > 0 {
-		works = asked
+		missing.Can = asked
 	}
-	hint := "this build can run no scheme of this file; see weir version and the changelog"
-	if len(works) > 0 {
-		hint = "ask for --scheme " + strings.Join(works, ",")
+	missing.Hint = "this build can run no scheme of this file; see the changelog for what it has"
+	if len(missing.Can) > 0 {
+		missing.Hint = "ask for --scheme " + strings.Join(missing.Can, ",")
 	}
-	for _, err := range missing {
-		var u *UnavailableError
-		if errors.As(err, &u) {
-			u.Can, u.Hint = works, hint
-		}
-	}
-	return errors.Join(missing...)
 }
 
 // skipReason says why a scheme never runs in a world, or "".
@@ -274,7 +275,7 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 		return fmt.Errorf("experiment %s makes more than %d runs; use fewer seeds or axis values", p.File.ID, maxRuns)
 	}
 	for _, pt := range points {
-		if world == WorldLab && !o.AssumeAll {
+		if world == WorldLab {
 			if err := fitsLab(pt.config.Graph); err != nil {
 				return fmt.Errorf("experiment %s, scheme %s%s: %w", p.File.ID, scheme, pt, err)
 			}

@@ -206,14 +206,19 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	}
 	// A world that this build does not have.
 	var u *UnavailableError
-	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "world" || u.Name != "sim" || !slices.Equal(u.Can, []string{"lab"}) {
+	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "world" || u.Names[0] != "sim" || !slices.Equal(u.Can, []string{"lab"}) {
 		t.Errorf("sim: %v", err)
 	}
 	// A law that this build does not have, in a file that wants it.
 	f = parsed(t, strings.Replace(planBase, ", worlds: [sim]}", "}", 1))
-	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Name != "fairq" ||
+	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "fairq" ||
 		err.Error() != "law fairq (of scheme fairq) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
 		t.Errorf("the whole file: %v", err)
+	}
+	two := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: fairq}\n  - {name: rwndq, laws: [fairq]}", 1))
+	if _, err := two.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"fairq", "ecn", "rwndq"}}); err == nil ||
+		err.Error() != "laws fairq (of scheme fairq), fairq (of scheme rwndq) are not in this build for world lab; ask for --scheme ecn" {
+		t.Errorf("two laws: %v", err)
 	}
 	if p, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: u.Can}); err != nil || len(p.Runs) == 0 {
 		t.Errorf("what the error tells to ask for: %v", err)
