@@ -47,7 +47,8 @@ type conn struct {
 
 	mu     sync.Mutex
 	server *socket
-	ends   int // goroutines that still use the connection
+	cause  error // of the server's side, if it failed
+	ends   int   // goroutines that still use the connection
 	dead   bool
 	timer  *time.Timer
 }
@@ -127,18 +128,36 @@ func (c *conn) serve() {
 	defer c.leave()
 	for f := range c.work {
 		if err := c.serveFlow(f); err != nil {
-			c.r.flowFailed(f, err)
-			c.abort()
+			c.broke(err)
 			return
 		}
 	}
 	if c.route.pull {
 		if err := c.server.drain(); err != nil {
-			c.abort()
+			c.broke(err)
 			return
 		}
 	}
 	c.server.close()
+}
+
+// broke ends the connection because the server's side failed. What becomes of the flow is left
+// to the client's side, which fails with it.
+func (c *conn) broke(err error) {
+	c.mu.Lock()
+	c.cause = err
+	c.mu.Unlock()
+	c.abort()
+}
+
+// reason is why the client's side failed with err: what the server's side met if that was first.
+func (c *conn) reason(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(err, os.ErrClosed) && c.cause != nil {
+		return c.cause
+	}
+	return err
 }
 
 func (c *conn) serveFlow(f *flow) error {
@@ -170,8 +189,9 @@ func (c *conn) exchange(f *flow) error {
 	return c.client.discardAll(messageBytes)
 }
 
-// quit ends the client's side. A cause makes it a reset.
-func (c *conn) quit(cause error) {
+// quit ends the client's side; a cause makes it a reset. It returns the cause, or what went wrong
+// in the end.
+func (c *conn) quit(cause error) error {
 	defer c.leave()
 	close(c.work)
 	if cause == nil && !c.route.pull {
@@ -179,9 +199,10 @@ func (c *conn) quit(cause error) {
 	}
 	if cause != nil {
 		c.abort()
-		return
+		return c.reason(cause)
 	}
 	c.client.close()
+	return nil
 }
 
 // send writes a flow's bytes. A flow that is stopped as planned ends with FIN.
@@ -312,7 +333,7 @@ func (c *conn) leave() {
 		return
 	}
 	if c.only != nil {
-		c.only.setTimeouts(c.timeouts())
+		c.only.addTimeouts(c.timeouts())
 	}
 	c.route.listener.forget(c)
 	c.r.remove(c)

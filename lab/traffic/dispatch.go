@@ -129,6 +129,6 @@ func (d *dispatcher) flow(w *workload.Flow) {
 			r.flowFailed(f, err)
 			return
 		}
-		r.spawn(func() { c.carry(f) })
+		r.spawn(func() { r.single(c, f) })
 	}
 }

@@ -31,11 +31,17 @@ type carrier interface {
 	abort()       // the flow was given up
 }
 
-// begin says that the flow starts now on c and sets the timer that ends it.
+// begin says that the flow starts now on c and sets the timer that ends it. A flow that has
+// begun, and goes on by another carrier, keeps its start.
 func (f *flow) begin(c carrier, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	begun := f.by != nil
 	f.by = c
+	if begun {
+		f.res.Key = c.key()
+		return
+	}
 	f.res.Start = time.Duration(now - f.r.t0)
 	f.res.Key = c.key()
 	limit := int64(0)
@@ -52,15 +58,25 @@ func (f *flow) begin(c carrier, now int64) {
 
 // expire ends the flow at its stop or when it is given up.
 func (f *flow) expire(at int64) {
+	f.mu.Lock()
+	by := f.by
+	f.mu.Unlock()
 	if f.size == 0 && at == f.stop {
 		if f.end(true, at) {
-			f.by.stopSending()
+			by.stopSending()
 		}
 		return
 	}
 	if f.end(false, at) {
-		f.by.abort()
+		by.abort()
 	}
+}
+
+// untouched tells that the flow goes on and nothing of it has been received.
+func (f *flow) untouched() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.ended && f.res.Bytes == 0
 }
 
 // received notes n bytes that the receiving program got; true when the flow is complete.
@@ -109,9 +125,11 @@ func (f *flow) hasEnded() bool {
 	return f.ended
 }
 
-// setTimeouts notes the flow's RTO events; -1: not known.
-func (f *flow) setTimeouts(n int) {
+// addTimeouts notes n RTO events of a connection that carried the flow; -1: not known.
+func (f *flow) addTimeouts(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.res.Timeouts = n
+	if n >= 0 {
+		f.res.Timeouts = max(f.res.Timeouts, 0) + n
+	}
 }

@@ -39,6 +39,7 @@ type runner struct {
 	tasks     sync.WaitGroup
 	attempted atomic.Int64 // connections
 	met       atomic.Int64 // connections that reached the server
+	reopened  atomic.Int64 // connections opened again after a reset
 	ended     atomic.Int64 // flows
 	left      atomic.Int64 // open-loop flows and loops that the run waits for
 	allEnded  chan struct{}

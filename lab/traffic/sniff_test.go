@@ -33,57 +33,63 @@ func sniff(t *testing.T, n *pairNet, node string) func() (in, out int64, span ti
 	}
 	return func() (in, out int64, span time.Duration) {
 		defer unix.Close(fd)
-		type stream struct {
-			src, dst uint32
-			sport    uint16
-			dport    uint16
-		}
-		first := map[stream]uint32{} // sequence number of the first data byte
-		most := map[stream]uint32{}
-		into := map[stream]bool{}
-		var begin, end int64
+		w := watch{first: map[stream]uint32{}, most: map[stream]uint32{}, into: map[stream]bool{}}
 		packet, control := make([]byte, 65536), make([]byte, 256)
 		for {
 			n, cn, _, from, err := unix.Recvmsg(fd, packet, control, 0)
 			if err != nil {
 				break
 			}
-			ip := packet[:n]
-			if n < 40 || ip[0]>>4 != 4 || ip[9] != unix.IPPROTO_TCP {
-				continue
-			}
-			header := int(ip[0]&15) * 4
-			tcp := ip[header:]
-			payload := int(binary.BigEndian.Uint16(ip[2:])) - header - int(tcp[12]>>4)*4
-			s := stream{
-				binary.BigEndian.Uint32(ip[12:]), binary.BigEndian.Uint32(ip[16:]),
-				binary.BigEndian.Uint16(tcp), binary.BigEndian.Uint16(tcp[2:]),
-			}
-			seq, syn := binary.BigEndian.Uint32(tcp[4:]), tcp[13]&2 != 0
 			link, _ := from.(*unix.SockaddrLinklayer)
-			incoming := link != nil && link.Pkttype != unix.PACKET_OUTGOING
-			at := stamp(control[:cn])
-			if begin == 0 {
-				begin = at
-			}
-			if syn {
-				first[s], into[s] = seq+1, incoming
-			}
-			if payload > 0 {
-				most[s] = max(most[s], seq+uint32(payload)-first[s])
-				if incoming {
-					end = at
-				}
+			if n >= 40 && packet[0]>>4 == 4 && packet[9] == unix.IPPROTO_TCP {
+				w.packet(packet[:n], link != nil && link.Pkttype != unix.PACKET_OUTGOING, stamp(control[:cn]))
 			}
 		}
-		for s, bytes := range most {
-			if into[s] {
+		for s, bytes := range w.most {
+			if w.into[s] {
 				in += int64(bytes)
 			} else {
 				out += int64(bytes)
 			}
 		}
-		return in, out, time.Duration(end - begin)
+		return in, out, time.Duration(w.end - w.begin)
+	}
+}
+
+// stream is one direction of a connection.
+type stream struct {
+	src, dst     uint32
+	sport, dport uint16
+}
+
+type watch struct {
+	first      map[stream]uint32 // sequence number of the first data byte
+	most       map[stream]uint32 // payload up to the highest sequence number seen
+	into       map[stream]bool   // the node
+	begin, end int64
+}
+
+// packet notes an IPv4 packet of TCP.
+func (w *watch) packet(ip []byte, incoming bool, at int64) {
+	header := int(ip[0]&15) * 4
+	tcp := ip[header:]
+	payload := int(binary.BigEndian.Uint16(ip[2:])) - header - int(tcp[12]>>4)*4
+	s := stream{
+		binary.BigEndian.Uint32(ip[12:]), binary.BigEndian.Uint32(ip[16:]),
+		binary.BigEndian.Uint16(tcp), binary.BigEndian.Uint16(tcp[2:]),
+	}
+	seq, syn := binary.BigEndian.Uint32(tcp[4:]), tcp[13]&2 != 0
+	if w.begin == 0 {
+		w.begin = at
+	}
+	if syn {
+		w.first[s], w.into[s] = seq+1, incoming
+	}
+	if payload > 0 {
+		w.most[s] = max(w.most[s], seq+uint32(payload)-w.first[s])
+		if incoming {
+			w.end = at
+		}
 	}
 }
 

@@ -63,6 +63,9 @@ type Outcome struct {
 	// Failures counts, by their cause, the flows that are unfinished because their connection
 	// failed (not those that were given up or cut).
 	Failures map[string]int
+	// Reopened counts connections that were reset before anything came through and were opened
+	// again within their flow, which is a defect of some kernels.
+	Reopened int
 }
 
 // Run makes the traffic of cfg. It ends when every flow has, at latest at cfg.Duration: endless
@@ -139,7 +142,7 @@ const progressStep = 200 * time.Millisecond
 
 // outcome gathers the flows. Nothing of the run is active any more.
 func (r *runner) outcome(partial bool) *Outcome {
-	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet, Failures: r.errs}
+	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet, Failures: r.errs, Reopened: int(r.reopened.Load())}
 	out.Flows = make([]result.Flow, 0, len(r.flows))
 	for _, f := range r.flows {
 		out.Flows = append(out.Flows, f.res)

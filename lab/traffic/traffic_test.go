@@ -199,7 +199,6 @@ func TestPoisson(t *testing.T) {
 
 func TestUDPRate(t *testing.T) {
 	n := newPair(t, 0)
-	const packets = 20e6 / 8 / 1500
 	out := run(t, n, config(time.Second,
 		item(experiment.Traffic{Name: "fast", Proto: "udp", Pattern: "cbr", Rate: 20e6, Start: ms(100), Stop: ms(900)}),
 		item(experiment.Traffic{Name: "slow", Proto: "udp", Pattern: "cbr", Rate: 1.2e6, Start: ms(100), Stop: ms(900)}),
