@@ -174,7 +174,7 @@ func (e *udpEngine) run(ctx context.Context) {
 func (e *udpEngine) step(u *udpFlow, now int64) bool {
 	if u.begun == 0 {
 		u.begun = now
-		u.flow.begin(u.udpPair, now)
+		u.begin(u.udpPair, now)
 	}
 	u.receive(now)
 	if u.hasEnded() {
