@@ -84,6 +84,7 @@ func measureProbes() []probe {
 		{"permission to load BPF programs", "root", mayLoad},
 		{"type information of its own (BTF)", "CONFIG_DEBUG_INFO_BTF", haveBTF},
 		{"tcx (BPF programs on a device's traffic)", "6.6", haveTCX},
+		{"kfunc bpf_cast_to_kern_ctx", "6.2", kernelHas[*btf.Func]("bpf_cast_to_kern_ctx")},
 		{"BPF ring buffer", "5.8", func() (bool, error) { return supported(features.HaveMapType(ebpf.RingBuf)) }},
 		{"BPF programs on typed trace points (tp_btf)", "5.5", haveTracepointBTF},
 		{"trace point qdisc_enqueue", "5.15", kernelHas[*btf.Typedef]("btf_trace_qdisc_enqueue")},

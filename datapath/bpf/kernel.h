@@ -133,7 +133,6 @@ struct netdev_queue {
 };
 
 struct sk_buff {
-	struct sk_buff *next;
 	struct net_device *dev;
 	char cb[48];
 	unsigned int len;

@@ -32,11 +32,13 @@ var (
 // PathOptions says how a Path is made. Zero rates: not shaped.
 type PathOptions struct {
 	PortBps, UplinkBps uint64
-	Limit              uint32 // bytes of the port's queue; the uplink's is 10 MB
+	Limit              uint32 // bytes of the port's queue
+	UplinkLimit        uint32 // bytes of the uplink's; 0: 10 MB
 	Burst              uint32 // bytes of the shapers' bucket: larger frames do not pass; 0: two frames
 	MTU                int    // of all devices; 0: 1500
 	GSO                bool   // segmentation offloads on at all devices
 	ChecksumOffload    bool   // on at all devices
+	NoIPv6             bool   // no IPv6 at all, and so no traffic of its own making
 }
 
 // device is one end of a veth pair.
@@ -53,6 +55,10 @@ type device struct {
 func NewPath(tb testing.TB, o PathOptions) *Path {
 	tb.Helper()
 	p := &Path{Sender: NewNamespace(tb), Switch: NewNamespace(tb), Receiver: NewNamespace(tb)}
+	for _, n := range []*Namespace{p.Sender, p.Switch, p.Receiver} {
+		n.Sysctl(tb, "net.ipv6.conf.all.disable_ipv6", flag(o.NoIPv6))
+		n.Sysctl(tb, "net.ipv6.conf.default.disable_ipv6", flag(o.NoIPv6))
+	}
 	// A bridge that asks iptables drops malformed frames and trims padded ones: that is not a switch.
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"} {
 		if _, err := os.Stat("/proc/sys/net/bridge/" + name); err == nil {
@@ -72,13 +78,16 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 	rx := device{ns: p.Receiver, name: "rx0", ipv4: ReceiverIPv4, ipv6: ReceiverIPv6}
 	connect(tb, &up, &in, o)
 	connect(tb, &out, &rx, o)
+	if o.UplinkLimit == 0 {
+		o.UplinkLimit = 10 << 20
+	}
 	if o.Burst == 0 {
 		o.Burst = 2 * 1514
 	}
 	p.Port = datapath.PortRef{Name: "switch->receiver", Ifindex: out.index, Enter: p.Switch.Enter}
 	p.Uplink = datapath.PortRef{Name: "sender->switch", Ifindex: up.index, Enter: p.Sender.Enter}
 	Shape(tb, p.Port, o.PortBps, o.Limit, o.Burst)
-	Shape(tb, p.Uplink, o.UplinkBps, 10<<20, o.Burst)
+	Shape(tb, p.Uplink, o.UplinkBps, o.UplinkLimit, o.Burst)
 	p.In = datapath.PortRef{Name: "switch->sender", Ifindex: in.index, Enter: p.Switch.Enter}
 	p.Rx = datapath.PortRef{Name: "receiver->switch", Ifindex: rx.index, Enter: p.Receiver.Enter}
 	return p
@@ -130,7 +139,7 @@ func (d *device) up(o PathOptions) error {
 		{IPNet: &net.IPNet{IP: d.ipv4, Mask: net.CIDRMask(24, 32)}},
 		{IPNet: &net.IPNet{IP: d.ipv6, Mask: net.CIDRMask(64, 128)}, Flags: 0x02 /* IFA_F_NODAD: usable at once */},
 	} {
-		if a.IP == nil {
+		if a.IP == nil || o.NoIPv6 && a.IP.To4() == nil {
 			continue
 		}
 		if err := netlink.AddrAdd(l, a); err != nil {
@@ -156,6 +165,13 @@ func offloads(name string, o PathOptions) error {
 		"tx-tcp-ecn-segmentation":      o.GSO && o.ChecksumOffload,
 		"tx-tcp-mangleid-segmentation": o.GSO && o.ChecksumOffload,
 	})
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
 }
 
 // Shape puts a TBF at the root of a port's device, or changes the one there. Rate 0: none.

@@ -24,16 +24,9 @@ func closeFD(fd int) { _ = unix.Close(fd) }
 
 // congestionControl chooses a socket's TCP: what the kernel takes by default varies.
 func congestionControl(name string) func(network, address string, c syscall.RawConn) error {
-	return func(_, _ string, c syscall.RawConn) error {
-		var err error
-		ctl := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
-		})
-		if ctl != nil {
-			return ctl
-		}
-		return err
-	}
+	return control(func(fd int) error {
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	})
 }
 
 // Flow is one finished TCP transfer.

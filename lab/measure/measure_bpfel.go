@@ -43,6 +43,9 @@ type measurePort struct {
 	SentBytes    uint64
 	CounterBytes uint64
 	Marks        uint64
+	MarksDropped uint64
+	Drops        uint32
+	CounterDrops uint32
 	BacklogBytes uint32
 	Id           uint32
 	Sample       uint32
@@ -65,23 +68,26 @@ type measureSample struct {
 	SentBytes    uint64
 	Count        uint32
 	BacklogBytes uint32
+	Drops        uint32
+	Zero         uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	measureMapOthers       = "others"
-	measureMapPorts        = "ports"
-	measureMapRecords      = "records"
-	measureProgWeirArrival = "weir_arrival"
-	measureProgWeirDequeue = "weir_dequeue"
-	measureProgWeirDrop    = "weir_drop"
-	measureProgWeirEnqueue = "weir_enqueue"
-	measureVarLostRecords  = "lost_records"
-	measureVarStepNs       = "step_ns"
-	measureVarUnusedDrop   = "unused_drop"
-	measureVarUnusedSample = "unused_sample"
+	measureMapOthers         = "others"
+	measureMapPorts          = "ports"
+	measureMapRecords        = "records"
+	measureProgWeirArrival   = "weir_arrival"
+	measureProgWeirDeparture = "weir_departure"
+	measureProgWeirDequeue   = "weir_dequeue"
+	measureProgWeirDrop      = "weir_drop"
+	measureProgWeirEnqueue   = "weir_enqueue"
+	measureVarLostRecords    = "lost_records"
+	measureVarStepNs         = "step_ns"
+	measureVarUnusedDrop     = "unused_drop"
+	measureVarUnusedSample   = "unused_sample"
 )
 
 // loadMeasure returns the embedded CollectionSpec for measure.
@@ -126,10 +132,11 @@ type measureSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type measureProgramSpecs struct {
-	WeirArrival *ebpf.ProgramSpec `ebpf:"weir_arrival"`
-	WeirDequeue *ebpf.ProgramSpec `ebpf:"weir_dequeue"`
-	WeirDrop    *ebpf.ProgramSpec `ebpf:"weir_drop"`
-	WeirEnqueue *ebpf.ProgramSpec `ebpf:"weir_enqueue"`
+	WeirArrival   *ebpf.ProgramSpec `ebpf:"weir_arrival"`
+	WeirDeparture *ebpf.ProgramSpec `ebpf:"weir_departure"`
+	WeirDequeue   *ebpf.ProgramSpec `ebpf:"weir_dequeue"`
+	WeirDrop      *ebpf.ProgramSpec `ebpf:"weir_drop"`
+	WeirEnqueue   *ebpf.ProgramSpec `ebpf:"weir_enqueue"`
 }
 
 // measureMapSpecs contains maps before they are loaded into the kernel.
@@ -198,15 +205,17 @@ type measureVariables struct {
 //
 // It can be passed to loadMeasureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type measurePrograms struct {
-	WeirArrival *ebpf.Program `ebpf:"weir_arrival"`
-	WeirDequeue *ebpf.Program `ebpf:"weir_dequeue"`
-	WeirDrop    *ebpf.Program `ebpf:"weir_drop"`
-	WeirEnqueue *ebpf.Program `ebpf:"weir_enqueue"`
+	WeirArrival   *ebpf.Program `ebpf:"weir_arrival"`
+	WeirDeparture *ebpf.Program `ebpf:"weir_departure"`
+	WeirDequeue   *ebpf.Program `ebpf:"weir_dequeue"`
+	WeirDrop      *ebpf.Program `ebpf:"weir_drop"`
+	WeirEnqueue   *ebpf.Program `ebpf:"weir_enqueue"`
 }
 
 func (p *measurePrograms) Close() error {
 	return _MeasureClose(
 		p.WeirArrival,
+		p.WeirDeparture,
 		p.WeirDequeue,
 		p.WeirDrop,
 		p.WeirEnqueue,

@@ -106,6 +106,7 @@ func decodeSample(b []byte) measureSample {
 	s.SentBytes = le.Uint64(b[unsafe.Offsetof(s.SentBytes):])
 	s.Count = le.Uint32(b[unsafe.Offsetof(s.Count):])
 	s.BacklogBytes = le.Uint32(b[unsafe.Offsetof(s.BacklogBytes):])
+	s.Drops = le.Uint32(b[unsafe.Offsetof(s.Drops):])
 	return s
 }
 
@@ -129,7 +130,7 @@ func decodeDrop(b []byte) measureDrop {
 }
 
 // readFinal reads what the maps hold once the programs are off: the state of each port, other drops,
-// records and calls lost, and what the programs cost.
+// records lost, and what the programs cost.
 func (r *Recorder) readFinal() error {
 	r.final = make([]measurePort, len(r.ports))
 	for i := range r.ports {
@@ -137,19 +138,15 @@ func (r *Recorder) readFinal() error {
 			return fmt.Errorf("port %s: read its state: %w", r.ports[i].Name, err)
 		}
 	}
-	var lost uint64
-	if err := r.objects.LostRecords.Get(&lost); err != nil {
+	if err := r.objects.LostRecords.Get(&r.lost); err != nil {
 		return fmt.Errorf("count of lost records: %w", err)
 	}
-	r.lost = lost
-	for _, prog := range []*ebpf.Program{r.objects.WeirArrival, r.objects.WeirEnqueue, r.objects.WeirDequeue, r.objects.WeirDrop} {
+	for _, prog := range r.programs() {
 		stats, err := prog.Stats()
 		if err != nil {
-			return fmt.Errorf("statistics of %s: %w", prog, err)
+			return fmt.Errorf("statistics of %s: %w", programName(prog), err)
 		}
-		// The kernel does not run a tracing program inside itself: what it missed is lost.
-		r.lost += stats.RecursionMisses
-		r.costs = append(r.costs, Cost{Program: programName(prog), Events: stats.RunCount, Time: stats.Runtime})
+		r.costs = append(r.costs, Cost{Program: programName(prog), Events: stats.RunCount, Time: stats.Runtime, Missed: stats.RecursionMisses})
 	}
 	return r.readOthers()
 }
@@ -184,6 +181,11 @@ func dropReasons() map[uint64]string {
 		names[v.Value] = strings.TrimPrefix(v.Name, "SKB_DROP_REASON_")
 	}
 	return names
+}
+
+func (r *Recorder) programs() []*ebpf.Program {
+	o := &r.objects
+	return []*ebpf.Program{o.WeirArrival, o.WeirDeparture, o.WeirEnqueue, o.WeirDequeue, o.WeirDrop}
 }
 
 func programName(p *ebpf.Program) string {

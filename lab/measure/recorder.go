@@ -71,7 +71,7 @@ type OtherDrops struct {
 const maxPorts = 4096
 
 // Start attaches the measuring program. Laws are attached before: the program has to see packets
-// first to know which came marked. Errors that a caller may tell apart: *datapath.MissingFeature,
+// before and after them to know which were marked. Errors that a caller may tell apart: *datapath.MissingFeature,
 // datapath.ErrPermission, *datapath.NoQueue for a port that is to be sampled and has no queue with a
 // backlog. On an error nothing stays attached.
 func Start(ports []Port) (*Recorder, error) {
@@ -103,9 +103,9 @@ func Start(ports []Port) (*Recorder, error) {
 }
 
 // ringBytes sizes the ring buffer: room for 2 s of samples of all ports, should user space not get a
-// CPU for that long, and as much again for drops. A sample takes 48 bytes of it.
+// CPU for that long, and as much again for drops. A sample takes 56 bytes of it.
 func ringBytes(ports []Port) uint32 {
-	const perPort, least, most = 2 * 2 * 2000 * 48, 1 << 20, 1 << 26
+	const perPort, least, most = 2 * 2 * 2000 * 56, 1 << 20, 1 << 26
 	sampled := 0
 	for _, p := range ports {
 		if p.Sample {
@@ -128,7 +128,7 @@ func (r *Recorder) attach() (err error) {
 	for _, prog := range []*ebpf.Program{r.objects.WeirEnqueue, r.objects.WeirDequeue, r.objects.WeirDrop} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
-			return fmt.Errorf("attach %s: %w", prog, err)
+			return fmt.Errorf("attach %s: %w", programName(prog), err)
 		}
 		r.links = append(r.links, l)
 	}
@@ -145,25 +145,30 @@ func (r *Recorder) register(id uint32) error {
 			return err
 		}
 		state.Sample = 1
-		state.BacklogBytes, state.CounterBytes = queue.BacklogBytes, queue.SentBytes
+		state.BacklogBytes, state.CounterBytes, state.CounterDrops = queue.BacklogBytes, queue.SentBytes, queue.Drops
 		state.NextNs = roundUp(monotonic(), int64(Step))
-		if err := r.attachArrival(p); err != nil {
-			return err
-		}
 	}
 	if err := r.objects.Ports.Put(p.key(), state); err != nil {
 		return fmt.Errorf("port %s: register: %w", p.Name, err)
 	}
-	return nil
+	if !p.Sample {
+		return nil
+	}
+	// Departure first: what it finds without a note of arrival it leaves alone.
+	if err := r.attachTCX(p, r.objects.WeirDeparture, link.Tail()); err != nil {
+		return err
+	}
+	return r.attachTCX(p, r.objects.WeirArrival, link.Head())
 }
 
-func (r *Recorder) attachArrival(p *Port) error {
+// attachTCX puts one of the two programs around the laws to its end of a port's egress chain.
+func (r *Recorder) attachTCX(p *Port, prog *ebpf.Program, where link.Anchor) error {
 	return p.ref().In(func() error {
 		l, err := link.AttachTCX(link.TCXOptions{
-			Interface: p.Ifindex, Program: r.objects.WeirArrival, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
+			Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: where,
 		})
 		if err != nil {
-			return fmt.Errorf("attach weir_arrival to %s: %w", p.Name, err)
+			return fmt.Errorf("attach %s to %s: %w", programName(prog), p.Name, err)
 		}
 		r.links = append(r.links, l)
 		return nil

@@ -1,8 +1,10 @@
 package measure
 
 import (
+	"cmp"
+	"math"
 	"net/netip"
-	"sort"
+	"slices"
 	"time"
 
 	"weir/experiment/result"
@@ -14,12 +16,13 @@ const (
 	ReasonLaw  = "law"  // a program at tcx dropped it
 )
 
-// Cost is what one of the programs took. Time is counted only while someone has the kernel's BPF
-// statistics turned on (ebpf.EnableStats).
+// Cost is what one of the programs took. Events and Time are counted only while someone has the kernel's
+// BPF statistics turned on (ebpf.EnableStats).
 type Cost struct {
 	Program string
 	Events  uint64
 	Time    time.Duration
+	Missed  uint64 // calls that the kernel left out, of any device, because one was under way
 }
 
 // Costs tells what the programs took, after Stop.
@@ -30,40 +33,86 @@ func (r *Recorder) OtherDrops() []OtherDrops { return r.others }
 
 // Results gives, after Stop, what happened from t0 (CLOCK_MONOTONIC, ns) to end later, in time since
 // t0. The samples of a port cover the grid points of [0, end) once each and in order. Marks and Sent
-// count from Start. A GSO packet that was dropped whole gives a Drop for each packet it stands for.
-// lost counts records that did not fit and calls that the kernel left out: with any, the figures are
-// too small and the samples of that time repeat the one before.
+// count from Start; a mark counts when the packet enters the queue. A GSO packet that was dropped whole
+// gives a Drop for each packet it stands for. What a sampled port's queue counted as dropped and no
+// event told of is a Drop without Key and Bytes, its time that of the grid. lost counts records
+// that did not fit: with any, figures are too small and samples repeat the one before.
 func (r *Recorder) Results(t0 int64, end time.Duration) (ports []result.Port, drops []result.Drop, lost uint64) {
-	for i, p := range r.ports {
-		out := result.Port{Name: p.Name, Labels: p.Labels, RateBps: p.RateBps, Buffer: p.BufferBytes}
-		if p.Sample && r.final != nil {
-			out.Samples = cover(r.samples[i], r.final[i], t0, t0+int64(end))
-		}
-		ports = append(ports, out)
-	}
+	seen := make([][]uint64, len(r.ports)) // times of the drops by a queue
 	for i := range r.drops {
 		d := &r.drops[i]
+		if d.Law == 0 {
+			seen[d.Port] = append(seen[d.Port], d.AtNs)
+		}
 		if at := time.Duration(int64(d.AtNs) - t0); at >= 0 && at < end {
 			drops = append(drops, wireDrops(d, at, r.ports[d.Port].Name)...)
 		}
 	}
-	// Records of different ports reach the ring buffer in the order they reserved room, not of time.
-	sort.SliceStable(drops, func(i, j int) bool { return drops[i].At < drops[j].At })
+	for i, p := range r.ports {
+		out := result.Port{Name: p.Name, Labels: p.Labels, RateBps: p.RateBps, Buffer: p.BufferBytes}
+		if p.Sample && r.final != nil {
+			records := append(slices.Clone(r.samples[i]), lastSample(&r.final[i]))
+			out.Samples = cover(records, t0, t0+int64(end))
+			for _, ns := range unseen(records, seen[i]) {
+				if at := time.Duration(int64(ns) - t0); at >= 0 && at < end {
+					drops = append(drops, result.Drop{At: at, Port: p.Name, Reason: ReasonTail})
+				}
+			}
+		}
+		ports = append(ports, out)
+	}
+	// Records reach the ring buffer in the order they reserved room, not of time.
+	slices.SortStableFunc(drops, func(a, b result.Drop) int { return cmp.Compare(a.At, b.At) })
 	return ports, drops, r.lost
 }
 
-// cover turns the records of a port and its last state into samples of the grid points in [t0, end).
-func cover(records []measureSample, last measurePort, t0, end int64) []result.Sample {
+// lastSample is what holds since the last event, for ever.
+func lastSample(p *measurePort) measureSample {
+	return measureSample{
+		FirstNs: p.NextNs, Count: math.MaxUint32, BacklogBytes: p.BacklogBytes,
+		Marks: p.Marks - p.MarksDropped, SentBytes: p.SentBytes, Drops: p.Drops,
+	}
+}
+
+// unseen gives the times of drops that the queue's counter tells of and no event does, to the
+// precision of the records. An event follows its count by some microseconds, so that the counter may
+// be ahead for a moment: what no later record makes good was missed.
+func unseen(records []measureSample, events []uint64) (times []uint64) {
+	slices.Sort(events)
+	missing := make([]int, len(records))
+	for i, s := range records {
+		before, _ := slices.BinarySearch(events, s.FirstNs)
+		missing[i] = int(s.Drops) - before
+	}
+	if n := len(records) - 1; n >= 0 {
+		missing[n] = int(records[n].Drops) - len(events)
+	}
+	for i := len(missing) - 2; i >= 0; i-- {
+		missing[i] = min(missing[i], missing[i+1])
+	}
+	for i, s := range records {
+		for len(times) < missing[i] {
+			times = append(times, s.FirstNs)
+		}
+	}
+	return times
+}
+
+// cover turns the records of a port, the last of which holds for ever, into samples of the grid points
+// in [t0, end).
+func cover(records []measureSample, t0, end int64) []result.Sample {
 	const step = int64(Step)
-	samples := make([]result.Sample, 0, len(records)+1)
-	next := int64(0) // first grid point not yet covered
-	add := func(first, count int64, backlog uint32, marks, sent uint64) {
-		if skip := (max(t0, next) - first + step - 1) / step; skip > 0 {
+	samples := make([]result.Sample, 0, len(records))
+	next := t0 // grid points before it are covered, or of no interest
+	for i := range records {
+		s := &records[i]
+		first, count := int64(s.FirstNs), int64(s.Count)
+		if skip := pointsBetween(first, next); skip > 0 {
 			first, count = first+skip*step, count-skip
 		}
-		count = min(count, (end-first+step-1)/step)
+		count = min(count, pointsBetween(first, end))
 		if count <= 0 {
-			return
+			continue
 		}
 		// Only a lost record leaves a gap: the sample before it holds on.
 		if n := len(samples); n > 0 && next < first {
@@ -71,19 +120,19 @@ func cover(records []measureSample, last measurePort, t0, end int64) []result.Sa
 		}
 		samples = append(samples, result.Sample{
 			At: time.Duration(first - t0), Step: Step, Count: count,
-			Backlog: int64(backlog), Marks: marks, Sent: sent,
+			Backlog: int64(s.BacklogBytes), Marks: s.Marks, Sent: s.SentBytes,
 		})
 		next = first + count*step
 	}
-	for i := range records {
-		s := &records[i]
-		add(int64(s.FirstNs), int64(s.Count), s.BacklogBytes, s.Marks, s.SentBytes)
+	// A mark that is dropped is taken back some microseconds later; it was never one.
+	for i := len(samples) - 2; i >= 0; i-- {
+		samples[i].Marks = min(samples[i].Marks, samples[i+1].Marks)
 	}
-	// Since the last event nothing has changed.
-	first := int64(last.NextNs)
-	add(first, (end-first+step-1)/step, last.BacklogBytes, last.Marks, last.SentBytes)
 	return samples
 }
+
+// pointsBetween counts the grid points from first, which is one, to before t.
+func pointsBetween(first, t int64) int64 { return (t - first + int64(Step) - 1) / int64(Step) }
 
 func wireDrops(d *measureDrop, at time.Duration, port string) []result.Drop {
 	packets := max(int(d.Packets), 1)

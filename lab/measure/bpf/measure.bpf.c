@@ -4,21 +4,28 @@
 // runs there. It reads the kernel's own counters at the kernel's own trace points, shares no map with
 // a law, and changes no packet.
 //
-//   weir_arrival   tcx egress, before every law: notes in the packet's control block whether it came
-//                  with CE
-//   weir_enqueue   tp_btf/qdisc_enqueue, the port's root queue took a packet
-//   weir_dequeue   tp_btf/qdisc_dequeue, the port's root queue gave one (or none: it waits for tokens)
-//   weir_drop      tp_btf/kfree_skb, with the kernel's reason
+//   weir_arrival    tcx egress, before every law: notes in the packet's control block whether it came
+//                   with CE
+//   weir_departure  tcx egress, after every law: counts it if it has CE now and had not
+//   weir_enqueue    tp_btf/qdisc_enqueue, the port's root queue took a packet
+//   weir_dequeue    tp_btf/qdisc_dequeue, the port's root queue gave one (or none: it waits for tokens)
+//   weir_drop       tp_btf/kfree_skb, with the kernel's reason
 //
 // Samples. Time has a fixed grid. What a queue holds changes only where one of the two queue events
 // tells of it, under the queue's lock, so each event reports for all grid points passed since the one
 // before it the value that held there: no timer, no device pointer, no grid point missed or late. A
-// point takes the value from before an event at the very same nanosecond.
+// point takes the value from before an event at the very same nanosecond. Bytes and drops are the
+// queue discipline's own counters; nothing is added up here that the kernel adds up itself.
 //
-// Marks. The kernel keeps the first 28 bytes of the control block from tcx to the driver, through
-// tbf, htb and the fifos, and copies it to each segment of a packet that the queue splits. So the
-// comparison is made per packet, when it leaves: CE now and no CE on arrival is a mark. A packet
-// that was marked and then dropped did not leave and does not count.
+// Marks are packets that entered the queue with CE and came to the port without. weir_departure counts
+// them before the queue takes them; weir_drop takes back those that the queue then drops, segment
+// by segment, because the kernel keeps the first 28 bytes of the control block through tbf, htb and
+// the fifos and copies them to each segment of a packet that the queue splits.
+//
+// Missed events. The kernel does not run a trace point's program inside itself, and there are machines
+// on which it does not run in the context of some processes at all. A missed queue event is made
+// good by the next, since counters are read and not kept; a missed drop shows as a difference between
+// the queue's counter and the events, which user space reports as a drop of no known flow.
 #include "../../../datapath/bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -37,12 +44,16 @@ struct port_key {
 	__u32 zero;
 };
 
-// A port and the state of its queue since the last event there. Written under the queue's lock.
+// A port and the state of its queue at the last event there. Written under the queue's lock, marks
+// apart.
 struct port {
 	__u64 next_ns;       // the first grid point not yet reported
 	__u64 sent_bytes;    // taken from the queue since the start
-	__u64 counter_bytes; // the queue discipline's own counter at the last event
-	__u64 marks;         // packets that left with CE and came without
+	__u64 counter_bytes; // the queue discipline's own counter
+	__u64 marks;         // packets that got CE here; atomic
+	__u64 marks_dropped; // those of them that the queue dropped; atomic
+	__u32 drops;         // by the queue since the start
+	__u32 counter_drops; // the queue discipline's own counter
 	__u32 backlog_bytes;
 	__u32 id;
 	__u32 sample; // 0: only its drops are of interest
@@ -76,6 +87,8 @@ struct sample {
 	__u64 sent_bytes;
 	__u32 count;
 	__u32 backlog_bytes;
+	__u32 drops; // by the queue
+	__u32 zero;
 };
 
 struct drop {
@@ -105,6 +118,8 @@ struct {
 	__type(value, __u64);
 } others SEC(".maps");
 
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
 const volatile __u64 step_ns = 500000;
 __u64 lost_records;
 
@@ -119,15 +134,15 @@ static __always_inline struct port *port_of(const struct net_device *dev)
 	return bpf_map_lookup_elem(&ports, &key);
 }
 
-// ---- arrival ----
+// ---- around the laws ----
 
 // __sk_buff's cb[4], whose bytes no qdisc but choke uses: a tag, the offset of the IP header, its
 // version and the ECN field on arrival. Control blocks hold other people's leavings, hence the tag.
-#define ARRIVAL_CB 4
-#define ARRIVAL_TAG 0x57650000
-#define ARRIVAL_TAG_MASK 0xffff0000
-#define ARRIVAL_L3_SHIFT 8
-#define ARRIVAL_IPV6 4
+#define NOTE_CB 4
+#define NOTE_TAG 0x57650000
+#define NOTE_TAG_MASK 0xffff0000
+#define NOTE_L3_SHIFT 8
+#define NOTE_IPV6 4
 
 SEC("tcx/egress")
 int weir_arrival(struct __sk_buff *ctx)
@@ -137,8 +152,44 @@ int weir_arrival(struct __sk_buff *ctx)
 
 	frame_read(ctx, &f);
 	if (f.kind == FRAME_IPV4 || f.kind == FRAME_IPV6)
-		note = ARRIVAL_TAG | f.l3 << ARRIVAL_L3_SHIFT | (f.kind == FRAME_IPV6 ? ARRIVAL_IPV6 : 0) | f.ecn;
-	ctx->cb[ARRIVAL_CB] = note;
+		note = NOTE_TAG | f.l3 << NOTE_L3_SHIFT | (f.kind == FRAME_IPV6 ? NOTE_IPV6 : 0) | f.ecn;
+	ctx->cb[NOTE_CB] = note;
+	return TCX_NEXT;
+}
+
+// Whether a packet with this note came without CE.
+static __always_inline int came_without_ce(__u32 note)
+{
+	return (note & NOTE_TAG_MASK) == NOTE_TAG && (note & 3) != ECN_CE;
+}
+
+static __always_inline __u32 note_l3(__u32 note)
+{
+	return note >> NOTE_L3_SHIFT & 0xff;
+}
+
+// Whether the first 16 bits of the IP header, host order, say CE.
+static __always_inline int says_ce(__u32 note, __u16 word)
+{
+	return (word >> (note & NOTE_IPV6 ? FRAME_IPV6_ECN_SHIFT : FRAME_IPV4_ECN_SHIFT) & 3) == ECN_CE;
+}
+
+SEC("tcx/egress")
+int weir_departure(struct __sk_buff *ctx)
+{
+	__u32 note = ctx->cb[NOTE_CB];
+	struct sk_buff *skb;
+	struct port *p;
+	__be16 word;
+
+	if (!came_without_ce(note) || bpf_skb_load_bytes(ctx, note_l3(note), &word, sizeof(word)) ||
+	    !says_ce(note, bpf_ntohs(word)))
+		return TCX_NEXT;
+	// bpf_get_netns_cookie would give the socket's namespace, and the first one for a forwarded packet.
+	skb = bpf_cast_to_kern_ctx(ctx);
+	p = port_of(skb->dev);
+	if (p)
+		__sync_fetch_and_add(&p->marks, ctx->gso_segs > 1 ? ctx->gso_segs : 1);
 	return TCX_NEXT;
 }
 
@@ -164,10 +215,12 @@ static __always_inline void report(struct port *p)
 		s->kind = RECORD_SAMPLE;
 		s->port = p->id;
 		s->first_ns = p->next_ns;
-		s->marks = p->marks;
+		s->marks = p->marks - p->marks_dropped;
 		s->sent_bytes = p->sent_bytes;
 		s->count = count;
 		s->backlog_bytes = p->backlog_bytes;
+		s->drops = p->drops;
+		s->zero = 0;
 		bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 	} else {
 		__sync_fetch_and_add(&lost_records, 1);
@@ -175,72 +228,43 @@ static __always_inline void report(struct port *p)
 	p->next_ns += count * step_ns;
 }
 
-SEC("tp_btf/qdisc_enqueue")
-int BPF_PROG(weir_enqueue, struct Qdisc *q, const struct netdev_queue *txq)
+// Brings the state of port p up to date with its queue. A queue discipline that was replaced counts
+// from 0 again.
+static __always_inline void update(struct port *p, struct Qdisc *q)
+{
+	__u64 bytes = counter_bytes(q);
+	__u32 drops = q->qstats.drops;
+
+	p->backlog_bytes = q->qstats.backlog;
+	p->sent_bytes += bytes >= p->counter_bytes ? bytes - p->counter_bytes : bytes;
+	p->counter_bytes = bytes;
+	p->drops += drops >= p->counter_drops ? drops - p->counter_drops : drops;
+	p->counter_drops = drops;
+}
+
+static __always_inline int queue_event(struct Qdisc *q, const struct netdev_queue *txq)
 {
 	struct port *p = port_of(txq->dev);
 
-	if (!p || !p->sample)
-		return 0;
-	report(p);
-	p->backlog_bytes = q->qstats.backlog;
+	if (p && p->sample) {
+		report(p);
+		update(p, q);
+	}
 	return 0;
 }
 
-// Packets that skb stands for on the wire.
-static __always_inline __u32 wire_packets(struct sk_buff *skb)
+SEC("tp_btf/qdisc_enqueue")
+int BPF_PROG(weir_enqueue, struct Qdisc *q, const struct netdev_queue *txq)
 {
-	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
-	__u16 segments = 0;
-
-	bpf_core_read(&segments, sizeof(segments), &shared->gso_segs);
-	return segments > 1 ? segments : 1;
+	// The packet is no argument of ours: tbf has freed it if it split it.
+	return queue_event(q, txq);
 }
-
-// Marks that skb carries away: all its packets, or none.
-static __always_inline __u32 marks_of(struct sk_buff *skb)
-{
-	struct qdisc_skb_cb *cb = (void *)skb->cb;
-	__u32 note = *(__u32 *)&cb->data[ARRIVAL_CB * 4];
-	__be16 word;
-
-	if ((note & ARRIVAL_TAG_MASK) != ARRIVAL_TAG || (note & 3) == ECN_CE)
-		return 0;
-	if (bpf_probe_read_kernel(&word, sizeof(word), skb->data + (note >> ARRIVAL_L3_SHIFT & 0xff)))
-		return 0;
-	if ((bpf_ntohs(word) >> (note & ARRIVAL_IPV6 ? FRAME_IPV6_ECN_SHIFT : FRAME_IPV4_ECN_SHIFT) & 3) != ECN_CE)
-		return 0;
-	return wire_packets(skb);
-}
-
-// A driver's queue with byte limits takes several packets at once.
-#define BULK 64
 
 SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(weir_dequeue, struct Qdisc *q, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
 {
-	struct port *p;
-	__u64 bytes;
-
-	if (!skb)
-		return 0;
-	p = port_of(txq->dev);
-	if (!p || !p->sample)
-		return 0;
-	report(p);
-	p->backlog_bytes = q->qstats.backlog;
-	bytes = counter_bytes(q);
-	// A packet that the driver gave back is dequeued twice, and counted by the qdisc once.
-	if (bytes == p->counter_bytes)
-		return 0;
-	// A queue discipline that was replaced starts again from 0.
-	p->sent_bytes += bytes > p->counter_bytes ? bytes - p->counter_bytes : bytes;
-	p->counter_bytes = bytes;
-	for (int i = 0; i < BULK && skb; i++) {
-		p->marks += marks_of(skb);
-		skb = skb->next;
-	}
-	return 0;
+	// A shaper is asked more often than it gives, and then nothing has changed.
+	return skb ? queue_event(q, txq) : 0;
 }
 
 // ---- drops ----
@@ -262,6 +286,26 @@ static __always_inline long load(struct sk_buff *skb, __u32 off, void *to, __u32
 	if (off + bytes > skb->len - skb->data_len)
 		return -1;
 	return bpf_probe_read_kernel(to, bytes, skb->data + off);
+}
+
+// Packets that skb stands for on the wire.
+static __always_inline __u64 wire_packets(struct sk_buff *skb)
+{
+	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
+	__u16 segments = 0;
+
+	bpf_core_read(&segments, sizeof(segments), &shared->gso_segs);
+	return segments > 1 ? segments : 1;
+}
+
+// Whether weir_departure has counted skb as marked.
+static __always_inline int was_marked(struct sk_buff *skb)
+{
+	struct qdisc_skb_cb *cb = (void *)skb->cb;
+	__u32 note = *(__u32 *)&cb->data[NOTE_CB * 4];
+	__be16 word;
+
+	return came_without_ce(note) && !load(skb, note_l3(note), &word, sizeof(word)) && says_ce(note, bpf_ntohs(word));
 }
 
 #define PROTO_TCP 6
@@ -349,6 +393,8 @@ int BPF_PROG(weir_drop, struct sk_buff *skb, void *location, enum skb_drop_reaso
 		count_other(p->id, reason);
 		return 0;
 	}
+	if (!law && p->sample && was_marked(skb))
+		__sync_fetch_and_add(&p->marks_dropped, wire_packets(skb));
 	d = bpf_ringbuf_reserve(&records, sizeof(*d), 0);
 	if (!d) {
 		__sync_fetch_and_add(&lost_records, 1);

@@ -1,0 +1,128 @@
+package testnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+)
+
+// UDP is a one-way UDP flow over a Path.
+type UDP struct {
+	Sender, Receiver net.PacketConn
+	To               net.Addr
+}
+
+// NewUDP opens a flow from sender to receiver whose packets carry tos (DSCP and ECN) as their TOS
+// byte or traffic class.
+func (p *Path) NewUDP(tb testing.TB, ip net.IP, tos int) *UDP {
+	tb.Helper()
+	u := &UDP{}
+	p.Receiver.Must(tb, func() (err error) {
+		c := net.ListenConfig{Control: control(func(fd int) error {
+			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
+		})}
+		u.Receiver, err = c.ListenPacket(context.Background(), "udp", net.JoinHostPort(ip.String(), "0"))
+		return err
+	})
+	p.Sender.Must(tb, func() (err error) {
+		c := net.ListenConfig{Control: control(func(fd int) error {
+			if ip.To4() != nil {
+				return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, tos)
+			}
+			return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, tos)
+		})}
+		from := SenderIPv4
+		if ip.To4() == nil {
+			from = SenderIPv6
+		}
+		u.Sender, err = c.ListenPacket(context.Background(), "udp", net.JoinHostPort(from.String(), "0"))
+		return err
+	})
+	u.To = u.Receiver.LocalAddr()
+	tb.Cleanup(func() { _, _ = u.Sender.Close(), u.Receiver.Close() })
+	return u
+}
+
+func control(f func(fd int) error) func(network, address string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = f(int(fd)) }), err)
+	}
+}
+
+// Send sends packets of this many payload bytes as fast as they go.
+func (u *UDP) Send(tb testing.TB, packets, bytes int) {
+	tb.Helper()
+	b := make([]byte, bytes)
+	for range packets {
+		// A queue at the sender that drops says so; the packet was sent all the same.
+		if _, err := u.Sender.WriteTo(b, u.To); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Arrived counts the packets that arrived and were not yet counted: it waits for as many as are
+// wanted, and then looks whether there are more.
+func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
+	tb.Helper()
+	b := make([]byte, 1<<16)
+	for {
+		// A deadline in the past takes nothing that is there: it must be ahead.
+		wait := 20 * time.Millisecond
+		if n < wanted {
+			wait = 5 * time.Second
+		}
+		if err := u.Receiver.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			tb.Fatal(err)
+		}
+		_, _, err := u.Receiver.ReadFrom(b)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return n
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n++
+	}
+}
+
+// Quiet waits until the queues of all given ports are empty and nothing passes them any more.
+func Quiet(tb testing.TB, ports ...datapath.PortRef) {
+	tb.Helper()
+	const same = 50 // readings in a row
+	deadline := time.Now().Add(10 * time.Second)
+	for _, p := range ports {
+		var last datapath.RootQueue
+		for n := 0; n < same; n++ {
+			q := Queue(tb, p)
+			if q != last || q.BacklogBytes != 0 {
+				last, n = q, 0
+			}
+			if time.Now().After(deadline) {
+				tb.Fatalf("%s does not fall silent: %+v", p.Name, q)
+			}
+		}
+	}
+}
+
+// Queue reads a port's root queue.
+func Queue(tb testing.TB, p datapath.PortRef) (q datapath.RootQueue) {
+	tb.Helper()
+	err := p.In(func() (err error) {
+		q, err = datapath.ReadRootQueue(p.Ifindex)
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return q
+}
