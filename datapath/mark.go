@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -30,6 +31,10 @@ type MarkConfig struct {
 	PortThresholds map[string]uint32
 	Action         Action
 	NotECT         NotECT
+	// Pin is a directory in a BPF file system. With it the program and its counters outlive the process:
+	// a later AttachMark with the same directory takes the ports over without detaching. Empty: everything
+	// goes with the process.
+	Pin string
 }
 
 func (c *MarkConfig) of(port string) *markMarkConfig {
@@ -42,11 +47,19 @@ func (c *MarkConfig) of(port string) *markMarkConfig {
 
 // Mark is the marking program at work on some ports.
 type Mark struct {
-	ports    []PortRef
-	configs  *ebpf.Map
-	counts   *ebpf.Map
-	programs []*ebpf.Program
-	links    []link.Link // a link that the garbage collector takes is detached: kept here
+	pin     string
+	ports   []markPort
+	configs *ebpf.Map
+	counts  *ebpf.Map
+}
+
+// markPort is one port of a Mark.
+type markPort struct {
+	PortRef
+	id      uint32
+	program *ebpf.Program
+	link    link.Link // one that the garbage collector takes is detached: kept here
+	isNew   bool      // not taken over
 }
 
 // MarkStats counts the packets that reached the program of a port, by what became of them. A GSO
@@ -69,8 +82,9 @@ type MarkStats struct {
 const maxMarkPorts = 1024
 
 // AttachMark puts the marking program at the head of each port's egress chain. Programs that are
-// attached at the head later run before it. Errors name the port; *NoQueue and *MissingFeature can
-// be told apart; on an error nothing stays attached.
+// attached at the head later run before it. Errors name the port; *NoQueue, *MissingFeature and
+// ErrPermission can be told apart. On an error nothing new stays attached, and what was pinned before
+// goes on.
 func AttachMark(ports []PortRef, c MarkConfig) (*Mark, error) {
 	if len(ports) > maxMarkPorts {
 		return nil, fmt.Errorf("mark: %d ports: at most %d", len(ports), maxMarkPorts)
@@ -82,54 +96,111 @@ func AttachMark(ports []PortRef, c MarkConfig) (*Mark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mark: read the embedded program: %w", err)
 	}
-	m := &Mark{ports: ports}
+	m := &Mark{pin: c.Pin}
 	if err := m.createMaps(spec); err != nil {
-		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.Close())
+		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 	}
-	for id, p := range ports {
-		if err := m.attach(spec, uint32(id), p, c.of(p.Name)); err != nil {
-			return nil, errors.Join(fmt.Errorf("attach mark to %s: %w", p.Name, err), m.Close())
+	pinned, err := readPins(c.Pin)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
+	}
+	for _, p := range ports {
+		if err := m.attach(spec, p, c.of(p.Name), pinned); err != nil {
+			return nil, errors.Join(fmt.Errorf("attach mark to %s: %w", p.Name, err), m.abandon())
+		}
+	}
+	// Ports that are not asked for any more.
+	for _, stale := range pinned.links {
+		if err := stale.remove(); err != nil {
+			return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 		}
 	}
 	return m, nil
 }
 
-// createMaps makes the maps that the programs of all ports share.
+// createMaps makes the maps that the programs of all ports share, or opens the pinned ones.
 func (m *Mark) createMaps(spec *ebpf.CollectionSpec) (err error) {
-	if m.configs, err = ebpf.NewMap(spec.Maps[markMapConfigs]); err != nil {
-		return fmt.Errorf("map %s: %w", markMapConfigs, err)
+	open := func(name string) (*ebpf.Map, error) {
+		s := spec.Maps[name].Copy()
+		if m.pin != "" {
+			s.Pinning = ebpf.PinByName
+		}
+		opened, err := ebpf.NewMapWithOptions(s, ebpf.MapOptions{PinPath: m.pin})
+		if errors.Is(err, ebpf.ErrMapIncompatible) {
+			return nil, fmt.Errorf("map %s in %s is of another version of Weir: remove the directory: %w", name, m.pin, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("map %s: %w", name, err)
+		}
+		return opened, nil
 	}
-	if m.counts, err = ebpf.NewMap(spec.Maps[markMapCounts]); err != nil {
-		return fmt.Errorf("map %s: %w", markMapCounts, err)
+	if err := makePinDir(m.pin); err != nil {
+		return err
+	}
+	if m.configs, err = open(markMapConfigs); err != nil {
+		return err
+	}
+	m.counts, err = open(markMapCounts)
+	return err
+}
+
+// attach loads the instance of the program for a port and puts it in front of the port's chain, or in
+// the place of the pinned one.
+func (m *Mark) attach(spec *ebpf.CollectionSpec, ref PortRef, c *markMarkConfig, pinned *pins) error {
+	if _, err := ref.QueueWithBacklog(); err != nil {
+		return err
+	}
+	name, err := pinName(ref, m.pin)
+	if err != nil {
+		return err
+	}
+	old, takeOver := pinned.take(name)
+	p := markPort{PortRef: ref, id: old.id, isNew: !takeOver}
+	if !takeOver {
+		p.id = pinned.freeID()
+		if err := m.clearCounters(p.id); err != nil {
+			return err
+		}
+	}
+	if err := m.configs.Put(p.id, c); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	if p.program, err = loadMarkProgram(spec, p.id, m.configs, m.counts); err != nil {
+		return err
+	}
+	if takeOver {
+		p.link, err = old.update(p.program)
+	} else {
+		p.link, err = attachHead(p.PortRef, p.program)
+	}
+	m.ports = append(m.ports, p)
+	if err != nil || m.pin == "" || takeOver {
+		return err
+	}
+	return pinLink(p.link, m.pin, name, p.id)
+}
+
+// clearCounters makes sure that a port does not begin with what a former one with its id counted.
+func (m *Mark) clearCounters(id uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("number of CPUs: %w", err)
+	}
+	if err := m.counts.Put(id, make([]markPortStats, cpus)); err != nil {
+		return fmt.Errorf("clear counters: %w", err)
 	}
 	return nil
 }
 
-// attach loads the instance of the program for port id and puts it in front of the port's chain.
-func (m *Mark) attach(spec *ebpf.CollectionSpec, id uint32, p PortRef, c *markMarkConfig) error {
-	if _, err := p.QueueWithBacklog(); err != nil {
-		return err
-	}
-	if err := m.configs.Put(id, c); err != nil {
-		return fmt.Errorf("configure: %w", err)
-	}
-	prog, err := loadMarkProgram(spec, id, m.configs, m.counts)
-	if err != nil {
-		return err
-	}
-	m.programs = append(m.programs, prog)
-	var l link.Link
+// attachHead puts a program in front of a port's egress chain.
+func attachHead(p PortRef, prog *ebpf.Program) (l link.Link, err error) {
 	err = p.In(func() (err error) {
 		l, err = link.AttachTCX(link.TCXOptions{
 			Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
 		})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	m.links = append(m.links, l)
-	return nil
+	return l, err
 }
 
 // loadMarkProgram loads the program with port_id set to id, around the maps given.
@@ -151,9 +222,9 @@ func loadMarkProgram(spec *ebpf.CollectionSpec, id uint32, configs, counts *ebpf
 // Stats reads the counters of every port, in the order of the ports given to AttachMark.
 func (m *Mark) Stats() ([]MarkStats, error) {
 	stats := make([]MarkStats, len(m.ports))
-	for id, p := range m.ports {
+	for i, p := range m.ports {
 		var cpus []markPortStats
-		if err := m.counts.Lookup(uint32(id), &cpus); err != nil {
+		if err := m.counts.Lookup(p.id, &cpus); err != nil {
 			return nil, fmt.Errorf("mark: counters of %s: %w", p.Name, err)
 		}
 		s := MarkStats{Port: p.Name}
@@ -169,25 +240,66 @@ func (m *Mark) Stats() ([]MarkStats, error) {
 			s.PassedShort += c.PassShort
 			s.PassedUnmarked += c.PassUnwritable
 		}
-		stats[id] = s
+		stats[i] = s
 	}
 	return stats, nil
 }
 
-// Close detaches the program from every port. A port that is gone already is no error.
+// Close takes the program off every port, pinned or not. A port that is gone already is no error.
 func (m *Mark) Close() error {
 	var errs []error
-	for _, l := range m.links {
-		errs = append(errs, l.Close())
+	for _, p := range m.ports {
+		if p.link != nil && m.pin != "" {
+			errs = append(errs, p.link.Unpin())
+		}
 	}
-	for _, p := range m.programs {
-		errs = append(errs, p.Close())
-	}
-	// Closing a nil map is allowed and does nothing.
-	errs = append(errs, m.configs.Close(), m.counts.Close())
-	m.links, m.programs = nil, nil
+	errs = append(errs, m.unpinMaps(), m.Leave())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("detach mark: %w", err)
 	}
 	return nil
+}
+
+// unpinMaps removes the pinned maps and the directory once no port is pinned any more.
+func (m *Mark) unpinMaps() error {
+	if m.pin == "" {
+		return nil
+	}
+	left, err := readPins(m.pin)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(left.links) > 0 {
+		return nil
+	}
+	errs := []error{err}
+	for _, p := range []*ebpf.Map{m.configs, m.counts} {
+		if p != nil {
+			errs = append(errs, p.Unpin())
+		}
+	}
+	return errors.Join(append(errs, removePinDir(m.pin))...)
+}
+
+// Leave gives back what this process holds. What is pinned goes on without it; what is not is
+// detached.
+func (m *Mark) Leave() error {
+	var errs []error
+	for _, p := range m.ports {
+		if p.link != nil {
+			errs = append(errs, p.link.Close())
+		}
+		errs = append(errs, p.program.Close())
+	}
+	m.ports = nil
+	// Closing a nil map is allowed and does nothing.
+	return errors.Join(append(errs, m.configs.Close(), m.counts.Close())...)
+}
+
+// abandon undoes an AttachMark that failed: new links go, those taken over stay.
+func (m *Mark) abandon() error {
+	var errs []error
+	for _, p := range m.ports {
+		if p.link != nil && p.isNew && m.pin != "" {
+			errs = append(errs, p.link.Unpin())
+		}
+	}
+	return errors.Join(append(errs, m.unpinMaps(), m.Leave())...)
 }
