@@ -224,15 +224,24 @@ func toSet(names []string) map[string]bool {
 }
 
 // Check loads a file and plans all of it in every world that it names, as if this build had every
-// world and law: what --check does.
-func Check(path string) error {
+// world and law: what --check does. each, if not nil, looks at every run.
+func Check(path string, each func(*Run) error) error {
 	f, err := Load(path)
 	if err != nil {
 		return err
 	}
 	for _, w := range f.Worlds {
-		if _, err := f.Plan(Options{Worlds: []string{w}, AssumeAll: true}); err != nil {
+		p, err := f.Plan(Options{Worlds: []string{w}, AssumeAll: true})
+		if err != nil {
 			return fmt.Errorf("%s: plan for world %s: %w", path, w, err)
+		}
+		for _, r := range p.Runs {
+			if each == nil {
+				break
+			}
+			if err := each(r); err != nil {
+				return fmt.Errorf("%s: %s, scheme %s: %w", path, w, r.Scheme, err)
+			}
 		}
 	}
 	return nil

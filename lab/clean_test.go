@@ -48,7 +48,7 @@ func TestCleanAfterKill(t *testing.T) {
 	before := hostState(t)
 	name := testName("kill")
 	start := time.Now()
-	l, err := Up(t.Context(), name, racks(2, 3, true).config(), Options{Owned: true})
+	l, err := Up(t.Context(), name, racks(3, 3, true).config(), Options{Owned: true})
 	if err != nil {
 		t.Fatal(err)
 	}

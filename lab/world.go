@@ -12,6 +12,7 @@ import (
 	"weir/datapath"
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/experiment/workload"
 	"weir/lab/measure"
 	"weir/lab/traffic"
 	"weir/law"
@@ -31,6 +32,9 @@ func (w *World) Name() string { return "lab" }
 // Check tells before anything starts whether this machine can carry out r.
 func (w *World) Check(r *experiment.Run) error {
 	if err := CheckHost(&r.Config); err != nil {
+		return err
+	}
+	if _, err := workload.Expand(&r.Config, r.Seed); err != nil {
 		return err
 	}
 	for _, name := range r.Laws {
@@ -130,7 +134,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	}
 	raw := &result.Raw{
 		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
-		Unmet: unmet(l, cfg, out.Unmet),
+		Unmet: unmet(l, cfg, out),
 	}
 	if rec != nil {
 		if err := rec.Stop(); err != nil {
@@ -142,8 +146,14 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 }
 
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
-func unmet(l *Lab, cfg *experiment.Config, more []string) []string {
-	list := append(slices.Clone(l.Unmet()), more...)
+func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
+	list := append(slices.Clone(l.Unmet()), out.Unmet...)
+	for cause, n := range out.Failures {
+		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
+	}
+	if out.Reopened > 0 {
+		list = append(list, fmt.Sprintf("traffic: %d connections were opened twice, because the kernel reset them before their first byte", out.Reopened))
+	}
 	if cfg.RTT > 0 {
 		list = append(list, fmt.Sprintf("network.rtt %v: the lab adds no delay; see rtt_us for what was measured", cfg.RTT))
 	}

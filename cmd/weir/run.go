@@ -18,6 +18,7 @@ import (
 	"weir/experiment/claim"
 	"weir/experiment/report"
 	"weir/experiment/result"
+	"weir/experiment/workload"
 	"weir/lab"
 )
 
@@ -86,13 +87,19 @@ func checkFiles(w io.Writer, paths []string) error {
 	}
 	var bad []error
 	for _, path := range paths {
-		if err := experiment.Check(path); err != nil {
+		if err := experiment.Check(path, scheduled); err != nil {
 			bad = append(bad, err)
 			continue
 		}
 		fmt.Fprintf(w, "%s: ok\n", path)
 	}
 	return usageError(errors.Join(bad...))
+}
+
+// scheduled tells whether the traffic of a run can be scheduled.
+func scheduled(r *experiment.Run) error {
+	_, err := workload.Expand(&r.Config, r.Seed)
+	return err
 }
 
 // runFile is `weir run FILE`.

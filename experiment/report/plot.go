@@ -225,7 +225,7 @@ func setAxis(a *plot.Axis, is axis) {
 	tick.XAlign, tick.YAlign = a.Tick.Label.XAlign, a.Tick.Label.YAlign
 	a.Label.TextStyle, a.Tick.Label = label, tick
 	a.Label.Padding = 4
-	a.LineStyle.Color, a.Tick.LineStyle.Color = inkColor, inkColor
+	a.Color, a.Tick.Color = inkColor, inkColor
 	a.Padding = 0
 	a.Tick.Marker = plot.TickerFunc(linearTicks)
 	if is.log {
