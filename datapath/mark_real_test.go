@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -282,7 +281,7 @@ func TestMark_Red(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Transfer(t, net.IP(testnet.ReceiverIPv4), "reno", 2, 400_000)
+	p.Transfer(t, testnet.ReceiverIPv4, "reno", 2, 400_000)
 	stats, err := m.Stats()
 	if err != nil {
 		t.Fatal(err)

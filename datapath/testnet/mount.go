@@ -1,6 +1,7 @@
 package testnet
 
 import (
+	"os"
 	"runtime"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 // killed.
 func Mount(tb testing.TB, kind string) string {
 	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("needs root: mounts a file system")
+	}
 	dir := tb.TempDir()
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -34,12 +34,11 @@ type records struct {
 
 func (r *records) init(ports int) { r.samples = make([][]measureSample, ports) }
 
-// read empties the ring buffer until Stop.
-func (r *Recorder) read() {
+// read empties the ring buffer until stop is closed.
+func (r *Recorder) read(stop <-chan struct{}) {
 	defer r.stopped.Done()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
-	stop := r.stop
 	for {
 		select {
 		case <-stop:

@@ -98,7 +98,7 @@ func Start(ports []Port) (*Recorder, error) {
 		return nil, errors.Join(fmt.Errorf("measure: %w", err), r.release())
 	}
 	r.stopped.Add(1)
-	go r.read()
+	go r.read(r.stop)
 	return r, nil
 }
 
@@ -183,7 +183,7 @@ func (r *Recorder) Stop() error {
 	close(r.stop)
 	r.stop = nil
 	r.stopped.Wait()
-	err := r.detach()
+	err := errors.Join(r.checkFirst(), r.detach())
 	// Nothing runs any more: what is in the ring is all there will be.
 	r.drain()
 	if r.readErr != nil {
@@ -194,6 +194,32 @@ func (r *Recorder) Stop() error {
 		return fmt.Errorf("measure: stop: %w", err)
 	}
 	return nil
+}
+
+// checkFirst makes sure that no program has come before weir_arrival: what it marked would have passed as
+// marked on arrival. A port that is gone is not asked.
+func (r *Recorder) checkFirst() error {
+	info, err := r.objects.WeirArrival.Info()
+	if err != nil {
+		return fmt.Errorf("ask for weir_arrival: %w", err)
+	}
+	arrival, _ := info.ID()
+	var errs []error
+	for i := range r.ports {
+		p := &r.ports[i]
+		if !p.Sample {
+			continue
+		}
+		var chain *link.QueryResult
+		err := p.ref().In(func() (err error) {
+			chain, err = link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+			return err
+		})
+		if err == nil && len(chain.Programs) > 0 && chain.Programs[0].ID != arrival {
+			errs = append(errs, fmt.Errorf("port %s: a program was attached in front of the measuring one: its marks were not counted; attach laws before measuring starts", p.Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // detach takes the programs off and waits until none runs on any CPU.

@@ -31,6 +31,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "../../../datapath/bpf/frame.h"
+#include "records.h"
+#include "packet.h"
 
 #define MEASURE_PORTS 4096
 #define ECN_CE 3
@@ -72,38 +74,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
-
-enum record_kind {
-	RECORD_SAMPLE = 1,
-	RECORD_DROP = 2,
-};
-
-// The same value on count grid points, from first_ns on.
-struct sample {
-	__u32 kind;
-	__u32 port;
-	__u64 first_ns;
-	__u64 marks;
-	__u64 sent_bytes;
-	__u32 count;
-	__u32 backlog_bytes;
-	__u32 drops; // by the queue
-	__u32 zero;
-};
-
-struct drop {
-	__u32 kind;
-	__u32 port;
-	__u64 at_ns;
-	__u32 bytes; // as the queue counts them
-	__u16 packets; // on the wire: the segments of a GSO packet
-	__u8 law;    // dropped by a program at tcx, not by a full queue
-	__u8 family; // 4, 6; 0: no key
-	__u8 proto;
-	__u8 zero;
-	__be16 src_port, dst_port; // 0 in a fragment other than the first
-	__u8 src[16], dst[16];
-};
 
 // Drops for other reasons than a full queue or a law, counted by port and reason.
 struct other_key {
@@ -280,14 +250,6 @@ enum skb_drop_reason {
 	(bpf_core_enum_value_exists(enum skb_drop_reason, name) && \
 	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
 
-// Copies bytes of the packet's linear part. 0, or not 0 when they are not there.
-static __always_inline long load(struct sk_buff *skb, __u32 off, void *to, __u32 bytes)
-{
-	if (off + bytes > skb->len - skb->data_len)
-		return -1;
-	return bpf_probe_read_kernel(to, bytes, skb->data + off);
-}
-
 // Packets that skb stands for on the wire.
 static __always_inline __u64 wire_packets(struct sk_buff *skb)
 {
@@ -306,56 +268,6 @@ static __always_inline int was_marked(struct sk_buff *skb)
 	__be16 word;
 
 	return came_without_ce(note) && !load(skb, note_l3(note), &word, sizeof(word)) && says_ce(note, bpf_ntohs(word));
-}
-
-#define PROTO_TCP 6
-#define PROTO_UDP 17
-
-// The transport connection of the Ethernet frame skb, if it is TCP or UDP directly over IP.
-static __always_inline void read_key(struct sk_buff *skb, struct drop *d)
-{
-	__u32 off = 12, l4;
-	__be16 ethertype = 0;
-	__be16 ports[2] = {};
-	__u8 ip[FRAME_IPV6_BYTES] = {};
-	int later_fragment = 0;
-
-	if (load(skb, off, &ethertype, 2))
-		return;
-	for (int i = 0; i < FRAME_TAGS && frame_is_tag(ethertype); i++) {
-		off += FRAME_TAG_BYTES;
-		if (load(skb, off, &ethertype, 2))
-			return;
-	}
-	off += 2;
-	if (ethertype == bpf_htons(FRAME_ETH_P_IPV4)) {
-		if (load(skb, off, ip, FRAME_IPV4_BYTES))
-			return;
-		d->proto = ip[9];
-		l4 = off + (ip[0] & 15) * 4;
-		later_fragment = (ip[6] & 0x1f) || ip[7];
-		__builtin_memcpy(d->src, ip + 12, 4);
-		__builtin_memcpy(d->dst, ip + 16, 4);
-		d->family = 4;
-	} else if (ethertype == bpf_htons(FRAME_ETH_P_IPV6)) {
-		if (load(skb, off, ip, FRAME_IPV6_BYTES))
-			return;
-		d->proto = ip[6];
-		l4 = off + FRAME_IPV6_BYTES;
-		__builtin_memcpy(d->src, ip + 8, 16);
-		__builtin_memcpy(d->dst, ip + 24, 16);
-		d->family = 6;
-	} else {
-		return;
-	}
-	if (d->proto != PROTO_TCP && d->proto != PROTO_UDP) {
-		d->family = 0;
-		return;
-	}
-	if (!later_fragment && !load(skb, l4, ports, sizeof(ports))) {
-		d->src_port = ports[0];
-		d->dst_port = ports[1];
-	}
 }
 
 static __always_inline void count_other(__u32 port, __u32 reason)

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// FairQ: the window that every flow of a queue is granted (Abdelmoniem and Bensaou, Algorithm 1;
+// SPEC.md 1.1, items FQ-n), and FairSwitch's form of it (SPEC.md 1.3).
+//
+// Numeric specification
+//   bytes, ns      u32 whole, or _q8: u64 with 8 fraction bits.
+//   aggregate_q8   beta * Rwnd, the windows of all flows together. Alg. 1 keeps Rwnd and scales it by
+//                  beta/(beta+1) when a flow comes and back when it goes; both leave beta * Rwnd
+//                  alone, and so does gamma/beta: added to Rwnd it is gamma added to the aggregate.
+//                  So the aggregate is what is kept: a flow that comes and goes rounds nothing.
+//   window_q8      Rwnd: aggregate_q8 / flows, towards 0, within [floor, cap]. What packets read.
+//   rest, rest_ns  what divisions left over, carried on. The aggregate is exactly
+//                    (aggregate_q8 + (rest + rest_ns / period_ns) / divisor) / 256 bytes
+//                  with divisor = target_bytes (gain paper) or 1 (gain ovs), 0 <= rest < divisor,
+//                  0 <= rest_ns < period_ns. Nothing is rounded but window_q8, once, downwards:
+//                  its error is in (-1/256, 0] byte after any number of events.
+//   under_byte_ns, gamma, not yet divided, as its two unsigned sides: the integrals over time of
+//   over_byte_ns   (target - backlog) and (backlog - target) where positive, since the last update.
+//
+//   A sample stands for the time since the sample before it, so a late or irregular timer changes
+//   nothing on average. With kappa = 1 - Q/target an update adds to the aggregate
+//       gain paper   MSS/period * integral of kappa dt    = MSS * mean(kappa), if in time
+//       gain ovs     1/period * integral of (target-Q) dt = mean(target - Q), if in time
+//   and is due when elapsed_ns >= period_ns; elapsed_ns keeps what is beyond it (FQ-10: not M+1).
+//
+// Saturation
+//   backlog        at buffer_bytes, if that is not 0: more cannot wait. kappa is in [1 - 1/alpha, 1].
+//   time           a gap counts for at most one period: one reading says little about hours
+//                  (suspended machine, stopped timer). A clock behind the last sample counts 0, and
+//                  is believed when it is behind by over a period.
+//   flows          0 .. FAIRQ_FLOWS_MAX. (The world's flow table ends before that.)
+//   period_ns      1 .. FAIRQ_PERIOD_NS_MAX; target_bytes 1 .. 2^32-1: outside, the nearest.
+//   cap_bytes      FAIRQ_WINDOW_MAX when 0 or above that; at least the floor.
+//   floor_bytes    the largest MSS seen when 0. A window under the MSS starves Linux (FQ-12).
+//   aggregate      clamped to flows * [floor, cap] at each update, and only there: flows that come
+//                  and go between two updates change nothing for the others. Its rest is then 0.
+//
+// Bounds (no product wraps): a sample adds at most 2^32 * 2^30 to one side; elapsed < 2 * period, so
+// a side is below 2^63. factor = 256 * MSS < 2^24; factor * (side / period) < 2^24 * 2^32 * 2 = 2^57;
+// factor * (side % period) < 2^54. aggregate <= 2^30 * 2^8 * 2^20 = 2^58 plus one such step.
+#ifndef WEIR_CORE_FAIRQ_H
+#define WEIR_CORE_FAIRQ_H
+
+#include "types.h"
+
+#define FAIRQ_FLOWS_MAX (1u << 20)
+#define FAIRQ_PERIOD_NS_MAX (1u << 30)
+#define FAIRQ_WINDOW_MAX (1u << 30) // TCP's largest: 65535 << 14 is just below
+#define FAIRQ_MSS_DEFAULT 1460u     // until one was seen
+#define FAIRQ_SAMPLES 32u           // FairSwitch's avg_32; a power of 2
+#define FAIRQ_SAMPLES_LOG2 5u
+
+// FQ-10: the paper's increment, or that of the authors' Open vSwitch code.
+enum fairq_gain {
+	FAIRQ_GAIN_PAPER = 0, // MSS * mean(kappa) to all flows together
+	FAIRQ_GAIN_OVS = 1,   // mean(target - Q): target/MSS times as much
+};
+
+// FQ-11: 2 MSS at each update until the queue first reaches its target: added to what?
+// Default: all flows together, as the authors' code has it. It is then twice the largest step of
+// gain paper, for any number of flows; as printed, 34 flows step by more than the 66 packets that
+// an 83-packet buffer has above its target, before the queue can say anything.
+enum fairq_slow_start {
+	FAIRQ_SLOW_START_AGGREGATE = 0,
+	FAIRQ_SLOW_START_PER_FLOW = 1, // as printed
+	FAIRQ_SLOW_START_OFF = 2,      // "(optionally) enters the slow-start phase"
+};
+
+enum fairq_variant {
+	FAIRQ_VARIANT_ALG1 = 0,
+	// Q is the mean of the last 32 samples (zeros at first, as a register after reset), rounded
+	// down; a change of the count begins again at Rwnd = target/flows; no slow start.
+	FAIRQ_VARIANT_FAIRSWITCH = 1,
+};
+
+// What user space tells a queue. A value outside an enumeration acts as its 0.
+struct fairq_config {
+	weir_u32 target_bytes; // alpha * B
+	weir_u32 buffer_bytes; // B; 0: unknown
+	weir_u32 tick_ns;      // T: when the next sample is due
+	weir_u32 period_ns;    // M * T: time between updates
+	weir_u32 floor_bytes;  // of a flow's window; 0: the largest MSS seen
+	weir_u32 cap_bytes;    // of a flow's window: bandwidth * delay + target; 0: none
+	weir_u8 gain;          // enum fairq_gain
+	weir_u8 slow_start;    // enum fairq_slow_start
+	weir_u8 variant;       // enum fairq_variant
+	weir_u8 zero;
+};
+
+// One queue. Begins as zeros, then fairq_reset.
+struct fairq_state {
+	weir_u64 aggregate_q8;
+	weir_u64 window_q8;      // Rwnd
+	weir_u64 under_byte_ns;  // gamma where Q < target
+	weir_u64 over_byte_ns;   // gamma where Q > target
+	weir_u64 last_sample_ns; // the caller's clock
+	weir_u64 backlog_sum;    // FairSwitch: of backlogs
+	weir_u32 rest;
+	weir_u32 rest_ns;
+	weir_u32 elapsed_ns; // since an update was due; below period_ns between events
+	weir_u32 flows;      // beta
+	weir_u16 mss_bytes;  // the largest seen; 0: none yet
+	weir_u8 slow_start;  // 1: probing
+	weir_u8 next;        // FairSwitch: the oldest of backlogs
+	weir_u32 zero;
+	weir_u32 backlogs[FAIRQ_SAMPLES]; // FairSwitch: the last samples
+};
+
+WEIR_INLINE weir_u32 fairq_target(const struct fairq_config *config)
+{
+	return config->target_bytes ? config->target_bytes : 1;
+}
+
+WEIR_INLINE weir_u32 fairq_period(const struct fairq_config *config)
+{
+	if (config->period_ns > FAIRQ_PERIOD_NS_MAX)
+		return FAIRQ_PERIOD_NS_MAX;
+	return config->period_ns ? config->period_ns : 1;
+}
+
+WEIR_INLINE weir_u32 fairq_mss(const struct fairq_state *state)
+{
+	return state->mss_bytes ? state->mss_bytes : FAIRQ_MSS_DEFAULT;
+}
+
+WEIR_INLINE weir_u64 fairq_floor_q8(const struct fairq_config *config, const struct fairq_state *state)
+{
+	weir_u32 floor = config->floor_bytes ? config->floor_bytes : fairq_mss(state);
+
+	return (weir_u64)(floor < FAIRQ_WINDOW_MAX ? floor : FAIRQ_WINDOW_MAX) << 8;
+}
+
+WEIR_INLINE weir_u64 fairq_cap_q8(const struct fairq_config *config, weir_u64 floor_q8)
+{
+	weir_u64 cap_q8 = FAIRQ_WINDOW_MAX;
+
+	if (config->cap_bytes && config->cap_bytes < FAIRQ_WINDOW_MAX)
+		cap_q8 = config->cap_bytes;
+	cap_q8 <<= 8;
+	return cap_q8 > floor_q8 ? cap_q8 : floor_q8;
+}
+
+// Rwnd from the aggregate.
+WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_state *state)
+{
+	weir_u64 floor_q8 = fairq_floor_q8(config, state);
+	weir_u64 cap_q8 = fairq_cap_q8(config, floor_q8);
+	weir_u64 window_q8 = state->flows ? state->aggregate_q8 / state->flows : state->aggregate_q8;
+
+	if (window_q8 > cap_q8)
+		window_q8 = cap_q8;
+	state->window_q8 = window_q8 > floor_q8 ? window_q8 : floor_q8;
+}
+
+// gamma and Gamma to 0, with what their divisions left over (FQ-2).
+WEIR_INLINE void fairq_clear(struct fairq_state *state)
+{
+	state->under_byte_ns = 0;
+	state->over_byte_ns = 0;
+	state->elapsed_ns = 0;
+	state->rest = 0;
+	state->rest_ns = 0;
+}
+
+// The windows together are alpha * B again: lines 3, 11 and 12 of Alg. 1, both of them (FQ-3).
+WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_state *state)
+{
+	fairq_clear(state);
+	state->aggregate_q8 = (weir_u64)fairq_target(config) << 8;
+	state->slow_start = config->slow_start != FAIRQ_SLOW_START_OFF && config->variant != FAIRQ_VARIANT_FAIRSWITCH;
+	fairq_publish(config, state);
+}
+
+// Event: the queue is empty of flows: at the beginning, or after 1 s without data (SPEC.md 1.1).
+WEIR_INLINE void fairq_reset(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
+{
+	state->flows = 0;
+	state->last_sample_ns = now_ns;
+	fairq_restart(config, state);
+}
+
+// Event: the configuration is another one. Windows stay, within its limits; gamma begins again.
+WEIR_INLINE void fairq_reconfigured(const struct fairq_config *config, struct fairq_state *state)
+{
+	fairq_clear(state);
+	fairq_publish(config, state);
+}
+
+// Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS
+// option or gso_size, never from a packet's length (a GSO packet is not a segment). 65535 at most.
+WEIR_INLINE void fairq_saw_mss(struct fairq_state *state, weir_u32 mss_bytes)
+{
+	if (mss_bytes > 0xffff)
+		mss_bytes = 0xffff;
+	if (mss_bytes > state->mss_bytes)
+		state->mss_bytes = (weir_u16)mss_bytes;
+}
+
+// Event: a flow begins; lines 3-6.
+WEIR_INLINE void fairq_flow_added(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
+{
+	if (state->flows == 0) // FQ-4
+		fairq_reset(config, state, now_ns);
+	if (state->flows >= FAIRQ_FLOWS_MAX)
+		return;
+	state->flows++;
+	if (config->variant == FAIRQ_VARIANT_FAIRSWITCH)
+		fairq_restart(config, state);
+	else
+		fairq_publish(config, state);
+}
+
+// Event: a flow ends; lines 7-12. One end too many is none (FQ-1, FQ-4).
+WEIR_INLINE void fairq_flow_removed(const struct fairq_config *config, struct fairq_state *state)
+{
+	if (state->flows == 0)
+		return;
+	state->flows--;
+	if (state->flows == 0 || config->variant == FAIRQ_VARIANT_FAIRSWITCH)
+		fairq_restart(config, state);
+	else
+		fairq_publish(config, state);
+}
+
+// Adds gamma, divided, to the aggregate: exactly, with what earlier divisions left over.
+WEIR_INLINE void fairq_add_gamma(const struct fairq_config *config, struct fairq_state *state)
+{
+	int ovs = config->gain == FAIRQ_GAIN_OVS;
+	weir_u64 factor = (ovs ? 1 : fairq_mss(state)) << 8;
+	weir_u32 divisor = ovs ? 1 : fairq_target(config);
+	weir_u32 period = fairq_period(config);
+	int up = state->under_byte_ns >= state->over_byte_ns;
+	weir_u64 gamma = up ? state->under_byte_ns - state->over_byte_ns : state->over_byte_ns - state->under_byte_ns;
+	weir_u64 part = factor * (gamma % period); // in 1/(divisor * period)
+	weir_u64 sum = factor * (gamma / period);  // in 1/divisor
+	weir_u64 rest = state->rest, rest_ns = state->rest_ns;
+
+	if (up) {
+		part += rest_ns;
+		sum += part / period + rest;
+		state->rest_ns = (weir_u32)(part % period);
+		state->rest = (weir_u32)(sum % divisor);
+		state->aggregate_q8 += sum / divisor;
+		return;
+	}
+	sum += part / period;
+	part %= period;
+	if (part > rest_ns) { // borrow
+		rest_ns += period;
+		sum++;
+	}
+	state->rest_ns = (weir_u32)(rest_ns - part);
+	part = sum % divisor;
+	sum /= divisor;
+	if (part > rest) {
+		rest += divisor;
+		sum++;
+	}
+	state->rest = (weir_u32)(rest - part);
+	state->aggregate_q8 = state->aggregate_q8 > sum ? state->aggregate_q8 - sum : 0;
+}
+
+// Lines 20-24, with the limits that they lack (FQ-12).
+WEIR_INLINE void fairq_update(const struct fairq_config *config, struct fairq_state *state)
+{
+	weir_u64 floor_q8 = fairq_floor_q8(config, state);
+	weir_u64 cap_q8 = fairq_cap_q8(config, floor_q8);
+	weir_u64 flows = state->flows;
+
+	if (state->slow_start)
+		state->aggregate_q8 += (weir_u64)fairq_mss(state) * 2 * 256 *
+				       (config->slow_start == FAIRQ_SLOW_START_PER_FLOW ? flows : 1);
+	else
+		fairq_add_gamma(config, state);
+	state->under_byte_ns = 0;
+	state->over_byte_ns = 0;
+	if (state->aggregate_q8 < floor_q8 * flows) {
+		state->aggregate_q8 = floor_q8 * flows;
+		state->rest = state->rest_ns = 0;
+	}
+	if (state->aggregate_q8 >= cap_q8 * flows) {
+		state->aggregate_q8 = cap_q8 * flows;
+		state->rest = state->rest_ns = 0;
+	}
+	fairq_publish(config, state);
+}
+
+// The time that a sample at now_ns stands for. Moves last_sample_ns.
+WEIR_INLINE weir_u32 fairq_gap(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
+{
+	weir_u32 period = fairq_period(config);
+	weir_u64 gap = now_ns - state->last_sample_ns;
+
+	if (gap >> 63) { // the clock of another CPU
+		if (0 - gap > period)
+			state->last_sample_ns = now_ns;
+		return 0;
+	}
+	state->last_sample_ns = now_ns;
+	return gap < period ? (weir_u32)gap : period;
+}
+
+// The queue length that the law sees.
+WEIR_INLINE weir_u32 fairq_backlog(const struct fairq_config *config, struct fairq_state *state, weir_u32 backlog_bytes)
+{
+	weir_u32 *oldest = &state->backlogs[state->next & (FAIRQ_SAMPLES - 1)];
+
+	if (config->buffer_bytes && backlog_bytes > config->buffer_bytes)
+		backlog_bytes = config->buffer_bytes;
+	if (config->variant != FAIRQ_VARIANT_FAIRSWITCH)
+		return backlog_bytes;
+	state->backlog_sum += backlog_bytes;
+	state->backlog_sum -= *oldest;
+	*oldest = backlog_bytes;
+	state->next = (weir_u8)((state->next + 1) & (FAIRQ_SAMPLES - 1));
+	return (weir_u32)(state->backlog_sum >> FAIRQ_SAMPLES_LOG2);
+}
+
+// Event: backlog_bytes wait in the queue at now_ns; lines 17-24. Every T by a timer, or when
+// fairq_packet_may_sample says so.
+WEIR_INLINE void fairq_sample(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns,
+			      weir_u32 backlog_bytes)
+{
+	weir_u32 target = fairq_target(config);
+	weir_u32 gap = fairq_gap(config, state, now_ns);
+	weir_u32 backlog = fairq_backlog(config, state, backlog_bytes);
+
+	if (state->flows == 0)
+		return;
+	if (backlog < target)
+		state->under_byte_ns += (weir_u64)(target - backlog) * gap;
+	else
+		state->over_byte_ns += (weir_u64)(backlog - target) * gap;
+	if (backlog >= target)
+		state->slow_start = 0;
+	state->elapsed_ns += gap;
+	if (state->elapsed_ns < fairq_period(config))
+		return;
+	state->elapsed_ns -= fairq_period(config);
+	fairq_update(config, state);
+}
+
+// Whether a packet at now_ns shall do the timer's work: the timer, due T after the last sample, is
+// more than 2T late. The timer is the authority; this is what remains when it died.
+WEIR_INLINE int fairq_packet_may_sample(const struct fairq_config *config, const struct fairq_state *state,
+					weir_u64 now_ns)
+{
+	weir_u64 gap = now_ns - state->last_sample_ns;
+
+	return state->flows && !(gap >> 63) && gap > (weir_u64)config->tick_ns * 3;
+}
+
+#endif

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What is written into an ACK: the window field of TCP, and its checksum (SPEC.md 1.1 and 1.2, items
+// FQ-12 ... FQ-16; RFC 9293 3.1, RFC 7323 2, RFC 1624). Shared by all laws that grant windows.
+//
+// Numeric specification
+//   window_q8        u64, the law's window in bytes with 8 fraction bits. Rounded down to bytes.
+//   floor_bytes,     u32. The window is at most cap_bytes and at least floor_bytes; the floor wins,
+//   cap_bytes        for below its MSS a Linux sender sends nothing useful (FQ-12). cap 0: no cap.
+//   field            u16, the window as it stands in the header, in host order.
+//   shift            the window scale that the ACK's sender announced, 0 .. 14; above, 14
+//                    (RFC 7323 2.3). A SYN's window is never scaled: 0 (FQ-14).
+//   The field written is ceil(bytes / 2^shift) (FQ-13), 1 .. 65535, and only if it means less than
+//   what stands there, both taken shifted (FQ-16). So a field of 0 stays, and 0 is never written.
+//   Sequence numbers are u32 and compared modulo 2^32 (RFC 9293 3.4). b is ahead of a by b - a when
+//   that is at most 2^30, more than any window (65535 << 14); otherwise it is not ahead of it.
+#ifndef WEIR_CORE_WINDOW_H
+#define WEIR_CORE_WINDOW_H
+
+#include "types.h"
+
+#define WINDOW_SHIFT_MAX 14u
+#define WINDOW_FIELD_MAX 65535u
+#define WINDOW_EDGE_MAX (1u << 30)
+#define WINDOW_MSS_DEFAULT 1460u // of a flow whose MSS nobody saw: too large is safe, too small is not
+
+// May a window's right edge (acknowledgement + window) move to the left?
+enum window_shrink {
+	WINDOW_SHRINK_ALLOW = 0, // legal (RFC 9293 3.8.6)
+	WINDOW_SHRINK_AVOID = 1, // some stacks bear it badly (gVisor's netstack)
+};
+
+// The furthest right edge that a flow's sender was granted. Only kept with WINDOW_SHRINK_AVOID.
+struct window_edge {
+	weir_u32 right; // sequence number
+	weir_u32 known; // 1: right is valid
+};
+
+// One ACK, and what its flow is granted.
+struct window_ack {
+	weir_u64 window_q8;
+	weir_u32 floor_bytes;
+	weir_u32 cap_bytes;
+	weir_u32 ack;   // acknowledgement number
+	weir_u16 field; // window field that stands in it
+	weir_u8 shift;  // of its sender; of no effect in a SYN
+	weir_u8 syn;    // 1: SYN-ACK
+	weir_u8 shrink; // enum window_shrink; another value acts as ALLOW
+	weir_u8 zero[7];
+};
+
+// The least window of a flow: the larger of its MSS option and of the gso_size that its packets show;
+// 0: not seen. (FQ-12. The option alone may be larger than what the path lets through, and a packet's
+// length says nothing: it may hold many segments.)
+WEIR_INLINE weir_u32 window_floor(weir_u32 mss_option_bytes, weir_u32 gso_size_bytes)
+{
+	weir_u32 floor = mss_option_bytes > gso_size_bytes ? mss_option_bytes : gso_size_bytes;
+
+	return floor ? floor : WINDOW_MSS_DEFAULT;
+}
+
+// The window in bytes between its limits.
+WEIR_INLINE weir_u32 window_effective(weir_u64 window_q8, weir_u32 floor_bytes, weir_u32 cap_bytes)
+{
+	weir_u64 bytes = window_q8 >> 8;
+
+	if (cap_bytes && bytes > cap_bytes)
+		bytes = cap_bytes;
+	if (bytes < floor_bytes)
+		bytes = floor_bytes;
+	return bytes < 0xffffffff ? (weir_u32)bytes : 0xffffffff;
+}
+
+WEIR_INLINE weir_u32 window_shift(weir_u8 shift, weir_u8 syn)
+{
+	if (syn)
+		return 0;
+	return shift < WINDOW_SHIFT_MAX ? shift : WINDOW_SHIFT_MAX;
+}
+
+// The field that grants at least bytes: rounded up, never 0, saturated.
+WEIR_INLINE weir_u16 window_field(weir_u32 bytes, weir_u32 shift)
+{
+	weir_u64 field = ((weir_u64)bytes + (1u << shift) - 1) >> shift;
+
+	if (field > WINDOW_FIELD_MAX)
+		return WINDOW_FIELD_MAX;
+	return field ? (weir_u16)field : 1;
+}
+
+// The least window at ack, not under bytes, that leaves the right edge where it was. An edge behind
+// ack, or further ahead than a window can be (the flow went another way for a while), does not bind.
+WEIR_INLINE weir_u32 window_keep_edge(const struct window_edge *edge, weir_u32 ack, weir_u32 bytes)
+{
+	weir_u32 granted = edge->right - ack;
+
+	return edge->known && granted <= WINDOW_EDGE_MAX && granted > bytes ? granted : bytes;
+}
+
+// Notes that a window of bytes was granted at ack.
+WEIR_INLINE void window_granted(struct window_edge *edge, weir_u32 ack, weir_u32 bytes)
+{
+	if (window_keep_edge(edge, ack, bytes) != bytes)
+		return;
+	edge->right = ack + bytes;
+	edge->known = 1;
+}
+
+// The field to write into an ACK; its own when nothing is to be written. With WINDOW_SHRINK_AVOID
+// every ACK of the flow must come through here. The first of a flow adopted in mid-stream passes: what
+// its sender was granted before is not known. A SYN-ACK grants for the first time.
+WEIR_INLINE weir_u16 window_rewrite(const struct window_ack *a, struct window_edge *edge)
+{
+	weir_u32 bytes = window_effective(a->window_q8, a->floor_bytes, a->cap_bytes);
+	weir_u32 shift = window_shift(a->shift, a->syn);
+	int avoid = a->shrink == WINDOW_SHRINK_AVOID;
+	int pass = 0;
+	weir_u16 field = a->field;
+
+	if (avoid) {
+		if (a->syn)
+			edge->known = 0;
+		pass = !edge->known && !a->syn;
+		bytes = window_keep_edge(edge, a->ack, bytes);
+	}
+	if (!pass && bytes < (weir_u32)field << shift)
+		field = window_field(bytes, shift);
+	if (avoid)
+		window_granted(edge, a->ack, (weir_u32)field << shift);
+	return field;
+}
+
+// The checksum after a 16-bit word of what it covers became another: RFC 1624, equation 3,
+// HC' = ~(~HC + ~m + m'). (FQ-15: the paper adds m' - m to HC, which is the wrong sign.) All three in
+// one byte order, whichever. For worlds without a helper: a kernel program uses bpf_l4_csum_replace,
+// which knows the packet's checksum state.
+WEIR_INLINE weir_u16 window_checksum(weir_u16 check, weir_u16 old_word, weir_u16 new_word)
+{
+	weir_u32 sum = (weir_u16)~check + (weir_u32)(weir_u16)~old_word + new_word;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (weir_u16)~sum;
+}
+
+#endif

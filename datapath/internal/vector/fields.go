@@ -1,0 +1,70 @@
+package vector
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Of gives the fields of a struct of unsigned integers and arrays of them that are not 0. A Go field
+// WindowQ8 or MSSBytes is window_q8 or mss_bytes; unexported fields are padding.
+func Of(structure any) Fields {
+	var out Fields
+	each(reflect.ValueOf(structure), func(key string, v reflect.Value) {
+		if v.Uint() != 0 {
+			out = append(out, Field{key, v.Uint()})
+		}
+	})
+	return out
+}
+
+// Into sets a struct's fields, the others to 0. A key without a field, or a value that the field
+// cannot hold, is an error.
+func (f Fields) Into(structure any) error {
+	v := reflect.ValueOf(structure).Elem()
+	v.SetZero()
+	at := map[string]reflect.Value{}
+	each(v, func(key string, v reflect.Value) { at[key] = v })
+	for _, field := range f {
+		to, ok := at[field.Key]
+		if !ok {
+			return fmt.Errorf("%s has no field %s", v.Type(), field.Key)
+		}
+		if to.OverflowUint(field.Value) {
+			return fmt.Errorf("%s=%d does not fit %s", field.Key, field.Value, to.Type())
+		}
+		to.SetUint(field.Value)
+	}
+	return nil
+}
+
+func each(v reflect.Value, visit func(key string, v reflect.Value)) {
+	for i := range v.NumField() {
+		field, name := v.Field(i), v.Type().Field(i)
+		switch {
+		case !name.IsExported():
+		case field.Kind() == reflect.Array:
+			for j := range field.Len() {
+				visit(snake(name.Name)+"."+strconv.Itoa(j), field.Index(j))
+			}
+		case field.CanUint():
+			visit(snake(name.Name), field)
+		}
+	}
+}
+
+// snake turns MSSBytes into mss_bytes and WindowQ8 into window_q8.
+func snake(name string) string {
+	var b strings.Builder
+	runes := []rune(name)
+	for i, r := range runes {
+		upper := unicode.IsUpper(r)
+		if upper && i > 0 && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,144 @@
+//go:build cgo
+
+package native
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#include <stdlib.h>
+#include "../core/fairq.h"
+
+struct native_fairq {
+	struct fairq_config config;
+	struct fairq_state state;
+};
+
+#cgo noescape fairq_reset
+#cgo nocallback fairq_reset
+#cgo noescape fairq_reconfigured
+#cgo nocallback fairq_reconfigured
+#cgo noescape fairq_saw_mss
+#cgo nocallback fairq_saw_mss
+#cgo noescape fairq_flow_added
+#cgo nocallback fairq_flow_added
+#cgo noescape fairq_flow_removed
+#cgo nocallback fairq_flow_removed
+#cgo noescape fairq_sample
+#cgo nocallback fairq_sample
+#cgo noescape fairq_packet_may_sample
+#cgo nocallback fairq_packet_may_sample
+*/
+import "C"
+
+import "unsafe"
+
+// FairQ is the law of one queue, its configuration and state in C memory. Times are nanoseconds of
+// any clock that the caller keeps to. Not for concurrent use. Close frees it.
+type FairQ struct {
+	c *C.struct_native_fairq
+}
+
+// NewFairQ begins a queue without flows at nowNs.
+func NewFairQ(config FairQConfig, nowNs uint64) *FairQ {
+	// cgo's calloc does not return without memory.
+	f := &FairQ{(*C.struct_native_fairq)(C.calloc(1, C.sizeof_struct_native_fairq))}
+	f.setConfig(config)
+	f.Reset(nowNs)
+	return f
+}
+
+// Close frees the queue. It is of no use afterwards.
+func (f *FairQ) Close() {
+	C.free(unsafe.Pointer(f.c))
+	f.c = nil
+}
+
+// Reset forgets flows and windows: fairq_reset.
+func (f *FairQ) Reset(nowNs uint64) {
+	C.fairq_reset(&f.c.config, &f.c.state, C.weir_u64(nowNs))
+}
+
+// Reconfigure puts another configuration into force: fairq_reconfigured.
+func (f *FairQ) Reconfigure(config FairQConfig) {
+	f.setConfig(config)
+	C.fairq_reconfigured(&f.c.config, &f.c.state)
+}
+
+// SawMSS notes the MSS of a flow: fairq_saw_mss.
+func (f *FairQ) SawMSS(bytes uint32) {
+	C.fairq_saw_mss(&f.c.state, C.weir_u32(bytes))
+}
+
+// FlowAdded counts a flow: fairq_flow_added.
+func (f *FairQ) FlowAdded(nowNs uint64) {
+	C.fairq_flow_added(&f.c.config, &f.c.state, C.weir_u64(nowNs))
+}
+
+// FlowRemoved counts a flow's end: fairq_flow_removed.
+func (f *FairQ) FlowRemoved() {
+	C.fairq_flow_removed(&f.c.config, &f.c.state)
+}
+
+// Sample tells the law its queue's length, and updates the window when that is due: fairq_sample.
+func (f *FairQ) Sample(nowNs uint64, backlogBytes uint32) {
+	C.fairq_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs), C.weir_u32(backlogBytes))
+}
+
+// PacketMaySample says whether the timer is so late that a packet shall sample:
+// fairq_packet_may_sample.
+func (f *FairQ) PacketMaySample(nowNs uint64) bool {
+	return C.fairq_packet_may_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs)) != 0
+}
+
+// WindowQ8 is Rwnd, the window of each flow, in 1/256 byte. No call into C.
+func (f *FairQ) WindowQ8() uint64 { return uint64(f.c.state.window_q8) }
+
+// Config gives the configuration in force.
+func (f *FairQ) Config() FairQConfig {
+	c := &f.c.config
+	return FairQConfig{
+		TargetBytes: uint32(c.target_bytes), BufferBytes: uint32(c.buffer_bytes),
+		TickNs: uint32(c.tick_ns), PeriodNs: uint32(c.period_ns),
+		FloorBytes: uint32(c.floor_bytes), CapBytes: uint32(c.cap_bytes),
+		Gain: Gain(c.gain), SlowStart: SlowStart(c.slow_start), Variant: Variant(c.variant),
+	}
+}
+
+func (f *FairQ) setConfig(c FairQConfig) {
+	f.c.config = C.struct_fairq_config{
+		target_bytes: C.weir_u32(c.TargetBytes), buffer_bytes: C.weir_u32(c.BufferBytes),
+		tick_ns: C.weir_u32(c.TickNs), period_ns: C.weir_u32(c.PeriodNs),
+		floor_bytes: C.weir_u32(c.FloorBytes), cap_bytes: C.weir_u32(c.CapBytes),
+		gain: C.weir_u8(c.Gain), slow_start: C.weir_u8(c.SlowStart), variant: C.weir_u8(c.Variant),
+	}
+}
+
+// State gives a copy of the state.
+func (f *FairQ) State() FairQState {
+	s := &f.c.state
+	out := FairQState{
+		AggregateQ8: uint64(s.aggregate_q8), WindowQ8: uint64(s.window_q8),
+		UnderByteNs: uint64(s.under_byte_ns), OverByteNs: uint64(s.over_byte_ns),
+		LastSampleNs: uint64(s.last_sample_ns), BacklogSum: uint64(s.backlog_sum),
+		Rest: uint32(s.rest), RestNs: uint32(s.rest_ns), ElapsedNs: uint32(s.elapsed_ns),
+		Flows: uint32(s.flows), MSSBytes: uint16(s.mss_bytes), SlowStart: uint8(s.slow_start), Next: uint8(s.next),
+	}
+	for i, b := range s.backlogs {
+		out.Backlogs[i] = uint32(b)
+	}
+	return out
+}
+
+// SetState puts a state in place, as a test vector has it.
+func (f *FairQ) SetState(in FairQState) {
+	s := C.struct_fairq_state{
+		aggregate_q8: C.weir_u64(in.AggregateQ8), window_q8: C.weir_u64(in.WindowQ8),
+		under_byte_ns: C.weir_u64(in.UnderByteNs), over_byte_ns: C.weir_u64(in.OverByteNs),
+		last_sample_ns: C.weir_u64(in.LastSampleNs), backlog_sum: C.weir_u64(in.BacklogSum),
+		rest: C.weir_u32(in.Rest), rest_ns: C.weir_u32(in.RestNs), elapsed_ns: C.weir_u32(in.ElapsedNs),
+		flows: C.weir_u32(in.Flows), mss_bytes: C.weir_u16(in.MSSBytes), slow_start: C.weir_u8(in.SlowStart), next: C.weir_u8(in.Next),
+	}
+	for i, b := range in.Backlogs {
+		s.backlogs[i] = C.weir_u32(b)
+	}
+	f.c.state = s
+}

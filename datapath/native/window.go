@@ -1,0 +1,49 @@
+//go:build cgo
+
+package native
+
+/*
+#include "../core/window.h"
+#include "../core/mark.h"
+
+#cgo noescape window_rewrite
+#cgo nocallback window_rewrite
+#cgo nocallback window_checksum
+#cgo nocallback window_floor
+#cgo noescape mark_decide
+#cgo nocallback mark_decide
+*/
+import "C"
+
+// WindowRewrite gives the field to write into an ACK, its own when nothing is to be written, and keeps
+// the flow's edge where a.Shrink asks for it: window_rewrite.
+func WindowRewrite(a *WindowAck, edge *WindowEdge) uint16 {
+	ack := C.struct_window_ack{
+		window_q8: C.weir_u64(a.WindowQ8), floor_bytes: C.weir_u32(a.FloorBytes), cap_bytes: C.weir_u32(a.CapBytes),
+		ack: C.weir_u32(a.Ack), field: C.weir_u16(a.Field), shift: C.weir_u8(a.Shift),
+		syn: C.weir_u8(a.SYN), shrink: C.weir_u8(a.Shrink),
+	}
+	e := C.struct_window_edge{right: C.weir_u32(edge.Right), known: C.weir_u32(edge.Known)}
+	field := C.window_rewrite(&ack, &e)
+	*edge = WindowEdge{uint32(e.right), uint32(e.known)}
+	return uint16(field)
+}
+
+// WindowFloor is the least window of a flow, from what is known of its MSS (0: unknown): window_floor.
+func WindowFloor(mssOptionBytes, gsoSizeBytes uint32) uint32 {
+	return uint32(C.window_floor(C.weir_u32(mssOptionBytes), C.weir_u32(gsoSizeBytes)))
+}
+
+// WindowChecksum is the checksum after one word changed: window_checksum.
+func WindowChecksum(check, oldWord, newWord uint16) uint16 {
+	return uint16(C.window_checksum(C.weir_u16(check), C.weir_u16(oldWord), C.weir_u16(newWord)))
+}
+
+// Mark says what to do with a packet of this ECN field that finds backlogBytes waiting: mark_decide.
+func Mark(config MarkConfig, backlogBytes uint32, ecn uint8) MarkVerdict {
+	c := C.struct_mark_config{
+		threshold_bytes: C.weir_u32(config.ThresholdBytes),
+		action:          C.weir_u8(config.Action), not_ect: C.weir_u8(config.NotECT),
+	}
+	return MarkVerdict(C.mark_decide(&c, C.weir_u32(backlogBytes), C.weir_u8(ecn)))
+}

@@ -1,0 +1,137 @@
+package measure
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// Marks are the packets that came without CE and entered the queue with it: not those that came with
+// CE, not those that were marked and dropped.
+func TestRecorder_Marks(t *testing.T) {
+	for _, ipv6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ipv6=%t", ipv6), func(t *testing.T) {
+			ip, counter := testnet.ReceiverIPv4, [2]string{"IpExt", "InCEPkts"}
+			if ipv6 {
+				ip, counter = testnet.ReceiverIPv6, [2]string{"", "Ip6InCEPkts"}
+			}
+			p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 30_000})
+			m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 10_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			r := start(t, portOf(p.Port, p.Switch, true))
+			notECT, ect0, ect1, ce := p.NewUDP(t, ip, 0), p.NewUDP(t, ip, 2), p.NewUDP(t, ip, 1), p.NewUDP(t, ip, 3)
+			t0 := monotonic()
+			for range 100 {
+				for _, u := range []*testnet.UDP{notECT, ect0, ce, ect1} {
+					u.Send(t, 3, 800)
+				}
+			}
+			testnet.Quiet(t, p.Port)
+			ports, drops, _ := finish(t, r, t0)
+			marks := int(ports[0].Samples[len(ports[0].Samples)-1].Marks)
+			cameWithCE := ce.Arrived(t, 1)
+			want := int(p.Receiver.SNMP(t, counter[0], counter[1])) - cameWithCE
+			// A drop that no event told of may have been of a marked packet.
+			_, keyless := count(drops)
+			fewKeyless(t, keyless, len(drops))
+			if marks < want || marks > want+keyless || want == 0 || cameWithCE == 0 {
+				t.Errorf("%d marks; %d more CE packets arrived than came (%d)", marks, want, cameWithCE)
+			}
+			s, err := m.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(drops) == 0 || int(s[0].Marked) <= marks {
+				t.Errorf("%d drops, %d marked by the law, %d of them left: the test wants some marked and dropped", len(drops), s[0].Marked, marks)
+			}
+		})
+	}
+}
+
+// Without drops, marks are the law's own count, super-packets included.
+func TestRecorder_MarksAreTheLaws(t *testing.T) {
+	for _, gso := range []bool{false, true} {
+		t.Run(fmt.Sprintf("gso=%t", gso), func(t *testing.T) {
+			p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 10_000_000, UplinkBps: 60e6, Burst: 64_000, GSO: gso, ChecksumOffload: gso})
+			p.Sender.Sysctl(t, "net.ipv4.tcp_ecn", "1")
+			p.Receiver.Sysctl(t, "net.ipv4.tcp_ecn", "1")
+			m, err := datapath.AttachMark([]datapath.PortRef{p.Port, p.Uplink}, datapath.MarkConfig{ThresholdBytes: 15_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			r := start(t, portOf(p.Port, p.Switch, true), portOf(p.Uplink, p.Sender, true))
+			t0 := monotonic()
+			p.Transfer(t, testnet.ReceiverIPv4, "reno", 4, 500_000)
+			testnet.Quiet(t, p.Uplink, p.Port)
+			ports, drops, _ := finish(t, r, t0)
+			s, err := m.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range ports {
+				marks := ports[i].Samples[len(ports[i].Samples)-1].Marks
+				if marks != s[i].Marked || marks == 0 {
+					t.Errorf("%s: %d marks, the law counted %d", ports[i].Name, marks, s[i].Marked)
+				}
+			}
+			if len(drops) != 0 {
+				t.Errorf("%d drops", len(drops))
+			}
+		})
+	}
+}
+
+// What a law drops is a drop of the port, for that reason; a port that is not sampled has its drops too.
+func TestRecorder_LawDrops(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1_000_000, NoIPv6: true})
+	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 15_000, Action: datapath.ActionDrop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r := start(t, portOf(p.Port, p.Switch, false))
+	t0 := monotonic()
+	p.Transfer(t, testnet.ReceiverIPv4, "reno", 2, 300_000)
+	testnet.Quiet(t, p.Port)
+	ports, drops, _ := finish(t, r, t0)
+	s, err := m.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No counter of the kernel's tells of drops by a law that no event told of.
+	law := int(s[0].DroppedByLaw)
+	if len(drops) > law || len(drops)*10 < law*9 || law == 0 || ports[0].Samples != nil {
+		t.Errorf("%d drops, the law counted %d; %d samples", len(drops), law, len(ports[0].Samples))
+	}
+	for _, d := range drops {
+		if d.Reason != ReasonLaw || d.Key.Proto != unix.IPPROTO_TCP {
+			t.Fatalf("drop %+v", d)
+		}
+	}
+}
+
+// A law that is attached after the recorder runs before it: that is said, not measured wrong.
+func TestStop_LawInFront(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
+	r, err := Start([]Port{portOf(p.Port, p.Switch, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := r.Stop(); err == nil || !strings.Contains(err.Error(), p.Port.Name) {
+		t.Errorf("error %v", err)
+	}
+}
