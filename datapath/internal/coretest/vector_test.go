@@ -1,0 +1,137 @@
+package coretest_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath"
+	"weir/datapath/core"
+	"weir/datapath/internal/coretest"
+	"weir/datapath/internal/vector"
+)
+
+// The events that bpf/coretest.bpf.c numbers.
+var events = map[string]uint32{
+	"reset": 1, "reconfigured": 2, "saw_mss": 3, "flow_added": 4, "flow_removed": 5, "sample": 6, "packet_may_sample": 7,
+	"rewrite": 8, "floor": 9, "checksum": 10,
+	"decide": 11,
+}
+
+// The kernel bears out every vector, to the bit.
+func TestVectors(t *testing.T) {
+	// CheckMark asks for more than is needed here; only its first question may excuse.
+	if err := datapath.CheckMark(); errors.Is(err, datapath.ErrPermission) {
+		t.Skip(err)
+	}
+	var objects coretest.CoreObjects
+	if err := coretest.LoadCoreObjects(&objects, nil); err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() { _ = objects.Close() })
+	machines := map[string]vector.Machine{
+		"fairq":  &fairqMachine{kernel: kernel{objects.RunFairq, objects.FairqEvents}},
+		"window": &windowMachine{kernel: kernel{objects.RunWindow, objects.WindowEvents}},
+		"mark":   &markMachine{kernel: kernel{objects.RunMark, objects.MarkEvents}},
+	}
+	names, err := fs.Glob(core.Vectors, "testdata/*.vec")
+	if err != nil || len(names) < len(machines) {
+		t.Fatalf("vectors %v, %v", names, err)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			text, err := core.Vectors.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := vector.Parse(name, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checked, wrong, err := f.Run(machines[f.Law])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range wrong[:min(len(wrong), 5)] {
+				t.Error(w)
+			}
+			t.Logf("%d checked, %d wrong", checked, len(wrong))
+			if checked < 100 {
+				t.Errorf("only %d vectors", checked)
+			}
+		})
+	}
+}
+
+// kernel runs one law's program on its map's one value.
+type kernel struct {
+	program *ebpf.Program
+	events  *ebpf.Map
+}
+
+// run lets one event happen: value is a pointer to it, and becomes what the program makes of it.
+func (k kernel) run(value any) error {
+	if err := k.events.Put(uint32(0), value); err != nil {
+		return err
+	}
+	verdict, err := k.program.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
+	if err != nil {
+		return err
+	}
+	if verdict != 0 {
+		return fmt.Errorf("the program returned %d: it does not know the event", verdict)
+	}
+	return k.events.Lookup(uint32(0), value)
+}
+
+type fairqMachine struct {
+	kernel
+	value coretest.CoreFairqEvent
+}
+
+func (m *fairqMachine) Begin(config, state vector.Fields) error {
+	return errors.Join(config.Into(&m.value.Config), state.Into(&m.value.State))
+}
+
+func (m *fairqMachine) Do(event string, args vector.Fields) (state vector.Fields, result uint64, err error) {
+	m.value.Event, m.value.NowNs, m.value.Bytes = events[event], args.Get("now_ns"), uint32(args.Get("bytes"))
+	err = m.run(&m.value)
+	return vector.Of(m.value.State), m.value.Result, err
+}
+
+type windowMachine struct {
+	kernel
+	value coretest.CoreWindowEvent
+}
+
+func (m *windowMachine) Begin(_, state vector.Fields) error { return state.Into(&m.value.Edge) }
+
+func (m *windowMachine) Do(event string, args vector.Fields) (state vector.Fields, result uint64, err error) {
+	if event == "rewrite" {
+		if err := args.Into(&m.value.Ack); err != nil {
+			return nil, 0, err
+		}
+	}
+	v := &m.value
+	v.Event = uint16(events[event])
+	v.MssOptionBytes, v.GsoSizeBytes = uint32(args.Get("mss_option_bytes")), uint32(args.Get("gso_size_bytes"))
+	v.Check, v.OldWord, v.NewWord = uint16(args.Get("check")), uint16(args.Get("old_word")), uint16(args.Get("new_word"))
+	err = m.run(v)
+	return vector.Of(v.Edge), v.Result, err
+}
+
+type markMachine struct {
+	kernel
+	value coretest.CoreMarkEvent
+}
+
+func (m *markMachine) Begin(config, _ vector.Fields) error { return config.Into(&m.value.Config) }
+
+func (m *markMachine) Do(event string, args vector.Fields) (state vector.Fields, result uint64, err error) {
+	m.value.Event, m.value.BacklogBytes, m.value.Ecn = events[event], uint32(args.Get("backlog_bytes")), uint32(args.Get("ecn"))
+	err = m.run(&m.value)
+	return nil, m.value.Result, err
+}
