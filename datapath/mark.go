@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -92,12 +93,12 @@ func AttachMark(ports []PortRef, c MarkConfig) (*Mark, error) {
 	if err := CheckMark(); err != nil {
 		return nil, fmt.Errorf("mark: %w", err)
 	}
-	spec, err := loadMark()
+	src, err := newMarkSource()
 	if err != nil {
-		return nil, fmt.Errorf("mark: read the embedded program: %w", err)
+		return nil, fmt.Errorf("mark: %w", err)
 	}
 	m := &Mark{pin: c.Pin}
-	if err := m.createMaps(spec); err != nil {
+	if err := m.createMaps(src.spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 	}
 	pinned, err := readPins(c.Pin)
@@ -105,7 +106,7 @@ func AttachMark(ports []PortRef, c MarkConfig) (*Mark, error) {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 	}
 	for _, p := range ports {
-		if err := m.attach(spec, p, c.of(p.Name), pinned); err != nil {
+		if err := m.attach(src, p, c.of(p.Name), pinned); err != nil {
 			return nil, errors.Join(fmt.Errorf("attach mark to %s: %w", p.Name, err), m.abandon())
 		}
 	}
@@ -146,7 +147,7 @@ func (m *Mark) createMaps(spec *ebpf.CollectionSpec) (err error) {
 
 // attach loads the instance of the program for a port and puts it in front of the port's chain, or in
 // the place of the pinned one.
-func (m *Mark) attach(spec *ebpf.CollectionSpec, ref PortRef, c *markMarkConfig, pinned *pins) error {
+func (m *Mark) attach(src *markSource, ref PortRef, c *markMarkConfig, pinned *pins) error {
 	if _, err := ref.QueueWithBacklog(); err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (m *Mark) attach(spec *ebpf.CollectionSpec, ref PortRef, c *markMarkConfig,
 	if err := m.configs.Put(p.id, c); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
-	if p.program, err = loadMarkProgram(spec, p.id, m.configs, m.counts); err != nil {
+	if p.program, err = src.load(p.id, m.configs, m.counts); err != nil {
 		return err
 	}
 	if takeOver {
@@ -203,14 +204,34 @@ func attachHead(p PortRef, prog *ebpf.Program) (l link.Link, err error) {
 	return l, err
 }
 
-// loadMarkProgram loads the program with port_id set to id, around the maps given.
-func loadMarkProgram(spec *ebpf.CollectionSpec, id uint32, configs, counts *ebpf.Map) (*ebpf.Program, error) {
-	spec = spec.Copy()
+// markSource is what the program's instances are made from. The kernel's type information is read once
+// for all of them: it takes far longer than a load.
+type markSource struct {
+	spec   *ebpf.CollectionSpec
+	kernel *btf.Spec
+}
+
+func newMarkSource() (*markSource, error) {
+	spec, err := loadMark()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's type information: %w", err)
+	}
+	return &markSource{spec, kernel}, nil
+}
+
+// load loads the program with port_id set to id, around the maps given.
+func (s *markSource) load(id uint32, configs, counts *ebpf.Map) (*ebpf.Program, error) {
+	spec := s.spec.Copy()
 	if err := spec.Variables[markVarPortId].Set(id); err != nil {
 		return nil, fmt.Errorf("set port id: %w", err)
 	}
 	var programs markPrograms
 	err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{
+		Programs:        ebpf.ProgramOptions{KernelTypes: s.kernel},
 		MapReplacements: map[string]*ebpf.Map{markMapConfigs: configs, markMapCounts: counts},
 	})
 	if err != nil {
