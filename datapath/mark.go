@@ -208,7 +208,7 @@ func attachHead(p PortRef, prog *ebpf.Program) (l link.Link, err error) {
 // for all of them: it takes far longer than a load.
 type markSource struct {
 	spec   *ebpf.CollectionSpec
-	kernel *btf.Spec
+	kernel *btf.Cache
 }
 
 func newMarkSource() (*markSource, error) {
@@ -216,11 +216,7 @@ func newMarkSource() (*markSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
 	}
-	kernel, err := btf.LoadKernelSpec()
-	if err != nil {
-		return nil, fmt.Errorf("read the kernel's type information: %w", err)
-	}
-	return &markSource{spec, kernel}, nil
+	return &markSource{spec, btf.NewCache()}, nil
 }
 
 // load loads the program with port_id set to id, around the maps given.
@@ -231,7 +227,7 @@ func (s *markSource) load(id uint32, configs, counts *ebpf.Map) (*ebpf.Program, 
 	}
 	var programs markPrograms
 	err := spec.LoadAndAssign(&programs, &ebpf.CollectionOptions{
-		Programs:        ebpf.ProgramOptions{KernelTypes: s.kernel},
+		Cache:           s.kernel,
 		MapReplacements: map[string]*ebpf.Map{markMapConfigs: configs, markMapCounts: counts},
 	})
 	if err != nil {
