@@ -189,12 +189,14 @@ WEIR_INLINE void fairq_reconfigured(const struct fairq_config *config, struct fa
 
 // Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS
 // option or gso_size, never from a packet's length (a GSO packet is not a segment). 65535 at most.
-WEIR_INLINE void fairq_saw_mss(struct fairq_state *state, weir_u32 mss_bytes)
+WEIR_INLINE void fairq_saw_mss(const struct fairq_config *config, struct fairq_state *state, weir_u32 mss_bytes)
 {
 	if (mss_bytes > 0xffff)
 		mss_bytes = 0xffff;
-	if (mss_bytes > state->mss_bytes)
-		state->mss_bytes = (weir_u16)mss_bytes;
+	if (mss_bytes <= state->mss_bytes)
+		return;
+	state->mss_bytes = (weir_u16)mss_bytes;
+	fairq_publish(config, state);
 }
 
 // Event: a flow begins; lines 3-6.

@@ -65,7 +65,7 @@ func (f *FairQ) Reconfigure(config FairQConfig) {
 
 // SawMSS notes the MSS of a flow: fairq_saw_mss.
 func (f *FairQ) SawMSS(bytes uint32) {
-	C.fairq_saw_mss(&f.c.state, C.weir_u32(bytes))
+	C.fairq_saw_mss(&f.c.config, &f.c.state, C.weir_u32(bytes))
 }
 
 // FlowAdded counts a flow: fairq_flow_added.

@@ -59,7 +59,7 @@ int run_fairq(struct __sk_buff *ctx)
 		fairq_reconfigured(&e->config, &e->state);
 		return 0;
 	case FAIRQ_SAW_MSS:
-		fairq_saw_mss(&e->state, e->bytes);
+		fairq_saw_mss(&e->config, &e->state, e->bytes);
 		return 0;
 	case FAIRQ_FLOW_ADDED:
 		fairq_flow_added(&e->config, &e->state, e->now_ns);
