@@ -17,6 +17,8 @@ type Options struct {
 	SeedCount int      // seeds 1..N, instead of the file's; 0: not said
 	Set       []string // "guests.cc=reno"
 	Sweep     []string // "schemes.sicc.params.interval=1ms,5ms"
+	// Available skips the schemes whose laws this build lacks, where it would refuse them.
+	Available bool
 	// AssumeAll plans as if this build had every world and law: for checking files.
 	AssumeAll bool
 }
@@ -184,6 +186,10 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 				continue
 			}
 			if l := s.unbuilt(w); l != "" && !o.AssumeAll {
+				if o.Available {
+					p.Skipped = append(p.Skipped, Skip{label, w, "law " + l + " is not in this build"})
+					continue
+				}
 				missing.Names, missing.By = append(missing.Names, l), append(missing.By, label)
 				continue
 			}

@@ -68,6 +68,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.options.Worlds, "world", nil, "worlds to run in: lab")
 	flags.StringSliceVar(&f.options.Schemes, "scheme", nil, "schemes to run, by their names in FILE (default all)")
+	flags.BoolVar(&f.options.Available, "available", false, "skip the schemes that this build does not have")
 	flags.Int64Var(&f.seed, "seed", 0, "run this one seed")
 	flags.IntVar(&f.options.SeedCount, "seeds", 0, "run seeds 1..N")
 	flags.StringArrayVar(&f.options.Set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
