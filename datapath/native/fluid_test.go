@@ -1,0 +1,158 @@
+//go:build cgo
+
+package native_test
+
+import (
+	"testing"
+
+	"weir/datapath/native"
+)
+
+// fluid is the authors' model of the queue (SPEC 1.1, RWNDQ1 Eq. 3) in steps of T/10:
+//
+//	Q(t) = [Q(t-dt) + dt/RTT * W(t-RTT/2) - C*dt]^+
+//
+// with W the sum of the windows. RTT is the base RTT and the time in the queue, Q/C: a window of W sends
+// W per round trip, which a queue lengthens. With the base RTT alone, as the equation has it, queue and
+// window both integrate and swing for ever (TestFluid_ConstantRTTDoesNotSettle).
+type fluid struct {
+	constantRTT bool
+	backlog     float64   // bytes, without end: what is above the buffer would be lost
+	windows     []float64 // the sums of the last RTT/2
+}
+
+const (
+	stepsPerTick = 10
+	stepS        = tickNs * 1e-9 / stepsPerTick
+)
+
+func (f *fluid) step(sum float64) {
+	const delay = rttNs / 2 * stepsPerTick / tickNs
+	f.windows = append(f.windows, sum)
+	delayed := f.windows[max(0, len(f.windows)-1-delay)]
+	if len(f.windows) > 2*delay {
+		f.windows = f.windows[delay:]
+	}
+	rtt := rttNs * 1e-9
+	if !f.constantRTT {
+		rtt += f.backlog / rateBps
+	}
+	f.backlog = max(0, f.backlog+stepS*(delayed/rtt-rateBps))
+}
+
+// run lets the law, told every T, govern the queue. It gives the queue's extremes, in packets, in the
+// first and in the last quarter of the ticks, and its mean in the last.
+func (f *fluid) run(ticks int, window func() float64, tick func(backlog float64)) (first, least, mean, most float64) {
+	least = 1e9
+	for i := range ticks {
+		for range stepsPerTick {
+			f.step(window())
+			q := f.backlog / packet
+			if i < ticks/4 {
+				first = max(first, q)
+			}
+			if i >= ticks*3/4 {
+				least, most = min(least, q), max(most, q)
+				mean += q / float64(stepsPerTick*(ticks-ticks*3/4))
+			}
+		}
+		tick(f.backlog)
+	}
+	return first, least, mean, most
+}
+
+// govern runs the law with this many flows on the model.
+func govern(t *testing.T, f *fluid, c native.FairQConfig, flows, ticks int) (first, least, mean, most float64) {
+	q := newQueue(t, c, flows)
+	return f.run(ticks,
+		func() float64 { return q.window() * float64(q.State().Flows) },
+		func(backlog float64) { q.tick(uint32(backlog)) })
+}
+
+// The queue settles at its target with either gain, and on the way there stays within the buffer.
+func TestFluid_QueueSettlesAtItsTarget(t *testing.T) {
+	for _, gain := range []native.Gain{native.GainPaper, native.GainOVS} {
+		for _, variant := range []native.Variant{native.VariantAlg1, native.VariantFairSwitch} {
+			for _, flows := range []int{1, 2, 16, 64} {
+				c := config()
+				c.Gain, c.Variant = gain, variant
+				if variant == native.VariantFairSwitch && gain == native.GainOVS {
+					c.PeriodNs = 32 * tickNs // TestFairSwitch_GainOVSNeedsAnUpdatePerMean
+				}
+				first, least, mean, most := govern(t, &fluid{}, c, flows, 4000)
+				t.Logf("gain %d, variant %d, %d flows: first up to %.1f packets, then %.2f .. %.2f .. %.2f", gain, variant, flows, first, least, mean, most)
+				if first > 83 || least < 16.5 || most > 16.7 {
+					t.Errorf("gain %d, variant %d, %d flows: first up to %.1f packets, then %.2f to %.2f, want 16.6 and never over 83",
+						gain, variant, flows, first, least, most)
+				}
+			}
+		}
+	}
+}
+
+// FairSwitch's mean looks 32 samples back. An update that takes out the whole error, as gain ovs does,
+// must not come more often: every M = 10 samples it takes the same error out three times, and the queue
+// swings between empty and twice its target.
+func TestFairSwitch_GainOVSNeedsAnUpdatePerMean(t *testing.T) {
+	c := config()
+	c.Gain, c.Variant = native.GainOVS, native.VariantFairSwitch
+	if _, least, _, most := govern(t, &fluid{}, c, 16, 4000); least > 1 || most < 30 {
+		t.Errorf("M = 10: %.2f to %.2f packets: it no longer swings", least, most)
+	}
+}
+
+// As typeset, with the round trip the same whatever waits, the model does not settle: it swings about
+// the target, which its mean keeps.
+func TestFluid_ConstantRTTDoesNotSettle(t *testing.T) {
+	c := config()
+	c.CapBytes = 0
+	_, least, mean, most := govern(t, &fluid{constantRTT: true}, c, 1, 20000)
+	t.Logf("%.2f .. %.2f .. %.2f packets", least, mean, most)
+	if most-least < 10 || mean < 0.8*16.6 || mean > 1.2*16.6 {
+		t.Errorf("%.2f to %.2f packets, mean %.2f", least, most, mean)
+	}
+}
+
+// Windows that can only be whole segments put flows*MSS in flight, and the queue then stands at
+// flows*MSS - BDP whatever its target is.
+func TestFQ12_ManyFlowsQueueWhatTheFloorPutsInFlight(t *testing.T) {
+	_, least, _, most := govern(t, &fluid{}, config(), 150, 4000)
+	if want := 150 - bdp/packet; least < want-0.1 || most > want+0.1 {
+		t.Errorf("150 flows: %.2f to %.2f packets, want %.2f", least, most, want)
+	}
+}
+
+// Slow start as printed gives each of 80 flows 2 MSS at once, more than the buffer; given to all together
+// they overshoot by what one flow would.
+func TestFQ11_SlowStartStepsForAllFlowsTogether(t *testing.T) {
+	c := config()
+	together, _, _, _ := govern(t, &fluid{}, c, 80, 4000)
+	c.SlowStart = native.SlowStartPerFlow
+	each, _, _, _ := govern(t, &fluid{}, c, 80, 4000)
+	if each <= 83 {
+		t.Errorf("as printed the queue reaches %.1f packets: this test shows nothing", each)
+	}
+	if together > 16.6+2*2 {
+		t.Errorf("the queue reaches %.1f packets, want at most 2 steps over 16.6", together)
+	}
+}
+
+// RWNDQ1 Eq. 2 as typeset sums Q/αB outside the mean, and so settles where the sum of M samples is the
+// target: at αB/M. The law settles at αB.
+func TestFQ18_EquilibriumIsTheTarget(t *testing.T) {
+	sum, ticks, rwnd := 0.0, 0, float64(target)
+	_, least, _, most := (&fluid{}).run(20_000, func() float64 { return rwnd }, func(backlog float64) {
+		sum += backlog / target
+		if ticks++; ticks == m {
+			rwnd += packet / m * (1 - sum)
+			sum, ticks = 0, 0
+		}
+	})
+	if least < 1.5 || most > 1.8 {
+		t.Errorf("as typeset the queue settles at %.2f to %.2f packets, not at 1.66: this test shows nothing", least, most)
+	}
+	_, least, _, most = govern(t, &fluid{}, config(), 1, 8000)
+	if least < 16.5 || most > 16.7 {
+		t.Errorf("the queue settles at %.2f to %.2f packets, want 16.6", least, most)
+	}
+}
