@@ -85,9 +85,12 @@ func TestFairQ_AgreesWithAlgorithm1(t *testing.T) {
 func event(r *rand.Rand, law *native.FairQ, model *fairqmodel.Queue, now uint64, most int, c native.FairQConfig) (gap uint64) {
 	switch r.IntN(16) {
 	case 0:
+		if model.Beta == 0 {
+			gap = r.Uint64N(uint64(c.PeriodNs)) // nobody samples for nobody
+		}
 		if int(model.Beta) < most {
-			law.FlowAdded(now)
-			model.FlowAdded(int64(now))
+			law.FlowAdded(now + gap)
+			model.FlowAdded(int64(now + gap))
 		}
 	case 1:
 		if r.IntN(4) > 0 || int(model.Beta) > most/2 { // more come than go
