@@ -17,7 +17,7 @@ type row struct {
 	ours, reference float64
 	unit            string
 	// limit is the largest |ours/reference - 1| that passes; with atLeast, the smallest
-	// ours/reference.
+	// ours/reference; 0: anything, the row is for information.
 	limit   float64
 	atLeast bool
 	note    string
@@ -26,7 +26,10 @@ type row struct {
 func (r row) ratio() float64 { return r.ours / r.reference }
 
 func (r row) ok() bool {
-	if r.atLeast {
+	switch {
+	case r.limit == 0:
+		return true
+	case r.atLeast:
 		return r.ratio() >= r.limit
 	}
 	return r.ratio() >= 1-r.limit && r.ratio() <= 1+r.limit
@@ -34,13 +37,16 @@ func (r row) ok() bool {
 
 func (r row) String() string {
 	verdict, allowed := "ok", fmt.Sprintf("within %.0f %%", 100*r.limit)
-	if r.atLeast {
+	switch {
+	case r.limit == 0:
+		allowed, verdict = "", ""
+	case r.atLeast:
 		allowed = fmt.Sprintf("at least %.2f", r.limit)
 	}
 	if !r.ok() {
 		verdict = "OUT"
 	}
-	return fmt.Sprintf("%-46s %10.2f %10.2f %-7s %7.3f  %-14s %-4s %s", r.what, r.ours, r.reference, r.unit, r.ratio(), allowed, verdict, r.note)
+	return fmt.Sprintf("%-54s %10.2f %10.2f %-7s %7.3f  %-14s %-4s %s", r.what, r.ours, r.reference, r.unit, r.ratio(), allowed, verdict, r.note)
 }
 
 // check is one group of rows.
@@ -72,7 +78,7 @@ func main() {
 
 // runChecks runs the named checks, or all.
 func runChecks(ctx context.Context, names []string) error {
-	fmt.Printf("%-46s %10s %10s %-7s %7s  %-14s\n", "check", "lab", "reference", "unit", "ratio", "allowed")
+	fmt.Printf("%-54s %10s %10s %-7s %7s  %-14s\n", "check", "lab", "reference", "unit", "ratio", "allowed")
 	out := 0
 	for _, c := range checks() {
 		if len(names) > 0 && !slices.Contains(names, c.name) {

@@ -83,55 +83,68 @@ func goodputAgainstIperf(ctx context.Context) ([]row, error) {
 }
 
 // iperfSum runs one iperf3 client in each sender against servers in the receiver and adds up what
-// the servers say they received after the first two seconds.
+// the servers say they received from the 4th to the 14th second. The clients start one after the
+// other and run for 18 s, so that all of them send in all of that time.
 func iperfSum(ctx context.Context, l *lab.Lab, senders int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	address := l.Addr("receiver1", 0).String()
 	servers := make([]*exec.Cmd, senders)
+	reports := make([]bytes.Buffer, senders)
 	for i := range senders {
-		servers[i] = exec.CommandContext(ctx, "iperf3", "-s", "-1", "-p", strconv.Itoa(5201+i))
+		servers[i] = exec.CommandContext(ctx, "iperf3", "-s", "-1", "-J", "-p", strconv.Itoa(5201+i))
+		servers[i].Stdout = &reports[i]
 		if err := start(l, "receiver1", servers[i]); err != nil {
 			return 0, err
 		}
 	}
 	time.Sleep(500 * time.Millisecond) // a look would use up the one test that -1 allows
-	sums := make([]float64, senders)
 	var g errgroup.Group
 	for i := range senders {
-		var out bytes.Buffer
-		cmd := exec.CommandContext(ctx, "iperf3", "-c", address, "-p", strconv.Itoa(5201+i), "-t", "8", "-O", "2", "-J")
-		cmd.Stdout = &out
+		cmd := exec.CommandContext(ctx, "iperf3", "-c", address, "-p", strconv.Itoa(5201+i), "-t", "18")
 		if err := start(l, fmt.Sprintf("sender%d", i+1), cmd); err != nil {
 			return 0, err
 		}
-		g.Go(func() error {
-			if err := cmd.Wait(); err != nil {
-				return fmt.Errorf("iperf3: %w: %.200s", err, out.String())
-			}
-			var doc struct {
-				End struct {
-					Received struct {
-						BitsPerSecond float64 `json:"bits_per_second"`
-					} `json:"sum_received"`
-				} `json:"end"`
-			}
-			if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
-				return fmt.Errorf("iperf3's report: %w", err)
-			}
-			sums[i] = doc.End.Received.BitsPerSecond / 1e6
-			return nil
-		})
+		g.Go(cmd.Wait)
 	}
 	err := g.Wait()
 	for _, s := range servers {
 		err = errors.Join(err, s.Wait())
 	}
-	total := 0.0
-	for _, s := range sums {
-		total += s
+	if err != nil {
+		return 0, fmt.Errorf("iperf3: %w", err)
 	}
-	return total, err
+	total := 0.0
+	for i := range reports {
+		mbps, err := iperfMean(reports[i].Bytes(), 4, 14)
+		if err != nil {
+			return 0, err
+		}
+		total += mbps
+	}
+	return total, nil
+}
+
+// iperfMean is the mean rate in Mbit/s over the seconds [from, to) of an iperf3 server's report.
+func iperfMean(report []byte, from, to int) (float64, error) {
+	var doc struct {
+		Intervals []struct {
+			Sum struct {
+				BitsPerSecond float64 `json:"bits_per_second"`
+			} `json:"sum"`
+		} `json:"intervals"`
+	}
+	if err := json.Unmarshal(report, &doc); err != nil {
+		return 0, fmt.Errorf("iperf3's report: %w", err)
+	}
+	if len(doc.Intervals) < to {
+		return 0, fmt.Errorf("iperf3's report has %d of %d seconds", len(doc.Intervals), to)
+	}
+	sum := 0.0
+	for _, i := range doc.Intervals[from:to] {
+		sum += i.Sum.BitsPerSecond / 1e6
+	}
+	return sum / float64(to-from), nil
 }
 
 // requests is how many pages each of the 16 senders is asked for, one after another.
@@ -193,11 +206,13 @@ func abAgainstNginx(ctx context.Context, l *lab.Lab, senders int) (res abResult,
 		defer stop()
 	}
 	outs := make([]string, senders)
+	texts := make([]bytes.Buffer, senders)
 	var g errgroup.Group
 	for i := range senders {
 		outs[i] = filepath.Join(dir, fmt.Sprintf("ab%d.csv", i))
 		url := fmt.Sprintf("http://%s:80/page", l.Addr(fmt.Sprintf("sender%d", i+1), 0))
 		cmd := exec.CommandContext(ctx, "ab", "-q", "-n", strconv.Itoa(requests), "-c", "1", "-e", outs[i], url)
+		cmd.Stdout = &texts[i]
 		if err := start(l, "receiver1", cmd); err != nil {
 			return res, err
 		}
@@ -207,8 +222,12 @@ func abAgainstNginx(ctx context.Context, l *lab.Lab, senders int) (res abResult,
 		return res, fmt.Errorf("ab: %w", err)
 	}
 	var p50s, means []float64
-	for _, name := range outs {
-		p50, mean, err := readPercentiles(name)
+	for i, name := range outs {
+		p50, err := readMedian(name)
+		if err != nil {
+			return res, err
+		}
+		mean, err := readMean(texts[i].String())
 		if err != nil {
 			return res, err
 		}
@@ -244,33 +263,27 @@ server { listen 80; root %[1]s; } }
 	return stop, nil
 }
 
-// readPercentiles reads ab's table "percentage served, time in ms": one row for each percent, so
-// the mean of the rows is the mean of the requests.
-func readPercentiles(name string) (p50, mean float64, err error) {
+// readMedian reads ab's table "percentage served, time in ms".
+func readMedian(name string) (float64, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer f.Close()
-	n := 0
 	for s := bufio.NewScanner(f); s.Scan(); {
-		percent, ms, _ := strings.Cut(s.Text(), ",")
-		p, err := strconv.Atoi(percent)
-		if err != nil {
-			continue // the head
+		if percent, ms, _ := strings.Cut(s.Text(), ","); percent == "50" {
+			return strconv.ParseFloat(ms, 64)
 		}
-		v, err := strconv.ParseFloat(ms, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", name, err)
-		}
-		if p == 50 {
-			p50 = v
-		}
-		mean += v
-		n++
 	}
-	if n == 0 || p50 == 0 {
-		return 0, 0, fmt.Errorf("%s has no percentiles", name)
+	return 0, fmt.Errorf("%s has no median", name)
+}
+
+// readMean reads ab's line "Time per request: 7.842 [ms] (mean)".
+func readMean(text string) (float64, error) {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "Time per request:"); ok {
+			return strconv.ParseFloat(strings.Fields(rest)[0], 64)
+		}
 	}
-	return p50, mean / float64(n), nil
+	return 0, errors.New("ab told no time per request")
 }
