@@ -22,13 +22,14 @@
 //   nothing on average. With kappa = 1 - Q/target an update adds to the aggregate
 //       gain paper   MSS/period * integral of kappa dt    = MSS * mean(kappa), if in time
 //       gain ovs     1/period * integral of (target-Q) dt = mean(target - Q), if in time
-//   and is due when elapsed_ns >= period_ns; elapsed_ns keeps what is beyond it (FQ-10: not M+1).
+//   and is due when elapsed_ns >= period_ns; elapsed_ns keeps what is beyond it (FQ-10: not M+1). A
+//   step of slow start is added for each period_ns that elapsed.
 //
 // Saturation
 //   backlog        at buffer_bytes, if that is not 0: more cannot wait. kappa is in [1 - 1/alpha, 1].
-//   time           a gap counts for at most one period: one reading says little about hours
-//                  (suspended machine, stopped timer). A clock behind the last sample counts 0, and
-//                  is believed when it is behind by over a period.
+//   time           a gap counts for at most one period, or 2T where that is longer (M = 1): one
+//                  reading says little about hours (suspended machine, stopped timer). A clock
+//                  behind the last sample counts 0, and is believed when behind by over a period.
 //   flows          0 .. FAIRQ_FLOWS_MAX. (The world's flow table ends before that.)
 //   period_ns      1 .. FAIRQ_PERIOD_NS_MAX; target_bytes 1 .. 2^32-1: outside, the nearest.
 //   cap_bytes      FAIRQ_WINDOW_MAX when 0 or above that; at least the floor.
@@ -36,8 +37,8 @@
 //   aggregate      clamped to flows * [floor, cap] at each update, and only there: flows that come
 //                  and go between two updates change nothing for the others. Its rest is then 0.
 //
-// Bounds (no product wraps): a sample adds at most 2^32 * 2^30 to one side; elapsed < 2 * period, so
-// a side is below 2^63. factor = 256 * MSS < 2^24; factor * (side / period) < 2^24 * 2^32 * 2 = 2^57;
+// Bounds (no product wraps): at an update elapsed < 3 * period <= 3 * 2^30, so a side is below
+// 2^32 * 3 * 2^30 < 2^64. factor = 256 * MSS < 2^24; factor * (side / period) < 2^24 * 2^32 * 3 < 2^58;
 // factor * (side % period) < 2^54. aggregate <= 2^30 * 2^8 * 2^20 = 2^58 plus one such step.
 #ifndef WEIR_CORE_FAIRQ_H
 #define WEIR_CORE_FAIRQ_H
@@ -266,17 +267,19 @@ WEIR_INLINE void fairq_add_gamma(const struct fairq_config *config, struct fairq
 // Lines 20-24, with the limits that they lack (FQ-12).
 WEIR_INLINE void fairq_update(const struct fairq_config *config, struct fairq_state *state)
 {
+	weir_u32 period = fairq_period(config);
 	weir_u64 floor_q8 = fairq_floor_q8(config, state);
 	weir_u64 cap_q8 = fairq_cap_q8(config, floor_q8);
 	weir_u64 flows = state->flows;
 
 	if (state->slow_start)
-		state->aggregate_q8 += (weir_u64)fairq_mss(state) * 2 * 256 *
+		state->aggregate_q8 += (weir_u64)fairq_mss(state) * 2 * 256 * (state->elapsed_ns / period) *
 				       (config->slow_start == FAIRQ_SLOW_START_PER_FLOW ? flows : 1);
 	else
 		fairq_add_gamma(config, state);
 	state->under_byte_ns = 0;
 	state->over_byte_ns = 0;
+	state->elapsed_ns %= period;
 	if (state->aggregate_q8 < floor_q8 * flows) {
 		state->aggregate_q8 = floor_q8 * flows;
 		state->rest = state->rest_ns = 0;
@@ -288,19 +291,28 @@ WEIR_INLINE void fairq_update(const struct fairq_config *config, struct fairq_st
 	fairq_publish(config, state);
 }
 
+// The most that one sample can stand for: one to two periods.
+WEIR_INLINE weir_u32 fairq_gap_max(const struct fairq_config *config)
+{
+	weir_u32 period = fairq_period(config);
+	weir_u32 tick = config->tick_ns < period ? config->tick_ns : period;
+
+	return tick > period / 2 ? tick * 2 : period;
+}
+
 // The time that a sample at now_ns stands for. Moves last_sample_ns.
 WEIR_INLINE weir_u32 fairq_gap(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
 {
-	weir_u32 period = fairq_period(config);
+	weir_u32 most = fairq_gap_max(config);
 	weir_u64 gap = now_ns - state->last_sample_ns;
 
 	if (gap >> 63) { // the clock of another CPU
-		if (0 - gap > period)
+		if (0 - gap > fairq_period(config))
 			state->last_sample_ns = now_ns;
 		return 0;
 	}
 	state->last_sample_ns = now_ns;
-	return gap < period ? (weir_u32)gap : period;
+	return gap < most ? (weir_u32)gap : most;
 }
 
 // The queue length that the law sees.
@@ -337,10 +349,8 @@ WEIR_INLINE void fairq_sample(const struct fairq_config *config, struct fairq_st
 	if (backlog >= target)
 		state->slow_start = 0;
 	state->elapsed_ns += gap;
-	if (state->elapsed_ns < fairq_period(config))
-		return;
-	state->elapsed_ns -= fairq_period(config);
-	fairq_update(config, state);
+	if (state->elapsed_ns >= fairq_period(config))
+		fairq_update(config, state);
 }
 
 // Whether a packet at now_ns shall do the timer's work: the timer, due T after the last sample, is

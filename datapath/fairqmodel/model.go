@@ -7,6 +7,7 @@ package fairqmodel
 type Config struct {
 	TargetBytes float64 // αB
 	BufferBytes float64 // B: a longer queue counts as this; 0: unknown
+	TickNs      int64   // T
 	PeriodNs    int64   // M*T
 	FloorBytes  float64 // Wmin; 0: MSS
 	CapBytes    float64 // Wmax; 0: 2^30
@@ -81,7 +82,7 @@ func (q *Queue) fairSwitch() {
 
 // Sample is the timer: lines 17 to 24. The queue was backlog bytes long since the last sample.
 func (q *Queue) Sample(nowNs int64, backlog float64) {
-	dt := min(max(nowNs-q.lastSampleNs, 0), q.PeriodNs)
+	dt := min(max(nowNs-q.lastSampleNs, 0), max(q.PeriodNs, 2*q.TickNs))
 	q.lastSampleNs = nowNs
 	if q.BufferBytes > 0 {
 		backlog = min(backlog, q.BufferBytes)
@@ -105,12 +106,13 @@ func (q *Queue) Sample(nowNs int64, backlog float64) {
 	if q.elapsedNs < q.PeriodNs {
 		return
 	}
-	q.elapsedNs -= q.PeriodNs
+	periods := float64(q.elapsedNs / q.PeriodNs) // 1, unless M is 1
+	q.elapsedNs %= q.PeriodNs
 	switch {
 	case q.SlowStart && q.SlowStartPerFlow:
-		q.Rwnd += 2 * q.MSS
+		q.Rwnd += 2 * q.MSS * periods
 	case q.SlowStart:
-		q.Rwnd += 2 * q.MSS / q.Beta
+		q.Rwnd += 2 * q.MSS * periods / q.Beta
 	case q.OVSGain:
 		q.Rwnd += q.Gamma / q.Beta
 	default:

@@ -17,11 +17,12 @@ import (
 // drawn is a configuration of one queue with limits that keep the float's own error below ours.
 func drawn(t *rapid.T) native.FairQConfig {
 	target := rapid.Uint32Range(1500, 1<<20).Draw(t, "target")
+	period := rapid.Uint32Range(1, 20_000_000).Draw(t, "period")
 	return native.FairQConfig{
 		TargetBytes: target,
 		BufferBytes: target * rapid.Uint32Range(0, 8).Draw(t, "buffer"),
-		TickNs:      100_000,
-		PeriodNs:    rapid.Uint32Range(1, 20_000_000).Draw(t, "period"),
+		TickNs:      period / rapid.SampledFrom([]uint32{1, 2, 10}).Draw(t, "M"),
+		PeriodNs:    period,
 		FloorBytes:  rapid.SampledFrom([]uint32{0, 1, 536, 8960}).Draw(t, "floor"),
 		CapBytes:    rapid.Uint32Range(1<<14, 1<<19).Draw(t, "cap"),
 		Gain:        native.Gain(rapid.IntRange(0, 1).Draw(t, "gain")),
@@ -32,7 +33,7 @@ func drawn(t *rapid.T) native.FairQConfig {
 
 func modelOf(c native.FairQConfig) fairqmodel.Config {
 	return fairqmodel.Config{
-		TargetBytes: float64(c.TargetBytes), BufferBytes: float64(c.BufferBytes), PeriodNs: int64(c.PeriodNs),
+		TargetBytes: float64(c.TargetBytes), BufferBytes: float64(c.BufferBytes), TickNs: int64(c.TickNs), PeriodNs: int64(c.PeriodNs),
 		FloorBytes: float64(c.FloorBytes), CapBytes: float64(c.CapBytes),
 		OVSGain: c.Gain == native.GainOVS, SlowStartPerFlow: c.SlowStart == native.SlowStartPerFlow,
 		NoSlowStart: c.SlowStart == native.SlowStartOff, FairSwitch: c.Variant == native.VariantFairSwitch,
@@ -104,7 +105,7 @@ func event(r *rand.Rand, law *native.FairQ, model *fairqmodel.Queue, now uint64,
 			model.MSS = max(model.MSS, float64(mss))
 		}
 	default:
-		gap = r.Uint64N(uint64(c.PeriodNs)*2 + 1)
+		gap = r.Uint64N(uint64(c.PeriodNs)*3 + 1)
 		if r.IntN(4) > 0 {
 			gap /= 8
 		}

@@ -34,7 +34,7 @@ func randomFairQ() *vector.File {
 		f.Lines = append(f.Lines, vector.Line{}, vector.Line{Keyword: "case", Name: fmt.Sprint(i)})
 		c := native.FairQConfig{
 			TargetBytes: uint32(sized(r, 24)), BufferBytes: uint32(sized(r, 26)) * r.Uint32N(2),
-			TickNs: uint32(sized(r, 24)), PeriodNs: uint32(sized(r, 31)),
+			TickNs: uint32(sized(r, 32)), PeriodNs: uint32(sized(r, 31)),
 			FloorBytes: uint32(sized(r, 14)) * r.Uint32N(2), CapBytes: uint32(sized(r, 31)) * r.Uint32N(2),
 			Gain: native.Gain(i % 2), SlowStart: native.SlowStart(i / 2 % 3), Variant: native.Variant(r.IntN(4) / 3),
 		}
