@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test check lint generate check-generated bench experiments lab-truth deps deps-generate clean
+.PHONY: help build demo test check lint generate check-generated bench experiments lab-truth deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -17,11 +17,11 @@ demo: build ## the incast experiment on real Linux TCP, shortened: under 3 minut
 	@scripts/need-root
 	@status=0; ./weir run experiments/incast.yaml --world lab --scheme droptail,ecn --seed 1 \
 		--set duration=8s --set traffic.elephants.stop=8s --set traffic.mice.epochs=50 \
-		--set measure.windows.loaded=2s..7s --out $(OUT)/demo || status=$$?; \
+		--set 'measure.windows.loaded=[2s, 7s]' --out $(OUT)/demo || status=$$?; \
 	if [ $$status -ne 0 ] && [ $$status -ne 3 ]; then exit $$status; fi; \
 	echo; echo "The report: $(OUT)/demo/report.html"
 
-test: deps-generate check-generated ## all tests; as root also those on real TCP in namespaces
+test: deps-test check-generated ## all tests; as root also those on real TCP in namespaces
 	@scripts/need-root
 	$(GO) vet ./...
 	$(GO) test -p 1 -timeout 15m ./...
@@ -29,10 +29,11 @@ test: deps-generate check-generated ## all tests; as root also those on real TCP
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
-generate: ## regenerate what is generated: kernel objects (clang-16), JSON schema
+generate: build ## regenerate what is generated: kernel objects (clang-16), JSON schema
 	$(GO) generate ./...
+	./weir run --schema > experiments/schema.json
 
-check-generated: ## what is committed is what the sources give
+check-generated: build ## what is committed is what the sources give
 	@scripts/check-generated
 
 bench: build ## timings: figures and their ratio to a baseline of the same run
@@ -49,8 +50,8 @@ experiments: build ## every experiment file whose schemes this build has, in the
 deps: ## what the outside checks of the lab need
 	@scripts/apt-install iperf3 nginx-light apache2-utils
 
-deps-generate: ## what regenerating the kernel objects needs
-	@scripts/apt-install clang-16 llvm-16 libbpf-dev
+deps-test: ## what regenerating the kernel objects and the tests need
+	@scripts/apt-install clang-16 llvm-16 libbpf-dev gcc libc6-dev iproute2
 
 clean: ## remove what the build made
 	rm -rf weir $(OUT)
