@@ -83,10 +83,11 @@ struct fairq_config {
 	weir_u32 period_ns;    // M * T: time between updates
 	weir_u32 floor_bytes;  // of a flow's window; 0: the largest MSS seen
 	weir_u32 cap_bytes;    // of a flow's window: bandwidth * delay + target; 0: none
-	weir_u8 gain;          // enum fairq_gain
-	weir_u8 slow_start;    // enum fairq_slow_start
-	weir_u8 variant;       // enum fairq_variant
-	weir_u8 zero;
+	weir_u16 mss_max_bytes; // the port's MTU less 40: no segment can be larger; 0: 65535
+	weir_u8 gain;           // enum fairq_gain
+	weir_u8 slow_start;     // enum fairq_slow_start
+	weir_u8 variant;        // enum fairq_variant
+	weir_u8 zero[3];
 };
 
 // One queue. Begins as zeros, then fairq_reset.
@@ -189,11 +190,14 @@ WEIR_INLINE void fairq_reconfigured(const struct fairq_config *config, struct fa
 }
 
 // Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS
-// option or gso_size, never from a packet's length (a GSO packet is not a segment). 65535 at most.
+// option or gso_size, never from a packet's length (a GSO packet is not a segment). mss_max_bytes at
+// most: else one SYN that claims 65535 lifts the floor of every flow, and the port is no longer held.
 WEIR_INLINE void fairq_saw_mss(const struct fairq_config *config, struct fairq_state *state, weir_u32 mss_bytes)
 {
-	if (mss_bytes > 0xffff)
-		mss_bytes = 0xffff;
+	weir_u32 most = config->mss_max_bytes ? config->mss_max_bytes : 0xffff;
+
+	if (mss_bytes > most)
+		mss_bytes = most;
 	if (mss_bytes <= state->mss_bytes)
 		return;
 	state->mss_bytes = (weir_u16)mss_bytes;

@@ -22,7 +22,9 @@
 #define WINDOW_SHIFT_MAX 14u
 #define WINDOW_FIELD_MAX 65535u
 #define WINDOW_EDGE_MAX (1u << 30)
-#define WINDOW_MSS_DEFAULT 1460u // of a flow whose MSS nobody saw: too large is safe, too small is not
+// Of a flow whose MSS nobody saw. Too large is safe, too small is not: where the MTU is above 1500 the
+// caller gives MTU - 40 for it.
+#define WINDOW_MSS_DEFAULT 1460u
 
 // May a window's right edge (acknowledgement + window) move to the left?
 enum window_shrink {

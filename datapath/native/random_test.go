@@ -36,7 +36,7 @@ func randomFairQ() *vector.File {
 			TargetBytes: uint32(sized(r, 24)), BufferBytes: uint32(sized(r, 26)) * r.Uint32N(2),
 			TickNs: uint32(sized(r, 32)), PeriodNs: uint32(sized(r, 31)),
 			FloorBytes: uint32(sized(r, 14)) * r.Uint32N(2), CapBytes: uint32(sized(r, 31)) * r.Uint32N(2),
-			Gain: native.Gain(i % 2), SlowStart: native.SlowStart(i / 2 % 3), Variant: native.Variant(r.IntN(4) / 3),
+			MSSMaxBytes: uint16(sized(r, 16)), Gain: native.Gain(i % 2), SlowStart: native.SlowStart(i / 2 % 3), Variant: native.Variant(r.IntN(4) / 3),
 		}
 		s := native.FairQState{
 			AggregateQ8: sized(r, 58), Flows: uint32(sized(r, 20)), LastSampleNs: sized(r, 64),

@@ -23,12 +23,12 @@ type CoreFairqEvent struct {
 		PeriodNs    uint32
 		FloorBytes  uint32
 		CapBytes    uint32
+		MssMaxBytes uint16
 		Gain        uint8
 		SlowStart   uint8
 		Variant     uint8
-		Zero        uint8
+		Zero        [3]uint8
 	}
-	_     [4]byte
 	State struct {
 		_            structs.HostLayout
 		AggregateQ8  uint64
