@@ -13,7 +13,7 @@ import (
 // of the port: the measuring program and the laws read that.
 const (
 	// tbfWake is how late the kernel's timer may wake the TBF (measured here: 60 us at the median,
-	// 110 us at p99; PLATFORM). Tokens that arrive while the bucket is full are lost, so the bucket
+	// 110 us at p99; docs/lab.md). Tokens that arrive while the bucket is full are lost, so the bucket
 	// holds what the link carries in that time; more would let through bursts that a wire would not.
 	tbfWakeMicroseconds = 200
 	// tbfLeastFrames keeps a slow link able to send: a frame larger than the bucket is dropped.

@@ -69,6 +69,9 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	for _, u := range l.Unmet() {
 		fmt.Fprintln(stderr, "not as asked: "+u)
 	}
+	if len(l.InitialRTOs()) > 0 {
+		fmt.Fprintln(stderr, "not as asked: guests.initial_rto: only the sockets of a run have it, those made by hand start with 1 s")
+	}
 	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
 		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
 	if !held {

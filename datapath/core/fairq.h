@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // FairQ: the window that every flow of a queue is granted (Abdelmoniem and Bensaou, Algorithm 1;
-// SPEC.md 1.1, items FQ-n), and FairSwitch's form of it (SPEC.md 1.3).
+// docs/spec 1.1, items FQ-n), and FairSwitch's form of it (docs/spec 1.3).
 //
 // Numeric specification
 //   bytes, ns      u32 whole, or _q8: u64 with 8 fraction bits.
@@ -174,7 +174,7 @@ WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_s
 	fairq_publish(config, state);
 }
 
-// Event: the queue is empty of flows: at the beginning, or after 1 s without data (SPEC.md 1.1).
+// Event: the queue is empty of flows: at the beginning, or after 1 s without data (docs/spec 1.1).
 WEIR_INLINE void fairq_reset(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
 {
 	state->flows = 0;

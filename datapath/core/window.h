@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What is written into an ACK: the window field of TCP, and its checksum (SPEC.md 1.1 and 1.2, items
+// What is written into an ACK: the window field of TCP, and its checksum (docs/spec 1.1 and 1.2, items
 // FQ-12 ... FQ-16; RFC 9293 3.1, RFC 7323 2, RFC 1624). Shared by all laws that grant windows.
 //
 // Numeric specification

@@ -155,7 +155,7 @@ func mice(raw *result.Raw, k kind, rng *rand.Rand, queue func(time.Duration) flo
 func syntheticDocument() *result.Document {
 	doc := &result.Document{
 		Experiment: "incast", Weir: "v0.1.0", Host: result.Host{Kernel: "6.18.5", CPUs: 2},
-		File: []byte(`{"id":"incast","paper":"own: FairQ's burst over long flows (002, section VI), on one bottleneck",` +
+		File: []byte(`{"id":"incast","paper":"own: FairQ's burst over long flows (002, section IV), on one bottleneck",` +
 			`"notes":["mice: one burst is 16 x 11.5 KB"],"duration":"20s"}`),
 		Skipped: []result.Skip{{Scheme: "fairq", World: "lab", Reason: "this build has no law fairq in the lab"}},
 	}
