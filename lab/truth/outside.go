@@ -147,10 +147,14 @@ func iperfMean(report []byte, from, to int) (float64, error) {
 	return sum / float64(to-from), nil
 }
 
-// requests is how many pages each of the 16 senders is asked for, one after another.
-const requests = 500
+// requests is how many pages each of the loopSenders is asked for, one after another. The pages of
+// eight fit into the buffer: what loses packets does not repeat well enough to be compared.
+const (
+	requests    = 500
+	loopSenders = 8
+)
 
-const loopTraffic = `  - {name: pages, from: "sender*", to: receiver1, data: pull, pattern: closed_loop, size: 11.5KB, start: 0s, requests: 500, concurrency: 1}`
+const loopTraffic = `  - {name: pages, from: "sender1..8", to: receiver1, data: pull, pattern: closed_loop, size: 11.5KB, start: 0s, requests: 500, concurrency: 1}`
 
 // fctAgainstHTTP asks for the same pages from our server by our client, and from nginx by ab.
 func fctAgainstHTTP(ctx context.Context) ([]row, error) {
@@ -168,13 +172,13 @@ func fctAgainstHTTP(ctx context.Context) ([]row, error) {
 	}
 	var theirs abResult
 	err = withLab(ctx, "truth-http", loopTraffic, func(l *lab.Lab, _ *experiment.Run) error {
-		theirs, err = abAgainstNginx(ctx, l, 16)
+		theirs, err = abAgainstNginx(ctx, l, loopSenders)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	note := "16 closed loops; an HTTP answer is 240 B longer than the page"
+	note := "8 closed loops; an HTTP answer is 240 B longer than the page"
 	return []row{
 		{what: "FCT p50 of 11.5 KB pages, against nginx and ab", ours: p50, reference: theirs.p50, unit: "ms", limit: 0.10, note: note},
 		{what: "FCT mean of 11.5 KB pages, against nginx and ab", ours: mean, reference: theirs.mean, unit: "ms", limit: 0.10, note: note},
