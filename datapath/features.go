@@ -79,6 +79,13 @@ func markProbes() []probe {
 	}
 }
 
+func fairQProbes() []probe {
+	return append(markProbes(), []probe{
+		{"kfunc bpf_rdonly_cast", "6.2", kernelHas[*btf.Func]("bpf_rdonly_cast")},
+		{"BPF programs that user space runs (syscall)", "5.14", func() (bool, error) { return supported(features.HaveProgramType(ebpf.Syscall)) }},
+	}...)
+}
+
 func measureProbes() []probe {
 	return []probe{
 		{"permission to load BPF programs", "root", mayLoad},

@@ -43,7 +43,7 @@ func Laws() []Law {
 		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, lab},
 		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, nil},
 		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, MinWindow: 1460} }, sim, nil},
-		{"fairq", func() any { return newFairQ() }, both, nil},
+		{"fairq", func() any { return newFairQ() }, both, lab},
 		{"sicc", func() any { return newSICC() }, both, nil},
 		{"gcc", func() any { return newGCC() }, both, nil},
 		{"hygenicc", func() any { return newHyGenICC() }, both, nil},

@@ -21,8 +21,9 @@ var enforcers = map[string]enforcer{
 		check: func() error { return nil },
 		start: func(*Lab, *experiment.Run, string) (func() error, error) { return func() error { return nil }, nil },
 	},
-	"ecn": {check: datapath.CheckMark, start: startMark},
-	"red": {check: datapath.CheckMark, start: startMark},
+	"ecn":   {check: datapath.CheckMark, start: startMark},
+	"red":   {check: datapath.CheckMark, start: startMark},
+	"fairq": {check: datapath.CheckFairQ, start: startFairQ},
 }
 
 // NeedsProcess tells whether a law of r is enforced only while the process lives that attached it.

@@ -30,11 +30,16 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1,
+	CLOCK_MONOTONIC = 1,
 	BPF_F_RECOMPUTE_CSUM = 1,
 	BPF_RB_NO_WAKEUP = 1,
 };
@@ -50,7 +55,7 @@ enum {
 	BPF_SOCK_OPS_TIMEOUT_INIT = 1,
 };
 
-// Context of tcx programs, up to gso_segs.
+// Context of tcx programs, up to gso_size.
 struct __sk_buff {
 	__u32 len;
 	__u32 pkt_type;
@@ -82,6 +87,17 @@ struct __sk_buff {
 	__u64 tstamp;
 	__u32 wire_len;
 	__u32 gso_segs;
+	__u64 sk;
+	__u32 gso_size;
+};
+
+// Parts of map values that the kernel knows by the names of their types.
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+struct bpf_timer {
+	__u64 opaque[2];
 };
 
 // Context of sockops programs, as far as it is used.
@@ -124,6 +140,7 @@ struct Qdisc {
 
 struct net_device {
 	int ifindex;
+	__u8 reg_state;
 	possible_net_t nd_net;
 	struct Qdisc *qdisc; // the root
 };

@@ -204,30 +204,34 @@ WEIR_INLINE void fairq_saw_mss(const struct fairq_config *config, struct fairq_s
 	fairq_publish(config, state);
 }
 
-// Event: a flow begins; lines 3-6.
-WEIR_INLINE void fairq_flow_added(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
+// Event: the number of flows is another; lines 3-12.
+WEIR_INLINE void fairq_flows(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns,
+			     weir_u32 flows)
 {
+	if (flows > FAIRQ_FLOWS_MAX)
+		flows = FAIRQ_FLOWS_MAX;
+	if (flows == state->flows)
+		return;
 	if (state->flows == 0) // FQ-4
 		fairq_reset(config, state, now_ns);
-	if (state->flows >= FAIRQ_FLOWS_MAX)
-		return;
-	state->flows++;
-	if (config->variant == FAIRQ_VARIANT_FAIRSWITCH)
+	state->flows = flows;
+	if (flows == 0 || config->variant == FAIRQ_VARIANT_FAIRSWITCH)
 		fairq_restart(config, state);
 	else
 		fairq_publish(config, state);
 }
 
+// Event: a flow begins; lines 3-6.
+WEIR_INLINE void fairq_flow_added(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
+{
+	fairq_flows(config, state, now_ns, state->flows + 1);
+}
+
 // Event: a flow ends; lines 7-12. One end too many is none (FQ-1, FQ-4).
 WEIR_INLINE void fairq_flow_removed(const struct fairq_config *config, struct fairq_state *state)
 {
-	if (state->flows == 0)
-		return;
-	state->flows--;
-	if (state->flows == 0 || config->variant == FAIRQ_VARIANT_FAIRSWITCH)
-		fairq_restart(config, state);
-	else
-		fairq_publish(config, state);
+	if (state->flows)
+		fairq_flows(config, state, state->last_sample_ns, state->flows - 1);
 }
 
 // Adds gamma, divided, to the aggregate: exactly, with what earlier divisions left over.

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// How a connection gets into the flow table, and what its SYNs tell.
+//
+//   SYN          A -> pending: A's MSS, window scale, sequence number
+//   SYN-ACK      that acknowledges it -> pending: B's. A window scale counts if both ends sent one.
+//   first ACK    that acknowledges the SYN-ACK -> flows, and both directions are counted. (count:
+//                handshake counts at the SYN-ACK, as the paper does.)
+//
+// A connection that began before Weir was attached is adopted: when both ends were heard of and the
+// second acknowledges what the first sent. Its window scale is then the smallest with which the bytes
+// in flight fit the largest window that was announced: never more than the true one, so that the clamp
+// may be too weak and never starves.
+#ifndef WEIR_BPF_CONNECTION_H
+#define WEIR_BPF_CONNECTION_H
+
+#include "flows.h"
+#include "port.h"
+
+// Space for a connection that is put together: too large for the stack.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct connection);
+} drafts SEC(".maps");
+
+// Where a connection is.
+enum table {
+	TABLE_NONE = 0,
+	TABLE_PENDING = 1,
+	TABLE_FLOWS = 2,
+	TABLE_OUT_OF_SCOPE = 3,
+};
+
+static __always_inline int in_scope_address(const __u32 address[4])
+{
+	struct scope_key key = {.prefix_length = 128};
+
+	__builtin_memcpy(key.address, address, sizeof(key.address));
+	return bpf_map_lookup_elem(&scope, &key) != NULL;
+}
+
+static __always_inline int in_scope(const struct segment *s)
+{
+	return !scoped || (in_scope_address(s->key.address[0]) && in_scope_address(s->key.address[1]));
+}
+
+// Where the segment ends in its sender's sequence space.
+static __always_inline __u32 segment_next(const struct segment *s)
+{
+	return s->seq + s->payload + !!(s->flags & TCP_SYN) + !!(s->flags & TCP_FIN);
+}
+
+// Takes a connection out of the table and gives its place in its port's share back.
+__noinline int connection_remove(struct flow_key *key, struct connection *c)
+{
+	struct port *owner;
+
+	if (!key || !c)
+		return 0;
+	direction_ends(c, 0);
+	direction_ends(c, 1);
+	owner = port_of((__u32)c->owner - 1);
+	if (bpf_map_delete_elem(&flows, key))
+		return 0; // another CPU did
+	if (owner)
+		__sync_fetch_and_add(&owner->owned, -1);
+	return 0;
+}
+
+// Enters what is known of a SYN's sender.
+static __always_inline void end_from_syn(struct end *e, const struct segment *s, const struct tcp_options *o)
+{
+	e->flags = END_SEEN | END_SYN;
+	e->first = s->seq;
+	e->next = segment_next(s);
+	e->mss = o->mss;
+	e->port = port_id + 1;
+	e->shift = o->shift;
+}
+
+__noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
+{
+	struct connection *c, *draft;
+	struct tcp_options o = {};
+	__u32 zero = 0;
+
+	if (!s || !in_scope(s))
+		return 0;
+	c = bpf_map_lookup_elem(&pending, &s->key);
+	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq)
+		return 0; // sent again
+	draft = bpf_map_lookup_elem(&drafts, &zero);
+	if (!draft)
+		return 0;
+	segment_read_options(ctx, s, &o);
+	__builtin_memset(draft, 0, sizeof(*draft));
+	end_from_syn(&draft->end[s->side & 1], s, &o);
+	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
+	if (!o.has_scale)
+		draft->end[s->side & 1].flags |= END_SCALE;
+	if (o.is_signed)
+		draft->flags |= CONNECTION_SIGNED;
+	if ((s->flags & (TCP_CWR | TCP_ECE)) == (TCP_CWR | TCP_ECE) && s->reserved & TCP_AE)
+		draft->flags |= CONNECTION_ACCECN_ASKED;
+	bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
+	return 0;
+}
+
+// AccECN was negotiated if the answer is one that only AccECN gives (RFC 9768, table 2).
+static __always_inline int accecn_answer(const struct segment *s)
+{
+	__u32 bits = (s->reserved & TCP_AE) << 2 | !!(s->flags & TCP_CWR) << 1 | !!(s->flags & TCP_ECE);
+
+	return bits == 2 || bits == 3 || bits == 4 || bits == 6;
+}
+
+// Whether the other end was heard of, and this segment acknowledges what it sent.
+static __always_inline int answers(const struct connection *c, const struct segment *s)
+{
+	const struct end *other = &c->end[!s->side];
+	__u32 beyond = s->ack - other->next;
+
+	if (!(s->flags & TCP_ACK) || !(other->flags & END_SEEN))
+		return 0;
+	if (other->flags & END_SYN)
+		return beyond <= ACK_HANDSHAKE_MAX;
+	return beyond + ACK_ADOPT_MAX <= 2 * ACK_ADOPT_MAX;
+}
+
+static __always_inline void law_sees_mss(const struct connection *c, __u32 side)
+{
+	__u32 id = (__u32)c->end[side & 1].port - 1, mss = c->end[!(side & 1)].mss;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+
+	if (!config || !port || mss <= port->law.mss_bytes)
+		return;
+	bpf_spin_lock(&port->lock);
+	fairq_saw_mss(&config->law, &port->law, mss);
+	bpf_spin_unlock(&port->lock);
+}
+
+// Counts both directions of a connection that both ends agree on.
+__noinline int connection_count(struct connection *c)
+{
+	if (!c || c->flags & CONNECTION_SIGNED)
+		return 0;
+	for (__u32 side = 0; side < 2; side++) {
+		if (!c->end[side].port)
+			continue;
+		law_sees_mss(c, side);
+		if (count == COUNT_HANDSHAKE)
+			register_enter(c, side);
+		else
+			seat_take(c, side, c->end[side].port - 1);
+	}
+	return 0;
+}
+
+// Moves a connection from pending to flows. 0 when the table or the port's share is full.
+__noinline int connection_enter(struct segment *s, struct connection *c)
+{
+	__u32 id = port_id;
+	struct port_counts *stats = bpf_map_lookup_elem(&counts, &id);
+	struct port_config *config;
+	struct port *owner;
+	__u32 owner_id;
+
+	if (!s || !c || !stats)
+		return 0;
+	// The port that the opening end is behind is the one that the answers to it leave by. (Who opened
+	// an adopted connection is not known: the end that is not behind this port then.)
+	owner_id = (__u32)c->end[!s->side].port - 1;
+	config = bpf_map_lookup_elem(&configs, &owner_id);
+	owner = port_of(owner_id);
+	c->owner = 0;
+	if (config && owner) {
+		if (owner->owned >= config->flows_max) {
+			stats->table_full++;
+			return 0;
+		}
+		c->owner = owner_id + 1;
+	}
+	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
+		stats->table_full++;
+		return 0;
+	}
+	if (owner)
+		__sync_fetch_and_add(&owner->owned, 1);
+	stats->opened++;
+	if (c->flags & CONNECTION_ADOPTED)
+		stats->adopted++;
+	bpf_map_delete_elem(&pending, &s->key);
+	c = bpf_map_lookup_elem(&flows, &s->key);
+	if (!c)
+		return 0;
+	connection_count(c);
+	return 1;
+}
+
+// Gives the table that the connection now is in, if any.
+__noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
+{
+	struct connection *c, *old, *draft;
+	struct tcp_options o = {};
+	struct end *opener, *e;
+	__u32 zero = 0;
+
+	if (!s || !in_scope(s))
+		return TABLE_NONE;
+	c = bpf_map_lookup_elem(&pending, &s->key);
+	old = bpf_map_lookup_elem(&flows, &s->key);
+	if (!c && old)
+		return old->end[s->side & 1].first == s->seq ? TABLE_FLOWS : TABLE_NONE; // sent again, or forged
+	if (!c) { // the SYN passed before Weir was attached, or another way
+		draft = bpf_map_lookup_elem(&drafts, &zero);
+		if (!draft)
+			return TABLE_NONE;
+		__builtin_memset(draft, 0, sizeof(*draft));
+		draft->flags = CONNECTION_ADOPTED;
+		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
+		c = bpf_map_lookup_elem(&pending, &s->key);
+	}
+	if (!c)
+		return TABLE_NONE;
+	opener = &c->end[!s->side];
+	e = &c->end[s->side & 1];
+	if (opener->flags & END_SYN && !answers(c, s))
+		return TABLE_NONE;
+	segment_read_options(ctx, s, &o);
+	if (o.is_signed)
+		c->flags |= CONNECTION_SIGNED;
+	if (c->flags & CONNECTION_ACCECN_ASKED && accecn_answer(s))
+		c->flags |= CONNECTION_ACCECN;
+	end_from_syn(e, s, &o);
+	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
+	if (!o.has_scale || (opener->flags & END_SYN && opener->flags & END_SCALE)) {
+		e->shift = opener->shift = 0;
+		opener->flags |= END_SCALE;
+	}
+	if (opener->flags & END_SYN)
+		opener->flags |= END_SCALE;
+	if (old) // the same ends again: the acceptor answers only when it has no such connection
+		connection_remove(&s->key, old);
+	if (count == COUNT_HANDSHAKE)
+		return connection_enter(s, c) ? TABLE_FLOWS : TABLE_NONE;
+	return TABLE_PENDING;
+}
+
+// A segment of a connection that is not in the table, SYNs apart: perhaps its handshake's last, or the
+// connection is older than Weir. Gives the table that the connection now is in, if any.
+__noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
+{
+	struct connection *c, *draft;
+	struct tcp_options o = {};
+	__u32 zero = 0;
+	struct end *e;
+
+	if (!s)
+		return TABLE_NONE;
+	if (!in_scope(s))
+		return TABLE_OUT_OF_SCOPE;
+	c = bpf_map_lookup_elem(&pending, &s->key);
+	if (s->flags & TCP_RST) {
+		if (c)
+			bpf_map_delete_elem(&pending, &s->key);
+		return TABLE_NONE;
+	}
+	if (!c) {
+		draft = bpf_map_lookup_elem(&drafts, &zero);
+		if (!draft)
+			return TABLE_NONE;
+		__builtin_memset(draft, 0, sizeof(*draft));
+		draft->flags = CONNECTION_ADOPTED;
+		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
+		c = bpf_map_lookup_elem(&pending, &s->key);
+		if (!c)
+			return TABLE_NONE;
+	}
+	e = &c->end[s->side & 1];
+	if (!(e->flags & END_SYN)) {
+		e->next = segment_next(s);
+		e->flags |= END_SEEN;
+		if (c->flags & CONNECTION_ADOPTED) {
+			segment_read_options(ctx, s, &o);
+			if (o.is_signed)
+				c->flags |= CONNECTION_SIGNED;
+		}
+		if (s->payload || !e->port)
+			e->port = port_id + 1;
+	}
+	if (!answers(c, s))
+		return TABLE_NONE;
+	return connection_enter(s, c) ? TABLE_FLOWS : TABLE_NONE;
+}
+
+// ---- adopted connections ----
+
+// An acknowledgement of an adopted connection: what window did its sender announce?
+static __always_inline void adopt_ack(struct end *e, const struct segment *s)
+{
+	e->acked = s->ack;
+	if (s->window > e->field_max)
+		e->field_max = s->window;
+}
+
+// Data towards an end whose scale is not known: the window must have allowed it.
+static __always_inline void adopt_data(struct end *receiver, const struct segment *s)
+{
+	__u32 in_flight = segment_next(s) - receiver->acked;
+
+	if (!receiver->field_max || in_flight > ACK_ADOPT_MAX)
+		return;
+	for (int i = 0; i < 14; i++) {
+		if (receiver->shift >= 14 || (__u32)receiver->field_max << (receiver->shift & 15) >= in_flight)
+			return;
+		receiver->shift++;
+	}
+}
+
+#endif

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// FairQ on the ports of a Linux switch: a tcx egress program around core/fairq.h and core/window.h.
+//
+// One instance of the program runs on each port. Its port is a constant of the instance, an index into
+// the array maps: an ifindex collides across namespaces. The instances of one switch share the maps.
+//
+//   data        seats its direction at this port (flows.h), which is how the port is learnt and counted
+//   ACK         is held to the window of the port that the data it acknowledges leaves by
+//   SYN, FIN    begin and end a connection (connection.h)
+//
+// Queues are sampled by a timer for each port (port.h). Nothing here drops a packet.
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "connection.h"
+#include "flows.h"
+#include "port.h"
+#include "segment.h"
+
+char _license[] SEC("license") = WEIR_LICENSE;
+
+// Whether the segment signs its window. Mostly it has no options, or the timestamps alone.
+__noinline int is_signed(struct __sk_buff *ctx, struct segment *s)
+{
+	struct tcp_options o = {};
+
+	if (!s)
+		return 0;
+	segment_read_options(ctx, s, &o);
+	return o.is_signed;
+}
+
+static __always_inline int may_be_signed(struct __sk_buff *ctx, const struct segment *s)
+{
+	const __be32 timestamps = bpf_htonl(0x0101080a); // NOP NOP kind 8 length 10
+	__u8 *head = (__u8 *)(long)ctx->data;
+
+	if (s->header == TCP_BYTES)
+		return 0;
+	if (s->header != TCP_BYTES + 12 || s->l4 >= 256 ||
+	    head + s->l4 + TCP_BYTES + 4 > (__u8 *)(long)ctx->data_end)
+		return 1;
+	return *(__be32 *)(head + s->l4 + TCP_BYTES) != timestamps;
+}
+
+// Replaces the window. The helper knows the states of a checksum: whole, partial (the device adds the
+// rest), complete (the sum over the packet, which stays: window and checksum change it to and fro).
+static __always_inline long window_write(struct __sk_buff *ctx, const struct segment *s, __u16 field)
+{
+	__be16 old = bpf_htons(s->window), new = bpf_htons(field);
+	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
+
+	// The checksum's write has made the header writable: the store cannot fail after it.
+	return err ? err : bpf_skb_store_bytes(ctx, s->l4 + TCP_WINDOW, &new, sizeof(new), 0);
+}
+
+static __always_inline __u8 shift_of(const struct connection *c, const struct segment *s)
+{
+	if (scale == SCALE_SHIM && s->reserved && !(c->flags & CONNECTION_ACCECN))
+		return s->reserved;
+	return c->end[s->side & 1].shift;
+}
+
+// Holds an ACK to the window of its data's port.
+static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
+				   struct port_counts *stats, __u64 packets)
+{
+	struct end *e = &c->end[s->side & 1], *sender = &c->end[!s->side];
+	__u32 id = (__u32)sender->port - 1;
+	struct port *port = port_of(id);
+	struct port_config *config;
+	struct window_ack a = {};
+	__u64 grant;
+	__u16 field;
+
+	if (!port || !(grant = port->grant_q8)) {
+		stats->ungoverned += packets;
+		return;
+	}
+	config = bpf_map_lookup_elem(&configs, &id);
+	if (!config)
+		return;
+	a.window_q8 = grant;
+	a.floor_bytes = config->law.floor_bytes;
+	if (!a.floor_bytes)
+		a.floor_bytes = e->mss || sender->gso ? window_floor(e->mss, sender->gso) : config->mss_unknown;
+	a.ack = s->ack;
+	a.field = s->window;
+	a.shift = shift_of(c, s);
+	a.syn = !!(s->flags & TCP_SYN);
+	a.shrink = shrink;
+	field = window_rewrite(&a, &e->edge);
+	if (field == s->window) {
+		stats->smaller += packets;
+		return;
+	}
+	if (may_be_signed(ctx, s) && is_signed(ctx, s)) {
+		stats->signed_ += packets;
+		c->flags |= CONNECTION_SIGNED;
+		return;
+	}
+	if (window_write(ctx, s, field))
+		stats->unwritable += packets;
+	else
+		stats->rewritten += packets;
+}
+
+// Data leaves by this port: here its direction is counted, and this port's window governs it.
+static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
+				    struct port_counts *stats, __u64 packets)
+{
+	struct end *e = &c->end[s->side & 1], *receiver = &c->end[!s->side];
+
+	stats->data += packets;
+	if (!port->data_seen)
+		port->data_seen = 1;
+	if (e->port != port_id + 1)
+		e->port = port_id + 1;
+	if (e->flags & END_FIN && !(c->flags & CONNECTION_RESET))
+		return; // sent again after its end
+	if (c->flags & CONNECTION_RESET) // it was not: a reset that the ends did not believe
+		c->flags &= ~CONNECTION_RESET;
+	if (e->seat != seat_at(port_id, port->epoch))
+		seat_take(c, s->side, port_id);
+	if (ctx->gso_size > e->gso)
+		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
+	if (!(receiver->flags & END_SCALE))
+		adopt_data(receiver, s);
+}
+
+// FIN or RST of a connection in the table.
+__noinline int on_end(struct segment *s, struct connection *c)
+{
+	if (!s || !c)
+		return 0;
+	if (s->flags & TCP_RST) {
+		direction_ends(c, 0);
+		direction_ends(c, 1);
+		c->flags |= CONNECTION_RESET;
+		return 0;
+	}
+	if (!(c->end[s->side & 1].flags & END_FIN)) {
+		c->end[s->side & 1].flags |= END_FIN;
+		direction_ends(c, s->side);
+	}
+	return 0;
+}
+
+static __always_inline void count_not_tcp(struct port_counts *stats, enum segment_kind kind, __u64 packets)
+{
+	if (kind == SEGMENT_OTHER)
+		stats->not_tcp += packets;
+	else if (kind == SEGMENT_TUNNEL)
+		stats->tunnel += packets;
+	else if (kind == SEGMENT_FRAGMENT)
+		stats->fragment += packets;
+	else
+		stats->short_ += packets;
+}
+
+// A timer that died or stalls must not leave a port without a law: every 16th packet looks.
+static __always_inline void take_timers_place(struct port *port, const struct port_counts *stats)
+{
+	struct port_config *config;
+	__u32 id = port_id;
+
+	if (stats->seen & 15 || !port->running)
+		return;
+	config = bpf_map_lookup_elem(&configs, &id);
+	if (config && fairq_packet_may_sample(&config->law, &port->law, bpf_ktime_get_ns()))
+		port_tick(id, 1);
+}
+
+static __always_inline int acknowledges(const struct segment *s)
+{
+	return (s->flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
+}
+
+// The connection of a segment, NULL if it is to pass: what its SYNs tell is noted on the way.
+static __always_inline struct connection *connection_of(struct __sk_buff *ctx, struct segment *s,
+							struct port_counts *stats, __u64 packets)
+{
+	struct connection *c = NULL;
+	int table;
+
+	if (!acknowledges(s))
+		stats->no_ack += packets;
+	if (!(s->flags & TCP_SYN)) {
+		c = bpf_map_lookup_elem(&flows, &s->key);
+		if (c)
+			return c;
+		table = on_unknown(ctx, s);
+	} else if (s->flags & TCP_ACK) {
+		table = on_syn_ack(ctx, s);
+	} else {
+		table = on_syn(ctx, s);
+	}
+	if (table == TABLE_FLOWS)
+		c = bpf_map_lookup_elem(&flows, &s->key);
+	else if (table == TABLE_PENDING)
+		c = bpf_map_lookup_elem(&pending, &s->key);
+	if (c || !acknowledges(s))
+		return c;
+	if (table == TABLE_OUT_OF_SCOPE)
+		stats->out_of_scope += packets;
+	else
+		stats->unknown += packets;
+	return NULL;
+}
+
+SEC("tcx/egress")
+int weir_fairq(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct port *port = bpf_map_lookup_elem(&ports, &id);
+	struct port_counts *stats = bpf_map_lookup_elem(&counts, &id);
+	struct control *control = control_of();
+	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	struct segment s = {};
+	struct connection *c;
+	enum segment_kind kind;
+
+	if (!port || !stats || !control)
+		return TCX_NEXT;
+	stats->seen += packets;
+	if (port->device != (__u64)skb->dev)
+		port->device = (__u64)skb->dev;
+	take_timers_place(port, stats);
+	kind = segment_read(ctx, &s);
+	if (kind != SEGMENT_TCP) {
+		count_not_tcp(stats, kind, packets);
+		return TCX_NEXT;
+	}
+	c = connection_of(ctx, &s, stats, packets);
+	if (!c)
+		return TCX_NEXT;
+	if (c->seen != control->sweep)
+		c->seen = control->sweep;
+	if (c->flags & CONNECTION_SIGNED) {
+		if (acknowledges(&s))
+			stats->signed_ += packets;
+		return TCX_NEXT;
+	}
+	if (s.payload)
+		on_data(ctx, &s, c, port, stats, packets);
+	if (s.flags & (TCP_FIN | TCP_RST))
+		on_end(&s, c);
+	if (!acknowledges(&s))
+		return TCX_NEXT;
+	if (!(c->end[s.side & 1].flags & END_SCALE))
+		adopt_ack(&c->end[s.side & 1], &s);
+	on_ack(ctx, &s, c, stats, packets);
+	return TCX_NEXT;
+}
+
+// ---- what user space runs ----
+
+struct port_arg {
+	__u32 id;
+};
+
+// Sets the port's timer going, or makes the one that is there run this program's code from now on.
+SEC("syscall")
+int weir_fairq_arm(struct port_arg *arg)
+{
+	__u32 id = arg->id;
+	struct timer_slot *slot = bpf_map_lookup_elem(&timers, &id);
+	long err;
+
+	if (!slot)
+		return 1;
+	bpf_timer_init(&slot->timer, &timers, CLOCK_MONOTONIC); // fails where there is one: taken over
+	err = bpf_timer_set_callback(&slot->timer, port_timer);
+	return err ? err : bpf_timer_start(&slot->timer, 0, 0);
+}
+
+SEC("syscall")
+int weir_fairq_disarm(struct port_arg *arg)
+{
+	__u32 id = arg->id;
+	struct timer_slot *slot = bpf_map_lookup_elem(&timers, &id);
+
+	return slot ? bpf_timer_cancel(&slot->timer) : 1;
+}
+
+struct swept {
+	__u32 connections;
+	__u32 removed;
+	__u32 idle_sweeps;
+	__u32 now;
+};
+
+#define CLOSED_SWEEPS 2 // a closed connection stays for so many: its last ACKs are still on the way
+
+static long sweep_one(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
+{
+	__u32 unseen = swept->now - c->seen;
+	int closed = c->flags & CONNECTION_RESET || (c->end[0].flags & c->end[1].flags & END_FIN);
+	struct flow_key copy;
+
+	swept->connections++;
+	if (unseen < CLOSED_SWEEPS || (!closed && unseen < swept->idle_sweeps))
+		return 0;
+	copy = *key;
+	connection_remove(&copy, c);
+	swept->removed++;
+	return 0;
+}
+
+// Forgets connections that ended or were not seen for long.
+SEC("syscall")
+int weir_fairq_sweep(struct swept *result)
+{
+	struct control *control = control_of();
+	struct swept swept = {};
+
+	if (!control)
+		return 1;
+	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
+	swept.idle_sweeps = control->idle_sweeps;
+	bpf_for_each_map_elem(&flows, sweep_one, &swept, 0);
+	result->connections = swept.connections;
+	result->removed = swept.removed;
+	return 0;
+}

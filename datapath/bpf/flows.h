@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The flow table of a switch: connections, the ports that their data leaves by, and how many flows
+// of a port are to be counted.
+//
+// Two tables. `pending` holds what only one end was heard of: half-open connections, and segments of
+// connections older than Weir. It forgets the oldest by itself, so a flood of SYNs costs nothing but
+// itself. A connection moves to `flows` when its other end has answered with the right number, which
+// who forges its address cannot know. `flows` never forgets a live one: when it is full, or the port that
+// opens connections has its share, new ones pass unmanaged.
+//
+// Counting (count: active). A direction is counted while it sent data lately. Time is cut into epochs;
+// each direction has a seat: the port and the epoch that it last sent in; each port keeps how many
+// directions sit in each epoch. A flow counts until FLOWS_LIVE epochs have passed without data. So a
+// packet moves its direction only once an epoch, and nobody has to walk the table to count.
+#ifndef WEIR_BPF_FLOWS_H
+#define WEIR_BPF_FLOWS_H
+
+#include "../core/fairq.h"
+#include "../core/window.h"
+#include "kernel.h"
+#include "segment.h"
+
+#define FAIRQ_PORTS 1024
+#define FLOWS_LIVE 4      // epochs that a seat counts for
+#define FLOWS_WHEEL 8     // a power of 2 above FLOWS_LIVE: a late packet finds its slot still there
+#define PORT_NAME_BYTES 32
+
+#define ACK_HANDSHAKE_MAX 0xffffu // how far the first acknowledgement may be beyond the SYN-ACK
+#define ACK_ADOPT_MAX (1u << 30)  // the largest window: how far off one of an older connection may be
+
+enum count_mode {
+	COUNT_ACTIVE = 0,    // directions that sent data lately
+	COUNT_HANDSHAKE = 1, // the paper's register: SYN-ACKs less FINs
+};
+
+enum scale_mode {
+	SCALE_LEARN = 0, // from the SYNs
+	SCALE_SHIM = 1,  // from the reserved bits, where a shim wrote them
+	SCALE_UNIFY = 2, // every SYN announces the same one
+};
+
+enum end_flags {
+	END_SEEN = 1,  // sent something: next is valid
+	END_SYN = 2,   // sent a SYN: first is valid
+	END_SCALE = 4, // its window scale is known, not inferred
+	END_FIN = 8,   // will send no more data
+};
+
+enum connection_flags {
+	CONNECTION_SIGNED = 1,  // TCP-MD5 or TCP-AO: never touched
+	CONNECTION_ADOPTED = 2, // began before Weir saw it
+	CONNECTION_RESET = 4,   // not counted until data flows again
+	CONNECTION_ACCECN = 8,  // the reserved bits are not the shim's
+	CONNECTION_ACCECN_ASKED = 16,
+};
+
+// What one end of a connection sends.
+struct end {
+	__u64 seat;              // port + 1 in the upper 16 bits, epoch below; 0: not counted
+	struct window_edge edge; // granted by its acknowledgements
+	__u32 registration;      // count: handshake: generation of its port's register; 0: not in it
+	__u32 first;             // sequence number of its SYN
+	__u32 next;              // behind what it sent last
+	__u32 acked;             // adopted: its last acknowledgement
+	__u16 field_max;         // adopted: the largest window field it sent
+	__u16 port;              // id + 1 of the port its data leaves by; 0: unknown
+	__u16 mss;               // its MSS option, a limit on what the other sends; 0: unknown
+	__u16 gso;               // the largest segment that it was seen to send; 0: none
+	__u8 shift;              // of its windows
+	__u8 flags;              // enum end_flags
+	__u16 registered_at;     // id of that port
+	__u8 zero[4];
+};
+
+struct connection {
+	struct end end[2];
+	__u32 seen;  // the sweep in which it was last seen
+	__u16 owner; // id + 1 of the port in whose share it is
+	__u8 flags;  // enum connection_flags
+	__u8 zero;
+};
+
+struct port_config {
+	struct fairq_config law;
+	__u64 netns_cookie; // with ifindex: which device the port is
+	__u32 ifindex;
+	__u32 epoch_ns;      // the activity window / (FLOWS_LIVE - 1)
+	__u32 idle_ns;       // count: handshake: without data for so long the register is 0 again
+	__u32 flows_max;     // connections that may be opened from this port
+	__u32 mss_unknown;   // floor of flows whose MSS nobody saw: MTU - 40
+	__u32 zero;
+	char name[PORT_NAME_BYTES];
+};
+
+struct port {
+	struct bpf_spin_lock lock;
+	__u32 running; // the timer is armed
+	__u64 grant_q8; // what ACKs are held to; 0: nothing
+	__u64 epoch;
+	struct fairq_state law;
+	__u32 wheel[FLOWS_WHEEL]; // directions by the epoch they sit in
+	__u64 epoch_began_ns;
+	__u64 ticked_ns;
+	__u64 data_ns;         // when the tick last found data_seen
+	__u64 device;          // struct net_device *, as a number
+	__u64 ticks;           // by the timer
+	__u64 ticks_by_packet; // because the timer was late
+	__u64 device_refused;  // ticks that found the device gone or another
+	__u32 backlog;         // at the last tick
+	__u32 backlog_max;
+	__u32 data_seen;
+	__u32 registered; // count: handshake
+	__u32 generation; // of the register; from 1
+	__u32 owned;      // connections opened from this port
+	__u32 enforced;   // 1: at the last tick windows were the law's
+	__u32 zero;
+};
+
+// Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by.
+// Each is in seen and in exactly one of the others up to data.
+struct port_counts {
+	__u64 seen;
+	__u64 not_tcp;
+	__u64 tunnel;      // encapsulated, encrypted or signed (AH)
+	__u64 fragment;
+	__u64 short_;      // ended before its headers did
+	__u64 no_ack;      // SYN and RST: they grant nothing
+	__u64 rewritten;
+	__u64 smaller;     // its window was small enough already
+	__u64 unknown;     // of no connection in the table
+	__u64 ungoverned;  // the data's port has no flows, no Weir, or Weir has let go
+	__u64 signed_;     // TCP-MD5, TCP-AO
+	__u64 out_of_scope;
+	__u64 unwritable;  // the kernel had no memory to make it writable
+	__u64 data;        // segments with payload, whatever else they are
+	__u64 opened;      // connections entered from this port
+	__u64 adopted;     // of them, those that began before Weir
+	__u64 table_full;  // not entered: the table or the port's share was full
+};
+
+struct control {
+	__u32 schema; // layout of all maps: another one is another Weir
+	__u32 sweep;  // number of the last sweep over the table
+	__u64 heartbeat_ns; // CLOCK_MONOTONIC
+	__u64 lease_ns;     // a heartbeat holds for so long
+	__u32 releasing;    // 1: user space is about to leave
+	__u32 idle_sweeps;  // a connection not seen for so many is forgotten
+};
+
+struct scope_key {
+	__u32 prefix_length; // of the address as in flow_key: IPv4 is + 96
+	__u32 address[4];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} controls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_config);
+} configs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct port);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_counts);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow_key);
+	__type(value, struct connection);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct flow_key);
+	__type(value, struct connection);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct scope_key);
+	__type(value, __u32);
+} scope SEC(".maps");
+
+// ---- constants of an instance ----
+
+const volatile __u32 port_id = 0;
+const volatile __u8 count = COUNT_ACTIVE;
+const volatile __u8 scale = SCALE_LEARN;
+const volatile __u8 unify_shift = 0;
+const volatile __u8 shrink = WINDOW_SHRINK_ALLOW;
+const volatile __u8 scoped = 0; // 1: only flows with both ends in a prefix of `scope`
+
+#endif

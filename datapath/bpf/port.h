@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What happens to a port: its timer samples its queue for the law, its flows are counted, and its
+// windows are let go when user space is gone.
+//
+// A port's timer runs while the port has flows, and stops by itself when it has none. Packets only
+// read; they take the timer's place when it is more than 2T late (fairq_packet_may_sample).
+//
+// Functions here that are neither static nor inline are checked by the verifier once, on their own, and
+// not once more for every path that leads to them: that is what keeps the program checkable.
+#ifndef WEIR_BPF_PORT_H
+#define WEIR_BPF_PORT_H
+
+#include <bpf/bpf_core_read.h>
+#include "flows.h"
+
+#define RELEASE_NS 32000000ull      // while windows are let go, they grow by e in this time
+#define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; then they are let go
+#define RELEASE_FROM_Q8 (1448 << 8) // a grant below this would grow too slowly
+#define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are let go
+#define NETREG_REGISTERED 1
+
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
+
+struct timer_slot {
+	struct bpf_timer timer;
+};
+
+// A map of its own: an update of an element that holds a timer frees the timer.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct timer_slot);
+} timers SEC(".maps");
+
+static int port_timer(void *map, __u32 *id, struct timer_slot *slot);
+
+static __always_inline struct port *port_of(__u32 id) { return bpf_map_lookup_elem(&ports, &id); }
+
+static __always_inline struct control *control_of(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&controls, &zero);
+}
+
+// ---- seats ----
+
+#define SEAT_EPOCH ((1ull << 48) - 1)
+
+static __always_inline __u64 seat_at(__u32 id, __u64 epoch) { return (__u64)(id + 1) << 48 | (epoch & SEAT_EPOCH); }
+
+static __always_inline int seat_is_live(const struct port *port, __u64 seat)
+{
+	return ((port->epoch - seat) & SEAT_EPOCH) < FLOWS_LIVE;
+}
+
+// The flows that count, from the wheel or the register. May be one off while packets move seats.
+static __always_inline __u32 port_flows(const struct port *port)
+{
+	__u32 flows = 0;
+
+	if (count == COUNT_HANDSHAKE)
+		return port->registered;
+	for (__u32 i = 0; i < FLOWS_LIVE; i++)
+		flows += port->wheel[(port->epoch - i) & (FLOWS_WHEEL - 1)];
+	return flows > FAIRQ_FLOWS_MAX ? 0 : flows; // below 0 for a moment
+}
+
+// Begins the epochs that are due. A timer that stalled for longer than all of them has nobody live.
+static __always_inline void port_turn(const struct port_config *config, struct port *port, __u64 now)
+{
+	for (int i = 0; i < FLOWS_WHEEL; i++) {
+		if ((__s64)(now - port->epoch_began_ns) < (__s64)config->epoch_ns)
+			return;
+		port->epoch++;
+		port->wheel[port->epoch & (FLOWS_WHEEL - 1)] = 0;
+		port->epoch_began_ns += config->epoch_ns;
+	}
+	port->epoch_began_ns = now;
+}
+
+// ---- what is granted ----
+
+static __always_inline int control_is_live(const struct control *control, __u64 now)
+{
+	return !control->releasing && (__s64)(now - control->heartbeat_ns) < (__s64)control->lease_ns;
+}
+
+// Sets what ACKs are held to: the law's window; without user space, ever more of it, then nothing. A
+// law that comes back begins anew: it saw a queue that it did not govern.
+static __always_inline void port_grant(const struct control *control, const struct port_config *config,
+				       struct port *port, __u64 now, __u64 gap)
+{
+	__u64 grant = port->grant_q8;
+
+	if (control_is_live(control, now)) {
+		if (!port->enforced)
+			fairq_restart(&config->law, &port->law);
+		port->enforced = 1;
+		port->grant_q8 = port->law.flows ? port->law.window_q8 : 0;
+		return;
+	}
+	port->enforced = 0;
+	if (!grant)
+		return;
+	if (grant < RELEASE_FROM_Q8)
+		grant = RELEASE_FROM_Q8;
+	grant += grant * (gap < RELEASE_NS ? gap : RELEASE_NS) / RELEASE_NS; // below 2^34 * 2^25
+	port->grant_q8 = grant < RELEASED_Q8 ? grant : 0;
+}
+
+// Bytes waiting at the port's device, and whether it is still the port's: what a deleted device left
+// behind reads as a wild backlog. The timer runs inside an RCU section: a device that is registered now
+// is not freed before the timer is through.
+static __always_inline int port_backlog(const struct port_config *config, const struct port *port, __u32 *backlog)
+{
+	struct net_device *device;
+	struct Qdisc *root;
+
+	*backlog = 0;
+	if (!port->device)
+		return 0;
+	device = bpf_rdonly_cast((void *)port->device, bpf_core_type_id_kernel(struct net_device));
+	if (device->reg_state != NETREG_REGISTERED || device->ifindex != (int)config->ifindex ||
+	    device->nd_net.net->net_cookie != config->netns_cookie)
+		return 0;
+	root = device->qdisc;
+	*backlog = root ? root->qstats.backlog : 0;
+	return 1;
+}
+
+// The timer's work at a port. Gives the time to the next, 0 for none.
+__noinline __u64 port_tick(__u32 id, __u32 by_packet)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct control *control = control_of();
+	struct port *port = port_of(id);
+	__u64 now = bpf_ktime_get_ns(), next;
+	__u32 backlog;
+	int alive;
+
+	if (!config || !control || !port)
+		return 0;
+	alive = port_backlog(config, port, &backlog);
+	bpf_spin_lock(&port->lock);
+	if (by_packet)
+		port->ticks_by_packet++;
+	else
+		port->ticks++;
+	if (!alive && port->device) {
+		port->device_refused++;
+		port->device = 0; // until a packet leaves by the port again
+	}
+	port_turn(config, port, now);
+	if (port->data_seen) {
+		port->data_seen = 0;
+		port->data_ns = now;
+	} else if (count == COUNT_HANDSHAKE && port->registered && now - port->data_ns > config->idle_ns) {
+		port->registered = 0;
+		port->generation++;
+	}
+	fairq_flows(&config->law, &port->law, now, port_flows(port));
+	if (port->enforced && alive)
+		fairq_sample(&config->law, &port->law, now, backlog);
+	else
+		port->law.last_sample_ns = now;
+	port->backlog = backlog;
+	if (backlog > port->backlog_max)
+		port->backlog_max = backlog;
+	port_grant(control, config, port, now, now - port->ticked_ns);
+	port->ticked_ns = now;
+	port->running = port->law.flows || port->grant_q8;
+	next = port->enforced || port->grant_q8 ? config->law.tick_ns : PASSIVE_TICK_NS;
+	if (!port->running)
+		next = 0;
+	bpf_spin_unlock(&port->lock);
+	return next;
+}
+
+static __always_inline void port_start_timer(__u32 id, __u64 after)
+{
+	struct timer_slot *slot = bpf_map_lookup_elem(&timers, &id);
+
+	if (slot)
+		bpf_timer_start(&slot->timer, after, 0);
+}
+
+static int port_timer(void *map, __u32 *id, struct timer_slot *slot)
+{
+	__u64 next = port_tick(*id, 0);
+
+	if (next)
+		bpf_timer_start(&slot->timer, next, 0);
+	return 0;
+}
+
+// The law learns now, and not with the next tick, that a port has another number of flows: what the
+// newcomer is granted first must be its share. Wakes the timer.
+__noinline int port_recount(__u32 id)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct control *control = control_of();
+	struct port *port = port_of(id);
+	__u64 now = bpf_ktime_get_ns();
+	int start;
+
+	if (!config || !control || !port)
+		return 0;
+	bpf_spin_lock(&port->lock);
+	start = !port->running;
+	if (start) {
+		port->ticked_ns = now;
+		port->epoch_began_ns = now;
+		port->data_ns = now;
+	}
+	fairq_flows(&config->law, &port->law, now, port_flows(port));
+	port_grant(control, config, port, now, 0);
+	port->running |= port->law.flows != 0;
+	start = start && port->running;
+	bpf_spin_unlock(&port->lock);
+	if (start)
+		port_start_timer(id, config->law.tick_ns);
+	return 0;
+}
+
+// Counts a direction where it now sends: seats it in the port's present epoch.
+__noinline int seat_take(struct connection *c, __u32 side, __u32 id)
+{
+	struct port *port = port_of(id), *left;
+	__u64 old, new;
+	int counted = 0;
+
+	if (!c || !port)
+		return 0;
+	old = c->end[side & 1].seat;
+	new = seat_at(id, port->epoch);
+	if (old == new || __sync_val_compare_and_swap(&c->end[side & 1].seat, old, new) != old)
+		return 0;
+	__sync_fetch_and_add(&port->wheel[new & (FLOWS_WHEEL - 1)], 1);
+	if (old) {
+		left = port_of((old >> 48) - 1);
+		if (left && seat_is_live(left, old)) {
+			__sync_fetch_and_add(&left->wheel[old & (FLOWS_WHEEL - 1)], -1);
+			counted = left == port;
+		}
+	}
+	if (!counted && count == COUNT_ACTIVE)
+		port_recount(id);
+	return 0;
+}
+
+// Counts a direction no more.
+__noinline int seat_leave(struct connection *c, __u32 side)
+{
+	struct port *port;
+	__u64 old;
+
+	if (!c)
+		return 0;
+	old = __sync_lock_test_and_set(&c->end[side & 1].seat, 0);
+	if (!old)
+		return 0;
+	port = port_of((old >> 48) - 1);
+	if (port && seat_is_live(port, old))
+		__sync_fetch_and_add(&port->wheel[old & (FLOWS_WHEEL - 1)], -1);
+	return 0;
+}
+
+// count: handshake. Enters a direction in the register of the port that it leaves by, once.
+__noinline int register_enter(struct connection *c, __u32 side)
+{
+	struct end *e;
+	struct port *port;
+	__u32 id;
+
+	if (!c)
+		return 0;
+	e = &c->end[side & 1];
+	id = (__u32)e->port - 1;
+	port = port_of(id);
+	if (!port || e->registration)
+		return 0;
+	bpf_spin_lock(&port->lock);
+	e->registration = port->generation;
+	e->registered_at = id;
+	port->registered++;
+	bpf_spin_unlock(&port->lock);
+	port_recount(id);
+	return 0;
+}
+
+// count: handshake. Takes it out again; a direction that is out already is left alone (FQ-9).
+__noinline int register_leave(struct connection *c, __u32 side)
+{
+	struct port *port;
+	__u32 id, registration;
+
+	if (!c)
+		return 0;
+	registration = __sync_lock_test_and_set(&c->end[side & 1].registration, 0);
+	id = c->end[side & 1].registered_at;
+	port = port_of(id);
+	if (!registration || !port)
+		return 0;
+	bpf_spin_lock(&port->lock);
+	if (registration == port->generation && port->registered)
+		port->registered--;
+	bpf_spin_unlock(&port->lock);
+	port_recount(id);
+	return 0;
+}
+
+// A direction ends: its FIN left by the port of its data (FQ-8), or the connection was reset.
+static __always_inline void direction_ends(struct connection *c, __u32 side)
+{
+	seat_leave(c, side);
+	if (count == COUNT_HANDSHAKE)
+		register_leave(c, side);
+}
+
+#endif

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The TCP segment in an Ethernet frame, for tcx programs.
+//
+//   0  Ethernet, 14 B; up to two VLAN tags of 4 B in the data, and one in the skb's metadata, where
+//      the kernel puts the outer tag that it received
+//      IPv4: 20 B and options                 IPv6: 40 B and extension headers
+//      TCP:   0 ports 4 B    4 sequence 4 B    8 acknowledgement 4 B
+//            12 data offset 4 bits, reserved 4 bits (the lowest is AccECN's AE)
+//            13 flags: CWR ECE URG ACK PSH RST SYN FIN
+//            14 window 2 B  16 checksum 2 B   18 urgent 2 B    20 options
+//
+// What signs the window is not TCP to us: IPsec AH passes as a tunnel does. Fragments pass too: only
+// the first has a TCP header. Lengths come from the IP header (a frame may be padded), except where a
+// GSO packet is too long for it.
+#ifndef WEIR_BPF_SEGMENT_H
+#define WEIR_BPF_SEGMENT_H
+
+#include "frame.h"
+
+#define TCP_BYTES 20
+#define TCP_RESERVED 12 // offset of data offset and reserved bits
+#define TCP_WINDOW 14
+#define TCP_CHECK 16
+#define TCP_OPTIONS_MAX 40
+
+enum {
+	TCP_FIN = 0x01,
+	TCP_SYN = 0x02,
+	TCP_RST = 0x04,
+	TCP_ACK = 0x10,
+	TCP_ECE = 0x40,
+	TCP_CWR = 0x80,
+};
+
+#define TCP_AE 0x01 // in the reserved bits
+
+// Both directions of a connection: the ends sorted, so that either gives the same key. IPv4 addresses
+// stand as ::ffff:a.b.c.d. The VLAN is part of it: tenants' addresses may overlap.
+struct flow_key {
+	__u32 address[2][4]; // as on the wire
+	__be16 port[2];
+	__u32 vlans; // tags from the outer to the inner, 12 bits each; 0: none
+};
+
+struct segment {
+	struct flow_key key;
+	__u32 l4;      // offset of the TCP header from skb->data
+	__u32 payload; // bytes; a GSO packet's altogether
+	__u32 seq;
+	__u32 ack;
+	__u16 window;  // the field, host order
+	__u8 header;   // bytes, options included
+	__u8 reserved; // the 4 bits
+	__u8 flags;
+	__u8 side;     // which end of the key sent it: 0 or 1
+};
+
+enum segment_kind {
+	SEGMENT_TCP,
+	SEGMENT_OTHER,    // not IP, or IP without TCP
+	SEGMENT_TUNNEL,   // encapsulated or encrypted or signed: what is inside is out of reach
+	SEGMENT_FRAGMENT,
+	SEGMENT_SHORT,    // ended before its headers did, or they contradict themselves
+};
+
+enum {
+	IP_HOP_BY_HOP = 0,
+	IP_IPIP = 4,
+	IP_TCP = 6,
+	IP_IPV6 = 41,
+	IP_ROUTING = 43,
+	IP_FRAGMENT = 44,
+	IP_GRE = 47,
+	IP_ESP = 50,
+	IP_AH = 51,
+	IP_DESTINATION = 60,
+};
+
+#define SEGMENT_EXTENSIONS_MAX 6
+#define SEGMENT_PULL_BYTES 128
+
+static __always_inline enum segment_kind segment_not_tcp(__u8 protocol)
+{
+	switch (protocol) {
+	case IP_IPIP:
+	case IP_IPV6:
+	case IP_GRE:
+	case IP_ESP:
+	case IP_AH:
+		return SEGMENT_TUNNEL;
+	}
+	return SEGMENT_OTHER;
+}
+
+// Reads the TCP header at l4 and puts the ends in order. end is the offset behind the IP packet.
+static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx, struct segment *s, __u32 l4, __u32 end)
+{
+	__u8 *head = (__u8 *)(long)ctx->data;
+	__u32 word[5];
+
+	if (l4 < 256 && head + l4 + TCP_BYTES <= (__u8 *)(long)ctx->data_end)
+		__builtin_memcpy(word, head + l4, TCP_BYTES);
+	else if (bpf_skb_load_bytes(ctx, l4, word, TCP_BYTES))
+		return SEGMENT_SHORT;
+	s->l4 = l4;
+	s->key.port[0] = (__be16)word[0];
+	s->key.port[1] = (__be16)(word[0] >> 16);
+	s->seq = bpf_ntohl(word[1]);
+	s->ack = bpf_ntohl(word[2]);
+	word[3] = bpf_ntohl(word[3]);
+	s->header = (word[3] >> 28) * 4;
+	s->reserved = word[3] >> 24 & 15;
+	s->flags = word[3] >> 16;
+	s->window = word[3];
+	if (s->header < TCP_BYTES || end > ctx->len || l4 + s->header > end)
+		return SEGMENT_SHORT;
+	s->payload = end - l4 - s->header;
+	return SEGMENT_TCP;
+}
+
+static __always_inline void segment_swap(struct segment *s)
+{
+	__be16 port = s->key.port[0];
+
+	s->key.port[0] = s->key.port[1];
+	s->key.port[1] = port;
+	for (int i = 0; i < 4; i++) {
+		__u32 word = s->key.address[0][i];
+
+		s->key.address[0][i] = s->key.address[1][i];
+		s->key.address[1][i] = word;
+	}
+	s->side = 1;
+}
+
+static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx, struct segment *s, __u8 *head, __u32 l3)
+{
+	enum segment_kind kind;
+	__u32 word[5], header, bytes;
+
+	if (head + l3 + FRAME_IPV4_BYTES > (__u8 *)(long)ctx->data_end)
+		return SEGMENT_SHORT;
+	__builtin_memcpy(word, head + l3, FRAME_IPV4_BYTES);
+	header = (word[0] & 15) * 4;
+	bytes = bpf_ntohs(word[0] >> 16);
+	if ((word[0] >> 4 & 15) != 4 || header < FRAME_IPV4_BYTES)
+		return SEGMENT_SHORT;
+	if (word[1] & bpf_htonl(0x3fff)) // more fragments, or an offset
+		return SEGMENT_FRAGMENT;
+	if ((word[2] >> 8 & 0xff) != IP_TCP)
+		return segment_not_tcp(word[2] >> 8);
+	kind = segment_read_tcp(ctx, s, l3 + header, bytes ? l3 + bytes : ctx->len);
+	s->key.address[0][2] = s->key.address[1][2] = bpf_htonl(0xffff);
+	s->key.address[0][3] = word[3];
+	s->key.address[1][3] = word[4];
+	if (word[3] > word[4] || (word[3] == word[4] && s->key.port[0] > s->key.port[1])) {
+		s->key.address[0][3] = word[4];
+		s->key.address[1][3] = word[3];
+		word[0] = s->key.port[0];
+		s->key.port[0] = s->key.port[1];
+		s->key.port[1] = word[0];
+		s->side = 1;
+	}
+	return kind;
+}
+
+static __always_inline int segment_ends_in_order(const struct segment *s)
+{
+	for (int i = 0; i < 4; i++)
+		if (s->key.address[0][i] != s->key.address[1][i])
+			return s->key.address[0][i] < s->key.address[1][i];
+	return s->key.port[0] <= s->key.port[1];
+}
+
+static __always_inline enum segment_kind segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u8 *head, __u32 l3)
+{
+	__u32 l4 = l3 + FRAME_IPV6_BYTES, bytes;
+	enum segment_kind kind;
+	__u8 protocol;
+
+	if (head + l3 + FRAME_IPV6_BYTES > (__u8 *)(long)ctx->data_end || head[l3] >> 4 != 6)
+		return SEGMENT_SHORT;
+	bytes = bpf_ntohs(*(__be16 *)(head + l3 + 4));
+	protocol = head[l3 + 6];
+	__builtin_memcpy(s->key.address, head + l3 + 8, sizeof(s->key.address));
+	for (int i = 0; i < SEGMENT_EXTENSIONS_MAX && protocol != IP_TCP; i++) {
+		__u8 next[2];
+
+		if (protocol == IP_FRAGMENT)
+			return SEGMENT_FRAGMENT;
+		if (protocol != IP_HOP_BY_HOP && protocol != IP_ROUTING && protocol != IP_DESTINATION)
+			return segment_not_tcp(protocol);
+		if (bpf_skb_load_bytes(ctx, l4, next, sizeof(next)))
+			return SEGMENT_SHORT;
+		protocol = next[0];
+		l4 += ((__u32)next[1] + 1) * 8;
+	}
+	if (protocol != IP_TCP)
+		return SEGMENT_OTHER;
+	kind = segment_read_tcp(ctx, s, l4, bytes ? l3 + FRAME_IPV6_BYTES + bytes : ctx->len);
+	if (kind == SEGMENT_TCP && !segment_ends_in_order(s))
+		segment_swap(s);
+	return kind;
+}
+
+static __always_inline enum segment_kind segment_read_ip(struct __sk_buff *ctx, struct segment *s, __u8 *head,
+							  __be16 ethertype, __u32 l3)
+{
+	if (ethertype == bpf_htons(FRAME_ETH_P_IPV4))
+		return segment_read_ipv4(ctx, s, head, l3);
+	if (ethertype == bpf_htons(FRAME_ETH_P_IPV6))
+		return segment_read_ipv6(ctx, s, head, l3);
+	return SEGMENT_OTHER;
+}
+
+// Reads the headers of ctx into s, which begins as zeros.
+static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, struct segment *s)
+{
+	const __u32 one = FRAME_ETH_BYTES + FRAME_TAG_BYTES, two = one + FRAME_TAG_BYTES;
+	__u32 bytes = ctx->len < SEGMENT_PULL_BYTES ? ctx->len : SEGMENT_PULL_BYTES;
+	__be16 ethertype;
+	__u8 *head, *end;
+
+	// The headers are directly accessible almost always. 54 bytes are the most common ones.
+	if ((void *)(long)ctx->data + FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES > (void *)(long)ctx->data_end)
+		bpf_skb_pull_data(ctx, bytes);
+	head = (__u8 *)(long)ctx->data;
+	end = (__u8 *)(long)ctx->data_end;
+	if (head + FRAME_ETH_BYTES > end)
+		return SEGMENT_SHORT;
+	if (ctx->vlan_present)
+		s->key.vlans = ctx->vlan_tci & 0xfff;
+	ethertype = *(__be16 *)(head + FRAME_ETH_BYTES - 2);
+	if (!frame_is_tag(ethertype))
+		return segment_read_ip(ctx, s, head, ethertype, FRAME_ETH_BYTES);
+	if (head + one > end)
+		return SEGMENT_SHORT;
+	s->key.vlans = s->key.vlans << 12 | (bpf_ntohs(*(__be16 *)(head + FRAME_ETH_BYTES)) & 0xfff);
+	ethertype = *(__be16 *)(head + one - 2);
+	if (!frame_is_tag(ethertype))
+		return segment_read_ip(ctx, s, head, ethertype, one);
+	if (head + two > end)
+		return SEGMENT_SHORT;
+	s->key.vlans = s->key.vlans << 12 | (bpf_ntohs(*(__be16 *)(head + one)) & 0xfff);
+	return segment_read_ip(ctx, s, head, *(__be16 *)(head + two - 2), two);
+}
+
+// ---- options ----
+
+struct tcp_options {
+	__u16 mss;      // 0: no such option
+	__u8 shift;     // of the window scale option; above 14 it is 14 (RFC 7323 2.3)
+	__u8 has_scale;
+	__u8 is_signed; // TCP-MD5 or TCP-AO (RFC 2385, RFC 5925): they sign the window
+	__u8 scale_at;  // offset of the shift from the TCP header; 0: no such option
+};
+
+enum {
+	OPTION_END = 0,
+	OPTION_NOP = 1,
+	OPTION_MSS = 2,
+	OPTION_SCALE = 3,
+	OPTION_MD5 = 19,
+	OPTION_AO = 29,
+};
+
+struct option_walk {
+	__u8 list[TCP_OPTIONS_MAX + 4];
+	__u32 bytes;
+	__u32 at;
+	struct tcp_options found;
+};
+
+// One option of the walk. 1: that was all, or the list contradicts itself.
+static long option_step(__u32 i, struct option_walk *w)
+{
+	__u32 at = w->at;
+	__u8 kind, length;
+
+	if (at >= w->bytes || at >= TCP_OPTIONS_MAX)
+		return 1;
+	kind = w->list[at];
+	if (kind == OPTION_END)
+		return 1;
+	if (kind == OPTION_NOP) {
+		w->at = at + 1;
+		return 0;
+	}
+	length = w->list[at + 1];
+	if (length < 2 || at + length > w->bytes)
+		return 1;
+	if (kind == OPTION_MSS && length == 4)
+		w->found.mss = w->list[at + 2] << 8 | w->list[at + 3];
+	if (kind == OPTION_SCALE && length == 3) {
+		w->found.shift = w->list[at + 2] < 14 ? w->list[at + 2] : 14;
+		w->found.has_scale = 1;
+		w->found.scale_at = TCP_BYTES + at + 2;
+	}
+	if (kind == OPTION_MD5 || kind == OPTION_AO)
+		w->found.is_signed = 1;
+	w->at = at + length;
+	return 0;
+}
+
+// Reads a segment's options. A function that the verifier checks once, on its own.
+__noinline int segment_read_options(struct __sk_buff *ctx, const struct segment *s, struct tcp_options *o)
+{
+	struct option_walk w = {};
+	__u32 bytes;
+
+	if (!s || !o)
+		return 0;
+	bytes = s->header - TCP_BYTES;
+	if (bytes == 0 || bytes > TCP_OPTIONS_MAX)
+		return 0;
+	if (bpf_skb_load_bytes(ctx, s->l4 + TCP_BYTES, w.list, bytes))
+		return 0;
+	w.bytes = bytes;
+	bpf_loop(TCP_OPTIONS_MAX, option_step, &w, 0);
+	*o = w.found;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,346 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// FairQGain says how strongly the windows answer the queue (FQ-10).
+type FairQGain uint8
+
+// FairQSlowStart says what the probing step of 2 MSS is added to (FQ-11).
+type FairQSlowStart uint8
+
+// FairQVariant is the paper's software or its hardware.
+type FairQVariant uint8
+
+// FairQCount says which flows of a port are counted.
+type FairQCount uint8
+
+// FairQScale says how the window scale of a flow is known.
+type FairQScale uint8
+
+// FairQShrink says whether the right edge of a window may move to the left.
+type FairQShrink uint8
+
+// The values are those of core/fairq.h, core/window.h and bpf/flows.h.
+const (
+	FairQGainPaper FairQGain = 0 // an update adds MSS * mean(κ) to all windows together
+	FairQGainOVS   FairQGain = 1 // an update adds mean(αB - Q), as the authors' code does
+
+	FairQSlowStartAggregate FairQSlowStart = 0 // to all windows together
+	FairQSlowStartPerFlow   FairQSlowStart = 1 // to each window, as printed
+	FairQSlowStartOff       FairQSlowStart = 2
+
+	FairQAlg1       FairQVariant = 0
+	FairQFairSwitch FairQVariant = 1 // 32-sample mean of Q, windows from αB/β on each change of β
+
+	FairQCountActive    FairQCount = 0 // directions that sent data lately
+	FairQCountHandshake FairQCount = 1 // the paper's register: SYN-ACKs less FINs
+
+	FairQScaleLearn FairQScale = 0 // from the SYNs
+	FairQScaleShim  FairQScale = 1 // from the reserved bits, where a shim wrote them; else from the SYNs
+	FairQScaleUnify FairQScale = 2 // every SYN is made to announce the same one
+
+	FairQShrinkAllow FairQShrink = 0
+	FairQShrinkAvoid FairQShrink = 1
+)
+
+// FairQLaw configures the law of one port: struct fairq_config of core/fairq.h.
+type FairQLaw struct {
+	TargetBytes uint32        // αB, 1 or more
+	BufferBytes uint32        // B: a longer queue counts as this; 0: unknown
+	Tick        time.Duration // T, 10 µs or more
+	Period      time.Duration // M*T: between updates, T .. 1 s
+	FloorBytes  uint32        // least window of a flow; 0: the flow's own MSS (FQ-12)
+	CapBytes    uint32        // largest window of a flow, near C*RTT + αB; 0: none
+	Gain        FairQGain
+	SlowStart   FairQSlowStart
+	Variant     FairQVariant
+	// Active is how long a flow is counted after it last sent data: at least 10 ms, and 4 (RTT + αB/C)
+	// where that is longer. 0: 10 ms.
+	Active time.Duration
+	// Idle: with FairQCountHandshake, a port without data for so long has no flows. 0: 1 s.
+	Idle time.Duration
+	// MTU of the port, which no segment exceeds. 0: 1500.
+	MTU uint32
+	// Flows is the most connections that may be opened from behind this port. 0: an eighth of the table, or
+	// an equal part of it where that is more.
+	Flows uint32
+}
+
+// FairQPort is a port and its law.
+type FairQPort struct {
+	PortRef
+	Law FairQLaw
+}
+
+// FairQConfig is what the ports of one switch have in common.
+type FairQConfig struct {
+	Count      FairQCount
+	Scale      FairQScale
+	UnifyShift uint8 // 0 .. 14, with FairQScaleUnify
+	Shrink     FairQShrink
+	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
+	Scope []netip.Prefix
+	// Flows is the size of the table, in connections. 0: 65536.
+	Flows uint32
+	// Lease is how long windows are held after the last Beat; then they are let go within half a
+	// second. 0: 1 s.
+	Lease time.Duration
+	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes.
+	Forget time.Duration
+	// Pin is a directory in a BPF file system. With it programs, timers and tables outlive the process:
+	// a later AttachFairQ with the same directory takes them over without detaching. Empty: everything
+	// goes with the process.
+	Pin string
+}
+
+// Limits of bpf/flows.h.
+const (
+	maxFairQPorts   = 1024
+	fairQLive       = 4  // epochs that a direction is counted for
+	portNameBytes   = 32 // of struct port_config
+	fairQSchema     = 1  // layout of the maps; raised whenever one changes
+	fairQFlows      = 1 << 16
+	fairQFlowsMax   = 1 << 22
+	fairQScopeMax   = 4096
+	defaultMTU      = 1500
+	segmentOverhead = 40 // IPv4 and TCP headers
+)
+
+// FairQBeat is how often Beat and Sweep are to be called.
+const FairQBeat = 250 * time.Millisecond
+
+// FairQ is the law at work on the ports of one switch.
+type FairQ struct {
+	cfg     FairQConfig
+	maps    *fairqMaps
+	control *fairqPrograms // an instance for what user space runs: arm, disarm, sweep
+	ports   []fairQAttached
+	source  *fairQSource
+}
+
+// fairQAttached is one port of a FairQ.
+type fairQAttached struct {
+	FairQPort
+	id      uint32
+	program *ebpf.Program
+	link    link.Link // one that the garbage collector takes is detached: kept here
+	isNew   bool      // not taken over
+}
+
+// CheckFairQ says whether AttachFairQ can work on this kernel and for this user: nil, ErrPermission or
+// a *MissingFeature.
+func CheckFairQ() error { return checkAll(fairQProbes()) }
+
+// AttachFairQ puts FairQ at the head of each port's egress chain. The ports are those of one switch:
+// an acknowledgement that leaves by one of them is held to the window of the port that its data leaves
+// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema and ErrPermission can be told
+// apart. On an error nothing new stays attached, and what was pinned before goes on.
+//
+// Beat must be called every FairQBeat, or the windows are let go.
+func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
+	c = c.withDefaults()
+	if err := c.check(ports); err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
+	}
+	if err := CheckFairQ(); err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
+	}
+	source, err := newFairQSource(&c)
+	if err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
+	}
+	source.ports = len(ports)
+	f := &FairQ{cfg: c, source: source}
+	if err := f.attachAll(ports); err != nil {
+		return nil, errors.Join(fmt.Errorf("fairq: %w", err), f.abandon())
+	}
+	return f, nil
+}
+
+func (f *FairQ) attachAll(ports []FairQPort) (err error) {
+	if err := makePinDir(f.cfg.Pin); err != nil {
+		return err
+	}
+	if f.maps, err = f.source.openMaps(); err != nil {
+		return err
+	}
+	if f.control, err = f.source.load(0, f.maps); err != nil {
+		return err
+	}
+	if err := f.begin(); err != nil {
+		return err
+	}
+	pinned, err := readPins(f.cfg.Pin)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if err := f.attach(p, pinned); err != nil {
+			return fmt.Errorf("attach fairq to %s: %w", p.Name, err)
+		}
+	}
+	// Ports that are not asked for any more.
+	for _, stale := range pinned.links {
+		if err := errors.Join(stale.remove(), f.disarm(stale.id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach configures a port, loads its instance of the program, and puts it in front of the port's
+// chain or in the place of the pinned one.
+func (f *FairQ) attach(port FairQPort, pinned *pins) error {
+	if _, err := port.QueueWithBacklog(); err != nil {
+		return err
+	}
+	var cookie uint64
+	err := port.In(func() (err error) {
+		cookie, err = NetnsCookie()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	name := portPin(cookie, port.Ifindex)
+	old, takeOver := pinned.take(name)
+	p := fairQAttached{FairQPort: port, id: old.id, isNew: !takeOver}
+	if !takeOver {
+		p.id = pinned.freeID()
+		if err := f.clearPort(p.id); err != nil {
+			return err
+		}
+	}
+	if err := f.maps.Configs.Put(p.id, f.portConfig(&port, cookie)); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	programs, err := f.source.load(p.id, f.maps)
+	if err != nil {
+		return err
+	}
+	p.program = programs.WeirFairq
+	if err := errors.Join(programs.WeirFairqArm.Close(), programs.WeirFairqDisarm.Close(), programs.WeirFairqSweep.Close()); err != nil {
+		return err
+	}
+	if takeOver {
+		p.link, err = old.update(p.program)
+	} else {
+		p.link, err = attachHead(p.PortRef, p.program)
+	}
+	f.ports = append(f.ports, p)
+	if err != nil {
+		return err
+	}
+	if f.cfg.Pin != "" && !takeOver {
+		if err := pinLink(p.link, f.cfg.Pin, name, p.id); err != nil {
+			return err
+		}
+	}
+	return f.arm(p.id)
+}
+
+// clearPort makes sure that a port does not begin with what a former one with its id had.
+func (f *FairQ) clearPort(id uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("number of CPUs: %w", err)
+	}
+	return errors.Join(
+		f.maps.Ports.Put(id, fairqPort{Generation: 1}),
+		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
+	)
+}
+
+func (f *FairQ) portConfig(p *FairQPort, cookie uint64) *fairqPortConfig {
+	l := &p.Law
+	mtu := l.MTU
+	if mtu == 0 {
+		mtu = defaultMTU
+	}
+	active := max(l.Active, 10*time.Millisecond)
+	idle := l.Idle
+	if idle == 0 {
+		idle = time.Second
+	}
+	flows := l.Flows
+	if flows == 0 {
+		flows = max(f.cfg.Flows/8, f.cfg.Flows/uint32(max(f.source.ports, 1)))
+	}
+	c := &fairqPortConfig{
+		NetnsCookie: cookie, Ifindex: uint32(p.Ifindex),
+		EpochNs: uint32(active.Nanoseconds() / (fairQLive - 1)), IdleNs: uint32(idle.Nanoseconds()),
+		FlowsMax: flows, MssUnknown: max(mtu, defaultMTU) - segmentOverhead,
+	}
+	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
+	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())
+	c.Law.FloorBytes, c.Law.CapBytes = l.FloorBytes, l.CapBytes
+	c.Law.MssMaxBytes = uint16(min(mtu-segmentOverhead, 0xffff))
+	c.Law.Gain, c.Law.SlowStart, c.Law.Variant = uint8(l.Gain), uint8(l.SlowStart), uint8(l.Variant)
+	for i := range min(len(p.Name), portNameBytes-1) {
+		c.Name[i] = int8(p.Name[i])
+	}
+	return c
+}
+
+func (c FairQConfig) withDefaults() FairQConfig {
+	if c.Flows == 0 {
+		c.Flows = fairQFlows
+	}
+	if c.Lease == 0 {
+		c.Lease = time.Second
+	}
+	if c.Forget == 0 {
+		c.Forget = 5 * time.Minute
+	}
+	return c
+}
+
+func (c *FairQConfig) check(ports []FairQPort) error {
+	switch {
+	case len(ports) > maxFairQPorts:
+		return fmt.Errorf("%d ports: at most %d", len(ports), maxFairQPorts)
+	case c.Flows > fairQFlowsMax:
+		return fmt.Errorf("a table of %d flows: at most %d", c.Flows, fairQFlowsMax)
+	case len(c.Scope) > fairQScopeMax:
+		return fmt.Errorf("a scope of %d prefixes: at most %d", len(c.Scope), fairQScopeMax)
+	case c.UnifyShift > 14:
+		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
+	case c.Lease < 2*FairQBeat:
+		return fmt.Errorf("a lease of %v: at least %v, two beats", c.Lease, 2*FairQBeat)
+	}
+	for i := range ports {
+		if err := ports[i].Law.check(); err != nil {
+			return fmt.Errorf("port %s: %w", ports[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (l *FairQLaw) check() error {
+	switch {
+	case l.TargetBytes == 0:
+		return errors.New("a target queue of 0 bytes: at least 1")
+	case l.BufferBytes != 0 && l.TargetBytes >= l.BufferBytes:
+		return fmt.Errorf("a target queue of %d bytes is not below the buffer of %d", l.TargetBytes, l.BufferBytes)
+	case l.Tick < 10*time.Microsecond || l.Tick > time.Second:
+		return fmt.Errorf("a sampling interval of %v: 10us to 1s", l.Tick)
+	case l.Period < l.Tick || l.Period > time.Second:
+		return fmt.Errorf("an update period of %v: from the sampling interval (%v) to 1s", l.Period, l.Tick)
+	case l.Active > 4*time.Second || l.Idle > 4*time.Second:
+		return errors.New("a flow that is silent for over 4 s is not counted: shorten active or idle")
+	case l.MTU != 0 && (l.MTU < 576 || l.MTU > 65535):
+		return fmt.Errorf("an MTU of %d: 576 to 65535", l.MTU)
+	case l.Variant == FairQFairSwitch && l.Gain == FairQGainOVS && l.Period > 4*l.Tick:
+		// The mean over 32 samples is so old that this gain overshoots without end.
+		return errors.New("variant FairSwitch with the gain of the Open vSwitch code oscillates unless an update takes at most 4 samples: choose gain paper")
+	}
+	return nil
+}

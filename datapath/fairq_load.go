@@ -1,0 +1,142 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// OtherSchema is the error for a pin directory that another version of Weir left, whose tables this one
+// cannot read. Purge it and attach anew: flows are then adopted.
+type OtherSchema struct {
+	Dir  string
+	Have uint32 // the version of the layout that is there; 0: not known
+}
+
+func (e *OtherSchema) Error() string {
+	return fmt.Sprintf("the tables in %s have layout %d, this Weir has %d: remove them (weir switch --purge)", e.Dir, e.Have, fairQSchema)
+}
+
+// fairQSource is what the program's instances are made from. The kernel's type information is read
+// once for all of them: it takes far longer than a load.
+type fairQSource struct {
+	spec   *ebpf.CollectionSpec
+	kernel *btf.Cache
+	cfg    *FairQConfig
+	ports  int
+}
+
+func newFairQSource(c *FairQConfig) (*fairQSource, error) {
+	spec, err := loadFairq()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	spec.Maps[fairqMapFlows].MaxEntries = c.Flows
+	spec.Maps[fairqMapPending].MaxEntries = max(c.Flows/4, 1024)
+	scoped := uint8(0)
+	if len(c.Scope) > 0 {
+		scoped = 1
+	}
+	err = errors.Join(
+		spec.Variables[fairqVarCount].Set(uint8(c.Count)),
+		spec.Variables[fairqVarScale].Set(uint8(c.Scale)),
+		spec.Variables[fairqVarUnifyShift].Set(c.UnifyShift),
+		spec.Variables[fairqVarShrink].Set(uint8(c.Shrink)),
+		spec.Variables[fairqVarScoped].Set(scoped),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("set the program's constants: %w", err)
+	}
+	return &fairQSource{spec: spec, kernel: btf.NewCache(), cfg: c}, nil
+}
+
+// sharedMaps are those that the instances of a switch share, and that are pinned.
+var sharedMaps = []string{
+	fairqMapControls, fairqMapConfigs, fairqMapPorts, fairqMapCounts,
+	fairqMapFlows, fairqMapPending, fairqMapScope, fairqMapTimers,
+}
+
+// openMaps makes the shared maps, or opens the pinned ones.
+func (s *fairQSource) openMaps() (*fairqMaps, error) {
+	if err := s.checkSchema(); err != nil {
+		return nil, err
+	}
+	open := map[string]*ebpf.Map{}
+	for _, name := range sharedMaps {
+		spec := s.spec.Maps[name].Copy()
+		if s.cfg.Pin != "" {
+			spec.Pinning = ebpf.PinByName
+		}
+		m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: s.cfg.Pin})
+		if err != nil {
+			for _, m := range open {
+				_ = m.Close()
+			}
+			if errors.Is(err, ebpf.ErrMapIncompatible) {
+				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
+			}
+			return nil, fmt.Errorf("map %s: %w", name, err)
+		}
+		open[name] = m
+	}
+	return &fairqMaps{
+		Controls: open[fairqMapControls], Configs: open[fairqMapConfigs], Ports: open[fairqMapPorts], Counts: open[fairqMapCounts],
+		Flows: open[fairqMapFlows], Pending: open[fairqMapPending], Scope: open[fairqMapScope], Timers: open[fairqMapTimers],
+	}, nil
+}
+
+// checkSchema refuses pinned maps of another layout before any is opened.
+func (s *fairQSource) checkSchema() error {
+	if s.cfg.Pin == "" {
+		return nil
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(s.cfg.Pin, fairqMapControls), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the pinned tables: %w", err)
+	}
+	defer func() { _ = m.Close() }()
+	have, err := readSchema(m)
+	if err != nil {
+		return err
+	}
+	if have != 0 && have != fairQSchema {
+		return &OtherSchema{s.cfg.Pin, have}
+	}
+	return nil
+}
+
+// readSchema reads the layout's version, which is the first word whatever the layout is; 0: never set.
+func readSchema(controls *ebpf.Map) (uint32, error) {
+	value, err := controls.LookupBytes(uint32(0))
+	if err != nil || len(value) < 4 {
+		return 0, fmt.Errorf("version of the tables: %w", errors.Join(err, errors.New("no control entry")))
+	}
+	return uint32(value[0]) | uint32(value[1])<<8 | uint32(value[2])<<16 | uint32(value[3])<<24, nil
+}
+
+// load loads the programs with port_id set to id, around the maps given.
+func (s *fairQSource) load(id uint32, maps *fairqMaps) (*fairqPrograms, error) {
+	spec := s.spec.Copy()
+	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
+		return nil, fmt.Errorf("set port id: %w", err)
+	}
+	programs := &fairqPrograms{}
+	err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{
+		Cache: s.kernel,
+		MapReplacements: map[string]*ebpf.Map{
+			fairqMapControls: maps.Controls, fairqMapConfigs: maps.Configs, fairqMapPorts: maps.Ports, fairqMapCounts: maps.Counts,
+			fairqMapFlows: maps.Flows, fairqMapPending: maps.Pending, fairqMapScope: maps.Scope, fairqMapTimers: maps.Timers,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load program weir_fairq: %w", err)
+	}
+	return programs, nil
+}

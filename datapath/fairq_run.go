@@ -1,0 +1,281 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// begin writes what all ports share: the layout's version, the lease, the first heartbeat, the scope.
+func (f *FairQ) begin() error {
+	var c fairqControl
+	if err := f.maps.Controls.Lookup(uint32(0), &c); err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	c.Schema, c.HeartbeatNs, c.LeaseNs, c.Releasing = fairQSchema, monotonicNs(), uint64(f.cfg.Lease), 0
+	c.IdleSweeps = uint32(f.cfg.Forget / FairQBeat)
+	if err := f.maps.Controls.Put(uint32(0), c); err != nil {
+		return fmt.Errorf("write control: %w", err)
+	}
+	return f.setScope()
+}
+
+// setScope makes the prefixes in the kernel those of the configuration: first those that come, then
+// those that go.
+func (f *FairQ) setScope() error {
+	want := map[fairqScopeKey]bool{}
+	for _, p := range f.cfg.Scope {
+		want[scopeKey(p)] = true
+	}
+	for k := range want {
+		if err := f.maps.Scope.Put(k, uint32(1)); err != nil {
+			return fmt.Errorf("enter a prefix of the scope: %w", err)
+		}
+	}
+	var k fairqScopeKey
+	var v uint32
+	var stale []fairqScopeKey
+	entries := f.maps.Scope.Iterate()
+	for entries.Next(&k, &v) {
+		if !want[k] {
+			stale = append(stale, k)
+		}
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("read the scope: %w", err)
+	}
+	for _, k := range stale {
+		if err := f.maps.Scope.Delete(k); err != nil {
+			return fmt.Errorf("remove a prefix of the scope: %w", err)
+		}
+	}
+	return nil
+}
+
+// scopeKey is the prefix as struct scope_key has it: IPv4 as ::ffff:a.b.c.d.
+func scopeKey(p netip.Prefix) fairqScopeKey {
+	p = p.Masked()
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	k := fairqScopeKey{PrefixLength: uint32(bits)}
+	a := p.Addr().As16()
+	for i := range k.Address {
+		k.Address[i] = uint32(a[4*i]) | uint32(a[4*i+1])<<8 | uint32(a[4*i+2])<<16 | uint32(a[4*i+3])<<24
+	}
+	return k
+}
+
+// monotonicNs is the kernel programs' clock.
+func monotonicNs() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic("datapath: no monotonic clock: " + err.Error())
+	}
+	return uint64(t.Nano())
+}
+
+// Beat tells the kernel programs that user space lives, and forgets connections that ended.
+func (f *FairQ) Beat() error {
+	if err := f.setControl(func(c *fairqControl) { c.HeartbeatNs = monotonicNs() }); err != nil {
+		return err
+	}
+	return f.sweep()
+}
+
+// Run beats until ctx is done.
+func (f *FairQ) Run(ctx context.Context) error {
+	ticker := time.NewTicker(FairQBeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := f.Beat(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// setControl changes the control entry. Its sweep number is the kernel's: a sweep runs only from here.
+func (f *FairQ) setControl(change func(*fairqControl)) error {
+	var c fairqControl
+	if err := f.maps.Controls.Lookup(uint32(0), &c); err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	change(&c)
+	if err := f.maps.Controls.Put(uint32(0), c); err != nil {
+		return fmt.Errorf("write control: %w", err)
+	}
+	return nil
+}
+
+// syscallResult runs one of the programs that user space runs, with arg as its context.
+func syscallResult(p *ebpf.Program, arg any) error {
+	result, err := p.Run(&ebpf.RunOptions{Context: arg})
+	if err != nil {
+		return err
+	}
+	if result != 0 {
+		return fmt.Errorf("returned %d (%w)", int32(result), unix.Errno(-int32(result)))
+	}
+	return nil
+}
+
+func (f *FairQ) arm(id uint32) error {
+	if err := syscallResult(f.control.WeirFairqArm, fairqPortArg{Id: id}); err != nil {
+		return fmt.Errorf("start the timer of port %d: %w", id, err)
+	}
+	return nil
+}
+
+func (f *FairQ) disarm(id uint32) error {
+	result, err := f.control.WeirFairqDisarm.Run(&ebpf.RunOptions{Context: fairqPortArg{Id: id}})
+	if err != nil {
+		return fmt.Errorf("stop the timer of port %d: %w", id, err)
+	}
+	if e := int32(result); e < 0 && unix.Errno(-e) != unix.EINVAL { // EINVAL: it has none
+		return fmt.Errorf("stop the timer of port %d: %w", id, unix.Errno(-e))
+	}
+	return nil
+}
+
+func (f *FairQ) sweep() error {
+	if err := syscallResult(f.control.WeirFairqSweep, fairqSwept{}); err != nil {
+		return fmt.Errorf("sweep the flow table: %w", err)
+	}
+	return nil
+}
+
+// Release lets the windows go, gradually: a sender that is let off at once sends its whole
+// congestion window in one burst. It returns when every port has, or ctx is done.
+func (f *FairQ) Release(ctx context.Context) error {
+	if err := f.setControl(func(c *fairqControl) { c.Releasing = 1 }); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		held, err := f.holding()
+		if err != nil || !held {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// holding says whether any port still holds windows.
+func (f *FairQ) holding() (bool, error) {
+	for i := range f.ports {
+		var p fairqPort
+		if err := f.maps.Ports.Lookup(f.ports[i].id, &p); err != nil {
+			return false, fmt.Errorf("read port %s: %w", f.ports[i].Name, err)
+		}
+		if p.GrantQ8 != 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Detach takes the program off every port and stops every timer. Pinned tables stay, for the next
+// AttachFairQ to know the flows by.
+func (f *FairQ) Detach() error {
+	var errs []error
+	for i := range f.ports {
+		p := &f.ports[i]
+		errs = append(errs, f.disarm(p.id))
+		if p.link != nil && f.cfg.Pin != "" {
+			errs = append(errs, p.link.Unpin())
+		}
+		// Emptied, or a later attach would find a port that seems to run.
+		errs = append(errs, f.clearPort(p.id))
+	}
+	if err := errors.Join(append(errs, f.Leave())...); err != nil {
+		return fmt.Errorf("detach fairq: %w", err)
+	}
+	return nil
+}
+
+// Close takes everything away: programs, timers, tables, pins. A port that is gone already is no error.
+func (f *FairQ) Close() error {
+	var errs []error
+	for i := range f.ports {
+		errs = append(errs, f.disarm(f.ports[i].id))
+		if l := f.ports[i].link; l != nil && f.cfg.Pin != "" {
+			errs = append(errs, l.Unpin())
+		}
+	}
+	errs = append(errs, f.unpinMaps(), f.Leave())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("detach fairq: %w", err)
+	}
+	return nil
+}
+
+func (f *FairQ) unpinMaps() error {
+	if f.cfg.Pin == "" || f.maps == nil {
+		return nil
+	}
+	left, err := readPins(f.cfg.Pin)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(left.links) > 0 {
+		return nil
+	}
+	m := f.maps
+	errs := []error{err}
+	for _, p := range []*ebpf.Map{m.Controls, m.Configs, m.Ports, m.Counts, m.Flows, m.Pending, m.Scope, m.Timers} {
+		if p != nil {
+			errs = append(errs, p.Unpin())
+		}
+	}
+	return errors.Join(append(errs, removePinDir(f.cfg.Pin))...)
+}
+
+// Leave gives back what this process holds. What is pinned goes on without it, until its lease ends;
+// what is not is detached.
+func (f *FairQ) Leave() error {
+	var errs []error
+	for i := range f.ports {
+		if l := f.ports[i].link; l != nil {
+			errs = append(errs, l.Close())
+		}
+		errs = append(errs, f.ports[i].program.Close())
+	}
+	f.ports = nil
+	if f.control != nil {
+		errs = append(errs, f.control.Close())
+	}
+	if f.maps != nil {
+		errs = append(errs, f.maps.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// abandon undoes an AttachFairQ that failed: new links go, those taken over stay.
+func (f *FairQ) abandon() error {
+	var errs []error
+	for i := range f.ports {
+		p := &f.ports[i]
+		if !p.isNew {
+			continue
+		}
+		errs = append(errs, f.disarm(p.id))
+		if p.link != nil && f.cfg.Pin != "" {
+			errs = append(errs, p.link.Unpin())
+		}
+	}
+	return errors.Join(append(errs, f.unpinMaps(), f.Leave())...)
+}

@@ -1,0 +1,115 @@
+package datapath
+
+import (
+	"fmt"
+	"time"
+)
+
+// FairQStats is the state of a port at one moment, and what it counted since it was attached. Packets
+// are those that leave by the port, as they are on the wire: a GSO packet counts its segments.
+type FairQStats struct {
+	Port        string
+	Flows       uint32 // β
+	WindowBytes uint64 // Rwnd, the law's window of each flow
+	GrantBytes  uint64 // what windows are held to; 0: nothing is held
+	TargetBytes uint32 // αB
+	QueueBytes  uint32 // at the last sample
+	QueueMax    uint32 // since attached
+	SlowStart   bool
+	Enforced    bool // at the last sample user space was alive
+	MSSBytes    uint16
+
+	Samples         uint64 // of the queue, by the timer
+	SamplesByPacket uint64 // by a packet, because the timer was late
+	DeviceRefused   uint64 // samples that found the device gone
+	SampleAge       time.Duration
+	Connections     uint32 // that were opened from behind this port and are in the table
+
+	Seen       uint64 // the sum of those down to Unwritable
+	NotTCP     uint64
+	Tunnel     uint64 // encapsulated, encrypted or signed by AH
+	Fragment   uint64
+	Short      uint64 // ended before its headers did, or they contradict themselves
+	NoAck      uint64 // SYN and RST grant nothing
+	Rewritten  uint64
+	Smaller    uint64 // the window was small enough already
+	Unknown    uint64 // of no connection in the table
+	Ungoverned uint64 // the data's port has no flows, no Weir, or Weir has let go
+	Signed     uint64 // TCP-MD5, TCP-AO
+	OutOfScope uint64
+	Unwritable uint64 // the kernel had no memory to make it writable
+	Data       uint64 // with payload, whatever else
+	Opened     uint64 // connections that were entered in the table
+	Adopted    uint64 // of them, those that began before Weir
+	TableFull  uint64 // not entered: the table or the port's share was full
+}
+
+// Stats reads every port, in the order of the ports given to AttachFairQ.
+func (f *FairQ) Stats() ([]FairQStats, error) {
+	out := make([]FairQStats, len(f.ports))
+	for i := range f.ports {
+		s, err := f.maps.stats(f.ports[i].id)
+		if err != nil {
+			return nil, fmt.Errorf("statistics of %s: %w", f.ports[i].Name, err)
+		}
+		s.Port = f.ports[i].Name
+		out[i] = s
+	}
+	return out, nil
+}
+
+func (m *fairqMaps) stats(id uint32) (FairQStats, error) {
+	var p fairqPort
+	var c fairqPortConfig
+	var cpus []fairqPortCounts
+	if err := m.Ports.Lookup(id, &p); err != nil {
+		return FairQStats{}, fmt.Errorf("read its state: %w", err)
+	}
+	if err := m.Configs.Lookup(id, &c); err != nil {
+		return FairQStats{}, fmt.Errorf("read its configuration: %w", err)
+	}
+	if err := m.Counts.Lookup(id, &cpus); err != nil {
+		return FairQStats{}, fmt.Errorf("read its counters: %w", err)
+	}
+	s := FairQStats{
+		Flows: p.Law.Flows, WindowBytes: p.Law.WindowQ8 >> 8, GrantBytes: p.GrantQ8 >> 8, TargetBytes: c.Law.TargetBytes,
+		QueueBytes: p.Backlog, QueueMax: p.BacklogMax, SlowStart: p.Law.SlowStart != 0, Enforced: p.Enforced != 0,
+		MSSBytes: p.Law.MssBytes, Samples: p.Ticks, SamplesByPacket: p.TicksByPacket, DeviceRefused: p.DeviceRefused,
+		Connections: p.Owned,
+	}
+	if p.TickedNs > 0 {
+		s.SampleAge = time.Duration(max(0, int64(monotonicNs()-p.TickedNs)))
+	}
+	name := make([]byte, 0, len(c.Name))
+	for _, b := range c.Name {
+		if b == 0 {
+			break
+		}
+		name = append(name, byte(b))
+	}
+	s.Port = string(name)
+	for i := range cpus {
+		s.add(&cpus[i])
+	}
+	return s, nil
+}
+
+func (s *FairQStats) add(c *fairqPortCounts) {
+	s.Seen += c.Seen
+	s.NotTCP += c.NotTcp
+	s.Tunnel += c.Tunnel
+	s.Fragment += c.Fragment
+	s.Short += c.Short
+	s.NoAck += c.NoAck
+	s.Rewritten += c.Rewritten
+	s.Smaller += c.Smaller
+	s.Unknown += c.Unknown
+	s.Ungoverned += c.Ungoverned
+	s.Signed += c.Signed
+	s.OutOfScope += c.OutOfScope
+	s.Unwritable += c.Unwritable
+	s.Data += c.Data
+	s.Opened += c.Opened
+	s.Adopted += c.Adopted
+	s.TableFull += c.TableFull
+}

@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/datapath"
+	"weir/experiment"
+	"weir/law"
+)
+
+// Lab ports have the MTU of a veth.
+const labMTU = 1500
+
+// startFairQ puts FairQ on the switches: one instance each, for a flow's data and its acknowledgements
+// meet in the flow table of the switch that both cross.
+func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
+	params, ok := r.Params[law].(experiment.FairQParams)
+	if !ok {
+		return nil, fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
+	}
+	if params.Scale != "learn" {
+		return nil, fmt.Errorf("law %s: the lab has no scale %q yet: ask for learn", law, params.Scale)
+	}
+	var running []*datapath.FairQ
+	ctx, cancel := context.WithCancel(context.Background())
+	beats := make(chan error)
+	stop := func() error {
+		cancel()
+		var errs []error
+		for _, f := range running {
+			errs = append(errs, <-beats, f.Close())
+		}
+		return errors.Join(errs...)
+	}
+	for _, at := range r.At {
+		ports := l.fairQPorts(at, &r.Config, &params)
+		if len(ports) == 0 {
+			continue
+		}
+		f, err := datapath.AttachFairQ(ports, fairQConfig(&params))
+		if err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		running = append(running, f)
+		go func() { beats <- f.Run(ctx) }()
+	}
+	return stop, nil
+}
+
+func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
+	c := datapath.FairQConfig{Flows: 1 << 14}
+	if p.Count == "handshake" {
+		c.Count = datapath.FairQCountHandshake
+	}
+	if p.Shrink == "avoid" {
+		c.Shrink = datapath.FairQShrinkAvoid
+	}
+	return c
+}
+
+// fairQPorts are the ports of one switch with their laws.
+func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.FairQParams) []datapath.FairQPort {
+	var out []datapath.FairQPort
+	for _, port := range l.Ports() {
+		if !port.OfSwitch || port.Node != node {
+			continue
+		}
+		out = append(out, datapath.FairQPort{
+			PortRef: datapath.PortRef{
+				Name: port.Name, Ifindex: port.Ifindex,
+				Enter: func(f func() error) error { return l.Enter(port.Node, f) },
+			},
+			Law: fairQLaw(cfg.RTT, port.Rate, port.Buffer, p),
+		})
+	}
+	return out
+}
+
+// fairQLaw is the law of a port of this rate and buffer, where flows have this round trip when
+// nothing queues.
+func fairQLaw(rtt law.Duration, rate law.Rate, buffer law.Bytes, p *experiment.FairQParams) datapath.FairQLaw {
+	target := max(1, uint32(float64(buffer)*p.TargetFraction))
+	pipe := uint32(float64(rate) / 8 * rtt.Std().Seconds())
+	drain := time.Duration(float64(target) * 8 / float64(rate) * float64(time.Second))
+	l := datapath.FairQLaw{
+		TargetBytes: target, BufferBytes: uint32(buffer), MTU: labMTU,
+		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates),
+		FloorBytes: uint32(p.MinWindow), CapBytes: uint32(p.MaxWindow),
+		Active: 4 * (rtt.Std() + drain), Idle: p.Idle.Std(),
+	}
+	if l.CapBytes == 0 {
+		l.CapBytes = pipe + target
+	}
+	if p.Gain == "code" {
+		l.Gain = datapath.FairQGainOVS
+	}
+	if !p.Aggregate {
+		l.SlowStart = datapath.FairQSlowStartPerFlow
+	}
+	return l
+}
