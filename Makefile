@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test check lint generate check-generated bench experiments lab-truth deps deps-test clean
+.PHONY: help build demo test check lint generate check-generated bench bench-datapath experiments lab-truth deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -40,6 +40,13 @@ bench: build ## timings: figures and their ratio to a baseline of the same run
 	@echo "how to read it: ns/packet, ns/rewrite: above an empty program; lookups: in hash lookups of the same"
 	@echo "run; baselines: in calls from Go into C that do nothing; conn/s, %cpu: of one CPU, this process's"
 	$(GO) test -run '^$$' -bench . -benchmem ./datapath/... ./lab/traffic
+
+bench-datapath: ## what the switch program costs on each path, above an empty one
+	@scripts/need-root
+	@echo "how to read it: ns/packet: above an empty program of the same run; lookups: the same in hash lookups of a"
+	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (40 bytes)."
+	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
+	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself
 	@scripts/need-root

@@ -208,8 +208,7 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 	return NULL;
 }
 
-SEC("tcx/egress")
-int weir_fairq(struct __sk_buff *ctx)
+static __always_inline int fairq_packet(struct __sk_buff *ctx)
 {
 	__u32 id = port_id;
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
@@ -252,6 +251,12 @@ int weir_fairq(struct __sk_buff *ctx)
 		adopt_ack(&c->end[s.side & 1], &s);
 	on_ack(ctx, &s, c, stats, packets);
 	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int weir_fairq(struct __sk_buff *ctx)
+{
+	return fairq_packet(ctx);
 }
 
 // ---- what user space runs ----

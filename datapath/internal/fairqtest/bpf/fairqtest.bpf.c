@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The switch program and the baselines of its benchmark.
+#include "../../../bpf/fairq.bpf.c"
+
+SEC("tcx/egress")
+int empty(struct __sk_buff *ctx)
+{
+	return TCX_NEXT;
+}
+
+struct lookup_key {
+	__u64 cookie;
+	__u32 ifindex, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct lookup_key);
+	__type(value, __u64);
+} lookups SEC(".maps");
+
+SEC("tcx/egress")
+int hash_lookup(struct __sk_buff *ctx)
+{
+	struct lookup_key key = {.ifindex = ctx->ifindex};
+	__u64 *v = bpf_map_lookup_elem(&lookups, &key);
+
+	return v ? TCX_DROP : TCX_NEXT;
+}
+
+// A lookup of the size of the flow table's key.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct flow_key);
+	__type(value, __u64);
+} long_lookups SEC(".maps");
+
+SEC("tcx/egress")
+int long_lookup(struct __sk_buff *ctx)
+{
+	struct flow_key key = {.vlans = ctx->ifindex};
+	__u64 *v = bpf_map_lookup_elem(&long_lookups, &key);
+
+	return v ? TCX_DROP : TCX_NEXT;
+}
+
+// Parts of the program, by themselves.
+SEC("tcx/egress")
+int clock(struct __sk_buff *ctx)
+{
+	return bpf_ktime_get_ns() ? TCX_NEXT : TCX_DROP;
+}
+
+SEC("tcx/egress")
+int parse(struct __sk_buff *ctx)
+{
+	struct segment s = {};
+
+	return segment_read(ctx, &s) == SEGMENT_TCP && s.key.port[0] != 1 ? TCX_NEXT : TCX_DROP;
+}
+
+const volatile __u16 wide_window = 0;
+const volatile __u32 tcp_at = 0;
+
+// Puts the wide window back that the packet came with; from, host order, stands there.
+static __always_inline void widen(struct __sk_buff *ctx, __be16 from)
+{
+	__be16 to = bpf_htons(wide_window);
+
+	bpf_l4_csum_replace(ctx, tcp_at + TCP_CHECK, from, to, sizeof(to));
+	bpf_skb_store_bytes(ctx, tcp_at + TCP_WINDOW, &to, sizeof(to), 0);
+}
+
+SEC("tcx/egress")
+int undo(struct __sk_buff *ctx)
+{
+	__be16 from;
+
+	if (bpf_skb_load_bytes(ctx, tcp_at + TCP_WINDOW, &from, sizeof(from)))
+		return TCX_DROP;
+	widen(ctx, from);
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int rewrite_and_undo(struct __sk_buff *ctx)
+{
+	__be16 from;
+
+	fairq_packet(ctx);
+	if (bpf_skb_load_bytes(ctx, tcp_at + TCP_WINDOW, &from, sizeof(from)))
+		return TCX_DROP;
+	widen(ctx, from);
+	return TCX_NEXT;
+}
+
+static __u32 number;
+
+// Another SYN each time, from a port and a sequence number that were not seen lately.
+static __always_inline void renumber(struct __sk_buff *ctx)
+{
+	__u32 n = ++number;
+
+	bpf_skb_store_bytes(ctx, tcp_at, &n, 2, 0);
+	bpf_skb_store_bytes(ctx, tcp_at + 4, &n, 4, 0);
+}
+
+SEC("tcx/egress")
+int renumber_only(struct __sk_buff *ctx)
+{
+	renumber(ctx);
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int new_syn(struct __sk_buff *ctx)
+{
+	renumber(ctx);
+	return fairq_packet(ctx);
+}
