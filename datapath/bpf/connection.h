@@ -52,6 +52,11 @@ static __always_inline __u32 segment_next(const struct segment *s)
 	return s->seq + s->payload + !!(s->flags & TCP_SYN) + !!(s->flags & TCP_FIN);
 }
 
+static __always_inline int connection_is_closed(const struct connection *c)
+{
+	return c->flags & CONNECTION_RESET || c->end[0].flags & c->end[1].flags & END_FIN;
+}
+
 // Takes a connection out of the table and gives its place in its port's share back.
 __noinline int connection_remove(struct flow_key *key, struct connection *c)
 {
@@ -82,18 +87,21 @@ static __always_inline void end_from_syn(struct end *e, const struct segment *s,
 
 __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 {
-	struct connection *c, *draft;
+	struct connection *c, *draft, *old;
 	struct tcp_options o = {};
 	__u32 zero = 0;
 
 	if (!s || !in_scope(s))
-		return 0;
+		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq)
-		return 0; // sent again
+		return TABLE_NONE; // sent again
+	old = bpf_map_lookup_elem(&flows, &s->key);
+	if (old && connection_is_closed(old)) // its ports are used again
+		connection_remove(&s->key, old);
 	draft = bpf_map_lookup_elem(&drafts, &zero);
 	if (!draft)
-		return 0;
+		return TABLE_NONE;
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
 	end_from_syn(&draft->end[s->side & 1], s, &o);
@@ -105,7 +113,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	if ((s->flags & (TCP_CWR | TCP_ECE)) == (TCP_CWR | TCP_ECE) && s->reserved & TCP_AE)
 		draft->flags |= CONNECTION_ACCECN_ASKED;
 	bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
-	return 0;
+	return TABLE_NONE;
 }
 
 // AccECN was negotiated if the answer is one that only AccECN gives (RFC 9768, table 2).
@@ -124,8 +132,8 @@ static __always_inline int answers(const struct connection *c, const struct segm
 
 	if (!(s->flags & TCP_ACK) || !(other->flags & END_SEEN))
 		return 0;
-	if (other->flags & END_SYN)
-		return beyond <= ACK_HANDSHAKE_MAX;
+	if (other->flags & END_SYN) // data that came with a SYN need not be acknowledged (RFC 7413)
+		return s->ack - (other->first + 1) <= ACK_HANDSHAKE_MAX;
 	return beyond + ACK_ADOPT_MAX <= 2 * ACK_ADOPT_MAX;
 }
 

@@ -301,11 +301,10 @@ struct swept {
 static long sweep_one(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
 {
 	__u32 unseen = swept->now - c->seen;
-	int closed = c->flags & CONNECTION_RESET || (c->end[0].flags & c->end[1].flags & END_FIN);
 	struct flow_key copy;
 
 	swept->connections++;
-	if (unseen < CLOSED_SWEEPS || (!closed && unseen < swept->idle_sweeps))
+	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))
 		return 0;
 	copy = *key;
 	connection_remove(&copy, c);
