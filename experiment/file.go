@@ -79,6 +79,7 @@ type Network struct {
 // Guests is how the tenants' TCP is set. A nil pointer or empty string was not said.
 type Guests struct {
 	Stack         string        `json:"stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP (default: linux)"`
+	ToStack       string        `json:"to_stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP where data goes to (default: as stack)"`
 	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn"`
 	ECN           *bool         `json:"ecn,omitempty" jsonschema_description:"whether ECN is negotiated (default: false)"`
 	InitialWindow *int          `json:"initial_window,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments (default: 10)"`

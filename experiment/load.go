@@ -197,7 +197,7 @@ func defaultGuests() Guests {
 // over gives g where it says something, and base elsewhere.
 func (g Guests) over(base Guests) Guests {
 	return Guests{
-		Stack: cmp.Or(g.Stack, base.Stack), CC: cmp.Or(g.CC, base.CC),
+		Stack: cmp.Or(g.Stack, base.Stack), ToStack: cmp.Or(g.ToStack, base.ToStack), CC: cmp.Or(g.CC, base.CC),
 		ECN: cmp.Or(g.ECN, base.ECN), InitialWindow: cmp.Or(g.InitialWindow, base.InitialWindow),
 		RTOMin: cmp.Or(g.RTOMin, base.RTOMin), InitialRTO: cmp.Or(g.InitialRTO, base.InitialRTO),
 		DelayedACK: cmp.Or(g.DelayedACK, base.DelayedACK), SACK: cmp.Or(g.SACK, base.SACK),

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -173,6 +174,6 @@ func (f *File) items(c *Config, s *Scheme) error {
 
 // equal compares two settings of which every field is said.
 func (g Guests) equal(h Guests) bool {
-	return g.Stack == h.Stack && g.CC == h.CC && *g.ECN == *h.ECN && *g.InitialWindow == *h.InitialWindow &&
+	return g.Stack == h.Stack && cmp.Or(g.ToStack, g.Stack) == cmp.Or(h.ToStack, h.Stack) && g.CC == h.CC && *g.ECN == *h.ECN && *g.InitialWindow == *h.InitialWindow &&
 		*g.RTOMin == *h.RTOMin && *g.InitialRTO == *h.InitialRTO && *g.DelayedACK == *h.DelayedACK && *g.SACK == *h.SACK
 }

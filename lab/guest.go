@@ -49,6 +49,12 @@ func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	l.noteInitialRTO(n)
 	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: eth.ifname, Index: eth.ifindex}}
 	for profile := range l.plan.cfg.Profiles {
+		if l.isForeign(n, profile) {
+			if err := l.openForeign(n, profile); err != nil {
+				return err
+			}
+			continue
+		}
 		ip := net.IP(n.addr(profile).AsSlice())
 		addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}}
 		if err := h.AddrAdd(link, addr); err != nil {
@@ -139,7 +145,7 @@ func (l *Lab) setMetrics(r *netlink.Route, n *node, g experiment.Guests) {
 // setSACK sets what TCP has per namespace only: profiles of one node that differ cannot both be met.
 func (l *Lab) setSACK(n *node) error {
 	value := ""
-	for _, i := range n.profiles {
+	for _, i := range l.kernelProfiles(n) {
 		g := l.plan.cfg.Profiles[i]
 		want := "1"
 		if g.SACK != nil && !*g.SACK {
@@ -152,6 +158,9 @@ func (l *Lab) setSACK(n *node) error {
 			l.unmet.add(n.name, "guests.sack", fmt.Sprint(want == "1"), perMachine)
 		}
 	}
+	if value == "" {
+		return nil // no TCP of this kernel's has any traffic
+	}
 	return setSysctls(map[string]string{"net/ipv4/tcp_sack": value})
 }
 
@@ -162,7 +171,11 @@ func (l *Lab) setSACK(n *node) error {
 func (l *Lab) InitialRTOs() map[uint64]time.Duration {
 	m := map[uint64]time.Duration{}
 	for _, n := range l.plan.guests() {
-		if rto := l.plan.initialRTO(n.profiles[0]); rto != kernelInitialRTO {
+		profiles := l.kernelProfiles(n)
+		if len(profiles) == 0 {
+			continue
+		}
+		if rto := l.plan.initialRTO(profiles[0]); rto != kernelInitialRTO {
 			m[n.cookie] = rto
 		}
 	}
@@ -170,8 +183,9 @@ func (l *Lab) InitialRTOs() map[uint64]time.Duration {
 }
 
 func (l *Lab) noteInitialRTO(n *node) {
-	for _, i := range n.profiles[1:] {
-		if rto := l.plan.initialRTO(i); rto != l.plan.initialRTO(n.profiles[0]) {
+	profiles := l.kernelProfiles(n)
+	for _, i := range profiles {
+		if rto := l.plan.initialRTO(i); rto != l.plan.initialRTO(profiles[0]) {
 			l.unmet.add(n.name, "guests.initial_rto", law.Duration(rto).String(), perMachine)
 		}
 	}

@@ -9,7 +9,7 @@
 //	link.go       veth pairs and their settings
 //	fabric.go     what a switch is: bridge.go, routed.go
 //	shape.go      the queue of a port
-//	guest.go      addresses and TCP of the guests
+//	guest.go      addresses and TCP of the guests; foreign.go  those that are netstack
 //	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
 //	cgroup.go     the lab's control group
 //	check.go      whether this machine can do it
@@ -41,6 +41,9 @@ type Options struct {
 	// Owned is a lab that ends with this process: until Down it is locked, and `weir lab clean`
 	// removes it when the process is dead. Otherwise Up leaves it to itself once it is built.
 	Owned bool
+	// Netstack makes this process the guests whose stack is netstack; it needs Owned. Otherwise their
+	// TCP is Linux's, which Unmet then says.
+	Netstack bool
 }
 
 // Lab is a network that is up.
@@ -49,6 +52,8 @@ type Lab struct {
 	claim  *claim
 	fabric fabric
 	unmet  unmetList
+
+	netstack bool // Options.Netstack
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool
@@ -102,7 +107,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{plan: p, claim: c, fabric: f}
+	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack}
 	if err := l.build(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
 	}
@@ -182,7 +187,7 @@ func (l *Lab) Down() error {
 		return nil
 	}
 	l.down = true
-	err := l.leaveCgroup()
+	err := errors.Join(l.leaveCgroup(), l.closeForeign())
 	for _, n := range l.plan.nodes {
 		if n.w != nil {
 			n.w.stop()

@@ -298,8 +298,10 @@ func TestUpRefuses(t *testing.T) {
 	many := dumbbell(300, false)
 	ovs := dumbbell(1, false).config()
 	ovs.Switch = "ovs"
-	netstack := cubic()
-	netstack.Stack = "netstack"
+	both := cubic()
+	both.Stack, both.ToStack = "netstack", "linux"
+	chained := dumbbell(2, false).config(both)
+	chained.Items = []experiment.Item{{Pairs: []experiment.Pair{{Src: "sender1", Dst: "sender2"}, {Src: "sender2", Dst: "receiver1"}}}}
 	clash := dumbbell(1, false)
 	clash.host("controller", "switch", mbit)
 	for _, c := range []struct {
@@ -310,7 +312,7 @@ func TestUpRefuses(t *testing.T) {
 		{"Upper", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
 		{"a-name-longer-than-twenty", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
 		{testName("r"), ovs, `topology.switch "ovs" is not in this build`},
-		{testName("r"), dumbbell(1, false).config(netstack), `guests.stack "netstack" is not in this build`},
+		{testName("r"), chained, "guest sender2 is to be linux and netstack at once"},
 		{testName("r"), many.config(), "switch has more than 250 guests"},
 		{testName("r"), clash.config(), `node name "controller" is taken`},
 	} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/experiment"
+	"weir/lab/netstack"
 	"weir/law"
 )
 
@@ -46,9 +47,11 @@ type node struct {
 	subnet, host int        // S and H of a guest's addresses 10.P.S.H; S of a switch
 	mgmt         netip.Addr // on the management network, if it has one
 	profiles     []int      // guest TCP profiles that traffic of this node uses, ascending
+	foreign      []int      // those of them for which it is netstack
 
-	cookie uint64  // of its namespace, once that exists
-	w      *worker // while this process builds or owns the lab
+	cookie uint64                  // of its namespace, once that exists
+	w      *worker                 // while this process builds or owns the lab
+	guests map[int]*netstack.Guest // by profile, while this process is those guests
 }
 
 // port is one end of a link: a veth.
@@ -82,11 +85,6 @@ func newPlan(cfg *experiment.Config) (*plan, error) {
 	if len(cfg.Profiles) == 0 || len(cfg.Profiles) > maxProfiles {
 		return nil, fmt.Errorf("%d different guest settings: a lab has 1 to %d", len(cfg.Profiles), maxProfiles)
 	}
-	for _, p := range cfg.Profiles {
-		if p.Stack != "" && p.Stack != "linux" {
-			return nil, fmt.Errorf("guests.stack %q is not in this build of the lab: use linux", p.Stack)
-		}
-	}
 	p := &plan{cfg: cfg, byName: map[string]*node{}}
 	for _, n := range g.Nodes {
 		if err := p.add(&node{name: n.Name, kind: n.Kind, attached: n.Attached}); err != nil {
@@ -108,6 +106,9 @@ func newPlan(cfg *experiment.Config) (*plan, error) {
 		return nil, err
 	}
 	p.useProfiles()
+	if err := p.useStacks(); err != nil {
+		return nil, err
+	}
 	p.hops = map[*node][]int{}
 	for _, g := range p.guests() {
 		p.hops[g] = p.distances(g)

@@ -55,7 +55,7 @@ func (w *World) Check(r *experiment.Run) error {
 // Run carries out one run. What was measured before a cancelled context is returned as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
-	l, err := Up(ctx, runName(), &r.Config, Options{Experiment: r.Experiment, Owned: true})
+	l, err := Up(ctx, runName(), &r.Config, Options{Experiment: r.Experiment, Owned: true, Netstack: true})
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +148,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
 func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
 	list := append(slices.Clone(l.Unmet()), out.Unmet...)
+	list = append(list, l.lostByGuests()...)
 	for cause, n := range out.Failures {
 		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}

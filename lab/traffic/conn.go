@@ -27,7 +27,8 @@ const maxBacklog = 65535
 
 // route is where the connections of a pair of nodes go.
 type route struct {
-	dialer     *dialer
+	client     place
+	dialer     opener
 	listener   *listener
 	pull       bool // the connecting side gets the data
 	persistent bool
@@ -41,12 +42,12 @@ type conn struct {
 	route *route
 	local netip.AddrPort // client's address
 
-	client *socket
+	client end
 	only   *flow      // the one flow of a connection that is not persistent
 	work   chan *flow // from the client's goroutine to the server's; closed when there is no more
 
 	mu     sync.Mutex
-	server *socket
+	server end
 	cause  error // of the server's side, if it failed
 	ends   int   // goroutines that still use the connection
 	dead   bool
@@ -55,30 +56,14 @@ type conn struct {
 
 // dial connects, and begins f (which may be nil) with the moment just before connect().
 func (r *runner) dial(rt *route, f *flow) (*conn, error) {
-	fd, err := rt.dialer.take(r)
+	o, err := rt.dialer.open(r, rt.listener.addr)
 	if err != nil {
-		r.fail(err) // no descriptors, no namespace: the whole run is in doubt
-		return nil, err
-	}
-	r.attempted.Add(1)
-	server := sockaddr(rt.listener.addr)
-	start := r.clock.now()
-	err = unix.Connect(fd, server)
-	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		unix.Close(fd)
 		return nil, r.refused(rt, err)
 	}
-	c := &conn{r: r, route: rt, work: make(chan *flow, 1), ends: 1}
-	if c.local, err = localAddr(fd); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	if c.client, err = newSocket(fd); err != nil {
-		return nil, err
-	}
+	c := &conn{r: r, route: rt, local: o.local, client: o.end, work: make(chan *flow, 1), ends: 1}
 	if f != nil {
 		c.only = f
-		f.begin(c, start)
+		f.begin(c, o.start)
 	}
 	if !r.add(c) {
 		c.abort()
@@ -90,7 +75,7 @@ func (r *runner) dial(rt *route, f *flow) (*conn, error) {
 
 // refused words a failed connection and keeps the first for the run's error.
 func (r *runner) refused(rt *route, err error) error {
-	err = fmt.Errorf("connect %s (%v) to %v: %w", rt.dialer.place.node, rt.dialer.addr, rt.listener.addr, err)
+	err = fmt.Errorf("connect %s (%v) to %v: %w", rt.client.node, r.net.Addr(rt.client.node, rt.client.profile), rt.listener.addr, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.firstRefusal == nil {
@@ -104,17 +89,12 @@ func (c *conn) key() result.Key {
 }
 
 // attach gives the connection its server's end and serves it.
-func (c *conn) attach(fd int) {
+func (c *conn) attach(s end) {
 	c.r.met.Add(1)
-	s, err := newSocket(fd)
-	if err != nil {
-		c.abort()
-		return
-	}
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
-		s.abort()
+		s.Abort()
 		return
 	}
 	c.server = s
@@ -133,12 +113,12 @@ func (c *conn) serve() {
 		}
 	}
 	if c.route.pull {
-		if err := c.server.drain(); err != nil {
+		if err := drain(c.server); err != nil {
 			c.broke(err)
 			return
 		}
 	}
-	c.server.close()
+	c.server.Close()
 }
 
 // broke ends the connection because the server's side failed. What becomes of the flow is left
@@ -162,7 +142,7 @@ func (c *conn) reason(err error) error {
 
 func (c *conn) serveFlow(f *flow) error {
 	if c.route.pull {
-		if err := c.server.discardAll(messageBytes); err != nil {
+		if err := discardAll(c.server, messageBytes); err != nil {
 			return err
 		}
 		return c.send(c.server, f)
@@ -170,7 +150,7 @@ func (c *conn) serveFlow(f *flow) error {
 	if err := c.receive(c.server, f); err != nil || !c.route.persistent {
 		return err
 	}
-	_, err := c.server.file.Write(c.r.zeros[:messageBytes])
+	_, err := c.server.Write(c.r.zeros[:messageBytes])
 	return err
 }
 
@@ -178,7 +158,7 @@ func (c *conn) serveFlow(f *flow) error {
 func (c *conn) exchange(f *flow) error {
 	c.work <- f // never waits: the server has taken the one before
 	if c.route.pull {
-		if _, err := c.client.file.Write(c.r.zeros[:messageBytes]); err != nil {
+		if _, err := c.client.Write(c.r.zeros[:messageBytes]); err != nil {
 			return c.r.refused(c.route, err)
 		}
 		return c.receive(c.client, f)
@@ -186,7 +166,7 @@ func (c *conn) exchange(f *flow) error {
 	if err := c.send(c.client, f); err != nil || !c.route.persistent {
 		return err
 	}
-	return c.client.discardAll(messageBytes)
+	return discardAll(c.client, messageBytes)
 }
 
 // quit ends the client's side; a cause makes it a reset. It returns the cause, or what went wrong
@@ -195,26 +175,23 @@ func (c *conn) quit(cause error) error {
 	defer c.leave()
 	close(c.work)
 	if cause == nil && !c.route.pull {
-		cause = c.client.drain()
+		cause = drain(c.client)
 	}
 	if cause != nil {
 		c.abort()
 		return c.reason(cause)
 	}
-	c.client.close()
+	c.client.Close()
 	return nil
 }
 
 // send writes a flow's bytes. A flow that is stopped as planned ends with FIN.
-func (c *conn) send(s *socket, f *flow) error {
+func (c *conn) send(s end, f *flow) error {
 	left := f.size
-	if f.size == 0 {
-		s.control(func(fd int) {
-			// An optimisation: without it a stopped flow drains longer.
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSentLimit)
-		})
+	if k, ok := s.(*socket); ok && f.size == 0 {
+		k.limitUnsent(notSentLimit)
 	}
-	write := s.file.Write
+	write := s.Write
 	if f.rate > 0 {
 		write = c.paced(s, f)
 	}
@@ -226,7 +203,7 @@ func (c *conn) send(s *socket, f *flow) error {
 		n, err := write(chunk)
 		left -= int64(n)
 		if errors.Is(err, os.ErrDeadlineExceeded) && f.hasEnded() {
-			s.finish()
+			s.CloseWrite()
 			return nil
 		}
 		if err != nil {
@@ -237,13 +214,13 @@ func (c *conn) send(s *socket, f *flow) error {
 }
 
 // paced writes at f.rate payload bits per second: every paceStep what has become due.
-func (c *conn) paced(s *socket, f *flow) func([]byte) (int, error) {
+func (c *conn) paced(s end, f *flow) func([]byte) (int, error) {
 	begin, sent := c.r.clock.now(), int64(0)
 	return func(chunk []byte) (int, error) {
 		for {
 			due := int64(float64(c.r.clock.now()-begin)*float64(f.rate)/8e9) - sent
 			if due > 0 {
-				n, err := s.file.Write(chunk[:min(due, int64(len(chunk)))])
+				n, err := s.Write(chunk[:min(due, int64(len(chunk)))])
 				sent += int64(n)
 				return n, err
 			}
@@ -258,14 +235,14 @@ func (c *conn) paced(s *socket, f *flow) func([]byte) (int, error) {
 const paceStep = 2 * time.Millisecond
 
 // receive counts a flow's bytes as they come.
-func (c *conn) receive(s *socket, f *flow) error {
+func (c *conn) receive(s end, f *flow) error {
 	left := f.size
 	for {
 		want := int64(maxRead)
 		if f.size > 0 {
 			want = min(want, left)
 		}
-		n, err := s.discard(int(want))
+		n, err := s.Discard(int(want))
 		if errors.Is(err, io.EOF) {
 			if f.hasEnded() {
 				return nil
@@ -300,8 +277,7 @@ func (c *conn) stopSending() {
 		c.timer = time.AfterFunc(0, c.abort)
 		return
 	}
-	// The past: whoever writes, or will, is woken. It fails only if the socket is closed.
-	_ = sender.file.SetWriteDeadline(time.Unix(1, 0))
+	sender.StopWriting()
 	c.timer = time.AfterFunc(c.r.drain, c.abort)
 }
 
@@ -311,9 +287,9 @@ func (c *conn) abort() {
 	c.dead = true
 	server := c.server
 	c.mu.Unlock()
-	c.client.abort()
+	c.client.Abort()
 	if server != nil {
-		server.abort()
+		server.Abort()
 	}
 }
 
@@ -344,11 +320,11 @@ func (c *conn) timeouts() int {
 	c.mu.Lock()
 	server := c.server
 	c.mu.Unlock()
-	n := c.client.timeouts()
+	n := c.client.Timeouts()
 	if server == nil || n < 0 {
 		return n
 	}
-	m := server.timeouts()
+	m := server.Timeouts()
 	if m < 0 {
 		return m
 	}

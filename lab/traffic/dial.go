@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -8,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialer has sockets ready that are bound to one address of a node. Making a socket needs the
+// dialer opens connections of the kernel's TCP. It has sockets ready that are bound to one address of a node. Making a socket needs the
 // node's thread and queues behind others there (p99 7 ms), so sockets are made in batches and
 // ahead of their use: at a flow's start only connect() is left to do.
 type dialer struct {
@@ -29,10 +30,45 @@ type place struct {
 	profile int
 }
 
+// open is opener.open.
+func (d *dialer) open(r *runner, to netip.AddrPort) (opened, error) {
+	fd, err := d.take(r)
+	if err != nil {
+		r.fail(err) // no descriptors, no namespace: the whole run is in doubt
+		return opened{}, err
+	}
+	r.attempted.Add(1)
+	return connect(fd, to, r.clock)
+}
+
+// connect begins a connection on fd, which it owns.
+func connect(fd int, to netip.AddrPort, c clock) (opened, error) {
+	server := sockaddr(to)
+	start := c.now()
+	err := unix.Connect(fd, server)
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		unix.Close(fd)
+		return opened{}, err
+	}
+	local, err := localAddr(fd)
+	if err != nil {
+		unix.Close(fd)
+		return opened{}, err
+	}
+	s, err := newSocket(fd)
+	return opened{s, local, start}, err
+}
+
+// prepare is opener.prepare.
+func (d *dialer) prepare(n int) error {
+	d.batch = n
+	return d.fill(n)
+}
+
 // take gives a socket; the caller owns it.
 func (d *dialer) take(r *runner) (int, error) {
 	d.mu.Lock()
-	if len(d.free) <= d.batch/2 && !d.making && !d.closed {
+	if d.batch > 0 && len(d.free) <= d.batch/2 && !d.making && !d.closed {
 		d.making = true
 		r.spawn(func() {
 			if err := d.fill(d.batch); err != nil {

@@ -18,104 +18,62 @@ const Port = 5001
 // conn whose client end it belongs to. The two are matched by the client's address, so nothing
 // has to be said inside the data.
 type listener struct {
+	acceptor
 	addr netip.AddrPort
-	file *os.File
-	raw  syscall.RawConn
 
 	mu       sync.Mutex
 	expected map[netip.AddrPort]*conn // by the client's address: connected, not yet accepted
-	early    map[netip.AddrPort]int   // accepted before the client could say so, by descriptor
+	early    map[netip.AddrPort]end   // accepted before the client could say so
+	closed   bool
 }
 
-// listen opens a listener in the namespace of a node.
-func listen(net Net, node string, addr netip.Addr) (*listener, error) {
-	l := &listener{
-		addr:     netip.AddrPortFrom(addr, Port),
-		expected: map[netip.AddrPort]*conn{}, early: map[netip.AddrPort]int{},
+func newListener(a acceptor) *listener {
+	return &listener{
+		acceptor: a, addr: a.address(),
+		expected: map[netip.AddrPort]*conn{}, early: map[netip.AddrPort]end{},
 	}
-	fd := -1
-	err := net.Enter(node, func() error {
-		var err error
-		if fd, err = newTCP(); err != nil {
-			return err
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-			return err
-		}
-		if err := unix.Bind(fd, sockaddr(l.addr)); err != nil {
-			return err
-		}
-		return unix.Listen(fd, maxBacklog) // the kernel cuts it to somaxconn
-	})
-	if err != nil {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-		if errors.Is(err, unix.EADDRINUSE) {
-			err = fmt.Errorf("%w: stop the program that uses this port in %s", err, node)
-		}
-		return nil, fmt.Errorf("listen on %v in %s: %w", l.addr, node, err)
-	}
-	l.file = os.NewFile(uintptr(fd), "listener")
-	if l.raw, err = l.file.SyscallConn(); err != nil {
-		l.file.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // serve accepts until the listener is closed.
 func (l *listener) serve(r *runner) {
-	var fatal error
-	err := l.raw.Read(func(fd uintptr) bool {
-		for {
-			accepted, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-			switch {
-			case err == nil:
-				l.accepted(addrPort(sa), accepted)
-			case errors.Is(err, unix.EAGAIN):
-				return false
-			case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
-			default:
-				fatal = err
-				return true
-			}
-		}
-	})
-	if err == nil && fatal != nil {
-		r.fail(fmt.Errorf("accept on %v: %w", l.addr, fatal))
+	if err := l.accept(l.arrived); err != nil {
+		r.fail(fmt.Errorf("accept on %v: %w", l.addr, err))
 	}
 }
 
-func (l *listener) accepted(client netip.AddrPort, fd int) {
+func (l *listener) arrived(client netip.AddrPort, e end) {
 	l.mu.Lock()
 	c := l.expected[client]
-	if c == nil {
-		if old, ok := l.early[client]; ok {
-			unix.Close(old) // of a client that gave up before it was expected
+	switch {
+	case l.closed:
+		c = nil
+		e.Close()
+	case c == nil:
+		if old := l.early[client]; old != nil {
+			old.Close() // of a client that gave up before it was expected
 		}
-		l.early[client] = fd
-	} else {
+		l.early[client] = e
+	default:
 		delete(l.expected, client)
 	}
 	l.mu.Unlock()
 	if c != nil {
-		c.attach(fd)
+		c.attach(e)
 	}
 }
 
 // expect tells the listener whose connection will come, or has come, from c's client address.
 func (l *listener) expect(c *conn) {
 	l.mu.Lock()
-	fd, came := l.early[c.local]
-	if came {
+	e := l.early[c.local]
+	if e != nil {
 		delete(l.early, c.local)
 	} else {
 		l.expected[c.local] = c
 	}
 	l.mu.Unlock()
-	if came {
-		c.attach(fd)
+	if e != nil {
+		c.attach(e)
 	}
 }
 
@@ -129,11 +87,83 @@ func (l *listener) forget(c *conn) {
 }
 
 func (l *listener) close() {
-	l.file.Close()
+	l.acceptor.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, fd := range l.early {
-		unix.Close(fd)
+	l.closed = true
+	for _, e := range l.early {
+		e.Close()
 	}
-	l.early = nil
+	clear(l.early)
+}
+
+// kernelAcceptor is a listening socket of the kernel.
+type kernelAcceptor struct {
+	addr netip.AddrPort
+	file *os.File
+	raw  syscall.RawConn
+}
+
+// newKernelAcceptor opens a listening socket in the namespace of a node; port 0: any.
+func newKernelAcceptor(net Net, node string, addr netip.AddrPort) (*kernelAcceptor, error) {
+	fd := -1
+	err := net.Enter(node, func() error {
+		var err error
+		if fd, err = newTCP(); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+			return err
+		}
+		return unix.Listen(fd, maxBacklog) // the kernel cuts it to somaxconn
+	})
+	if err == nil {
+		addr, err = localAddr(fd)
+	}
+	if err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		if errors.Is(err, unix.EADDRINUSE) {
+			err = fmt.Errorf("%w: stop the program that uses this port in %s", err, node)
+		}
+		return nil, fmt.Errorf("listen on %v in %s: %w", addr, node, err)
+	}
+	a := &kernelAcceptor{addr: addr, file: os.NewFile(uintptr(fd), "listener")}
+	if a.raw, err = a.file.SyscallConn(); err != nil {
+		a.file.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *kernelAcceptor) address() netip.AddrPort { return a.addr }
+func (a *kernelAcceptor) close()                  { a.file.Close() }
+
+// accept is acceptor.accept.
+func (a *kernelAcceptor) accept(arrived func(client netip.AddrPort, e end)) error {
+	var fatal error
+	// The only error of Read says that the file is closed.
+	_ = a.raw.Read(func(fd uintptr) bool {
+		for {
+			accepted, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			switch {
+			case err == nil:
+				var s *socket
+				if s, err = newSocket(accepted); err == nil {
+					arrived(addrPort(sa), s)
+				}
+			case errors.Is(err, unix.EAGAIN):
+				return false
+			case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+			default:
+				fatal = err
+				return true
+			}
+		}
+	})
+	return fatal
 }

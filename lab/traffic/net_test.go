@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/lab/netstack"
 	"weir/lab/traffic"
 	"weir/law"
 )
@@ -22,9 +23,15 @@ import (
 // pairNet is two nodes, "a" and "b", each in a namespace of its own, joined by one veth. The
 // namespaces have no name and live as long as the threads that are in them, so nothing can be
 // left behind, even when the test is killed.
-type pairNet struct{ work map[string]chan func() }
+type pairNet struct {
+	work   map[string]chan func()
+	guests map[string]*netstack.Guest // by node, for the profile foreign
+}
 
-const profiles = 2
+const (
+	profiles = 2 // of both nodes' kernels
+	foreign  = 2 // the profile that is netstack's at some nodes
+)
 
 func (n *pairNet) Addr(node string, profile int) netip.Addr {
 	host := byte(1)
@@ -32,6 +39,13 @@ func (n *pairNet) Addr(node string, profile int) netip.Addr {
 		host = 2
 	}
 	return netip.AddrFrom4([4]byte{10, byte(profile), 1, host})
+}
+
+func (n *pairNet) Guest(node string, profile int) *netstack.Guest {
+	if profile != foreign {
+		return nil
+	}
+	return n.guests[node]
 }
 
 func (n *pairNet) Enter(node string, f func() error) error {

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 
 	"weir/experiment"
@@ -58,8 +59,7 @@ func (r *runner) prepare() error {
 		if d == nil {
 			continue
 		}
-		d.batch = min(max(wanted[p], 2), maxBatch)
-		if err := d.fill(d.batch); err != nil {
+		if err := d.prepare(min(max(wanted[p], 2), maxBatch)); err != nil {
 			return err
 		}
 	}
@@ -85,14 +85,15 @@ func (r *runner) open(p place) error {
 	if r.listeners[p] != nil {
 		return nil
 	}
-	addr, err := r.address(p)
+	addr, err := addressOf(r.net, p)
 	if err != nil {
 		return err
 	}
-	l, err := listen(r.net, p.node, addr)
+	a, err := newAcceptor(r.net, p, netip.AddrPortFrom(addr, Port))
 	if err != nil {
 		return err
 	}
+	l := newListener(a)
 	r.listeners[p] = l
 	r.order = append(r.order, p)
 	r.spawn(func() { l.serve(r) })
@@ -104,11 +105,11 @@ func (r *runner) openDialer(p place) error {
 	if r.dialers[p] != nil {
 		return nil
 	}
-	addr, err := r.address(p)
+	addr, err := addressOf(r.net, p)
 	if err != nil {
 		return err
 	}
-	r.dialers[p] = &dialer{net: r.net, place: p, addr: addr}
+	r.dialers[p] = newOpener(r.net, p, addr)
 	r.order = append(r.order, p)
 	return nil
 }
@@ -116,8 +117,10 @@ func (r *runner) openDialer(p place) error {
 // route is how the connections of a pair go.
 func (r *runner) route(it *experiment.Item, pair int) *route {
 	client, server := workload.Ends(&it.Traffic, it.Pairs[pair])
+	from := place{client, it.Profile}
 	return &route{
-		dialer:   r.dialers[place{client, it.Profile}],
+		client:   from,
+		dialer:   r.dialers[from],
 		listener: r.listeners[place{server, it.Profile}],
 		pull:     workload.Pulls(&it.Traffic), persistent: workload.Persistent(&it.Traffic),
 	}

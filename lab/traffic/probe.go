@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -32,69 +33,67 @@ func RTT(ctx context.Context, net Net, src, dst string, profile int) (time.Durat
 }
 
 func rttOf(ctx context.Context, net Net, src, dst string, profile int) (time.Duration, error) {
-	listening, err := openSocket(net, place{dst, profile}, newTCP)
+	to, err := addressOf(net, place{dst, profile})
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(listening)
-	server, err := localAddr(listening)
+	from, err := addressOf(net, place{src, profile})
 	if err != nil {
 		return 0, err
 	}
-	if err := unix.Listen(listening, 1); err != nil {
-		return 0, err
-	}
-	fd, err := openSocket(net, place{src, profile}, newTCP)
+	a, err := newAcceptor(net, place{dst, profile}, netip.AddrPortFrom(to, 0))
 	if err != nil {
 		return 0, err
 	}
-	if err := unix.Connect(fd, sockaddr(server)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		unix.Close(fd)
-		return 0, err
-	}
-	client := os.NewFile(uintptr(fd), "ping")
-	defer client.Close()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
-	_ = client.SetDeadline(time.Now().Add(pingLimit)) // a socket has deadlines
-	// The first write waits for the handshake.
-	if _, err := client.Write([]byte{0}); err != nil {
-		return 0, err
-	}
-	accepted, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-	if err != nil {
-		return 0, err
-	}
-	echo := os.NewFile(uintptr(accepted), "echo")
-	var server1 sync.WaitGroup
-	server1.Go(func() {
-		defer echo.Close()
-		one := make([]byte, 1)
-		for {
-			if _, err := echo.Read(one); err != nil {
-				return
-			}
-			if _, err := echo.Write(one); err != nil {
-				return
-			}
-		}
+	o := newOpener(net, place{src, profile}, from)
+	defer o.close()
+	var servers sync.WaitGroup
+	defer servers.Wait()
+	defer a.close()
+	servers.Go(func() {
+		// What goes wrong here, the client sees as well.
+		_ = a.accept(func(_ netip.AddrPort, e end) { servers.Go(func() { echo(ctx, e) }) })
 	})
-	defer server1.Wait()
-	defer client.Close()
-	return pingPong(client)
+	client, err := o.open(&runner{clock: newClock(), fail: func(error) {}}, a.address())
+	if err != nil {
+		return 0, err
+	}
+	defer client.end.Close()
+	defer context.AfterFunc(ctx, client.end.Abort)()
+	defer time.AfterFunc(pingLimit, client.end.Abort).Stop()
+	rtt, err := pingPong(client.end)
+	if errors.Is(err, os.ErrClosed) && ctx.Err() == nil {
+		err = fmt.Errorf("%d answers did not come within %v", warmUpPings+pings, pingLimit)
+	}
+	return rtt, err
 }
 
-// pingPong measures round trips; the first byte is already under way.
-func pingPong(client *os.File) (time.Duration, error) {
+// echo answers every byte until the peer has closed, or for as long as all may take.
+func echo(ctx context.Context, e end) {
+	defer e.Close()
+	defer context.AfterFunc(ctx, e.Abort)()
+	defer time.AfterFunc(pingLimit, e.Abort).Stop()
+	one := make([]byte, 1)
+	for {
+		if _, err := e.Discard(1); err != nil {
+			return
+		}
+		if _, err := e.Write(one); err != nil {
+			return
+		}
+	}
+}
+
+// pingPong measures round trips; the first write waits for the handshake.
+func pingPong(client end) (time.Duration, error) {
 	one := make([]byte, 1)
 	var times []time.Duration
 	for i := range warmUpPings + pings {
 		start := time.Now()
-		if i > 0 {
-			if _, err := client.Write(one); err != nil {
-				return 0, err
-			}
+		if _, err := client.Write(one); err != nil {
+			return 0, err
 		}
-		if _, err := client.Read(one); err != nil {
+		if _, err := client.Discard(1); err != nil {
 			return 0, err
 		}
 		if i >= warmUpPings {
@@ -105,14 +104,17 @@ func pingPong(client *os.File) (time.Duration, error) {
 	return times[len(times)/2], nil
 }
 
-// openSocket makes a socket bound to any port of a node's address.
+// openSocket makes a socket of the kernel bound to any port of a node's address.
 func openSocket(net Net, p place, socket func() (int, error)) (int, error) {
-	addr := net.Addr(p.node, p.profile)
-	if !addr.Is4() {
-		return -1, fmt.Errorf("node %s has no IPv4 address for profile %d", p.node, p.profile)
+	addr, err := addressOf(net, p)
+	if err != nil {
+		return -1, err
+	}
+	if net.Guest(p.node, p.profile) != nil {
+		return -1, fmt.Errorf("node %s, profile %d: %w", p.node, p.profile, errForeign)
 	}
 	fd := -1
-	err := net.Enter(p.node, func() error {
+	err = net.Enter(p.node, func() error {
 		var err error
 		if fd, err = socket(); err != nil {
 			return err

@@ -30,7 +30,7 @@ type runner struct {
 	unmet   []string
 	fail    func(error) // ends the run with an error
 
-	dialers   map[place]*dialer
+	dialers   map[place]opener
 	listeners map[place]*listener
 	order     []place // of dialers and listeners: the order they were needed in
 	udp       *udpEngine
@@ -57,7 +57,7 @@ func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Optio
 	r := &runner{
 		net: net, cfg: cfg, work: work, options: o,
 		drain: o.Drain, bin: int64(cfg.Series), zeros: make([]byte, 256<<10), clock: newClock(),
-		dialers: map[place]*dialer{}, listeners: map[place]*listener{},
+		dialers: map[place]opener{}, listeners: map[place]*listener{},
 		allEnded: make(chan struct{}), conns: map[*conn]struct{}{}, quiet: make(chan struct{}),
 		errs: map[string]int{},
 	}
@@ -216,9 +216,9 @@ func (r *runner) release() {
 	}
 }
 
-// address is Net.Addr, checked.
-func (r *runner) address(p place) (netip.Addr, error) {
-	a := r.net.Addr(p.node, p.profile)
+// addressOf is Net.Addr, checked.
+func addressOf(net Net, p place) (netip.Addr, error) {
+	a := net.Addr(p.node, p.profile)
 	if !a.Is4() {
 		return a, fmt.Errorf("node %s has no IPv4 address for profile %d", p.node, p.profile)
 	}

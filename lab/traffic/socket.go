@@ -1,17 +1,17 @@
 package traffic
 
 import (
-	"errors"
 	"io"
 	"net/netip"
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// socket is one end of a TCP connection, served by Go's poller.
+// socket is one end of a TCP connection of the kernel, served by Go's poller.
 //
 // A socket belongs for ever to the network namespace it was made in, and can be used from any
 // thread. Received bytes are thrown away in the kernel (MSG_TRUNC): the programs count them, and
@@ -59,9 +59,23 @@ func (s *socket) tryDiscard(fd uintptr) bool {
 	}
 }
 
-// discard waits for data and throws away at most want bytes of it; io.EOF when the peer has
-// closed. Only one goroutine at a time may read.
-func (s *socket) discard(want int) (int, error) {
+// Write is end.Write.
+func (s *socket) Write(p []byte) (int, error) { return s.file.Write(p) }
+
+// StopWriting is end.StopWriting.
+func (s *socket) StopWriting() {
+	// The past: whoever writes, or will, is woken. It fails only if the socket is closed.
+	_ = s.file.SetWriteDeadline(time.Unix(1, 0))
+}
+
+// limitUnsent bounds what the kernel takes beyond what it has sent. It is an optimisation: without
+// it a stopped flow drains longer.
+func (s *socket) limitUnsent(bytes int) {
+	s.control(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes) })
+}
+
+// Discard is end.Discard.
+func (s *socket) Discard(want int) (int, error) {
 	s.want = want
 	if err := s.raw.Read(s.reader); err != nil {
 		return 0, err
@@ -72,56 +86,32 @@ func (s *socket) discard(want int) (int, error) {
 	return s.got, s.readErr
 }
 
-// discardAll throws away exactly n bytes.
-func (s *socket) discardAll(n int) error {
-	for n > 0 {
-		got, err := s.discard(n)
-		if err != nil {
-			return err
-		}
-		n -= got
-	}
-	return nil
-}
-
-// drain throws data away until the peer closes.
-func (s *socket) drain() error {
-	for {
-		if _, err := s.discard(maxRead); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-	}
-}
-
 // control runs f on the descriptor; nothing happens once the socket is closed.
 func (s *socket) control(f func(fd int)) {
 	// The only error says that the socket is closed.
 	_ = s.raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
-// timeouts is the number of RTO events of this end so far, also after close; -1: not known.
-func (s *socket) timeouts() int {
+// Timeouts is end.Timeouts.
+func (s *socket) Timeouts() int {
 	s.control(func(fd int) { s.rtos.Store(int32(totalRTO(fd))) })
 	return int(s.rtos.Load())
 }
 
-// finish says that nothing more will be sent.
-func (s *socket) finish() {
+// CloseWrite is end.CloseWrite.
+func (s *socket) CloseWrite() {
 	s.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) }) // fails only if the connection is gone
 }
 
-// close ends the connection in the normal way (FIN).
-func (s *socket) close() {
-	s.timeouts()
+// Close is end.Close.
+func (s *socket) Close() {
+	s.Timeouts()
 	s.file.Close()
 }
 
-// abort ends the connection with a reset and wakes whoever reads or writes.
-func (s *socket) abort() {
-	s.timeouts()
+// Abort is end.Abort.
+func (s *socket) Abort() {
+	s.Timeouts()
 	s.control(func(fd int) { lingerZero(fd) })
 	s.file.Close()
 }

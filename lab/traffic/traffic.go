@@ -1,4 +1,4 @@
-// Package traffic makes the traffic of a run on real sockets and times it. Client and server of
+// Package traffic makes the traffic of a run on real TCP and times it. Client and server of
 // every flow live in this one process; their sockets are made inside the nodes' network
 // namespaces.
 //
@@ -8,7 +8,9 @@
 //	loop.go      closed loops and persistent connections
 //	flow.go      one flow: its bytes, its end
 //	conn.go      one TCP connection, both ends
-//	dial.go      sockets made ahead;  listen.go  servers;  socket.go  one end
+//	end.go       what a flow needs of a TCP, whose ever it is
+//	dial.go      the kernel's: sockets made ahead;  listen.go  servers;  socket.go  one end
+//	foreign.go   netstack's
 //	udp.go       UDP at a constant rate
 //	clock.go     CLOCK_MONOTONIC and exact waiting
 //	prepare.go   what the nodes' namespaces need
@@ -33,6 +35,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
+	"weir/lab/netstack"
 	"weir/law"
 )
 
@@ -42,6 +45,8 @@ type Net interface {
 	Addr(node string, profile int) netip.Addr
 	// Enter runs f on a thread that is in the node's network namespace.
 	Enter(node string, f func() error) error
+	// Guest is the foreign TCP of a node for one profile; nil where it is the kernel's.
+	Guest(node string, profile int) *netstack.Guest
 }
 
 // Options of Run.

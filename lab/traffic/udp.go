@@ -42,9 +42,31 @@ type udpEngine struct {
 type udpLine struct{ item, pair, mouse int32 }
 
 // udpPair is the two sockets of a flow.
-type udpPair struct {
-	tx, rx   int
-	from, to netip.AddrPort
+type udpPair struct{ tx, rx datagrams }
+
+// datagrams is a UDP socket, the kernel's or netstack's, joined to one other. It never waits.
+type datagrams interface {
+	local() netip.AddrPort
+	join(peer netip.AddrPort) error
+	send(p []byte)
+	receive() (bytes int, ok bool)
+	close()
+}
+
+// kernelDatagrams is a UDP socket of the kernel.
+type kernelDatagrams struct {
+	fd   int
+	addr netip.AddrPort
+}
+
+func (d *kernelDatagrams) local() netip.AddrPort          { return d.addr }
+func (d *kernelDatagrams) join(peer netip.AddrPort) error { return unix.Connect(d.fd, sockaddr(peer)) }
+func (d *kernelDatagrams) send(p []byte)                  { _, _ = unix.Write(d.fd, p) }
+func (d *kernelDatagrams) close()                         { unix.Close(d.fd) }
+
+func (d *kernelDatagrams) receive() (int, bool) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(d.fd), 0, 0, unix.MSG_TRUNC, 0, 0)
+	return int(n), errno == 0
 }
 
 // udpFlow is a flow under way.
@@ -58,7 +80,7 @@ type udpFlow struct {
 }
 
 func (u *udpPair) key() result.Key {
-	return result.Key{Proto: unix.IPPROTO_UDP, Src: u.from, Dst: u.to}
+	return result.Key{Proto: unix.IPPROTO_UDP, Src: u.tx.local(), Dst: u.rx.local()}
 }
 
 // stopSending and abort need do nothing: the engine leaves flows that have ended.
@@ -75,32 +97,44 @@ func (r *runner) prepareUDP() error {
 		if !workload.UDP(&it.Traffic) {
 			continue
 		}
-		u := &udpPair{tx: -1, rx: -1}
+		u := &udpPair{}
 		e.pairs[udpLine{w.Item, w.Pair, w.Mouse}] = u
 		p := it.Pairs[w.Pair]
 		var err error
-		if u.rx, u.to, err = r.openUDP(place{p.Dst, it.Profile}); err != nil {
+		if u.rx, err = r.openUDP(place{p.Dst, it.Profile}); err != nil {
 			return err
 		}
-		if u.tx, u.from, err = r.openUDP(place{p.Src, it.Profile}); err != nil {
+		if u.tx, err = r.openUDP(place{p.Src, it.Profile}); err != nil {
 			return err
 		}
-		if err := errors.Join(unix.Connect(u.tx, sockaddr(u.to)), unix.Connect(u.rx, sockaddr(u.from))); err != nil {
+		if err := errors.Join(u.tx.join(u.rx.local()), u.rx.join(u.tx.local())); err != nil {
 			return fmt.Errorf("join %s and %s by udp: %w", p.Src, p.Dst, err)
 		}
-		// Beyond rmem_max by force, which root may; the default is enough for slow flows.
-		_ = unix.SetsockoptInt(u.rx, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpReceiveBuffer)
 	}
 	return nil
 }
 
 // openUDP makes a socket bound to an address of a node.
-func (r *runner) openUDP(p place) (fd int, local netip.AddrPort, err error) {
-	if fd, err = openSocket(r.net, p, newUDP); err != nil {
-		return -1, local, err
+func (r *runner) openUDP(p place) (datagrams, error) {
+	if guest := r.net.Guest(p.node, p.profile); guest != nil {
+		d, err := guest.NewDatagrams(udpReceiveBuffer)
+		if err != nil {
+			return nil, fmt.Errorf("make a socket in %s: %w", p.node, err)
+		}
+		return foreignDatagrams{d}, nil
 	}
-	local, err = localAddr(fd)
-	return fd, local, err
+	fd, err := openSocket(r.net, p, newUDP)
+	if err != nil {
+		return nil, err
+	}
+	// Beyond rmem_max by force, which root may; the default is enough for slow flows.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpReceiveBuffer)
+	local, err := localAddr(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &kernelDatagrams{fd, local}, nil
 }
 
 // startUDP starts the engine if there is anything for it.
@@ -202,7 +236,7 @@ func (u *udpFlow) transmit(payload []byte, now int64) {
 			n = min(n, u.sentLeft)
 			u.sentLeft -= n
 		}
-		_, _ = unix.Write(u.tx, payload[:n])
+		u.tx.send(payload[:n])
 		u.lastSent = now
 	}
 }
@@ -210,19 +244,19 @@ func (u *udpFlow) transmit(payload []byte, now int64) {
 // receive counts what has arrived.
 func (u *udpFlow) receive(now int64) {
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(u.rx), 0, 0, unix.MSG_TRUNC, 0, 0)
-		if errno != 0 {
+		n, ok := u.rx.receive()
+		if !ok {
 			return // nothing there
 		}
-		u.received(int(n), now)
+		u.received(n, now)
 	}
 }
 
 func (e *udpEngine) close() {
 	for _, u := range e.pairs {
-		for _, fd := range []int{u.tx, u.rx} {
-			if fd >= 0 {
-				unix.Close(fd)
+		for _, d := range []datagrams{u.tx, u.rx} {
+			if d != nil {
+				d.close()
 			}
 		}
 	}

@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"weir/experiment"
+	"weir/lab/netstack"
+)
+
+// A guest whose stack is netstack has its TCP in this process (package netstack). The kernel of its
+// namespace has not got its address, so it is silent: what comes in for the address it drops.
+
+const foreignStack = "netstack"
+
+// useStacks tells every guest for which of its profiles it is netstack. A profile may have one stack
+// where data comes from and another where it goes.
+func (p *plan) useStacks() error {
+	said := map[*node]map[int]string{}
+	for _, item := range p.cfg.Items {
+		g := p.cfg.Profiles[item.Profile]
+		from := cmp.Or(g.Stack, "linux")
+		for _, pair := range item.Pairs {
+			for _, side := range [][2]string{{pair.Src, from}, {pair.Dst, cmp.Or(g.ToStack, from)}} {
+				name, stack := side[0], side[1]
+				n := p.byName[name]
+				if n == nil {
+					continue
+				}
+				if said[n] == nil {
+					said[n] = map[int]string{}
+				}
+				if other := said[n][item.Profile]; other != "" && other != stack {
+					return fmt.Errorf("guest %s is to be %s and %s at once: data comes from it and goes to it, "+
+						"and guests.stack is %s and guests.to_stack %s: give one traffic item guests of its own",
+						name, min(stack, other), max(stack, other), from, g.ToStack)
+				}
+				said[n][item.Profile] = stack
+			}
+		}
+	}
+	for n, stacks := range said {
+		for profile, stack := range stacks {
+			if stack == foreignStack {
+				n.foreign = append(n.foreign, profile)
+			}
+		}
+	}
+	return nil
+}
+
+// isForeign tells whether n is netstack for a profile; by hand nobody is, for want of a process.
+func (l *Lab) isForeign(n *node, profile int) bool {
+	if !slices.Contains(n.foreign, profile) {
+		return false
+	}
+	if !l.netstack {
+		l.unmet.add(n.name, "guests.stack", foreignStack, "only in a run; by hand this guest's TCP is Linux's")
+	}
+	return l.netstack
+}
+
+// kernelProfiles are the profiles with traffic for which n's TCP is Linux's.
+func (l *Lab) kernelProfiles(n *node) []int {
+	return slices.DeleteFunc(slices.Clone(n.profiles), func(profile int) bool {
+		return l.netstack && slices.Contains(n.foreign, profile)
+	})
+}
+
+// openForeign starts netstack for a profile of guest n, on n's thread.
+func (l *Lab) openForeign(n *node, profile int) error {
+	g := l.plan.cfg.Profiles[profile]
+	settings := netstackSettings(g)
+	for _, u := range settings.Unmet() {
+		l.unmet.add(n.name, "guests."+u.Key, u.Value, u.Reason)
+	}
+	eth := n.ports[0]
+	guest, err := netstack.Open(netstack.Config{
+		Ifindex: eth.ifindex, MAC: eth.mac, MTU: mtu, RateBps: int64(eth.rate), Addr: n.addr(profile),
+		Next: l.plan.nextHop(n), Settings: settings,
+	})
+	if err != nil {
+		return err
+	}
+	if n.guests == nil {
+		n.guests = map[int]*netstack.Guest{}
+	}
+	n.guests[profile] = guest
+	return nil
+}
+
+// netstackSettings are a profile's settings as netstack names them. What is not said is what
+// netstack does by itself.
+func netstackSettings(g experiment.Guests) netstack.Settings {
+	s := netstack.Defaults()
+	s.CC = cmp.Or(g.CC, s.CC)
+	if g.ECN != nil {
+		s.ECN = *g.ECN
+	}
+	if g.InitialWindow != nil {
+		s.InitialWindow = *g.InitialWindow
+	}
+	if g.RTOMin != nil {
+		s.RTOMin = g.RTOMin.Std()
+	}
+	if g.InitialRTO != nil && *g.InitialRTO > 0 {
+		s.InitialRTO = g.InitialRTO.Std()
+	}
+	if g.DelayedACK != nil {
+		s.DelayedACK = *g.DelayedACK
+	}
+	if g.SACK != nil {
+		s.SACK = *g.SACK
+	}
+	return s
+}
+
+// nextHop is where a packet of guest n goes first: what guestNeighbours tells a kernel.
+func (p *plan) nextHop(n *node) func(netip.Addr) (net.HardwareAddr, bool) {
+	if p.routed {
+		mac := p.routerPort(n).mac
+		return func(netip.Addr) (net.HardwareAddr, bool) { return mac, true }
+	}
+	type place struct{ subnet, host byte }
+	macs := map[place]net.HardwareAddr{}
+	for _, g := range p.guests() {
+		macs[place{byte(g.subnet), byte(g.host)}] = g.ports[0].mac
+	}
+	return func(a netip.Addr) (net.HardwareAddr, bool) {
+		ip := a.As4()
+		mac, ok := macs[place{ip[2], ip[3]}]
+		return mac, ok
+	}
+}
+
+// Guest is the netstack of a node for one of the configuration's guest profiles; nil where the TCP
+// is Linux's.
+func (l *Lab) Guest(node string, profile int) *netstack.Guest {
+	if n := l.plan.byName[node]; n != nil {
+		return n.guests[profile]
+	}
+	return nil
+}
+
+// lostByGuests tells of guests that were too slow for what came in.
+func (l *Lab) lostByGuests() []string {
+	var lines []string
+	for _, n := range l.plan.guests() {
+		lost := 0
+		for _, g := range n.guests {
+			count, err := g.Lost()
+			if err != nil {
+				lines = append(lines, fmt.Sprintf("netstack at %s: what it lost is not known: %v", n.name, err))
+			}
+			lost += count
+		}
+		if lost > 0 {
+			lines = append(lines, fmt.Sprintf("netstack at %s: %d packets were lost in this process, which was too slow: "+
+				"do not believe this run", n.name, lost))
+		}
+	}
+	return lines
+}
+
+// closeForeign ends every netstack of the lab.
+func (l *Lab) closeForeign() error {
+	var errs []error
+	for _, n := range l.plan.guests() {
+		for _, g := range n.guests {
+			errs = append(errs, g.Close())
+		}
+		n.guests = nil
+	}
+	return errors.Join(errs...)
+}
