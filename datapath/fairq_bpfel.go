@@ -131,7 +131,7 @@ type fairqPortConfig struct {
 	IdleNs      uint32
 	FlowsMax    uint32
 	MssUnknown  uint32
-	Zero        uint32
+	Releasing   uint32
 	Name        [32]int8
 }
 

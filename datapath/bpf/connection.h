@@ -185,7 +185,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	owner = port_of(owner_id);
 	c->owner = 0;
 	if (config && owner) {
-		if (owner->owned >= config->flows_max) {
+		if ((__s32)owner->owned >= (__s32)config->flows_max) { // may be below 0: a port's id had another port
 			stats->table_full++;
 			return 0;
 		}

@@ -89,7 +89,7 @@ struct port_config {
 	__u32 idle_ns;       // count: handshake: without data for so long the register is 0 again
 	__u32 flows_max;     // connections that may be opened from this port
 	__u32 mss_unknown;   // floor of flows whose MSS nobody saw: MTU - 40
-	__u32 zero;
+	__u32 releasing;     // 1: Weir is about to leave this port: let its windows go
 	char name[PORT_NAME_BYTES];
 };
 

@@ -96,7 +96,7 @@ static __always_inline void port_grant(const struct control *control, const stru
 {
 	__u64 grant = port->grant_q8;
 
-	if (control_is_live(control, now)) {
+	if (control_is_live(control, now) && !config->releasing) {
 		if (!port->enforced)
 			fairq_restart(&config->law, &port->law);
 		port->enforced = 1;

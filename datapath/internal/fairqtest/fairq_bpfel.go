@@ -133,7 +133,7 @@ type FairQPortConfig struct {
 	IdleNs      uint32
 	FlowsMax    uint32
 	MssUnknown  uint32
-	Zero        uint32
+	Releasing   uint32
 	Name        [32]int8
 }
 
