@@ -1,0 +1,178 @@
+package testnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// SocketOption sets something on a socket before it connects or listens.
+type SocketOption func(fd int) error
+
+// WindowScale makes the socket announce this window scale (0 .. 14), as far as net.ipv4.tcp_rmem of its
+// namespace allows it: the kernel takes the one that the largest window needs.
+func WindowScale(shift int) SocketOption {
+	return func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, 65535<<shift)
+	}
+}
+
+// Congestion names the socket's congestion control. Without it a Pair has cubic.
+func Congestion(name string) SocketOption {
+	return func(fd int) error { return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name) }
+}
+
+// Pair is a TCP connection and both its ends.
+type Pair struct {
+	Client *net.TCPConn // of the sender's namespace: it connected
+	Server *net.TCPConn // of the receiver's
+}
+
+func options(list []SocketOption) []SocketOption {
+	return append([]SocketOption{Congestion("cubic")}, list...)
+}
+
+// Listen listens in the receiver's namespace for the length of the test.
+func (p *Path) Listen(tb testing.TB, ip net.IP, list ...SocketOption) *net.TCPListener {
+	tb.Helper()
+	var l net.Listener
+	p.Receiver.Must(tb, func() (err error) {
+		c := net.ListenConfig{Control: control(all(options(list)))}
+		c.SetMultipathTCP(false)
+		l, err = c.Listen(context.Background(), "tcp", net.JoinHostPort(ip.String(), "0"))
+		return err
+	})
+	tb.Cleanup(func() { _ = l.Close() })
+	return l.(*net.TCPListener)
+}
+
+// Dial connects from the sender's namespace to l, for the length of the test at most.
+func (p *Path) Dial(tb testing.TB, l *net.TCPListener, list ...SocketOption) *Pair {
+	tb.Helper()
+	pair := &Pair{}
+	p.Sender.Must(tb, func() error {
+		d := net.Dialer{Control: control(all(options(list))), Timeout: 10 * time.Second}
+		c, err := d.DialContext(context.Background(), "tcp", l.Addr().String())
+		if err == nil {
+			pair.Client = c.(*net.TCPConn)
+		}
+		return err
+	})
+	tb.Cleanup(pair.Close)
+	if err := l.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		tb.Fatal(err)
+	}
+	c, err := l.AcceptTCP()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pair.Server = c
+	return pair
+}
+
+func all(list []SocketOption) func(fd int) error {
+	return func(fd int) error {
+		for _, set := range list {
+			if err := set(fd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// Close closes both ends.
+func (c *Pair) Close() {
+	if c.Client != nil {
+		_ = c.Client.Close()
+	}
+	if c.Server != nil {
+		_ = c.Server.Close()
+	}
+}
+
+// Send sends this many bytes from one end, reads them at the other, and waits until they are
+// acknowledged.
+func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
+	tb.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(from, zeros{}, int64(bytes))
+		done <- err
+	}()
+	err := to.SetReadDeadline(deadline)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, to, int64(bytes))
+	}
+	if err = errors.Join(err, <-done); err != nil {
+		tb.Fatalf("%d bytes from %s to %s: %v", bytes, from.LocalAddr(), to.LocalAddr(), err)
+	}
+	// The last segment's acknowledgement would be delayed.
+	Option(tb, to, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) })
+	Until(tb, fmt.Sprintf("all %d bytes from %s are acknowledged", bytes, from.LocalAddr()), func() bool {
+		i := ReadTCPInfo(tb, from)
+		return i.Unacked == 0 && i.Notsent_bytes == 0
+	})
+}
+
+// Option sets an option of a connection's socket.
+func Option(tb testing.TB, c *net.TCPConn, set SocketOption) {
+	tb.Helper()
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = control(set)("", "", raw)
+	}
+	if err != nil {
+		tb.Fatalf("option of the socket %s: %v", c.LocalAddr(), err)
+	}
+}
+
+// TCPInfo is the kernel's TCP_INFO, with the window scales of both ends, which x/sys leaves out.
+type TCPInfo struct {
+	unix.TCPInfo
+	PeerScale, OwnScale uint8 // tcpi_snd_wscale, tcpi_rcv_wscale
+}
+
+// ReadTCPInfo reads TCP_INFO of a connection.
+func ReadTCPInfo(tb testing.TB, c *net.TCPConn) (info TCPInfo) {
+	tb.Helper()
+	Option(tb, c, func(fd int) error {
+		i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return err
+		}
+		info.TCPInfo = *i
+		// Two bit fields of 4 behind the options, where x/sys has padding.
+		scales := (*[8]byte)(unsafe.Pointer(i))[6]
+		info.PeerScale, info.OwnScale = scales&15, scales>>4
+		return nil
+	})
+	return info
+}
+
+// AddrPort is an address as package netip has it, IPv4 as IPv4.
+func AddrPort(a net.Addr) netip.AddrPort {
+	p := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
+}
+
+// Until waits for a condition, and fails if it does not come about within 10 s.
+func Until(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	look := time.NewTicker(200 * time.Microsecond)
+	defer look.Stop()
+	for end := time.Now().Add(10 * time.Second); !condition(); <-look.C {
+		if time.Now().After(end) {
+			tb.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package testnet
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+)
+
+// Segment is the header of a TCP segment that passed a Tap; of a GSO packet, that of all its segments.
+type Segment struct {
+	Out      bool // sent by the device, not received
+	From, To netip.AddrPort
+	Seq, Ack uint32
+	Window   uint16 // the field
+	Reserved uint8
+	Flags    uint8
+	Options  []byte
+	Payload  int
+}
+
+// Flags of TCP.
+const (
+	FIN = 0x01
+	SYN = 0x02
+	RST = 0x04
+	ACK = 0x10
+)
+
+// End is the sequence number behind what the segment carries.
+func (s *Segment) End() uint32 {
+	n := uint32(s.Payload)
+	for _, f := range []uint8{SYN, FIN} {
+		if s.Flags&f != 0 {
+			n++
+		}
+	}
+	return s.Seq + n
+}
+
+// Tap sees the headers of all TCP segments at a device: what it sends as it leaves the stack, what it
+// receives before the stack has it. So what a socket did is never ahead of its tap.
+type Tap struct{ fd int }
+
+const tapBytes = 160 // of a frame: all headers
+
+// NewTap opens a tap at the port's device for the length of the test. It holds what passes until Each
+// is called, up to 64 MB.
+func NewTap(tb testing.TB, p datapath.PortRef) *Tap {
+	tb.Helper()
+	t := &Tap{}
+	cut := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes}}
+	err := p.In(func() (err error) {
+		t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer),
+			unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &cut[0]}),
+			unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: ethPAll, Ifindex: p.Ifindex}),
+		)
+	})
+	if err != nil {
+		tb.Fatalf("tap at %s: %v", p.Name, err)
+	}
+	tb.Cleanup(func() { closeFD(t.fd) })
+	return t
+}
+
+// Each gives the segments that passed since the last call, in order.
+func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
+	tb.Helper()
+	buf := make([]byte, tapBytes)
+	for {
+		n, from, err := unix.Recvfrom(t.fd, buf, 0)
+		if errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		if err != nil {
+			tb.Fatalf("read from the tap: %v", err)
+		}
+		s, ok := parseSegment(buf[:n])
+		if !ok {
+			continue
+		}
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok {
+			s.Out = ll.Pkttype == unix.PACKET_OUTGOING
+		}
+		f(s)
+	}
+	stats, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if stats.Drops != 0 {
+		tb.Fatalf("the tap missed %d of %d frames: read it more often", stats.Drops, stats.Packets)
+	}
+}
+
+// parseSegment reads an Ethernet frame without tags, with IPv4 or IPv6 without extensions.
+func parseSegment(b []byte) (*Segment, bool) {
+	if len(b) < 14+20+20 {
+		return nil, false
+	}
+	s := &Segment{}
+	var l4, end int
+	switch ip := b[14:]; binary.BigEndian.Uint16(b[12:]) {
+	case unix.ETH_P_IP:
+		if ip[9] != unix.IPPROTO_TCP {
+			return nil, false
+		}
+		l4, end = int(ip[0]&15)*4, int(binary.BigEndian.Uint16(ip[2:]))
+		s.From = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:])), 0)
+		s.To = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:])), 0)
+	case unix.ETH_P_IPV6:
+		if len(ip) < 60 || ip[6] != unix.IPPROTO_TCP {
+			return nil, false
+		}
+		l4, end = 40, 40+int(binary.BigEndian.Uint16(ip[4:]))
+		s.From = netip.AddrPortFrom(netip.AddrFrom16([16]byte(ip[8:])), 0)
+		s.To = netip.AddrPortFrom(netip.AddrFrom16([16]byte(ip[24:])), 0)
+	default:
+		return nil, false
+	}
+	tcp := b[14+l4:]
+	if len(tcp) < 20 || len(tcp) < int(tcp[12]>>4)*4 {
+		return nil, false
+	}
+	header := int(tcp[12]>>4) * 4
+	s.From = netip.AddrPortFrom(s.From.Addr(), binary.BigEndian.Uint16(tcp))
+	s.To = netip.AddrPortFrom(s.To.Addr(), binary.BigEndian.Uint16(tcp[2:]))
+	s.Seq, s.Ack = binary.BigEndian.Uint32(tcp[4:]), binary.BigEndian.Uint32(tcp[8:])
+	s.Reserved, s.Flags, s.Window = tcp[12]&15, tcp[13], binary.BigEndian.Uint16(tcp[14:])
+	s.Options = append([]byte(nil), tcp[20:header]...)
+	s.Payload = end - l4 - header
+	return s, true
+}
+
+// Option gives the body of the segment's first option of this kind, nil if there is none.
+func (s *Segment) Option(kind byte) []byte {
+	for o := s.Options; len(o) > 0 && o[0] != 0; {
+		if o[0] == 1 {
+			o = o[1:]
+			continue
+		}
+		if len(o) < 2 || o[1] < 2 || int(o[1]) > len(o) {
+			return nil
+		}
+		if o[0] == kind {
+			return o[2:o[1]]
+		}
+		o = o[o[1]:]
+	}
+	return nil
+}
