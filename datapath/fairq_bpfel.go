@@ -34,7 +34,8 @@ type fairqConnection struct {
 		Shift        uint8
 		Flags        uint8
 		RegisteredAt uint16
-		Zero         [4]uint8
+		Told         uint8
+		Zero         [3]uint8
 	}
 	Seen  uint32
 	Owner uint16

@@ -16,6 +16,7 @@
 
 #include "flows.h"
 #include "port.h"
+#include "unify.h"
 
 // Space for a connection that is put together: too large for the stack.
 struct {
@@ -94,8 +95,11 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	if (!s || !in_scope(s))
 		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
-	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq)
-		return TABLE_NONE; // sent again
+	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq) { // sent again
+		if (scale == SCALE_UNIFY)
+			unify_again(ctx, s, &c->end[s->side & 1]);
+		return TABLE_NONE;
+	}
 	old = bpf_map_lookup_elem(&flows, &s->key);
 	if (old && connection_is_closed(old)) // its ports are used again
 		connection_remove(&s->key, old);
@@ -110,18 +114,10 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 		draft->end[s->side & 1].flags |= END_SCALE;
 	if (o.is_signed)
 		draft->flags |= CONNECTION_SIGNED;
-	if ((s->flags & (TCP_CWR | TCP_ECE)) == (TCP_CWR | TCP_ECE) && s->reserved & TCP_AE)
-		draft->flags |= CONNECTION_ACCECN_ASKED;
+	if (scale == SCALE_UNIFY)
+		unify_syn(ctx, s, &draft->end[s->side & 1], &o);
 	bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 	return TABLE_NONE;
-}
-
-// AccECN was negotiated if the answer is one that only AccECN gives (RFC 9768, table 2).
-static __always_inline int accecn_answer(const struct segment *s)
-{
-	__u32 bits = (s->reserved & TCP_AE) << 2 | !!(s->flags & TCP_CWR) << 1 | !!(s->flags & TCP_ECE);
-
-	return bits == 2 || bits == 3 || bits == 4 || bits == 6;
 }
 
 // Whether the other end was heard of, and this segment acknowledges what it sent.
@@ -220,8 +216,13 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	old = bpf_map_lookup_elem(&flows, &s->key);
-	if (!c && old)
-		return old->end[s->side & 1].first == s->seq ? TABLE_FLOWS : TABLE_NONE; // sent again, or forged
+	if (!c && old) {
+		if (old->end[s->side & 1].first != s->seq)
+			return TABLE_NONE; // forged
+		if (scale == SCALE_UNIFY)
+			unify_again(ctx, s, &old->end[s->side & 1]);
+		return TABLE_FLOWS;
+	}
 	if (!c) { // the SYN passed before Weir was attached, or another way
 		draft = bpf_map_lookup_elem(&drafts, &zero);
 		if (!draft)
@@ -237,11 +238,14 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	e = &c->end[s->side & 1];
 	if (opener->flags & END_SYN && !answers(c, s))
 		return TABLE_NONE;
+	if (e->flags & END_SYN && e->flags & END_SCALE && e->first == s->seq) { // sent again
+		if (scale == SCALE_UNIFY)
+			unify_again(ctx, s, e);
+		return TABLE_PENDING;
+	}
 	segment_read_options(ctx, s, &o);
 	if (o.is_signed)
 		c->flags |= CONNECTION_SIGNED;
-	if (c->flags & CONNECTION_ACCECN_ASKED && accecn_answer(s))
-		c->flags |= CONNECTION_ACCECN;
 	end_from_syn(e, s, &o);
 	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
 	if (!o.has_scale || (opener->flags & END_SYN && opener->flags & END_SCALE)) {
@@ -250,6 +254,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	}
 	if (opener->flags & END_SYN)
 		opener->flags |= END_SCALE;
+	if (scale == SCALE_UNIFY)
+		unify_syn_ack(ctx, s, opener, e, &o);
 	if (old) // the same ends again: the acceptor answers only when it has no such connection
 		connection_remove(&s->key, old);
 	if (count == COUNT_HANDSHAKE)
@@ -301,7 +307,10 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 	}
 	if (!answers(c, s))
 		return TABLE_NONE;
-	return connection_enter(s, c) ? TABLE_FLOWS : TABLE_NONE;
+	if (connection_enter(s, c))
+		return TABLE_FLOWS;
+	// There is no room: it passes, but what its ends were told has to be kept.
+	return scale == SCALE_UNIFY && (c->end[0].flags | c->end[1].flags) & END_UNIFIED ? TABLE_PENDING : TABLE_NONE;
 }
 
 // ---- adopted connections ----

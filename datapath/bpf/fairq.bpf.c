@@ -19,30 +19,6 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// Whether the segment signs its window. Mostly it has no options, or the timestamps alone.
-__noinline int is_signed(struct __sk_buff *ctx, struct segment *s)
-{
-	struct tcp_options o = {};
-
-	if (!s)
-		return 0;
-	segment_read_options(ctx, s, &o);
-	return o.is_signed;
-}
-
-static __always_inline int may_be_signed(struct __sk_buff *ctx, const struct segment *s)
-{
-	const __be32 timestamps = bpf_htonl(0x0101080a); // NOP NOP kind 8 length 10
-	__u8 *head = (__u8 *)(long)ctx->data;
-
-	if (s->header == TCP_BYTES)
-		return 0;
-	if (s->header != TCP_BYTES + 12 || s->l4 >= 256 ||
-	    head + s->l4 + TCP_BYTES + 4 > (__u8 *)(long)ctx->data_end)
-		return 1;
-	return *(__be32 *)(head + s->l4 + TCP_BYTES) != timestamps;
-}
-
 // Replaces the window. The helper knows the states of a checksum: whole, partial (the device adds the
 // rest), complete (the sum over the packet, which stays: window and checksum change it to and fro).
 static __always_inline long window_write(struct __sk_buff *ctx, const struct segment *s, __u16 field)
@@ -54,11 +30,32 @@ static __always_inline long window_write(struct __sk_buff *ctx, const struct seg
 	return err ? err : bpf_skb_store_bytes(ctx, s->l4 + TCP_WINDOW, &new, sizeof(new), 0);
 }
 
-static __always_inline __u8 shift_of(const struct connection *c, const struct segment *s)
+// How the windows are scaled that an end sends. What the SYNs told counts before the reserved bits, which
+// anybody can set. 1 in the bits may as well be AccECN's, as nobody here saw the handshake: the scale that
+// was inferred is then 1 at most, too, if a shim wrote it.
+static __always_inline __u8 shift_of(const struct end *e, const struct segment *s)
 {
-	if (scale == SCALE_SHIM && s->reserved && !(c->flags & CONNECTION_ACCECN))
+	if (scale == SCALE_UNIFY && e->flags & END_UNIFIED)
+		return e->told;
+	if (scale == SCALE_SHIM && s->reserved > TCP_AE && !(e->flags & END_SCALE))
 		return s->reserved;
-	return c->end[s->side & 1].shift;
+	return e->shift;
+}
+
+// Writes the field, if it is another. said: the counter of what the law made of the window; with scale:
+// unify the field may be another all the same.
+static __always_inline void ack_write(struct __sk_buff *ctx, struct segment *s, struct connection *c,
+				      struct port_counts *stats, __u64 packets, __u16 field, __u64 *said)
+{
+	if (field != s->window) {
+		if (segment_is_signed(ctx, s)) {
+			c->flags |= CONNECTION_SIGNED;
+			said = &stats->signed_;
+		} else if (window_write(ctx, s, field)) {
+			said = &stats->unwritable;
+		}
+	}
+	*said += packets;
 }
 
 // Holds an ACK to the window of its data's port.
@@ -73,8 +70,9 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	__u64 grant;
 	__u16 field;
 
+	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
 	if (!port || !(grant = port->grant_q8)) {
-		stats->ungoverned += packets;
+		ack_write(ctx, s, c, stats, packets, a.field, &stats->ungoverned);
 		return;
 	}
 	config = bpf_map_lookup_elem(&configs, &id);
@@ -85,24 +83,11 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	if (!a.floor_bytes)
 		a.floor_bytes = e->mss || sender->gso ? window_floor(e->mss, sender->gso) : config->mss_unknown;
 	a.ack = s->ack;
-	a.field = s->window;
-	a.shift = shift_of(c, s);
+	a.shift = shift_of(e, s);
 	a.syn = !!(s->flags & TCP_SYN);
 	a.shrink = shrink;
 	field = window_rewrite(&a, &e->edge);
-	if (field == s->window) {
-		stats->smaller += packets;
-		return;
-	}
-	if (may_be_signed(ctx, s) && is_signed(ctx, s)) {
-		stats->signed_ += packets;
-		c->flags |= CONNECTION_SIGNED;
-		return;
-	}
-	if (window_write(ctx, s, field))
-		stats->unwritable += packets;
-	else
-		stats->rewritten += packets;
+	ack_write(ctx, s, c, stats, packets, field, field == a.field ? &stats->smaller : &stats->rewritten);
 }
 
 // Data leaves by this port: here its direction is counted, and this port's window governs it.

@@ -36,8 +36,8 @@ enum count_mode {
 
 enum scale_mode {
 	SCALE_LEARN = 0, // from the SYNs
-	SCALE_SHIM = 1,  // from the reserved bits, where a shim wrote them
-	SCALE_UNIFY = 2, // every SYN announces the same one
+	SCALE_SHIM = 1,  // the same; of connections whose SYNs nobody saw, from the bits that a shim wrote
+	SCALE_UNIFY = 2, // every SYN is made to announce the same one (unify.h)
 };
 
 enum end_flags {
@@ -45,14 +45,13 @@ enum end_flags {
 	END_SYN = 2,   // sent a SYN: first is valid
 	END_SCALE = 4, // its window scale is known, not inferred
 	END_FIN = 8,   // will send no more data
+	END_UNIFIED = 16, // its SYN was made to announce `told`: its windows are converted
 };
 
 enum connection_flags {
 	CONNECTION_SIGNED = 1,  // TCP-MD5 or TCP-AO: never touched
 	CONNECTION_ADOPTED = 2, // began before Weir saw it
 	CONNECTION_RESET = 4,   // not counted until data flows again
-	CONNECTION_ACCECN = 8,  // the reserved bits are not the shim's
-	CONNECTION_ACCECN_ASKED = 16,
 };
 
 // What one end of a connection sends.
@@ -70,7 +69,8 @@ struct end {
 	__u8 shift;              // of its windows
 	__u8 flags;              // enum end_flags
 	__u16 registered_at;     // id of that port
-	__u8 zero[4];
+	__u8 told;               // scale: unify: what the other end takes shift for
+	__u8 zero[3];
 };
 
 struct connection {

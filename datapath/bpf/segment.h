@@ -322,4 +322,37 @@ __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment 
 	return 0;
 }
 
+__noinline int segment_options_sign(struct __sk_buff *ctx, const struct segment *s)
+{
+	struct tcp_options o = {};
+
+	if (!s)
+		return 0;
+	segment_read_options(ctx, s, &o);
+	return o.is_signed;
+}
+
+// Whether the segment signs its header. Mostly it has no options, or the timestamps alone.
+static __always_inline int segment_is_signed(struct __sk_buff *ctx, const struct segment *s)
+{
+	const __be32 timestamps = bpf_htonl(0x0101080a); // NOP NOP kind 8 length 10
+	__u8 *head = (__u8 *)(long)ctx->data;
+
+	if (s->header == TCP_BYTES)
+		return 0;
+	if (s->header == TCP_BYTES + 12 && s->l4 < 256 &&
+	    head + s->l4 + TCP_BYTES + 4 <= (__u8 *)(long)ctx->data_end &&
+	    *(__be32 *)(head + s->l4 + TCP_BYTES) == timestamps)
+		return 0;
+	return segment_options_sign(ctx, s);
+}
+
+// Whether a SYN-ACK agrees to AccECN: these answers nothing else gives (RFC 9768, table 2).
+static __always_inline int segment_answers_accecn(const struct segment *s)
+{
+	__u32 bits = (s->reserved & TCP_AE) << 2 | !!(s->flags & TCP_CWR) << 1 | !!(s->flags & TCP_ECE);
+
+	return bits == 2 || bits == 3 || bits == 4 || bits == 6;
+}
+
 #endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// scale: unify. Every SYN and SYN-ACK is made to announce one window scale s* (`unify_shift`), and every
+// later window is converted from its sender's own scale to s*, which is what the receiver takes it for:
+//
+//   A --- SYN scale a ---> [switch: notes a] --- SYN scale s* ---> B
+//   A --- field << a ----> [switch]          --- field' << s* ---> B
+//
+//   own      bytes of A's window: field << a
+//   field'   own >> s*, rounded down: no more is promised than A has room for
+//   law      a smaller grant is rounded up to s*, which does not exceed own rounded down
+//
+// So every switch behind the first one knows every scale without a table; there own is s*, and the
+// conversion changes nothing. A SYN's window is never scaled and not converted.
+//
+// This cannot fail open. The ends believe what they were told for as long as the connection lives, so
+// the conversion goes on where nothing is granted (no flows counted, no heartbeat, windows let go), and
+// stopping it (Close, a change of scale, an entry that is forgotten) breaks windows of connections that
+// live. Both directions must cross the switch, each once. Windows are kept in steps of 1 << s* bytes: a
+// receiver with less room than a step reads as closed.
+//
+// Connections whose SYN was not rewritten (older ones, signed ones, one end without the option) have
+// their own scales, as with `learn`.
+#ifndef WEIR_BPF_UNIFY_H
+#define WEIR_BPF_UNIFY_H
+
+#include "flows.h"
+
+// Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.
+static __always_inline long unify_write(struct __sk_buff *ctx, const struct segment *s, __u32 scale_at, __u8 shift)
+{
+	__u32 at = s->l4 + (scale_at & ~1u);
+	__be16 old, new, mask;
+	long err;
+
+	if (bpf_skb_load_bytes(ctx, at, &old, sizeof(old)))
+		return -1;
+	mask = scale_at & 1 ? bpf_htons(0x00ff) : bpf_htons(0xff00);
+	new = (old & ~mask) | ((__be16)(shift << 8 | shift) & mask);
+	if (new == old)
+		return 0;
+	err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
+	return err ? err : bpf_skb_store_bytes(ctx, at, &new, sizeof(new), 0);
+}
+
+// The sender of a SYN, or of a SYN-ACK that takes up its option, announces s* from here on. If it cannot
+// be written the sender keeps its own scale, and nothing of it is converted.
+__noinline int unify_syn(struct __sk_buff *ctx, struct segment *s, struct end *e, struct tcp_options *o)
+{
+	if (!s || !e || !o || !o->scale_at || o->is_signed || unify_write(ctx, s, o->scale_at, unify_shift))
+		return 0;
+	e->told = unify_shift;
+	e->flags |= END_UNIFIED;
+	return 0;
+}
+
+// The same SYN or SYN-ACK sent again.
+__noinline int unify_again(struct __sk_buff *ctx, struct segment *s, struct end *e)
+{
+	struct tcp_options o = {};
+
+	if (!s || !e || !(e->flags & END_UNIFIED))
+		return 0;
+	segment_read_options(ctx, s, &o);
+	if (o.scale_at && !o.is_signed)
+		unify_write(ctx, s, o.scale_at, e->told);
+	return 0;
+}
+
+// A SYN-ACK decides for both: without the option nobody scales.
+__noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct end *opener, struct end *e,
+			     struct tcp_options *o)
+{
+	if (!s || !opener || !e || !o)
+		return 0;
+	if (!o->has_scale)
+		opener->flags &= ~END_UNIFIED;
+	if (opener->flags & END_UNIFIED)
+		unify_syn(ctx, s, e, o);
+	return 0;
+}
+
+// The field of an end's window in the unit that the other end takes it for.
+static __always_inline __u16 unify_field(const struct end *e, const struct segment *s)
+{
+	__u32 field;
+
+	if (!(e->flags & END_UNIFIED) || s->flags & TCP_SYN)
+		return s->window;
+	field = (__u32)s->window << (e->shift & 15) >> (e->told & 15); // below 2^30
+	return field < WINDOW_FIELD_MAX ? field : WINDOW_FIELD_MAX;
+}
+
+#endif
