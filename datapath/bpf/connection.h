@@ -86,6 +86,8 @@ static __always_inline void end_from_syn(struct end *e, const struct segment *s,
 	e->shift = o->shift;
 }
 
+static __always_inline __u8 opened_by(__u8 side) { return side ? CONNECTION_OPENED_BY_1 : 0; }
+
 __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 {
 	struct connection *c, *draft, *old;
@@ -109,6 +111,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
 	end_from_syn(&draft->end[s->side & 1], s, &o);
+	draft->flags = opened_by(s->side);
 	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
 	if (!o.has_scale)
 		draft->end[s->side & 1].flags |= END_SCALE;
@@ -163,6 +166,17 @@ __noinline int connection_count(struct connection *c)
 	return 0;
 }
 
+// Takes a place of a port's share. It is taken before it is known to be there, or two CPUs could both
+// take the last one.
+static __always_inline int share_take(struct port *owner, const struct port_config *config)
+{
+	// May be below 0: a port's id had another port.
+	if ((__s32)__sync_fetch_and_add(&owner->owned, 1) < (__s32)config->flows_max)
+		return 1;
+	__sync_fetch_and_add(&owner->owned, -1);
+	return 0;
+}
+
 // Moves a connection from pending to flows. 0 when the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {
@@ -174,25 +188,24 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 
 	if (!s || !c || !stats)
 		return 0;
-	// The port that the opening end is behind is the one that the answers to it leave by. (Who opened
-	// an adopted connection is not known: the end that is not behind this port then.)
-	owner_id = (__u32)c->end[!s->side].port - 1;
+	// The port that the opening end is behind is the one that the answers to it leave by.
+	owner_id = (__u32)c->end[!(c->flags & CONNECTION_OPENED_BY_1)].port - 1;
 	config = bpf_map_lookup_elem(&configs, &owner_id);
 	owner = port_of(owner_id);
 	c->owner = 0;
 	if (config && owner) {
-		if ((__s32)owner->owned >= (__s32)config->flows_max) { // may be below 0: a port's id had another port
+		if (!share_take(owner, config)) {
 			stats->table_full++;
 			return 0;
 		}
 		c->owner = owner_id + 1;
 	}
 	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
+		if (owner && config)
+			__sync_fetch_and_add(&owner->owned, -1);
 		stats->table_full++;
 		return 0;
 	}
-	if (owner)
-		__sync_fetch_and_add(&owner->owned, 1);
 	stats->opened++;
 	if (c->flags & CONNECTION_ADOPTED)
 		stats->adopted++;
@@ -228,7 +241,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		if (!draft)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
-		draft->flags = CONNECTION_ADOPTED;
+		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 	}
@@ -287,7 +300,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 		if (!draft)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
-		draft->flags = CONNECTION_ADOPTED;
+		draft->flags = CONNECTION_ADOPTED | opened_by(s->side);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 		if (!c)

@@ -52,6 +52,7 @@ enum connection_flags {
 	CONNECTION_SIGNED = 1,  // TCP-MD5 or TCP-AO: never touched
 	CONNECTION_ADOPTED = 2, // began before Weir saw it
 	CONNECTION_RESET = 4,   // not counted until data flows again
+	CONNECTION_OPENED_BY_1 = 8, // by end 1 of the key; of an adopted one: that is who was heard of first
 };
 
 // What one end of a connection sends.

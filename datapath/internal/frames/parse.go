@@ -1,0 +1,195 @@
+package frames
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Kind says what a frame holds, as far as a switch can know.
+type Kind int
+
+// Kinds of frames.
+const (
+	KindTCP      Kind = iota
+	KindOther         // not IP, or IP without TCP
+	KindTunnel        // encapsulated, encrypted or signed: IPIP, GRE, ESP, AH
+	KindFragment      // an IP fragment, the first too
+	KindShort         // ended before its headers did, or they contradict themselves
+)
+
+func (k Kind) String() string {
+	return [...]string{"TCP", "other", "tunnel", "fragment", "short"}[k]
+}
+
+// View is a frame taken apart. Offsets are from the frame's first byte; they hold for KindTCP.
+type View struct {
+	Frame []byte
+	Kind  Kind
+	L3    int
+	L4    int // TCP header
+	Data  int // payload
+	End   int // behind the IP packet; what follows is padding
+}
+
+// MaxExtensions is how many IPv6 extension headers are followed.
+const MaxExtensions = 6
+
+// Parse takes a frame apart. Up to two tags are followed. A length of 0 in the IP header stands for the
+// rest of the frame (RFC 2675; Linux uses it for IPv4 too).
+func Parse(frame []byte) View {
+	v := View{Frame: frame, Kind: KindShort, L3: ethHeader}
+	if len(frame) < ethHeader {
+		return v
+	}
+	kind := binary.BigEndian.Uint16(frame[12:])
+	for tags := 0; tags < 2 && (kind == TypeVLAN || kind == TypeQinQ); tags++ {
+		v.L3 += tagBytes
+		if len(frame) < v.L3 {
+			return v
+		}
+		kind = binary.BigEndian.Uint16(frame[v.L3-2:])
+	}
+	switch kind {
+	case TypeIPv4:
+		v.ipv4()
+	case TypeIPv6:
+		v.ipv6()
+	default:
+		v.Kind = KindOther
+	}
+	return v
+}
+
+func (v *View) ipv4() {
+	ip := v.Frame[v.L3:]
+	if len(ip) < ipv4Header || ip[0]>>4 != 4 || ip[0]&15 < 5 {
+		return
+	}
+	switch moreOrOffset := binary.BigEndian.Uint16(ip[6:]) & 0x3fff; {
+	case moreOrOffset != 0:
+		v.Kind = KindFragment
+	case ip[9] != TCP:
+		v.Kind = notTCP(ip[9])
+	default:
+		v.tcp(v.L3+int(ip[0]&15)*4, v.L3+int(binary.BigEndian.Uint16(ip[2:])), v.L3)
+	}
+}
+
+func (v *View) ipv6() {
+	ip := v.Frame[v.L3:]
+	if len(ip) < ipv6Header || ip[0]>>4 != 6 {
+		return
+	}
+	behind := v.L3 + ipv6Header
+	at, protocol := behind, ip[6]
+	for followed := 0; protocol != TCP; followed++ {
+		if followed == MaxExtensions {
+			v.Kind = KindOther // TCP perhaps, behind more headers than anybody sends
+			return
+		}
+		switch protocol {
+		case HopByHop, Routing, ToHost:
+		case Fragment:
+			v.Kind = KindFragment
+			return
+		default:
+			v.Kind = notTCP(protocol)
+			return
+		}
+		if len(v.Frame) < at+2 {
+			return
+		}
+		protocol, at = v.Frame[at], at+8+8*int(v.Frame[at+1])
+	}
+	v.tcp(at, behind+int(binary.BigEndian.Uint16(ip[4:])), behind)
+}
+
+func notTCP(protocol byte) Kind {
+	switch protocol {
+	case IPIP, IPv6InIP, GRE, ESP, AH:
+		return KindTunnel
+	}
+	return KindOther
+}
+
+// tcp looks at a TCP header at l4 of a packet that ends at end; end == zero: its length is given as 0.
+func (v *View) tcp(l4, end, zero int) {
+	if end == zero {
+		end = len(v.Frame)
+	}
+	if len(v.Frame) < l4+tcpHeader {
+		return
+	}
+	header := int(v.Frame[l4+12]>>4) * 4
+	if header < tcpHeader || end > len(v.Frame) || l4+header > end {
+		return
+	}
+	v.Kind, v.L4, v.Data, v.End = KindTCP, l4, l4+header, end
+}
+
+// Flags of the TCP header.
+func (v *View) Flags() byte { return v.Frame[v.L4+13] }
+
+// Window is the field as it stands there.
+func (v *View) Window() uint16 { return binary.BigEndian.Uint16(v.Frame[v.L4+14:]) }
+
+// Options of the TCP header.
+func (v *View) Options() []byte { return v.Frame[v.L4+tcpHeader : v.Data] }
+
+// ChecksumError is what the TCP checksum is off by, computed from all of the segment: 0 when it is right.
+func (v *View) ChecksumError() uint16 { return v.sum() % 0xffff }
+
+// sum is all ones when the checksum is right.
+func (v *View) sum() uint16 {
+	from, to := v.L3+12, v.L3+16
+	if v.Frame[v.L3]>>4 == 6 {
+		from, to = v.L3+8, v.L3+24
+	}
+	ends := pseudo(v.Frame[from:to], v.Frame[to:to+to-from], TCP, v.End-v.L4)
+	return fold(ends + add(v.Frame[v.L4:v.End]))
+}
+
+// SetChecksum makes the TCP checksum right.
+func (v *View) SetChecksum() {
+	check := v.Frame[v.L4+16 : v.L4+18]
+	check[0], check[1] = 0, 0
+	binary.BigEndian.PutUint16(check, ^v.sum())
+}
+
+// CheckRewrite says what a switch that holds windows may not have made of a frame: anything but a
+// smaller window in an acknowledgement that is not signed, with its checksum. A checksum that was right
+// is right, and one that was wrong is wrong by the same amount. rewritten says that the window is
+// another.
+func CheckRewrite(in, out []byte) (rewritten bool, err error) {
+	if string(in) == string(out) {
+		return false, nil
+	}
+	if len(in) != len(out) {
+		return false, fmt.Errorf("of %d bytes %d came out", len(in), len(out))
+	}
+	a := Parse(in)
+	if a.Kind != KindTCP {
+		return false, fmt.Errorf("a frame without TCP (%v) was changed", a.Kind)
+	}
+	window, check := a.L4+14, a.L4+16
+	for i := range in {
+		if in[i] != out[i] && (i < window || i >= check+2) {
+			return false, fmt.Errorf("byte %d was changed; the window is at %d", i, window)
+		}
+	}
+	b := a
+	b.Frame = out
+	switch {
+	case a.Flags()&(ACK|RST) != ACK:
+		return false, fmt.Errorf("a segment with flags %#x was changed: it grants nothing", a.Flags())
+	case Signed(a.Options()):
+		return false, fmt.Errorf("a signed segment was changed")
+	case b.Window() >= a.Window():
+		return false, fmt.Errorf("window %d became %d", a.Window(), b.Window())
+	case b.Window() == 0:
+		return false, fmt.Errorf("window %d was closed", a.Window())
+	case a.ChecksumError() != b.ChecksumError():
+		return false, fmt.Errorf("checksum was off by %#x and now is by %#x", a.ChecksumError(), b.ChecksumError())
+	}
+	return true, nil
+}
