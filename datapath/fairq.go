@@ -96,9 +96,16 @@ type FairQConfig struct {
 	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes.
 	Forget time.Duration
 	// Pin is a directory in a BPF file system. With it programs, timers and tables outlive the process:
-	// a later AttachFairQ with the same directory takes them over without detaching. Empty: everything
-	// goes with the process.
+	// a later AttachFairQ with the same directory takes them over without detaching. One process at a
+	// time has it. Empty: everything goes with the process.
 	Pin string
+	// TakeOver asks a living process that has Pin to leave it to this one. Without it: *FairQBusy.
+	TakeOver bool
+	// Renew removes pinned tables of another layout first, after their windows were let go, and begins
+	// anew: flows are then adopted. Without it: *OtherSchema.
+	Renew bool
+	// Version of the process, for status.
+	Version string
 }
 
 // Limits of bpf/flows.h.
@@ -117,19 +124,22 @@ const (
 // FairQBeat is how often Beat and Sweep are to be called.
 const FairQBeat = 250 * time.Millisecond
 
-// FairQ is the law at work on the ports of one switch.
+// FairQ is the law at work on the ports of one switch. Its methods are for one goroutine.
 type FairQ struct {
 	cfg     FairQConfig
 	maps    *fairqMaps
 	control *fairqPrograms // an instance for what user space runs: arm, disarm, sweep
 	ports   []fairQAttached
 	source  *fairQSource
+	lock    *pinLock // on cfg.Pin; nil without
+	fresh   bool     // no tables were there before
 }
 
 // fairQAttached is one port of a FairQ.
 type fairQAttached struct {
 	FairQPort
 	id      uint32
+	cookie  uint64 // of its namespace
 	program *ebpf.Program
 	link    link.Link // one that the garbage collector takes is detached: kept here
 	isNew   bool      // not taken over
@@ -141,10 +151,11 @@ func CheckFairQ() error { return checkAll(fairQProbes()) }
 
 // AttachFairQ puts FairQ at the head of each port's egress chain. The ports are those of one switch:
 // an acknowledgement that leaves by one of them is held to the window of the port that its data leaves
-// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema and ErrPermission can be told
-// apart. On an error nothing new stays attached, and what was pinned before goes on.
+// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema, *FairQBusy and ErrPermission can
+// be told apart. On an error nothing new stays attached, and what was pinned before goes on.
 //
-// Beat must be called every FairQBeat, or the windows are let go.
+// Beat must be called every FairQBeat, or the windows are let go. A pinned port that is not asked for
+// any more is let go before AttachFairQ returns.
 func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
 	c = c.withDefaults()
 	if err := c.check(ports); err != nil {
@@ -157,137 +168,11 @@ func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
 	}
-	source.ports = len(ports)
 	f := &FairQ{cfg: c, source: source}
 	if err := f.attachAll(ports); err != nil {
 		return nil, errors.Join(fmt.Errorf("fairq: %w", err), f.abandon())
 	}
 	return f, nil
-}
-
-func (f *FairQ) attachAll(ports []FairQPort) (err error) {
-	if err := makePinDir(f.cfg.Pin); err != nil {
-		return err
-	}
-	if f.maps, err = f.source.openMaps(); err != nil {
-		return err
-	}
-	if f.control, err = f.source.load(0, f.maps); err != nil {
-		return err
-	}
-	if err := f.begin(); err != nil {
-		return err
-	}
-	pinned, err := readPins(f.cfg.Pin)
-	if err != nil {
-		return err
-	}
-	for _, p := range ports {
-		if err := f.attach(p, pinned); err != nil {
-			return fmt.Errorf("attach fairq to %s: %w", p.Name, err)
-		}
-	}
-	// Ports that are not asked for any more.
-	for _, stale := range pinned.links {
-		if err := errors.Join(stale.remove(), f.disarm(stale.id)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// attach configures a port, loads its instance of the program, and puts it in front of the port's
-// chain or in the place of the pinned one.
-func (f *FairQ) attach(port FairQPort, pinned *pins) error {
-	if _, err := port.QueueWithBacklog(); err != nil {
-		return err
-	}
-	var cookie uint64
-	err := port.In(func() (err error) {
-		cookie, err = NetnsCookie()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	name := portPin(cookie, port.Ifindex)
-	old, takeOver := pinned.take(name)
-	p := fairQAttached{FairQPort: port, id: old.id, isNew: !takeOver}
-	if !takeOver {
-		p.id = pinned.freeID()
-		if err := f.clearPort(p.id); err != nil {
-			return err
-		}
-	}
-	if err := f.maps.Configs.Put(p.id, f.portConfig(&port, cookie)); err != nil {
-		return fmt.Errorf("configure: %w", err)
-	}
-	programs, err := f.source.load(p.id, f.maps)
-	if err != nil {
-		return err
-	}
-	p.program = programs.WeirFairq
-	if err := errors.Join(programs.WeirFairqArm.Close(), programs.WeirFairqDisarm.Close(), programs.WeirFairqSweep.Close()); err != nil {
-		return err
-	}
-	if takeOver {
-		p.link, err = old.update(p.program)
-	} else {
-		p.link, err = attachHead(p.PortRef, p.program)
-	}
-	f.ports = append(f.ports, p)
-	if err != nil {
-		return err
-	}
-	if f.cfg.Pin != "" && !takeOver {
-		if err := pinLink(p.link, f.cfg.Pin, name, p.id); err != nil {
-			return err
-		}
-	}
-	return f.arm(p.id)
-}
-
-// clearPort makes sure that a port does not begin with what a former one with its id had.
-func (f *FairQ) clearPort(id uint32) error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("number of CPUs: %w", err)
-	}
-	return errors.Join(
-		f.maps.Ports.Put(id, fairqPort{Generation: 1}),
-		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
-	)
-}
-
-func (f *FairQ) portConfig(p *FairQPort, cookie uint64) *fairqPortConfig {
-	l := &p.Law
-	mtu := l.MTU
-	if mtu == 0 {
-		mtu = defaultMTU
-	}
-	active := max(l.Active, 10*time.Millisecond)
-	idle := l.Idle
-	if idle == 0 {
-		idle = time.Second
-	}
-	flows := l.Flows
-	if flows == 0 {
-		flows = max(f.cfg.Flows/8, f.cfg.Flows/uint32(max(f.source.ports, 1)))
-	}
-	c := &fairqPortConfig{
-		NetnsCookie: cookie, Ifindex: uint32(p.Ifindex),
-		EpochNs: uint32(active.Nanoseconds() / (fairQLive - 1)), IdleNs: uint32(idle.Nanoseconds()),
-		FlowsMax: flows, MssUnknown: max(mtu, defaultMTU) - segmentOverhead,
-	}
-	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
-	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())
-	c.Law.FloorBytes, c.Law.CapBytes = l.FloorBytes, l.CapBytes
-	c.Law.MssMaxBytes = uint16(min(mtu-segmentOverhead, 0xffff))
-	c.Law.Gain, c.Law.SlowStart, c.Law.Variant = uint8(l.Gain), uint8(l.SlowStart), uint8(l.Variant)
-	for i := range min(len(p.Name), portNameBytes-1) {
-		c.Name[i] = int8(p.Name[i])
-	}
-	return c
 }
 
 func (c FairQConfig) withDefaults() FairQConfig {

@@ -11,14 +11,19 @@ import (
 )
 
 // OtherSchema is the error for a pin directory that another version of Weir left, whose tables this one
-// cannot read. Purge it and attach anew: flows are then adopted.
+// cannot read. FairQConfig.Renew begins anew: flows are then adopted.
 type OtherSchema struct {
 	Dir  string
 	Have uint32 // the version of the layout that is there; 0: not known
 }
 
 func (e *OtherSchema) Error() string {
-	return fmt.Sprintf("the tables in %s have layout %d, this Weir has %d: remove them (weir switch --purge)", e.Dir, e.Have, fairQSchema)
+	have := "another layout"
+	if e.Have != 0 {
+		have = fmt.Sprintf("layout %d", e.Have)
+	}
+	return fmt.Sprintf("the tables in %s have %s, this Weir has %d: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge",
+		e.Dir, have, fairQSchema)
 }
 
 // fairQSource is what the program's instances are made from. The kernel's type information is read
@@ -27,7 +32,6 @@ type fairQSource struct {
 	spec   *ebpf.CollectionSpec
 	kernel *btf.Cache
 	cfg    *FairQConfig
-	ports  int
 }
 
 func newFairQSource(c *FairQConfig) (*fairQSource, error) {
@@ -62,8 +66,10 @@ var sharedMaps = []string{
 
 // openMaps makes the shared maps, or opens the pinned ones.
 func (s *fairQSource) openMaps() (*fairqMaps, error) {
-	if err := s.checkSchema(); err != nil {
-		return nil, err
+	if s.cfg.Pin != "" {
+		if err := checkSchema(s.cfg.Pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
 	}
 	open := map[string]*ebpf.Map{}
 	for _, name := range sharedMaps {
@@ -90,14 +96,8 @@ func (s *fairQSource) openMaps() (*fairqMaps, error) {
 }
 
 // checkSchema refuses pinned maps of another layout before any is opened.
-func (s *fairQSource) checkSchema() error {
-	if s.cfg.Pin == "" {
-		return nil
-	}
-	m, err := ebpf.LoadPinnedMap(filepath.Join(s.cfg.Pin, fairqMapControls), nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+func checkSchema(dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, fairqMapControls), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("open the pinned tables: %w", err)
 	}
@@ -107,9 +107,15 @@ func (s *fairQSource) checkSchema() error {
 		return err
 	}
 	if have != 0 && have != fairQSchema {
-		return &OtherSchema{s.cfg.Pin, have}
+		return &OtherSchema{dir, have}
 	}
 	return nil
+}
+
+// tablesPinned says whether there are any in dir.
+func tablesPinned(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fairqMapControls))
+	return err == nil
 }
 
 // readSchema reads the layout's version, which is the first word whatever the layout is; 0: never set.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"time"
 
@@ -82,12 +81,29 @@ func monotonicNs() uint64 {
 	return uint64(t.Nano())
 }
 
-// Beat tells the kernel programs that user space lives, and forgets connections that ended.
+// Beat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
+// when another process asks for the pins: Leave them to it.
 func (f *FairQ) Beat() error {
-	if err := f.setControl(func(c *fairqControl) { c.HeartbeatNs = monotonicNs() }); err != nil {
+	if f.lock != nil {
+		if claimed, err := f.lock.claimed(); err != nil || claimed {
+			return errors.Join(err, takenOver(claimed))
+		}
+	}
+	if err := f.heartbeat(); err != nil {
 		return err
 	}
 	return f.sweep()
+}
+
+func takenOver(claimed bool) error {
+	if claimed {
+		return ErrTakenOver
+	}
+	return nil
+}
+
+func (f *FairQ) heartbeat() error {
+	return f.setControl(func(c *fairqControl) { c.HeartbeatNs = monotonicNs() })
 }
 
 // Run beats until ctx is done.
@@ -154,128 +170,4 @@ func (f *FairQ) sweep() error {
 		return fmt.Errorf("sweep the flow table: %w", err)
 	}
 	return nil
-}
-
-// Release lets the windows go, gradually: a sender that is let off at once sends its whole
-// congestion window in one burst. It returns when every port has, or ctx is done.
-func (f *FairQ) Release(ctx context.Context) error {
-	if err := f.setControl(func(c *fairqControl) { c.Releasing = 1 }); err != nil {
-		return err
-	}
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		held, err := f.holding()
-		if err != nil || !held {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-// holding says whether any port still holds windows.
-func (f *FairQ) holding() (bool, error) {
-	for i := range f.ports {
-		var p fairqPort
-		if err := f.maps.Ports.Lookup(f.ports[i].id, &p); err != nil {
-			return false, fmt.Errorf("read port %s: %w", f.ports[i].Name, err)
-		}
-		if p.GrantQ8 != 0 {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// Detach takes the program off every port and stops every timer. Pinned tables stay, for the next
-// AttachFairQ to know the flows by.
-func (f *FairQ) Detach() error {
-	var errs []error
-	for i := range f.ports {
-		p := &f.ports[i]
-		errs = append(errs, f.disarm(p.id))
-		if p.link != nil && f.cfg.Pin != "" {
-			errs = append(errs, p.link.Unpin())
-		}
-		// Emptied, or a later attach would find a port that seems to run.
-		errs = append(errs, f.clearPort(p.id))
-	}
-	if err := errors.Join(append(errs, f.Leave())...); err != nil {
-		return fmt.Errorf("detach fairq: %w", err)
-	}
-	return nil
-}
-
-// Close takes everything away: programs, timers, tables, pins. A port that is gone already is no error.
-func (f *FairQ) Close() error {
-	var errs []error
-	for i := range f.ports {
-		errs = append(errs, f.disarm(f.ports[i].id))
-		if l := f.ports[i].link; l != nil && f.cfg.Pin != "" {
-			errs = append(errs, l.Unpin())
-		}
-	}
-	errs = append(errs, f.unpinMaps(), f.Leave())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("detach fairq: %w", err)
-	}
-	return nil
-}
-
-func (f *FairQ) unpinMaps() error {
-	if f.cfg.Pin == "" || f.maps == nil {
-		return nil
-	}
-	left, err := readPins(f.cfg.Pin)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(left.links) > 0 {
-		return nil
-	}
-	m := f.maps
-	errs := []error{err}
-	for _, p := range []*ebpf.Map{m.Controls, m.Configs, m.Ports, m.Counts, m.Flows, m.Pending, m.Scope, m.Timers} {
-		if p != nil {
-			errs = append(errs, p.Unpin())
-		}
-	}
-	return errors.Join(append(errs, removePinDir(f.cfg.Pin))...)
-}
-
-// Leave gives back what this process holds. What is pinned goes on without it, until its lease ends;
-// what is not is detached.
-func (f *FairQ) Leave() error {
-	var errs []error
-	for i := range f.ports {
-		if l := f.ports[i].link; l != nil {
-			errs = append(errs, l.Close())
-		}
-		errs = append(errs, f.ports[i].program.Close())
-	}
-	f.ports = nil
-	if f.control != nil {
-		errs = append(errs, f.control.Close())
-	}
-	if f.maps != nil {
-		errs = append(errs, f.maps.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// abandon undoes an AttachFairQ that failed: new links go, those taken over stay.
-func (f *FairQ) abandon() error {
-	var errs []error
-	for i := range f.ports {
-		p := &f.ports[i]
-		if !p.isNew {
-			continue
-		}
-		errs = append(errs, f.disarm(p.id))
-		if p.link != nil && f.cfg.Pin != "" {
-			errs = append(errs, p.link.Unpin())
-		}
-	}
-	return errors.Join(append(errs, f.unpinMaps(), f.Leave())...)
 }

@@ -19,9 +19,10 @@ type FairQStats struct {
 	Enforced    bool // at the last sample user space was alive
 	MSSBytes    uint16
 
-	Samples         uint64 // of the queue, by the timer
-	SamplesByPacket uint64 // by a packet, because the timer was late
-	DeviceRefused   uint64 // samples that found the device gone
+	Samples         uint64        // of the queue, by the timer
+	SamplesByPacket uint64        // by a packet, because the timer was late
+	DeviceRefused   uint64        // samples that found the device gone
+	SampledAt       time.Duration // CLOCK_MONOTONIC at the last sample; 0: never
 	SampleAge       time.Duration
 	Connections     uint32 // that were opened from behind this port and are in the table
 
@@ -78,7 +79,7 @@ func (m *fairqMaps) stats(id uint32) (FairQStats, error) {
 		Connections: p.Owned,
 	}
 	if p.TickedNs > 0 {
-		s.SampleAge = time.Duration(max(0, int64(monotonicNs()-p.TickedNs)))
+		s.SampledAt, s.SampleAge = time.Duration(p.TickedNs), age(p.TickedNs)
 	}
 	name := make([]byte, 0, len(c.Name))
 	for _, b := range c.Name {

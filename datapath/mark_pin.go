@@ -8,9 +8,10 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
-// A pin directory holds the two maps under their names and, for each port, its link under a name that
+// A pin directory holds the maps under their names and, for each port, its link under a name that
 // says which port it is and what its id in the maps is: "port-COOKIE-IFINDEX-ID". Cookies of namespaces
 // are never used twice, so a name never means another port.
 
@@ -32,10 +33,39 @@ func makePinDir(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make %s, in a BPF file system (mount -t bpf bpf /sys/fs/bpf): %w", dir, err)
+	if err := inBPFFS(dir); err != nil {
+		return err
+	}
+	var err error
+	// Somebody who purges removes parents that are empty: one may go before the next is in it.
+	for range 3 {
+		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make the directory for pins: %w", err)
 	}
 	return nil
+}
+
+// inBPFFS says whether dir is in a BPF file system, or would be.
+func inBPFFS(dir string) error {
+	const magic = 0xcafe4a11 // BPF_FS_MAGIC
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		var s unix.Statfs_t
+		err := unix.Statfs(at, &s)
+		switch {
+		case err == nil && uint32(s.Type) == magic:
+			return nil
+		case err == nil:
+			return fmt.Errorf("%s is not in a BPF file system: mount one first: mount -t bpf bpf /sys/fs/bpf", dir)
+		case !errors.Is(err, unix.ENOENT):
+			return fmt.Errorf("file system of %s: %w", at, err)
+		case at == filepath.Dir(at):
+			return fmt.Errorf("file system of %s: %w", dir, err)
+		}
+	}
 }
 
 // removePinDir removes the directory if nothing is left in it.
@@ -57,16 +87,20 @@ func readPins(dir string) (*pins, error) {
 		return nil, fmt.Errorf("read pins: %w", err)
 	}
 	for _, e := range entries {
-		var cookie uint64
-		var ifindex int
-		var id uint32
-		if n, _ := fmt.Sscanf(e.Name(), "port-%d-%d-%d", &cookie, &ifindex, &id); n != 3 {
+		cookie, ifindex, id, ok := parsePortPin(e.Name())
+		if !ok {
 			continue
 		}
 		p.links[portPin(cookie, ifindex)] = pinnedLink{filepath.Join(dir, e.Name()), id}
 		p.used[id] = true
 	}
 	return p, nil
+}
+
+// parsePortPin reads the name of a port's pin.
+func parsePortPin(name string) (cookie uint64, ifindex int, id uint32, ok bool) {
+	n, _ := fmt.Sscanf(name, "port-%d-%d-%d", &cookie, &ifindex, &id)
+	return cookie, ifindex, id, n == 3
 }
 
 func portPin(cookie uint64, ifindex int) string { return fmt.Sprintf("port-%d-%d", cookie, ifindex) }
@@ -111,8 +145,31 @@ func (l pinnedLink) alive() bool {
 		return false
 	}
 	defer func() { _ = opened.Close() }()
-	info, err := opened.Info()
+	return hasDevice(opened)
+}
+
+// hasDevice says whether the link still has its device.
+func hasDevice(l link.Link) bool {
+	if l == nil {
+		return false
+	}
+	info, err := l.Info()
 	return err == nil && info.TCX() != nil && info.TCX().Ifindex != 0
+}
+
+// removeDead removes the pins of links whose device is gone.
+func (p *pins) removeDead() error {
+	for name, l := range p.links {
+		if l.alive() {
+			continue
+		}
+		if err := os.Remove(l.path); err != nil {
+			return fmt.Errorf("remove the pin of a port that is gone: %w", err)
+		}
+		delete(p.links, name)
+		delete(p.used, l.id)
+	}
+	return nil
 }
 
 // update puts another program in the link's place in the chain, between two packets.
@@ -129,8 +186,14 @@ func (l pinnedLink) update(prog *ebpf.Program) (link.Link, error) {
 
 // remove detaches what the link holds.
 func (l pinnedLink) remove() error {
+	// One that only loses its pin is detached a moment later.
+	if opened, err := link.LoadPinnedLink(l.path, nil); err == nil {
+		if err := errors.Join(detachLink(opened), opened.Close()); err != nil {
+			return fmt.Errorf("detach what %s holds: %w", l.path, err)
+		}
+	}
 	if err := os.Remove(l.path); err != nil {
-		return fmt.Errorf("remove a pin of a port that is not asked for: %w", err)
+		return fmt.Errorf("remove the pin of a port: %w", err)
 	}
 	return nil
 }

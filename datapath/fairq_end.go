@@ -1,0 +1,240 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	releasePoll = 10 * time.Millisecond
+	// otherRelease is how long programs of another layout take to let their windows go once nobody
+	// beats: their lease and the half second that follows.
+	otherRelease = 1500 * time.Millisecond
+)
+
+// Release lets the windows go, gradually: a sender that is let off at once sends its whole
+// congestion window in one burst. It returns when every port has, or ctx is done.
+func (f *FairQ) Release(ctx context.Context) error {
+	if err := f.setControl(func(c *fairqControl) { c.Releasing = 1 }); err != nil {
+		return err
+	}
+	var ids []uint32
+	for i := range f.ports {
+		ids = append(ids, f.ports[i].id)
+	}
+	ticker := time.NewTicker(releasePoll)
+	defer ticker.Stop()
+	for {
+		held, err := f.maps.holding(ids)
+		if err != nil || !held {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Detach takes the program off every port and stops every timer. Pinned tables stay, for the next
+// AttachFairQ to know the flows by.
+func (f *FairQ) Detach() error {
+	if err := errors.Join(f.detachPorts(), f.Leave()); err != nil {
+		return fmt.Errorf("detach fairq: %w", err)
+	}
+	return nil
+}
+
+// Close takes everything away: programs, timers, tables, pins. A port that is gone already is no error.
+func (f *FairQ) Close() error {
+	if err := errors.Join(f.detachPorts(), f.unpinTables(), f.Leave()); err != nil {
+		return fmt.Errorf("detach fairq: %w", err)
+	}
+	return nil
+}
+
+// Leave gives back what this process holds. What is pinned goes on without it, until its lease ends;
+// what is not is detached.
+func (f *FairQ) Leave() error {
+	var errs []error
+	for i := range f.ports {
+		if l := f.ports[i].link; l != nil {
+			errs = append(errs, l.Close())
+		}
+		errs = append(errs, f.ports[i].program.Close())
+	}
+	f.ports = nil
+	if f.control != nil {
+		errs = append(errs, f.control.Close())
+	}
+	if f.maps != nil {
+		errs = append(errs, f.maps.Close())
+	}
+	errs = append(errs, f.lock.close())
+	f.control, f.maps, f.lock = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// abandon undoes an AttachFairQ that failed: new links go, those taken over stay, and so do tables that
+// were there.
+func (f *FairQ) abandon() error {
+	var errs []error
+	for i := range f.ports {
+		if f.ports[i].isNew {
+			errs = append(errs, f.detachPort(&f.ports[i]))
+		}
+	}
+	if f.fresh {
+		errs = append(errs, f.unpinTables())
+	}
+	return errors.Join(append(errs, f.Leave())...)
+}
+
+func (f *FairQ) detachPorts() error {
+	var errs []error
+	for i := range f.ports {
+		errs = append(errs, f.detachPort(&f.ports[i]))
+	}
+	f.ports = nil
+	return errors.Join(errs...)
+}
+
+// detachPort takes the program off one port and stops its timer. The port is not to be used after it.
+func (f *FairQ) detachPort(p *fairQAttached) error {
+	var errs []error
+	if p.link != nil {
+		errs = append(errs, detachLink(p.link))
+		if f.cfg.Pin != "" {
+			errs = append(errs, p.link.Unpin())
+		}
+		errs = append(errs, p.link.Close())
+	}
+	errs = append(errs, p.program.Close(), f.stop(p.id))
+	p.link, p.program = nil, nil
+	return errors.Join(errs...)
+}
+
+// detachLink detaches a link now: the kernel detaches one that is only closed a moment later.
+func detachLink(l link.Link) error {
+	if !hasDevice(l) {
+		return nil
+	}
+	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device went in between
+		return fmt.Errorf("detach: %w", err)
+	}
+	return nil
+}
+
+// unpinTables removes the pinned maps and the directory.
+func (f *FairQ) unpinTables() error {
+	if f.cfg.Pin == "" || f.lock == nil {
+		return nil
+	}
+	return errors.Join(removeTables(f.cfg.Pin), removePinDir(f.cfg.Pin))
+}
+
+// PurgeFairQ removes all that is pinned in dir, whichever version of Weir left it: windows are let go,
+// then programs, timers and tables go. A directory that is not there is no error; *FairQBusy is the error
+// when a living process has it.
+func PurgeFairQ(dir string) error {
+	d, err := tryLock(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return &FairQBusy{Dir: dir, Holder: readHolder(dir)}
+	case err != nil:
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	err = errors.Join(clearPins(dir), removePinDir(dir), d.Close())
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	return nil
+}
+
+// clearPins lets the windows go and removes all pins but those to keep. The kernel stops the timers of a
+// table that nobody has any more.
+func clearPins(dir string, keep ...string) error {
+	pinned, err := readPins(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if len(pinned.links) > 0 {
+		if err := releasePinned(dir, pinned); err != nil {
+			// Of another layout: its programs let their windows go by themselves.
+			time.Sleep(otherRelease)
+		}
+	}
+	for _, l := range pinned.links {
+		errs = append(errs, l.remove())
+	}
+	return errors.Join(append(errs, removeTables(dir, keep...))...)
+}
+
+// releasePinned lets the windows of all pinned ports go. An error: the tables cannot be used.
+func releasePinned(dir string, pinned *pins) error {
+	if err := checkSchema(dir); err != nil {
+		return err
+	}
+	m, err := openPinned(dir, nil)
+	if err != nil {
+		return err
+	}
+	f := &FairQ{maps: m}
+	defer func() { _ = m.Close() }()
+	if err := f.setControl(func(c *fairqControl) { c.Releasing = 1 }); err != nil {
+		return err
+	}
+	var ids []uint32
+	for _, l := range pinned.links {
+		ids = append(ids, l.id)
+	}
+	return m.awaitReleased(ids, time.Second, func() error { return nil })
+}
+
+// removeTables removes what else is in a pin directory than links of ports, and is not to be kept.
+func removeTables(dir string, keep ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if _, _, _, ok := parsePortPin(e.Name()); !ok && !slices.Contains(keep, e.Name()) {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// openPinned opens the pinned tables.
+func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
+	m := &fairqMaps{}
+	for name, at := range map[string]**ebpf.Map{
+		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
+		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
+	} {
+		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), o)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open the pinned tables: %w", err), m.Close())
+		}
+		*at = opened
+	}
+	return m, nil
+}

@@ -1,0 +1,196 @@
+package datapath
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// A pin directory belongs to one process at a time. It holds a lock on the directory itself: whoever
+// sees the tables sees the lock, and it goes with the process, however that ends. Beside the tables is a
+// small one of user space's own, which says who has the lock and who asks for it. Its layout is the
+// same in all versions of Weir, for an upgrade must be able to ask.
+const (
+	ownerPin      = "owner"
+	ownerHolder   = uint32(0) // who has the lock
+	ownerClaim    = uint32(1) // who asks for it
+	ownerEntries  = 2
+	claimFresh    = time.Second // who asks says so again and again
+	takeOverLimit = 5 * time.Second
+	lockRetry     = 10 * time.Millisecond
+)
+
+// ownerEntry is an entry of that table: 64 bytes.
+type ownerEntry struct {
+	AtNs    uint64 // CLOCK_MONOTONIC: since when it has the lock, or when it last asked
+	PID     uint32
+	_       uint32
+	Version [48]byte
+}
+
+// FairQHolder is the process that has a pin directory, or had it last.
+type FairQHolder struct {
+	PID     int // in its own PID namespace; 0: not known
+	Version string
+	Since   time.Duration // ago
+}
+
+func (h FairQHolder) String() string {
+	if h.PID == 0 {
+		return "another process"
+	}
+	return fmt.Sprintf("process %d (weir %s)", h.PID, h.Version)
+}
+
+// FairQBusy is the error for a pin directory that a living process has.
+type FairQBusy struct {
+	Dir    string
+	Holder FairQHolder
+	// Asked: it was asked to leave, and did not.
+	Asked bool
+}
+
+func (e *FairQBusy) Error() string {
+	if e.Asked {
+		return fmt.Sprintf("%s was asked to leave %s and did not within %v: end it", e.Holder, e.Dir, takeOverLimit)
+	}
+	return fmt.Sprintf("%s is at work on %s: stop it, or take over from it (--take-over)", e.Holder, e.Dir)
+}
+
+// ErrTakenOver is what Beat returns when another process asks for the pin directory. All that is to be
+// done then is Leave.
+var ErrTakenOver = errors.New("another process takes over")
+
+// pinLock is this process's hold on a pin directory.
+type pinLock struct {
+	dir   *os.File
+	owner *ebpf.Map
+	since uint64
+}
+
+// lockPins makes this process the one that has dir, which must exist.
+func lockPins(dir, version string, takeOver bool) (*pinLock, error) {
+	deadline := time.Now().Add(takeOverLimit)
+	for {
+		d, err := tryLock(dir)
+		switch {
+		case err == nil:
+			return newPinLock(d, dir, version)
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		case !takeOver:
+			return nil, &FairQBusy{Dir: dir, Holder: readHolder(dir)}
+		case time.Now().After(deadline):
+			return nil, &FairQBusy{Dir: dir, Holder: readHolder(dir), Asked: true}
+		}
+		if err := claim(dir); err != nil {
+			return nil, err
+		}
+		time.Sleep(lockRetry)
+	}
+}
+
+// tryLock locks the directory that the path names now: one that was removed in between is another.
+func tryLock(dir string) (*os.File, error) {
+	for {
+		d, err := os.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		held, err := d.Stat()
+		if err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		if named, err := os.Stat(dir); err == nil && os.SameFile(held, named) {
+			return d, nil
+		} else if err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		_ = d.Close()
+	}
+}
+
+func newPinLock(d *os.File, dir, version string) (*pinLock, error) {
+	l := &pinLock{dir: d, since: monotonicNs()}
+	owner, err := ebpf.NewMapWithOptions(&ebpf.MapSpec{
+		Name: ownerPin, Type: ebpf.Array, KeySize: 4, ValueSize: 64, MaxEntries: ownerEntries, Pinning: ebpf.PinByName,
+	}, ebpf.MapOptions{PinPath: dir})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map %s: %w", ownerPin, err), d.Close())
+	}
+	l.owner = owner
+	holder := ownerEntry{AtNs: l.since, PID: uint32(os.Getpid())}
+	copy(holder.Version[:len(holder.Version)-1], version)
+	if err := errors.Join(owner.Put(ownerHolder, holder), owner.Put(ownerClaim, ownerEntry{})); err != nil {
+		return nil, errors.Join(fmt.Errorf("say who has %s: %w", dir, err), l.close())
+	}
+	return l, nil
+}
+
+// claim asks the process that has dir to leave. It may still be setting up: then there is nothing to
+// ask by yet.
+func claim(dir string) error {
+	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, ownerPin), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask for %s: %w", dir, err)
+	}
+	defer func() { _ = owner.Close() }()
+	if err := owner.Put(ownerClaim, ownerEntry{AtNs: monotonicNs(), PID: uint32(os.Getpid())}); err != nil {
+		return fmt.Errorf("ask for %s: %w", dir, err)
+	}
+	return nil
+}
+
+// claimed says whether a living process asks for the directory.
+func (l *pinLock) claimed() (bool, error) {
+	var c ownerEntry
+	if err := l.owner.Lookup(ownerClaim, &c); err != nil {
+		return false, fmt.Errorf("look who asks for the pins: %w", err)
+	}
+	return c.AtNs > l.since && monotonicNs()-c.AtNs < uint64(claimFresh), nil
+}
+
+// close gives the directory to whoever asks next.
+func (l *pinLock) close() error {
+	if l == nil {
+		return nil
+	}
+	return errors.Join(l.owner.Close(), l.dir.Close())
+}
+
+// readHolder says who has dir, or had it last. What cannot be read is left out.
+func readHolder(dir string) (h FairQHolder) {
+	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, ownerPin), &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return h
+	}
+	defer func() { _ = owner.Close() }()
+	var e ownerEntry
+	if err := owner.Lookup(ownerHolder, &e); err != nil || e.PID == 0 {
+		return h
+	}
+	return FairQHolder{PID: int(e.PID), Version: textOf(e.Version[:]), Since: age(e.AtNs)}
+}
+
+// age is how long ago a time of the kernel programs' clock is.
+func age(ns uint64) time.Duration { return time.Duration(max(0, int64(monotonicNs()-ns))) }
+
+// textOf is the text of a C string.
+func textOf(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

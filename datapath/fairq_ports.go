@@ -1,0 +1,381 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+)
+
+// epochsSlots is FLOWS_WHEEL of bpf/flows.h: epochs so far apart share no seat.
+const epochsSlots = 8
+
+func (f *FairQ) attachAll(ports []FairQPort) (err error) {
+	if f.cfg.Pin != "" {
+		if err := makePinDir(f.cfg.Pin); err != nil {
+			return err
+		}
+		if f.lock, err = lockPins(f.cfg.Pin, f.cfg.Version, f.cfg.TakeOver); err != nil {
+			return err
+		}
+	}
+	if err := f.openTables(); err != nil {
+		return err
+	}
+	if f.control, err = f.source.load(0, f.maps); err != nil {
+		return err
+	}
+	if err := f.begin(); err != nil {
+		return err
+	}
+	pinned, err := readPins(f.cfg.Pin)
+	if err != nil {
+		return err
+	}
+	if err := pinned.removeDead(); err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if err := f.attach(p, pinned, len(ports)); err != nil {
+			return fmt.Errorf("attach fairq to %s: %w", p.Name, err)
+		}
+	}
+	return f.letGo(pinned)
+}
+
+// openTables opens the maps: new, pinned, or new in the place of some of another layout.
+func (f *FairQ) openTables() (err error) {
+	f.fresh = f.cfg.Pin == "" || !tablesPinned(f.cfg.Pin)
+	f.maps, err = f.source.openMaps()
+	var other *OtherSchema
+	if !errors.As(err, &other) || !f.cfg.Renew {
+		return err
+	}
+	if err := clearPins(f.cfg.Pin, ownerPin); err != nil {
+		return err
+	}
+	f.fresh = true
+	f.maps, err = f.source.openMaps()
+	return err
+}
+
+// letGo takes FairQ off pinned ports that are not asked for any more, as gently as at the end.
+func (f *FairQ) letGo(pinned *pins) error {
+	var ids []uint32
+	for _, l := range pinned.links {
+		ids = append(ids, l.id)
+	}
+	errs := []error{f.releasePorts(ids)}
+	for _, l := range pinned.links {
+		errs = append(errs, l.remove(), f.stop(l.id))
+	}
+	return errors.Join(errs...)
+}
+
+// Attach puts FairQ on one more port. A port that was deleted and made again under its name goes on
+// where it was: the same flows, the same counters.
+func (f *FairQ) Attach(port FairQPort) error {
+	if err := port.Law.check(); err != nil {
+		return fmt.Errorf("fairq: port %s: %w", port.Name, err)
+	}
+	if len(f.ports) >= maxFairQPorts {
+		return fmt.Errorf("fairq: port %s: there are %d ports: at most %d", port.Name, len(f.ports), maxFairQPorts)
+	}
+	pinned := &pins{used: map[uint32]bool{}}
+	for i := range f.ports {
+		pinned.used[f.ports[i].id] = true
+	}
+	before := len(f.ports)
+	if err := f.attach(port, pinned, before+1); err != nil {
+		if len(f.ports) > before {
+			err = errors.Join(err, f.detachPort(&f.ports[before]))
+			f.ports = f.ports[:before]
+		}
+		return fmt.Errorf("fairq: attach to %s: %w", port.Name, err)
+	}
+	return f.configureAll()
+}
+
+// Configure changes a port's law.
+func (f *FairQ) Configure(name string, law FairQLaw) error {
+	if err := law.check(); err != nil {
+		return fmt.Errorf("fairq: port %s: %w", name, err)
+	}
+	i := f.index(name)
+	if i < 0 {
+		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
+	}
+	f.ports[i].Law = law
+	return f.configure(&f.ports[i], len(f.ports))
+}
+
+// Remove takes FairQ off a port. The windows of a port that is still there are let go first, within a
+// second; those of one that is gone end with its flows.
+func (f *FairQ) Remove(name string) error {
+	i := f.index(name)
+	if i < 0 {
+		return nil
+	}
+	p := &f.ports[i]
+	var errs []error
+	if hasDevice(p.link) {
+		errs = append(errs, f.releasePorts([]uint32{p.id}))
+	}
+	errs = append(errs, f.detachPort(p))
+	f.ports = append(f.ports[:i], f.ports[i+1:]...)
+	if err := errors.Join(append(errs, f.configureAll())...); err != nil {
+		return fmt.Errorf("fairq: detach from %s: %w", name, err)
+	}
+	return nil
+}
+
+// Gone names the ports whose device is gone.
+func (f *FairQ) Gone() (names []string) {
+	for i := range f.ports {
+		if !hasDevice(f.ports[i].link) {
+			names = append(names, f.ports[i].Name)
+		}
+	}
+	return names
+}
+
+func (f *FairQ) index(name string) int {
+	for i := range f.ports {
+		if f.ports[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// attach configures a port, loads its instance of the program, and puts it in front of the port's
+// chain or in the place of the pinned one. of is how many ports share the table.
+func (f *FairQ) attach(port FairQPort, pinned *pins, of int) error {
+	if _, err := port.QueueWithBacklog(); err != nil {
+		return err
+	}
+	var cookie uint64
+	err := port.In(func() (err error) {
+		cookie, err = NetnsCookie()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	name := portPin(cookie, port.Ifindex)
+	old, takeOver := pinned.take(name)
+	p := fairQAttached{FairQPort: port, id: old.id, cookie: cookie, isNew: !takeOver}
+	if !takeOver {
+		if p.id, err = f.portID(port.Name, cookie, pinned.used); err != nil {
+			return err
+		}
+		pinned.used[p.id] = true
+	}
+	if err := f.configure(&p, of); err != nil {
+		return err
+	}
+	programs, err := f.source.load(p.id, f.maps)
+	if err != nil {
+		return err
+	}
+	p.program = programs.WeirFairq
+	f.ports = append(f.ports, p)
+	attached := &f.ports[len(f.ports)-1]
+	err = errors.Join(programs.WeirFairqArm.Close(), programs.WeirFairqDisarm.Close(), programs.WeirFairqSweep.Close())
+	if err != nil {
+		return err
+	}
+	if takeOver {
+		attached.link, err = old.update(p.program)
+		return errors.Join(err, f.arm(p.id), f.heartbeat())
+	}
+	// The timer first: a program without one would have only packets to sample its queue by.
+	if err := f.arm(p.id); err != nil {
+		return err
+	}
+	if attached.link, err = attachHead(p.PortRef, p.program); err != nil {
+		return err
+	}
+	if f.cfg.Pin != "" {
+		if err := pinLink(attached.link, f.cfg.Pin, name, p.id); err != nil {
+			return err
+		}
+	}
+	return f.heartbeat() // many ports take longer to attach than a lease lasts
+}
+
+// portID gives a new port its id in the maps: the one that it had before, which connections of the
+// table may still name; else one that none had; else that of the port that is gone for longest.
+func (f *FairQ) portID(name string, cookie uint64, used map[uint32]bool) (uint32, error) {
+	var unused, oldest uint32 = maxFairQPorts, maxFairQPorts
+	var oldestNs uint64
+	for id := range uint32(maxFairQPorts) {
+		if used[id] {
+			continue
+		}
+		var c fairqPortConfig
+		if err := f.maps.Configs.Lookup(id, &c); err != nil {
+			return 0, fmt.Errorf("read the configuration of port %d: %w", id, err)
+		}
+		if c.NetnsCookie == cookie && c.Name == portName(name) {
+			return id, nil
+		}
+		if c.NetnsCookie == 0 {
+			unused = min(unused, id)
+			continue
+		}
+		var p fairqPort
+		if err := f.maps.Ports.Lookup(id, &p); err != nil {
+			return 0, fmt.Errorf("read the state of port %d: %w", id, err)
+		}
+		if oldest == maxFairQPorts || p.TickedNs < oldestNs {
+			oldest, oldestNs = id, p.TickedNs
+		}
+	}
+	id := min(unused, oldest)
+	if unused < maxFairQPorts {
+		id = unused
+	}
+	if id == maxFairQPorts {
+		return 0, fmt.Errorf("all %d ids of ports are in use", maxFairQPorts)
+	}
+	return id, f.clearPort(id)
+}
+
+// clearPort makes sure that a port does not begin with what a former one with its id had. Connections
+// that name that one stay behind: they sit in epochs and registers that are over, and are still to be
+// taken off its share.
+func (f *FairQ) clearPort(id uint32) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("number of CPUs: %w", err)
+	}
+	var old fairqPort
+	if err := f.maps.Ports.Lookup(id, &old); err != nil {
+		return fmt.Errorf("read the state of port %d: %w", id, err)
+	}
+	return errors.Join(
+		f.maps.Ports.Put(id, fairqPort{Generation: old.Generation + 1, Epoch: old.Epoch + epochsSlots, Owned: old.Owned}),
+		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
+	)
+}
+
+// stop ends a port's timer. Nothing may stay granted by a port that has none: connections may still
+// name it.
+func (f *FairQ) stop(id uint32) error {
+	if err := f.disarm(id); err != nil {
+		return err
+	}
+	var p fairqPort
+	if err := f.maps.Ports.Lookup(id, &p); err != nil {
+		return fmt.Errorf("read the state of port %d: %w", id, err)
+	}
+	if p.GrantQ8 == 0 && p.Running == 0 {
+		return nil
+	}
+	p.GrantQ8, p.Running, p.Enforced = 0, 0, 0
+	if err := f.maps.Ports.Put(id, p); err != nil {
+		return fmt.Errorf("write the state of port %d: %w", id, err)
+	}
+	return nil
+}
+
+// releasePorts lets the windows of some ports go and waits until they are, a second at most.
+func (f *FairQ) releasePorts(ids []uint32) error {
+	for _, id := range ids {
+		var c fairqPortConfig
+		if err := f.maps.Configs.Lookup(id, &c); err != nil {
+			return fmt.Errorf("read the configuration of port %d: %w", id, err)
+		}
+		c.Releasing = 1
+		if err := f.maps.Configs.Put(id, &c); err != nil {
+			return fmt.Errorf("write the configuration of port %d: %w", id, err)
+		}
+	}
+	return f.maps.awaitReleased(ids, time.Second, f.heartbeat)
+}
+
+// awaitReleased waits until none of the ports holds windows, or the time is over. Meanwhile it calls
+// beat now and then.
+func (m *fairqMaps) awaitReleased(ids []uint32, limit time.Duration, beat func() error) error {
+	deadline := time.Now().Add(limit)
+	for polls := 1; ; polls++ {
+		held, err := m.holding(ids)
+		if err != nil || !held || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(releasePoll)
+		if polls%int(FairQBeat/releasePoll) == 0 {
+			if err := beat(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// holding says whether any of the ports still holds windows.
+func (m *fairqMaps) holding(ids []uint32) (bool, error) {
+	for _, id := range ids {
+		var p fairqPort
+		if err := m.Ports.Lookup(id, &p); err != nil {
+			return false, fmt.Errorf("read the state of port %d: %w", id, err)
+		}
+		if p.GrantQ8 != 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// configureAll configures every port anew: their shares of the table depend on how many they are.
+func (f *FairQ) configureAll() error {
+	var errs []error
+	for i := range f.ports {
+		errs = append(errs, f.configure(&f.ports[i], len(f.ports)))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *FairQ) configure(p *fairQAttached, of int) error {
+	if err := f.maps.Configs.Put(p.id, f.portConfig(&p.FairQPort, p.cookie, of)); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	return nil
+}
+
+func (f *FairQ) portConfig(p *FairQPort, cookie uint64, of int) *fairqPortConfig {
+	l := &p.Law
+	mtu := l.MTU
+	if mtu == 0 {
+		mtu = defaultMTU
+	}
+	active := max(l.Active, 10*time.Millisecond)
+	idle := l.Idle
+	if idle == 0 {
+		idle = time.Second
+	}
+	flows := l.Flows
+	if flows == 0 {
+		flows = max(f.cfg.Flows/8, f.cfg.Flows/uint32(max(of, 1)))
+	}
+	c := &fairqPortConfig{
+		NetnsCookie: cookie, Ifindex: uint32(p.Ifindex),
+		EpochNs: uint32(active.Nanoseconds() / (fairQLive - 1)), IdleNs: uint32(idle.Nanoseconds()),
+		FlowsMax: flows, MssUnknown: max(mtu, defaultMTU) - segmentOverhead, Name: portName(p.Name),
+	}
+	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
+	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())
+	c.Law.FloorBytes, c.Law.CapBytes = l.FloorBytes, l.CapBytes
+	c.Law.MssMaxBytes = uint16(min(mtu-segmentOverhead, 0xffff))
+	c.Law.Gain, c.Law.SlowStart, c.Law.Variant = uint8(l.Gain), uint8(l.SlowStart), uint8(l.Variant)
+	return c
+}
+
+// portName is a name as struct port_config has it.
+func portName(name string) (b [portNameBytes]int8) {
+	for i := range min(len(name), portNameBytes-1) {
+		b[i] = int8(name[i])
+	}
+	return b
+}

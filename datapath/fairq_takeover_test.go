@@ -1,0 +1,283 @@
+package datapath_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// pinnedFairQ is a law for the testnet's port, pinned to dir.
+func pinnedFairQ(dir string) datapath.FairQConfig {
+	return datapath.FairQConfig{Flows: 4096, Pin: dir, Version: "test"}
+}
+
+func lawFor(p datapath.PortRef, buffer uint32) datapath.FairQPort {
+	return datapath.FairQPort{PortRef: p, Law: datapath.FairQLaw{
+		TargetBytes: buffer / 5, BufferBytes: buffer, Tick: 200 * time.Microsecond, Period: 2 * time.Millisecond,
+	}}
+}
+
+// pinnedPath is a path and both ports of its switch: data leaves by the first, acknowledgements by the
+// second.
+func pinnedPath(t *testing.T) (*testnet.Path, []datapath.FairQPort) {
+	t.Helper()
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
+	testnet.Shape(t, p.In, 1e9, 1_000_000, 10_000)
+	return p, []datapath.FairQPort{lawFor(p.Port, 100_000), lawFor(p.In, 1_000_000)}
+}
+
+// portOf is what was read of one port.
+func portOf(t *testing.T, s *datapath.FairQSwitch, p datapath.PortRef) *datapath.FairQPinned {
+	t.Helper()
+	for i := range s.Ports {
+		if s.Ports[i].Port == p.Name {
+			return &s.Ports[i]
+		}
+	}
+	t.Fatalf("no port %s: %+v", p.Name, s)
+	return nil
+}
+
+func attachFairQ(t *testing.T, c datapath.FairQConfig, ports ...datapath.FairQPort) *datapath.FairQ {
+	t.Helper()
+	f, err := datapath.AttachFairQ(ports, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// readSwitch reads what is pinned in dir.
+func readSwitch(t *testing.T, dir string) *datapath.FairQSwitch {
+	t.Helper()
+	v, err := datapath.OpenFairQ(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	s, err := v.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A second process takes program, timers, tables and flows over without detaching, and only when it
+// asks to; the first one hears of it at its next beat.
+func TestFairQ_TakeOver(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "switch", "a")
+	p, ports := pinnedPath(t)
+	first := attachFairQ(t, pinnedFairQ(dir), ports...)
+	streams := p.NewStreams(t, testnet.ReceiverIPv4, 2)
+	streams.Progress(t, 100_000)
+	before := readSwitch(t, dir)
+
+	var busy *datapath.FairQBusy
+	if _, err := datapath.AttachFairQ(ports, pinnedFairQ(dir)); !errors.As(err, &busy) || busy.Holder.PID != os.Getpid() || busy.Holder.Version != "test" {
+		t.Fatalf("a second process was let in, or not told by whom not: %v", err)
+	}
+	if err := datapath.PurgeFairQ(dir); !errors.As(err, &busy) {
+		t.Fatalf("purged under a living process: %v", err)
+	}
+	if err := first.Beat(); err != nil {
+		t.Fatalf("one that was refused disturbs: %v", err)
+	}
+
+	c := pinnedFairQ(dir)
+	c.TakeOver, c.Version = true, "next"
+	// (The pins are mounted for this goroutine only.)
+	left := make(chan error)
+	go func() {
+		var err error
+		for err == nil {
+			err = first.Beat()
+		}
+		if errors.Is(err, datapath.ErrTakenOver) {
+			err = first.Leave()
+		}
+		left <- err
+	}()
+	second := attachFairQ(t, c, ports...)
+	if err := <-left; err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Beat(); err != nil {
+		t.Fatal(err)
+	}
+	after := readSwitch(t, dir)
+	was, is := portOf(t, before, p.Port), portOf(t, after, p.Port)
+	if is.LinkID != was.LinkID || is.ProgramID == was.ProgramID {
+		t.Errorf("link %d became %d, program %d became %d", was.LinkID, is.LinkID, was.ProgramID, is.ProgramID)
+	}
+	if is.Opened != was.Opened || is.Flows == 0 || is.Samples < was.Samples {
+		t.Errorf("flows were not taken over: %+v", is)
+	}
+	if after.Holder.Version != "next" || !after.Alive() || attachedTo(t, p.Port) != 1 {
+		t.Errorf("after: %+v, %d programs", after, attachedTo(t, p.Port))
+	}
+	samples := is.Samples
+	testnet.Until(t, "the timer goes on", func() bool { return portOf(t, readSwitch(t, dir), p.Port).Samples > samples+10 })
+	streams.Progress(t, 100_000)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || attachedTo(t, p.Port) != 0 {
+		t.Errorf("after Close: %d programs, directory: %v", attachedTo(t, p.Port), err)
+	}
+}
+
+// Detach leaves the tables and nothing else; the next start goes on with the flows it knows. A port
+// that is not asked for any more is let go.
+func TestFairQ_DetachAndAgain(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
+	p, ports := pinnedPath(t)
+	first := attachFairQ(t, pinnedFairQ(dir), ports...)
+	streams := p.NewStreams(t, testnet.ReceiverIPv4, 2)
+	streams.Progress(t, 100_000)
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range readSwitch(t, dir).Ports {
+		if port.GrantBytes != 0 {
+			t.Errorf("released, and %s still grants %d", port.Port, port.GrantBytes)
+		}
+	}
+	if err := first.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	s := readSwitch(t, dir)
+	if len(s.Ports) != 0 || s.Alive() || attachedTo(t, p.Port)+attachedTo(t, p.In) != 0 {
+		t.Errorf("after Detach: %+v, %d and %d programs", s, attachedTo(t, p.Port), attachedTo(t, p.In))
+	}
+
+	second := attachFairQ(t, pinnedFairQ(dir), ports...)
+	testnet.Until(t, "the flows are known", func() bool {
+		return portOf(t, readSwitch(t, dir), p.Port).Flows == 2
+	})
+	for _, port := range readSwitch(t, dir).Ports {
+		if port.Adopted != 0 || port.Opened > 2 {
+			t.Errorf("%s: %d connections entered, %d of them adopted: the table was lost", port.Port, port.Opened, port.Adopted)
+		}
+	}
+	if err := second.Leave(); err != nil { // as if the process had ended
+		t.Fatal(err)
+	}
+	third := attachFairQ(t, pinnedFairQ(dir), ports[0])
+	if s := readSwitch(t, dir); len(s.Ports) != 1 || attachedTo(t, p.In) != 0 || attachedTo(t, p.Port) != 1 {
+		t.Errorf("after a start with one port: %+v, %d and %d programs", s, attachedTo(t, p.Port), attachedTo(t, p.In))
+	}
+	if err := third.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tables of another layout are refused, untouched, with their number; Renew puts new ones in their place.
+func TestFairQ_OtherSchema(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
+	port := lawFor(p.Port, 100_000)
+	if err := attachFairQ(t, pinnedFairQ(dir), port).Leave(); err != nil {
+		t.Fatal(err)
+	}
+	was := readSwitch(t, dir).Ports[0]
+	setSchema(t, dir, 99)
+	pins := pinned(t, dir)
+	var other *datapath.OtherSchema
+	if _, err := datapath.AttachFairQ([]datapath.FairQPort{port}, pinnedFairQ(dir)); !errors.As(err, &other) || other.Have != 99 {
+		t.Fatalf("tables of another layout: %v", err)
+	}
+	if _, err := datapath.OpenFairQ(dir); !errors.As(err, &other) {
+		t.Errorf("tables of another layout were read: %v", err)
+	}
+	if attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
+		t.Errorf("refusing took away: %d programs, pins %v", attachedTo(t, p.Port), pinned(t, dir))
+	}
+
+	c := pinnedFairQ(dir)
+	c.Renew = true
+	f := attachFairQ(t, c, port)
+	is := readSwitch(t, dir).Ports[0]
+	if is.LinkID == was.LinkID || is.Seen > was.Seen || attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
+		t.Errorf("after Renew: %+v, %d programs, pins %v", is, attachedTo(t, p.Port), pinned(t, dir))
+	}
+	if err := f.Leave(); err != nil {
+		t.Fatal(err)
+	}
+
+	// Purging needs no knowledge of the layout.
+	setSchema(t, dir, 100)
+	if err := datapath.PurgeFairQ(dir); err != nil || attachedTo(t, p.Port) != 0 {
+		t.Errorf("purge: %v, %d programs", err, attachedTo(t, p.Port))
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is still there: %v, %v", err, pinned(t, dir))
+	}
+	if err := datapath.PurgeFairQ(dir); err != nil {
+		t.Errorf("purged twice: %v", err)
+	}
+}
+
+// setSchema makes the tables those of another layout: its number is their first word for ever.
+func setSchema(t *testing.T, dir string, schema uint32) {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "controls"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	value, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint32(value, schema)
+	if err := m.Put(uint32(0), value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A start that fails leaves what was there before, and of its own nothing.
+func TestFairQ_FailedStart(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
+	good, bad := lawFor(p.Port, 100_000), lawFor(p.In, 100_000)
+	fails := func() {
+		t.Helper()
+		var none *datapath.NoQueue
+		if _, err := datapath.AttachFairQ([]datapath.FairQPort{good, bad}, pinnedFairQ(dir)); !errors.As(err, &none) {
+			t.Fatalf("a port without a queue: %v", err)
+		}
+	}
+	fails()
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || attachedTo(t, p.Port) != 0 {
+		t.Errorf("a failed first start left %d programs, pins %v", attachedTo(t, p.Port), pinned(t, dir))
+	}
+	f := attachFairQ(t, pinnedFairQ(dir), good)
+	if err := f.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	fails()
+	if s := readSwitch(t, dir); len(s.Ports) != 1 || attachedTo(t, p.Port) != 1 {
+		t.Errorf("a failed start took away what was pinned: %+v", s)
+	}
+	f = attachFairQ(t, pinnedFairQ(dir), good)
+	if err := f.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	tables := pinned(t, dir)
+	fails()
+	if !slices.Equal(tables, pinned(t, dir)) || attachedTo(t, p.Port) != 0 {
+		t.Errorf("a failed start took tables away or left programs: %v", pinned(t, dir))
+	}
+	if err := datapath.PurgeFairQ(dir); err != nil {
+		t.Fatal(err)
+	}
+}

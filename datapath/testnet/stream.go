@@ -1,0 +1,135 @@
+package testnet
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Streams are TCP connections from the sender to the receiver that send without end, and what their
+// receiver saw of each.
+type Streams struct {
+	list []*stream
+	stop atomic.Bool
+	wg   sync.WaitGroup
+}
+
+type stream struct {
+	pair  *Pair
+	bytes atomic.Int64
+	last  atomic.Int64 // when bytes last arrived, ns since began
+	gap   atomic.Int64 // the longest time without since Mark
+	err   atomic.Value // why it broke
+}
+
+var began = time.Now()
+
+func sinceBegan() int64 { return int64(time.Since(began)) }
+
+// NewStreams connects n streams and lets them send for the length of the test. They begin when some of
+// every one's bytes have arrived.
+func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption) *Streams {
+	tb.Helper()
+	l := p.Listen(tb, ip, list...)
+	s := &Streams{}
+	tb.Cleanup(s.Stop)
+	for range n {
+		one := &stream{pair: p.Dial(tb, l, list...)}
+		one.last.Store(sinceBegan())
+		s.list = append(s.list, one)
+		s.wg.Add(2)
+		go func() { defer s.wg.Done(); s.send(one) }()
+		go func() { defer s.wg.Done(); s.receive(one) }()
+	}
+	s.Progress(tb, 1)
+	s.Mark()
+	return s
+}
+
+func (s *Streams) send(one *stream) {
+	b := make([]byte, 64<<10)
+	for {
+		if _, err := one.pair.Client.Write(b); err != nil {
+			s.broke(one, err)
+			return
+		}
+	}
+}
+
+func (s *Streams) receive(one *stream) {
+	b := make([]byte, 256<<10)
+	for {
+		n, err := one.pair.Server.Read(b)
+		if err != nil {
+			s.broke(one, err)
+			return
+		}
+		now := sinceBegan()
+		gap := now - one.last.Swap(now)
+		for old := one.gap.Load(); gap > old && !one.gap.CompareAndSwap(old, gap); old = one.gap.Load() {
+		}
+		one.bytes.Add(int64(n))
+	}
+}
+
+func (s *Streams) broke(one *stream, err error) {
+	if !s.stop.Load() {
+		one.err.CompareAndSwap(nil, err)
+	}
+}
+
+// Stop closes the streams.
+func (s *Streams) Stop() {
+	s.stop.Store(true)
+	for _, one := range s.list {
+		one.pair.Close()
+	}
+	s.wg.Wait()
+}
+
+// Mark begins the time that LongestGap looks at.
+func (s *Streams) Mark() {
+	for _, one := range s.list {
+		one.gap.Store(0)
+		one.last.Store(sinceBegan())
+	}
+}
+
+// LongestGap is the longest time since Mark that any stream went without a byte at its receiver.
+func (s *Streams) LongestGap() (longest time.Duration) {
+	for _, one := range s.list {
+		longest = max(longest, time.Duration(one.gap.Load()), time.Duration(sinceBegan()-one.last.Load()))
+	}
+	return longest
+}
+
+// Bytes is what has arrived of all streams.
+func (s *Streams) Bytes() (sum int64) {
+	for _, one := range s.list {
+		sum += one.bytes.Load()
+	}
+	return sum
+}
+
+// Progress waits until so many bytes more have arrived of every stream, and fails if one broke or
+// does not come on.
+func (s *Streams) Progress(tb testing.TB, bytes int64) {
+	tb.Helper()
+	before := make([]int64, len(s.list))
+	for i, one := range s.list {
+		before[i] = one.bytes.Load()
+	}
+	Until(tb, "every stream comes on", func() bool {
+		for i, one := range s.list {
+			if err := one.err.Load(); err != nil {
+				tb.Fatalf("stream %d broke: %v", i, err)
+			}
+			if one.bytes.Load() < before[i]+bytes {
+				return false
+			}
+		}
+		return true
+	})
+}
