@@ -128,7 +128,7 @@ const FairQBeat = 250 * time.Millisecond
 type FairQ struct {
 	cfg     FairQConfig
 	maps    *fairqMaps
-	control *fairqPrograms // an instance for what user space runs: arm, disarm, sweep
+	control *fairqControlPrograms
 	ports   []fairQAttached
 	source  *fairQSource
 	lock    *pinLock // on cfg.Pin; nil without

@@ -75,9 +75,7 @@ func (f *FairQ) Leave() error {
 		errs = append(errs, f.ports[i].program.Close())
 	}
 	f.ports = nil
-	if f.control != nil {
-		errs = append(errs, f.control.Close())
-	}
+	errs = append(errs, f.control.close())
 	if f.maps != nil {
 		errs = append(errs, f.maps.Close())
 	}

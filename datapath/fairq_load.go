@@ -129,11 +129,46 @@ func readSchema(controls *ebpf.Map) (uint32, error) {
 
 // load loads the programs with port_id set to id, around the maps given.
 func (s *fairQSource) load(id uint32, maps *fairqMaps) (*fairqPrograms, error) {
+	programs := &fairqPrograms{}
+	return programs, s.loadInto(programs, id, maps)
+}
+
+// loadPort loads the program of one port.
+func (s *fairQSource) loadPort(id uint32, maps *fairqMaps) (*ebpf.Program, error) {
+	var one struct {
+		WeirFairq *ebpf.Program `ebpf:"weir_fairq"`
+	}
+	err := s.loadInto(&one, id, maps)
+	return one.WeirFairq, err
+}
+
+// fairqControlPrograms are those that user space runs.
+type fairqControlPrograms struct {
+	Arm    *ebpf.Program `ebpf:"weir_fairq_arm"`
+	Disarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
+	Sweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
+}
+
+func (s *fairQSource) loadControl(maps *fairqMaps) (*fairqControlPrograms, error) {
+	programs := &fairqControlPrograms{}
+	if err := s.loadInto(programs, 0, maps); err != nil {
+		return nil, err
+	}
+	return programs, nil
+}
+
+func (p *fairqControlPrograms) close() error {
+	if p == nil {
+		return nil
+	}
+	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Sweep.Close())
+}
+
+func (s *fairQSource) loadInto(programs any, id uint32, maps *fairqMaps) error {
 	spec := s.spec.Copy()
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
-		return nil, fmt.Errorf("set port id: %w", err)
+		return fmt.Errorf("set port id: %w", err)
 	}
-	programs := &fairqPrograms{}
 	err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{
 		Cache: s.kernel,
 		MapReplacements: map[string]*ebpf.Map{
@@ -142,7 +177,7 @@ func (s *fairQSource) load(id uint32, maps *fairqMaps) (*fairqPrograms, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load program weir_fairq: %w", err)
+		return fmt.Errorf("load program weir_fairq: %w", err)
 	}
-	return programs, nil
+	return nil
 }

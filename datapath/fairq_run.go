@@ -148,14 +148,14 @@ func syscallResult(p *ebpf.Program, arg any) error {
 }
 
 func (f *FairQ) arm(id uint32) error {
-	if err := syscallResult(f.control.WeirFairqArm, fairqPortArg{Id: id}); err != nil {
+	if err := syscallResult(f.control.Arm, fairqPortArg{Id: id}); err != nil {
 		return fmt.Errorf("start the timer of port %d: %w", id, err)
 	}
 	return nil
 }
 
 func (f *FairQ) disarm(id uint32) error {
-	result, err := f.control.WeirFairqDisarm.Run(&ebpf.RunOptions{Context: fairqPortArg{Id: id}})
+	result, err := f.control.Disarm.Run(&ebpf.RunOptions{Context: fairqPortArg{Id: id}})
 	if err != nil {
 		return fmt.Errorf("stop the timer of port %d: %w", id, err)
 	}
@@ -166,7 +166,7 @@ func (f *FairQ) disarm(id uint32) error {
 }
 
 func (f *FairQ) sweep() error {
-	if err := syscallResult(f.control.WeirFairqSweep, fairqSwept{}); err != nil {
+	if err := syscallResult(f.control.Sweep, fairqSwept{}); err != nil {
 		return fmt.Errorf("sweep the flow table: %w", err)
 	}
 	return nil

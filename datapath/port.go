@@ -76,11 +76,16 @@ func (p PortRef) QueueWithBacklog() (RootQueue, error) {
 	if err != nil {
 		return r, fmt.Errorf("port %s: %w", p.Name, err)
 	}
-	switch r.Kind {
+	return r, CheckQueue(p.Name, r.Kind)
+}
+
+// CheckQueue refuses with *NoQueue a root queue discipline of this kind, if it keeps no backlog.
+func CheckQueue(port, kind string) error {
+	switch kind {
 	case "noqueue", "mq", "mqprio", "pfifo_fast":
-		return r, &NoQueue{p.Name, r.Kind}
+		return &NoQueue{port, kind}
 	}
-	return r, nil
+	return nil
 }
 
 // NetnsCookie is the kernel's number of the caller's network namespace: unique as long as the machine

@@ -90,7 +90,7 @@ Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`
 		return usageError(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), labCommand(), versionCommand())
+	root.AddCommand(runCommand(), labCommand(), switchCommand(), statusCommand(), versionCommand())
 	return root
 }
 

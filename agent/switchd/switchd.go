@@ -1,0 +1,277 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+const (
+	releaseLimit = time.Second           // windows are let go within
+	lookAtMost   = 50 * time.Millisecond // between two looks at the devices
+	lookAtLeast  = time.Second           // should a report of a change be lost
+)
+
+// role is a switch at work.
+type role struct {
+	cfg     *Config
+	log     *slog.Logger
+	fairq   *datapath.FairQ
+	ports   map[string]datapath.FairQPort // those that FairQ is on
+	refused map[string]string             // those that it cannot be on, and why: said once
+}
+
+// Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
+// go within a second, then nothing is attached and no timer runs. Tables stay pinned for the next
+// start, unless c.Purge. A port that goes and comes again, or comes later, is attached when it is there.
+//
+// It returns nil, too, when another process took over: that one goes on where this one was. Errors that
+// can be told apart: those of datapath.AttachFairQ, and *NoRate.
+func Run(ctx context.Context, c *Config) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	r := &role{cfg: c, log: c.logger().With("switch", c.Name), ports: map[string]datapath.FairQPort{}, refused: map[string]string{}}
+	// First, so that nothing changes unseen between the first look and this.
+	w, err := newWatch()
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if err := r.begin(); err != nil {
+		return err
+	}
+	err = r.work(ctx, w)
+	if errors.Is(err, datapath.ErrTakenOver) {
+		r.log.Info("another process takes over: leaving the ports to it")
+		return r.fairq.Leave()
+	}
+	if err != nil {
+		// What is attached passes packets by itself once its lease is over.
+		return errors.Join(err, r.fairq.Leave())
+	}
+	return r.end()
+}
+
+// begin attaches to the ports that are there. A port that was named and cannot be managed is an error:
+// whoever starts a switch by hand learns it at once.
+func (r *role) begin() error {
+	const tries = 3 // a port that goes in between is no reason not to begin
+	for try := 1; ; try++ {
+		ports, err := r.firstPorts()
+		if err != nil {
+			return err
+		}
+		cfg, err := r.cfg.fairQ()
+		if err != nil {
+			return err
+		}
+		f, err := datapath.AttachFairQ(ports, cfg)
+		if err == nil {
+			r.fairq = f
+			r.log.Info("begun", "version", r.cfg.Version, "ports", len(ports), "pinned", cfg.Pin)
+			for _, p := range ports {
+				r.attached(p)
+			}
+			r.sayMissing()
+			return nil
+		}
+		again, lookErr := r.firstPorts()
+		if try == tries || lookErr != nil || slices.Equal(names(ports), names(again)) {
+			return err
+		}
+	}
+}
+
+func (r *role) firstPorts() ([]datapath.FairQPort, error) {
+	found, err := r.cfg.look()
+	if err != nil {
+		return nil, err
+	}
+	var ports []datapath.FairQPort
+	for i := range found {
+		c := &found[i]
+		_, byName := r.cfg.wants(c.name)
+		switch {
+		case c.err == nil:
+			ports = append(ports, c.port())
+		case byName:
+			return nil, c.err
+		default:
+			r.refuse(c.name, c.err)
+		}
+	}
+	return ports, nil
+}
+
+func names(ports []datapath.FairQPort) (out []string) {
+	for _, p := range ports {
+		out = append(out, fmt.Sprint(p.Name, p.Ifindex))
+	}
+	return out
+}
+
+// work beats and follows the devices until ctx is done.
+func (r *role) work(ctx context.Context, w *watch) error {
+	beat := time.NewTicker(datapath.FairQBeat)
+	defer beat.Stop()
+	look := time.NewTicker(lookAtLeast)
+	defer look.Stop()
+	changed := w.changed
+	var pause <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-beat.C:
+			if err := r.fairq.Beat(); err != nil {
+				return err
+			}
+			continue
+		case <-pause:
+			pause, changed = nil, w.changed
+			continue
+		case <-changed:
+			// What comes in the meantime waits in the channel.
+			pause, changed = time.After(lookAtMost), nil
+		case <-look.C:
+		}
+		if err := r.follow(); err != nil {
+			r.log.Warn("cannot follow the devices", "error", err)
+		}
+	}
+}
+
+// follow makes the ports that FairQ is on those that are there.
+func (r *role) follow() error {
+	found, err := r.cfg.look()
+	if err != nil {
+		return err
+	}
+	now := map[string]*candidate{}
+	for i := range found {
+		now[found[i].name] = &found[i]
+	}
+	gone := r.fairq.Gone()
+	var errs []error
+	for name, p := range r.ports {
+		c := now[name]
+		switch {
+		case c == nil || c.ifindex != p.Ifindex || slices.Contains(gone, name):
+			errs = append(errs, r.remove(name, "the device is gone"))
+		case c.err != nil:
+			errs = append(errs, r.remove(name, c.err.Error()))
+			r.refused[name] = c.err.Error()
+		case c.law != p.Law:
+			errs = append(errs, r.configure(c))
+		}
+	}
+	for name := range r.refused {
+		if now[name] == nil {
+			delete(r.refused, name)
+		}
+	}
+	for _, c := range now {
+		if _, on := r.ports[c.name]; on {
+			continue
+		}
+		if c.err == nil {
+			c.err = r.fairq.Attach(c.port())
+		}
+		if c.err != nil {
+			r.refuse(c.name, c.err)
+			continue
+		}
+		r.attached(c.port())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *role) attached(p datapath.FairQPort) {
+	delete(r.refused, p.Name)
+	r.ports[p.Name] = p
+	r.log.Info("attached", "port", p.Name, "ifindex", p.Ifindex,
+		"buffer", law.Bytes(p.Law.BufferBytes).String(), "target", law.Bytes(p.Law.TargetBytes).String(),
+		"window_limit", law.Bytes(p.Law.CapBytes).String())
+}
+
+func (r *role) remove(name, why string) error {
+	delete(r.ports, name)
+	r.log.Warn("detached", "port", name, "reason", why)
+	return r.fairq.Remove(name)
+}
+
+func (r *role) configure(c *candidate) error {
+	p := r.ports[c.name]
+	p.Law = c.law
+	r.ports[c.name] = p
+	r.log.Info("its shaper changed", "port", c.name, "buffer", law.Bytes(c.law.BufferBytes).String(),
+		"target", law.Bytes(c.law.TargetBytes).String(), "window_limit", law.Bytes(c.law.CapBytes).String())
+	return r.fairq.Configure(c.name, c.law)
+}
+
+// refuse says once why a port is not managed.
+func (r *role) refuse(name string, err error) {
+	if text := err.Error(); r.refused[name] != text {
+		r.refused[name] = text
+		r.log.Warn("not managed", "port", name, "reason", text)
+	}
+}
+
+// sayMissing names the ports that were named and are not there.
+func (r *role) sayMissing() {
+	for _, name := range r.cfg.Ports {
+		if _, on := r.ports[name]; !on && !isPattern(name) {
+			r.log.Warn("no such device: waiting for it", "port", name)
+		}
+	}
+	if len(r.ports) == 0 {
+		r.log.Warn("no port yet: waiting")
+	}
+}
+
+// end lets windows go and takes FairQ off.
+func (r *role) end() error {
+	r.log.Info("letting windows go")
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	err := r.fairq.Release(ctx)
+	if r.cfg.Purge {
+		err = errors.Join(err, r.fairq.Close())
+		removeParents()
+	} else {
+		err = errors.Join(err, r.fairq.Detach())
+	}
+	if err == nil {
+		r.log.Info("detached from all ports")
+	}
+	return err
+}
+
+// Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
+// programs, timers and tables go. *datapath.FairQBusy while a process lives.
+func Purge(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := datapath.PurgeFairQ(pinDir(name)); err != nil {
+		return err
+	}
+	removeParents()
+	return nil
+}
+
+// removeParents removes the directories that all switches share, when none is left.
+func removeParents() {
+	if os.Remove(pinRoot) == nil {
+		_ = os.Remove(filepath.Dir(pinRoot))
+	}
+}

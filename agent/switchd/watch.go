@@ -1,0 +1,41 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// watch tells that devices or their queue disciplines changed, not what: whoever hears of it looks
+// himself. So no message that the kernel drops under load is missed.
+type watch struct {
+	socket  *nl.NetlinkSocket
+	changed chan struct{}
+}
+
+func newWatch() (*watch, error) {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_TC)
+	if err != nil {
+		return nil, fmt.Errorf("watch the devices: %w", err)
+	}
+	w := &watch{s, make(chan struct{}, 1)}
+	go w.run()
+	return w, nil
+}
+
+func (w *watch) run() {
+	for {
+		_, _, err := w.socket.Receive()
+		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+			return // closed; after anything else the look every second remains
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default: // told already
+		}
+	}
+}
+
+func (w *watch) close() { w.socket.Close() }
