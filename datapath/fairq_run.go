@@ -28,12 +28,19 @@ func (f *FairQ) begin() error {
 // setScope makes the prefixes in the kernel those of the configuration: first those that come, then
 // those that go.
 func (f *FairQ) setScope() error {
-	want := map[fairqScopeKey]bool{}
+	want := map[fairqScopeKey]uint32{}
+	// IPv4 lies within IPv6 here, but a prefix of IPv6 does not mean it.
+	ipv4, mapped := scopeKey(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 	for _, p := range f.cfg.Scope {
-		want[scopeKey(p)] = true
+		if p.Bits() < 96 && p.Contains(mapped) {
+			want[ipv4] = 0
+		}
 	}
-	for k := range want {
-		if err := f.maps.Scope.Put(k, uint32(1)); err != nil {
+	for _, p := range f.cfg.Scope {
+		want[scopeKey(p)] = 1
+	}
+	for k, in := range want {
+		if err := f.maps.Scope.Put(k, in); err != nil {
 			return fmt.Errorf("enter a prefix of the scope: %w", err)
 		}
 	}
@@ -42,7 +49,7 @@ func (f *FairQ) setScope() error {
 	var stale []fairqScopeKey
 	entries := f.maps.Scope.Iterate()
 	for entries.Next(&k, &v) {
-		if !want[k] {
+		if _, ok := want[k]; !ok {
 			stale = append(stale, k)
 		}
 	}

@@ -37,14 +37,16 @@ enum table {
 static __always_inline int in_scope_address(const __u32 address[4])
 {
 	struct scope_key key = {.prefix_length = 128};
+	__u32 *in;
 
 	__builtin_memcpy(key.address, address, sizeof(key.address));
-	return bpf_map_lookup_elem(&scope, &key) != NULL;
+	in = bpf_map_lookup_elem(&scope, &key);
+	return in && *in;
 }
 
-static __always_inline int in_scope(const struct segment *s)
+static __always_inline int in_scope(const struct flow_key *key)
 {
-	return !scoped || (in_scope_address(s->key.address[0]) && in_scope_address(s->key.address[1]));
+	return !scoped || (in_scope_address(key->address[0]) && in_scope_address(key->address[1]));
 }
 
 // Where the segment ends in its sender's sequence space.
@@ -94,7 +96,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	struct tcp_options o = {};
 	__u32 zero = 0;
 
-	if (!s || !in_scope(s))
+	if (!s || !in_scope(&s->key))
 		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq) { // sent again
@@ -225,8 +227,10 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	struct end *opener, *e;
 	__u32 zero = 0;
 
-	if (!s || !in_scope(s))
+	if (!s)
 		return TABLE_NONE;
+	if (!in_scope(&s->key))
+		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	old = bpf_map_lookup_elem(&flows, &s->key);
 	if (!c && old) {
@@ -287,7 +291,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 
 	if (!s)
 		return TABLE_NONE;
-	if (!in_scope(s))
+	if (!in_scope(&s->key))
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (s->flags & TCP_RST) {
@@ -331,7 +335,8 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 // An acknowledgement of an adopted connection: what window did its sender announce?
 static __always_inline void adopt_ack(struct end *e, const struct segment *s)
 {
-	e->acked = s->ack;
+	if (!e->field_max || (__s32)(s->ack - e->acked) > 0) // one that was overtaken shows too much in flight
+		e->acked = s->ack;
 	if (s->window > e->field_max)
 		e->field_max = s->window;
 }

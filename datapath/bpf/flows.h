@@ -196,6 +196,7 @@ struct {
 	__type(value, struct connection);
 } pending SEC(".maps");
 
+// 1: in the scope; 0: not, though a shorter prefix is.
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 4096);
