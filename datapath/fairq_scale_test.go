@@ -17,7 +17,7 @@ const (
 )
 
 // held is a law that grants this many bytes, whatever the queue does: floor and cap are one. 0: the
-// least that the law ever grants, the flow's MSS.
+// least that the law ever grants, a byte more than the flow's MSS.
 func held(bytes uint32) datapath.FairQLaw {
 	l := datapath.FairQLaw{
 		TargetBytes: 10_000_000, Tick: time.Millisecond, Period: time.Millisecond,
@@ -135,7 +135,7 @@ func (c *cells) String() string {
 const cellBytes = 60_000 // each way
 
 // cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and
-// sends data both ways. The port grants `grant`; 0: a flow's MSS.
+// sends data both ways. The port grants `grant`; 0: the least.
 func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
 	t.Helper()
 	dial := []testnet.SocketOption{testnet.Congestion("reno")}
@@ -159,11 +159,10 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 		tap  *testnet.Tap
 	}{{"client", c.Client, p.client}, {"server", c.Server, p.server}} {
 		i := testnet.ReadTCPInfo(t, e.conn)
-		// The floor is the larger of the MSS option and what packets show: the option, or what
-		// timestamps leave of it.
+		// What the kernel calls its MSS is what timestamps leave of the option.
 		bytes := grant
 		if bytes == 0 {
-			bytes = i.Advmss + 12*uint32(i.Options&1)
+			bytes = i.Advmss + 12*uint32(i.Options&1) + 1
 		}
 		s := seen{scale: i.PeerScale, expect: granted(bytes, i.PeerScale)}
 		watch(t, e.tap, e.conn, &s)
@@ -184,6 +183,9 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 			t.Errorf("%s had up to %d bytes in flight, the window is %d", where, s.flight, s.expect)
 		}
 		sum.add(&i, &s)
+	}
+	if t.Failed() {
+		t.FailNow()
 	}
 	sum.n++
 	return c

@@ -3,6 +3,7 @@ package testnet
 import (
 	"testing"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
@@ -21,5 +22,28 @@ func SetOffloads(tb testing.TB, p datapath.PortRef, on bool) {
 	})
 	if err != nil {
 		tb.Fatalf("offloads of %s: %v", p.Name, err)
+	}
+}
+
+// settle makes sure that a port's device sends. One whose far end came up later does when the kernel's
+// link watch says so, which may take it a second; until then it drops. Asking for the link's state makes
+// it say so.
+func settle(tb testing.TB, p datapath.PortRef) {
+	tb.Helper()
+	err := p.In(func() error {
+		l, err := netlink.LinkByIndex(p.Ifindex)
+		if err != nil {
+			return err
+		}
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		_, err = e.LinkState(l.Attrs().Name)
+		return err
+	})
+	if err != nil {
+		tb.Fatalf("settle %s: %v", p.Name, err)
 	}
 }

@@ -90,6 +90,9 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 	Shape(tb, p.Uplink, o.UplinkBps, o.UplinkLimit, o.Burst)
 	p.In = datapath.PortRef{Name: "switch->sender", Ifindex: in.index, Enter: p.Switch.Enter}
 	p.Rx = datapath.PortRef{Name: "receiver->switch", Ifindex: rx.index, Enter: p.Receiver.Enter}
+	for _, port := range []datapath.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
+		settle(tb, port)
+	}
 	return p
 }
 

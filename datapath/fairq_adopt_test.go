@@ -1,0 +1,276 @@
+package datapath_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// fairQStats reads both ports: the one to the receiver and the one to the sender.
+func fairQStats(t *testing.T, f *datapath.FairQ) (out, in datapath.FairQStats) {
+	t.Helper()
+	s, err := f.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s[0], s[1]
+}
+
+// adopted is a connection that began before Weir.
+type adopted struct {
+	*testnet.Pair
+	client, server int // their scales
+	waits          int // timeouts before it was adopted
+}
+
+// timeouts counts how often either end waited for its retransmission timer.
+func timeouts(t *testing.T, c *testnet.Pair) int {
+	t.Helper()
+	return int(testnet.ReadTCPInfo(t, c.Client).Total_rto) + int(testnet.ReadTCPInfo(t, c.Server).Total_rto)
+}
+
+// Connections that were there before the law are adopted, with data in either direction, whatever the
+// scales: they are counted, their scale is never taken for more than it is, their senders never have a
+// window below their MSS, and none ever waits for a timer.
+func TestFairQ_AdoptsConnections(t *testing.T) {
+	for _, o := range []testnet.PathOptions{
+		{},
+		{GSO: true, ChecksumOffload: true},
+		{MTU: 9000, GSO: true, ChecksumOffload: true},
+	} {
+		for _, grant := range []uint32{30000, 0} {
+			t.Run(fmt.Sprintf("mtu=%d,gso=%t,grant=%d", max(o.MTU, 1500), o.GSO, grant), func(t *testing.T) { adopt(t, o, grant) })
+		}
+	}
+}
+
+func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
+	const before, after = 200_000, 1_000_000
+	p := newRwndPath(t, o)
+	var flows []adopted
+	for _, server := range []int{0, 7, 14} {
+		l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(server))
+		for _, client := range []int{0, 7, 14} {
+			c := p.Dial(t, l, testnet.WindowScale(client))
+			testnet.Send(t, c.Client, c.Server, before)
+			testnet.Send(t, c.Server, c.Client, before)
+			flows = append(flows, adopted{c, client, server, timeouts(t, c)})
+		}
+	}
+	law := held(grant)
+	law.MTU = uint32(max(o.MTU, 1500))
+	f := p.govern(t, law, law, datapath.FairQConfig{})
+	p.client.Each(t, func(*testnet.Segment) {})
+	p.server.Each(t, func(*testnet.Segment) {})
+	delayed := p.delayedACKs(t)
+	for _, c := range flows {
+		testnet.Send(t, c.Client, c.Server, after)
+		testnet.Send(t, c.Server, c.Client, after)
+		c.check(t, p)
+	}
+	// One for each delayed acknowledgement is 40 ms without anything sent.
+	if n := p.delayedACKs(t) - delayed; n > 3*2*uint64(len(flows)) {
+		t.Errorf("%d acknowledgements were delayed: senders waited for them", n)
+	}
+	known, err := f.KnownFlows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inferred := 0
+	for _, c := range flows {
+		for _, end := range []struct {
+			conn  *net.TCPConn
+			scale int
+			port  int
+		}{{c.Client, c.client, 0}, {c.Server, c.server, 1}} {
+			k, ok := known[testnet.AddrPort(end.conn.LocalAddr())]
+			if !ok || !k.Inferred || int(k.Scale) > end.scale || k.Port != end.port {
+				t.Errorf("client %d, server %d: known %t, %+v, the scale is %d, the port %d", c.client, c.server, ok, k, end.scale, end.port)
+			}
+			inferred += int(k.Scale)
+		}
+	}
+	out, in := fairQStats(t, f)
+	if n := uint64(len(flows)); out.Adopted+in.Adopted != n || out.Opened+in.Opened != n {
+		t.Errorf("%d and %d adopted of %d connections", out.Adopted, in.Adopted, n)
+	}
+	if out.Flows == 0 || in.Flows == 0 || out.Rewritten == 0 || in.Rewritten == 0 {
+		t.Errorf("%d and %d flows, %d and %d windows rewritten", out.Flows, in.Flows, out.Rewritten, in.Rewritten)
+	}
+	p.checksums(t)
+	t.Logf("9 connections: scales inferred are %d together, true ones 126; %d ACKs rewritten, %d had small enough windows",
+		inferred, out.Rewritten+in.Rewritten, out.Smaller+in.Smaller)
+}
+
+// delayedACKs counts the acknowledgements that both ends sent when their timer said so.
+func (p *rwndPath) delayedACKs(t *testing.T) uint64 {
+	t.Helper()
+	return p.Sender.SNMP(t, "TcpExt", "DelayedACKs") + p.Receiver.SNMP(t, "TcpExt", "DelayedACKs")
+}
+
+// check looks at what both ends of an adopted connection had while it was governed.
+func (c *adopted) check(t *testing.T, p *rwndPath) {
+	t.Helper()
+	atClient, atServer := passed(t, p.client), passed(t, p.server)
+	for _, end := range []struct {
+		name      string
+		conn      *net.TCPConn
+		own, peer []testnet.Segment // at its device, and at its peer's
+	}{{"client", c.Client, atClient, atServer}, {"server", c.Server, atServer, atClient}} {
+		i := testnet.ReadTCPInfo(t, end.conn)
+		announced := windows(end.peer, end.conn, true)
+		acks, small := 0, 0
+		for at, w := range windows(end.own, end.conn, false) {
+			acks++
+			if w<<i.PeerScale < i.Snd_mss && w < announced[at] {
+				small++
+			}
+		}
+		if acks == 0 || small > 0 {
+			t.Errorf("client %d, server %d: %s was granted less than its MSS of %d by %d of %d ACKs", c.client, c.server, end.name, i.Snd_mss, small, acks)
+		}
+	}
+	if n := timeouts(t, c.Pair) - c.waits; n != 0 {
+		t.Errorf("client %d, server %d: waited for a retransmission timer %d times", c.client, c.server, n)
+	}
+}
+
+func passed(t *testing.T, tap *testnet.Tap) (all []testnet.Segment) {
+	t.Helper()
+	tap.Each(t, func(s *testnet.Segment) { all = append(all, *s) })
+	return all
+}
+
+// windows gives the smallest field of what went out of its peer's device, or came in at its own, to c, by
+// the number acknowledged.
+func windows(segments []testnet.Segment, c *net.TCPConn, out bool) map[uint32]uint32 {
+	least := map[uint32]uint32{}
+	own, peer := testnet.AddrPort(c.LocalAddr()), testnet.AddrPort(c.RemoteAddr())
+	for _, s := range segments {
+		if s.Out != out || s.From != peer || s.To != own {
+			continue
+		}
+		if w, ok := least[s.Ack]; !ok || uint32(s.Window) < w {
+			least[s.Ack] = uint32(s.Window)
+		}
+	}
+	return least
+}
+
+// The port whose window holds a sender is the one that its data leaves by now, not the one that it once
+// left by.
+func TestFairQ_GoverningPortFollowsTheData(t *testing.T) {
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	other, mac := p.secondPort(t)
+	const first, second = 20000, 30000
+	f, err := datapath.AttachFairQ([]datapath.FairQPort{
+		{PortRef: p.Port, Law: held(first)}, {PortRef: p.In, Law: held(25000)}, {PortRef: other, Law: held(second)},
+	}, datapath.FairQConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(3)), testnet.WindowScale(3))
+	window := func(what string, want uint32) {
+		t.Helper()
+		testnet.Send(t, c.Client, c.Server, 100_000)
+		if err := f.Beat(); err != nil {
+			t.Fatal(err)
+		}
+		if got := testnet.ReadTCPInfo(t, c.Client).Snd_wnd; got != want {
+			t.Errorf("%s: window %d, want %d", what, got, want)
+		}
+	}
+	window("by the first port", granted(first, 3))
+	home := p.sendBy(t, mac)
+	window("by the second port", granted(second, 3))
+	p.sendBy(t, home)
+	window("by the first port again", granted(first, 3))
+	s, err := f.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s[0].Data == 0 || s[2].Data == 0 || s[1].Rewritten == 0 {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+// secondPort gives the switch another port to the receiver, and the address of its device there.
+func (p *rwndPath) secondPort(t *testing.T) (port datapath.PortRef, mac net.HardwareAddr) {
+	t.Helper()
+	p.Receiver.Sysctl(t, "net.ipv4.conf.all.rp_filter", "0")
+	p.Receiver.Sysctl(t, "net.ipv4.conf.default.rp_filter", "0")
+	var fd int
+	p.Receiver.Must(t, func() (err error) {
+		fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	defer func() { _ = unix.Close(fd) }()
+	p.Switch.Must(t, func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "out1"}, PeerName: "rx1", PeerNamespace: netlink.NsFd(fd)})
+	})
+	p.Receiver.Must(t, func() error {
+		l, err := netlink.LinkByName("rx1")
+		if err != nil {
+			return err
+		}
+		mac = l.Attrs().HardwareAddr
+		if err := netlink.LinkSetARPOff(l); err != nil { // or it answers for the first one's address too
+			return err
+		}
+		return netlink.LinkSetUp(l)
+	})
+	port = datapath.PortRef{Name: "switch->receiver's second", Enter: p.Switch.Enter}
+	p.Switch.Must(t, func() error {
+		br, err := netlink.LinkByName("br0")
+		if err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName("out1")
+		if err != nil {
+			return err
+		}
+		port.Ifindex = l.Attrs().Index
+		if err := netlink.LinkSetMaster(l, br); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(l); err != nil {
+			return err
+		}
+		return netlink.NeighAppend(&netlink.Neigh{
+			LinkIndex: port.Ifindex, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: mac,
+		})
+	})
+	testnet.Shape(t, port, 400e6, 10_000_000, 3028)
+	return port, mac
+}
+
+// sendBy makes the sender send to this address of the receiver's, and gives the one before.
+func (p *rwndPath) sendBy(t *testing.T, mac net.HardwareAddr) (before net.HardwareAddr) {
+	t.Helper()
+	p.Sender.Must(t, func() error {
+		known, err := netlink.NeighList(p.Uplink.Ifindex, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		for _, n := range known {
+			if n.IP.Equal(testnet.ReceiverIPv4) {
+				before = n.HardwareAddr
+			}
+		}
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: p.Uplink.Ifindex, State: netlink.NUD_PERMANENT, IP: testnet.ReceiverIPv4, HardwareAddr: mac,
+		})
+	})
+	return before
+}
