@@ -191,6 +191,10 @@ func (c *Conn) Abort() { c.end(true) }
 func (c *Conn) end(reset bool) {
 	c.closeOnce.Do(func() {
 		c.timeouts.Store(int32(c.count()))
+		if stats, ok := c.ep.Stats().(*tcp.Stats); ok {
+			// Before it is closed: then it has no room for anything.
+			c.guest.dropped.Add(int64(stats.ReceiveErrors.SegmentQueueDropped.Value()))
+		}
 		close(c.closed)
 		if reset {
 			c.ep.SocketOptions().SetLinger(tcpip.LingerOption{Enabled: true})

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -49,9 +50,10 @@ type Config struct {
 
 // Guest is a stack that is up.
 type Guest struct {
-	addr  netip.Addr
-	stack *stack.Stack
-	link  *link
+	addr    netip.Addr
+	stack   *stack.Stack
+	link    *link
+	dropped atomic.Int64 // packets that connections had no room for
 }
 
 // Open starts a guest. It must be called on a thread in the guest's network namespace; the guest
@@ -99,9 +101,13 @@ func (g *Guest) start(c Config) error {
 // Addr is the guest's address.
 func (g *Guest) Addr() netip.Addr { return g.addr }
 
-// Lost is how many packets came in that this process was too slow to take: a loss that no network
-// had, which makes a measurement worthless.
-func (g *Guest) Lost() (int, error) { return g.link.lost() }
+// Lost is how many packets came in that this process had no room for, because it was too slow: a
+// loss that no network had, which makes a measurement worthless. Those that the stack had no room
+// for count once their connection is closed. It counts from one call to the next.
+func (g *Guest) Lost() (int, error) {
+	atSocket, err := g.link.lost()
+	return atSocket + int(g.dropped.Swap(0)), err
+}
 
 // Close resets what is open and ends the guest.
 func (g *Guest) Close() error {

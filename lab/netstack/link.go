@@ -113,7 +113,7 @@ func filterFor(fd int, addr netip.Addr) error {
 
 func networkOrder(x uint16) uint16 { return x>>8 | x<<8 }
 
-// lost counts packets that found the receive buffer full.
+// lost counts packets that found the receive buffer full since it was last asked.
 func (l *link) lost() (int, error) {
 	lost := 0
 	var inner error

@@ -36,6 +36,7 @@ func (g *Guest) Listen(port uint16) (*Listener, error) {
 	l.ep = ep
 	l.entry, l.arrived = waiter.NewChannelEntry(waiter.ReadableEvents)
 	l.queue.EventRegister(&l.entry)
+	ep.SocketOptions().SetReuseAddress(true) // connections of a listener that was here may still end
 	if err = ep.Bind(fullAddress(netip.AddrPortFrom(g.addr, port))); err == nil {
 		err = ep.Listen(backlog)
 	}

@@ -57,8 +57,9 @@ func (s Settings) Unmet() []Refused {
 	return list
 }
 
-// apply sets what can be set. Buffers, their tuning by themselves and the backlog of SYNs are those
-// of the Linux guests.
+// apply sets what can be set. Buffers tune themselves, up to the size of the Linux guests'. The
+// receive buffer starts as large as netstack's own default: it charges 0.6 KB for each segment, and
+// drops what a smaller buffer has no room for when many small ones come at once.
 func (s Settings) apply(st *stack.Stack) error {
 	cc := s.CC
 	if !slices.Contains(algorithms(), cc) {
@@ -67,7 +68,7 @@ func (s Settings) apply(st *stack.Stack) error {
 	var (
 		algorithm = tcpip.CongestionControlOption(cc)
 		sack      = tcpip.TCPSACKEnabled(s.SACK)
-		receive   = tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: 131072, Max: 6291456}
+		receive   = tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: tcp.DefaultReceiveBufferSize, Max: 6291456}
 		send      = tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: 16384, Max: 4194304}
 		tuning    = tcpip.TCPModerateReceiveBufferOption(true)
 		noNagle   = tcpip.TCPDelayEnabled(false)

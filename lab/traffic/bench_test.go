@@ -60,3 +60,22 @@ func BenchmarkUDP(b *testing.B) {
 	b.ReportMetric(float64(out.Flows[0].Bytes)*8/1e6*1500/1472, "Mbit/s")
 	b.ReportMetric(100*used.Seconds(), "%cpu")
 }
+
+// BenchmarkForeignBulk is BenchmarkBulk between guests whose TCP is netstack: all of it, and not
+// the kernel's part only, is in this process.
+func BenchmarkForeignBulk(b *testing.B) {
+	n := newMixedPair(b, 200e6, "a", "b")
+	out, used := bench(b, n, config(time.Second, n.item(experiment.Traffic{Pattern: "bulk"})))
+	b.ReportMetric(float64(out.Flows[0].Bytes)*8/1e6, "Mbit/s")
+	b.ReportMetric(100*used.Seconds(), "%cpu")
+}
+
+// BenchmarkForeignShortFlows is BenchmarkShortFlows between guests whose TCP is netstack.
+func BenchmarkForeignShortFlows(b *testing.B) {
+	n := newMixedPair(b, 0, "a", "b")
+	out, used := bench(b, n, config(time.Minute, n.item(experiment.Traffic{
+		Data: "pull", Pattern: "closed_loop", Size: 11_500, Requests: 12_600, Concurrency: 630,
+	})))
+	b.ReportMetric(float64(len(out.Flows))/out.Ended.Seconds(), "conn/s")
+	b.ReportMetric(float64(used.Microseconds())/float64(len(out.Flows)), "us-cpu/conn")
+}

@@ -213,13 +213,15 @@ func (c *conn) send(s end, f *flow) error {
 	return nil
 }
 
-// paced writes at f.rate payload bits per second: every paceStep what has become due.
+// paced writes at f.rate payload bits per second: every paceStep what has become due, and not every
+// byte by itself as it does.
 func (c *conn) paced(s end, f *flow) func([]byte) (int, error) {
 	begin, sent := c.r.clock.now(), int64(0)
+	step := max(1, int64(float64(f.rate)*paceStep.Seconds()/8))
 	return func(chunk []byte) (int, error) {
 		for {
 			due := int64(float64(c.r.clock.now()-begin)*float64(f.rate)/8e9) - sent
-			if due > 0 {
+			if due >= min(step, int64(len(chunk))) {
 				n, err := s.Write(chunk[:min(due, int64(len(chunk)))])
 				sent += int64(n)
 				return n, err

@@ -10,7 +10,6 @@ import (
 
 	"weir/experiment"
 	"weir/lab/netstack"
-	"weir/lab/traffic"
 	"weir/law"
 )
 
@@ -91,46 +90,22 @@ func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs ma
 	return nil
 }
 
-// mixes are the ways in which netstack can be at the nodes.
-var mixes = map[string][]string{"both": {"a", "b"}, "from linux": {"b"}, "to linux": {"a"}}
-
-func foreignItem(t experiment.Traffic) experiment.Item {
-	return experiment.Item{Traffic: t, Profile: foreign}
+// everyTCP runs a test with Linux at both nodes, with netstack at both, and with one of each.
+func everyTCP(t *testing.T, rate law.Rate, test func(t *testing.T, n *pairNet)) {
+	t.Run("linux", func(t *testing.T) { test(t, newPair(t, rate)) })
+	t.Run("netstack", func(t *testing.T) { test(t, newMixedPair(t, rate, "a", "b")) })
+	t.Run("linux to netstack", func(t *testing.T) { test(t, newMixedPair(t, rate, "b")) })
+	t.Run("netstack to linux", func(t *testing.T) { test(t, newMixedPair(t, rate, "a")) })
 }
 
-func TestForeignBytesOnTheWire(t *testing.T) {
-	for mix, nodes := range mixes {
-		for _, data := range []string{"push", "pull"} {
-			for _, connection := range []string{"new", "persistent"} {
-				for _, size := range []int64{1, 11_500, 1_000_000} {
-					n := newMixedPair(t, 0, nodes...)
-					wire := sniff(t, n, "b")
-					out := run(t, n, config(time.Second, foreignItem(experiment.Traffic{
-						Data: data, Connection: connection, Pattern: "burst", Size: law.Bytes(size), Every: ms(10), Epochs: 2,
-					})))
-					if len(out.Flows) != 2 || out.Partial {
-						t.Fatalf("%s %s %s: %d flows, partial %v", mix, data, connection, len(out.Flows), out.Partial)
-					}
-					for i := range out.Flows {
-						checkDone(t, &out.Flows[i], size)
-					}
-					back := int64(0)
-					if data == "pull" || connection == "persistent" {
-						back = 2 * 64
-					}
-					if in, against, _ := wire(); in != 2*size || against != back {
-						t.Errorf("%s %s %s of %d B: %d B on the wire there, %d B back, want %d and %d", mix, data, connection, size, in, against, 2*size, back)
-					}
-				}
-			}
-		}
-	}
+// item is traffic between the TCPs that n is about.
+func (n *pairNet) item(t experiment.Traffic) experiment.Item {
+	return experiment.Item{Traffic: t, Profile: n.profile()}
 }
 
-func TestForeignRTT(t *testing.T) {
-	n := newMixedPair(t, 0, "a", "b")
-	rtt, err := traffic.RTT(t.Context(), n, "a", "b", foreign)
-	if err != nil || rtt <= 0 || rtt > 100*time.Millisecond {
-		t.Errorf("round trip %v, error %v", rtt, err)
+func (n *pairNet) profile() int {
+	if n.guests != nil {
+		return foreign
 	}
+	return 0
 }

@@ -102,6 +102,9 @@ func newPair(t testing.TB, rate law.Rate) *pairNet {
 	for node := range n.work {
 		must(node, func() error { return n.setUp(node, rate) })
 	}
+	for node := range n.work {
+		must(node, func() error { return settle("weirtest-" + node) })
+	}
 	return n
 }
 
@@ -144,6 +147,18 @@ func offloadsOff(name string) error {
 	return e.Change(name, map[string]bool{
 		"tx-tcp-segmentation": false, "tx-generic-segmentation": false, "rx-gro": false,
 	})
+}
+
+// settle makes an interface send at once. One whose far end came up later may drop for a second,
+// until the kernel looks at it of its own accord.
+func settle(name string) error {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	_, err = e.LinkState(name)
+	return err
 }
 
 // config is a Config with the given traffic, whose empty Pairs become a -> b.

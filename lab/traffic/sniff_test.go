@@ -2,14 +2,11 @@ package traffic_test
 
 import (
 	"encoding/binary"
-	"net"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-var net10 = net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}
 
 // sniff watches the TCP packets at a node's interface. The function returned stops it and gives
 // how many different payload bytes went into the node and out of it, and the time from its first
