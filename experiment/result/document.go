@@ -91,9 +91,11 @@ type Group struct {
 	// Jain is Jain's index of the flows' goodput: (Σx)² / (n Σx²), 1/n to 1.
 	Jain *float64 `json:"jain,omitempty"`
 	// Series is over time: the group's rate in each full step of measure.series, in Mbit/s.
-	Series    *Distribution `json:"series_mbps,omitempty"`
-	ByMouse   *ByMouse      `json:"by_mouse,omitempty"`
-	Deadlines *Deadlines    `json:"deadlines,omitempty"`
+	Series *Distribution `json:"series_mbps,omitempty"`
+	// Settling is how soon flows without a size have their shares when one of them joins or leaves.
+	Settling  *Settling  `json:"settling,omitempty"`
+	ByMouse   *ByMouse   `json:"by_mouse,omitempty"`
+	Deadlines *Deadlines `json:"deadlines,omitempty"`
 
 	values map[string][]float64 // behind the distributions, by metric
 }

@@ -245,8 +245,8 @@ func TestMetric_Paths(t *testing.T) {
 
 // Every distribution that a claim may name has the values behind it that its statistics are of.
 func TestValues_AreThoseOfTheDistribution(t *testing.T) {
-	r := goldenDocument().Runs[0]
-	check := func(subject []string, names []string) (found int) {
+	found := map[string]bool{}
+	check := func(r *Run, subject []string, names []string) {
 		for _, d := range names {
 			path := append(append([]string{}, subject...), split(d)...)
 			n, ok := r.Metric(append(append([]string{}, path...), "n"))
@@ -255,19 +255,23 @@ func TestValues_AreThoseOfTheDistribution(t *testing.T) {
 				t.Errorf("%v: n is %v (present: %v), %d values (present: %v)", path, n, ok, len(values), has)
 			}
 			if has {
-				found++
+				found[d] = true
 				mean, _ := r.Metric(append(append([]string{}, path...), "mean"))
 				if m, _ := moments(values); !cmp.Equal(m, mean, near) {
 					t.Errorf("%v: the values' mean is %v, the distribution's %v", path, m, mean)
 				}
 			}
 		}
-		return found
 	}
-	if n := check([]string{"mice"}, GroupDistributions()); n != len(GroupDistributions()) {
-		t.Errorf("mice have %d of %d distributions", n, len(GroupDistributions()))
+	r := goldenDocument().Runs[0]
+	check(r, []string{"mice"}, GroupDistributions())
+	check(joinLeave(0), []string{"flows"}, GroupDistributions())
+	for _, d := range GroupDistributions() {
+		if !found[d] {
+			t.Errorf("%s is of no group here", d)
+		}
 	}
-	check([]string{"loaded", "elephants"}, GroupDistributions())
-	check([]string{"loaded", "bottleneck"}, PortDistributions())
-	check([]string{"quiet"}, PortDistributions())
+	check(r, []string{"loaded", "elephants"}, GroupDistributions())
+	check(r, []string{"loaded", "bottleneck"}, PortDistributions())
+	check(r, []string{"quiet"}, PortDistributions())
 }

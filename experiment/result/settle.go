@@ -1,0 +1,160 @@
+package result
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Settling says how soon long flows have their fair shares after one of them joined or left. A flow
+// has its share when its rate over settleSteps steps of measure.series is within settleWithin of it;
+// all have settled when that holds for every one of them, from then on until the next change. The
+// fair share is the group's median rate divided by the number of flows, so a link that is left idle
+// is not settled. Times are in steps: 0 means that no rate over settleSteps was ever off.
+type Settling struct {
+	Changes   int           `json:"changes"`   // a flow joined or left while others went on
+	Unsettled int           `json:"unsettled"` // of these: not before the next change
+	Ms        *Distribution `json:"ms,omitempty"`
+}
+
+// A rate is over 10 steps, 100 ms where series is not set: at a fair share of 10 Mbit/s that is 86
+// segments, of which one burst more or less is a tenth. Less would measure the bursts.
+const (
+	settleSteps  = 10
+	settleWithin = 0.10
+)
+
+// history is what one flow had received by the end of each step.
+type history struct {
+	flow *Flow
+	step time.Duration
+	sums []float64
+}
+
+func (b *builder) history(f *Flow) history {
+	steps := int((b.raw.Duration+b.Series-1)/b.Series) + 1
+	h := history{flow: f, step: b.Series, sums: make([]float64, steps)}
+	b.pieces(f, func(lo, hi time.Duration, n float64) { spread(h.sums, lo, hi, n, h.step) })
+	for i := 1; i < steps; i++ {
+		h.sums[i] += h.sums[i-1]
+	}
+	return h
+}
+
+// at gives the bytes received by time t, evenly within a step.
+func (h *history) at(t time.Duration) float64 {
+	i := int(t / h.step)
+	if t <= 0 {
+		return 0
+	}
+	if i >= len(h.sums) {
+		return h.sums[len(h.sums)-1]
+	}
+	before := 0.0
+	if i > 0 {
+		before = h.sums[i-1]
+	}
+	return before + (h.sums[i]-before)*float64(t%h.step)/float64(h.step)
+}
+
+func (h *history) active(t time.Duration) bool { return h.flow.Start <= t && h.flow.End > t }
+
+// settling looks at the changes within the span. It adds nothing when there were none.
+func (b *builder) settling(g *Group, name string, s span) {
+	var flows []history
+	var events []time.Duration
+	for _, i := range b.flows[name] {
+		if f := &b.raw.Flows[i]; f.Endless && f.End > f.Start {
+			flows = append(flows, history{flow: f})
+			events = append(events, f.Start, f.End)
+		}
+	}
+	changes := changesAmong(flows, events, 2*settleSteps*b.Series)
+	if len(changes) == 0 {
+		return
+	}
+	for i := range flows {
+		flows[i] = b.history(flows[i].flow)
+	}
+	total := b.medianRate(flows, slices.Min(events), slices.Max(events))
+	out := &Settling{}
+	var ms []float64
+	for _, c := range changes {
+		if !s.has(c.at) {
+			continue
+		}
+		out.Changes++
+		if after, ok := b.settled(flows, c, total); ok {
+			ms = append(ms, b.ms(after))
+		} else {
+			out.Unsettled++
+		}
+	}
+	if out.Changes > 0 {
+		out.Ms = g.distribution("settling.ms", ms)
+		g.Settling = out
+	}
+}
+
+// change is an instant at which the number of flows became another, and when it did again.
+type change struct{ at, next time.Duration }
+
+// changesAmong finds the changes before and after which there are flows. Those that follow each other
+// more closely than apart are one, which is at the last of them.
+func changesAmong(flows []history, events []time.Duration, apart time.Duration) []change {
+	slices.Sort(events)
+	var at []time.Duration
+	for _, t := range events {
+		if n := len(at); n > 0 && t-at[n-1] < apart {
+			at[n-1] = t
+			continue
+		}
+		at = append(at, t)
+	}
+	var out []change
+	for i := 1; i < len(at)-1; i++ { // the first begins it all, the last ends it
+		if slices.ContainsFunc(flows, func(h history) bool { return h.active(at[i]) }) {
+			out = append(out, change{at[i], at[i+1]})
+		}
+	}
+	return out
+}
+
+// medianRate is the flows' common rate, in bytes a second: the median over pieces as long as those
+// that shares are measured over.
+func (b *builder) medianRate(flows []history, from, to time.Duration) float64 {
+	width := settleSteps * b.Series
+	var rates []float64
+	for t := from; t+width <= to; t += width {
+		sum := 0.0
+		for i := range flows {
+			sum += flows[i].at(t+width) - flows[i].at(t)
+		}
+		rates = append(rates, sum/width.Seconds())
+	}
+	slices.Sort(rates)
+	return quantile(rates, 0.5)
+}
+
+// settled gives how long after the change every flow had its share and kept it.
+func (b *builder) settled(flows []history, c change, total float64) (time.Duration, bool) {
+	width := settleSteps * b.Series
+	n := 0
+	for i := range flows {
+		if flows[i].active(c.at) {
+			n++
+		}
+	}
+	share := total / float64(n) * width.Seconds()
+	last := (c.next - c.at - width) / b.Series
+	for k := last; k >= 0; k-- {
+		from := c.at + k*b.Series
+		for i := range flows {
+			h := &flows[i]
+			if h.active(c.at) && math.Abs(h.at(from+width)-h.at(from)-share) > settleWithin*share {
+				return (k + 1) * b.Series, k < last
+			}
+		}
+	}
+	return 0, last >= 0
+}
