@@ -96,7 +96,10 @@ func (c *fairqPortConfig) withDefaults(tb testing.TB) *fairqPortConfig {
 	if f.FlowsMax == 0 {
 		f.FlowsMax = 1 << 20
 	}
-	f.EpochNs, f.IdleNs, f.MssUnknown = 1e9, 1e9, 1460
+	if f.EpochNs == 0 {
+		f.EpochNs = 1e9
+	}
+	f.IdleNs, f.MssUnknown = 1e9, 1460
 	return &f
 }
 

@@ -205,6 +205,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
+		c->owner = 0;
 		stats->table_full++;
 		return 0;
 	}
@@ -263,6 +264,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	segment_read_options(ctx, s, &o);
 	if (o.is_signed)
 		c->flags |= CONNECTION_SIGNED;
+	c->flags = (c->flags & ~CONNECTION_OPENED_BY_1) | opened_by(!s->side);
 	end_from_syn(e, s, &o);
 	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
 	if (!o.has_scale || (opener->flags & END_SYN && opener->flags & END_SCALE)) {

@@ -235,7 +235,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 			stats->signed_ += packets;
 		return TCX_NEXT;
 	}
-	if (s.payload)
+	if (s.payload && c->owner) // who is not in the table counts as no flow, whatever it sends with its SYN
 		on_data(ctx, &s, c, port, stats, packets);
 	if (s.flags & (TCP_FIN | TCP_RST))
 		on_end(&s, c);

@@ -77,7 +77,7 @@ struct end {
 struct connection {
 	struct end end[2];
 	__u32 seen;  // the sweep in which it was last seen
-	__u16 owner; // id + 1 of the port in whose share it is
+	__u16 owner; // id + 1 of the port in whose share it is; 0: not in the table
 	__u8 flags;  // enum connection_flags
 	__u8 zero;
 };

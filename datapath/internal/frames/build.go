@@ -71,7 +71,7 @@ type Link struct {
 type IP struct {
 	From, To   netip.Addr
 	TOS        byte
-	ID         uint16
+	ID         uint32      // IPv4: identification; IPv6: flow label, 20 bits
 	Fragment   uint16      // IPv4: 3 flags, 13 bits of offset
 	Options    []byte      // IPv4: a multiple of 4, 40 at most
 	Extensions []Extension // IPv6
@@ -148,7 +148,7 @@ func (ip *IP) header(b []byte, protocol byte) ([]byte, int) {
 	if len(ip.Extensions) > 0 {
 		next = ip.Extensions[0].Kind
 	}
-	b = append(b, 0x60|ip.TOS>>4, ip.TOS<<4|byte(ip.ID>>8&15), byte(ip.ID), 0x5a, 0, 0, next, 64)
+	b = append(b, 0x60|ip.TOS>>4, ip.TOS<<4|byte(ip.ID>>16&15), byte(ip.ID>>8), byte(ip.ID), 0, 0, next, 64)
 	b = append(append(b, from[:]...), to[:]...)
 	for i, e := range ip.Extensions {
 		next = protocol

@@ -1,9 +1,6 @@
 package frames
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // Kind says what a frame holds, as far as a switch can know.
 type Kind int
@@ -154,42 +151,4 @@ func (v *View) SetChecksum() {
 	check := v.Frame[v.L4+16 : v.L4+18]
 	check[0], check[1] = 0, 0
 	binary.BigEndian.PutUint16(check, ^v.sum())
-}
-
-// CheckRewrite says what a switch that holds windows may not have made of a frame: anything but a
-// smaller window in an acknowledgement that is not signed, with its checksum. A checksum that was right
-// is right, and one that was wrong is wrong by the same amount. rewritten says that the window is
-// another.
-func CheckRewrite(in, out []byte) (rewritten bool, err error) {
-	if string(in) == string(out) {
-		return false, nil
-	}
-	if len(in) != len(out) {
-		return false, fmt.Errorf("of %d bytes %d came out", len(in), len(out))
-	}
-	a := Parse(in)
-	if a.Kind != KindTCP {
-		return false, fmt.Errorf("a frame without TCP (%v) was changed", a.Kind)
-	}
-	window, check := a.L4+14, a.L4+16
-	for i := range in {
-		if in[i] != out[i] && (i < window || i >= check+2) {
-			return false, fmt.Errorf("byte %d was changed; the window is at %d", i, window)
-		}
-	}
-	b := a
-	b.Frame = out
-	switch {
-	case a.Flags()&(ACK|RST) != ACK:
-		return false, fmt.Errorf("a segment with flags %#x was changed: it grants nothing", a.Flags())
-	case Signed(a.Options()):
-		return false, fmt.Errorf("a signed segment was changed")
-	case b.Window() >= a.Window():
-		return false, fmt.Errorf("window %d became %d", a.Window(), b.Window())
-	case b.Window() == 0:
-		return false, fmt.Errorf("window %d was closed", a.Window())
-	case a.ChecksumError() != b.ChecksumError():
-		return false, fmt.Errorf("checksum was off by %#x and now is by %#x", a.ChecksumError(), b.ChecksumError())
-	}
-	return true, nil
 }
