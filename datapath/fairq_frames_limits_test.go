@@ -1,7 +1,10 @@
 package datapath
 
 import (
+	"encoding/binary"
 	"errors"
+	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -134,4 +137,135 @@ func TestFairQFrames_ForgedSynAcksCountNothing(t *testing.T) {
 		t.Errorf("port 0 counts %d flows, %v by epochs; one is there", p.Law.Flows, p.Wheel)
 	}
 	f.checkShares(t, 1, 0)
+}
+
+// Who fills the tables from behind one port: nothing grows past its limit, no other port's share is
+// touched, connections that are there stay, and what is not seen again is forgotten.
+func TestFairQFrames_Floods(t *testing.T) {
+	const share, packets = 300, 20_000
+	c := frameConfig{flows: 1000, pending: 512, law: fairqPortConfig{FlowsMax: share}}
+	for name, attack := range map[string]func(r *rand.Rand, c *frameConn) []*frames.Segment{
+		"SYNs": func(_ *rand.Rand, c *frameConn) []*frames.Segment {
+			syn := c.back()
+			syn.Flags, syn.Options = frames.SYN, c.syn
+			return []*frames.Segment{syn}
+		},
+		"SYN-ACKs": func(r *rand.Rand, c *frameConn) []*frames.Segment {
+			s := c.back()
+			s.Flags, s.Options, s.Payload = frames.SYN|frames.ACK, c.syn, make([]byte, r.IntN(2))
+			return []*frames.Segment{s}
+		},
+		"data of nobody": func(r *rand.Rand, c *frameConn) []*frames.Segment {
+			s := c.back()
+			s.Seq, s.Payload = r.Uint32(), make([]byte, 100)
+			return []*frames.Segment{s}
+		},
+		"resets of nobody": func(_ *rand.Rand, c *frameConn) []*frames.Segment {
+			s := c.back()
+			s.Flags = frames.RST | frames.ACK
+			return []*frames.Segment{s}
+		},
+		"connections": func(_ *rand.Rand, c *frameConn) []*frames.Segment { // both ends are the attacker's
+			syn, synAck := c.back(), c.segment()
+			syn.Flags, syn.Seq, synAck.Flags = frames.SYN, 3000, frames.SYN|frames.ACK
+			synAck.Seq = 7000
+			return []*frames.Segment{syn, synAck, c.back(), c.segment(), c.back()}
+		},
+		"connections that seem older": func(r *rand.Rand, c *frameConn) []*frames.Segment {
+			data, ack := c.back(), c.segment()
+			data.Payload = make([]byte, r.IntN(100))
+			return []*frames.Segment{data, ack, data}
+		},
+		"connections that end": func(_ *rand.Rand, c *frameConn) []*frames.Segment {
+			data, fin, rst := c.back(), c.segment(), c.back()
+			data.Payload, fin.Flags, rst.Flags = []byte{1}, frames.FIN|frames.ACK, frames.RST
+			return []*frames.Segment{data, fin, rst}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			f := newFrameTable(t, c)
+			honest := f.conn(frames.IP{})
+			honest.open(t, f.frameSwitch)
+			most := 0
+			for sent := 0; sent < packets; {
+				for _, s := range attack(r, f.anybody(r)) {
+					f.mustRun(t, fromLeft(s), s.Bytes())
+					sent++
+				}
+				if sent%1000 < 5 {
+					n := len(f.contents(t))
+					most = max(most, n)
+					if p := len(entries[fairqConnection](t, f.Pending)); n > share || p > int(c.pending) {
+						t.Fatalf("%d connections, %d half-known after %d packets; at most %d and %d", n, p, sent, share, c.pending)
+					}
+				}
+			}
+			f.checkShares(t, len(f.contents(t)), 0)
+			f.setGrant(t, 1, rowGrant)
+			f.rewritten(t, "a connection that was there", honest.segment(), rowField, fairqPortCounts{})
+			t.Logf("at most %d connections", most)
+
+			// Opened from behind the other port there is room, whatever the first has done.
+			opposite := f.conn(frames.IP{})
+			syn, synAck, ack := opposite.segment(), opposite.back(), opposite.segment()
+			syn.Flags, syn.Seq, synAck.Flags, synAck.Seq = frames.SYN, 7000, frames.SYN|frames.ACK, 3000
+			f.mustRun(t, 0, syn.Bytes())
+			f.mustRun(t, 1, synAck.Bytes())
+			f.mustRun(t, 0, ack.Bytes())
+			f.checkShares(t, len(f.contents(t))-1, 1)
+			f.forget(t)
+			f.checkShares(t, 0, 0)
+		})
+	}
+}
+
+// anybody is a connection of random hosts and ports, in some VLAN.
+func (f *frameTable) anybody(r *rand.Rand) *frameConn {
+	c := f.conn(frames.IP{})
+	c.port = uint16(r.Uint32())
+	v4 := func() netip.Addr {
+		return netip.AddrFrom4([4]byte{10, byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
+	}
+	c.ip.From, c.ip.To = v4(), v4()
+	if r.IntN(2) == 0 {
+		c.ip.From, c.ip.To = address6(r), address6(r)
+	}
+	if r.IntN(4) == 0 {
+		c.link.Tags = []frames.Tag{{TPID: frames.TypeVLAN, TCI: uint16(r.Uint32())}}
+	}
+	return c
+}
+
+func address6(r *rand.Rand) netip.Addr {
+	a := [16]byte{0: 0xfd}
+	binary.BigEndian.PutUint64(a[8:], r.Uint64())
+	return netip.AddrFrom16(a)
+}
+
+// fromLeft is the port that a segment leaves by.
+func fromLeft(s *frames.Segment) int {
+	if s.Src == leftMAC {
+		return 1
+	}
+	return 0
+}
+
+// forget sweeps until connections that are not seen are forgotten.
+func (s *frameSwitch) forget(t *testing.T) {
+	t.Helper()
+	const sweeps = 4
+	var c fairqControl
+	if err := s.Controls.Lookup(uint32(0), &c); err != nil {
+		t.Fatal(err)
+	}
+	c.IdleSweeps = sweeps
+	if err := s.Controls.Put(uint32(0), c); err != nil {
+		t.Fatal(err)
+	}
+	for range sweeps + 1 {
+		if _, err := s.control.WeirFairqSweep.Run(&ebpf.RunOptions{Context: fairqSwept{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
