@@ -92,6 +92,8 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	ack_write(ctx, s, c, stats, packets, field, field == a.field ? &stats->smaller : &stats->rewritten);
 }
 
+#define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
+
 // Data leaves by this port: here its direction is counted, and this port's window governs it.
 static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
 				    struct port_counts *stats, __u64 packets)
@@ -103,10 +105,12 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		port->data_seen = 1;
 	if (e->port != port_id + 1)
 		e->port = port_id + 1;
-	if (e->flags & END_FIN && !(c->flags & CONNECTION_RESET))
-		return; // sent again after its end
-	if (c->flags & CONNECTION_RESET) // it was not: a reset that the ends did not believe
+	if (c->flags & CONNECTION_RESET) // it was not: the ends did not believe it
 		c->flags &= ~CONNECTION_RESET;
+	// Nor this one, if data goes on behind the FIN or far ahead of it. Else it is data that is sent again;
+	// it fills the queue too, and is counted.
+	if (e->flags & END_FIN && e->next - segment_next(s) > FIN_REACH)
+		e->flags &= ~END_FIN;
 	if (e->seat != seat_at(port_id, port->epoch))
 		seat_take(c, s->side, port_id);
 	if (ctx->gso_size > e->gso)
@@ -128,6 +132,7 @@ __noinline int on_end(struct segment *s, struct connection *c)
 	}
 	if (!(c->end[s->side & 1].flags & END_FIN)) {
 		c->end[s->side & 1].flags |= END_FIN;
+		c->end[s->side & 1].next = segment_next(s);
 		direction_ends(c, s->side);
 	}
 	return 0;
