@@ -78,23 +78,9 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 	if n := p.delayedACKs(t) - delayed; n > 3*2*uint64(len(flows)) {
 		t.Errorf("%d acknowledgements were delayed: senders waited for them", n)
 	}
-	known, err := f.KnownFlows()
-	if err != nil {
-		t.Fatal(err)
-	}
 	inferred := 0
 	for _, c := range flows {
-		for _, end := range []struct {
-			conn  *net.TCPConn
-			scale int
-			port  int
-		}{{c.Client, c.client, 0}, {c.Server, c.server, 1}} {
-			k, ok := known[testnet.AddrPort(end.conn.LocalAddr())]
-			if !ok || !k.Inferred || int(k.Scale) > end.scale || k.Port != end.port {
-				t.Errorf("client %d, server %d: known %t, %+v, the scale is %d, the port %d", c.client, c.server, ok, k, end.scale, end.port)
-			}
-			inferred += int(k.Scale)
-		}
+		inferred += c.checkKnown(t, p, f)
 	}
 	out, in := fairQStats(t, f)
 	if n := uint64(len(flows)); out.Adopted+in.Adopted != n || out.Opened+in.Opened != n {
@@ -112,6 +98,38 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 func (p *rwndPath) delayedACKs(t *testing.T) uint64 {
 	t.Helper()
 	return p.Sender.SNMP(t, "TcpExt", "DelayedACKs") + p.Receiver.SNMP(t, "TcpExt", "DelayedACKs")
+}
+
+// checkKnown checks what the flow table has of an adopted connection, and gives the sum of the scales that
+// it takes its ends to have.
+func (c *adopted) checkKnown(t *testing.T, p *rwndPath, f *datapath.FairQ) (scales int) {
+	t.Helper()
+	known, err := f.Connections()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := testnet.AddrPort(c.Client.LocalAddr()), testnet.AddrPort(c.Server.LocalAddr())
+	for _, k := range known {
+		if k.End[0].Addr == server {
+			k.End[0], k.End[1] = k.End[1], k.End[0]
+		}
+		if k.End[0].Addr != client || k.End[1].Addr != server {
+			continue
+		}
+		for i, want := range []struct {
+			scale int
+			port  string
+		}{{c.client, p.Port.Name}, {c.server, p.In.Name}} {
+			e := k.End[i]
+			scales += int(e.Scale)
+			if !k.Adopted || e.ScaleKnown || int(e.Scale) > want.scale || e.Port != want.port {
+				t.Errorf("client %d, server %d: %+v is taken for an end of scale %d behind %s", c.client, c.server, e, want.scale, want.port)
+			}
+		}
+		return scales
+	}
+	t.Errorf("client %d, server %d: not in the table", c.client, c.server)
+	return scales
 }
 
 // check looks at what both ends of an adopted connection had while it was governed.
