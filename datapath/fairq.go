@@ -44,8 +44,12 @@ const (
 	FairQCountHandshake FairQCount = 1 // the paper's register: SYN-ACKs less FINs
 
 	FairQScaleLearn FairQScale = 0 // from the SYNs
-	FairQScaleShim  FairQScale = 1 // from the reserved bits, where a shim wrote them; else from the SYNs
-	FairQScaleUnify FairQScale = 2 // every SYN is made to announce the same one
+	FairQScaleShim  FairQScale = 1 // from the SYNs; where they were not seen, from the reserved bits (AttachShim)
+	// Every SYN is made to announce the same one, and every window is converted to it. It cannot fail
+	// open: connections believe what they were told for as long as they live, and their windows break
+	// when the conversion ends (Detach, Close, a process that dies without Pin, another Scale). Both
+	// directions of a connection must cross the switch, each once.
+	FairQScaleUnify FairQScale = 2
 
 	FairQShrinkAllow FairQShrink = 0
 	FairQShrinkAvoid FairQShrink = 1
@@ -82,9 +86,12 @@ type FairQPort struct {
 
 // FairQConfig is what the ports of one switch have in common.
 type FairQConfig struct {
-	Count      FairQCount
-	Scale      FairQScale
-	UnifyShift uint8 // 0 .. 14, with FairQScaleUnify
+	Count FairQCount
+	Scale FairQScale
+	// UnifyShift is what FairQScaleUnify makes SYNs announce: 0 .. 14. Windows are then at most 65535 <<
+	// UnifyShift bytes, in steps of 1 << UnifyShift: a receiver that has less room than a step reads as
+	// closed, so above 10 a step may be more than a segment.
+	UnifyShift uint8
 	Shrink     FairQShrink
 	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
 	Scope []netip.Prefix
@@ -93,7 +100,8 @@ type FairQConfig struct {
 	// Lease is how long windows are held after the last Beat; then they are let go within half a
 	// second. 0: 1 s.
 	Lease time.Duration
-	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes.
+	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes; a day with
+	// FairQScaleUnify, for what is forgotten is not converted any more.
 	Forget time.Duration
 	// Pin is a directory in a BPF file system. With it programs, timers and tables outlive the process:
 	// a later AttachFairQ with the same directory takes them over without detaching. One process at a
@@ -184,6 +192,9 @@ func (c FairQConfig) withDefaults() FairQConfig {
 	}
 	if c.Forget == 0 {
 		c.Forget = 5 * time.Minute
+		if c.Scale == FairQScaleUnify {
+			c.Forget = 24 * time.Hour
+		}
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package datapath_test
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -78,42 +77,4 @@ func TestFQ17_EverySwitchReadsTheScale(t *testing.T) {
 	}
 	wire = throughProgram(t, b.clear, wire, 0)
 	check("at the receiver", 128, 0)
-}
-
-// Which scale a switch goes by, of an acknowledgement with these reserved bits: what it was told by the
-// handshake, whatever the bits say; else the bits, but 1, which may be AccECN's; else what it inferred.
-func TestShim_WhatTheSwitchBelieves(t *testing.T) {
-	const grant = 16384
-	port := uint16(0)
-	for _, mode := range []datapath.FairQScale{datapath.FairQScaleLearn, datapath.FairQScaleShim} {
-		sw := newSwitchBench(t, grant, datapath.FairQConfig{Scale: mode})
-		for bits := range byte(16) {
-			for _, seen := range []bool{true, false} {
-				port++
-				k := &talk{name: "one", port: port, client: 2, server: 9}
-				if seen {
-					throughProgram(t, sw.out, k.syn(false), 0)
-					throughProgram(t, sw.back, k.syn(true), 0)
-				}
-				want := byte(0) // inferred
-				switch {
-				case seen:
-					want = 9
-				case mode == datapath.FairQScaleShim && bits > 1:
-					want = min(bits, 14)
-				}
-				throughProgram(t, sw.out, k.ack(false, 0, 1000), 0)
-				in := k.ack(true, bits, 0)
-				out := throughProgram(t, sw.back, in, 0)
-				expected := k.ack(true, bits, 0)
-				v := frames.Parse(expected)
-				binary.BigEndian.PutUint16(expected[v.L4+14:], grant>>want)
-				v.SetChecksum()
-				if string(out) != string(expected) {
-					t.Errorf("mode %d, bits %d, handshake seen: %t: window %d, want %d\n in   %x\n out  %x\n want %x",
-						mode, bits, seen, binary.BigEndian.Uint16(out[v.L4+14:]), v.Window(), in, out, expected)
-				}
-			}
-		}
-	}
 }
