@@ -87,9 +87,11 @@ func lockPins(dir, version string, takeOver bool) (*pinLock, error) {
 		case !takeOver:
 			return nil, &FairQBusy{Dir: dir, Holder: readHolder(dir)}
 		case time.Now().After(deadline):
-			return nil, &FairQBusy{Dir: dir, Holder: readHolder(dir), Asked: true}
+			// Or it would leave when it wakes, and nobody would come.
+			withdrawn := claim(dir, 0)
+			return nil, errors.Join(&FairQBusy{Dir: dir, Holder: readHolder(dir), Asked: true}, withdrawn)
 		}
-		if err := claim(dir); err != nil {
+		if err := claim(dir, monotonicNs()); err != nil {
 			return nil, err
 		}
 		time.Sleep(lockRetry)
@@ -136,9 +138,9 @@ func newPinLock(d *os.File, dir, version string) (*pinLock, error) {
 	return l, nil
 }
 
-// claim asks the process that has dir to leave. It may still be setting up: then there is nothing to
-// ask by yet.
-func claim(dir string) error {
+// claim asks the process that has dir to leave, or with atNs 0 no more. That one may still be setting
+// up: then there is nothing to ask by yet.
+func claim(dir string, atNs uint64) error {
 	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, ownerPin), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -147,7 +149,7 @@ func claim(dir string) error {
 		return fmt.Errorf("ask for %s: %w", dir, err)
 	}
 	defer func() { _ = owner.Close() }()
-	if err := owner.Put(ownerClaim, ownerEntry{AtNs: monotonicNs(), PID: uint32(os.Getpid())}); err != nil {
+	if err := owner.Put(ownerClaim, ownerEntry{AtNs: atNs, PID: uint32(os.Getpid())}); err != nil {
 		return fmt.Errorf("ask for %s: %w", dir, err)
 	}
 	return nil

@@ -34,6 +34,7 @@ func (s *FairQSwitch) Alive() bool { return !s.Releasing && s.BeatAge < s.Lease 
 // FairQPinned is one port that FairQ is pinned to.
 type FairQPinned struct {
 	FairQStats
+	ID          uint32 // in the tables
 	Ifindex     int
 	NetnsCookie uint64
 	LinkID      uint32
@@ -62,6 +63,9 @@ func OpenFairQ(dir string) (*FairQView, error) {
 
 // Close gives back what the view holds.
 func (v *FairQView) Close() error { return v.maps.Close() }
+
+// Stats reads one port, by its number in the tables, and nothing around it.
+func (v *FairQView) Stats(id uint32) (FairQStats, error) { return v.maps.stats(id) }
 
 // Read reads the switch and all its ports.
 func (v *FairQView) Read() (*FairQSwitch, error) {
@@ -107,7 +111,7 @@ func (v *FairQView) port(l pinnedLink, here uint64) (*FairQPinned, error) {
 	if err := v.maps.Configs.Lookup(l.id, &c); err != nil {
 		return nil, fmt.Errorf("port %d: read its configuration: %w", l.id, err)
 	}
-	p := &FairQPinned{FairQStats: stats, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}
+	p := &FairQPinned{FairQStats: stats, ID: l.id, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}
 	opened, err := link.LoadPinnedLink(l.path, nil) // the kernel opens links only for both
 	if err != nil {
 		return nil, fmt.Errorf("port %s: open its link: %w", p.Port, err)

@@ -108,8 +108,8 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// checkName keeps a name to one element of a path.
-func checkName(name string) error {
+// CheckName refuses a name of a switch that is not one element of a path.
+func CheckName(name string) error {
 	bad := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	}
@@ -130,7 +130,7 @@ func (c *Config) fairQ() (f datapath.FairQConfig, err error) {
 	return datapath.FairQConfig{
 		Count: count, Shrink: shrink, Scope: c.Scope,
 		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
-	}, errors.Join(checkName(c.Name), err1, err2, err3)
+	}, errors.Join(CheckName(c.Name), err1, err2, err3)
 }
 
 // NoRate is the error for a port whose rate or buffer is neither given nor to be read.

@@ -100,11 +100,11 @@ func Status(name string) (*Report, error) {
 		}
 		all = nil
 		for _, e := range entries {
-			if checkName(e.Name()) == nil && e.IsDir() {
+			if CheckName(e.Name()) == nil && e.IsDir() {
 				all = append(all, e.Name())
 			}
 		}
-	} else if err := checkName(name); err != nil {
+	} else if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	r := &Report{Switches: []Switch{}}

@@ -259,7 +259,7 @@ func (r *role) end() error {
 // Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
 // programs, timers and tables go. *datapath.FairQBusy while a process lives.
 func Purge(name string) error {
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return err
 	}
 	if err := datapath.PurgeFairQ(pinDir(name)); err != nil {

@@ -25,6 +25,11 @@ func statusCommand() *cobra.Command {
 The exit code is 0 when every port of every switch is enforced, 1 otherwise.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name != "" {
+				if err := switchd.CheckName(name); err != nil {
+					return usageError(err)
+				}
+			}
 			r, err := switchd.Status(name)
 			if err != nil {
 				return err

@@ -35,6 +35,9 @@ second it lets the windows go by itself, and the next start takes it over.`,
   weir switch --purge               # remove what a killed one left`,
 		Args: usageArgs(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := switchd.CheckName(c.Name); err != nil {
+				return usageError(err)
+			}
 			c.Ports, c.Version = args, weirVersion()
 			if len(args) == 0 && c.Purge {
 				return switchd.Purge(c.Name)

@@ -1,0 +1,150 @@
+package switchd
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+// device makes a veth in a namespace and gives what runs something on it and reads what is then there.
+func device(t *testing.T) (n *testnet.Namespace, index int) {
+	t.Helper()
+	n = testnet.NewNamespace(t)
+	n.Must(t, func() error {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "p0", TxQLen: 100}, PeerName: "p1"}); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName("p0")
+		if err == nil {
+			index = l.Attrs().Index
+		}
+		return err
+	})
+	return n, index
+}
+
+// lookAt gives the one port that c finds in the namespace.
+func lookAt(t *testing.T, n *testnet.Namespace, c Config) (found candidate) {
+	t.Helper()
+	c.Ports = []string{"p0"}
+	n.Must(t, func() error {
+		all, err := c.look()
+		if err == nil && len(all) != 1 {
+			t.Fatalf("found %+v", all)
+		}
+		if err == nil {
+			found = all[0]
+		}
+		return err
+	})
+	return found
+}
+
+func handle(major, minor uint16) uint32 { return netlink.MakeHandle(major, minor) }
+
+func TestLook_TBF(t *testing.T) {
+	n, index := device(t)
+	for _, rate := range []uint64{1e9, 10e9, 100e9} { // over 34 Gbit/s it is told in another place
+		n.Must(t, func() error {
+			return netlink.QdiscReplace(&netlink.Tbf{
+				QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)},
+				Rate:       rate / 8, Limit: 1_000_000, Buffer: 10_000,
+			})
+		})
+		c := Defaults()
+		found := lookAt(t, n, c)
+		pipe := uint32(float64(rate) / 8 * c.RTT.Std().Seconds())
+		if l := found.law; found.err != nil || l.BufferBytes != 1_000_000 || l.TargetBytes != 200_000 || l.CapBytes != pipe+200_000 {
+			t.Errorf("%d bit/s: %+v, %v", rate, l, found.err)
+		}
+	}
+	c := Defaults()
+	c.Rate, c.Buffer, c.TargetFraction = 1e9, 500_000, 0.1
+	if l := lookAt(t, n, c).law; l.BufferBytes != 500_000 || l.TargetBytes != 50_000 || l.CapBytes != 50_000+31_250 {
+		t.Errorf("what is given is not taken: %+v", l)
+	}
+}
+
+// The rate of HTB is that of the class at the top above the default class, its buffer that of the leaf.
+func TestLook_HTB(t *testing.T) {
+	n, index := device(t)
+	class := func(minor uint16, parent uint32, rate, ceil uint64) error {
+		return netlink.ClassReplace(netlink.NewHtbClass(
+			netlink.ClassAttrs{LinkIndex: index, Parent: parent, Handle: handle(1, minor)},
+			netlink.HtbClassAttrs{Rate: rate, Ceil: ceil},
+		))
+	}
+	n.Must(t, func() error {
+		q := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})
+		q.Defcls = 0x20
+		return errors.Join(netlink.QdiscReplace(q),
+			class(1, handle(1, 0), 1e9, 9e9), class(0x10, handle(1, 1), 1e8, 2e8), class(0x20, handle(1, 1), 3e8, 4e8))
+	})
+	found := lookAt(t, n, Defaults())
+	const full = 100 * 1514 // txqueuelen packets
+	if l := found.law; found.err != nil || l.BufferBytes != full || l.CapBytes != l.TargetBytes+281_250 {
+		t.Errorf("%+v, %v", l, found.err)
+	}
+	// Without a class for it traffic passes unshaped: nothing tells its rate.
+	n.Must(t, func() error {
+		return errors.Join(netlink.QdiscDel(&netlink.Htb{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)}}),
+			netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})))
+	})
+	var none *NoRate
+	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &none) || none.Missing != "rate" {
+		t.Errorf("htb without a default class: %+v", found)
+	}
+}
+
+func TestLook_Refuses(t *testing.T) {
+	n, index := device(t)
+	var queue *datapath.NoQueue
+	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
+		t.Errorf("without a queue: %+v", found)
+	}
+	n.Must(t, func() error {
+		return netlink.QdiscReplace(&netlink.GenericQdisc{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(2, 0)}, QdiscType: "bfifo",
+		})
+	})
+	var none *NoRate
+	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
+		t.Errorf("a queue without a rate: %+v", found)
+	}
+	c := Defaults()
+	c.Rate = 1e9
+	if found := lookAt(t, n, c); found.err != nil || found.law.BufferBytes != 100*1514 {
+		t.Errorf("a FIFO and a rate: %+v", found)
+	}
+}
+
+// A port so slow that its queue takes seconds to drain is managed as well: its flows count for as long as
+// the kernel programs can count.
+func TestLaw_SlowPort(t *testing.T) {
+	c := Defaults()
+	l, err := c.law("slow", shaper{Kind: "tbf", Rate: 1e6, Buffer: law.Bytes(10e6)}, 1500)
+	if err != nil || l.Active != 4*time.Second {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestWants(t *testing.T) {
+	c := Config{Ports: []string{"eth1", "swp*", "veth[0-9]"}}
+	for _, row := range []struct {
+		device         string
+		wanted, byName bool
+	}{
+		{"eth1", true, true}, {"eth10", false, false}, {"swp7", true, false}, {"swp", true, false},
+		{"veth3", true, false}, {"veth10", false, false}, {"lo", false, false},
+	} {
+		if wanted, byName := c.wants(row.device); wanted != row.wanted || byName != row.byName {
+			t.Errorf("%s: wanted %t, by its name %t", row.device, wanted, byName)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// kill -9 under load: no connection breaks, windows are let go by the kernel program itself, and the next
+// start takes program, timers and tables over.
+func TestSwitch_Killed(t *testing.T) {
+	m := newMachine(t)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
+	if *soak { // what the queue does to streams without Weir
+		for range 10 {
+			streams.Progress(t, 3_000_000)
+		}
+		t.Logf("without Weir, over 240 MB: longest stall of a stream %v", streams.LongestGap().Round(time.Millisecond))
+	}
+	p := m.switchUp("weir")
+	m.until(p, "windows are held", m.held)
+	was := m.read()
+	ticks := m.watchTicks("out0")
+	var stall, release, gap, released time.Duration
+	for n := range rounds(3, 20) {
+		// Killed, and nobody comes: released.
+		streams.Mark()
+		killed := time.Now()
+		p.kill()
+		testnet.Until(t, "windows are let go", m.released)
+		release = max(release, time.Since(killed))
+		streams.Progress(t, 1)
+		ticks.mark()
+		p = m.switchUp("weir")
+		m.until(p, "windows are held again", m.held)
+		longest, _ := ticks.since()
+		released = max(released, longest)
+		streams.Progress(t, 100_000)
+
+		// Killed, and started again at once: held all the time.
+		ticks.mark()
+		p.kill()
+		p = m.switchUp("weir")
+		m.until(p, "windows are held again", m.held)
+		streams.Progress(t, 100_000)
+		longest, seen := ticks.since()
+		gap = max(gap, longest)
+		if seen == 0 {
+			t.Errorf("round %d: the timer did not run", n)
+		}
+		t.Logf("round %d: %d ticks, longest gap %v; longest stall %v", n, seen, longest.Round(10*time.Microsecond), streams.LongestGap().Round(time.Millisecond))
+		stall = max(stall, streams.LongestGap())
+	}
+	now := m.read()
+	for i := range now.Ports {
+		is, first := &now.Ports[i], portOf(was, now.Ports[i].Port)
+		if is.LinkID != first.LinkID || is.ProgramID == first.ProgramID {
+			t.Errorf("%s: link %d became %d, program %d became %d", is.Port, first.LinkID, is.LinkID, first.ProgramID, is.ProgramID)
+		}
+		if is.Opened != first.Opened {
+			t.Errorf("%s: %d connections entered, then %d: the table was lost", is.Port, first.Opened, is.Opened)
+		}
+	}
+	limit(t, "stall of a stream", stall, 300*time.Millisecond)
+	limit(t, "windows let go after kill -9", release, 1500*time.Millisecond)
+	limit(t, "gap between ticks, killed and taken over", gap, 5*time.Millisecond)
+	t.Logf("gap between ticks with windows let go (a tick every 20 ms), then taken over: worst %v", released)
+}
+
+// The same without a connection: nothing runs, nothing is left.
+func TestSwitch_KilledWithoutTraffic(t *testing.T) {
+	m := newMachine(t)
+	chains := m.chains()
+	m.switchUp("weir").kill()
+	testnet.Until(t, "status says that nobody lives", func() bool { return !m.read().Alive() })
+	before := m.read()
+	p := m.switchUp("weir")
+	if s := m.read(); portOf(s, "out0").LinkID != portOf(before, "out0").LinkID || !s.Alive() {
+		t.Errorf("not taken over: %+v", s)
+	}
+	p.kill()
+	objects := m.objects()
+	if code := m.start("weir", "switch", "--purge").wait(); code != 0 {
+		t.Errorf("purge ends with %d", code)
+	}
+	m.goneWithoutTrace(objects, chains)
+}
+
+// Killed at any moment of its start, it leaves what a start can go on with and a purge can remove.
+func TestSwitch_KilledWhileStarting(t *testing.T) {
+	m := newMachine(t)
+	chains := m.chains()
+	began := time.Now()
+	p := m.switchUp("weir", "--purge")
+	whole := time.Since(began)
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	rnd := rand.New(rand.NewPCG(4, 20))
+	reached := map[int]int{}
+	for n := range rounds(6, 20) {
+		p := m.start("weir", "switch", "out0", "in0")
+		time.Sleep(time.Duration(rnd.Int64N(int64(whole)))) // the moment is the point of the test
+		p.kill()
+		objects := m.objects()
+		reached[len(m.pins())]++
+		if n%2 == 0 {
+			p = m.switchUp("weir", "--purge")
+			objects = m.objects()
+			p.signal(syscall.SIGTERM)
+			if code := p.wait(); code != 0 {
+				t.Errorf("round %d: ended with %d", n, code)
+			}
+		} else if code := m.start("weir", "switch", "--purge").wait(); code != 0 {
+			t.Errorf("round %d: purge ends with %d", n, code)
+		}
+		m.goneWithoutTrace(objects, chains)
+	}
+	t.Logf("killed when so many paths were pinned (times): %v", reached)
+}
+
+// SIGTERM takes off what is ours, and that alone, and stops the timers; the tables wait for the next
+// start, and with --purge nothing does.
+func TestSwitch_Terminated(t *testing.T) {
+	m := newMachine(t)
+	others := m.attachOthers()
+	chains := m.chains()
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	p := m.switchUp("weir")
+	m.until(p, "windows are held", m.held)
+	objects := m.objects()
+	if len(objects.programs) < len(ports) {
+		t.Fatalf("the programs of two ports are %v", objects.programs)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("ended with %d:\n%s", code, p.log)
+	}
+	if now := m.chains(); !slices.Equal(now, chains) {
+		t.Errorf("programs and queues of the ports:\n%s", difference(chains, now))
+	}
+	if s := m.read(); s == nil || len(s.Ports) != 0 || s.Alive() {
+		t.Errorf("after SIGTERM: %+v", s)
+	}
+	if n := len(m.pins()); n != 3+tables {
+		t.Errorf("pins after SIGTERM: %v", m.pins())
+	}
+	testnet.Until(t, "the programs are freed", func() bool { return len(m.objects().programs) == 0 })
+	m.timersStand(streams)
+
+	// The next start knows the streams. This one ends without a trace.
+	p = m.switchUp("weir", "--purge")
+	m.until(p, "windows are held", m.held)
+	if s := m.read(); portOf(s, "out0").Opened+portOf(s, "in0").Opened > 5 {
+		t.Errorf("the flow table was lost: %+v", s)
+	}
+	objects = m.objects()
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != 0 {
+		t.Errorf("ended with %d:\n%s", code, p.log)
+	}
+	m.goneWithoutTrace(objects, chains)
+	for _, prog := range others {
+		if runs := runsOf(t, prog); runs == 0 {
+			t.Error("a program of somebody else does not run")
+		}
+	}
+	streams.Progress(t, 100_000)
+}
+
+// timersStand checks that no timer ticks, while traffic flows that a timer would tick for.
+func (m *machine) timersStand(streams *testnet.Streams) {
+	m.t.Helper()
+	var v *datapath.FairQView
+	m.Switch.Must(m.t, func() (err error) {
+		v, err = datapath.OpenFairQ(pinDir)
+		return err
+	})
+	defer v.Close()
+	count := func() (ticks uint64) {
+		for id := range uint32(4) {
+			s, err := v.Stats(id)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			ticks += s.Samples + s.SamplesByPacket
+		}
+		return ticks
+	}
+	before := count()
+	streams.Progress(m.t, 500_000)
+	if now := count(); now != before || now == 0 {
+		m.t.Errorf("%d ticks after SIGTERM, %d before", now, before)
+	}
+}
+
+// attachOthers puts a program of somebody else's at both ends of the data's port's chain.
+func (m *machine) attachOthers() (programs []*ebpf.Program) {
+	m.t.Helper()
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = stats.Close() })
+	for _, anchor := range []link.Anchor{link.Head(), link.Tail()} {
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "others", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
+		})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		var l link.Link
+		m.Switch.Must(m.t, func() (err error) {
+			l, err = link.AttachTCX(link.TCXOptions{Interface: m.Port.Ifindex, Program: p, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
+			return err
+		})
+		m.t.Cleanup(func() { _, _ = l.Close(), p.Close() })
+		programs = append(programs, p)
+	}
+	return programs
+}
+
+func runsOf(t *testing.T, p *ebpf.Program) uint64 {
+	t.Helper()
+	s, err := p.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.RunCount
+}

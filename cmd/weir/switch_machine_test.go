@@ -1,0 +1,353 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// soak repeats what can go wrong as often as `make soak-switch` says, and holds the figures to their
+// limits; without it the tests are short and only log the figures.
+var soak = flag.Bool("soak", false, "run the switch's life cycle tests at full length, with limits on times")
+
+// rounds is how often something is repeated.
+func rounds(short, full int) int {
+	if *soak {
+		return full
+	}
+	return short
+}
+
+// limit fails a soak whose figure is over its limit.
+func limit(t *testing.T, what string, worst, most time.Duration) {
+	t.Helper()
+	t.Logf("%s: worst %v (limit %v)", what, worst.Round(10*time.Microsecond), most)
+	if *soak && worst > most {
+		t.Errorf("%s: %v, over the limit of %v", what, worst, most)
+	}
+}
+
+const (
+	bpffs   = "/sys/fs/bpf"
+	pinRoot = bpffs + "/weir/switch"
+	pinDir  = pinRoot + "/default"
+	tables  = 9 // pins without a port: 8 tables and who has them
+
+	machineBps    = 100e6
+	machineBuffer = 125_000
+)
+
+// machine is a switch between a sender and a receiver. The switch's namespace has a BPF file system of its
+// own at the usual place, so weir runs in it as on any machine, and goes with the test.
+type machine struct {
+	*testnet.Path
+	t *testing.T
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: machineBps, Limit: machineBuffer, NoIPv6: true})
+	testnet.Shape(t, p.In, 1e9, 1_000_000, 10_000)
+	m := &machine{p, t}
+	p.Switch.Must(t, func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		return unix.Mount("bpf", bpffs, "bpf", 0, "")
+	})
+	return m
+}
+
+// ports are the names of the switch's devices: data leaves by the first.
+var ports = []string{"out0", "in0"}
+
+// process is a weir at work on the machine's switch.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	done chan error
+}
+
+type lockedBuffer struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.Lock()
+	defer b.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.Lock()
+	defer b.Unlock()
+	return b.Buffer.String()
+}
+
+// start starts a weir in the switch's namespace. It ends with the test at the latest.
+func (m *machine) start(program string, args ...string) *process {
+	m.t.Helper()
+	p := &process{t: m.t, cmd: exec.Command(program, args...), log: &lockedBuffer{}, done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	m.Switch.Must(m.t, p.cmd.Start)
+	go func() { p.done <- p.cmd.Wait() }()
+	m.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if m.t.Failed() {
+			m.t.Logf("weir %v:\n%s", args, p.log)
+		}
+	})
+	return p
+}
+
+// switchUp starts `weir switch` on both ports and waits until it is at work.
+func (m *machine) switchUp(program string, args ...string) *process {
+	m.t.Helper()
+	p := m.start(program, append(append([]string{"switch"}, ports...), args...)...)
+	pid := p.cmd.Process.Pid
+	m.until(p, "weir switch is at work on both ports", func() bool {
+		s := m.read()
+		return s != nil && s.Holder.PID == pid && s.Alive() && len(s.Ports) == len(ports)
+	})
+	return p
+}
+
+// until waits for a condition while p lives.
+func (m *machine) until(p *process, what string, condition func() bool) {
+	m.t.Helper()
+	testnet.Until(m.t, what, func() bool {
+		select {
+		case err := <-p.done:
+			m.t.Fatalf("weir ended before %s: %v\n%s", what, err, p.log)
+		default:
+		}
+		return condition()
+	})
+}
+
+// wait waits until the process has ended and gives its exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case err := <-p.done:
+		p.done <- err // for who asks again
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return exit.ExitCode()
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return 0
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("weir %v does not end:\n%s", p.cmd.Args, p.log)
+		return 0
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the process as a crash would.
+func (p *process) kill() { p.signal(syscall.SIGKILL); p.wait() }
+
+// read reads what is pinned; nil: nothing that can be read.
+func (m *machine) read() (s *datapath.FairQSwitch) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		v, err := datapath.OpenFairQ(pinDir)
+		if err != nil {
+			return nil // not there yet, or not any more
+		}
+		defer func() { _ = v.Close() }()
+		s, err = v.Read()
+		return err
+	})
+	return s
+}
+
+// port is what was read of one port.
+func portOf(s *datapath.FairQSwitch, name string) *datapath.FairQPinned {
+	for i := range s.Ports {
+		if s.Ports[i].Port == name {
+			return &s.Ports[i]
+		}
+	}
+	return &datapath.FairQPinned{}
+}
+
+// held says whether windows are held on the port that data leaves by.
+func (m *machine) held() bool {
+	s := m.read()
+	return s != nil && s.Alive() && portOf(s, "out0").GrantBytes > 0
+}
+
+// released says whether no port holds any window.
+func (m *machine) released() bool {
+	s := m.read()
+	return s != nil && !slices.ContainsFunc(s.Ports, func(p datapath.FairQPinned) bool { return p.GrantBytes > 0 })
+}
+
+// pins lists what is below the BPF file system's weir directory.
+func (m *machine) pins() (names []string) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		return filepath.WalkDir(bpffs+"/weir", func(path string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			names = append(names, path)
+			return err
+		})
+	})
+	return names
+}
+
+// chains lists the programs at egress of the switch's ports and their queue disciplines: what others
+// may have there.
+func (m *machine) chains() (out []string) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			q, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+			if err != nil {
+				return err
+			}
+			for _, p := range q.Programs {
+				out = append(out, fmt.Sprintf("%s program %d", l.Attrs().Name, p.ID))
+			}
+			qdiscs, err := netlink.QdiscList(l)
+			if err != nil {
+				return err
+			}
+			for _, q := range qdiscs {
+				out = append(out, fmt.Sprintf("%s %v %s", l.Attrs().Name, q, q.Type()))
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// kernelObjects are the ids of the pinned maps, of the programs that use them, and of the maps that these
+// use beside.
+type kernelObjects struct {
+	maps     []ebpf.MapID
+	programs []ebpf.ProgramID
+}
+
+func (m *machine) objects() (o kernelObjects) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		entries, err := os.ReadDir(pinDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, e := range entries {
+			p, err := ebpf.LoadPinnedMap(filepath.Join(pinDir, e.Name()), nil)
+			if err != nil {
+				continue // a link
+			}
+			info, err := p.Info()
+			_ = p.Close()
+			if err != nil {
+				return err
+			}
+			if id, ok := info.ID(); ok {
+				o.maps = append(o.maps, id)
+			}
+		}
+		return err
+	})
+	var beside []ebpf.MapID
+	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
+		used := mapsOf(id)
+		if slices.ContainsFunc(used, func(m ebpf.MapID) bool { return slices.Contains(o.maps, m) }) {
+			o.programs, beside = append(o.programs, id), append(beside, used...)
+		}
+	}
+	o.maps = append(o.maps, beside...)
+	slices.Sort(o.maps)
+	o.maps = slices.Compact(o.maps)
+	return o
+}
+
+func mapsOf(id ebpf.ProgramID) []ebpf.MapID {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil // ended in between
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return nil
+	}
+	ids, _ := info.MapIDs()
+	return ids
+}
+
+// left are those of the objects that still exist.
+func (o kernelObjects) left() (out []string) {
+	for _, id := range o.programs {
+		if p, err := ebpf.NewProgramFromID(id); err == nil {
+			_ = p.Close()
+			out = append(out, fmt.Sprintf("program %d", id))
+		}
+	}
+	for _, id := range o.maps {
+		if m, err := ebpf.NewMapFromID(id); err == nil {
+			_ = m.Close()
+			out = append(out, fmt.Sprintf("map %d", id))
+		}
+	}
+	return out
+}
+
+// goneWithoutTrace waits until nothing of Weir is on the machine. (The kernel frees what has lost its
+// last user a moment later.)
+func (m *machine) goneWithoutTrace(o kernelObjects, chains []string) {
+	m.t.Helper()
+	if pins := m.pins(); len(pins) != 0 {
+		m.t.Errorf("pins are left: %v", pins)
+	}
+	if now := m.chains(); !slices.Equal(now, chains) {
+		m.t.Errorf("programs and queues of the ports:\n%s", difference(chains, now))
+	}
+	var left []string
+	testnet.Until(m.t, "the kernel has freed programs and maps", func() bool {
+		left = o.left()
+		return len(left) == 0
+	})
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath/testnet"
+)
+
+// bridgeReceiver gives the receiver's address to a bridge of its own, so that the switch's port and the
+// device behind it can go and come without the receiver's addresses going too.
+func (m *machine) bridgeReceiver() {
+	m.t.Helper()
+	m.Receiver.Must(m.t, func() error {
+		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br1", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 1, 1}}}
+		if err := netlink.LinkAdd(br); err != nil {
+			return err
+		}
+		old, err := netlink.LinkByName("rx0")
+		if err != nil {
+			return err
+		}
+		address := &net.IPNet{IP: testnet.ReceiverIPv4, Mask: net.CIDRMask(24, 32)}
+		if err := netlink.AddrDel(old, &netlink.Addr{IPNet: address}); err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(br, &netlink.Addr{IPNet: address}); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(br)
+	})
+}
+
+// deletePort deletes the switch's port towards the receiver.
+func (m *machine) deletePort() {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		l, err := netlink.LinkByName("out0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	})
+}
+
+// makePort makes the switch's port anew, with its shaper, and gives its ifindex.
+func (m *machine) makePort() (ifindex int) {
+	m.t.Helper()
+	var receiver *os.File
+	m.Receiver.Must(m.t, func() (err error) {
+		receiver, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	defer receiver.Close()
+	m.Switch.Must(m.t, func() error {
+		err := netlink.LinkAdd(&netlink.Veth{
+			LinkAttrs: netlink.LinkAttrs{Name: "out0"}, PeerName: "rx0", PeerNamespace: netlink.NsFd(receiver.Fd()),
+		})
+		if err != nil {
+			return err
+		}
+		ifindex, err = upInBridge("out0", "br0")
+		return err
+	})
+	m.Receiver.Must(m.t, func() error {
+		_, err := upInBridge("rx0", "br1")
+		return err
+	})
+	port := m.Port
+	port.Ifindex = ifindex
+	testnet.Shape(m.t, port, machineBps, machineBuffer, 2*1514)
+	return ifindex
+}
+
+func upInBridge(name, bridge string) (ifindex int, err error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0, err
+	}
+	br, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return 0, err
+	}
+	if err := netlink.LinkSetMaster(l, br); err != nil {
+		return 0, err
+	}
+	return l.Attrs().Index, netlink.LinkSetUp(l)
+}
+
+// A port that is deleted and made again under load is managed again within a second, as the port that it
+// was. Nobody ever acts on what a deleted device's memory reads as, and nothing piles up.
+func TestSwitch_PortsComeAndGo(t *testing.T) {
+	m := newMachine(t)
+	m.bridgeReceiver()
+	m.deletePort()
+	m.makePort()
+	chains := len(m.chains())
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	p := m.switchUp("weir")
+	m.until(p, "windows are held", m.held)
+	before, pins := m.objects(), len(m.pins())
+	var slowest time.Duration
+	for range rounds(8, 100) {
+		m.deletePort()
+		ifindex := m.makePort()
+		made := time.Now()
+		m.until(p, "the port is attached again", func() bool {
+			port := portOf(m.read(), "out0")
+			return port.Ifindex == ifindex && port.HasDevice
+		})
+		slowest = max(slowest, time.Since(made))
+		streams.Progress(t, 1000)
+		m.until(p, "its flows are counted again", func() bool { return portOf(m.read(), "out0").Flows > 0 })
+	}
+	limit(t, "attached again after it was made", slowest, time.Second)
+	s := m.read()
+	out := portOf(s, "out0")
+	if out.QueueMax > machineBuffer || out.QueueMax == 0 {
+		t.Errorf("a backlog of %d bytes was believed, of a queue of %d", out.QueueMax, machineBuffer)
+	}
+	if out.DeviceRefused == 0 {
+		t.Error("no timer ever met a deleted device: the test shows nothing")
+	}
+	if out.Opened+portOf(s, "in0").Opened > 5 {
+		t.Errorf("the streams did not stay the connections they were: %+v", s)
+	}
+	t.Logf("%d ticks met a deleted device; longest queue %d of %d; attached again after %v at most", out.DeviceRefused, out.QueueMax, machineBuffer, slowest.Round(time.Millisecond))
+	testnet.Until(t, "programs and maps are as many as at first", func() bool {
+		now := m.objects()
+		return len(now.programs) == len(before.programs) && len(now.maps) == len(before.maps)
+	})
+	if now := len(m.pins()); now != pins {
+		t.Errorf("%d pins, at first %d: %v", now, pins, m.pins())
+	}
+	if now := len(m.chains()); now != chains+len(ports) {
+		t.Errorf("at the ports: %v", m.chains())
+	}
+}
+
+// Ports that come later, by name and by pattern; one that loses its queue; one that is not asked for any
+// more after a restart. Status says each.
+func TestSwitch_FollowsItsPorts(t *testing.T) {
+	m := newMachine(t)
+	m.bridgeReceiver()
+	m.deletePort()
+	p := m.start("weir", "switch", "out0", "in*", "--json")
+	m.until(p, "the port that is there is attached", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
+	ifindex := m.makePort()
+	m.until(p, "the port that came is attached", func() bool { return portOf(m.read(), "out0").Ifindex == ifindex })
+	if got := portOf(m.read(), "out0").TargetBytes; got != machineBuffer/5 {
+		t.Errorf("target %d of a buffer of %d", got, machineBuffer)
+	}
+
+	// Its shaper changes; then it has none.
+	port := m.Port
+	port.Ifindex = ifindex
+	testnet.Shape(t, port, machineBps, 2*machineBuffer, 2*1514)
+	m.until(p, "the law follows the shaper", func() bool { return portOf(m.read(), "out0").TargetBytes == 2*machineBuffer/5 })
+	m.Switch.Must(t, func() error {
+		return netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0),
+		}})
+	})
+	m.until(p, "the port without a queue is left", func() bool { return len(m.read().Ports) == 1 })
+	testnet.Shape(t, port, machineBps, machineBuffer, 2*1514)
+	m.until(p, "the port with a queue is attached", func() bool { return portOf(m.read(), "out0").HasDevice })
+
+	p.kill()
+	p = m.start("weir", "switch", "out0")
+	m.until(p, "the port not asked for is left", func() bool {
+		s := m.read()
+		return s.Holder.PID == p.cmd.Process.Pid && len(s.Ports) == 1 && s.Ports[0].Port == "out0"
+	})
+	if here := m.chains(); slices.ContainsFunc(here, func(line string) bool { return strings.HasPrefix(line, "in0 program") }) {
+		t.Errorf("in0 is not asked for, and has programs: %v", here)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("ended with %d:\n%s", code, p.log)
+	}
+}
+
+// What cannot be managed is refused at once when it was named, with the reason.
+func TestSwitch_Refuses(t *testing.T) {
+	m := newMachine(t)
+	m.Switch.Must(t, func() error { // a queue that can be read, of a port whose rate cannot
+		in0, err := netlink.LinkByName("in0")
+		if err != nil {
+			return err
+		}
+		return netlink.QdiscReplace(&netlink.GenericQdisc{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: in0.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(2, 0)}, QdiscType: "bfifo",
+		})
+	})
+	chains := m.chains()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"br0"}, `"noqueue" keeps no backlog`},
+		{[]string{"out0", "lo"}, "keeps no backlog"},
+		{[]string{"in0"}, "--rate"},
+	} {
+		p := m.start("weir", append([]string{"switch"}, c.args...)...)
+		if code := p.wait(); code != exitError || !strings.Contains(p.log.String(), c.says) {
+			t.Errorf("weir switch %v ends with %d, without %q:\n%s", c.args, code, c.says, p.log)
+		}
+	}
+	if now := m.chains(); !slices.Equal(now, chains) || len(m.pins()) != 0 {
+		t.Errorf("refusing left something:\n%s\n%v", difference(chains, now), m.pins())
+	}
+	p := m.switchUp("weir", "--rate", "1Gbit", "--buffer", "1MB")
+	if got := portOf(m.read(), "in0").TargetBytes; got != 200_000 {
+		t.Errorf("target %d", got)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath/testnet"
+)
+
+// buildVersions builds two weirs that differ by their version.
+func buildVersions(t *testing.T) (older, newer string) {
+	t.Helper()
+	dir := t.TempDir()
+	build := func(version string) string {
+		path := filepath.Join(dir, version)
+		cmd := exec.Command("go", "build", "-ldflags", "-X main.version="+version, "-o", path, ".")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+		return path
+	}
+	return build("v0.4.0"), build("v0.4.1")
+}
+
+// Upgrade and downgrade under load: two builds take over from each other. Nothing is detached, the
+// timers tick on, and the one that is taken over from ends by itself.
+func TestSwitch_Upgrade(t *testing.T) {
+	older, newer := buildVersions(t)
+	m := newMachine(t)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
+	p := m.switchUp(older)
+	m.until(p, "windows are held", m.held)
+	first := m.read()
+	ticks := m.watchTicks("out0")
+	var stall, gap, undisturbed time.Duration
+	for n := range rounds(3, 10) {
+		ticks.mark()
+		streams.Progress(t, 300_000)
+		longest, _ := ticks.since()
+		undisturbed = max(undisturbed, longest)
+
+		program, version := newer, "v0.4.1"
+		if n%2 == 1 {
+			program, version = older, "v0.4.0"
+		}
+		before := m.read()
+		streams.Mark()
+		ticks.mark()
+		next := m.switchUp(program, "--take-over")
+		if code := p.wait(); code != 0 || !strings.Contains(p.log.String(), "another process takes over") {
+			t.Errorf("round %d: the one taken over from ended with %d:\n%s", n, code, p.log)
+		}
+		streams.Progress(t, 300_000)
+		longest, seen := ticks.since()
+		gap, stall = max(gap, longest), max(stall, streams.LongestGap())
+		t.Logf("round %d: %d ticks, longest gap %v; longest stall %v", n, seen, longest.Round(10*time.Microsecond), streams.LongestGap().Round(time.Millisecond))
+		now := m.read()
+		if now.Holder.Version != version || !now.Alive() {
+			t.Errorf("round %d: %+v has the ports, not %s", n, now.Holder, version)
+		}
+		for i := range now.Ports {
+			is, was := &now.Ports[i], portOf(before, now.Ports[i].Port)
+			if is.LinkID != portOf(first, is.Port).LinkID || is.ProgramID == was.ProgramID {
+				t.Errorf("round %d: %s: link %d became %d, program %d became %d", n, is.Port, was.LinkID, is.LinkID, was.ProgramID, is.ProgramID)
+			}
+			if is.Opened != was.Opened || is.Samples < was.Samples {
+				t.Errorf("round %d: %s: the tables were lost: %+v, before %+v", n, is.Port, is, was)
+			}
+		}
+		p = next
+	}
+	limit(t, "stall of a stream", stall, 300*time.Millisecond)
+	limit(t, "gap between ticks, taken over", gap, 5*time.Millisecond)
+	t.Logf("gap between ticks, undisturbed: worst %v", undisturbed.Round(10*time.Microsecond))
+	if n := len(m.objects().programs); n > 2*len(ports)+3 {
+		t.Errorf("%d programs use the tables after all this", n)
+	}
+}
+
+// A second switch of the same name is refused, without harm to the first; one that is stuck is not
+// taken over from.
+func TestSwitch_OneAtATime(t *testing.T) {
+	m := newMachine(t)
+	p := m.switchUp("weir")
+	before := m.read()
+	second := m.start("weir", append([]string{"switch"}, ports...)...)
+	if code := second.wait(); code != exitError || !strings.Contains(second.log.String(), "--take-over") {
+		t.Errorf("a second one ends with %d:\n%s", code, second.log)
+	}
+	purge := m.start("weir", "switch", "--purge")
+	if code := purge.wait(); code != exitError {
+		t.Errorf("purging under a living one ends with %d:\n%s", code, purge.log)
+	}
+	p.signal(syscall.SIGSTOP)
+	stuck := m.start("weir", append([]string{"switch", "--take-over"}, ports...)...)
+	if code := stuck.wait(); code != exitError || !strings.Contains(stuck.log.String(), "end it") {
+		t.Errorf("taking over from one that is stuck ends with %d:\n%s", code, stuck.log)
+	}
+	p.signal(syscall.SIGCONT)
+	m.until(p, "the first goes on", func() bool { return m.read().Alive() })
+	after := m.read()
+	for _, name := range ports {
+		if was, is := portOf(before, name), portOf(after, name); is.LinkID != was.LinkID || is.ProgramID != was.ProgramID {
+			t.Errorf("%s: link %d became %d, program %d became %d", name, was.LinkID, is.LinkID, was.ProgramID, is.ProgramID)
+		}
+	}
+	// Another name is another switch, and on the same ports it may not be useful, but it is no error.
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("ended with %d", code)
+	}
+}
+
+// Tables of another layout: refused with what to do, then replaced when asked to, under load.
+func TestSwitch_OtherLayout(t *testing.T) {
+	m := newMachine(t)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	p := m.switchUp("weir")
+	m.until(p, "windows are held", m.held)
+	p.kill()
+	old := m.read()
+	m.setSchema(99)
+	refused := m.start("weir", append([]string{"switch"}, ports...)...)
+	if code := refused.wait(); code != exitError || !strings.Contains(refused.log.String(), "layout 99") || !strings.Contains(refused.log.String(), "--renew") {
+		t.Errorf("ended with %d:\n%s", code, refused.log)
+	}
+	status := m.start("weir", "status")
+	if code := status.wait(); code != exitError || !strings.Contains(status.log.String(), "layout 99") {
+		t.Errorf("status ends with %d:\n%s", code, status.log)
+	}
+	p = m.switchUp("weir", "--renew")
+	m.until(p, "windows are held", m.held)
+	now := m.read()
+	if is, was := portOf(now, "out0"), portOf(old, "out0"); is.LinkID == was.LinkID {
+		t.Errorf("link %d is still there", is.LinkID)
+	}
+	var adopted uint64
+	for i := range now.Ports {
+		adopted += now.Ports[i].Adopted
+	}
+	if adopted < 4 {
+		t.Errorf("%d of 4 streams adopted", adopted)
+	}
+	streams.Progress(t, 100_000)
+}
+
+// setSchema makes the tables those of another layout: its number is their first word for ever.
+func (m *machine) setSchema(schema uint32) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		controls, err := ebpf.LoadPinnedMap(pinDir+"/controls", nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = controls.Close() }()
+		value, err := controls.LookupBytes(uint32(0))
+		if err != nil {
+			return err
+		}
+		binary.NativeEndian.PutUint32(value, schema)
+		return controls.Put(uint32(0), value)
+	})
+}
+
+// Without a BPF file system the error says how to get one, and nothing is made in its place.
+func TestSwitch_NoBPFFileSystem(t *testing.T) {
+	m := newMachine(t)
+	m.Switch.Must(t, func() error { return unix.Unmount(bpffs, 0) })
+	p := m.start("weir", append([]string{"switch"}, ports...)...)
+	if code := p.wait(); code != exitError || !strings.Contains(p.log.String(), "mount -t bpf bpf /sys/fs/bpf") {
+		t.Errorf("ended with %d:\n%s", code, p.log)
+	}
+	m.Switch.Must(t, func() error {
+		if _, err := os.Stat(bpffs + "/weir"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s/weir was made outside of a BPF file system: %v", bpffs, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,16 @@
+package datapath
+
+// SetOwned sets how many connections each port is thought to have opened.
+func (f *FairQ) SetOwned(owned uint32) error {
+	for i := range f.ports {
+		var p fairqPort
+		if err := f.maps.Ports.Lookup(f.ports[i].id, &p); err != nil {
+			return err
+		}
+		p.Owned = owned
+		if err := f.maps.Ports.Put(f.ports[i].id, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
