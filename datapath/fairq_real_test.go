@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
@@ -291,5 +292,27 @@ func TestFQ12_FloorIsMoreThanOneSegment(t *testing.T) {
 			t.Errorf("floor %d, window %d: %d of %d acknowledgements were delayed", c.floor, i.Snd_wnd, delayed, segments)
 		}
 		t.Logf("floor %d, window %d: %d of %d acknowledgements were delayed", c.floor, i.Snd_wnd, delayed, segments)
+	}
+}
+
+// A receiver that announces an MSS which the sender's port cannot carry, as one with jumbo frames on a
+// network without does, has no larger floor for it.
+func TestFairQ_MSSBeyondThePort(t *testing.T) {
+	const grant = 3000
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	p.Receiver.Must(t, func() error {
+		l, err := netlink.LinkByIndex(p.Rx.Ifindex)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetMTU(l, 9000)
+	})
+	law := held(0)
+	law.CapBytes = grant
+	p.govern(t, law, law, datapath.FairQConfig{})
+	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(0)))
+	testnet.Send(t, c.Client, c.Server, 50_000)
+	if i := testnet.ReadTCPInfo(t, c.Client); i.Snd_wnd != grant || i.Snd_mss != 1448 || testnet.ReadTCPInfo(t, c.Server).Advmss < 8900 {
+		t.Errorf("window %d, want %d, MSS %d", i.Snd_wnd, grant, i.Snd_mss)
 	}
 }

@@ -58,6 +58,19 @@ static __always_inline void ack_write(struct __sk_buff *ctx, struct segment *s, 
 	*said += packets;
 }
 
+// The least window of a flow, its MSS and a byte (FQ-12): where exactly one segment fits, no second one
+// comes to its receiver, which then delays each ACK by 40 ms. An MSS option that the port cannot carry is
+// not believed.
+static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
+				      const struct end *sender)
+{
+	__u32 mss = receiver->mss;
+
+	if (mss > config->mss_unknown || (!mss && !sender->gso))
+		mss = config->mss_unknown;
+	return window_floor(mss, sender->gso) + 1;
+}
+
 // Holds an ACK to the window of its data's port.
 static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
 				   struct port_counts *stats, __u64 packets)
@@ -80,10 +93,8 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 		return;
 	a.window_q8 = grant;
 	a.floor_bytes = config->law.floor_bytes;
-	// The flow's MSS and a byte: where exactly one segment fits, no second one comes to its receiver,
-	// which then delays each ACK by 40 ms (FQ-12).
 	if (!a.floor_bytes)
-		a.floor_bytes = (e->mss || sender->gso ? window_floor(e->mss, sender->gso) : config->mss_unknown) + 1;
+		a.floor_bytes = floor_of(config, e, sender);
 	a.ack = s->ack;
 	a.shift = shift_of(e, s);
 	a.syn = !!(s->flags & TCP_SYN);
