@@ -41,6 +41,13 @@ var (
 		col("goodput/flow", "Mbit/s", "goodput_mbps.mean", 1),
 		col("Jain index", "", "jain", 1),
 	}
+	settlingColumns = []column{
+		col("changes", "", "settling.changes", 1),
+		col("fair after", "ms p50", "settling.reached_ms.p50", 1),
+		col("at most", "ms", "settling.reached_ms.max", 1),
+		col("never", "", "settling.unreached", 1),
+		col("stays fair", "% of time", "settling.held", 100),
+	}
 	lossColumns = []column{
 		col("timeouts", "", "timeouts", 1),
 		col("drops", "", "drops", 1),
@@ -123,6 +130,9 @@ func groupColumns(doc *result.Document, name string) []column {
 	}
 	if hasRates(doc, name) {
 		out = append(out, rateColumns...)
+	}
+	if anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].Settling != nil }) {
+		out = append(out, settlingColumns...)
 	}
 	return append(out, lossColumns...)
 }

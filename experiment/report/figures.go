@@ -24,11 +24,13 @@ type Figure struct {
 	Caption string
 	Of      string // the point on the axes that it is of, or "over AXIS"
 	SVG     []byte
+	Height  float64 // points
 }
 
 // Figures draws the document's figures into dir, each as NAME.svg and NAME.png: for each point on
 // the axes the distribution of completion times and the goodput per flow of each group, and the
-// queue of each named port over time, all schemes in one picture. The runs need their Detail:
+// queue of each named port over time, all schemes in one picture; where a few long flows join and
+// leave, the rate of each of them over the queue, a picture for each scheme. The runs need their Detail:
 // a document that was read from JSON gives none. The same document gives the same bytes.
 func Figures(dir string, doc *result.Document) ([]Figure, error) {
 	var out []Figure
@@ -46,7 +48,7 @@ func Figures(dir string, doc *result.Document) ([]Figure, error) {
 				return nil, err
 			}
 		}
-		out = append(out, Figure{p.name, p.title, p.caption, p.of, svg})
+		out = append(out, Figure{p.name, p.title, p.caption, p.of, svg, float64(p.height())})
 	}
 	return out, nil
 }
@@ -75,6 +77,9 @@ func pictures(doc *result.Document) []*picture {
 				add(ratePicture(doc, b, group, style), b.title)
 			}
 		}
+		for _, p := range sharesPictures(doc, b) {
+			add(p, b.title)
+		}
 	}
 	out = append(out, axisPictures(doc, style)...)
 	return slices.DeleteFunc(out, func(p *picture) bool { return len(p.curves) == 0 })
@@ -82,6 +87,16 @@ func pictures(doc *result.Document) []*picture {
 
 // look is what tells curves apart: a colour for each scheme, dashes for each scheme in each world.
 type look struct{ colour, dash int }
+
+// plainLook is the look of a curve that stands for nothing else in its picture.
+var plainLook = look{colour: -1}
+
+func (l look) color() color.NRGBA {
+	if l == plainLook {
+		return inkColor
+	}
+	return palette[l.colour]
+}
 
 // styles gives each scheme its look, the same in the whole document. Past the last colour colours
 // and dashes begin again, paired otherwise.
@@ -133,7 +148,7 @@ func seedsText(doc *result.Document, several string) string {
 }
 
 func (p *picture) svg() ([]byte, error) {
-	c := vgsvg.NewWith(vgsvg.UseWH(figureWidth, figureHeight))
+	c := vgsvg.NewWith(vgsvg.UseWH(figureWidth, p.height()))
 	p.draw(draw.New(c))
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
@@ -146,7 +161,7 @@ func (p *picture) svg() ([]byte, error) {
 var fontFallback = regexp.MustCompile(`font-family:[^;"]*`)
 
 func (p *picture) png() ([]byte, error) {
-	c := vgimg.NewWith(vgimg.UseWH(figureWidth, figureHeight), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
+	c := vgimg.NewWith(vgimg.UseWH(figureWidth, p.height()), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
 	p.draw(draw.New(c))
 	var b bytes.Buffer
 	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(&b); err != nil {

@@ -210,7 +210,7 @@ var (
 // inline makes a figure part of the page: it takes the page's width and the page's colours, so that
 // it can be read on a dark screen too.
 func inline(f Figure) template.HTML {
-	head := fmt.Sprintf(`<svg viewBox="0 0 %v %v" role="img" aria-label="%s">`, float64(figureWidth), float64(figureHeight),
+	head := fmt.Sprintf(`<svg viewBox="0 0 %v %v" role="img" aria-label="%s">`, float64(figureWidth), f.Height,
 		template.HTMLEscapeString(f.Title))
 	body := svgHead.ReplaceAllString(string(f.SVG), head)
 	return template.HTML(hexColour.ReplaceAllStringFunc(body, pageColour))

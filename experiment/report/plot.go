@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	xfont "golang.org/x/image/font"
@@ -23,6 +25,23 @@ type picture struct {
 	x, y    axis
 	curves  []curve
 	lines   []refLine
+	guide   guide    // a level that changes over time
+	events  []event  // named above the plot
+	below   *picture // a second plot below this one, over the same x
+}
+
+// guide is what curves are to be held against where that is no level: drawn in steps, named in the
+// margin beside its end.
+type guide struct {
+	label string
+	steps plotter.XYs
+}
+
+// event is an instant that is named above the plot, in the colour of the curve that it is of.
+type event struct {
+	x     float64
+	label string
+	look  look
 }
 
 // axis is one axis of a picture. With min = max the data say where it ends.
@@ -53,6 +72,7 @@ type refLine struct {
 const (
 	figureWidth  = vg.Length(660)
 	figureHeight = vg.Length(420)
+	belowHeight  = vg.Length(180) // more, where there is a second plot
 	labelSize    = vg.Length(15)
 	tickSize     = vg.Length(14)
 	titleSize    = vg.Length(16)
@@ -106,12 +126,63 @@ func (p *picture) draw(c draw.Canvas) {
 	title.YAlign = text.YTop
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, p.title)
 	c.Max.Y -= titleSize * 1.55
-	c.Max.Y -= p.drawLegend(c)
-	margin := p.marginWidth()
-	plotted := p.plot()
-	area := draw.Crop(c, 0, -margin, 0, 0)
-	plotted.Draw(area)
-	p.drawMargin(c, plotted, plotted.DataCanvas(area))
+	if len(p.events) > 0 { // which name the curves
+		c.Max.Y -= eventRows * eventHeight
+	} else {
+		c.Max.Y -= p.drawLegend(c)
+	}
+	p.drawPlots(c)
+}
+
+// drawPlots draws the plot, and the one below it with its x in line.
+func (p *picture) drawPlots(c draw.Canvas) {
+	panels, margin := []*picture{p}, p.marginWidth()
+	if p.below != nil {
+		panels, margin = append(panels, p.below), max(margin, p.below.marginWidth())
+	}
+	var plots [][]*plot.Plot
+	for _, panel := range panels {
+		plots = append(plots, []*plot.Plot{panel.plot()})
+	}
+	areas := plot.Align(plots, draw.Tiles{Rows: len(panels), Cols: 1, PadY: 6}, draw.Crop(c, 0, -margin, 0, 0))
+	for i, panel := range panels {
+		plots[i][0].Draw(areas[i][0])
+		data := plots[i][0].DataCanvas(areas[i][0])
+		panel.drawMargin(c, plots[i][0], data)
+		panel.drawEvents(plots[i][0], data)
+	}
+}
+
+// height of the whole figure.
+func (p *picture) height() vg.Length {
+	if p.below != nil {
+		return figureHeight + belowHeight
+	}
+	return figureHeight
+}
+
+const (
+	eventRows   = 2
+	eventHeight = tickSize + 4
+)
+
+// drawEvents names the events above the plot, in the next row where a name would touch the one before.
+func (p *picture) drawEvents(pl *plot.Plot, data draw.Canvas) {
+	var ends [eventRows]vg.Length // where each row is free from
+	for _, e := range p.events {
+		style := textStyle(tickSize-1, true)
+		style.Color = e.look.color()
+		x := data.X(pl.X.Norm(e.x))
+		row := 0
+		for row < eventRows-1 && x < ends[row] {
+			row++
+		}
+		ends[row] = x + style.Width(e.label) + 4
+		y := data.Max.Y + 5 + vg.Length(row)*eventHeight
+		c := data
+		c.StrokeLine2(draw.LineStyle{Color: e.look.color(), Width: 1}, x, data.Max.Y, x, y-2)
+		c.FillText(style, vg.Point{X: x, Y: y}, e.label)
+	}
 }
 
 // drawLegend draws the names of the curves in rows, and says how high they are.
@@ -126,7 +197,7 @@ func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 			x, y = c.Min.X, y-rowHeight
 		}
 		if len(cv.band) > 0 {
-			c.FillPolygon(faded(palette[cv.look.colour], 0x38), rectangle(x, y-6, x+sample, y+6))
+			c.FillPolygon(faded(cv.look.color(), 0x38), rectangle(x, y-6, x+sample, y+6))
 		}
 		c.StrokeLine2(lineStyle(cv.look, 2.4), x, y, x+sample, y)
 		if cv.markers {
@@ -143,21 +214,31 @@ func rectangle(x0, y0, x1, y1 vg.Length) []vg.Point {
 }
 
 func lineStyle(l look, width vg.Length) draw.LineStyle {
-	return draw.LineStyle{Color: palette[l.colour], Width: width, Dashes: dashes[l.dash]}
+	return draw.LineStyle{Color: l.color(), Width: width, Dashes: dashes[l.dash]}
 }
 
 func markerStyle(l look) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: palette[l.colour], Radius: 3.6, Shape: shapes[l.dash]}
+	return draw.GlyphStyle{Color: l.color(), Radius: 3.6, Shape: shapes[l.dash]}
 }
 
 const marginGap = vg.Length(6)
 
 func (p *picture) marginWidth() vg.Length {
 	style, width := textStyle(tickSize-1, false), vg.Length(0)
-	for _, l := range p.lines {
+	for _, l := range p.margin() {
 		width = max(width, style.Width(l.label)+marginGap)
 	}
 	return width
+}
+
+// margin is what is named beside the plot, in order of y.
+func (p *picture) margin() []refLine {
+	out := slices.Clone(p.lines)
+	if n := len(p.guide.steps); n > 0 {
+		out = append(out, refLine{p.guide.label, p.guide.steps[n-1].Y})
+	}
+	slices.SortStableFunc(out, func(a, b refLine) int { return cmp.Compare(a.y, b.y) })
+	return out
 }
 
 // drawMargin names the reference lines beside the plot; names that would collide move up.
@@ -166,7 +247,7 @@ func (p *picture) drawMargin(c draw.Canvas, pl *plot.Plot, data draw.Canvas) {
 	style.YAlign = text.YCenter
 	style.Color = refColor
 	last := -math.MaxFloat64
-	for _, l := range p.lines { // in order of y
+	for _, l := range p.margin() {
 		y := max(data.Y(pl.Y.Norm(l.y)), vg.Length(last)+style.Height("x")*1.1)
 		y = min(y, c.Max.Y)
 		c.FillText(style, vg.Point{X: data.Max.X + marginGap, Y: y + 1.5}, l.label)
@@ -183,13 +264,13 @@ func (p *picture) plot() *plot.Plot {
 	pl.Add(grid)
 	for _, c := range p.curves {
 		if len(c.band) > 2 {
-			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(palette[c.look.colour], 0x38)}
+			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(c.look.color(), 0x38)}
 			pl.Add(poly)
 		}
 	}
 	for _, c := range p.curves {
 		for _, xy := range c.thin {
-			pl.Add(&plotter.Line{XYs: xy, LineStyle: draw.LineStyle{Color: faded(palette[c.look.colour], 0x70), Width: 0.8}})
+			pl.Add(&plotter.Line{XYs: xy, LineStyle: draw.LineStyle{Color: faded(c.look.color(), 0x70), Width: 0.8}})
 		}
 	}
 	for _, c := range p.curves {
@@ -205,14 +286,21 @@ func (p *picture) plot() *plot.Plot {
 			pl.Add(&plotter.Scatter{XYs: c.line, GlyphStyle: markerStyle(c.look)})
 		}
 	}
+	if len(p.guide.steps) > 0 {
+		pl.Add(&plotter.Line{XYs: p.guide.steps, LineStyle: refStyle(), StepStyle: plotter.PostStep})
+	}
 	setAxis(&pl.X, p.x)
 	setAxis(&pl.Y, p.y)
 	for _, l := range p.lines {
 		pl.Y.Max = math.Max(pl.Y.Max, l.y)
 		ends := plotter.XYs{{X: pl.X.Min, Y: l.y}, {X: pl.X.Max, Y: l.y}}
-		pl.Add(&plotter.Line{XYs: ends, LineStyle: draw.LineStyle{Color: refColor, Width: 1.2, Dashes: []vg.Length{4, 3}}})
+		pl.Add(&plotter.Line{XYs: ends, LineStyle: refStyle()})
 	}
 	return pl
+}
+
+func refStyle() draw.LineStyle {
+	return draw.LineStyle{Color: refColor, Width: 1.2, Dashes: []vg.Length{4, 3}}
 }
 
 func setAxis(a *plot.Axis, is axis) {

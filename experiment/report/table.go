@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -28,6 +29,7 @@ func Table(w io.Writer, doc *result.Document) error {
 			writeSubject(out, s, parts, worlds)
 		}
 	}
+	writeParams(out, doc)
 	writeClaims(out, doc)
 	writeTrouble(out, doc)
 	_, err := w.Write(out.Bytes())
@@ -76,6 +78,43 @@ func worldLine(doc *result.Document, world string) string {
 		return text
 	}
 	return text + fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
+}
+
+// writeParams says with what configuration each scheme's laws ran.
+func writeParams(w *bytes.Buffer, doc *result.Document) {
+	head := "\nlaws\n"
+	for _, scheme := range schemeNames(doc) {
+		text := params(doc, scheme)
+		if text == "" {
+			continue
+		}
+		fmt.Fprint(w, head)
+		head = ""
+		for _, line := range wrap(scheme+": "+text, Width-2) {
+			fmt.Fprintln(w, "  "+line)
+		}
+	}
+}
+
+// params lists a scheme's parameters: "not_ect pass, threshold 25KB or 50KB". An axis stands with the
+// runs.
+func params(doc *result.Document, scheme string) string {
+	values := map[string][]string{}
+	for _, r := range doc.Runs {
+		for name, v := range r.Params {
+			if _, isAxis := r.Axes[name]; isAxis || r.Scheme != scheme {
+				continue
+			}
+			if text := plain(v); !slices.Contains(values[name], text) {
+				values[name] = append(values[name], text)
+			}
+		}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, name+" "+strings.Join(values[name], " or "))
+	}
+	return strings.Join(out, ", ")
 }
 
 func count(n int, what string) string {

@@ -18,16 +18,23 @@ type Detail struct {
 
 // FlowDetail is one flow or request. Times are ms from the start of the traffic.
 type FlowDetail struct {
-	Group, Src, Dst string
-	Mouse, Epoch    int
-	StartMs, EndMs  float64
-	FCTMs           *float64 // nil: unfinished, or without a size
-	Bytes           int64
-	Drops           *int64 // nil: not known
-	Timeouts        *int64 // nil: not known, or no TCP
-	Missed          *bool  // nil: no deadline
-	Done, Endless   bool
+	Group, Item    string // Item: of the file's traffic
+	Src, Dst       string
+	Mouse, Epoch   int
+	StartMs, EndMs float64
+	FCTMs          *float64 // nil: unfinished, or without a size
+	Bytes          int64
+	Drops          *int64 // nil: not known
+	Timeouts       *int64 // nil: not known, or no TCP
+	Missed         *bool  // nil: no deadline
+	Done, Endless  bool
+	// Rates is the flow's rate in successive steps of Detail.StepMs from 0, in Mbit/s; of a flow without
+	// a size, where there are at most RatedFlows of them.
+	Rates []float64
 }
+
+// RatedFlows is up to how many flows without a size each has its rate over time.
+const RatedFlows = 64
 
 // GoodputMbps is the flow's payload over its active time; false when it had none.
 func (f *FlowDetail) GoodputMbps() (float64, bool) {
@@ -52,6 +59,7 @@ func (b *builder) detail() *Detail {
 	for i := range b.raw.Flows {
 		d.Flows = append(d.Flows, b.flowDetail(i))
 	}
+	b.flowRates(d.Flows)
 	for _, name := range b.groups {
 		d.Rates[name] = b.rates(name, span{0, b.raw.Duration, true})
 	}
@@ -70,7 +78,7 @@ func (b *builder) detail() *Detail {
 func (b *builder) flowDetail(i int) FlowDetail {
 	f := &b.raw.Flows[i]
 	out := FlowDetail{
-		Group: f.Group, Src: f.Src, Dst: f.Dst, Mouse: f.Mouse, Epoch: f.Epoch,
+		Group: f.Group, Item: f.Item, Src: f.Src, Dst: f.Dst, Mouse: f.Mouse, Epoch: f.Epoch,
 		StartMs: b.ms(f.Start), EndMs: b.ms(f.End), Bytes: f.Bytes, Done: f.Done, Endless: f.Endless,
 	}
 	if f.Done && !f.Endless {
@@ -86,6 +94,28 @@ func (b *builder) flowDetail(i int) FlowDetail {
 		out.Missed = new(missed(f))
 	}
 	return out
+}
+
+// flowRates fills in the rates of flows without a size, which go on for long and are few.
+func (b *builder) flowRates(flows []FlowDetail) {
+	n := 0
+	for i := range flows {
+		if flows[i].Endless {
+			n++
+		}
+	}
+	if n > RatedFlows {
+		return
+	}
+	for i := range flows {
+		if !flows[i].Endless {
+			continue
+		}
+		h := b.history(&b.raw.Flows[i])
+		for t := time.Duration(0); t+b.Series <= b.raw.Duration; t += b.Series {
+			flows[i].Rates = append(flows[i].Rates, b.mbps(h.at(t+b.Series)-h.at(t), b.Series))
+		}
+	}
 }
 
 func (b *builder) queueSteps(samples []Sample) []QueueStep {

@@ -7,14 +7,19 @@ import (
 )
 
 // Settling says how soon long flows have their fair shares after one of them joined or left. A flow
-// has its share when its rate over settleSteps steps of measure.series is within settleWithin of it;
-// all have settled when that holds for every one of them, from then on until the next change. The
-// fair share is the group's median rate divided by the number of flows, so a link that is left idle
-// is not settled. Times are in steps: 0 means that no rate over settleSteps was ever off.
+// has its share when its rate over settleSteps steps of measure.series is within settleWithin of it.
+// The fair share is the group's median rate divided by the number of flows, so flows that leave a link
+// idle have not settled. Times are in steps from the change: 0 means that no rate over settleSteps was
+// ever off.
 type Settling struct {
-	Changes   int           `json:"changes"`   // a flow joined or left while others went on
-	Unsettled int           `json:"unsettled"` // of these: not before the next change
-	Ms        *Distribution `json:"ms,omitempty"`
+	Changes   int `json:"changes"`   // a flow joined or left while others went on
+	Unreached int `json:"unreached"` // of these: before the next change never all had their shares at once
+	Unsettled int `json:"unsettled"` // of these: at the next change not all had them
+	// Reached is until all had their shares for the first time, Ms until they had them for good.
+	Reached *Distribution `json:"reached_ms,omitempty"`
+	Ms      *Distribution `json:"ms,omitempty"`
+	// Held is the share of the time after they were reached in which all had them.
+	Held *float64 `json:"held,omitempty"`
 }
 
 // A rate is over 10 steps, 100 ms where series is not set: at a fair share of 10 Mbit/s that is 86
@@ -78,22 +83,50 @@ func (b *builder) settling(g *Group, name string, s span) {
 	}
 	total := b.medianRate(flows, slices.Min(events), slices.Max(events))
 	out := &Settling{}
-	var ms []float64
+	var reached, settled []float64
+	fair, since := 0, 0
 	for _, c := range changes {
 		if !s.has(c.at) {
 			continue
 		}
 		out.Changes++
-		if after, ok := b.settled(flows, c, total); ok {
-			ms = append(ms, b.ms(after))
+		ok := b.shared(flows, c, total)
+		first, last := slices.Index(ok, true), lastIndex(ok, false)
+		if first < 0 {
+			out.Unreached++
+			out.Unsettled++
+			continue
+		}
+		reached = append(reached, b.ms(time.Duration(first)*b.Series))
+		if last < len(ok)-1 {
+			settled = append(settled, b.ms(time.Duration(last+1)*b.Series))
 		} else {
 			out.Unsettled++
 		}
+		since += len(ok) - first
+		for _, v := range ok[first:] {
+			if v {
+				fair++
+			}
+		}
 	}
-	if out.Changes > 0 {
-		out.Ms = g.distribution("settling.ms", ms)
-		g.Settling = out
+	if out.Changes == 0 {
+		return
 	}
+	if since > 0 {
+		out.Held = new(float64(fair) / float64(since))
+	}
+	out.Reached, out.Ms = g.distribution("settling.reached_ms", reached), g.distribution("settling.ms", settled)
+	g.Settling = out
+}
+
+func lastIndex(list []bool, v bool) int {
+	for i, w := range slices.Backward(list) {
+		if w == v {
+			return i
+		}
+	}
+	return -1
 }
 
 // change is an instant at which the number of flows became another, and when it did again.
@@ -136,25 +169,21 @@ func (b *builder) medianRate(flows []history, from, to time.Duration) float64 {
 	return quantile(rates, 0.5)
 }
 
-// settled gives how long after the change every flow had its share and kept it.
-func (b *builder) settled(flows []history, c change, total float64) (time.Duration, bool) {
+// shared tells, for the rates from each step after the change on, whether every flow had its share.
+func (b *builder) shared(flows []history, c change, total float64) []bool {
 	width := settleSteps * b.Series
-	n := 0
+	var active []*history
 	for i := range flows {
 		if flows[i].active(c.at) {
-			n++
+			active = append(active, &flows[i])
 		}
 	}
-	share := total / float64(n) * width.Seconds()
-	last := (c.next - c.at - width) / b.Series
-	for k := last; k >= 0; k-- {
-		from := c.at + k*b.Series
-		for i := range flows {
-			h := &flows[i]
-			if h.active(c.at) && math.Abs(h.at(from+width)-h.at(from)-share) > settleWithin*share {
-				return (k + 1) * b.Series, k < last
-			}
-		}
+	share := total / float64(len(active)) * width.Seconds()
+	var out []bool
+	for from := c.at; from+width <= c.next; from += b.Series {
+		out = append(out, !slices.ContainsFunc(active, func(h *history) bool {
+			return math.Abs(h.at(from+width)-h.at(from)-share) > settleWithin*share
+		}))
 	}
-	return 0, last >= 0
+	return out
 }

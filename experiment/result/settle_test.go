@@ -51,6 +51,7 @@ func TestSettling(t *testing.T) {
 	// Nobody is late: the 100 ms that follow the change are fair already.
 	point(t, joinLeave(0), map[string]any{
 		"flows.settling.changes": 3, "flows.settling.unsettled": 0, "flows.settling.ms.n": 3, "flows.settling.ms.max": 0,
+		"flows.settling.unreached": 0, "flows.settling.reached_ms.max": 0, "flows.settling.held": 1,
 		"second.flows.settling.changes": 1,
 	})
 	// A newcomer that has 0.3 of its share for one step has 0.93 of it over ten.
@@ -64,6 +65,7 @@ func TestSettling(t *testing.T) {
 	// Not before the next change, but for the one that has 2 s until then.
 	point(t, joinLeave(time.Second), map[string]any{
 		"flows.settling.changes": 3, "flows.settling.unsettled": 2, "flows.settling.ms.n": 1, "flows.settling.ms.max": 990,
+		"flows.settling.unreached": 2, "flows.settling.reached_ms.mean": 990, "flows.settling.held": 1,
 	})
 }
 
@@ -90,18 +92,27 @@ func TestSettling_ChangesTogether(t *testing.T) {
 		}
 		raw.Flows = append(raw.Flows, f)
 	}
-	half := func(time.Duration) int32 { return 5000 }
 	whole := func(at time.Duration) int32 {
 		if at < time.Second {
 			return 10000
 		}
 		return 5000 // also when it is alone again, from 3 s on
 	}
+	// Fair for a while, then not, then again: reached at once, but not for good.
+	gone := func(at time.Duration) int32 {
+		if at >= 2*time.Second && at < 2200*ms {
+			return 1000
+		}
+		return 5000
+	}
 	add(1, 0, 4*time.Second, whole)
 	add(2, time.Second, 1100*ms, func(time.Duration) int32 { return 0 })
-	add(3, 1100*ms, 3*time.Second, half)
+	add(3, 1100*ms, 3*time.Second, gone)
 	point(t, Build(Info{World: "sim", Scheme: "x"}, raw), map[string]any{
-		"g.settling.changes": 2, "g.settling.unsettled": 1, "g.settling.ms.n": 1, "g.settling.ms.max": 0,
+		"g.settling.changes": 2, "g.settling.unsettled": 1, "g.settling.unreached": 1,
+		"g.settling.reached_ms.max": 0, "g.settling.ms.n": 1, "g.settling.ms.max": 1090,
+		// Of 181 starts of 100 ms those that have 0.2 s of a fifth in them by more than a step are off: 27.
+		"g.settling.held": 154.0 / 181,
 	})
 }
 
