@@ -40,15 +40,17 @@ type FairQParams struct {
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
 	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"the flow count restarts after this long without data"`
-	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known"`
+	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs, also from a shim at the hosts, or every SYN is made to announce the same one"`
+	UnifyShift     int          `json:"unify_shift" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce; windows come in steps of 2 to its power"`
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
 }
 
-// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1).
+// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). A scale of 7 is Linux's own with
+// 6 MB of receive buffer: windows up to 8 MB in steps of 128 bytes.
 func newFairQ() *FairQParams {
 	return &FairQParams{
 		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Count: "active",
-		Idle: 1e9, Scale: "learn", Shrink: "allow",
+		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow",
 	}
 }
 

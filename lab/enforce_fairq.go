@@ -21,10 +21,8 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	if !ok {
 		return nil, fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
-	if params.Scale != "learn" {
-		return nil, fmt.Errorf("law %s: the lab has no scale %q yet: ask for learn", law, params.Scale)
-	}
 	var running []*datapath.FairQ
+	var shim *datapath.Shim
 	ctx, cancel := context.WithCancel(context.Background())
 	beats := make(chan error)
 	stop := func() error {
@@ -33,7 +31,16 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		for _, f := range running {
 			errs = append(errs, <-beats, f.Close())
 		}
+		if shim != nil {
+			errs = append(errs, shim.Close())
+		}
 		return errors.Join(errs...)
+	}
+	if params.Scale == "shim" {
+		var err error
+		if shim, err = datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{}); err != nil {
+			return nil, errors.Join(err, stop())
+		}
 	}
 	for _, at := range r.At {
 		ports := l.fairQPorts(at, &r.Config, &params)
@@ -57,6 +64,12 @@ func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 	}
 	if p.Shrink == "avoid" {
 		c.Shrink = datapath.FairQShrinkAvoid
+	}
+	switch p.Scale {
+	case "shim":
+		c.Scale = datapath.FairQScaleShim
+	case "unify":
+		c.Scale, c.UnifyShift = datapath.FairQScaleUnify, uint8(p.UnifyShift)
 	}
 	return c
 }

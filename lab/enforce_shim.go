@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"weir/datapath"
+	"weir/experiment"
+)
+
+// shimPorts are the places of FairQ's shim in the lab. It tells scales where traffic enters the network:
+// at a hypervisor's uplink or, without hypervisors, at the guest's own device, as a host would run it. It
+// takes them out again at the last port that is not the guest's: the VM's, or the switch's.
+func (l *Lab) shimPorts() []datapath.ShimPort {
+	var list []datapath.ShimPort
+	for _, n := range l.plan.nodes {
+		for _, p := range n.ports {
+			side, ok := shimSide(n.kind, p.peer.kind)
+			if !ok {
+				continue
+			}
+			list = append(list, datapath.ShimPort{
+				PortRef: datapath.PortRef{
+					Name: p.name, Ifindex: p.ifindex,
+					Enter: func(f func() error) error { return l.Enter(n.name, f) },
+				},
+				Side: side,
+			})
+		}
+	}
+	return list
+}
+
+// shimSide says what the shim does at a port that leads from one kind of node to another.
+func shimSide(from, to experiment.NodeKind) (side datapath.ShimSide, ok bool) {
+	switch {
+	case from != experiment.Switch && to == experiment.Switch:
+		return datapath.ShimSend, true
+	case from != experiment.Guest && to == experiment.Guest:
+		return datapath.ShimClear, true
+	}
+	return 0, false
+}

@@ -1,0 +1,229 @@
+package lab
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+	"weir/experiment"
+)
+
+// portOf is a port of the lab by its name, shaped or not.
+func portOf(t *testing.T, l *Lab, name string) datapath.PortRef {
+	t.Helper()
+	for _, n := range l.plan.nodes {
+		for _, p := range n.ports {
+			if p.name == name {
+				return datapath.PortRef{Name: name, Ifindex: p.ifindex, Enter: func(f func() error) error { return l.Enter(n.name, f) }}
+			}
+		}
+	}
+	t.Fatalf("no port %s", name)
+	return datapath.PortRef{}
+}
+
+// The shim sends where traffic enters the network and clears at the last port before the guest, also
+// where a hypervisor stands between, and never between switches.
+func TestShimStandsAtTheEdge(t *testing.T) {
+	for hypervisors, want := range map[bool]string{
+		false: "receiver1->switch1 send, receiver2->switch2 send, sender1->switch1 send, sender2->switch2 send, " +
+			"switch1->receiver1 clear, switch1->sender1 clear, switch2->receiver2 clear, switch2->sender2 clear",
+		true: "receiver1->switch1 send, receiver1.hv->receiver1 clear, receiver2->switch2 send, receiver2.hv->receiver2 clear, " +
+			"sender1->switch1 send, sender1.hv->sender1 clear, sender2->switch2 send, sender2.hv->sender2 clear",
+	} {
+		p, err := newPlan(chain(2, hypervisors).config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range (&Lab{plan: p}).shimPorts() {
+			got = append(got, s.Name+" "+map[datapath.ShimSide]string{datapath.ShimSend: "send", datapath.ShimClear: "clear"}[s.Side])
+		}
+		slices.Sort(got)
+		if strings.Join(got, ", ") != want {
+			t.Errorf("hypervisors %t: the shim is at %s, want %s", hypervisors, strings.Join(got, ", "), want)
+		}
+	}
+}
+
+// shimWatch counts what a connection's acknowledgements look like at a port, by the direction that they
+// pass it.
+type shimWatch struct {
+	tap     *testnet.Tap
+	in, out map[uint8]int // by reserved bits
+	field   uint16        // the server's last window
+}
+
+func (w *shimWatch) read(t *testing.T, server net.Conn) {
+	t.Helper()
+	own, peer := testnet.AddrPort(server.LocalAddr()), testnet.AddrPort(server.RemoteAddr())
+	w.in, w.out = map[uint8]int{}, map[uint8]int{}
+	w.tap.Each(t, func(s *testnet.Segment) {
+		ours := s.From == own && s.To == peer || s.From == peer && s.To == own
+		if !ours || s.Flags&testnet.SYN != 0 || s.Flags&testnet.ACK == 0 {
+			return
+		}
+		if s.Out {
+			w.out[s.Reserved]++
+		} else {
+			w.in[s.Reserved]++
+		}
+		if s.From == own {
+			w.field = s.Window
+		}
+	})
+}
+
+// send sends bytes from one end of a connection and reads them at the other.
+func send(from, to net.Conn, bytes int64) error {
+	if err := errors.Join(from.SetDeadline(time.Now().Add(10*time.Second)), to.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(from, zeros{}, bytes)
+		sent <- err
+	}()
+	_, err := io.CopyN(io.Discard, to, bytes)
+	return errors.Join(err, <-sent)
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// both sends both ways.
+func both(client, server net.Conn, bytes int64) error {
+	return errors.Join(send(client, server, bytes), send(server, client, bytes))
+}
+
+// shimRun is a run of fairq on all switches with a way to know scales.
+func shimRun(g *graphBuilder, scale string) *experiment.Run {
+	r := &experiment.Run{Laws: []string{"fairq"}, Config: *g.config(), Params: map[string]any{"fairq": experiment.FairQParams{
+		Interval: 500e3, Updates: 10, TargetFraction: 0.5, Gain: "paper", Count: "active", Idle: 1e9,
+		Scale: scale, UnifyShift: 5, Shrink: "allow",
+	}}}
+	r.Config.RTT = 200e3
+	for _, n := range g.Nodes {
+		if n.Kind == experiment.Switch {
+			r.At = append(r.At, n.Name)
+		}
+	}
+	return r
+}
+
+// With scale: shim the segments carry their sender's scale between all switches, and guests neither send
+// nor see it; unify has guests believe the one that was asked for; learn leaves everything. Afterwards
+// all is as before.
+func TestFairQWaysToKnowScales(t *testing.T) {
+	for _, hypervisors := range []bool{false, true} {
+		g := chain(3, hypervisors)
+		l := up(t, map[bool]string{false: "scales", true: "scaleshv"}[hypervisors], g.config())
+		middle := &shimWatch{tap: testnet.NewTap(t, portOf(t, l, "switch2->switch3"))}
+		edge := "receiver3->switch3"
+		if hypervisors {
+			edge = "receiver3->receiver3.hv"
+		}
+		guest := &shimWatch{tap: testnet.NewTap(t, portOf(t, l, edge))}
+		for _, scale := range []string{"learn", "shim", "unify", ""} {
+			stop := func() error { return nil }
+			if scale != "" {
+				var err error
+				if stop, err = l.Enforce(shimRun(g, scale)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
+				c, s := testnet.ReadTCPInfo(t, client), testnet.ReadTCPInfo(t, server)
+				told := [2]uint8{s.OwnScale, c.OwnScale}
+				if scale == "unify" {
+					told = [2]uint8{5, 5}
+				}
+				if c.OwnScale < 2 || s.OwnScale < 2 || c.PeerScale != told[0] || s.PeerScale != told[1] {
+					t.Errorf("hypervisors %t, scale %q: the ends have %d and %d, and take each other's for %d and %d",
+						hypervisors, scale, c.OwnScale, s.OwnScale, s.PeerScale, c.PeerScale)
+				}
+				err := both(client, server, 300_000)
+				middle.read(t, server)
+				guest.read(t, server)
+				want := [2]uint8{}
+				if scale == "shim" {
+					want = [2]uint8{c.OwnScale, s.OwnScale}
+				}
+				onlyBits(t, scale+", between switches, towards the server", middle.out, want[0])
+				onlyBits(t, scale+", between switches, towards the client", middle.in, want[1])
+				onlyBits(t, scale+", at the guest", guest.in, 0)
+				return err
+			})
+			if err := errors.Join(err, stop()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func onlyBits(t *testing.T, where string, seen map[uint8]int, want uint8) {
+	t.Helper()
+	if len(seen) != 1 || seen[want] < 10 {
+		t.Errorf("%s: segments by their reserved bits %v, want %d only", where, seen, want)
+	}
+}
+
+// Every switch on the path reads the bits (FQ-17): of a connection that none of them saw begin, each holds
+// the window to just what it grants.
+func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
+	const near, far = 2 << 14, 4 << 14
+	g := chain(3, true)
+	l := up(t, "fq17", g.config())
+	shim, err := datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shim.Close()
+	middle := &shimWatch{tap: testnet.NewTap(t, portOf(t, l, "switch2->switch3"))}
+	err = dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
+		if err := both(client, server, 10_000); err != nil {
+			return err
+		}
+		// The receiver's acknowledgements pass switch3 first, which grants more than switch1.
+		for node, grant := range map[string]uint32{"switch3": far, "switch1": near} {
+			f, err := l.holdWindows(node, grant)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+		}
+		if err := both(client, server, 300_000); err != nil {
+			return err
+		}
+		shift := testnet.ReadTCPInfo(t, server).OwnScale
+		middle.read(t, server)
+		if window := uint32(middle.field) << shift; window != far {
+			t.Errorf("between the switches the window is %d, want %d", window, far)
+		}
+		if i := testnet.ReadTCPInfo(t, client); i.Snd_wnd != near {
+			t.Errorf("the sender's window is %d, want %d", i.Snd_wnd, near)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holdWindows attaches FairQ to a switch, with a law that grants so much whatever the queue does.
+func (l *Lab) holdWindows(node string, bytes uint32) (*datapath.FairQ, error) {
+	var ports []datapath.FairQPort
+	for _, p := range l.switchPorts([]string{node}) {
+		ports = append(ports, datapath.FairQPort{PortRef: p, Law: datapath.FairQLaw{
+			TargetBytes: 1 << 20, Tick: time.Millisecond, Period: time.Millisecond, FloorBytes: bytes, CapBytes: bytes, Active: 4 * time.Second,
+		}})
+	}
+	return datapath.AttachFairQ(ports, datapath.FairQConfig{Scale: datapath.FairQScaleShim, Lease: time.Hour})
+}
