@@ -40,6 +40,7 @@ func TestLawDefaultsAreThePapers(t *testing.T) {
 		"fairq T = 50 us":           fairq.Interval.String() == "50us",
 		"fairq M = 10":              fairq.Updates == 10,
 		"fairq alpha = 0.2":         fairq.TargetFraction == 0.2,
+		"fairq slow start":          fairq.Aggregate, // FQ-11: as core/fairq.h's default
 		"fairq 1 s without data":    fairq.Idle.String() == "1s",
 		"sicc T = 1 ms":             sicc.Interval.String() == "1ms",
 		"sicc alpha1 = 0.2":         sicc.OffFraction == 0.2,

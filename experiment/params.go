@@ -35,7 +35,7 @@ type FairQParams struct {
 	Updates        int          `json:"updates" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"samples a window update (M)"`
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
 	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
-	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds to the queue's window instead of every flow's"`
+	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds 2 MSS to all windows together (default), not to every flow's as printed"`
 	Count          string       `json:"count" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately, or the paper's SYN/FIN register"`
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
@@ -45,11 +45,14 @@ type FairQParams struct {
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
 }
 
-// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). A scale of 7 is Linux's own with
-// 6 MB of receive buffer: windows up to 8 MB in steps of 128 bytes.
+// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
+// together, as the authors' code has it and datapath/core by default: as printed, 2 MSS for each flow
+// and update, 16 flows that start together fill a buffer of 83 packets before their first data is
+// through (FQ-11). A scale of 7 is Linux's own with 6 MB of receive buffer: windows up to 8 MB in steps
+// of 128 bytes.
 func newFairQ() *FairQParams {
 	return &FairQParams{
-		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Count: "active",
+		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: "active",
 		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow",
 	}
 }
