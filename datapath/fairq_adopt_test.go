@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -54,12 +55,15 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 	const before, after = 200_000, 1_000_000
 	p := newRwndPath(t, o)
 	var flows []adopted
+	var took [2]time.Duration // before and after
 	for _, server := range []int{0, 7, 14} {
 		l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(server))
 		for _, client := range []int{0, 7, 14} {
 			c := p.Dial(t, l, testnet.WindowScale(client))
+			began := time.Now()
 			testnet.Send(t, c.Client, c.Server, before)
 			testnet.Send(t, c.Server, c.Client, before)
+			took[0] += time.Since(began)
 			flows = append(flows, adopted{c, client, server, timeouts(t, c)})
 		}
 	}
@@ -70,8 +74,10 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 	p.server.Each(t, func(*testnet.Segment) {})
 	delayed := p.delayedACKs(t)
 	for _, c := range flows {
+		began := time.Now()
 		testnet.Send(t, c.Client, c.Server, after)
 		testnet.Send(t, c.Server, c.Client, after)
+		took[1] += time.Since(began)
 		c.check(t, p)
 	}
 	// One for each delayed acknowledgement is 40 ms without anything sent.
@@ -90,8 +96,11 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 		t.Errorf("%d and %d flows, %d and %d windows rewritten", out.Flows, in.Flows, out.Rewritten, in.Rewritten)
 	}
 	p.checksums(t)
-	t.Logf("9 connections: scales inferred are %d together, true ones 126; %d ACKs rewritten, %d had small enough windows",
-		inferred, out.Rewritten+in.Rewritten, out.Smaller+in.Smaller)
+	rate := func(bytes int, took time.Duration) float64 {
+		return float64(2*8*len(flows)*bytes) / took.Seconds() / 1e6
+	}
+	t.Logf("9 connections: scales inferred are %d together, true ones 126; %d ACKs rewritten, %d had small enough windows; %.0f Mbit/s before, %.0f after",
+		inferred, out.Rewritten+in.Rewritten, out.Smaller+in.Smaller, rate(before, took[0]), rate(after, took[1]))
 }
 
 // delayedACKs counts the acknowledgements that both ends sent when their timer said so.
