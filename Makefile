@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test check lint generate check-generated bench bench-datapath experiments lab-truth deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath experiments lab-truth deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -25,6 +25,10 @@ test: deps-test check-generated ## all tests; as root also those on real TCP in 
 	@scripts/need-root
 	$(GO) vet ./...
 	$(GO) test -p 1 -timeout 15m ./...
+
+soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, at full length: 10 minutes
+	@scripts/need-root
+	$(GO) test -count=1 -timeout 30m -run '^TestSwitch' -v ./cmd/weir -soak
 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...

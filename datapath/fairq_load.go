@@ -127,6 +127,58 @@ func readSchema(controls *ebpf.Map) (uint32, error) {
 	return uint32(value[0]) | uint32(value[1])<<8 | uint32(value[2])<<16 | uint32(value[3])<<24, nil
 }
 
+// rehearse says whether the programs load here and could take over the pinned tables, and changes
+// nothing.
+func (s *fairQSource) rehearse() error {
+	if !s.cfg.Renew {
+		if err := s.checkPinned(); err != nil {
+			return err
+		}
+	}
+	alone := *s.cfg
+	alone.Pin = ""
+	again := &fairQSource{s.spec, s.kernel, &alone}
+	m, err := again.openMaps()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = m.Close() }()
+	programs, err := again.load(0, m)
+	if err != nil {
+		return err
+	}
+	return programs.Close()
+}
+
+// checkPinned says whether the pinned tables are such as this version makes.
+func (s *fairQSource) checkPinned() error {
+	if err := checkSchema(s.cfg.Pin); err != nil {
+		return ignoreMissing(err)
+	}
+	m, err := openPinned(s.cfg.Pin, nil)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer func() { _ = m.Close() }()
+	for name, opened := range map[string]*ebpf.Map{
+		fairqMapControls: m.Controls, fairqMapConfigs: m.Configs, fairqMapPorts: m.Ports, fairqMapCounts: m.Counts,
+		fairqMapFlows: m.Flows, fairqMapPending: m.Pending, fairqMapScope: m.Scope, fairqMapTimers: m.Timers,
+	} {
+		if err := s.spec.Maps[name].Compatible(opened); err != nil {
+			return fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
+		}
+	}
+	return nil
+}
+
+// ignoreMissing makes no error of tables that are not there yet.
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // load loads the programs with port_id set to id, around the maps given.
 func (s *fairQSource) load(id uint32, maps *fairqMaps) (*fairqPrograms, error) {
 	programs := &fairqPrograms{}

@@ -74,10 +74,11 @@ type pinLock struct {
 	since uint64
 }
 
-// lockPins makes this process the one that has dir, which must exist.
-func lockPins(dir, version string, takeOver bool) (*pinLock, error) {
+// lockPins makes this process the one that has dir, which must exist. Before another is asked to leave it,
+// rehearse must find that this one can do its work.
+func lockPins(dir, version string, takeOver bool, rehearse func() error) (*pinLock, error) {
 	deadline := time.Now().Add(takeOverLimit)
-	for {
+	for asked := false; ; asked = true {
 		d, err := tryLock(dir)
 		switch {
 		case err == nil:
@@ -90,6 +91,11 @@ func lockPins(dir, version string, takeOver bool) (*pinLock, error) {
 			// Or it would leave when it wakes, and nobody would come.
 			withdrawn := claim(dir, 0)
 			return nil, errors.Join(&FairQBusy{Dir: dir, Holder: readHolder(dir), Asked: true}, withdrawn)
+		}
+		if !asked {
+			if err := rehearse(); err != nil {
+				return nil, err
+			}
 		}
 		if err := claim(dir, monotonicNs()); err != nil {
 			return nil, err

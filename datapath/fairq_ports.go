@@ -16,7 +16,7 @@ func (f *FairQ) attachAll(ports []FairQPort) (err error) {
 		if err := makePinDir(f.cfg.Pin); err != nil {
 			return err
 		}
-		if f.lock, err = lockPins(f.cfg.Pin, f.cfg.Version, f.cfg.TakeOver); err != nil {
+		if f.lock, err = lockPins(f.cfg.Pin, f.cfg.Version, f.cfg.TakeOver, f.source.rehearse); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,8 @@ func (f *FairQ) Remove(name string) error {
 // Gone names the ports whose device is gone.
 func (f *FairQ) Gone() (names []string) {
 	for i := range f.ports {
-		if !hasDevice(f.ports[i].link) {
+		info, err := f.ports[i].link.Info()
+		if err == nil && info.TCX() != nil && info.TCX().Ifindex == 0 {
 			names = append(names, f.ports[i].Name)
 		}
 	}

@@ -1,5 +1,8 @@
 package datapath
 
+// Schema is the layout of this version's tables.
+const Schema = fairQSchema
+
 // SetOwned sets how many connections each port is thought to have opened.
 func (f *FairQ) SetOwned(owned uint32) error {
 	for i := range f.ports {

@@ -94,6 +94,22 @@ func TestFairQ_TakeOver(t *testing.T) {
 
 	c := pinnedFairQ(dir)
 	c.TakeOver, c.Version = true, "next"
+	// One that could not do the work does not ask for it.
+	setSchema(t, dir, 99)
+	var other *datapath.OtherSchema
+	if _, err := datapath.AttachFairQ(ports, c); !errors.As(err, &other) {
+		t.Errorf("tables of another layout were to be taken over: %v", err)
+	}
+	setSchema(t, dir, datapath.Schema)
+	c.Flows *= 2
+	if _, err := datapath.AttachFairQ(ports, c); !errors.As(err, &other) {
+		t.Errorf("tables of another size were to be taken over: %v", err)
+	}
+	c.Flows /= 2
+	if err := first.Beat(); err != nil {
+		t.Fatalf("one that could not take over disturbs: %v", err)
+	}
+
 	// (The pins are mounted for this goroutine only.)
 	left := make(chan error)
 	go func() {

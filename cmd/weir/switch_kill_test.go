@@ -20,14 +20,16 @@ import (
 // start takes program, timers and tables over.
 func TestSwitch_Killed(t *testing.T) {
 	m := newMachine(t)
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	if *soak { // what the queue does to streams without Weir
+		streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 		for range 10 {
 			streams.Progress(t, 3_000_000)
 		}
 		t.Logf("without Weir, over 240 MB: longest stall of a stream %v", streams.LongestGap().Round(time.Millisecond))
+		streams.Stop()
 	}
 	p := m.switchUp("weir")
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // after it, so that their windows' scale is known
 	m.until(p, "windows are held", m.held)
 	was := m.read()
 	ticks := m.watchTicks("out0")
@@ -102,18 +104,23 @@ func TestSwitch_KilledWhileStarting(t *testing.T) {
 	chains := m.chains()
 	began := time.Now()
 	p := m.switchUp("weir", "--purge")
-	whole := time.Since(began)
+	whole, all := time.Since(began), len(m.pins())
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	rnd := rand.New(rand.NewPCG(4, 20))
 	reached := map[int]int{}
 	for n := range rounds(6, 20) {
 		p := m.start("weir", "switch", "out0", "in0")
-		time.Sleep(time.Duration(rnd.Int64N(int64(whole)))) // the moment is the point of the test
+		if n%2 == 0 { // at a random moment: that is the point of the test
+			time.Sleep(time.Duration(rnd.Int64N(int64(whole))))
+		} else { // pins come in a tenth of that time
+			wanted := 1 + rnd.IntN(all)
+			m.until(p, "so much is pinned", func() bool { return len(m.pins()) >= wanted })
+		}
 		p.kill()
 		objects := m.objects()
 		reached[len(m.pins())]++
-		if n%2 == 0 {
+		if n/2%2 == 0 {
 			p = m.switchUp("weir", "--purge")
 			objects = m.objects()
 			p.signal(syscall.SIGTERM)
@@ -125,7 +132,7 @@ func TestSwitch_KilledWhileStarting(t *testing.T) {
 		}
 		m.goneWithoutTrace(objects, chains)
 	}
-	t.Logf("killed when so many paths were pinned (times): %v", reached)
+	t.Logf("killed when so many of %d paths were pinned (times): %v", all, reached)
 }
 
 // SIGTERM takes off what is ours, and that alone, and stops the timers; the tables wait for the next

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -131,7 +132,7 @@ func (m *machine) switchUp(program string, args ...string) *process {
 	pid := p.cmd.Process.Pid
 	m.until(p, "weir switch is at work on both ports", func() bool {
 		s := m.read()
-		return s != nil && s.Holder.PID == pid && s.Alive() && len(s.Ports) == len(ports)
+		return strings.Contains(p.log.String(), "begun") && s != nil && s.Holder.PID == pid && s.Alive() && len(s.Ports) == len(ports)
 	})
 	return p
 }

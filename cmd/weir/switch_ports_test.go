@@ -102,8 +102,8 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 	m.deletePort()
 	m.makePort()
 	chains := len(m.chains())
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.switchUp("weir")
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	m.until(p, "windows are held", m.held)
 	before, pins := m.objects(), len(m.pins())
 	var slowest time.Duration

@@ -39,8 +39,8 @@ func buildVersions(t *testing.T) (older, newer string) {
 func TestSwitch_Upgrade(t *testing.T) {
 	older, newer := buildVersions(t)
 	m := newMachine(t)
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	p := m.switchUp(older)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // after it, so that their windows' scale is known
 	m.until(p, "windows are held", m.held)
 	first := m.read()
 	ticks := m.watchTicks("out0")
