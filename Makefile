@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath experiments lab-truth deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fairq-lab experiments lab-truth deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -13,9 +13,9 @@ help: ## this list
 build: ## build ./weir
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o weir ./cmd/weir
 
-demo: build ## the incast experiment on real Linux TCP, shortened: under 3 minutes
+demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 3 minutes
 	@scripts/need-root
-	@status=0; ./weir run experiments/incast.yaml --world lab --scheme droptail,ecn --seed 1 \
+	@status=0; ./weir run experiments/incast.yaml --world lab --scheme droptail,ecn,fairq --seed 1 \
 		--set duration=8s --set traffic.elephants.stop=8s --set traffic.mice.epochs=50 \
 		--set 'measure.windows.loaded=[2s, 7s]' --out $(OUT)/demo || status=$$?; \
 	if [ $$status -ne 0 ] && [ $$status -ne 3 ]; then exit $$status; fi; \
@@ -26,7 +26,7 @@ test: deps-test check-generated ## all tests; as root also those on real TCP in 
 	$(GO) vet ./...
 	$(GO) test -p 1 -timeout 15m ./...
 
-soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, at full length: 10 minutes
+soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, at full length: 3 minutes
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 30m -run '^TestSwitch' -v ./cmd/weir -soak
 
@@ -55,6 +55,11 @@ bench-datapath: ## what the switch program costs on each path, above an empty on
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself
 	@scripts/need-root
 	scripts/lab-truth
+
+fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet machine (docs/fairq-lab.md)
+	@scripts/need-root
+	scripts/experiments $(OUT)/fairq-lab $(addprefix experiments/,incast.yaml incast-guests.yaml incast-udp.yaml \
+		incast-netstack.yaml jain.yaml jain-floor.yaml join-leave.yaml)
 
 experiments: build ## every experiment file whose schemes this build has, in the lab (hours)
 	@scripts/need-root

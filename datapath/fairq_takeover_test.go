@@ -204,7 +204,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	if err := attachFairQ(t, pinnedFairQ(dir), port).Leave(); err != nil {
 		t.Fatal(err)
 	}
-	was := readSwitch(t, dir).Ports[0]
+	was, table := readSwitch(t, dir).Ports[0], tableID(t, dir)
 	setSchema(t, dir, 99)
 	pins := pinned(t, dir)
 	var other *datapath.OtherSchema
@@ -222,7 +222,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	c.Renew = true
 	f := attachFairQ(t, c, port)
 	is := readSwitch(t, dir).Ports[0]
-	if is.LinkID == was.LinkID || is.Seen > was.Seen || attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
+	if is.LinkID == was.LinkID || tableID(t, dir) == table || attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
 		t.Errorf("after Renew: %+v, %d programs, pins %v", is, attachedTo(t, p.Port), pinned(t, dir))
 	}
 	if err := f.Leave(); err != nil {
@@ -240,6 +240,22 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	if err := datapath.PurgeFairQ(dir); err != nil {
 		t.Errorf("purged twice: %v", err)
 	}
+}
+
+// tableID is the kernel's id of the pinned table of connections.
+func tableID(t *testing.T, dir string) ebpf.MapID {
+	t.Helper()
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "flows"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	return id
 }
 
 // setSchema makes the tables those of another layout: its number is their first word for ever.
