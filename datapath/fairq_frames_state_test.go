@@ -114,7 +114,11 @@ func TestFairQFrames_Governed(t *testing.T) {
 	other := *c
 	other.link.Tags = []frames.Tag{{TPID: frames.TypeVLAN, TCI: 7}}
 	f.same(t, "another VLAN", other.segment().Bytes(), fairqPortCounts{Unknown: 1})
-	other.link.Tags[0].TCI = 0xe000 // a priority tag
+	other.link.Tags = []frames.Tag{{TPID: frames.TypeQinQ, TCI: 0xe000}, {TPID: frames.TypeVLAN, TCI: 0x6001}}
+	f.same(t, "another VLAN of another one", other.segment().Bytes(), fairqPortCounts{Unknown: 1})
+	other.link.Tags[0].TCI, other.link.Tags[1].TCI = 0xe000, 0xf000 // priorities
+	f.rewritten(t, "two tags without a VLAN", other.segment(), 2*rowField, fairqPortCounts{})
+	other.link.Tags = other.link.Tags[:1]
 	f.rewritten(t, "a tag without a VLAN", other.segment(), 2*rowField, fairqPortCounts{})
 
 	// Data that takes another way takes its window along.
@@ -124,14 +128,13 @@ func TestFairQFrames_Governed(t *testing.T) {
 	f.setGrant(t, 0, rowGrant)
 	f.rewritten(t, "data moved to another port", c.segment(), rowField, fairqPortCounts{})
 
-	// After a reset, or with its ports used again, a connection is not held as it was.
+	// With its ports used again a connection is the one that now is, not the one before.
 	reset := c.back()
 	reset.Flags = frames.RST
 	f.mustRun(t, 1, reset.Bytes())
-	again := c.back()
-	again.Flags, again.Seq = frames.SYN, 900_000
-	f.mustRun(t, 1, again.Bytes())
-	f.same(t, "of the connection before", c.segment().Bytes(), fairqPortCounts{Unknown: 1})
+	c.synAck = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(rowShift-1))
+	c.open(t, f.frameSwitch)
+	f.rewritten(t, "its ports are used again", c.segment(), 2*rowField, fairqPortCounts{})
 }
 
 // A handshake step by step: what each frame is counted as.
@@ -297,7 +300,7 @@ func TestFairQFrames_KeepsRightEdge(t *testing.T) {
 }
 
 // skbContext is struct __sk_buff as BPF_PROG_TEST_RUN takes it, with the fields of a GSO packet. (It
-// takes no VLAN tag: those in the metadata are in TestFairQFrames_Tagged.)
+// takes no VLAN tag: those in the metadata are in TestFairQVeth_Tags.)
 func skbContext(segments, size uint32) []byte {
 	b := make([]byte, 192)
 	binary.NativeEndian.PutUint32(b[164:], segments)

@@ -138,12 +138,16 @@ func (v *View) ChecksumError() uint16 { return v.sum() % 0xffff }
 
 // sum is all ones when the checksum is right.
 func (v *View) sum() uint16 {
-	from, to := v.L3+12, v.L3+16
+	from, to := v.addresses()
+	return fold(pseudo(from, to, TCP, v.End-v.L4) + add(v.Frame[v.L4:v.End]))
+}
+
+func (v *View) addresses() (from, to []byte) {
+	at, bytes := v.L3+12, 4
 	if v.Frame[v.L3]>>4 == 6 {
-		from, to = v.L3+8, v.L3+24
+		at, bytes = v.L3+8, 16
 	}
-	ends := pseudo(v.Frame[from:to], v.Frame[to:to+to-from], TCP, v.End-v.L4)
-	return fold(ends + add(v.Frame[v.L4:v.End]))
+	return v.Frame[at : at+bytes], v.Frame[at+bytes : at+2*bytes]
 }
 
 // SetChecksum makes the TCP checksum right.
@@ -151,4 +155,24 @@ func (v *View) SetChecksum() {
 	check := v.Frame[v.L4+16 : v.L4+18]
 	check[0], check[1] = 0, 0
 	binary.BigEndian.PutUint16(check, ^v.sum())
+}
+
+// PartialChecksum is what stands in the checksum field of a segment whose checksum the device shall
+// complete: the sum of the pseudo header.
+func (v *View) PartialChecksum() uint16 {
+	from, to := v.addresses()
+	return fold(pseudo(from, to, TCP, v.End-v.L4))
+}
+
+// SetPartialChecksum makes the TCP checksum one that the device shall complete.
+func (v *View) SetPartialChecksum() {
+	binary.BigEndian.PutUint16(v.Frame[v.L4+16:], v.PartialChecksum())
+}
+
+// Checksum is the field as it stands there.
+func (v *View) Checksum() uint16 { return binary.BigEndian.Uint16(v.Frame[v.L4+16:]) }
+
+// Ports are the source and the destination port.
+func (v *View) Ports() [2]uint16 {
+	return [2]uint16{binary.BigEndian.Uint16(v.Frame[v.L4:]), binary.BigEndian.Uint16(v.Frame[v.L4+2:])}
 }
