@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fairq-lab experiments lab-truth deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -51,6 +51,11 @@ bench-datapath: ## what the switch program costs on each path, above an empty on
 	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (40 bytes)."
 	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
 	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath
+
+fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
+	@scripts/need-root
+	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath \
+		-args -frames 10000000 -veth 500000 $(if $(SEED),-seed $(SEED))
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself
 	@scripts/need-root
