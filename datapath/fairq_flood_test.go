@@ -24,8 +24,8 @@ type live struct {
 	f     *datapath.FairQ
 	flows []*testnet.Pair
 	known []datapath.FairQConnection
-	raw   *testnet.Raw // at the sender's device: whoever is there can forge
-	link  frames.Link
+	raw   [2]*testnet.Raw // at the sender's and the receiver's device: whoever is there can forge
+	link  [2]frames.Link  // of what they send
 	rand  *rand.Rand
 }
 
@@ -42,17 +42,20 @@ func newLive(t *testing.T, c datapath.FairQConfig) *live {
 	for _, scale := range []int{0, 3, 7, 14} {
 		l.flows = append(l.flows, l.Dial(t, l.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scale)), testnet.WindowScale(14-scale)))
 	}
-	l.raw = testnet.NewRaw(t, l.Uplink)
-	l.Sender.Must(t, func() error {
-		list, err := netlink.NeighList(l.Uplink.Ifindex, netlink.FAMILY_V4)
-		for _, n := range list {
-			if n.IP.Equal(testnet.ReceiverIPv4) {
-				copy(l.link.Dst[:], n.HardwareAddr)
+	for i, at := range []datapath.PortRef{l.Uplink, l.Rx} {
+		l.raw[i] = testnet.NewRaw(t, at)
+		err := at.In(func() error {
+			device, err := netlink.LinkByIndex(at.Ifindex)
+			if err == nil {
+				copy(l.link[i].Src[:], device.Attrs().HardwareAddr)
+				copy(l.link[1-i].Dst[:], device.Attrs().HardwareAddr)
 			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		copy(l.link.Src[:], net.HardwareAddr{2, 0, 0, 0, 0, 9})
-		return err
-	})
+	}
 	l.send(t)
 	l.known = l.table(t)
 	if len(l.known) != len(l.flows) {
@@ -86,22 +89,26 @@ func (l *live) table(t *testing.T) []datapath.FairQConnection {
 	return all
 }
 
-// flood sends n forged segments and waits until all have passed the switch.
-func (l *live) flood(t *testing.T, n int, forge func(s *frames.Segment)) {
+// flood sends n forged segments to the receiver and waits until all have passed the switch.
+func (l *live) flood(t *testing.T, n int, forge func(s *frames.Segment)) { l.floodFrom(t, 0, n, forge) }
+
+// floodFrom is flood from the sender's device (0) or the receiver's (1).
+func (l *live) floodFrom(t *testing.T, device, n int, forge func(s *frames.Segment)) {
 	t.Helper()
-	before, _ := fairQStats(t, l.f)
+	passed := func() uint64 {
+		out, in := fairQStats(t, l.f)
+		return []uint64{out.Seen, in.Seen}[device]
+	}
+	before := passed()
 	for range n {
 		s := &frames.Segment{
-			Link: l.link, IP: frames.IP{From: l.stranger(), To: netip.AddrFrom4([4]byte(testnet.ReceiverIPv4.To4()))},
+			Link: l.link[device], IP: frames.IP{From: l.stranger(), To: netip.AddrFrom4([4]byte(testnet.ReceiverIPv4.To4()))},
 			FromPort: uint16(l.rand.Uint32()), ToPort: uint16(l.rand.Uint32()), Seq: l.rand.Uint32(), Ack: l.rand.Uint32(), Window: 1000,
 		}
 		forge(s)
-		l.raw.Send(t, s.Bytes())
+		l.raw[device].Send(t, s.Bytes())
 	}
-	testnet.Until(t, fmt.Sprintf("%d segments have passed the switch", n), func() bool {
-		now, _ := fairQStats(t, l.f)
-		return now.Seen >= before.Seen+uint64(n)
-	})
+	testnet.Until(t, fmt.Sprintf("%d segments have passed the switch", n), func() bool { return passed() >= before+uint64(n) })
 }
 
 // stranger is an address that nobody has: 198.18.0.0/15.
@@ -211,9 +218,15 @@ func (l *live) positions(t *testing.T) map[netip.AddrPort]uint32 {
 	return at
 }
 
-// forge is a segment that the flow's client did not send.
-func (l *live) forge(s *frames.Segment, c *testnet.Pair, seq uint32, flags byte) {
-	from, to := testnet.AddrPort(c.Client.LocalAddr()), testnet.AddrPort(c.Server.LocalAddr())
+// forge sends a segment in the name of the flow's client (0) or server (1), from where that is.
+func (l *live) forge(t *testing.T, c *testnet.Pair, end int, seq, ack uint32, flags byte) {
+	t.Helper()
+	ends := [2]netip.AddrPort{testnet.AddrPort(c.Client.LocalAddr()), testnet.AddrPort(c.Server.LocalAddr())}
+	l.floodFrom(t, end, 1, func(s *frames.Segment) { forgeFor(s, ends[end], ends[1-end], seq, ack, flags) })
+}
+
+func forgeFor(s *frames.Segment, from, to netip.AddrPort, seq, ack uint32, flags byte) {
+	s.Ack = ack
 	s.From, s.FromPort, s.To, s.ToPort, s.Seq, s.Flags = from.Addr(), from.Port(), to.Addr(), to.Port(), seq, flags
 	if flags&frames.SYN != 0 {
 		s.Options = frames.List(frames.OptionNop, frames.MSS(100), frames.Scale(11))
@@ -224,23 +237,67 @@ func (l *live) forge(s *frames.Segment, c *testnet.Pair, seq uint32, flags byte)
 }
 
 // Segments forged for the live flows' own ends, with numbers that the ends do not believe. Whatever they
-// do to the count, it is right again when the flows go on, and the flows are held as before.
+// do to the count, it is right again when the flows go on, and the flows are known and held as before.
 func TestFairQ_ForgedForLiveFlows(t *testing.T) {
-	for name, flags := range map[string]byte{
-		"RST": frames.RST, "RST, ACK": frames.RST | frames.ACK, "FIN": frames.FIN | frames.ACK, "SYN": frames.SYN,
-		"SYN-ACK": frames.SYN | frames.ACK, "data": frames.PSH | frames.ACK,
+	type step struct {
+		end   int // 0: the client's name
+		flags byte
+	}
+	const client, server, ack = 0, 1, frames.ACK
+	for name, steps := range map[string][]step{
+		"RST": {{client, frames.RST}}, "RST, ACK": {{client, frames.RST | ack}}, "FIN": {{client, frames.FIN | ack}},
+		"SYN": {{client, frames.SYN}}, "SYN-ACK": {{client, frames.SYN | ack}}, "data": {{client, frames.PSH | ack}},
+		"the server's RST": {{server, frames.RST}}, "the server's SYN-ACK": {{server, frames.SYN | ack}},
+		"RST and SYN":       {{client, frames.RST}, {client, frames.SYN}},
+		"both FINs and SYN": {{client, frames.FIN | ack}, {server, frames.FIN | ack}, {client, frames.SYN}},
+		"both SYNs":         {{client, frames.SYN}, {server, frames.SYN}},
+		"a handshake":       {{client, frames.SYN}, {server, frames.SYN | ack}, {client, ack}},
 	} {
-		for _, ahead := range []int32{-2_000_000_000, -20_000_000, 20_000_000, 2_000_000_000} {
-			t.Run(fmt.Sprintf("%s,%d", name, ahead), func(t *testing.T) {
-				l := newLive(t, datapath.FairQConfig{})
+		t.Run(name, func(t *testing.T) {
+			l := newLive(t, datapath.FairQConfig{})
+			for _, ahead := range []int32{-2_000_000_000, -20_000_000, 20_000_000, 2_000_000_000} {
 				at := l.positions(t)
 				for _, c := range l.flows {
-					seq := at[testnet.AddrPort(c.Client.LocalAddr())] + uint32(ahead)
-					l.flood(t, 20, func(s *frames.Segment) { l.forge(s, c, seq, flags) })
+					var next [2]uint32 // of client and server
+					next[0] = at[testnet.AddrPort(c.Client.LocalAddr())] + uint32(ahead)
+					next[1] = next[0] + 1000
+					for _, step := range steps {
+						l.forge(t, c, step.end, next[step.end], next[1-step.end], step.flags)
+						if step.flags&frames.SYN != 0 {
+							next[step.end]++
+						}
+					}
 				}
 				l.send(t)
 				l.check(t)
-			})
+			}
+		})
+	}
+}
+
+// A SYN that is forged for a connection older than Weir does not keep it out of the table.
+func TestFairQ_ForgedSYNKeepsNobodyOut(t *testing.T) {
+	for end := range 2 {
+		l := newLive(t, datapath.FairQConfig{})
+		if err := l.f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.f = l.govern(t, held(liveGrant), held(liveGrant), datapath.FairQConfig{})
+		for _, c := range l.flows {
+			seq := l.rand.Uint32()
+			l.forge(t, c, end, seq, 0, frames.SYN)
+			l.forge(t, c, 1-end, seq, seq+1, frames.SYN|frames.ACK)
+		}
+		l.send(t)
+		now := l.table(t)
+		for _, c := range now {
+			if !c.Adopted {
+				t.Errorf("not adopted: %+v", c)
+			}
+		}
+		out, in := fairQStats(t, l.f)
+		if n := uint32(len(l.flows)); len(now) != len(l.flows) || out.Flows != n || in.Flows != n {
+			t.Errorf("%d connections are known and %d and %d flows counted, of %d", len(now), out.Flows, in.Flows, n)
 		}
 	}
 }
@@ -266,9 +323,7 @@ func TestFQ9_DataSentAgainBehindItsFIN(t *testing.T) {
 	}
 	testnet.Until(t, "every client has ended", func() bool { return ended() == len(l.flows) })
 	for _, c := range l.flows {
-		l.flood(t, 1, func(s *frames.Segment) {
-			l.forge(s, c, at[testnet.AddrPort(c.Client.LocalAddr())]-4, frames.PSH|frames.ACK)
-		})
+		l.forge(t, c, 0, at[testnet.AddrPort(c.Client.LocalAddr())]-4, 0, frames.PSH|frames.ACK)
 	}
 	if n := ended(); n != len(l.flows) {
 		t.Errorf("%d clients have ended of %d", n, len(l.flows))
