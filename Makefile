@@ -57,9 +57,9 @@ fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minute
 	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath \
 		-args -frames 10000000 -veth 500000 $(if $(SEED),-seed $(SEED))
 
-lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself
+lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root
-	scripts/lab-truth
+	scripts/lab-truth $(GROUPS)
 
 fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet machine (docs/fairq-lab.md)
 	@scripts/need-root

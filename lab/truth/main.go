@@ -1,6 +1,7 @@
 // Command truth holds the lab against the world outside it: iperf3, nginx with ab, the delay that
-// a probe sees, the machine itself. It prints one row a check and exits with 1 when one is out.
-// Run it by `make lab-truth` on a quiet machine; it takes about ten minutes.
+// a probe sees, the machine itself; and FairQ against floods, idle pools and a path without it. It prints one row a check and exits with 1 when one is out.
+// Run it by `make lab-truth` on a quiet machine; it takes about twenty-five minutes. Names of groups as
+// arguments (make lab-truth GROUPS="flood pool") choose some.
 package main
 
 import (
@@ -17,10 +18,10 @@ type row struct {
 	ours, reference float64
 	unit            string
 	// limit is the largest |ours/reference - 1| that passes; with atLeast, the smallest
-	// ours/reference; 0: anything, the row is for information.
-	limit   float64
-	atLeast bool
-	note    string
+	// ours/reference, with atMost the largest; 0: anything, the row is for information.
+	limit           float64
+	atLeast, atMost bool
+	note            string
 }
 
 func (r row) ratio() float64 { return r.ours / r.reference }
@@ -31,6 +32,8 @@ func (r row) ok() bool {
 		return true
 	case r.atLeast:
 		return r.ratio() >= r.limit
+	case r.atMost:
+		return r.ratio() <= r.limit
 	}
 	return r.ratio() >= 1-r.limit && r.ratio() <= 1+r.limit
 }
@@ -42,6 +45,8 @@ func (r row) String() string {
 		allowed, verdict = "", ""
 	case r.atLeast:
 		allowed = fmt.Sprintf("at least %.2f", r.limit)
+	case r.atMost:
+		allowed = fmt.Sprintf("at most %.2f", r.limit)
 	}
 	if !r.ok() {
 		verdict = "OUT"
@@ -64,6 +69,9 @@ func checks() []check {
 		{"cost", costOfMeasuring},
 		{"repeat", repeatability},
 		{"racks", racksUpDown},
+		{"flood", flood},
+		{"pool", pool},
+		{"unshaped", unshaped},
 	}
 }
 

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/datapath"
+	"weir/lab"
+	"weir/law"
+)
+
+// The law of the checks of this file's callers, as experiments have it: T, M, alpha (docs/spec 1.1).
+const (
+	fairqTick    = 50 * time.Microsecond
+	fairqSamples = 10
+	fairqAlpha   = 0.5
+	labRTT       = 200 * time.Microsecond
+
+	bottleneck = "switch->receiver1"
+)
+
+// fairqLaw is the law of a port of this rate and buffer, as the lab derives it for `fairq`.
+func fairqLaw(rate law.Rate, buffer law.Bytes) datapath.FairQLaw {
+	target := float64(buffer) * fairqAlpha
+	pipe := float64(rate) / 8 * labRTT.Seconds()
+	drain := time.Duration(target * 8 / float64(rate) * float64(time.Second))
+	return datapath.FairQLaw{
+		TargetBytes: uint32(target), BufferBytes: uint32(buffer), CapBytes: uint32(pipe + target),
+		Tick: fairqTick, Period: fairqTick * fairqSamples, Active: 4 * (labRTT + drain),
+	}
+}
+
+// running is FairQ on all ports of the lab's switches, with somebody who beats. Stats and the tables
+// may be read meanwhile.
+type running struct {
+	*datapath.FairQ
+	ports  map[string]int // index by name
+	cancel context.CancelFunc
+	beats  chan error
+}
+
+// startFairQ attaches FairQ to all ports of the lab's switches. law gives the law of a port; nil: the
+// lab's.
+func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) datapath.FairQLaw) (*running, error) {
+	r := &running{ports: map[string]int{}, beats: make(chan error, 1)}
+	var ports []datapath.FairQPort
+	for _, p := range l.Ports() {
+		if !p.OfSwitch {
+			continue
+		}
+		r.ports[p.Name] = len(ports)
+		port := datapath.FairQPort{PortRef: portRef(l, &p), Law: fairqLaw(p.Rate, p.Buffer)}
+		if lawOf != nil {
+			port.Law = lawOf(&p)
+		}
+		ports = append(ports, port)
+	}
+	f, err := datapath.AttachFairQ(ports, c)
+	if err != nil {
+		return nil, err
+	}
+	r.FairQ = f
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() { r.beats <- f.Run(ctx) }()
+	return r, nil
+}
+
+func portRef(l *lab.Lab, p *lab.Port) datapath.PortRef {
+	node := p.Node
+	return datapath.PortRef{Name: p.Name, Ifindex: p.Ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
+}
+
+// stop takes FairQ off again. It may be called more than once.
+func (r *running) stop() error {
+	if r.FairQ == nil {
+		return nil
+	}
+	r.cancel()
+	err := errors.Join(<-r.beats, r.Close())
+	r.FairQ = nil
+	return err
+}
+
+// read reads the state of the port that the checks are about.
+func (r *running) read() (datapath.FairQStats, error) {
+	i, ok := r.ports[bottleneck]
+	if !ok {
+		return datapath.FairQStats{}, fmt.Errorf("no port %s", bottleneck)
+	}
+	all, err := r.Stats()
+	if err != nil {
+		return datapath.FairQStats{}, err
+	}
+	return all[i], nil
+}
