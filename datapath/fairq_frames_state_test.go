@@ -331,20 +331,26 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	f.rewritten(t, "floor", c.segment(), (2900+1<<rowShift-1)>>rowShift, fairqPortCounts{})
 }
 
-// What tunnels hide over UDP passes: VXLAN, Geneve and WireGuard with an acknowledgement inside that is
-// known when it comes by itself.
+// What tunnels hide over UDP passes: an acknowledgement inside that is known when it comes by itself.
 func TestFairQFrames_UDPTunnels(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
-	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}} {
+	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}, {From: rightIPv6, To: leftIPv6, Extensions: []frames.Extension{hopByHop}}} {
 		c := f.conn(ip)
 		c.open(t, f.frameSwitch)
-		for name, port := range map[string]uint16{"VXLAN": 4789, "Geneve": 6081, "WireGuard": 51820, "DNS": 53} {
+		udp := func(from, to uint16) []byte {
 			payload := append([]byte{8, 0, 0x65, 0x58, 0, 0, 1, 0}, c.segment().Bytes()...)
-			udp := binary.BigEndian.AppendUint16([]byte{0xc0, 0}, port)
-			udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(payload)))
-			in := frames.Packet(c.link, c.ip, frames.UDP, append(append(udp, 0, 0), payload...))
-			f.same(t, name, in, fairqPortCounts{NotTcp: 1})
+			header := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, from), to)
+			header = append(binary.BigEndian.AppendUint16(header, uint16(8+len(payload))), 0, 0)
+			return frames.Packet(c.link, c.ip, frames.UDP, append(header, payload...))
 		}
+		for name, port := range map[string]uint16{"VXLAN": 4789, "VXLAN, as Linux had it": 8472, "Geneve": 6081, "ESP over UDP": 4500, "WireGuard": 51820} {
+			f.same(t, name, udp(0xc000, port), fairqPortCounts{Tunnel: 1})
+			f.same(t, name+", answer", udp(port, 0xc000), fairqPortCounts{Tunnel: 1})
+		}
+		f.same(t, "DNS", udp(0xc000, 53), fairqPortCounts{NotTcp: 1})
+		whole := udp(0xc000, 4789)
+		header := len(whole) - 8 - 8 - len(c.segment().Bytes())
+		f.same(t, "UDP header cut", whole[:header+3], fairqPortCounts{NotTcp: 1})
 	}
 }
 

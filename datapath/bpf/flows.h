@@ -124,7 +124,7 @@ struct port {
 struct port_counts {
 	__u64 seen;
 	__u64 not_tcp;
-	__u64 tunnel;      // encapsulated, encrypted or signed (AH)
+	__u64 tunnel;      // encapsulated, encrypted (both over UDP too) or signed (AH)
 	__u64 fragment;
 	__u64 short_;      // ended before its headers did
 	__u64 no_ack;      // SYN and RST: they grant nothing

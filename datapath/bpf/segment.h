@@ -59,7 +59,7 @@ struct segment {
 enum segment_kind {
 	SEGMENT_TCP,
 	SEGMENT_OTHER,    // not IP, or IP without TCP
-	SEGMENT_TUNNEL,   // encapsulated or encrypted or signed: what is inside is out of reach
+	SEGMENT_TUNNEL,   // encapsulated or encrypted or signed, also over UDP: what is inside is out of reach
 	SEGMENT_FRAGMENT,
 	SEGMENT_SHORT,    // ended before its headers did, or they contradict themselves
 };
@@ -68,6 +68,7 @@ enum {
 	IP_HOP_BY_HOP = 0,
 	IP_IPIP = 4,
 	IP_TCP = 6,
+	IP_UDP = 17,
 	IP_IPV6 = 41,
 	IP_ROUTING = 43,
 	IP_FRAGMENT = 44,
@@ -80,8 +81,24 @@ enum {
 #define SEGMENT_EXTENSIONS_MAX 6
 #define SEGMENT_PULL_BYTES 128
 
-static __always_inline enum segment_kind segment_not_tcp(__u8 protocol)
+// UDP to or from these ports is taken for a tunnel.
+static __always_inline int is_tunnel_port(__be16 port)
 {
+	switch (port) {
+	case bpf_htons(4789):  // VXLAN (RFC 7348)
+	case bpf_htons(8472):  // the same, where Linux had it first
+	case bpf_htons(6081):  // Geneve (RFC 8926)
+	case bpf_htons(4500):  // ESP through NATs (RFC 3948)
+	case bpf_htons(51820): // WireGuard
+		return 1;
+	}
+	return 0;
+}
+
+static __always_inline enum segment_kind segment_not_tcp(struct __sk_buff *ctx, __u8 protocol, __u32 l4)
+{
+	__be16 port[2];
+
 	switch (protocol) {
 	case IP_IPIP:
 	case IP_IPV6:
@@ -89,6 +106,9 @@ static __always_inline enum segment_kind segment_not_tcp(__u8 protocol)
 	case IP_ESP:
 	case IP_AH:
 		return SEGMENT_TUNNEL;
+	case IP_UDP:
+		if (!bpf_skb_load_bytes(ctx, l4, port, sizeof(port)) && (is_tunnel_port(port[1]) || is_tunnel_port(port[0])))
+			return SEGMENT_TUNNEL;
 	}
 	return SEGMENT_OTHER;
 }
@@ -149,7 +169,7 @@ static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx
 	if (word[1] & bpf_htonl(0x3fff)) // more fragments, or an offset
 		return SEGMENT_FRAGMENT;
 	if ((word[2] >> 8 & 0xff) != IP_TCP)
-		return segment_not_tcp(word[2] >> 8);
+		return segment_not_tcp(ctx, word[2] >> 8, l3 + header);
 	kind = segment_read_tcp(ctx, s, l3 + header, bytes ? l3 + bytes : ctx->len);
 	s->key.address[0][2] = s->key.address[1][2] = bpf_htonl(0xffff);
 	s->key.address[0][3] = word[3];
@@ -190,7 +210,7 @@ static __always_inline enum segment_kind segment_read_ipv6(struct __sk_buff *ctx
 		if (protocol == IP_FRAGMENT)
 			return SEGMENT_FRAGMENT;
 		if (protocol != IP_HOP_BY_HOP && protocol != IP_ROUTING && protocol != IP_DESTINATION)
-			return segment_not_tcp(protocol);
+			return segment_not_tcp(ctx, protocol, l4);
 		if (bpf_skb_load_bytes(ctx, l4, next, sizeof(next)))
 			return SEGMENT_SHORT;
 		protocol = next[0];

@@ -98,7 +98,10 @@ func protocol(r *rand.Rand, b []byte, v *View) []byte {
 	if len(b) > v.L3 && b[v.L3]>>4 == 6 {
 		at = v.L3 + 6
 	}
-	if at < len(b) {
+	if l4 := v.L4; v.Kind == KindTCP && r.IntN(4) == 0 {
+		binary.BigEndian.PutUint16(b[l4+r.IntN(2)*2:], TunnelPorts[r.IntN(len(TunnelPorts))])
+		b[at] = UDP
+	} else if at < len(b) {
 		b[at] = []byte{UDP, IPIP, IPv6InIP, GRE, ESP, AH, Fragment, HopByHop, Routing, ToHost, NoNext, byte(r.Uint32())}[r.IntN(12)]
 	}
 	return b

@@ -1,6 +1,9 @@
 package frames
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Kind says what a frame holds, as far as a switch can know.
 type Kind int
@@ -9,7 +12,7 @@ type Kind int
 const (
 	KindTCP      Kind = iota
 	KindOther         // not IP, or IP without TCP
-	KindTunnel        // encapsulated, encrypted or signed: IPIP, GRE, ESP, AH
+	KindTunnel        // encapsulated, encrypted or signed: IPIP, GRE, ESP, AH; VXLAN and others over UDP
 	KindFragment      // an IP fragment, the first too
 	KindShort         // ended before its headers did, or they contradict themselves
 )
@@ -66,7 +69,7 @@ func (v *View) ipv4() {
 	case moreOrOffset != 0:
 		v.Kind = KindFragment
 	case ip[9] != TCP:
-		v.Kind = notTCP(ip[9])
+		v.Kind = v.notTCP(ip[9], v.L3+int(ip[0]&15)*4)
 	default:
 		v.tcp(v.L3+int(ip[0]&15)*4, v.L3+int(binary.BigEndian.Uint16(ip[2:])), v.L3)
 	}
@@ -90,7 +93,7 @@ func (v *View) ipv6() {
 			v.Kind = KindFragment
 			return
 		default:
-			v.Kind = notTCP(protocol)
+			v.Kind = v.notTCP(protocol, at)
 			return
 		}
 		if len(v.Frame) < at+2 {
@@ -101,13 +104,23 @@ func (v *View) ipv6() {
 	v.tcp(at, behind+int(binary.BigEndian.Uint16(ip[4:])), behind)
 }
 
-func notTCP(protocol byte) Kind {
+// notTCP is what a packet of another protocol is, whose payload is at l4.
+func (v *View) notTCP(protocol byte, l4 int) Kind {
 	switch protocol {
 	case IPIP, IPv6InIP, GRE, ESP, AH:
 		return KindTunnel
+	case UDP:
+		for at := l4; at < l4+4 && l4+4 <= len(v.Frame); at += 2 {
+			if slices.Contains(TunnelPorts, binary.BigEndian.Uint16(v.Frame[at:])) {
+				return KindTunnel
+			}
+		}
 	}
 	return KindOther
 }
+
+// TunnelPorts are UDP's of VXLAN (and the one that Linux had before), Geneve, ESP and WireGuard.
+var TunnelPorts = []uint16{4789, 8472, 6081, 4500, 51820}
 
 // tcp looks at a TCP header at l4 of a packet that ends at end; end == zero: its length is given as 0.
 func (v *View) tcp(l4, end, zero int) {
