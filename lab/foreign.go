@@ -71,17 +71,33 @@ func (l *Lab) kernelProfiles(n *node) []int {
 	})
 }
 
+// startForeign starts netstack for the profiles of n that have it.
+func (l *Lab) startForeign(n *node) error {
+	for profile := range l.plan.cfg.Profiles {
+		if !l.isForeign(n, profile) {
+			continue
+		}
+		queue, err := l.wayOut(n)
+		if err != nil {
+			return err
+		}
+		if err := n.w.do(func() error { return l.openForeign(n, profile, queue) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openForeign starts netstack for a profile of guest n, on n's thread.
-func (l *Lab) openForeign(n *node, profile int) error {
-	g := l.plan.cfg.Profiles[profile]
-	settings := netstackSettings(g)
+func (l *Lab) openForeign(n *node, profile int, queue *netstack.Queue) error {
+	settings := netstackSettings(l.plan.cfg.Profiles[profile])
 	for _, u := range settings.Unmet() {
 		l.unmet.add(n.name, "guests."+u.Key, u.Value, u.Reason)
 	}
 	eth := n.ports[0]
 	guest, err := netstack.Open(netstack.Config{
-		Ifindex: eth.ifindex, MAC: eth.mac, MTU: mtu, RateBps: int64(eth.rate), Addr: n.addr(profile),
-		Next: l.plan.nextHop(n), Settings: settings,
+		Ifindex: eth.ifindex, MAC: eth.mac, MTU: mtu, Addr: n.addr(profile),
+		Next: l.plan.nextHop(n), Settings: settings, Queue: queue,
 	})
 	if err != nil {
 		return err
@@ -91,6 +107,20 @@ func (l *Lab) openForeign(n *node, profile int) error {
 	}
 	n.guests[profile] = guest
 	return nil
+}
+
+// wayOut is the queue through which guest n leaves its host: its own, or its hypervisor's; nil if
+// there is none.
+func (l *Lab) wayOut(n *node) (queue *netstack.Queue, err error) {
+	p := l.plan.routerPort(n).far
+	if p.rate == 0 {
+		return nil, nil
+	}
+	err = p.node.w.do(func() error {
+		queue, err = netstack.OpenQueue(p.ifindex, int64(p.rate))
+		return err
+	})
+	return queue, err
 }
 
 // netstackSettings are a profile's settings as netstack names them. What is not said is what
@@ -146,22 +176,28 @@ func (l *Lab) Guest(node string, profile int) *netstack.Guest {
 	return nil
 }
 
-// lostByGuests tells of guests that were too slow for what came in.
-func (l *Lab) lostByGuests() []string {
+// troubleOfGuests tells what went wrong in netstack guests and not in the network, one line each.
+func (l *Lab) troubleOfGuests() []string {
 	var lines []string
+	stuck := 0
 	for _, n := range l.plan.guests() {
 		lost := 0
 		for _, g := range n.guests {
-			count, err := g.Lost()
+			trouble, err := g.Trouble()
 			if err != nil {
 				lines = append(lines, fmt.Sprintf("netstack at %s: what it lost is not known: %v", n.name, err))
 			}
-			lost += count
+			lost += trouble.Lost
+			stuck += trouble.Stuck
 		}
 		if lost > 0 {
 			lines = append(lines, fmt.Sprintf("netstack at %s: %d packets were lost in this process, which was too slow: "+
 				"do not believe this run", n.name, lost))
 		}
+	}
+	if stuck > 0 {
+		lines = append(lines, fmt.Sprintf("netstack: %d connections stopped for good with a window of 0, "+
+			"a defect of its cubic: use guests.cc reno", stuck))
 	}
 	return lines
 }

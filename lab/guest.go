@@ -50,9 +50,6 @@ func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: eth.ifname, Index: eth.ifindex}}
 	for profile := range l.plan.cfg.Profiles {
 		if l.isForeign(n, profile) {
-			if err := l.openForeign(n, profile); err != nil {
-				return err
-			}
 			continue
 		}
 		ip := net.IP(n.addr(profile).AsSlice())

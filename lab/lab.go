@@ -139,6 +139,7 @@ func (l *Lab) build(ctx context.Context) error {
 		{"join", l.makeLinks},
 		{"set up", l.setUpNode},
 		{"settle", l.settle},
+		{"start netstack in", l.startForeign},
 	}
 	for _, s := range steps {
 		if err := l.eachNode(ctx, s.what, s.do); err != nil {

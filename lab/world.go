@@ -148,7 +148,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
 func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
 	list := append(slices.Clone(l.Unmet()), out.Unmet...)
-	list = append(list, l.lostByGuests()...)
+	list = append(list, l.troubleOfGuests()...)
 	for cause, n := range out.Failures {
 		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}

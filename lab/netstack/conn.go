@@ -182,6 +182,17 @@ func (c *Conn) count() int {
 	return n + int(stats.SendErrors.Timeouts.Value())
 }
 
+// noteTrouble is called before the connection is closed: closed, it has no room for anything.
+func (c *Conn) noteTrouble() {
+	if stats, ok := c.ep.Stats().(*tcp.Stats); ok {
+		c.guest.dropped.Add(int64(stats.ReceiveErrors.SegmentQueueDropped.Value()))
+	}
+	var info tcpip.TCPInfoOption
+	if err := c.ep.GetSockOpt(&info); err == nil && tcp.EndpointState(info.State) == tcp.StateEstablished && info.SndCwnd == 0 {
+		c.guest.stuck.Add(1)
+	}
+}
+
 // Close ends the connection in the normal way (FIN). Once is enough, and then Abort does nothing.
 func (c *Conn) Close() { c.end(false) }
 
@@ -191,10 +202,7 @@ func (c *Conn) Abort() { c.end(true) }
 func (c *Conn) end(reset bool) {
 	c.closeOnce.Do(func() {
 		c.timeouts.Store(int32(c.count()))
-		if stats, ok := c.ep.Stats().(*tcp.Stats); ok {
-			// Before it is closed: then it has no room for anything.
-			c.guest.dropped.Add(int64(stats.ReceiveErrors.SegmentQueueDropped.Value()))
-		}
+		c.noteTrouble()
 		close(c.closed)
 		if reset {
 			c.ep.SocketOptions().SetLinger(tcpip.LingerOption{Enabled: true})

@@ -4,7 +4,7 @@
 //	guest.go     a stack with its one address
 //	settings.go  what it can be told, and what not
 //	link.go      its end of the veth: a packet socket
-//	receive.go   frames from the veth
+//	receive.go   frames from the veth;  queue.go  the queue of its host
 //	conn.go      a connection;  listen.go  a listener;  udp.go  datagrams
 //	errors.go    its errors as the kernel names them
 package netstack
@@ -40,12 +40,13 @@ type Config struct {
 	Ifindex int              // of the veth, in the namespace of the calling thread
 	MAC     net.HardwareAddr // of the veth
 	MTU     uint32           // of IP packets, bytes
-	RateBps int64            // of the veth's queue, bit/s; 0: it has none
 	Addr    netip.Addr       // the guest's only address: IPv4, and not one of the kernel's
 	// Next is the hardware address that a packet to an IPv4 address goes to: neighbours are known
 	// and no ARP is ever sent.
 	Next     func(netip.Addr) (net.HardwareAddr, bool)
 	Settings Settings
+	// Queue, if there is one, is that of the host through which the guest sends. The guest closes it.
+	Queue *Queue
 }
 
 // Guest is a stack that is up.
@@ -54,16 +55,17 @@ type Guest struct {
 	stack   *stack.Stack
 	link    *link
 	dropped atomic.Int64 // packets that connections had no room for
+	stuck   atomic.Int64 // connections
 }
 
 // Open starts a guest. It must be called on a thread in the guest's network namespace; the guest
 // can then be used, and closed, from any thread.
 func Open(c Config) (*Guest, error) {
-	if !c.Addr.Is4() {
-		return nil, fmt.Errorf("netstack at %v: the address must be IPv4", c.Addr)
-	}
 	l, err := openLink(c)
 	if err != nil {
+		if c.Queue != nil {
+			c.Queue.Close()
+		}
 		return nil, fmt.Errorf("netstack at %v: %w", c.Addr, err)
 	}
 	g := &Guest{addr: c.Addr, link: l}
@@ -101,12 +103,21 @@ func (g *Guest) start(c Config) error {
 // Addr is the guest's address.
 func (g *Guest) Addr() netip.Addr { return g.addr }
 
-// Lost is how many packets came in that this process had no room for, because it was too slow: a
-// loss that no network had, which makes a measurement worthless. Those that the stack had no room
-// for count once their connection is closed. It counts from one call to the next.
-func (g *Guest) Lost() (int, error) {
-	atSocket, err := g.link.lost()
-	return atSocket + int(g.dropped.Swap(0)), err
+// Trouble is what went wrong in a guest and not in the network.
+type Trouble struct {
+	// Lost packets came in, and this process was too slow to have room for them: it makes a
+	// measurement worthless. Those that a connection had no room for count once it is closed.
+	Lost int
+	// Stuck connections were closed with a congestion window of 0, which they never leave. netstack's
+	// cubic comes to that after several timeouts with a window of 1 or 2 segments: it cuts the window
+	// that its formula gives to a whole number of segments, and that may be 0. Its reno does not.
+	Stuck int
+}
+
+// Trouble tells what went wrong since it was last asked.
+func (g *Guest) Trouble() (Trouble, error) {
+	lost, err := g.link.lost()
+	return Trouble{Lost: lost + int(g.dropped.Swap(0)), Stuck: int(g.stuck.Swap(0))}, err
 }
 
 // Close resets what is open and ends the guest.
@@ -115,6 +126,9 @@ func (g *Guest) Close() error {
 		g.stack.Close()
 	}
 	err := g.link.shut()
+	if g.link.out != nil {
+		g.link.out.Close()
+	}
 	if g.stack != nil {
 		g.stack.Wait()
 	}

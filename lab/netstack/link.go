@@ -2,6 +2,7 @@ package netstack
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,13 +18,8 @@ import (
 )
 
 const (
-	// leastQueued is how many frames of a guest may wait in the queue of its veth, and queuedFor how
-	// long, whichever is more. Who would send more waits: a sender fills the network's queues and
-	// not its own. Linux TCP does the same for each connection (small queues, 1 ms).
-	leastQueued = 16
-	queuedFor   = 1e-3 // s
-	// frameMemory is what the kernel charges a socket for a full frame.
-	frameMemory = 2304
+	// sendBuffer bounds what a guest has in all queues of the network: 16 MB are 7000 full frames.
+	sendBuffer = 16 << 20
 	// receiveBuffer holds what arrives while this process does not run: 4 MB are 1800 full frames,
 	// 100 ms at 200 Mbit/s.
 	receiveBuffer = 4 << 20
@@ -41,6 +37,7 @@ type link struct {
 	mac  tcpip.LinkAddress
 	mtu  uint32
 	next func(netip.Addr) (net.HardwareAddr, bool)
+	out  *Queue // may be nil
 	syns synCount
 
 	reader *reader
@@ -51,27 +48,26 @@ type link struct {
 	sending sync.Mutex
 	iovecs  []unix.Iovec
 	message unix.Msghdr
-	patient bool // waits for room in the queue
+	patient bool // waits for room in the socket
 	errno   syscall.Errno
 	send    func(fd uintptr) bool
 }
 
 // openLink opens the packet socket in the namespace of the calling thread.
 func openLink(c Config) (*link, error) {
+	if !c.Addr.Is4() {
+		return nil, errors.New("the address must be IPv4")
+	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
-	frames := max(leastQueued, int(float64(c.RateBps)*queuedFor/8)/int(c.MTU+frameHeader))
 	for _, set := range []func() error{
 		// The socket gets nothing before bind says what: so no packet passes the filter by.
 		func() error { return filterFor(fd, c.Addr) },
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1) },
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) },
-		// The kernel doubles what is asked for.
-		func() error {
-			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, frames*frameMemory/2)
-		},
+		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) },
 		func() error {
 			return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_IP), Ifindex: c.Ifindex})
 		},
@@ -82,7 +78,7 @@ func openLink(c Config) (*link, error) {
 		}
 	}
 	l := &link{
-		file: os.NewFile(uintptr(fd), "guest"), mac: tcpip.LinkAddress(c.MAC), mtu: c.MTU, next: c.Next,
+		file: os.NewFile(uintptr(fd), "guest"), mac: tcpip.LinkAddress(c.MAC), mtu: c.MTU, next: c.Next, out: c.Queue,
 	}
 	if l.raw, err = l.file.SyscallConn(); err != nil {
 		l.file.Close()
@@ -129,7 +125,7 @@ func (l *link) lost() (int, error) {
 	return lost, err
 }
 
-// WritePackets sends packets, in order. A TCP packet waits for room in the veth's queue; another
+// WritePackets sends packets, in order. A TCP packet waits for room in the host's queue; another
 // that finds none is lost, as it would be for a socket of the kernel.
 func (l *link) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range list.AsSlice() {
@@ -144,6 +140,9 @@ func (l *link) write(pkt *stack.PacketBuffer) tcpip.Error {
 	isTCP := pkt.TransportProtocolNumber == header.TCPProtocolNumber
 	if isTCP {
 		l.syns.note(pkt)
+	}
+	if l.out != nil && !l.out.admit(pkt.Size(), isTCP) {
+		return &tcpip.ErrNoBufferSpace{}
 	}
 	l.sending.Lock()
 	defer l.sending.Unlock()

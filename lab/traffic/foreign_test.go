@@ -49,8 +49,14 @@ func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs ma
 	}
 	addr := n.Addr(node, foreign)
 	if _, ok := n.guests[node]; ok {
+		var queue *netstack.Queue
+		if rate > 0 {
+			if queue, err = netstack.OpenQueue(link.Attrs().Index, int64(rate)); err != nil {
+				return err
+			}
+		}
 		g, err := netstack.Open(netstack.Config{
-			Ifindex: link.Attrs().Index, MAC: link.Attrs().HardwareAddr, MTU: 1500, RateBps: int64(rate), Addr: addr,
+			Ifindex: link.Attrs().Index, MAC: link.Attrs().HardwareAddr, MTU: 1500, Queue: queue, Addr: addr,
 			Next: func(a netip.Addr) (net.HardwareAddr, bool) { mac, ok := macs[a]; return mac, ok },
 			Settings: netstack.Settings{
 				CC: "cubic", InitialWindow: 10, RTOMin: 200 * time.Millisecond, InitialRTO: time.Second, SACK: true,
@@ -61,8 +67,8 @@ func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs ma
 		}
 		n.guests[node] = g
 		t.Cleanup(func() {
-			if lost, err := g.Lost(); lost > 0 || err != nil {
-				t.Errorf("%s lost %d packets at its socket: %v", node, lost, err)
+			if trouble, err := g.Trouble(); trouble != (netstack.Trouble{}) || err != nil {
+				t.Errorf("%s: %+v, %v", node, trouble, err)
 			}
 			if err := g.Close(); err != nil {
 				t.Error(err)

@@ -1,0 +1,327 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/lab/traffic"
+	"weir/law"
+)
+
+// stacks is reno with these TCPs where data comes from and where it goes. (netstack's cubic may stop
+// for good.)
+func stacks(from, to string) experiment.Guests {
+	g := cubic()
+	g.Stack, g.ToStack, g.CC, g.DelayedACK = from, to, "reno", ptr(false)
+	return g
+}
+
+// mixes are all ways in which netstack has a part.
+var mixes = [][2]string{{"netstack", "netstack"}, {"linux", "netstack"}, {"netstack", "linux"}}
+
+// upForeign is up with this process as the netstack guests.
+func upForeign(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
+	t.Helper()
+	needRoot(t)
+	l, err := Up(t.Context(), testName(suffix), cfg, Options{Owned: true, Netstack: true, Experiment: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// items gives a configuration traffic from every sender to receiver1.
+func items(cfg *experiment.Config, duration time.Duration, list ...experiment.Traffic) *experiment.Config {
+	var pairs []experiment.Pair
+	for _, n := range cfg.Graph.Nodes {
+		if strings.HasPrefix(n.Name, "sender") {
+			pairs = append(pairs, experiment.Pair{Src: n.Name, Dst: "receiver1"})
+		}
+	}
+	for _, traffic := range list {
+		cfg.Items = append(cfg.Items, experiment.Item{Traffic: traffic, Pairs: pairs})
+	}
+	cfg.Duration, cfg.Series = law.Duration(duration), law.Duration(10*time.Millisecond)
+	return cfg
+}
+
+// runTraffic makes the traffic of l's configuration; nothing may be lost outside the network.
+func runTraffic(t *testing.T, l *Lab) *traffic.Outcome {
+	t.Helper()
+	out, err := traffic.Run(t.Context(), l, l.plan.cfg, 1, traffic.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trouble := l.troubleOfGuests(); len(trouble) > 0 || len(out.Failures) > 0 {
+		t.Errorf("trouble %v, failures %v", trouble, out.Failures)
+	}
+	return out
+}
+
+// One flow fills its link whoever's TCP it is.
+func TestNetstackFillsALink(t *testing.T) {
+	const rate, warmUp, end = 100 * mbit, 20, 120 // bins of 10 ms
+	for _, mix := range mixes {
+		g := dumbbell(1, false)
+		g.Links[0].Rate, g.Links[1].Rate = 1000*mbit, rate // sender1's, receiver1's
+		guests := stacks(mix[0], mix[1])
+		guests.CC = "cubic" // netstack's reno loses too much
+		cfg := items(g.config(guests), end*10*time.Millisecond, experiment.Traffic{Name: "bulk", Pattern: "bulk"})
+		l := upForeign(t, "nsfill", cfg)
+		out := runTraffic(t, l)
+		got := int64(0)
+		for _, d := range out.Flows[0].Delivered {
+			if d.Bin >= warmUp {
+				got += int64(d.Bytes)
+			}
+		}
+		// A frame of 1514 B carries 1448. A receiver may be given at once what came before warmUp.
+		share := float64(got) * 8 / ((end - warmUp) * 10e-3) * 1514 / 1448 / float64(rate)
+		if share < 0.9 || share > 1.03 {
+			t.Errorf("%v: one flow took %.3f of its link", mix, share)
+		}
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Bursts, closed loops and long flows side by side, through one bottleneck: all complete, all right.
+func TestNetstackTrafficCompletes(t *testing.T) {
+	for _, mix := range mixes {
+		cfg := items(dumbbell(4, false).config(stacks(mix[0], mix[1])), 20*time.Second,
+			experiment.Traffic{Name: "long", Pattern: "bulk", Stop: law.Duration(time.Second)},
+			experiment.Traffic{Name: "burst", Data: "pull", Pattern: "burst", Size: 11_500, Every: law.Duration(100 * time.Millisecond), Epochs: 10},
+			experiment.Traffic{Name: "web", Data: "pull", Pattern: "closed_loop", Size: 11_500, Requests: 100, Concurrency: 5},
+			experiment.Traffic{Name: "store", Data: "push", Pattern: "closed_loop", Size: 5000, Requests: 100, Concurrency: 2, Connection: "persistent"},
+		)
+		l := upForeign(t, "nsall", cfg)
+		out := runTraffic(t, l)
+		count := map[string]int{}
+		for _, f := range out.Flows {
+			count[f.Item]++
+			want := map[string]int64{"long": f.Bytes, "burst": 11_500, "web": 11_500, "store": 5000}[f.Item]
+			if !f.Done || f.Bytes != want || f.Bytes == 0 || f.Timeouts < 0 {
+				t.Errorf("%v: %s %s->%s %d.%d: done %v, %d B, %d timeouts", mix, f.Item, f.Src, f.Dst, f.Mouse, f.Epoch, f.Done, f.Bytes, f.Timeouts)
+			}
+		}
+		checkDropsAreTheSwitchs(t, l, fmt.Sprint(mix))
+		if want := map[string]int{"long": 4, "burst": 40, "web": 400, "store": 400}; fmt.Sprint(count) != fmt.Sprint(want) {
+			t.Errorf("%v: flows %v, want %v", mix, count, want)
+		}
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkDropsAreTheSwitchs: a sender fills the network's queues and not its own.
+func checkDropsAreTheSwitchs(t *testing.T, l *Lab, what string) {
+	t.Helper()
+	for _, p := range l.Ports() {
+		drops := rootQdisc(t, l, p).Attrs().Statistics.Queue.Drops
+		if (p.Name == "switch->receiver1") != (drops > 0) {
+			t.Errorf("%s: %s dropped %d", what, p.Name, drops)
+		}
+	}
+}
+
+// What is on the wire is netstack's and nobody else's: its way of opening a connection, the guests'
+// addresses, whole checksums, and no reset by a kernel that knows nothing of the connection.
+func TestTheWireShowsWhoseTCPItIs(t *testing.T) {
+	for _, mix := range append(mixes, [2]string{"linux", "linux"}) {
+		cfg := items(dumbbell(1, false).config(stacks(mix[0], mix[1])), 5*time.Second,
+			experiment.Traffic{Name: "push", Pattern: "burst", Size: 100_000, Every: law.Duration(50 * time.Millisecond), Epochs: 3},
+			experiment.Traffic{Name: "pull", Data: "pull", Pattern: "burst", Size: 100_000, Every: law.Duration(50 * time.Millisecond), Epochs: 3},
+		)
+		l := upForeign(t, "nswire", cfg)
+		watches := map[string]func() []segment{
+			mix[0]:       capture(t, l, "switch", "switch->sender1"),
+			mix[1] + " ": capture(t, l, "switch", "switch->receiver1"),
+		}
+		out := runTraffic(t, l)
+		keys := map[result.Key]bool{}
+		for _, f := range out.Flows {
+			keys[f.Key] = true
+		}
+		for whose, stop := range watches {
+			whose = strings.TrimSpace(whose)
+			checkSegments(t, fmt.Sprintf("%v, from %s", mix, whose), whose == "netstack", stop(), keys)
+		}
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkSegments looks at what one guest sent.
+func checkSegments(t *testing.T, what string, netstack bool, list []segment, keys map[result.Key]bool) {
+	t.Helper()
+	syns, data := 0, 0
+	for _, s := range list {
+		there := result.Key{Proto: unix.IPPROTO_TCP, Src: s.src, Dst: s.dst}
+		back := result.Key{Proto: unix.IPPROTO_TCP, Src: s.dst, Dst: s.src}
+		if !keys[there] && !keys[back] {
+			t.Errorf("%s: a segment %v -> %v of no flow", what, s.src, s.dst)
+		}
+		if s.rst {
+			t.Errorf("%s: a reset %v -> %v", what, s.src, s.dst)
+		}
+		if netstack && !s.checksumsComplete {
+			t.Errorf("%s: checksums of %v -> %v are wrong", what, s.src, s.dst)
+		}
+		data += s.payload
+		// Linux forbids to fragment its SYN and SYN-ACK, netstack forgets to.
+		if s.syn {
+			syns++
+			if s.dontFragment == netstack {
+				t.Errorf("%s: SYN with window %d, don't fragment %v", what, s.window, s.dontFragment)
+			}
+			// Ten segments twice, in units of its window scale, is where netstack starts; Linux with 44.
+			if (s.window == 2*10*1460&^63) != netstack {
+				t.Errorf("%s: SYN with window %d", what, s.window)
+			}
+		}
+	}
+	if syns < 3 || data == 0 {
+		t.Errorf("%s: %d SYNs and %d B of payload: the capture sees nothing", what, syns, data)
+	}
+}
+
+// The kernel below a netstack guest says nothing: a port where nobody listens is refused once.
+func TestTheKernelBelowNetstackIsSilent(t *testing.T) {
+	cfg := items(dumbbell(1, false).config(stacks("linux", "netstack")), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
+	l := upForeign(t, "nssilent", cfg)
+	watch := capture(t, l, "switch", "switch->receiver1")
+	const asked = 20
+	for range asked {
+		err := l.Enter("sender1", func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: l.Addr("sender1", 0).As4()}); err != nil {
+				return err
+			}
+			return unix.Connect(fd, &unix.SockaddrInet4{Addr: l.Addr("receiver1", 0).As4(), Port: 7})
+		})
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatalf("connect: %v, want refused", err)
+		}
+	}
+	resets := 0
+	for _, s := range watch() {
+		if !s.rst || s.src != netip.AddrPortFrom(l.Addr("receiver1", 0), 7) {
+			t.Errorf("%+v", s)
+		}
+		resets++
+	}
+	if resets != asked {
+		t.Errorf("%d answers to %d SYNs", resets, asked)
+	}
+}
+
+func TestNetstackInEveryTopology(t *testing.T) {
+	for name, g := range map[string]*graphBuilder{
+		"nshv": dumbbell(2, true), "nsracks": racks(2, 2, true), "nsleaf": leafSpine(2, 2, true), "nschain": chain(2, false),
+	} {
+		cfg := g.config(stacks("netstack", ""))
+		var guests []string
+		for _, n := range g.Nodes {
+			if n.Kind == experiment.Guest {
+				guests = append(guests, n.Name)
+			}
+		}
+		for i, from := range guests {
+			to := guests[(i+1)%len(guests)]
+			cfg.Items = append(cfg.Items, experiment.Item{Pairs: []experiment.Pair{{Src: from, Dst: to}}})
+		}
+		l := upForeign(t, name, cfg)
+		for i, sent := range sentByPort(t, l) {
+			if sent != 0 {
+				t.Errorf("%s: port %s sent %d bytes before any traffic", name, i, sent)
+			}
+		}
+		for i, from := range guests {
+			for j, to := range guests {
+				if i == j {
+					continue
+				}
+				if _, err := traffic.RTT(t.Context(), l, from, to, 0); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// One node can be Linux for one item and netstack for another: each has an address of its own.
+func TestOneNodeHasBothStacks(t *testing.T) {
+	cfg := items(dumbbell(1, false).config(stacks("linux", ""), stacks("netstack", "")), 5*time.Second,
+		experiment.Traffic{Name: "linux", Pattern: "burst", Size: 50_000}, experiment.Traffic{Name: "netstack", Pattern: "burst", Size: 50_000})
+	cfg.Items[1].Profile = 1
+	l := upForeign(t, "nstwo", cfg)
+	for _, node := range []string{"sender1", "receiver1"} {
+		if l.Guest(node, 0) != nil || l.Guest(node, 1) == nil {
+			t.Errorf("%s: netstack is %v for linux and %v for netstack", node, l.Guest(node, 0), l.Guest(node, 1))
+		}
+	}
+	for _, f := range runTraffic(t, l).Flows {
+		want := l.Addr("sender1", map[string]int{"linux": 0, "netstack": 1}[f.Item])
+		if !f.Done || f.Bytes != 50_000 || f.Key.Src.Addr() != want {
+			t.Errorf("%s: done %v with %d B, from %v, want %v", f.Item, f.Done, f.Bytes, f.Key.Src, want)
+		}
+	}
+}
+
+func TestWhatNetstackCannotDoIsUnmet(t *testing.T) {
+	odd := stacks("netstack", "")
+	odd.CC, odd.ECN, odd.InitialWindow, odd.DelayedACK = "bbr", ptr(true), ptr(4), ptr(true)
+	odd.InitialRTO, odd.RTOMin = ptr(law.Duration(3*time.Second)), ptr(law.Duration(10*time.Millisecond))
+	cfg := items(dumbbell(1, false).config(odd), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
+	l := upForeign(t, "nsunmet", cfg)
+	want := []string{
+		"guests.cc bbr on receiver1 and 1 more: netstack offers reno and cubic",
+		"guests.delayed_ack true on receiver1 and 1 more: netstack delays no ACK",
+		"guests.ecn true on receiver1 and 1 more: netstack has no ECN",
+		"guests.initial_rto 3s on receiver1 and 1 more: netstack always starts with 1s",
+		"guests.initial_window 4 on receiver1 and 1 more: netstack always starts with 10 segments",
+	}
+	if !slices.EqualFunc(l.Unmet(), want, strings.HasPrefix) {
+		t.Errorf("unmet %q, want %q", l.Unmet(), want)
+	}
+	if rtos := l.InitialRTOs(); len(rtos) > 0 {
+		t.Errorf("the kernel is asked for the initial RTO of nobody: %v", rtos)
+	}
+}
+
+// By hand there is no process to be the guests: they are Linux, and that is said.
+func TestNetstackByHandIsLinux(t *testing.T) {
+	cfg := items(dumbbell(1, false).config(stacks("netstack", "")), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
+	l := up(t, "nshand", cfg)
+	if err := talk(l, "sender1", "receiver1", 0); err != nil {
+		t.Error(err)
+	}
+	want := []string{"guests.stack netstack on receiver1 and 1 more: only in a run"}
+	if !slices.EqualFunc(l.Unmet(), want, strings.HasPrefix) {
+		t.Errorf("unmet %q, want %q", l.Unmet(), want)
+	}
+}
