@@ -105,6 +105,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 	l.CapBytes = 1 << (8 + r.IntN(14))
 	rd := &round{mutation: m, config: c, ports: 2 + r.IntN(2)}
 	rd.frameSwitch = newFrameSwitch(t, c, rd.ports)
+	rd.forgetAfter(t, []uint32{2, 6, 1 << 20}[r.IntN(3)])
 	if r.IntN(2) == 0 {
 		rd.armTimers(t)
 	}
@@ -129,7 +130,11 @@ func (r *round) batch(t *testing.T) {
 			w.err = w.send(r.frameSwitch)
 		}()
 	}
+	if len(r.workers) > 1 { // the sweep meets packets of what it forgets
+		r.sweep(t)
+	}
 	wg.Wait()
+	r.sweep(t)
 	var kinds [5]uint64
 	for _, w := range r.workers {
 		if w.err != nil {
