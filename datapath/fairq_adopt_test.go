@@ -301,3 +301,43 @@ func (p *rwndPath) sendBy(t *testing.T, mac net.HardwareAddr) (before net.Hardwa
 	})
 	return before
 }
+
+// Streams that filled the queue before the law came are held by it after some sweeps: their windows, once
+// held by too little, are filled by their senders, which is what tells their scale. Streams whose scale
+// stayed unknown would keep the queue full, and the law would starve the others for it.
+func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
+	const scale = 7
+	path, ports := pinnedPath(t)
+	streams := path.NewStreams(t, testnet.ReceiverIPv4, 8, testnet.WindowScale(scale))
+	streams.Progress(t, 300_000)
+	f := attachFairQ(t, datapath.FairQConfig{}, ports...)
+	t.Cleanup(func() { _ = f.Close() })
+	beats := make(chan error, 1)
+	go func() { beats <- f.Run(t.Context()) }()
+	target := ports[0].Law.TargetBytes
+	var since time.Time
+	largest := 0
+	testnet.Until(t, "a second with a queue under twice its target", func() bool {
+		known, err := f.Connections()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range known {
+			largest = max(largest, int(k.End[0].Scale), int(k.End[1].Scale))
+		}
+		out, _ := fairQStats(t, f)
+		if out.Flows == 0 || out.QueueBytes > 2*target || since.IsZero() {
+			since = time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+	out, in := fairQStats(t, f)
+	if n := out.Adopted + in.Adopted; out.Flows != 8 || n != 8 {
+		t.Errorf("%d flows, %d adopted, want 8", out.Flows, n)
+	}
+	if largest > scale {
+		t.Errorf("a scale of %d was inferred where %d is true", largest, scale)
+	}
+	streams.Progress(t, 300_000) // none starves
+	t.Logf("largest scale inferred: %d; window %d, queue %d of %d", largest, out.GrantBytes, out.QueueBytes, target)
+}

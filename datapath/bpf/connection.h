@@ -9,8 +9,8 @@
 //
 // A connection that began before Weir was attached is adopted: when both ends were heard of and the
 // second acknowledges what the first sent. Its window scale is then the smallest with which the bytes
-// in flight fit the largest window that was announced: never more than the true one, so that the clamp
-// may be too weak and never starves.
+// in flight fit the windows that left here: never more than the true one, so that the clamp may be too
+// weak and never starves.
 #ifndef WEIR_BPF_CONNECTION_H
 #define WEIR_BPF_CONNECTION_H
 
@@ -176,11 +176,62 @@ static __always_inline int share_take(struct port *owner, const struct port_conf
 	return 0;
 }
 
+// ---- adopted connections ----
+//
+// A sender has at most its window in flight. So the window that left here in the last acknowledgements,
+// in bytes, is at least what is in flight, and its scale at least so large. The largest field of this sweep
+// and of the one before it counts: what is in flight was sent under one of these, as no round trip takes
+// a sweep (250 ms). While windows are wide this says little; as soon as they are held, senders fill them.
+//
+// What left before the connection was adopted was not held. Of the first two sweeps the fields count as
+// they came: a receiver does not take back what it once granted.
+
+#define ADOPT_SWEEPS 2
+#define ADOPT_SLACK 1500 // a probe may be beyond the window
+
+// A sweep later.
+static __always_inline void adopt_sweep(struct end *e)
+{
+	e->field_before = e->field;
+	e->field = 0;
+	if (e->sweeps < ADOPT_SWEEPS)
+		e->sweeps++;
+}
+
+// An acknowledgement left with this field.
+static __always_inline void adopt_ack(struct end *e, const struct segment *s, __u16 field)
+{
+	if (e->sweeps < ADOPT_SWEEPS)
+		field = s->window;
+	if (field > e->field)
+		e->field = field;
+	// One that was overtaken would show too much in flight.
+	if (!(e->flags & END_ACKED) || (__s32)(s->ack - e->acked) > 0)
+		e->acked = s->ack;
+	e->flags |= END_ACKED;
+}
+
+// Data towards an end whose scale is not known: the window must have allowed it.
+static __always_inline void adopt_data(struct end *receiver, const struct segment *s)
+{
+	__u32 in_flight = segment_next(s) - receiver->acked;
+	__u32 field = receiver->field > receiver->field_before ? receiver->field : receiver->field_before;
+
+	if (!field || !(receiver->flags & END_ACKED) || in_flight > ACK_ADOPT_MAX)
+		return;
+	for (int i = 0; i < 14; i++) {
+		if (receiver->shift >= 14 || (field << (receiver->shift & 15)) + ADOPT_SLACK >= in_flight)
+			return;
+		receiver->shift++;
+	}
+}
+
 // Moves a connection from pending to flows. 0 when the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {
 	__u32 id = port_id;
 	struct port_counts *stats = bpf_map_lookup_elem(&counts, &id);
+	struct control *control = control_of();
 	struct port_config *config;
 	struct port *owner;
 	__u32 owner_id;
@@ -199,6 +250,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 		}
 		c->owner = owner_id + 1;
 	}
+	c->seen = control ? control->sweep : 0;
 	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
@@ -350,31 +402,6 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_FLOWS;
 	// There is no room: it passes, but what its ends were told has to be kept.
 	return scale == SCALE_UNIFY && (c->end[0].flags | c->end[1].flags) & END_UNIFIED ? TABLE_PENDING : TABLE_NONE;
-}
-
-// ---- adopted connections ----
-
-// An acknowledgement of an adopted connection: what window did its sender announce?
-static __always_inline void adopt_ack(struct end *e, const struct segment *s)
-{
-	if (!e->field_max || (__s32)(s->ack - e->acked) > 0) // one that was overtaken shows too much in flight
-		e->acked = s->ack;
-	if (s->window > e->field_max)
-		e->field_max = s->window;
-}
-
-// Data towards an end whose scale is not known: the window must have allowed it.
-static __always_inline void adopt_data(struct end *receiver, const struct segment *s)
-{
-	__u32 in_flight = segment_next(s) - receiver->acked;
-
-	if (!receiver->field_max || in_flight > ACK_ADOPT_MAX)
-		return;
-	for (int i = 0; i < 14; i++) {
-		if (receiver->shift >= 14 || (__u32)receiver->field_max << (receiver->shift & 15) >= in_flight)
-			return;
-		receiver->shift++;
-	}
 }
 
 #endif

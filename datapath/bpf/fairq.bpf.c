@@ -43,19 +43,22 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 }
 
 // Writes the field, if it is another. said: the counter of what the law made of the window; with scale:
-// unify the field may be another all the same.
-static __always_inline void ack_write(struct __sk_buff *ctx, struct segment *s, struct connection *c,
+// unify the field may be another all the same. Gives the field that leaves.
+static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s, struct connection *c,
 				      struct port_counts *stats, __u64 packets, __u16 field, __u64 *said)
 {
 	if (field != s->window) {
 		if (segment_is_signed(ctx, s)) {
 			c->flags |= CONNECTION_SIGNED;
 			said = &stats->signed_;
+			field = s->window;
 		} else if (window_write(ctx, s, field)) {
 			said = &stats->unwritable;
+			field = s->window;
 		}
 	}
 	*said += packets;
+	return field;
 }
 
 // The least window of a flow. An MSS option that the port cannot carry is not believed.
@@ -69,8 +72,8 @@ static __always_inline __u32 floor_of(const struct port_config *config, const st
 	return window_floor(mss, sender->gso);
 }
 
-// Holds an ACK to the window of its data's port.
-static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
+// Holds an ACK to the window of its data's port. Gives the field that it leaves with.
+static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
 				   struct port_counts *stats, __u64 packets)
 {
 	struct end *e = &c->end[s->side & 1], *sender = &c->end[!s->side];
@@ -82,13 +85,11 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	__u16 field;
 
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
-	if (!port || !(grant = port->grant_q8)) {
-		ack_write(ctx, s, c, stats, packets, a.field, &stats->ungoverned);
-		return;
-	}
+	if (!port || !(grant = port->grant_q8))
+		return ack_write(ctx, s, c, stats, packets, a.field, &stats->ungoverned);
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!config)
-		return;
+		return s->window;
 	a.window_q8 = grant;
 	a.floor_bytes = config->law.floor_bytes;
 	if (!a.floor_bytes)
@@ -98,7 +99,7 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	a.syn = !!(s->flags & TCP_SYN);
 	a.shrink = shrink;
 	field = window_rewrite(&a, &e->edge);
-	ack_write(ctx, s, c, stats, packets, field, field == a.field ? &stats->smaller : &stats->rewritten);
+	return ack_write(ctx, s, c, stats, packets, field, field == a.field ? &stats->smaller : &stats->rewritten);
 }
 
 #define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
@@ -220,6 +221,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	struct segment s = {};
 	struct connection *c;
 	enum segment_kind kind;
+	__u16 field;
 
 	if (!port || !stats || !control)
 		return TCX_NEXT;
@@ -237,6 +239,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		return TCX_NEXT;
 	if (c->seen != control->sweep) {
 		c->seen = control->sweep;
+		adopt_sweep(&c->end[0]);
+		adopt_sweep(&c->end[1]);
 		if (!in_scope(&s.key)) { // the scope is another one than when it was entered
 			connection_remove(&s.key, c);
 			if (acknowledges(&s))
@@ -255,9 +259,9 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		on_end(&s, c);
 	if (!acknowledges(&s))
 		return TCX_NEXT;
+	field = on_ack(ctx, &s, c, stats, packets);
 	if (!(c->end[s.side & 1].flags & END_SCALE))
-		adopt_ack(&c->end[s.side & 1], &s);
-	on_ack(ctx, &s, c, stats, packets);
+		adopt_ack(&c->end[s.side & 1], &s, field);
 	return TCX_NEXT;
 }
 

@@ -46,7 +46,8 @@ enum end_flags {
 	END_SYN = 2,   // sent a SYN: first is valid
 	END_SCALE = 4, // its window scale is known, not inferred
 	END_FIN = 8,   // will send no more data
-	END_UNIFIED = 16, // its SYN was made to announce `told`: its windows are converted
+	END_ACKED = 16, // adopted: acked is valid
+	END_UNIFIED = 32, // its SYN was made to announce `told`: its windows are converted
 };
 
 enum connection_flags {
@@ -64,15 +65,16 @@ struct end {
 	__u32 first;             // sequence number of its SYN
 	__u32 next;              // behind what it sent last
 	__u32 acked;             // adopted: its last acknowledgement
-	__u16 field_max;         // adopted: the largest window field it sent
+	__u16 field;             // adopted: the largest window field of this sweep
 	__u16 port;              // id + 1 of the port its data leaves by; 0: unknown
 	__u16 mss;               // its MSS option, a limit on what the other sends; 0: unknown
 	__u16 gso;               // the largest segment that it was seen to send; 0: none
 	__u8 shift;              // of its windows
 	__u8 flags;              // enum end_flags
 	__u16 registered_at;     // id of that port
+	__u16 field_before;      // adopted: of the sweep before
 	__u8 told;               // scale: unify: what the other end takes shift for
-	__u8 zero[3];
+	__u8 sweeps;             // adopted: since then, 2 at most
 };
 
 struct connection {

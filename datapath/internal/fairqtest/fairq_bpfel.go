@@ -27,15 +27,16 @@ type FairQConnection struct {
 		First        uint32
 		Next         uint32
 		Acked        uint32
-		FieldMax     uint16
+		Field        uint16
 		Port         uint16
 		Mss          uint16
 		Gso          uint16
 		Shift        uint8
 		Flags        uint8
 		RegisteredAt uint16
+		FieldBefore  uint16
 		Told         uint8
-		Zero         [3]uint8
+		Sweeps       uint8
 	}
 	Seen  uint32
 	Owner uint16
