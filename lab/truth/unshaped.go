@@ -20,13 +20,17 @@ import (
 	"weir/lab"
 )
 
-// unshapedRounds is how many runs there are with and without FairQ, in turn; the medians are compared.
+// Runs without FairQ and with it take turns; the medians are compared.
 const (
 	unshapedRounds = 7
-	// unshapedSeconds of each run are measured, after two that are not.
-	unshapedSeconds = 5
+	// unshapedSeconds of each run are measured, after one that is not.
+	unshapedSeconds = 4
 	unshapedBuffer  = 8 << 20 // bytes of the port's queue, of which half is the target
 )
+
+// unshapedTicks are the sampling intervals (T) that are compared: that of the experiments, and one that
+// takes one sample an update (M = 1, and the same M*T). What a timer costs, the group `timer` says.
+var unshapedTicks = []time.Duration{fairqTick, fairqTick * fairqSamples}
 
 // unshaped compares the throughput of a path that nothing limits but the processors, with FairQ on its
 // switch and without. The port has a queue (bfifo), for FairQ needs one, in both cases.
@@ -41,7 +45,7 @@ func unshaped(ctx context.Context) (rows []row, err error) {
 				if err != nil {
 					return err
 				}
-				rows = append(rows, r)
+				rows = append(rows, r...)
 			}
 			return nil
 		}, "topology.senders=1")
@@ -52,59 +56,66 @@ func unshaped(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, offloads bool) (row, error) {
+func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, offloads bool) (rows []row, err error) {
 	server, err := iperfServer(ctx, l, "receiver1")
 	if err != nil {
-		return row{}, err
+		return nil, err
 	}
-	defer func() { _ = server() }()
-	var mbps [2][]float64 // without, with
-	var pairs []float64
+	defer func() { err = errors.Join(err, server()) }()
+	kinds := append([]time.Duration{0}, unshapedTicks...) // 0: without
+	mbps := map[time.Duration][]float64{}
 	for i := range unshapedRounds {
-		for j := range 2 {
-			with := (i + j) % 2 // who is first alternates
-			got, err := unshapedRun(ctx, l, flows, with == 1)
+		for j := range kinds {
+			tick := kinds[(i+j)%len(kinds)] // who is first alternates
+			got, err := unshapedRun(ctx, l, flows, tick)
 			if err != nil {
-				return row{}, err
+				return nil, err
 			}
-			mbps[with] = append(mbps[with], got)
+			mbps[tick] = append(mbps[tick], got)
 		}
-		pairs = append(pairs, mbps[1][i]/mbps[0][i])
 	}
-	state := map[bool]string{true: "on", false: "off"}[offloads]
-	return row{
-		what: fmt.Sprintf("unshaped, offloads %s, %d iperf3 flows: with FairQ", state, flows), ours: median(mbps[1]), reference: median(mbps[0]),
-		unit: "Mbit/s", limit: 0.97, atLeast: true,
-		note: fmt.Sprintf("medians of %d in turn; of the pairs' ratios %.3f, %.3f to %.3f", unshapedRounds, median(pairs), slices.Min(pairs), slices.Max(pairs)),
-	}, nil
+	for _, tick := range unshapedTicks {
+		var pairs []float64
+		for i := range unshapedRounds {
+			pairs = append(pairs, mbps[tick][i]/mbps[0][i])
+		}
+		rows = append(rows, row{
+			what: fmt.Sprintf("unshaped, offloads %s, %d flows, T = %v: with FairQ", onOff(offloads), flows, tick),
+			ours: median(mbps[tick]), reference: median(mbps[0]), unit: "Mbit/s", limit: 0.97, atLeast: true,
+			note: fmt.Sprintf("medians of %d in turn; of the pairs' ratios %.3f, %.3f to %.3f",
+				unshapedRounds, median(pairs), slices.Min(pairs), slices.Max(pairs)),
+		})
+	}
+	return rows, nil
 }
 
-// unshapedRun is one run of iperf3 with so many flows, in Mbit/s.
-func unshapedRun(ctx context.Context, l *lab.Lab, flows int, with bool) (float64, error) {
-	if with {
-		f, err := startFairQ(l, datapath.FairQConfig{}, unshapedLaw)
-		if err != nil {
-			return 0, err
-		}
-		defer func() { _ = f.stop() }()
-		got, err := iperfOnce(ctx, l, flows)
-		if err != nil {
-			return 0, err
-		}
-		s, err := f.read()
-		if err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows)) {
-			err = fmt.Errorf("the flows were not governed: %+v", s)
-		}
-		return got, errors.Join(err, f.stop())
+func onOff(on bool) string {
+	if on {
+		return "on"
 	}
-	return iperfOnce(ctx, l, flows)
+	return "off"
 }
 
-// unshapedLaw has no largest window: what is measured is what the program costs.
-func unshapedLaw(*lab.Port) datapath.FairQLaw {
-	return datapath.FairQLaw{
-		TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: fairqTick, Period: fairqTick * fairqSamples,
+// unshapedRun is one run of iperf3 with so many flows, in Mbit/s, with FairQ sampling at this interval; 0:
+// without FairQ.
+func unshapedRun(ctx context.Context, l *lab.Lab, flows int, tick time.Duration) (float64, error) {
+	if tick == 0 {
+		return iperfOnce(ctx, l, flows)
 	}
+	// No largest window: what is measured is what the program costs.
+	law := datapath.FairQLaw{
+		TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
+	}
+	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) datapath.FairQLaw { return law })
+	if err != nil {
+		return 0, err
+	}
+	got, err := iperfOnce(ctx, l, flows)
+	s, e := f.read()
+	if err = errors.Join(err, e, f.stop()); err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows)) {
+		err = fmt.Errorf("the flows were not governed: %+v", s)
+	}
+	return got, err
 }
 
 // unshape takes the shapers away, gives the switch's ports a queue without a rate, and turns the
@@ -171,7 +182,7 @@ func iperfOnce(ctx context.Context, l *lab.Lab, flows int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "iperf3", "-c", l.Addr("receiver1", 0).String(), "-J", "-O", "2",
+	cmd := exec.CommandContext(ctx, "iperf3", "-c", l.Addr("receiver1", 0).String(), "-J", "-O", "1",
 		"-t", strconv.Itoa(unshapedSeconds), "-P", strconv.Itoa(flows), "-A", "0")
 	cmd.Stdout = &out
 	if err := start(l, "sender1", cmd); err != nil {
