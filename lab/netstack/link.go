@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// sendBuffer bounds what a guest has in all queues of the network: 16 MB are 7000 full frames.
+	// sendBuffer bounds what a guest has in all queues of the network, as much.
 	sendBuffer = 16 << 20
-	// receiveBuffer holds what arrives while this process does not run: 4 MB are 1800 full frames,
-	// 100 ms at 200 Mbit/s.
-	receiveBuffer = 4 << 20
+	// receiveBuffer holds what arrives while this process does not run: 16 MB, which the kernel
+	// doubles, are 14,000 full frames.
+	receiveBuffer = 16 << 20
 	// virtioHeader comes before every frame at the socket (struct virtio_net_hdr). It says whether
 	// the kernel has left a checksum for the hardware to do.
 	virtioHeader = 10
