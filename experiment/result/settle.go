@@ -18,7 +18,7 @@ type Settling struct {
 	// Reached is until all had their shares for the first time, Ms until they had them for good.
 	Reached *Distribution `json:"reached_ms,omitempty"`
 	Ms      *Distribution `json:"ms,omitempty"`
-	// Held is the share of the time after they were reached in which all had them.
+	// Held is the share of the time from the first change on in which all had them.
 	Held *float64 `json:"held,omitempty"`
 }
 
@@ -84,13 +84,19 @@ func (b *builder) settling(g *Group, name string, s span) {
 	total := b.medianRate(flows, slices.Min(events), slices.Max(events))
 	out := &Settling{}
 	var reached, settled []float64
-	fair, since := 0, 0
+	fair, of := 0, 0
 	for _, c := range changes {
 		if !s.has(c.at) {
 			continue
 		}
 		out.Changes++
 		ok := b.shared(flows, c, total)
+		of += len(ok)
+		for _, v := range ok {
+			if v {
+				fair++
+			}
+		}
 		first, last := slices.Index(ok, true), lastIndex(ok, false)
 		if first < 0 {
 			out.Unreached++
@@ -103,18 +109,12 @@ func (b *builder) settling(g *Group, name string, s span) {
 		} else {
 			out.Unsettled++
 		}
-		since += len(ok) - first
-		for _, v := range ok[first:] {
-			if v {
-				fair++
-			}
-		}
 	}
 	if out.Changes == 0 {
 		return
 	}
-	if since > 0 {
-		out.Held = new(float64(fair) / float64(since))
+	if of > 0 {
+		out.Held = new(float64(fair) / float64(of))
 	}
 	out.Reached, out.Ms = g.distribution("settling.reached_ms", reached), g.distribution("settling.ms", settled)
 	g.Settling = out
