@@ -82,6 +82,7 @@ func markProbes() []probe {
 func fairQProbes() []probe {
 	return append(markProbes(), []probe{
 		{"kfunc bpf_rdonly_cast", "6.2", kernelHas[*btf.Func]("bpf_rdonly_cast")},
+		{"registration state of devices as a byte of its own", "6.9", haveDeviceState},
 		{"BPF programs that user space runs (syscall)", "5.14", func() (bool, error) { return supported(features.HaveProgramType(ebpf.Syscall)) }},
 	}...)
 }
@@ -157,6 +158,24 @@ func haveTracepointBTF() (bool, error) {
 		return supported(err)
 	}
 	return true, p.Close()
+}
+
+// haveDeviceState asks whether net_device.reg_state can be read as a byte; it was a bit field before.
+func haveDeviceState() (bool, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false, err
+	}
+	var device *btf.Struct
+	if err := spec.TypeByName("net_device", &device); err != nil {
+		return false, err
+	}
+	for _, m := range device.Members {
+		if m.Name == "reg_state" {
+			return m.BitfieldSize == 0, nil
+		}
+	}
+	return false, nil
 }
 
 // kernelHas asks the kernel's BTF for a type of kind T.
