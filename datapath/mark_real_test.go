@@ -135,9 +135,16 @@ func realTCP(t *testing.T, at string, gso, offload, ipv6 bool) {
 	if many := runs*4 < s.Seen*3; many != (gso || at == "sender") {
 		t.Errorf("program ran %d times for %d packets", runs, s.Seen)
 	}
-	first := tap.Receive(t, func(b []byte) bool { return len(b) > 1000 })
-	if first.Partial != (offload || gso) {
-		t.Errorf("a segment arrived with its checksum to be made: %t", first.Partial)
+	// A segment that GRO found nothing to join with keeps its checksum: one of the many must be without.
+	partial := false
+	for range 100 {
+		segment := tap.Receive(t, func(b []byte) bool { return len(b) > 1000 })
+		if partial = segment.Partial; partial {
+			break
+		}
+	}
+	if partial != (offload || gso) {
+		t.Errorf("segments arrived with their checksum to be made: %t", partial)
 	}
 	t.Logf("%d packets, %d program runs, %d marked", s.Seen, runs, s.Marked)
 }
