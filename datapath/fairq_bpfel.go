@@ -103,7 +103,8 @@ type fairqPort struct {
 	Generation    uint32
 	Owned         uint32
 	Enforced      uint32
-	Zero          uint32
+	NapNs         uint32
+	LookedNs      uint64
 }
 
 type fairqPortArg struct {

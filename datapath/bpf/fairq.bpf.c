@@ -160,16 +160,22 @@ static __always_inline void count_not_tcp(struct port_counts *stats, enum segmen
 		stats->short_ += packets;
 }
 
-// A timer that died or stalls must not leave a port without a law: every 16th packet looks.
-static __always_inline void take_timers_place(struct port *port, const struct port_counts *stats)
+// A timer that died or stalls must not leave a port without a law, and one that may rest costs less: every
+// 16th packet looks whether it shall sample.
+static __always_inline void take_timers_place(struct port *port, __u64 seen, __u64 packets)
 {
 	struct port_config *config;
 	__u32 id = port_id;
+	__u64 now;
 
-	if (stats->seen & 15 || !port->running)
+	if (!((seen ^ (seen - packets)) & ~15ull) || !port->running)
 		return;
 	config = bpf_map_lookup_elem(&configs, &id);
-	if (config && fairq_packet_may_sample(&config->law, &port->law, bpf_ktime_get_ns()))
+	if (!config)
+		return;
+	now = bpf_ktime_get_ns();
+	port->looked_ns = now;
+	if (fairq_packet_may_sample(&config->law, &port->law, now))
 		port_tick(id, 1);
 }
 
@@ -228,7 +234,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	stats->seen += packets;
 	if (port->device != (__u64)skb->dev)
 		port->device = (__u64)skb->dev;
-	take_timers_place(port, stats);
+	take_timers_place(port, stats->seen, packets);
 	kind = segment_read(ctx, &s);
 	if (kind != SEGMENT_TCP) {
 		count_not_tcp(stats, kind, packets);

@@ -109,7 +109,7 @@ struct port {
 	__u64 data_ns;         // when the tick last found data_seen
 	__u64 device;          // struct net_device *, as a number
 	__u64 ticks;           // by the timer
-	__u64 ticks_by_packet; // because the timer was late
+	__u64 ticks_by_packet; // because the timer was late, or rested
 	__u64 device_refused;  // ticks that found the device gone or another
 	__u32 backlog;         // at the last tick
 	__u32 backlog_max;
@@ -118,7 +118,8 @@ struct port {
 	__u32 generation; // of the register; from 1
 	__u32 owned;      // connections opened from this port
 	__u32 enforced;   // 1: at the last tick windows were the law's
-	__u32 zero;
+	__u32 nap_ns;     // how long the timer rests while packets sample
+	__u64 looked_ns;  // when a packet last looked whether it shall
 };
 
 // Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,67 +34,6 @@ const (
 
 	openPort, closedPort, halfOpenPort = 7001, 7002, 7003
 )
-
-var synOptions = []byte{2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7} // MSS, SACK, timestamps, scale
-
-// deluge is one kind of flood.
-type deluge struct {
-	name string
-	rate int
-	// node is whom it is sent to. By default it has a port of its own on the switch, so that the flood's
-	// bytes take nothing from the bottleneck.
-	node    string
-	cookies string // net.ipv4.tcp_syncookies there; "": 1
-	forges  bool   // in the live flows' names: the count may be off while it lasts
-	// fill makes a segment to `to` (its port to be set), of the live flows' ends if it forges.
-	fill func(r *rand.Rand, s *forged, to netip.Addr, live []liveEnds)
-}
-
-// liveEnds are the two ends of a live flow.
-type liveEnds struct{ client, server netip.AddrPort }
-
-// fromStranger makes a fill of segments from random ends to a port; 0: any.
-func fromStranger(port uint16, change func(s *forged)) func(*rand.Rand, *forged, netip.Addr, []liveEnds) {
-	return func(r *rand.Rand, s *forged, to netip.Addr, _ []liveEnds) {
-		p := port
-		if p == 0 {
-			p = uint16(1024 + r.IntN(64000))
-		}
-		s.from, s.to = stranger(r), netip.AddrPortFrom(to, p)
-		change(s)
-	}
-}
-
-// forLiveFlow makes a fill of segments in the name of either end of a live flow.
-func forLiveFlow(flags byte) func(*rand.Rand, *forged, netip.Addr, []liveEnds) {
-	return func(r *rand.Rand, s *forged, _ netip.Addr, live []liveEnds) {
-		e := live[r.IntN(len(live))]
-		s.from, s.to, s.flags = e.client, e.server, flags
-		if r.IntN(2) == 0 {
-			s.from, s.to = e.server, e.client
-		}
-		if flags&flagSYN != 0 {
-			s.options = synOptions
-		}
-	}
-}
-
-func syn(s *forged) { s.flags, s.ack, s.options = flagSYN, 0, synOptions }
-
-func deluges() []deluge {
-	return []deluge{
-		{name: "SYNs, open port, cookies", rate: floodRate, cookies: "2", fill: fromStranger(openPort, syn)},
-		{name: "SYNs, open port, no cookies", rate: floodRate, cookies: "0", fill: fromStranger(openPort, syn)},
-		{name: "SYNs, closed port", rate: floodRate, fill: fromStranger(closedPort, syn)},
-		{name: "SYNs through the bottleneck", rate: floodRate, node: "receiver1", cookies: "2", fill: fromStranger(openPort, syn)},
-		{name: "ACKs of no connection", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags = flagACK })},
-		{name: "data of no connection", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags, s.payload = flagACK|flagPSH, make([]byte, 16) })},
-		{name: "SYN-ACKs without a SYN", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags, s.options = flagACK|flagSYN, synOptions })},
-		{name: "live flows' RSTs", rate: forgeRate, forges: true, fill: forLiveFlow(flagRST)},
-		{name: "live flows' FINs", rate: forgeRate, forges: true, fill: forLiveFlow(flagFIN | flagACK)},
-		{name: "live flows' SYNs", rate: forgeRate, forges: true, fill: forLiveFlow(flagSYN)},
-	}
-}
 
 // flood holds live flows beside floods against the same flows without, with FairQ and, to see what the
 // machine itself loses, without; and what half-open connections alone do to the paper's way of counting.
@@ -326,127 +264,6 @@ func (b *floodBench) deluge(ctx context.Context, law string, d *deluge) ([]row, 
 	return append(rows, state...), err
 }
 
-func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
-	var goodput, busy, sent, share, queue [2][]float64
-	for i := range spans {
-		for _, s := range spans[i] {
-			goodput[i], busy[i], queue[i] = append(goodput[i], s.mbps), append(busy[i], s.busy), append(queue[i], s.queue...)
-			sent[i], share[i] = append(sent[i], float64(s.sent)/floodSpan.Seconds()), append(share[i], s.share)
-		}
-	}
-	took := median(share[1])
-	r := row{
-		what: law + ", " + d.name, ours: median(goodput[1]), reference: median(goodput[0]) * (1 - took), unit: "Mbit/s",
-		note: fmt.Sprintf("%.0f/s; CPUs busy %.0f %%, without %.0f %%", median(sent[1]), 100*median(busy[1]), 100*median(busy[0])),
-	}
-	if took > 0 {
-		r.note += fmt.Sprintf("; less %.1f %% that the flood's own bytes take", 100*took)
-	}
-	if b.fairq != nil {
-		r.limit = 0.05
-		r.note += fmt.Sprintf("; mean queue %.0f KB, without %.0f", mean(queue[1])/1e3, mean(queue[0])/1e3)
-	}
-	return r
-}
-
-// state says what the flood left of the kernel's tables.
-func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]datapath.FairQConnection) ([]row, error) {
-	var counts []uint32
-	for _, s := range spans[1] {
-		counts = append(counts, s.counts...)
-	}
-	right := 0
-	for _, c := range counts {
-		if c == liveFlows {
-			right++
-		}
-	}
-	after, err := b.liveEntries()
-	if err != nil {
-		return nil, err
-	}
-	intact := 0
-	for ends, c := range before {
-		if sameEntry(c, after[ends]) {
-			intact++
-		}
-	}
-	all, err := b.fairq.Connections()
-	if err != nil {
-		return nil, err
-	}
-	pending, limit, err := b.fairq.Pending()
-	if err != nil {
-		return nil, err
-	}
-	half, err := b.halfOpen()
-	if err != nil {
-		return nil, err
-	}
-	last, err := b.settled()
-	if err != nil {
-		return nil, err
-	}
-	count := row{
-		what: "   samples with the right count of flows", ours: float64(right), reference: float64(len(counts)), limit: 0.99, atLeast: true,
-		note: fmt.Sprintf("%d to %d of %d", slices.Min(counts), slices.Max(counts), liveFlows),
-	}
-	if d.forges {
-		count.limit, count.note = 0, count.note+": off while it lasts"
-	}
-	return []row{
-		count,
-		{what: "   flows counted within a second after", ours: float64(last), reference: liveFlows, limit: 0.001},
-		{what: "   live entries as before", ours: float64(intact), reference: float64(len(before)), limit: 0.001},
-		{what: "   connections in the flow table", ours: float64(len(all)), reference: liveFlows, limit: 0.001,
-			note: fmt.Sprintf("%d half-open ones wait at the receiver", half)},
-		{what: "   half-open ones remembered, of at most", ours: float64(pending), reference: float64(limit), limit: 1, atMost: true},
-	}, nil
-}
-
-// settled is the count of flows when it is right, or a second after.
-func (b *floodBench) settled() (uint32, error) {
-	for end := time.Now().Add(time.Second); ; {
-		s, err := b.fairq.read()
-		if err != nil || s.Flows == liveFlows || time.Now().After(end) {
-			return s.Flows, err
-		}
-		time.Sleep(countEvery)
-	}
-}
-
-// liveEntries are the live flows' entries.
-func (b *floodBench) liveEntries() (map[liveEnds]datapath.FairQConnection, error) {
-	if b.fairq == nil {
-		return nil, nil
-	}
-	all, err := b.fairq.Connections()
-	if err != nil {
-		return nil, err
-	}
-	found := map[liveEnds]datapath.FairQConnection{}
-	for _, c := range all {
-		for _, e := range b.ends {
-			if c.End[0].Addr == e.client && c.End[1].Addr == e.server || c.End[1].Addr == e.client && c.End[0].Addr == e.server {
-				found[e] = c
-			}
-		}
-	}
-	if len(found) != len(b.ends) {
-		return nil, fmt.Errorf("%d of %d live flows are in the flow table", len(found), len(b.ends))
-	}
-	return found, nil
-}
-
-// sameEntry says whether what the law uses of an entry is the same.
-func sameEntry(a, b datapath.FairQConnection) bool {
-	for i := range a.End {
-		a.End[i].Ended, b.End[i].Ended = false, false
-	}
-	a.Reset, b.Reset = false, false
-	return a == b
-}
-
 // span watches the live flows for a second, beside a flood if there is one.
 func (b *floodBench) span(ctx context.Context, d *deluge) (*span, error) {
 	s := &span{}
@@ -501,7 +318,7 @@ func (b *floodBench) watch(over context.Context, s *span) error {
 		if b.fairq == nil {
 			continue
 		}
-		port, err := b.fairq.read()
+		port, err := b.fairq.read(bottleneck)
 		if err != nil {
 			return err
 		}

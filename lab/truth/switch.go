@@ -41,21 +41,23 @@ type running struct {
 	beats  chan error
 }
 
-// startFairQ attaches FairQ to all ports of the lab's switches. law gives the law of a port; nil: the
-// lab's.
-func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) datapath.FairQLaw) (*running, error) {
+// startFairQ attaches FairQ to the ports of the lab's switches. lawOf gives the law of a port and whether
+// it is to have one; nil: all have the lab's.
+func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (datapath.FairQLaw, bool)) (*running, error) {
 	r := &running{ports: map[string]int{}, beats: make(chan error, 1)}
 	var ports []datapath.FairQPort
 	for _, p := range l.Ports() {
 		if !p.OfSwitch {
 			continue
 		}
-		r.ports[p.Name] = len(ports)
-		port := datapath.FairQPort{PortRef: portRef(l, &p), Law: fairqLaw(p.Rate, p.Buffer)}
+		law, wanted := fairqLaw(p.Rate, p.Buffer), true
 		if lawOf != nil {
-			port.Law = lawOf(&p)
+			law, wanted = lawOf(&p)
 		}
-		ports = append(ports, port)
+		if wanted {
+			r.ports[p.Name] = len(ports)
+			ports = append(ports, datapath.FairQPort{PortRef: portRef(l, &p), Law: law})
+		}
 	}
 	f, err := datapath.AttachFairQ(ports, c)
 	if err != nil {
@@ -84,11 +86,11 @@ func (r *running) stop() error {
 	return err
 }
 
-// read reads the state of the port that the checks are about.
-func (r *running) read() (datapath.FairQStats, error) {
-	i, ok := r.ports[bottleneck]
+// read reads the state of a port.
+func (r *running) read(name string) (datapath.FairQStats, error) {
+	i, ok := r.ports[name]
 	if !ok {
-		return datapath.FairQStats{}, fmt.Errorf("no port %s", bottleneck)
+		return datapath.FairQStats{}, fmt.Errorf("FairQ is not on port %s", name)
 	}
 	all, err := r.Stats()
 	if err != nil {

@@ -40,8 +40,8 @@ func timer(ctx context.Context) (rows []row, err error) {
 // timerCost compares how fast each processor computes while the port's timer runs and before. The timer
 // is on one of them.
 func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
-	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) datapath.FairQLaw {
-		return datapath.FairQLaw{TargetBytes: 1e6, Tick: tick, Period: tick, Active: 4 * time.Second}
+	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) (datapath.FairQLaw, bool) {
+		return datapath.FairQLaw{TargetBytes: 1e6, Tick: tick, Period: tick, Active: 4 * time.Second}, true
 	})
 	if err != nil {
 		return r, err
@@ -58,12 +58,12 @@ func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
 		return r, err
 	}
 	start := time.Now()
-	before, err := f.read()
+	before, err := f.read(bottleneck)
 	if err != nil {
 		return r, err
 	}
 	with := spinAll()
-	after, err := f.read()
+	after, err := f.read(bottleneck)
 	if err != nil {
 		return r, err
 	}

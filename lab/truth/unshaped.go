@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/safchain/ethtool"
@@ -20,20 +20,31 @@ import (
 	"weir/lab"
 )
 
-// Runs without FairQ and with it take turns; the medians are compared.
+// A machine's speed drifts by more in seconds than what is looked for. So two paths of one kind, one with
+// FairQ on its ports and one without, take turns of a quarter of a second, and a ratio is one of
+// neighbours; then the paths change their parts.
 const (
-	unshapedRounds = 7
-	// unshapedSeconds of each run are measured, after one that is not.
-	unshapedSeconds = 4
-	unshapedBuffer  = 8 << 20 // bytes of the port's queue, of which half is the target
+	slicePairs  = 40
+	sliceSettle = 60 * time.Millisecond
+	sliceSpan   = 200 * time.Millisecond
+
+	unshapedBuffer = 8 << 20 // bytes of the port's queue, of which half is the target
+	iperfPort      = 5201
 )
 
 // unshapedTicks are the sampling intervals (T) that are compared: that of the experiments, and one that
 // takes one sample an update (M = 1, and the same M*T). What a timer costs, the group `timer` says.
 var unshapedTicks = []time.Duration{fairqTick, fairqTick * fairqSamples}
 
-// unshaped compares the throughput of a path that nothing limits but the processors, with FairQ on its
-// switch and without. The port has a queue (bfifo), for FairQ needs one, in both cases.
+// path is a way through the switch: iperf3's client, and its server.
+type path struct{ from, to string }
+
+var unshapedPaths = [2]path{{"sender1", "sender2"}, {"sender3", "sender4"}}
+
+func (p path) has(port *lab.Port) bool { return port.Peer == p.from || port.Peer == p.to }
+
+// unshaped compares the throughput of iperf3 on a path that nothing limits but the processors, with FairQ
+// on its ports and without. The ports have a queue (bfifo), for FairQ needs one, in both cases.
 func unshaped(ctx context.Context) (rows []row, err error) {
 	for _, offloads := range []bool{true, false} {
 		err := withLab(ctx, "truth-unshaped", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
@@ -41,50 +52,20 @@ func unshaped(ctx context.Context) (rows []row, err error) {
 				return err
 			}
 			for _, flows := range []int{1, 16} {
-				r, err := withAgainstWithout(ctx, l, flows, offloads)
-				if err != nil {
-					return err
+				for _, tick := range unshapedTicks {
+					r, err := withAgainstWithout(ctx, l, flows, tick)
+					if err != nil {
+						return err
+					}
+					r.what = fmt.Sprintf("unshaped, offloads %s, %d flows, T = %v: with FairQ", onOff(offloads), flows, tick)
+					rows = append(rows, r)
 				}
-				rows = append(rows, r...)
 			}
 			return nil
-		}, "topology.senders=1")
+		}, "topology.senders=4")
 		if err != nil {
 			return nil, err
 		}
-	}
-	return rows, nil
-}
-
-func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, offloads bool) (rows []row, err error) {
-	server, err := iperfServer(ctx, l, "receiver1")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, server()) }()
-	kinds := append([]time.Duration{0}, unshapedTicks...) // 0: without
-	mbps := map[time.Duration][]float64{}
-	for i := range unshapedRounds {
-		for j := range kinds {
-			tick := kinds[(i+j)%len(kinds)] // who is first alternates
-			got, err := unshapedRun(ctx, l, flows, tick)
-			if err != nil {
-				return nil, err
-			}
-			mbps[tick] = append(mbps[tick], got)
-		}
-	}
-	for _, tick := range unshapedTicks {
-		var pairs []float64
-		for i := range unshapedRounds {
-			pairs = append(pairs, mbps[tick][i]/mbps[0][i])
-		}
-		rows = append(rows, row{
-			what: fmt.Sprintf("unshaped, offloads %s, %d flows, T = %v: with FairQ", onOff(offloads), flows, tick),
-			ours: median(mbps[tick]), reference: median(mbps[0]), unit: "Mbit/s", limit: 0.97, atLeast: true,
-			note: fmt.Sprintf("medians of %d in turn; of the pairs' ratios %.3f, %.3f to %.3f",
-				unshapedRounds, median(pairs), slices.Min(pairs), slices.Max(pairs)),
-		})
 	}
 	return rows, nil
 }
@@ -96,26 +77,176 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// unshapedRun is one run of iperf3 with so many flows, in Mbit/s, with FairQ sampling at this interval; 0:
-// without FairQ.
-func unshapedRun(ctx context.Context, l *lab.Lab, flows int, tick time.Duration) (float64, error) {
-	if tick == 0 {
-		return iperfOnce(ctx, l, flows)
+// withAgainstWithout compares the two paths, with FairQ on the one and then on the other.
+func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, tick time.Duration) (row, error) {
+	var with, without, ratios []float64
+	for i := range unshapedPaths {
+		mbps, err := takeTurns(ctx, l, flows, tick, i)
+		if err != nil {
+			return row{}, err
+		}
+		with, without = append(with, mbps[i]...), append(without, mbps[1-i]...)
+		for j := range mbps[i] {
+			ratios = append(ratios, mbps[i][j]/mbps[1-i][j])
+		}
 	}
-	// No largest window: what is measured is what the program costs.
-	law := datapath.FairQLaw{
-		TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
-	}
-	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) datapath.FairQLaw { return law })
+	slices.Sort(ratios)
+	reference := median(without)
+	return row{
+		ours: median(ratios) * reference, reference: reference, unit: "Mbit/s", limit: 0.97, atLeast: true,
+		note: fmt.Sprintf("by the median ratio of %d neighbouring slices, half of them %.3f to %.3f; of the medians %.3f",
+			len(ratios), ratios[len(ratios)/4], ratios[len(ratios)*3/4], median(with)/reference),
+	}, nil
+}
+
+// takeTurns has iperf3 send on both paths in turn, with FairQ on one, and gives the rates of all slices in
+// Mbit/s.
+func takeTurns(ctx context.Context, l *lab.Lab, flows int, tick time.Duration, governed int) (mbps [2][]float64, err error) {
+	f, err := governPath(l, unshapedPaths[governed], tick)
 	if err != nil {
-		return 0, err
+		return mbps, err
 	}
-	got, err := iperfOnce(ctx, l, flows)
-	s, e := f.read()
-	if err = errors.Join(err, e, f.stop()); err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows)) {
+	defer func() { err = errors.Join(err, f.stop()) }()
+	var clients [2]*iperf
+	for i, p := range unshapedPaths {
+		if clients[i], err = startIperf(ctx, l, p, flows); err != nil {
+			return mbps, err
+		}
+		defer clients[i].kill()
+	}
+	for i := range slicePairs {
+		for j := range clients {
+			k := (i + j) % 2 // who is first alternates
+			got, err := clients[k].slice(ctx)
+			if err != nil {
+				return mbps, err
+			}
+			mbps[k] = append(mbps[k], got)
+		}
+	}
+	return mbps, governedFlows(f, unshapedPaths[governed], flows)
+}
+
+// governPath puts FairQ on the ports of one path.
+func governPath(l *lab.Lab, p path, tick time.Duration) (*running, error) {
+	return startFairQ(l, datapath.FairQConfig{}, func(port *lab.Port) (datapath.FairQLaw, bool) {
+		// No largest window: what is measured is what the program costs.
+		return datapath.FairQLaw{
+			TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
+		}, p.has(port)
+	})
+}
+
+// governedFlows says whether the flows of the path went by FairQ's program as they should.
+func governedFlows(f *running, p path, flows int) error {
+	s, err := f.read("switch->" + p.to)
+	if err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows) || s.Samples == 0) {
 		err = fmt.Errorf("the flows were not governed: %+v", s)
 	}
-	return got, err
+	return err
+}
+
+// iperf is a client of iperf3 that runs on demand, with its server.
+type iperf struct {
+	l              *lab.Lab
+	path           path
+	client, server *exec.Cmd
+}
+
+// startIperf starts client and server and stops the client once it sends. A veth forwards on the sender's
+// processor, the first one; the server has the second.
+func startIperf(ctx context.Context, l *lab.Lab, p path, flows int) (*iperf, error) {
+	r := &iperf{l: l, path: p}
+	r.server = exec.CommandContext(ctx, "iperf3", "-4", "-s", "-A", "1")
+	if err := start(l, p.to, r.server); err != nil {
+		return nil, err
+	}
+	address := l.Addr(p.to, 0)
+	if err := awaitListening(ctx, l, p.to, iperfPort); err != nil {
+		r.kill()
+		return nil, err
+	}
+	client := exec.CommandContext(ctx, "iperf3", "-c", address.String(), "-t", "3600", "-P", strconv.Itoa(flows), "-A", "0")
+	if err := start(l, p.from, client); err != nil {
+		r.kill()
+		return nil, err
+	}
+	r.client = client
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		const sure = 50e6 // bytes: more than what opens the connections
+		got, err := r.received()
+		if err == nil && got < sure && time.Now().After(end) {
+			err = fmt.Errorf("iperf3 from %s does not send: is it there, and %s:%d free?", p.from, address, iperfPort)
+		}
+		if err != nil {
+			r.kill()
+			return nil, err
+		}
+		if got >= sure {
+			return r, client.Process.Signal(syscall.SIGSTOP)
+		}
+	}
+}
+
+// awaitListening waits until somebody listens, without a connection: iperf3 has one client at a time.
+func awaitListening(ctx context.Context, l *lab.Lab, node string, port int) error {
+	listens := fmt.Sprintf(":%04X 00000000:0000 0A", port)
+	for found := false; !found; {
+		err := l.Enter(node, func() error {
+			data, err := os.ReadFile("/proc/thread-self/net/tcp")
+			found = strings.Contains(string(data), listens)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends both.
+func (r *iperf) kill() {
+	for _, cmd := range []*exec.Cmd{r.client, r.server} {
+		if cmd != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // says that it was killed
+		}
+	}
+}
+
+// received is how many bytes have come to the server's device.
+func (r *iperf) received() (bytes uint64, err error) {
+	err = r.l.Enter(r.path.to, func() error {
+		link, err := netlink.LinkByName("eth0")
+		if err == nil {
+			bytes = link.Attrs().Statistics.RxBytes
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// slice lets the client send for a while and gives its rate in Mbit/s.
+func (r *iperf) slice(ctx context.Context) (float64, error) {
+	if err := r.client.Process.Signal(syscall.SIGCONT); err != nil {
+		return 0, fmt.Errorf("iperf3 from %s: %w", r.path.from, err)
+	}
+	err := pause(ctx, sliceSettle)
+	before, e := r.received()
+	began := time.Now()
+	err = errors.Join(err, e, pause(ctx, sliceSpan))
+	after, e := r.received()
+	took := time.Since(began)
+	if err := errors.Join(err, e, r.client.Process.Signal(syscall.SIGSTOP)); err != nil {
+		return 0, err
+	}
+	if after == before {
+		return 0, fmt.Errorf("iperf3 from %s sent nothing for %v", r.path.from, took)
+	}
+	return float64(after-before) * 8 / took.Seconds() / 1e6, nil
 }
 
 // unshape takes the shapers away, gives the switch's ports a queue without a rate, and turns the
@@ -143,6 +274,13 @@ func unshape(l *lab.Lab, offloads bool) error {
 		if err != nil {
 			return fmt.Errorf("take the shaper off %s: %w", p.Name, err)
 		}
+		if p.OfSwitch {
+			continue
+		}
+		// Or each slice would begin with slow start.
+		if err := sysctl(l, p.Node, "net/ipv4/tcp_slow_start_after_idle", "0"); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -157,57 +295,4 @@ func setOffloads(ifname string, on bool) error {
 		"tx-generic-segmentation": on, "tx-tcp-segmentation": on, "tx-tcp-ecn-segmentation": on,
 		"tx-tcp-mangleid-segmentation": on, "rx-gro": on,
 	})
-}
-
-// iperfServer runs an iperf3 server in a node. Its processor is the second one.
-func iperfServer(ctx context.Context, l *lab.Lab, node string) (stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, "iperf3", "-s", "-A", "1")
-	if err := start(l, node, cmd); err != nil {
-		return nil, err
-	}
-	stop = func() error {
-		err := cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
-		return err
-	}
-	if err := awaitListener(ctx, l, node, l.Addr(node, 0).String()+":5201"); err != nil {
-		return nil, errors.Join(err, stop())
-	}
-	return stop, nil
-}
-
-// iperfOnce runs an iperf3 client against the server and gives what arrived, in Mbit/s. The sender, on
-// whose processor a veth's packets are forwarded and received too, has the first one.
-func iperfOnce(ctx context.Context, l *lab.Lab, flows int) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "iperf3", "-c", l.Addr("receiver1", 0).String(), "-J", "-O", "1",
-		"-t", strconv.Itoa(unshapedSeconds), "-P", strconv.Itoa(flows), "-A", "0")
-	cmd.Stdout = &out
-	if err := start(l, "sender1", cmd); err != nil {
-		return 0, err
-	}
-	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("iperf3: %w: %s", err, strings.TrimSpace(out.String()))
-	}
-	return iperfReceived(out.Bytes())
-}
-
-// iperfReceived is what an iperf3 client says that the server received, without the omitted seconds.
-func iperfReceived(report []byte) (float64, error) {
-	var doc struct {
-		End struct {
-			SumReceived struct {
-				BitsPerSecond float64 `json:"bits_per_second"`
-			} `json:"sum_received"`
-		} `json:"end"`
-	}
-	if err := json.Unmarshal(report, &doc); err != nil {
-		return 0, fmt.Errorf("iperf3's report: %w", err)
-	}
-	if doc.End.SumReceived.BitsPerSecond == 0 {
-		return 0, errors.New("iperf3 reports that nothing arrived")
-	}
-	return doc.End.SumReceived.BitsPerSecond / 1e6, nil
 }

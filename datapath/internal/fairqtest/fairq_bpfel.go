@@ -110,7 +110,8 @@ type FairQPort struct {
 	Generation    uint32
 	Owned         uint32
 	Enforced      uint32
-	Zero          uint32
+	NapNs         uint32
+	LookedNs      uint64
 }
 
 type FairQPortConfig struct {

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/datapath"
+)
+
+func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
+	var goodput, busy, sent, share, queue [2][]float64
+	for i := range spans {
+		for _, s := range spans[i] {
+			goodput[i], busy[i], queue[i] = append(goodput[i], s.mbps), append(busy[i], s.busy), append(queue[i], s.queue...)
+			sent[i], share[i] = append(sent[i], float64(s.sent)/floodSpan.Seconds()), append(share[i], s.share)
+		}
+	}
+	took := median(share[1])
+	r := row{
+		what: law + ", " + d.name, ours: median(goodput[1]), reference: median(goodput[0]) * (1 - took), unit: "Mbit/s",
+		note: fmt.Sprintf("%.0f/s; CPUs busy %.0f %%, without %.0f %%", median(sent[1]), 100*median(busy[1]), 100*median(busy[0])),
+	}
+	if took > 0 {
+		r.note += fmt.Sprintf("; less %.1f %% that the flood's own bytes take", 100*took)
+	}
+	if b.fairq != nil {
+		r.limit = 0.05
+		r.note += fmt.Sprintf("; mean queue %.0f KB, without %.0f", mean(queue[1])/1e3, mean(queue[0])/1e3)
+	}
+	return r
+}
+
+// state says what the flood left of the kernel's tables.
+func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]datapath.FairQConnection) ([]row, error) {
+	var counts []uint32
+	for _, s := range spans[1] {
+		counts = append(counts, s.counts...)
+	}
+	right := 0
+	for _, c := range counts {
+		if c == liveFlows {
+			right++
+		}
+	}
+	after, err := b.liveEntries()
+	if err != nil {
+		return nil, err
+	}
+	intact := 0
+	for ends, c := range before {
+		if sameEntry(c, after[ends]) {
+			intact++
+		}
+	}
+	all, err := b.fairq.Connections()
+	if err != nil {
+		return nil, err
+	}
+	pending, limit, err := b.fairq.Pending()
+	if err != nil {
+		return nil, err
+	}
+	half, err := b.halfOpen()
+	if err != nil {
+		return nil, err
+	}
+	last, err := b.settled()
+	if err != nil {
+		return nil, err
+	}
+	count := row{
+		what: "   samples with the right count of flows", ours: float64(right), reference: float64(len(counts)), limit: 0.99, atLeast: true,
+		note: fmt.Sprintf("%d to %d of %d", slices.Min(counts), slices.Max(counts), liveFlows),
+	}
+	if d.forges {
+		count.limit, count.note = 0, count.note+": off while it lasts"
+	}
+	return []row{
+		count,
+		{what: "   flows counted within a second after", ours: float64(last), reference: liveFlows, limit: 0.001},
+		{what: "   live entries as before", ours: float64(intact), reference: float64(len(before)), limit: 0.001},
+		{what: "   connections in the flow table", ours: float64(len(all)), reference: liveFlows, limit: 0.001,
+			note: fmt.Sprintf("%d half-open ones wait at the receiver", half)},
+		{what: "   half-open ones remembered, of at most", ours: float64(pending), reference: float64(limit), limit: 1, atMost: true},
+	}, nil
+}
+
+// settled is the count of flows when it is right, or a second after.
+func (b *floodBench) settled() (uint32, error) {
+	for end := time.Now().Add(time.Second); ; {
+		s, err := b.fairq.read(bottleneck)
+		if err != nil || s.Flows == liveFlows || time.Now().After(end) {
+			return s.Flows, err
+		}
+		time.Sleep(countEvery)
+	}
+}
+
+// liveEntries are the live flows' entries.
+func (b *floodBench) liveEntries() (map[liveEnds]datapath.FairQConnection, error) {
+	if b.fairq == nil {
+		return nil, nil
+	}
+	all, err := b.fairq.Connections()
+	if err != nil {
+		return nil, err
+	}
+	found := map[liveEnds]datapath.FairQConnection{}
+	for _, c := range all {
+		for _, e := range b.ends {
+			if c.End[0].Addr == e.client && c.End[1].Addr == e.server || c.End[1].Addr == e.client && c.End[0].Addr == e.server {
+				found[e] = c
+			}
+		}
+	}
+	if len(found) != len(b.ends) {
+		return nil, fmt.Errorf("%d of %d live flows are in the flow table", len(found), len(b.ends))
+	}
+	return found, nil
+}
+
+// sameEntry says whether what the law uses of an entry is the same.
+func sameEntry(a, b datapath.FairQConnection) bool {
+	for i := range a.End {
+		a.End[i].Ended, b.End[i].Ended = false, false
+	}
+	a.Reset, b.Reset = false, false
+	return a == b
+}
