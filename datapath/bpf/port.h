@@ -20,7 +20,7 @@
 #define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; then they are let go
 #define RELEASE_FROM_Q8 (1448 << 8) // a grant below this would grow too slowly
 #define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are let go
-#define NAP_MAX_NS 8000000u         // packets may end at any time: the longest that nobody then samples
+#define NAP_MAX_NS 4000000u         // packets may end at any time; a gap over 5 ms is one too long
 #define NETREG_REGISTERED 1
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
