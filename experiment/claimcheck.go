@@ -10,12 +10,15 @@ import (
 	"weir/experiment/result"
 )
 
-// claims checks the claims of a file: their syntax, and that every scheme, axis, value, window,
+// claims checks the claims of a file, and its figures, which speak of metrics too: their syntax, and that every scheme, axis, value, window,
 // group, port and metric in them exists.
 func (c *checker) claims(f *File, axes []axis) {
-	for i, text := range f.Claims {
+	for i, s := range f.Claims {
 		path := []string{"claims", strconv.Itoa(i)}
-		parsed, err := claim.Parse(text)
+		if s.Paper != "" && s.Ours != "" {
+			c.fail(path, "paper and ours are both given", "a claim is the paper's or ours")
+		}
+		parsed, err := claim.Parse(s.Claim)
 		if err != nil {
 			c.fail(path, err.Error(), "a claim is LEFT op RIGHT over SCHEME[AXIS=VALUE].WINDOW.GROUP.METRIC")
 			continue
@@ -24,6 +27,7 @@ func (c *checker) claims(f *File, axes []axis) {
 			c.claimPath(path, f, axes, p)
 		}
 	}
+	c.figures(f)
 }
 
 func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) {
@@ -41,19 +45,23 @@ func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) 
 	if p.Over != "" {
 		c.claimAxis(path, axes, p.Over, nil)
 	}
-	names := p.Names
-	if _, window := f.Measure.Windows[names[0]]; window {
+	c.metricPath(path, f, p.Names, p.Distribution)
+}
+
+// metricPath checks what follows the scheme: [WINDOW.]GROUP-OR-PORT.METRIC.
+func (c *checker) metricPath(path []string, f *File, names []string, distribution bool) {
+	if _, window := f.Measure.Windows[names[0]]; window && len(names) > 1 {
 		names = names[1:]
 	}
 	groups, ports := f.groups(), append(sortedKeys(f.Measure.Ports), result.AllPorts)
 	var metrics []string
 	switch {
 	case slices.Contains(groups, names[0]):
-		metrics = pick(p.Distribution, result.GroupDistributions, result.GroupMetrics)
+		metrics = pick(distribution, result.GroupDistributions, result.GroupMetrics)
 	case names[0] == result.AllPorts:
 		metrics = []string{"drops"}
 	case slices.Contains(ports, names[0]):
-		metrics = pick(p.Distribution, result.PortDistributions, result.PortMetrics)
+		metrics = pick(distribution, result.PortDistributions, result.PortMetrics)
 	default:
 		c.fail(path, fmt.Sprintf("there is no window, group or port %q", names[0]),
 			oneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
@@ -61,6 +69,28 @@ func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) 
 	}
 	if metric := strings.Join(names[1:], "."); !slices.Contains(metrics, metric) {
 		c.fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), oneOf(metric, siblings(metric, metrics)))
+	}
+}
+
+// figures checks that every metric that a figure draws exists, and that it draws something.
+func (c *checker) figures(f *File) {
+	names := map[string]bool{}
+	for i := range f.Figures {
+		fig := &f.Figures[i]
+		path := []string{"figures", strconv.Itoa(i)}
+		if (len(fig.Bars) == 0) == (fig.CDF == "") {
+			c.fail(path, "bars and cdf: one of them is needed", "bars: a list of metrics; cdf: a distribution")
+		}
+		if names[fig.Name] {
+			c.fail(path, fmt.Sprintf("the name %q is taken", fig.Name), "each figure has a name of its own")
+		}
+		names[fig.Name] = true
+		for j, text := range fig.Bars {
+			c.metricPath(append(slices.Clone(path), "bars", strconv.Itoa(j)), f, strings.Split(text, "."), false)
+		}
+		if fig.CDF != "" {
+			c.metricPath(append(slices.Clone(path), "cdf"), f, strings.Split(fig.CDF, "."), true)
+		}
 	}
 }
 

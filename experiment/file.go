@@ -13,26 +13,30 @@
 //	endpoint.go  "sender2..4", "rack1.server*" -> node names
 package experiment
 
-import "weir/law"
+import (
+	"weir/experiment/claim"
+	"weir/law"
+)
 
 // File is one experiment as written by its author, with the defaults filled in.
 type File struct {
-	ID       string       `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; what the results are filed under"`
-	IDs      []string     `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
-	Paper    string       `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
-	Notes    []string     `json:"notes,omitempty" jsonschema_description:"what a reader of the results has to know"`
-	Worlds   []string     `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
-	Duration law.Duration `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
-	Seeds    []int64      `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
-	Topology Topology     `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and how they are joined"`
-	Network  Network      `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
-	Guests   Guests       `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
-	Traffic  []Traffic    `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
-	Schemes  []Scheme     `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
-	Vary     []Axis       `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes that the runs are multiplied by, crossed in order"`
-	Lab      Lab          `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
-	Measure  Measure      `json:"measure" jsonschema_description:"what is looked at"`
-	Claims   []string     `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
+	ID       string            `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; what the results are filed under"`
+	IDs      []string          `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
+	Paper    string            `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
+	Notes    []string          `json:"notes,omitempty" jsonschema_description:"what a reader of the results has to know"`
+	Worlds   []string          `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
+	Duration law.Duration      `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
+	Seeds    []int64           `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
+	Topology Topology          `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and how they are joined"`
+	Network  Network           `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
+	Guests   Guests            `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
+	Traffic  []Traffic         `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
+	Schemes  []Scheme          `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
+	Vary     []Axis            `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes that the runs are multiplied by, crossed in order"`
+	Lab      Lab               `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
+	Measure  Measure           `json:"measure" jsonschema_description:"what is looked at"`
+	Claims   []claim.Statement `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
+	Figures  []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report beside those that it draws of every experiment"`
 
 	name string // of the file, for errors
 	tree *tree  // what it was decoded from, for --set and vary
@@ -140,6 +144,16 @@ type Axis struct {
 type Lab struct {
 	TimeScale float64 `json:"time_scale,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"rates are divided and times multiplied by it, 1 to 1000 (default: 1)"`
 	Seeds     []int64 `json:"seeds,omitempty" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"instead of seeds"`
+}
+
+// Figure is one figure as a paper draws it: metrics as bars, or a distribution.
+type Figure struct {
+	Name  string   `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"of its files: a-z, then a-z, 0-9 and _"`
+	Title string   `json:"title,omitempty" jsonschema_description:"what stands above it (default: the name)"`
+	Note  string   `json:"note,omitempty" jsonschema_description:"what stands below it"`
+	Bars  []string `json:"bars,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit: [WINDOW.]GROUP-OR-PORT.METRIC"`
+	CDF   string   `json:"cdf,omitempty" jsonschema_description:"a distribution: [WINDOW.]GROUP-OR-PORT.DISTRIBUTION"`
+	Log   bool     `json:"log,omitempty" jsonschema_description:"bars on a logarithmic scale"`
 }
 
 // Measure names what is looked at.

@@ -19,16 +19,21 @@ const maxPoints = 10_000
 // by 0 leaves Holds nil. A claim about a scheme that was not run because it was not asked for
 // (requested; none means all) or was skipped is Undecided, and so is one about a value of an axis
 // that was not run.
-func Decide(claims []string, doc *result.Document, requested []string) []result.Claim {
+func Decide(claims []Statement, doc *result.Document, requested []string) []result.Claim {
 	var out []result.Claim
-	for _, text := range claims {
-		c, err := Parse(text)
+	for _, s := range claims {
+		c, err := Parse(s.Claim)
 		for _, w := range worlds(doc) {
+			decided := []result.Claim{{Claim: s.Claim, World: w, For: map[string]string{}}}
 			if err != nil {
-				out = append(out, result.Claim{Claim: text, World: w, For: map[string]string{}, Why: err.Error()})
-				continue
+				decided[0].Why = err.Error()
+			} else {
+				decided = c.decide(newRuns(doc, w), requested)
 			}
-			out = append(out, c.decide(newRuns(doc, w), requested)...)
+			for i := range decided {
+				decided[i].Paper, decided[i].Ours, decided[i].Because = s.Paper, s.Ours, s.Because
+			}
+			out = append(out, decided...)
 		}
 	}
 	return out

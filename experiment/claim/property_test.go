@@ -83,7 +83,7 @@ func TestDecisionsMatchHandCalculation(t *testing.T) {
 			return
 		}
 		want := byHand(l.value, r.value, op)
-		got := Decide([]string{text}, d, nil)
+		got := Decide(Statements(text), d, nil)
 		if _, err := Parse(text); err != nil { // no scheme in it, or an expression too deep
 			if want := fmt.Sprintf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on one side at least", text); err.Error() != want {
 				t.Fatal(err)

@@ -165,6 +165,8 @@ type Distribution struct {
 // open.
 type Claim struct {
 	Claim string            `json:"claim"`
+	Paper string            `json:"paper,omitempty"` // what the paper says, where the claim is the paper's
+	Ours  string            `json:"ours,omitempty"`  // what this project asks, where it is ours
 	World string            `json:"world"`
 	For   map[string]string `json:"for"`
 	Seeds []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
@@ -175,6 +177,8 @@ type Claim struct {
 	// Undecided: the claim is about something that was not asked for, which is no failure.
 	Undecided bool   `json:"undecided,omitempty"`
 	Why       string `json:"why,omitempty"` // what is missing, when Holds is nil
+	// Because is the cause that the file gives for the claim not holding; it means nothing where it holds.
+	Because string `json:"because,omitempty"`
 }
 
 // PerSeed holds one value for each seed. NaN stands for "could not be had" and is null in JSON.

@@ -1,0 +1,66 @@
+package claim
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/invopop/jsonschema"
+)
+
+// Statement is a claim as a file has it: whose it is, and what is known of why it does not hold where
+// it does not. In the file it is a text alone, or a mapping.
+type Statement struct {
+	Claim string `json:"claim"` // LEFT op RIGHT
+	// Paper is what the paper says, in its words; Ours is what this project asks and where that comes
+	// from. At most one of them is given.
+	Paper string `json:"paper,omitempty"`
+	Ours  string `json:"ours,omitempty"`
+	// Because is the cause, as found by measuring. It is shown where the claim is refuted.
+	Because string `json:"because,omitempty"`
+}
+
+// Statements makes statements of bare claims.
+func Statements(texts ...string) []Statement {
+	var out []Statement
+	for _, t := range texts {
+		out = append(out, Statement{Claim: t})
+	}
+	return out
+}
+
+// MarshalJSON writes a bare claim as a text.
+func (s Statement) MarshalJSON() ([]byte, error) {
+	if s == (Statement{Claim: s.Claim}) {
+		return json.Marshal(s.Claim)
+	}
+	type plain Statement
+	return json.Marshal(plain(s))
+}
+
+// UnmarshalJSON reads a text or a mapping. That the mapping has no other keys is the schema's to see.
+func (s *Statement) UnmarshalJSON(b []byte) error {
+	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] == '"' {
+		*s = Statement{}
+		return json.Unmarshal(b, &s.Claim)
+	}
+	type plain Statement
+	return json.Unmarshal(b, (*plain)(s))
+}
+
+// JSONSchema says both forms in one: what is said of keys binds mappings only.
+func (Statement) JSONSchema() *jsonschema.Schema {
+	properties := jsonschema.NewProperties()
+	for _, p := range []struct{ key, text string }{
+		{"claim", "LEFT op RIGHT over the results, decided on the median over seeds"},
+		{"paper", "what the paper says, in its words"},
+		{"ours", "what this project asks, and where that comes from"},
+		{"because", "why it does not hold, as measured; shown where it is refuted"},
+	} {
+		properties.Set(p.key, &jsonschema.Schema{Type: "string", Description: p.text})
+	}
+	return &jsonschema.Schema{
+		Properties: properties, Required: []string{"claim"}, AdditionalProperties: jsonschema.FalseSchema,
+		Description: "a claim, or a mapping: claim, paper or ours, because",
+		Extras:      map[string]any{"type": []string{"string", "object"}},
+	}
+}
