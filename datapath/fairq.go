@@ -151,6 +151,7 @@ type fairQAttached struct {
 	program *ebpf.Program
 	link    link.Link // one that the garbage collector takes is detached: kept here
 	isNew   bool      // not taken over
+	letGo   bool      // its windows are, until it is configured again
 }
 
 // CheckFairQ says whether AttachFairQ can work on this kernel and for this user: nil, ErrPermission or

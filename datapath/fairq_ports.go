@@ -98,7 +98,7 @@ func (f *FairQ) Attach(port FairQPort) error {
 	return f.configureAll()
 }
 
-// Configure changes a port's law.
+// Configure changes a port's law, and holds its windows if they were let go.
 func (f *FairQ) Configure(name string, law FairQLaw) error {
 	if err := law.check(); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", name, err)
@@ -107,7 +107,18 @@ func (f *FairQ) Configure(name string, law FairQLaw) error {
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
 	}
-	f.ports[i].Law = law
+	f.ports[i].Law, f.ports[i].letGo = law, false
+	return f.configure(&f.ports[i], len(f.ports))
+}
+
+// LetGo lets a port's windows go, gradually, and stays on it: it goes on learning its flows, and its state
+// can be read. Configure holds them again.
+func (f *FairQ) LetGo(name string) error {
+	i := f.index(name)
+	if i < 0 {
+		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
+	}
+	f.ports[i].letGo = true
 	return f.configure(&f.ports[i], len(f.ports))
 }
 
@@ -334,7 +345,11 @@ func (f *FairQ) configureAll() error {
 }
 
 func (f *FairQ) configure(p *fairQAttached, of int) error {
-	if err := f.maps.Configs.Put(p.id, f.portConfig(&p.FairQPort, p.cookie, of)); err != nil {
+	c := f.portConfig(&p.FairQPort, p.cookie, of)
+	if p.letGo {
+		c.Releasing = 1
+	}
+	if err := f.maps.Configs.Put(p.id, c); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}
 	return nil

@@ -26,7 +26,7 @@ type role struct {
 	log     *slog.Logger
 	fairq   *datapath.FairQ
 	ports   map[string]datapath.FairQPort // those that FairQ is on
-	refused map[string]string             // those that it cannot be on, and why: said once
+	refused map[string]string             // those whose windows it cannot hold, and why: said once
 }
 
 // Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
@@ -164,18 +164,25 @@ func (r *role) follow() error {
 	var errs []error
 	for name, p := range r.ports {
 		c := now[name]
+		dead := slices.Contains(gone, name)
+		_, byName := r.cfg.wants(name)
 		switch {
-		case c == nil || c.ifindex != p.Ifindex || slices.Contains(gone, name):
+		case dead && byName && c == nil:
+			r.refuse(name, errGone) // what is pinned stays: status tells that a port is missing
+		case dead && byName && c.err != nil:
+			r.refuse(name, c.err)
+		case c == nil || c.ifindex != p.Ifindex:
 			errs = append(errs, r.remove(name, "the device is gone"))
+		case dead:
+			errs = append(errs, r.remove(name, "somebody detached the program: attaching it again"))
 		case c.err != nil:
-			errs = append(errs, r.remove(name, c.err.Error()))
-			r.refused[name] = c.err.Error()
-		case c.law != p.Law:
+			errs = append(errs, r.letGo(c))
+		case c.law != p.Law || r.refused[name] != "":
 			errs = append(errs, r.configure(c))
 		}
 	}
 	for name := range r.refused {
-		if now[name] == nil {
+		if _, on := r.ports[name]; !on && now[name] == nil {
 			delete(r.refused, name)
 		}
 	}
@@ -209,7 +216,19 @@ func (r *role) remove(name, why string) error {
 	return r.fairq.Remove(name)
 }
 
+var errGone = errors.New("the device is gone: waiting for it")
+
+// letGo lets the windows of a port go that cannot be managed as it is now, and keeps its flows.
+func (r *role) letGo(c *candidate) error {
+	if r.refused[c.name] == c.err.Error() {
+		return nil
+	}
+	r.refuse(c.name, c.err)
+	return r.fairq.LetGo(c.name)
+}
+
 func (r *role) configure(c *candidate) error {
+	delete(r.refused, c.name)
 	p := r.ports[c.name]
 	p.Law = c.law
 	r.ports[c.name] = p

@@ -168,9 +168,12 @@ func TestSwitch_FollowsItsPorts(t *testing.T) {
 			LinkIndex: ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0),
 		}})
 	})
-	m.until(p, "the port without a queue is left", func() bool { return len(m.read().Ports) == 1 })
+	m.until(p, "the port without a queue is let go", func() bool { return portOf(m.read(), "out0").Releasing })
 	testnet.Shape(t, port, machineBps, machineBuffer, 2*1514)
-	m.until(p, "the port with a queue is attached", func() bool { return portOf(m.read(), "out0").HasDevice })
+	m.until(p, "the port with a queue is held again", func() bool { return !portOf(m.read(), "out0").Releasing })
+	if got := portOf(m.read(), "out0").TargetBytes; got != machineBuffer/5 {
+		t.Errorf("target %d of a buffer of %d", got, machineBuffer)
+	}
 
 	p.kill()
 	p = m.start("weir", "switch", "out0")
