@@ -1,0 +1,181 @@
+package switchd
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"weir/agent/metrics"
+	"weir/datapath"
+)
+
+// moment is a switch as it was read at one moment: as the kernel has it, and in words.
+type moment struct {
+	kernel *datapath.FairQSwitch
+	words  *Switch
+	took   time.Duration
+	events *events
+}
+
+// portMoment is a port of it.
+type portMoment struct {
+	*datapath.FairQPinned
+	words *Port
+}
+
+// exporter reads the kernel when Prometheus asks, over files of its own: the goroutine that beats
+// knows nothing of it.
+type exporter struct {
+	name, version string
+	events        *events
+	log           *slog.Logger
+	read          func(name string) (*datapath.FairQSwitch, *Switch, error)
+
+	mu     sync.Mutex
+	state  State
+	reason string
+}
+
+func newExporter(name, version string, e *events, l *slog.Logger) *exporter {
+	return &exporter{name: name, version: version, events: e, log: l, read: readMoment, state: Off, reason: "not read yet"}
+}
+
+// registry is a Prometheus registry of the switch's own, with what Go and the kernel tell of the process.
+func (x *exporter) registry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(x, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func readMoment(name string) (*datapath.FairQSwitch, *Switch, error) {
+	v, err := datapath.OpenFairQ(pinDir(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = v.Close() }()
+	kernel, err := v.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	return kernel, describe(name, kernel), nil
+}
+
+// health says how the switch was when it was read last.
+func (x *exporter) health() (well bool, text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	text = string(x.state)
+	if x.reason != "" {
+		text += ": " + x.reason
+	}
+	return x.state == Enforced, text
+}
+
+func (x *exporter) setHealth(s State, reason string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.state, x.reason = s, reason
+}
+
+// Describe lists every metric.
+func (x *exporter) Describe(to chan<- *prometheus.Desc) {
+	to <- buildInfo
+	to <- readable.desc
+	for i := range switchMetrics {
+		to <- switchMetrics[i].desc
+	}
+	for i := range portMetrics {
+		to <- portMetrics[i].desc
+	}
+}
+
+// Collect reads the kernel.
+func (x *exporter) Collect(to chan<- prometheus.Metric) {
+	to <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, label(x.version), runtime.Version())
+	m, err := x.look()
+	if err != nil {
+		x.log.Warn("cannot read the switch for its metrics", "error", err)
+		x.setHealth(Off, "it cannot be read: "+err.Error())
+		readable.send(to, 0, x.name)
+		return
+	}
+	x.setHealth(m.words.State, m.words.Reason)
+	readable.send(to, 1, x.name)
+	for i := range switchMetrics {
+		d := &switchMetrics[i]
+		d.of(m, func(v float64, labels ...string) { d.send(to, v, append([]string{x.name}, labels...)...) })
+	}
+	for _, p := range m.ports() {
+		name := label(p.Port)
+		for i := range portMetrics {
+			d := &portMetrics[i]
+			d.of(p, func(v float64, labels ...string) { d.send(to, v, append([]string{x.name, name}, labels...)...) })
+		}
+	}
+}
+
+// look reads the switch. That reading panics must not end the process, which has windows to hold.
+func (x *exporter) look() (m *moment, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			m, err = nil, fmt.Errorf("reading the switch panicked: %v", p)
+		}
+	}()
+	begun := time.Now()
+	kernel, words, err := x.read(x.name)
+	if err != nil {
+		return nil, err
+	}
+	return &moment{kernel: kernel, words: words, took: time.Since(begun), events: x.events}, nil
+}
+
+// ports gives each name once. What is pinned of another namespace may bear the name of a port that is
+// here.
+func (m *moment) ports() []*portMoment {
+	at := map[string]int{}
+	var out []*portMoment
+	for i := range m.kernel.Ports {
+		p := &portMoment{FairQPinned: &m.kernel.Ports[i], words: &m.words.Ports[i]}
+		before, twice := at[p.Port]
+		switch {
+		case !twice:
+			at[p.Port] = len(out)
+			out = append(out, p)
+		case p.Local && !out[before].Local:
+			out[before] = p
+		}
+	}
+	return out
+}
+
+// label makes a name fit for a label: the kernel allows any byte in a device's name.
+func label(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var out strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 {
+			fmt.Fprintf(&out, `\x%02x`, s[0])
+		} else {
+			out.WriteRune(r)
+		}
+		s = s[n:]
+	}
+	return out.String()
+}
+
+// serveMetrics makes what serves the switch's figures and lets it listen. Nobody asked for the default
+// address, and who is taken over from still has his: no reason not to begin.
+func serveMetrics(x *exporter, listen string, takeOver bool) (*metrics.Server, error) {
+	s := metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: x.log})
+	return s, s.Listen(listen, takeOver || listen == metrics.DefaultListen)
+}

@@ -1,0 +1,162 @@
+package switchd
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/datapath"
+)
+
+// metric is one name of /metrics: what it is called, what it means, and how it is had from what was read.
+// Labels have few values: a switch is one name, a port one of 1024, a reason one of a list.
+type metric[T any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(from T, emit func(value float64, labels ...string))
+}
+
+func (d *metric[T]) send(to chan<- prometheus.Metric, v float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d.desc, d.kind, v, labels...)
+}
+
+const (
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
+)
+
+// some makes a metric with a label of its own.
+func some[T any](prefix string, common []string, kind prometheus.ValueType, name, help, own string, of func(T, func(float64, ...string))) metric[T] {
+	labels := common
+	if own != "" {
+		labels = append(append([]string{}, common...), own)
+	}
+	return metric[T]{prometheus.NewDesc(prefix+name, help, labels, nil), kind, of}
+}
+
+func ofSwitch(kind prometheus.ValueType, name, help string, of func(*moment) float64) metric[*moment] {
+	return someOfSwitch(kind, name, help, "", func(m *moment, emit func(float64, ...string)) { emit(of(m)) })
+}
+
+func someOfSwitch(kind prometheus.ValueType, name, help, own string, of func(*moment, func(float64, ...string))) metric[*moment] {
+	return some("weir_switch_", []string{"switch"}, kind, name, help, own, of)
+}
+
+func ofPort(kind prometheus.ValueType, name, help string, of func(*portMoment) float64) metric[*portMoment] {
+	return someOfPort(kind, name, help, "", func(p *portMoment, emit func(float64, ...string)) { emit(of(p)) })
+}
+
+func someOfPort(kind prometheus.ValueType, name, help, own string, of func(*portMoment, func(float64, ...string))) metric[*portMoment] {
+	return some("weir_switch_port_", []string{"switch", "port"}, kind, name, help, own, of)
+}
+
+// states that a switch or a port can have. One of them is 1, the others are 0.
+var states = []State{Enforced, Released, Off, Stopped}
+
+func emitState(is State, emit func(float64, ...string)) {
+	for _, s := range states {
+		emit(truth(is == s), string(s))
+	}
+}
+
+func truth(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func seconds(d time.Duration) float64 { return d.Seconds() }
+
+var buildInfo = prometheus.NewDesc("weir_build_info",
+	"The Weir that runs: always 1.", []string{"version", "goversion"}, nil)
+
+var readable = ofSwitch(gauge, "up", "Whether the kernel could be asked about the switch: 1, else 0 and all else of it is missing.", nil)
+
+var switchMetrics = []metric[*moment]{
+	someOfSwitch(gauge, "state", "State of the switch, which is the least of its ports': 1 for the one that it has, 0 for the others.", "state",
+		func(m *moment, emit func(float64, ...string)) { emitState(m.words.State, emit) }),
+	ofSwitch(gauge, "ports", "Ports that FairQ is on.",
+		func(m *moment) float64 { return float64(len(m.words.Ports)) }),
+	ofSwitch(gauge, "heartbeat_age_seconds", "Time since user space last told the kernel that it lives.",
+		func(m *moment) float64 { return seconds(m.kernel.BeatAge) }),
+	ofSwitch(gauge, "heartbeat_lease_seconds", "How old a heartbeat may become before windows are let go.",
+		func(m *moment) float64 { return seconds(m.kernel.Lease) }),
+	ofSwitch(gauge, "read_duration_seconds", "What it took to read the kernel for this scrape.",
+		func(m *moment) float64 { return seconds(m.took) }),
+	someOfSwitch(counter, "reloads_total", "Changes of the configuration that were asked for, by result.", "result",
+		func(m *moment, emit func(float64, ...string)) {
+			emit(float64(m.events.applied.Load()), reloadApplied)
+			emit(float64(m.events.refused.Load()), reloadRefused)
+		}),
+	ofSwitch(gauge, "last_reload_successful", "Whether the last change of the configuration that was asked for was applied; 1 before the first.",
+		func(m *moment) float64 { return truth(!m.events.lastRefused.Load()) }),
+	ofSwitch(counter, "rollbacks_total", "Times that a canary was taken away by its own rule.",
+		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
+}
+
+var portMetrics = []metric[*portMoment]{
+	someOfPort(gauge, "state", "State of the port: 1 for the one that it has, 0 for the others.", "state",
+		func(p *portMoment, emit func(float64, ...string)) { emitState(p.words.State, emit) }),
+	ofPort(gauge, "warnings", "Things about the port that weir status warns of.",
+		func(p *portMoment) float64 { return float64(len(p.words.Warnings)) }),
+	ofPort(gauge, "flows", "Flows that send data out of the port now.",
+		func(p *portMoment) float64 { return float64(p.Flows) }),
+	ofPort(gauge, "connections", "Connections in the table that were opened from behind the port.",
+		func(p *portMoment) float64 { return float64(p.Connections) }),
+
+	ofPort(gauge, "window_bytes", "Window that the law gives each flow.",
+		func(p *portMoment) float64 { return float64(p.WindowBytes) }),
+	ofPort(gauge, "grant_bytes", "Window that flows are held to now; 0 where none is held.",
+		func(p *portMoment) float64 { return float64(p.GrantBytes) }),
+	ofPort(gauge, "target_bytes", "Queue that the law keeps.",
+		func(p *portMoment) float64 { return float64(p.TargetBytes) }),
+	ofPort(gauge, "queue_bytes", "Queue at the last sample; a port without flows is not sampled.",
+		func(p *portMoment) float64 { return float64(p.QueueBytes) }),
+	ofPort(gauge, "queue_max_bytes", "Longest queue that was sampled since the port was first attached.",
+		func(p *portMoment) float64 { return float64(p.QueueMax) }),
+	someOfPort(counter, "samples_total", "Samples of the queue, by what took them: the port's timer, or a packet where that was late.", "by",
+		func(p *portMoment, emit func(float64, ...string)) {
+			emit(float64(p.Samples), "timer")
+			emit(float64(p.SamplesByPacket), "packet")
+		}),
+	ofPort(gauge, "sample_age_seconds", "Time since the last sample of the queue; 0 before the first.",
+		func(p *portMoment) float64 { return seconds(p.SampleAge) }),
+	ofPort(counter, "samples_refused_total", "Times that the port's timer found its device gone and read nothing.",
+		func(p *portMoment) float64 { return float64(p.DeviceRefused) }),
+
+	ofPort(counter, "packets_total", "Packets that left by the port, as they are on the wire.",
+		func(p *portMoment) float64 { return float64(p.Seen) }),
+	ofPort(counter, "rewritten_packets_total", "Of these, acknowledgements whose window was made smaller.",
+		func(p *portMoment) float64 { return float64(p.Rewritten) }),
+	someOfPort(counter, "passed_packets_total", "Of these, packets that passed as they were, by why.", "reason",
+		func(p *portMoment, emit func(float64, ...string)) {
+			for _, r := range reasons {
+				emit(float64(r.of(&p.FairQStats)), r.Key)
+			}
+		}),
+	ofPort(counter, "data_packets_total", "Of these, packets with payload, whether rewritten or not.",
+		func(p *portMoment) float64 { return float64(p.Data) }),
+	ofPort(counter, "connections_opened_total", "Connections that were entered in the table.",
+		func(p *portMoment) float64 { return float64(p.Opened) }),
+	ofPort(counter, "connections_adopted_total", "Of these, connections that were older than FairQ on this switch.",
+		func(p *portMoment) float64 { return float64(p.Adopted) }),
+	ofPort(counter, "connections_refused_total", "Connections that found no room in the table, and pass unmanaged.",
+		func(p *portMoment) float64 { return float64(p.TableFull) }),
+
+	queueMetric(gauge, "qdisc_backlog_bytes", "Queue of the port's root queue discipline when this was read.",
+		func(q datapath.RootQueue) float64 { return float64(q.BacklogBytes) }),
+	queueMetric(counter, "qdisc_sent_bytes_total", "Bytes that the port's root queue discipline sent.",
+		func(q datapath.RootQueue) float64 { return float64(q.SentBytes) }),
+	queueMetric(counter, "qdisc_dropped_packets_total", "Packets that the port's root queue discipline dropped.",
+		func(q datapath.RootQueue) float64 { return float64(q.Drops) }),
+}
+
+// queueMetric is told of the queue discipline, which only the port's own namespace shows.
+func queueMetric(kind prometheus.ValueType, name, help string, of func(datapath.RootQueue) float64) metric[*portMoment] {
+	return someOfPort(kind, name, help, "", func(p *portMoment, emit func(float64, ...string)) {
+		if p.Local && p.HasDevice {
+			emit(of(p.Queue))
+		}
+	})
+}
