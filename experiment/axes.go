@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"weir/config"
 )
 
 // maxPoints bounds how many points the axes of a file span.
@@ -22,7 +24,7 @@ type axisValue struct {
 
 type setting struct {
 	path  string
-	value *tree
+	value *config.Tree
 }
 
 // axes reads vary and says what is wrong with it.
@@ -35,26 +37,26 @@ func (c *checker) axes(f *File) []axis {
 		one := axis{name: a.As}
 		switch {
 		case a.Key != "" && len(a.Cases) > 0:
-			c.fail(in("cases"), "both key and cases are given", "key and values, or cases")
+			c.Fail(in("cases"), "both key and cases are given", "key and values, or cases")
 		case a.Key == "" && len(a.Cases) == 0:
-			c.fail(path, "an axis without key or cases", "{key: guests.cc, values: [cubic, reno]}, or {as: NAME, cases: {...}}")
+			c.Fail(path, "an axis without key or cases", "{key: guests.cc, values: [cubic, reno]}, or {as: NAME, cases: {...}}")
 		case a.Key != "" && len(a.Values) == 0:
-			c.fail(in("values"), "the key is missing", "a list of at least 1")
+			c.Fail(in("values"), "the key is missing", "a list of at least 1")
 		case a.Key != "":
 			one.values = c.axisValues(in, a)
 		case len(a.Values) > 0:
-			c.fail(in("values"), "cases have no values", "key and values, or cases")
+			c.Fail(in("values"), "cases have no values", "key and values, or cases")
 		default:
 			one.values = c.axisCases(in, a)
 		}
 		if a.As != "" && !labelPattern.MatchString(a.As) {
-			c.fail(in("as"), fmt.Sprintf("%q is not a name for an axis", clip(a.As)), labelRule)
+			c.Fail(in("as"), fmt.Sprintf("%q is not a name for an axis", config.Clip(a.As)), labelRule)
 		}
 		if slices.ContainsFunc(out, func(b axis) bool { return b.name == one.name }) {
-			c.fail(in("as"), fmt.Sprintf("a second axis is called %s", one.name), "names that differ")
+			c.Fail(in("as"), fmt.Sprintf("a second axis is called %s", one.name), "names that differ")
 		}
 		if points *= max(len(one.values), 1); points > maxPoints {
-			c.fail(path, fmt.Sprintf("the axes span more than %d points", maxPoints), "fewer values")
+			c.Fail(path, fmt.Sprintf("the axes span more than %d points", maxPoints), "fewer values")
 			break
 		}
 		out = append(out, one)
@@ -66,13 +68,13 @@ func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {
 	var out []axisValue
 	for k := range a.Values {
 		at := in("values", strconv.Itoa(k))
-		v := c.root.find(at...)
-		name := v.text()
-		if v.kind != scalar {
+		v := c.Root.Find(at...)
+		name := v.Text()
+		if v.Form != config.Scalar {
 			name = strconv.Itoa(k)
 		}
 		if slices.ContainsFunc(out, func(o axisValue) bool { return o.name == name }) {
-			c.fail(at, fmt.Sprintf("the value %s is there twice", clip(name)), "values that differ")
+			c.Fail(at, fmt.Sprintf("the value %s is there twice", config.Clip(name)), "values that differ")
 		}
 		out = append(out, c.axisValue(in("key"), name, setting{a.Key, v}))
 	}
@@ -81,17 +83,17 @@ func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {
 
 func (c *checker) axisCases(in func(...string) []string, a Axis) []axisValue {
 	var out []axisValue
-	if !c.given(in("as")...) {
-		c.fail(in("as"), "the key is missing", "cases need a name for the axis")
+	if !c.Given(in("as")...) {
+		c.Fail(in("as"), "the key is missing", "cases need a name for the axis")
 	}
 	for _, name := range a.order {
 		at := in("cases", name)
 		if !labelPattern.MatchString(name) {
-			c.fail(at, fmt.Sprintf("%q is not a name for a case", clip(name)), labelRule)
+			c.Fail(at, fmt.Sprintf("%q is not a name for a case", config.Clip(name)), labelRule)
 		}
 		var sets []setting
-		for _, fd := range c.root.find(at...).fields {
-			sets = append(sets, setting{fd.key, fd.value})
+		for _, fd := range c.Root.Find(at...).Fields {
+			sets = append(sets, setting{fd.Key, fd.Value})
 		}
 		out = append(out, c.axisValue(at, name, sets...))
 	}
@@ -100,15 +102,15 @@ func (c *checker) axisCases(in func(...string) []string, a Axis) []axisValue {
 
 // axisValue notes settings that cannot be applied.
 func (c *checker) axisValue(at []string, name string, sets ...setting) axisValue {
-	trial := c.root.clone()
+	trial := c.Root.Clone()
 	for _, s := range sets {
 		switch top := topOf(s.path); top {
 		case "vary", "claims", "seeds", "lab", "worlds", "id", "ids":
-			c.fail(at, fmt.Sprintf("%s cannot be varied", top), "keys of guests, traffic, schemes, network, topology, measure")
+			c.Fail(at, fmt.Sprintf("%s cannot be varied", top), "keys of guests, traffic, schemes, network, topology, measure")
 			continue
 		}
-		if err := trial.put(s.path, s.value); err != nil {
-			c.fail(at, err.Error(), "")
+		if err := trial.Put(s.path, s.value); err != nil {
+			c.Fail(at, err.Error(), "")
 		}
 	}
 	return axisValue{name, sets}
@@ -124,10 +126,10 @@ func topOf(path string) string {
 }
 
 // apply gives a copy of the tree with value i of the axis set.
-func (a axis) apply(t *tree, i int) *tree {
-	out := t.clone()
+func (a axis) apply(t *config.Tree, i int) *config.Tree {
+	out := t.Clone()
 	for _, s := range a.values[i].sets {
-		_ = out.put(s.path, s.value.clone()) // tried when the axis was read
+		_ = out.Put(s.path, s.value.Clone()) // tried when the axis was read
 	}
 	return out
 }

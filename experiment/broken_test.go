@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/config"
 )
 
 var update = flag.Bool("update", false, "write golden files anew; review them as a diff")
@@ -67,7 +69,7 @@ func TestBrokenFilesGetPreciseErrors(t *testing.T) {
 }
 
 func TestFileTooLarge(t *testing.T) {
-	data := append([]byte("id: x\n"), bytes.Repeat([]byte("#"), maxFileBytes)...)
+	data := append([]byte("id: x\n"), bytes.Repeat([]byte("#"), config.DefaultLimits.Bytes)...)
 	if _, err := Parse("big.yaml", data); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
 		t.Errorf("got %v", err)
 	}
@@ -108,7 +110,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var errs Errors
-		if !errors.As(err, &errs) || len(errs) == 0 || len(errs) > maxErrors {
+		if !errors.As(err, &errs) || len(errs) == 0 || len(errs) > config.MaxErrors {
 			t.Fatalf("%T with %d errors", err, len(errs))
 		}
 		for _, e := range errs {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/config"
 	"weir/law"
 )
 
@@ -13,10 +14,10 @@ import (
 // earlier one is left out when that failed.
 func (c *checker) meaning(f *File) {
 	if f.ID == "" {
-		c.fail([]string{"id"}, "the key is missing", "a name, or ids for a file that several experiments share")
+		c.Fail([]string{"id"}, "the key is missing", "a name, or ids for a file that several experiments share")
 	}
 	if f.Duration <= 0 {
-		c.fail([]string{"duration"}, "0 is no duration", "above 0s")
+		c.Fail([]string{"duration"}, "0 is no duration", "above 0s")
 	}
 	c.network(f.Network)
 	c.names(f)
@@ -43,19 +44,19 @@ func (c *checker) meaning(f *File) {
 func (c *checker) network(n Network) {
 	switch {
 	case n.RTT > 0 && n.Delay > 0:
-		c.fail([]string{"network", "delay"}, "both rtt and delay are given", "one of them")
+		c.Fail([]string{"network", "delay"}, "both rtt and delay are given", "one of them")
 	case n.RTT == 0 && n.Delay == 0:
-		c.fail([]string{"network", "rtt"}, "neither rtt nor delay is given", "one of them, above 0s")
+		c.Fail([]string{"network", "rtt"}, "neither rtt nor delay is given", "one of them, above 0s")
 	}
 	if n.Rate == 0 {
-		c.fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
+		c.Fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
 	}
 	c.buffer([]string{"network", "buffer"}, n.Buffer)
 }
 
 func (c *checker) buffer(path []string, l law.Limit) {
 	if l.N == 0 || !l.Packets && l.N < smallestBufferLen {
-		c.fail(path, fmt.Sprintf("a buffer of %s holds no full frame", l), fmt.Sprintf("at least %dB or 1pkt", smallestBufferLen))
+		c.Fail(path, fmt.Sprintf("a buffer of %s holds no full frame", l), fmt.Sprintf("at least %dB or 1pkt", smallestBufferLen))
 	}
 }
 
@@ -64,13 +65,13 @@ func (c *checker) names(f *File) {
 	items, schemes := map[string]bool{}, map[string]bool{}
 	for i, t := range f.Traffic {
 		if items[t.Name] {
-			c.fail([]string{"traffic", strconv.Itoa(i), "name"}, fmt.Sprintf("a second item is called %s", t.Name), "names that differ; group measures items together")
+			c.Fail([]string{"traffic", strconv.Itoa(i), "name"}, fmt.Sprintf("a second item is called %s", t.Name), "names that differ; group measures items together")
 		}
 		items[t.Name] = true
 	}
 	for i, s := range f.Schemes {
 		if schemes[s.Name] {
-			c.fail([]string{"schemes", strconv.Itoa(i), "name"}, fmt.Sprintf("a second scheme is called %s", s.Name), "labels that differ; laws may repeat")
+			c.Fail([]string{"schemes", strconv.Itoa(i), "name"}, fmt.Sprintf("a second scheme is called %s", s.Name), "labels that differ; laws may repeat")
 		}
 		schemes[s.Name] = true
 	}
@@ -79,11 +80,11 @@ func (c *checker) names(f *File) {
 		path := []string{"measure", "ports", label}
 		switch {
 		case !labelPattern.MatchString(label):
-			c.fail(path, fmt.Sprintf("%q is not a label", clip(label)), labelRule)
+			c.Fail(path, fmt.Sprintf("%q is not a label", config.Clip(label)), labelRule)
 		case label == "all":
-			c.fail(path, "all stands for every port", "another label")
+			c.Fail(path, "all stands for every port", "another label")
 		case slices.Contains(groups, label):
-			c.fail(path, "a group of traffic has this name", "labels that differ from groups")
+			c.Fail(path, "a group of traffic has this name", "labels that differ from groups")
 		}
 	}
 	for _, label := range sortedKeys(f.Measure.Windows) {
@@ -91,9 +92,9 @@ func (c *checker) names(f *File) {
 		_, port := f.Measure.Ports[label]
 		switch {
 		case !labelPattern.MatchString(label):
-			c.fail(path, fmt.Sprintf("%q is not a label", clip(label)), labelRule)
+			c.Fail(path, fmt.Sprintf("%q is not a label", config.Clip(label)), labelRule)
 		case port || label == "all" || slices.Contains(groups, label):
-			c.fail(path, "a group or port has this name", "labels that differ from both")
+			c.Fail(path, "a group or port has this name", "labels that differ from both")
 		}
 	}
 }
@@ -113,7 +114,7 @@ func (f *File) groups() []string {
 func (c *checker) guests(path []string, g Guests) {
 	for key, d := range map[string]*law.Duration{"rto_min": g.RTOMin, "initial_rto": g.InitialRTO} {
 		if d != nil && (*d < 10e3 || *d > 120e9) {
-			c.fail(append(slices.Clone(path), key), fmt.Sprintf("%s is out of range", *d), "from 10us to 120s")
+			c.Fail(append(slices.Clone(path), key), fmt.Sprintf("%s is out of range", *d), "from 10us to 120s")
 		}
 	}
 }
@@ -123,8 +124,8 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 	in := func(keys ...string) []string { return slices.Concat(path, keys) }
 	c.guests(in("guests"), s.Guests)
 	for k, w := range s.Worlds {
-		if c.given(in("worlds")...) && !slices.Contains(f.Worlds, w) {
-			c.fail(in("worlds", strconv.Itoa(k)), fmt.Sprintf("the file does not run in %s", w), "allowed: "+strings.Join(f.Worlds, ", "))
+		if c.Given(in("worlds")...) && !slices.Contains(f.Worlds, w) {
+			c.Fail(in("worlds", strconv.Itoa(k)), fmt.Sprintf("the file does not run in %s", w), "allowed: "+strings.Join(f.Worlds, ", "))
 		}
 	}
 	var laws []Law
@@ -135,10 +136,10 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 			continue
 		}
 		at := in("laws", strconv.Itoa(k))
-		if !c.given(in("laws")...) {
+		if !c.Given(in("laws")...) {
 			at = in("name")
 		}
-		c.fail(at, fmt.Sprintf("%q is no law", clip(name)), oneOf(name, lawNames()))
+		c.Fail(at, fmt.Sprintf("%q is no law", config.Clip(name)), config.OneOf(name, lawNames()))
 	}
 	if len(laws) == len(s.Laws) {
 		c.params(in("params"), laws, s.Params)
@@ -148,7 +149,7 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 			break
 		}
 		if _, err := g.Select(pattern, Switch); err != nil {
-			c.fail(in("at", strconv.Itoa(k)), err.Error(), oneOf(pattern, g.nodes(Switch)))
+			c.Fail(in("at", strconv.Itoa(k)), err.Error(), config.OneOf(pattern, g.nodes(Switch)))
 		}
 	}
 }
@@ -160,38 +161,38 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	for _, l := range laws {
 		known = append(known, l.fields()...)
 	}
-	given := &tree{kind: mapping}
-	if c.root != nil {
-		if t := c.root.find(path...); t != nil {
+	given := &config.Tree{Form: config.Mapping}
+	if c.Root != nil {
+		if t := c.Root.Find(path...); t != nil {
 			given = t
 		}
 	}
 	for _, key := range sortedKeys(params) {
 		if !slices.Contains(known, key) {
-			c.unknownKey(append(slices.Clone(path), key), known)
+			c.UnknownKey(append(slices.Clone(path), key), known)
 		}
 	}
 	for _, l := range laws {
-		own := &tree{kind: mapping, at: given.at}
-		for _, fd := range given.fields {
-			if slices.Contains(l.fields(), fd.key) {
-				own.fields = append(own.fields, fd)
+		own := &config.Tree{Form: config.Mapping, At: given.At}
+		for _, fd := range given.Fields {
+			if slices.Contains(l.fields(), fd.Key) {
+				own.Fields = append(own.Fields, fd)
 			}
 		}
-		before := len(c.errs)
-		c.validate(l.schema(), own, path...)
-		if len(c.errs) > before {
+		before := len(c.Errs)
+		c.Validate(l.schema(), own, path...)
+		if len(c.Errs) > before {
 			continue
 		}
 		decoded, err := l.decode(params)
 		if err != nil {
-			c.fail(path, oneLine(err.Error()), "")
+			c.Fail(path, config.OneLine(err.Error()), "")
 			continue
 		}
 		for _, key := range zeroFields(decoded) {
 			at := append(slices.Clone(path), key)
-			if !c.meant[strings.Join(at, ".")] {
-				c.fail(at, "0 is not allowed", "above 0")
+			if !c.Meant(at) {
+				c.Fail(at, "0 is not allowed", "above 0")
 			}
 		}
 	}
@@ -204,28 +205,28 @@ func (c *checker) endpoints(f *File, i int, g *Graph) {
 	t, path := f.Traffic[i], []string{"traffic", strconv.Itoa(i)}
 	from, err := g.Select(t.From, Guest)
 	if err != nil {
-		c.fail(append(path, "from"), err.Error(), "the guests are "+g.families(Guest))
+		c.Fail(append(path, "from"), err.Error(), "the guests are "+g.families(Guest))
 	}
 	to, err2 := g.Select(t.To, Guest)
 	if err2 != nil {
-		c.fail(append(path, "to"), err2.Error(), "the guests are "+g.families(Guest))
+		c.Fail(append(path, "to"), err2.Error(), "the guests are "+g.families(Guest))
 	}
 	if err != nil || err2 != nil {
 		return
 	}
 	if len(from)*len(to) > maxPairs {
-		c.fail(append(path, "from"), fmt.Sprintf("%d sources and %d destinations", len(from), len(to)), fmt.Sprintf("at most %d pairs", maxPairs))
+		c.Fail(append(path, "from"), fmt.Sprintf("%d sources and %d destinations", len(from), len(to)), fmt.Sprintf("at most %d pairs", maxPairs))
 		return
 	}
 	if len(pairs(from, to, t.Pair)) == 0 {
-		c.fail(append(path, "pair"), fmt.Sprintf("pair: %s leaves no pair of %s and %s", t.Pair, t.From, t.To), "endpoints that differ and are paired")
+		c.Fail(append(path, "pair"), fmt.Sprintf("pair: %s leaves no pair of %s and %s", t.Pair, t.From, t.To), "endpoints that differ and are paired")
 	}
 }
 
 func (c *checker) ports(f *File, g *Graph) {
 	for _, label := range sortedKeys(f.Measure.Ports) {
 		if _, _, err := g.Port(f.Measure.Ports[label]); err != nil {
-			c.fail([]string{"measure", "ports", label}, err.Error(), "a port is node->neighbour, such as "+g.somePort())
+			c.Fail([]string{"measure", "ports", label}, err.Error(), "a port is node->neighbour, such as "+g.somePort())
 		}
 	}
 }
@@ -245,12 +246,12 @@ func (c *checker) windows(f *File) {
 		path, w := []string{"measure", "windows", label}, f.Measure.Windows[label]
 		switch {
 		case w[1] <= w[0]:
-			c.fail(path, fmt.Sprintf("the window ends at %s and begins at %s", w[1], w[0]), "[from, to] with to after from")
+			c.Fail(path, fmt.Sprintf("the window ends at %s and begins at %s", w[1], w[0]), "[from, to] with to after from")
 		case w[1] > f.Duration:
-			c.fail(path, fmt.Sprintf("the window ends at %s, after the run (%s)", w[1], f.Duration), "at most the duration")
+			c.Fail(path, fmt.Sprintf("the window ends at %s, after the run (%s)", w[1], f.Duration), "at most the duration")
 		}
 	}
 	if s := f.Measure.Series; s < 1e6 || s > f.Duration && f.Duration > 0 {
-		c.fail([]string{"measure", "series"}, fmt.Sprintf("a step of %s is out of range", s), "from 1ms to the duration")
+		c.Fail([]string{"measure", "series"}, fmt.Sprintf("a step of %s is out of range", s), "from 1ms to the duration")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/config"
 	"weir/experiment/claim"
 	"weir/experiment/result"
 )
@@ -16,11 +17,11 @@ func (c *checker) claims(f *File, axes []axis) {
 	for i, s := range f.Claims {
 		path := []string{"claims", strconv.Itoa(i)}
 		if s.Paper != "" && s.Ours != "" {
-			c.fail(path, "paper and ours are both given", "a claim is the paper's or ours")
+			c.Fail(path, "paper and ours are both given", "a claim is the paper's or ours")
 		}
 		parsed, err := claim.Parse(s.Claim)
 		if err != nil {
-			c.fail(path, err.Error(), "a claim is LEFT op RIGHT over SCHEME[AXIS=VALUE].WINDOW.GROUP.METRIC")
+			c.Fail(path, err.Error(), "a claim is LEFT op RIGHT over SCHEME[AXIS=VALUE].WINDOW.GROUP.METRIC")
 			continue
 		}
 		for _, p := range parsed.Paths() {
@@ -36,7 +37,7 @@ func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) 
 		schemes = append(schemes, s.Name)
 	}
 	if !slices.Contains(schemes, p.Scheme) {
-		c.fail(path, fmt.Sprintf("there is no scheme %q", p.Scheme), oneOf(p.Scheme, schemes))
+		c.Fail(path, fmt.Sprintf("there is no scheme %q", p.Scheme), config.OneOf(p.Scheme, schemes))
 		return
 	}
 	for _, b := range p.At {
@@ -63,12 +64,12 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 	case slices.Contains(ports, names[0]):
 		metrics = pick(distribution, result.PortDistributions, result.PortMetrics)
 	default:
-		c.fail(path, fmt.Sprintf("there is no window, group or port %q", names[0]),
-			oneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
+		c.Fail(path, fmt.Sprintf("there is no window, group or port %q", names[0]),
+			config.OneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
 		return
 	}
 	if metric := strings.Join(names[1:], "."); !slices.Contains(metrics, metric) {
-		c.fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), oneOf(metric, siblings(metric, metrics)))
+		c.Fail(path, fmt.Sprintf("%s has no metric %q", names[0], metric), config.OneOf(metric, siblings(metric, metrics)))
 	}
 }
 
@@ -79,10 +80,10 @@ func (c *checker) figures(f *File) {
 		fig := &f.Figures[i]
 		path := []string{"figures", strconv.Itoa(i)}
 		if (len(fig.Bars) == 0) == (fig.CDF == "") {
-			c.fail(path, "bars and cdf: one of them is needed", "bars: a list of metrics; cdf: a distribution")
+			c.Fail(path, "bars and cdf: one of them is needed", "bars: a list of metrics; cdf: a distribution")
 		}
 		if names[fig.Name] {
-			c.fail(path, fmt.Sprintf("the name %q is taken", fig.Name), "each figure has a name of its own")
+			c.Fail(path, fmt.Sprintf("the name %q is taken", fig.Name), "each figure has a name of its own")
 		}
 		names[fig.Name] = true
 		for j, text := range fig.Bars {
@@ -137,8 +138,8 @@ func (c *checker) claimAxis(path []string, axes []axis, name string, value *stri
 	}
 	switch {
 	case !slices.Contains(names, name):
-		c.fail(path, fmt.Sprintf("there is no axis %q", name), oneOf(name, names))
+		c.Fail(path, fmt.Sprintf("there is no axis %q", name), config.OneOf(name, names))
 	case value != nil && !slices.ContainsFunc(values, func(v string) bool { return claim.SameValue(v, *value) }):
-		c.fail(path, fmt.Sprintf("axis %s has no value %q", name, *value), oneOf(*value, values))
+		c.Fail(path, fmt.Sprintf("axis %s has no value %q", name, *value), config.OneOf(*value, values))
 	}
 }

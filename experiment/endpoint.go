@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"weir/config"
 )
 
 // Endpoint patterns:
@@ -43,7 +45,7 @@ func parsePattern(text string) ([]part, error) {
 	for rest != "" || len(parts) == 0 {
 		m := partPattern.FindStringSubmatch(rest)
 		if m == nil {
-			return nil, fmt.Errorf("%q is not a pattern of nodes", clip(text))
+			return nil, fmt.Errorf("%q is not a pattern of nodes", config.Clip(text))
 		}
 		p := part{name: m[1], any: m[2] == "*"}
 		switch {
@@ -57,7 +59,7 @@ func parsePattern(text string) ([]part, error) {
 				p.step, _ = strconv.Atoi(m[5])
 			}
 			if p.step < 1 || p.to < p.from {
-				return nil, fmt.Errorf("the range in %q is empty", clip(text))
+				return nil, fmt.Errorf("the range in %q is empty", config.Clip(text))
 			}
 		case !p.any:
 			p.name += m[2]
@@ -65,7 +67,7 @@ func parsePattern(text string) ([]part, error) {
 		parts = append(parts, p)
 		rest = rest[len(m[0]):]
 		if m[6] == "." && rest == "" {
-			return nil, fmt.Errorf("%q ends with a dot", clip(text))
+			return nil, fmt.Errorf("%q ends with a dot", config.Clip(text))
 		}
 		if m[6] == "" {
 			break
@@ -118,7 +120,7 @@ func (g *Graph) match(pattern string, kind *NodeKind) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%q matches no %s", clip(strings.TrimSpace(one)), g.kindText(kind))
+			return nil, fmt.Errorf("%q matches no %s", config.Clip(strings.TrimSpace(one)), g.kindText(kind))
 		}
 	}
 	var names []string

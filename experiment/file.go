@@ -3,8 +3,7 @@
 //
 //	file.go      the keys of the file (this is the contract with its users)
 //	schema.go    the JSON schema made of those keys
-//	tree.go      the text as a tree of nodes that know their line
-//	load.go      strict reading: schema first, then meaning; every error has file, line and key
+//	load.go      strict reading by package config: schema first, then meaning
 //	check.go     what a schema cannot say
 //	laws.go      the configuration fields of every law
 //	set.go       --set and --sweep paths
@@ -14,6 +13,7 @@
 package experiment
 
 import (
+	"weir/config"
 	"weir/experiment/claim"
 	"weir/law"
 )
@@ -38,8 +38,8 @@ type File struct {
 	Claims   []claim.Statement `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
 	Figures  []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report beside those that it draws of every experiment"`
 
-	name string // of the file, for errors
-	tree *tree  // what it was decoded from, for --set and vary
+	name string       // of the file, for errors
+	tree *config.Tree // what it was decoded from, for --set and vary
 }
 
 // Topology says which nodes there are and how they are joined.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weir/config"
 	"weir/law"
 )
 
@@ -79,11 +80,11 @@ func (g *Graph) Port(name string) (node, peer string, err error) {
 	from, to, ok := strings.Cut(name, "->")
 	from, to = strings.TrimSpace(from), strings.TrimSpace(to)
 	if !ok || from == "" || to == "" {
-		return "", "", fmt.Errorf("%q does not name a port: write it as node->neighbour", clip(name))
+		return "", "", fmt.Errorf("%q does not name a port: write it as node->neighbour", config.Clip(name))
 	}
 	for _, end := range []string{from, to} {
 		if g.Node(end) == nil && g.Node(end+hypervisorSuffix) == nil {
-			return "", "", fmt.Errorf("there is no node %q", clip(end))
+			return "", "", fmt.Errorf("there is no node %q", config.Clip(end))
 		}
 	}
 	for _, l := range g.Links {

@@ -11,6 +11,7 @@ import (
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"weir/config"
 	"weir/law"
 )
 
@@ -86,7 +87,7 @@ func (l Law) fields() []string {
 var lawSchemas = sync.OnceValue(func() map[string]*validator.Schema {
 	out := map[string]*validator.Schema{}
 	for _, l := range Laws() {
-		out[l.Name] = compile(encodeSchema(reflector().Reflect(l.Params())))
+		out[l.Name] = config.Compile(config.EncodeSchema(config.SchemaOf(l.Params())))
 	}
 	return out
 })

@@ -4,92 +4,85 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"weir/config"
 	"weir/law"
 )
 
 // Load reads and checks an experiment file. Errors found in it are Errors.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
+	data, err := ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("open experiment: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read experiment: %w", err)
+		return nil, err
 	}
 	return Parse(path, data)
 }
 
+// ReadFile reads the text of an experiment file.
+func ReadFile(path string) ([]byte, error) {
+	data, err := config.ReadFile(path, config.DefaultLimits)
+	if err != nil {
+		return nil, fmt.Errorf("read experiment: %w", err)
+	}
+	return data, nil
+}
+
 // Parse checks an experiment that is in memory; name stands for the file in errors.
 func Parse(name string, data []byte) (*File, error) {
-	t, errs := parseTree(name, data)
+	t, errs := config.ParseTree(name, data, "one experiment", config.DefaultLimits)
 	if len(errs) > 0 {
-		return nil, errs.orNil()
+		return nil, errs.OrNil()
 	}
 	f, errs := check(name, t)
 	if len(errs) > 0 {
-		return nil, errs.orNil()
+		return nil, errs.OrNil()
 	}
 	return f, nil
 }
 
+// Error is one thing wrong with a file, Errors all that is.
+type (
+	Error  = config.Error
+	Errors = config.Errors
+)
+
 // checker collects what is wrong with one file.
-type checker struct {
-	name  string
-	root  *tree // nil when there is no file
-	errs  Errors
-	meant map[string]bool // paths that unknown keys may have meant
-}
+type checker struct{ config.Checker }
 
-// fail notes an error at path, a list of keys and indices from the top of the file.
-func (c *checker) fail(path []string, wrong, allowed string) {
-	e := &Error{File: c.name, Line: 1, Key: strings.Join(path, "."), Wrong: wrong, Allowed: allowed}
-	if c.root != nil {
-		at := c.root.locate(path)
-		e.Line, e.Option, e.Key = max(at.line, 1), at.option, c.root.show(path)
-	}
-	c.errs = append(c.errs, e)
-}
-
-// given tells whether the file itself says something of a key.
-func (c *checker) given(path ...string) bool {
-	return c.root != nil && c.root.find(path...) != nil
+func newChecker(name string, t *config.Tree) *checker {
+	return &checker{config.Checker{File: name, Root: t, Whole: "the keys of an experiment: id, topology, traffic ..."}}
 }
 
 // check validates a tree, first its form, then its meaning, also under every value of every axis.
-func check(name string, t *tree) (*File, Errors) {
+func check(name string, t *config.Tree) (*File, Errors) {
 	f, errs := checkBase(name, t)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	c := &checker{name: name, root: t}
+	c := newChecker(name, t)
 	axes := c.axes(f)
-	if len(c.errs) == 0 {
+	if len(c.Errs) == 0 {
 		for _, a := range axes {
 			for i := range a.values {
 				_, wrong := checkBase(name, a.apply(t, i))
-				c.errs = append(c.errs, wrong...)
+				c.Errs = append(c.Errs, wrong...)
 			}
 		}
 	}
-	if len(c.errs) == 0 && c.claimsAreOfThisFile() {
+	if len(c.Errs) == 0 && c.claimsAreOfThisFile() {
 		c.claims(f, axes)
 	}
-	return f, c.errs
+	return f, c.Errs
 }
 
 // claimsAreOfThisFile is false when an option changed what the file runs: its claims may then name
 // axes that are gone, which leaves them undecided and is no error.
 func (c *checker) claimsAreOfThisFile() bool {
-	for _, fd := range c.root.fields {
-		if fd.key == "vary" && fd.value.changed() {
+	for _, fd := range c.Root.Fields {
+		if fd.Key == "vary" && fd.Value.Changed() {
 			return false
 		}
 	}
@@ -97,36 +90,36 @@ func (c *checker) claimsAreOfThisFile() bool {
 }
 
 // checkBase checks everything but axes and claims.
-func checkBase(name string, t *tree) (*File, Errors) {
-	c := &checker{name: name, root: t}
-	c.validate(fileSchema(), t)
-	if len(c.errs) > 0 {
-		return nil, c.errs
+func checkBase(name string, t *config.Tree) (*File, Errors) {
+	c := newChecker(name, t)
+	c.Validate(fileSchema(), t)
+	if len(c.Errs) > 0 {
+		return nil, c.Errs
 	}
 	f := c.decode(t)
 	if f != nil {
 		c.meaning(f)
 	}
-	return f, c.errs
+	return f, c.Errs
 }
 
 // decode makes the File of a tree that the schema accepts, with defaults.
-func (c *checker) decode(t *tree) *File {
-	text, err := json.Marshal(t.plain())
-	f := &File{name: c.name, tree: t}
+func (c *checker) decode(t *config.Tree) *File {
+	text, err := json.Marshal(t.Plain())
+	f := &File{name: c.File, tree: t}
 	f.Topology.Hypervisors = true
 	if err == nil {
 		err = json.Unmarshal(text, f)
 	}
 	if err != nil { // the schema let it pass, so it is not the user's to mend; still no panic
-		c.fail(nil, oneLine(err.Error()), "")
+		c.Fail(nil, config.OneLine(err.Error()), "")
 		return nil
 	}
-	if vary := t.get("vary"); vary != nil {
+	if vary := t.Get("vary"); vary != nil {
 		for i := range f.Vary {
-			if cases := vary.items[i].get("cases"); cases != nil {
-				for _, fd := range cases.fields {
-					f.Vary[i].order = append(f.Vary[i].order, fd.key)
+			if cases := vary.Items[i].Get("cases"); cases != nil {
+				for _, fd := range cases.Fields {
+					f.Vary[i].order = append(f.Vary[i].order, fd.Key)
 				}
 			}
 		}

@@ -28,39 +28,39 @@ var patternOnly = []string{
 func (c *checker) pattern(f *File, i int) {
 	t, path := f.Traffic[i], []string{"traffic", strconv.Itoa(i)}
 	in := func(key string) []string { return append(slices.Clone(path), key) }
-	has := func(key string) bool { return c.given(in(key)...) }
+	has := func(key string) bool { return c.Given(in(key)...) }
 	keys := patternKeys[t.Pattern]
 	for _, key := range keys.needs {
 		if !has(key) {
-			c.fail(in(key), "the key is missing", fmt.Sprintf("pattern %s needs %s", t.Pattern, strings.Join(keys.needs, ", ")))
+			c.Fail(in(key), "the key is missing", fmt.Sprintf("pattern %s needs %s", t.Pattern, strings.Join(keys.needs, ", ")))
 		}
 	}
 	for _, key := range patternOnly {
 		if has(key) && !slices.Contains(keys.needs, key) && !slices.Contains(keys.may, key) {
-			c.fail(in(key), fmt.Sprintf("pattern %s has no %s", t.Pattern, key),
+			c.Fail(in(key), fmt.Sprintf("pattern %s has no %s", t.Pattern, key),
 				"allowed: "+strings.Join(slices.Concat(keys.needs, keys.may), ", "))
 		}
 	}
 	sized := has("size") || has("cdf")
 	switch {
 	case has("size") && has("cdf"):
-		c.fail(in("cdf"), "both size and cdf are given", "one of them")
+		c.Fail(in("cdf"), "both size and cdf are given", "one of them")
 	case !sized && slices.Contains(keys.may, "cdf"):
-		c.fail(in("size"), "the key is missing", fmt.Sprintf("pattern %s needs size or cdf", t.Pattern))
+		c.Fail(in("size"), "the key is missing", fmt.Sprintf("pattern %s needs size or cdf", t.Pattern))
 	case has("size") && t.Size == 0:
-		c.fail(in("size"), "0 is no size", "at least 1B")
+		c.Fail(in("size"), "0 is no size", "at least 1B")
 	}
 	if t.Pattern == "cbr" && has("rate") && t.Rate == 0 {
-		c.fail(in("rate"), "0 is no rate", "above 0kbit")
+		c.Fail(in("rate"), "0 is no rate", "above 0kbit")
 	}
 	if t.Pattern == "closed_loop" && !has("requests") && !has("stop") {
-		c.fail(in("requests"), "the key is missing", "pattern closed_loop needs requests or stop")
+		c.Fail(in("requests"), "the key is missing", "pattern closed_loop needs requests or stop")
 	}
 	if has("deadline") && !sized {
-		c.fail(in("deadline"), "a flow without size has no deadline", "a size as well")
+		c.Fail(in("deadline"), "a flow without size has no deadline", "a size as well")
 	}
 	if has("deadline") && t.Deadline == 0 {
-		c.fail(in("deadline"), "0 is no deadline", "above 0s")
+		c.Fail(in("deadline"), "0 is no deadline", "above 0s")
 	}
 	c.udp(t, in)
 	c.times(f, t, in, has)
@@ -72,35 +72,35 @@ func (c *checker) udp(t Traffic, in func(string) []string) {
 		return
 	}
 	if t.Pattern != "bulk" && t.Pattern != "cbr" {
-		c.fail(in("proto"), "pattern "+t.Pattern+" cannot be udp", "bulk or cbr, or tcp")
+		c.Fail(in("proto"), "pattern "+t.Pattern+" cannot be udp", "bulk or cbr, or tcp")
 	}
 	if t.Data == "pull" {
-		c.fail(in("data"), "udp has no connection to ask over", "push, or tcp")
+		c.Fail(in("data"), "udp has no connection to ask over", "push, or tcp")
 	}
 }
 
 func (c *checker) times(f *File, t Traffic, in func(string) []string, has func(string) bool) {
 	if t.Start >= f.Duration && f.Duration > 0 {
-		c.fail(in("start"), fmt.Sprintf("it starts at %s, the run ends at %s", t.Start, f.Duration), "before the duration")
+		c.Fail(in("start"), fmt.Sprintf("it starts at %s, the run ends at %s", t.Start, f.Duration), "before the duration")
 	}
 	if has("stop") && t.Stop <= t.Start {
-		c.fail(in("stop"), fmt.Sprintf("it stops at %s and starts at %s", t.Stop, t.Start), "after start")
+		c.Fail(in("stop"), fmt.Sprintf("it stops at %s and starts at %s", t.Stop, t.Start), "after start")
 	}
 	if t.Stop > f.Duration {
-		c.fail(in("stop"), fmt.Sprintf("it stops at %s, the run ends at %s", t.Stop, f.Duration), "at most the duration")
+		c.Fail(in("stop"), fmt.Sprintf("it stops at %s, the run ends at %s", t.Stop, f.Duration), "at most the duration")
 	}
 	switch {
 	case t.Epochs > 1 && t.Every == 0:
-		c.fail(in("every"), "the key is missing", "several epochs need every, above 0s")
+		c.Fail(in("every"), "the key is missing", "several epochs need every, above 0s")
 	case has("every") && t.Every == 0:
-		c.fail(in("every"), "0 is no interval", "above 0s")
+		c.Fail(in("every"), "0 is no interval", "above 0s")
 	case t.Epochs > 1 && t.Start < f.Duration:
 		// Divided, not multiplied: the product could be past what a duration holds.
 		if (f.Duration-t.Start-1)/t.Every+1 < law.Duration(t.Epochs) {
-			c.fail(in("epochs"), fmt.Sprintf("%d epochs every %s do not start before %s", t.Epochs, t.Every, f.Duration), "as many as start before the duration")
+			c.Fail(in("epochs"), fmt.Sprintf("%d epochs every %s do not start before %s", t.Epochs, t.Every, f.Duration), "as many as start before the duration")
 		}
 	}
 	if has("give_up") && t.GiveUp == 0 {
-		c.fail(in("give_up"), "0 gives every flow up", "above 0s")
+		c.Fail(in("give_up"), "0 gives every flow up", "above 0s")
 	}
 }

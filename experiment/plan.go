@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"weir/config"
 )
 
 // Options chooses what of a file is run, and changes it.
@@ -126,7 +128,7 @@ func (f *File) worldsAsked(o Options) ([]string, error) {
 	for _, w := range o.Worlds {
 		switch {
 		case w != WorldLab && w != WorldSim:
-			return nil, fmt.Errorf("there is no world %q; --world takes lab, sim or both", clip(w))
+			return nil, fmt.Errorf("there is no world %q; --world takes lab, sim or both", config.Clip(w))
 		case !slices.Contains(built, w):
 			return nil, &UnavailableError{What: "world", Names: []string{w}, Can: built, Hint: "ask for --world " + strings.Join(built, ",")}
 		case !slices.Contains(f.Worlds, w):
@@ -146,7 +148,7 @@ func (f *File) schemesAsked(o Options) ([]string, error) {
 	}
 	for _, s := range o.Schemes {
 		if !slices.Contains(all, s) {
-			return nil, fmt.Errorf("experiment %s has no scheme %q; %s", f.ID, clip(s), oneOf(s, all))
+			return nil, fmt.Errorf("experiment %s has no scheme %q; %s", f.ID, config.Clip(s), config.OneOf(s, all))
 		}
 	}
 	// The file's order, whatever the order of asking: results compare side by side.

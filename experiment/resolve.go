@@ -17,7 +17,7 @@ type grid struct {
 }
 
 func (f *File) grid() (*grid, error) {
-	c := &checker{name: f.name, root: f.tree}
+	c := newChecker(f.name, f.tree)
 	g := &grid{file: f, axes: c.axes(f)}
 	total := 1
 	for _, a := range g.axes {
@@ -32,7 +32,7 @@ func (f *File) grid() (*grid, error) {
 			}
 			var errs Errors
 			if file, errs = checkBase(f.name, t); len(errs) > 0 {
-				return nil, errs.orNil()
+				return nil, errs.OrNil()
 			}
 		}
 		net, err := BuildGraph(file.Topology, file.Network)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/config"
 	"weir/law"
 )
 
@@ -32,10 +33,10 @@ var kindKeys = map[string]struct{ needs, may []string }{
 // BuildGraph makes the topology concrete. Errors are Errors without a file.
 func BuildGraph(t Topology, n Network) (*Graph, error) {
 	c := &checker{}
-	if g := c.buildGraph(t, n); len(c.errs) == 0 {
+	if g := c.buildGraph(t, n); len(c.Errs) == 0 {
 		return g, nil
 	}
-	return nil, c.errs.orNil()
+	return nil, c.Errs.OrNil()
 }
 
 // builder collects nodes and links.
@@ -51,7 +52,7 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 		return nil
 	}
 	if size := t.servers() * max(t.VMs, 1); size > maxNodes || len(t.Hosts) > maxHosts {
-		c.fail([]string{"topology"}, fmt.Sprintf("it has %d guests and %d extra hosts", size, len(t.Hosts)),
+		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d guests and %d extra hosts", size, len(t.Hosts)),
 			fmt.Sprintf("at most %d nodes and %d extra hosts", maxNodes, maxHosts))
 		return nil
 	}
@@ -72,15 +73,15 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	g := &b.g
 	g.Multipath = g.hasLoop()
 	if len(g.Nodes) > maxNodes {
-		c.fail([]string{"topology"}, fmt.Sprintf("it has %d nodes", len(g.Nodes)), fmt.Sprintf("at most %d", maxNodes))
+		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d nodes", len(g.Nodes)), fmt.Sprintf("at most %d", maxNodes))
 		return nil
 	}
 	if s := len(g.nodes(Switch)); s > maxSwitches {
-		c.fail([]string{"topology"}, fmt.Sprintf("it has %d switches", s), fmt.Sprintf("at most %d", maxSwitches))
+		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d switches", s), fmt.Sprintf("at most %d", maxSwitches))
 	}
 	for name, guests := range g.perSwitch() {
 		if guests > maxGuestsSwitch {
-			c.fail([]string{"topology"}, fmt.Sprintf("%d guests hang on %s", guests, name), fmt.Sprintf("at most %d a switch", maxGuestsSwitch))
+			c.Fail([]string{"topology"}, fmt.Sprintf("%d guests hang on %s", guests, name), fmt.Sprintf("at most %d a switch", maxGuestsSwitch))
 		}
 	}
 	c.linkDelays(b)
@@ -222,11 +223,11 @@ func (c *checker) extraHosts(b *builder) {
 		path, sw := []string{"topology", "hosts", name}, b.t.Hosts[name]
 		switch n := b.g.Node(sw); {
 		case !labelPattern.MatchString(name):
-			c.fail(path, fmt.Sprintf("%q is not a name for a host", clip(name)), labelRule)
+			c.Fail(path, fmt.Sprintf("%q is not a name for a host", config.Clip(name)), labelRule)
 		case b.g.Node(name) != nil:
-			c.fail(path, "a node of this name exists already", "another name")
+			c.Fail(path, "a node of this name exists already", "another name")
 		case n == nil || n.Kind != Switch:
-			c.fail(path, fmt.Sprintf("there is no switch %q", clip(sw)), oneOf(sw, b.g.nodes(Switch)))
+			c.Fail(path, fmt.Sprintf("there is no switch %q", config.Clip(sw)), config.OneOf(sw, b.g.nodes(Switch)))
 		default:
 			b.server(name, sw)
 		}
@@ -235,7 +236,7 @@ func (c *checker) extraHosts(b *builder) {
 
 // topologyKeys checks that the keys belong to the kind.
 func (c *checker) topologyKeys(t Topology) bool {
-	before := len(c.errs)
+	before := len(c.Errs)
 	keys := kindKeys[t.Kind]
 	values := map[string]int{
 		"senders": t.Senders, "receivers": t.Receivers, "racks": t.Racks, "servers": t.Servers, "spines": t.Spines,
@@ -245,18 +246,18 @@ func (c *checker) topologyKeys(t Topology) bool {
 		path := []string{"topology", key}
 		switch needed := slices.Contains(keys.needs, key); {
 		case needed && values[key] < 1:
-			c.fail(path, "the key is missing", fmt.Sprintf("%s needs %s", t.Kind, strings.Join(keys.needs, ", ")))
+			c.Fail(path, "the key is missing", fmt.Sprintf("%s needs %s", t.Kind, strings.Join(keys.needs, ", ")))
 		case !needed && values[key] != 0:
-			c.fail(path, fmt.Sprintf("%s has no %s", t.Kind, key), fmt.Sprintf("%s has %s", t.Kind, strings.Join(keys.needs, ", ")))
+			c.Fail(path, fmt.Sprintf("%s has no %s", t.Kind, key), fmt.Sprintf("%s has %s", t.Kind, strings.Join(keys.needs, ", ")))
 		}
 	}
-	if c.given("topology", "routing") && !slices.Contains(keys.may, "routing") {
-		c.fail([]string{"topology", "routing"}, t.Kind+" has one path only", "leaf_spine and fat_tree have equal paths")
+	if c.Given("topology", "routing") && !slices.Contains(keys.may, "routing") {
+		c.Fail([]string{"topology", "routing"}, t.Kind+" has one path only", "leaf_spine and fat_tree have equal paths")
 	}
 	if t.VMs > 0 && !t.Hypervisors {
-		c.fail([]string{"topology", "vms"}, "VMs without a hypervisor", "hypervisors: true, or no vms")
+		c.Fail([]string{"topology", "vms"}, "VMs without a hypervisor", "hypervisors: true, or no vms")
 	}
-	return len(c.errs) == before
+	return len(c.Errs) == before
 }
 
 // linkDelays gives every link its delay: network.delay, or the share of network.rtt that makes the
@@ -279,14 +280,14 @@ func (c *checker) linkRules(b *builder) {
 	for i, r := range b.t.Links {
 		at := []string{"topology", "links", strconv.Itoa(i)}
 		if r.Rate == 0 && r.Delay == 0 && r.Buffer.N == 0 {
-			c.fail(at, "the rule changes nothing", "one of rate, delay, buffer")
+			c.Fail(at, "the rule changes nothing", "one of rate, delay, buffer")
 			continue
 		}
 		var ends [2]map[string]bool
 		for k := range ends {
 			names, err := b.g.match(r.Between[k], nil)
 			if err != nil {
-				c.fail(append(at, "between", strconv.Itoa(k)), err.Error(), "names of nodes, such as core1 or sender*")
+				c.Fail(append(at, "between", strconv.Itoa(k)), err.Error(), "names of nodes, such as core1 or sender*")
 				return
 			}
 			ends[k] = toSet(names)
@@ -301,7 +302,7 @@ func (c *checker) linkRules(b *builder) {
 			}
 		}
 		if !found {
-			c.fail(append(at, "between"), "no link joins "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
+			c.Fail(append(at, "between"), "no link joins "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
 		}
 	}
 }

@@ -1,14 +1,11 @@
-package experiment
+package config
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-var errEOF = io.EOF
 
 // Error is one thing wrong with a file, or with an option that changes it.
 type Error struct {
@@ -26,7 +23,7 @@ func (e *Error) Error() string {
 	switch {
 	case e.Option != "":
 		b.WriteString(e.Option + ": ")
-	case e.File != "": // a topology need not come from a file
+	case e.File != "": // what is checked need not come from a file
 		b.WriteString(e.File + ":" + strconv.Itoa(e.Line) + ": ")
 	}
 	if e.Key != "" {
@@ -36,14 +33,14 @@ func (e *Error) Error() string {
 	if e.Allowed != "" {
 		b.WriteString("; " + e.Allowed)
 	}
-	return oneLine(b.String())
+	return OneLine(b.String())
 }
 
 // Errors is everything that was found wrong, a line each, in the order of the file.
 type Errors []*Error
 
-// maxErrors bounds how many errors are told of one file.
-const maxErrors = 100
+// MaxErrors bounds how many errors are told of one file.
+const MaxErrors = 100
 
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
@@ -59,7 +56,7 @@ func (e Errors) tidy() Errors {
 	seen := map[string]bool{}
 	var out Errors
 	for _, err := range e {
-		if line := err.Error(); !seen[line] && len(out) < maxErrors {
+		if line := err.Error(); !seen[line] && len(out) < MaxErrors {
 			seen[line] = true
 			out = append(out, err)
 		}
@@ -67,16 +64,16 @@ func (e Errors) tidy() Errors {
 	return out
 }
 
-// orNil keeps an empty list from becoming a non-nil error.
-func (e Errors) orNil() error {
+// OrNil keeps an empty list from becoming a non-nil error, and puts another in order.
+func (e Errors) OrNil() error {
 	if len(e) == 0 {
 		return nil
 	}
 	return e.tidy()
 }
 
-// nearest gives the candidate most like word, or "" if none is near.
-func nearest(word string, candidates []string) string {
+// Nearest gives the candidate most like word, or "" if none is near.
+func Nearest(word string, candidates []string) string {
 	best, at := "", 1+len(word)/3
 	for _, c := range candidates {
 		if d := editDistance(strings.ToLower(word), c); d <= at && (best == "" || d < at) {
@@ -110,8 +107,8 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// oneOf writes what is allowed in place of word: all candidates, and the nearest one first.
-func oneOf(word string, candidates []string) string {
+// OneOf writes what is allowed in place of word: all candidates, and the nearest one first.
+func OneOf(word string, candidates []string) string {
 	if len(candidates) == 0 {
 		return "there are none"
 	}
@@ -120,8 +117,20 @@ func oneOf(word string, candidates []string) string {
 	if len(sorted) > 40 {
 		list = strings.Join(sorted[:40], ", ") + ", ..."
 	}
-	if n := nearest(word, sorted); n != "" && len(sorted) > 1 {
+	if n := Nearest(word, sorted); n != "" && len(sorted) > 1 {
 		return fmt.Sprintf("did you mean %s? allowed: %s", n, list)
 	}
 	return "allowed: " + list
+}
+
+// OneLine makes one line of a text.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Clip shortens what a user wrote for use in a message.
+func Clip(s string) string {
+	s = OneLine(s)
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "..."
+	}
+	return s
 }

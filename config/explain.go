@@ -1,4 +1,4 @@
-package experiment
+package config
 
 import (
 	"encoding"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,17 +17,10 @@ import (
 	"weir/law"
 )
 
-// validate checks the tree against a schema and explains every violation in our words. prefix is
-// where the tree stands in the file's own tree.
-func (c *checker) validate(s *validator.Schema, t *tree, prefix ...string) {
-	err := s.Validate(t.plain())
-	if err == nil {
-		c.quantities(s, t, prefix)
-		return
-	}
+func (c *Checker) explainAll(s *validator.Schema, t *Tree, err error, prefix []string) {
 	var v *validator.ValidationError
 	if !errors.As(err, &v) {
-		c.fail(prefix, oneLine(err.Error()), "")
+		c.Fail(prefix, OneLine(err.Error()), "")
 		return
 	}
 	found := leaves(v, nil)
@@ -50,7 +44,7 @@ func leaves(v *validator.ValidationError, to []*validator.ValidationError) []*va
 	return to
 }
 
-func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationError, prefix []string) {
+func (c *Checker) explain(s *validator.Schema, t *Tree, v *validator.ValidationError, prefix []string) {
 	here := v.InstanceLocation
 	path := slices.Concat(prefix, here)
 	at := schemaAt(s, here)
@@ -61,7 +55,7 @@ func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationE
 			known = slices.Collect(maps.Keys(at.Properties))
 		}
 		for _, p := range k.Properties {
-			c.unknownKey(append(slices.Clone(path), p), known)
+			c.UnknownKey(append(slices.Clone(path), p), known)
 		}
 	case *kind.Required:
 		for _, p := range k.Missing {
@@ -70,20 +64,24 @@ func (c *checker) explain(s *validator.Schema, t *tree, v *validator.ValidationE
 			if at != nil && at.Properties[p] != nil {
 				allowed += ": " + allowedBy(at.Properties[p])
 			}
-			if !c.meant[strings.Join(missing, ".")] {
-				c.fail(missing, "the key is missing", allowed)
+			if !c.Meant(missing) {
+				c.Fail(missing, "the key is missing", allowed)
 			}
 		}
 	default:
-		c.fail(path, wrongBy(at, t.find(here...), v.ErrorKind), allowedBy(at))
+		allowed := allowedBy(at)
+		if len(path) == 0 && c.Whole != "" {
+			allowed = c.Whole
+		}
+		c.Fail(path, wrongBy(at, t.Find(here...), v.ErrorKind), allowed)
 	}
 }
 
-// unknownKey notes a key that is not known, and which one may have been meant.
-func (c *checker) unknownKey(path, known []string) {
+// UnknownKey notes a key that is not known, and which one may have been meant.
+func (c *Checker) UnknownKey(path, known []string) {
 	last := len(path) - 1
-	c.fail(path, "unknown key", oneOf(path[last], known))
-	if n := nearest(path[last], slices.Sorted(slices.Values(known))); n != "" {
+	c.Fail(path, "unknown key", OneOf(path[last], known))
+	if n := Nearest(path[last], slices.Sorted(slices.Values(known))); n != "" {
 		if c.meant == nil {
 			c.meant = map[string]bool{}
 		}
@@ -92,34 +90,34 @@ func (c *checker) unknownKey(path, known []string) {
 }
 
 // quantities checks what a pattern cannot: that every number with a unit is one that can be held.
-func (c *checker) quantities(s *validator.Schema, t *tree, path []string) {
-	if s == nil || len(path) > maxTreeDepth {
+func (c *Checker) quantities(s *validator.Schema, t *Tree, path []string) {
+	if s == nil || len(path) > maxDepth {
 		return
 	}
 	if err := quantityError(s, t); err != nil {
-		c.fail(path, what(err), allowedBy(s))
+		c.Fail(path, what(err), allowedBy(s))
 	}
-	for _, f := range t.fields {
-		c.quantities(schemaAt(s, []string{f.key}), f.value, append(slices.Clone(path), f.key))
+	for _, f := range t.Fields {
+		c.quantities(schemaAt(s, []string{f.Key}), f.Value, append(slices.Clone(path), f.Key))
 	}
-	for i, v := range t.items {
+	for i, v := range t.Items {
 		step := strconv.Itoa(i)
 		c.quantities(schemaAt(s, []string{step}), v, append(slices.Clone(path), step))
 	}
 }
 
 // wrongBy says what is wrong with a value.
-func wrongBy(s *validator.Schema, t *tree, k validator.ErrorKind) string {
+func wrongBy(s *validator.Schema, t *Tree, k validator.ErrorKind) string {
 	given := ""
-	if t != nil && t.kind == scalar {
-		given = fmt.Sprintf("%q", clip(t.text()))
+	if t != nil && t.Form == Scalar {
+		given = fmt.Sprintf("%q", Clip(t.Text()))
 	}
 	switch k := k.(type) {
 	case *kind.Type:
-		if err := quantityError(s, t); err != nil && t.kind == scalar && t.value != nil {
+		if err := quantityError(s, t); err != nil && t.Form == Scalar && t.Value != nil {
 			return what(err)
 		}
-		if t != nil && t.kind == scalar && t.value == nil {
+		if t != nil && t.Form == Scalar && t.Value == nil {
 			return "nothing is given"
 		}
 		if given == "" {
@@ -165,7 +163,7 @@ func kindName(want []string) string {
 }
 
 // quantityError reads the value as the quantity that the schema names and gives its error.
-func quantityError(s *validator.Schema, t *tree) error {
+func quantityError(s *validator.Schema, t *Tree) error {
 	if s == nil || t == nil {
 		return nil
 	}
@@ -179,10 +177,12 @@ func quantityError(s *validator.Schema, t *tree) error {
 		into = new(law.Duration)
 	case limitTitle:
 		into = new(law.Limit)
+	case prefixTitle:
+		into = new(prefix)
 	default:
 		return nil
 	}
-	return into.UnmarshalText([]byte(t.text()))
+	return into.UnmarshalText([]byte(t.Text()))
 }
 
 // allowedBy says what a schema allows.
@@ -191,8 +191,6 @@ func allowedBy(s *validator.Schema) string {
 		return ""
 	}
 	switch s.Title {
-	case fileTitle:
-		return "the keys of an experiment: id, topology, traffic ..."
 	case rateTitle:
 		return "a rate is a number and kbit, Mbit or Gbit"
 	case sizeTitle:
@@ -201,6 +199,8 @@ func allowedBy(s *validator.Schema) string {
 		return "a duration is a number and ns, us, ms or s"
 	case limitTitle:
 		return "a limit is a number and B, KB, MB, KiB, MiB or pkt"
+	case prefixTitle:
+		return "a prefix is an address and its length, such as 10.0.0.0/8 or fd00::/8"
 	}
 	if s.Enum != nil {
 		var names []string
@@ -236,4 +236,18 @@ func bound(inclusive, exclusive *big.Rat, with, without string) string {
 		return without + " " + exclusive.RatString()
 	}
 	return ""
+}
+
+// prefix is an address prefix whose errors are in our words.
+type prefix struct{}
+
+func (*prefix) UnmarshalText(text []byte) error {
+	p, err := netip.ParsePrefix(string(text))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not an address prefix", Clip(string(text)))
+	case p != p.Masked():
+		return fmt.Errorf("%s has bits beyond its length: %s is meant, or /%d", p, p.Masked(), p.Addr().BitLen())
+	}
+	return nil
 }

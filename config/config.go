@@ -1,0 +1,94 @@
+// Package config reads the files that people write for Weir, all in one strict way: YAML, a JSON schema
+// made of the Go types first, then what a schema cannot say. Every error names file, line and key, says
+// what is allowed, and guesses what was meant.
+//
+//	config.go   kinds of files (kind: Switch)
+//	parse.go    the text as a tree, within limits
+//	tree.go     values that know their line
+//	schema.go   JSON schemas of Go types
+//	checker.go  what is wrong with one file
+//	explain.go  violations of a schema in our words
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Kind is one kind of file: those that begin with `kind: NAME`, and are read into a T.
+type Kind[T any] struct {
+	Name   string
+	Limits Limits
+	// Default gives what holds where the file says nothing.
+	Default func() *T
+	// Check says what a schema cannot, of what the file was read into.
+	Check func(*Checker, *T)
+
+	schema    []byte
+	validator *validator.Schema
+}
+
+// NewKind makes a kind of the keys of T.
+func NewKind[T any](name string, l Limits, def func() *T, check func(*Checker, *T)) *Kind[T] {
+	s := SchemaOf(new(T))
+	s.Title, s.ID = "Weir "+strings.ToLower(name), ""
+	k := &Kind[T]{Name: name, Limits: l, Default: def, Check: check, schema: EncodeSchema(s)}
+	k.validator = Compile(k.schema)
+	return k
+}
+
+// Schema gives the JSON schema of the kind.
+func (k *Kind[T]) Schema() []byte { return k.schema }
+
+// Load reads and checks a file. Errors found in it are Errors.
+func (k *Kind[T]) Load(path string) (*T, error) {
+	data, err := ReadFile(path, k.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return k.Parse(path, data)
+}
+
+// Parse checks a file that is in memory; name stands for it in errors.
+func (k *Kind[T]) Parse(name string, data []byte) (*T, error) {
+	t, errs := ParseTree(name, data, "kind: "+k.Name+" and its keys", k.Limits)
+	if len(errs) > 0 {
+		return nil, errs.OrNil()
+	}
+	c := &Checker{File: name, Root: t, Whole: "a mapping that begins with kind: " + k.Name}
+	out := k.read(c)
+	if len(c.Errs) > 0 {
+		return nil, c.Errs.OrNil()
+	}
+	return out, nil
+}
+
+func (k *Kind[T]) read(c *Checker) *T {
+	// A file of another kind has nothing but keys that are not known here.
+	if kind := c.Root.Get("kind"); c.Root.Form == Mapping && (kind == nil || kind.Value != any(k.Name)) {
+		if kind == nil {
+			c.Fail([]string{"kind"}, "the key is missing", "it must be given: kind: "+k.Name)
+		} else {
+			c.Fail([]string{"kind"}, fmt.Sprintf("%q is not the kind of file that is read here", Clip(kind.Text())), "allowed: "+k.Name)
+		}
+		return nil
+	}
+	c.Validate(k.validator, c.Root)
+	if len(c.Errs) > 0 {
+		return nil
+	}
+	out := k.Default()
+	text, err := json.Marshal(c.Root.Plain())
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil { // the schema let it pass, so it is not the user's to mend; still no panic
+		c.Fail(nil, OneLine(err.Error()), "")
+		return nil
+	}
+	k.Check(c, out)
+	return out
+}
