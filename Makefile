@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth man deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -69,6 +69,13 @@ fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet
 experiments: build ## every experiment file whose schemes this build has, in the lab (hours)
 	@scripts/need-root
 	scripts/experiments $(OUT)/experiments
+
+man: build ## man pages and shell completions, from the --help texts: out/man, out/completion
+	@rm -rf $(OUT)/man $(OUT)/completion && mkdir -p $(OUT)/man $(OUT)/completion
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} ./weir man $(OUT)/man
+	./weir completion bash > $(OUT)/completion/weir.bash
+	./weir completion zsh > $(OUT)/completion/_weir
+	./weir completion fish > $(OUT)/completion/weir.fish
 
 deps: ## what the outside checks of the lab need
 	@scripts/apt-install iperf3 nginx-light apache2-utils

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/agent/switchd"
+)
+
+// complete is what a shell is offered: what is there on this machine, and the words of choices.
+type complete = cobra.CompletionFunc
+
+// completeFlags by their names, the same in every command that has them.
+var completeFlags = map[string]complete{
+	"name":   switchNames,
+	"count":  cobra.FixedCompletions([]string{"active", "handshake"}, cobra.ShellCompDirectiveNoFileComp),
+	"shrink": cobra.FixedCompletions([]string{"allow", "avoid"}, cobra.ShellCompDirectiveNoFileComp),
+	"gain":   cobra.FixedCompletions([]string{"paper", "code"}, cobra.ShellCompDirectiveNoFileComp),
+	"scale":  cobra.FixedCompletions([]string{"learn", "shim", "unify"}, cobra.ShellCompDirectiveNoFileComp),
+	"world":  cobra.FixedCompletions([]string{"lab"}, cobra.ShellCompDirectiveNoFileComp),
+}
+
+// completePorts are the commands whose arguments are ports.
+var completePorts = []string{"weir switch", "weir observe"}
+
+// addCompletions tells every command below this one what its arguments and flags can be.
+func addCompletions(cmd *cobra.Command) {
+	for name, f := range completeFlags {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || flag.Value.Type() == "bool" {
+			continue
+		}
+		if _, own := cmd.GetFlagCompletionFunc(name); !own {
+			_ = cmd.RegisterFlagCompletionFunc(name, f) // the flag is there, and has none
+		}
+	}
+	if cmd.ValidArgsFunction == nil && slices.Contains(completePorts, cmd.CommandPath()) {
+		cmd.ValidArgsFunction = portNames
+	}
+	for _, c := range cmd.Commands() {
+		addCompletions(c)
+	}
+}
+
+// portNames offers the devices of this network namespace that were not named yet.
+func portNames(_ *cobra.Command, named []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []cobra.Completion
+	for _, d := range devices {
+		if d.Flags&net.FlagLoopback == 0 && strings.HasPrefix(d.Name, begun) && !slices.Contains(named, d.Name) {
+			out = append(out, d.Name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// switchNames offers the switches of this machine.
+func switchNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names, err := switchd.Names()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, begun) })
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
