@@ -89,8 +89,8 @@ Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), labCommand(), switchCommand(), statusCommand(), versionCommand())
+	root.AddCommand(runCommand(), figuresCommand(), labCommand(), switchCommand(), statusCommand(), versionCommand(), manCommand())
+	addCompletions(root)
 	return root
 }
 

@@ -18,29 +18,50 @@ import (
 type progress struct {
 	w        io.Writer
 	terminal bool
-	runs, n  int
-	started  time.Time
-	what     string
+	estimate estimate
+	runs, n  int // to do, and begun
+	before   int // kept from earlier
+	run      *experiment.Run
+	since    time.Time // that it began
 	shown    time.Time
 }
 
 // redraw is the shortest time between two drawings of the line.
 const redraw = 200 * time.Millisecond
 
-func newProgress(w io.Writer, runs int) *progress {
-	p := &progress{w: w, runs: runs, started: time.Now()}
+func newProgress(w io.Writer, planned []*experiment.Run) *progress {
+	p := &progress{w: w, estimate: newEstimate(planned)}
 	if f, ok := w.(*os.File); ok {
 		p.terminal = term.IsTerminal(int(f.Fd()))
 	}
 	return p
 }
 
+// kept tells of a run that was finished earlier, and took so long.
+func (p *progress) kept(r *experiment.Run, took time.Duration) {
+	p.before++
+	p.estimate.done(r, took)
+}
+
+// begins tells how many runs are to be done now.
+func (p *progress) begins(runs int) {
+	p.runs = runs
+	if p.before > 0 {
+		p.say(fmt.Sprintf("%d of %d runs are there already", p.before, p.before+runs))
+	}
+}
+
 func (p *progress) begin(r *experiment.Run) {
 	p.n++
-	p.what = describe(r)
+	p.run, p.since = r, time.Now()
 	if !p.terminal {
-		fmt.Fprintf(p.w, "run %d of %d: %s (%v of traffic at most)\n", p.n, p.runs, p.what, r.Config.Duration)
+		p.say(fmt.Sprintf("run %d of %d: %s (%v of traffic at most; %s)", p.n, p.runs, describe(r), r.Config.Duration, p.leftText()))
 	}
+}
+
+func (p *progress) finished(r *experiment.Run, took time.Duration) {
+	p.estimate.done(r, took)
+	p.run = nil
 }
 
 // Phase shows what is being done.
@@ -58,28 +79,110 @@ func (p *progress) At(now, total law.Duration, flowsDone int) {
 }
 
 func (p *progress) draw(text string, always bool) {
-	if !p.terminal || (!always && time.Since(p.shown) < redraw) {
+	if !p.terminal || p.run == nil || (!always && time.Since(p.shown) < redraw) {
 		return
 	}
 	p.shown = time.Now()
-	line := fmt.Sprintf("%d/%d %s: %s", p.n, p.runs, p.what, text)
-	if left := p.left(); left > 0 {
-		line += fmt.Sprintf(" (about %v left)", left)
-	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %s: %s (%s)", p.n, p.runs, describe(p.run), text, p.leftText())
 }
 
-// left extrapolates from the runs that are done.
-func (p *progress) left() time.Duration {
-	if p.n < 2 {
-		return 0
+// say writes a line that stays.
+func (p *progress) say(text string) {
+	clear := ""
+	if p.terminal {
+		clear = "\r\x1b[K"
 	}
-	each := time.Since(p.started) / time.Duration(p.n)
-	return (each * time.Duration(p.runs-p.n)).Round(time.Second)
+	fmt.Fprintf(p.w, "%s%s\n", clear, text)
+}
+
+// leftText words how long it will be.
+func (p *progress) leftText() string {
+	left, measured := p.estimate.left()
+	if p.run != nil {
+		left = max(0, left-min(time.Since(p.since), p.estimate.of(p.run)))
+	}
+	if !measured {
+		return "at most about " + roughly(left) + " left"
+	}
+	return "about " + roughly(left) + " left"
+}
+
+// roughly writes a time as a person would say it: 45s, 12m, 2h05m.
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%.0fm", d.Minutes())
+	}
+	d = d.Round(time.Minute)
+	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 }
 
 func (p *progress) close() {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
+}
+
+// estimate tells how long the runs that are left will take, from those that are done.
+type estimate struct {
+	open  map[*experiment.Run]bool
+	took  map[string][]time.Duration // by what differs in nothing but its seed
+	ratio []float64                  // of each run that is done: what it took to its longest duration
+}
+
+// around is what a run takes besides its traffic.
+const around = 5 * time.Second
+
+func newEstimate(planned []*experiment.Run) estimate {
+	e := estimate{open: map[*experiment.Run]bool{}, took: map[string][]time.Duration{}}
+	for _, r := range planned {
+		e.open[r] = true
+	}
+	return e
+}
+
+// alike is equal for runs that differ in nothing but their seed.
+func alike(r *experiment.Run) string {
+	same := *r
+	same.Seed = 0
+	return describe(&same)
+}
+
+func (e *estimate) done(r *experiment.Run, took time.Duration) {
+	delete(e.open, r)
+	e.took[alike(r)] = append(e.took[alike(r)], took)
+	if longest := r.Config.Duration.Std() + around; longest > 0 {
+		e.ratio = append(e.ratio, float64(took)/float64(longest))
+	}
+}
+
+// of is how long a run may be expected to take: as long as the same with other seeds, else in
+// proportion to its longest duration as the others did.
+func (e *estimate) of(r *experiment.Run) time.Duration {
+	if took := e.took[alike(r)]; len(took) > 0 {
+		sum := time.Duration(0)
+		for _, t := range took {
+			sum += t
+		}
+		return sum / time.Duration(len(took))
+	}
+	longest := r.Config.Duration.Std() + around
+	if len(e.ratio) == 0 {
+		return longest
+	}
+	sum := 0.0
+	for _, v := range e.ratio {
+		sum += v
+	}
+	return time.Duration(float64(longest) * sum / float64(len(e.ratio)))
+}
+
+// left sums up all that is open; measured is false as long as nothing is done.
+func (e *estimate) left() (left time.Duration, measured bool) {
+	for r := range e.open {
+		left += e.of(r)
+	}
+	return left, len(e.ratio) > 0
 }

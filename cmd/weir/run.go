@@ -14,10 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weir/config"
 	"weir/experiment"
 	"weir/experiment/claim"
 	"weir/experiment/report"
 	"weir/experiment/result"
+	"weir/experiment/store"
 	"weir/experiment/workload"
 	"weir/lab"
 )
@@ -27,7 +29,7 @@ type runFlags struct {
 	options          experiment.Options
 	seed             int64
 	check, schema    bool
-	json             bool
+	json, resume     bool
 	out              string
 	withoutMeasuring bool
 }
@@ -40,10 +42,15 @@ func runCommand() *cobra.Command {
 		Long: `Run the experiment of FILE: every scheme, on every point of its axes, with every seed.
 Prints a table (or JSON), decides the claims, and with --out writes rows, figures and a report.
 
+With --out every run is kept in DIR/runs as soon as it is finished. Stopped or killed, the same command
+with --resume goes on: it runs what is not there yet. A changed FILE runs again what it changes.
+'weir figures DIR' makes the report again from what is there.
+
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir run experiments/incast.yaml --world lab --scheme droptail,ecn
   weir run experiments/incast.yaml --world lab --scheme ecn --seed 1 --set traffic.mice.size=20KB
   weir run experiments/incast.yaml --world lab --scheme ecn --sweep schemes.ecn.params.threshold=15KB,30KB,60KB
+  weir run experiments/fairq/F1.yaml --world lab --out out/F1 --resume
   weir run --check experiments/*.yaml experiments/*/*.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("seed") {
@@ -54,6 +61,10 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return usageError(errors.New("--check and --schema do not go together"))
 			case f.options.Seeds != nil && f.options.SeedCount > 0:
 				return usageError(errors.New("--seed and --seeds do not go together"))
+			case f.resume && f.withoutMeasuring:
+				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
+			case f.resume && f.out == "":
+				return usageError(errors.New("--resume needs --out DIR: the directory with the finished runs"))
 			case f.schema:
 				_, err := cmd.OutOrStdout().Write(experiment.Schema())
 				return err
@@ -75,6 +86,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.StringArrayVar(&f.options.Sweep, "sweep", nil, "KEY=V1,V2,...: add an axis (repeatable)")
 	flags.BoolVar(&f.json, "json", false, "print the results as one JSON document instead of a table")
 	flags.StringVar(&f.out, "out", "", "write Parquet rows, figures (SVG, PNG) and report.html into this directory")
+	flags.BoolVar(&f.resume, "resume", false, "with --out: keep the runs that are finished there, run only the others")
 	flags.BoolVar(&f.check, "check", false, "only check the files")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "leave the measuring program out, to see what it costs")
@@ -105,62 +117,57 @@ func scheduled(r *experiment.Run) error {
 
 // runFile is `weir run FILE`.
 func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Writer) error {
-	file, err := experiment.Load(path)
+	text, err := config.ReadFile(path, config.DefaultLimits)
 	if err != nil {
 		return usageError(err)
 	}
-	plan, err := file.Plan(f.options)
+	asked := &store.Asked{Name: path, File: string(text), Options: f.options}
+	plan, err := asked.Plan()
 	if err != nil {
 		return usageError(err)
 	}
-	worlds := map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}}
-	for _, r := range plan.Runs {
-		if err := worlds[r.World].Check(r); err != nil {
-			return err
-		}
+	runner := &runner{
+		plan: plan, resume: f.resume, progress: newProgress(stderr, plan.Runs),
+		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}},
 	}
 	if f.out != "" {
 		if err := report.CheckDir(f.out); err != nil {
 			return usageError(err)
 		}
 	}
+	if f.out != "" && !f.withoutMeasuring {
+		if runner.store, err = openStore(f.out, asked, stderr); err != nil {
+			return err
+		}
+		defer func() { _ = runner.store.Close() }() // what is in it is on the disk
+	}
 	doc, err := newDocument(plan)
 	if err != nil {
 		return err
 	}
-	runErr := runAll(ctx, plan, worlds, doc, stderr)
+	var runErr error
+	doc.Runs, runErr = runner.run(ctx)
 	if runErr != nil && len(doc.Runs) == 0 {
 		return runErr
 	}
-	doc.Claims = claim.Decide(plan.File.Claims, doc, f.options.Schemes)
-	if err := show(doc, f, stdout, stderr); err != nil {
+	err = conclude(doc, plan, f, stdout, stderr)
+	if runErr != nil {
+		if code := (*exitCode)(nil); errors.As(err, &code) {
+			err = nil // a claim that half an experiment refutes
+		}
 		return errors.Join(runErr, err)
 	}
-	if runErr != nil {
-		return runErr
+	return err
+}
+
+// conclude decides the claims and shows what there is. A claim that does not hold is an exit code.
+func conclude(doc *result.Document, plan *experiment.Plan, f runFlags, stdout, stderr io.Writer) error {
+	doc.Claims = claim.Decide(plan.File.Claims, doc, f.options.Schemes)
+	if err := show(doc, f, stdout, stderr); err != nil {
+		return err
 	}
 	if n := refuted(doc.Claims); n > 0 {
 		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", n, len(doc.Claims))}
-	}
-	return nil
-}
-
-// runAll carries out the runs one after another. On error the runs already done stay in doc.
-func runAll(ctx context.Context, plan *experiment.Plan, worlds map[string]experiment.World, doc *result.Document, stderr io.Writer) error {
-	p := newProgress(stderr, len(plan.Runs))
-	defer p.close()
-	for _, r := range plan.Runs {
-		p.begin(r)
-		raw, err := worlds[r.World].Run(ctx, r, p)
-		if err != nil {
-			return fmt.Errorf("run %s: %w", describe(r), err)
-		}
-		if raw != nil {
-			doc.Runs = append(doc.Runs, result.Build(r.Info(), raw))
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("stopped during run %s; what was measured is marked partial", describe(r))
-		}
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ func Build(info Info, raw *Raw) *Run {
 			run.Windows[name] = b.window(s)
 		}
 	}
+	run.Busy = distribute(raw.Busy)
 	run.Detail = b.detail()
 	return run
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 )
 
 // Document is everything one call of weir yields, and the JSON that it prints and stores. Times
@@ -51,6 +52,9 @@ type Run struct {
 	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
 	// brought back to the experiment's own scale.
 	RTTus *float64 `json:"rtt_us,omitempty"`
+	// Busy is over seconds of the machine's clock: the share of all its processors that was not idle.
+	Busy *Distribution `json:"busy,omitempty"`
+	By   *Maker        `json:"by,omitempty"`
 	// PayloadShare is the largest throughput_mbps there can be on a full link, as a share of the
 	// link's rate: see PayloadShareLab and PayloadShareSim.
 	PayloadShare float64                `json:"payload_share"`
@@ -60,6 +64,14 @@ type Run struct {
 
 	// Detail is what figures and Parquet rows are made of. It is not part of the JSON.
 	Detail *Detail `json:"-"`
+}
+
+// Maker says what made a run, for a document may hold runs of several days.
+type Maker struct {
+	Weir   string    `json:"weir"`
+	Kernel string    `json:"kernel"`
+	Ended  time.Time `json:"ended"`
+	TookS  float64   `json:"took_s"` // seconds, with building the network and taking it down
 }
 
 // Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse,

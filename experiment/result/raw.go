@@ -20,6 +20,9 @@ type Raw struct {
 	Drops    []Drop
 	// LostRecords counts measurements that did not fit: with any, dependent metrics are absent.
 	LostRecords uint64
+	// Busy is the share of all the machine's processors that was not idle, in each second of its clock;
+	// empty where it does not apply or is not known.
+	Busy []float64
 }
 
 // Flow is one flow (or one request on a persistent connection).

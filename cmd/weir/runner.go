@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/store"
+	"weir/lab"
+)
+
+// runner carries out the runs of a plan, and keeps each as soon as it is finished.
+type runner struct {
+	plan     *experiment.Plan
+	worlds   map[string]experiment.World
+	store    *store.Dir // nil: nothing is kept
+	resume   bool       // what is kept already is not run again
+	progress *progress
+}
+
+// openStore takes the directory of the results, and removes the lab that a run which was killed there
+// left behind.
+func openStore(dir string, asked *store.Asked, stderr io.Writer) (*store.Dir, error) {
+	d, killed, err := store.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if killed != 0 {
+		cleanAfter(killed, stderr)
+	}
+	if err := d.Ask(asked); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// cleanAfter removes what the run of a killed process left. That it could not be is said and no more:
+// labs do not share anything.
+func cleanAfter(pid int, stderr io.Writer) {
+	labs, err := lab.List()
+	for _, l := range labs {
+		if err != nil || l.Pid != pid || !l.Owned || l.Alive {
+			continue
+		}
+		if _, err = lab.Clean(l.Name); err == nil {
+			fmt.Fprintf(stderr, "removed lab %s, which a killed run left behind\n", l.Name)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "what a killed run left behind may still be there (see 'weir lab list'): %v\n", err)
+	}
+}
+
+// task is one run of the plan, and its result once there is one.
+type task struct {
+	run *experiment.Run
+	key string
+	out *result.Run
+}
+
+// run gives the results in the order of the plan. On error those that are done are given too.
+func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
+	defer r.progress.close()
+	tasks, err := r.tasks()
+	if err != nil {
+		return nil, err
+	}
+	var todo []*task
+	for _, t := range tasks {
+		if t.out == nil {
+			todo = append(todo, t)
+		}
+	}
+	for _, t := range todo {
+		if err := r.worlds[t.run.World].Check(t.run); err != nil {
+			return results(tasks), err
+		}
+	}
+	r.progress.begins(len(todo))
+	// A round of all schemes for each seed: what was run when it is stopped compares.
+	slices.SortStableFunc(todo, func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
+	for _, t := range todo {
+		if err := r.one(ctx, t); err != nil {
+			return results(tasks), err
+		}
+	}
+	return results(tasks), nil
+}
+
+// seedPlace is when a seed comes in the plan.
+func seedPlace(plan *experiment.Plan, seed int64) int {
+	return slices.IndexFunc(plan.Runs, func(r *experiment.Run) bool { return r.Seed == seed })
+}
+
+// tasks lists the runs; those that are kept have their results.
+func (r *runner) tasks() ([]*task, error) {
+	var out []*task
+	for _, run := range r.plan.Runs {
+		key, err := store.Key(run)
+		if err != nil {
+			return nil, err
+		}
+		t := &task{run: run, key: key}
+		out = append(out, t)
+		if !r.resume {
+			continue
+		}
+		entry, err := r.store.Load(key)
+		switch {
+		case err == nil:
+			t.out = built(run, entry)
+			r.progress.kept(run, entry.Took)
+		case !errors.Is(err, fs.ErrNotExist):
+			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
+		}
+	}
+	return out, nil
+}
+
+// one carries out one run.
+func (r *runner) one(ctx context.Context, t *task) error {
+	r.progress.begin(t.run)
+	began := time.Now()
+	raw, err := r.worlds[t.run.World].Run(ctx, t.run, r.progress)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", describe(t.run), err)
+	}
+	if raw != nil {
+		e := &store.Entry{
+			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
+		}
+		t.out = built(t.run, e)
+		if r.store != nil && !raw.Partial {
+			if err := r.store.Save(t.key, e); err != nil {
+				return err
+			}
+		}
+		r.progress.finished(t.run, e.Took)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped during run %s; what was measured is marked partial%s", describe(t.run), r.resumeHint())
+	}
+	return nil
+}
+
+func (r *runner) resumeHint() string {
+	if r.store == nil {
+		return ""
+	}
+	return "; --resume goes on with it"
+}
+
+// built makes the statistics of a run.
+func built(run *experiment.Run, e *store.Entry) *result.Run {
+	out := result.Build(run.Info(), e.Raw)
+	out.By = &result.Maker{Weir: e.Weir, Kernel: e.Kernel, Ended: e.Ended, TookS: e.Took.Seconds()}
+	return out
+}
+
+func results(tasks []*task) []*result.Run {
+	var out []*result.Run
+	for _, t := range tasks {
+		if t.out != nil {
+			out = append(out, t.out)
+		}
+	}
+	return out
+}
