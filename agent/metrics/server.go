@@ -26,14 +26,20 @@ import (
 // DefaultListen is where a daemon serves when nobody says where.
 const DefaultListen = "127.0.0.1:9187"
 
-// Limits of what one scraper, or many, can have.
-const (
-	connectionsMax = 16
-	headerTimeout  = 5 * time.Second  // a request has to be there within
-	writeTimeout   = 10 * time.Second // an answer has to be taken within
-	headerBytesMax = 8 << 10
-	retryEvery     = time.Second // where the address could not be had
-)
+// limits of what one scraper, or many, can have.
+type limits struct {
+	connections   int
+	headerTimeout time.Duration // a request has to be there within
+	writeTimeout  time.Duration // an answer has to be taken within
+	headerBytes   int
+	retryEvery    time.Duration // where the address could not be had
+}
+
+func defaultLimits() limits {
+	return limits{
+		connections: 16, headerTimeout: 5 * time.Second, writeTimeout: 10 * time.Second, headerBytes: 8 << 10, retryEvery: time.Second,
+	}
+}
 
 // Source is what is served.
 type Source struct {
@@ -46,8 +52,9 @@ type Source struct {
 
 // Server answers GET /metrics and GET /healthz on one address at a time.
 type Server struct {
-	log   *slog.Logger
-	cache *cache
+	log    *slog.Logger
+	cache  *cache
+	limits limits
 
 	mu      sync.Mutex
 	listen  string             // as asked for
@@ -63,7 +70,7 @@ func New(s Source) *Server {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
 	}
-	return &Server{log: l, cache: newCache(s, l, time.Now)}
+	return &Server{log: l, cache: newCache(s, l, time.Now), limits: defaultLimits()}
 }
 
 // CheckListen refuses an address that cannot be listened on anywhere. "" is none, and no error.
@@ -167,7 +174,7 @@ func explain(listen string, err error) error {
 
 // try listens as soon as the address can be had.
 func (s *Server) try(ctx context.Context, listen string) {
-	again := time.NewTicker(retryEvery)
+	again := time.NewTicker(s.limits.retryEvery)
 	defer again.Stop()
 	for {
 		select {
@@ -195,8 +202,8 @@ func (s *Server) serve(l net.Listener) {
 	s.address = l.Addr()
 	s.http = &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: writeTimeout,
-		MaxHeaderBytes: headerBytesMax,
+		ReadHeaderTimeout: s.limits.headerTimeout, ReadTimeout: s.limits.headerTimeout, WriteTimeout: s.limits.writeTimeout,
+		MaxHeaderBytes: s.limits.headerBytes,
 		ErrorLog:       log.New(io.Discard, "", 0), // what clients do wrong is not to fill the daemon's log
 	}
 	// So that a client without a request holds none of the few connections.
@@ -205,8 +212,8 @@ func (s *Server) serve(l net.Listener) {
 	if !Local(s.address.String()) {
 		s.log.Warn("metrics are open to the network: whoever reaches the address sees names and loads of ports", "address", s.address.String())
 	}
-	server := s.http
-	go func() { _ = server.Serve(netutil.LimitListener(l, connectionsMax)) }()
+	server, limited := s.http, netutil.LimitListener(l, s.limits.connections)
+	go func() { _ = server.Serve(limited) }()
 }
 
 // quiet ends what serves and what tries to; s.mu is held.

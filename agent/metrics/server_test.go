@@ -1,0 +1,241 @@
+package metrics
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/datapath/testnet"
+)
+
+// serving starts a server on a free port of the loopback.
+func serving(t *testing.T, s Source, change func(*limits)) (*Server, string) {
+	t.Helper()
+	server := New(s)
+	if change != nil {
+		change(&server.limits)
+	}
+	if err := server.Listen("127.0.0.1:0", false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server, server.Address().String()
+}
+
+// ask sends what it is given and gives the answer's code, headers and body.
+func ask(t *testing.T, address, method, path string, header map[string]string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range header {
+		r.Header.Set(k, v)
+	}
+	client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var body io.Reader = answer.Body
+	if answer.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(text)
+}
+
+func registry(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "answer", Help: "The answer."})
+	g.Set(42)
+	r.MustRegister(g)
+	return r
+}
+
+func TestServer_Answers(t *testing.T) {
+	health := "enforced"
+	_, address := serving(t, Source{Gather: registry(t), Health: func() (bool, string) { return health == "enforced", health }}, nil)
+	for _, row := range []struct {
+		method, path string
+		header       map[string]string
+		code         int
+		says         string
+	}{
+		{"GET", "/metrics", nil, 200, "\nanswer 42\n"},
+		{"GET", "/metrics?name[]=x", nil, 200, "\nanswer 42\n"},
+		{"GET", "/metrics", map[string]string{"Accept-Encoding": "gzip", "Accept": "application/openmetrics-text"}, 200, "\nanswer 42\n"},
+		{"GET", "/healthz", nil, 200, "enforced\n"},
+		{"POST", "/metrics", nil, 405, "only GET"},
+		{"HEAD", "/metrics", nil, 405, ""},
+		{"GET", "/", nil, 404, "/metrics and /healthz"},
+		{"GET", "/metrics/", nil, 404, "/metrics and /healthz"},
+		{"GET", "/debug/pprof/", nil, 404, "/metrics and /healthz"},
+		{"GET", "/metrics", map[string]string{"X-Long": strings.Repeat("x", 64<<10)}, 431, ""},
+	} {
+		answer, text := ask(t, address, row.method, row.path, row.header)
+		if answer.StatusCode != row.code || !strings.Contains(text, row.says) {
+			t.Errorf("%s %s: %d %q", row.method, row.path, answer.StatusCode, text)
+		}
+		if row.code == 200 && row.path != "/healthz" && !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain; version=0.0.4") {
+			t.Errorf("%s %s: %v", row.method, row.path, answer.Header)
+		}
+		if zipped := row.header["Accept-Encoding"] != ""; zipped != (answer.Header.Get("Content-Encoding") == "gzip") {
+			t.Errorf("%s %s: %v", row.method, row.path, answer.Header)
+		}
+	}
+}
+
+func TestServer_SaysWhatIsNotWell(t *testing.T) {
+	_, address := serving(t, Source{Gather: registry(t), Health: func() (bool, string) { return false, "degraded: half of it" }}, nil)
+	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 503 || text != "degraded: half of it\n" {
+		t.Errorf("%d %q", answer.StatusCode, text)
+	}
+	for range answersMax - 1 {
+		ask(t, address, "GET", "/healthz", nil)
+	}
+	if answer, _ := ask(t, address, "GET", "/metrics", nil); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("asked %d times at once: %d", answersMax+1, answer.StatusCode)
+	}
+}
+
+// large is more than the buffers of two sockets take.
+type large struct{}
+
+func (large) Gather() ([]*dto.MetricFamily, error) {
+	r := prometheus.NewRegistry()
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "large", Help: "Much."}, []string{"n"})
+	for n := range 200_000 {
+		g.WithLabelValues(fmt.Sprintf("%060d", n)).Set(1)
+	}
+	r.MustRegister(g)
+	return r.Gather()
+}
+
+// Clients that send nothing, or take nothing, hold all connections there are, but not for long: who comes
+// after them is served.
+func TestServer_CutsOffWhoIsStuck(t *testing.T) {
+	short := func(l *limits) { l.headerTimeout, l.writeTimeout, l.connections = time.Second, time.Second, 4 }
+	_, address := serving(t, Source{Gather: large{}}, short)
+	var stuck []net.Conn
+	for n := range 4 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if n%2 == 0 {
+			fmt.Fprint(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		} else {
+			fmt.Fprint(c, "GET /metrics HT")
+		}
+		stuck = append(stuck, c)
+	}
+	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 200 {
+		t.Errorf("behind stuck clients: %d %s", answer.StatusCode, text)
+	}
+	// The one that took nothing was cut off in the middle of its answer.
+	_ = stuck[0].SetReadDeadline(time.Now().Add(10 * time.Second))
+	answer, err := http.ReadResponse(bufio.NewReader(stuck[0]), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if n, err := io.Copy(io.Discard, answer.Body); err == nil || n >= answer.ContentLength {
+		t.Errorf("took nothing for so long and has all: %d of %d bytes, %v", n, answer.ContentLength, err)
+	}
+}
+
+func TestCheckListen(t *testing.T) {
+	for listen, good := range map[string]bool{
+		"": true, "127.0.0.1:9187": true, ":9187": true, "[::1]:1": true, "localhost:0": true, "192.0.2.7:65535": true, "[fe80::1%eth0]:1": true,
+		"127.0.0.1": false, "9187": false, "127.0.0.1:http": false, "127.0.0.1:65536": false, "a.example:9187": false, "127.0.0.1:-1": false,
+	} {
+		if err := CheckListen(listen); (err == nil) != good {
+			t.Errorf("%q: %v", listen, err)
+		}
+	}
+	for listen, local := range map[string]bool{
+		"127.0.0.1:1": true, "127.5.0.1:1": true, "[::1]:1": true, "localhost:1": true, ":1": false, "0.0.0.0:1": false, "192.0.2.7:1": false, "x": false,
+	} {
+		if Local(listen) != local {
+			t.Errorf("%q: local %t", listen, !local)
+		}
+	}
+}
+
+// What cannot be listened on is told with what to do, and the server goes on where it was.
+func TestServer_ListenFails(t *testing.T) {
+	other, taken := serving(t, Source{Gather: registry(t)}, nil)
+	s, address := serving(t, Source{Gather: registry(t)}, nil)
+	for listen, says := range map[string]string{
+		taken: "another program, or another switch of this machine, has this port: give another one", "192.0.2.7:9187": "has no such address",
+		"x:y": "an address of this machine and a port",
+	} {
+		if err := s.Listen(listen, false); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", listen, err)
+		}
+		if answer, _ := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 200 {
+			t.Errorf("after %s: %d", listen, answer.StatusCode)
+		}
+	}
+	other.Close()
+	if err := s.Listen(taken, false); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, taken, "GET", "/healthz", nil)
+	if c, err := net.Dial("tcp", address); err == nil {
+		_ = c.Close()
+		t.Error("the address before is still served")
+	}
+	if err := s.Listen("", false); err != nil || s.Address() != nil {
+		t.Errorf("to nowhere: %v, %v", err, s.Address())
+	}
+}
+
+// An address that another one has is had as soon as that one leaves it.
+func TestServer_IsPatient(t *testing.T) {
+	other, taken := serving(t, Source{Gather: registry(t)}, nil)
+	s := New(Source{Gather: registry(t)})
+	s.limits.retryEvery = 10 * time.Millisecond
+	defer s.Close()
+	if err := s.Listen(taken, true); err != nil || s.Address() != nil {
+		t.Fatalf("%v, %v", err, s.Address())
+	}
+	other.Close()
+	testnet.Until(t, "the address is had", func() bool { return s.Address() != nil })
+	if answer, _ := ask(t, taken, "GET", "/healthz", nil); answer.StatusCode != 200 {
+		t.Errorf("%d", answer.StatusCode)
+	}
+}
+
+// From this machine only to the whole network and back, on one port: the address before is in the way of
+// the one after.
+func TestServer_ChangesHost(t *testing.T) {
+	s, address := serving(t, Source{Gather: registry(t)}, nil)
+	_, number, _ := net.SplitHostPort(address)
+	for _, listen := range []string{"0.0.0.0:" + number, "127.0.0.1:" + number} {
+		if err := s.Listen(listen, false); err != nil {
+			t.Fatal(err)
+		}
+		if answer, _ := ask(t, "127.0.0.1:"+number, "GET", "/healthz", nil); answer.StatusCode != 200 {
+			t.Errorf("on %s: %d", listen, answer.StatusCode)
+		}
+	}
+}
