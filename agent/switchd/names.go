@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Names lists the switches that are pinned on this machine.
-func Names() ([]string, error) {
+// SwitchNames lists the switches that are pinned on this machine.
+func SwitchNames() ([]string, error) {
 	entries, err := os.ReadDir(pinRoot)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list switches: %w", err)

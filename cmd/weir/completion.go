@@ -62,7 +62,7 @@ func portNames(_ *cobra.Command, named []string, begun string) ([]cobra.Completi
 
 // switchNames offers the switches of this machine.
 func switchNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, err := switchd.Names()
+	names, err := switchd.SwitchNames()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
