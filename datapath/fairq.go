@@ -114,6 +114,9 @@ type FairQConfig struct {
 	Renew bool
 	// Version of the process, for status.
 	Version string
+	// Edge: windows are told to an edge (AttachEdge) on some ACKs, which applies them to all. Zero: every
+	// ACK is rewritten here.
+	Edge FairQEdge
 }
 
 // Limits of bpf/flows.h.
@@ -121,7 +124,7 @@ const (
 	maxFairQPorts   = 1024
 	fairQLive       = 4  // epochs that a direction is counted for
 	portNameBytes   = 32 // of struct port_config
-	fairQSchema     = 1  // layout of the maps; raised whenever one changes
+	fairQSchema     = 2  // layout of the maps; raised whenever one changes
 	fairQFlows      = 1 << 16
 	fairQFlowsMax   = 1 << 22
 	fairQScopeMax   = 4096
@@ -197,6 +200,7 @@ func (c FairQConfig) withDefaults() FairQConfig {
 			c.Forget = 24 * time.Hour
 		}
 	}
+	c.Edge = c.Edge.withDefaults()
 	return c
 }
 
@@ -212,6 +216,9 @@ func (c *FairQConfig) check(ports []FairQPort) error {
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Lease < 2*FairQBeat:
 		return fmt.Errorf("a lease of %v: at least %v, two beats", c.Lease, 2*FairQBeat)
+	}
+	if err := c.Edge.check(c); err != nil {
+		return err
 	}
 	for i := range ports {
 		if err := ports[i].Law.check(); err != nil {

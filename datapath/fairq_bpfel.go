@@ -37,6 +37,11 @@ type fairqConnection struct {
 		FieldBefore  uint16
 		Told         uint8
 		Sweeps       uint8
+		EdgeTold     uint32
+		EdgeToldAt   uint32
+		UpstreamAt   uint32
+		Upstream     uint16
+		Zero         uint16
 	}
 	Seen  uint32
 	Owner uint16
@@ -153,10 +158,12 @@ type fairqPortCounts struct {
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
+	Untold     uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64
+	Told       uint64
 }
 
 type fairqScopeKey struct {
@@ -199,6 +206,9 @@ const (
 	fairqProgWeirFairqDisarm = "weir_fairq_disarm"
 	fairqProgWeirFairqSweep  = "weir_fairq_sweep"
 	fairqVarCount            = "count"
+	fairqVarEdgeChange       = "edge_change"
+	fairqVarEdgeInterval     = "edge_interval"
+	fairqVarEdgeLease        = "edge_lease"
 	fairqVarPortId           = "port_id"
 	fairqVarScale            = "scale"
 	fairqVarScoped           = "scoped"
@@ -273,12 +283,15 @@ type fairqMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type fairqVariableSpecs struct {
-	Count      *ebpf.VariableSpec `ebpf:"count"`
-	PortId     *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale      *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped     *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink     *ebpf.VariableSpec `ebpf:"shrink"`
-	UnifyShift *ebpf.VariableSpec `ebpf:"unify_shift"`
+	Count        *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange   *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease    *ebpf.VariableSpec `ebpf:"edge_lease"`
+	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale        *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
+	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
 }
 
 // fairqObjects contains all objects after they have been loaded into the kernel.
@@ -330,12 +343,15 @@ func (m *fairqMaps) Close() error {
 //
 // It can be passed to loadFairqObjects or ebpf.CollectionSpec.LoadAndAssign.
 type fairqVariables struct {
-	Count      *ebpf.Variable `ebpf:"count"`
-	PortId     *ebpf.Variable `ebpf:"port_id"`
-	Scale      *ebpf.Variable `ebpf:"scale"`
-	Scoped     *ebpf.Variable `ebpf:"scoped"`
-	Shrink     *ebpf.Variable `ebpf:"shrink"`
-	UnifyShift *ebpf.Variable `ebpf:"unify_shift"`
+	Count        *ebpf.Variable `ebpf:"count"`
+	EdgeChange   *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease    *ebpf.Variable `ebpf:"edge_lease"`
+	PortId       *ebpf.Variable `ebpf:"port_id"`
+	Scale        *ebpf.Variable `ebpf:"scale"`
+	Scoped       *ebpf.Variable `ebpf:"scoped"`
+	Shrink       *ebpf.Variable `ebpf:"shrink"`
+	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
 }
 
 // fairqPrograms contains all programs after they have been loaded into the kernel.

@@ -26,7 +26,7 @@ type FairQStats struct {
 	SampleAge       time.Duration
 	Connections     uint32 // that were opened from behind this port and are in the table
 
-	Seen       uint64 // the sum of those down to Unwritable
+	Seen       uint64 // the sum of those down to Untold
 	NotTCP     uint64
 	Tunnel     uint64 // encapsulated, encrypted or signed by AH
 	Fragment   uint64
@@ -39,10 +39,12 @@ type FairQStats struct {
 	Signed     uint64 // TCP-MD5, TCP-AO
 	OutOfScope uint64
 	Unwritable uint64 // the kernel had no memory to make it writable
+	Untold     uint64 // edge mode: left to the edge, which knows the window
 	Data       uint64 // with payload, whatever else
 	Opened     uint64 // connections that were entered in the table
 	Adopted    uint64 // of them, those that began before Weir
 	TableFull  uint64 // not entered: the table or the port's share was full
+	Told       uint64 // edge mode: ACKs that told the edge a window
 }
 
 // Stats reads every port, in the order of the ports given to AttachFairQ.
@@ -113,4 +115,6 @@ func (s *FairQStats) add(c *fairqPortCounts) {
 	s.Opened += c.Opened
 	s.Adopted += c.Adopted
 	s.TableFull += c.TableFull
+	s.Untold += c.Untold
+	s.Told += c.Told
 }

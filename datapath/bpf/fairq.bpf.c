@@ -13,6 +13,7 @@
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "connection.h"
+#include "edge_tell.h"
 #include "flows.h"
 #include "port.h"
 #include "segment.h"
@@ -42,19 +43,21 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 	return e->shift;
 }
 
-// Writes the field, if it is another. said: the counter of what the law made of the window; with scale:
-// unify the field may be another all the same. Gives the field that leaves.
+// Writes the field and the reserved bits, if they are others. said: the counter of what the law made of
+// the window; with scale: unify the field may be another all the same. Gives the field that leaves.
 static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s, struct connection *c,
-				      struct port_counts *stats, __u64 packets, __u16 field, __u64 *said)
+				      struct port_counts *stats, __u64 packets, __u16 field, __u8 bits, __u64 *said)
 {
-	if (field != s->window) {
+	if (field != s->window || bits != s->reserved) {
 		if (segment_is_signed(ctx, s)) {
 			c->flags |= CONNECTION_SIGNED;
 			said = &stats->signed_;
 			field = s->window;
-		} else if (window_write(ctx, s, field)) {
+		} else if (edge_interval ? edge_write(ctx, s, field, bits) : window_write(ctx, s, field)) {
 			said = &stats->unwritable;
 			field = s->window;
+		} else if (bits != s->reserved) {
+			stats->told += packets;
 		}
 	}
 	*said += packets;
@@ -81,12 +84,22 @@ static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, st
 	struct port *port = port_of(id);
 	struct port_config *config;
 	struct window_ack a = {};
-	__u64 grant;
+	__u64 grant = port ? port->grant_q8 : 0;
+	__u8 bits = s->reserved;
+	int tells = edge_interval && !(s->flags & TCP_SYN);
 	__u16 field;
 
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
-	if (!port || !(grant = port->grant_q8))
-		return ack_write(ctx, s, c, stats, packets, a.field, &stats->ungoverned);
+	a.shift = shift_of(e, s);
+	if (tells) {
+		if (!edge_due(e, s, a.field, a.shift, grant))
+			return ack_write(ctx, s, c, stats, packets, a.field, bits, grant ? &stats->untold : &stats->ungoverned);
+		bits |= EDGE_FLAG;
+	}
+	if (!grant) {
+		field = tells ? edge_tell(e, s, a.field, a.shift, 0) : a.field;
+		return ack_write(ctx, s, c, stats, packets, field, bits, &stats->ungoverned);
+	}
 	config = bpf_map_lookup_elem(&configs, &id);
 	if (!config)
 		return s->window;
@@ -95,11 +108,12 @@ static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, st
 	if (!a.floor_bytes)
 		a.floor_bytes = floor_of(config, e, sender);
 	a.ack = s->ack;
-	a.shift = shift_of(e, s);
 	a.syn = !!(s->flags & TCP_SYN);
 	a.shrink = shrink;
 	field = window_rewrite(&a, &e->edge);
-	return ack_write(ctx, s, c, stats, packets, field, field == a.field ? &stats->smaller : &stats->rewritten);
+	if (tells)
+		field = edge_tell(e, s, field, a.shift, grant);
+	return ack_write(ctx, s, c, stats, packets, field, bits, field == a.field ? &stats->smaller : &stats->rewritten);
 }
 
 #define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN

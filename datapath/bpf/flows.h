@@ -75,6 +75,11 @@ struct end {
 	__u16 field_before;      // adopted: of the sweep before
 	__u8 told;               // scale: unify: what the other end takes shift for
 	__u8 sweeps;             // adopted: since then, 2 at most
+	__u32 edge_told;         // edge mode: window that the edge was told last; 0: none
+	__u32 edge_told_at;      // and when, of edge_clock
+	__u32 upstream_at;       // when a switch before this one told it
+	__u16 upstream;          // the field that it told; 0: none
+	__u16 zero;
 };
 
 struct connection {
@@ -138,10 +143,12 @@ struct port_counts {
 	__u64 signed_;     // TCP-MD5, TCP-AO
 	__u64 out_of_scope;
 	__u64 unwritable;  // the kernel had no memory to make it writable
+	__u64 untold;      // edge mode: left to the edge, which knows the window
 	__u64 data;        // segments with payload, whatever else they are
 	__u64 opened;      // connections entered from this port
 	__u64 adopted;     // of them, those that began before Weir
 	__u64 table_full;  // not entered: the table or the port's share was full
+	__u64 told;        // edge mode: ACKs that told the edge a window
 };
 
 struct control {

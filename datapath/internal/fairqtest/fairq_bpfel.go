@@ -37,6 +37,11 @@ type FairQConnection struct {
 		FieldBefore  uint16
 		Told         uint8
 		Sweeps       uint8
+		EdgeTold     uint32
+		EdgeToldAt   uint32
+		UpstreamAt   uint32
+		Upstream     uint16
+		Zero         uint16
 	}
 	Seen  uint32
 	Owner uint16
@@ -155,10 +160,12 @@ type FairQPortCounts struct {
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
+	Untold     uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
 	TableFull  uint64
+	Told       uint64
 }
 
 type FairQScopeKey struct {
@@ -204,6 +211,9 @@ const (
 	FairQProgWeirFairqDisarm = "weir_fairq_disarm"
 	FairQProgWeirFairqSweep  = "weir_fairq_sweep"
 	FairQVarCount            = "count"
+	FairQVarEdgeChange       = "edge_change"
+	FairQVarEdgeInterval     = "edge_interval"
+	FairQVarEdgeLease        = "edge_lease"
 	FairQVarPortId           = "port_id"
 	FairQVarScale            = "scale"
 	FairQVarScoped           = "scoped"
@@ -291,14 +301,17 @@ type FairQMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQVariableSpecs struct {
-	Count      *ebpf.VariableSpec `ebpf:"count"`
-	PortId     *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale      *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped     *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink     *ebpf.VariableSpec `ebpf:"shrink"`
-	TcpAt      *ebpf.VariableSpec `ebpf:"tcp_at"`
-	UnifyShift *ebpf.VariableSpec `ebpf:"unify_shift"`
-	WideWindow *ebpf.VariableSpec `ebpf:"wide_window"`
+	Count        *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange   *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease    *ebpf.VariableSpec `ebpf:"edge_lease"`
+	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale        *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
+	TcpAt        *ebpf.VariableSpec `ebpf:"tcp_at"`
+	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
+	WideWindow   *ebpf.VariableSpec `ebpf:"wide_window"`
 }
 
 // FairQObjects contains all objects after they have been loaded into the kernel.
@@ -354,14 +367,17 @@ func (m *FairQMaps) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQVariables struct {
-	Count      *ebpf.Variable `ebpf:"count"`
-	PortId     *ebpf.Variable `ebpf:"port_id"`
-	Scale      *ebpf.Variable `ebpf:"scale"`
-	Scoped     *ebpf.Variable `ebpf:"scoped"`
-	Shrink     *ebpf.Variable `ebpf:"shrink"`
-	TcpAt      *ebpf.Variable `ebpf:"tcp_at"`
-	UnifyShift *ebpf.Variable `ebpf:"unify_shift"`
-	WideWindow *ebpf.Variable `ebpf:"wide_window"`
+	Count        *ebpf.Variable `ebpf:"count"`
+	EdgeChange   *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease    *ebpf.Variable `ebpf:"edge_lease"`
+	PortId       *ebpf.Variable `ebpf:"port_id"`
+	Scale        *ebpf.Variable `ebpf:"scale"`
+	Scoped       *ebpf.Variable `ebpf:"scoped"`
+	Shrink       *ebpf.Variable `ebpf:"shrink"`
+	TcpAt        *ebpf.Variable `ebpf:"tcp_at"`
+	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
+	WideWindow   *ebpf.Variable `ebpf:"wide_window"`
 }
 
 // FairQPrograms contains all programs after they have been loaded into the kernel.
