@@ -33,9 +33,10 @@ soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
-generate: build ## regenerate what is generated: kernel objects (clang-16), JSON schema
+generate: build ## regenerate what is generated: kernel objects (clang-16), JSON schemas
 	$(GO) generate ./...
 	./weir run --schema > experiments/schema.json
+	./weir switch --schema > deploy/switch.schema.json
 
 check-generated: build ## what is committed is what the sources give
 	@scripts/check-generated

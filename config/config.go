@@ -58,6 +58,11 @@ func (k *Kind[T]) Parse(name string, data []byte) (*T, error) {
 	if len(errs) > 0 {
 		return nil, errs.OrNil()
 	}
+	return k.FromTree(name, t)
+}
+
+// FromTree checks what a tree says: of a file that is in memory, or made of options.
+func (k *Kind[T]) FromTree(name string, t *Tree) (*T, error) {
 	c := &Checker{File: name, Root: t, Whole: "a mapping that begins with kind: " + k.Name}
 	out := k.read(c)
 	if len(c.Errs) > 0 {

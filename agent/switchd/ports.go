@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -16,6 +17,7 @@ type candidate struct {
 	name    string
 	ifindex int
 	law     datapath.FairQLaw
+	byName  bool  // and not by a pattern
 	err     error // why it cannot be managed
 }
 
@@ -26,21 +28,74 @@ func (c *candidate) port() datapath.FairQPort {
 // isPattern says whether a port was given as a pattern and not by its name.
 func isPattern(port string) bool { return strings.ContainsAny(port, `*?[\`) }
 
-// wants says whether the configuration names a device, and whether by its very name.
-func (c *Config) wants(device string) (wanted, byName bool) {
-	for _, p := range c.Ports {
-		if p == device {
-			return true, true
-		}
-		if ok, err := path.Match(p, device); err == nil && ok {
-			wanted = true
+// rules finds the first rule that matches a device, without trying every one of ten thousand.
+type rules struct {
+	list     []PortRule
+	exact    map[string]int
+	patterns []ruledPattern
+}
+
+type ruledPattern struct {
+	pattern string
+	rule    int
+}
+
+func newRules(list []PortRule) *rules {
+	r := &rules{list: list, exact: map[string]int{}}
+	for i := range list {
+		for _, m := range list[i].Match {
+			if _, twice := r.exact[m]; !twice {
+				r.exact[m] = i // a device may be called by what else is a pattern
+			}
+			if isPattern(m) {
+				r.patterns = append(r.patterns, ruledPattern{m, i})
+			}
 		}
 	}
-	return wanted, false
+	return r
+}
+
+// of gives the rule for a device, or nil.
+func (r *rules) of(device string) *PortRule {
+	best, found := r.exact[device]
+	for _, p := range r.patterns {
+		if found && best <= p.rule {
+			break
+		}
+		if ok, err := path.Match(p.pattern, device); err == nil && ok {
+			best, found = p.rule, true
+			break
+		}
+	}
+	if !found {
+		return nil
+	}
+	return &r.list[best]
+}
+
+// byName says whether a rule names a device by its very name.
+func (r *PortRule) byName(device string) bool { return slices.Contains(r.Match, device) }
+
+// byName says whether a device is named by its very name, by the rule that counts for it.
+func (r *rules) byName(device string) bool {
+	rule := r.of(device)
+	return rule != nil && rule.byName(device)
+}
+
+// names lists the devices that are named by their very names.
+func (r *rules) names() (out []string) {
+	for i := range r.list {
+		for _, m := range r.list[i].Match {
+			if !isPattern(m) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
 }
 
 // look lists the devices of the namespace that the configuration names.
-func (c *Config) look() ([]candidate, error) {
+func (r *rules) look() ([]candidate, error) {
 	links, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // then a change is reported, too
 		return nil, fmt.Errorf("list devices: %w", err)
@@ -49,7 +104,8 @@ func (c *Config) look() ([]candidate, error) {
 	var out []candidate
 	for _, l := range links {
 		a := l.Attrs()
-		if wanted, _ := c.wants(a.Name); !wanted {
+		rule := r.of(a.Name)
+		if rule == nil {
 			continue
 		}
 		if qdiscs == nil {
@@ -57,20 +113,20 @@ func (c *Config) look() ([]candidate, error) {
 				return nil, err
 			}
 		}
-		out = append(out, c.judge(a, qdiscs[a.Index]))
+		out = append(out, rule.judge(a, qdiscs[a.Index]))
 	}
 	return out, nil
 }
 
 // judge says how a device is to be managed, or why it cannot be.
-func (c *Config) judge(dev *netlink.LinkAttrs, list []qdisc) candidate {
-	n := candidate{name: dev.Name, ifindex: dev.Index}
+func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc) candidate {
+	n := candidate{name: dev.Name, ifindex: dev.Index, byName: r.byName(dev.Name)}
 	s, err := readShaper(dev, list)
 	if err == nil {
 		err = datapath.CheckQueue(dev.Name, s.Kind)
 	}
 	if err == nil {
-		n.law, err = c.law(dev.Name, s, dev.MTU)
+		n.law, err = r.law(dev.Name, s, dev.MTU)
 	}
 	n.err = err
 	return n

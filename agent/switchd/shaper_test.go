@@ -30,11 +30,11 @@ func device(t *testing.T) (n *testnet.Namespace, index int) {
 }
 
 // lookAt gives the one port that c finds in the namespace.
-func lookAt(t *testing.T, n *testnet.Namespace, c Config) (found candidate) {
+func lookAt(t *testing.T, n *testnet.Namespace, s PortSettings) (found candidate) {
 	t.Helper()
-	c.Ports = []string{"p0"}
+	r := newRules([]PortRule{{Match: []string{"p0"}, PortSettings: s}})
 	n.Must(t, func() error {
-		all, err := c.look()
+		all, err := r.look()
 		if err == nil && len(all) != 1 {
 			t.Fatalf("found %+v", all)
 		}
@@ -57,14 +57,14 @@ func TestLook_TBF(t *testing.T) {
 				Rate:       rate / 8, Limit: 1_000_000, Buffer: 10_000,
 			})
 		})
-		c := Defaults()
+		c := defaultPort()
 		found := lookAt(t, n, c)
 		pipe := uint32(float64(rate) / 8 * c.RTT.Std().Seconds())
 		if l := found.law; found.err != nil || l.BufferBytes != 1_000_000 || l.TargetBytes != 200_000 || l.CapBytes != pipe+200_000 {
 			t.Errorf("%d bit/s: %+v, %v", rate, l, found.err)
 		}
 	}
-	c := Defaults()
+	c := defaultPort()
 	c.Rate, c.Buffer, c.TargetFraction = 1e9, 500_000, 0.1
 	if l := lookAt(t, n, c).law; l.BufferBytes != 500_000 || l.TargetBytes != 50_000 || l.CapBytes != 50_000+31_250 {
 		t.Errorf("what is given is not taken: %+v", l)
@@ -86,7 +86,7 @@ func TestLook_HTB(t *testing.T) {
 		return errors.Join(netlink.QdiscReplace(q),
 			class(1, handle(1, 0), 1e9, 9e9), class(0x10, handle(1, 1), 1e8, 2e8), class(0x20, handle(1, 1), 3e8, 4e8))
 	})
-	found := lookAt(t, n, Defaults())
+	found := lookAt(t, n, defaultPort())
 	const full = 100 * 1514 // txqueuelen packets
 	if l := found.law; found.err != nil || l.BufferBytes != full || l.CapBytes != l.TargetBytes+281_250 {
 		t.Errorf("%+v, %v", l, found.err)
@@ -97,7 +97,7 @@ func TestLook_HTB(t *testing.T) {
 			netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})))
 	})
 	var none *NoRate
-	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &none) || none.Missing != "rate" {
+	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &none) || none.Missing != "rate" {
 		t.Errorf("htb without a default class: %+v", found)
 	}
 }
@@ -105,7 +105,7 @@ func TestLook_HTB(t *testing.T) {
 func TestLook_Refuses(t *testing.T) {
 	n, index := device(t)
 	var queue *datapath.NoQueue
-	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
+	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
 		t.Errorf("without a queue: %+v", found)
 	}
 	n.Must(t, func() error {
@@ -114,10 +114,10 @@ func TestLook_Refuses(t *testing.T) {
 		})
 	})
 	var none *NoRate
-	if found := lookAt(t, n, Defaults()); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
+	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
 		t.Errorf("a queue without a rate: %+v", found)
 	}
-	c := Defaults()
+	c := defaultPort()
 	c.Rate = 1e9
 	if found := lookAt(t, n, c); found.err != nil || found.law.BufferBytes != 100*1514 {
 		t.Errorf("a FIFO and a rate: %+v", found)
@@ -127,24 +127,29 @@ func TestLook_Refuses(t *testing.T) {
 // A port so slow that its queue takes seconds to drain is managed as well: its flows count for as long as
 // the kernel programs can count.
 func TestLaw_SlowPort(t *testing.T) {
-	c := Defaults()
+	c := defaultPort()
 	l, err := c.law("slow", shaper{Kind: "tbf", Rate: 1e6, Buffer: law.Bytes(10e6)}, 1500)
 	if err != nil || l.Active != 4*time.Second {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
 
-func TestWants(t *testing.T) {
-	c := Config{Ports: []string{"eth1", "swp*", "veth[0-9]"}}
+// The first rule that matches counts, whether it gives a name or a pattern.
+func TestRules(t *testing.T) {
+	r := newRules([]PortRule{
+		{Match: []string{"eth1", "swp1"}}, {Match: []string{"swp*", "veth[0-9]"}}, {Match: []string{"swp2", "eth*"}},
+	})
 	for _, row := range []struct {
-		device         string
-		wanted, byName bool
+		device string
+		rule   int // -1: none
+		byName bool
 	}{
-		{"eth1", true, true}, {"eth10", false, false}, {"swp7", true, false}, {"swp", true, false},
-		{"veth3", true, false}, {"veth10", false, false}, {"lo", false, false},
+		{"eth1", 0, true}, {"eth10", 2, false}, {"swp1", 0, true}, {"swp2", 1, false}, {"swp", 1, false},
+		{"veth3", 1, false}, {"veth10", -1, false}, {"lo", -1, false},
 	} {
-		if wanted, byName := c.wants(row.device); wanted != row.wanted || byName != row.byName {
-			t.Errorf("%s: wanted %t, by its name %t", row.device, wanted, byName)
+		got := r.of(row.device)
+		if (got == nil) != (row.rule < 0) || got != nil && got != &r.list[row.rule] || r.byName(row.device) != row.byName {
+			t.Errorf("%s: %+v, by its name %t", row.device, got, r.byName(row.device))
 		}
 	}
 }

@@ -23,6 +23,7 @@ const (
 // role is a switch at work.
 type role struct {
 	cfg     *Config
+	rules   *rules // of cfg
 	log     *slog.Logger
 	fairq   *datapath.FairQ
 	ports   map[string]datapath.FairQPort // those that FairQ is on
@@ -36,10 +37,10 @@ type role struct {
 // It returns nil, too, when another process took over: that one goes on where this one was. Errors that
 // can be told apart: those of datapath.AttachFairQ, and *NoRate.
 func Run(ctx context.Context, c *Config) error {
-	if err := c.Check(); err != nil {
-		return err
+	r := &role{
+		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name),
+		ports: map[string]datapath.FairQPort{}, refused: map[string]string{},
 	}
-	r := &role{cfg: c, log: c.logger().With("switch", c.Name), ports: map[string]datapath.FairQPort{}, refused: map[string]string{}}
 	// First, so that nothing changes unseen between the first look and this.
 	w, err := newWatch()
 	if err != nil {
@@ -92,18 +93,17 @@ func (r *role) begin() error {
 }
 
 func (r *role) firstPorts() ([]datapath.FairQPort, error) {
-	found, err := r.cfg.look()
+	found, err := r.rules.look()
 	if err != nil {
 		return nil, err
 	}
 	var ports []datapath.FairQPort
 	for i := range found {
 		c := &found[i]
-		_, byName := r.cfg.wants(c.name)
 		switch {
 		case c.err == nil:
 			ports = append(ports, c.port())
-		case byName:
+		case c.byName:
 			return nil, c.err
 		default:
 			r.refuse(c.name, c.err)
@@ -152,7 +152,7 @@ func (r *role) work(ctx context.Context, w *watch) error {
 
 // follow makes the ports that FairQ is on those that are there.
 func (r *role) follow() error {
-	found, err := r.cfg.look()
+	found, err := r.rules.look()
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (r *role) follow() error {
 	for name, p := range r.ports {
 		c := now[name]
 		dead := slices.Contains(gone, name)
-		_, byName := r.cfg.wants(name)
+		byName := r.rules.byName(name)
 		switch {
 		case dead && byName && c == nil:
 			r.refuse(name, errGone) // what is pinned stays: status tells that a port is missing
@@ -247,8 +247,8 @@ func (r *role) refuse(name string, err error) {
 
 // sayMissing names the ports that were named and are not there.
 func (r *role) sayMissing() {
-	for _, name := range r.cfg.Ports {
-		if _, on := r.ports[name]; !on && !isPattern(name) {
+	for _, name := range r.rules.names() {
+		if _, on := r.ports[name]; !on {
 			r.log.Warn("no such device: waiting for it", "port", name)
 		}
 	}

@@ -1,78 +1,189 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weir/agent/switchd"
+	"weir/config"
 )
 
+// switchFlags are what `weir switch` takes beside ports.
+type switchFlags struct {
+	file          string
+	check, schema bool
+	asJSON        bool
+	scope         []string
+	name          string
+	options       switchd.Options
+}
+
 func switchCommand() *cobra.Command {
-	c := switchd.Defaults()
-	var scope []string
-	var asJSON bool
+	var f switchFlags
 	cmd := &cobra.Command{
-		Use:   "switch PORT...",
+		Use:   "switch PORT... | -f FILE",
 		Short: "Keep the queues of this switch's ports short (FairQ)",
 		Long: `Put FairQ on ports of this switch and keep it there until interrupted. PORT is the name of a
-device in this network namespace, or a pattern ('swp*'). A port that is deleted and made again, or
-comes later, is attached as soon as it is there.
+device in this network namespace, or a pattern ('swp*'); what else there is to say stands in flags, or
+with the ports in a file (-f). A port that is deleted and made again, or comes later, is attached as
+soon as it is there.
 
 Name every port that traffic passes: the window of a flow is written into the acknowledgements that
 leave by another port than its data. Every port needs a queue of its own whose length can be read, a
 tbf or htb; rate and buffer are read from it.
+
+SIGHUP and 'weir switch reload' read the file again: a change is applied whole, or refused whole.
 
 At SIGTERM or an interrupt the windows are let go, within a second, and FairQ is taken off. Tables stay
 pinned in /sys/fs/bpf/weir/switch/NAME for the next start. A process that is killed leaves FairQ in place: after a
 second it lets the windows go by itself, and the next start takes it over.`,
 		Example: `  weir switch 'swp*'
   weir switch eth1 eth2 --rate 10Gbit --buffer 1MB
+  weir switch -f /etc/weir/switch.yaml
+  weir switch --check -f FILE       # say what is wrong with it, touch nothing
   weir switch 'swp*' --take-over    # upgrade in place
   weir switch --purge               # remove what a killed one left`,
 		Args: usageArgs(cobra.ArbitraryArgs),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := switchd.CheckName(c.Name); err != nil {
-				return usageError(err)
-			}
-			c.Ports, c.Version = args, weirVersion()
-			if len(args) == 0 && c.Purge {
-				return switchd.Purge(c.Name)
-			}
-			for _, text := range scope {
-				p, err := netip.ParsePrefix(text)
-				if err != nil {
-					return usageError(fmt.Errorf("--scope: %w", err))
-				}
-				c.Scope = append(c.Scope, p)
-			}
-			if err := c.Check(); err != nil {
-				return usageError(fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath()))
-			}
-			c.Log = newLog(cmd.ErrOrStderr(), asJSON)
-			return switchd.Run(cmd.Context(), &c)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&c.Name, "name", c.Name, "name of the switch, where a machine has several")
-	f.TextVar(&c.Rate, "rate", c.Rate, "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)")
-	f.TextVar(&c.Buffer, "buffer", c.Buffer, "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)")
-	f.Float64Var(&c.TargetFraction, "target-fraction", c.TargetFraction, "queue to keep, as a fraction of the buffer (alpha)")
-	f.TextVar(&c.RTT, "rtt", c.RTT, "round trip of flows when nothing queues: limits a flow's window")
-	f.TextVar(&c.Interval, "interval", c.Interval, "sample the queues this often (T)")
-	f.IntVar(&c.Updates, "updates", c.Updates, "samples a window update (M)")
-	f.StringVar(&c.Count, "count", c.Count, "flows that count: active (sent lately) or handshake (opened, not closed)")
-	f.StringVar(&c.Shrink, "shrink", c.Shrink, "whether the right edge of a window may move left: allow or avoid")
-	f.StringVar(&c.Gain, "gain", c.Gain, "how strongly windows answer the queue: paper, or code (the authors' program)")
-	f.StringArrayVar(&scope, "scope", nil, "manage only flows with both ends in these PREFIXes (repeatable; default all)")
-	f.BoolVar(&c.Purge, "purge", false, "leave nothing pinned at the end; without PORT: remove what is pinned now")
-	f.BoolVar(&c.TakeOver, "take-over", false, "take over from the process that runs under this name")
-	f.BoolVar(&c.Renew, "renew", false, "replace pinned tables that another version of Weir left; flows are adopted")
-	f.BoolVar(&asJSON, "json", false, "log in JSON, a line each")
+	f.add(cmd.Flags())
 	return cmd
+}
+
+// lawFlags are the flags that are keys of a file: key, help, whether it is a number.
+var lawFlags = []struct {
+	flag, key, value, help string
+	number                 bool
+}{
+	{flag: "rate", key: "defaults.rate", help: "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)"},
+	{flag: "buffer", key: "defaults.buffer", help: "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)"},
+	{flag: "shape", key: "defaults.shape", help: "give the ports a tbf of this rate meanwhile, where the kernel's default queue discipline stands"},
+	{flag: "target-fraction", key: "defaults.target_fraction", value: "0.2", help: "queue to keep, as a fraction of the buffer (alpha)", number: true},
+	{flag: "rtt", key: "defaults.rtt", value: "250us", help: "round trip of flows when nothing queues: limits a flow's window"},
+	{flag: "interval", key: "defaults.interval", value: "50us", help: "sample the queues this often (T)"},
+	{flag: "updates", key: "defaults.updates", value: "10", help: "samples a window update (M)", number: true},
+	{flag: "gain", key: "defaults.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
+	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
+	{flag: "count", key: "count", value: "active", help: "flows that count: active (sent lately) or handshake (opened, not closed)"},
+	{flag: "shrink", key: "shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
+	{flag: "scale", key: "scale", value: "learn", help: "how window scales are known: learn, shim or unify"},
+	{flag: "metrics", key: "metrics.listen", value: "127.0.0.1:9187", help: "address and port to serve figures on; '': none"},
+}
+
+func (f *switchFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.file, "file", "f", "", "read the configuration from FILE")
+	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and touch nothing")
+	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of the file")
+	flags.StringVar(&f.name, "name", "default", "name of the switch, where a machine has several")
+	for _, l := range lawFlags {
+		flags.String(l.flag, l.value, l.help)
+	}
+	flags.StringArrayVar(&f.scope, "scope", nil, "manage only flows with both ends in these PREFIXes (repeatable; default all)")
+	flags.BoolVar(&f.options.Purge, "purge", false, "leave nothing pinned at the end; without PORT: remove what is pinned now")
+	flags.BoolVar(&f.options.TakeOver, "take-over", false, "take over from the process that runs under this name")
+	flags.BoolVar(&f.options.Renew, "renew", false, "replace pinned tables that another version of Weir left; flows are adopted")
+	flags.BoolVar(&f.asJSON, "json", false, "log in JSON, a line each")
+}
+
+func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case f.schema:
+		_, err := cmd.OutOrStdout().Write(switchd.Schema())
+		return err
+	case len(args) == 0 && f.file == "" && f.options.Purge:
+		if err := switchd.CheckName(f.name); err != nil {
+			return usageError(err)
+		}
+		return switchd.Purge(f.name)
+	}
+	c, err := f.config(cmd, args)
+	if err != nil {
+		return usageError(err)
+	}
+	if f.check {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f.file)
+		return err
+	}
+	c.Options = f.options
+	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
+	return switchd.Run(cmd.Context(), c)
+}
+
+// config is that of the file, or of what stands in its place on the command line.
+func (f *switchFlags) config(cmd *cobra.Command, args []string) (*switchd.Config, error) {
+	if f.file == "" {
+		if len(args) == 0 {
+			return nil, fmt.Errorf("no ports: name at least one, or give a file with -f (see '%s --help')", cmd.CommandPath())
+		}
+		t, err := f.tree(cmd.Flags(), args)
+		if err != nil {
+			return nil, err
+		}
+		return switchd.FromOptions(t)
+	}
+	if len(args) > 0 {
+		return nil, errors.New("-f and PORT do not go together: name the ports in the file")
+	}
+	for _, name := range f.inFile() {
+		if cmd.Flags().Changed(name) {
+			return nil, fmt.Errorf("-f and --%s do not go together: say it in the file", name)
+		}
+	}
+	return switchd.Load(f.file)
+}
+
+// inFile lists the flags whose place is in the file, when there is one.
+func (f *switchFlags) inFile() []string {
+	names := []string{"name", "scope"}
+	for _, l := range lawFlags {
+		names = append(names, l.flag)
+	}
+	return names
+}
+
+// tree is what a file would hold, each value labelled with the flag that it came from.
+func (f *switchFlags) tree(flags *pflag.FlagSet, args []string) (*config.Tree, error) {
+	text := func(option, s string) *config.Tree { return &config.Tree{Value: s, At: config.Place{Option: option}} }
+	list := func(option string, all []string) *config.Tree {
+		t := &config.Tree{Form: config.Sequence}
+		for _, s := range all {
+			t.Items = append(t.Items, text(option+s, s))
+		}
+		return t
+	}
+	port := &config.Tree{Form: config.Mapping}
+	port.Set("match", list("port ", args))
+	t := &config.Tree{Form: config.Mapping}
+	t.Set("kind", text("", "Switch"))
+	t.Set("name", text("--name "+f.name, f.name))
+	t.Set("ports", &config.Tree{Form: config.Sequence, Items: []*config.Tree{port}})
+	if len(f.scope) > 0 {
+		t.Set("scope", list("--scope ", f.scope))
+	}
+	for _, l := range lawFlags {
+		if !flags.Changed(l.flag) {
+			continue
+		}
+		given := flags.Lookup(l.flag).Value.String()
+		option := strings.TrimSpace("--" + l.flag + " " + given)
+		value := text(option, given)
+		if l.number {
+			var err error
+			if value, err = config.ParseOption(option, given); err != nil {
+				return nil, err
+			}
+		}
+		if err := t.Put(l.key, value); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 func newLog(w io.Writer, asJSON bool) *slog.Logger {

@@ -1,0 +1,165 @@
+package switchd
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/netip"
+	"sync"
+
+	"github.com/invopop/jsonschema"
+
+	"weir/agent/metrics"
+	"weir/config"
+	"weir/law"
+)
+
+// File is a file of `kind: Switch`, as its author wrote it. This is the contract with its users; Config is
+// what it becomes.
+type File struct {
+	Kind       string         `json:"kind" jsonschema:"required,enum=Switch" jsonschema_description:"Switch"`
+	Name       string         `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
+	Defaults   PortSettings   `json:"defaults,omitzero" jsonschema_description:"any key of a port, for all ports that do not say otherwise"`
+	Ports      []filePort     `json:"ports" jsonschema:"required,minItems=1,maxItems=20000" jsonschema_description:"the ports to manage; the first entry that matches a device counts"`
+	Count      string         `json:"count,omitempty" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately (default), or opened and not closed, the paper's register"`
+	Scale      string         `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
+	UnifyShift int            `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
+	Shrink     string         `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
+	Scope      []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
+	Enforce    fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are held; elsewhere flows are only observed (default: everywhere)"`
+	Rollback   fileRollback   `json:"rollback,omitzero" jsonschema_description:"when to stop enforcing on a port (default: never)"`
+	Metrics    fileMetrics    `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
+}
+
+// PortSettings say how a port is managed. What is zero was not said.
+type PortSettings struct {
+	Rate           law.Rate     `json:"rate,omitempty" jsonschema_description:"of the port (default: that of its own tbf or htb)"`
+	Buffer         law.Bytes    `json:"buffer,omitempty" jsonschema_description:"of the port, below 4.29GB (default: that of its own tbf or htb; with shape what is sent in 1 ms)"`
+	Shape          law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; only where the kernel's default queue discipline stands"`
+	TargetFraction float64      `json:"target_fraction,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"queue to keep, of the buffer (alpha; default: 0.2)"`
+	Interval       law.Duration `json:"interval,omitempty" jsonschema_description:"sampling interval (T), 10us to 1s (default: 50us)"`
+	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples a window update (M; default: 10)"`
+	RTT            law.Duration `json:"rtt,omitempty" jsonschema_description:"of flows when nothing queues, up to 1s (default: 250us)"`
+	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
+	MinWindow      *law.Bytes   `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
+	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths that a flow's packets are spread over (ECMP): the share is divided among them (default: 1)"`
+	Mark           *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside FairQ"`
+}
+
+// Mark is ECN marking of a port: ECT packets that find more than Threshold in the queue.
+type Mark struct {
+	Threshold law.Bytes `json:"threshold" jsonschema:"required" jsonschema_description:"mark above this backlog (K); 0B: do not mark"`
+}
+
+// over gives s where it says something, and base elsewhere.
+func (s PortSettings) over(base PortSettings) PortSettings {
+	return PortSettings{
+		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
+		TargetFraction: cmp.Or(s.TargetFraction, base.TargetFraction), Interval: cmp.Or(s.Interval, base.Interval),
+		Updates: cmp.Or(s.Updates, base.Updates), RTT: cmp.Or(s.RTT, base.RTT), Gain: cmp.Or(s.Gain, base.Gain),
+		MinWindow: cmp.Or(s.MinWindow, base.MinWindow), Paths: cmp.Or(s.Paths, base.Paths), Mark: cmp.Or(s.Mark, base.Mark),
+	}
+}
+
+type filePort struct {
+	Match deviceNames `json:"match" jsonschema:"required" jsonschema_description:"a name, a pattern (swp*), or a list of them"`
+	PortSettings
+}
+
+type fileEnforce struct {
+	Ports   deviceNames `json:"ports,omitempty" jsonschema_description:"a name, a pattern (swp*), or a list of them (default: all ports)"`
+	Percent int         `json:"percent" jsonschema:"minimum=0,maximum=100" jsonschema_description:"of the flows of each, chosen by a hash (default: 100)"`
+}
+
+type fileRollback struct {
+	If   []string     `json:"if,omitempty" jsonschema:"maxItems=16" jsonschema_description:"figures of held flows by those of free ones: goodput < 0.9, retransmissions > 2.0, drops > 1.5"`
+	Over law.Duration `json:"over,omitempty" jsonschema_description:"for as long as this, 1s to 1h (default: 10s)"`
+}
+
+type fileMetrics struct {
+	Listen string `json:"listen" jsonschema_description:"address and port to serve on (default: 127.0.0.1:9187); an empty text: nowhere"`
+}
+
+// deviceNames are names of devices or patterns of them: in a file one, or a list.
+type deviceNames []string
+
+// UnmarshalJSON reads one name or a list.
+func (n *deviceNames) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*n = deviceNames{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(n))
+}
+
+// JSONSchema is of a text or a list of texts.
+func (deviceNames) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Extras:   map[string]any{"type": []string{"string", "array"}},
+		Items:    &jsonschema.Schema{Type: "string"},
+		MaxItems: new(uint64(maxNames)),
+	}
+}
+
+const maxNames = 4096 // of one entry
+
+// fileLimits let a file list ten thousand ports one by one, with every key of each.
+var fileLimits = config.Limits{Bytes: 16 << 20, Nodes: 500_000}
+
+// kindSwitch is `kind: Switch`.
+var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
+	return config.NewKind("Switch", fileLimits, defaultFile, func(c *config.Checker, f *File) { (&fileChecker{Checker: c}).check(f) })
+})
+
+// defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
+func defaultFile() *File {
+	return &File{
+		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Shrink: "allow",
+		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
+		Metrics: fileMetrics{Listen: metrics.DefaultListen},
+	}
+}
+
+// Schema is the JSON schema of `kind: Switch`.
+func Schema() []byte { return kindSwitch().Schema() }
+
+// Load reads and checks a file of `kind: Switch`. What is wrong with it is config.Errors.
+func Load(path string) (*Config, error) {
+	f, err := kindSwitch().Load(path)
+	if err != nil {
+		return nil, err
+	}
+	c := f.config()
+	c.File = path
+	return c, nil
+}
+
+// FromOptions makes a configuration of options instead of a file: the tree is what a file would hold,
+// each value labelled with the option that it came from.
+func FromOptions(t *config.Tree) (*Config, error) {
+	f, err := kindSwitch().FromTree("", t)
+	if err != nil {
+		return nil, err
+	}
+	return f.config(), nil
+}
+
+// config gives what a checked file says, with nothing left open.
+func (f *File) config() *Config {
+	c := &Config{
+		Name: f.Name, Count: f.Count, Scale: f.Scale, UnifyShift: f.UnifyShift, Shrink: f.Shrink, Scope: f.Scope,
+		Enforce: Enforce{Ports: f.Enforce.Ports, Percent: f.Enforce.Percent},
+		Metrics: Metrics{Listen: f.Metrics.Listen},
+	}
+	base := f.Defaults.over(defaultPort())
+	for _, p := range f.Ports {
+		c.Ports = append(c.Ports, PortRule{Match: p.Match, PortSettings: p.over(base)})
+	}
+	c.Rollback.Over = f.Rollback.Over
+	for _, text := range f.Rollback.If {
+		if rule, err := ParseRule(text); err == nil { // checked
+			c.Rollback.If = append(c.Rollback.If, rule)
+		}
+	}
+	return c
+}

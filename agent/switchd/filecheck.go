@@ -1,0 +1,218 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/agent/metrics"
+	"weir/config"
+	"weir/law"
+)
+
+const (
+	leastBuffer  = 1514 // one full Ethernet frame
+	deviceName   = 15   // letters of a device's name, IFNAMSIZ less one
+	maxPatterns  = 256  // of one file, beside any number of plain names
+	leastTick    = 10 * time.Microsecond
+	longestRound = time.Second // of an interval, an update, a round trip
+)
+
+// fileChecker says what a schema cannot.
+type fileChecker struct{ *config.Checker }
+
+func (c *fileChecker) check(f *File) {
+	base := f.Defaults.over(defaultPort())
+	c.settings([]string{"defaults"}, f.Defaults, base)
+	c.matches(f)
+	for i, p := range f.Ports {
+		c.settings([]string{"ports", strconv.Itoa(i)}, p.PortSettings, p.over(base))
+	}
+	c.scope(f.Scope)
+	c.enforce(f)
+	c.rollback(&f.Rollback)
+	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
+		c.Fail([]string{"metrics", "listen"}, err.Error(), "an address and a port, such as "+metrics.DefaultListen)
+	}
+	if c.Given("unify_shift") && f.Scale != "unify" {
+		c.Fail([]string{"unify_shift"}, "it says nothing with scale: "+f.Scale, "leave it out, or scale: unify")
+	}
+}
+
+// settings checks what is said at one place. whole is what becomes of it: with what was said elsewhere.
+func (c *fileChecker) settings(at []string, said, whole PortSettings) {
+	in := func(keys ...string) []string { return append(at[:len(at):len(at)], keys...) }
+	given := func(key string) bool { return c.Given(in(key)...) }
+	if given("rate") && said.Rate == 0 {
+		c.Fail(in("rate"), "0 is no rate", "above 0kbit, or leave it out")
+	}
+	if given("shape") && said.Shape == 0 {
+		c.Fail(in("shape"), "0 is no rate", "above 0kbit, or leave it out")
+	}
+	if given("buffer") && (said.Buffer < leastBuffer || said.Buffer > math.MaxUint32) {
+		c.Fail(in("buffer"), fmt.Sprintf("%s is out of range", said.Buffer), fmt.Sprintf("from %dB, one full frame, to 4.29GB", leastBuffer))
+	}
+	if d := said.Interval.Std(); given("interval") && (d < leastTick || d > longestRound) {
+		c.Fail(in("interval"), fmt.Sprintf("%s is out of range", said.Interval), "10us to 1s")
+	} else if round := whole.Interval.Std() * time.Duration(whole.Updates); (given("interval") || given("updates")) && round > longestRound {
+		key := "updates"
+		if !given(key) {
+			key = "interval"
+		}
+		c.Fail(in(key), fmt.Sprintf("%d samples, one every %s, take longer than a second", whole.Updates, whole.Interval), "updates x interval of at most 1s")
+	}
+	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRound) {
+		c.Fail(in("rtt"), fmt.Sprintf("%s is out of range", said.RTT), "above 0s, up to 1s")
+	}
+	if given("rate") && given("shape") {
+		c.Fail(in("rate"), "both rate and shape are given", "shape alone: it is the port's rate")
+	}
+	if w := said.MinWindow; w != nil && *w > math.MaxInt32 {
+		c.Fail(in("min_window"), fmt.Sprintf("%s is out of range", *w), "at most 2.14GB")
+	}
+	c.mark(in, said, whole)
+}
+
+func (c *fileChecker) mark(in func(...string) []string, said, whole PortSettings) {
+	m := said.Mark
+	switch {
+	case m == nil:
+	case m.Threshold > math.MaxUint32:
+		c.Fail(in("mark", "threshold"), fmt.Sprintf("%s is out of range", m.Threshold), "below 4.29GB")
+	case whole.Buffer > 0 && m.Threshold >= whole.Buffer:
+		c.Fail(in("mark", "threshold"), fmt.Sprintf("%s is never reached in a buffer of %s", m.Threshold, whole.Buffer), "less than the buffer, or 0B")
+	}
+}
+
+// named is where a name or pattern stands.
+type named struct {
+	text string
+	at   []string
+	line int
+}
+
+// names gives the elements of a list of names with the places where they stand.
+func (c *fileChecker) names(at []string, n deviceNames) (out []named) {
+	t := c.Root.Find(at...)
+	for i, text := range n {
+		where := at
+		if t != nil && t.Form == config.Sequence {
+			where = append(at[:len(at):len(at)], strconv.Itoa(i))
+		}
+		out = append(out, named{text, where, c.Root.Locate(where).Line})
+	}
+	return out
+}
+
+// checkDevice says what is wrong with a name of a device or a pattern of them.
+func checkDevice(text string) error {
+	if _, err := path.Match(text, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: a bracket or backslash is left open", config.Clip(text))
+	}
+	switch {
+	case text == "":
+		return errors.New("an empty name")
+	case strings.ContainsAny(text, "/ \t\n"):
+		return fmt.Errorf("%q has a blank or slash: no device is called so", config.Clip(text))
+	case !isPattern(text) && len(text) > deviceName:
+		return fmt.Errorf("%q has %d letters: no device is called so", config.Clip(text), len(text))
+	}
+	return nil
+}
+
+const deviceRule = "a device's name of up to 15 letters, or a pattern such as swp* or eth[0-3]"
+
+// matches checks that every name and pattern can be one, and that each can ever count.
+func (c *fileChecker) matches(f *File) {
+	exact, patterns := map[string]named{}, []named{}
+	for i, p := range f.Ports {
+		at := []string{"ports", strconv.Itoa(i), "match"}
+		if len(p.Match) == 0 {
+			c.Fail(at, "0 values are given", "a name, a pattern, or a list of them")
+		}
+		for _, n := range c.names(at, p.Match) {
+			if err := checkDevice(n.text); err != nil {
+				c.Fail(n.at, err.Error(), deviceRule)
+				continue
+			}
+			before, twice := exact[n.text]
+			if !twice && !isPattern(n.text) {
+				before, twice = matching(patterns, n.text)
+			}
+			if twice {
+				where := fmt.Sprintf(" in line %d", before.line)
+				if before.line == 0 {
+					where = ""
+				}
+				c.Fail(n.at, fmt.Sprintf("%q is matched before this, by %q%s", n.text, before.text, where), "the first entry that matches counts: put this one first, or leave it out")
+				continue
+			}
+			exact[n.text] = n
+			if isPattern(n.text) {
+				patterns = append(patterns, n)
+			}
+			if len(patterns) == maxPatterns+1 {
+				c.Fail(n.at, fmt.Sprintf("this is pattern %d of the file", len(patterns)), fmt.Sprintf("at most %d patterns, beside any number of names", maxPatterns))
+				return
+			}
+		}
+	}
+}
+
+// matching gives the first of the patterns that matches a name.
+func matching(patterns []named, name string) (named, bool) {
+	for _, p := range patterns {
+		if ok, _ := path.Match(p.text, name); ok {
+			return p, true
+		}
+	}
+	return named{}, false
+}
+
+func (c *fileChecker) scope(scope []netip.Prefix) {
+	seen := map[netip.Prefix]bool{}
+	for i, p := range scope {
+		if seen[p] {
+			c.Fail([]string{"scope", strconv.Itoa(i)}, fmt.Sprintf("%s stands here again", p), "each prefix once")
+		}
+		seen[p] = true
+	}
+}
+
+func (c *fileChecker) enforce(f *File) {
+	rules := newRules(f.config().Ports)
+	for _, n := range c.names([]string{"enforce", "ports"}, f.Enforce.Ports) {
+		switch err := checkDevice(n.text); {
+		case err != nil:
+			c.Fail(n.at, err.Error(), deviceRule)
+		case !isPattern(n.text) && rules.of(n.text) == nil:
+			c.Fail(n.at, fmt.Sprintf("no entry of ports matches %q", n.text), "a port of this switch")
+		}
+	}
+	if c.Given("enforce", "ports") && len(f.Enforce.Ports) == 0 {
+		c.Fail([]string{"enforce", "ports"}, "0 values are given", "at least one; percent: 0 enforces nowhere")
+	}
+}
+
+func (c *fileChecker) rollback(r *fileRollback) {
+	first := map[Figure]bool{}
+	for i, text := range r.If {
+		at := []string{"rollback", "if", strconv.Itoa(i)}
+		rule, err := ParseRule(text)
+		switch {
+		case err != nil:
+			c.Fail(at, err.Error(), "goodput < NUMBER, retransmissions > NUMBER or drops > NUMBER")
+		case first[rule.Figure]:
+			c.Fail(at, fmt.Sprintf("a second rule for %s", rule.Figure), "one of each: keep the stricter")
+		}
+		first[rule.Figure] = true
+	}
+	if r.Over < law.Duration(time.Second) || r.Over > law.Duration(time.Hour) {
+		c.Fail([]string{"rollback", "over"}, fmt.Sprintf("%s is out of range", r.Over), "1s to 1h")
+	}
+}
