@@ -76,6 +76,13 @@ type FairQLaw struct {
 	// Flows is the most connections that may be opened from behind this port. 0: an eighth of the table, or
 	// an equal part of it where that is more.
 	Flows uint32
+
+	// Hold is which flows are held, and HoldShare of FairQHoldPart how many: out of FairQLots.
+	Hold      FairQHold
+	HoldShare uint32
+	// PipeBytes is C*RTT. (PipeBytes + TargetBytes) / flows is the equilibrium window, which FairQHoldPart
+	// grants and FairQHoldNone reckons: 1 or more with these.
+	PipeBytes uint32
 }
 
 // FairQPort is a port and its law.
@@ -123,6 +130,7 @@ type FairQConfig struct {
 const (
 	maxFairQPorts   = 1024
 	fairQLive       = 4  // epochs that a direction is counted for
+	fairQLately     = 4  // sweeps
 	portNameBytes   = 32 // of struct port_config
 	fairQSchema     = 2  // layout of the maps; raised whenever one changes
 	fairQFlows      = 1 << 16
@@ -240,6 +248,12 @@ func (l *FairQLaw) check() error {
 		return fmt.Errorf("an update period of %v: from the sampling interval (%v) to 1s", l.Period, l.Tick)
 	case l.Active > 4*time.Second || l.Idle > 4*time.Second:
 		return errors.New("a flow that is silent for over 4 s is not counted: shorten active or idle")
+	case l.Hold > FairQHoldNone:
+		return fmt.Errorf("hold %d: 0 all, 1 part, 2 none", l.Hold)
+	case l.HoldShare > FairQLots:
+		return fmt.Errorf("a share of %d is held: at most %d, which is all", l.HoldShare, FairQLots)
+	case l.Hold != FairQHoldAll && l.PipeBytes == 0:
+		return errors.New("flows are held in part, or observed: their equilibrium window needs the pipe, rate x RTT, of 1 byte or more")
 	case l.MTU != 0 && (l.MTU < 576 || l.MTU > 65535):
 		return fmt.Errorf("an MTU of %d: 576 to 65535", l.MTU)
 	case l.Variant == FairQFairSwitch && l.Gain == FairQGainOVS && l.Period > 4*l.Tick:

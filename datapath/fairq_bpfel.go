@@ -14,39 +14,17 @@ import (
 )
 
 type fairqConnection struct {
-	_   structs.HostLayout
-	End [2]struct {
-		_    structs.HostLayout
-		Seat uint64
-		Edge struct {
-			_     structs.HostLayout
-			Right uint32
-			Known uint32
-		}
-		Registration uint32
-		First        uint32
-		Next         uint32
-		Acked        uint32
-		Field        uint16
-		Port         uint16
-		Mss          uint16
-		Gso          uint16
-		Shift        uint8
-		Flags        uint8
-		RegisteredAt uint16
-		FieldBefore  uint16
-		Told         uint8
-		Sweeps       uint8
-		EdgeTold     uint32
-		EdgeToldAt   uint32
-		UpstreamAt   uint32
-		Upstream     uint16
-		Zero         uint16
-	}
-	Seen  uint32
-	Owner uint16
-	Flags uint8
-	Zero  uint8
+	_          structs.HostLayout
+	End        [2]fairqEnd
+	Seen       uint32
+	Owner      uint16
+	Flags      uint8
+	Zero       uint8
+	SynNs      uint64
+	Lot        uint16
+	DataLately [2]uint8
+	AcksLately [2]uint8
+	Zeros      [2]uint8
 }
 
 type fairqControl struct {
@@ -57,6 +35,44 @@ type fairqControl struct {
 	LeaseNs     uint64
 	Releasing   uint32
 	IdleSweeps  uint32
+	Seed        [2]uint64
+	Swept       uint32
+	Zero        uint32
+}
+
+type fairqEnd struct {
+	_    structs.HostLayout
+	Seat uint64
+	Edge struct {
+		_     structs.HostLayout
+		Right uint32
+		Known uint32
+	}
+	Registration uint32
+	First        uint32
+	Next         uint32
+	Acked        uint32
+	Sent         uint32
+	Una          uint32
+	Flight       uint32
+	FlightBefore uint32
+	Offered      uint32
+	Granted      uint32
+	Field        uint16
+	Port         uint16
+	Mss          uint16
+	Gso          uint16
+	Shift        uint8
+	Flags        uint8
+	RegisteredAt uint16
+	FieldBefore  uint16
+	Told         uint8
+	Sweeps       uint8
+	EdgeTold     uint32
+	EdgeToldAt   uint32
+	UpstreamAt   uint32
+	Upstream     uint16
+	Zero         uint16
 }
 
 type fairqFlowKey struct {
@@ -72,10 +88,14 @@ type fairqPort struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Running uint32
-	GrantQ8 uint64
-	Epoch   uint64
-	Law     struct {
+	Running       uint32
+	GrantQ8       uint64
+	Epoch         uint64
+	Spared        uint32
+	LetGoFrom     uint32
+	LetGoQ8       uint64
+	EquilibriumQ8 uint64
+	Law           struct {
 		_            structs.HostLayout
 		AggregateQ8  uint64
 		WindowQ8     uint64
@@ -110,11 +130,36 @@ type fairqPort struct {
 	Enforced      uint32
 	NapNs         uint32
 	LookedNs      uint64
+	Hold          uint32
+	Easing        uint32
+	RttNs         uint32
+	RttBeforeNs   uint32
+	RttSpan       uint32
+	Zero          uint32
+	Swept         [2]struct {
+		_            structs.HostLayout
+		Sweep        uint32
+		Flows        [2]uint32
+		OneSidedData uint32
+		OneSidedAcks uint32
+	}
 }
 
 type fairqPortArg struct {
 	_  structs.HostLayout
 	Id uint32
+}
+
+type fairqPortArms struct {
+	_   structs.HostLayout
+	Arm [2]struct {
+		_          structs.HostLayout
+		DataBytes  uint64
+		AgainBytes uint64
+		AckedBytes uint64
+		Acks       uint64
+		Limited    uint64
+	}
 }
 
 type fairqPortConfig struct {
@@ -140,6 +185,10 @@ type fairqPortConfig struct {
 	FlowsMax    uint32
 	MssUnknown  uint32
 	Releasing   uint32
+	PipeBytes   uint32
+	Hold        uint32
+	HoldShare   uint32
+	Zero        uint32
 	Name        [32]int8
 }
 
@@ -155,6 +204,7 @@ type fairqPortCounts struct {
 	Smaller    uint64
 	Unknown    uint64
 	Ungoverned uint64
+	Free       uint64
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
@@ -192,6 +242,7 @@ type fairqTimerSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	fairqMapArms             = "arms"
 	fairqMapConfigs          = "configs"
 	fairqMapControls         = "controls"
 	fairqMapCounts           = "counts"
@@ -268,6 +319,7 @@ type fairqProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type fairqMapSpecs struct {
+	Arms     *ebpf.MapSpec `ebpf:"arms"`
 	Configs  *ebpf.MapSpec `ebpf:"configs"`
 	Controls *ebpf.MapSpec `ebpf:"controls"`
 	Counts   *ebpf.MapSpec `ebpf:"counts"`
@@ -314,6 +366,7 @@ func (o *fairqObjects) Close() error {
 //
 // It can be passed to loadFairqObjects or ebpf.CollectionSpec.LoadAndAssign.
 type fairqMaps struct {
+	Arms     *ebpf.Map `ebpf:"arms"`
 	Configs  *ebpf.Map `ebpf:"configs"`
 	Controls *ebpf.Map `ebpf:"controls"`
 	Counts   *ebpf.Map `ebpf:"counts"`
@@ -327,6 +380,7 @@ type fairqMaps struct {
 
 func (m *fairqMaps) Close() error {
 	return _FairqClose(
+		m.Arms,
 		m.Configs,
 		m.Controls,
 		m.Counts,

@@ -227,6 +227,7 @@ func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	for name, at := range map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
 		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
+		fairqMapArms: &m.Arms,
 	} {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), o)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
@@ -48,7 +49,7 @@ func (f *FairQ) Connections() ([]FairQConnection, error) {
 		names[f.ports[i].id] = f.ports[i].Name
 	}
 	var out []FairQConnection
-	err := eachEntry(f.maps.Flows, func(k *fairqFlowKey, c *fairqConnection) {
+	err := eachEntry(f.maps.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
 		flow := FairQConnection{
 			Adopted: c.Flags&connectionAdopted != 0, Signed: c.Flags&connectionSigned != 0, Reset: c.Flags&connectionReset != 0,
 		}
@@ -65,6 +66,7 @@ func (f *FairQ) Connections() ([]FairQConnection, error) {
 			}
 		}
 		out = append(out, flow)
+		return true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the flow table: %w", err)
@@ -72,9 +74,102 @@ func (f *FairQ) Connections() ([]FairQConnection, error) {
 	return out, nil
 }
 
+// FairQFlow is one direction of a connection: data, and the window that its sender is granted.
+type FairQFlow struct {
+	From, To netip.AddrPort // of the data
+	VLANs    uint32         // tags from the outer to the inner, 12 bits each; 0: none
+	Held     bool
+	Counted  bool // it sent lately: one of the port's flows
+	Seen     bool // passed since the beat before the last
+	OneSided bool // for a second only its data, or only its acknowledgements, passed here
+	Signed   bool // TCP-MD5 or TCP-AO: never touched
+
+	// InFlightBytes is the most that was sent and not yet acknowledged, as this switch saw it, since the beat
+	// before the last.
+	InFlightBytes uint32
+	// OfferedBytes is the window that the receiver's last acknowledgement came with, and GrantedBytes the one
+	// that it left with; of a flow that is free, the one that it would have left with. The flow is limited
+	// by its port where the second is less, and in fact where InFlightBytes is near it. 0: none passed yet.
+	OfferedBytes, GrantedBytes uint32
+	// Acknowledged is the sequence number behind the last byte that was acknowledged: what it moves on by
+	// between two looks is the flow's goodput.
+	Acknowledged uint32
+}
+
+// Flows walks the flows whose data leaves by a port, in no order, and holds a few thousand at a time. A
+// table that changes meanwhile is not read as of one moment. An error ends it.
+func (f *FairQ) Flows(port string) iter.Seq2[FairQFlow, error] {
+	i := f.index(port)
+	if i < 0 {
+		return func(yield func(FairQFlow, error) bool) {
+			yield(FairQFlow{}, fmt.Errorf("flows of %s: FairQ is not on this port", port))
+		}
+	}
+	return f.maps.portFlows(f.ports[i].id)
+}
+
+// Flows is the same by the port's number in the tables.
+func (v *FairQView) Flows(id uint32) iter.Seq2[FairQFlow, error] { return v.maps.portFlows(id) }
+
+func (m *fairqMaps) portFlows(id uint32) iter.Seq2[FairQFlow, error] {
+	return func(yield func(FairQFlow, error) bool) {
+		var p fairqPort
+		var control fairqControl
+		err := errors.Join(m.Ports.Lookup(id, &p), m.Controls.Lookup(uint32(0), &control))
+		if err == nil {
+			err = eachEntry(m.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
+				for side := range c.End {
+					if uint32(c.End[side].Port) == id+1 && !yield(c.flow(k, side, &p, control.Sweep), nil) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		if err != nil {
+			yield(FairQFlow{}, fmt.Errorf("read the flow table: %w", err))
+		}
+	}
+}
+
+// flow is the direction of what one side sends, at its port.
+func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep uint32) FairQFlow {
+	sender, receiver := &c.End[side], &c.End[1-side]
+	data, acks := c.DataLately[side], c.AcksLately[side]
+	f := FairQFlow{
+		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
+		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
+		OneSided: data == 0 && acks+1 >= fairQLately || acks == 0 && data+1 >= fairQLately,
+		Signed:   c.Flags&connectionSigned != 0,
+	}
+	f.OfferedBytes, f.GrantedBytes = receiver.Offered, receiver.Granted
+	f.Acknowledged = sender.Una
+	switch {
+	case f.OneSided:
+	case c.Seen == sweep:
+		f.InFlightBytes = max(sender.Flight, sender.FlightBefore)
+	case f.Seen:
+		f.InFlightBytes = sender.Flight
+	}
+	return f
+}
+
+// counts says whether an end is one of the port's flows: seated in an epoch that still counts, or in its
+// register (count: handshake).
+func (p *fairqPort) counts(e *fairqEnd) bool {
+	if e.Registration != 0 {
+		return e.Registration == p.Generation
+	}
+	const epochs = 1<<48 - 1
+	return e.Seat != 0 && (p.Epoch-e.Seat)&epochs < fairQLive
+}
+
 // Pending counts the connections of which only one end was heard of, and says how many there can be.
 func (f *FairQ) Pending() (n, limit int, err error) {
-	err = eachEntry(f.maps.Pending, func(*fairqFlowKey, *fairqConnection) { n++ })
+	err = eachEntry(f.maps.Pending, func(*fairqFlowKey, *fairqConnection) bool {
+		n++
+		return true
+	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the table of half-open connections: %w", err)
 	}
@@ -82,14 +177,16 @@ func (f *FairQ) Pending() (n, limit int, err error) {
 }
 
 // eachEntry reads a table in batches: unlike a walk from key to key it does not begin anew when the key
-// that it stands at goes.
-func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection)) error {
+// that it stands at goes. It ends when do gives false.
+func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error {
 	keys, values := make([]fairqFlowKey, tableBatch), make([]fairqConnection, tableBatch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			do(&keys[i], &values[i])
+			if !do(&keys[i], &values[i]) {
+				return nil
+			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) { // that was all
 			return nil

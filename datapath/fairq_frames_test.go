@@ -63,6 +63,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	options := &ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: map[string]*ebpf.Map{
 		fairqMapControls: s.Controls, fairqMapConfigs: s.Configs, fairqMapPorts: s.Ports, fairqMapCounts: s.Counts,
 		fairqMapFlows: s.Flows, fairqMapPending: s.Pending, fairqMapScope: s.Scope, fairqMapTimers: s.Timers,
+		fairqMapArms: s.Arms,
 	}}
 	for i := range uint32(ports) {
 		must(spec.Variables[fairqVarPortId].Set(i))

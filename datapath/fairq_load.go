@@ -62,7 +62,7 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 // sharedMaps are those that the instances of a switch share, and that are pinned.
 var sharedMaps = []string{
 	fairqMapControls, fairqMapConfigs, fairqMapPorts, fairqMapCounts,
-	fairqMapFlows, fairqMapPending, fairqMapScope, fairqMapTimers,
+	fairqMapFlows, fairqMapPending, fairqMapScope, fairqMapTimers, fairqMapArms,
 }
 
 // openMaps makes the shared maps, or opens the pinned ones.
@@ -93,6 +93,7 @@ func (s *fairQSource) openMaps() (*fairqMaps, error) {
 	return &fairqMaps{
 		Controls: open[fairqMapControls], Configs: open[fairqMapConfigs], Ports: open[fairqMapPorts], Counts: open[fairqMapCounts],
 		Flows: open[fairqMapFlows], Pending: open[fairqMapPending], Scope: open[fairqMapScope], Timers: open[fairqMapTimers],
+		Arms: open[fairqMapArms],
 	}, nil
 }
 
@@ -164,6 +165,7 @@ func (s *fairQSource) checkPinned() error {
 	for name, opened := range map[string]*ebpf.Map{
 		fairqMapControls: m.Controls, fairqMapConfigs: m.Configs, fairqMapPorts: m.Ports, fairqMapCounts: m.Counts,
 		fairqMapFlows: m.Flows, fairqMapPending: m.Pending, fairqMapScope: m.Scope, fairqMapTimers: m.Timers,
+		fairqMapArms: m.Arms,
 	} {
 		if err := s.spec.Maps[name].Compatible(opened); err != nil {
 			return fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
@@ -227,6 +229,7 @@ func (s *fairQSource) loadInto(programs any, id uint32, maps *fairqMaps) error {
 		MapReplacements: map[string]*ebpf.Map{
 			fairqMapControls: maps.Controls, fairqMapConfigs: maps.Configs, fairqMapPorts: maps.Ports, fairqMapCounts: maps.Counts,
 			fairqMapFlows: maps.Flows, fairqMapPending: maps.Pending, fairqMapScope: maps.Scope, fairqMapTimers: maps.Timers,
+			fairqMapArms: maps.Arms,
 		},
 	})
 	if err != nil {

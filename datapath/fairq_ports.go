@@ -98,7 +98,9 @@ func (f *FairQ) Attach(port FairQPort) error {
 	return f.configureAll()
 }
 
-// Configure changes a port's law, and holds its windows if they were let go.
+// Configure changes a port's law, and holds its windows if they were let go: at once, and without touching
+// other ports. Another Hold never lets windows jump: flows that are held no more are let go within half a
+// second; the law begins anew when all are.
 func (f *FairQ) Configure(name string, law FairQLaw) error {
 	if err := law.check(); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", name, err)
@@ -107,8 +109,11 @@ func (f *FairQ) Configure(name string, law FairQLaw) error {
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
 	}
-	f.ports[i].Law, f.ports[i].letGo = law, false
-	return f.configure(&f.ports[i], len(f.ports))
+	f.ports[i].Law = law
+	if err := f.configure(&f.ports[i], len(f.ports)); err != nil {
+		return fmt.Errorf("fairq: port %s: %w", name, err)
+	}
+	return f.arm(f.ports[i].id) // the port's timer ticks now
 }
 
 // LetGo lets a port's windows go, gradually, and stays on it: it goes on learning its flows, and its state
@@ -265,6 +270,7 @@ func (f *FairQ) clearPort(id uint32) error {
 	return errors.Join(
 		f.maps.Ports.Put(id, fairqPort{Generation: old.Generation + 1, Epoch: old.Epoch + epochsSlots, Owned: old.Owned}),
 		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
+		f.maps.Arms.Put(id, make([]fairqPortArms, cpus)),
 	)
 }
 
@@ -278,10 +284,10 @@ func (f *FairQ) stop(id uint32) error {
 	if err := f.maps.Ports.Lookup(id, &p); err != nil {
 		return fmt.Errorf("read the state of port %d: %w", id, err)
 	}
-	if p.GrantQ8 == 0 && p.Running == 0 {
+	if p.GrantQ8 == 0 && p.LetGoQ8 == 0 && p.Running == 0 {
 		return nil
 	}
-	p.GrantQ8, p.Running, p.Enforced = 0, 0, 0
+	p.GrantQ8, p.LetGoQ8, p.Running, p.Enforced = 0, 0, 0, 0
 	if err := f.maps.Ports.Put(id, p); err != nil {
 		return fmt.Errorf("write the state of port %d: %w", id, err)
 	}
@@ -328,7 +334,7 @@ func (m *fairqMaps) holding(ids []uint32) (bool, error) {
 		if err := m.Ports.Lookup(id, &p); err != nil {
 			return false, fmt.Errorf("read the state of port %d: %w", id, err)
 		}
-		if p.GrantQ8 != 0 {
+		if p.GrantQ8 != 0 || p.LetGoQ8 != 0 {
 			return true, nil
 		}
 	}
@@ -374,6 +380,7 @@ func (f *FairQ) portConfig(p *FairQPort, cookie uint64, of int) *fairqPortConfig
 		NetnsCookie: cookie, Ifindex: uint32(p.Ifindex),
 		EpochNs: uint32(active.Nanoseconds() / (fairQLive - 1)), IdleNs: uint32(idle.Nanoseconds()),
 		FlowsMax: flows, MssUnknown: max(mtu, defaultMTU) - segmentOverhead, Name: portName(p.Name),
+		PipeBytes: l.PipeBytes, Hold: uint32(l.Hold), HoldShare: l.HoldShare,
 	}
 	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
 	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())

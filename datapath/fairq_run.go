@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -19,6 +20,11 @@ func (f *FairQ) begin() error {
 	}
 	c.Schema, c.HeartbeatNs, c.LeaseNs, c.Releasing = fairQSchema, monotonicNs(), uint64(f.cfg.Lease), 0
 	c.IdleSweeps = uint32(f.cfg.Forget / FairQBeat)
+	if c.Seed == [2]uint64{} { // who takes over goes on with the same: flows stay in their arms
+		for i := range c.Seed {
+			c.Seed[i] = rand.Uint64()
+		}
+	}
 	if err := f.maps.Controls.Put(uint32(0), c); err != nil {
 		return fmt.Errorf("write control: %w", err)
 	}

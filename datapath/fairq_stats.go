@@ -9,15 +9,33 @@ import (
 // are those that leave by the port, as they are on the wire: a GSO packet counts its segments.
 type FairQStats struct {
 	Port        string
-	Flows       uint32 // β
-	WindowBytes uint64 // Rwnd, the law's window of each flow
+	Flows       uint32 // β, held or not
+	WindowBytes uint64 // Rwnd, the law's window of each flow; with another Hold than all: EquilibriumBytes
 	GrantBytes  uint64 // what windows are held to; 0: nothing is held
 	TargetBytes uint32 // αB
 	QueueBytes  uint32 // at the last sample
 	QueueMax    uint32 // since attached
 	SlowStart   bool
 	Enforced    bool // at the last sample user space was alive
+	Hold        FairQHold
+	HoldShare   uint32 // with FairQHoldPart: of FairQLots
+	LettingGo   bool   // flows that are held no more still have windows, which grow
 	MSSBytes    uint16
+
+	// EquilibriumBytes is (PipeBytes + TargetBytes) / Flows within the law's floor and cap. 0: no flows.
+	EquilibriumBytes uint64
+	PipeBytes        uint32 // C*RTT, as configured
+	// HandshakeRTT is the least round-trip time of handshakes lately (8.6 to 17 s) whose connections send by
+	// this port: from the SYN to the acknowledgement of its SYN-ACK, none of them sent again. What they
+	// waited in this switch is part of it. Two hosts that agree can make it short: bound it. 0: none.
+	HandshakeRTT time.Duration
+	// Directions of connections, as the last beat found them, of which for a second only one side passed
+	// this switch: new data that leaves by this port without acknowledgements, and acknowledgements that
+	// leave by it without data. The other side goes another way, or is tunnelled. Where there are more of
+	// them than the table of half-open connections holds, these are fewer.
+	OneSidedData, OneSidedAcks uint32
+	// Arms compares flows whose data leaves by this port: [0] free, [1] held.
+	Arms [2]FairQArm
 
 	Samples         uint64        // of the queue, by the timer
 	SamplesByPacket uint64        // by a packet, because the timer was late
@@ -36,6 +54,7 @@ type FairQStats struct {
 	Smaller    uint64 // the window was small enough already
 	Unknown    uint64 // of no connection in the table
 	Ungoverned uint64 // the data's port has no flows, no Weir, or Weir has let go
+	Free       uint64 // of a flow that is not held, while others are, or that is only observed
 	Signed     uint64 // TCP-MD5, TCP-AO
 	OutOfScope uint64
 	Unwritable uint64 // the kernel had no memory to make it writable
@@ -74,11 +93,20 @@ func (m *fairqMaps) stats(id uint32) (FairQStats, error) {
 	if err := m.Counts.Lookup(id, &cpus); err != nil {
 		return FairQStats{}, fmt.Errorf("read its counters: %w", err)
 	}
+	arms, err := m.arms(id, &p)
+	if err != nil {
+		return FairQStats{}, err
+	}
 	s := FairQStats{
 		Flows: p.Law.Flows, WindowBytes: p.Law.WindowQ8 >> 8, GrantBytes: p.GrantQ8 >> 8, TargetBytes: c.Law.TargetBytes,
 		QueueBytes: p.Backlog, QueueMax: p.BacklogMax, SlowStart: p.Law.SlowStart != 0, Enforced: p.Enforced != 0,
 		MSSBytes: p.Law.MssBytes, Samples: p.Ticks, SamplesByPacket: p.TicksByPacket, DeviceRefused: p.DeviceRefused,
-		Connections: p.Owned,
+		Connections: p.Owned, Hold: FairQHold(c.Hold), HoldShare: c.HoldShare, PipeBytes: c.PipeBytes,
+		EquilibriumBytes: p.EquilibriumQ8 >> 8, LettingGo: p.LetGoQ8 != 0, HandshakeRTT: p.handshakeRTT(monotonicNs()),
+		OneSidedData: arms.oneSidedData, OneSidedAcks: arms.oneSidedAcks, Arms: arms.arm,
+	}
+	if s.Hold != FairQHoldAll {
+		s.WindowBytes = s.EquilibriumBytes
 	}
 	if p.TickedNs > 0 {
 		s.SampledAt, s.SampleAge = time.Duration(p.TickedNs), age(p.TickedNs)
@@ -108,6 +136,7 @@ func (s *FairQStats) add(c *fairqPortCounts) {
 	s.Smaller += c.Smaller
 	s.Unknown += c.Unknown
 	s.Ungoverned += c.Ungoverned
+	s.Free += c.Free
 	s.Signed += c.Signed
 	s.OutOfScope += c.OutOfScope
 	s.Unwritable += c.Unwritable

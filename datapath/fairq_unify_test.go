@@ -243,6 +243,7 @@ func TestFairQUnify_KeepsItsWord(t *testing.T) {
 	err = spec.LoadAndAssign(&other, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		fairqMapControls: f.Controls, fairqMapConfigs: f.Configs, fairqMapPorts: f.Ports, fairqMapCounts: f.Counts,
 		fairqMapFlows: f.Flows, fairqMapPending: f.Pending, fairqMapScope: f.Scope, fairqMapTimers: f.Timers,
+		fairqMapArms: f.Arms,
 	}})
 	if err != nil {
 		t.Fatal(err)

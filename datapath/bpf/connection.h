@@ -14,6 +14,7 @@
 #ifndef WEIR_BPF_CONNECTION_H
 #define WEIR_BPF_CONNECTION_H
 
+#include "arms.h"
 #include "flows.h"
 #include "port.h"
 #include "unify.h"
@@ -83,6 +84,7 @@ static __always_inline void end_from_syn(struct end *e, const struct segment *s,
 	e->flags = END_SEEN | END_SYN;
 	e->first = s->seq;
 	e->next = segment_next(s);
+	e->sent = e->una = s->seq + 1;
 	e->mss = o->mss;
 	e->port = port_id + 1;
 	e->shift = o->shift;
@@ -100,6 +102,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq) { // sent again
+		c->syn_ns = 0;
 		if (scale == SCALE_UNIFY)
 			unify_again(ctx, s, &c->end[s->side & 1]);
 		return TABLE_NONE;
@@ -109,7 +112,9 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_NONE;
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
+	arms_begin(draft, s);
 	end_from_syn(&draft->end[s->side & 1], s, &o);
+	draft->syn_ns = bpf_ktime_get_ns();
 	draft->flags = opened_by(s->side);
 	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
 	if (!o.has_scale)
@@ -251,6 +256,8 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 		c->owner = owner_id + 1;
 	}
 	c->seen = control ? control->sweep : 0;
+	if (count != COUNT_HANDSHAKE && is_opener(c, s))
+		handshake_ends(c);
 	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
@@ -295,6 +302,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	if (!c && old && !connection_is_closed(old)) {
 		if (old->end[s->side & 1].first != s->seq)
 			return TABLE_NONE; // forged
+		old->syn_ns = 0;
 		if (scale == SCALE_UNIFY)
 			unify_again(ctx, s, &old->end[s->side & 1]);
 		return TABLE_FLOWS;
@@ -305,6 +313,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
+		arms_begin(draft, s);
+		draft->end[!s->side].sent = draft->end[!s->side].una = s->ack;
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 	}
@@ -317,6 +327,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	if (old && !connection_gives_way(old))
 		return TABLE_NONE;
 	if (e->flags & END_SYN && e->flags & END_SCALE && e->first == s->seq) { // sent again
+		c->syn_ns = 0;
 		if (scale == SCALE_UNIFY)
 			unify_again(ctx, s, e);
 		return TABLE_PENDING;
@@ -379,12 +390,14 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(s->side);
+		arms_begin(draft, s);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 		if (!c)
 			return TABLE_NONE;
 	}
 	e = &c->end[s->side & 1];
+	arms_hear(c, s);
 	if (!(e->flags & END_SYN)) {
 		e->next = segment_next(s);
 		e->flags |= END_SEEN;
@@ -396,8 +409,10 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 		if (s->payload || !e->port)
 			e->port = port_id + 1;
 	}
-	if (!answers(c, s))
+	if (!answers(c, s)) {
+		arms_alone(c, s);
 		return TABLE_NONE;
+	}
 	if (connection_enter(s, c))
 		return TABLE_FLOWS;
 	// There is no room: it passes, but what its ends were told has to be kept.

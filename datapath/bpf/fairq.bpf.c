@@ -12,11 +12,13 @@
 // Queues are sampled by a timer for each port (port.h). Nothing here drops a packet.
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
+#include "arms.h"
 #include "connection.h"
 #include "edge_tell.h"
 #include "flows.h"
 #include "port.h"
 #include "segment.h"
+#include "sweep.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -75,45 +77,70 @@ static __always_inline __u32 floor_of(const struct port_config *config, const st
 	return window_floor(mss, sender->gso);
 }
 
-// Holds an ACK to the window of its data's port. Gives the field that it leaves with.
+// What an ACK is held to. 0: nothing; a flow that is free has what it would be held to in would_q8.
+static __always_inline __u64 grant_of(const struct port *port, const struct connection *c, __u64 *would_q8)
+{
+	if (is_held(port, c))
+		return port->grant_q8;
+	*would_q8 = port->equilibrium_q8;
+	return c->lot >= port->let_go_from ? port->let_go_q8 : 0;
+}
+
+// Holds an ACK to the window of its data's port, or says what that would do. Gives the field that it
+// leaves with.
 static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
 				   struct port_counts *stats, __u64 packets)
 {
 	struct end *e = &c->end[s->side & 1], *sender = &c->end[!s->side];
 	__u32 id = (__u32)sender->port - 1;
 	struct port *port = port_of(id);
-	struct port_config *config;
-	struct window_ack a = {};
-	__u64 grant = port ? port->grant_q8 : 0;
-	__u8 bits = s->reserved;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct arm_counts *arm = port ? arm_of(id, is_held(port, c)) : NULL;
+	__u64 grant = 0, would = 0, *said = &stats->ungoverned;
 	int tells = edge_interval && !(s->flags & TCP_SYN);
+	struct window_edge edge = e->edge;
+	struct window_ack a = {};
+	__u8 bits = s->reserved;
 	__u16 field;
 
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
 	a.shift = shift_of(e, s);
+	a.syn = !!(s->flags & TCP_SYN);
+	a.ack = s->ack;
+	a.shrink = shrink;
+	field = a.field;
+	if (port && arm) {
+		grant = grant_of(port, c, &would);
+		arm_ack(c, s, arm, packets);
+	}
+	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
 	if (tells) {
 		if (!edge_due(e, s, a.field, a.shift, grant))
-			return ack_write(ctx, s, c, stats, packets, a.field, bits, grant ? &stats->untold : &stats->ungoverned);
+			return ack_write(ctx, s, c, stats, packets, field, bits, grant ? &stats->untold : said);
 		bits |= EDGE_FLAG;
 	}
-	if (!grant) {
-		field = tells ? edge_tell(e, s, a.field, a.shift, 0) : a.field;
-		return ack_write(ctx, s, c, stats, packets, field, bits, &stats->ungoverned);
+	if ((grant || would) && config && arm) {
+		a.window_q8 = grant ? grant : would;
+		a.floor_bytes = config->law.floor_bytes;
+		if (!a.floor_bytes)
+			a.floor_bytes = floor_of(config, e, sender);
+		field = window_rewrite(&a, &edge);
+		e->granted = (__u32)field << window_shift(a.shift, a.syn);
+		if (field != a.field)
+			arm->limited += packets;
+		said = field == a.field ? &stats->smaller : &stats->rewritten;
+		if (!grant) {
+			field = a.field;
+			said = &stats->free_;
+			edge = e->edge;
+			if (shrink == WINDOW_SHRINK_AVOID)
+				window_granted(&edge, a.ack, e->offered);
+		}
+		e->edge = edge;
 	}
-	config = bpf_map_lookup_elem(&configs, &id);
-	if (!config)
-		return s->window;
-	a.window_q8 = grant;
-	a.floor_bytes = config->law.floor_bytes;
-	if (!a.floor_bytes)
-		a.floor_bytes = floor_of(config, e, sender);
-	a.ack = s->ack;
-	a.syn = !!(s->flags & TCP_SYN);
-	a.shrink = shrink;
-	field = window_rewrite(&a, &e->edge);
 	if (tells)
 		field = edge_tell(e, s, field, a.shift, grant);
-	return ack_write(ctx, s, c, stats, packets, field, bits, field == a.field ? &stats->smaller : &stats->rewritten);
+	return ack_write(ctx, s, c, stats, packets, field, bits, said);
 }
 
 #define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
@@ -141,6 +168,7 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
 	if (!(receiver->flags & END_SCALE))
 		adopt_data(receiver, s);
+	arm_data(c, s, port);
 }
 
 // FIN or RST of a connection in the table.
@@ -258,6 +286,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	if (!c)
 		return TCX_NEXT;
 	if (c->seen != control->sweep) {
+		arm_sweep(&c->end[0], control->sweep - c->seen);
+		arm_sweep(&c->end[1], control->sweep - c->seen);
 		c->seen = control->sweep;
 		adopt_sweep(&c->end[0]);
 		adopt_sweep(&c->end[1]);
@@ -279,6 +309,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		on_end(&s, c);
 	if (!acknowledges(&s))
 		return TCX_NEXT;
+	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
+		handshake_ends(c);
 	field = on_ack(ctx, &s, c, stats, packets);
 	if (!(c->end[s.side & 1].flags & END_SCALE))
 		adopt_ack(&c->end[s.side & 1], &s, field);
@@ -319,44 +351,4 @@ int weir_fairq_disarm(struct port_arg *arg)
 	struct timer_slot *slot = bpf_map_lookup_elem(&timers, &id);
 
 	return slot ? bpf_timer_cancel(&slot->timer) : 1;
-}
-
-struct swept {
-	__u32 connections;
-	__u32 removed;
-	__u32 idle_sweeps;
-	__u32 now;
-};
-
-#define CLOSED_SWEEPS 2 // a closed connection stays for so many: its last ACKs are still on the way
-
-static long sweep_one(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
-{
-	__u32 unseen = swept->now - c->seen;
-	struct flow_key copy;
-
-	swept->connections++;
-	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))
-		return 0;
-	copy = *key;
-	connection_remove(&copy, c);
-	swept->removed++;
-	return 0;
-}
-
-// Forgets connections that ended or were not seen for long.
-SEC("syscall")
-int weir_fairq_sweep(struct swept *result)
-{
-	struct control *control = control_of();
-	struct swept swept = {};
-
-	if (!control)
-		return 1;
-	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
-	swept.idle_sweeps = control->idle_sweeps;
-	bpf_for_each_map_elem(&flows, sweep_one, &swept, 0);
-	result->connections = swept.connections;
-	result->removed = swept.removed;
-	return 0;
 }

@@ -25,6 +25,9 @@
 #define FLOWS_LIVE 4      // epochs that a seat counts for
 #define FLOWS_WHEEL 8     // a power of 2 above FLOWS_LIVE: a late packet finds its slot still there
 #define PORT_NAME_BYTES 32
+#define LOTS 65536u       // a connection has one of so many (arms.h)
+#define LATELY 4          // sweeps
+#define RTT_SPAN_LOG2_NS 33 // 8.6 s: a round-trip time counts for this span and the next
 
 #define ACK_HANDSHAKE_MAX 0xffffu // how far the first acknowledgement may be beyond the SYN-ACK
 #define SYN_REACH (1u << 20)      // bytes an end may have sent before the other's first acknowledgement
@@ -39,6 +42,13 @@ enum scale_mode {
 	SCALE_LEARN = 0, // from the SYNs
 	SCALE_SHIM = 1,  // the same; of connections whose SYNs nobody saw, from the bits that a shim wrote
 	SCALE_UNIFY = 2, // every SYN is made to announce the same one (unify.h)
+};
+
+// Which flows of a port are held, and to what.
+enum hold_mode {
+	HOLD_ALL = 0,  // every one, to the law's window
+	HOLD_PART = 1, // a share of them, to the equilibrium window; the others pass
+	HOLD_NONE = 2, // none: nothing is rewritten
 };
 
 enum end_flags {
@@ -65,6 +75,12 @@ struct end {
 	__u32 first;             // sequence number of its SYN
 	__u32 next;              // behind what it sent last
 	__u32 acked;             // adopted: its last acknowledgement
+	__u32 sent;              // behind the furthest data that it sent here
+	__u32 una;               // behind the furthest of it that was acknowledged here
+	__u32 flight;            // the most bytes that were on their way in this sweep
+	__u32 flight_before;     // in the sweep before
+	__u32 offered;           // window of its last acknowledgement as it came, in bytes
+	__u32 granted;           // the same as it left; of a free flow: as it would have
 	__u16 field;             // adopted: the largest window field of this sweep
 	__u16 port;              // id + 1 of the port its data leaves by; 0: unknown
 	__u16 mss;               // its MSS option, a limit on what the other sends; 0: unknown
@@ -88,6 +104,11 @@ struct connection {
 	__u16 owner; // id + 1 of the port in whose share it is; 0: not in the table
 	__u8 flags;  // enum connection_flags
 	__u8 zero;
+	__u64 syn_ns; // when its SYN passed; 0: was sent again, or is over
+	__u16 lot;    // below LOTS: which arm of a port it is in
+	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep
+	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
+	__u8 zeros[2];
 };
 
 struct port_config {
@@ -99,14 +120,30 @@ struct port_config {
 	__u32 flows_max;     // connections that may be opened from this port
 	__u32 mss_unknown;   // floor of flows whose MSS nobody saw: MTU - 40
 	__u32 releasing;     // 1: Weir is about to leave this port: let its windows go
+	__u32 pipe_bytes;    // C * RTT, for the equilibrium window
+	__u32 hold;          // enum hold_mode
+	__u32 hold_share;    // HOLD_PART: of LOTS
+	__u32 zero;
 	char name[PORT_NAME_BYTES];
+};
+
+// What a sweep found at a port.
+struct port_swept {
+	__u32 sweep;    // its number
+	__u32 flows[2]; // that count, free and held
+	__u32 one_sided_data; // directions whose data leaves here, and whose acknowledgements pass nowhere here
+	__u32 one_sided_acks; // directions whose acknowledgements leave here, and whose data passes nowhere here
 };
 
 struct port {
 	struct bpf_spin_lock lock;
 	__u32 running; // the timer is armed
-	__u64 grant_q8; // what ACKs are held to; 0: nothing
+	__u64 grant_q8; // what ACKs of held flows are held to; 0: nothing
 	__u64 epoch;
+	__u32 spared;      // flows with a lot below it are not held; 0: all are
+	__u32 let_go_from; // of those, the ones from this lot on are being let go
+	__u64 let_go_q8;   // what they are held to meanwhile; 0: nothing
+	__u64 equilibrium_q8; // (C * RTT + target) / flows; 0: no flows
 	struct fairq_state law;
 	__u32 wheel[FLOWS_WHEEL]; // directions by the epoch they sit in
 	__u64 epoch_began_ns;
@@ -125,6 +162,13 @@ struct port {
 	__u32 enforced;   // 1: at the last tick windows were the law's
 	__u32 nap_ns;     // how long the timer rests while packets sample
 	__u64 looked_ns;  // when a packet last looked whether it shall
+	__u32 hold;       // enum hold_mode that is in effect
+	__u32 easing;     // 1: it is new, and the grant still grows to what it gives
+	__u32 rtt_ns;     // least of the handshakes in the last span that had any; 0: none
+	__u32 rtt_before_ns; // in the span before that
+	__u32 rtt_span;      // its number
+	__u32 zero;
+	struct port_swept swept[2]; // of sweeps with an even and with an odd number
 };
 
 // Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by.
@@ -140,6 +184,7 @@ struct port_counts {
 	__u64 smaller;     // its window was small enough already
 	__u64 unknown;     // of no connection in the table
 	__u64 ungoverned;  // the data's port has no flows, no Weir, or Weir has let go
+	__u64 free_;       // of a flow that is not among the held ones
 	__u64 signed_;     // TCP-MD5, TCP-AO
 	__u64 out_of_scope;
 	__u64 unwritable;  // the kernel had no memory to make it writable
@@ -158,6 +203,9 @@ struct control {
 	__u64 lease_ns;     // a heartbeat holds for so long
 	__u32 releasing;    // 1: user space is about to leave
 	__u32 idle_sweeps;  // a connection not seen for so many is forgotten
+	__u64 seed[2];      // of the connections' lots
+	__u32 swept;        // the last sweep that is complete
+	__u32 zero;
 };
 
 struct scope_key {

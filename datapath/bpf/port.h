@@ -92,27 +92,103 @@ static __always_inline int control_is_live(const struct control *control, __u64 
 	return !control->releasing && (__s64)(now - control->heartbeat_ns) < (__s64)control->lease_ns;
 }
 
-// Sets what ACKs are held to: the law's window; without user space, ever more of it, then nothing. A
-// law that comes back begins anew: it saw a queue that it did not govern.
+// What an e-fold in RELEASE_NS makes of a grant after gap.
+static __always_inline __u64 grown(__u64 grant_q8, __u64 gap)
+{
+	if (grant_q8 < RELEASE_FROM_Q8)
+		grant_q8 = RELEASE_FROM_Q8;
+	if (grant_q8 >= RELEASED_Q8)
+		return grant_q8;
+	return grant_q8 + grant_q8 * (gap < RELEASE_NS ? gap : RELEASE_NS) / RELEASE_NS; // below 2^34 * 2^25
+}
+
+// The same of a grant that is let go: at last, nothing.
+static __always_inline __u64 released(__u64 grant_q8, __u64 gap)
+{
+	if (grant_q8)
+		grant_q8 = grown(grant_q8, gap);
+	return grant_q8 < RELEASED_Q8 ? grant_q8 : 0;
+}
+
+static __always_inline __u32 hold_of(const struct port_config *config)
+{
+	return config->hold == HOLD_PART || config->hold == HOLD_NONE ? config->hold : HOLD_ALL;
+}
+
+// Below which lot flows are not held.
+static __always_inline __u32 spared_of(const struct port_config *config)
+{
+	switch (hold_of(config)) {
+	case HOLD_NONE:
+		return LOTS;
+	case HOLD_PART:
+		return config->hold_share < LOTS ? LOTS - config->hold_share : 0;
+	}
+	return 0;
+}
+
+// The window with which so many flows fill pipe and target, within the law's limits: what a port whose
+// flows are held in part grants. Its queue says nothing about them; the integrator would starve them.
+static __always_inline __u64 port_equilibrium(const struct port_config *config, const struct port *port)
+{
+	__u64 floor_q8 = fairq_floor_q8(&config->law, &port->law), cap_q8 = fairq_cap_q8(&config->law, floor_q8);
+	__u64 window_q8;
+
+	if (!port->law.flows)
+		return 0;
+	window_q8 = (((__u64)config->pipe_bytes + fairq_target(&config->law)) << 8) / port->law.flows;
+	if (window_q8 > cap_q8)
+		window_q8 = cap_q8;
+	return window_q8 > floor_q8 ? window_q8 : floor_q8;
+}
+
+// Another share of the flows is held. Those that are held no more are let go, from what they had.
+static __always_inline void port_spare(struct port *port, __u32 spared)
+{
+	if (spared > port->spared && port->grant_q8) {
+		if (!port->let_go_q8 || port->spared < port->let_go_from)
+			port->let_go_from = port->spared;
+		if (!port->let_go_q8 || port->grant_q8 < port->let_go_q8)
+			port->let_go_q8 = port->grant_q8;
+	}
+	port->spared = spared;
+	if (port->let_go_from >= spared) // they are held again
+		port->let_go_q8 = 0;
+}
+
+// Sets what ACKs are held to: the law's window, or the equilibrium's; without user space, ever more of
+// it, then nothing. A law that comes back begins anew: it saw a queue that it did not govern. Another mode
+// may lower the grant at once, but not raise it: senders would burst.
 static __always_inline void port_grant(const struct control *control, const struct port_config *config,
 				       struct port *port, __u64 now, __u64 gap)
 {
-	__u64 grant = port->grant_q8;
+	__u32 hold = hold_of(config);
+	__u64 want = 0, most;
 
-	if (control_is_live(control, now) && !config->releasing) {
-		if (!port->enforced)
-			fairq_restart(&config->law, &port->law);
-		port->enforced = 1;
-		port->grant_q8 = port->law.flows ? port->law.window_q8 : 0;
+	port->equilibrium_q8 = port_equilibrium(config, port);
+	port->let_go_q8 = released(port->let_go_q8, gap);
+	if (!control_is_live(control, now) || config->releasing) {
+		port->enforced = 0;
+		port->grant_q8 = released(port->grant_q8, gap);
 		return;
 	}
-	port->enforced = 0;
-	if (!grant)
-		return;
-	if (grant < RELEASE_FROM_Q8)
-		grant = RELEASE_FROM_Q8;
-	grant += grant * (gap < RELEASE_NS ? gap : RELEASE_NS) / RELEASE_NS; // below 2^34 * 2^25
-	port->grant_q8 = grant < RELEASED_Q8 ? grant : 0;
+	if (hold == HOLD_ALL && (!port->enforced || port->hold != HOLD_ALL))
+		fairq_restart(&config->law, &port->law);
+	if (port->hold != hold)
+		port->easing = 1;
+	port->hold = hold;
+	port->enforced = 1;
+	port_spare(port, spared_of(config));
+	if (port->law.flows && port->spared < LOTS)
+		want = hold == HOLD_ALL ? port->law.window_q8 : port->equilibrium_q8;
+	if (port->easing) {
+		most = grown(port->grant_q8, gap);
+		if (port->grant_q8 && most < want)
+			want = most;
+		else
+			port->easing = 0;
+	}
+	port->grant_q8 = want;
 }
 
 // Bytes waiting at the port's device, and whether it is still the port's: what a deleted device left
@@ -152,6 +228,24 @@ static __always_inline __u32 port_rest(const struct port_config *config, struct 
 	return period > tick ? period : tick;
 }
 
+// The same of a port without the law: flows are to be counted in time, and that is all.
+static __always_inline __u32 port_rest_idle(const struct port_config *config)
+{
+	return config->epoch_ns < PASSIVE_TICK_NS ? config->epoch_ns : PASSIVE_TICK_NS;
+}
+
+// How long it rests in the mode that the port is in. 0: until there is a flow again.
+static __always_inline __u64 port_next(const struct port_config *config, struct port *port, __u64 now, __u32 backlog)
+{
+	if (!port->running)
+		return 0;
+	if (port->enforced && port->hold != HOLD_ALL && !port->let_go_q8 && !port->easing)
+		return port_rest_idle(config);
+	if (port->enforced || port->grant_q8 || port->let_go_q8)
+		return port_rest(config, port, now, backlog);
+	return PASSIVE_TICK_NS;
+}
+
 // The timer's work at a port. Gives the time to the next, 0 for none.
 __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 {
@@ -183,7 +277,7 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 		port->generation++;
 	}
 	fairq_flows(&config->law, &port->law, now, port_flows(port));
-	if (port->enforced && alive)
+	if (port->enforced && port->hold == HOLD_ALL && alive)
 		fairq_sample(&config->law, &port->law, now, backlog);
 	else
 		port->law.last_sample_ns = now;
@@ -192,10 +286,8 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 		port->backlog_max = backlog;
 	port_grant(control, config, port, now, now - port->ticked_ns);
 	port->ticked_ns = now;
-	port->running = port->law.flows || port->grant_q8;
-	next = port->enforced || port->grant_q8 ? port_rest(config, port, now, backlog) : PASSIVE_TICK_NS;
-	if (!port->running)
-		next = 0;
+	port->running = port->law.flows || port->grant_q8 || port->let_go_q8;
+	next = port_next(config, port, now, backlog);
 	bpf_spin_unlock(&port->lock);
 	return next;
 }

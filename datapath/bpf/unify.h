@@ -19,12 +19,16 @@
 // live. Both directions must cross the switch, each once. Windows are kept in steps of 1 << s* bytes: a
 // receiver with less room than a step reads as closed.
 //
-// Connections whose SYN was not rewritten (older ones, signed ones, one end without the option) have
+// A port that observes (HOLD_NONE) lets the SYNs that leave by it pass as they are. Connections whose SYN
+// it rewrote before go on.
+//
+// Connections whose SYN was not rewritten (those, older ones, signed ones, one end without the option) have
 // their own scales, as with `learn`.
 #ifndef WEIR_BPF_UNIFY_H
 #define WEIR_BPF_UNIFY_H
 
 #include "flows.h"
+#include "port.h"
 
 // Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.
 static __always_inline long unify_write(struct __sk_buff *ctx, const struct segment *s, __u32 scale_at, __u8 shift)
@@ -43,11 +47,19 @@ static __always_inline long unify_write(struct __sk_buff *ctx, const struct segm
 	return err ? err : bpf_skb_store_bytes(ctx, at, &new, sizeof(new), 0);
 }
 
+static __always_inline int observes(void)
+{
+	__u32 id = port_id;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+
+	return config && hold_of(config) == HOLD_NONE;
+}
+
 // The sender of a SYN, or of a SYN-ACK that takes up its option, announces s* from here on. If it cannot
 // be written the sender keeps its own scale, and nothing of it is converted.
 __noinline int unify_syn(struct __sk_buff *ctx, struct segment *s, struct end *e, struct tcp_options *o)
 {
-	if (!s || !e || !o || !o->scale_at || o->is_signed || unify_write(ctx, s, o->scale_at, unify_shift))
+	if (!s || !e || !o || !o->scale_at || o->is_signed || observes() || unify_write(ctx, s, o->scale_at, unify_shift))
 		return 0;
 	e->told = unify_shift;
 	e->flags |= END_UNIFIED;

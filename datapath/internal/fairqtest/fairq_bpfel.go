@@ -27,6 +27,12 @@ type FairQConnection struct {
 		First        uint32
 		Next         uint32
 		Acked        uint32
+		Sent         uint32
+		Una          uint32
+		Flight       uint32
+		FlightBefore uint32
+		Offered      uint32
+		Granted      uint32
 		Field        uint16
 		Port         uint16
 		Mss          uint16
@@ -43,10 +49,15 @@ type FairQConnection struct {
 		Upstream     uint16
 		Zero         uint16
 	}
-	Seen  uint32
-	Owner uint16
-	Flags uint8
-	Zero  uint8
+	Seen       uint32
+	Owner      uint16
+	Flags      uint8
+	Zero       uint8
+	SynNs      uint64
+	Lot        uint16
+	DataLately [2]uint8
+	AcksLately [2]uint8
+	Zeros      [2]uint8
 }
 
 type FairQControl struct {
@@ -57,6 +68,9 @@ type FairQControl struct {
 	LeaseNs     uint64
 	Releasing   uint32
 	IdleSweeps  uint32
+	Seed        [2]uint64
+	Swept       uint32
+	Zero        uint32
 }
 
 type FairQFlowKey struct {
@@ -79,10 +93,14 @@ type FairQPort struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Running uint32
-	GrantQ8 uint64
-	Epoch   uint64
-	Law     struct {
+	Running       uint32
+	GrantQ8       uint64
+	Epoch         uint64
+	Spared        uint32
+	LetGoFrom     uint32
+	LetGoQ8       uint64
+	EquilibriumQ8 uint64
+	Law           struct {
 		_            structs.HostLayout
 		AggregateQ8  uint64
 		WindowQ8     uint64
@@ -117,6 +135,31 @@ type FairQPort struct {
 	Enforced      uint32
 	NapNs         uint32
 	LookedNs      uint64
+	Hold          uint32
+	Easing        uint32
+	RttNs         uint32
+	RttBeforeNs   uint32
+	RttSpan       uint32
+	Zero          uint32
+	Swept         [2]struct {
+		_            structs.HostLayout
+		Sweep        uint32
+		Flows        [2]uint32
+		OneSidedData uint32
+		OneSidedAcks uint32
+	}
+}
+
+type FairQPortArms struct {
+	_   structs.HostLayout
+	Arm [2]struct {
+		_          structs.HostLayout
+		DataBytes  uint64
+		AgainBytes uint64
+		AckedBytes uint64
+		Acks       uint64
+		Limited    uint64
+	}
 }
 
 type FairQPortConfig struct {
@@ -142,6 +185,10 @@ type FairQPortConfig struct {
 	FlowsMax    uint32
 	MssUnknown  uint32
 	Releasing   uint32
+	PipeBytes   uint32
+	Hold        uint32
+	HoldShare   uint32
+	Zero        uint32
 	Name        [32]int8
 }
 
@@ -157,6 +204,7 @@ type FairQPortCounts struct {
 	Smaller    uint64
 	Unknown    uint64
 	Ungoverned uint64
+	Free       uint64
 	Signed     uint64
 	OutOfScope uint64
 	Unwritable uint64
@@ -186,6 +234,7 @@ type FairQTimerSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	FairQMapArms             = "arms"
 	FairQMapConfigs          = "configs"
 	FairQMapControls         = "controls"
 	FairQMapCounts           = "counts"
@@ -284,6 +333,7 @@ type FairQProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQMapSpecs struct {
+	Arms        *ebpf.MapSpec `ebpf:"arms"`
 	Configs     *ebpf.MapSpec `ebpf:"configs"`
 	Controls    *ebpf.MapSpec `ebpf:"controls"`
 	Counts      *ebpf.MapSpec `ebpf:"counts"`
@@ -334,6 +384,7 @@ func (o *FairQObjects) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQMaps struct {
+	Arms        *ebpf.Map `ebpf:"arms"`
 	Configs     *ebpf.Map `ebpf:"configs"`
 	Controls    *ebpf.Map `ebpf:"controls"`
 	Counts      *ebpf.Map `ebpf:"counts"`
@@ -349,6 +400,7 @@ type FairQMaps struct {
 
 func (m *FairQMaps) Close() error {
 	return _FairQClose(
+		m.Arms,
 		m.Configs,
 		m.Controls,
 		m.Counts,

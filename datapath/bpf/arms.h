@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Held and free flows of a port, side by side: what each arm sends, sends again, and gets acknowledged.
+//
+//   arm 1  held: its acknowledgements' windows are the port's (port.h)
+//   arm 0  free: nothing of them is touched; what would have been is counted
+//
+// Which arm a connection is in, its lot says: a hash under a key that no sender knows. It is the same for
+// as long as the tables live, also when the connection was forgotten and is adopted again.
+//
+// Bytes are counted by sequence numbers, of what passes here. Data at or below what its direction sent
+// before is sent again (or was overtaken on its way here). What is acknowledged counts up to what was
+// sent: a receiver that acknowledges more than it got adds nothing.
+#ifndef WEIR_BPF_ARMS_H
+#define WEIR_BPF_ARMS_H
+
+#include "flows.h"
+#include "port.h"
+
+#define REACH (1u << 30) // further apart than the largest window: not of the same stream of bytes
+
+struct arm_counts {
+	__u64 data_bytes;
+	__u64 again_bytes; // of them, sent again
+	__u64 acked_bytes;
+	__u64 acks;
+	__u64 limited; // of them, rewritten, or with a free flow: that would be
+};
+
+struct port_arms {
+	struct arm_counts arm[2];
+};
+
+// By the port that the data leaves by.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FAIRQ_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_arms);
+} arms SEC(".maps");
+
+// ---- lots ----
+
+#define SIP_ROTATE(x, bits) (((x) << (bits)) | ((x) >> (64 - (bits))))
+
+static __always_inline void sip_round(__u64 v[4])
+{
+	v[0] += v[1];
+	v[1] = SIP_ROTATE(v[1], 13) ^ v[0];
+	v[0] = SIP_ROTATE(v[0], 32);
+	v[2] += v[3];
+	v[3] = SIP_ROTATE(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = SIP_ROTATE(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = SIP_ROTATE(v[1], 17) ^ v[2];
+	v[2] = SIP_ROTATE(v[2], 32);
+}
+
+static __always_inline void sip_word(__u64 v[4], __u64 word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	v[0] ^= word;
+}
+
+// SipHash-1-3 of the key, cut to 16 bits. The ends' choice of ports and addresses does not tell them.
+__noinline int lot_of(const struct flow_key *key)
+{
+	struct control *control = control_of();
+	__u64 v[4];
+
+	if (!key || !control)
+		return 0;
+	v[0] = control->seed[0] ^ 0x736f6d6570736575;
+	v[1] = control->seed[1] ^ 0x646f72616e646f6d;
+	v[2] = control->seed[0] ^ 0x6c7967656e657261;
+	v[3] = control->seed[1] ^ 0x7465646279746573;
+	for (int end = 0; end < 2; end++)
+		for (int i = 0; i < 4; i += 2)
+			sip_word(v, key->address[end][i] | (__u64)key->address[end][i + 1] << 32);
+	sip_word(v, key->port[0] | (__u64)key->port[1] << 16 | (__u64)key->vlans << 32);
+	sip_word(v, (__u64)sizeof(*key) << 56);
+	v[2] ^= 0xff;
+	for (int i = 0; i < 3; i++)
+		sip_round(v);
+	return (v[0] ^ v[1] ^ v[2] ^ v[3]) & (LOTS - 1);
+}
+
+static __always_inline int is_held(const struct port *port, const struct connection *c)
+{
+	return c->lot >= port->spared;
+}
+
+// ---- what passes ----
+
+static __always_inline struct arm_counts *arm_of(__u32 id, int held)
+{
+	struct port_arms *a = bpf_map_lookup_elem(&arms, &id);
+
+	return a ? &a->arm[held & 1] : NULL;
+}
+
+// A connection begins with what its first segments tell; c is not in the flow table yet.
+static __always_inline void arms_begin(struct connection *c, const struct segment *s)
+{
+	c->lot = lot_of(&s->key);
+	for (int side = 0; side < 2; side++)
+		c->data_lately[side] = c->acks_lately[side] = LATELY;
+}
+
+// Data leaves. again: of a segment that lies astride, the part below counts.
+static __always_inline void arm_data(struct connection *c, const struct segment *s, const struct port *port)
+{
+	struct end *e = &c->end[s->side & 1];
+	struct arm_counts *arm = arm_of(port_id, is_held(port, c));
+	__u32 back = e->sent - s->seq, again = 0, flight;
+
+	if (back <= REACH)
+		again = back < s->payload ? back : s->payload;
+	if (again < s->payload) {
+		e->sent = s->seq + s->payload;
+		if (c->data_lately[s->side & 1] != LATELY)
+			c->data_lately[s->side & 1] = LATELY;
+		flight = e->sent - e->una;
+		if (flight > e->flight && flight <= REACH)
+			e->flight = flight;
+	}
+	if (!arm)
+		return;
+	arm->data_bytes += s->payload;
+	if (again)
+		arm->again_bytes += again;
+}
+
+// An acknowledgement leaves, of data that leaves by the arm's port.
+static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
+{
+	struct end *sender = &c->end[!s->side];
+	__u32 ack = s->ack, ahead;
+	int beyond = ack - sender->sent - 1 < REACH;
+
+	if (beyond) // its FIN, or data that went another way
+		ack = sender->sent;
+	ahead = ack - sender->una;
+	if (ahead > REACH)
+		ahead = 0;
+	if (ahead) {
+		sender->una = ack;
+		arm->acked_bytes += ahead;
+	}
+	if ((ahead || (beyond && !(sender->flags & END_FIN))) && c->acks_lately[!s->side] != LATELY)
+		c->acks_lately[!s->side] = LATELY;
+	arm->acks += packets;
+}
+
+// A segment of a connection that is not in the flow table tells where its ends are, if nothing did so far.
+static __always_inline void arms_hear(struct connection *c, const struct segment *s)
+{
+	struct end *e = &c->end[s->side & 1], *other = &c->end[!s->side];
+
+	if (!(e->flags & END_SEEN))
+		e->sent = s->seq;
+	if (!(other->flags & END_SEEN) && !other->una)
+		other->una = other->sent = s->ack;
+}
+
+// The other end was not heard, and this one goes on: data without acknowledgements, or these without data.
+static __always_inline void arms_alone(struct connection *c, const struct segment *s)
+{
+	struct end *e = &c->end[s->side & 1], *other = &c->end[!s->side];
+
+	if (s->payload && s->seq + s->payload - e->sent - 1 < REACH) {
+		e->sent = s->seq + s->payload;
+		c->data_lately[s->side & 1] = LATELY;
+	}
+	if (s->ack - other->una - 1 < REACH) {
+		other->una = s->ack;
+		c->acks_lately[!s->side] = LATELY;
+	}
+}
+
+// So many sweeps later.
+static __always_inline void arm_sweep(struct end *e, __u32 sweeps)
+{
+	e->flight_before = sweeps == 1 ? e->flight : 0;
+	e->flight = 0;
+}
+
+// ---- round-trip times ----
+
+// A round trip was seen of a connection whose data leaves by this port.
+static __always_inline void port_saw_rtt(__u32 id, __u64 now, __u32 rtt_ns)
+{
+	struct port *port = port_of(id);
+	__u32 span = now >> RTT_SPAN_LOG2_NS;
+
+	if (!port)
+		return;
+	bpf_spin_lock(&port->lock);
+	if (port->rtt_span != span) {
+		port->rtt_before_ns = port->rtt_span + 1 == span ? port->rtt_ns : 0;
+		port->rtt_ns = 0;
+		port->rtt_span = span;
+	}
+	if (!port->rtt_ns || rtt_ns < port->rtt_ns)
+		port->rtt_ns = rtt_ns;
+	bpf_spin_unlock(&port->lock);
+}
+
+// The opener's acknowledgement of the SYN-ACK: SYN, SYN-ACK and this have passed here, each once, so the
+// time since the SYN is the round trip of both halves. (Karn: what was sent again times nothing.)
+__noinline int handshake_ends(struct connection *c)
+{
+	__u64 now = bpf_ktime_get_ns(), rtt;
+
+	if (!c || !c->syn_ns)
+		return 0;
+	rtt = now - c->syn_ns;
+	c->syn_ns = 0;
+	if (!rtt || rtt > 0xffffffff)
+		return 0;
+	port_saw_rtt((__u32)c->end[0].port - 1, now, rtt);
+	port_saw_rtt((__u32)c->end[1].port - 1, now, rtt);
+	return 0;
+}
+
+static __always_inline int is_opener(const struct connection *c, const struct segment *s)
+{
+	return !(c->flags & CONNECTION_OPENED_BY_1) == !(s->side & 1);
+}
+
+#endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What user space has done every beat (250 ms): connections that ended are forgotten, and flows are told
+// apart that no packet can tell by itself: how many of a port's are held, and which are seen one way only.
+//
+//   data, no acks   they return by another switch: the window that leaves with them is out of reach
+//   acks, no data   the data leaves by another switch: which port it fills is not known
+//
+// New data for as long as LATELY sweeps, without a new acknowledgement in them, is such a direction; so are
+// acknowledgements that go on without data. Mostly the connection is then among the pending ones: the
+// other end was never heard.
+#ifndef WEIR_BPF_SWEEP_H
+#define WEIR_BPF_SWEEP_H
+
+#include "arms.h"
+#include "connection.h"
+#include "flows.h"
+#include "port.h"
+
+struct swept {
+	__u32 connections;
+	__u32 removed;
+	__u32 idle_sweeps;
+	__u32 now;
+};
+
+#define CLOSED_SWEEPS 2 // a closed connection stays for so many: its last ACKs are still on the way
+
+static __always_inline struct port_swept *swept_of(__u32 id, __u32 now)
+{
+	struct port *port = port_of(id);
+	struct port_swept *swept;
+
+	if (!port)
+		return NULL;
+	swept = &port->swept[now & 1];
+	if (swept->sweep != now) {
+		__builtin_memset(swept, 0, sizeof(*swept));
+		swept->sweep = now;
+	}
+	return swept;
+}
+
+static __always_inline void sweep_one_sided(struct connection *c, __u32 side, __u32 now)
+{
+	__u8 data = c->data_lately[side & 1], acks = c->acks_lately[side & 1];
+	struct port_swept *swept;
+
+	if (data == LATELY && !acks) {
+		swept = swept_of((__u32)c->end[side & 1].port - 1, now);
+		if (swept)
+			swept->one_sided_data++;
+	} else if (acks == LATELY && !data) {
+		swept = swept_of((__u32)c->end[!(side & 1)].port - 1, now);
+		if (swept)
+			swept->one_sided_acks++;
+	}
+	if (data)
+		c->data_lately[side & 1] = data - 1;
+	if (acks)
+		c->acks_lately[side & 1] = acks - 1;
+}
+
+// Counts a direction in its arm, if it counts as a flow.
+static __always_inline void sweep_arm(const struct connection *c, __u32 side, __u32 now)
+{
+	const struct end *e = &c->end[side & 1];
+	__u32 id = count == COUNT_HANDSHAKE ? e->registered_at : (__u32)(e->seat >> 48) - 1;
+	struct port *port = port_of(id);
+	struct port_swept *swept;
+
+	if (!port)
+		return;
+	if (count == COUNT_HANDSHAKE ? !e->registration || e->registration != port->generation
+				     : !seat_is_live(port, e->seat))
+		return;
+	swept = swept_of(id, now);
+	if (swept)
+		swept->flows[is_held(port, c)]++;
+}
+
+static long sweep_flow(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
+{
+	__u32 unseen = swept->now - c->seen;
+	struct flow_key copy;
+
+	swept->connections++;
+	for (__u32 side = 0; side < 2; side++) {
+		sweep_one_sided(c, side, swept->now);
+		sweep_arm(c, side, swept->now);
+	}
+	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))
+		return 0;
+	copy = *key;
+	connection_remove(&copy, c);
+	swept->removed++;
+	return 0;
+}
+
+static long sweep_pending(void *map, struct flow_key *key, struct connection *c, struct swept *swept)
+{
+	for (__u32 side = 0; side < 2; side++)
+		sweep_one_sided(c, side, swept->now);
+	return 0;
+}
+
+SEC("syscall")
+int weir_fairq_sweep(struct swept *result)
+{
+	struct control *control = control_of();
+	struct swept swept = {};
+
+	if (!control)
+		return 1;
+	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
+	swept.idle_sweeps = control->idle_sweeps;
+	bpf_for_each_map_elem(&flows, sweep_flow, &swept, 0);
+	bpf_for_each_map_elem(&pending, sweep_pending, &swept, 0);
+	control->swept = swept.now;
+	result->connections = swept.connections;
+	result->removed = swept.removed;
+	return 0;
+}
+
+#endif
