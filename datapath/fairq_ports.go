@@ -127,22 +127,28 @@ func (f *FairQ) LetGo(name string) error {
 	return f.configure(&f.ports[i], len(f.ports))
 }
 
-// Remove takes FairQ off a port. The windows of a port that is still there are let go first, within a
-// second; those of one that is gone end with its flows.
-func (f *FairQ) Remove(name string) error {
-	i := f.index(name)
-	if i < 0 {
-		return nil
+// Remove takes FairQ off ports. The windows of those that are still there are let go first, all together
+// and within a second; those of ports that are gone end with their flows.
+func (f *FairQ) Remove(names ...string) error {
+	var there []uint32
+	for _, name := range names {
+		if i := f.index(name); i >= 0 && hasDevice(f.ports[i].link) {
+			there = append(there, f.ports[i].id)
+		}
 	}
-	p := &f.ports[i]
-	var errs []error
-	if hasDevice(p.link) {
-		errs = append(errs, f.releasePorts([]uint32{p.id}))
+	errs := []error{f.releasePorts(there)}
+	for _, name := range names {
+		i := f.index(name)
+		if i < 0 {
+			continue
+		}
+		if err := f.detachPort(&f.ports[i]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		f.ports = append(f.ports[:i], f.ports[i+1:]...)
 	}
-	errs = append(errs, f.detachPort(p))
-	f.ports = append(f.ports[:i], f.ports[i+1:]...)
 	if err := errors.Join(append(errs, f.configureAll())...); err != nil {
-		return fmt.Errorf("fairq: detach from %s: %w", name, err)
+		return fmt.Errorf("fairq: detach: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,156 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotLive is the error for what cannot be changed while FairQ works.
+var ErrNotLive = errors.New("not while it runs: restart")
+
+// Change changes what the ports have in common, while they work: count, scale, shrink, edge mode and the
+// scope; the rest of c is not looked at. Where that takes other programs, they are replaced in their links,
+// each between two packets; timers tick on, tables stay. With an error everything is as it was.
+//
+// To or from FairQScaleUnify nothing changes live (ErrNotLive): connections believe what their SYNs were
+// made to say.
+func (f *FairQ) Change(c FairQConfig) error {
+	next := f.cfg
+	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
+	next.UnifyShift = c.UnifyShift
+	next = next.withDefaults()
+	if err := next.check(nil); err != nil {
+		return fmt.Errorf("fairq: %w", err)
+	}
+	unify := next.Scale == FairQScaleUnify
+	if unify != (f.cfg.Scale == FairQScaleUnify) || unify && next.UnifyShift != f.cfg.UnifyShift {
+		return fmt.Errorf("fairq: scale unify, to it, from it, or to another shift: %w", ErrNotLive)
+	}
+	was := f.cfg
+	if next.constants() == was.constants() {
+		f.cfg.Scope = next.Scope
+		if err := f.setScope(); err != nil {
+			f.cfg.Scope = was.Scope
+			return errors.Join(fmt.Errorf("fairq: %w", err), f.setScope())
+		}
+		return nil
+	}
+	if err := f.replace(next); err != nil {
+		f.cfg = was
+		return errors.Join(fmt.Errorf("fairq: %w", err), f.setScope())
+	}
+	return nil
+}
+
+// constants are those of the programs, which are set when they are loaded.
+func (c *FairQConfig) constants() any {
+	return struct {
+		FairQCount
+		FairQScale
+		FairQShrink
+		FairQEdge
+		shift  uint8
+		scoped bool
+	}{c.Count, c.Scale, c.Shrink, c.Edge, c.UnifyShift, len(c.Scope) > 0}
+}
+
+// replace loads programs with other constants and puts them in the place of those at work. The prefixes
+// of the scope are there before programs that ask for them, and go after those.
+func (f *FairQ) replace(next FairQConfig) (err error) {
+	source, err := newFairQSource(&next)
+	if err != nil {
+		return err
+	}
+	var loaded []*ebpf.Program
+	control, err := source.loadControl(f.maps)
+	defer func() {
+		if err != nil {
+			for _, p := range loaded {
+				_ = p.Close()
+			}
+			_ = control.close()
+		}
+	}()
+	if err != nil {
+		control = nil
+		return err
+	}
+	for i := range f.ports {
+		p, err := source.loadPort(f.ports[i].id, f.maps)
+		if err != nil {
+			return fmt.Errorf("port %s: %w", f.ports[i].Name, err)
+		}
+		loaded = append(loaded, p)
+		if err := f.heartbeat(); err != nil { // many ports take longer than a lease lasts
+			return err
+		}
+	}
+	scoped := len(next.Scope) > 0
+	if scoped {
+		f.cfg.Scope = next.Scope
+		if err := f.setScope(); err != nil {
+			return err
+		}
+	}
+	before := f.control
+	if done, err := f.swap(control, loaded); err != nil {
+		// What was loaded before takes its place again; nothing of it was closed.
+		_, back := f.swap(before, f.programs()[:done])
+		return errors.Join(err, back)
+	}
+	// From here on nothing can go wrong that would be worth going back for.
+	for i := range f.ports {
+		_ = f.ports[i].program.Close()
+		f.ports[i].program = loaded[i]
+	}
+	_ = before.close()
+	f.source, f.cfg = source, next
+	if !scoped {
+		_ = f.setScope() // nobody asks for what would be left
+	}
+	return nil
+}
+
+func (f *FairQ) programs() (all []*ebpf.Program) {
+	for i := range f.ports {
+		all = append(all, f.ports[i].program)
+	}
+	return all
+}
+
+// swap puts programs into the links of the first ports and has their timers run those of control. It says
+// of how many ports anything was changed.
+func (f *FairQ) swap(control *fairqControlPrograms, programs []*ebpf.Program) (done int, err error) {
+	f.control = control
+	for i, p := range programs {
+		port := &f.ports[i]
+		if !hasDevice(port.link) {
+			continue
+		}
+		if err := port.link.Update(p); err != nil && hasDevice(port.link) { // it may go in between
+			return i + 1, fmt.Errorf("replace the program of %s: %w", port.Name, err)
+		}
+		if err := f.arm(port.id); err != nil {
+			return i + 1, fmt.Errorf("port %s: %w", port.Name, err)
+		}
+	}
+	return len(programs), nil
+}
+
+// CheckFairQFree says whether AttachFairQ with this pin directory would find it free; else *FairQBusy.
+func CheckFairQFree(dir string) error {
+	d, err := tryLock(dir)
+	switch {
+	case err == nil:
+		return d.Close()
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return &FairQBusy{Dir: dir, Holder: readHolder(dir)}
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	}
+	return fmt.Errorf("look who has %s: %w", dir, err)
+}
