@@ -43,6 +43,8 @@ type FairQParams struct {
 	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs, also from a shim at the hosts, or every SYN is made to announce the same one"`
 	UnifyShift     int          `json:"unify_shift" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce; windows come in steps of 2 to its power"`
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
+	Edge           bool         `json:"edge" jsonschema_description:"edge mode: the switches rewrite and flag some ACKs, and the last port before the sender applies each flow's window to all of them"`
+	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow is told its window once in so long, and at once when it has moved by more than an eighth"`
 }
 
 // newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
@@ -53,7 +55,7 @@ type FairQParams struct {
 func newFairQ() *FairQParams {
 	return &FairQParams{
 		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: "active",
-		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow",
+		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6,
 	}
 }
 

@@ -23,6 +23,7 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	}
 	var running []*datapath.FairQ
 	var shim *datapath.Shim
+	var edge *datapath.Edge
 	ctx, cancel := context.WithCancel(context.Background())
 	beats := make(chan error)
 	stop := func() error {
@@ -34,11 +35,20 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		if shim != nil {
 			errs = append(errs, shim.Close())
 		}
+		if edge != nil {
+			errs = append(errs, edge.Close())
+		}
 		return errors.Join(errs...)
 	}
 	if params.Scale == "shim" {
 		var err error
 		if shim, err = datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{}); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+	}
+	if params.Edge {
+		var err error
+		if edge, err = datapath.AttachEdge(l.edgePorts(), edgeConfig(&params)); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}
@@ -64,6 +74,9 @@ func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 	}
 	if p.Shrink == "avoid" {
 		c.Shrink = datapath.FairQShrinkAvoid
+	}
+	if p.Edge {
+		c.Edge.Interval = p.EdgeInterval.Std()
 	}
 	switch p.Scale {
 	case "shim":
