@@ -109,7 +109,7 @@ func (f *FairQ) Configure(name string, law FairQLaw) error {
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
 	}
-	f.ports[i].Law = law
+	f.ports[i].Law, f.ports[i].letGo = law, false
 	if err := f.configure(&f.ports[i], len(f.ports)); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", name, err)
 	}

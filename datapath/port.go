@@ -42,6 +42,8 @@ type RootQueue struct {
 	SentBytes    uint64
 	SentPackets  uint32
 	Drops        uint32
+
+	BacklogPackets uint32 // a large one that is not split yet counts once
 }
 
 // ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace.
@@ -57,7 +59,7 @@ func ReadRootQueue(ifindex int) (RootQueue, error) {
 		}
 		r := RootQueue{Kind: q.Type()}
 		if s := a.Statistics; s != nil && s.Basic != nil && s.Queue != nil {
-			r.BacklogBytes, r.Drops = s.Queue.Backlog, s.Queue.Drops
+			r.BacklogBytes, r.BacklogPackets, r.Drops = s.Queue.Backlog, s.Queue.Qlen, s.Queue.Drops
 			r.SentBytes, r.SentPackets = s.Basic.Bytes, s.Basic.Packets
 		}
 		return r, nil

@@ -44,7 +44,7 @@ type exporter struct {
 }
 
 func newExporter(name, version string, e *events, l *slog.Logger) *exporter {
-	return &exporter{name: name, version: version, events: e, log: l, read: readMoment, state: Off, reason: "not read yet"}
+	return &exporter{name: name, version: version, events: e, log: l, read: (&momentReader{of: readSwitch}).read, state: Off, reason: "not read yet"}
 }
 
 // registry is a Prometheus registry of the switch's own, with what Go and the kernel tell of the process.
@@ -54,17 +54,24 @@ func (x *exporter) registry() *prometheus.Registry {
 	return r
 }
 
-func readMoment(name string) (*datapath.FairQSwitch, *Switch, error) {
-	v, err := datapath.OpenFairQ(pinDir(name))
+// momentReader remembers the reading before: some of what is wrong shows only in counters that move or
+// stand still.
+type momentReader struct {
+	of     func(name string) (*reading, error)
+	mu     sync.Mutex
+	before *reading
+}
+
+func (m *momentReader) read(name string) (*datapath.FairQSwitch, *Switch, error) {
+	now, err := m.of(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = v.Close() }()
-	kernel, err := v.Read()
-	if err != nil {
-		return nil, nil, err
-	}
-	return kernel, describe(name, kernel), nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	words := describe(name, now, m.before)
+	m.before = now
+	return now.kernel, words, nil
 }
 
 // health says how the switch was when it was read last.

@@ -51,7 +51,7 @@ func someOfPort(kind prometheus.ValueType, name, help, own string, of func(*port
 }
 
 // states that a switch or a port can have. One of them is 1, the others are 0.
-var states = []State{Enforced, Released, Off, Stopped}
+var states = []State{Enforced, Degraded, Off}
 
 func emitState(is State, emit func(float64, ...string)) {
 	for _, s := range states {
@@ -98,8 +98,12 @@ var switchMetrics = []metric[*moment]{
 var portMetrics = []metric[*portMoment]{
 	someOfPort(gauge, "state", "State of the port: 1 for the one that it has, 0 for the others.", "state",
 		func(p *portMoment, emit func(float64, ...string)) { emitState(p.words.State, emit) }),
-	ofPort(gauge, "warnings", "Things about the port that weir status warns of.",
-		func(p *portMoment) float64 { return float64(len(p.words.Warnings)) }),
+	someOfPort(gauge, "finding", "A thing that weir status finds about the port: 1; without findings there is none.", "finding",
+		func(p *portMoment, emit func(float64, ...string)) {
+			for _, f := range p.words.Findings {
+				emit(1, f.Word)
+			}
+		}),
 	ofPort(gauge, "flows", "Flows that send data out of the port now.",
 		func(p *portMoment) float64 { return float64(p.Flows) }),
 	ofPort(gauge, "connections", "Connections in the table that were opened from behind the port.",
@@ -150,6 +154,12 @@ var portMetrics = []metric[*portMoment]{
 		func(q datapath.RootQueue) float64 { return float64(q.SentBytes) }),
 	queueMetric(counter, "qdisc_dropped_packets_total", "Packets that the port's root queue discipline dropped.",
 		func(q datapath.RootQueue) float64 { return float64(q.Drops) }),
+	someOfPort(counter, "device_dropped_packets_total", "Packets that the port's device dropped instead of sending them.", "",
+		func(p *portMoment, emit func(float64, ...string)) {
+			if p.Local && p.HasDevice {
+				emit(float64(p.words.DeviceDrops))
+			}
+		}),
 }
 
 // queueMetric is told of the queue discipline, which only the port's own namespace shows.

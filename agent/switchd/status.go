@@ -1,10 +1,7 @@
 package switchd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -14,14 +11,19 @@ import (
 // State is what may be said of a port or a switch in one word.
 type State string
 
-// Of a port: its windows are held to the law; it is attached and lets every window pass; nothing of the
-// law reaches it. Of a switch: the least of its ports', and stopped when it has none.
+// Of a port: its windows are held to the law; all parts of FairQ are there and something keeps the law
+// from some of the traffic or all; a part is missing. Of a switch: the least of its ports'.
 const (
 	Enforced State = "enforced"
-	Released State = "released"
+	Degraded State = "degraded"
 	Off      State = "off"
-	Stopped  State = "stopped"
 )
+
+// less orders the states by what is left of the law.
+func less(a, b State) bool {
+	rank := map[State]int{Off: 0, Degraded: 1, Enforced: 2}
+	return rank[a] < rank[b]
+}
 
 // Report is what the kernel knows of all switches, or of one.
 type Report struct {
@@ -32,30 +34,42 @@ type Report struct {
 type Switch struct {
 	Name      string  `json:"name"`
 	State     State   `json:"state"`
-	Reason    string  `json:"reason,omitempty"`  // why it is not enforced
+	Word      string  `json:"word,omitempty"`    // the finding that makes it less than enforced
+	Reason    string  `json:"reason,omitempty"`  // the same for people
 	PID       int     `json:"pid,omitempty"`     // of the process that has it, or had it last
 	Version   string  `json:"version,omitempty"` // of that process
 	BeatAgeMs float64 `json:"beat_age_ms"`       // since it last said that it lives
-	Ports     []Port  `json:"ports"`
+
+	UptimeSeconds float64 `json:"uptime_s,omitempty"`    // since the process took the switch, while it lives
+	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // of the process
+	CPUSeconds    float64 `json:"cpu_seconds,omitempty"` // of the process; what the kernel programs take is not in it
+
+	Ports []Port `json:"ports"`
 }
 
 // Port is one port of a switch. Packets are those that leave by it, as they are on the wire.
 type Port struct {
-	Port     string   `json:"port"`
-	Ifindex  int      `json:"ifindex"`
-	State    State    `json:"state"`
-	Reason   string   `json:"reason,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
-	LinkID   uint32   `json:"link_id"`    // of BPF
-	Program  uint32   `json:"program_id"` // of BPF
+	Port     string    `json:"port"`
+	Ifindex  int       `json:"ifindex"`
+	State    State     `json:"state"`
+	Word     string    `json:"word,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Findings []Finding `json:"findings,omitempty"` // all that was found, what counts most first
+	Warnings []string  `json:"warnings,omitempty"` // what was found beside the reason, for people
+	LinkID   uint32    `json:"link_id"`            // of BPF
+	Program  uint32    `json:"program_id"`         // of BPF
 
 	Flows       uint32 `json:"flows"`        // that send data out of the port
 	Connections uint32 `json:"connections"`  // in the table, opened from behind the port
 	WindowBytes uint64 `json:"window_bytes"` // the law's, of each flow
 	GrantBytes  uint64 `json:"grant_bytes"`  // what windows are held to now; 0: nothing
 	TargetBytes uint32 `json:"target_bytes"`
-	QueueBytes  uint32 `json:"queue_bytes"`     // at the last sample
-	QueueMax    uint32 `json:"queue_max_bytes"` // since it was first attached
+	QueueBytes  uint32 `json:"queue_bytes"`          // at the last sample
+	QueueMax    uint32 `json:"queue_max_bytes"`      // since it was first attached
+	QueueKind   string `json:"queue_kind,omitempty"` // of the root queue discipline that is there now
+	Backlog     uint32 `json:"backlog_bytes"`        // of it, now
+	QueueDrops  uint64 `json:"queue_drops"`          // by it, since it was made
+	DeviceDrops uint64 `json:"device_drops"`         // by the device when sending, since it was made
 
 	Samples         uint64  `json:"samples"` // of the queue, by the timer
 	SamplesByPacket uint64  `json:"samples_by_packet"`
@@ -69,7 +83,12 @@ type Port struct {
 	Opened    uint64            `json:"opened"`
 	Adopted   uint64            `json:"adopted"`    // of opened, those older than Weir
 	TableFull uint64            `json:"table_full"` // not entered for want of room
+
+	Rates *Rates `json:"rates,omitempty"` // from two readings; nil: there was one
 }
+
+// Idle says that nothing is wrong with a port that is not enforced: it is down.
+func (p *Port) Idle() bool { return p.Word == wordDown }
 
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
@@ -78,6 +97,7 @@ var reasons = []struct {
 }{
 	{"smaller", "windows small enough", func(s *datapath.FairQStats) uint64 { return s.Smaller }},
 	{"ungoverned", "acknowledge data of no governed port", func(s *datapath.FairQStats) uint64 { return s.Ungoverned }},
+	{"free", "of flows that are not held", func(s *datapath.FairQStats) uint64 { return s.Free }},
 	{"unknown", "of no known connection", func(s *datapath.FairQStats) uint64 { return s.Unknown }},
 	{"no_ack", "without acknowledgement", func(s *datapath.FairQStats) uint64 { return s.NoAck }},
 	{"not_tcp", "not TCP", func(s *datapath.FairQStats) uint64 { return s.NotTCP }},
@@ -87,129 +107,85 @@ var reasons = []struct {
 	{"fragment", "fragments", func(s *datapath.FairQStats) uint64 { return s.Fragment }},
 	{"short", "broken", func(s *datapath.FairQStats) uint64 { return s.Short }},
 	{"unwritable", "for want of memory", func(s *datapath.FairQStats) uint64 { return s.Unwritable }},
+	{"untold", "left to the edge", func(s *datapath.FairQStats) uint64 { return s.Untold }},
 }
 
-// Status reads the kernel, and nothing else: what is pinned of the switch with this name, or of all
-// when it is "". No switch at all is an empty report.
+// Status reads the kernel once, and nothing else: what is pinned of the switch with this name, or of all
+// when it is "". No switch at all is an empty report. What takes two readings to see, a Meter sees.
 func Status(name string) (*Report, error) {
-	all := []string{name}
-	if name == "" {
-		entries, err := os.ReadDir(pinRoot)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("list switches: %w", err)
-		}
-		all = nil
-		for _, e := range entries {
-			if CheckName(e.Name()) == nil && e.IsDir() {
-				all = append(all, e.Name())
-			}
-		}
-	} else if err := CheckName(name); err != nil {
+	m, err := NewMeter(name)
+	if err != nil {
 		return nil, err
 	}
-	r := &Report{Switches: []Switch{}}
-	for _, n := range all {
-		s, err := readSwitch(n)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("switch %s: %w", n, err)
-		}
-		r.Switches = append(r.Switches, *s)
-	}
-	return r, nil
+	return m.Read()
 }
 
-// Enforced says whether there is a switch, and windows are held on every port of every one.
+// Enforced says whether there is a switch, and windows are held on every port of every one that is not
+// down.
 func (r *Report) Enforced() bool {
-	for _, s := range r.Switches {
-		if s.State != Enforced {
+	for i := range r.Switches {
+		if r.Switches[i].State != Enforced {
 			return false
 		}
 	}
 	return len(r.Switches) > 0
 }
 
-func readSwitch(name string) (*Switch, error) {
-	v, err := datapath.OpenFairQ(pinDir(name))
-	var other *datapath.OtherSchema
-	if errors.As(err, &other) {
-		return &Switch{Name: name, State: Off, Reason: err.Error(), Ports: []Port{}}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = v.Close() }()
-	kernel, err := v.Read()
-	if err != nil {
-		return nil, err
-	}
-	return describe(name, kernel), nil
-}
-
-// describe puts what the kernel knows into words.
-func describe(name string, kernel *datapath.FairQSwitch) *Switch {
+// describe puts a reading into words; before is the one before it, or nil.
+func describe(name string, now, before *reading) *Switch {
+	k := now.kernel
 	s := &Switch{
-		Name: name, State: Stopped, PID: kernel.Holder.PID, Version: kernel.Holder.Version,
-		BeatAgeMs: milliseconds(kernel.BeatAge), Ports: []Port{},
+		Name: name, State: Enforced, PID: k.Holder.PID, Version: k.Holder.Version, BeatAgeMs: milliseconds(k.BeatAge),
+		RSSBytes: now.process.rssBytes, CPUSeconds: now.process.cpu.Seconds(), Ports: []Port{},
 	}
-	idle := ""
-	switch {
-	case kernel.Releasing && len(kernel.Ports) > 0:
-		idle = "weir switch is ending"
-	case !kernel.Alive():
-		idle = fmt.Sprintf("no weir switch: the last beat was %v ago", kernel.BeatAge.Round(100*time.Millisecond))
+	if k.Alive() || now.process.here {
+		s.UptimeSeconds = k.Holder.Since.Round(time.Millisecond).Seconds()
 	}
-	for i := range kernel.Ports {
-		p := describePort(&kernel.Ports[i], idle)
-		if i == 0 || less(p.State, s.State) {
-			s.State, s.Reason = p.State, p.Reason
+	idle := 0
+	for i := range k.Ports {
+		v := now.view(i, before)
+		p := describePort(v)
+		if p.Idle() {
+			idle++
+		} else if less(p.State, s.State) {
+			s.State, s.Word, s.Reason = p.State, p.Word, p.Port+": "+p.Reason
 		}
 		s.Ports = append(s.Ports, p)
 	}
+	whole := view{sw: k, process: now.process}
 	if len(s.Ports) == 0 {
-		s.Reason = "attached to no port"
-		if idle != "" {
-			s.Reason += "; " + idle
+		s.State, s.Word, s.Reason = Off, wordStopped, "attached to no port"
+		if reason, _ := lookReleased(&whole); reason != "" {
+			s.Reason += "; " + reason
 		}
+	} else if idle == len(s.Ports) {
+		s.State, s.Word, s.Reason = Off, wordDown, "all its ports are down"
 	}
 	return s
 }
 
-// less orders the states of a port by what is left of the law.
-func less(a, b State) bool {
-	rank := map[State]int{Off: 0, Released: 1, Enforced: 2}
-	return rank[a] < rank[b]
-}
-
-func describePort(k *datapath.FairQPinned, idle string) Port {
+func describePort(v *view) Port {
+	k := v.k
 	p := Port{
 		Port: k.Port, Ifindex: k.Ifindex, State: Enforced, LinkID: k.LinkID, Program: k.ProgramID,
 		Flows: k.Flows, Connections: k.Connections, WindowBytes: k.WindowBytes, GrantBytes: k.GrantBytes,
-		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax,
+		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax, QueueKind: k.Queue.Kind,
+		Backlog:    k.Queue.BacklogBytes,
+		QueueDrops: uint64(k.Queue.Drops), DeviceDrops: v.device.txDropped,
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Data: k.Data,
 		Opened: k.Opened, Adopted: k.Adopted, TableFull: k.TableFull,
+		Rates: v.recent.rates(), Findings: v.findings(),
 	}
 	for _, r := range reasons {
 		p.Passed[r.Key] = r.of(&k.FairQStats)
 	}
-	switch {
-	case !k.HasDevice:
-		p.State, p.Reason = Off, "its device is gone"
-	case k.NoQueue != nil:
-		p.State, p.Reason = Off, k.NoQueue.Error()
-	case idle != "":
-		p.State, p.Reason = Released, idle
-	case k.Releasing:
-		p.State, p.Reason = Released, "weir switch is leaving this port"
-	}
-	if len(k.Before) > 0 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("run before FairQ, and may keep packets from it: %s", strings.Join(k.Before, ", ")))
-	}
-	if k.TableFull > 0 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("%d connections found no room in the flow table and pass unmanaged", k.TableFull))
+	for i, f := range p.Findings {
+		if i == 0 && f.State != Enforced {
+			p.State, p.Word, p.Reason = f.State, f.Word, f.Reason
+			continue
+		}
+		p.Warnings = append(p.Warnings, f.Reason)
 	}
 	return p
 }

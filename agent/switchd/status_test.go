@@ -8,70 +8,77 @@ import (
 	"weir/datapath"
 )
 
-// One row for each thing that can be wrong with a port, and what is said of it and of its switch.
+// What is found with a port is what is said of it, and of its switch the worst of its ports; ports that are
+// down count only when all are.
 func TestDescribe(t *testing.T) {
-	good := func() *datapath.FairQSwitch {
-		return &datapath.FairQSwitch{
-			Lease: time.Second, BeatAge: 100 * time.Millisecond, Holder: datapath.FairQHolder{PID: 7, Version: "v1"},
-			Ports: []datapath.FairQPinned{
-				{FairQStats: datapath.FairQStats{Port: "a"}, HasDevice: true, Local: true},
-				{FairQStats: datapath.FairQStats{Port: "b"}, HasDevice: true, Local: true},
-			},
-		}
-	}
 	for _, row := range []struct {
 		what  string
-		spoil func(*datapath.FairQSwitch)
+		spoil func(*reading)
 		a, s  State
 		says  string
 	}{
-		{"nothing", func(*datapath.FairQSwitch) {}, Enforced, Enforced, ""},
-		{"no beat", func(s *datapath.FairQSwitch) { s.BeatAge = 3 * time.Second }, Released, Released, "the last beat was 3s ago"},
-		{"ending", func(s *datapath.FairQSwitch) { s.Releasing = true }, Released, Released, "is ending"},
-		{"leaving one", func(s *datapath.FairQSwitch) { s.Ports[0].Releasing = true }, Released, Released, "leaving this port"},
-		{"no device", func(s *datapath.FairQSwitch) { s.Ports[0].HasDevice = false }, Off, Off, "its device is gone"},
-		{"no device, no beat", func(s *datapath.FairQSwitch) { s.Ports[0].HasDevice = false; s.BeatAge = time.Hour }, Off, Off, "its device is gone"},
-		{"no queue", func(s *datapath.FairQSwitch) { s.Ports[0].NoQueue = &datapath.NoQueue{Port: "a", Kind: "mq"} }, Off, Off, `"mq"`},
+		{"nothing", func(*reading) {}, Enforced, Enforced, ""},
+		{"no beat", func(r *reading) { r.kernel.BeatAge = 3 * time.Second }, Off, Off, "the last beat was 3s ago"},
+		{"one without a queue", func(r *reading) { r.kernel.Ports[0].NoQueue = &datapath.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
+		{"one without a device, one without a queue", func(r *reading) {
+			r.kernel.Ports[0].HasDevice = false
+			r.kernel.Ports[1].NoQueue = &datapath.NoQueue{Kind: "mq"}
+		}, Off, Off, "a: its device is gone"},
+		{"one is down", func(r *reading) { r.devices["a"] = portDevice{known: true, ifindex: 1} }, Off, Enforced, ""},
+		{"one is down, one without a queue", func(r *reading) {
+			r.devices["a"] = portDevice{known: true, ifindex: 1}
+			r.kernel.Ports[1].NoQueue = &datapath.NoQueue{Kind: "mq"}
+		}, Off, Degraded, `b: its queue discipline is "mq"`},
+		{"all are down", func(r *reading) {
+			r.devices = devices{"a": {known: true, ifindex: 1}, "b": {known: true, ifindex: 2}}
+		}, Off, Off, "all its ports are down"},
+		{"no ports", func(r *reading) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
+		{"no ports, no beat", func(r *reading) { r.kernel.Ports, r.kernel.BeatAge = nil, time.Minute }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
 	} {
-		kernel := good()
-		row.spoil(kernel)
-		s := describe("x", kernel)
-		if s.Ports[0].State != row.a || s.State != row.s || !strings.Contains(s.Reason, row.says) || s.PID != 7 {
+		r := wellReading()
+		row.spoil(r)
+		s := describe("x", r, nil)
+		if row.a != "" && s.Ports[0].State != row.a || s.State != row.s || !strings.Contains(s.Reason, row.says) || (s.Reason == "") != (row.s == Enforced) || s.PID != 7 {
 			t.Errorf("%s: %+v", row.what, s)
 		}
 		if r := (&Report{[]Switch{*s}}); r.Enforced() != (row.s == Enforced) {
 			t.Errorf("%s: enforced %t", row.what, r.Enforced())
 		}
 	}
-	empty := good()
-	empty.Ports = nil
-	if s := describe("x", empty); s.State != Stopped || s.Reason != "attached to no port" {
-		t.Errorf("without ports: %+v", s)
-	}
-	warned := good()
-	warned.Ports[1].Before, warned.Ports[1].TableFull = []string{"theirs"}, 3
-	if s := describe("x", warned); s.State != Enforced || len(s.Ports[1].Warnings) != 2 {
-		t.Errorf("with something to warn of: %+v", s)
-	}
 	if (&Report{}).Enforced() {
 		t.Error("no switch at all enforces")
+	}
+}
+
+// Findings beside the one that decides are warnings.
+func TestDescribe_Warns(t *testing.T) {
+	r := wellReading()
+	r.kernel.Ports[0].Before, r.kernel.Ports[0].TableFull = []string{"theirs"}, 3
+	r.kernel.Ports[1].TableFull = 4
+	s := describe("x", r, nil)
+	a, b := s.Ports[0], s.Ports[1]
+	if a.State != Degraded || a.Word != "not-first" || len(a.Findings) != 2 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "3 connections") {
+		t.Errorf("a program in front, and a table that was full: %+v", a)
+	}
+	if b.State != Enforced || b.Reason != "" || len(b.Warnings) != 1 {
+		t.Errorf("a table that was full: %+v", b)
 	}
 }
 
 // Every counter that a packet can end in has a name in the report.
 func TestPassed_IsWhole(t *testing.T) {
 	k := datapath.FairQPinned{FairQStats: datapath.FairQStats{
-		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11,
+		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, Untold: 12, Free: 13,
 	}}
-	p := describePort(&k, "")
+	p := describePort(&view{k: &k, sw: &datapath.FairQSwitch{}})
 	var sum uint64
 	for _, n := range p.Passed {
 		sum += n
 	}
-	if sum != 66 || len(p.Passed) != 11 {
+	if sum != 91 || len(p.Passed) != 13 {
 		t.Errorf("passed: %v", p.Passed)
 	}
-	if text := p.PassedText(); !strings.HasPrefix(text, "1 windows small enough, 2 acknowledge data of no governed port") || strings.Count(text, ",") != 10 {
+	if text := p.PassedText(); !strings.HasPrefix(text, "1 windows small enough, 2 acknowledge data of no governed port") || strings.Count(text, ",") != 12 {
 		t.Errorf("in words: %s", text)
 	}
 	if text := (&Port{}).PassedText(); text != "none" {

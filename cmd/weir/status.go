@@ -1,101 +1,131 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"weir/agent/switchd"
-	"weir/law"
 )
 
+const (
+	statusPause  = 200 * time.Millisecond // between the two readings that rates are from
+	watchRefresh = time.Second
+)
+
+// statusOptions are what the command line asks for.
+type statusOptions struct {
+	name          string
+	watch, asJSON bool
+}
+
 func statusCommand() *cobra.Command {
-	var name string
-	var asJSON bool
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say what the switches of this machine enforce, as the kernel has it",
-		Long: `Say for every port that FairQ is on whether windows are held (enforced), are let pass because no
-'weir switch' lives (released), or cannot be held (off), and why. Read from the kernel alone.
+		Long: `Say for every port that FairQ is on whether its windows are held to the law (enforced), whether something
+keeps the law from some of its traffic or all (degraded), or whether a part is missing (off), why, and what
+to do about it. Read from the kernel alone, twice within 200 ms: rates, and what only shows in counters that
+move or stand still, are of that time.
 
-The exit code is 0 when every port of every switch is enforced, 1 otherwise.`,
+The exit code is 0 when every port of every switch that is not down is enforced, 1 otherwise. With --watch
+it is 0.`,
+		Example: `  weir status
+  weir status --watch      # a table that is refreshed each second; q ends it
+  weir status --json | jq '.switches[].ports[] | select(.state != "enforced") | {port, word, reason}'`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if name != "" {
-				if err := switchd.CheckName(name); err != nil {
+			if o.name != "" {
+				if err := switchd.CheckName(o.name); err != nil {
 					return usageError(err)
 				}
 			}
-			r, err := switchd.Status(name)
+			m, err := switchd.NewMeter(o.name)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
-			} else {
-				err = printStatus(cmd.OutOrStdout(), r)
+			out := cmd.OutOrStdout()
+			if !o.watch {
+				return statusOnce(cmd.Context(), out, m, o.asJSON)
 			}
-			if err == nil && !r.Enforced() {
-				err = &exitCode{code: exitError}
+			if f, ok := out.(*os.File); ok && !o.asJSON && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
+				return watchInTerminal(cmd.Context(), os.Stdin, f, m)
 			}
-			return err
+			return watchPlain(cmd.Context(), out, m, o.asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only the switch with this name")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&o.name, "name", "", "only the switch with this name")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON; with --watch an object a line")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "refresh each second; where the output is no terminal, print a table each second")
 	return cmd
 }
 
-func printStatus(w io.Writer, r *switchd.Report) error {
-	if len(r.Switches) == 0 {
-		_, err := fmt.Fprintln(w, "no switch: nothing is pinned (start one with: weir switch PORT...)")
+// statusOnce prints one report, and fails unless all is enforced.
+func statusOnce(ctx context.Context, w io.Writer, m *switchd.Meter, asJSON bool) error {
+	if _, err := m.Read(); err != nil {
 		return err
 	}
-	var errs []error
-	for i := range r.Switches {
-		errs = append(errs, printSwitch(w, &r.Switches[i]))
+	if !pause(ctx, statusPause) {
+		return ctx.Err()
 	}
-	return errors.Join(errs...)
+	r, err := m.Read()
+	if err != nil {
+		return err
+	}
+	if err := writeStatus(w, r, asJSON); err != nil {
+		return err
+	}
+	if !r.Enforced() {
+		return &exitCode{code: exitError}
+	}
+	return nil
 }
 
-func printSwitch(w io.Writer, s *switchd.Switch) error {
-	fmt.Fprintf(w, "switch %s: %s", s.Name, s.State)
-	if s.Reason != "" {
-		fmt.Fprintf(w, " (%s)", s.Reason)
-	}
-	if s.State == switchd.Enforced {
-		fmt.Fprintf(w, " by process %d, weir %s", s.PID, s.Version)
-	}
-	fmt.Fprintln(w)
-	if len(s.Ports) == 0 {
-		return nil
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PORT\tSTATE\tFLOWS\tWINDOW\tTARGET\tQUEUE\tLONGEST\tPACKETS\tREWRITTEN")
-	for _, p := range s.Ports {
-		window := "-"
-		if p.GrantBytes > 0 {
-			window = law.Bytes(p.GrantBytes).String()
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%v\t%v\t%v\t%d\t%d\n", p.Port, p.State, p.Flows, window,
-			law.Bytes(p.TargetBytes), law.Bytes(p.QueueBytes), law.Bytes(p.QueueMax), p.Packets, p.Rewritten)
-	}
-	if err := t.Flush(); err != nil {
+// watchPlain prints report after report until ctx is done.
+func watchPlain(ctx context.Context, w io.Writer, m *switchd.Meter, asJSON bool) error {
+	if _, err := m.Read(); err != nil {
 		return err
 	}
-	for i := range s.Ports {
-		p := &s.Ports[i]
-		fmt.Fprintf(w, "%s: passed as they were: %s\n", p.Port, p.PassedText())
-		if p.Reason != "" {
-			fmt.Fprintf(w, "%s: %s: %s\n", p.Port, p.State, p.Reason)
+	for wait := statusPause; pause(ctx, wait); wait = watchRefresh {
+		r, err := m.Read()
+		if err != nil {
+			return err
 		}
-		for _, warning := range p.Warnings {
-			fmt.Fprintf(w, "%s: warning: %s\n", p.Port, warning)
+		if !asJSON {
+			fmt.Fprintf(w, "%s\n", time.Now().Format(time.TimeOnly))
+		}
+		if err := writeStatus(w, r, asJSON); err != nil {
+			return err
+		}
+		if !asJSON {
+			fmt.Fprintln(w)
 		}
 	}
 	return nil
+}
+
+func writeStatus(w io.Writer, r *switchd.Report, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return printStatus(w, r)
+}
+
+// pause waits, unless ctx is done first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

@@ -1,0 +1,82 @@
+package switchd
+
+import (
+	"slices"
+
+	"weir/datapath"
+)
+
+// Finding is one thing that is not as it should be with a port, or that is worth knowing.
+type Finding struct {
+	Word   string `json:"word"`             // for programs; the words of checks
+	State  State  `json:"state"`            // the most that the port can be with it; enforced: a warning
+	Reason string `json:"reason"`           // for people
+	Remedy string `json:"remedy,omitempty"` // what to do about it
+}
+
+// view is all that a check may look at.
+type view struct {
+	k        *datapath.FairQPinned
+	sw       *datapath.FairQSwitch
+	process  process
+	device   portDevice // of the port; not known: it is in another namespace, or gone
+	namesake portDevice // that has the port's name now
+	recent   *change    // since the reading before; nil: there was none
+}
+
+// check looks for one thing. It says why the port is not what it should be, or "", and what to do.
+type check struct {
+	word  string
+	state State
+	look  func(v *view) (reason, remedy string)
+}
+
+// Words that the code asks for.
+const (
+	wordDown    = "down"
+	wordStopped = "stopped"
+	wordLayout  = "other-layout"
+)
+
+// checks are in the order of what counts most, of those with the same state.
+var checks = []check{
+	{"detached", Off, lookDetached},
+	{"no-device", Off, lookNoDevice},
+	{"ending", Off, lookEnding},
+	{"released", Off, lookReleased},
+	{wordDown, Off, lookDown},
+	{"leaving", Off, lookLeaving},
+	{"stale-heartbeat", Degraded, lookStale},
+	{"no-queue", Degraded, lookNoQueue},
+	{"unknown-rate", Degraded, lookUnknownRate},
+	{"not-reached", Degraded, lookNotReached},
+	{"not-first", Degraded, lookNotFirst},
+	{"bypassed", Degraded, lookBypassed},
+	{"on-chip", Degraded, lookOnChip},
+	{"hidden-segments", Degraded, lookHiddenSegments},
+	{"no-acks", Degraded, lookNoAcks},
+	{"tunnels", Degraded, lookTunnels},
+	{"table-full", Degraded, lookTableFull},
+	{"was-full", Enforced, lookWasFull},
+	{"hw-tc-offload", Enforced, lookHardware},
+	{"elsewhere", Enforced, lookElsewhere},
+}
+
+// findings are what the checks say, what leaves least of the law first.
+func (v *view) findings() (out []Finding) {
+	for _, c := range checks {
+		if reason, remedy := c.look(v); reason != "" {
+			out = append(out, Finding{c.word, c.state, reason, remedy})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int {
+		switch {
+		case less(a.State, b.State):
+			return -1
+		case less(b.State, a.State):
+			return 1
+		}
+		return 0
+	})
+	return out
+}

@@ -1,0 +1,197 @@
+package switchd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath"
+)
+
+// wellReading is one of a switch of two ports that lacks nothing.
+func wellReading() *reading {
+	port := func(id uint32, name string) datapath.FairQPinned {
+		return datapath.FairQPinned{
+			FairQStats: datapath.FairQStats{Port: name, Flows: 4, GrantBytes: 3000, Seen: 1000, Data: 500, Rewritten: 400},
+			ID:         id, Ifindex: int(id), HasDevice: true, Local: true, Queue: datapath.RootQueue{Kind: "tbf", SentPackets: 1000},
+		}
+	}
+	dev := func(index int) portDevice {
+		return portDevice{known: true, ifindex: index, up: true, carrier: true, txPackets: 1000, shaper: shaper{Kind: "tbf", Rate: 1e9, Buffer: 1e6}, features: map[string]bool{}}
+	}
+	return &reading{
+		at: time.Unix(1000, 0),
+		kernel: &datapath.FairQSwitch{
+			Lease: time.Second, BeatAge: 100 * time.Millisecond, Holder: datapath.FairQHolder{PID: 7, Version: "v1", Since: time.Minute},
+			Ports: []datapath.FairQPinned{port(1, "a"), port(2, "b")},
+		},
+		process: process{here: true, pid: 7, state: 'S'},
+		devices: devices{"a": dev(1), "b": dev(2)},
+	}
+}
+
+// wellBefore is a reading 200 ms before wellReading: data went out of a, its acknowledgements out of b.
+func wellBefore() *reading {
+	r := wellReading()
+	r.at = r.at.Add(-200 * time.Millisecond)
+	for i := range r.kernel.Ports {
+		k := &r.kernel.Ports[i]
+		k.Seen, k.Data, k.Rewritten, k.Queue.SentPackets = 0, 0, 0, 0
+	}
+	for name, d := range r.devices {
+		d.txPackets = 0
+		r.devices[name] = d
+	}
+	return r
+}
+
+// edit changes the device of port a.
+func (r *reading) edit(change func(*portDevice)) {
+	d := r.devices["a"]
+	change(&d)
+	r.devices["a"] = d
+}
+
+// One row for each check, and for what it must not take for the same: the words found at port a, what counts
+// most first, what the first says, and what is to be done.
+func TestChecks(t *testing.T) {
+	met := map[string]bool{}
+	for _, row := range []struct {
+		what  string
+		spoil func(now, before *reading, a *datapath.FairQPinned)
+		words string
+		state State
+		says  string
+		do    string
+	}{
+		{"all is well", func(*reading, *reading, *datapath.FairQPinned) {}, "", "", "", ""},
+
+		{"detached", func(_, _ *reading, a *datapath.FairQPinned) { a.HasDevice = false }, "detached", Off, "detached by somebody else", "attaches it again"},
+		{"detached and nobody there", func(now, _ *reading, a *datapath.FairQPinned) {
+			a.HasDevice, now.process = false, process{}
+			now.kernel.BeatAge = time.Minute
+		}, "detached released", Off, "detached by somebody else", "start weir switch"},
+		{"device gone", func(now, _ *reading, a *datapath.FairQPinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "bring it back"},
+		{"device made again", func(now, _ *reading, a *datapath.FairQPinned) {
+			a.HasDevice = false
+			now.edit(func(d *portDevice) { d.ifindex = 9 })
+		}, "no-device", Off, "ifindex 9", "attaches to it at once"},
+		{"device made again without a queue", func(now, _ *reading, a *datapath.FairQPinned) {
+			a.HasDevice = false
+			now.edit(func(d *portDevice) { d.ifindex, d.shaper = 9, shaper{Kind: "noqueue"} })
+		}, "no-device", Off, `is "noqueue"`, "tc qdisc replace dev a root tbf"},
+
+		{"ending", func(now, _ *reading, _ *datapath.FairQPinned) { now.kernel.Releasing = true }, "ending", Off, "is ending", ""},
+		{"killed", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.process, now.kernel.BeatAge = process{}, time.Minute
+		}, "released", Off, "the last beat was 1m0s ago", "start weir switch again"},
+		{"killed this moment", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.process, now.kernel.BeatAge = process{}, 800*time.Millisecond
+		}, "stale-heartbeat", Degraded, "weir switch has not beaten for 800ms; windows are let go after 1s", "whether it lives"},
+		{"in another PID namespace", func(now, _ *reading, _ *datapath.FairQPinned) { now.process = process{} }, "", "", "", ""},
+		{"stopped", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.process.state, now.kernel.BeatAge = 'T', 5*time.Second
+		}, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s: it is stopped, windows are let go", "kill -CONT 7"},
+		{"hangs", func(now, _ *reading, _ *datapath.FairQPinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s, windows are let go", "what keeps it"},
+		{"one beat late", func(now, _ *reading, _ *datapath.FairQPinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
+
+		{"taken down", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down", "ip link set dev a up"},
+		{"no carrier", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
+		{"leaving", func(_, _ *reading, a *datapath.FairQPinned) { a.Releasing = true }, "leaving", Off, "is leaving this port", ""},
+
+		{"mq", func(_, _ *reading, a *datapath.FairQPinned) {
+			a.NoQueue, a.Releasing, a.Queue.Kind = &datapath.NoQueue{Kind: "mq"}, true, "mq"
+		}, "no-queue", Degraded, `"mq", which keeps no backlog of its own: windows are let go`, "tc qdisc replace"},
+		{"fq_codel", func(now, _ *reading, a *datapath.FairQPinned) {
+			a.Releasing, a.Queue.Kind = true, "fq_codel"
+			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "fq_codel"} })
+		}, "unknown-rate", Degraded, `"fq_codel", which does not tell rate`, "its rate and buffer"},
+		{"bfifo whose rate was given", func(now, _ *reading, a *datapath.FairQPinned) {
+			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "bfifo", Buffer: 1e6} })
+		}, "", "", "", ""},
+
+		{"a program in front that lets all pass", func(_, _ *reading, a *datapath.FairQPinned) { a.Before = []string{"cil"} }, "not-first", Degraded, "run before FairQ, and may keep packets from it: cil", "bpftool net show dev a"},
+		{"a program in front that ends the chain", func(_, before *reading, a *datapath.FairQPinned) {
+			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen
+		}, "not-reached not-first", Degraded, "none of the last 1000 packets of the port; a program that runs before it ends the chain: cil", "behind FairQ"},
+		{"one that takes most", func(_, before *reading, a *datapath.FairQPinned) {
+			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen-300
+		}, "not-reached not-first", Degraded, "reached by 300 of the last 1000", "behind FairQ"},
+		{"something takes all, and is not in the chain", func(_, before *reading, a *datapath.FairQPinned) { before.kernel.Ports[0].Seen = a.Seen },
+			"not-reached", Degraded, "none of the last 1000", "nft list ruleset"},
+		{"nothing sent", func(now, before *reading, a *datapath.FairQPinned) { *before = *now }, "", "", "", ""},
+		{"packets that waited are sent now", func(_, before *reading, a *datapath.FairQPinned) {
+			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.BacklogPackets = a.Seen, 1000
+		}, "", "", "", ""},
+		{"the queue was replaced meanwhile", func(_, before *reading, a *datapath.FairQPinned) {
+			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.SentPackets = a.Seen, 5000
+		}, "", "", "", ""},
+
+		{"XDP sends past the queue", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.txPackets = 5000 }) }, "bypassed", Degraded, "sent 5000 packets, and 1000 of them", "AF_XDP"},
+		{"the device splits nothing", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.txPackets = 100 }) }, "", "", "", ""},
+		{"a chip", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.onChip = true }) }, "on-chip", Degraded, "a switch chip forwards", "bridge link"},
+		{"chained segments", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.edit(func(d *portDevice) { d.features[featureFraglist] = true })
+		}, "hidden-segments", Degraded, "rx-gro-list is on", "ethtool -K a rx-gro-list off"},
+		{"rules in hardware", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.edit(func(d *portDevice) { d.features[featureHardware] = true })
+		}, "hw-tc-offload", Enforced, "hw-tc-offload is on", "ethtool -K a hw-tc-offload off"},
+
+		{"no acknowledgement anywhere", func(_, before *reading, a *datapath.FairQPinned) {
+			before.kernel.Ports[0].Rewritten, before.kernel.Ports[1].Rewritten = a.Rewritten, a.Rewritten
+		}, "no-acks", Degraded, "no acknowledgement of the data", "name every port"},
+		{"acknowledgements at the other port only", func(_, before *reading, a *datapath.FairQPinned) { before.kernel.Ports[0].Rewritten = a.Rewritten }, "", "", "", ""},
+		{"nothing held yet", func(_, before *reading, a *datapath.FairQPinned) {
+			before.kernel.Ports[0].Rewritten, before.kernel.Ports[1].Rewritten = a.Rewritten, a.Rewritten
+			before.kernel.Ports[0].GrantBytes = 0
+		}, "", "", "", ""},
+		{"tunnels", func(_, _ *reading, a *datapath.FairQPinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
+		{"a few tunnels", func(_, _ *reading, a *datapath.FairQPinned) { a.Tunnel = 90 }, "", "", "", ""},
+		{"the table is full", func(_, _ *reading, a *datapath.FairQPinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},
+		{"the table was full", func(_, before *reading, a *datapath.FairQPinned) {
+			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12
+		}, "was-full", Enforced, "12 connections found no room", "--scope"},
+		{"another namespace", func(_, _ *reading, a *datapath.FairQPinned) { a.Local = false }, "elsewhere", Enforced, "in another network namespace", "nsenter"},
+	} {
+		now, before := wellReading(), wellBefore()
+		row.spoil(now, before, &now.kernel.Ports[0])
+		found := now.view(0, before).findings()
+		var words []string
+		for _, f := range found {
+			words = append(words, f.Word)
+			met[f.Word] = true
+		}
+		if got := strings.Join(words, " "); got != row.words {
+			t.Errorf("%s: found %q, not %q: %+v", row.what, got, row.words, found)
+			continue
+		}
+		if len(found) > 0 && (found[0].State != row.state || !strings.Contains(found[0].Reason, row.says) || !strings.Contains(found[0].Remedy, row.do)) {
+			t.Errorf("%s: %+v", row.what, found[0])
+		}
+	}
+	for _, c := range checks {
+		if !met[c.word] {
+			t.Errorf("no row meets %q", c.word)
+		}
+		delete(met, c.word) // two with one word: the second is not met
+	}
+}
+
+// Rates are of what happened between two readings; without a second there are none, nor of another device.
+func TestRates(t *testing.T) {
+	now, before := wellReading(), wellBefore()
+	a := &now.kernel.Ports[0]
+	a.Queue.Drops = 7
+	now.edit(func(d *portDevice) { d.txDropped = 3 })
+	r := now.view(0, before).recent.rates()
+	if r == nil || r.IntervalMs != 200 || r.Packets != 5000 || r.Rewritten != 2000 || r.Drops != 50 {
+		t.Errorf("%+v", r)
+	}
+	if r := now.view(0, nil).recent.rates(); r != nil {
+		t.Errorf("of one reading: %+v", r)
+	}
+	a.Ifindex = 9
+	if r := now.view(0, before).recent.rates(); r != nil {
+		t.Errorf("of a device that was made again: %+v", r)
+	}
+}

@@ -1,0 +1,105 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+)
+
+// portDevice is what the kernel says of a port's device, beside what FairQ reads of it.
+type portDevice struct {
+	known     bool
+	ifindex   int
+	up        bool // not taken down
+	carrier   bool
+	txPackets uint64
+	txDropped uint64
+	onChip    bool // a switch chip forwards between it and others
+	shaper    shaper
+	features  map[string]bool // those of interest, by ethtool's names
+}
+
+// Features that matter to FairQ.
+const (
+	featureFraglist = "rx-gro-list"   // GRO chains whole segments: only the first one's header is seen
+	featureHardware = "hw-tc-offload" // tc and netfilter may have the device forward
+)
+
+// devices are those of the caller's namespace that ports are on, by name.
+type devices map[string]portDevice
+
+// readDevices reads the devices of the ports that are in the caller's namespace.
+func readDevices(ports []datapath.FairQPinned) (devices, error) {
+	links, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	qdiscs, err := listQdiscs()
+	if err != nil {
+		return nil, err
+	}
+	named, indexed := map[string]bool{}, map[int]bool{}
+	for i := range ports {
+		if ports[i].Local {
+			named[ports[i].Port], indexed[ports[i].Ifindex] = true, true
+		}
+	}
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return nil, fmt.Errorf("read offloads: %w", err)
+	}
+	defer tool.Close()
+	out := devices{}
+	for _, l := range links {
+		a := l.Attrs()
+		if named[a.Name] || indexed[a.Index] {
+			out[a.Name] = readDevice(a, qdiscs[a.Index], tool)
+		}
+	}
+	return out, nil
+}
+
+func readDevice(a *netlink.LinkAttrs, list []qdisc, tool *ethtool.Ethtool) portDevice {
+	d := portDevice{
+		known: true, ifindex: a.Index, up: a.Flags&net.FlagUp != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
+		onChip: a.PhysSwitchID != 0, features: map[string]bool{},
+	}
+	if s := a.Statistics; s != nil {
+		d.txPackets, d.txDropped = s.TxPackets, s.TxDropped
+	}
+	// One that cannot be read tells nothing, as far as status is concerned: weir switch says why.
+	d.shaper, _ = readShaper(a, list)
+	if features, err := tool.Features(a.Name); err == nil { // a device may have none, or be gone
+		for _, name := range []string{featureFraglist, featureHardware} {
+			d.features[name] = features[name]
+		}
+	}
+	return d
+}
+
+// of is the device of a port.
+func (d devices) of(k *datapath.FairQPinned) portDevice {
+	if !k.Local || !k.HasDevice {
+		return portDevice{}
+	}
+	for _, one := range d {
+		if one.ifindex == k.Ifindex {
+			return one
+		}
+	}
+	return portDevice{}
+}
+
+// named is the device that has a port's name.
+func (d devices) named(k *datapath.FairQPinned) portDevice {
+	if !k.Local {
+		return portDevice{}
+	}
+	return d[k.Port]
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"weir/agent/switchd"
+)
+
+const noSwitch = "no switch: nothing is pinned (start one with: weir switch PORT...)"
+
+// printStatus prints a report for people: a table for each switch, and below it what is to be said of each
+// port.
+func printStatus(w io.Writer, r *switchd.Report) error {
+	var b bytes.Buffer
+	if len(r.Switches) == 0 {
+		fmt.Fprintln(&b, noSwitch)
+	}
+	for i := range r.Switches {
+		printSwitch(&b, &r.Switches[i])
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
+	fmt.Fprintln(b, switchLine(s))
+	if len(s.Ports) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PORT\tSTATE\tFLOWS\tWINDOW\tTARGET\tQUEUE\tLONGEST\tPACKETS\tREWRITTEN/S\tDROPS/S")
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		rewritten, drops := rateTexts(p)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(p.Port), p.State, p.Flows, windowText(p),
+			shortBytes(uint64(p.TargetBytes)), shortBytes(queueNow(p)), shortBytes(uint64(p.QueueMax)), p.Packets, rewritten, drops)
+	}
+	_ = t.Flush() // into a buffer
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		name := printable(p.Port)
+		fmt.Fprintf(b, "%s: rewritten: %d; passed as they were: %s\n", name, p.Rewritten, p.PassedText())
+		for _, f := range p.Findings {
+			fmt.Fprintf(b, "%s: %s: %s\n", name, findingLabel(&f), f.Reason)
+			if f.Remedy != "" {
+				fmt.Fprintf(b, "%*s  to do: %s\n", len(name), "", f.Remedy)
+			}
+		}
+	}
+}
+
+// switchLine is what is said of a switch in one line.
+func switchLine(s *switchd.Switch) string {
+	line := fmt.Sprintf("switch %s: %s", s.Name, s.State)
+	if s.Reason != "" {
+		line += fmt.Sprintf(" (%s)", s.Reason)
+	}
+	if s.UptimeSeconds == 0 {
+		return line
+	}
+	line += fmt.Sprintf(" by process %d, weir %s, up %s", s.PID, s.Version, uptimeText(s.UptimeSeconds))
+	if s.RSSBytes > 0 {
+		line += fmt.Sprintf(", %s, %.1f%% of a CPU", shortBytes(s.RSSBytes), 100*s.CPUSeconds/s.UptimeSeconds)
+	}
+	return line
+}
+
+func findingLabel(f *switchd.Finding) string {
+	if f.State == switchd.Enforced {
+		return "warning"
+	}
+	return fmt.Sprintf("%s (%s)", f.State, f.Word)
+}
+
+func windowText(p *switchd.Port) string {
+	if p.GrantBytes == 0 {
+		return "-"
+	}
+	return shortBytes(p.GrantBytes)
+}
+
+// queueNow is the queue that the port has now: that of the kernel's queue discipline, where that is
+// looked at.
+func queueNow(p *switchd.Port) uint64 {
+	if p.QueueKind != "" {
+		return uint64(p.Backlog)
+	}
+	return uint64(p.QueueBytes)
+}
+
+// rateTexts are the rewritten and the dropped packets a second, "-" before a second reading.
+func rateTexts(p *switchd.Port) (rewritten, drops string) {
+	if p.Rates == nil {
+		return "-", "-"
+	}
+	return shortNumber(p.Rates.Rewritten), shortNumber(p.Rates.Drops)
+}
+
+// shortBytes is an amount of data in three digits, and at most 6 characters.
+func shortBytes(n uint64) string {
+	return short(float64(n), []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"})
+}
+
+// shortNumber is a number in three digits, and at most 5 characters.
+func shortNumber(f float64) string { return short(f, []string{"", "k", "M", "G", "T", "P", "E"}) }
+
+func short(f float64, units []string) string {
+	i := 0
+	for ; f >= 999.5 && i < len(units)-1; i++ {
+		f /= 1000
+	}
+	digits := 0
+	switch {
+	case i == 0 || f >= 99.95:
+	case f >= 9.995:
+		digits = 1
+	default:
+		digits = 2
+	}
+	text := strconv.FormatFloat(f, 'f', digits, 64)
+	if digits > 0 {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text + units[i]
+}
+
+func uptimeText(s float64) string {
+	d := time.Duration(s * float64(time.Second)).Truncate(time.Second)
+	if d < 24*time.Hour {
+		return d.String()
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// printable makes a device's name fit for a terminal: the kernel allows bytes that mean something to one.
+func printable(name string) string {
+	quoted := strconv.Quote(name)
+	return quoted[1 : len(quoted)-1]
+}

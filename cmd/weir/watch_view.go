@@ -1,0 +1,285 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"weir/agent/switchd"
+)
+
+// Colours of a terminal, by number: its own palette decides what they look like.
+const (
+	green  = "32"
+	yellow = "33"
+	red    = "31"
+	dim    = "2"
+	strong = "1"
+	marked = "7"
+)
+
+func paint(style, text string) string { return "\x1b[" + style + "m" + text + "\x1b[0m" }
+
+// column is a column of the table.
+type column struct {
+	title   string
+	width   int
+	left    bool // words stand left, numbers right
+	text    func(r row) string
+	compare func(a, b row) int
+}
+
+// most puts the larger number first.
+func most[T cmp.Ordered](of func(r row) T) func(a, b row) int {
+	return func(a, b row) int { return cmp.Compare(of(b), of(a)) }
+}
+
+func stateRank(r row) int {
+	switch {
+	case r.Idle():
+		return 3
+	case r.State == switchd.Off:
+		return 0
+	case r.State == switchd.Degraded:
+		return 1
+	}
+	return 2
+}
+
+func rate(r row, of func(*switchd.Rates) float64) float64 {
+	if r.Rates == nil {
+		return 0
+	}
+	return of(r.Rates)
+}
+
+// columns are of 80 characters together with the queue's line, which stands behind lineAfter.
+var columns = []column{
+	{"PORT", portWidth, true, func(r row) string { return printable(r.Port.Port) }, func(a, b row) int { return naturally(a.Port.Port, b.Port.Port) }},
+	{"STATE", 8, true, stateText, func(a, b row) int { return cmp.Compare(stateRank(a), stateRank(b)) }},
+	{"FLOWS", 5, false, func(r row) string { return shortNumber(float64(r.Flows)) }, most(func(r row) uint32 { return r.Flows })},
+	{"WINDOW", 6, false, func(r row) string { return windowText(r.Port) }, most(func(r row) uint64 { return r.GrantBytes })},
+	{"TARGET", 6, false, func(r row) string { return shortBytes(uint64(r.TargetBytes)) }, most(func(r row) uint32 { return r.TargetBytes })},
+	{"QUEUE", 6, false, func(r row) string { return shortBytes(queueNow(r.Port)) }, most(func(r row) uint64 { return queueNow(r.Port) })},
+	{"REWR/S", 6, false, func(r row) string { t, _ := rateTexts(r.Port); return t }, most(func(r row) float64 {
+		return rate(r, func(r *switchd.Rates) float64 { return r.Rewritten })
+	})},
+	{"DROP/S", 6, false, func(r row) string { _, t := rateTexts(r.Port); return t }, most(func(r row) float64 {
+		return rate(r, func(r *switchd.Rates) float64 { return r.Drops })
+	})},
+}
+
+const (
+	portWidth = 10
+	lineAfter = 5  // the column that the queue's line stands behind
+	lineWidth = 17 // in a terminal of 80
+)
+
+func stateText(r row) string {
+	if r.Idle() {
+		return "down"
+	}
+	return string(r.State)
+}
+
+func stateStyle(r row) string {
+	switch {
+	case r.Idle():
+		return dim
+	case r.State == switchd.Off:
+		return red
+	case r.State == switchd.Degraded:
+		return yellow
+	}
+	return green
+}
+
+// View draws the screen.
+func (m *watchModel) View() tea.View {
+	lines := m.header()
+	lines = append(lines, m.table()...)
+	foot := m.footer()
+	for len(lines) < m.height-len(foot) {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:max(0, min(len(lines), m.height-len(foot)))], foot...)
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], m.width, "…")
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "weir status"
+	return v
+}
+
+// header has a line for each switch; of many, for those that are not enforced.
+func (m *watchModel) header() (lines []string) {
+	switch {
+	case m.report == nil:
+		return []string{"reading the kernel"}
+	case len(m.report.Switches) == 0:
+		return []string{noSwitch}
+	}
+	const most = 4
+	for i := range m.report.Switches {
+		s := &m.report.Switches[i]
+		if len(m.report.Switches) > most && s.State == switchd.Enforced {
+			continue
+		}
+		if len(lines) == most {
+			lines = append(lines, fmt.Sprintf("... and more: %d switches", len(m.report.Switches)))
+			break
+		}
+		style := stateStyle(row{Port: &switchd.Port{State: s.State, Word: s.Word}})
+		lines = append(lines, strings.Replace(switchLine(s), string(s.State), paint(style, string(s.State)), 1))
+	}
+	return append(lines, "")
+}
+
+const footerLines = 7
+
+// tableRows is how many ports fit on the screen.
+func (m *watchModel) tableRows() int { return max(1, m.height-len(m.header())-1-footerLines) }
+
+func (m *watchModel) table() (lines []string) {
+	rows := m.sorted()
+	if len(rows) == 0 {
+		return nil
+	}
+	wider := max(0, m.width-80)
+	lines = append(lines, m.titles(wider))
+	at := m.index(rows)
+	for i := m.top; i < min(len(rows), m.top+m.tableRows()); i++ {
+		lines = append(lines, m.line(rows[i], i == at, wider))
+	}
+	return lines
+}
+
+// layout joins the cells of a row. What a terminal is wider than 80 is shared by the names and the lines.
+func layout(wider int, cell func(i int) string, line func(width int) string) string {
+	var b strings.Builder
+	for i := range columns {
+		width := columns[i].width
+		if i == 0 {
+			width += wider / 2
+		} else {
+			b.WriteByte(' ')
+		}
+		b.WriteString(fit(cell(i), width, columns[i].left))
+		if i == lineAfter {
+			b.WriteByte(' ')
+			b.WriteString(line(min(lineWidth+wider-wider/2, historyCells)))
+		}
+	}
+	return b.String()
+}
+
+// fit brings text to a width.
+func fit(text string, width int, left bool) string {
+	text = ansi.Truncate(text, width, "…")
+	space := strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+	if left {
+		return text + space
+	}
+	return space + text
+}
+
+func (m *watchModel) titles(wider int) string {
+	title := func(i int) string {
+		if i != m.sortBy {
+			return columns[i].title
+		}
+		arrow := "▾"
+		if m.reversed {
+			arrow = "▴"
+		}
+		return ansi.Truncate(columns[i].title, columns[i].width-1, "") + arrow
+	}
+	return paint(strong, layout(wider, title, func(width int) string { return fit("▄ IS THE TARGET", width, true) }))
+}
+
+func (m *watchModel) line(r row, selected bool, wider int) string {
+	cell := func(i int) string {
+		text := columns[i].text(r)
+		switch {
+		case i == 0 && m.report != nil && len(m.report.Switches) > 1:
+			text = r.key.String()
+		case i == 1:
+			return paint(stateStyle(r), text)
+		}
+		if i == 0 && selected {
+			text = paint(marked, text)
+		}
+		return text
+	}
+	return layout(wider, cell, func(width int) string { return sparkline(m.history[r.key], uint64(r.TargetBytes), width) })
+}
+
+var bars = []rune(" ▁▂▃▄▅▆▇█")
+
+// sparkline draws the last samples of a queue, the newest at the right. The target is half the height, what is
+// twice as long or longer the whole.
+func sparkline(samples []uint32, target uint64, width int) string {
+	samples = samples[max(0, len(samples)-width):]
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", width-len(samples)))
+	half := uint64(len(bars) / 2)
+	last := ""
+	for _, q := range samples {
+		level := uint64(len(bars) - 1)
+		if target > 0 {
+			level = min((uint64(q)*half+target-1)/target, level)
+		} else if q == 0 {
+			level = 0
+		}
+		style := green
+		switch {
+		case uint64(q) > 2*target:
+			style = red
+		case uint64(q) > target:
+			style = yellow
+		}
+		if style != last {
+			b.WriteString("\x1b[0;" + style + "m")
+			last = style
+		}
+		b.WriteRune(bars[level])
+	}
+	if last != "" {
+		b.WriteString("\x1b[0m")
+	}
+	return b.String()
+}
+
+// footer says what there is to say of the selected port, and what keys do.
+func (m *watchModel) footer() []string {
+	keys := paint(dim, "q quit  ↑↓ port  ←→ sort by  r reverse")
+	if m.err != nil {
+		keys = paint(red, "cannot read: "+m.err.Error())
+	}
+	rows := m.sorted()
+	if len(rows) == 0 {
+		return []string{"", keys}
+	}
+	r := rows[m.index(rows)]
+	about := []string{""}
+	for _, f := range r.Findings {
+		text := fmt.Sprintf("%s: %s: %s", printable(r.Port.Port), findingLabel(&f), f.Reason)
+		if f.Remedy != "" {
+			text += "; to do: " + f.Remedy
+		}
+		about = append(about, strings.Split(ansi.Wrap(text, m.width, " "), "\n")...)
+	}
+	about = append(about, strings.Split(ansi.Wrap(fmt.Sprintf("%s: %d packets, %d rewritten; longest queue %s; passed: %s",
+		printable(r.Port.Port), r.Packets, r.Rewritten, shortBytes(uint64(r.QueueMax)), r.PassedText()), m.width, " "), "\n")...)
+	if len(about) > footerLines-1 {
+		about = append(about[:footerLines-2], "…")
+	}
+	for len(about) < footerLines-1 {
+		about = append(about, "")
+	}
+	return append(about, keys)
+}
