@@ -67,9 +67,12 @@ fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet
 	scripts/experiments $(OUT)/fairq-lab $(addprefix experiments/,incast.yaml incast-guests.yaml incast-udp.yaml \
 		incast-netstack.yaml jain.yaml jain-floor.yaml join-leave.yaml)
 
-experiments: build ## every experiment file whose schemes this build has, in the lab (hours)
+# FILES='experiments/fairq/F1.yaml ...' chooses others, WEIR_RUN='--seed 1' shortens.
+FILES ?= $(foreach id,F1 F2 F3 F4 Q4,experiments/fairq/$(id).yaml)
+
+experiments: build ## FairQ's paper in the lab, FILES=...: hours, goes on where it was stopped (docs/fairq-experiments.md)
 	@scripts/need-root
-	scripts/experiments $(OUT)/experiments
+	scripts/experiments $(OUT)/experiments $(FILES)
 
 man: build ## man pages and shell completions, from the --help texts: out/man, out/completion
 	@rm -rf $(OUT)/man $(OUT)/completion && mkdir -p $(OUT)/man $(OUT)/completion

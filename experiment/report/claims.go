@@ -6,11 +6,23 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"weir/experiment/result"
 )
 
-// sign is how a decision is shown: held, refuted, not decided.
+// decided words a decision.
+func decided(c *result.Claim) string {
+	switch {
+	case c.Holds == nil:
+		return "undecided"
+	case *c.Holds:
+		return "confirmed"
+	}
+	return "refuted"
+}
+
+// sign is how a decision is shown: confirmed, refuted, not decided.
 func sign(c *result.Claim) string {
 	switch {
 	case c.Holds == nil:
@@ -49,32 +61,112 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 		return
 	}
 	fmt.Fprintf(w, "\nclaims (%s)\n", claimCounts(doc))
-	last := ""
-	for _, c := range claimOrder(doc) {
-		if c.Claim != last {
-			for _, line := range wrap(c.Claim, Width-2) {
-				fmt.Fprintln(w, "  "+line)
-			}
-			last = c.Claim
+	for _, s := range claimSections(doc) {
+		if s.title != "" {
+			fmt.Fprintf(w, "  %s (%s)\n", strings.ToLower(s.title[:1])+s.title[1:], s.counts())
 		}
-		where := c.World
-		if len(c.For) > 0 {
-			where += " " + pointTitle(c.For)
-		}
-		parts := []string{}
-		for _, text := range []string{sides(c), c.Why} {
-			if text != "" {
-				parts = append(parts, text)
+		said := ""
+		for _, q := range s.claims {
+			if q.says != "" && q.says != said {
+				writeWrapped(w, "  ", "  ", quoted(q))
 			}
-		}
-		for j, line := range wrap(where+": "+strings.Join(parts, "; "), Width-6) {
-			lead := "      "
-			if j == 0 {
-				lead = "    " + sign(c) + " "
+			said = q.says
+			writeWrapped(w, "  ", "  ", q.text)
+			for _, c := range q.decisions {
+				writeDecision(w, c)
 			}
-			fmt.Fprintln(w, lead+line)
+			if q.because != "" {
+				writeWrapped(w, "      ", "      ", "because: "+q.because)
+			}
 		}
 	}
+}
+
+func writeDecision(w *bytes.Buffer, c *result.Claim) {
+	where := c.World
+	if len(c.For) > 0 {
+		where += " " + pointTitle(c.For)
+	}
+	var parts []string
+	for _, text := range []string{sides(c), c.Why} {
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	writeWrapped(w, "    "+sign(c)+" ", "      ", where+": "+strings.Join(parts, "; "))
+}
+
+// writeWrapped writes a text in lines of at most Width, the first with one lead and the others with another.
+func writeWrapped(w *bytes.Buffer, first, other, text string) {
+	for i, line := range wrap(text, Width-utf8.RuneCountInString(first)) {
+		if i == 0 {
+			fmt.Fprintln(w, first+line)
+			continue
+		}
+		fmt.Fprintln(w, other+line)
+	}
+}
+
+// claimSection is the claims of one party.
+type claimSection struct {
+	title  string // "" for claims that nobody is said to make
+	claims []claimGroup
+}
+
+// claimGroup is what was decided of one claim, and what was said with it.
+type claimGroup struct {
+	text, says, because string
+	paper               bool
+	decisions           []*result.Claim
+}
+
+// quoted is what a claim stands for, the paper's in quotation marks.
+func quoted(q claimGroup) string {
+	if q.paper {
+		return "“" + q.says + "”"
+	}
+	return q.says
+}
+
+// claimSections puts the paper's claims first, then what this project asks, then what is nobody's.
+func claimSections(doc *result.Document) []claimSection {
+	sections := []claimSection{{title: "The paper's claims"}, {title: "What this project asks"}, {title: "Other claims"}}
+	last := -1
+	for _, c := range claimOrder(doc) {
+		at := 2
+		switch {
+		case c.Paper != "":
+			at = 0
+		case c.Ours != "":
+			at = 1
+		}
+		s := &sections[at]
+		n := len(s.claims)
+		if at != last || n == 0 || s.claims[n-1].text != c.Claim || s.claims[n-1].says != c.Paper+c.Ours {
+			s.claims = append(s.claims, claimGroup{text: c.Claim, says: c.Paper + c.Ours, paper: c.Paper != ""})
+			n++
+		}
+		last = at
+		q := &s.claims[n-1]
+		q.decisions = append(q.decisions, c)
+		if c.Holds != nil && !*c.Holds {
+			q.because = c.Because
+		}
+	}
+	sections = slices.DeleteFunc(sections, func(s claimSection) bool { return len(s.claims) == 0 })
+	if len(sections) == 1 && sections[0].title == "Other claims" {
+		sections[0].title = ""
+	}
+	return sections
+}
+
+// counts says how many of the section's decisions went which way.
+func (s *claimSection) counts() string {
+	var all []*result.Claim
+	for _, q := range s.claims {
+		all = append(all, q.decisions...)
+	}
+	return countDecisions(all)
 }
 
 // claimOrder brings together what was decided of one claim.
@@ -91,20 +183,36 @@ func claimOrder(doc *result.Document) []*result.Claim {
 	return out
 }
 
-// claimCounts says how many claims held: "4 held, 1 refuted, 2 undecided".
+// claimCounts says how many claims held: "4 confirmed, 1 refuted, 2 undecided".
 func claimCounts(doc *result.Document) string {
-	held, refuted, open := 0, 0, 0
-	for i := range doc.Claims {
-		switch h := doc.Claims[i].Holds; {
-		case h == nil:
-			open++
-		case *h:
-			held++
-		default:
-			refuted++
-		}
+	return countDecisions(claimOrder(doc))
+}
+
+func countDecisions(claims []*result.Claim) string {
+	n := map[string]int{}
+	for _, c := range claims {
+		n[decided(c)]++
 	}
-	return fmt.Sprintf("%d held, %d refuted, %d undecided", held, refuted, open)
+	return fmt.Sprintf("%d confirmed, %d refuted, %d undecided", n["confirmed"], n["refuted"], n["undecided"])
+}
+
+// crowded is the share of all processors from which on the machine may be what is measured.
+const crowded = 0.95
+
+// madeOtherwise says what a reader has to know of how a run was made.
+func madeOtherwise(doc *result.Document, r *result.Run) []string {
+	var out []string
+	if r.By != nil && r.By.Weir != doc.Weir {
+		out = append(out, fmt.Sprintf("made earlier, by weir %s", r.By.Weir))
+	}
+	if r.By != nil && r.By.Kernel != doc.Host.Kernel {
+		out = append(out, fmt.Sprintf("made earlier, on Linux %s", r.By.Kernel))
+	}
+	if r.Busy != nil && r.Busy.P90 > crowded {
+		out = append(out, fmt.Sprintf("for a tenth of the time or more the processors had less than %.0f %% to spare: the machine may be what was measured",
+			100*(1-crowded)))
+	}
+	return out
 }
 
 // runNote is something said of a number of runs.
@@ -119,6 +227,9 @@ func runNotes(doc *result.Document) []runNote {
 	for _, r := range doc.Runs {
 		for _, u := range slices.Compact(slices.Sorted(slices.Values(r.Unmet))) {
 			runs[u]++
+		}
+		for _, note := range madeOtherwise(doc, r) {
+			runs[note]++
 		}
 		if r.Partial {
 			runs["the run was cut short: its values are of the part that was run"]++

@@ -28,6 +28,8 @@ var (
 	timeColumns = []column{
 		col("flows", "", "flows", 1),
 		col("unfinished", "", "unfinished", 1),
+		col("FCT mean", "ms", "fct_ms.mean", 1),
+		col("FCT SD", "ms", "fct_ms.sd", 1),
 		col("FCT p50", "ms", "fct_ms.p50", 1),
 		col("FCT p99", "ms", "fct_ms.p99", 1),
 		col("FCT max", "ms", "fct_ms.max", 1),

@@ -63,6 +63,9 @@ func pictures(doc *result.Document) []*picture {
 			out = append(out, p)
 		}
 	}
+	for _, p := range askedPictures(doc, style) {
+		add(p, p.of)
+	}
 	for _, b := range blocks(doc) {
 		for _, group := range groupNames(doc) {
 			add(cdfPicture(doc, b, group, style), b.title)

@@ -48,7 +48,7 @@ type page struct {
 	Notes       []noteView
 	Facts       []fact
 	ClaimCounts string
-	Claims      []claimView
+	Claims      []claimSectionView
 	Tables      []tableView
 	Figures     []figureBlock
 	Statistics  []string
@@ -70,9 +70,15 @@ type noteView struct {
 	Runs, Of int
 }
 
+// claimSectionView is the claims of one party.
+type claimSectionView struct {
+	Title, Counts string
+	Claims        []claimView
+}
+
 type claimView struct {
-	Text string
-	Rows []claimRow
+	Says, Text, Because string
+	Rows                []claimRow
 }
 
 type claimRow struct{ Class, Sign, Where, Left, Right, Why string }
@@ -151,23 +157,33 @@ func facts(doc *result.Document, a about) []fact {
 		fact{"Weir", doc.Weir})
 }
 
-func claimViews(doc *result.Document) []claimView {
-	var out []claimView
-	for _, c := range claimOrder(doc) {
-		if len(out) == 0 || out[len(out)-1].Text != c.Claim {
-			out = append(out, claimView{Text: c.Claim})
+func claimViews(doc *result.Document) []claimSectionView {
+	var out []claimSectionView
+	for _, section := range claimSections(doc) {
+		v := claimSectionView{Title: section.title, Counts: section.counts()}
+		said := ""
+		for _, q := range section.claims {
+			c := claimView{Text: q.text, Because: q.because}
+			if q.says != said {
+				c.Says = quoted(q)
+			}
+			said = q.says
+			for _, d := range q.decisions {
+				c.Rows = append(c.Rows, newClaimRow(d))
+			}
+			v.Claims = append(v.Claims, c)
 		}
-		row := claimRow{Class: "undecided", Sign: sign(c), Where: c.World, Left: perSeed(c.Left), Right: perSeed(c.Right), Why: c.Why}
-		if c.Holds != nil {
-			row.Class = map[bool]string{true: "held", false: "refuted"}[*c.Holds]
-		}
-		if len(c.For) > 0 {
-			row.Where += ", " + pointTitle(c.For)
-		}
-		last := &out[len(out)-1]
-		last.Rows = append(last.Rows, row)
+		out = append(out, v)
 	}
 	return out
+}
+
+func newClaimRow(c *result.Claim) claimRow {
+	row := claimRow{Class: decided(c), Sign: sign(c), Where: c.World, Left: perSeed(c.Left), Right: perSeed(c.Right), Why: c.Why}
+	if len(c.For) > 0 {
+		row.Where += ", " + pointTitle(c.For)
+	}
+	return row
 }
 
 func tableViews(doc *result.Document) []tableView {

@@ -50,7 +50,7 @@ func TestHTML_StandsAlone(t *testing.T) {
 			t.Errorf("the page does not say %q", said)
 		}
 	}
-	for _, class := range []string{"held", "refuted", "undecided"} {
+	for _, class := range []string{"confirmed", "refuted", "undecided"} {
 		if !strings.Contains(page, `<td class="`+class+`">`) {
 			t.Errorf("no claim is shown as %s", class)
 		}

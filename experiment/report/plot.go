@@ -27,6 +27,7 @@ type picture struct {
 	lines   []refLine
 	guide   guide    // a level that changes over time
 	events  []event  // named above the plot
+	names   []string // of the categories at x = 0, 1, 2 ...
 	below   *picture // a second plot below this one, over the same x
 }
 
@@ -60,6 +61,8 @@ type curve struct {
 	thin    []plotter.XYs
 	markers bool
 	steps   bool
+	bars    []bar
+	pale    bool // bars are of the same colour as another's, and paler
 }
 
 // refLine is a level that means something, such as a buffer's size: named in the margin.
@@ -196,10 +199,7 @@ func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 		if x > c.Min.X && x+width > c.Max.X {
 			x, y = c.Min.X, y-rowHeight
 		}
-		if len(cv.band) > 0 {
-			c.FillPolygon(faded(cv.look.color(), 0x38), rectangle(x, y-6, x+sample, y+6))
-		}
-		c.StrokeLine2(lineStyle(cv.look, 2.4), x, y, x+sample, y)
+		cv.drawSample(c, x, y, sample)
 		if cv.markers {
 			c.DrawGlyph(markerStyle(cv.look), vg.Point{X: x + sample/2, Y: y})
 		}
@@ -207,6 +207,24 @@ func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 		x += width + gap
 	}
 	return c.Max.Y - y + rowHeight/2 + 4
+}
+
+// drawSample shows in the legend what a curve looks like.
+func (cv *curve) drawSample(c draw.Canvas, x, y, width vg.Length) {
+	box := rectangle(x, y-6, x+width, y+6)
+	if len(cv.bars) > 0 {
+		fill := cv.look.color()
+		if cv.pale {
+			fill = faded(fill, 0x60)
+		}
+		c.FillPolygon(fill, box)
+		c.StrokeLines(draw.LineStyle{Color: cv.look.color(), Width: 0.8}, append(box, box[0]))
+		return
+	}
+	if len(cv.band) > 0 {
+		c.FillPolygon(faded(cv.look.color(), 0x38), box)
+	}
+	c.StrokeLine2(lineStyle(cv.look, 2.4), x, y, x+width, y)
 }
 
 func rectangle(x0, y0, x1, y1 vg.Length) []vg.Point {
@@ -286,10 +304,18 @@ func (p *picture) plot() *plot.Plot {
 			pl.Add(&plotter.Scatter{XYs: c.line, GlyphStyle: markerStyle(c.look)})
 		}
 	}
+	for _, c := range p.curves {
+		if len(c.bars) > 0 {
+			pl.Add(barsPlotter{c, p.barCount() <= namedBars})
+		}
+	}
 	if len(p.guide.steps) > 0 {
 		pl.Add(&plotter.Line{XYs: p.guide.steps, LineStyle: refStyle(), StepStyle: plotter.PostStep})
 	}
 	setAxis(&pl.X, p.x)
+	if len(p.names) > 0 {
+		pl.X.Tick.Marker = nameTicks(p.names)
+	}
 	setAxis(&pl.Y, p.y)
 	for _, l := range p.lines {
 		pl.Y.Max = math.Max(pl.Y.Max, l.y)

@@ -52,6 +52,13 @@ func newRunView(r *result.Run) runView {
 	if r.Scale != 1 {
 		v.Facts = append(v.Facts, fact{"Scale", number(r.Scale)})
 	}
+	if r.Busy != nil {
+		v.Facts = append(v.Facts, fact{"Processors", fmt.Sprintf("busy %.0f %% of the time, %.0f %% in the busiest second", 100*r.Busy.Mean, 100*r.Busy.Max)})
+	}
+	if r.By != nil {
+		v.Facts = append(v.Facts, fact{"Made", fmt.Sprintf("%s, by weir %s on Linux %s, in %.0f s",
+			r.By.Ended.UTC().Format("2006-01-02 15:04 MST"), r.By.Weir, r.By.Kernel, r.By.TookS)})
+	}
 	for _, u := range r.Unmet {
 		v.Facts = append(v.Facts, fact{"Not as asked for", u})
 	}

@@ -74,10 +74,27 @@ func worldLine(doc *result.Document, world string) string {
 		middle, span := spread(rtt)
 		text += strings.TrimRight("; idle RTT "+middle+" us "+span, " ")
 	}
-	if share == 0 {
-		return text
+	if share != 0 {
+		text += fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
 	}
-	return text + fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
+	return text + busyText(doc, world)
+}
+
+// busyText says how busy the machine was.
+func busyText(doc *result.Document, world string) string {
+	var mean []float64
+	most := 0.0
+	for _, r := range doc.Runs {
+		if r.World == world && r.Busy != nil {
+			mean = append(mean, 100*r.Busy.Mean)
+			most = max(most, 100*r.Busy.Max)
+		}
+	}
+	if len(mean) == 0 {
+		return ""
+	}
+	middle, span := spread(mean)
+	return strings.TrimRight("; processors busy "+middle+" % "+span, " ") + fmt.Sprintf(" of the time, %.0f %% in the busiest second", most)
 }
 
 // writeParams says with what configuration each scheme's laws ran.

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/store"
+)
+
+const threeRuns = `id: three
+duration: 10s
+seeds: [1, 2, 3]
+worlds: [lab]
+topology: {kind: dumbbell, senders: 2, receivers: 1, hypervisors: false}
+network: {rate: 50Mbit, rtt: 200us, buffer: 60KB}
+traffic: [{name: long, from: "sender*", to: receiver1, pattern: bulk, start: 0s, stop: 1s}]
+schemes: [{name: droptail}, {name: fairq}]
+`
+
+// fakeWorld counts the runs that it is asked for, and stops or fails at one of them.
+type fakeWorld struct {
+	ran    []string
+	failAt string
+	stop   context.CancelFunc // at failAt, in place of failing
+}
+
+func (w *fakeWorld) Name() string                { return "lab" }
+func (w *fakeWorld) Check(*experiment.Run) error { return nil }
+
+func (w *fakeWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
+	p.Phase("running")
+	name := fmt.Sprintf("%s %d", r.Scheme, r.Seed)
+	w.ran = append(w.ran, name)
+	raw := &result.Raw{Duration: time.Second, Bin: 10 * time.Millisecond, Flows: []result.Flow{
+		{Group: "long", Start: 0, End: time.Second, Done: true, Endless: true, Bytes: 1000 * r.Seed, Timeouts: -1},
+	}}
+	if name == w.failAt {
+		if w.stop == nil {
+			return nil, errors.New("the world broke")
+		}
+		w.stop()
+		raw.Partial = true
+	}
+	return raw, nil
+}
+
+func runThree(t *testing.T, dir string, w *fakeWorld, resume bool, file string) ([]*result.Run, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if w.stop != nil {
+		w.stop = cancel
+	}
+	asked := &store.Asked{Name: "three.yaml", File: file}
+	plan, err := asked.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openStore(dir, asked, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": w}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs)}
+	return r.run(ctx)
+}
+
+func bytesOf(runs []*result.Run) []int64 {
+	var out []int64
+	for _, r := range runs {
+		out = append(out, r.Groups["long"].Bytes)
+	}
+	return out
+}
+
+// A run that is finished is not done again; one that failed or was cut short is; a change of the file
+// repeats what it changes.
+func TestRunner_Resumes(t *testing.T) {
+	for name, broken := range map[string]*fakeWorld{
+		"fails":  {failAt: "fairq 2"},
+		"stops":  {failAt: "fairq 2", stop: func() {}},
+		"at end": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			runs, err := runThree(t, dir, broken, true, threeRuns)
+			all := []string{"droptail 1", "fairq 1", "droptail 2", "fairq 2", "droptail 3", "fairq 3"}
+			todo := all[3:]
+			if broken.failAt == "" {
+				todo = nil
+			} else if err == nil || len(runs) < 3 || !strings.Contains(err.Error(), "fairq seed 2") {
+				t.Fatalf("%d runs, %v", len(runs), err)
+			}
+			if want := all[:len(all)-max(0, len(todo)-1)]; !slices.Equal(broken.ran, want) {
+				t.Errorf("first it ran %q, want %q: seed by seed", broken.ran, want)
+			}
+			again := &fakeWorld{}
+			runs, err = runThree(t, dir, again, true, threeRuns)
+			if err != nil || !slices.Equal(again.ran, todo) {
+				t.Errorf("then it ran %q (%v), want %q", again.ran, err, todo)
+			}
+			if got, want := bytesOf(runs), []int64{1000, 2000, 3000, 1000, 2000, 3000}; !slices.Equal(got, want) {
+				t.Errorf("the results are %v, want %v: in the order of the plan", got, want)
+			}
+			changed := &fakeWorld{}
+			file := strings.Replace(threeRuns, "{name: fairq}", "{name: fairq, params: {target_fraction: 0.4}}", 1)
+			if _, err := runThree(t, dir, changed, true, file); err != nil || !slices.Equal(changed.ran, []string{"fairq 1", "fairq 2", "fairq 3"}) {
+				t.Errorf("after a change of fairq it ran %q (%v)", changed.ran, err)
+			}
+			anew := &fakeWorld{}
+			if _, err := runThree(t, dir, anew, false, threeRuns); err != nil || len(anew.ran) != 6 {
+				t.Errorf("without --resume it ran %q (%v), want all", anew.ran, err)
+			}
+		})
+	}
+}
+
+// What is left is told from runs that were done: as long as the same with another seed took, else in
+// proportion to the longest that a run may take.
+func TestEstimate(t *testing.T) {
+	asked := &store.Asked{Name: "three.yaml", File: threeRuns}
+	plan, err := asked.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEstimate(plan.Runs)
+	if left, measured := e.left(); measured || left != 6*15*time.Second {
+		t.Errorf("%v, measured %v; nothing is known but 10 s of traffic each, and 5 around it", left, measured)
+	}
+	e.done(plan.Runs[0], 6*time.Second) // droptail, seed 1
+	if left, measured := e.left(); !measured || left != 5*6*time.Second {
+		t.Errorf("%v, measured %v; want 6 s for each of 5", left, measured)
+	}
+	e.done(plan.Runs[3], 12*time.Second) // fairq, seed 1
+	if left, _ := e.left(); left != 2*6*time.Second+2*12*time.Second {
+		t.Errorf("%v; want twice 6 s and twice 12 s", left)
+	}
+	for d, want := range map[time.Duration]string{
+		9 * time.Second: "9s", 300 * time.Second: "5m", 3*time.Hour + 5*time.Minute + time.Second: "3h05m", 119*time.Minute + 40*time.Second: "2h00m",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestProgress_SaysWhatIsLeft(t *testing.T) {
+	asked := &store.Asked{Name: "three.yaml", File: threeRuns}
+	plan, err := asked.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	p := newProgress(&b, plan.Runs)
+	p.kept(plan.Runs[0], 6*time.Second)
+	p.begins(5)
+	p.begin(plan.Runs[1])
+	p.close()
+	want := "1 of 6 runs are there already\nrun 1 of 5: lab droptail seed 2 (10s of traffic at most; about 30s left)\n"
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

@@ -1,0 +1,212 @@
+package report
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"weir/experiment/result"
+)
+
+// asked is a figure that the experiment file asks for.
+type asked struct {
+	Name, Title, Note string
+	Bars              []string
+	CDF               string
+	Log               bool
+}
+
+// askedFigures reads the figures of the file that a document holds.
+func askedFigures(doc *result.Document) []asked {
+	var f struct{ Figures []asked }
+	if json.Unmarshal(doc.File, &f) != nil {
+		return nil // a file of another form
+	}
+	return f.Figures
+}
+
+// askedPictures draws them, all schemes at all points on the axes in one picture, as papers do.
+func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
+	var out []*picture
+	for _, a := range askedFigures(doc) {
+		p := &picture{name: fileName(a.Name), title: a.Title, caption: a.Note, of: "As the paper draws it"}
+		if p.title == "" {
+			p.title = a.Name
+		}
+		if len(a.Bars) > 0 {
+			barsPicture(doc, a, p, style)
+		} else {
+			valuesPicture(doc, a, p, style)
+		}
+		if seeds := seedsText(doc, "Median over seeds, and the smallest and largest."); seeds != "" {
+			p.caption = strings.TrimSpace(p.caption + " " + seeds)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// variant is one scheme at one point on the axes, as one bar or curve.
+type variant struct {
+	*cell
+	label string
+	look  look
+	pale  bool // every second point, to tell points apart within a colour
+}
+
+func variants(doc *result.Document, style func(*cell) look) []variant {
+	var out []variant
+	parts, worlds := blocks(doc), worldNames(doc)
+	for _, scheme := range schemeNames(doc) {
+		for i, b := range parts {
+			for _, c := range b.cells {
+				if c.scheme != scheme {
+					continue
+				}
+				if len(c.runs[0].Axes) < len(b.axes) && slices.ContainsFunc(out, func(v variant) bool { return v.scheme == scheme && v.world == c.world }) {
+					continue // an axis that the scheme does not use shows it at every point
+				}
+				v := variant{cell: c, label: c.label(worlds), look: style(c), pale: i%2 == 1}
+				if len(c.runs[0].Axes) > 0 {
+					v.label += ", " + pointValues(c.runs[0].Axes)
+				}
+				v.look.dash = i % len(dashes)
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// pointValues names a point by its values alone: "cubic".
+func pointValues(p map[string]string) string {
+	var out []string
+	for _, axis := range slices.Sorted(maps.Keys(p)) {
+		out = append(out, p[axis])
+	}
+	return strings.Join(out, " ")
+}
+
+// barsPicture draws metrics side by side, the variants of each beside each other.
+func barsPicture(doc *result.Document, a asked, p *picture, style func(*cell) look) {
+	all := variants(doc, style)
+	low, high := math.Inf(1), 0.0
+	for k, v := range all {
+		c := curve{label: v.label, look: v.look, pale: v.pale}
+		c.look.dash = 0
+		for i, path := range a.Bars {
+			var values []float64
+			for _, r := range v.runs {
+				if x, ok := r.Metric(strings.Split(path, ".")); ok {
+					values = append(values, x)
+				}
+			}
+			if len(values) == 0 {
+				continue
+			}
+			slices.Sort(values)
+			width := 0.84 / float64(len(all))
+			b := bar{
+				x: float64(i) + (float64(k)-float64(len(all)-1)/2)*width, width: width * 0.9,
+				y: median(values), low: values[0], high: values[len(values)-1],
+			}
+			c.bars = append(c.bars, b)
+			if b.low > 0 {
+				low = min(low, b.low)
+			}
+			high = max(high, b.high)
+		}
+		if len(c.bars) > 0 {
+			p.curves = append(p.curves, c)
+		}
+	}
+	for _, path := range a.Bars {
+		p.names = append(p.names, barName(path, a.Bars))
+	}
+	p.x.min, p.x.max = -0.5, float64(len(a.Bars))-0.5
+	p.y = axis{label: unit(a.Bars[0]), max: roundUp(high * 1.06)}
+	if a.Log && low < high {
+		p.y.fit(low, high*1.3)
+		if !p.y.log {
+			p.y.min = 0
+		}
+	}
+}
+
+// valuesPicture draws the distribution of values: of each flow, each mouse.
+func valuesPicture(doc *result.Document, a asked, p *picture, style func(*cell) look) {
+	low, high := math.Inf(1), 0.0
+	path := strings.Split(a.CDF, ".")
+	for _, v := range variants(doc, style) {
+		var runs []sample
+		for _, r := range v.runs {
+			values, ok := r.Values(path)
+			if !ok || len(values) == 0 {
+				continue
+			}
+			s := sample{values: slices.Sorted(slices.Values(values)), share: 1}
+			runs = append(runs, s)
+			low, high = min(low, s.values[0]), max(high, s.values[len(s.values)-1])
+		}
+		if len(runs) > 0 {
+			p.curves = append(p.curves, distributionCurve(v.label, v.look, runs))
+		}
+	}
+	p.x, p.y = axis{label: unit(a.CDF)}, axis{label: "share", max: 1}
+	p.x.fit(low, high)
+	if !p.x.log {
+		p.x.min = 0
+	}
+	p.thin()
+}
+
+// unit words what a metric is and in what, for an axis: "fct (ms)".
+func unit(path string) string {
+	names := strings.Split(path, ".")
+	for _, n := range slices.Backward(names) {
+		for _, u := range []struct{ end, unit string }{{"_ms", "ms"}, {"_mbps", "Mbit/s"}, {"_bytes", "bytes"}} {
+			if what, ok := strings.CutSuffix(n, u.end); ok {
+				return strings.ReplaceAll(strings.ReplaceAll(what, "fct", "flow completion time"), "_", " ") + " (" + u.unit + ")"
+			}
+		}
+	}
+	if last := names[len(names)-1]; last == "drops" || last == "marks" {
+		return last + " (packets)"
+	}
+	return strings.ReplaceAll(names[len(names)-1], "_", " ")
+}
+
+// barName names one metric among those of a figure.
+func barName(path string, all []string) string {
+	names := strings.Split(path, ".")
+	last := names[len(names)-1]
+	for _, n := range []struct{ of, word string }{{"sd", "SD"}, {"p99", "99 %"}, {"p90", "90 %"}, {"p50", "median"}, {"throughput_mbps", "throughput"}} {
+		if last == n.of {
+			last = n.word
+		}
+	}
+	last = strings.ReplaceAll(last, "_", " ")
+	for _, other := range all {
+		if group(strings.Split(other, ".")) != group(names) {
+			return group(names) + " " + last
+		}
+	}
+	return last
+}
+
+// group is what a path is of, with its window.
+func group(names []string) string {
+	of := names[:len(names)-1]
+	if n := len(of); n > 1 && (strings.HasSuffix(of[n-1], "_ms") || strings.HasSuffix(of[n-1], "_mbps")) {
+		of = of[:n-1]
+	}
+	if of[0] == result.AllPorts {
+		return "all ports'"
+	}
+	return strings.Join(of, " ")
+}
+
+// bar is one bar of a figure: a median, and the ends that it ranges between.
+type bar struct{ x, width, y, low, high float64 }

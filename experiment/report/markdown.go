@@ -1,0 +1,202 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"weir/experiment/claim"
+	"weir/experiment/result"
+)
+
+// Markdown writes what a page of documentation shows of an experiment: a table of what matters, and the
+// claims beside what was measured. A value is the median over seeds, smallest..largest behind it.
+func Markdown(w io.Writer, doc *result.Document) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s, weir %s, Linux %s, %s.", count(len(doc.Runs), "run"), doc.Weir, doc.Host.Kernel, count(doc.Host.CPUs, "CPU"))
+	for _, world := range worldNames(doc) {
+		line := worldLine(doc, world)
+		fmt.Fprintf(&b, " %s.", strings.ToUpper(line[:1])+line[1:])
+	}
+	b.WriteString("\n\n")
+	writeOverview(&b, doc)
+	writeVerdicts(&b, doc)
+	for _, n := range runNotes(doc) {
+		if !strings.HasPrefix(n.text, "network.rtt ") { // every run in the lab has this one
+			fmt.Fprintf(&b, "\n* %s (%d of %s)", n.text, n.runs, count(len(doc.Runs), "run"))
+		}
+	}
+	text := strings.TrimRight(b.String(), "\n") + "\n"
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// overview is one column of the table.
+type overview struct {
+	head   string
+	values func(v variant) []float64
+}
+
+func overviews(doc *result.Document) []overview {
+	metric := func(times float64, path ...string) func(variant) []float64 {
+		return func(v variant) []float64 {
+			var out []float64
+			for _, r := range v.runs {
+				if x, ok := r.Metric(path); ok {
+					out = append(out, x*times)
+				}
+			}
+			return out
+		}
+	}
+	share := func(group string) func(variant) []float64 {
+		return func(v variant) []float64 {
+			var out []float64
+			for _, r := range v.runs {
+				waited, ok := r.Metric([]string{group, "flows_with_timeout"})
+				all, _ := r.Metric([]string{group, "flows"})
+				if ok && all > 0 {
+					out = append(out, 100*waited/all)
+				}
+			}
+			return out
+		}
+	}
+	var out []overview
+	for _, g := range groupNames(doc) {
+		if hasRates(doc, g) {
+			continue
+		}
+		for _, m := range []struct{ head, of string }{{"mean FCT", "mean"}, {"SD", "sd"}, {"p99", "p99"}, {"max", "max"}} {
+			out = append(out, overview{g + ": " + m.head + ", ms", metric(1, g, "fct_ms", m.of)})
+		}
+		out = append(out, overview{g + ": waited for a timeout, %", share(g)}, overview{g + ": unfinished", metric(1, g, "unfinished")})
+	}
+	for _, g := range groupNames(doc) {
+		if hasRates(doc, g) {
+			out = append(out, overview{g + ": Mbit/s each", metric(1, g, "goodput_mbps", "mean")})
+		}
+	}
+	out = append(out, overview{"drops", metric(1, result.AllPorts, "drops")})
+	for _, p := range portNames(doc) {
+		out = append(out, overview{p + ": queue, KB", metric(1e-3, p, "queue_bytes", "mean")}, overview{"used, %", metric(100, p, "utilisation")})
+	}
+	return out
+}
+
+func writeOverview(b *bytes.Buffer, doc *result.Document) {
+	columns := overviews(doc)
+	all := variants(doc, styles(doc))
+	columns = slices.DeleteFunc(columns, func(c overview) bool { // a column of nothing, or of zeroes
+		return !slices.ContainsFunc(all, func(v variant) bool {
+			return slices.ContainsFunc(c.values(v), func(x float64) bool { return x != 0 })
+		})
+	})
+	b.WriteString("| scheme |")
+	for _, c := range columns {
+		b.WriteString(" " + c.head + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	for _, v := range all {
+		b.WriteString("| " + v.label + " |")
+		for _, c := range columns {
+			b.WriteString(" " + withSpread(c.values(v)) + " |")
+		}
+		b.WriteString("\n")
+	}
+}
+
+func withSpread(values []float64) string {
+	middle, span := spread(values)
+	if span != "" {
+		return middle + " (" + span + ")"
+	}
+	return middle
+}
+
+// writeVerdicts puts the claims beside what was measured.
+func writeVerdicts(b *bytes.Buffer, doc *result.Document) {
+	var causes []string
+	for _, s := range claimSections(doc) {
+		title := s.title
+		if title == "" {
+			title = "Claims"
+		}
+		fmt.Fprintf(b, "\n**%s**: %s.\n\n| | where | measured | asked | |\n|---|---|---|---|---|\n", title, s.counts())
+		for _, q := range s.claims {
+			says := "`" + q.text + "`"
+			if q.says != "" {
+				says = quoted(q) + ": " + says
+			}
+			note := ""
+			if q.because != "" {
+				if i := slices.Index(causes, q.because); i >= 0 {
+					note = fmt.Sprintf(" [%d]", i+1)
+				} else {
+					causes = append(causes, q.because)
+					note = fmt.Sprintf(" [%d]", len(causes))
+				}
+			}
+			for i, c := range q.decisions {
+				if i > 0 {
+					says = ""
+				}
+				writeVerdict(b, says, note, c)
+			}
+		}
+	}
+	for i, text := range causes {
+		if i == 0 {
+			b.WriteString("\nCauses:\n")
+		}
+		fmt.Fprintf(b, "\n%d. %s", i+1, text)
+	}
+	if len(causes) > 0 {
+		b.WriteString("\n")
+	}
+}
+
+func writeVerdict(b *bytes.Buffer, says, note string, c *result.Claim) {
+	op := ""
+	if parsed, err := claim.Parse(c.Claim); err == nil {
+		op = parsed.Op + " "
+	}
+	measured, wanted, verdict := withSpread(c.Left), op+withSpread(c.Right), "**"+decided(c)+"**"
+	switch {
+	case c.Holds == nil:
+		measured, wanted, verdict = c.Why, "", decided(c)
+	case *c.Holds:
+		verdict = decided(c)
+	default:
+		verdict += note
+	}
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", cellText(says), pointValues(c.For), cellText(measured), cellText(wanted), verdict)
+}
+
+// cellText keeps a text within its cell of a table.
+func cellText(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ")
+}
+
+// The marks on a page between which the results of an experiment stand.
+const (
+	beginMark = "<!-- results of %s -->\n"
+	endMark   = "<!-- end of results -->"
+)
+
+// Into puts a text into a page in place of what stands there as the results of an experiment.
+func Into(page []byte, experiment string, text []byte) ([]byte, error) {
+	begin := fmt.Sprintf(beginMark, experiment)
+	before, rest, ok := strings.Cut(string(page), begin)
+	if !ok {
+		return nil, fmt.Errorf("the page has no place for the results of %s: put %q and %q there, on lines of their own",
+			experiment, strings.TrimSpace(begin), endMark)
+	}
+	_, after, ok := strings.Cut(rest, endMark)
+	if !ok {
+		return nil, fmt.Errorf("the results of %s have no end on the page: put %q there, on a line of its own", experiment, endMark)
+	}
+	return []byte(before + begin + "\n" + string(text) + "\n" + endMark + after), nil
+}
