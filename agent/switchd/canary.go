@@ -3,6 +3,9 @@ package switchd
 import (
 	"fmt"
 	"path"
+	"time"
+
+	"weir/datapath"
 )
 
 // Enforce says where windows are held: on which ports, and of how many of their flows. The other ports, and
@@ -11,9 +14,6 @@ type Enforce struct {
 	Ports   []string // names or patterns; empty: all
 	Percent int      // of the flows of each, 0 to 100, chosen by a hash
 }
-
-// EnforceAll is what a switch does that is not told otherwise.
-func EnforceAll() Enforce { return Enforce{Percent: 100} }
 
 // Check says what is wrong with it.
 func (e *Enforce) Check() error {
@@ -39,4 +39,152 @@ func (e *Enforce) percent(port string) int {
 		}
 	}
 	return 0
+}
+
+// line is what a port is like, whatever is held on it.
+type line struct {
+	rate   float64       // C, bytes/s
+	rtt    time.Duration // configured: of flows when nothing queues
+	target float64       // αB, bytes
+	buffer float64       // B, bytes
+}
+
+// emptyPipe is C*R with nothing queued, in bytes. A handshake that took less than what is configured has
+// seen the true round trip; one that took more may have waited in the queue.
+func (l *line) emptyPipe(handshake time.Duration) float64 {
+	rtt := l.rtt
+	if handshake > 0 {
+		rtt = min(rtt, handshake)
+	}
+	return l.rate * rtt.Seconds()
+}
+
+// fullPipe is what is on its way and waiting while free flows fill the queue: what held flows are to have
+// their share of, or the free ones would starve them. It is what a handshake took lately, queue and all,
+// or the empty pipe and the queue, whichever is more: the least of the handshakes may have met a queue
+// that was empty for a moment. With a full buffer it cannot be more.
+func (l *line) fullPipe(handshake time.Duration, queue float64) float64 {
+	pipe := max(l.rate*handshake.Seconds(), l.emptyPipe(handshake)+max(queue, 0))
+	return min(pipe, l.rate*l.rtt.Seconds()+l.buffer)
+}
+
+const (
+	pipeSlowness = 4 * time.Second // in which a pipe's length follows what is measured
+	pipeStep     = 1.0 / 16        // a smaller change is not worth a write
+)
+
+// pipeLength is the length of a port's pipe as it is told to the kernel: it follows what is measured
+// slowly, and without jumps.
+type pipeLength struct{ follows, told float64 }
+
+// measured moves it on by what was measured after such a time.
+func (p *pipeLength) measured(bytes float64, after time.Duration) {
+	if p.follows == 0 {
+		p.follows = bytes
+	}
+	p.follows += (bytes - p.follows) * min(1, float64(after)/float64(pipeSlowness))
+	if d := p.follows - p.told; d > pipeStep*p.told || -d > pipeStep*p.told {
+		p.told = p.follows
+	}
+}
+
+// stage is how far a port is.
+type stage uint8
+
+const (
+	stageBefore     stage = iota // what holds without Weir is measured first
+	stageEnforcing               // windows are held
+	stageRolledBack              // a rule was broken: nothing is held until the configuration is read again
+)
+
+// canary is one port's way from observing to enforcing, and back.
+type canary struct {
+	line    line
+	percent int
+	stage   stage
+	reason  string // why it is rolled back
+	pipe    pipeLength
+	empty   float64 // C*R, bytes
+	watch   *rollbackWatch
+}
+
+func newCanary(percent int, r *Rollback) *canary {
+	c := &canary{percent: percent, stage: stageEnforcing}
+	if percent == 0 || len(r.If) == 0 {
+		return c
+	}
+	c.watch = newRollbackWatch(r, percent == 100)
+	if c.watch.needsBefore() {
+		c.stage = stageBefore
+	}
+	return c
+}
+
+// hold is what the port's law is to do now.
+func (c *canary) hold() (datapath.FairQHold, uint32) {
+	share := uint32(c.percent * datapath.FairQLots / 100)
+	switch {
+	case c.stage != stageEnforcing || c.percent <= 0:
+		return datapath.FairQHoldNone, 0
+	case c.percent >= 100:
+		return datapath.FairQHoldAll, 0
+	}
+	return datapath.FairQHoldPart, share
+}
+
+// adjust makes a law that of the port's stage.
+func (c *canary) adjust(l *datapath.FairQLaw) {
+	l.Hold, l.HoldShare = c.hold()
+	pipe := c.empty
+	if pipe == 0 {
+		pipe = c.line.emptyPipe(0)
+	}
+	if l.Hold == datapath.FairQHoldPart {
+		if pipe = c.pipe.told; pipe == 0 {
+			pipe = c.line.fullPipe(0, 0)
+		}
+		// The law's own limit is for a queue at its target.
+		l.CapBytes = max(l.CapBytes, saturated(pipe+c.line.target))
+	}
+	l.PipeBytes = saturated(pipe)
+}
+
+func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)) }
+
+// portReading is what is read of a port now and then.
+type portReading struct {
+	stats datapath.FairQStats
+	queue datapath.RootQueue
+	flows []datapath.FairQFlow // if the watch asked for them
+}
+
+// wantsFlows says whether the next reading is to have the flows one by one.
+func (c *canary) wantsFlows() bool {
+	return c.watch != nil && c.stage != stageRolledBack && c.watch.wantsFlows()
+}
+
+// read takes in a reading, some time after the one before it. It says what happened, if anything did: the
+// law is then to be adjusted.
+func (c *canary) read(r *portReading, after time.Duration) (event string) {
+	c.pipe.measured(c.line.fullPipe(r.stats.HandshakeRTT, float64(r.stats.QueueBytes)), after)
+	if empty := c.line.emptyPipe(r.stats.HandshakeRTT); c.empty == 0 || empty < c.empty {
+		c.empty = empty
+	}
+	if c.watch == nil || c.stage == stageRolledBack {
+		return ""
+	}
+	whole := c.watch.read(r, &c.line, c.stage, after)
+	switch {
+	case !whole:
+	case c.stage == stageBefore && c.watch.knowsBefore():
+		c.stage = stageEnforcing
+		c.watch.begin()
+		return "measured without holding anything: enforcing now"
+	case c.stage == stageEnforcing:
+		if v := c.watch.judge.decide(); v != nil {
+			c.stage, c.reason = stageRolledBack, v.Reason
+			return c.reason
+		}
+	}
+	return ""
 }

@@ -1,0 +1,206 @@
+package switchd
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+)
+
+// Limits on what an observation keeps, however long it takes and whatever passes the port.
+const (
+	queueBins    = 1024  // of the histogram of a queue, over its buffer
+	flowsKept    = 65536 // flows that are told apart; the others count in the sums
+	flowsInFlow  = 0.5   // part of the looks at a flow that decides what is said of it
+	flowsListed  = 10    // in a report, unless told otherwise
+	flowsListMax = 10_000
+)
+
+// flowNow is one flow whose data leaves by a port, as the kernel has it now.
+type flowNow struct {
+	From, To netip.AddrPort
+	InFlight float64 // bytes, at most lately; 0: it is silent
+	Window   float64 // that its receiver offers; 0: not known
+}
+
+type flowKey struct{ from, to netip.AddrPort }
+
+// flowSeen is what was seen of one flow.
+type flowSeen struct {
+	looks, over int // how often it was seen with data in flight; with more than its window
+	sum, most   float64
+	offered     float64
+}
+
+// histogram is the distribution of a queue's length over time.
+type histogram struct {
+	bins [queueBins + 1]uint64 // the last: at or above the buffer
+	n    uint64
+	sum  float64
+	most uint32
+	of   float64 // the buffer
+}
+
+func (h *histogram) add(bytes uint32) {
+	i := queueBins
+	if f := float64(bytes) / h.of * queueBins; f < queueBins {
+		i = int(f)
+	}
+	h.bins[i]++
+	h.n++
+	h.sum += float64(bytes)
+	h.most = max(h.most, bytes)
+}
+
+func (h *histogram) mean() float64 {
+	if h.n == 0 {
+		return 0
+	}
+	return h.sum / float64(h.n)
+}
+
+// quantile is an upper bound that is off by a bin, a thousandth of the buffer.
+func (h *histogram) quantile(q float64) float64 {
+	var below uint64
+	need := uint64(math.Ceil(q * float64(h.n)))
+	for i, n := range h.bins {
+		if below += n; below >= need && below > 0 {
+			return min(float64(i+1)/queueBins*h.of, float64(h.most))
+		}
+	}
+	return float64(h.most)
+}
+
+// gather is what an observation of one port comes to.
+type gather struct {
+	base    load // what is known of the port from the beginning: rate, buffer, target, frames
+	seconds float64
+
+	queue           histogram
+	cut, app        float64 // sums of min(queue, target): of all samples, of those without an elastic flow
+	apps            uint64
+	elasticNow      bool
+	elastic, looks  int     // looks that found an elastic flow; looks with flows
+	flows, flowsMax float64 // sum and largest of the counts
+	windows         float64 // sum
+	seen            map[flowKey]*flowSeen
+	untold          int // flows that found no room in seen
+	allLooks        int
+	newcomers       int
+}
+
+func newGather(base load) *gather {
+	g := &gather{base: base, seen: map[flowKey]*flowSeen{}}
+	g.queue.of = base.Buffer
+	return g
+}
+
+// sampled notes the length of the queue.
+func (g *gather) sampled(bytes uint32) {
+	g.queue.add(bytes)
+	cut := min(float64(bytes), g.base.Target)
+	g.cut += cut
+	if !g.elasticNow {
+		g.app += cut
+		g.apps++
+	}
+}
+
+// looked notes what the flows have in flight, and how many the kernel counts.
+func (g *gather) looked(counted uint32, flows []flowNow) {
+	first := g.allLooks == 0
+	g.allLooks++
+	g.elasticNow = false
+	n := float64(counted)
+	if n == 0 {
+		return
+	}
+	g.looks++
+	g.flows += n
+	g.flowsMax = max(g.flowsMax, n)
+	window := g.base.window(n)
+	g.windows += window
+	begun := 0
+	for i := range flows {
+		f := &flows[i]
+		if f.InFlight <= 0 {
+			continue
+		}
+		over := f.InFlight > window
+		g.elasticNow = g.elasticNow || over
+		key := flowKey{f.From, f.To}
+		s := g.seen[key]
+		if s == nil {
+			begun++
+			if len(g.seen) == flowsKept {
+				g.untold++
+				continue
+			}
+			s = &flowSeen{}
+			g.seen[key] = s
+		}
+		s.looks++
+		if over {
+			s.over++
+		}
+		s.sum += f.InFlight
+		s.most = max(s.most, f.InFlight)
+		s.offered = max(s.offered, f.Window)
+	}
+	if !first {
+		g.newcomers = max(g.newcomers, begun)
+	}
+	if g.elasticNow {
+		g.elastic++
+	}
+}
+
+// load is what predict goes by. drops and others are what was counted from begin to end.
+func (g *gather) load(dropsPerSecond, other float64) *load {
+	l := g.base
+	l.Other, l.DropsPerSecond, l.Newcomers = other, dropsPerSecond, float64(g.newcomers)
+	l.QueueNow = g.queue.mean()
+	if g.queue.n > 0 {
+		l.QueueCut = g.cut / float64(g.queue.n)
+	}
+	if g.apps > 0 {
+		l.QueueApp = g.app / float64(g.apps)
+	}
+	if g.looks > 0 {
+		l.Flows = g.flows / float64(g.looks)
+	}
+	if g.allLooks > 0 {
+		l.Elastic = float64(g.elastic) / float64(g.allLooks)
+	}
+	for _, s := range g.seen {
+		if float64(s.looks) >= flowsInFlow*float64(g.looks) {
+			l.InFlight = append(l.InFlight, s.sum/float64(s.looks))
+		}
+	}
+	return &l
+}
+
+// limited are the flows that mostly had more in flight than their window, those with the most first.
+func (g *gather) limited() (out []LimitedFlow) {
+	for key, s := range g.seen {
+		if float64(s.over) >= flowsInFlow*float64(s.looks) {
+			out = append(out, LimitedFlow{
+				From: key.from, To: key.to, InFlightMost: uint64(s.most), InFlightMean: uint64(s.sum / float64(s.looks)),
+				OfferedBytes: uint64(s.offered),
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b LimitedFlow) int {
+		return cmp.Or(cmp.Compare(b.InFlightMean, a.InFlightMean), a.From.Compare(b.From), a.To.Compare(b.To))
+	})
+	return out
+}
+
+// LimitedFlow is a flow that FairQ would hold back.
+type LimitedFlow struct {
+	From         netip.AddrPort `json:"from"`
+	To           netip.AddrPort `json:"to"`
+	InFlightMost uint64         `json:"in_flight_most_bytes"`
+	InFlightMean uint64         `json:"in_flight_mean_bytes"`
+	OfferedBytes uint64         `json:"offered_bytes,omitempty"` // by its receiver; 0: not known
+}

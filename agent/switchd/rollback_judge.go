@@ -1,0 +1,335 @@
+package switchd
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Evidence that a rule demands before it may undo anything. Each is there against one kind of noise:
+// flows differ among themselves whoever holds them, losses come in bursts, and a port is idle at times.
+const (
+	judgeParts    = 5         // a rule is to be broken in each of so many parts of its time, and over all of it
+	judgeFlows    = 2         // in each arm
+	judgeFlowsSum = 4         // in each arm, on average, where only sums of an arm are known
+	judgeBytes    = 150_000   // acknowledged to the free flows in a part: some hundred segments
+	judgeChance   = 0.001     // that flows which are no worse off than the rule allows would look so
+	judgeLost     = 20 * 1500 // retransmitted by held flows over all parts
+	judgeLostFree = 10 * 1500 // added to what free flows retransmitted: 0 may be luck
+	judgeDrops    = 50        // packets, over all parts
+	judgeDropFree = 10        // added to the drops before enforcement: 0 may be luck
+	judgeSent     = 1000      // packets before enforcement
+)
+
+// armPart is what the flows of one arm did in one part of a rule's time.
+type armPart struct {
+	Flows                      float64 // mean
+	Data, Retransmitted, Acked float64 // bytes
+}
+
+// part is what a port did in one part of a rule's time.
+type part struct {
+	Seconds     float64
+	Arms        [2]armPart // free, held
+	Drops, Sent float64    // packets
+	// Busy: some flow would fill a larger window, and, where all are held, the queue was below half of
+	// its target. Without either a low goodput says nothing of Weir.
+	Busy bool
+}
+
+// flowParts is what one flow got acknowledged in each of the last parts, in bytes.
+type flowParts [judgeParts]float64
+
+func (f *flowParts) sum() (bytes float64) {
+	for _, b := range f {
+		bytes += b
+	}
+	return bytes
+}
+
+func (a *armPart) add(b *armPart) {
+	a.Flows += b.Flows
+	a.Data += b.Data
+	a.Retransmitted += b.Retransmitted
+	a.Acked += b.Acked
+}
+
+// sum adds parts up; Flows is their mean.
+func sum(parts []part) (s part) {
+	s.Busy = len(parts) > 0
+	for i := range parts {
+		p := &parts[i]
+		s.Seconds += p.Seconds
+		s.Drops += p.Drops
+		s.Sent += p.Sent
+		s.Busy = s.Busy && p.Busy
+		for a := range s.Arms {
+			s.Arms[a].add(&p.Arms[a])
+		}
+	}
+	for a := range s.Arms {
+		s.Arms[a].Flows /= float64(max(len(parts), 1))
+	}
+	return s
+}
+
+// both is what the flows of both arms did.
+func (p *part) both() (a armPart) {
+	a = p.Arms[0]
+	a.add(&p.Arms[1])
+	return a
+}
+
+// judge decides whether a port's rules are broken. It only reckons: who asks measures.
+type judge struct {
+	rules  []Rule
+	before []part         // at most judgeParts: before anything was held
+	parts  []part         // the last judgeParts since
+	flows  [2][]flowParts // free, held: those that were there in all of parts
+	whole  bool           // all flows are held: there are no free ones
+}
+
+// verdict is why a port is to be left alone.
+type verdict struct {
+	Rule   Rule
+	Ratio  float64
+	Reason string
+}
+
+// latest keeps as many parts as are judged.
+func latest(parts []part, p part) []part {
+	if len(parts) == judgeParts {
+		parts = slices.Delete(parts, 0, 1)
+	}
+	return append(parts, p)
+}
+
+// decide gives the first rule that is broken: in every part, and in all together.
+func (j *judge) decide() *verdict {
+	if len(j.parts) < judgeParts {
+		return nil
+	}
+	for _, r := range j.rules {
+		ratio, ok := j.ratio(r, -1)
+		if !ok || !r.broken(ratio) {
+			continue
+		}
+		every := true
+		for i := range j.parts {
+			ratio, ok := j.ratio(r, i)
+			every = every && ok && r.broken(ratio)
+		}
+		if every && j.beyondChance(r) {
+			return &verdict{r, ratio, j.say(r, ratio)}
+		}
+	}
+	return nil
+}
+
+// ratio is what a rule looks at in the i-th part, -1: in all together, and whether there is evidence enough
+// for one.
+func (j *judge) ratio(r Rule, i int) (float64, bool) {
+	now, base := sum(j.parts), sum(j.before)
+	if i >= 0 {
+		now = j.parts[i]
+	}
+	switch {
+	case r.Figure == Goodput && j.whole:
+		return wholeGoodput(&now, &base)
+	case r.Figure == Goodput:
+		return j.goodput(i)
+	case r.Figure == Retransmissions:
+		return j.retransmissions(&now, &base, i < 0)
+	}
+	return drops(&now, &base, i < 0)
+}
+
+// goodput: bytes that were acknowledged to a flow, held to free. Of held flows none are demanded: those that
+// starve have none.
+func (j *judge) goodput(i int) (float64, bool) {
+	var mean, bytes [2]float64
+	for arm, flows := range j.flows {
+		if len(flows) < judgeFlows {
+			return 0, false
+		}
+		for f := range flows {
+			if i < 0 {
+				bytes[arm] += flows[f].sum()
+			} else {
+				bytes[arm] += flows[f][i]
+			}
+		}
+		mean[arm] = bytes[arm] / float64(len(flows))
+	}
+	if bytes[0] < judgeBytes {
+		return 0, false
+	}
+	return mean[1] / mean[0], true
+}
+
+// wholeGoodput: of all flows together, now to before.
+func wholeGoodput(now, base *part) (float64, bool) {
+	before := base.both()
+	if !now.Busy || !base.Busy || now.Arms[1].Flows < 1 || before.Acked < judgeBytes || base.Seconds <= 0 || now.Seconds <= 0 {
+		return 0, false
+	}
+	return now.Arms[1].Acked / now.Seconds / (before.Acked / base.Seconds), true
+}
+
+// retransmissions: the part of the data that was sent again, held to free; where all are held, now to before.
+func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
+	free, held := now.Arms[0], now.Arms[1]
+	if j.whole {
+		free = base.both()
+	} else if free.Flows < judgeFlowsSum || held.Flows < judgeFlowsSum {
+		return 0, false
+	}
+	if free.Data < judgeBytes || held.Data <= 0 || all && held.Retransmitted < judgeLost {
+		return 0, false
+	}
+	return held.Retransmitted / held.Data / ((free.Retransmitted + judgeLostFree) / free.Data), true
+}
+
+// drops: the part of the packets that the port drops, now to before.
+func drops(now, base *part, all bool) (float64, bool) {
+	if base.Sent < judgeSent || now.Sent <= 0 || all && now.Drops < judgeDrops {
+		return 0, false
+	}
+	return now.Drops / (now.Sent + now.Drops) / ((base.Drops + judgeDropFree) / (base.Sent + base.Drops)), true
+}
+
+// beyondChance asks, of goodput, the flows one by one: sums of few flows say little, as flows differ
+// among themselves. Are held ones smaller than free ones would be at the rule's ratio? Which flows are held,
+// a hash decides, so whatever else makes flows differ makes both arms differ alike.
+func (j *judge) beyondChance(r Rule) bool {
+	if r.Figure != Goodput || j.whole {
+		return true
+	}
+	var bytes [2][]float64
+	for arm, flows := range j.flows {
+		for f := range flows {
+			b := flows[f].sum()
+			if arm == 0 {
+				b *= r.Than
+			}
+			bytes[arm] = append(bytes[arm], b)
+		}
+	}
+	return smaller(bytes[1], bytes[0]) < judgeChance
+}
+
+// say puts a broken rule into words, with the figures.
+func (j *judge) say(r Rule, ratio float64) string {
+	now, base := sum(j.parts), sum(j.before)
+	free, held, before := now.Arms[0], now.Arms[1], base.both()
+	against, figures := "that of the free flows", ""
+	switch {
+	case r.Figure == Drops:
+		against = "that before enforcement"
+		figures = fmt.Sprintf("the port dropped %.3g %% of its packets, before %.3g %%",
+			percentOf(now.Drops, now.Sent+now.Drops), percentOf(base.Drops, base.Sent+base.Drops))
+	case j.whole:
+		against = "that before enforcement, for no flow is free"
+		figures = fmt.Sprintf("all flows together had %s, before %s", bitRate(held.Acked/now.Seconds), bitRate(before.Acked/base.Seconds))
+		if r.Figure == Retransmissions {
+			figures = fmt.Sprintf("flows sent %.3g %% again, before %.3g %%", percentOf(held.Retransmitted, held.Data), percentOf(before.Retransmitted, before.Data))
+		}
+	case r.Figure == Goodput:
+		var each [2]string
+		for arm, flows := range j.flows {
+			var bytes float64
+			for f := range flows {
+				bytes += flows[f].sum()
+			}
+			each[arm] = bitRate(bytes / float64(max(len(flows), 1)) / now.Seconds)
+		}
+		figures = fmt.Sprintf("%d held flows had %s each, %d free ones %s", len(j.flows[1]), each[1], len(j.flows[0]), each[0])
+	default:
+		figures = fmt.Sprintf("held flows sent %.3g %% again, free ones %.3g %%", percentOf(held.Retransmitted, held.Data), percentOf(free.Retransmitted, free.Data))
+	}
+	over := time.Duration(now.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	return fmt.Sprintf("%s: it was %.2f of %s over %v: %s", r, ratio, against, over, figures)
+}
+
+func percentOf(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return 100 * part / whole
+}
+
+// bitRate is bytes/s as people of networks say it.
+func bitRate(bytesPerSecond float64) string {
+	bits := 8 * bytesPerSecond
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"Gbit/s", 1e9}, {"Mbit/s", 1e6}} {
+		if bits >= u.size {
+			return fmt.Sprintf("%.3g %s", bits/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%.3g kbit/s", bits/1e3)
+}
+
+// smaller is how likely it is that values as small as a would be drawn from what b was drawn from: the
+// rank test of Mann and Whitney, one-sided, by its normal approximation with ties and the correction for
+// continuity; exactly where that is too rough.
+func smaller(a, b []float64) float64 {
+	n, m := len(a), len(b)
+	if n == 0 || m == 0 {
+		return 1
+	}
+	b = slices.Sorted(slices.Values(b))
+	var wins float64 // pairs in which a is larger, ties half
+	for _, x := range a {
+		below, equal := slices.BinarySearch(b, x)
+		wins += float64(below)
+		for ; equal && below < m && b[below] == x; below++ {
+			wins += 0.5
+		}
+	}
+	if n+m <= 24 {
+		return rankExact(n, m, int(math.Ceil(wins)))
+	}
+	mean := float64(n) * float64(m) / 2
+	deviation := math.Sqrt(float64(n) * float64(m) * float64(n+m+1) / 12)
+	return 0.5 * math.Erfc((mean-wins-0.5)/deviation/math.Sqrt2)
+}
+
+// rankExact is the chance of at most so many wins of n values over m from the same source without ties: how
+// many of the orders have so many.
+func rankExact(n, m, wins int) float64 {
+	if wins >= n*m {
+		return 1
+	}
+	// ways[i][w]: orders of i of the n among the first of the m taken so far, with w wins.
+	ways := make([][]float64, n+1)
+	for i := range ways {
+		ways[i] = make([]float64, n*m+1)
+		ways[i][0] = 1 // no b yet: every a is below all that come
+	}
+	for taken := 1; taken <= m; taken++ {
+		next := make([][]float64, n+1)
+		for i := range next {
+			next[i] = make([]float64, n*m+1)
+			for w := range next[i] {
+				// The largest of all is a b: it wins over nobody here. Or it is an a, above all b taken.
+				next[i][w] = ways[i][w]
+				if i > 0 && w >= taken {
+					next[i][w] += next[i-1][w-taken]
+				}
+			}
+		}
+		ways = next
+	}
+	var few, all float64
+	for w, count := range ways[n] {
+		all += count
+		if w <= wins {
+			few += count
+		}
+	}
+	return few / all
+}

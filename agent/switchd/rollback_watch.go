@@ -1,0 +1,182 @@
+package switchd
+
+import (
+	"slices"
+	"time"
+
+	"weir/datapath"
+)
+
+const (
+	watchLooks    = 4                      // readings in a part, where there is time for them
+	watchLeast    = 200 * time.Millisecond // between two readings
+	watchFlows    = 4096                   // flows that are looked at one by one
+	fullEnough    = 0.9                    // of the rate: a port that sends so much lacks nothing
+	windowIsFull  = 0.5                    // of its window: a flow with so much in flight may want more
+	elasticEnough = 0.5                    // of the readings
+)
+
+// meteredFlow is one flow that is looked at.
+type meteredFlow struct {
+	acknowledged uint32
+	bytes        flowParts
+	parts        int // whole parts that it was there in, judgeParts at most
+	arm          int
+	seen         uint64 // number of the last reading that had it
+}
+
+// rollbackWatch measures what a port's rules look at, part by part.
+type rollbackWatch struct {
+	judge judge
+	part  time.Duration // how long one is
+
+	began   time.Duration // so much of the present one is over
+	first   *portReading      // at its beginning
+	armsSum [2]float64    // of the counts of flows
+	looks   int
+	elastic int
+
+	flows   map[datapath.FairQFlow]*meteredFlow
+	slot    int // of flowParts that is being filled
+	reading uint64
+}
+
+func newRollbackWatch(r *Rollback, whole bool) *rollbackWatch {
+	return &rollbackWatch{
+		judge: judge{rules: r.If, whole: whole}, part: r.Over.Std() / judgeParts,
+		flows: map[datapath.FairQFlow]*meteredFlow{},
+	}
+}
+
+// interval is how often a reading is wanted.
+func (w *rollbackWatch) interval() time.Duration { return max(w.part/watchLooks, watchLeast) }
+
+// needsBefore says whether a rule compares with the time before enforcement.
+func (w *rollbackWatch) needsBefore() bool {
+	return w.judge.whole || slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Drops })
+}
+
+// knowsBefore says whether that time has been measured for as long as it will be compared with.
+func (w *rollbackWatch) knowsBefore() bool { return len(w.judge.before) == judgeParts }
+
+func (w *rollbackWatch) wantsFlows() bool {
+	return slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Goodput })
+}
+
+// begin forgets what was measured of flows before anything was held.
+func (w *rollbackWatch) begin() { clear(w.flows) }
+
+// read takes in a reading. It says whether it ended a part.
+func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Duration) bool {
+	w.reading++
+	if w.first == nil {
+		w.meter(r.flows)
+		w.first = r
+		return false
+	}
+	w.began += after
+	w.looks++
+	for arm := range w.armsSum {
+		w.armsSum[arm] += float64(r.stats.Arms[arm].Flows)
+	}
+	if w.isElastic(r, l, s) {
+		w.elastic++
+	}
+	w.meter(r.flows)
+	if w.began < w.part {
+		return false
+	}
+	p := w.between(w.first, r, l, s)
+	if s == stageBefore {
+		w.judge.before = latest(w.judge.before, p)
+	} else {
+		w.judge.parts = latest(w.judge.parts, p)
+	}
+	w.turn()
+	w.began, w.first, w.looks, w.elastic, w.armsSum = 0, r, 0, 0, [2]float64{}
+	return true
+}
+
+// isElastic says whether some flow would fill a larger window: it has more in flight than it would be
+// granted, or nearly what it is.
+func (w *rollbackWatch) isElastic(r *portReading, _ *line, s stage) bool {
+	return slices.ContainsFunc(r.flows, func(f datapath.FairQFlow) bool {
+		if !f.Counted || f.GrantedBytes == 0 || f.GrantedBytes >= f.OfferedBytes {
+			return false
+		}
+		if s == stageBefore {
+			return f.InFlightBytes > f.GrantedBytes
+		}
+		return float64(f.InFlightBytes) >= windowIsFull*float64(f.GrantedBytes)
+	})
+}
+
+// between is what happened from one reading to another.
+func (w *rollbackWatch) between(a, b *portReading, l *line, s stage) part {
+	p := part{Seconds: w.began.Seconds(), Drops: float64(b.queue.Drops - a.queue.Drops), Sent: float64(b.queue.SentPackets - a.queue.SentPackets)}
+	for arm := range p.Arms {
+		x, y := &a.stats.Arms[arm], &b.stats.Arms[arm]
+		p.Arms[arm] = armPart{
+			Flows: w.armsSum[arm] / float64(max(w.looks, 1)), Data: cameBy(x.DataBytes, y.DataBytes),
+			Retransmitted: cameBy(x.RetransmittedBytes, y.RetransmittedBytes), Acked: cameBy(x.AckedBytes, y.AckedBytes),
+		}
+	}
+	p.Busy = w.looks > 0 && float64(w.elastic) >= elasticEnough*float64(w.looks)
+	if s == stageEnforcing && w.judge.whole {
+		p.Busy = p.Busy && cameBy(a.queue.SentBytes, b.queue.SentBytes) < fullEnough*l.rate*p.Seconds
+	}
+	return p
+}
+
+// cameBy is how far a counter came; one that began anew came nowhere.
+func cameBy(before, now uint64) float64 {
+	if now < before {
+		return 0
+	}
+	return float64(now - before)
+}
+
+// meter notes how far each flow came since the last reading. Those that are gone are forgotten.
+func (w *rollbackWatch) meter(flows []datapath.FairQFlow) {
+	for i := range flows {
+		f := &flows[i]
+		key := datapath.FairQFlow{From: f.From, To: f.To, VLANs: f.VLANs}
+		m := w.flows[key]
+		arm := 0
+		if f.Held {
+			arm = 1
+		}
+		if m == nil || m.arm != arm {
+			if m == nil && len(w.flows) == watchFlows {
+				continue
+			}
+			m = &meteredFlow{acknowledged: f.Acknowledged, arm: arm, parts: -1} // not there from the part's beginning
+			w.flows[key] = m
+		}
+		m.bytes[w.slot] += float64(f.Acknowledged - m.acknowledged)
+		m.acknowledged, m.seen = f.Acknowledged, w.reading
+	}
+	for key, m := range w.flows {
+		if m.seen != w.reading {
+			delete(w.flows, key)
+		}
+	}
+}
+
+// turn ends a part for the flows, and tells the judge of those that were there in all that it judges.
+func (w *rollbackWatch) turn() {
+	w.judge.flows = [2][]flowParts{}
+	w.slot = (w.slot + 1) % judgeParts
+	for _, m := range w.flows {
+		m.parts = min(m.parts+1, judgeParts)
+		if m.parts == judgeParts {
+			f := m.bytes
+			// In the order of time, the oldest first: that of the parts.
+			slices.Reverse(f[:w.slot])
+			slices.Reverse(f[w.slot:])
+			slices.Reverse(f[:])
+			w.judge.flows[m.arm] = append(w.judge.flows[m.arm], f)
+		}
+		m.bytes[w.slot] = 0
+	}
+}
