@@ -182,7 +182,9 @@ func label(s string) string {
 
 // serveMetrics makes what serves the switch's figures and lets it listen. Nobody asked for the default
 // address, and who is taken over from still has his: no reason not to begin.
-func serveMetrics(x *exporter, listen string, takeOver bool) (*metrics.Server, error) {
-	s := metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: x.log})
-	return s, s.Listen(listen, takeOver || listen == metrics.DefaultListen)
+func (r *role) serveMetrics() error {
+	x := newExporter(r.cfg.Name, r.cfg.Version, &r.events, r.log)
+	r.metrics = metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: r.log})
+	listen := r.cfg.Metrics.Listen
+	return r.metrics.Listen(listen, r.cfg.TakeOver || listen == metrics.DefaultListen)
 }

@@ -113,6 +113,12 @@ var portMetrics = []metric[*portMoment]{
 		func(p *portMoment) float64 { return float64(p.WindowBytes) }),
 	ofPort(gauge, "grant_bytes", "Window that flows are held to now; 0 where none is held.",
 		func(p *portMoment) float64 { return float64(p.GrantBytes) }),
+	ofPort(gauge, "equilibrium_window_bytes", "Window at which the port's flows together fill pipe and target: what a part of the flows is held to, and what none would be; 0 without flows.",
+		func(p *portMoment) float64 { return float64(p.EquilibriumBytes) }),
+	ofPort(gauge, "held_ratio", "Share of the flows that is to be held: 1 all, 0 none, which is to observe.",
+		func(p *portMoment) float64 { return heldRatio(p.Hold, p.HoldShare) }),
+	ofPort(gauge, "handshake_rtt_seconds", "Least round trip of handshakes lately, of connections that send by this port; 0 without any.",
+		func(p *portMoment) float64 { return seconds(p.HandshakeRTT) }),
 	ofPort(gauge, "target_bytes", "Queue that the law keeps.",
 		func(p *portMoment) float64 { return float64(p.TargetBytes) }),
 	ofPort(gauge, "queue_bytes", "Queue at the last sample; a port without flows is not sampled.",
@@ -148,6 +154,27 @@ var portMetrics = []metric[*portMoment]{
 	ofPort(counter, "connections_refused_total", "Connections that found no room in the table, and pass unmanaged.",
 		func(p *portMoment) float64 { return float64(p.TableFull) }),
 
+	someOfPort(gauge, "one_sided_connections", "Directions of connections of which for a second only one side passed: data, or acknowledgements.", "seen",
+		func(p *portMoment, emit func(float64, ...string)) {
+			emit(float64(p.OneSidedData), "data")
+			emit(float64(p.OneSidedAcks), "acks")
+		}),
+	ofPort(counter, "told_packets_total", "Edge mode: acknowledgements that told an edge a window.",
+		func(p *portMoment) float64 { return float64(p.Told) }),
+
+	armMetric(gauge, "arm_flows", "Flows that count, by arm: free ones, which nothing is done to, and held ones.",
+		func(a *datapath.FairQArm) float64 { return float64(a.Flows) }),
+	armMetric(counter, "arm_data_bytes_total", "Payload of TCP that left by the port, again or for the first time.",
+		func(a *datapath.FairQArm) float64 { return float64(a.DataBytes) }),
+	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was sent again, or was overtaken on its way.",
+		func(a *datapath.FairQArm) float64 { return float64(a.RetransmittedBytes) }),
+	armMetric(counter, "arm_acknowledged_bytes_total", "Payload of TCP that was newly acknowledged: goodput.",
+		func(a *datapath.FairQArm) float64 { return float64(a.AckedBytes) }),
+	armMetric(counter, "arm_acks_total", "Segments that acknowledged it.",
+		func(a *datapath.FairQArm) float64 { return float64(a.Acks) }),
+	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; of free flows, those that would be if they were held.",
+		func(a *datapath.FairQArm) float64 { return float64(a.Limited) }),
+
 	queueMetric(gauge, "qdisc_backlog_bytes", "Queue of the port's root queue discipline when this was read.",
 		func(q datapath.RootQueue) float64 { return float64(q.BacklogBytes) }),
 	queueMetric(counter, "qdisc_sent_bytes_total", "Bytes that the port's root queue discipline sent.",
@@ -160,6 +187,25 @@ var portMetrics = []metric[*portMoment]{
 				emit(float64(p.words.DeviceDrops))
 			}
 		}),
+}
+
+// armMetric has one value for the flows that are free and one for those that are held.
+func armMetric(kind prometheus.ValueType, name, help string, of func(*datapath.FairQArm) float64) metric[*portMoment] {
+	return someOfPort(kind, name, help, "arm", func(p *portMoment, emit func(float64, ...string)) {
+		for i, arm := range []string{"free", "held"} {
+			emit(of(&p.Arms[i]), arm)
+		}
+	})
+}
+
+func heldRatio(h datapath.FairQHold, share uint32) float64 {
+	switch h {
+	case datapath.FairQHoldAll:
+		return 1
+	case datapath.FairQHoldPart:
+		return float64(share) / datapath.FairQLots
+	}
+	return 0
 }
 
 // queueMetric is told of the queue discipline, which only the port's own namespace shows.

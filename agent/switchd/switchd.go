@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/agent/metrics"
 	"weir/datapath"
 	"weir/law"
 )
@@ -28,6 +29,8 @@ type role struct {
 	fairq   *datapath.FairQ
 	ports   map[string]datapath.FairQPort // those that FairQ is on
 	refused map[string]string             // those whose windows it cannot hold, and why: said once
+	events  events                        // what metrics tell of
+	metrics *metrics.Server
 }
 
 // Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
@@ -47,6 +50,10 @@ func Run(ctx context.Context, c *Config) error {
 		return err
 	}
 	defer w.close()
+	if err := r.serveMetrics(); err != nil {
+		return err
+	}
+	defer r.metrics.Close()
 	if err := r.begin(); err != nil {
 		return err
 	}

@@ -1,0 +1,257 @@
+package switchd
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"weir/datapath"
+)
+
+var update = flag.Bool("update", false, "write the expected files anew, to be reviewed as a diff")
+
+// sampleReading is a switch with two ports, each figure another number.
+func sampleReading() *reading {
+	stats := datapath.FairQStats{
+		Port: "swp1", Flows: 2, WindowBytes: 3001, GrantBytes: 3002, TargetBytes: 3003, QueueBytes: 3004, QueueMax: 3005,
+		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
+		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
+		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
+		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019,
+		Hold: datapath.FairQHoldPart, HoldShare: datapath.FairQLots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
+		OneSidedData: 8001, OneSidedAcks: 8002,
+		Arms: [2]datapath.FairQArm{
+			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
+			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},
+		},
+	}
+	other := stats
+	other.Port = "swp2"
+	r := &reading{
+		at: time.Unix(1000, 0),
+		kernel: &datapath.FairQSwitch{
+			BeatAge: 120 * time.Millisecond, Lease: time.Second,
+			Ports: []datapath.FairQPinned{
+				{FairQStats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,
+					Queue: datapath.RootQueue{Kind: "tbf", BacklogBytes: 7001, SentBytes: 7002, Drops: 7003}},
+				{FairQStats: other, ID: 2, Ifindex: 8, HasDevice: false, Local: true},
+			},
+		},
+		devices: devices{"swp1": {known: true, ifindex: 7, up: true, carrier: true, txDropped: 7004}},
+	}
+	return r
+}
+
+// exported makes an exporter that reads this.
+func exported(read func(string) (*reading, error)) *exporter {
+	x := newExporter("default", "v1", &events{}, slog.New(slog.DiscardHandler))
+	x.read = (&momentReader{of: read}).read
+	return x
+}
+
+func scrape(t *testing.T, x *exporter) []*dto.MetricFamily {
+	t.Helper()
+	families, err := x.registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// text is what Prometheus reads, of the names that begin so.
+func exposition(t *testing.T, families []*dto.MetricFamily, prefix string) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), prefix) {
+			if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return out.String()
+}
+
+// One figure of what the kernel has ends in one line of what Prometheus reads, and in the right one:
+// testdata/metrics.prom (go test -run Metrics -update writes it).
+func TestMetrics_AreWhatWasRead(t *testing.T) {
+	x := exported(func(string) (*reading, error) { return sampleReading(), nil })
+	x.events.reloaded(nil)
+	x.events.reloaded(nil)
+	x.events.reloaded(errors.New("refused"))
+	x.events.rolledBack()
+	got := exposition(t, scrape(t, x), "weir_")
+	got = regexp.MustCompile(`(goversion|read_duration_seconds\{switch)="[^"]*"(\} .*)?`).ReplaceAllString(got, `$1="..."}`)
+	const file = "testdata/metrics.prom"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := strings.Split(string(want), "\n")
+	for line := range strings.Lines(got) {
+		if line = strings.TrimSuffix(line, "\n"); !slices.Contains(wanted, line) {
+			t.Errorf("not expected: %s", line)
+		}
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s", file)
+	}
+	if well, health := x.health(); well || !strings.HasPrefix(health, "off: swp2: its device is gone") {
+		t.Errorf("health: %t %q", well, health)
+	}
+}
+
+func TestMetrics_KeepPrometheusConventions(t *testing.T) {
+	problems, err := promlint.NewWithMetricFamilies(scrape(t, exported(func(string) (*reading, error) { return sampleReading(), nil }))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// A switch that cannot be read is a figure and no failure of the scrape; not even a panic is.
+func TestMetrics_OfWhatCannotBeRead(t *testing.T) {
+	for what, read := range map[string]func(string) (*reading, error){
+		"error": func(string) (*reading, error) { return nil, errors.New("no pins") },
+		"panic": func(string) (*reading, error) { panic("no pins") },
+	} {
+		x := exported(read)
+		got := exposition(t, scrape(t, x), "weir_switch_")
+		if !strings.HasSuffix(got, "weir_switch_up{switch=\"default\"} 0\n") || strings.Count(got, "\n") != 3 {
+			t.Errorf("%s: %s", what, got)
+		}
+		if well, health := x.health(); well || !strings.Contains(health, "cannot be read") || !strings.Contains(health, "no pins") {
+			t.Errorf("%s: %t %q", what, well, health)
+		}
+	}
+}
+
+// A device may be called anything, and a name may be pinned twice: from this namespace and from one that
+// is gone. Neither may fail the scrape.
+func TestMetrics_OfStrangePorts(t *testing.T) {
+	r := sampleReading()
+	r.kernel.Ports[0].Port = "a\xffb\"\n"
+	r.kernel.Ports = append(r.kernel.Ports, r.kernel.Ports[1])
+	r.kernel.Ports[1].Local, r.kernel.Ports[1].Flows = false, 77
+	r.kernel.Ports[2].Flows = 88
+	got := exposition(t, scrape(t, exported(func(string) (*reading, error) { return r, nil })), "weir_switch_port_flows")
+	for _, want := range []string{`port="a\\xffb\"\n",switch="default"} 2`, `port="swp2",switch="default"} 88`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	if strings.Contains(got, " 77") {
+		t.Errorf("of two ports with one name, the one of another namespace: %s", got)
+	}
+}
+
+// exposed is one name of /metrics, and the values that its labels had.
+type exposed struct {
+	kind   string
+	labels map[string][]string
+}
+
+// exposedNames are the names with everything in them that can be.
+func exposedNames(t *testing.T) map[string]*exposed {
+	t.Helper()
+	out := map[string]*exposed{}
+	r := sampleReading()
+	for _, f := range scrape(t, exported(func(string) (*reading, error) { return r, nil })) {
+		n := &exposed{strings.ToLower(f.GetType().String()), map[string][]string{}}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if !slices.Contains(n.labels[l.GetName()], l.GetValue()) {
+					n.labels[l.GetName()] = append(n.labels[l.GetName()], l.GetValue())
+				}
+			}
+		}
+		out[f.GetName()] = n
+	}
+	for _, c := range checks {
+		finding := out["weir_switch_port_finding"]
+		finding.labels["finding"] = append(finding.labels["finding"], c.word)
+	}
+	return out
+}
+
+// Every name is described, and every description sent: a registry refuses what is not described, but
+// not what never comes.
+func TestMetrics_AllCome(t *testing.T) {
+	x := exported(func(string) (*reading, error) { return sampleReading(), nil })
+	to := make(chan *prometheus.Desc, 1000)
+	x.Describe(to)
+	close(to)
+	names := exposedNames(t)
+	described := 0
+	for d := range to {
+		described++
+		name := regexp.MustCompile(`fqName: "([^"]*)"`).FindStringSubmatch(d.String())[1]
+		if names[name] == nil {
+			t.Errorf("%s is described and never sent", name)
+		}
+	}
+	if described < 40 {
+		t.Errorf("%d descriptions", described)
+	}
+}
+
+// docs/metrics.md has every metric with its type and its labels, and no other.
+func TestMetrics_AreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := exposedNames(t)
+	maps.DeleteFunc(names, func(n string, _ *exposed) bool { return strings.HasPrefix(n, "go_") })
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\w+) \\| ([^|]*) \\| ([^|]*) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(page), -1)
+	for _, row := range rows {
+		n := names[row[1]]
+		if n == nil {
+			t.Errorf("%s is documented and does not exist, or twice", row[1])
+			continue
+		}
+		delete(names, row[1])
+		labels := strings.FieldsFunc(row[3], func(c rune) bool { return c == ',' || c == ' ' })
+		slices.Sort(labels)
+		if has := slices.Sorted(maps.Keys(n.labels)); n.kind != row[2] || !slices.Equal(has, labels) {
+			t.Errorf("%s: documented as %s with %v, is %s with %v", row[1], row[2], labels, n.kind, has)
+		}
+		if unit := strings.TrimSpace(row[4]); (unit == "B") != strings.Contains(row[1], "_bytes") || (unit == "s") != strings.Contains(row[1], "_seconds") {
+			t.Errorf("%s: in %q", row[1], unit)
+		}
+	}
+	for n := range names {
+		t.Errorf("%s is not documented", n)
+	}
+	if len(rows) < 40 {
+		t.Errorf("only %d rows were understood", len(rows))
+	}
+	for _, query := range regexp.MustCompile("(?m)^\\| [^|]*\\? \\| `(.*)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		for _, wrong := range checkQuery(query[1], exposedNames(t)) {
+			t.Errorf("%s: %s", query[1], wrong)
+		}
+	}
+}
+
+func (n *exposed) String() string { return fmt.Sprintf("%s %v", n.kind, n.labels) }
