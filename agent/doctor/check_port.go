@@ -1,0 +1,263 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+// port judges one device that was chosen.
+func (j *judge) port(d *Device) {
+	at := j.place(d)
+	n := Finding{Area: AreaPorts, Check: "port.role", Subject: d.Name, Level: OK, Text: j.describe(d, at), port: d.Name}
+	if !at.attach {
+		n.Level, n.Remedy = at.level, "name in its place: "+at.instead
+		if at.level != Note {
+			n.bars = attaching
+		}
+		j.add(n)
+		return
+	}
+	j.ports = append(j.ports, d)
+	j.add(n)
+	if !d.Up || !d.Carrier {
+		what := "down"
+		if d.Up {
+			what = "up without a carrier"
+		}
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.link", Subject: d.Name, Level: Note, port: d.Name, Text: what + ": its speed and queue may be others once it is up",
+			Remedy: "ip link set " + shell(d.Name) + " up, and look again",
+		})
+	}
+	j.queue(d)
+	j.offloads(d)
+	j.hardware(d)
+}
+
+// describe says in one line what a device is.
+func (j *judge) describe(d *Device, at place) string {
+	parts := []string{at.role}
+	switch {
+	case d.Driver != "" && d.Bus != "":
+		parts = append(parts, "driver "+d.Driver+" at "+d.Bus)
+	case d.Driver != "":
+		parts = append(parts, "driver "+d.Driver)
+	case d.Kind != "":
+		parts = append(parts, d.Kind)
+	}
+	if d.SpeedMbit > 0 {
+		parts = append(parts, speed(d).String()+"/s")
+	} else {
+		parts = append(parts, "speed not told")
+	}
+	if d.TxQueues > 0 {
+		parts = append(parts, fmt.Sprintf("queues %d out, %d in", d.TxQueues, d.RxQueues))
+	}
+	parts = append(parts, fmt.Sprintf("MTU %d", d.MTU))
+	if d.Alias != "" {
+		parts = append(parts, fmt.Sprintf("called %q", d.Alias))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func speed(d *Device) law.Rate { return law.Rate(int64(d.SpeedMbit) * 1e6) }
+
+// keepsQueue says whether the root queue discipline of this kind keeps a length that Weir can read.
+func keepsQueue(kind string) bool {
+	return kind != "noop" && kind != "" && datapath.CheckQueue("", kind) == nil
+}
+
+// shapeRate is what to shape a port to, in words: the queue must stand in the shaper and not in the NIC.
+func shapeRate(d *Device) string {
+	if d.SpeedMbit <= 0 {
+		return "RATE"
+	}
+	return law.Rate(int64(d.SpeedMbit) * 980_000).String()
+}
+
+// queue judges the root queue discipline.
+func (j *judge) queue(d *Device) {
+	q := d.Root
+	n := Finding{Area: AreaPorts, Check: "port.queue", Subject: d.Name, Level: OK, port: d.Name}
+	tbf := fmt.Sprintf("tc qdisc replace dev %s root tbf rate %s burst %s limit 1mb", shell(d.Name), shapeRate(d), tcBurst(d))
+	switch {
+	case q.Kind == "tbf" || q.Kind == "htb":
+		n.Text = "its shaper (" + q.Kind + ") keeps the queue"
+		if q.RateBits > 0 {
+			n.Text += fmt.Sprintf(": %v/s, buffer %v", law.Rate(q.RateBits), law.Bytes(q.LimitBytes))
+		}
+		j.add(n)
+		j.shaper(d)
+		return
+	case keepsQueue(q.Kind):
+		n.Level, n.asks = Problem, queueing
+		n.Text = fmt.Sprintf("%s keeps its queue, but tells no rate%s", q.Kind, ownLaw(q.Kind))
+		n.Remedy = "give rate and buffer of the port in the configuration, or a shaper: " + tbf
+	default:
+		n.Level, n.asks = Problem, queueing
+		n.Text = why(d)
+		n.Remedy = "shape: " + shapeRate(d) + " for this port in the configuration of weir switch"
+		if !q.Default {
+			n.Text += "; it was put there by somebody, so Weir does not replace it"
+			n.Remedy = "if nobody needs it: " + tbf
+		}
+	}
+	j.add(n)
+	if d.TxQueues > 1 {
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.one_lock", Subject: d.Name, Level: Note, port: d.Name,
+			Text:   fmt.Sprintf("a shaper stands before all %s of the device: CPUs that send meet at its one lock%s", plural(d.TxQueues, "send queue"), xps(d)),
+			Remedy: "watch softirq time under load; where one lock is too little, leave the port out",
+		})
+	}
+}
+
+func xps(d *Device) string {
+	if d.XPS == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (CPUs are mapped to %d of the queues, which then serves the NIC alone)", d.XPS)
+}
+
+func why(d *Device) string {
+	switch d.Root.Kind {
+	case "mq", "mqprio":
+		text := d.Root.Kind + " has a queue for each of the device's, and no length of its own"
+		if len(d.Children) > 0 {
+			text += " (" + some(slices.Compact(slices.Sorted(slices.Values(d.Children)))) + " below)"
+		}
+		return text
+	case "noqueue", "noop", "":
+		return "no queue at all: packets go straight to the device"
+	}
+	return d.Root.Kind + " keeps its length for each CPU, where no program can read it"
+}
+
+// ownLaw says of queue disciplines that do something about queues themselves.
+func ownLaw(kind string) string {
+	switch kind {
+	case "fq_codel", "codel", "fq_pie", "pie", "red", "cake", "sfb", "choke", "gred":
+		return ", and drops or marks by a law of its own"
+	case "fq":
+		return ", and paces each flow of this host"
+	}
+	return ""
+}
+
+// tcBurst is a token bucket's depth that a super-packet fits in at ease: a millisecond at the rate.
+func tcBurst(d *Device) string {
+	bytes := max(int64(d.SpeedMbit)*1e6/8/1000, int64(d.MTU)*10, 65536)
+	return fmt.Sprintf("%dkb", (bytes+1023)/1024)
+}
+
+const ethernetHeader = 14
+
+// shaper judges the figures of a tbf.
+func (j *judge) shaper(d *Device) {
+	q := d.Root
+	add := func(check string, level Level, text, remedy string) {
+		n := Finding{Area: AreaPorts, Check: check, Subject: d.Name, Level: level, Text: text, Remedy: remedy, port: d.Name}
+		if level == Problem {
+			n.asks = queueing
+		}
+		j.add(n)
+	}
+	change := "tc qdisc change dev " + shell(d.Name) + " root tbf ..."
+	if q.Bursts > 0 && int(q.Bursts) < d.MTU+ethernetHeader {
+		add("port.burst", Problem, fmt.Sprintf("its bucket of %v is smaller than a packet (MTU %d): such packets are all dropped", law.Bytes(q.Bursts), d.MTU),
+			change+" burst "+tcBurst(d))
+	}
+	if d.SpeedMbit > 0 && q.RateBits >= uint64(d.SpeedMbit)*1e6 {
+		add("port.shaped_above_speed", Problem, fmt.Sprintf("its shaper lets through %v/s, the link carries %v/s: the queue stands in the NIC, where nothing sees it", law.Rate(q.RateBits), speed(d)),
+			change+" rate "+shapeRate(d))
+	}
+	segment := max(d.MTU-40, 500)
+	if q.LimitBytes > 0 {
+		target := int(q.LimitBytes) / 5
+		pipe := int(q.RateBits / 8 / 4000) // 250 us
+		switch flows := (target + pipe) / segment; {
+		case flows < 2:
+			add("port.buffer", Problem, fmt.Sprintf("a buffer of %v: its target (a fifth) and the path hold less than two segments of %d bytes, below which no window goes", law.Bytes(q.LimitBytes), segment),
+				change+" limit of 100 packets or more, or a larger target_fraction")
+		default:
+			add("port.buffer", OK, fmt.Sprintf("up to %d flows at once keep the queue at its target (a fifth of the buffer, 250us of round trip); more make it longer by a segment each", flows), "")
+		}
+	}
+	if d.GSOMax > 0 && q.LimitBytes > 0 && d.Offloads["tx-tcp-segmentation"] && d.GSOMax > int(q.LimitBytes)/5 {
+		add("port.gso", Note, fmt.Sprintf("super-packets of up to %v pass the queue, whose target is %v: what this host sends itself comes in lumps longer than the target", law.Bytes(d.GSOMax), law.Bytes(q.LimitBytes/5)),
+			"where hosts' own traffic matters: ip link set "+shell(d.Name)+" gso_max_size 16384")
+	}
+}
+
+// offloads judges what the NIC does to packets before programs see them.
+func (j *judge) offloads(d *Device) {
+	if d.Offloads == nil {
+		return
+	}
+	var on []string
+	for _, o := range []struct{ feature, name string }{
+		{"tx-generic-segmentation", "GSO"}, {"tx-tcp-segmentation", "TSO"}, {"rx-gro", "GRO"}, {"rx-gro-hw", "GRO in the NIC"},
+		{"rx-lro", "LRO"}, {"hw-tc-offload", "tc in the NIC"},
+	} {
+		if d.Offloads[o.feature] {
+			on = append(on, o.name)
+		}
+	}
+	text := "none that matters"
+	if len(on) > 0 {
+		text = strings.Join(on, ", ") + " on; packets that stand for several are counted as those"
+	}
+	j.add(Finding{Area: AreaPorts, Check: "port.offloads", Subject: d.Name, Level: OK, Text: "offloads: " + text, port: d.Name})
+	if d.Offloads["rx-lro"] {
+		n := Finding{
+			Area: AreaPorts, Check: "port.lro", Subject: d.Name, Level: Note, port: d.Name,
+			Text: "LRO merges received segments for good: acknowledgements among them are lost to programs", Remedy: "ethtool -K " + shell(d.Name) + " lro off",
+		}
+		if d.Master != "" || j.f.TCP.Forwarding {
+			n.Level, n.asks = Problem, queueing
+			n.Text += ", and merged packets cannot be forwarded"
+		}
+		j.add(n)
+	}
+	if d.Offloads["esp-hw-offload"] && j.f.TCP.SAs > 0 {
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.esp", Subject: d.Name, Level: Note, port: d.Name, Text: "the NIC encrypts IPsec itself: programs may see what it then hides",
+			Remedy: "scope the switch to prefixes that are not encrypted",
+		})
+	}
+}
+
+// hardware judges what forwards beside the kernel on this very device.
+func (j *judge) hardware(d *Device) {
+	switch {
+	case d.SwitchID != "" && d.MaxVFs == 0 && !d.IsVF:
+		n := Finding{
+			Area: AreaPorts, Check: "port.chip", Subject: d.Name, Level: Note, port: d.Name, Text: "port of a switch chip (" + d.SwitchID + "): what the chip forwards by itself never reaches the kernel",
+			Remedy: "keep it out of bridges that the chip takes over",
+		}
+		if d.MasterKind == "bridge" || d.MasterKind == "openvswitch" || j.f.TCP.Forwarding {
+			n.Level, n.bars = Blocked, attaching
+			n.Text = "off: the switch chip (" + d.SwitchID + ") forwards between this port and its others, the kernel sees almost nothing of it"
+			n.Remedy = "Weir cannot hold this traffic here; put it at the hosts' uplinks or hypervisors"
+		}
+		j.add(n)
+	case d.VFs > 0:
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.sriov", Subject: d.Name, Level: Blocked, port: d.Name,
+			Text:   fmt.Sprintf("off for %s of SR-IOV: the NIC switches their packets, past the kernel", plural(d.VFs, "virtual function")),
+			Remedy: "give VMs taps in a bridge, or hold their flows at the next switch; what passes this device itself is held",
+		})
+	case d.MaxVFs > 0:
+		j.add(Finding{Area: AreaPorts, Check: "port.sriov", Subject: d.Name, Level: OK, port: d.Name, Text: fmt.Sprintf("SR-IOV: none of %s in use", plural(d.MaxVFs, "virtual function"))})
+	}
+	if d.IsVF {
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.vf", Subject: d.Name, Level: Note, port: d.Name, Text: "a virtual function: other functions share its link, and the queue that grows may be in the NIC",
+			Remedy: "shape it below the rate that it surely gets",
+		})
+	}
+}

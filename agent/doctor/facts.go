@@ -1,0 +1,199 @@
+// Package doctor tells an operator, before anything is changed, what Weir can and cannot do on a
+// machine, and what to do about it. Gather reads the machine, and changes nothing; Check judges what was
+// read, and reads nothing: every finding can be tested on a machine that nobody here has.
+package doctor
+
+import (
+	"time"
+
+	"weir/datapath"
+)
+
+// Facts is what there is to know of a machine. What could not be read is in Unseen, and zero here.
+type Facts struct {
+	Host    Host
+	Process Process
+	Kernel  Kernel
+	Devices []Device // of the network namespace, by name
+	// DevicesLeft counts devices of the namespace that were not looked at: there are too many.
+	DevicesLeft int
+	Bypass      Bypass
+	TCP         TCP
+	Memory      Memory
+	Switches    []Switch
+	Unseen      []Unseen
+}
+
+// Host names the machine.
+type Host struct {
+	Name     string `json:"name"`
+	Release  string `json:"release"` // of the kernel: 6.18.5
+	Arch     string `json:"arch"`
+	CPUs     int    `json:"cpus"`
+	Realtime bool   `json:"-"` // PREEMPT_RT
+	// Namespaces counts the named network namespaces (ip netns).
+	Namespaces int `json:"-"`
+}
+
+// Process is what this process may do, which `weir switch` started the same way may too.
+type Process struct {
+	Root         bool
+	UserNS       bool // in a user namespace of its own, whose root the kernel does not believe
+	Capabilities uint64
+	Container    string // "docker", "container"; "": none seen
+}
+
+// Kernel is what does not belong to a device.
+type Kernel struct {
+	Features   []datapath.Feature
+	Rehearsed  bool  // Rehearsal is the verifier's answer
+	Rehearsal  error // nil: it takes the switch programs
+	BPFFS      string
+	BPFDir     bool // /sys/fs/bpf is there to mount it on
+	Lockdown   string
+	JIT        int // bpf_jit_enable; -1: not known
+	JITHarden  int
+	Unprivil   int           // unprivileged_bpf_disabled
+	BPFStats   int           // bpf_stats_enabled
+	Resolution time.Duration // of timers
+	Modules    map[string]ModuleState
+}
+
+// ModuleState is how a part of the kernel is there.
+type ModuleState string
+
+// Built in or loaded; there to be loaded; not there; not to be found out.
+const (
+	ModuleReady   ModuleState = "ready"
+	ModuleOnDisk  ModuleState = "on disk"
+	ModuleAbsent  ModuleState = "absent"
+	ModuleUnknown ModuleState = "unknown"
+)
+
+// Device is one network device.
+type Device struct {
+	Name, Alias string
+	Ifindex     int
+	Kind        string // of rtnetlink: "veth", "bridge", "" for hardware
+	Driver, Bus string // Bus: 0000:3b:00.0
+	Loopback    bool
+	Up, Carrier bool
+	MTU         int
+	SpeedMbit   int // 0: not told
+	TxQueues    int // in use, as far as known
+	RxQueues    int
+	Addresses   int    // of IP
+	Master      string // bridge, bond, VRF, ovs-system
+	MasterKind  string
+	Lower       string // what a VLAN, tunnel or macvlan stands on, if it is in this namespace
+	PeerAway    bool   // its peer or lower device is in another namespace
+	GSOMax      int    // bytes of a super-packet
+
+	Root     Qdisc
+	Children []string // kinds of the qdiscs below an mq or mqprio
+
+	Offloads map[string]bool // of ethtool; nil: not told
+	XPS      int             // send queues that CPUs are mapped to
+
+	VFs, MaxVFs int
+	IsVF        bool
+	SwitchID    string // of a switch chip that forwards by itself
+
+	XDP             *Program
+	XDPMode         string
+	Ingress, Egress []Program // tcx, in order
+	Filters         []Filter  // of clsact and of qdiscs
+}
+
+// Qdisc is a device's root queue discipline.
+type Qdisc struct {
+	Kind    string // "noqueue" where there is none
+	Default bool   // the kernel's own choice, which a shaper of Weir's may replace
+	// Of a tbf:
+	RateBits           uint64
+	LimitBytes, Bursts uint64
+}
+
+// Program is a BPF program somewhere in a packet's way.
+type Program struct {
+	ID        uint32
+	Name      string
+	Ours      bool
+	Redirects bool // it uses a map for sending packets elsewhere
+}
+
+// Filter is a classifier of tc.
+type Filter struct {
+	Kind    string // bpf, flower, matchall, u32
+	Name    string // of a BPF classifier
+	Egress  bool
+	Root    bool // of the root qdisc, where it chooses a class
+	InHW    bool // carried out by the NIC
+	SkipsSW bool
+}
+
+// Bypass is what moves packets past the hooks of Weir.
+type Bypass struct {
+	UserDrivers []UserDevice // network hardware that a process drives (DPDK, or a VM has it)
+	DPDK        []string     // runtime directories of DPDK processes
+	Daemons     []string     // names of programs that forward by themselves
+	VhostUser   []string     // sockets
+	VDPA        []string
+	VhostNet    bool // a VM's device is served by the kernel
+	XDPSockets  int  // AF_XDP
+	Flowtables  []Flowtable
+}
+
+// UserDevice is a PCI network device without a kernel network driver.
+type UserDevice struct{ Bus, Driver string }
+
+// Flowtable is one of nftables.
+type Flowtable struct {
+	Table, Name string
+	Devices     []string
+	Hardware    bool
+}
+
+// TCP is what the namespace knows of TCP.
+type TCP struct {
+	Sysctls      map[string]string // "net.ipv4.tcp_ecn"; those that could be read
+	MPTCPSockets int
+	Signed       int // sockets with TCP-MD5
+	SAs          int // IPsec security associations
+	Forwarding   bool
+}
+
+// Memory, in bytes; 0: not known.
+type Memory struct {
+	Total, Available uint64
+	CgroupLimit      uint64
+	CgroupLeft       uint64 // below the nearest limit
+	LockedLimit      uint64 // RLIMIT_MEMLOCK
+	LockedUnlimited  bool
+	Tables           uint64 // what a switch of the default size takes
+}
+
+// Switch is what is pinned of a `weir switch`.
+type Switch struct {
+	Name    string
+	Alive   bool
+	Holder  string // who has it, or had it last
+	Age     time.Duration
+	Ports   []SwitchPort
+	Refused string // its tables cannot be read: why
+	Other   bool   // because they are another version's
+}
+
+// SwitchPort is one port of it.
+type SwitchPort struct {
+	Name  string
+	Gone  bool
+	Local bool // in this namespace
+}
+
+// Unseen is what could not be read.
+type Unseen struct {
+	What string
+	Why  string
+	Root bool // root could
+}

@@ -1,0 +1,165 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+const (
+	OK      Level = "ok"      // as it should be
+	Note    Level = "note"    // Weir works; this is to be known
+	Problem Level = "problem" // Weir works in part, or only after this is mended
+	Blocked Level = "blocked" // Weir does not work with this
+)
+
+var ranks = map[Level]int{OK: 0, Note: 1, Problem: 2, Blocked: 3}
+
+// worse gives the worse of two levels.
+func worse(a, b Level) Level {
+	if ranks[b] > ranks[a] {
+		return b
+	}
+	return a
+}
+
+// Area groups findings.
+type Area string
+
+// The areas, in the order in which they are told.
+const (
+	AreaKernel   Area = "kernel"
+	AreaRights   Area = "rights"
+	AreaPorts    Area = "ports"
+	AreaPrograms Area = "other programs"
+	AreaBypass   Area = "past the kernel"
+	AreaMTU      Area = "MTU"
+	AreaTCP      Area = "TCP and tunnels"
+	AreaMemory   Area = "memory"
+	AreaState    Area = "Weir here"
+	AreaUnseen   Area = "not seen"
+)
+
+var areas = []Area{
+	AreaKernel, AreaRights, AreaPorts, AreaPrograms, AreaBypass, AreaMTU, AreaTCP, AreaMemory, AreaState, AreaUnseen,
+}
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Area    Area   `json:"area"`
+	Check   string `json:"check"`             // what was looked at: stays the same from version to version
+	Subject string `json:"subject,omitempty"` // port, feature
+	Level   Level  `json:"level"`
+	Text    string `json:"text"`
+	Remedy  string `json:"remedy,omitempty"` // what to do, in one line
+	// What does not work at all because of it; works after it is mended; cannot be said.
+	bars, asks, hides []Ability
+	// port is the device that a finding is about; "" for the machine.
+	port string
+}
+
+// Ability is something Weir may be wanted for on a machine.
+type Ability string
+
+// What the summary tells of.
+const (
+	Switching Ability = "switch"
+	Observing Ability = "observe"
+	Marking   Ability = "marking"
+	Edging    Ability = "edge"
+	Lab       Ability = "lab"
+)
+
+// Can is an answer of the summary.
+type Can struct {
+	What Ability `json:"what"`
+	Can  string  `json:"can"` // yes, changes (after what the findings ask for), no, unknown (root sees more)
+	Why  string  `json:"why"`
+}
+
+// The answers.
+const (
+	Yes     = "yes"
+	Changes = "changes"
+	No      = "no"
+	Unknown = "unknown"
+)
+
+// Report is what the doctor says.
+type Report struct {
+	Schema   int       `json:"schema"` // of this document
+	Weir     string    `json:"weir"`
+	Host     Host      `json:"host"`
+	Level    Level     `json:"level"` // the worst
+	Summary  []Can     `json:"summary"`
+	Findings []Finding `json:"findings"`
+}
+
+// reportSchema is raised when a field changes its meaning or goes; fields may be added without.
+const reportSchema = 1
+
+// textMax bounds what a name, a driver or an error may add to a line, in bytes.
+const textMax = 400
+
+// clean makes text from anywhere safe to print: names of devices, drivers, aliases and programs may
+// hold anything, also what a terminal obeys or what turns the order of the text round.
+func clean(s string) string {
+	var b strings.Builder
+	for i, w := 0, 0; i < len(s); i += w {
+		r, width := utf8.DecodeRuneInString(s[i:])
+		w = width
+		if b.Len() > textMax {
+			b.WriteString("...")
+			break
+		}
+		switch {
+		case r == utf8.RuneError && width == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Cf, unicode.Mn, unicode.Me):
+			b.WriteRune(r)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// shell writes a device's name so that a command with it can be pasted: names may hold quotes and dollars.
+func shell(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@+", r)
+	}
+	if name != "" && name[0] != '-' && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	if clean(name) != name || strings.HasPrefix(name, "-") {
+		return "DEVICE"
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
+// some lists up to a few of many.
+func some(names []string) string {
+	const most = 6
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// plural counts things: "1 port", "3 ports".
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// Fine says that there is neither a problem nor anything blocked.
+func (r *Report) Fine() bool { return ranks[r.Level] < ranks[Problem] }

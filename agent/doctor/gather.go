@@ -1,0 +1,168 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits on what is read.
+const (
+	gatherLimit  = 20 * time.Second // of all
+	sectionLimit = 8 * time.Second  // of one part: a sick driver may never answer
+	fileMax      = 4 << 20
+	entriesMax   = 1 << 16 // of a directory, a table of sockets
+	devicesMax   = 1024
+	filtersMax   = 1024 // of a device
+	namesMax     = 64   // of sockets, flowtables, processes
+)
+
+// gatherer reads one machine. Its roots are /proc, /sys and so on, or those of a test.
+type gatherer struct {
+	root    string
+	o       Options
+	release string
+	// inline: read on the caller's thread, which may be in another network namespace, and wait for ever.
+	inline bool
+}
+
+// note is what a section found: it is put into the facts when the section is through in time.
+type note func(*Facts)
+
+// Gather reads this machine and changes nothing. It takes as long as gatherLimit at most; what it could
+// not see is in Unseen.
+func Gather(ctx context.Context, o Options) *Facts {
+	return (&gatherer{root: "/", o: o}).gather(ctx)
+}
+
+func (g *gatherer) gather(ctx context.Context) *Facts {
+	ctx, cancel := context.WithTimeout(ctx, gatherLimit)
+	defer cancel()
+	f := &Facts{}
+	g.host()(f)
+	g.release = f.Host.Release
+	for _, s := range []struct {
+		what string
+		read func() note
+	}{
+		{"this process", g.process},
+		{"the kernel", g.kernel},
+		{"what BPF can do", g.features},
+		{"network devices", g.devices},
+		{"what passes the kernel", g.bypass},
+		{"TCP", g.tcp},
+		{"memory", g.memory},
+		{"pinned switches", g.switches},
+	} {
+		g.section(ctx, f, s.what, s.read)
+	}
+	return f
+}
+
+// section runs one part and leaves it behind when it takes too long.
+func (g *gatherer) section(ctx context.Context, f *Facts, what string, read func() note) {
+	if g.inline {
+		read()(f)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sectionLimit)
+	defer cancel()
+	done := make(chan note, 1)
+	go func() { done <- read() }()
+	select {
+	case apply := <-done:
+		apply(f)
+	case <-ctx.Done():
+		f.Unseen = append(f.Unseen, Unseen{What: what, Why: fmt.Sprintf("no answer within %v: a driver may hang", sectionLimit)})
+	}
+}
+
+// unseen puts down why something could not be read; what is not there at all is not put down.
+func (f *Facts) unseen(what string, err error) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if slices.ContainsFunc(f.Unseen, func(u Unseen) bool { return u.What == what }) {
+		return
+	}
+	denied := errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+	f.Unseen = append(f.Unseen, Unseen{What: what, Why: firstLine(err), Root: denied})
+}
+
+func (g *gatherer) path(parts ...string) string {
+	return filepath.Join(append([]string{g.root}, parts...)...)
+}
+
+// read reads the beginning of a file.
+func (g *gatherer) read(parts ...string) ([]byte, error) {
+	file, err := os.Open(g.path(parts...))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, fileMax))
+}
+
+// line reads a file of one line; "" if it cannot be read.
+func (g *gatherer) line(parts ...string) string {
+	b, err := g.read(parts...)
+	if err != nil {
+		return ""
+	}
+	b, _, _ = bytes.Cut(b, []byte("\n"))
+	return strings.TrimSpace(string(b))
+}
+
+// number reads a file of one number, or gives other.
+func (g *gatherer) number(other int, parts ...string) int {
+	n, err := strconv.Atoi(g.line(parts...))
+	if err != nil {
+		return other
+	}
+	return n
+}
+
+func (g *gatherer) exists(parts ...string) bool {
+	_, err := os.Lstat(g.path(parts...))
+	return err == nil
+}
+
+// names lists a directory, in order.
+func (g *gatherer) names(parts ...string) []string {
+	dir, err := os.Open(g.path(parts...))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	out, err := dir.Readdirnames(entriesMax)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	slices.Sort(out)
+	return out
+}
+
+// lines goes through a file of the kernel's line by line.
+func (g *gatherer) lines(each func(fields []string) bool, parts ...string) error {
+	b, err := g.read(parts...)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		if !each(strings.Fields(line)) {
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// devices reads all devices of the network namespace.
+func (g *gatherer) devices() note {
+	links, err := netlink.LinkList()
+	if errors.Is(err, netlink.ErrDumpInterrupted) { // something changed meanwhile: what came is good
+		err = nil
+	}
+	if err != nil {
+		return func(f *Facts) { f.unseen("network devices", err) }
+	}
+	// Those that were asked for come first, so that they are never the ones left out.
+	slices.SortStableFunc(links, func(a, b netlink.Link) int {
+		return g.rank(a.Attrs().Name) - g.rank(b.Attrs().Name)
+	})
+	left := max(0, len(links)-devicesMax)
+	t := &deviceTables{names: map[int]string{}, kinds: map[int]string{}}
+	for _, l := range links {
+		t.names[l.Attrs().Index], t.kinds[l.Attrs().Index] = l.Attrs().Name, l.Type()
+	}
+	var errQdisc, errAddr error
+	t.qdiscs, errQdisc = listQdiscs()
+	t.addresses, errAddr = countAddresses()
+	t.ethtool, err = ethtool.NewEthtool()
+	if err == nil {
+		defer t.ethtool.Close()
+	}
+	progs := &programReader{known: map[uint32]Program{}}
+	var out []Device
+	for _, l := range links[:len(links)-left] {
+		d := g.device(l, t)
+		progs.fill(&d, l.Attrs(), t.qdiscs[d.Ifindex])
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b Device) int { return strings.Compare(a.Name, b.Name) })
+	return func(f *Facts) {
+		f.Devices, f.DevicesLeft = out, left
+		f.unseen("queue disciplines", errQdisc)
+		f.unseen("addresses", errAddr)
+		f.unseen("drivers and offloads", err)
+		f.unseen("programs at devices", progs.err)
+		f.unseen("filters of tc", progs.errFilters)
+		if t.foreignSys {
+			f.Unseen = append(f.Unseen, Unseen{What: "/sys of this namespace", Why: "/sys shows the devices of another network namespace: switch chips and XPS are not seen (enter with 'ip netns exec', which mounts it anew)"})
+		}
+	}
+}
+
+func (g *gatherer) rank(name string) int {
+	for _, p := range g.o.Ports {
+		if ok, err := path.Match(p, name); name == p || err == nil && ok {
+			return 0
+		}
+	}
+	return 1
+}
+
+// deviceTables is what was read of all devices at once.
+type deviceTables struct {
+	names, kinds map[int]string // by ifindex
+	qdiscs       map[int][]qdisc
+	addresses    map[int]int
+	ethtool      *ethtool.Ethtool // nil: not to be had
+	foreignSys   bool             // /sys is of another namespace
+}
+
+func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
+	a := l.Attrs()
+	d := Device{
+		Name: a.Name, Alias: a.Alias, Ifindex: a.Index, Kind: kindOf(l.Type()), MTU: a.MTU,
+		Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
+		TxQueues: a.NumTxQueues, RxQueues: a.NumRxQueues, Addresses: t.addresses[a.Index],
+		Master: t.names[a.MasterIndex], MasterKind: t.kinds[a.MasterIndex], GSOMax: int(a.GSOMaxSize),
+		PeerAway: a.NetNsID >= 0 && a.ParentIndex != 0,
+	}
+	if lower := lowerOf(l); lower != 0 && a.NetNsID < 0 && d.Kind != "veth" {
+		d.Lower = t.names[lower]
+	}
+	d.Root, d.Children = rootOf(t.qdiscs[a.Index])
+	g.ethtool(&d, t.ethtool)
+	g.sysfs(&d, t)
+	g.pci(&d)
+	d.VFs = max(d.VFs, len(a.Vfs))
+	return d
+}
+
+// kindOf is the kind by rtnetlink; the library calls hardware "device".
+func kindOf(kind string) string {
+	switch kind {
+	case "device":
+		return ""
+	case "tuntap":
+		return "tun"
+	}
+	return kind
+}
+
+// lowerOf is the device that another stands on.
+func lowerOf(l netlink.Link) int {
+	switch v := l.(type) {
+	case *netlink.Vxlan:
+		return v.VtepDevIndex
+	case *netlink.Gretun:
+		return int(v.Link)
+	case *netlink.Gretap:
+		return int(v.Link)
+	case *netlink.Iptun:
+		return int(v.Link)
+	}
+	return l.Attrs().ParentIndex
+}
+
+// rootOf finds the root qdisc, and the kinds of those below it if it has none of its own.
+func rootOf(list []qdisc) (root Qdisc, children []string) {
+	root = Qdisc{Kind: "noqueue", Default: true}
+	for _, q := range list {
+		switch q.parent {
+		case netlink.HANDLE_ROOT:
+			root = Qdisc{Kind: q.kind, Default: q.handle == 0} // one that somebody makes gets a handle
+			root.RateBits, root.LimitBytes, root.Bursts = q.tbf()
+		case netlink.HANDLE_INGRESS:
+		default:
+			if len(children) < namesMax {
+				children = append(children, q.kind)
+			}
+		}
+	}
+	if root.Kind != "mq" && root.Kind != "mqprio" {
+		children = nil
+	}
+	return root, children
+}
+
+// countAddresses counts addresses beyond the link, by ifindex.
+func countAddresses() (map[int]int, error) {
+	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := map[int]int{}
+	for _, a := range all {
+		if !a.IP.IsLinkLocalUnicast() {
+			out[a.LinkIndex]++
+		}
+	}
+	return out, nil
+}
+
+// offloadsOfInterest are those that Weir has something to say of.
+var offloadsOfInterest = []string{
+	"tx-generic-segmentation", "tx-tcp-segmentation", "rx-gro", "rx-gro-hw", "rx-lro", "hw-tc-offload", "esp-hw-offload",
+}
+
+func (g *gatherer) ethtool(d *Device, e *ethtool.Ethtool) {
+	if e == nil {
+		return
+	}
+	if info, err := e.DriverInfo(d.Name); err == nil {
+		d.Driver, d.Bus = info.Driver, info.BusInfo
+		if !pciAddress.MatchString(d.Bus) && d.Kind != "" {
+			d.Bus = ""
+		}
+	}
+	if all, err := e.Features(d.Name); err == nil {
+		d.Offloads = map[string]bool{}
+		for _, name := range offloadsOfInterest {
+			if on, there := all[name]; there {
+				d.Offloads[name] = on
+			}
+		}
+	}
+	if d.Kind != "" {
+		return // speeds and channels of software are made up
+	}
+	if c, err := e.GetChannels(d.Name); err == nil && c.CombinedCount+c.TxCount > 0 {
+		d.TxQueues, d.RxQueues = int(c.CombinedCount+c.TxCount), int(c.CombinedCount+c.RxCount)
+	}
+	const unknown = 1<<32 - 1
+	if speed, err := e.CmdGet(&ethtool.EthtoolCmd{}, d.Name); err == nil && speed != 0 && speed < unknown && speed != 1<<16-1 {
+		d.SpeedMbit = int(speed)
+	}
+}
+
+// sysfs reads what stands only there: if it is the /sys of this namespace.
+func (g *gatherer) sysfs(d *Device, t *deviceTables) {
+	dir := filepath.Join("sys/class/net", d.Name)
+	if g.number(0, dir, "ifindex") != d.Ifindex {
+		t.foreignSys = t.foreignSys || !d.Loopback
+		return
+	}
+	d.SwitchID = g.line(dir, "phys_switch_id")
+	for i, q := range g.names(dir, "queues") {
+		if i >= devicesMax {
+			break
+		}
+		if strings.HasPrefix(q, "tx-") && strings.Trim(g.line(dir, "queues", q, "xps_cpus"), "0,") != "" {
+			d.XPS++
+		}
+	}
+}
+
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// pci reads of SR-IOV: PCI devices are the same in all namespaces.
+func (g *gatherer) pci(d *Device) {
+	if !pciAddress.MatchString(d.Bus) {
+		return
+	}
+	dir := "sys/bus/pci/devices/" + d.Bus
+	d.VFs, d.MaxVFs = g.number(0, dir, "sriov_numvfs"), g.number(0, dir, "sriov_totalvfs")
+	d.IsVF = g.exists(dir, "physfn")
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"weir/agent/doctor"
+)
+
+func doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor [PORT...]",
+		Short: "Say what Weir can and cannot do on this machine, and what to do about it",
+		Long: `Look at this machine and say what Weir can and cannot do on it: kernel, rights, ports and their queues,
+programs of others, what moves packets past the kernel, MTU, TCP, tunnels, memory, and what is there of
+Weir. Each finding is ok, a note, a problem (mend it first) or blocked (Weir does not work with it), with
+what to do.
+
+PORT is the name of a device in this network namespace, or a pattern ('swp*'). Without one, every device
+that can be a port is looked at. Nothing is changed. Without root less is seen, and what was not is told.
+
+The exit code is 0 when there is no problem, 1 when there is one or something is blocked.`,
+		Example: `  weir doctor
+  weir doctor 'swp*'
+  weir doctor eth1 eth2 --json`,
+		Args: usageArgs(cobra.ArbitraryArgs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, port := range args {
+				if err := doctor.CheckPattern(port); err != nil {
+					return usageError(err)
+				}
+			}
+			o := doctor.Options{Ports: args, Version: weirVersion()}
+			r := doctor.Check(doctor.Gather(cmd.Context(), o), o)
+			var err error
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				err = e.Encode(r)
+			} else {
+				err = r.Print(cmd.OutOrStdout())
+			}
+			if err == nil && !r.Fine() {
+				err = &exitCode{code: exitError}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
