@@ -61,7 +61,7 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
-		running = append(running, f)
+		running, l.fairqs = append(running, f), append(l.fairqs, f)
 		go func() { beats <- f.Run(ctx) }()
 	}
 	return stop, nil

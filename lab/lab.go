@@ -31,6 +31,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/datapath"
 	"weir/experiment"
 	"weir/law"
 )
@@ -54,6 +55,7 @@ type Lab struct {
 	unmet  unmetList
 
 	netstack bool // Options.Netstack
+	fairqs   []*datapath.FairQ
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool

@@ -126,17 +126,22 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 		defer func() { _ = rec.Stop() }() // when it ends early; Stop is called again below
 	}
 	p.Phase("running")
-	cpus := watchProcessors()
+	cpus, laws := watchProcessors(), l.traceLaws(cfg)
 	out, err := traffic.Run(ctx, l, cfg, r.Seed, traffic.Options{
 		Progress: func(now law.Duration, flowsDone int) { p.At(now, cfg.Duration, flowsDone) },
 	})
 	busy := cpus.stop()
 	if err != nil {
+		_, _ = laws.stop(0, 0) // there is nothing that it could be put beside
+		return nil, err
+	}
+	traced, err := laws.stop(out.T0, out.Ended)
+	if err != nil {
 		return nil, err
 	}
 	raw := &result.Raw{
 		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
-		Unmet: unmet(l, cfg, out), Busy: busy,
+		Unmet: unmet(l, cfg, out), Busy: busy, Laws: traced,
 	}
 	if rec != nil {
 		if err := rec.Stop(); err != nil {

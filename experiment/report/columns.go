@@ -28,6 +28,7 @@ var (
 	timeColumns = []column{
 		col("flows", "", "flows", 1),
 		col("unfinished", "", "unfinished", 1),
+		col("at a time", "mean", "live.mean", 1),
 		col("FCT mean", "ms", "fct_ms.mean", 1),
 		col("FCT SD", "ms", "fct_ms.sd", 1),
 		col("FCT p50", "ms", "fct_ms.p50", 1),
@@ -61,6 +62,8 @@ var (
 		col("used", "% of rate", "utilisation", 100),
 		col("marks", "", "marks", 1),
 		col("drops", "", "drops", 1),
+		col("law counts", "flows", "law.flows.mean", 1),
+		col("grants each", "B p50", "law.grant_bytes.p50", 1),
 	}
 )
 

@@ -72,6 +72,7 @@ func overviews(doc *result.Document) []overview {
 		for _, m := range []struct{ head, of string }{{"mean FCT", "mean"}, {"SD", "sd"}, {"p99", "p99"}, {"max", "max"}} {
 			out = append(out, overview{g + ": " + m.head + ", ms", metric(1, g, "fct_ms", m.of)})
 		}
+		out = append(out, overview{g + ": at a time", metric(1, g, "live", "mean")})
 		out = append(out, overview{g + ": waited for a timeout, %", share(g)}, overview{g + ": unfinished", metric(1, g, "unfinished")})
 	}
 	for _, g := range groupNames(doc) {
@@ -81,7 +82,8 @@ func overviews(doc *result.Document) []overview {
 	}
 	out = append(out, overview{"drops", metric(1, result.AllPorts, "drops")})
 	for _, p := range portNames(doc) {
-		out = append(out, overview{p + ": queue, KB", metric(1e-3, p, "queue_bytes", "mean")}, overview{"used, %", metric(100, p, "utilisation")})
+		out = append(out, overview{p + ": queue, KB", metric(1e-3, p, "queue_bytes", "mean")}, overview{"used, %", metric(100, p, "utilisation")},
+			overview{"flows counted", metric(1, p, "law", "flows", "mean")}, overview{"granted each, B", metric(1, p, "law", "grant_bytes", "p50")})
 	}
 	return out
 }

@@ -85,9 +85,11 @@ type Window struct {
 
 // Group is what the flows of one group met with.
 type Group struct {
-	Flows      int   `json:"flows"`      // started
-	Unfinished int   `json:"unfinished"` // of these: given up, cut off, failed
-	Bytes      int64 `json:"bytes"`      // payload at the receiving programs
+	Flows      int `json:"flows"`      // started
+	Unfinished int `json:"unfinished"` // of these: given up, cut off, failed
+	// Live is over time: how many were under way.
+	Live  *Distribution `json:"live,omitempty"`
+	Bytes int64         `json:"bytes"` // payload at the receiving programs
 	// Drops are the group's packets, in both directions, dropped at any port. Absent when records
 	// of drops were lost.
 	Drops *int64 `json:"drops,omitempty"`
@@ -147,8 +149,17 @@ type PortResult struct {
 	// Utilisation is the share of the port's rate that was used, 0 to 1, frames counted as the
 	// port's shaper counts them.
 	Utilisation *float64 `json:"utilisation,omitempty"`
+	// Law is what FairQ counted and granted here.
+	Law *LawResult `json:"law,omitempty"`
 
 	levels []level // behind Queue
+}
+
+// LawResult is what FairQ counted and granted at a port, over time.
+type LawResult struct {
+	Flows  *Distribution `json:"flows,omitempty"`        // that it counted
+	Grant  *Distribution `json:"grant_bytes,omitempty"`  // while it held windows
+	Window *Distribution `json:"window_bytes,omitempty"` // of its law, without the floor
 }
 
 // AllPorts is the name of the pseudo-port that stands for every port together.

@@ -46,6 +46,7 @@ func (b *builder) group(name string, s span) *Group {
 	g.Goodput = g.distribution("goodput_mbps", goodput)
 	g.Jain = jain(goodput)
 	g.Series = g.distribution("series_mbps", b.rates(name, s))
+	g.Live = b.live(name, s)
 	b.settling(g, name, s)
 	b.byMouse(g, name, s)
 	b.deadlines(g, name, s)

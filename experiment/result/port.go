@@ -24,7 +24,27 @@ func (b *builder) port(p *Port, s span) *PortResult {
 		out.Queue = distributeTime(out.levels)
 		b.counters(out, p, s)
 	}
+	out.Law = b.law(p, s)
 	return out
+}
+
+// law sums up what the law held of the port; nil where there was none.
+func (b *builder) law(p *Port, s span) *LawResult {
+	var flows, grant, window []float64
+	for i := range b.raw.Laws {
+		l := &b.raw.Laws[i]
+		if l.Port != p.Name || !s.has(l.At) {
+			continue
+		}
+		flows, window = append(flows, float64(l.Flows)), append(window, float64(l.Window))
+		if l.Grant > 0 {
+			grant = append(grant, float64(l.Grant))
+		}
+	}
+	if len(flows) == 0 {
+		return nil
+	}
+	return &LawResult{Flows: distribute(flows), Grant: distribute(grant), Window: distribute(window)}
 }
 
 // levelsIn cuts the samples down to the span. A sample stands from its point of the grid to the

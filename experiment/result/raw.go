@@ -23,6 +23,17 @@ type Raw struct {
 	// Busy is the share of all the machine's processors that was not idle, in each second of its clock;
 	// empty where it does not apply or is not known.
 	Busy []float64
+	// Laws is what FairQ counted and granted at the ports whose queues are sampled.
+	Laws []LawSample
+}
+
+// LawSample is what a law held of a port at one moment.
+type LawSample struct {
+	At     time.Duration
+	Port   string
+	Flows  uint32 // it counted
+	Window uint64 // of its law, for each flow, bytes
+	Grant  uint64 // that windows were held to: no less than the floor; 0: nothing was held
 }
 
 // Flow is one flow (or one request on a persistent connection).

@@ -1,0 +1,80 @@
+package lab
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/experiment"
+	"weir/experiment/result"
+)
+
+// lawEvery is how often a law's state is read, in the world's time: a few hundred of these a second cost
+// less than one per cent of a processor.
+const lawEvery = 10 * time.Millisecond
+
+// lawTrace reads what FairQ counts and grants at the ports whose queues are sampled.
+type lawTrace struct {
+	end, done chan struct{}
+	seen      []result.LawSample // At is CLOCK_MONOTONIC
+	err       error
+}
+
+// traceLaws begins to read, until stop. Other laws than FairQ have nothing to read.
+func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
+	t := &lawTrace{end: make(chan struct{}), done: make(chan struct{})}
+	named := map[string]bool{}
+	for _, port := range cfg.Ports {
+		named[port] = true
+	}
+	go func() {
+		defer close(t.done)
+		tick := time.NewTicker(lawEvery)
+		defer tick.Stop()
+		for len(l.fairqs) > 0 && t.err == nil {
+			select {
+			case <-t.end:
+				return
+			case <-tick.C:
+			}
+			for _, f := range l.fairqs {
+				t.err = errors.Join(t.err, t.read(f, named))
+			}
+		}
+	}()
+	return t
+}
+
+func (t *lawTrace) read(f *datapath.FairQ, named map[string]bool) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	ports, err := f.Stats()
+	if err != nil {
+		return err
+	}
+	for i := range ports {
+		if p := &ports[i]; named[p.Port] {
+			t.seen = append(t.seen, result.LawSample{
+				At: time.Duration(now.Nano()), Port: p.Port, Flows: p.Flows, Window: p.WindowBytes, Grant: p.GrantBytes,
+			})
+		}
+	}
+	return nil
+}
+
+// stop gives what was seen, with times from t0 (CLOCK_MONOTONIC, ns) on, up to length.
+func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, error) {
+	close(t.end)
+	<-t.done
+	var out []result.LawSample
+	for _, s := range t.seen {
+		if s.At -= time.Duration(t0); s.At >= 0 && s.At < length {
+			out = append(out, s)
+		}
+	}
+	return out, t.err
+}
