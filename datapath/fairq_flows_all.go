@@ -45,3 +45,17 @@ func (m *fairqMaps) eachFlow(names map[uint32]string, do func(port string, flow 
 	}
 	return nil
 }
+
+// PortStats reads one port.
+func (f *FairQ) PortStats(port string) (FairQStats, error) {
+	i := f.index(port)
+	if i < 0 {
+		return FairQStats{}, fmt.Errorf("statistics of %s: FairQ is not on this port", port)
+	}
+	s, err := f.maps.stats(f.ports[i].id)
+	if err != nil {
+		return s, fmt.Errorf("statistics of %s: %w", port, err)
+	}
+	s.Port = port
+	return s, nil
+}

@@ -158,6 +158,14 @@ type portReading struct {
 	flows []datapath.FairQFlow // if the watch asked for them
 }
 
+// wantsReading says whether anything comes of reading the port.
+func (c *canary) wantsReading() bool {
+	return c.percent > 0 && c.stage != stageRolledBack && (c.percent < 100 || c.watch != nil)
+}
+
+// wantsQueue says whether its queue discipline is to be read with it.
+func (c *canary) wantsQueue() bool { return c.watch != nil && c.stage != stageRolledBack }
+
 // wantsFlows says whether the next reading is to have the flows one by one.
 func (c *canary) wantsFlows() bool {
 	return c.watch != nil && c.stage != stageRolledBack && c.watch.wantsFlows()

@@ -20,7 +20,8 @@ const (
 type flowNow struct {
 	From, To netip.AddrPort
 	InFlight float64 // bytes, at most lately; 0: it is silent
-	Window   float64 // that its receiver offers; 0: not known
+	Offered  float64 // window that its receiver offers; 0: not known
+	Held     float64 // window that it is held to now; 0: it is not
 }
 
 type flowKey struct{ from, to netip.AddrPort }
@@ -28,6 +29,7 @@ type flowKey struct{ from, to netip.AddrPort }
 // flowSeen is what was seen of one flow.
 type flowSeen struct {
 	looks, over int // how often it was seen with data in flight; with more than its window
+	held        int // with as much as the window that it is held to now lets it have
 	sum, most   float64
 	offered     float64
 }
@@ -145,7 +147,10 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 		}
 		s.sum += f.InFlight
 		s.most = max(s.most, f.InFlight)
-		s.offered = max(s.offered, f.Window)
+		s.offered = max(s.offered, f.Offered)
+		if f.Held > 0 && f.InFlight >= f.Held-g.base.Segment {
+			s.held++
+		}
 	}
 	if !first {
 		g.newcomers = max(g.newcomers, begun)
@@ -194,6 +199,16 @@ func (g *gather) limited() (out []LimitedFlow) {
 		return cmp.Or(cmp.Compare(b.InFlightMean, a.InFlightMean), a.From.Compare(b.From), a.To.Compare(b.To))
 	})
 	return out
+}
+
+// heldNow is how many flows are held back already, by a switch that is read along.
+func (g *gather) heldNow() (n int) {
+	for _, s := range g.seen {
+		if s.held > 0 && float64(s.held) >= flowsInFlow*float64(s.looks) {
+			n++
+		}
+	}
+	return n
 }
 
 // LimitedFlow is a flow that FairQ would hold back.

@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -17,6 +18,7 @@ type candidate struct {
 	name    string
 	ifindex int
 	law     datapath.FairQLaw
+	line    line
 	byName  bool  // and not by a pattern
 	err     error // why it cannot be managed
 }
@@ -127,7 +129,16 @@ func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc) candidate {
 	}
 	if err == nil {
 		n.law, err = r.law(dev.Name, s, dev.MTU)
+		n.line = r.line(s, &n.law)
 	}
 	n.err = err
 	return n
+}
+
+// line is what the port is like by these settings and its own shaper.
+func (s *PortSettings) line(own shaper, l *datapath.FairQLaw) line {
+	return line{
+		rate: float64(cmp.Or(s.Shape, s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
+		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes),
+	}
 }

@@ -31,7 +31,7 @@ type rollbackWatch struct {
 	part  time.Duration // how long one is
 
 	began   time.Duration // so much of the present one is over
-	first   *portReading      // at its beginning
+	first   *portReading  // at its beginning
 	armsSum [2]float64    // of the counts of flows
 	looks   int
 	elastic int

@@ -23,14 +23,16 @@ const (
 
 // role is a switch at work.
 type role struct {
-	cfg     *Config
-	rules   *rules // of cfg
-	log     *slog.Logger
-	fairq   *datapath.FairQ
-	ports   map[string]datapath.FairQPort // those that FairQ is on
-	refused map[string]string             // those whose windows it cannot hold, and why: said once
-	events  events                        // what metrics tell of
-	metrics *metrics.Server
+	cfg      *Config
+	rules    *rules // of cfg
+	log      *slog.Logger
+	fairq    *datapath.FairQ
+	ports    map[string]datapath.FairQPort // those that FairQ is on
+	refused  map[string]string             // those whose windows it cannot hold, and why: said once
+	canaries map[string]*canary            // how far each port is from observing to enforcing
+	tended   time.Time                     // when they were last read
+	events   events                        // what metrics tell of
+	metrics  *metrics.Server
 }
 
 // Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
@@ -85,6 +87,9 @@ func (r *role) begin() error {
 		f, err := datapath.AttachFairQ(ports, cfg)
 		if err == nil {
 			r.fairq = f
+			if err := f.ClearNotes(); err != nil {
+				return errors.Join(err, f.Leave())
+			}
 			r.log.Info("begun", "version", r.cfg.Version, "ports", len(ports), "pinned", cfg.Pin)
 			for _, p := range ports {
 				r.attached(p)
@@ -100,7 +105,7 @@ func (r *role) begin() error {
 }
 
 func (r *role) firstPorts() ([]datapath.FairQPort, error) {
-	found, err := r.rules.look()
+	found, err := r.look()
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +137,8 @@ func (r *role) work(ctx context.Context, w *watch) error {
 	defer beat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()
+	tend := newPace(r.tendEvery())
+	defer tend.stop()
 	changed := w.changed
 	var pause <-chan time.Time
 	for {
@@ -141,6 +148,11 @@ func (r *role) work(ctx context.Context, w *watch) error {
 		case <-beat.C:
 			if err := r.fairq.Beat(); err != nil {
 				return err
+			}
+			continue
+		case now := <-tend.c:
+			if err := r.tend(now); err != nil {
+				r.log.Warn("cannot see to what is held", "error", err)
 			}
 			continue
 		case <-pause:
@@ -159,7 +171,7 @@ func (r *role) work(ctx context.Context, w *watch) error {
 
 // follow makes the ports that FairQ is on those that are there.
 func (r *role) follow() error {
-	found, err := r.rules.look()
+	found, err := r.look()
 	if err != nil {
 		return err
 	}
@@ -237,9 +249,13 @@ func (r *role) letGo(c *candidate) error {
 func (r *role) configure(c *candidate) error {
 	delete(r.refused, c.name)
 	p := r.ports[c.name]
+	quiet := onlyPipe(p.Law, c.law)
 	p.Law = c.law
 	r.ports[c.name] = p
-	r.log.Info("its shaper changed", "port", c.name, "buffer", law.Bytes(c.law.BufferBytes).String(),
+	if quiet {
+		return r.fairq.Configure(c.name, c.law)
+	}
+	r.log.Info("its law changed", "port", c.name, "hold", c.law.Hold.String(), "buffer", law.Bytes(c.law.BufferBytes).String(),
 		"target", law.Bytes(c.law.TargetBytes).String(), "window_limit", law.Bytes(c.law.CapBytes).String())
 	return r.fairq.Configure(c.name, c.law)
 }

@@ -1,0 +1,202 @@
+package switchd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/datapath"
+)
+
+// tendAtMost is how often ports are read whose pipe is to be followed and no more.
+const tendAtMost = time.Second
+
+// rolledBackMost is how many ports that are gone are remembered because a rule was broken on them.
+const rolledBackMost = 1024
+
+// look lists the devices that the configuration names, each with the law of its stage.
+func (r *role) look() ([]candidate, error) {
+	found, err := r.rules.look()
+	if err != nil {
+		return nil, err
+	}
+	if r.canaries == nil {
+		r.canaries = map[string]*canary{}
+	}
+	here := map[string]bool{}
+	for i := range found {
+		c := &found[i]
+		here[c.name] = true
+		if c.err != nil {
+			continue
+		}
+		own := r.canaries[c.name]
+		if own == nil {
+			own = newCanary(r.cfg.Enforce.percent(c.name), &r.cfg.Rollback)
+			r.canaries[c.name] = own
+			r.sayStage(c.name, own)
+		}
+		own.line = c.line
+		own.adjust(&c.law)
+	}
+	r.forgetCanaries(here)
+	return found, nil
+}
+
+// forgetCanaries forgets ports that are gone, except those that must not be enforced on when they come back.
+func (r *role) forgetCanaries(here map[string]bool) {
+	remembered := 0
+	for name, c := range r.canaries {
+		if here[name] {
+			continue
+		}
+		if c.stage == stageRolledBack && remembered < rolledBackMost {
+			remembered++
+			continue
+		}
+		delete(r.canaries, name)
+	}
+}
+
+func (r *role) sayStage(port string, c *canary) {
+	switch {
+	case c.stage == stageBefore:
+		r.log.Info("measuring first, without holding anything", "port", port, "for", r.cfg.Rollback.Over.String(), "then_percent", c.percent)
+	case c.percent == 0:
+		r.log.Info("only observed", "port", port)
+	case c.percent < 100:
+		r.log.Info("canary", "port", port, "percent", c.percent)
+	}
+}
+
+// forgetStages begins anew with every port, as a configuration that was read again asks for.
+func (r *role) forgetStages() error {
+	r.canaries = nil
+	return r.fairq.ClearNotes()
+}
+
+// tendEvery is how often tend is to be called; 0: never, for every flow of every port is held, whatever comes
+// of it.
+func (r *role) tendEvery() time.Duration {
+	every := time.Duration(0)
+	if len(r.cfg.Rollback.If) > 0 {
+		every = min(newRollbackWatch(&r.cfg.Rollback, false).interval(), tendAtMost)
+	} else if r.cfg.Enforce.Percent < 100 || len(r.cfg.Enforce.Ports) > 0 {
+		every = tendAtMost
+	}
+	return every
+}
+
+// tend reads the ports whose stage may change or whose pipe is followed, and acts on what it finds.
+func (r *role) tend(now time.Time) error {
+	after := now.Sub(r.tended)
+	first := r.tended.IsZero()
+	r.tended = now
+	stats, err := r.fairq.Stats()
+	if err != nil {
+		return err
+	}
+	read := map[string]*portReading{}
+	flows := false
+	for i := range stats {
+		if c := r.canaries[stats[i].Port]; c != nil && c.wantsReading() {
+			read[stats[i].Port] = &portReading{stats: stats[i]}
+			flows = flows || c.wantsFlows()
+		}
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	if err := r.readQueues(read); err != nil {
+		return err
+	}
+	if flows {
+		if err := r.readFlows(read); err != nil {
+			return err
+		}
+	}
+	if first {
+		after = 0
+	}
+	changed := false
+	var errs []error
+	for port, p := range read {
+		c := r.canaries[port]
+		told, was := c.pipe.told, c.stage
+		if event := c.read(p, after); event != "" {
+			errs = append(errs, r.stageChanged(port, c, event))
+		}
+		changed = changed || c.stage != was || c.pipe.told != told
+	}
+	if changed {
+		errs = append(errs, r.follow())
+	}
+	return errors.Join(errs...)
+}
+
+// stageChanged says what became of a port, in the log and, where its flows are not held any more, in the
+// kernel, for status.
+func (r *role) stageChanged(port string, c *canary, event string) error {
+	if c.stage != stageRolledBack {
+		r.log.Info(event, "port", port, "percent", c.percent)
+		return nil
+	}
+	r.log.Warn("rolled back: windows are let go, and not held again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
+	return r.fairq.Note(port, fmt.Sprintf("rolled back: %s", event))
+}
+
+// readQueues reads the queues of all ports at once.
+func (r *role) readQueues(read map[string]*portReading) error {
+	for port, p := range read {
+		if !r.canaries[port].wantsQueue() {
+			continue
+		}
+		q, err := datapath.ReadRootQueue(r.ports[port].Ifindex)
+		if err != nil {
+			return fmt.Errorf("port %s: %w", port, err)
+		}
+		p.queue = q
+	}
+	return nil
+}
+
+// readFlows reads the flows of the ports that want theirs, in one pass over the table.
+func (r *role) readFlows(read map[string]*portReading) error {
+	return r.fairq.EachFlow(func(port string, f datapath.FairQFlow) bool {
+		p := read[port]
+		if p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed && r.canaries[port].wantsFlows() {
+			p.flows = append(p.flows, f)
+		}
+		return true
+	})
+}
+
+// onlyPipe says whether two laws differ in no more than the length of the pipe, which follows what is measured.
+func onlyPipe(a, b datapath.FairQLaw) bool {
+	a.PipeBytes, b.PipeBytes = 0, 0
+	if cmp.Or(a.Hold, b.Hold) == datapath.FairQHoldPart && a.Hold == b.Hold {
+		a.CapBytes, b.CapBytes = 0, 0
+	}
+	return a == b
+}
+
+// pace is a ticker that need not tick.
+type pace struct {
+	c      <-chan time.Time
+	ticker *time.Ticker
+}
+
+func newPace(every time.Duration) *pace {
+	if every <= 0 {
+		return &pace{}
+	}
+	t := time.NewTicker(every)
+	return &pace{t.C, t}
+}
+
+func (p *pace) stop() {
+	if p.ticker != nil {
+		p.ticker.Stop()
+	}
+}

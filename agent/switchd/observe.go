@@ -1,0 +1,321 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+// Observation is what FairQ would make of some ports. docs/observe.md says how it is derived.
+type Observation struct {
+	Seconds float64        `json:"seconds"`
+	Along   string         `json:"along,omitempty"` // the switch whose tables were read; "": a program of its own was there meanwhile
+	Ports   []ObservedPort `json:"ports"`
+}
+
+// ObservedPort is one port of it. Windows are payload, queues are as the kernel counts them.
+type ObservedPort struct {
+	Port    string `json:"port"`
+	Ifindex int    `json:"ifindex"`
+	Hold    string `json:"hold"` // what was held meanwhile: none, part, all
+
+	RateBps      uint64  `json:"rate_bps"`
+	BufferBytes  uint64  `json:"buffer_bytes"`
+	TargetBytes  uint64  `json:"target_bytes"`
+	RTTMs        float64 `json:"rtt_ms"`           // of an empty queue, as reckoned with
+	HandshakeMs  float64 `json:"handshake_rtt_ms"` // least that was measured; 0: none passed
+	Flows        float64 `json:"flows"`            // mean of the time with flows
+	FlowsMost    float64 `json:"flows_most"`
+	FlowsSeen    int     `json:"flows_seen"`    // different ones
+	OtherPercent float64 `json:"other_percent"` // of the rate: what is not of these flows
+
+	Now  QueueNow  `json:"now"`
+	Then QueueThen `json:"then"`
+
+	Limited      int           `json:"limited"` // flows that mostly had more in flight than the window
+	LimitedFlows []LimitedFlow `json:"limited_flows"`
+	LimitedNow   int           `json:"limited_now"` // flows that are held back already
+	Notes        []string      `json:"notes,omitempty"`
+}
+
+// QueueNow is what was measured.
+type QueueNow struct {
+	Samples        uint64  `json:"samples"`
+	MeanBytes      float64 `json:"queue_mean_bytes"`
+	P99Bytes       float64 `json:"queue_p99_bytes"`
+	MostBytes      uint32  `json:"queue_most_bytes"`
+	DropsPerSecond float64 `json:"drops_per_s"`
+	SentBps        float64 `json:"sent_bps"`
+}
+
+// QueueThen is what is expected when FairQ holds all flows.
+type QueueThen struct {
+	WindowBytes     uint64  `json:"window_bytes"`      // of each flow that fills its own
+	WindowMostBytes uint64  `json:"window_most_bytes"` // if those with less leave the rest
+	CanaryBytes     uint64  `json:"canary_bytes"`      // window while most flows are free
+	MeanBytes       float64 `json:"queue_mean_bytes"`
+	LeastBytes      float64 `json:"queue_least_bytes"`
+	MostBytes       float64 `json:"queue_most_bytes"`
+	DropsPerSecond  float64 `json:"drops_per_s"`
+	DropsMost       float64 `json:"drops_most_per_s"`
+	Newcomers       int     `json:"newcomers"` // flows that may begin at once without a drop
+}
+
+// ObserveFor says how long to observe, and how many flows to list for a port.
+type ObserveFor struct {
+	Time time.Duration // 1s to 24h
+	List int           // 0 to 10000
+}
+
+// Check says what is wrong with it.
+func (o *ObserveFor) Check() error {
+	if o.Time < time.Second || o.Time > 24*time.Hour {
+		return fmt.Errorf("observe for %s: 1s to 24h", law.Duration(o.Time))
+	}
+	if o.List < 0 || o.List > flowsListMax {
+		return fmt.Errorf("list %d flows: 0 to %d", o.List, flowsListMax)
+	}
+	return nil
+}
+
+// Observe says what FairQ would make of the ports that c names, after the time given or when ctx is done. It
+// changes no packet. Where a living weir switch has all of the ports its tables are read; where none has any,
+// a program that only looks is there meanwhile, and nothing is left of it. Otherwise *ObserveApart.
+func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	found, err := observedDevices(c)
+	if err != nil {
+		return nil, err
+	}
+	w, err := watchThem(c, found)
+	if err != nil {
+		return nil, err
+	}
+	err = w.run(ctx, o.Time)
+	if err = errors.Join(err, w.source.close()); err != nil {
+		return nil, err
+	}
+	return w.report(o.List), nil
+}
+
+// observedDevices are the ports that are there and can be observed. One that is named must be.
+func observedDevices(c *Config) ([]candidate, error) {
+	rules := newRules(c.Ports)
+	all, err := rules.look()
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for i := range all {
+		switch n := &all[i]; {
+		case n.err == nil:
+			found = append(found, *n)
+		case n.byName:
+			return nil, n.err
+		default:
+			c.logger().Warn("not observed", "port", n.name, "reason", n.err.Error())
+		}
+	}
+	for _, name := range rules.names() {
+		if !slices.ContainsFunc(found, func(n candidate) bool { return n.name == name }) {
+			return nil, fmt.Errorf("port %s: no such device", name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no port to observe: no device matches")
+	}
+	return found, nil
+}
+
+// observedPort is a port while it is observed.
+type observedPort struct {
+	candidate
+	gather     *gather
+	handshake  time.Duration // least
+	hold       datapath.FairQHold
+	most       uint32 // longest queue
+	begin, end portReading
+}
+
+// observer observes ports.
+type observer struct {
+	source observeSource
+	ports  []*observedPort
+	byName map[string]*observedPort
+	began  time.Time
+	lasted time.Duration
+	queues map[int]uint32 // as last read from the queue disciplines
+	readAt time.Time
+}
+
+const (
+	samplePort  = 500 * time.Microsecond // between two samples, for each port
+	sampleLeast = 5 * time.Millisecond
+	sampleMost  = 100 * time.Millisecond
+	sampleFresh = 25 * time.Millisecond // a sample of the kernel's that is older says nothing
+	queuesEvery = 50 * time.Millisecond // between two looks at the queue disciplines for ports without
+	warmUp      = 3                     // beats until the flows that were there are known
+)
+
+func watchThem(c *Config, found []candidate) (*observer, error) {
+	w := &observer{byName: map[string]*observedPort{}}
+	for i := range found {
+		n := &found[i]
+		frame := float64(n.law.MTU) + 14
+		p := &observedPort{candidate: *n}
+		p.gather = newGather(load{
+			Rate: n.line.rate, RTT: n.line.rtt.Seconds(), Buffer: n.line.buffer, Target: n.line.target,
+			Cap: float64(n.law.CapBytes), Floor: float64(n.law.FloorBytes), Frame: frame, Segment: frame - tcpOverhead,
+		})
+		w.ports = append(w.ports, p)
+		w.byName[n.name] = p
+	}
+	var err error
+	w.source, err = newObserveSource(c, found)
+	return w, err
+}
+
+// tcpOverhead is Ethernet's, IPv4's and TCP's headers, with timestamps.
+const tcpOverhead = 14 + 20 + 20 + 12
+
+// run observes until the time is over or ctx is done.
+func (w *observer) run(ctx context.Context, long time.Duration) error {
+	sample := time.NewTicker(min(max(time.Duration(len(w.ports))*samplePort, sampleLeast), sampleMost))
+	defer sample.Stop()
+	beat := time.NewTicker(datapath.FairQBeat)
+	defer beat.Stop()
+	beats := 0
+	var over <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return w.finish()
+		case <-over:
+			return w.finish()
+		case <-beat.C:
+			beats++
+			if err := w.source.beat(); err != nil {
+				return err
+			}
+			if beats == warmUp {
+				if err := w.start(); err != nil {
+					return err
+				}
+				over = time.After(long)
+			}
+			if beats >= warmUp {
+				if err := w.look(); err != nil {
+					return err
+				}
+			}
+		case <-sample.C:
+			if beats >= warmUp {
+				if err := w.sample(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (w *observer) start() error {
+	w.began = time.Now()
+	return w.read(func(p *observedPort) *portReading { return &p.begin })
+}
+
+func (w *observer) finish() error {
+	if w.began.IsZero() {
+		return errors.New("ended before anything was observed")
+	}
+	w.lasted = time.Since(w.began)
+	return w.read(func(p *observedPort) *portReading { return &p.end })
+}
+
+// read reads counters.
+func (w *observer) read(into func(*observedPort) *portReading) error {
+	for _, p := range w.ports {
+		stats, err := w.source.stats(p.name)
+		if err != nil {
+			return err
+		}
+		q, err := datapath.ReadRootQueue(p.ifindex)
+		if err != nil {
+			return fmt.Errorf("port %s: %w", p.name, err)
+		}
+		*into(p) = portReading{stats: stats, queue: q}
+	}
+	return nil
+}
+
+// sample reads the queues.
+func (w *observer) sample() error {
+	for _, p := range w.ports {
+		s, err := w.source.stats(p.name)
+		if err != nil {
+			return err
+		}
+		bytes := s.QueueBytes
+		if s.SampledAt == 0 || s.SampleAge > sampleFresh {
+			if bytes, err = w.queueOf(p.ifindex); err != nil {
+				return err
+			}
+		}
+		p.gather.sampled(bytes)
+		p.most = max(p.most, bytes)
+		if w.source.name() == "" { // it counts from the beginning of the observation
+			p.most = max(p.most, s.QueueMax)
+		}
+	}
+	return nil
+}
+
+// queueOf is the length of a queue that the kernel program did not sample: one without flows.
+func (w *observer) queueOf(ifindex int) (uint32, error) {
+	if time.Since(w.readAt) > queuesEvery {
+		q, err := Queues()
+		if err != nil {
+			return 0, err
+		}
+		w.queues, w.readAt = q, time.Now()
+	}
+	return w.queues[ifindex], nil
+}
+
+// look looks at the flows, in one pass over the table.
+func (w *observer) look() error {
+	flows := map[string][]flowNow{}
+	err := w.source.eachFlow(func(port string, f datapath.FairQFlow) bool {
+		if !f.Counted || f.Signed || len(flows[port]) == flowsKept {
+			return true
+		}
+		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes)}
+		if f.Held && f.GrantedBytes < f.OfferedBytes {
+			now.Held = float64(f.GrantedBytes)
+		}
+		flows[port] = append(flows[port], now)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range w.ports {
+		s, err := w.source.stats(p.name)
+		if err != nil {
+			return err
+		}
+		p.hold = s.Hold
+		if h := s.HandshakeRTT; h > 0 && (p.handshake == 0 || h < p.handshake) {
+			p.handshake = h
+			p.gather.base.RTT = min(p.line.rtt, h).Seconds()
+		}
+		p.gather.looked(s.Flows, flows[p.name])
+	}
+	return nil
+}

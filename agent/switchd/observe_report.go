@@ -1,0 +1,82 @@
+package switchd
+
+import (
+	"fmt"
+	"time"
+
+	"weir/datapath"
+)
+
+// report is what was observed, and what follows from it.
+func (w *observer) report(list int) *Observation {
+	o := &Observation{Seconds: w.lasted.Seconds(), Along: w.source.name(), Ports: []ObservedPort{}}
+	for _, p := range w.ports {
+		o.Ports = append(o.Ports, p.report(w.lasted, list))
+	}
+	return o
+}
+
+// plainBytes is a segment without payload: an acknowledgement with timestamps.
+const plainBytes = tcpOverhead
+
+// other is the part of the rate that went to what is not data of known flows.
+func (p *observedPort) other(seconds float64) float64 {
+	a, b := &p.begin.stats, &p.end.stats
+	var data float64
+	for arm := range b.Arms {
+		data += cameBy(a.Arms[arm].DataBytes, b.Arms[arm].DataBytes)
+	}
+	packets := func(s *datapath.FairQStats) uint64 { return s.Seen - s.NotTCP - s.Tunnel - s.Fragment - s.Short }
+	tcp := data + plainBytes*cameBy(packets(a), packets(b))
+	sent := cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes)
+	return max(0, sent-tcp) / (p.line.rate * seconds)
+}
+
+func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
+	g, seconds := p.gather, lasted.Seconds()
+	drops := float64(p.end.queue.Drops-p.begin.queue.Drops) / seconds
+	l := g.load(drops, p.other(seconds))
+	then := predict(l)
+	limited := g.limited()
+	o := ObservedPort{
+		Port: p.name, Ifindex: p.ifindex, Hold: p.hold.String(), RateBps: uint64(8 * p.line.rate), BufferBytes: uint64(p.line.buffer),
+		TargetBytes: uint64(p.line.target), RTTMs: 1e3 * l.RTT, HandshakeMs: milliseconds(p.handshake),
+		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.untold, OtherPercent: 100 * l.Other,
+		Now: QueueNow{
+			Samples: g.queue.n, MeanBytes: g.queue.mean(), P99Bytes: g.queue.quantile(0.99), MostBytes: p.most, DropsPerSecond: drops,
+			SentBps: 8 * cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes) / seconds,
+		},
+		Then: QueueThen{
+			WindowBytes: uint64(then.Window), WindowMostBytes: uint64(then.WindowMost),
+			CanaryBytes: uint64(max((p.line.fullPipe(p.handshake, g.queue.mean())+p.line.target)/max(l.Flows, 1), l.floor())),
+			MeanBytes:   then.Queue, LeastBytes: then.QueueLeast, MostBytes: then.QueueMost,
+			DropsPerSecond: then.Drops, DropsMost: then.DropsMost, Newcomers: then.Room,
+		},
+		Limited: len(limited), LimitedFlows: limited[:min(list, len(limited))], LimitedNow: g.heldNow(), Notes: then.Notes,
+	}
+	o.notes(p, g)
+	return o
+}
+
+// notes says what bears on how far the figures may be believed.
+func (o *ObservedPort) notes(p *observedPort, g *gather) {
+	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
+	switch p.hold {
+	case datapath.FairQHoldAll:
+		note("FairQ holds all flows of this port already: what was measured is with it")
+	case datapath.FairQHoldPart:
+		note("FairQ holds part of the flows of this port already: what was measured is with it")
+	}
+	if p.handshake == 0 {
+		note("no handshake passed: the round trip is the one that was configured")
+	}
+	if n := g.untold; n > 0 {
+		note("%d flows found no room to be told apart", n)
+	}
+	if n := p.end.stats.OneSidedData; n > 0 {
+		note("of %d flows only the data passes this switch: they cannot be held", n)
+	}
+	if n := p.end.stats.TableFull - p.begin.stats.TableFull; n > 0 {
+		note("%d connections found no room in the table: they were not observed", n)
+	}
+}

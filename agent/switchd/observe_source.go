@@ -1,0 +1,160 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"weir/datapath"
+)
+
+// observeSource is where an observation reads what passes.
+type observeSource interface {
+	name() string // of the switch that is read along; ""
+	beat() error
+	stats(port string) (datapath.FairQStats, error)
+	eachFlow(func(port string, f datapath.FairQFlow) bool) error
+	close() error
+}
+
+// ObserveApart is the error for ports of which a living switch has only some. A flow is known by data at one
+// port and acknowledgements at another, so both must be in one table.
+type ObserveApart struct {
+	Switch          string
+	Its, Others     []string
+	SeveralSwitches bool
+}
+
+func (e *ObserveApart) Error() string {
+	if e.SeveralSwitches {
+		return fmt.Sprintf("%s belong to several switches, which know nothing of each other's flows: observe the ports of one at a time", strings.Join(e.Its, ", "))
+	}
+	return fmt.Sprintf("weir switch %s has %s and not %s: observe one or the other, or give it both and let it observe (enforce: {percent: 0})",
+		e.Switch, strings.Join(e.Its, ", "), strings.Join(e.Others, ", "))
+}
+
+// newObserveSource reads along a living switch that has the ports, or attaches a program that only looks.
+func newObserveSource(c *Config, found []candidate) (observeSource, error) {
+	names, err := SwitchNames()
+	if err != nil {
+		return nil, err
+	}
+	apart := &ObserveApart{}
+	var along *alongSource
+	for _, name := range names {
+		s, its, err := openAlong(name, found)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			continue
+		}
+		if along != nil {
+			apart.SeveralSwitches, apart.Its = true, append(apart.Its, its...)
+			return nil, errors.Join(apart, along.close(), s.close())
+		}
+		along, apart.Switch, apart.Its = s, name, its
+	}
+	if along == nil {
+		return newOwnSource(c, found)
+	}
+	for i := range found {
+		if !slices.Contains(apart.Its, found[i].name) {
+			apart.Others = append(apart.Others, found[i].name)
+		}
+	}
+	if len(apart.Others) > 0 {
+		return nil, errors.Join(apart, along.close())
+	}
+	return along, nil
+}
+
+// ownSource is a program of the observation's own, which holds nothing, and is pinned nowhere: it goes with
+// the process, however that ends.
+type ownSource struct{ fairq *datapath.FairQ }
+
+func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
+	cfg, err := c.fairQ()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Pin, cfg.TakeOver, cfg.Renew = "", false, false
+	if cfg.Scale == datapath.FairQScaleUnify {
+		cfg.Scale = datapath.FairQScaleLearn // that one writes
+	}
+	var ports []datapath.FairQPort
+	for i := range found {
+		n := found[i]
+		n.law.Hold, n.law.PipeBytes = datapath.FairQHoldNone, max(1, saturated(n.line.emptyPipe(0)))
+		ports = append(ports, n.port())
+	}
+	f, err := datapath.AttachFairQ(ports, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &ownSource{f}, nil
+}
+
+func (s *ownSource) name() string { return "" }
+func (s *ownSource) beat() error  { return s.fairq.Beat() }
+func (s *ownSource) close() error { return s.fairq.Close() }
+func (s *ownSource) eachFlow(do func(string, datapath.FairQFlow) bool) error {
+	return s.fairq.EachFlow(do)
+}
+
+func (s *ownSource) stats(port string) (datapath.FairQStats, error) { return s.fairq.PortStats(port) }
+
+// alongSource reads what is pinned of a living switch, and changes nothing.
+type alongSource struct {
+	view  *datapath.FairQView
+	of    string
+	ids   map[string]uint32
+	names map[uint32]string
+}
+
+// openAlong opens a switch that is alive and has some of the ports, and says which; nil: it has none.
+func openAlong(name string, found []candidate) (*alongSource, []string, error) {
+	v, err := datapath.OpenFairQ(pinDir(name))
+	var other *datapath.OtherSchema
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("switch %s: %w", name, err)
+	}
+	kernel, err := v.Read()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("switch %s: %w", name, err), v.Close())
+	}
+	s := &alongSource{view: v, of: name, ids: map[string]uint32{}, names: map[uint32]string{}}
+	var its []string
+	for i := range kernel.Ports {
+		p := &kernel.Ports[i]
+		if !kernel.Alive() || !p.Local || !p.HasDevice {
+			continue
+		}
+		for k := range found {
+			if found[k].ifindex == p.Ifindex {
+				s.ids[found[k].name], s.names[p.ID] = p.ID, found[k].name
+				its = append(its, found[k].name)
+			}
+		}
+	}
+	if len(its) == 0 {
+		return nil, nil, v.Close()
+	}
+	return s, its, nil
+}
+
+func (s *alongSource) name() string { return s.of }
+func (s *alongSource) beat() error  { return nil }
+func (s *alongSource) close() error { return s.view.Close() }
+func (s *alongSource) eachFlow(do func(string, datapath.FairQFlow) bool) error {
+	return s.view.EachFlow(s.names, do)
+}
+
+func (s *alongSource) stats(port string) (datapath.FairQStats, error) {
+	return s.view.Stats(s.ids[port])
+}
