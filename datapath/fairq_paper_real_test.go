@@ -245,3 +245,37 @@ func TestFairQ_TimerRests(t *testing.T) {
 	flow.Close()
 	ends.Wait()
 }
+
+// The register forgets flows that send nothing for a while (docs/spec 1.1). A connection that then sends again
+// counts again: else it would be held to nothing for as long as it lives.
+func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	law := held(23457)
+	law.Idle = 50 * time.Millisecond
+	f := p.govern(t, law, law, datapath.FairQConfig{Count: datapath.FairQCountHandshake})
+	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
+	flows := func(what string, out, in uint32) {
+		t.Helper()
+		testnet.Until(t, what, func() bool {
+			o, i := fairQStats(t, f)
+			return o.Flows == out && i.Flows == in
+		})
+	}
+	for range 3 {
+		testnet.Send(t, c.Client, c.Server, 1000)
+		flows("the flow sends", 1, 0)
+		flows("the register forgot it", 0, 0)
+	}
+	ends := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, c.Server)
+		ends <- err
+	}()
+	if _, err := c.Client.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	flows("the flow sends", 1, 0)
+	c.Close()
+	<-ends
+	flows("none", 0, 0)
+}

@@ -161,8 +161,10 @@ static __always_inline void arms_hear(struct connection *c, const struct segment
 
 	if (!(e->flags & END_SEEN))
 		e->sent = s->seq;
-	if (!(other->flags & END_SEEN) && !other->una)
-		other->una = other->sent = s->ack;
+	if (!other->una)
+		other->una = s->ack;
+	if (!(other->flags & END_SEEN) && !other->sent)
+		other->sent = s->ack;
 }
 
 // The other end was not heard, and this one goes on: data without acknowledgements, or these without data.

@@ -164,6 +164,9 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		e->flags &= ~END_FIN;
 	if (e->seat != seat_at(port_id, port->epoch))
 		seat_take(c, s->side, port_id);
+	if (count == COUNT_HANDSHAKE && e->registration && e->registered_at == port_id &&
+	    e->registration != port->generation)
+		register_enter(c, s->side);
 	if (ctx->gso_size > e->gso)
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
 	if (!(receiver->flags & END_SCALE))

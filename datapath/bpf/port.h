@@ -260,6 +260,8 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 		return 0;
 	alive = port_backlog(config, port, &backlog);
 	bpf_spin_lock(&port->lock);
+	if ((__s64)(now - port->ticked_ns) < 0) // a tick on another CPU was later and is through
+		now = port->ticked_ns;
 	if (by_packet)
 		port->ticks_by_packet++;
 	else
@@ -381,7 +383,8 @@ __noinline int seat_leave(struct connection *c, __u32 side)
 	return 0;
 }
 
-// count: handshake. Enters a direction in the register of the port that it leaves by, once.
+// count: handshake. Enters a direction in the register of the port that it leaves by, once; again if the
+// register was emptied since (it forgets flows that send nothing for a second, and this one sends again).
 __noinline int register_enter(struct connection *c, __u32 side)
 {
 	struct end *e;
@@ -393,7 +396,7 @@ __noinline int register_enter(struct connection *c, __u32 side)
 	e = &c->end[side & 1];
 	id = (__u32)e->port - 1;
 	port = port_of(id);
-	if (!port || e->registration)
+	if (!port || (e->registration && e->registration == port->generation))
 		return 0;
 	bpf_spin_lock(&port->lock);
 	e->registration = port->generation;

@@ -46,11 +46,11 @@ static __always_inline void sweep_one_sided(struct connection *c, __u32 side, __
 	__u8 data = c->data_lately[side & 1], acks = c->acks_lately[side & 1];
 	struct port_swept *swept;
 
-	if (data == LATELY && !acks) {
+	if (data + 1 >= LATELY && !acks) {
 		swept = swept_of((__u32)c->end[side & 1].port - 1, now);
 		if (swept)
 			swept->one_sided_data++;
-	} else if (acks == LATELY && !data) {
+	} else if (acks + 1 >= LATELY && !data) {
 		swept = swept_of((__u32)c->end[!(side & 1)].port - 1, now);
 		if (swept)
 			swept->one_sided_acks++;
