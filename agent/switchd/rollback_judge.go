@@ -252,6 +252,9 @@ func (j *judge) say(r Rule, ratio float64) string {
 	return fmt.Sprintf("%s: it was %.2f of %s over %v: %s", r, ratio, against, over, figures)
 }
 
+// exactWork is how many additions are worth an exact rank test: two arms of 15, or 5 and 44.
+const exactWork = 60_000
+
 func percentOf(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0
@@ -290,7 +293,7 @@ func smaller(a, b []float64) float64 {
 			wins += 0.5
 		}
 	}
-	if n+m <= 24 {
+	if (n+1)*(n*m+1)*m <= exactWork {
 		return rankExact(n, m, int(math.Ceil(wins)))
 	}
 	mean := float64(n) * float64(m) / 2

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weir/agent/switchd"
+	"weir/law"
+)
+
+// observeFlags are what `weir observe` takes beside ports: of the flags of `weir switch` those that its
+// figures depend on.
+type observeFlags struct {
+	switchFlags
+	long law.Duration
+	list int
+}
+
+var observeLawFlags = []string{"rate", "buffer", "target-fraction", "rtt", "count"}
+
+func observeCommand() *cobra.Command {
+	f := observeFlags{long: law.Duration(time.Minute), list: 10}
+	cmd := &cobra.Command{
+		Use:   "observe PORT... | -f FILE",
+		Short: "Say what FairQ would do on ports of this switch, and do nothing",
+		Long: `Watch ports of this switch for a while and say of each what FairQ would grant its flows, which flows
+that would limit, and the queue and drops to expect with it, beside those that were measured. No packet
+is changed. docs/observe.md says how the figures come about and how far off they may be.
+
+Name every port that traffic passes, as for weir switch. Where a weir switch is at work on all of them, its
+tables are read; where none is, a program that only looks is there meanwhile. Nothing is left behind.
+
+An interrupt ends it early, with what was seen until then.`,
+		Example: `  weir observe 'swp*'
+  weir observe eth1 eth2 --for 10s --target-fraction 0.1
+  weir observe -f /etc/weir/switch.yaml --json`,
+		Args: usageArgs(cobra.ArbitraryArgs),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "observe the ports of FILE, with its settings")
+	flags.TextVar(&f.long, "for", f.long, "how long")
+	flags.IntVar(&f.list, "list", f.list, "flows to list for a port")
+	for _, l := range lawFlags {
+		if slices.Contains(observeLawFlags, l.flag) {
+			flags.String(l.flag, l.value, l.help)
+		}
+	}
+	flags.StringArrayVar(&f.scope, "scope", nil, "only flows with both ends in these PREFIXes (repeatable; default all)")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	f.name = switchd.Defaults().Name
+	return cmd
+}
+
+func (f *observeFlags) run(cmd *cobra.Command, args []string) error {
+	long := switchd.ObserveFor{Time: f.long.Std(), List: f.list}
+	if err := long.Check(); err != nil {
+		return usageError(err)
+	}
+	c, err := f.config(cmd, args)
+	if err != nil {
+		return usageError(err)
+	}
+	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
+	o, err := switchd.Observe(cmd.Context(), c, long)
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(o)
+	}
+	return printObservation(cmd.OutOrStdout(), o)
+}
+
+func printObservation(w io.Writer, o *switchd.Observation) error {
+	how := "nothing was rewritten"
+	if o.Along != "" {
+		how = "read along with switch " + o.Along
+	}
+	fmt.Fprintf(w, "observed %d ports for %.0f s: %s\n", len(o.Ports), o.Seconds, how)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PORT\tRATE\tFLOWS\tWINDOW\tLIMITED\tQUEUE: MEAN, P99, MOST\tWITH FAIRQ\tDROPS/S\tWITH FAIRQ")
+	for i := range o.Ports {
+		p := &o.Ports[i]
+		window := "-"
+		if p.Flows > 0 {
+			window = kilobytes(float64(p.Then.WindowBytes))
+		}
+		fmt.Fprintf(t, "%s\t%v\t%.0f\t%s\t%d of %d\t%s, %s, %s\t%s\t%.3g\t%s\n", p.Port, law.Rate(p.RateBps), p.Flows, window,
+			p.Limited, p.FlowsSeen, kilobytes(p.Now.MeanBytes), kilobytes(p.Now.P99Bytes), kilobytes(float64(p.Now.MostBytes)),
+			between(p.Then.MeanBytes, p.Then.LeastBytes, p.Then.MostBytes, kilobytes), p.Now.DropsPerSecond,
+			between(p.Then.DropsPerSecond, p.Then.DropsPerSecond, p.Then.DropsMost, func(n float64) string { return fmt.Sprintf("%.3g", n) }))
+	}
+	errs := []error{t.Flush()}
+	for i := range o.Ports {
+		errs = append(errs, printObserved(w, &o.Ports[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// printObserved prints what the table has no room for.
+func printObserved(w io.Writer, p *switchd.ObservedPort) error {
+	if p.Flows > 0 {
+		measured := "no handshake passed"
+		if p.HandshakeMs > 0 {
+			measured = fmt.Sprintf("handshakes took %.3g ms and more", p.HandshakeMs)
+		}
+		fmt.Fprintf(w, "%s: target %s of %s, round trip %.3g ms (%s); a canary's window is %s; %d flows may begin at once without a drop\n",
+			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, kilobytes(float64(p.Then.CanaryBytes)), p.Then.Newcomers)
+	}
+	if p.OtherPercent >= 1 {
+		fmt.Fprintf(w, "%s: %.0f %% of the rate are not data of these flows\n", p.Port, p.OtherPercent)
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(w, "%s: %s\n", p.Port, note)
+	}
+	if len(p.LimitedFlows) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "%s: flows that would be limited, %d of %d:\n", p.Port, len(p.LimitedFlows), p.Limited)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  FROM\tTO\tIN FLIGHT: MEAN, MOST\tWINDOW")
+	for _, l := range p.LimitedFlows {
+		fmt.Fprintf(t, "  %v\t%v\t%s, %s\t%s\n", l.From, l.To, kilobytes(float64(l.InFlightMean)), kilobytes(float64(l.InFlightMost)), kilobytes(float64(p.Then.WindowBytes)))
+	}
+	return t.Flush()
+}
+
+// between writes a figure, and the range around it where there is one.
+func between(expected, least, most float64, write func(float64) string) string {
+	texts := []string{write(least), write(most)}
+	if texts[0] == texts[1] {
+		return write(expected)
+	}
+	return write(expected) + " (" + strings.Join(texts, " to ") + ")"
+}
+
+// kilobytes writes bytes with three digits.
+func kilobytes(bytes float64) string {
+	switch {
+	case bytes >= 999_500:
+		return fmt.Sprintf("%.3gMB", bytes/1e6)
+	case bytes >= 999.5:
+		return fmt.Sprintf("%.3gKB", bytes/1e3)
+	}
+	return fmt.Sprintf("%.0fB", bytes)
+}
