@@ -56,12 +56,12 @@ type Server struct {
 	cache  *cache
 	limits limits
 
-	mu      sync.Mutex
-	listen  string             // as asked for
-	http    *http.Server       // nil: does not serve
-	address net.Addr           // where it serves
-	stop    context.CancelFunc // of the attempts to get the address
-	trying  sync.WaitGroup
+	mu     sync.Mutex
+	listen string             // as asked for
+	http   *http.Server       // nil: does not serve
+	socket net.Listener       // where it serves
+	stop   context.CancelFunc // of the attempts to get the address
+	trying sync.WaitGroup
 }
 
 // New makes a server that does not listen yet.
@@ -141,10 +141,10 @@ func (s *Server) have(listen string) (net.Listener, error) {
 		return nil, nil
 	}
 	l, err := net.Listen("tcp", listen)
-	if !errors.Is(err, syscall.EADDRINUSE) || s.http == nil || port(listen) != port(s.listen) {
+	if !errors.Is(err, syscall.EADDRINUSE) || s.http == nil || port(listen) != port(s.socket.Addr().String()) {
 		return l, err
 	}
-	before := s.address.String()
+	before := s.socket.Addr().String()
 	s.quiet()
 	if l, err = net.Listen("tcp", listen); err != nil {
 		if old, oldErr := net.Listen("tcp", before); oldErr == nil {
@@ -199,7 +199,7 @@ func (s *Server) try(ctx context.Context, listen string) {
 
 // serve answers on l; s.mu is held.
 func (s *Server) serve(l net.Listener) {
-	s.address = l.Addr()
+	s.socket = l
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: s.limits.headerTimeout, ReadTimeout: s.limits.headerTimeout, WriteTimeout: s.limits.writeTimeout,
@@ -208,9 +208,10 @@ func (s *Server) serve(l net.Listener) {
 	}
 	// So that a client without a request holds none of the few connections.
 	s.http.SetKeepAlivesEnabled(false)
-	s.log.Info("metrics", "address", s.address.String())
-	if !Local(s.address.String()) {
-		s.log.Warn("metrics are open to the network: whoever reaches the address sees names and loads of ports", "address", s.address.String())
+	address := l.Addr().String()
+	s.log.Info("metrics", "address", address)
+	if !Local(address) {
+		s.log.Warn("metrics are open to the network: whoever reaches the address sees names and loads of ports", "address", address)
 	}
 	server, limited := s.http, netutil.LimitListener(l, s.limits.connections)
 	go func() { _ = server.Serve(limited) }()
@@ -224,7 +225,8 @@ func (s *Server) quiet() {
 	}
 	if s.http != nil {
 		_ = s.http.Close()
-		s.http, s.address = nil, nil
+		_ = s.socket.Close() // a server that does not accept yet would close it later
+		s.http, s.socket = nil, nil
 	}
 }
 
@@ -232,7 +234,10 @@ func (s *Server) quiet() {
 func (s *Server) Address() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.address
+	if s.socket == nil {
+		return nil
+	}
+	return s.socket.Addr()
 }
 
 // Close ends serving at once, whoever is being answered.

@@ -39,7 +39,7 @@ func checkQuery(query string, names map[string]*exposed) (wrong []string) {
 				}
 			}
 		case slices.Contains(promWords, word) || !regexp.MustCompile(`^[a-zA-Z_]`).MatchString(word):
-		case next == "(":
+		case next == "(" || slices.Contains(promGroups, next) && slices.Contains(promFunctions, word):
 			if !slices.Contains(promFunctions, word) {
 				complain("function %s", word)
 			}
