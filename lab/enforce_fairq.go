@@ -14,6 +14,10 @@ import (
 // Lab ports have the MTU of a veth.
 const labMTU = 1500
 
+// fairQLongestIdle is the longest that the switch program can wait for data before it forgets a register of
+// handshakes. A time_scale can ask for more.
+const fairQLongestIdle = 4 * time.Second
+
 // startFairQ puts FairQ on the switches: one instance each, for a flow's data and its acknowledgements
 // meet in the flow table of the switch that both cross.
 func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
@@ -51,6 +55,9 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		if edge, err = datapath.AttachEdge(l.edgePorts(), edgeConfig(&params)); err != nil {
 			return nil, errors.Join(err, stop())
 		}
+	}
+	if params.Count == "handshake" && params.Idle.Std() > fairQLongestIdle {
+		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", fairQLongestIdle))
 	}
 	for _, at := range r.At {
 		ports := l.fairQPorts(at, &r.Config, &params)
@@ -115,7 +122,7 @@ func fairQLaw(rtt law.Duration, rate law.Rate, buffer law.Bytes, p *experiment.F
 		TargetBytes: target, BufferBytes: uint32(buffer), MTU: labMTU,
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates),
 		FloorBytes: uint32(p.MinWindow), CapBytes: uint32(p.MaxWindow),
-		Active: 4 * (rtt.Std() + drain), Idle: p.Idle.Std(),
+		Active: 4 * (rtt.Std() + drain), Idle: min(p.Idle.Std(), fairQLongestIdle),
 	}
 	if l.CapBytes == 0 {
 		l.CapBytes = pipe + target

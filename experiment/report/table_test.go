@@ -70,10 +70,10 @@ func TestTable_MedianAndAbsence(t *testing.T) {
 		run("b", 1, nil, &result.Group{Flows: 4, Unfinished: 4}),
 	}}
 	want := []string{
-		"g  unfinished          FCT p50  FCT p99  FCT max   timeouts  drops",
-		"                            ms       ms       ms",
-		"a           0  1.24 1.23..9876        0        0  11 10..30      0",
-		"b           4     -                   -        -   -             -",
+		"g  unfinished  FCT mean  FCT SD          FCT p50  FCT p99  FCT max   timeouts  drops",
+		"                     ms      ms               ms       ms       ms",
+		"a           0         0       0  1.24 1.23..9876        0        0  11 10..30      0",
+		"b           4         -       -     -                   -        -   -             -",
 		"  every row: flows 4",
 	}
 	got := table(t, doc)

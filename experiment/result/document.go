@@ -88,8 +88,8 @@ type Group struct {
 	Flows      int `json:"flows"`      // started
 	Unfinished int `json:"unfinished"` // of these: given up, cut off, failed
 	// Live is over time: how many were under way.
-	Live  *Distribution `json:"live,omitempty"`
-	Bytes int64         `json:"bytes"` // payload at the receiving programs
+	Live  *Level `json:"live,omitempty"`
+	Bytes int64  `json:"bytes"` // payload at the receiving programs
 	// Drops are the group's packets, in both directions, dropped at any port. Absent when records
 	// of drops were lost.
 	Drops *int64 `json:"drops,omitempty"`
@@ -112,6 +112,12 @@ type Group struct {
 	Deadlines *Deadlines `json:"deadlines,omitempty"`
 
 	values map[string][]float64 // behind the distributions, by metric
+}
+
+// Level is a number that goes up and down, over time.
+type Level struct {
+	Mean float64 `json:"mean"`
+	Max  float64 `json:"max"`
 }
 
 // ByMouse is the papers' view: for each mouse (a pair of hosts and a connection index) a figure
@@ -152,7 +158,8 @@ type PortResult struct {
 	// Law is what FairQ counted and granted here.
 	Law *LawResult `json:"law,omitempty"`
 
-	levels []level // behind Queue
+	levels []level              // behind Queue
+	values map[string][]float64 // behind Law, by metric
 }
 
 // LawResult is what FairQ counted and granted at a port, over time.

@@ -8,7 +8,7 @@ import (
 
 // live is how many of the group's flows were under way, over the part of the span from the first of them
 // that was to the last.
-func (b *builder) live(name string, s span) *Distribution {
+func (b *builder) live(name string, s span) *Level {
 	type change struct {
 		at time.Duration
 		by int
@@ -33,5 +33,9 @@ func (b *builder) live(name string, s span) *Distribution {
 			levels = append(levels, level{float64(n), changes[i+1].at - c.at, 1})
 		}
 	}
-	return distributeTime(levels)
+	d := distributeTime(levels)
+	if d == nil {
+		return nil
+	}
+	return &Level{Mean: d.Mean, Max: d.Max}
 }

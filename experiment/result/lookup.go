@@ -36,6 +36,8 @@ func (r *Run) Values(path []string) ([]float64, bool) {
 		if len(rest) == 1 && rest[0] == "queue_bytes" && len(s.levels) > 0 {
 			return expand(s.levels), true
 		}
+		v, ok := s.values[strings.Join(rest, ".")]
+		return v, ok && len(v) > 0
 	}
 	return nil, false
 }

@@ -24,12 +24,12 @@ func (b *builder) port(p *Port, s span) *PortResult {
 		out.Queue = distributeTime(out.levels)
 		b.counters(out, p, s)
 	}
-	out.Law = b.law(p, s)
+	b.law(out, p, s)
 	return out
 }
 
-// law sums up what the law held of the port; nil where there was none.
-func (b *builder) law(p *Port, s span) *LawResult {
+// law sums up what the law held of the port; nothing where there was none.
+func (b *builder) law(out *PortResult, p *Port, s span) {
 	var flows, grant, window []float64
 	for i := range b.raw.Laws {
 		l := &b.raw.Laws[i]
@@ -42,9 +42,10 @@ func (b *builder) law(p *Port, s span) *LawResult {
 		}
 	}
 	if len(flows) == 0 {
-		return nil
+		return
 	}
-	return &LawResult{Flows: distribute(flows), Grant: distribute(grant), Window: distribute(window)}
+	out.Law = &LawResult{Flows: distribute(flows), Grant: distribute(grant), Window: distribute(window)}
+	out.values = map[string][]float64{"law.flows": flows, "law.grant_bytes": grant, "law.window_bytes": window}
 }
 
 // levelsIn cuts the samples down to the span. A sample stands from its point of the grid to the
