@@ -59,7 +59,7 @@ func (e *FairQEdge) check(c *FairQConfig) error {
 const edgeClockShift = 20
 
 // set sets the constants of the switch program.
-func (e *FairQEdge) set(spec *ebpf.CollectionSpec, c *FairQConfig) error {
+func (e *FairQEdge) set(spec *ebpf.CollectionSpec) error {
 	if e.Interval == 0 {
 		return nil
 	}

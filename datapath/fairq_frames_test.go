@@ -29,6 +29,7 @@ type frameConfig struct {
 	scope                            []fairqScopeKey
 	flows, pending                   uint32          // sizes of the tables
 	law                              fairqPortConfig // of every port
+	edge                             FairQEdge
 }
 
 // newFrameSwitch makes a switch with so many ports.
@@ -57,6 +58,8 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	} {
 		must(spec.Variables[name].Set(value))
 	}
+	edge := c.edge.withDefaults()
+	must(edge.set(spec))
 	s := &frameSwitch{}
 	must(spec.Copy().LoadAndAssign(&s.fairqMaps, nil))
 	tb.Cleanup(func() { must(s.Close()) })

@@ -51,7 +51,7 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 		spec.Variables[fairqVarUnifyShift].Set(c.UnifyShift),
 		spec.Variables[fairqVarShrink].Set(uint8(c.Shrink)),
 		spec.Variables[fairqVarScoped].Set(scoped),
-		c.Edge.set(spec, c),
+		c.Edge.set(spec),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("set the program's constants: %w", err)

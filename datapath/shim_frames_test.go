@@ -142,6 +142,8 @@ type talk struct {
 	synBits        [2]byte // CWR and ECE of SYN and SYN-ACK
 	synReserved    [2]byte // AE
 	ends           [2]netip.Addr
+	window         int    // in the header; 0: 60000; -1: 0
+	acked          uint32 // bytes acknowledged beyond the SYN
 }
 
 const clientSeq, serverSeq = 1_000_000, 4_000_000_000
@@ -168,6 +170,10 @@ func (k *talk) segment(fromServer bool, flags, reserved byte, options []byte, pa
 		if flags&frames.SYN == 0 {
 			s.Seq++
 		}
+	}
+	s.Ack += k.acked
+	if k.window != 0 {
+		s.Window = uint16(max(k.window, 0))
 	}
 	return s.Bytes()
 }

@@ -43,11 +43,14 @@ static __always_inline int edge_moved(__u32 told, __u32 to)
 }
 
 // Whether the ACK, whose window leaves here as `field` if nothing is done, is to tell the edge.
-static __always_inline int edge_due(const struct end *e, const struct segment *s, __u16 field, __u8 shift, __u64 grant_q8)
+__noinline int edge_due(const struct end *e, const struct segment *s, __u32 field, __u32 shift, __u64 grant_q8)
 {
-	__u32 now = edge_clock(), past = now - e->edge_told_at, grant = edge_bytes(grant_q8);
-	__u32 own = (__u32)edge_field(e, field, now) << window_shift(shift, 0);
+	__u32 now = edge_clock(), grant = edge_bytes(grant_q8), past, own;
 
+	if (!e || !s)
+		return 0;
+	past = now - e->edge_told_at;
+	own = (__u32)edge_field(e, field, now) << window_shift(shift, 0);
 	if (s->reserved & EDGE_FLAG)
 		return 1;
 	if (!e->edge_told || past >= edge_lease)
@@ -58,10 +61,12 @@ static __always_inline int edge_due(const struct end *e, const struct segment *s
 }
 
 // The ACK tells: `field` is what the law makes of its window. Gives the field that is told.
-static __always_inline __u16 edge_tell(struct end *e, const struct segment *s, __u16 field, __u8 shift, __u64 grant_q8)
+__noinline int edge_tell(struct end *e, const struct segment *s, __u32 field, __u32 shift, __u64 grant_q8)
 {
 	__u32 now = edge_clock(), grant = edge_bytes(grant_q8), told;
 
+	if (!e || !s)
+		return field;
 	if (s->reserved & EDGE_FLAG) {
 		e->upstream = s->window;
 		e->upstream_at = now;

@@ -114,11 +114,8 @@ static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, st
 		arm_ack(c, s, arm, packets);
 	}
 	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
-	if (tells) {
-		if (!edge_due(e, s, a.field, a.shift, grant))
-			return ack_write(ctx, s, c, stats, packets, field, bits, grant ? &stats->untold : said);
+	if (tells && (tells = edge_due(e, s, field, a.shift, grant)))
 		bits |= EDGE_FLAG;
-	}
 	if ((grant || would) && config && arm) {
 		a.window_q8 = grant ? grant : would;
 		a.floor_bytes = config->law.floor_bytes;
@@ -135,6 +132,9 @@ static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, st
 			edge = e->edge;
 			if (shrink == WINDOW_SHRINK_AVOID)
 				window_granted(&edge, a.ack, e->offered);
+		} else if (edge_interval && !tells && !a.syn) {
+			field = a.field;
+			said = &stats->untold;
 		}
 		e->edge = edge;
 	}

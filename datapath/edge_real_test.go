@@ -1,0 +1,238 @@
+package datapath_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// atSwitch puts the edge at the switch's ports to both ends, as a rack switch has it, behind the program that
+// tells windows.
+func (p *rwndPath) atSwitch(t *testing.T, c datapath.EdgeConfig) *datapath.Edge {
+	t.Helper()
+	return attachEdge(t, c, datapath.EdgePort{PortRef: p.In}, datapath.EdgePort{PortRef: p.Port})
+}
+
+// atHosts puts the edge on the hosts' own devices.
+func (p *rwndPath) atHosts(t *testing.T, c datapath.EdgeConfig) *datapath.Edge {
+	t.Helper()
+	return attachEdge(t, c, datapath.EdgePort{PortRef: p.Uplink, Side: datapath.EdgeHost}, datapath.EdgePort{PortRef: p.Rx, Side: datapath.EdgeHost})
+}
+
+// noFlags fails if a flag comes to a guest, and gives how many segments did.
+func noFlags(t *testing.T, tap *testnet.Tap) (segments int) {
+	t.Helper()
+	tap.Each(t, func(s *testnet.Segment) {
+		if s.Out {
+			return
+		}
+		segments++
+		if s.Reserved != 0 {
+			t.Errorf("a segment came to the guest with reserved bits %d, flags %#x", s.Reserved, s.Flags)
+		}
+	})
+	return segments
+}
+
+// Real TCP, pairs of window scales, whatever the devices offload: with an edge every sender is held to the
+// same window as without, from its first segment on; the switch leaves most ACKs to the edge, whose flag no
+// guest sees.
+func TestEdge_RealTCP(t *testing.T) {
+	const grant = 23457
+	for _, offload := range []bool{false, true} {
+		for _, ipv6 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("offloads=%t,ipv6=%t", offload, ipv6), func(t *testing.T) {
+				p := newRwndPath(t, testnet.PathOptions{GSO: offload, ChecksumOffload: offload})
+				ip := testnet.ReceiverIPv4
+				if ipv6 {
+					ip = testnet.ReceiverIPv6
+				}
+				guests := [2]*testnet.Tap{testnet.NewTap(t, p.Uplink), testnet.NewTap(t, p.Rx)}
+				e := p.atSwitch(t, datapath.EdgeConfig{})
+				f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval}})
+				var sum cells
+				p.all(t, &sum, ip, []int{0, 5, 9, 14}, []int{0, 7, 14}, grant)
+				sum.report(t)
+				p.checksums(t)
+				if n := noFlags(t, guests[0]) + noFlags(t, guests[1]); n < 100 {
+					t.Errorf("only %d segments came to the guests", n)
+				}
+				p.edgeCounts(t, f, e)
+			})
+		}
+	}
+}
+
+// edgeCounts checks that the switch told what the edge was told, and left most to it.
+func (p *rwndPath) edgeCounts(t *testing.T, f *datapath.FairQ, e *datapath.Edge) {
+	t.Helper()
+	told, untold, heard, applied := uint64(0), uint64(0), uint64(0), uint64(0)
+	stats, err := f.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stats {
+		told, untold = told+s.Told, untold+s.Untold
+		sum := s.NotTCP + s.Tunnel + s.Fragment + s.Short + s.NoAck + s.Rewritten + s.Smaller + s.Unknown + s.Ungoverned +
+			s.Free + s.Signed + s.OutOfScope + s.Unwritable + s.Untold
+		if sum != s.Seen {
+			t.Errorf("%s: counted %d of %d packets: %+v", s.Port, sum, s.Seen, s)
+		}
+	}
+	edges, err := e.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range edges {
+		heard, applied = heard+s.Told, applied+s.Applied
+		if s.Unwritable+s.Forged+s.Signed+s.Expired != 0 || s.Learnt == 0 {
+			t.Errorf("counted %+v", s)
+		}
+	}
+	t.Logf("the switch told %d ACKs and left %d to the edge, which heard %d and held %d", told, untold, heard, applied)
+	if told == 0 || told != heard || told*2 > untold || applied == 0 {
+		t.Errorf("the switch told %d ACKs and left %d to the edge, which heard %d and held %d", told, untold, heard, applied)
+	}
+}
+
+// The same where the edge is on the hosts' own devices, whose TCP is the guest.
+func TestEdge_OnTheHosts(t *testing.T) {
+	const grant = 23457
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	e := p.atHosts(t, datapath.EdgeConfig{})
+	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval}})
+	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5)), testnet.WindowScale(9))
+	for range 3 {
+		testnet.Send(t, flow.Client, flow.Server, 300_000)
+		testnet.Send(t, flow.Server, flow.Client, 300_000)
+		for _, c := range []*testnet.TCPInfo{ptr(testnet.ReadTCPInfo(t, flow.Client)), ptr(testnet.ReadTCPInfo(t, flow.Server))} {
+			if want := granted(grant, c.PeerScale); c.Snd_wnd != want {
+				t.Errorf("a window of %d, want %d", c.Snd_wnd, want)
+			}
+		}
+	}
+	p.checksums(t)
+	p.edgeCounts(t, f, e)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// The switch goes from one moment to the next: nothing is told any more, and when the lease is over, senders
+// have their receivers' windows. A switch that comes back is believed at once.
+func TestEdge_OutlivesTheSwitchByItsLease(t *testing.T) {
+	const grant, lease = 23457, 300 * time.Millisecond
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	e := p.atSwitch(t, datapath.EdgeConfig{Lease: lease})
+	c := datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval, Lease: lease}, Lease: time.Hour}
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5))
+	for range 2 {
+		f, err := datapath.AttachFairQ([]datapath.FairQPort{{PortRef: p.Port, Law: held(grant)}, {PortRef: p.In, Law: held(grant)}}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flow := p.Dial(t, l, testnet.WindowScale(9))
+		testnet.Until(t, "the window is held", func() bool {
+			testnet.Send(t, flow.Client, flow.Server, 100_000)
+			return testnet.ReadTCPInfo(t, flow.Client).Snd_wnd == granted(grant, 5)
+		})
+		if err := f.Close(); err != nil { // windows are not let go before
+			t.Fatal(err)
+		}
+		expired := edgeStats(t, e)[0].Expired
+		testnet.Until(t, "the edge lets go", func() bool {
+			testnet.Send(t, flow.Client, flow.Server, 10_000)
+			return testnet.ReadTCPInfo(t, flow.Client).Snd_wnd > 2*grant
+		})
+		if edgeStats(t, e)[0].Expired == expired {
+			t.Error("the window went without the end of the lease")
+		}
+	}
+	p.checksums(t)
+}
+
+func edgeStats(t *testing.T, e *datapath.Edge) []datapath.EdgeStats {
+	t.Helper()
+	s, err := e.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Windows are let go gradually through the edge as without it: when a switch leaves, it tells ever larger
+// ones, and the edge has forgotten nothing by then.
+func TestEdge_IsLetGoGradually(t *testing.T) {
+	const grant = 23457
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	e := p.atSwitch(t, datapath.EdgeConfig{Lease: time.Minute})
+	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{
+		Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval, Lease: time.Minute}})
+	s := p.NewStreams(t, testnet.ReceiverIPv4, 1)
+	s.Progress(t, 1_000_000)
+	if err := f.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := edgeStats(t, e)[0].Applied
+	s.Progress(t, 1_000_000)
+	// The receiver's own window is told last. It may still grow beyond it, once.
+	testnet.Until(t, "nothing is held", func() bool {
+		before = edgeStats(t, e)[0].Applied
+		s.Progress(t, 500_000)
+		return edgeStats(t, e)[0].Applied == before
+	})
+	if n := edgeStats(t, e)[0].Expired; n != 0 {
+		t.Errorf("%d ACKs passed because the lease was over", n)
+	}
+}
+
+// Where the edge attaches, and that Close and errors leave nothing.
+func TestEdge_AttachesWhereItBelongs(t *testing.T) {
+	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
+	chains := func() string {
+		s := ""
+		for _, port := range []datapath.PortRef{p.Uplink, p.In} {
+			s += fmt.Sprint(chainAt(t, port, ebpf.AttachTCXIngress), chainAt(t, port, ebpf.AttachTCXEgress))
+		}
+		return s
+	}
+	e := attachEdge(t, datapath.EdgeConfig{}, datapath.EdgePort{PortRef: p.Uplink, Side: datapath.EdgeHost}, datapath.EdgePort{PortRef: p.In})
+	p.govern(t, held(30000), held(30000), datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: time.Second, Lease: 3 * time.Second}})
+	if got, want := chains(), "[weir_edge_apply_in] [weir_edge_guard_out][weir_edge_guard] [weir_fairq weir_edge_apply]"; got != want {
+		t.Errorf("attached %s, want %s", got, want)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone := datapath.PortRef{Name: "gone", Ifindex: 4711, Enter: p.Switch.Enter}
+	if _, err := datapath.AttachEdge([]datapath.EdgePort{{PortRef: p.In}, {PortRef: gone}}, datapath.EdgeConfig{}); err == nil {
+		t.Error("attached to a device that does not exist")
+	} else if want := "attach edge to gone: "; err.Error()[:len(want)] != want {
+		t.Errorf("error %q does not name the port", err)
+	}
+	if got := chains(); got != "[] [][] [weir_fairq]" {
+		t.Errorf("afterwards %s stays", got)
+	}
+	for _, c := range []struct {
+		ports int
+		datapath.EdgeConfig
+	}{{1025, datapath.EdgeConfig{}}, {1, datapath.EdgeConfig{Connections: 1 << 23}}, {1, datapath.EdgeConfig{Lease: time.Hour}}} {
+		if _, err := datapath.AttachEdge(make([]datapath.EdgePort, c.ports), c.EdgeConfig); err == nil {
+			t.Errorf("%d ports, %+v: no error", c.ports, c.EdgeConfig)
+		}
+	}
+	for _, c := range []datapath.FairQConfig{
+		{Edge: datapath.FairQEdge{Interval: time.Microsecond}}, {Edge: datapath.FairQEdge{Interval: time.Second}},
+		{Edge: datapath.FairQEdge{Interval: time.Minute}}, {Edge: datapath.FairQEdge{Interval: 10 * time.Millisecond, Change: 2}},
+		{Edge: datapath.FairQEdge{Interval: 10 * time.Millisecond}, Scale: datapath.FairQScaleShim},
+	} {
+		if f, err := datapath.AttachFairQ(nil, c); err == nil {
+			t.Errorf("%+v: no error", c.Edge)
+			_ = f.Close()
+		}
+	}
+}
