@@ -141,6 +141,9 @@ func (f *FairQ) swap(control *fairqControlPrograms, programs []*ebpf.Program) (d
 	return len(programs), nil
 }
 
+// On says whether FairQ is on a port of this name.
+func (f *FairQ) On(port string) bool { return f.index(port) >= 0 }
+
 // CheckFairQFree says whether AttachFairQ with this pin directory would find it free; else *FairQBusy.
 func CheckFairQFree(dir string) error {
 	d, err := tryLock(dir)

@@ -36,6 +36,8 @@ type MarkConfig struct {
 	// a later AttachMark with the same directory takes the ports over without detaching. Empty: everything
 	// goes with the process.
 	Pin string
+	// Tail attaches at the tail of each port's chain, behind FairQ and others, not at its head.
+	Tail bool
 }
 
 func (c *MarkConfig) of(port string) *markMarkConfig {
@@ -49,6 +51,7 @@ func (c *MarkConfig) of(port string) *markMarkConfig {
 // Mark is the marking program at work on some ports.
 type Mark struct {
 	pin     string
+	anchor  link.Anchor
 	ports   []markPort
 	configs *ebpf.Map
 	counts  *ebpf.Map
@@ -97,7 +100,10 @@ func AttachMark(ports []PortRef, c MarkConfig) (*Mark, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mark: %w", err)
 	}
-	m := &Mark{pin: c.Pin}
+	m := &Mark{pin: c.Pin, anchor: link.Head()}
+	if c.Tail {
+		m.anchor = link.Tail()
+	}
 	if err := m.createMaps(src.spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
 	}
@@ -172,7 +178,7 @@ func (m *Mark) attach(src *markSource, ref PortRef, c *markMarkConfig, pinned *p
 	if takeOver {
 		p.link, err = old.update(p.program)
 	} else {
-		p.link, err = attachHead(p.PortRef, p.program)
+		p.link, err = attachAt(p.PortRef, p.program, m.anchor)
 	}
 	m.ports = append(m.ports, p)
 	if err != nil || m.pin == "" || takeOver {
@@ -194,10 +200,14 @@ func (m *Mark) clearCounters(id uint32) error {
 }
 
 // attachHead puts a program in front of a port's egress chain.
-func attachHead(p PortRef, prog *ebpf.Program) (l link.Link, err error) {
+func attachHead(p PortRef, prog *ebpf.Program) (link.Link, error) {
+	return attachAt(p, prog, link.Head())
+}
+
+func attachAt(p PortRef, prog *ebpf.Program, anchor link.Anchor) (l link.Link, err error) {
 	err = p.In(func() (err error) {
 		l, err = link.AttachTCX(link.TCXOptions{
-			Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
+			Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: anchor,
 		})
 		return err
 	})

@@ -200,3 +200,9 @@ func (p *pace) stop() {
 		p.ticker.Stop()
 	}
 }
+
+// again is a pace of another interval, in place of p.
+func (p *pace) again(every time.Duration) *pace {
+	p.stop()
+	return newPace(every)
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,7 +50,8 @@ type Options struct {
 	TakeOver bool // from a living process
 	Renew    bool // tables of another layout
 	Version  string
-	Log      *slog.Logger // nil: none
+	Hangup   <-chan os.Signal // read File again; nil: nobody says so
+	Log      *slog.Logger     // nil: none
 }
 
 // PortRule says how the devices that it matches are managed.

@@ -11,16 +11,23 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
+	"weir/law"
 )
 
 // candidate is a device that the configuration names, as it is now.
 type candidate struct {
 	name    string
 	ifindex int
+	mtu     int
+	byName  bool // and not by a pattern
+	set     PortSettings
 	law     datapath.FairQLaw
 	line    line
-	byName  bool  // and not by a pattern
 	err     error // why it cannot be managed
+
+	// With shape: the tbf that is to be there, and the one of Weir's own that is; what stands in its place.
+	tbf, has tbf
+	former   string
 }
 
 func (c *candidate) port() datapath.FairQPort {
@@ -35,6 +42,7 @@ type rules struct {
 	list     []PortRule
 	exact    map[string]int
 	patterns []ruledPattern
+	made     *shapes // nil: none
 }
 
 type ruledPattern struct {
@@ -115,24 +123,48 @@ func (r *rules) look() ([]candidate, error) {
 				return nil, err
 			}
 		}
-		out = append(out, rule.judge(a, qdiscs[a.Index]))
+		out = append(out, rule.judge(a, qdiscs[a.Index], r.made))
 	}
 	return out, nil
 }
 
 // judge says how a device is to be managed, or why it cannot be.
-func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc) candidate {
-	n := candidate{name: dev.Name, ifindex: dev.Index, byName: r.byName(dev.Name)}
+func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
+	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF()}
 	s, err := readShaper(dev, list)
-	if err == nil {
-		err = datapath.CheckQueue(dev.Name, s.Kind)
+	if err != nil {
+		n.err = err
+		return n
 	}
-	if err == nil {
-		n.law, err = r.law(dev.Name, s, dev.MTU)
-		n.line = r.line(s, &n.law)
+	root := rootOf(list)
+	n.former = root.kind
+	before, own := made.own(dev.Index, root)
+	if own {
+		n.has, n.former = tbf{s.Rate, uint32(s.Buffer)}, before
 	}
-	n.err = err
+	switch {
+	case n.tbf == tbf{} && own:
+		s = shaper{Kind: before} // as it will be when Weir's own is gone
+	case n.tbf == tbf{}:
+	case !own && root.handle != 0:
+		n.err = &ForeignQueue{dev.Name, root.kind}
+		return n
+	default:
+		s = shaper{"tbf", n.tbf.Rate, law.Bytes(n.tbf.Limit)}
+		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's are the port's
+	}
+	if n.err = datapath.CheckQueue(dev.Name, s.Kind); n.err == nil {
+		n.law, n.err = n.set.law(dev.Name, s, dev.MTU)
+		n.line = n.set.line(s, &n.law)
+	}
 	return n
+}
+
+// ForeignQueue is the error for a port that is to be shaped and has a queue discipline that somebody set.
+type ForeignQueue struct{ Port, Kind string }
+
+func (e *ForeignQueue) Error() string {
+	return fmt.Sprintf("port %s: somebody set its queue discipline %q, and shape changes only the kernel's default: leave shape out, or remove that (tc qdisc del dev %s root)", e.Port, e.Kind, e.Port)
 }
 
 // line is what the port is like by these settings and its own shaper.

@@ -55,22 +55,28 @@ func listQdiscs() (map[int][]qdisc, error) {
 	return out, nil
 }
 
-// readShaper reads what the root queue discipline among a device's tells.
-func readShaper(dev *netlink.LinkAttrs, list []qdisc) (shaper, error) {
-	root := qdisc{kind: "noqueue"}
-	for _, q := range list {
-		if q.parent == netlink.HANDLE_ROOT {
-			root = q
+// rootOf gives the root among a device's queue disciplines. One whose handle is 0 nobody asked for: it is
+// the kernel's default.
+func rootOf(list []qdisc) *qdisc {
+	for i := range list {
+		if list[i].parent == netlink.HANDLE_ROOT {
+			return &list[i]
 		}
 	}
+	return &qdisc{kind: "noqueue"}
+}
+
+// readShaper reads what the root queue discipline among a device's tells.
+func readShaper(dev *netlink.LinkAttrs, list []qdisc) (shaper, error) {
+	root := rootOf(list)
 	s := shaper{Kind: root.kind}
 	switch root.kind {
 	case "tbf":
 		return s, s.tbf(root.options)
 	case "htb":
-		return s, s.htb(dev, root, list)
+		return s, s.htb(dev, *root, list)
 	case "bfifo", "pfifo":
-		s.Buffer = fifoLimit(dev, root)
+		s.Buffer = fifoLimit(dev, *root)
 	}
 	return s, nil
 }

@@ -21,37 +21,83 @@ const (
 	lookAtLeast  = time.Second           // should a report of a change be lost
 )
 
-// role is a switch at work.
+// enforcer is datapath.FairQ, as far as a switch at work needs it.
+type enforcer interface {
+	Attach(datapath.FairQPort) error
+	Configure(port string, l datapath.FairQLaw) error
+	Change(datapath.FairQConfig) error
+	LetGo(port string) error
+	Remove(ports ...string) error
+	Gone() []string
+	On(port string) bool
+	Note(port, text string) error
+	EachFlow(do func(port string, f datapath.FairQFlow) bool) error
+	Stats() ([]datapath.FairQStats, error)
+	ClearNotes() error
+	Beat() error
+	Release(context.Context) error
+	Detach() error
+	Close() error
+	Leave() error
+}
+
+// role is a switch at work. One goroutine has it.
 type role struct {
-	cfg      *Config
-	rules    *rules // of cfg
-	log      *slog.Logger
-	fairq    *datapath.FairQ
-	ports    map[string]datapath.FairQPort // those that FairQ is on
-	refused  map[string]string             // those whose windows it cannot hold, and why: said once
-	canaries map[string]*canary            // how far each port is from observing to enforcing
-	tended   time.Time                     // when they were last read
-	events   events                        // what metrics tell of
+	cfg     *Config
+	rules   *rules // of cfg
+	log     *slog.Logger
+	attach  func([]datapath.FairQPort, datapath.FairQConfig) (enforcer, error)
+	fairq   enforcer
+	ports   map[string]datapath.FairQPort // those that FairQ is on
+	refused map[string]string             // those whose windows it cannot hold, and why: said once
+	shapes  *shapes
+	marks   *marks
+
+	canaries map[string]*canary // how far each port is from observing to enforcing
+	tended   time.Time          // when they were last read
+	events   events             // what metrics tell of
 	metrics  *metrics.Server
+	notify   *notifier
+}
+
+func newRole(c *Config) *role {
+	r := &role{
+		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name), attach: attachFairQ,
+		ports: map[string]datapath.FairQPort{}, refused: map[string]string{}, marks: newMarks(c.Name),
+	}
+	r.notify = newNotifier(r.log)
+	return r
+}
+
+func attachFairQ(ports []datapath.FairQPort, c datapath.FairQConfig) (enforcer, error) {
+	f, err := datapath.AttachFairQ(ports, c)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
 // go within a second, then nothing is attached and no timer runs. Tables stay pinned for the next
 // start, unless c.Purge. A port that goes and comes again, or comes later, is attached when it is there.
+// The configuration is read again when c.Hangup says so, and when Reload asks for it.
 //
 // It returns nil, too, when another process took over: that one goes on where this one was. Errors that
-// can be told apart: those of datapath.AttachFairQ, and *NoRate.
-func Run(ctx context.Context, c *Config) error {
-	r := &role{
-		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name),
-		ports: map[string]datapath.FairQPort{}, refused: map[string]string{},
-	}
+// can be told apart: those of datapath.AttachFairQ, *NoRate and *ForeignQueue.
+func Run(ctx context.Context, c *Config) (err error) {
+	r := newRole(c)
 	// First, so that nothing changes unseen between the first look and this.
 	w, err := newWatch()
 	if err != nil {
 		return err
 	}
 	defer w.close()
+	if r.shapes, err = openShapes(c.Name); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.shapes.close()) }()
+	r.rules.made = r.shapes
+	// What runs beside the law: metrics here, the canaries with the ports (look, tend).
 	if err := r.serveMetrics(); err != nil {
 		return err
 	}
@@ -59,14 +105,20 @@ func Run(ctx context.Context, c *Config) error {
 	if err := r.begin(); err != nil {
 		return err
 	}
-	err = r.work(ctx, w)
+	control := newControl(c.Name, r.log)
+	defer control.close()
+	r.notify.ready(len(r.ports))
+	err = r.work(ctx, w, control)
+	r.notify.stopping()
+	control.close()
+	r.metrics.Close()
 	if errors.Is(err, datapath.ErrTakenOver) {
 		r.log.Info("another process takes over: leaving the ports to it")
-		return r.fairq.Leave()
+		return r.leave()
 	}
 	if err != nil {
 		// What is attached passes packets by itself once its lease is over.
-		return errors.Join(err, r.fairq.Leave())
+		return errors.Join(err, r.leave())
 	}
 	return r.end()
 }
@@ -76,45 +128,70 @@ func Run(ctx context.Context, c *Config) error {
 func (r *role) begin() error {
 	const tries = 3 // a port that goes in between is no reason not to begin
 	for try := 1; ; try++ {
-		ports, err := r.firstPorts()
+		found, err := r.firstPorts()
 		if err != nil {
 			return err
 		}
-		cfg, err := r.cfg.fairQ()
-		if err != nil {
-			return err
-		}
-		f, err := datapath.AttachFairQ(ports, cfg)
+		err = r.attachAll(found)
 		if err == nil {
-			r.fairq = f
-			if err := f.ClearNotes(); err != nil {
-				return errors.Join(err, f.Leave())
-			}
-			r.log.Info("begun", "version", r.cfg.Version, "ports", len(ports), "pinned", cfg.Pin)
-			for _, p := range ports {
-				r.attached(p)
-			}
-			r.sayMissing()
-			return nil
+			break
 		}
 		again, lookErr := r.firstPorts()
-		if try == tries || lookErr != nil || slices.Equal(names(ports), names(again)) {
+		if try == tries || lookErr != nil || slices.Equal(names(found), names(again)) {
 			return err
 		}
 	}
+	r.sayMissing()
+	if err := r.follow(); err != nil { // marks, and shapes that a former process left
+		return errors.Join(err, r.end())
+	}
+	return nil
 }
 
-func (r *role) firstPorts() ([]datapath.FairQPort, error) {
+func (r *role) attachAll(found []candidate) error {
+	cfg, err := r.cfg.fairQ()
+	if err != nil {
+		return err
+	}
+	var t transaction
+	var ports []datapath.FairQPort
+	for i := range found {
+		c := &found[i]
+		if c.toMake() && !r.cfg.TakeOver {
+			if err := datapath.CheckFairQFree(cfg.Pin); err != nil { // nothing is to be touched then
+				return errors.Join(fmt.Errorf("fairq: %w", err), t.back())
+			}
+		}
+		undo, err := r.shapeNew(c)
+		if err != nil {
+			return errors.Join(err, t.back())
+		}
+		t.done(undo, "")
+		ports = append(ports, c.port())
+	}
+	if r.fairq, err = r.attach(ports, cfg); err != nil {
+		return errors.Join(err, t.back())
+	}
+	if err := r.fairq.ClearNotes(); err != nil {
+		return errors.Join(err, r.fairq.Leave())
+	}
+	r.log.Info("begun", "version", r.cfg.Version, "ports", len(ports), "pinned", cfg.Pin)
+	for _, p := range ports {
+		r.attached(p)
+	}
+	return nil
+}
+
+func (r *role) firstPorts() (ports []candidate, err error) {
 	found, err := r.look()
 	if err != nil {
 		return nil, err
 	}
-	var ports []datapath.FairQPort
 	for i := range found {
 		c := &found[i]
 		switch {
 		case c.err == nil:
-			ports = append(ports, c.port())
+			ports = append(ports, *c)
 		case c.byName:
 			return nil, c.err
 		default:
@@ -124,21 +201,21 @@ func (r *role) firstPorts() ([]datapath.FairQPort, error) {
 	return ports, nil
 }
 
-func names(ports []datapath.FairQPort) (out []string) {
+func names(ports []candidate) (out []string) {
 	for _, p := range ports {
-		out = append(out, fmt.Sprint(p.Name, p.Ifindex))
+		out = append(out, fmt.Sprint(p.name, p.ifindex))
 	}
 	return out
 }
 
 // work beats and follows the devices until ctx is done.
-func (r *role) work(ctx context.Context, w *watch) error {
+func (r *role) work(ctx context.Context, w *watch, control *control) error {
 	beat := time.NewTicker(datapath.FairQBeat)
 	defer beat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()
 	tend := newPace(r.tendEvery())
-	defer tend.stop()
+	defer func() { tend.stop() }()
 	changed := w.changed
 	var pause <-chan time.Time
 	for {
@@ -149,11 +226,20 @@ func (r *role) work(ctx context.Context, w *watch) error {
 			if err := r.fairq.Beat(); err != nil {
 				return err
 			}
+			r.notify.beat(len(r.ports))
 			continue
 		case now := <-tend.c:
 			if err := r.tend(now); err != nil {
 				r.log.Warn("cannot see to what is held", "error", err)
 			}
+			continue
+		case <-r.cfg.Hangup:
+			r.reload()
+			tend = tend.again(r.tendEvery())
+			continue
+		case ask := <-control.asked:
+			ask <- r.reload()
+			tend = tend.again(r.tendEvery())
 			continue
 		case <-pause:
 			pause, changed = nil, w.changed
@@ -162,63 +248,12 @@ func (r *role) work(ctx context.Context, w *watch) error {
 			// What comes in the meantime waits in the channel.
 			pause, changed = time.After(lookAtMost), nil
 		case <-look.C:
+			control.listen()
 		}
 		if err := r.follow(); err != nil {
 			r.log.Warn("cannot follow the devices", "error", err)
 		}
 	}
-}
-
-// follow makes the ports that FairQ is on those that are there.
-func (r *role) follow() error {
-	found, err := r.look()
-	if err != nil {
-		return err
-	}
-	now := map[string]*candidate{}
-	for i := range found {
-		now[found[i].name] = &found[i]
-	}
-	gone := r.fairq.Gone()
-	var errs []error
-	for name, p := range r.ports {
-		c := now[name]
-		dead := slices.Contains(gone, name)
-		byName := r.rules.byName(name)
-		switch {
-		case dead && byName && c == nil:
-			r.refuse(name, errGone) // what is pinned stays: status tells that a port is missing
-		case dead && byName && c.err != nil:
-			r.refuse(name, c.err)
-		case c == nil || c.ifindex != p.Ifindex:
-			errs = append(errs, r.remove(name, "the device is gone"))
-		case dead:
-			errs = append(errs, r.remove(name, "somebody detached the program: attaching it again"))
-		case c.err != nil:
-			errs = append(errs, r.letGo(c))
-		case c.law != p.Law || r.refused[name] != "":
-			errs = append(errs, r.configure(c))
-		}
-	}
-	for name := range r.refused {
-		if _, on := r.ports[name]; !on && now[name] == nil {
-			delete(r.refused, name)
-		}
-	}
-	for _, c := range now {
-		if _, on := r.ports[c.name]; on {
-			continue
-		}
-		if c.err == nil {
-			c.err = r.fairq.Attach(c.port())
-		}
-		if c.err != nil {
-			r.refuse(c.name, c.err)
-			continue
-		}
-		r.attached(c.port())
-	}
-	return errors.Join(errs...)
 }
 
 func (r *role) attached(p datapath.FairQPort) {
@@ -227,37 +262,6 @@ func (r *role) attached(p datapath.FairQPort) {
 	r.log.Info("attached", "port", p.Name, "ifindex", p.Ifindex,
 		"buffer", law.Bytes(p.Law.BufferBytes).String(), "target", law.Bytes(p.Law.TargetBytes).String(),
 		"window_limit", law.Bytes(p.Law.CapBytes).String())
-}
-
-func (r *role) remove(name, why string) error {
-	delete(r.ports, name)
-	r.log.Warn("detached", "port", name, "reason", why)
-	return r.fairq.Remove(name)
-}
-
-var errGone = errors.New("the device is gone: waiting for it")
-
-// letGo lets the windows of a port go that cannot be managed as it is now, and keeps its flows.
-func (r *role) letGo(c *candidate) error {
-	if r.refused[c.name] == c.err.Error() {
-		return nil
-	}
-	r.refuse(c.name, c.err)
-	return r.fairq.LetGo(c.name)
-}
-
-func (r *role) configure(c *candidate) error {
-	delete(r.refused, c.name)
-	p := r.ports[c.name]
-	quiet := onlyPipe(p.Law, c.law)
-	p.Law = c.law
-	r.ports[c.name] = p
-	if quiet {
-		return r.fairq.Configure(c.name, c.law)
-	}
-	r.log.Info("its law changed", "port", c.name, "hold", c.law.Hold.String(), "buffer", law.Bytes(c.law.BufferBytes).String(),
-		"target", law.Bytes(c.law.TargetBytes).String(), "window_limit", law.Bytes(c.law.CapBytes).String())
-	return r.fairq.Configure(c.name, c.law)
 }
 
 // refuse says once why a port is not managed.
@@ -280,7 +284,10 @@ func (r *role) sayMissing() {
 	}
 }
 
-// end lets windows go and takes FairQ off.
+// leave gives back what this process holds; what is attached goes on.
+func (r *role) leave() error { return errors.Join(r.fairq.Leave(), r.marks.leave()) }
+
+// end lets windows go and takes off all that Weir put on the ports.
 func (r *role) end() error {
 	r.log.Info("letting windows go")
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
@@ -288,9 +295,12 @@ func (r *role) end() error {
 	err := r.fairq.Release(ctx)
 	if r.cfg.Purge {
 		err = errors.Join(err, r.fairq.Close())
-		removeParents()
 	} else {
 		err = errors.Join(err, r.fairq.Detach())
+	}
+	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
+	if r.cfg.Purge {
+		removeParents()
 	}
 	if err == nil {
 		r.log.Info("detached from all ports")
@@ -299,7 +309,8 @@ func (r *role) end() error {
 }
 
 // Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
-// programs, timers and tables go. *datapath.FairQBusy while a process lives.
+// programs, timers and tables go, and queue disciplines that Weir set. *datapath.FairQBusy while a process
+// lives.
 func Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -307,13 +318,20 @@ func Purge(name string) error {
 	if err := datapath.PurgeFairQ(pinDir(name)); err != nil {
 		return err
 	}
+	s, err := openShapes(name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(newMarks(name).end(), s.restoreAll(nil), s.close()); err != nil {
+		return fmt.Errorf("purge %s: %w", name, err)
+	}
 	removeParents()
 	return nil
 }
 
 // removeParents removes the directories that all switches share, when none is left.
 func removeParents() {
-	if os.Remove(pinRoot) == nil {
-		_ = os.Remove(filepath.Dir(pinRoot))
+	for _, dir := range []string{pinRoot, markRoot, shapeRoot, filepath.Dir(pinRoot)} {
+		_ = os.Remove(dir) // fails where something is left in it
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,6 +56,38 @@ second it lets the windows go by itself, and the next start takes it over.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.add(cmd.Flags())
+	cmd.AddCommand(reloadCommand())
+	return cmd
+}
+
+func reloadCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have the running switch read its file again",
+		Long: `Have the running switch of this network namespace read its file again. The file is checked whole, and
+applied whole or not at all; what has changed, or why nothing has, is printed. No packet is lost by
+it, and no connection breaks.
+
+The exit code is 0 when the file was applied, 1 when it was refused or nobody answers.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := switchd.Reload(name)
+			switch {
+			case err != nil:
+				return err
+			case a.Refused != "":
+				return fmt.Errorf("refused, nothing has changed:\n%s", a.Refused)
+			}
+			out := "applied, nothing was new"
+			if len(a.Changes) > 0 {
+				out = "applied:\n  " + strings.Join(a.Changes, "\n  ")
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), out)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "default", "name of the switch")
 	return cmd
 }
 
@@ -110,9 +145,20 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f.file)
 		return err
 	}
+	if c.File != "" {
+		f.options.Hangup = hangups()
+	}
 	c.Options = f.options
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
 	return switchd.Run(cmd.Context(), c)
+}
+
+// hangups gives the signals that ask for a reload. Without a file they end the process, as they do others.
+func hangups() <-chan os.Signal {
+	c := make(chan os.Signal, 1) // one that comes during a reload is answered by another
+	signal.Reset(syscall.SIGHUP)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
 }
 
 // config is that of the file, or of what stands in its place on the command line.

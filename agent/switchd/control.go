@@ -1,0 +1,197 @@
+package switchd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+)
+
+// A switch at work can be asked to read its file again, and answers. It listens on an abstract Unix socket:
+// that belongs to the network namespace, as the ports do, and nothing is left of it when the process ends
+// however it ends. Who asks has to be root or the switch's own user, and so has who answers.
+const (
+	askReload    = "reload"
+	askBytes     = 64
+	answerBytes  = 1 << 20
+	askTimeout   = 5 * time.Second // to say what one wants
+	answerWithin = time.Minute     // many programs may have to be loaded
+)
+
+func controlAddress(name string) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unix", Name: "@weir/switch/" + name}
+}
+
+// Answer is what became of a reload.
+type Answer struct {
+	Refused string   `json:"refused,omitempty"` // why; nothing has changed
+	Changes []string `json:"changes"`           // what has, a line each
+}
+
+// control takes in what others ask of a switch at work.
+type control struct {
+	address *net.UnixAddr
+	log     *slog.Logger
+	asked   chan chan<- Answer
+	socket  *net.UnixListener
+	done    chan struct{}
+	said    bool // that it cannot listen
+}
+
+func newControl(name string, log *slog.Logger) *control {
+	c := &control{address: controlAddress(name), log: log, asked: make(chan chan<- Answer), done: make(chan struct{})}
+	c.listen()
+	return c
+}
+
+// listen listens, unless it does. The process that is taken over from may still have the address: then it
+// is called again.
+func (c *control) listen() {
+	if c.socket != nil {
+		return
+	}
+	s, err := net.ListenUnix("unix", c.address)
+	if err != nil {
+		if !c.said {
+			c.log.Warn("cannot be asked to reload yet, except by SIGHUP", "error", err)
+		}
+		c.said = true
+		return
+	}
+	c.socket = s
+	go c.accept(s)
+}
+
+// accept serves one after the other: a reload is nothing to do twice at once.
+func (c *control) accept(s *net.UnixListener) {
+	for {
+		one, err := s.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			c.log.Warn("cannot take in what is asked", "error", err)
+			select {
+			case <-c.done:
+				return
+			case <-time.After(time.Second): // no file left, most likely
+			}
+			continue
+		}
+		if err := c.serve(one); err != nil {
+			c.log.Warn("asked for something wrongly", "error", err)
+		}
+		_ = one.Close()
+	}
+}
+
+func (c *control) serve(one *net.UnixConn) error {
+	if err := checkPeer(one); err != nil {
+		return err
+	}
+	if err := one.SetDeadline(time.Now().Add(askTimeout)); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(one, askBytes))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(text)) != askReload {
+		return fmt.Errorf("%q is nothing that can be asked for", text)
+	}
+	answer := make(chan Answer, 1)
+	select {
+	case c.asked <- answer:
+	case <-c.done:
+		return nil
+	}
+	select {
+	case a := <-answer:
+		if err := one.SetDeadline(time.Now().Add(askTimeout)); err != nil {
+			return err
+		}
+		return json.NewEncoder(one).Encode(a)
+	case <-c.done:
+		return nil
+	}
+}
+
+func (c *control) close() {
+	if c.socket != nil {
+		_ = c.socket.Close()
+		c.socket = nil
+	}
+	select {
+	case <-c.done:
+	default:
+		close(c.done)
+	}
+}
+
+// checkPeer refuses a connection with another user than root and oneself.
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, credErr); err != nil {
+		return fmt.Errorf("who is at the other end: %w", err)
+	}
+	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("user %d is neither root nor the switch's own", peer.Uid)
+	}
+	return nil
+}
+
+// Reload asks the process that has the switch with this name, in this network namespace, to read its file
+// again, and waits for its answer.
+func Reload(name string) (*Answer, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	c, err := net.DialUnix("unix", nil, controlAddress(name))
+	if err != nil {
+		return nil, fmt.Errorf("reload switch %s: %w", name, whoHas(name))
+	}
+	defer c.Close()
+	if err := checkPeer(c); err != nil {
+		return nil, fmt.Errorf("reload switch %s: %w", name, err)
+	}
+	if err := c.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, askReload); err != nil {
+		return nil, fmt.Errorf("reload switch %s: %w", name, err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		return nil, fmt.Errorf("reload switch %s: %w", name, err)
+	}
+	var a Answer
+	if err := json.NewDecoder(io.LimitReader(c, answerBytes)).Decode(&a); err != nil {
+		return nil, fmt.Errorf("reload switch %s: no answer, its log says more: %w", name, err)
+	}
+	return &a, nil
+}
+
+// whoHas says why nobody answers for a switch.
+func whoHas(name string) error {
+	if v, err := datapath.OpenFairQ(pinDir(name)); err == nil {
+		defer func() { _ = v.Close() }()
+		if s, err := v.Read(); err == nil && s.Alive() {
+			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or of an older version: kill -HUP %d", s.Holder, s.Holder.PID)
+		}
+	}
+	return errors.New("no weir switch runs under this name: start it with weir switch -f FILE, or give its --name")
+}

@@ -1,0 +1,154 @@
+package switchd
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+// follow makes the ports that FairQ is on those that are there.
+func (r *role) follow() error {
+	found, err := r.look()
+	if err != nil {
+		return err
+	}
+	now := byName(found)
+	gone := r.fairq.Gone()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
+		errs = append(errs, r.followPort(name, now[name], slices.Contains(gone, name)))
+	}
+	for name := range r.refused {
+		if _, on := r.ports[name]; !on && now[name] == nil {
+			delete(r.refused, name)
+		}
+	}
+	for i := range found {
+		c := &found[i]
+		if _, on := r.ports[c.name]; on {
+			continue
+		}
+		if c.err == nil {
+			c.err = r.attachOne(c)
+		}
+		if c.err != nil {
+			r.refuse(c.name, c.err)
+			continue
+		}
+		r.attached(c.port())
+		r.notify.beat(len(r.ports))
+	}
+	_, err = r.marks.change(r.wantedMarks(now))
+	return errors.Join(append(errs, err, r.restoreShapes(found))...)
+}
+
+func byName(found []candidate) map[string]*candidate {
+	m := map[string]*candidate{}
+	for i := range found {
+		m[found[i].name] = &found[i]
+	}
+	return m
+}
+
+// followPort does what is to be done about a port that FairQ is on. c is the device of its name now, nil:
+// none; dead: FairQ's program is on none any more.
+func (r *role) followPort(name string, c *candidate, dead bool) error {
+	p, byName := r.ports[name], r.rules.byName(name)
+	switch {
+	case dead && byName && c == nil:
+		r.refuse(name, errGone) // what is pinned stays: status tells that a port is missing
+	case dead && byName && c.err != nil:
+		r.refuse(name, c.err)
+	case c == nil || c.ifindex != p.Ifindex:
+		return r.remove(name, "the device is gone")
+	case dead:
+		return r.remove(name, "somebody detached the program: attaching it again")
+	case c.err != nil:
+		return r.letGo(c)
+	case c.toMake():
+		_, err := r.shapeNew(c) // somebody took Weir's own away
+		return err
+	case c.has != c.tbf && c.tbf != tbf{}:
+		return r.shapes.change(name, c.ifindex, c.mtu, c.tbf)
+	case c.law != p.Law || r.refused[name] != "":
+		return r.configure(c)
+	}
+	return nil
+}
+
+// attachOne shapes a port if it is to be shaped, and attaches FairQ to it.
+func (r *role) attachOne(c *candidate) error {
+	undo, err := r.shapeNew(c)
+	if err != nil {
+		return err
+	}
+	if err := r.fairq.Attach(c.port()); err != nil {
+		return errors.Join(err, undo())
+	}
+	return nil
+}
+
+// toMake says whether the port is to have a tbf of Weir's own, and has none.
+func (c *candidate) toMake() bool { return c.tbf != tbf{} && c.has == tbf{} }
+
+// shapeNew makes a port's tbf where it has none yet, and gives what undoes that.
+func (r *role) shapeNew(c *candidate) (undo func() error, err error) {
+	if !c.toMake() {
+		return func() error { return nil }, nil
+	}
+	if err := r.shapes.make(c.name, c.ifindex, c.mtu, c.former, c.tbf); err != nil {
+		return nil, err
+	}
+	r.log.Info("shaped", "port", c.name, "rate", c.tbf.Rate.String(), "buffer", law.Bytes(c.tbf.Limit).String(), "instead of", c.former)
+	return func() error { return r.shapes.restore(c.ifindex) }, nil
+}
+
+// restoreShapes takes Weir's own tbf off ports that are not to have one any more.
+func (r *role) restoreShapes(found []candidate) error {
+	return r.shapes.restoreAll(func(ifindex int) bool {
+		return slices.ContainsFunc(found, func(c candidate) bool { return c.ifindex == ifindex && c.tbf != tbf{} })
+	})
+}
+
+// wantedMarks are the thresholds of the ports that FairQ is on and that are to mark.
+func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
+	want := map[markPort]uint32{}
+	for name, p := range r.ports {
+		if c := now[name]; c != nil && c.err == nil && c.set.Mark.Threshold > 0 {
+			want[markPort{name, p.Ifindex}] = uint32(c.set.Mark.Threshold)
+		}
+	}
+	return want
+}
+
+func (r *role) remove(name, why string) error {
+	delete(r.ports, name)
+	r.log.Warn("detached", "port", name, "reason", why)
+	return r.fairq.Remove(name)
+}
+
+var errGone = errors.New("the device is gone: waiting for it")
+
+// letGo lets the windows of a port go that cannot be managed as it is now, and keeps its flows.
+func (r *role) letGo(c *candidate) error {
+	if r.refused[c.name] == c.err.Error() {
+		return nil
+	}
+	r.refuse(c.name, c.err)
+	return r.fairq.LetGo(c.name)
+}
+
+func (r *role) configure(c *candidate) error {
+	delete(r.refused, c.name)
+	quiet := onlyPipe(r.ports[c.name].Law, c.law)
+	r.ports[c.name] = datapath.FairQPort{PortRef: r.ports[c.name].PortRef, Law: c.law}
+	if quiet {
+		return r.fairq.Configure(c.name, c.law)
+	}
+	r.log.Info("its law changed", "port", c.name, "hold", c.law.Hold.String(), "buffer", law.Bytes(c.law.BufferBytes).String(),
+		"target", law.Bytes(c.law.TargetBytes).String(), "window_limit", law.Bytes(c.law.CapBytes).String())
+	return r.fairq.Configure(c.name, c.law)
+}

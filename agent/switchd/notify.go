@@ -1,0 +1,73 @@
+package switchd
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// notifier tells systemd how the process does (sd_notify(3)). Without systemd it does nothing.
+type notifier struct {
+	log      *slog.Logger
+	watchdog time.Duration // between two signs of life; 0: nobody waits for any
+	alive    time.Time     // the last one
+	status   string
+}
+
+func newNotifier(log *slog.Logger) *notifier {
+	n := &notifier{log: log}
+	within, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		log.Warn("cannot tell what systemd's watchdog expects", "error", err)
+	}
+	n.watchdog = within / 3
+	return n
+}
+
+func (n *notifier) tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		n.log.Warn("cannot notify systemd", "error", err)
+	}
+}
+
+func (n *notifier) ready(ports int) {
+	n.status = statusLine(ports)
+	n.tell(daemon.SdNotifyReady + "\nSTATUS=" + n.status)
+}
+
+// beat is a sign of life, and what is new about the ports.
+func (n *notifier) beat(ports int) {
+	if n.watchdog > 0 && time.Since(n.alive) >= n.watchdog {
+		n.alive = time.Now()
+		n.tell(daemon.SdNotifyWatchdog)
+	}
+	if line := statusLine(ports); line != n.status && n.status != "" {
+		n.status = line
+		n.tell("STATUS=" + line)
+	}
+}
+
+func (n *notifier) reloading() {
+	n.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+}
+
+// reloaded ends a reload, which systemd waits for however it went.
+func (n *notifier) reloaded(ports int, err error) {
+	n.status = statusLine(ports)
+	line := n.status
+	if err != nil {
+		line += "; last reload refused"
+	}
+	n.tell(daemon.SdNotifyReady + "\nSTATUS=" + line)
+}
+
+func (n *notifier) stopping() { n.tell(daemon.SdNotifyStopping + "\nSTATUS=letting windows go") }
+
+func statusLine(ports int) string {
+	if ports == 1 {
+		return "FairQ on 1 port"
+	}
+	return fmt.Sprintf("FairQ on %d ports", ports)
+}

@@ -1,0 +1,269 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+// changesTold is how many changes an answer lists; there may be one for each port.
+const changesTold = 100
+
+// transaction is a change of several steps, of which all hold or none.
+type transaction struct {
+	undo []func() error
+	says []string
+}
+
+// done notes how the step that was just done is undone, and what it was; "": nothing to speak of.
+func (t *transaction) done(undo func() error, says string) {
+	t.undo = append(t.undo, undo)
+	if says != "" {
+		t.says = append(t.says, says)
+	}
+}
+
+// back undoes all steps, the last one first.
+func (t *transaction) back() error {
+	var errs []error
+	for _, undo := range slices.Backward(t.undo) {
+		errs = append(errs, undo())
+	}
+	t.undo = nil
+	return errors.Join(errs...)
+}
+
+// reload reads the file again and makes the switch what it says, all of it or nothing.
+func (r *role) reload() Answer {
+	r.notify.reloading()
+	changes, err := r.reread()
+	r.events.reloaded(err)
+	r.notify.reloaded(len(r.ports), err)
+	if err != nil {
+		r.log.Error("reload refused, nothing has changed", "reason", err.Error())
+		return Answer{Refused: err.Error(), Changes: []string{}}
+	}
+	r.log.Info("reloaded", "changes", len(changes))
+	if more := len(changes) - changesTold; more > 0 {
+		changes = append(changes[:changesTold:changesTold], fmt.Sprintf("and %d more", more))
+	}
+	return Answer{Changes: append([]string{}, changes...)}
+}
+
+func (r *role) reread() ([]string, error) {
+	if r.cfg.File == "" {
+		return nil, errors.New("this switch was started without a file (-f): there is nothing to read again")
+	}
+	next, err := Load(r.cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	next.Options = r.cfg.Options
+	if next.Name != r.cfg.Name {
+		return nil, fmt.Errorf("%s: name: %s became %s: the name is not changed while it runs: restart", r.cfg.File, r.cfg.Name, next.Name)
+	}
+	return r.become(next)
+}
+
+// become makes the switch what next says. With an error it is what it was.
+func (r *role) become(next *Config) ([]string, error) {
+	was, wasRules, wasCanaries := r.cfg, r.rules, r.canaries
+	wasPorts, wasRefused := maps.Clone(r.ports), maps.Clone(r.refused)
+	r.cfg, r.rules, r.canaries = next, newRules(next.Ports), keptCanaries(was, next, r.canaries)
+	r.rules.made = r.shapes
+	var t transaction
+	err := r.takeSteps(was, &t)
+	if err == nil {
+		err = r.sayNothing(wasCanaries)
+	}
+	if err != nil {
+		r.cfg, r.rules, r.canaries = was, wasRules, wasCanaries
+		back := t.back()
+		r.ports, r.refused = wasPorts, wasRefused
+		return nil, errors.Join(err, back)
+	}
+	// What remains follows from what holds now: a port that is let go, a shaper that nobody wants.
+	if err := r.follow(); err != nil {
+		r.log.Warn("cannot follow the devices", "error", err)
+	}
+	return t.says, nil
+}
+
+// keptCanaries are those of ports for which nothing is enforced otherwise. One that was rolled back gets
+// another chance.
+func keptCanaries(was, next *Config, all map[string]*canary) map[string]*canary {
+	kept := map[string]*canary{}
+	if !reflect.DeepEqual(was.Rollback, next.Rollback) {
+		return kept
+	}
+	for name, c := range all {
+		if c.stage != stageRolledBack && c.percent == next.Enforce.percent(name) {
+			kept[name] = c
+		}
+	}
+	return kept
+}
+
+// takeSteps changes one thing after the other, those first that most likely cannot be.
+func (r *role) takeSteps(was *Config, t *transaction) error {
+	found, err := r.look()
+	if err != nil {
+		return err
+	}
+	now := byName(found)
+	for i := range found {
+		c := &found[i]
+		if c.err != nil && c.byName && r.refused[c.name] != c.err.Error() { // those that were refused before may stay so
+			return c.err
+		}
+	}
+	if err := r.changeBeside(was, t); err != nil {
+		return err
+	}
+	if err := r.changeCommon(was, t); err != nil {
+		return err
+	}
+	for i := range found {
+		if err := r.changePort(&found[i], t); err != nil {
+			return err
+		}
+	}
+	undo, err := r.marks.change(r.wantedMarks(now))
+	if err != nil {
+		return err
+	}
+	t.done(undo, "")
+	return r.removeUnwanted(t)
+}
+
+// changeBeside changes what runs beside the law.
+func (r *role) changeBeside(was *Config, t *transaction) error {
+	if was.Metrics == r.cfg.Metrics || r.metrics == nil {
+		return nil
+	}
+	if err := r.metrics.Listen(r.cfg.Metrics.Listen, false); err != nil {
+		return err
+	}
+	t.done(func() error { return r.metrics.Listen(was.Metrics.Listen, true) }, fmt.Sprintf("metrics: %q became %q", was.Metrics.Listen, r.cfg.Metrics.Listen))
+	return nil
+}
+
+// changeCommon changes what all ports have in common.
+func (r *role) changeCommon(was *Config, t *transaction) error {
+	before, err1 := was.fairQ()
+	next, err2 := r.cfg.fairQ()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if reflect.DeepEqual(before, next) {
+		return nil
+	}
+	if err := r.fairq.Change(next); err != nil {
+		return err
+	}
+	t.done(func() error { return r.fairq.Change(before) }, "")
+	for _, word := range []struct{ key, was, is string }{
+		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink},
+		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)},
+	} {
+		if word.was != word.is {
+			t.says = append(t.says, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
+		}
+	}
+	return nil
+}
+
+// changePort changes the law or the shaper of a port, or attaches to one that is new.
+func (r *role) changePort(c *candidate, t *transaction) error {
+	r.notify.beat(len(r.ports))
+	p, on := r.ports[c.name]
+	switch {
+	case c.err != nil || on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):
+		return nil // follow sees to it
+	case c.has != (tbf{}) && c.tbf != (tbf{}) && c.has != c.tbf:
+		if err := r.shapes.change(c.name, c.ifindex, c.mtu, c.tbf); err != nil {
+			return err
+		}
+		t.done(func() error { return r.shapes.change(c.name, c.ifindex, c.mtu, c.has) }, fmt.Sprintf("port %s: shaped to %v", c.name, c.tbf.Rate))
+	case c.toMake():
+		undo, err := r.shapeNew(c)
+		if err != nil {
+			return err
+		}
+		t.done(undo, fmt.Sprintf("port %s: shaped to %v", c.name, c.tbf.Rate))
+	}
+	switch {
+	case !on:
+		if err := r.fairq.Attach(c.port()); err != nil {
+			return err
+		}
+		t.done(func() error { return r.fairq.Remove(c.name) }, "port "+c.name+": attached")
+		r.attached(c.port())
+	case p.Law != c.law:
+		if err := r.fairq.Configure(c.name, c.law); err != nil {
+			return errors.Join(err, r.fairq.Configure(c.name, p.Law))
+		}
+		t.done(func() error { return r.fairq.Configure(c.name, p.Law) }, fmt.Sprintf("port %s: %s", c.name, lawChange(&p.Law, &c.law)))
+		r.ports[c.name] = c.port()
+	}
+	return nil
+}
+
+// lawChange says what is new about a law.
+func lawChange(was, is *datapath.FairQLaw) string {
+	if was.TargetBytes != is.TargetBytes || was.BufferBytes != is.BufferBytes {
+		return fmt.Sprintf("target %v of %v", law.Bytes(is.TargetBytes), law.Bytes(is.BufferBytes))
+	}
+	if was.Hold != is.Hold || was.HoldShare != is.HoldShare {
+		return "holds " + is.Hold.String()
+	}
+	return "its law changed"
+}
+
+// removeUnwanted takes FairQ off the ports that no rule matches any more, gradually.
+func (r *role) removeUnwanted(t *transaction) error {
+	var gone []string
+	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
+		if r.rules.of(name) == nil {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	ports := maps.Clone(r.ports)
+	back := func() error {
+		var errs []error
+		for _, name := range gone {
+			if !r.fairq.On(name) {
+				errs = append(errs, r.fairq.Attach(ports[name]))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	if err := r.fairq.Remove(gone...); err != nil {
+		return errors.Join(err, back())
+	}
+	t.done(back, "")
+	for _, name := range gone {
+		t.says = append(t.says, "port "+name+": left")
+		delete(r.ports, name)
+		delete(r.refused, name)
+	}
+	return nil
+}
+
+// sayNothing takes back what was said of ports that were rolled back.
+func (r *role) sayNothing(was map[string]*canary) error {
+	for _, c := range was {
+		if c.stage == stageRolledBack {
+			return r.fairq.ClearNotes()
+		}
+	}
+	return nil
+}
