@@ -263,8 +263,8 @@ func (j *judge) rights() {
 	}
 	if p.Container != "" {
 		j.add(Finding{
-			Area: AreaRights, Check: "rights.container", Level: Note, Text: "this is a container (" + p.Container + "): ports of the host are seen only in the host's network namespace, and pins outlive it only on the host's " + bpffs,
-			Remedy: "docker run --network host -v " + bpffs + ":" + bpffs,
+			Area: AreaRights, Check: "rights.container", Level: Note, Text: "this looks like a container (" + p.Container + "): ports of the host are seen only in the host's network namespace, and pins outlive it only on the host's " + bpffs,
+			Remedy: "give it the host's network and " + bpffs + ": docker run --network host -v " + bpffs + ":" + bpffs,
 		})
 	}
 }

@@ -158,7 +158,7 @@ func (j *judge) receiveWindow(add func(check string, level Level, text, remedy s
 		}
 	}
 	scale := min(max(bits.Len64(most)-16, 0), 14)
-	text := fmt.Sprintf("receive buffers up to %v: this host announces a window scale of %d, a step of %v", law.Bytes(most), scale, law.Bytes(1)<<scale)
+	text := fmt.Sprintf("receive buffers up to %v: this host announces a window scale of %d, a step of %v", mega(most), scale, law.Bytes(1)<<scale)
 	if scale >= 11 {
 		add("tcp.rmem", Note, text+"; FairQ rounds windows up to a step, so many flows hold more than their share", "a smaller third value of net.ipv4.tcp_rmem, and net.core.rmem_max")
 		return

@@ -163,7 +163,7 @@ type TCP struct {
 	Forwarding   bool
 }
 
-// Memory, in bytes; 0: not known.
+// Memory is the machine's, in bytes; 0: not known.
 type Memory struct {
 	Total, Available uint64
 	CgroupLimit      uint64

@@ -10,6 +10,7 @@ import (
 // Level is how bad a finding is.
 type Level string
 
+// The levels, from the best.
 const (
 	OK      Level = "ok"      // as it should be
 	Note    Level = "note"    // Weir works; this is to be known

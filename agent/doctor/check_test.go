@@ -1,0 +1,247 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath"
+)
+
+// sane is a machine on which nothing is wrong: two shaped ports of a bridge.
+func sane() *Facts {
+	port := func(name string, index int) Device {
+		return Device{
+			Name: name, Ifindex: index, Driver: "ixgbe", Bus: "0000:03:00.0", Up: true, Carrier: true, MTU: 1500, SpeedMbit: 10_000,
+			TxQueues: 4, RxQueues: 4, Master: "br0", MasterKind: "bridge", GSOMax: 65536,
+			Root:     Qdisc{Kind: "tbf", RateBits: 9_800_000_000, LimitBytes: 1_000_000, Bursts: 1_000_000},
+			Offloads: map[string]bool{"rx-gro": true, "tx-generic-segmentation": true},
+		}
+	}
+	return &Facts{
+		Host:    Host{Name: "sw", Release: "6.18.5", Arch: "amd64", CPUs: 4},
+		Process: Process{Root: true, Capabilities: 1<<41 - 1},
+		Kernel: Kernel{
+			Features: []datapath.Feature{
+				{Name: "tcx", Since: "6.6", Uses: []datapath.Use{datapath.UseSwitch, datapath.UseMark, datapath.UseEdge, datapath.UseMeasure}},
+				{Name: "tp_btf", Since: "5.5", Uses: []datapath.Use{datapath.UseMeasure}},
+			},
+			Rehearsed: true, BPFFS: bpffs, BPFDir: true, JIT: 1, JITHarden: 0, Unprivil: 2, Resolution: 1,
+			Modules: map[string]ModuleState{"sch_tbf": ModuleReady, "sch_htb": ModuleReady, "veth": ModuleReady, "bridge": ModuleReady},
+		},
+		Devices: []Device{
+			{Name: "br0", Ifindex: 9, Kind: "bridge", Up: true, Carrier: true, MTU: 1500, Root: Qdisc{Kind: "noqueue", Default: true}},
+			{Name: "lo", Ifindex: 1, Loopback: true, Up: true, Carrier: true, MTU: 65536, Root: Qdisc{Kind: "noqueue", Default: true}},
+			port("swp1", 2), port("swp2", 3),
+		},
+		TCP:    TCP{Sysctls: map[string]string{"net.ipv4.tcp_ecn": "2", "net.ipv4.tcp_rmem": "4096\t131072\t6291456", "net.mptcp.enabled": "1"}},
+		Memory: Memory{Total: 16e9, Available: 12e9, Tables: 20e6, LockedUnlimited: true},
+	}
+}
+
+func missing(name, since string) error {
+	return fmt.Errorf("%w", &datapath.MissingFeature{Feature: name, Since: since})
+}
+
+// row is one thing that can be wrong with a machine.
+type row struct {
+	what  string
+	spoil func(f *Facts, p *Device) // p: swp1
+	ports []string
+	// The finding that must be there.
+	check, subject string
+	level          Level
+	says, remedy   string
+	// What the summary must say of FairQ, marking, edge and lab; "": as of a sane machine.
+	swtch, mark, edge, lab string
+}
+
+func (r *row) run(t *testing.T) {
+	t.Helper()
+	f := sane()
+	for i := range f.Devices {
+		if f.Devices[i].Name == "swp1" {
+			r.spoil(f, &f.Devices[i])
+			break
+		}
+	}
+	got := Check(f, Options{Ports: r.ports})
+	found := false
+	for _, n := range got.Findings {
+		if n.Check == r.check && n.Subject == r.subject && strings.Contains(n.Text, r.says) {
+			found = true
+			if n.Level != r.level || !strings.Contains(n.Remedy, r.remedy) {
+				t.Errorf("%s: %+v", r.what, n)
+			}
+			if n.Level != OK && n.Level != Note && n.Remedy == "" {
+				t.Errorf("%s: a %s without a remedy: %s", r.what, n.Level, n.Text)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("%s: no finding %s of %q that says %q in %+v", r.what, r.check, r.subject, r.says, got.Findings)
+	}
+	changed := r.swtch + r.mark + r.edge + r.lab // then another finding may be a problem
+	if bad := ranks[r.level] >= ranks[Problem]; bad && got.Fine() || !bad && changed == "" && !got.Fine() {
+		t.Errorf("%s: fine is %t with %s", r.what, got.Fine(), got.Level)
+	}
+	for _, want := range []struct {
+		a   Ability
+		can string
+	}{{Switching, r.swtch}, {Marking, r.mark}, {Edging, r.edge}, {Lab, r.lab}} {
+		if want.can == "" {
+			want.can = Yes
+		}
+		if c := answer(got, want.a); c.Can != want.can {
+			t.Errorf("%s: %s: %+v, want %s", r.what, want.a, c, want.can)
+		}
+	}
+}
+
+func answer(r *Report, a Ability) Can {
+	for _, c := range r.Summary {
+		if c.What == a {
+			return c
+		}
+	}
+	return Can{}
+}
+
+// On a machine where nothing is wrong nothing is found, and Weir can do everything.
+func TestCheck_Sane(t *testing.T) {
+	r := Check(sane(), Options{})
+	if r.Level != OK {
+		t.Errorf("level %s", r.Level)
+	}
+	for _, n := range r.Findings {
+		if n.Level != OK || n.Text == "" || n.Area == "" || n.Check == "" {
+			t.Errorf("%+v", n)
+		}
+	}
+	for _, c := range r.Summary {
+		if c.Can != Yes {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := answer(r, Switching); c.Why != "on swp1, swp2" {
+		t.Errorf("switch: %s", c.Why)
+	}
+	if len(r.Summary) != 5 {
+		t.Errorf("summary of %d", len(r.Summary))
+	}
+}
+
+func TestCheck_Kernel(t *testing.T) {
+	for _, r := range []row{
+		{what: "an old kernel", check: "kernel.feature", subject: "tcx", level: Blocked, says: "not in this kernel, 5.15.0", remedy: "Linux 6.6 or later",
+			spoil: func(f *Facts, _ *Device) {
+				f.Host.Release, f.Kernel.Features[0].Err = "5.15.0", missing("tcx", "6.6")
+			}, swtch: No, mark: No, edge: No, lab: No},
+		{what: "no trace points", check: "kernel.feature", subject: "tp_btf", level: Note, says: "only the lab", remedy: "Linux 5.5",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Features[1].Err = missing("tp_btf", "5.5") }, lab: No},
+		{what: "an option is off", check: "kernel.feature", subject: "tcx", level: Blocked, remedy: "CONFIG_X",
+			spoil: func(f *Facts, _ *Device) {
+				f.Kernel.Features[0].Since, f.Kernel.Features[0].Err = "CONFIG_X", missing("tcx", "CONFIG_X")
+			}, swtch: No, mark: No, edge: No, lab: No},
+		{what: "a probe that fails", check: "kernel.feature", subject: "tcx", level: Problem, says: "could not be found out: odd", remedy: "weir switch",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Features[0].Err = errors.New("odd\nlog") }, swtch: Unknown, mark: Unknown, edge: Unknown, lab: Unknown},
+		{what: "the verifier refuses", check: "kernel.verifier", level: Blocked, says: "R1 invalid", remedy: "weir version",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Rehearsal = errors.New("R1 invalid") }, swtch: No},
+		{what: "no bpffs", check: "kernel.bpffs", level: Problem, remedy: "mount -t bpf bpf /sys/fs/bpf",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.BPFFS = "" }, swtch: Changes},
+		{what: "bpffs elsewhere", check: "kernel.bpffs", level: Problem, says: "/run/bpf", remedy: "mount -t bpf bpf /sys/fs/bpf",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.BPFFS = "/run/bpf" }, swtch: Changes},
+		{what: "no sysfs", check: "kernel.bpffs", level: Problem, remedy: "mount -t sysfs",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.BPFFS, f.Kernel.BPFDir = "", false }, swtch: Changes},
+		{what: "coarse timers", check: "kernel.timers", level: Problem, says: "4ms", remedy: "CONFIG_HIGH_RES_TIMERS",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Resolution = 4 * time.Millisecond }, swtch: Changes},
+		{what: "no JIT", check: "kernel.jit", level: Problem, says: "interpreted", remedy: "bpf_jit_enable=1",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.JIT = 0 }, swtch: Changes, mark: Changes, edge: Changes},
+		{what: "a talking JIT", check: "kernel.jit", level: Note, spoil: func(f *Facts, _ *Device) { f.Kernel.JIT = 2 }},
+		{what: "blinded constants", check: "kernel.jit_harden", level: Note, spoil: func(f *Facts, _ *Device) { f.Kernel.JITHarden = 2 }},
+		{what: "timed programs", check: "kernel.bpf_stats", level: Note, spoil: func(f *Facts, _ *Device) { f.Kernel.BPFStats = 1 }},
+		{what: "BPF for all", check: "kernel.unprivileged_bpf", level: Note, spoil: func(f *Facts, _ *Device) { f.Kernel.Unprivil = 0 }},
+		{what: "lockdown", check: "kernel.lockdown", level: Note, says: "confidentiality", remedy: "integrity",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Lockdown = "confidentiality" }},
+		{what: "mild lockdown", check: "kernel.lockdown", level: OK, says: "integrity", spoil: func(f *Facts, _ *Device) { f.Kernel.Lockdown = "integrity" }},
+		{what: "real time", check: "kernel.realtime", level: Note, spoil: func(f *Facts, _ *Device) { f.Host.Realtime = true }},
+		{what: "no tbf", check: "kernel.module", subject: "token bucket shaper (tbf)", level: Note, says: "CONFIG_NET_SCH_TBF",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Modules["sch_tbf"] = ModuleAbsent }, lab: No},
+		{what: "no shaper", check: "kernel.module", subject: "token bucket shaper (tbf)", level: Problem, remedy: "CONFIG_NET_SCH_TBF",
+			spoil: func(f *Facts, _ *Device) {
+				f.Kernel.Modules["sch_tbf"], f.Kernel.Modules["sch_htb"] = ModuleAbsent, ModuleAbsent
+			}, lab: No},
+		{what: "modules", check: "kernel.module", subject: "veth pairs", level: OK, says: "loaded when first used",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Modules["veth"] = ModuleOnDisk }},
+		{what: "modules not known", check: "kernel.module", subject: "bridges", level: Note, remedy: "modprobe bridge",
+			spoil: func(f *Facts, _ *Device) { f.Kernel.Modules["bridge"] = ModuleUnknown }},
+	} {
+		r.run(t)
+	}
+}
+
+func TestCheck_Rights(t *testing.T) {
+	deny := func(f *Facts) {
+		f.Kernel.Rehearsed = false
+		for i := range f.Kernel.Features {
+			f.Kernel.Features[i].Err = datapath.ErrPermission
+		}
+	}
+	for _, r := range []row{
+		{what: "a user", check: "rights.capabilities", level: Note, says: "lacks CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON", remedy: "as root",
+			spoil: func(f *Facts, _ *Device) { f.Process = Process{}; deny(f) }, swtch: Unknown, mark: Unknown, edge: Unknown, lab: Unknown},
+		{what: "the switch's unit", check: "rights.root", level: Note,
+			spoil: func(f *Facts, _ *Device) {
+				f.Process = Process{Capabilities: 1<<capNetAdmin | 1<<capBPF | 1<<capPerfmon}
+			}, lab: Unknown},
+		{what: "a poor root", check: "rights.capabilities", level: Blocked, says: "root without CAP_BPF, CAP_PERFMON", remedy: "--cap-add",
+			spoil: func(f *Facts, _ *Device) { f.Process.Capabilities = 1 << capNetAdmin }, swtch: No, mark: No, edge: No, lab: No},
+		{what: "an old root", check: "rights.capabilities", level: OK,
+			spoil: func(f *Facts, _ *Device) { f.Process.Capabilities = 1<<capNetAdmin | 1<<capSysAdmin }},
+		{what: "seccomp", check: "rights.capabilities", level: Blocked, says: "seccomp", remedy: "bpf(2)",
+			spoil: func(f *Facts, _ *Device) { deny(f) }, swtch: No, mark: No, edge: No, lab: No},
+		{what: "a user namespace", check: "rights.capabilities", level: Blocked, says: "user namespace",
+			spoil: func(f *Facts, _ *Device) { f.Process.UserNS = true }, swtch: No, mark: No, edge: No, lab: No},
+		{what: "a container", check: "rights.container", level: Note, says: "docker", remedy: "--network host",
+			spoil: func(f *Facts, _ *Device) { f.Process.Container = "docker" }},
+	} {
+		r.run(t)
+	}
+}
+
+func TestCheck_MemoryAndState(t *testing.T) {
+	held := []SwitchPort{{Name: "swp1", Local: true}, {Name: "swp2", Local: true}}
+	for _, r := range []row{
+		{what: "a small control group", check: "memory.tables", level: Problem, says: "left to this control group", remedy: "MemoryMax",
+			spoil: func(f *Facts, _ *Device) { f.Memory.CgroupLimit, f.Memory.CgroupLeft = 64e6, 30e6 }, swtch: Changes},
+		{what: "locked memory", check: "memory.locked", level: OK, says: "8.4 MB",
+			spoil: func(f *Facts, _ *Device) { f.Memory.LockedUnlimited, f.Memory.LockedLimit = false, 8<<20 }},
+		{what: "at work", check: "weir.switch", subject: "default", level: OK, says: "at work on swp1, swp2: process 7",
+			spoil: func(f *Facts, _ *Device) {
+				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: held}}
+			}},
+		{what: "stale", check: "weir.switch", subject: "default", level: Problem, says: "1m0s ago", remedy: "weir switch --purge --name default",
+			spoil: func(f *Facts, _ *Device) {
+				f.Switches = []Switch{{Name: "default", Holder: "process 7", Age: time.Minute, Ports: held}}
+			}},
+		{what: "stopped", check: "weir.switch", subject: "default", level: Note, says: "stopped",
+			spoil: func(f *Facts, _ *Device) { f.Switches = []Switch{{Name: "default"}} }},
+		{what: "another layout", check: "weir.switch", subject: "old", level: Problem, says: "another version's", remedy: "--renew",
+			spoil: func(f *Facts, _ *Device) { f.Switches = []Switch{{Name: "old", Other: true, Refused: "layout 1"}} }},
+		{what: "unreadable", check: "weir.switch", subject: "x", level: Problem, says: "cannot be read: odd",
+			spoil: func(f *Facts, _ *Device) { f.Switches = []Switch{{Name: "x", Refused: "odd"}} }},
+		{what: "a port gone", check: "weir.port_gone", subject: "swp9", level: Note, says: "switch default",
+			spoil: func(f *Facts, _ *Device) {
+				f.Switches = []Switch{{Name: "default", Alive: true, Ports: []SwitchPort{{Name: "swp9", Gone: true}}}}
+			}},
+		{what: "not pinned", check: "weir.unpinned", subject: "swp1", level: Note,
+			spoil: func(_ *Facts, p *Device) { p.Egress = []Program{{ID: 5, Name: "weir_fairq", Ours: true}} }},
+		{what: "too many devices", check: "unseen.devices", level: Note, says: "7 more", spoil: func(f *Facts, _ *Device) { f.DevicesLeft = 7 }},
+		{what: "not seen", check: "unseen", subject: "filters of tc", level: Note, says: "denied",
+			spoil: func(f *Facts, _ *Device) { f.Unseen = []Unseen{{What: "filters of tc", Why: "denied", Root: true}} }},
+	} {
+		r.run(t)
+	}
+}

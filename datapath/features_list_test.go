@@ -1,0 +1,90 @@
+package datapath
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// Every feature is listed once with what needs it, and this kernel, on which the programs load, has those
+// of the switch: a probe that is wrong would keep an operator from it.
+func TestFeatures(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: asks the kernel about BPF")
+	}
+	rehearsed := RehearseFairQ()
+	seen := map[string]bool{}
+	uses := map[Use]int{}
+	for _, f := range Features() {
+		if seen[f.Name] || f.Since == "" || len(f.Uses) == 0 {
+			t.Errorf("%+v", f)
+		}
+		seen[f.Name] = true
+		for _, u := range f.Uses {
+			uses[u]++
+		}
+		var missing *MissingFeature
+		if f.Err != nil && (!errors.As(f.Err, &missing) || missing.Feature != f.Name) {
+			t.Errorf("%s: %v", f.Name, f.Err)
+		}
+		if rehearsed == nil && f.Err != nil && slices.Contains(f.Uses, UseSwitch) {
+			t.Errorf("the programs load, and yet: %v", f.Err)
+		}
+	}
+	for _, u := range []Use{UseSwitch, UseMark, UseEdge, UseMeasure} {
+		if uses[u] < 3 {
+			t.Errorf("%s needs %d features", u, uses[u])
+		}
+	}
+	if CheckFairQ() == nil && rehearsed != nil {
+		t.Errorf("all features are there, and the programs do not load: %v", rehearsed)
+	}
+}
+
+// What the tables are said to take is near to what the kernel counts for them.
+func TestFairQMemory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes tables")
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flows := range []uint32{1024, 65536, 100_000} {
+		source, err := newFairQSource(&FairQConfig{Flows: flows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps, err := source.openMaps()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counted uint64
+		for _, m := range []*ebpf.Map{maps.Controls, maps.Configs, maps.Ports, maps.Counts, maps.Flows, maps.Pending, maps.Scope, maps.Timers} {
+			info, err := m.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes, known := info.Memlock()
+			if !known || bytes == 0 {
+				t.Skip("this kernel does not tell what a map takes")
+			}
+			counted += bytes
+		}
+		if err := maps.Close(); err != nil {
+			t.Error(err)
+		}
+		said, err := FairQMemory(flows, cpus)
+		if ratio := float64(said) / float64(counted); err != nil || ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("%d connections: said %d, the kernel counts %d, %v", flows, said, counted, err)
+		}
+	}
+	few, _ := FairQMemory(1024, 1)
+	many, _ := FairQMemory(1<<20, 1)
+	if many < 100*few/10 {
+		t.Errorf("a thousand times the connections: %d and %d bytes", few, many)
+	}
+}
