@@ -22,6 +22,7 @@ type view struct {
 	device   portDevice // of the port; not known: it is in another namespace, or gone
 	namesake portDevice // that has the port's name now
 	recent   *change    // since the reading before; nil: there was none
+	note     string     // what weir switch says of why flows are not held
 }
 
 // check looks for one thing. It says why the port is not what it should be, or "", and what to do.
@@ -33,9 +34,10 @@ type check struct {
 
 // Words that the code asks for.
 const (
-	wordDown    = "down"
-	wordStopped = "stopped"
-	wordLayout  = "other-layout"
+	wordDown     = "down"
+	wordObserved = "observed"
+	wordStopped  = "stopped"
+	wordLayout   = "other-layout"
 )
 
 // checks are in the order of what counts most, of those with the same state.
@@ -46,6 +48,8 @@ var checks = []check{
 	{"released", Off, lookReleased},
 	{wordDown, Off, lookDown},
 	{"leaving", Off, lookLeaving},
+	{"rolled-back", Off, lookRolledBack},
+	{wordObserved, Off, lookObserved},
 	{"stale-heartbeat", Degraded, lookStale},
 	{"no-queue", Degraded, lookNoQueue},
 	{"unknown-rate", Degraded, lookUnknownRate},
@@ -54,10 +58,12 @@ var checks = []check{
 	{"bypassed", Degraded, lookBypassed},
 	{"on-chip", Degraded, lookOnChip},
 	{"hidden-segments", Degraded, lookHiddenSegments},
-	{"no-acks", Degraded, lookNoAcks},
+	{"one-sided", Degraded, lookOneSided},
 	{"tunnels", Degraded, lookTunnels},
 	{"table-full", Degraded, lookTableFull},
+	{"part", Enforced, lookPart},
 	{"was-full", Enforced, lookWasFull},
+	{"data-elsewhere", Enforced, lookDataElsewhere},
 	{"hw-tc-offload", Enforced, lookHardware},
 	{"elsewhere", Enforced, lookElsewhere},
 }

@@ -14,6 +14,9 @@ const (
 	// fewPackets is how many packets between two readings tell nothing: the readings of the counters are
 	// not of the same instant.
 	fewPackets = 100
+	// oneSidedShare of the flows, in percent, is more than a connection or two of a fabric that has just
+	// chosen other paths.
+	oneSidedShare = 10
 	// tunnelShare of the packets, in percent, is more than a port's keepalives and routing have.
 	tunnelShare = 10
 )
@@ -83,6 +86,22 @@ func lookLeaving(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return "weir switch is leaving this port", ""
+}
+
+// lookRolledBack: weir switch said why it holds nothing here any more.
+func lookRolledBack(v *view) (reason, remedy string) {
+	if v.k.Hold == datapath.FairQHoldAll || v.note == "" {
+		return "", ""
+	}
+	return v.note, "see what weir observe says of the port; weir switch reload, or a restart, tries again"
+}
+
+// lookObserved: no fault. Nothing is held because nothing is to be.
+func lookObserved(v *view) (reason, remedy string) {
+	if v.k.Hold != datapath.FairQHoldNone || v.note != "" {
+		return "", ""
+	}
+	return "it is observed only: nothing is held, as asked", "name it in enforce.ports when it is to be held"
 }
 
 // ---- all parts are there ----
@@ -195,14 +214,19 @@ func lookHiddenSegments(v *view) (reason, remedy string) {
 		fmt.Sprintf("ethtool -K %s %s off", v.k.Port, featureFraglist)
 }
 
-// lookNoAcks: every acknowledgement of governed data is rewritten or found small enough at the port that it
-// leaves by, if FairQ is on that one. Here data goes, and no such packet comes anywhere.
-func lookNoAcks(v *view) (reason, remedy string) {
-	c := v.recent
-	if c == nil || !c.held || c.data < fewPackets || c.governedAcks > 0 {
+// lookOneSided: data leaves here whose acknowledgements do not. A connection of which that is so from the
+// beginning is not among the flows that count.
+func lookOneSided(v *view) (reason, remedy string) {
+	n := v.k.OneSidedData
+	if n == 0 || 100*uint64(n) < oneSidedShare*uint64(v.k.Flows) {
 		return "", ""
 	}
-	return "no acknowledgement of the data that leaves here passes a governed port", "name every port that traffic passes, also those that acknowledgements leave by"
+	reason = fmt.Sprintf("the data of %d flows leaves here, and no acknowledgement of it passes a governed port", n)
+	remedy = "name every port that traffic passes, also those that acknowledgements leave by"
+	if len(v.sw.Ports) > 1 {
+		remedy += "; where they return by another switch, put FairQ on both, or use edge mode"
+	}
+	return reason, remedy
 }
 
 func lookTunnels(v *view) (reason, remedy string) {
@@ -224,6 +248,22 @@ func lookTableFull(v *view) (reason, remedy string) {
 }
 
 // ---- worth knowing ----
+
+func lookPart(v *view) (reason, remedy string) {
+	if v.k.Hold != datapath.FairQHoldPart || v.note != "" {
+		return "", ""
+	}
+	return fmt.Sprintf("%.3g %% of its flows are held, as asked: the others are free", 100*float64(v.k.HoldShare)/datapath.FairQLots), ""
+}
+
+// lookDataElsewhere: which switch, or which port, their queue is at is not known here.
+func lookDataElsewhere(v *view) (reason, remedy string) {
+	if v.k.OneSidedAcks == 0 {
+		return "", ""
+	}
+	return fmt.Sprintf("acknowledgements of %d flows leave here whose data passes no governed port", v.k.OneSidedAcks),
+		"name every port that traffic passes; data that takes another switch is for FairQ on that one"
+}
 
 func lookWasFull(v *view) (reason, remedy string) {
 	if v.k.TableFull == 0 || v.recent != nil && v.recent.tableFull > 0 {

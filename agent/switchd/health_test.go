@@ -137,14 +137,18 @@ func TestChecks(t *testing.T) {
 			now.edit(func(d *portDevice) { d.features[featureHardware] = true })
 		}, "hw-tc-offload", Enforced, "hw-tc-offload is on", "ethtool -K a hw-tc-offload off"},
 
-		{"no acknowledgement anywhere", func(_, before *reading, a *datapath.FairQPinned) {
-			before.kernel.Ports[0].Rewritten, before.kernel.Ports[1].Rewritten = a.Rewritten, a.Rewritten
-		}, "no-acks", Degraded, "no acknowledgement of the data", "name every port"},
-		{"acknowledgements at the other port only", func(_, before *reading, a *datapath.FairQPinned) { before.kernel.Ports[0].Rewritten = a.Rewritten }, "", "", "", ""},
-		{"nothing held yet", func(_, before *reading, a *datapath.FairQPinned) {
-			before.kernel.Ports[0].Rewritten, before.kernel.Ports[1].Rewritten = a.Rewritten, a.Rewritten
-			before.kernel.Ports[0].GrantBytes = 0
-		}, "", "", "", ""},
+		{"data one way only", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedData = 1 }, "one-sided", Degraded, "the data of 1 flows leaves here", "edge mode"},
+		{"data one way only, and nothing counts as a flow", func(now, _ *reading, a *datapath.FairQPinned) { a.OneSidedData, a.Flows = 3, 0 }, "one-sided", Degraded, "the data of 3 flows", "name every port"},
+		{"data one way only, of few", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedData, a.Flows = 1, 11 }, "", "", "", ""},
+		{"acknowledgements one way only", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedAcks = 2 }, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "name every port"},
+		{"canary", func(_, _ *reading, a *datapath.FairQPinned) {
+			a.Hold, a.HoldShare = datapath.FairQHoldPart, datapath.FairQLots/10
+		}, "part", Enforced, "10 % of its flows", ""},
+		{"observed", func(_, _ *reading, a *datapath.FairQPinned) { a.Hold = datapath.FairQHoldNone }, "observed", Off, "observed only", "enforce.ports"},
+		{"rolled back", func(now, _ *reading, a *datapath.FairQPinned) {
+			a.Hold = datapath.FairQHoldNone
+			now.notes = map[uint32]string{1: "rolled back: goodput 0.7 is below 0.9"}
+		}, "rolled-back", Off, "goodput 0.7", "tries again"},
 		{"tunnels", func(_, _ *reading, a *datapath.FairQPinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
 		{"a few tunnels", func(_, _ *reading, a *datapath.FairQPinned) { a.Tunnel = 90 }, "", "", "", ""},
 		{"the table is full", func(_, _ *reading, a *datapath.FairQPinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},

@@ -71,6 +71,12 @@ type Port struct {
 	QueueDrops  uint64 `json:"queue_drops"`          // by it, since it was made
 	DeviceDrops uint64 `json:"device_drops"`         // by the device when sending, since it was made
 
+	Hold           string  `json:"hold"`                       // all, part or none of its flows
+	HoldPercent    float64 `json:"hold_percent"`               // of its flows
+	OneSidedData   uint32  `json:"one_sided_data"`             // flows whose acknowledgements pass nowhere here
+	OneSidedAcks   uint32  `json:"one_sided_acks"`             // flows whose data passes nowhere here
+	HandshakeRTTUs float64 `json:"handshake_rtt_us,omitempty"` // the least lately
+
 	Samples         uint64  `json:"samples"` // of the queue, by the timer
 	SamplesByPacket uint64  `json:"samples_by_packet"`
 	DeviceRefused   uint64  `json:"device_refused"` // samples that found the device gone
@@ -87,8 +93,8 @@ type Port struct {
 	Rates *Rates `json:"rates,omitempty"` // from two readings; nil: there was one
 }
 
-// Idle says that nothing is wrong with a port that is not enforced: it is down.
-func (p *Port) Idle() bool { return p.Word == wordDown }
+// Idle says that nothing is wrong with a port that is not enforced: it is down, or to be observed only.
+func (p *Port) Idle() bool { return p.Word == wordDown || p.Word == wordObserved }
 
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
@@ -121,7 +127,7 @@ func Status(name string) (*Report, error) {
 }
 
 // Enforced says whether there is a switch, and windows are held on every port of every one that is not
-// down.
+// idle.
 func (r *Report) Enforced() bool {
 	for i := range r.Switches {
 		if r.Switches[i].State != Enforced {
@@ -141,12 +147,15 @@ func describe(name string, now, before *reading) *Switch {
 	if k.Alive() || now.process.here {
 		s.UptimeSeconds = k.Holder.Since.Round(time.Millisecond).Seconds()
 	}
-	idle := 0
+	idle, down := 0, 0
 	for i := range k.Ports {
 		v := now.view(i, before)
 		p := describePort(v)
 		if p.Idle() {
 			idle++
+			if p.Word == wordDown {
+				down++
+			}
 		} else if less(p.State, s.State) {
 			s.State, s.Word, s.Reason = p.State, p.Word, p.Port+": "+p.Reason
 		}
@@ -158,8 +167,12 @@ func describe(name string, now, before *reading) *Switch {
 		if reason, _ := lookReleased(&whole); reason != "" {
 			s.Reason += "; " + reason
 		}
-	} else if idle == len(s.Ports) {
-		s.State, s.Word, s.Reason = Off, wordDown, "all its ports are down"
+	}
+	if len(s.Ports) > 0 && idle == len(s.Ports) {
+		s.State, s.Word, s.Reason = Off, wordObserved, "its ports are observed only, or down"
+		if down == idle {
+			s.Word, s.Reason = wordDown, "all its ports are down"
+		}
 	}
 	return s
 }
@@ -172,6 +185,8 @@ func describePort(v *view) Port {
 		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax, QueueKind: k.Queue.Kind,
 		Backlog:    k.Queue.BacklogBytes,
 		QueueDrops: uint64(k.Queue.Drops), DeviceDrops: v.device.txDropped,
+		Hold: k.Hold.String(), HoldPercent: holdPercent(k),
+		OneSidedData: k.OneSidedData, OneSidedAcks: k.OneSidedAcks, HandshakeRTTUs: float64(k.HandshakeRTT) / float64(time.Microsecond),
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Data: k.Data,
 		Opened: k.Opened, Adopted: k.Adopted, TableFull: k.TableFull,
@@ -188,6 +203,16 @@ func describePort(v *view) Port {
 		p.Warnings = append(p.Warnings, f.Reason)
 	}
 	return p
+}
+
+func holdPercent(k *datapath.FairQPinned) float64 {
+	switch k.Hold {
+	case datapath.FairQHoldAll:
+		return 100
+	case datapath.FairQHoldPart:
+		return 100 * float64(k.HoldShare) / datapath.FairQLots
+	}
+	return 0
 }
 
 // PassedText says why packets of p passed as they were, the reasons that occurred, most frequent kinds

@@ -45,6 +45,7 @@ type reading struct {
 	kernel  *datapath.FairQSwitch
 	process process
 	devices devices
+	notes   map[uint32]string // by a port's number in the tables
 }
 
 // Read reads the kernel.
@@ -103,12 +104,19 @@ func readSwitch(name string) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name))}
+	r := &reading{at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
+	local := false
 	for i := range kernel.Ports {
-		if kernel.Ports[i].Local {
-			r.devices, err = readDevices(kernel.Ports)
-			break
+		p := &kernel.Ports[i]
+		local = local || p.Local
+		if p.Hold != datapath.FairQHoldAll {
+			if r.notes[p.ID], err = v.Note(p.ID); err != nil {
+				return nil, err
+			}
 		}
+	}
+	if local {
+		r.devices, err = readDevices(kernel.Ports)
 	}
 	return r, err
 }
@@ -129,15 +137,13 @@ func (r *reading) port(id uint32) *datapath.FairQPinned {
 // view is the i-th port as the checks see it.
 func (r *reading) view(i int, before *reading) *view {
 	k := &r.kernel.Ports[i]
-	v := &view{k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k)}
+	v := &view{k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
 	old := before.port(k.ID)
 	if old == nil || old.Ifindex != k.Ifindex {
 		return v
 	}
 	v.recent = &change{interval: r.at.Sub(before.at)}
 	v.recent.stats(&k.FairQStats, &old.FairQStats)
-	v.recent.held = k.GrantBytes > 0 && old.GrantBytes > 0
-	v.recent.governedAcks = r.governedAcks() - before.governedAcks()
 	was := before.devices.of(old)
 	if !v.device.known || !was.known || old.Queue.Kind != k.Queue.Kind || k.Queue.SentPackets < old.Queue.SentPackets {
 		return v // another queue counts from 0
@@ -152,21 +158,11 @@ func (r *reading) view(i int, before *reading) *view {
 	return v
 }
 
-// governedAcks counts the acknowledgements of governed data, by whatever port they left.
-func (r *reading) governedAcks() (n uint64) {
-	for i := range r.kernel.Ports {
-		n += r.kernel.Ports[i].Rewritten + r.kernel.Ports[i].Smaller
-	}
-	return n
-}
-
 // change is what happened at a port between two readings.
 type change struct {
 	interval time.Duration
-	held     bool // windows were, at both
 
-	seen, data, rewritten, tunnel, tableFull uint64 // packets at FairQ's program
-	governedAcks                             uint64 // of the whole switch
+	seen, rewritten, tunnel, tableFull uint64 // packets at FairQ's program
 
 	queue struct {
 		known                bool
@@ -176,9 +172,8 @@ type change struct {
 }
 
 func (c *change) stats(now, old *datapath.FairQStats) {
-	c.seen, c.data = since(now.Seen, old.Seen), since(now.Data, old.Data)
-	c.rewritten, c.tunnel = since(now.Rewritten, old.Rewritten), since(now.Tunnel, old.Tunnel)
-	c.tableFull = since(now.TableFull, old.TableFull)
+	c.seen, c.rewritten = since(now.Seen, old.Seen), since(now.Rewritten, old.Rewritten)
+	c.tunnel, c.tableFull = since(now.Tunnel, old.Tunnel), since(now.TableFull, old.TableFull)
 }
 
 // since is how far a counter went; one that began anew went from 0.

@@ -18,10 +18,11 @@ func TestDescribe(t *testing.T) {
 		says  string
 	}{
 		{"nothing", func(*reading) {}, Enforced, Enforced, ""},
-		{"no beat", func(r *reading) { r.kernel.BeatAge = 3 * time.Second }, Off, Off, "the last beat was 3s ago"},
+		{"no beat", func(r *reading) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last beat was 3s ago"},
 		{"one without a queue", func(r *reading) { r.kernel.Ports[0].NoQueue = &datapath.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
 		{"one without a device, one without a queue", func(r *reading) {
 			r.kernel.Ports[0].HasDevice = false
+			delete(r.devices, "a")
 			r.kernel.Ports[1].NoQueue = &datapath.NoQueue{Kind: "mq"}
 		}, Off, Off, "a: its device is gone"},
 		{"one is down", func(r *reading) { r.devices["a"] = portDevice{known: true, ifindex: 1} }, Off, Enforced, ""},
@@ -32,8 +33,12 @@ func TestDescribe(t *testing.T) {
 		{"all are down", func(r *reading) {
 			r.devices = devices{"a": {known: true, ifindex: 1}, "b": {known: true, ifindex: 2}}
 		}, Off, Off, "all its ports are down"},
+		{"one is observed", func(r *reading) { r.kernel.Ports[0].Hold = datapath.FairQHoldNone }, Off, Enforced, ""},
+		{"all are observed", func(r *reading) {
+			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = datapath.FairQHoldNone, datapath.FairQHoldNone
+		}, Off, Off, "observed only"},
 		{"no ports", func(r *reading) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
-		{"no ports, no beat", func(r *reading) { r.kernel.Ports, r.kernel.BeatAge = nil, time.Minute }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
+		{"no ports, no beat", func(r *reading) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
 	} {
 		r := wellReading()
 		row.spoil(r)

@@ -61,14 +61,22 @@ func switchLine(s *switchd.Switch) string {
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	if s.UptimeSeconds == 0 {
-		return line
-	}
-	line += fmt.Sprintf(" by process %d, weir %s, up %s", s.PID, s.Version, uptimeText(s.UptimeSeconds))
-	if s.RSSBytes > 0 {
-		line += fmt.Sprintf(", %s, %.1f%% of a CPU", shortBytes(s.RSSBytes), 100*s.CPUSeconds/s.UptimeSeconds)
+	if about := processText(s); about != "" {
+		line += "; " + about
 	}
 	return line
+}
+
+// processText is what is said of the process that has a switch.
+func processText(s *switchd.Switch) string {
+	if s.UptimeSeconds == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("process %d, weir %s, up %s", s.PID, s.Version, uptimeText(s.UptimeSeconds))
+	if s.RSSBytes > 0 {
+		text += fmt.Sprintf(", %s, CPU %.1f%%", shortBytes(s.RSSBytes), 100*s.CPUSeconds/s.UptimeSeconds)
+	}
+	return text
 }
 
 func findingLabel(f *switchd.Finding) string {

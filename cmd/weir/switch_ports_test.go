@@ -50,7 +50,8 @@ func (m *machine) deletePort() {
 	})
 }
 
-// makePort makes the switch's port anew, with its shaper, and gives its ifindex.
+// makePort makes the switch's port anew, with its shaper and several queues, as hardware has them, and gives
+// its ifindex.
 func (m *machine) makePort() (ifindex int) {
 	m.t.Helper()
 	var receiver *os.File
@@ -61,7 +62,7 @@ func (m *machine) makePort() (ifindex int) {
 	defer receiver.Close()
 	m.Switch.Must(m.t, func() error {
 		err := netlink.LinkAdd(&netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: "out0"}, PeerName: "rx0", PeerNamespace: netlink.NsFd(receiver.Fd()),
+			LinkAttrs: netlink.LinkAttrs{Name: "out0", NumTxQueues: 4, TxQLen: 1000}, PeerName: "rx0", PeerNamespace: netlink.NsFd(receiver.Fd()),
 		})
 		if err != nil {
 			return err

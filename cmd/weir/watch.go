@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -261,4 +260,4 @@ func leading(s string) (head, rest string) {
 	return s[:i], s[i:]
 }
 
-func (k portKey) String() string { return fmt.Sprintf("%s/%s", k.name, k.port) }
+func (k portKey) String() string { return printable(k.port) + "@" + k.name }

@@ -80,7 +80,7 @@ const (
 
 func stateText(r row) string {
 	if r.Idle() {
-		return "down"
+		return r.Word // down, observed
 	}
 	return string(r.State)
 }
@@ -109,6 +109,7 @@ func (m *watchModel) View() tea.View {
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], m.width, "…")
 	}
+	lines = lines[:min(len(lines), max(m.height, 1))]
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	v.WindowTitle = "weir status"
@@ -133,8 +134,14 @@ func (m *watchModel) header() (lines []string) {
 			lines = append(lines, fmt.Sprintf("... and more: %d switches", len(m.report.Switches)))
 			break
 		}
-		style := stateStyle(row{Port: &switchd.Port{State: s.State, Word: s.Word}})
-		lines = append(lines, strings.Replace(switchLine(s), string(s.State), paint(style, string(s.State)), 1))
+		line := fmt.Sprintf("switch %s: %s", s.Name, paint(stateStyle(row{Port: &switchd.Port{State: s.State, Word: s.Word}}), string(s.State)))
+		if about := processText(s); about != "" {
+			line += "; " + about
+		}
+		lines = append(lines, line)
+		if s.Reason != "" && len(m.report.Switches) <= most {
+			lines = append(lines, "  "+s.Reason)
+		}
 	}
 	return append(lines, "")
 }

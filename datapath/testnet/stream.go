@@ -19,9 +19,9 @@ type Streams struct {
 type stream struct {
 	pair  *Pair
 	bytes atomic.Int64
-	last  atomic.Int64 // when bytes last arrived, ns since began
-	gap   atomic.Int64 // the longest time without since Mark
-	err   atomic.Value // why it broke
+	last  atomic.Int64          // when bytes last arrived, ns since began
+	gap   atomic.Int64          // the longest time without since Mark
+	err   atomic.Pointer[error] // why it broke
 }
 
 var began = time.Now()
@@ -76,7 +76,7 @@ func (s *Streams) receive(one *stream) {
 
 func (s *Streams) broke(one *stream, err error) {
 	if !s.stop.Load() {
-		one.err.CompareAndSwap(nil, err)
+		one.err.CompareAndSwap(nil, &err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *Streams) Progress(tb testing.TB, bytes int64) {
 	Until(tb, "every stream comes on", func() bool {
 		for i, one := range s.list {
 			if err := one.err.Load(); err != nil {
-				tb.Fatalf("stream %d broke: %v", i, err)
+				tb.Fatalf("stream %d broke: %v", i, *err)
 			}
 			if one.bytes.Load() < before[i]+bytes {
 				return false

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/safchain/ethtool"
+	"github.com/vishvananda/netlink"
+
+	"weir/agent/switchd"
+	"weir/datapath/testnet"
+)
+
+const (
+	tcxNext = -1
+	tcxPass = 0 // ends the chain
+
+	seenWithin = 2 * time.Second // that something is wrong, and that it is well again
+)
+
+// ailing is a machine at work under a fault, and what was seen of it.
+type ailing struct {
+	*machine
+	t       *testing.T
+	p       *process // weir switch
+	streams *testnet.Streams
+	table   *[]string
+}
+
+// attachOther puts a program of somebody else's on the data's port.
+func (m *machine) attachOther(name string, verdict int32, anchor link.Anchor) link.Link {
+	m.t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, verdict), asm.Return()},
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var l link.Link
+	m.Switch.Must(m.t, func() (err error) {
+		l, err = link.AttachTCX(link.TCXOptions{Interface: m.Port.Ifindex, Program: p, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
+		return err
+	})
+	m.t.Cleanup(func() { _, _ = l.Close(), p.Close() })
+	return l
+}
+
+// strangers lists the programs at egress of the switch's devices that are not FairQ's, and all queue
+// disciplines.
+func (m *machine) strangers() (out []string) {
+	m.t.Helper()
+	for _, line := range m.chains() {
+		var id uint32
+		if i := strings.Index(line, " program "); i > 0 {
+			if _, err := fmt.Sscanf(line[i:], " program %d", &id); err != nil {
+				m.t.Fatal(err)
+			}
+			p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+			if err != nil {
+				continue // gone in between
+			}
+			info, err := p.Info()
+			_ = p.Close()
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			if strings.HasPrefix(info.Name, "weir_") {
+				continue
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// await asks `weir status` until it says so, and gives what it said and how long it took.
+func (a *ailing) await(what string, from time.Time, says func(s *switchd.Switch, code int) bool) (s switchd.Switch, took time.Duration) {
+	a.t.Helper()
+	var code int
+	for {
+		s, code = a.status()
+		took = time.Since(from)
+		if says(&s, code) {
+			limit(a.t, "status says it is "+what, took, seenWithin)
+			return s, took
+		}
+		if took > 10*time.Second {
+			a.t.Fatalf("status does not say that it is %s: %d, %+v", what, code, s)
+		}
+	}
+}
+
+// ails waits until status says of the data's port that it is so, and why.
+func (a *ailing) ails(fault string, from time.Time, state switchd.State, word, reason string) {
+	a.t.Helper()
+	s, took := a.await(word, from, func(s *switchd.Switch, _ int) bool {
+		p := portNamed(s, "out0")
+		return p.State == state && p.Word == word && strings.Contains(p.Reason, reason)
+	})
+	p := portNamed(&s, "out0")
+	*a.table = append(*a.table, fmt.Sprintf("%-38s %-8s %-15s %4d ms  %s", fault, p.State, p.Word, took.Milliseconds(), p.Reason))
+}
+
+func (a *ailing) isWell(fault string, from time.Time) {
+	a.t.Helper()
+	_, took := a.await("enforced again", from, func(s *switchd.Switch, code int) bool {
+		return code == 0 && portNamed(s, "out0").State == switchd.Enforced
+	})
+	a.until(a.p, "windows are held again", a.held)
+	*a.table = append(*a.table, fmt.Sprintf("%-38s %-8s %-15s %4d ms", fault, switchd.Enforced, "", took.Milliseconds()))
+}
+
+// faults are injected one at a time into a machine of their own at work. Each ends with all well again.
+var faults = []struct {
+	name   string
+	inject func(a *ailing)
+}{
+	{"queue discipline replaced", func(a *ailing) {
+		from := a.replaceQueue("bfifo")
+		a.ails("qdisc replaced by bfifo", from, switchd.Degraded, "unknown-rate", `"bfifo"`)
+		from = a.replaceQueue("mq")
+		a.ails("mq root", from, switchd.Degraded, "no-queue", `"mq"`)
+		from = a.replaceQueue("pfifo_fast")
+		a.ails("qdisc replaced by pfifo_fast", from, switchd.Degraded, "no-queue", `"pfifo_fast"`)
+		from = time.Now()
+		testnet.Shape(a.t, a.Port, machineBps, 2*machineBuffer, 2*1514)
+		a.isWell("tbf again, of another size: followed", from)
+		if s, _ := a.status(); portNamed(&s, "out0").TargetBytes != 2*machineBuffer/5 {
+			a.t.Errorf("the law did not follow the new queue: %+v", portNamed(&s, "out0"))
+		}
+		testnet.Shape(a.t, a.Port, machineBps, machineBuffer, 2*1514)
+	}},
+	{"program detached", func(a *ailing) {
+		a.detach()
+	}},
+	{"another program in front ends the chain", func(a *ailing) {
+		from := time.Now()
+		front := a.attachOther("greedy", tcxPass, link.Head())
+		a.ails("a program in front ends the chain", from, switchd.Degraded, "not-reached", "greedy")
+		if s, code := a.status(); code != exitError || !found(portNamed(&s, "out0"), "not-first", "greedy") {
+			a.t.Errorf("with a program in front: %d, %+v", code, portNamed(&s, "out0"))
+		}
+		from = time.Now()
+		if err := front.Close(); err != nil {
+			a.t.Fatal(err)
+		}
+		a.isWell("that program taken away", from)
+	}},
+	{"user space killed", func(a *ailing) {
+		from := time.Now()
+		a.p.kill()
+		a.ails("user space killed", from, switchd.Off, "released", "no weir switch")
+		from = time.Now()
+		a.p = a.switchUp("weir")
+		a.isWell("started again", from)
+	}},
+	{"port down and up", func(a *ailing) {
+		from := a.setPort(false)
+		a.ails("port down", from, switchd.Off, "down", "the port is down")
+		if s, code := a.status(); code != 0 || s.State != switchd.Enforced {
+			a.t.Errorf("a port that is down is no fault of the switch: %d, %+v", code, s)
+		}
+		from = a.setPort(true)
+		a.isWell("port up", from)
+	}},
+	{"port deleted and made again", func(a *ailing) {
+		from := time.Now()
+		a.deletePort()
+		a.ails("port deleted", from, switchd.Off, "no-device", "its device is gone")
+		from = time.Now()
+		a.Port.Ifindex = a.makePort()
+		a.isWell("port made again", from)
+	}},
+	{"offloads changed", func(a *ailing) {
+		from := a.setFeatures(map[string]bool{"tx-generic-segmentation": true, "rx-gro": true, "tx-checksum-ip-generic": true, "tx-tcp-segmentation": true})
+		a.isWell("TSO, GSO, GRO, checksums on: nothing hidden", from)
+		from = a.setFeatures(map[string]bool{"rx-gro-list": true})
+		a.ails("rx-gro-list on", from, switchd.Degraded, "hidden-segments", "rx-gro-list")
+		from = a.setFeatures(map[string]bool{"rx-gro-list": false})
+		a.isWell("rx-gro-list off", from)
+	}},
+	{"heartbeat stale", func(a *ailing) {
+		from := time.Now()
+		a.p.signal(syscall.SIGSTOP)
+		a.ails("heartbeat stale", from, switchd.Degraded, "stale-heartbeat", "has not beaten")
+		_, _ = a.await("let go", from, func(s *switchd.Switch, code int) bool {
+			p := portNamed(s, "out0")
+			return code == exitError && p.GrantBytes == 0 && strings.Contains(p.Reason, "it is stopped, windows are let go")
+		})
+		from = time.Now()
+		a.p.signal(syscall.SIGCONT)
+		a.isWell("it goes on", from)
+	}},
+}
+
+// Under each fault status says the right word and reason, and all is well again without it; what others have
+// at the ports stays as it is.
+func TestSwitch_StatusUnderFaults(t *testing.T) {
+	var table []string
+	for _, f := range faults {
+		t.Run(strings.ReplaceAll(f.name, " ", "_"), func(t *testing.T) {
+			m := newMachine(t)
+			m.bridgeReceiver()
+			m.deletePort()
+			m.Port.Ifindex = m.makePort()
+			m.attachOther("theirs", tcxNext, link.Tail())
+			a := &ailing{machine: m, t: t, streams: m.NewStreams(t, testnet.ReceiverIPv4, 4), table: &table}
+			a.p = m.switchUp("weir")
+			m.until(a.p, "windows are held", m.held)
+			a.await("enforced", time.Now(), func(s *switchd.Switch, code int) bool { return code == 0 && s.State == switchd.Enforced })
+			before := m.strangers()
+			f.inject(a)
+			a.streams.Progress(t, 100_000)
+			if strings.Contains(f.name, "deleted") {
+				return // with all that others had there
+			}
+			if now := m.strangers(); !slices.Equal(now, before) {
+				t.Errorf("others' programs and queues changed:\n%s", difference(before, now))
+			}
+		})
+	}
+	t.Logf("fault, and what status says after how long:\n%s", strings.Join(table, "\n"))
+}
+
+// replaceQueue puts another queue discipline at the root of the data's port.
+func (a *ailing) replaceQueue(kind string) time.Time {
+	a.t.Helper()
+	from := time.Now()
+	a.Switch.Must(a.t, func() error {
+		return netlink.QdiscReplace(&netlink.GenericQdisc{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a.Port.Ifindex, Parent: netlink.HANDLE_ROOT}, QdiscType: kind,
+		})
+	})
+	return from
+}
+
+// detach detaches FairQ's program from the data's port until status saw it: weir switch may be faster.
+func (a *ailing) detach() {
+	a.t.Helper()
+	for range 20 {
+		s, _ := a.status()
+		l, err := link.NewFromID(link.ID(portNamed(&s, "out0").LinkID))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		from := time.Now()
+		err = l.Detach()
+		_ = l.Close()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		s, _ = a.status()
+		took := time.Since(from)
+		p := portNamed(&s, "out0")
+		if p.Word == "detached" {
+			*a.table = append(*a.table, fmt.Sprintf("%-38s %-8s %-15s %4d ms  %s", "program detached", p.State, p.Word, took.Milliseconds(), p.Reason))
+		}
+		a.isWell("attached again by weir switch", from)
+		if p.Word == "detached" {
+			if p.State != switchd.Off || !strings.Contains(p.Reason, "detached by somebody else") {
+				a.t.Errorf("detached: %+v", p)
+			}
+			return
+		}
+	}
+	a.t.Error("status never saw the program detached")
+}
+
+// setPort takes the data's port down or up.
+func (a *ailing) setPort(up bool) time.Time {
+	a.t.Helper()
+	from := time.Now()
+	a.Switch.Must(a.t, func() error {
+		l, err := netlink.LinkByIndex(a.Port.Ifindex)
+		if err != nil {
+			return err
+		}
+		if up {
+			return netlink.LinkSetUp(l)
+		}
+		return netlink.LinkSetDown(l)
+	})
+	return from
+}
+
+// setFeatures changes offloads of the data's port.
+func (a *ailing) setFeatures(features map[string]bool) time.Time {
+	a.t.Helper()
+	from := time.Now()
+	a.Switch.Must(a.t, func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return e.Change("out0", features)
+	})
+	return from
+}
+
+// A switch that only has the port that data leaves by says so: no acknowledgement ever passes FairQ.
+func TestSwitch_StatusOfOnePort(t *testing.T) {
+	m := newMachine(t)
+	m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	from := time.Now()
+	p := m.start("weir", "switch", "out0")
+	m.until(p, "it is at work", func() bool { return m.read() != nil })
+	a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
+	a.ails("one port", from, switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and no acknowledgement")
+}
