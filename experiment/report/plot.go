@@ -147,10 +147,12 @@ func (p *picture) drawPlots(c draw.Canvas) {
 	for _, panel := range panels {
 		plots = append(plots, []*plot.Plot{panel.plot()})
 	}
-	areas := plot.Align(plots, draw.Tiles{Rows: len(panels), Cols: 1, PadY: 6}, draw.Crop(c, 0, -margin, 0, 0))
+	left, foot := p.logRoom()
+	areas := plot.Align(plots, draw.Tiles{Rows: len(panels), Cols: 1, PadY: 6}, draw.Crop(c, left, -margin, foot, 0))
 	for i, panel := range panels {
 		plots[i][0].Draw(areas[i][0])
 		data := plots[i][0].DataCanvas(areas[i][0])
+		panel.drawLogLabels(c, data)
 		panel.drawMargin(c, plots[i][0], data)
 		panel.drawEvents(plots[i][0], data)
 	}
@@ -334,6 +336,9 @@ func setAxis(a *plot.Axis, is axis) {
 		a.Min, a.Max = is.min, is.max
 	}
 	a.Label.Text = is.label
+	if is.log {
+		a.Label.Text = "" // drawLogLabels
+	}
 	label, tick := textStyle(labelSize, false), textStyle(tickSize, false)
 	label.XAlign, label.YAlign = a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign
 	tick.XAlign, tick.YAlign = a.Tick.Label.XAlign, a.Tick.Label.YAlign
