@@ -139,7 +139,7 @@ func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep ui
 	f := FairQFlow{
 		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
 		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
-		OneSided: data == 0 && acks+1 >= fairQLately || acks == 0 && data+1 >= fairQLately,
+		OneSided: data == 0 && acks+2 >= fairQLately || acks == 0 && data+2 >= fairQLately, // as the last sweep left them
 		Signed:   c.Flags&connectionSigned != 0,
 	}
 	f.OfferedBytes, f.GrantedBytes = receiver.Offered, receiver.Granted

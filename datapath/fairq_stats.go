@@ -102,7 +102,7 @@ func (m *fairqMaps) stats(id uint32) (FairQStats, error) {
 		QueueBytes: p.Backlog, QueueMax: p.BacklogMax, SlowStart: p.Law.SlowStart != 0, Enforced: p.Enforced != 0,
 		MSSBytes: p.Law.MssBytes, Samples: p.Ticks, SamplesByPacket: p.TicksByPacket, DeviceRefused: p.DeviceRefused,
 		Connections: p.Owned, Hold: FairQHold(c.Hold), HoldShare: c.HoldShare, PipeBytes: c.PipeBytes,
-		EquilibriumBytes: p.EquilibriumQ8 >> 8, LettingGo: p.LetGoQ8 != 0, HandshakeRTT: p.handshakeRTT(monotonicNs()),
+		EquilibriumBytes: equilibriumBytes(&c, &p), LettingGo: p.LetGoQ8 != 0, HandshakeRTT: p.handshakeRTT(monotonicNs()),
 		OneSidedData: arms.oneSidedData, OneSidedAcks: arms.oneSidedAcks, Arms: arms.arm,
 	}
 	if s.Hold != FairQHoldAll {
@@ -123,6 +123,25 @@ func (m *fairqMaps) stats(id uint32) (FairQStats, error) {
 		s.add(&cpus[i])
 	}
 	return s, nil
+}
+
+// equilibriumBytes is what bpf/port.h reckons where not all flows are held: the floor above the cap.
+func equilibriumBytes(c *fairqPortConfig, p *fairqPort) uint64 {
+	if p.Law.Flows == 0 {
+		return 0
+	}
+	window := (uint64(c.PipeBytes) + uint64(c.Law.TargetBytes)) / uint64(p.Law.Flows)
+	if c.Law.CapBytes != 0 {
+		window = min(window, uint64(c.Law.CapBytes))
+	}
+	floor := uint64(c.Law.FloorBytes)
+	if floor == 0 {
+		floor = uint64(p.Law.MssBytes)
+	}
+	if floor == 0 { // until one was seen
+		floor = defaultMTU - segmentOverhead
+	}
+	return max(window, floor)
 }
 
 func (s *FairQStats) add(c *fairqPortCounts) {

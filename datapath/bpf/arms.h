@@ -110,12 +110,17 @@ static __always_inline void arms_begin(struct connection *c, const struct segmen
 }
 
 // Data leaves. again: of a segment that lies astride, the part below counts.
-static __always_inline void arm_data(struct connection *c, const struct segment *s, const struct port *port)
+__noinline int arm_data(struct connection *c, const struct segment *s, __u32 held)
 {
-	struct end *e = &c->end[s->side & 1];
-	struct arm_counts *arm = arm_of(port_id, is_held(port, c));
-	__u32 back = e->sent - s->seq, again = 0, flight;
+	__u32 back, again = 0, flight;
+	struct arm_counts *arm;
+	struct end *e;
 
+	if (!c || !s)
+		return 0;
+	e = &c->end[s->side & 1];
+	arm = arm_of(port_id, held);
+	back = e->sent - s->seq;
 	if (back <= REACH)
 		again = back < s->payload ? back : s->payload;
 	if (again < s->payload) {
@@ -127,10 +132,10 @@ static __always_inline void arm_data(struct connection *c, const struct segment 
 			e->flight = flight;
 	}
 	if (!arm)
-		return;
+		return 0;
 	arm->data_bytes += s->payload;
-	if (again)
-		arm->again_bytes += again;
+	arm->again_bytes += again;
+	return 0;
 }
 
 // An acknowledgement leaves, of data that leaves by the arm's port.

@@ -88,21 +88,33 @@ static __always_inline __u64 grant_of(const struct port *port, const struct conn
 
 // Holds an ACK to the window of its data's port, or says what that would do. Gives the field that it
 // leaves with.
-static __always_inline __u16 on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c,
-				   struct port_counts *stats, __u64 packets)
+__noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
+		      __u64 packets)
 {
-	struct end *e = &c->end[s->side & 1], *sender = &c->end[!s->side];
-	__u32 id = (__u32)sender->port - 1;
-	struct port *port = port_of(id);
-	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
-	struct arm_counts *arm = port ? arm_of(id, is_held(port, c)) : NULL;
-	__u64 grant = 0, would = 0, *said = &stats->ungoverned;
-	int tells = edge_interval && !(s->flags & TCP_SYN);
-	struct window_edge edge = e->edge;
+	__u64 grant = 0, would = 0, *said;
+	struct end *e, *sender;
+	struct port_config *config;
+	struct arm_counts *arm;
 	struct window_ack a = {};
-	__u8 bits = s->reserved;
+	struct window_edge edge;
+	struct port *port;
 	__u16 field;
+	__u8 bits;
+	__u32 id;
+	int tells;
 
+	if (!s || !c || !stats)
+		return 0;
+	e = &c->end[s->side & 1];
+	sender = &c->end[!s->side];
+	id = (__u32)sender->port - 1;
+	port = port_of(id);
+	config = bpf_map_lookup_elem(&configs, &id);
+	arm = port ? arm_of(id, is_held(port, c)) : NULL;
+	said = &stats->ungoverned;
+	tells = edge_interval && !(s->flags & TCP_SYN);
+	edge = e->edge;
+	bits = s->reserved;
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
 	a.shift = shift_of(e, s);
 	a.syn = !!(s->flags & TCP_SYN);
@@ -171,7 +183,7 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
 	if (!(receiver->flags & END_SCALE))
 		adopt_data(receiver, s);
-	arm_data(c, s, port);
+	arm_data(c, s, is_held(port, c));
 }
 
 // FIN or RST of a connection in the table.

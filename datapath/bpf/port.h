@@ -156,39 +156,65 @@ static __always_inline void port_spare(struct port *port, __u32 spared)
 		port->let_go_q8 = 0;
 }
 
-// Sets what ACKs are held to: the law's window, or the equilibrium's; without user space, ever more of
-// it, then nothing. A law that comes back begins anew: it saw a queue that it did not govern. Another mode
-// may lower the grant at once, but not raise it: senders would burst.
+// Sets what ACKs are held to: the law's window; without user space, ever more of it, then nothing. A law
+// that comes back begins anew: it saw a queue that it did not govern. Where not all flows are held, or
+// were not just now, it is left to port_hold.
 static __always_inline void port_grant(const struct control *control, const struct port_config *config,
 				       struct port *port, __u64 now, __u64 gap)
 {
-	__u32 hold = hold_of(config);
-	__u64 want = 0, most;
-
-	port->equilibrium_q8 = port_equilibrium(config, port);
-	port->let_go_q8 = released(port->let_go_q8, gap);
 	if (!control_is_live(control, now) || config->releasing) {
 		port->enforced = 0;
 		port->grant_q8 = released(port->grant_q8, gap);
 		return;
 	}
-	if (hold == HOLD_ALL && (!port->enforced || port->hold != HOLD_ALL))
+	if (!port->enforced)
 		fairq_restart(&config->law, &port->law);
-	if (port->hold != hold)
-		port->easing = 1;
-	port->hold = hold;
 	port->enforced = 1;
+	if (!(config->hold | port->hold | port->easing))
+		port->grant_q8 = port->law.flows ? port->law.window_q8 : 0;
+}
+
+// What ACKs are held to in another mode, or on the way to one. That may lower the grant at once, but not
+// raise it: senders would burst.
+__noinline int port_hold(__u32 id, __u64 gap)
+{
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+	__u64 want = 0, most;
+	__u32 hold;
+
+	if (!config || !port)
+		return 0;
+	hold = hold_of(config);
+	bpf_spin_lock(&port->lock);
+	port->let_go_q8 = released(port->let_go_q8, gap);
+	if (!port->enforced)
+		goto unlock;
+	if (port->hold != hold) {
+		port->easing = 1;
+		if (hold == HOLD_ALL)
+			fairq_restart(&config->law, &port->law);
+	}
+	port->hold = hold;
+	port->equilibrium_q8 = hold == HOLD_ALL ? 0 : port_equilibrium(config, port);
 	port_spare(port, spared_of(config));
 	if (port->law.flows && port->spared < LOTS)
 		want = hold == HOLD_ALL ? port->law.window_q8 : port->equilibrium_q8;
-	if (port->easing) {
-		most = grown(port->grant_q8, gap);
-		if (port->grant_q8 && most < want)
-			want = most;
-		else
-			port->easing = 0;
-	}
+	most = grown(port->grant_q8, gap);
+	if (!port->easing || !port->grant_q8 || most >= want)
+		port->easing = 0;
+	else
+		want = most;
 	port->grant_q8 = want;
+unlock:
+	bpf_spin_unlock(&port->lock);
+	return 0;
+}
+
+// Whether port_hold has something to do.
+static __always_inline int port_holds(const struct port_config *config, const struct port *port)
+{
+	return config->hold | port->hold | port->easing || port->let_go_q8;
 }
 
 // Bytes waiting at the port's device, and whether it is still the port's: what a deleted device left
@@ -228,22 +254,17 @@ static __always_inline __u32 port_rest(const struct port_config *config, struct 
 	return period > tick ? period : tick;
 }
 
-// The same of a port without the law: flows are to be counted in time, and that is all.
-static __always_inline __u32 port_rest_idle(const struct port_config *config)
-{
-	return config->epoch_ns < PASSIVE_TICK_NS ? config->epoch_ns : PASSIVE_TICK_NS;
-}
-
-// How long it rests in the mode that the port is in. 0: until there is a flow again.
+// How long it rests in the mode that the port is in. 0: until there is a flow again. Without the law flows
+// are to be counted in time, and that is all.
 static __always_inline __u64 port_next(const struct port_config *config, struct port *port, __u64 now, __u32 backlog)
 {
+	__u64 passive = config->epoch_ns < PASSIVE_TICK_NS && port->enforced ? config->epoch_ns : PASSIVE_TICK_NS;
+
 	if (!port->running)
 		return 0;
-	if (port->enforced && port->hold != HOLD_ALL && !port->let_go_q8 && !port->easing)
-		return port_rest_idle(config);
-	if (port->enforced || port->grant_q8 || port->let_go_q8)
-		return port_rest(config, port, now, backlog);
-	return PASSIVE_TICK_NS;
+	if (port->hold == HOLD_ALL || port->hold != config->hold || port->easing || port->let_go_q8)
+		return port->enforced || port->grant_q8 ? port_rest(config, port, now, backlog) : passive;
+	return passive;
 }
 
 // The timer's work at a port. Gives the time to the next, 0 for none.
@@ -252,7 +273,7 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct control *control = control_of();
 	struct port *port = port_of(id);
-	__u64 now = bpf_ktime_get_ns(), next;
+	__u64 now = bpf_ktime_get_ns(), next, gap;
 	__u32 backlog;
 	int alive;
 
@@ -286,11 +307,14 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 	port->backlog = backlog;
 	if (backlog > port->backlog_max)
 		port->backlog_max = backlog;
-	port_grant(control, config, port, now, now - port->ticked_ns);
+	gap = now - port->ticked_ns;
+	port_grant(control, config, port, now, gap);
 	port->ticked_ns = now;
 	port->running = port->law.flows || port->grant_q8 || port->let_go_q8;
 	next = port_next(config, port, now, backlog);
 	bpf_spin_unlock(&port->lock);
+	if (port_holds(config, port))
+		port_hold(id, gap);
 	return next;
 }
 
@@ -335,6 +359,8 @@ __noinline int port_recount(__u32 id)
 	port->running |= port->law.flows != 0;
 	start = start && port->running;
 	bpf_spin_unlock(&port->lock);
+	if (port_holds(config, port))
+		port_hold(id, 0);
 	if (start)
 		port_start_timer(id, config->law.tick_ns);
 	return 0;

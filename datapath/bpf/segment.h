@@ -337,6 +337,8 @@ __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment 
 	if (bpf_skb_load_bytes(ctx, s->l4 + TCP_BYTES, w.list, bytes))
 		return 0;
 	w.bytes = bytes;
+	// 0, which the verifier does not know: else it walks the list anew from every byte that it could be at.
+	w.at = s->l4 >> 16;
 	bpf_loop(TCP_OPTIONS_MAX, option_step, &w, 0);
 	*o = w.found;
 	return 0;

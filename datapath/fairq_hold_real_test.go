@@ -1,0 +1,434 @@
+package datapath_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// sharing is a law of a port whose flows have (pipe + target) / flows at equilibrium: `bytes` together.
+func sharing(hold datapath.FairQHold, share, bytes uint32) datapath.FairQLaw {
+	return datapath.FairQLaw{
+		TargetBytes: bytes / 2, PipeBytes: bytes - bytes/2, Hold: hold, HoldShare: share,
+		Tick: time.Millisecond, Period: 4 * time.Millisecond, Active: 4 * time.Second,
+	}
+}
+
+// wire is what a tap saw go out and come in, a line for each TCP segment, sorted.
+func wire(t *testing.T, tap *testnet.Tap) (out, in []string) {
+	t.Helper()
+	tap.Each(t, func(s *testnet.Segment) {
+		line := fmt.Sprintf("%v %v %d %d window %d bits %x flags %x options %x payload %d",
+			s.From, s.To, s.Seq, s.Ack, s.Window, s.Reserved, s.Flags, s.Options, s.Payload)
+		if s.Out {
+			out = append(out, line)
+		} else {
+			in = append(in, line)
+		}
+	})
+	slices.Sort(out)
+	slices.Sort(in)
+	return out, in
+}
+
+// Observed, real connections keep every header as it was sent, whichever way scales are known, and are counted:
+// the flows, what would be limited, and the window that they would have.
+func TestFairQObserve_ChangesNothing(t *testing.T) {
+	const flows, share = 4, 40_000
+	for _, m := range scaleModes {
+		if m.scale == datapath.FairQScaleShim {
+			continue // who changes bits there is the shim
+		}
+		t.Run(m.name, func(t *testing.T) {
+			p := newRwndPath(t, testnet.PathOptions{}) // without offloads every frame stays one
+			law := sharing(datapath.FairQHoldNone, 0, flows*share)
+			f := p.govern(t, law, law, datapath.FairQConfig{Scale: m.scale, UnifyShift: uint8(max(m.unify, 0))})
+			l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7))
+			for range flows {
+				c := p.Dial(t, l, testnet.WindowScale(9))
+				testnet.Send(t, c.Client, c.Server, 300_000)
+				testnet.Send(t, c.Server, c.Client, 300_000)
+			}
+			if err := f.Beat(); err != nil {
+				t.Fatal(err)
+			}
+			out, in := fairQStats(t, f)
+			for _, s := range []datapath.FairQStats{out, in} {
+				if s.Flows != flows || s.EquilibriumBytes != share || s.WindowBytes != share || s.GrantBytes != 0 {
+					t.Errorf("%s: %d flows, an equilibrium window of %d, %d granted; want %d, %d, none", s.Port, s.Flows, s.EquilibriumBytes, s.GrantBytes, flows, share)
+				}
+				if s.Rewritten != 0 || s.Free == 0 || s.Arms[1] != (datapath.FairQArm{}) {
+					t.Errorf("%s: %d rewritten, %d free, held: %+v", s.Port, s.Rewritten, s.Free, s.Arms[1])
+				}
+				if a := s.Arms[0]; a.Flows != flows || a.AckedBytes != flows*300_000 || a.Limited == 0 || a.Limited > a.Acks {
+					t.Errorf("%s: free: %+v", s.Port, a)
+				}
+			}
+			clientOut, clientIn := wire(t, p.client)
+			serverOut, serverIn := wire(t, p.server)
+			if len(clientOut) < 100 || !slices.Equal(clientOut, serverIn) || !slices.Equal(serverOut, clientIn) {
+				t.Errorf("of %d segments to the receiver and %d to the sender some came as they were not sent", len(clientOut), len(serverOut))
+			}
+			p.checksums(t)
+		})
+	}
+}
+
+// Of many connections the held ones have the equilibrium window, and the others their receiver's own.
+func TestFairQPart_HoldsItsArm(t *testing.T) {
+	const flows, share = 48, 20_000
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	part := sharing(datapath.FairQHoldPart, datapath.FairQLots/3, flows*share)
+	none := sharing(datapath.FairQHoldNone, 0, flows*share)
+	f := p.govern(t, part, none, datapath.FairQConfig{})
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(4))
+	pairs := map[netip.AddrPort]*testnet.Pair{}
+	for range flows {
+		c := p.Dial(t, l, testnet.WindowScale(4))
+		pairs[testnet.AddrPort(c.Client.LocalAddr())] = c
+	}
+	for _, c := range pairs { // now that all count
+		testnet.Send(t, c.Client, c.Server, 200_000)
+	}
+	if err := f.Beat(); err != nil {
+		t.Fatal(err)
+	}
+	held := [2]uint32{}
+	for flow, err := range f.Flows(p.Port.Name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := pairs[flow.From]
+		if c == nil {
+			t.Fatalf("a flow from %v", flow.From)
+		}
+		client, own := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server).Rcv_wnd
+		want := own
+		if flow.Held {
+			held[1]++
+			want = granted(share, client.PeerScale)
+		} else {
+			held[0]++
+			if own <= share {
+				t.Errorf("the receiver of %v offers %d: this test shows nothing", flow.From, own)
+			}
+		}
+		if flow.GrantedBytes != granted(share, client.PeerScale) || flow.OfferedBytes <= share {
+			t.Errorf("%+v: granted, or thought of, is not %d", flow, granted(share, client.PeerScale))
+		}
+		if client.Snd_wnd != want || !flow.Counted || flow.InFlightBytes == 0 {
+			t.Errorf("%+v: a window of %d, want %d", flow, client.Snd_wnd, want)
+		}
+	}
+	s, _ := fairQStats(t, f)
+	if held[0]+held[1] != flows || held[0] == 0 || held[1] == 0 || held != [2]uint32{s.Arms[0].Flows, s.Arms[1].Flows} {
+		t.Errorf("%v flows are free and held; counted %d and %d", held, s.Arms[0].Flows, s.Arms[1].Flows)
+	}
+	for arm, a := range s.Arms {
+		if want := uint64(held[arm]) * 200_000; a.AckedBytes != want || a.DataBytes-a.RetransmittedBytes != want {
+			t.Errorf("arm %d: %+v, want %d bytes", arm, a, want)
+		}
+		if a.Limited == 0 {
+			t.Errorf("arm %d: nothing limited", arm)
+		}
+	}
+	if s.Rewritten == 0 && s.Free == 0 {
+		t.Errorf("counted %+v", s)
+	}
+	p.checksums(t)
+}
+
+// What the switch counts as sent again is what the senders say, where the queue behind it loses packets; and
+// what it counts as acknowledged is what arrived.
+func TestFairQArms_AgreeWithSenders(t *testing.T) {
+	const flows, bytes = 6, 3_000_000
+	for _, offload := range []bool{false, true} {
+		t.Run(fmt.Sprint("offloads=", offload), func(t *testing.T) {
+			o := testnet.PathOptions{PortBps: 100e6, Limit: 60_000, GSO: offload, ChecksumOffload: offload, NoIPv6: true}
+			p := &rwndPath{Path: testnet.NewPath(t, o), unified: -1}
+			testnet.Shape(t, p.In, 400e6, 10_000_000, 3028)
+			law := sharing(datapath.FairQHoldNone, 0, 100_000)
+			f := p.govern(t, law, law, datapath.FairQConfig{})
+			l := p.Listen(t, testnet.ReceiverIPv4)
+			var pairs []*testnet.Pair
+			sent := make(chan struct{})
+			for range flows {
+				pairs = append(pairs, p.Dial(t, l))
+			}
+			for _, c := range pairs {
+				go func() {
+					testnet.Send(t, c.Client, c.Server, bytes)
+					sent <- struct{}{}
+				}()
+			}
+			for range pairs {
+				<-sent
+			}
+			again := uint64(0)
+			for _, c := range pairs {
+				again += testnet.ReadTCPInfo(t, c.Client).Bytes_retrans
+			}
+			s, _ := fairQStats(t, f)
+			a := s.Arms[0]
+			if again == 0 {
+				t.Error("nothing was lost: this test shows nothing")
+			}
+			if a.RetransmittedBytes != again || a.AckedBytes != flows*bytes || a.DataBytes != flows*bytes+again {
+				t.Errorf("the senders sent %d bytes again and had %d acknowledged; the switch counts %+v", again, flows*bytes, a)
+			}
+			t.Logf("%d bytes of %d were sent again", again, a.DataBytes)
+		})
+	}
+}
+
+// The round trip of handshakes is that of their senders: here what a SYN waits behind 100 kB at 8 Mbit/s.
+func TestFairQ_HandshakeRTT(t *testing.T) {
+	const waiting, bps = 100_000, 8_000_000
+	p := &rwndPath{Path: testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: 1 << 20, NoIPv6: true}), unified: -1}
+	testnet.Shape(t, p.In, 400e6, 10_000_000, 3028)
+	f := p.govern(t, held(0), held(0), datapath.FairQConfig{})
+	l := p.Listen(t, testnet.ReceiverIPv4)
+	raw := testnet.NewRaw(t, p.Uplink)
+	p.Dial(t, l).Close() // learns the addresses
+	quick, _ := fairQStats(t, f)
+	if quick.HandshakeRTT <= 0 || quick.HandshakeRTT > time.Second {
+		t.Errorf("a round trip of %v", quick.HandshakeRTT)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = p.govern(t, held(0), held(0), datapath.FairQConfig{})
+	for range waiting / 1000 {
+		raw.Send(t, filler(1000))
+	}
+	testnet.Until(t, "they wait", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > waiting*3/4 })
+	c := p.Dial(t, l)
+	min := time.Duration(testnet.ReadTCPInfo(t, c.Client).Min_rtt) * time.Microsecond
+	out, in := fairQStats(t, f)
+	if out.HandshakeRTT != in.HandshakeRTT {
+		t.Errorf("%v at one port, %v at the other", out.HandshakeRTT, in.HandshakeRTT)
+	}
+	if out.HandshakeRTT < min/2 || out.HandshakeRTT > 2*min || min < 50*time.Millisecond {
+		t.Errorf("a round trip of %v; its sender's least is %v", out.HandshakeRTT, min)
+	}
+	t.Logf("handshake %v, the sender's least %v; before %v", out.HandshakeRTT, min, quick.HandshakeRTT)
+}
+
+// Connections whose data, or whose acknowledgements, pass another switch are found and counted at the port
+// that the side leaves by which is seen; those seen both ways are not.
+func TestFairQ_AsymmetricPaths(t *testing.T) {
+	const flows = 5
+	law := sharing(datapath.FairQHoldAll, 0, 200_000)
+	run := func(t *testing.T, p *rwndPath, f *datapath.FairQ, pairs []*testnet.Pair) {
+		t.Helper()
+		for range 8 {
+			for _, c := range pairs {
+				testnet.Send(t, c.Client, c.Server, 50_000)
+			}
+			if err := f.Beat(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	attach := func(t *testing.T, ports ...datapath.PortRef) *datapath.FairQ {
+		t.Helper()
+		var list []datapath.FairQPort
+		for _, p := range ports {
+			list = append(list, datapath.FairQPort{PortRef: p, Law: law})
+		}
+		return attachFairQ(t, datapath.FairQConfig{Lease: time.Hour}, list...)
+	}
+	check := func(t *testing.T, f *datapath.FairQ, port datapath.PortRef, data, acks uint32) {
+		t.Helper()
+		all, err := f.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			if s.Port == port.Name && (s.OneSidedData != data || s.OneSidedAcks != acks) {
+				t.Errorf("%s: %d directions with data alone, %d with acknowledgements alone; want %d and %d", s.Port, s.OneSidedData, s.OneSidedAcks, data, acks)
+			}
+		}
+	}
+	for _, before := range []bool{false, true} {
+		t.Run(fmt.Sprint("connected before=", before), func(t *testing.T) {
+			for _, r := range []struct {
+				name       string
+				data, acks uint32 // at the port to the receiver, at the port to the sender
+			}{{"both", 0, 0}, {"data", flows, 0}, {"acks", 0, flows}} {
+				p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+				l := p.Listen(t, testnet.ReceiverIPv4)
+				var f *datapath.FairQ
+				begin := func() {
+					switch r.name {
+					case "both":
+						f = attach(t, p.Port, p.In)
+					case "data":
+						f = attach(t, p.Port)
+					case "acks":
+						f = attach(t, p.In)
+					}
+				}
+				if !before {
+					begin()
+				}
+				pairs := p.dialMany(t, l, flows)
+				if before {
+					begin()
+				}
+				run(t, p, f, pairs)
+				check(t, f, p.Port, r.data, 0)
+				check(t, f, p.In, 0, r.acks)
+			}
+		})
+	}
+	t.Run("a connection's data moves away", func(t *testing.T) {
+		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+		f := attach(t, p.Port, p.In)
+		pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4), flows)
+		run(t, p, f, pairs)
+		check(t, f, p.In, 0, 0)
+		_, mac := p.secondPort(t)
+		p.sendBy(t, mac)
+		run(t, p, f, pairs)
+		check(t, f, p.Port, 0, 0)
+		check(t, f, p.In, 0, flows)
+	})
+}
+
+// Modes change under load as fast as they can: no connection breaks or stalls, other ports are not touched,
+// and at the end everything is held again.
+func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
+	const flows = 8
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	law := func(hold datapath.FairQHold, share uint32) datapath.FairQLaw {
+		return sharing(hold, share, flows*20_000)
+	}
+	f := p.govern(t, law(datapath.FairQHoldAll, 0), law(datapath.FairQHoldAll, 0), datapath.FairQConfig{})
+	streams := p.NewStreams(t, testnet.ReceiverIPv4, flows)
+	for i := range 300 {
+		hold := datapath.FairQHold(i % 3)
+		share := uint32(i) * 7919 % datapath.FairQLots
+		if err := f.Configure(p.Port.Name, law(hold, share)); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the mode is in effect", func() bool {
+			s, _ := fairQStats(t, f)
+			return (s.GrantBytes == 0) == (hold == datapath.FairQHoldNone || hold == datapath.FairQHoldPart && share == 0)
+		})
+		if i%20 == 0 {
+			streams.Progress(t, 20_000)
+			if err := f.Beat(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.Configure(p.Port.Name, law(datapath.FairQHoldAll, 0)); err != nil {
+		t.Fatal(err)
+	}
+	streams.Progress(t, 500_000)
+	out, in := fairQStats(t, f)
+	if out.GrantBytes == 0 || out.LettingGo || in.Hold != datapath.FairQHoldAll {
+		t.Errorf("at the end %d are granted, letting go %t; the other port holds %v", out.GrantBytes, out.LettingGo, in.Hold)
+	}
+	p.checksums(t)
+}
+
+// A port that goes from all to none lets windows grow by and by: what a sender may have at each look is at
+// most an e-fold per 32 ms of what it had, and in the end its receiver's own.
+func TestFairQ_AllToNoneIsGradual(t *testing.T) {
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	f := p.govern(t, held(23457), held(23457), datapath.FairQConfig{})
+	streams := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
+	streams.Progress(t, 100_000)
+	p.client.Each(t, func(*testnet.Segment) {})
+	law := held(23457)
+	law.Hold, law.PipeBytes = datapath.FairQHoldNone, 1
+	if err := f.Configure(p.Port.Name, law); err != nil {
+		t.Fatal(err)
+	}
+	sawLettingGo := false
+	testnet.Until(t, "the windows are let go", func() bool {
+		s, _ := fairQStats(t, f)
+		sawLettingGo = sawLettingGo || s.LettingGo
+		return s.GrantBytes == 0 && !s.LettingGo
+	})
+	streams.Progress(t, 1_000_000)
+	if !sawLettingGo {
+		t.Error("they were let go at once")
+	}
+	// Steps between one acknowledgement and the next.
+	from, last, steps := netip.MustParseAddr("10.0.0.2"), uint32(0), 0
+	var sizes []uint32
+	p.client.Each(t, func(s *testnet.Segment) {
+		if s.From.Addr() != from || s.Out || s.Flags&testnet.SYN != 0 {
+			return
+		}
+		window := uint32(s.Window) << 4
+		if last > 0 && window > last+last/2 && last < 1<<20 {
+			steps++
+		}
+		if window != last {
+			sizes = append(sizes, window)
+		}
+		last = window
+	})
+	if len(sizes) < 10 || steps > 3 {
+		t.Errorf("the window grew by more than half from one acknowledgement to the next %d times: %v", steps, sizes)
+	}
+}
+
+// A takeover keeps who is held, and in what mode.
+func TestFairQ_ArmsSurviveTakeOver(t *testing.T) {
+	const flows = 40
+	pin := testnet.Mount(t, "bpf") + "/weir"
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	law := sharing(datapath.FairQHoldPart, datapath.FairQLots/2, flows*20_000)
+	ports := []datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}
+	config := datapath.FairQConfig{Pin: pin, Lease: time.Hour}
+	f, err := datapath.AttachFairQ(ports, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4), flows)
+	arms := func() map[netip.AddrPort]bool {
+		t.Helper()
+		m := map[netip.AddrPort]bool{}
+		for flow, err := range f.Flows(p.Port.Name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			m[flow.From] = flow.Held
+		}
+		return m
+	}
+	before := arms()
+	if err := f.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = datapath.AttachFairQ(ports, config); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range pairs {
+		testnet.Send(t, c.Client, c.Server, 10_000)
+	}
+	after := arms()
+	if len(before) != flows || len(after) != flows {
+		t.Fatalf("%d flows, then %d", len(before), len(after))
+	}
+	for from, held := range before {
+		if after[from] != held {
+			t.Errorf("%v: held %t, then %t", from, held, after[from])
+		}
+	}
+}
