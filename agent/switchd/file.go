@@ -42,7 +42,7 @@ type PortSettings struct {
 	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
 	MinWindow      *law.Bytes   `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
 	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths that a flow's packets are spread over (ECMP): the share is divided among them (default: 1)"`
-	Mark           *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside FairQ"`
+	Mark           *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside FairQ, such as {threshold: 200KB}"`
 }
 
 // Mark is ECN marking of a port: ECT packets that find more than Threshold in the queue.

@@ -37,7 +37,8 @@ func (c *fileChecker) check(f *File) {
 	c.enforce(f)
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
-		c.Fail([]string{"metrics", "listen"}, err.Error(), "an address and a port, such as "+metrics.DefaultListen)
+		c.Fail([]string{"metrics", "listen"}, fmt.Sprintf("%q is not an address and a port", config.Clip(f.Metrics.Listen)),
+			"an address of this machine and a port, such as "+metrics.DefaultListen+"; an empty text: none")
 	}
 	if c.Given("unify_shift") && f.Scale != "unify" {
 		c.Fail([]string{"unify_shift"}, "it says nothing with scale: "+f.Scale, "leave it out, or scale: unify")

@@ -1,0 +1,286 @@
+package switchd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/config"
+	"weir/law"
+)
+
+// golden compares got with a file.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil { //nolint:gosec // a golden file
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; go test ./agent/switchd -update writes it", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; go test ./agent/switchd -update, then review the diff.\ngot:\n%s", path, got)
+	}
+}
+
+func parse(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "switch.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(path)
+}
+
+var oneError = regexp.MustCompile(`^[a-z_]+\.yaml:[0-9]+: .+; .+$`)
+
+// Every file of testdata/broken has one thing wrong, one has several; what is said of each stands in
+// broken.golden.
+func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
+	paths, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil || len(paths) < 30 {
+		t.Fatalf("%d broken files, %v; want at least 30", len(paths), err)
+	}
+	var out bytes.Buffer
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = kindSwitch().Parse(filepath.Base(path), data)
+		var errs config.Errors
+		if !errors.As(err, &errs) {
+			t.Errorf("%s: got %v, want config.Errors", path, err)
+			continue
+		}
+		if len(errs) != 1 && !strings.Contains(path, "several") {
+			t.Errorf("%s: %d errors, want 1: %v", path, len(errs), err)
+		}
+		for _, e := range errs {
+			if !oneError.MatchString(e.Error()) {
+				t.Errorf("%s: not FILE:LINE: key: wrong; allowed: %s", path, e)
+			}
+			fmt.Fprintln(&out, e)
+		}
+	}
+	golden(t, "testdata/broken.golden", out.Bytes())
+}
+
+// The schema is committed for editors; it must be that of the types.
+func TestSchemaIsCommitted(t *testing.T) {
+	golden(t, "../../deploy/switch.schema.json", Schema())
+}
+
+// The example that packages install says of every key what holds without it.
+func TestExample_SaysTheDefaults(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/switch.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kindSwitch().Parse("switch.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every key of the schema stands in it, if only in a comment; what a comment says can be said.
+	said := regexp.MustCompile(`(?m)^( *(?:- )?)# ?([a-z_]+:)`).ReplaceAllString(string(data), "$1$2")
+	for _, key := range keysOf(reflect.TypeFor[File]()) {
+		if !regexp.MustCompile(`(?m)[ {]` + key + `:|^` + key + `:`).MatchString(said) {
+			t.Errorf("the example does not tell of %s", key)
+		}
+	}
+	want, err := kindSwitch().Parse("", []byte("kind: Switch\nports: [{match: \"swp*\"}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.config(), want.config(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the example is not what holds without a word:\n%+v\n%+v", got, want)
+	}
+}
+
+// keysOf lists the keys of a file, also those within others.
+func keysOf(t reflect.Type) (keys []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t == reflect.TypeFor[netip.Prefix]() {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys = append(append(keys, name), keysOf(f.Type)...)
+	}
+	return keys
+}
+
+// What a port does not say, defaults say, and what these do not, Weir.
+func TestLoad_Precedence(t *testing.T) {
+	c, err := parse(t, `kind: Switch
+defaults: {rtt: 100us, min_window: 3000B, mark: {threshold: 100KB}, buffer: 2MB}
+ports:
+  - {match: a, rtt: 50us, min_window: 0B, mark: {threshold: 0B}}
+  - {match: [b, "c*"], rate: 10Gbit, updates: 4}
+enforce: {percent: 10}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Ports[0], c.Ports[1]
+	if a.RTT.Std() != 50*time.Microsecond || *a.MinWindow != 0 || a.Mark.Threshold != 0 || a.Buffer != 2e6 || a.Rate != 0 || a.Updates != 10 {
+		t.Errorf("a: %+v", a)
+	}
+	if b.RTT.Std() != 100*time.Microsecond || *b.MinWindow != 3000 || b.Mark.Threshold != 100e3 || b.Rate != 10e9 || b.Updates != 4 || b.Gain != "paper" {
+		t.Errorf("b: %+v", b)
+	}
+	l, err := b.law("b", shaper{Kind: "tbf"}, 1500)
+	if err != nil || l.FloorBytes != 3000 || l.BufferBytes != 2e6 || l.CapBytes != 125_000+400_000 {
+		t.Errorf("law of b: %+v, %v", l, err)
+	}
+	if c.Name != "default" || c.Enforce.Percent != 10 || len(c.Enforce.Ports) != 0 || c.Rollback.Over != RollbackOver || c.Metrics.Listen != "127.0.0.1:9187" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// With a shape the port is what the tbf makes of it.
+func TestShape_IsThePort(t *testing.T) {
+	for _, row := range []struct {
+		s    PortSettings
+		want tbf
+	}{
+		{PortSettings{}, tbf{}},
+		{PortSettings{Shape: 10e9}, tbf{10e9, 1_250_000}},
+		{PortSettings{Shape: 1e6}, tbf{1e6, leastBuffer}},
+		{PortSettings{Shape: 1001e3, Buffer: 50_000}, tbf{1001e3, 50_000}},
+		{PortSettings{Shape: 1001, Buffer: 50_000}, tbf{1000, 50_000}}, // whole bytes per second
+	} {
+		if got := row.s.wantedTBF(); got != row.want {
+			t.Errorf("%+v: %+v", row.s, got)
+		}
+	}
+}
+
+// An option is told wrong by its own name.
+func TestFromOptions(t *testing.T) {
+	at := func(option, text string) *config.Tree {
+		return &config.Tree{Value: text, At: config.Place{Option: option}}
+	}
+	port := &config.Tree{Form: config.Mapping}
+	port.Set("match", &config.Tree{Form: config.Sequence, Items: []*config.Tree{at("port eth0", "eth0")}})
+	root := &config.Tree{Form: config.Mapping}
+	root.Set("kind", at("", "Switch"))
+	root.Set("ports", &config.Tree{Form: config.Sequence, Items: []*config.Tree{port}})
+	if err := root.Put("defaults.rtt", at("--rtt 2s", "2s")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := FromOptions(root)
+	if want := "--rtt 2s: defaults.rtt: 2s is out of range; above 0s, up to 1s"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	root.Set("defaults", &config.Tree{Form: config.Mapping})
+	if c, err := FromOptions(root); err != nil || c.Ports[0].Match[0] != "eth0" || c.File != "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A file of ten thousand ports, each with a line of its own.
+func manyPorts(n int) []byte {
+	var b bytes.Buffer
+	b.WriteString("kind: Switch\nports:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - {match: swp%d, rate: 10Gbit, buffer: 1MB, target_fraction: 0.2, interval: 50us, updates: 10, rtt: 250us, gain: paper, min_window: 0B, paths: 1, mark: {threshold: 200KB}}\n", i)
+	}
+	return b.Bytes()
+}
+
+func TestLoad_TenThousandPorts(t *testing.T) {
+	f, err := kindSwitch().Parse("many.yaml", manyPorts(10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRules(f.config().Ports)
+	if got := r.of("swp9999"); got == nil || got != &r.list[9999] || got.Rate != law.Rate(10e9) {
+		t.Errorf("swp9999: %+v", got)
+	}
+	if r.of("swp10000") != nil {
+		t.Error("a device that no rule names has one")
+	}
+}
+
+func BenchmarkLoad_10kPorts(b *testing.B) {
+	data := manyPorts(10_000)
+	kindSwitch() // compiled once in a process
+	b.ReportMetric(float64(len(data)), "bytes/file")
+	for b.Loop() {
+		if _, err := kindSwitch().Parse("many.yaml", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/10_000, "us/port")
+}
+
+func BenchmarkRules_10kPorts(b *testing.B) {
+	f, err := kindSwitch().Parse("many.yaml", manyPorts(10_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := newRules(f.config().Ports)
+	for b.Loop() {
+		if r.of("swp9999") == nil {
+			b.Fatal("no rule")
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	paths, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := kindSwitch().Parse("fuzz.yaml", data)
+		if err == nil {
+			c := file.config()
+			if len(c.Ports) == 0 || CheckName(c.Name) != nil {
+				t.Fatalf("accepted: %+v", c)
+			}
+			if _, err := c.fairQ(); err != nil {
+				t.Fatalf("accepted, and refused afterwards: %v", err)
+			}
+			for i := range c.Ports {
+				if _, err := c.Ports[i].law("p", shaper{"tbf", 1e9, 1e6}, 1500); err != nil {
+					t.Fatalf("accepted, and refused afterwards: %v", err)
+				}
+			}
+			return
+		}
+		var errs config.Errors
+		if !errors.As(err, &errs) || len(errs) == 0 || len(errs) > config.MaxErrors {
+			t.Fatalf("%T with %d errors", err, len(errs))
+		}
+		for _, e := range errs {
+			if strings.ContainsAny(e.Error(), "\n\r") || e.Line < 1 {
+				t.Fatalf("not one line with a line number: %q", e.Error())
+			}
+		}
+	})
+}
