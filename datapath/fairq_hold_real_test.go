@@ -186,9 +186,9 @@ func TestFairQArms_AgreeWithSenders(t *testing.T) {
 	}
 }
 
-// The round trip of handshakes is that of their senders: here what a SYN waits behind 100 kB at 8 Mbit/s.
+// The round trip of handshakes is that of their senders: here what a SYN waits behind 60 kB at 2 Mbit/s.
 func TestFairQ_HandshakeRTT(t *testing.T) {
-	const waiting, bps = 100_000, 8_000_000
+	const waiting, bps = 60_000, 2_000_000
 	p := &rwndPath{Path: testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: 1 << 20, NoIPv6: true}), unified: -1}
 	testnet.Shape(t, p.In, 400e6, 10_000_000, 3028)
 	f := p.govern(t, held(0), held(0), datapath.FairQConfig{})
@@ -203,10 +203,12 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = p.govern(t, held(0), held(0), datapath.FairQConfig{})
-	for range waiting / 1000 {
-		raw.Send(t, filler(1000))
-	}
-	testnet.Until(t, "they wait", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > waiting*3/4 })
+	testnet.Until(t, "frames wait", func() bool {
+		for range 20 {
+			raw.Send(t, filler(1000))
+		}
+		return testnet.Queue(t, p.Port).BacklogBytes > waiting
+	})
 	c := p.Dial(t, l)
 	min := time.Duration(testnet.ReadTCPInfo(t, c.Client).Min_rtt) * time.Microsecond
 	out, in := fairQStats(t, f)
