@@ -136,6 +136,12 @@ func haveBTF() (bool, error) {
 // a kernel without tcx does not know the question.
 func haveTCX() (bool, error) {
 	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
+	if err == nil {
+		return true, nil
+	}
+	if _, denied := mayLoad(); denied != nil { // the library then takes a refusal for a kernel without
+		return false, denied
+	}
 	if isInvalid(err) {
 		return false, nil
 	}

@@ -18,9 +18,7 @@ var abilityOf = map[datapath.Use][]Ability{
 var everything = []Ability{Switching, Observing, Marking, Edging, Lab}
 
 func (j *judge) kernel() {
-	for i := range j.f.Kernel.Features {
-		j.feature(&j.f.Kernel.Features[i])
-	}
+	j.features()
 	j.rehearsal()
 	j.bpffs()
 	j.modules()
@@ -43,11 +41,32 @@ func (j *judge) kernel() {
 	}
 }
 
-func (j *judge) feature(f *datapath.Feature) {
-	var able []Ability
-	for _, u := range f.Uses {
-		able = append(able, abilityOf[u]...)
+// features judges what BPF can do here. What only root may ask is told in one line.
+func (j *judge) features() {
+	denied := Finding{
+		Area: AreaKernel, Check: "kernel.feature", Level: Note, Remedy: "run weir doctor as root",
 	}
+	var names []string
+	for i := range j.f.Kernel.Features {
+		f := &j.f.Kernel.Features[i]
+		var able []Ability
+		for _, u := range f.Uses {
+			able = append(able, abilityOf[u]...)
+		}
+		if errors.Is(f.Err, datapath.ErrPermission) && !j.f.Process.Root {
+			names = append(names, f.Name)
+			denied.hides = append(denied.hides, able...)
+			continue
+		}
+		j.feature(f, able)
+	}
+	if len(names) > 0 {
+		denied.Text = "not asked, because only a process that may load BPF programs can: " + strings.Join(names, ", ")
+		j.add(denied)
+	}
+}
+
+func (j *judge) feature(f *datapath.Feature, able []Ability) {
 	n := Finding{Area: AreaKernel, Check: "kernel.feature", Subject: f.Name, Level: OK, Text: "there (" + f.Needs() + ")"}
 	var missing *datapath.MissingFeature
 	switch {
@@ -60,14 +79,9 @@ func (j *judge) feature(f *datapath.Feature) {
 			n.Level, n.Text = Note, n.Text+"; only the lab needs it"
 		}
 	case errors.Is(f.Err, datapath.ErrPermission):
-		n.Level, n.hides = Note, able
-		n.Text = "not asked: only a process that may load BPF programs can ask"
-		n.Remedy = "run weir doctor as root"
-		if j.f.Process.Root {
-			n.Level, n.bars, n.hides = Blocked, able, nil
-			n.Text = "the kernel refuses to load BPF programs, though this is root"
-			n.Remedy = "see 'rights' below"
-		}
+		n.Level, n.bars = Blocked, able
+		n.Text = "the kernel refuses to load BPF programs, though this is root"
+		n.Remedy = "see 'rights' below"
 	default:
 		n.Level, n.hides = Problem, able
 		n.Text = "could not be found out: " + firstLine(f.Err)
@@ -97,6 +111,9 @@ func (j *judge) rehearsal() {
 
 func (j *judge) bpffs() {
 	k := &j.f.Kernel
+	if j.hidden(seeKernel) {
+		return
+	}
 	n := Finding{Area: AreaKernel, Check: "kernel.bpffs", Level: OK, Text: "a BPF file system is mounted at " + bpffs}
 	switch {
 	case k.BPFFS == bpffs:
@@ -134,6 +151,9 @@ func (j *judge) timers() {
 
 func (j *judge) jit() {
 	k := &j.f.Kernel
+	if j.hidden(seeKernel) {
+		return
+	}
 	switch k.JIT {
 	case 0:
 		j.add(Finding{

@@ -22,14 +22,14 @@ func (j *judge) programs() {
 		j.filters(d, chosen)
 		quiet = quiet && len(j.found) == before
 	}
-	if quiet && !j.hidden("programs at devices") {
+	if quiet && !j.hidden(seePrograms, seeDevices) {
 		j.add(Finding{Area: AreaPrograms, Check: "programs", Level: OK, Text: "no other program of tcx, tc or XDP on these ports"})
 	}
 }
 
-// hidden says whether something could not be read.
-func (j *judge) hidden(what string) bool {
-	return slices.ContainsFunc(j.f.Unseen, func(u Unseen) bool { return u.What == what })
+// hidden says whether any of these could not be read.
+func (j *judge) hidden(what ...string) bool {
+	return slices.ContainsFunc(j.f.Unseen, func(u Unseen) bool { return slices.Contains(what, u.What) })
 }
 
 func (p *Program) String() string {
@@ -182,7 +182,7 @@ func (j *judge) bypass() {
 	if b.VhostNet {
 		add("bypass.vhost_net", OK, "vhost-net serves VMs: packets to a VM pass the egress of its tap, where Weir can be", "")
 	}
-	if len(j.found) == before {
+	if len(j.found) == before && !j.hidden(seeBypass) {
 		add("bypass", OK, "no DPDK, vhost-user, vDPA, AF_XDP or flow offload seen: packets pass the kernel", "")
 	}
 }

@@ -60,7 +60,7 @@ func (j *judge) state() {
 			})
 		}
 	}
-	if len(j.f.Switches) == 0 && !j.hidden("pinned switches") {
+	if len(j.f.Switches) == 0 && !j.hidden(seeSwitches) {
 		j.add(Finding{Area: AreaState, Check: "weir.switch", Level: OK, Text: "no switch is pinned: nothing of Weir is at work"})
 	}
 }
@@ -104,6 +104,11 @@ func (j *judge) pinned(s *Switch) {
 	j.add(n)
 }
 
+// hiddenBy is what cannot be said without a part of the facts.
+var hiddenBy = map[string][]Ability{
+	seeProcess: everything, seeKernel: everything, seeBPF: everything, seeDevices: attaching,
+}
+
 // unseen tells what could not be looked at.
 func (j *judge) unseen() {
 	if n := j.f.DevicesLeft; n > 0 {
@@ -113,7 +118,7 @@ func (j *judge) unseen() {
 		})
 	}
 	for _, u := range j.f.Unseen {
-		n := Finding{Area: AreaUnseen, Check: "unseen", Subject: u.What, Level: Note, Text: u.Why}
+		n := Finding{Area: AreaUnseen, Check: "unseen", Subject: u.What, Level: Note, Text: u.Why, hides: hiddenBy[u.What]}
 		if u.Root && !j.f.Process.Root {
 			n.Remedy = "run weir doctor as root"
 		}

@@ -245,3 +245,40 @@ func TestCheck_MemoryAndState(t *testing.T) {
 		r.run(t)
 	}
 }
+
+// Of what could not be seen nothing good is said, and nothing bad.
+func TestCheck_WhatIsNotSeen(t *testing.T) {
+	for _, hidden := range []string{seeProcess, seeKernel, seeBPF, seeDevices, seePrograms, seeBypass, seeTCP, seeMemory, seeSwitches} {
+		f := sane()
+		f.Unseen = []Unseen{{What: hidden, Why: "no answer"}}
+		for what, empty := range map[string]func(){
+			seeProcess: func() { f.Process = Process{} }, seeKernel: func() { f.Kernel = Kernel{Features: f.Kernel.Features} },
+			seeBPF:     func() { f.Kernel.Features, f.Kernel.Rehearsed = nil, false },
+			seeDevices: func() { f.Devices = nil }, seeTCP: func() { f.TCP = TCP{} }, seeMemory: func() { f.Memory = Memory{} },
+		} {
+			if what == hidden {
+				empty()
+			}
+		}
+		r := Check(f, Options{})
+		if r.Level != Note {
+			t.Errorf("%s is not seen: %s: %+v", hidden, r.Level, r.Findings)
+		}
+		for _, n := range r.Findings {
+			gone := map[string]string{
+				seePrograms: "programs", seeDevices: "programs", seeBypass: "bypass", seeSwitches: "weir.switch", seeProcess: "rights.capabilities",
+				seeKernel: "kernel.bpffs", seeBPF: "kernel.verifier", seeTCP: "tcp.ecn", seeMemory: "memory.tables",
+			}
+			if n.Check == gone[hidden] {
+				t.Errorf("%s is not seen, and yet: %+v", hidden, n)
+			}
+		}
+		want := Yes
+		if hidden == seeProcess || hidden == seeKernel || hidden == seeBPF || hidden == seeDevices {
+			want = Unknown
+		}
+		if c := answer(r, Switching); c.Can != want {
+			t.Errorf("%s is not seen: %+v", hidden, c)
+		}
+	}
+}

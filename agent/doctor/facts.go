@@ -186,10 +186,24 @@ type Switch struct {
 
 // SwitchPort is one port of it.
 type SwitchPort struct {
-	Name  string
-	Gone  bool
-	Local bool // in this namespace
+	Name    string
+	Program uint32 // of BPF
+	Gone    bool
+	Local   bool // in this namespace
 }
+
+// What Unseen may name, of which findings then say nothing.
+const (
+	seeProcess  = "this process"
+	seeKernel   = "the kernel"
+	seeBPF      = "what BPF can do"
+	seeDevices  = "network devices"
+	seePrograms = "programs at devices"
+	seeBypass   = "what passes the kernel"
+	seeTCP      = "TCP"
+	seeMemory   = "memory"
+	seeSwitches = "pinned switches"
+)
 
 // Unseen is what could not be read.
 type Unseen struct {

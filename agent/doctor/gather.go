@@ -19,8 +19,8 @@ import (
 
 // Limits on what is read.
 const (
-	gatherLimit  = 20 * time.Second // of all
-	sectionLimit = 8 * time.Second  // of one part: a sick driver may never answer
+	gatherLimit  = 30 * time.Second // of all
+	sectionLimit = 15 * time.Second // of one part: a sick driver may never answer
 	fileMax      = 4 << 20
 	entriesMax   = 1 << 16 // of a directory, a table of sockets
 	devicesMax   = 1024
@@ -33,6 +33,7 @@ type gatherer struct {
 	root    string
 	o       Options
 	release string
+	rights  Process
 	// inline: read on the caller's thread, which may be in another network namespace, and wait for ever.
 	inline bool
 }
@@ -56,18 +57,35 @@ func (g *gatherer) gather(ctx context.Context) *Facts {
 		what string
 		read func() note
 	}{
-		{"this process", g.process},
-		{"the kernel", g.kernel},
-		{"what BPF can do", g.features},
-		{"network devices", g.devices},
-		{"what passes the kernel", g.bypass},
-		{"TCP", g.tcp},
-		{"memory", g.memory},
-		{"pinned switches", g.switches},
+		{seeProcess, g.process},
+		{seeKernel, g.kernel},
+		{seeBPF, g.features},
+		{seeDevices, g.devices},
+		{seeBypass, g.bypass},
+		{seeTCP, g.tcp},
+		{seeMemory, g.memory},
+		{seeSwitches, g.switches},
 	} {
 		g.section(ctx, f, s.what, s.read)
 	}
+	f.adopt()
 	return f
+}
+
+// adopt marks the programs that are pinned as Weir's: without CAP_SYS_ADMIN the kernel tells no names.
+func (f *Facts) adopt() {
+	ours := map[uint32]bool{}
+	for _, s := range f.Switches {
+		for _, p := range s.Ports {
+			ours[p.Program] = p.Program != 0
+		}
+	}
+	for i := range f.Devices {
+		for k := range f.Devices[i].Egress {
+			p := &f.Devices[i].Egress[k]
+			p.Ours = p.Ours || ours[p.ID]
+		}
+	}
 }
 
 // section runs one part and leaves it behind when it takes too long.

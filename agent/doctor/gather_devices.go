@@ -21,7 +21,7 @@ func (g *gatherer) devices() note {
 		err = nil
 	}
 	if err != nil {
-		return func(f *Facts) { f.unseen("network devices", err) }
+		return func(f *Facts) { f.unseen(seeDevices, err) }
 	}
 	// Those that were asked for come first, so that they are never the ones left out.
 	slices.SortStableFunc(links, func(a, b netlink.Link) int {
@@ -40,6 +40,9 @@ func (g *gatherer) devices() note {
 		defer t.ethtool.Close()
 	}
 	progs := &programReader{known: map[uint32]Program{}}
+	if !g.rights.has(capNetAdmin) && !g.rights.has(capSysAdmin) { // else the library takes it for an old kernel
+		progs.err = fmt.Errorf("programs at devices: %w", unix.EPERM)
+	}
 	var out []Device
 	for _, l := range links[:len(links)-left] {
 		d := g.device(l, t)
@@ -52,7 +55,7 @@ func (g *gatherer) devices() note {
 		f.unseen("queue disciplines", errQdisc)
 		f.unseen("addresses", errAddr)
 		f.unseen("drivers and offloads", err)
-		f.unseen("programs at devices", progs.err)
+		f.unseen(seePrograms, progs.err)
 		f.unseen("filters of tc", progs.errFilters)
 		if t.foreignSys {
 			f.Unseen = append(f.Unseen, Unseen{What: "/sys of this namespace", Why: "/sys shows the devices of another network namespace: switch chips and XPS are not seen (enter with 'ip netns exec', which mounts it anew)"})

@@ -57,6 +57,7 @@ func (g *gatherer) process() note {
 		p.Container = g.line("run/systemd/container")
 	}
 	return func(f *Facts) {
+		g.rights = p
 		f.Process = p
 		f.unseen("capabilities of this process", err)
 	}

@@ -136,7 +136,7 @@ func (g *gatherer) memory() note {
 		tables, errTables := datapath.FairQMemory(0, f.Host.CPUs)
 		m.Tables = tables
 		f.Memory = m
-		f.unseen("memory", errors.Join(err, errTables))
+		f.unseen(seeMemory, errors.Join(err, errTables))
 	}
 }
 
@@ -190,7 +190,7 @@ func (g *gatherer) switches() note {
 	}
 	return func(f *Facts) {
 		f.Switches = out
-		f.unseen("pinned switches", denied)
+		f.unseen(seeSwitches, denied)
 	}
 }
 
@@ -215,7 +215,7 @@ func pinnedSwitch(dir, name string) (s Switch, err error) {
 	s.Alive, s.Holder, s.Age = kernel.Alive(), kernel.Holder.String(), kernel.BeatAge
 	for i := range kernel.Ports {
 		p := &kernel.Ports[i]
-		s.Ports = append(s.Ports, SwitchPort{Name: p.Port, Gone: !p.HasDevice, Local: p.Local})
+		s.Ports = append(s.Ports, SwitchPort{Name: p.Port, Program: p.ProgramID, Gone: !p.HasDevice, Local: p.Local})
 	}
 	return s, nil
 }

@@ -252,6 +252,7 @@ func TestReal_State(t *testing.T) {
 	look := func() (r *Report) {
 		m.Must(t, func() error {
 			facts, g := &Facts{}, &gatherer{root: "/", inline: true}
+			g.process()(facts)
 			g.devices()(facts)
 			g.switches()(facts)
 			r = Check(facts, Options{Ports: []string{"swp1"}})

@@ -53,10 +53,10 @@ func (j *judge) can(a Ability) Can {
 	}
 	why := joined(portsText("on ", ready), portsText("after a change (see ports) on ", change), portsText("not on ", off))
 	switch {
+	case len(hides) > 0:
+		return Can{a, Unknown, joined("see "+some(hides), why)}
 	case len(ready)+len(change) == 0:
 		return Can{a, No, joined("no port for it here", portsText("not on ", off))}
-	case len(hides) > 0:
-		return Can{a, Unknown, joined("only root can tell", why)}
 	case len(asks) > 0:
 		return Can{a, Changes, joined("first see "+some(asks), why)}
 	case len(change) > 0:
