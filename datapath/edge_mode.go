@@ -51,6 +51,8 @@ func (e *FairQEdge) check(c *FairQConfig) error {
 		return fmt.Errorf("an edge's change of %v: 1/256 to 1", e.Change)
 	case c.Scale == FairQScaleShim:
 		return errors.New("edge mode flags ACKs with one of the reserved bits that scale: shim fills: choose scale learn, with which switch and edge read the scales from the handshakes")
+	case c.Scale == FairQScaleUnify:
+		return errors.New("scale: unify converts the window of every ACK: edge mode spares it nothing, choose scale learn")
 	}
 	return nil
 }

@@ -229,6 +229,7 @@ func TestEdge_AttachesWhereItBelongs(t *testing.T) {
 		{Edge: datapath.FairQEdge{Interval: time.Microsecond}}, {Edge: datapath.FairQEdge{Interval: time.Second}},
 		{Edge: datapath.FairQEdge{Interval: time.Minute}}, {Edge: datapath.FairQEdge{Interval: 10 * time.Millisecond, Change: 2}},
 		{Edge: datapath.FairQEdge{Interval: 10 * time.Millisecond}, Scale: datapath.FairQScaleShim},
+		{Edge: datapath.FairQEdge{Interval: 10 * time.Millisecond}, Scale: datapath.FairQScaleUnify},
 	} {
 		if f, err := datapath.AttachFairQ(nil, c); err == nil {
 			t.Errorf("%+v: no error", c.Edge)

@@ -28,8 +28,8 @@ func TestEdge_IsCheapToVerify(t *testing.T) {
 		checkVerified(t, "edge, guarding", p.WeirEdgeGuard)
 		_ = p.Close()
 	}
-	for _, scale := range []FairQScale{FairQScaleLearn, FairQScaleUnify} {
-		c := FairQConfig{Scale: scale, UnifyShift: 7, Edge: FairQEdge{Interval: 10 * time.Millisecond}}.withDefaults()
+	for _, count := range []FairQCount{FairQCountActive, FairQCountHandshake} {
+		c := FairQConfig{Count: count, Edge: FairQEdge{Interval: 10 * time.Millisecond}}.withDefaults()
 		s, err := newFairQSource(&c)
 		if err != nil {
 			t.Fatal(err)

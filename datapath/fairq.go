@@ -80,6 +80,12 @@ type FairQLaw struct {
 	// Hold is which flows are held, and HoldShare of FairQHoldPart how many: out of FairQLots.
 	Hold      FairQHold
 	HoldShare uint32
+	// Paths: the port is one of so many that lead the same way, over which flows are hashed. ACKs whose data takes
+	// one that another switch has are held to this port's window divided by Paths; Undivided: to the whole of
+	// it. 0 and 1: they pass. Of flows whose data was seen to leave by a port of this switch the port is
+	// known, whichever port their ACKs come in by, and nothing is divided.
+	Paths     uint16
+	Undivided bool
 	// PipeBytes is C*RTT. (PipeBytes + TargetBytes) / flows is the equilibrium window, which FairQHoldPart
 	// grants and FairQHoldNone reckons: 1 or more with these.
 	PipeBytes uint32

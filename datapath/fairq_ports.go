@@ -387,6 +387,10 @@ func (f *FairQ) portConfig(p *FairQPort, cookie uint64, of int) *fairqPortConfig
 		EpochNs: uint32(active.Nanoseconds() / (fairQLive - 1)), IdleNs: uint32(idle.Nanoseconds()),
 		FlowsMax: flows, MssUnknown: max(mtu, defaultMTU) - segmentOverhead, Name: portName(p.Name),
 		PipeBytes: l.PipeBytes, Hold: uint32(l.Hold), HoldShare: l.HoldShare,
+		Paths: l.Paths, Divisor: max(l.Paths, 1),
+	}
+	if l.Undivided {
+		c.Divisor = 1
 	}
 	c.Law.TargetBytes, c.Law.BufferBytes = l.TargetBytes, l.BufferBytes
 	c.Law.TickNs, c.Law.PeriodNs = uint32(l.Tick.Nanoseconds()), uint32(l.Period.Nanoseconds())

@@ -64,6 +64,7 @@ type FairQStats struct {
 	Adopted    uint64 // of them, those that began before Weir
 	TableFull  uint64 // not entered: the table or the port's share was full
 	Told       uint64 // edge mode: ACKs that told the edge a window
+	Assumed    uint64 // ACKs whose data passes another switch, held by FairQLaw.Paths
 }
 
 // Stats reads every port, in the order of the ports given to AttachFairQ.
@@ -165,4 +166,5 @@ func (s *FairQStats) add(c *fairqPortCounts) {
 	s.TableFull += c.TableFull
 	s.Untold += c.Untold
 	s.Told += c.Told
+	s.Assumed += c.Assumed
 }

@@ -44,6 +44,8 @@ type FairQParams struct {
 	UnifyShift     int          `json:"unify_shift" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce; windows come in steps of 2 to its power"`
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
 	Edge           bool         `json:"edge" jsonschema_description:"edge mode: the switches rewrite and flag some ACKs, and the last port before the sender applies each flow's window to all of them"`
+	Paths          int          `json:"paths" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths (ECMP): flows whose data passes another switch than their acknowledgements are held to a port's window divided by it; 1: they are not held"`
+	Undivided      bool         `json:"undivided" jsonschema_description:"paths above 1: to the whole window"`
 	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow is told its window once in so long, and at once when it has moved by more than an eighth"`
 }
 
@@ -55,7 +57,7 @@ type FairQParams struct {
 func newFairQ() *FairQParams {
 	return &FairQParams{
 		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: "active",
-		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6,
+		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6, Paths: 1,
 	}
 }
 

@@ -124,6 +124,9 @@ func fairQLaw(rtt law.Duration, rate law.Rate, buffer law.Bytes, p *experiment.F
 		FloorBytes: uint32(p.MinWindow), CapBytes: uint32(p.MaxWindow),
 		Active: 4 * (rtt.Std() + drain), Idle: min(p.Idle.Std(), fairQLongestIdle),
 	}
+	if p.Paths > 1 {
+		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
+	}
 	if l.CapBytes == 0 {
 		l.CapBytes = pipe + target
 	}

@@ -15,6 +15,7 @@
 #define WEIR_BPF_CONNECTION_H
 
 #include "arms.h"
+#include "ecmp.h"
 #include "flows.h"
 #include "port.h"
 #include "unify.h"
@@ -411,7 +412,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 	}
 	if (!answers(c, s)) {
 		arms_alone(c, s);
-		return TABLE_NONE;
+		return assumes_port(ctx, s, c) ? TABLE_PENDING : TABLE_NONE;
 	}
 	if (connection_enter(s, c))
 		return TABLE_FLOWS;

@@ -60,12 +60,14 @@ __noinline int edge_due(const struct end *e, const struct segment *s, __u32 fiel
 	return own > e->edge_told && (past >= edge_interval || edge_moved(e->edge_told, own));
 }
 
+#define EDGE_SAYS_NOTHING (~0ull) // for a grant: the ACK does not tell
+
 // The ACK tells: `field` is what the law makes of its window. Gives the field that is told.
 __noinline int edge_tell(struct end *e, const struct segment *s, __u32 field, __u32 shift, __u64 grant_q8)
 {
 	__u32 now = edge_clock(), grant = edge_bytes(grant_q8), told;
 
-	if (!e || !s)
+	if (!e || !s || grant_q8 == EDGE_SAYS_NOTHING)
 		return field;
 	if (s->reserved & EDGE_FLAG) {
 		e->upstream = s->window;

@@ -99,17 +99,18 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	struct window_edge edge;
 	struct port *port;
 	__u16 field;
+	__u32 id, divisor;
 	__u8 bits;
-	__u32 id;
 	int tells;
 
 	if (!s || !c || !stats)
 		return 0;
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
-	id = (__u32)sender->port - 1;
+	id = (__u32)(sender->port ? sender->port : sender->assumed) - 1;
 	port = port_of(id);
 	config = bpf_map_lookup_elem(&configs, &id);
+	divisor = !sender->port && config && config->divisor ? config->divisor : 1;
 	arm = port ? arm_of(id, is_held(port, c)) : NULL;
 	said = &stats->ungoverned;
 	tells = edge_interval && !(s->flags & TCP_SYN);
@@ -122,12 +123,16 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	a.shrink = shrink;
 	field = a.field;
 	if (port && arm) {
-		grant = grant_of(port, c, &would);
-		arm_ack(c, s, arm, packets);
+		grant = grant_of(port, c, &would) / divisor;
+		would /= divisor;
+		if (sender->port)
+			arm_ack(c, s, arm, packets);
 	}
 	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
-	if (tells && (tells = edge_due(e, s, field, a.shift, grant)))
-		bits |= EDGE_FLAG;
+	if (tells) {
+		tells = edge_due(e, s, field, a.shift, grant);
+		bits |= tells * EDGE_FLAG;
+	}
 	if ((grant || would) && config && arm) {
 		a.window_q8 = grant ? grant : would;
 		a.floor_bytes = config->law.floor_bytes;
@@ -135,8 +140,10 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 			a.floor_bytes = floor_of(config, e, sender);
 		field = window_rewrite(&a, &edge);
 		e->granted = (__u32)field << window_shift(a.shift, a.syn);
-		if (field != a.field)
+		if (field != a.field && sender->port)
 			arm->limited += packets;
+		if (!sender->port)
+			stats->assumed += packets;
 		said = field == a.field ? &stats->smaller : &stats->rewritten;
 		if (!grant) {
 			field = a.field;
@@ -150,8 +157,8 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		}
 		e->edge = edge;
 	}
-	if (tells)
-		field = edge_tell(e, s, field, a.shift, grant);
+	if (edge_interval)
+		field = edge_tell(e, s, field, a.shift, tells ? grant : EDGE_SAYS_NOTHING);
 	return ack_write(ctx, s, c, stats, packets, field, bits, said);
 }
 

@@ -95,7 +95,7 @@ struct end {
 	__u32 edge_told_at;      // and when, of edge_clock
 	__u32 upstream_at;       // when a switch before this one told it
 	__u16 upstream;          // the field that it told; 0: none
-	__u16 zero;
+	__u16 assumed;           // id + 1 of the port that its data would leave by here (ecmp.h); 0: unknown
 };
 
 struct connection {
@@ -123,7 +123,8 @@ struct port_config {
 	__u32 pipe_bytes;    // C * RTT, for the equilibrium window
 	__u32 hold;          // enum hold_mode
 	__u32 hold_share;    // HOLD_PART: of LOTS
-	__u32 zero;
+	__u16 paths;         // equal paths of which the port is one (ecmp.h); 0, 1: it is the only one
+	__u16 divisor;       // of the window that ACKs are held to whose data takes another of them
 	char name[PORT_NAME_BYTES];
 };
 
@@ -194,6 +195,7 @@ struct port_counts {
 	__u64 adopted;     // of them, those that began before Weir
 	__u64 table_full;  // not entered: the table or the port's share was full
 	__u64 told;        // edge mode: ACKs that told the edge a window
+	__u64 assumed;     // ACKs whose data passes another switch, held to a part of the window of its twin here
 };
 
 struct control {

@@ -47,7 +47,7 @@ type FairQConnection struct {
 		EdgeToldAt   uint32
 		UpstreamAt   uint32
 		Upstream     uint16
-		Zero         uint16
+		Assumed      uint16
 	}
 	Seen       uint32
 	Owner      uint16
@@ -188,7 +188,8 @@ type FairQPortConfig struct {
 	PipeBytes   uint32
 	Hold        uint32
 	HoldShare   uint32
-	Zero        uint32
+	Paths       uint16
+	Divisor     uint16
 	Name        [32]int8
 }
 
@@ -214,6 +215,7 @@ type FairQPortCounts struct {
 	Adopted    uint64
 	TableFull  uint64
 	Told       uint64
+	Assumed    uint64
 }
 
 type FairQScopeKey struct {
