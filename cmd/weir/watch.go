@@ -22,8 +22,8 @@ const (
 func watchInTerminal(ctx context.Context, in io.Reader, out io.Writer, m *switchd.Meter) error {
 	p := tea.NewProgram(newWatchModel(m.Read, switchd.Queues), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	end, err := p.Run()
-	if ctx.Err() != nil {
-		return nil // asked to end
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
+		err = nil // asked to end
 	}
 	if w, ok := end.(*watchModel); ok {
 		err = errors.Join(err, w.failed)
@@ -152,8 +152,8 @@ func (m *watchModel) sample(queues queuesMsg) {
 		if !ok || r.QueueKind == "" {
 			q = r.QueueBytes
 		}
-		h := append(m.history[r.key], q)
-		m.history[r.key] = h[max(0, len(h)-historyCells):]
+		h := m.history[r.key]
+		m.history[r.key] = append(h[max(0, len(h)+1-historyCells):], q)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestWatch_Colours(t *testing.T) {
 			t.Errorf("no %q in %q", want, content)
 		}
 	}
-	if got, want := sparkline([]uint32{0, 1, 100, 101, 200, 201}, 100, 8), "  \x1b[0;32m ▁▄\x1b[0;33m▅█\x1b[0;31m█\x1b[0m"; got != want {
+	if got, want := sparkline([]uint32{0, 1, 100, 150, 151, 200, 201}, 100, 9), "  \x1b[0;32m ▁▄▆\x1b[0;33m▇█\x1b[0;31m█\x1b[0m"; got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
 	if got := ansi.Strip(sparkline([]uint32{0, 5}, 0, 3)); got != "  █" {

@@ -246,7 +246,7 @@ func sparkline(samples []uint32, target uint64, width int) string {
 		switch {
 		case uint64(q) > 2*target:
 			style = red
-		case uint64(q) > target:
+		case 2*uint64(q) > 3*target: // about the target is where a queue is to be
 			style = yellow
 		}
 		if style != last {

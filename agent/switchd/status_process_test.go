@@ -1,0 +1,39 @@
+package switchd
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The holder of a lock is told by the kernel's list, while it holds it, and no other file's holder is.
+func TestLockHolder(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if p := lockHolder(dir); p.here {
+		t.Errorf("nobody locked it: %+v", p)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	p := lockHolder(dir)
+	if !p.here || p.pid != os.Getpid() || p.rssBytes < 1<<20 || p.stopped() {
+		t.Errorf("this process: %+v", p)
+	}
+	if p := lockHolder(other); p.here {
+		t.Errorf("another directory: %+v", p)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p := lockHolder(dir); p.here {
+		t.Errorf("nobody any more: %+v", p)
+	}
+	if p := lockHolder(dir + "/none"); p.here {
+		t.Errorf("what is not there: %+v", p)
+	}
+}
