@@ -146,7 +146,7 @@ func (c *canary) adjust(l *datapath.FairQLaw) {
 		// The law's own limit is for a queue at its target.
 		l.CapBytes = max(l.CapBytes, saturated(pipe+c.line.target))
 	}
-	l.PipeBytes = saturated(pipe)
+	l.PipeBytes = max(1, saturated(pipe))
 }
 
 func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)) }
@@ -181,12 +181,15 @@ func (c *canary) read(r *portReading, after time.Duration) (event string) {
 	if c.watch == nil || c.stage == stageRolledBack {
 		return ""
 	}
-	whole := c.watch.read(r, &c.line, c.stage, after)
+	whole := c.watch.read(r, c.stage, after)
 	switch {
 	case !whole:
 	case c.stage == stageBefore && c.watch.knowsBefore():
 		c.stage = stageEnforcing
 		c.watch.begin()
+		if !c.watch.judge.hasBase() {
+			return "too little passed to compare with: enforcing now, and rules that compare with the time before are not judged"
+		}
 		return "measured without holding anything: enforcing now"
 	case c.stage == stageEnforcing:
 		if v := c.watch.judge.decide(); v != nil {

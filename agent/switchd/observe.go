@@ -51,6 +51,7 @@ type QueueNow struct {
 	MostBytes      uint32  `json:"queue_most_bytes"`
 	DropsPerSecond float64 `json:"drops_per_s"`
 	SentBps        float64 `json:"sent_bps"`
+	GrantBytes     float64 `json:"grant_bytes"` // mean of what windows were held to; 0: nothing was held
 }
 
 // QueueThen is what is expected when FairQ holds all flows.
@@ -140,7 +141,9 @@ type observedPort struct {
 	gather     *gather
 	handshake  time.Duration // least
 	hold       datapath.FairQHold
-	most       uint32 // longest queue
+	most       uint32  // longest queue
+	grants     float64 // sum of what windows were held to, at so many samples
+	granted    int
 	begin, end portReading
 }
 
@@ -268,6 +271,10 @@ func (w *observer) sample() error {
 			}
 		}
 		p.gather.sampled(bytes)
+		if s.GrantBytes > 0 {
+			p.grants += float64(s.GrantBytes)
+			p.granted++
+		}
 		p.most = max(p.most, bytes)
 		if w.source.name() == "" { // it counts from the beginning of the observation
 			p.most = max(p.most, s.QueueMax)
@@ -292,7 +299,7 @@ func (w *observer) queueOf(ifindex int) (uint32, error) {
 func (w *observer) look() error {
 	flows := map[string][]flowNow{}
 	err := w.source.eachFlow(func(port string, f datapath.FairQFlow) bool {
-		if !f.Counted || f.Signed || len(flows[port]) == flowsKept {
+		if f.Signed || f.InFlightBytes == 0 || len(flows[port]) == flowsKept {
 			return true
 		}
 		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes)}

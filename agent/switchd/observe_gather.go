@@ -84,7 +84,6 @@ type gather struct {
 	elasticNow      bool
 	elastic, looks  int     // looks that found an elastic flow; looks with flows
 	flows, flowsMax float64 // sum and largest of the counts
-	windows         float64 // sum
 	seen            map[flowKey]*flowSeen
 	untold          int // flows that found no room in seen
 	allLooks        int
@@ -118,10 +117,10 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 		return
 	}
 	g.looks++
+	n = max(n, float64(g.lasting()))
 	g.flows += n
 	g.flowsMax = max(g.flowsMax, n)
 	window := g.base.window(n)
-	g.windows += window
 	begun := 0
 	for i := range flows {
 		f := &flows[i]
@@ -158,6 +157,17 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 	if g.elasticNow {
 		g.elastic++
 	}
+}
+
+// lasting is how many flows were there most of the time. With FairQ each of them counts all of the time; those
+// that wait for a timeout now do not.
+func (g *gather) lasting() (n int) {
+	for _, s := range g.seen {
+		if float64(s.looks) >= flowsInFlow*float64(g.looks) {
+			n++
+		}
+	}
+	return n
 }
 
 // load is what predict goes by. drops and others are what was counted from begin to end.

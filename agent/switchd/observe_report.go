@@ -44,7 +44,8 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.untold, OtherPercent: 100 * l.Other,
 		Now: QueueNow{
 			Samples: g.queue.n, MeanBytes: g.queue.mean(), P99Bytes: g.queue.quantile(0.99), MostBytes: p.most, DropsPerSecond: drops,
-			SentBps: 8 * cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes) / seconds,
+			SentBps:    8 * cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes) / seconds,
+			GrantBytes: p.grants / float64(max(p.granted, 1)),
 		},
 		Then: QueueThen{
 			WindowBytes: uint64(then.Window), WindowMostBytes: uint64(then.WindowMost),

@@ -20,6 +20,7 @@ const (
 	judgeDrops    = 50        // packets, over all parts
 	judgeDropFree = 10        // added to the drops before enforcement: 0 may be luck
 	judgeSent     = 1000      // packets before enforcement
+	portIsFull    = 0.95      // of what the port sent before: whoever sent it, nothing is missing
 )
 
 // armPart is what the flows of one arm did in one part of a rule's time.
@@ -33,9 +34,8 @@ type part struct {
 	Seconds     float64
 	Arms        [2]armPart // free, held
 	Drops, Sent float64    // packets
-	// Busy: some flow would fill a larger window, and, where all are held, the queue was below half of
-	// its target. Without either a low goodput says nothing of Weir.
-	Busy bool
+	SentBytes   float64    // of whatever kind
+	Busy        bool       // some flow would fill a larger window: else a low goodput says nothing of Weir
 }
 
 // flowParts is what one flow got acknowledged in each of the last parts, in bytes.
@@ -63,6 +63,7 @@ func sum(parts []part) (s part) {
 		s.Seconds += p.Seconds
 		s.Drops += p.Drops
 		s.Sent += p.Sent
+		s.SentBytes += p.SentBytes
 		s.Busy = s.Busy && p.Busy
 		for a := range s.Arms {
 			s.Arms[a].add(&p.Arms[a])
@@ -103,6 +104,14 @@ func latest(parts []part, p part) []part {
 		parts = slices.Delete(parts, 0, 1)
 	}
 	return append(parts, p)
+}
+
+// hasBase says whether what was measured before enforcement is enough to compare with.
+func (j *judge) hasBase() bool {
+	base := sum(j.before)
+	needsBusy := j.whole && slices.ContainsFunc(j.rules, func(r Rule) bool { return r.Figure == Goodput })
+	all := base.both()
+	return base.Sent >= judgeSent && all.Acked >= judgeBytes && (base.Busy || !needsBusy)
 }
 
 // decide gives the first rule that is broken: in every part, and in all together.
@@ -168,9 +177,13 @@ func (j *judge) goodput(i int) (float64, bool) {
 	return mean[1] / mean[0], true
 }
 
-// wholeGoodput: of all flows together, now to before.
+// wholeGoodput: of all flows together, now to before. A port that sends as much as before, if to others, is not
+// left idle by Weir.
 func wholeGoodput(now, base *part) (float64, bool) {
 	before := base.both()
+	if base.SentBytes > 0 && now.SentBytes/now.Seconds >= portIsFull*base.SentBytes/base.Seconds {
+		return 1, true
+	}
 	if !now.Busy || !base.Busy || now.Arms[1].Flows < 1 || before.Acked < judgeBytes || base.Seconds <= 0 || now.Seconds <= 0 {
 		return 0, false
 	}

@@ -104,6 +104,12 @@ func TestJudge(t *testing.T) {
 		{"all held: half", judgedWhole(), each(func(p *part) { p.Arms[1].Acked /= 2 }),
 			"goodput < 0.9: it was 0.50 of that before enforcement, for no flow is free over 10s: all flows together had 320 Mbit/s, before 640 Mbit/s"},
 		{"all held: half, because they have no more to send", judgedWhole(), each(func(p *part) { p.Arms[1].Acked /= 2; p.Busy = false }), ""},
+		{"all held: half, because UDP has the other", judgedWhole(), func(j *judge) {
+			each(func(p *part) { p.Arms[1].Acked /= 2; p.SentBytes = 170e6 })(j)
+			for i := range j.before {
+				j.before[i].SentBytes = 170e6
+			}
+		}, ""},
 		{"all held: half, and before they had no more either", judgedWhole(), func(j *judge) {
 			each(func(p *part) { p.Arms[1].Acked /= 2 })(j)
 			j.before[2].Busy = false

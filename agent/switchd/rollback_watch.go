@@ -11,9 +11,9 @@ const (
 	watchLooks    = 4                      // readings in a part, where there is time for them
 	watchLeast    = 200 * time.Millisecond // between two readings
 	watchFlows    = 4096                   // flows that are looked at one by one
-	fullEnough    = 0.9                    // of the rate: a port that sends so much lacks nothing
 	windowIsFull  = 0.5                    // of its window: a flow with so much in flight may want more
 	elasticEnough = 0.5                    // of the readings
+	beforeMost    = 10 * judgeParts        // parts that are waited for something to compare with
 )
 
 // meteredFlow is one flow that is looked at.
@@ -35,6 +35,7 @@ type rollbackWatch struct {
 	armsSum [2]float64    // of the counts of flows
 	looks   int
 	elastic int
+	befores int // parts of the time before enforcement
 
 	flows   map[datapath.FairQFlow]*meteredFlow
 	slot    int // of flowParts that is being filled
@@ -56,8 +57,11 @@ func (w *rollbackWatch) needsBefore() bool {
 	return w.judge.whole || slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Drops })
 }
 
-// knowsBefore says whether that time has been measured for as long as it will be compared with.
-func (w *rollbackWatch) knowsBefore() bool { return len(w.judge.before) == judgeParts }
+// knowsBefore says whether that time has been measured for as long as it will be compared with. Where too
+// little passes to compare with, it waits for more, but not for ever.
+func (w *rollbackWatch) knowsBefore() bool {
+	return len(w.judge.before) == judgeParts && (w.judge.hasBase() || w.befores >= beforeMost)
+}
 
 func (w *rollbackWatch) wantsFlows() bool {
 	return slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Goodput })
@@ -67,7 +71,7 @@ func (w *rollbackWatch) wantsFlows() bool {
 func (w *rollbackWatch) begin() { clear(w.flows) }
 
 // read takes in a reading. It says whether it ended a part.
-func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Duration) bool {
+func (w *rollbackWatch) read(r *portReading, s stage, after time.Duration) bool {
 	w.reading++
 	if w.first == nil {
 		w.meter(r.flows)
@@ -79,16 +83,17 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 	for arm := range w.armsSum {
 		w.armsSum[arm] += float64(r.stats.Arms[arm].Flows)
 	}
-	if w.isElastic(r, l, s) {
+	if isElastic(r, s) {
 		w.elastic++
 	}
 	w.meter(r.flows)
 	if w.began < w.part {
 		return false
 	}
-	p := w.between(w.first, r, l, s)
+	p := w.between(w.first, r)
 	if s == stageBefore {
 		w.judge.before = latest(w.judge.before, p)
+		w.befores++
 	} else {
 		w.judge.parts = latest(w.judge.parts, p)
 	}
@@ -99,7 +104,7 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 
 // isElastic says whether some flow would fill a larger window: it has more in flight than it would be
 // granted, or nearly what it is.
-func (w *rollbackWatch) isElastic(r *portReading, _ *line, s stage) bool {
+func isElastic(r *portReading, s stage) bool {
 	return slices.ContainsFunc(r.flows, func(f datapath.FairQFlow) bool {
 		if !f.Counted || f.GrantedBytes == 0 || f.GrantedBytes >= f.OfferedBytes {
 			return false
@@ -112,8 +117,11 @@ func (w *rollbackWatch) isElastic(r *portReading, _ *line, s stage) bool {
 }
 
 // between is what happened from one reading to another.
-func (w *rollbackWatch) between(a, b *portReading, l *line, s stage) part {
-	p := part{Seconds: w.began.Seconds(), Drops: float64(b.queue.Drops - a.queue.Drops), Sent: float64(b.queue.SentPackets - a.queue.SentPackets)}
+func (w *rollbackWatch) between(a, b *portReading) part {
+	p := part{
+		Seconds: w.began.Seconds(), Drops: float64(b.queue.Drops - a.queue.Drops),
+		Sent: float64(b.queue.SentPackets - a.queue.SentPackets), SentBytes: cameBy(a.queue.SentBytes, b.queue.SentBytes),
+	}
 	for arm := range p.Arms {
 		x, y := &a.stats.Arms[arm], &b.stats.Arms[arm]
 		p.Arms[arm] = armPart{
@@ -122,9 +130,6 @@ func (w *rollbackWatch) between(a, b *portReading, l *line, s stage) part {
 		}
 	}
 	p.Busy = w.looks > 0 && float64(w.elastic) >= elasticEnough*float64(w.looks)
-	if s == stageEnforcing && w.judge.whole {
-		p.Busy = p.Busy && cameBy(a.queue.SentBytes, b.queue.SentBytes) < fullEnough*l.rate*p.Seconds
-	}
 	return p
 }
 

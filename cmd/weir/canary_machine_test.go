@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// switchFile starts `weir switch -f` with a file that says more than its ports, and waits until it is at work.
+func (m *machine) switchFile(says string) *process {
+	m.t.Helper()
+	path := filepath.Join(m.t.TempDir(), "switch.yaml")
+	text := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\n" + says
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+	p := m.start("weir", "switch", "-f", path)
+	m.until(p, "weir switch is at work on both ports", func() bool {
+		s := m.read()
+		return s != nil && s.Holder.PID == p.cmd.Process.Pid && s.Alive() && len(s.Ports) == len(ports)
+	})
+	return p
+}
+
+// flows reads the flows of the port that data leaves by.
+func (m *machine) flows() (held, free []datapath.FairQFlow) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		v, err := datapath.OpenFairQ(pinDir)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = v.Close() }()
+		s, err := v.Read()
+		if err != nil {
+			return err
+		}
+		for f, err := range v.Flows(portOf(s, "out0").ID) {
+			if err != nil {
+				return err
+			}
+			if f.InFlightBytes == 0 {
+				continue
+			}
+			if f.Held {
+				held = append(held, f)
+			} else {
+				free = append(free, f)
+			}
+		}
+		return nil
+	})
+	return held, free
+}
+
+// noteOf reads the note of the port that data leaves by.
+func (m *machine) noteOf() (text string) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		v, err := datapath.OpenFairQ(pinDir)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = v.Close() }()
+		s, err := v.Read()
+		if err != nil {
+			return err
+		}
+		text, err = v.Note(portOf(s, "out0").ID)
+		return err
+	})
+	return text
+}
+
+// Only the share that was asked for is held, and to windows that leave it its part of a queue that the
+// others fill; the others are not touched.
+func TestCanary_HoldsItsShare(t *testing.T) {
+	const streams = 32
+	for _, row := range []struct{ percent, least, most int }{{10, 0, 12}, {50, 6, 26}} { // four deviations
+		t.Run(fmt.Sprintf("%d percent", row.percent), func(t *testing.T) {
+			m := newMachine(t)
+			p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\n", row.percent))
+			s := m.NewStreams(t, testnet.ReceiverIPv4, streams)
+			s.Progress(t, 200_000)
+			var held, free []datapath.FairQFlow
+			m.until(p, "all streams have data in flight", func() bool {
+				held, free = m.flows()
+				return len(held)+len(free) == streams
+			})
+			if len(held) < row.least || len(held) > row.most {
+				t.Errorf("%d of %d streams are held", len(held), streams)
+			}
+			above := 0
+			for _, f := range free {
+				if f.InFlightBytes > f.GrantedBytes {
+					above++
+				}
+			}
+			if above == 0 {
+				t.Errorf("no free stream has more in flight than a held one could: %+v", free)
+			}
+			m.until(p, "held streams keep to their windows", func() bool {
+				held, _ = m.flows()
+				for _, f := range held {
+					// What was granted moves with the count of flows and the queue: look for a quarter of a second.
+					if f.InFlightBytes > 2*f.GrantedBytes {
+						return false
+					}
+				}
+				return true
+			})
+			out, in := portOf(m.read(), "out0"), portOf(m.read(), "in0")
+			if out.Hold != datapath.FairQHoldPart || out.GrantBytes == 0 || out.Arms[0].AckedBytes == 0 {
+				t.Errorf("%+v", out)
+			}
+			if len(held) > 0 && (in.Rewritten == 0 || out.Arms[1].Limited == 0 || in.Rewritten > out.Arms[1].Acks) {
+				t.Errorf("%d acknowledgements rewritten, of %d to held streams", in.Rewritten, out.Arms[1].Acks)
+			}
+			p.signal(syscall.SIGTERM)
+			p.wait()
+		})
+	}
+}
+
+// A port that is not among those to enforce on is only observed.
+func TestCanary_OtherPortsAreObserved(t *testing.T) {
+	m := newMachine(t)
+	p := m.switchFile("enforce: {ports: [in0], percent: 100}\n")
+	s := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	m.until(p, "the streams are counted", func() bool { return portOf(m.read(), "out0").Flows == 4 })
+	s.Progress(t, 1_000_000)
+	k := m.read()
+	out, in := portOf(k, "out0"), portOf(k, "in0")
+	if out.Hold != datapath.FairQHoldNone || out.GrantBytes != 0 || in.Hold != datapath.FairQHoldAll || in.Rewritten != 0 {
+		t.Errorf("out0 holds %s, in0 %s; %d rewritten", out.Hold, in.Hold, in.Rewritten)
+	}
+	if out.EquilibriumBytes == 0 || out.Arms[0].Limited == 0 {
+		t.Errorf("nothing is reckoned: %+v", out.FairQStats)
+	}
+}
+
+// starved makes a port believe that it is a hundredth of what it is: windows are then a segment.
+const starved = "defaults: {rate: 1Mbit, buffer: 2KB, target_fraction: 0.01, rtt: 1us}\n"
+
+// A canary with parameters that starve its flows undoes itself, says why, and stays undone until it is asked
+// for anew.
+func TestCanary_RollsBack(t *testing.T) {
+	m := newMachine(t)
+	p := m.switchFile(starved + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9], over: 2s}\n")
+	s := m.NewStreams(t, testnet.ReceiverIPv4, 32)
+	m.until(p, "the canary is rolled back", func() bool { return strings.Contains(p.log.String(), "rolled back") })
+	for _, want := range []string{"level=WARN", "port=out0", "percent=50", "goodput < 0.9: it was 0.", "held flows had", "free ones"} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, p.log)
+		}
+	}
+	m.until(p, "windows are let go", m.released)
+	if note := m.noteOf(); !strings.HasPrefix(note, "rolled back: goodput < 0.9: it was 0.") {
+		t.Errorf("the kernel's note is %q", note)
+	}
+	s.Progress(t, 500_000)
+	k := m.read()
+	if out := portOf(k, "out0"); out.Hold != datapath.FairQHoldNone || out.GrantBytes != 0 {
+		t.Errorf("held again: %+v", out.FairQStats)
+	}
+	t.Log(m.noteOf())
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	p = m.switchFile("enforce: {percent: 50}\n")
+	m.until(p, "a restart holds again", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldPart })
+	if note := m.noteOf(); note != "" {
+		t.Errorf("the note is still %q", note)
+	}
+}
+
+// With all flows held there are no free ones: what was before is what is compared with.
+func TestCanary_RollsBackTheWhole(t *testing.T) {
+	m := newMachine(t)
+	// A port so fast that one segment of each flow does not fill it.
+	testnet.Shape(t, m.Port, 2e9, 1_000_000, 100_000)
+	p := m.switchFile("defaults: {target_fraction: 0.001, rtt: 1us}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
+	s := m.NewStreams(t, testnet.ReceiverIPv4, 1)
+	m.until(p, "all is measured first, and then held", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldAll })
+	if !strings.Contains(p.log.String(), "measuring first, without holding anything") {
+		t.Errorf("it does not say that it measures first:\n%s", p.log)
+	}
+	m.until(p, "it is rolled back", func() bool { return strings.Contains(p.log.String(), "rolled back") })
+	if note := m.noteOf(); !strings.Contains(note, "before enforcement, for no flow is free") {
+		t.Errorf("the kernel's note is %q", note)
+	}
+	t.Log(m.noteOf())
+	s.Progress(t, 1_000_000)
+}
+
+// With parameters that are right nothing is rolled back, whatever the load.
+func TestCanary_GoodParametersStay(t *testing.T) {
+	rollbacks, windows := 0, 0
+	for range rounds(1, 10) {
+		for _, row := range []struct{ flows, percent int }{{8, 50}, {16, 10}, {32, 50}, {16, 100}} {
+			m := newMachine(t)
+			p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\nrollback: {if: [goodput < 0.9, retransmissions > 2, drops > 1.5], over: 1s}\n", row.percent))
+			s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
+			m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Hold != datapath.FairQHoldNone })
+			for range rounds(3, 10) {
+				s.Progress(t, 10_000_000/int64(row.flows))
+				windows++
+			}
+			if note := m.noteOf(); note != "" {
+				rollbacks++
+				t.Errorf("%d flows, %d percent: %s", row.flows, row.percent, note)
+			}
+			p.signal(syscall.SIGTERM)
+			p.wait()
+			s.Stop()
+		}
+	}
+	t.Logf("%d times nothing to roll back was looked at for a second or so: %d rollbacks", windows, rollbacks)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/agent/switchd"
+	"weir/datapath/testnet"
+)
+
+// observe runs `weir observe --json` on the machine's switch.
+func (m *machine) observe(args ...string) *switchd.Observation {
+	m.t.Helper()
+	p := m.start("weir", append([]string{"observe", "--json"}, args...)...)
+	if code := p.wait(); code != 0 {
+		m.t.Fatalf("weir observe %v ends with %d:\n%s", args, code, p.log)
+	}
+	o := &switchd.Observation{}
+	if err := json.Unmarshal([]byte(p.log.String()), o); err != nil {
+		m.t.Fatalf("%v: %s", err, p.log)
+	}
+	return o
+}
+
+func observedNamed(o *switchd.Observation, name string) *switchd.ObservedPort {
+	for i := range o.Ports {
+		if o.Ports[i].Port == name {
+			return &o.Ports[i]
+		}
+	}
+	return &switchd.ObservedPort{}
+}
+
+// Observing a port changes nothing: drop-tail goes on as before, and afterwards nothing is there that was not
+// before.
+func TestObserve_LeavesNothing(t *testing.T) {
+	m := newMachine(t)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	streams.Progress(t, 1_000_000)
+	chains := m.chains()
+	o := m.observe("out0", "in0", "--for", "2s")
+	out := observedNamed(o, "out0")
+	if o.Along != "" || out.Hold != "none" || o.Seconds < 2 {
+		t.Errorf("observed %+v", o)
+	}
+	if out.RateBps != machineBps || out.BufferBytes != machineBuffer || out.TargetBytes != machineBuffer/5 {
+		t.Errorf("the port is taken for %+v", out)
+	}
+	if out.Now.P99Bytes < machineBuffer/2 {
+		t.Errorf("four streams of cubic no longer fill a buffer of %d: %+v", machineBuffer, out.Now)
+	}
+	if out.Limited != 4 || len(out.LimitedFlows) != 4 || out.FlowsSeen != 4 || out.LimitedNow != 0 {
+		t.Errorf("four streams that each have more than their share: %+v", out)
+	}
+	if in := observedNamed(o, "in0"); in.Limited != 0 || in.OtherPercent > 5 {
+		t.Errorf("the port of the acknowledgements: %+v", in)
+	}
+	if now := m.chains(); !slices.Equal(now, chains) || len(m.pins()) != 0 {
+		t.Errorf("observing left something:\n%s\n%v", difference(chains, now), m.pins())
+	}
+
+	p := m.start("weir", "observe", "out0", "in0", "--for", "1s", "--list", "2")
+	if code := p.wait(); code != 0 {
+		t.Errorf("ends with %d", code)
+	}
+	for _, want := range []string{"observed 2 ports for 1 s: nothing was rewritten", "4 of 4", "flows that would be limited, 2 of 4", "10.0.0.1:", "target 25KB of 125KB"} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("no %q in\n%s", want, p.log)
+		}
+	}
+	// Killed in the midst of it, too.
+	p = m.start("weir", "observe", "out0", "in0")
+	m.until(p, "its programs are there", func() bool { return len(m.chains()) == len(chains)+2 })
+	p.kill()
+	testnet.Until(t, "its programs are gone", func() bool { return slices.Equal(m.chains(), chains) })
+	if len(m.pins()) != 0 {
+		t.Errorf("pins: %v", m.pins())
+	}
+}
+
+// A weir switch that is at work is read along, and not disturbed.
+func TestObserve_ReadsAlong(t *testing.T) {
+	m := newMachine(t)
+	p := m.switchUp("weir")
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	m.until(p, "windows are held", m.held)
+	streams.Progress(t, 1_000_000)
+	chains, before := m.chains(), portOf(m.read(), "out0")
+	o := m.observe("out0", "in0", "--for", "2s")
+	out := observedNamed(o, "out0")
+	if o.Along != "default" || out.Hold != "all" || out.LimitedNow != 4 || !strings.Contains(strings.Join(out.Notes, " "), "FairQ holds all flows") {
+		t.Errorf("%+v", o)
+	}
+	after := portOf(m.read(), "out0")
+	if now := m.chains(); !slices.Equal(now, chains) || after.LinkID != before.LinkID || !m.held() {
+		t.Errorf("the switch was disturbed:\n%s", difference(chains, now))
+	}
+	streams.Progress(t, 100_000)
+	p.kill()
+	testnet.Until(t, "windows are let go", m.released)
+
+	p = m.start("weir", "switch", "out0")
+	m.until(p, "the switch has one port", func() bool {
+		s := m.read()
+		return s != nil && s.Alive() && s.Holder.PID == p.cmd.Process.Pid && len(s.Ports) == 1
+	})
+	apart := m.start("weir", "observe", "out0", "in0", "--for", "1s")
+	if code := apart.wait(); code != exitError || !strings.Contains(apart.log.String(), "weir switch default has out0 and not in0") {
+		t.Errorf("ends with %d:\n%s", code, apart.log)
+	}
+}
+
+// What is predicted of a load is what enforcing then gives it. The limits are wide: the machine may be busy.
+// docs/observe.md has the figures of a quiet one.
+func TestObserve_Predicts(t *testing.T) {
+	for _, flows := range []int{4, 16, 48} {
+		t.Run(fmt.Sprintf("%d flows", flows), func(t *testing.T) {
+			m := newMachine(t)
+			streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
+			streams.Progress(t, 100_000)
+			long := fmt.Sprintf("%ds", rounds(3, 20))
+			before := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
+			p := m.switchUp("weir")
+			m.until(p, "windows are held", m.held)
+			streams.Progress(t, 100_000)
+			after := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
+			t.Logf("flows %.0f, limited %d: now %d; window %d to %d: now %.0f", before.Flows, before.Limited, after.LimitedNow,
+				before.Then.WindowBytes, before.Then.WindowMostBytes, after.Now.GrantBytes)
+			t.Logf("queue %.0f, predicted %.0f (%.0f to %.0f): now mean %.0f, p99 %.0f, most %d", before.Now.MeanBytes,
+				before.Then.MeanBytes, before.Then.LeastBytes, before.Then.MostBytes, after.Now.MeanBytes, after.Now.P99Bytes, after.Now.MostBytes)
+			t.Logf("drops/s %.1f, predicted %.1f (to %.1f): now %.1f", before.Now.DropsPerSecond, before.Then.DropsPerSecond, before.Then.DropsMost, after.Now.DropsPerSecond)
+			if float64(after.LimitedNow) < 0.8*float64(before.Limited) {
+				t.Errorf("%d flows were to be limited, %d are", before.Limited, after.LimitedNow)
+			}
+			if low, high := 0.5*before.Then.LeastBytes, 1.5*before.Then.MostBytes; after.Now.MeanBytes < low || after.Now.MeanBytes > high {
+				t.Errorf("a queue of %.0f was predicted, and is %.0f", before.Then.MeanBytes, after.Now.MeanBytes)
+			}
+			if after.Now.DropsPerSecond > before.Then.DropsMost+0.1*before.Now.DropsPerSecond {
+				t.Errorf("%.1f drops a second were predicted of %.1f, and are %.1f", before.Then.DropsMost, before.Now.DropsPerSecond, after.Now.DropsPerSecond)
+			}
+		})
+	}
+}
