@@ -94,6 +94,9 @@ type FairQFlow struct {
 	// Acknowledged is the sequence number behind the last byte that was acknowledged: what it moves on by
 	// between two looks is the flow's goodput.
 	Acknowledged uint32
+	// Scale is that of the receiver's windows; of an adopted connection, the least that explains what is in
+	// flight.
+	Scale uint8
 }
 
 // Flows walks the flows whose data leaves by a port, in no order, and holds a few thousand at a time. A
@@ -143,7 +146,7 @@ func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep ui
 		Signed:   c.Flags&connectionSigned != 0,
 	}
 	f.OfferedBytes, f.GrantedBytes = receiver.Offered, receiver.Granted
-	f.Acknowledged = sender.Una
+	f.Acknowledged, f.Scale = sender.Una, receiver.Shift
 	switch {
 	case f.OneSided:
 	case c.Seen == sweep:
