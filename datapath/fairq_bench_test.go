@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -114,6 +115,15 @@ func (f *fairQBench) begin(b *testing.B, grant uint64) {
 	}
 }
 
+// observe has port 1 hold nothing, and reckon that it would grant so many bytes.
+func (f *fairQBench) observe(b *testing.B, would uint64) {
+	b.Helper()
+	p := fairqtest.FairQPort{Running: 1, Spared: 1 << 16, LetGoFrom: 1 << 16, Hold: 2, EquilibriumQ8: would << 8}
+	if err := f.Ports.Put(uint32(1), p); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkFairQ times each path of the switch program by BPF_PROG_TEST_RUN: ns/packet above an empty
 // program, and the same in hash lookups of a 16-byte key ("lookups"), timed in the same run. Lookups
 // compare machines, ns do not.
@@ -131,22 +141,27 @@ func BenchmarkFairQ(b *testing.B) {
 		above   *ebpf.Program // what it is above
 		in      []byte
 		grant   uint64
+		spares  bool                                    // the port holds no flow
 		counter func(*fairqtest.FairQPortCounts) uint64 // that each packet raises
 	}{
-		{"part: reading the clock", f.Clock, f.Empty, data, 0, nil},
-		{"part: the parser", f.Parse, f.Empty, data, 0, nil},
-		{"part: one lookup with the flow table's key", f.LongLookup, f.Empty, data, 0, nil},
-		{"other traffic", f.WeirFairq, f.Empty, benchUDP(), 0, func(c *fairqtest.FairQPortCounts) uint64 { return c.NotTcp }},
-		{"data", f.WeirFairq, f.Empty, data, 0, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }},
-		{"ACK of a known flow that nothing governs", f.WeirFairq, f.Empty, pure, 0, func(c *fairqtest.FairQPortCounts) uint64 { return c.Ungoverned }},
-		{"ACK of a known flow that is small enough", f.WeirFairq, f.Empty, answer, 1 << 20, func(c *fairqtest.FairQPortCounts) uint64 { return c.Smaller }},
-		{"ACK rewritten", f.RewriteAndUndo, f.Undo, answer, 4000, func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
-		{"SYN", f.NewSyn, f.RenumberOnly, open, 0, func(c *fairqtest.FairQPortCounts) uint64 { return c.NoAck }},
-		{"SYN sent again", f.WeirFairq, f.Empty, open, 0, func(c *fairqtest.FairQPortCounts) uint64 { return c.NoAck }},
+		{"part: reading the clock", f.Clock, f.Empty, data, 0, false, nil},
+		{"part: the parser", f.Parse, f.Empty, data, 0, false, nil},
+		{"part: one lookup with the flow table's key", f.LongLookup, f.Empty, data, 0, false, nil},
+		{"other traffic", f.WeirFairq, f.Empty, benchUDP(), 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.NotTcp }},
+		{"data", f.WeirFairq, f.Empty, data, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Data }},
+		{"ACK of a known flow that nothing governs", f.WeirFairq, f.Empty, pure, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Ungoverned }},
+		{"ACK of a known flow that is small enough", f.WeirFairq, f.Empty, answer, 1 << 20, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Smaller }},
+		{"ACK rewritten", f.RewriteAndUndo, f.Undo, answer, 4000, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
+		{"ACK of a flow that is observed and would be rewritten", f.WeirFairq, f.Empty, answer, 4000, true, func(c *fairqtest.FairQPortCounts) uint64 { return c.Free }},
+		{"SYN", f.NewSyn, f.RenumberOnly, open, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.NoAck }},
+		{"SYN sent again", f.WeirFairq, f.Empty, open, 0, false, func(c *fairqtest.FairQPortCounts) uint64 { return c.NoAck }},
 	}
 	for _, r := range rows {
 		b.Run(r.name, func(b *testing.B) {
 			f.begin(b, r.grant)
+			if r.spares {
+				f.observe(b, r.grant)
+			}
 			empty := perRun(b, f.Empty, r.in)
 			lookup := perRun(b, f.HashLookup, r.in) - empty
 			cost := perRun(b, r.program, r.in) - perRun(b, r.above, r.in)
@@ -175,4 +190,37 @@ func (f *fairQBench) counted(b *testing.B, counter func(*fairqtest.FairQPortCoun
 		b.Fatal(err)
 	}
 	return sum
+}
+
+// BenchmarkFairQSweep times what user space has done every beat: ns for each connection of a table of 65536,
+// all of them live, and how long that takes together.
+func BenchmarkFairQSweep(b *testing.B) {
+	const connections = 1 << 16
+	f := newFairQBench(b)
+	f.begin(b, 4000)
+	var c fairqtest.FairQConnection
+	for i := range c.End {
+		c.End[i].Flags, c.End[i].Port, c.End[i].Seat = 1|2|4, uint16(2-i), uint64(2-i)<<48
+	}
+	c.Owner = 1
+	for i := range uint32(connections - 1) {
+		key := fairqtest.FairQFlowKey{Address: [2][4]uint32{{3: i}, {3: 1}}}
+		if err := f.Flows.Put(key, c); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Controls.Put(uint32(0), fairqtest.FairQControl{LeaseNs: 1 << 62, IdleSweeps: 1 << 30}); err != nil {
+		b.Fatal(err)
+	}
+	best := time.Hour
+	for range 20 {
+		begin := time.Now()
+		if _, err := f.WeirFairqSweep.Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
+			b.Fatal(err)
+		}
+		best = min(best, time.Since(begin))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(best.Nanoseconds())/connections, "ns/connection")
+	b.ReportMetric(float64(best.Microseconds())/1000, "ms/sweep")
 }

@@ -87,8 +87,12 @@ func (v *FairQView) Read() (*FairQSwitch, error) {
 	if err != nil {
 		return nil, err
 	}
+	queues, err := ReadRootQueues()
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range pinned.links {
-		p, err := v.port(l, here)
+		p, err := v.port(l, here, queues)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // detached this moment
 		}
@@ -101,8 +105,8 @@ func (v *FairQView) Read() (*FairQSwitch, error) {
 	return s, nil
 }
 
-// port reads one port; here is the caller's namespace.
-func (v *FairQView) port(l pinnedLink, here uint64) (*FairQPinned, error) {
+// port reads one port; here is the caller's namespace, and queues are its.
+func (v *FairQView) port(l pinnedLink, here uint64, queues RootQueues) (*FairQPinned, error) {
 	stats, err := v.maps.stats(l.id)
 	if err != nil {
 		return nil, fmt.Errorf("port %d: %w", l.id, err)
@@ -126,7 +130,7 @@ func (v *FairQView) port(l pinnedLink, here uint64) (*FairQPinned, error) {
 	if !p.Local || !p.HasDevice {
 		return p, nil
 	}
-	err = p.lookAround()
+	err = p.lookAround(queues)
 	if errors.Is(err, unix.ENODEV) { // deleted this moment
 		p.HasDevice, err = false, nil
 	}
@@ -134,12 +138,9 @@ func (v *FairQView) port(l pinnedLink, here uint64) (*FairQPinned, error) {
 }
 
 // lookAround sees what only the port's own namespace shows.
-func (p *FairQPinned) lookAround() (err error) {
-	ref := PortRef{Name: p.Port, Ifindex: p.Ifindex}
-	p.Queue, err = ref.QueueWithBacklog()
-	if err != nil && !errors.As(err, &p.NoQueue) {
-		return err
-	}
+func (p *FairQPinned) lookAround(queues RootQueues) error {
+	p.Queue = queues.Of(p.Ifindex)
+	_ = errors.As(CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
 	chain, err := link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
 	if err != nil {
 		return fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
