@@ -88,7 +88,7 @@ func (j *judge) queue(d *Device) {
 	case q.Kind == "tbf" || q.Kind == "htb":
 		n.Text = "its shaper (" + q.Kind + ") keeps the queue"
 		if q.RateBits > 0 {
-			n.Text += fmt.Sprintf(": %v/s, buffer %v", law.Rate(q.RateBits), law.Bytes(q.LimitBytes))
+			n.Text += fmt.Sprintf(": %v/s, buffer %v", law.Rate(q.RateBits), size(q.LimitBytes))
 		}
 		j.add(n)
 		j.shaper(d)
@@ -168,7 +168,7 @@ func (j *judge) shaper(d *Device) {
 	}
 	change := "tc qdisc change dev " + shell(d.Name) + " root tbf ..."
 	if q.Bursts > 0 && int(q.Bursts) < d.MTU+ethernetHeader {
-		add("port.burst", Problem, fmt.Sprintf("its bucket of %v is smaller than a packet (MTU %d): such packets are all dropped", law.Bytes(q.Bursts), d.MTU),
+		add("port.burst", Problem, fmt.Sprintf("its bucket of %v is smaller than a packet (MTU %d): such packets are all dropped", size(q.Bursts), d.MTU),
 			change+" burst "+tcBurst(d))
 	}
 	if d.SpeedMbit > 0 && q.RateBits >= uint64(d.SpeedMbit)*1e6 {
@@ -181,14 +181,14 @@ func (j *judge) shaper(d *Device) {
 		pipe := int(q.RateBits / 8 / 4000) // 250 us
 		switch flows := (target + pipe) / segment; {
 		case flows < 2:
-			add("port.buffer", Problem, fmt.Sprintf("a buffer of %v: its target (a fifth) and the path hold less than two segments of %d bytes, below which no window goes", law.Bytes(q.LimitBytes), segment),
+			add("port.buffer", Problem, fmt.Sprintf("a buffer of %v: its target (a fifth) and the path hold less than two segments of %d bytes, below which no window goes", size(q.LimitBytes), segment),
 				change+" limit of 100 packets or more, or a larger target_fraction")
 		default:
 			add("port.buffer", OK, fmt.Sprintf("up to %d flows at once keep the queue at its target (a fifth of the buffer, 250us of round trip); more make it longer by a segment each", flows), "")
 		}
 	}
 	if d.GSOMax > 0 && q.LimitBytes > 0 && d.Offloads["tx-tcp-segmentation"] && d.GSOMax > int(q.LimitBytes)/5 {
-		add("port.gso", Note, fmt.Sprintf("super-packets of up to %v pass the queue, whose target is %v: what this host sends itself comes in lumps longer than the target", law.Bytes(d.GSOMax), law.Bytes(q.LimitBytes/5)),
+		add("port.gso", Note, fmt.Sprintf("super-packets of up to %v pass the queue, whose target is %v: what this host sends itself comes in lumps longer than the target", size(d.GSOMax), size(q.LimitBytes/5)),
 			"where hosts' own traffic matters: ip link set "+shell(d.Name)+" gso_max_size 16384")
 	}
 }
@@ -234,6 +234,11 @@ func (j *judge) offloads(d *Device) {
 // hardware judges what forwards beside the kernel on this very device.
 func (j *judge) hardware(d *Device) {
 	switch {
+	case d.Represents:
+		j.add(Finding{
+			Area: AreaPorts, Check: "port.representor", Subject: d.Name, Level: Note, port: d.Name,
+			Text: "stands for a function of the NIC: its packets pass here as long as the NIC has no rule for them", Remedy: "see 'other programs' for rules in the NIC; ethtool -K " + shell(d.Name) + " hw-tc-offload off keeps it so",
+		})
 	case d.SwitchID != "" && d.MaxVFs == 0 && !d.IsVF:
 		n := Finding{
 			Area: AreaPorts, Check: "port.chip", Subject: d.Name, Level: Note, port: d.Name, Text: "port of a switch chip (" + d.SwitchID + "): what the chip forwards by itself never reaches the kernel",

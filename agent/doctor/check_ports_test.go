@@ -226,3 +226,24 @@ func TestShell(t *testing.T) {
 		}
 	}
 }
+
+func TestCheck_PastTheKernelByKind(t *testing.T) {
+	kind := func(k string) func(*Facts, *Device) {
+		return func(f *Facts, _ *Device) {
+			f.Devices = append(f.Devices, Device{Name: "x0", Kind: k, Up: true, MTU: 1500, Root: Qdisc{Kind: "noqueue"}})
+		}
+	}
+	for _, r := range []row{
+		{what: "macvtap", check: "bypass.macvtap", level: Blocked, says: "x0", remedy: "taps in a bridge", spoil: kind("macvtap")},
+		{what: "ipvlan", check: "bypass.macvlan", level: Note, says: "x0", spoil: kind("ipvlan")},
+		{what: "netkit", check: "bypass.netkit", level: Note, says: "x0", spoil: kind("netkit")},
+		{what: "nftables at egress", check: "programs.nft_egress", subject: "fw out", level: Note, says: "at egress of swp1", remedy: "nft list table netdev fw",
+			spoil: func(f *Facts, _ *Device) {
+				f.Bypass.EgressHooks = []EgressHook{{Table: "fw", Name: "out", Devices: []string{"swp1"}}}
+			}},
+		{what: "a representor", check: "port.representor", subject: "swp1", level: Note, remedy: "hw-tc-offload off", spoil: func(_ *Facts, p *Device) { p.SwitchID, p.Represents = "ab", true }},
+		{what: "TCP-AO", check: "tcp.signed", level: Note, says: "TCP-AO", spoil: func(f *Facts, _ *Device) { f.TCP.SignedAO = 9 }},
+	} {
+		r.run(t)
+	}
+}

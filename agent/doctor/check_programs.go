@@ -22,7 +22,8 @@ func (j *judge) programs() {
 		j.filters(d, chosen)
 		quiet = quiet && len(j.found) == before
 	}
-	if quiet && !j.hidden(seePrograms, seeDevices) {
+	j.egressHooks()
+	if quiet && len(j.f.Bypass.EgressHooks) == 0 && !j.hidden(seePrograms, seeDevices) {
 		j.add(Finding{Area: AreaPrograms, Check: "programs", Level: OK, Text: "no other program of tcx, tc or XDP on these ports"})
 	}
 }
@@ -37,6 +38,17 @@ func (p *Program) String() string {
 		return fmt.Sprintf("program %d", p.ID)
 	}
 	return fmt.Sprintf("%s (%d)", p.Name, p.ID)
+}
+
+// egressHooks tells of chains of nftables before tcx.
+func (j *judge) egressHooks() {
+	for _, h := range j.f.Bypass.EgressHooks {
+		j.add(Finding{
+			Area: AreaPrograms, Check: "programs.nft_egress", Subject: h.Table + " " + h.Name, Level: Note,
+			Text:   "chain of nftables at egress of " + some(h.Devices) + ": packets pass it before Weir's program, and what it drops, copies or forwards is not Weir's",
+			Remedy: "nft list table netdev " + shell(h.Table),
+		})
+	}
 }
 
 func list(programs []Program) string {
@@ -179,11 +191,32 @@ func (j *judge) bypass() {
 		add("bypass.af_xdp", Problem, plural(b.XDPSockets, "AF_XDP socket")+" here: what is sent by them passes no hook", "off for their packets; nothing to do if they only receive")
 	}
 	j.flowtables(add)
+	j.direct(add)
 	if b.VhostNet {
 		add("bypass.vhost_net", OK, "vhost-net serves VMs: packets to a VM pass the egress of its tap, where Weir can be", "")
 	}
 	if len(j.found) == before && !j.hidden(seeBypass) {
 		add("bypass", OK, "no DPDK, vhost-user, vDPA, AF_XDP or flow offload seen: packets pass the kernel", "")
+	}
+}
+
+// direct are devices whose packets reach their VM or container without leaving by any device.
+func (j *judge) direct(add func(check string, level Level, text, remedy string)) {
+	byKind := map[string][]string{}
+	for i := range j.f.Devices {
+		d := &j.f.Devices[i]
+		byKind[d.Kind] = append(byKind[d.Kind], d.Name)
+	}
+	if taps := slices.Concat(byKind["macvtap"], byKind["ipvtap"]); len(taps) > 0 {
+		add("bypass.macvtap", Blocked, "off for data that VMs on "+some(taps)+" send: their acknowledgements come from the wire straight to the VM and leave by no device",
+			"give those VMs taps in a bridge, or hold their flows at the next switch")
+	}
+	if own := slices.Concat(byKind["macvlan"], byKind["ipvlan"]); len(own) > 0 {
+		add("bypass.macvlan", Note, "data that "+some(own)+" send is not held here: its acknowledgements come from the wire straight to them; nor is what they send to each other",
+			"use veth pairs in a bridge, or hold their flows at the next switch")
+	}
+	if kits := byKind["netkit"]; len(kits) > 0 {
+		add("bypass.netkit", Note, "packets to "+some(kits)+" (netkit) may be put straight into the container", "name the uplink as a port, and compare weir status with ip -s link")
 	}
 }
 

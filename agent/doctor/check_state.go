@@ -18,9 +18,9 @@ func (j *judge) memory() {
 		left, where = m.CgroupLeft, "left to this control group"
 	}
 	n := Finding{Area: AreaMemory, Check: "memory.tables", Level: OK}
-	n.Text = fmt.Sprintf("the tables of a switch (65536 connections) take about %s of kernel memory", mega(m.Tables))
+	n.Text = fmt.Sprintf("the tables of a switch (65536 connections) take about %s of kernel memory", size(m.Tables))
 	if left > 0 {
-		n.Text += fmt.Sprintf("; %s %s", mega(left), where)
+		n.Text += fmt.Sprintf("; %s %s", size(left), where)
 		if m.Tables > left/2 {
 			n.Level, n.asks = Problem, []Ability{Switching, Observing}
 			n.Remedy = "raise the limit (systemd: MemoryMax=, Kubernetes: limits.memory), or free memory"
@@ -30,19 +30,22 @@ func (j *judge) memory() {
 	if !m.LockedUnlimited && m.LockedLimit > 0 {
 		j.add(Finding{
 			Area: AreaMemory, Check: "memory.locked", Level: OK,
-			Text: "locked memory is limited to " + mega(m.LockedLimit) + ": tables do not count towards it (they are the control group's)",
+			Text: "locked memory is limited to " + size(m.LockedLimit) + ": tables do not count towards it (they are the control group's)",
 		})
 	}
 }
 
-func mega(n uint64) string {
-	if n >= 10e9 {
-		return fmt.Sprintf("%.0f GB", float64(n)/1e9)
-	}
-	if n < 1e6 {
+// size writes bytes as the configuration does, rounded where they are not round.
+func size[T ~int | ~int64 | ~uint64](n T) string {
+	switch {
+	case n < 10_000 || n%1000 == 0 && n < 10e9:
 		return law.Bytes(n).String()
+	case n < 1e6:
+		return fmt.Sprintf("%.1fKB", float64(n)/1e3)
+	case n < 10e9:
+		return fmt.Sprintf("%.1fMB", float64(n)/1e6)
 	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	return fmt.Sprintf("%.0fGB", float64(n)/1e9)
 }
 
 // state judges what is there of Weir.

@@ -132,6 +132,9 @@ func (j *judge) tcp() {
 	if t.Signed > 0 {
 		add("tcp.signed", Note, plural(t.Signed, "socket")+" with TCP-MD5 (BGP, say): signed segments are never changed, and so not held", "")
 	}
+	if t.SignedAO > 0 {
+		add("tcp.signed", Note, "TCP-AO is in use here: signed segments are never changed, and so not held", "")
+	}
 	if n := j.f.Host.Namespaces; n > 0 {
 		add("tcp.namespaces", Note, plural(n, "named network namespace")+" besides: devices and settings are each one's own", "ip netns exec NAMESPACE weir doctor")
 	}
@@ -158,7 +161,7 @@ func (j *judge) receiveWindow(add func(check string, level Level, text, remedy s
 		}
 	}
 	scale := min(max(bits.Len64(most)-16, 0), 14)
-	text := fmt.Sprintf("receive buffers up to %v: this host announces a window scale of %d, a step of %v", mega(most), scale, law.Bytes(1)<<scale)
+	text := fmt.Sprintf("receive buffers up to %v: this host announces a window scale of %d, a step of %v", size(most), scale, law.Bytes(1)<<scale)
 	if scale >= 11 {
 		add("tcp.rmem", Note, text+"; FairQ rounds windows up to a step, so many flows hold more than their share", "a smaller third value of net.ipv4.tcp_rmem, and net.core.rmem_max")
 		return

@@ -216,7 +216,7 @@ func TestCheck_MemoryAndState(t *testing.T) {
 	for _, r := range []row{
 		{what: "a small control group", check: "memory.tables", level: Problem, says: "left to this control group", remedy: "MemoryMax",
 			spoil: func(f *Facts, _ *Device) { f.Memory.CgroupLimit, f.Memory.CgroupLeft = 64e6, 30e6 }, swtch: Changes},
-		{what: "locked memory", check: "memory.locked", level: OK, says: "8.4 MB",
+		{what: "locked memory", check: "memory.locked", level: OK, says: "8.4MB",
 			spoil: func(f *Facts, _ *Device) { f.Memory.LockedUnlimited, f.Memory.LockedLimit = false, 8<<20 }},
 		{what: "at work", check: "weir.switch", subject: "default", level: OK, says: "at work on swp1, swp2: process 7",
 			spoil: func(f *Facts, _ *Device) {

@@ -98,6 +98,7 @@ type Device struct {
 	VFs, MaxVFs int
 	IsVF        bool
 	SwitchID    string // of a switch chip that forwards by itself
+	Represents  bool   // a function of the NIC, whose packets pass it only as long as the NIC has no rule
 
 	XDP             *Program
 	XDPMode         string
@@ -142,6 +143,7 @@ type Bypass struct {
 	VhostNet    bool // a VM's device is served by the kernel
 	XDPSockets  int  // AF_XDP
 	Flowtables  []Flowtable
+	EgressHooks []EgressHook
 }
 
 // UserDevice is a PCI network device without a kernel network driver.
@@ -154,11 +156,18 @@ type Flowtable struct {
 	Hardware    bool
 }
 
+// EgressHook is a chain of nftables that packets pass before they reach tcx at egress.
+type EgressHook struct {
+	Table, Name string
+	Devices     []string
+}
+
 // TCP is what the namespace knows of TCP.
 type TCP struct {
 	Sysctls      map[string]string // "net.ipv4.tcp_ecn"; those that could be read
 	MPTCPSockets int
 	Signed       int // sockets with TCP-MD5
+	SignedAO     int // segments with TCP-AO that were received
 	SAs          int // IPsec security associations
 	Forwarding   bool
 }

@@ -1,19 +1,12 @@
 package doctor
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"os"
-
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // bypass reads what moves packets past the kernel's hooks.
@@ -27,6 +20,10 @@ func (g *gatherer) bypass() note {
 	var errTables error
 	if g.root == "/" {
 		b.Flowtables, errTables = flowtables()
+		var err error
+		if b.EgressHooks, err = egressHooks(); errTables == nil {
+			errTables = err
+		}
 	}
 	return func(f *Facts) {
 		tap := slices.ContainsFunc(f.Devices, func(d Device) bool { return d.Kind == "tun" })
@@ -34,7 +31,7 @@ func (g *gatherer) bypass() note {
 		f.Bypass = b
 		f.unseen("sockets of vhost-user and DPDK", errUnix)
 		f.unseen("sockets of AF_XDP", errProtocols)
-		f.unseen("flowtables of nftables", errTables)
+		f.unseen("flowtables and hooks of nftables", errTables)
 	}
 }
 
@@ -116,81 +113,4 @@ func (g *gatherer) protocols() (map[string]int, error) {
 		return true
 	}, "proc/thread-self/net/protocols")
 	return out, err
-}
-
-// Attributes of nftables' flowtables: enum nft_flowtable_attributes and those inside.
-const (
-	flowtableTable  = 1
-	flowtableName   = 2
-	flowtableHook   = 3
-	flowtableFlags  = 7
-	flowtableInHW   = 1
-	hookDevices     = 3
-	nfgenmsg        = 4 // bytes
-	attrType        = 0x3fff
-	subsysNFTables  = 10
-	getFlowtable    = subsysNFTables<<8 | unix.NFT_MSG_GETFLOWTABLE
-	newFlowtable    = subsysNFTables<<8 | unix.NFT_MSG_NEWFLOWTABLE
-	flowtableFamily = unix.AF_UNSPEC
-)
-
-func flowtables() (out []Flowtable, err error) {
-	req := nl.NewNetlinkRequest(getFlowtable, unix.NLM_F_DUMP)
-	req.AddRawData([]byte{flowtableFamily, 0, 0, 0})
-	err = req.ExecuteIter(unix.NETLINK_NETFILTER, newFlowtable, func(m []byte) bool {
-		if t, ok := parseFlowtable(m); ok {
-			out = append(out, t)
-		}
-		return len(out) < namesMax
-	})
-	if errors.Is(err, unix.EPROTONOSUPPORT) || tooOld(err) { // no nftables here
-		err = nil
-	}
-	if err != nil {
-		err = fmt.Errorf("list flowtables: %w", err)
-	}
-	return out, err
-}
-
-func parseFlowtable(m []byte) (t Flowtable, ok bool) {
-	if len(m) < nfgenmsg {
-		return t, false
-	}
-	attrs, err := nl.ParseRouteAttr(m[nfgenmsg:])
-	if err != nil {
-		return t, false
-	}
-	for _, a := range attrs {
-		switch a.Attr.Type & attrType {
-		case flowtableTable:
-			t.Table = nl.BytesToString(a.Value)
-		case flowtableName:
-			t.Name = nl.BytesToString(a.Value)
-		case flowtableHook:
-			t.Devices = hookNames(a.Value)
-		case flowtableFlags:
-			t.Hardware = len(a.Value) >= 4 && binary.BigEndian.Uint32(a.Value)&flowtableInHW != 0
-		}
-	}
-	return t, t.Name != ""
-}
-
-func hookNames(hook []byte) (out []string) {
-	attrs, err := nl.ParseRouteAttr(hook)
-	if err != nil {
-		return nil
-	}
-	for _, a := range attrs {
-		if a.Attr.Type&attrType != hookDevices {
-			continue
-		}
-		names, err := nl.ParseRouteAttr(a.Value)
-		if err != nil {
-			return out
-		}
-		for _, n := range names {
-			out = append(out, nl.BytesToString(n.Value))
-		}
-	}
-	return first(out)
 }

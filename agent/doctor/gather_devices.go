@@ -205,7 +205,7 @@ func (g *gatherer) sysfs(d *Device, t *deviceTables) {
 		t.foreignSys = t.foreignSys || !d.Loopback
 		return
 	}
-	d.SwitchID = g.line(dir, "phys_switch_id")
+	d.SwitchID, d.Represents = g.line(dir, "phys_switch_id"), representor.MatchString(g.line(dir, "phys_port_name"))
 	for i, q := range g.names(dir, "queues") {
 		if i >= devicesMax {
 			break
@@ -215,6 +215,9 @@ func (g *gatherer) sysfs(d *Device, t *deviceTables) {
 		}
 	}
 }
+
+// representor is the name that a NIC gives to what stands for one of its functions.
+var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?$`)
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,6 +39,12 @@ func listQdiscs() (map[int][]qdisc, error) {
 	return out, nil
 }
 
+// cString is the text of a C string, whose end may be missing.
+func cString(b []byte) string {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text)
+}
+
 // parseTC reads what qdiscs and filters have in common.
 func parseTC(m []byte) (head *nl.TcMsg, q qdisc, ok bool) {
 	if len(m) < nl.SizeofTcMsg {
@@ -52,7 +59,7 @@ func parseTC(m []byte) (head *nl.TcMsg, q qdisc, ok bool) {
 	for _, a := range attrs {
 		switch a.Attr.Type {
 		case nl.TCA_KIND:
-			q.kind = nl.BytesToString(a.Value)
+			q.kind = cString(a.Value)
 		case nl.TCA_OPTIONS:
 			q.options = a.Value
 		}
@@ -212,7 +219,7 @@ func (f *Filter) parse(options []byte) {
 			flags := binary.NativeEndian.Uint32(a.Value)
 			f.InHW, f.SkipsSW = flags&flagInHW != 0, flags&flagSkipsSW != 0
 		case f.Kind == "bpf" && kind == bpfName:
-			f.Name = nl.BytesToString(a.Value)
+			f.Name = cString(a.Value)
 		}
 	}
 }

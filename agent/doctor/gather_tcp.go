@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,7 @@ func (g *gatherer) tcp() note {
 	t.Forwarding = t.Sysctls["net.ipv4.ip_forward"] == "1" || t.Sysctls["net.ipv6.conf.all.forwarding"] == "1"
 	protocols, err := g.protocols()
 	t.MPTCPSockets = protocols["MPTCP"] + protocols["MPTCPv6"]
+	t.SignedAO = g.netstat("TcpExt:", "TCPAOGood")
 	var errSigned, errSAs error
 	if g.root == "/" {
 		t.Signed, errSigned = signedSockets()
@@ -47,6 +49,26 @@ func (g *gatherer) tcp() note {
 		f.unseen("sockets with TCP-MD5", errSigned)
 		f.unseen("IPsec", errSAs)
 	}
+}
+
+// netstat reads a counter of the namespace, from pairs of lines: names, then values.
+func (g *gatherer) netstat(group, name string) (value int) {
+	at := -1
+	_ = g.lines(func(f []string) bool {
+		switch {
+		case len(f) == 0 || f[0] != group:
+		case at < 0:
+			at = slices.Index(f, name)
+			return at >= 0
+		default:
+			if at < len(f) {
+				value, _ = strconv.Atoi(f[at])
+			}
+			return false
+		}
+		return true
+	}, "proc/thread-self/net/netstat")
+	return value
 }
 
 // signedSockets counts the TCP sockets of the namespace that have a TCP-MD5 key. The keys themselves are in

@@ -51,6 +51,7 @@ func TestGather_DPDK(t *testing.T) {
 			"00000000: 00000003 00000000 00000000 0001 03 6 /run/systemd/private\n",
 		"proc/thread-self/net/protocols": "protocol  size sockets  memory\nXDP  896 2 -1 NI\nMPTCPv6 1 3 4 no\nMPTCP 1 4 4 no\n",
 		"dev/vhost-net":                  "",
+		"proc/thread-self/net/netstat":   "TcpExt: A TCPAOGood B\nTcpExt: 1 31 5\nIpExt: TCPAOGood\nIpExt: 77\n",
 	})
 	f := &Facts{Devices: []Device{{Kind: "tun"}}}
 	g.bypass()(f)
@@ -68,7 +69,7 @@ func TestGather_DPDK(t *testing.T) {
 		t.Errorf("%+v, %+v", b, f.Unseen)
 	}
 	g.tcp()(f)
-	if f.TCP.MPTCPSockets != 7 {
+	if f.TCP.MPTCPSockets != 7 || f.TCP.SignedAO != 31 {
 		t.Errorf("MPTCP: %+v", f.TCP)
 	}
 	without := &Facts{}
@@ -101,12 +102,12 @@ func TestGather_SRIOV(t *testing.T) {
 func TestGather_Sysfs(t *testing.T) {
 	const dir = "sys/class/net/swp1/"
 	g := tree(t, map[string]string{
-		dir + "ifindex": "7\n", dir + "phys_switch_id": "0a1b\n", "sys/class/net/swp2/ifindex": "99\n",
+		dir + "phys_port_name": "pf0vf3\n", dir + "ifindex": "7\n", dir + "phys_switch_id": "0a1b\n", "sys/class/net/swp2/ifindex": "99\n",
 		dir + "queues/tx-0/xps_cpus": "00000000,00000003\n", dir + "queues/tx-1/xps_cpus": "00000000,00000000\n", dir + "queues/rx-0/rps_cpus": "f\n",
 	})
 	var tables deviceTables
 	d := Device{Name: "swp1", Ifindex: 7}
-	if g.sysfs(&d, &tables); d.SwitchID != "0a1b" || d.XPS != 1 || tables.foreignSys {
+	if g.sysfs(&d, &tables); d.SwitchID != "0a1b" || !d.Represents || d.XPS != 1 || tables.foreignSys {
 		t.Errorf("%+v, %+v", d, tables)
 	}
 	d = Device{Name: "swp2", Ifindex: 8}
@@ -202,7 +203,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = parseFlowtable(b)
-		_ = hookNames(b)
+		_, _ = parseEgressHook(b)
+		_ = deviceNames(b)
 		if _, q, ok := parseTC(b); ok {
 			q.kind = "tbf"
 			q.tbf()
@@ -224,11 +226,27 @@ func TestParseFlowtable(t *testing.T) {
 		return out
 	}
 	text := func(s string) []byte { return append([]byte(s), 0) }
-	devices := attr(hookDevices, slices.Concat(attr(1, text("swp1")...), attr(1, text("swp2")...))...)
+	names := slices.Concat(attr(1, text("swp1")...), attr(1, text("swp2")...))
+	hook := func(number byte, devices []byte) []byte {
+		return slices.Concat(attr(hookNumber, 0, 0, 0, number), devices)
+	}
 	m := slices.Concat([]byte{1, 0, 0, 0}, attr(flowtableTable, text("fw")...), attr(flowtableName, text("ft")...),
-		attr(flowtableHook, slices.Concat(attr(1, 0, 0, 0, 0), devices)...), attr(flowtableFlags, 0, 0, 0, 1))
+		attr(flowtableHook, hook(0, attr(hookDevices, names...))...), attr(flowtableFlags, 0, 0, 0, 1))
 	got, ok := parseFlowtable(m)
 	if !ok || got.Table != "fw" || got.Name != "ft" || !got.Hardware || !slices.Equal(got.Devices, []string{"swp1", "swp2"}) {
 		t.Errorf("%+v, %t", got, ok)
+	}
+	chain := func(number byte, devices []byte) []byte {
+		return slices.Concat([]byte{5, 0, 0, 0}, attr(chainTable, text("fw")...), attr(chainName, text("out")...), attr(chainHook, hook(number, devices)...))
+	}
+	for what, m := range map[string][]byte{
+		"one": chain(netdevEgress, attr(chainDevice, text("swp1")...)), "many": chain(netdevEgress, attr(chainMany, attr(1, text("swp1")...)...)),
+	} {
+		if h, ok := parseEgressHook(m); !ok || h.Table != "fw" || h.Name != "out" || !slices.Equal(h.Devices, []string{"swp1"}) {
+			t.Errorf("%s: %+v, %t", what, h, ok)
+		}
+	}
+	if h, ok := parseEgressHook(chain(0, attr(chainDevice, text("swp1")...))); ok {
+		t.Errorf("ingress: %+v", h)
 	}
 }

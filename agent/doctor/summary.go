@@ -77,10 +77,19 @@ func portsText(what string, ports []string) string {
 	return what + some(ports)
 }
 
+// briefs are findings of the machine in a word.
+var briefs = map[string]string{
+	"kernel.feature": "features of the kernel", "kernel.verifier": "the verifier", "kernel.bpffs": "BPF file system", "kernel.timers": "timers",
+	"kernel.jit": "BPF compiler", "rights.capabilities": "capabilities", "rights.root": "root", "memory.tables": "memory", "port.none": "ports",
+}
+
 // what names a finding in the summary.
 func (n *Finding) what() string {
-	if n.Subject != "" {
+	switch brief, known := briefs[n.Check]; {
+	case n.Subject != "":
 		return n.Subject
+	case known:
+		return brief
 	}
 	return n.Check
 }
