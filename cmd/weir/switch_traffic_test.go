@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/agent/switchd"
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// flood sends a frame out of a port again and again, some 5000 times a second, until the test ends or it is
+// told. Past the queue: as sockets do that ask for it.
+func flood(t *testing.T, p datapath.PortRef, frame []byte, pastQueue bool) (end func()) {
+	t.Helper()
+	var fd int
+	err := p.In(func() (err error) {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil || !pastQueue {
+			return err
+		}
+		return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			for range 50 { // what a full queue refuses is no matter
+				_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.Ifindex, Halen: 6})
+			}
+		}
+	}()
+	end = func() {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		close(stop)
+		<-done
+		_ = unix.Close(fd)
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// ipFrame is a broadcast frame with an IPv4 packet of this protocol.
+func ipFrame(protocol byte) []byte {
+	const payload = 60
+	f := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 8, 0}, make([]byte, 20+payload)...)
+	ip := f[14:]
+	ip[0], ip[8], ip[9] = 0x45, 64, protocol
+	binary.BigEndian.PutUint16(ip[2:], 20+payload)
+	copy(ip[12:], net.IPv4(10, 0, 0, 1).To4())
+	copy(ip[16:], net.IPv4(10, 0, 0, 2).To4())
+	var sum uint32
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum))
+	return f
+}
+
+// Traffic that FairQ cannot act on is told of while there is enough of it, and not after.
+func TestSwitch_StatusOfTraffic(t *testing.T) {
+	const gre = 47
+	m := newMachine(t)
+	p := m.switchUp("weir")
+	for _, c := range []struct {
+		what, word, reason string
+		port               datapath.PortRef
+		pastQueue          bool
+	}{
+		{"tunnels", "tunnels", "are in tunnels", m.Uplink, false},
+		{"past the queue", "bypassed", "goes past it", m.Port, true},
+	} {
+		a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
+		end := flood(t, c.port, ipFrame(gre), c.pastQueue)
+		a.ails(c.what, time.Now(), switchd.Degraded, c.word, c.reason)
+		end()
+		a.await("well", time.Now(), func(s *switchd.Switch, code int) bool { return code == 0 })
+		t.Log((*a.table)[0])
+	}
+}
+
+// What status says of offloads is so: with GSO and GRO every window that leaves is held, with GRO's chains not.
+func TestSwitch_HiddenSegments(t *testing.T) {
+	m := newMachine(t)
+	p := m.switchUp("weir") // before the connection: its window scale is told, not inferred
+	l := m.Listen(t, testnet.ReceiverIPv4)
+	pair := m.Dial(t, l)
+	endless := func(to io.Writer, from io.Reader) {
+		go func() { _, _ = io.Copy(io.Discard, from) }()
+		go func() {
+			for b := make([]byte, 1<<16); ; {
+				if _, err := to.Write(b); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	endless(pair.Client, pair.Client)
+	endless(pair.Server, pair.Server)
+	m.until(p, "windows are held", m.held)
+	a := &ailing{machine: m, t: t, p: p}
+	scale := testnet.ReadTCPInfo(t, pair.Client).PeerScale
+	const limit = 28_125 // C*RTT and the target, of the data's port
+	tap := testnet.NewTap(t, m.Uplink)
+	// wide counts segments with data that came back to the sender, and of them those with a window that the
+	// law never grants.
+	wide := func() (n, all int) {
+		tap.Each(t, func(*testnet.Segment) {}) // from now on
+		m.until(p, "1000 segments came back", func() bool {
+			tap.Each(t, func(s *testnet.Segment) {
+				if s.Out || s.Payload == 0 {
+					return
+				}
+				all++
+				if int(s.Window)<<scale > limit+1<<scale {
+					n++
+				}
+			})
+			return all >= 1000
+		})
+		return n, all
+	}
+	a.setFeatures(map[string]bool{"tx-generic-segmentation": true, "rx-gro": true, "tx-checksum-ip-generic": true})
+	if n, all := wide(); n != 0 {
+		t.Errorf("with GRO and GSO %d of %d segments have a window that is not granted", n, all)
+	}
+	a.setFeatures(map[string]bool{"rx-gro-list": true})
+	n, all := wide()
+	if n == 0 {
+		t.Errorf("with rx-gro-list %d segments hide nothing: status is wrong to say so", all)
+	}
+	t.Logf("with rx-gro-list %d of %d segments have a window that is not granted", n, all)
+	a.setFeatures(map[string]bool{"rx-gro-list": false})
+	m.until(p, "windows are held again", func() bool { n, _ := wide(); return n == 0 })
+	_ = errors.Join(pair.Client.Close(), pair.Server.Close())
+}
