@@ -38,7 +38,7 @@ func TestEdge_IsCheapToVerify(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := s.load(0, m)
+		p, err := s.load(m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -226,7 +226,7 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 func TestFairQ_AsymmetricPaths(t *testing.T) {
 	const flows = 5
 	law := sharing(datapath.FairQHoldAll, 0, 200_000)
-	run := func(t *testing.T, p *rwndPath, f *datapath.FairQ, pairs []*testnet.Pair) {
+	run := func(t *testing.T, f *datapath.FairQ, pairs []*testnet.Pair) {
 		t.Helper()
 		for range 8 {
 			for _, c := range pairs {
@@ -283,7 +283,7 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 				if before {
 					begin()
 				}
-				run(t, p, f, pairs)
+				run(t, f, pairs)
 				check(t, f, p.Port, r.data, 0)
 				check(t, f, p.In, 0, r.acks)
 			}
@@ -293,11 +293,11 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 		f := attach(t, p.Port, p.In)
 		pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4), flows)
-		run(t, p, f, pairs)
+		run(t, f, pairs)
 		check(t, f, p.In, 0, 0)
 		_, mac := p.secondPort(t)
 		p.sendBy(t, mac)
-		run(t, p, f, pairs)
+		run(t, f, pairs)
 		check(t, f, p.Port, 0, 0)
 		check(t, f, p.In, 0, flows)
 	})

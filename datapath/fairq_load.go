@@ -145,7 +145,7 @@ func (s *fairQSource) rehearse() error {
 		return err
 	}
 	defer func() { _ = m.Close() }()
-	programs, err := again.load(0, m)
+	programs, err := again.load(m)
 	if err != nil {
 		return err
 	}
@@ -182,10 +182,10 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// load loads the programs with port_id set to id, around the maps given.
-func (s *fairQSource) load(id uint32, maps *fairqMaps) (*fairqPrograms, error) {
+// load loads all programs, as those of port 0, around the maps given.
+func (s *fairQSource) load(maps *fairqMaps) (*fairqPrograms, error) {
 	programs := &fairqPrograms{}
-	return programs, s.loadInto(programs, id, maps)
+	return programs, s.loadInto(programs, 0, maps)
 }
 
 // loadPort loads the program of one port.

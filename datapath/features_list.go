@@ -90,7 +90,7 @@ func RehearseFairQ() error {
 	if err != nil {
 		return mayNot(err)
 	}
-	programs, err := source.load(0, maps)
+	programs, err := source.load(maps)
 	if err == nil {
 		err = programs.Close()
 	}

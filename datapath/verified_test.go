@@ -29,7 +29,7 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p, err := s.load(0, m)
+				p, err := s.load(m)
 				if err != nil {
 					t.Fatal(err)
 				}
