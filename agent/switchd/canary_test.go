@@ -1,0 +1,253 @@
+package switchd
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weir/datapath"
+	"weir/law"
+)
+
+func TestEnforce(t *testing.T) {
+	some := Enforce{Ports: []string{"swp1", "eth[0-3]"}, Percent: 10}
+	for port, want := range map[string]int{"swp1": 10, "swp10": 0, "eth2": 10, "eth4": 0} {
+		if got := some.percent(port); got != want {
+			t.Errorf("%s: %d percent, wanted %d", port, got, want)
+		}
+	}
+	if all := (&Enforce{Percent: 40}); all.percent("any") != 40 || all.Check() != nil {
+		t.Error("without names all ports are meant")
+	}
+	for _, bad := range []Enforce{{Percent: -1}, {Percent: 101}, {Percent: 5, Ports: []string{"eth["}}, {Percent: 5, Ports: []string{""}}} {
+		if bad.Check() == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}
+
+// testLine is a port of 100 Mbit/s and 125 KB whose empty round trip is told to be 400 us: a pipe of 5 KB.
+var testLine = line{rate: 12.5e6, rtt: 400 * time.Microsecond, target: 25_000, buffer: 125_000}
+
+func TestLine(t *testing.T) {
+	for _, row := range []struct {
+		handshake   time.Duration
+		queue       float64
+		empty, full float64
+	}{
+		{0, 0, 5000, 5000},                                       // nothing known but what is configured
+		{0, 100_000, 5000, 105_000},                              // and the queue
+		{100 * time.Microsecond, 0, 1250, 1250},                  // a shorter round trip is believed
+		{100 * time.Microsecond, 60_000, 1250, 61_250},           // a handshake that met an empty queue for a moment
+		{8400 * time.Microsecond, 60_000, 5000, 105_000},         // one that waited in it
+		{time.Second, 0, 5000, 130_000}, {0, 4e9, 5000, 130_000}, // no more than a full buffer
+		{400 * time.Microsecond, -1, 5000, 5000}, {1, 0, 0.0125, .0125}, // nothing below 0
+	} {
+		empty, full := testLine.emptyPipe(row.handshake), testLine.fullPipe(row.handshake, row.queue)
+		if math.Abs(empty-row.empty) > 1e-3 || math.Abs(full-row.full) > 1e-3 {
+			t.Errorf("handshake %v, queue %.0f: pipes of %g and %g, wanted %g and %g", row.handshake, row.queue, empty, full, row.empty, row.full)
+		}
+	}
+}
+
+// The pipe that the kernel is told stays between the least and the most that was measured, moves only by
+// steps that are worth it, and comes near what goes on being measured.
+func TestPipeLength(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p pipeLength
+		least, most := math.Inf(1), 0.0
+		for _, bytes := range rapid.SliceOfN(rapid.Float64Range(1, 1e9), 1, 50).Draw(t, "measured") {
+			before := p.told
+			least, most = min(least, bytes), max(most, bytes)
+			p.measured(bytes, time.Duration(rapid.IntRange(0, 10_000).Draw(t, "ms"))*time.Millisecond)
+			if slack := 1e-9 * most; p.told < least-slack || p.told > most+slack {
+				t.Fatalf("told %g, measured %g to %g", p.told, least, most)
+			}
+			if d := math.Abs(p.told - before); d > 0 && before > 0 && d <= pipeStep*before {
+				t.Fatalf("moved from %g to %g: not worth it", before, p.told)
+			}
+		}
+		last := rapid.Float64Range(1, 1e9).Draw(t, "last")
+		for range 600 {
+			p.measured(last, 250*time.Millisecond)
+		}
+		if math.Abs(p.told-last) > 2*pipeStep*last {
+			t.Fatalf("told %g, long since %g", p.told, last)
+		}
+	})
+	p := pipeLength{}
+	p.measured(1000, 0)
+	p.measured(2000, 250*time.Millisecond)
+	if p.follows != 1062.5 || p.told != 1000 {
+		t.Errorf("a quarter of a second later: %+v", p)
+	}
+}
+
+func TestCanary_Adjust(t *testing.T) {
+	law := datapath.FairQLaw{TargetBytes: 25_000, CapBytes: 30_000}
+	for _, row := range []struct {
+		percent int
+		stage   stage
+		hold    datapath.FairQHold
+		share   uint32
+	}{
+		{100, stageEnforcing, datapath.FairQHoldAll, 0},
+		{0, stageEnforcing, datapath.FairQHoldNone, 0},
+		{10, stageEnforcing, datapath.FairQHoldPart, 6553},
+		{1, stageEnforcing, datapath.FairQHoldPart, 655},
+		{99, stageEnforcing, datapath.FairQHoldPart, 64880},
+		{100, stageBefore, datapath.FairQHoldNone, 0},
+		{10, stageRolledBack, datapath.FairQHoldNone, 0},
+	} {
+		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
+		l := law
+		c.adjust(&l)
+		if l.Hold != row.hold || l.HoldShare != row.share || l.PipeBytes != 5000 || l.CapBytes != 30_000 {
+			t.Errorf("%+v: %+v", row, l)
+		}
+	}
+	// While free flows fill the queue, held ones are to have a part of it.
+	c := &canary{percent: 10, stage: stageEnforcing, line: testLine}
+	for range 100 {
+		c.read(&portReading{stats: datapath.FairQStats{QueueBytes: 100_000}}, time.Second)
+	}
+	l := law
+	if c.adjust(&l); l.PipeBytes != 105_000 || l.CapBytes != 130_000 {
+		t.Errorf("with 100 KB in the queue: %+v", l)
+	}
+	if !onlyPipe(l, func() datapath.FairQLaw { m := l; m.PipeBytes, m.CapBytes = 1, 2; return m }()) {
+		t.Error("another pipe is another law")
+	}
+	if m := l; onlyPipe(l, func() datapath.FairQLaw { m.HoldShare++; return m }()) {
+		t.Error("another share is the same law")
+	}
+}
+
+// world is a port that the canary reads: flows, of which some are held, that come on by so much each second.
+type world struct {
+	free, held           int
+	freeBytes, heldBytes float64 // of each flow, a second
+	dropsPerSecond       float64
+	sentPerSecond        float64
+	at                   time.Duration
+}
+
+func (w *world) reading() *portReading {
+	s := w.at.Seconds()
+	r := &portReading{queue: datapath.RootQueue{Drops: uint32(w.dropsPerSecond * s), SentPackets: uint32(w.sentPerSecond * s), SentBytes: uint64(1500 * w.sentPerSecond * s)}}
+	for arm, n := range []int{w.free, w.held} {
+		bytes := []float64{w.freeBytes, w.heldBytes}[arm] * s
+		a := &r.stats.Arms[arm]
+		a.Flows, a.DataBytes, a.AckedBytes = uint32(n), uint64(bytes*float64(n)), uint64(bytes*float64(n))
+		for i := range n {
+			r.flows = append(r.flows, datapath.FairQFlow{
+				From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(arm), byte(i)}), 1), Held: arm == 1, Counted: true,
+				InFlightBytes: 3000, GrantedBytes: 2000, OfferedBytes: 65_000, Acknowledged: uint32(uint64(bytes) + 4e9), // it wraps
+			})
+		}
+	}
+	return r
+}
+
+// run has the canary read the world for a while, and gives what it said.
+func (w *world) run(c *canary, long, every time.Duration) (events []string) {
+	for range long / every {
+		w.at += every
+		if e := c.read(w.reading(), every); e != "" {
+			events = append(events, fmt.Sprintf("%v: %s", w.at, e))
+		}
+	}
+	return events
+}
+
+func TestCanary_Stages(t *testing.T) {
+	rollback := &Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(2 * time.Second)}
+	const every = 200 * time.Millisecond
+
+	c, w := newCanary(50, rollback), &world{free: 12, held: 12, freeBytes: 5e5, heldBytes: 5e5}
+	if c.stage != stageEnforcing || !c.wantsFlows() {
+		t.Errorf("there are free flows to compare with: %+v", c)
+	}
+	if events := w.run(c, time.Minute, every); len(events) != 0 || c.stage != stageEnforcing {
+		t.Errorf("all is well, and yet: %v", events)
+	}
+	w.heldBytes /= 2 // their counters jump back: that is no progress, and no harm
+	events := w.run(c, 4*time.Second, every)
+	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
+		t.Errorf("half: %v", events)
+	}
+	if hold, _ := c.hold(); hold != datapath.FairQHoldNone || c.wantsReading() {
+		t.Error("it goes on")
+	}
+	w.heldBytes *= 4
+	if events := w.run(c, time.Minute, every); len(events) != 0 || c.stage != stageRolledBack {
+		t.Errorf("it is well again, and held again: %v", events)
+	}
+
+	// With all held: first what is without, then with.
+	c, w = newCanary(100, rollback), &world{free: 8, freeBytes: 1e6, sentPerSecond: 5000}
+	if c.stage != stageBefore {
+		t.Errorf("nothing to compare with: %+v", c)
+	}
+	events = w.run(c, 3*time.Second, every)
+	if len(events) != 1 || c.stage != stageEnforcing || !strings.Contains(events[0], "enforcing now") {
+		t.Errorf("before: %v", events)
+	}
+	w = &world{held: 8, heldBytes: 1e6, sentPerSecond: 5000, at: w.at}
+	if events := w.run(c, 20*time.Second, every); len(events) != 0 {
+		t.Errorf("as before, and yet: %v", events)
+	}
+
+	// Nothing passes: it waits for something, but not for ever.
+	c, w = newCanary(100, rollback), &world{}
+	events = w.run(c, 30*time.Second, every)
+	if len(events) != 1 || !strings.HasPrefix(events[0], "20") || !strings.Contains(events[0], "too little passed") {
+		t.Errorf("nothing passes: %v", events)
+	}
+
+	// Drops are of the whole port: they need a time before, too.
+	c = newCanary(10, &Rollback{If: []Rule{{Drops, 1.5}}, Over: law.Duration(2 * time.Second)})
+	w = &world{free: 9, held: 1, freeBytes: 1e6, heldBytes: 1e6, sentPerSecond: 5000, dropsPerSecond: 50}
+	if events = w.run(c, 4*time.Second, every); len(events) != 1 || c.stage != stageEnforcing || c.wantsFlows() {
+		t.Errorf("before: %v", events)
+	}
+	w.dropsPerSecond *= 4
+	if events = w.run(c, 4*time.Second, every); len(events) != 1 || !strings.Contains(events[0], "drops > 1.5: it was ") {
+		t.Errorf("four times the drops: %v", events)
+	}
+}
+
+// A port whose flows come and go does not fill the memory, and flows that were not there all of the time are
+// no evidence.
+func TestRollbackWatch_Flows(t *testing.T) {
+	w := newRollbackWatch(&Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(time.Second)}, false)
+	one := func(i int) datapath.FairQFlow {
+		return datapath.FairQFlow{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)}
+	}
+	for step := range 30 {
+		r := &portReading{}
+		for i := range watchFlows * 2 {
+			r.flows = append(r.flows, one(step*watchFlows*2+i))
+		}
+		w.read(r, stageEnforcing, 200*time.Millisecond)
+		if len(w.flows) > watchFlows {
+			t.Fatalf("%d flows are kept", len(w.flows))
+		}
+	}
+	if n := len(w.judge.flows[0]); n != 0 {
+		t.Errorf("%d flows that were there once are evidence", n)
+	}
+	steady := datapath.FairQFlow{From: one(1).From}
+	for range judgeParts + 2 {
+		steady.Acknowledged += 1000
+		w.read(&portReading{flows: []datapath.FairQFlow{steady}}, stageEnforcing, 200*time.Millisecond)
+	}
+	if n := len(w.judge.flows[0]); n != 1 || w.judge.flows[0][0] != even(1000) {
+		t.Errorf("a steady flow: %v", w.judge.flows[0])
+	}
+}
