@@ -147,7 +147,8 @@ func (p *prediction) queue(l *load, settled float64) {
 	if l.Flows <= 0 {
 		elastic = 0
 	}
-	p.Queue = elastic*settled + (1-elastic)*min(l.QueueApp, settled)
+	idle := min(l.QueueApp, settled)
+	p.Queue = min(idle+elastic*(settled-idle), settled) // rounding
 	p.QueueLeast = min(l.QueueCut, p.Queue)
 	p.QueueMost = p.Queue
 	if elastic > 0 || l.DropsPerSecond > 0 {
