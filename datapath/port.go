@@ -46,12 +46,38 @@ type RootQueue struct {
 	BacklogPackets uint32 // a large one that is not split yet counts once
 }
 
-// ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace.
+// ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace. The kernel
+// lists those of all devices for it: who reads many uses ReadRootQueues.
 func ReadRootQueue(ifindex int) (RootQueue, error) {
-	qdiscs, err := netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: ifindex}})
+	all, err := ReadRootQueues()
 	if err != nil {
-		return RootQueue{}, fmt.Errorf("list queue disciplines of device %d: %w", ifindex, err)
+		return RootQueue{}, fmt.Errorf("device %d: %w", ifindex, err)
 	}
+	return all.Of(ifindex), nil
+}
+
+// RootQueues are the root queues of the devices of a namespace, by ifindex.
+type RootQueues map[int]RootQueue
+
+// Of is the root queue of a device; one that is not listed has none.
+func (q RootQueues) Of(ifindex int) RootQueue {
+	if r, ok := q[ifindex]; ok {
+		return r
+	}
+	return RootQueue{Kind: "noqueue"}
+}
+
+// ReadRootQueues reads those of the caller's namespace.
+func ReadRootQueues() (RootQueues, error) {
+	const tries = 5 // a list that was changed meanwhile may lack some
+	qdiscs, err := netlink.QdiscList(nil)
+	for n := 1; n < tries && errors.Is(err, netlink.ErrDumpInterrupted); n++ {
+		qdiscs, err = netlink.QdiscList(nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list queue disciplines: %w", err)
+	}
+	out := RootQueues{}
 	for _, q := range qdiscs {
 		a := q.Attrs()
 		if a.Parent != netlink.HANDLE_ROOT {
@@ -62,9 +88,9 @@ func ReadRootQueue(ifindex int) (RootQueue, error) {
 			r.BacklogBytes, r.BacklogPackets, r.Drops = s.Queue.Backlog, s.Queue.Qlen, s.Queue.Drops
 			r.SentBytes, r.SentPackets = s.Basic.Bytes, s.Basic.Packets
 		}
-		return r, nil
+		out[a.LinkIndex] = r
 	}
-	return RootQueue{Kind: "noqueue"}, nil
+	return out, nil
 }
 
 // QueueWithBacklog reads p's root queue, and refuses with *NoQueue one whose backlog the kernel keeps

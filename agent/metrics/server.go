@@ -165,7 +165,7 @@ func explain(listen string, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("metrics on %s: another program, or another switch of this machine, has this port: give another one (metrics: {listen: ...} or --metrics), or \"\" for none", listen)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("metrics on %s: this network namespace has no such address (for 127.0.0.1: ip link set lo up): give one that it has, or \"\" for none", listen)
+		return fmt.Errorf("metrics on %s: this network namespace has no such address: give one that it has, or \"\" for none", listen)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("metrics on %s: not permitted: give a port from 1024 on, or \"\" for none", listen)
 	}

@@ -1,0 +1,176 @@
+package switchd
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+	"weir/law"
+)
+
+var scrapePorts = flag.Int("scrape-ports", 0, "time a scrape with so many ports, too: 1024 take minutes to be attached")
+
+// BenchmarkScrape is what one reading of /metrics costs the switch, with FairQ on so many ports: the kernel
+// read, and all written as Prometheus reads it. The baseline is listing the queue disciplines of all devices
+// once. A scraper gets such a reading at most once a second, and at most a twentieth of a CPU.
+func BenchmarkScrape(b *testing.B) {
+	for _, ports := range []int{10, 100, *scrapePorts} {
+		if ports == 0 {
+			continue
+		}
+		b.Run(fmt.Sprintf("%d_ports", ports), func(b *testing.B) {
+			n := testnet.NewNamespace(b)
+			n.Must(b, func() error { return benchSwitch(ports) })
+			x := newExporter("bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+			var read, list time.Duration
+			var text countingWriter
+			n.Must(b, func() error {
+				for b.Loop() {
+					begun := time.Now()
+					text = 0
+					if err := benchScrape(x, &text); err != nil {
+						return err
+					}
+					read += time.Since(begun)
+				}
+				for range b.N {
+					begun := time.Now()
+					if _, err := listQdiscs(); err != nil {
+						return err
+					}
+					list += time.Since(begun)
+				}
+				return nil
+			})
+			if _, health := x.health(); strings.HasPrefix(health, string(Off)) {
+				b.Fatalf("what was read is %q", health)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(read.Microseconds())/float64(b.N)/1000, "ms/scrape")
+			b.ReportMetric(float64(read.Microseconds())/float64(b.N*ports), "us/port")
+			b.ReportMetric(float64(text)/1000, "KB")
+			b.ReportMetric(float64(read)/float64(list), "qdisc-lists")
+		})
+	}
+}
+
+type countingWriter int
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	*w += countingWriter(len(p))
+	return len(p), nil
+}
+
+// benchScrape does what a scrape does, on the calling thread.
+func benchScrape(x *exporter, to io.Writer) error {
+	r := prometheus.NewRegistry()
+	sent := make(chan prometheus.Metric)
+	done := make(chan []prometheus.Metric)
+	go func() {
+		var all []prometheus.Metric
+		for m := range sent {
+			all = append(all, m)
+		}
+		done <- all
+	}()
+	x.Collect(sent)
+	close(sent)
+	if err := r.Register(replay{x, <-done}); err != nil {
+		return err
+	}
+	families, err := r.Gather()
+	if err != nil {
+		return err
+	}
+	e := expfmt.NewEncoder(to, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := e.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay collects what was collected on another thread: a registry collects on threads of its own, which
+// are not in the namespace.
+type replay struct {
+	*exporter
+	metrics []prometheus.Metric
+}
+
+func (r replay) Collect(to chan<- prometheus.Metric) {
+	for _, m := range r.metrics {
+		to <- m
+	}
+}
+
+// benchSwitch puts FairQ on so many ports of the calling thread's namespace, pinned in a BPF file system
+// that only this thread sees.
+func benchSwitch(ports int) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""); err != nil {
+		return err
+	}
+	var list []datapath.FairQPort
+	for i := range ports / 2 {
+		a, z := fmt.Sprintf("p%da", i), fmt.Sprintf("p%dz", i)
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a}, PeerName: z}); err != nil {
+			return err
+		}
+		for _, name := range []string{a, z} {
+			p, err := benchPort(name)
+			if err != nil {
+				return err
+			}
+			list = append(list, p)
+		}
+	}
+	if err := os.MkdirAll(pinRoot, 0o700); err != nil {
+		return err
+	}
+	f, err := datapath.AttachFairQ(list, datapath.FairQConfig{Pin: pinDir("bench"), Version: "bench", Lease: time.Hour})
+	if err != nil {
+		return err
+	}
+	return f.Beat()
+}
+
+func benchPort(name string) (p datapath.FairQPort, err error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return p, err
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return p, err
+	}
+	index := l.Attrs().Index
+	tbf := &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
+		Rate:       1e9 / 8, Limit: 1_000_000, Buffer: 10_000,
+	}
+	if err := netlink.QdiscReplace(tbf); err != nil {
+		return p, err
+	}
+	settings := defaultPort()
+	own := shaper{Kind: "tbf", Rate: law.Rate(1e9), Buffer: 1_000_000}
+	p.PortRef = datapath.PortRef{Name: name, Ifindex: index}
+	p.Law, err = settings.law(name, own, 1500)
+	return p, err
+}

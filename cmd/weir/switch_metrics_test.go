@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/agent/metrics"
+	"weir/agent/switchd"
+	"weir/datapath/testnet"
+)
+
+// loopback lets the switch's namespace connect to itself.
+func (m *machine) loopback() {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+}
+
+// dial connects from the switch's namespace.
+func (m *machine) dial(address string) (c net.Conn) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() (err error) {
+		c, err = net.DialTimeout("tcp4", address, 10*time.Second)
+		return err
+	})
+	m.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+// get asks for a page and gives the answer's code and body.
+func (m *machine) get(address, path string) (code int, body string) {
+	m.t.Helper()
+	c := m.dial(address)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		m.t.Fatalf("GET %s: %v", path, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		m.t.Fatalf("GET %s: %v", path, err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// servedAt is where a weir switch said that it serves its figures.
+func (m *machine) servedAt(p *process) (address string) {
+	m.t.Helper()
+	m.until(p, "figures are served", func() bool {
+		found := regexp.MustCompile(`msg=metrics .*address=(\S+)`).FindStringSubmatch(p.log.String())
+		if found != nil {
+			address = found[1]
+		}
+		return found != nil
+	})
+	return address
+}
+
+// value is that of one line of what Prometheus reads.
+func value(t *testing.T, body, series string) float64 {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Errorf("no %s", series)
+	return 0
+}
+
+// What Prometheus reads is what the kernel has, and scrapers that are stuck hold up neither the next one nor
+// the sign of life that windows are held by.
+func TestSwitch_Metrics(t *testing.T) {
+	m := newMachine(t)
+	m.loopback()
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	p := m.switchUp("weir", "--metrics", "127.0.0.1:0")
+	address := m.servedAt(p)
+	m.until(p, "windows are held", m.held)
+	streams.Progress(t, 100_000)
+	m.until(p, "a beat has counted the flows that are held", func() bool {
+		arm := portOf(m.read(), "out0").Arms[1]
+		return arm.Flows == 4 && arm.AckedBytes > 0
+	})
+
+	code, body := m.get(address, "/metrics")
+	if code != 200 {
+		t.Fatalf("%d: %s", code, body)
+	}
+	of := func(name, labels string) float64 {
+		return value(t, body, fmt.Sprintf("weir_switch_port_%s{%s}", name, labels))
+	}
+	out := `port="out0",switch="default"`
+	if n := of("flows", out); n != 4 {
+		t.Errorf("%g flows, want 4", n)
+	}
+	if n := of("target_bytes", out); n != machineBuffer/5 {
+		t.Errorf("target %g", n)
+	}
+	for _, series := range []string{"grant_bytes", "queue_max_bytes", "data_packets_total", "qdisc_sent_bytes_total", "packets_total"} {
+		if of(series, out) <= 0 {
+			t.Errorf("%s is 0", series)
+		}
+	}
+	if of("rewritten_packets_total", `port="in0",switch="default"`) <= 0 {
+		t.Error("no acknowledgement was rewritten")
+	}
+	if of("arm_flows", `arm="held",`+out) != 4 || of("arm_acknowledged_bytes_total", `arm="held",`+out) <= 0 {
+		t.Error("the flows that are held are not in their arm")
+	}
+	if age := value(t, body, `weir_switch_heartbeat_age_seconds{switch="default"}`); age < 0 || age >= 1 {
+		t.Errorf("heartbeat %g s old", age)
+	}
+	if value(t, body, `weir_switch_up{switch="default"}`) != 1 || value(t, body, "process_resident_memory_bytes") < 1e6 {
+		t.Error("not up, or without memory")
+	}
+	if code, text := m.get(address, "/healthz"); code != 200 || text != "enforced\n" {
+		t.Errorf("health: %d %s", code, text)
+	}
+
+	for n := range 40 { // more than may be connected
+		c := m.dial(address)
+		if n%2 == 0 {
+			fmt.Fprint(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		} else {
+			fmt.Fprint(c, "GET /met")
+		}
+	}
+	var last, oldest time.Duration
+	for beats := 0; beats < 8; {
+		s := m.read()
+		if s == nil || !s.Alive() {
+			t.Fatalf("the switch does not live: %+v", s)
+		}
+		if s.BeatAge < last {
+			beats++
+		}
+		last, oldest = s.BeatAge, max(oldest, s.BeatAge)
+	}
+	t.Logf("oldest heartbeat beside 40 stuck scrapers: %v", oldest)
+	if code, _ := m.get(address, "/metrics"); code != 200 {
+		t.Errorf("behind stuck scrapers: %d", code)
+	}
+
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("ends with %d", code)
+	}
+	m.Switch.Must(t, func() error {
+		if c, err := net.DialTimeout("tcp4", address, time.Second); err == nil {
+			_ = c.Close()
+			return errors.New("figures are still served")
+		}
+		return nil
+	})
+}
+
+// An address that was asked for and is taken ends a start before anything is touched; who takes over gets it
+// from the one before.
+func TestSwitch_MetricsAddress(t *testing.T) {
+	m := newMachine(t)
+	m.loopback()
+	first := m.switchUp("weir", "--metrics", "127.0.0.1:0")
+	address := m.servedAt(first)
+
+	other := m.start("weir", "switch", "out0", "--name", "other", "--metrics", address)
+	if code := other.wait(); code != exitError || !strings.Contains(other.log.String(), "another switch of this machine, has this port") {
+		t.Errorf("%d: %s", code, other.log)
+	}
+	if names := m.pins(); strings.Contains(strings.Join(names, "\n"), "other") {
+		t.Errorf("it left %v", names)
+	}
+
+	next := m.switchUp("weir", "--metrics", address, "--take-over")
+	if code := first.wait(); code != 0 {
+		t.Errorf("who was taken over from ends with %d", code)
+	}
+	if got := m.servedAt(next); got != address {
+		t.Errorf("serves at %s, want %s", got, address)
+	}
+	if code, text := m.get(address, "/healthz"); code != 200 || text != string(switchd.Enforced)+"\n" {
+		t.Errorf("health: %d %s", code, text)
+	}
+}
+
+// The default address, which nobody asked for, may be taken: the switch begins without it, and has it when it is
+// free.
+func TestSwitch_MetricsAddressTaken(t *testing.T) {
+	m := newMachine(t)
+	var other net.Listener
+	m.Switch.Must(t, func() (err error) {
+		other, err = net.Listen("tcp4", metrics.DefaultListen)
+		return err
+	})
+	p := m.switchUp("weir")
+	if !strings.Contains(p.log.String(), "no metrics yet") || !strings.Contains(p.log.String(), "another program") {
+		t.Errorf("it does not say so: %s", p.log)
+	}
+	_ = other.Close()
+	if address := m.servedAt(p); address != metrics.DefaultListen {
+		t.Errorf("serves at %s", address)
+	}
+}
