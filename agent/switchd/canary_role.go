@@ -142,6 +142,7 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 		r.log.Info(event, "port", port, "percent", c.percent)
 		return nil
 	}
+	r.events.rolledBack()
 	r.log.Warn("rolled back: windows are let go, and not held again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
 	return r.fairq.Note(port, fmt.Sprintf("rolled back: %s", event))
 }
