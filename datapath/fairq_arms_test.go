@@ -279,7 +279,7 @@ func TestFairQFrames_Flows(t *testing.T) {
 	}
 	left, right := netip.AddrPortFrom(leftIPv4, c.port), netip.AddrPortFrom(rightIPv4, 80)
 	want := []FairQFlow{{
-		From: left, To: right, Counted: true, Seen: true, InFlightBytes: 1300, OfferedBytes: 64000, GrantedBytes: 51200, Acknowledged: 3201,
+		From: left, To: right, Counted: true, Seen: true, InFlightBytes: 1300, OfferedBytes: 64000, GrantedBytes: 51200, Acknowledged: 3201, Scale: rowShift,
 	}}
 	if got := list(1); !reflect.DeepEqual(got, want) {
 		t.Errorf("out of port 1: %+v, want %+v", got, want)
