@@ -70,12 +70,6 @@ func (r *role) sayStage(port string, c *canary) {
 	}
 }
 
-// forgetStages begins anew with every port, as a configuration that was read again asks for.
-func (r *role) forgetStages() error {
-	r.canaries = nil
-	return r.fairq.ClearNotes()
-}
-
 // tendEvery is how often tend is to be called; 0: never, for every flow of every port is held, whatever comes
 // of it.
 func (r *role) tendEvery() time.Duration {

@@ -155,7 +155,8 @@ func (w *world) reading() *portReading {
 }
 
 // run has the canary read the world for a while, and gives what it said.
-func (w *world) run(c *canary, long, every time.Duration) (events []string) {
+func (w *world) run(c *canary, long time.Duration) (events []string) {
+	const every = 200 * time.Millisecond
 	for range long / every {
 		w.at += every
 		if e := c.read(w.reading(), every); e != "" {
@@ -167,17 +168,15 @@ func (w *world) run(c *canary, long, every time.Duration) (events []string) {
 
 func TestCanary_Stages(t *testing.T) {
 	rollback := &Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(2 * time.Second)}
-	const every = 200 * time.Millisecond
-
 	c, w := newCanary(50, rollback), &world{free: 12, held: 12, freeBytes: 5e5, heldBytes: 5e5}
 	if c.stage != stageEnforcing || !c.wantsFlows() {
 		t.Errorf("there are free flows to compare with: %+v", c)
 	}
-	if events := w.run(c, time.Minute, every); len(events) != 0 || c.stage != stageEnforcing {
+	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageEnforcing {
 		t.Errorf("all is well, and yet: %v", events)
 	}
 	w.heldBytes /= 2 // their counters jump back: that is no progress, and no harm
-	events := w.run(c, 4*time.Second, every)
+	events := w.run(c, 4*time.Second)
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
@@ -185,7 +184,7 @@ func TestCanary_Stages(t *testing.T) {
 		t.Error("it goes on")
 	}
 	w.heldBytes *= 4
-	if events := w.run(c, time.Minute, every); len(events) != 0 || c.stage != stageRolledBack {
+	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageRolledBack {
 		t.Errorf("it is well again, and held again: %v", events)
 	}
 
@@ -194,18 +193,18 @@ func TestCanary_Stages(t *testing.T) {
 	if c.stage != stageBefore {
 		t.Errorf("nothing to compare with: %+v", c)
 	}
-	events = w.run(c, 3*time.Second, every)
+	events = w.run(c, 3*time.Second)
 	if len(events) != 1 || c.stage != stageEnforcing || !strings.Contains(events[0], "enforcing now") {
 		t.Errorf("before: %v", events)
 	}
 	w = &world{held: 8, heldBytes: 1e6, sentPerSecond: 5000, at: w.at}
-	if events := w.run(c, 20*time.Second, every); len(events) != 0 {
+	if events := w.run(c, 20*time.Second); len(events) != 0 {
 		t.Errorf("as before, and yet: %v", events)
 	}
 
 	// Nothing passes: it waits for something, but not for ever.
 	c, w = newCanary(100, rollback), &world{}
-	events = w.run(c, 30*time.Second, every)
+	events = w.run(c, 30*time.Second)
 	if len(events) != 1 || !strings.HasPrefix(events[0], "20") || !strings.Contains(events[0], "too little passed") {
 		t.Errorf("nothing passes: %v", events)
 	}
@@ -213,11 +212,11 @@ func TestCanary_Stages(t *testing.T) {
 	// Drops are of the whole port: they need a time before, too.
 	c = newCanary(10, &Rollback{If: []Rule{{Drops, 1.5}}, Over: law.Duration(2 * time.Second)})
 	w = &world{free: 9, held: 1, freeBytes: 1e6, heldBytes: 1e6, sentPerSecond: 5000, dropsPerSecond: 50}
-	if events = w.run(c, 4*time.Second, every); len(events) != 1 || c.stage != stageEnforcing || c.wantsFlows() {
+	if events = w.run(c, 4*time.Second); len(events) != 1 || c.stage != stageEnforcing || c.wantsFlows() {
 		t.Errorf("before: %v", events)
 	}
 	w.dropsPerSecond *= 4
-	if events = w.run(c, 4*time.Second, every); len(events) != 1 || !strings.Contains(events[0], "drops > 1.5: it was ") {
+	if events = w.run(c, 4*time.Second); len(events) != 1 || !strings.Contains(events[0], "drops > 1.5: it was ") {
 		t.Errorf("four times the drops: %v", events)
 	}
 }

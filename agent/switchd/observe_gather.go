@@ -75,8 +75,7 @@ func (h *histogram) quantile(q float64) float64 {
 
 // gather is what an observation of one port comes to.
 type gather struct {
-	base    load // what is known of the port from the beginning: rate, buffer, target, frames
-	seconds float64
+	base load // what is known of the port from the beginning: rate, buffer, target, frames
 
 	queue           histogram
 	cut, app        float64 // sums of min(queue, target): of all samples, of those without an elastic flow

@@ -43,7 +43,7 @@ An interrupt ends it early, with what was seen until then.`,
   weir observe eth1 eth2 --for 10s --target-fraction 0.1
   weir observe -f /etc/weir/switch.yaml --json`,
 		Args: usageArgs(cobra.ArbitraryArgs),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: f.run,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "observe the ports of FILE, with its settings")
