@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,4 +78,33 @@ func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, err
 		}
 	}
 	return out, t.err
+}
+
+// troubleOfLaws says what kept FairQ from being enforced on every flow.
+func (l *Lab) troubleOfLaws() []string {
+	var full, unknown, seen, late, samples uint64
+	for _, f := range l.fairqs {
+		ports, err := f.Stats()
+		if err != nil {
+			return []string{fmt.Sprintf("fairq: its counters cannot be read: %v", err)}
+		}
+		for i := range ports {
+			p := &ports[i]
+			full, unknown, seen = full+p.TableFull, unknown+p.Unknown, seen+p.Seen
+			late, samples = late+p.SamplesByPacket, samples+p.Samples
+		}
+	}
+	var out []string
+	if full > 0 {
+		out = append(out, fmt.Sprintf("fairq: %d connections found no room in the flow table, so they were not held", full))
+	}
+	if unknown > 0 {
+		out = append(out, fmt.Sprintf("fairq: %.2g %% of the acknowledgements were of no connection in the flow table, so they were not rewritten",
+			100*float64(unknown)/float64(seen)))
+	}
+	if total := samples + late; late*100 > total {
+		out = append(out, fmt.Sprintf("fairq: %.0f %% of the samples of a queue were taken by a packet, because the timer was late",
+			100*float64(late)/float64(total)))
+	}
+	return out
 }

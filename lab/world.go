@@ -156,6 +156,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
 	list := append(slices.Clone(l.Unmet()), out.Unmet...)
 	list = append(list, l.troubleOfGuests()...)
+	list = append(list, l.troubleOfLaws()...)
 	for cause, n := range out.Failures {
 		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}
