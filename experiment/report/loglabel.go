@@ -28,7 +28,7 @@ func (p *picture) logRoom() (left, foot vg.Length) {
 func (p *picture) drawLogLabels(c, data draw.Canvas) {
 	style := textStyle(labelSize, false)
 	style.XAlign, style.YAlign = text.XCenter, text.YBottom
-	middle := data.Center()
+	middle := vg.Point{X: (data.Min.X + data.Max.X) / 2, Y: (data.Min.Y + data.Max.Y) / 2}
 	if p.x.log {
 		c.FillText(style, vg.Point{X: middle.X, Y: c.Min.Y}, p.x.label)
 	}
