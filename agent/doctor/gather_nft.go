@@ -30,7 +30,6 @@ const (
 	netdevEgress = 1 // NF_NETDEV_EGRESS
 	nfgenmsg     = 4 // bytes
 	subsystem    = 10 << 8
-	attrType     = 0x3fff
 )
 
 func flowtables() (out []Flowtable, err error) {
@@ -66,19 +65,6 @@ func dumpNFT(family byte, get, answer uint16, each func(m []byte) bool) error {
 	return nil
 }
 
-// attributes reads those of a message or of an attribute; none where they are broken.
-func attributes(b []byte) map[uint16][]byte {
-	out := map[uint16][]byte{}
-	attrs, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return out
-	}
-	for _, a := range attrs {
-		out[a.Attr.Type&attrType] = a.Value
-	}
-	return out
-}
-
 func bigEndian(b []byte) (uint32, bool) {
 	if len(b) < 4 {
 		return 0, false
@@ -90,11 +76,11 @@ func parseFlowtable(m []byte) (t Flowtable, ok bool) {
 	if len(m) < nfgenmsg {
 		return t, false
 	}
-	a := attributes(m[nfgenmsg:])
-	flags, _ := bigEndian(a[flowtableFlags])
+	all := attributes(m[nfgenmsg:])
+	flags, _ := bigEndian(attributeOf(all, flowtableFlags))
 	t = Flowtable{
-		Table: cString(a[flowtableTable]), Name: cString(a[flowtableName]),
-		Devices: deviceNames(attributes(a[flowtableHook])[hookDevices]), Hardware: flags&flowtableInHW != 0,
+		Table: cString(attributeOf(all, flowtableTable)), Name: cString(attributeOf(all, flowtableName)),
+		Devices: deviceNames(attributeOf(attributes(attributeOf(all, flowtableHook)), hookDevices)), Hardware: flags&flowtableInHW != 0,
 	}
 	return t, t.Name != ""
 }
@@ -103,11 +89,13 @@ func parseEgressHook(m []byte) (h EgressHook, ok bool) {
 	if len(m) < nfgenmsg {
 		return h, false
 	}
-	a := attributes(m[nfgenmsg:])
-	hook := attributes(a[chainHook])
-	number, ok := bigEndian(hook[hookNumber])
-	h = EgressHook{Table: cString(a[chainTable]), Name: cString(a[chainName]), Devices: deviceNames(hook[chainMany])}
-	if one := cString(hook[chainDevice]); one != "" && !slices.Contains(h.Devices, one) {
+	all := attributes(m[nfgenmsg:])
+	hook := attributes(attributeOf(all, chainHook))
+	number, ok := bigEndian(attributeOf(hook, hookNumber))
+	h = EgressHook{
+		Table: cString(attributeOf(all, chainTable)), Name: cString(attributeOf(all, chainName)), Devices: deviceNames(attributeOf(hook, chainMany)),
+	}
+	if one := cString(attributeOf(hook, chainDevice)); one != "" && !slices.Contains(h.Devices, one) {
 		h.Devices = append(h.Devices, one)
 	}
 	return h, ok && number == netdevEgress
@@ -115,12 +103,8 @@ func parseEgressHook(m []byte) (h EgressHook, ok bool) {
 
 // deviceNames reads a list of devices.
 func deviceNames(b []byte) (out []string) {
-	attrs, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return nil
-	}
-	for _, a := range attrs {
-		out = append(out, cString(a.Value))
+	for _, a := range attributes(b) {
+		out = append(out, cString(a.value))
 	}
 	return first(out)
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -39,30 +38,15 @@ func listQdiscs() (map[int][]qdisc, error) {
 	return out, nil
 }
 
-// cString is the text of a C string, whose end may be missing.
-func cString(b []byte) string {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return string(text)
-}
-
 // parseTC reads what qdiscs and filters have in common.
 func parseTC(m []byte) (head *nl.TcMsg, q qdisc, ok bool) {
 	if len(m) < nl.SizeofTcMsg {
 		return nil, q, false
 	}
 	head = nl.DeserializeTcMsg(m)
-	attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
-	if err != nil {
-		return nil, q, false
-	}
-	q = qdisc{handle: head.Handle, parent: head.Parent}
-	for _, a := range attrs {
-		switch a.Attr.Type {
-		case nl.TCA_KIND:
-			q.kind = cString(a.Value)
-		case nl.TCA_OPTIONS:
-			q.options = a.Value
-		}
+	all := attributes(m[nl.SizeofTcMsg:])
+	q = qdisc{
+		kind: cString(attributeOf(all, nl.TCA_KIND)), handle: head.Handle, parent: head.Parent, options: attributeOf(all, nl.TCA_OPTIONS),
 	}
 	return head, q, true
 }
@@ -72,21 +56,15 @@ func (q *qdisc) tbf() (rateBits, limit, burst uint64) {
 	if q.kind != "tbf" {
 		return 0, 0, 0
 	}
-	attrs, err := nl.ParseRouteAttr(q.options)
-	if err != nil {
-		return 0, 0, 0
+	all := attributes(q.options)
+	var ticks uint64
+	if parms := attributeOf(all, nl.TCA_TBF_PARMS); len(parms) >= nl.SizeofTcTbfQopt {
+		opt := nl.DeserializeTcTbfQopt(parms)
+		limit, ticks, rateBits = uint64(opt.Limit), uint64(opt.Buffer), uint64(opt.Rate.Rate)*8
 	}
-	var ticks, wide uint64
-	for _, a := range attrs {
-		switch {
-		case a.Attr.Type == nl.TCA_TBF_PARMS && len(a.Value) >= nl.SizeofTcTbfQopt:
-			opt := nl.DeserializeTcTbfQopt(a.Value)
-			limit, ticks, rateBits = uint64(opt.Limit), uint64(opt.Buffer), uint64(opt.Rate.Rate)*8
-		case a.Attr.Type == nl.TCA_TBF_RATE64 && len(a.Value) >= 8: // over 34 Gbit/s
-			wide = binary.NativeEndian.Uint64(a.Value) * 8
-		}
+	if wide := attributeOf(all, nl.TCA_TBF_RATE64); len(wide) >= 8 { // over 34 Gbit/s
+		rateBits = max(rateBits, binary.NativeEndian.Uint64(wide)*8)
 	}
-	rateBits = max(rateBits, wide)
 	const nsPerTick = 64 // PSCHED_SHIFT
 	return rateBits, limit, uint64(float64(ticks) * nsPerTick / 1e9 * float64(rateBits) / 8)
 }
@@ -208,18 +186,14 @@ const (
 var flagsAttr = map[string]uint16{"bpf": 9, "flower": 22, "matchall": 3, "u32": 11}
 
 func (f *Filter) parse(options []byte) {
-	attrs, err := nl.ParseRouteAttr(options)
-	if err != nil {
-		return
-	}
-	at, known := flagsAttr[f.Kind]
-	for _, a := range attrs {
-		switch kind := a.Attr.Type & 0x3fff; {
-		case known && kind == at && len(a.Value) >= 4:
-			flags := binary.NativeEndian.Uint32(a.Value)
+	all := attributes(options)
+	if at, known := flagsAttr[f.Kind]; known {
+		if v := attributeOf(all, at); len(v) >= 4 {
+			flags := binary.NativeEndian.Uint32(v)
 			f.InHW, f.SkipsSW = flags&flagInHW != 0, flags&flagSkipsSW != 0
-		case f.Kind == "bpf" && kind == bpfName:
-			f.Name = cString(a.Value)
 		}
+	}
+	if f.Kind == "bpf" {
+		f.Name = cString(attributeOf(all, bpfName))
 	}
 }

@@ -76,24 +76,21 @@ func (g *gatherer) netstat(group, name string) (value int) {
 func signedSockets() (signed int, err error) {
 	const (
 		byFamily, message, request = 20, 72, 56 // SOCK_DIAG_BY_FAMILY; bytes of inet_diag_msg, inet_diag_req_v2
-		md5                        = 14         // INET_DIAG_MD5SIG
+		md5                        = 18         // INET_DIAG_MD5SIG
 		states                     = 1<<1 | 1<<10
+		withInfo                   = 1 << 1 // INET_DIAG_INFO: keys come only along with it
 	)
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		ask := make([]byte, request)
-		ask[0], ask[1] = family, unix.IPPROTO_TCP
+		ask[0], ask[1], ask[2] = family, unix.IPPROTO_TCP, withInfo
 		binary.NativeEndian.PutUint32(ask[4:], states) // established, listening
 		req := nl.NewNetlinkRequest(byFamily, unix.NLM_F_DUMP)
 		req.AddRawData(ask)
 		seen := 0
 		err = req.ExecuteIter(unix.NETLINK_INET_DIAG, byFamily, func(m []byte) bool {
 			if seen++; len(m) > message {
-				if attrs, err := nl.ParseRouteAttr(m[message:]); err == nil {
-					for _, a := range attrs {
-						if a.Attr.Type == md5 {
-							signed++
-						}
-					}
+				if attributeOf(attributes(m[message:]), md5) != nil {
+					signed++
 				}
 			}
 			return seen < entriesMax
@@ -121,14 +118,8 @@ func securityAssociations() (int, error) {
 		if len(m) < 4 {
 			continue
 		}
-		attrs, err := nl.ParseRouteAttr(m[4:])
-		if err != nil {
-			return 0, fmt.Errorf("count of IPsec associations: %w", err)
-		}
-		for _, a := range attrs {
-			if a.Attr.Type == count && len(a.Value) >= 4 {
-				return int(binary.NativeEndian.Uint32(a.Value)), nil
-			}
+		if n := attributeOf(attributes(m[4:]), count); len(n) >= 4 {
+			return int(binary.NativeEndian.Uint32(n)), nil
 		}
 	}
 	return 0, nil

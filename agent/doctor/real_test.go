@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +96,13 @@ func finding(t *testing.T, r *Report, check, subject, says string) Finding {
 			return n
 		}
 	}
-	t.Errorf("no finding %s of %q that says %q in %+v", check, subject, says, r.Findings)
+	var bad strings.Builder
+	for _, n := range r.Findings {
+		if n.Level != OK || n.Check == check {
+			fmt.Fprintf(&bad, "\n%+v", n)
+		}
+	}
+	t.Errorf("no finding %s of %q that says %q in%s", check, subject, says, &bad)
 	return Finding{}
 }
 
@@ -304,5 +312,65 @@ func TestReal_ChangesNothing(t *testing.T) {
 	m.examine()
 	if after := state(); !slices.Equal(before, after) {
 		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// What the kernel counts of MPTCP, TCP-MD5 and IPsec; and a VM's macvtap.
+func TestReal_Sockets(t *testing.T) {
+	m := newMachine(t)
+	index := m.pair("swp1", 0)
+	a := netlink.NewLinkAttrs()
+	a.Name, a.ParentIndex = "vm0", index
+	m.link(&netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: a, Mode: netlink.MACVLAN_MODE_BRIDGE}})
+	const multipath = 262
+	m.Must(t, func() error {
+		many, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, multipath)
+		if err != nil {
+			return fmt.Errorf("MPTCP socket: %w", err)
+		}
+		t.Cleanup(func() { _ = unix.Close(many) })
+		if err := unix.Listen(many, 1); err != nil { // only then it is counted
+			return err
+		}
+		signed, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = unix.Close(signed) })
+		key := unix.TCPMD5Sig{Keylen: 3, Key: [80]byte{1, 2, 3}}
+		key.Addr.Family = unix.AF_INET
+		key.Addr.Data[2] = 127
+		if err := unix.SetsockoptTCPMD5Sig(signed, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &key); err != nil {
+			return fmt.Errorf("TCP-MD5: %w", err)
+		}
+		if err := unix.Bind(signed, &unix.SockaddrInet4{}); err != nil {
+			return err
+		}
+		return unix.Listen(signed, 1)
+	})
+	encrypts := true
+	m.Must(t, func() error {
+		err := netlink.XfrmStateAdd(&netlink.XfrmState{
+			Src: net.IPv4(10, 0, 0, 1), Dst: net.IPv4(10, 0, 0, 2), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TUNNEL, Spi: 1,
+			Aead: &netlink.XfrmStateAlgo{Name: "rfc4106(gcm(aes))", Key: make([]byte, 20), ICVLen: 128},
+		})
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPROTONOSUPPORT) { // no ESP in this kernel
+			encrypts, err = false, nil
+		}
+		return err
+	})
+	r := m.examine("swp1")
+	finding(t, r, "tcp.mptcp", "", "1 MPTCP socket here")
+	finding(t, r, "tcp.signed", "", "1 socket with TCP-MD5")
+	if encrypts {
+		finding(t, r, "tcp.ipsec", "", "1 IPsec security association")
+	} else if slices.ContainsFunc(r.Findings, func(n Finding) bool { return n.Check == "tcp.ipsec" || n.Check == "unseen" && n.Subject == "IPsec" }) {
+		t.Errorf("without IPsec: %+v", r.Findings)
+	}
+	if n := finding(t, r, "bypass.macvtap", "", "vm0"); n.Level != Blocked {
+		t.Errorf("%+v", n)
+	}
+	if n := finding(t, m.examine("vm0"), "port.role", "vm0", "leaves by no device"); n.Level != Blocked {
+		t.Errorf("%+v", n)
 	}
 }
