@@ -27,6 +27,7 @@ func wellReading() *reading {
 		},
 		process: process{here: true, pid: 7, state: 'S'},
 		devices: devices{"a": dev(1), "b": dev(2)},
+		queues:  datapath.RootQueues{1: {Kind: "tbf", SentPackets: 1000}, 2: {Kind: "tbf", SentPackets: 1000}},
 	}
 }
 
@@ -38,6 +39,7 @@ func wellBefore() *reading {
 		k := &r.kernel.Ports[i]
 		k.Seen, k.Data, k.Rewritten, k.Queue.SentPackets = 0, 0, 0, 0
 	}
+	r.queues = datapath.RootQueues{1: {Kind: "tbf"}, 2: {Kind: "tbf"}}
 	for name, d := range r.devices {
 		d.txPackets = 0
 		r.devices[name] = d
@@ -121,7 +123,14 @@ func TestChecks(t *testing.T) {
 			"not-reached", Degraded, "none of the last 1000", "nft list ruleset"},
 		{"nothing sent", func(now, before *reading, a *datapath.FairQPinned) { *before = *now }, "", "", "", ""},
 		{"packets that waited are sent now", func(_, before *reading, a *datapath.FairQPinned) {
-			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.BacklogPackets = a.Seen, 1000
+			before.kernel.Ports[0].Seen, before.queues[1] = a.Seen, datapath.RootQueue{Kind: "tbf", BacklogPackets: 1000}
+		}, "", "", "", ""},
+		{"packets came while the first reading went on", func(_, before *reading, a *datapath.FairQPinned) {
+			before.kernel.Ports[0].Seen, before.queues[1] = a.Seen, datapath.RootQueue{Kind: "tbf", SentPackets: 1000}
+		}, "", "", "", ""},
+		{"packets came while the second reading went on", func(now, _ *reading, _ *datapath.FairQPinned) {
+			now.queues[1] = datapath.RootQueue{Kind: "tbf", SentPackets: 9000}
+			now.edit(func(d *portDevice) { d.txPackets = 9000 })
 		}, "", "", "", ""},
 		{"the queue was replaced meanwhile", func(_, before *reading, a *datapath.FairQPinned) {
 			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.SentPackets = a.Seen, 5000

@@ -2,11 +2,8 @@ package switchd
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
-
-	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
 )
@@ -39,13 +36,15 @@ type Rates struct {
 	Drops      float64 `json:"drops_per_s"` // of the root queue discipline and of the device together
 }
 
-// reading is what is known of a switch at one moment.
+// reading is what is known of a switch at one moment. It takes a while, and counters are compared that are not
+// of the same instant: queues are read before those of FairQ and of devices, and once more behind them.
 type reading struct {
 	at      time.Time
 	kernel  *datapath.FairQSwitch
 	process process
 	devices devices
-	notes   map[uint32]string // by a port's number in the tables
+	queues  datapath.RootQueues // the second time
+	notes   map[uint32]string   // by a port's number in the tables
 }
 
 // Read reads the kernel.
@@ -80,16 +79,13 @@ func (m *Meter) Read() (*Report, error) {
 // Queues reads the queues of all devices of the caller's namespace now, in bytes, by ifindex, and nothing
 // else.
 func Queues() (map[int]uint32, error) {
-	qdiscs, err := netlink.QdiscList(nil)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("list queue disciplines: %w", err)
+	queues, err := datapath.ReadRootQueues()
+	if err != nil {
+		return nil, err
 	}
 	out := map[int]uint32{}
-	for _, q := range qdiscs {
-		a := q.Attrs()
-		if a.Parent == netlink.HANDLE_ROOT && a.Statistics != nil && a.Statistics.Queue != nil {
-			out[a.LinkIndex] = a.Statistics.Queue.Backlog
-		}
+	for ifindex := range queues {
+		out[ifindex] = queues[ifindex].BacklogBytes
 	}
 	return out, nil
 }
@@ -115,9 +111,13 @@ func readSwitch(name string) (*reading, error) {
 			}
 		}
 	}
-	if local {
-		r.devices, err = readDevices(kernel.Ports)
+	if !local {
+		return r, nil
 	}
+	if r.devices, err = readDevices(kernel.Ports); err != nil {
+		return nil, err
+	}
+	r.queues, err = datapath.ReadRootQueues()
 	return r, err
 }
 
@@ -145,17 +145,29 @@ func (r *reading) view(i int, before *reading) *view {
 	v.recent = &change{interval: r.at.Sub(before.at)}
 	v.recent.stats(&k.FairQStats, &old.FairQStats)
 	was := before.devices.of(old)
-	if !v.device.known || !was.known || old.Queue.Kind != k.Queue.Kind || k.Queue.SentPackets < old.Queue.SentPackets {
-		return v // another queue counts from 0
+	if !v.device.known || !was.known {
+		return v
 	}
-	q := &v.recent.queue
-	q.known = k.NoQueue == nil
-	q.sent = uint64(k.Queue.SentPackets - old.Queue.SentPackets)
-	q.drops = since(uint64(k.Queue.Drops), uint64(old.Queue.Drops))
-	q.entered = uint64(max(0, int64(q.sent+q.drops)+int64(k.Queue.BacklogPackets)-int64(old.Queue.BacklogPackets)))
 	v.recent.deviceSent = since(v.device.txPackets, was.txPackets)
 	v.recent.deviceDrops = since(v.device.txDropped, was.txDropped)
+	v.recent.queues(old.Queue, before.queues.Of(old.Ifindex), k.Queue, r.queues.Of(k.Ifindex))
+	v.recent.queue.known = v.recent.queue.known && k.NoQueue == nil
 	return v
+}
+
+// queues takes the queue's part of two readings, each with the queue as it was read first and last.
+func (c *change) queues(first1, last1, first2, last2 datapath.RootQueue) {
+	for _, q := range []datapath.RootQueue{last1, first2, last2} {
+		if q.Kind != first1.Kind || q.SentPackets < first1.SentPackets {
+			return // another queue counts from 0
+		}
+	}
+	q := &c.queue
+	q.known = true
+	q.drops = uint64(first2.Drops - first1.Drops)
+	sent, dropped := uint64(first2.SentPackets-last1.SentPackets), uint64(first2.Drops-last1.Drops)
+	q.entered = uint64(max(0, int64(sent+dropped)+int64(first2.BacklogPackets)-int64(last1.BacklogPackets)))
+	q.sent = uint64(last2.SentPackets - first1.SentPackets)
 }
 
 // change is what happened at a port between two readings.
@@ -165,8 +177,10 @@ type change struct {
 	seen, rewritten, tunnel, tableFull uint64 // packets at FairQ's program
 
 	queue struct {
-		known                bool
-		entered, sent, drops uint64 // packets
+		known   bool
+		entered uint64 // packets, while those were counted that FairQ saw
+		sent    uint64 // packets, since before those were counted that the device sent, until after
+		drops   uint64
 	}
 	deviceSent, deviceDrops uint64 // packets, as the device has them: a large one may count once
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -33,17 +34,18 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 	if len(s.Ports) == 0 {
 		return
 	}
+	ports := slices.SortedStableFunc(slices.Values(s.Ports), func(a, b switchd.Port) int { return naturally(a.Port, b.Port) })
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PORT\tSTATE\tFLOWS\tWINDOW\tTARGET\tQUEUE\tLONGEST\tPACKETS\tREWRITTEN/S\tDROPS/S")
-	for i := range s.Ports {
-		p := &s.Ports[i]
+	for i := range ports {
+		p := &ports[i]
 		rewritten, drops := rateTexts(p)
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(p.Port), p.State, p.Flows, windowText(p),
 			shortBytes(uint64(p.TargetBytes)), shortBytes(queueNow(p)), shortBytes(uint64(p.QueueMax)), p.Packets, rewritten, drops)
 	}
 	_ = t.Flush() // into a buffer
-	for i := range s.Ports {
-		p := &s.Ports[i]
+	for i := range ports {
+		p := &ports[i]
 		name := printable(p.Port)
 		fmt.Fprintf(b, "%s: rewritten: %d; passed as they were: %s\n", name, p.Rewritten, p.PassedText())
 		for _, f := range p.Findings {

@@ -310,9 +310,8 @@ func (a *ailing) setFeatures(features map[string]bool) time.Time {
 func TestSwitch_StatusOfOnePort(t *testing.T) {
 	m := newMachine(t)
 	m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	from := time.Now()
 	p := m.start("weir", "switch", "out0")
-	m.until(p, "it is at work", func() bool { return m.read() != nil })
+	m.until(p, "it is at work", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
 	a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
-	a.ails("one port", from, switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and no acknowledgement")
+	a.ails("one port", time.Now(), switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and no acknowledgement")
 }
