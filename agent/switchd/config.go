@@ -158,7 +158,7 @@ func (s *PortSettings) law(port string, own shaper, mtu int) (l datapath.FairQLa
 		TargetBytes: target, BufferBytes: uint32(buffer), MTU: uint32(min(max(mtu, 576), 65535)),
 		Tick: s.Interval.Std(), Period: s.Interval.Std() * time.Duration(s.Updates),
 		FloorBytes: uint32(*s.MinWindow), CapBytes: uint32(min(pipe+float64(target), 1<<32-1)), Gain: gain,
-		Active: min(4*(s.RTT.Std()+drain), maxActive),
+		Active: min(4*(s.RTT.Std()+drain), maxActive), Paths: uint16(s.Paths),
 	}, nil
 }
 

@@ -41,7 +41,7 @@ type PortSettings struct {
 	RTT            law.Duration `json:"rtt,omitempty" jsonschema_description:"of flows when nothing queues, up to 1s (default: 250us)"`
 	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
 	MinWindow      *law.Bytes   `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
-	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths that a flow's packets are spread over (ECMP): the share is divided among them (default: 1)"`
+	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths of which the port is one (ECMP): flows whose data takes another switch than their acknowledgements are held to the port's window divided by it (default: 1, they pass)"`
 	Mark           *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside FairQ, such as {threshold: 200KB}"`
 }
 
