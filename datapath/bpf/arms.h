@@ -109,6 +109,16 @@ static __always_inline void arms_begin(struct connection *c, const struct segmen
 		c->data_lately[side] = c->acks_lately[side] = LATELY;
 }
 
+// Data, or acknowledgements, of a direction went on. Where they had not for long, the others have time to follow.
+static __always_inline void went_on(__u8 *these, __u8 *others)
+{
+	if (*these == LATELY)
+		return;
+	if (!*these)
+		*others = LATELY;
+	*these = LATELY;
+}
+
 // Data leaves. again: of a segment that lies astride, the part below counts.
 __noinline int arm_data(struct connection *c, const struct segment *s, __u32 held)
 {
@@ -125,8 +135,7 @@ __noinline int arm_data(struct connection *c, const struct segment *s, __u32 hel
 		again = back < s->payload ? back : s->payload;
 	if (again < s->payload) {
 		e->sent = s->seq + s->payload;
-		if (c->data_lately[s->side & 1] != LATELY)
-			c->data_lately[s->side & 1] = LATELY;
+		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 		flight = e->sent - e->una;
 		if (flight > e->flight && flight <= REACH)
 			e->flight = flight;
@@ -154,8 +163,8 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 		sender->una = ack;
 		arm->acked_bytes += ahead;
 	}
-	if ((ahead || (beyond && !(sender->flags & END_FIN))) && c->acks_lately[!s->side] != LATELY)
-		c->acks_lately[!s->side] = LATELY;
+	if (ahead || (beyond && !(sender->flags & END_FIN)))
+		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	arm->acks += packets;
 }
 
@@ -179,11 +188,11 @@ static __always_inline void arms_alone(struct connection *c, const struct segmen
 
 	if (s->payload && s->seq + s->payload - e->sent - 1 < REACH) {
 		e->sent = s->seq + s->payload;
-		c->data_lately[s->side & 1] = LATELY;
+		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
 	if (s->ack - other->una - 1 < REACH) {
 		other->una = s->ack;
-		c->acks_lately[!s->side] = LATELY;
+		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	}
 }
 
