@@ -96,7 +96,7 @@ func (l *Lab) troubleOfLaws() []string {
 	}
 	var out []string
 	if full > 0 {
-		out = append(out, fmt.Sprintf("fairq: %d connections found no room in the flow table, so they were not held", full))
+		out = append(out, fmt.Sprintf("fairq: %d connections were not entered in the flow table: no room, or an entry of their addresses was there", full))
 	}
 	if unknown > 0 {
 		out = append(out, fmt.Sprintf("fairq: %.2g %% of the acknowledgements were of no connection in the flow table, so they were not rewritten",
