@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -50,36 +49,32 @@ func readDevices(ports []datapath.FairQPinned) (devices, error) {
 			named[ports[i].Port], indexed[ports[i].Ifindex] = true, true
 		}
 	}
-	tool, err := ethtool.NewEthtool()
+	offloads, err := newFeatureReader()
 	if err != nil {
-		return nil, fmt.Errorf("read offloads: %w", err)
+		return nil, err
 	}
-	defer tool.Close()
+	defer offloads.close()
 	out := devices{}
 	for _, l := range links {
 		a := l.Attrs()
 		if named[a.Name] || indexed[a.Index] {
-			out[a.Name] = readDevice(a, qdiscs[a.Index], tool)
+			out[a.Name] = readDevice(a, qdiscs[a.Index], offloads)
 		}
 	}
 	return out, nil
 }
 
-func readDevice(a *netlink.LinkAttrs, list []qdisc, tool *ethtool.Ethtool) portDevice {
+func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *featureReader) portDevice {
 	d := portDevice{
 		known: true, ifindex: a.Index, up: a.Flags&net.FlagUp != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
-		onChip: a.PhysSwitchID != 0, features: map[string]bool{},
+		onChip: a.PhysSwitchID != 0,
 	}
 	if s := a.Statistics; s != nil {
 		d.txPackets, d.txDropped = s.TxPackets, s.TxDropped
 	}
 	// One that cannot be read tells nothing, as far as status is concerned: weir switch says why.
 	d.shaper, _ = readShaper(a, list)
-	if features, err := tool.Features(a.Name); err == nil { // a device may have none, or be gone
-		for _, name := range []string{featureFraglist, featureHardware} {
-			d.features[name] = features[name]
-		}
-	}
+	d.features = offloads.read(a.Name, featureFraglist, featureHardware)
 	return d
 }
 
