@@ -56,7 +56,8 @@ func Features() []Feature {
 	}
 	add(UseSwitch, append(fairQProbes(), fairQHelperProbes()...))
 	add(UseMark, markProbes())
-	add(UseEdge, markProbes()[:3])
+	mark := markProbes()
+	add(UseEdge, []probe{mark[0], mark[2]}) // permission, tcx: CheckEdge, CheckShim
 	add(UseMeasure, append(measureProbes(), rtoProbes()[1:]...))
 	return out
 }

@@ -87,11 +87,20 @@ func (j *judge) queue(d *Device) {
 	switch {
 	case q.Kind == "tbf" || q.Kind == "htb":
 		n.Text = "its shaper (" + q.Kind + ") keeps the queue"
+		if q.Ours {
+			n.Text = "Weir's own shaper (shape) keeps the queue"
+		}
 		if q.RateBits > 0 {
 			n.Text += fmt.Sprintf(": %v/s, buffer %v", law.Rate(q.RateBits), size(q.LimitBytes))
 		}
 		j.add(n)
 		j.shaper(d)
+		if q.Ours && !j.alive(d.Name) {
+			j.add(Finding{
+				Area: AreaPorts, Check: "port.shape_left", Subject: d.Name, Level: Problem, port: d.Name, Text: "shaped by a weir switch that is no more: the port is slower than it could be, for nothing",
+				Remedy: "start weir switch again, which takes it over; or weir switch --purge --name NAME, which puts back what stood there",
+			})
+		}
 		return
 	case keepsQueue(q.Kind):
 		n.Level, n.asks = Problem, queueing

@@ -26,6 +26,12 @@ func TestCheck_Queues(t *testing.T) {
 		{what: "fq_codel", check: "port.queue", subject: "swp1", level: Problem, says: "drops or marks by a law of its own", remedy: "rate and buffer", spoil: plain("fq_codel"), swtch: Changes, mark: Changes},
 		{what: "fq", check: "port.queue", subject: "swp1", level: Problem, says: "paces", spoil: plain("fq"), swtch: Changes, mark: Changes},
 		{what: "bfifo", check: "port.queue", subject: "swp1", level: Problem, says: "tells no rate", spoil: plain("bfifo"), swtch: Changes, mark: Changes},
+		{what: "Weir's shaper, left", check: "port.shape_left", subject: "swp1", level: Problem, says: "no more", remedy: "--purge", spoil: func(_ *Facts, p *Device) { p.Root.Ours = true }},
+		{what: "Weir's shaper", check: "port.queue", subject: "swp1", level: OK, says: "Weir's own shaper (shape) keeps the queue: 9800Mbit/s, buffer 1MB",
+			spoil: func(f *Facts, p *Device) {
+				p.Root.Ours = true
+				f.Switches = []Switch{{Name: "default", Alive: true, Ports: []SwitchPort{{Name: "swp1", Local: true}}}}
+			}},
 		{what: "htb", check: "port.queue", subject: "swp1", level: OK, says: "htb", spoil: plain("htb")},
 		{what: "a small bucket", check: "port.burst", subject: "swp1", level: Problem, says: "1KB is smaller than a packet (MTU 1500)", remedy: "burst",
 			spoil: func(_ *Facts, p *Device) { p.Root.Bursts = 1000 }, swtch: Changes, mark: Changes},

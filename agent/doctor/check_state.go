@@ -74,6 +74,13 @@ func (j *judge) owned(device string) bool {
 	})
 }
 
+// alive says whether a switch that is at work has a port.
+func (j *judge) alive(device string) bool {
+	return slices.ContainsFunc(j.f.Switches, func(s Switch) bool {
+		return s.Alive && slices.ContainsFunc(s.Ports, func(p SwitchPort) bool { return p.Local && p.Name == device })
+	})
+}
+
 func (j *judge) pinned(s *Switch) {
 	n := Finding{Area: AreaState, Check: "weir.switch", Subject: s.Name, Level: OK}
 	var ports []string

@@ -110,6 +110,7 @@ type Device struct {
 type Qdisc struct {
 	Kind    string // "noqueue" where there is none
 	Default bool   // the kernel's own choice, which a shaper of Weir's may replace
+	Ours    bool   // a shaper of Weir's
 	// Of a tbf:
 	RateBits           uint64
 	LimitBytes, Bursts uint64

@@ -133,7 +133,8 @@ func rootOf(list []qdisc) (root Qdisc, children []string) {
 	for _, q := range list {
 		switch q.parent {
 		case netlink.HANDLE_ROOT:
-			root = Qdisc{Kind: q.kind, Default: q.handle == 0} // one that somebody makes gets a handle
+			// One that somebody makes gets a handle; Weir's has one of its own (switchd: shapeMajor).
+			root = Qdisc{Kind: q.kind, Default: q.handle == 0, Ours: q.kind == "tbf" && q.handle>>16 == 0x7765}
 			root.RateBits, root.LimitBytes, root.Bursts = q.tbf()
 		case netlink.HANDLE_INGRESS:
 		default:
