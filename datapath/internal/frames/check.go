@@ -10,6 +10,8 @@ type Rules struct {
 	// Unify: a SYN may be made to announce another window scale, and windows be converted to it, which
 	// makes them larger, or 0, too.
 	Unify bool
+	// Edge: an acknowledgement that is no SYN may be flagged, in the highest reserved bit.
+	Edge bool
 }
 
 // Check says what a switch that holds windows may not have made of a frame: anything but a smaller
@@ -58,6 +60,9 @@ func (r Rules) bytes(a, b *View) error {
 			continue
 		}
 		allowed := i >= window && i < check+2
+		if r.Edge && i == a.L4+12 && was|8 == b.Frame[i] && a.Flags()&(ACK|RST|SYN) == ACK {
+			allowed = true
+		}
 		for _, at := range may {
 			allowed = allowed || i == at
 		}
