@@ -41,12 +41,19 @@ func (e *Enforce) percent(port string) int {
 	return 0
 }
 
+const (
+	ethernet    = 14
+	tcpOverhead = ethernet + 20 + 20 + 12 // with IPv4 and timestamps
+)
+
 // line is what a port is like, whatever is held on it.
 type line struct {
 	rate   float64       // C, bytes/s
 	rtt    time.Duration // configured: of flows when nothing queues
 	target float64       // αB, bytes
 	buffer float64       // B, bytes
+
+	segment float64 // payload of the largest packet, bytes
 }
 
 // emptyPipe is C*R with nothing queued, in bytes. A handshake that took less than what is configured has
@@ -63,9 +70,12 @@ func (l *line) emptyPipe(handshake time.Duration) float64 {
 // their share of, or the free ones would starve them. It is what a handshake took lately, queue and all,
 // or the empty pipe and the queue, whichever is more: the least of the handshakes may have met a queue
 // that was empty for a moment. With a full buffer it cannot be more.
-func (l *line) fullPipe(handshake time.Duration, queue float64) float64 {
+//
+// Half a segment of each flow is added: senders have whole segments in flight, so of a window the rest
+// below one is lost to them.
+func (l *line) fullPipe(handshake time.Duration, queue float64, flows uint32) float64 {
 	pipe := max(l.rate*handshake.Seconds(), l.emptyPipe(handshake)+max(queue, 0))
-	return min(pipe, l.rate*l.rtt.Seconds()+l.buffer)
+	return min(pipe, l.rate*l.rtt.Seconds()+l.buffer) + float64(flows)*l.segment/2
 }
 
 const (
@@ -141,7 +151,7 @@ func (c *canary) adjust(l *datapath.FairQLaw) {
 	}
 	if l.Hold == datapath.FairQHoldPart {
 		if pipe = c.pipe.told; pipe == 0 {
-			pipe = c.line.fullPipe(0, 0)
+			pipe = c.line.fullPipe(0, 0, 0)
 		}
 		// The law's own limit is for a queue at its target.
 		l.CapBytes = max(l.CapBytes, saturated(pipe+c.line.target))
@@ -174,7 +184,7 @@ func (c *canary) wantsFlows() bool {
 // read takes in a reading, some time after the one before it. It says what happened, if anything did: the
 // law is then to be adjusted.
 func (c *canary) read(r *portReading, after time.Duration) (event string) {
-	c.pipe.measured(c.line.fullPipe(r.stats.HandshakeRTT, float64(r.stats.QueueBytes)), after)
+	c.pipe.measured(c.line.fullPipe(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
 	if empty := c.line.emptyPipe(r.stats.HandshakeRTT); c.empty == 0 || empty < c.empty {
 		c.empty = empty
 	}

@@ -48,10 +48,19 @@ func TestLine(t *testing.T) {
 		{time.Second, 0, 5000, 130_000}, {0, 4e9, 5000, 130_000}, // no more than a full buffer
 		{400 * time.Microsecond, -1, 5000, 5000}, {1, 0, 0.0125, .0125}, // nothing below 0
 	} {
-		empty, full := testLine.emptyPipe(row.handshake), testLine.fullPipe(row.handshake, row.queue)
+		empty, full := testLine.emptyPipe(row.handshake), testLine.fullPipe(row.handshake, row.queue, 0)
 		if math.Abs(empty-row.empty) > 1e-3 || math.Abs(full-row.full) > 1e-3 {
 			t.Errorf("handshake %v, queue %.0f: pipes of %g and %g, wanted %g and %g", row.handshake, row.queue, empty, full, row.empty, row.full)
 		}
+	}
+}
+
+// Ten flows lose ten halves of a segment to whole ones.
+func TestLine_WholeSegments(t *testing.T) {
+	l := testLine
+	l.segment = 1448
+	if got := l.fullPipe(0, 4e9, 10); got != 130_000+10*724 {
+		t.Errorf("%g", got)
 	}
 }
 

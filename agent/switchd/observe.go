@@ -171,11 +171,11 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 	w := &observer{byName: map[string]*observedPort{}}
 	for i := range found {
 		n := &found[i]
-		frame := float64(n.law.MTU) + 14
+		frame := float64(n.law.MTU) + ethernet
 		p := &observedPort{candidate: *n}
 		p.gather = newGather(load{
 			Rate: n.line.rate, RTT: n.line.rtt.Seconds(), Buffer: n.line.buffer, Target: n.line.target,
-			Cap: float64(n.law.CapBytes), Floor: float64(n.law.FloorBytes), Frame: frame, Segment: frame - tcpOverhead,
+			Cap: float64(n.law.CapBytes), Floor: float64(n.law.FloorBytes), Frame: frame, Segment: n.line.segment,
 		})
 		w.ports = append(w.ports, p)
 		w.byName[n.name] = p
@@ -184,9 +184,6 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 	w.source, err = newObserveSource(c, found)
 	return w, err
 }
-
-// tcpOverhead is Ethernet's, IPv4's and TCP's headers, with timestamps.
-const tcpOverhead = 14 + 20 + 20 + 12
 
 // run observes until the time is over or ctx is done.
 func (w *observer) run(ctx context.Context, long time.Duration) error {

@@ -49,7 +49,7 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 		},
 		Then: QueueThen{
 			WindowBytes: uint64(then.Window), WindowMostBytes: uint64(then.WindowMost),
-			CanaryBytes: uint64(max((p.line.fullPipe(p.handshake, g.queue.mean())+p.line.target)/max(l.Flows, 1), l.floor())),
+			CanaryBytes: uint64(max((p.line.fullPipe(p.handshake, g.queue.mean(), uint32(l.Flows))+p.line.target)/max(l.Flows, 1), l.floor())),
 			MeanBytes:   then.Queue, LeastBytes: then.QueueLeast, MostBytes: then.QueueMost,
 			DropsPerSecond: then.Drops, DropsMost: then.DropsMost, Newcomers: then.Room,
 		},

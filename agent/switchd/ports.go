@@ -171,6 +171,6 @@ func (e *ForeignQueue) Error() string {
 func (s *PortSettings) line(own shaper, l *datapath.FairQLaw) line {
 	return line{
 		rate: float64(cmp.Or(s.Shape, s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
-		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes),
+		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes), segment: float64(l.MTU) - tcpOverhead + ethernet,
 	}
 }
