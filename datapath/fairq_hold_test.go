@@ -269,3 +269,26 @@ func TestFairQFrames_ArmStays(t *testing.T) {
 		t.Errorf("%d of 64 are held", held)
 	}
 }
+
+// With `shrink: avoid` what a free flow was granted binds when it is held again: no right edge moves left.
+func TestFairQFrames_FreeWindowsBind(t *testing.T) {
+	f := newFrameTable(t, frameConfig{law: holdLaw(FairQHoldNone, 0), shrink: 1})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	s := c.segment()
+	s.Window = 500
+	f.same(t, "free", s.Bytes(), fairqPortCounts{Free: 1})
+	var p fairqPort
+	if err := f.Ports.Lookup(uint32(1), &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spared, p.GrantQ8 = 0, rowGrant<<8
+	if err := f.Ports.Put(uint32(1), p); err != nil {
+		t.Fatal(err)
+	}
+	f.same(t, "held, at the same byte", s.Bytes(), fairqPortCounts{Smaller: 1})
+	s.Ack += 12800
+	f.rewritten(t, "12800 bytes later", s, 400, fairqPortCounts{})
+	s.Ack += 64000
+	f.rewritten(t, "when the edge is behind", s, rowField, fairqPortCounts{})
+}

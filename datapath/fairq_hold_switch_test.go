@@ -1,0 +1,96 @@
+package datapath_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// A port whose flows are held in part, or not at all, stands before a full queue that it does not govern. When
+// all are held again the law begins anew at its target, as if it had seen nothing.
+func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
+	const flows, target = 4, 80_000
+	for _, hold := range []datapath.FairQHold{datapath.FairQHoldNone, datapath.FairQHoldPart} {
+		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+		law := datapath.FairQLaw{
+			TargetBytes: target, PipeBytes: 100_000, Tick: time.Millisecond, Period: 2 * time.Millisecond,
+			SlowStart: datapath.FairQSlowStartOff, Gain: datapath.FairQGainOVS, Active: 4 * time.Second,
+		}
+		f := p.govern(t, law, law, datapath.FairQConfig{})
+		streams := p.NewStreams(t, testnet.ReceiverIPv4, flows)
+		other := law
+		other.Hold, other.HoldShare = hold, datapath.FairQLots/100
+		if err := f.Configure(p.Port.Name, other); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the queue is the free flows'", func() bool {
+			s, _ := fairQStats(t, f)
+			return s.QueueBytes > 3*target && !s.LettingGo
+		})
+		streams.Progress(t, 500_000)
+		slow := law // so that its first window can be seen
+		slow.Tick, slow.Period = time.Second, time.Second
+		if err := f.Configure(p.Port.Name, slow); err != nil {
+			t.Fatal(err)
+		}
+		var s datapath.FairQStats
+		testnet.Until(t, "all are held", func() bool {
+			s, _ = fairQStats(t, f)
+			return s.Hold == datapath.FairQHoldAll && s.GrantBytes > 0 && s.Arms[1].Acks > 0
+		})
+		if s.GrantBytes != target/flows {
+			t.Errorf("after %v: the first grant is %d, want %d", hold, s.GrantBytes, target/flows)
+		}
+	}
+}
+
+// When a share becomes smaller, the flows that stay in it keep their windows, and the others' are let go.
+func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
+	const flows, share = 24, 20_000
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	f := p.govern(t, sharing(datapath.FairQHoldPart, datapath.FairQLots, flows*share), sharing(datapath.FairQHoldNone, 0, flows*share), datapath.FairQConfig{})
+	streams := p.NewStreams(t, testnet.ReceiverIPv4, flows, testnet.WindowScale(4))
+	streams.Progress(t, 100_000)
+	p.client.Each(t, func(*testnet.Segment) {}) // until here
+	if err := f.Configure(p.Port.Name, sharing(datapath.FairQHoldPart, datapath.FairQLots/2, flows*share)); err != nil {
+		t.Fatal(err)
+	}
+	wasLetGo := false
+	testnet.Until(t, "the others are let go", func() bool {
+		s, _ := fairQStats(t, f)
+		wasLetGo = wasLetGo || s.LettingGo
+		return wasLetGo && !s.LettingGo
+	})
+	streams.Progress(t, 300_000)
+	held := map[netip.AddrPort]bool{}
+	for flow, err := range f.Flows(p.Port.Name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		held[flow.From] = flow.Held
+	}
+	most := map[netip.AddrPort]uint32{}
+	p.client.Each(t, func(s *testnet.Segment) {
+		if s.Flags&testnet.SYN == 0 && !s.Out {
+			most[s.To] = max(most[s.To], uint32(s.Window)<<4)
+		}
+	})
+	counts := [2]int{}
+	for from, is := range held {
+		limit := most[from] <= granted(share, 4)
+		if limit != is {
+			t.Errorf("%v: held %t, with windows of up to %d", from, is, most[from])
+		}
+		if is {
+			counts[1]++
+		} else {
+			counts[0]++
+		}
+	}
+	if counts[0]+counts[1] != flows || counts[0] == 0 || counts[1] == 0 {
+		t.Errorf("%v flows are free and held: this test shows nothing", counts)
+	}
+}
