@@ -44,7 +44,7 @@ check-generated: build ## what is committed is what the sources give
 bench: build ## timings: figures and their ratio to a baseline of the same run
 	@echo "how to read it: ns/packet, ns/rewrite: above an empty program; lookups: in hash lookups of the same"
 	@echo "run; baselines: in calls from Go into C that do nothing; conn/s, %cpu: of one CPU, this process's"
-	@echo "ms/scrape: one reading of /metrics; qdisc-lists: in listings of all queue disciplines of the same run"
+	@echo "cpu-ms/scrape: one reading of /metrics; qdisc-lists: in listings of all queue disciplines of the same run"
 	$(GO) test -run '^$$' -bench . -benchmem ./datapath/... ./lab/traffic ./agent/switchd
 
 bench-datapath: ## what the switch program costs on each path, above an empty one
