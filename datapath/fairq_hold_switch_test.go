@@ -94,3 +94,64 @@ func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 		t.Errorf("%v flows are free and held: this test shows nothing", counts)
 	}
 }
+
+// Unified connections go on being converted on ports that observe; connections that begin there are not
+// unified, and are held by their own scales when the port holds again.
+func TestFairQUnify_Observed(t *testing.T) {
+	const own, told, peer = 3, 11, 7
+	p := newRwndPath(t, testnet.PathOptions{})
+	config := datapath.FairQConfig{Scale: datapath.FairQScaleUnify, UnifyShift: told}
+	f := p.govern(t, held(modeGrant), held(modeGrant), config)
+	none := held(modeGrant)
+	none.Hold, none.PipeBytes = datapath.FairQHoldNone, 1
+	mode := func(law datapath.FairQLaw) {
+		t.Helper()
+		for _, port := range []string{p.Port.Name, p.In.Name} {
+			if err := f.Configure(port, law); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testnet.Until(t, "the mode is in effect", func() bool {
+			out, in := fairQStats(t, f)
+			return (out.GrantBytes == 0) == (law.Hold == datapath.FairQHoldNone) && !out.LettingGo && !in.LettingGo
+		})
+	}
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(own))
+	before := p.Dial(t, l, testnet.WindowScale(peer))
+	testnet.Send(t, before.Client, before.Server, cellBytes)
+	mode(none)
+	p.client.Each(t, func(*testnet.Segment) {})
+	p.server.Each(t, func(*testnet.Segment) {})
+	testnet.Send(t, before.Client, before.Server, 10*cellBytes)
+	sent, _ := acks(t, p.server, before.Server.LocalAddr(), true)
+	got, _ := acks(t, p.client, before.Server.LocalAddr(), false)
+	if len(sent) != len(got) || len(sent) < 10 {
+		t.Fatalf("%d acknowledgements sent, %d came", len(sent), len(got))
+	}
+	for i := range sent {
+		if want := uint16(min(uint64(sent[i])<<own>>told, 65535)); got[i] != want {
+			t.Errorf("the server's window field %d came as %d, want %d", sent[i], got[i], want)
+		}
+	}
+	during := p.Dial(t, l, testnet.WindowScale(peer))
+	testnet.Send(t, during.Client, during.Server, cellBytes)
+	for i, c := range []*testnet.Pair{before, during} {
+		client, server := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server)
+		want := [2]uint8{told, told}
+		if i == 1 {
+			want = [2]uint8{own, peer}
+		}
+		if client.PeerScale != want[0] || server.PeerScale != want[1] {
+			t.Errorf("connection %d: its ends take each other's scale for %d and %d, want %v", i, client.PeerScale, server.PeerScale, want)
+		}
+	}
+	mode(held(modeGrant))
+	for i, c := range []*testnet.Pair{before, during} {
+		testnet.Send(t, c.Client, c.Server, cellBytes)
+		testnet.Send(t, c.Server, c.Client, cellBytes)
+		if client, server := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server); client.Snd_wnd != modeGrant || server.Snd_wnd != modeGrant {
+			t.Errorf("connection %d: windows of %d and %d, want %d", i, client.Snd_wnd, server.Snd_wnd, modeGrant)
+		}
+	}
+	p.checksums(t)
+}
