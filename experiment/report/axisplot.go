@@ -9,9 +9,10 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"weir/experiment/result"
+	"weir/law"
 )
 
-// axisPictures draws metrics over an axis whose values are numbers, such as the number of senders,
+// axisPictures draws metrics over an axis whose values are numbers, such as the number of senders or a size,
 // when it is the only one and has at least three values.
 func axisPictures(doc *result.Document, style func(*cell) look) []*picture {
 	parts := blocks(doc)
@@ -43,14 +44,15 @@ func axisPictures(doc *result.Document, style func(*cell) look) []*picture {
 	return out
 }
 
-// numericAxis gives the name of the only axis when all its values are numbers.
+// numericAxis gives the name of the only axis when all its values are numbers, of one unit if any.
 func numericAxis(parts []*block) (string, bool) {
 	names := slices.Collect(maps.Keys(parts[0].axes))
 	if len(names) != 1 {
 		return "", false
 	}
+	_, unit, _ := quantity(parts[0].axes[names[0]])
 	for _, b := range parts {
-		if _, err := strconv.ParseFloat(b.axes[names[0]], 64); err != nil || len(b.axes) != 1 {
+		if _, u, ok := quantity(b.axes[names[0]]); !ok || u != unit || len(b.axes) != 1 {
 			return "", false
 		}
 	}
@@ -58,8 +60,34 @@ func numericAxis(parts []*block) (string, bool) {
 }
 
 func axisNumber(b *block, name string) float64 {
-	v, _ := strconv.ParseFloat(b.axes[name], 64)
+	v, _, _ := quantity(b.axes[name])
 	return v
+}
+
+// quantity reads the value of an axis: a number, or one with a unit, which it brings to KB, ms or Mbit/s.
+func quantity(text string) (v float64, unit string, ok bool) {
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		return v, "", true
+	}
+	var size law.Bytes
+	var time law.Duration
+	var rate law.Rate
+	switch raw := []byte(text); {
+	case size.UnmarshalText(raw) == nil:
+		return float64(size) / 1e3, "KB", true
+	case time.UnmarshalText(raw) == nil:
+		return float64(time) / 1e6, "ms", true
+	case rate.UnmarshalText(raw) == nil:
+		return float64(rate) / 1e6, "Mbit/s", true
+	}
+	return 0, "", false
+}
+
+func axisLabel(parts []*block, name string) string {
+	if _, unit, _ := quantity(parts[0].axes[name]); unit != "" {
+		return name + " (" + unit + ")"
+	}
+	return name
 }
 
 func axisPicture(doc *result.Document, parts []*block, name string, s subject, c column, style func(*cell) look) *picture {
@@ -70,7 +98,7 @@ func axisPicture(doc *result.Document, parts []*block, name string, s subject, c
 	p := &picture{
 		name:  fileName("over", name, s.path[0], c.path[0], c.path[len(c.path)-1]),
 		title: fmt.Sprintf("%s: %s over %s", s.title(), c.name, name),
-		x:     axis{label: name}, y: axis{label: label},
+		x:     axis{label: axisLabel(parts, name)}, y: axis{label: label},
 		of:      "over " + name,
 		caption: "Over " + name + "." + seedsText(doc, " Line: median over seeds; band: smallest to largest."),
 	}

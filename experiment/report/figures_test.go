@@ -132,6 +132,39 @@ func TestAxisPicture(t *testing.T) {
 	}
 }
 
+// Sizes, times and rates are numbers too; what is not all of one unit is drawn over nothing.
+func TestNumericAxis(t *testing.T) {
+	for _, tt := range []struct {
+		values []string
+		want   []float64
+		label  string
+	}{
+		{[]string{"5", "10", "2e2"}, []float64{5, 10, 200}, "x"},
+		{[]string{"85.3KB", "1MB", "500B"}, []float64{85.3, 1000, 0.5}, "x (KB)"},
+		{[]string{"50us", "1ms", "2s"}, []float64{0.05, 1, 2000}, "x (ms)"},
+		{[]string{"1Gbit", "200Mbit", "5Mbit"}, []float64{1000, 200, 5}, "x (Mbit/s)"},
+		{[]string{"1KB", "1ms", "5"}, nil, ""},
+		{[]string{"cubic", "reno", "bbr"}, nil, ""},
+	} {
+		var parts []*block
+		for _, v := range tt.values {
+			parts = append(parts, &block{axes: map[string]string{"x": v}})
+		}
+		_, ok := numericAxis(parts)
+		if ok != (tt.want != nil) {
+			t.Errorf("%q: numbers: %v", tt.values, ok)
+		}
+		for i := range tt.want {
+			if got := axisNumber(parts[i], "x"); got != tt.want[i] {
+				t.Errorf("%s is %v, want %v", tt.values[i], got, tt.want[i])
+			}
+		}
+		if ok && axisLabel(parts, "x") != tt.label {
+			t.Errorf("%q: label %q, want %q", tt.values, axisLabel(parts, "x"), tt.label)
+		}
+	}
+}
+
 // A curve of completion times ends at the share of flows that finished, and its band holds every seed.
 func TestDistributionCurve(t *testing.T) {
 	c := distributionCurve("x", look{}, []sample{{[]float64{1, 2, 3}, 0.5}, {[]float64{2, 4, 6}, 1}, {[]float64{1, 3, 9}, 0.75}})
