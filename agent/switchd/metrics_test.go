@@ -97,6 +97,13 @@ func TestMetrics_AreWhatWasRead(t *testing.T) {
 	got := exposition(t, scrape(t, x), "weir_")
 	got = regexp.MustCompile(`goversion="[^"]*"`).ReplaceAllString(got, `goversion="..."`)
 	got = regexp.MustCompile(`(read_duration_seconds{.*}) .*`).ReplaceAllString(got, `$1 0`)
+	// What is found, and so the state, is the affair of other tests; but for a port that is gone.
+	for _, series := range []string{`port_finding{finding="no-device",port="swp2",switch="default"} 1`, `port_state{port="swp2",state="off",switch="default"} 1`, `port_state{port="swp2",state="enforced",switch="default"} 0`, `state{state="off",switch="default"} 1`} {
+		if !strings.Contains(got, "weir_switch_"+series+"\n") {
+			t.Errorf("no %s", series)
+		}
+	}
+	got = regexp.MustCompile(`(?m)^weir_switch_(port_finding|port_state|state){.*\n`).ReplaceAllString(got, "")
 	const file = "testdata/metrics.prom"
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
