@@ -101,7 +101,7 @@ func lookObserved(v *view) (reason, remedy string) {
 	if v.k.Hold != datapath.FairQHoldNone || v.note != "" {
 		return "", ""
 	}
-	return "it is observed only: nothing is held, as asked", "name it in enforce.ports when it is to be held"
+	return "it is observed only, as the configuration says: nothing is held", "name it in enforce.ports when it is to be held"
 }
 
 // ---- all parts are there ----

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -47,24 +49,32 @@ it is 0.`,
 					return usageError(err)
 				}
 			}
-			m, err := switchd.NewMeter(o.name)
-			if err != nil {
-				return err
+			err := o.run(cmd)
+			if errors.Is(err, fs.ErrPermission) {
+				err = fmt.Errorf("%w: only root may read what the kernel has", err)
 			}
-			out := cmd.OutOrStdout()
-			if !o.watch {
-				return statusOnce(cmd.Context(), out, m, o.asJSON)
-			}
-			if f, ok := out.(*os.File); ok && !o.asJSON && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
-				return watchInTerminal(cmd.Context(), os.Stdin, f, m)
-			}
-			return watchPlain(cmd.Context(), out, m, o.asJSON)
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "only the switch with this name")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON; with --watch an object a line")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "refresh each second; where the output is no terminal, print a table each second")
 	return cmd
+}
+
+func (o *statusOptions) run(cmd *cobra.Command) error {
+	m, err := switchd.NewMeter(o.name)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if !o.watch {
+		return statusOnce(cmd.Context(), out, m, o.asJSON)
+	}
+	if f, ok := out.(*os.File); ok && !o.asJSON && term.IsTerminal(int(f.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
+		return watchInTerminal(cmd.Context(), os.Stdin, f, m)
+	}
+	return watchPlain(cmd.Context(), out, m, o.asJSON)
 }
 
 // statusOnce prints one report, and fails unless all is enforced.

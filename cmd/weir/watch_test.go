@@ -8,14 +8,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
+	"weir/datapath/testnet"
 )
 
 var updateViews = flag.Bool("update-views", false, "write testdata/watch/*.txt anew, to be reviewed as a diff")
@@ -185,6 +189,54 @@ func TestWatch_Runs(t *testing.T) {
 	m.Update(reportMsg{err: refused})
 	if text := ansi.Strip(m.View().Content); !strings.Contains(text, "cannot read: not you") || !strings.Contains(text, "swp1") {
 		t.Errorf("cannot be read later:\n%s", text)
+	}
+}
+
+// terminal gives both ends of a terminal of 80 columns.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = errors.Join(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// In a terminal the process draws a screen and q ends it, with exit code 0 and the screen that was there.
+func TestWatch_InTerminal(t *testing.T) {
+	master, slave := terminal(t)
+	cmd := exec.Command("weir", "status", "--watch", "--name", "nobody-has-this-name")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	var screen lockedBuffer
+	go func() { _, _ = io.Copy(&screen, master) }()
+	testnet.Until(t, "the screen is drawn", func() bool { return strings.Contains(ansi.Strip(screen.String()), "q quit") })
+	if _, err := master.WriteString("q"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended with %v:\n%s", err, ansi.Strip(screen.String()))
+	}
+	testnet.Until(t, "the other screen is left", func() bool { return strings.Contains(screen.String(), "\x1b[?1049l") })
+	if !strings.Contains(screen.String(), "\x1b[?1049h") || !strings.Contains(ansi.Strip(screen.String()), "no switch") {
+		t.Errorf("%q", screen.String())
 	}
 }
 
