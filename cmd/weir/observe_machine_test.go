@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -113,20 +116,43 @@ func TestObserve_ReadsAlong(t *testing.T) {
 	}
 }
 
+// observeOut is where TestObserve_Predicts writes what it measured, for docs/img/observe.png: a JSON object a load.
+var observeOut = flag.String("observe-out", "", "write the observations that TestObserve_Predicts makes to this file")
+
+// observedPair is a port before it was enforced on, and with it.
+type observedPair struct {
+	Before, After *switchd.ObservedPort
+}
+
 // What is predicted of a load is what enforcing then gives it. The limits are wide: the machine may be busy.
 // docs/observe.md has the figures of a quiet one.
 func TestObserve_Predicts(t *testing.T) {
-	for _, flows := range []int{4, 16, 48} {
+	loads, out := []int{4, 16, 48}, io.Discard
+	if *soak {
+		loads = []int{2, 4, 8, 16, 24, 32, 48, 64}
+	}
+	if *observeOut != "" {
+		f, err := os.Create(*observeOut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		out = f
+	}
+	for _, flows := range loads {
 		t.Run(fmt.Sprintf("%d flows", flows), func(t *testing.T) {
 			m := newMachine(t)
 			streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
 			streams.Progress(t, 100_000)
-			long := fmt.Sprintf("%ds", rounds(3, 20))
+			long := fmt.Sprintf("%ds", rounds(3, 10))
 			before := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
 			p := m.switchUp("weir")
 			m.until(p, "windows are held", m.held)
 			streams.Progress(t, 100_000)
 			after := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
+			if err := json.NewEncoder(out).Encode(observedPair{before, after}); err != nil {
+				t.Fatal(err)
+			}
 			t.Logf("flows %.0f, limited %d: now %d; window %d to %d: now %.0f", before.Flows, before.Limited, after.LimitedNow,
 				before.Then.WindowBytes, before.Then.WindowMostBytes, after.Now.GrantBytes)
 			t.Logf("queue %.0f, predicted %.0f (%.0f to %.0f): now mean %.0f, p99 %.0f, most %d", before.Now.MeanBytes,
