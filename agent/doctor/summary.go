@@ -61,6 +61,8 @@ func (j *judge) can(a Ability) Can {
 		return Can{a, Changes, joined("first see "+some(asks), why)}
 	case len(change) > 0:
 		return Can{a, Changes, why}
+	case a == Edging:
+		return Can{a, Yes, why + "; experiments use it (weir run), no command attaches it by itself yet"}
 	case a == Switching && len(ready) == 1:
 		return Can{a, Yes, why + "; flows are held only if their acknowledgements leave by a port of the switch too"}
 	}
