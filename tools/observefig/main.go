@@ -127,8 +127,8 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 
 // save draws the figures side by side.
 func save(path string, row []*plot.Plot) error {
-	canvas := vgimg.NewWith(vgimg.UseWH(vg.Length(len(row))*9*vg.Centimeter, 7*vg.Centimeter), vgimg.UseDPI(120))
-	tiles := draw.Tiles{Rows: 1, Cols: len(row), PadX: vg.Centimeter / 2, PadTop: vg.Points(4), PadBottom: vg.Points(4), PadRight: vg.Points(4)}
+	canvas := vgimg.NewWith(vgimg.UseWH(vg.Length(len(row))*3.5*vg.Inch, 2.8*vg.Inch), vgimg.UseDPI(120))
+	tiles := draw.Tiles{Rows: 1, Cols: len(row), PadX: vg.Inch / 5, PadTop: vg.Points(4), PadBottom: vg.Points(4), PadRight: vg.Points(4)}
 	canvases := plot.Align([][]*plot.Plot{row}, tiles, draw.New(canvas))
 	for i, p := range row {
 		p.Draw(canvases[0][i])
