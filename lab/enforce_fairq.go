@@ -94,6 +94,24 @@ func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 	return c
 }
 
+// checkFairQ says before anything starts what of a run's laws the switch program cannot do.
+func checkFairQ(r *experiment.Run, law string) error {
+	params, ok := r.Params[law].(experiment.FairQParams)
+	if !ok {
+		return fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
+	}
+	for _, link := range r.Config.Graph.Links {
+		if link.Rate == 0 {
+			continue
+		}
+		l := fairQLaw(r.Config.RTT, link.Rate, link.Buffer.Bytes(), &params)
+		if err := l.Check(); err != nil {
+			return fmt.Errorf("law %s between %s and %s, at 1/%g of the rates: %w", law, link.A, link.B, r.Scale, err)
+		}
+	}
+	return nil
+}
+
 // fairQPorts are the ports of one switch with their laws.
 func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.FairQParams) []datapath.FairQPort {
 	var out []datapath.FairQPort

@@ -10,9 +10,10 @@ import (
 	"weir/experiment"
 )
 
-// Every experiment that the lab can run today fits into a lab: its topology, its guests, its ports.
+// Every experiment that the lab can run today fits into a lab: its topology, its guests, its ports, and what
+// becomes of FairQ's parameters at its time scale.
 func TestExperimentFilesFitALab(t *testing.T) {
-	runs := 0
+	runs, fairqs := 0, 0
 	err := filepath.WalkDir("../experiments", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".yaml") {
 			return err
@@ -32,6 +33,12 @@ func TestExperimentFilesFitALab(t *testing.T) {
 			for _, run := range plan.Runs {
 				runs++
 				checkFits(t, path, &run.Config)
+				if slices.Contains(run.Laws, "fairq") {
+					fairqs++
+					if err := checkFairQ(run, "fairq"); err != nil {
+						t.Errorf("%s, scheme %s: %v", path, scheme.Name, err)
+					}
+				}
 			}
 		}
 		return nil
@@ -39,8 +46,8 @@ func TestExperimentFilesFitALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runs == 0 {
-		t.Error("no experiment was looked at")
+	if runs == 0 || fairqs == 0 {
+		t.Errorf("%d runs were looked at, %d of them of FairQ", runs, fairqs)
 	}
 }
 

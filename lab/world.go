@@ -45,6 +45,11 @@ func (w *World) Check(r *experiment.Run) error {
 		if err := l.check(); err != nil {
 			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
+		if name == "fairq" {
+			if err := checkFairQ(r, name); err != nil {
+				return fmt.Errorf("scheme %s: %w", r.Scheme, err)
+			}
+		}
 	}
 	if !w.WithoutMeasuring {
 		return datapath.CheckMeasure()
