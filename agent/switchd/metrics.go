@@ -1,7 +1,9 @@
 package switchd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -85,10 +87,13 @@ func (x *exporter) health() (well bool, text string) {
 	return x.state == Enforced, text
 }
 
-func (x *exporter) setHealth(s State, reason string) {
+// setHealth notes how the switch is, and says whether that is new.
+func (x *exporter) setHealth(s State, reason string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	isNew := x.state != s || x.reason != reason
 	x.state, x.reason = s, reason
+	return isNew
 }
 
 // Describe lists every metric.
@@ -108,8 +113,9 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, label(x.version), runtime.Version())
 	m, err := x.look()
 	if err != nil {
-		x.log.Warn("cannot read the switch for its metrics", "error", err)
-		x.setHealth(Off, "it cannot be read: "+err.Error())
+		if reason := "it cannot be read: " + err.Error(); x.setHealth(Off, reason) && !errors.Is(err, fs.ErrNotExist) {
+			x.log.Warn("cannot read the switch for its metrics", "error", err) // not there yet is no fault
+		}
 		readable.send(to, 0, x.name)
 		return
 	}
