@@ -72,13 +72,13 @@ func BenchmarkMark_Rewrite(b *testing.B) {
 	}
 }
 
-// perRun is the least of several means, in ns: what other work on the machine adds is not the
-// program's.
+// perRun is the least of many short means, in ns: what other work on the machine adds is not the program's,
+// and some of them are too short to be disturbed.
 func perRun(b *testing.B, p *ebpf.Program, in []byte) float64 {
 	b.Helper()
 	best := 1e9
-	for range 5 {
-		_, d, err := p.Benchmark(in, 200_000, nil)
+	for range 1000 {
+		_, d, err := p.Benchmark(in, 1000, nil)
 		if err != nil {
 			b.Fatal(err)
 		}
