@@ -72,7 +72,7 @@ func variants(doc *result.Document, style func(*cell) look) []variant {
 				if len(c.runs[0].Axes) > 0 {
 					v.label += ", " + pointValues(c.runs[0].Axes)
 				}
-				v.look.dash = i % len(dashes)
+				v.look.dash = len(out) % len(dashes)
 				out = append(out, v)
 			}
 		}
