@@ -31,8 +31,14 @@ func serving(t *testing.T, s Source, change func(*limits)) (*Server, string) {
 	return server, server.Address().String()
 }
 
-// ask sends what it is given and gives the answer's code, headers and body.
-func ask(t *testing.T, address, method, path string, header map[string]string) (*http.Response, string) {
+// answer is one of the server's.
+type answer struct {
+	code   int
+	header http.Header
+}
+
+// ask sends what it is given and gives the answer, and its body.
+func ask(t *testing.T, address, method, path string, header map[string]string) (answer, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, nil)
 	if err != nil {
@@ -42,13 +48,13 @@ func ask(t *testing.T, address, method, path string, header map[string]string) (
 		r.Header.Set(k, v)
 	}
 	client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	var body io.Reader = answer.Body
-	if answer.Header.Get("Content-Encoding") == "gzip" {
+	defer func() { _ = response.Body.Close() }()
+	var body io.Reader = response.Body
+	if response.Header.Get("Content-Encoding") == "gzip" {
 		if body, err = gzip.NewReader(body); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +63,7 @@ func ask(t *testing.T, address, method, path string, header map[string]string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer, string(text)
+	return answer{response.StatusCode, response.Header}, string(text)
 }
 
 func registry(t *testing.T) *prometheus.Registry {
@@ -89,14 +95,14 @@ func TestServer_Answers(t *testing.T) {
 		{"GET", "/debug/pprof/", nil, 404, "/metrics and /healthz"},
 	} {
 		answer, text := ask(t, address, row.method, row.path, row.header)
-		if answer.StatusCode != row.code || !strings.Contains(text, row.says) {
-			t.Errorf("%s %s: %d %q", row.method, row.path, answer.StatusCode, text)
+		if answer.code != row.code || !strings.Contains(text, row.says) {
+			t.Errorf("%s %s: %d %q", row.method, row.path, answer.code, text)
 		}
-		if row.code == 200 && row.path != "/healthz" && !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain; version=0.0.4") {
-			t.Errorf("%s %s: %v", row.method, row.path, answer.Header)
+		if row.code == 200 && row.path != "/healthz" && !strings.HasPrefix(answer.header.Get("Content-Type"), "text/plain; version=0.0.4") {
+			t.Errorf("%s %s: %v", row.method, row.path, answer.header)
 		}
-		if zipped := row.header["Accept-Encoding"] != ""; zipped != (answer.Header.Get("Content-Encoding") == "gzip") {
-			t.Errorf("%s %s: %v", row.method, row.path, answer.Header)
+		if zipped := row.header["Accept-Encoding"] != ""; zipped != (answer.header.Get("Content-Encoding") == "gzip") {
+			t.Errorf("%s %s: %v", row.method, row.path, answer.header)
 		}
 	}
 }
@@ -121,14 +127,14 @@ func TestServer_RefusesLongHeaders(t *testing.T) {
 
 func TestServer_SaysWhatIsNotWell(t *testing.T) {
 	_, address := serving(t, Source{Gather: registry(t), Health: func() (bool, string) { return false, "degraded: half of it" }}, nil)
-	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 503 || text != "degraded: half of it\n" {
-		t.Errorf("%d %q", answer.StatusCode, text)
+	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.code != 503 || text != "degraded: half of it\n" {
+		t.Errorf("%d %q", answer.code, text)
 	}
 	for range answersMax - 1 {
 		ask(t, address, "GET", "/healthz", nil)
 	}
-	if answer, _ := ask(t, address, "GET", "/metrics", nil); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
-		t.Errorf("asked %d times at once: %d", answersMax+1, answer.StatusCode)
+	if answer, _ := ask(t, address, "GET", "/metrics", nil); answer.code != 429 || answer.header.Get("Retry-After") != "1" {
+		t.Errorf("asked %d times at once: %d", answersMax+1, answer.code)
 	}
 }
 
@@ -171,8 +177,8 @@ func TestServer_CutsOffWhoIsStuck(t *testing.T) {
 		}
 		stuck = append(stuck, c)
 	}
-	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 200 {
-		t.Errorf("behind stuck clients: %d %s", answer.StatusCode, text)
+	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.code != 200 {
+		t.Errorf("behind stuck clients: %d %s", answer.code, text)
 	}
 	// The one that took nothing was cut off in the middle of its answer.
 	_ = stuck[0].SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -215,8 +221,8 @@ func TestServer_ListenFails(t *testing.T) {
 		if err := s.Listen(listen, false); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", listen, err)
 		}
-		if answer, _ := ask(t, address, "GET", "/healthz", nil); answer.StatusCode != 200 {
-			t.Errorf("after %s: %d", listen, answer.StatusCode)
+		if answer, _ := ask(t, address, "GET", "/healthz", nil); answer.code != 200 {
+			t.Errorf("after %s: %d", listen, answer.code)
 		}
 	}
 	other.Close()
@@ -244,8 +250,8 @@ func TestServer_IsPatient(t *testing.T) {
 	}
 	other.Close()
 	testnet.Until(t, "the address is had", func() bool { return s.Address() != nil })
-	if answer, _ := ask(t, taken, "GET", "/healthz", nil); answer.StatusCode != 200 {
-		t.Errorf("%d", answer.StatusCode)
+	if answer, _ := ask(t, taken, "GET", "/healthz", nil); answer.code != 200 {
+		t.Errorf("%d", answer.code)
 	}
 }
 
@@ -258,8 +264,8 @@ func TestServer_ChangesHost(t *testing.T) {
 		if err := s.Listen(listen, false); err != nil {
 			t.Fatal(err)
 		}
-		if answer, _ := ask(t, "127.0.0.1:"+number, "GET", "/healthz", nil); answer.StatusCode != 200 {
-			t.Errorf("on %s: %d", listen, answer.StatusCode)
+		if answer, _ := ask(t, "127.0.0.1:"+number, "GET", "/healthz", nil); answer.code != 200 {
+			t.Errorf("on %s: %d", listen, answer.code)
 		}
 	}
 }

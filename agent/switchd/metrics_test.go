@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -98,7 +97,10 @@ func TestMetrics_AreWhatWasRead(t *testing.T) {
 	got = regexp.MustCompile(`goversion="[^"]*"`).ReplaceAllString(got, `goversion="..."`)
 	got = regexp.MustCompile(`(read_duration_seconds{.*}) .*`).ReplaceAllString(got, `$1 0`)
 	// What is found, and so the state, is the affair of other tests; but for a port that is gone.
-	for _, series := range []string{`port_finding{finding="no-device",port="swp2",switch="default"} 1`, `port_state{port="swp2",state="off",switch="default"} 1`, `port_state{port="swp2",state="enforced",switch="default"} 0`, `state{state="off",switch="default"} 1`} {
+	for _, series := range []string{
+		`port_finding{finding="no-device",port="swp2",switch="default"} 1`, `port_state{port="swp2",state="off",switch="default"} 1`,
+		`port_state{port="swp2",state="enforced",switch="default"} 0`, `state{state="off",switch="default"} 1`,
+	} {
 		if !strings.Contains(got, "weir_switch_"+series+"\n") {
 			t.Errorf("no %s", series)
 		}
@@ -261,5 +263,3 @@ func TestMetrics_AreDocumented(t *testing.T) {
 		}
 	}
 }
-
-func (n *exposed) String() string { return fmt.Sprintf("%s %v", n.kind, n.labels) }
