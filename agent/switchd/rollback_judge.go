@@ -126,8 +126,7 @@ func (j *judge) decide() *verdict {
 		}
 		every := true
 		for i := range j.parts {
-			ratio, ok := j.ratio(r, i)
-			every = every && ok && r.broken(ratio)
+			every = every && j.brokenIn(r, i)
 		}
 		if every && j.beyondChance(r) {
 			return &verdict{r, ratio, j.say(r, ratio)}
@@ -136,22 +135,44 @@ func (j *judge) decide() *verdict {
 	return nil
 }
 
+// brokenIn says whether a rule is broken in the i-th part, and against each part of the time before, if that is
+// what it compares with: load swings by itself.
+func (j *judge) brokenIn(r Rule, i int) bool {
+	if r.Figure != Drops && !j.whole {
+		ratio, ok := j.ratio(r, i)
+		return ok && r.broken(ratio)
+	}
+	for k := range j.before {
+		ratio, ok := j.against(r, &j.parts[i], &j.before[k], false)
+		if !ok || !r.broken(ratio) {
+			return false
+		}
+	}
+	return true
+}
+
 // ratio is what a rule looks at in the i-th part, -1: in all together, and whether there is evidence enough
 // for one.
 func (j *judge) ratio(r Rule, i int) (float64, bool) {
+	if r.Figure == Goodput && !j.whole {
+		return j.goodput(i)
+	}
 	now, base := sum(j.parts), sum(j.before)
 	if i >= 0 {
 		now = j.parts[i]
 	}
-	switch {
-	case r.Figure == Goodput && j.whole:
-		return wholeGoodput(&now, &base)
-	case r.Figure == Goodput:
-		return j.goodput(i)
-	case r.Figure == Retransmissions:
-		return j.retransmissions(&now, &base, i < 0)
+	return j.against(r, &now, &base, i < 0)
+}
+
+// against is the ratio of what was measured to what was before, or of arms. all: of all parts together.
+func (j *judge) against(r Rule, now, base *part, all bool) (float64, bool) {
+	switch r.Figure {
+	case Goodput:
+		return wholeGoodput(now, base, all)
+	case Retransmissions:
+		return j.retransmissions(now, base, all)
 	}
-	return drops(&now, &base, i < 0)
+	return drops(now, base, all)
 }
 
 // goodput: bytes that were acknowledged to a flow, held to free. Of held flows none are demanded: those that
@@ -179,12 +200,12 @@ func (j *judge) goodput(i int) (float64, bool) {
 
 // wholeGoodput: of all flows together, now to before. A port that sends as much as before, if to others, is not
 // left idle by Weir.
-func wholeGoodput(now, base *part) (float64, bool) {
+func wholeGoodput(now, base *part, all bool) (float64, bool) {
 	before := base.both()
 	if base.SentBytes > 0 && now.SentBytes/now.Seconds >= portIsFull*base.SentBytes/base.Seconds {
 		return 1, true
 	}
-	if !now.Busy || !base.Busy || now.Arms[1].Flows < 1 || before.Acked < judgeBytes || base.Seconds <= 0 || now.Seconds <= 0 {
+	if !now.Busy || !base.Busy || now.Arms[1].Flows < 1 || before.Acked <= 0 || all && before.Acked < judgeBytes {
 		return 0, false
 	}
 	return now.Arms[1].Acked / now.Seconds / (before.Acked / base.Seconds), true
@@ -198,7 +219,7 @@ func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
 	} else if free.Flows < judgeFlowsSum || held.Flows < judgeFlowsSum {
 		return 0, false
 	}
-	if free.Data < judgeBytes || held.Data <= 0 || all && held.Retransmitted < judgeLost {
+	if free.Data <= 0 || held.Data <= 0 || all && (free.Data < judgeBytes || held.Retransmitted < judgeLost) {
 		return 0, false
 	}
 	return held.Retransmitted / held.Data / ((free.Retransmitted + judgeLostFree) / free.Data), true
@@ -206,7 +227,7 @@ func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
 
 // drops: the part of the packets that the port drops, now to before.
 func drops(now, base *part, all bool) (float64, bool) {
-	if base.Sent < judgeSent || now.Sent <= 0 || all && now.Drops < judgeDrops {
+	if base.Sent <= 0 || now.Sent <= 0 || all && (base.Sent < judgeSent || now.Drops < judgeDrops) {
 		return 0, false
 	}
 	return now.Drops / (now.Sent + now.Drops) / ((base.Drops + judgeDropFree) / (base.Sent + base.Drops)), true

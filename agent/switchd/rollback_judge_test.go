@@ -94,6 +94,11 @@ func TestJudge(t *testing.T) {
 
 		{"the port drops twice as much", judged(), each(func(p *part) { p.Drops *= 2 }),
 			"drops > 1.5: it was 1.98 of that before enforcement over 10s: the port dropped 1.96 % of its packets, before 0.99 %"},
+		{"twice as much, but so it was at times", judged(), func(j *judge) {
+			each(func(p *part) { p.Drops *= 2 })(j)
+			j.before[1].Drops *= 2
+			j.before[2].Drops = 0
+		}, ""},
 		{"nothing is known of before", judged(), func(j *judge) { j.before = nil; j.parts = repeat(part{Seconds: 2, Drops: 1e5, Sent: 1e5}) }, ""},
 		{"few drops, none before", judged(), func(j *judge) {
 			j.before = repeat(part{Seconds: 2, Sent: 1e5})
