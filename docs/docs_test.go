@@ -1,0 +1,114 @@
+// Package docs_test holds the pages to what they say: links lead somewhere, and files that they show are
+// read.
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weir/agent/switchd"
+)
+
+// pages are all of the project's for people, with their text.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, pattern := range []string{"*.md", "spec/*.md", "../*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[f] = string(text)
+		}
+	}
+	if len(out) < 15 {
+		t.Fatalf("only %d pages", len(out))
+	}
+	return out
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+)
+
+// anchor is what a heading is linked by.
+func anchor(heading string) string {
+	kept := strings.Map(func(c rune) rune {
+		switch {
+		case c == ' ':
+			return '-'
+		case c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c > 127:
+			return c
+		}
+		return -1
+	}, strings.ToLower(heading))
+	return kept
+}
+
+// Every link to a file of the project leads to one, and to a heading that is there.
+func TestLinksLead(t *testing.T) {
+	all := pages(t)
+	links := 0
+	for page, text := range all {
+		for _, l := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
+				continue
+			}
+			links++
+			target := page
+			if l[1] != "" {
+				target = filepath.Join(filepath.Dir(page), l[1])
+			}
+			body, err := os.ReadFile(target)
+			if err != nil {
+				if info, dirErr := os.Stat(target); dirErr != nil || !info.IsDir() {
+					t.Errorf("%s: no %s", page, l[1])
+				}
+				continue
+			}
+			found := l[2] == ""
+			for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(body), ""), -1) {
+				found = found || anchor(h[1]) == l[2]
+			}
+			if !found {
+				t.Errorf("%s: %s has no heading %q", page, target, l[2])
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("only %d links", links)
+	}
+}
+
+// Every configuration of a switch that a page shows is read without complaint.
+func TestSwitchFilesAreSound(t *testing.T) {
+	files := 0
+	for page, text := range pages(t) {
+		for _, block := range fence.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(block[2], "kind: Switch\n") {
+				continue
+			}
+			files++
+			name := filepath.Join(t.TempDir(), "switch.yaml")
+			if err := os.WriteFile(name, []byte(block[2]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := switchd.Load(name); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, block[2])
+			}
+		}
+	}
+	if files == 0 {
+		t.Error("no page shows one")
+	}
+}
