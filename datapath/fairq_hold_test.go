@@ -7,7 +7,9 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"weir/datapath/internal/frames"
 )
@@ -291,4 +293,24 @@ func TestFairQFrames_FreeWindowsBind(t *testing.T) {
 	f.rewritten(t, "12800 bytes later", s, 400, fairqPortCounts{})
 	s.Ack += 64000
 	f.rewritten(t, "when the edge is behind", s, rowField, fairqPortCounts{})
+}
+
+// A law that cannot be is refused, and the error says why.
+func TestFairQLaw_HoldIsChecked(t *testing.T) {
+	for _, r := range []struct {
+		hold        FairQHold
+		share, pipe uint32
+		says        string // "": it can be
+	}{
+		{FairQHoldAll, 0, 0, ""}, {FairQHoldPart, FairQLots, 1, ""}, {FairQHoldNone, 0, 1, ""},
+		{FairQHoldPart, FairQLots + 1, 1, "a share of 65537 is held: at most 65536"},
+		{FairQHoldPart, 1, 0, "needs the pipe"}, {FairQHoldNone, 0, 0, "needs the pipe"},
+		{3, 0, 1, "hold 3"},
+	} {
+		law := FairQLaw{TargetBytes: 1, Tick: time.Millisecond, Period: time.Millisecond, Hold: r.hold, HoldShare: r.share, PipeBytes: r.pipe}
+		err := law.check()
+		if (err == nil) != (r.says == "") || err != nil && !strings.Contains(err.Error(), r.says) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
 }
