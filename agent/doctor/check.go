@@ -6,13 +6,29 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"weir/agent/switchd"
 )
 
 // Options says what of a machine is wanted.
 type Options struct {
 	// Ports are names of devices, or patterns (path.Match). None: every device that can be a port.
-	Ports   []string
+	Ports []string
+	// Config is a configuration to judge the ports by; nil: the defaults. Without Ports its ports count.
+	Config  *switchd.Config
 	Version string // of Weir
+}
+
+// ports are the names and patterns that are wanted: those given, else those of the configuration.
+func (o *Options) ports() []string {
+	if len(o.Ports) > 0 || o.Config == nil {
+		return o.Ports
+	}
+	var out []string
+	for _, r := range o.Config.Ports {
+		out = append(out, r.Match...)
+	}
+	return out
 }
 
 // CheckPattern refuses what is neither a device's name nor a pattern.
@@ -25,6 +41,7 @@ func CheckPattern(port string) error {
 
 // Check judges a machine by what was gathered of it.
 func Check(f *Facts, o Options) *Report {
+	o.Ports = o.ports()
 	j := &judge{f: f, o: o, level: OK}
 	j.kernel()
 	if !j.hidden(seeProcess) {

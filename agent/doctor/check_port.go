@@ -79,29 +79,46 @@ func shapeRate(d *Device) string {
 	return law.Rate(int64(d.SpeedMbit) * 980_000).String()
 }
 
-// queue judges the root queue discipline.
+// queue judges the root queue discipline: what weir switch would make of it, if that is known.
 func (j *judge) queue(d *Device) {
-	q := d.Root
+	q, v := d.Root, d.Verdict
 	n := Finding{Area: AreaPorts, Check: "port.queue", Subject: d.Name, Level: OK, port: d.Name}
 	tbf := fmt.Sprintf("tc qdisc replace dev %s root tbf rate %s burst %s limit 1mb", shell(d.Name), shapeRate(d), tcBurst(d))
 	switch {
-	case q.Kind == "tbf" || q.Kind == "htb":
-		n.Text = "its shaper (" + q.Kind + ") keeps the queue"
-		if q.Ours {
+	case v != nil && v.Refusal == "":
+		n.Text = q.Kind + " keeps the queue"
+		switch {
+		case v.ShapeBits > 0:
+			n.Text = "will have a shaper of Weir's own"
+			if q.Ours {
+				n.Text = "Weir's own shaper (shape) keeps the queue"
+			}
+		case q.Ours:
 			n.Text = "Weir's own shaper (shape) keeps the queue"
 		}
-		if q.RateBits > 0 {
-			n.Text += fmt.Sprintf(": %v/s, buffer %v", law.Rate(q.RateBits), size(q.LimitBytes))
-		}
+		n.Text += fmt.Sprintf(": %v/s, buffer %s, target %s", law.Rate(v.RateBits), size(v.BufferBytes), size(v.TargetBytes))
 		j.add(n)
 		j.shaper(d)
-		if q.Ours && !j.alive(d.Name) {
-			j.add(Finding{
-				Area: AreaPorts, Check: "port.shape_left", Subject: d.Name, Level: Problem, port: d.Name, Text: "shaped by a weir switch that is no more: the port is slower than it could be, for nothing",
-				Remedy: "start weir switch again, which takes it over; or weir switch --purge --name NAME, which puts back what stood there",
-			})
+		if v.ShapeBits > 0 {
+			j.oneLock(d)
 		}
 		return
+	case v != nil && (q.Kind == "tbf" || q.Kind == "htb" || j.o.Config != nil):
+		n.Level, n.asks = Problem, queueing
+		n.Text = "weir switch would not take it: " + strings.TrimPrefix(v.Refusal, "port "+d.Name+": ")
+		switch {
+		case keepsQueue(q.Kind):
+			n.Remedy = "give rate and buffer of the port in the configuration; of htb: a default class"
+		case q.Default:
+			n.Remedy = "shape: " + shapeRate(d) + " for this port in the configuration"
+		default:
+			n.Remedy = "if nobody needs what is there: " + tbf
+		}
+		j.add(n)
+		return
+	case v == nil && keepsQueue(q.Kind):
+		n.Level, n.hides = Note, queueing
+		n.Text = q.Kind + " keeps its queue; what weir switch would make of it is not known"
 	case keepsQueue(q.Kind):
 		n.Level, n.asks = Problem, queueing
 		n.Text = fmt.Sprintf("%s keeps its queue, but tells no rate%s", q.Kind, ownLaw(q.Kind))
@@ -116,13 +133,19 @@ func (j *judge) queue(d *Device) {
 		}
 	}
 	j.add(n)
-	if d.TxQueues > 1 {
-		j.add(Finding{
-			Area: AreaPorts, Check: "port.one_lock", Subject: d.Name, Level: Note, port: d.Name,
-			Text:   fmt.Sprintf("a shaper stands before all %s of the device: CPUs that send meet at its one lock%s", plural(d.TxQueues, "send queue"), xps(d)),
-			Remedy: "watch softirq time under load; where one lock is too little, leave the port out",
-		})
+	j.oneLock(d)
+}
+
+// oneLock tells what a shaper is before a NIC of many queues.
+func (j *judge) oneLock(d *Device) {
+	if d.TxQueues <= 1 {
+		return
 	}
+	j.add(Finding{
+		Area: AreaPorts, Check: "port.one_lock", Subject: d.Name, Level: Note, port: d.Name,
+		Text:   fmt.Sprintf("a shaper stands before all %s of the device: CPUs that send meet at its one lock%s", plural(d.TxQueues, "send queue"), xps(d)),
+		Remedy: "watch softirq time under load; where one lock is too little, leave the port out",
+	})
 }
 
 func xps(d *Device) string {
@@ -165,40 +188,40 @@ func tcBurst(d *Device) string {
 
 const ethernetHeader = 14
 
-// shaper judges the figures of a tbf.
+// shaper judges the figures of a port that weir switch would take.
 func (j *judge) shaper(d *Device) {
-	q := d.Root
+	q, v := d.Root, d.Verdict
 	add := func(check string, level Level, text, remedy string) {
 		n := Finding{Area: AreaPorts, Check: check, Subject: d.Name, Level: level, Text: text, Remedy: remedy, port: d.Name}
-		if level == Problem {
+		if level == Problem && check != "port.shape_left" {
 			n.asks = queueing
 		}
 		j.add(n)
 	}
 	change := "tc qdisc change dev " + shell(d.Name) + " root tbf ..."
-	if q.Bursts > 0 && int(q.Bursts) < d.MTU+ethernetHeader {
+	if q.Bursts > 0 && v.ShapeBits == 0 && int(q.Bursts) < d.MTU+ethernetHeader {
 		add("port.burst", Problem, fmt.Sprintf("its bucket of %v is smaller than a packet (MTU %d): such packets are all dropped", size(q.Bursts), d.MTU),
 			change+" burst "+tcBurst(d))
 	}
-	if d.SpeedMbit > 0 && q.RateBits >= uint64(d.SpeedMbit)*1e6 {
-		add("port.shaped_above_speed", Problem, fmt.Sprintf("its shaper lets through %v/s, the link carries %v/s: the queue stands in the NIC, where nothing sees it", law.Rate(q.RateBits), speed(d)),
-			change+" rate "+shapeRate(d))
+	if d.SpeedMbit > 0 && v.RateBits >= uint64(d.SpeedMbit)*1e6 {
+		add("port.shaped_above_speed", Problem, fmt.Sprintf("its shaper lets through %v/s, the link carries %v/s: the queue stands in the NIC, where nothing sees it", law.Rate(v.RateBits), speed(d)),
+			change+" rate "+shapeRate(d)+", or shape: "+shapeRate(d)+" in the configuration")
 	}
-	segment := max(d.MTU-40, 500)
-	if q.LimitBytes > 0 {
-		target := int(q.LimitBytes) / 5
-		pipe := int(q.RateBits / 8 / 4000) // 250 us
-		switch flows := (target + pipe) / segment; {
-		case flows < 2:
-			add("port.buffer", Problem, fmt.Sprintf("a buffer of %v: its target (a fifth) and the path hold less than two segments of %d bytes, below which no window goes", size(q.LimitBytes), segment),
-				change+" limit of 100 packets or more, or a larger target_fraction")
-		default:
-			add("port.buffer", OK, fmt.Sprintf("up to %d flows at once keep the queue at its target (a fifth of the buffer, 250us of round trip); more make it longer by a segment each", flows), "")
-		}
+	const headers = 40 // of IPv4 and TCP
+	segment := uint64(max(d.MTU-headers, 500))
+	if flows := v.PipeBytes / segment; flows < 2 {
+		add("port.buffer", Problem, fmt.Sprintf("a buffer of %s: its target of %s and the path hold less than two segments of %d bytes, below which no window goes", size(v.BufferBytes), size(v.TargetBytes), segment),
+			change+" limit of 100 packets or more, or a larger target_fraction")
+	} else {
+		add("port.buffer", OK, fmt.Sprintf("up to %d flows at once keep the queue at its target; more make it longer by a segment each", flows), "")
 	}
-	if d.GSOMax > 0 && q.LimitBytes > 0 && d.Offloads["tx-tcp-segmentation"] && d.GSOMax > int(q.LimitBytes)/5 {
-		add("port.gso", Note, fmt.Sprintf("super-packets of up to %v pass the queue, whose target is %v: what this host sends itself comes in lumps longer than the target", size(d.GSOMax), size(q.LimitBytes/5)),
+	if d.GSOMax > 0 && d.Offloads["tx-tcp-segmentation"] && uint64(d.GSOMax) > v.TargetBytes {
+		add("port.gso", Note, fmt.Sprintf("super-packets of up to %s pass the queue, whose target is %s: what this host sends itself comes in lumps longer than the target", size(d.GSOMax), size(v.TargetBytes)),
 			"where hosts' own traffic matters: ip link set "+shell(d.Name)+" gso_max_size 16384")
+	}
+	if q.Ours && !j.alive(d.Name) {
+		add("port.shape_left", Problem, "shaped by a weir switch that is no more: the port is slower than it could be, for nothing",
+			"start weir switch again, which takes it over; or weir switch --purge --name NAME, which puts back what stood there")
 	}
 }
 

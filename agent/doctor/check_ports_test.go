@@ -6,20 +6,22 @@ import (
 )
 
 func plain(kind string) func(*Facts, *Device) {
-	return func(_ *Facts, p *Device) { p.Root = Qdisc{Kind: kind, Default: true} }
+	return func(_ *Facts, p *Device) {
+		p.Root, p.Verdict = Qdisc{Kind: kind, Default: true}, &Verdict{Refusal: "it keeps no backlog"}
+	}
 }
 
 func TestCheck_Queues(t *testing.T) {
 	for _, r := range []row{
 		{what: "a NIC of many queues", check: "port.queue", subject: "swp1", level: Problem, says: "mq has a queue for each", remedy: "shape: 9800Mbit",
 			spoil: func(_ *Facts, p *Device) {
-				p.Root, p.Children = Qdisc{Kind: "mq", Default: true}, []string{"fq_codel", "fq_codel"}
+				p.Root, p.Verdict, p.Children = Qdisc{Kind: "mq", Default: true}, nil, []string{"fq_codel", "fq_codel"}
 			}, swtch: Changes, mark: Changes},
 		{what: "its one lock", check: "port.one_lock", subject: "swp1", level: Note, says: "4 send queues", spoil: plain("mq"), swtch: Changes, mark: Changes},
 		{what: "mapped queues", check: "port.one_lock", subject: "swp1", level: Note, says: "mapped to 4",
 			spoil: func(f *Facts, p *Device) { plain("mq")(f, p); p.XPS = 4 }, swtch: Changes, mark: Changes},
 		{what: "mqprio of somebody's", check: "port.queue", subject: "swp1", level: Problem, says: "put there by somebody", remedy: "tc qdisc replace dev swp1 root tbf rate 9800Mbit",
-			spoil: func(_ *Facts, p *Device) { p.Root = Qdisc{Kind: "mqprio"} }, swtch: Changes, mark: Changes},
+			spoil: func(_ *Facts, p *Device) { p.Root, p.Verdict = Qdisc{Kind: "mqprio"}, nil }, swtch: Changes, mark: Changes},
 		{what: "pfifo_fast", check: "port.queue", subject: "swp1", level: Problem, says: "for each CPU", remedy: "shape:", spoil: plain("pfifo_fast"), swtch: Changes, mark: Changes},
 		{what: "no queue, no speed", check: "port.queue", subject: "swp1", level: Problem, says: "no queue at all", remedy: "shape: RATE",
 			spoil: func(f *Facts, p *Device) { plain("noqueue")(f, p); p.SpeedMbit = 0 }, swtch: Changes, mark: Changes},
@@ -27,22 +29,30 @@ func TestCheck_Queues(t *testing.T) {
 		{what: "fq", check: "port.queue", subject: "swp1", level: Problem, says: "paces", spoil: plain("fq"), swtch: Changes, mark: Changes},
 		{what: "bfifo", check: "port.queue", subject: "swp1", level: Problem, says: "tells no rate", spoil: plain("bfifo"), swtch: Changes, mark: Changes},
 		{what: "Weir's shaper, left", check: "port.shape_left", subject: "swp1", level: Problem, says: "no more", remedy: "--purge", spoil: func(_ *Facts, p *Device) { p.Root.Ours = true }},
-		{what: "Weir's shaper", check: "port.queue", subject: "swp1", level: OK, says: "Weir's own shaper (shape) keeps the queue: 9800Mbit/s, buffer 1MB",
+		{what: "Weir's shaper", check: "port.queue", subject: "swp1", level: OK, says: "Weir's own shaper (shape) keeps the queue: 9800Mbit/s, buffer 1MB, target 200KB",
 			spoil: func(f *Facts, p *Device) {
 				p.Root.Ours = true
 				f.Switches = []Switch{{Name: "default", Alive: true, Ports: []SwitchPort{{Name: "swp1", Local: true}}}}
 			}},
-		{what: "htb", check: "port.queue", subject: "swp1", level: OK, says: "htb", spoil: plain("htb")},
+		{what: "htb", check: "port.queue", subject: "swp1", level: OK, says: "htb keeps the queue: 9800Mbit/s, buffer 1MB, target 200KB", spoil: func(_ *Facts, p *Device) { p.Root = Qdisc{Kind: "htb"} }},
+		{what: "htb without a class", check: "port.queue", subject: "swp1", level: Problem, says: "would not take it: it keeps no backlog", remedy: "default class", spoil: plain("htb"), swtch: Changes, mark: Changes},
+		{what: "a queue not judged", check: "port.queue", subject: "swp1", level: Note, says: "not known", spoil: func(_ *Facts, p *Device) { p.Verdict = nil }, swtch: Unknown, mark: Unknown},
+		{what: "to be shaped", check: "port.queue", subject: "swp1", level: OK, says: "will have a shaper of Weir's own: 9800Mbit/s",
+			spoil: func(f *Facts, p *Device) {
+				plain("mq")(f, p)
+				*p.Verdict = *f.Devices[3].Verdict
+				p.Verdict.ShapeBits = 9_800_000_000
+			}},
 		{what: "a small bucket", check: "port.burst", subject: "swp1", level: Problem, says: "1KB is smaller than a packet (MTU 1500)", remedy: "burst",
 			spoil: func(_ *Facts, p *Device) { p.Root.Bursts = 1000 }, swtch: Changes, mark: Changes},
 		{what: "a fast shaper", check: "port.shaped_above_speed", subject: "swp1", level: Problem, says: "in the NIC", remedy: "rate 9800Mbit",
-			spoil: func(_ *Facts, p *Device) { p.Root.RateBits = 10_000_000_000 }, swtch: Changes, mark: Changes},
+			spoil: func(_ *Facts, p *Device) { p.Verdict.RateBits = 10_000_000_000 }, swtch: Changes, mark: Changes},
 		{what: "no buffer", check: "port.buffer", subject: "swp1", level: Problem, says: "less than two segments",
-			spoil: func(_ *Facts, p *Device) { p.Root.LimitBytes, p.Root.RateBits = 5_000, 10_000_000 }, swtch: Changes, mark: Changes},
+			spoil: func(_ *Facts, p *Device) { p.Verdict.BufferBytes, p.Verdict.PipeBytes = 5_000, 1_300 }, swtch: Changes, mark: Changes},
 		// (200 KB + 306 KB) / 1460
 		{what: "a buffer", check: "port.buffer", subject: "swp1", level: OK, says: "up to 346 flows", spoil: func(*Facts, *Device) {}},
 		{what: "large super-packets", check: "port.gso", subject: "swp1", level: Note, says: "lumps", remedy: "gso_max_size",
-			spoil: func(_ *Facts, p *Device) { p.Root.LimitBytes = 125_000; p.Offloads["tx-tcp-segmentation"] = true }},
+			spoil: func(_ *Facts, p *Device) { p.Verdict.TargetBytes = 25_000; p.Offloads["tx-tcp-segmentation"] = true }},
 	} {
 		r.run(t)
 	}
@@ -50,7 +60,7 @@ func TestCheck_Queues(t *testing.T) {
 
 func TestCheck_Devices(t *testing.T) {
 	kind := func(k string) func(*Facts, *Device) {
-		return func(_ *Facts, p *Device) { p.Kind, p.Root = k, Qdisc{Kind: "noqueue", Default: true} }
+		return func(_ *Facts, p *Device) { p.Kind, p.Root, p.Verdict = k, Qdisc{Kind: "noqueue", Default: true}, nil }
 	}
 	one := []string{"swp1"}
 	for _, r := range []row{
@@ -200,7 +210,7 @@ func TestCheck_NamesAreMadeSafe(t *testing.T) {
 		}
 		d := &f.Devices[i]
 		d.Name, d.Driver, d.Alias = "a\x1b[2J$(id)", "x\x07\u202ey", strings.Repeat("z", 4000)+"\x9b\xff"
-		d.Root = Qdisc{Kind: "mqprio"}
+		d.Root, d.Verdict = Qdisc{Kind: "mqprio"}, &Verdict{Refusal: "x\x1b"}
 		d.Egress = []Program{{ID: 1, Name: "p\r\nok  all is well"}}
 		d.Offloads["rx-lro"] = true
 	}

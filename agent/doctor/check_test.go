@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/agent/switchd"
 	"weir/datapath"
 )
 
@@ -16,7 +17,8 @@ func sane() *Facts {
 		return Device{
 			Name: name, Ifindex: index, Driver: "ixgbe", Bus: "0000:03:00.0", Up: true, Carrier: true, MTU: 1500, SpeedMbit: 10_000,
 			TxQueues: 4, RxQueues: 4, Master: "br0", MasterKind: "bridge", GSOMax: 65536,
-			Root:     Qdisc{Kind: "tbf", RateBits: 9_800_000_000, LimitBytes: 1_000_000, Bursts: 1_000_000},
+			Root:     Qdisc{Kind: "tbf", Bursts: 1_000_000},
+			Verdict:  &Verdict{RateBits: 9_800_000_000, BufferBytes: 1_000_000, TargetBytes: 200_000, PipeBytes: 506_250},
 			Offloads: map[string]bool{"rx-gro": true, "tx-generic-segmentation": true},
 		}
 	}
@@ -280,5 +282,38 @@ func TestCheck_WhatIsNotSeen(t *testing.T) {
 		if c := answer(r, Switching); c.Can != want {
 			t.Errorf("%s is not seen: %+v", hidden, c)
 		}
+	}
+}
+
+// With a configuration its ports are judged, and by what it makes of them.
+func TestCheck_Config(t *testing.T) {
+	f := sane()
+	for i := range f.Devices {
+		switch d := &f.Devices[i]; d.Name {
+		case "swp1":
+			d.Root, d.Verdict = Qdisc{Kind: "mqprio"}, &Verdict{Refusal: `port swp1: somebody set its queue discipline "mqprio"`}
+		case "swp2":
+			d.Root, d.Verdict = Qdisc{Kind: "bfifo"}, &Verdict{RateBits: 1e9, BufferBytes: 100_000, TargetBytes: 20_000, PipeBytes: 51_250}
+		}
+	}
+	c := &switchd.Config{Ports: []switchd.PortRule{{Match: []string{"swp1", "swp7"}}, {Match: []string{"swp[2-9]"}}}}
+	r := Check(f, Options{Config: c})
+	for _, want := range []struct {
+		check, subject, says, remedy string
+		level                        Level
+	}{
+		{"port.queue", "swp1", `would not take it: somebody set its queue discipline "mqprio"`, "if nobody needs what is there: tc qdisc replace dev swp1", Problem},
+		{"port.queue", "swp2", "bfifo keeps the queue: 1Gbit/s, buffer 100KB, target 20KB", "", OK},
+		{"port.missing", "swp7", "would wait for it", "spelling", Problem},
+	} {
+		if n := finding(t, r, want.check, want.subject, want.says); n.Level != want.level || !strings.Contains(n.Remedy, want.remedy) {
+			t.Errorf("%+v", n)
+		}
+	}
+	if c := answer(r, Switching); c.Can != Changes || c.Why != "on swp2; after a change (see ports) on swp1" {
+		t.Errorf("%+v", c)
+	}
+	if r = Check(f, Options{Config: c, Ports: []string{"swp2"}}); !r.Fine() {
+		t.Errorf("one port of it: %+v", r.Findings)
 	}
 }

@@ -90,6 +90,7 @@ type Device struct {
 	GSOMax      int    // bytes of a super-packet
 
 	Root     Qdisc
+	Verdict  *Verdict // of weir switch; nil: not asked
 	Children []string // kinds of the qdiscs below an mq or mqprio
 
 	Offloads map[string]bool // of ethtool; nil: not told
@@ -111,9 +112,13 @@ type Qdisc struct {
 	Kind    string // "noqueue" where there is none
 	Default bool   // the kernel's own choice, which a shaper of Weir's may replace
 	Ours    bool   // a shaper of Weir's
-	// Of a tbf:
-	RateBits           uint64
-	LimitBytes, Bursts uint64
+	Bursts  uint64 // bytes that a tbf's bucket holds
+}
+
+// Verdict is what weir switch would make of the device, by its configuration or the defaults.
+type Verdict struct {
+	Refusal                                                  string // why it would not; "": it would
+	RateBits, ShapeBits, BufferBytes, TargetBytes, PipeBytes uint64
 }
 
 // Program is a BPF program somewhere in a packet's way.

@@ -12,6 +12,8 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"weir/agent/switchd"
 )
 
 // devices reads all devices of the network namespace.
@@ -35,6 +37,7 @@ func (g *gatherer) devices() note {
 	var errQdisc, errAddr error
 	t.qdiscs, errQdisc = listQdiscs()
 	t.addresses, errAddr = countAddresses()
+	verdicts, errVerdict := g.verdicts()
 	t.ethtool, err = ethtool.NewEthtool()
 	if err == nil {
 		defer t.ethtool.Close()
@@ -46,6 +49,7 @@ func (g *gatherer) devices() note {
 	var out []Device
 	for _, l := range links[:len(links)-left] {
 		d := g.device(l, t)
+		d.Verdict = verdicts[d.Ifindex]
 		progs.fill(&d, l.Attrs(), t.qdiscs[d.Ifindex])
 		out = append(out, d)
 	}
@@ -53,6 +57,7 @@ func (g *gatherer) devices() note {
 	return func(f *Facts) {
 		f.Devices, f.DevicesLeft = out, left
 		f.unseen("queue disciplines", errQdisc)
+		f.unseen("what weir switch makes of the ports", errVerdict)
 		f.unseen("addresses", errAddr)
 		f.unseen("drivers and offloads", err)
 		f.unseen(seePrograms, progs.err)
@@ -64,12 +69,34 @@ func (g *gatherer) devices() note {
 }
 
 func (g *gatherer) rank(name string) int {
-	for _, p := range g.o.Ports {
+	for _, p := range g.o.ports() {
 		if ok, err := path.Match(p, name); name == p || err == nil && ok {
 			return 0
 		}
 	}
 	return 1
+}
+
+// verdicts asks the switch what it would make of the devices, by ifindex.
+func (g *gatherer) verdicts() (map[int]*Verdict, error) {
+	list, err := switchd.DefaultVerdicts()
+	if g.o.Config != nil {
+		list, err = g.o.Config.Verdicts()
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[int]*Verdict{}
+	for _, v := range list {
+		to := &Verdict{
+			RateBits: uint64(v.Rate), ShapeBits: uint64(v.Shape), BufferBytes: uint64(v.Buffer), TargetBytes: uint64(v.Target), PipeBytes: uint64(v.Pipe),
+		}
+		if v.Err != nil {
+			to.Refusal = firstLine(v.Err)
+		}
+		out[v.Ifindex] = to
+	}
+	return out, nil
 }
 
 // deviceTables is what was read of all devices at once.
@@ -135,7 +162,7 @@ func rootOf(list []qdisc) (root Qdisc, children []string) {
 		case netlink.HANDLE_ROOT:
 			// One that somebody makes gets a handle; Weir's has one of its own (switchd: shapeMajor).
 			root = Qdisc{Kind: q.kind, Default: q.handle == 0, Ours: q.kind == "tbf" && q.handle>>16 == 0x7765}
-			root.RateBits, root.LimitBytes, root.Bursts = q.tbf()
+			root.Bursts = q.bucket()
 		case netlink.HANDLE_INGRESS:
 		default:
 			if len(children) < namesMax {

@@ -51,22 +51,20 @@ func parseTC(m []byte) (head *nl.TcMsg, q qdisc, ok bool) {
 	return head, q, true
 }
 
-// tbf reads rate, limit and depth of a token bucket; 0 of others.
-func (q *qdisc) tbf() (rateBits, limit, burst uint64) {
-	if q.kind != "tbf" {
-		return 0, 0, 0
-	}
+// bucket is how many bytes the bucket of a tbf holds; 0 of others.
+func (q *qdisc) bucket() uint64 {
 	all := attributes(q.options)
-	var ticks uint64
-	if parms := attributeOf(all, nl.TCA_TBF_PARMS); len(parms) >= nl.SizeofTcTbfQopt {
-		opt := nl.DeserializeTcTbfQopt(parms)
-		limit, ticks, rateBits = uint64(opt.Limit), uint64(opt.Buffer), uint64(opt.Rate.Rate)*8
+	parms := attributeOf(all, nl.TCA_TBF_PARMS)
+	if q.kind != "tbf" || len(parms) < nl.SizeofTcTbfQopt {
+		return 0
 	}
+	opt := nl.DeserializeTcTbfQopt(parms)
+	bytesPerSecond := uint64(opt.Rate.Rate)
 	if wide := attributeOf(all, nl.TCA_TBF_RATE64); len(wide) >= 8 { // over 34 Gbit/s
-		rateBits = max(rateBits, binary.NativeEndian.Uint64(wide)*8)
+		bytesPerSecond = max(bytesPerSecond, binary.NativeEndian.Uint64(wide))
 	}
 	const nsPerTick = 64 // PSCHED_SHIFT
-	return rateBits, limit, uint64(float64(ticks) * nsPerTick / 1e9 * float64(rateBits) / 8)
+	return uint64(float64(opt.Buffer) * nsPerTick / 1e9 * float64(bytesPerSecond))
 }
 
 // programReader reads the programs at devices. The same program is often at many.

@@ -207,7 +207,7 @@ func FuzzParse(f *testing.F) {
 		_ = deviceNames(b)
 		if _, q, ok := parseTC(b); ok {
 			q.kind = "tbf"
-			q.tbf()
+			q.bucket()
 			fl := Filter{Kind: "bpf"}
 			fl.parse(q.options)
 		}

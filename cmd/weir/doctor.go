@@ -6,10 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/agent/doctor"
+	"weir/agent/switchd"
 )
 
 func doctorCommand() *cobra.Command {
 	var asJSON bool
+	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor [PORT...]",
 		Short: "Say what Weir can and cannot do on this machine, and what to do about it",
@@ -19,11 +21,13 @@ Weir. Each finding is ok, a note, a problem (mend it first) or blocked (Weir doe
 what to do.
 
 PORT is the name of a device in this network namespace, or a pattern ('swp*'). Without one, every device
-that can be a port is looked at. Nothing is changed. Without root less is seen, and what was not is told.
+that can be a port is looked at; with -f FILE the ports of that configuration, and by its settings. Nothing
+is changed. Without root less is seen, and what was not is told.
 
 The exit code is 0 when there is no problem, 1 when there is one or something is blocked.`,
 		Example: `  weir doctor
   weir doctor 'swp*'
+  weir doctor -f /etc/weir/switch.yaml
   weir doctor eth1 eth2 --json`,
 		Args: usageArgs(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,6 +37,13 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 				}
 			}
 			o := doctor.Options{Ports: args, Version: weirVersion()}
+			if file != "" {
+				c, err := switchd.Load(file)
+				if err != nil {
+					return usageError(err)
+				}
+				o.Config = c
+			}
 			r := doctor.Check(doctor.Gather(cmd.Context(), o), o)
 			var err error
 			if asJSON {
@@ -48,6 +59,7 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 			return err
 		},
 	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "judge the ports of this configuration of weir switch, by its settings")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
