@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -12,36 +13,51 @@ import (
 // ErrNotLive is the error for what cannot be changed while FairQ works.
 var ErrNotLive = errors.New("not while it runs: restart")
 
-// Change changes what the ports have in common, while they work: count, scale, shrink, edge mode and the
-// scope; the rest of c is not looked at. Where that takes other programs, they are replaced in their links,
-// each between two packets; timers tick on, tables stay. With an error everything is as it was.
+// Change changes what the ports have in common, while they work: scale, shrink, edge mode and the scope; the
+// rest of c is not looked at. Where that takes other programs, they are replaced in their links,
+// each between two packets; timers tick on, tables stay. It gives what undoes that. With an error everything
+// is as it was.
 //
-// To or from FairQScaleUnify nothing changes live (ErrNotLive): connections believe what their SYNs were
-// made to say.
-func (f *FairQ) Change(c FairQConfig) error {
-	next := f.cfg
+// Three things do not change live (ErrNotLive). Count: either register is kept only while it counts, so there
+// would be no flows at first. Scale unify, to it and from it: connections believe what their SYNs were made to
+// say. And shrink from allow to avoid: the right edges that senders were granted are not known then, so each
+// flow would be granted its receiver's whole window once.
+func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
+	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
 	next.UnifyShift = c.UnifyShift
 	next = next.withDefaults()
 	if err := next.check(nil); err != nil {
-		return fmt.Errorf("fairq: %w", err)
+		return nil, fmt.Errorf("fairq: %w", err)
 	}
 	unify := next.Scale == FairQScaleUnify
-	if unify != (f.cfg.Scale == FairQScaleUnify) || unify && next.UnifyShift != f.cfg.UnifyShift {
-		return fmt.Errorf("fairq: scale unify, to it, from it, or to another shift: %w", ErrNotLive)
+	switch {
+	case unify != (was.Scale == FairQScaleUnify) || unify && next.UnifyShift != was.UnifyShift:
+		return nil, fmt.Errorf("scale unify, to it, from it, or to another shift: %w", ErrNotLive)
+	case next.Count != was.Count:
+		return nil, fmt.Errorf("count: %w", ErrNotLive)
+	case next.Shrink == FairQShrinkAvoid && was.Shrink == FairQShrinkAllow:
+		return nil, fmt.Errorf("shrink from allow to avoid: %w", ErrNotLive)
 	}
+	if err := f.change(next); err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
+	}
+	return func() error { return f.change(was) }, nil
+}
+
+func (f *FairQ) change(next FairQConfig) error {
 	was := f.cfg
 	if next.constants() == was.constants() {
 		f.cfg.Scope = next.Scope
 		if err := f.setScope(); err != nil {
 			f.cfg.Scope = was.Scope
-			return errors.Join(fmt.Errorf("fairq: %w", err), f.setScope())
+			return errors.Join(err, f.setScope())
 		}
 		return nil
 	}
 	if err := f.replace(next); err != nil {
 		f.cfg = was
-		return errors.Join(fmt.Errorf("fairq: %w", err), f.setScope())
+		return errors.Join(err, f.setScope())
 	}
 	return nil
 }
@@ -61,12 +77,9 @@ func (c *FairQConfig) constants() any {
 // replace loads programs with other constants and puts them in the place of those at work. The prefixes
 // of the scope are there before programs that ask for them, and go after those.
 func (f *FairQ) replace(next FairQConfig) (err error) {
-	source, err := newFairQSource(&next)
-	if err != nil {
-		return err
-	}
+	var source *fairQSource
+	var control *fairqControlPrograms
 	var loaded []*ebpf.Program
-	control, err := source.loadControl(f.maps)
 	defer func() {
 		if err != nil {
 			for _, p := range loaded {
@@ -75,19 +88,24 @@ func (f *FairQ) replace(next FairQConfig) (err error) {
 			_ = control.close()
 		}
 	}()
-	if err != nil {
-		control = nil
-		return err
-	}
-	for i := range f.ports {
-		p, err := source.loadPort(f.ports[i].id, f.maps)
-		if err != nil {
-			return fmt.Errorf("port %s: %w", f.ports[i].Name, err)
-		}
-		loaded = append(loaded, p)
-		if err := f.heartbeat(); err != nil { // many ports take longer than a lease lasts
+	err = f.beating(func() (err error) {
+		if source, err = newFairQSource(&next); err != nil {
 			return err
 		}
+		if control, err = source.loadControl(f.maps); err != nil {
+			return err
+		}
+		for i := range f.ports {
+			p, err := source.loadPort(f.ports[i].id, f.maps)
+			if err != nil {
+				return fmt.Errorf("port %s: %w", f.ports[i].Name, err)
+			}
+			loaded = append(loaded, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	scoped := len(next.Scope) > 0
 	if scoped {
@@ -113,6 +131,32 @@ func (f *FairQ) replace(next FairQConfig) (err error) {
 		_ = f.setScope() // nobody asks for what would be left
 	}
 	return nil
+}
+
+// beating does what takes long, and beats meanwhile: on a busy machine a single load may take longer than a
+// lease lasts. do is not to touch the control entry.
+func (f *FairQ) beating(do func() error) error {
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	err := f.heartbeat()
+	go func() {
+		beat := time.NewTicker(FairQBeat)
+		defer beat.Stop()
+		var err error
+		for {
+			select {
+			case <-stop:
+				stopped <- err
+				return
+			case <-beat.C:
+				err = errors.Join(err, f.heartbeat())
+			}
+		}
+	}()
+	if err == nil {
+		err = do()
+	}
+	close(stop)
+	return errors.Join(err, <-stopped)
 }
 
 func (f *FairQ) programs() (all []*ebpf.Program) {

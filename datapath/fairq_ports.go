@@ -199,7 +199,11 @@ func (f *FairQ) attach(port FairQPort, pinned *pins, of int) error {
 	if err := f.configure(&p, of); err != nil {
 		return err
 	}
-	if p.program, err = f.source.loadPort(p.id, f.maps); err != nil {
+	err = f.beating(func() (err error) {
+		p.program, err = f.source.loadPort(p.id, f.maps)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	f.ports = append(f.ports, p)

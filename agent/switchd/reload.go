@@ -163,10 +163,11 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 	if reflect.DeepEqual(before, next) {
 		return nil
 	}
-	if err := r.fairq.Change(next); err != nil {
+	undo, err := r.fairq.Change(next)
+	if err != nil {
 		return err
 	}
-	t.done(func() error { return r.fairq.Change(before) }, "")
+	t.done(undo, "")
 	for _, word := range []struct{ key, was, is string }{
 		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink},
 		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)},

@@ -25,7 +25,7 @@ const (
 type enforcer interface {
 	Attach(datapath.FairQPort) error
 	Configure(port string, l datapath.FairQLaw) error
-	Change(datapath.FairQConfig) error
+	Change(datapath.FairQConfig) (undo func() error, err error)
 	LetGo(port string) error
 	Remove(ports ...string) error
 	Gone() []string
@@ -107,6 +107,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	}
 	control := newControl(c.Name, r.log)
 	defer control.close()
+	r.log.Info("begun", "version", c.Version, "ports", len(r.ports), "pinned", pinDir(c.Name))
 	r.notify.ready(len(r.ports))
 	err = r.work(ctx, w, control)
 	r.notify.stopping()
@@ -175,7 +176,6 @@ func (r *role) attachAll(found []candidate) error {
 	if err := r.fairq.ClearNotes(); err != nil {
 		return errors.Join(err, r.fairq.Leave())
 	}
-	r.log.Info("begun", "version", r.cfg.Version, "ports", len(ports), "pinned", cfg.Pin)
 	for _, p := range ports {
 		r.attached(p)
 	}

@@ -10,7 +10,7 @@ import (
 
 // TestMain lets the test binary be the command: scripts and the tests that kill it run it as such.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main})
+	testscript.Main(m, map[string]func(){"weir": main, "weir-confined": confined})
 }
 
 // TestScripts runs testdata/*.txtar: command lines with the output and exit code they must have.

@@ -1,0 +1,463 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath"
+	"weir/datapath/testnet"
+)
+
+// configured is a machine whose switch runs from a file.
+type configured struct {
+	*machine
+	path string
+	p    *process
+}
+
+// switchFrom starts `weir switch -f FILE` with this text and waits until it is at work.
+func (m *machine) switchFrom(text string, args ...string) *configured {
+	m.t.Helper()
+	c := &configured{machine: m, path: filepath.Join(m.t.TempDir(), "switch.yaml")}
+	c.write(text)
+	c.p = m.start("weir", append([]string{"switch", "-f", c.path}, args...)...)
+	m.until(c.p, "weir switch -f is at work", func() bool {
+		s := m.read()
+		return strings.Contains(c.p.log.String(), "begun") && s != nil && s.Holder.PID == c.p.cmd.Process.Pid && s.Alive()
+	})
+	return c
+}
+
+func (c *configured) write(text string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.path, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reload asks for a reload with this text and gives the exit code and what was said.
+func (c *configured) reload(text string) (code int, says string) {
+	c.t.Helper()
+	c.write(text)
+	p := c.start("weir", "switch", "reload")
+	return p.wait(), p.log.String()
+}
+
+// applied is a reload that must be applied.
+func (c *configured) applied(text string) string {
+	c.t.Helper()
+	code, says := c.reload(text)
+	if code != 0 {
+		c.t.Fatalf("reload ends with %d: %s\nits file:\n%s\nthe switch:\n%s", code, says, text, c.p.log)
+	}
+	return says
+}
+
+const both = "kind: Switch\nmetrics: {listen: \"\"}\ndefaults: {target_fraction: 0.025}\nports:\n  - match: [out0, in0]\n"
+
+// variants are files that differ from one to the next in what reaches the kernel in another way: the law, a
+// constant of the programs, the scope, marking.
+var variants = []string{
+	both,
+	both + "    target_fraction: 0.025\n    rtt: 200us\n",
+	both + "    target_fraction: 0.02\n",
+	both + "scale: shim\n",
+	both + "scope: [10.0.0.0/8]\n",
+	both + "scope: [10.0.0.0/8, 192.168.0.0/16]\n",
+	both + "    updates: 12\nscope: [10.0.0.0/8]\n",
+	both + "    mark: {threshold: 100KB}\n",
+}
+
+// what may be lost by a reload: drops of the port and of both ends of its link, and what senders send again.
+// Ungoverned are acknowledgements that passed as they came: after a time without any data, and while windows
+// are let go.
+type lost struct{ queue, device, again, ungoverned uint64 }
+
+func (m *machine) lost() (l lost) {
+	m.t.Helper()
+	l.queue = uint64(testnet.Queue(m.t, m.Port).Drops)
+	l.again = m.Sender.SNMP(m.t, "Tcp", "RetransSegs")
+	l.ungoverned = portOf(m.read(), "in0").Ungoverned
+	m.Switch.Must(m.t, func() error {
+		for _, name := range ports {
+			dev, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			s := dev.Attrs().Statistics
+			l.device += s.TxDropped + s.RxDropped
+		}
+		return nil
+	})
+	return l
+}
+
+func (l lost) since(before lost) lost {
+	return lost{l.queue - before.queue, l.device - before.device, l.again - before.again, l.ungoverned - before.ungoverned}
+}
+
+// A reload loses no packet and breaks no connection, whatever it changes: drops and retransmissions are
+// those of the same load without. The port holds ten times what four streams have on their way as long as
+// their windows are held (each C*RTT + αB, 28 KB), so that it drops nothing because somebody was woken late;
+// were they let go, it would be full within two round trips.
+func TestSwitch_ReloadUnderLoad(t *testing.T) {
+	m := newMachine(t)
+	testnet.Shape(t, m.Port, machineBps, 1_000_000, 2*1514)
+	c := m.switchFrom(variants[0])
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4) // after it, so that their windows' scale is known
+	m.until(c.p, "windows are held", m.held)
+	streams.Progress(t, 500_000)
+	first := m.read()
+
+	reloads := rounds(50, 1000)
+	before, began, bytes := m.lost(), time.Now(), streams.Bytes()
+	for n := range reloads {
+		c.applied(variants[(n+1)%len(variants)])
+	}
+	streams.Progress(t, 10_000)
+	with, took, bytes := m.lost().since(before), time.Since(began), streams.Bytes()-bytes
+	c.applied(variants[0])
+
+	before, began = m.lost(), time.Now()
+	for from := streams.Bytes(); streams.Bytes()-from < bytes; {
+		streams.Progress(t, 10_000)
+	}
+	without := m.lost().since(before)
+	t.Logf("%d reloads in %v (%v each), %d bytes: lost %+v; the same load without, %v: %+v", reloads, took.Round(time.Millisecond),
+		(took / time.Duration(reloads)).Round(time.Millisecond), bytes, with, time.Since(began).Round(time.Millisecond), without)
+	// What is sent again without a drop was late: that is the machine's doing, if it has other work.
+	if with.queue+with.device > 0 || without.queue+without.device > 0 || *soak && with.again > without.again {
+		t.Errorf("reloads lost %+v, the same load without them %+v", with, without)
+	}
+	if with.ungoverned > without.ungoverned+uint64(reloads) { // in 10 ms, 40
+		t.Errorf("%d acknowledgements passed as they came during reloads, %d without", with.ungoverned, without.ungoverned)
+	}
+	now := m.read()
+	for i := range now.Ports {
+		is, was := &now.Ports[i], portOf(first, now.Ports[i].Port)
+		if is.LinkID != was.LinkID || is.Opened != was.Opened || is.ID != was.ID {
+			t.Errorf("%s did not stay what it was: %+v, before %+v", is.Port, is, was)
+		}
+	}
+	if strings.Contains(c.p.log.String(), "refused") {
+		t.Errorf("the switch refused something:\n%s", c.p.log)
+	}
+	c.p.signal(syscall.SIGTERM)
+	if code := c.p.wait(); code != 0 {
+		t.Errorf("ended with %d:\n%s", code, c.p.log)
+	}
+}
+
+// standing is what a refused reload must not change.
+type standing struct {
+	chains []string
+	pins   []string
+	laws   []datapath.FairQPinned
+}
+
+func (m *machine) standing() (s standing) {
+	s.chains, s.pins = m.chains(), m.pins()
+	for _, p := range m.read().Ports {
+		s.laws = append(s.laws, datapath.FairQPinned{ID: p.ID, LinkID: p.LinkID, ProgramID: p.ProgramID, Ifindex: p.Ifindex, Releasing: p.Releasing,
+			FairQStats: datapath.FairQStats{Port: p.Port, TargetBytes: p.TargetBytes, Hold: p.Hold, HoldShare: p.HoldShare}})
+	}
+	return s
+}
+
+// Whatever is wrong with a file, the reload is refused with the reason, and the switch stays as it is.
+func TestSwitch_ReloadRefused(t *testing.T) {
+	m := newMachine(t)
+	c := m.switchFrom(both)
+	var taken string
+	m.Switch.Must(t, func() error {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		taken = l.Addr().String()
+		return nil
+	})
+	was := m.standing()
+	try := func(name, text, says string) {
+		t.Helper()
+		code, got := c.reload(text)
+		if code != exitError || !strings.Contains(got, "refused, nothing has changed") || !strings.Contains(got, says) {
+			t.Errorf("%s: ends with %d, without %q:\n%s", name, code, says, got)
+		}
+		if now := m.standing(); !reflect.DeepEqual(now, was) {
+			t.Errorf("%s: refused, and changed something:\n%+v\n%+v", name, was, now)
+		}
+	}
+	broken, err := filepath.Glob("../../agent/switchd/testdata/broken/*.yaml")
+	if err != nil || len(broken) < 30 {
+		t.Fatalf("%d broken files, %v", len(broken), err)
+	}
+	for _, path := range broken {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try(path, string(text), c.path+":") // what exactly is said: TestLoad_BrokenFilesGetPreciseErrors
+	}
+	for _, row := range []struct{ name, text, says string }{
+		{"another name", both + "name: other\n", "the name is not changed while it runs: restart"},
+		{"unify", both + "scale: unify\n", "not while it runs: restart"},
+		{"count", both + "count: handshake\n", "count: not while it runs: restart"},
+		{"shrink avoid", both + "shrink: avoid\n", "shrink from allow to avoid: not while it runs: restart"},
+		{"a port without a queue", strings.Replace(both, "in0]", "in0, br0]", 1), `port br0: its queue discipline "noqueue" keeps no backlog`},
+		{"a shaper of somebody else", strings.Replace(both, "in0]\n", "in0]\n    shape: 90Mbit\n", 1), `somebody set its queue discipline "tbf"`},
+		{"an address that another has", strings.Replace(both, `""`, taken, 1), "another program, or another switch of this machine, has this port"},
+	} {
+		try(row.name, row.text, row.says)
+	}
+	if s := m.read(); !s.Alive() {
+		t.Error("the switch is not alive")
+	}
+	if n := strings.Count(c.p.log.String(), "reload refused, nothing has changed"); n != len(broken)+7 {
+		t.Errorf("the log tells of %d refused reloads, of %d", n, len(broken)+7)
+	}
+	c.applied(variants[2])
+	if got := portOf(m.read(), "out0").TargetBytes; got != machineBuffer/50 {
+		t.Errorf("afterwards a good file is not applied: target %d", got)
+	}
+}
+
+// Ports come and go by a reload; SIGHUP asks for one, too; without a file there is none.
+func TestSwitch_ReloadsPorts(t *testing.T) {
+	m := newMachine(t)
+	one := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: out0}]\n"
+	c := m.switchFrom(one)
+	if n := len(m.read().Ports); n != 1 {
+		t.Fatalf("%d ports", n)
+	}
+	if says := c.applied(both); !strings.Contains(says, "port in0: attached") {
+		t.Errorf("said: %s", says)
+	}
+	if s := m.read(); len(s.Ports) != 2 {
+		t.Errorf("after a port was added: %+v", s.Ports)
+	}
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	m.until(c.p, "windows are held", m.held)
+	opened := portOf(m.read(), "out0").Opened
+
+	c.write(one)
+	c.p.signal(syscall.SIGHUP)
+	m.until(c.p, "the port is left", func() bool { return len(m.read().Ports) == 1 })
+	if slices.ContainsFunc(m.chains(), func(l string) bool { return strings.HasPrefix(l, "in0 program") }) {
+		t.Errorf("in0 has programs: %v", m.chains())
+	}
+	c.write(both)
+	c.p.signal(syscall.SIGHUP)
+	m.until(c.p, "the port is back", func() bool { return len(m.read().Ports) == 2 })
+	m.until(c.p, "windows are held again", m.held)
+	if now := portOf(m.read(), "out0").Opened; now != opened {
+		t.Errorf("connections entered: %d, then %d", opened, now)
+	}
+	if says := c.applied(both); !strings.Contains(says, "nothing was new") {
+		t.Errorf("said of the same file: %s", says)
+	}
+	streams.Progress(t, 100_000)
+	c.p.signal(syscall.SIGTERM)
+	c.p.wait()
+
+	p := m.switchUp("weir")
+	q := m.start("weir", "switch", "reload")
+	if code := q.wait(); code != exitError || !strings.Contains(q.log.String(), "started without a file") {
+		t.Errorf("reload of a switch without a file ends with %d: %s", code, q.log)
+	}
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	q = m.start("weir", "switch", "reload")
+	if code := q.wait(); code != exitError || !strings.Contains(q.log.String(), "no weir switch runs under this name") {
+		t.Errorf("reload without a switch ends with %d: %s", code, q.log)
+	}
+}
+
+// The process that took over is the one that is asked.
+func TestSwitch_ReloadAfterTakeOver(t *testing.T) {
+	m := newMachine(t)
+	c := m.switchFrom(both)
+	next := m.start("weir", "switch", "-f", c.path, "--take-over")
+	c.p.wait()
+	m.until(next, "the other one has it", func() bool { return m.read().Holder.PID == next.cmd.Process.Pid })
+	c.p = next
+	testnet.Until(t, "it answers", func() bool {
+		code, _ := c.reload(variants[2])
+		return code == 0
+	})
+	if got := portOf(m.read(), "out0").TargetBytes; got != machineBuffer/50 {
+		t.Errorf("target %d", got)
+	}
+}
+
+// unshaped gives the data's port back the kernel's default queue discipline.
+func (m *machine) unshaped(device string) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		dev, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		return netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: dev.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0),
+		}})
+	})
+}
+
+// root is the root queue discipline of a port.
+func (m *machine) root(device string) (says string) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		dev, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		list, err := netlink.QdiscList(dev)
+		if err != nil {
+			return err
+		}
+		for _, q := range list {
+			if q.Attrs().Parent != netlink.HANDLE_ROOT {
+				continue
+			}
+			says = fmt.Sprintf("%s %s", q.Type(), netlink.HandleStr(q.Attrs().Handle))
+			if t, ok := q.(*netlink.Tbf); ok {
+				says += fmt.Sprintf(" rate %d limit %d", t.Rate*8, t.Limit)
+			}
+		}
+		return nil
+	})
+	return says
+}
+
+const shaped = "kind: Switch\nmetrics: {listen: \"\"}\nports:\n  - {match: out0, shape: 100Mbit, buffer: 125KB}\n  - match: in0\n"
+
+// A port without a queue of its own gets one while Weir runs: whatever ends Weir, the kernel's default comes
+// back, and what somebody else set stays.
+func TestSwitch_Shape(t *testing.T) {
+	m := newMachine(t)
+	m.unshaped("out0")
+	chains := m.chains()
+	plain := m.root("out0")
+	const ours = "tbf 7765:0 rate 100000000 limit 125000"
+	c := m.switchFrom(shaped)
+	if got := m.root("out0"); got != ours {
+		t.Errorf("shaped: %s", got)
+	}
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
+	m.until(c.p, "windows are held", m.held)
+
+	// Another rate, in place; then the same again.
+	c.applied(strings.Replace(shaped, "100Mbit", "50Mbit", 1))
+	if got := m.root("out0"); got != "tbf 7765:0 rate 50000000 limit 125000" {
+		t.Errorf("another rate: %s", got)
+	}
+	c.applied(shaped)
+
+	// Killed, it stays; the next start takes it over; a purge takes it off.
+	c.p.kill()
+	if got := m.root("out0"); got != ours {
+		t.Errorf("killed: %s", got)
+	}
+	c = m.switchFrom(shaped)
+	streams.Progress(t, 100_000)
+	c.p.kill()
+	if code := m.start("weir", "switch", "--purge").wait(); code != 0 || m.root("out0") != plain {
+		t.Errorf("purge ends with %d: %s", code, m.root("out0"))
+	}
+	if pins := m.pins(); len(pins) != 0 {
+		t.Errorf("pins are left: %v", pins)
+	}
+
+	// Killed, and the next start does not want it.
+	c = m.switchFrom(shaped)
+	c.p.kill()
+	c = m.switchFrom("kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: in0}]\n")
+	testnet.Until(t, "the kernel's default is back", func() bool { return m.root("out0") == plain })
+	c.applied(shaped)
+	if got := m.root("out0"); got != ours {
+		t.Errorf("shaped by a reload: %s", got)
+	}
+
+	// Somebody takes it away: it comes back. Somebody sets another: that one stays.
+	port := m.Port
+	m.Switch.Must(t, func() error {
+		return netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: port.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(0x7765, 0)}})
+	})
+	testnet.Until(t, "it is back", func() bool { return m.root("out0") == ours })
+	m.Switch.Must(t, func() error {
+		return netlink.QdiscReplace(&netlink.Tbf{
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: port.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
+			Rate:       machineBps / 8, Limit: machineBuffer, Buffer: netlink.Xmittime(machineBps/8, 3028),
+		})
+	})
+	m.until(c.p, "it says whose it is", func() bool { return strings.Contains(c.p.log.String(), "somebody set its queue discipline") })
+	const theirs = "tbf 1:0 rate 100000000 limit 125000"
+	c.p.signal(syscall.SIGTERM)
+	if code := c.p.wait(); code != 0 || m.root("out0") != theirs {
+		t.Errorf("ended with %d, somebody else's became %s:\n%s", code, m.root("out0"), c.p.log)
+	}
+	m.unshaped("out0")
+
+	// By itself, at its end.
+	c = m.switchFrom(shaped, "--purge")
+	streams.Progress(t, 100_000)
+	objects := m.objects()
+	c.p.signal(syscall.SIGTERM)
+	if code := c.p.wait(); code != 0 {
+		t.Errorf("ended with %d:\n%s", code, c.p.log)
+	}
+	m.goneWithoutTrace(objects, chains)
+	if got := m.root("out0"); got != plain {
+		t.Errorf("restored: %s", got)
+	}
+}
+
+// Marking stands behind FairQ, follows the file, and goes with Weir or with a purge.
+func TestSwitch_Mark(t *testing.T) {
+	m := newMachine(t)
+	chains := m.chains()
+	marks := func() (n int) {
+		for _, l := range m.egress("out0") {
+			if l == "weir_mark" {
+				n++
+			}
+		}
+		return n
+	}
+	marking := strings.Replace(both, "in0]\n", "in0]\n    mark: {threshold: 30KB}\n", 1)
+	c := m.switchFrom(marking)
+	if got := m.egress("out0"); !slices.Equal(got, []string{"weir_fairq", "weir_mark"}) {
+		t.Errorf("at out0: %v", got)
+	}
+	c.applied(both)
+	if marks() != 0 {
+		t.Errorf("at out0, without marking: %v", m.egress("out0"))
+	}
+	c.applied(marking)
+	c.p.kill()
+	if marks() != 1 {
+		t.Errorf("at out0, killed: %v", m.egress("out0"))
+	}
+	c = m.switchFrom(both)
+	testnet.Until(t, "what a former one left is gone", func() bool { return marks() == 0 })
+	c.applied(marking)
+	c.p.kill()
+	if code := m.start("weir", "switch", "--purge").wait(); code != 0 {
+		t.Errorf("purge ends with %d", code)
+	}
+	if now := m.chains(); !slices.Equal(now, chains) || len(m.pins()) != 0 {
+		t.Errorf("purge left something:\n%s\n%v", difference(chains, now), m.pins())
+	}
+}
