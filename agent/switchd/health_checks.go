@@ -14,8 +14,8 @@ const (
 	// fewPackets is how many packets between two readings tell nothing: the readings of the counters are
 	// not of the same instant.
 	fewPackets = 100
-	// oneSidedShare of the flows, in percent, is more than a connection or two of a fabric that has just
-	// chosen other paths.
+	// oneSidedShare of the flows, in percent, is more than losses make of them: 1 of 70 and fewer with 5000
+	// drops a second.
 	oneSidedShare = 10
 	// tunnelShare of the packets, in percent, is more than a port's keepalives and routing have.
 	tunnelShare = 10
@@ -218,7 +218,10 @@ func lookHiddenSegments(v *view) (reason, remedy string) {
 // beginning is not among the flows that count.
 func lookOneSided(v *view) (reason, remedy string) {
 	n := v.k.OneSidedData
-	if n == 0 || 100*uint64(n) < oneSidedShare*uint64(v.k.Flows) {
+	if v.recent != nil {
+		n = min(n, v.recent.oneSidedData)
+	}
+	if !isShare(n, uint64(v.k.Flows)) {
 		return "", ""
 	}
 	reason = fmt.Sprintf("the data of %d flows leaves here, and no acknowledgement of it passes a governed port", n)
@@ -227,6 +230,12 @@ func lookOneSided(v *view) (reason, remedy string) {
 		remedy += "; where they return by another switch, put FairQ on both, or use edge mode"
 	}
 	return reason, remedy
+}
+
+// isShare says whether so many flows are more than what losses make of a few among these: a sender that
+// waits for its timer is heard one way only, too.
+func isShare(n uint32, flows uint64) bool {
+	return n > 0 && (n > 1 || flows == 0) && 100*uint64(n) >= oneSidedShare*flows
 }
 
 func lookTunnels(v *view) (reason, remedy string) {
@@ -258,10 +267,17 @@ func lookPart(v *view) (reason, remedy string) {
 
 // lookDataElsewhere: which switch, or which port, their queue is at is not known here.
 func lookDataElsewhere(v *view) (reason, remedy string) {
-	if v.k.OneSidedAcks == 0 {
+	n, flows := v.k.OneSidedAcks, uint64(0)
+	if v.recent != nil {
+		n = min(n, v.recent.oneSidedAcks)
+	}
+	for i := range v.sw.Ports {
+		flows += uint64(v.sw.Ports[i].Flows) // the data may leave by any port
+	}
+	if !isShare(n, flows) {
 		return "", ""
 	}
-	return fmt.Sprintf("acknowledgements of %d flows leave here whose data passes no governed port", v.k.OneSidedAcks),
+	return fmt.Sprintf("acknowledgements of %d flows leave here whose data passes no governed port", n),
 		"name every port that traffic passes; data that takes another switch is for FairQ on that one"
 }
 

@@ -146,10 +146,25 @@ func TestChecks(t *testing.T) {
 			now.edit(func(d *portDevice) { d.features[featureHardware] = true })
 		}, "hw-tc-offload", Enforced, "hw-tc-offload is on", "ethtool -K a hw-tc-offload off"},
 
-		{"data one way only", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedData = 1 }, "one-sided", Degraded, "the data of 1 flows leaves here", "edge mode"},
-		{"data one way only, and nothing counts as a flow", func(now, _ *reading, a *datapath.FairQPinned) { a.OneSidedData, a.Flows = 3, 0 }, "one-sided", Degraded, "the data of 3 flows", "name every port"},
-		{"data one way only, of few", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedData, a.Flows = 1, 11 }, "", "", "", ""},
-		{"acknowledgements one way only", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedAcks = 2 }, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "name every port"},
+		{"data one way only", func(_, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedData, before.kernel.Ports[0].OneSidedData = 2, 2
+		}, "one-sided", Degraded, "the data of 2 flows leaves here", "edge mode"},
+		{"data one way only, and nothing counts as a flow", func(_, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedData, before.kernel.Ports[0].OneSidedData, a.Flows = 1, 3, 0
+		}, "one-sided", Degraded, "the data of 1 flows", "name every port"},
+		{"data one way only, now and not before", func(_, _ *reading, a *datapath.FairQPinned) { a.OneSidedData, a.Flows = 3, 0 }, "", "", "", ""},
+		{"data of one flow of a few one way only", func(_, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedData, before.kernel.Ports[0].OneSidedData = 1, 1
+		}, "", "", "", ""},
+		{"data of few flows one way only", func(_, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedData, before.kernel.Ports[0].OneSidedData, a.Flows = 2, 2, 21
+		}, "", "", "", ""},
+		{"acknowledgements one way only", func(_, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks = 2, 2
+		}, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "name every port"},
+		{"acknowledgements of few flows one way only", func(now, before *reading, a *datapath.FairQPinned) {
+			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks, now.kernel.Ports[1].Flows = 2, 2, 20
+		}, "", "", "", ""},
 		{"canary", func(_, _ *reading, a *datapath.FairQPinned) {
 			a.Hold, a.HoldShare = datapath.FairQHoldPart, datapath.FairQLots/10
 		}, "part", Enforced, "10 % of its flows", ""},

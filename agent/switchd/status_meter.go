@@ -144,6 +144,7 @@ func (r *reading) view(i int, before *reading) *view {
 	}
 	v.recent = &change{interval: r.at.Sub(before.at)}
 	v.recent.stats(&k.FairQStats, &old.FairQStats)
+	v.recent.oneSidedData, v.recent.oneSidedAcks = old.OneSidedData, old.OneSidedAcks
 	was := before.devices.of(old)
 	if !v.device.known || !was.known {
 		return v
@@ -173,6 +174,8 @@ func (c *change) queues(first1, last1, first2, last2 datapath.RootQueue) {
 // change is what happened at a port between two readings.
 type change struct {
 	interval time.Duration
+
+	oneSidedData, oneSidedAcks uint32 // flows, at the reading before
 
 	seen, rewritten, tunnel, tableFull uint64 // packets at FairQ's program
 

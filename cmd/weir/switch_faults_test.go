@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,6 +130,7 @@ var faults = []struct {
 		a.ails("qdisc replaced by bfifo", from, switchd.Degraded, "unknown-rate", `"bfifo"`)
 		from = a.replaceQueue("mq")
 		a.ails("mq root", from, switchd.Degraded, "no-queue", `"mq"`)
+		a.await("let go", from, func(s *switchd.Switch, _ int) bool { return portNamed(s, "out0").GrantBytes == 0 })
 		from = a.replaceQueue("pfifo_fast")
 		a.ails("qdisc replaced by pfifo_fast", from, switchd.Degraded, "no-queue", `"pfifo_fast"`)
 		from = time.Now()
@@ -304,6 +307,49 @@ func (a *ailing) setFeatures(features map[string]bool) time.Time {
 		return e.Change("out0", features)
 	})
 	return from
+}
+
+// Without a fault status is never but content, whatever traffic does meanwhile: begins, ends, fills queues,
+// drops.
+func TestSwitch_StatusCriesNoWolf(t *testing.T) {
+	m := newMachine(t)
+	m.switchUp("weir")
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done })
+	l := m.Listen(t, testnet.ReceiverIPv4)
+	go func() { // whoever comes is read from
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.Discard, c); _ = c.Close() }()
+		}
+	}()
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = m.Sender.Enter(func() error { // bursts of connections of 1 KB to 4 MB
+				c, err := net.DialTimeout("tcp4", l.Addr().String(), time.Second)
+				if err == nil {
+					go func() { _, _ = c.Write(make([]byte, 1000<<(i%13))); _ = c.Close() }()
+				}
+				return nil
+			})
+		}
+	}()
+	for range rounds(10, 200) {
+		if s, code := m.status(); code != 0 || len(portNamed(&s, "out0").Findings)+len(portNamed(&s, "in0").Findings) > 0 {
+			t.Errorf("without a fault: %d, %s, %+v, %+v", code, s.Reason, portNamed(&s, "out0").Findings, portNamed(&s, "in0").Findings)
+		}
+	}
+	s, _ := m.status()
+	t.Logf("%d connections, %d drops", portNamed(&s, "in0").Opened+portNamed(&s, "out0").Opened, portNamed(&s, "out0").QueueDrops)
 }
 
 // A switch that only has the port that data leaves by says so: no acknowledgement ever passes FairQ.
