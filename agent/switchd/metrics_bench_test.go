@@ -1,11 +1,13 @@
 package switchd
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,47 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// BenchmarkScrapeWritten is the part of a scrape that is not reading the kernel, with as many ports as a switch may
+// have: their figures made and written. The baseline is copying what was written, as text, line by line.
+func BenchmarkScrapeWritten(b *testing.B) {
+	const ports = 1024
+	r := sampleReading()
+	one := r.kernel.Ports[0]
+	r.kernel.Ports = nil
+	for i := range ports {
+		one.Port, one.ID = fmt.Sprintf("swp%d", i), uint32(i)
+		r.kernel.Ports = append(r.kernel.Ports, one)
+	}
+	x := newExporter("bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+	x.read = (&momentReader{of: func(string) (*reading, error) { return r, nil }}).read
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var wrote time.Duration
+	var text bytes.Buffer
+	for b.Loop() {
+		text.Reset()
+		begun := threadTime()
+		if err := benchScrape(x, &text); err != nil {
+			b.Fatal(err)
+		}
+		wrote += threadTime() - begun
+	}
+	begun := threadTime()
+	copied := 0
+	for line := range strings.Lines(text.String()) {
+		copied += len(strings.Clone(line))
+	}
+	copies := threadTime() - begun
+	if copied != text.Len() {
+		b.Fatal("a copy is shorter")
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(wrote.Microseconds())/float64(b.N)/1000, "cpu-ms/scrape")
+	b.ReportMetric(float64(wrote.Microseconds())/float64(b.N*ports), "cpu-us/port")
+	b.ReportMetric(float64(text.Len())/1000, "KB")
+	b.ReportMetric(float64(wrote)/float64(b.N)/float64(copies), "text-copies")
+}
+
 type countingWriter int
 
 func (w *countingWriter) Write(p []byte) (int, error) {
@@ -85,7 +128,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 // benchScrape does what a scrape does, on the calling thread.
 func benchScrape(x *exporter, to io.Writer) error {
 	r := prometheus.NewRegistry()
-	sent := make(chan prometheus.Metric)
+	sent := make(chan prometheus.Metric, 1000) // as a registry has it
 	done := make(chan []prometheus.Metric)
 	go func() {
 		var all []prometheus.Metric
