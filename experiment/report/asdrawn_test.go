@@ -122,6 +122,23 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+// A cause stands below every claim that it refutes, in full below the first.
+func TestClaims_Cause(t *testing.T) {
+	refuted := func(text string) result.Claim {
+		return result.Claim{Claim: text, Ours: "ours", World: "lab", Left: result.PerSeed{1}, Right: result.PerSeed{2}, Holds: new(false), Because: "it is <slow>"}
+	}
+	doc := drawn(`[]`)
+	doc.Claims = []result.Claim{refuted("a.g.flows > 1"), refuted("b.g.flows > 1")}
+	text := table(t, doc)
+	if strings.Count(text, "because: it is <slow>") != 1 || strings.Count(text, "because: as above") != 1 {
+		t.Errorf("in the table:\n%s", text)
+	}
+	page := html(t, doc, nil)
+	if strings.Count(page, "Cause: it is &lt;slow&gt;") != 1 || strings.Count(page, "Cause: as above") != 1 || !strings.Contains(page, "What this project asks") {
+		t.Error("on the page")
+	}
+}
+
 func TestInto(t *testing.T) {
 	page := []byte("# Title\n\n<!-- results of F1 -->\nold\n<!-- end of results -->\n\nbetween\n\n<!-- results of F2 -->\n<!-- end of results -->\nend\n")
 	once, err := Into(page, "F1", []byte("new\n"))

@@ -61,6 +61,7 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 		return
 	}
 	fmt.Fprintf(w, "\nclaims (%s)\n", claimCounts(doc))
+	causes := told{}
 	for _, s := range claimSections(doc) {
 		if s.title != "" {
 			fmt.Fprintf(w, "  %s (%s)\n", strings.ToLower(s.title[:1])+s.title[1:], s.counts())
@@ -76,7 +77,7 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 				writeDecision(w, c)
 			}
 			if q.because != "" {
-				writeWrapped(w, "      ", "      ", "because: "+q.because)
+				writeWrapped(w, "      ", "      ", "because: "+causes.once(q.because))
 			}
 		}
 	}
@@ -94,6 +95,18 @@ func writeDecision(w *bytes.Buffer, c *result.Claim) {
 		}
 	}
 	writeWrapped(w, "    "+sign(c)+" ", "      ", where+": "+strings.Join(parts, "; "))
+}
+
+// told is what was said already: several claims may have one cause.
+type told map[string]bool
+
+// once gives a text in full the first time only.
+func (t told) once(text string) string {
+	if t[text] {
+		return "as above"
+	}
+	t[text] = true
+	return text
 }
 
 // writeWrapped writes a text in lines of at most Width, the first with one lead and the others with another.

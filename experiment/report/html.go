@@ -159,11 +159,15 @@ func facts(doc *result.Document, a about) []fact {
 
 func claimViews(doc *result.Document) []claimSectionView {
 	var out []claimSectionView
+	causes := told{}
 	for _, section := range claimSections(doc) {
 		v := claimSectionView{Title: section.title, Counts: section.counts()}
 		said := ""
 		for _, q := range section.claims {
-			c := claimView{Text: q.text, Because: q.because}
+			c := claimView{Text: q.text}
+			if q.because != "" {
+				c.Because = causes.once(q.because)
+			}
 			if q.says != said {
 				c.Says = quoted(q)
 			}
