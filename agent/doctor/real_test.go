@@ -374,3 +374,37 @@ func TestReal_Sockets(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// An htb is taken if its default class is there, whose rate and buffer are then told; else it is not, as
+// weir switch would not.
+func TestReal_HTB(t *testing.T) {
+	m := newMachine(t)
+	index := m.pair("swp1", 0)
+	look := func() (r *Report) {
+		m.Must(t, func() error {
+			f, g := sane(), &gatherer{root: "/", inline: true}
+			g.devices()(f)
+			r = Check(f, Options{Ports: []string{"swp1"}})
+			return nil
+		})
+		return r
+	}
+	attrs := netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	m.Must(t, func() error {
+		q := netlink.NewHtb(attrs)
+		q.Defcls = 9
+		return netlink.QdiscReplace(q)
+	})
+	if n := finding(t, look(), "port.queue", "swp1", "does not tell its rate"); n.Level != Problem || !strings.Contains(n.Remedy, "default class") {
+		t.Errorf("%+v", n)
+	}
+	m.Must(t, func() error {
+		return netlink.ClassReplace(netlink.NewHtbClass(
+			netlink.ClassAttrs{LinkIndex: index, Parent: attrs.Handle, Handle: netlink.MakeHandle(1, 9)},
+			netlink.HtbClassAttrs{Rate: 50e6, Ceil: 200e6},
+		))
+	})
+	if n := finding(t, look(), "port.queue", "swp1", "htb keeps the queue: 200Mbit/s"); n.Level != OK {
+		t.Errorf("%+v", n)
+	}
+}
