@@ -299,7 +299,7 @@ func (w *observer) look() error {
 		if f.Signed || f.InFlightBytes == 0 || len(flows[port]) == flowsKept {
 			return true
 		}
-		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes)}
+		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes), Scale: f.Scale}
 		if f.Held && f.GrantedBytes < f.OfferedBytes {
 			now.Held = float64(f.GrantedBytes)
 		}

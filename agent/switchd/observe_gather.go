@@ -22,6 +22,7 @@ type flowNow struct {
 	InFlight float64 // bytes, at most lately; 0: it is silent
 	Offered  float64 // window that its receiver offers; 0: not known
 	Held     float64 // window that it is held to now; 0: it is not
+	Scale    uint8   // of its receiver's windows
 }
 
 type flowKey struct{ from, to netip.AddrPort }
@@ -32,6 +33,7 @@ type flowSeen struct {
 	held        int // with as much as the window that it is held to now lets it have
 	sum, most   float64
 	offered     float64
+	scale       uint8
 }
 
 // histogram is the distribution of a queue's length over time.
@@ -146,6 +148,7 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 		s.sum += f.InFlight
 		s.most = max(s.most, f.InFlight)
 		s.offered = max(s.offered, f.Offered)
+		s.scale = f.Scale
 		if f.Held > 0 && f.InFlight >= f.Held-g.base.Segment {
 			s.held++
 		}
@@ -189,8 +192,11 @@ func (g *gather) load(dropsPerSecond, other float64) *load {
 	for _, s := range g.seen {
 		if float64(s.looks) >= flowsInFlow*float64(g.looks) {
 			l.InFlight = append(l.InFlight, s.sum/float64(s.looks))
+			step := float64(uint32(1) << min(s.scale, 14))
+			l.Granted += math.Ceil(l.floor()/step) * step
 		}
 	}
+	l.Granted /= float64(max(len(l.InFlight), 1))
 	return &l
 }
 

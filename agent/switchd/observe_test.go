@@ -15,7 +15,7 @@ import (
 func flowAt(i int, inFlight float64) flowNow {
 	return flowNow{
 		From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 1), To: netip.MustParseAddrPort("10.1.0.1:80"),
-		InFlight: inFlight, Offered: 65_000,
+		InFlight: inFlight, Offered: 65_000, Scale: 10,
 	}
 }
 
@@ -71,6 +71,9 @@ func TestGather(t *testing.T) {
 	// Four and a fifth were there in half of the looks or more.
 	if len(l.InFlight) != 5 || l.Flows < 5 || l.Flows > 5.05 || g.flowsMax != 6 {
 		t.Errorf("flows %g, at most %g: %v", l.Flows, g.flowsMax, l.InFlight)
+	}
+	if l.Granted != 2048 {
+		t.Errorf("a segment and a byte in steps of 1024: %g", l.Granted)
 	}
 	limited := g.limited()
 	if len(limited) != 5 || limited[0].InFlightMean != 90_000 || limited[1].InFlightMean != 20_003 || limited[4].InFlightMost != 20_000 || limited[1].OfferedBytes != 65_000 {

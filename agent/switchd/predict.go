@@ -2,6 +2,7 @@ package switchd
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -13,6 +14,7 @@ type load struct {
 	Cap            float64 // the largest window that the law grants, 0: none
 	Floor          float64 // the least that the law is told to grant; 0: a segment and a byte
 	Frame, Segment float64 // the largest packet of the port; the payload that it carries
+	Granted        float64 // what the floor comes to in the units that receivers write windows in, mean; 0: the floor itself
 	Other          float64 // 0 to 1: part of C that is not data of the flows
 	Flows          float64 // β, mean of the time with flows
 
@@ -67,6 +69,16 @@ func (l *load) least() float64 {
 // their part f of the rate, f*(C*R + Q) less headers.
 func (l *load) supply(queue float64) float64 {
 	return l.free() * (l.pipe() + queue) * l.Segment / l.Frame
+}
+
+// onWire is what so much payload of one flow is on the wire: whole segments and what is left.
+func (l *load) onWire(payload float64) float64 {
+	whole := math.Floor(payload / l.Segment)
+	bytes := whole * l.Frame
+	if tail := payload - whole*l.Segment; tail > 0 {
+		bytes += tail + l.Frame - l.Segment
+	}
+	return bytes
 }
 
 // queueOf is the queue when all flows together have this much payload in flight.
@@ -154,6 +166,11 @@ func (p *prediction) queue(l *load, settled float64) {
 	if elastic > 0 || l.DropsPerSecond > 0 {
 		// Who lost packets may have more to send than it could show.
 		p.QueueMost = max(p.Queue, settled)
+	}
+	if l.Granted > l.floor() && elastic > 0 {
+		// Windows are written in steps of 1 << scale, rounded up, and some senders use what that adds.
+		rounded := l.Flows*l.onWire(l.Granted)/l.free() - l.pipe()
+		p.QueueMost = min(max(p.QueueMost, rounded), l.Buffer)
 	}
 }
 

@@ -36,6 +36,12 @@ func TestPredict(t *testing.T) {
 		// 16 segments are 24000 on the wire, 5000 of them on their way; 24000/16 = 1500 a flow.
 		{"sixteen: a segment and a quarter each", func() *load { return testLoad(16, 6000) }, 1500, 1500, 25e3, 25e3, 25e3, 0, 0, false, false, false},
 		// 48 segments: 72000 on the wire less the pipe.
+		// 16 * (2048 = a segment and 848 on 1500 and 1148 of wire) - 5000
+		{"sixteen, windows in steps of 1024", func() *load {
+			l := testLoad(16, 6000)
+			l.Granted = 2048
+			return l
+		}, 1500, 1500, 25e3, 25e3, 16*2648 - 5000, 0, 0, false, false, false},
 		{"forty-eight: the floor", func() *load { return testLoad(48, 2400) }, 1201, 1201, 67e3, 25e3, 67e3, 0, 0, true, false, false},
 		{"a hundred: more than there is room for", func() *load { return testLoad(100, 1200) }, 1201, 1201, 125e3, 25e3, 125e3, 40, 40, true, true, false},
 		{"a floor that was asked for", func() *load {

@@ -129,7 +129,7 @@ type observedPair struct {
 func TestObserve_Predicts(t *testing.T) {
 	loads, out := []int{4, 16, 48}, io.Discard
 	if *soak {
-		loads = []int{2, 4, 8, 16, 24, 32, 48, 64}
+		loads = []int{2, 4, 8, 16, 24, 32, 48}
 	}
 	if *observeOut != "" {
 		f, err := os.Create(*observeOut)
