@@ -122,7 +122,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	a.ack = s->ack;
 	a.shrink = shrink;
 	field = a.field;
-	if (port && arm) {
+	if (port && config && arm) {
 		grant = grant_of(port, c, &would) / divisor;
 		would /= divisor;
 		if (sender->port)
