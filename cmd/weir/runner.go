@@ -57,11 +57,13 @@ func cleanAfter(pid int, stderr io.Writer) {
 	}
 }
 
-// task is one run of the plan, and its result once there is one.
+// task is one run of the plan. Once it is done its result is in the store, or here where there is none:
+// what is in memory while others run would make them wait for the garbage collector.
 type task struct {
-	run *experiment.Run
-	key string
-	out *result.Run
+	run    *experiment.Run
+	key    string
+	stored bool
+	out    *result.Run
 }
 
 // run gives the results in the order of the plan. On error those that are done are given too.
@@ -71,15 +73,17 @@ func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var todo []*task
-	for _, t := range tasks {
-		if t.out == nil {
-			todo = append(todo, t)
-		}
-	}
+	runErr := r.runAll(ctx, tasks)
+	out, err := r.results(tasks)
+	return out, errors.Join(runErr, err)
+}
+
+// runAll carries out the runs that are not there.
+func (r *runner) runAll(ctx context.Context, tasks []*task) error {
+	todo := slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return t.stored })
 	for _, t := range todo {
 		if err := r.worlds[t.run.World].Check(t.run); err != nil {
-			return results(tasks), err
+			return err
 		}
 	}
 	r.progress.begins(len(todo))
@@ -87,10 +91,10 @@ func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
 	slices.SortStableFunc(todo, func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
 	for _, t := range todo {
 		if err := r.one(ctx, t); err != nil {
-			return results(tasks), err
+			return err
 		}
 	}
-	return results(tasks), nil
+	return nil
 }
 
 // seedPlace is when a seed comes in the plan.
@@ -98,7 +102,7 @@ func seedPlace(plan *experiment.Plan, seed int64) int {
 	return slices.IndexFunc(plan.Runs, func(r *experiment.Run) bool { return r.Seed == seed })
 }
 
-// tasks lists the runs; those that are kept have their results.
+// tasks lists the runs, and finds those that are in the store.
 func (r *runner) tasks() ([]*task, error) {
 	var out []*task
 	for _, run := range r.plan.Runs {
@@ -114,7 +118,7 @@ func (r *runner) tasks() ([]*task, error) {
 		entry, err := r.store.Load(key)
 		switch {
 		case err == nil:
-			t.out = built(run, entry)
+			t.stored = true
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
 			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
@@ -135,11 +139,13 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		e := &store.Entry{
 			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
 		}
-		t.out = built(t.run, e)
 		if r.store != nil && !raw.Partial {
 			if err := r.store.Save(t.key, e); err != nil {
 				return err
 			}
+			t.stored = true
+		} else {
+			t.out = built(t.run, e)
 		}
 		r.progress.finished(t.run, e.Took)
 	}
@@ -163,12 +169,20 @@ func built(run *experiment.Run, e *store.Entry) *result.Run {
 	return out
 }
 
-func results(tasks []*task) []*result.Run {
+// results gives what there is.
+func (r *runner) results(tasks []*task) ([]*result.Run, error) {
 	var out []*result.Run
 	for _, t := range tasks {
+		if t.stored {
+			entry, err := r.store.Load(t.key)
+			if err != nil {
+				return out, err
+			}
+			t.out = built(t.run, entry)
+		}
 		if t.out != nil {
 			out = append(out, t.out)
 		}
 	}
-	return out
+	return out, nil
 }
