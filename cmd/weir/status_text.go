@@ -40,7 +40,7 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 	for i := range ports {
 		p := &ports[i]
 		rewritten, drops := rateTexts(p)
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(p.Port), p.State, p.Flows, windowText(p),
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(p.Port), stateText(p), p.Flows, windowText(p),
 			shortBytes(uint64(p.TargetBytes)), shortBytes(queueNow(p)), shortBytes(uint64(p.QueueMax)), p.Packets, rewritten, drops)
 	}
 	_ = t.Flush() // into a buffer
@@ -79,6 +79,14 @@ func processText(s *switchd.Switch) string {
 		text += fmt.Sprintf(", %s, CPU %.1f%%", shortBytes(s.RSSBytes), 100*s.CPUSeconds/s.UptimeSeconds)
 	}
 	return text
+}
+
+// stateText is a port's state; of one that is idle what it is.
+func stateText(p *switchd.Port) string {
+	if p.Idle() {
+		return p.Word // down, observed
+	}
+	return string(p.State)
 }
 
 func findingLabel(f *switchd.Finding) string {

@@ -111,17 +111,32 @@ func TestWatch_Views(t *testing.T) {
 		for _, l := range lines {
 			got.WriteString(strings.TrimRight(ansi.Strip(l), " ") + "\n")
 		}
-		file := filepath.Join("testdata", "watch", name+".txt")
-		if *updateViews {
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(got.String()), 0o644)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil || string(want) != got.String() {
-			t.Errorf("%s (%v), now:\n%s", name, err, got.String())
+		isExpected(t, name, got.String())
+	}
+}
+
+// isExpected compares with the text in testdata/watch.
+func isExpected(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", "watch", name+".txt")
+	if *updateViews {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	want, err := os.ReadFile(file)
+	if err != nil || string(want) != got {
+		t.Errorf("%s (%v), now:\n%s", name, err, got)
+	}
+}
+
+// What is printed once, of every state.
+func TestStatus_Text(t *testing.T) {
+	var out bytes.Buffer
+	if err := printStatus(&out, watched()); err != nil {
+		t.Fatal(err)
+	}
+	isExpected(t, "printed", out.String())
 }
 
 // States have colours; a queue's cells too, by how they stand to the target. Names of devices say nothing to

@@ -59,7 +59,7 @@ func rate(r row, of func(*switchd.Rates) float64) float64 {
 // columns are of 80 characters together with the queue's line, which stands behind lineAfter.
 var columns = []column{
 	{"PORT", portWidth, true, func(r row) string { return printable(r.Port.Port) }, func(a, b row) int { return naturally(a.Port.Port, b.Port.Port) }},
-	{"STATE", 8, true, stateText, func(a, b row) int { return cmp.Compare(stateRank(a), stateRank(b)) }},
+	{"STATE", 8, true, func(r row) string { return stateText(r.Port) }, func(a, b row) int { return cmp.Compare(stateRank(a), stateRank(b)) }},
 	{"FLOWS", 5, false, func(r row) string { return shortNumber(float64(r.Flows)) }, most(func(r row) uint32 { return r.Flows })},
 	{"WINDOW", 6, false, func(r row) string { return windowText(r.Port) }, most(func(r row) uint64 { return r.GrantBytes })},
 	{"TARGET", 6, false, func(r row) string { return shortBytes(uint64(r.TargetBytes)) }, most(func(r row) uint32 { return r.TargetBytes })},
@@ -77,13 +77,6 @@ const (
 	lineAfter = 5  // the column that the queue's line stands behind
 	lineWidth = 17 // in a terminal of 80
 )
-
-func stateText(r row) string {
-	if r.Idle() {
-		return r.Word // down, observed
-	}
-	return string(r.State)
-}
 
 func stateStyle(r row) string {
 	switch {
