@@ -111,34 +111,25 @@ func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 // Collect reads the kernel.
 func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, label(x.version), runtime.Version())
-	m, err := x.look()
+	all, err := x.figures()
 	if err != nil {
 		if reason := "it cannot be read: " + err.Error(); x.setHealth(Off, reason) && !errors.Is(err, fs.ErrNotExist) {
 			x.log.Warn("cannot read the switch for its metrics", "error", err) // not there yet is no fault
 		}
-		readable.send(to, 0, x.name)
+		to <- readable.is(0, x.name)
 		return
 	}
-	x.setHealth(m.words.State, m.words.Reason)
-	readable.send(to, 1, x.name)
-	for i := range switchMetrics {
-		d := &switchMetrics[i]
-		d.of(m, func(v float64, labels ...string) { d.send(to, v, append([]string{x.name}, labels...)...) })
-	}
-	for _, p := range m.ports() {
-		name := label(p.Port)
-		for i := range portMetrics {
-			d := &portMetrics[i]
-			d.of(p, func(v float64, labels ...string) { d.send(to, v, append([]string{x.name, name}, labels...)...) })
-		}
+	to <- readable.is(1, x.name)
+	for _, m := range all {
+		to <- m
 	}
 }
 
-// look reads the switch. That reading panics must not end the process, which has windows to hold.
-func (x *exporter) look() (m *moment, err error) {
+// figures reads the switch. That this panics must not end the process, which has windows to hold.
+func (x *exporter) figures() (all []prometheus.Metric, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			m, err = nil, fmt.Errorf("reading the switch panicked: %v", p)
+			err = fmt.Errorf("reading the switch panicked: %v", p)
 		}
 	}()
 	begun := time.Now()
@@ -146,7 +137,24 @@ func (x *exporter) look() (m *moment, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &moment{kernel: kernel, words: words, took: time.Since(begun), events: x.events}, nil
+	m := &moment{kernel: kernel, words: words, took: time.Since(begun), events: x.events}
+	for i := range switchMetrics {
+		d := &switchMetrics[i]
+		d.of(m, func(v float64, labels ...string) {
+			all = append(all, d.is(v, append([]string{x.name}, labels...)...))
+		})
+	}
+	for _, p := range m.ports() {
+		name := label(p.Port)
+		for i := range portMetrics {
+			d := &portMetrics[i]
+			d.of(p, func(v float64, labels ...string) {
+				all = append(all, d.is(v, append([]string{x.name, name}, labels...)...))
+			})
+		}
+	}
+	x.setHealth(words.State, words.Reason)
+	return all, nil
 }
 
 // ports gives each name once. What is pinned of another namespace may bear the name of a port that is

@@ -16,8 +16,8 @@ type metric[T any] struct {
 	of   func(from T, emit func(value float64, labels ...string))
 }
 
-func (d *metric[T]) send(to chan<- prometheus.Metric, v float64, labels ...string) {
-	to <- prometheus.MustNewConstMetric(d.desc, d.kind, v, labels...)
+func (d *metric[T]) is(v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d.desc, d.kind, v, labels...)
 }
 
 const (
