@@ -36,6 +36,7 @@ type Config struct {
 	UnifyShift int
 	Shrink     string // allow, avoid
 	Scope      []netip.Prefix
+	Edge       datapath.FairQEdge // Interval 0: off
 
 	Enforce  Enforce
 	Rollback Rollback
@@ -119,7 +120,7 @@ func (c *Config) fairQ() (f datapath.FairQConfig, err error) {
 	scale, err2 := scales.parse("scale", c.Scale)
 	shrink, err3 := shrinks.parse("shrink", c.Shrink)
 	return datapath.FairQConfig{
-		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Shrink: shrink, Scope: c.Scope,
+		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Shrink: shrink, Scope: c.Scope, Edge: c.Edge,
 		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
 	}, errors.Join(CheckName(c.Name), err1, err2, err3)
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/invopop/jsonschema"
 
 	"weir/agent/metrics"
 	"weir/config"
+	"weir/datapath"
 	"weir/law"
 )
 
@@ -25,6 +27,7 @@ type File struct {
 	UnifyShift int            `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
 	Shrink     string         `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
 	Scope      []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
+	Edge       *fileEdge      `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
 	Enforce    fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are held; elsewhere flows are only observed (default: everywhere)"`
 	Rollback   fileRollback   `json:"rollback,omitzero" jsonschema_description:"when to stop enforcing on a port (default: never)"`
 	Metrics    fileMetrics    `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
@@ -64,6 +67,28 @@ type filePort struct {
 	Match deviceNames `json:"match" jsonschema:"required" jsonschema_description:"a name, a pattern (swp*), or a list of them"`
 	PortSettings
 }
+
+type fileEdge struct {
+	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"a flow is told its window this often, 1ms to 10s (default: 10ms)"`
+	Change   float64      `json:"change,omitempty" jsonschema:"minimum=0.00390625,maximum=1" jsonschema_description:"and at once when it has moved by more than this fraction, 1/256 to 1 (default: 0.125)"`
+	Lease    law.Duration `json:"lease,omitempty" jsonschema_description:"how long the edge remembers, at least twice the interval, up to 60s (default: 1s)"`
+}
+
+// edge gives the edge mode that the file asks for.
+func (f *File) edge() datapath.FairQEdge {
+	if f.Edge == nil {
+		return datapath.FairQEdge{}
+	}
+	return datapath.FairQEdge{
+		Interval: cmp.Or(f.Edge.Interval.Std(), datapath.FairQEdgeInterval),
+		Change:   cmp.Or(f.Edge.Change, edgeChange), Lease: cmp.Or(f.Edge.Lease.Std(), edgeLease),
+	}
+}
+
+const (
+	edgeChange = 1.0 / 8
+	edgeLease  = time.Second
+)
 
 type fileEnforce struct {
 	Ports   deviceNames `json:"ports,omitempty" jsonschema_description:"a name, a pattern (swp*), or a list of them (default: all ports)"`
@@ -147,7 +172,7 @@ func FromOptions(t *config.Tree) (*Config, error) {
 // config gives what a checked file says, with nothing left open.
 func (f *File) config() *Config {
 	c := &Config{
-		Name: f.Name, Count: f.Count, Scale: f.Scale, UnifyShift: f.UnifyShift, Shrink: f.Shrink, Scope: f.Scope,
+		Name: f.Name, Count: f.Count, Scale: f.Scale, UnifyShift: f.UnifyShift, Shrink: f.Shrink, Scope: f.Scope, Edge: f.edge(),
 		Enforce: Enforce{Ports: f.Enforce.Ports, Percent: f.Enforce.Percent},
 		Metrics: Metrics{Listen: f.Metrics.Listen},
 	}

@@ -34,6 +34,7 @@ func (c *fileChecker) check(f *File) {
 		c.settings([]string{"ports", strconv.Itoa(i)}, p.PortSettings, p.over(base))
 	}
 	c.scope(f.Scope)
+	c.edge(f)
 	c.enforce(f)
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
@@ -182,6 +183,19 @@ func (c *fileChecker) scope(scope []netip.Prefix) {
 			c.Fail([]string{"scope", strconv.Itoa(i)}, fmt.Sprintf("%s stands here again", p), "each prefix once")
 		}
 		seen[p] = true
+	}
+}
+
+func (c *fileChecker) edge(f *File) {
+	e := f.edge()
+	switch {
+	case f.Edge == nil:
+	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
+		c.Fail([]string{"edge", "interval"}, fmt.Sprintf("%s is out of range", f.Edge.Interval), "1ms to 10s")
+	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
+		c.Fail([]string{"edge", "lease"}, fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
+	case f.Scale == "shim":
+		c.Fail([]string{"edge"}, "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
 	}
 }
 

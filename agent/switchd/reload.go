@@ -170,13 +170,20 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 	t.done(undo, "")
 	for _, word := range []struct{ key, was, is string }{
 		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink},
-		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)},
+		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)}, {"edge", edgeText(was.Edge), edgeText(r.cfg.Edge)},
 	} {
 		if word.was != word.is {
 			t.says = append(t.says, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
 		}
 	}
 	return nil
+}
+
+func edgeText(e datapath.FairQEdge) string {
+	if e.Interval == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
 }
 
 // changePort changes the law or the shaper of a port, or attaches to one that is new.
