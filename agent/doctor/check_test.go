@@ -317,3 +317,30 @@ func TestCheck_Config(t *testing.T) {
 		t.Errorf("one port of it: %+v", r.Findings)
 	}
 }
+
+// A host of many containers is told in a few lines.
+func TestPrint_ManyOfAKind(t *testing.T) {
+	f := sane()
+	like := f.Devices[2]
+	like.Root, like.Verdict = Qdisc{Kind: "noqueue", Default: true}, nil
+	for i := range 500 {
+		like.Name = fmt.Sprintf("veth%d", i)
+		f.Devices = append(f.Devices, like)
+	}
+	var out strings.Builder
+	r := Check(f, Options{})
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n"); n > 60 {
+		t.Errorf("%d lines:\n%s", n, out.String())
+	}
+	for _, want := range []string{
+		"problem  veth0, veth1, veth2, veth3, veth4, veth5 and 494 more: no queue at all", "0 blocked, 500 problems",
+		"after a change (see ports) on veth0, veth1, veth2, veth3, veth4, veth5 and 494 more",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -44,8 +45,12 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 				}
 				o.Config = c
 			}
-			r := doctor.Check(doctor.Gather(cmd.Context(), o), o)
-			var err error
+			facts := doctor.Gather(cmd.Context(), o)
+			err := cmd.Context().Err() // interrupted: what was not read is not to be told as not there
+			if err != nil {
+				return fmt.Errorf("look at this machine: %w", err)
+			}
+			r := doctor.Check(facts, o)
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
