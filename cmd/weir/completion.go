@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -23,12 +24,22 @@ var completeFlags = map[string]complete{
 	"world":  cobra.FixedCompletions([]string{"lab"}, cobra.ShellCompDirectiveNoFileComp),
 }
 
+// Flags whose values no shell can guess, and that are no files.
+var completeNothing = []string{
+	"rate", "buffer", "shape", "target-fraction", "rtt", "interval", "updates", "mark", "metrics", "scope", "for", "list", "seed", "seeds",
+	"set", "sweep",
+}
+
 // completePorts are the commands whose arguments are ports.
 var completePorts = []string{"weir switch", "weir observe"}
 
 // addCompletions tells every command below this one what its arguments and flags can be.
 func addCompletions(cmd *cobra.Command) {
-	for name, f := range completeFlags {
+	flags := maps.Clone(completeFlags)
+	for _, name := range completeNothing {
+		flags[name] = cobra.NoFileCompletions
+	}
+	for name, f := range flags {
 		flag := cmd.Flags().Lookup(name)
 		if flag == nil || flag.Value.Type() == "bool" {
 			continue
