@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 
 	"weir/experiment/result"
 )
@@ -47,7 +49,37 @@ func Write(dir string, doc *result.Document) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, reportFile)
+	if err := removeOld(dir, figures); err != nil {
+		return "", err
+	}
 	return path, writeWith(path, func(w io.Writer) error { return HTML(w, doc, figures) })
+}
+
+// figureID finds the figures of a report that we wrote.
+var figureID = regexp.MustCompile(`<figure id="([A-Za-z0-9.=_-]+)">`)
+
+// removeOld removes the figures that the report which is to be replaced shows and the new one does not: of
+// another point on an axis, under another name.
+func removeOld(dir string, figures []Figure) error {
+	page, err := os.ReadFile(filepath.Join(dir, reportFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for an earlier report: %w", err)
+	}
+	for _, m := range figureID.FindAllSubmatch(page, -1) {
+		name := string(m[1])
+		if slices.ContainsFunc(figures, func(f Figure) bool { return f.Name == name }) {
+			continue
+		}
+		for _, ext := range []string{".svg", ".png"} {
+			if err := os.Remove(filepath.Join(dir, figuresDir, name+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove a figure of an earlier report: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // CheckDir makes dir and says whether Write may use it, so that this is known before an experiment

@@ -108,6 +108,37 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// Figures of the report before that are not of this one go; files that no report showed stay.
+func TestWrite_RemovesOldFigures(t *testing.T) {
+	dir := t.TempDir()
+	write := func(figures string) {
+		doc := drawn(figures)
+		for _, r := range doc.Runs {
+			r.Detail = nil // only what is asked for is drawn
+		}
+		if _, err := Write(dir, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`[{"name":"one","bars":["all.drops"]},{"name":"two","bars":["all.drops"]}]`)
+	mine := filepath.Join(dir, "figures", "mine.png")
+	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(`[{"name":"two","bars":["all.drops"]},{"name":"three","bars":["all.drops"]}]`)
+	var names []string
+	entries, err := os.ReadDir(filepath.Join(dir, "figures"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"mine.png", "three.png", "three.svg", "two.png", "two.svg"}; !slices.Equal(names, want) {
+		t.Errorf("there are %q, want %q", names, want)
+	}
+}
+
 func TestWrite_LeavesOthersFilesAlone(t *testing.T) {
 	for _, name := range []string{"report.html", "flows.parquet", "results.json"} {
 		dir := t.TempDir()
