@@ -214,6 +214,9 @@ func (j *judge) place(d *Device) place {
 	case "netkit":
 		return place{role: "a netkit device: packets go straight into the container", instead: "the uplink", level: Problem}
 	}
+	if d.NoEthernet {
+		return place{role: "a device without Ethernet headers, which Weir's programs read", instead: "the ports at the other end of what passes here", level: Blocked}
+	}
 	if d.isTunnel() {
 		return place{role: "tunnel (" + d.Kind + ")", attach: slices.Contains(j.o.Ports, d.Name) || keepsQueue(d.Root.Kind), instead: j.below(d), level: Note}
 	}

@@ -91,6 +91,8 @@ func TestCheck_Devices(t *testing.T) {
 		{what: "a router's", check: "port.role", subject: "swp1", level: OK, says: "routed port",
 			spoil: func(f *Facts, p *Device) { f.TCP.Forwarding, p.Addresses, p.Master, p.MasterKind = true, 1, "", "" }},
 		{what: "a tunnel asked for", ports: one, check: "port.queue", subject: "swp1", level: Problem, remedy: "shape:", spoil: kind("vxlan"), swtch: Changes, mark: Changes},
+		{what: "no Ethernet", ports: one, check: "port.role", subject: "swp1", level: Blocked, says: "without Ethernet headers",
+			spoil: func(_ *Facts, p *Device) { p.Kind, p.NoEthernet = "tun", true }, swtch: No, mark: No, edge: No},
 		{what: "no carrier", check: "port.link", subject: "swp1", level: Note, says: "without a carrier", spoil: func(_ *Facts, p *Device) { p.Carrier = false }},
 		{what: "down", ports: one, check: "port.link", subject: "swp1", level: Note, says: "down", spoil: func(_ *Facts, p *Device) { p.Up = false }},
 		{what: "LRO", check: "port.lro", subject: "swp1", level: Problem, remedy: "ethtool -K swp1 lro off", spoil: func(_ *Facts, p *Device) { p.Offloads["rx-lro"] = true }, swtch: Changes, mark: Changes},
@@ -181,7 +183,11 @@ func TestCheck_MTUAndTCP(t *testing.T) {
 		{what: "jumbo", ports: []string{"swp1"}, check: "mtu.jumbo", level: Note, says: "swp1 (9000)", spoil: func(_ *Facts, p *Device) { p.MTU = 9000 }},
 		{what: "a tunnel too long", check: "mtu.tunnel", subject: "t0", level: Problem, says: "1500 and the 50 bytes", remedy: "ip link set t0 mtu 1450", spoil: tunnel("vxlan", 1500)},
 		{what: "a tunnel that fits", check: "tcp.tunnel", subject: "swp1", level: Note, says: "t0 (geneve)", remedy: "shape", spoil: tunnel("geneve", 1450)},
-		{what: "WireGuard", check: "tcp.tunnel", subject: "swp1", level: Note, says: "t0 (wireguard)", spoil: tunnel("wireguard", 1420)},
+		{what: "WireGuard", check: "tcp.tunnel", subject: "swp1", level: Note, says: "t0 (wireguard)", remedy: "behind the tunnel's ends",
+			spoil: func(f *Facts, p *Device) {
+				tunnel("wireguard", 1420)(f, p)
+				f.Devices[len(f.Devices)-1].NoEthernet = true
+			}},
 		{what: "IPsec", check: "tcp.ipsec", level: Note, says: "4 IPsec", spoil: func(f *Facts, _ *Device) { f.TCP.SAs = 4 }},
 		{what: "MPTCP", check: "tcp.mptcp", level: Note, says: "3 MPTCP sockets here", spoil: func(f *Facts, _ *Device) { f.TCP.MPTCPSockets = 3 }},
 		{what: "MPTCP allowed", check: "tcp.mptcp", level: OK, says: "each subflow is a flow", spoil: func(*Facts, *Device) {}},

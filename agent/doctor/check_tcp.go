@@ -171,7 +171,7 @@ func (j *judge) receiveWindow(add func(check string, level Level, text, remedy s
 
 // tunnels judges what hides TCP from the ports.
 func (j *judge) tunnels() {
-	byLower := map[string][]string{}
+	byLower, ethernet := map[string][]string{}, map[string]bool{}
 	var order []string
 	for i := range j.f.Devices {
 		d := &j.f.Devices[i]
@@ -182,16 +182,21 @@ func (j *judge) tunnels() {
 			order = append(order, d.Lower)
 		}
 		byLower[d.Lower] = append(byLower[d.Lower], d.Name+" ("+d.Kind+")")
+		ethernet[d.Lower] = ethernet[d.Lower] || !d.NoEthernet
 	}
 	for _, lower := range order {
 		from := "the ports that it leaves by"
 		if lower != "" {
 			from = lower
 		}
+		remedy := "to hold it, name the ports behind the tunnel's ends, at the hosts"
+		if ethernet[lower] {
+			remedy = "to hold it, name the tunnel's device as a port, with shape: RATE, if it carries Ethernet; or the ports behind its ends"
+		}
 		j.add(Finding{
 			Area: AreaTCP, Check: "tcp.tunnel", Subject: lower, Level: Note,
 			Text:   "tunnels hide the TCP inside from " + from + ": " + some(byLower[lower]) + ": it passes and is counted (weir status: in tunnels)",
-			Remedy: "to hold it, name the tunnel's device as a port, with shape: RATE; or the ports inside, at the hosts",
+			Remedy: remedy,
 		})
 	}
 	if n := j.f.TCP.SAs; n > 0 {

@@ -77,6 +77,7 @@ type Device struct {
 	Kind        string // of rtnetlink: "veth", "bridge", "" for hardware
 	Driver, Bus string // Bus: 0000:3b:00.0
 	Loopback    bool
+	NoEthernet  bool // its packets begin with IP or something else: tun, WireGuard, GRE
 	Up, Carrier bool
 	MTU         int
 	SpeedMbit   int // 0: not told

@@ -112,7 +112,8 @@ func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
 	a := l.Attrs()
 	d := Device{
 		Name: a.Name, Alias: a.Alias, Ifindex: a.Index, Kind: kindOf(l.Type()), MTU: a.MTU,
-		Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
+		NoEthernet: a.EncapType != "ether" && a.EncapType != "loopback",
+		Loopback:   a.RawFlags&unix.IFF_LOOPBACK != 0, Up: a.RawFlags&unix.IFF_UP != 0, Carrier: a.RawFlags&unix.IFF_RUNNING != 0,
 		TxQueues: a.NumTxQueues, RxQueues: a.NumRxQueues, Addresses: t.addresses[a.Index],
 		Master: t.names[a.MasterIndex], MasterKind: t.kinds[a.MasterIndex], GSOMax: int(a.GSOMaxSize),
 		PeerAway: a.NetNsID >= 0 && a.ParentIndex != 0,

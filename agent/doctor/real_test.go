@@ -408,3 +408,26 @@ func TestReal_HTB(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 }
+
+// A VM's tap is a port; a tun is not, for its packets have no Ethernet header.
+func TestReal_TapAndTun(t *testing.T) {
+	m := newMachine(t)
+	for name, mode := range map[string]netlink.TuntapMode{"tap0": netlink.TUNTAP_MODE_TAP, "tun0": netlink.TUNTAP_MODE_TUN} {
+		a := netlink.NewLinkAttrs()
+		a.Name = name
+		m.link(&netlink.Tuntap{LinkAttrs: a, Mode: mode})
+	}
+	var r *Report
+	m.Must(t, func() error {
+		f, g := sane(), &gatherer{root: "/", inline: true}
+		g.devices()(f)
+		r = Check(f, Options{Ports: []string{"t??0"}})
+		return nil
+	})
+	if n := finding(t, r, "port.role", "tap0", "port of a VM (tap), driver tun"); n.Level != OK {
+		t.Errorf("%+v", n)
+	}
+	if n := finding(t, r, "port.role", "tun0", "without Ethernet headers"); n.Level != Blocked {
+		t.Errorf("%+v", n)
+	}
+}
