@@ -17,16 +17,27 @@ import (
 func (m *machine) switchFile(says string) *process {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "switch.yaml")
-	text := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\n" + says
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	writeSwitchFile(m.t, path, says)
 	p := m.start("weir", "switch", "-f", path)
 	m.until(p, "weir switch is at work on both ports", func() bool {
 		s := m.read()
 		return s != nil && s.Holder.PID == p.cmd.Process.Pid && s.Alive() && len(s.Ports) == len(ports)
 	})
 	return p
+}
+
+func writeSwitchFile(t *testing.T, path, says string) {
+	t.Helper()
+	text := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\n" + says
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rewrite gives the file that p was started with another content; it is not read yet.
+func (p *process) rewrite(says string) {
+	p.t.Helper()
+	writeSwitchFile(p.t, p.cmd.Args[len(p.cmd.Args)-1], says)
 }
 
 // flows reads the flows of the port that data leaves by.

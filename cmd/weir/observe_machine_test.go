@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"weir/agent/switchd"
@@ -142,11 +143,13 @@ func TestObserve_Predicts(t *testing.T) {
 	for _, flows := range loads {
 		t.Run(fmt.Sprintf("%d flows", flows), func(t *testing.T) {
 			m := newMachine(t)
+			p := m.switchFile("enforce: {percent: 0}\n") // so that the handshakes are seen, and what scales they agree on
 			streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
 			streams.Progress(t, 100_000)
 			long := fmt.Sprintf("%ds", rounds(3, 10))
 			before := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
-			p := m.switchUp("weir")
+			p.rewrite("enforce: {percent: 100}\n")
+			p.signal(syscall.SIGHUP)
 			m.until(p, "windows are held", m.held)
 			streams.Progress(t, 100_000)
 			after := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
