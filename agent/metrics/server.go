@@ -140,18 +140,29 @@ func (s *Server) have(listen string) (net.Listener, error) {
 	if listen == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", listen)
+	l, err := open(listen)
 	if !errors.Is(err, syscall.EADDRINUSE) || s.http == nil || port(listen) != port(s.socket.Addr().String()) {
 		return l, err
 	}
 	before := s.socket.Addr().String()
 	s.quiet()
-	if l, err = net.Listen("tcp", listen); err != nil {
-		if old, oldErr := net.Listen("tcp", before); oldErr == nil {
+	if l, err = open(listen); err != nil {
+		if old, oldErr := open(before); oldErr == nil {
 			s.serve(old)
 		}
 	}
 	return l, err
+}
+
+// open listens; on 0.0.0.0 on IPv4 alone, which Go takes for every address of both.
+func open(listen string) (net.Listener, error) {
+	network := "tcp"
+	if host, _, err := net.SplitHostPort(listen); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+			network = "tcp4"
+		}
+	}
+	return net.Listen(network, listen)
 }
 
 func port(listen string) string {
@@ -182,7 +193,7 @@ func (s *Server) try(ctx context.Context, listen string) {
 			return
 		case <-again.C:
 		}
-		l, err := net.Listen("tcp", listen)
+		l, err := open(listen)
 		if err != nil {
 			continue
 		}

@@ -268,5 +268,8 @@ func TestServer_ChangesHost(t *testing.T) {
 		if answer, _ := ask(t, "127.0.0.1:"+number, "GET", "/healthz", nil); answer.code != 200 {
 			t.Errorf("on %s: %d", listen, answer.code)
 		}
+		if at := s.Address().String(); at != listen { // [::] would be IPv6, too
+			t.Errorf("on %s: serves at %s", listen, at)
+		}
 	}
 }
