@@ -68,9 +68,6 @@ func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	case datapath.FairQHoldPart:
 		note("FairQ holds part of the flows of this port already: what was measured is with it")
 	}
-	if p.handshake == 0 {
-		note("no handshake passed: the round trip is the one that was configured")
-	}
 	if n := g.untold; n > 0 {
 		note("%d flows found no room to be told apart", n)
 	}

@@ -38,7 +38,8 @@ func run(from, to string) error {
 		return err
 	}
 	queue, err := figure("queue, KB", pairs, func(p *pair) figures {
-		return figures{p.Before.Now.MeanBytes / 1e3, p.Before.Then.MeanBytes / 1e3, p.After.Now.MeanBytes / 1e3}
+		then := &p.Before.Then
+		return figures{p.Before.Now.MeanBytes / 1e3, then.MeanBytes / 1e3, p.After.Now.MeanBytes / 1e3, then.LeastBytes / 1e3, then.MostBytes / 1e3}
 	})
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func run(from, to string) error {
 		return err
 	}
 	drops, err := figure("drops a second", pairs, func(p *pair) figures {
-		return figures{p.Before.Now.DropsPerSecond, p.Before.Then.DropsPerSecond, p.After.Now.DropsPerSecond}
+		return figures{now: p.Before.Now.DropsPerSecond, expected: p.Before.Then.DropsPerSecond, measured: p.After.Now.DropsPerSecond}
 	})
 	if err != nil {
 		return err
@@ -79,7 +80,16 @@ func read(path string) ([]pair, error) {
 }
 
 // figures are those of one load; below 0: there is none.
-type figures struct{ now, expected, measured float64 }
+type figures struct {
+	now, expected, measured float64
+	least, most             float64 // of what is expected; 0: no range is drawn
+}
+
+// ranges are lines from the least to the most that is expected.
+type ranges struct {
+	plotter.XYs
+	plotter.YErrors
+}
 
 // figure draws one quantity over the number of flows.
 func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, error) {
@@ -87,12 +97,17 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 	p.X.Label.Text, p.Y.Label.Text = "flows", what
 	p.Y.Min = 0
 	var now, expected, measured plotter.XYs
+	var around ranges
 	for i := range pairs {
 		f, n := of(&pairs[i]), float64(pairs[i].Before.FlowsSeen)
 		if f.now >= 0 {
 			now = append(now, plotter.XY{X: n, Y: f.now})
 		}
 		expected = append(expected, plotter.XY{X: n, Y: f.expected})
+		if f.most > 0 {
+			around.XYs = append(around.XYs, plotter.XY{X: n, Y: f.expected})
+			around.YErrors = append(around.YErrors, struct{ Low, High float64 }{f.expected - f.least, f.most - f.expected})
+		}
 		measured = append(measured, plotter.XY{X: n, Y: f.measured})
 	}
 	line, err := plotter.NewLine(expected)
@@ -102,6 +117,13 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 	line.Width = vg.Points(1.5)
 	p.Add(plotter.NewGrid(), line)
 	p.Legend.Add("expected", line)
+	if len(around.XYs) > 0 {
+		bars, err := plotter.NewYErrorBars(around)
+		if err != nil {
+			return nil, err
+		}
+		p.Add(bars)
+	}
 	for _, s := range []struct {
 		name string
 		of   plotter.XYs
@@ -122,6 +144,7 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 		p.Legend.Add(s.name, points)
 	}
 	p.Legend.Top = true
+	p.Y.Max *= 1.35 // room for the legend
 	return p, nil
 }
 
