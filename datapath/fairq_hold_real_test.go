@@ -334,6 +334,7 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	streams.Progress(t, 500_000)
+	streams.Stop()
 	out, in := fairQStats(t, f)
 	if out.GrantBytes == 0 || out.LettingGo || in.Hold != datapath.FairQHoldAll {
 		t.Errorf("at the end %d are granted, letting go %t; the other port holds %v", out.GrantBytes, out.LettingGo, in.Hold)
@@ -348,7 +349,7 @@ func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	f := p.govern(t, held(23457), held(23457), datapath.FairQConfig{})
 	streams := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
 	streams.Progress(t, 100_000)
-	p.client.Each(t, func(*testnet.Segment) {})
+	tap := testnet.NewTap(t, p.Uplink)
 	law := held(23457)
 	law.Hold, law.PipeBytes = datapath.FairQHoldNone, 1
 	if err := f.Configure(p.Port.Name, law); err != nil {
@@ -361,13 +362,14 @@ func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 		return s.GrantBytes == 0 && !s.LettingGo
 	})
 	streams.Progress(t, 1_000_000)
+	streams.Stop()
 	if !sawLettingGo {
 		t.Error("they were let go at once")
 	}
 	// Steps between one acknowledgement and the next.
 	from, last, steps := netip.MustParseAddr("10.0.0.2"), uint32(0), 0
 	var sizes []uint32
-	p.client.Each(t, func(s *testnet.Segment) {
+	tap.Each(t, func(s *testnet.Segment) {
 		if s.From.Addr() != from || s.Out || s.Flags&testnet.SYN != 0 {
 			return
 		}
