@@ -34,9 +34,11 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("the programs load, and yet: %v", f.Err)
 		}
 	}
-	for _, u := range []Use{UseSwitch, UseMark, UseEdge, UseMeasure} {
-		if uses[u] < 3 {
-			t.Errorf("%s needs %d features", u, uses[u])
+	for use, least := range map[Use]int{
+		UseSwitch: len(fairQProbes()), UseMark: len(markProbes()), UseEdge: 2, UseMeasure: len(measureProbes()),
+	} {
+		if uses[use] < least {
+			t.Errorf("%s needs %d features, %d are listed", use, least, uses[use])
 		}
 	}
 	if CheckFairQ() == nil && rehearsed != nil {
