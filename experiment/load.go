@@ -43,11 +43,11 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// Error is one thing wrong with a file, Errors all that is.
-type (
-	Error  = config.Error
-	Errors = config.Errors
-)
+// Error is one thing wrong with a file.
+type Error = config.Error
+
+// Errors is everything that is wrong with it.
+type Errors = config.Errors
 
 // checker collects what is wrong with one file.
 type checker struct{ config.Checker }
