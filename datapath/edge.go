@@ -15,9 +15,9 @@ import (
 type EdgeSide uint8
 
 const (
-	// EdgeGuest: the guest is behind the port, which is a hypervisor's to a VM, or a rack switch's to a server.
+	// EdgeGuest has the guest behind the port, which is a hypervisor's to a VM, or a rack switch's to a server.
 	EdgeGuest EdgeSide = 0
-	// EdgeHost: the guest is this host itself, and the port its own device.
+	// EdgeHost has this host itself as the guest, and its own device as the port.
 	EdgeHost EdgeSide = 1
 )
 

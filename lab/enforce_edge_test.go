@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/datapath/testnet"
+	"weir/experiment"
+)
+
+// The edge stands at the last port before each guest, also where a hypervisor is between, and never between
+// switches.
+func TestEdgeStandsBeforeTheGuests(t *testing.T) {
+	for hypervisors, want := range map[bool]string{
+		false: "switch1->receiver1, switch1->sender1, switch2->receiver2, switch2->sender2",
+		true:  "receiver1.hv->receiver1, receiver2.hv->receiver2, sender1.hv->sender1, sender2.hv->sender2",
+	} {
+		p, err := newPlan(chain(2, hypervisors).config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range (&Lab{plan: p}).edgePorts() {
+			got = append(got, e.Name)
+		}
+		slices.Sort(got)
+		if strings.Join(got, ", ") != want {
+			t.Errorf("hypervisors %t: the edge is at %s, want %s", hypervisors, strings.Join(got, ", "), want)
+		}
+	}
+}
+
+// With edge: true over several switches a sender is held to what the least of them grants, most
+// acknowledgements cross the middle one as they came, and no guest sees a flag. Afterwards all is as before.
+func TestFairQInEdgeMode(t *testing.T) {
+	for _, hypervisors := range []bool{false, true} {
+		g := chain(3, hypervisors)
+		l := up(t, map[bool]string{false: "edge", true: "edgehv"}[hypervisors], g.config())
+		r := shimRun(g, "learn")
+		params := r.Params["fairq"].(experiment.FairQParams)
+		params.Edge, params.EdgeInterval, params.MaxWindow = true, 10e6, 20_000
+		r.Params["fairq"] = params
+		middle := testnet.NewTap(t, portOf(t, l, "switch2->switch3"))
+		edge := "sender1->switch1"
+		if hypervisors {
+			edge = "sender1->sender1.hv"
+		}
+		guest := testnet.NewTap(t, portOf(t, l, edge))
+		stop, err := l.Enforce(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
+			for _, ends := range [][2]*net.TCPConn{{client, server}, {server, client}} {
+				if err := send(ends[0], ends[1], 500_000); err != nil {
+					return err
+				}
+				// Rounded up to the receiver's unit.
+				if i := testnet.ReadTCPInfo(t, ends[0]); i.Snd_wnd > 20_000+1<<i.PeerScale {
+					t.Errorf("hypervisors %t: a window of %d", hypervisors, i.Snd_wnd)
+				}
+			}
+			flagged, plain := 0, 0
+			middle.Each(t, func(s *testnet.Segment) {
+				if s.Flags&testnet.ACK == 0 || s.Flags&testnet.SYN != 0 || s.From != testnet.AddrPort(client.LocalAddr()) {
+					return
+				}
+				if s.Reserved != 0 {
+					flagged++
+				} else {
+					plain++
+				}
+			})
+			if flagged == 0 || plain <= flagged {
+				t.Errorf("hypervisors %t: between the switches %d acknowledgements tell a window and %d do not", hypervisors, flagged, plain)
+			}
+			guest.Each(t, func(s *testnet.Segment) {
+				if !s.Out && s.Reserved != 0 {
+					t.Errorf("hypervisors %t: a segment came to the guest with reserved bits %d", hypervisors, s.Reserved)
+				}
+			})
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		err = dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
+			err := both(client, server, 500_000)
+			if w := testnet.ReadTCPInfo(t, client).Snd_wnd; w <= 20_000+1<<14 {
+				t.Errorf("hypervisors %t: afterwards a window of %d", hypervisors, w)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
