@@ -42,15 +42,15 @@ static __always_inline int edge_moved(__u32 told, __u32 to)
 	return to > told + by || to < told - by;
 }
 
-// Whether the ACK, whose window leaves here as `field` if nothing is done, is to tell the edge.
-__noinline int edge_due(const struct end *e, const struct segment *s, __u32 field, __u32 shift, __u64 grant_q8)
+// Whether the ACK is to tell the edge.
+__noinline int edge_due(const struct end *e, const struct segment *s, __u32 shift, __u64 grant_q8)
 {
 	__u32 now = edge_clock(), grant = edge_bytes(grant_q8), past, own;
 
 	if (!e || !s)
 		return 0;
 	past = now - e->edge_told_at;
-	own = (__u32)edge_field(e, field, now) << window_shift(shift, 0);
+	own = (__u32)edge_field(e, s->window, now) << window_shift(shift, 0);
 	if (s->reserved & EDGE_FLAG)
 		return 1;
 	if (!e->edge_told || past >= edge_lease)
@@ -60,14 +60,12 @@ __noinline int edge_due(const struct end *e, const struct segment *s, __u32 fiel
 	return own > e->edge_told && (past >= edge_interval || edge_moved(e->edge_told, own));
 }
 
-#define EDGE_SAYS_NOTHING (~0ull) // for a grant: the ACK does not tell
-
 // The ACK tells: `field` is what the law makes of its window. Gives the field that is told.
 __noinline int edge_tell(struct end *e, const struct segment *s, __u32 field, __u32 shift, __u64 grant_q8)
 {
 	__u32 now = edge_clock(), grant = edge_bytes(grant_q8), told;
 
-	if (!e || !s || grant_q8 == EDGE_SAYS_NOTHING)
+	if (!e || !s)
 		return field;
 	if (s->reserved & EDGE_FLAG) {
 		e->upstream = s->window;

@@ -113,7 +113,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	divisor = !sender->port && config && config->divisor ? config->divisor : 1;
 	arm = port ? arm_of(id, is_held(port, c)) : NULL;
 	said = &stats->ungoverned;
-	tells = edge_interval && !(s->flags & TCP_SYN);
+	tells = 0;
 	edge = e->edge;
 	bits = s->reserved;
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
@@ -129,10 +129,9 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 			arm_ack(c, s, arm, packets);
 	}
 	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
-	if (tells) {
-		tells = edge_due(e, s, field, a.shift, grant);
-		bits |= tells * EDGE_FLAG;
-	}
+	if (edge_interval && !a.syn)
+		tells = edge_due(e, s, a.shift, grant);
+	bits |= tells * EDGE_FLAG;
 	if ((grant || would) && config && arm) {
 		a.window_q8 = grant ? grant : would;
 		a.floor_bytes = config->law.floor_bytes;
@@ -151,15 +150,52 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 			edge = e->edge;
 			if (shrink == WINDOW_SHRINK_AVOID)
 				window_granted(&edge, a.ack, e->offered);
-		} else if (edge_interval && !tells && !a.syn) {
-			field = a.field;
-			said = &stats->untold;
 		}
 		e->edge = edge;
 	}
-	if (edge_interval)
-		field = edge_tell(e, s, field, a.shift, tells ? grant : EDGE_SAYS_NOTHING);
+	if (tells)
+		field = edge_tell(e, s, field, a.shift, grant);
 	return ack_write(ctx, s, c, stats, packets, field, bits, said);
+}
+
+// An ACK that is left to the edge, in its arm. how: 1: of a held flow, 2: the edge makes its window smaller.
+__noinline int arm_left(struct connection *c, const struct segment *s, __u32 id, __u32 how, __u64 packets)
+{
+	struct arm_counts *arm = arm_of(id, how & 1);
+
+	if (!c || !s || !arm)
+		return 0;
+	arm_ack(c, s, arm, packets);
+	if (how & 2)
+		arm->limited += packets;
+	return 0;
+}
+
+// Edge mode. Gives the field that an ACK has behind the edge, to which it is left; -1: it is to tell, or
+// nothing is told of its flow.
+__noinline int edge_leaves(struct segment *s, struct connection *c, struct port_counts *stats, __u64 packets)
+{
+	struct end *e, *sender;
+	struct port *port;
+	__u32 id, told;
+	__u64 would;
+	__u8 shift;
+
+	if (!s || !c || !stats || s->flags & TCP_SYN)
+		return -1;
+	e = &c->end[s->side & 1];
+	sender = &c->end[!s->side];
+	id = (__u32)sender->port - 1;
+	port = port_of(id);
+	shift = shift_of(e, s) & 15;
+	told = e->edge_told;
+	if (!told || !port || edge_due(e, s, shift, grant_of(port, c, &would)))
+		return -1;
+	e->offered = (__u32)s->window << shift;
+	e->granted = told < e->offered ? told : e->offered;
+	arm_left(c, s, id, is_held(port, c) | (told < e->offered) << 1, packets);
+	stats->untold += packets;
+	return e->granted >> shift;
 }
 
 #define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
@@ -292,6 +328,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	struct connection *c;
 	enum segment_kind kind;
 	__u16 field;
+	int left;
 
 	if (!port || !stats || !control)
 		return TCX_NEXT;
@@ -333,7 +370,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		return TCX_NEXT;
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
-	field = on_ack(ctx, &s, c, stats, packets);
+	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;
+	field = left < 0 ? on_ack(ctx, &s, c, stats, packets) : left;
 	if (!(c->end[s.side & 1].flags & END_SCALE))
 		adopt_ack(&c->end[s.side & 1], &s, field);
 	return TCX_NEXT;
