@@ -334,8 +334,8 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	streams.Progress(t, 500_000)
-	streams.Stop()
 	out, in := fairQStats(t, f)
+	streams.Stop()
 	if out.GrantBytes == 0 || out.LettingGo || in.Hold != datapath.FairQHoldAll {
 		t.Errorf("at the end %d are granted, letting go %t; the other port holds %v", out.GrantBytes, out.LettingGo, in.Hold)
 	}
