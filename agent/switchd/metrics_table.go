@@ -161,6 +161,8 @@ var portMetrics = []metric[*portMoment]{
 		}),
 	ofPort(counter, "told_packets_total", "Edge mode: acknowledgements that told an edge a window.",
 		func(p *portMoment) float64 { return float64(p.Told) }),
+	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that another switch sees, which were held to this port's window divided by its equal paths.",
+		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
 	armMetric(gauge, "arm_flows", "Flows that count, by arm: free ones, which nothing is done to, and held ones.",
 		func(a *datapath.FairQArm) float64 { return float64(a.Flows) }),

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +32,7 @@ func sampleReading() *reading {
 		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
 		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
 		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
-		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019,
+		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020,
 		Hold: datapath.FairQHoldPart, HoldShare: datapath.FairQLots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
 		Arms: [2]datapath.FairQArm{
@@ -204,6 +206,39 @@ func exposedNames(t *testing.T) map[string]*exposed {
 		finding.labels["finding"] = append(finding.labels["finding"], c.word)
 	}
 	return out
+}
+
+// Every number that the kernel has of a port is a metric, but for those that say how it is configured.
+func TestMetrics_LeaveNothingOut(t *testing.T) {
+	not := []string{"Hold", "HoldShare", "PipeBytes", "MSSBytes", "SampledAt", "SampleAge", "HandshakeRTT"}
+	r := sampleReading()
+	stats := reflect.ValueOf(&r.kernel.Ports[0].FairQStats).Elem()
+	want := map[string]string{}
+	set := func(name string, f reflect.Value) {
+		if f.CanUint() && !slices.Contains(not, name) {
+			number := uint64(500_000 + len(want)) // written without an exponent
+			f.SetUint(number)
+			want[fmt.Sprintf(" %d\n", number)] = name
+		}
+	}
+	for i := range stats.NumField() {
+		set(stats.Type().Field(i).Name, stats.Field(i))
+	}
+	for arm := range r.kernel.Ports[0].Arms {
+		counts := reflect.ValueOf(&r.kernel.Ports[0].Arms[arm]).Elem()
+		for i := range counts.NumField() {
+			set(fmt.Sprintf("Arms[%d].%s", arm, counts.Type().Field(i).Name), counts.Field(i))
+		}
+	}
+	got := exposition(t, scrape(t, exported(func(string) (*reading, error) { return r, nil })), "weir_")
+	for number, name := range want {
+		if !strings.Contains(got, number) {
+			t.Errorf("%s is in no metric", name)
+		}
+	}
+	if len(want) < 40 {
+		t.Errorf("only %d numbers", len(want))
+	}
 }
 
 // Every name is described, and every description sent: a registry refuses what is not described, but
