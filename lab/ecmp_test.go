@@ -1,0 +1,75 @@
+package lab
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"weir/datapath/testnet"
+	"weir/experiment"
+)
+
+// Flows are hashed over two spines, data and acknowledgements apart. The leaf next to the senders holds every
+// one to the window of the uplink that its data leaves by, whichever uplink its acknowledgements come in by.
+func TestFairQOnEqualPaths(t *testing.T) {
+	const flows, window = 24, 20_000
+	g := leafSpine(2, 1, false)
+	l := up(t, "equalpaths", g.config())
+	taps := map[string]*testnet.Tap{}
+	for _, name := range []string{"leaf1->spine1", "leaf1->spine2"} {
+		taps[name] = testnet.NewTap(t, portOf(t, l, name))
+	}
+	r := shimRun(g, "learn")
+	params := r.Params["fairq"].(experiment.FairQParams)
+	params.MaxWindow = window
+	r.Params["fairq"], r.At = params, []string{"leaf1"}
+	stop, err := l.Enforce(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	from, to := l.plan.guests()[0].name, l.plan.guests()[1].name
+	crossed := 0
+	for i := range flows {
+		err := dial(l, from, to, 0, func(client, server *net.TCPConn) error {
+			if err := send(client, server, 200_000); err != nil {
+				return err
+			}
+			if s := testnet.ReadTCPInfo(t, client); s.Snd_wnd > window+1<<s.PeerScale {
+				t.Errorf("flow %d has a window of %d, want %d at most", i, s.Snd_wnd, window+1<<s.PeerScale)
+			}
+			data, acks := pathsOf(t, taps, testnet.AddrPort(client.LocalAddr()))
+			if data != acks {
+				crossed++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if crossed == 0 || crossed == flows {
+		t.Errorf("the acknowledgements of %d of %d flows come by another uplink than their data left by: this test shows nothing", crossed, flows)
+	}
+	t.Logf("the acknowledgements of %d of %d flows came by another uplink", crossed, flows)
+}
+
+// pathsOf says by which ports a client's data last left, and its acknowledgements last came in.
+func pathsOf(t *testing.T, taps map[string]*testnet.Tap, client netip.AddrPort) (data, acks string) {
+	t.Helper()
+	for name, tap := range taps {
+		tap.Each(t, func(s *testnet.Segment) {
+			if s.Out && s.From == client && s.Payload > 0 {
+				data = name
+			}
+			if !s.Out && s.To == client {
+				acks = name
+			}
+		})
+	}
+	return data, acks
+}
