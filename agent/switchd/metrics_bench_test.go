@@ -22,7 +22,7 @@ import (
 	"weir/law"
 )
 
-var scrapePorts = flag.Int("scrape-ports", 0, "time a scrape with so many ports, too: 1024 take minutes to be attached")
+var scrapePorts = flag.Int("scrape-ports", 0, "time a scrape with so many ports, too: 1024 take three minutes to be attached")
 
 // BenchmarkScrape is what one reading of /metrics costs the switch, with FairQ on so many ports: the kernel
 // read, and all written as Prometheus reads it, in CPU time. The baseline is listing the queue disciplines of
