@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth man deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -81,6 +81,16 @@ man: build ## man pages and shell completions, from the --help texts: out/man, o
 	./weir completion bash > $(OUT)/completion/weir.bash
 	./weir completion zsh > $(OUT)/completion/_weir
 	./weir completion fish > $(OUT)/completion/weir.fish
+
+packages: deb container ## all packages
+
+deb: build ## the Debian package, out/weir_*.deb: the same bytes from the same commit
+	@deploy/deb/build ./weir "$(VERSION)" $(OUT)
+
+container: ## the container image weir:VERSION, where docker or podman runs; else only says how
+	@tool=$$(command -v podman || command -v docker) && $$tool info >/dev/null 2>&1 || { \
+		echo "no container runtime here: deploy/container/Dockerfile says how to build and run the image"; exit 0; }; \
+	$$tool build -f deploy/container/Dockerfile --build-arg VERSION="$(VERSION)" -t weir:latest .
 
 deps: ## what the outside checks of the lab need
 	@scripts/apt-install iperf3 nginx-light apache2-utils
