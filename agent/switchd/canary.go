@@ -191,7 +191,7 @@ func (c *canary) read(r *portReading, after time.Duration) (event string) {
 	if c.watch == nil || c.stage == stageRolledBack {
 		return ""
 	}
-	whole := c.watch.read(r, c.stage, after)
+	whole := c.watch.read(r, &c.line, c.stage, after)
 	switch {
 	case !whole:
 	case c.stage == stageBefore && c.watch.knowsBefore():

@@ -137,8 +137,9 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 		return nil
 	}
 	r.events.rolledBack()
+	err := r.fairq.Note(port, fmt.Sprintf("rolled back: %s", event))
 	r.log.Warn("rolled back: windows are let go, and not held again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
-	return r.fairq.Note(port, fmt.Sprintf("rolled back: %s", event))
+	return err
 }
 
 // readQueues reads the queues of all ports at once.

@@ -242,7 +242,7 @@ func TestRollbackWatch_Flows(t *testing.T) {
 		for i := range watchFlows * 2 {
 			r.flows = append(r.flows, one(step*watchFlows*2+i))
 		}
-		w.read(r, stageEnforcing, 200*time.Millisecond)
+		w.read(r, &testLine, stageEnforcing, 200*time.Millisecond)
 		if len(w.flows) > watchFlows {
 			t.Fatalf("%d flows are kept", len(w.flows))
 		}
@@ -253,7 +253,7 @@ func TestRollbackWatch_Flows(t *testing.T) {
 	steady := datapath.FairQFlow{From: one(1).From}
 	for range judgeParts + 2 {
 		steady.Acknowledged += 1000
-		w.read(&portReading{flows: []datapath.FairQFlow{steady}}, stageEnforcing, 200*time.Millisecond)
+		w.read(&portReading{flows: []datapath.FairQFlow{steady}}, &testLine, stageEnforcing, 200*time.Millisecond)
 	}
 	if n := len(w.judge.flows[0]); n != 1 || w.judge.flows[0][0] != even(1000) {
 		t.Errorf("a steady flow: %v", w.judge.flows[0])

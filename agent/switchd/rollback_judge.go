@@ -205,7 +205,7 @@ func wholeGoodput(now, base *part, all bool) (float64, bool) {
 	if base.SentBytes > 0 && now.SentBytes/now.Seconds >= portIsFull*base.SentBytes/base.Seconds {
 		return 1, true
 	}
-	if !now.Busy || !base.Busy || now.Arms[1].Flows < 1 || before.Acked <= 0 || all && before.Acked < judgeBytes {
+	if !now.Busy || !base.Busy || before.Acked <= 0 || all && before.Acked < judgeBytes {
 		return 0, false
 	}
 	return now.Arms[1].Acked / now.Seconds / (before.Acked / base.Seconds), true

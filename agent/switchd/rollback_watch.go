@@ -71,7 +71,7 @@ func (w *rollbackWatch) wantsFlows() bool {
 func (w *rollbackWatch) begin() { clear(w.flows) }
 
 // read takes in a reading. It says whether it ended a part.
-func (w *rollbackWatch) read(r *portReading, s stage, after time.Duration) bool {
+func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Duration) bool {
 	w.reading++
 	if w.first == nil {
 		w.meter(r.flows)
@@ -83,7 +83,7 @@ func (w *rollbackWatch) read(r *portReading, s stage, after time.Duration) bool 
 	for arm := range w.armsSum {
 		w.armsSum[arm] += float64(r.stats.Arms[arm].Flows)
 	}
-	if isElastic(r, s) {
+	if isElastic(r, l, s) {
 		w.elastic++
 	}
 	w.meter(r.flows)
@@ -103,16 +103,18 @@ func (w *rollbackWatch) read(r *portReading, s stage, after time.Duration) bool 
 }
 
 // isElastic says whether some flow would fill a larger window: it has more in flight than it would be
-// granted, or nearly what it is.
-func isElastic(r *portReading, s stage) bool {
+// granted, or nearly what it is. One that is granted less than a segment may have nothing in flight for that very
+// reason, and may not count as sending.
+func isElastic(r *portReading, l *line, s stage) bool {
 	return slices.ContainsFunc(r.flows, func(f datapath.FairQFlow) bool {
-		if !f.Counted || f.GrantedBytes == 0 || f.GrantedBytes >= f.OfferedBytes {
+		switch granted := float64(f.GrantedBytes); {
+		case granted == 0 || f.GrantedBytes >= f.OfferedBytes:
 			return false
-		}
-		if s == stageBefore {
+		case s == stageBefore:
 			return f.InFlightBytes > f.GrantedBytes
+		default:
+			return float64(f.InFlightBytes) >= windowIsFull*granted || f.Seen && granted < l.segment
 		}
-		return float64(f.InFlightBytes) >= windowIsFull*float64(f.GrantedBytes)
 	})
 }
 

@@ -182,6 +182,9 @@ func TestCanary_RollsBack(t *testing.T) {
 		t.Errorf("held again: %+v", out.FairQStats)
 	}
 	t.Log(m.noteOf())
+	p.rewrite("enforce: {percent: 40}\nrollback: {if: [goodput < 0.1], over: 2s}\n")
+	p.signal(syscall.SIGHUP)
+	m.until(p, "a reload holds again", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldPart && m.noteOf() == "" })
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	p = m.switchFile("enforce: {percent: 50}\n")
@@ -194,10 +197,9 @@ func TestCanary_RollsBack(t *testing.T) {
 // With all flows held there are no free ones: what was before is what is compared with.
 func TestCanary_RollsBackTheWhole(t *testing.T) {
 	m := newMachine(t)
-	// A port so fast that one segment of each flow does not fill it.
-	testnet.Shape(t, m.Port, 2e9, 1_000_000, 100_000)
-	p := m.switchFile("defaults: {target_fraction: 0.001, rtt: 1us}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
-	s := m.NewStreams(t, testnet.ReceiverIPv4, 1)
+	// A window below a segment, of which Linux makes next to nothing.
+	p := m.switchFile("defaults: {target_fraction: 0.001, rtt: 1us, min_window: 500B}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
+	s := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	m.until(p, "all is measured first, and then held", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldAll })
 	if !strings.Contains(p.log.String(), "measuring first, without holding anything") {
 		t.Errorf("it does not say that it measures first:\n%s", p.log)
