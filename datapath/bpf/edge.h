@@ -8,7 +8,7 @@
 //
 // The flag is the highest of TCP's reserved bits: IANA has assigned none of the three beside AE (RFC 9293
 // 6, RFC 9768), IPv6 has it too, and Linux's receivers ignore it. The reserved bit of IPv4's fragment
-// offset has no twin in IPv6 and is dropped by many routers. Who else uses these bits:
+// offset has no twin in IPv6, and another checksum. Who else uses these bits:
 //   scale: shim  all four: the two exclude each other
 //   AccECN       the lowest, which is never touched here
 //   GRO, GSO     segments whose word of offset, flags and window differ are not joined, so a flagged
