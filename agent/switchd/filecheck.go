@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,7 +105,7 @@ func (c *fileChecker) names(at []string, n deviceNames) (out []named) {
 	for i, text := range n {
 		where := at
 		if t != nil && t.Form == config.Sequence {
-			where = append(at[:len(at):len(at)], strconv.Itoa(i))
+			where = slices.Concat(at, []string{strconv.Itoa(i)})
 		}
 		out = append(out, named{text, where, c.Root.Locate(where).Line})
 	}

@@ -129,6 +129,9 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 		return err
 	}
 	for i := range found {
+		if found[i].err != nil {
+			continue // follow sees to it
+		}
 		if err := r.changePort(&found[i], t); err != nil {
 			return err
 		}
@@ -191,7 +194,7 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 	r.notify.beat(len(r.ports))
 	p, on := r.ports[c.name]
 	switch {
-	case c.err != nil || on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):
+	case on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):
 		return nil // follow sees to it
 	case c.has != (tbf{}) && c.tbf != (tbf{}) && c.has != c.tbf:
 		if err := r.shapes.change(c.name, c.ifindex, c.mtu, c.tbf); err != nil {

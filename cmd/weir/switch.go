@@ -53,7 +53,7 @@ second it lets the windows go by itself, and the next start takes it over.`,
   weir switch 'swp*' --take-over    # upgrade in place
   weir switch --purge               # remove what a killed one left`,
 		Args: usageArgs(cobra.ArbitraryArgs),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: f.run,
 	}
 	f.add(cmd.Flags())
 	cmd.AddCommand(reloadCommand())

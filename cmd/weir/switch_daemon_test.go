@@ -20,11 +20,11 @@ import (
 	"weir/datapath/testnet"
 )
 
-// egress names the programs at a port's egress, in their order.
-func (m *machine) egress(device string) (names []string) {
+// egress names the programs at the data's port's egress, in their order.
+func (m *machine) egress() (names []string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
-		dev, err := netlink.LinkByName(device)
+		dev, err := netlink.LinkByName("out0")
 		if err != nil {
 			return err
 		}
