@@ -37,7 +37,7 @@ func says(r *doctor.Report, check, subject, text string) doctor.Level {
 // after it was killed. Nothing of the machine is changed by looking.
 func TestDoctor_BesideASwitch(t *testing.T) {
 	m := newMachine(t)
-	m.unshaped("out0")
+	m.unshaped()
 	before := m.chains()
 	r, code := m.doctor(ports...)
 	if code != exitError || says(&r, "port.queue", "out0", "no queue at all") != doctor.Problem || says(&r, "port.queue", "in0", "tbf keeps the queue: 1Gbit/s, buffer 1MB") != doctor.OK {

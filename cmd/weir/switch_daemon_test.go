@@ -190,7 +190,7 @@ func capabilitiesOf(t *testing.T, pid int) uint64 {
 // status, take over, end. Without any one of them it does not, so none is given in vain.
 func TestSwitch_LeastCapabilities(t *testing.T) {
 	m := newMachine(t)
-	m.unshaped("out0")
+	m.unshaped()
 	chains := m.chains()
 	all := leastCapabilities(t)
 	path := filepath.Join(t.TempDir(), "switch.yaml")

@@ -301,11 +301,11 @@ func TestSwitch_ReloadAfterTakeOver(t *testing.T) {
 	}
 }
 
-// unshaped gives a port back the kernel's default queue discipline.
-func (m *machine) unshaped(device string) {
+// unshaped gives the data's port back the kernel's default queue discipline.
+func (m *machine) unshaped() {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
-		dev, err := netlink.LinkByName(device)
+		dev, err := netlink.LinkByName("out0")
 		if err != nil {
 			return err
 		}
@@ -347,7 +347,7 @@ const shaped = "kind: Switch\nmetrics: {listen: \"\"}\nports:\n  - {match: out0,
 // back, and what somebody else set stays.
 func TestSwitch_Shape(t *testing.T) {
 	m := newMachine(t)
-	m.unshaped("out0")
+	m.unshaped()
 	chains := m.chains()
 	plain := m.root()
 	const ours = "tbf 7765:0 rate 100000000 limit 125000"
@@ -408,7 +408,7 @@ func TestSwitch_Shape(t *testing.T) {
 	if code := c.p.wait(); code != 0 || m.root() != theirs {
 		t.Errorf("ended with %d, somebody else's became %s:\n%s", code, m.root(), c.p.log)
 	}
-	m.unshaped("out0")
+	m.unshaped()
 
 	// By itself, at its end.
 	c = m.switchFrom(shaped, "--purge")
