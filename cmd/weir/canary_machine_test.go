@@ -127,7 +127,8 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 				}
 				return true
 			})
-			out, in := portOf(m.read(), "out0"), portOf(m.read(), "in0")
+			in := portOf(m.read(), "in0") // first: both go on counting
+			out := portOf(m.read(), "out0")
 			if out.Hold != datapath.FairQHoldPart || out.GrantBytes == 0 || out.Arms[0].AckedBytes == 0 {
 				t.Errorf("%+v", out)
 			}
