@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -49,8 +50,30 @@ func (n *notifier) beat(ports int) {
 	}
 }
 
-func (n *notifier) reloading() {
+// reloadMost is how long a reload may take before the watchdog takes it for hung. Loading the programs of a
+// thousand ports takes minutes on a busy machine.
+const reloadMost = 5 * time.Minute
+
+// reloading begins a reload, and gives signs of life until done is called.
+func (n *notifier) reloading() (done func()) {
 	n.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+	if n.watchdog == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), reloadMost)
+	go func() {
+		again := time.NewTicker(n.watchdog)
+		defer again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+				n.tell(daemon.SdNotifyWatchdog)
+			}
+		}
+	}()
+	return cancel
 }
 
 // reloaded ends a reload, which systemd waits for however it went.

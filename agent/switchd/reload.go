@@ -40,7 +40,8 @@ func (t *transaction) back() error {
 
 // reload reads the file again and makes the switch what it says, all of it or nothing.
 func (r *role) reload() Answer {
-	r.notify.reloading()
+	done := r.notify.reloading()
+	defer done()
 	changes, err := r.reread()
 	r.events.reloaded(err)
 	r.notify.reloaded(len(r.ports), err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -142,7 +143,7 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 		return usageError(err)
 	}
 	if f.check {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", f.file)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(f.file, "options"))
 		return err
 	}
 	if c.File != "" {
