@@ -277,6 +277,6 @@ func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 	}
 	flows("the flow sends", 1, 0)
 	c.Close()
-	_ = <-ends
+	<-ends
 	flows("none", 0, 0)
 }
