@@ -130,7 +130,7 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 		t.Errorf("%v flows are free and held; counted %d and %d", held, s.Arms[0].Flows, s.Arms[1].Flows)
 	}
 	for arm, a := range s.Arms {
-		if want := uint64(held[arm]) * 200_000; a.AckedBytes != want || a.DataBytes-a.RetransmittedBytes != want {
+		if want := uint64(held[arm]) * 200_000; a.AckedBytes != want || a.DataBytes != want { // nothing is lost here
 			t.Errorf("arm %d: %+v, want %d bytes", arm, a, want)
 		}
 		if a.Limited == 0 {
@@ -178,10 +178,14 @@ func TestFairQArms_AgreeWithSenders(t *testing.T) {
 			if again == 0 {
 				t.Error("nothing was lost: this test shows nothing")
 			}
-			if a.RetransmittedBytes != again || a.AckedBytes != flows*bytes || a.DataBytes != flows*bytes+again {
+			// A segment that another CPU brought here first looks like one that was sent again.
+			if overtaken := int64(a.RetransmittedBytes - again); overtaken < 0 || overtaken > int64(again/50) {
+				t.Errorf("%d bytes more were sent again than the %d that the senders know of", overtaken, again)
+			}
+			if a.AckedBytes != flows*bytes || a.DataBytes != flows*bytes+again {
 				t.Errorf("the senders sent %d bytes again and had %d acknowledged; the switch counts %+v", again, flows*bytes, a)
 			}
-			t.Logf("%d bytes of %d were sent again", again, a.DataBytes)
+			t.Logf("%d bytes of %d were sent again; the switch counts %d", again, a.DataBytes, a.RetransmittedBytes)
 		})
 	}
 }

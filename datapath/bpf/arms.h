@@ -147,6 +147,21 @@ __noinline int arm_data(struct connection *c, const struct segment *s, __u32 hel
 	return 0;
 }
 
+// Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
+// several CPUs at once: each byte is counted by one of them. Who finds it moved twice leaves it to the next.
+static __always_inline __u32 una_moves(struct end *sender, __u32 ack)
+{
+	for (int i = 0; i < 2; i++) {
+		__u32 una = *(volatile __u32 *)&sender->una;
+
+		if (ack - una - 1 >= REACH)
+			return 0;
+		if (__sync_val_compare_and_swap(&sender->una, una, ack) == una)
+			return ack - una;
+	}
+	return 0;
+}
+
 // An acknowledgement leaves, of data that leaves by the arm's port.
 static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
 {
@@ -156,13 +171,8 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 
 	if (beyond) // its FIN, or data that went another way
 		ack = sender->sent;
-	ahead = ack - sender->una;
-	if (ahead > REACH)
-		ahead = 0;
-	if (ahead) {
-		sender->una = ack;
-		arm->acked_bytes += ahead;
-	}
+	ahead = una_moves(sender, ack);
+	arm->acked_bytes += ahead;
 	if (ahead || (beyond && !(sender->flags & END_FIN)))
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	arm->acks += packets;
