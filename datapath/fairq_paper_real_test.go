@@ -267,16 +267,13 @@ func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 		flows("the flow sends", 1, 0)
 		flows("the register forgot it", 0, 0)
 	}
-	ends := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(io.Discard, c.Server)
-		ends <- err
-	}()
+	var ends sync.WaitGroup
+	ends.Go(func() { _, _ = io.Copy(io.Discard, c.Server) }) // until it is closed
 	if _, err := c.Client.Write(make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	flows("the flow sends", 1, 0)
 	c.Close()
-	<-ends
+	ends.Wait()
 	flows("none", 0, 0)
 }
