@@ -1,16 +1,15 @@
 package datapath
 
 import (
-	"os"
 	"testing"
 	"time"
+
+	"weir/internal/testroot"
 )
 
 // The edge, and the switch program in edge mode, stay cheap to verify.
 func TestEdge_IsCheapToVerify(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: loads kernel programs")
-	}
+	testroot.Need(t, "loads kernel programs")
 	for _, shrink := range []FairQShrink{FairQShrinkAllow, FairQShrinkAvoid} {
 		spec, err := loadEdge()
 		if err != nil {

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -36,9 +35,6 @@ type frameConfig struct {
 func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	tb.Helper()
 	if err := CheckFairQ(); err != nil {
-		if errors.Is(err, ErrPermission) {
-			tb.Skip(err)
-		}
 		tb.Fatal(err)
 	}
 	must := func(err error) {

@@ -2,18 +2,17 @@ package datapath
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"weir/internal/testroot"
 )
 
 // A port has the id that it had before; a new one has an id that none had; when there is none, that of the
 // port that is gone for longest, which the connections that still name it are taken off.
 func TestFairQ_PortIDs(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes BPF maps")
-	}
+	testroot.Need(t, "makes BPF maps")
 	f, err := AttachFairQ(nil, FairQConfig{Flows: 1024})
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,13 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testroot"
 )
 
 // release is the running kernel's version, major and minor.
@@ -27,9 +28,7 @@ func release(t *testing.T) (major, minor int) {
 // A kernel that is new enough has what a probe asks for: else the probe is wrong, and everything that
 // rests on it would be skipped for ever.
 func TestProbes_FindWhatTheKernelHas(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: asks the kernel about BPF")
-	}
+	testroot.Need(t, "asks the kernel about BPF")
 	major, minor := release(t)
 	for _, p := range append(append(markProbes(), measureProbes()...), rtoProbes()...) {
 		t.Run(p.Feature, func(t *testing.T) {
@@ -52,9 +51,7 @@ func TestProbes_FindWhatTheKernelHas(t *testing.T) {
 
 // What no kernel has is found missing, with its name and version in the error.
 func TestProbes_FindWhatTheKernelLacks(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: asks the kernel about BPF")
-	}
+	testroot.Need(t, "asks the kernel about BPF")
 	p := probe{"kfunc weir_no_such_function", "9.9", kernelHas[*btf.Func]("weir_no_such_function")}
 	err := checkAll([]probe{p})
 	var missing *MissingFeature

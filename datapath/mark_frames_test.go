@@ -37,9 +37,6 @@ type testMark struct {
 func newTestMark(tb testing.TB) *testMark {
 	tb.Helper()
 	if err := datapath.CheckMark(); err != nil {
-		if errors.Is(err, datapath.ErrPermission) {
-			tb.Skip(err)
-		}
 		tb.Fatal(err)
 	}
 	m := &testMark{}

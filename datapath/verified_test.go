@@ -2,10 +2,11 @@ package datapath
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"weir/internal/testroot"
 )
 
 // verifiedMax is how many instructions the verifier may walk for one program: far below the million that
@@ -14,9 +15,7 @@ const verifiedMax = 50_000
 
 // Every configuration of the switch program, and the shim, stay cheap to verify.
 func TestPrograms_AreCheapToVerify(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: loads kernel programs")
-	}
+	testroot.Need(t, "loads kernel programs")
 	for _, scale := range []FairQScale{FairQScaleLearn, FairQScaleShim, FairQScaleUnify} {
 		for _, shrink := range []FairQShrink{FairQShrinkAllow, FairQShrinkAvoid} {
 			for _, count := range []FairQCount{FairQCountActive, FairQCountHandshake} {

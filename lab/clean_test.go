@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testroot"
 )
 
 func TestDownLeavesNothing(t *testing.T) {
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	before := hostState(t)
 	for _, g := range []*graphBuilder{racks(2, 2, true), leafSpine(2, 2, true)} {
 		l := up(t, "down", g.config())
@@ -44,7 +46,7 @@ func TestDownLeavesNothing(t *testing.T) {
 
 // kill -9 at any moment of building, then Clean: as before.
 func TestCleanAfterKill(t *testing.T) {
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	before := hostState(t)
 	name := testName("kill")
 	start := time.Now()
@@ -222,7 +224,7 @@ func TestUpRefusesNamesInUse(t *testing.T) {
 }
 
 func TestCancelledUpLeavesNothing(t *testing.T) {
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	before := hostState(t)
 	stopped := 0
 	for i := range 8 {

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testroot"
 )
 
 func TestExecInALab(t *testing.T) {
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	kept, err := Up(t.Context(), testName("exec"), dumbbell(1, false).config(), Options{Experiment: "incast"})
 	if err != nil {
 		t.Fatal(err)

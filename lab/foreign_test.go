@@ -13,6 +13,7 @@ import (
 
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/internal/testroot"
 	"weir/lab/traffic"
 	"weir/law"
 )
@@ -31,7 +32,7 @@ var mixes = [][2]string{{"netstack", "netstack"}, {"linux", "netstack"}, {"netst
 // upForeign is up with this process as the netstack guests.
 func upForeign(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	t.Helper()
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	l, err := Up(t.Context(), testName(suffix), cfg, Options{Owned: true, Netstack: true, Experiment: "test"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/testroot"
 )
 
 // TestMain lets the tests start this program again as another process: one that builds a lab and
@@ -95,7 +97,7 @@ func hostState(t *testing.T) string {
 // that process: `ip netns add` mounts /run/netns over itself, which would stay on the host.
 func privateMounts(t *testing.T) bool {
 	t.Helper()
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	if os.Getenv("WEIR_TEST_PRIVATE") != "" {
 		_, err := os.Stat(netnsDir)
 		t.Cleanup(func() {

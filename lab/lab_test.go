@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/internal/testroot"
 	"weir/law"
 )
 
@@ -28,22 +29,13 @@ func cubic() experiment.Guests {
 	}
 }
 
-// needRoot stops a test that makes namespaces where it may not. That is a failure and not a skip:
-// a lab that nobody has tested must not look tested.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("this test makes network namespaces: run it as root")
-	}
-}
-
 // testName is a lab's name that no other process uses.
 func testName(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
 
 // up builds a lab that ends with the test.
 func up(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	t.Helper()
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	l, err := Up(t.Context(), testName(suffix), cfg, Options{Owned: true, Experiment: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +286,7 @@ func TestSinglePathWhenAskedFor(t *testing.T) {
 }
 
 func TestUpRefuses(t *testing.T) {
-	needRoot(t)
+	testroot.Need(t, "makes network namespaces")
 	many := dumbbell(300, false)
 	ovs := dumbbell(1, false).config()
 	ovs.Switch = "ovs"

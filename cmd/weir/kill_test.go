@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+
+	"weir/internal/testroot"
 )
 
 // hostState lists what a run could change on the host, one fact a line.
@@ -124,9 +126,7 @@ measure: {ports: {bottleneck: "switch->receiver1"}}
 // TestHostIsAsBefore runs an experiment to its end, then kills it with SIGKILL at ten random
 // moments and cleans: each time the host must be what it was, to the last mount and program.
 func TestHostIsAsBefore(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("namespaces and kernel programs need root")
-	}
+	testroot.Need(t, "namespaces and kernel programs")
 	file := filepath.Join(t.TempDir(), "killed.yaml")
 	if err := os.WriteFile(file, []byte(killed), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testroot"
 )
 
 // An experiment that is killed goes on: the run that was finished stays, what the killed one left of its
 // lab is removed, and nothing else is run.
 func TestResumeAfterKill(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("namespaces and kernel programs need root")
-	}
+	testroot.Need(t, "namespaces and kernel programs")
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "killed.yaml"), filepath.Join(dir, "out")
 	if err := os.WriteFile(file, []byte(killed), 0o600); err != nil {

@@ -1,11 +1,12 @@
 package testnet
 
 import (
-	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testroot"
 )
 
 // Mount mounts a kernel file system ("bpf", "cgroup2") that only the calling test sees and gives its
@@ -13,9 +14,7 @@ import (
 // killed.
 func Mount(tb testing.TB, kind string) string {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("needs root: mounts a file system")
-	}
+	testroot.Need(tb, "mounts a file system")
 	dir := tb.TempDir()
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

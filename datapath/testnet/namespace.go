@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/internal/testroot"
 )
 
 // Namespace is a network namespace with a thread of its own in it.
@@ -21,12 +22,10 @@ type Namespace struct {
 	calls  chan func()
 }
 
-// NewNamespace makes a namespace that lasts as long as the test. Without root the test is skipped.
+// NewNamespace makes a namespace that lasts as long as the test. It takes root.
 func NewNamespace(tb testing.TB) *Namespace {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("needs root: makes network namespaces")
-	}
+	testroot.Need(tb, "makes network namespaces")
 	n := &Namespace{calls: make(chan func())}
 	ready := make(chan error)
 	go func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/internal/testroot"
 	"weir/lab/netstack"
 	"weir/lab/traffic"
 	"weir/law"
@@ -62,9 +62,7 @@ func (n *pairNet) Enter(node string, f func() error) error {
 // sender's own interface is no loss to Linux TCP but an error it retries after 200 ms.
 func newPair(t testing.TB, rate law.Rate) *pairNet {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes network namespaces")
-	}
+	testroot.Need(t, "makes network namespaces")
 	n := &pairNet{work: map[string]chan func(){}}
 	for _, node := range []string{"a", "b"} {
 		work := make(chan func())

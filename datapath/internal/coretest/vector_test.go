@@ -8,10 +8,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"weir/datapath"
 	"weir/datapath/core"
 	"weir/datapath/internal/coretest"
 	"weir/datapath/internal/vector"
+	"weir/internal/testroot"
 )
 
 // The events that bpf/coretest.bpf.c numbers.
@@ -23,10 +23,7 @@ var events = map[string]uint32{
 
 // The kernel bears out every vector, to the bit.
 func TestVectors(t *testing.T) {
-	// CheckMark asks for more than is needed here; only its first question may excuse.
-	if err := datapath.CheckMark(); errors.Is(err, datapath.ErrPermission) {
-		t.Skip(err)
-	}
+	testroot.Need(t, "loads kernel programs")
 	var objects coretest.CoreObjects
 	if err := coretest.LoadCoreObjects(&objects, nil); err != nil {
 		t.Fatalf("%+v", err)
