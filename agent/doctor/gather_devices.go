@@ -161,8 +161,8 @@ func rootOf(list []qdisc) (root Qdisc, children []string) {
 	for _, q := range list {
 		switch q.parent {
 		case netlink.HANDLE_ROOT:
-			// One that somebody makes gets a handle; Weir's has one of its own (switchd: shapeMajor).
-			root = Qdisc{Kind: q.kind, Default: q.handle == 0, Ours: q.kind == "tbf" && q.handle>>16 == 0x7765}
+			// One that somebody makes gets a handle; Weir's has one of its own (switchd).
+			root = Qdisc{Kind: q.kind, Default: q.handle == 0, Ours: q.kind == "tbf" && q.handle>>16 == switchd.ShapeMajor}
 			root.Bursts = q.bucket()
 		case netlink.HANDLE_INGRESS:
 		default:

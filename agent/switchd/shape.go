@@ -24,7 +24,7 @@ import (
 // so nothing that Weir did not make can be changed. What Weir made is recorded in a pinned table before
 // it is made: whoever comes after a crash knows.
 const (
-	shapeMajor = 0x7765 // of the handle: "we"
+	ShapeMajor = 0x7765 // of the handle: "we"
 	// wakeLate is how late the kernel may wake the tbf. What cannot be sent meanwhile has to fit the bucket.
 	wakeLate     = 200 * time.Microsecond
 	leastFrames  = 2 // that fit the bucket
@@ -35,7 +35,7 @@ const (
 	drainRate    = math.MaxUint32 // bytes/s, 34 Gbit/s: the queue runs empty before it goes
 )
 
-var shapeHandle = netlink.MakeHandle(shapeMajor, 0)
+var shapeHandle = netlink.MakeHandle(ShapeMajor, 0)
 
 // shapeRoot is where the records are pinned, beside the switches.
 var shapeRoot = filepath.Join(filepath.Dir(pinRoot), "shape")
