@@ -103,6 +103,8 @@ func TestECMP_HoldsNothingThatItDoesNotKnow(t *testing.T) {
 	f.twin(t, func(c *fairqPortConfig) { c.NetnsCookie++ })
 	f.from(t, "another namespace", twinIfindex, ack, rowWindow, unseen)
 	f.twin(t, func(c *fairqPortConfig) { c.NetnsCookie-- })
+	f.from(t, "a port that was not there is looked for once a sweep", twinIfindex, ack, rowWindow, unseen)
+	f.sweep(t)
 	f.from(t, "this one", twinIfindex, ack, rowField/2, assumed)
 	f.setGrant(t, 1, 0)
 	f.from(t, "no flows", twinIfindex, ack, rowWindow, fairqPortCounts{Ungoverned: 1})

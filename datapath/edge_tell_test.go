@@ -86,11 +86,12 @@ func TestEdgeTell_Interval(t *testing.T) {
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	told, sent, began := uint64(0), uint64(0), time.Now()
-	for told < 10 {
+	until(t, "ten windows are told", func() bool {
 		f.mustRun(t, 0, c.segment().Bytes())
 		sent++
 		told = f.counts(t, 0).Told
-	}
+		return told >= 10
+	})
 	// Nine intervals, whatever the machine did meanwhile; the clock is as coarse as the kernel's tick.
 	if passed := time.Since(began); passed < 9*15*time.Millisecond {
 		t.Errorf("10 windows were told within %v (%d ACKs), want an interval of 20ms between", passed, sent)
@@ -200,5 +201,36 @@ func until(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within 10 s: %s", what)
 		}
+	}
+}
+
+// A free flow passes as it is, whatever was told of it before, here or by another switch.
+func TestEdgeTell_FreeFlows(t *testing.T) {
+	ungoverned := fairqPortCounts{Ungoverned: 1}
+	f := tellTable(t, FairQEdge{})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	plain, told := c.segment(), c.segment()
+	told.Reserved, told.Window = edgeFlag, 50
+	f.once(t, "held", plain, rowField, edgeFlag, tellsRewritten)
+	f.setGrant(t, 1, 0)
+	f.spare(t, 1, FairQLots)
+	f.once(t, "free", plain, rowWindow, 0, ungoverned)
+	f.once(t, "free, and another switch tells", told, 50, edgeFlag, ungoverned)
+	f.once(t, "free still", plain, rowWindow, 0, ungoverned)
+	f.spare(t, 1, 0)
+	f.once(t, "counted as held again, and let go", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+}
+
+// spare frees connections of lots below this at a port.
+func (s *frameSwitch) spare(t *testing.T, id, lots uint32) {
+	t.Helper()
+	var p fairqPort
+	if err := s.Ports.Lookup(id, &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spared = lots
+	if err := s.Ports.Put(id, p); err != nil {
+		t.Fatal(err)
 	}
 }

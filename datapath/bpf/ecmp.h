@@ -17,6 +17,7 @@
 #define WEIR_BPF_ECMP_H
 
 #include "flows.h"
+#include "port.h"
 
 struct twin_search {
 	__u64 netns_cookie;
@@ -44,14 +45,17 @@ static __always_inline int twin_is(__u32 id, const struct twin_search *t)
 }
 
 // Whether the ACKs of a connection whose data was never heard are to be held all the same: to the window of the
-// port that they came in by. It is looked for once, and again when they come in by another.
+// port that they came in by. It is looked for once, and again when they come in by another; where there was
+// none, once a sweep.
 __noinline int assumes_port(struct __sk_buff *ctx, const struct segment *s, struct connection *c)
 {
 	const __u8 known = END_SYN | END_SCALE;
 	__u32 own = port_id, id;
 	struct port_config *config;
+	struct control *control;
 	struct twin_search t = {};
 	struct end *e, *sender;
+	__u16 none;
 
 	if (!s || !c)
 		return 0;
@@ -60,13 +64,17 @@ __noinline int assumes_port(struct __sk_buff *ctx, const struct segment *s, stru
 	if ((e->flags & known) != known || sender->flags & END_SEEN || sender->port)
 		return 0;
 	config = bpf_map_lookup_elem(&configs, &own);
-	if (!config)
+	control = control_of();
+	if (!config || !control)
 		return 0;
 	t.netns_cookie = config->netns_cookie;
 	t.ifindex = ctx->ingress_ifindex;
+	none = ASSUMED_NONE | ((t.ifindex + 257 * control->sweep) & (ASSUMED_NONE - 1));
+	if (sender->assumed == none)
+		return 0;
 	if (!sender->assumed || !twin_is((__u32)sender->assumed - 1, &t)) {
 		bpf_loop(FAIRQ_PORTS, twin_step, &t, 0);
-		sender->assumed = t.id;
+		sender->assumed = t.id ? t.id : none;
 	}
 	id = (__u32)sender->assumed - 1;
 	config = bpf_map_lookup_elem(&configs, &id);

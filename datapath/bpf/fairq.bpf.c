@@ -129,7 +129,8 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 			arm_ack(c, s, arm, packets);
 	}
 	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
-	if (edge_interval && !a.syn)
+	// A free flow passes as it is, also with what another switch tells of it.
+	if (edge_interval && !a.syn && (grant || !port || is_held(port, c)))
 		tells = edge_due(e, s, a.shift, grant);
 	bits |= tells * EDGE_FLAG;
 	if ((grant || would) && config && arm) {

@@ -67,6 +67,8 @@ enum connection_flags {
 	CONNECTION_OPENED_BY_1 = 8, // by end 1 of the key; of an adopted one: that is who was heard of first
 };
 
+#define ASSUMED_NONE (1u << 15) // no port of ours; with 15 bits of which device, in which sweep
+
 // What one end of a connection sends.
 struct end {
 	__u64 seat;              // port + 1 in the upper 16 bits, epoch below; 0: not counted
@@ -95,7 +97,7 @@ struct end {
 	__u32 edge_told_at;      // and when, of edge_clock
 	__u32 upstream_at;       // when a switch before this one told it
 	__u16 upstream;          // the field that it told; 0: none
-	__u16 assumed;           // id + 1 of the port that its data would leave by here (ecmp.h); 0: unknown
+	__u16 assumed;           // id + 1 of the port that its data would leave by here (ecmp.h); 0: unknown; or ASSUMED_NONE
 };
 
 struct connection {
