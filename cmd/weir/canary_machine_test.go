@@ -235,5 +235,5 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("the rules of a port were judged some %d times", max(decisions, 0))
+	t.Logf("there was time to judge the rules of a port some %d times", max(decisions, 0))
 }

@@ -31,7 +31,7 @@ var completeNothing = []string{
 }
 
 // completePorts are the commands whose arguments are ports.
-var completePorts = []string{"weir switch", "weir observe"}
+var completePorts = []string{"weir switch", "weir observe", "weir doctor"}
 
 // addCompletions tells every command below this one what its arguments and flags can be.
 func addCompletions(cmd *cobra.Command) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir/config"
 	"weir/experiment"
 	"weir/experiment/report"
 	"weir/experiment/result"
@@ -57,7 +56,7 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 		return usageError(err)
 	}
 	if file != "" {
-		text, err := config.ReadFile(file, config.DefaultLimits)
+		text, err := experiment.ReadFile(file)
 		if err != nil {
 			return usageError(err)
 		}

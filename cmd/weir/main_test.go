@@ -41,7 +41,7 @@ func TestExitCodesOfUsage(t *testing.T) {
 		{"run"}, {"run", "a.yaml", "b.yaml"}, {"run", "--nonsense"}, {"run", "no-such-file.yaml"},
 		{"run", "--check"}, {"lab", "exec", "sender1"}, {"version", "extra"}, {"lab", "up"},
 		{"run", "a.yaml", "--seed", "1", "--seeds", "2"}, {"switch"}, {"switch", "eth1", "--scope", "x"}, {"status", "x"},
-		{"switch", "--purge", "--name", "a/b"}, {"status", "--name", ".."}, {"doctor", "["},
+		{"switch", "--purge", "--name", "a/b"}, {"switch", "--check", "--purge"}, {"status", "--name", ".."}, {"doctor", "["},
 	} {
 		if got := exitOf(t, args...); got != exitUsage {
 			t.Errorf("weir %v exits with %d, want %d", args, got, exitUsage)

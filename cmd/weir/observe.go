@@ -92,12 +92,12 @@ func printObservation(w io.Writer, o *switchd.Observation) error {
 		p := &o.Ports[i]
 		window := "-"
 		if p.Flows > 0 {
-			window = kilobytes(float64(p.Then.WindowBytes))
+			window = shortBytes(p.Then.WindowBytes)
 		}
-		fmt.Fprintf(t, "%s\t%v\t%.0f\t%s\t%d of %d\t%s, %s, %s\t%s\t%.3g\t%s\n", p.Port, law.Rate(p.RateBps), p.Flows, window,
-			p.Limited, p.FlowsSeen, kilobytes(p.Now.MeanBytes), kilobytes(p.Now.P99Bytes), kilobytes(float64(p.Now.MostBytes)),
-			between(p.Then.MeanBytes, p.Then.LeastBytes, p.Then.MostBytes, kilobytes), p.Now.DropsPerSecond,
-			between(p.Then.DropsPerSecond, p.Then.DropsPerSecond, p.Then.DropsMost, func(n float64) string { return fmt.Sprintf("%.3g", n) }))
+		fmt.Fprintf(t, "%s\t%v\t%.0f\t%s\t%d of %d\t%s, %s, %s\t%s\t%s\t%s\n", p.Port, law.Rate(p.RateBps), p.Flows, window,
+			p.Limited, p.FlowsSeen, shortBytes(p.Now.MeanBytes), shortBytes(p.Now.P99Bytes), shortBytes(p.Now.MostBytes),
+			between(p.Then.MeanBytes, p.Then.LeastBytes, p.Then.MostBytes, shortBytes), perSecond(p.Now.DropsPerSecond),
+			between(p.Then.DropsPerSecond, p.Then.DropsPerSecond, p.Then.DropsMost, perSecond))
 	}
 	errs := []error{t.Flush()}
 	for i := range o.Ports {
@@ -114,7 +114,7 @@ func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 			measured = fmt.Sprintf("handshakes took %.3g ms and more", p.HandshakeMs)
 		}
 		fmt.Fprintf(w, "%s: target %s of %s, round trip %.3g ms (%s); a canary's window is %s; %d flows may begin at once without a drop\n",
-			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, kilobytes(float64(p.Then.CanaryBytes)), p.Then.Newcomers)
+			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, shortBytes(p.Then.CanaryBytes), p.Then.Newcomers)
 	}
 	if p.OtherPercent >= 1 {
 		fmt.Fprintf(w, "%s: %.0f %% of the rate are not data of these flows\n", p.Port, p.OtherPercent)
@@ -129,7 +129,7 @@ func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  FROM\tTO\tIN FLIGHT: MEAN, MOST\tWINDOW")
 	for _, l := range p.LimitedFlows {
-		fmt.Fprintf(t, "  %v\t%v\t%s, %s\t%s\n", l.From, l.To, kilobytes(float64(l.InFlightMean)), kilobytes(float64(l.InFlightMost)), kilobytes(float64(p.Then.WindowBytes)))
+		fmt.Fprintf(t, "  %v\t%v\t%s, %s\t%s\n", l.From, l.To, shortBytes(l.InFlightMean), shortBytes(l.InFlightMost), shortBytes(p.Then.WindowBytes))
 	}
 	return t.Flush()
 }
@@ -143,13 +143,10 @@ func between(expected, least, most float64, write func(float64) string) string {
 	return write(expected) + " (" + strings.Join(texts, " to ") + ")"
 }
 
-// kilobytes writes bytes with three digits.
-func kilobytes(bytes float64) string {
-	switch {
-	case bytes >= 999_500:
-		return fmt.Sprintf("%.3gMB", bytes/1e6)
-	case bytes >= 999.5:
-		return fmt.Sprintf("%.3gKB", bytes/1e3)
+// perSecond writes a rate in three digits. Less than one is not none.
+func perSecond(n float64) string {
+	if n < 999.5 {
+		return fmt.Sprintf("%.3g", n)
 	}
-	return fmt.Sprintf("%.0fB", bytes)
+	return shortNumber(n)
 }

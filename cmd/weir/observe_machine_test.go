@@ -161,6 +161,9 @@ func TestObserve_Predicts(t *testing.T) {
 			t.Logf("queue %.0f, predicted %.0f (%.0f to %.0f): now mean %.0f, p99 %.0f, most %d", before.Now.MeanBytes,
 				before.Then.MeanBytes, before.Then.LeastBytes, before.Then.MostBytes, after.Now.MeanBytes, after.Now.P99Bytes, after.Now.MostBytes)
 			t.Logf("drops/s %.1f, predicted %.1f (to %.1f): now %.1f", before.Now.DropsPerSecond, before.Then.DropsPerSecond, before.Then.DropsMost, after.Now.DropsPerSecond)
+			if before.FlowsSeen == 0 || before.Limited < before.FlowsSeen/2 {
+				t.Errorf("%d of %d flows were to be limited", before.Limited, before.FlowsSeen)
+			}
 			if float64(after.LimitedNow) < 0.8*float64(before.Limited) {
 				t.Errorf("%d flows were to be limited, %d are", before.Limited, after.LimitedNow)
 			}

@@ -153,9 +153,7 @@ func alike(r *experiment.Run) string {
 func (e *estimate) done(r *experiment.Run, took time.Duration) {
 	delete(e.open, r)
 	e.took[alike(r)] = append(e.took[alike(r)], took)
-	if longest := r.Config.Duration.Std() + around; longest > 0 {
-		e.ratio = append(e.ratio, float64(took)/float64(longest))
-	}
+	e.ratio = append(e.ratio, float64(took)/float64(r.Config.Duration.Std()+around))
 }
 
 // of is how long a run may be expected to take: as long as the same with other seeds, else in

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"weir/config"
 	"weir/experiment"
 	"weir/experiment/claim"
 	"weir/experiment/report"
@@ -117,7 +116,7 @@ func scheduled(r *experiment.Run) error {
 
 // runFile is `weir run FILE`.
 func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Writer) error {
-	text, err := config.ReadFile(path, config.DefaultLimits)
+	text, err := experiment.ReadFile(path)
 	if err != nil {
 		return usageError(err)
 	}

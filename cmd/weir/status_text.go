@@ -121,11 +121,11 @@ func rateTexts(p *switchd.Port) (rewritten, drops string) {
 }
 
 // shortBytes is an amount of data in three digits, and at most 6 characters.
-func shortBytes(n uint64) string {
+func shortBytes[N uint32 | uint64 | float64](n N) string {
 	return short(float64(n), []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"})
 }
 
-// shortNumber is a number in three digits, and at most 5 characters.
+// shortNumber is a number up to 1e21 in three digits, and at most 5 characters.
 func shortNumber(f float64) string { return short(f, []string{"", "k", "M", "G", "T", "P", "E"}) }
 
 func short(f float64, units []string) string {

@@ -88,7 +88,7 @@ The exit code is 0 when the file was applied, 1 when it was refused or nobody an
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "default", "name of the switch")
+	cmd.Flags().StringVar(&name, "name", switchd.Defaults().Name, "name of the switch")
 	return cmd
 }
 
@@ -116,7 +116,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "file", "f", "", "read the configuration from FILE")
 	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and touch nothing")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of the file")
-	flags.StringVar(&f.name, "name", "default", "name of the switch, where a machine has several")
+	flags.StringVar(&f.name, "name", switchd.Defaults().Name, "name of the switch, where a machine has several")
 	for _, l := range lawFlags {
 		flags.String(l.flag, l.value, l.help)
 	}
@@ -132,7 +132,7 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 	case f.schema:
 		_, err := cmd.OutOrStdout().Write(switchd.Schema())
 		return err
-	case len(args) == 0 && f.file == "" && f.options.Purge:
+	case len(args) == 0 && f.file == "" && f.options.Purge && !f.check:
 		if err := switchd.CheckName(f.name); err != nil {
 			return usageError(err)
 		}

@@ -40,6 +40,9 @@ func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
 		} else {
 			valuesPicture(doc, a, p, style)
 		}
+		if len(p.curves) == 0 {
+			continue // no run has any of it
+		}
 		if seeds := seedsText(doc, "Median over seeds, and the smallest and largest."); seeds != "" {
 			p.caption = strings.TrimSpace(p.caption + " " + seeds)
 		}
@@ -65,7 +68,9 @@ func variants(doc *result.Document, style func(*cell) look) []variant {
 				if c.scheme != scheme {
 					continue
 				}
-				if len(c.runs[0].Axes) < len(b.axes) && slices.ContainsFunc(out, func(v variant) bool { return v.scheme == scheme && v.world == c.world }) {
+				if slices.ContainsFunc(out, func(v variant) bool {
+					return v.scheme == scheme && v.world == c.world && maps.Equal(v.runs[0].Axes, c.runs[0].Axes)
+				}) {
 					continue // an axis that the scheme does not use shows it at every point
 				}
 				v := variant{cell: c, label: c.label(worlds), look: style(c), pale: i%2 == 1}
@@ -97,12 +102,7 @@ func barsPicture(doc *result.Document, a asked, p *picture, style func(*cell) lo
 		c := curve{label: v.label, look: v.look, pale: v.pale}
 		c.look.dash = 0
 		for i, path := range a.Bars {
-			var values []float64
-			for _, r := range v.runs {
-				if x, ok := r.Metric(strings.Split(path, ".")); ok {
-					values = append(values, x)
-				}
-			}
+			values := v.values(strings.Split(path, "."), 1)
 			if len(values) == 0 {
 				continue
 			}

@@ -29,7 +29,8 @@ func drawn(figures string) *result.Document {
 }
 
 func TestAskedPictures_Bars(t *testing.T) {
-	doc := drawn(`[{"name":"fig5a","title":"Fig. 5a","bars":["g.fct_ms.mean","g.fct_ms.sd","g.fct_ms.max"],"log":true},{"name":"fig6","bars":["all.drops"]}]`)
+	doc := drawn(`[{"name":"fig5a","title":"Fig. 5a","bars":["g.fct_ms.mean","g.fct_ms.sd","g.fct_ms.max"],"log":true},{"name":"fig6","bars":["all.drops"]},
+		{"name":"nothing","bars":["nobody.fct_ms.mean"]},{"name":"nothing either","cdf":"nobody.fct_ms"}]`)
 	all := askedPictures(doc, styles(doc))
 	if len(all) != 2 {
 		t.Fatalf("%d figures, want 2", len(all))
@@ -61,21 +62,37 @@ func TestAskedPictures_Bars(t *testing.T) {
 	}
 }
 
-// A scheme that the axis does not touch is one bar, not one at each point.
+// A scheme that an axis does not touch has one bar for it, not one at each of its values.
 func TestAskedPictures_UntouchedScheme(t *testing.T) {
 	doc := drawn(`[{"name":"fig6","bars":["all.drops"]}]`)
 	bare := run("static", 1, nil, &result.Group{})
 	bare.Ports[result.AllPorts].Drops = new(int64(7))
 	doc.Runs = append(doc.Runs, bare)
-	n := 0
-	for _, c := range askedPictures(doc, styles(doc))[0].curves {
-		if strings.HasPrefix(c.label, "static") {
-			n++
+	check := func(want string) {
+		t.Helper()
+		var labels []string
+		for _, c := range askedPictures(doc, styles(doc))[0].curves {
+			if c.label != "" && !strings.HasPrefix(c.label, "droptail") && !strings.HasPrefix(c.label, "fairq") {
+				labels = append(labels, c.label)
+			}
+		}
+		if got := strings.Join(labels, "; "); got != want {
+			t.Errorf("bars: %q, want %q", got, want)
 		}
 	}
-	if n != 1 {
-		t.Errorf("%d bars, want 1", n)
+	check("static")
+	for _, r := range doc.Runs[:len(doc.Runs)-1] { // a second axis
+		r.Axes["buffer"] = "100KB"
+		second := *r
+		second.Axes = map[string]string{"guest_cc": r.Axes["guest_cc"], "buffer": "200KB"}
+		doc.Runs = append(doc.Runs, &second)
 	}
+	for _, cc := range []string{"cubic", "reno"} {
+		one := run("unbuffered", 1, map[string]string{"guest_cc": cc}, &result.Group{})
+		one.Ports[result.AllPorts].Drops = new(int64(7))
+		doc.Runs = append(doc.Runs, one)
+	}
+	check("static; unbuffered, cubic; unbuffered, reno")
 }
 
 func TestFigures_AsAsked(t *testing.T) {

@@ -177,13 +177,7 @@ func (s subject) metric(c column) []string { return append(slices.Clone(s.path),
 
 // values gives a cell's values of a column, one for each seed that has one.
 func (s subject) values(c column, of *cell) []float64 {
-	var out []float64
-	for _, r := range of.runs {
-		if v, ok := r.Metric(s.metric(c)); ok {
-			out = append(out, v*cmp.Or(c.times, 1))
-		}
-	}
-	return out
+	return of.values(s.metric(c), cmp.Or(c.times, 1))
 }
 
 // spread writes the median over seeds and, where they differ as written, smallest..largest.

@@ -41,15 +41,7 @@ type overview struct {
 
 func overviews(doc *result.Document) []overview {
 	metric := func(times float64, path ...string) func(variant) []float64 {
-		return func(v variant) []float64 {
-			var out []float64
-			for _, r := range v.runs {
-				if x, ok := r.Metric(path); ok {
-					out = append(out, x*times)
-				}
-			}
-			return out
-		}
+		return func(v variant) []float64 { return v.values(path, times) }
 	}
 	share := func(group string) func(variant) []float64 {
 		return func(v variant) []float64 {

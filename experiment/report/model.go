@@ -118,6 +118,17 @@ func (c *cell) label(worlds []string) string {
 	return c.scheme
 }
 
+// values gives those of a metric times a factor, one for each seed that has one.
+func (c *cell) values(path []string, times float64) []float64 {
+	var out []float64
+	for _, r := range c.runs {
+		if x, ok := r.Metric(path); ok {
+			out = append(out, x*times)
+		}
+	}
+	return out
+}
+
 // names collects the keys that any run has, sorted.
 func names(doc *result.Document, keys func(*result.Run) []string) []string {
 	seen := map[string]bool{}
