@@ -66,7 +66,9 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 		}
 	}
 	p.Switch.Must(tb, func() error {
-		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
+		// With snooping it would report a group of its own (224.0.0.106), into the ports under test.
+		snooping := false
+		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}, MulticastSnooping: &snooping}
 		if err := netlink.LinkAdd(br); err != nil {
 			return err
 		}

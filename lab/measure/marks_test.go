@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"weir/datapath"
 	"weir/datapath/testnet"
+	"weir/experiment/result"
 )
 
 // Marks are the packets that came without CE and entered the queue with it: not those that came with
@@ -116,6 +118,50 @@ func TestRecorder_LawDrops(t *testing.T) {
 		if d.Reason != ReasonLaw || d.Key.Proto != unix.IPPROTO_TCP {
 			t.Fatalf("drop %+v", d)
 		}
+	}
+}
+
+// A dropped packet of neither TCP nor UDP has no key, but its bytes: here IGMP, as bridges and hosts send it.
+func TestRecorder_OtherProtocols(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e5, Limit: 1_000_000, NoIPv6: true})
+	u := p.NewUDP(t, testnet.ReceiverIPv4, 0)
+	warm(t, u)
+	u.Send(t, 50, 1000) // 4 s of queue; more the socket would not buffer
+	testnet.Until(t, "the queue is far over the threshold", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > 40_000 })
+	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 5_000, Action: datapath.ActionDrop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r := start(t, portOf(p.Port, p.Switch, false))
+	t0 := monotonic()
+	report, err := hex.DecodeString("01005e000016" + "020000000001" + "0800" +
+		"46c00028000040000102" + "03fa00000000e0000016" + "94040000" + // IPv4 with router alert
+		"2200f9930000000104000000e000006a") // IGMPv3: joins 224.0.0.106
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := testnet.NewRaw(t, p.Uplink)
+	for range 10 {
+		raw.Send(t, report)
+		u.Send(t, 1, 1000)
+	}
+	testnet.Until(t, "all have come to the port", func() bool {
+		s, err := m.Stats()
+		return err == nil && s[0].DroppedByLaw >= 20
+	})
+	_, drops, _ := finish(t, r, t0)
+	reports := 0
+	for _, d := range drops {
+		if d.Reason != ReasonLaw || (d.Key == result.Key{}) != (d.Bytes == len(report)) {
+			t.Errorf("drop %+v", d)
+		}
+		if d.Bytes == len(report) {
+			reports++
+		}
+	}
+	if reports == 0 || reports == len(drops) {
+		t.Errorf("%d drops, %d of them IGMP reports: the test wants both", len(drops), reports)
 	}
 }
 

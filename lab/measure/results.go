@@ -34,9 +34,9 @@ func (r *Recorder) OtherDrops() []OtherDrops { return r.others }
 // Results gives, after Stop, what happened from t0 (CLOCK_MONOTONIC, ns) to end later, in time since
 // t0. The samples of a port cover the grid points of [0, end) once each and in order. Marks and Sent
 // count from Start; a mark counts when the packet enters the queue. A GSO packet that was dropped whole
-// gives a Drop for each packet it stands for. What a sampled port's queue counted as dropped and no
-// event told of is a Drop without Key and Bytes, its time that of the grid. lost counts records
-// that did not fit: with any, figures are too small and samples repeat the one before.
+// gives a Drop for each packet it stands for, and what is neither TCP nor UDP one without Key. What a sampled
+// port's queue counted as dropped and no event told of is a Drop without Key and Bytes, its time that of the
+// grid. lost counts records that did not fit: with any, figures are too small and samples repeat the one before.
 func (r *Recorder) Results(t0 int64, end time.Duration) (ports []result.Port, drops []result.Drop, lost uint64) {
 	seen := make([][]uint64, len(r.ports)) // times of the drops by a queue
 	for i := range r.drops {
