@@ -141,11 +141,11 @@ func (v *FairQView) port(l pinnedLink, here uint64, queues RootQueues) (*FairQPi
 func (p *FairQPinned) lookAround(queues RootQueues) error {
 	p.Queue = queues.Of(p.Ifindex)
 	_ = errors.As(CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
-	chain, err := link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+	chain, err := ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
 	if err != nil {
 		return fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
 	}
-	for _, other := range chain.Programs {
+	for _, other := range chain {
 		if uint32(other.ID) == p.ProgramID {
 			break
 		}

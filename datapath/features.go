@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 )
 
 // MissingFeature says what this kernel lacks and which version of Linux brought it.
@@ -135,7 +134,7 @@ func haveBTF() (bool, error) {
 // haveTCX asks what is attached to the loopback device, which every namespace has as its first:
 // a kernel without tcx does not know the question.
 func haveTCX() (bool, error) {
-	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
+	_, err := ProgramsAt(1, ebpf.AttachTCXEgress)
 	if err == nil {
 		return true, nil
 	}

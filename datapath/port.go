@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +48,24 @@ type RootQueue struct {
 	BacklogPackets uint32 // a large one that is not split yet counts once
 }
 
+// Anew says whether q is another queue discipline than before: its counters began at 0 since. Those that are
+// narrow come round and begin at 0 in the same one, too; that of bytes does not.
+func (q RootQueue) Anew(before RootQueue) bool {
+	return q.Kind != before.Kind || q.SentBytes < before.SentBytes
+}
+
+// Since is what q counted after before, with what waits now. Of another queue discipline it is nothing: how much
+// of it came after is not known.
+func (q RootQueue) Since(before RootQueue) RootQueue {
+	if q.Anew(before) {
+		before.SentBytes, before.SentPackets, before.Drops = q.SentBytes, q.SentPackets, q.Drops
+	}
+	q.SentBytes -= before.SentBytes
+	q.SentPackets -= before.SentPackets
+	q.Drops -= before.Drops
+	return q
+}
+
 // ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace. The kernel
 // lists those of all devices for it: who reads many uses ReadRootQueues.
 func ReadRootQueue(ifindex int) (RootQueue, error) {
@@ -69,11 +89,7 @@ func (q RootQueues) Of(ifindex int) RootQueue {
 
 // ReadRootQueues reads those of the caller's namespace.
 func ReadRootQueues() (RootQueues, error) {
-	const tries = 5 // a list that was changed meanwhile may lack some
-	qdiscs, err := netlink.QdiscList(nil)
-	for n := 1; n < tries && errors.Is(err, netlink.ErrDumpInterrupted); n++ {
-		qdiscs, err = netlink.QdiscList(nil)
-	}
+	qdiscs, err := Again(netlink.ErrDumpInterrupted, func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
 	if err != nil {
 		return nil, fmt.Errorf("list queue disciplines: %w", err)
 	}
@@ -91,6 +107,29 @@ func ReadRootQueues() (RootQueues, error) {
 		out[a.LinkIndex] = r
 	}
 	return out, nil
+}
+
+// Again reads what may change while it is read, and tries again where that was so: where read fails with changed.
+// If it changes all the time, the error is the last one.
+func Again[T any](changed error, read func() (T, error)) (T, error) {
+	const tries = 5
+	v, err := read()
+	for n := 1; n < tries && errors.Is(err, changed); n++ {
+		v, err = read()
+	}
+	return v, err
+}
+
+// ProgramsAt lists the programs at a device of the caller's namespace, first to last. They are counted before
+// they are read: one that is attached in between does not fit.
+func ProgramsAt(ifindex int, where ebpf.AttachType) ([]link.AttachedProgram, error) {
+	found, err := Again(unix.ENOSPC, func() (*link.QueryResult, error) {
+		return link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: where})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found.Programs, nil
 }
 
 // QueueWithBacklog reads p's root queue, and refuses with *NoQueue one whose backlog the kernel keeps

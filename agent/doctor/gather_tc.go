@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"weir/datapath"
 )
 
 // qdisc is a queue discipline as the kernel lists it.
@@ -101,14 +102,14 @@ func (r *programReader) fill(d *Device, a *netlink.LinkAttrs, list []qdisc) {
 }
 
 func (r *programReader) chain(ifindex int, at ebpf.AttachType) (out []Program) {
-	res, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+	found, err := datapath.ProgramsAt(ifindex, at)
 	if err != nil {
 		if !tooOld(err) && r.err == nil {
 			r.err = fmt.Errorf("programs at devices: %w", err)
 		}
 		return nil
 	}
-	for _, p := range res.Programs {
+	for _, p := range found {
 		if len(out) < namesMax {
 			out = append(out, r.program(uint32(p.ID)))
 		}

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -179,11 +178,11 @@ func (b *bench) state() (s state) {
 			return err
 		}
 		for _, l := range links {
-			q, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+			chain, err := datapath.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
 			if err != nil {
 				return err
 			}
-			for _, p := range q.Programs {
+			for _, p := range chain {
 				prog, err := ebpf.NewProgramFromID(p.ID)
 				if err != nil {
 					return err

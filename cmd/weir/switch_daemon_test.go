@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath"
 	"weir/datapath/testnet"
 )
 
@@ -28,11 +28,11 @@ func (m *machine) egress() (names []string) {
 		if err != nil {
 			return err
 		}
-		chain, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+		chain, err := datapath.ProgramsAt(dev.Attrs().Index, ebpf.AttachTCXEgress)
 		if err != nil {
 			return err
 		}
-		for _, p := range chain.Programs {
+		for _, p := range chain {
 			prog, err := ebpf.NewProgramFromID(p.ID)
 			if err != nil {
 				return err

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -242,11 +241,11 @@ func (m *machine) chains() (out []string) {
 			return err
 		}
 		for _, l := range links {
-			q, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+			chain, err := datapath.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
 			if err != nil {
 				return err
 			}
-			for _, p := range q.Programs {
+			for _, p := range chain {
 				out = append(out, fmt.Sprintf("%s program %d", l.Attrs().Name, p.ID))
 			}
 			qdiscs, err := netlink.QdiscList(l)

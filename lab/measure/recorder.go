@@ -210,12 +210,12 @@ func (r *Recorder) checkFirst() error {
 		if !p.Sample {
 			continue
 		}
-		var chain *link.QueryResult
+		var chain []link.AttachedProgram
 		err := p.ref().In(func() (err error) {
-			chain, err = link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+			chain, err = datapath.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
 			return err
 		})
-		if err == nil && len(chain.Programs) > 0 && chain.Programs[0].ID != arrival {
+		if err == nil && len(chain) > 0 && chain[0].ID != arrival {
 			errs = append(errs, fmt.Errorf("port %s: a program was attached in front of the measuring one: its marks were not counted; attach laws before measuring starts", p.Name))
 		}
 	}
