@@ -69,9 +69,16 @@ func (e *FairQEdge) set(spec *ebpf.CollectionSpec) error {
 		spec.Variables[fairqVarEdgeInterval].Set(max(1, edgeClock(e.Interval))),
 		spec.Variables[fairqVarEdgeLease].Set(edgeClock(e.Lease)),
 		spec.Variables[fairqVarEdgeChange].Set(uint16(e.Change*256)),
-		// What leaves the switch is not what the sender is granted: the edge keeps right edges.
-		spec.Variables[fairqVarShrink].Set(uint8(FairQShrinkAllow)),
 	)
+}
+
+// shrink is Shrink as the switch's programs have it. In edge mode what leaves the switch is not what the sender is
+// granted: the edge keeps right edges.
+func (c *FairQConfig) shrink() FairQShrink {
+	if c.Edge.Interval != 0 {
+		return FairQShrinkAllow
+	}
+	return c.Shrink
 }
 
 // edgeClock is a time in units of edge_clock.

@@ -20,8 +20,8 @@ var ErrNotLive = errors.New("not while it runs: restart")
 //
 // Three things do not change live (ErrNotLive). Count: either register is kept only while it counts, so there
 // would be no flows at first. Scale unify, to it and from it: connections believe what their SYNs were made to
-// say. And shrink from allow to avoid: the right edges that senders were granted are not known then, so each
-// flow would be granted its receiver's whole window once.
+// say. And shrink from allow, or from edge mode, which acts as that, to avoid: the right edges that senders were
+// granted are not known then, so each flow would be granted its receiver's whole window once.
 func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
@@ -36,8 +36,12 @@ func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 		return nil, fmt.Errorf("scale unify, to it, from it, or to another shift: %w", ErrNotLive)
 	case next.Count != was.Count:
 		return nil, fmt.Errorf("count: %w", ErrNotLive)
-	case next.Shrink == FairQShrinkAvoid && was.Shrink == FairQShrinkAllow:
-		return nil, fmt.Errorf("shrink from allow to avoid: %w", ErrNotLive)
+	case next.shrink() == FairQShrinkAvoid && was.shrink() == FairQShrinkAllow:
+		from := "shrink from allow"
+		if was.Edge.Interval != 0 {
+			from = "edge mode"
+		}
+		return nil, fmt.Errorf("%s to avoid: %w", from, ErrNotLive)
 	}
 	if err := f.change(next); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)

@@ -49,7 +49,7 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 		spec.Variables[fairqVarCount].Set(uint8(c.Count)),
 		spec.Variables[fairqVarScale].Set(uint8(c.Scale)),
 		spec.Variables[fairqVarUnifyShift].Set(c.UnifyShift),
-		spec.Variables[fairqVarShrink].Set(uint8(c.Shrink)),
+		spec.Variables[fairqVarShrink].Set(uint8(c.shrink())),
 		spec.Variables[fairqVarScoped].Set(scoped),
 		c.Edge.set(spec),
 	)
