@@ -1,0 +1,50 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"weir/agent/switchd"
+)
+
+// The defaults that --help shows are those that hold: to say one changes nothing.
+func TestSwitchFlags_ShowTheDefaults(t *testing.T) {
+	configOf := func(args ...string) *switchd.Config {
+		t.Helper()
+		var f switchFlags
+		cmd := &cobra.Command{}
+		f.add(cmd.Flags())
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		c, err := f.config(cmd, cmd.Flags().Args())
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return c
+	}
+	silent, shown := configOf("swp1"), 0
+	for _, l := range lawFlags {
+		if l.value == "" {
+			continue
+		}
+		shown++
+		if said := configOf("swp1", "--"+l.flag, l.value); !reflect.DeepEqual(said, silent) {
+			t.Errorf("--help shows --%s %s; without it %+v holds, with it %+v", l.flag, l.value, silent, said)
+		}
+	}
+	if shown < 8 {
+		t.Errorf("only %d flags show a default", shown)
+	}
+	// Another value does change something, so the comparison sees these keys.
+	for flag, other := range map[string]string{
+		"target-fraction": "0.3", "rtt": "1ms", "interval": "1ms", "updates": "2", "gain": "code", "count": "handshake",
+		"shrink": "avoid", "scale": "shim", "metrics": "127.0.0.1:1",
+	} {
+		if reflect.DeepEqual(configOf("swp1", "--"+flag, other), silent) {
+			t.Errorf("--%s %s changes nothing", flag, other)
+		}
+	}
+}
