@@ -87,7 +87,7 @@ packages: deb container ## all packages
 deb: build ## the Debian package, out/weir_*.deb: the same bytes from the same commit
 	@deploy/deb/build ./weir "$(VERSION)" $(OUT)
 
-container: ## the container image weir:VERSION, where docker or podman runs; else only says how
+container: ## the container image weir:latest, where docker or podman runs; else only says how
 	@tool=$$(command -v podman || command -v docker) && $$tool info >/dev/null 2>&1 || { \
 		echo "no container runtime here: deploy/container/Dockerfile says how to build and run the image"; exit 0; }; \
 	$$tool build -f deploy/container/Dockerfile --build-arg VERSION="$(VERSION)" -t weir:latest .
