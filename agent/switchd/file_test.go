@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,61 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 	}
 	if got, want := c.config(), want.config(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the example is not what holds without a word:\n%+v\n%+v", got, want)
+	}
+	checkComments(t, said)
+}
+
+// checkComments reads the example with all that it says in comments. That is what holds without, but for what is
+// the port's own, and what is off without.
+func checkComments(t *testing.T, said string) {
+	t.Helper()
+	without := func(key string) *Config {
+		t.Helper()
+		text := regexp.MustCompile(`(?m)^ +`+key+`:.*$`).ReplaceAllString(said, "")
+		if text == said {
+			t.Fatalf("the example has no %s", key)
+		}
+		f, err := kindSwitch().Parse("said.yaml", []byte(text))
+		if err != nil {
+			t.Fatalf("what the example says in comments cannot be said: %v\n%s", err, text)
+		}
+		return f.config()
+	}
+	got, shaped := without("shape"), without("rate") // one or the other
+	if shaped.Ports[0].Shape == 0 || got.Ports[0].Rate == 0 || got.Ports[0].Buffer == 0 || len(got.Rollback.If) != len(figures) {
+		t.Errorf("the example does not tell of rate, buffer, shape and every rule: %+v", got)
+	}
+	plain, err := kindSwitch().Parse("", []byte("kind: Switch\nports: [{match: \"swp*\"}]\nscope: []\nedge: {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plain.config()
+	want.Ports[0].Rate, want.Ports[0].Buffer, want.Rollback.If = got.Ports[0].Rate, got.Ports[0].Buffer, got.Rollback.If
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("what the example says in comments is not what holds without:\n%+v\n%+v", got, want)
+	}
+}
+
+// The unit of one switch and that of one of several are the same but for the name.
+func TestUnits_AreTheSame(t *testing.T) {
+	settings := func(file string) (out []string) {
+		text, err := os.ReadFile("../../deploy/systemd/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' && !strings.HasPrefix(line, "Description=") {
+				out = append(out, line)
+			}
+		}
+		return out
+	}
+	one, several := settings("weir-switch.service"), settings("weir-switch@.service")
+	for i, line := range several {
+		several[i] = strings.NewReplacer("switch-%i.yaml", "switch.yaml", " --name %i", "").Replace(line)
+	}
+	if !slices.Equal(one, several) || len(one) < 20 {
+		t.Errorf("one of several:\n%s\nthe only one:\n%s", strings.Join(several, "\n"), strings.Join(one, "\n"))
 	}
 }
 

@@ -191,6 +191,10 @@ func (c *fileChecker) edge(f *File) {
 	e := f.edge()
 	switch {
 	case f.Edge == nil:
+	case c.Given("edge", "interval") && f.Edge.Interval == 0:
+		c.Fail([]string{"edge", "interval"}, "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
+	case c.Given("edge", "lease") && f.Edge.Lease == 0:
+		c.Fail([]string{"edge", "lease"}, "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
 	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
 		c.Fail([]string{"edge", "interval"}, fmt.Sprintf("%s is out of range", f.Edge.Interval), "1ms to 10s")
 	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
