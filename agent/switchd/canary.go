@@ -1,7 +1,6 @@
 package switchd
 
 import (
-	"fmt"
 	"path"
 	"time"
 
@@ -13,19 +12,6 @@ import (
 type Enforce struct {
 	Ports   []string // names or patterns; empty: all
 	Percent int      // of the flows of each, 0 to 100, chosen by a hash
-}
-
-// Check says what is wrong with it.
-func (e *Enforce) Check() error {
-	if e.Percent < 0 || e.Percent > 100 {
-		return fmt.Errorf("enforce %d percent of the flows: 0 to 100", e.Percent)
-	}
-	for _, p := range e.Ports {
-		if _, err := path.Match(p, ""); err != nil || p == "" {
-			return fmt.Errorf("enforce: port %q: neither a name nor a pattern", p)
-		}
-	}
-	return nil
 }
 
 // percent is how many of a port's flows are to be held.
@@ -109,13 +95,12 @@ const (
 
 // canary is one port's way from observing to enforcing, and back.
 type canary struct {
-	line    line
-	percent int
-	stage   stage
-	reason  string // why it is rolled back
-	pipe    pipeLength
-	empty   float64 // C*R, bytes
-	watch   *rollbackWatch
+	line      line
+	percent   int
+	stage     stage
+	pipe      pipeLength
+	handshake time.Duration // the least that was measured; 0: none
+	watch     *rollbackWatch
 }
 
 func newCanary(percent int, r *Rollback) *canary {
@@ -145,10 +130,7 @@ func (c *canary) hold() (datapath.FairQHold, uint32) {
 // adjust makes a law that of the port's stage.
 func (c *canary) adjust(l *datapath.FairQLaw) {
 	l.Hold, l.HoldShare = c.hold()
-	pipe := c.empty
-	if pipe == 0 {
-		pipe = c.line.emptyPipe(0)
-	}
+	pipe := c.line.emptyPipe(c.handshake)
 	if l.Hold == datapath.FairQHoldPart {
 		if pipe = c.pipe.told; pipe == 0 {
 			pipe = c.line.fullPipe(0, 0, 0)
@@ -185,8 +167,8 @@ func (c *canary) wantsFlows() bool {
 // law is then to be adjusted.
 func (c *canary) read(r *portReading, after time.Duration) (event string) {
 	c.pipe.measured(c.line.fullPipe(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
-	if empty := c.line.emptyPipe(r.stats.HandshakeRTT); c.empty == 0 || empty < c.empty {
-		c.empty = empty
+	if h := r.stats.HandshakeRTT; h > 0 && (c.handshake == 0 || h < c.handshake) {
+		c.handshake = h
 	}
 	if c.watch == nil || c.stage == stageRolledBack {
 		return ""
@@ -202,9 +184,9 @@ func (c *canary) read(r *portReading, after time.Duration) (event string) {
 		}
 		return "measured without holding anything: enforcing now"
 	case c.stage == stageEnforcing:
-		if v := c.watch.judge.decide(); v != nil {
-			c.stage, c.reason = stageRolledBack, v.Reason
-			return c.reason
+		if reason := c.watch.judge.decide(); reason != "" {
+			c.stage = stageRolledBack
+			return reason
 		}
 	}
 	return ""

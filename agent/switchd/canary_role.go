@@ -84,35 +84,15 @@ func (r *role) tendEvery() time.Duration {
 
 // tend reads the ports whose stage may change or whose pipe is followed, and acts on what it finds.
 func (r *role) tend(now time.Time) error {
-	after := now.Sub(r.tended)
-	first := r.tended.IsZero()
-	r.tended = now
-	stats, err := r.fairq.Stats()
+	read, err := r.readPorts()
 	if err != nil {
-		return err
+		return err // the time counts to the reading after this
 	}
-	read := map[string]*portReading{}
-	flows := false
-	for i := range stats {
-		if c := r.canaries[stats[i].Port]; c != nil && c.wantsReading() {
-			read[stats[i].Port] = &portReading{stats: stats[i]}
-			flows = flows || c.wantsFlows()
-		}
-	}
-	if len(read) == 0 {
-		return nil
-	}
-	if err := r.readQueues(read); err != nil {
-		return err
-	}
-	if flows {
-		if err := r.readFlows(read); err != nil {
-			return err
-		}
-	}
-	if first {
+	after := now.Sub(r.tended)
+	if r.tended.IsZero() {
 		after = 0
 	}
+	r.tended = now
 	changed := false
 	var errs []error
 	for port, p := range read {
@@ -142,26 +122,56 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 	return err
 }
 
-// readQueues reads the queues of all ports at once.
-func (r *role) readQueues(read map[string]*portReading) error {
-	for port, p := range read {
-		if !r.canaries[port].wantsQueue() {
+// readPorts reads the ports that want it: their counters, their queues and flows if they want those, too.
+func (r *role) readPorts() (map[string]*portReading, error) {
+	stats, err := r.fairq.Stats()
+	if err != nil {
+		return nil, err
+	}
+	read, queues, flows := map[string]*portReading{}, map[string]*portReading{}, map[string]*portReading{}
+	for i := range stats {
+		port := stats[i].Port
+		c := r.canaries[port]
+		if c == nil || !c.wantsReading() {
 			continue
 		}
-		q, err := datapath.ReadRootQueue(r.ports[port].Ifindex)
-		if err != nil {
-			return fmt.Errorf("port %s: %w", port, err)
+		p := &portReading{stats: stats[i]}
+		read[port] = p
+		if c.wantsQueue() {
+			queues[port] = p
 		}
-		p.queue = q
+		if c.wantsFlows() {
+			flows[port] = p
+		}
+	}
+	if err := r.readQueues(queues); err != nil {
+		return nil, err
+	}
+	return read, r.readFlows(flows)
+}
+
+// readQueues reads the queues of these ports, in one list of all.
+func (r *role) readQueues(read map[string]*portReading) error {
+	if len(read) == 0 {
+		return nil
+	}
+	all, err := datapath.ReadRootQueues()
+	if err != nil {
+		return err
+	}
+	for port, p := range read {
+		p.queue = all.Of(r.ports[port].Ifindex)
 	}
 	return nil
 }
 
-// readFlows reads the flows of the ports that want theirs, in one pass over the table.
+// readFlows reads the flows of these ports, in one pass over the table.
 func (r *role) readFlows(read map[string]*portReading) error {
+	if len(read) == 0 {
+		return nil
+	}
 	return r.fairq.EachFlow(func(port string, f datapath.FairQFlow) bool {
-		p := read[port]
-		if p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed && r.canaries[port].wantsFlows() {
+		if p := read[port]; p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed {
 			p.flows = append(p.flows, f)
 		}
 		return true

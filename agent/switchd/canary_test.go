@@ -21,13 +21,8 @@ func TestEnforce(t *testing.T) {
 			t.Errorf("%s: %d percent, wanted %d", port, got, want)
 		}
 	}
-	if all := (&Enforce{Percent: 40}); all.percent("any") != 40 || all.Check() != nil {
+	if all := (&Enforce{Percent: 40}); all.percent("any") != 40 {
 		t.Error("without names all ports are meant")
-	}
-	for _, bad := range []Enforce{{Percent: -1}, {Percent: 101}, {Percent: 5, Ports: []string{"eth["}}, {Percent: 5, Ports: []string{""}}} {
-		if bad.Check() == nil {
-			t.Errorf("%+v is taken", bad)
-		}
 	}
 }
 
@@ -128,6 +123,26 @@ func TestCanary_Adjust(t *testing.T) {
 	l := law
 	if c.adjust(&l); l.PipeBytes != 105_000 || l.CapBytes != 130_000 {
 		t.Errorf("with 100 KB in the queue: %+v", l)
+	}
+	// All held: the least handshake is the pipe's, of a line that another configuration makes another.
+	c = &canary{percent: 100, stage: stageEnforcing, line: testLine}
+	for _, row := range []struct {
+		handshake, rtt time.Duration
+		rate           float64
+		pipe           uint32
+	}{
+		{0, 400 * time.Microsecond, 12.5e6, 5000},
+		{0, 800 * time.Microsecond, 12.5e6, 10_000},
+		{200 * time.Microsecond, 800 * time.Microsecond, 12.5e6, 2500},
+		{600 * time.Microsecond, 800 * time.Microsecond, 12.5e6, 2500},
+		{0, 800 * time.Microsecond, 25e6, 5000},
+	} {
+		c.line.rtt, c.line.rate = row.rtt, row.rate
+		c.read(&portReading{stats: datapath.FairQStats{HandshakeRTT: row.handshake}}, time.Second)
+		held := law
+		if c.adjust(&held); held.PipeBytes != row.pipe {
+			t.Errorf("%+v: a pipe of %d bytes", row, held.PipeBytes)
+		}
 	}
 	if !onlyPipe(l, func() datapath.FairQLaw { m := l; m.PipeBytes, m.CapBytes = 1, 2; return m }()) {
 		t.Error("another pipe is another law")

@@ -20,11 +20,10 @@ import (
 // that belongs to the network namespace, as the ports do, and nothing is left of it when the process ends
 // however it ends. Who asks has to be root or the switch's own user, and so has who answers.
 const (
-	askReload    = "reload"
-	askBytes     = 64
-	answerBytes  = 1 << 20
-	askTimeout   = 5 * time.Second // to say what one wants
-	answerWithin = time.Minute     // many programs may have to be loaded
+	askReload   = "reload"
+	askBytes    = 64
+	answerBytes = 1 << 20
+	askTimeout  = 5 * time.Second // to say what one wants
 )
 
 func controlAddress(name string) *net.UnixAddr {
@@ -87,7 +86,10 @@ func (c *control) accept(s *net.UnixListener) {
 			}
 			continue
 		}
-		if err := c.serve(one); err != nil {
+		switch err := c.serve(one); {
+		case wentAway(err):
+			c.log.Debug("who asked went away", "error", err)
+		case err != nil:
 			c.log.Warn("asked for something wrongly", "error", err)
 		}
 		_ = one.Close()
@@ -104,6 +106,9 @@ func (c *control) serve(one *net.UnixConn) error {
 	text, err := io.ReadAll(io.LimitReader(one, askBytes))
 	if err != nil {
 		return err
+	}
+	if len(text) == 0 {
+		return io.ErrUnexpectedEOF
 	}
 	if strings.TrimSpace(string(text)) != askReload {
 		return fmt.Errorf("%q is nothing that can be asked for", text)
@@ -123,6 +128,11 @@ func (c *control) serve(one *net.UnixConn) error {
 	case <-c.done:
 		return nil
 	}
+}
+
+// wentAway says whether a connection ended before the answer.
+func wentAway(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
 
 func (c *control) close() {
@@ -169,7 +179,7 @@ func Reload(name string) (*Answer, error) {
 	if err := checkPeer(c); err != nil {
 		return nil, fmt.Errorf("reload switch %s: %w", name, err)
 	}
-	if err := c.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(reloadMost)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(c, askReload); err != nil {

@@ -108,9 +108,11 @@ func (r *role) shapeNew(c *candidate) (undo func() error, err error) {
 
 // restoreShapes takes Weir's own tbf off ports that are not to have one any more.
 func (r *role) restoreShapes(found []candidate) error {
-	return r.shapes.restoreAll(func(ifindex int) bool {
-		return slices.ContainsFunc(found, func(c candidate) bool { return c.ifindex == ifindex && c.tbf != tbf{} })
-	})
+	shaped := map[int]bool{}
+	for i := range found {
+		shaped[found[i].ifindex] = found[i].tbf != tbf{}
+	}
+	return r.shapes.restoreAll(func(ifindex int) bool { return shaped[ifindex] })
 }
 
 // wantedMarks are the thresholds of the ports that FairQ is on and that are to mark.

@@ -1,10 +1,6 @@
 package switchd
 
-import (
-	"slices"
-
-	"weir/datapath"
-)
+import "weir/datapath"
 
 // Finding is one thing that is not as it should be with a port, or that is worth knowing.
 type Finding struct {
@@ -40,7 +36,7 @@ const (
 	wordLayout   = "other-layout"
 )
 
-// checks are in the order of what counts most, of those with the same state.
+// checks are in the order of what counts most: what leaves least of the law first.
 var checks = []check{
 	{"detached", Off, lookDetached},
 	{"no-device", Off, lookNoDevice},
@@ -68,21 +64,12 @@ var checks = []check{
 	{"elsewhere", Enforced, lookElsewhere},
 }
 
-// findings are what the checks say, what leaves least of the law first.
+// findings are what the checks say, in their order.
 func (v *view) findings() (out []Finding) {
 	for _, c := range checks {
 		if reason, remedy := c.look(v); reason != "" {
 			out = append(out, Finding{c.word, c.state, reason, remedy})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Finding) int {
-		switch {
-		case less(a.State, b.State):
-			return -1
-		case less(b.State, a.State):
-			return 1
-		}
-		return 0
-	})
 	return out
 }

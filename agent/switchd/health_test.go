@@ -133,7 +133,7 @@ func TestChecks(t *testing.T) {
 			now.edit(func(d *portDevice) { d.txPackets = 9000 })
 		}, "", "", "", ""},
 		{"the queue was replaced meanwhile", func(_, before *reading, a *datapath.FairQPinned) {
-			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.SentPackets = a.Seen, 5000
+			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.SentBytes = a.Seen, 5000
 		}, "", "", "", ""},
 
 		{"XDP sends past the queue", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.txPackets = 5000 }) }, "bypassed", Degraded, "sent 5000 packets, and 1000 of them", "AF_XDP"},
@@ -197,7 +197,10 @@ func TestChecks(t *testing.T) {
 			t.Errorf("%s: %+v", row.what, found[0])
 		}
 	}
-	for _, c := range checks {
+	for i, c := range checks {
+		if i > 0 && less(c.state, checks[i-1].state) {
+			t.Errorf("%q leaves less of the law than %q before it", c.word, checks[i-1].word)
+		}
 		if !met[c.word] {
 			t.Errorf("no row meets %q", c.word)
 		}

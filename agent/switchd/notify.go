@@ -50,8 +50,8 @@ func (n *notifier) beat(ports int) {
 	}
 }
 
-// reloadMost is how long a reload may take before the watchdog takes it for hung. Loading the programs of a
-// thousand ports takes minutes on a busy machine.
+// reloadMost is how long a reload may take before the watchdog takes it for hung, and who asked for it gives up.
+// Loading the programs of a thousand ports takes minutes on a busy machine.
 const reloadMost = 5 * time.Minute
 
 // reloading begins a reload, and gives signs of life until done is called.

@@ -240,16 +240,16 @@ func (w *observer) finish() error {
 
 // read reads counters.
 func (w *observer) read(into func(*observedPort) *portReading) error {
+	queues, err := datapath.ReadRootQueues()
+	if err != nil {
+		return err
+	}
 	for _, p := range w.ports {
 		stats, err := w.source.stats(p.name)
 		if err != nil {
 			return err
 		}
-		q, err := datapath.ReadRootQueue(p.ifindex)
-		if err != nil {
-			return fmt.Errorf("port %s: %w", p.name, err)
-		}
-		*into(p) = portReading{stats: stats, queue: q}
+		*into(p) = portReading{stats: stats, queue: queues.Of(p.ifindex)}
 	}
 	return nil
 }

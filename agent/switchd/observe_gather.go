@@ -10,7 +10,7 @@ import (
 // Limits on what an observation keeps, however long it takes and whatever passes the port.
 const (
 	queueBins    = 1024  // of the histogram of a queue, over its buffer
-	flowsKept    = 65536 // flows that are told apart; the others count in the sums
+	flowsKept    = 65536 // flows of a port that are told apart; the others count in its sums
 	flowsInFlow  = 0.5   // part of the looks at a flow that decides what is said of it
 	flowsListed  = 10    // in a report, unless told otherwise
 	flowsListMax = 10_000

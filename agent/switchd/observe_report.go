@@ -28,13 +28,14 @@ func (p *observedPort) other(seconds float64) float64 {
 	}
 	packets := func(s *datapath.FairQStats) uint64 { return s.Seen - s.NotTCP - s.Tunnel - s.Fragment - s.Short }
 	tcp := data + plainBytes*cameBy(packets(a), packets(b))
-	sent := cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes)
-	return max(0, sent-tcp) / (p.line.rate * seconds)
+	sent := p.end.queue.Since(p.begin.queue).SentBytes
+	return max(0, float64(sent)-tcp) / (p.line.rate * seconds)
 }
 
 func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 	g, seconds := p.gather, lasted.Seconds()
-	drops := float64(p.end.queue.Drops-p.begin.queue.Drops) / seconds
+	queue := p.end.queue.Since(p.begin.queue)
+	drops := float64(queue.Drops) / seconds
 	l := g.load(drops, p.other(seconds))
 	then := predict(l)
 	limited := g.limited()
@@ -44,7 +45,7 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.untold, OtherPercent: 100 * l.Other,
 		Now: QueueNow{
 			Samples: g.queue.n, MeanBytes: g.queue.mean(), P99Bytes: g.queue.quantile(0.99), MostBytes: p.most, DropsPerSecond: drops,
-			SentBps:    8 * cameBy(p.begin.queue.SentBytes, p.end.queue.SentBytes) / seconds,
+			SentBps:    8 * float64(queue.SentBytes) / seconds,
 			GrantBytes: p.grants / float64(max(p.granted, 1)),
 		},
 		Then: QueueThen{
@@ -74,7 +75,7 @@ func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	if n := p.end.stats.OneSidedData; n > 0 {
 		note("of %d flows only the data passes this switch: they cannot be held", n)
 	}
-	if n := p.end.stats.TableFull - p.begin.stats.TableFull; n > 0 {
-		note("%d connections found no room in the table: they were not observed", n)
+	if n := cameBy(p.begin.stats.TableFull, p.end.stats.TableFull); n > 0 {
+		note("%.0f connections found no room in the table: they were not observed", n)
 	}
 }

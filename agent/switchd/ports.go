@@ -170,7 +170,7 @@ func (e *ForeignQueue) Error() string {
 // line is what the port is like by these settings and its own shaper.
 func (s *PortSettings) line(own shaper, l *datapath.FairQLaw) line {
 	return line{
-		rate: float64(cmp.Or(s.Shape, s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
+		rate: float64(cmp.Or(s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
 		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes), segment: float64(l.MTU) - tcpOverhead + ethernet,
 	}
 }

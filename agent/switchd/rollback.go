@@ -1,9 +1,7 @@
 package switchd
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,10 +69,6 @@ func ParseRule(text string) (r Rule, err error) {
 
 func (r Rule) check() error {
 	switch {
-	case !slices.Contains(figures, r.Figure):
-		return fmt.Errorf("%q is not measured: choose goodput, retransmissions or drops", r.Figure)
-	case math.IsNaN(r.Than):
-		return errors.New("not a number")
 	case r.Figure.below() && (r.Than <= 0 || r.Than > 1):
 		return fmt.Errorf("%g: above 0, and at most 1, which is as good as without Weir", r.Than)
 	case !r.Figure.below() && (r.Than < 1 || r.Than > ruleMost):
@@ -110,15 +104,6 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s %s %s", r.Figure, r.sign(), strconv.FormatFloat(r.Than, 'f', -1, 64))
 }
 
-// MarshalText and UnmarshalText make a rule a word of a file.
-func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText is ParseRule.
-func (r *Rule) UnmarshalText(b []byte) (err error) {
-	*r, err = ParseRule(string(b))
-	return err
-}
-
 // Rollback says when to stop enforcing on a port: when a rule is broken for as long as Over. Without rules:
 // never.
 type Rollback struct {
@@ -128,24 +113,3 @@ type Rollback struct {
 
 // RollbackOver is what Over is where a file does not say it.
 const RollbackOver = law.Duration(10 * time.Second)
-
-// Check says what is wrong with it.
-func (r *Rollback) Check() error {
-	if len(r.If) == 0 {
-		return nil
-	}
-	if r.Over.Std() < time.Second || r.Over.Std() > time.Hour {
-		return fmt.Errorf("rollback over %v: 1s to 1h", r.Over)
-	}
-	var seen []Figure
-	for _, rule := range r.If {
-		if err := rule.check(); err != nil {
-			return fmt.Errorf("rollback: rule %q: %w", rule, err)
-		}
-		if slices.Contains(seen, rule.Figure) {
-			return fmt.Errorf("rollback: two rules for %s: keep the stricter", rule.Figure)
-		}
-		seen = append(seen, rule.Figure)
-	}
-	return nil
-}

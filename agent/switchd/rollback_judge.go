@@ -91,13 +91,6 @@ type judge struct {
 	whole  bool           // all flows are held: there are no free ones
 }
 
-// verdict is why a port is to be left alone.
-type verdict struct {
-	Rule   Rule
-	Ratio  float64
-	Reason string
-}
-
 // latest keeps as many parts as are judged.
 func latest(parts []part, p part) []part {
 	if len(parts) == judgeParts {
@@ -114,10 +107,11 @@ func (j *judge) hasBase() bool {
 	return base.Sent >= judgeSent && all.Acked >= judgeBytes && (base.Busy || !needsBusy)
 }
 
-// decide gives the first rule that is broken: in every part, and in all together.
-func (j *judge) decide() *verdict {
+// decide says why a port is to be left alone, by the first rule that is broken: in every part, and in all
+// together. "": by none.
+func (j *judge) decide() string {
 	if len(j.parts) < judgeParts {
-		return nil
+		return ""
 	}
 	for _, r := range j.rules {
 		ratio, ok := j.ratio(r, -1)
@@ -129,10 +123,10 @@ func (j *judge) decide() *verdict {
 			every = every && j.brokenIn(r, i)
 		}
 		if every && j.beyondChance(r) {
-			return &verdict{r, ratio, j.say(r, ratio)}
+			return j.say(r, ratio)
 		}
 	}
-	return nil
+	return ""
 }
 
 // brokenIn says whether a rule is broken in the i-th part, and against each part of the time before, if that is

@@ -3,11 +3,8 @@ package switchd
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
-
-	"weir/law"
 )
 
 func TestParseRule(t *testing.T) {
@@ -79,26 +76,4 @@ func TestParseRule_RoundTrip(t *testing.T) {
 			t.Fatalf("%q is read as %+v", text, r)
 		}
 	})
-}
-
-func TestRollback_Check(t *testing.T) {
-	ten := law.Duration(10 * time.Second)
-	for _, row := range []struct {
-		r    Rollback
-		says string
-	}{
-		{Rollback{}, ""},
-		{Rollback{Over: 1}, ""},
-		{Rollback{[]Rule{{Goodput, 0.9}, {Drops, 2}}, ten}, ""},
-		{Rollback{[]Rule{{Goodput, 0.9}}, law.Duration(time.Millisecond)}, "over 1ms: 1s to 1h"},
-		{Rollback{[]Rule{{Goodput, 0.9}}, law.Duration(2 * time.Hour)}, "1s to 1h"},
-		{Rollback{[]Rule{{Goodput, 0.9}, {Goodput, 0.8}}, ten}, "two rules for goodput"},
-		{Rollback{[]Rule{{Goodput, 2}}, ten}, "at most 1"},
-		{Rollback{[]Rule{{"speed", 2}}, ten}, `"speed" is not measured`},
-	} {
-		err := row.r.Check()
-		if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%+v: %v, wanted %q", row.r, err, row.says)
-		}
-	}
 }

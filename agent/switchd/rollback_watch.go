@@ -120,10 +120,8 @@ func isElastic(r *portReading, l *line, s stage) bool {
 
 // between is what happened from one reading to another.
 func (w *rollbackWatch) between(a, b *portReading) part {
-	p := part{
-		Seconds: w.began.Seconds(), Drops: float64(b.queue.Drops - a.queue.Drops),
-		Sent: float64(b.queue.SentPackets - a.queue.SentPackets), SentBytes: cameBy(a.queue.SentBytes, b.queue.SentBytes),
-	}
+	q := b.queue.Since(a.queue)
+	p := part{Seconds: w.began.Seconds(), Drops: float64(q.Drops), Sent: float64(q.SentPackets), SentBytes: float64(q.SentBytes)}
 	for arm := range p.Arms {
 		x, y := &a.stats.Arms[arm], &b.stats.Arms[arm]
 		p.Arms[arm] = armPart{

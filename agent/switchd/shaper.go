@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath"
 	"weir/law"
 )
 
@@ -28,9 +29,11 @@ type qdisc struct {
 
 // listQdiscs lists those of all devices at once, by ifindex.
 func listQdiscs() (map[int][]qdisc, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
-	req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
-	messages, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	messages, err := datapath.Again(netlink.ErrDumpInterrupted, func() ([][]byte, error) {
+		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
+		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list queue disciplines: %w", err)
 	}
@@ -109,7 +112,9 @@ func (s *shaper) htb(dev *netlink.LinkAttrs, root qdisc, list []qdisc) error {
 		return fmt.Errorf("options of htb: %w", err)
 	}
 	leaf := htbDefault(root, attrs)
-	classes, err := netlink.ClassList(&netlink.GenericLink{LinkAttrs: *dev}, 0)
+	classes, err := datapath.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
+		return netlink.ClassList(&netlink.GenericLink{LinkAttrs: *dev}, 0)
+	})
 	if err != nil {
 		return fmt.Errorf("list classes of htb: %w", err)
 	}

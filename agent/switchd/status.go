@@ -185,7 +185,7 @@ func describePort(v *view) Port {
 		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax, QueueKind: k.Queue.Kind,
 		Backlog:    k.Queue.BacklogBytes,
 		QueueDrops: uint64(k.Queue.Drops), DeviceDrops: v.device.txDropped,
-		Hold: k.Hold.String(), HoldPercent: holdPercent(k),
+		Hold: k.Hold.String(), HoldPercent: 100 * heldRatio(k.Hold, k.HoldShare),
 		OneSidedData: k.OneSidedData, OneSidedAcks: k.OneSidedAcks, HandshakeRTTUs: float64(k.HandshakeRTT) / float64(time.Microsecond),
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Data: k.Data,
@@ -203,16 +203,6 @@ func describePort(v *view) Port {
 		p.Warnings = append(p.Warnings, f.Reason)
 	}
 	return p
-}
-
-func holdPercent(k *datapath.FairQPinned) float64 {
-	switch k.Hold {
-	case datapath.FairQHoldAll:
-		return 100
-	case datapath.FairQHoldPart:
-		return 100 * float64(k.HoldShare) / datapath.FairQLots
-	}
-	return 0
 }
 
 // PassedText says why packets of p passed as they were, the reasons that occurred, most frequent kinds

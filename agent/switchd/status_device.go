@@ -83,7 +83,10 @@ func (d devices) of(k *datapath.FairQPinned) portDevice {
 	if !k.Local || !k.HasDevice {
 		return portDevice{}
 	}
-	for _, one := range d {
+	if own := d[k.Port]; own.ifindex == k.Ifindex {
+		return own
+	}
+	for _, one := range d { // it was given another name since
 		if one.ifindex == k.Ifindex {
 			return one
 		}

@@ -159,16 +159,16 @@ func (r *reading) view(i int, before *reading) *view {
 // queues takes the queue's part of two readings, each with the queue as it was read first and last.
 func (c *change) queues(first1, last1, first2, last2 datapath.RootQueue) {
 	for _, q := range []datapath.RootQueue{last1, first2, last2} {
-		if q.Kind != first1.Kind || q.SentPackets < first1.SentPackets {
-			return // another queue counts from 0
+		if q.Anew(first1) {
+			return
 		}
 	}
 	q := &c.queue
 	q.known = true
-	q.drops = uint64(first2.Drops - first1.Drops)
-	sent, dropped := uint64(first2.SentPackets-last1.SentPackets), uint64(first2.Drops-last1.Drops)
-	q.entered = uint64(max(0, int64(sent+dropped)+int64(first2.BacklogPackets)-int64(last1.BacklogPackets)))
-	q.sent = uint64(last2.SentPackets - first1.SentPackets)
+	q.drops = uint64(first2.Since(first1).Drops)
+	seen := first2.Since(last1)
+	q.entered = uint64(max(0, int64(seen.SentPackets)+int64(seen.Drops)+int64(seen.BacklogPackets)-int64(last1.BacklogPackets)))
+	q.sent = uint64(last2.Since(first1).SentPackets)
 }
 
 // change is what happened at a port between two readings.

@@ -6,7 +6,6 @@ import (
 
 // Verdict is what a configuration would make of a device: what `weir doctor` tells of it beforehand.
 type Verdict struct {
-	Port    string
 	Ifindex int
 	Err     error // why it cannot be managed: *datapath.NoQueue, *NoRate or *ForeignQueue; nil: it can be
 
@@ -41,7 +40,7 @@ func (r *rules) verdicts() ([]Verdict, error) {
 	var out []Verdict
 	for i := range found {
 		c := &found[i]
-		v := Verdict{Port: c.name, Ifindex: c.ifindex, Err: c.err, Shape: c.tbf.Rate}
+		v := Verdict{Ifindex: c.ifindex, Err: c.err, Shape: c.tbf.Rate}
 		if c.err == nil {
 			v.Rate, v.Buffer = law.Rate(c.line.rate*8), law.Bytes(c.law.BufferBytes)
 			v.Target, v.Pipe = law.Bytes(c.law.TargetBytes), law.Bytes(c.law.CapBytes)

@@ -1,0 +1,37 @@
+package switchd
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"weir/datapath"
+)
+
+// counted is a FairQ that only counts, or cannot.
+type counted struct {
+	enforcer
+	stats []datapath.FairQStats
+	err   error
+}
+
+func (c *counted) Stats() ([]datapath.FairQStats, error) { return c.stats, c.err }
+
+// The time before a reading that fails counts to the next one.
+func TestRole_TendsAfterAFault(t *testing.T) {
+	c := newCanary(50, &Rollback{})
+	c.line, c.pipe = testLine, pipeLength{follows: 5000, told: 5000}
+	f := &counted{stats: []datapath.FairQStats{{Port: "p", QueueBytes: 200}}}
+	r := &role{fairq: f, canaries: map[string]*canary{"p": c}}
+	begun := time.Unix(1000, 0)
+	for _, row := range []struct {
+		after   time.Duration
+		err     error
+		follows float64
+	}{{0, nil, 5000}, {time.Second, errFault, 5000}, {2 * time.Second, nil, 5100}} {
+		f.err = row.err
+		if err := r.tend(begun.Add(row.after)); !errors.Is(err, row.err) || c.pipe.follows != row.follows {
+			t.Errorf("after %v: a pipe of %g bytes, not %g: %v", row.after, c.pipe.follows, row.follows, err)
+		}
+	}
+}

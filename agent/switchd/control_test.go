@@ -1,0 +1,60 @@
+package switchd
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath/testnet"
+)
+
+// lines is a log, line by line.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// Who goes away before the answer is no fault of the switch's; who asks for something else is to be seen.
+func TestControl_SaysWhoAskedWrongly(t *testing.T) {
+	n := testnet.NewNamespace(t)
+	log := make(lines, 10)
+	var c *control
+	n.Must(t, func() error {
+		c = newControl("test", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		return nil
+	})
+	t.Cleanup(c.close)
+	for _, row := range []struct{ asks, says string }{
+		{"", "level=DEBUG"},
+		{askReload, "level=DEBUG"},
+		{"purge", "level=WARN"},
+	} {
+		var one *net.UnixConn
+		n.Must(t, func() (err error) {
+			one, err = net.DialUnix("unix", nil, c.address)
+			return err
+		})
+		if _, err := one.Write([]byte(row.asks)); err != nil {
+			t.Fatal(err)
+		}
+		if err := one.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if row.asks == askReload {
+			answer := <-c.asked
+			answer <- Answer{}
+		}
+		select {
+		case line := <-log:
+			if !strings.Contains(line, row.says) {
+				t.Errorf("%q: %s, not %s", row.asks, line, row.says)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%q: nothing is said of it", row.asks)
+		}
+	}
+}
