@@ -37,8 +37,8 @@ keeps the law from some of its traffic or all (degraded), or whether a part is m
 to do about it. Read from the kernel alone, twice within 200 ms: rates, and what only shows in counters that
 move or stand still, are of that time.
 
-The exit code is 0 when every port of every switch that is not down is enforced, 1 otherwise. With --watch
-it is 0.`,
+The exit code is 0 when every switch is enforced: all its ports, but for those that are down or only observed.
+It is 1 otherwise, also where there is no switch, or no port that is to be enforced. With --watch it is 0.`,
 		Example: `  weir status
   weir status --watch      # a table that is refreshed each second; q ends it
   weir status --json | jq '.switches[].ports[] | select(.state != "enforced") | {port, word, reason}'`,
