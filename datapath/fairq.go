@@ -138,7 +138,7 @@ const (
 	fairQLive       = 4  // epochs that a direction is counted for
 	fairQLately     = 4  // sweeps
 	portNameBytes   = 32 // of struct port_config
-	fairQSchema     = 2  // layout of the maps; raised whenever one changes
+	fairQSchema     = 3  // layout of the maps; raised whenever one changes
 	fairQFlows      = 1 << 16
 	fairQFlowsMax   = 1 << 22
 	fairQScopeMax   = 4096

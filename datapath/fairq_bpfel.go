@@ -15,6 +15,7 @@ import (
 
 type fairqConnection struct {
 	_          structs.HostLayout
+	Sent       [2]uint32
 	End        [2]fairqEnd
 	Seen       uint32
 	Owner      uint16
@@ -25,6 +26,20 @@ type fairqConnection struct {
 	DataLately [2]uint8
 	AcksLately [2]uint8
 	Zeros      [2]uint8
+	Acks       [2]struct {
+		_    structs.HostLayout
+		Edge struct {
+			_     structs.HostLayout
+			Right uint32
+			Known uint32
+		}
+		Una          uint32
+		Round        uint32
+		Flight       uint32
+		FlightBefore uint32
+		Offered      uint32
+		Granted      uint32
+	}
 }
 
 type fairqControl struct {
@@ -41,23 +56,12 @@ type fairqControl struct {
 }
 
 type fairqEnd struct {
-	_    structs.HostLayout
-	Seat uint64
-	Edge struct {
-		_     structs.HostLayout
-		Right uint32
-		Known uint32
-	}
+	_            structs.HostLayout
+	Seat         uint64
 	Registration uint32
 	First        uint32
 	Next         uint32
 	Acked        uint32
-	Sent         uint32
-	Una          uint32
-	Flight       uint32
-	FlightBefore uint32
-	Offered      uint32
-	Granted      uint32
 	Field        uint16
 	Port         uint16
 	Mss          uint16

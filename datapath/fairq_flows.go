@@ -137,7 +137,7 @@ func (m *fairqMaps) portFlows(id uint32) iter.Seq2[FairQFlow, error] {
 
 // flow is the direction of what one side sends, at its port.
 func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep uint32) FairQFlow {
-	sender, receiver := &c.End[side], &c.End[1-side]
+	sender, receiver, back := &c.End[side], &c.End[1-side], &c.Acks[1-side]
 	data, acks := c.DataLately[side], c.AcksLately[side]
 	f := FairQFlow{
 		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
@@ -145,14 +145,14 @@ func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep ui
 		OneSided: data == 0 && acks+2 >= fairQLately || acks == 0 && data+2 >= fairQLately, // as the last sweep left them
 		Signed:   c.Flags&connectionSigned != 0,
 	}
-	f.OfferedBytes, f.GrantedBytes = receiver.Offered, receiver.Granted
-	f.Acknowledged, f.Scale = sender.Una, receiver.Shift
+	f.OfferedBytes, f.GrantedBytes = back.Offered, back.Granted
+	f.Acknowledged, f.Scale = back.Una, receiver.Shift
 	switch {
 	case f.OneSided:
 	case c.Seen == sweep:
-		f.InFlightBytes = max(sender.Flight, sender.FlightBefore)
+		f.InFlightBytes = max(back.Flight, back.FlightBefore)
 	case f.Seen:
-		f.InFlightBytes = sender.Flight
+		f.InFlightBytes = back.Flight
 	}
 	return f
 }

@@ -93,7 +93,7 @@ func TestFairQFrames_Hold(t *testing.T) {
 				if k.end(1).Port() == c.port {
 					side = 1
 				}
-				if e := v.End[1-side]; e.Offered != r.offered || e.Granted != r.granted {
+				if e := v.Acks[1-side]; e.Offered != r.offered || e.Granted != r.granted {
 					t.Errorf("offered %d, granted %d; want %d and %d", e.Offered, e.Granted, r.offered, r.granted)
 				}
 			})

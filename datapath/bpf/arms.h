@@ -122,23 +122,18 @@ static __always_inline void went_on(__u8 *these, __u8 *others)
 // Data leaves. again: of a segment that lies astride, the part below counts.
 __noinline int arm_data(struct connection *c, const struct segment *s, __u32 held)
 {
-	__u32 back, again = 0, flight;
 	struct arm_counts *arm;
-	struct end *e;
+	__u32 back, again = 0;
 
 	if (!c || !s)
 		return 0;
-	e = &c->end[s->side & 1];
 	arm = arm_of(port_id, held);
-	back = e->sent - s->seq;
+	back = c->sent[s->side & 1] - s->seq;
 	if (back <= REACH)
 		again = back < s->payload ? back : s->payload;
 	if (again < s->payload) {
-		e->sent = s->seq + s->payload;
+		c->sent[s->side & 1] = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
-		flight = e->sent - e->una;
-		if (flight > e->flight && flight <= REACH)
-			e->flight = flight;
 	}
 	if (!arm)
 		return 0;
@@ -149,31 +144,47 @@ __noinline int arm_data(struct connection *c, const struct segment *s, __u32 hel
 
 // Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
 // several CPUs at once: each byte is counted by one of them. Who finds it moved twice leaves it to the next.
-static __always_inline __u32 una_moves(struct end *sender, __u32 ack)
+static __always_inline __u32 una_moves(struct acks *a, __u32 ack)
 {
 	for (int i = 0; i < 2; i++) {
-		__u32 una = *(volatile __u32 *)&sender->una;
+		__u32 una = *(volatile __u32 *)&a->una;
 
 		if (ack - una - 1 >= REACH)
 			return 0;
-		if (__sync_val_compare_and_swap(&sender->una, una, ack) == una)
+		if (__sync_val_compare_and_swap(&a->una, una, ack) == una)
 			return ack - una;
 	}
 	return 0;
 }
 
-// An acknowledgement leaves, of data that leaves by the arm's port.
+// Where a direction's acknowledgements begin.
+static __always_inline void acks_begin(struct acks *a, __u32 seq) { a->una = a->round = seq; }
+
+static __always_inline void flight_is(struct acks *a, __u32 bytes)
+{
+	if (bytes > a->flight && bytes <= REACH)
+		a->flight = bytes;
+}
+
+// An acknowledgement leaves, of data that leaves by the arm's port. What was sent, another CPU is writing:
+// it is looked at once a round trip.
 static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
 {
-	struct end *sender = &c->end[!s->side];
-	__u32 ack = s->ack, ahead;
-	int beyond = ack - sender->sent - 1 < REACH;
+	struct acks *a = &c->acks[s->side & 1];
+	__u32 ack = s->ack, ahead, sent;
+	int beyond = 0;
 
-	if (beyond) // its FIN, or data that went another way
-		ack = sender->sent;
-	ahead = una_moves(sender, ack);
+	if (ack - a->round - 1 < REACH) {
+		sent = c->sent[!s->side];
+		beyond = ack - sent - 1 < REACH;
+		if (beyond) // its FIN, or data that went another way
+			ack = sent;
+		a->round = sent;
+		flight_is(a, sent - a->una);
+	}
+	ahead = una_moves(a, ack);
 	arm->acked_bytes += ahead;
-	if (ahead || (beyond && !(sender->flags & END_FIN)))
+	if (ahead || (beyond && !(c->end[!s->side].flags & END_FIN)))
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	arm->acks += packets;
 }
@@ -181,36 +192,36 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 // A segment of a connection that is not in the flow table tells where its ends are, if nothing did so far.
 static __always_inline void arms_hear(struct connection *c, const struct segment *s)
 {
-	struct end *e = &c->end[s->side & 1], *other = &c->end[!s->side];
+	struct acks *a = &c->acks[s->side & 1];
 
-	if (!(e->flags & END_SEEN))
-		e->sent = s->seq;
-	if (!other->una)
-		other->una = s->ack;
-	if (!(other->flags & END_SEEN) && !other->sent)
-		other->sent = s->ack;
+	if (!(c->end[s->side & 1].flags & END_SEEN))
+		c->sent[s->side & 1] = s->seq;
+	if (!a->una)
+		acks_begin(a, s->ack);
+	if (!(c->end[!s->side].flags & END_SEEN) && !c->sent[!s->side])
+		c->sent[!s->side] = s->ack;
 }
 
 // The other end was not heard, and this one goes on: data without acknowledgements, or these without data.
 static __always_inline void arms_alone(struct connection *c, const struct segment *s)
 {
-	struct end *e = &c->end[s->side & 1], *other = &c->end[!s->side];
+	struct acks *a = &c->acks[s->side & 1];
 
-	if (s->payload && s->seq + s->payload - e->sent - 1 < REACH) {
-		e->sent = s->seq + s->payload;
+	if (s->payload && s->seq + s->payload - c->sent[s->side & 1] - 1 < REACH) {
+		c->sent[s->side & 1] = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
-	if (s->ack - other->una - 1 < REACH) {
-		other->una = s->ack;
+	if (s->ack - a->una - 1 < REACH) {
+		acks_begin(a, s->ack);
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	}
 }
 
 // So many sweeps later.
-static __always_inline void arm_sweep(struct end *e, __u32 sweeps)
+static __always_inline void arm_sweep(struct acks *a, __u32 sweeps)
 {
-	e->flight_before = sweeps == 1 ? e->flight : 0;
-	e->flight = 0;
+	a->flight_before = sweeps == 1 ? a->flight : 0;
+	a->flight = 0;
 }
 
 // ---- round-trip times ----

@@ -80,12 +80,15 @@ __noinline int connection_remove(struct flow_key *key, struct connection *c)
 }
 
 // Enters what is known of a SYN's sender.
-static __always_inline void end_from_syn(struct end *e, const struct segment *s, const struct tcp_options *o)
+static __always_inline void end_from_syn(struct connection *c, const struct segment *s, const struct tcp_options *o)
 {
+	struct end *e = &c->end[s->side & 1];
+
 	e->flags = END_SEEN | END_SYN;
 	e->first = s->seq;
 	e->next = segment_next(s);
-	e->sent = e->una = s->seq + 1;
+	c->sent[s->side & 1] = s->seq + 1;
+	acks_begin(&c->acks[!s->side], s->seq + 1);
 	e->mss = o->mss;
 	e->port = port_id + 1;
 	e->shift = o->shift;
@@ -114,7 +117,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
 	arms_begin(draft, s);
-	end_from_syn(&draft->end[s->side & 1], s, &o);
+	end_from_syn(draft, s, &o);
 	draft->syn_ns = bpf_ktime_get_ns();
 	draft->flags = opened_by(s->side);
 	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
@@ -315,7 +318,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
 		arms_begin(draft, s);
-		draft->end[!s->side].sent = draft->end[!s->side].una = s->ack;
+		draft->sent[!s->side] = s->ack;
+		acks_begin(&draft->acks[s->side & 1], s->ack);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 	}
@@ -337,7 +341,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	if (o.is_signed)
 		c->flags |= CONNECTION_SIGNED;
 	c->flags = (c->flags & ~CONNECTION_OPENED_BY_1) | opened_by(!s->side);
-	end_from_syn(e, s, &o);
+	end_from_syn(c, s, &o);
 	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
 	if (!o.has_scale || (opener->flags & END_SYN && opener->flags & END_SCALE)) {
 		e->shift = opener->shift = 0;

@@ -95,6 +95,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	struct end *e, *sender;
 	struct port_config *config;
 	struct arm_counts *arm;
+	struct acks *acks;
 	struct window_ack a = {};
 	struct window_edge edge;
 	struct port *port;
@@ -107,6 +108,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		return 0;
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
+	acks = &c->acks[s->side & 1];
 	id = (__u32)(sender->port ? sender->port : sender->assumed) - 1;
 	port = port_of(id);
 	config = bpf_map_lookup_elem(&configs, &id);
@@ -114,7 +116,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	arm = port ? arm_of(id, is_held(port, c)) : NULL;
 	said = &stats->ungoverned;
 	tells = 0;
-	edge = e->edge;
+	edge = acks->edge;
 	bits = s->reserved;
 	a.field = scale == SCALE_UNIFY ? unify_field(e, s) : s->window;
 	a.shift = shift_of(e, s);
@@ -128,7 +130,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		if (sender->port)
 			arm_ack(c, s, arm, packets);
 	}
-	e->offered = e->granted = (__u32)field << window_shift(a.shift, a.syn);
+	acks->offered = acks->granted = (__u32)field << window_shift(a.shift, a.syn);
 	// A free flow passes as it is, also with what another switch tells of it.
 	if (edge_interval && !a.syn && (grant || !port || is_held(port, c)))
 		tells = edge_due(e, s, a.shift, grant);
@@ -139,7 +141,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		if (!a.floor_bytes)
 			a.floor_bytes = floor_of(config, e, sender);
 		field = window_rewrite(&a, &edge);
-		e->granted = (__u32)field << window_shift(a.shift, a.syn);
+		acks->granted = (__u32)field << window_shift(a.shift, a.syn);
 		if (field != a.field && sender->port)
 			arm->limited += packets;
 		if (!sender->port)
@@ -148,11 +150,11 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		if (!grant) {
 			field = a.field;
 			said = &stats->free_;
-			edge = e->edge;
+			edge = acks->edge;
 			if (shrink == WINDOW_SHRINK_AVOID)
-				window_granted(&edge, a.ack, e->offered);
+				window_granted(&edge, a.ack, acks->offered);
 		}
-		e->edge = edge;
+		acks->edge = edge;
 	}
 	if (tells)
 		field = edge_tell(e, s, field, a.shift, grant);
@@ -177,6 +179,7 @@ __noinline int arm_left(struct connection *c, const struct segment *s, __u32 id,
 __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_counts *stats, __u64 packets)
 {
 	struct end *e, *sender;
+	struct acks *acks;
 	struct port *port;
 	__u32 id, told;
 	__u64 would;
@@ -186,17 +189,18 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 		return -1;
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
+	acks = &c->acks[s->side & 1];
 	id = (__u32)sender->port - 1;
 	port = port_of(id);
 	shift = shift_of(e, s) & 15;
 	told = e->edge_told;
 	if (!told || !port || edge_due(e, s, shift, grant_of(port, c, &would)))
 		return -1;
-	e->offered = (__u32)s->window << shift;
-	e->granted = told < e->offered ? told : e->offered;
-	arm_left(c, s, id, is_held(port, c) | (told < e->offered) << 1, packets);
+	acks->offered = (__u32)s->window << shift;
+	acks->granted = told < acks->offered ? told : acks->offered;
+	arm_left(c, s, id, is_held(port, c) | (told < acks->offered) << 1, packets);
 	stats->untold += packets;
-	return e->granted >> shift;
+	return acks->granted >> shift;
 }
 
 #define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
@@ -346,8 +350,8 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	if (!c)
 		return TCX_NEXT;
 	if (c->seen != control->sweep) {
-		arm_sweep(&c->end[0], control->sweep - c->seen);
-		arm_sweep(&c->end[1], control->sweep - c->seen);
+		arm_sweep(&c->acks[0], control->sweep - c->seen);
+		arm_sweep(&c->acks[1], control->sweep - c->seen);
 		c->seen = control->sweep;
 		adopt_sweep(&c->end[0]);
 		adopt_sweep(&c->end[1]);

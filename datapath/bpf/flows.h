@@ -72,17 +72,10 @@ enum connection_flags {
 // What one end of a connection sends.
 struct end {
 	__u64 seat;              // port + 1 in the upper 16 bits, epoch below; 0: not counted
-	struct window_edge edge; // granted by its acknowledgements
 	__u32 registration;      // count: handshake: generation of its port's register; 0: not in it
 	__u32 first;             // sequence number of its SYN
 	__u32 next;              // behind what it sent last
 	__u32 acked;             // adopted: its last acknowledgement
-	__u32 sent;              // behind the furthest data that it sent here
-	__u32 una;               // behind the furthest of it that was acknowledged here
-	__u32 flight;            // the most bytes that were on their way in this sweep
-	__u32 flight_before;     // in the sweep before
-	__u32 offered;           // window of its last acknowledgement as it came, in bytes
-	__u32 granted;           // the same as it left; of a free flow: as it would have
 	__u16 field;             // adopted: the largest window field of this sweep
 	__u16 port;              // id + 1 of the port its data leaves by; 0: unknown
 	__u16 mss;               // its MSS option, a limit on what the other sends; 0: unknown
@@ -100,7 +93,21 @@ struct end {
 	__u16 assumed;           // id + 1 of the port that its data would leave by here (ecmp.h); 0: unknown; or ASSUMED_NONE
 };
 
+// What the acknowledgements of one end say about the data of the other.
+struct acks {
+	struct window_edge edge; // that they granted
+	__u32 una;               // behind the furthest data that was acknowledged here
+	__u32 round;             // what had been sent when it was last looked at: past it, a round trip is over
+	__u32 flight;            // the most bytes that were found on their way in this sweep
+	__u32 flight_before;     // in the sweep before
+	__u32 offered;           // window of the last one as it came, in bytes
+	__u32 granted;           // the same as it left; of a free flow: as it would have
+};
+
+// Data and its acknowledgements pass on two CPUs: what each writes with every packet is far from what the
+// other does.
 struct connection {
+	__u32 sent[2]; // behind the furthest data that each end sent here
 	struct end end[2];
 	__u32 seen;  // the sweep in which it was last seen
 	__u16 owner; // id + 1 of the port in whose share it is; 0: not in the table
@@ -111,6 +118,7 @@ struct connection {
 	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep
 	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
 	__u8 zeros[2];
+	struct acks acks[2]; // by the end that sends them
 };
 
 struct port_config {

@@ -88,6 +88,8 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 	for (__u32 side = 0; side < 2; side++) {
 		sweep_one_sided(c, side, swept->now);
 		sweep_arm(c, side, swept->now);
+		if (unseen == 1) // also of data that nothing acknowledged in this sweep
+			flight_is(&c->acks[!side], c->sent[side] - c->acks[!side].una);
 	}
 	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))
 		return 0;
