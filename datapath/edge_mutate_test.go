@@ -18,10 +18,8 @@ import (
 // that was wrong is wrong by the same amount. A flag that may be cleared is.
 func checkEdge(in, out []byte, guard bool) (changed bool, err error) {
 	a := frames.Parse(in)
-	if a.Kind == frames.KindTCP && in[a.L4+12]&flagged != 0 && bytes.Equal(in, out) {
-		if a.Flags()&frames.SYN == 0 && !frames.Signed(a.Options()) {
-			return false, fmt.Errorf("the flag goes on")
-		}
+	if a.Kind == frames.KindTCP && len(in) == len(out) && out[a.L4+12]&flagged != 0 && a.Flags()&frames.SYN == 0 && !frames.Signed(a.Options()) {
+		return false, fmt.Errorf("the flag goes on")
 	}
 	if bytes.Equal(in, out) {
 		return false, nil

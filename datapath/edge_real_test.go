@@ -172,19 +172,22 @@ func TestEdge_IsLetGoGradually(t *testing.T) {
 	e := p.atSwitch(t, datapath.EdgeConfig{Lease: time.Minute})
 	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{
 		Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval, Lease: time.Minute}})
-	s := p.NewStreams(t, testnet.ReceiverIPv4, 1)
+	s := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
 	s.Progress(t, 1_000_000)
+	tap := testnet.NewTap(t, p.Uplink)
 	if err := f.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before := edgeStats(t, e)[0].Applied
-	s.Progress(t, 1_000_000)
 	// The receiver's own window is told last. It may still grow beyond it, once.
 	testnet.Until(t, "nothing is held", func() bool {
-		before = edgeStats(t, e)[0].Applied
+		before := edgeStats(t, e)[0].Applied
 		s.Progress(t, 500_000)
 		return edgeStats(t, e)[0].Applied == before
 	})
+	s.Stop()
+	if last := grewGradually(t, tap); last < 4*grant {
+		t.Errorf("in the end a window of %d", last)
+	}
 	if n := edgeStats(t, e)[0].Expired; n != 0 {
 		t.Errorf("%d ACKs passed because the lease was over", n)
 	}
