@@ -146,6 +146,10 @@ const (
 	segmentOverhead = 40 // IPv4 and TCP headers
 )
 
+// FairQActiveMost is the most of FairQLaw's Active and Idle: a flow, or a port, that is silent for longer is not
+// counted.
+const FairQActiveMost = 4 * time.Second
+
 // FairQBeat is how often Beat and Sweep are to be called.
 const FairQBeat = 250 * time.Millisecond
 
@@ -252,8 +256,8 @@ func (l *FairQLaw) check() error {
 		return fmt.Errorf("a sampling interval of %v: 10us to 1s", l.Tick)
 	case l.Period < l.Tick || l.Period > time.Second:
 		return fmt.Errorf("an update period of %v: from the sampling interval (%v) to 1s", l.Period, l.Tick)
-	case l.Active > 4*time.Second || l.Idle > 4*time.Second:
-		return errors.New("a flow that is silent for over 4 s is not counted: shorten active or idle")
+	case l.Active > FairQActiveMost || l.Idle > FairQActiveMost:
+		return fmt.Errorf("a flow that is silent for over %v is not counted: shorten active or idle", FairQActiveMost)
 	case l.Hold > FairQHoldNone:
 		return fmt.Errorf("hold %d: 0 all, 1 part, 2 none", l.Hold)
 	case l.HoldShare > FairQLots:

@@ -58,10 +58,7 @@ func (l *Lab) switchPorts(at []string) []datapath.PortRef {
 		if !p.OfSwitch || !slices.Contains(at, p.Node) {
 			continue
 		}
-		ports = append(ports, datapath.PortRef{
-			Name: p.Name, Ifindex: p.Ifindex,
-			Enter: func(f func() error) error { return l.Enter(p.Node, f) },
-		})
+		ports = append(ports, l.PortRef(p))
 	}
 	return ports
 }

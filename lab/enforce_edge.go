@@ -14,10 +14,7 @@ func (l *Lab) edgePorts() []datapath.EdgePort {
 			if n.kind == experiment.Guest || p.peer.kind != experiment.Guest {
 				continue
 			}
-			list = append(list, datapath.EdgePort{PortRef: datapath.PortRef{
-				Name: p.name, Ifindex: p.ifindex,
-				Enter: func(f func() error) error { return l.Enter(n.name, f) },
-			}})
+			list = append(list, datapath.EdgePort{PortRef: l.portRef(n.name, p.name, p.ifindex)})
 		}
 	}
 	return list

@@ -14,10 +14,6 @@ import (
 // Lab ports have the MTU of a veth.
 const labMTU = 1500
 
-// fairQLongestIdle is the longest that the switch program can wait for data before it forgets a register of
-// handshakes. A time_scale can ask for more.
-const fairQLongestIdle = 4 * time.Second
-
 // startFairQ puts FairQ on the switches: one instance each, for a flow's data and its acknowledgements
 // meet in the flow table of the switch that both cross.
 func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
@@ -56,8 +52,9 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 			return nil, errors.Join(err, stop())
 		}
 	}
-	if params.Count == "handshake" && params.Idle.Std() > fairQLongestIdle {
-		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", fairQLongestIdle))
+	// A time_scale can ask for more.
+	if params.Count == "handshake" && params.Idle.Std() > datapath.FairQActiveMost {
+		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", datapath.FairQActiveMost))
 	}
 	for _, at := range r.At {
 		ports := l.fairQPorts(at, &r.Config, &params)
@@ -119,13 +116,7 @@ func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.Fair
 		if !port.OfSwitch || port.Node != node {
 			continue
 		}
-		out = append(out, datapath.FairQPort{
-			PortRef: datapath.PortRef{
-				Name: port.Name, Ifindex: port.Ifindex,
-				Enter: func(f func() error) error { return l.Enter(port.Node, f) },
-			},
-			Law: fairQLaw(cfg.RTT, port.Rate, port.Buffer, p),
-		})
+		out = append(out, datapath.FairQPort{PortRef: l.PortRef(port), Law: fairQLaw(cfg.RTT, port.Rate, port.Buffer, p)})
 	}
 	return out
 }
@@ -140,7 +131,7 @@ func fairQLaw(rtt law.Duration, rate law.Rate, buffer law.Bytes, p *experiment.F
 		TargetBytes: target, BufferBytes: uint32(buffer), MTU: labMTU,
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates),
 		FloorBytes: uint32(p.MinWindow), CapBytes: uint32(p.MaxWindow),
-		Active: 4 * (rtt.Std() + drain), Idle: min(p.Idle.Std(), fairQLongestIdle),
+		Active: 4 * (rtt.Std() + drain), Idle: min(p.Idle.Std(), datapath.FairQActiveMost),
 	}
 	if p.Paths > 1 {
 		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided

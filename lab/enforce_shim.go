@@ -16,13 +16,7 @@ func (l *Lab) shimPorts() []datapath.ShimPort {
 			if !ok {
 				continue
 			}
-			list = append(list, datapath.ShimPort{
-				PortRef: datapath.PortRef{
-					Name: p.name, Ifindex: p.ifindex,
-					Enter: func(f func() error) error { return l.Enter(n.name, f) },
-				},
-				Side: side,
-			})
+			list = append(list, datapath.ShimPort{PortRef: l.portRef(n.name, p.name, p.ifindex), Side: side})
 		}
 	}
 	return list

@@ -20,7 +20,7 @@ func portOf(t *testing.T, l *Lab, name string) datapath.PortRef {
 	for _, n := range l.plan.nodes {
 		for _, p := range n.ports {
 			if p.name == name {
-				return datapath.PortRef{Name: name, Ifindex: p.ifindex, Enter: func(f func() error) error { return l.Enter(n.name, f) }}
+				return l.portRef(n.name, name, p.ifindex)
 			}
 		}
 	}

@@ -252,6 +252,13 @@ func (l *Lab) Ports() []Port {
 	return list
 }
 
+// PortRef is a port as package datapath has it.
+func (l *Lab) PortRef(p Port) datapath.PortRef { return l.portRef(p.Node, p.Name, p.Ifindex) }
+
+func (l *Lab) portRef(node, name string, ifindex int) datapath.PortRef {
+	return datapath.PortRef{Name: name, Ifindex: ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
+}
+
 // NetnsCookie tells a node's namespace from all others since boot; 0 if there is no such node.
 func (l *Lab) NetnsCookie(node string) uint64 {
 	if n := l.plan.byName[node]; n != nil {

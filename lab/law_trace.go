@@ -3,6 +3,8 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +28,7 @@ type lawTrace struct {
 // traceLaws begins to read, until stop. Other laws than FairQ have nothing to read.
 func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 	t := &lawTrace{end: make(chan struct{}), done: make(chan struct{})}
-	named := map[string]bool{}
-	for _, port := range cfg.Ports {
-		named[port] = true
-	}
+	ports := slices.Compact(slices.Sorted(maps.Values(cfg.Ports))) // labels may share one
 	go func() {
 		defer close(t.done)
 		tick := time.NewTicker(lawEvery)
@@ -41,28 +40,29 @@ func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 			case <-tick.C:
 			}
 			for _, f := range l.fairqs {
-				t.err = errors.Join(t.err, t.read(f, named))
+				t.err = errors.Join(t.err, t.read(f, ports))
 			}
 		}
 	}()
 	return t
 }
 
-func (t *lawTrace) read(f *datapath.FairQ, named map[string]bool) error {
+func (t *lawTrace) read(f *datapath.FairQ, ports []string) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err
 	}
-	ports, err := f.Stats()
-	if err != nil {
-		return err
-	}
-	for i := range ports {
-		if p := &ports[i]; named[p.Port] {
-			t.seen = append(t.seen, result.LawSample{
-				At: time.Duration(now.Nano()), Port: p.Port, Flows: p.Flows, Window: p.WindowBytes, Grant: p.GrantBytes,
-			})
+	for _, name := range ports {
+		if !f.On(name) {
+			continue
 		}
+		p, err := f.PortStats(name)
+		if err != nil {
+			return err
+		}
+		t.seen = append(t.seen, result.LawSample{
+			At: time.Duration(now.Nano()), Port: name, Flows: p.Flows, Window: p.WindowBytes, Grant: p.GrantBytes,
+		})
 	}
 	return nil
 }

@@ -24,16 +24,16 @@ func watchProcessors() *processors {
 		defer close(p.done)
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		last, err := readProcessors()
+		last, err := ReadProcessors()
 		for err == nil {
 			select {
 			case <-p.end:
 				return
 			case <-tick.C:
 			}
-			var now processorTimes
-			if now, err = readProcessors(); err == nil && now.total > last.total {
-				p.busy = append(p.busy, 1-(now.idle-last.idle)/(now.total-last.total))
+			var now ProcessorTimes
+			if now, err = ReadProcessors(); err == nil && now.total > last.total {
+				p.busy = append(p.busy, now.BusySince(last))
 				last = now
 			}
 		}
@@ -48,30 +48,36 @@ func (p *processors) stop() []float64 {
 	return p.busy
 }
 
-// processorTimes is what the kernel counted of all processors since it started, in its ticks.
-type processorTimes struct{ idle, total float64 }
+// ProcessorTimes is what the kernel counted of all processors since it started, in its ticks.
+type ProcessorTimes struct{ idle, total float64 }
 
-func readProcessors() (processorTimes, error) {
+// BusySince is the share of all processors that was not idle since before.
+func (t ProcessorTimes) BusySince(before ProcessorTimes) float64 {
+	return 1 - (t.idle-before.idle)/(t.total-before.total)
+}
+
+// ReadProcessors reads them.
+func ReadProcessors() (ProcessorTimes, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return processorTimes{}, fmt.Errorf("read how busy the processors are: %w", err)
+		return ProcessorTimes{}, fmt.Errorf("read how busy the processors are: %w", err)
 	}
 	return parseProcessors(string(text))
 }
 
 // parseProcessors reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal
 // guest guest_nice, the last two of which are in user and nice already.
-func parseProcessors(text string) (processorTimes, error) {
+func parseProcessors(text string) (ProcessorTimes, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 5 || fields[0] != "cpu" {
-		return processorTimes{}, fmt.Errorf("read how busy the processors are: %q", line)
+		return ProcessorTimes{}, fmt.Errorf("read how busy the processors are: %q", line)
 	}
-	var t processorTimes
+	var t ProcessorTimes
 	for i, f := range fields[1:min(len(fields), 9)] {
 		v, err := strconv.ParseFloat(f, 64)
 		if err != nil {
-			return processorTimes{}, fmt.Errorf("read how busy the processors are: %w", err)
+			return ProcessorTimes{}, fmt.Errorf("read how busy the processors are: %w", err)
 		}
 		t.total += v
 		if i == 3 || i == 4 {

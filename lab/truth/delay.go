@@ -95,7 +95,7 @@ func labelled(l *lab.Lab, name string) []measure.Port {
 
 // idleCost watches the machine for a while: resident bytes of this process, busy share of all CPUs.
 func idleCost(ctx context.Context, d time.Duration) (residentBytes, busy float64, err error) {
-	before, err := cpuTimes()
+	before, err := lab.ReadProcessors()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -104,7 +104,7 @@ func idleCost(ctx context.Context, d time.Duration) (residentBytes, busy float64
 		return 0, 0, ctx.Err()
 	case <-time.After(d):
 	}
-	after, err := cpuTimes()
+	after, err := lab.ReadProcessors()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -113,29 +113,5 @@ func idleCost(ctx context.Context, d time.Duration) (residentBytes, busy float64
 		return 0, 0, err
 	}
 	pages, err := strconv.ParseFloat(strings.Fields(string(data))[1], 64)
-	total := after.total - before.total
-	return pages * float64(os.Getpagesize()), 1 - (after.idle-before.idle)/total, err
-}
-
-type cpu struct{ total, idle float64 }
-
-// cpuTimes reads the first line of /proc/stat: user nice system idle iowait ...
-func cpuTimes() (cpu, error) {
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return cpu{}, err
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	var c cpu
-	for i, f := range strings.Fields(line)[1:] {
-		v, err := strconv.ParseFloat(f, 64)
-		if err != nil {
-			return cpu{}, err
-		}
-		c.total += v
-		if i == 3 || i == 4 {
-			c.idle += v
-		}
-	}
-	return c, nil
+	return pages * float64(os.Getpagesize()), after.BusySince(before), err
 }

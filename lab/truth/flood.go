@@ -270,7 +270,7 @@ func (b *floodBench) span(ctx context.Context, d *deluge) (*span, error) {
 	over, cancel := context.WithTimeout(ctx, floodSpan)
 	defer cancel()
 	done := make(chan error, 1)
-	cpuBefore, err := cpuTimes()
+	cpuBefore, err := lab.ReadProcessors()
 	if err != nil {
 		return nil, err
 	}
@@ -280,12 +280,12 @@ func (b *floodBench) span(ctx context.Context, d *deluge) (*span, error) {
 	cancel()
 	err = errors.Join(err, <-done)
 	took, after := time.Since(start), b.flows.totals()
-	cpuAfter, e := cpuTimes()
+	cpuAfter, e := lab.ReadProcessors()
 	if err := errors.Join(err, e, ctx.Err()); err != nil {
 		return nil, err
 	}
 	_, s.mbps = rates(before, after, took)
-	s.busy = 1 - (cpuAfter.idle-cpuBefore.idle)/(cpuAfter.total-cpuBefore.total)
+	s.busy = cpuAfter.BusySince(cpuBefore)
 	return s, nil
 }
 
@@ -318,7 +318,7 @@ func (b *floodBench) watch(over context.Context, s *span) error {
 		if b.fairq == nil {
 			continue
 		}
-		port, err := b.fairq.read(bottleneck)
+		port, err := b.fairq.PortStats(bottleneck)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]data
 // settled is the count of flows when it is right, or a second after.
 func (b *floodBench) settled() (uint32, error) {
 	for end := time.Now().Add(time.Second); ; {
-		s, err := b.fairq.read(bottleneck)
+		s, err := b.fairq.PortStats(bottleneck)
 		if err != nil || s.Flows == liveFlows || time.Now().After(end) {
 			return s.Flows, err
 		}

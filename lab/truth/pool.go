@@ -121,7 +121,7 @@ func measureShares(ctx context.Context, f *running, busy *streams) (*shares, err
 		if err := pause(ctx, countEvery); err != nil {
 			return nil, err
 		}
-		p, err := f.read(bottleneck)
+		p, err := f.PortStats(bottleneck)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"weir/datapath"
@@ -36,7 +35,6 @@ func fairqLaw(rate law.Rate, buffer law.Bytes) datapath.FairQLaw {
 // may be read meanwhile.
 type running struct {
 	*datapath.FairQ
-	ports  map[string]int // index by name
 	cancel context.CancelFunc
 	beats  chan error
 }
@@ -44,7 +42,7 @@ type running struct {
 // startFairQ attaches FairQ to the ports of the lab's switches. lawOf gives the law of a port and whether
 // it is to have one; nil: all have the lab's.
 func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (datapath.FairQLaw, bool)) (*running, error) {
-	r := &running{ports: map[string]int{}, beats: make(chan error, 1)}
+	r := &running{beats: make(chan error, 1)}
 	var ports []datapath.FairQPort
 	for _, p := range l.Ports() {
 		if !p.OfSwitch {
@@ -55,8 +53,7 @@ func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (dat
 			law, wanted = lawOf(&p)
 		}
 		if wanted {
-			r.ports[p.Name] = len(ports)
-			ports = append(ports, datapath.FairQPort{PortRef: portRef(l, &p), Law: law})
+			ports = append(ports, datapath.FairQPort{PortRef: l.PortRef(p), Law: law})
 		}
 	}
 	f, err := datapath.AttachFairQ(ports, c)
@@ -70,11 +67,6 @@ func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (dat
 	return r, nil
 }
 
-func portRef(l *lab.Lab, p *lab.Port) datapath.PortRef {
-	node := p.Node
-	return datapath.PortRef{Name: p.Name, Ifindex: p.Ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
-}
-
 // stop takes FairQ off again. It may be called more than once.
 func (r *running) stop() error {
 	if r.FairQ == nil {
@@ -84,17 +76,4 @@ func (r *running) stop() error {
 	err := errors.Join(<-r.beats, r.Close())
 	r.FairQ = nil
 	return err
-}
-
-// read reads the state of a port.
-func (r *running) read(name string) (datapath.FairQStats, error) {
-	i, ok := r.ports[name]
-	if !ok {
-		return datapath.FairQStats{}, fmt.Errorf("FairQ is not on port %s", name)
-	}
-	all, err := r.Stats()
-	if err != nil {
-		return datapath.FairQStats{}, err
-	}
-	return all[i], nil
 }

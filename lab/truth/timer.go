@@ -41,7 +41,7 @@ func timer(ctx context.Context) (rows []row, err error) {
 // is on one of them.
 func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
 	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) (datapath.FairQLaw, bool) {
-		return datapath.FairQLaw{TargetBytes: 1e6, Tick: tick, Period: tick, Active: 4 * time.Second}, true
+		return datapath.FairQLaw{TargetBytes: 1e6, Tick: tick, Period: tick, Active: datapath.FairQActiveMost}, true
 	})
 	if err != nil {
 		return r, err
@@ -58,12 +58,12 @@ func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
 		return r, err
 	}
 	start := time.Now()
-	before, err := f.read(bottleneck)
+	before, err := f.PortStats(bottleneck)
 	if err != nil {
 		return r, err
 	}
 	with := spinAll()
-	after, err := f.read(bottleneck)
+	after, err := f.PortStats(bottleneck)
 	if err != nil {
 		return r, err
 	}
