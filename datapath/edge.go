@@ -68,12 +68,7 @@ type edgePort struct {
 
 // CheckEdge says whether AttachEdge can work on this kernel and for this user: nil, ErrPermission or a
 // *MissingFeature.
-func CheckEdge() error {
-	return checkAll([]probe{
-		{"permission to load BPF programs", "root", mayLoad},
-		{"tcx (BPF programs on a device's traffic)", "6.6", haveTCX},
-	})
-}
+func CheckEdge() error { return checkAll(edgeProbes()) }
 
 // AttachEdge puts the edge on the ports: at the tail of the chain towards the guest, behind a switch program
 // that tells windows at the same port, and at the head of the chain from it. Errors name the port;
@@ -185,13 +180,11 @@ func (e *Edge) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 // put attaches a program to the port's device.
 func (p *edgePort) put(program *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) error {
 	p.programs = append(p.programs, program)
-	return p.In(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: program, Attach: to, Anchor: anchor})
-		if err == nil {
-			p.links = append(p.links, l)
-		}
-		return err
-	})
+	l, err := attachAt(p.PortRef, program, to, anchor)
+	if err == nil {
+		p.links = append(p.links, l)
+	}
+	return err
 }
 
 // deviceMTU is the MTU of a port's device, of which segments are at most so large.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
 	"weir/datapath/internal/frames"
@@ -29,22 +28,7 @@ type edgeBench struct {
 // newEdgeBench puts them on devices that are down: no packet passes but those of the test.
 func newEdgeBench(t *testing.T, c datapath.EdgeConfig) *edgeBench {
 	t.Helper()
-	n := testnet.NewNamespace(t)
-	var ports [2]datapath.PortRef
-	n.Must(t, func() error {
-		names := [2]string{"guest", "host"}
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: names[0]}, PeerName: names[1]}); err != nil {
-			return err
-		}
-		for i, name := range names {
-			l, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			ports[i] = datapath.PortRef{Name: name, Ifindex: l.Attrs().Index, Enter: n.Enter}
-		}
-		return nil
-	})
+	ports := downPorts(t, "guest", "host")
 	b := &edgeBench{Edge: attachEdge(t, c, datapath.EdgePort{PortRef: ports[0]}, datapath.EdgePort{PortRef: ports[1], Side: datapath.EdgeHost})}
 	b.apply = [2]*ebpf.Program{programAt(t, ports[0], ebpf.AttachTCXEgress), programAt(t, ports[1], ebpf.AttachTCXIngress)}
 	b.guard = [2]*ebpf.Program{programAt(t, ports[0], ebpf.AttachTCXIngress), programAt(t, ports[1], ebpf.AttachTCXEgress)}
@@ -75,14 +59,7 @@ func (b *edgeBench) counted(t *testing.T, side int) datapath.EdgeStats {
 	}
 	now, last := all[side], b.last[side]
 	b.last[side] = now
-	return datapath.EdgeStats{
-		Seen: now.Seen - last.Seen, NotTCP: now.NotTCP - last.NotTCP, Tunnel: now.Tunnel - last.Tunnel,
-		Fragment: now.Fragment - last.Fragment, Short: now.Short - last.Short, NoAck: now.NoAck - last.NoAck,
-		Told: now.Told - last.Told, Applied: now.Applied - last.Applied, Smaller: now.Smaller - last.Smaller,
-		Untold: now.Untold - last.Untold, Expired: now.Expired - last.Expired, Signed: now.Signed - last.Signed,
-		Unwritable: now.Unwritable - last.Unwritable, Forged: now.Forged - last.Forged, Learnt: now.Learnt - last.Learnt,
-		Entered: now.Entered - last.Entered,
-	}
+	return minus(now, last)
 }
 
 // shakeHands lets the edge at a port see a handshake that its guest opens.

@@ -224,11 +224,7 @@ func removeTables(dir string, keep ...string) error {
 // openPinned opens the pinned tables.
 func openPinned(dir string, o *ebpf.LoadPinOptions) (*fairqMaps, error) {
 	m := &fairqMaps{}
-	for name, at := range map[string]**ebpf.Map{
-		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
-		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
-		fairqMapArms: &m.Arms,
-	} {
+	for name, at := range m.byName() {
 		opened, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), o)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open the pinned tables: %w", err), m.Close())

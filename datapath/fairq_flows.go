@@ -116,21 +116,9 @@ func (v *FairQView) Flows(id uint32) iter.Seq2[FairQFlow, error] { return v.maps
 
 func (m *fairqMaps) portFlows(id uint32) iter.Seq2[FairQFlow, error] {
 	return func(yield func(FairQFlow, error) bool) {
-		var p fairqPort
-		var control fairqControl
-		err := errors.Join(m.Ports.Lookup(id, &p), m.Controls.Lookup(uint32(0), &control))
-		if err == nil {
-			err = eachEntry(m.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
-				for side := range c.End {
-					if uint32(c.End[side].Port) == id+1 && !yield(c.flow(k, side, &p, control.Sweep), nil) {
-						return false
-					}
-				}
-				return true
-			})
-		}
+		err := m.eachFlow(map[uint32]string{id: ""}, func(_ string, f FairQFlow) bool { return yield(f, nil) })
 		if err != nil {
-			yield(FairQFlow{}, fmt.Errorf("read the flow table: %w", err))
+			yield(FairQFlow{}, err)
 		}
 	}
 }

@@ -59,11 +59,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	s := &frameSwitch{}
 	must(spec.Copy().LoadAndAssign(&s.fairqMaps, nil))
 	tb.Cleanup(func() { must(s.Close()) })
-	options := &ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: map[string]*ebpf.Map{
-		fairqMapControls: s.Controls, fairqMapConfigs: s.Configs, fairqMapPorts: s.Ports, fairqMapCounts: s.Counts,
-		fairqMapFlows: s.Flows, fairqMapPending: s.Pending, fairqMapScope: s.Scope, fairqMapTimers: s.Timers,
-		fairqMapArms: s.Arms,
-	}}
+	options := &ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: s.shared()}
 	for i := range uint32(ports) {
 		must(spec.Variables[fairqVarPortId].Set(i))
 		var p fairqPrograms

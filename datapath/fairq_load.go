@@ -59,10 +59,22 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 	return &fairQSource{spec: spec, kernel: btf.NewCache(), cfg: c}, nil
 }
 
-// sharedMaps are those that the instances of a switch share, and that are pinned.
-var sharedMaps = []string{
-	fairqMapControls, fairqMapConfigs, fairqMapPorts, fairqMapCounts,
-	fairqMapFlows, fairqMapPending, fairqMapScope, fairqMapTimers, fairqMapArms,
+// byName says where the maps are, by their names, that the instances of a switch share, and that are pinned.
+func (m *fairqMaps) byName() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{
+		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
+		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
+		fairqMapArms: &m.Arms,
+	}
+}
+
+// shared are the same maps, for a program that is loaded around them.
+func (m *fairqMaps) shared() map[string]*ebpf.Map {
+	all := map[string]*ebpf.Map{}
+	for name, at := range m.byName() {
+		all[name] = *at
+	}
+	return all
 }
 
 // openMaps makes the shared maps, or opens the pinned ones.
@@ -72,29 +84,23 @@ func (s *fairQSource) openMaps() (*fairqMaps, error) {
 			return nil, err
 		}
 	}
-	open := map[string]*ebpf.Map{}
-	for _, name := range sharedMaps {
+	open := &fairqMaps{}
+	for name, at := range open.byName() {
 		spec := s.spec.Maps[name].Copy()
 		if s.cfg.Pin != "" {
 			spec.Pinning = ebpf.PinByName
 		}
 		m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: s.cfg.Pin})
 		if err != nil {
-			for _, m := range open {
-				_ = m.Close()
-			}
+			_ = open.Close()
 			if errors.Is(err, ebpf.ErrMapIncompatible) {
 				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
 			}
 			return nil, fmt.Errorf("map %s: %w", name, err)
 		}
-		open[name] = m
+		*at = m
 	}
-	return &fairqMaps{
-		Controls: open[fairqMapControls], Configs: open[fairqMapConfigs], Ports: open[fairqMapPorts], Counts: open[fairqMapCounts],
-		Flows: open[fairqMapFlows], Pending: open[fairqMapPending], Scope: open[fairqMapScope], Timers: open[fairqMapTimers],
-		Arms: open[fairqMapArms],
-	}, nil
+	return open, nil
 }
 
 // checkSchema refuses pinned maps of another layout before any is opened.
@@ -162,11 +168,7 @@ func (s *fairQSource) checkPinned() error {
 		return ignoreMissing(err)
 	}
 	defer func() { _ = m.Close() }()
-	for name, opened := range map[string]*ebpf.Map{
-		fairqMapControls: m.Controls, fairqMapConfigs: m.Configs, fairqMapPorts: m.Ports, fairqMapCounts: m.Counts,
-		fairqMapFlows: m.Flows, fairqMapPending: m.Pending, fairqMapScope: m.Scope, fairqMapTimers: m.Timers,
-		fairqMapArms: m.Arms,
-	} {
+	for name, opened := range m.shared() {
 		if err := s.spec.Maps[name].Compatible(opened); err != nil {
 			return fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
 		}
@@ -224,15 +226,7 @@ func (s *fairQSource) loadInto(programs any, id uint32, maps *fairqMaps) error {
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
 		return fmt.Errorf("set port id: %w", err)
 	}
-	err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{
-		Cache: s.kernel,
-		MapReplacements: map[string]*ebpf.Map{
-			fairqMapControls: maps.Controls, fairqMapConfigs: maps.Configs, fairqMapPorts: maps.Ports, fairqMapCounts: maps.Counts,
-			fairqMapFlows: maps.Flows, fairqMapPending: maps.Pending, fairqMapScope: maps.Scope, fairqMapTimers: maps.Timers,
-			fairqMapArms: maps.Arms,
-		},
-	})
-	if err != nil {
+	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: maps.shared()}); err != nil {
 		return fmt.Errorf("load program weir_fairq: %w", err)
 	}
 	return nil

@@ -240,12 +240,7 @@ func TestFairQUnify_KeepsItsWord(t *testing.T) {
 	}
 	spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = 1, 1024
 	var other fairqPrograms
-	err = spec.LoadAndAssign(&other, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		fairqMapControls: f.Controls, fairqMapConfigs: f.Configs, fairqMapPorts: f.Ports, fairqMapCounts: f.Counts,
-		fairqMapFlows: f.Flows, fairqMapPending: f.Pending, fairqMapScope: f.Scope, fairqMapTimers: f.Timers,
-		fairqMapArms: f.Arms,
-	}})
-	if err != nil {
+	if err := spec.LoadAndAssign(&other, &ebpf.CollectionOptions{MapReplacements: f.shared()}); err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()

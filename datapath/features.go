@@ -78,6 +78,14 @@ func markProbes() []probe {
 	}
 }
 
+// edgeProbes are those of the edge and of the shim.
+func edgeProbes() []probe {
+	return []probe{
+		{"permission to load BPF programs", "root", mayLoad},
+		{"tcx (BPF programs on a device's traffic)", "6.6", haveTCX},
+	}
+}
+
 func fairQProbes() []probe {
 	return append(markProbes(), []probe{
 		{"kfunc bpf_rdonly_cast", "6.2", kernelHas[*btf.Func]("bpf_rdonly_cast")},

@@ -56,8 +56,7 @@ func Features() []Feature {
 	}
 	add(UseSwitch, append(fairQProbes(), fairQHelperProbes()...))
 	add(UseMark, markProbes())
-	mark := markProbes()
-	add(UseEdge, []probe{mark[0], mark[2]}) // permission, tcx: CheckEdge, CheckShim
+	add(UseEdge, edgeProbes())
 	add(UseMeasure, append(measureProbes(), rtoProbes()[1:]...))
 	return out
 }
@@ -116,7 +115,7 @@ func FairQMemory(flows uint32, cpus int) (uint64, error) {
 		return 0, err
 	}
 	var sum uint64
-	for _, name := range sharedMaps {
+	for name := range (&fairqMaps{}).byName() {
 		sum += mapMemory(source.spec.Maps[name], cpus)
 	}
 	return sum, nil

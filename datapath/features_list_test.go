@@ -34,7 +34,7 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 	for use, least := range map[Use]int{
-		UseSwitch: len(fairQProbes()), UseMark: len(markProbes()), UseEdge: 2, UseMeasure: len(measureProbes()),
+		UseSwitch: len(fairQProbes()), UseMark: len(markProbes()), UseEdge: len(edgeProbes()), UseMeasure: len(measureProbes()),
 	} {
 		if uses[use] < least {
 			t.Errorf("%s needs %d features, %d are listed", use, least, uses[use])

@@ -178,7 +178,7 @@ func (m *Mark) attach(src *markSource, ref PortRef, c *markMarkConfig, pinned *p
 	if takeOver {
 		p.link, err = old.update(p.program)
 	} else {
-		p.link, err = attachAt(p.PortRef, p.program, m.anchor)
+		p.link, err = attachAt(p.PortRef, p.program, ebpf.AttachTCXEgress, m.anchor)
 	}
 	m.ports = append(m.ports, p)
 	if err != nil || m.pin == "" || takeOver {
@@ -201,14 +201,13 @@ func (m *Mark) clearCounters(id uint32) error {
 
 // attachHead puts a program in front of a port's egress chain.
 func attachHead(p PortRef, prog *ebpf.Program) (link.Link, error) {
-	return attachAt(p, prog, link.Head())
+	return attachAt(p, prog, ebpf.AttachTCXEgress, link.Head())
 }
 
-func attachAt(p PortRef, prog *ebpf.Program, anchor link.Anchor) (l link.Link, err error) {
+// attachAt attaches a program to a port's device.
+func attachAt(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) (l link.Link, err error) {
 	err = p.In(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{
-			Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: anchor,
-		})
+		l, err = link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: prog, Attach: to, Anchor: anchor})
 		return err
 	})
 	return l, err

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -85,15 +86,20 @@ func (m *testMark) counted(tb testing.TB) (d datapath.MarkStats) {
 		now.PassedShort += c.PassShort
 		now.PassedUnmarked += c.PassUnwritable
 	}
-	last := m.last
+	d = minus(now, m.last)
 	m.last = now
-	return datapath.MarkStats{
-		Seen: now.Seen - last.Seen, Marked: now.Marked - last.Marked,
-		DroppedByLaw: now.DroppedByLaw - last.DroppedByLaw, DroppedNotECT: now.DroppedNotECT - last.DroppedNotECT,
-		PassedUnder: now.PassedUnder - last.PassedUnder, PassedCE: now.PassedCE - last.PassedCE,
-		PassedNotECT: now.PassedNotECT - last.PassedNotECT, PassedNotIP: now.PassedNotIP - last.PassedNotIP,
-		PassedShort: now.PassedShort - last.PassedShort, PassedUnmarked: now.PassedUnmarked - last.PassedUnmarked,
+	return d
+}
+
+// minus gives what the counters of now, a struct of them, count more than those of last.
+func minus[T any](now, last T) (d T) {
+	from, to, out := reflect.ValueOf(last), reflect.ValueOf(now), reflect.ValueOf(&d).Elem()
+	for i := range out.NumField() {
+		if f := out.Field(i); f.Kind() == reflect.Uint64 {
+			f.SetUint(to.Field(i).Uint() - from.Field(i).Uint())
+		}
 	}
+	return d
 }
 
 // frame describes an Ethernet frame with an IP packet.

@@ -60,12 +60,7 @@ type shimPort struct {
 
 // CheckShim says whether AttachShim can work on this kernel and for this user: nil, ErrPermission or a
 // *MissingFeature.
-func CheckShim() error {
-	return checkAll([]probe{
-		{"permission to load BPF programs", "root", mayLoad},
-		{"tcx (BPF programs on a device's traffic)", "6.6", haveTCX},
-	})
-}
+func CheckShim() error { return checkAll(edgeProbes()) }
 
 // AttachShim puts the shim on each port's egress: at the head of the chain where it writes, at its tail
 // where it clears, so that whoever reads the bits at that port does so between. A reader at the head of
@@ -148,13 +143,11 @@ func (s *Shim) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 // put attaches a program to the port's device.
 func (p *shimPort) put(program *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) error {
 	p.programs = append(p.programs, program)
-	return p.In(func() error {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: program, Attach: to, Anchor: anchor})
-		if err == nil {
-			p.links = append(p.links, l)
-		}
-		return err
-	})
+	l, err := attachAt(p.PortRef, program, to, anchor)
+	if err == nil {
+		p.links = append(p.links, l)
+	}
+	return err
 }
 
 // Close takes the shim off every port. A port that is gone already is no error.

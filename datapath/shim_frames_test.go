@@ -31,10 +31,18 @@ func newShimBench(t *testing.T) *shimBench {
 // newShimBenchOf puts them on devices that are down: no packet passes but those of the test.
 func newShimBenchOf(t *testing.T, c datapath.ShimConfig) *shimBench {
 	t.Helper()
+	ports := downPorts(t, "sends", "clears")
+	b := &shimBench{Shim: attachShim(t, c, send(ports[0]), cleared(ports[1]))}
+	b.send, b.hearSending = programAt(t, ports[0], ebpf.AttachTCXEgress), programAt(t, ports[0], ebpf.AttachTCXIngress)
+	b.clear, b.hearClears = programAt(t, ports[1], ebpf.AttachTCXEgress), programAt(t, ports[1], ebpf.AttachTCXIngress)
+	return b
+}
+
+// downPorts makes two devices that are down: no packet passes but those of the test.
+func downPorts(t *testing.T, names ...string) (ports [2]datapath.PortRef) {
+	t.Helper()
 	n := testnet.NewNamespace(t)
-	var ports [2]datapath.PortRef
 	n.Must(t, func() error {
-		names := [2]string{"sends", "clears"}
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: names[0]}, PeerName: names[1]}); err != nil {
 			return err
 		}
@@ -47,10 +55,7 @@ func newShimBenchOf(t *testing.T, c datapath.ShimConfig) *shimBench {
 		}
 		return nil
 	})
-	b := &shimBench{Shim: attachShim(t, c, send(ports[0]), cleared(ports[1]))}
-	b.send, b.hearSending = programAt(t, ports[0], ebpf.AttachTCXEgress), programAt(t, ports[0], ebpf.AttachTCXIngress)
-	b.clear, b.hearClears = programAt(t, ports[1], ebpf.AttachTCXEgress), programAt(t, ports[1], ebpf.AttachTCXIngress)
-	return b
+	return ports
 }
 
 func send(p datapath.PortRef) datapath.ShimPort {
@@ -118,13 +123,7 @@ func (b *shimBench) counted(t *testing.T, side int) datapath.ShimStats {
 	}
 	now, last := all[side], b.last[side]
 	b.last[side] = now
-	return datapath.ShimStats{
-		Seen: now.Seen - last.Seen, NotTCP: now.NotTCP - last.NotTCP, Tunnel: now.Tunnel - last.Tunnel,
-		Fragment: now.Fragment - last.Fragment, Short: now.Short - last.Short, NoAck: now.NoAck - last.NoAck,
-		Written: now.Written - last.Written, Same: now.Same - last.Same, Unknown: now.Unknown - last.Unknown,
-		Signed: now.Signed - last.Signed, AccECN: now.AccECN - last.AccECN, Unwritable: now.Unwritable - last.Unwritable,
-		Learnt: now.Learnt - last.Learnt,
-	}
+	return minus(now, last)
 }
 
 // talk makes the frames of one connection. Its client is always an end's own address: 10.0.0.1 or
