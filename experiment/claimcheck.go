@@ -60,7 +60,7 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 	case slices.Contains(groups, names[0]):
 		metrics = pick(distribution, result.GroupDistributions, result.GroupMetrics)
 	case names[0] == result.AllPorts:
-		metrics = []string{"drops"}
+		metrics = []string{"drops", "law.acks", "law.acks_rewritten", "law.acks_told", "law.acks_left"}
 	case slices.Contains(ports, names[0]):
 		metrics = pick(distribution, result.PortDistributions, result.PortMetrics)
 	default:

@@ -80,6 +80,26 @@ func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, err
 	return out, t.err
 }
 
+// lawAcks counts what FairQ did with acknowledgements so far; nil where there is none.
+func (l *Lab) lawAcks() (*result.LawAcks, error) {
+	if len(l.fairqs) == 0 {
+		return nil, nil
+	}
+	n := &result.LawAcks{}
+	for _, f := range l.fairqs {
+		ports, err := f.Stats()
+		if err != nil {
+			return nil, err
+		}
+		for i := range ports {
+			p := &ports[i]
+			n.All += p.Rewritten + p.Smaller + p.Ungoverned + p.Free + p.Untold
+			n.Rewritten, n.Told, n.Left = n.Rewritten+p.Rewritten, n.Told+p.Told, n.Left+p.Untold
+		}
+	}
+	return n, nil
+}
+
 // troubleOfLaws says what kept FairQ from being enforced on every flow, where it is more than a thousandth
 // of them, and where it did not see the queue when it should. It says no numbers, so that it reads the same
 // for all runs.

@@ -144,9 +144,13 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	if err != nil {
 		return nil, err
 	}
+	acks, err := l.lawAcks()
+	if err != nil {
+		return nil, err
+	}
 	raw := &result.Raw{
 		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
-		Unmet: unmet(l, cfg, out), Busy: busy, Laws: traced,
+		Unmet: unmet(l, cfg, out), Busy: busy, Laws: traced, Acks: acks,
 	}
 	if rec != nil {
 		if err := rec.Stop(); err != nil {

@@ -64,6 +64,8 @@ var (
 		col("drops", "", "drops", 1),
 		col("law counts", "flows", "law.flows.mean", 1),
 		col("grants each", "B p50", "law.grant_bytes.p50", 1),
+		col("ACKs told", "thousand", "law.acks_told", 1e-3),
+		col("ACKs left", "thousand", "law.acks_left", 1e-3),
 	}
 )
 
@@ -112,12 +114,14 @@ func subjects(doc *result.Document) []subject {
 	return out
 }
 
-// onlyPort says whether nothing was dropped anywhere else than at this port.
+// onlyPort says whether there is nothing to say of all ports together: nothing was dropped anywhere else
+// than at this one, and no edge was told.
 func onlyPort(doc *result.Document, name string) bool {
 	for _, r := range doc.Runs {
 		one, ok := r.Metric([]string{name, "drops"})
 		all, known := r.Metric([]string{result.AllPorts, "drops"})
-		if ok != known || one != all {
+		_, told := r.Metric([]string{result.AllPorts, "law", "acks_told"})
+		if ok != known || one != all || told {
 			return false
 		}
 	}

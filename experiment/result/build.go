@@ -198,6 +198,9 @@ func (b *builder) window(s span) Window {
 		}
 		all.Drops = new(n)
 	}
+	if s.whole {
+		all.Law = acksOf(b.raw.Acks)
+	}
 	w.Ports[AllPorts] = all
 	return w
 }

@@ -167,6 +167,12 @@ type LawResult struct {
 	Flows  *Distribution `json:"flows,omitempty"`        // that it counted
 	Grant  *Distribution `json:"grant_bytes,omitempty"`  // while it held windows
 	Window *Distribution `json:"window_bytes,omitempty"` // of its law, without the floor
+	// Of the pseudo-port of all ports, and of the whole run: acknowledgements that passed FairQ; of these
+	// those it rewrote, and in edge mode those that told the edge a window and those left to it.
+	Acks      *int64 `json:"acks,omitempty"`
+	Rewritten *int64 `json:"acks_rewritten,omitempty"`
+	Told      *int64 `json:"acks_told,omitempty"`
+	Left      *int64 `json:"acks_left,omitempty"`
 }
 
 // AllPorts is the name of the pseudo-port that stands for every port together.

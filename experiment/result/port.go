@@ -48,6 +48,18 @@ func (b *builder) law(out *PortResult, p *Port, s span) {
 	out.values = map[string][]float64{"law.flows": flows, "law.grant_bytes": grant, "law.window_bytes": window}
 }
 
+// acksOf is what the law did with acknowledgements, if it is known.
+func acksOf(n *LawAcks) *LawResult {
+	if n == nil {
+		return nil
+	}
+	out := &LawResult{Acks: new(int64(n.All)), Rewritten: new(int64(n.Rewritten))}
+	if n.Told+n.Left > 0 {
+		out.Told, out.Left = new(int64(n.Told)), new(int64(n.Left))
+	}
+	return out
+}
+
 // levelsIn cuts the samples down to the span. A sample stands from its point of the grid to the
 // next one, and counts where its point lies in the span.
 func levelsIn(samples []Sample, s span) []level {

@@ -25,6 +25,16 @@ type Raw struct {
 	Busy []float64
 	// Laws is what FairQ counted and granted at the ports whose queues are sampled.
 	Laws []LawSample
+	// Acks is what FairQ did with acknowledgements at all its ports, in the whole run; nil: not known.
+	Acks *LawAcks
+}
+
+// LawAcks counts acknowledgements of connections that FairQ knows, where they leave.
+type LawAcks struct {
+	All       uint64
+	Rewritten uint64 // to a smaller window
+	Told      uint64 // edge mode: flagged, to tell the edge a window
+	Left      uint64 // edge mode: as they were, left to the edge
 }
 
 // LawSample is what a law held of a port at one moment.
