@@ -74,6 +74,7 @@ func checks() []check {
 		{"pool", pool},
 		{"timer", timer},
 		{"unshaped", unshaped},
+		{"switch", switchCost},
 	}
 }
 
