@@ -84,7 +84,7 @@ type Network struct {
 type Guests struct {
 	Stack         string        `json:"stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP (default: linux)"`
 	ToStack       string        `json:"to_stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP where data goes to (default: as stack)"`
-	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn"`
+	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp,enum=newreno,enum=sack" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn; newreno (RFC 6582, no SACK) and sack (RFC 6675) are the simulator's: recovery by the RFC alone, without what Linux adds"`
 	ECN           *bool         `json:"ecn,omitempty" jsonschema_description:"whether ECN is negotiated (default: false)"`
 	InitialWindow *int          `json:"initial_window,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments (default: 10)"`
 	RTOMin        *law.Duration `json:"rto_min,omitempty" jsonschema_description:"least retransmission timeout (default: 200ms)"`

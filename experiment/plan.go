@@ -284,22 +284,32 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 	}
 	for _, pt := range points {
 		if world == WorldLab {
-			if err := fitsLab(pt.config.Graph); err != nil {
+			if err := fitsLab(&pt.config); err != nil {
 				return fmt.Errorf("experiment %s, scheme %s%s: %w", p.File.ID, scheme, pt, err)
 			}
 		}
 		for _, seed := range seeds {
 			r := pt.run(scale)
 			r.Experiment, r.World, r.Seed, r.Scheme = p.File.ID, world, seed, scheme
+			r.LabRTT = world == WorldSim && slices.Contains(worlds, WorldLab)
 			p.Runs = append(p.Runs, r)
 		}
 	}
 	return nil
 }
 
-// fitsLab checks the limit of the lab's address plan.
-func fitsLab(g *Graph) error {
-	for sw, n := range g.perSwitch() {
+// simOnlyCC are the congestion controls that no kernel has.
+var simOnlyCC = []string{"newreno", "sack"}
+
+// fitsLab checks the limit of the lab's address plan, and that its guests are machines.
+func fitsLab(c *Config) error {
+	for i := range c.Items {
+		t := &c.Items[i]
+		if cc := c.Profiles[t.Profile].CC; t.Proto != "udp" && slices.Contains(simOnlyCC, cc) {
+			return fmt.Errorf("traffic %s: guests.cc %s exists in sim only: ask for --world sim, or another cc", t.Name, cc)
+		}
+	}
+	for sw, n := range c.Graph.perSwitch() {
 		if n > maxGuestsInLab {
 			return fmt.Errorf("%d guests on %s; the lab addresses %d a switch: use world sim, or fewer", n, sw, maxGuestsInLab)
 		}

@@ -177,6 +177,9 @@ func TestLawsAreScaled(t *testing.T) {
 		if r.Scale != 5 || r.Seed != 7 {
 			t.Errorf("%s: scale %v, seed %d; want 5, 7", r.World, r.Scale, r.Seed)
 		}
+		if r.LabRTT != (r.World == "sim") {
+			t.Errorf("%s: LabRTT is %v: beside the lab the simulator takes its round trip", r.World, r.LabRTT)
+		}
 		if f, ok := r.Params["fairq"].(FairQParams); ok && (f.Interval != 250e3 || f.Idle != 5e9 || f.Updates != 10 || f.TargetFraction != 0.2) {
 			t.Errorf("fairq: %+v", f)
 		}
@@ -186,6 +189,22 @@ func TestLawsAreScaled(t *testing.T) {
 	}
 	if !seen["lab"] || !seen["sim"] {
 		t.Errorf("worlds %v", seen)
+	}
+}
+
+// The recovery that only RFCs describe is for the simulator: no kernel has it by that name, and a lab
+// that took reno in its place would be compared with something else.
+func TestCCOfTheSimulatorOnly(t *testing.T) {
+	f := parsed(t, planBase)
+	o := Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}, Set: []string{"guests.cc=sack"}, AssumeAll: true}
+	if _, err := f.Plan(o); err == nil || !strings.Contains(err.Error(), "traffic long: guests.cc sack exists in sim only") {
+		t.Errorf("in the lab: %v", err)
+	}
+	for _, cc := range []string{"newreno", "sack"} {
+		o.Worlds, o.Set = []string{"sim"}, []string{"guests.cc=" + cc}
+		if p, err := f.Plan(o); err != nil || p.Runs[0].guestCC() != cc || p.Runs[0].LabRTT {
+			t.Errorf("%s in the simulator: %v", cc, err)
+		}
 	}
 }
 

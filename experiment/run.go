@@ -20,6 +20,9 @@ type Run struct {
 	Params     map[string]any    // typed configuration of each law by its name: map[law]any, scaled
 	Point      map[string]string // value of each axis and sweep, by its name
 	Config     Config
+	// LabRTT: world sim, planned beside the lab: the round trip shall be what the lab measured, where it
+	// did. It is not in the name of a run that has nothing of it.
+	LabRTT bool `json:",omitempty"`
 }
 
 // Config is the network, its guests and the traffic of one run, in the world's own time and rate.
