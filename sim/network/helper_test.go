@@ -1,0 +1,118 @@
+package network
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+)
+
+// arrival is a packet that reached a host.
+type arrival struct {
+	host NodeID
+	at   event.Time
+	tag  uint64
+}
+
+// sink notes what arrives and gives the packets back.
+type sink struct {
+	net  *Network
+	got  []arrival
+	last Packet
+}
+
+func (s *sink) Deliver(host NodeID, pk *Packet, now event.Time) {
+	s.got = append(s.got, arrival{host, now, pk.Tag})
+	s.last = *pk
+	s.net.Free(pk)
+}
+
+// build makes a network of the graph, with a sink.
+func build(t testing.TB, g *experiment.Graph, o Options) (*Network, *sink) {
+	t.Helper()
+	n, err := Build(event.NewQueue(), configOf(g), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{net: n}
+	n.Sink = s
+	return n, s
+}
+
+// pair is two hosts at one switch. The port of interest is "switch->b"; a's link is 1000 times faster.
+func pair(rate law.Rate, delay law.Duration, buffer law.Limit) *experiment.Graph {
+	return &experiment.Graph{
+		Nodes: []experiment.Node{
+			{Name: "switch", Kind: experiment.Switch},
+			{Name: "a", Kind: experiment.Guest, Attached: "switch"},
+			{Name: "b", Kind: experiment.Guest, Attached: "switch"},
+		},
+		Links: []experiment.Link{
+			{A: "a", B: "switch", Rate: 1000 * rate, Buffer: buffer},
+			{A: "b", B: "switch", Rate: rate, Delay: delay, Buffer: buffer},
+		},
+	}
+}
+
+func (n *Network) id(t testing.TB, name string) NodeID {
+	t.Helper()
+	id, ok := n.Node(name)
+	if !ok {
+		t.Fatalf("no node %s", name)
+	}
+	return id
+}
+
+// packet is a frame of so many bytes from one host to another.
+func (n *Network) packet(src, dst NodeID, bytes int32, tag uint64) *Packet {
+	pk := n.NewPacket()
+	pk.Src, pk.Dst, pk.Bytes, pk.Tag = src, dst, bytes, tag
+	return pk
+}
+
+// conserved checks that no port and no pool has lost or made a packet.
+func conserved(t testing.TB, n *Network, inHand int64) {
+	t.Helper()
+	held := inHand
+	for _, p := range n.Ports {
+		c := p.Counters()
+		sum := Count{
+			c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets,
+			c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes,
+		}
+		if c.In != sum {
+			t.Errorf("%s: in %v, accounted for %v: %+v", p.Name, c.In, sum, c)
+		}
+		if p.kind != wire && !p.Buffer.Packets && p.server == nil && (c.Held.Bytes < 0 || c.Held.Bytes > p.Buffer.N) {
+			t.Errorf("%s holds %d bytes of %d", p.Name, c.Held.Bytes, p.Buffer.N)
+		}
+		held += int64(p.end - p.left)
+		held += int64(p.left - p.first)
+		if p.server != nil {
+			held += p.server.packets
+		}
+	}
+	if n.Lent() != held {
+		t.Errorf("%d packets are outside the pool, %d in ports and hands", n.Lent(), held)
+	}
+}
+
+// later runs a function at a time.
+type later struct {
+	ev event.Event
+	do func(now event.Time)
+}
+
+func (l *later) Happen(_ *event.Event, now event.Time) { l.do(now) }
+
+func at(q *event.Queue, t event.Time, do func(now event.Time)) {
+	l := &later{do: do}
+	l.ev.Init(l)
+	q.Set(&l.ev, t)
+}
+
+func (a arrival) String() string { return fmt.Sprintf("%d at %d ns", a.tag, a.at) }
+
+func configOf(g *experiment.Graph) *experiment.Config { return &experiment.Config{Graph: g} }

@@ -1,0 +1,130 @@
+package network
+
+// NodeID is the index of a node in experiment.Graph.Nodes.
+type NodeID int32
+
+// Packet.Flags: the flags of a TCP header in the order of their bits (RFC 9293, section 3.1), and AE
+// (RFC 9768), the bit before CWR.
+const (
+	FIN = 1 << iota
+	SYN
+	RST
+	PSH
+	ACK
+	URG
+	ECE
+	CWR
+	AE
+)
+
+// Packet.ECN: the two low bits of the traffic class (RFC 3168, section 5).
+const (
+	NotECT = 0
+	ECT1   = 1
+	ECT0   = 2
+	CE     = 3
+)
+
+// Packet.Proto.
+const (
+	TCP = 6
+	UDP = 17
+)
+
+// HeaderBytes is an Ethernet header (without preamble and CRC), an IPv4 header and a TCP header, each
+// without options.
+const HeaderBytes = 14 + 20 + 20
+
+// Priorities is how many strict priorities a port can have: 0, the lowest, to 7 (IEEE 802.1Q).
+const Priorities = 8
+
+// Block is a SACK block (RFC 2018): the bytes From up to, not including, To.
+type Block struct{ From, To uint32 }
+
+// Packet is one frame. What every hop looks at stands in its first cache line.
+type Packet struct {
+	Src, Dst NodeID
+	Bytes    int32  // frame from the Ethernet header on: what buffers count. The line takes more: Port
+	Hash     uint32 // of the five-tuple, for ECMP: FlowHash. It differs by direction
+	ECN      uint8  // NotECT, ECT1, ECT0, CE
+	Priority uint8  // 0 .. 7, of no effect where ports have one queue
+	Proto    uint8  // TCP, UDP
+	pooled   bool
+
+	ToAcceptor       bool  // which end of the connection it goes to
+	Conn             int32 // which connection: for the stack
+	SrcPort, DstPort uint16
+	Seq, Ack         uint32
+	Window           uint16 // as it stands in the header
+	Flags            uint16 // FIN .. AE
+	Payload          int32  // bytes
+	MSS              uint16 // of a SYN's option; 0: none
+	Scale            int8   // window scale of a SYN's option, -1: none
+	Reserved         uint8  // the header's reserved bits
+	SACKPermitted    bool
+	NBlocks          uint8
+	Tag              uint64 // free for the sender's own measuring; no node looks at it
+	next             *Packet
+	Blocks           [4]Block // the first NBlocks
+	_                [16]byte // 128 bytes: two whole cache lines
+}
+
+// FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
+func FlowHash(src, dst NodeID, srcPort, dstPort uint16, proto uint8) uint32 {
+	a := uint64(uint32(src))<<32 | uint64(uint32(dst))
+	b := uint64(srcPort)<<24 | uint64(dstPort)<<8 | uint64(proto)
+	return uint32(mix(mix(a)^b) >> 32)
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each bit of x moves every bit.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// slabPackets is how many packets the pool takes from the heap at once.
+const slabPackets = 256
+
+// pool lends packets. It only grows: to the most that were lent at one time.
+type pool struct {
+	free *Packet
+	lent int64
+}
+
+// NewPacket lends a packet, zeroed but for Scale, which is -1. Whoever has it last gives it back by
+// Free: the sink what it is delivered, ports what they drop.
+func (n *Network) NewPacket() *Packet {
+	pk := n.pool.free
+	if pk == nil {
+		pk = n.pool.grow()
+	}
+	n.pool.free = pk.next
+	n.pool.lent++
+	*pk = Packet{Scale: -1}
+	return pk
+}
+
+func (p *pool) grow() *Packet {
+	slab := make([]Packet, slabPackets)
+	for i := range slab {
+		slab[i].next, slab[i].pooled = p.free, true
+		p.free = &slab[i]
+	}
+	return p.free
+}
+
+// Free takes a packet back. Giving one back twice is a defect of the caller and panics.
+func (n *Network) Free(pk *Packet) {
+	if pk.pooled {
+		panic("network: a packet was freed twice")
+	}
+	pk.pooled = true
+	pk.next = n.pool.free
+	n.pool.free = pk
+	n.pool.lent--
+}
+
+// Lent is how many packets are outside the pool: with senders, in ports, on lines, with the sink.
+func (n *Network) Lent() int64 { return n.pool.lent }

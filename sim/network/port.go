@@ -1,0 +1,313 @@
+package network
+
+import (
+	"math"
+
+	"weir/law"
+	"weir/sim/event"
+)
+
+// DropReason says why a port did not send a packet.
+type DropReason uint8
+
+// The reasons.
+const (
+	DropTail DropReason = iota // the buffer was full
+	DropLaw                    // the port's law
+	DropDown                   // the link was down
+	DropLoss                   // lost on the line: Network.Loss
+)
+
+func (r DropReason) String() string { return [...]string{"tail", "law", "down", "loss"}[r] }
+
+// Count is packets and their bytes from the Ethernet header on.
+type Count struct{ Packets, Bytes int64 }
+
+func (c *Count) add(pk *Packet) {
+	c.Packets++
+	c.Bytes += int64(pk.Bytes)
+}
+
+// Counters is what a port did since it was built. In = Sent + Tail + Law + Down + Held at any time.
+type Counters struct {
+	In              Count // handed to Send
+	Sent            Count // their last bit has left
+	Tail, Law, Down Count // dropped, by reason
+	Held            Count // in the buffer now
+	Lost            Count // of Sent: did not arrive (Network.Loss)
+	Marks           int64 // packets that the law made CE
+}
+
+// Law looks at each packet before it is queued, as an egress program does. It may change the packet.
+// False drops it.
+type Law interface {
+	Packet(p *Port, pk *Packet, now event.Time) bool
+}
+
+// slot is a packet that a port holds, or that is on its line.
+type slot struct {
+	leaves event.Time // when its last bit has left the port
+	pk     *Packet
+}
+
+// Port is one end of a link: a buffer and a line to the peer. There are three kinds.
+//
+//	FIFO    when a packet's last bit will have left is known as it is queued. The ring holds what is in
+//	        the buffer and on the line; the buffer is brought up to date when somebody asks. One event
+//	        is pending, however much is queued: the arrival of the first packet at the peer.
+//	served  (serve.go) where that cannot be known: strict priorities, or a buffer that ports share.
+//	wire    without a rate, between a guest and its hypervisor: passed on at once.
+//
+//	ring:   first ........ left ......... end
+//	        on the line    in the buffer
+type Port struct {
+	net     *Network
+	peer    *node
+	ring    []slot // a power of two
+	first   uint32 // next to arrive
+	left    uint32 // next to leave the buffer
+	end     uint32
+	down    bool
+	kind    portKind
+	backlog int64 // bytes in the buffer, as of the last drain
+	bytes   int64 // limit of backlog
+	packets int64 // limit of end-left
+	line    line
+	delay   event.Time // of the line
+	arrival event.Event
+	law     Law
+	bucket  *bucket
+	server  *server
+	tap     func(pk *Packet, leaves event.Time)
+
+	in, sent, tail, byLaw, byDown, lost Count
+	marks                               int64
+
+	Name       string // "switch->receiver1"
+	ID         int32  // index into Network.Ports; that of the other direction is ID^1
+	Node, Peer NodeID
+	Rate       law.Rate  // 0: a wire
+	Buffer     law.Limit // N = math.MaxInt64: without limit
+	Labels     []string  // of measure.ports, ascending
+}
+
+type portKind uint8
+
+const (
+	fifo portKind = iota
+	served
+	wire
+)
+
+// firstSlots is the size of a ring once it is needed.
+const firstSlots = 16
+
+// init makes the port of a link. A rate of 0 makes it a wire.
+func (p *Port) init(delay law.Duration) {
+	p.arrival.Init(p)
+	p.delay, p.line.rate = event.Time(delay), int64(p.Rate)
+	p.bytes, p.packets = p.Buffer.N, math.MaxInt64
+	if p.Buffer.Packets {
+		p.bytes, p.packets = math.MaxInt64, p.Buffer.N
+	}
+	if p.Rate == 0 {
+		p.kind = wire
+	}
+}
+
+// Send takes pk over. It passes the law, and is then queued, sent and handed to the peer node, or dropped.
+func (p *Port) Send(pk *Packet) {
+	now := p.net.Queue.Now()
+	p.in.add(pk)
+	if p.down {
+		p.drop(pk, DropDown, now)
+		return
+	}
+	if p.kind != fifo {
+		p.sendOther(pk, now)
+		return
+	}
+	p.drain(now)
+	if p.law != nil && !p.obey(pk, now) {
+		return
+	}
+	if p.backlog+int64(pk.Bytes) > p.bytes || int64(p.end-p.left) >= p.packets {
+		p.drop(pk, DropTail, now)
+		return
+	}
+	p.backlog += int64(pk.Bytes)
+	from := now
+	if p.bucket != nil {
+		from = p.bucket.start(max(now, p.line.free), int64(pk.Bytes))
+	}
+	p.push(pk, p.line.take(from, p.net.lineBytes(pk)))
+}
+
+// push puts a packet into the ring that leaves then.
+func (p *Port) push(pk *Packet, leaves event.Time) {
+	if p.end-p.first == uint32(len(p.ring)) {
+		p.grow()
+	}
+	p.ring[p.end&uint32(len(p.ring)-1)] = slot{leaves, pk}
+	if p.end == p.first {
+		p.net.Queue.Set(&p.arrival, leaves+p.delay)
+	}
+	p.end++
+	if p.tap != nil {
+		p.tap(pk, leaves)
+	}
+}
+
+// grow doubles the ring. It never shrinks: its limit is the buffer and what fits on the line.
+func (p *Port) grow() {
+	ring := make([]slot, max(2*len(p.ring), firstSlots))
+	for i := p.first; i != p.end; i++ {
+		ring[i&uint32(len(ring)-1)] = p.ring[i&uint32(len(p.ring)-1)]
+	}
+	p.ring = ring
+}
+
+// drain takes what has left by now out of the buffer.
+func (p *Port) drain(now event.Time) {
+	for p.left != p.end {
+		s := &p.ring[p.left&uint32(len(p.ring)-1)]
+		if s.leaves > now {
+			return
+		}
+		p.left++
+		p.backlog -= int64(s.pk.Bytes)
+		p.sent.add(s.pk)
+	}
+}
+
+// Happen lets the first packet of the ring arrive at the peer.
+func (p *Port) Happen(_ *event.Event, now event.Time) {
+	p.drain(now)
+	s := &p.ring[p.first&uint32(len(p.ring)-1)]
+	pk := s.pk
+	s.pk = nil
+	p.first++
+	if p.first != p.end {
+		p.net.Queue.Set(&p.arrival, p.ring[p.first&uint32(len(p.ring)-1)].leaves+p.delay)
+	}
+	p.arrive(pk, now)
+}
+
+func (p *Port) arrive(pk *Packet, now event.Time) {
+	if p.net.loss != nil && p.net.loss(p, pk) {
+		p.lost.add(pk)
+		p.net.dropped(p, pk, DropLoss, now)
+		return
+	}
+	p.peer.receive(pk, now)
+}
+
+// obey runs the law.
+func (p *Port) obey(pk *Packet, now event.Time) bool {
+	before := pk.ECN
+	if !p.law.Packet(p, pk, now) {
+		p.drop(pk, DropLaw, now)
+		return false
+	}
+	if pk.ECN == CE && before != CE {
+		p.marks++
+	}
+	return true
+}
+
+func (p *Port) drop(pk *Packet, reason DropReason, now event.Time) {
+	switch reason {
+	case DropTail:
+		p.tail.add(pk)
+	case DropLaw:
+		p.byLaw.add(pk)
+	default:
+		p.byDown.add(pk)
+	}
+	p.net.dropped(p, pk, reason, now)
+}
+
+// Backlog is the bytes in the buffer now. A packet is in it until its last bit has left.
+func (p *Port) Backlog() int64 {
+	if p.kind == fifo {
+		p.drain(p.net.Queue.Now())
+	}
+	return p.backlog
+}
+
+// BacklogPackets is the packets in the buffer now.
+func (p *Port) BacklogPackets() int64 {
+	switch p.kind {
+	case fifo:
+		p.drain(p.net.Queue.Now())
+		return int64(p.end - p.left)
+	case served:
+		return p.server.packets
+	}
+	return 0
+}
+
+// FreeAt is when all that a FIFO holds will have left: Now or before when it is idle.
+func (p *Port) FreeAt() event.Time { return p.line.free }
+
+// Counters gives the port's counters as of now.
+func (p *Port) Counters() Counters {
+	held := Count{p.BacklogPackets(), p.Backlog()}
+	return Counters{In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Held: held, Lost: p.lost, Marks: p.marks}
+}
+
+// Reverse is the port at the other end of the link.
+func (p *Port) Reverse() *Port { return p.net.Ports[p.ID^1] }
+
+// SetLaw puts a law before the port's buffer; nil takes it away.
+func (p *Port) SetLaw(l Law) { p.law = l }
+
+// Law gives the law that SetLaw put there.
+func (p *Port) Law() Law { return p.law }
+
+// Shape puts a token bucket before the line: packets wait in the buffer until it has their bytes (frames
+// as buffers count them). It holds what comes in in the time depth, or one packet if that is more.
+func (p *Port) Shape(rate law.Rate, depth law.Duration) {
+	p.bucket = &bucket{full: line{rate: int64(rate)}, depth: event.Time(depth)}
+}
+
+// Tap lets f see every packet that is going to be sent, with the time when its last bit leaves: of a
+// FIFO as it is queued, so ahead of that time. Times of one port only grow.
+func (p *Port) Tap(f func(pk *Packet, leaves event.Time)) { p.tap = f }
+
+// SetDown takes this direction of the link down, or up again. What is in the buffer, and what is sent
+// while it is down, is lost; what is on the line arrives.
+func (p *Port) SetDown(down bool) {
+	now := p.net.Queue.Now()
+	if p.kind == fifo {
+		p.drain(now)
+	}
+	p.down = down
+	if !down {
+		return
+	}
+	if p.server != nil {
+		p.server.flush(now)
+		return
+	}
+	end := p.end
+	p.end = p.left
+	for i := p.left; i != end; i++ {
+		s := &p.ring[i&uint32(len(p.ring)-1)]
+		p.backlog -= int64(s.pk.Bytes)
+		p.drop(s.pk, DropDown, now)
+		s.pk = nil
+	}
+	if p.first == p.end {
+		p.net.Queue.Stop(&p.arrival)
+	}
+	p.idle(now)
+}
+
+// idle takes back what the line and the bucket were promised to.
+func (p *Port) idle(now event.Time) {
+	p.line.free, p.line.rest = now, 0
+	if p.bucket != nil && p.bucket.full.free > now {
+		p.bucket.full.free, p.bucket.full.rest = now, 0
+	}
+}

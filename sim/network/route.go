@@ -1,0 +1,110 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+
+	"weir/experiment"
+)
+
+// route gives every switch, for each switch that hosts hang on, the ports that are next on a shortest path
+// (fewest links) there: all of them where Graph.Multipath says so, else the first in the order of the
+// Graph's links, as the lab does.
+func (n *Network) route() error {
+	out := n.between()
+	edges := n.edges()
+	for _, sw := range n.switches {
+		sw.next = make([]int32, len(n.switches))
+	}
+	hops := make([]int32, len(n.switches))
+	reached := make([]*node, 0, len(n.switches))
+	for _, edge := range edges {
+		reached = n.distances(edge, out, hops, reached[:0])
+		for _, sw := range n.switches {
+			if hops[sw.number] < 0 {
+				if slices.Contains(edges, sw) {
+					return fmt.Errorf("no path from %s to %s", n.Name(sw.id), n.Name(edge.id))
+				}
+				continue
+			}
+			if sw != edge {
+				sw.next[edge.number] = sw.group(n.nearer(out[sw.number], hops))
+			}
+		}
+	}
+	return nil
+}
+
+// between gives the ports between switches, by number of switch.
+func (n *Network) between() [][]*Port {
+	out := make([][]*Port, len(n.switches))
+	for _, p := range n.Ports {
+		if from := &n.nodes[p.Node]; from.kind == experiment.Switch && p.peer.kind == experiment.Switch {
+			out[from.number] = append(out[from.number], p)
+		}
+	}
+	return out
+}
+
+// edges are the switches that hosts hang on.
+func (n *Network) edges() []*node {
+	has := make([]bool, len(n.switches))
+	for i := range n.places {
+		if n.places[i].number >= 0 {
+			has[n.places[i].number] = true
+		}
+	}
+	var edges []*node
+	for _, sw := range n.switches {
+		if has[sw.number] {
+			edges = append(edges, sw)
+		}
+	}
+	return edges
+}
+
+// distances counts the links from every switch to one, -1 where there is no way. Every link has two
+// directions, so it is searched backwards. reached is room to work in.
+func (n *Network) distances(to *node, out [][]*Port, hops []int32, reached []*node) []*node {
+	for i := range hops {
+		hops[i] = -1
+	}
+	hops[to.number] = 0
+	reached = append(reached, to)
+	for i := 0; i < len(reached); i++ {
+		at := reached[i].number
+		for _, p := range out[at] {
+			if hops[p.peer.number] < 0 {
+				hops[p.peer.number] = hops[at] + 1
+				reached = append(reached, p.peer)
+			}
+		}
+	}
+	return reached
+}
+
+// nearer are those of a switch's ports that lead one link nearer.
+func (n *Network) nearer(ports []*Port, hops []int32) []*Port {
+	var list []*Port
+	for _, p := range ports {
+		if hops[p.peer.number] == hops[n.nodes[p.Node].number]-1 {
+			list = append(list, p)
+			if !n.graph.Multipath {
+				break
+			}
+		}
+	}
+	return list
+}
+
+// group gives the number of a set of ports. Most destinations share theirs: all that are above are reached
+// by every port upwards.
+func (nd *node) group(ports []*Port) int32 {
+	for i, g := range nd.groups {
+		if slices.Equal(g, ports) {
+			return int32(i)
+		}
+	}
+	nd.groups = append(nd.groups, ports)
+	return int32(len(nd.groups) - 1)
+}
