@@ -18,14 +18,14 @@ var ErrNotLive = errors.New("not while it runs: restart")
 // each between two packets; timers tick on, tables stay. It gives what undoes that. With an error everything
 // is as it was.
 //
-// Three things do not change live (ErrNotLive). Count: either register is kept only while it counts, so there
-// would be no flows at first. Scale unify, to it and from it: connections believe what their SYNs were made to
+// Four things do not change live (ErrNotLive). The size of the table. Count: either register is kept only while
+// it counts, so there would be no flows at first. Scale unify, to it and from it: connections believe what their SYNs were made to
 // say. And shrink from allow, or from edge mode, which acts as that, to avoid: the right edges that senders were
 // granted are not known then, so each flow would be granted its receiver's whole window once.
 func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
-	next.UnifyShift = c.UnifyShift
+	next.UnifyShift, next.Flows = c.UnifyShift, c.Flows
 	next = next.withDefaults()
 	if err := next.check(nil); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
@@ -36,6 +36,8 @@ func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 		return nil, fmt.Errorf("scale unify, to it, from it, or to another shift: %w", ErrNotLive)
 	case next.Count != was.Count:
 		return nil, fmt.Errorf("count: %w", ErrNotLive)
+	case next.Flows != was.Flows:
+		return nil, fmt.Errorf("flows: %w", ErrNotLive)
 	case next.shrink() == FairQShrinkAvoid && was.shrink() == FairQShrinkAllow:
 		from := "shrink from allow"
 		if was.Edge.Interval != 0 {

@@ -34,6 +34,7 @@ type Config struct {
 	Count      string // active, handshake
 	Scale      string // learn, shim, unify
 	UnifyShift int
+	Flows      int    // places in the flow table
 	Shrink     string // allow, avoid
 	Scope      []netip.Prefix
 	Edge       datapath.FairQEdge // Interval 0: off
@@ -120,7 +121,7 @@ func (c *Config) fairQ() (f datapath.FairQConfig, err error) {
 	scale, err2 := scales.parse("scale", c.Scale)
 	shrink, err3 := shrinks.parse("shrink", c.Shrink)
 	return datapath.FairQConfig{
-		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Shrink: shrink, Scope: c.Scope, Edge: c.Edge,
+		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Flows: uint32(c.Flows), Shrink: shrink, Scope: c.Scope, Edge: c.Edge,
 		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
 	}, errors.Join(CheckName(c.Name), err1, err2, err3)
 }
