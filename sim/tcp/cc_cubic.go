@@ -1,0 +1,201 @@
+package tcp
+
+import "weir/sim/event"
+
+// Cubic's constants, in the integers of Linux (net/ipv4/tcp_cubic.c).
+const (
+	cubicBeta      = 717 // β_cubic = 0.7, in 1/1024
+	cubicC         = 410 // C = 0.4 segments/s³, in 1/1024
+	cubicShift     = 10  // the function's clock counts 1/1024 s
+	cubicFactor    = uint64(1<<(10+3*cubicShift)) / cubicC
+	cubicFriend    = 8 * (1024 + cubicBeta) / 3 / (1024 - cubicBeta) // 8/α_cubic: ACKs for a Reno segment
+	cubicMaxOffset = 1 << 18                                         // |t - K|: where 64 bits end, 256 s
+	noEpoch        = -1
+	defaultTick    = 4_000_000
+)
+
+// cubic is RFC 9438 with the arithmetic of Linux: the window follows W_cubic(t) = C (t-K)³ + W_max
+// between reductions, is never below what Reno would have, and slow start ends by HyStart.
+type cubic struct {
+	epoch    int64  // epoch_start, in ticks; noEpoch after a reduction
+	lastTime int64  // ticks, when every was computed
+	k        uint64 // K, 1/1024 s: the time in which the window comes back to origin
+	minDelay event.Time
+	wMax     uint32 // W_max, segments; 0: no reduction yet
+	origin   uint32 // the plateau: W_max, or the window where the epoch began above it
+	every    uint32 // cnt: segments acknowledged for one more in the window
+	lastCwnd uint32 // window for which every was computed
+	acked    uint32 // segments acknowledged that wEst has not grown by
+	wEst     uint32 // W_est: the window of Reno since the epoch began (4.3)
+	train    hyStart
+	tick     event.Time
+	options  ControlOptions
+}
+
+func newCubic(o ControlOptions) *cubic {
+	c := &cubic{options: o, tick: o.Tick}
+	if c.tick <= 0 {
+		c.tick = defaultTick
+	}
+	return c
+}
+
+func (c *cubic) Name() string   { return "cubic" }
+func (c *cubic) ExactECN() bool { return false }
+func (c *cubic) Alpha() uint32  { return 0 }
+
+func (c *cubic) Start(_ *Window, s *Sample) { c.reset(s) }
+
+// reset forgets what was learnt about the path (Linux: bictcp_reset, bictcp_hystart_reset).
+func (c *cubic) reset(s *Sample) {
+	*c = cubic{options: c.options, tick: c.tick, epoch: noEpoch}
+	c.train.round(s)
+}
+
+// Measure keeps the shortest delay and asks HyStart (Linux: cubictcp_acked).
+func (c *cubic) Measure(w *Window, s *Sample) {
+	if s.RTT <= 0 {
+		return
+	}
+	// Delays right after a recovery are those of a queue.
+	if c.epoch != noEpoch && c.ticks(s.Now)-c.epoch < int64(1_000_000_000/c.tick) {
+		return
+	}
+	if c.minDelay == 0 || c.minDelay > s.RTT {
+		c.minDelay = s.RTT
+	}
+	if !c.options.NoHyStart && !c.train.found && w.SlowStarting() && w.Cwnd >= hyStartLowWindow {
+		c.train.update(w, s, c.minDelay)
+	}
+}
+
+// Grow is RFC 9438 4.1 and 4.10 (Linux: cubictcp_cong_avoid).
+func (c *cubic) Grow(w *Window, s *Sample) {
+	if !s.Limited {
+		return
+	}
+	acked := s.Delivered
+	if w.SlowStarting() {
+		acked = w.slowStart(acked)
+		if acked == 0 {
+			return
+		}
+	}
+	c.update(w.Cwnd, acked, s.Now)
+	w.avoid(c.every, acked)
+}
+
+// update computes after how many acknowledged segments the window grows by one (Linux:
+// bictcp_update): at most once a tick, and where the window stood still every 31 ms.
+func (c *cubic) update(cwnd, acked uint32, now event.Time) {
+	c.acked += acked
+	at := c.ticks(now)
+	if c.lastCwnd == cwnd && at-c.lastTime <= int64(1_000_000_000/32/c.tick) {
+		return
+	}
+	if c.epoch == noEpoch || at != c.lastTime {
+		c.lastCwnd, c.lastTime = cwnd, at
+		if c.epoch == noEpoch {
+			c.begin(cwnd, acked, at)
+		}
+		c.follow(cwnd, c.target(at))
+	}
+	if !c.options.NoFriendly {
+		c.befriend(cwnd)
+	}
+	// RFC 9438 4.4: not faster than half a segment for each acknowledged one.
+	c.every = max(c.every, 2)
+}
+
+// begin starts an epoch: K = cbrt((W_max - cwnd)/C) (RFC 9438 4.2).
+func (c *cubic) begin(cwnd, acked uint32, at int64) {
+	c.epoch, c.acked, c.wEst = at, acked, cwnd
+	c.k, c.origin = 0, cwnd
+	if c.wMax > cwnd {
+		c.k = cubeRoot(cubicFactor * uint64(c.wMax-cwnd))
+		c.origin = c.wMax
+	}
+}
+
+// target is W_cubic(t + RTT) in segments (RFC 9438 4.2, equation 1).
+func (c *cubic) target(at int64) int64 {
+	delay := int64((c.minDelay + c.tick - 1) / c.tick)
+	t := uint64(at-c.epoch+delay) * uint64(c.tick) << cubicShift / 1_000_000_000
+	if t < c.k {
+		return int64(c.origin) - cubed(c.k-t)
+	}
+	return int64(c.origin) + cubed(t-c.k)
+}
+
+// cubed is C x³ in segments, x in 1/1024 s.
+func cubed(x uint64) int64 {
+	x = min(x, cubicMaxOffset)
+	return int64(cubicC * x * x * x >> (10 + 3*cubicShift))
+}
+
+// follow spreads the way to target over the next window.
+func (c *cubic) follow(cwnd uint32, target int64) {
+	if target > int64(cwnd) {
+		c.every = uint32(int64(cwnd) / (target - int64(cwnd)))
+	} else {
+		c.every = 100 * cwnd // the plateau
+	}
+	// Nothing is known of the path yet: 5 % a round trip.
+	if c.wMax == 0 && c.every > 20 {
+		c.every = 20
+	}
+}
+
+// befriend keeps up with W_est, the window that Reno with the same cut would have (RFC 9438 4.3).
+func (c *cubic) befriend(cwnd uint32) {
+	need := uint32(uint64(cwnd) * cubicFriend >> 3)
+	for c.acked > need {
+		c.acked -= need
+		c.wEst++
+	}
+	if c.wEst > cwnd {
+		c.every = min(c.every, cwnd/(c.wEst-cwnd))
+	}
+}
+
+// Ssthresh is RFC 9438 4.6 with fast convergence (4.7): a flow whose window did not come back to
+// W_max leaves room (Linux: cubictcp_recalc_ssthresh).
+func (c *cubic) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 {
+	c.epoch = noEpoch
+	if w.Cwnd < c.wMax && !c.options.NoFastConvergence {
+		c.wMax = uint32(uint64(w.Cwnd) * (1024 + cubicBeta) / (2 * 1024))
+	} else {
+		c.wMax = w.Cwnd
+	}
+	return max(uint32(uint64(w.Cwnd)*cubicBeta/1024), 2)
+}
+
+// Timeout is RFC 9438 4.8: slow start begins anew (Linux: cubictcp_state).
+func (c *cubic) Timeout(_ *Window, s *Sample) { c.reset(s) }
+
+// Undo is RFC 9438 4.9 as Linux has it: the window of before, W_max as the reduction set it.
+func (c *cubic) Undo(w *Window) uint32 { return renoUndo(w) }
+
+// Idle shifts the epoch, so that the window does not leap by what was never tested (RFC 9438 5.8,
+// Linux: cubictcp_cwnd_event).
+func (c *cubic) Idle(_ *Window, s *Sample, idle event.Time) {
+	if c.epoch == noEpoch || idle <= 0 {
+		return
+	}
+	c.epoch = min(c.epoch+c.ticks(idle), c.ticks(s.Now))
+}
+
+func (c *cubic) ticks(t event.Time) int64 { return int64(t / c.tick) }
+
+// cubeRoot is the greatest integer whose cube is not above a. (Linux: cubic_root, from a table with
+// one step of Newton's, is off by 0.2 % on average; this one is exact.)
+func cubeRoot(a uint64) uint64 {
+	var root uint64
+	for bit := uint64(1) << 20; bit > 0; bit >>= 1 {
+		next := root | bit
+		if next*next*next <= a {
+			root = next
+		}
+	}
+	return root
+}

@@ -1,0 +1,41 @@
+package tcp
+
+import "weir/sim/event"
+
+// reno is the window of RFC 5681 with appropriate byte counting (RFC 3465) as Linux has it
+// (net/ipv4/tcp_cong.c, tcp_reno_*): slow start grows by what was acknowledged, congestion avoidance by
+// a segment a window, a loss or mark halves. The state is Window; there is no other.
+type reno struct{ name string }
+
+func (r *reno) Name() string                                  { return r.name }
+func (r *reno) ExactECN() bool                                { return false }
+func (r *reno) Start(*Window, *Sample)                        {}
+func (r *reno) Measure(*Window, *Sample)                      {}
+func (r *reno) Timeout(*Window, *Sample)                      {}
+func (r *reno) Idle(*Window, *Sample, event.Time)             {}
+func (r *reno) Alpha() uint32                                 { return 0 }
+func (r *reno) Undo(w *Window) uint32                         { return renoUndo(w) }
+func (r *reno) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 { return renoSsthresh(w) }
+func (r *reno) Grow(w *Window, s *Sample)                     { renoGrow(w, s) }
+
+// renoGrow is RFC 5681 3.1 (Linux: tcp_reno_cong_avoid).
+func renoGrow(w *Window, s *Sample) {
+	if !s.Limited {
+		return // RFC 2861: a window that is not used is not tested
+	}
+	acked := s.Delivered
+	if w.SlowStarting() {
+		acked = w.slowStart(acked)
+		if acked == 0 {
+			return
+		}
+	}
+	w.avoid(w.Cwnd, acked)
+}
+
+// renoSsthresh is equation (4) of RFC 5681 with the window in place of the flight (Linux:
+// tcp_reno_ssthresh): half, at least two segments.
+func renoSsthresh(w *Window) uint32 { return max(w.Cwnd>>1, 2) }
+
+// renoUndo goes back to the window before the reduction (Linux: tcp_reno_undo_cwnd).
+func renoUndo(w *Window) uint32 { return max(w.Cwnd, w.PriorCwnd) }
