@@ -124,7 +124,11 @@ func (nd *node) choose(hash uint32, n int) int {
 // Send lets a host send a packet by its NIC.
 func (n *Network) Send(from NodeID, pk *Packet) { n.nodes[from].uplink.Send(pk) }
 
-// NIC is the port in which a host's packets wait: its own, or its hypervisor's to the switch.
+// HostPort is a host's only port.
+func (n *Network) HostPort(host NodeID) *Port { return n.nodes[host].uplink }
+
+// NIC is the port in which a host's packets wait: its own, or, if that is a wire, its hypervisor's to the
+// switch.
 func (n *Network) NIC(host NodeID) *Port {
 	p := n.nodes[host].uplink
 	if p.kind == wire {

@@ -86,9 +86,9 @@ type Port struct {
 	Name       string // "switch->receiver1"
 	ID         int32  // index into Network.Ports; that of the other direction is ID^1
 	Node, Peer NodeID
-	Rate       law.Rate  // 0: a wire
-	Buffer     law.Limit // N = math.MaxInt64: without limit
-	Labels     []string  // of measure.ports, ascending
+	Rate       law.Rate // 0: a wire
+	Buffer     law.Limit
+	Labels     []string // of measure.ports, ascending
 }
 
 type portKind uint8
@@ -266,8 +266,12 @@ func (p *Port) SetLaw(l Law) { p.law = l }
 func (p *Port) Law() Law { return p.law }
 
 // Shape puts a token bucket before the line: packets wait in the buffer until it has their bytes (frames
-// as buffers count them). It holds what comes in in the time depth, or one packet if that is more.
+// as buffers count them). It holds what comes in in the time depth, or one packet if that is more. A wire
+// becomes a FIFO, with a line that takes next to no time and a NIC's buffer.
 func (p *Port) Shape(rate law.Rate, depth law.Duration) {
+	if p.kind == wire {
+		p.kind, p.line.rate = fifo, maxRate
+	}
 	p.bucket = &bucket{full: line{rate: int64(rate)}, depth: event.Time(depth)}
 }
 
