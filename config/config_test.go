@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -80,4 +81,17 @@ func TestLimits(t *testing.T) {
 	if !errors.As(err, &errs) || len(errs) > MaxErrors {
 		t.Errorf("%d errors of one file: at most %d", len(errs), MaxErrors)
 	}
+}
+
+// A schema is compiled also where there is no working directory.
+func TestCompile_WithoutWorkingDirectory(t *testing.T) {
+	dir := t.TempDir() + "/gone"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	Compile([]byte(`{"type": "object"}`))
 }

@@ -67,9 +67,11 @@ func Compile(schema []byte) *validator.Schema {
 	if err == nil {
 		c := validator.NewCompiler()
 		c.DefaultDraft(validator.Draft2020)
-		if err = c.AddResource("schema.json", doc); err == nil {
+		// A relative name would be looked for in the working directory, which may be gone.
+		const name = "weir:schema"
+		if err = c.AddResource(name, doc); err == nil {
 			var s *validator.Schema
-			if s, err = c.Compile("schema.json"); err == nil {
+			if s, err = c.Compile(name); err == nil {
 				return s
 			}
 		}

@@ -255,25 +255,26 @@ func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 	law.Idle = 50 * time.Millisecond
 	f := p.govern(t, law, law, datapath.FairQConfig{Count: datapath.FairQCountHandshake})
 	c := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
-	flows := func(what string, out, in uint32) {
-		t.Helper()
-		testnet.Until(t, what, func() bool {
-			o, i := fairQStats(t, f)
-			return o.Flows == out && i.Flows == in
-		})
+	counted := func(flows uint32) bool {
+		out, in := fairQStats(t, f)
+		return out.Flows == flows && in.Flows == 0
 	}
 	for range 3 {
-		testnet.Send(t, c.Client, c.Server, 1000)
-		flows("the flow sends", 1, 0)
-		flows("the register forgot it", 0, 0)
+		testnet.Until(t, "the flow counts while it sends", func() bool { // also where this test waits longer than Idle
+			testnet.Send(t, c.Client, c.Server, 1000)
+			return counted(1)
+		})
+		testnet.Until(t, "the register forgot it", func() bool { return counted(0) })
 	}
 	var ends sync.WaitGroup
 	ends.Go(func() { _, _ = io.Copy(io.Discard, c.Server) }) // until it is closed
-	if _, err := c.Client.Write(make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
-	flows("the flow sends", 1, 0)
+	testnet.Until(t, "the flow counts once more", func() bool {
+		if _, err := c.Client.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		return counted(1)
+	})
 	c.Close()
 	ends.Wait()
-	flows("none", 0, 0)
+	testnet.Until(t, "none counts", func() bool { return counted(0) })
 }

@@ -235,6 +235,8 @@ static __always_inline void adopt_data(struct end *receiver, const struct segmen
 	}
 }
 
+#define EEXIST 17 // error: the key is there
+
 // Moves a connection from pending to flows. 0 when the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {
@@ -244,6 +246,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	struct port_config *config;
 	struct port *owner;
 	__u32 owner_id;
+	long err;
 
 	if (!s || !c || !stats)
 		return 0;
@@ -251,20 +254,25 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	owner_id = (__u32)c->end[!(c->flags & CONNECTION_OPENED_BY_1)].port - 1;
 	config = bpf_map_lookup_elem(&configs, &owner_id);
 	owner = port_of(owner_id);
-	c->owner = 0;
-	if (config && owner) {
-		if (!share_take(owner, config)) {
+	// Two CPUs may enter it at once, and the first copies it: what they write here is the same.
+	if (config && owner && share_take(owner, config)) {
+		c->owner = owner_id + 1;
+	} else {
+		c->owner = 0;
+		if (config && owner) {
 			stats->table_full++;
 			return 0;
 		}
-		c->owner = owner_id + 1;
 	}
 	c->seen = control ? control->sweep : 0;
 	if (count != COUNT_HANDSHAKE && is_opener(c, s))
 		handshake_ends(c);
-	if (bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST)) {
+	err = bpf_map_update_elem(&flows, &s->key, c, BPF_NOEXIST);
+	if (err) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
+		if (err == -EEXIST) // the other CPU has
+			return 1;
 		c->owner = 0;
 		stats->table_full++;
 		return 0;
