@@ -22,7 +22,6 @@ var structures = []struct {
 }{
 	{"wheel", func() scheduler { return NewQueue() }},
 	{"heap", func() scheduler { return new(heap) }},
-	{"calendar", func() scheduler { return newCalendar() }},
 }
 
 // load is what a network keeps pending: half of it busy links, whose next arrival is 1.2 us (a full frame at 10 Gbit/s)
@@ -147,4 +146,20 @@ func median(times []time.Time) float64 {
 	}
 	slices.Sort(between)
 	return float64(between[len(between)/2])
+}
+
+// BenchmarkExponential is the cost of one number; the baseline is the standard library's, which is not the same on
+// every machine.
+func BenchmarkExponential(b *testing.B) {
+	r := NewRandom(1, "benchmark")
+	b.Run("here", func(b *testing.B) {
+		for b.Loop() {
+			Exponential(r, 1200)
+		}
+	})
+	b.Run("ExpFloat64", func(b *testing.B) {
+		for b.Loop() {
+			_ = Time(r.ExpFloat64() * 1200)
+		}
+	})
 }

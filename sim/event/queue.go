@@ -107,8 +107,14 @@ func (q *Queue) take(until Time) *Event {
 	if first.at > until {
 		return nil
 	}
-	q.remove(first)
 	q.base = first.at
+	first.slot = 0
+	if first.next == first {
+		q.clear(slot)
+		return first
+	}
+	first.prev.next, first.next.prev = first.next, first.prev
+	q.rings[slot] = first.next
 	return first
 }
 

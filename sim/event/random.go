@@ -33,10 +33,11 @@ var partial = [...]uint64{
 // It is Knuth's algorithm S (The Art of Computer Programming 2, 3.4.1, after Ahrens and Dieter 1972) in fixed point:
 // exact but for the last of 64 bits, and integers only, so that no machine's logarithm decides.
 func Exponential(r *rand.Rand, mean Time) Time {
-	// S1: j coins fall in a row, each of probability 1/2 and worth ln 2.
+	// S1: the ones before the first zero, each of probability 1/2 and worth ln 2.
 	var j uint64
-	for r.Uint64()>>63 != 0 {
-		j++
+	for ones := 64; ones == 64; {
+		ones = bits.LeadingZeros64(^r.Uint64())
+		j += uint64(ones)
 	}
 	u := r.Uint64()
 	if u >= partial[1] { // S3: the least of k numbers, for the k where u lies

@@ -39,8 +39,8 @@ func TestExponential_GivesTheSameNumbersForEver(t *testing.T) {
 		got = append(got, Exponential(r, mean), Exponential(r, mean))
 	}
 	want := []Time{
-		0, 0, 1, 1, 1911, 44, 8902, 128, 108790014, 661075815, 572856427326016, 45027454091328,
-		18478357561007309, 83814694674630326, math.MaxInt64, math.MaxInt64,
+		0, 0, 0, 2, 248, 44, 19684, 2337, 149784934, 1543245174, 3230125302004433, 1018038380560699,
+		86830539177307007, 10311070429553808, 3170556189976237085, math.MaxInt64,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -72,38 +72,49 @@ func TestPartial_IsTheSeriesOfKnuth(t *testing.T) {
 	}
 }
 
-// One million numbers against 1 - exp(-x): the largest distance of the two distributions (Kolmogorov and Smirnov) is
-// above 1.95/sqrt(n) for one seed in a thousand if they are the same; mean and variance are within five of their
-// standard errors. The seed is fixed, so the test is too.
-func TestExponential_HasTheDistribution(t *testing.T) {
+// Mean and variance of a million numbers are within five of their standard errors.
+func TestExponential_HasMeanAndVariance(t *testing.T) {
 	const n = 1_000_000
 	for _, mean := range []Time{1200, 12 * Microsecond, 200 * Millisecond, 1 << 60} {
-		r := NewRandom(3, "distribution")
-		x := make([]float64, n)
+		r := NewRandom(3, "moments")
 		var sum, squares float64
+		for range n {
+			x := float64(Exponential(r, mean)) / float64(mean)
+			sum += x
+			squares += (x - 1) * (x - 1)
+		}
+		if got := sum / n; math.Abs(got-1) > 5/math.Sqrt(n) {
+			t.Errorf("mean %d: the mean is %v times that", mean, got)
+		}
+		if got := squares / n; math.Abs(got-1) > 5*math.Sqrt(8.0/n) {
+			t.Errorf("mean %d: the variance is %v times its square", mean, got)
+		}
+	}
+}
+
+// A million numbers against 1 - exp(-x), by Kolmogorov and Smirnov: sqrt(n) times the largest distance of the two has
+// the median 0.828 if they are the same, and one in 130,000 is above 2.45. Of nine seeds none may be, and the middle
+// one is to be between 0.6 and 1.22 (which one in seven and nine in ten are below).
+func TestExponential_HasTheDistribution(t *testing.T) {
+	const n = 1_000_000
+	var distances []float64
+	x := make([]float64, n)
+	for seed := range int64(9) {
+		r := NewRandom(seed, "distribution")
 		for i := range x {
-			x[i] = float64(Exponential(r, mean)) / float64(mean)
-			sum += x[i]
-			squares += (x[i] - 1) * (x[i] - 1)
-		}
-		if mean := sum / n; math.Abs(mean-1) > 5/math.Sqrt(n) {
-			t.Errorf("the mean is %v times what was asked", mean)
-		}
-		if variance := squares / n; math.Abs(variance-1) > 5*math.Sqrt(8.0/n) {
-			t.Errorf("the variance is %v times the mean's square", variance)
+			x[i] = float64(Exponential(r, 1<<60)) / (1 << 60)
 		}
 		slices.Sort(x)
-		if mean < Millisecond {
-			continue // whole nanoseconds are too coarse for the distance
-		}
 		var distance float64
 		for i, v := range x {
 			f := -math.Expm1(-v)
 			distance = max(distance, math.Abs(f-float64(i)/n), math.Abs(f-float64(i+1)/n))
 		}
-		if distance > 1.95/math.Sqrt(n) {
-			t.Errorf("mean %d: the distribution is %v off, over %v", mean, distance, 1.95/math.Sqrt(n))
-		}
+		distances = append(distances, distance*math.Sqrt(n))
+	}
+	slices.Sort(distances)
+	if middle := distances[4]; middle < 0.6 || middle > 1.22 || distances[8] > 2.45 {
+		t.Errorf("the distances from the distribution are %v", distances)
 	}
 }
 
