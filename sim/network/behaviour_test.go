@@ -365,3 +365,15 @@ func TestTap(t *testing.T) {
 		}
 	}
 }
+
+// However large the factor, the buffer is not exceeded.
+func TestSharedBufferIsNotExceeded(t *testing.T) {
+	n, _ := build(t, pair(1e9, 0, law.Limit{N: 125_000}), Options{Shared: &Shared{Bytes: 10_000, Num: 1 << 20, Den: 1}})
+	p := n.PortByName("switch->b")
+	for range 10 {
+		p.Send(n.packet(1, 2, 1514, 0))
+	}
+	if got := p.Backlog(); got != 6*1514 {
+		t.Errorf("%d bytes are in a buffer of 10000", got)
+	}
+}
