@@ -50,3 +50,12 @@ func BenchmarkHop(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBuild makes the network of a fat tree with k=16: 1024 hosts with hypervisors, 320 switches.
+func BenchmarkBuild(b *testing.B) {
+	g := fatTree(16, true)
+	b.ReportAllocs()
+	for b.Loop() {
+		build(b, g, Options{})
+	}
+}
