@@ -276,7 +276,7 @@ func (p *Port) Shape(rate law.Rate, depth law.Duration) {
 }
 
 // Tap lets f see every packet that is going to be sent, with the time when its last bit leaves: of a
-// FIFO as it is queued, so ahead of that time. Times of one port only grow.
+// FIFO as it is queued, so ahead of that time, and a flap may still lose it. Times of one port only grow.
 func (p *Port) Tap(f func(pk *Packet, leaves event.Time)) { p.tap = f }
 
 // SetDown takes this direction of the link down, or up again. What is in the buffer, and what is sent
@@ -308,7 +308,8 @@ func (p *Port) SetDown(down bool) {
 	p.idle(now)
 }
 
-// idle takes back what the line and the bucket were promised to.
+// idle takes the line and the bucket back from packets that were dropped before they left. The bucket is
+// full then: who was down has sent nothing.
 func (p *Port) idle(now event.Time) {
 	p.line.free, p.line.rest = now, 0
 	if p.bucket != nil && p.bucket.full.free > now {

@@ -18,6 +18,7 @@ func (n *Network) route() error {
 	}
 	hops := make([]int32, len(n.switches))
 	reached := make([]*node, 0, len(n.switches))
+	var ports []*Port
 	for _, edge := range edges {
 		reached = n.distances(edge, out, hops, reached[:0])
 		for _, sw := range n.switches {
@@ -28,7 +29,8 @@ func (n *Network) route() error {
 				continue
 			}
 			if sw != edge {
-				sw.next[edge.number] = sw.group(n.nearer(out[sw.number], hops))
+				ports = n.nearer(ports[:0], out[sw.number], hops)
+				sw.next[edge.number] = sw.group(ports)
 			}
 		}
 	}
@@ -83,9 +85,8 @@ func (n *Network) distances(to *node, out [][]*Port, hops []int32, reached []*no
 	return reached
 }
 
-// nearer are those of a switch's ports that lead one link nearer.
-func (n *Network) nearer(ports []*Port, hops []int32) []*Port {
-	var list []*Port
+// nearer adds to list those of a switch's ports that lead one link nearer.
+func (n *Network) nearer(list, ports []*Port, hops []int32) []*Port {
 	for _, p := range ports {
 		if hops[p.peer.number] == hops[n.nodes[p.Node].number]-1 {
 			list = append(list, p)
@@ -105,6 +106,6 @@ func (nd *node) group(ports []*Port) int32 {
 			return int32(i)
 		}
 	}
-	nd.groups = append(nd.groups, ports)
+	nd.groups = append(nd.groups, slices.Clone(ports))
 	return int32(len(nd.groups) - 1)
 }

@@ -1,0 +1,158 @@
+package network
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+)
+
+// ledger is a sink that checks what arrives against what was sent.
+type ledger struct {
+	t                     *rapid.T
+	net                   *Network
+	sent, delivered, lost int64
+	last                  map[uint64]uint64 // by flow and priority: the number of its last packet that arrived
+	clock                 event.Time
+	host                  map[uint64]NodeID // by packet: where it is to go
+}
+
+func (l *ledger) Deliver(host NodeID, pk *Packet, now event.Time) {
+	l.see(now)
+	l.delivered++
+	if pk.Dst != host || l.host[pk.Tag] != host {
+		l.t.Fatalf("packet %d for node %d came to %d", pk.Tag, l.host[pk.Tag], host)
+	}
+	delete(l.host, pk.Tag) // nobody gets a packet twice
+	flow := uint64(pk.Hash)<<8 | uint64(pk.Priority)
+	if pk.Tag < l.last[flow] {
+		l.t.Fatalf("packet %d overtook %d of the same flow", l.last[flow], pk.Tag)
+	}
+	l.last[flow] = pk.Tag
+	l.net.Free(pk)
+}
+
+func (l *ledger) see(now event.Time) {
+	if now < l.clock || now != l.net.Queue.Now() {
+		l.t.Fatalf("the time is %d ns after %d, the clock says %d", now, l.clock, l.net.Queue.Now())
+	}
+	l.clock = now
+}
+
+// check is true at any time: every packet is somewhere, once, and no buffer holds more than it may.
+func (l *ledger) check() {
+	inside := int64(0)
+	for _, p := range l.net.Ports {
+		c := p.Counters()
+		if want := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes; c.In.Bytes != want {
+			l.t.Fatalf("%s: %d bytes in, %d accounted for", p.Name, c.In.Bytes, want)
+		}
+		if want := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets; c.In.Packets != want {
+			l.t.Fatalf("%s: %d packets in, %d accounted for", p.Name, c.In.Packets, want)
+		}
+		held := c.Held.Bytes
+		if p.Buffer.Packets {
+			held = c.Held.Packets
+		}
+		if held < 0 || held > p.Buffer.N {
+			l.t.Fatalf("%s holds %d of %v", p.Name, held, p.Buffer)
+		}
+		inside += int64(p.end - p.first)
+		if p.server != nil {
+			inside += p.server.packets
+		}
+	}
+	for _, b := range l.net.buffers {
+		if b.used < 0 || b.used > b.Bytes {
+			l.t.Fatalf("a shared buffer of %d bytes holds %d", b.Bytes, b.used)
+		}
+	}
+	if inside != l.net.Lent() || l.sent != l.delivered+l.lost+inside {
+		l.t.Fatalf("%d sent, %d delivered, %d lost, %d inside, %d outside the pool", l.sent, l.delivered, l.lost, inside, l.net.Lent())
+	}
+}
+
+// Random traffic over random networks whose links flap and lose packets: nothing is lost without a reason, made
+// twice, delivered to another host or out of its flow's order, and all is quiet in the end.
+func TestRandomNetworks(t *testing.T) {
+	var names []string
+	for name := range topologies {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	rapid.Check(t, func(t *rapid.T) {
+		g := fatTree(4, true)
+		if name := rapid.SampledFrom(append(names, "k=4")).Draw(t, "topology"); name != "k=4" {
+			buffer := rapid.SampledFrom([]law.Limit{{N: 1514}, {N: 20_000}, {N: 1, Packets: true}, {N: 20, Packets: true}}).Draw(t, "buffer")
+			rate := rapid.SampledFrom([]law.Rate{1e9, 333_333_333, 10e9}).Draw(t, "rate")
+			var err error
+			g, err = experiment.BuildGraph(topologies[name], experiment.Network{Rate: rate, Delay: 5000, Buffer: buffer})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := Options{
+			Seed: rapid.Int64().Draw(t, "seed"), Priorities: rapid.Bool().Draw(t, "priorities"),
+			FrameOnly: rapid.Bool().Draw(t, "frame only"), NICFrames: rapid.Int64Range(1, 30).Draw(t, "nic"),
+		}
+		if rapid.Bool().Draw(t, "shared") {
+			o.Shared = &Shared{Bytes: 30_000, Num: rapid.Int64Range(1, 8).Draw(t, "num"), Den: rapid.Int64Range(1, 8).Draw(t, "den")}
+		}
+		n, err := Build(event.NewQueue(), configOf(g), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &ledger{t: t, net: n, last: map[uint64]uint64{}, host: map[uint64]NodeID{}}
+		n.Sink = l
+		n.OnDrop = func(_ *Port, pk *Packet, _ DropReason, now event.Time) {
+			l.see(now)
+			l.lost++
+			delete(l.host, pk.Tag)
+		}
+		if rapid.Bool().Draw(t, "loss") {
+			n.Loss(func(p *Port, pk *Packet) bool { return mix(pk.Tag^uint64(p.ID)<<32)%50 == 0 })
+		}
+		disturb(t, l, hostsOf(g))
+		n.Queue.Run(10 * event.Second)
+		l.check()
+		if n.Lent() != 0 || len(l.host) != 0 {
+			t.Fatalf("%d packets are still inside, %d not heard of", n.Lent(), len(l.host))
+		}
+	})
+}
+
+// disturb sets random packets, flaps and checks for the first milliseconds.
+func disturb(t *rapid.T, l *ledger, hosts []NodeID) {
+	n := l.net
+	when := rapid.Int64Range(0, int64(2*event.Millisecond))
+	for range rapid.IntRange(1, 40).Draw(t, "bursts") {
+		src, dst := rapid.SampledFrom(hosts).Draw(t, "src"), rapid.SampledFrom(hosts).Draw(t, "dst")
+		if src == dst {
+			continue
+		}
+		start, count := event.Time(when.Draw(t, "at")), rapid.IntRange(1, 40).Draw(t, "count")
+		bytes, level := rapid.Int32Range(54, 1514).Draw(t, "bytes"), rapid.Uint8Range(0, 7).Draw(t, "priority")
+		at(n.Queue, start, func(event.Time) {
+			for range count {
+				l.sent++
+				pk := n.packet(src, dst, bytes, uint64(l.sent))
+				pk.Hash, pk.Priority = FlowHash(src, dst, 1, 2, UDP), level
+				l.host[pk.Tag] = dst
+				n.Send(src, pk)
+			}
+		})
+	}
+	for range rapid.IntRange(0, 10).Draw(t, "flaps") {
+		p := rapid.SampledFrom(n.Ports).Draw(t, "port")
+		at(n.Queue, event.Time(when.Draw(t, "down")), func(event.Time) { p.SetDown(true); l.check() })
+		at(n.Queue, 3*event.Millisecond, func(event.Time) { p.SetDown(false) })
+		at(n.Queue, event.Time(when.Draw(t, "up")), func(event.Time) { p.SetDown(false) })
+	}
+	for range 10 {
+		at(n.Queue, event.Time(when.Draw(t, "check")), func(event.Time) { l.check() })
+	}
+}
