@@ -1,0 +1,295 @@
+package tcp
+
+import (
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// What an acknowledgement brought (Linux: FLAG_*).
+const (
+	ackData        = 1 << iota // the segment carried data: no duplicate ACK
+	ackWindow                  // the peer's window changed
+	ackAdvanced                // SND.UNA moved
+	ackAcked                   // segments were acknowledged
+	ackRetransData             // some of them had been sent again
+	ackSacked                  // new SACKs
+	ackDSACK                   // a duplicate was reported
+	ackDSACKProbe              // and it was the tail loss probe's
+	ackECE
+	ackOrigSacked  // a segment sent once, from before the recovery, arrived
+	ackLostRetrans // a retransmission was found lost
+	ackSetTimer    // RTO or TLP is to be set anew
+
+	ackNotDup = ackData | ackWindow | ackAcked
+	ackAlert  = ackSacked | ackECE | ackDSACK
+)
+
+// ackWork is one acknowledgement as it is worked on.
+type ackWork struct {
+	flags      uint32
+	priorUna   uint32
+	priorHigh  uint32     // highest SACKed sequence number before
+	reorder    uint32     // lowest sequence number that came late, if hasReorder
+	seqRTT     event.Time // of the oldest segment acknowledged that was sent once; -1: none
+	lastRTT    event.Time // of the latest
+	sackRTT    event.Time // of the latest SACKed that was sent once; -1: none
+	echo       uint32     // timestamps: number of the transmission that this ACK answers
+	flight     uint32     // in flight before
+	delivered  uint32     // Endpoint.delivered before
+	lost       uint32     // segments newly marked lost
+	hasReorder bool
+}
+
+// What to send after an ACK (Linux: REXMIT_*).
+type resend uint8
+
+const (
+	resendNothing resend = iota
+	resendNew            // F-RTO sends new data first
+	resendLost
+)
+
+// acknowledge takes the ACK of a segment (RFC 9293 3.10.7.4, fifth; Linux: tcp_ack). It says whether to go
+// on with the segment.
+func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
+	ack := pk.Ack
+	if ack == e.una && e.board.len() == 0 && pk.NBlocks == 0 && !e.rec.probing { // a receiver's usual
+		e.takeWindow(pk)
+		e.timer.probes = 0
+		e.persistACK(now)
+		return true
+	}
+	w := ackWork{priorUna: e.una, seqRTT: -1, sackRTT: -1, lastRTT: -1, delivered: e.delivered, echo: uint32(pk.Tag >> 32)}
+	e.rec.echo = w.echo
+	if before(ack, e.una) {
+		e.acknowledgeOld(pk, now, &w)
+		return true
+	}
+	if after(ack, e.nxt) {
+		e.sendACK() // of what was never sent
+		return false
+	}
+	prior := e.board.len()
+	w.flight = e.inFlight()
+	if after(ack, e.una) {
+		w.flags |= ackAdvanced
+		e.rec.retries = 0
+	}
+	if pk.Payload > 0 || pk.Flags&network.FIN != 0 {
+		w.flags |= ackData
+	}
+	if e.takeWindow(pk) {
+		w.flags |= ackWindow
+	}
+	e.una = ack
+	w.priorHigh = e.rec.highSacked
+	if e.sackedOut == 0 || !e.sackOK {
+		w.priorHigh = w.priorUna
+	}
+	if pk.NBlocks > 0 && e.sackOK {
+		e.takeSACK(pk, now, &w)
+	}
+	if e.ecnOK && pk.Flags&network.ECE != 0 {
+		w.flags |= ackECE
+	}
+	e.timer.probes = 0
+	if prior == 0 {
+		if w.flags&ackDSACK != 0 {
+			e.alert(now, 0, &w)
+		}
+		if e.rec.probing {
+			e.probeACK(&w, now)
+		}
+		e.persistACK(now)
+		return true
+	}
+	e.acknowledgeFlight(now, &w)
+	return true
+}
+
+// acknowledgeFlight is the rest of tcp_ack where something was in flight.
+func (e *Endpoint) acknowledgeFlight(now event.Time, w *ackWork) {
+	e.clean(now, w)
+	e.observeACK(now, w)
+	what := resendNothing
+	if e.useRACK {
+		e.rackWindow(w)
+	}
+	if e.rec.probing {
+		e.probeACK(w, now)
+	}
+	if w.flags&ackNotDup == 0 || w.flags&ackAlert != 0 || e.recovery != Open {
+		dup := uint32(0)
+		if w.flags&(ackAdvanced|ackNotDup|ackDSACK) == 0 {
+			dup = 1
+			e.counters.DuplicateACKs++
+		}
+		what = e.alert(now, dup, w)
+	}
+	switch {
+	case w.flags&ackSetTimer == 0:
+	case e.board.len() == 0:
+		e.clearTimer()
+	case !e.impatient() && !e.armProbe(now, true):
+		e.armRTO(now)
+	}
+	e.control(now, w)
+	e.resendAfter(what, now)
+	if e.finSent && !e.finAcked && e.una == e.nxt {
+		e.finAcknowledged()
+	}
+	if e.board.len() == 0 {
+		e.copies.head = e.copies.tail
+	}
+	if e.stack.trace != nil {
+		e.observe(TraceAck)
+	}
+}
+
+// acknowledgeOld takes an ACK from before SND.UNA: its SACK blocks are still news.
+func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork) {
+	if pk.NBlocks == 0 || !e.sackOK || e.board.len() == 0 {
+		return
+	}
+	w.flight = e.inFlight()
+	w.priorHigh = e.rec.highSacked
+	if e.sackedOut == 0 {
+		w.priorHigh = e.una
+	}
+	e.takeSACK(pk, now, w)
+	e.observeACK(now, w)
+	what := e.alert(now, 0, w)
+	e.control(now, w)
+	e.resendAfter(what, now)
+}
+
+// takeWindow takes the peer's window if the segment is not older than what set it last (RFC 9293
+// 3.10.7.4; Linux: tcp_ack_update_window). It says whether it was taken.
+func (e *Endpoint) takeWindow(pk *network.Packet) bool {
+	window := uint32(pk.Window) << e.sndShift
+	if !after(pk.Ack, e.una) && !after(pk.Seq, e.wl1) && (pk.Seq != e.wl1 || window <= e.sndWnd && window != 0) {
+		return false // nothing new acknowledged, no new data, no wider window
+	}
+	e.wl1 = pk.Seq
+	if window != e.sndWnd {
+		e.sndWnd = window
+		e.maxWnd = max(e.maxWnd, window)
+	}
+	return true
+}
+
+// clean takes what was acknowledged off the scoreboard and measures (Linux: tcp_clean_rtx_queue).
+func (e *Endpoint) clean(now event.Time, w *ackWork) {
+	var first, last event.Time = -1, -1
+	acked, fresh := uint32(0), uint32(0)
+	for e.board.head != e.board.tail {
+		s := e.board.at(e.board.head)
+		if after(s.end(), e.una) {
+			if before(s.seq, e.una) { // in the middle of a segment: the rest stays
+				s.bytes = s.end() - e.una
+				s.seq = e.una
+			}
+			break
+		}
+		if s.flags == 0 || s.flags == segFIN { // nearly always
+			if first < 0 {
+				first = s.sent
+			}
+			last = s.sent
+			e.arrivedFirst(s, w)
+			fresh++
+			if e.useRACK {
+				e.rackAdvance(s, now)
+			}
+		} else if e.cleanMarked(s, now, w, &first, &last) {
+			fresh++
+		}
+		acked++
+		e.board.head++
+	}
+	if first >= 0 && w.flags&ackRetransData == 0 {
+		w.seqRTT, w.lastRTT = now-first, now-last
+	}
+	updated := e.measure(now, w)
+	if acked > 0 {
+		w.flags |= ackAcked | ackSetTimer
+		e.forgetMarks()
+		if !e.sackOK {
+			e.removeDuplicates(acked)
+			if w.flags&ackRetransData != 0 {
+				w.flags &^= ackOrigSacked // without SACK nothing says that it was the original
+			}
+		} else {
+			e.delivered += fresh
+			if w.hasReorder && before(w.reorder, w.priorHigh) {
+				e.rack.reordered = true
+			}
+		}
+	} else if updated && w.sackRTT >= 0 && e.board.len() > 0 && w.sackRTT > now-e.board.at(e.board.head).sent {
+		// The SACK measured what was sent before the first segment was sent again: go on waiting for that.
+		w.flags |= ackSetTimer
+	}
+}
+
+// arrivedFirst notes a segment, sent once, that an ACK covers.
+func (e *Endpoint) arrivedFirst(s *segment, w *ackWork) {
+	if !w.hasReorder || before(s.seq, w.reorder) {
+		w.reorder, w.hasReorder = s.seq, true
+	}
+	if !after(s.end(), e.rec.high) {
+		w.flags |= ackOrigSacked
+	}
+}
+
+// cleanMarked takes a segment off the scoreboard that was lost, SACKed or sent again. It says whether it is
+// newly delivered: no SACK said so before.
+func (e *Endpoint) cleanMarked(s *segment, now event.Time, w *ackWork, first, last *event.Time) bool {
+	if s.flags&segEver != 0 {
+		w.flags |= ackRetransData
+		if s.flags&segRetrans != 0 {
+			e.retransOut--
+		}
+	} else if s.flags&segSacked == 0 {
+		if *first < 0 {
+			*first = s.sent
+		}
+		*last = s.sent
+		e.arrivedFirst(s, w)
+	}
+	fresh := s.flags&segSacked == 0
+	if !fresh {
+		e.sackedOut--
+		if before(e.board.head, e.rec.judged) {
+			e.rec.sackedJudged--
+		}
+	} else if e.useRACK {
+		e.rackAdvance(s, now)
+	}
+	if s.flags&segLost != 0 {
+		e.lostOut--
+		if s.flags&segRetrans == 0 {
+			e.lostPending--
+		}
+	}
+	return fresh
+}
+
+// measure gives the estimator what this ACK measured (Linux: tcp_ack_update_rtt): of segments sent once;
+// with timestamps also of those sent again.
+func (e *Endpoint) measure(now event.Time, w *ackWork) bool {
+	rtt := w.seqRTT
+	if rtt < 0 {
+		rtt = w.sackRTT
+	}
+	if rtt < 0 && e.timestamps && w.flags&ackAdvanced != 0 && w.echo == e.rec.lastOrder && e.rec.lastOrder != 0 {
+		rtt = now - e.rec.lastRetrans
+	}
+	if rtt < 0 {
+		return false
+	}
+	e.rtt.sample(e.profile, rtt, e.una, e.nxt)
+	if w.lastRTT >= 0 { // without the wait of a delayed ACK
+		e.rtt.least = min(e.rtt.least, max(w.lastRTT, 1))
+	}
+	return true
+}

@@ -1,0 +1,204 @@
+package tcp
+
+import (
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// acking is the receiver's side of acknowledgements.
+type acking struct {
+	event     event.Event // delayed ACK; lazy: it may happen before deadline
+	deadline  event.Time  // 0: none
+	last      event.Time  // when data came last (lrcvtime)
+	quick     int32       // so many ACKs more go at once
+	scheduled bool        // data came that was not acknowledged
+	now       bool        // acknowledge it at once
+	pushed    bool        // the end of a write came (ICSK_ACK_PUSHED)
+	pingpong  bool        // the program answers what it reads: its answers carry ACKs
+	begun     bool        // data has come
+
+	echo bool // RFC 3168: ECE until CWR (TCP_ECN_DEMAND_CWR)
+	ce   bool // RFC 8257 3.2: DCTCP.CE
+	cwr  bool // sender: CWR with the next new data (TCP_ECN_QUEUE_CWR)
+}
+
+// dataArrived schedules an ACK (Linux: tcp_event_data_recv).
+func (e *Endpoint) dataArrived(pk *network.Packet, now event.Time) {
+	a := &e.ack
+	a.scheduled = true
+	if n := uint32(pk.Payload); n > e.rcvMSS {
+		e.rcvMSS = n
+	}
+	if pk.Flags&network.PSH != 0 {
+		a.pushed = true
+	}
+	if !a.begun {
+		a.begun = true
+		e.quick(e.profile.QuickACKs)
+	} else if now-a.last > e.rtt.rto {
+		e.quick(e.profile.QuickACKs) // the sender begins anew with a small window
+	}
+	a.last = now
+}
+
+// quick lets up to so many ACKs go at once, unless the program answers: as many as half the window has
+// segments, at least 2 (Linux: tcp_incr_quickack).
+func (e *Endpoint) quick(most int) {
+	if most <= 0 {
+		return
+	}
+	n := max(2, (e.rcvEdge-e.rcvNxt)/(2*e.rcvMSS))
+	e.ack.quick = max(e.ack.quick, int32(min(n, uint32(most))))
+}
+
+// quicken does so in any case: the program is taken for one that does not answer (Linux:
+// tcp_enter_quickack_mode).
+func (e *Endpoint) quicken(most int) {
+	if most > 0 {
+		e.quick(most)
+		e.ack.pingpong = false
+	}
+}
+
+// checkACK acknowledges now, or later (Linux: __tcp_ack_snd_check, tcp_cleanup_rbuf; RFC 5681 4.2).
+func (e *Endpoint) checkACK(now event.Time) {
+	a := &e.ack
+	if !a.scheduled && !a.now {
+		return
+	}
+	p := e.profile
+	switch {
+	case a.now, p.DelayedACK == 0, len(e.early) > 0,
+		e.rcvNxt-e.rcvAcked > e.rcvMSS && e.wouldOpen(),
+		a.quick > 0 && !a.pingpong,
+		p.ACKPushed && a.pushed && !a.pingpong && !e.paused:
+		e.sendACK()
+	case a.deadline == 0:
+		a.deadline = now + p.DelayedACK
+		if !a.event.Pending() {
+			e.stack.Queue.Set(&a.event, a.deadline)
+		}
+	}
+}
+
+// wouldOpen says whether an ACK would move the window's right edge on: if not, the program's reading
+// will send it.
+func (e *Endpoint) wouldOpen() bool { return !e.paused || e.room() > 0 }
+
+// room is the receive buffer's free space.
+func (e *Endpoint) room() int64 { return max(0, e.profile.Buffer-e.held) }
+
+// offer gives the window field for a segment to be sent now, and moves the right edge with it. Small
+// windows are not offered (RFC 1122 4.2.3.3): the edge moves by a segment, or half the buffer, or not. It
+// never moves left (RFC 9293 3.8.6).
+func (e *Endpoint) offer() uint16 {
+	unit := int64(1) << e.rcvShift
+	room := min(e.room()&^(unit-1), int64(65535)<<e.rcvShift)
+	open := int64(e.rcvEdge - e.rcvNxt)
+	if before(e.rcvEdge, e.rcvNxt) {
+		open = 0
+	}
+	if room < open || e.held > 0 && room-open < min(int64(e.rcvMSS), e.profile.Buffer/2) {
+		room = min((open+unit-1)&^(unit-1), int64(65535)<<e.rcvShift)
+	}
+	if edge := e.rcvNxt + uint32(room); after(edge, e.rcvEdge) {
+		e.rcvEdge = edge
+	}
+	return uint16(room >> e.rcvShift)
+}
+
+// windowUpdate tells the peer that the program has read, if that opens the window enough.
+func (e *Endpoint) windowUpdate() {
+	switch e.state {
+	case Established, FinWait1, FinWait2:
+	default:
+		return
+	}
+	open := max(0, int64(int32(e.rcvEdge-e.rcvNxt)))
+	if e.room()-open >= min(int64(e.rcvMSS), max(1, e.profile.Buffer/2)) || e.ack.scheduled {
+		e.sendACK()
+	}
+}
+
+// sendACK sends a pure ACK.
+func (e *Endpoint) sendACK() {
+	pk := e.header(network.ACK, e.nxt, 0)
+	if e.profile.ECTAlways && e.ecnOK {
+		pk.ECN = network.ECT0
+	}
+	e.counters.ACKs++
+	e.acknowledged()
+	e.stack.send(e.host, pk)
+}
+
+// acknowledged notes that a segment with ACK leaves (Linux: tcp_event_ack_sent).
+func (e *Endpoint) acknowledged() {
+	a := &e.ack
+	e.rcvAcked = e.rcvNxt
+	if a.quick > 0 && a.scheduled {
+		a.quick--
+	}
+	a.scheduled, a.now, a.pushed = false, false, false
+	a.deadline = 0
+}
+
+// takeCWR ends the echo (RFC 3168 6.1.3). The sender's window may be small: no delay.
+func (e *Endpoint) takeCWR() {
+	if !e.exactECN {
+		e.ack.echo = false
+		e.ack.now = true
+	}
+}
+
+// checkCE looks at the mark of new data. RFC 3168 6.1.3: ECE until CWR. RFC 8257 3.2: the ACKs say of each
+// segment whether it was marked; what came before a change is acknowledged with the old state.
+func (e *Endpoint) checkCE(pk *network.Packet) {
+	if !e.ecnOK {
+		return
+	}
+	marked := pk.ECN == network.CE
+	if marked {
+		e.counters.Marks++
+	}
+	a := &e.ack
+	if e.exactECN {
+		if marked != a.ce {
+			if a.scheduled {
+				e.sendACK()
+			}
+			a.ce = marked
+			a.now = true
+		}
+		return
+	}
+	if marked && !a.echo {
+		a.echo = true
+		e.quicken(2)
+	}
+}
+
+// echoes says whether ECE is to be set.
+func (e *Endpoint) echoes() bool {
+	if e.exactECN {
+		return e.ack.ce
+	}
+	return e.ack.echo
+}
+
+// delayedTimer is the event of delayed ACKs.
+type delayedTimer Endpoint
+
+// Happen sends an ACK that waited long enough.
+func (t *delayedTimer) Happen(ev *event.Event, now event.Time) {
+	e := (*Endpoint)(t)
+	switch {
+	case e.ack.deadline == 0:
+	case now < e.ack.deadline:
+		e.stack.Queue.Set(ev, e.ack.deadline)
+	default:
+		// The guess was wrong: nobody answers, and nothing more comes (Linux: tcp_delack_timer_handler).
+		e.ack.deadline = 0
+		e.ack.pingpong = false
+		e.sendACK()
+	}
+}

@@ -1,0 +1,97 @@
+package tcp
+
+import "weir/sim/event"
+
+// enterLoss begins recovery by timeout (RFC 5681 3.1 (4), 6298 5; Linux: tcp_enter_loss).
+func (e *Endpoint) enterLoss(now event.Time) {
+	fresh := e.recovery < Recovering
+	e.markAllLost(now)
+	// ssthresh falls once for what was in flight, however often its retransmission times out.
+	if e.recovery <= Disorder || !after(e.rec.high, e.una) || e.recovery == Loss && e.rec.retries == 0 {
+		s := e.fillSample(now)
+		e.win.Remember(CauseTimeout, e.reducing())
+		e.win.Ssthresh = e.cc.Ssthresh(&e.win, s, CauseTimeout)
+		e.cc.Timeout(&e.win, s)
+		e.beginUndo()
+	}
+	e.win.Cwnd = e.inFlight() + 1
+	e.win.Count = 0
+	e.setRecovery(Loss)
+	e.rec.high = e.nxt
+	e.rec.probing = false
+	if e.ecnOK {
+		e.ack.cwr = true
+	}
+	// F-RTO (RFC 5682 3.1 step 1): not within a recovery, but again for the same loss.
+	e.rec.frto = e.profile.FRTO && (fresh || e.rec.retries > 0)
+}
+
+// markAllLost marks what is in flight lost, but for what RACK says may still come (Linux:
+// tcp_timeout_mark_lost).
+func (e *Endpoint) markAllLost(now event.Time) {
+	w := ackWork{}
+	if !e.sackOK {
+		e.sackedOut = 0
+	}
+	for n := e.board.head; n != e.board.tail; n++ {
+		s := e.board.at(n)
+		if e.useRACK && n != e.board.head && e.rack.rtt > now-s.sent {
+			continue
+		}
+		e.markLost(n, &w)
+	}
+}
+
+// processLoss takes an ACK after a timeout (RFC 5682 3.1, with SACK 2.1 of it; Linux: tcp_process_loss). It
+// says what to send.
+func (e *Endpoint) processLoss(now event.Time, dup uint32, w *ackWork) resend {
+	recovered := !before(e.una, e.rec.high)
+	if w.flags&ackAdvanced != 0 && e.undoLoss(false) {
+		return resendNothing
+	}
+	if e.rec.frto {
+		// Step 3.b: something sent before the timeout, and once, arrived.
+		if w.flags&ackOrigSacked != 0 && e.undoLoss(true) {
+			return resendNothing
+		}
+		if after(e.nxt, e.rec.high) {
+			if w.flags&ackSacked != 0 || dup > 0 {
+				e.rec.frto = false // step 3.a: the loss was real
+			}
+		} else if w.flags&ackAdvanced != 0 && !recovered {
+			e.rec.high = e.nxt
+			// Step 2.b: send new data and see.
+			if e.unsent > 0 && after(e.windowEnd(), e.nxt) {
+				return resendNew
+			}
+			e.rec.frto = false
+		}
+	}
+	if recovered {
+		e.undoRecovery() // steps 2.a and 3.a
+		return resendNothing
+	}
+	if !e.sackOK {
+		// A duplicate ACK now says that new data of step 2.b came.
+		if after(e.nxt, e.rec.high) && dup > 0 {
+			e.addDuplicate(dup)
+		} else if w.flags&ackAdvanced != 0 {
+			e.sackedOut = 0
+		}
+	}
+	return resendLost
+}
+
+// classify counts a timeout by what became of the window (Zhang and others, "Modeling and Solving TCP
+// Incast Problem in Data Center Networks"). FLoss-TO, full window loss: nothing arrived of all that was sent
+// from the first missing segment's last transmission on. LAck-TO, lack of ACKs: some of it did, but too few
+// ACKs came back, or too late, for fast retransmit. A real sender can only guess; this one looks at what the
+// peer got.
+func (e *Endpoint) classify() {
+	e.counters.Timeouts++
+	if peer := e.other(); peer != nil && !before(peer.lastOrder, e.board.at(e.board.head).order) {
+		e.counters.LAck++
+		return
+	}
+	e.counters.FLoss++
+}

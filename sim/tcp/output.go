@@ -1,0 +1,245 @@
+package tcp
+
+import (
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// maxBlockBytes is a SACK option with four blocks, padded.
+const maxBlockBytes = 36
+
+// push sends new data and FIN as far as cwnd, the peer's window and Nagle allow (Linux: tcp_write_xmit).
+// With probe it sends one segment whatever cwnd says (TLP). It returns how many were sent.
+func (e *Endpoint) push(now event.Time, probe bool) uint32 {
+	if e.unsent == 0 && (!e.finQueued || e.finSent) || !e.maySend() {
+		return 0
+	}
+	sent := uint32(0)
+	limited := false
+	for e.unsent > 0 || e.finQueued && !e.finSent {
+		if e.flight() >= e.win.Cwnd && (!probe || sent > 0) {
+			limited = true
+			break
+		}
+		n := e.nextBytes()
+		if n < 0 || e.board.len() >= maxSegments {
+			break
+		}
+		e.sendNew(uint32(n), now)
+		sent++
+		if probe {
+			break
+		}
+	}
+	if sent > 0 || limited {
+		e.validate(limited || e.inFlight() >= e.win.Cwnd, now)
+	}
+	if sent > 0 {
+		if e.reducing() {
+			e.rec.prrOut += sent
+		}
+		if !probe {
+			e.armProbe(now, false)
+		}
+	} else if e.board.len() == 0 && e.timer.kind == timerNone {
+		e.setTimer(timerPersist, now+e.persistInterval())
+	}
+	return sent
+}
+
+// maySend says whether the state lets data and FIN go (RFC 9293 3.10.2).
+func (e *Endpoint) maySend() bool {
+	switch e.state {
+	case Established, CloseWait, FinWait1, Closing, LastAck:
+		return true
+	}
+	return false
+}
+
+// inFlight is Linux's tcp_packets_in_flight, the pipe of RFC 6675.
+func (e *Endpoint) inFlight() uint32 {
+	return e.board.len() - e.sackedOut - e.lostOut + e.retransOut
+}
+
+// flight is what counts against cwnd for new data. Without limited transmit the first duplicates free
+// nothing (RFC 5681 3.2 (1)).
+func (e *Endpoint) flight() uint32 {
+	if e.recovery == Disorder && !e.profile.LimitedTransmit {
+		return e.board.len() + e.retransOut
+	}
+	return e.inFlight()
+}
+
+// windowEnd is the right edge of the peer's window.
+func (e *Endpoint) windowEnd() uint32 { return e.una + e.sndWnd }
+
+// segmentBytes is the payload of a full segment: half the largest window ever offered at most, so that
+// small buffers see two segments (Linux: tcp_bound_to_half_wnd).
+func (e *Endpoint) segmentBytes() uint32 {
+	if e.maxWnd > 536 {
+		return min(e.mss, max(e.maxWnd/2, 48))
+	}
+	if e.maxWnd > 0 {
+		return min(e.mss, max(e.maxWnd, 48))
+	}
+	return e.mss
+}
+
+// nextBytes is the payload of the next new segment (0: a bare FIN), or -1 if none may go now: the window
+// must hold all of it (RFC 1122 4.2.3.4: no silly windows), and with Nagle a small one waits until the
+// last small one was acknowledged (Minshall).
+func (e *Endpoint) nextBytes() int64 {
+	full := e.segmentBytes()
+	n := uint32(min(e.unsent, int64(full)))
+	end := e.nxt + n
+	if e.finQueued && int64(n) == e.unsent {
+		end++
+	}
+	if after(end, e.windowEnd()) {
+		if n == 0 || after(e.nxt+n, e.windowEnd()) {
+			return -1
+		}
+	}
+	if e.profile.Nagle && n < full && !e.finQueued && e.board.len() > 0 && e.hasSmall && after(e.small, e.una) {
+		return -1
+	}
+	return int64(n)
+}
+
+// sendNew sends n bytes of new data, and FIN with the last of them if it is time and the window holds it.
+func (e *Endpoint) sendNew(n uint32, now event.Time) {
+	e.unsent -= int64(n)
+	flags := uint16(network.ACK)
+	own := uint8(0)
+	bytes := n
+	if e.unsent == 0 {
+		if n > 0 {
+			flags |= network.PSH
+		}
+		if e.finQueued && !after(e.nxt+n+1, e.windowEnd()) {
+			flags |= network.FIN
+			own = segFIN
+			bytes++
+			e.finSent = true
+		}
+	}
+	e.order++
+	empty := e.board.len() == 0
+	*e.board.push() = segment{sent: now, seq: e.nxt, bytes: bytes, order: e.order, flags: own}
+	pk := e.header(flags, e.nxt, int32(n))
+	if e.ecnOK && n > 0 {
+		pk.ECN = network.ECT0 // RFC 3168 6.1.5: new data only
+		if e.ack.cwr {
+			pk.Flags |= network.CWR
+			e.ack.cwr = false
+		}
+	}
+	if n < e.mss {
+		e.small, e.hasSmall = e.nxt+n, true
+	}
+	e.nxt += bytes
+	e.counters.Segments++
+	e.counters.Bytes += int64(n)
+	e.answered(now)
+	e.lastSent = now
+	if empty || e.timer.kind == timerProbe {
+		e.armRTO(now)
+	}
+	e.carriedACK(pk)
+	e.stack.send(e.host, pk)
+}
+
+// carriedACK notes that data carried an ACK. Where the segment had no room for SACK blocks, a pure ACK
+// follows.
+func (e *Endpoint) carriedACK(pk *network.Packet) {
+	if e.nSacks == 0 && !e.hasDSACK || pk.NBlocks > 0 {
+		e.acknowledged()
+	}
+}
+
+// answered notes a program that writes soon after it read (Linux: tcp_event_data_sent).
+func (e *Endpoint) answered(now event.Time) {
+	if e.ack.begun && now-e.ack.last < max(e.profile.DelayedACK, 1) {
+		e.ack.pingpong = true
+	}
+}
+
+// retransmit sends segment n again. It says whether it could: what the peer's shrunken window excludes
+// waits, but for the first one, which then is a probe.
+func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
+	s := e.board.at(n)
+	if n != e.board.head && !before(s.seq, e.windowEnd()) {
+		return false
+	}
+	if s.flags&segRetrans == 0 {
+		e.retransOut++
+		if s.flags&segLost != 0 {
+			e.lostPending--
+		}
+	}
+	e.order++
+	s.flags |= segRetrans | segEver
+	s.sent, s.order = now, e.order
+	if e.useRACK {
+		e.copies.push(n, e.order)
+	}
+	flags := uint16(network.ACK)
+	payload := s.bytes
+	if s.flags&segFIN != 0 {
+		payload--
+		flags |= network.FIN
+	}
+	if payload > 0 && s.end() == e.nxt {
+		flags |= network.PSH
+	}
+	pk := e.header(flags, s.seq, int32(payload))
+	if e.profile.ECTAlways && e.ecnOK {
+		pk.ECN = network.ECT0
+	}
+	e.counters.Retransmitted++
+	e.rec.retransmitted(e.order, now)
+	e.carriedACK(pk)
+	e.stack.send(e.host, pk)
+	return true
+}
+
+// header makes a segment with all that does not depend on why it is sent.
+func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Packet {
+	pk := e.stack.Net.NewPacket()
+	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort = e.host, e.peer, e.port, e.peerPort
+	pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash = network.TCP, e.index, e.side == 0, e.hash
+	pk.Seq, pk.Payload = seq, payload
+	pk.Tag = uint64(e.recent)<<32 | uint64(e.order)
+	pk.Bytes = network.HeaderBytes + payload
+	if flags&network.SYN != 0 {
+		return pk // its caller does the rest
+	}
+	pk.Ack = e.rcvNxt
+	pk.Window = e.offer()
+	if e.echoes() {
+		flags |= network.ECE
+	}
+	pk.Flags = flags
+	if e.timestamps {
+		pk.Bytes += timestampBytes
+	}
+	if (e.nSacks > 0 || e.hasDSACK) && payload+maxBlockBytes <= int32(e.mss) {
+		pk.Bytes += e.fillBlocks(pk)
+	}
+	return pk
+}
+
+// sendReset is the RST of Abort (RFC 9293 3.10.5).
+func (e *Endpoint) sendReset() {
+	pk := e.header(network.RST|network.ACK, e.nxt, 0)
+	pk.Flags &^= network.ECE
+	e.stack.send(e.host, pk)
+}
+
+// sendWindowProbe asks the peer for its window: a segment of no bytes before SND.UNA, which must be
+// answered (Linux: tcp_xmit_probe_skb).
+func (e *Endpoint) sendWindowProbe() {
+	pk := e.header(network.ACK, e.una-1, 0)
+	e.counters.Persists++
+	e.stack.send(e.host, pk)
+}

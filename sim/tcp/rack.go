@@ -1,0 +1,172 @@
+package tcp
+
+import "weir/sim/event"
+
+// rackState is RFC 8985 5.2, in Linux's words.
+type rackState struct {
+	sent      event.Time // RACK.xmit_ts: when the latest segment delivered was sent
+	rtt       event.Time // RACK.rtt: how long that took
+	end       uint32     // RACK.end_seq: its end
+	roundEnd  uint32     // the window grows once a round trip: number of delivered segments
+	steps     uint8      // RACK.reo_wnd_mult
+	persist   uint8      // RACK.reo_wnd_persist: recoveries for which steps stay
+	advanced  bool       // sent or rtt is new since losses were looked for
+	reordered bool       // RACK.reordering_seen
+	dsack     bool       // a DSACK came that is not yet answered
+}
+
+// rackPersist is how many recoveries a wider window lasts (RFC 8985 6.2 step 4).
+const rackPersist = 16
+
+// rackAdvance takes a delivered segment (RFC 8985 6.2 steps 1 and 2; Linux: tcp_rack_advance).
+func (e *Endpoint) rackAdvance(s *segment, now event.Time) {
+	r := &e.rack
+	rtt := now - s.sent
+	if s.flags&segEver != 0 && rtt < e.rtt.least {
+		return // the ACK is of the copy before
+	}
+	r.advanced = true
+	r.rtt = rtt
+	if sentAfter(s.sent, s.end(), r.sent, r.end) {
+		r.sent, r.end = s.sent, s.end()
+	}
+}
+
+// sentAfter is RACK_sent_after: the later transmission, by sequence number where the times are equal.
+func sentAfter(t1 event.Time, end1 uint32, t2 event.Time, end2 uint32) bool {
+	return t1 > t2 || t1 == t2 && after(end1, end2)
+}
+
+// rackWindow adapts the reordering window: DSACKs show that it was too small (RFC 8985 6.2 step 4; Linux:
+// tcp_rack_update_reo_wnd).
+func (e *Endpoint) rackWindow(w *ackWork) {
+	r := &e.rack
+	if !r.dsack {
+		if r.persist == 0 {
+			r.steps = 1
+		}
+		return
+	}
+	if before(w.delivered, r.roundEnd) {
+		r.dsack = false // this round trip's was counted
+		return
+	}
+	r.steps = uint8(min(int(r.steps)+1, 255))
+	r.dsack = false
+	r.roundEnd = e.delivered + e.inFlight()
+	r.persist = rackPersist
+}
+
+// rackReorder is RACK.reo_wnd: how much later than the latest delivered one a segment may come.
+func (e *Endpoint) rackReorder() event.Time {
+	r := &e.rack
+	if !r.reordered {
+		if e.recovery >= Recovering || e.dupThreshReached() {
+			return 0
+		}
+	}
+	return min(e.rtt.least/4*event.Time(r.steps), e.rtt.smoothed())
+}
+
+// rackIdentify marks lost what was sent before the latest delivered segment and should have come by now
+// (RFC 8985 6.2 step 5; Linux: tcp_rack_mark_lost). It sets a timer for what may still come, and says so.
+//
+// Linux keeps segments in the order of their last transmission. Here these are two orders: segments sent
+// once stand so on the scoreboard, from rec.rackNext on; retransmissions in the queue of copies.
+func (e *Endpoint) rackIdentify(now event.Time, w *ackWork) bool {
+	if !e.rack.advanced {
+		return false
+	}
+	e.rack.advanced = false
+	wait := e.rackDetect(now, w)
+	if wait <= 0 {
+		return false
+	}
+	e.setTimer(timerReorder, now+wait+rackTimerSlack)
+	return true
+}
+
+// rackTimerSlack lets the timer come when the wait is over for sure (Linux: TCP_TIMEOUT_MIN, 2 jiffies, of
+// which the wheel of here has no need).
+const rackTimerSlack = event.Microsecond
+
+// rackDetect is RACK_detect_loss. It returns the longest wait of those that may still come; 0: none.
+func (e *Endpoint) rackDetect(now event.Time, w *ackWork) event.Time {
+	r := &e.rec
+	window := e.rackReorder()
+	wait := event.Time(0)
+	stopped := false
+	for n := r.rackNext; n != e.board.tail; n++ {
+		s := e.board.at(n)
+		if s.flags&(segSacked|segLost|segEver) == 0 {
+			if !sentAfter(e.rack.sent, e.rack.end, s.sent, s.end()) {
+				break
+			}
+			if left := e.rack.rtt + window - (now - s.sent); left > 0 {
+				wait = max(wait, left)
+				stopped = true
+				continue
+			}
+			e.markLost(n, w)
+		}
+		if !stopped {
+			r.rackNext = n + 1
+		}
+	}
+	return max(wait, e.rackDetectCopies(now, window, w))
+}
+
+// rackDetectCopies does so for what was sent again.
+func (e *Endpoint) rackDetectCopies(now, window event.Time, w *ackWork) event.Time {
+	wait := event.Time(0)
+	stopped := false
+	for i := e.copies.head; i != e.copies.tail; i++ {
+		c := &e.copies.ring[i&uint32(len(e.copies.ring)-1)]
+		if !e.copyInFlight(*c) {
+			if !stopped {
+				e.copies.head = i + 1
+			}
+			continue
+		}
+		s := e.board.at(c.number)
+		if !sentAfter(e.rack.sent, e.rack.end, s.sent, s.end()) {
+			break
+		}
+		if left := e.rack.rtt + window - (now - s.sent); left > 0 {
+			wait = max(wait, left)
+			stopped = true
+			continue
+		}
+		e.markLost(c.number, w)
+		if !stopped {
+			e.copies.head = i + 1
+		}
+	}
+	return wait
+}
+
+// copyInFlight says whether a retransmission is still the latest of its segment, and not known to have
+// arrived or to be lost.
+func (e *Endpoint) copyInFlight(c copyOf) bool {
+	if before(c.number, e.board.head) || !before(c.number, e.board.tail) {
+		return false
+	}
+	s := e.board.at(c.number)
+	return s.order == c.order && s.flags&segRetrans != 0 && s.flags&segSacked == 0
+}
+
+// rackTimeout is the end of the wait (RFC 8985 6.3; Linux: tcp_rack_reo_timeout).
+func (e *Endpoint) rackTimeout(now event.Time) {
+	w := ackWork{priorUna: e.una, flight: e.inFlight(), delivered: e.delivered}
+	e.rackDetect(now, &w)
+	if w.flight != e.inFlight() {
+		if e.recovery != Recovering {
+			e.enterRecovery(false, now)
+			e.reduce(1, &w)
+		}
+		e.sendLost(now)
+	}
+	if e.timer.kind != timerRTO {
+		e.armRTO(now)
+	}
+}

@@ -1,0 +1,187 @@
+package tcp
+
+import (
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// maxEarly bounds the ranges that are kept out of order. Data beyond is dropped, and comes again: it was
+// never reported.
+const maxEarly = 1024
+
+// receive takes the data and the FIN of an acceptable segment. It returns the bytes that now are the
+// program's.
+func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
+	e.noteOrder(pk)
+	seq, end := pk.Seq, pk.Seq+uint32(pk.Payload)
+	if pk.Flags&network.FIN != 0 {
+		if !e.finSeen {
+			e.finSeen, e.finAt = true, end
+		}
+		end++
+	}
+	if e.ecnOK && pk.Flags&network.CWR != 0 {
+		e.takeCWR()
+	}
+	switch {
+	case !after(end, e.rcvNxt): // nothing new; also anything behind the FIN
+		e.counters.Duplicates++
+		e.quicken(e.profile.QuickACKs)
+		e.setDSACK(seq, end)
+		e.ack.now = true
+		return 0
+	case e.finTaken || !before(seq, e.rcvEdge): // a window probe
+		e.quicken(e.profile.QuickACKs)
+		e.ack.now = true
+		return 0
+	case after(seq, e.rcvNxt):
+		e.receiveEarly(pk, seq, end, now)
+		return 0
+	}
+	if before(seq, e.rcvNxt) {
+		e.setDSACK(seq, e.rcvNxt)
+	}
+	return e.receiveInOrder(pk, end, now)
+}
+
+// receiveInOrder moves RCV.NXT to end, and over what had come early behind it.
+func (e *Endpoint) receiveInOrder(pk *network.Packet, end uint32, now event.Time) int64 {
+	e.checkCE(pk)
+	if e.timestamps && !after(pk.Seq, e.rcvAcked) {
+		e.recent = uint32(pk.Tag) // RFC 7323 4.3 (2)
+	}
+	from := e.rcvNxt
+	e.rcvNxt = end
+	if len(e.early) > 0 {
+		e.joinEarly()
+	}
+	n := int64(e.rcvNxt - from)
+	if e.finSeen && after(e.rcvNxt, e.finAt) {
+		n--
+		e.finArrived()
+	}
+	e.counters.Received += n
+	e.dataArrived(pk, now)
+	if e.paused {
+		e.held += n
+		return 0
+	}
+	return n
+}
+
+// joinEarly takes the ranges that RCV.NXT has reached.
+func (e *Endpoint) joinEarly() {
+	k := 0
+	for k < len(e.early) && !after(e.early[k].From, e.rcvNxt) {
+		if after(e.early[k].To, e.rcvNxt) {
+			e.rcvNxt = e.early[k].To
+		}
+		k++
+	}
+	if k > 0 {
+		e.early = e.early[:copy(e.early, e.early[k:])]
+		n := uint8(0)
+		for i := range e.nSacks {
+			if after(e.sacks[i].To, e.rcvNxt) {
+				e.sacks[n] = e.sacks[i]
+				n++
+			}
+		}
+		e.nSacks = n
+	}
+	if len(e.early) == 0 {
+		e.ack.now = true // RFC 5681 4.2: the gap is filled
+	}
+}
+
+// receiveEarly keeps a segment that comes before others that it follows.
+func (e *Endpoint) receiveEarly(pk *network.Packet, seq, end uint32, now event.Time) {
+	e.checkCE(pk)
+	e.counters.OutOfOrder++
+	e.dataArrived(pk, now)
+	e.ack.now = true // RFC 5681 4.2
+	// The first range that ends at seq or behind: nearly always the last one.
+	i := len(e.early)
+	for i > 0 && !before(e.early[i-1].To, seq) {
+		i--
+	}
+	j := i
+	joined := network.Block{From: seq, To: end}
+	for j < len(e.early) && !after(e.early[j].From, end) {
+		r := e.early[j]
+		if !after(r.From, seq) && !before(r.To, end) {
+			e.counters.Duplicates++
+			e.setDSACK(seq, end)
+		}
+		joined.From = min32(joined.From, r.From)
+		if after(r.To, joined.To) {
+			joined.To = r.To
+		}
+		j++
+	}
+	switch {
+	case j > i:
+		e.early[i] = joined
+		e.early = append(e.early[:i+1], e.early[j:]...)
+	case len(e.early) >= maxEarly:
+		return
+	default:
+		e.early = append(e.early, network.Block{})
+		copy(e.early[i+1:], e.early[i:])
+		e.early[i] = joined
+	}
+	e.reportFirst(joined)
+}
+
+// reportFirst puts a range first among those to report: the others follow in the order in which they
+// were reported last (RFC 2018 4).
+func (e *Endpoint) reportFirst(b network.Block) {
+	if !e.sackOK {
+		return
+	}
+	sacks := [4]network.Block{b}
+	n := uint8(1)
+	for i := range e.nSacks {
+		old := e.sacks[i]
+		if n < 4 && (before(old.To, b.From) || after(old.From, b.To)) {
+			sacks[n] = old
+			n++
+		}
+	}
+	e.sacks, e.nSacks = sacks, n
+}
+
+// setDSACK reports a duplicate with the next ACK (RFC 2883 4).
+func (e *Endpoint) setDSACK(from, to uint32) {
+	if e.sackOK && e.profile.DSACK && !e.hasDSACK && from != to {
+		e.dsack, e.hasDSACK = network.Block{From: from, To: to}, true
+	}
+}
+
+// fillBlocks writes the SACK option of an ACK, and returns its bytes in the header. The option's space is
+// 40 bytes, less timestamps.
+func (e *Endpoint) fillBlocks(pk *network.Packet) int32 {
+	most := uint8(4)
+	if e.timestamps {
+		most = 3
+	}
+	n := uint8(0)
+	if e.hasDSACK {
+		pk.Blocks[0] = e.dsack
+		e.hasDSACK = false
+		n = 1
+	}
+	for i := uint8(0); i < e.nSacks && n < most; i++ {
+		pk.Blocks[n] = e.sacks[i]
+		n++
+	}
+	pk.NBlocks = n
+	return 4 + 8*int32(n)
+}
+
+// noteOrder keeps which of the peer's transmissions came last (classify).
+func (e *Endpoint) noteOrder(pk *network.Packet) {
+	if order := uint32(pk.Tag); after(order, e.lastOrder) {
+		e.lastOrder = order
+	}
+}

@@ -1,0 +1,101 @@
+package tcp
+
+import "weir/sim/event"
+
+// Flags of a segment (Linux: TCPCB_*).
+const (
+	segSacked  uint8 = 1 << iota // SACKED_ACKED: the receiver has it
+	segLost                      // LOST
+	segRetrans                   // SACKED_RETRANS: sent again, and that copy may be in flight
+	segEver                      // EVER_RETRANS: sent more than once (Karn)
+	segFIN                       // its last byte is the FIN
+)
+
+// segment is the record of what was sent and not acknowledged.
+type segment struct {
+	sent  event.Time // last transmission
+	seq   uint32
+	bytes uint32 // of sequence space: payload, and 1 for a FIN
+	order uint32 // number of the last transmission among all of this end
+	flags uint8
+}
+
+func (s *segment) end() uint32 { return s.seq + s.bytes }
+
+// scoreboard holds the segments in flight, in the order of their sequence numbers. Segments are known by
+// number: the first that was ever sent is 0, and so on, modulo 2^32. Without loss a segment costs one
+// push and one pop.
+type scoreboard struct {
+	ring       []segment // a power of two
+	head, tail uint32    // numbers: head is SND.UNA's, tail the next
+}
+
+// Limits of a scoreboard.
+const (
+	firstSegments = 16
+	maxSegments   = 1 << 20
+)
+
+// len is packets_out.
+func (b *scoreboard) len() uint32 { return b.tail - b.head }
+
+// at gives segment n, which is in flight. The pointer is good until the next push.
+func (b *scoreboard) at(n uint32) *segment { return &b.ring[n&uint32(len(b.ring)-1)] }
+
+// push adds a record behind the last.
+func (b *scoreboard) push() *segment {
+	if b.len() == uint32(len(b.ring)) {
+		b.grow()
+	}
+	s := b.at(b.tail)
+	b.tail++
+	return s
+}
+
+func (b *scoreboard) grow() {
+	ring := make([]segment, max(firstSegments, 2*len(b.ring)))
+	for n := b.head; n != b.tail; n++ {
+		ring[n&uint32(len(ring)-1)] = *b.at(n)
+	}
+	b.ring = ring
+}
+
+// find gives the number of the first segment that ends after seq; tail if there is none.
+func (b *scoreboard) find(seq uint32) uint32 {
+	low, high := b.head, b.tail
+	for low != high {
+		mid := low + (high-low)/2
+		if after(b.at(mid).end(), seq) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+// copyOf is a retransmission, in the order in which they were made.
+type copyOf struct{ number, order uint32 }
+
+// copies is a queue of retransmissions. Those that were overtaken by another copy of the same segment, or
+// acknowledged, stay until they come to the front.
+type copies struct {
+	ring       []copyOf // a power of two
+	head, tail uint32
+}
+
+func (c *copies) push(n, order uint32) {
+	if c.tail-c.head == uint32(len(c.ring)) {
+		ring := make([]copyOf, max(firstSegments, 2*len(c.ring)))
+		for i := c.head; i != c.tail; i++ {
+			ring[i&uint32(len(ring)-1)] = c.ring[i&uint32(len(c.ring)-1)]
+		}
+		c.ring = ring
+	}
+	c.ring[c.tail&uint32(len(c.ring)-1)] = copyOf{n, order}
+	c.tail++
+}
+
+// before and after compare sequence numbers, and other 32-bit numbers that wrap (RFC 9293 3.4).
+func before(a, b uint32) bool { return int32(a-b) < 0 }
+func after(a, b uint32) bool  { return int32(b-a) < 0 }

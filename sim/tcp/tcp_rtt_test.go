@@ -1,0 +1,103 @@
+package tcp
+
+import (
+	"testing"
+
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// RFC 6298 2.2 and 2.3 by hand.
+func TestRTOFollowsRFC6298(t *testing.T) {
+	p := &profile{Config: *Default("sack")}
+	p.RTOMin, p.Granularity = event.Millisecond, event.Millisecond
+	const ms = event.Millisecond
+	var r estimator
+	r.sample(p, 100*ms, 0, 0)
+	if r.smoothed() != 100*ms || r.rto != 300*ms {
+		t.Errorf("after 100 ms: SRTT %d, RTO %d", r.smoothed(), r.rto)
+	}
+	// RTTVAR = 3/4 50 + 1/4 |100 - 180| = 57.5; SRTT = 7/8 100 + 1/8 180 = 110.
+	r.sample(p, 180*ms, 0, 0)
+	if r.smoothed() != 110*ms || r.rto != 340*ms {
+		t.Errorf("after 180 ms: SRTT %d, RTO %d", r.smoothed(), r.rto)
+	}
+	for range 200 {
+		r.sample(p, 110*ms, 0, 0)
+	}
+	if got := r.rto - r.smoothed(); got != ms { // the granularity is left
+		t.Errorf("variance of a steady path: %d", got)
+	}
+	p.RTOMin = event.Second
+	r.sample(p, 110*ms, 0, 0)
+	if r.rto != event.Second {
+		t.Errorf("RTO %d below its minimum", r.rto)
+	}
+	for range 20 {
+		r.backOff(p)
+	}
+	if r.rto != p.RTOMax || r.backoff != 20 {
+		t.Errorf("RTO %d after 20 doublings", r.rto)
+	}
+	r.sample(p, 110*ms, 0, 0)
+	if r.rto != event.Second || r.backoff != 0 {
+		t.Errorf("RTO %d: a measurement ends the back-off", r.rto)
+	}
+}
+
+// Linux: the variance term rises at once, falls by a quarter of the difference a round trip, and is 200 ms
+// at least. Checked against tcp_rtt_estimator by hand, in microseconds times 8 and 4.
+func TestRTOOfLinux(t *testing.T) {
+	p := &profile{Config: *Default("reno")}
+	const ms = event.Millisecond
+	var r estimator
+	r.sample(p, ms, 100, 200)
+	if r.rto != 201*ms {
+		t.Errorf("RTO %d of a path of 1 ms", r.rto)
+	}
+	r.sample(p, 401*ms, 150, 300) // srtt 51 ms; mdev = 2 + 400 - 0.5 = 401.5
+	if r.smoothed() != 51*ms || r.var4 != 401*ms+ms/2 {
+		t.Errorf("SRTT %d, 4 RTTVAR %d", r.smoothed(), r.var4)
+	}
+	before := r.var4
+	r.sample(p, 51*ms, 201, 400) // the round trip ends; its worst is still the largest
+	if r.var4 != before {
+		t.Errorf("4 RTTVAR %d within the round trip of the worst", r.var4)
+	}
+	// A calm round trip: down by a quarter of what is above 200 ms.
+	r.sample(p, 51*ms, 401, 500)
+	want := before - (before-max(200*ms, r.worst4))/4
+	if r.var4 > before || r.var4 < want-ms {
+		t.Errorf("4 RTTVAR %d after a calm round trip, %d before", r.var4, before)
+	}
+	for i := range uint32(100) {
+		r.sample(p, 51*ms, 501+100*i, 600+100*i)
+	}
+	if got := r.rto - r.smoothed(); got < 200*ms || got > 201*ms {
+		t.Errorf("variance of a steady path: %d", got)
+	}
+}
+
+// Karn: what was sent again measures nothing without timestamps, and RTO stays doubled until something
+// sent once is acknowledged.
+func TestKarn(t *testing.T) {
+	p := newPair(t)
+	c := plain("sack")
+	c.DelayedACK = 0
+	client, _ := p.connect(c, c)
+	p.run(event.Millisecond)
+	e := client.e
+	srtt, rto := e.RTT()
+	first := p.sent[0]
+	p.lose = func(direction, n int, _ *network.Packet) bool { return direction == 0 && n == first }
+	e.Write(100)
+	p.run(p.q.Now() + event.Second)
+	if got, doubled := e.RTT(); got != srtt || doubled != 2*rto {
+		t.Errorf("SRTT %d, was %d; RTO %d, was %d", got, srtt, doubled, rto)
+	}
+	e.Write(100)
+	p.run(p.q.Now() + event.Second)
+	if _, got := e.RTT(); got > rto {
+		t.Errorf("RTO %d after a new measurement, was %d", got, rto)
+	}
+}
