@@ -100,7 +100,7 @@ func TestRandomNetworks(t *testing.T) {
 			FrameOnly: rapid.Bool().Draw(t, "frame only"), NICFrames: rapid.Int64Range(1, 30).Draw(t, "nic"),
 		}
 		if rapid.Bool().Draw(t, "shared") {
-			o.Shared = &Shared{Bytes: 30_000, Num: rapid.Int64Range(1, 8).Draw(t, "num"), Den: rapid.Int64Range(1, 8).Draw(t, "den")}
+			o.Shared = &Shared{Bytes: 30_000, Num: rapid.Int64Range(1, 1000).Draw(t, "num"), Den: rapid.Int64Range(1, 8).Draw(t, "den")}
 		}
 		n, err := Build(event.NewQueue(), configOf(g), o)
 		if err != nil {
@@ -125,14 +125,19 @@ func TestRandomNetworks(t *testing.T) {
 	})
 }
 
-// disturb sets random packets, flaps and checks for the first milliseconds.
+// disturb sets random packets, flaps and checks for the first milliseconds. One host gets half of the packets,
+// and its port half of the flaps.
 func disturb(t *rapid.T, l *ledger, hosts []NodeID) {
 	n := l.net
-	when := rapid.Int64Range(0, int64(2*event.Millisecond))
-	for range rapid.IntRange(1, 40).Draw(t, "bursts") {
+	hot := rapid.SampledFrom(hosts).Draw(t, "hot")
+	when := rapid.Int64Range(0, int64(event.Millisecond)/2)
+	for range rapid.IntRange(1, 60).Draw(t, "bursts") {
 		src, dst := rapid.SampledFrom(hosts).Draw(t, "src"), rapid.SampledFrom(hosts).Draw(t, "dst")
 		if src == dst {
 			continue
+		}
+		if rapid.Bool().Draw(t, "to the hot one") && src != hot {
+			dst = hot
 		}
 		start, count := event.Time(when.Draw(t, "at")), rapid.IntRange(1, 40).Draw(t, "count")
 		bytes, level := rapid.Int32Range(54, 1514).Draw(t, "bytes"), rapid.Uint8Range(0, 7).Draw(t, "priority")
@@ -148,6 +153,9 @@ func disturb(t *rapid.T, l *ledger, hosts []NodeID) {
 	}
 	for range rapid.IntRange(0, 10).Draw(t, "flaps") {
 		p := rapid.SampledFrom(n.Ports).Draw(t, "port")
+		if rapid.Bool().Draw(t, "hot port") {
+			p = n.places[hot].access
+		}
 		at(n.Queue, event.Time(when.Draw(t, "down")), func(event.Time) { p.SetDown(true); l.check() })
 		at(n.Queue, 3*event.Millisecond, func(event.Time) { p.SetDown(false) })
 		at(n.Queue, event.Time(when.Draw(t, "up")), func(event.Time) { p.SetDown(false) })
