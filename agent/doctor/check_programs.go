@@ -69,7 +69,7 @@ func (j *judge) egress(d *Device) {
 	case ours > 0:
 		n.Level, n.asks = Problem, attaching
 		n.Text = fmt.Sprintf("at egress, in order: %s: those before Weir's may end the chain, so that it never sees a packet", list(d.Egress))
-		n.Remedy = "restart weir switch, which attaches at the head, after the other; or attach the other at the tail (bpftool net, its own settings)"
+		n.Remedy = "restart weir switch, which attaches at the head, after the other; or attach the other at the tail (its own settings)"
 	case ours == 0 && len(d.Egress) == 1:
 		n.Text = "at egress: Weir's own program alone"
 	case ours == 0:

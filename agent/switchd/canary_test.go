@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -272,5 +273,19 @@ func TestRollbackWatch_Flows(t *testing.T) {
 	}
 	if n := len(w.judge.flows[0]); n != 1 || w.judge.flows[0][0] != even(1000) {
 		t.Errorf("a steady flow: %v", w.judge.flows[0])
+	}
+}
+
+// The answer to a reload says of which ports it is measured first what holds without Weir.
+func TestMeasuredFirst(t *testing.T) {
+	kept, held := &canary{stage: stageBefore, percent: 10}, &canary{stage: stageEnforcing, percent: 20}
+	was := map[string]*canary{"a": kept, "b": {stage: stageEnforcing, percent: 10}, "c": {stage: stageEnforcing}}
+	is := map[string]*canary{"a": kept, "b": {stage: stageBefore, percent: 100}, "c": held, "d": {stage: stageBefore, percent: 5}}
+	want := []string{
+		"port b: holds nothing for 5s and measures; then 100 % of its flows",
+		"port d: holds nothing for 5s and measures; then 5 % of its flows",
+	}
+	if got := measuredFirst(was, is, law.Duration(5*time.Second)); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -168,7 +168,7 @@ func lookNotReached(v *view) (reason, remedy string) {
 	default:
 		return "", ""
 	}
-	remedy = fmt.Sprintf("see what takes packets at its egress: bpftool net show dev %s; nft list ruleset", v.k.Port)
+	remedy = fmt.Sprintf("see what takes packets at its egress: weir doctor %s; nft list ruleset", v.k.Port)
 	if len(v.k.Before) > 0 {
 		reason += "; a program that runs before it ends the chain: " + strings.Join(v.k.Before, ", ")
 		remedy = beforeRemedy(v.k.Port)
@@ -177,7 +177,7 @@ func lookNotReached(v *view) (reason, remedy string) {
 }
 
 func beforeRemedy(port string) string {
-	return fmt.Sprintf("attach it behind FairQ, or detach it (bpftool net show dev %s); weir switch does not move programs of others", port)
+	return fmt.Sprintf("attach it behind FairQ, or detach it (weir doctor %s); weir switch does not move programs of others", port)
 }
 
 func lookNotFirst(v *view) (reason, remedy string) {
@@ -195,7 +195,7 @@ func lookBypassed(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return fmt.Sprintf("the device sent %d packets, and %d of them came through its queue: the rest goes past it and FairQ", c.deviceSent, c.queue.sent),
-		"see what sends past it: XDP redirection, AF_XDP, a flow table or a chip that forwards (ip -s link, bpftool net, nft list flowtables)"
+		"see what sends past it: XDP redirection, AF_XDP, a flow table or a chip that forwards (ip -s link, nft list flowtables)"
 }
 
 func lookOnChip(v *view) (reason, remedy string) {
@@ -285,7 +285,7 @@ func lookWasFull(v *view) (reason, remedy string) {
 	if v.k.TableFull == 0 || v.recent != nil && v.recent.tableFull > 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("%d connections found no room in the flow table and passed unmanaged", v.k.TableFull), tableRemedy
+	return fmt.Sprintf("connections that found no room in the flow table, and passed unmanaged: %d", v.k.TableFull), tableRemedy
 }
 
 func lookHardware(v *view) (reason, remedy string) {

@@ -112,7 +112,7 @@ func TestChecks(t *testing.T) {
 			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "bfifo", Buffer: 1e6} })
 		}, "", "", "", ""},
 
-		{"a program in front that lets all pass", func(_, _ *reading, a *datapath.FairQPinned) { a.Before = []string{"cil"} }, "not-first", Degraded, "run before FairQ, and may keep packets from it: cil", "bpftool net show dev a"},
+		{"a program in front that lets all pass", func(_, _ *reading, a *datapath.FairQPinned) { a.Before = []string{"cil"} }, "not-first", Degraded, "run before FairQ, and may keep packets from it: cil", "weir doctor a"},
 		{"a program in front that ends the chain", func(_, before *reading, a *datapath.FairQPinned) {
 			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen
 		}, "not-reached not-first", Degraded, "none of the last 1000 packets of the port; a program that runs before it ends the chain: cil", "behind FairQ"},
@@ -178,7 +178,7 @@ func TestChecks(t *testing.T) {
 		{"the table is full", func(_, _ *reading, a *datapath.FairQPinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},
 		{"the table was full", func(_, before *reading, a *datapath.FairQPinned) {
 			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12
-		}, "was-full", Enforced, "12 connections found no room", "--scope"},
+		}, "was-full", Enforced, "found no room in the flow table, and passed unmanaged: 12", "--scope"},
 		{"another namespace", func(_, _ *reading, a *datapath.FairQPinned) { a.Local = false }, "elsewhere", Enforced, "in another network namespace", "nsenter"},
 	} {
 		now, before := wellReading(), wellBefore()

@@ -92,7 +92,18 @@ func (r *role) become(next *Config) ([]string, error) {
 	if err := r.follow(); err != nil {
 		r.log.Warn("cannot follow the devices", "error", err)
 	}
-	return t.says, nil
+	return append(t.says, measuredFirst(wasCanaries, r.canaries, r.cfg.Rollback.Over)...), nil
+}
+
+// measuredFirst says of which ports it is measured anew what holds without Weir, and what follows.
+func measuredFirst(was, is map[string]*canary, over law.Duration) []string {
+	var says []string
+	for _, port := range slices.Sorted(maps.Keys(is)) {
+		if c := is[port]; c != was[port] && c.stage == stageBefore {
+			says = append(says, fmt.Sprintf("port %s: holds nothing for %v and measures; then %d %% of its flows", port, over, c.percent))
+		}
+	}
+	return says
 }
 
 // keptCanaries are those of ports for which nothing is enforced otherwise. One that was rolled back gets

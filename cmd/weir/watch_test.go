@@ -40,7 +40,7 @@ func watched() *switchd.Report {
 			{
 				Port: "swp10", Ifindex: 12, State: switchd.Degraded, Word: "not-reached", Reason: "FairQ is not reached", Flows: 0, TargetBytes: 200000, QueueKind: "tbf", Backlog: 912345,
 				Rates: rates(0, 31.4), Findings: []switchd.Finding{
-					{Word: "not-reached", State: switchd.Degraded, Reason: "FairQ is not reached: none of the last 8231 packets of the port; a program that runs before it ends the chain: cil_to_netdev", Remedy: "attach it behind FairQ, or detach it (bpftool net show dev swp10); weir switch does not move programs of others"},
+					{Word: "not-reached", State: switchd.Degraded, Reason: "FairQ is not reached: none of the last 8231 packets of the port; a program that runs before it ends the chain: cil_to_netdev", Remedy: "attach it behind FairQ, or detach it (weir doctor swp10); weir switch does not move programs of others"},
 				},
 			},
 			{Port: "swp2", Ifindex: 4, State: switchd.Off, Word: "no-device", Reason: "its device is gone", TargetBytes: 25000},
