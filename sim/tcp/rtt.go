@@ -96,19 +96,6 @@ func (r *estimator) backOff(p *profile) {
 	r.rto = min(r.rto*2, p.RTOMax)
 }
 
-// restore sets RTO from what was measured, without back-off.
-func (r *estimator) restore(p *profile) {
-	r.backoff = 0
-	switch {
-	case r.srtt8 == 0:
-		r.rto = p.InitialRTO
-	case p.LinuxRTT:
-		r.rto = min(r.smoothed()+r.var4, p.RTOMax)
-	default:
-		r.set(p)
-	}
-}
-
 func abs(t event.Time) event.Time {
 	if t < 0 {
 		return -t

@@ -152,10 +152,7 @@ func randomBuffer(r *rand.Rand) int64 {
 func (p *pair) duplicate(pk *network.Packet, later event.Time) {
 	again := p.net.NewPacket()
 	*again = *pk
-	f := &flight{p: p, pk: again}
-	f.ev.Init(f)
-	p.flown++
-	p.q.Set(&f.ev, p.q.Now()+p.delay+later)
+	p.fly(again, p.q.Now()+p.delay+later)
 }
 
 // Sequence numbers wrap in the middle of a transfer with losses.

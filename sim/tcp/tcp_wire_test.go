@@ -20,6 +20,9 @@ type pair struct {
 	free  [2]event.Time
 	sent  [2]int // packets by direction: 0 to the acceptor, 1 to the dialler
 	flown int    // on their way now
+	spare *flight
+
+	unchecked bool
 
 	lose func(direction, n int, pk *network.Packet) bool
 	late func(direction, n int, pk *network.Packet) event.Time
@@ -46,11 +49,25 @@ func newPair(t testing.TB) *pair {
 	return p
 }
 
-// flight is a packet on its way.
+// flight is a packet on its way. Flights are used again, so that a test can see what the stack allocates.
 type flight struct {
-	p  *pair
-	pk *network.Packet
-	ev event.Event
+	p    *pair
+	pk   *network.Packet
+	ev   event.Event
+	next *flight
+}
+
+func (p *pair) fly(pk *network.Packet, at event.Time) {
+	f := p.spare
+	if f == nil {
+		f = &flight{p: p}
+		f.ev.Init(f)
+	} else {
+		p.spare = f.next
+	}
+	f.pk = pk
+	p.flown++
+	p.q.Set(&f.ev, at)
 }
 
 func (p *pair) carry(from network.NodeID, pk *network.Packet) {
@@ -76,16 +93,17 @@ func (p *pair) carry(from network.NodeID, pk *network.Packet) {
 	if p.late != nil {
 		at += p.late(direction, n, pk)
 	}
-	f := &flight{p: p, pk: pk}
-	f.ev.Init(f)
-	p.flown++
-	p.q.Set(&f.ev, at)
+	p.fly(pk, at)
 }
 
 func (f *flight) Happen(_ *event.Event, now event.Time) {
-	f.p.flown--
-	f.p.stack.Deliver(f.pk.Dst, f.pk, now)
-	f.p.check()
+	p, pk := f.p, f.pk
+	p.flown--
+	f.next, p.spare = p.spare, f
+	p.stack.Deliver(pk.Dst, pk, now)
+	if !p.unchecked {
+		p.check()
+	}
 }
 
 // check fails at the first thing that is not as it must be.
