@@ -33,16 +33,16 @@ const (
 )
 
 // BuiltWorlds are the worlds that this build has.
-func BuiltWorlds() []string { return []string{WorldLab} }
+func BuiltWorlds() []string { return []string{WorldLab, WorldSim} }
 
 // Laws lists every law in the order of the documentation.
 func Laws() []Law {
 	both, sim, lab := []string{WorldLab, WorldSim}, []string{WorldSim}, []string{WorldLab}
 	return []Law{
-		{"droptail", func() any { return &DropTailParams{} }, both, lab},
-		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, lab},
-		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, lab},
-		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, nil},
+		{"droptail", func() any { return &DropTailParams{} }, both, both},
+		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, both},
+		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, both},
+		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, sim},
 		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, MinWindow: 1460} }, sim, nil},
 		{"fairq", func() any { return newFairQ() }, both, lab},
 		{"sicc", func() any { return newSICC() }, both, nil},

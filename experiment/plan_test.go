@@ -223,9 +223,10 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	if _, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"static", "fairq"}}); err == nil || !strings.Contains(err.Error(), "nothing of experiment plan can run here") {
 		t.Errorf("only what is skipped: %v", err)
 	}
-	// A world that this build does not have.
+	// A law that one world has and the other not.
 	var u *UnavailableError
-	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "world" || u.Names[0] != "sim" || !slices.Equal(u.Can, []string{"lab"}) {
+	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "fairq" ||
+		!slices.Equal(u.Can, []string{"droptail", "ecn", "dctcp", "static"}) {
 		t.Errorf("sim: %v", err)
 	}
 	// A law that this build does not have, in a file that wants it.

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"fmt"
+
+	"weir/experiment"
+	"weir/sim/event"
+	"weir/sim/tcp"
+)
+
+// tcpConfig is the TCP of a profile of guests: reno, cubic, dctcp and d2tcp as Linux behaves (tcp.Default),
+// newreno and sack by their RFCs alone. Delayed ACK stays at Linux's 40 ms under any time scale, as in the lab.
+func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
+	if err := checkGuests(g); err != nil {
+		return nil, err
+	}
+	c := tcp.Default(g.CC)
+	c.InitialWindow = uint32(*g.InitialWindow)
+	c.RTOMin, c.InitialRTO = event.Time(*g.RTOMin), event.Time(*g.InitialRTO)
+	c.RTOMax = max(c.RTOMax, c.RTOMin, c.InitialRTO)
+	c.FallbackRTO = min(max(c.FallbackRTO, c.InitialRTO), c.RTOMax)
+	if c.TLP {
+		c.WorstDelayedACK = c.RTOMin // tcp_schedule_loss_probe waits tcp_rto_min for a lone segment's ACK
+	}
+	c.ECN = *g.ECN
+	if !c.ECN {
+		c.ECTOnSYN, c.ECTAlways = false, false
+	}
+	switch g.CC {
+	case "newreno", "sack": // whether there is SACK is what their names say
+	default:
+		c.SACK = *g.SACK
+		if !c.SACK { // Linux does without these then
+			c.RACK, c.TLP, c.DSACK = false, false, false
+		}
+	}
+	if !*g.DelayedACK {
+		c.DelayedACK, c.QuickACKs = 0, 0
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// checkGuests tells what of a profile the simulator has not.
+func checkGuests(g *experiment.Guests) error {
+	switch g.CC {
+	case "reno", "newreno", "sack", "cubic", "dctcp", "d2tcp":
+	default:
+		return fmt.Errorf("guests.cc %s: the simulator has reno, newreno, sack, cubic, dctcp and d2tcp", g.CC)
+	}
+	for _, stack := range []string{g.Stack, g.ToStack} {
+		if stack != "linux" && stack != "" {
+			return fmt.Errorf("guests.stack %s: the simulator's TCP is Linux's; other stacks run in the lab", stack)
+		}
+	}
+	return nil
+}

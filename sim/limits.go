@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/experiment"
+)
+
+// Limits of one run: what it takes is bounded before anything of it is built. Flows are bounded by
+// workload.MaxFlows, nodes and buffers by the experiment file too.
+const (
+	maxNodes = 100_000
+	maxPairs = 1_000_000
+	// maxBins is up to how many bins of delivered bytes (8 bytes each) flows without an end may fill.
+	maxBins = 50_000_000
+	// leastBuffer holds one full Ethernet frame.
+	leastBuffer = 1514
+)
+
+// checkLimits tells what of a network or its traffic cannot be simulated, or is too much.
+func checkLimits(cfg *experiment.Config) error {
+	g := cfg.Graph
+	if g == nil || len(g.Nodes) == 0 {
+		return errors.New("the run has no network")
+	}
+	if len(g.Nodes) > maxNodes {
+		return fmt.Errorf("a network of %d nodes: the simulator takes %d", len(g.Nodes), maxNodes)
+	}
+	kinds := make(map[string]experiment.NodeKind, len(g.Nodes))
+	for _, n := range g.Nodes {
+		kinds[n.Name] = n.Kind
+	}
+	for _, l := range g.Links {
+		if err := checkLink(kinds, &l); err != nil {
+			return fmt.Errorf("link %s - %s: %w", l.A, l.B, err)
+		}
+	}
+	pairs, bins := 0, int64(0)
+	for i := range cfg.Items {
+		it := &cfg.Items[i]
+		for _, p := range it.Pairs {
+			for _, name := range []string{p.Src, p.Dst} {
+				if kind, ok := kinds[name]; !ok || kind != experiment.Guest {
+					return fmt.Errorf("traffic %s: %s to %s: there is no host %q", it.Name, p.Src, p.Dst, name)
+				}
+			}
+		}
+		pairs += len(it.Pairs)
+		if it.Size == 0 && it.CDF == "" {
+			bins += int64(len(it.Pairs)) * int64(max(it.Count, 1)) * binsOf(cfg)
+		}
+		if bins > maxBins {
+			return fmt.Errorf("traffic %s: the rates of its flows over %v would have more than %d steps: take a longer measure.series (it is %v), or fewer flows",
+				it.Name, cfg.Duration, maxBins, cfg.Series)
+		}
+	}
+	if pairs > maxPairs {
+		return fmt.Errorf("traffic between %d pairs of hosts: the simulator takes %d", pairs, maxPairs)
+	}
+	if n := int64(cfg.Duration) / int64(coarsestGrid) * int64(len(cfg.Ports)); n > maxSamples {
+		return fmt.Errorf("the queues of %d ports over %v have %d samples: at most %d; name fewer in measure.ports, or take a shorter duration",
+			len(cfg.Ports), cfg.Duration, n, maxSamples)
+	}
+	return nil
+}
+
+func binsOf(cfg *experiment.Config) int64 {
+	bin := cfg.Series.Std()
+	if bin <= 0 {
+		bin = 10 * time.Millisecond
+	}
+	return int64(cfg.Duration.Std()/bin) + 1
+}
+
+func checkLink(kinds map[string]experiment.NodeKind, l *experiment.Link) error {
+	a, okA := kinds[l.A]
+	b, okB := kinds[l.B]
+	switch {
+	case !okA || !okB:
+		return errors.New("one of its ends is no node")
+	case l.Rate <= 0 && (a == experiment.Switch || b == experiment.Switch):
+		return errors.New("a rate of 0 carries nothing: above 0kbit")
+	case a != experiment.Switch && b != experiment.Switch:
+		return nil
+	case l.Buffer.N < 1 || !l.Buffer.Packets && l.Buffer.N < leastBuffer:
+		return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", l.Buffer, leastBuffer)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/experiment"
+	"weir/sim/event"
+)
+
+// observers are what looks at a run beside its measurements: captures and the trace.
+type observers struct {
+	captures []*capture
+	trace    *trace
+}
+
+// observe opens what the World was asked for.
+func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err error) {
+	o = &observers{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.close())
+		}
+	}()
+	if w.PCAP != "" {
+		if err := os.MkdirAll(w.PCAP, 0o755); err != nil {
+			return o, fmt.Errorf("make a directory for captures: %w", err)
+		}
+		for _, p := range s.net.Ports {
+			if len(p.Labels) == 0 {
+				continue
+			}
+			c, err := newCapture(w.PCAP, FileName(r)+"-"+p.Labels[0], p)
+			if err != nil {
+				return o, err
+			}
+			o.captures = append(o.captures, c)
+		}
+	}
+	if w.Trace != "" {
+		if err := os.MkdirAll(w.Trace, 0o755); err != nil {
+			return o, fmt.Errorf("make a directory for traces: %w", err)
+		}
+		if o.trace, err = newTrace(filepath.Join(w.Trace, FileName(r)+".parquet"), s, r); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// FileName names the files of a run: its scheme, its place on the axes, its seed.
+func FileName(r *experiment.Run) string {
+	parts := []string{r.Scheme}
+	for _, axis := range slices.Sorted(maps.Keys(r.Point)) {
+		parts = append(parts, axis+"="+r.Point[axis])
+	}
+	name := strings.Join(append(parts, fmt.Sprintf("seed=%d", r.Seed)), "-")
+	// A value of an axis may be any text.
+	return strings.Map(func(c rune) rune {
+		if strings.ContainsRune(`/\: *?"<>|`, c) || c < ' ' {
+			return '_'
+		}
+		return c
+	}, name)
+}
+
+// begin is t = 0: what passed before is not of the run.
+func (o *observers) begin(t0 event.Time) {
+	for _, c := range o.captures {
+		c.t0 = t0
+	}
+	if o.trace != nil {
+		o.trace.t0 = t0
+	}
+}
+
+// cut says what did not fit.
+func (o *observers) cut() []string {
+	var out []string
+	for _, c := range o.captures {
+		if c.missed > 0 {
+			out = append(out, fmt.Sprintf("--pcap: the file of %s is full: it has the first %d packets, %d more passed; shorten the run", c.name, c.packets, c.missed))
+		}
+	}
+	if o.trace != nil && o.trace.missed > 0 {
+		out = append(out, fmt.Sprintf("--trace: the file is full: it has the first %d rows, %d more were to be written; shorten the run", maxTraceRows, o.trace.missed))
+	}
+	return out
+}
+
+func (o *observers) close() error {
+	var errs []error
+	for _, c := range o.captures {
+		errs = append(errs, c.close())
+	}
+	if o.trace != nil {
+		errs = append(errs, o.trace.close())
+	}
+	return errors.Join(errs...)
+}

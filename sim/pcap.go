@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+const (
+	// snapBytes of a frame are kept: all its headers, and a little of its payload, which is zeros.
+	snapBytes = 128
+	// maxCapture bounds one file.
+	maxCapture = 256 << 20
+	// blockBytes is what pcapng adds to a packet, at most.
+	blockBytes = 36
+)
+
+// capture writes what leaves one port to a file of pcapng, with the times when the last bits leave, from t = 0.
+type capture struct {
+	name    string // of the port
+	file    *os.File
+	w       *pcapgo.NgWriter
+	t0      event.Time
+	bytes   int64
+	packets int64
+	missed  int64 // that came when the file was full
+	err     error
+	b       [snapBytes]byte // zeros behind the headers
+}
+
+// newCapture opens the file and waits for begin.
+func newCapture(dir, name string, p *network.Port) (*capture, error) {
+	c := &capture{name: p.Name, t0: -1}
+	var err error
+	if c.file, err = os.Create(filepath.Join(dir, name+".pcapng")); err != nil {
+		return nil, fmt.Errorf("capture %s: %w", p.Name, err)
+	}
+	c.w, err = pcapgo.NewNgWriterInterface(c.file, pcapgo.NgInterface{
+		Name: p.Name, LinkType: layers.LinkTypeEthernet, SnapLength: snapBytes, TimestampResolution: 9,
+	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "weir, simulated"}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("capture %s: %w", p.Name, err), c.file.Close())
+	}
+	p.Tap(c.packet)
+	return c, nil
+}
+
+func (c *capture) packet(pk *network.Packet, leaves event.Time) {
+	switch {
+	case c.t0 < 0 || c.err != nil:
+		return
+	case c.bytes > maxCapture:
+		c.missed++
+		return
+	}
+	headers := frame((*[longestHeaders]byte)(c.b[:]), pk)
+	n := min(headers+int(pk.Payload), snapBytes)
+	c.err = c.w.WritePacket(gopacket.CaptureInfo{
+		Timestamp: time.Unix(0, int64(leaves-c.t0)), CaptureLength: n, Length: int(pk.Bytes),
+	}, c.b[:n])
+	c.packets++
+	c.bytes += int64(n) + blockBytes
+}
+
+// close finishes the file.
+func (c *capture) close() error {
+	if err := errors.Join(c.err, c.w.Flush(), c.file.Close()); err != nil {
+		return fmt.Errorf("capture %s: %w", c.name, err)
+	}
+	return nil
+}

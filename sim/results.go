@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+const (
+	// widestGrid and finestGrid bound the grid on which queues are looked at. The widest is the lab's;
+	// where the round trip is short it is finer, so that what happens within one is seen.
+	widestGrid = 500 * event.Microsecond
+	finestGrid = 10 * event.Microsecond
+	// coarsestGrid is used where there is too much to look at for the widest: queue_bytes is by contract
+	// over 1 ms or finer.
+	coarsestGrid = event.Millisecond
+	// wishedSamples is up to how many samples of all ports together a run has a finer grid for, and
+	// maxSamples (48 bytes each) what it may have at all.
+	wishedSamples = 1_000_000
+	maxSamples    = 20_000_000
+	// maxDrops (some 120 bytes each): with more, what depends on drops is absent.
+	maxDrops = 5_000_000
+)
+
+// grid is the step between samples for so many ports.
+func grid(cfg *experiment.Config, ports int) event.Time {
+	step := widestGrid
+	samples := func(step event.Time) int64 { return int64(cfg.Duration) / int64(step) * int64(ports) }
+	for _, finer := range []event.Time{250e3, 100e3, 50e3, 20e3, finestGrid} {
+		if step > event.Time(cfg.RTT)/2 && samples(finer) <= wishedSamples {
+			step = finer
+		}
+	}
+	if samples(step) > maxSamples {
+		return coarsestGrid
+	}
+	return step
+}
+
+// recorder fills result.Port and result.Drop as the lab's measuring program does: backlog, bytes and marks of
+// the named ports on a fixed grid of time, and every drop anywhere.
+type recorder struct {
+	net   *network.Network
+	t0    event.Time
+	step  event.Time
+	tick  event.Event
+	watch []watched
+	drops []result.Drop
+	lost  uint64
+}
+
+// watched is a port whose queue is sampled.
+type watched struct {
+	port    *network.Port
+	samples []result.Sample
+}
+
+// newRecorder watches the ports that have labels, and drops from now on.
+func newRecorder(n *network.Network, cfg *experiment.Config) *recorder {
+	r := &recorder{net: n}
+	for _, p := range n.Ports {
+		if len(p.Labels) > 0 {
+			r.watch = append(r.watch, watched{port: p})
+		}
+	}
+	r.step = grid(cfg, len(r.watch))
+	r.tick.Init(r)
+	n.OnDrop = r.dropped
+	return r
+}
+
+// begin takes the first sample, at t = 0.
+func (r *recorder) begin() {
+	r.t0 = r.net.Queue.Now()
+	r.net.Queue.Set(&r.tick, r.t0)
+}
+
+// Happen looks at the queues.
+func (r *recorder) Happen(_ *event.Event, now event.Time) {
+	for i := range r.watch {
+		w := &r.watch[i]
+		backlog := w.port.Backlog()
+		c := w.port.Counters()
+		s := result.Sample{Backlog: backlog, Marks: uint64(c.Marks), Sent: uint64(c.Sent.Bytes)}
+		if last := len(w.samples) - 1; last >= 0 && same(&w.samples[last], &s) {
+			w.samples[last].Count++
+			continue
+		}
+		s.At, s.Step, s.Count = time.Duration(now-r.t0), time.Duration(r.step), 1
+		w.samples = append(w.samples, s)
+	}
+	if len(r.watch) > 0 {
+		r.net.Queue.Set(&r.tick, now+r.step)
+	}
+}
+
+func same(a, b *result.Sample) bool {
+	return a.Backlog == b.Backlog && a.Marks == b.Marks && a.Sent == b.Sent
+}
+
+func (r *recorder) dropped(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
+	if len(r.drops) >= maxDrops {
+		r.lost++
+		return
+	}
+	r.drops = append(r.drops, result.Drop{
+		At: time.Duration(now - r.t0), Port: p.Name, Key: keyOf(pk), Bytes: int(pk.Bytes), Reason: reason.String(),
+	})
+}
+
+// results gives what happened in [0, end): every port that has a rate, the queues of those that are watched.
+func (r *recorder) results(end time.Duration, kind func(network.NodeID) experiment.NodeKind) (ports []result.Port, drops []result.Drop) {
+	for _, p := range r.net.Ports {
+		if p.Rate == 0 {
+			continue
+		}
+		out := result.Port{Name: p.Name, Labels: p.Labels, RateBps: int64(p.Rate)}
+		if kind(p.Node) == experiment.Switch {
+			out.Buffer = int64(p.Buffer.Bytes())
+		}
+		if i := slices.IndexFunc(r.watch, func(w watched) bool { return w.port == p }); i >= 0 {
+			out.Samples = until(r.watch[i].samples, end)
+		}
+		ports = append(ports, out)
+	}
+	n, _ := slices.BinarySearchFunc(r.drops, end, func(d result.Drop, end time.Duration) int { return cmp.Compare(d.At, end) })
+	return ports, r.drops[:n:n]
+}
+
+// until cuts samples to the points of the grid before end.
+func until(samples []result.Sample, end time.Duration) []result.Sample {
+	for i := range samples {
+		s := &samples[i]
+		left := int64((end - s.At + s.Step - 1) / s.Step) // points of the grid from s.At to before end
+		if left <= 0 {
+			return samples[:i]
+		}
+		s.Count = min(s.Count, left)
+	}
+	return samples
+}

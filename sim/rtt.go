@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// probeTime is far longer than any round trip of a network that network.Build accepts.
+const probeTime = 10_000 * event.Second
+
+// probe is a packet that goes to a host and back, as the lab's ping-pong of one byte over TCP does.
+type probe struct {
+	net      *network.Network
+	from, to network.NodeID
+	answered event.Time
+}
+
+var errNoAnswer = errors.New("no answer came back")
+
+// roundTrip sends the probe through the network, in which nothing else is.
+func (p *probe) roundTrip() (event.Time, error) {
+	before := p.net.Sink
+	p.net.Sink = p
+	defer func() { p.net.Sink = before }()
+	begin := p.net.Queue.Now()
+	p.answered = -1
+	p.send(p.from, p.to)
+	p.net.Queue.Run(begin + probeTime)
+	if p.answered < 0 {
+		return 0, errNoAnswer
+	}
+	return p.answered - begin, nil
+}
+
+func (p *probe) send(from, to network.NodeID) {
+	const port = 7 // echo
+	pk := p.net.NewPacket()
+	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = from, to, port, port, network.TCP
+	pk.Hash = network.FlowHash(from, to, port, port, network.TCP)
+	pk.Flags, pk.Payload, pk.Bytes = network.ACK|network.PSH, 1, network.HeaderBytes+1
+	p.net.Send(from, pk)
+}
+
+// Deliver is network.Sink.
+func (p *probe) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
+	p.net.Free(pk)
+	if host == p.to {
+		p.send(p.to, p.from)
+		return
+	}
+	p.answered = now
+	p.net.Queue.Halt()
+}
+
+// longestRoundTrip measures between the ends of the first pair of every item and gives the largest, as the lab does.
+func longestRoundTrip(n *network.Network, cfg *experiment.Config) (event.Time, error) {
+	longest := event.Time(0)
+	for i := range cfg.Items {
+		if len(cfg.Items[i].Pairs) == 0 {
+			continue
+		}
+		pair := cfg.Items[i].Pairs[0]
+		from, ok1 := n.Node(pair.Src)
+		to, ok2 := n.Node(pair.Dst)
+		if !ok1 || !ok2 {
+			return 0, fmt.Errorf("round trip %s to %s: no such hosts", pair.Src, pair.Dst)
+		}
+		rtt, err := (&probe{net: n, from: from, to: to}).roundTrip()
+		if err != nil {
+			return 0, fmt.Errorf("round trip %s to %s: %w", pair.Src, pair.Dst, err)
+		}
+		longest = max(longest, rtt)
+	}
+	return longest, nil
+}
+
+func (s *simulation) idleRTT() (time.Duration, error) {
+	rtt, err := longestRoundTrip(s.net, s.cfg)
+	return time.Duration(rtt), err
+}
+
+// AtRTT gives a run as r in a network whose links have other delays, such that its idle round trip is rtt, and what that
+// then is: rounding leaves nanoseconds, and where the lines alone take longer the delays are 0. Delays keep their
+// proportions. The traffic stays as it is: Config.RTT, which bounds the jitter of starts, is not changed.
+func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration, error) {
+	now, err := idle(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	out, g := *r, *r.Config.Graph
+	g.Links = slices.Clone(g.Links)
+	out.Config.Graph = &g
+	for i := range g.Links {
+		g.Links[i].Delay = 0
+	}
+	lines, err := idle(&out)
+	if err != nil || now <= lines || event.Time(rtt) <= lines { // no delay to scale, or none to have
+		return &out, time.Duration(lines), err
+	}
+	for i := range g.Links {
+		d := int64(r.Config.Graph.Links[i].Delay)
+		g.Links[i].Delay = law.Duration(mulDiv(d, int64(rtt)-int64(lines), int64(now-lines)))
+	}
+	got, err := idle(&out)
+	return &out, time.Duration(got), err
+}
+
+// idle is the round trip in the run's network without its laws.
+func idle(r *experiment.Run) (event.Time, error) {
+	n, err := network.Build(event.NewQueue(), &r.Config, networkOptions(r))
+	if err != nil {
+		return 0, fmt.Errorf("network: %w", err)
+	}
+	return longestRoundTrip(n, &r.Config)
+}

@@ -1,0 +1,385 @@
+package sim
+
+import (
+	"errors"
+	"math"
+
+	"weir/experiment/result"
+	"weir/sim/event"
+	"weir/sim/network"
+	"weir/sim/tcp"
+)
+
+// conn is a TCP connection with both its ends. It carries one flow at a time. The side that gets the data
+// closes first: the other knows by that, and not by a message, that all has arrived, and no FIN stands in the
+// data's queue before the data is through.
+type conn struct {
+	t        *traffic
+	item     int32
+	index    int32 // the stack's
+	from, to network.NodeID
+	port     uint16 // of the client
+	client   *tcp.Endpoint
+	server   *tcp.Endpoint // nil before it accepts
+	flow     *flow         // under way, or the last one; nil: none yet
+	only     *flow         // the one flow of a connection that is not persistent
+	owner    *session      // nil: an open-loop flow's own
+	expected int64         // bytes of the message that its receiver still waits for
+	over     bool          // no flow will follow: the server closes once it can
+	clientUp bool          // its program has not closed it
+	serverUp bool
+	gone     bool
+	rtos     int64 // of ends that were closed
+	before   int64 // RTO events before the flow under way
+	timer    event.Event
+}
+
+// clientEnd and serverEnd are the two programs of a conn.
+type (
+	clientEnd conn
+	serverEnd conn
+)
+
+var errNoPort = errors.New("no client port is free")
+
+// dial connects, and begins f (which may be nil) with the moment of connect(). It gives nil, and f has failed,
+// when the host has no port left.
+func (t *traffic) dial(itemIndex, pair int32, f *flow) *conn {
+	it := &t.items[itemIndex]
+	c := &conn{t: t, item: itemIndex, from: it.ends[pair][0], to: it.ends[pair][1], only: f, clientUp: true}
+	if c.port = t.clientPort(c.from); c.port == 0 {
+		if f != nil {
+			f.fail(errNoPort)
+		}
+		return nil
+	}
+	c.timer.Init(c)
+	t.open++
+	c.client = t.stack.Dial(c.from, c.to, c.port, it.port, it.tcp, (*clientEnd)(c))
+	c.index = c.client.Index()
+	for len(t.conns) <= int(c.index) {
+		t.conns = append(t.conns, nil)
+	}
+	t.conns[c.index] = c
+	if f != nil {
+		f.begin(c.key(), t.queue.Now())
+	}
+	return c
+}
+
+func (c *conn) key() result.Key {
+	return result.Key{Proto: network.TCP, Src: addrPort(c.from, c.port), Dst: addrPort(c.to, c.t.items[c.item].port)}
+}
+
+func (c *conn) pull() bool       { return c.t.items[c.item].pull }
+func (c *conn) persistent() bool { return c.t.items[c.item].persistent }
+
+// accept gives a connection its server's end. A client that aborted meanwhile has none: its reset is on the way.
+func (t *traffic) accept(e *tcp.Endpoint) tcp.App {
+	c := t.conns[e.Index()]
+	if c == nil {
+		return nil
+	}
+	c.server, c.serverUp = e, true
+	return (*serverEnd)(c)
+}
+
+// exchange begins to transfer f, which has begun.
+func (c *conn) exchange(f *flow) {
+	c.flow, f.carrier = f, c
+	if c.pull() {
+		c.expected = messageBytes
+		c.client.Write(messageBytes)
+		return
+	}
+	if c.persistent() {
+		c.expected = messageBytes
+	}
+	c.send()
+}
+
+// write gives the sender of the flow's data n more bytes.
+func (c *conn) write(n int64) {
+	if e := c.sender(); e != nil {
+		e.Write(n)
+	}
+}
+
+// sender is the end that data comes from; nil once it is closed, or not there.
+func (c *conn) sender() *tcp.Endpoint {
+	switch {
+	case c.pull() && c.serverUp:
+		return c.server
+	case !c.pull() && c.clientUp:
+		return c.client
+	}
+	return nil
+}
+
+// send writes the flow's bytes.
+func (c *conn) send() {
+	f, e := c.flow, c.sender()
+	if f.ended || e == nil {
+		return
+	}
+	switch {
+	case f.rate > 0:
+		f.startPacing(c.t.queue.Now())
+	case f.size == 0:
+		e.Write(endlessBytes)
+	default:
+		e.SetDeadline(f.due)
+		e.Write(f.size)
+	}
+}
+
+// Connected is tcp.App. What was written waits in the endpoint.
+func (p *clientEnd) Connected(*tcp.Endpoint) {}
+
+// Connected is tcp.App.
+func (p *serverEnd) Connected(*tcp.Endpoint) {
+	if c := (*conn)(p); c.over {
+		c.endServer()
+	}
+}
+
+// Acknowledged is tcp.App; nobody asks for it.
+func (p *clientEnd) Acknowledged(*tcp.Endpoint) {}
+
+// Acknowledged is tcp.App.
+func (p *serverEnd) Acknowledged(*tcp.Endpoint) {}
+
+// Received is tcp.App: the answer to a push, or the data of a pull.
+func (p *clientEnd) Received(_ *tcp.Endpoint, n int64) {
+	c := (*conn)(p)
+	if !c.clientUp || c.flow == nil {
+		return
+	}
+	if c.pull() {
+		if c.flow.received(n, c.t.queue.Now()) {
+			c.exchanged()
+		}
+		return
+	}
+	if c.expected -= n; c.expected == 0 {
+		c.exchanged()
+	}
+}
+
+// Received is tcp.App: the request of a pull, or the data of a push.
+func (p *serverEnd) Received(_ *tcp.Endpoint, n int64) {
+	c := (*conn)(p)
+	if !c.serverUp || c.flow == nil {
+		return
+	}
+	if c.pull() {
+		if c.expected -= n; c.expected == 0 {
+			c.send()
+		}
+		return
+	}
+	if !c.flow.received(n, c.t.queue.Now()) {
+		return
+	}
+	if c.persistent() {
+		c.server.Write(messageBytes)
+		return
+	}
+	c.endServer()
+}
+
+// Finished is tcp.App: the server has closed. To the sender of a push this says that all has arrived.
+func (p *clientEnd) Finished(*tcp.Endpoint) {
+	c := (*conn)(p)
+	switch {
+	case !c.clientUp:
+	case c.flow != nil && !c.flow.ended && !c.over:
+		c.broke(errEOF) // before the flow was complete
+	case c.owner != nil && c.persistent():
+		c.endClient()
+	default:
+		c.exchanged()
+	}
+}
+
+var errEOF = errors.New("unexpected EOF")
+
+// Finished is tcp.App: the client has closed, or what an endless sender had to send is through.
+func (p *serverEnd) Finished(*tcp.Endpoint) {
+	if c := (*conn)(p); c.serverUp {
+		c.endServer()
+	}
+}
+
+// Failed is tcp.App: the connection is dead.
+func (p *clientEnd) Failed(e *tcp.Endpoint, why error) {
+	c := (*conn)(p)
+	if !c.clientUp {
+		return
+	}
+	c.clientUp = false
+	c.rtos += rtos(e)
+	c.broke(why)
+}
+
+// Failed is tcp.App.
+func (p *serverEnd) Failed(e *tcp.Endpoint, why error) {
+	c := (*conn)(p)
+	if !c.serverUp {
+		return
+	}
+	c.serverUp = false
+	c.rtos += rtos(e)
+	c.broke(why)
+}
+
+// rtos is how many retransmission timeouts an end had, the handshake's included.
+func rtos(e *tcp.Endpoint) int64 {
+	c := e.Counters()
+	return c.Timeouts + c.SYNTimeouts
+}
+
+// exchanged is called when the client's side of a flow is through.
+func (c *conn) exchanged() {
+	f := c.flow
+	if c.persistent() {
+		c.noteTimeouts(f)
+		c.owner.done(f, true)
+		return
+	}
+	c.endClient()
+	if c.owner != nil {
+		c.owner.done(f, true)
+	}
+}
+
+// noteTimeouts gives a flow of a persistent connection what happened during it.
+func (c *conn) noteTimeouts(f *flow) {
+	now := c.timeouts()
+	f.addTimeouts(now - c.before)
+	c.before = now
+}
+
+// timeouts is the number of RTO events of both ends so far.
+func (c *conn) timeouts() int64 {
+	n := c.rtos
+	if c.clientUp {
+		n += rtos(c.client)
+	}
+	if c.serverUp {
+		n += rtos(c.server)
+	}
+	return n
+}
+
+// stopSending lets the sender of an endless flow end it, and resets the connection if that takes too long.
+func (c *conn) stopSending(f *flow) {
+	if c.gone || c.flow != f {
+		return
+	}
+	e := c.sender()
+	if e == nil {
+		c.abort()
+		return
+	}
+	e.Truncate(unsentBytes)
+	e.Close()
+	c.t.queue.Set(&c.timer, c.t.queue.Now()+drainTime)
+}
+
+// Happen ends a connection that did not end by itself, or one of whose ends failed.
+func (c *conn) Happen(*event.Event, event.Time) { c.abort() }
+
+// close ends a persistent connection whose flows have ended.
+func (c *conn) close() {
+	c.over = true
+	switch {
+	case c.gone:
+	case c.pull():
+		c.endClient()
+	case c.serverUp:
+		c.endServer() // the client closes when it sees that
+	}
+}
+
+func (c *conn) endClient() {
+	if c.clientUp {
+		c.clientUp = false
+		c.rtos += rtos(c.client)
+		c.client.Close()
+		c.leave()
+	}
+}
+
+func (c *conn) endServer() {
+	if c.serverUp {
+		c.serverUp = false
+		c.rtos += rtos(c.server)
+		c.server.Close()
+		c.leave()
+	}
+}
+
+// broke ends the connection because one of its ends failed. The other end is reset by an event of its own: the stack
+// is still at work on the first.
+func (c *conn) broke(why error) {
+	f := c.flow
+	if f == nil {
+		f = c.only
+	}
+	if f != nil {
+		f.fail(why)
+	}
+	if !c.gone {
+		c.t.queue.Set(&c.timer, c.t.queue.Now())
+	}
+}
+
+// abort resets both ends. Whoever waited for the flow goes on.
+func (c *conn) abort() {
+	if c.clientUp {
+		c.clientUp = false
+		c.rtos += rtos(c.client)
+		c.client.Abort()
+	}
+	if c.serverUp {
+		c.serverUp = false
+		c.rtos += rtos(c.server)
+		c.server.Abort()
+	}
+	if c.gone {
+		return
+	}
+	c.leave()
+	if c.owner != nil {
+		c.owner.broken(c.flow)
+	}
+}
+
+// leave is called when an end's program is through with the connection. What the stack still exchanges then
+// (FINs and their acknowledgements) is of no flow.
+func (c *conn) leave() {
+	if c.clientUp || c.serverUp || c.gone {
+		return
+	}
+	c.settle()
+	c.t.queue.Stop(&c.timer)
+	c.t.conns[c.index] = nil
+	delete(c.t.hosts[c.from].used, c.port)
+	if c.t.open--; c.t.open == 0 && c.t.left == 0 {
+		c.t.queue.Halt()
+	}
+}
+
+// settle gives the flow its timeouts, once.
+func (c *conn) settle() {
+	c.gone = true
+	if c.only != nil {
+		c.only.addTimeouts(min(c.timeouts(), math.MaxInt32))
+	} else if c.flow != nil && !c.idle() {
+		c.noteTimeouts(c.flow)
+	}
+}
+
+// idle tells that a persistent connection carries no flow now.
+func (c *conn) idle() bool { return c.owner == nil || c.owner.carried == nil }

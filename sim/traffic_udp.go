@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"weir/experiment/result"
+	"weir/sim/event"
+	"weir/sim/network"
+	"weir/sim/tcp"
+)
+
+const (
+	// datagramBytes of payload fill an IPv4 packet of 1500 B.
+	datagramBytes = 1472
+	// datagramHeaders are IPv4 and UDP. A flow's rate counts them: it is the rate of IP packets.
+	datagramHeaders = 28
+	etherHeader     = 14
+	// sourceBytes is the most of a sender's own packets that wait in its NIC: what is due while there is no
+	// room is lost in the source, as in a program whose socket is full (Linux's wmem_default of 212992 B
+	// holds 92 packets, each with the memory that it takes).
+	sourceBytes  = 92 * (datagramBytes + datagramHeaders + etherHeader)
+	firstUDPPort = 20000
+)
+
+// datagrams is a UDP flow under way: one packet after the other, at exact distances.
+type datagrams struct {
+	*flow
+	from, to         network.NodeID
+	fromPort, toPort uint16
+	hash             uint32
+	index            int // in traffic.udp
+	nic              *network.Port
+	next             event.Event
+	begun            event.Time
+	turns            int64 // packets that were due, whether or not they were sent
+	sentLeft         int64 // of a sized flow, bytes
+}
+
+// startDatagrams begins a UDP flow.
+func (t *traffic) startDatagrams(f *flow, pair int32) {
+	ends := t.items[f.item].ends[pair]
+	n := len(t.udp)
+	d := &datagrams{
+		flow: f, from: ends[0], to: ends[1], index: n, nic: t.net.NIC(ends[0]), begun: t.queue.Now(), sentLeft: f.size,
+		// No two flows of a pair of hosts have both ports in common.
+		fromPort: uint16(firstUDPPort + n%40000), toPort: uint16(firstUDPPort + n/40000%40000),
+	}
+	d.hash = network.FlowHash(d.from, d.to, d.fromPort, d.toPort, network.UDP)
+	d.next.Init(d)
+	t.udp = append(t.udp, d)
+	f.addTimeouts(0) // UDP has none
+	f.begin(result.Key{Proto: network.UDP, Src: addrPort(d.from, d.fromPort), Dst: addrPort(d.to, d.toPort)}, d.begun)
+	d.Happen(&d.next, d.begun)
+}
+
+// Happen sends the packet that is due. After the last it waits for what is on its way; what has not arrived
+// then is lost.
+func (d *datagrams) Happen(_ *event.Event, now event.Time) {
+	if d.ended {
+		return
+	}
+	if d.size > 0 && d.sentLeft == 0 {
+		d.end(false, now)
+		return
+	}
+	n := int64(datagramBytes)
+	if d.size > 0 {
+		n = min(n, d.sentLeft)
+		d.sentLeft -= n
+	}
+	if d.nic.Backlog() < sourceBytes {
+		d.send(n)
+	}
+	d.turns++
+	at := d.at(d.turns)
+	if d.size > 0 && d.sentLeft == 0 {
+		at = now + drainTime
+	}
+	d.t.queue.Set(&d.next, at)
+}
+
+// at is when packet n is due: n packets of 1500 B after the first at d.rate.
+func (d *datagrams) at(n int64) event.Time {
+	const bits = 8 * (datagramBytes + datagramHeaders)
+	whole, part := n/d.rate, n%d.rate // n * bits * 1e9 would not fit; n < rate nearly always
+	return d.begun + event.Time(whole*bits*1e9) + mulDiv(part*bits, 1e9, d.rate)
+}
+
+func (d *datagrams) send(n int64) {
+	pk := d.t.net.NewPacket()
+	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = d.from, d.to, d.fromPort, d.toPort, network.UDP
+	pk.Payload, pk.Bytes = int32(n), int32(n)+datagramHeaders+etherHeader
+	pk.Hash, pk.Tag = d.hash, uint64(d.index)
+	d.t.net.Send(d.from, pk)
+}
+
+// transports is what the hosts of a run have that has UDP beside TCP.
+type transports struct {
+	t     *traffic
+	stack *tcp.Stack
+}
+
+// Deliver is network.Sink. Datagrams are counted here.
+func (s *transports) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
+	if pk.Proto != network.UDP {
+		s.stack.Deliver(host, pk, now)
+		return
+	}
+	s.t.udp[pk.Tag].received(int64(pk.Payload), now)
+	s.t.net.Free(pk)
+}

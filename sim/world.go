@@ -1,0 +1,205 @@
+// Package sim is the simulator: a world that carries out experiments packet by packet on a clock of its own, with
+// complete TCP. It has no law of its own: it runs those of datapath/core as the kernel does.
+//
+//	world.go         one run, from its configuration to what was measured
+//	limits.go        what is refused before anything is built
+//	guests.go        settings of TCP as an experiment file has them
+//	rtt.go           the idle network's round trip, and a network with another one
+//	traffic.go       the flows: what starts when;  traffic_flow.go  one flow
+//	traffic_conn.go  a connection, both ends;  traffic_loop.go  persistent ones, closed loops;  traffic_udp.go  UDP
+//	results.go       queues and drops
+//	pcap.go          --pcap: frames of the named ports;  frame.go  their bytes
+//	trace.go         --trace: the state of every connection over time
+//	digest.go        a hash of what was measured
+//
+// Below it: sim/event (the clock), sim/network (links, ports, switches), sim/laws (the laws of a scheme at the ports),
+// sim/tcp (the hosts' transport).
+//
+// One run is one goroutine, and the same run gives the same result to the last bit, on every machine.
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/workload"
+	"weir/law"
+	"weir/sim/event"
+	"weir/sim/laws"
+	"weir/sim/network"
+	"weir/sim/tcp"
+)
+
+// World runs experiments in the simulator. It may be used by several goroutines at once, for different runs.
+type World struct {
+	// PCAP is a directory for what passes the ports of measure.ports; "": nothing is captured.
+	PCAP string
+	// Trace is a directory for the states of connections over time; "": none are written.
+	Trace string
+}
+
+// Name is "sim".
+func (w *World) Name() string { return experiment.WorldSim }
+
+// Check tells before anything is built why r cannot be carried out.
+func (w *World) Check(r *experiment.Run) error {
+	if err := checkLimits(&r.Config); err != nil {
+		return err
+	}
+	for i := range r.Config.Items {
+		it := &r.Config.Items[i]
+		if workload.UDP(&it.Traffic) {
+			continue
+		}
+		if _, err := tcpConfig(&r.Config.Profiles[it.Profile]); err != nil {
+			return fmt.Errorf("scheme %s: traffic %s: %w", r.Scheme, it.Name, err)
+		}
+	}
+	if err := laws.Check(r); err != nil {
+		return fmt.Errorf("scheme %s: %w", r.Scheme, err)
+	}
+	_, err := workload.Expand(&r.Config, r.Seed)
+	return err
+}
+
+// Run carries out one run. What was measured before a cancelled context is returned as partial.
+func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
+	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
+	s, err := build(r)
+	if err != nil {
+		return nil, err
+	}
+	p.Phase("idle round trip")
+	rtt, err := s.idleRTT()
+	if err != nil {
+		return nil, err
+	}
+	s.atWholeMillisecond()
+	observers, err := w.observe(s, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, observers.close()) }()
+	p.Phase("running")
+	s.rec.begin()
+	s.traffic.begin()
+	observers.begin(s.traffic.t0)
+	partial := s.run(ctx, p)
+	raw = s.raw(partial)
+	raw.RTT = rtt
+	raw.Unmet = slices.Concat(raw.Unmet, observers.cut())
+	slices.Sort(raw.Unmet)
+	return raw, nil
+}
+
+// hostFrames is the queue of a host's NIC: more than all that its TCPs may have in flight. A real host's never drops, for
+// Linux's TCP does not put more into it than leaves within about a millisecond (TSQ).
+const hostFrames = 1 << 24
+
+func networkOptions(r *experiment.Run) network.Options {
+	return network.Options{Seed: r.Seed, NICFrames: hostFrames}
+}
+
+// simulation is one run under way.
+type simulation struct {
+	cfg     *experiment.Config
+	queue   *event.Queue
+	net     *network.Network
+	stack   *tcp.Stack
+	traffic *traffic
+	rec     *recorder
+}
+
+// build makes all of a run; nothing happens yet.
+func build(r *experiment.Run) (*simulation, error) {
+	cfg := &r.Config
+	work, err := workload.Expand(cfg, r.Seed)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{cfg: cfg, queue: event.NewQueue()}
+	if s.net, err = network.Build(s.queue, cfg, networkOptions(r)); err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	if err := laws.Put(s.net, r); err != nil {
+		return nil, err
+	}
+	s.stack = tcp.NewStack(s.queue, s.net, r.Seed)
+	if s.traffic, err = newTraffic(s.net, s.stack, cfg, work); err != nil {
+		return nil, err
+	}
+	s.rec = newRecorder(s.net, cfg)
+	return s, nil
+}
+
+// atWholeMillisecond moves the clock to where t = 0 will be.
+func (s *simulation) atWholeMillisecond() {
+	now := s.queue.Now()
+	s.queue.Run((now + event.Millisecond - 1) / event.Millisecond * event.Millisecond)
+}
+
+const (
+	// chunkEvents is about how many events happen between two looks at the context and the clock on the wall.
+	chunkEvents  = 20_000
+	firstChunk   = event.Millisecond
+	progressStep = 200 * time.Millisecond
+)
+
+// run lets everything happen until all flows have ended, at latest at Duration. It tells whether it was cut short.
+func (s *simulation) run(ctx context.Context, p experiment.Progress) (partial bool) {
+	t, cfg := s.traffic, s.cfg
+	partial = !s.until(ctx, t.end, func() bool { return t.left == 0 }, func(now event.Time) {
+		p.At(law.Duration(now-t.t0), cfg.Duration, int(t.ended))
+	})
+	if t.left == 0 && !partial {
+		// Connections end by themselves, as in the lab.
+		s.until(ctx, s.queue.Now()+drainTime, func() bool { return t.open == 0 }, func(event.Time) {})
+	}
+	t.finish(!partial)
+	return partial
+}
+
+// until lets events happen up to end or until over, whichever is first; false: the context was cancelled.
+func (s *simulation) until(ctx context.Context, end event.Time, over func() bool, tell func(now event.Time)) bool {
+	chunk, told := firstChunk, time.Now()
+	for s.queue.Now() < end && !over() {
+		if ctx.Err() != nil {
+			return false
+		}
+		if time.Since(told) > progressStep {
+			tell(s.queue.Now())
+			told = time.Now()
+		}
+		before := s.queue.Happened()
+		s.queue.Run(min(end, s.queue.Now()+chunk))
+		// How far the next chunk goes has no influence on what happens, only on how often we look.
+		switch n := s.queue.Happened() - before; {
+		case n > 2*chunkEvents:
+			chunk = max(chunk/2, event.Nanosecond)
+		case n < chunkEvents/2:
+			chunk = min(2*chunk, event.Second)
+		}
+	}
+	return true
+}
+
+// raw gathers what was measured.
+func (s *simulation) raw(partial bool) *result.Raw {
+	t := s.traffic
+	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost}
+	for i := range raw.Flows {
+		raw.Duration = max(raw.Duration, raw.Flows[i].End)
+	}
+	slices.SortStableFunc(raw.Flows, func(a, b result.Flow) int { return cmp.Compare(a.Start, b.Start) })
+	raw.Ports, raw.Drops = s.rec.results(raw.Duration, func(id network.NodeID) experiment.NodeKind { return s.cfg.Graph.Nodes[id].Kind })
+	for cause, n := range t.errs { // sorted with the rest
+		raw.Unmet = append(raw.Unmet, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
+	}
+	return raw
+}

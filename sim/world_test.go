@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"weir/experiment"
+)
+
+// goldens are runs of the project's files, shortened, that must come out the same to the last bit: on any machine, on
+// any number of processors, in any company.
+var goldens = []struct {
+	file    string
+	schemes []string
+	set     []string
+}{
+	{"incast.yaml", []string{"droptail", "ecn"}, []string{"duration=3s", "traffic.elephants.stop=3s", "traffic.mice.epochs=10", "measure.windows.loaded=[2s, 3s]", "seeds=[1, 2]"}},
+	{"sdn-gcc/G1s.yaml", nil, []string{"duration=300ms", "traffic.tagged.start=100ms", "traffic.tagged.stop=300ms", "traffic.competitors.stop=200ms",
+		"measure.windows={both: [100ms, 200ms]}", "claims=[]", "seeds=[1]"}},
+	{"sicc/S1.yaml", []string{"droptail"}, []string{"duration=200ms", "traffic.elephants.stop=200ms", "traffic.mice.epochs=1", "claims=[]", "seeds=[1]"}},
+}
+
+func goldenRuns(t *testing.T) []*experiment.Run {
+	t.Helper()
+	var runs []*experiment.Run
+	for _, g := range goldens {
+		f, err := experiment.Load("../experiments/" + g.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: g.schemes, Set: g.set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, p.Runs...)
+	}
+	return runs
+}
+
+// The same run gives the same bytes twice, alone and beside others.
+func TestDigest_SameRunSameBytes(t *testing.T) {
+	runs := goldenRuns(t)
+	alone := make([]string, len(runs))
+	for i, r := range runs {
+		alone[i] = Digest(ran(t, &World{}, r))
+	}
+	beside := make([]string, len(runs))
+	t.Run("beside", func(t *testing.T) {
+		for i, r := range runs {
+			t.Run(r.Experiment+"/"+FileName(r), func(t *testing.T) {
+				t.Parallel()
+				beside[i] = Digest(ran(t, &World{}, r))
+			})
+		}
+	})
+	for i, r := range runs {
+		if alone[i] != beside[i] {
+			t.Errorf("%s %s: %s alone, %s beside others", r.Experiment, FileName(r), alone[i], beside[i])
+		}
+	}
+}
+
+// Another seed, another scheme or one frame more in the buffer is another run.
+func TestDigest_TellsRunsApart(t *testing.T) {
+	text := baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 200ms}")
+	seen := map[string]string{}
+	for _, set := range []string{"seeds=[1]", "seeds=[2]", "network.buffer=61514B", "guests.cc=cubic", "network.rtt=401us"} {
+		d := Digest(carriedOut(t, text, "duration=300ms", set))
+		if other := seen[d]; other != "" {
+			t.Errorf("%s and %s come out the same", set, other)
+		}
+		seen[d] = set
+	}
+}
+
+// What cannot be simulated is refused with its cause, before anything is built of it.
+func TestCheck_RefusesWhatCannotBe(t *testing.T) {
+	bulk := baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk}")
+	for _, c := range []struct {
+		name string
+		set  []string
+		edit func(r *experiment.Run)
+		want string
+	}{
+		{"a million hosts", nil, func(r *experiment.Run) { r.Config.Graph.Nodes = make([]experiment.Node, 1_000_000) }, "a network of 1000000 nodes: the simulator takes 100000"},
+		{"rate 0", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].Rate = 0 }, "link sender1 - switch: a rate of 0 carries nothing"},
+		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "a buffer of 1513B holds no full frame"},
+		{"a flow to nowhere", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "receiver2" }, `there is no host "receiver2"`},
+		{"a flow to a switch", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "switch" }, `there is no host "switch"`},
+		{"a link to nowhere", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].B = "x" }, "one of its ends is no node"},
+		{"bbr", []string{"guests.cc=bbr"}, nil, "guests.cc bbr: the simulator has reno, newreno, sack, cubic, dctcp and d2tcp"},
+		{"netstack", []string{"guests.stack=netstack"}, nil, "guests.stack netstack: the simulator's TCP is Linux's"},
+		{"a law of the lab", []string{"schemes=[{name: fairq}]"}, nil, "the simulator has no law fairq"},
+		{"a year in steps of 1 ms", []string{"duration=1000000s", "measure.series=1ms"}, nil, "take a longer measure.series"},
+		{"a month of samples", []string{"duration=1000000s", "measure.series=100s"}, nil, "samples: at most"},
+		{"flows for ever", []string{"traffic=[{name: f, from: sender1, to: receiver1, pattern: poisson, size: 1B, load: 1}]", "duration=1000s"}, nil, "is more than 5000000"},
+	} {
+		r := planned(t, bulk, c.set...)[0]
+		if c.edit != nil {
+			c.edit(r)
+		}
+		if err := (&World{}).Check(r); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// All files of the project that ask for the simulator, and for schemes that it has, can be run there.
+func TestCheck_TakesEveryFile(t *testing.T) {
+	for _, path := range []string{"incast", "join-leave", "marking", "sicc/S1", "sicc/S2", "sicc/S3", "sicc/S4", "sicc/SJ1", "sdn-gcc/G1", "sdn-gcc/G1s", "sed/D1", "sed/D2-D4", "fairq/Q1", "fairq/F1"} {
+		f, err := experiment.Load("../experiments/" + path + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Available: true})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		for _, r := range p.Runs {
+			if r.Seed != p.Runs[0].Seed {
+				continue
+			}
+			if err := (&World{}).Check(r); err != nil {
+				t.Errorf("%s %s: %v", path, FileName(r), err)
+			}
+		}
+	}
+}
