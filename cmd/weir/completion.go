@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/agent/switchd"
+	"weir/experiment"
 )
 
 // complete is what a shell is offered: what is there on this machine, and the words of choices.
@@ -21,7 +22,7 @@ var completeFlags = map[string]complete{
 	"shrink": cobra.FixedCompletions([]string{"allow", "avoid"}, cobra.ShellCompDirectiveNoFileComp),
 	"gain":   cobra.FixedCompletions([]string{"paper", "code"}, cobra.ShellCompDirectiveNoFileComp),
 	"scale":  cobra.FixedCompletions([]string{"learn", "shim", "unify"}, cobra.ShellCompDirectiveNoFileComp),
-	"world":  cobra.FixedCompletions([]string{"lab"}, cobra.ShellCompDirectiveNoFileComp),
+	"world":  cobra.FixedCompletions(experiment.BuiltWorlds(), cobra.ShellCompDirectiveNoFileComp),
 }
 
 // Flags whose values no shell can guess, and that are no files.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -14,23 +16,38 @@ import (
 )
 
 // progress tells a person how the runs get on: one line that is rewritten on a terminal, one line
-// a run elsewhere.
+// a run elsewhere. Several runs may be under way.
 type progress struct {
 	w        io.Writer
 	terminal bool
+
+	mu       sync.Mutex
 	estimate estimate
 	runs, n  int // to do, and begun
 	before   int // kept from earlier
-	run      *experiment.Run
-	since    time.Time // that it began
+	running  map[*experiment.Run]begun
 	shown    time.Time
 }
+
+// begun is a run under way.
+type begun struct {
+	n     int // how many had begun with it
+	since time.Time
+}
+
+// runProgress is the experiment.Progress of one run.
+type runProgress struct {
+	*progress
+	run *experiment.Run
+}
+
+func (p *progress) of(r *experiment.Run) experiment.Progress { return runProgress{p, r} }
 
 // redraw is the shortest time between two drawings of the line.
 const redraw = 200 * time.Millisecond
 
 func newProgress(w io.Writer, planned []*experiment.Run) *progress {
-	p := &progress{w: w, estimate: newEstimate(planned)}
+	p := &progress{w: w, estimate: newEstimate(planned), running: map[*experiment.Run]begun{}}
 	if f, ok := w.(*os.File); ok {
 		p.terminal = term.IsTerminal(int(f.Fd()))
 	}
@@ -51,39 +68,55 @@ func (p *progress) begins(runs int) {
 	}
 }
 
+// again tells that a run which was kept is to be done after all.
+func (p *progress) again(r *experiment.Run, why string) {
+	p.before--
+	p.runs++
+	p.estimate.open[r] = true
+	p.say(fmt.Sprintf("%s is run again: %s", describe(r), why))
+}
+
 func (p *progress) begin(r *experiment.Run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.n++
-	p.run, p.since = r, time.Now()
+	p.running[r] = begun{p.n, time.Now()}
 	if !p.terminal {
 		p.say(fmt.Sprintf("run %d of %d: %s (%v of traffic at most; %s)", p.n, p.runs, describe(r), r.Config.Duration, p.leftText()))
 	}
 }
 
 func (p *progress) finished(r *experiment.Run, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.estimate.done(r, took)
-	p.run = nil
+	delete(p.running, r)
 }
 
 // Phase shows what is being done.
-func (p *progress) Phase(text string) { p.draw(text, true) }
+func (p runProgress) Phase(text string) { p.draw(p.run, text, true) }
 
 // At shows how far the traffic is.
-func (p *progress) At(now, total law.Duration, flowsDone int) {
+func (p runProgress) At(now, total law.Duration, flowsDone int) {
 	const width = 20
 	filled := 0
 	if total > 0 {
 		filled = int(min(width, width*int64(now)/int64(total)))
 	}
 	bar := strings.Repeat("=", filled) + strings.Repeat(" ", width-filled)
-	p.draw(fmt.Sprintf("[%s] %.0f of %.0f s, %d flows done", bar, now.Std().Seconds(), total.Std().Seconds(), flowsDone), false)
+	p.draw(p.run, fmt.Sprintf("[%s] %.0f of %.0f s, %d flows done", bar, now.Std().Seconds(), total.Std().Seconds(), flowsDone), false)
 }
 
-func (p *progress) draw(text string, always bool) {
-	if !p.terminal || p.run == nil || (!always && time.Since(p.shown) < redraw) {
+// draw shows the line of a run; of several in turn, as often as of one.
+func (p *progress) draw(r *experiment.Run, text string, always bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, running := p.running[r]
+	if !p.terminal || !running || (!always || len(p.running) > 1) && time.Since(p.shown) < redraw {
 		return
 	}
 	p.shown = time.Now()
-	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %s: %s (%s)", p.n, p.runs, describe(p.run), text, p.leftText())
+	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %s: %s (%s)", at.n, p.runs, describe(r), text, p.leftText())
 }
 
 // say writes a line that stays.
@@ -98,9 +131,10 @@ func (p *progress) say(text string) {
 // leftText words how long it will be.
 func (p *progress) leftText() string {
 	left, measured := p.estimate.left()
-	if p.run != nil {
-		left = max(0, left-min(time.Since(p.since), p.estimate.of(p.run)))
+	for r, b := range p.running {
+		left -= min(time.Since(b.since), p.estimate.of(r)) / p.estimate.beside(r)
 	}
+	left = max(0, left)
 	if !measured {
 		return "at most about " + roughly(left) + " left"
 	}
@@ -180,7 +214,15 @@ func (e *estimate) of(r *experiment.Run) time.Duration {
 // left sums up all that is open; measured is false as long as nothing is done.
 func (e *estimate) left() (left time.Duration, measured bool) {
 	for r := range e.open {
-		left += e.of(r)
+		left += e.of(r) / e.beside(r)
 	}
 	return left, len(e.ratio) > 0
+}
+
+// beside is how many runs of a world are under way at a time.
+func (e *estimate) beside(r *experiment.Run) time.Duration {
+	if r.World == experiment.WorldSim {
+		return time.Duration(runtime.GOMAXPROCS(0))
+	}
+	return 1
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"weir/experiment/store"
 	"weir/experiment/workload"
 	"weir/lab"
+	"weir/sim"
 )
 
 // runFlags is what `weir run` was asked for.
@@ -31,6 +33,8 @@ type runFlags struct {
 	json, resume     bool
 	out              string
 	withoutMeasuring bool
+	pcap             string
+	trace            bool
 }
 
 func runCommand() *cobra.Command {
@@ -45,8 +49,14 @@ With --out every run is kept in DIR/runs as soon as it is finished. Stopped or k
 with --resume goes on: it runs what is not there yet. A changed FILE runs again what it changes.
 'weir figures DIR' makes the report again from what is there.
 
+The lab is real TCP in network namespaces and takes its own time, one run after the other. The simulator
+runs as fast as it can, a run on each processor. With both, --world lab,sim, the lab's runs come first and
+the simulator's network gets the round trip that the lab measured.
+
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir run experiments/incast.yaml --world lab --scheme droptail,ecn
+  weir run experiments/incast.yaml --world sim --scheme droptail,ecn --seeds 20
+  weir run experiments/incast.yaml --world lab,sim --scheme droptail,ecn
   weir run experiments/incast.yaml --world lab --scheme ecn --seed 1 --set traffic.mice.size=20KB
   weir run experiments/incast.yaml --world lab --scheme ecn --sweep schemes.ecn.params.threshold=15KB,30KB,60KB
   weir run experiments/fairq/F1.yaml --world lab --out out/F1 --resume
@@ -64,6 +74,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
 			case f.resume && f.out == "":
 				return usageError(errors.New("--resume needs --out DIR: the directory with the finished runs"))
+			case f.trace && f.out == "":
+				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
 			case f.schema:
 				_, err := cmd.OutOrStdout().Write(experiment.Schema())
 				return err
@@ -76,7 +88,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.options.Worlds, "world", nil, "worlds to run in: lab")
+	flags.StringSliceVar(&f.options.Worlds, "world", nil, "worlds to run in: lab, sim, or both (default: those of FILE)")
 	flags.StringSliceVar(&f.options.Schemes, "scheme", nil, "schemes to run, by their names in FILE (default all)")
 	flags.BoolVar(&f.options.Available, "available", false, "skip the schemes that this build does not have")
 	flags.Int64Var(&f.seed, "seed", 0, "run this one seed")
@@ -88,6 +100,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.BoolVar(&f.resume, "resume", false, "with --out: keep the runs that are finished there, run only the others")
 	flags.BoolVar(&f.check, "check", false, "only check the files")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
+	flags.StringVar(&f.pcap, "pcap", "", "sim: write what leaves the ports of measure.ports into this directory, as pcapng")
+	flags.BoolVar(&f.trace, "trace", false, "sim: write window, threshold, round trip and state of every connection over time into DIR/trace, with --out DIR")
 	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "leave the measuring program out, to see what it costs")
 	return cmd
 }
@@ -125,9 +139,17 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 	if err != nil {
 		return usageError(err)
 	}
+	simulator := &sim.World{PCAP: f.pcap}
+	if f.trace {
+		simulator.Trace = filepath.Join(f.out, "trace")
+	}
+	isSim := func(r *experiment.Run) bool { return r.World == simulator.Name() }
+	if (f.pcap != "" || f.trace) && !slices.ContainsFunc(plan.Runs, isSim) {
+		return usageError(errors.New("--pcap and --trace are of the simulator: ask for --world sim"))
+	}
 	runner := &runner{
 		plan: plan, resume: f.resume, progress: newProgress(stderr, plan.Runs),
-		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}},
+		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}, "sim": simulator},
 	}
 	if f.out != "" {
 		if err := report.CheckDir(f.out); err != nil {

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"weir/experiment"
 	"weir/experiment/result"
@@ -63,6 +67,9 @@ type task struct {
 	run    *experiment.Run
 	key    string
 	stored bool
+	rtt    time.Duration   // of the idle network, once it is done
+	beside *experiment.Run // nil: run is carried out as it was asked; else with the round trip of the lab
+	unmet  []string        // said of it besides what its world says
 	out    *result.Run
 }
 
@@ -78,23 +85,43 @@ func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
 	return out, errors.Join(runErr, err)
 }
 
-// runAll carries out the runs that are not there.
+// runAll carries out the runs that are not there: first the lab's, one after the other, for they share the
+// machine's clock, then the simulator's, as many at a time as there are processors.
 func (r *runner) runAll(ctx context.Context, tasks []*task) error {
-	todo := slices.DeleteFunc(slices.Clone(tasks), func(t *task) bool { return t.stored })
-	for _, t := range todo {
+	count := 0
+	for _, t := range tasks {
+		if t.stored && !t.run.LabRTT {
+			continue
+		}
 		if err := r.worlds[t.run.World].Check(t.run); err != nil {
 			return err
 		}
+		if !t.stored {
+			count++
+		}
 	}
-	r.progress.begins(len(todo))
+	r.progress.begins(count)
 	// A round of all schemes for each seed: what was run when it is stopped compares.
-	slices.SortStableFunc(todo, func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
-	for _, t := range todo {
+	tasks = slices.SortedStableFunc(slices.Values(tasks), func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
+	for _, t := range tasks {
+		if t.stored || t.run.World == experiment.WorldSim {
+			continue
+		}
 		if err := r.one(ctx, t); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := r.putBeside(tasks); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, t := range tasks {
+		if !t.stored && t.run.World == experiment.WorldSim {
+			group.Go(func() error { return r.one(ctx, t) })
+		}
+	}
+	return group.Wait()
 }
 
 // seedPlace is when a seed comes in the plan.
@@ -118,7 +145,7 @@ func (r *runner) tasks() ([]*task, error) {
 		entry, err := r.store.Load(key)
 		switch {
 		case err == nil:
-			t.stored = true
+			t.stored, t.rtt = true, entry.Raw.RTT
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
 			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
@@ -129,13 +156,16 @@ func (r *runner) tasks() ([]*task, error) {
 
 // one carries out one run.
 func (r *runner) one(ctx context.Context, t *task) error {
+	run := cmp.Or(t.beside, t.run)
 	r.progress.begin(t.run)
 	began := time.Now()
-	raw, err := r.worlds[t.run.World].Run(ctx, t.run, r.progress)
+	raw, err := r.worlds[run.World].Run(ctx, run, r.progress.of(t.run))
 	if err != nil {
 		return fmt.Errorf("run %s: %w", describe(t.run), err)
 	}
 	if raw != nil {
+		t.rtt = raw.RTT
+		raw.Unmet = append(raw.Unmet, t.unmet...)
 		e := &store.Entry{
 			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
 		}

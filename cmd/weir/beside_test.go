@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/store"
+)
+
+const sideBySide = `id: beside
+duration: 1s
+seeds: [1, 2]
+worlds: [lab, sim]
+topology: {kind: dumbbell, senders: 2, receivers: 1, hypervisors: false}
+network: {rate: 50Mbit, rtt: 200us, buffer: 60KB}
+guests: {cc: reno}
+traffic: [{name: long, from: "sender*", to: receiver1, pattern: bulk}]
+schemes: [{name: droptail}, {name: ecn, params: {threshold: 20KB}}]
+`
+
+// rttWorld notes what it is asked for, and says that its idle round trip is rtt, or the links' delays.
+type rttWorld struct {
+	name string
+	rtt  []time.Duration // one after the other
+
+	mu  sync.Mutex
+	ran []*experiment.Run
+	all *[]string // what ran in which order, of both worlds
+}
+
+func (w *rttWorld) Name() string                { return w.name }
+func (w *rttWorld) Check(*experiment.Run) error { return nil }
+
+func (w *rttWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
+	p.Phase("running")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ran = append(w.ran, r)
+	*w.all = append(*w.all, w.name)
+	raw := &result.Raw{Duration: time.Second, Bin: time.Millisecond}
+	if len(w.rtt) > 0 {
+		raw.RTT = w.rtt[0]
+		w.rtt = w.rtt[1:]
+	} else { // of four links of 50 Mbit/s that a frame of 60 B takes 84 B on
+		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*84*160
+	}
+	return raw, nil
+}
+
+// The lab's runs come first. The simulator's get the median of the round trips that the lab measured, and are filed
+// under what was asked: with other round trips they are run again.
+func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	us := func(v ...time.Duration) []time.Duration {
+		for i := range v {
+			v[i] *= time.Microsecond
+		}
+		return v
+	}
+	run := func(resume bool, rtts []time.Duration) (lab, sim *rttWorld, runs []*result.Run) {
+		asked := &store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}}}
+		plan, err := asked.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := openStore(dir, asked, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var order []string
+		lab, sim = &rttWorld{name: "lab", rtt: rtts, all: &order}, &rttWorld{name: "sim", all: &order}
+		r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": lab, "sim": sim}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs)}
+		if runs, err = r.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.IsSorted(order) {
+			t.Errorf("it ran in the order %v", order)
+		}
+		return lab, sim, runs
+	}
+	lab, sim, runs := run(false, us(100, 900, 300, 320))
+	if len(lab.ran) != 4 || len(sim.ran) != 4 || len(runs) != 8 {
+		t.Fatalf("%d and %d runs, %d results", len(lab.ran), len(sim.ran), len(runs))
+	}
+	for _, r := range runs {
+		if r.World == "sim" && (*r.RTTus < 319.9 || *r.RTTus > 320) {
+			t.Errorf("the simulator's round trip is %v us, want the lab's median", *r.RTTus)
+		}
+	}
+	if sim.ran[0].Config.RTT != 200e3 {
+		t.Error("its traffic would not be the lab's: the jitter of starts is by Config.RTT")
+	}
+	if lab, sim, _ = run(true, nil); len(lab.ran)+len(sim.ran) != 0 {
+		t.Errorf("with --resume %d and %d are run again", len(lab.ran), len(sim.ran))
+	}
+	if _, sim, runs = run(false, us(500, 500, 500, 500)); len(sim.ran) != 4 || *runs[7].RTTus < 499.9 {
+		t.Errorf("after new measurements %d runs are done anew, the last with %v us", len(sim.ran), *runs[7].RTTus)
+	}
+}
