@@ -1,5 +1,3 @@
-// Package tcp is the simulator's transport: TCP with congestion control and loss recovery as Linux and
-// the RFCs have them, and UDP.
 package tcp
 
 import (

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"weir/sim/event"
@@ -185,5 +186,59 @@ func TestControlsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(20, func() { p.round(1); p.cut(CauseECE) }); n != 0 {
 			t.Errorf("%s: %v allocations a round", name, n)
 		}
+	}
+}
+
+// Whatever ACKs and losses come, windows stay within their bounds.
+func TestControlsStayWithinBounds(t *testing.T) {
+	for seed := range uint64(300) {
+		for _, name := range []string{"reno", "cubic", "dctcp", "d2tcp"} {
+			random := rand.New(rand.NewPCG(seed, 1))
+			control, err := newControl(name, ControlOptions{Tick: event.Time(random.IntN(2)), GShift: uint8(random.IntN(12))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, s := new(Window), new(Sample)
+			w.Start(1+random.Uint32N(20), random.Uint32N(2)*5000)
+			s.MSS = 1 + random.Int32N(9000)
+			control.Start(w, s)
+			for step := range 300 {
+				wander(random, control, w, s)
+				if w.Cwnd < 1 || w.Cwnd > w.Clamp || w.Ssthresh < 1 || control.Alpha() > alphaOne {
+					t.Fatalf("seed %d, %s, step %d: %+v, alpha %d", seed, name, step, *w, control.Alpha())
+				}
+			}
+		}
+	}
+}
+
+// wander lets something happen to a sender.
+func wander(random *rand.Rand, control Control, w *Window, s *Sample) {
+	s.Now += event.Time(random.Int64N(1 << random.Uint32N(36)))
+	s.RTT = event.Time(random.Int64N(1 << random.Uint32N(34)))
+	s.SRTT, s.Deadline, s.Remaining = s.RTT, s.Now+event.Time(random.Int64N(1<<30)-1<<29), random.Int64N(1<<40)
+	s.Delivered = random.Uint32N(1 << random.Uint32N(16))
+	s.Marked = s.Delivered * random.Uint32N(2)
+	s.Una += s.Delivered
+	s.Nxt = s.Una + random.Uint32N(1<<20)
+	s.InFlight, s.Limited = random.Uint32N(1<<20), random.IntN(4) > 0
+	control.Measure(w, s)
+	switch random.IntN(12) {
+	case 0:
+		why := Cause(random.IntN(3))
+		w.Remember(why, random.IntN(2) == 0)
+		w.Ssthresh = control.Ssthresh(w, s, why)
+		w.Cwnd = min(w.Cwnd, w.Ssthresh)
+		if why == CauseTimeout {
+			control.Timeout(w, s)
+			w.Cwnd = 1
+		}
+	case 1:
+		w.Restore(control.Undo(w))
+	case 2:
+		control.Idle(w, s, s.RTT)
+		w.Restart(s.RTT+1, 1+s.RTT/8, 10)
+	default:
+		control.Grow(w, s)
 	}
 }
