@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -38,6 +39,10 @@ type flow struct {
 func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow {
 	it := t.items[itemIndex].Item
 	p := it.Pairs[pair]
+	if len(t.results) >= t.most && t.broken == nil { // closed loops go on as fast as the network lets them
+		t.broken = fmt.Errorf("traffic %s: the run has more than %d flows: give it fewer requests, or a shorter duration", it.Name, t.most)
+		t.queue.Halt()
+	}
 	f := &flow{t: t, index: int32(len(t.results)), item: itemIndex, size: size, give: event.Time(it.GiveUp)}
 	f.timer.Init(f)
 	t.results = append(t.results, result.Flow{

@@ -91,6 +91,9 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	s.traffic.begin()
 	observers.begin(s.traffic.t0)
 	partial := s.run(ctx, p)
+	if err := s.traffic.broken; err != nil {
+		return nil, err
+	}
 	raw = s.raw(partial)
 	raw.RTT = rtt
 	raw.Unmet = slices.Concat(raw.Unmet, observers.cut())
@@ -168,7 +171,7 @@ func (s *simulation) run(ctx context.Context, p experiment.Progress) (partial bo
 // until lets events happen up to end or until over, whichever is first; false: the context was cancelled.
 func (s *simulation) until(ctx context.Context, end event.Time, over func() bool, tell func(now event.Time)) bool {
 	chunk, told := firstChunk, time.Now()
-	for s.queue.Now() < end && !over() {
+	for s.queue.Now() < end && !over() && s.traffic.broken == nil {
 		if ctx.Err() != nil {
 			return false
 		}

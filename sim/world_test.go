@@ -105,6 +105,21 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
+// A closed loop that would never stop asking is stopped when it has more flows than a run may have.
+func TestRun_BoundsTheFlowsOfClosedLoops(t *testing.T) {
+	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: closed_loop, size: 1KB, stop: 2s}"))[0]
+	s, err := build(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.traffic.most = 100
+	s.traffic.begin()
+	s.run(t.Context(), quiet{})
+	if err := s.traffic.broken; err == nil || !strings.Contains(err.Error(), "traffic f: the run has more than 100 flows") || len(s.traffic.results) > 101 {
+		t.Errorf("%d flows, %v", len(s.traffic.results), err)
+	}
+}
+
 // All files of the project that ask for the simulator, and for schemes that it has, can be run there.
 func TestCheck_TakesEveryFile(t *testing.T) {
 	for _, path := range []string{"incast", "join-leave", "marking", "sicc/S1", "sicc/S2", "sicc/S3", "sicc/S4", "sicc/SJ1", "sdn-gcc/G1", "sdn-gcc/G1s", "sed/D1", "sed/D2-D4", "fairq/Q1", "fairq/F1"} {
