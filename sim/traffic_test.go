@@ -229,6 +229,17 @@ func TestUDP_SizedFlowEnds(t *testing.T) {
 	}
 }
 
+// VMs of one hypervisor reach each other without a line between them.
+func TestFlow_BetweenVMsOfOneHypervisor(t *testing.T) {
+	text := strings.NewReplacer("hypervisors: false", "vms: 2", "{bottleneck", "{out").Replace(
+		baseWith("{name: f, from: sender1.vm1, to: sender1.vm2, pattern: burst, size: 1MB}", "{name: g, from: sender1.vm1, to: receiver1.vm1, pattern: burst, size: 1MB}"))
+	for _, f := range carriedOut(t, text).Flows {
+		if !f.Done || f.Timeouts > 0 || (f.Group == "f") != (f.FCT() == 0) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
 // Every connection has a key of its own, and every drop one of a flow's.
 func TestKeys_DropsBelongToFlows(t *testing.T) {
 	raw := carriedOut(t, baseWith(

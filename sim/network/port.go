@@ -56,7 +56,9 @@ type slot struct {
 //	        the buffer and on the line; the buffer is brought up to date when somebody asks. One event
 //	        is pending, however much is queued: the arrival of the first packet at the peer.
 //	served  (serve.go) where that cannot be known: strict priorities, or a buffer that ports share.
-//	wire    without a rate, between a guest and its hypervisor: passed on at once.
+//	wire    without a rate, between a guest and its hypervisor: passed on at once. From a guest to another
+//	        of the same hypervisor by an event of the same time: there is no other on that way, and a host
+//	        must not receive while another is sending.
 //
 //	ring:   first ........ left ......... end
 //	        on the line    in the buffer

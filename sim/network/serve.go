@@ -59,6 +59,11 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 		return
 	}
 	p.sent.add(pk)
+	if p.first != p.end || p.net.places[pk.Src].hypervisor == p.Node {
+		p.push(pk, now)
+		p.left = p.end
+		return
+	}
 	if p.tap != nil {
 		p.tap(pk, now)
 	}
