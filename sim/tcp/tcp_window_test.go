@@ -113,10 +113,13 @@ func TestNoSillyWindows(t *testing.T) {
 // Windows are 16 bits and a shift: what is offered never exceeds the buffer by more than a unit, the edge
 // never moves left, and the sender keeps within it.
 func TestOfferedWindow(t *testing.T) {
-	for _, buffer := range []int64{1000, 5000, 65_535, 65_536, 1_000_000, 16 << 20} {
+	for _, buffer := range []int64{1000, 5000, 20_001, 65_535, 65_536, 1_000_000, 16 << 20} {
 		p := newPair(t)
 		c := Default("reno")
 		c.Buffer = buffer
+		if buffer == 20_001 {
+			c.Scale = 14 // units of 16 KiB: the SYN's window was larger than a multiple
+		}
 		shift := uint(c.shift())
 		var edge, start uint32
 		var sawACK bool
@@ -132,7 +135,7 @@ func TestOfferedWindow(t *testing.T) {
 					t.Fatalf("buffer %d: window %d", buffer, w)
 				}
 			case direction == 1:
-				edge = pk.Ack + uint32(pk.Window)
+				edge, sawACK = pk.Ack+uint32(pk.Window), true
 				start = pk.Ack
 			case pk.Payload > 0 && after(pk.Seq+uint32(pk.Payload), edge):
 				t.Fatalf("buffer %d: data to %d, window to %d", buffer, pk.Seq+uint32(pk.Payload)-start, edge-start)
