@@ -91,7 +91,11 @@ func (e *Endpoint) control(now event.Time, w *ackWork) {
 	case e.reducing():
 		e.reduce(delivered, w)
 	case w.flags&ackAcked != 0:
-		e.cc.Grow(&e.win, e.ackSample(now, delivered, w))
+		s := &e.stack.sample
+		if s.Delivered != delivered { // recovery has asked for a threshold meanwhile
+			s = e.ackSample(now, delivered, w)
+		}
+		e.cc.Grow(&e.win, s)
 	}
 }
 
