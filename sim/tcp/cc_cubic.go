@@ -17,10 +17,10 @@ const (
 // cubic is RFC 9438 with the arithmetic of Linux: the window follows W_cubic(t) = C (t-K)³ + W_max
 // between reductions, is never below what Reno would have, and slow start ends by HyStart.
 type cubic struct {
-	epoch    int64  // epoch_start, in ticks; noEpoch after a reduction
-	lastTime int64  // ticks, when every was computed
-	k        uint64 // K, 1/1024 s: the time in which the window comes back to origin
+	epoch    event.Time // epoch_start, the beginning of a tick; noEpoch after a reduction
+	tickEnd  event.Time // when the tick ends in which every was computed
 	minDelay event.Time
+	k        uint64 // K, 1/1024 s: the time in which the window comes back to origin
 	wMax     uint32 // W_max, segments; 0: no reduction yet
 	origin   uint32 // the plateau: W_max, or the window where the epoch began above it
 	every    uint32 // cnt: segments acknowledged for one more in the window
@@ -28,7 +28,9 @@ type cubic struct {
 	acked    uint32 // segments acknowledged that wEst has not grown by
 	wEst     uint32 // W_est: the window of Reno since the epoch began (4.3)
 	train    hyStart
-	tick     event.Time
+	tick     event.Time // a jiffy
+	second   event.Time // in whole ticks
+	still    event.Time // a 32nd of a second in whole ticks
 	options  ControlOptions
 }
 
@@ -37,6 +39,8 @@ func newCubic(o ControlOptions) *cubic {
 	if c.tick <= 0 {
 		c.tick = defaultTick
 	}
+	c.second = event.Second / c.tick * c.tick
+	c.still = event.Second / 32 / c.tick * c.tick
 	return c
 }
 
@@ -48,7 +52,7 @@ func (c *cubic) Start(_ *Window, s *Sample) { c.reset(s) }
 
 // reset forgets what was learnt about the path (Linux: bictcp_reset, bictcp_hystart_reset).
 func (c *cubic) reset(s *Sample) {
-	*c = cubic{options: c.options, tick: c.tick, epoch: noEpoch}
+	*c = cubic{options: c.options, tick: c.tick, second: c.second, still: c.still, epoch: noEpoch}
 	c.train.round(s)
 }
 
@@ -58,7 +62,7 @@ func (c *cubic) Measure(w *Window, s *Sample) {
 		return
 	}
 	// Delays right after a recovery are those of a queue.
-	if c.epoch != noEpoch && c.ticks(s.Now)-c.epoch < int64(1_000_000_000/c.tick) {
+	if c.epoch != noEpoch && s.Now < c.epoch+c.second {
 		return
 	}
 	if c.minDelay == 0 || c.minDelay > s.RTT {
@@ -89,12 +93,12 @@ func (c *cubic) Grow(w *Window, s *Sample) {
 // bictcp_update): at most once a tick, and where the window stood still every 31 ms.
 func (c *cubic) update(cwnd, acked uint32, now event.Time) {
 	c.acked += acked
-	at := c.ticks(now)
-	if c.lastCwnd == cwnd && at-c.lastTime <= int64(1_000_000_000/32/c.tick) {
+	if c.lastCwnd == cwnd && now < c.tickEnd+c.still {
 		return
 	}
-	if c.epoch == noEpoch || at != c.lastTime {
-		c.lastCwnd, c.lastTime = cwnd, at
+	if c.epoch == noEpoch || now >= c.tickEnd {
+		at := now - now%c.tick
+		c.lastCwnd, c.tickEnd = cwnd, at+c.tick
 		if c.epoch == noEpoch {
 			c.begin(cwnd, acked, at)
 		}
@@ -108,7 +112,7 @@ func (c *cubic) update(cwnd, acked uint32, now event.Time) {
 }
 
 // begin starts an epoch: K = cbrt((W_max - cwnd)/C) (RFC 9438 4.2).
-func (c *cubic) begin(cwnd, acked uint32, at int64) {
+func (c *cubic) begin(cwnd, acked uint32, at event.Time) {
 	c.epoch, c.acked, c.wEst = at, acked, cwnd
 	c.k, c.origin = 0, cwnd
 	if c.wMax > cwnd {
@@ -117,10 +121,10 @@ func (c *cubic) begin(cwnd, acked uint32, at int64) {
 	}
 }
 
-// target is W_cubic(t + RTT) in segments (RFC 9438 4.2, equation 1).
-func (c *cubic) target(at int64) int64 {
-	delay := int64((c.minDelay + c.tick - 1) / c.tick)
-	t := uint64(at-c.epoch+delay) * uint64(c.tick) << cubicShift / 1_000_000_000
+// target is W_cubic(t + RTT) in segments (RFC 9438 4.2, equation 1), at the beginning of a tick.
+func (c *cubic) target(at event.Time) int64 {
+	delay := (c.minDelay + c.tick - 1) / c.tick * c.tick
+	t := uint64(at-c.epoch+delay) << cubicShift / uint64(event.Second)
 	if t < c.k {
 		return int64(c.origin) - cubed(c.k-t)
 	}
@@ -182,10 +186,8 @@ func (c *cubic) Idle(_ *Window, s *Sample, idle event.Time) {
 	if c.epoch == noEpoch || idle <= 0 {
 		return
 	}
-	c.epoch = min(c.epoch+c.ticks(idle), c.ticks(s.Now))
+	c.epoch = min(c.epoch+idle-idle%c.tick, s.Now-s.Now%c.tick)
 }
-
-func (c *cubic) ticks(t event.Time) int64 { return int64(t / c.tick) }
 
 // cubeRoot is the greatest integer whose cube is not above a. (Linux: cubic_root, from a table with
 // one step of Newton's, is off by 0.2 % on average; this one is exact.)

@@ -42,7 +42,7 @@ func TestCubicCurve(t *testing.T) {
 		{0, 700}, {1, 788.5}, {2, 857.7}, {4, 947.3}, {6, 988.2}, {8, 999.5}, {9.0856, 1000}, {10, 1000.3},
 		{12, 1009.9}, {15, 1082.7}, {20, 1520.2},
 	} {
-		if got := float64(c.target(int64(row.seconds * 1e9))); math.Abs(got-row.want) > 2 {
+		if got := float64(c.target(event.Time(row.seconds * 1e9))); math.Abs(got-row.want) > 2 {
 			t.Errorf("W_cubic(%v s) = %v, want %v", row.seconds, got, row.want)
 		}
 	}
@@ -126,14 +126,14 @@ func TestCubicIdleShiftsTheEpoch(t *testing.T) {
 	p.cut(CauseLoss)
 	c := p.control.(*cubic)
 	c.update(p.w.Cwnd, 1, p.s.Now)
-	before := c.target(int64(p.s.Now + 1000*ms))
+	before := c.target(p.s.Now + 1000*ms)
 	p.s.Now += 11_000 * ms
 	c.Idle(&p.w, &p.s, 10_000*ms)
-	if after := c.target(int64(p.s.Now)); after != before {
+	if after := c.target(p.s.Now); after != before {
 		t.Errorf("target %d after 10 s of silence, want %d", after, before)
 	}
 	c.Idle(&p.w, &p.s, 100_000*ms)
-	if c.epoch > int64(p.s.Now) {
+	if c.epoch > p.s.Now {
 		t.Error("the epoch begins in the future")
 	}
 }
@@ -237,7 +237,7 @@ func TestCubicTimeout(t *testing.T) {
 	if c.wMax != 0 || c.minDelay != 0 || c.epoch != noEpoch || c.train.found {
 		t.Errorf("after a timeout: %+v", *c)
 	}
-	if c.tick != defaultTick {
-		t.Errorf("the clock's grain was forgotten: %d", c.tick)
+	if c.tick != defaultTick || c.second != event.Second || c.still != 28*ms {
+		t.Errorf("the clock was forgotten: %d, %d, %d", c.tick, c.second, c.still)
 	}
 }
