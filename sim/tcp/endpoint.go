@@ -265,7 +265,7 @@ func (e *Endpoint) Alpha() uint32 { return e.cc.Alpha() }
 // RTT is the smoothed round trip and the retransmission timeout.
 func (e *Endpoint) RTT() (srtt, rto event.Time) { return e.rtt.smoothed(), e.rtt.rto }
 
-// Host, Peer and the ports name the connection.
+// Host is this end's host and port.
 func (e *Endpoint) Host() (network.NodeID, uint16) { return e.host, e.port }
 
 // Peer is the other end's host and port.

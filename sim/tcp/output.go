@@ -49,11 +49,8 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 
 // maySend says whether the state lets data and FIN go (RFC 9293 3.10.2).
 func (e *Endpoint) maySend() bool {
-	switch e.state {
-	case Established, CloseWait, FinWait1, Closing, LastAck:
-		return true
-	}
-	return false
+	const states = 1<<Established | 1<<CloseWait | 1<<FinWait1 | 1<<Closing | 1<<LastAck
+	return states>>e.state&1 != 0
 }
 
 // inFlight is Linux's tcp_packets_in_flight, the pipe of RFC 6675.
