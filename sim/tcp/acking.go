@@ -74,8 +74,8 @@ func (e *Endpoint) checkACK(now event.Time) {
 		p.ACKPushed && a.pushed && !a.pingpong && !e.paused:
 		e.sendACK()
 	case a.deadline == 0:
-		a.deadline = now + p.DelayedACK
-		if !a.event.Pending() {
+		a.deadline = e.onTick(now + p.DelayedACK)
+		if !a.event.Pending() || a.event.At() > a.deadline {
 			e.stack.Queue.Set(&a.event, a.deadline)
 		}
 	}

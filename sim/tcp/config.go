@@ -42,13 +42,14 @@ type Config struct {
 	InitialWindow uint32 // segments (RFC 6928: 10)
 	ClampWindow   uint32 // cwnd never grows beyond, segments; 0: unlimited
 	Buffer        int64  // receive buffer, bytes: the largest window offered, 1 .. 1 GiB. It is not tuned by itself
-	Scale         int8   // window shift offered (RFC 7323), 0 .. 14; -1: no scaling; scaleByBuffer: least that says Buffer
+	Scale         int8   // window shift offered (RFC 7323), 0 .. 14; -1: no scaling; ScaleByBuffer: least that says Buffer
 
 	RTOMin      event.Time // least RTO (RFC 6298 2.4: 1 s; Linux: 200 ms)
 	RTOMax      event.Time // largest (RFC 6298 2.5; Linux: 120 s)
 	InitialRTO  event.Time // of the first SYN (RFC 6298 2.1: 1 s)
 	FallbackRTO event.Time // where the handshake timed out and gave no RTT (RFC 6298 5.7, Linux too: 3 s)
 	Granularity event.Time // G of RFC 6298, 2.3
+	Tick        event.Time // timers expire on multiples of it, as on Linux's jiffies (CONFIG_HZ=250: 4 ms); 0: exactly
 	LinuxRTT    bool       // tcp_rtt_estimator: RTTVAR is the largest deviation of a round trip, at least RTOMin
 
 	DelayedACK event.Time // timeout of a delayed ACK (Linux: 40 ms); every second segment at once; 0: each segment at once
@@ -69,7 +70,7 @@ type Config struct {
 	RACK               bool       // RFC 8985: lost by time; needs SACK
 	TLP                bool       // RFC 8985 7: a probe before the RTO; needs SACK
 	WorstDelayedACK    event.Time // WCDelAckT of RFC 8985 7.2 (Linux: RTOMin)
-	ProbeSlack         event.Time // added to the probe's 2 SRTT (Linux's TCP_TIMEOUT_MIN: 2 ms)
+	ProbeSlack         event.Time // added to the probe's 2 SRTT and to RACK's wait (Linux's TCP_TIMEOUT_MIN: 2 ms)
 	PRR                bool       // RFC 6937; else cwnd is ssthresh at once
 	FRTO               bool       // RFC 5682
 	Undo               bool       // reductions that DSACK or timestamps show to be spurious are taken back
@@ -85,8 +86,8 @@ type Config struct {
 	Deadline event.Time // d2tcp: from the first Write of an Endpoint; Endpoint.SetDeadline sets it by flow. 0: none
 }
 
-// scaleByBuffer lets the window shift follow from Buffer.
-const scaleByBuffer = -2
+// ScaleByBuffer lets the window shift follow from Buffer.
+const ScaleByBuffer = -2
 
 // Limits.
 const (
@@ -100,7 +101,7 @@ const (
 // nothing of Linux's.
 func Default(control string) *Config {
 	c := &Config{
-		Control: control, MSS: 1460, InitialWindow: 10, Buffer: 3 << 20, Scale: scaleByBuffer,
+		Control: control, MSS: 1460, InitialWindow: 10, Buffer: 3 << 20, Scale: ScaleByBuffer,
 		RTOMin: 200 * event.Millisecond, RTOMax: 120 * event.Second,
 		InitialRTO: event.Second, FallbackRTO: 3 * event.Second, Granularity: event.Millisecond,
 		DelayedACK: 40 * event.Millisecond, WorstDelayedACK: 200 * event.Millisecond,
@@ -135,12 +136,13 @@ func (c *Config) Check() error {
 		{"an MSS", int64(c.MSS), 88, 65495},
 		{"an initial window", int64(c.InitialWindow), 1, 1 << 20},
 		{"a receive buffer", c.Buffer, 1, maxBuffer},
-		{"a window scale", int64(c.Scale), scaleByBuffer, maxScale},
+		{"a window scale", int64(c.Scale), ScaleByBuffer, maxScale},
 		{"a minimum RTO", int64(c.RTOMin), 1, int64(c.RTOMax)},
 		{"an initial RTO", int64(c.InitialRTO), 1, int64(c.RTOMax)},
 		{"an RTO after a lost SYN", int64(c.FallbackRTO), 1, int64(c.RTOMax)},
 		{"a maximum RTO", int64(c.RTOMax), 1, int64(3600 * event.Second)},
 		{"a granularity", int64(c.Granularity), 0, int64(c.RTOMax)},
+		{"a tick", int64(c.Tick), 0, int64(event.Second)},
 		{"a delayed ACK", int64(c.DelayedACK), 0, int64(event.Second)},
 		{"WCDelAckT", int64(c.WorstDelayedACK), 0, int64(c.RTOMax)},
 		{"a probe's slack", int64(c.ProbeSlack), 0, int64(c.RTOMax)},
@@ -161,7 +163,7 @@ func (c *Config) Check() error {
 
 // shift is the window scale to offer: -1 for none.
 func (c *Config) shift() int8 {
-	if c.Scale != scaleByBuffer {
+	if c.Scale != ScaleByBuffer {
 		return c.Scale
 	}
 	s := int8(0)

@@ -82,13 +82,9 @@ func (e *Endpoint) rackIdentify(now event.Time, w *ackWork) bool {
 	if wait <= 0 {
 		return false
 	}
-	e.setTimer(timerReorder, now+wait+rackTimerSlack)
+	e.setTimer(timerReorder, now+wait+max(e.profile.ProbeSlack, event.Microsecond)) // when it is over for sure
 	return true
 }
-
-// rackTimerSlack lets the timer come when the wait is over for sure (Linux: TCP_TIMEOUT_MIN, 2 jiffies, of
-// which the wheel of here has no need).
-const rackTimerSlack = event.Microsecond
 
 // rackDetect is RACK_detect_loss. It returns the longest wait of those that may still come; 0: none.
 func (e *Endpoint) rackDetect(now event.Time, w *ackWork) event.Time {

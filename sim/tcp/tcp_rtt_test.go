@@ -101,3 +101,26 @@ func TestKarn(t *testing.T) {
 		t.Errorf("RTO %d after a new measurement, was %d", got, rto)
 	}
 }
+
+// With Linux's jiffies of 4 ms an RTO of 201 ms takes 51 of them from the last one that was: 200 to 204 ms.
+func TestTimersOnTicks(t *testing.T) {
+	p := newPair(t)
+	c := plain("reno")
+	c.Tick, c.TLP = 4*event.Millisecond, false
+	client, _ := p.connect(c, c)
+	p.run(251 * event.Millisecond)
+	var at []event.Time
+	p.lose = func(direction, _ int, pk *network.Packet) bool {
+		if direction == 0 && pk.Payload > 0 {
+			at = append(at, p.q.Now())
+		}
+		return true
+	}
+	client.e.Write(100)
+	p.run(event.Second)
+	// RTO is 200.1 ms, then 400.2 ms: 101 jiffies.
+	want := []event.Time{251 * event.Millisecond, (248 + 204) * event.Millisecond, (452 + 404) * event.Millisecond}
+	if len(at) != 3 || at[0] != want[0] || at[1] != want[1] || at[2] != want[2] {
+		t.Errorf("sent at %v, want %v", at, want)
+	}
+}

@@ -55,10 +55,22 @@ func (t *retransmitTimer) Happen(ev *event.Event, now event.Time) {
 
 func (e *Endpoint) setTimer(kind timerKind, at event.Time) {
 	t := &e.timer
+	at = e.onTick(at)
 	t.kind, t.deadline = kind, at
 	if !t.event.Pending() || t.event.At() > at {
 		e.stack.Queue.Set(&t.event, at)
 	}
+}
+
+// onTick is when a timer for at expires where timers have a grain: what is left is counted in whole ticks,
+// rounded up, from the tick that was last (Linux: jiffies + usecs_to_jiffies).
+func (e *Endpoint) onTick(at event.Time) event.Time {
+	tick := e.profile.Tick
+	if tick == 0 {
+		return at
+	}
+	now := e.stack.Queue.Now()
+	return (now/tick + (at-now+tick-1)/tick) * tick
 }
 
 func (e *Endpoint) clearTimer() { e.timer.kind = timerNone }
