@@ -1,0 +1,323 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+)
+
+// draft is a random experiment: small, and of every kind.
+type draft struct {
+	seed   int64
+	text   string
+	window event.Time // within which its traffic begins
+}
+
+const (
+	// longEnough is how long a run may take: flows that wait for timeouts of seconds have ended then.
+	longEnough = law.Duration(3600e9)
+	// budget is up to how many full packets the flows of one item send that have a size.
+	budget    = 2000
+	fullBytes = 1460
+)
+
+// drawer draws one experiment. Integers only: a seed means the same on every machine.
+type drawer struct {
+	*rand.Rand
+	file   experiment.File
+	graph  *experiment.Graph
+	window law.Duration
+}
+
+// drawExperiment gives the experiment of a seed.
+func drawExperiment(seed int64) draft {
+	d := &drawer{Rand: event.NewRandom(seed, "experiment")}
+	d.file = experiment.File{
+		ID: fmt.Sprintf("random-%d", seed), Worlds: []string{experiment.WorldSim}, Duration: longEnough, Seeds: []int64{seed},
+	}
+	d.network()
+	d.file.Guests = d.guests(4)
+	for i := range d.between(1, 3) {
+		d.file.Traffic = append(d.file.Traffic, d.item(i))
+	}
+	d.scheme()
+	if d.once(2) {
+		l := pick(d, d.rated())
+		d.file.Measure.Ports = map[string]string{"watched": experiment.PortName(l.B, l.A)}
+	}
+	text, err := json.MarshalIndent(&d.file, "", " ")
+	if err != nil {
+		panic(err)
+	}
+	return draft{seed, string(text) + "\n", event.Time(d.window)}
+}
+
+// planned makes the run. JSON is YAML.
+func (d *draft) planned() (*experiment.Run, error) {
+	f, err := experiment.Parse(fmt.Sprintf("random-%d.yaml", d.seed), []byte(d.text))
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.Plan(experiment.Options{Worlds: []string{experiment.WorldSim}, AssumeAll: true})
+	if err != nil {
+		return nil, err
+	}
+	return p.Runs[0], nil
+}
+
+func (d *drawer) between(from, to int) int { return from + d.IntN(to-from+1) }
+
+// once is true once in n times.
+func (d *drawer) once(n int) bool { return d.IntN(n) == 0 }
+
+// wide draws from a range of several powers of ten: each power of two is as likely.
+func (d *drawer) wide(from, to int64) int64 {
+	v := from << d.IntN(bits.Len64(uint64(to/from)))
+	return min(v+d.Int64N(v), to)
+}
+
+func pick[T any](d *drawer, list []T) T { return list[d.IntN(len(list))] }
+
+// network draws topology, rates, delays and buffers.
+func (d *drawer) network() {
+	f := &d.file
+	t := &f.Topology
+	t.Switch = "bridge"
+	t.Kind = pick(d, []string{"dumbbell", "dumbbell", "racks", "leaf_spine", "fat_tree", "fat_tree", "chain"})
+	switch t.Kind {
+	case "dumbbell":
+		t.Senders, t.Receivers = d.between(1, 8), d.between(1, 3)
+	case "racks":
+		t.Racks, t.Servers = d.between(2, 4), d.between(1, 3)
+	case "leaf_spine":
+		t.Leaves, t.Spines, t.Servers = d.between(2, 4), d.between(1, 4), d.between(1, 3)
+	case "fat_tree":
+		t.Cores, t.Aggs, t.ToRs, t.Servers = d.between(1, 4), d.between(1, 4), d.between(2, 4), d.between(1, 3)
+	case "chain":
+		t.Hops, t.Senders, t.Receivers = d.between(1, 4), d.between(1, 2), d.between(1, 2)
+	}
+	if t.Kind == "leaf_spine" || t.Kind == "fat_tree" {
+		t.Routing = pick(d, []string{"ecmp", "ecmp", "ecmp", "single"})
+	}
+	if d.once(3) {
+		t.Hypervisors, t.VMs = true, d.IntN(2)
+	}
+	n := &f.Network
+	n.Rate = law.Rate(d.wide(1e3, 1e7) * 1e3)
+	packet := int64(12_300e9) / int64(n.Rate) // nanoseconds of a full frame on the line
+	// Up to some hundred packets fill the path, as a longer one takes long to simulate.
+	if rtt := d.wide(1000, max(min(300*packet, 100e6), 2000)); d.once(3) {
+		n.Delay = law.Duration(max(rtt/8, 1))
+	} else {
+		n.RTT = law.Duration(rtt)
+	}
+	n.Buffer = d.buffer()
+	d.window = law.Duration(1500 * packet)
+	g, err := experiment.BuildGraph(*t, *n)
+	if err != nil {
+		panic(err)
+	}
+	d.graph = g
+	for range d.IntN(3) {
+		d.odd()
+	}
+}
+
+// buffer draws from barely a packet to more than any path holds.
+func (d *drawer) buffer() law.Limit {
+	if d.once(3) {
+		return law.Limit{N: d.wide(1, 500), Packets: true}
+	}
+	return law.Limit{N: d.wide(1514, 1_000_000)}
+}
+
+// rated are the links with a rate.
+func (d *drawer) rated() []experiment.Link {
+	var out []experiment.Link
+	for _, l := range d.graph.Links {
+		if l.Rate > 0 {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// odd makes some link another.
+func (d *drawer) odd() {
+	l := pick(d, d.rated())
+	a, b := strings.TrimSuffix(l.A, ".hv"), strings.TrimSuffix(l.B, ".hv")
+	rule := experiment.LinkRule{Between: []string{a, b}}
+	switch d.IntN(3) {
+	case 0:
+		rule.Rate = max(law.Rate(d.wide(1, 8))*d.file.Network.Rate/4/1000*1000, 1_000_000)
+	case 1:
+		rule.Delay = max(law.Duration(d.wide(100, 1000_000)), 1)
+	case 2:
+		rule.Buffer = d.buffer()
+	}
+	d.file.Topology.Links = append(d.file.Topology.Links, rule)
+}
+
+// guests says each setting once in n times.
+func (d *drawer) guests(n int) experiment.Guests {
+	var g experiment.Guests
+	if d.once(2) || n > 2 {
+		g.CC = pick(d, []string{"reno", "newreno", "sack", "cubic", "dctcp", "d2tcp"})
+	}
+	truth := func() *bool { v := d.once(2); return &v }
+	if d.once(n) {
+		g.ECN = truth()
+	}
+	if d.once(n) {
+		g.DelayedACK = truth()
+	}
+	if d.once(n) {
+		g.SACK = truth()
+	}
+	if d.once(n) {
+		v := int(d.wide(1, 64))
+		g.InitialWindow = &v
+	}
+	if d.once(2) {
+		v := law.Duration(d.wide(1e6, 1000e6))
+		g.RTOMin = &v
+	}
+	if d.once(n) {
+		v := law.Duration(d.wide(10e6, 3000e6))
+		g.InitialRTO = &v
+	}
+	return g
+}
+
+// some draws guests, as a list of their names.
+func (d *drawer) some(most int) (list string, n int) {
+	var names []string
+	for _, nd := range d.graph.Nodes {
+		if nd.Kind == experiment.Guest {
+			names = append(names, nd.Name)
+		}
+	}
+	n = d.between(1, min(most, len(names)))
+	d.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return strings.Join(names[:n], ", "), n
+}
+
+// ends draws where data comes from and goes to, at least one of them elsewhere.
+func (d *drawer) ends(t *experiment.Traffic) (pairs int) {
+	for {
+		var from, to int
+		t.From, from = d.some(6)
+		t.To, to = d.some(2)
+		if t.From != t.To {
+			return from * to
+		}
+	}
+}
+
+// item draws one traffic item that has ended some time after d.window.
+func (d *drawer) item(i int) experiment.Traffic {
+	t := experiment.Traffic{Name: fmt.Sprintf("t%d", i), Guests: d.guests(12)}
+	flows := d.ends(&t)
+	t.Start = law.Duration(d.Int64N(int64(d.window)/2 + 1))
+	stop := t.Start + 1 + law.Duration(d.Int64N(int64(d.window)))
+	t.Pattern = pick(d, []string{"bulk", "cbr", "burst", "burst", "burst", "closed_loop", "closed_loop", "poisson"})
+	if d.once(3) {
+		t.Data = "pull"
+	}
+	if t.Pattern != "bulk" && t.Pattern != "cbr" && d.once(3) {
+		t.Connection = "persistent"
+	}
+	switch t.Pattern {
+	case "bulk", "cbr":
+		if d.once(3) {
+			t.Proto, t.Data = "udp", ""
+		}
+		if t.Pattern == "cbr" {
+			t.Rate = max(d.file.Network.Rate/law.Rate(d.wide(1, 32))/1000*1000, 1000)
+		}
+		if d.once(2) {
+			t.Stop = stop
+		} else {
+			t.Size = d.size(flows)
+		}
+	case "burst":
+		t.Count, t.Epochs = d.between(1, 3), d.between(1, 4)
+		t.Every = max(d.window/law.Duration(d.wide(2, 64)), 1)
+		t.Size = d.size(flows * t.Count * t.Epochs)
+		if d.once(3) {
+			t.Gap = max(d.window/law.Duration(d.wide(8, 1000)), 1)
+		}
+	case "closed_loop":
+		t.Requests, t.Concurrency = d.between(1, 12), d.between(1, 3)
+		t.Size = d.size(flows * t.Requests)
+		if d.once(4) {
+			t.Stop = stop
+		}
+	case "poisson":
+		t.Stop = stop
+		t.Load = float64(d.between(1, 20)) / 16
+		// Each source's link carries up to 1500 packets a window: flows of this size are some dozens.
+		t.Size = law.Bytes(d.wide(10_000, 200_000))
+	}
+	d.more(&t)
+	return t
+}
+
+// size is that of each of so many flows.
+func (d *drawer) size(flows int) law.Bytes {
+	return law.Bytes(d.wide(1, max(int64(budget*fullBytes/flows), 2)))
+}
+
+// more draws keys that only some flows may have.
+func (d *drawer) more(t *experiment.Traffic) {
+	if t.Size > 0 && t.Proto != "udp" && t.Pattern != "cbr" {
+		if d.once(4) {
+			t.Deadline = max(d.window/law.Duration(d.wide(1, 100)), 1)
+		}
+		if d.once(12) {
+			t.GiveUp = max(d.window/law.Duration(d.wide(1, 16)), 1)
+		}
+		if t.Pattern == "burst" && d.once(10) {
+			t.Size, t.CDF, t.Deadline = 0, "storage", 0
+			t.Count, t.Epochs = 1, 1
+		}
+	}
+}
+
+// scheme draws what the switches do.
+func (d *drawer) scheme() {
+	s := experiment.Scheme{Name: "scheme", Params: map[string]any{}}
+	s.Laws = pick(d, [][]string{{"droptail"}, {"droptail"}, {"ecn"}, {"ecn"}, {"ecn"}, {"red"}, {"static"}, {"ecn", "static"}})
+	for _, name := range s.Laws {
+		switch name {
+		case "ecn", "red":
+			l := law.Limit{N: d.wide(1514, 150_000)}
+			if d.once(3) {
+				l = law.Limit{N: d.wide(1, 100), Packets: true}
+			}
+			s.Params["threshold"] = l.String()
+			if name == "ecn" && d.once(3) {
+				s.Params["not_ect"] = "drop"
+			}
+		case "static":
+			s.Params["rate"] = max(d.file.Network.Rate/law.Rate(d.wide(1, 16))/1000*1000, 1000).String()
+			s.Params["depth"] = law.Duration(d.wide(1000, 25e6)).String()
+		}
+	}
+	if d.once(2) {
+		ecn := true
+		s.Guests.ECN = &ecn
+	}
+	if len(s.Params) == 0 {
+		s.Params = nil
+	}
+	d.file.Schemes = []experiment.Scheme{s}
+}
+
+func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

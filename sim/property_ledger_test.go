@@ -1,0 +1,324 @@
+package sim
+
+import (
+	"fmt"
+
+	"weir/experiment"
+	"weir/sim/event"
+	"weir/sim/network"
+	"weir/sim/tcp"
+)
+
+// ledger follows every packet of a run from where hosts send it to where it ends, and looks at ports and endpoints
+// now and then. It changes nothing of what happens.
+type ledger struct {
+	s       *simulation
+	tb      *troubles
+	tally   *tally
+	sink    network.Sink
+	clock   event.Time
+	inside  map[*network.Packet]passing // TCP's
+	talks   []*talk                     // by Packet.Conn; nil: no such connection now
+	before  []network.Counters          // by port, as the run began
+	last    []network.Counters          // as of the last look
+	arrived []network.Count             // by port: came to its end, or was lost there
+	nics    []*network.Port             // of hosts
+
+	sent, datagrams           network.Count // that hosts sent of TCP; that came or were dropped of UDP
+	delivered, dropped, loose network.Count // of both; loose: TCP's that are inside
+}
+
+// passing is a packet on its way.
+type passing struct {
+	talk *talk
+	was  network.Packet
+	ct   bool
+}
+
+// newLedger hooks into all that a run has hooks for. Whoever was there is still called.
+func newLedger(s *simulation, tb *troubles, tl *tally) *ledger {
+	l := &ledger{s: s, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
+	for _, p := range s.net.Ports {
+		l.before = append(l.before, p.Counters())
+	}
+	l.last = append(l.last, l.before...)
+	l.arrived = make([]network.Count, len(s.net.Ports))
+	for i, n := range s.cfg.Graph.Nodes {
+		if n.Kind == experiment.Guest {
+			l.nics = append(l.nics, s.net.HostPort(network.NodeID(i)))
+		}
+	}
+	s.net.Sink = l
+	onDrop, lose, onEnd := s.net.OnDrop, tb.lose, s.stack.OnEnd
+	s.net.OnDrop = func(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
+		l.drops(p, pk, reason, now)
+		onDrop(p, pk, reason, now)
+	}
+	s.net.Loss(func(p *network.Port, pk *network.Packet) bool {
+		l.see(s.queue.Now())
+		count(&l.arrived[p.ID], pk)
+		return lose(p, pk)
+	})
+	s.stack.Wire = func(from network.NodeID, pk *network.Packet) {
+		l.sends(from, pk)
+		if tb.respray(pk) {
+			l.tally.Sprayed++
+		}
+		s.net.Send(from, pk)
+	}
+	s.stack.OnEnd = func(e *tcp.Endpoint) {
+		l.ends(e)
+		if onEnd != nil {
+			onEnd(e)
+		}
+	}
+	return l
+}
+
+func count(c *network.Count, pk *network.Packet) {
+	c.Packets++
+	c.Bytes += int64(pk.Bytes)
+}
+
+// see checks the clock.
+func (l *ledger) see(now event.Time) {
+	if now < l.clock || now != l.s.queue.Now() {
+		broken("it is %d ns after %d ns, and the clock says %d ns", now, l.clock, l.s.queue.Now())
+	}
+	l.clock = now
+}
+
+// sends is told of each packet of TCP that a host sends.
+func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
+	l.see(l.s.queue.Now())
+	if from != pk.Src || pk.Proto != network.TCP {
+		broken("node %d sends a packet of node %d, protocol %d", from, pk.Src, pk.Proto)
+	}
+	if _, twice := l.inside[pk]; twice {
+		broken("a packet is sent that is under way: %s", tell(pk))
+	}
+	if options := pk.Bytes - pk.Payload - network.HeaderBytes; pk.Payload < 0 || options < 0 || options > 40 || options%4 != 0 {
+		broken("a packet of %d bytes has %d of options: %s", pk.Bytes, options, tell(pk))
+	}
+	l.tally.Packets++
+	count(&l.sent, pk)
+	count(&l.loose, pk)
+	k := l.talk(pk)
+	k.sent(pk, l.tally)
+	l.inside[pk] = passing{talk: k, was: *pk}
+}
+
+// talk gives the connection of a packet that is about to leave; a SYN begins one.
+func (l *ledger) talk(pk *network.Packet) *talk {
+	for int(pk.Conn) >= len(l.talks) {
+		l.talks = append(l.talks, nil)
+	}
+	k := l.talks[pk.Conn]
+	if k == nil {
+		if pk.Flags&(network.SYN|network.ACK) != network.SYN || !pk.ToAcceptor {
+			broken("a packet of a connection that does not exist: %s", tell(pk))
+		}
+		l.tally.Connections++
+		k = newTalk(pk)
+		l.talks[pk.Conn] = k
+	}
+	return k
+}
+
+// take ends a packet's way, and checks that nobody has changed it but for a mark, and its path.
+func (l *ledger) take(pk *network.Packet) passing {
+	p, ok := l.inside[pk]
+	if !ok {
+		broken("a packet comes from nowhere, or a second time: %s", tell(pk))
+	}
+	delete(l.inside, pk)
+	l.loose.Packets--
+	l.loose.Bytes -= int64(pk.Bytes)
+	now := *pk
+	if now.ECN != p.was.ECN {
+		if now.ECN != network.CE || p.was.ECN == network.NotECT {
+			broken("ECN %d became %d: %s", p.was.ECN, now.ECN, tell(pk))
+		}
+		l.tally.Marked++
+	}
+	now.ECN, now.Hash = p.was.ECN, p.was.Hash
+	if now != p.was {
+		broken("a packet was changed on its way: %s became %s", tell(&p.was), tell(pk))
+	}
+	return p
+}
+
+// Deliver is network.Sink.
+func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
+	l.see(now)
+	if host != pk.Dst {
+		broken("node %d gets a packet for node %d", host, pk.Dst)
+	}
+	count(&l.delivered, pk)
+	if pk.Proto == network.UDP {
+		l.tally.Datagrams++
+		count(&l.datagrams, pk)
+	} else {
+		l.take(pk).talk.delivered(pk)
+	}
+	l.sink.Deliver(host, pk, now)
+}
+
+func (l *ledger) drops(_ *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
+	l.see(now)
+	count(&l.dropped, pk)
+	if pk.Proto == network.UDP {
+		count(&l.datagrams, pk)
+	} else if k := l.take(pk).talk; k.reset { // the RST, or the challenge that asks for it again (RFC 5961)
+		k.resetLost = true
+	}
+	switch reason {
+	case network.DropTail:
+		l.tally.TailDrops++
+	case network.DropLaw:
+		l.tally.LawDrops++
+	case network.DropDown:
+		l.tally.DownDrops++
+	case network.DropLoss:
+		l.tally.Lost++
+	}
+}
+
+// look checks everything that must be true at any time.
+func (l *ledger) look() {
+	l.see(l.s.queue.Now())
+	l.tally.Looks++
+	inPorts := network.Count{}
+	for i, p := range l.s.net.Ports {
+		c := p.Counters()
+		checkPort(p, &c, &l.last[i])
+		l.last[i] = c
+		inPorts.Packets += c.Held.Packets + c.Sent.Packets - l.before[i].Sent.Packets - l.arrived[i].Packets
+		inPorts.Bytes += c.Held.Bytes + c.Sent.Bytes - l.before[i].Sent.Bytes - l.arrived[i].Bytes
+		if c.Held.Packets > 1 {
+			l.tally.LongestQueue = max(l.tally.LongestQueue, c.Held.Packets)
+		}
+	}
+	sent := network.Count{}
+	for _, p := range l.nics {
+		sent.Packets += l.last[p.ID].In.Packets - l.before[p.ID].In.Packets
+		sent.Bytes += l.last[p.ID].In.Bytes - l.before[p.ID].In.Bytes
+	}
+	if sent.Packets != l.delivered.Packets+l.dropped.Packets+inPorts.Packets || sent.Bytes != l.delivered.Bytes+l.dropped.Bytes+inPorts.Bytes {
+		broken("hosts sent %+v: delivered %+v, dropped %+v, queued or in flight %+v", sent, l.delivered, l.dropped, inPorts)
+	}
+	if lent := l.s.net.Lent(); lent != inPorts.Packets {
+		broken("%d packets are outside the pool, %d in ports and on lines", lent, inPorts.Packets)
+	}
+	datagrams := network.Count{Packets: sent.Packets - l.sent.Packets, Bytes: sent.Bytes - l.sent.Bytes}
+	if n := datagrams.Packets - l.datagrams.Packets + l.loose.Packets; n != inPorts.Packets || int64(len(l.inside)) != l.loose.Packets {
+		broken("%d packets are under way by connection, %d by port", n, inPorts.Packets)
+	}
+	l.lookAtEnds()
+}
+
+// checkPort checks one port by itself, and against what it said before.
+func checkPort(p *network.Port, c, last *network.Counters) {
+	in := network.Count{
+		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets,
+		Bytes:   c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes,
+	}
+	if in != c.In {
+		broken("%s: %+v are accounted for in %+v", p.Name, in, *c)
+	}
+	held := c.Held.Bytes
+	if p.Buffer.Packets {
+		held = c.Held.Packets
+	}
+	if c.Held.Bytes < 0 || c.Held.Packets < 0 || held > p.Buffer.N || (c.Held.Bytes == 0) != (c.Held.Packets == 0) {
+		broken("%s holds %+v, its buffer is %v", p.Name, c.Held, p.Buffer)
+	}
+	if c.In.Packets < last.In.Packets || c.Sent.Packets < last.Sent.Packets || c.Sent.Bytes < last.Sent.Bytes ||
+		c.Lost.Packets < last.Lost.Packets || c.Lost.Packets > c.Sent.Packets || c.Marks < last.Marks {
+		broken("%s: %+v after %+v", p.Name, *c, *last)
+	}
+}
+
+// lookAtEnds checks the endpoints that programs know, and have known.
+func (l *ledger) lookAtEnds() {
+	for _, c := range l.tb.talkers {
+		for side := range c.ends {
+			if p := &c.ends[side]; p.lives() && l.talks[c.index] != nil {
+				l.talks[c.index].known[side] = p.e
+			}
+		}
+	}
+	for i, k := range l.talks {
+		if k == nil {
+			continue
+		}
+		if i < len(l.s.traffic.conns) && l.s.traffic.conns[i] != nil {
+			c := l.s.traffic.conns[i]
+			k.known[0], k.known[1] = c.client, c.server
+		}
+		for _, e := range k.known {
+			if e != nil {
+				k.check(e)
+			}
+		}
+	}
+}
+
+// ends is told of an endpoint whose connection is over.
+func (l *ledger) ends(e *tcp.Endpoint) {
+	i := e.Index()
+	c := e.Counters()
+	l.tally.Retransmitted += c.Retransmitted
+	l.tally.Timeouts += c.Timeouts
+	l.tally.SYNTimeouts += c.SYNTimeouts
+	l.tally.FastRetransmits += c.FastRetransmits
+	l.tally.OutOfOrder += c.OutOfOrder
+	l.tally.WindowProbes += c.Persists
+	l.tally.Marks += c.Marks
+	k := l.talks[i]
+	if k == nil {
+		broken("connection %d ended, which there was not: %s", i, describe(e))
+	}
+	k.over(e)
+	if k.ended++; k.ended == 2 || !k.way[1].known { // the second end of a connection, or nobody accepted
+		l.talks[i] = nil
+	}
+}
+
+// quiet checks that nothing is left when all is over, but for ends whose peer has aborted, and whose RST was lost: they
+// have nothing to send and wait for ever, as TCP without keep-alive does.
+func (l *ledger) quiet() {
+	left := l.s.stack.Open()
+	for _, k := range l.talks {
+		switch {
+		case k == nil:
+		case k.resetLost:
+			left--
+			l.tally.HalfOpen++
+		default:
+			text := ""
+			for _, e := range k.known {
+				if e != nil {
+					text += "\n" + describe(e)
+				}
+			}
+			for _, c := range l.tb.talkers {
+				if c.index == k.index {
+					text += fmt.Sprintf("\nchat: %+v", c.ends)
+				}
+			}
+			broken("connection %d never ended: %+v%s", k.index, *k, text)
+		}
+	}
+	if left != 0 {
+		broken("%d connections never ended, and sent nothing", left)
+	}
+	for _, c := range l.tb.talkers {
+		c.over()
+	}
+	l.tally.Chats += int64(len(l.tb.talkers))
+	l.tally.Acked += l.tb.acked
+	if n := l.s.net.Lent(); n != 0 || len(l.inside) != 0 {
+		broken("%d packets are still outside the pool, %d of them of TCP", n, len(l.inside))
+	}
+}
