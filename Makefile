@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fairq-lab experiments lab-truth man packages deb container deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fuzz-sim mutate-sim fairq-lab experiments lab-truth man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -58,6 +58,12 @@ fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minute
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath \
 		-args -frames 10000000 -veth 500000 $(if $(SEED),-seed $(SEED))
+
+fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n: from that seed on
+	$(GO) test -count=1 -timeout 120m -run '^TestRandom$$' -v ./sim -args -trials $(or $(TRIALS),5000) $(if $(FIRST),-first $(FIRST))
+
+mutate-sim: ## bugs put into the simulator one by one, each of which the random experiments must find: 2 minutes
+	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root
