@@ -48,9 +48,18 @@ func (b barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 			}
 		}
 		if b.names {
-			c.FillText(label, vg.Point{X: (left + right) / 2, Y: end + 1.5}, number(v.y))
+			b.name(c, label, number(v.y), left, right, end+1.5)
 		}
 	}
+}
+
+// name writes the value of a bar above it; upright where it is wider than the bar, for its neighbours have values too.
+func (b barsPlotter) name(c draw.Canvas, style draw.TextStyle, value string, left, right, foot vg.Length) {
+	if style.Width(value) > 1.1*(right-left) {
+		style.Rotation = math.Pi / 2
+		style.XAlign, style.YAlign = text.XLeft, text.YCenter
+	}
+	c.FillText(style, vg.Point{X: (left + right) / 2, Y: foot}, value)
 }
 
 // nameTicks puts the names of categories at 0, 1, 2 ...
