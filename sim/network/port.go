@@ -56,9 +56,9 @@ type slot struct {
 //	        the buffer and on the line; the buffer is brought up to date when somebody asks. One event
 //	        is pending, however much is queued: the arrival of the first packet at the peer.
 //	served  (serve.go) where that cannot be known: strict priorities, or a buffer that ports share.
-//	wire    without a rate, between a guest and its hypervisor: passed on at once. From a guest to another
-//	        of the same hypervisor by an event of the same time: there is no other on that way, and a host
-//	        must not receive while another is sending.
+//	wire    without a rate, between a guest and its hypervisor: passed on at once. Between guests of one
+//	        hypervisor there is nothing else on the way: there it has localRate, or flows would go on and
+//	        on without any time passing.
 //
 //	ring:   first ........ left ......... end
 //	        on the line    in the buffer
@@ -104,6 +104,9 @@ const (
 // firstSlots is the size of a ring once it is needed.
 const firstSlots = 16
 
+// localRate is about what a bridge in software carries between two guests.
+const localRate = 10e9
+
 // init makes the port of a link. A rate of 0 makes it a wire.
 func (p *Port) init(delay law.Duration) {
 	p.arrival.Init(p)
@@ -113,7 +116,7 @@ func (p *Port) init(delay law.Duration) {
 		p.bytes, p.packets = math.MaxInt64, p.Buffer.N
 	}
 	if p.Rate == 0 {
-		p.kind = wire
+		p.kind, p.line.rate = wire, localRate
 	}
 }
 

@@ -59,8 +59,8 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 		return
 	}
 	p.sent.add(pk)
-	if p.first != p.end || p.net.places[pk.Src].hypervisor == p.Node {
-		p.push(pk, now)
+	if p.net.places[pk.Src].hypervisor == p.Node {
+		p.push(pk, p.line.take(now, p.net.lineBytes(pk)))
 		p.left = p.end
 		return
 	}
