@@ -52,7 +52,6 @@ type step struct {
 	tolerance event.Time
 	verb      string
 	packet    packetSpec
-	count     int
 	number    int64 // write
 	settings  []setting
 	text      string
