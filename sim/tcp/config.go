@@ -1,4 +1,4 @@
-// Package tcp is the transport of the simulator's hosts: complete TCP. Nothing is idealized away: sequence
+// Package tcp is the transport of the simulator's hosts: complete TCP. No part of it is left out: sequence
 // numbers are 32 bits and wrap, windows are 16 bits and a shift, every segment has its record. Where the
 // RFCs leave the arithmetic open it is Linux's (6.x), and Linux's own choices stand behind names in Config.
 //
@@ -10,6 +10,7 @@
 //	receive.go    data, in order and not; SACK and DSACK        RFC 2018, 2883
 //	acking.go     when to acknowledge; the window offered       RFC 1122, 5681 4.2, 8257 3.2
 //	output.go     what may be sent; headers                     RFC 9293 3.8.6, 1122, 896, 3042
+//	smallqueue.go what may wait in the host's NIC               Linux TCP Small Queues
 //	segments.go   the scoreboard: a record per segment in flight
 //	ack.go        an acknowledgement, step by step              Linux tcp_ack
 //	sack.go       SACK blocks on the scoreboard                 RFC 2018, 2883, 6675
@@ -51,6 +52,8 @@ type Config struct {
 	Granularity event.Time // G of RFC 6298, 2.3
 	Tick        event.Time // timers expire on multiples of it, as on Linux's jiffies (CONFIG_HZ=250: 4 ms); 0: exactly
 	LinuxRTT    bool       // tcp_rtt_estimator: RTTVAR is the largest deviation of a round trip, at least RTOMin
+
+	SmallQueues bool // Linux's TSQ: a connection has two bursts at most in its host's NIC (smallqueue.go)
 
 	DelayedACK event.Time // timeout of a delayed ACK (Linux: 40 ms); every second segment at once; 0: each segment at once
 	QuickACKs  int        // Linux's TCP_MAX_QUICKACKS: so many ACKs at once in the beginning and after duplicates (16); 0: none
@@ -120,6 +123,7 @@ func Default(control string) *Config {
 	c.LinuxRTT, c.QuickACKs, c.ACKPushed, c.SYNLossWindow = true, 16, true, 2
 	c.Timestamps, c.SACK, c.DSACK, c.ECNFallback = true, true, true, true
 	c.ProbeSlack = 2 * event.Millisecond
+	c.SmallQueues = true
 	c.RACK, c.TLP, c.PRR, c.FRTO, c.Undo, c.WindowValidation = true, true, true, true, true, true
 	return c
 }

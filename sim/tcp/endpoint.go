@@ -81,8 +81,8 @@ type Endpoint struct {
 	finQueued bool // Close was called
 	finSent   bool
 	finAcked  bool
-	small     uint32 // end of the last small segment sent (snd_sml, Minshall)
-	hasSmall  bool
+	nagle     uint32 // end of the last small segment sent (snd_sml, Minshall)
+	hasNagle  bool
 	unsent    int64 // bytes written and not yet sent
 	written   int64
 	board     scoreboard
@@ -99,6 +99,7 @@ type Endpoint struct {
 	timer    timer
 	rec      recoveryState
 	rack     rackState
+	small    smallQueue
 	usage    usage
 	lastSent event.Time // of new data, for idleness (lsndtime)
 
@@ -140,6 +141,7 @@ func newEndpoint(s *Stack, p *profile) *Endpoint {
 	e := &Endpoint{stack: s, profile: p, cc: cc}
 	e.timer.event.Init((*retransmitTimer)(e))
 	e.ack.event.Init((*delayedTimer)(e))
+	e.small.event.Init((*smallQueueTimer)(e))
 	return e
 }
 
@@ -148,7 +150,7 @@ func (e *Endpoint) reset(index int32, side uint8) {
 	keep := *e
 	*e = Endpoint{stack: keep.stack, profile: keep.profile, cc: keep.cc, index: index, side: side}
 	e.board.ring, e.copies.ring, e.early = keep.board.ring, keep.copies.ring, keep.early[:0]
-	e.timer.event, e.ack.event = keep.timer.event, keep.ack.event // neither is pending
+	e.timer.event, e.ack.event, e.small.event = keep.timer.event, keep.ack.event, keep.small.event // none is pending
 	p := e.profile
 	e.iss = e.stack.next()
 	e.una, e.nxt = e.iss, e.iss
@@ -162,6 +164,9 @@ func (e *Endpoint) reset(index int32, side uint8) {
 func (e *Endpoint) name(host, peer network.NodeID, port, peerPort uint16) {
 	e.host, e.peer, e.port, e.peerPort = host, peer, port, peerPort
 	e.hash = network.FlowHash(host, peer, port, peerPort, network.TCP)
+	if e.profile.SmallQueues && len(e.stack.Net.Ports) > 0 {
+		e.small.nic = e.stack.Net.NIC(host)
+	}
 }
 
 // other is the peer's endpoint; nil if there is none (yet). It is looked at only where the wire has no

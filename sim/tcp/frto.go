@@ -44,7 +44,7 @@ func (e *Endpoint) markAllLost(now event.Time) {
 
 // processLoss takes an ACK after a timeout (RFC 5682 3.1, with SACK 2.1 of it; Linux: tcp_process_loss). It
 // says what to send.
-func (e *Endpoint) processLoss(now event.Time, dup uint32, w *ackWork) resend {
+func (e *Endpoint) processLoss(dup uint32, w *ackWork) resend {
 	recovered := !before(e.una, e.rec.high)
 	if w.flags&ackAdvanced != 0 && e.undoLoss(false) {
 		return resendNothing
@@ -82,11 +82,10 @@ func (e *Endpoint) processLoss(now event.Time, dup uint32, w *ackWork) resend {
 	return resendLost
 }
 
-// classify counts a timeout by what became of the window (Zhang and others, "Modeling and Solving TCP
-// Incast Problem in Data Center Networks"). FLoss-TO, full window loss: nothing arrived of all that was sent
-// from the first missing segment's last transmission on. LAck-TO, lack of ACKs: some of it did, but too few
-// ACKs came back, or too late, for fast retransmit. A real sender can only guess; this one looks at what the
-// peer got.
+// classify counts a timeout by what became of the window, as papers on incast do (SED names both).
+// FLoss-TO, full window loss: nothing arrived of all that was sent from the first missing segment's last
+// transmission on. LAck-TO, lack of ACKs: some of it did, but too few ACKs came back, or too late, for fast
+// retransmit. A real sender can only guess; this one looks at what the peer got.
 func (e *Endpoint) classify() {
 	e.counters.Timeouts++
 	if peer := e.other(); peer != nil && !before(peer.lastOrder, e.board.at(e.board.head).order) {

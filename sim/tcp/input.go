@@ -121,6 +121,8 @@ func (e *Endpoint) tell(got int64) {
 		return
 	}
 	switch {
+	case e.held > 0:
+		return // a paused program has not read all
 	case e.state == LastAck && e.finAcked:
 		e.state = Closed
 	case e.state != TimeWait:

@@ -64,14 +64,16 @@ func (e *Endpoint) identifySACK(w *ackWork) {
 	r := &e.rec
 	for r.judged != e.board.tail {
 		s := e.board.at(r.judged)
-		if s.flags&segSacked != 0 {
-			if e.sackedOut-r.sackedJudged <= 1 {
-				return // nothing SACKed is above
+		above := e.sackedOut - r.sackedJudged
+		switch {
+		case s.flags&segSacked != 0:
+			if above <= 1 {
+				return // nothing but itself
 			}
 			r.sackedJudged++
-		} else if e.sackedOut-r.sackedJudged < e.profile.DupThresh {
+		case above < e.profile.DupThresh:
 			return
-		} else if s.flags&segLost == 0 {
+		case s.flags&segLost == 0:
 			e.markLost(r.judged, w)
 		}
 		r.judged++

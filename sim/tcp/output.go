@@ -21,6 +21,9 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 			limited = true
 			break
 		}
+		if e.throttled(now) && !probe {
+			break
+		}
 		n := e.nextBytes()
 		if n < 0 || e.board.len() >= maxSegments {
 			break
@@ -97,7 +100,7 @@ func (e *Endpoint) nextBytes() int64 {
 			return -1
 		}
 	}
-	if e.profile.Nagle && n < full && !e.finQueued && e.board.len() > 0 && e.hasSmall && after(e.small, e.una) {
+	if e.profile.Nagle && n < full && !e.finQueued && e.board.len() > 0 && e.hasNagle && after(e.nagle, e.una) {
 		return -1
 	}
 	return int64(n)
@@ -132,7 +135,7 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 		}
 	}
 	if n < e.mss {
-		e.small, e.hasSmall = e.nxt+n, true
+		e.nagle, e.hasNagle = e.nxt+n, true
 	}
 	e.nxt += bytes
 	e.counters.Segments++
@@ -144,6 +147,7 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	}
 	e.carriedACK(pk)
 	e.stack.send(e.host, pk)
+	e.leaving(e.board.at(e.board.tail - 1))
 }
 
 // carriedACK notes that data carried an ACK. Where the segment had no room for SACK blocks, a pure ACK
@@ -162,10 +166,11 @@ func (e *Endpoint) answered(now event.Time) {
 }
 
 // retransmit sends segment n again. It says whether it could: what the peer's shrunken window excludes
-// waits, but for the first one, which then is a probe.
+// waits, but for the first one, which then is a probe; so does what has not left the NIC yet (Linux:
+// skb_still_in_host_queue).
 func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
 	s := e.board.at(n)
-	if n != e.board.head && !before(s.seq, e.windowEnd()) {
+	if n != e.board.head && !before(s.seq, e.windowEnd()) || s.leaves > now {
 		return false
 	}
 	if s.flags&segRetrans == 0 {
@@ -197,6 +202,7 @@ func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
 	e.rec.retransmitted(e.order, now)
 	e.carriedACK(pk)
 	e.stack.send(e.host, pk)
+	e.leaving(s)
 	return true
 }
 

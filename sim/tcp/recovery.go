@@ -106,7 +106,7 @@ func (e *Endpoint) alert(now event.Time, dup uint32, w *ackWork) resend {
 			e.enterRecovery(ece, now)
 		}
 	case Loss:
-		what := e.processLoss(now, dup, w)
+		what := e.processLoss(dup, w)
 		e.identify(now, w)
 		if e.recovery != Open && w.flags&ackLostRetrans == 0 {
 			return what
@@ -140,6 +140,9 @@ func (e *Endpoint) leave() bool {
 			e.sackedOut = 0
 		}
 		if e.undoRecovery() {
+			if !e.profile.PRR {
+				e.endReduction() // the state is held, the window is that of afterwards
+			}
 			return true
 		}
 		e.endReduction()

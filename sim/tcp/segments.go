@@ -13,11 +13,12 @@ const (
 
 // segment is the record of what was sent and not acknowledged.
 type segment struct {
-	sent  event.Time // last transmission
-	seq   uint32
-	bytes uint32 // of sequence space: payload, and 1 for a FIN
-	order uint32 // number of the last transmission among all of this end
-	flags uint8
+	sent   event.Time // last transmission
+	leaves event.Time // when that will have left the NIC; 0: not known (smallQueue)
+	seq    uint32
+	bytes  uint32 // of sequence space: payload, and 1 for a FIN
+	order  uint32 // number of the last transmission among all of this end
+	flags  uint8
 }
 
 func (s *segment) end() uint32 { return s.seq + s.bytes }

@@ -22,7 +22,6 @@ func sender(t *testing.T, c *Config, segments int64) *peerOf {
 	c.MSS, c.InitialWindow, c.Timestamps, c.RTOMin = 1000, uint32(segments), false, event.Second
 	p.lose = func(_, _ int, pk *network.Packet) bool {
 		if pk.Payload > 0 {
-			p.pair.t.Helper()
 			p.sent = append(p.sent, *pk)
 		}
 		return true
@@ -203,5 +202,48 @@ func TestHoleOfOneByte(t *testing.T) {
 	p.inject(e, network.ACK, at+100, e.una, 1, 1000)
 	if server.got != 201 || client.failed != nil {
 		t.Errorf("got %d", server.got)
+	}
+}
+
+// RFC 6582 3.2 step 3, option 1: the window after recovery is no larger than what is in flight and one
+// segment, so that no burst follows.
+func TestNewRenoEndsWithoutABurst(t *testing.T) {
+	p := sender(t, Default("newreno"), 10)
+	for range 4 {
+		p.ack(0)
+	}
+	p.wait(100 * event.Millisecond)
+	p.ack(10)
+	if w := p.e.Window(); w.Ssthresh != 5 || w.Cwnd > 3 {
+		t.Errorf("%+v with nothing in flight", w)
+	}
+}
+
+// A connection that is over at both ends waits for a paused program to read.
+func TestPausedProgramGetsAll(t *testing.T) {
+	for _, closesFirst := range []bool{true, false} {
+		p := newPair(t)
+		c := Default("reno")
+		client, server := p.connect(c, c)
+		server.whenConnected = func(e *Endpoint) {
+			e.Pause(true)
+			if closesFirst {
+				e.Close()
+			}
+		}
+		server.whenFinished = nil
+		client.e.Write(5000)
+		client.e.Close()
+		p.run(event.Second)
+		if !closesFirst {
+			server.e.Close()
+			p.run(2 * event.Second)
+		}
+		if server.got != 0 || server.finished != 0 || p.stack.Open() != 1 {
+			t.Fatalf("got %d, finished %d, %d open", server.got, server.finished, p.stack.Open())
+		}
+		server.e.Pause(false)
+		p.run(p.q.Now() + event.Second)
+		p.through(client, server, 5000)
 	}
 }

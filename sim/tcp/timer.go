@@ -81,6 +81,7 @@ func (e *Endpoint) stopTimers() {
 	e.ack.deadline = 0
 	e.stack.Queue.Stop(&e.timer.event)
 	e.stack.Queue.Stop(&e.ack.event)
+	e.stack.Queue.Stop(&e.small.event)
 }
 
 // armRTO sets the retransmission timer (RFC 6298 5.1, 5.3). Where a shorter timer ran, what has passed

@@ -69,7 +69,7 @@ func (e *Endpoint) endReduction() {
 		return
 	}
 	e.win.Cwnd = max(1, e.win.Ssthresh)
-	if !e.profile.PRR && !e.sackOK && e.recovery == Recovering {
+	if !e.profile.PRR && !e.sackOK && e.recovery != CWR {
 		e.win.Cwnd = min(e.win.Cwnd, max(e.inFlight(), 1)+1)
 	}
 }
