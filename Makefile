@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fuzz-sim mutate-sim fairq-lab experiments lab-truth man packages deb container deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fuzz-sim mutate-sim fairq-lab experiments lab-truth validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -68,6 +68,9 @@ mutate-sim: ## bugs put into the simulator one by one, each of which the random 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root
 	scripts/lab-truth $(GROUPS)
+
+validate: ## hold the simulator against ns-3, from its Python wheel (docs/validation.md): minutes
+	scripts/validate $(OUT)/validate
 
 fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet machine (docs/fairq-lab.md)
 	@scripts/need-root

@@ -1,0 +1,129 @@
+package main
+
+// tolerances are what is compared in each experiment. They were written before anything was run, from what differs
+// by right and from what the project asks of itself against Linux (goodput 5 %, mean queue 20 %, drops and timeouts
+// a factor of 1.5, median completion 30 %). They are not changed so that a figure passes: what is out is explained
+// from traces and mended where the simulator is wrong, or stays out.
+//
+// What differs by right, everywhere:
+//
+//   - A bare ACK takes 43 of our bytes on ns-3's line and 84 on ours: at 100 Mbit/s 3 us a hop, of a round trip of 1
+//     or 2 ms.
+//   - Events of one nanosecond happen in another order, and drop-tail with equal rates and equal segments amplifies
+//     that: which flow loses is a matter of phase. Seeds differ in their starts only, by less than a round trip.
+//   - ns-3 takes a retransmission timeout back to its base at the first new acknowledgement; RFC 6298 does so with the
+//     first new measurement of the round trip. Second and third timeouts of a flow are further apart in the simulator.
+//   - ns-3 has no TCP small queues: what a window allows beyond the line waits in the sender's NIC, whose queue loses
+//     nothing in both.
+//   - After a lost SYN ns-3's timeout is 1 s, RFC 6298 (5.7) has 3 s for what follows.
+//
+// Of reno and dctcp, which are Linux's in the simulator:
+//
+//   - The timeout is SRTT + max(4 RTTVAR, 200 ms) in Linux, max(SRTT + 4 RTTVAR, 200 ms) in ns-3: longer by a round
+//     trip.
+//   - RACK, TLP, F-RTO and undo exist in Linux alone. A lost retransmission or a lost tail costs ns-3 a timeout and
+//     Linux mostly none. They are compared where little is lost.
+//   - Linux acknowledges the first 16 segments of a connection each, ns-3 the first and then every second. Both
+//     windows grow by what is acknowledged.
+//   - ns-3's DCTCP counts bytes and alpha is a float; Linux counts segments in 1/1024.
+var tolerances = map[string][]check{
+	"long":   long,
+	"incast": incast,
+	"marked": marked,
+	"mixed":  mixed,
+}
+
+var (
+	marking   = []string{"reno_ecn", "dctcp"}
+	lossy     = []string{"newreno", "sack", "reno"}
+	onlyDCTCP = []string{"dctcp"}
+	noDCTCP   = []string{"newreno", "sack"}
+)
+
+var long = []check{
+	{metric: "loaded.flows.throughput_mbps", kind: median, factor: 1.03,
+		why: "the link is full in both: a full segment takes the same time on it"},
+	{metric: "loaded.bottleneck.queue_bytes.mean", kind: median, factor: 1.20,
+		why: "whether four flows lose together or in turn is a matter of phase, and moves the mean between 3/4 of the buffer and nearly all of it"},
+	{metric: "loaded.bottleneck.drops", kind: total, factor: 1.5, slack: 20, schemes: lossy,
+		why: "as many as there are halvings, and those depend on the same phase; 20 are 4 a run"},
+	{metric: "loaded.bottleneck.drops", kind: total, factor: 1, slack: 0, schemes: marking,
+		why: "K and the buffer are far apart: after the first second nothing is lost"},
+	{metric: "loaded.bottleneck.marks", kind: total, factor: 1.5, schemes: marking,
+		why: "marks follow from how far the windows overshoot K in the round trip before they hear of it"},
+	{metric: "flows.timeouts", kind: total, factor: 1.5, slack: 20,
+		why: "few, most of them after slow start has overshot; 20 are one for each flow and seed"},
+	{metric: "loaded.flows.jain", kind: median, factor: 1.05,
+		why: "equal flows share equally over 18 s, more or less by phase"},
+}
+
+var incast = []check{
+	{metric: "mice.unfinished", kind: total, factor: 1, slack: 0,
+		why: "all are through long before the end"},
+	{metric: "mice.goodput_mbps.p50", kind: median, factor: 1.3,
+		why: "size over completion time: as the median of that"},
+	{metric: "bottleneck.queue_bytes.mean", kind: median, factor: 1.25,
+		why: "over the whole run, mostly empty: the sum of all waiting, and retransmissions wait less than the burst; over a shorter busy time, so a little more than 20 %"},
+	{metric: "bottleneck.drops", kind: total, factor: 1.5, slack: 20,
+		why: "the first overflow is arithmetic and the same in both; those of the recoveries, which collide, are not"},
+	{metric: "mice.timeouts", kind: total, factor: 1.5, slack: 20,
+		why: "as the drops, and by how soon the timeout falls back after a recovery"},
+	{metric: "mice.flows_with_timeout", kind: total, factor: 1.25, slack: 20,
+		why: "less than timeouts: only the first of a flow counts"},
+	{metric: "mice.fct_ms.p50", kind: median, factor: 1.3,
+		why: "a whole timeout of 200 ms or none: the same in both where most flows have one"},
+	{metric: "mice.fct_ms.p99", kind: median, factor: 2,
+		why: "flows with several timeouts: one more or less doubles it"},
+	{metric: "mice.fct_ms", kind: shape, factor: 1.3, slack: 0.10,
+		why: "one flow in ten may have one timeout more or less"},
+}
+
+var marked = []check{
+	{metric: "mice.unfinished", kind: total, factor: 1, slack: 0,
+		why: "all are through long before the end"},
+	{metric: "mice.goodput_mbps.p50", kind: median, factor: 1.2,
+		why: "size over completion time: as the median of that"},
+	{metric: "bottleneck.queue_bytes.mean", kind: median, factor: 1.25,
+		why: "the first windows are the same; how fast they shrink depends on how many ACKs come before the first with ECE"},
+	{metric: "bottleneck.drops", kind: total, factor: 1, slack: 20,
+		why: "the buffer holds eight first windows and as much again; 20 are 4 a run of 400 flows"},
+	{metric: "bottleneck.marks", kind: total, factor: 1.5,
+		why: "the first 60 of each burst are arithmetic; then as the queue"},
+	{metric: "mice.timeouts", kind: total, factor: 1, slack: 20,
+		why: "nothing is lost"},
+	{metric: "mice.fct_ms.p50", kind: median, factor: 1.2,
+		why: "without timeouts it is how eight flows share 43 ms of a full link"},
+	{metric: "mice.fct_ms.p99", kind: median, factor: 1.2,
+		why: "the last of a burst, which ends when all its bytes are through"},
+	{metric: "mice.fct_ms", kind: shape, factor: 1.2, slack: 0.10,
+		why: "who comes first differs, how many by when does not"},
+}
+
+var mixed = []check{
+	{metric: "loaded.elephants.throughput_mbps", kind: median, factor: 1.05,
+		why: "the link is full but for timeouts of the long flows"},
+	{metric: "loaded.bottleneck.queue_bytes.mean", kind: median, factor: 1.20,
+		why: "phase, as with long flows alone"},
+	{metric: "loaded.bottleneck.drops", kind: total, factor: 1.5, slack: 20, schemes: noDCTCP,
+		why: "phase, as with long flows alone"},
+	{metric: "loaded.bottleneck.drops", kind: total, factor: 1.5, slack: 100, schemes: onlyDCTCP,
+		why: "a burst of 16 packets finds some 20 of 82 waiting and fits, but for the first after slow start; 100 are 20 a run"},
+	{metric: "mice.unfinished", kind: total, factor: 1, slack: 5,
+		why: "the last bursts are a second before the end, which a lost SYN-ACK and a timeout exceed"},
+	{metric: "mice.timeouts", kind: total, factor: 1.5, slack: 50,
+		why: "whether the eighth segment of a mouse is lost depends on where the sawtooth is"},
+	{metric: "mice.flows_with_timeout", kind: total, factor: 1.5, slack: 50,
+		why: "as timeouts"},
+	{metric: "elephants.timeouts", kind: total, factor: 1.5, slack: 20,
+		why: "few; 20 are one for each flow and seed"},
+	{metric: "mice.goodput_mbps.p50", kind: median, factor: 1.3,
+		why: "size over completion time: as the median of that"},
+	{metric: "mice.fct_ms.p50", kind: median, factor: 1.3,
+		why: "mostly the wait in the queue of the long flows"},
+	{metric: "mice.fct_ms.p99", kind: median,
+		why: "only shown: 200 ms or 1 s as a SYN-ACK in a hundred is lost or not. With dctcp it is compared, below"},
+	{metric: "mice.fct_ms.p99", kind: median, factor: 1.5, schemes: onlyDCTCP,
+		why: "two round trips and the wait in a queue near K"},
+	{metric: "mice.fct_ms", kind: shape, factor: 1.3, slack: 0.10,
+		why: "one mouse in ten may have one timeout more or less"},
+}
