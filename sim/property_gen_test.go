@@ -106,10 +106,13 @@ func (d *drawer) network() {
 		t.Routing = pick(d, []string{"ecmp", "ecmp", "ecmp", "single"})
 	}
 	if d.once(3) {
-		t.Hypervisors, t.VMs = true, d.IntN(2)
+		t.Hypervisors, t.VMs = true, d.IntN(4)
 	}
 	n := &f.Network
 	n.Rate = law.Rate(d.wide(1e3, 1e7) * 1e3)
+	if n.Rate < 1e9 { // between VMs of a server there are 10 Gbit/s: too many packets in the time of a slow network
+		t.VMs = min(t.VMs, 1)
+	}
 	packet := int64(12_300e9) / int64(n.Rate) // nanoseconds of a full frame on the line
 	// Up to some hundred packets fill the path, as a longer one takes long to simulate.
 	if rtt := d.wide(1000, max(min(300*packet, 100e6), 2000)); d.once(3) {
@@ -306,7 +309,9 @@ func (d *drawer) scheme() {
 				s.Params["not_ect"] = "drop"
 			}
 		case "static":
-			s.Params["rate"] = max(d.file.Network.Rate/law.Rate(d.wide(1, 16))/1000*1000, 1000).String()
+			// Not much below the links' rate: hundreds of flows behind a far slower one wait for longer than any
+			// timeout, and connections then give up by right.
+			s.Params["rate"] = max(d.file.Network.Rate/law.Rate(d.wide(1, 4))/1000*1000, 1000).String()
 			s.Params["depth"] = law.Duration(d.wide(1000, 25e6)).String()
 		}
 	}

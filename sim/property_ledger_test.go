@@ -32,7 +32,6 @@ type ledger struct {
 type passing struct {
 	talk *talk
 	was  network.Packet
-	ct   bool
 }
 
 // newLedger hooks into all that a run has hooks for. Whoever was there is still called.
@@ -59,12 +58,14 @@ func newLedger(s *simulation, tb *troubles, tl *tally) *ledger {
 		count(&l.arrived[p.ID], pk)
 		return lose(p, pk)
 	})
-	s.stack.Wire = func(from network.NodeID, pk *network.Packet) {
-		l.sends(from, pk)
-		if tb.respray(pk) {
-			l.tally.Sprayed++
-		}
-		s.net.Send(from, pk)
+	// What a host sends is seen as its port takes it, or drops it. (With Stack.Wire the stack would not know its NIC.)
+	for _, p := range l.nics {
+		p.Tap(func(pk *network.Packet, _ event.Time) {
+			l.sends(p.Node, pk)
+			if tb.respray(pk) {
+				l.tally.Sprayed++
+			}
+		})
 	}
 	s.stack.OnEnd = func(e *tcp.Endpoint) {
 		l.ends(e)
@@ -88,11 +89,14 @@ func (l *ledger) see(now event.Time) {
 	l.clock = now
 }
 
-// sends is told of each packet of TCP that a host sends.
+// sends is told of each packet that a host sends.
 func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	l.see(l.s.queue.Now())
-	if from != pk.Src || pk.Proto != network.TCP {
-		broken("node %d sends a packet of node %d, protocol %d", from, pk.Src, pk.Proto)
+	if from != pk.Src {
+		broken("node %d sends a packet of node %d", from, pk.Src)
+	}
+	if pk.Proto == network.UDP {
+		return
 	}
 	if _, twice := l.inside[pk]; twice {
 		broken("a packet is sent that is under way: %s", tell(pk))
@@ -164,8 +168,11 @@ func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time
 	l.sink.Deliver(host, pk, now)
 }
 
-func (l *ledger) drops(_ *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
+func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
 	l.see(now)
+	if _, seen := l.inside[pk]; !seen && p.Node == pk.Src { // its own host's port has no room for it
+		l.sends(p.Node, pk)
+	}
 	count(&l.dropped, pk)
 	if pk.Proto == network.UDP {
 		count(&l.datagrams, pk)

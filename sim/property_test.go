@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -370,10 +371,7 @@ func differ(a, b *result.Raw) string {
 func (tr *trial) report(err error) string {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("weir-random-%d.yaml", tr.seed))
 	where := path
-	text := tr.text
-	for _, line := range splitLines(tr.told) {
-		text = "# " + line + "\n" + text
-	}
+	text := "# " + strings.Join(splitLines(tr.told), "\n# ") + "\n" + tr.text
 	if werr := os.WriteFile(path, []byte(text), 0o600); werr != nil {
 		where = werr.Error()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"weir/experiment"
 	"weir/sim/event"
 	"weir/sim/network"
 	"weir/sim/tcp"
@@ -79,9 +80,10 @@ func disturb(seed int64, s *simulation, window event.Time) *troubles {
 	if s.cfg.Graph.Multipath && d.once(2) {
 		tb.spray = float64(d.between(1, 10)) / 10
 		tb.say("a share of %v of the packets takes any of the equal paths", tb.spray)
-		s.stack.Wire = func(from network.NodeID, pk *network.Packet) {
-			tb.respray(pk)
-			s.net.Send(from, pk)
+		for i, n := range s.cfg.Graph.Nodes {
+			if n.Kind == experiment.Guest {
+				s.net.HostPort(network.NodeID(i)).Tap(func(pk *network.Packet, _ event.Time) { tb.respray(pk) })
+			}
 		}
 	}
 	return tb
@@ -297,5 +299,17 @@ func oddSettings(d *drawer, c *tcp.Config) {
 	}
 	if d.once(8) {
 		c.Granularity = event.Time(d.wide(1, 100_000_000))
+	}
+	if d.once(4) {
+		c.Tick = pick(d, []event.Time{0, 1, event.Microsecond, event.Millisecond, 4 * event.Millisecond, 10 * event.Millisecond})
+	}
+	if d.once(4) {
+		c.ProbeSlack = event.Time(d.wide(1, 5_000_000))
+	}
+	for _, b := range []*bool{&c.Options.NoHyStart, &c.Options.NoFastConvergence, &c.Options.NoFriendly} {
+		*b = d.once(8)
+	}
+	if d.once(8) {
+		c.Options.Tick = event.Time(d.wide(1, 10_000_000))
 	}
 }
