@@ -128,7 +128,7 @@ func (p *chatEnd) is(e *tcp.Endpoint) {
 
 // lives says whether the endpoint is still this connection's.
 func (p *chatEnd) lives() bool {
-	return p.e != nil && p.failed == nil && !p.c.aborted && p.c.tb.lives[p.e] == p.life
+	return p.e != nil && p.failed == nil && p.c.tb.lives[p.e] == p.life
 }
 
 func (p *chatEnd) write(n int64) {
@@ -141,7 +141,6 @@ func (p *chatEnd) write(n int64) {
 func (p *chatEnd) close() {
 	if p.lives() && !p.closed {
 		p.closed = true
-		p.e.Pause(false)
 		p.e.Close()
 		if p.e.State() == tcp.Closed { // nothing was written, and the handshake was under way: it is over
 			p.c.aborted = true
@@ -149,15 +148,14 @@ func (p *chatEnd) close() {
 	}
 }
 
-// pause is not for who has closed: Stack frees a connection whose FINs are through, with what a program has not read.
 func (p *chatEnd) pause(paused bool) {
-	if p.lives() && !p.closed {
+	if p.lives() {
 		p.e.Pause(paused)
 	}
 }
 
 func (p *chatEnd) abort() {
-	if p.lives() {
+	if p.lives() && p.e.State() != tcp.Closed && p.e.State() != tcp.TimeWait {
 		p.c.aborted = true
 		p.e.Abort()
 	}
