@@ -245,15 +245,19 @@ func (r *row) verdict() string {
 	if !r.ok() {
 		sign = "OUT"
 	}
+	ratio := "-" // both are 0
+	if r.a != 0 || r.b != 0 {
+		ratio = fmt.Sprintf("%.3f", r.b/r.a)
+	}
 	switch {
 	case len(r.ns3) == 0 || len(r.sim) == 0:
 		return sign + " not measured"
 	case r.check.factor == 0:
-		return fmt.Sprintf("ratio %.3f", r.b/r.a)
+		return "ratio " + ratio
 	case r.check.kind == shape:
 		return fmt.Sprintf("%s %.3f of the flows apart at a factor of %g; allowed %g", sign, r.b, r.check.factor, r.check.slack)
 	case r.check.slack > 0:
-		return fmt.Sprintf("%s ratio %.3f; allowed a factor of %g or %g", sign, r.b/r.a, r.check.factor, r.check.slack)
+		return fmt.Sprintf("%s ratio %s; allowed a factor of %g, or %g apart", sign, ratio, r.check.factor, r.check.slack)
 	}
-	return fmt.Sprintf("%s ratio %.3f; allowed a factor of %g", sign, r.b/r.a, r.check.factor)
+	return fmt.Sprintf("%s ratio %s; allowed a factor of %g", sign, ratio, r.check.factor)
 }
