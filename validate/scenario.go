@@ -38,10 +38,11 @@ const (
 	requestBytes  = 64 // of a pull
 )
 
-// ns-3's own: what an application may write ahead, and queues that are to lose nothing.
+// ns-3's own: what an application may write ahead; and queues that are to lose nothing, longer than the largest
+// window: without small queues (TSQ) a sender whose link is the bottleneck puts all of it into its NIC.
 const (
 	sendBuffer = 1 << 20
-	otherLimit = 1000
+	otherLimit = 4000
 )
 
 // Ports of the ns-3 program (transfer.h): a client's says which flow it is.
