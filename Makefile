@@ -10,8 +10,18 @@ OUT     := out
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
+# The simulator's marking laws are C. Where there is no C compiler weir is built without them, and says so when
+# they are asked for. Statically linked either way, so that the package needs no library.
+ifneq ($(shell command -v cc 2>/dev/null),)
+BUILD_ENV = CGO_ENABLED=1
+BUILD_FLAGS = -tags netgo,osusergo
+BUILD_LINK = -linkmode external -extldflags -static
+else
+BUILD_ENV = CGO_ENABLED=0
+endif
+
 build: ## build ./weir
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o weir ./cmd/weir
+	$(BUILD_ENV) $(GO) build -trimpath $(BUILD_FLAGS) -ldflags "-X main.version=$(VERSION) $(BUILD_LINK)" -o weir ./cmd/weir
 
 demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 3 minutes
 	@scripts/need-root

@@ -188,7 +188,8 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 				continue
 			}
 			if l := s.unbuilt(w); l != "" && !o.AssumeAll {
-				if o.Available {
+				// Who did not choose the worlds gets what each can run.
+				if o.Available || len(o.Worlds) == 0 && slices.ContainsFunc(worlds, s.runsIn) {
 					p.Skipped = append(p.Skipped, Skip{label, w, "law " + l + " is not in this build"})
 					continue
 				}
@@ -252,6 +253,9 @@ func (s *Scheme) skipReason(world string) string {
 	}
 	return ""
 }
+
+// runsIn says whether this build can run the scheme in a world.
+func (s *Scheme) runsIn(world string) bool { return s.skipReason(world) == "" && s.unbuilt(world) == "" }
 
 // unbuilt names a law of the scheme that this build does not have in a world, or "".
 func (s *Scheme) unbuilt(world string) string {
