@@ -62,7 +62,7 @@ func TestDescribe_Warns(t *testing.T) {
 	r.kernel.Ports[1].TableFull = 4
 	s := describe("x", r, nil)
 	a, b := s.Ports[0], s.Ports[1]
-	if a.State != Degraded || a.Word != "not-first" || len(a.Findings) != 2 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "3 connections") {
+	if a.State != Degraded || a.Word != "not-first" || len(a.Findings) != 2 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "unmanaged: 3") {
 		t.Errorf("a program in front, and a table that was full: %+v", a)
 	}
 	if b.State != Enforced || b.Reason != "" || len(b.Warnings) != 1 {
