@@ -15,6 +15,7 @@ import (
 // tells windows.
 func (p *rwndPath) atSwitch(t *testing.T, c datapath.EdgeConfig) *datapath.Edge {
 	t.Helper()
+	p.edge = true
 	return attachEdge(t, c, datapath.EdgePort{PortRef: p.In}, datapath.EdgePort{PortRef: p.Port})
 }
 

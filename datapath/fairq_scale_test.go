@@ -3,6 +3,7 @@ package datapath_test
 import (
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func held(bytes uint32) datapath.FairQLaw {
 type rwndPath struct {
 	*testnet.Path
 	client, server *testnet.Tap
-	unified        int // the scale that both ends are told instead of the other's; -1: none
+	unified        int  // the scale that both ends are told instead of the other's; -1: none
+	edge           bool // an ACK that overtakes the one that tells the edge its window comes unheld
 }
 
 func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
@@ -81,6 +83,7 @@ type seen struct {
 	acked   uint32
 	flight  uint32 // most bytes that were on their way
 	window  uint32 // largest that an ACK granted
+	ahead   uint32 // largest that an ACK granted which came before one with a smaller number: it overtook that
 	smaller int    // ACKs that granted less than `expect`
 	expect  uint32
 	synAck  uint32 // the window of a SYN-ACK; 0: none seen
@@ -91,6 +94,17 @@ type seen struct {
 func watch(t *testing.T, tap *testnet.Tap, c *net.TCPConn, s *seen) {
 	t.Helper()
 	own, peer := testnet.AddrPort(c.LocalAddr()), testnet.AddrPort(c.RemoteAddr())
+	type ack struct{ number, window uint32 }
+	var acks []ack
+	defer func() {
+		for i, a := range acks {
+			if slices.ContainsFunc(acks[i+1:], func(later ack) bool { return int32(later.number-a.number) < 0 }) {
+				s.ahead = max(s.ahead, a.window)
+			} else {
+				s.window = max(s.window, a.window)
+			}
+		}
+	}()
 	tap.Each(t, func(p *testnet.Segment) {
 		if p.Out && p.From == own && p.To == peer {
 			if p.Flags&testnet.SYN != 0 {
@@ -113,7 +127,7 @@ func watch(t *testing.T, tap *testnet.Tap, c *net.TCPConn, s *seen) {
 		}
 		s.acks++
 		w := uint32(p.Window) << s.scale
-		s.window = max(s.window, w)
+		acks = append(acks, ack{p.Ack, w})
 		if w < s.expect {
 			s.smaller++
 		}
@@ -175,6 +189,9 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 		}
 		if i.Snd_wnd < i.Snd_mss {
 			t.Errorf("%s has a window of %d, below its MSS of %d", where, i.Snd_wnd, i.Snd_mss)
+		}
+		if !p.edge {
+			s.window = max(s.window, s.ahead)
 		}
 		if s.window > s.expect || s.acks == 0 {
 			t.Errorf("%s was granted %d in one of %d ACKs, want %d", where, s.window, s.acks, s.expect)
