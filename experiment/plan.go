@@ -255,7 +255,9 @@ func (s *Scheme) skipReason(world string) string {
 }
 
 // runsIn says whether this build can run the scheme in a world.
-func (s *Scheme) runsIn(world string) bool { return s.skipReason(world) == "" && s.unbuilt(world) == "" }
+func (s *Scheme) runsIn(world string) bool {
+	return s.skipReason(world) == "" && s.unbuilt(world) == ""
+}
 
 // unbuilt names a law of the scheme that this build does not have in a world, or "".
 func (s *Scheme) unbuilt(world string) string {
