@@ -174,9 +174,6 @@ func TestSequenceNumbersWrap(t *testing.T) {
 
 // More than 2^32 bytes go through one connection.
 func TestMoreThan4GB(t *testing.T) {
-	if testing.Short() {
-		t.Skip("4 GB in segments of 65 kB")
-	}
 	p := newPair(t)
 	p.perKB, p.delay = 1, event.Microsecond
 	c := Default("reno")
