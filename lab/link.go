@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -191,8 +192,18 @@ func (p *port) setUp(h *netlink.Handle, e *ethtool.Ethtool) error {
 	return h.LinkSetUp(link)
 }
 
-// switchOff turns off what bundles frames, as far as this kernel has it and lets us.
+// switchOff turns off what bundles frames, as far as this kernel has it and lets us. The library hands the kernel
+// the address of a variable on the goroutine's stack as a number; when the stack grows at that call, the kernel
+// reads a command that is none (EOPNOTSUPP). It is large enough the next time.
 func switchOff(e *ethtool.Ethtool, ifname string) error {
+	err := trySwitchOff(e, ifname)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = trySwitchOff(e, ifname)
+	}
+	return err
+}
+
+func trySwitchOff(e *ethtool.Ethtool, ifname string) error {
 	features, err := e.FeaturesWithState(ifname)
 	if err != nil {
 		return err
