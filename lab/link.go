@@ -1,17 +1,16 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/internal/nic"
 )
 
 const (
@@ -140,7 +139,7 @@ func (l *Lab) setUpNode(n *node) error {
 			return err
 		}
 		defer h.Close()
-		e, err := ethtool.NewEthtool()
+		e, err := nic.Open()
 		if err != nil {
 			return err
 		}
@@ -172,7 +171,7 @@ func (l *Lab) setUpNode(n *node) error {
 }
 
 // setUp gives a port its readable name, its offloads and its queue. The fabric brings it up.
-func (p *port) setUp(h *netlink.Handle, e *ethtool.Ethtool) error {
+func (p *port) setUp(h *netlink.Handle, e *nic.Tool) error {
 	link, err := h.LinkByName(p.ifname)
 	if err != nil {
 		return err
@@ -192,25 +191,15 @@ func (p *port) setUp(h *netlink.Handle, e *ethtool.Ethtool) error {
 	return h.LinkSetUp(link)
 }
 
-// switchOff turns off what bundles frames, as far as this kernel has it and lets us. The library hands the kernel
-// the address of a variable on the goroutine's stack as a number; when the stack grows at that call, the kernel
-// reads a command that is none (EOPNOTSUPP). It is large enough the next time.
-func switchOff(e *ethtool.Ethtool, ifname string) error {
-	err := trySwitchOff(e, ifname)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		err = trySwitchOff(e, ifname)
-	}
-	return err
-}
-
-func trySwitchOff(e *ethtool.Ethtool, ifname string) error {
-	features, err := e.FeaturesWithState(ifname)
+// switchOff turns off what bundles frames, as far as this kernel has it and lets us.
+func switchOff(e *nic.Tool, ifname string) error {
+	features, err := e.Features(ifname)
 	if err != nil {
 		return err
 	}
 	off := map[string]bool{}
 	for name, state := range features {
-		if wholeFrames(name) && state.Active && !state.NeverChanged {
+		if wholeFrames(name) && state.On && !state.Fixed {
 			off[name] = false
 		}
 	}
@@ -228,7 +217,7 @@ func (l *Lab) settle(n *node) error {
 			return err
 		}
 		defer h.Close()
-		e, err := ethtool.NewEthtool()
+		e, err := nic.Open()
 		if err != nil {
 			return err
 		}
@@ -242,8 +231,8 @@ func (l *Lab) settle(n *node) error {
 			if link.Type() != "veth" && name != bridgeName {
 				continue
 			}
-			if _, err := e.LinkState(name); err != nil {
-				return fmt.Errorf("state of %s: %w", name, err)
+			if _, err := e.Link(name); err != nil {
+				return err
 			}
 			now, err := h.LinkByIndex(link.Attrs().Index)
 			if err != nil {

@@ -201,9 +201,9 @@ func carriesToken(path, token string) (bool, error) {
 	return ours, err
 }
 
-// inNamespace runs f on a thread of its own in the namespace at path.
-func inNamespace(path string, f func() error) error {
-	w, err := startWorker(func() error {
+// workerIn gives a thread in the namespace at path.
+func workerIn(path string) (*worker, error) {
+	return startWorker(func() error {
 		ns, err := os.Open(path)
 		if err != nil {
 			return err
@@ -211,6 +211,11 @@ func inNamespace(path string, f func() error) error {
 		defer ns.Close()
 		return enterNamespace(ns)
 	})
+}
+
+// inNamespace runs f on a thread of its own in the namespace at path.
+func inNamespace(path string, f func() error) error {
+	w, err := workerIn(path)
 	if err != nil {
 		return err
 	}

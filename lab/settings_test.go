@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/internal/nic"
 	"weir/law"
 )
 
@@ -123,7 +123,7 @@ func TestPortsHaveNamesAndWholeFrames(t *testing.T) {
 				if a := link.Attrs(); a.Name != p.ifname || a.MTU != 1500 || a.OperState != netlink.OperUp {
 					t.Errorf("%s: ifname %s mtu %d state %v", p.name, a.Name, a.MTU, a.OperState)
 				}
-				e, err := ethtool.NewEthtool()
+				e, err := nic.Open()
 				if err != nil {
 					return err
 				}
@@ -133,11 +133,11 @@ func TestPortsHaveNamesAndWholeFrames(t *testing.T) {
 					return err
 				}
 				for _, f := range []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "tx-udp-segmentation"} {
-					if features[f] {
+					if features[f].On {
 						t.Errorf("%s: %s is on", p.name, f)
 					}
 				}
-				if !features["tx-checksum-ip-generic"] {
+				if !features["tx-checksum-ip-generic"].On {
 					t.Errorf("%s: checksum offload is off", p.name)
 				}
 				return nil

@@ -19,6 +19,14 @@ type Options struct {
 	Version string // of Weir
 }
 
+// flows is how many connections the switch's tables are for.
+func (o *Options) flows() int {
+	if o.Config == nil {
+		return switchd.DefaultFlows
+	}
+	return o.Config.Flows
+}
+
 // ports are the names and patterns that are wanted: those given, else those of the configuration.
 func (o *Options) ports() []string {
 	if len(o.Ports) > 0 || o.Config == nil {

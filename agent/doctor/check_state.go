@@ -18,7 +18,7 @@ func (j *judge) memory() {
 		left, where = m.CgroupLeft, "left to this control group"
 	}
 	n := Finding{Area: AreaMemory, Check: "memory.tables", Level: OK}
-	n.Text = fmt.Sprintf("the tables of a switch (65536 connections) take about %s of kernel memory", size(m.Tables))
+	n.Text = fmt.Sprintf("the tables of a switch (%d connections) take about %s of kernel memory", m.Flows, size(m.Tables))
 	if left > 0 {
 		n.Text += fmt.Sprintf("; %s %s", size(left), where)
 		if m.Tables > left/2 {

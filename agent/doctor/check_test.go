@@ -39,7 +39,7 @@ func sane() *Facts {
 			port("swp1", 2), port("swp2", 3),
 		},
 		TCP:    TCP{Sysctls: map[string]string{"net.ipv4.tcp_ecn": "2", "net.ipv4.tcp_rmem": "4096\t131072\t6291456", "net.mptcp.enabled": "1"}},
-		Memory: Memory{Total: 16e9, Available: 12e9, Tables: 20e6, LockedUnlimited: true},
+		Memory: Memory{Total: 16e9, Available: 12e9, Flows: 65536, Tables: 20e6, LockedUnlimited: true},
 	}
 }
 

@@ -186,7 +186,8 @@ type Memory struct {
 	CgroupLeft       uint64 // below the nearest limit
 	LockedLimit      uint64 // RLIMIT_MEMLOCK
 	LockedUnlimited  bool
-	Tables           uint64 // what a switch of the default size takes
+	Flows            int    // connections that the tables of a switch are for: the file's, or the default
+	Tables           uint64 // what they take
 }
 
 // Switch is what is pinned of a `weir switch`.

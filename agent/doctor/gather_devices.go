@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
+	"weir/internal/nic"
 )
 
 // devices reads all devices of the network namespace.
@@ -38,7 +38,7 @@ func (g *gatherer) devices() note {
 	t.qdiscs, errQdisc = listQdiscs()
 	t.addresses, errAddr = countAddresses()
 	verdicts, errVerdict := g.verdicts()
-	t.ethtool, err = ethtool.NewEthtool()
+	t.ethtool, err = nic.Open()
 	if err == nil {
 		defer t.ethtool.Close()
 	}
@@ -104,8 +104,8 @@ type deviceTables struct {
 	names, kinds map[int]string // by ifindex
 	qdiscs       map[int][]qdisc
 	addresses    map[int]int
-	ethtool      *ethtool.Ethtool // nil: not to be had
-	foreignSys   bool             // /sys is of another namespace
+	ethtool      *nic.Tool // nil: not to be had
+	foreignSys   bool      // /sys is of another namespace
 }
 
 func (g *gatherer) device(l netlink.Link, t *deviceTables) Device {
@@ -197,12 +197,12 @@ var offloadsOfInterest = []string{
 	"tx-generic-segmentation", "tx-tcp-segmentation", "rx-gro", "rx-gro-hw", "rx-lro", "hw-tc-offload", "esp-hw-offload",
 }
 
-func (g *gatherer) ethtool(d *Device, e *ethtool.Ethtool) {
+func (g *gatherer) ethtool(d *Device, e *nic.Tool) {
 	if e == nil {
 		return
 	}
-	if info, err := e.DriverInfo(d.Name); err == nil {
-		d.Driver, d.Bus = info.Driver, info.BusInfo
+	if driver, bus, err := e.Driver(d.Name); err == nil {
+		d.Driver, d.Bus = driver, bus
 		if !pciAddress.MatchString(d.Bus) && d.Kind != "" {
 			d.Bus = ""
 		}
@@ -210,20 +210,19 @@ func (g *gatherer) ethtool(d *Device, e *ethtool.Ethtool) {
 	if all, err := e.Features(d.Name); err == nil {
 		d.Offloads = map[string]bool{}
 		for _, name := range offloadsOfInterest {
-			if on, there := all[name]; there {
-				d.Offloads[name] = on
+			if offload, there := all[name]; there {
+				d.Offloads[name] = offload.On
 			}
 		}
 	}
 	if d.Kind != "" {
 		return // speeds and channels of software are made up
 	}
-	if c, err := e.GetChannels(d.Name); err == nil && c.CombinedCount+c.TxCount > 0 {
-		d.TxQueues, d.RxQueues = int(c.CombinedCount+c.TxCount), int(c.CombinedCount+c.RxCount)
+	if tx, rx, err := e.Channels(d.Name); err == nil && tx > 0 {
+		d.TxQueues, d.RxQueues = tx, rx
 	}
-	const unknown = 1<<32 - 1
-	if speed, err := e.CmdGet(&ethtool.EthtoolCmd{}, d.Name); err == nil && speed != 0 && speed < unknown && speed != 1<<16-1 {
-		d.SpeedMbit = int(speed)
+	if speed, err := e.SpeedMbit(d.Name); err == nil && speed > 0 {
+		d.SpeedMbit = speed
 	}
 }
 

@@ -146,7 +146,8 @@ func (g *gatherer) memory() note {
 		m.LockedLimit, m.LockedUnlimited = limit.Cur, limit.Cur == unix.RLIM_INFINITY
 	}
 	return func(f *Facts) {
-		tables, errTables := datapath.FairQMemory(0, f.Host.CPUs)
+		m.Flows = g.o.flows()
+		tables, errTables := datapath.FairQMemory(uint32(m.Flows), f.Host.CPUs)
 		m.Tables = tables
 		f.Memory = m
 		f.unseen(seeMemory, errors.Join(err, errTables))

@@ -25,7 +25,7 @@ type File struct {
 	Count      string         `json:"count,omitempty" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately (default), or opened and not closed, the paper's register"`
 	Scale      string         `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
 	UnifyShift int            `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
-	Flows      int            `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=4194304" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
+	Flows      int            `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
 	Shrink     string         `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
 	Scope      []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
 	Edge       *fileEdge      `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
@@ -86,6 +86,9 @@ func (f *File) edge() datapath.FairQEdge {
 	}
 }
 
+// DefaultFlows is how many connections the flow table holds where a file does not say.
+const DefaultFlows = 65536
+
 const (
 	edgeChange = 1.0 / 8
 	edgeLease  = time.Second
@@ -140,7 +143,7 @@ var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
 // defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
 func defaultFile() *File {
 	return &File{
-		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Flows: 65536, Shrink: "allow",
+		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow",
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}

@@ -247,7 +247,7 @@ func lookTunnels(v *view) (reason, remedy string) {
 		"put FairQ where the tunnels end, on the ports behind them"
 }
 
-const tableRemedy = "narrow --scope to the flows that matter, or name fewer ports"
+const tableRemedy = "raise flows in the file (and start with --renew), narrow --scope to the flows that matter, or name fewer ports"
 
 func lookTableFull(v *view) (reason, remedy string) {
 	if v.recent == nil || v.recent.tableFull == 0 {

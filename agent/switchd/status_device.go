@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/internal/nic"
 )
 
 // portDevice is what the kernel says of a port's device, beside what FairQ reads of it.
@@ -49,11 +50,11 @@ func readDevices(ports []datapath.FairQPinned) (devices, error) {
 			named[ports[i].Port], indexed[ports[i].Ifindex] = true, true
 		}
 	}
-	offloads, err := newFeatureReader()
+	offloads, err := nic.Open()
 	if err != nil {
 		return nil, err
 	}
-	defer offloads.close()
+	defer offloads.Close()
 	out := devices{}
 	for _, l := range links {
 		a := l.Attrs()
@@ -64,7 +65,7 @@ func readDevices(ports []datapath.FairQPinned) (devices, error) {
 	return out, nil
 }
 
-func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *featureReader) portDevice {
+func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *nic.Tool) portDevice {
 	d := portDevice{
 		known: true, ifindex: a.Index, up: a.Flags&net.FlagUp != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
 		onChip: a.PhysSwitchID != 0,
@@ -72,9 +73,9 @@ func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *featureReader) por
 	if s := a.Statistics; s != nil {
 		d.txPackets, d.txDropped = s.TxPackets, s.TxDropped
 	}
-	// One that cannot be read tells nothing, as far as status is concerned: weir switch says why.
+	// What cannot be read tells nothing, as far as status is concerned: weir switch says why.
 	d.shaper, _ = readShaper(a, list)
-	d.features = offloads.read(a.Name, featureFraglist, featureHardware)
+	d.features, _ = offloads.On(a.Name, featureFraglist, featureHardware)
 	return d
 }
 

@@ -165,14 +165,17 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
+// patience is how long a test waits for what has to come.
+const patience = 10 * time.Second
+
 // Until waits for a condition, and fails if it does not come about within 10 s.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	look := time.NewTicker(200 * time.Microsecond)
 	defer look.Stop()
-	for end := time.Now().Add(10 * time.Second); !condition(); <-look.C {
+	for end := time.Now().Add(patience); !condition(); <-look.C {
 		if time.Now().After(end) {
-			tb.Fatalf("not within 10 s: %s", what)
+			tb.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }

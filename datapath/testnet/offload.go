@@ -3,10 +3,10 @@ package testnet
 import (
 	"testing"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
+	"weir/internal/nic"
 )
 
 // SetOffloads turns segmentation (GSO, and the GRO that makes such packets of received ones) and
@@ -35,12 +35,12 @@ func settle(tb testing.TB, p datapath.PortRef) {
 		if err != nil {
 			return err
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := nic.Open()
 		if err != nil {
 			return err
 		}
 		defer e.Close()
-		_, err = e.LinkState(l.Attrs().Name)
+		_, err = e.Link(l.Attrs().Name)
 		return err
 	})
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
+	"weir/internal/nic"
 )
 
 // Path is sender - switch - receiver: two veth pairs and a bridge. The switch's port towards the
@@ -156,7 +156,7 @@ func (d *device) up(o PathOptions) error {
 
 // offloads turns the device's features on or off.
 func offloads(name string, o PathOptions) error {
-	e, err := ethtool.NewEthtool()
+	e, err := nic.Open()
 	if err != nil {
 		return err
 	}

@@ -113,23 +113,50 @@ func (s *Streams) Bytes() (sum int64) {
 	return sum
 }
 
+// backoffPatience is how long Progress waits for a stream that waits for its retransmission timer itself: seven
+// timeouts in a row, from 200 ms on, are 25 s.
+const backoffPatience = 40 * time.Second
+
 // Progress waits until so many bytes more have arrived of every stream, and fails if one broke or
-// does not come on.
+// does not come on. One that was starved before may first have to wait for its retransmission timer, which TCP
+// doubles with each timeout: that is its own wait, and is waited for.
 func (s *Streams) Progress(tb testing.TB, bytes int64) {
 	tb.Helper()
 	before := make([]int64, len(s.list))
 	for i, one := range s.list {
 		before[i] = one.bytes.Load()
 	}
-	Until(tb, "every stream comes on", func() bool {
-		for i, one := range s.list {
-			if err := one.err.Load(); err != nil {
-				tb.Fatalf("stream %d broke: %v", i, *err)
-			}
-			if one.bytes.Load() < before[i]+bytes {
-				return false
-			}
+	s.until(tb, func(i int) bool {
+		one := s.list[i]
+		if err := one.err.Load(); err != nil {
+			tb.Fatalf("stream %d broke: %v", i, *err)
 		}
-		return true
+		return one.bytes.Load() >= before[i]+bytes
 	})
+}
+
+// until waits until every stream is as far as it has to be.
+func (s *Streams) until(tb testing.TB, far func(i int) bool) {
+	tb.Helper()
+	look := time.NewTicker(200 * time.Microsecond)
+	defer look.Stop()
+	start := time.Now()
+	for since := start; ; <-look.C {
+		late := 0
+		for late < len(s.list) && far(late) {
+			late++
+		}
+		if late == len(s.list) {
+			return
+		}
+		if time.Since(since) <= patience {
+			continue
+		}
+		info := ReadTCPInfo(tb, s.list[late].pair.Client)
+		if info.Backoff == 0 || time.Since(start) > backoffPatience {
+			tb.Fatalf("not within %v: stream %d comes on: %d timeouts in a row, RTO %d ms, sent %d ms ago, %d segments out, %d lost, window %d segments",
+				time.Since(start).Round(time.Second), late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
+		}
+		since = time.Now()
+	}
 }
