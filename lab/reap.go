@@ -27,12 +27,13 @@ const reapLimit = 10 * time.Second
 // to the others and listens: first for the start of all, then for the start of the controller's,
 // which is dropped only then. That start is the end of the others.
 func (c *claim) removeNamespaces(nodes, busy []string) (left []string, err error) {
+	orphans := c.endOrphans(nodes) // it only shortens the wait: what goes wrong is told, and all is removed
 	observer, err := c.observe(nodes)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(orphans, err)
 	}
 	first := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == mgmtNode || n == controllerNode })
-	errs := []error{c.removeNamed(first)}
+	errs := []error{orphans, c.removeNamed(first)}
 	if observer != nil {
 		defer observer.close()
 		left, err = observer.await(slices.DeleteFunc(first, func(n string) bool { return slices.Contains(busy, n) }))
@@ -75,14 +76,7 @@ func (c *claim) observe(nodes []string) (*observer, error) {
 	if ours, err := carriesToken(path, c.Token); err != nil || !ours {
 		return nil, err
 	}
-	w, err := startWorker(func() error {
-		ns, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		return enterNamespace(ns)
-	})
+	w, err := workerIn(path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/internal/nic"
 	"weir/internal/testroot"
 	"weir/lab/netstack"
 	"weir/lab/traffic"
@@ -137,7 +137,7 @@ func (n *pairNet) setUp(node string, rate law.Rate) error {
 
 // offloadsOff makes an interface carry real frames, as the lab's do.
 func offloadsOff(name string) error {
-	e, err := ethtool.NewEthtool()
+	e, err := nic.Open()
 	if err != nil {
 		return err
 	}
@@ -150,12 +150,12 @@ func offloadsOff(name string) error {
 // settle makes an interface send at once. One whose far end came up later may drop for a second,
 // until the kernel looks at it of its own accord.
 func settle(name string) error {
-	e, err := ethtool.NewEthtool()
+	e, err := nic.Open()
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	_, err = e.LinkState(name)
+	_, err = e.Link(name)
 	return err
 }
 

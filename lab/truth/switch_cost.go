@@ -16,19 +16,7 @@ import (
 	"weir/lab/traffic"
 )
 
-// The papers' testbed with the core as the switch: 28 servers, of which those of rack 4 are sent to.
-const switchRacks = `
-id: switch
-worlds: [lab]
-duration: 60s
-seeds: [1]
-topology: {kind: racks, racks: 4, servers: 7, hypervisors: false}
-network: {rate: 200Mbit, rtt: 300us, buffer: 125KB}
-guests: {cc: cubic}
-schemes: [{name: droptail}]
-traffic:
-`
-
+// The core of the papers' testbed is the switch; the servers of rack 4 are sent to.
 const (
 	racksLong  = `  - {name: long, from: "rack1..3.server*", to: "rack4.server*", pair: other_index, pattern: bulk, start: 0s, stop: 60s}`
 	racksPages = `  - {name: pages, from: "rack1..3.server*", to: "rack4.server*", pair: other_index, data: pull, pattern: closed_loop, size: 11.5KB, requests: 1000, start: 0s}`
@@ -59,7 +47,7 @@ func switchCost(ctx context.Context) (rows []row, err error) {
 	if rows, err = checkCost(ctx, weir); err != nil {
 		return rows, err
 	}
-	runs, err := planOf(switchRacks + racksLong)
+	runs, err := planOf(racks+racksLong, "topology.hypervisors=false")
 	if err != nil {
 		return rows, err
 	}
@@ -195,7 +183,7 @@ func (b *switchBench) rows(when string, u usage) []row {
 
 // beside runs traffic and f while it runs.
 func (b *switchBench) beside(ctx context.Context, items string, f func() error) error {
-	runs, err := planOf(switchRacks + items)
+	runs, err := planOf(racks+items, "topology.hypervisors=false")
 	if err != nil {
 		return err
 	}

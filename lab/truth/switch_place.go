@@ -94,7 +94,7 @@ func startDaemon(ctx context.Context, p *place, ports []string) (*daemon, error)
 		err := pause(ctx, 10*time.Millisecond)
 		select {
 		case e := <-d.done:
-			return nil, fmt.Errorf("weir switch ended: %w: %s", e, d.log.String())
+			return nil, fmt.Errorf("weir switch ended: %w", errors.Join(e, errors.New(d.log.String())))
 		default:
 		}
 		if err == nil && time.Now().After(end) {

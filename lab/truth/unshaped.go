@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
 	"weir/experiment"
+	"weir/internal/nic"
 	"weir/lab"
 )
 
@@ -286,7 +286,7 @@ func unshape(l *lab.Lab, offloads bool) error {
 }
 
 func setOffloads(ifname string, on bool) error {
-	e, err := ethtool.NewEthtool()
+	e, err := nic.Open()
 	if err != nil {
 		return err
 	}

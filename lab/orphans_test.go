@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/testroot"
+)
+
+// Connections that were cut with data under way, which nobody will ever acknowledge, do not keep namespaces alive.
+func TestDown_EndsOrphans(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
+	l, err := Up(t.Context(), testName("orphans"), dumbbell(2, false).config(), Options{Owned: true, Experiment: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Down() }()
+	address := net.JoinHostPort(l.Addr("receiver1", 0).String(), "7000")
+	var listener net.Listener
+	if err := l.Enter("receiver1", func() (err error) {
+		listener, err = net.Listen("tcp4", address)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, sender := range []string{"sender1", "sender2"} {
+		if err := cut(t.Context(), l, sender, address, listener); err != nil {
+			t.Fatal(err)
+		}
+		if n := orphans(t, l, sender); n != 1 {
+			t.Fatalf("%d connections of %s have no process, want 1", n, sender)
+		}
+	}
+	_ = listener.Close()
+	if err := l.Down(); err != nil {
+		t.Error(err)
+	}
+	if left := l.Left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// cut opens a connection, takes the node's links down, writes, and closes it at both ends.
+func cut(ctx context.Context, l *Lab, node, address string, listener net.Listener) error {
+	var client net.Conn
+	if err := l.Enter(node, func() (err error) {
+		client, err = (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+		return err
+	}); err != nil {
+		return err
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	if err := l.Enter(node, func() error {
+		for _, p := range l.Ports() {
+			if p.Node != node {
+				continue
+			}
+			link, err := netlink.LinkByName(p.Ifname)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetDown(link); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, err := client.Write(make([]byte, 64<<10)); err != nil {
+		return err
+	}
+	if err := client.Close(); err != nil {
+		return err
+	}
+	return server.Close()
+}
+
+// orphans counts the connections of a node that no process has.
+func orphans(t *testing.T, l *Lab, node string) (n int) {
+	t.Helper()
+	if err := l.Enter(node, func() error {
+		sockets, err := netlink.SocketDiagTCP(unix.AF_INET)
+		for _, s := range sockets {
+			if s.INode == 0 && s.State == netlink.TCP_FIN_WAIT1 {
+				n++
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
