@@ -37,7 +37,7 @@ func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 	case next.Count != was.Count:
 		return nil, fmt.Errorf("count: %w", ErrNotLive)
 	case next.Flows != was.Flows:
-		return nil, fmt.Errorf("flows: %w", ErrNotLive)
+		return nil, fmt.Errorf("flows: %w with --renew", ErrNotLive)
 	case next.shrink() == FairQShrinkAvoid && was.shrink() == FairQShrinkAllow:
 		from := "shrink from allow"
 		if was.Edge.Interval != 0 {

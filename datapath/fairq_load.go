@@ -15,15 +15,27 @@ import (
 type OtherSchema struct {
 	Dir  string
 	Have uint32 // the version of the layout that is there; 0: not known
+	Size uint32 // connections that were asked for, where the tables are for another number of them; else 0
 }
 
 func (e *OtherSchema) Error() string {
-	have := "another layout"
-	if e.Have != 0 {
-		have = fmt.Sprintf("layout %d", e.Have)
+	have := fmt.Sprintf("another layout, this Weir has %d", fairQSchema)
+	switch {
+	case e.Size != 0:
+		have = fmt.Sprintf("not the size that 'flows: %d' asks for", e.Size)
+	case e.Have != 0:
+		have = fmt.Sprintf("layout %d, this Weir has %d", e.Have, fairQSchema)
 	}
-	return fmt.Sprintf("the tables in %s have %s, this Weir has %d: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge",
-		e.Dir, have, fairQSchema)
+	return fmt.Sprintf("the tables in %s have %s: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge", e.Dir, have)
+}
+
+// other is the error for a pinned map that is not as its specification says.
+func (s *fairQSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *OtherSchema {
+	o := &OtherSchema{Dir: s.cfg.Pin}
+	if have != nil && have.Type() == spec.Type && have.KeySize() == spec.KeySize && have.ValueSize() == spec.ValueSize && have.MaxEntries() != spec.MaxEntries {
+		o.Size = s.cfg.Flows
+	}
+	return o
 }
 
 // fairQSource is what the program's instances are made from. The kernel's type information is read
@@ -115,7 +127,7 @@ func checkSchema(dir string) error {
 		return err
 	}
 	if have != 0 && have != fairQSchema {
-		return &OtherSchema{dir, have}
+		return &OtherSchema{Dir: dir, Have: have}
 	}
 	return nil
 }
@@ -170,7 +182,7 @@ func (s *fairQSource) checkPinned() error {
 	defer func() { _ = m.Close() }()
 	for name, opened := range m.shared() {
 		if err := s.spec.Maps[name].Compatible(opened); err != nil {
-			return fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
+			return fmt.Errorf("map %s: %w", name, errors.Join(s.other(s.spec.Maps[name], opened), err))
 		}
 	}
 	return nil

@@ -102,7 +102,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 	}
 	setSchema(t, dir, datapath.Schema)
 	c.Flows *= 2
-	if _, err := datapath.AttachFairQ(ports, c); !errors.As(err, &other) {
+	if _, err := datapath.AttachFairQ(ports, c); !errors.As(err, &other) || other.Size != c.Flows {
 		t.Errorf("tables of another size were to be taken over: %v", err)
 	}
 	c.Flows /= 2

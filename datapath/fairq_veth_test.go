@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
 	"weir/datapath/internal/frames"
 	"weir/datapath/testnet"
+	"weir/internal/nic"
 )
 
 // frameNet is a switch with FairQ on both ports, and raw sockets at the devices of its two hosts that
@@ -64,7 +64,7 @@ func setFeatures(t *testing.T, p datapath.PortRef, features map[string]bool) {
 		if err != nil {
 			return err
 		}
-		e, err := ethtool.NewEthtool()
+		e, err := nic.Open()
 		if err != nil {
 			return err
 		}

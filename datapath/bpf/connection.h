@@ -254,15 +254,16 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	owner_id = (__u32)c->end[!(c->flags & CONNECTION_OPENED_BY_1)].port - 1;
 	config = bpf_map_lookup_elem(&configs, &owner_id);
 	owner = port_of(owner_id);
-	// Two CPUs may enter it at once, and the first copies it: what they write here is the same.
-	if (config && owner && share_take(owner, config)) {
-		c->owner = owner_id + 1;
-	} else {
-		c->owner = 0;
-		if (config && owner) {
+	// Two CPUs may enter it at once, and the first copies it: what they write here is the same, and one that finds
+	// the share used up writes nothing.
+	if (config && owner) {
+		if (!share_take(owner, config)) {
 			stats->table_full++;
 			return 0;
 		}
+		c->owner = owner_id + 1;
+	} else {
+		c->owner = 0;
 	}
 	c->seen = control ? control->sweep : 0;
 	if (count != COUNT_HANDSHAKE && is_opener(c, s))

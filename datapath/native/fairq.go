@@ -18,6 +18,8 @@ struct native_fairq {
 #cgo nocallback fairq_reconfigured
 #cgo noescape fairq_saw_mss
 #cgo nocallback fairq_saw_mss
+#cgo noescape fairq_flows
+#cgo nocallback fairq_flows
 #cgo noescape fairq_flow_added
 #cgo nocallback fairq_flow_added
 #cgo noescape fairq_flow_removed
@@ -68,6 +70,11 @@ func (f *FairQ) SawMSS(bytes uint32) {
 	C.fairq_saw_mss(&f.c.config, &f.c.state, C.weir_u32(bytes))
 }
 
+// SetFlows says how many flows there are: fairq_flows.
+func (f *FairQ) SetFlows(nowNs uint64, flows uint32) {
+	C.fairq_flows(&f.c.config, &f.c.state, C.weir_u64(nowNs), C.weir_u32(flows))
+}
+
 // FlowAdded counts a flow: fairq_flow_added.
 func (f *FairQ) FlowAdded(nowNs uint64) {
 	C.fairq_flow_added(&f.c.config, &f.c.state, C.weir_u64(nowNs))
@@ -91,6 +98,12 @@ func (f *FairQ) PacketMaySample(nowNs uint64) bool {
 
 // WindowQ8 is Rwnd, the window of each flow, in 1/256 byte. No call into C.
 func (f *FairQ) WindowQ8() uint64 { return uint64(f.c.state.window_q8) }
+
+// Flows is how many flows there are. No call into C.
+func (f *FairQ) Flows() uint32 { return uint32(f.c.state.flows) }
+
+// MSSBytes is the largest MSS seen; 0: none. No call into C.
+func (f *FairQ) MSSBytes() uint32 { return uint32(f.c.state.mss_bytes) }
 
 // Config gives the configuration in force.
 func (f *FairQ) Config() FairQConfig {
