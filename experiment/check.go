@@ -45,8 +45,16 @@ func (c *checker) network(n Network) {
 	switch {
 	case n.RTT > 0 && n.Delay > 0:
 		c.Fail([]string{"network", "delay"}, "both rtt and delay are given", "one of them")
+	case n.RTT == 0 && n.Delay == 0 && c.Given("network", "rtt"):
+		c.Fail([]string{"network", "rtt"}, "0 is no round trip", "above 0s")
+	case n.RTT == 0 && n.Delay == 0 && c.Given("network", "delay"):
+		c.Fail([]string{"network", "delay"}, "0 is no delay", "above 0s")
 	case n.RTT == 0 && n.Delay == 0:
 		c.Fail([]string{"network", "rtt"}, "neither rtt nor delay is given", "one of them, above 0s")
+	case n.RTT > maxDelay:
+		c.Fail([]string{"network", "rtt"}, fmt.Sprintf("%s is out of range", n.RTT), fmt.Sprintf("at most %s", maxDelay))
+	case n.Delay > maxDelay:
+		c.Fail([]string{"network", "delay"}, fmt.Sprintf("%s is out of range", n.Delay), fmt.Sprintf("at most %s", maxDelay))
 	}
 	if n.Rate == 0 {
 		c.Fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
@@ -198,8 +206,8 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	}
 }
 
-// maxPairs bounds the pairs of one traffic item.
-const maxPairs = 250_000
+// maxPairs bounds the pairs of one traffic item (32 B each): all of a fat tree of 16 pods with each other.
+const maxPairs = 1 << 20
 
 func (c *checker) endpoints(f *File, i int, g *Graph) {
 	t, path := f.Traffic[i], []string{"traffic", strconv.Itoa(i)}
@@ -251,7 +259,13 @@ func (c *checker) windows(f *File) {
 			c.Fail(path, fmt.Sprintf("the window ends at %s, after the run (%s)", w[1], f.Duration), "at most the duration")
 		}
 	}
-	if s := f.Measure.Series; s < 1e6 || s > f.Duration && f.Duration > 0 {
-		c.Fail([]string{"measure", "series"}, fmt.Sprintf("a step of %s is out of range", s), "from 1ms to the duration")
+	switch s, path := f.Measure.Series, []string{"measure", "series"}; {
+	case s < 1e6 || s > f.Duration && f.Duration > 0:
+		c.Fail(path, fmt.Sprintf("a step of %s is out of range", s), "from 1ms to the duration")
+	case f.Duration/s > maxSteps:
+		c.Fail(path, fmt.Sprintf("%s has %d steps of %s", f.Duration, f.Duration/s, s), fmt.Sprintf("at most %d: a longer step, or a shorter duration", maxSteps))
 	}
 }
+
+// maxSteps bounds the steps of rates over time (8 B each, for every group and up to 64 flows).
+const maxSteps = 1_000_000

@@ -55,6 +55,7 @@ type Topology struct {
 	Cores       int               `json:"cores,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"fat_tree: core switches"`
 	Aggs        int               `json:"aggs,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"fat_tree: aggregation switches"`
 	ToRs        int               `json:"tors,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"fat_tree: top-of-rack switches, one a rack"`
+	Pods        int               `json:"pods,omitempty" jsonschema:"minimum=2,maximum=32" jsonschema_description:"fat_tree, instead of cores, aggs, tors and servers: pods of a k-ary fat tree (k, even), k^3/4 servers in all"`
 	Hops        int               `json:"hops,omitempty" jsonschema:"minimum=1,maximum=20" jsonschema_description:"chain: links between switches, each a bottleneck"`
 	Hypervisors bool              `json:"hypervisors" jsonschema_description:"whether a hypervisor stands between guest and network (default: true)"`
 	VMs         int               `json:"vms,omitempty" jsonschema:"minimum=0,maximum=64" jsonschema_description:"guests a server; 0: the server itself is the guest"`

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/config"
@@ -140,38 +141,55 @@ type reach struct {
 
 // longest gives the number of shaped links and the one-way delay of the longest of the shortest
 // paths between two guests (fewest links, and of these the least delay), one for each measure.
+// It searches once from every switch that has guests: 16.8 million steps in a fat tree of 32 pods.
 func (g *Graph) longest() (hops int, delay law.Duration) {
 	type edge struct {
-		to    string
+		to    int
 		delay law.Duration
 	}
-	next, switches := map[string][]edge{}, toSet(g.nodes(Switch))
-	access := map[string]law.Duration{} // the slowest access link of each switch that has guests
-	for _, l := range g.Links {
-		switch {
-		case switches[l.A] && switches[l.B]:
-			next[l.A], next[l.B] = append(next[l.A], edge{l.B, l.Delay}), append(next[l.B], edge{l.A, l.Delay})
-		case switches[l.B] && l.Rate > 0: // a server's link has the switch as its second end
-			access[l.B] = max(access[l.B], l.Delay)
+	number := map[string]int{} // of switches
+	for _, n := range g.Nodes {
+		if n.Kind == Switch {
+			number[n.Name] = len(number)
 		}
 	}
+	next := make([][]edge, len(number))
+	access := slices.Repeat([]law.Duration{-1}, len(number)) // the slowest access link of each switch; -1: it has no guests
+	for _, l := range g.Links {
+		a, fromSwitch := number[l.A]
+		b, toSwitch := number[l.B]
+		switch {
+		case fromSwitch && toSwitch:
+			next[a], next[b] = append(next[a], edge{b, l.Delay}), append(next[b], edge{a, l.Delay})
+		case toSwitch && l.Rate > 0: // a server's link has the switch as its second end
+			access[b] = max(access[b], l.Delay)
+		}
+	}
+	seen, queue := make([]reach, len(number)), make([]int, 0, len(number))
 	for start, first := range access {
-		seen := map[string]reach{start: {}}
-		for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
-			here := seen[queue[0]]
-			for _, e := range next[queue[0]] {
-				way := reach{here.hops + 1, here.delay + e.delay}
-				old, known := seen[e.to]
-				if !known {
+		if first < 0 {
+			continue
+		}
+		for i := range seen {
+			seen[i].hops = -1
+		}
+		seen[start], queue = reach{}, append(queue[:0], start)
+		for i := 0; i < len(queue); i++ {
+			here := seen[queue[i]]
+			for _, e := range next[queue[i]] {
+				way, old := reach{here.hops + 1, here.delay + e.delay}, seen[e.to]
+				if old.hops < 0 {
 					queue = append(queue, e.to)
 				}
-				if !known || old.hops == way.hops && way.delay < old.delay {
+				if old.hops < 0 || old.hops == way.hops && way.delay < old.delay {
 					seen[e.to] = way
 				}
 			}
 		}
 		for end, last := range access {
-			hops, delay = max(hops, seen[end].hops+2), max(delay, first+seen[end].delay+last)
+			if last >= 0 && seen[end].hops >= 0 {
+				hops, delay = max(hops, seen[end].hops+2), max(delay, first+seen[end].delay+last)
+			}
 		}
 	}
 	return hops, delay

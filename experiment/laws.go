@@ -37,14 +37,14 @@ func BuiltWorlds() []string { return []string{WorldLab, WorldSim} }
 
 // Laws lists every law in the order of the documentation.
 func Laws() []Law {
-	both, sim, lab := []string{WorldLab, WorldSim}, []string{WorldSim}, []string{WorldLab}
+	both, sim := []string{WorldLab, WorldSim}, []string{WorldSim}
 	return []Law{
 		{"droptail", func() any { return &DropTailParams{} }, both, both},
 		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, both},
 		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, both},
 		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, sim},
 		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, MinWindow: 1460} }, sim, nil},
-		{"fairq", func() any { return newFairQ() }, both, lab},
+		{"fairq", func() any { return newFairQ() }, both, both},
 		{"sicc", func() any { return newSICC() }, both, nil},
 		{"gcc", func() any { return newGCC() }, both, nil},
 		{"hygenicc", func() any { return newHyGenICC() }, both, nil},

@@ -30,6 +30,8 @@ type Plan struct {
 	File    *File // with Set and Sweep applied
 	Runs    []*Run
 	Skipped []Skip
+
+	links int // of the networks of Runs
 }
 
 // Skip is a scheme that a world cannot run by its nature, or by the file.
@@ -63,8 +65,11 @@ func (e *UnavailableError) Error() string {
 	return text + "; " + e.Hint
 }
 
-// maxRuns bounds a plan.
-const maxRuns = 20_000
+// maxRuns and maxLinks bound a plan: its runs, and the links of all their networks (72 B each).
+const (
+	maxRuns  = 20_000
+	maxLinks = 20_000_000
+)
 
 // Plan resolves the file into runs: worlds x schemes x points on the axes x seeds, in that order.
 // Errors in what Set and Sweep make of the file are Errors; what this build does not have is an
@@ -289,6 +294,11 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 		return fmt.Errorf("experiment %s makes more than %d runs; use fewer seeds or axis values", p.File.ID, maxRuns)
 	}
 	for _, pt := range points {
+		if p.links += len(pt.config.Graph.Links) * len(seeds); p.links > maxLinks {
+			return fmt.Errorf("the networks of experiment %s have more than %d links in all its runs; use fewer seeds, axis values or servers", p.File.ID, maxLinks)
+		}
+	}
+	for _, pt := range points {
 		if world == WorldLab {
 			if err := fitsLab(&pt.config); err != nil {
 				return fmt.Errorf("experiment %s, scheme %s%s: %w", p.File.ID, scheme, pt, err)
@@ -304,13 +314,27 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 	return nil
 }
 
+// Limits of the lab, which plans addresses for its nodes and has them all on one machine.
+const (
+	maxNodesInLab    = 1024
+	maxSwitchesInLab = 250
+	maxGuestsInLab   = 250 // a switch
+	maxPairsInLab    = 250_000
+)
+
 // simOnlyCC are the congestion controls that no kernel has.
 var simOnlyCC = []string{"newreno", "sack"}
 
-// fitsLab checks the limit of the lab's address plan, and that its guests are machines.
+// fitsLab checks the limits of the lab, and that its guests are machines.
 func fitsLab(c *Config) error {
+	if nodes, switches := len(c.Graph.Nodes), len(c.Graph.nodes(Switch)); nodes > maxNodesInLab || switches > maxSwitchesInLab {
+		return fmt.Errorf("%d nodes, %d of them switches; the lab takes %d and %d: use world sim, or fewer", nodes, switches, maxNodesInLab, maxSwitchesInLab)
+	}
 	for i := range c.Items {
 		t := &c.Items[i]
+		if len(t.Pairs) > maxPairsInLab {
+			return fmt.Errorf("traffic %s: %d pairs; the lab takes %d: use world sim, or fewer", t.Name, len(t.Pairs), maxPairsInLab)
+		}
 		if cc := c.Profiles[t.Profile].CC; t.Proto != "udp" && slices.Contains(simOnlyCC, cc) {
 			return fmt.Errorf("traffic %s: guests.cc %s exists in sim only: ask for --world sim, or another cc", t.Name, cc)
 		}
@@ -357,7 +381,12 @@ func (p *point) run(scale float64) *Run {
 
 // fingerprint is equal for two points that a world could not tell apart.
 func (p *point) fingerprint() (string, error) {
-	b, err := json.Marshal([]any{p.config, p.laws, p.where, p.params})
+	told := p.config
+	told.Items = slices.Clone(told.Items)
+	for i := range told.Items {
+		told.Items[i].Pairs = nil // follow from the graph and the item
+	}
+	b, err := json.Marshal([]any{told, p.laws, p.where, p.params})
 	if err != nil {
 		return "", fmt.Errorf("compare points of a scheme: %w", err)
 	}

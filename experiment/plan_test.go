@@ -223,9 +223,10 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	if _, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"static", "fairq"}}); err == nil || !strings.Contains(err.Error(), "nothing of experiment plan can run here") {
 		t.Errorf("only what is skipped: %v", err)
 	}
-	// A law that one world has and the other not.
+	// A law that this build has in no world, in a file that has others for the simulator.
 	var u *UnavailableError
-	if _, err := f.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "fairq" ||
+	lacks := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: gcc, worlds: [sim], params: {min_rate: 10Mbit}}", 1))
+	if _, err := lacks.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "gcc" ||
 		!slices.Equal(u.Can, []string{"droptail", "ecn", "dctcp", "static"}) {
 		t.Errorf("sim: %v", err)
 	}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,7 @@ type grid struct {
 func (f *File) grid() (*grid, error) {
 	c := newChecker(f.name, f.tree)
 	g := &grid{file: f, axes: c.axes(f)}
+	nets := networks{}
 	total := 1
 	for _, a := range g.axes {
 		total *= len(a.values)
@@ -35,13 +37,28 @@ func (f *File) grid() (*grid, error) {
 				return nil, errs.OrNil()
 			}
 		}
-		net, err := BuildGraph(file.Topology, file.Network)
+		net, err := nets.of(file)
 		if err != nil {
 			return nil, fmt.Errorf("topology of %s: %w", f.ID, err)
 		}
 		g.files, g.nets = append(g.files, file), append(g.nets, net)
 	}
 	return g, nil
+}
+
+// networks holds each network once, however many points have it: they only read it.
+type networks map[string]*Graph
+
+func (n networks) of(f *File) (*Graph, error) {
+	text, err := json.Marshal([]any{f.Topology, f.Network})
+	if err != nil {
+		return nil, err
+	}
+	key := string(text)
+	if n[key] == nil {
+		n[key], err = BuildGraph(f.Topology, f.Network)
+	}
+	return n[key], err
 }
 
 // points resolves one scheme at every point of the axes. An axis that makes no difference to the

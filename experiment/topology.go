@@ -10,25 +10,17 @@ import (
 	"weir/law"
 )
 
-// Limits of a network. The lab's address plan gives a switch 250 guests.
+// Limits of a network. Nothing of it is made before it is known to keep them. The lab has narrower ones: fitsLab.
 const (
-	maxNodes          = 4000
-	maxSwitches       = 250
+	// maxNodes and maxSwitches let a fat tree of 32 pods be (8192 servers with a hypervisor each, 1280 switches).
+	maxNodes          = 20_000
+	maxSwitches       = 1500
 	maxGuestsSwitch   = 1000
-	maxGuestsInLab    = 250
 	maxHosts          = 100
+	maxDelay          = law.Duration(100e9)
 	hypervisorSuffix  = ".hv"
 	smallestBufferLen = 1514 // one full Ethernet frame
 )
-
-// The keys of topology that each kind needs, and those it may have.
-var kindKeys = map[string]struct{ needs, may []string }{
-	"dumbbell":   {needs: []string{"senders", "receivers"}},
-	"racks":      {needs: []string{"racks", "servers"}},
-	"leaf_spine": {needs: []string{"leaves", "spines", "servers"}, may: []string{"routing"}},
-	"fat_tree":   {needs: []string{"cores", "aggs", "tors", "servers"}, may: []string{"routing"}},
-	"chain":      {needs: []string{"hops", "senders", "receivers"}},
-}
 
 // BuildGraph makes the topology concrete. Errors are Errors without a file.
 func BuildGraph(t Topology, n Network) (*Graph, error) {
@@ -48,12 +40,7 @@ type builder struct {
 
 // buildGraph makes the graph and says what is impossible about it.
 func (c *checker) buildGraph(t Topology, n Network) *Graph {
-	if !c.topologyKeys(t) {
-		return nil
-	}
-	if size := t.servers() * max(t.VMs, 1); size > maxNodes || len(t.Hosts) > maxHosts {
-		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d guests and %d extra hosts", size, len(t.Hosts)),
-			fmt.Sprintf("at most %d nodes and %d extra hosts", maxNodes, maxHosts))
+	if !c.topologyKeys(t) || !c.topologySize(t) {
 		return nil
 	}
 	b := &builder{t: t, n: n}
@@ -72,13 +59,6 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	c.extraHosts(b)
 	g := &b.g
 	g.Multipath = g.hasLoop()
-	if len(g.Nodes) > maxNodes {
-		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d nodes", len(g.Nodes)), fmt.Sprintf("at most %d", maxNodes))
-		return nil
-	}
-	if s := len(g.nodes(Switch)); s > maxSwitches {
-		c.Fail([]string{"topology"}, fmt.Sprintf("it has %d switches", s), fmt.Sprintf("at most %d", maxSwitches))
-	}
 	for name, guests := range g.perSwitch() {
 		if guests > maxGuestsSwitch {
 			c.Fail([]string{"topology"}, fmt.Sprintf("%d guests hang on %s", guests, name), fmt.Sprintf("at most %d a switch", maxGuestsSwitch))
@@ -87,21 +67,6 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	c.linkDelays(b)
 	c.linkRules(b)
 	return g
-}
-
-// servers is how many servers the topology has, extra hosts apart.
-func (t Topology) servers() int {
-	switch t.Kind {
-	case "dumbbell":
-		return t.Senders + t.Receivers
-	case "chain":
-		return (t.Hops + 1) * (t.Senders + t.Receivers)
-	case "racks":
-		return t.Racks * t.Servers
-	case "leaf_spine":
-		return t.Leaves * t.Servers
-	}
-	return t.ToRs * t.Servers
 }
 
 func (b *builder) node(name string, kind NodeKind, attached string) {
@@ -164,13 +129,13 @@ func (b *builder) racks() {
 	for _, tor := range tors {
 		b.link(tor, "core", b.n.Rate)
 	}
-	b.rackServers(tors)
+	b.rackServers(tors, b.t.Servers)
 }
 
-// rackServers puts the servers of rack i on the i-th switch.
-func (b *builder) rackServers(tors []string) {
+// rackServers puts n servers, those of rack i, on the i-th switch.
+func (b *builder) rackServers(tors []string, n int) {
 	for i, tor := range tors {
-		b.servers(numbered(fmt.Sprintf("rack%d.server", i+1), b.t.Servers), tor)
+		b.servers(numbered(fmt.Sprintf("rack%d.server", i+1), n), tor)
 	}
 }
 
@@ -179,17 +144,7 @@ func (b *builder) leafSpine() {
 	b.switches(spines...)
 	b.switches(leaves...)
 	b.up(leaves, spines, func(int) int { return 0 })
-	b.rackServers(leaves)
-}
-
-func (b *builder) fatTree() {
-	cores, aggs, tors := numbered("core", b.t.Cores), numbered("agg", b.t.Aggs), numbered("tor", b.t.ToRs)
-	b.switches(cores...)
-	b.switches(aggs...)
-	b.switches(tors...)
-	b.up(aggs, cores, func(int) int { return 0 })
-	b.up(tors, aggs, func(i int) int { return i % len(aggs) })
-	b.rackServers(tors)
+	b.rackServers(leaves, b.t.Servers)
 }
 
 // up joins every lower switch with every upper one; with single routing each has one parent, so
@@ -234,53 +189,40 @@ func (c *checker) extraHosts(b *builder) {
 	}
 }
 
-// topologyKeys checks that the keys belong to the kind.
-func (c *checker) topologyKeys(t Topology) bool {
-	before := len(c.Errs)
-	keys := kindKeys[t.Kind]
-	values := map[string]int{
-		"senders": t.Senders, "receivers": t.Receivers, "racks": t.Racks, "servers": t.Servers, "spines": t.Spines,
-		"leaves": t.Leaves, "cores": t.Cores, "aggs": t.Aggs, "tors": t.ToRs, "hops": t.Hops,
-	}
-	for _, key := range sortedKeys(values) {
-		path := []string{"topology", key}
-		switch needed := slices.Contains(keys.needs, key); {
-		case needed && values[key] < 1:
-			c.Fail(path, "the key is missing", fmt.Sprintf("%s needs %s", t.Kind, strings.Join(keys.needs, ", ")))
-		case !needed && values[key] != 0:
-			c.Fail(path, fmt.Sprintf("%s has no %s", t.Kind, key), fmt.Sprintf("%s has %s", t.Kind, strings.Join(keys.needs, ", ")))
-		}
-	}
-	if c.Given("topology", "routing") && !slices.Contains(keys.may, "routing") {
-		c.Fail([]string{"topology", "routing"}, t.Kind+" has one path only", "leaf_spine and fat_tree have equal paths")
-	}
-	if t.VMs > 0 && !t.Hypervisors {
-		c.Fail([]string{"topology", "vms"}, "VMs without a hypervisor", "hypervisors: true, or no vms")
-	}
-	return len(c.Errs) == before
-}
-
 // linkDelays gives every link its delay: network.delay, or the share of network.rtt that makes the
 // longest path's round trip.
 func (c *checker) linkDelays(b *builder) {
-	delay := b.n.Delay
+	between, access := b.n.Delay, b.n.Delay
 	if b.n.RTT > 0 {
 		hops, _ := b.g.longest()
-		delay = b.n.RTT / law.Duration(2*hops)
+		between, access = shares(b.n.RTT, hops)
 	}
+	switches := toSet(b.g.nodes(Switch))
 	for i := range b.g.Links {
-		if b.g.Links[i].Rate > 0 {
-			b.g.Links[i].Delay = delay
+		switch l := &b.g.Links[i]; {
+		case l.Rate == 0:
+		case switches[l.A] && switches[l.B]:
+			l.Delay = between
+		default:
+			l.Delay = access
 		}
 	}
+}
+
+// shares divides a round trip over the links of a path, each of which it takes twice: those between switches, and the
+// first and the last. What does not divide evenly is the latter's. A share that is even, times two, is a multiple of
+// 4 ns, so with an rtt that is one too (as every whole microsecond is) nothing is left over; else up to 3 ns are.
+func shares(rtt law.Duration, hops int) (between, access law.Duration) {
+	n := law.Duration(hops)
+	between = rtt / (2 * n) &^ 1
+	return between, (rtt - 2*(n-2)*between) / 4
 }
 
 // linkRules applies topology.links in order; the last rule that names a link wins.
 func (c *checker) linkRules(b *builder) {
 	for i, r := range b.t.Links {
 		at := []string{"topology", "links", strconv.Itoa(i)}
-		if r.Rate == 0 && r.Delay == 0 && r.Buffer.N == 0 {
-			c.Fail(at, "the rule changes nothing", "one of rate, delay, buffer")
+		if !c.linkRule(at, r) {
 			continue
 		}
 		var ends [2]map[string]bool
@@ -305,6 +247,26 @@ func (c *checker) linkRules(b *builder) {
 			c.Fail(append(at, "between"), "no link joins "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
 		}
 	}
+}
+
+// linkRule says what of a rule of topology.links cannot be.
+func (c *checker) linkRule(at []string, r LinkRule) bool {
+	before := len(c.Errs)
+	in := func(key string) []string { return append(slices.Clone(at), key) }
+	rate, delay, buffer := c.Given(in("rate")...), c.Given(in("delay")...), c.Given(in("buffer")...)
+	switch {
+	case rate && r.Rate == 0:
+		c.Fail(in("rate"), "0 is no rate", "above 0kbit")
+	case delay && r.Delay == 0:
+		c.Fail(in("delay"), "0 does not differ from what is not said", "at least 1ns")
+	case r.Delay > maxDelay:
+		c.Fail(in("delay"), fmt.Sprintf("%s is out of range", r.Delay), fmt.Sprintf("at most %s", maxDelay))
+	case buffer || r.Buffer.N > 0:
+		c.buffer(in("buffer"), r.Buffer)
+	case r.Rate == 0 && r.Delay == 0:
+		c.Fail(at, "the rule changes nothing", "one of rate, delay, buffer")
+	}
+	return len(c.Errs) == before
 }
 
 func (l *Link) apply(r LinkRule) {

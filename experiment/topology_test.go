@@ -38,11 +38,16 @@ func TestTopologies(t *testing.T) {
 			},
 		}, Network{Rate: 1e9, Delay: 25e3, Buffer: law.Limit{N: 125_000}}},
 		{"fat_tree, single", Topology{Kind: "fat_tree", Cores: 2, Aggs: 2, ToRs: 3, Servers: 1, Routing: "single"}, oneGigabit},
+		{"fat_tree of 4 pods", Topology{Kind: "fat_tree", Pods: 4}, oneGigabit},
+		{"fat_tree of 4 pods, single", Topology{Kind: "fat_tree", Pods: 4, Routing: "single"}, oneGigabit},
 		{"chain", Topology{Kind: "chain", Hops: 2, Senders: 1, Receivers: 1}, oneGigabit},
 	} {
 		g, err := BuildGraph(c.t, c.n)
 		if err != nil {
 			t.Fatalf("%s: %v", c.title, err)
+		}
+		if switches, nodes := c.t.size(); nodes != len(g.Nodes) || switches != len(g.nodes(Switch)) {
+			t.Errorf("%s: %d nodes and %d switches were announced; there are %d and %d", c.title, nodes, switches, len(g.Nodes), len(g.nodes(Switch)))
 		}
 		fmt.Fprintf(&out, "# %s\nmultipath %v, base round trip %s\n", c.title, g.Multipath, g.rtt())
 		for _, n := range g.Nodes {
@@ -68,6 +73,9 @@ func TestMultipath(t *testing.T) {
 		{Topology{Kind: "fat_tree", Cores: 1, Aggs: 2, ToRs: 1, Servers: 1}, true}, // tor1, agg1, core1, agg2
 		{Topology{Kind: "fat_tree", Cores: 1, Aggs: 1, ToRs: 3, Servers: 1}, false},
 		{Topology{Kind: "fat_tree", Cores: 2, Aggs: 2, ToRs: 3, Servers: 1, Routing: "single"}, false},
+		{Topology{Kind: "fat_tree", Pods: 2}, false},
+		{Topology{Kind: "fat_tree", Pods: 4}, true},
+		{Topology{Kind: "fat_tree", Pods: 4, Routing: "single"}, false},
 		{Topology{Kind: "chain", Hops: 3, Senders: 1, Receivers: 1}, false},
 	} {
 		g, err := BuildGraph(c.t, oneGigabit)
@@ -184,7 +192,8 @@ func TestPortNames(t *testing.T) {
 	}
 }
 
-// The base round trip that network.rtt asks for is that of the longest path, in every topology.
+// The base round trip that network.rtt asks for is that of the longest path, in every topology: exactly, where it is a
+// multiple of 4 ns.
 func TestLongestPathHasTheRTT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := rapid.IntRange(1, 3)
@@ -200,7 +209,11 @@ func TestLongestPathHasTheRTT(t *testing.T) {
 				"tors": &topology.ToRs, "hops": &topology.Hops,
 			}[key] = small.Draw(t, key)
 		}
-		g, err := BuildGraph(topology, Network{Rate: 1e9, RTT: 1_000_000, Buffer: law.Limit{N: 10, Packets: true}})
+		rtt := law.Duration(rapid.Int64Range(1, 1_000_000).Draw(t, "rtt"))
+		if rapid.Bool().Draw(t, "whole microseconds") {
+			rtt *= 1000
+		}
+		g, err := BuildGraph(topology, Network{Rate: 1e9, RTT: rtt, Buffer: law.Limit{N: 10, Packets: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,8 +223,8 @@ func TestLongestPathHasTheRTT(t *testing.T) {
 		if got := 2 * slowest(g); got != g.rtt() {
 			t.Fatalf("%+v: base round trip %s, want %s", topology, g.rtt(), got)
 		}
-		if got := 2 * slowest(g); got > 1_000_000 || got < 1_000_000-law.Duration(2*len(g.Links)) {
-			t.Fatalf("%+v: the longest path takes %s there and back, want 1ms", topology, got)
+		if left := rtt - g.rtt(); left < 0 || left > 3 || left > 0 && rtt%4 == 0 {
+			t.Fatalf("%+v: the longest path takes %s there and back, %s was asked for", topology, g.rtt(), rtt)
 		}
 	})
 }

@@ -53,6 +53,8 @@ var (
 	}
 	lossColumns = []column{
 		col("timeouts", "", "timeouts", 1),
+		col("FLoss-TO", "", "timeouts_floss", 1),
+		col("LAck-TO", "", "timeouts_lack", 1),
 		col("drops", "", "drops", 1),
 	}
 	portColumns = []column{

@@ -99,7 +99,7 @@ func distributionCurve(label string, l look, runs []sample) curve {
 		var x []float64
 		share := 0.0
 		for _, s := range runs {
-			x = append(x, quantile(s.values, p))
+			x = append(x, result.Quantile(s.values, p))
 			share += s.share / float64(len(runs))
 		}
 		slices.Sort(x)
@@ -112,16 +112,6 @@ func distributionCurve(label string, l look, runs []sample) curve {
 		c.band = slices.Concat(left, right)
 	}
 	return c
-}
-
-// quantile of sorted values, interpolated as result.Distribution says.
-func quantile(x []float64, p float64) float64 {
-	h := float64(len(x)-1) * p
-	i := int(h)
-	if i+1 >= len(x) {
-		return x[len(x)-1]
-	}
-	return x[i] + (h-float64(i))*(x[i+1]-x[i])
 }
 
 // rankedFlows is the number of flows up to which goodput is drawn flow by flow.

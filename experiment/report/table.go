@@ -50,12 +50,13 @@ func writeHead(w *bytes.Buffer, doc *result.Document) {
 func worldLine(doc *result.Document, world string) string {
 	var rtt []float64
 	var seeds []string
-	scale, share := 1.0, 0.0
+	scale := 1.0
+	var shares []float64
 	for _, r := range doc.Runs {
 		if r.World != world {
 			continue
 		}
-		scale, share = r.Scale, r.PayloadShare
+		scale, shares = r.Scale, append(shares, 100*r.PayloadShare)
 		if r.RTTus != nil {
 			rtt = append(rtt, *r.RTTus)
 		}
@@ -74,8 +75,12 @@ func worldLine(doc *result.Document, world string) string {
 		middle, span := spread(rtt)
 		text += strings.TrimRight("; idle RTT "+middle+" us "+span, " ")
 	}
-	if share != 0 {
-		text += fmt.Sprintf("; a full link carries %.1f %% payload", share*100)
+	if low := slices.Min(shares); low > 0 {
+		text += "; a full link carries " + fmt.Sprintf("%.1f", low)
+		if high := slices.Max(shares); high > low {
+			text += fmt.Sprintf(" to %.1f", high)
+		}
+		text += " % payload"
 	}
 	return text + busyText(doc, world)
 }

@@ -14,8 +14,8 @@ import (
 const PayloadShareLab = 1448.0 / 1514
 
 // PayloadShareSim is the same on a simulated wire, where a frame takes 1538 bytes with preamble,
-// CRC and gap, and a segment without options has 1460 bytes of payload.
-const PayloadShareSim = 1460.0 / 1538
+// CRC and gap. Guests without timestamps have 1460 bytes of payload in it: see Raw.PayloadShare.
+const PayloadShareSim = 1448.0 / 1538
 
 // Info says which run Raw was measured in. Durations are in the world's own time, as in Raw.
 type Info struct {
@@ -29,7 +29,8 @@ type Info struct {
 	Axes    map[string]string
 	Series  time.Duration // measure.series; 0 is 10 ms of the experiment's time
 	Windows map[string][2]time.Duration
-	// PayloadShare overrides the world's; 0: PayloadShareLab for the lab, else PayloadShareSim.
+	// PayloadShare overrides Raw's and the world's; 0: Raw's, else PayloadShareLab for the lab and
+	// PayloadShareSim for the simulator.
 	PayloadShare float64
 }
 
@@ -219,6 +220,8 @@ func (b *builder) payloadShare() float64 {
 	switch {
 	case b.PayloadShare > 0:
 		return b.PayloadShare
+	case b.raw.PayloadShare > 0:
+		return b.raw.PayloadShare
 	case b.World == "lab":
 		return PayloadShareLab
 	}

@@ -26,6 +26,7 @@ type FlowDetail struct {
 	Bytes          int64
 	Drops          *int64 // nil: not known
 	Timeouts       *int64 // nil: not known, or no TCP
+	FLoss, LAck    *int64 // of the Timeouts, see Causes; nil: not known, or no TCP
 	Missed         *bool  // nil: no deadline
 	Done, Endless  bool
 	// Rates is the flow's rate in successive steps of Detail.StepMs from 0, in Mbit/s; of a flow without
@@ -89,6 +90,9 @@ func (b *builder) flowDetail(i int) FlowDetail {
 	}
 	if f.Timeouts >= 0 && f.Key.Proto != udp {
 		out.Timeouts = new(int64(f.Timeouts))
+	}
+	if f.Causes.Known && f.Key.Proto != udp {
+		out.FLoss, out.LAck = new(int64(f.Causes.FLoss)), new(int64(f.Causes.LAck))
 	}
 	if f.Deadline > 0 {
 		out.Missed = new(missed(f))

@@ -16,7 +16,7 @@ func distribute(values []float64) *Distribution {
 	x := slices.Clone(values)
 	slices.Sort(x)
 	mean, sd := moments(x)
-	q := func(p float64) float64 { return quantile(x, p) }
+	q := func(p float64) float64 { return Quantile(x, p) }
 	return &Distribution{
 		N: n, Mean: mean, SD: sd, Min: x[0], Max: x[n-1],
 		P10: q(0.10), P25: q(0.25), P50: q(0.50), P75: q(0.75), P90: q(0.90), P99: q(0.99),
@@ -36,8 +36,8 @@ func moments(x []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(len(x)))
 }
 
-// quantile interpolates between order statistics as Distribution says; x is sorted, not empty.
-func quantile(x []float64, p float64) float64 {
+// Quantile interpolates between order statistics as Distribution says; x is sorted, not empty.
+func Quantile(x []float64, p float64) float64 {
 	h := float64(len(x)-1) * p
 	i := int(h)
 	if i+1 >= len(x) {

@@ -56,7 +56,7 @@ type Run struct {
 	Busy *Distribution `json:"busy,omitempty"`
 	By   *Maker        `json:"by,omitempty"`
 	// PayloadShare is the largest throughput_mbps there can be on a full link, as a share of the
-	// link's rate: see PayloadShareLab and PayloadShareSim.
+	// link's rate, as the guests' TCP has it: see PayloadShareLab and PayloadShareSim.
 	PayloadShare float64                `json:"payload_share"`
 	Groups       map[string]*Group      `json:"groups"`
 	Ports        map[string]*PortResult `json:"ports"`
@@ -96,6 +96,11 @@ type Group struct {
 	// Timeouts are RTO events of the group's TCP flows. Absent when not known of every one.
 	Timeouts         *int64 `json:"timeouts,omitempty"`
 	FlowsWithTimeout *int64 `json:"flows_with_timeout,omitempty"`
+	// FLoss and LAck are those of the timeouts for which a full window loss (FLoss-TO) or a lack of ACKs
+	// (LAck-TO) is the cause; a handshake's are neither. Absent when not known of every flow: the lab does
+	// not know.
+	FLoss *int64 `json:"timeouts_floss,omitempty"`
+	LAck  *int64 `json:"timeouts_lack,omitempty"`
 	// ThroughputMbps is the group's payload over the length of the window (the whole run if none).
 	ThroughputMbps *float64 `json:"throughput_mbps,omitempty"`
 	// FCT is over finished flows that have a size, in ms.

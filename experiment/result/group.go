@@ -160,6 +160,7 @@ const udp = 17
 // when they are known of every such flow: a flow's events have no time of their own.
 func (b *builder) timeouts(g *Group, name string, s span) {
 	events, with, tcp := int64(0), int64(0), false
+	floss, lack, known := int64(0), int64(0), true
 	for _, i := range b.flows[name] {
 		f := &b.raw.Flows[i]
 		if f.Key.Proto == udp || !s.has(f.Start) {
@@ -170,12 +171,17 @@ func (b *builder) timeouts(g *Group, name string, s span) {
 		}
 		tcp = true
 		events += int64(f.Timeouts)
+		floss, lack, known = floss+int64(f.Causes.FLoss), lack+int64(f.Causes.LAck), known && f.Causes.Known
 		if f.Timeouts > 0 {
 			with++
 		}
 	}
-	if tcp {
-		g.Timeouts, g.FlowsWithTimeout = &events, &with
+	if !tcp {
+		return
+	}
+	g.Timeouts, g.FlowsWithTimeout = &events, &with
+	if known {
+		g.FLoss, g.LAck = &floss, &lack
 	}
 }
 
@@ -208,7 +214,7 @@ func (b *builder) byMouse(g *Group, name string, s span) {
 		slices.Sort(x)
 		m, d := moments(x)
 		mean, sd = append(mean, m), append(sd, d)
-		p99, most = append(p99, quantile(x, 0.99)), append(most, x[len(x)-1])
+		p99, most = append(p99, Quantile(x, 0.99)), append(most, x[len(x)-1])
 		drops = append(drops, dropped[mouse])
 	}
 	g.ByMouse = &ByMouse{

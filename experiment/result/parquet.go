@@ -30,6 +30,8 @@ type FlowRow struct {
 	Bytes    int64    `parquet:"bytes"`        // payload that reached the receiving program
 	Drops    *int64   `parquet:"drops,optional"`
 	Timeouts *int64   `parquet:"timeouts,optional"`
+	FLoss    *int64   `parquet:"timeouts_floss,optional"`
+	LAck     *int64   `parquet:"timeouts_lack,optional"`
 	Missed   *bool    `parquet:"missed,optional"` // its deadline
 	Done     bool     `parquet:"done"`
 }
@@ -78,7 +80,7 @@ func (d *Document) WriteFlows(w io.Writer) error {
 				Run: int32(i), World: r.World, Seed: r.Seed, Scheme: r.Scheme, GuestCC: r.GuestCC, Axes: axes,
 				Group: f.Group, Src: f.Src, Dst: f.Dst, Mouse: int32(f.Mouse), Epoch: int32(f.Epoch),
 				Start: f.StartMs, End: f.EndMs, FCT: f.FCTMs, Bytes: f.Bytes, Drops: f.Drops, Timeouts: f.Timeouts,
-				Missed: f.Missed, Done: f.Done,
+				FLoss: f.FLoss, LAck: f.LAck, Missed: f.Missed, Done: f.Done,
 			})
 		}
 		if _, err := out.Write(rows); err != nil {

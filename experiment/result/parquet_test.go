@@ -17,7 +17,7 @@ func TestParquet_ReadsBack(t *testing.T) {
 		Duration: 6 * time.Millisecond, Bin: 2 * time.Millisecond,
 		Flows: []Flow{
 			{Group: "mice", Src: "s1", Dst: "r1", Key: k, Start: time.Millisecond, End: 3 * time.Millisecond, Done: true, Bytes: 500,
-				Timeouts: 1, Deadline: time.Millisecond, Delivered: []Delivery{{1, 500}}},
+				Timeouts: 1, Causes: Causes{Known: true, FLoss: 1}, Deadline: time.Millisecond, Delivered: []Delivery{{1, 500}}},
 			{Group: "mice", Src: "s2", Dst: "r1", Mouse: 1, Epoch: 2, Key: udpKey(2, 5), Start: 0, End: 6 * time.Millisecond},
 		},
 		Drops: []Drop{{At: 2 * time.Millisecond, Port: "p", Key: k}},
@@ -32,6 +32,7 @@ func TestParquet_ReadsBack(t *testing.T) {
 	first, second := flow, flow
 	first.Src, first.Dst, first.Start, first.End, first.FCT, first.Bytes, first.Done = "s1", "r1", 1, 3, new(2.0), 500, true
 	first.Drops, first.Timeouts, first.Missed = new(int64(1)), new(int64(1)), new(true)
+	first.FLoss, first.LAck = new(int64(1)), new(int64(0))
 	second.Src, second.Dst, second.Mouse, second.Epoch, second.End, second.Drops = "s2", "r1", 1, 2, 6, new(int64(0))
 	want := []FlowRow{first, second}
 	if diff := cmp.Diff(want, readRows[FlowRow](t, doc.WriteFlows)); diff != "" {

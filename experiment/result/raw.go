@@ -27,6 +27,8 @@ type Raw struct {
 	Laws []LawSample
 	// Acks is what FairQ did with acknowledgements at all its ports, in the whole run; nil: not known.
 	Acks *LawAcks
+	// PayloadShare is the largest share of a link's rate that can be payload of what was sent; 0: the world's own.
+	PayloadShare float64
 }
 
 // LawAcks counts acknowledgements of connections that FairQ knows, where they leave.
@@ -59,8 +61,17 @@ type Flow struct {
 	Endless     bool          // had no size: it has no completion time
 	Bytes       int64         // payload that reached the receiving program
 	Timeouts    int           // RTO events, both ends, the handshake's included; -1: not known
+	Causes      Causes        // of the Timeouts
 	Deadline    time.Duration // from Start; 0: none
 	Delivered   []Delivery    // where in time the bytes arrived; ordered, sparse
+}
+
+// Causes tells the retransmission timeouts of a flow apart, in the papers' words. FLoss-TO, full window loss: nothing
+// of the window arrived. LAck-TO, lack of ACKs: some of it did, and too few ACKs came back for fast retransmit. Those of
+// the handshake are neither. A world that does not see both ends does not know.
+type Causes struct {
+	Known       bool
+	FLoss, LAck int32
 }
 
 // FCT is the flow completion time; meaningful when Done and not Endless.

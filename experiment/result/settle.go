@@ -166,7 +166,7 @@ func (b *builder) medianRate(flows []history, from, to time.Duration) float64 {
 		rates = append(rates, sum/width.Seconds())
 	}
 	slices.Sort(rates)
-	return quantile(rates, 0.5)
+	return Quantile(rates, 0.5)
 }
 
 // shared tells, for the rates from each step after the change on, whether every flow had its share.

@@ -14,8 +14,9 @@ type expander struct {
 	cfg    *experiment.Config
 	seed   int64
 	jitter law.Duration
-	mice   map[string]int // mice so far in each group
-	total  int64          // flows and requests so far
+	mice   map[string]int                // mice so far in each group
+	total  int64                         // flows and requests so far
+	links  map[string][]*experiment.Link // of each node; nil: not asked for yet
 	out    Workload
 }
 
@@ -145,7 +146,7 @@ func (e *expander) starts(p *plan, n int) func(epoch int) []law.Duration {
 		at += jitter.duration(e.jitter)
 		for _, i := range order.shuffled(n) {
 			starts[i] = at
-			at += gap.exponential(float64(p.Gap))
+			at = min(at+gap.exponential(float64(p.Gap)), never)
 		}
 		return starts
 	}
@@ -196,7 +197,7 @@ func (e *expander) pace(p *plan, pair int) (law.Rate, error) {
 	if p.Rate > 0 || !UDP(&p.Traffic) {
 		return p.Rate, nil
 	}
-	link, err := uplink(e.cfg.Graph, p.Pairs[pair].Src)
+	link, err := e.uplink(p.Pairs[pair].Src)
 	return link.rate, err
 }
 

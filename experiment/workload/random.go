@@ -47,10 +47,14 @@ func (r random) duration(limit law.Duration) law.Duration {
 	return min(law.Duration(float64(r.unit()*float64(limit))), max(limit-1, 0))
 }
 
+// never is later than any run lasts, and so early that it can be added to another time.
+const never = law.Duration(1 << 61)
+
 // exponential has the given mean, which may be a fraction of a nanosecond; the value is rounded
-// to whole nanoseconds.
+// to whole nanoseconds, and at most never.
 func (r random) exponential(meanNs float64) law.Duration {
-	return law.Duration(math.Round(float64(-ln(1-r.unit()) * meanNs)))
+	mean := min(meanNs, float64(never))
+	return law.Duration(min(math.Round(float64(-ln(1-r.unit())*mean)), float64(never)))
 }
 
 // shuffled is 0..n-1 in random order (Fisher and Yates).

@@ -25,16 +25,18 @@ func (l *link) gapNs(load, meanBytes float64) float64 {
 func (e *expander) sources(p *plan) ([]*link, error) {
 	var links []*link
 	byName := map[string]*link{}
+	var l *link
 	for i, pair := range p.Pairs {
-		found, err := uplink(e.cfg.Graph, pair.Src)
-		if err != nil {
-			return nil, err
-		}
-		l := byName[found.name]
-		if l == nil {
-			l = &found
-			byName[l.name] = l
-			links = append(links, l)
+		if i == 0 || pair.Src != p.Pairs[i-1].Src { // a source has all its pairs in a row
+			found, err := e.uplink(pair.Src)
+			if err != nil {
+				return nil, err
+			}
+			if l = byName[found.name]; l == nil {
+				l = &found
+				byName[l.name] = l
+				links = append(links, l)
+			}
 		}
 		l.pairs = append(l.pairs, i)
 	}
@@ -43,17 +45,21 @@ func (e *expander) sources(p *plan) ([]*link, error) {
 
 // uplink finds the shaped link between a guest and the network: its own, or that of the
 // hypervisor it hangs on by a link without a rate.
-func uplink(g *experiment.Graph, node string) (link, error) {
-	if g == nil {
+func (e *expander) uplink(node string) (link, error) {
+	if e.cfg.Graph == nil {
 		return link{}, fmt.Errorf("the rate of %s's link is needed, and there is no network", node)
+	}
+	if e.links == nil {
+		e.links = make(map[string][]*experiment.Link, len(e.cfg.Graph.Nodes))
+		for i := range e.cfg.Graph.Links {
+			l := &e.cfg.Graph.Links[i]
+			e.links[l.A], e.links[l.B] = append(e.links[l.A], l), append(e.links[l.B], l)
+		}
 	}
 	from := node
 	for range 2 {
 		next := ""
-		for _, l := range g.Links {
-			if l.A != from && l.B != from {
-				continue
-			}
+		for _, l := range e.links[from] {
 			if l.Rate > 0 {
 				return link{name: l.A + "-" + l.B, rate: l.Rate}, nil
 			}
