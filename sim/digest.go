@@ -40,6 +40,9 @@ func Digest(raw *result.Raw) string {
 		d.numbers(int64(l.At), int64(l.Flows), int64(l.Window), int64(l.Grant))
 		d.texts(l.Port)
 	}
+	if a := raw.Acks; a != nil {
+		d.numbers(int64(a.All), int64(a.Rewritten), int64(a.Told), int64(a.Left))
+	}
 	return hex.EncodeToString(d.hash.Sum(nil))
 }
 
@@ -52,7 +55,7 @@ type digester struct {
 func (d *digester) flow(f *result.Flow) {
 	d.texts(f.Group, f.Item, f.Src, f.Dst)
 	d.numbers(int64(f.Mouse), int64(f.Epoch), int64(f.Start), int64(f.End), truth(f.Done), truth(f.Endless),
-		f.Bytes, int64(f.Timeouts), int64(f.Deadline), int64(len(f.Delivered)))
+		f.Bytes, int64(f.Timeouts), truth(f.Causes.Known), int64(f.Causes.FLoss), int64(f.Causes.LAck), int64(f.Deadline), int64(len(f.Delivered)))
 	d.key(f.Key)
 	for _, v := range f.Delivered {
 		d.numbers(int64(v.Bin), int64(v.Bytes))

@@ -113,7 +113,8 @@ func (g *golden) carryOut(seed int64) error {
 	return nil
 }
 
-// experimentGoldens gives the first run of each scheme of each file that the simulator can carry out, shortened.
+// experimentGoldens gives, of each scheme of each file that the simulator can carry out, the runs at both ends of the
+// file's axes, shortened.
 func experimentGoldens(t *testing.T) []golden {
 	t.Helper()
 	var files []string
@@ -138,18 +139,35 @@ func experimentGoldens(t *testing.T) []golden {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := map[string]bool{}
-		for _, r := range p.Runs {
-			if done[r.Scheme] || (&World{}).Check(r) != nil {
+		for _, r := range bothEnds(p.Runs) {
+			if (&World{}).Check(r) != nil {
 				continue
 			}
-			done[r.Scheme] = true
 			shorten(r)
-			out = append(out, golden{name: strings.TrimPrefix(path, "../experiments/") + " " + r.Scheme, run: r})
+			out = append(out, golden{name: strings.TrimPrefix(path, "../experiments/") + " " + FileName(r), run: r})
 		}
 	}
 	if len(out) < 40 {
 		t.Fatalf("only %d runs of the project's files", len(out))
+	}
+	return out
+}
+
+// bothEnds gives the first and the last run of each scheme, of the first seed.
+func bothEnds(runs []*experiment.Run) (out []*experiment.Run) {
+	last := map[string]int{} // places in out
+	for _, r := range runs {
+		switch at, known := last[r.Scheme]; {
+		case r.Seed != runs[0].Seed:
+		case !known:
+			out = append(out, r)
+			last[r.Scheme] = -1
+		case at < 0:
+			last[r.Scheme] = len(out)
+			out = append(out, r)
+		default:
+			out[at] = r
+		}
 	}
 	return out
 }

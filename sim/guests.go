@@ -9,7 +9,8 @@ import (
 )
 
 // tcpConfig is the TCP of a profile of guests: reno, cubic, dctcp and d2tcp as Linux behaves (tcp.Default),
-// newreno and sack by their RFCs alone. Delayed ACK stays at Linux's 40 ms under any time scale, as in the lab.
+// newreno and sack by their RFCs alone. Delayed ACK stays at Linux's 40 ms under any time scale, as in the lab, unless RTOs
+// would come before.
 func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 	if err := checkGuests(g); err != nil {
 		return nil, err
@@ -29,6 +30,7 @@ func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 	switch g.CC {
 	case "newreno", "sack": // whether there is SACK is what their names say
 	default:
+		c.DelayedACK = delayedACK(c)
 		c.SACK = *g.SACK
 		if !c.SACK { // Linux does without these then
 			c.RACK, c.TLP, c.DSACK = false, false, false
@@ -41,6 +43,14 @@ func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// delayedACK is how long Linux delays an ACK at most: less than the least RTO by a jiffy (tcp_delack_max, since 6.7; CONFIG_HZ=250
+// as in the lab), or the ACK of a lone segment would meet its retransmission.
+func delayedACK(c *tcp.Config) event.Time {
+	const jiffy = 4 * event.Millisecond
+	least := (c.RTOMin + jiffy - 1) / jiffy
+	return min(c.DelayedACK, (max(least, 2)-1)*jiffy)
 }
 
 // checkGuests tells what of a profile the simulator has not.

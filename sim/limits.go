@@ -8,13 +8,19 @@ import (
 	"weir/experiment"
 )
 
-// Limits of one run: what it takes is bounded before anything of it is built. Flows are bounded by
-// workload.MaxFlows, nodes and buffers by the experiment file too.
+// Limits of one run. What can be told from its configuration is refused before anything of it is built; what only shows
+// as it goes on is counted, and ends it. Beside them stands what each takes, as measured: some 10 GB is what a run with
+// all of it at once would take. The file itself has narrower limits for nodes (20,000), and bounds steps of rates over time.
 const (
-	maxNodes = 100_000
-	maxPairs = 1_000_000
-	// maxBins is up to how many bins of delivered bytes (8 bytes each) flows without an end may fill.
+	maxNodes = 100_000   // 2.4 KB with the ports of their links; routes take 4 B for each pair of switches
+	maxPairs = 2 << 20   // 44 B
+	maxOpen  = 1_000_000 // connections at a time: 2.5 KB with both programs, and their scoreboards
+	// maxBins is up to how many bins of delivered bytes (8 B) all flows may fill; workload.MaxFlows bounds the flows
+	// themselves: 5 million of 290 B, and 400 B more as they are summed up and written.
 	maxBins = 50_000_000
+	// maxPackets is how many packets may be under way (128 B, and 16 B in the port that holds them): some 15 GB of data
+	// in buffers and on lines.
+	maxPackets = 10_000_000
 	// leastBuffer holds one full Ethernet frame.
 	leastBuffer = 1514
 )
@@ -26,7 +32,7 @@ func checkLimits(cfg *experiment.Config) error {
 		return errors.New("the run has no network")
 	}
 	if len(g.Nodes) > maxNodes {
-		return fmt.Errorf("a network of %d nodes: the simulator takes %d", len(g.Nodes), maxNodes)
+		return fmt.Errorf("a network of %d nodes: the simulator takes %d; ask for fewer servers or VMs", len(g.Nodes), maxNodes)
 	}
 	kinds := make(map[string]experiment.NodeKind, len(g.Nodes))
 	for _, n := range g.Nodes {
@@ -48,7 +54,7 @@ func checkLimits(cfg *experiment.Config) error {
 			}
 		}
 		pairs += len(it.Pairs)
-		if it.Size == 0 && it.CDF == "" {
+		if it.Size == 0 && it.CDF == "" { // those of others are counted as they come
 			bins += int64(len(it.Pairs)) * int64(max(it.Count, 1)) * binsOf(cfg)
 		}
 		if bins > maxBins {
@@ -57,7 +63,7 @@ func checkLimits(cfg *experiment.Config) error {
 		}
 	}
 	if pairs > maxPairs {
-		return fmt.Errorf("traffic between %d pairs of hosts: the simulator takes %d", pairs, maxPairs)
+		return fmt.Errorf("traffic between %d pairs of hosts: the simulator takes %d; narrow from, to or pair of an item", pairs, maxPairs)
 	}
 	if n := int64(cfg.Duration) / int64(coarsestGrid) * int64(len(cfg.Ports)); n > maxSamples {
 		return fmt.Errorf("the queues of %d ports over %v have %d samples: at most %d; name fewer in measure.ports, or take a shorter duration",

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,6 +42,9 @@ func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err err
 			}
 			o.captures = append(o.captures, c)
 		}
+		if len(o.captures) == 0 {
+			return o, fmt.Errorf("--pcap: the file names no port to capture: name one in measure.ports, as in 'measure: {ports: {bottleneck: \"switch->receiver1\"}}'")
+		}
 	}
 	if w.Trace != "" {
 		if err := os.MkdirAll(w.Trace, 0o755); err != nil {
@@ -53,20 +57,29 @@ func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err err
 	return o, nil
 }
 
-// FileName names the files of a run: its scheme, its place on the axes, its seed.
+// nameBytes is how long a name may be, so that what is added to it still is a file's name.
+const nameBytes = 180
+
+// FileName names the files of a run: its scheme, its place on the axes, its seed. A value of an axis may be any text:
+// a name that is not that of the run to the letter ends in a hash of it, so that no two runs have one.
 func FileName(r *experiment.Run) string {
 	parts := []string{r.Scheme}
 	for _, axis := range slices.Sorted(maps.Keys(r.Point)) {
 		parts = append(parts, axis+"="+r.Point[axis])
 	}
 	name := strings.Join(append(parts, fmt.Sprintf("seed=%d", r.Seed)), "-")
-	// A value of an axis may be any text.
-	return strings.Map(func(c rune) rune {
+	plain := strings.Map(func(c rune) rune {
 		if strings.ContainsRune(`/\: *?"<>|`, c) || c < ' ' {
 			return '_'
 		}
 		return c
 	}, name)
+	if plain == name && len(name) <= nameBytes {
+		return name
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name))
+	return fmt.Sprintf("%s-%016x", strings.ToValidUTF8(plain[:min(len(plain), nameBytes)], ""), hash.Sum64())
 }
 
 // begin is t = 0: what passed before is not of the run.

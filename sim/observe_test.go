@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -172,7 +174,19 @@ func TestTrace_ShowsWindowsOverTime(t *testing.T) {
 
 func TestFileName_IsAFilesName(t *testing.T) {
 	r := &experiment.Run{Scheme: "ecn", Seed: 3, Point: map[string]string{"load": "0.5", "ends": "a/b: c"}}
-	if got, want := FileName(r), "ecn-ends=a_b__c-load=0.5-seed=3"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	got := FileName(r)
+	if want := "ecn-ends=a_b__c-load=0.5-seed=3-"; !strings.HasPrefix(got, want) || len(got) != len(want)+16 {
+		t.Errorf("%q, want %q and a hash", got, want)
+	}
+	r.Point["ends"] = "a_b: c"
+	if other := FileName(r); other == got {
+		t.Errorf("two runs are called %q", got)
+	}
+	r.Point = map[string]string{"load": strings.Repeat("é", 300)}
+	if got := FileName(r); len(got) > 255 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+	if got := FileName(&experiment.Run{Scheme: "ecn", Seed: 3, Point: map[string]string{"load": "0.5"}}); got != "ecn-load=0.5-seed=3" {
+		t.Errorf("%q", got)
 	}
 }

@@ -24,8 +24,8 @@ type mutant struct {
 // mutants are bugs of the kinds that such code has had elsewhere. TestRandom must find each.
 var mutants = []mutant{
 	{"a full buffer takes one packet more", "network/port.go",
-		"if p.backlog+int64(pk.Bytes) > p.bytes || int64(p.end-p.left) >= p.packets {",
-		"if p.backlog >= p.bytes || int64(p.end-p.left) > p.packets {"},
+		"return p.backlog+int64(pk.Bytes) <= p.bytes && int64(p.end-p.left) < p.packets",
+		"return p.backlog < p.bytes && int64(p.end-p.left) <= p.packets"},
 	{"what a flap loses stays in the backlog", "network/port.go",
 		"p.backlog -= int64(s.pk.Bytes)\n\t\tp.drop(s.pk, DropDown, now)",
 		"p.drop(s.pk, DropDown, now)"},

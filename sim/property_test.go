@@ -92,7 +92,7 @@ type tally struct {
 	Retransmitted, Timeouts, SYNTimeouts, FastRetransmits       int64
 	OutOfOrder, WindowProbes, Wrapped, Paused, SACKed, Sprayed  int64
 	GivenUp, Connections, Resets, LongestQueue, Marks, Unscaled int64
-	Chats, Acked, HalfOpen                                      int64
+	Chats, Acked, HalfOpen, Jittered                            int64
 }
 
 func (a *tally) fields() []struct {
@@ -112,7 +112,7 @@ func (a *tally) fields() []struct {
 		{"packets on other paths than their flow", &a.Sprayed}, {"flows that were given up", &a.GivenUp},
 		{"connections", &a.Connections}, {"resets", &a.Resets}, {"queues", &a.LongestQueue},
 		{"marks that a receiver saw", &a.Marks}, {"connections without window scale", &a.Unscaled},
-		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked},
+		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked}, {"hosts with jitter", &a.Jittered},
 		{"half-open connections", &a.HalfOpen}, // last: missing lets it be
 	}
 }
@@ -139,7 +139,8 @@ func (a *tally) missing() string {
 type trial struct {
 	draft
 	run  *experiment.Run
-	told string // its troubles
+	told string     // its troubles
+	late event.Time // network.Options.HostJitter
 	tally
 }
 
@@ -164,6 +165,7 @@ func (tr *trial) carryOut() (err error) {
 	if tr.run, err = tr.planned(); err != nil {
 		return err
 	}
+	tr.late = drawJitter(tr.seed, tr.window)
 	if err := (&World{}).Check(tr.run); err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
@@ -183,7 +185,9 @@ func (tr *trial) carryOut() (err error) {
 
 // built makes the simulation with its troubles, ready to run.
 func (tr *trial) built() (*simulation, *troubles, error) {
-	s, err := build(tr.run)
+	o := networkOptions(tr.run)
+	o.HostJitter = tr.late
+	s, err := buildWith(tr.run, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,6 +196,9 @@ func (tr *trial) built() (*simulation, *troubles, error) {
 	}
 	s.atWholeMillisecond()
 	tb := disturb(tr.seed, s, tr.window)
+	if tr.late > 0 {
+		tb.say("hosts begin to send up to %d ns later, all the time", tr.late)
+	}
 	tr.told = tb.told()
 	return s, tb, nil
 }
@@ -240,6 +247,9 @@ func (tr *trial) watched() (*result.Raw, error) {
 	raw := s.raw(false)
 	tr.ended(s, raw)
 	tr.Paused += tb.paused
+	if tr.late > 0 {
+		tr.Jittered++
+	}
 	s.queue.Stop(&s.rec.tick)                             // its samples are in raw
 	drive(s, l, tb.heals+1, func() bool { return false }) // chats may begin until then
 	drive(s, l, s.queue.Now()+lastCalm, func() bool { return s.stack.Open() == 0 && s.net.Lent() == 0 })

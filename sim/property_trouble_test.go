@@ -89,6 +89,16 @@ func disturb(seed int64, s *simulation, window event.Time) *troubles {
 	return tb
 }
 
+// drawJitter draws up to how much later hosts begin to send: in one run of three, up to what five packets take on the
+// line. It has a source of its own, so that without it an experiment is what it was.
+func drawJitter(seed int64, window event.Time) event.Time {
+	d := &drawer{Rand: event.NewRandom(seed, "host jitter")}
+	if !d.once(3) {
+		return 0
+	}
+	return event.Time(d.wide(1, max(int64(window)/300, 1)))
+}
+
 // sequences lets initial sequence numbers be where arithmetic goes wrong first.
 func (tb *troubles) sequences(d *drawer) {
 	r := event.NewRandom(d.Int64(), "sequences")

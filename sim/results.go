@@ -52,6 +52,7 @@ type recorder struct {
 	watch []watched
 	drops []result.Drop
 	lost  uint64
+	laws  lawRecorder
 }
 
 // watched is a port whose queue is sampled.
@@ -66,6 +67,7 @@ func newRecorder(n *network.Network, cfg *experiment.Config) *recorder {
 	for _, p := range n.Ports {
 		if len(p.Labels) > 0 {
 			r.watch = append(r.watch, watched{port: p})
+			r.laws.watch(p)
 		}
 	}
 	r.step = grid(cfg, len(r.watch))
@@ -78,6 +80,7 @@ func newRecorder(n *network.Network, cfg *experiment.Config) *recorder {
 func (r *recorder) begin() {
 	r.t0 = r.net.Queue.Now()
 	r.net.Queue.Set(&r.tick, r.t0)
+	r.laws.begin(r.net)
 }
 
 // Happen looks at the queues.
@@ -124,7 +127,7 @@ func (r *recorder) results(end time.Duration, kind func(network.NodeID) experime
 			out.Buffer = int64(p.Buffer.Bytes())
 		}
 		if i := slices.IndexFunc(r.watch, func(w watched) bool { return w.port == p }); i >= 0 {
-			out.Samples = until(r.watch[i].samples, end)
+			out.Samples = before(r.watch[i].samples, end)
 		}
 		ports = append(ports, out)
 	}
@@ -132,8 +135,8 @@ func (r *recorder) results(end time.Duration, kind func(network.NodeID) experime
 	return ports, r.drops[:n:n]
 }
 
-// until cuts samples to the points of the grid before end.
-func until(samples []result.Sample, end time.Duration) []result.Sample {
+// before cuts samples to the points of the grid before end.
+func before(samples []result.Sample, end time.Duration) []result.Sample {
 	for i := range samples {
 		s := &samples[i]
 		left := int64((end - s.At + s.Step - 1) / s.Step) // points of the grid from s.At to before end

@@ -62,10 +62,10 @@ func TestGrid_IsFinerForShortRoundTrips(t *testing.T) {
 	}
 }
 
-func TestUntil_CutsAtTheEnd(t *testing.T) {
+func TestBefore_CutsAtTheEnd(t *testing.T) {
 	samples := []result.Sample{{At: 0, Step: ms, Count: 3}, {At: 3 * ms, Step: ms, Count: 2}, {At: 5 * ms, Step: ms, Count: 1}}
 	for end, want := range map[time.Duration][]int64{6 * ms: {3, 2, 1}, 5500 * us: {3, 2, 1}, 5 * ms: {3, 2}, 3500 * us: {3, 1}, 3 * ms: {3}, 1: {1}, 0: {}} {
-		got := until(append([]result.Sample(nil), samples...), end)
+		got := before(append([]result.Sample(nil), samples...), end)
 		if len(got) != len(want) {
 			t.Errorf("%v: %d samples, want %v", end, len(got), want)
 			continue

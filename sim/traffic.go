@@ -62,10 +62,13 @@ type traffic struct {
 	open    int64      // connections that have not been left
 	ended   int64      // flows
 	results []result.Flow
-	most    int   // flows of a run
+	bins    int64 // of delivered bytes, of all flows
 	broken  error // why the run cannot go on
 	alive   *flow // list of the flows that have not ended
 	errs    map[string]int
+
+	most               int // flows of a run
+	mostOpen, mostBins int64
 
 	// The dispatcher: what starts next.
 	start  event.Event
@@ -109,7 +112,7 @@ func newTraffic(net *network.Network, stack *tcp.Stack, cfg *experiment.Config, 
 	t := &traffic{
 		queue: net.Queue, net: net, stack: stack, cfg: cfg, work: work, bin: event.Time(cfg.Series),
 		hosts: make([]host, len(cfg.Graph.Nodes)), errs: map[string]int{}, lines: map[line]*session{},
-		results: make([]result.Flow, 0, len(work.Flows)), most: workload.MaxFlows,
+		results: make([]result.Flow, 0, len(work.Flows)), most: workload.MaxFlows, mostOpen: maxOpen, mostBins: maxBins,
 	}
 	if t.bin <= 0 {
 		t.bin = 10 * event.Millisecond

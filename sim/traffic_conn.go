@@ -2,7 +2,7 @@ package sim
 
 import (
 	"errors"
-	"math"
+	"fmt"
 
 	"weir/experiment/result"
 	"weir/sim/event"
@@ -29,8 +29,8 @@ type conn struct {
 	clientUp bool          // its program has not closed it
 	serverUp bool
 	gone     bool
-	rtos     int64 // of ends that were closed
-	before   int64 // RTO events before the flow under way
+	past     expiries // of ends that were closed
+	before   expiries // before the flow under way
 	timer    event.Event
 }
 
@@ -54,7 +54,9 @@ func (t *traffic) dial(itemIndex, pair int32, f *flow) *conn {
 		return nil
 	}
 	c.timer.Init(c)
-	t.open++
+	if t.open++; t.open > t.mostOpen {
+		t.stop(fmt.Errorf("traffic %s: more than %d connections are open at a time: give it fewer flows, or flows that end sooner", it.Name, t.mostOpen))
+	}
 	c.client = t.stack.Dial(c.from, c.to, c.port, it.port, it.tcp, (*clientEnd)(c))
 	c.index = c.client.Index()
 	for len(t.conns) <= int(c.index) {
@@ -218,7 +220,7 @@ func (p *clientEnd) Failed(e *tcp.Endpoint, why error) {
 		return
 	}
 	c.clientUp = false
-	c.rtos += rtos(e)
+	c.past.add(e)
 	c.broke(why)
 }
 
@@ -229,14 +231,24 @@ func (p *serverEnd) Failed(e *tcp.Endpoint, why error) {
 		return
 	}
 	c.serverUp = false
-	c.rtos += rtos(e)
+	c.past.add(e)
 	c.broke(why)
 }
 
-// rtos is how many retransmission timeouts an end had, the handshake's included.
-func rtos(e *tcp.Endpoint) int64 {
+// expiries counts retransmission timeouts: all, the handshake's included, and those for which a full window loss or a
+// lack of ACKs is the cause (result.Causes).
+type expiries struct{ all, floss, lack int64 }
+
+// add counts those of one end.
+func (x *expiries) add(e *tcp.Endpoint) {
 	c := e.Counters()
-	return c.Timeouts + c.SYNTimeouts
+	x.all += c.Timeouts + c.SYNTimeouts
+	x.floss += c.FLoss
+	x.lack += c.LAck
+}
+
+func (x expiries) since(before expiries) expiries {
+	return expiries{x.all - before.all, x.floss - before.floss, x.lack - before.lack}
 }
 
 // exchanged is called when the client's side of a flow is through.
@@ -256,20 +268,20 @@ func (c *conn) exchanged() {
 // noteTimeouts gives a flow of a persistent connection what happened during it.
 func (c *conn) noteTimeouts(f *flow) {
 	now := c.timeouts()
-	f.addTimeouts(now - c.before)
+	f.addTimeouts(now.since(c.before))
 	c.before = now
 }
 
-// timeouts is the number of RTO events of both ends so far.
-func (c *conn) timeouts() int64 {
-	n := c.rtos
+// timeouts counts those of both ends so far.
+func (c *conn) timeouts() expiries {
+	x := c.past
 	if c.clientUp {
-		n += rtos(c.client)
+		x.add(c.client)
 	}
 	if c.serverUp {
-		n += rtos(c.server)
+		x.add(c.server)
 	}
-	return n
+	return x
 }
 
 // stopSending lets the sender of an endless flow end it, and resets the connection if that takes too long.
@@ -305,7 +317,7 @@ func (c *conn) close() {
 func (c *conn) endClient() {
 	if c.clientUp {
 		c.clientUp = false
-		c.rtos += rtos(c.client)
+		c.past.add(c.client)
 		c.client.Close()
 		c.leave()
 	}
@@ -314,7 +326,7 @@ func (c *conn) endClient() {
 func (c *conn) endServer() {
 	if c.serverUp {
 		c.serverUp = false
-		c.rtos += rtos(c.server)
+		c.past.add(c.server)
 		c.server.Close()
 		c.leave()
 	}
@@ -339,12 +351,12 @@ func (c *conn) broke(why error) {
 func (c *conn) abort() {
 	if c.clientUp {
 		c.clientUp = false
-		c.rtos += rtos(c.client)
+		c.past.add(c.client)
 		c.client.Abort()
 	}
 	if c.serverUp {
 		c.serverUp = false
-		c.rtos += rtos(c.server)
+		c.past.add(c.server)
 		c.server.Abort()
 	}
 	if c.gone {
@@ -375,7 +387,7 @@ func (c *conn) leave() {
 func (c *conn) settle() {
 	c.gone = true
 	if c.only != nil {
-		c.only.addTimeouts(min(c.timeouts(), math.MaxInt32))
+		c.only.addTimeouts(c.timeouts())
 	} else if c.flow != nil && !c.idle() {
 		c.noteTimeouts(c.flow)
 	}

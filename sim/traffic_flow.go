@@ -39,9 +39,8 @@ type flow struct {
 func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow {
 	it := t.items[itemIndex].Item
 	p := it.Pairs[pair]
-	if len(t.results) >= t.most && t.broken == nil { // closed loops go on as fast as the network lets them
-		t.broken = fmt.Errorf("traffic %s: the run has more than %d flows: give it fewer requests, or a shorter duration", it.Name, t.most)
-		t.queue.Halt()
+	if len(t.results) >= t.most { // closed loops go on as fast as the network lets them
+		t.stop(fmt.Errorf("traffic %s: the run has more than %d flows: give it fewer requests, or a shorter duration", it.Name, t.most))
 	}
 	f := &flow{t: t, index: int32(len(t.results)), item: itemIndex, size: size, give: event.Time(it.GiveUp)}
 	f.timer.Init(f)
@@ -55,6 +54,14 @@ func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow
 	}
 	t.alive = f
 	return f
+}
+
+// stop ends the run because it has come upon a limit.
+func (t *traffic) stop(why error) {
+	if t.broken == nil {
+		t.broken = why
+		t.queue.Halt()
+	}
 }
 
 // since is the time from t = 0.
@@ -111,6 +118,10 @@ func (f *flow) received(n int64, now event.Time) bool {
 		if last < 0 || r.Delivered[last].Bin != bin || r.Delivered[last].Bytes == math.MaxInt32 {
 			r.Delivered = append(r.Delivered, result.Delivery{Bin: bin})
 			last++
+			if f.t.bins++; f.t.bins > f.t.mostBins {
+				f.t.stop(fmt.Errorf("traffic %s: the rates of the run's flows have more than %d steps: take a longer measure.series (it is %v), or fewer flows",
+					r.Item, f.t.mostBins, f.t.cfg.Series))
+			}
 		}
 		d := &r.Delivered[last]
 		room := min(n, int64(math.MaxInt32-d.Bytes))
@@ -162,10 +173,11 @@ func (f *flow) fail(why error) {
 	}
 }
 
-// addTimeouts notes n RTO events of a connection that carried the flow.
-func (f *flow) addTimeouts(n int64) {
+// addTimeouts notes those of a connection that carried the flow.
+func (f *flow) addTimeouts(x expiries) {
 	r := f.result()
-	r.Timeouts = max(r.Timeouts, 0) + int(n)
+	r.Timeouts = max(r.Timeouts, 0) + int(x.all)
+	r.Causes = result.Causes{Known: true, FLoss: r.Causes.FLoss + int32(x.floss), LAck: r.Causes.LAck + int32(x.lack)}
 }
 
 // startPacing lets the sender write at f.rate payload bits per second.

@@ -75,6 +75,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	if err != nil {
 		return nil, err
 	}
+	defer laws.Close(s.net)
 	p.Phase("idle round trip")
 	rtt, err := s.idleRTT()
 	if err != nil {
@@ -117,17 +118,22 @@ type simulation struct {
 	stack   *tcp.Stack
 	traffic *traffic
 	rec     *recorder
+
+	mostPackets int64 // under way
 }
 
 // build makes all of a run; nothing happens yet.
-func build(r *experiment.Run) (*simulation, error) {
+func build(r *experiment.Run) (*simulation, error) { return buildWith(r, networkOptions(r)) }
+
+// buildWith is build with these options of the network.
+func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	cfg := &r.Config
 	work, err := workload.Expand(cfg, r.Seed)
 	if err != nil {
 		return nil, err
 	}
-	s := &simulation{cfg: cfg, queue: event.NewQueue()}
-	if s.net, err = network.Build(s.queue, cfg, networkOptions(r)); err != nil {
+	s := &simulation{cfg: cfg, queue: event.NewQueue(), mostPackets: maxPackets}
+	if s.net, err = network.Build(s.queue, cfg, o); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	if err := laws.Put(s.net, r); err != nil {
@@ -135,6 +141,7 @@ func build(r *experiment.Run) (*simulation, error) {
 	}
 	s.stack = tcp.NewStack(s.queue, s.net, r.Seed)
 	if s.traffic, err = newTraffic(s.net, s.stack, cfg, work); err != nil {
+		laws.Close(s.net)
 		return nil, err
 	}
 	s.rec = newRecorder(s.net, cfg)
@@ -151,6 +158,7 @@ const (
 	// chunkEvents is about how many events happen between two looks at the context and the clock on the wall.
 	chunkEvents  = 20_000
 	firstChunk   = event.Millisecond
+	longestChunk = 10 * event.Millisecond
 	progressStep = 200 * time.Millisecond
 )
 
@@ -181,12 +189,15 @@ func (s *simulation) until(ctx context.Context, end event.Time, over func() bool
 		}
 		before := s.queue.Happened()
 		s.queue.Run(min(end, s.queue.Now()+chunk))
+		if s.net.Lent() > s.mostPackets {
+			s.traffic.stop(fmt.Errorf("more than %d packets are under way: take smaller buffers, lower rates, or fewer flows at a time", s.mostPackets))
+		}
 		// How far the next chunk goes has no influence on what happens, only on how often we look.
 		switch n := s.queue.Happened() - before; {
 		case n > 2*chunkEvents:
 			chunk = max(chunk/2, event.Nanosecond)
 		case n < chunkEvents/2:
-			chunk = min(2*chunk, event.Second)
+			chunk = min(2*chunk, longestChunk)
 		}
 	}
 	return true
@@ -195,14 +206,36 @@ func (s *simulation) until(ctx context.Context, end event.Time, over func() bool
 // raw gathers what was measured.
 func (s *simulation) raw(partial bool) *result.Raw {
 	t := s.traffic
-	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost}
+	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost, PayloadShare: payloadShare(t.items)}
 	for i := range raw.Flows {
 		raw.Duration = max(raw.Duration, raw.Flows[i].End)
 	}
 	slices.SortStableFunc(raw.Flows, func(a, b result.Flow) int { return cmp.Compare(a.Start, b.Start) })
 	raw.Ports, raw.Drops = s.rec.results(raw.Duration, func(id network.NodeID) experiment.NodeKind { return s.cfg.Graph.Nodes[id].Kind })
+	s.rec.laws.fill(raw)
 	for cause, n := range t.errs { // sorted with the rest
 		raw.Unmet = append(raw.Unmet, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}
 	return raw
+}
+
+// payloadShare is the largest share of a line that can be payload of what the run sends: of the 1538 bytes that a full
+// frame takes with preamble, CRC and gap, 1460 of a TCP segment, or 1448 with timestamps (RFC 7323); 1472 where there is
+// nothing but UDP.
+func payloadShare(items []item) float64 {
+	const onTheLine = 1538.0
+	most := 0.0
+	for i := range items {
+		if c := items[i].tcp; c != nil {
+			n := float64(c.MSS)
+			if c.Timestamps {
+				n -= 12
+			}
+			most = max(most, n)
+		}
+	}
+	if most == 0 {
+		most = datagramBytes
+	}
+	return most / onTheLine
 }

@@ -1,5 +1,5 @@
-// Package laws puts the control laws of a run on the ports of a simulated network. What acts on every packet
-// is the C of datapath/core itself, by cgo; a build without cgo refuses such a law.
+// Package laws puts the control laws of a run on the ports of a simulated network. What is done with a packet is
+// what the C of datapath/core says, by cgo; a build without cgo refuses such a law.
 package laws
 
 import (
@@ -19,6 +19,7 @@ var built = map[string]put{
 	"ecn":      putMark,
 	"red":      putMark,
 	"static":   putStatic,
+	"fairq":    putFairQ,
 }
 
 // Check says which law of r this build lacks, or nil.
@@ -27,10 +28,15 @@ func Check(r *experiment.Run) error {
 		if built[name] == nil {
 			return fmt.Errorf("the simulator has no law %s", name)
 		}
-		if needsC := name == "ecn" || name == "red"; needsC {
-			if err := checkNative(name); err != nil {
-				return err
-			}
+		var err error
+		switch name {
+		case "ecn", "red":
+			err = checkNative(name)
+		case "fairq":
+			err = checkFairQ(r, name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

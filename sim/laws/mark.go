@@ -14,10 +14,45 @@ import (
 
 func checkNative(string) error { return nil }
 
-// mark is `ecn` and `red`: datapath/core/mark.h at one port.
+// mark is `ecn` and `red`: the answers of datapath/core/mark.h. mark_decide has no state: what it says to a packet
+// follows from its ECN field and from whether the backlog has reached one number, so it is asked for all of that
+// beforehand. A call into C for each packet would be the dearest part of a hop.
 type mark struct {
-	config  native.MarkConfig
-	packets bool // threshold and queue are counted in packets; mark.h compares two numbers of one unit
+	answers [4]answer // by ECN field
+	packets bool      // threshold and queue are counted in packets; mark.h compares two numbers of one unit
+}
+
+// answer is what packets of one ECN field are told.
+type answer struct {
+	from         uint32 // least backlog that is told above
+	under, above native.MarkVerdict
+}
+
+// newMark asks mark_decide. Where its answer changes is found with it too, by halving.
+func newMark(c native.MarkConfig, packets bool) *mark {
+	l := &mark{packets: packets}
+	for ecn := range l.answers {
+		ask := func(backlog uint32) native.MarkVerdict { return native.Mark(c, backlog, uint8(ecn)) }
+		a := answer{from: math.MaxUint32, under: ask(0), above: ask(math.MaxUint32)}
+		for low := uint32(0); low < a.from; {
+			if mid := low + (a.from-low)/2; ask(mid) == a.under {
+				low = mid + 1
+			} else {
+				a.from = mid
+			}
+		}
+		l.answers[ecn] = a
+	}
+	return l
+}
+
+// verdict is mark_decide's.
+func (l *mark) verdict(backlog int64, ecn uint8) native.MarkVerdict {
+	a := &l.answers[ecn%4]
+	if backlog >= int64(a.from) {
+		return a.above
+	}
+	return a.under
 }
 
 // putMark gives each port of the switches the law, as the lab does. A threshold in packets is one in
@@ -30,30 +65,27 @@ func putMark(n *network.Network, r *experiment.Run, name string) error {
 	if params.Threshold.N < 0 || params.Threshold.N > math.MaxUint32 {
 		return fmt.Errorf("law %s: a threshold of %v is out of range", name, params.Threshold)
 	}
-	l := &mark{config: native.MarkConfig{ThresholdBytes: uint32(params.Threshold.N)}, packets: params.Threshold.Packets}
+	c := native.MarkConfig{ThresholdBytes: uint32(params.Threshold.N)}
 	if name == "red" {
-		l.config.Action = 1
+		c.Action = 1
 	}
 	if params.NotECT == "drop" {
-		l.config.NotECT = 1
+		c.NotECT = 1
 	}
+	l := newMark(c, params.Threshold.Packets)
 	for _, p := range n.SwitchPorts(r.At) {
 		add(p, l)
 	}
 	return nil
 }
 
-// Packet asks mark_decide. Only a packet that finds nothing waiting is not asked about: 0 is at or under
-// every threshold (mark.h), and the call is the dearest part of a hop.
+// Packet does with a packet what mark_decide says.
 func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) bool {
 	backlog := p.Backlog()
 	if l.packets {
 		backlog = p.BacklogPackets()
 	}
-	if backlog == 0 {
-		return true
-	}
-	switch native.Mark(l.config, uint32(min(backlog, math.MaxUint32)), pk.ECN) {
+	switch l.verdict(backlog, pk.ECN) {
 	case native.MarkSetCE:
 		pk.ECN = network.CE
 	case native.MarkDropLaw, native.MarkDropNotECT:

@@ -4,7 +4,10 @@ package laws
 
 import (
 	"fmt"
+	"math"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"weir/datapath/native"
 	"weir/experiment"
@@ -99,16 +102,29 @@ func TestMarkAtPort(t *testing.T) {
 	}
 }
 
-// What is not asked about is what mark.h passes in every configuration.
-func TestNothingWaitingIsPassed(t *testing.T) {
-	for _, threshold := range []uint32{0, 1, 30_000, 1<<32 - 1} {
-		for bits := range uint8(16) {
-			c := native.MarkConfig{ThresholdBytes: threshold, Action: bits & 1, NotECT: bits >> 1 & 1}
-			if got := native.Mark(c, 0, bits>>2); got != native.MarkPassUnder {
-				t.Errorf("%+v, ecn %d: verdict %d", c, bits>>2, got)
+// What packets are told is what mark_decide says, asked for each: in every configuration, for every ECN field, with
+// nothing waiting, around the threshold, at the ends of its range, and anywhere between.
+func TestVerdictIsMarkDecides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		edges := rapid.SampledFrom([]uint32{0, 1, 2, 30_000, 1 << 31, math.MaxUint32 - 1, math.MaxUint32})
+		k := int64(rapid.OneOf(edges, rapid.Uint32()).Draw(t, "threshold"))
+		backlogs := []int64{0, 1, k - 1, k, k + 1, 2 * k, math.MaxUint32 - 1, math.MaxUint32, math.MaxUint32 + 1, 1 << 40}
+		for range 20 {
+			backlogs = append(backlogs, int64(rapid.Uint32().Draw(t, "backlog")))
+		}
+		for bits := range uint8(9) { // values outside the enumerations too
+			c := native.MarkConfig{ThresholdBytes: uint32(k), Action: bits % 3, NotECT: bits / 3}
+			l := newMark(c, false)
+			for _, backlog := range backlogs {
+				for ecn := range uint8(8) {
+					want := native.Mark(c, uint32(min(max(backlog, 0), math.MaxUint32)), ecn)
+					if got := l.verdict(max(backlog, 0), ecn); got != want {
+						t.Fatalf("%+v, %d waiting, ecn %d: verdict %d, want %d", c, backlog, ecn, got, want)
+					}
+				}
 			}
 		}
-	}
+	})
 }
 
 // Laws work at the switches that the scheme names only, and several at one port one behind the other.
@@ -182,11 +198,11 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// BenchmarkMark is one decision over a queue: the call into C and what is around it.
+// BenchmarkMark is one decision at a port, with nothing and with a packet waiting.
 func BenchmarkMark(b *testing.B) {
 	for _, waiting := range []int{0, 1} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
-			l := &mark{config: native.MarkConfig{ThresholdBytes: 30_000}}
+			l := newMark(native.MarkConfig{ThresholdBytes: 30_000}, false)
 			g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 			if err != nil {
 				b.Fatal(err)

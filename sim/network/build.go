@@ -20,7 +20,12 @@ const (
 	nicFrames = 1000 // Linux's txqueuelen
 	maxShared = 1 << 40
 	maxFactor = 1 << 20
+	maxJitter = 10 * event.Second
 )
+
+// leastPorts is how many ports there is room for: as many as take more than 32 KiB. Such an array begins on a page
+// (in a smaller one Go puts a header before the first), and each port on a cache line.
+const leastPorts = 80
 
 // Build makes the network of cfg.Graph, with q as its clock. Node i of the Graph has NodeID i, link i has the
 // ports 2i (of its end A) and 2i+1. Queue, Ports and names are ready; the caller sets Sink before the first
@@ -40,7 +45,7 @@ func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) 
 	if err := n.addNodes(o.Seed); err != nil {
 		return nil, err
 	}
-	ports := make([]Port, 2*len(g.Links))
+	ports := make([]Port, 2*len(g.Links), max(2*len(g.Links), leastPorts))
 	for i := range g.Links {
 		if err := n.addLink(&g.Links[i], ports[2*i:2*i+2], o); err != nil {
 			return nil, fmt.Errorf("link %s - %s: %w", g.Links[i].A, g.Links[i].B, err)
@@ -51,12 +56,16 @@ func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) 
 	if err := n.place(); err != nil {
 		return nil, err
 	}
+	n.delaySenders(o.Seed, o.HostJitter)
 	return n, n.route()
 }
 
 func (o *Options) check() error {
 	if s := o.Shared; s != nil && (s.Bytes < fullFrame || s.Bytes > maxShared || s.Num < 1 || s.Den < 1 || s.Num > maxFactor || s.Den > maxFactor) {
 		return fmt.Errorf("a shared buffer of %d bytes with factor %d/%d: it holds a full frame at least, and the factor is above 0", s.Bytes, s.Num, s.Den)
+	}
+	if o.HostJitter < 0 || o.HostJitter > maxJitter {
+		return fmt.Errorf("hosts that send up to %d ns later: 0 to %d", o.HostJitter, maxJitter)
 	}
 	if o.NICFrames < 0 {
 		return fmt.Errorf("a NIC with a queue of %d frames: 1 or more, or 0 for %d", o.NICFrames, nicFrames)
@@ -71,7 +80,7 @@ func (n *Network) addNodes(seed int64) error {
 		}
 		id := NodeID(i)
 		n.ids[g.Name] = id
-		n.nodes[i] = node{net: n, kind: g.Kind, id: id, number: -1}
+		n.nodes[i] = node{net: n, places: n.places, kind: g.Kind, id: id, number: -1}
 		n.places[i] = place{number: -1, hypervisor: -1}
 		if g.Kind == experiment.Switch {
 			n.nodes[i].number = int32(len(n.switches))
@@ -106,7 +115,7 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 		} else if !p.Buffer.Packets && p.Buffer.N < fullFrame {
 			return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", p.Buffer, fullFrame)
 		}
-		p.init(l.Delay)
+		p.init(l.Delay, n.frameOnly)
 		n.Ports = append(n.Ports, p)
 	}
 	return nil

@@ -16,14 +16,17 @@ type line struct {
 	free event.Time
 	rest int64 // 0 .. rate-1
 	// What the last size of packet took: nearly all have the same two or three sizes.
-	bytes int64
+	bytes int32
+	bare  bool // a packet takes just its own bytes; else padding, preamble, CRC and gap as well
 	whole event.Time
 	part  int64
 }
 
+func newLine(rate int64, bare bool) line { return line{rate: rate, bare: bare, bytes: -1} }
+
 // take holds the line for a packet that is ready at the time from. It returns when its last bit has
 // left, rounded down to a nanosecond. bytes is at most 2^30.
-func (l *line) take(from event.Time, bytes int64) event.Time {
+func (l *line) take(from event.Time, bytes int32) event.Time {
 	if l.free < from {
 		l.free, l.rest = from, 0
 	}
@@ -39,9 +42,13 @@ func (l *line) take(from event.Time, bytes int64) event.Time {
 	return l.free
 }
 
-func (l *line) measure(bytes int64) {
+func (l *line) measure(bytes int32) {
 	l.bytes = bytes
-	l.whole, l.part = event.Time(bytes*bitNs/l.rate), bytes*bitNs%l.rate
+	wire := int64(bytes)
+	if !l.bare {
+		wire = max(wire, leastFrame) + crcBytes + betweenBytes
+	}
+	l.whole, l.part = event.Time(wire*bitNs/l.rate), wire*bitNs%l.rate
 }
 
 // bucket is a token bucket that delays (never drops), as the virtual scheduling of ITU-T I.371 has it:
@@ -53,7 +60,7 @@ type bucket struct {
 
 // start is when a packet may begin that is ready at the time from, and takes its tokens. A packet
 // larger than the bucket needs a full one.
-func (b *bucket) start(from event.Time, bytes int64) event.Time {
+func (b *bucket) start(from event.Time, bytes int32) event.Time {
 	if bytes != b.full.bytes {
 		b.full.measure(bytes)
 	}

@@ -5,6 +5,7 @@
 //	line.go     exact times: a bit rate, a token bucket
 //	port.go     FIFO ports: buffer, line, delay
 //	serve.go    ports with strict priorities or a shared buffer
+//	jitter.go   the time that hosts need to send
 //	build.go    nodes and ports of an experiment's Graph
 //	route.go    all shortest paths
 //
@@ -25,8 +26,11 @@ type Sink interface {
 // Network is all nodes and ports of a run. It belongs to the goroutine of its Queue.
 type Network struct {
 	Queue *event.Queue
-	Ports []*Port
 	Sink  Sink
+	loss  func(p *Port, pk *Packet) bool
+	pool  pool
+
+	Ports []*Port
 	// OnDrop, if set, is told of every packet that is lost, before it goes back to the pool.
 	OnDrop func(p *Port, pk *Packet, reason DropReason, now event.Time)
 
@@ -36,8 +40,7 @@ type Network struct {
 	places    []place // by NodeID; of hosts
 	switches  []*node
 	buffers   []*sharedBuffer
-	pool      pool
-	loss      func(p *Port, pk *Packet) bool
+	jitter    *jitter // nil: none
 	frameOnly bool
 }
 
@@ -54,29 +57,24 @@ type Options struct {
 	FrameOnly bool
 	// NICFrames is the queue of a host's NIC in full frames; 0: 1000, Linux's txqueuelen.
 	NICFrames int64
-}
-
-// lineBytes is what a packet takes on a line.
-func (n *Network) lineBytes(pk *Packet) int64 {
-	if n.frameOnly {
-		return int64(pk.Bytes)
-	}
-	return int64(max(pk.Bytes, leastFrame) + crcBytes + betweenBytes)
+	// HostJitter is up to how much later a host begins to send a packet, drawn anew for each: jitter. 0: at once.
+	HostJitter event.Time
 }
 
 // node is a machine.
 type node struct {
-	net  *Network
-	kind experiment.NodeKind
-	id   NodeID
+	net    *Network
+	kind   experiment.NodeKind
+	places []place // the network's
+	id     NodeID
+	// Of a host: its only port. Of a hypervisor: its port to the switch.
+	uplink *Port
 	// Of a switch: its number among switches, and by the number of a packet's last switch the group of
 	// ports that are next on a shortest path there.
 	number int32
 	next   []int32
 	groups [][]*Port
 	salt   uint64
-	// Of a host: its only port. Of a hypervisor: its port to the switch.
-	uplink *Port
 }
 
 // place says where a host is: the last hop or two towards it.
@@ -98,7 +96,7 @@ func (nd *node) receive(pk *Packet, now event.Time) {
 
 // towards is the port by which a packet goes on.
 func (nd *node) towards(pk *Packet) *Port {
-	to := &nd.net.places[pk.Dst]
+	to := &nd.places[pk.Dst]
 	if nd.kind == experiment.Hypervisor {
 		if to.hypervisor == nd.id {
 			return to.vm

@@ -1,5 +1,7 @@
 package network
 
+import "slices"
+
 // NodeID is the index of a node in experiment.Graph.Nodes.
 type NodeID int32
 
@@ -41,32 +43,33 @@ const Priorities = 8
 // Block is a SACK block (RFC 2018): the bytes From up to, not including, To.
 type Block struct{ From, To uint32 }
 
-// Packet is one frame. What every hop looks at stands in its first cache line.
+// Packet is one frame. All but SACK blocks stands in its first cache line: no hop, and hardly an end, needs the
+// second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
 type Packet struct {
-	Src, Dst NodeID
-	Bytes    int32  // frame from the Ethernet header on: what buffers count. The line takes more: Port
-	Hash     uint32 // of the five-tuple, for ECMP: FlowHash. It differs by direction
-	ECN      uint8  // NotECT, ECT1, ECT0, CE
-	Priority uint8  // 0 .. 7, of no effect where ports have one queue
-	Proto    uint8  // TCP, UDP
-	pooled   bool
-
-	ToAcceptor       bool  // which end of the connection it goes to
-	Conn             int32 // which connection: for the stack
-	SrcPort, DstPort uint16
+	Src, Dst         NodeID
+	Bytes            int32  // frame from the Ethernet header on: what buffers count. The line takes more: Port
+	Hash             uint32 // of the five-tuple, for ECMP: FlowHash. It differs by direction
+	Conn             int32  // which connection: for the stack
 	Seq, Ack         uint32
+	Payload          int32 // bytes
+	SrcPort, DstPort uint16
 	Window           uint16 // as it stands in the header
 	Flags            uint16 // FIN .. AE
-	Payload          int32  // bytes
-	MSS              uint16 // of a SYN's option; 0: none
-	Scale            int8   // window scale of a SYN's option, -1: none
-	Reserved         uint8  // the header's reserved bits
-	SACKPermitted    bool
+	ECN              uint8  // NotECT, ECT1, ECT0, CE
+	Priority         uint8  // 0 .. 7, of no effect where ports have one queue
+	Proto            uint8  // TCP, UDP
+	pooled           bool
+	ToAcceptor       bool // which end of the connection it goes to
 	NBlocks          uint8
+	Reserved         uint8  // the header's reserved bits
+	Scale            int8   // window scale of a SYN's option, -1: none
+	MSS              uint16 // of a SYN's option; 0: none
+	SACKPermitted    bool
 	Tag              uint64 // free for the sender's own measuring; no node looks at it
-	next             *Packet
-	Blocks           [4]Block // the first NBlocks
-	_                [16]byte // 128 bytes: two whole cache lines
+
+	Blocks [4]Block // the first NBlocks
+	next   *Packet  // in a queue of a served port
+	_      [24]byte // 128 bytes: two whole cache lines
 }
 
 // FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
@@ -84,35 +87,45 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// slabPackets is how many packets the pool takes from the heap at once.
-const slabPackets = 256
+// slabPackets is how many packets the pool takes from the heap at once: 64 KiB, which begin on a page. (Go puts a
+// header before what has pointers and less than 32 KiB.)
+const slabPackets = 512
 
-// pool lends packets. It only grows: to the most that were lent at one time.
+// pool lends packets, the last that came back first. It only grows: to the most that were lent at one time.
 type pool struct {
-	free *Packet
+	free []*Packet // has room for all that there are
 	lent int64
 }
 
-// NewPacket lends a packet, zeroed but for Scale, which is -1. Whoever has it last gives it back by
-// Free: the sink what it is delivered, ports what they drop.
+// NewPacket lends a packet, zeroed but for Scale, which is -1, and Blocks, of which none counts. Whoever has it last
+// gives it back by Free: the sink what it is delivered, ports what they drop.
 func (n *Network) NewPacket() *Packet {
-	pk := n.pool.free
-	if pk == nil {
-		pk = n.pool.grow()
+	p := &n.pool
+	if len(p.free) == 0 {
+		p.grow()
 	}
-	n.pool.free = pk.next
-	n.pool.lent++
-	*pk = Packet{Scale: -1}
+	last := len(p.free) - 1
+	pk := p.free[last]
+	p.free = p.free[:last]
+	p.lent++
+	// One by one: the second cache line is not touched.
+	pk.Src, pk.Dst, pk.Bytes, pk.Hash = 0, 0, 0, 0
+	pk.Conn, pk.Seq, pk.Ack, pk.Payload = 0, 0, 0, 0
+	pk.SrcPort, pk.DstPort, pk.Window, pk.Flags = 0, 0, 0, 0
+	pk.ECN, pk.Priority, pk.Proto, pk.pooled = 0, 0, 0, false
+	pk.ToAcceptor, pk.NBlocks, pk.Reserved, pk.Scale = false, 0, 0, -1
+	pk.MSS, pk.SACKPermitted, pk.Tag = 0, false, 0
 	return pk
 }
 
-func (p *pool) grow() *Packet {
+// grow fills an empty pool.
+func (p *pool) grow() {
+	p.free = slices.Grow(p.free, int(p.lent)+slabPackets)
 	slab := make([]Packet, slabPackets)
 	for i := range slab {
-		slab[i].next, slab[i].pooled = p.free, true
-		p.free = &slab[i]
+		slab[i].pooled = true
+		p.free = append(p.free, &slab[i])
 	}
-	return p.free
 }
 
 // Free takes a packet back. Giving one back twice is a defect of the caller and panics.
@@ -121,8 +134,7 @@ func (n *Network) Free(pk *Packet) {
 		panic("network: a packet was freed twice")
 	}
 	pk.pooled = true
-	pk.next = n.pool.free
-	n.pool.free = pk
+	n.pool.free = append(n.pool.free, pk)
 	n.pool.lent--
 }
 

@@ -63,34 +63,39 @@ type slot struct {
 //	ring:   first ........ left ......... end
 //	        on the line    in the buffer
 type Port struct {
+	// What every packet needs: four cache lines.
 	net     *Network
 	peer    *node
-	ring    []slot // a power of two
-	first   uint32 // next to arrive
-	left    uint32 // next to leave the buffer
+	ring    []slot     // a power of two
+	first   uint32     // next to arrive
+	left    uint32     // next to leave the buffer
+	delay   event.Time // of the line
 	end     uint32
 	down    bool
 	kind    portKind
 	backlog int64 // bytes in the buffer, as of the last drain
 	bytes   int64 // limit of backlog
 	packets int64 // limit of end-left
-	line    line
-	delay   event.Time // of the line
-	arrival event.Event
 	law     Law
 	bucket  *bucket
-	server  *server
+	jitter  *jitter
 	tap     func(pk *Packet, leaves event.Time)
+	line    line
+	in      Count
+	sent    Count
+	arrival event.Event
 
-	in, sent, tail, byLaw, byDown, lost Count
-	marks                               int64
-
-	Name       string // "switch->receiver1"
-	ID         int32  // index into Network.Ports; that of the other direction is ID^1
-	Node, Peer NodeID
-	Rate       law.Rate // 0: a wire
-	Buffer     law.Limit
-	Labels     []string // of measure.ports, ascending
+	// What few need.
+	server                    *server
+	tail, byLaw, byDown, lost Count
+	marks                     int64
+	Name                      string // "switch->receiver1"
+	ID                        int32  // index into Network.Ports; that of the other direction is ID^1
+	Node, Peer                NodeID
+	Rate                      law.Rate // 0: a wire
+	Buffer                    law.Limit
+	Labels                    []string // of measure.ports, ascending
+	_                         [32]byte // 448 bytes: whole cache lines
 }
 
 type portKind uint8
@@ -107,16 +112,16 @@ const firstSlots = 16
 // localRate is about what a bridge in software carries between two guests.
 const localRate = 10e9
 
-// init makes the port of a link. A rate of 0 makes it a wire.
-func (p *Port) init(delay law.Duration) {
+// init makes the port of a link. A rate of 0 makes it a wire. bare: packets take just their bytes on the line.
+func (p *Port) init(delay law.Duration, bare bool) {
 	p.arrival.Init(p)
-	p.delay, p.line.rate = event.Time(delay), int64(p.Rate)
+	p.delay, p.line = event.Time(delay), newLine(int64(p.Rate), bare)
 	p.bytes, p.packets = p.Buffer.N, math.MaxInt64
 	if p.Buffer.Packets {
 		p.bytes, p.packets = math.MaxInt64, p.Buffer.N
 	}
 	if p.Rate == 0 {
-		p.kind, p.line.rate = wire, localRate
+		p.kind, p.line = wire, newLine(localRate, bare)
 	}
 }
 
@@ -132,20 +137,29 @@ func (p *Port) Send(pk *Packet) {
 		p.sendOther(pk, now)
 		return
 	}
-	p.drain(now)
 	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
-	if p.backlog+int64(pk.Bytes) > p.bytes || int64(p.end-p.left) >= p.packets {
-		p.drop(pk, DropTail, now)
-		return
+	if !p.fits(pk) {
+		if p.drain(now); !p.fits(pk) {
+			p.drop(pk, DropTail, now)
+			return
+		}
 	}
 	p.backlog += int64(pk.Bytes)
 	from := now
-	if p.bucket != nil {
-		from = p.bucket.start(max(now, p.line.free), int64(pk.Bytes))
+	if p.jitter != nil {
+		from += p.jitter.draw(pk.Src)
 	}
-	p.push(pk, p.line.take(from, p.net.lineBytes(pk)))
+	if p.bucket != nil {
+		from = p.bucket.start(max(from, p.line.free), pk.Bytes)
+	}
+	p.push(pk, p.line.take(from, pk.Bytes))
+}
+
+// fits says whether the buffer, as of the last drain, has room for pk: if it had then, it has now.
+func (p *Port) fits(pk *Packet) bool {
+	return p.backlog+int64(pk.Bytes) <= p.bytes && int64(p.end-p.left) < p.packets
 }
 
 // push puts a packet into the ring that leaves then.
@@ -275,9 +289,9 @@ func (p *Port) Law() Law { return p.law }
 // becomes a FIFO, with a line that takes next to no time and a NIC's buffer.
 func (p *Port) Shape(rate law.Rate, depth law.Duration) {
 	if p.kind == wire {
-		p.kind, p.line.rate = fifo, maxRate
+		p.kind, p.line = fifo, newLine(maxRate, p.line.bare)
 	}
-	p.bucket = &bucket{full: line{rate: int64(rate)}, depth: event.Time(depth)}
+	p.bucket = &bucket{full: newLine(int64(rate), true), depth: event.Time(depth)}
 }
 
 // Tap lets f see every packet that is going to be sent, with the time when its last bit leaves: of a

@@ -60,7 +60,11 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 	}
 	p.sent.add(pk)
 	if p.net.places[pk.Src].hypervisor == p.Node {
-		p.push(pk, p.line.take(now, p.net.lineBytes(pk)))
+		from := now
+		if p.net.jitter != nil {
+			from += p.net.jitter.draw(pk.Src)
+		}
+		p.push(pk, p.line.take(from, pk.Bytes))
 		p.left = p.end
 		return
 	}
@@ -120,9 +124,9 @@ func (s *server) begin(now event.Time) {
 	pk.next = nil
 	s.now = pk
 	if p.bucket != nil {
-		now = p.bucket.start(max(now, p.line.free), int64(pk.Bytes))
+		now = p.bucket.start(max(now, p.line.free), pk.Bytes)
 	}
-	p.net.Queue.Set(&s.done, p.line.take(now, p.net.lineBytes(pk)))
+	p.net.Queue.Set(&s.done, p.line.take(now, pk.Bytes))
 }
 
 // Happen: the packet on the line has left the buffer and is on its way.

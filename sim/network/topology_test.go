@@ -236,7 +236,7 @@ func TestFatTree16(t *testing.T) {
 	n, s := build(t, g, Options{})
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if got := after.HeapAlloc - before.HeapAlloc; got > 8<<20 {
+	if got := int64(after.HeapAlloc) - int64(before.HeapAlloc); got > 8<<20 {
 		t.Errorf("the network takes %d KiB", got>>10)
 	}
 	if hosts := len(hostsOf(g)); hosts != 1024 || len(n.switches) != 320 || len(n.Ports) != 2*len(g.Links) {

@@ -34,6 +34,7 @@ type ackWork struct {
 	lastRTT    event.Time // of the latest
 	sackRTT    event.Time // of the latest SACKed that was sent once; -1: none
 	echo       uint32     // timestamps: number of the transmission that this ACK answers
+	echoSent   event.Time // when that was made, if it was a retransmission of what this ACK acknowledges; -1
 	flight     uint32     // in flight before
 	delivered  uint32     // Endpoint.delivered before
 	lost       uint32     // segments newly marked lost
@@ -59,7 +60,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 		e.persistACK(now)
 		return true
 	}
-	w := ackWork{priorUna: e.una, seqRTT: -1, sackRTT: -1, lastRTT: -1, delivered: e.delivered, echo: uint32(pk.Tag >> 32)}
+	w := ackWork{priorUna: e.una, seqRTT: -1, sackRTT: -1, lastRTT: -1, echoSent: -1, delivered: e.delivered, echo: uint32(pk.Tag >> 32)}
 	e.rec.echo = w.echo
 	if before(ack, e.una) {
 		e.acknowledgeOld(pk, now, &w)
@@ -246,6 +247,9 @@ func (e *Endpoint) arrivedFirst(s *segment, w *ackWork) {
 func (e *Endpoint) cleanMarked(s *segment, now event.Time, w *ackWork, first, last *event.Time) bool {
 	if s.flags&segEver != 0 {
 		w.flags |= ackRetransData
+		if s.order == w.echo {
+			w.echoSent = s.sent
+		}
 		if s.flags&segRetrans != 0 {
 			e.retransOut--
 		}
@@ -281,8 +285,9 @@ func (e *Endpoint) measure(now event.Time, w *ackWork) bool {
 	if rtt < 0 {
 		rtt = w.sackRTT
 	}
-	if rtt < 0 && e.timestamps && w.flags&ackAdvanced != 0 && w.echo == e.rec.lastOrder && e.rec.lastOrder != 0 {
-		rtt = now - e.rec.lastRetrans
+	if rtt < 0 && e.timestamps && w.echoSent >= 0 {
+		rtt = now - w.echoSent
+		w.lastRTT = rtt
 	}
 	if rtt < 0 {
 		return false

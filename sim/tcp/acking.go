@@ -16,6 +16,7 @@ type acking struct {
 	pushed    bool        // the end of a write came (ICSK_ACK_PUSHED)
 	pingpong  bool        // the program answers what it reads: its answers carry ACKs
 	begun     bool        // data has come
+	ect       bool        // ECT data has come (TCP_ECN_SEEN)
 
 	echo bool // RFC 3168: ECE until CWR (TCP_ECN_DEMAND_CWR)
 	ce   bool // RFC 8257 3.2: DCTCP.CE
@@ -123,9 +124,6 @@ func (e *Endpoint) windowUpdate() {
 // sendACK sends a pure ACK.
 func (e *Endpoint) sendACK() {
 	pk := e.header(network.ACK, e.nxt, 0)
-	if e.profile.ECTAlways && e.ecnOK {
-		pk.ECN = network.ECT0
-	}
 	e.counters.ACKs++
 	e.acknowledged()
 	e.stack.send(e.host, pk)
@@ -171,10 +169,14 @@ func (e *Endpoint) checkCE(pk *network.Packet) {
 		}
 		return
 	}
-	if marked && !a.echo {
+	switch {
+	case marked && !a.echo:
 		a.echo = true
 		e.quicken(2)
+	case pk.ECN == 0 && a.ect: // sent again, no doubt: the sender's window may be small
+		e.quicken(min(2, e.profile.QuickACKs))
 	}
+	a.ect = a.ect || pk.ECN != 0
 }
 
 // echoes says whether ECE is to be set.

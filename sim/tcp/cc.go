@@ -25,7 +25,7 @@ const maxCwnd = 1 << 30
 
 // Sample is what one acknowledgement told, in the sender's view. Stack keeps one and fills it anew: as
 // an argument of an interface it would else be allocated. At a timeout and after idle only Now, Una,
-// Nxt, SRTT, MinRTT, InFlight, MSS, Deadline and Remaining hold something.
+// Nxt, SRTT, MinRTT, InFlight, Flight, MSS, Deadline and Remaining hold something.
 type Sample struct {
 	Now       event.Time
 	RTT       event.Time // of a segment that was sent once; 0: this ACK measured none (RFC 6298 Karn)
@@ -39,6 +39,7 @@ type Sample struct {
 	Bytes     int32      // payload that was newly acknowledged cumulatively
 	MSS       int32      // payload of a full segment
 	InFlight  uint32     // segments in flight before this ACK
+	Flight    uint32     // FlightSize of RFC 5681 in segments: sent and not acknowledged, without what limited transmit sent; 0: not known
 	Limited   bool       // the window limited the sender (Linux: tcp_is_cwnd_limited)
 }
 

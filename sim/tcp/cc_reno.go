@@ -7,16 +7,24 @@ import "weir/sim/event"
 // a segment a window, a loss or mark halves. The state is Window; there is no other.
 type reno struct{ name string }
 
-func (r *reno) Name() string                                  { return r.name }
-func (r *reno) ExactECN() bool                                { return false }
-func (r *reno) Start(*Window, *Sample)                        {}
-func (r *reno) Measure(*Window, *Sample)                      {}
-func (r *reno) Timeout(*Window, *Sample)                      {}
-func (r *reno) Idle(*Window, *Sample, event.Time)             {}
-func (r *reno) Alpha() uint32                                 { return 0 }
-func (r *reno) Undo(w *Window) uint32                         { return renoUndo(w) }
-func (r *reno) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 { return renoSsthresh(w) }
-func (r *reno) Grow(w *Window, s *Sample)                     { renoGrow(w, s) }
+func (r *reno) Name() string                      { return r.name }
+func (r *reno) ExactECN() bool                    { return false }
+func (r *reno) Start(*Window, *Sample)            {}
+func (r *reno) Measure(*Window, *Sample)          {}
+func (r *reno) Timeout(*Window, *Sample)          {}
+func (r *reno) Idle(*Window, *Sample, event.Time) {}
+func (r *reno) Alpha() uint32                     { return 0 }
+func (r *reno) Undo(w *Window) uint32             { return renoUndo(w) }
+func (r *reno) Grow(w *Window, s *Sample)         { renoGrow(w, s) }
+
+// Ssthresh is equation (4) of RFC 5681 for a loss: half of what is in flight. reno takes the window in its place, as Linux
+// does, which is more where a program leaves it unused. For a mark it is the window (RFC 3168 6.1.2).
+func (r *reno) Ssthresh(w *Window, s *Sample, why Cause) uint32 {
+	if r.name != "reno" && why != CauseECE && s.Flight > 0 {
+		return max(s.Flight>>1, 2)
+	}
+	return renoSsthresh(w)
+}
 
 // renoGrow is RFC 5681 3.1 (Linux: tcp_reno_cong_avoid).
 func renoGrow(w *Window, s *Sample) {
@@ -33,8 +41,7 @@ func renoGrow(w *Window, s *Sample) {
 	w.avoid(w.Cwnd, acked)
 }
 
-// renoSsthresh is equation (4) of RFC 5681 with the window in place of the flight (Linux:
-// tcp_reno_ssthresh): half, at least two segments.
+// renoSsthresh is tcp_reno_ssthresh of Linux: half of the window, at least two segments.
 func renoSsthresh(w *Window) uint32 { return max(w.Cwnd>>1, 2) }
 
 // renoUndo goes back to the window before the reduction (Linux: tcp_reno_undo_cwnd).

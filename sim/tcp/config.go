@@ -60,12 +60,14 @@ type Config struct {
 	ACKPushed  bool       // Linux's ICSK_ACK_PUSHED: ACK as the program reads the end of a write, unless it answers
 	Nagle      bool       // RFC 896 with Minshall's change, as Linux; false is TCP_NODELAY
 
+	FillWindow bool // Linux: behind a full segment, what is left of the peer's window is filled with a small one
+
 	Timestamps  bool // RFC 7323: 12 bytes in each header, RTT of retransmitted segments, spurious recoveries known by them
 	SACK        bool // RFC 2018
 	DSACK       bool // RFC 2883: duplicates are reported
 	ECN         bool // RFC 3168: asked for, and granted to who asks
 	ECTOnSYN    bool // SYN and SYN-ACK are ECT, or a marking queue drops them
-	ECTAlways   bool // Linux's DCTCP: pure ACKs and retransmissions are ECT too
+	ECTAlways   bool // RFC 8257 3.5, Linux: all of a DCTCP connection is ECT: bare ACKs and FINs, retransmissions, RST
 	ECNFallback bool // a SYN that timed out is sent again without ECN (RFC 3168 6.1.1.1)
 
 	DupThresh          uint32     // duplicate ACKs or SACKed segments that show a loss (RFC 5681, 6675: 3)
@@ -123,7 +125,7 @@ func Default(control string) *Config {
 	c.LinuxRTT, c.QuickACKs, c.ACKPushed, c.SYNLossWindow = true, 16, true, 2
 	c.Timestamps, c.SACK, c.DSACK, c.ECNFallback = true, true, true, true
 	c.ProbeSlack = 2 * event.Millisecond
-	c.SmallQueues = true
+	c.SmallQueues, c.FillWindow = true, true
 	c.RACK, c.TLP, c.PRR, c.FRTO, c.Undo, c.WindowValidation = true, true, true, true, true, true
 	return c
 }

@@ -89,7 +89,9 @@ func (e *Endpoint) unusual(pk *network.Packet) bool {
 			return false
 		}
 		if e.state == TimeWait {
-			e.finish(nil)
+			if e.held == 0 { // what a paused program has not read is its own, and it is still to be told of the end
+				e.finish(nil)
+			}
 			return false
 		}
 		cause := ErrReset

@@ -25,6 +25,9 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 			break
 		}
 		n := e.nextBytes()
+		if n < 0 && sent > 0 && !probe {
+			n = e.restOfWindow()
+		}
 		if n < 0 || e.board.len() >= maxSegments {
 			break
 		}
@@ -106,6 +109,21 @@ func (e *Endpoint) nextBytes() int64 {
 	return int64(n)
 }
 
+// restOfWindow is what the window holds behind a full segment that was sent just now, where that is less than the next
+// segment; -1: nothing, or it must not go. Linux puts several segments into one packet (TSO) and fills the window with
+// it, unless Nagle holds the small one back (tcp_mss_split_point). Without it a window of one to two segments is one
+// segment, whose receiver waits for a second one before it acknowledges.
+func (e *Endpoint) restOfWindow() int64 {
+	left := int64(int32(e.windowEnd() - e.nxt))
+	if !e.profile.FillWindow || left <= 0 || left >= e.unsent || left >= int64(e.segmentBytes()) {
+		return -1
+	}
+	if e.profile.Nagle && e.hasNagle && after(e.nagle, e.una) {
+		return -1
+	}
+	return left
+}
+
 // sendNew sends n bytes of new data, and FIN with the last of them if it is time and the window holds it.
 func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	e.unsent -= int64(n)
@@ -165,22 +183,37 @@ func (e *Endpoint) answered(now event.Time) {
 	}
 }
 
-// retransmit sends segment n again. It says whether it could: what the peer's shrunken window excludes
-// waits, but for the first one, which then is a probe; so does what has not left the NIC yet (Linux:
-// skb_still_in_host_queue).
-func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
+// mayRetransmit says whether segment n can be sent again now: what the peer's shrunken window excludes waits, but
+// for the first one, which then is a probe; so does what has not left the NIC yet (Linux: skb_still_in_host_queue).
+func (e *Endpoint) mayRetransmit(n uint32, now event.Time) bool {
 	s := e.board.at(n)
-	if n != e.board.head && !before(s.seq, e.windowEnd()) || s.leaves > now {
+	return (n == e.board.head || before(s.seq, e.windowEnd())) && s.leaves <= now
+}
+
+// retransmit sends segment n again for recovery's sake (Linux: tcp_retransmit_skb). It says whether it could.
+func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
+	if !e.mayRetransmit(n, now) {
 		return false
 	}
+	s := e.board.at(n)
 	if s.flags&segRetrans == 0 {
 		e.retransOut++
 		if s.flags&segLost != 0 {
 			e.lostPending--
 		}
 	}
+	s.flags |= segRetrans
+	e.rec.retransmitted(e.order + 1)
+	e.sendCopy(n, now)
+	return true
+}
+
+// sendCopy sends segment n again. A probe's copy is counted nowhere: the segment itself is taken to be in flight
+// still (Linux: __tcp_retransmit_skb).
+func (e *Endpoint) sendCopy(n uint32, now event.Time) {
+	s := e.board.at(n)
 	e.order++
-	s.flags |= segRetrans | segEver
+	s.flags |= segEver
 	s.sent, s.order = now, e.order
 	if e.useRACK {
 		e.copies.push(n, e.order)
@@ -195,15 +228,10 @@ func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
 		flags |= network.PSH
 	}
 	pk := e.header(flags, s.seq, int32(payload))
-	if e.profile.ECTAlways && e.ecnOK {
-		pk.ECN = network.ECT0
-	}
 	e.counters.Retransmitted++
-	e.rec.retransmitted(e.order, now)
 	e.carriedACK(pk)
 	e.stack.send(e.host, pk)
 	e.leaving(s)
-	return true
 }
 
 // header makes a segment with all that does not depend on why it is sent.
@@ -223,6 +251,9 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 		flags |= network.ECE
 	}
 	pk.Flags = flags
+	if e.profile.ECTAlways && e.ecnOK {
+		pk.ECN = network.ECT0
+	}
 	if e.timestamps {
 		pk.Bytes += timestampBytes
 	}

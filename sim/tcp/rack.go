@@ -142,13 +142,13 @@ func (e *Endpoint) rackDetectCopies(now, window event.Time, w *ackWork) event.Ti
 }
 
 // copyInFlight says whether a retransmission is still the latest of its segment, and not known to have
-// arrived or to be lost.
+// arrived or to be lost. That of a probe is not counted (segRetrans), but looked for.
 func (e *Endpoint) copyInFlight(c copyOf) bool {
 	if before(c.number, e.board.head) || !before(c.number, e.board.tail) {
 		return false
 	}
 	s := e.board.at(c.number)
-	return s.order == c.order && s.flags&segRetrans != 0 && s.flags&segSacked == 0
+	return s.order == c.order && s.flags&segSacked == 0 && s.flags&(segLost|segRetrans) != segLost
 }
 
 // rackTimeout is the end of the wait (RFC 8985 6.3; Linux: tcp_rack_reo_timeout).

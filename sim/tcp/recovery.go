@@ -33,31 +33,29 @@ type recoveryState struct {
 
 	prrDelivered, prrOut uint32 // RFC 6937
 
-	undoing     bool   // the reduction can be undone (undo_marker != 0)
-	undoFrom    uint32 // SND.UNA when it began (undo_marker)
-	undoCopies  int32  // retransmissions that no DSACK has shown to be needless (undo_retrans); -1: none made yet
-	dsacks      int64
-	firstOrder  uint32 // first retransmission of the recovery (retrans_stamp); good if hasRetrans
-	hasRetrans  bool
-	echo        uint32 // timestamps: transmission that the latest ACK answers
-	lastOrder   uint32 // latest retransmission
-	lastRetrans event.Time
-	retries     int32 // timeouts in a row (icsk_retransmits)
-	frto        bool  // F-RTO is deciding
-	rescued     bool  // NextSeg's rule 4 was used in this recovery
-	partials    int32 // RFC 6582: partial ACKs in this recovery
-	force       bool  // the next retransmission goes whatever cwnd says (RFC 6675 5 (4.3), RFC 6582 3.2 steps 2 and 3)
+	undoing    bool   // the reduction can be undone (undo_marker != 0)
+	undoFrom   uint32 // SND.UNA when it began (undo_marker)
+	undoCopies int32  // retransmissions that no DSACK has shown to be needless (undo_retrans); -1: none made yet
+	dsacks     int64
+	firstOrder uint32 // first retransmission of the recovery (retrans_stamp); good if hasRetrans
+	hasRetrans bool
+	echo       uint32 // timestamps: transmission that the latest ACK answers
+	retries    int32  // timeouts in a row (icsk_retransmits)
+	frto       bool   // F-RTO is deciding
+	rescued    bool   // NextSeg's rule 4 was used in this recovery
+	partials   int32  // RFC 6582: partial ACKs in this recovery
+	force      bool   // the next retransmission goes whatever cwnd says (RFC 6675 5 (4.3), RFC 6582 3.2 steps 2 and 3)
 
 	probing   bool   // a tail loss probe is out (tlp_high_seq != 0)
 	probeCopy bool   // and it was a retransmission
 	probeEnd  uint32 // SND.NXT then
 }
 
-func (r *recoveryState) retransmitted(order uint32, now event.Time) {
+// retransmitted counts a retransmission that undo may ask for; order is its number.
+func (r *recoveryState) retransmitted(order uint32) {
 	if !r.hasRetrans {
 		r.hasRetrans, r.firstOrder = true, order
 	}
-	r.lastOrder, r.lastRetrans = order, now
 	r.undoCopies = max(r.undoCopies, 0) + 1
 }
 

@@ -14,9 +14,10 @@ func (e *Endpoint) takeSACK(pk *network.Packet, now event.Time, w *ackWork) {
 		e.takeDSACK(blocks[0], w)
 		blocks = blocks[1:]
 	}
+	sorted := ascending(blocks)
 	old := e.rec.seen
 	e.rec.seen = [4]network.Block{}
-	for i, b := range blocks {
+	for i, b := range sorted[:len(blocks)] {
 		if !e.validBlock(b) {
 			continue
 		}
@@ -29,6 +30,18 @@ func (e *Endpoint) takeSACK(pk *network.Packet, now event.Time, w *ackWork) {
 	if w.hasReorder && (e.recovery != Loss || e.rec.undoing) && before(w.reorder, e.highestSacked()) {
 		e.rack.reordered = true
 	}
+}
+
+// ascending gives blocks in the order of their sequence numbers, as Linux looks at them: what lies below another block
+// of the same ACK did not come late.
+func ascending(blocks []network.Block) (sorted [4]network.Block) {
+	for i, b := range blocks {
+		for ; i > 0 && before(b.From, sorted[i-1].From); i-- {
+			sorted[i] = sorted[i-1]
+		}
+		sorted[i] = b
+	}
+	return sorted
 }
 
 // isDSACK says whether the first block reports a duplicate: it lies below the acknowledgement, or within

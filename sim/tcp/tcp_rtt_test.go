@@ -124,3 +124,35 @@ func TestTimersOnTicks(t *testing.T) {
 		t.Errorf("sent at %v, want %v", at, want)
 	}
 }
+
+// With timestamps what was sent again measures too, whichever of the copies under way an ACK answers (RFC 7323 4.1,
+// Linux); without them it never does (Karn). The first flight is lost and each copy takes 10 ms.
+func TestTimestampsMeasureRetransmissions(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		p := newPair(t)
+		c := Default("reno")
+		c.Timestamps = on
+		client, server := p.connect(c, c)
+		p.run(event.Millisecond)
+		e := client.e
+		p.loseData(0, 1, 2, 3, 4, 5, 6, 7)
+		p.late = func(direction, _ int, pk *network.Packet) event.Time {
+			if direction == 0 && pk.Payload > 0 {
+				return 10 * event.Millisecond
+			}
+			return 0
+		}
+		n := 8 * int64(e.mss)
+		e.Write(n)
+		p.run(150 * event.Millisecond)
+		k := e.Counters()
+		if server.got != n || k.Timeouts != 0 || k.Retransmitted != 8 {
+			t.Fatalf("timestamps %v: got %d, %+v", on, server.got, k)
+		}
+		// Seven of them, at least, move SRTT by an eighth of the way each; the last one alone would by 1.25 ms.
+		srtt, _ := e.RTT()
+		if on && srtt < 5*event.Millisecond || !on && srtt > event.Millisecond {
+			t.Errorf("timestamps %v: SRTT %d", on, srtt)
+		}
+	}
+}

@@ -79,7 +79,7 @@ func TestUnansweredProbesEnd(t *testing.T) {
 func TestNoSillyWindows(t *testing.T) {
 	p := newPair(t)
 	c := plain("reno")
-	c.Buffer = 8 * 1460
+	c.Buffer, c.FillWindow = 8*1460, false
 	client, server := p.connect(c, c)
 	sizes := map[int32]int{}
 	p.see = func(direction int, pk *network.Packet) {

@@ -130,9 +130,9 @@ func (e *Endpoint) sendProbe(now event.Time) {
 	if !r.probing && e.board.len() > 0 {
 		r.probeCopy = false
 		sent := e.push(now, true) > 0
-		if n := e.board.tail - 1; !sent && e.board.at(n).flags&segSacked == 0 {
-			sent = e.retransmit(n, now)
-			r.probeCopy = sent
+		if n := e.board.tail - 1; !sent && e.board.at(n).flags&segSacked == 0 && e.mayRetransmit(n, now) {
+			e.sendCopy(n, now)
+			sent, r.probeCopy = true, true
 		}
 		if sent {
 			e.counters.Probes++

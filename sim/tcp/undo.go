@@ -4,9 +4,12 @@ package tcp
 func (e *Endpoint) beginUndo() {
 	r := &e.rec
 	r.undoing, r.undoFrom = true, e.una
-	r.undoCopies = -1
-	if e.retransOut > 0 {
-		r.undoCopies = int32(e.retransOut)
+	r.undoCopies = int32(e.retransOut)
+	if r.probing && r.probeCopy {
+		r.undoCopies++
+	}
+	if r.undoCopies == 0 {
+		r.undoCopies = -1
 	}
 }
 

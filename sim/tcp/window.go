@@ -121,6 +121,7 @@ func (e *Endpoint) fillSample(now event.Time) *Sample {
 	*s = Sample{
 		Now: now, SRTT: e.rtt.smoothed(), MinRTT: e.rtt.least, Deadline: e.deadline,
 		Remaining: e.unsent + int64(e.nxt-e.una), Una: e.una, Nxt: e.nxt, MSS: int32(e.mss), InFlight: e.inFlight(),
+		Flight: min(e.board.len(), e.win.Cwnd),
 	}
 	return s
 }

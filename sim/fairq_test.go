@@ -1,0 +1,116 @@
+//go:build cgo
+
+package sim
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"weir/experiment"
+	"weir/experiment/result"
+)
+
+// incastRuns are the runs of experiments/incast.yaml with these schemes, its first seed and 10 bursts.
+func incastRuns(t testing.TB, schemes ...string) []*experiment.Run {
+	t.Helper()
+	f, err := experiment.Load("../experiments/incast.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.Plan(experiment.Options{Worlds: []string{"sim"}, Schemes: schemes, Set: []string{"duration=3s",
+		"traffic.elephants.stop=3s", "traffic.mice.epochs=10", "measure.windows.loaded=[2s, 3s]", "seeds=[1]"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Runs
+}
+
+// shortFlows gives the p99 completion time of the flows that had a size, and how many did not end.
+func shortFlows(raw *result.Raw) (p99 time.Duration, open int) {
+	var all []time.Duration
+	for i := range raw.Flows {
+		switch f := &raw.Flows[i]; {
+		case f.Endless:
+		case !f.Done:
+			open++
+		default:
+			all = append(all, f.FCT())
+		}
+	}
+	slices.Sort(all)
+	return all[len(all)*99/100], open
+}
+
+// FairQ does for the burst over long flows what it is for, with reno and with cubic: the last of the short flows end many
+// times sooner, next to nothing is dropped, the queue stands at its target (half of the buffer) and not at the buffer's
+// end, and the long flows lose little.
+func TestFairQ_Incast(t *testing.T) {
+	byCC := map[string]map[string]*result.Raw{}
+	for _, r := range incastRuns(t, "droptail", "fairq") {
+		cc := r.Point["guest_cc"]
+		if byCC[cc] == nil {
+			byCC[cc] = map[string]*result.Raw{}
+		}
+		byCC[cc][r.Scheme] = ran(t, &World{}, r)
+	}
+	for _, cc := range []string{"reno", "cubic"} {
+		tail, fair := byCC[cc]["droptail"], byCC[cc]["fairq"]
+		before, left := shortFlows(tail)
+		after, open := shortFlows(fair)
+		queue, _ := settled(fair)
+		full, _ := settled(tail)
+		rate := func(raw *result.Raw) (sum float64) {
+			for i := range raw.Flows {
+				if raw.Flows[i].Endless {
+					sum += float64(raw.Flows[i].Bytes) * 8 / 3e6
+				}
+			}
+			return sum
+		}
+		t.Logf("%s: p99 %v and %v, %d and %d not ended, %d and %d drops, queue %.0f and %.0f, long flows %.1f and %.1f Mbit/s", cc, before, after,
+			left, open, len(tail.Drops), len(fair.Drops), full, queue, rate(tail), rate(fair))
+		if open > 0 || after*5 > before {
+			t.Errorf("%s: p99 is %v, with droptail %v; %d did not end", cc, after, before, open)
+		}
+		if len(fair.Drops)*20 > len(tail.Drops) {
+			t.Errorf("%s: %d drops, with droptail %d", cc, len(fair.Drops), len(tail.Drops))
+		}
+		within(t, cc+": mean queue over target", queue/62_500, 0.8, 1.2)
+		within(t, cc+": the long flows' rate over droptail's", rate(fair)/rate(tail), 0.9, 1.1)
+	}
+	fair := byCC["reno"]["fairq"]
+	if n := len(fair.Laws); n < 299 || n > 301 {
+		t.Errorf("%d samples of the law in 3 s", n)
+	}
+	for _, l := range fair.Laws {
+		if l.At > time.Second && (l.Port != "switch->receiver1" || l.Flows < 10 || l.Flows > 32 || l.Grant != l.Window || l.Grant < 1460) {
+			t.Fatalf("%+v", l)
+		}
+	}
+	// Data acknowledges too, and of the other direction nothing is held.
+	if a := fair.Acks; a == nil || a.Rewritten < a.All/4 || a.All < 10_000 || len(fair.Unmet) > 0 {
+		t.Errorf("acknowledgements: %+v; %q", fair.Acks, fair.Unmet)
+	}
+	if tail := byCC["reno"]["droptail"]; tail.Laws != nil || tail.Acks != nil {
+		t.Error("droptail has samples of a law")
+	}
+}
+
+// BenchmarkFairQ is a whole run with and without FairQ, by data packets that arrive.
+func BenchmarkFairQ(b *testing.B) {
+	for _, r := range incastRuns(b, "droptail", "fairq") {
+		if r.Point["guest_cc"] != "cubic" {
+			continue
+		}
+		n := countRun(b, r)
+		b.Run(r.Scheme, func(b *testing.B) {
+			var best spent
+			for b.Loop() {
+				best = best.least(timeRun(b, r, n.events))
+			}
+			b.ReportMetric(1e9/best.per(n.data), "packets/s")
+			b.ReportMetric(best.per(n.data), "ns/packet")
+		})
+	}
+}

@@ -1,0 +1,211 @@
+//go:build cgo
+
+package laws
+
+import (
+	"weir/datapath/native"
+	"weir/experiment"
+	"weir/sim/event"
+)
+
+// The table of a switch has the sizes of the kernel's (datapath/bpf/flows.h).
+const (
+	tableFlows   = 1 << 16 // connections whose ends have both answered
+	tablePending = 1 << 14 // others: the oldest is forgotten for a new one
+	// beat is the time between two sweeps over the table. A closed connection stays for closedSweeps: its last ACKs
+	// are still on the way. A silent one stays for five minutes, and with unify for a day.
+	beat          = 250 * event.Millisecond
+	closedSweeps  = 2
+	forgetSweeps  = uint32(5 * 60 * event.Second / beat)
+	forgetUnified = uint32(24 * 3600 * event.Second / beat)
+)
+
+// What is known of an end.
+const (
+	endSYN     = 1 << iota // first is valid
+	endScale               // its shift is known. Of a SYN that was not answered: there is no option
+	endFIN                 // will send no more data
+	endUnified             // its SYN was made to announce told: its windows are converted
+)
+
+// end is what one end of a connection sends.
+type end struct {
+	port         *fairQPort // that its data leaves by; nil: not known
+	seat         *fairQPort // at which it is counted, in epoch; nil: nowhere
+	epoch        uint64
+	registeredAt *fairQPort // count: handshake; nil: nowhere
+	registration uint32     // the generation of that register
+	first        uint32     // sequence number of its SYN
+	next         uint32     // behind its FIN
+	floor        uint32     // the least window that it offers, bytes
+	mss          uint16     // its option
+	shift        uint8      // of its windows
+	told         uint8      // what the other end takes shift for
+	flags        uint8
+}
+
+// connection is what a switch knows of one.
+type connection struct {
+	ends    [2]end               // who dialled, who accepted
+	edges   [2]native.WindowEdge // that the ACKs of an end granted; kept with shrink: avoid
+	owner   *fairQPort           // in whose share it is; nil: not in the table, or opened from elsewhere
+	index   int32                // Packet.Conn
+	slot    int32                // its own
+	before  int32                // among those pending: slots; 0 is the list's beginning and end
+	after   int32                // and among the free ones
+	seen    uint32               // the sweep in which it was last seen
+	entered bool                 // in the table, not pending
+	reset   bool                 // not counted until data flows again
+}
+
+func (c *connection) closed() bool { return c.reset || c.ends[0].flags&c.ends[1].flags&endFIN != 0 }
+
+// fairQSwitch is what the ports of a switch have in common. Where the kernel hashes addresses, a connection has its
+// number; each switch has a table of its own all the same, with what passed there and no more.
+//
+//	SYN                     a pending connection
+//	SYN-ACK                 its other end. (count: handshake enters it in the table now, as the paper counts)
+//	next ACK of either end  it comes into the table, and both directions are counted
+//
+// Nobody here begins before the law does, so no connection is adopted in mid-stream as in the kernel: one that is not
+// known passes.
+type fairQSwitch struct {
+	queue      *event.Queue
+	handshake  bool // count
+	unify      bool
+	unifyShift uint8
+	shrink     native.Shrink
+	idle       event.Time // count: handshake: a port without data for so long has no flows
+
+	index   []int32 // slot by Packet.Conn; 0: none
+	table   []connection
+	free    int32
+	pending int
+	flows   int
+	sweeps  uint32
+	sweep   event.Event
+	forget  uint32
+	// Limits of table, pending connections, and of what one port may open.
+	mostFlows, mostPending, share int
+}
+
+func newFairQSwitch(q *event.Queue, ports int, p *experiment.FairQParams) *fairQSwitch {
+	s := &fairQSwitch{
+		queue: q, handshake: p.Count == "handshake", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
+		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,
+		mostFlows: tableFlows, mostPending: tablePending, share: max(tableFlows/8, tableFlows/ports),
+	}
+	if s.unify {
+		s.forget = forgetUnified
+	}
+	if p.Shrink == "avoid" {
+		s.shrink = native.ShrinkAvoid
+	}
+	s.sweep.Init(s)
+	return s
+}
+
+func (s *fairQSwitch) find(index int32) *connection {
+	if uint32(index) < uint32(len(s.index)) {
+		if slot := s.index[index]; slot != 0 {
+			return &s.table[slot]
+		}
+	}
+	return nil
+}
+
+// begin makes a pending connection. Pointers to others are not valid any more.
+func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
+	if s.pending >= s.mostPending {
+		s.remove(&s.table[s.table[0].after], now)
+	}
+	if index >= int32(len(s.index)) {
+		s.index = append(s.index, make([]int32, int(index)+1-len(s.index))...)
+	}
+	slot := s.free
+	if slot == 0 {
+		slot = int32(len(s.table))
+		s.table = append(s.table, connection{})
+	}
+	c := &s.table[slot]
+	s.free = c.after
+	last := s.table[0].before
+	*c = connection{index: index, slot: slot, before: last}
+	s.table[last].after, s.table[0].before = slot, slot
+	s.index[index] = slot
+	s.pending++
+	return c
+}
+
+// unlist takes a connection out of the pending ones.
+func (s *fairQSwitch) unlist(c *connection) {
+	s.table[c.before].after, s.table[c.after].before = c.after, c.before
+	c.before, c.after = 0, 0
+	s.pending--
+}
+
+// enter moves a pending connection to the table, and counts both of its directions. False: there is no room in it, or
+// in the share of the port that it was opened from behind. q is the port by which the packet leaves that is the cause.
+func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
+	owner := c.ends[1].port // what answers the opener leaves by it
+	if s.flows >= s.mostFlows || owner != nil && owner.owned >= s.share {
+		q.refused++
+		return false
+	}
+	s.unlist(c)
+	c.entered, c.owner, c.seen = true, owner, s.sweeps
+	if owner != nil {
+		owner.owned++
+	}
+	q.opened++
+	if s.flows++; s.flows == 1 {
+		s.queue.Set(&s.sweep, (now/beat+1)*beat)
+	}
+	for i := range c.ends {
+		e := &c.ends[i]
+		if e.port == nil {
+			continue
+		}
+		if mss := uint32(c.ends[1-i].mss); mss > e.port.law.MSSBytes() {
+			e.port.law.SawMSS(mss)
+		}
+		if s.handshake {
+			e.port.register(e, now)
+		} else {
+			e.port.seat(e, now)
+		}
+	}
+	return true
+}
+
+// remove forgets a connection, pending or not.
+func (s *fairQSwitch) remove(c *connection, now event.Time) {
+	if c.entered {
+		s.flows--
+		if c.owner != nil {
+			c.owner.owned--
+		}
+		c.ends[0].leave(now)
+		c.ends[1].leave(now)
+	} else {
+		s.unlist(c)
+	}
+	s.index[c.index] = 0
+	slot := c.slot
+	*c = connection{slot: slot, after: s.free}
+	s.free = slot
+}
+
+// Happen is a sweep: connections that ended, or were silent for long, are forgotten.
+func (s *fairQSwitch) Happen(_ *event.Event, now event.Time) {
+	s.sweeps++
+	for i := range s.table {
+		c := &s.table[i]
+		if unseen := s.sweeps - c.seen; c.entered && unseen >= closedSweeps && (c.closed() || unseen >= s.forget) {
+			s.remove(c, now)
+		}
+	}
+	if s.flows > 0 {
+		s.queue.Set(&s.sweep, now+beat)
+	}
+}

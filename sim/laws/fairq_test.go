@@ -1,0 +1,378 @@
+//go:build cgo
+
+package laws
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"weir/datapath/fairqmodel"
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// bed is a network with FairQ at its switches: 1 Gbit/s, buffers of 125 KB, a round trip of 200 us. A port's target is
+// 25 KB, and a flow gets 50 KB at most.
+type bed struct {
+	t    testing.TB
+	net  *network.Network
+	last network.Packet // that arrived
+}
+
+// Deliver is network.Sink.
+func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
+	b.last = *pk
+	b.net.Free(pk)
+	b.net.Queue.Halt()
+}
+
+// fairQDefaults are the law's parameters, with no update of windows within a test's first 10 ms.
+func fairQDefaults() experiment.FairQParams {
+	for _, l := range experiment.Laws() {
+		if l.Name == "fairq" {
+			p := *l.Params().(*experiment.FairQParams)
+			p.Interval = law.Duration(event.Millisecond)
+			return p
+		}
+	}
+	panic("there is no law fairq")
+}
+
+func newBed(t testing.TB, receivers int, params experiment.FairQParams) *bed {
+	t.Helper()
+	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: receivers}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &experiment.Run{Laws: []string{"fairq"}, At: []string{"switch", "left", "right"}, Params: map[string]any{"fairq": params}}
+	r.Config.Graph, r.Config.RTT = g, 200e3
+	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Put(n, r); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Close(n) })
+	b := &bed{t: t, net: n}
+	n.Sink = b
+	return b
+}
+
+func (b *bed) port(name string) *fairQPort {
+	b.t.Helper()
+	q := fairQOf(b.net.PortByName(name).Law())
+	if q == nil {
+		b.t.Fatalf("%s has no FairQ", name)
+	}
+	return q
+}
+
+// wait lets time pass.
+func (b *bed) wait(d event.Time) {
+	for end := b.net.Queue.Now() + d; b.net.Queue.Now() < end; {
+		b.net.Queue.Run(end)
+	}
+}
+
+// talk is a connection whose segments the test sends. Windows are in units of 128 bytes where scale is 7.
+type talk struct {
+	b        *bed
+	conn     int32
+	from, to network.NodeID
+	scale    [2]int8
+}
+
+func (b *bed) talk(conn int32, from, to string) *talk {
+	k := &talk{b: b, conn: conn, scale: [2]int8{7, 7}}
+	k.from, _ = b.net.Node(from)
+	k.to, _ = b.net.Node(to)
+	return k
+}
+
+// segment makes one: side 0 dialled. Sequence numbers begin at 1000 and 2000.
+func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *network.Packet {
+	pk := k.b.net.NewPacket()
+	pk.Src, pk.Dst, pk.ToAcceptor = k.from, k.to, side == 0
+	pk.Seq, pk.Ack = 1001, 2001
+	if side == 1 {
+		pk.Src, pk.Dst = k.to, k.from
+		pk.Seq, pk.Ack = 2001, 1001
+	}
+	if flags&network.SYN != 0 {
+		pk.Seq--
+		pk.MSS, pk.Scale = 1460, k.scale[side]
+	}
+	pk.Conn, pk.Proto, pk.Flags, pk.Payload, pk.Window = k.conn, network.TCP, flags, payload, window
+	pk.Bytes = network.HeaderBytes + payload
+	return pk
+}
+
+// says sends one and gives it as it arrives.
+func (k *talk) says(side int, flags uint16, payload int32, window uint16) network.Packet {
+	k.b.t.Helper()
+	return k.send(k.segment(side, flags, payload, window))
+}
+
+func (k *talk) send(pk *network.Packet) network.Packet {
+	k.b.t.Helper()
+	k.b.last = network.Packet{Conn: -1}
+	k.b.net.Send(pk.Src, pk)
+	k.b.net.Queue.Run(k.b.net.Queue.Now() + event.Second)
+	if k.b.last.Conn != k.conn {
+		k.b.t.Fatal("a segment did not arrive")
+	}
+	return k.b.last
+}
+
+// window is that of a pure ACK that offers much, as it arrives.
+func (k *talk) window(side int) uint16 {
+	k.b.t.Helper()
+	return k.says(side, network.ACK, 0, 60_000).Window
+}
+
+// opens shakes hands, and gives the window of the SYN-ACK and of the ACK behind it.
+func (k *talk) opens() (synACK, ack uint16) {
+	k.b.t.Helper()
+	if w := k.says(0, network.SYN, 0, 65_535).Window; w != 65_535 {
+		k.b.t.Errorf("a SYN's window became %d", w)
+	}
+	synACK = k.says(1, network.SYN|network.ACK, 0, 65_535).Window
+	return synACK, k.window(0)
+}
+
+func (b *bed) expect(what string, got, want uint16) {
+	b.t.Helper()
+	if got != want {
+		b.t.Errorf("%s: a window field of %d, want %d", what, got, want)
+	}
+}
+
+// By hand: the windows of a port's flows are 25 KB together, the field is rounded up to 128 bytes, a SYN-ACK's is not
+// scaled, and no flow gets less than a byte over its MSS.
+func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
+	b := newBed(t, 1, fairQDefaults())
+	one := b.talk(0, "sender1", "receiver1")
+	synACK, ack := one.opens()
+	b.expect("SYN-ACK where nothing is granted", synACK, 65_535)
+	b.expect("first ACK: 25000 of the reverse port", ack, 196)
+	b.expect("one flow: 25000", one.window(1), 196)
+	for _, w := range []uint16{195, 1, 0} {
+		b.expect("already smaller", one.says(1, network.ACK, 0, w).Window, w)
+	}
+	b.expect("with data", one.says(1, network.ACK|network.PSH, 100, 60_000).Window, 196)
+	two := b.talk(1, "sender2", "receiver1")
+	synACK, ack = two.opens()
+	b.expect("SYN-ACK beside one flow: 25000", synACK, 25_000)
+	b.expect("the only flow to sender2: 25000", ack, 196)
+	b.expect("two flows: 12500", one.window(1), 98)
+	b.expect("two flows: 12500", two.window(1), 98)
+	for i := range int32(18) {
+		b.talk(2+i, "sender2", "receiver1").opens()
+	}
+	b.expect("20 flows: 1461 and not 1250", one.window(1), 12)
+	small := b.talk(20, "sender1", "receiver1")
+	small.scale = [2]int8{0, 0}
+	small.opens()
+	b.expect("21 flows, not scaled", small.window(1), 1461)
+	half := b.talk(21, "sender1", "receiver1")
+	half.scale[1] = -1
+	half.opens()
+	b.expect("22 flows, only the opener offers a scale", half.window(1), 1461)
+	if got := b.port("switch->receiver1").flows(); got != 22 {
+		t.Errorf("%d flows", got)
+	}
+	if c, has := CountFairQ(b.net); !has || c.Opened != 22 || c.Refused > 0 || c.Unknown > 0 || c.Rewritten == 0 || c.Rewritten >= c.Acks {
+		t.Errorf("%+v", c)
+	}
+}
+
+// An ACK that passes two switches has the least of their windows, whichever is first.
+func TestFairQ_LeastOfSeveral(t *testing.T) {
+	b := newBed(t, 2, fairQDefaults())
+	one := b.talk(0, "sender1", "receiver1")
+	one.opens()
+	for i := range int32(3) {
+		b.talk(1+i, "sender2", "receiver2").opens()
+	}
+	b.expect("4 flows from left to right, 1 to receiver1: 6250", one.window(1), 49)
+	b.expect("4 from right to left, 1 to sender1: 6250", one.window(0), 49)
+	if got, _ := SampleFairQ(b.net.PortByName("right->receiver1")); got.Flows != 1 || got.Window != 25_000 || got.Grant != 25_000 {
+		t.Errorf("right->receiver1: %+v", got)
+	}
+}
+
+// count: active. A direction counts while it sent data lately; a port without flows holds nothing and has no timer, and
+// begins anew.
+func TestFairQ_CountsWhoSentLately(t *testing.T) {
+	b := newBed(t, 1, fairQDefaults())
+	one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
+	one.opens()
+	two.opens()
+	q := b.port("switch->receiver1")
+	for range 7 {
+		b.wait(3 * event.Millisecond)
+		one.says(0, network.ACK, 1000, 60_000)
+	}
+	b.expect("the other is silent for 21 ms", one.window(1), uint16((q.grantQ8>>8+127)>>7))
+	if q.flows() != 1 || q.law.Flows() != 1 {
+		t.Errorf("%d flows, the law has %d", q.flows(), q.law.Flows())
+	}
+	b.wait(20 * event.Millisecond)
+	b.expect("nobody sends", one.window(1), 60_000)
+	if q.running || q.timer.Pending() || q.law.Flows() != 0 {
+		t.Errorf("without flows: timer %v, %d flows", q.timer.Pending(), q.law.Flows())
+	}
+	two.says(0, network.ACK, 1000, 60_000)
+	b.expect("one begins anew: 25000", two.window(1), 196)
+	b.expect("who sends nothing is held to it too", one.window(1), 196)
+	two.says(0, network.ACK|network.FIN, 0, 60_000)
+	b.wait(2 * event.Millisecond)
+	b.expect("its FIN ends it", two.window(1), 60_000)
+	two.says(0, network.ACK, 1000, 60_000)
+	b.expect("data that is sent again counts again", two.window(1), 196)
+	two.says(1, network.RST|network.ACK, 0, 0)
+	b.wait(5 * event.Millisecond)
+	if q.flows() != 0 {
+		t.Errorf("%d flows behind a reset", q.flows())
+	}
+}
+
+// count: handshake. SYN-ACKs less FINs, each once (FQ-9), and nothing after a second without data.
+func TestFairQ_CountsHandshakes(t *testing.T) {
+	p := fairQDefaults()
+	p.Count = "handshake"
+	b := newBed(t, 1, p)
+	q := b.port("switch->receiver1")
+	flows := func(what string, want uint32) {
+		t.Helper()
+		if got := q.law.Flows(); got != want {
+			t.Errorf("%s: %d flows, want %d", what, got, want)
+		}
+	}
+	one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
+	one.says(0, network.SYN, 0, 65_535)
+	flows("a SYN", 0)
+	b.expect("the SYN-ACK counts: 25000", one.says(1, network.SYN|network.ACK, 0, 65_535).Window, 25_000)
+	b.expect("sent again", one.says(1, network.SYN|network.ACK, 0, 65_535).Window, 25_000)
+	flows("a SYN-ACK twice", 1)
+	two.opens()
+	b.wait(100 * event.Millisecond)
+	flows("both are silent", 2)
+	for range 2 {
+		two.says(0, network.ACK|network.FIN, 0, 60_000)
+		flows("a FIN", 1)
+	}
+	one.says(0, network.ACK, 1000, 60_000)
+	b.wait(900 * event.Millisecond)
+	flows("silent for 0.9 s", 1)
+	b.wait(200 * event.Millisecond)
+	flows("silent for over a second", 0)
+	one.says(0, network.ACK, 1000, 60_000)
+	flows("it sends again", 1)
+	one.says(0, network.ACK|network.RST, 0, 0)
+	flows("a reset", 0)
+}
+
+// The port, with its timer that rests and the packets that take its place, grants what Algorithm 1 in floating point
+// does that is told the same samples, while flows come and go and the queue swings between empty and full.
+func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
+	for _, gain := range []string{"paper", "code"} {
+		p := fairQDefaults()
+		p.Interval, p.Gain = 50e3, gain
+		b := newBed(t, 1, p)
+		q := b.port("switch->receiver1")
+		one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
+		one.opens()
+		begun := q.law.State().LastSampleNs
+		model := fairqmodel.New(fairqmodel.Config{
+			TargetBytes: 25_000, BufferBytes: 125_000, TickNs: 50_000, PeriodNs: 500_000, CapBytes: 50_000, OVSGain: gain == "code",
+		}, int64(begun))
+		model.FlowAdded(int64(begun))
+		two.opens()
+		model.FlowAdded(int64(b.net.Queue.Now()))
+		follow := follower{q: q, model: model}
+		r := rand.New(rand.NewPCG(1, 2))
+		const step = 2 * event.Microsecond
+		var share [2]float64 // of steps in which one sends
+		for i := range 200_000 {
+			if i%2500 == 0 { // 5 ms
+				share = [2]float64{0.02 + 0.1*r.Float64(), 0.02 + 0.1*r.Float64()}
+				if i/10_000%2 == 1 {
+					share[1] = 0 // for 20 ms
+				}
+			}
+			for k, from := range []*talk{one, two} {
+				if r.Float64() < share[k] {
+					b.net.Send(from.from, from.segment(0, network.ACK, 1460, 60_000))
+				}
+			}
+			b.wait(step)
+			if err := follow.look(); err != "" {
+				t.Fatalf("gain %s, %d us: %s", gain, b.net.Queue.Now()/1000, err)
+			}
+		}
+		t.Logf("gain %s: %d samples, up to %d bytes, %d changes of the count, off by %.4f/256 byte at most", gain, q.samples, follow.longest, follow.changes, follow.worst*256)
+		if q.samples < 3000 || follow.longest < 50_000 || follow.changes < 5 {
+			t.Errorf("gain %s: the test shows little", gain)
+		}
+	}
+}
+
+// follower tells Algorithm 1 what the port was told.
+type follower struct {
+	q       *fairQPort
+	model   *fairqmodel.Queue
+	samples uint64
+	longest int64
+	changes int
+	worst   float64
+}
+
+func (f *follower) look() string {
+	for ; f.model.Beta < float64(f.q.law.Flows()); f.changes++ {
+		f.model.FlowAdded(int64(f.q.sw.queue.Now()))
+	}
+	for ; f.model.Beta > float64(f.q.law.Flows()); f.changes++ {
+		f.model.FlowRemoved()
+	}
+	if f.q.samples == f.samples {
+		return ""
+	}
+	f.samples = f.q.samples
+	f.longest = max(f.longest, f.q.backlog)
+	f.model.Sample(int64(f.q.law.State().LastSampleNs), float64(f.q.backlog))
+	off := math.Abs(float64(f.q.grantQ8)/256 - f.model.Window())
+	if f.worst = max(f.worst, off); off > 2.0/256 {
+		return "the grant is off by more than rounding"
+	}
+	return ""
+}
+
+// BenchmarkFairQ is what FairQ adds to a hop of data and to one of its ACKs, and what a sample takes.
+func BenchmarkFairQ(b *testing.B) {
+	bd := newBed(b, 1, fairQDefaults())
+	k := bd.talk(0, "sender1", "receiver1")
+	k.opens()
+	data, ack := k.segment(0, network.ACK, 1460, 60_000), k.segment(1, network.ACK, 0, 60_000)
+	there, back := bd.port("switch->receiver1"), bd.port("switch->sender1")
+	now := bd.net.Queue.Now()
+	for _, c := range []struct {
+		name string
+		f    func()
+	}{
+		{"data", func() { there.Packet(there.port, data, now) }},
+		{"ack", func() { ack.Window = 60_000; back.Packet(back.port, ack, now) }},
+		{"asked", func() { ack.Window = 60_000; there.asked.WindowQ8 = 0; back.Packet(back.port, ack, now) }},
+		{"sample", func() { there.sample(now) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				c.f()
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package network
+
+import (
+	"slices"
+	"testing"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+)
+
+// jitterMost is less than two frames of 1514 bytes at 1 Gbit/s.
+const jitterMost = 20 * event.Microsecond
+
+// jitterReference is what a host with jitter does, as its description reads: when each frame of 1514 bytes has left a line of
+// 1 Gbit/s.
+type jitterReference struct {
+	draw func() event.Time
+	free event.Time
+}
+
+func newJitterReference(seed int64, host string) *jitterReference {
+	r := event.NewRandom(seed, "host "+host)
+	return &jitterReference{draw: func() event.Time { return event.Time(r.Int64N(int64(jitterMost) + 1)) }}
+}
+
+func (r *jitterReference) leaves(now event.Time) event.Time {
+	r.free = max(now+r.draw(), r.free) + 12304
+	return r.free
+}
+
+// Each packet of a host begins up to so much later, but never before the one ahead of it; it is in the NIC until its last
+// bit has left. What one host draws has nothing to do with what others send.
+func TestHostJitter(t *testing.T) {
+	const seed = 3
+	n, s := build(t, dumbbell(t, false), Options{Seed: seed, HostJitter: jitterMost})
+	dst := n.id(t, "receiver1")
+	hosts := []string{"sender1", "sender2"}
+	refs := []*jitterReference{newJitterReference(seed, hosts[0]), newJitterReference(seed, hosts[1])}
+	var want [2][]event.Time
+	var got [2][]event.Time
+	for i, name := range hosts {
+		n.HostPort(n.id(t, name)).Tap(func(_ *Packet, leaves event.Time) { got[i] = append(got[i], leaves) })
+	}
+	// Host 1 sends now and then, host 2 in bursts, so that packets wait for the line as well.
+	for k := range 100 {
+		at(n.Queue, event.Time(k)*100*event.Microsecond, func(now event.Time) {
+			for i, name := range hosts {
+				src := n.id(t, name)
+				nic := n.NIC(src)
+				for range 1 + i*(k%8) {
+					n.Send(src, n.packet(src, dst, 1514, uint64(len(want[i]))))
+					want[i] = append(want[i], refs[i].leaves(now))
+				}
+				held := int64(0)
+				for _, leaves := range want[i] {
+					if leaves > now {
+						held++
+					}
+				}
+				if nic.FreeAt() != refs[i].free || nic.BacklogPackets() != held || nic.Backlog() != held*1514 {
+					t.Fatalf("%s at %d ns: free at %d with %d packets, want %d with %d", name, now, nic.FreeAt(), nic.BacklogPackets(), refs[i].free, held)
+				}
+				conserved(t, n)
+			}
+		})
+	}
+	n.Queue.Run(event.Second)
+	for i := range hosts {
+		if !slices.Equal(got[i], want[i]) {
+			t.Errorf("%s: packets left at\n%v, want\n%v", hosts[i], got[i], want[i])
+		}
+	}
+	if len(s.got) != len(want[0])+len(want[1]) {
+		t.Errorf("%d arrived", len(s.got))
+	}
+	conserved(t, n)
+}
+
+// Where nothing waits for the line, the times are spread evenly from 0 to the most.
+func TestHostJitterIsUniform(t *testing.T) {
+	n, _ := build(t, dumbbell(t, false), Options{Seed: 1, HostJitter: jitterMost})
+	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
+	const packets = 4000
+	var quarters [4]int
+	least, most := jitterMost, event.Time(0)
+	n.HostPort(src).Tap(func(_ *Packet, leaves event.Time) {
+		late := leaves - n.Queue.Now() - 12304
+		if late < 0 || late > jitterMost {
+			t.Fatalf("a packet begins %d ns later", late)
+		}
+		least, most = min(least, late), max(most, late)
+		quarters[min(late*4/jitterMost, 3)]++
+	})
+	for k := range packets {
+		n.Queue.Run(event.Time(k) * event.Millisecond)
+		n.Send(src, n.packet(src, dst, 1514, 0))
+	}
+	// The count of a quarter has a standard deviation of 27.
+	for i, count := range quarters {
+		if count < packets/4-135 || count > packets/4+135 {
+			t.Errorf("quarter %d has %d of %d", i, count, packets)
+		}
+	}
+	if least > jitterMost/200 || most < jitterMost-jitterMost/200 {
+		t.Errorf("from %d to %d ns", least, most)
+	}
+}
+
+// Guests of one hypervisor draw from sources of their own and keep the order of the NIC that they share; what they send
+// each other is late as well.
+func TestHostJitterBehindHypervisor(t *testing.T) {
+	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: true, VMs: 2},
+		experiment.Network{Rate: 1e9, Delay: 25_000, Buffer: law.Limit{N: 125_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const seed = 9
+	n, s := build(t, g, Options{Seed: seed, HostJitter: jitterMost})
+	guests := []NodeID{n.id(t, "sender1.vm1"), n.id(t, "sender1.vm2")}
+	dst := n.id(t, "receiver1.vm1")
+	refs := []*jitterReference{newJitterReference(seed, "sender1.vm1"), newJitterReference(seed, "sender1.vm2")}
+	var got, want []event.Time
+	nic := n.NIC(guests[0])
+	if nic != n.NIC(guests[1]) {
+		t.Fatal("they have not the same NIC")
+	}
+	nic.Tap(func(_ *Packet, leaves event.Time) { got = append(got, leaves) })
+	free := event.Time(0)
+	for k := range 40 {
+		n.Send(guests[k%2], n.packet(guests[k%2], dst, 1514, uint64(k)))
+		free = max(refs[k%2].draw(), free) + 12304
+		want = append(want, free)
+	}
+	if !slices.Equal(got, want) || nic.FreeAt() != free {
+		t.Errorf("packets leave at\n%v, want\n%v", got, want)
+	}
+	n.Queue.Run(event.Second)
+	if len(s.got) != 40 {
+		t.Fatalf("%d arrived", len(s.got))
+	}
+	for k, a := range s.got {
+		if a.tag != uint64(k) {
+			t.Errorf("%v is the packet number %d", a, k)
+		}
+	}
+	// 1538 bytes take 1230.4 ns at 10 Gbit/s.
+	n.Send(guests[0], n.packet(guests[0], guests[1], 1514, 99))
+	now := n.Queue.Now()
+	late := refs[0].draw()
+	n.Queue.Run(2 * event.Second)
+	if last, leaves := s.got[40], now+late+1230; last != (arrival{guests[1], leaves, 99}) {
+		t.Errorf("%v, want it at %d ns", last, leaves)
+	}
+	conserved(t, n)
+}
+
+// A flap takes what has not begun yet out of the NIC, and its time on the line.
+func TestHostJitterAndFlap(t *testing.T) {
+	n, s := build(t, dumbbell(t, false), Options{HostJitter: event.Second})
+	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
+	for i := range uint64(5) {
+		n.Send(src, n.packet(src, dst, 1514, i))
+	}
+	nic := n.NIC(src)
+	nic.SetDown(true)
+	if nic.FreeAt() != 0 || nic.Backlog() != 0 || nic.Counters().Down.Packets != 5 {
+		t.Errorf("free at %d, %+v", nic.FreeAt(), nic.Counters())
+	}
+	nic.SetDown(false)
+	n.Send(src, n.packet(src, dst, 1514, 5))
+	n.Queue.Run(3 * event.Second)
+	if len(s.got) != 1 || s.got[0].tag != 5 {
+		t.Errorf("arrived %v", s.got)
+	}
+	conserved(t, n)
+}
