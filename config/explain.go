@@ -95,7 +95,11 @@ func (c *Checker) quantities(s *validator.Schema, t *Tree, path []string) {
 		return
 	}
 	if err := quantityError(s, t); err != nil {
-		c.Fail(path, what(err), allowedBy(s))
+		wrong, allowed := what(err), allowedBy(s)
+		if strings.HasSuffix(wrong, "is too large") {
+			allowed = largest(s)
+		}
+		c.Fail(path, wrong, allowed)
 	}
 	for _, f := range t.Fields {
 		c.quantities(schemaAt(s, []string{f.Key}), f.Value, append(slices.Clone(path), f.Key))
@@ -226,6 +230,17 @@ func allowedBy(s *validator.Schema) string {
 		return kindName(s.Types.ToStrings())
 	}
 	return ""
+}
+
+// largest says how large a quantity may be: 2^53 of its steps, rounded down (package law).
+func largest(s *validator.Schema) string {
+	switch s.Title {
+	case rateTitle:
+		return "at most 9007199Gbit"
+	case durationTitle:
+		return "at most 9007199s"
+	}
+	return "at most 9007199254MB"
 }
 
 func bound(inclusive, exclusive *big.Rat, with, without string) string {

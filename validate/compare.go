@@ -119,11 +119,14 @@ func bySeed(runs []*result.Run, path []string) []float64 {
 	return out
 }
 
-// pooled gives the sorted values of all runs together.
+// pooled gives the sorted values of all runs together; nothing when one lacks them.
 func pooled(runs []*result.Run, path []string) []float64 {
 	var out []float64
 	for _, r := range runs {
-		v, _ := r.Values(path)
+		v, ok := r.Values(path)
+		if !ok {
+			return nil
+		}
 		out = append(out, v...)
 	}
 	slices.Sort(out)
@@ -141,7 +144,7 @@ func together(values []float64, k kind) float64 {
 		}
 		return sum
 	}
-	return quantile(slices.Sorted(slices.Values(values)), 0.5)
+	return result.Quantile(slices.Sorted(slices.Values(values)), 0.5)
 }
 
 // shown are the quantiles of a shape that stand in the table.
@@ -153,19 +156,9 @@ func quantiles(sorted []float64) []float64 {
 	}
 	out := make([]float64, len(shown))
 	for i, p := range shown {
-		out[i] = quantile(sorted, p)
+		out[i] = result.Quantile(sorted, p)
 	}
 	return out
-}
-
-// quantile is that of result.Distribution.
-func quantile(sorted []float64, p float64) float64 {
-	h := float64(len(sorted)-1) * p
-	i := int(h)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (h-float64(i))*(sorted[i+1]-sorted[i])
 }
 
 // apart is how far two distributions are from one another: the least share d so that, whatever the time x,

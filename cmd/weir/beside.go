@@ -10,6 +10,9 @@ import (
 	"weir/sim"
 )
 
+// rttRounding is what whole nanoseconds of each link's delay may take off a round trip.
+const rttRounding = 100 * time.Nanosecond
+
 // putBeside gives the simulator's runs that were asked for beside the lab the round trip that the lab measured in the
 // same network: the median over its runs there. A run that is kept from a time when that was another is run again.
 func (r *runner) putBeside(tasks []*task) error {
@@ -41,6 +44,9 @@ func (r *runner) putBeside(tasks []*task) error {
 		if t.beside, is, err = sim.AtRTT(t.run, rtt); err != nil {
 			return fmt.Errorf("run %s: %w", describe(t.run), err)
 		}
+		if off := (is - rtt).Abs(); off > rttRounding {
+			t.unmet = append(t.unmet, fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))
+		}
 		if t.stored && t.rtt != is {
 			t.stored = false
 			r.progress.again(t.run, fmt.Sprintf("the lab's round trip is %v now, and was %v", is, t.rtt))
@@ -70,5 +76,5 @@ func median(list []time.Duration) time.Duration {
 		return 0
 	}
 	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }

@@ -90,7 +90,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		t.Fatalf("%d and %d runs, %d results", len(lab.ran), len(sim.ran), len(runs))
 	}
 	for _, r := range runs {
-		if r.World == "sim" && (*r.RTTus < 319.9 || *r.RTTus > 320) {
+		if r.World == "sim" && (*r.RTTus < 309.9 || *r.RTTus > 310.1) {
 			t.Errorf("the simulator's round trip is %v us, want the lab's median", *r.RTTus)
 		}
 	}

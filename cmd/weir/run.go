@@ -74,6 +74,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
 			case f.resume && f.out == "":
 				return usageError(errors.New("--resume needs --out DIR: the directory with the finished runs"))
+			case f.resume && (f.pcap != "" || f.trace):
+				return usageError(errors.New("--resume does not go with --pcap and --trace: runs that are kept would have none; take another --out"))
 			case f.trace && f.out == "":
 				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
 			case f.schema:

@@ -114,12 +114,24 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 	if err := r.putBeside(tasks); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	return r.simulate(ctx, tasks)
+}
+
+// simulate carries out the simulator's runs. Once one failed, or all are to stop, no other is begun: it would come
+// back with nothing measured.
+func (r *runner) simulate(ctx context.Context, tasks []*task) error {
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, t := range tasks {
-		if !t.stored && t.run.World == experiment.WorldSim {
-			group.Go(func() error { return r.one(ctx, t) })
+		if t.stored || t.run.World != experiment.WorldSim {
+			continue
 		}
+		group.Go(func() error {
+			if within.Err() != nil {
+				return fmt.Errorf("stopped before run %s%s", describe(t.run), r.resumeHint())
+			}
+			return r.one(within, t)
+		})
 	}
 	return group.Wait()
 }

@@ -215,7 +215,7 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 		{"another name", both + "name: other\n", "the name is not changed while it runs: restart"},
 		{"unify", both + "scale: unify\n", "not while it runs: restart"},
 		{"count", both + "count: handshake\n", "count: not while it runs: restart"},
-		{"flows", both + "flows: 131072\n", "flows: not while it runs: restart"},
+		{"flows", both + "flows: 131072\n", "flows: not while it runs: restart with --renew"},
 		{"shrink avoid", both + "shrink: avoid\n", "shrink from allow to avoid: not while it runs: restart"},
 		{"a port without a queue", strings.Replace(both, "in0]", "in0, br0]", 1), `port br0: its queue discipline "noqueue" keeps no backlog`},
 		{"a shaper of somebody else", strings.Replace(both, "in0]\n", "in0]\n    shape: 90Mbit\n", 1), `somebody set its queue discipline "tbf"`},
