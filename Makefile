@@ -5,14 +5,14 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath fuzz-datapath fuzz-sim mutate-sim fairq-lab experiments lab-truth validate man packages deb container deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments lab-truth validate man packages deb container deps deps-test clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-# The simulator's marking laws are C. Where there is no C compiler weir is built without them, and says so when
+# The simulator's laws are C. Where no static C program can be built weir is built without them, and says so when
 # they are asked for. Statically linked either way, so that the package needs no library.
-ifneq ($(shell command -v cc 2>/dev/null),)
+ifeq ($(shell echo 'int main(void) { return 0; }' | $$($(GO) env CC) -static -x c -o /dev/null - 2>/dev/null && echo yes),yes)
 BUILD_ENV = CGO_ENABLED=1
 BUILD_FLAGS = -tags netgo,osusergo
 BUILD_LINK = -linkmode external -extldflags -static
@@ -56,6 +56,7 @@ bench: build ## timings: figures and their ratio to a baseline of the same run
 	@echo "run; baselines: in calls from Go into C that do nothing; conn/s, %cpu: of one CPU, this process's"
 	@echo "cpu-ms/scrape: one reading of /metrics; qdisc-lists: in listings of all queue disciplines of the same run"
 	$(GO) test -run '^$$' -bench . -benchmem ./datapath/... ./lab/traffic ./agent/switchd
+	@echo "the simulator's: make bench-sim"
 
 bench-datapath: ## what the switch program costs on each path, above an empty one
 	@scripts/need-root
@@ -63,6 +64,12 @@ bench-datapath: ## what the switch program costs on each path, above an empty on
 	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (40 bytes)."
 	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
 	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath
+
+bench-sim: ## the simulator: packets a second, cost against queue and flows, memory: minutes; BENCH_SIM='--json --only S1'
+	@scripts/bench-sim $(BENCH_SIM)
+
+bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; FILES=...
+	@scripts/bench-sim $(BENCH_SIM) --files $(if $(filter file,$(origin FILES)),,$(FILES))
 
 fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
 	@scripts/need-root
@@ -74,6 +81,9 @@ fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and re
 
 mutate-sim: ## bugs put into the simulator one by one, each of which the random experiments must find: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate
+
+sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-user: the same bytes
+	scripts/sim-arm64
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root
@@ -103,7 +113,7 @@ man: build ## man pages and shell completions, from the --help texts: out/man, o
 
 packages: deb container ## all packages
 
-deb: build ## the Debian package, out/weir_*.deb: the same bytes from the same commit
+deb: build ## the Debian package, out/weir_*.deb: the same bytes from the same commit and compiler
 	@deploy/deb/build ./weir "$(VERSION)" $(OUT)
 
 container: ## the container image weir:latest, where docker or podman runs; else only says how
