@@ -88,9 +88,9 @@ func TestFQ6_DataIsOfThePortThatItLeavesBy(t *testing.T) {
 	ends.Go(func() { _, _ = io.Copy(flow.Client, endless{}) }) // until it is closed
 	ends.Go(func() { _, _ = io.Copy(io.Discard, flow.Server) })
 	var out, in datapath.FairQStats
-	testnet.Until(t, "the data's port alone has the flow", func() bool {
+	testnet.Until(t, "the data's port alone has the flow, and a queue", func() bool {
 		out, in = fairQStats(t, f)
-		return out.Flows == 1 && in.Flows == 0 && in.Rewritten > 100 && out.QueueMax > 0
+		return out.Flows == 1 && in.Flows == 0 && in.Rewritten > 100 && out.QueueMax > law.TargetBytes/2
 	})
 	byArrival := 0 // packets that the port to the sender would count
 	arrives.Each(t, func(s *testnet.Segment) {
@@ -98,7 +98,8 @@ func TestFQ6_DataIsOfThePortThatItLeavesBy(t *testing.T) {
 			byArrival++
 		}
 	})
-	if byArrival == 0 || in.QueueMax > 0 {
+	// An acknowledgement may wait there for another one, which is nothing beside the target.
+	if byArrival == 0 || in.QueueMax > law.TargetBytes/8 {
 		t.Errorf("%d packets of data arrive by the port to the sender, whose queue is up to %d: this test shows nothing", byArrival, in.QueueMax)
 	}
 	if in.Data != 0 || out.Data == 0 {

@@ -45,6 +45,9 @@ func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 	const bps, limit = 400e6, 10_000_000
 	burst := uint32(2*max(o.MTU, 1500) + 28)
 	o.PortBps, o.Limit, o.Burst = bps, limit, burst
+	// With the kernel's own first window it is a matter of the machine's haste whether a short transfer fills what
+	// was granted: acknowledgements may come before the sender's next write.
+	o.InitialWindow = 64
 	p := &rwndPath{Path: testnet.NewPath(t, o), unified: -1}
 	testnet.Shape(t, p.In, bps, limit, burst)
 	for _, n := range []*testnet.Namespace{p.Sender, p.Receiver} {
@@ -225,10 +228,8 @@ func (c *cells) add(i *testnet.TCPInfo, s *seen) {
 func (c *cells) report(t *testing.T) {
 	t.Helper()
 	t.Log(c)
-	// How many do is a matter of round trips and of what the machine does beside: with steps of 16 KB
-	// (scale 14) it was one in twelve, once.
-	if c.full == 0 {
-		t.Errorf("none of %d senders filled its window: this test shows nothing", 2*c.n)
+	if c.full < c.n {
+		t.Errorf("%d of %d senders filled their windows: this test shows too little", c.full, 2*c.n)
 	}
 }
 
