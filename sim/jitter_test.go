@@ -25,10 +25,11 @@ func TestHostJitter_EndsPhaseEffects(t *testing.T) {
 				l.Rate *= 10
 			}
 		}
-		o := networkOptions(r)
-		o.HostJitter = jitter
-		s, err := buildWith(r, o)
+		s, err := build(r)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.net.DelayHosts(r.Seed, jitter); err != nil {
 			t.Fatal(err)
 		}
 		s.traffic.begin()

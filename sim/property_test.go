@@ -140,7 +140,7 @@ type trial struct {
 	draft
 	run  *experiment.Run
 	told string     // its troubles
-	late event.Time // network.Options.HostJitter
+	late event.Time // network.DelayHosts
 	tally
 }
 
@@ -185,19 +185,20 @@ func (tr *trial) carryOut() (err error) {
 
 // built makes the simulation with its troubles, ready to run.
 func (tr *trial) built() (*simulation, *troubles, error) {
-	o := networkOptions(tr.run)
-	o.HostJitter = tr.late
-	s, err := buildWith(tr.run, o)
+	s, err := build(tr.run)
 	if err != nil {
 		return nil, nil, err
 	}
 	if _, err := s.idleRTT(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.net.DelayHosts(tr.seed, tr.late); err != nil {
+		return nil, nil, err
+	}
 	s.atWholeMillisecond()
 	tb := disturb(tr.seed, s, tr.window)
 	if tr.late > 0 {
-		tb.say("hosts begin to send up to %d ns later, all the time", tr.late)
+		tb.say("hosts send up to %d ns behind their lines, all the time", tr.late)
 	}
 	tr.told = tb.told()
 	return s, tb, nil

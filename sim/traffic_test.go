@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/experiment"
 	"weir/experiment/result"
 	"weir/law"
 )
@@ -70,6 +71,36 @@ func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 1KB}"))[0]
 	if at, is, err := AtRTT(r, us); err != nil || is != 4*84*80 || ran(t, &World{}, at).RTT != is {
 		t.Errorf("1 us, less than the lines take: %v, %v", is, err)
+	}
+}
+
+// Beside the lab a run begins its flows when the lab's did, and its hosts are as late. The idle round trip is none of that.
+func TestMachine_StartsAndLateness(t *testing.T) {
+	const late = 300 * law.Duration(us)
+	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB, every: 100ms, epochs: 3}"))[0]
+	alone := ran(t, &World{}, r)
+	at := func(epoch int) time.Duration { return alone.Flows[epoch].Start + 7*time.Millisecond }
+	r.Machine = &experiment.Machine{Late: late, Starts: map[experiment.FlowName]law.Duration{}}
+	for epoch := range 2 { // not of the third
+		r.Machine.Starts[experiment.FlowName{Item: "f", Epoch: epoch}] = law.Duration(at(epoch))
+	}
+	raw := ran(t, &World{}, r)
+	if raw.RTT != alone.RTT || raw.Late != late.Std()/2 {
+		t.Errorf("round trip %v, late by %v: want %v and %v", raw.RTT, raw.Late, alone.RTT, late/2)
+	}
+	for epoch := range raw.Flows {
+		f, want := &raw.Flows[epoch], alone.Flows[epoch].Start
+		if epoch < 2 {
+			want = at(epoch)
+		}
+		// Its data and the acknowledgements of its windows: the last of each is up to so late.
+		slower := f.FCT() - alone.Flows[epoch].FCT()
+		if f.Start != want || slower <= 0 || slower > 20*late.Std() {
+			t.Errorf("epoch %d begins at %v, want %v, and takes %v longer", epoch, f.Start, want, slower)
+		}
+	}
+	if again := ran(t, &World{}, r); Digest(again) != Digest(raw) {
+		t.Error("the same run again gives something else")
 	}
 }
 

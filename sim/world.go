@@ -81,6 +81,11 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	if err != nil {
 		return nil, err
 	}
+	if r.Machine != nil {
+		if err := s.net.DelayHosts(r.Seed, event.Time(r.Machine.Late)); err != nil {
+			return nil, err
+		}
+	}
 	s.atWholeMillisecond()
 	observers, err := w.observe(s, r)
 	if err != nil {
@@ -97,6 +102,9 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	}
 	raw = s.raw(partial)
 	raw.RTT = rtt
+	if r.Machine != nil {
+		raw.Late = r.Machine.Late.Std() / 2
+	}
 	raw.Unmet = slices.Concat(raw.Unmet, observers.cut())
 	slices.Sort(raw.Unmet)
 	return raw, nil
@@ -131,6 +139,9 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	work, err := workload.Expand(cfg, r.Seed)
 	if err != nil {
 		return nil, err
+	}
+	if r.Machine != nil {
+		work.StartAt(cfg, r.Machine.Starts)
 	}
 	s := &simulation{cfg: cfg, queue: event.NewQueue(), mostPackets: maxPackets}
 	if s.net, err = network.Build(s.queue, cfg, o); err != nil {

@@ -7,52 +7,110 @@ import (
 	"time"
 
 	"weir/experiment"
+	"weir/experiment/result"
+	"weir/experiment/store"
+	"weir/law"
 	"weir/sim"
 )
 
 // rttRounding is what whole nanoseconds of each link's delay may take off a round trip.
 const rttRounding = 100 * time.Nanosecond
 
-// putBeside gives the simulator's runs that were asked for beside the lab the round trip that the lab measured in the
-// same network: the median over its runs there. A run that is kept from a time when that was another is run again.
+// putBeside gives the simulator's runs that were asked for beside the lab what the lab measured in the same network: the
+// round trip and how late hosts send, the medians over its runs there; and the starts of flows from the run that differs
+// in nothing but its world. A run that is kept from a time when these were others is run again.
 func (r *runner) putBeside(tasks []*task) error {
-	measured := map[string][]time.Duration{}
-	for _, t := range tasks {
-		if t.run.World != experiment.WorldLab || t.rtt == 0 || !slices.ContainsFunc(tasks, func(t *task) bool { return t.run.LabRTT }) {
-			continue
-		}
-		key, err := networkOf(t.run)
-		if err != nil {
-			return err
-		}
-		measured[key] = append(measured[key], t.rtt)
+	m, err := measuredIn(tasks)
+	if err != nil {
+		return err
 	}
 	for _, t := range tasks {
 		if !t.run.LabRTT {
 			continue
 		}
-		key, err := networkOf(t.run)
-		if err != nil {
+		if err := r.besideLab(t, m); err != nil {
 			return err
-		}
-		rtt := median(measured[key])
-		if rtt == 0 {
-			t.unmet = append(t.unmet, "rtt: the lab measured none in this network, so it is network.rtt as asked")
-			continue
-		}
-		var is time.Duration
-		if t.beside, is, err = sim.AtRTT(t.run, rtt); err != nil {
-			return fmt.Errorf("run %s: %w", describe(t.run), err)
-		}
-		if off := (is - rtt).Abs(); off > rttRounding {
-			t.unmet = append(t.unmet, fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))
-		}
-		if t.stored && t.rtt != is {
-			t.stored = false
-			r.progress.again(t.run, fmt.Sprintf("the lab's round trip is %v now, and was %v", is, t.rtt))
 		}
 	}
 	return nil
+}
+
+// measured is what the lab's runs tell the simulator's.
+type measured struct {
+	rtt, late map[string][]time.Duration // by networkOf
+	twin      map[string]*task           // by twinOf
+}
+
+func measuredIn(tasks []*task) (*measured, error) {
+	m := &measured{rtt: map[string][]time.Duration{}, late: map[string][]time.Duration{}, twin: map[string]*task{}}
+	for _, t := range tasks {
+		if t.run.World != experiment.WorldLab || t.rtt == 0 || !slices.ContainsFunc(tasks, func(t *task) bool { return t.run.LabRTT }) {
+			continue
+		}
+		network, err := networkOf(t.run)
+		if err != nil {
+			return nil, err
+		}
+		twin, err := twinOf(t.run)
+		if err != nil {
+			return nil, err
+		}
+		m.rtt[network] = append(m.rtt[network], t.rtt)
+		m.late[network] = append(m.late[network], t.late)
+		m.twin[twin] = t
+	}
+	return m, nil
+}
+
+func (r *runner) besideLab(t *task, m *measured) error {
+	network, err := networkOf(t.run)
+	if err != nil {
+		return err
+	}
+	twin, err := twinOf(t.run)
+	if err != nil {
+		return err
+	}
+	rtt, late := median(m.rtt[network]), median(m.late[network])
+	if rtt == 0 {
+		t.unmet = append(t.unmet, "rtt: the lab measured none in this network, so it is network.rtt as asked")
+		return nil
+	}
+	var is time.Duration
+	if t.beside, is, err = sim.AtRTT(t.run, rtt); err != nil {
+		return fmt.Errorf("run %s: %w", describe(t.run), err)
+	}
+	if off := (is - rtt).Abs(); off > rttRounding {
+		t.unmet = append(t.unmet, fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))
+	}
+	// Drawn evenly from 0 to this, half of the frames are later than the lab's median.
+	t.beside.Machine = &experiment.Machine{Late: law.Duration(2 * late)}
+	lab := m.twin[twin]
+	if lab != nil {
+		t.beside.Machine.Starts = lab.starts
+	}
+	if t.stored && (t.rtt != is || t.late != late || lab != nil && t.ended.Before(lab.ended)) {
+		t.stored = false
+		r.progress.again(t.run, fmt.Sprintf("the lab's round trip is %v now, and was %v; or its flows began at other times", is, t.rtt))
+	}
+	return nil
+}
+
+// twinOf is equal for runs that differ in their worlds only.
+func twinOf(r *experiment.Run) (string, error) {
+	twin := *r
+	twin.World, twin.LabRTT = "", false
+	return store.Key(&twin)
+}
+
+// startsOf is when the flows of a run began, by their names.
+func startsOf(raw *result.Raw) map[experiment.FlowName]law.Duration {
+	starts := make(map[experiment.FlowName]law.Duration, len(raw.Flows))
+	for i := range raw.Flows {
+		f := &raw.Flows[i]
+		starts[experiment.FlowName{Item: f.Item, Mouse: f.Mouse, Epoch: f.Epoch}] = law.Duration(f.Start)
+	}
+	return starts
 }
 
 // networkOf is equal for runs whose idle round trip is measured between the same hosts of the same network.

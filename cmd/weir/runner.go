@@ -17,6 +17,7 @@ import (
 	"weir/experiment/result"
 	"weir/experiment/store"
 	"weir/lab"
+	"weir/law"
 )
 
 // runner carries out the runs of a plan, and keeps each as soon as it is finished.
@@ -67,9 +68,12 @@ type task struct {
 	run    *experiment.Run
 	key    string
 	stored bool
-	rtt    time.Duration   // of the idle network, once it is done
-	beside *experiment.Run // nil: run is carried out as it was asked; else with the round trip of the lab
-	unmet  []string        // said of it besides what its world says
+	rtt    time.Duration                        // of the idle network, once it is done
+	late   time.Duration                        // how late its hosts send, the median
+	ended  time.Time                            // when it was done
+	starts map[experiment.FlowName]law.Duration // of the lab's, if the simulator's are to begin as it did
+	beside *experiment.Run                      // nil: run is carried out as it was asked; else with what the lab measured
+	unmet  []string                             // said of it besides what its world says
 	out    *result.Run
 }
 
@@ -157,7 +161,8 @@ func (r *runner) tasks() ([]*task, error) {
 		entry, err := r.store.Load(key)
 		switch {
 		case err == nil:
-			t.stored, t.rtt = true, entry.Raw.RTT
+			t.stored = true
+			t.note(entry, r.plan)
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
 			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
@@ -176,11 +181,11 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		return fmt.Errorf("run %s: %w", describe(t.run), err)
 	}
 	if raw != nil {
-		t.rtt = raw.RTT
 		raw.Unmet = append(raw.Unmet, t.unmet...)
 		e := &store.Entry{
 			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
 		}
+		t.note(e, r.plan)
 		if r.store != nil && !raw.Partial {
 			if err := r.store.Save(t.key, e); err != nil {
 				return err
@@ -195,6 +200,14 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		return fmt.Errorf("stopped during run %s; what was measured is marked partial%s", describe(t.run), r.resumeHint())
 	}
 	return nil
+}
+
+// note keeps what other runs want to know of one that is done.
+func (t *task) note(e *store.Entry, plan *experiment.Plan) {
+	t.rtt, t.late, t.ended = e.Raw.RTT, e.Raw.Late, e.Ended
+	if t.run.World == experiment.WorldLab && slices.ContainsFunc(plan.Runs, func(r *experiment.Run) bool { return r.LabRTT }) {
+		t.starts = startsOf(e.Raw)
+	}
 }
 
 func (r *runner) resumeHint() string {

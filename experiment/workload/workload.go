@@ -111,9 +111,26 @@ func Expand(cfg *experiment.Config, seed int64) (*Workload, error) {
 			return nil, fmt.Errorf("traffic %s: %w", cfg.Items[i].Name, err)
 		}
 	}
-	slices.SortFunc(e.out.Flows, func(a, b Flow) int {
+	e.out.order()
+	return &e.out, nil
+}
+
+func (w *Workload) order() {
+	slices.SortFunc(w.Flows, func(a, b Flow) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Item, b.Item),
 			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Mouse, b.Mouse))
 	})
-	return &e.out, nil
+}
+
+// StartAt lets flows begin when those of the same names did elsewhere, which is no earlier than 0; the others as
+// scheduled. What would start at or after its Stop or Config.Duration stays where it is.
+func (w *Workload) StartAt(cfg *experiment.Config, starts map[experiment.FlowName]law.Duration) {
+	for i := range w.Flows {
+		f := &w.Flows[i]
+		at, ok := starts[experiment.FlowName{Item: cfg.Items[f.Item].Name, Mouse: int(f.Mouse), Epoch: int(f.Epoch)}]
+		if ok && at >= 0 && at < cfg.Duration && (f.Stop == 0 || at < f.Stop) {
+			f.Start = at
+		}
+	}
+	w.order()
 }

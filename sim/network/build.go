@@ -20,7 +20,6 @@ const (
 	nicFrames = 1000 // Linux's txqueuelen
 	maxShared = 1 << 40
 	maxFactor = 1 << 20
-	maxJitter = 10 * event.Second
 )
 
 // leastPorts is how many ports there is room for: as many as take more than 32 KiB. Such an array begins on a page
@@ -56,16 +55,12 @@ func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) 
 	if err := n.place(); err != nil {
 		return nil, err
 	}
-	n.delaySenders(o.Seed, o.HostJitter)
 	return n, n.route()
 }
 
 func (o *Options) check() error {
 	if s := o.Shared; s != nil && (s.Bytes < fullFrame || s.Bytes > maxShared || s.Num < 1 || s.Den < 1 || s.Num > maxFactor || s.Den > maxFactor) {
 		return fmt.Errorf("a shared buffer of %d bytes with factor %d/%d: it holds a full frame at least, and the factor is above 0", s.Bytes, s.Num, s.Den)
-	}
-	if o.HostJitter < 0 || o.HostJitter > maxJitter {
-		return fmt.Errorf("hosts that send up to %d ns later: 0 to %d", o.HostJitter, maxJitter)
 	}
 	if o.NICFrames < 0 {
 		return fmt.Errorf("a NIC with a queue of %d frames: 1 or more, or 0 for %d", o.NICFrames, nicFrames)

@@ -34,8 +34,6 @@ func TestBuildRefuses(t *testing.T) {
 			g.Links[1].B = "other"
 		}, "no path from"},
 		"shared":     {func(_ *experiment.Graph, o *Options) { o.Shared = &Shared{Bytes: 100_000, Num: 1} }, "factor 1/0"},
-		"jitter":     {func(_ *experiment.Graph, o *Options) { o.HostJitter = -1 }, "up to -1 ns later"},
-		"too late":   {func(_ *experiment.Graph, o *Options) { o.HostJitter = 10*event.Second + 1 }, "0 to 10000000000"},
 		"hypervisor": {func(g *experiment.Graph, _ *Options) { g.Nodes[0].Kind = experiment.Hypervisor }, "hangs on no switch"},
 	} {
 		g, o := good(), Options{}

@@ -1,39 +1,50 @@
 package network
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"weir/experiment"
 	"weir/sim/event"
 )
 
-// jitter is the time that hosts need until a packet is ready for the line, from 0 up to most, each as likely. Real
-// hosts answer a little later each time. Where they do not, all that is sent keeps step with the bottleneck, and one
-// flow can find the last place in a full buffer again and again which another never finds: phase effects (Floyd and
-// Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", Internetworking: Research and Experience 3(3),
-// 1992). Their remedy is this one, with what the bottleneck takes for a packet as the most; ns-2 calls it overhead_.
+// jitter is how late a host's NIC lets a packet go, from 0 up to most behind its line, each as likely. The line itself
+// goes on: what had to wait behind a late packet leaves with it, in order, as from a token bucket that the kernel's timer
+// wakes late. So where frames of a train leave is as ragged as a real host's, and no rate is lost.
 //
-// A packet is drawn for as the host's NIC takes it, and begins then at earliest; before what was sent earlier it does
-// not begin. While the line is busy for longer than that, no time is lost.
+// Where hosts are on time to the nanosecond, all that is sent keeps step with the bottleneck, and one flow can find the
+// last place in a full buffer again and again which another never finds: phase effects (Floyd and Jacobson, "On Traffic
+// Phase Effects in Packet-Switched Gateways", Internetworking: Research and Experience 3(3), 1992), whose remedy is a
+// random time of up to what the bottleneck takes for a packet.
 type jitter struct {
-	most  int64        // ns
-	hosts []*rand.Rand // by NodeID; nil: no host
+	most   int64 // ns
+	last   event.Time
+	random *rand.Rand
 }
 
-// draw gives the time of one packet of that host.
-func (j *jitter) draw(host NodeID) event.Time { return event.Time(j.hosts[host].Int64N(j.most + 1)) }
+// leaves gives the time at which a packet is gone that the line is done with at the time done.
+func (j *jitter) leaves(done event.Time) event.Time {
+	j.last = max(j.last, done+event.Time(j.random.Int64N(j.most+1)))
+	return j.last
+}
 
-// delaySenders gives the NICs of hosts a jitter. Each host has a source of randomness of its own, so that it draws the
-// same whatever others do. Those behind a hypervisor share its NIC, and the order there.
-func (n *Network) delaySenders(seed int64, most event.Time) {
-	if most == 0 {
-		return
+// maxJitter is far more than any machine is late.
+const maxJitter = 10 * event.Second
+
+// DelayHosts lets hosts' NICs send up to most behind their lines from now on; 0: on time. Each NIC has a source of
+// randomness of its own, so that it draws the same whatever others do; guests of one hypervisor share its NIC.
+func (n *Network) DelayHosts(seed int64, most event.Time) error {
+	if most < 0 || most > maxJitter {
+		return fmt.Errorf("hosts that send up to %d ns late: 0 to %d", most, maxJitter)
 	}
-	n.jitter = &jitter{most: int64(most), hosts: make([]*rand.Rand, len(n.nodes))}
 	for i := range n.nodes {
-		if n.nodes[i].kind == experiment.Guest {
-			n.jitter.hosts[i] = event.NewRandom(seed, "host "+n.Name(NodeID(i)))
-			n.NIC(NodeID(i)).jitter = n.jitter
+		if n.nodes[i].kind != experiment.Guest {
+			continue
+		}
+		nic := n.NIC(NodeID(i))
+		if nic.jitter = nil; most > 0 {
+			nic.jitter = &jitter{most: int64(most), random: event.NewRandom(seed, "host "+n.Name(nic.Node))}
 		}
 	}
+	return nil
 }

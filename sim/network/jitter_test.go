@@ -12,11 +12,30 @@ import (
 // jitterMost is less than two frames of 1514 bytes at 1 Gbit/s.
 const jitterMost = 20 * event.Microsecond
 
-// jitterReference is what a host with jitter does, as its description reads: when each frame of 1514 bytes has left a line of
-// 1 Gbit/s.
+// late builds a network whose hosts send up to most behind their lines.
+func late(t *testing.T, g *experiment.Graph, seed int64, most event.Time) (*Network, *sink) {
+	t.Helper()
+	n, s := build(t, g, Options{Seed: seed})
+	if err := n.DelayHosts(seed, most); err != nil {
+		t.Fatal(err)
+	}
+	return n, s
+}
+
+func TestDelayHosts_Range(t *testing.T) {
+	n, _ := build(t, dumbbell(t, false), Options{})
+	for _, most := range []event.Time{-1, maxJitter + 1} {
+		if n.DelayHosts(1, most) == nil {
+			t.Errorf("%d ns is accepted", most)
+		}
+	}
+}
+
+// jitterReference is what a NIC with jitter does, as its description reads: when each frame of 1514 bytes has left a line
+// of 1 Gbit/s.
 type jitterReference struct {
-	draw func() event.Time
-	free event.Time
+	draw       func() event.Time
+	line, last event.Time
 }
 
 func newJitterReference(seed int64, host string) *jitterReference {
@@ -25,15 +44,16 @@ func newJitterReference(seed int64, host string) *jitterReference {
 }
 
 func (r *jitterReference) leaves(now event.Time) event.Time {
-	r.free = max(now+r.draw(), r.free) + 12304
-	return r.free
+	r.line = max(now, r.line) + 12304
+	r.last = max(r.last, r.line+r.draw())
+	return r.last
 }
 
-// Each packet of a host begins up to so much later, but never before the one ahead of it; it is in the NIC until its last
-// bit has left. What one host draws has nothing to do with what others send.
+// Each packet of a host leaves up to so much behind the line, but never before the one ahead of it; it is in the NIC until
+// then. What one host draws has nothing to do with what others send.
 func TestHostJitter(t *testing.T) {
 	const seed = 3
-	n, s := build(t, dumbbell(t, false), Options{Seed: seed, HostJitter: jitterMost})
+	n, s := late(t, dumbbell(t, false), seed, jitterMost)
 	dst := n.id(t, "receiver1")
 	hosts := []string{"sender1", "sender2"}
 	refs := []*jitterReference{newJitterReference(seed, hosts[0]), newJitterReference(seed, hosts[1])}
@@ -58,8 +78,8 @@ func TestHostJitter(t *testing.T) {
 						held++
 					}
 				}
-				if nic.FreeAt() != refs[i].free || nic.BacklogPackets() != held || nic.Backlog() != held*1514 {
-					t.Fatalf("%s at %d ns: free at %d with %d packets, want %d with %d", name, now, nic.FreeAt(), nic.BacklogPackets(), refs[i].free, held)
+				if nic.FreeAt() != refs[i].last || nic.BacklogPackets() != held || nic.Backlog() != held*1514 {
+					t.Fatalf("%s at %d ns: free at %d with %d packets, want %d with %d", name, now, nic.FreeAt(), nic.BacklogPackets(), refs[i].last, held)
 				}
 				conserved(t, n)
 			}
@@ -79,7 +99,7 @@ func TestHostJitter(t *testing.T) {
 
 // Where nothing waits for the line, the times are spread evenly from 0 to the most.
 func TestHostJitterIsUniform(t *testing.T) {
-	n, _ := build(t, dumbbell(t, false), Options{Seed: 1, HostJitter: jitterMost})
+	n, _ := late(t, dumbbell(t, false), 1, jitterMost)
 	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
 	const packets = 4000
 	var quarters [4]int
@@ -87,7 +107,7 @@ func TestHostJitterIsUniform(t *testing.T) {
 	n.HostPort(src).Tap(func(_ *Packet, leaves event.Time) {
 		late := leaves - n.Queue.Now() - 12304
 		if late < 0 || late > jitterMost {
-			t.Fatalf("a packet begins %d ns later", late)
+			t.Fatalf("a packet is %d ns late", late)
 		}
 		least, most = min(least, late), max(most, late)
 		quarters[min(late*4/jitterMost, 3)]++
@@ -107,8 +127,8 @@ func TestHostJitterIsUniform(t *testing.T) {
 	}
 }
 
-// Guests of one hypervisor draw from sources of their own and keep the order of the NIC that they share; what they send
-// each other is late as well.
+// Guests of one hypervisor keep the order of the NIC that they share; what they send each other is never on a line, and not
+// late.
 func TestHostJitterBehindHypervisor(t *testing.T) {
 	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: true, VMs: 2},
 		experiment.Network{Rate: 1e9, Delay: 25_000, Buffer: law.Limit{N: 125_000}})
@@ -116,23 +136,21 @@ func TestHostJitterBehindHypervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	const seed = 9
-	n, s := build(t, g, Options{Seed: seed, HostJitter: jitterMost})
+	n, s := late(t, g, seed, jitterMost)
 	guests := []NodeID{n.id(t, "sender1.vm1"), n.id(t, "sender1.vm2")}
 	dst := n.id(t, "receiver1.vm1")
-	refs := []*jitterReference{newJitterReference(seed, "sender1.vm1"), newJitterReference(seed, "sender1.vm2")}
-	var got, want []event.Time
 	nic := n.NIC(guests[0])
 	if nic != n.NIC(guests[1]) {
 		t.Fatal("they have not the same NIC")
 	}
+	ref := newJitterReference(seed, n.Name(nic.Node))
+	var got, want []event.Time
 	nic.Tap(func(_ *Packet, leaves event.Time) { got = append(got, leaves) })
-	free := event.Time(0)
 	for k := range 40 {
 		n.Send(guests[k%2], n.packet(guests[k%2], dst, 1514, uint64(k)))
-		free = max(refs[k%2].draw(), free) + 12304
-		want = append(want, free)
+		want = append(want, ref.leaves(0))
 	}
-	if !slices.Equal(got, want) || nic.FreeAt() != free {
+	if !slices.Equal(got, want) || nic.FreeAt() != ref.last {
 		t.Errorf("packets leave at\n%v, want\n%v", got, want)
 	}
 	n.Queue.Run(event.Second)
@@ -147,17 +165,16 @@ func TestHostJitterBehindHypervisor(t *testing.T) {
 	// 1538 bytes take 1230.4 ns at 10 Gbit/s.
 	n.Send(guests[0], n.packet(guests[0], guests[1], 1514, 99))
 	now := n.Queue.Now()
-	late := refs[0].draw()
 	n.Queue.Run(2 * event.Second)
-	if last, leaves := s.got[40], now+late+1230; last != (arrival{guests[1], leaves, 99}) {
-		t.Errorf("%v, want it at %d ns", last, leaves)
+	if last := s.got[40]; last != (arrival{guests[1], now + 1230, 99}) {
+		t.Errorf("%v, want it at %d ns", last, now+1230)
 	}
 	conserved(t, n)
 }
 
-// A flap takes what has not begun yet out of the NIC, and its time on the line.
+// A flap takes what has not left yet out of the NIC, and its time on the line.
 func TestHostJitterAndFlap(t *testing.T) {
-	n, s := build(t, dumbbell(t, false), Options{HostJitter: event.Second})
+	n, s := late(t, dumbbell(t, false), 0, event.Second)
 	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
 	for i := range uint64(5) {
 		n.Send(src, n.packet(src, dst, 1514, i))

@@ -40,7 +40,6 @@ type Network struct {
 	places    []place // by NodeID; of hosts
 	switches  []*node
 	buffers   []*sharedBuffer
-	jitter    *jitter // nil: none
 	frameOnly bool
 }
 
@@ -57,8 +56,6 @@ type Options struct {
 	FrameOnly bool
 	// NICFrames is the queue of a host's NIC in full frames; 0: 1000, Linux's txqueuelen.
 	NICFrames int64
-	// HostJitter is up to how much later a host begins to send a packet, drawn anew for each: jitter. 0: at once.
-	HostJitter event.Time
 }
 
 // node is a machine.

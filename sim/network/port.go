@@ -148,13 +148,14 @@ func (p *Port) Send(pk *Packet) {
 	}
 	p.backlog += int64(pk.Bytes)
 	from := now
-	if p.jitter != nil {
-		from += p.jitter.draw(pk.Src)
-	}
 	if p.bucket != nil {
 		from = p.bucket.start(max(from, p.line.free), pk.Bytes)
 	}
-	p.push(pk, p.line.take(from, pk.Bytes))
+	leaves := p.line.take(from, pk.Bytes)
+	if p.jitter != nil {
+		leaves = p.jitter.leaves(leaves)
+	}
+	p.push(pk, leaves)
 }
 
 // fits says whether the buffer, as of the last drain, has room for pk: if it had then, it has now.
@@ -267,7 +268,12 @@ func (p *Port) BacklogPackets() int64 {
 }
 
 // FreeAt is when all that a FIFO holds will have left: Now or before when it is idle.
-func (p *Port) FreeAt() event.Time { return p.line.free }
+func (p *Port) FreeAt() event.Time {
+	if p.jitter != nil {
+		return max(p.line.free, p.jitter.last)
+	}
+	return p.line.free
+}
 
 // Counters gives the port's counters as of now.
 func (p *Port) Counters() Counters {
@@ -331,6 +337,9 @@ func (p *Port) SetDown(down bool) {
 // full then: who was down has sent nothing.
 func (p *Port) idle(now event.Time) {
 	p.line.free, p.line.rest = now, 0
+	if p.jitter != nil {
+		p.jitter.last = now
+	}
 	if p.bucket != nil && p.bucket.full.free > now {
 		p.bucket.full.free, p.bucket.full.rest = now, 0
 	}

@@ -98,13 +98,15 @@ func TestRandomNetworks(t *testing.T) {
 		o := Options{
 			Seed: rapid.Int64().Draw(t, "seed"), Priorities: rapid.Bool().Draw(t, "priorities"),
 			FrameOnly: rapid.Bool().Draw(t, "frame only"), NICFrames: rapid.Int64Range(1, 30).Draw(t, "nic"),
-			HostJitter: event.Time(rapid.SampledFrom([]int64{0, 1, 1230, 50_000}).Draw(t, "jitter")),
 		}
 		if rapid.Bool().Draw(t, "shared") {
 			o.Shared = &Shared{Bytes: 30_000, Num: rapid.Int64Range(1, 1000).Draw(t, "num"), Den: rapid.Int64Range(1, 8).Draw(t, "den")}
 		}
 		n, err := Build(event.NewQueue(), configOf(g), o)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.DelayHosts(o.Seed, event.Time(rapid.SampledFrom([]int64{0, 1, 1230, 50_000}).Draw(t, "jitter"))); err != nil {
 			t.Fatal(err)
 		}
 		l := &ledger{t: t, net: n, last: map[uint64]uint64{}, host: map[uint64]NodeID{}}

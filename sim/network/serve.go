@@ -60,11 +60,7 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 	}
 	p.sent.add(pk)
 	if p.net.places[pk.Src].hypervisor == p.Node {
-		from := now
-		if p.net.jitter != nil {
-			from += p.net.jitter.draw(pk.Src)
-		}
-		p.push(pk, p.line.take(from, pk.Bytes))
+		p.push(pk, p.line.take(now, pk.Bytes))
 		p.left = p.end
 		return
 	}
