@@ -25,6 +25,10 @@ func (p *rwndPath) atHosts(t *testing.T, c datapath.EdgeConfig) *datapath.Edge {
 	return attachEdge(t, c, datapath.EdgePort{PortRef: p.Uplink, Side: datapath.EdgeHost}, datapath.EdgePort{PortRef: p.Rx, Side: datapath.EdgeHost})
 }
 
+// rarely tells a window that stays once in so long that a test is over by then: how many ACKs tell it is then no
+// matter of the machine's haste.
+var rarely = datapath.FairQEdge{Interval: 10 * time.Second, Lease: time.Minute}
+
 // noFlags fails if a flag comes to a guest, and gives how many segments did.
 func noFlags(t *testing.T, tap *testnet.Tap) (segments int) {
 	t.Helper()
@@ -54,8 +58,8 @@ func TestEdge_RealTCP(t *testing.T) {
 					ip = testnet.ReceiverIPv6
 				}
 				guests := [2]*testnet.Tap{testnet.NewTap(t, p.Uplink), testnet.NewTap(t, p.Rx)}
-				e := p.atSwitch(t, datapath.EdgeConfig{})
-				f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval}})
+				e := p.atSwitch(t, datapath.EdgeConfig{Lease: rarely.Lease})
+				f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: rarely})
 				var sum cells
 				p.all(t, &sum, ip, []int{0, 5, 9, 14}, []int{0, 7, 14}, grant)
 				sum.report(t)
@@ -105,8 +109,8 @@ func (p *rwndPath) edgeCounts(t *testing.T, f *datapath.FairQ, e *datapath.Edge)
 func TestEdge_OnTheHosts(t *testing.T) {
 	const grant = 23457
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-	e := p.atHosts(t, datapath.EdgeConfig{})
-	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval}})
+	e := p.atHosts(t, datapath.EdgeConfig{Lease: rarely.Lease})
+	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Edge: rarely})
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5)), testnet.WindowScale(9))
 	for range 3 {
 		testnet.Send(t, flow.Client, flow.Server, 300_000)
@@ -175,7 +179,7 @@ func TestEdge_IsLetGoGradually(t *testing.T) {
 		Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval, Lease: time.Minute}})
 	s := p.NewStreams(t, testnet.ReceiverIPv4, 1, testnet.WindowScale(4))
 	s.Progress(t, 1_000_000)
-	tap := testnet.NewTap(t, p.Uplink)
+	tap, began := testnet.NewTap(t, p.Uplink), time.Now()
 	if err := f.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,7 @@ func TestEdge_IsLetGoGradually(t *testing.T) {
 		return edgeStats(t, e)[0].Applied == before
 	})
 	s.Stop()
-	if last := grewGradually(t, tap); last < 4*grant {
+	if last := grewGradually(t, tap, grant, began); last < 4*grant {
 		t.Errorf("in the end a window of %d", last)
 	}
 	if n := edgeStats(t, e)[0].Expired; n != 0 {

@@ -2,6 +2,7 @@ package datapath_test
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"testing"
@@ -205,23 +206,29 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 	if quick.HandshakeRTT <= 0 || quick.HandshakeRTT > time.Second {
 		t.Errorf("a round trip of %v", quick.HandshakeRTT)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f = p.govern(t, held(0), held(0), datapath.FairQConfig{})
-	testnet.Until(t, "frames wait", func() bool {
-		for range 20 {
-			raw.Send(t, filler(1000))
+	var min time.Duration
+	var out, in datapath.FairQStats
+	testnet.Until(t, "a SYN waits", func() bool { // the frames before it may be gone when this test was kept waiting
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
 		}
-		return testnet.Queue(t, p.Port).BacklogBytes > waiting
+		f = p.govern(t, held(0), held(0), datapath.FairQConfig{})
+		testnet.Until(t, "frames wait", func() bool {
+			for range 20 {
+				raw.Send(t, filler(1000))
+			}
+			return testnet.Queue(t, p.Port).BacklogBytes > waiting
+		})
+		c := p.Dial(t, l)
+		min = time.Duration(testnet.ReadTCPInfo(t, c.Client).Min_rtt) * time.Microsecond
+		out, in = fairQStats(t, f)
+		c.Close()
+		return min > 100*time.Millisecond
 	})
-	c := p.Dial(t, l)
-	min := time.Duration(testnet.ReadTCPInfo(t, c.Client).Min_rtt) * time.Microsecond
-	out, in := fairQStats(t, f)
 	if out.HandshakeRTT != in.HandshakeRTT {
 		t.Errorf("%v at one port, %v at the other", out.HandshakeRTT, in.HandshakeRTT)
 	}
-	if out.HandshakeRTT < min/2 || out.HandshakeRTT > 2*min || min < 50*time.Millisecond {
+	if out.HandshakeRTT < min/2 || out.HandshakeRTT > 2*min {
 		t.Errorf("a round trip of %v; its sender's least is %v", out.HandshakeRTT, min)
 	}
 	t.Logf("handshake %v, the sender's least %v; before %v", out.HandshakeRTT, min, quick.HandshakeRTT)
@@ -348,7 +355,7 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 	p.checksums(t)
 }
 
-// A port that goes from all to none lets windows grow by and by: what a sender may have at each look is at
+// A port that goes from all to none lets windows grow by and by: what a sender may have at any moment is at
 // most an e-fold per 32 ms of what it had, and in the end its receiver's own.
 func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -358,44 +365,46 @@ func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	tap := testnet.NewTap(t, p.Uplink)
 	law := held(23457)
 	law.Hold, law.PipeBytes = datapath.FairQHoldNone, 1
+	began := time.Now()
 	if err := f.Configure(p.Port.Name, law); err != nil {
 		t.Fatal(err)
 	}
-	sawLettingGo := false
+	sawLettingGo, took := false, time.Duration(0)
 	testnet.Until(t, "the windows are let go", func() bool {
 		s, _ := fairQStats(t, f)
+		took = time.Since(began)
 		sawLettingGo = sawLettingGo || s.LettingGo
-		return s.GrantBytes == 0 && !s.LettingGo
+		return s.GrantBytes == 0 && !s.LettingGo && s.Hold == datapath.FairQHoldNone
 	})
 	streams.Progress(t, 1_000_000)
 	streams.Stop()
-	if !sawLettingGo {
-		t.Error("they were let go at once")
+	if !sawLettingGo && took < 200*time.Millisecond { // to 64 MB it takes 255 ms, which a busy machine may not look into
+		t.Errorf("they were let go within %v", took)
 	}
-	grewGradually(t, tap)
+	if last := grewGradually(t, tap, 23457, began); last < 4*23457 {
+		t.Errorf("in the end a window of %d", last)
+	}
 }
 
-// grewGradually fails if the window that a sender got, of scale 4, did not grow in small steps from one
-// acknowledgement to the next. It gives the last one.
-func grewGradually(t *testing.T, tap *testnet.Tap) (last uint32) {
+// grewGradually fails if the window that a sender got, of scale 4, was ever more than an e-fold in each 32 ms, since
+// it began to be let go, makes of what was granted: a machine that is late only makes it smaller. The first tick
+// may double it, for the time before. It gives the last window.
+func grewGradually(t *testing.T, tap *testnet.Tap, granted float64, began time.Time) (last uint32) {
 	t.Helper()
-	from, steps := netip.MustParseAddr("10.0.0.2"), 0
-	var sizes []uint32
+	from, seen := netip.MustParseAddr("10.0.0.2"), 0
 	tap.Each(t, func(s *testnet.Segment) {
 		if s.From.Addr() != from || s.Out || s.Flags&(testnet.SYN|testnet.RST) != 0 {
 			return
 		}
-		window := uint32(s.Window) << 4
-		if last > 0 && window > last+last/2 && last < 1<<20 {
-			steps++
+		seen++
+		last = uint32(s.Window) << 4
+		passed := max(0, s.At.Sub(began))
+		if most := 2 * granted * math.Exp(float64(passed)/float64(32*time.Millisecond)); float64(last) > most && !t.Failed() {
+			t.Errorf("%v after it began to be let go the window is %d, want %.0f at most", passed, last, most)
 		}
-		if window != last {
-			sizes = append(sizes, window)
-		}
-		last = window
 	})
-	if len(sizes) < 10 || steps > 3 {
-		t.Errorf("the window grew by more than half from one acknowledgement to the next %d times: %v", steps, sizes)
+	if seen == 0 {
+		t.Error("no acknowledgement was seen")
 	}
 	return last
 }

@@ -50,7 +50,7 @@ func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, arrivals, idle := testnet.NewRaw(t, p.Uplink), 0, 0
-	for i := 0; arrivals < 3 && i < 200; i++ {
+	for i := 0; arrivals < 3 && i < 1000; i++ {
 		last, _ := fairQStats(t, f)
 		before := testnet.Queue(t, p.Port).BacklogBytes
 		raw.Send(t, filler(size))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,12 +28,11 @@ type Captured struct {
 }
 
 const (
-	ethPAll            = 0x0300 // ETH_P_ALL in network order
-	tpStatusCsumNot    = 1 << 3 // TP_STATUS_CSUMNOTREADY
-	tpStatusVLAN       = 1 << 4 // TP_STATUS_VLAN_VALID
-	sizeofTPacketAux   = 20
-	captureBuffer      = 64 << 20
-	captureLongestWait = 5 * time.Second
+	ethPAll          = 0x0300 // ETH_P_ALL in network order
+	tpStatusCsumNot  = 1 << 3 // TP_STATUS_CSUMNOTREADY
+	tpStatusVLAN     = 1 << 4 // TP_STATUS_VLAN_VALID
+	sizeofTPacketAux = 20
+	captureBuffer    = 64 << 20
 )
 
 // NewRaw opens a raw socket at the port's device for the length of the test.
@@ -46,7 +44,7 @@ func NewRaw(tb testing.TB, p datapath.PortRef) *Raw {
 		if err != nil {
 			return err
 		}
-		tv := unix.NsecToTimeval(int64(captureLongestWait))
+		tv := unix.NsecToTimeval(int64(patience))
 		return errors.Join(
 			unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
 			unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer),
@@ -77,7 +75,7 @@ func (r *Raw) Receive(tb testing.TB, wanted func(frame []byte) bool) Captured {
 	for {
 		n, oobn, _, from, err := unix.Recvmsg(r.fd, buf, oob, 0)
 		if err != nil {
-			tb.Fatalf("no frame within %s: %v", captureLongestWait, err)
+			tb.Fatalf("no frame within %s: %v", patience, err)
 		}
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OUTGOING || !wanted(buf[:n]) {
 			continue

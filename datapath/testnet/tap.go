@@ -3,8 +3,10 @@ package testnet
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +15,8 @@ import (
 
 // Segment is the header of a TCP segment that passed a Tap; of a GSO packet, that of all its segments.
 type Segment struct {
-	Out      bool // sent by the device, not received
+	At       time.Time // when it passed, by the kernel
+	Out      bool      // sent by the device, not received
 	From, To netip.AddrPort
 	Seq, Ack uint32
 	Window   uint16 // the field
@@ -61,6 +64,7 @@ func NewTap(tb testing.TB, p datapath.PortRef) *Tap {
 		}
 		return errors.Join(
 			unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer),
+			unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 			unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &cut[0]}),
 			unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: ethPAll, Ifindex: p.Ifindex}),
 		)
@@ -75,9 +79,9 @@ func NewTap(tb testing.TB, p datapath.PortRef) *Tap {
 // Each gives the segments that passed since the last call, in order.
 func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	tb.Helper()
-	buf := make([]byte, tapBytes)
+	buf, oob := make([]byte, tapBytes), make([]byte, 64)
 	for {
-		n, from, err := unix.Recvfrom(t.fd, buf, 0)
+		n, oobn, _, from, err := unix.Recvmsg(t.fd, buf, oob, 0)
 		if errors.Is(err, unix.EAGAIN) {
 			break
 		}
@@ -91,6 +95,9 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok {
 			s.Out = ll.Pkttype == unix.PACKET_OUTGOING
 		}
+		if s.At, err = timeOf(oob[:oobn]); err != nil {
+			tb.Fatal(err)
+		}
 		f(s)
 	}
 	stats, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
@@ -100,6 +107,20 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	if stats.Drops != 0 {
 		tb.Fatalf("the tap missed %d of %d frames: read it more often", stats.Drops, stats.Packets)
 	}
+}
+
+// timeOf reads struct timespec of SO_TIMESTAMPNS.
+func timeOf(oob []byte) (time.Time, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("control message of a captured frame: %w", err)
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), nil
+		}
+	}
+	return time.Time{}, errors.New("a captured frame without its time")
 }
 
 // parseSegment reads an Ethernet frame without tags, with IPv4 or IPv6 without extensions.
