@@ -96,7 +96,7 @@ func difference(before, after []string) string {
 // after their last user is gone.
 func sameHost(t *testing.T, before []string, after string) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		diff := difference(before, hostState(t))
 		if diff == "" {

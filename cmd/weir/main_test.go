@@ -8,9 +8,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// Two versions of weir, each a command of the tests.
+const older, newer = "v0.4.0", "v0.4.1"
+
 // TestMain lets the test binary be the command: scripts and the tests that kill it run it as such.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main, "weir-confined": confined})
+	testscript.Main(m, map[string]func(){
+		"weir": main, "weir-confined": confined,
+		older: func() { version = older; main() }, newer: func() { version = newer; main() },
+	})
 }
 
 // TestScripts runs testdata/*.txtar: command lines with the output and exit code they must have.

@@ -94,7 +94,7 @@ func (a *ailing) await(what string, from time.Time, says func(s *switchd.Switch,
 			limit(a.t, "status says it is "+what, took, seenWithin)
 			return s, took
 		}
-		if took > 10*time.Second {
+		if took > time.Minute {
 			a.t.Fatalf("status does not say that it is %s: %d, %+v", what, code, s)
 		}
 	}
@@ -245,36 +245,26 @@ func (a *ailing) replaceQueue(kind string) time.Time {
 	return from
 }
 
-// detach detaches FairQ's program from the data's port until status saw it: weir switch may be faster.
+// detach detaches FairQ's program from the data's port. weir switch stands still meanwhile: it attaches it again
+// sooner than status looks.
 func (a *ailing) detach() {
 	a.t.Helper()
-	for range 20 {
-		s, _ := a.status()
-		l, err := link.NewFromID(link.ID(portNamed(&s, "out0").LinkID))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		from := time.Now()
-		err = l.Detach()
-		_ = l.Close()
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		s, _ = a.status()
-		took := time.Since(from)
-		p := portNamed(&s, "out0")
-		if p.Word == "detached" {
-			*a.table = append(*a.table, fmt.Sprintf("%-38s %-8s %-15s %4d ms  %s", "program detached", p.State, p.Word, took.Milliseconds(), p.Reason))
-		}
-		a.isWell("attached again by weir switch", from)
-		if p.Word == "detached" {
-			if p.State != switchd.Off || !strings.Contains(p.Reason, "detached by somebody else") {
-				a.t.Errorf("detached: %+v", p)
-			}
-			return
-		}
+	s, _ := a.status()
+	l, err := link.NewFromID(link.ID(portNamed(&s, "out0").LinkID))
+	if err != nil {
+		a.t.Fatal(err)
 	}
-	a.t.Error("status never saw the program detached")
+	a.p.signal(syscall.SIGSTOP)
+	from := time.Now()
+	err = l.Detach()
+	_ = l.Close()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.ails("program detached", from, switchd.Off, "detached", "detached by somebody else")
+	from = time.Now()
+	a.p.signal(syscall.SIGCONT)
+	a.isWell("attached again by weir switch", from)
 }
 
 // setPort takes the data's port down or up.

@@ -163,7 +163,7 @@ func (p *process) wait() int {
 			p.t.Fatal(err)
 		}
 		return 0
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Fatalf("weir %v does not end:\n%s", p.cmd.Args, p.log)
 		return 0
 	}

@@ -37,11 +37,11 @@ func (m *machine) loopback() {
 func (m *machine) dial(address string) (c net.Conn) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() (err error) {
-		c, err = net.DialTimeout("tcp4", address, 10*time.Second)
+		c, err = net.DialTimeout("tcp4", address, time.Minute)
 		return err
 	})
 	m.t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
@@ -101,22 +101,16 @@ func TestSwitch_Metrics(t *testing.T) {
 	address := m.servedAt(p)
 	m.until(p, "windows are held", m.held)
 	streams.Progress(t, 100_000)
-	m.until(p, "a beat has counted the flows that are held", func() bool {
-		arm := portOf(m.read(), "out0").Arms[1]
-		return arm.Flows == 4 && arm.AckedBytes > 0
-	})
-
-	code, body := m.get(address, "/metrics")
-	if code != 200 {
-		t.Fatalf("%d: %s", code, body)
-	}
+	out := `port="out0",switch="default"`
+	var body string
 	of := func(name, labels string) float64 {
 		return value(t, body, fmt.Sprintf("weir_switch_port_%s{%s}", name, labels))
 	}
-	out := `port="out0",switch="default"`
-	if n := of("flows", out); n != 4 {
-		t.Errorf("%g flows, want 4", n)
-	}
+	m.until(p, "all streams count, and are held", func() bool { // one that waits for its retransmission timer does not
+		var code int
+		code, body = m.get(address, "/metrics")
+		return code == 200 && of("flows", out) == 4 && of("arm_flows", `arm="held",`+out) == 4
+	})
 	if n := of("target_bytes", out); n != machineBuffer/5 {
 		t.Errorf("target %g", n)
 	}
@@ -128,8 +122,8 @@ func TestSwitch_Metrics(t *testing.T) {
 	if of("rewritten_packets_total", `port="in0",switch="default"`) <= 0 {
 		t.Error("no acknowledgement was rewritten")
 	}
-	if of("arm_flows", `arm="held",`+out) != 4 || of("arm_acknowledged_bytes_total", `arm="held",`+out) <= 0 {
-		t.Error("the flows that are held are not in their arm")
+	if of("arm_acknowledged_bytes_total", `arm="held",`+out) <= 0 {
+		t.Error("what was acknowledged of the flows that are held is not in their arm")
 	}
 	if age := value(t, body, `weir_switch_heartbeat_age_seconds{switch="default"}`); age < 0 || age >= 1 {
 		t.Errorf("heartbeat %g s old", age)

@@ -108,8 +108,15 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 	m.until(p, "windows are held", m.held)
 	before, pins := m.objects(), len(m.pins())
 	var slowest time.Duration
-	for range rounds(8, 100) {
+	for round := range rounds(8, 100) {
+		if round == 0 { // with weir switch standing still: it may be faster than the timer
+			p.signal(syscall.SIGSTOP)
+		}
 		m.deletePort()
+		if round == 0 {
+			testnet.Until(t, "a timer meets the deleted device", func() bool { return portOf(m.read(), "out0").DeviceRefused > 0 })
+			p.signal(syscall.SIGCONT)
+		}
 		ifindex := m.makePort()
 		made := time.Now()
 		m.until(p, "the port is attached again", func() bool {
@@ -125,9 +132,6 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 	out := portOf(s, "out0")
 	if out.QueueMax > machineBuffer || out.QueueMax == 0 {
 		t.Errorf("a backlog of %d bytes was believed, of a queue of %d", out.QueueMax, machineBuffer)
-	}
-	if out.DeviceRefused == 0 {
-		t.Error("no timer ever met a deleted device: the test shows nothing")
 	}
 	if out.Opened+portOf(s, "in0").Opened > 5 {
 		t.Errorf("the streams did not stay the connections they were: %+v", s)

@@ -109,18 +109,13 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	}
 }
 
-// timeOf reads struct timespec of SO_TIMESTAMPNS.
+// timeOf reads struct timespec of SO_TIMESTAMPNS, the only control message that was asked for.
 func timeOf(oob []byte) (time.Time, error) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("control message of a captured frame: %w", err)
+	h, data, _, err := unix.ParseOneSocketControlMessage(oob)
+	if err != nil || h.Level != unix.SOL_SOCKET || h.Type != unix.SO_TIMESTAMPNS || len(data) < 16 {
+		return time.Time{}, fmt.Errorf("a captured frame without its time: %v, %w", h, err)
 	}
-	for _, m := range messages {
-		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
-			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), nil
-		}
-	}
-	return time.Time{}, errors.New("a captured frame without its time")
+	return time.Unix(int64(binary.NativeEndian.Uint64(data)), int64(binary.NativeEndian.Uint64(data[8:]))), nil
 }
 
 // parseSegment reads an Ethernet frame without tags, with IPv4 or IPv6 without extensions.
