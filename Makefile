@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments lab-truth validate man packages deb container deps deps-test clean
+.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -103,6 +103,13 @@ FILES ?= $(foreach id,F1 F2 F3 F4 Q4,experiments/fairq/$(id).yaml)
 experiments: build ## FairQ's paper in the lab, FILES=...: hours, goes on where it was stopped (docs/fairq-experiments.md)
 	@scripts/need-root
 	scripts/experiments $(OUT)/experiments $(FILES)
+
+# IDS='F1 F2' chooses, FIGURES='--seeds 1' shortens, FIGURES='--summary results' commits what docs/REPRODUCTION.md shows.
+figures: build ## every paper's figures from the simulator, out/figures/index.html: goes on where it was stopped (docs/results.md)
+	@./weir figures $(IDS) --resume $(FIGURES) || [ $$? -eq 3 ] # a refuted claim is a result
+
+reproduction: ## docs/REPRODUCTION.md anew, from results/ and experiments/
+	$(GO) run ./tools/reproduction
 
 man: build ## man pages and shell completions, from the --help texts: out/man, out/completion
 	@rm -rf $(OUT)/man $(OUT)/completion && mkdir -p $(OUT)/man $(OUT)/completion

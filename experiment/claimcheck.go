@@ -19,6 +19,13 @@ func (c *checker) claims(f *File, axes []axis) {
 		if s.Paper != "" && s.Ours != "" {
 			c.Fail(path, "paper and ours are both given", "a claim is the paper's or ours")
 		}
+		var figures []string
+		for i := range f.Figures {
+			figures = append(figures, f.Figures[i].Name)
+		}
+		if s.Figure != "" && !slices.Contains(figures, s.Figure) {
+			c.Fail(append(path, "figure"), fmt.Sprintf("there is no figure %q", s.Figure), config.OneOf(s.Figure, figures))
+		}
 		parsed, err := claim.Parse(s.Claim)
 		if err != nil {
 			c.Fail(path, err.Error(), "a claim is LEFT op RIGHT over SCHEME[AXIS=VALUE].WINDOW.GROUP.METRIC")
@@ -28,7 +35,7 @@ func (c *checker) claims(f *File, axes []axis) {
 			c.claimPath(path, f, axes, p)
 		}
 	}
-	c.figures(f)
+	c.figures(f, axes)
 }
 
 func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) {
@@ -74,13 +81,20 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 }
 
 // figures checks that every metric that a figure draws exists, and that it draws something.
-func (c *checker) figures(f *File) {
+func (c *checker) figures(f *File, axes []axis) {
 	names := map[string]bool{}
 	for i := range f.Figures {
 		fig := &f.Figures[i]
 		path := []string{"figures", strconv.Itoa(i)}
-		if (len(fig.Bars) == 0) == (fig.CDF == "") {
-			c.Fail(path, "bars and cdf: one of them is needed", "bars: a list of metrics; cdf: a distribution")
+		kinds := 0
+		for _, given := range []bool{len(fig.Bars) > 0, fig.CDF != "", len(fig.Line) > 0, len(fig.Rates) > 0, fig.Queue != ""} {
+			if given {
+				kinds++
+			}
+		}
+		if kinds != 1 {
+			c.Fail(path, "bars, cdf, line, rates and queue: one of them is needed",
+				"bars: a list of metrics; line: the same, over an axis; cdf: a distribution; rates: groups; queue: a port")
 		}
 		if names[fig.Name] {
 			c.Fail(path, fmt.Sprintf("the name %q is taken", fig.Name), "each figure has a name of its own")
@@ -92,6 +106,30 @@ func (c *checker) figures(f *File) {
 		if fig.CDF != "" {
 			c.metricPath(append(slices.Clone(path), "cdf"), f, strings.Split(fig.CDF, "."), true)
 		}
+		c.lineFigure(path, f, fig, axes)
+		for j, group := range fig.Rates {
+			if groups := f.groups(); !slices.Contains(groups, group) {
+				c.Fail(append(slices.Clone(path), "rates", strconv.Itoa(j)), fmt.Sprintf("there is no group %q", group), config.OneOf(group, groups))
+			}
+		}
+		if ports := sortedKeys(f.Measure.Ports); fig.Queue != "" && !slices.Contains(ports, fig.Queue) {
+			c.Fail(append(slices.Clone(path), "queue"), fmt.Sprintf("measure names no port %q", fig.Queue), config.OneOf(fig.Queue, ports))
+		}
+	}
+}
+
+// lineFigure checks the metrics and the axis of a figure over an axis.
+func (c *checker) lineFigure(path []string, f *File, fig *Figure, axes []axis) {
+	for j, text := range fig.Line {
+		c.metricPath(append(slices.Clone(path), "line", strconv.Itoa(j)), f, strings.Split(text, "."), false)
+	}
+	switch {
+	case len(fig.Line) > 0 && fig.Over == "":
+		c.Fail(append(slices.Clone(path), "line"), "over is missing", "over: the axis that the line goes along")
+	case fig.Over != "" && len(fig.Line) == 0:
+		c.Fail(append(slices.Clone(path), "over"), "over without line", "line: the metrics that are drawn over it")
+	case fig.Over != "":
+		c.claimAxis(append(slices.Clone(path), "over"), axes, fig.Over, nil)
 	}
 }
 

@@ -147,14 +147,19 @@ type Lab struct {
 	Seeds     []int64 `json:"seeds,omitempty" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"instead of seeds"`
 }
 
-// Figure is one figure as a paper draws it: metrics as bars, or a distribution.
+// Figure is one figure as a paper draws it: metrics as bars or over an axis, a distribution, or rates or a
+// queue over time.
 type Figure struct {
 	Name  string   `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"of its files: a-z, then a-z, 0-9 and _"`
 	Title string   `json:"title,omitempty" jsonschema_description:"what stands above it (default: the name)"`
 	Note  string   `json:"note,omitempty" jsonschema_description:"what stands below it"`
 	Bars  []string `json:"bars,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit: [WINDOW.]GROUP-OR-PORT.METRIC"`
 	CDF   string   `json:"cdf,omitempty" jsonschema_description:"a distribution: [WINDOW.]GROUP-OR-PORT.DISTRIBUTION"`
-	Log   bool     `json:"log,omitempty" jsonschema_description:"bars on a logarithmic scale"`
+	Line  []string `json:"line,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit, over an axis: with over"`
+	Over  string   `json:"over,omitempty" jsonschema_description:"the axis of line; its values are numbers"`
+	Rates []string `json:"rates,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"groups, whose rates over time are drawn, a picture for each scheme"`
+	Queue string   `json:"queue,omitempty" jsonschema_description:"a port, whose queue over time is drawn"`
+	Log   bool     `json:"log,omitempty" jsonschema_description:"bars and line: a logarithmic scale"`
 }
 
 // Measure names what is looked at.

@@ -19,22 +19,52 @@ import (
 
 func figuresCommand() *cobra.Command {
 	var f runFlags
-	var into string
+	var into, tree string
 	cmd := &cobra.Command{
-		Use:   "figures DIR [FILE]",
-		Short: "Make report and figures again from finished runs",
-		Long: `Make the report and figures of DIR again from the runs that 'weir run --out DIR' finished there, also
-while it still runs. Nothing is run.
+		Use:   "figures [ID...] | DIR [FILE]",
+		Short: "Draw the papers' figures: run experiments of the tree, or show finished runs again",
+		Long: `With IDs, or with nothing for all, run the experiments of the tree that are called so, in the
+simulator with every scheme that this build has, a run on each processor. For each there are the figures
+as its paper draws them, all seeds as a band, Weir's own figures and a report, in OUT/ID; OUT/index.html
+shows all of it, with the claims and what became of them. Stopped or killed, the same command with
+--resume goes on.
 
-With FILE the experiment is taken from it instead of from what DIR holds: other claims, windows, figures
-or notes. A run that FILE asks for otherwise than it was run is not there.
+With DIR make the report and figures of DIR again from the runs that 'weir run --out DIR' finished there,
+also while it still runs. Nothing is run. With FILE the experiment is taken from it instead of from what
+DIR holds: other claims, windows, figures or notes. A run that FILE asks for otherwise than it was run is
+not there.
+
+With --summary RESULTS put what docs/REPRODUCTION.md is made from into RESULTS/WORLD/ID.json, and the
+figures as the paper draws them beside it.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
-		Example: `  weir figures out/F1
+		Example: `  weir figures --seeds 1
+  weir figures F1 F2 --resume --summary results
+  weir figures out/F1
   weir figures out/F1 experiments/fairq/F1.yaml
   weir figures out/F1 --into docs/fairq-experiments.md`,
-		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("seed") {
+				f.options.Seeds = []int64{f.seed}
+			}
+			if f.options.Seeds != nil && f.options.SeedCount > 0 {
+				return usageError(errors.New("--seed and --seeds do not go together"))
+			}
+			all, err := ofTree(tree, args)
+			if err != nil {
+				return err
+			}
+			if all != nil {
+				return figuresOfTree(cmd.Context(), all, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			for _, name := range []string{"out", "resume", "seed", "seeds", "world"} {
+				if cmd.Flags().Changed(name) {
+					return usageError(fmt.Errorf("--%s is for experiments that are to be run; DIR holds those that are finished", name))
+				}
+			}
+			if err := usageArgs(cobra.RangeArgs(1, 2))(cmd, args); err != nil {
+				return err
+			}
 			f.out = args[0]
 			file := ""
 			if len(args) > 1 {
@@ -43,8 +73,16 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			return figures(cmd.Context(), file, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().BoolVar(&f.json, "json", false, "print the results as one JSON document instead of a table")
-	cmd.Flags().StringVar(&into, "into", "", "put the tables into this Markdown page, between its marks for this experiment")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.json, "json", false, "DIR: print the results as one JSON document instead of a table")
+	flags.StringVar(&into, "into", "", "put the tables into this Markdown page, between its marks for the experiment")
+	flags.StringVar(&f.summary, "summary", "", "sum the results up in this directory, as RESULTS/WORLD/ID.json")
+	flags.StringVar(&tree, "experiments", "experiments", "ID: the tree of experiment files")
+	flags.StringVar(&f.out, "out", "out/figures", "ID: where to put figures and reports")
+	flags.BoolVar(&f.resume, "resume", false, "ID: keep the runs that are finished there, run only the others")
+	flags.StringSliceVar(&f.options.Worlds, "world", []string{experiment.WorldSim}, "ID: worlds to run in: lab, sim, or both")
+	flags.Int64Var(&f.seed, "seed", 0, "ID: run this one seed")
+	flags.IntVar(&f.options.SeedCount, "seeds", 0, "ID: run seeds 1..N")
 	return cmd
 }
 

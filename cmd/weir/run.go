@@ -32,6 +32,7 @@ type runFlags struct {
 	check, schema    bool
 	json, resume     bool
 	out              string
+	summary          string // directory of summaries
 	withoutMeasuring bool
 	pcap             string
 	trace            bool
@@ -149,10 +150,16 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 	if (f.pcap != "" || f.trace) && !slices.ContainsFunc(plan.Runs, isSim) {
 		return usageError(errors.New("--pcap and --trace are of the simulator: ask for --world sim"))
 	}
+	return carryOut(ctx, asked, plan, f, simulator, stdout, stderr)
+}
+
+// carryOut runs what was planned, keeps what is finished and shows it.
+func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
 	runner := &runner{
 		plan: plan, resume: f.resume, progress: newProgress(stderr, plan.Runs),
 		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}, "sim": simulator},
 	}
+	var err error
 	if f.out != "" {
 		if err := report.CheckDir(f.out); err != nil {
 			return usageError(err)
@@ -247,6 +254,13 @@ func show(doc *result.Document, f runFlags, stdout, stderr io.Writer) error {
 			return err
 		}
 		fmt.Fprintf(stderr, "report: %s\n", path)
+	}
+	if f.summary != "" {
+		path, err := report.WriteSummary(f.summary, doc)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "summary: %s\n", path)
 	}
 	if f.json {
 		return doc.WriteJSON(stdout)

@@ -32,6 +32,7 @@ func Decide(claims []Statement, doc *result.Document, requested []string) []resu
 			}
 			for i := range decided {
 				decided[i].Paper, decided[i].Ours, decided[i].Because = s.Paper, s.Ours, s.Because
+				decided[i].Source, decided[i].Value, decided[i].Figure = s.Source, s.Value, s.Figure
 			}
 			out = append(out, decided...)
 		}

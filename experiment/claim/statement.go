@@ -15,6 +15,11 @@ type Statement struct {
 	// from. At most one of them is given.
 	Paper string `json:"paper,omitempty"`
 	Ours  string `json:"ours,omitempty"`
+	// Source is where in the paper it stands, Value what the paper has for LEFT, both as a person would say
+	// it; Figure is the file's figure that shows it.
+	Source string `json:"source,omitempty"`
+	Value  string `json:"value,omitempty"`
+	Figure string `json:"figure,omitempty"`
 	// Because is the cause, as found by measuring. It is shown where the claim is refuted.
 	Because string `json:"because,omitempty"`
 }
@@ -54,13 +59,16 @@ func (Statement) JSONSchema() *jsonschema.Schema {
 		{"claim", "LEFT op RIGHT over the results, decided on the median over seeds"},
 		{"paper", "what the paper says, in its words"},
 		{"ours", "what this project asks, and where that comes from"},
+		{"source", "where in the paper it stands, such as Fig. 3b (default: the file's paper)"},
+		{"value", "what the paper has for LEFT, as a text: 6.3 (860 against 137 ms)"},
+		{"figure", "the name of the file's figure that shows it"},
 		{"because", "why it does not hold, as measured; shown where it is refuted"},
 	} {
 		properties.Set(p.key, &jsonschema.Schema{Type: "string", Description: p.text})
 	}
 	return &jsonschema.Schema{
 		Properties: properties, Required: []string{"claim"}, AdditionalProperties: jsonschema.FalseSchema,
-		Description: "a claim, or a mapping: claim, paper or ours, because",
+		Description: "a claim, or a mapping: claim, paper or ours, source, value, figure, because",
 		Extras:      map[string]any{"type": []string{"string", "object"}},
 	}
 }

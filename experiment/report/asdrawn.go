@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -15,6 +16,8 @@ type asked struct {
 	Name, Title, Note string
 	Bars              []string
 	CDF               string
+	Line, Rates       []string
+	Over, Queue       string
 	Log               bool
 }
 
@@ -31,24 +34,40 @@ func askedFigures(doc *result.Document) []asked {
 func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
 	var out []*picture
 	for _, a := range askedFigures(doc) {
-		p := &picture{name: fileName(a.Name), title: a.Title, caption: a.Note, of: "As the paper draws it"}
-		if p.title == "" {
-			p.title = a.Name
+		a.Title = cmp.Or(a.Title, a.Name)
+		for _, p := range a.pictures(doc, style) {
+			if len(p.curves) == 0 {
+				continue // no run has any of it
+			}
+			p.of = asDrawn
+			if seeds := seedsText(doc, "Median over seeds, and the smallest and largest."); seeds != "" {
+				p.caption = strings.TrimSpace(p.caption + " " + seeds)
+			}
+			out = append(out, p)
 		}
-		if len(a.Bars) > 0 {
-			barsPicture(doc, a, p, style)
-		} else {
-			valuesPicture(doc, a, p, style)
-		}
-		if len(p.curves) == 0 {
-			continue // no run has any of it
-		}
-		if seeds := seedsText(doc, "Median over seeds, and the smallest and largest."); seeds != "" {
-			p.caption = strings.TrimSpace(p.caption + " " + seeds)
-		}
-		out = append(out, p)
 	}
 	return out
+}
+
+// asDrawn is what the figures that a file asks for are of.
+const asDrawn = "As the paper draws it"
+
+func (a *asked) pictures(doc *result.Document, style func(*cell) look) []*picture {
+	if len(a.Rates) > 0 {
+		return ratesPictures(doc, a, style)
+	}
+	p := &picture{name: fileName(a.Name), title: a.Title, caption: a.Note}
+	switch {
+	case len(a.Bars) > 0:
+		barsPicture(doc, a, p, style)
+	case a.CDF != "":
+		valuesPicture(doc, a, p, style)
+	case len(a.Line) > 0:
+		linePicture(doc, a, p, style)
+	case a.Queue != "":
+		queueOverTime(doc, a, p, style)
+	}
+	return []*picture{p}
 }
 
 // variant is one scheme at one point on the axes, as one bar or curve.
@@ -95,7 +114,7 @@ func pointValues(p map[string]string) string {
 }
 
 // barsPicture draws metrics side by side, the variants of each beside each other.
-func barsPicture(doc *result.Document, a asked, p *picture, style func(*cell) look) {
+func barsPicture(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
 	all := variants(doc, style)
 	low, high := math.Inf(1), 0.0
 	for k, v := range all {
@@ -136,7 +155,7 @@ func barsPicture(doc *result.Document, a asked, p *picture, style func(*cell) lo
 }
 
 // valuesPicture draws the distribution of values: of each flow, each mouse.
-func valuesPicture(doc *result.Document, a asked, p *picture, style func(*cell) look) {
+func valuesPicture(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
 	low, high := math.Inf(1), 0.0
 	path := strings.Split(a.CDF, ".")
 	for _, v := range variants(doc, style) {

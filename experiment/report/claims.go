@@ -60,7 +60,7 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 	if len(doc.Claims) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nclaims (%s)\n", claimCounts(doc))
+	fmt.Fprintf(w, "\nclaims (%s)\n", Counts(doc))
 	causes := told{}
 	for _, s := range claimSections(doc) {
 		if s.title != "" {
@@ -196,8 +196,8 @@ func claimOrder(doc *result.Document) []*result.Claim {
 	return out
 }
 
-// claimCounts says how many claims held: "4 confirmed, 1 refuted, 2 undecided".
-func claimCounts(doc *result.Document) string {
+// Counts says how many claims held: "4 confirmed, 1 refuted, 2 undecided".
+func Counts(doc *result.Document) string {
 	return countDecisions(claimOrder(doc))
 }
 

@@ -15,7 +15,7 @@ import (
 	"weir/experiment/result"
 )
 
-//go:embed templates/report.html templates/report.css
+//go:embed templates
 var templates embed.FS
 
 // HTML writes the report: one page that needs nothing else, neither files nor network. figures
@@ -111,7 +111,7 @@ type figureView struct {
 }
 
 func newPage(doc *result.Document, figures []Figure) *page {
-	p := &page{Doc: doc, ClaimCounts: claimCounts(doc), Claims: claimViews(doc), Tables: tableViews(doc), Statistics: statistics}
+	p := &page{Doc: doc, ClaimCounts: Counts(doc), Claims: claimViews(doc), Tables: tableViews(doc), Statistics: statistics}
 	if json.Unmarshal(doc.File, &p.About) != nil {
 		p.About = about{} // a file of another form is still shown below
 	}

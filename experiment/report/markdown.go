@@ -153,20 +153,25 @@ func writeVerdicts(b *bytes.Buffer, doc *result.Document) {
 }
 
 func writeVerdict(b *bytes.Buffer, says, note string, c *result.Claim) {
+	measured, wanted := Sides(c)
+	verdict := decided(c)
+	if c.Holds != nil && !*c.Holds {
+		verdict = "**" + verdict + "**" + note
+	}
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", cellText(says), pointValues(c.For), cellText(measured), cellText(wanted), verdict)
+}
+
+// Sides words what was measured for a claim and what it asks for: medians over seeds, with smallest..largest where
+// they differ. What could not be decided has its reason in place of the first.
+func Sides(c *result.Claim) (measured, asked string) {
+	if c.Holds == nil {
+		return c.Why, ""
+	}
 	op := ""
 	if parsed, err := claim.Parse(c.Claim); err == nil {
 		op = parsed.Op + " "
 	}
-	measured, wanted, verdict := withSpread(c.Left), op+withSpread(c.Right), "**"+decided(c)+"**"
-	switch {
-	case c.Holds == nil:
-		measured, wanted, verdict = c.Why, "", decided(c)
-	case *c.Holds:
-		verdict = decided(c)
-	default:
-		verdict += note
-	}
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", cellText(says), pointValues(c.For), cellText(measured), cellText(wanted), verdict)
+	return withSpread(c.Left), op + withSpread(c.Right)
 }
 
 // cellText keeps a text within its cell of a table.

@@ -199,13 +199,18 @@ func ratePicture(doc *result.Document, b *block, group string, style func(*cell)
 // coarse joins neighbouring steps until there are few enough of them to be drawn.
 func coarse(rates []float64, stepMs float64) (points plotter.XYs, joinedMs float64) {
 	join := (len(rates) + 2*meanColumns - 1) / (2 * meanColumns)
+	return joined(rates, stepMs, join), float64(join) * stepMs
+}
+
+// joined brings steps together, so many at a time, into their mean.
+func joined(rates []float64, stepMs float64, join int) plotter.XYs {
+	var out plotter.XYs
 	for i := 0; join > 0 && i+join <= len(rates); i += join {
 		sum := 0.0
 		for _, v := range rates[i : i+join] {
 			sum += v
 		}
-		x := (float64(i) + float64(join)/2) * stepMs / 1e3
-		points = append(points, plotter.XY{X: x, Y: sum / float64(join)})
+		out = append(out, plotter.XY{X: (float64(i) + float64(join)/2) * stepMs / 1e3, Y: sum / float64(join)})
 	}
-	return points, float64(join) * stepMs
+	return out
 }

@@ -182,11 +182,11 @@ func fairShare(flows []longFlow) plotter.XYs {
 	return out
 }
 
-// top is the largest value of the curves and the guide.
+// top is the largest value of the curves, their bands and the guide.
 func (p *picture) top() float64 {
 	most := 0.0
 	for _, c := range p.curves {
-		for _, xy := range c.line {
+		for _, xy := range slices.Concat(c.line, c.band) {
 			most = max(most, xy.Y)
 		}
 	}

@@ -65,6 +65,9 @@ type Run struct {
 	Ports        map[string]*PortResult `json:"ports"`
 	Windows      map[string]Window      `json:"windows,omitempty"`
 
+	// Behind holds, in a summary, the values behind some distributions, by their paths.
+	Behind map[string][]float64 `json:"values,omitempty"`
+
 	// Detail is what figures and Parquet rows are made of. It is not part of the JSON.
 	Detail *Detail `json:"-"`
 }
@@ -208,14 +211,19 @@ type Distribution struct {
 // Claim is one claim of the file, decided in one world for one point on the axes that it leaves
 // open.
 type Claim struct {
-	Claim string            `json:"claim"`
-	Paper string            `json:"paper,omitempty"` // what the paper says, where the claim is the paper's
-	Ours  string            `json:"ours,omitempty"`  // what this project asks, where it is ours
-	World string            `json:"world"`
-	For   map[string]string `json:"for"`
-	Seeds []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
-	Left  PerSeed           `json:"left"`
-	Right PerSeed           `json:"right"`
+	Claim string `json:"claim"`
+	Paper string `json:"paper,omitempty"` // what the paper says, where the claim is the paper's
+	Ours  string `json:"ours,omitempty"`  // what this project asks, where it is ours
+	// Source is where in the paper it stands, Value what the paper has for the left side, Figure the name of
+	// the figure that shows it.
+	Source string            `json:"source,omitempty"`
+	Value  string            `json:"value,omitempty"`
+	Figure string            `json:"figure,omitempty"`
+	World  string            `json:"world"`
+	For    map[string]string `json:"for"`
+	Seeds  []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
+	Left   PerSeed           `json:"left"`
+	Right  PerSeed           `json:"right"`
 	// Holds is nil when it could not be decided: a metric is absent, or something was divided by 0.
 	Holds *bool `json:"holds"`
 	// Undecided: the claim is about something that was not asked for, which is no failure.

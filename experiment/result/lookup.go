@@ -24,9 +24,12 @@ func (r *Run) Metric(path []string) (float64, bool) {
 // Values gives the values behind a distribution, in no particular order: of each flow (fct_ms,
 // goodput_mbps), each mouse (by_mouse.*), each step (series_mbps), each sample (queue_bytes). The
 // path is Metric's without the statistic: mice fct_ms. The result is false when the distribution
-// is absent, and in a document that was read from JSON, which does not hold them. The slice is
-// the run's own: it must not be changed.
+// is absent, and in a document that was read from JSON, which does not hold them but for a few in a Summary.
+// The slice is the run's own: it must not be changed.
 func (r *Run) Values(path []string) ([]float64, bool) {
+	if v, ok := r.Behind[strings.Join(path, ".")]; ok {
+		return v, true
+	}
 	subject, rest := r.subject(path)
 	switch s := subject.(type) {
 	case *Group:

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/experiment"
+	"weir/experiment/report"
+	"weir/experiment/store"
+	"weir/sim"
+)
+
+// ofTree finds the experiments that are called by the arguments, all when there are none. It gives nil when the
+// first argument is a directory or a name that is not in the tree.
+func ofTree(root string, args []string) ([]experiment.Found, error) {
+	if len(args) > 0 {
+		if info, err := os.Stat(args[0]); err == nil && info.IsDir() || strings.ContainsRune(args[0], filepath.Separator) {
+			return nil, nil
+		}
+	}
+	all, err := experiment.Tree(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(args) > 0:
+		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usageError(fmt.Errorf("there is no tree of experiments %s here: go to a clone of Weir, or name it with --experiments", root))
+	case err != nil:
+		return nil, usageError(err)
+	}
+	if len(args) == 0 {
+		return all, nil
+	}
+	called := func(e experiment.Found) bool { return slices.ContainsFunc(args, e.Has) }
+	for i, id := range args {
+		if !slices.ContainsFunc(all, func(e experiment.Found) bool { return e.Has(id) }) {
+			if i == 0 {
+				return nil, nil
+			}
+			return nil, usageError(fmt.Errorf("there is no experiment %s in %s", id, root))
+		}
+	}
+	return slices.DeleteFunc(all, func(e experiment.Found) bool { return !called(e) }), nil
+}
+
+// planned is an experiment of the tree that can be carried out.
+type planned struct {
+	experiment.Found
+	asked *store.Asked
+	plan  *experiment.Plan
+}
+
+// figuresOfTree is `weir figures [ID...]`: one experiment after the other, each with a directory of its own, and
+// the page that shows all that are there. One that fails does not keep the others from being run.
+func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f runFlags, stdout, stderr io.Writer) error {
+	f.options.Available = true
+	todo, err := planAll(all, f.options, stderr)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	bad, claims := 0, 0
+	for i, p := range todo {
+		fmt.Fprintf(stderr, "%s (%d of %d): %s\n", p.File.ID, i+1, len(todo), p.File.Paper)
+		one := f
+		one.out = filepath.Join(f.out, p.File.ID)
+		err := carryOut(ctx, p.asked, p.plan, one, &sim.World{}, io.Discard, stderr)
+		if code := (*exitCode)(nil); err != nil && (!errors.As(err, &code) || code.code != exitRefuted) {
+			failed = append(failed, fmt.Errorf("%s: %w", p.File.ID, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
+		}
+		doc, err := report.ReadDocument(one.out)
+		if err == nil && into != "" {
+			err = putInto(into, doc)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "%s: %s: %s\n", p.File.ID, report.Counts(doc), one.out)
+		bad, claims = bad+refuted(doc.Claims), claims+len(doc.Claims)
+	}
+	page, err := writeIndex(f.out)
+	if err != nil {
+		return errors.Join(append(failed, err)...)
+	}
+	fmt.Fprintf(stdout, "all that is there: %s\n", page)
+	if len(failed) == 0 && bad > 0 {
+		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", bad, claims)}
+	}
+	return errors.Join(failed...)
+}
+
+// planAll plans the experiments, and says which cannot be carried out here: where only one was asked for, that is
+// an error.
+func planAll(all []experiment.Found, o experiment.Options, stderr io.Writer) ([]planned, error) {
+	var out []planned
+	for _, e := range all {
+		p := planned{Found: e, asked: &store.Asked{Name: e.Path, File: string(e.Text), Options: o}}
+		var err error
+		if p.plan, err = e.File.Plan(o); err == nil {
+			out = append(out, p)
+			continue
+		}
+		if len(all) == 1 {
+			return nil, usageError(err)
+		}
+		fmt.Fprintf(stderr, "%s is left out: %v\n", e.File.ID, err)
+	}
+	if len(out) == 0 {
+		return nil, usageError(errors.New("none of these experiments can be carried out"))
+	}
+	return out, nil
+}
+
+// writeIndex writes the page of all experiments whose results are in a directory, also those of earlier calls.
+func writeIndex(dir string) (string, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("look for results: %w", err)
+	}
+	var entries []report.Entry
+	for _, d := range found {
+		if !d.IsDir() {
+			continue
+		}
+		at := filepath.Join(dir, d.Name())
+		doc, err := report.ReadDocument(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // stopped before its first run was done
+		}
+		if err != nil {
+			return "", err
+		}
+		asked, err := store.Read(at).Asked()
+		if err != nil {
+			return "", err
+		}
+		entries = append(entries, report.Entry{Dir: d.Name(), Part: experiment.PartOf(asked.Name), Doc: doc})
+	}
+	return report.WriteIndex(dir, experiment.Parts(), entries)
+}

@@ -1,0 +1,254 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/plotter"
+
+	"weir/experiment/result"
+)
+
+// linePicture draws metrics over an axis: a curve for each metric, scheme and point on the other axes. A scheme
+// that the axis does not touch is a level line.
+func linePicture(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
+	values := axisValues(doc, a.Over)
+	if len(values) == 0 {
+		return
+	}
+	at, numeric := placesOf(values)
+	p.x = axis{label: a.Over, min: at[0], max: at[len(at)-1]}
+	if _, unit, ok := quantity(values[0]); ok && unit != "" {
+		p.x.label += " (" + unit + ")"
+	}
+	if !numeric {
+		p.names = values
+	}
+	low, high := math.Inf(1), 0.0
+	for _, path := range a.Line {
+		for _, row := range lineRows(doc, a.Over, style) {
+			c := curve{label: row.label, look: row.look, markers: true}
+			if len(a.Line) > 1 {
+				c.label += ", " + barName(path, a.Line)
+				c.look.dash = len(p.curves) % len(dashes)
+			}
+			var upper plotter.XYs
+			for i, v := range values {
+				y := slices.Sorted(slices.Values(row.at(v).values(strings.Split(path, "."), 1)))
+				if len(y) == 0 {
+					continue
+				}
+				c.line = append(c.line, plotter.XY{X: at[i], Y: median(y)})
+				c.band = append(c.band, plotter.XY{X: at[i], Y: y[0]})
+				upper = append(upper, plotter.XY{X: at[i], Y: y[len(y)-1]})
+				low, high = min(low, y[0]), max(high, y[len(y)-1])
+			}
+			slices.Reverse(upper)
+			if c.band = append(c.band, upper...); len(c.line) > 0 {
+				p.curves = append(p.curves, c)
+			}
+		}
+	}
+	p.y = axis{label: unit(a.Line[0]), max: roundUp(high)}
+	if a.Log && low < high {
+		p.y.fit(low, high)
+		if !p.y.log {
+			p.y.min = 0
+		}
+	}
+}
+
+// axisValues lists the values of an axis, by size where they are numbers, else as they were run.
+func axisValues(doc *result.Document, name string) []string {
+	var out []string
+	for _, r := range doc.Runs {
+		if v, ok := r.Axes[name]; ok && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	if _, numeric := placesOf(out); numeric {
+		slices.SortStableFunc(out, func(a, b string) int {
+			x, _, _ := quantity(a)
+			y, _, _ := quantity(b)
+			return int(math.Copysign(1, x-y))
+		})
+	}
+	return out
+}
+
+// placesOf gives where on an axis its values lie: as numbers of one unit, else one after the other.
+func placesOf(values []string) (at []float64, numeric bool) {
+	for i, text := range values {
+		v, u, ok := quantity(text)
+		_, first, _ := quantity(values[0])
+		if !ok || u != first {
+			at = nil
+			for k := range values {
+				at = append(at, float64(k))
+			}
+			return at, false
+		}
+		if at = append(at, v); i == 0 {
+			numeric = true
+		}
+	}
+	return at, numeric
+}
+
+// lineRow is the runs of one curve: a scheme in a world at one point on all axes but one.
+type lineRow struct {
+	label string
+	look  look
+	runs  []*result.Run
+	over  string
+}
+
+// at gives the runs at one value of the axis that the line goes along.
+func (l lineRow) at(value string) *cell {
+	c := &cell{}
+	for _, r := range l.runs {
+		if v, ok := r.Axes[l.over]; !ok || v == value {
+			c.runs = append(c.runs, r)
+		}
+	}
+	return c
+}
+
+func lineRows(doc *result.Document, over string, style func(*cell) look) []lineRow {
+	var out []lineRow
+	var keys []string
+	for _, r := range doc.Runs {
+		rest := maps.Clone(r.Axes)
+		delete(rest, over)
+		c := &cell{world: r.World, scheme: r.Scheme, runs: []*result.Run{r}}
+		label := c.label(worldNames(doc))
+		if len(rest) > 0 {
+			label += ", " + pointValues(rest)
+		}
+		i := slices.Index(keys, label)
+		if i < 0 {
+			i = len(keys)
+			keys = append(keys, label)
+			out = append(out, lineRow{label: label, look: style(c), over: over})
+			out[i].look.dash = i % len(dashes)
+		}
+		out[i].runs = append(out[i].runs, r)
+	}
+	return out
+}
+
+// timePieces is into how many pieces of time a curve over time is cut where seeds are laid over each other.
+const timePieces = 125
+
+// ratesPictures draws groups' rates over time, a picture for each scheme: a curve for each group at each point
+// on the axes.
+func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*picture {
+	var out []*picture
+	most := 0.0
+	worlds := worldNames(doc)
+	for _, v := range variants(doc, style) {
+		label := v.cell.label(worlds)
+		name := fileName(a.Name, label)
+		i := slices.IndexFunc(out, func(p *picture) bool { return p.name == name })
+		if i < 0 {
+			i = len(out)
+			out = append(out, &picture{
+				name: name, title: a.Title + ": " + label, caption: a.Note,
+				x: axis{label: "time (s)"}, y: axis{label: "payload (Mbit/s)"},
+			})
+		}
+		p := out[i]
+		for _, group := range a.Rates {
+			var seeds []plotter.XYs
+			for _, r := range detailed(v.cell) {
+				join := max(1, len(r.Detail.Rates[group])/timePieces)
+				if points := joined(r.Detail.Rates[group], r.Detail.StepMs, join); len(points) > 0 {
+					seeds = append(seeds, points)
+					p.x.max = max(p.x.max, r.Detail.DurationMs/1e3)
+				}
+			}
+			c := overSeeds(seeds)
+			if len(c.line) == 0 {
+				continue
+			}
+			c.label = group
+			if values := pointValues(v.runs[0].Axes); values != "" {
+				if c.label += ", " + values; len(a.Rates) == 1 {
+					c.label = values
+				}
+			}
+			n := len(p.curves)
+			c.look = look{colour: n % len(palette), dash: n % len(dashes)}
+			p.curves = append(p.curves, c)
+		}
+		most = max(most, p.top())
+	}
+	for _, p := range out { // one scale, so that schemes can be compared
+		p.y.max = roundUp(most)
+	}
+	return out
+}
+
+// queueOverTime draws a port's queue over time, all schemes in one picture.
+func queueOverTime(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
+	p.x, p.y = axis{label: "time (s)"}, axis{label: "queue (KB)"}
+	for _, v := range variants(doc, style) {
+		var seeds []plotter.XYs
+		for _, r := range detailed(v.cell) {
+			mean, _, _ := envelope(r.Detail.Queues[a.Queue], 0, r.Detail.DurationMs, timePieces)
+			if len(mean) > 0 {
+				seeds = append(seeds, mean)
+				p.x.max = max(p.x.max, r.Detail.DurationMs/1e3)
+			}
+		}
+		if c := overSeeds(seeds); len(c.line) > 0 {
+			c.label, c.look = v.label, v.look
+			p.curves = append(p.curves, c)
+		}
+	}
+	for _, b := range blocks(doc) {
+		for _, l := range portLines(b, a.Queue) {
+			if !slices.Contains(p.lines, l) {
+				p.lines = append(p.lines, l)
+			}
+		}
+	}
+	p.fitQueue()
+	p.caption = strings.TrimSpace(fmt.Sprintf("%s Mean over %s ms.", p.caption, number(p.x.max*1e3/timePieces)))
+}
+
+// overSeeds lays curves over each other: the line is the median at each instant, the band goes from the
+// smallest to the largest. An instant that a seed does not reach is of the others.
+func overSeeds(seeds []plotter.XYs) curve {
+	var c curve
+	var upper plotter.XYs
+	longest := 0
+	for i, s := range seeds {
+		if len(s) > len(seeds[longest]) {
+			longest = i
+		}
+	}
+	if len(seeds) == 0 {
+		return c
+	}
+	for k, at := range seeds[longest] {
+		var y []float64
+		for _, s := range seeds {
+			if k < len(s) {
+				y = append(y, s[k].Y)
+			}
+		}
+		slices.Sort(y)
+		c.line = append(c.line, plotter.XY{X: at.X, Y: median(y)})
+		if len(seeds) > 1 {
+			c.band = append(c.band, plotter.XY{X: at.X, Y: y[0]})
+			upper = append(upper, plotter.XY{X: at.X, Y: y[len(y)-1]})
+		}
+	}
+	slices.Reverse(upper)
+	c.band = append(c.band, upper...)
+	return c
+}

@@ -1,0 +1,231 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/experiment/result"
+)
+
+// Entry is an experiment whose results lie in a directory below that of the index.
+type Entry struct {
+	Dir  string // its directory, below the index
+	Part string // the heading that it stands under
+	Doc  *result.Document
+}
+
+// indexView is what the template of the index shows.
+type indexView struct {
+	Style  template.CSS
+	Counts string
+	Parts  []indexPart
+}
+
+type indexPart struct {
+	Title   string
+	Entries []indexEntry
+}
+
+type indexEntry struct {
+	Dir, ID, Paper, Counts, Command, Facts string
+	Figures                                []indexFigure
+	Claims                                 []indexClaim
+	Skipped                                string
+}
+
+type indexFigure struct{ Name, Title string }
+
+type indexClaim struct {
+	Says, Source, Text, Because, Figure string
+	Rows                                []indexRow
+}
+
+type indexRow struct{ Class, Where, Measured, Asked string }
+
+// WriteIndex writes DIR/index.html: every experiment with its figures small, its claims and what became of them,
+// and the command that repeats it. The parts come in the order given. It gives the page's path.
+func WriteIndex(dir string, parts []string, entries []Entry) (string, error) {
+	t, err := template.ParseFS(templates, "templates/index.html")
+	if err != nil {
+		return "", fmt.Errorf("read the template of the index: %w", err)
+	}
+	style, err := templates.ReadFile("templates/report.css")
+	if err != nil {
+		return "", fmt.Errorf("read the style of the index: %w", err)
+	}
+	v := indexView{Style: template.CSS(style)}
+	var all []*result.Claim
+	for _, title := range parts {
+		p := indexPart{Title: title}
+		for _, e := range entries {
+			if e.Part != title {
+				continue
+			}
+			one, err := newIndexEntry(dir, e)
+			if err != nil {
+				return "", err
+			}
+			p.Entries = append(p.Entries, one)
+			all = append(all, claimOrder(e.Doc)...)
+		}
+		if len(p.Entries) > 0 {
+			v.Parts = append(v.Parts, p)
+		}
+	}
+	v.Counts = countDecisions(all)
+	var b bytes.Buffer
+	if err := t.Execute(&b, v); err != nil {
+		return "", fmt.Errorf("write the index: %w", err)
+	}
+	path := filepath.Join(dir, "index.html")
+	return path, writeFile(path, b.Bytes())
+}
+
+func newIndexEntry(dir string, e Entry) (indexEntry, error) {
+	var file about
+	if json.Unmarshal(e.Doc.File, &file) != nil {
+		file = about{} // a file of another form
+	}
+	out := indexEntry{
+		Dir: e.Dir, ID: e.Doc.Experiment, Paper: file.Paper, Counts: Counts(e.Doc), Command: Command(e.Doc),
+		Facts: count(len(e.Doc.Runs), "run"),
+	}
+	for _, world := range worldNames(e.Doc) {
+		out.Facts += "; " + worldLine(e.Doc, world)
+	}
+	var err error
+	if out.Figures, err = thumbnails(filepath.Join(dir, e.Dir), e.Doc); err != nil {
+		return out, err
+	}
+	for _, section := range claimSections(e.Doc) {
+		for _, q := range section.claims {
+			out.Claims = append(out.Claims, newIndexClaim(q, out.Figures))
+		}
+	}
+	var skipped []string
+	for _, s := range e.Doc.Skipped {
+		skipped = append(skipped, s.Scheme+": "+s.Reason)
+	}
+	out.Skipped = strings.Join(skipped, "; ")
+	return out, nil
+}
+
+func newIndexClaim(q claimGroup, figures []indexFigure) indexClaim {
+	first := q.decisions[0]
+	c := indexClaim{Text: q.text, Because: q.because, Source: sourceOf(first)}
+	if q.says != "" {
+		c.Says = quoted(q)
+	}
+	if slices.ContainsFunc(figures, func(f indexFigure) bool { return f.Name == first.Figure }) {
+		c.Figure = first.Figure
+	}
+	for _, d := range q.decisions {
+		measured, wanted := Sides(d)
+		where := pointValues(d.For)
+		if where == "" {
+			where = d.World
+		}
+		c.Rows = append(c.Rows, indexRow{decided(d), where, measured, wanted})
+	}
+	return c
+}
+
+// sourceOf says where in the paper a claim stands and what the paper has.
+func sourceOf(c *result.Claim) string {
+	switch {
+	case c.Source != "" && c.Value != "":
+		return c.Source + ": " + c.Value
+	case c.Value != "":
+		return "paper: " + c.Value
+	}
+	return c.Source
+}
+
+// thumbnails lists the figures that were drawn as the paper draws them; where a file asks for none, the first
+// of each kind.
+func thumbnails(dir string, doc *result.Document) ([]indexFigure, error) {
+	files, err := filepath.Glob(filepath.Join(dir, figuresDir, "*.svg"))
+	if err != nil {
+		return nil, fmt.Errorf("look for figures: %w", err)
+	}
+	var names []string
+	for _, path := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(path), ".svg"))
+	}
+	var out []indexFigure
+	for _, a := range askedFigures(doc) {
+		for _, name := range names {
+			if fit := fileName(a.Name); name == fit || len(a.Rates) > 0 && strings.HasPrefix(name, fit+"-") {
+				out = append(out, indexFigure{name, cmp.Or(a.Title, a.Name)})
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	for _, kind := range []string{"over-", "fct-", "shares-", "goodput-", "queue-"} {
+		i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, kind) && !strings.Contains(n, "close-up") })
+		if i >= 0 {
+			out = append(out, indexFigure{names[i], names[i]})
+		}
+	}
+	return out, nil
+}
+
+// Command is what repeats the runs of a document.
+func Command(doc *result.Document) string {
+	var file struct {
+		Seeds []int64
+		Lab   struct{ Seeds []int64 }
+	}
+	text := "weir figures " + doc.Experiment
+	worlds := worldNames(doc)
+	if slices.Contains(worlds, "lab") {
+		text += " --world " + strings.Join(worlds, ",")
+	}
+	var seeds []int64
+	for _, r := range doc.Runs {
+		if !slices.Contains(seeds, r.Seed) {
+			seeds = append(seeds, r.Seed)
+		}
+	}
+	slices.Sort(seeds)
+	if json.Unmarshal(doc.File, &file) == nil {
+		asked := file.Seeds
+		if slices.Contains(worlds, "lab") && len(file.Lab.Seeds) > 0 {
+			asked = file.Lab.Seeds
+		}
+		if slices.Equal(slices.Sorted(slices.Values(asked)), seeds) {
+			return text
+		}
+	}
+	if n := len(seeds); n > 0 && seeds[0] == 1 && seeds[n-1] == int64(n) {
+		return text + fmt.Sprintf(" --seeds %d", n)
+	}
+	if len(seeds) == 1 {
+		return text + fmt.Sprintf(" --seed %d", seeds[0])
+	}
+	return text
+}
+
+// ReadDocument reads the results that Write put into a directory.
+func ReadDocument(dir string) (*result.Document, error) {
+	path := filepath.Join(dir, documentFile)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	defer file.Close()
+	doc, err := result.ReadJSON(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return doc, nil
+}

@@ -1,0 +1,100 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/experiment/claim"
+	"weir/experiment/result"
+)
+
+// Place is where below a root the summary of a document is kept: WORLD/ID.json, lab-sim for both worlds beside
+// each other.
+func Place(doc *result.Document) string {
+	worlds := worldNames(doc)
+	slices.Sort(worlds)
+	return filepath.Join(strings.Join(worlds, "-"), doc.Experiment+".json")
+}
+
+// WriteSummary writes what is kept in a repository of an experiment: ROOT/WORLD/ID.json, and in ROOT/WORLD/ID
+// those figures that its file asks for, drawn, as SVG. It gives the path of the first.
+func WriteSummary(root string, doc *result.Document) (string, error) {
+	path := filepath.Join(root, Place(doc))
+	small, err := doc.Summary(looked(doc))
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	if err := small.WriteLines(&b); err != nil {
+		return "", err
+	}
+	figures := strings.TrimSuffix(path, ".json")
+	if err := os.MkdirAll(figures, 0o755); err != nil {
+		return "", fmt.Errorf("make a directory for the summary: %w", err)
+	}
+	if err := writeFile(path, b.Bytes()); err != nil {
+		return "", err
+	}
+	return path, writeAsked(figures, doc)
+}
+
+// writeAsked draws the figures that a file asks for into a directory that holds nothing else.
+func writeAsked(dir string, doc *result.Document) error {
+	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	for _, name := range old {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
+		return fmt.Errorf("remove the figures of an earlier summary: %w", err)
+	}
+	all := askedPictures(doc, styles(doc))
+	for _, p := range all {
+		svg, err := p.svg()
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", p.name, err)
+		}
+		if err := writeFile(filepath.Join(dir, p.name+".svg"), svg); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the figures of an earlier summary: %w", err)
+		}
+	}
+	return nil
+}
+
+// looked says what the claims and figures of a document look at.
+func looked(doc *result.Document) result.Looked {
+	var at result.Looked
+	see := func(names []string) {
+		if len(names) > 1 {
+			at.Windows = append(at.Windows, names[0]+"."+names[1]) // where it is a window; else it is none's name
+		}
+	}
+	for i := range doc.Claims {
+		c, err := claim.Parse(doc.Claims[i].Claim)
+		if err != nil {
+			continue // it was never decided
+		}
+		for _, p := range c.Paths() {
+			see(p.Names)
+			if path := strings.Join(p.Names, "."); p.Distribution && !slices.Contains(at.Distributions, path) {
+				at.Distributions = append(at.Distributions, path)
+			}
+		}
+	}
+	for _, a := range askedFigures(doc) {
+		for _, path := range slices.Concat(a.Bars, a.Line, []string{a.CDF}) {
+			see(strings.Split(path, "."))
+		}
+	}
+	return at
+}

@@ -1,0 +1,146 @@
+// Package reproduction makes docs/REPRODUCTION.md: every claim of the experiment files beside what the results that
+// are committed say of it. The same files give the same bytes.
+//
+//	page.go     the page
+//	results.go  the committed results, and whether they are still of today's files
+//	table.go    the claims of one experiment
+package reproduction
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"weir/experiment"
+	"weir/experiment/report"
+)
+
+// Where things are below the root of the repository.
+const (
+	filesDir   = "experiments"
+	resultsDir = "results"
+	// PagePath is the page that is made.
+	PagePath = "docs/REPRODUCTION.md"
+)
+
+// labPages hold tables of runs in the lab whose measurements are not kept, between the marks of report.Into.
+var labPages = []string{"fairq-experiments.md", "fairq-lab.md"}
+
+const head = `# Reproduction
+
+Every claim of the papers that an experiment file holds, what was measured for it, and the command that measures
+it again. This page is made by ` + "`make reproduction`" + ` from ` + "[results/](../results)" + ` and the files in
+` + "[experiments/](../experiments)" + `: it is not written by hand, and a test compares it.
+
+How to follow a claim: its words and its place in the paper stand on the left, the figure that shows it behind them;
+the command stands above the table. **Paper** is what the paper has for the left side of the comparison, **asked** is
+the right side. A measured value is the median over seeds, with smallest..largest behind it. A claim is decided on
+the median over seeds of left minus right ([experiment-file.md](experiment-file.md)), in each world and for each
+value of the axes that it leaves open (*where*). What a claim leaves undecided is said with its reason.
+`
+
+// Page makes the page from the files below the root of the repository.
+func Page(root string) ([]byte, error) {
+	files, err := experiment.Tree(filepath.Join(root, filesDir))
+	if err != nil {
+		return nil, err
+	}
+	var sections []*section
+	var without []string
+	for i := range files {
+		s, err := newSection(root, &files[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(s.columns) == 0 && s.labPage == "" {
+			without = append(without, fmt.Sprintf("%s ([file](%s))", s.file.ID, s.link))
+			continue
+		}
+		sections = append(sections, s)
+	}
+	var b bytes.Buffer
+	b.WriteString(head)
+	writeContents(&b, sections)
+	for _, part := range experiment.Parts() {
+		heading := "\n## " + part + "\n"
+		for _, s := range sections {
+			if s.part == part {
+				b.WriteString(heading)
+				heading = ""
+				s.write(&b)
+			}
+		}
+	}
+	if len(without) > 0 {
+		fmt.Fprintf(&b, "\n## Without results\n\nNothing is committed yet of %s.\n", strings.Join(without, ", "))
+	}
+	return b.Bytes(), nil
+}
+
+// writeContents lists the experiments with how their claims came out.
+func writeContents(b *bytes.Buffer, sections []*section) {
+	b.WriteString("\n| experiment | of | simulator: confirmed / refuted / undecided | lab |\n|---|---|---|---|\n")
+	for _, s := range sections {
+		lab := s.counts(experiment.WorldLab)
+		if lab == "" && s.labPage != "" {
+			lab = "[tables](" + s.labPage + ")"
+		}
+		fmt.Fprintf(b, "| [%s](#%s) | %s | %s | %s |\n", s.file.ID, strings.ToLower(s.file.ID), cell(s.file.Paper), s.counts(experiment.WorldSim), lab)
+	}
+}
+
+// write writes one experiment.
+func (s *section) write(b *bytes.Buffer) {
+	fmt.Fprintf(b, "\n### %s\n\n%s. [File](%s).\n", s.file.ID, strings.TrimSuffix(s.file.Paper, "."), s.link)
+	for i := range s.columns {
+		c := &s.columns[i]
+		fmt.Fprintf(b, "\n* %s: `%s` (%s, weir %s)", c.title(), report.Command(c.doc), c.runs(), c.doc.Weir)
+		if c.stale != "" {
+			b.WriteString("; **" + c.stale + "**")
+		}
+	}
+	if s.labPage != "" && s.counts(experiment.WorldLab) == "" {
+		fmt.Fprintf(b, "\n* lab: measured earlier, the tables stand in [%s](%s): `weir figures %s --world lab`",
+			strings.Split(s.labPage, "#")[0], s.labPage, s.file.ID)
+	}
+	b.WriteString("\n")
+	s.writeFigures(b)
+	s.writeClaims(b)
+}
+
+// writeFigures shows the figures as the paper draws them.
+func (s *section) writeFigures(b *bytes.Buffer) {
+	var shown []string
+	for i := range s.columns {
+		for _, f := range s.columns[i].figures {
+			shown = append(shown, fmt.Sprintf(`<a href="%s"><img src="%s" width="290" alt="%s, %s"></a>`, f.link, f.link, f.name, s.columns[i].title()))
+		}
+	}
+	if len(shown) > 0 {
+		fmt.Fprintf(b, "\n%s\n", strings.Join(shown, "\n"))
+	}
+}
+
+// labTables finds the page with the tables of an experiment's runs in the lab, as a link from docs, or "".
+func labTables(root, id string) (string, error) {
+	for _, name := range labPages {
+		text, err := os.ReadFile(filepath.Join(root, "docs", name))
+		if err != nil {
+			return "", fmt.Errorf("look for tables of the lab: %w", err)
+		}
+		if bytes.Contains(text, []byte("<!-- results of "+id+" -->")) {
+			if bytes.Contains(text, []byte("\n## "+id+"\n")) {
+				name += "#" + strings.ToLower(id)
+			}
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// cell keeps a text within its cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
+}

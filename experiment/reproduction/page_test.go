@@ -1,0 +1,166 @@
+package reproduction
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/experiment"
+	"weir/experiment/report"
+	"weir/experiment/result"
+)
+
+// The page is what the committed files give.
+func TestPage_IsCommitted(t *testing.T) {
+	got, err := Page("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join("../..", PagePath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	lines := strings.Split(string(want), "\n")
+	for i, line := range strings.Split(string(got), "\n") {
+		if i >= len(lines) || line != lines[i] {
+			t.Fatalf("%s is not what the files give from line %d on: 'make reproduction' writes it anew\nnow: %s", PagePath, i+1, line)
+		}
+	}
+	t.Fatalf("%s has more lines than the files give: 'make reproduction' writes it anew", PagePath)
+}
+
+const fileText = `id: X1
+paper: "009, Fig. 1"
+duration: 10s
+seeds: [1, 2]
+topology: {kind: dumbbell, senders: 2, receivers: 1}
+network: {rate: 100Mbit, rtt: 200us, buffer: 125KB}
+traffic: [{name: long, from: "sender*", to: receiver1, pattern: bulk}]
+schemes: [{name: droptail}, {name: ecn, params: {threshold: 25KB}}, {name: sicc}]
+measure: {ports: {bottleneck: "switch->receiver1"}}
+figures: [{name: fig1, title: "Fig. 1: drops", bars: [all.drops]}]
+claims:
+  - "ecn.all.drops == 0"
+  - {ours: "few", claim: "ecn.all.drops <= 100", because: "not to be said"}
+  - {paper: "far | fewer drops", source: "section 4", value: "a tenth", figure: fig1,
+     claim: "ecn.all.drops <= 0.1 * droptail.all.drops", because: "it is lossy"}
+  - {paper: "best", claim: "sicc.all.drops == 0"}
+`
+
+// repository makes the root of a repository with the experiment above, and results of it in one world, of the file
+// as it was run.
+func repository(t *testing.T, world, asRun string) string {
+	t.Helper()
+	root := t.TempDir()
+	put := func(path, text string) {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("experiments/fairq/X1.yaml", fileText)
+	put("docs/fairq-experiments.md", "# Tables\n\n## X2\n\n<!-- results of X2 -->\n")
+	put("docs/fairq-lab.md", "")
+	put("experiments/X2.yaml", strings.Replace(fileText, "X1", "X2", 1))
+	put("experiments/X3.yaml", strings.Replace(fileText, "X1", "X3", 1))
+	doc := &result.Document{Experiment: "X1", Weir: "v1", Host: result.Host{Kernel: "6", CPUs: 2}, File: parsed(t, asRun)}
+	doc.Skipped = []result.Skip{{Scheme: "sicc", World: world, Reason: "law sicc is not in this build"}}
+	for i, scheme := range []string{"droptail", "ecn"} {
+		for seed := int64(1); seed <= 2; seed++ {
+			drops := 100*int64(1-i) + 20 + seed
+			doc.Runs = append(doc.Runs, &result.Run{
+				World: world, Scheme: scheme, Seed: seed, Scale: 1, PayloadShare: 0.95,
+				Groups: map[string]*result.Group{"long": {Flows: 2}},
+				Ports:  map[string]*result.PortResult{result.AllPorts: {Drops: &drops}},
+			})
+		}
+	}
+	if _, err := report.WriteSummary(filepath.Join(root, resultsDir), doc); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// parsed is a file as a document holds it.
+func parsed(t *testing.T, text string) []byte {
+	t.Helper()
+	f, err := experiment.Parse("X1.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func page(t *testing.T, root string) string {
+	t.Helper()
+	text, err := Page(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// From the sentence in the paper to place, value, figure, measurement, cause and command.
+func TestPage_FollowAClaim(t *testing.T) {
+	text := page(t, repository(t, "sim", fileText))
+	for _, want := range []string{
+		"| [X1](#x1) | 009, Fig. 1 | 1 / 2 / 1 |  |",
+		"* simulator: `weir figures X1` (4 runs, seeds 1, 2, weir v1)\n",
+		`<a href="../results/sim/X1/fig1.svg"><img src="../results/sim/X1/fig1.svg" width="290" alt="fig1, simulator"></a>`,
+		"| section 4: “far \\| fewer drops” `ecn.all.drops <= 0.1 * droptail.all.drops` [fig1](../results/sim/X1/fig1.svg) |  | a tenth | " +
+			"<= 12.2 (12.1..12.2) | 21.5 (21..22) | **refuted** [1] |",
+		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed |",
+		"\nWhy:\n\n1. it is lossy\n",
+		"\nUndecided, for scheme sicc was skipped: law sicc is not in this build:\n\n* “best” `sicc.all.drops == 0`\n",
+		"the tables stand in [fairq-experiments.md](fairq-experiments.md#x2): `weir figures X2 --world lab`",
+		"Nothing is committed yet of X3 ([file](../experiments/X3.yaml)).",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "not to be said") || strings.Contains(text, "to be run again") {
+		t.Errorf("the page says too much:\n%s", text)
+	}
+	if at := strings.Index(text, "far \\|"); at > strings.Index(text, "| few `") || at > strings.Index(text, "| `ecn.all.drops == 0`") {
+		t.Error("the paper's claim does not come first")
+	}
+}
+
+func TestPage_SaysThatTheFileWasChanged(t *testing.T) {
+	for _, c := range []struct {
+		what, world, from, to string
+		stale                 bool
+	}{
+		{"a buffer", "sim", "125KB", "250KB", true},
+		{"a law's parameter", "sim", "threshold: 25KB", "threshold: 30KB", true},
+		{"traffic", "sim", "pattern: bulk", "pattern: bulk, count: 2", true},
+		{"claims and figures", "sim", "<= 100", "<= 99", false},
+		{"seeds", "sim", "seeds: [1, 2]", "seeds: [1, 2, 3]", false},
+		{"a scheme that was not run", "sim", ", {name: sicc}]", "]", false},
+		{"the lab's scale, in the simulator", "sim", "measure:", "lab: {time_scale: 2}\nmeasure:", false},
+		{"the lab's scale", "lab", "measure:", "lab: {time_scale: 2}\nmeasure:", true},
+	} {
+		before := strings.Replace(fileText, c.from, c.to, 1)
+		if c.what == "a scheme that was not run" {
+			before = strings.Replace(before, `  - {paper: "best", claim: "sicc.all.drops == 0"}`+"\n", "", 1)
+		}
+		text := page(t, repository(t, c.world, before))
+		if got := strings.Contains(text, "**measured before the file was changed: to be run again**"); got != c.stale {
+			t.Errorf("%s was changed: said %v, want %v", c.what, got, c.stale)
+		}
+	}
+}

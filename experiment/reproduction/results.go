@@ -1,0 +1,165 @@
+package reproduction
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"weir/experiment"
+	"weir/experiment/result"
+)
+
+// section is an experiment and its committed results.
+type section struct {
+	file    *experiment.File
+	link    string // to its file, from docs
+	part    string
+	columns []column
+	labPage string // with tables of the lab, as a link from docs
+}
+
+// column is what one world said in one summary.
+type column struct {
+	beside  bool // both worlds were run side by side, at the lab's scale
+	world   string
+	doc     *result.Document // of this world alone
+	figures []figure
+	stale   string // what is to be said of runs that are not of today's file
+}
+
+type figure struct{ name, link string }
+
+// kept are the directories of summaries, in order of their columns.
+var kept = []string{"sim", "lab-sim", "lab"}
+
+func newSection(root string, e *experiment.Found) (*section, error) {
+	rel, err := filepath.Rel(root, e.Path)
+	if err != nil {
+		return nil, fmt.Errorf("link to %s: %w", e.Path, err)
+	}
+	s := &section{file: e.File, link: "../" + filepath.ToSlash(rel), part: experiment.PartOf(e.Path)}
+	if s.labPage, err = labTables(root, e.File.ID); err != nil {
+		return nil, err
+	}
+	for _, dir := range kept {
+		doc, err := readSummary(filepath.Join(root, resultsDir, dir, e.File.ID+".json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		now, err := json.Marshal(e.File)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Path, err)
+		}
+		stale := staleness(now, doc)
+		doc.File = now // its axes, for claims
+		figures, err := figuresOf(root, dir, e.File)
+		if err != nil {
+			return nil, err
+		}
+		for _, world := range slices.Sorted(maps.Keys(byWorld(doc))) {
+			c := column{beside: dir == "lab-sim", world: world, doc: byWorld(doc)[world], figures: figures, stale: stale}
+			s.columns = append(s.columns, c)
+			figures = nil // one picture is of both worlds
+		}
+	}
+	return s, nil
+}
+
+func readSummary(path string) (*result.Document, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read a summary: %w", err)
+	}
+	defer file.Close()
+	doc, err := result.ReadJSON(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return doc, nil
+}
+
+// byWorld parts a document into those of its worlds.
+func byWorld(doc *result.Document) map[string]*result.Document {
+	out := map[string]*result.Document{}
+	for _, r := range doc.Runs {
+		if out[r.World] == nil {
+			one := *doc
+			one.Runs = nil
+			out[r.World] = &one
+		}
+		out[r.World].Runs = append(out[r.World].Runs, r)
+	}
+	return out
+}
+
+// figuresOf lists the figures that lie beside a summary, in the order of the file.
+func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
+	paths, err := filepath.Glob(filepath.Join(root, resultsDir, dir, file.ID, "*.svg"))
+	if err != nil {
+		return nil, fmt.Errorf("look for figures: %w", err)
+	}
+	var out []figure
+	for _, asked := range file.Figures {
+		for _, p := range paths {
+			name := strings.TrimSuffix(filepath.Base(p), ".svg")
+			if name == asked.Name || len(asked.Rates) > 0 && strings.HasPrefix(name, asked.Name+"-") {
+				out = append(out, figure{name, path.Join("..", resultsDir, dir, file.ID, name+".svg")})
+			}
+		}
+	}
+	return out, nil
+}
+
+// staleness says when a file asks today for other runs than those of a document. Claims, figures and windows are not
+// part of it, nor schemes that were not run.
+func staleness(now json.RawMessage, doc *result.Document) string {
+	before, errBefore := askedOf(doc.File, doc)
+	today, errNow := askedOf(now, doc)
+	if errBefore != nil || errNow != nil || !reflect.DeepEqual(before, today) {
+		return "measured before the file was changed: to be run again"
+	}
+	return ""
+}
+
+// askedOf is that part of a file that decides how the runs of a document go.
+func askedOf(file json.RawMessage, doc *result.Document) (map[string]any, error) {
+	var f map[string]any
+	if err := json.Unmarshal(file, &f); err != nil {
+		return nil, fmt.Errorf("read the file of %s as it was run: %w", doc.Experiment, err)
+	}
+	in := func(is func(*result.Run) bool) bool { return slices.ContainsFunc(doc.Runs, is) }
+	for _, key := range []string{"claims", "figures", "notes", "paper", "ids", "worlds", "seeds"} {
+		delete(f, key)
+	}
+	if lab, ok := f["lab"].(map[string]any); ok {
+		delete(lab, "seeds")
+	}
+	if !in(func(r *result.Run) bool { return r.World == experiment.WorldLab }) {
+		delete(f, "lab")
+	}
+	if measure, ok := f["measure"].(map[string]any); ok {
+		delete(measure, "windows")
+	}
+	schemes, _ := f["schemes"].([]any)
+	var ran []any
+	for _, s := range schemes {
+		scheme, _ := s.(map[string]any)
+		delete(scheme, "worlds")
+		if in(func(r *result.Run) bool { return r.Scheme == scheme["name"] }) {
+			ran = append(ran, scheme)
+		}
+	}
+	f["schemes"] = ran
+	return f, nil
+}
