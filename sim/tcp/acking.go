@@ -172,7 +172,7 @@ func (e *Endpoint) checkCE(pk *network.Packet) {
 	switch {
 	case marked && !a.echo:
 		a.echo = true
-		e.quicken(2)
+		e.quicken(min(2, e.profile.QuickACKs))
 	case pk.ECN == 0 && a.ect: // sent again, no doubt: the sender's window may be small
 		e.quicken(min(2, e.profile.QuickACKs))
 	}

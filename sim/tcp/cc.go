@@ -85,6 +85,7 @@ type Control interface {
 
 // ControlOptions are the numbers of the congestion controls. Zero is Linux's default of each.
 type ControlOptions struct {
+	HalveFlight       bool // reno, newreno, sack: a loss halves FlightSize (RFC 5681 (4)), not the window
 	NoHyStart         bool // cubic: slow start ends with a loss or mark only
 	NoFastConvergence bool // cubic: RFC 9438 4.7 off
 	NoFriendly        bool // cubic: RFC 9438 4.3 (Reno-friendly region) off
@@ -101,7 +102,7 @@ type ControlOptions struct {
 func newControl(name string, o ControlOptions) (Control, error) {
 	switch name {
 	case "reno", "newreno", "sack":
-		return &reno{name: name}, nil
+		return &reno{name: name, halveFlight: o.HalveFlight}, nil
 	case "cubic":
 		return newCubic(o), nil
 	case "dctcp":

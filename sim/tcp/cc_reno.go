@@ -5,7 +5,10 @@ import "weir/sim/event"
 // reno is the window of RFC 5681 with appropriate byte counting (RFC 3465) as Linux has it
 // (net/ipv4/tcp_cong.c, tcp_reno_*): slow start grows by what was acknowledged, congestion avoidance by
 // a segment a window, a loss or mark halves. The state is Window; there is no other.
-type reno struct{ name string }
+type reno struct {
+	name        string
+	halveFlight bool // ControlOptions.HalveFlight
+}
 
 func (r *reno) Name() string                      { return r.name }
 func (r *reno) ExactECN() bool                    { return false }
@@ -17,10 +20,10 @@ func (r *reno) Alpha() uint32                     { return 0 }
 func (r *reno) Undo(w *Window) uint32             { return renoUndo(w) }
 func (r *reno) Grow(w *Window, s *Sample)         { renoGrow(w, s) }
 
-// Ssthresh is equation (4) of RFC 5681 for a loss: half of what is in flight. reno takes the window in its place, as Linux
-// does, which is more where a program leaves it unused. For a mark it is the window (RFC 3168 6.1.2).
+// Ssthresh is equation (4) of RFC 5681 for a loss with HalveFlight: half of what is in flight. Else it is half of the
+// window, as Linux has it, which is more where a program leaves it unused. For a mark it is the window (RFC 3168 6.1.2).
 func (r *reno) Ssthresh(w *Window, s *Sample, why Cause) uint32 {
-	if r.name != "reno" && why != CauseECE && s.Flight > 0 {
+	if r.halveFlight && why != CauseECE && s.Flight > 0 {
 		return max(s.Flight>>1, 2)
 	}
 	return renoSsthresh(w)

@@ -68,6 +68,7 @@ type Config struct {
 	ECN         bool // RFC 3168: asked for, and granted to who asks
 	ECTOnSYN    bool // SYN and SYN-ACK are ECT, or a marking queue drops them
 	ECTAlways   bool // RFC 8257 3.5, Linux: all of a DCTCP connection is ECT: bare ACKs and FINs, retransmissions, RST
+	OneCut      bool // RFC 3168 6.1.2: drops and marks of one window cut once. Linux cuts again if the ACK that ends a recovery has ECE
 	ECNFallback bool // a SYN that timed out is sent again without ECN (RFC 3168 6.1.1.1)
 
 	DupThresh          uint32     // duplicate ACKs or SACKed segments that show a loss (RFC 5681, 6675: 3)
@@ -114,10 +115,10 @@ func Default(control string) *Config {
 	}
 	switch control {
 	case "newreno":
-		c.Impatient = true
+		c.Impatient, c.OneCut, c.Options.HalveFlight = true, true, true
 		return c
 	case "sack":
-		c.SACK, c.Rescue = true, true
+		c.SACK, c.Rescue, c.OneCut, c.Options.HalveFlight = true, true, true, true
 		return c
 	case "dctcp", "d2tcp":
 		c.ECN, c.ECTOnSYN, c.ECTAlways = true, true, true

@@ -6,13 +6,17 @@ import "weir/sim/event"
 func (e *Endpoint) enterLoss(now event.Time) {
 	fresh := e.recovery < Recovering
 	e.markAllLost(now)
-	// ssthresh falls once for what was in flight, however often its retransmission times out.
-	if e.recovery <= Disorder || !after(e.rec.high, e.una) || e.recovery == Loss && e.rec.retries == 0 {
-		s := e.fillSample(now)
+	// ssthresh falls once for what was in flight, however often its retransmission times out. Linux leaves it alone within
+	// a recovery too.
+	switch s := e.fillSample(now); {
+	case e.recovery <= Disorder || !after(e.rec.high, e.una) || e.recovery == Loss && e.rec.retries == 0:
 		e.win.Remember(CauseTimeout, e.reducing())
 		e.win.Ssthresh = e.cc.Ssthresh(&e.win, s, CauseTimeout)
 		e.cc.Timeout(&e.win, s)
 		e.beginUndo()
+	case e.reducing() && e.profile.Options.HalveFlight:
+		// Less may be in flight than when the reduction began, and (4) is of now: "no more than".
+		e.win.Ssthresh = min(e.win.Ssthresh, e.cc.Ssthresh(&e.win, s, CauseTimeout))
 	}
 	e.win.Cwnd = e.inFlight() + 1
 	e.win.Count = 0

@@ -73,6 +73,9 @@ func (e *Endpoint) setRecovery(s Recovery) {
 // a duplicate ACK. It says what to send.
 func (e *Endpoint) alert(now event.Time, dup uint32, w *ackWork) resend {
 	ece := w.flags&ackECE != 0
+	if e.profile.OneCut && e.recovery >= Recovering && e.una == e.rec.high {
+		ece = false // still of the window that was lost from: CWR is not there yet
+	}
 	if e.board.len() == 0 {
 		e.sackedOut = 0
 	}

@@ -121,9 +121,18 @@ func (e *Endpoint) fillSample(now event.Time) *Sample {
 	*s = Sample{
 		Now: now, SRTT: e.rtt.smoothed(), MinRTT: e.rtt.least, Deadline: e.deadline,
 		Remaining: e.unsent + int64(e.nxt-e.una), Una: e.una, Nxt: e.nxt, MSS: int32(e.mss), InFlight: e.inFlight(),
-		Flight: min(e.board.len(), e.win.Cwnd),
+		Flight: e.flightSize(),
 	}
 	return s
+}
+
+// flightSize is FlightSize of RFC 5681 (4). What limited transmit sent is beyond cwnd and does not count (RFC 3042). Within
+// a recovery cwnd is cut already, and is no bound of what is out; after a timeout it is what was sent since.
+func (e *Endpoint) flightSize() uint32 {
+	if e.reducing() {
+		return e.board.len()
+	}
+	return min(e.board.len(), e.win.Cwnd)
 }
 
 // limited says whether cwnd is what limits the sender (Linux: tcp_is_cwnd_limited). In slow start the
