@@ -157,21 +157,6 @@ func (a *arrivals) Deliver(host network.NodeID, pk *network.Packet, now event.Ti
 	a.next.Deliver(host, pk, now)
 }
 
-// then does something at a time of the simulated clock.
-type then struct {
-	ev event.Event
-	do func()
-}
-
-// Happen is event.Handler.
-func (th *then) Happen(*event.Event, event.Time) { th.do() }
-
-func (s *simulation) then(at event.Time, do func()) {
-	th := &then{do: do}
-	th.ev.Init(th)
-	s.queue.Set(&th.ev, at)
-}
-
 // countRun carries a run out and counts; it is not timed.
 func countRun(t testing.TB, r *experiment.Run) counted {
 	t.Helper()
@@ -184,13 +169,14 @@ func countRun(t testing.TB, r *experiment.Run) counted {
 	runtime.KeepAlive(alone)
 	before = live()
 	s := ready(t, r)
+	defer s.close()
 	a := &arrivals{next: s.net.Sink}
 	s.net.Sink = a
 	hops, events := allHops(s.net), s.queue.Happened()
 	var allocs, data int64
 	begin, length := s.queue.Now(), event.Time(r.Config.Duration)
-	s.then(begin+length/2, func() { allocs, data = allocations(), a.data })
-	s.then(begin+length/10*9, func() {
+	doAt(s.queue, begin+length/2, func() { allocs, data = allocations(), a.data })
+	doAt(s.queue, begin+length/10*9, func() {
 		n.allocs = float64(allocations()-allocs) / float64(max(1, a.data-data))
 		n.live, n.lent = live()-before, s.net.Lent()
 		n.drops = int64(cap(s.rec.drops)) * int64(reflect.TypeFor[result.Drop]().Size())
@@ -218,19 +204,17 @@ func allHops(net *network.Network) int64 {
 	return n
 }
 
-// ready makes a run and begins it: World.Run up to where the clock runs.
+// ready makes a run and begins it, as World.Run does up to where the clock runs. The caller closes it.
 func ready(t testing.TB, r *experiment.Run) *simulation {
 	t.Helper()
 	s, err := build(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.idleRTT(); err != nil {
+	if err := s.warm(); err != nil {
 		t.Fatal(err)
 	}
-	s.atWholeMillisecond()
-	s.rec.begin()
-	s.traffic.begin()
+	s.begin()
 	return s
 }
 
@@ -238,6 +222,7 @@ func ready(t testing.TB, r *experiment.Run) *simulation {
 func timeRun(t testing.TB, r *experiment.Run, events uint64) spent {
 	t.Helper()
 	s := ready(t, r)
+	defer s.close()
 	before := s.queue.Happened()
 	out := stopwatch(func() { s.run(context.Background(), quiet{}) })
 	if n := s.queue.Happened() - before; n != events {
@@ -256,7 +241,9 @@ func profileCases(t *testing.T, path string) {
 	var all []*simulation
 	for _, c := range speedCases(t) {
 		for range *speedRepeats {
-			all = append(all, ready(t, c.run))
+			s := ready(t, c.run)
+			defer s.close()
+			all = append(all, s)
 		}
 	}
 	if err := pprof.StartCPUProfile(file); err != nil {

@@ -141,21 +141,13 @@ func wholeRun(r *experiment.Run) (packets int64, length time.Duration, err error
 	if err != nil {
 		return 0, 0, err
 	}
-	rtt, err := s.idleRTT()
+	defer s.close()
+	a := &arrivals{next: s.net.Sink}
+	s.net.Sink = a
+	raw, err := (&World{}).carryOut(context.Background(), s, r, quiet{})
 	if err != nil {
 		return 0, 0, err
 	}
-	s.atWholeMillisecond()
-	a := &arrivals{next: s.net.Sink}
-	s.net.Sink = a
-	s.rec.begin()
-	s.traffic.begin()
-	partial := s.run(context.Background(), quiet{})
-	if s.traffic.broken != nil {
-		return 0, 0, s.traffic.broken
-	}
-	raw := s.raw(partial)
-	raw.RTT = rtt
 	if out := result.Build(r.Info(), raw); out == nil || a.data == 0 {
 		return 0, 0, fmt.Errorf("nothing was sent in %v", raw.Duration)
 	}

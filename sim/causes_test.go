@@ -39,8 +39,7 @@ func TestTimeouts_HaveTheirCauses(t *testing.T) {
 				}
 				return c.lost(data*min(int(pk.Payload), 1), pk.Flags&network.SYN != 0 && syns == 1)
 			})
-			s.rec.begin()
-			s.traffic.begin()
+			s.begin()
 			s.run(t.Context(), quiet{})
 			f := s.raw(false).Flows[0]
 			want := int(c.want.FLoss + c.want.LAck)

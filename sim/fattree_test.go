@@ -20,12 +20,10 @@ schemes: [{name: droptail}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rtt, err := s.idleRTT(); err != nil || rtt != 100*us+12*672 {
-		t.Errorf("an idle round trip of %v, %v", rtt, err)
+	if err := s.warm(); err != nil || s.rtt != 100*us+12*672 {
+		t.Errorf("an idle round trip of %v, %v", s.rtt, err)
 	}
-	s.atWholeMillisecond()
-	s.rec.begin()
-	s.traffic.begin()
+	s.begin()
 	s.run(t.Context(), quiet{})
 	raw, done := s.raw(false), 0
 	for i := range raw.Flows {

@@ -8,6 +8,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/law"
+	"weir/sim/event"
 )
 
 // base is a dumbbell of one bottleneck; what a test is about replaces TRAFFIC, and more where it must.
@@ -64,6 +65,21 @@ func ran(t testing.TB, w *World, r *experiment.Run) *result.Raw {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// act is something that is done at a time.
+type act struct {
+	ev event.Event
+	do func()
+}
+
+// Happen does it.
+func (a *act) Happen(*event.Event, event.Time) { a.do() }
+
+func doAt(q *event.Queue, t event.Time, do func()) {
+	a := &act{do: do}
+	a.ev.Init(a)
+	q.Set(&a.ev, t)
 }
 
 // within fails unless got is in [from, to].

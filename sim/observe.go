@@ -42,9 +42,6 @@ func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err err
 			}
 			o.captures = append(o.captures, c)
 		}
-		if len(o.captures) == 0 {
-			return o, fmt.Errorf("--pcap: the file names no port to capture: name one in measure.ports, as in 'measure: {ports: {bottleneck: \"switch->receiver1\"}}'")
-		}
 	}
 	if w.Trace != "" {
 		if err := os.MkdirAll(w.Trace, 0o755); err != nil {

@@ -101,6 +101,22 @@ func TestPCAP_IsWhatPassedThePort(t *testing.T) {
 	}
 }
 
+// A capture of no port is refused before anything is built.
+func TestPCAP_WantsAPort(t *testing.T) {
+	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 20KB}"))[0]
+	w := &World{PCAP: t.TempDir()}
+	if err := w.Check(r); err != nil {
+		t.Error(err)
+	}
+	r.Config.Ports = nil
+	if err := w.Check(r); err == nil || !strings.Contains(err.Error(), "names no port to capture") {
+		t.Errorf("without a named port: %v", err)
+	}
+	if err := (&World{}).Check(r); err != nil {
+		t.Errorf("without --pcap: %v", err)
+	}
+}
+
 // A capture changes nothing of the run.
 func TestObservers_ChangeNothing(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: \"sender*\", to: receiver1, pattern: burst, size: 200KB}"))[0]

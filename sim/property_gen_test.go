@@ -17,6 +17,7 @@ type draft struct {
 	seed   int64
 	text   string
 	window event.Time // within which its traffic begins
+	pods   bool       // its topology is a fat tree of pods
 }
 
 const (
@@ -30,6 +31,7 @@ const (
 // drawer draws one experiment. Integers only: a seed means the same on every machine.
 type drawer struct {
 	*rand.Rand
+	kinds  *rand.Rand // of what came later, so that a seed means what it did
 	file   experiment.File
 	graph  *experiment.Graph
 	window law.Duration
@@ -37,7 +39,7 @@ type drawer struct {
 
 // drawExperiment gives the experiment of a seed.
 func drawExperiment(seed int64) draft {
-	d := &drawer{Rand: event.NewRandom(seed, "experiment")}
+	d := &drawer{Rand: event.NewRandom(seed, "experiment"), kinds: event.NewRandom(seed, "kinds")}
 	d.file = experiment.File{
 		ID: fmt.Sprintf("random-%d", seed), Worlds: []string{experiment.WorldSim}, Duration: longEnough, Seeds: []int64{seed},
 	}
@@ -55,7 +57,7 @@ func drawExperiment(seed int64) draft {
 	if err != nil {
 		panic(err)
 	}
-	return draft{seed, string(text) + "\n", event.Time(d.window)}
+	return draft{seed, string(text) + "\n", event.Time(d.window), d.file.Topology.Pods > 0}
 }
 
 // planned makes the run. JSON is YAML.
@@ -107,6 +109,10 @@ func (d *drawer) network() {
 	}
 	if d.once(3) {
 		t.Hypervisors, t.VMs = true, d.IntN(4)
+	}
+	if d.kinds.IntN(10) == 0 {
+		t.Kind, t.Pods, t.Routing = "fat_tree", 2+2*d.kinds.IntN(2), "ecmp"
+		t.Senders, t.Receivers, t.Racks, t.Leaves, t.Spines, t.Cores, t.Aggs, t.ToRs, t.Servers, t.Hops = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	}
 	n := &f.Network
 	n.Rate = law.Rate(d.wide(1e3, 1e7) * 1e3)
@@ -319,10 +325,29 @@ func (d *drawer) scheme() {
 		ecn := true
 		s.Guests.ECN = &ecn
 	}
+	if d.kinds.IntN(8) == 0 {
+		d.fairq(&s)
+	}
 	if len(s.Params) == 0 {
 		s.Params = nil
 	}
 	d.file.Schemes = []experiment.Scheme{s}
+}
+
+// fairq puts FairQ in the place of the laws. Its T is a few packets' time at most, for what waits is sampled each T. Scales
+// are learned: unify changes SYNs, which a ledger of what hosts sent would take for a bug.
+func (d *drawer) fairq(s *experiment.Scheme) {
+	packet := max(int64(12_300e9)/int64(d.file.Network.Rate), 1000)
+	updates := 1 << d.kinds.IntN(5)
+	s.Laws = []string{"fairq"}
+	s.Params = map[string]any{
+		"interval":        law.Duration(min(max(packet/4+d.kinds.Int64N(4*packet), 1000), 1e9/int64(updates))).String(),
+		"updates":         updates,
+		"target_fraction": float64(1+d.kinds.IntN(15)) / 16,
+		"gain":            []string{"paper", "code"}[d.kinds.IntN(2)],
+		"count":           []string{"active", "handshake"}[d.kinds.IntN(2)],
+		"shrink":          []string{"allow", "avoid"}[d.kinds.IntN(2)],
+	}
 }
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

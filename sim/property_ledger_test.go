@@ -23,6 +23,7 @@ type ledger struct {
 	last    []network.Counters          // as of the last look
 	arrived []network.Count             // by port: came to its end, or was lost there
 	nics    []*network.Port             // of hosts
+	fairq   bool                        // the switches may narrow windows
 
 	sent, datagrams           network.Count // that hosts sent of TCP; that came or were dropped of UDP
 	delivered, dropped, loose network.Count // of both; loose: TCP's that are inside
@@ -35,8 +36,8 @@ type passing struct {
 }
 
 // newLedger hooks into all that a run has hooks for. Whoever was there is still called.
-func newLedger(s *simulation, tb *troubles, tl *tally) *ledger {
-	l := &ledger{s: s, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
+func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
+	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
 	for _, p := range s.net.Ports {
 		l.before = append(l.before, p.Counters())
 	}
@@ -129,7 +130,8 @@ func (l *ledger) talk(pk *network.Packet) *talk {
 	return k
 }
 
-// take ends a packet's way, and checks that nobody has changed it but for a mark, and its path.
+// take ends a packet's way, and checks that nobody has changed it but for a mark, its path, and FairQ an acknowledgement's
+// window: never to a wider one.
 func (l *ledger) take(pk *network.Packet) passing {
 	p, ok := l.inside[pk]
 	if !ok {
@@ -146,6 +148,10 @@ func (l *ledger) take(pk *network.Packet) passing {
 		l.tally.Marked++
 	}
 	now.ECN, now.Hash = p.was.ECN, p.was.Hash
+	if l.fairq && now.Flags&network.ACK != 0 && now.Window < p.was.Window {
+		now.Window = p.was.Window
+		l.tally.Narrowed++
+	}
 	if now != p.was {
 		broken("a packet was changed on its way: %s became %s", tell(&p.was), tell(pk))
 	}

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,7 +93,7 @@ type tally struct {
 	Retransmitted, Timeouts, SYNTimeouts, FastRetransmits       int64
 	OutOfOrder, WindowProbes, Wrapped, Paused, SACKed, Sprayed  int64
 	GivenUp, Connections, Resets, LongestQueue, Marks, Unscaled int64
-	Chats, Acked, HalfOpen, Jittered                            int64
+	Chats, Acked, HalfOpen, Jittered, Narrowed, Pods            int64
 }
 
 func (a *tally) fields() []struct {
@@ -113,6 +114,7 @@ func (a *tally) fields() []struct {
 		{"connections", &a.Connections}, {"resets", &a.Resets}, {"queues", &a.LongestQueue},
 		{"marks that a receiver saw", &a.Marks}, {"connections without window scale", &a.Unscaled},
 		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked}, {"hosts with jitter", &a.Jittered},
+		{"windows that FairQ narrowed", &a.Narrowed}, {"fat trees of pods", &a.Pods},
 		{"half-open connections", &a.HalfOpen}, // last: missing lets it be
 	}
 }
@@ -189,13 +191,14 @@ func (tr *trial) built() (*simulation, *troubles, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := s.idleRTT(); err != nil {
+	if err := s.warm(); err != nil {
+		s.close()
 		return nil, nil, err
 	}
 	if err := s.net.DelayHosts(tr.seed, tr.late); err != nil {
+		s.close()
 		return nil, nil, err
 	}
-	s.atWholeMillisecond()
 	tb := disturb(tr.seed, s, tr.window)
 	if tr.late > 0 {
 		tb.say("hosts send up to %d ns behind their lines, all the time", tr.late)
@@ -210,8 +213,8 @@ func (tr *trial) unwatched() (*result.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.rec.begin()
-	s.traffic.begin()
+	defer s.close()
+	s.begin()
 	t, background := s.traffic, context.Background()
 	nobody := func(event.Time) {}
 	s.until(background, t.end, func() bool { return t.left == 0 }, nobody)
@@ -232,9 +235,9 @@ func (tr *trial) watched() (*result.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLedger(s, tb, &tr.tally)
-	s.rec.begin()
-	s.traffic.begin()
+	defer s.close()
+	l := newLedger(s, tb, &tr.tally, slices.Contains(tr.run.Laws, "fairq"))
+	s.begin()
 	t := s.traffic
 	drive(s, l, t.end, func() bool { return t.left == 0 })
 	if t.left > 0 {
@@ -250,6 +253,9 @@ func (tr *trial) watched() (*result.Raw, error) {
 	tr.Paused += tb.paused
 	if tr.late > 0 {
 		tr.Jittered++
+	}
+	if tr.pods {
+		tr.Pods++
 	}
 	s.queue.Stop(&s.rec.tick)                             // its samples are in raw
 	drive(s, l, tb.heals+1, func() bool { return false }) // chats may begin until then

@@ -24,20 +24,7 @@ type troubles struct {
 	tells      []string
 }
 
-// act is something that is done at a time.
-type act struct {
-	ev event.Event
-	do func()
-}
-
-// Happen does it.
-func (a *act) Happen(*event.Event, event.Time) { a.do() }
-
-func (tb *troubles) at(t event.Time, do func()) {
-	a := &act{do: do}
-	a.ev.Init(a)
-	tb.s.queue.Set(&a.ev, t)
-}
+func (tb *troubles) at(t event.Time, do func()) { doAt(tb.s.queue, t, do) }
 
 func (tb *troubles) say(format string, args ...any) {
 	tb.tells = append(tb.tells, fmt.Sprintf(format, args...))

@@ -92,9 +92,7 @@ func (b *bed) begin(from, to string, cfg *tcp.Config, size int64) *bulk {
 
 // later starts a flow at a time.
 func (b *bed) later(at event.Time, start func()) {
-	a := &act{do: start}
-	a.ev.Init(a)
-	b.queue.Set(&a.ev, at)
+	doAt(b.queue, at, start)
 }
 
 // Of the lossy path. Its line is so fast that a window of 1000 segments passes in 0.13 ms, and nothing queues.

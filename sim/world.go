@@ -64,21 +64,28 @@ func (w *World) Check(r *experiment.Run) error {
 	if err := laws.Check(r); err != nil {
 		return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 	}
+	if w.PCAP != "" && len(r.Config.Ports) == 0 {
+		return errors.New("--pcap: the file names no port to capture: name one in measure.ports, as in 'measure: {ports: {bottleneck: \"switch->receiver1\"}}'")
+	}
 	_, err := workload.Expand(&r.Config, r.Seed)
 	return err
 }
 
 // Run carries out one run. What was measured before a cancelled context is returned as partial.
-func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
+func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	s, err := build(r)
 	if err != nil {
 		return nil, err
 	}
-	defer laws.Close(s.net)
+	defer s.close()
+	return w.carryOut(ctx, s, r, p)
+}
+
+// carryOut does all of a run that is built.
+func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase("idle round trip")
-	rtt, err := s.idleRTT()
-	if err != nil {
+	if err := s.warm(); err != nil {
 		return nil, err
 	}
 	if r.Machine != nil {
@@ -86,22 +93,20 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 			return nil, err
 		}
 	}
-	s.atWholeMillisecond()
 	observers, err := w.observe(s, r)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, observers.close()) }()
 	p.Phase("running")
-	s.rec.begin()
-	s.traffic.begin()
+	s.begin()
 	observers.begin(s.traffic.t0)
 	partial := s.run(ctx, p)
 	if err := s.traffic.broken; err != nil {
 		return nil, err
 	}
 	raw = s.raw(partial)
-	raw.RTT = rtt
+	raw.RTT = s.rtt
 	if r.Machine != nil {
 		raw.Late = r.Machine.Late.Std() / 2
 	}
@@ -126,6 +131,7 @@ type simulation struct {
 	stack   *tcp.Stack
 	traffic *traffic
 	rec     *recorder
+	rtt     time.Duration // of the idle network; 0: warm was not called
 
 	mostPackets int64 // under way
 }
@@ -159,11 +165,24 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	return s, nil
 }
 
-// atWholeMillisecond moves the clock to where t = 0 will be.
-func (s *simulation) atWholeMillisecond() {
+// warm measures the idle network's round trip, and moves the clock to where t = 0 will be: a whole millisecond.
+func (s *simulation) warm() (err error) {
+	if s.rtt, err = s.idleRTT(); err != nil {
+		return err
+	}
 	now := s.queue.Now()
 	s.queue.Run((now + event.Millisecond - 1) / event.Millisecond * event.Millisecond)
+	return nil
 }
+
+// begin is t = 0.
+func (s *simulation) begin() {
+	s.rec.begin()
+	s.traffic.begin()
+}
+
+// close frees what laws hold outside of Go's memory.
+func (s *simulation) close() { laws.Close(s.net) }
 
 const (
 	// chunkEvents is about how many events happen between two looks at the context and the clock on the wall.

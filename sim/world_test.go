@@ -81,7 +81,6 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 		edit func(r *experiment.Run)
 		want string
 	}{
-		{"a million hosts", nil, func(r *experiment.Run) { r.Config.Graph.Nodes = make([]experiment.Node, 1_000_000) }, "a network of 1000000 nodes: the simulator takes 100000"},
 		{"rate 0", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].Rate = 0 }, "link sender1 - switch: a rate of 0 carries nothing"},
 		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "a buffer of 1513B holds no full frame"},
 		{"a flow to nowhere", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "receiver2" }, `there is no host "receiver2"`},
