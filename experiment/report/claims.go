@@ -148,10 +148,10 @@ func claimSections(doc *result.Document) []claimSection {
 	for _, c := range claimOrder(doc) {
 		at := 2
 		switch {
-		case c.Paper != "":
-			at = 0
 		case c.Ours != "":
 			at = 1
+		case c.Paper+c.Source != "":
+			at = 0
 		}
 		s := &sections[at]
 		n := len(s.claims)

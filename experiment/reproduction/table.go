@@ -192,10 +192,10 @@ func (u *undecidedClaims) write(b *bytes.Buffer) {
 // rank puts the paper's claims first and those that are nobody's last.
 func rank(s claim.Statement) int {
 	switch {
-	case s.Paper != "":
-		return 0
 	case s.Ours != "":
 		return 1
+	case s.Paper+s.Source != "":
+		return 0
 	}
 	return 2
 }
