@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -84,6 +84,10 @@ mutate-sim: ## bugs put into the simulator one by one, each of which the random 
 
 sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-user: the same bytes
 	scripts/sim-arm64
+
+differential: ## the law in the kernel against the law in the simulator, over 100,000 ACKs of a real incast: a minute (docs/differential.md)
+	@scripts/need-root
+	$(GO) run ./lab/differential $(DIFFERENTIAL)
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root

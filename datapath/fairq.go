@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/lawtrace"
 )
 
 // FairQGain says how strongly the windows answer the queue (FQ-10).
@@ -130,6 +132,9 @@ type FairQConfig struct {
 	// Edge: windows are told to an edge (AttachEdge) on some ACKs, which applies them to all. Zero: every
 	// ACK is rewritten here.
 	Edge FairQEdge
+	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs
+	// a lock for each ACK. Not with Pin or Edge, and for one AttachFairQ only.
+	Trace *lawtrace.Recorder
 }
 
 // Limits of bpf/flows.h.
@@ -232,6 +237,8 @@ func (c *FairQConfig) check(ports []FairQPort) error {
 		return fmt.Errorf("a scope of %d prefixes: at most %d", len(c.Scope), fairQScopeMax)
 	case c.UnifyShift > 14:
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
+	case c.Trace != nil && (c.Pin != "" || c.Edge.Interval != 0):
+		return errors.New("the law is traced neither in edge mode nor where it is pinned")
 	case c.Lease < 2*FairQBeat:
 		return fmt.Errorf("a lease of %v: at least %v, two beats", c.Lease, 2*FairQBeat)
 	}

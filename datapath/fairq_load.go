@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -50,6 +51,9 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 	spec, err := loadFairq()
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	if c.Trace != nil {
+		spec = c.Trace.Spec()
 	}
 	spec.Maps[fairqMapFlows].MaxEntries = c.Flows
 	spec.Maps[fairqMapPending].MaxEntries = max(c.Flows/4, 1024)
@@ -233,12 +237,16 @@ func (p *fairqControlPrograms) close() error {
 	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Sweep.Close())
 }
 
-func (s *fairQSource) loadInto(programs any, id uint32, maps *fairqMaps) error {
+func (s *fairQSource) loadInto(programs any, id uint32, tables *fairqMaps) error {
 	spec := s.spec.Copy()
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
 		return fmt.Errorf("set port id: %w", err)
 	}
-	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: maps.shared()}); err != nil {
+	shared := tables.shared()
+	if s.cfg.Trace != nil {
+		maps.Copy(shared, s.cfg.Trace.Maps())
+	}
+	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: shared}); err != nil {
 		return fmt.Errorf("load program weir_fairq: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -45,6 +46,19 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 	checkVerified(t, "shim, sending", shim.WeirShimSend)
 	checkVerified(t, "shim, clearing", shim.WeirShimClear)
 	checkVerified(t, "shim, reading", shim.WeirShimHear)
+}
+
+// What records the law for a differential run is in a program of its own: the one that switches run has none of it.
+func TestPrograms_HaveNoTrace(t *testing.T) {
+	spec, err := loadFairq()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range spec.Maps {
+		if strings.HasPrefix(name, "law_") {
+			t.Errorf("the switch program has the map %s", name)
+		}
+	}
 }
 
 func checkVerified(t *testing.T, name string, p *ebpf.Program) {

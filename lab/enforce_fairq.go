@@ -61,7 +61,14 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		if len(ports) == 0 {
 			continue
 		}
-		f, err := datapath.AttachFairQ(ports, fairQConfig(&params))
+		config := fairQConfig(&params)
+		if l.recorder != nil {
+			var err error
+			if config.Trace, err = l.recorder(at); err != nil {
+				return nil, errors.Join(err, stop())
+			}
+		}
+		f, err := datapath.AttachFairQ(ports, config)
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}

@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/datapath"
+	"weir/datapath/lawtrace"
 	"weir/experiment"
 	"weir/law"
 )
@@ -56,6 +57,7 @@ type Lab struct {
 
 	netstack bool // Options.Netstack
 	fairqs   []*datapath.FairQ
+	recorder func(node string) (*lawtrace.Recorder, error) // World.RecordLaw
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/datapath"
+	"weir/datapath/lawtrace"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
@@ -24,6 +25,9 @@ type World struct {
 	// WithoutMeasuring leaves the measuring program out, to see what it costs: queues, drops and
 	// marks are then absent from the result.
 	WithoutMeasuring bool
+	// RecordLaw gives a recorder for the FairQ of each switch, for a differential run; nil: none is recorded. The
+	// caller stops them after Run.
+	RecordLaw func(node string) (*lawtrace.Recorder, error)
 }
 
 // Name is "lab".
@@ -68,6 +72,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 		p.Phase("taking down")
 		err = errors.Join(err, l.Down())
 	}()
+	l.recorder = w.RecordLaw
 	stop, err := l.Enforce(r)
 	if err != nil {
 		return nil, err

@@ -152,9 +152,7 @@ static __always_inline void law_sees_mss(const struct connection *c, __u32 side)
 
 	if (!config || !port || mss <= port->law.mss_bytes)
 		return;
-	bpf_spin_lock(&port->lock);
-	fairq_saw_mss(&config->law, &port->law, mss);
-	bpf_spin_unlock(&port->lock);
+	law_saw_mss(id, config, port, mss);
 }
 
 // Counts both directions of a connection that both ends agree on.

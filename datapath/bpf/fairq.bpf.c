@@ -68,13 +68,13 @@ static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s,
 
 // The least window of a flow. An MSS option that the port cannot carry is not believed.
 static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
-				      const struct end *sender)
+				      const struct end *sender, struct asked *asked)
 {
 	__u32 mss = receiver->mss;
 
 	if (mss > config->mss_unknown || (!mss && !sender->gso))
 		mss = config->mss_unknown;
-	return window_floor(mss, sender->gso);
+	return asked_floor(asked, mss, sender->gso);
 }
 
 // What an ACK is held to. 0: nothing; a flow that is free has what it would be held to in would_q8.
@@ -98,6 +98,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	struct acks *acks;
 	struct window_ack a = {};
 	struct window_edge edge;
+	struct asked asked = {};
 	struct port *port;
 	__u16 field;
 	__u32 id, divisor;
@@ -125,7 +126,10 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	a.shrink = shrink;
 	field = a.field;
 	if (port && config && arm) {
-		grant = grant_of(port, c, &would) / divisor;
+		asked_begins(&asked, id, port);
+		grant = grant_of(port, c, &would);
+		asked_grants(&asked, port, is_held(port, c), grant, would);
+		grant /= divisor;
 		would /= divisor;
 		if (sender->port)
 			arm_ack(c, s, arm, packets);
@@ -139,8 +143,10 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		a.window_q8 = grant ? grant : would;
 		a.floor_bytes = config->law.floor_bytes;
 		if (!a.floor_bytes)
-			a.floor_bytes = floor_of(config, e, sender);
+			a.floor_bytes = floor_of(config, e, sender, &asked);
+		asked_window(&asked, &edge);
 		field = window_rewrite(&a, &edge);
+		asked_answer(&asked, field, &edge);
 		acks->granted = (__u32)field << window_shift(a.shift, a.syn);
 		if (field != a.field && sender->port)
 			arm->limited += packets;
@@ -158,7 +164,9 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	}
 	if (tells)
 		field = edge_tell(e, s, field, a.shift, grant);
-	return ack_write(ctx, s, c, stats, packets, field, bits, said);
+	field = ack_write(ctx, s, c, stats, packets, field, bits, said);
+	asked_told(&asked, ctx, s, &a, divisor, packets, field);
+	return field;
 }
 
 // An ACK that is left to the edge, in its arm. how: 1: of a held flow, 2: the edge makes its window smaller.
@@ -280,7 +288,7 @@ static __always_inline void take_timers_place(struct port *port, __u64 seen, __u
 		return;
 	now = bpf_ktime_get_ns();
 	port->looked_ns = now;
-	if (fairq_packet_may_sample(&config->law, &port->law, now))
+	if (law_may_sample(id, config, port, now))
 		port_tick(id, 1);
 }
 

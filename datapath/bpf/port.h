@@ -15,6 +15,7 @@
 
 #include <bpf/bpf_core_read.h>
 #include "flows.h"
+#include "trace.h"
 
 #define RELEASE_NS 32000000ull      // while windows are let go, they grow by e in this time
 #define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; then they are let go
@@ -160,18 +161,23 @@ static __always_inline void port_spare(struct port *port, __u32 spared)
 // that comes back begins anew: it saw a queue that it did not govern. Where not all flows are held, or
 // were not just now, it is left to port_hold.
 static __always_inline void port_grant(const struct control *control, const struct port_config *config,
-				       struct port *port, __u64 now, __u64 gap)
+				       struct port *port, __u64 now, __u64 gap, struct turn *turn)
 {
 	if (!control_is_live(control, now) || config->releasing) {
 		port->enforced = 0;
 		port->grant_q8 = released(port->grant_q8, gap);
+		turn_grants(turn, GRANT_LET_GO);
 		return;
 	}
-	if (!port->enforced)
+	if (!port->enforced) {
 		fairq_restart(&config->law, &port->law);
+		turn_calls(turn, LAW_RESTART, port, 0, 0);
+	}
 	port->enforced = 1;
-	if (!(config->hold | port->hold | port->easing))
+	if (!(config->hold | port->hold | port->easing)) {
 		port->grant_q8 = port->law.flows ? port->law.window_q8 : 0;
+		turn_grants(turn, GRANT_LAW);
+	}
 }
 
 // What ACKs are held to in another mode, or on the way to one. That may lower the grant at once, but not
@@ -181,19 +187,23 @@ __noinline int port_hold(__u32 id, __u64 gap)
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
 	__u64 want = 0, most;
+	struct turn turn;
 	__u32 hold;
 
 	if (!config || !port)
 		return 0;
 	hold = hold_of(config);
+	turn_begins(&turn, id);
 	bpf_spin_lock(&port->lock);
 	port->let_go_q8 = released(port->let_go_q8, gap);
 	if (!port->enforced)
 		goto unlock;
 	if (port->hold != hold) {
 		port->easing = 1;
-		if (hold == HOLD_ALL)
+		if (hold == HOLD_ALL) {
 			fairq_restart(&config->law, &port->law);
+			turn_calls(&turn, LAW_RESTART, port, 0, 0);
+		}
 	}
 	port->hold = hold;
 	port->equilibrium_q8 = hold == HOLD_ALL ? 0 : port_equilibrium(config, port);
@@ -207,7 +217,10 @@ __noinline int port_hold(__u32 id, __u64 gap)
 		want = most;
 	port->grant_q8 = want;
 unlock:
+	turn_grants(&turn, GRANT_HOLD);
+	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
+	turn_told(&turn);
 	return 0;
 }
 
@@ -274,12 +287,14 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 	struct control *control = control_of();
 	struct port *port = port_of(id);
 	__u64 now = bpf_ktime_get_ns(), next, gap;
-	__u32 backlog;
+	__u32 backlog, flows;
+	struct turn turn;
 	int alive;
 
 	if (!config || !control || !port)
 		return 0;
 	alive = port_backlog(config, port, &backlog);
+	turn_begins(&turn, id);
 	bpf_spin_lock(&port->lock);
 	if ((__s64)(now - port->ticked_ns) < 0) // a tick on another CPU was later and is through
 		now = port->ticked_ns;
@@ -299,20 +314,27 @@ __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 		port->registered = 0;
 		port->generation++;
 	}
-	fairq_flows(&config->law, &port->law, now, port_flows(port));
-	if (port->enforced && port->hold == HOLD_ALL && alive)
+	flows = port_flows(port);
+	fairq_flows(&config->law, &port->law, now, flows);
+	turn_calls(&turn, LAW_FLOWS, port, now, flows);
+	if (port->enforced && port->hold == HOLD_ALL && alive) {
 		fairq_sample(&config->law, &port->law, now, backlog);
-	else
+		turn_calls(&turn, LAW_SAMPLE, port, now, backlog);
+	} else {
 		port->law.last_sample_ns = now;
+		turn_calls(&turn, LAW_NO_SAMPLE, port, now, 0);
+	}
 	port->backlog = backlog;
 	if (backlog > port->backlog_max)
 		port->backlog_max = backlog;
 	gap = now - port->ticked_ns;
-	port_grant(control, config, port, now, gap);
+	port_grant(control, config, port, now, gap, &turn);
 	port->ticked_ns = now;
 	port->running = port->law.flows || port->grant_q8 || port->let_go_q8;
 	next = port_next(config, port, now, backlog);
+	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
+	turn_told(&turn);
 	if (port_holds(config, port))
 		port_hold(id, gap);
 	return next;
@@ -343,10 +365,13 @@ __noinline int port_recount(__u32 id)
 	struct control *control = control_of();
 	struct port *port = port_of(id);
 	__u64 now = bpf_ktime_get_ns();
+	struct turn turn;
+	__u32 flows;
 	int start;
 
 	if (!config || !control || !port)
 		return 0;
+	turn_begins(&turn, id);
 	bpf_spin_lock(&port->lock);
 	start = !port->running;
 	if (start) {
@@ -354,11 +379,15 @@ __noinline int port_recount(__u32 id)
 		port->epoch_began_ns = now;
 		port->data_ns = now;
 	}
-	fairq_flows(&config->law, &port->law, now, port_flows(port));
-	port_grant(control, config, port, now, 0);
+	flows = port_flows(port);
+	fairq_flows(&config->law, &port->law, now, flows);
+	turn_calls(&turn, LAW_FLOWS, port, now, flows);
+	port_grant(control, config, port, now, 0, &turn);
 	port->running |= port->law.flows != 0;
 	start = start && port->running;
+	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
+	turn_told(&turn);
 	if (port_holds(config, port))
 		port_hold(id, 0);
 	if (start)

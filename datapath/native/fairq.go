@@ -14,6 +14,8 @@ struct native_fairq {
 
 #cgo noescape fairq_reset
 #cgo nocallback fairq_reset
+#cgo noescape fairq_restart
+#cgo nocallback fairq_restart
 #cgo noescape fairq_reconfigured
 #cgo nocallback fairq_reconfigured
 #cgo noescape fairq_saw_mss
@@ -57,6 +59,11 @@ func (f *FairQ) Close() {
 // Reset forgets flows and windows: fairq_reset.
 func (f *FairQ) Reset(nowNs uint64) {
 	C.fairq_reset(&f.c.config, &f.c.state, C.weir_u64(nowNs))
+}
+
+// Restart begins the windows anew, for the flows that there are: fairq_restart.
+func (f *FairQ) Restart() {
+	C.fairq_restart(&f.c.config, &f.c.state)
 }
 
 // Reconfigure puts another configuration into force: fairq_reconfigured.

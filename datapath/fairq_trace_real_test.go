@@ -1,0 +1,129 @@
+//go:build cgo
+
+package datapath_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath"
+	"weir/datapath/lawtrace"
+	"weir/datapath/testnet"
+)
+
+// tracedLaw is a law that works: target and pace of the lab's incast.
+func tracedLaw() datapath.FairQLaw {
+	return datapath.FairQLaw{
+		TargetBytes: 62_500, BufferBytes: 125_000, Tick: 500 * time.Microsecond, Period: 5 * time.Millisecond, CapBytes: 80_000,
+		Active: 100 * time.Millisecond,
+	}
+}
+
+// traced lets the law hold an incast, long flows and flows that come and go, until it was asked for so many
+// acknowledgements at least. Then windows are let go. It gives the trace, which has no less in it than the
+// program's own counters.
+func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks uint64) *lawtrace.Trace {
+	t.Helper()
+	const bps, limit = 100e6, 125_000
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: limit, GSO: true, ChecksumOffload: true})
+	testnet.Shape(t, p.In, bps, limit, 3028)
+	recorder, err := lawtrace.New()
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	c.Trace, c.Lease = recorder, time.Hour
+	f, err := datapath.AttachFairQ([]datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, c)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	streams, l := p.NewStreams(t, testnet.ReceiverIPv4, 4), p.Listen(t, testnet.ReceiverIPv4)
+	var counted, samples uint64
+	for counted < acks {
+		for range 4 { // a flow more, and one less
+			short := p.Dial(t, l)
+			testnet.Send(t, short.Client, short.Server, 11_500)
+			short.Close()
+		}
+		streams.Progress(t, 50_000)
+		if counted, samples, err = asked(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := f.Release(release); err != nil {
+		t.Fatal(err)
+	}
+	streams.Stop()
+	if counted, samples, err = asked(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := recorder.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := trace.Replay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turns := r.Of("fairq_flows"); r.Packets < counted || turns < samples {
+		t.Errorf("the trace has %d acknowledgements and %d turns, the program counted %d and %d samples", r.Packets, turns, counted, samples)
+	}
+	return trace
+}
+
+// asked is for how many acknowledgements the law was asked at all ports, and how often their queues were
+// sampled.
+func asked(f *datapath.FairQ) (acks, samples uint64, err error) {
+	ports, err := f.Stats()
+	for i := range ports {
+		acks += ports[i].Rewritten + ports[i].Smaller + ports[i].Free
+		samples += ports[i].Samples + ports[i].SamplesByPacket
+	}
+	return acks, samples, err
+}
+
+// What the law says in the kernel under real TCP, the native law says, to the bit: in each of its forms.
+func TestDifferential(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		acks   uint64
+		change func(*datapath.FairQLaw, *datapath.FairQConfig)
+	}{
+		{"as it is by default", 6000, func(*datapath.FairQLaw, *datapath.FairQConfig) {}},
+		{"gain ovs, edges that do not shrink", 2000, func(l *datapath.FairQLaw, c *datapath.FairQConfig) {
+			l.Gain, c.Shrink = datapath.FairQGainOVS, datapath.FairQShrinkAvoid
+		}},
+		{"FairSwitch, a floor of its own", 2000, func(l *datapath.FairQLaw, _ *datapath.FairQConfig) {
+			l.Variant, l.FloorBytes = datapath.FairQFairSwitch, 3000
+		}},
+		{"register, slow start as printed, one scale", 2000, func(l *datapath.FairQLaw, c *datapath.FairQConfig) {
+			l.SlowStart, c.Count, c.Scale, c.UnifyShift = datapath.FairQSlowStartPerFlow, datapath.FairQCountHandshake, datapath.FairQScaleUnify, 5
+		}},
+		{"held in part", 2000, func(l *datapath.FairQLaw, _ *datapath.FairQConfig) {
+			l.Hold, l.HoldShare, l.PipeBytes = datapath.FairQHoldPart, datapath.FairQLots/2, 5000
+		}},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			law, config := tracedLaw(), datapath.FairQConfig{}
+			c.change(&law, &config)
+			r, err := traced(t, law, config, c.acks).Replay()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := r.Print(&out); err != nil {
+				t.Fatal(err)
+			}
+			t.Log("\n" + out.String())
+			if r.Differences != 0 || r.Acks == 0 {
+				t.Errorf("%d differences in %d answers", r.Differences, r.Compared)
+			}
+		})
+	}
+}

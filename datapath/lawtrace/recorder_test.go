@@ -1,0 +1,53 @@
+package lawtrace_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath"
+	"weir/datapath/lawtrace"
+	"weir/datapath/testnet"
+)
+
+// A ring buffer that is full is no trace with holes: the run fails, and says how many records are missing.
+func TestRecorder_SaysWhatWasLost(t *testing.T) {
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 100e6, Limit: 125_000, NoIPv6: true})
+	testnet.Shape(t, p.In, 100e6, 125_000, 3028)
+	r, err := lawtrace.NewDeaf(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	law := datapath.FairQLaw{TargetBytes: 62_500, Tick: time.Millisecond, Period: time.Millisecond}
+	f, err := datapath.AttachFairQ([]datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, datapath.FairQConfig{Trace: r, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
+	testnet.Send(t, pair.Client, pair.Server, 200_000) // far more ACKs than the 10 turns that fit
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if trace, err := r.Stop(); trace != nil || err == nil || !strings.Contains(err.Error(), "records were lost") {
+		t.Errorf("a trace %v, error %v", trace != nil, err)
+	}
+}
+
+// Where a trace cannot be whole none is begun.
+func TestRecorder_IsRefused(t *testing.T) {
+	r, err := lawtrace.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []datapath.FairQConfig{
+		{Trace: r, Pin: "/sys/fs/bpf/weir-law-trace-test"},
+		{Trace: r, Edge: datapath.FairQEdge{Interval: datapath.FairQEdgeInterval}},
+	} {
+		if _, err := datapath.AttachFairQ(nil, c); err == nil || !strings.Contains(err.Error(), "traced") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if trace, err := r.Stop(); err != nil || trace == nil {
+		t.Errorf("a trace of nothing: %v", err)
+	}
+}

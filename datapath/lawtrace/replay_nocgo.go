@@ -1,0 +1,10 @@
+//go:build !cgo
+
+package lawtrace
+
+import "errors"
+
+// Replay needs the native law, which is C.
+func (t *Trace) Replay() (*Report, error) {
+	return nil, errors.New("law trace: built without cgo: there is no native law to ask")
+}

@@ -1,0 +1,76 @@
+package lawtrace
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what a replay found.
+type Report struct {
+	Calls    []Count // of the law, and what was made of them, in a fixed order
+	Acks     uint64  // acknowledgements for which the law was asked what to write; a GSO packet is one
+	Packets  uint64  // the same as they are on the wire: a GSO packet counts its segments
+	Compared uint64  // answers that were compared
+	// Differences are answers of the native law that are not the kernel's. After each turn the replay goes on
+	// from the kernel's state: a fault of one call is not counted again at all that follow.
+	Differences uint64
+	First       string // the first of them, in full
+}
+
+// Count is how often something was.
+type Count struct {
+	What string
+	N    uint64
+}
+
+// Of gives the count of a kind of call by its name in Calls.
+func (r *Report) Of(what string) uint64 {
+	for _, c := range r.Calls {
+		if c.What == what {
+			return c.N
+		}
+	}
+	return 0
+}
+
+// Add takes another report in: of another switch, or another run.
+func (r *Report) Add(other *Report) {
+	for _, c := range other.Calls {
+		r.count(c.What, c.N)
+	}
+	r.Acks, r.Packets = r.Acks+other.Acks, r.Packets+other.Packets
+	r.Compared += other.Compared
+	r.Differences += other.Differences
+	if r.First == "" {
+		r.First = other.First
+	}
+}
+
+func (r *Report) count(what string, n uint64) {
+	for i := range r.Calls {
+		if r.Calls[i].What == what {
+			r.Calls[i].N += n
+			return
+		}
+	}
+	r.Calls = append(r.Calls, Count{what, n})
+}
+
+// Print writes the counts, the number of differences, and the first of them.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, c := range r.Calls {
+		fmt.Fprintf(t, "%d\t  %s\n", c.N, c.What)
+	}
+	fmt.Fprintf(t, "%d\t  answers compared\n%d\t  differences\n", r.Compared, r.Differences)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.First == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "the first:\n%s\n", strings.TrimRight(r.First, "\n"))
+	return err
+}

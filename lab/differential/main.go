@@ -1,0 +1,155 @@
+// Command differential runs an experiment's FairQ in the lab, on real TCP, with every call of its law recorded
+// in the kernel, and asks the native law the same (docs/differential.md). It goes through the file's runs until
+// the law was asked for enough acknowledgements, prints how often each function was called and how many answers
+// differ, and exits with 1 and the first call that does.
+// Run it by `make differential`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/datapath/lawtrace"
+	"weir/experiment"
+	"weir/lab"
+	"weir/law"
+)
+
+// asked is what the command line says.
+type asked struct {
+	file string
+	acks uint64
+	keep string // directory for the traces; empty: they are not kept
+	set  []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	a := asked{file: "experiments/incast.yaml"}
+	flag.Uint64Var(&a.acks, "acks", 100_000, "acknowledgements that the law is asked for, at least")
+	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/lawtrace/replay")
+	flag.Func("set", "KEY=VALUE: change one value of FILE (repeatable)", func(s string) error {
+		a.set = append(a.set, s)
+		return nil
+	})
+	flag.Parse()
+	if flag.NArg() > 0 {
+		a.file = flag.Arg(0)
+	}
+	if err := differential(ctx, &a); err != nil {
+		fmt.Fprintln(os.Stderr, "differential: "+err.Error())
+		os.Exit(1) //nolint:gocritic // the deferred stop only restores signals
+	}
+}
+
+// differential goes through the runs of FairQ until enough was recorded.
+func differential(ctx context.Context, a *asked) error {
+	f, err := experiment.Load(a.file)
+	if err != nil {
+		return err
+	}
+	plan, err := f.Plan(experiment.Options{Worlds: []string{"lab"}, Set: a.set})
+	if err != nil {
+		return err
+	}
+	var all lawtrace.Report
+	for _, run := range plan.Runs {
+		if all.Acks >= a.acks || !slices.Contains(run.Laws, "fairq") {
+			continue
+		}
+		if err := one(ctx, a, run, &all); err != nil {
+			return err
+		}
+	}
+	if err := all.Print(os.Stdout); err != nil {
+		return err
+	}
+	switch {
+	case all.Differences > 0:
+		return fmt.Errorf("%d answers of the native law are not the kernel's", all.Differences)
+	case all.Acks < a.acks:
+		return fmt.Errorf("all runs of %s asked for %d acknowledgements: want %d", a.file, all.Acks, a.acks)
+	}
+	return nil
+}
+
+// one records and replays one run, and adds what it found to all.
+func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Report) error {
+	recorders := map[string]*lawtrace.Recorder{}
+	w := &lab.World{WithoutMeasuring: true, RecordLaw: func(node string) (*lawtrace.Recorder, error) {
+		r, err := lawtrace.New()
+		if err == nil {
+			recorders[node] = r
+		}
+		return r, err
+	}}
+	if err := w.Check(run); err != nil {
+		return err
+	}
+	raw, err := w.Run(ctx, run, silent{})
+	if err == nil && raw.Partial {
+		err = errors.New("the run was cut short")
+	}
+	traces := map[string]*lawtrace.Trace{}
+	for node, r := range recorders { // also after an error: they hold maps
+		t, stopErr := r.Stop()
+		traces[node], err = t, errors.Join(err, stopErr)
+	}
+	if err != nil {
+		return err
+	}
+	for node, t := range traces {
+		began := time.Now()
+		r, err := t.Replay()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: asked for %d acknowledgements, %d answers compared in %.1f s, %d differences\n",
+			nameOf(run, node), r.Acks, r.Compared, time.Since(began).Seconds(), r.Differences)
+		all.Add(r)
+		if err := keep(a.keep, run, node, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameOf names a switch in a run: scheme, values of the axes, seed, node.
+func nameOf(run *experiment.Run, node string) string {
+	parts := []string{run.Scheme}
+	for _, key := range slices.Sorted(maps.Keys(run.Point)) {
+		parts = append(parts, run.Point[key])
+	}
+	return strings.Join(append(parts, fmt.Sprint(run.Seed), node), "-")
+}
+
+// keep writes a trace, where it was asked for.
+func keep(dir string, run *experiment.Run, node string, t *lawtrace.Trace) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, nameOf(run, node)+".law"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Write(f), f.Close())
+}
+
+// silent is a Progress that says nothing.
+type silent struct{}
+
+func (silent) Phase(string)                {}
+func (silent) At(_, _ law.Duration, _ int) {}
