@@ -39,15 +39,14 @@ func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks ui
 		t.Fatalf("%+v", err)
 	}
 	streams, l := p.NewStreams(t, testnet.ReceiverIPv4, 4), p.Listen(t, testnet.ReceiverIPv4)
-	var counted, samples uint64
-	for counted < acks {
+	for counted := uint64(0); counted < acks; {
 		for range 4 { // a flow more, and one less
 			short := p.Dial(t, l)
 			testnet.Send(t, short.Client, short.Server, 11_500)
 			short.Close()
 		}
 		streams.Progress(t, 50_000)
-		if counted, samples, err = asked(f); err != nil {
+		if counted, _, err = asked(f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +56,8 @@ func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks ui
 		t.Fatal(err)
 	}
 	streams.Stop()
-	if counted, samples, err = asked(f); err != nil {
+	counted, samples, err := asked(f)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

@@ -19,7 +19,7 @@ func main() {
 
 func replay(files []string) error {
 	if len(files) == 0 {
-		return errors.New("usage: replay FILE...")
+		return errors.New("name one trace or more, as lab/differential -keep writes them")
 	}
 	var all lawtrace.Report
 	for _, name := range files {
