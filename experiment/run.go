@@ -23,15 +23,9 @@ type Run struct {
 	// LabRTT: world sim, planned beside the lab: the round trip shall be what the lab measured, where it
 	// did. It is not in the name of a run that has nothing of it.
 	LabRTT bool `json:",omitempty"`
-	// Machine: world sim, beside the lab: what the lab's machine did of its own. nil: nothing. It is not what was asked.
-	Machine *Machine `json:"-"`
-}
-
-// Machine is what a real machine adds to an experiment: hosts that are late. With it a simulated run beside a real one
-// begins from the same.
-type Machine struct {
-	Late   law.Duration              // hosts' NICs send up to so much behind their lines
-	Starts map[FlowName]law.Duration // when open-loop flows began: connect(), or a request's first byte
+	// Starts: world sim, beside the lab: when open-loop flows began there: connect(), or a request's first byte. nil: as
+	// scheduled, and by hosts that are never late. It is not what was asked, but what a machine made of it.
+	Starts map[FlowName]law.Duration `json:"-"`
 }
 
 // FlowName tells an open-loop flow from all others of a run.

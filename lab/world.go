@@ -128,10 +128,6 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	if err != nil {
 		return nil, err
 	}
-	late, err := l.lateness(cfg)
-	if err != nil {
-		return nil, err
-	}
 	var rec *measure.Recorder
 	if !w.WithoutMeasuring {
 		if rec, err = measure.Start(measuredPorts(l, cfg)); err != nil {
@@ -158,7 +154,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 		return nil, err
 	}
 	raw := &result.Raw{
-		RTT: rtt, Late: late, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
+		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
 		Unmet: unmet(l, cfg, out), Busy: busy, Laws: traced, Acks: acks,
 	}
 	if rec != nil {

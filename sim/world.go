@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -88,8 +89,8 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 	if err := s.warm(); err != nil {
 		return nil, err
 	}
-	if r.Machine != nil {
-		if err := s.net.DelayHosts(r.Seed, event.Time(r.Machine.Late)); err != nil {
+	if r.Starts != nil {
+		if err := s.net.DelayHosts(r.Seed, slowestFrame(&r.Config)); err != nil {
 			return nil, err
 		}
 	}
@@ -107,9 +108,6 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 	}
 	raw = s.raw(partial)
 	raw.RTT = s.rtt
-	if r.Machine != nil {
-		raw.Late = r.Machine.Late.Std() / 2
-	}
 	raw.Unmet = slices.Concat(raw.Unmet, observers.cut())
 	slices.Sort(raw.Unmet)
 	return raw, nil
@@ -146,9 +144,7 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Machine != nil {
-		work.StartAt(cfg, r.Machine.Starts)
-	}
+	work.StartAt(cfg, r.Starts)
 	s := &simulation{cfg: cfg, queue: event.NewQueue(), mostPackets: maxPackets}
 	if s.net, err = network.Build(s.queue, cfg, o); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
@@ -163,6 +159,19 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	}
 	s.rec = newRecorder(s.net, cfg)
 	return s, nil
+}
+
+// slowestFrame is what a full frame takes on the network's slowest line: how late hosts may be beside the lab. Floyd and
+// Jacobson's remedy against phase effects, which no real host has.
+func slowestFrame(cfg *experiment.Config) event.Time {
+	const bits = (1514 + 24) * 8
+	slowest := law.Rate(math.MaxInt64)
+	for i := range cfg.Graph.Links {
+		if rate := cfg.Graph.Links[i].Rate; rate > 0 {
+			slowest = min(slowest, rate)
+		}
+	}
+	return event.Time(mulDiv(bits, int64(event.Second), int64(slowest)))
 }
 
 // warm measures the idle network's round trip, and moves the clock to where t = 0 will be: a whole millisecond.

@@ -17,8 +17,7 @@ import (
 const rttRounding = 100 * time.Nanosecond
 
 // putBeside gives the simulator's runs that were asked for beside the lab what the lab measured in the same network: the
-// round trip and how late hosts send, the medians over its runs there; and the starts of flows from the run that differs
-// in nothing but its world. A run that is kept from a time when these were others is run again.
+// round trip, the median over its runs there; and the starts of flows from the run that differs in nothing but its world. A run that is kept from a time when these were others is run again.
 func (r *runner) putBeside(tasks []*task) error {
 	m, err := measuredIn(tasks)
 	if err != nil {
@@ -37,12 +36,12 @@ func (r *runner) putBeside(tasks []*task) error {
 
 // measured is what the lab's runs tell the simulator's.
 type measured struct {
-	rtt, late map[string][]time.Duration // by networkOf
-	twin      map[string]*task           // by twinOf
+	rtt  map[string][]time.Duration // by networkOf
+	twin map[string]*task           // by twinOf
 }
 
 func measuredIn(tasks []*task) (*measured, error) {
-	m := &measured{rtt: map[string][]time.Duration{}, late: map[string][]time.Duration{}, twin: map[string]*task{}}
+	m := &measured{rtt: map[string][]time.Duration{}, twin: map[string]*task{}}
 	for _, t := range tasks {
 		if t.run.World != experiment.WorldLab || t.rtt == 0 || !slices.ContainsFunc(tasks, func(t *task) bool { return t.run.LabRTT }) {
 			continue
@@ -56,7 +55,6 @@ func measuredIn(tasks []*task) (*measured, error) {
 			return nil, err
 		}
 		m.rtt[network] = append(m.rtt[network], t.rtt)
-		m.late[network] = append(m.late[network], t.late)
 		m.twin[twin] = t
 	}
 	return m, nil
@@ -71,7 +69,7 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	if err != nil {
 		return err
 	}
-	rtt, late := median(m.rtt[network]), median(m.late[network])
+	rtt := median(m.rtt[network])
 	if rtt == 0 {
 		t.unmet = append(t.unmet, "rtt: the lab measured none in this network, so it is network.rtt as asked")
 		return nil
@@ -83,13 +81,11 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	if off := (is - rtt).Abs(); off > rttRounding {
 		t.unmet = append(t.unmet, fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))
 	}
-	// Drawn evenly from 0 to this, half of the frames are later than the lab's median.
-	t.beside.Machine = &experiment.Machine{Late: law.Duration(2 * late)}
 	lab := m.twin[twin]
 	if lab != nil {
-		t.beside.Machine.Starts = lab.starts
+		t.beside.Starts = lab.starts
 	}
-	if t.stored && (t.rtt != is || t.late != late || lab != nil && t.ended.Before(lab.ended)) {
+	if t.stored && (t.rtt != is || lab != nil && t.ended.Before(lab.ended)) {
 		t.stored = false
 		r.progress.again(t.run, fmt.Sprintf("the lab's round trip is %v now, and was %v; or its flows began at other times", is, t.rtt))
 	}

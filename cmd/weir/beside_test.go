@@ -46,18 +46,17 @@ func (w *rttWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progre
 	*w.all = append(*w.all, w.name)
 	raw := &result.Raw{Duration: time.Second, Bin: time.Millisecond}
 	if len(w.rtt) > 0 {
-		raw.RTT, raw.Late = w.rtt[0], w.rtt[0]/10
+		raw.RTT = w.rtt[0]
 		w.rtt = w.rtt[1:]
 		raw.Flows = []result.Flow{{Group: "long", Item: "long", Mouse: 1, Start: time.Duration(r.Seed) * time.Millisecond}}
 	} else { // of four links of 50 Mbit/s that a frame of 60 B takes 84 B on
-		raw.Late = r.Machine.Late.Std() / 2
 		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*84*160
 	}
 	return raw, nil
 }
 
-// The lab's runs come first. The simulator's get what the lab measured: the medians of round trip and of how late hosts
-// send, and when flows began. They are filed under what was asked: with other measurements they are run again.
+// The lab's runs come first. The simulator's get what the lab measured: the median round trip, and when flows began. They
+// are filed under what was asked: with other measurements they are run again.
 func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	us := func(v ...time.Duration) []time.Duration {
@@ -98,9 +97,8 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		}
 	}
 	for _, r := range sim.ran {
-		late, starts := r.Machine.Late, r.Machine.Starts
-		if late != 62_000 || len(starts) != 1 || starts[experiment.FlowName{Item: "long", Mouse: 1}] != law.Duration(r.Seed*1e6) {
-			t.Errorf("hosts up to %v late, flows begin at %v: want twice the lab's median, and the starts of the lab's run with that seed", late, starts)
+		if len(r.Starts) != 1 || r.Starts[experiment.FlowName{Item: "long", Mouse: 1}] != law.Duration(r.Seed*1e6) {
+			t.Errorf("flows begin at %v: want the starts of the lab's run with that seed", r.Starts)
 		}
 	}
 	if sim.ran[0].Config.RTT != 200e3 {

@@ -69,7 +69,6 @@ type task struct {
 	key    string
 	stored bool
 	rtt    time.Duration                        // of the idle network, once it is done
-	late   time.Duration                        // how late its hosts send, the median
 	ended  time.Time                            // when it was done
 	starts map[experiment.FlowName]law.Duration // of the lab's, if the simulator's are to begin as it did
 	beside *experiment.Run                      // nil: run is carried out as it was asked; else with what the lab measured
@@ -204,7 +203,7 @@ func (r *runner) one(ctx context.Context, t *task) error {
 
 // note keeps what other runs want to know of one that is done.
 func (t *task) note(e *store.Entry, plan *experiment.Plan) {
-	t.rtt, t.late, t.ended = e.Raw.RTT, e.Raw.Late, e.Ended
+	t.rtt, t.ended = e.Raw.RTT, e.Ended
 	if t.run.World == experiment.WorldLab && slices.ContainsFunc(plan.Runs, func(r *experiment.Run) bool { return r.LabRTT }) {
 		t.starts = startsOf(e.Raw)
 	}

@@ -49,9 +49,6 @@ func newRunView(r *result.Run) runView {
 	if r.RTTus != nil {
 		v.Facts = append(v.Facts, fact{"Idle RTT", number(*r.RTTus) + " us"})
 	}
-	if r.LateUs != nil {
-		v.Facts = append(v.Facts, fact{"Hosts send late by", number(*r.LateUs) + " us (median)"})
-	}
 	if r.Scale != 1 {
 		v.Facts = append(v.Facts, fact{"Scale", number(r.Scale)})
 	}

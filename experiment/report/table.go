@@ -48,7 +48,7 @@ func writeHead(w *bytes.Buffer, doc *result.Document) {
 
 // worldLine says on what terms a world ran: scale, round trip, payload share.
 func worldLine(doc *result.Document, world string) string {
-	var rtt, late []float64
+	var rtt []float64
 	var seeds []string
 	scale := 1.0
 	var shares []float64
@@ -59,9 +59,6 @@ func worldLine(doc *result.Document, world string) string {
 		scale, shares = r.Scale, append(shares, 100*r.PayloadShare)
 		if r.RTTus != nil {
 			rtt = append(rtt, *r.RTTus)
-		}
-		if r.LateUs != nil {
-			late = append(late, *r.LateUs)
 		}
 		if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
 			seeds = append(seeds, s)
@@ -77,10 +74,6 @@ func worldLine(doc *result.Document, world string) string {
 	if len(rtt) > 0 {
 		middle, span := spread(rtt)
 		text += strings.TrimRight("; idle RTT "+middle+" us "+span, " ")
-	}
-	if len(late) > 0 {
-		middle, span := spread(late)
-		text += strings.TrimRight("; hosts send "+middle+" us late "+span, " ")
 	}
 	if low := slices.Min(shares); low > 0 {
 		text += "; a full link carries " + fmt.Sprintf("%.1f", low)

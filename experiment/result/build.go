@@ -56,9 +56,6 @@ func Build(info Info, raw *Raw) *Run {
 	if raw.RTT > 0 {
 		run.RTTus = new(float64(raw.RTT) / 1e3)
 	}
-	if raw.Late > 0 {
-		run.LateUs = new(float64(raw.Late) / 1e3)
-	}
 	if raw.LostRecords > 0 {
 		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so nothing of ports and no drops are given",
 			raw.LostRecords))

@@ -52,9 +52,6 @@ type Run struct {
 	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
 	// brought back to the experiment's own scale.
 	RTTus *float64 `json:"rtt_us,omitempty"`
-	// LateUs is by how much hosts send behind their lines, in µs as measured: the median on the idle network. The lab
-	// measures it; a simulated run beside it is given it.
-	LateUs *float64 `json:"late_us,omitempty"`
 	// Busy is over seconds of the machine's clock: the share of all its processors that was not idle.
 	Busy *Distribution `json:"busy,omitempty"`
 	By   *Maker        `json:"by,omitempty"`

@@ -11,7 +11,6 @@ import (
 // time, counted from the start of the traffic (t = 0).
 type Raw struct {
 	RTT      time.Duration // measured on the idle network, 0: not measured
-	Late     time.Duration // by how much hosts send behind their lines, the median; the lab's as measured when idle; 0: not known
 	Unmet    []string      // what was asked for and could not be set
 	Partial  bool          // the run was cut short
 	Duration time.Duration // how long it ran
