@@ -110,7 +110,7 @@ type FairQConfig struct {
 	Shrink     FairQShrink
 	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
 	Scope []netip.Prefix
-	// Flows is the size of the table, in connections. 0: 65536.
+	// Flows is the size of the table, in connections, FairQFlowsMax at most. 0: FairQFlows.
 	Flows uint32
 	// Lease is how long windows are held after the last Beat; then they are let go within half a
 	// second. 0: 1 s.
@@ -144,11 +144,16 @@ const (
 	fairQLately     = 4  // sweeps
 	portNameBytes   = 32 // of struct port_config
 	fairQSchema     = 3  // layout of the maps; raised whenever one changes
-	fairQFlows      = 1 << 16
-	fairQFlowsMax   = 1 << 22
 	fairQScopeMax   = 4096
 	defaultMTU      = 1500
 	segmentOverhead = 40 // IPv4 and TCP headers
+)
+
+// Sizes of a flow table, in connections: where FairQConfig does not say, and at most. The law of a port counts no more
+// flows (FAIRQ_FLOWS_MAX of core/fairq.h).
+const (
+	FairQFlows    = 1 << 16
+	FairQFlowsMax = 1 << 20
 )
 
 // FairQActiveMost is the most of FairQLaw's Active and Idle: a flow, or a port, that is silent for longer is not
@@ -212,7 +217,7 @@ func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
 
 func (c FairQConfig) withDefaults() FairQConfig {
 	if c.Flows == 0 {
-		c.Flows = fairQFlows
+		c.Flows = FairQFlows
 	}
 	if c.Lease == 0 {
 		c.Lease = time.Second
@@ -231,8 +236,8 @@ func (c *FairQConfig) check(ports []FairQPort) error {
 	switch {
 	case len(ports) > maxFairQPorts:
 		return fmt.Errorf("%d ports: at most %d", len(ports), maxFairQPorts)
-	case c.Flows > fairQFlowsMax:
-		return fmt.Errorf("a table of %d flows: at most %d", c.Flows, fairQFlowsMax)
+	case c.Flows > FairQFlowsMax:
+		return fmt.Errorf("a table of %d flows: at most %d", c.Flows, FairQFlowsMax)
 	case len(c.Scope) > fairQScopeMax:
 		return fmt.Errorf("a scope of %d prefixes: at most %d", len(c.Scope), fairQScopeMax)
 	case c.UnifyShift > 14:

@@ -108,7 +108,7 @@ func mayNot(err error) error {
 // many connections, on a machine with so many CPUs. 0 flows: the default.
 func FairQMemory(flows uint32, cpus int) (uint64, error) {
 	if flows == 0 {
-		flows = fairQFlows
+		flows = FairQFlows
 	}
 	source, err := newFairQSource(&FairQConfig{Flows: flows})
 	if err != nil {

@@ -22,6 +22,9 @@ func TestLawDefaultsAreAllowed(t *testing.T) {
 			t.Errorf("%s: %v", l.Name, err)
 		}
 		fields := l.fields()
+		if l.Name == "fairq" {
+			values["fairswitch"] = false // not written where false: runs that were stored before it keep their names
+		}
 		if len(fields) != len(values) || slices.Contains(fields, "") {
 			t.Errorf("%s has fields %v and writes %s", l.Name, fields, text)
 		}

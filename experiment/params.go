@@ -29,38 +29,6 @@ type ACDCParams struct {
 	MinWindow law.Bytes `json:"min_window" above:"0" jsonschema_description:"least window written"`
 }
 
-// FairQParams configures fairq (RWNDQ), SPEC 1.1.
-type FairQParams struct {
-	Interval       law.Duration `json:"interval" above:"0" jsonschema_description:"sampling interval (T)"`
-	Updates        int          `json:"updates" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"samples a window update (M)"`
-	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
-	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
-	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds 2 MSS to all windows together (default), not to every flow's as printed"`
-	Count          string       `json:"count" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately, or the paper's SYN/FIN register"`
-	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
-	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
-	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"the flow count restarts after this long without data"`
-	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs, also from a shim at the hosts, or every SYN is made to announce the same one"`
-	UnifyShift     int          `json:"unify_shift" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce; windows come in steps of 2 to its power"`
-	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
-	Edge           bool         `json:"edge" jsonschema_description:"edge mode: the switches rewrite and flag some ACKs, and the last port before the sender applies each flow's window to all of them"`
-	Paths          int          `json:"paths" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths (ECMP): flows whose data passes another switch than their acknowledgements are held to a port's window divided by it; 1: they are not held"`
-	Undivided      bool         `json:"undivided" jsonschema_description:"paths above 1: to the whole window"`
-	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow is told its window once in so long, and at once when it has moved by more than an eighth"`
-}
-
-// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
-// together, as the authors' code has it and datapath/core by default: as printed, 2 MSS for each flow
-// and update, 16 flows that start together fill a buffer of 83 packets before their first data is
-// through (FQ-11). A scale of 7 is Linux's own with 6 MB of receive buffer: windows up to 8 MB in steps
-// of 128 bytes.
-func newFairQ() *FairQParams {
-	return &FairQParams{
-		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: "active",
-		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6, Paths: 1,
-	}
-}
-
 // SICCParams configures sicc: the controller and its hypervisor part, SPEC 1.4 and 1.5.
 type SICCParams struct {
 	Interval      law.Duration `json:"interval" above:"0" jsonschema_description:"monitoring interval (T, T_i)"`

@@ -21,7 +21,7 @@ func (l *Lab) edgePorts() []datapath.EdgePort {
 }
 
 func edgeConfig(p *experiment.FairQParams) datapath.EdgeConfig {
-	c := datapath.EdgeConfig{FloorBytes: uint32(p.MinWindow)}
+	c := datapath.EdgeConfig{FloorBytes: uint32(p.MinWindow), Lease: experiment.FairQEdgeLease.Std()}
 	if p.Shrink == "avoid" {
 		c.Shrink = datapath.FairQShrinkAvoid
 	}

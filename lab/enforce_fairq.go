@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/datapath"
 	"weir/experiment"
-	"weir/law"
 )
 
 // Lab ports have the MTU of a veth.
@@ -87,7 +85,7 @@ func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 		c.Shrink = datapath.FairQShrinkAvoid
 	}
 	if p.Edge {
-		c.Edge.Interval = p.EdgeInterval.Std()
+		c.Edge = datapath.FairQEdge{Interval: p.EdgeInterval.Std(), Change: experiment.FairQEdgeChange, Lease: experiment.FairQEdgeLease.Std()}
 	}
 	switch p.Scale {
 	case "shim":
@@ -98,20 +96,14 @@ func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 	return c
 }
 
-// checkFairQ says before anything starts what of a run's laws the switch program cannot do.
+// checkFairQ says before anything starts what of a run's FairQ the switch program cannot do.
 func checkFairQ(r *experiment.Run, law string) error {
 	params, ok := r.Params[law].(experiment.FairQParams)
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
-	for _, link := range r.Config.Graph.Links {
-		if link.Rate == 0 {
-			continue
-		}
-		l := fairQLaw(r.Config.RTT, link.Rate, link.Buffer.Bytes(), &params)
-		if err := l.Check(); err != nil {
-			return fmt.Errorf("law %s between %s and %s, at 1/%g of the rates: %w", law, link.A, link.B, r.Scale, err)
-		}
+	if err := params.Check(&r.Config, experiment.FairQIntervalLab); err != nil {
+		return fmt.Errorf("law %s, at 1/%g of the rates: %w", law, r.Scale, err)
 	}
 	return nil
 }
@@ -123,34 +115,28 @@ func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.Fair
 		if !port.OfSwitch || port.Node != node {
 			continue
 		}
-		out = append(out, datapath.FairQPort{PortRef: l.PortRef(port), Law: fairQLaw(cfg.RTT, port.Rate, port.Buffer, p)})
+		out = append(out, datapath.FairQPort{PortRef: l.PortRef(port), Law: fairQLaw(p.At(cfg.RTT, port.Rate, port.Buffer), p)})
 	}
 	return out
 }
 
-// fairQLaw is the law of a port of this rate and buffer, where flows have this round trip when
-// nothing queues.
-func fairQLaw(rtt law.Duration, rate law.Rate, buffer law.Bytes, p *experiment.FairQParams) datapath.FairQLaw {
-	target := max(1, uint32(float64(buffer)*p.TargetFraction))
-	pipe := uint32(float64(rate) / 8 * rtt.Std().Seconds())
-	drain := time.Duration(float64(target) * 8 / float64(rate) * float64(time.Second))
+// fairQLaw is what the switch program is told of the law of a port.
+func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) datapath.FairQLaw {
 	l := datapath.FairQLaw{
-		TargetBytes: target, BufferBytes: uint32(buffer), MTU: labMTU,
-		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates),
-		FloorBytes: uint32(p.MinWindow), CapBytes: uint32(p.MaxWindow),
-		Active: 4 * (rtt.Std() + drain), Idle: min(p.Idle.Std(), datapath.FairQActiveMost),
+		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: labMTU, Tick: at.Tick, Period: at.Period,
+		FloorBytes: at.Floor, CapBytes: at.Cap, Active: at.Active, Idle: min(p.Idle.Std(), datapath.FairQActiveMost),
 	}
 	if p.Paths > 1 {
 		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
-	}
-	if l.CapBytes == 0 {
-		l.CapBytes = pipe + target
 	}
 	if p.Gain == "code" {
 		l.Gain = datapath.FairQGainOVS
 	}
 	if !p.Aggregate {
 		l.SlowStart = datapath.FairQSlowStartPerFlow
+	}
+	if p.FairSwitch {
+		l.Variant = datapath.FairQFairSwitch
 	}
 	return l
 }

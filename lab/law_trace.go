@@ -14,10 +14,6 @@ import (
 	"weir/experiment/result"
 )
 
-// lawEvery is how often a law's state is read, in the world's time: a few hundred of these a second cost
-// less than one per cent of a processor.
-const lawEvery = 10 * time.Millisecond
-
 // lawTrace reads what FairQ counts and grants at the ports whose queues are sampled.
 type lawTrace struct {
 	end, done chan struct{}
@@ -31,7 +27,7 @@ func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 	ports := slices.Compact(slices.Sorted(maps.Values(cfg.Ports))) // labels may share one
 	go func() {
 		defer close(t.done)
-		tick := time.NewTicker(lawEvery)
+		tick := time.NewTicker(result.LawEvery)
 		defer tick.Stop()
 		for len(l.fairqs) > 0 && t.err == nil {
 			select {
@@ -80,51 +76,38 @@ func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, err
 	return out, t.err
 }
 
-// lawAcks counts what FairQ did with acknowledgements so far; nil where there is none.
-func (l *Lab) lawAcks() (*result.LawAcks, error) {
-	if len(l.fairqs) == 0 {
-		return nil, nil
-	}
-	n := &result.LawAcks{}
+// fairQTally is what FairQ did so far; false: there is none.
+func (l *Lab) fairQTally() (t experiment.FairQTally, has bool, err error) {
 	for _, f := range l.fairqs {
 		ports, err := f.Stats()
 		if err != nil {
-			return nil, err
+			return t, true, err
 		}
 		for i := range ports {
 			p := &ports[i]
-			n.All += p.Rewritten + p.Smaller + p.Ungoverned + p.Free + p.Untold
-			n.Rewritten, n.Told, n.Left = n.Rewritten+p.Rewritten, n.Told+p.Told, n.Left+p.Untold
+			t.Acks.All += p.Rewritten + p.Smaller + p.Ungoverned + p.Free + p.Untold
+			t.Acks.Rewritten, t.Acks.Told, t.Acks.Left = t.Acks.Rewritten+p.Rewritten, t.Acks.Told+p.Told, t.Acks.Left+p.Untold
+			t.Refused, t.Opened, t.Unknown, t.Seen = t.Refused+p.TableFull, t.Opened+p.Opened, t.Unknown+p.Unknown, t.Seen+p.Seen
+			t.Late, t.Samples = t.Late+p.SamplesByPacket, t.Samples+p.Samples
 		}
 	}
-	return n, nil
+	return t, len(l.fairqs) > 0, nil
 }
 
-// troubleOfLaws says what kept FairQ from being enforced on every flow, where it is more than a thousandth
-// of them, and where it did not see the queue when it should. It says no numbers, so that it reads the same
-// for all runs.
+// lawAcks counts what FairQ did with acknowledgements so far; nil where there is none.
+func (l *Lab) lawAcks() (*result.LawAcks, error) {
+	t, has, err := l.fairQTally()
+	if !has || err != nil {
+		return nil, err
+	}
+	return &t.Acks, nil
+}
+
+// troubleOfLaws says what kept FairQ from being enforced.
 func (l *Lab) troubleOfLaws() []string {
-	var refused, opened, unknown, seen, late, samples uint64
-	for _, f := range l.fairqs {
-		ports, err := f.Stats()
-		if err != nil {
-			return []string{fmt.Sprintf("fairq: its counters cannot be read: %v", err)}
-		}
-		for i := range ports {
-			p := &ports[i]
-			refused, opened, unknown, seen = refused+p.TableFull, opened+p.Opened, unknown+p.Unknown, seen+p.Seen
-			late, samples = late+p.SamplesByPacket, samples+p.Samples
-		}
+	t, _, err := l.fairQTally()
+	if err != nil {
+		return []string{fmt.Sprintf("fairq: its counters cannot be read: %v", err)}
 	}
-	var out []string
-	if refused*1000 > opened {
-		out = append(out, "fairq: over 0.1 % of the connections were not entered in the flow table (no room, or an entry of their addresses was there), and not held")
-	}
-	if unknown*1000 > seen {
-		out = append(out, "fairq: over 0.1 % of the acknowledgements were of no connection in the flow table, and not rewritten")
-	}
-	if late*20 > samples+late {
-		out = append(out, "fairq: over 5 % of the samples of queues were taken by a packet, because the timer was late")
-	}
-	return out
+	return t.Trouble()
 }

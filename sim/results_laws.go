@@ -3,14 +3,12 @@ package sim
 import (
 	"time"
 
+	"weir/experiment"
 	"weir/experiment/result"
 	"weir/sim/event"
 	"weir/sim/laws"
 	"weir/sim/network"
 )
-
-// lawStep is how often it is looked at what a law holds of a port: as the lab does.
-const lawStep = 10 * event.Millisecond
 
 // lawRecorder notes what FairQ counts and grants at the ports whose queues are sampled, and counts what it does with
 // acknowledgements.
@@ -20,7 +18,7 @@ type lawRecorder struct {
 	tick    event.Event
 	ports   []*network.Port
 	samples []result.LawSample
-	before  laws.FairQCounts // when the run began: the probe of the round trip has passed
+	before  experiment.FairQTally // when the run began: the probe of the round trip has passed
 }
 
 // watch takes a port if it has such a law.
@@ -47,11 +45,10 @@ func (r *lawRecorder) Happen(_ *event.Event, now event.Time) {
 		s.At = time.Duration(now - r.t0)
 		r.samples = append(r.samples, s)
 	}
-	r.net.Queue.Set(&r.tick, now+lawStep)
+	r.net.Queue.Set(&r.tick, now+event.Time(result.LawEvery))
 }
 
-// fill gives raw what happened in [0, raw.Duration), and says what kept FairQ from holding every flow, where it is more
-// than a thousandth of them, in the lab's words.
+// fill gives raw what happened in [0, raw.Duration), and what kept FairQ from holding every flow.
 func (r *lawRecorder) fill(raw *result.Raw) {
 	c, has := laws.CountFairQ(r.net)
 	if !has {
@@ -62,11 +59,7 @@ func (r *lawRecorder) fill(raw *result.Raw) {
 		end--
 	}
 	raw.Laws = r.samples[:end:end]
-	raw.Acks = &result.LawAcks{All: c.Acks - r.before.Acks, Rewritten: c.Rewritten - r.before.Rewritten}
-	if (c.Refused-r.before.Refused)*1000 > c.Opened-r.before.Opened {
-		raw.Unmet = append(raw.Unmet, "fairq: over 0.1 % of the connections were not entered in the flow table (no room), and not held")
-	}
-	if (c.Unknown-r.before.Unknown)*1000 > c.Seen-r.before.Seen {
-		raw.Unmet = append(raw.Unmet, "fairq: over 0.1 % of the acknowledgements were of no connection in the flow table, and not rewritten")
-	}
+	did := c.Since(&r.before)
+	raw.Acks = &did.Acks
+	raw.Unmet = append(raw.Unmet, did.Trouble()...)
 }

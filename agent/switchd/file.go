@@ -87,7 +87,7 @@ func (f *File) edge() datapath.FairQEdge {
 }
 
 // DefaultFlows is how many connections the flow table holds where a file does not say.
-const DefaultFlows = 65536
+const DefaultFlows = datapath.FairQFlows
 
 const (
 	edgeChange = 1.0 / 8

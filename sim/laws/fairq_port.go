@@ -63,6 +63,9 @@ func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch 
 		sw: sw, port: p, law: native.NewFairQ(c, uint64(sw.queue.Now())), length: epoch, generation: 1,
 		tick: event.Time(c.TickNs), rest: max(event.Time(c.TickNs), min(event.Time(c.PeriodNs), mostRest)),
 	}
+	if c.Variant != native.VariantAlg1 { // its mean is of samples T apart
+		q.rest = q.tick
+	}
 	q.timer.Init(q)
 	return q
 }

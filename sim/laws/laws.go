@@ -43,13 +43,14 @@ func Check(r *experiment.Run) error {
 }
 
 // Put puts the laws of r, in their order, on the ports of the switches in r.At, and on what else they work
-// on. A packet passes them in that order.
+// on. A packet passes them in that order. On an error none stays.
 func Put(n *network.Network, r *experiment.Run) error {
 	if err := Check(r); err != nil {
 		return err
 	}
 	for _, name := range r.Laws {
 		if err := built[name](n, r, name); err != nil {
+			Close(n)
 			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
 	}
