@@ -8,6 +8,8 @@ package native
 
 #cgo noescape window_rewrite
 #cgo nocallback window_rewrite
+#cgo noescape window_granted
+#cgo nocallback window_granted
 #cgo nocallback window_checksum
 #cgo nocallback window_floor
 #cgo noescape mark_decide
@@ -27,6 +29,13 @@ func WindowRewrite(a *WindowAck, edge *WindowEdge) uint16 {
 	field := C.window_rewrite(&ack, &e)
 	*edge = WindowEdge{uint32(e.right), uint32(e.known)}
 	return uint16(field)
+}
+
+// WindowGranted notes that a window of bytes was granted at ack: window_granted.
+func WindowGranted(edge *WindowEdge, ack, bytes uint32) {
+	e := C.struct_window_edge{right: C.weir_u32(edge.Right), known: C.weir_u32(edge.Known)}
+	C.window_granted(&e, C.weir_u32(ack), C.weir_u32(bytes))
+	*edge = WindowEdge{uint32(e.right), uint32(e.known)}
 }
 
 // WindowFloor is the least window of a flow, from what is known of its MSS (0: unknown): window_floor.

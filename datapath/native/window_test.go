@@ -213,3 +213,17 @@ func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {
 		t.Errorf("right edge %d, clamped %d times, would have moved left %d times: this test shows nothing", right, held, allowLeft)
 	}
 }
+
+// What is noted of a window that passes is the edge that a rewrite keeps to; one that ends before it moves nothing.
+func TestWindowGranted_IsTheEdgeThatIsKept(t *testing.T) {
+	var edge native.WindowEdge
+	native.WindowGranted(&edge, 1000, 60_000)
+	ack := native.WindowAck{WindowQ8: 25_000 << 8, Ack: 11_000, Field: 65_535, Shrink: native.ShrinkAvoid}
+	if got := native.WindowRewrite(&ack, &edge); got != 50_000 {
+		t.Errorf("61000 was granted: a window of %d at 11000", got)
+	}
+	native.WindowGranted(&edge, 12_000, 10_000)
+	if edge != (native.WindowEdge{Right: 61_000, Known: 1}) {
+		t.Errorf("%+v", edge)
+	}
+}

@@ -3,7 +3,6 @@
 package laws
 
 import (
-	"errors"
 	"fmt"
 
 	"weir/datapath/native"
@@ -21,6 +20,9 @@ import (
 //	fairq_port.go    a port: its timer, its count of flows, its grant
 //	fairq_table.go   a switch's table of connections
 //	fairq_packet.go  a packet: what it tells, and what is written into it
+//	fairq_paths.go   equal paths: ACKs whose data takes another switch
+//	fairq_tell.go    edge mode at a switch: which ACKs tell a window
+//	fairq_edge.go    edge mode at the ports to hosts: every ACK is held to what was told
 
 // mostMSS is what Ethernet carries: 1500 bytes less 40 of headers. A larger option is not believed.
 const mostMSS = 1460
@@ -42,6 +44,9 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) error {
 			add(p, newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(liveEpochs-1)))
 		}
 	}
+	if params.Edge { // behind the switch's own law, at a port that has both
+		putEdge(n, r.Config.Graph, &params)
+	}
 	return nil
 }
 
@@ -51,15 +56,7 @@ func checkFairQ(r *experiment.Run, name string) error {
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
 	}
-	err := params.Check(&r.Config, experiment.FairQIntervalSim)
-	switch {
-	case err != nil:
-	case params.Edge:
-		err = errors.New("edge mode is not in the simulator: run it in world lab, or without edge")
-	case params.Paths > 1:
-		err = fmt.Errorf("paths: %d is not in the simulator, where acknowledgements whose data takes another switch pass as they are: run it in world lab, or with paths: 1", params.Paths)
-	}
-	if err != nil {
+	if err := params.Check(&r.Config, experiment.FairQIntervalSim); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
 	}
 	return nil
@@ -93,8 +90,10 @@ func CountFairQ(n *network.Network) (t experiment.FairQTally, has bool) {
 			continue
 		}
 		has = true
-		t.Acks.All += q.rewritten + q.smaller + q.ungoverned
+		t.Acks.All += q.rewritten + q.smaller + q.ungoverned + q.left
 		t.Acks.Rewritten += q.rewritten
+		t.Acks.Told += q.told
+		t.Acks.Left += q.left
 		t.Seen += q.seen
 		t.Unknown += q.unknown
 		t.Opened += q.opened

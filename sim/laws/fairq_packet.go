@@ -50,7 +50,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 		c.ending(pk, now)
 	}
 	if acknowledges {
-		q.acknowledgement(c, pk)
+		q.acknowledgement(c, pk, now)
 	}
 }
 
@@ -85,6 +85,9 @@ func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) 
 	case pk.Flags&network.RST != 0:
 		q.sw.remove(c, now)
 	case pk.Flags&network.ACK == 0 || c.ends[1-from].flags&endSYN == 0: // the other end was not heard here
+		if q.assumesPort(c, pk) {
+			return c
+		}
 	case q.sw.enter(c, q, now):
 		return c
 	case (c.ends[0].flags|c.ends[1].flags)&endUnified != 0:
@@ -203,11 +206,27 @@ func (c *connection) ending(pk *network.Packet, now event.Time) {
 	}
 }
 
-// acknowledgement holds an ACK to the window of its data's port.
-func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet) {
+// acknowledgement holds an ACK to the window of its data's port, or to a part of that of the port's twin here.
+func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event.Time) {
+	sender := &c.ends[1-side(pk)]
+	at, grantQ8 := sender.port, uint64(0)
+	if at != nil {
+		grantQ8 = at.grantQ8
+	} else if at = sender.assumed; at != nil {
+		grantQ8 = at.grantQ8 / q.sw.divisor
+	}
+	if q.sw.edge && pk.Flags&network.SYN == 0 {
+		q.tellEdge(c, pk, at, grantQ8, now)
+		return
+	}
+	q.hold(c, pk, at, grantQ8)
+}
+
+// hold holds an ACK to what the port at grants; 0 is nothing.
+func (q *fairQPort) hold(c *connection, pk *network.Packet, at *fairQPort, grantQ8 uint64) {
 	from := side(pk)
 	e := &c.ends[from]
-	a := native.WindowAck{Field: pk.Window, Shift: e.shift, Shrink: q.sw.shrink}
+	a := native.WindowAck{WindowQ8: grantQ8, FloorBytes: e.floor, Field: pk.Window, Shift: e.shift, Shrink: q.sw.shrink}
 	if pk.Flags&network.SYN != 0 {
 		a.SYN = 1
 	}
@@ -215,12 +234,10 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet) {
 		e.unify(&a)
 		pk.Window = a.Field
 	}
-	at := c.ends[1-from].port
-	if at == nil || at.grantQ8 == 0 {
+	if grantQ8 == 0 {
 		q.ungoverned++
 		return
 	}
-	a.WindowQ8, a.FloorBytes = at.grantQ8, e.floor
 	field := at.rewrite(&a, pk.Ack, &c.edges[from])
 	if field == pk.Window {
 		q.smaller++

@@ -53,9 +53,10 @@ type fairQPort struct {
 	backlog    int64 // at the last sample
 	samples    uint64
 
-	// Packets that left here. An ACK of a connection in the table is one of rewritten, smaller and ungoverned.
-	seen, rewritten, smaller, ungoverned, unknown uint64
-	opened, refused                               uint64 // connections, from here
+	// Packets that left here. An ACK of a connection in the table is one of rewritten, smaller, ungoverned and left.
+	seen, rewritten, smaller, ungoverned, left, unknown uint64
+	told                                                uint64 // edge mode: of all but the left ones, those that tell a window
+	opened, refused                                     uint64 // connections, from here
 }
 
 func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch event.Time) *fairQPort {

@@ -109,8 +109,8 @@ func TestFairQ_ShrinkAvoidKeepsTheEdge(t *testing.T) {
 // What the simulator has not, or the law cannot, is refused in one line that says so.
 func TestFairQ_RefusesWhatCannotBe(t *testing.T) {
 	for want, edit := range map[string]func(p *experiment.FairQParams){
-		"edge mode is not in the simulator":       func(p *experiment.FairQParams) { p.Edge = true },
-		"paths: 4 is not in the simulator":        func(p *experiment.FairQParams) { p.Paths = 4 },
+		"edge mode with scale: unify":             func(p *experiment.FairQParams) { p.Edge, p.Scale = true, "unify" },
+		"an edge_interval of 600ms":               func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 600e6 },
 		"a sampling interval of 500ns":            func(p *experiment.FairQParams) { p.Interval = 500 },
 		"a sampling interval of 200ms and 10":     func(p *experiment.FairQParams) { p.Interval = 200e6 },
 		"windows of 0B to 2147483648B":            func(p *experiment.FairQParams) { p.MaxWindow = 1 << 31 },

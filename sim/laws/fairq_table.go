@@ -34,6 +34,7 @@ type end struct {
 	seat         *fairQPort // at which it is counted, in epoch; nil: nowhere
 	epoch        uint64
 	registeredAt *fairQPort // count: handshake; nil: nowhere
+	assumed      *fairQPort // that its data would leave by here (fairq_paths.go); nil: not known
 	registration uint32     // the generation of that register
 	first        uint32     // sequence number of its SYN
 	next         uint32     // behind its FIN
@@ -75,10 +76,15 @@ type fairQSwitch struct {
 	unify      bool
 	unifyShift uint8
 	shrink     native.Shrink
+	paths      int        // equal ones
+	divisor    uint64     // of the window that ACKs are held to whose data takes another
+	edge       bool       // windows are told to an edge
+	interval   uint32     // edge mode: a flow is told once in so long, of edgeClock
 	idle       event.Time // count: handshake: a port without data for so long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
 	table   []connection
+	tellers [][2]teller // edge mode: by slot
 	free    int32
 	pending int
 	flows   int
@@ -93,12 +99,16 @@ func newFairQSwitch(q *event.Queue, ports int, p *experiment.FairQParams) *fairQ
 	s := &fairQSwitch{
 		queue: q, handshake: p.Count == "handshake", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
 		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,
+		paths: p.Paths, divisor: 1, edge: p.Edge, interval: max(1, edgeClock(event.Time(p.EdgeInterval))),
 		mostFlows: tableFlows, mostPending: tablePending, share: max(tableFlows/8, tableFlows/ports),
 	}
 	if s.unify {
 		s.forget = forgetUnified
 	}
-	if p.Shrink == "avoid" {
+	if p.Paths > 1 && !p.Undivided {
+		s.divisor = uint64(p.Paths)
+	}
+	if p.Shrink == "avoid" && !p.Edge { // what leaves here is not what the sender is granted: the edge keeps right edges
 		s.shrink = native.ShrinkAvoid
 	}
 	s.sweep.Init(s)
@@ -126,6 +136,10 @@ func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
 	if slot == 0 {
 		slot = int32(len(s.table))
 		s.table = append(s.table, connection{})
+	}
+	if s.edge {
+		s.tellers = append(s.tellers, make([][2]teller, len(s.table)-len(s.tellers))...)
+		s.tellers[slot] = [2]teller{}
 	}
 	c := &s.table[slot]
 	s.free = c.after

@@ -44,11 +44,17 @@ func fairQDefaults() experiment.FairQParams {
 
 func newBed(t testing.TB, receivers int, params experiment.FairQParams) *bed {
 	t.Helper()
-	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: receivers}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
+	return newBedOn(t, experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: receivers}, params, "switch", "left", "right")
+}
+
+// newBedOn is one of another topology, with FairQ at these switches.
+func newBedOn(t testing.TB, topology experiment.Topology, params experiment.FairQParams, at ...string) *bed {
+	t.Helper()
+	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &experiment.Run{Laws: []string{"fairq"}, At: []string{"switch", "left", "right"}, Params: map[string]any{"fairq": params}}
+	r := &experiment.Run{Laws: []string{"fairq"}, At: at, Params: map[string]any{"fairq": params}}
 	r.Config.Graph, r.Config.RTT = g, 200e3
 	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
 	if err != nil {
@@ -85,6 +91,7 @@ type talk struct {
 	conn     int32
 	from, to network.NodeID
 	scale    [2]int8
+	hash     [2]uint32 // of what each side sends
 }
 
 func (b *bed) talk(conn int32, from, to string) *talk {
@@ -107,6 +114,7 @@ func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *ne
 		pk.Seq--
 		pk.MSS, pk.Scale = 1460, k.scale[side]
 	}
+	pk.Hash = k.hash[side]
 	pk.Conn, pk.Proto, pk.Flags, pk.Payload, pk.Window = k.conn, network.TCP, flags, payload, window
 	pk.Bytes = network.HeaderBytes + payload
 	return pk

@@ -98,6 +98,19 @@ func (n *Network) nearer(list, ports []*Port, hops []int32) []*Port {
 	return list
 }
 
+// CameInBy is the port of this switch whose link a packet that leaves by p came in by: the other end of the last link on
+// its way here. nil: its way does not lead past here.
+func (p *Port) CameInBy(pk *Packet) *Port {
+	for at := p.net.nodes[pk.Src].uplink; ; at = at.peer.towards(pk) {
+		switch {
+		case at.Peer == p.Node:
+			return at.Reverse()
+		case at.peer.kind == experiment.Guest:
+			return nil
+		}
+	}
+}
+
 // group gives the number of a set of ports. Most destinations share theirs: all that are above are reached
 // by every port upwards.
 func (nd *node) group(ports []*Port) int32 {

@@ -1,0 +1,27 @@
+//go:build cgo
+
+package laws
+
+import "weir/sim/network"
+
+// Equal paths (datapath/bpf/ecmp.h): acknowledgements of which the data passes another switch.
+//
+// The port that they came in by is the twin of the one that the data fills: where the data would leave if it came this
+// way. With `paths: N` they are held to an Nth of its window (SPEC 1.1; docs/fairq.md), with `undivided` to the whole. Of
+// flows whose data passes here, the port is known, and nothing is divided.
+
+// assumesPort says whether the ACKs of a connection whose data was never heard here are held all the same. Only those of
+// an end whose SYN-ACK was seen are: it alone tells the scale. Ways are fixed here, so the port is looked for once.
+func (q *fairQPort) assumesPort(c *connection, pk *network.Packet) bool {
+	const known = endSYN | endScale
+	e, sender := &c.ends[side(pk)], &c.ends[1-side(pk)]
+	if q.sw.paths <= 1 || e.flags&known != known || sender.flags&endSYN != 0 || sender.port != nil {
+		return false
+	}
+	if sender.assumed == nil {
+		if in := q.port.CameInBy(pk); in != nil {
+			sender.assumed = fairQOf(in.Law())
+		}
+	}
+	return sender.assumed != nil
+}

@@ -1,0 +1,77 @@
+//go:build cgo
+
+package laws
+
+import (
+	"fmt"
+	"testing"
+
+	"weir/experiment"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// by has a connection's data take one spine, and its acknowledgements another.
+func (k *talk) by(data, acks int) *talk {
+	k.b.t.Helper()
+	for s, port := range []string{fmt.Sprintf("spine%d->leaf2", data), fmt.Sprintf("spine%d->leaf1", acks)} {
+		p, pk := k.b.net.PortByName(port), k.segment(s, network.ACK, 0, 0)
+		for pk.Hash = 0; p.CameInBy(pk) == nil; pk.Hash++ {
+			if pk.Hash > 10_000 {
+				k.b.t.Fatalf("nothing goes by %s", port)
+			}
+		}
+		k.hash[s] = pk.Hash
+		k.b.net.Free(pk)
+	}
+	return k
+}
+
+// Where the acknowledgements of a flow come by another spine than its data took, `paths` has them held to that part of
+// the window of the port that they came in by: over all paths the parts are the port's window, 25000. Undivided each is
+// the whole, and without `paths` they pass, and are counted as unknown. By hand; the kernel's rule is ecmp.h's.
+func TestFairQ_EqualPaths(t *testing.T) {
+	const spines = 4
+	for what, c := range map[string]struct {
+		edit func(p *experiment.FairQParams)
+		sum  int
+	}{
+		"divided":         {func(p *experiment.FairQParams) { p.Paths = spines }, 25_000},
+		"undivided":       {func(p *experiment.FairQParams) { p.Paths, p.Undivided = spines, true }, spines * 25_000},
+		"one path":        {func(p *experiment.FairQParams) {}, spines * 60_000},
+		"a floor of 8 KB": {func(p *experiment.FairQParams) { p.Paths, p.MinWindow = spines, 8000 }, spines * 8000},
+		// The SYN-ACK alone enters the table, and the port of the data is not known.
+		"count: handshake": {func(p *experiment.FairQParams) { p.Paths, p.Count = spines, "handshake" }, spines * 60_000},
+	} {
+		p := fairQDefaults()
+		c.edit(&p)
+		b := newBedOn(t, experiment.Topology{Kind: "leaf_spine", Leaves: 2, Spines: spines, Servers: 1}, p, "spine1", "spine2", "spine3", "spine4")
+		from, to := "rack1.server1", "rack2.server1"
+		var whole [spines]*talk
+		for i := range spines { // a flow at each that has its data and its ACKs there
+			whole[i] = b.talk(int32(i), from, to).by(i+1, i+1)
+			whole[i].scale = [2]int8{}
+			whole[i].opens()
+			b.expect(what+": seen whole", whole[i].window(1), 25_000)
+		}
+		sum := 0
+		for i := range spines {
+			k := b.talk(int32(10+i), from, to).by(i+1, (i+1)%spines+1)
+			k.scale = [2]int8{}
+			if _, ack := k.opens(); ack != 60_000 {
+				t.Errorf("%s: the opener's scale is not known for certain, and its ACK was held to %d", what, ack)
+			}
+			sum += int(k.window(1))
+			b.expect(what+": seen whole, beside them", whole[i].window(1), 25_000)
+		}
+		if sum != c.sum {
+			t.Errorf("%s: the parts are %d together, want %d", what, sum, c.sum)
+		}
+		if n, _ := CountFairQ(b.net); (n.Unknown > uint64(spines)) != (what == "one path") {
+			t.Errorf("%s: %d unknown: the openers' %d, and without paths the others", what, n.Unknown, spines)
+		}
+		b.wait(30 * event.Millisecond)
+		k := b.talk(10, from, to).by(1, 2)
+		b.expect(what+": the twin has no flows", k.window(1), 60_000)
+	}
+}
