@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
-	"weir/law"
+	"weir/experiment/result"
 )
 
 // expr is a part of a claim.
@@ -178,21 +177,10 @@ func (f *fractionBelow) eval(e *env) (float64, error) {
 	return float64(below) / float64(len(values)), nil
 }
 
-// axisNumber gives an axis value as a number: as it is, a duration in ms, a rate in Mbit/s, a size
-// in bytes, a limit in packets; anything else counts by its position from 1.
+// axisNumber gives an axis value as a number; what is none counts by its position from 1.
 func axisNumber(text string, position int) float64 {
-	if v, err := strconv.ParseFloat(text, 64); err == nil {
+	if v, ok := result.AxisNumber(text); ok {
 		return v
-	}
-	b := []byte(text)
-	if d := law.Duration(0); d.UnmarshalText(b) == nil {
-		return float64(d) / 1e6
-	}
-	if r := law.Rate(0); r.UnmarshalText(b) == nil {
-		return float64(r) / 1e6
-	}
-	if l := (law.Limit{}); l.UnmarshalText(b) == nil {
-		return float64(l.N)
 	}
 	return float64(position + 1)
 }

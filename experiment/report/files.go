@@ -18,13 +18,14 @@ import (
 const (
 	documentFile = "results.json"
 	flowsFile    = "flows.parquet"
+	runsFile     = "runs.parquet"
 	seriesFile   = "series.parquet"
 	reportFile   = "report.html"
 	figuresDir   = "figures"
 )
 
 // Write puts everything into dir, which is made when it is not there: results.json, flows.parquet,
-// series.parquet, figures/ and report.html. Each file is complete or not there at all. A directory
+// runs.parquet, series.parquet, figures/ and report.html. Each file is complete or not there at all. A directory
 // that holds files of these names without being one of ours is left alone: the error says so.
 // It gives the path of the report.
 func Write(dir string, doc *result.Document) (string, error) {
@@ -39,6 +40,9 @@ func Write(dir string, doc *result.Document) (string, error) {
 		return "", err
 	}
 	if err := writeWith(filepath.Join(dir, flowsFile), doc.WriteFlows); err != nil {
+		return "", err
+	}
+	if err := writeWith(filepath.Join(dir, runsFile), doc.WriteRuns); err != nil {
 		return "", err
 	}
 	if err := writeWith(filepath.Join(dir, seriesFile), doc.WriteSeries); err != nil {
@@ -98,7 +102,7 @@ func CheckDir(dir string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for earlier results: %w", err)
 	}
-	for _, name := range []string{flowsFile, seriesFile, reportFile} {
+	for _, name := range []string{flowsFile, runsFile, seriesFile, reportFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf("%s holds a %s that is not of weir; choose another directory for the results", dir, name)
 		}

@@ -96,7 +96,7 @@ func TestWrite(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if want := []string{"figures", "flows.parquet", "report.html", "results.json", "series.parquet"}; !slices.Equal(names, want) {
+	if want := []string{"figures", "flows.parquet", "report.html", "results.json", "runs.parquet", "series.parquet"}; !slices.Equal(names, want) {
 		t.Errorf("wrote %q, want %q", names, want)
 	}
 	stored, err := os.ReadFile(filepath.Join(dir, "results.json"))

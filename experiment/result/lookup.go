@@ -1,8 +1,13 @@
 package result
 
 import (
+	"maps"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+
+	"weir/law"
 )
 
 // Metric gives one number of the run by its path in the document, names separated:
@@ -144,4 +149,74 @@ func numbers(t reflect.Type, prefix string) []string {
 		return out
 	}
 	return nil
+}
+
+// The metrics that tables compare runs by, in the order in which they are shown: of a group and of a port.
+var (
+	mainOfGroup = []string{
+		"flows", "unfinished", "bytes", "live.mean",
+		"fct_ms.mean", "fct_ms.sd", "fct_ms.p50", "fct_ms.p90", "fct_ms.p99", "fct_ms.max",
+		"deadlines.flows", "deadlines.missed", "throughput_mbps", "goodput_mbps.mean", "jain",
+		"settling.changes", "settling.reached_ms.p50", "settling.reached_ms.max", "settling.unreached", "settling.held",
+		"timeouts", "flows_with_timeout", "timeouts_floss", "timeouts_lack", "drops",
+	}
+	mainOfPort = []string{
+		"queue_bytes.mean", "queue_bytes.p50", "queue_bytes.p99", "queue_bytes.max", "utilisation", "marks", "drops",
+		"law.flows.mean", "law.grant_bytes.p50", "law.acks", "law.acks_rewritten", "law.acks_told", "law.acks_left",
+	}
+)
+
+// MainMetrics lists the paths, as Run.Metric takes them, of the main metrics that at least one of the runs has: of
+// every group, of every named port, of all ports; then the same in each window.
+func MainMetrics(runs []*Run) [][]string {
+	var out [][]string
+	for _, at := range append([]string{""}, names(runs, func(r *Run) []string { return slices.Collect(maps.Keys(r.Windows)) })...) {
+		of := func(kind func(*Run) []string, metrics []string) {
+			for _, name := range names(runs, kind) {
+				for _, m := range metrics {
+					path := slices.Concat(strings.Fields(at), []string{name}, strings.Split(m, "."))
+					if slices.ContainsFunc(runs, func(r *Run) bool { _, ok := r.Metric(path); return ok }) {
+						out = append(out, path)
+					}
+				}
+			}
+		}
+		of(func(r *Run) []string { return slices.Collect(maps.Keys(r.Groups)) }, mainOfGroup)
+		of(func(r *Run) []string { return slices.Collect(maps.Keys(r.Ports)) }, mainOfPort)
+	}
+	return out
+}
+
+// names collects the names that any run has, sorted; all ports together come last.
+func names(runs []*Run, of func(*Run) []string) []string {
+	seen := map[string]bool{}
+	for _, r := range runs {
+		for _, n := range of(r) {
+			seen[n] = true
+		}
+	}
+	out := slices.Sorted(maps.Keys(seen))
+	if seen[AllPorts] {
+		out = append(slices.DeleteFunc(out, func(n string) bool { return n == AllPorts }), AllPorts)
+	}
+	return out
+}
+
+// AxisNumber gives the value of an axis as a number: as it is, a duration in ms, a rate in Mbit/s, a size in bytes, a
+// limit in packets. The result is false for what is none of these.
+func AxisNumber(text string) (float64, bool) {
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		return v, true
+	}
+	b := []byte(text)
+	if d := law.Duration(0); d.UnmarshalText(b) == nil {
+		return float64(d) / 1e6, true
+	}
+	if r := law.Rate(0); r.UnmarshalText(b) == nil {
+		return float64(r) / 1e6, true
+	}
+	if l := (law.Limit{}); l.UnmarshalText(b) == nil {
+		return float64(l.N), true
+	}
+	return 0, false
 }

@@ -3,6 +3,9 @@ package result
 import (
 	"bytes"
 	"io"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +53,76 @@ func TestParquet_ReadsBack(t *testing.T) {
 	}
 	if diff := cmp.Diff(series, readRows[SeriesRow](t, doc.WriteSeries)); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// A run's row holds each axis as written and as a number, and a metric where the run has it.
+func TestRunRows_ReadBack(t *testing.T) {
+	ended := time.Date(2026, 11, 22, 12, 0, 0, 5e6, time.UTC)
+	first := &Run{
+		World: "lab", Seed: 3, Scale: 5, Scheme: "ecn", Laws: []string{"ecn", "red"}, GuestCC: "reno", PayloadShare: 0.9,
+		Params: map[string]any{"threshold": "15KB", "load": "0.5"}, Unmet: []string{"a", "b"}, RTTus: new(200.5),
+		Axes: map[string]string{"guest_cc": "reno", "load": "0.5", "rtt": "200us", "run": "x", "size": "1MB"},
+		By:   &Maker{Weir: "v2", Kernel: "6.9", Ended: ended, TookS: 1.5}, Busy: &Distribution{Mean: 0.25},
+		Groups: map[string]*Group{"mice": {Flows: 2, FCT: &Distribution{P99: 7.5}}}, Ports: map[string]*PortResult{"b": {}},
+		Windows: map[string]Window{"loaded": {Ports: map[string]*PortResult{"b": {Queue: &Distribution{Mean: 9}}}}},
+	}
+	second := &Run{
+		World: "sim", Scale: 1, Scheme: "droptail", GuestCC: "cubic", Partial: true,
+		Axes:   map[string]string{"size": "some"},
+		Groups: map[string]*Group{"mice": {Flows: 1, Drops: new(int64(4))}}, Ports: map[string]*PortResult{AllPorts: {Drops: new(int64(6))}},
+	}
+	doc := &Document{Experiment: "x", Weir: "v1", Host: Host{Kernel: "6.6"}, Runs: []*Run{first, second}}
+
+	heads := []RunRow{
+		{
+			Experiment: "x", World: "lab", Scheme: "ecn", Laws: "ecn,red", GuestCC: "reno", Seed: 3, Scale: 5,
+			Params: `{"threshold":"15KB"}`, Weir: "v2", Kernel: "6.9", Ended: &ended, TookS: new(1.5),
+			Unmet: "a; b", RTTus: new(200.5), BusyMean: new(0.25), Payload: 0.9,
+		},
+		{Run: 1, Experiment: "x", World: "sim", Scheme: "droptail", GuestCC: "cubic", Scale: 1, Params: "{}", Weir: "v1", Kernel: "6.6", Partial: true},
+	}
+	if diff := cmp.Diff(heads, readRows[RunRow](t, doc.WriteRuns)); diff != "" {
+		t.Errorf("what every row has (-want +got):\n%s", diff)
+	}
+	type row struct {
+		AxisRun     *string  `parquet:"axis_run,optional"`
+		Load        *string  `parquet:"load,optional"`
+		LoadNumber  *float64 `parquet:"load_number,optional"`
+		RTTNumber   *float64 `parquet:"rtt_number,optional"`
+		Size        *string  `parquet:"size,optional"`
+		Flows       *float64 `parquet:"mice.flows,optional"`
+		P99         *float64 `parquet:"mice.fct_ms.p99,optional"`
+		Drops       *float64 `parquet:"mice.drops,optional"`
+		AllDrops    *float64 `parquet:"all.drops,optional"`
+		LoadedQueue *float64 `parquet:"loaded.b.queue_bytes.mean,optional"`
+	}
+	rows := []row{
+		{AxisRun: new("x"), Load: new("0.5"), LoadNumber: new(0.5), RTTNumber: new(0.2), Size: new("1MB"), Flows: new(2.0), P99: new(7.5), LoadedQueue: new(9.0)},
+		{Size: new("some"), Flows: new(1.0), Drops: new(4.0), AllDrops: new(6.0)},
+	}
+	if diff := cmp.Diff(rows, readRows[row](t, doc.WriteRuns)); diff != "" {
+		t.Errorf("axes and metrics (-want +got):\n%s", diff)
+	}
+	var b bytes.Buffer
+	if err := doc.WriteRuns(&b); err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.OpenFile(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var columns []string
+	for _, c := range f.Schema().Columns() {
+		columns = append(columns, strings.Join(c, "/"))
+	}
+	for _, absent := range []string{"size_number", "axis_guest_cc", "mice.timeouts", "bytes"} {
+		if slices.Contains(columns, absent) {
+			t.Errorf("there is a column %s in %v", absent, columns)
+		}
+	}
+	if fixed := reflect.TypeFor[RunRow]().NumField(); columns[fixed] != "load" || columns[len(columns)-1] != "loaded.b.queue_bytes.max" {
+		t.Errorf("columns %v: axes come after what every experiment has, then metrics", columns)
 	}
 }
 
