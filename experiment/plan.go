@@ -284,6 +284,8 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 	switch {
 	case len(o.Seeds) > 0:
 		seeds = o.Seeds
+	case o.SeedCount > maxRuns: // before they are listed
+		return fmt.Errorf("%d seeds are more runs than the %d that an experiment may have; ask for fewer", o.SeedCount, maxRuns)
 	case o.SeedCount > 0:
 		seeds = nil
 		for n := range o.SeedCount {
@@ -291,7 +293,8 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 		}
 	}
 	if len(p.Runs)+len(points)*len(seeds) > maxRuns {
-		return fmt.Errorf("experiment %s makes more than %d runs; use fewer seeds or axis values", p.File.ID, maxRuns)
+		return fmt.Errorf("experiment %s makes more than %d runs: scheme %s alone has %d points x %d seeds; use fewer seeds or axis values",
+			p.File.ID, maxRuns, scheme, len(points), len(seeds))
 	}
 	for _, pt := range points {
 		if p.links += len(pt.config.Graph.Links) * len(seeds); p.links > maxLinks {

@@ -247,7 +247,9 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	for _, o := range []Options{
 		{Worlds: []string{"moon"}}, {Schemes: []string{"ecm"}},
 		{Set: []string{"guests.cc"}}, {Set: []string{"traffic.ants.size=1KB"}}, {Set: []string{"guests.cc=vegas"}},
-		{Sweep: []string{"network.rate=1Gbit,fast"}}, {Set: []string{"traffic.long.name.x=1"}},
+		{Sweep: []string{"network.rate=1Gbit,fast"}}, {Sweep: []string{"network.rate=1Gbit", "network.rate=2Gbit"}},
+		{Set: []string{"network.rate=1Gbit"}, Sweep: []string{"network.rate=2Gbit,3Gbit"}}, {Sweep: []string{"seeds=1,2"}},
+		{SeedCount: 2_000_000_000}, {SeedCount: 20_000}, {Set: []string{"traffic.long.name.x=1"}},
 	} {
 		if _, err := f.Plan(o); err == nil || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("%+v: got %v, want one line", o, err)

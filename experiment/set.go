@@ -10,7 +10,7 @@ import (
 // splitOption takes KEY=VALUE apart.
 func splitOption(flag, text string) (key, value, option string, err error) {
 	key, value, ok := strings.Cut(text, "=")
-	option = flag + " " + text
+	option = flag + " " + config.Clip(text)
 	if !ok || key == "" || value == "" {
 		return "", "", "", fmt.Errorf("%s: not KEY=VALUE; write it as %s guests.cc=reno", option, flag)
 	}
@@ -42,11 +42,13 @@ func (f *File) override(set, sweep []string) (*File, error) {
 		return nil, fmt.Errorf("experiment %s was not read from a file: make it with Load or Parse", f.ID)
 	}
 	t := f.tree.Clone()
+	given := map[string]string{} // by key: the option that changed it last
 	for _, s := range set {
 		key, text, option, err := splitOption("--set", s)
 		if err != nil {
 			return nil, err
 		}
+		given[key] = option
 		v, err := config.ParseOption(option, text)
 		if err != nil {
 			return nil, err
@@ -59,7 +61,15 @@ func (f *File) override(set, sweep []string) (*File, error) {
 		}
 	}
 	for _, s := range sweep {
-		if err := addAxis(t, s); err != nil {
+		key, list, option, err := splitOption("--sweep", s)
+		if err != nil {
+			return nil, err
+		}
+		if other, twice := given[key]; twice {
+			return nil, fmt.Errorf("%s: %s says this key too; a key is set once, or swept once with all its values", option, other)
+		}
+		given[key] = option
+		if err := addAxis(t, key, list, option); err != nil {
 			return nil, err
 		}
 	}
@@ -98,11 +108,7 @@ func dropAxis(t *config.Tree, key, option string) error {
 
 // addAxis turns a --sweep into an axis of vary, named by the last part of its key; an axis of the
 // same key is replaced.
-func addAxis(t *config.Tree, text string) error {
-	key, list, option, err := splitOption("--sweep", text)
-	if err != nil {
-		return err
-	}
+func addAxis(t *config.Tree, key, list, option string) error {
 	if err := dropAxis(t, key, option); err != nil {
 		return err
 	}

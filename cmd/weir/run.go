@@ -71,6 +71,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return usageError(errors.New("--check and --schema do not go together"))
 			case f.options.Seeds != nil && f.options.SeedCount > 0:
 				return usageError(errors.New("--seed and --seeds do not go together"))
+			case cmd.Flags().Changed("seeds") && f.options.SeedCount < 1:
+				return usageError(fmt.Errorf("--seeds %d: at least 1", f.options.SeedCount))
 			case f.resume && f.withoutMeasuring:
 				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
 			case f.resume && f.out == "":
