@@ -28,7 +28,7 @@ var completeFlags = map[string]complete{
 // Flags whose values no shell can guess, and that are no files.
 var completeNothing = []string{
 	"rate", "buffer", "shape", "target-fraction", "rtt", "interval", "updates", "mark", "metrics", "scope", "for", "list", "seed", "seeds",
-	"set", "sweep",
+	"set", "sweep", "at", "metric", "confidence", "fail-over",
 }
 
 // completePorts are the commands whose arguments are ports.

@@ -16,8 +16,8 @@ import (
 
 // Names of what Write puts into its directory.
 const (
-	documentFile = "results.json"
-	flowsFile    = "flows.parquet"
+	DocumentFile = "results.json"
+	FlowsFile    = "flows.parquet"
 	runsFile     = "runs.parquet"
 	seriesFile   = "series.parquet"
 	reportFile   = "report.html"
@@ -36,10 +36,10 @@ func Write(dir string, doc *result.Document) (string, error) {
 	if err := doc.WriteJSON(&b); err != nil {
 		return "", err
 	}
-	if err := writeFile(filepath.Join(dir, documentFile), b.Bytes()); err != nil {
+	if err := writeFile(filepath.Join(dir, DocumentFile), b.Bytes()); err != nil {
 		return "", err
 	}
-	if err := writeWith(filepath.Join(dir, flowsFile), doc.WriteFlows); err != nil {
+	if err := writeWith(filepath.Join(dir, FlowsFile), doc.WriteFlows); err != nil {
 		return "", err
 	}
 	if err := writeWith(filepath.Join(dir, runsFile), doc.WriteRuns); err != nil {
@@ -92,17 +92,17 @@ func CheckDir(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
 		return fmt.Errorf("make a directory for the results: %w", err)
 	}
-	stored, err := os.ReadFile(filepath.Join(dir, documentFile))
+	stored, err := os.ReadFile(filepath.Join(dir, DocumentFile))
 	if err == nil {
 		if _, err := result.ReadJSON(bytes.NewReader(stored)); err != nil {
-			return fmt.Errorf("%s in %s is not of weir; choose another directory for the results", documentFile, dir)
+			return fmt.Errorf("%s in %s is not of weir; choose another directory for the results", DocumentFile, dir)
 		}
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for earlier results: %w", err)
 	}
-	for _, name := range []string{flowsFile, runsFile, seriesFile, reportFile} {
+	for _, name := range []string{FlowsFile, runsFile, seriesFile, reportFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf("%s holds a %s that is not of weir; choose another directory for the results", dir, name)
 		}

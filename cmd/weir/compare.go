@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/config"
+	"weir/experiment/compare"
+	"weir/experiment/report"
+	"weir/experiment/result"
+)
+
+// compareFlags is what `weir compare` was asked for.
+type compareFlags struct {
+	schemes, worlds, at, metrics []string
+	confidence                   float64
+	failOver                     string
+	json                         bool
+}
+
+func compareCommand() *cobra.Command {
+	var f compareFlags
+	cmd := &cobra.Command{
+		Use:   "compare A [B]",
+		Short: "Hold one result against another, and say how sure the differences are",
+		Long: `Hold the results B against A: each metric of each scheme at each point of the axes, with a confidence
+interval from the seeds where there are two or more. A and B are results.json of 'weir run --out DIR', or
+those directories. Versions, worlds and schemes may differ.
+
+Where A and B have the same seeds the interval is of the differences seed by seed, else it takes the two sides
+for independent. --scheme, --world and --at put one against another, also within one result.
+
+Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.`,
+		Example: `  weir compare out/before out/after
+  weir compare out/before out/after --metric mice.fct_ms.p99,bottleneck.drops --fail-over 5%
+  weir compare out/incast --scheme droptail,fairq
+  weir compare out/incast --world lab,sim
+  weir compare out/incast --scheme ecn --at threshold=15KB,60KB`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return compareResults(args, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.schemes, "scheme", nil, "X: this scheme alone; X,Y: A's X against B's Y")
+	flags.StringSliceVar(&f.worlds, "world", nil, "X: this world alone; X,Y: A's X against B's Y")
+	flags.StringArrayVar(&f.at, "at", nil, "AXIS=V: this value alone; AXIS=V,W: A's V against B's W (repeatable)")
+	flags.StringSliceVar(&f.metrics, "metric", nil, "metrics by their paths, as mice.fct_ms.p99 (default: the main ones)")
+	flags.Float64Var(&f.confidence, "confidence", 95, "of the intervals, in per cent")
+	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 when a metric differs by more than this and its interval leaves 0 out")
+	flags.BoolVar(&f.json, "json", false, "print JSON instead of a table")
+	return cmd
+}
+
+// compareResults is `weir compare`.
+func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) error {
+	o, share, err := f.options(len(args))
+	if err != nil {
+		return usageError(err)
+	}
+	var sides [2]compare.Side
+	for i, path := range args {
+		if sides[i], err = readSide(path, stderr); err != nil {
+			return usageError(err)
+		}
+	}
+	if len(args) == 1 {
+		sides[1] = sides[0]
+	}
+	c, err := compare.Compare(sides[0], sides[1], o)
+	if err != nil {
+		return usageError(err)
+	}
+	if f.json {
+		e := json.NewEncoder(stdout)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(c); err != nil {
+			return fmt.Errorf("write the comparison: %w", err)
+		}
+	} else if err := report.Comparison(stdout, c); err != nil {
+		return err
+	}
+	if beyond := c.Beyond(share); f.failOver != "" && len(beyond) > 0 {
+		more := ""
+		if len(beyond) > 5 {
+			more = fmt.Sprintf("; and %d more", len(beyond)-5)
+		}
+		return fmt.Errorf("%d of %d metrics differ by more than %s, and their intervals leave 0 out: %s%s", len(beyond), c.Intervals, f.failOver,
+			strings.Join(beyond[:min(len(beyond), 5)], "; "), more)
+	}
+	return nil
+}
+
+// options reads the flags; share is of --fail-over.
+func (f *compareFlags) options(files int) (o compare.Options, share float64, err error) {
+	o = compare.Options{Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
+	if !(f.confidence >= 50 && f.confidence < 100) {
+		return o, 0, fmt.Errorf("--confidence %v: per cent, from 50 to below 100", f.confidence)
+	}
+	if o.Schemes, err = two("--scheme", f.schemes); err != nil {
+		return o, 0, err
+	}
+	if o.Worlds, err = two("--world", f.worlds); err != nil {
+		return o, 0, err
+	}
+	differ := o.Schemes[0] != o.Schemes[1] || o.Worlds[0] != o.Worlds[1]
+	for _, at := range f.at {
+		axis, values, ok := strings.Cut(at, "=")
+		if !ok || axis == "" {
+			return o, 0, fmt.Errorf("--at %s: not AXIS=V or AXIS=V,W", config.Clip(at))
+		}
+		if _, twice := o.At[axis]; twice {
+			return o, 0, fmt.Errorf("--at %s: the axis %s is chosen twice", config.Clip(at), axis)
+		}
+		if o.At[axis], err = two("--at "+axis, strings.Split(values, ",")); err != nil {
+			return o, 0, err
+		}
+		differ = differ || o.At[axis][0] != o.At[axis][1]
+	}
+	if files == 1 && !differ {
+		return o, 0, errors.New("one result is compared within itself: say what against what, with --scheme X,Y, --world X,Y or --at AXIS=V,W, or name a second result")
+	}
+	if f.failOver != "" {
+		number, ok := strings.CutSuffix(f.failOver, "%")
+		if share, err = strconv.ParseFloat(strings.TrimSpace(number), 64); !ok || err != nil || !(share >= 0 && share < 1e6) {
+			return o, 0, fmt.Errorf("--fail-over %s: per cent, as 5%%", config.Clip(f.failOver))
+		}
+		share /= 100
+	}
+	return o, share, nil
+}
+
+// two reads X or X,Y.
+func two(flag string, values []string) (out [2]string, err error) {
+	switch len(values) {
+	case 0:
+	case 1:
+		out = [2]string{values[0], values[0]}
+	case 2:
+		out = [2]string{values[0], values[1]}
+	default:
+		return out, fmt.Errorf("%s: one, or two with a comma: A's, B's; got %d", flag, len(values))
+	}
+	if len(values) > 0 && (out[0] == "" || out[1] == "") {
+		return out, fmt.Errorf("%s: nothing stands where a name should", flag)
+	}
+	return out, nil
+}
+
+// readSide reads a result and, where they are beside it, its flows.
+func readSide(path string, stderr io.Writer) (compare.Side, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, report.DocumentFile)
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return compare.Side{}, fmt.Errorf("there is no %s: compare takes results.json of 'weir run --out DIR', or DIR", path)
+	}
+	if err != nil {
+		return compare.Side{}, fmt.Errorf("read results: %w", err)
+	}
+	defer file.Close()
+	doc, err := result.ReadJSON(file)
+	if err != nil {
+		return compare.Side{}, fmt.Errorf("%s is no result of weir run: %w", path, err)
+	}
+	side := compare.Side{Name: path, Doc: doc}
+	flows := filepath.Join(filepath.Dir(path), report.FlowsFile)
+	side.Flows, err = compare.ReadFlows(flows, doc)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(stderr, "no distributions: %v\n", err)
+	}
+	return side, nil
+}

@@ -1,0 +1,82 @@
+package compare
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// FileChange is one value in which the experiment files differ; "" where a file does not say it.
+type FileChange struct {
+	Key string `json:"key"` // network.rate, traffic.mice.size
+	A   string `json:"a"`
+	B   string `json:"b"`
+}
+
+// notRun are the keys of a file that do not change a run, or stand with the runs: axes and seeds.
+var notRun = []string{"claims", "figures", "notes", "paper", "ids", "seeds", "vary"}
+
+// fileChanges lists where two experiment files differ in what they run.
+func fileChanges(a, b json.RawMessage) []FileChange {
+	x, y := flat(a), flat(b)
+	keys := maps.Clone(x)
+	maps.Copy(keys, y)
+	out := []FileChange{}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if x[k] != y[k] {
+			out = append(out, FileChange{k, x[k], y[k]})
+		}
+	}
+	return out
+}
+
+// flat gives the values of a file by their keys; entries of lists that have a name stand under it.
+func flat(file json.RawMessage) map[string]string {
+	out := map[string]string{}
+	var top map[string]any
+	if json.Unmarshal(file, &top) != nil {
+		return out
+	}
+	for _, k := range notRun {
+		delete(top, k)
+	}
+	if lab, ok := top["lab"].(map[string]any); ok {
+		delete(lab, "seeds")
+	}
+	flatten(out, "", top)
+	return out
+}
+
+func flatten(into map[string]string, at string, v any) {
+	below := func(key string) string {
+		if at == "" {
+			return key
+		}
+		return at + "." + key
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			flatten(into, below(k), inner)
+		}
+	case []any:
+		for i, inner := range v {
+			key := strconv.Itoa(i)
+			if m, ok := inner.(map[string]any); ok {
+				if name, ok := m["name"].(string); ok {
+					key = name
+				}
+			}
+			flatten(into, below(key), inner)
+		}
+	case string:
+		into[at] = v
+	case nil:
+	default:
+		text, err := json.Marshal(v)
+		if err == nil { // it was JSON a moment ago
+			into[at] = string(text)
+		}
+	}
+}
