@@ -217,7 +217,7 @@ func Command(doc *result.Document) string {
 
 // ReadDocument reads the results that Write put into a directory.
 func ReadDocument(dir string) (*result.Document, error) {
-	path := filepath.Join(dir, documentFile)
+	path := filepath.Join(dir, DocumentFile)
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
