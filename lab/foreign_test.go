@@ -73,9 +73,10 @@ func runTraffic(t *testing.T, l *Lab) *traffic.Outcome {
 	return out
 }
 
-// One flow fills its link whoever's TCP it is.
+// One flow fills its link whoever's TCP it is: most of the time, for nothing is sent while the machine is kept from
+// this process.
 func TestNetstackFillsALink(t *testing.T) {
-	const rate, warmUp, end = 100 * mbit, 20, 120 // bins of 10 ms
+	const rate, warmUp, end, part = 50 * mbit, 20, 120, 5 // bins of 10 ms
 	for _, mix := range mixes {
 		g := dumbbell(1, false)
 		g.Links[0].Rate, g.Links[1].Rate = 1000*mbit, rate // sender1's, receiver1's
@@ -84,16 +85,16 @@ func TestNetstackFillsALink(t *testing.T) {
 		cfg := items(g.config(guests), end*10*time.Millisecond, experiment.Traffic{Name: "bulk", Pattern: "bulk"})
 		l := upForeign(t, "nsfill", cfg)
 		out := runTraffic(t, l)
-		got := int64(0)
+		// A frame of 1514 B carries 1448.
+		shares := make([]float64, (end-warmUp)/part)
 		for _, d := range out.Flows[0].Delivered {
-			if d.Bin >= warmUp {
-				got += int64(d.Bytes)
+			if d.Bin >= warmUp && d.Bin < end {
+				shares[(d.Bin-warmUp)/part] += float64(d.Bytes) * 8 / (part * 10e-3) * 1514 / 1448 / float64(rate)
 			}
 		}
-		// A frame of 1514 B carries 1448. A receiver may be given at once what came before warmUp.
-		share := float64(got) * 8 / ((end - warmUp) * 10e-3) * 1514 / 1448 / float64(rate)
-		if share < 0.9 || share > 1.03 {
-			t.Errorf("%v: one flow took %.3f of its link", mix, share)
+		slices.Sort(shares)
+		if share := shares[len(shares)/2]; share < 0.9 || share > 1.03 {
+			t.Errorf("%v: one flow took %.3f of its link: %.2f", mix, share, shares)
 		}
 		if err := l.Down(); err != nil {
 			t.Error(err)
@@ -104,7 +105,10 @@ func TestNetstackFillsALink(t *testing.T) {
 // Bursts, closed loops and long flows side by side, through one bottleneck: all complete, all right.
 func TestNetstackTrafficCompletes(t *testing.T) {
 	for _, mix := range mixes {
-		cfg := items(dumbbell(4, false).config(stacks(mix[0], mix[1])), 20*time.Second,
+		g := dumbbell(4, false)
+		// receiver1's: what four long flows begin with does not fit, however slow their TCP is.
+		g.Links[4].Rate, g.Links[4].Buffer = 50*mbit, law.Limit{N: 27, Packets: true}
+		cfg := items(g.config(stacks(mix[0], mix[1])), 2*time.Minute,
 			experiment.Traffic{Name: "long", Pattern: "bulk", Stop: law.Duration(time.Second)},
 			experiment.Traffic{Name: "burst", Data: "pull", Pattern: "burst", Size: 11_500, Every: law.Duration(100 * time.Millisecond), Epochs: 10},
 			experiment.Traffic{Name: "web", Data: "pull", Pattern: "closed_loop", Size: 11_500, Requests: 100, Concurrency: 5},
@@ -145,7 +149,7 @@ func checkDropsAreTheSwitchs(t *testing.T, l *Lab, what string) {
 // addresses, whole checksums, and no reset by a kernel that knows nothing of the connection.
 func TestTheWireShowsWhoseTCPItIs(t *testing.T) {
 	for _, mix := range append(mixes, [2]string{"linux", "linux"}) {
-		cfg := items(dumbbell(1, false).config(stacks(mix[0], mix[1])), 5*time.Second,
+		cfg := items(dumbbell(1, false).config(stacks(mix[0], mix[1])), time.Minute,
 			experiment.Traffic{Name: "push", Pattern: "burst", Size: 100_000, Every: law.Duration(50 * time.Millisecond), Epochs: 3},
 			experiment.Traffic{Name: "pull", Data: "pull", Pattern: "burst", Size: 100_000, Every: law.Duration(50 * time.Millisecond), Epochs: 3},
 		)
@@ -276,7 +280,7 @@ func TestNetstackInEveryTopology(t *testing.T) {
 
 // One node can be Linux for one item and netstack for another: each has an address of its own.
 func TestOneNodeHasBothStacks(t *testing.T) {
-	cfg := items(dumbbell(1, false).config(stacks("linux", ""), stacks("netstack", "")), 5*time.Second,
+	cfg := items(dumbbell(1, false).config(stacks("linux", ""), stacks("netstack", "")), time.Minute,
 		experiment.Traffic{Name: "linux", Pattern: "burst", Size: 50_000}, experiment.Traffic{Name: "netstack", Pattern: "burst", Size: 50_000})
 	cfg.Items[1].Profile = 1
 	l := upForeign(t, "nstwo", cfg)

@@ -29,6 +29,9 @@ func cubic() experiment.Guests {
 	}
 }
 
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
 // testName is a lab's name that no other process uses.
 func testName(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
 
@@ -70,7 +73,7 @@ func dial(l *Lab, from, to string, profile int, look func(client, server *net.TC
 	}()
 	var client net.Conn
 	err = l.Enter(from, func() (err error) {
-		d := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: l.Addr(from, profile).AsSlice()}}
+		d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: l.Addr(from, profile).AsSlice()}}
 		client, err = d.Dial("tcp4", ln.Addr().String())
 		return err
 	})
@@ -93,7 +96,7 @@ func talk(l *Lab, from, to string, profile int) error {
 			message := strings.Repeat("x", 20000)
 			go func() { _, _ = io.WriteString(way[0], message) }() // the reader tells
 			got := make([]byte, len(message))
-			if err := way[1].SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {
+			if err := way[1].SetReadDeadline(time.Now().Add(patience)); err != nil {
 				return err
 			}
 			if _, err := io.ReadFull(way[1], got); err != nil {
@@ -213,7 +216,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	}
 	defer ln.Close()
 	err = b.Enter("sender1", func() error {
-		_, err := net.DialTimeout("tcp4", ln.Addr().String(), time.Second)
+		_, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
 		return err
 	})
 	// The same address exists in lab b, where nobody listens.
@@ -236,7 +239,7 @@ func TestManagementNetworkJoinsSwitchesAndHosts(t *testing.T) {
 	defer ln.Close()
 	for _, node := range []string{"switch", "sender1.hv", "receiver1.hv"} {
 		err := l.Enter(node, func() error {
-			c, err := net.DialTimeout("tcp4", ln.Addr().String(), 2*time.Second)
+			c, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
 			if err == nil {
 				c.Close()
 			}
@@ -247,7 +250,7 @@ func TestManagementNetworkJoinsSwitchesAndHosts(t *testing.T) {
 		}
 	}
 	err = l.Enter("sender1", func() error {
-		_, err := net.DialTimeout("tcp4", ln.Addr().String(), time.Second)
+		_, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
 		return err
 	})
 	if !errors.Is(err, unix.ENETUNREACH) {

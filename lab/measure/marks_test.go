@@ -123,10 +123,10 @@ func TestRecorder_LawDrops(t *testing.T) {
 
 // A dropped packet of neither TCP nor UDP has no key, but its bytes: here IGMP, as bridges and hosts send it.
 func TestRecorder_OtherProtocols(t *testing.T) {
-	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e5, Limit: 1_000_000, NoIPv6: true})
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e4, Limit: 1_000_000, NoIPv6: true})
 	u := p.NewUDP(t, testnet.ReceiverIPv4, 0)
 	warm(t, u)
-	u.Send(t, 50, 1000) // 4 s of queue; more the socket would not buffer
+	u.Send(t, 50, 1000) // 40 s of queue; more the socket would not buffer
 	testnet.Until(t, "the queue is far over the threshold", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > 40_000 })
 	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 5_000, Action: datapath.ActionDrop})
 	if err != nil {

@@ -269,12 +269,14 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 		q        datapath.RootQueue
 	}
 	var readings []reading
-	for wave := range 3 {
-		u.Send(t, 15, 200+300*wave)
-		for range 300 {
+	seen := map[datapath.RootQueue]bool{}
+	for wave := 0; len(seen) < 8 || wave < 3; wave++ { // a busy machine may let a wave pass by
+		u.Send(t, 15, 200+300*(wave%3))
+		for waits := true; waits; {
 			from := time.Duration(monotonic() - t0)
 			q := testnet.Queue(t, p.Port)
 			readings = append(readings, reading{from, time.Duration(monotonic() - t0), q})
+			seen[q], waits = true, q.BacklogBytes > 0
 		}
 	}
 	ports, _, _ := finish(t, r, t0)
@@ -296,7 +298,7 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 		}
 	}
 	// An event that the kernel did not tell of hides one state, until the next event.
-	if len(unknown) > 2 || len(states) < 8 {
+	if len(unknown)*8 > len(states) {
 		t.Errorf("%d of %d states that were read are in no sample around: %v, %+v", len(unknown), len(states), unknown, samples)
 	}
 	t.Logf("%d readings, %d states, %d of them in no sample", len(readings), len(states), len(unknown))

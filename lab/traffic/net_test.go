@@ -179,6 +179,9 @@ func item(t experiment.Traffic) experiment.Item { return experiment.Item{Traffic
 
 func ms(n float64) law.Duration { return law.Duration(n * 1e6) }
 
+// longEnough is the length of runs that end when their flows do, on however slow a machine.
+const longEnough = 2 * time.Minute
+
 // run runs the traffic and fails the test on an error.
 func run(t testing.TB, n *pairNet, cfg *experiment.Config) *traffic.Outcome {
 	t.Helper()
