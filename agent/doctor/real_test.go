@@ -268,8 +268,12 @@ func TestReal_State(t *testing.T) {
 		})
 		return r
 	}
-	m.Must(t, f.Beat)
-	r := look()
+	var r *Report
+	testnet.Until(t, "it is at work", func() bool { // a look may take longer than a beat lasts
+		m.Must(t, f.Beat)
+		r = look()
+		return slices.ContainsFunc(r.Findings, func(n Finding) bool { return n.Check == "weir.switch" && n.Level == OK })
+	})
 	if n := finding(t, r, "weir.switch", "mine", "at work on swp1"); n.Level != OK || !strings.Contains(n.Text, "v9") {
 		t.Errorf("%+v", n)
 	}
