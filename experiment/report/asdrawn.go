@@ -184,9 +184,12 @@ func valuesPicture(doc *result.Document, a *asked, p *picture, style func(*cell)
 // unit words what a metric is and in what, for an axis: "fct (ms)".
 func unit(path string) string {
 	names := strings.Split(path, ".")
-	for _, n := range slices.Backward(names) {
+	for i, n := range slices.Backward(names) {
 		for _, u := range []struct{ end, unit string }{{"_ms", "ms"}, {"_mbps", "Mbit/s"}, {"_bytes", "bytes"}} {
 			if what, ok := strings.CutSuffix(n, u.end); ok {
+				if i > 0 && names[i-1] == "by_mouse" {
+					what += " FCT of a mouse"
+				}
 				return strings.ReplaceAll(strings.ReplaceAll(what, "fct", "flow completion time"), "_", " ") + " (" + u.unit + ")"
 			}
 		}

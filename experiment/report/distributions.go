@@ -197,22 +197,26 @@ func rankedCurve(label string, l look, runs []sample) curve {
 	return c
 }
 
-// thin drops points of lines that lie too close to the one before to be seen.
+// thin drops points of lines and bands that lie too close to the one before to be seen.
 func (p *picture) thin() {
 	for i := range p.curves {
 		c := &p.curves[i]
-		if len(c.line) < 3 {
-			continue
-		}
-		kept := c.line[:1:1]
-		for j, xy := range c.line[1:] {
-			last := kept[len(kept)-1]
-			if math.Abs(p.x.place(xy.X)-p.x.place(last.X)) > 0.002 || math.Abs(xy.Y-last.Y) > 0.01 || j == len(c.line)-2 {
-				kept = append(kept, xy)
-			}
-		}
-		c.line = kept
+		c.line, c.band = p.thinned(c.line), p.thinned(c.band)
 	}
+}
+
+func (p *picture) thinned(points plotter.XYs) plotter.XYs {
+	if len(points) < 3 {
+		return points
+	}
+	kept := points[:1:1]
+	for j, xy := range points[1:] {
+		last := kept[len(kept)-1]
+		if math.Abs(p.x.place(xy.X)-p.x.place(last.X)) > 0.002 || math.Abs(xy.Y-last.Y) > 0.01 || j == len(points)-2 {
+			kept = append(kept, xy)
+		}
+	}
+	return kept
 }
 
 // place gives where on the axis a value lies, 0 to 1.

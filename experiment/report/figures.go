@@ -157,8 +157,15 @@ func (p *picture) svg() ([]byte, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	return fontFallback.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans, Arial, Helvetica, sans-serif")), nil
+	text := fontFallback.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans, Arial, Helvetica, sans-serif"))
+	return pathData.ReplaceAllFunc(text, func(d []byte) []byte { return fraction.ReplaceAll(d, []byte("$1")) }), nil
 }
+
+// A tenth of a point is as fine as a path is drawn: what is beyond would be half of the file.
+var (
+	pathData = regexp.MustCompile(` d="[^"]*"`)
+	fraction = regexp.MustCompile(`(\.\d)\d+`)
+)
 
 // fontFallback finds the fonts of an SVG: machines without Liberation have Arial, which is as wide.
 var fontFallback = regexp.MustCompile(`font-family:[^;"]*`)
