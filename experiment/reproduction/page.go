@@ -25,8 +25,8 @@ const (
 	PagePath = "docs/REPRODUCTION.md"
 )
 
-// labPages hold tables of runs in the lab whose measurements are not kept, between the marks of report.Into.
-var labPages = []string{"fairq-experiments.md", "fairq-lab.md"}
+// labPage holds tables of runs in the lab whose measurements are not kept, between the marks of report.Into.
+const labPage = "fairq-experiments.md"
 
 const head = `# Reproduction
 
@@ -123,21 +123,18 @@ func (s *section) writeFigures(b *bytes.Buffer) {
 	}
 }
 
-// labTables finds the page with the tables of an experiment's runs in the lab, as a link from docs, or "".
+// labTables gives the place of the tables of an experiment's runs in the lab, as a link from docs, or "".
 func labTables(root, id string) (string, error) {
-	for _, name := range labPages {
-		text, err := os.ReadFile(filepath.Join(root, "docs", name))
-		if err != nil {
-			return "", fmt.Errorf("look for tables of the lab: %w", err)
-		}
-		if bytes.Contains(text, []byte("<!-- results of "+id+" -->")) {
-			if bytes.Contains(text, []byte("\n## "+id+"\n")) {
-				name += "#" + strings.ToLower(id)
-			}
-			return name, nil
-		}
+	text, err := os.ReadFile(filepath.Join(root, "docs", labPage))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("look for tables of the lab: %w", err)
+	case !bytes.Contains(text, []byte("<!-- results of "+id+" -->")):
+		return "", nil
+	case !bytes.Contains(text, []byte("\n## "+id+"\n")):
+		return labPage, nil
 	}
-	return "", nil
+	return labPage + "#" + strings.ToLower(id), nil
 }
 
 // cell keeps a text within its cell of a table.

@@ -69,7 +69,6 @@ func repository(t *testing.T, world, asRun string) string {
 	}
 	put("experiments/fairq/X1.yaml", fileText)
 	put("docs/fairq-experiments.md", "# Tables\n\n## X2\n\n<!-- results of X2 -->\n")
-	put("docs/fairq-lab.md", "")
 	put("experiments/X2.yaml", strings.Replace(fileText, "X1", "X2", 1))
 	put("experiments/X3.yaml", strings.Replace(fileText, "X1", "X3", 1))
 	doc := &result.Document{Experiment: "X1", Weir: "v1", Host: result.Host{Kernel: "6", CPUs: 2}, File: parsed(t, asRun)}
