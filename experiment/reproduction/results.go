@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"weir/experiment"
+	"weir/experiment/report"
 	"weir/experiment/result"
 )
 
@@ -31,6 +32,7 @@ type column struct {
 	beside  bool // both worlds were run side by side, at the lab's scale
 	world   string
 	doc     *result.Document // of this world alone
+	command string           // that repeats it
 	figures []figure
 	stale   string // what is to be said of runs that are not of today's file
 }
@@ -68,7 +70,7 @@ func newSection(root string, e *experiment.Found) (*section, error) {
 			return nil, err
 		}
 		for _, world := range slices.Sorted(maps.Keys(byWorld(doc))) {
-			c := column{beside: dir == "lab-sim", world: world, doc: byWorld(doc)[world], figures: figures, stale: stale}
+			c := column{beside: dir == "lab-sim", world: world, doc: byWorld(doc)[world], command: report.Command(doc), figures: figures, stale: stale}
 			s.columns = append(s.columns, c)
 			figures = nil // one picture is of both worlds
 		}
