@@ -65,6 +65,9 @@ var mutants = []mutant{
 	{"the wheel hands out the last event of a slot first", "event/queue.go",
 		"if ev.at < next.at {",
 		"if ev.at > next.at {"},
+	{"FairQ widens a window", "laws/fairq_packet.go",
+		"pk.Window = field\n",
+		"pk.Window = max(field, pk.Window+1)\n"},
 }
 
 // overlay gives the arguments with which go build sees a mutant in place of a file. The tree stays as it is.
