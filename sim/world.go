@@ -171,7 +171,7 @@ func slowestFrame(cfg *experiment.Config) event.Time {
 			slowest = min(slowest, rate)
 		}
 	}
-	return event.Time(mulDiv(bits, int64(event.Second), int64(slowest)))
+	return mulDiv(bits, int64(event.Second), int64(slowest))
 }
 
 // warm measures the idle network's round trip, and moves the clock to where t = 0 will be: a whole millisecond.
