@@ -104,8 +104,12 @@ func newIndexEntry(dir string, e Entry) (indexEntry, error) {
 	if out.Figures, err = thumbnails(filepath.Join(dir, e.Dir), e.Doc); err != nil {
 		return out, err
 	}
+	causes := told{}
 	for _, section := range claimSections(e.Doc) {
 		for _, q := range section.claims {
+			if q.because != "" {
+				q.because = causes.once(q.because)
+			}
 			out.Claims = append(out.Claims, newIndexClaim(q, out.Figures))
 		}
 	}
