@@ -97,9 +97,18 @@ func TestFairQ_Incast(t *testing.T) {
 	}
 }
 
-// BenchmarkFairQ is a whole run with and without FairQ, by data packets that arrive.
+// BenchmarkFairQ is a whole run without FairQ, with it, and with its edge mode, by data packets that arrive.
 func BenchmarkFairQ(b *testing.B) {
-	for _, r := range incastRuns(b, "droptail", "fairq") {
+	runs := incastRuns(b, "droptail", "fairq")
+	for _, r := range runs {
+		if p, ok := r.Params["fairq"].(experiment.FairQParams); ok && r.Point["guest_cc"] == "cubic" {
+			edge := *r
+			p.Edge = true
+			edge.Scheme, edge.Params = "edge", map[string]any{"fairq": p}
+			runs = append(runs, &edge)
+		}
+	}
+	for _, r := range runs {
 		if r.Point["guest_cc"] != "cubic" {
 			continue
 		}
