@@ -68,8 +68,8 @@ bench-datapath: ## what the switch program costs on each path, above an empty on
 bench-sim: ## the simulator: packets a second, cost against queue and flows, memory: minutes; BENCH_SIM='--json --only S1'
 	@scripts/bench-sim $(BENCH_SIM)
 
-bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; FILES=...
-	@scripts/bench-sim $(BENCH_SIM) --files $(if $(filter file,$(origin FILES)),,$(FILES))
+bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
+	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
 
 fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
 	@scripts/need-root

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,13 +56,12 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 
 func defaultFairQ(t *testing.T) experiment.FairQParams {
 	t.Helper()
-	for _, l := range experiment.Laws() {
-		if l.Name == "fairq" {
-			return *l.Params().(*experiment.FairQParams)
-		}
+	laws := experiment.Laws()
+	i := slices.IndexFunc(laws, func(l experiment.Law) bool { return l.Name == "fairq" })
+	if i < 0 {
+		t.Fatal("there is no law fairq")
 	}
-	t.Fatal("there is no law fairq")
-	panic("not reached")
+	return *laws[i].Params().(*experiment.FairQParams)
 }
 
 // Every parameter of the file reaches the switch program.
