@@ -43,7 +43,7 @@ func Laws() []Law {
 		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, both},
 		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, both},
 		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, sim},
-		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, MinWindow: 1460} }, sim, nil},
+		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, Timeout: law.Duration(200e6)} }, sim, sim},
 		{"fairq", func() any { return newFairQ() }, both, both},
 		{"sicc", func() any { return newSICC() }, both, nil},
 		{"gcc", func() any { return newGCC() }, both, nil},

@@ -22,11 +22,14 @@ type StaticParams struct {
 	Depth law.Duration `json:"depth" above:"0" jsonschema_description:"depth of the bucket in time at that rate"`
 }
 
-// ACDCParams configures acdc: DCTCP's window enforced through the receive window, over a switch
-// that marks (so beside ecn).
+// ACDCParams configures acdc (AC/DC TCP, SIGCOMM 2016): the switches mark as ecn does, and virtual switches at the hosts
+// enforce DCTCP's window through the receive window.
 type ACDCParams struct {
-	Gain      float64   `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest marked fraction (g, 1/16)"`
-	MinWindow law.Bytes `json:"min_window" above:"0" jsonschema_description:"least window written"`
+	Threshold law.Limit    `json:"threshold" above:"0" jsonschema:"required" jsonschema_description:"switches mark above this backlog (K)"`
+	Gain      float64      `json:"gain" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest marked fraction (g, 1/16)"`
+	MinWindow law.Bytes    `json:"min_window" jsonschema_description:"least window; 0B: the flow's own MSS, and a byte"`
+	Timeout   law.Duration `json:"timeout" above:"0" jsonschema_description:"data without any ACK for so long is taken for lost"`
+	Police    bool         `json:"police" jsonschema_description:"data beyond every window that was granted is dropped at its sender"`
 }
 
 // SICCParams configures sicc: the controller and its hypervisor part, SPEC 1.4 and 1.5.

@@ -92,6 +92,12 @@ func tcpFrame(b []byte, pk *network.Packet) {
 			o.put(edges[:]...)
 		}
 	}
+	if pk.Feedback != network.NoFeedback { // experimental, with an identifier (RFC 6994)
+		feedback := [network.FeedbackBytes]byte{253, network.FeedbackBytes, 'W', 'e'}
+		binary.BigEndian.PutUint32(feedback[4:], pk.Total)
+		binary.BigEndian.PutUint32(feedback[8:], pk.Marked)
+		o.put(feedback[:]...)
+	}
 	// A timestamp option has the room that is left for it: its clock ticks with every segment sent (tcp.Config.Timestamps).
 	if len(o.room) >= 10 {
 		var ts [8]byte

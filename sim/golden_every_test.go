@@ -35,7 +35,7 @@ type golden struct {
 // The beginning of every experiment of the project, under each scheme that the simulator has, and some random ones with
 // their troubles, come out as they did when the golden file was written: on any machine, on any number of processors.
 func TestGolden_EveryExperiment(t *testing.T) {
-	goldens := experimentGoldens(t)
+	goldens := append(experimentGoldens(t), acdcGoldens(t)...)
 	files := len(goldens)
 	goldens = append(goldens, make([]golden, goldenRandom)...)
 	var next atomic.Int64
@@ -158,6 +158,26 @@ func experimentGoldens(t *testing.T) []golden {
 
 // notSimulated is why a run of the project's files may be refused: others are mistakes.
 var notSimulated = []string{"the simulator has no law", "guests.cc bbr", "guests.stack netstack"}
+
+// acdcGoldens are runs with AC/DC, which no file of the project has.
+func acdcGoldens(t *testing.T) []golden {
+	t.Helper()
+	f, err := experiment.Load("../experiments/incast.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.Plan(experiment.Options{Worlds: []string{experiment.WorldSim}, AssumeAll: true,
+		Set: []string{"claims=[]", "schemes=[{name: acdc, params: {threshold: 25KB}}, {name: acdc_police, laws: [acdc], params: {threshold: 20pkt, police: true}}]"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []golden
+	for _, r := range bothEnds(p.Runs) {
+		shorten(r)
+		out = append(out, golden{name: "incast.yaml with " + FileName(r), run: r})
+	}
+	return out
+}
 
 // bothEnds gives the first and the last run of each scheme, of the first seed.
 func bothEnds(runs []*experiment.Run) (out []*experiment.Run) {

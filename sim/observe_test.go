@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -160,6 +161,24 @@ func TestFrame_HasTheFieldsOfThePacket(t *testing.T) {
 		if o.OptionType == layers.TCPOptionKindSACK && (len(o.OptionData) != 16 || o.OptionData[3] != 100 || o.OptionData[12] != 0x80) {
 			t.Errorf("blocks %x", o.OptionData)
 		}
+	}
+}
+
+// Feedback of a virtual switch is an experimental option (RFC 4727, RFC 6994) beside the guest's own.
+func TestFrame_HasFeedback(t *testing.T) {
+	pk := &network.Packet{
+		Src: 1, Dst: 2, Proto: network.TCP, Scale: -1, Flags: network.ACK, Payload: 100, Tag: 7<<32 | 9,
+		Feedback: network.FeedbackOption, Total: 1 << 31, Marked: 258, Bytes: network.HeaderBytes + 12 + network.FeedbackBytes + 100,
+	}
+	var b [longestHeaders]byte
+	n := frame(&b, pk)
+	p := gopacket.NewPacket(b[:n], layers.LinkTypeEthernet, gopacket.Default)
+	tcp, ok := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+	if !ok || n != 54+24 || tcp.Options[0].OptionType != 253 || !slices.Contains([]layers.TCPOptionKind{tcp.Options[1].OptionType, tcp.Options[2].OptionType}, layers.TCPOptionKindTimestamps) {
+		t.Fatalf("%d bytes of headers, %+v", n, tcp)
+	}
+	if got := fmt.Sprintf("%x", tcp.Options[0].OptionData); got != "57658000000000000102" {
+		t.Errorf("feedback %s", got)
 	}
 }
 

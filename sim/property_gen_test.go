@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"weir/experiment"
@@ -49,6 +50,7 @@ func drawExperiment(seed int64) draft {
 		d.file.Traffic = append(d.file.Traffic, d.item(i))
 	}
 	d.scheme()
+	d.acdc()
 	if d.once(2) {
 		l := pick(d, d.rated())
 		d.file.Measure.Ports = map[string]string{"watched": experiment.PortName(l.B, l.A)}
@@ -348,6 +350,36 @@ func (d *drawer) fairq(s *experiment.Scheme) {
 		"count":           []string{"active", "handshake"}[d.kinds.IntN(2)],
 		"shrink":          []string{"allow", "avoid"}[d.kinds.IntN(2)],
 	}
+}
+
+// acdc makes one scheme of six AC/DC. It has a source of its own, so that the others are what they were without it.
+func (d *drawer) acdc() {
+	own := &drawer{Rand: event.NewRandom(d.file.Seeds[0], "acdc")}
+	if !own.once(6) || slices.Contains(d.file.Schemes[0].Laws, "fairq") {
+		return
+	}
+	s := experiment.Scheme{Name: "scheme", Laws: []string{"acdc"}, Guests: d.file.Schemes[0].Guests, Params: map[string]any{}}
+	if own.once(4) {
+		s.Laws = []string{"ecn", "acdc"}
+	}
+	l := law.Limit{N: own.wide(1514, 150_000)}
+	if own.once(3) {
+		l = law.Limit{N: own.wide(1, 100), Packets: true}
+	}
+	s.Params["threshold"] = l.String()
+	if own.once(2) {
+		s.Params["police"] = true
+	}
+	if own.once(3) {
+		s.Params["min_window"] = law.Bytes(own.wide(1, 100_000)).String()
+	}
+	if own.once(3) {
+		s.Params["gain"] = 1 / float64(own.between(1, 64))
+	}
+	if own.once(3) {
+		s.Params["timeout"] = law.Duration(own.wide(1000, 1000e6)).String()
+	}
+	d.file.Schemes[0] = s
 }
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }

@@ -16,6 +16,7 @@ type ledger struct {
 	tb      *troubles
 	tally   *tally
 	sink    network.Sink
+	guard   network.Guard // nil: none
 	clock   event.Time
 	inside  map[*network.Packet]passing // TCP's
 	talks   []*talk                     // by Packet.Conn; nil: no such connection now
@@ -31,13 +32,14 @@ type ledger struct {
 
 // passing is a packet on its way.
 type passing struct {
-	talk *talk
-	was  network.Packet
+	talk   *talk
+	was    network.Packet
+	spoken network.Packet // as its host sent it, where a guard stands between
 }
 
 // newLedger hooks into all that a run has hooks for. Whoever was there is still called.
 func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
-	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
+	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, guard: s.net.Guard, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
 	for _, p := range s.net.Ports {
 		l.before = append(l.before, p.Counters())
 	}
@@ -49,6 +51,9 @@ func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
 		}
 	}
 	s.net.Sink = l
+	if l.guard != nil {
+		s.net.Guard = &guarded{ledger: l}
+	}
 	onDrop, lose, onEnd := s.net.OnDrop, tb.lose, s.stack.OnEnd
 	s.net.OnDrop = func(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
 		l.drops(p, pk, reason, now)
@@ -109,8 +114,13 @@ func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	count(&l.sent, pk)
 	count(&l.loose, pk)
 	k := l.talk(pk)
-	k.sent(pk, l.tally)
-	l.inside[pk] = passing{talk: k, was: *pk}
+	p := passing{talk: k, was: *pk}
+	if g, has := l.s.net.Guard.(*guarded); has {
+		p.spoken = g.spoken
+	} else {
+		k.sent(pk, l.tally)
+	}
+	l.inside[pk] = p
 }
 
 // talk gives the connection of a packet that is about to leave; a SYN begins one.
@@ -163,6 +173,10 @@ func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time
 	l.see(now)
 	if host != pk.Dst {
 		broken("node %d gets a packet for node %d", host, pk.Dst)
+	}
+	if l.guard != nil && pk.Proto == network.TCP {
+		l.sink.Deliver(host, pk, now) // guarded has seen it
+		return
 	}
 	count(&l.delivered, pk)
 	if pk.Proto == network.UDP {

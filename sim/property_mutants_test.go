@@ -68,6 +68,18 @@ var mutants = []mutant{
 	{"FairQ widens a window", "laws/fairq_packet.go",
 		"pk.Window = field\n",
 		"pk.Window = max(field, pk.Window+1)\n"},
+	{"a virtual switch leaves its feedback in what it delivers", "laws/acdc_guard.go",
+		"pk.Bytes -= network.FeedbackBytes\n",
+		"_ = network.FeedbackBytes\n"},
+	{"a virtual switch forgets that it made a packet ECT", "laws/acdc_guard.go",
+		"pk.ECN = network.NotECT\n",
+		"_ = network.NotECT\n"},
+	{"a virtual switch polices by the last window it granted", "laws/acdc_guard.go",
+		"!e.granted || isAfter(right, e.right)",
+		"right != e.right || !e.granted"},
+	{"feedback of a virtual switch is not freed", "network/network.go",
+		"			nd.net.Free(pk)\n			return",
+		"			return"},
 }
 
 // overlay gives the arguments with which go build sees a mutant in place of a file. The tree stays as it is.

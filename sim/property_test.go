@@ -9,6 +9,7 @@ package sim
 //	property_chat_test.go     connections whose programs do anything
 //	property_ledger_test.go   packets and ports: nothing is made, lost or changed without a reason
 //	property_stream_test.go   sequence numbers and windows of a connection, as they are seen on the wire
+//	property_guard_test.go    what stands between hosts and network: guests do not notice it
 //	property_mutants_test.go  bugs that all this must find
 
 import (
@@ -93,7 +94,8 @@ type tally struct {
 	Retransmitted, Timeouts, SYNTimeouts, FastRetransmits       int64
 	OutOfOrder, WindowProbes, Wrapped, Paused, SACKed, Sprayed  int64
 	GivenUp, Connections, Resets, LongestQueue, Marks, Unscaled int64
-	Chats, Acked, HalfOpen, Jittered, Narrowed, Pods            int64
+	Chats, Acked, HalfOpen, Jittered, Narrowed, Pods, Feedback  int64
+	HeldBack                                                    int64
 }
 
 func (a *tally) fields() []struct {
@@ -115,6 +117,7 @@ func (a *tally) fields() []struct {
 		{"marks that a receiver saw", &a.Marks}, {"connections without window scale", &a.Unscaled},
 		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked}, {"hosts with jitter", &a.Jittered},
 		{"windows that FairQ narrowed", &a.Narrowed}, {"fat trees of pods", &a.Pods},
+		{"feedback in packets of its own", &a.Feedback}, {"windows that AC/DC held back", &a.HeldBack},
 		{"half-open connections", &a.HalfOpen}, // last: missing lets it be
 	}
 }
@@ -248,7 +251,7 @@ func (tr *trial) watched() (*result.Raw, error) {
 		broken("%d connections have not been left %d ns after the last flow", t.open, lastCalm)
 	}
 	t.finish(true)
-	raw := s.raw(false)
+	raw := l.raw()
 	tr.ended(s, raw)
 	tr.Paused += tb.paused
 	if tr.late > 0 {

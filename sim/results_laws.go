@@ -19,6 +19,7 @@ type lawRecorder struct {
 	ports   []*network.Port
 	samples []result.LawSample
 	before  experiment.FairQTally // when the run began: the probe of the round trip has passed
+	acdc    laws.ACDCCounts       // the same
 }
 
 // watch takes a port if it has such a law.
@@ -32,6 +33,7 @@ func (r *lawRecorder) watch(p *network.Port) {
 func (r *lawRecorder) begin(n *network.Network) {
 	r.net, r.t0 = n, n.Queue.Now()
 	r.before, _ = laws.CountFairQ(n)
+	r.acdc, _ = laws.CountACDC(n)
 	r.tick.Init(r)
 	if len(r.ports) > 0 {
 		n.Queue.Set(&r.tick, r.t0)
@@ -50,6 +52,7 @@ func (r *lawRecorder) Happen(_ *event.Event, now event.Time) {
 
 // fill gives raw what happened in [0, raw.Duration), and what kept FairQ from holding every flow.
 func (r *lawRecorder) fill(raw *result.Raw) {
+	r.fillACDC(raw)
 	c, has := laws.CountFairQ(r.net)
 	if !has {
 		return
@@ -62,4 +65,16 @@ func (r *lawRecorder) fill(raw *result.Raw) {
 	did := c.Since(&r.before)
 	raw.Acks = &did.Acks
 	raw.Unmet = append(raw.Unmet, did.Trouble()...)
+}
+
+// fillACDC is fill for AC/DC, which holds nothing of ports.
+func (r *lawRecorder) fillACDC(raw *result.Raw) {
+	c, has := laws.CountACDC(r.net)
+	if !has {
+		return
+	}
+	raw.Acks = &result.LawAcks{All: c.Acks - r.acdc.Acks, Rewritten: c.Rewritten - r.acdc.Rewritten}
+	if (c.Refused-r.acdc.Refused)*1000 > c.Opened-r.acdc.Opened {
+		raw.Unmet = append(raw.Unmet, "acdc: over 0.1 % of the ends of connections were not entered in a host's table (no room), and not held")
+	}
 }

@@ -19,6 +19,7 @@ var built = map[string]put{
 	"ecn":      putMark,
 	"red":      putMark,
 	"static":   putStatic,
+	"acdc":     putACDC,
 	"fairq":    putFairQ,
 }
 
@@ -32,6 +33,8 @@ func Check(r *experiment.Run) error {
 		switch name {
 		case "ecn", "red":
 			err = checkNative(name)
+		case "acdc":
+			err = checkACDC(r, name)
 		case "fairq":
 			err = checkFairQ(r, name)
 		}
@@ -51,6 +54,7 @@ func Put(n *network.Network, r *experiment.Run) error {
 	for _, name := range r.Laws {
 		if err := built[name](n, r, name); err != nil {
 			Close(n)
+			n.Guard = nil
 			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/datapath/native"
 	"weir/experiment"
+	"weir/law"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -62,17 +63,23 @@ func putMark(n *network.Network, r *experiment.Run, name string) error {
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
 	}
-	if params.Threshold.N < 0 || params.Threshold.N > math.MaxUint32 {
-		return fmt.Errorf("law %s: a threshold of %v is out of range", name, params.Threshold)
-	}
-	c := native.MarkConfig{ThresholdBytes: uint32(params.Threshold.N)}
+	c := native.MarkConfig{}
 	if name == "red" {
 		c.Action = 1
 	}
 	if params.NotECT == "drop" {
 		c.NotECT = 1
 	}
-	l := newMark(c, params.Threshold.Packets)
+	return markAt(n, r, name, c, params.Threshold)
+}
+
+// markAt is putMark, with these answers.
+func markAt(n *network.Network, r *experiment.Run, name string, c native.MarkConfig, threshold law.Limit) error {
+	if threshold.N < 0 || threshold.N > math.MaxUint32 {
+		return fmt.Errorf("law %s: a threshold of %v is out of range", name, threshold)
+	}
+	c.ThresholdBytes = uint32(threshold.N)
+	l := newMark(c, threshold.Packets)
 	for _, p := range n.SwitchPorts(r.At) {
 		add(p, l)
 	}

@@ -23,10 +23,20 @@ type Sink interface {
 	Deliver(host NodeID, pk *Packet, now event.Time)
 }
 
+// Guard stands between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC.
+// It may change packets.
+type Guard interface {
+	// Out sees what a host sends before its port does. False: the port drops it, by its law.
+	Out(host NodeID, pk *Packet, now event.Time) bool
+	// In sees what arrived before the host does. False: it was for the guard, and ends here.
+	In(host NodeID, pk *Packet, now event.Time) bool
+}
+
 // Network is all nodes and ports of a run. It belongs to the goroutine of its Queue.
 type Network struct {
 	Queue *event.Queue
 	Sink  Sink
+	Guard Guard // nil: none
 	loss  func(p *Port, pk *Packet) bool
 	pool  pool
 
@@ -85,6 +95,10 @@ type place struct {
 // receive takes a packet that has arrived at the node.
 func (nd *node) receive(pk *Packet, now event.Time) {
 	if nd.kind == experiment.Guest {
+		if g := nd.net.Guard; g != nil && !g.In(nd.id, pk, now) {
+			nd.net.Free(pk)
+			return
+		}
 		nd.net.Sink.Deliver(nd.id, pk, now)
 		return
 	}
@@ -117,7 +131,14 @@ func (nd *node) choose(hash uint32, n int) int {
 }
 
 // Send lets a host send a packet by its NIC.
-func (n *Network) Send(from NodeID, pk *Packet) { n.nodes[from].uplink.Send(pk) }
+func (n *Network) Send(from NodeID, pk *Packet) {
+	p := n.nodes[from].uplink
+	if n.Guard != nil && !n.Guard.Out(from, pk, n.Queue.Now()) {
+		p.refuse(pk)
+		return
+	}
+	p.Send(pk)
+}
 
 // HostPort is a host's only port.
 func (n *Network) HostPort(host NodeID) *Port { return n.nodes[host].uplink }

@@ -33,6 +33,16 @@ const (
 	UDP = 17
 )
 
+// Packet.Feedback: where Total and Marked stand.
+const (
+	NoFeedback     = iota
+	FeedbackOption // in an option of a guest's segment, of FeedbackBytes
+	FeedbackAlone  // in an ACK of a virtual switch's own, which no guest sees
+)
+
+// FeedbackBytes is an experimental TCP option: kind, length, identifier (RFC 6994) and two numbers of 32 bits.
+const FeedbackBytes = 12
+
 // HeaderBytes is an Ethernet header (without preamble and CRC), an IPv4 header and a TCP header, each
 // without options.
 const HeaderBytes = 14 + 20 + 20
@@ -43,8 +53,8 @@ const Priorities = 8
 // Block is a SACK block (RFC 2018): the bytes From up to, not including, To.
 type Block struct{ From, To uint32 }
 
-// Packet is one frame. All but SACK blocks stands in its first cache line: no hop, and hardly an end, needs the
-// second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
+// Packet is one frame. All but SACK blocks and feedback stands in its first cache line: no hop, and hardly an end, needs
+// the second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
 type Packet struct {
 	Src, Dst         NodeID
 	Bytes            int32  // frame from the Ethernet header on: what buffers count. The line takes more: Port
@@ -65,11 +75,14 @@ type Packet struct {
 	Scale            int8   // window scale of a SYN's option, -1: none
 	MSS              uint16 // of a SYN's option; 0: none
 	SACKPermitted    bool
+	Feedback         uint8  // NoFeedback, FeedbackOption, FeedbackAlone
 	Tag              uint64 // free for the sender's own measuring; no node looks at it
 
 	Blocks [4]Block // the first NBlocks
+	Total  uint32   // bytes of data that came to a virtual switch, modulo 2^32, and those of them
+	Marked uint32   // that were marked; Feedback says whether they are there
 	next   *Packet  // in a queue of a served port
-	_      [24]byte // 128 bytes: two whole cache lines
+	_      [16]byte // 128 bytes: two whole cache lines
 }
 
 // FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
@@ -97,7 +110,7 @@ type pool struct {
 	lent int64
 }
 
-// NewPacket lends a packet, zeroed but for Scale, which is -1, and Blocks, of which none counts. Whoever has it last
+// NewPacket lends a packet, zeroed but for Scale, which is -1, and Blocks, Total and Marked, of which none counts. Whoever has it last
 // gives it back by Free: the sink what it is delivered, ports what they drop.
 func (n *Network) NewPacket() *Packet {
 	p := &n.pool
@@ -114,7 +127,7 @@ func (n *Network) NewPacket() *Packet {
 	pk.SrcPort, pk.DstPort, pk.Window, pk.Flags = 0, 0, 0, 0
 	pk.ECN, pk.Priority, pk.Proto, pk.pooled = 0, 0, 0, false
 	pk.ToAcceptor, pk.NBlocks, pk.Reserved, pk.Scale = false, 0, 0, -1
-	pk.MSS, pk.SACKPermitted, pk.Tag = 0, false, 0
+	pk.MSS, pk.SACKPermitted, pk.Feedback, pk.Tag = 0, false, NoFeedback, 0
 	return pk
 }
 

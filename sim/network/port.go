@@ -235,6 +235,12 @@ func (p *Port) obey(pk *Packet, now event.Time) bool {
 	return true
 }
 
+// refuse drops what the network's Guard did not let through.
+func (p *Port) refuse(pk *Packet) {
+	p.in.add(pk)
+	p.drop(pk, DropLaw, p.net.Queue.Now())
+}
+
 func (p *Port) drop(pk *Packet, reason DropReason, now event.Time) {
 	switch reason {
 	case DropTail:

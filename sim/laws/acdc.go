@@ -1,0 +1,76 @@
+//go:build cgo
+
+package laws
+
+import (
+	"fmt"
+
+	"weir/datapath/native"
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+// AC/DC TCP (He et al., SIGCOMM 2016): DCTCP enforced by the virtual switches of the hosts, whatever TCP the guests
+// speak. It is here as a baseline: the published scheme nearest to FairQ in what it asks of guests, which is nothing.
+//
+//	acdc.go         parameters; what a run reads of it
+//	acdc_window.go  DCTCP's window, computed beside the guest
+//	acdc_table.go   what virtual switches know of connections
+//	acdc_guard.go   a packet: what it tells, and what is written into it
+//
+// The virtual switch stands between a guest and its link, in its hypervisor or in the driver of its NIC: what leaves and
+// reaches a guest passes it first and last.
+
+// putACDC makes the switches in r.At mark, and puts a virtual switch before every host.
+func putACDC(n *network.Network, r *experiment.Run, name string) error {
+	params, ok := r.Params[name].(experiment.ACDCParams)
+	if !ok {
+		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
+	}
+	if err := markAt(n, r, name, native.MarkConfig{}, params.Threshold); err != nil {
+		return err
+	}
+	n.Guard = newACDC(n, &params)
+	return nil
+}
+
+// checkACDC says what of a run's AC/DC cannot be.
+func checkACDC(r *experiment.Run, name string) error {
+	params, ok := r.Params[name].(experiment.ACDCParams)
+	if !ok {
+		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
+	}
+	if params.MinWindow < 0 || params.MinWindow > mostWindow {
+		return fmt.Errorf("law %s: a window of %v at least: 0B to %v", name, params.MinWindow, law.Bytes(mostWindow))
+	}
+	return nil
+}
+
+func newACDC(n *network.Network, p *experiment.ACDCParams) *acdc {
+	a := &acdc{
+		net: n, gain: max(1, uint32(p.Gain*gainOne+0.5)), least: uint32(p.MinWindow), police: p.Police,
+		patience: event.Time(p.Timeout), ends: make([]acdcEnd, 1), mostConns: tableFlows,
+	}
+	a.sweep.Init(a)
+	return a
+}
+
+// ACDCCounts is what AC/DC did at all hosts of a network so far.
+type ACDCCounts struct {
+	Acks      uint64 // that came for a guest whose connection is known
+	Rewritten uint64 // of them, to a smaller window
+	Opened    uint64 // ends of connections that came into a table
+	Refused   uint64 // attempts to, for which there was no room
+	Policed   uint64 // segments that were dropped for being beyond the window
+	Alone     uint64 // feedback that had no room in a guest's segment
+}
+
+// CountACDC gives them; false: the network has no AC/DC.
+func CountACDC(n *network.Network) (ACDCCounts, bool) {
+	if a, ok := n.Guard.(*acdc); ok {
+		return a.counts, true
+	}
+	return ACDCCounts{}, false
+}

@@ -1,0 +1,230 @@
+//go:build cgo
+
+package laws
+
+import (
+	"weir/datapath/native"
+	"weir/sim/event"
+	"weir/sim/network"
+)
+
+const (
+	// madeECT is the reserved bit of a TCP header that says that a virtual switch, and not the guest, made the packet ECT.
+	madeECT = 1
+	// mostOptions is what a TCP header has room for, mostFrame what Ethernet carries.
+	mostOptions = 40
+	mostFrame   = 14 + 1500
+)
+
+// Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
+// host. What is beyond every window that the guest was granted may be dropped.
+func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) bool {
+	if pk.Proto != network.TCP {
+		return true
+	}
+	e := a.find(placeOf(pk.Conn, side(pk)))
+	if pk.Flags&(network.SYN|network.RST) == network.SYN {
+		e = a.synOut(e, host, pk, now)
+	}
+	if e == nil {
+		return true
+	}
+	e.seen = a.sweeps
+	if a.police && e.beyond(pk) {
+		a.counts.Policed++
+		return false
+	}
+	switch {
+	case pk.Flags&network.RST != 0:
+		e.reset = true
+	case pk.Payload > 0 || pk.Flags&network.FIN != 0:
+		e.window.sent(behind(pk), now)
+		e.finOut = e.finOut || pk.Flags&network.FIN != 0
+	}
+	if pk.ECN == network.NotECT {
+		pk.ECN = network.ECT0
+		pk.Reserved |= madeECT
+	}
+	if pk.Flags&(network.ACK|network.SYN|network.RST) == network.ACK {
+		a.tell(e, pk)
+	}
+	return true
+}
+
+// synOut takes a SYN or SYN-ACK that the host sends. A SYN begins an end, unless it is the same sent again.
+func (a *acdc) synOut(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
+	if pk.Flags&network.ACK == 0 && (e == nil || e.own.first != pk.Seq) {
+		e = a.begin(host, placeOf(pk.Conn, side(pk)), now)
+	}
+	if e == nil || e.own.seen && e.own.first == pk.Seq {
+		return e
+	}
+	e.own = synOf(pk)
+	e.began, e.granted = false, false // who accepted had aborted, and accepts again
+	e.window.una, e.window.nxt = pk.Seq, pk.Seq+1
+	e.start(a, now)
+	return e
+}
+
+// synIn takes one that came for the host.
+func (a *acdc) synIn(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
+	if pk.Flags&network.ACK == 0 && (e == nil || e.peer.first != pk.Seq) {
+		e = a.begin(host, placeOf(pk.Conn, 1-side(pk)), now)
+	}
+	if e == nil || e.peer.seen {
+		return e
+	}
+	e.peer = synOf(pk)
+	e.start(a, now)
+	return e
+}
+
+func synOf(pk *network.Packet) acdcSYN {
+	return acdcSYN{first: pk.Seq, mss: pk.MSS, scale: min(pk.Scale, mostShift), seen: true}
+}
+
+// start begins the window once both ends' SYNs were seen: a segment is what both allow.
+func (e *acdcEnd) start(a *acdc, now event.Time) {
+	if e.began || !e.own.seen || !e.peer.seen {
+		return
+	}
+	e.began = true
+	mss := uint32(mostMSS)
+	for _, option := range []uint16{e.own.mss, e.peer.mss} {
+		if option > 0 {
+			mss = min(mss, uint32(option))
+		}
+	}
+	floor := a.least
+	if floor == 0 {
+		floor = native.WindowFloor(mss, 0)
+	}
+	e.window.start(mss, floor, a.gain, a.patience, now)
+}
+
+// shift is the scale of the windows that the peer offers: there is one if both ends sent one (RFC 7323 1.3).
+func (e *acdcEnd) shift() uint8 {
+	if e.own.scale < 0 || e.peer.scale < 0 {
+		return 0
+	}
+	return uint8(e.peer.scale)
+}
+
+// beyond says whether data ends behind every window that the guest was granted, by more than the byte of a window probe.
+func (e *acdcEnd) beyond(pk *network.Packet) bool {
+	return pk.Payload > 0 && e.granted && isAfter(pk.Seq+uint32(pk.Payload), e.right+1)
+}
+
+// tell writes what came for the host into a segment that acknowledges it (PACK). Where that has no room, and there is
+// news, it goes in an ACK of its own (FACK). Counts are of all that came, so that what is lost is told with the next.
+func (a *acdc) tell(e *acdcEnd, pk *network.Packet) {
+	options := pk.Bytes - pk.Payload - network.HeaderBytes
+	if options+network.FeedbackBytes <= mostOptions && pk.Bytes+network.FeedbackBytes <= mostFrame {
+		pk.Feedback, pk.Total, pk.Marked = network.FeedbackOption, e.total, e.marked
+		pk.Bytes += network.FeedbackBytes
+		e.lastTold = e.total
+		return
+	}
+	if e.lastTold == e.total {
+		return
+	}
+	e.lastTold = e.total
+	a.counts.Alone++
+	own := a.net.NewPacket()
+	own.Src, own.Dst, own.SrcPort, own.DstPort = pk.Src, pk.Dst, pk.SrcPort, pk.DstPort
+	own.Proto, own.Conn, own.ToAcceptor, own.Hash, own.Priority = pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash, pk.Priority
+	own.Seq, own.Ack, own.Window, own.Flags = pk.Seq, pk.Ack, pk.Window, network.ACK
+	own.Bytes = network.HeaderBytes + network.FeedbackBytes
+	own.ECN, own.Reserved = network.ECT0, madeECT
+	own.Feedback, own.Total, own.Marked = network.FeedbackAlone, e.total, e.marked
+	a.net.HostPort(pk.Src).Send(own)
+}
+
+// In is what the virtual switch does with what came for its host: marks and feedback are counted and taken off, and an
+// ACK grants no more than the window.
+func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool {
+	if pk.Proto != network.TCP {
+		return true
+	}
+	marked := pk.ECN == network.CE
+	made := pk.Reserved&madeECT != 0
+	if made {
+		pk.ECN = network.NotECT
+		pk.Reserved &^= madeECT
+	}
+	e := a.find(placeOf(pk.Conn, 1-side(pk)))
+	if pk.Flags&(network.SYN|network.RST) == network.SYN {
+		e = a.synIn(e, host, pk, now)
+	}
+	news := false
+	if pk.Feedback != network.NoFeedback {
+		news = e != nil && e.hears(pk)
+		if pk.Feedback == network.FeedbackAlone {
+			if news {
+				e.window.cut(e.window.alpha)
+			}
+			return false
+		}
+		pk.Feedback = network.NoFeedback
+		pk.Bytes -= network.FeedbackBytes
+	}
+	if e == nil {
+		return true
+	}
+	e.seen = a.sweeps
+	e.comes(pk, marked)
+	if marked && !made {
+		pk.ECN = network.ECT0 // the guest speaks ECN, and would answer the mark a second time
+	}
+	if e.told && pk.Flags&network.SYN == 0 {
+		pk.Flags &^= network.ECE
+	}
+	if e.began && pk.Flags&(network.ACK|network.RST) == network.ACK {
+		a.acknowledgement(e, pk, news, now)
+	}
+	return true
+}
+
+// comes counts what comes for the host.
+func (e *acdcEnd) comes(pk *network.Packet, marked bool) {
+	e.reset = e.reset || pk.Flags&network.RST != 0
+	e.finIn = e.finIn || pk.Flags&network.FIN != 0
+	e.total += uint32(pk.Payload)
+	if marked {
+		e.marked += uint32(pk.Payload)
+	}
+}
+
+// hears takes feedback, and says whether it tells of marks. What is older than what was heard before is left out.
+func (e *acdcEnd) hears(pk *network.Packet) bool {
+	total, marked := pk.Total-e.toldTotal, pk.Marked-e.toldMarked
+	if int32(total) < 0 || marked > total {
+		return false
+	}
+	e.told = true
+	e.toldTotal, e.toldMarked = pk.Total, pk.Marked
+	e.window.hears(total, marked)
+	return marked > 0
+}
+
+// acknowledgement tells the window of an ACK, and holds the ACK to it.
+func (a *acdc) acknowledgement(e *acdcEnd, pk *network.Packet, news bool, now event.Time) {
+	a.counts.Acks++
+	duplicate := pk.Payload == 0 && pk.Flags&(network.SYN|network.FIN) == 0 && (pk.Window == e.field || pk.NBlocks > 0)
+	e.field = pk.Window
+	e.window.acknowledged(pk.Ack, duplicate, news, now)
+	ask := native.WindowAck{WindowQ8: uint64(e.window.bytes) << 8, FloorBytes: e.window.floor, Field: pk.Window, Shift: e.shift()}
+	if pk.Flags&network.SYN != 0 {
+		ask.SYN, ask.Shift = 1, 0
+	}
+	if ask != e.asked {
+		e.asked, e.answer = ask, native.WindowRewrite(&ask, &native.WindowEdge{})
+	}
+	if e.answer != pk.Window {
+		pk.Window = e.answer
+		a.counts.Rewritten++
+	}
+	if right := pk.Ack + uint32(pk.Window)<<ask.Shift; !e.granted || isAfter(right, e.right) {
+		e.granted, e.right = true, right
+	}
+}

@@ -1,0 +1,61 @@
+package network
+
+import (
+	"testing"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/sim/event"
+)
+
+// gate is a Guard that keeps packets with tags 1 (on the way out) and 2 (on the way in), and changes the others.
+type gate struct{ out, in []NodeID }
+
+func (g *gate) Out(host NodeID, pk *Packet, _ event.Time) bool {
+	g.out = append(g.out, host)
+	pk.Bytes += 100
+	return pk.Tag != 1
+}
+
+func (g *gate) In(host NodeID, pk *Packet, _ event.Time) bool {
+	g.in = append(g.in, host)
+	pk.Bytes -= 100
+	return pk.Tag != 2
+}
+
+// A guard sees what each host sends before its port, and what came before the host does, with and without hypervisors:
+// what it does not let out is dropped by the port's law and counted as it then is, what it does not let in ends there.
+func TestGuard(t *testing.T) {
+	for _, hypervisors := range []bool{false, true} {
+		g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: hypervisors},
+			experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 10_000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, s := build(t, g, Options{})
+		gt := &gate{}
+		n.Guard = gt
+		a, b := n.id(t, "sender1"), n.id(t, "receiver1")
+		var dropped []DropReason
+		n.OnDrop = func(p *Port, _ *Packet, reason DropReason, _ event.Time) {
+			if p != n.HostPort(a) {
+				t.Errorf("%s dropped it", p.Name)
+			}
+			dropped = append(dropped, reason)
+		}
+		for tag := range uint64(4) {
+			n.Send(a, n.packet(a, b, 500, tag))
+		}
+		n.Queue.Run(event.Second)
+		conserved(t, n)
+		if len(dropped) != 1 || dropped[0] != DropLaw || len(gt.out) != 4 || len(gt.in) != 3 || gt.out[0] != a || gt.in[0] != b {
+			t.Errorf("hypervisors %v: drops %v, out %v, in %v", hypervisors, dropped, gt.out, gt.in)
+		}
+		if len(s.got) != 2 || s.got[0].tag != 0 || s.got[1].tag != 3 || s.last.Bytes != 500 {
+			t.Errorf("hypervisors %v: arrived %v", hypervisors, s.got)
+		}
+		if c := n.NIC(a).Counters(); c.Sent != (Count{3, 1800}) {
+			t.Errorf("hypervisors %v: %+v", hypervisors, c)
+		}
+	}
+}
