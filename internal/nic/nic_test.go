@@ -42,8 +42,8 @@ func TestFeatures_Change(t *testing.T) {
 		if f := before["tx-tcp-segmentation"]; !f.On || f.Fixed {
 			t.Errorf("TSO of a veth: %+v", f)
 		}
-		if f, known := before["tx-lockless"]; known && !f.Fixed {
-			t.Errorf("a driver's own property that can be changed: %+v", f)
+		if f, known := before["esp-hw-offload"]; !known || !f.Fixed || f.On {
+			t.Errorf("an offload that a veth has not: %+v, known %t", f, known)
 		}
 		for _, name := range []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "rx-gro-list"} {
 			for _, on := range []bool{!before[name].On, before[name].On} {
