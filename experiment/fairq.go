@@ -46,11 +46,19 @@ func newFairQ() *FairQParams {
 	}
 }
 
-// The least interval that a world can sample queues at. It is all that differs between what they take.
-const (
-	FairQIntervalLab = law.Duration(10_000) // a kernel's timer
-	FairQIntervalSim = law.Duration(1_000)
-)
+// FairQLimits are all that worlds differ in as to what FairQ they take.
+type FairQLimits struct {
+	Interval law.Duration  // the least that queues can be sampled at
+	Active   time.Duration // the longest that a flow can count for after it last sent; 0: any
+}
+
+// FairQLab are the limits of the switch program: a kernel's timer, and times in 32 bits.
+func FairQLab() FairQLimits {
+	return FairQLimits{Interval: 10e3, Active: 4 * time.Second}
+}
+
+// FairQSim are the limits of the simulator.
+func FairQSim() FairQLimits { return FairQLimits{Interval: 1e3} }
 
 // Edge mode, where the file does not say.
 const (
@@ -62,18 +70,17 @@ const (
 	mostFairQPeriod = law.Duration(1e9)     // between two updates (core/fairq.h)
 	mostFairQWindow = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq.h)
 	leastActive     = 10 * time.Millisecond // that a flow counts for after it last sent
-	mostActive      = 4 * time.Second       // the switch program's
 	leastEdge       = law.Duration(1e6)     // the switch program's
 	mostEdge        = FairQEdgeLease / 2    // one ACK that is lost must not let a flow go
 	mostFairSwitch  = 4                     // samples an update, with gain: code
 	noteworthy      = 1000                  // one in so many
 )
 
-// Check says what of p, or of the network that cfg describes, no switch can do. least is the world's FairQInterval.
-func (p *FairQParams) Check(cfg *Config, least law.Duration) error {
+// Check says what of p, or of the network that cfg describes, no switch of a world can do.
+func (p *FairQParams) Check(cfg *Config, world FairQLimits) error {
 	switch {
-	case p.Interval < least || p.Interval > mostFairQPeriod/law.Duration(max(1, p.Updates)):
-		return fmt.Errorf("a sampling interval of %v and %d samples an update: from %v on, and an update takes %v at most", p.Interval, p.Updates, least, mostFairQPeriod)
+	case p.Interval < world.Interval || p.Interval > mostFairQPeriod/law.Duration(max(1, p.Updates)):
+		return fmt.Errorf("a sampling interval of %v and %d samples an update: from %v on, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostFairQPeriod)
 	case p.MinWindow < 0 || p.MinWindow > mostFairQWindow || p.MaxWindow < 0 || p.MaxWindow > mostFairQWindow:
 		return fmt.Errorf("windows of %v to %v: 0B to %v", p.MinWindow, p.MaxWindow, law.Bytes(mostFairQWindow))
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
@@ -91,14 +98,14 @@ func (p *FairQParams) Check(cfg *Config, least law.Duration) error {
 		if l.Rate == 0 {
 			continue
 		}
-		if err := p.checkPort(cfg.RTT, l.Rate, l.Buffer.Bytes()); err != nil {
+		if err := p.checkPort(cfg.RTT, l.Rate, l.Buffer.Bytes(), world.Active); err != nil {
 			return fmt.Errorf("between %s and %s: %w", l.A, l.B, err)
 		}
 	}
 	return nil
 }
 
-func (p *FairQParams) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes) error {
+func (p *FairQParams) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes, mostActive time.Duration) error {
 	if buffer > math.MaxUint32 {
 		return fmt.Errorf("a buffer of %v: at most %v", buffer, law.Bytes(math.MaxUint32))
 	}
@@ -106,7 +113,7 @@ func (p *FairQParams) checkPort(rtt law.Duration, rate law.Rate, buffer law.Byte
 	switch {
 	case buffer > 0 && int64(at.Target) >= int64(buffer):
 		return errors.New("a buffer of 1B: the target has to be below it")
-	case at.Active > mostActive:
+	case mostActive > 0 && at.Active > mostActive:
 		return fmt.Errorf("a queue at its target of %d bytes takes so long to drain that flows would count for %v: %v at most", at.Target, at.Active, mostActive)
 	}
 	return nil

@@ -29,8 +29,8 @@ func TestFairQ_AtAPort(t *testing.T) {
 	}
 }
 
-// Each limit holds at its last value and is exceeded by the next, in one line that names it. The sampling interval alone
-// has another limit in each world.
+// Each limit holds at its last value and is exceeded by the next, in one line that names it. The sampling interval and
+// the time that a flow counts for have another limit in each world.
 func TestFairQ_Limits(t *testing.T) {
 	network := func(rate law.Rate, buffer law.Bytes) *Config {
 		return &Config{RTT: 200e3, Graph: &Graph{Links: []Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: int64(buffer)}}}}}
@@ -60,25 +60,28 @@ func TestFairQ_Limits(t *testing.T) {
 		if c.within != nil {
 			p := newFairQ()
 			c.within(p)
-			if err := p.Check(c.cfg, FairQIntervalLab); err != nil {
+			if err := p.Check(c.cfg, FairQLab()); err != nil {
 				t.Errorf("%q: the last value is refused: %v", c.want, err)
 			}
 		}
 		if c.exceeded != nil {
 			p := newFairQ()
 			c.exceeded(p)
-			if err := p.Check(c.cfg, FairQIntervalLab); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if err := p.Check(c.cfg, FairQLab()); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want one line with %q", err, c.want)
 			}
 		}
 	}
 	p := newFairQ()
 	p.Interval = 1000
-	if err := p.Check(plain, FairQIntervalSim); err != nil {
+	if err := p.Check(plain, FairQSim()); err != nil {
 		t.Error(err)
 	}
-	if p.Interval = 999; p.Check(plain, FairQIntervalSim) == nil {
+	if p.Interval = 999; p.Check(plain, FairQSim()) == nil {
 		t.Error("a sampling interval of 999 ns was accepted")
+	}
+	if err := newFairQ().Check(network(1e6, 1e9), FairQSim()); err != nil {
+		t.Errorf("flows that count for long: %v", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func checkFairQ(r *experiment.Run, law string) error {
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
-	if err := params.Check(&r.Config, experiment.FairQIntervalLab); err != nil {
+	if err := params.Check(&r.Config, experiment.FairQLab()); err != nil {
 		return fmt.Errorf("law %s, at 1/%g of the rates: %w", law, r.Scale, err)
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 			edit(&params)
 		}
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
-		before := params.Check(cfg, experiment.FairQIntervalLab)
+		before := params.Check(cfg, experiment.FairQLab())
 		// There is no such device: it is refused too, but as it is attached.
 		_, err := datapath.AttachFairQ([]datapath.FairQPort{{
 			PortRef: datapath.PortRef{Name: "none", Ifindex: 1 << 30}, Law: fairQLaw(params.At(cfg.RTT, rate, 125_000), &params),

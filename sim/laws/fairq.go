@@ -56,7 +56,7 @@ func checkFairQ(r *experiment.Run, name string) error {
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
 	}
-	if err := params.Check(&r.Config, experiment.FairQIntervalSim); err != nil {
+	if err := params.Check(&r.Config, experiment.FairQSim()); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
 	}
 	return nil
