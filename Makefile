@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -92,6 +92,9 @@ differential: ## the law in the kernel against the law in the simulator, over 10
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root
 	scripts/lab-truth $(GROUPS)
+
+fluid: ## FairQ on the fluid model, and where it settles: figures and tables of docs/fairq-simulated.md
+	$(GO) run ./tools/fluidmap docs/img docs/fairq-simulated.md
 
 validate: ## hold the simulator against ns-3, from its Python wheel (docs/validation.md): minutes
 	scripts/validate $(OUT)/validate

@@ -11,7 +11,7 @@ func (r *Run) Info() result.Info {
 	info := result.Info{
 		World: r.World, Seed: r.Seed, Scale: r.Scale, Scheme: r.Scheme, Laws: r.Laws,
 		GuestCC: r.guestCC(), Params: r.Params, Axes: r.Point, Series: r.Config.Series.Std(),
-		Windows: map[string][2]time.Duration{},
+		Windows: map[string][2]time.Duration{}, Ideal: r.ideal(),
 	}
 	for label, w := range r.Config.Windows {
 		info.Windows[label] = [2]time.Duration{w[0].Std(), w[1].Std()}

@@ -46,7 +46,7 @@ func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow
 	f.timer.Init(f)
 	t.results = append(t.results, result.Flow{
 		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: int(mouse), Epoch: int(epoch),
-		Endless: size == 0, Deadline: it.Deadline.Std(), Start: t.since(t.queue.Now()), Timeouts: -1,
+		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(), Start: t.since(t.queue.Now()), Timeouts: -1,
 	})
 	f.after = t.alive
 	if f.after != nil {

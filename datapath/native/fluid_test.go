@@ -5,68 +5,29 @@ package native_test
 import (
 	"testing"
 
+	"weir/datapath/fluid"
 	"weir/datapath/native"
 )
 
-// fluid is the authors' model of the queue (SPEC 1.1, RWNDQ1 Eq. 3) in steps of T/10:
-//
-//	Q(t) = [Q(t-dt) + dt/RTT * W(t-RTT/2) - C*dt]^+
-//
-// with W the sum of the windows. RTT is the base RTT and the time in the queue, Q/C: a window of W sends
-// W per round trip, which a queue lengthens. With the base RTT alone, as the equation has it, queue and
-// window both integrate and swing for ever (TestFluid_ConstantRTTDoesNotSettle).
-type fluid struct {
-	constantRTT bool
-	backlog     float64   // bytes, without end: what is above the buffer would be lost
-	windows     []float64 // the sums of the last RTT/2
+// reportModel is the queue of the authors' analysis in their model of it, told to the law every T.
+func reportModel() *fluid.Model {
+	return &fluid.Model{RateBps: rateBps, RTT: rttNs, Tick: tickNs}
 }
 
-const (
-	stepsPerTick = 10
-	stepS        = tickNs * 1e-9 / stepsPerTick
-)
-
-func (f *fluid) step(sum float64) {
-	const delay = rttNs / 2 * stepsPerTick / tickNs
-	f.windows = append(f.windows, sum)
-	delayed := f.windows[max(0, len(f.windows)-1-delay)]
-	if len(f.windows) > 2*delay {
-		f.windows = f.windows[delay:]
-	}
-	rtt := rttNs * 1e-9
-	if !f.constantRTT {
-		rtt += f.backlog / rateBps
-	}
-	f.backlog = max(0, f.backlog+stepS*(delayed/rtt-rateBps))
-}
-
-// run lets the law, told every T, govern the queue. It gives the queue's extremes, in packets, in the
-// first and in the last quarter of the ticks, and its mean in the last.
-func (f *fluid) run(ticks int, window func() float64, tick func(backlog float64)) (first, least, mean, most float64) {
-	least = 1e9
-	for i := range ticks {
-		for range stepsPerTick {
-			f.step(window())
-			q := f.backlog / packet
-			if i < ticks/4 {
-				first = max(first, q)
-			}
-			if i >= ticks*3/4 {
-				least, most = min(least, q), max(most, q)
-				mean += q / float64(stepsPerTick*(ticks-ticks*3/4))
-			}
-		}
-		tick(f.backlog)
-	}
-	return first, least, mean, most
+// packets gives the queue's extremes, in packets: the largest of the first quarter, and the least, mean
+// and largest of the last.
+func packets(c *fluid.Course) (first, least, mean, most float64) {
+	_, _, first = c.Range(0, 0.25)
+	least, mean, most = c.Range(0.75, 1)
+	return first / packet, least / packet, mean / packet, most / packet
 }
 
 // govern runs the law with this many flows on the model.
-func govern(t *testing.T, f *fluid, c native.FairQConfig, flows, ticks int) (first, least, mean, most float64) {
+func govern(t *testing.T, m *fluid.Model, c native.FairQConfig, flows, ticks int) (first, least, mean, most float64) {
 	q := newQueue(t, c, flows)
-	return f.run(ticks,
+	return packets(m.Run(ticks,
 		func() float64 { return q.window() * float64(q.State().Flows) },
-		func(backlog float64) { q.tick(uint32(backlog)) })
+		func(backlog float64) { q.tick(uint32(backlog)) }))
 }
 
 // The queue settles at its target with either gain, and on the way there stays within the buffer.
@@ -79,7 +40,7 @@ func TestFluid_QueueSettlesAtItsTarget(t *testing.T) {
 				if variant == native.VariantFairSwitch && gain == native.GainOVS {
 					c.PeriodNs = 32 * tickNs // TestFairSwitch_GainOVSNeedsAnUpdatePerMean
 				}
-				first, least, mean, most := govern(t, &fluid{}, c, flows, 4000)
+				first, least, mean, most := govern(t, reportModel(), c, flows, 4000)
 				t.Logf("gain %d, variant %d, %d flows: first up to %.1f packets, then %.2f .. %.2f .. %.2f", gain, variant, flows, first, least, mean, most)
 				if first > 83 || least < 16.5 || most > 16.7 {
 					t.Errorf("gain %d, variant %d, %d flows: first up to %.1f packets, then %.2f to %.2f, want 16.6 and never over 83",
@@ -96,7 +57,7 @@ func TestFluid_QueueSettlesAtItsTarget(t *testing.T) {
 func TestFairSwitch_GainOVSNeedsAnUpdatePerMean(t *testing.T) {
 	c := config()
 	c.Gain, c.Variant = native.GainOVS, native.VariantFairSwitch
-	if _, least, _, most := govern(t, &fluid{}, c, 16, 4000); least > 1 || most < 30 {
+	if _, least, _, most := govern(t, reportModel(), c, 16, 4000); least > 1 || most < 30 {
 		t.Errorf("M = 10: %.2f to %.2f packets: it no longer swings", least, most)
 	}
 }
@@ -106,7 +67,9 @@ func TestFairSwitch_GainOVSNeedsAnUpdatePerMean(t *testing.T) {
 func TestFluid_ConstantRTTDoesNotSettle(t *testing.T) {
 	c := config()
 	c.CapBytes = 0
-	_, least, mean, most := govern(t, &fluid{constantRTT: true}, c, 1, 20000)
+	typeset := reportModel()
+	typeset.ConstantRTT = true
+	_, least, mean, most := govern(t, typeset, c, 1, 20000)
 	t.Logf("%.2f .. %.2f .. %.2f packets", least, mean, most)
 	if most-least < 10 || mean < 0.8*16.6 || mean > 1.2*16.6 {
 		t.Errorf("%.2f to %.2f packets, mean %.2f", least, most, mean)
@@ -116,7 +79,7 @@ func TestFluid_ConstantRTTDoesNotSettle(t *testing.T) {
 // Windows that can only be whole segments put flows*MSS in flight, and the queue then stands at
 // flows*MSS - BDP whatever its target is.
 func TestFQ12_ManyFlowsQueueWhatTheFloorPutsInFlight(t *testing.T) {
-	_, least, _, most := govern(t, &fluid{}, config(), 150, 4000)
+	_, least, _, most := govern(t, reportModel(), config(), 150, 4000)
 	if want := 150 - bdp/packet; least < want-0.1 || most > want+0.1 {
 		t.Errorf("150 flows: %.2f to %.2f packets, want %.2f", least, most, want)
 	}
@@ -126,9 +89,9 @@ func TestFQ12_ManyFlowsQueueWhatTheFloorPutsInFlight(t *testing.T) {
 // they overshoot by what one flow would.
 func TestFQ11_SlowStartStepsForAllFlowsTogether(t *testing.T) {
 	c := config()
-	together, _, _, _ := govern(t, &fluid{}, c, 80, 4000)
+	together, _, _, _ := govern(t, reportModel(), c, 80, 4000)
 	c.SlowStart = native.SlowStartPerFlow
-	each, _, _, _ := govern(t, &fluid{}, c, 80, 4000)
+	each, _, _, _ := govern(t, reportModel(), c, 80, 4000)
 	if each <= 83 {
 		t.Errorf("as printed the queue reaches %.1f packets: this test shows nothing", each)
 	}
@@ -141,17 +104,17 @@ func TestFQ11_SlowStartStepsForAllFlowsTogether(t *testing.T) {
 // target: at αB/M. The law settles at αB.
 func TestFQ18_EquilibriumIsTheTarget(t *testing.T) {
 	sum, ticks, rwnd := 0.0, 0, float64(target)
-	_, least, _, most := (&fluid{}).run(20_000, func() float64 { return rwnd }, func(backlog float64) {
+	_, least, _, most := packets(reportModel().Run(20_000, func() float64 { return rwnd }, func(backlog float64) {
 		sum += backlog / target
 		if ticks++; ticks == m {
 			rwnd += packet / m * (1 - sum)
 			sum, ticks = 0, 0
 		}
-	})
+	}))
 	if least < 1.5 || most > 1.8 {
 		t.Errorf("as typeset the queue settles at %.2f to %.2f packets, not at 1.66: this test shows nothing", least, most)
 	}
-	_, least, _, most = govern(t, &fluid{}, config(), 1, 8000)
+	_, least, _, most = govern(t, reportModel(), config(), 1, 8000)
 	if least < 16.5 || most > 16.7 {
 		t.Errorf("the queue settles at %.2f to %.2f packets, want 16.6", least, most)
 	}

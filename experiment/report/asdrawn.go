@@ -194,6 +194,9 @@ func unit(path string) string {
 			}
 		}
 	}
+	if slices.Contains(names, "slowdown") {
+		return "slowdown"
+	}
 	if last := names[len(names)-1]; last == "drops" || last == "marks" {
 		return last + " (packets)"
 	}

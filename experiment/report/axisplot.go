@@ -96,7 +96,7 @@ func axisPicture(doc *result.Document, parts []*block, name string, s subject, c
 		label += " (" + c.unit + ")"
 	}
 	p := &picture{
-		name:  fileName("over", name, s.path[0], c.path[0], c.path[len(c.path)-1]),
+		name:  fileName(append([]string{"over", name, s.path[0]}, c.names()...)...),
 		title: fmt.Sprintf("%s: %s over %s", s.title(), c.name, name),
 		x:     axis{label: axisLabel(parts, name)}, y: axis{label: label},
 		of:      "over " + name,

@@ -21,6 +21,14 @@ func col(name, unit, path string, times float64) column {
 	return column{name, unit, strings.Split(path, "."), times}
 }
 
+// names tell the column from others in the name of a file.
+func (c column) names() []string {
+	if len(c.path) < 2 {
+		return []string{c.path[0], c.path[0]}
+	}
+	return c.path
+}
+
 // label names the column in running text.
 func (c column) label() string { return strings.TrimSpace(c.name + " " + c.unit) }
 
@@ -57,6 +65,7 @@ var (
 		col("LAck-TO", "", "timeouts_lack", 1),
 		col("drops", "", "drops", 1),
 	}
+	sizeColumns = classColumns()
 	portColumns = []column{
 		col("queue mean", "KB", "queue_bytes.mean", 1e-3),
 		col("queue p99", "KB", "queue_bytes.p99", 1e-3),
@@ -70,6 +79,16 @@ var (
 		col("ACKs left", "thousand", "law.acks_left", 1e-3),
 	}
 )
+
+// classColumns are of groups whose flows differ in size.
+func classColumns() []column {
+	out := []column{col("all sizes", "slowdown p50", "slowdown.p50", 1), col("all sizes", "slowdown p99", "slowdown.p99", 1)}
+	for _, c := range result.SizeClasses() {
+		path := "by_size." + c[0] + ".slowdown."
+		out = append(out, col(c[1], "slowdown p50", path+"p50", 1), col(c[1], "slowdown p99", path+"p99", 1))
+	}
+	return out
+}
 
 // subject is a group or port, in a window or in the whole run, and what is shown of it.
 type subject struct {
@@ -144,6 +163,9 @@ func groupColumns(doc *result.Document, name string) []column {
 	}
 	if anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].Settling != nil }) {
 		out = append(out, settlingColumns...)
+	}
+	if anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].BySize != nil }) {
+		out = append(out, sizeColumns...)
 	}
 	return append(out, lossColumns...)
 }

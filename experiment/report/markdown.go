@@ -22,6 +22,7 @@ func Markdown(w io.Writer, doc *result.Document) error {
 	}
 	b.WriteString("\n\n")
 	writeOverview(&b, doc)
+	writeSizes(&b, doc)
 	writeVerdicts(&b, doc)
 	for _, n := range runNotes(doc) {
 		if !strings.HasPrefix(n.text, "network.rtt ") { // every run in the lab has this one

@@ -32,6 +32,8 @@ type Info struct {
 	// PayloadShare overrides Raw's and the world's; 0: Raw's, else PayloadShareLab for the lab and
 	// PayloadShareSim for the simulator.
 	PayloadShare float64
+	// Ideal is how long a flow would take alone on its path, in the world's time; 0: not known. May be nil.
+	Ideal func(f *Flow, raw *Raw) time.Duration
 }
 
 // Build makes the statistics of one run out of what was measured, and brings times and rates back

@@ -24,10 +24,12 @@ type FlowDetail struct {
 	StartMs, EndMs float64
 	FCTMs          *float64 // nil: unfinished, or without a size
 	Bytes          int64
-	Drops          *int64 // nil: not known
-	Timeouts       *int64 // nil: not known, or no TCP
-	FLoss, LAck    *int64 // of the Timeouts, see Causes; nil: not known, or no TCP
-	Missed         *bool  // nil: no deadline
+	Size           *int64   // nil: none, or not known
+	Slowdown       *float64 // nil: unfinished, without a size, or not known what would be ideal
+	Drops          *int64   // nil: not known
+	Timeouts       *int64   // nil: not known, or no TCP
+	FLoss, LAck    *int64   // of the Timeouts, see Causes; nil: not known, or no TCP
+	Missed         *bool    // nil: no deadline
 	Done, Endless  bool
 	// Rates is the flow's rate in successive steps of Detail.StepMs from 0, in Mbit/s; of a flow without
 	// a size, where there are at most RatedFlows of them.
@@ -84,6 +86,12 @@ func (b *builder) flowDetail(i int) FlowDetail {
 	}
 	if f.Done && !f.Endless {
 		out.FCTMs = new(b.ms(f.FCT()))
+		if x := b.ideal(f); x > 0 {
+			out.Slowdown = new(float64(f.FCT()) / float64(x))
+		}
+	}
+	if n := f.size(); n > 0 {
+		out.Size = &n
 	}
 	if b.counted {
 		out.Drops = &b.flowDrops[i]

@@ -115,8 +115,13 @@ type Group struct {
 	// Series is over time: the group's rate in each full step of measure.series, in Mbit/s.
 	Series *Distribution `json:"series_mbps,omitempty"`
 	// Settling is how soon flows without a size have their shares when one of them joins or leaves.
-	Settling  *Settling  `json:"settling,omitempty"`
-	ByMouse   *ByMouse   `json:"by_mouse,omitempty"`
+	Settling *Settling `json:"settling,omitempty"`
+	ByMouse  *ByMouse  `json:"by_mouse,omitempty"`
+	// Slowdown is over the flows of FCT: each one's completion time over what it would take alone on its
+	// path. Absent when that is not known of every one.
+	Slowdown *Distribution `json:"slowdown,omitempty"`
+	// BySize tells small flows from large ones; of a group whose sizes are not all of one class.
+	BySize    *BySize    `json:"by_size,omitempty"`
 	Deadlines *Deadlines `json:"deadlines,omitempty"`
 
 	values map[string][]float64 // behind the distributions, by metric
@@ -137,6 +142,25 @@ type ByMouse struct {
 	P99   *Distribution `json:"p99_ms,omitempty"`
 	Max   *Distribution `json:"max_ms,omitempty"`
 	Drops *Distribution `json:"drops,omitempty"` // packets of a mouse dropped, all epochs together
+}
+
+// BySize divides the flows of a group by how much they were to send, in decades. A class is absent when
+// no flow is of it.
+type BySize struct {
+	To1KB     *SizeClass `json:"to_1kb,omitempty"` // up to 1000 bytes
+	To10KB    *SizeClass `json:"to_10kb,omitempty"`
+	To100KB   *SizeClass `json:"to_100kb,omitempty"`
+	To1MB     *SizeClass `json:"to_1mb,omitempty"`
+	To10MB    *SizeClass `json:"to_10mb,omitempty"`
+	Above10MB *SizeClass `json:"above_10mb,omitempty"`
+}
+
+// SizeClass is what the flows of a class of sizes met with; see Group.
+type SizeClass struct {
+	Flows      int           `json:"flows"`
+	Unfinished int           `json:"unfinished"`
+	FCT        *Distribution `json:"fct_ms,omitempty"`
+	Slowdown   *Distribution `json:"slowdown,omitempty"`
 }
 
 // UnfinishedScoreMs is what an unfinished flow counts for in ByMouse, in ms of the experiment's

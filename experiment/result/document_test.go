@@ -266,6 +266,11 @@ func TestValues_AreThoseOfTheDistribution(t *testing.T) {
 	r := goldenDocument().Runs[0]
 	check(r, []string{"mice"}, GroupDistributions())
 	check(joinLeave(0), []string{"flows"}, GroupDistributions())
+	var flows []Flow
+	for i, size := range []int64{1, 1e4, 1e5, 1e6, 1e7, 1e8} { // one of each class
+		flows = append(flows, sized(i, size, time.Duration(i+1)*time.Second))
+	}
+	check(Build(Info{World: "sim", Scheme: "x", Ideal: ideally}, &Raw{Flows: flows}), []string{"g"}, GroupDistributions())
 	for _, d := range GroupDistributions() {
 		if !found[d] {
 			t.Errorf("%s is of no group here", d)

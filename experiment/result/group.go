@@ -49,6 +49,7 @@ func (b *builder) group(name string, s span) *Group {
 	g.Live = b.live(name, s)
 	b.settling(g, name, s)
 	b.byMouse(g, name, s)
+	b.slowdown(g, name, s)
 	b.deadlines(g, name, s)
 	return g
 }

@@ -26,8 +26,10 @@ type FlowRow struct {
 	Epoch    int32    `parquet:"epoch"`
 	Start    float64  `parquet:"start"`
 	End      float64  `parquet:"end"`
-	FCT      *float64 `parquet:"fct,optional"` // null: unfinished, or without a size
-	Bytes    int64    `parquet:"bytes"`        // payload that reached the receiving program
+	FCT      *float64 `parquet:"fct,optional"`      // null: unfinished, or without a size
+	Bytes    int64    `parquet:"bytes"`             // payload that reached the receiving program
+	Size     *int64   `parquet:"size,optional"`     // payload that was to; null: without a size, or not known
+	Slowdown *float64 `parquet:"slowdown,optional"` // fct over that of a flow alone on the path
 	Drops    *int64   `parquet:"drops,optional"`
 	Timeouts *int64   `parquet:"timeouts,optional"`
 	FLoss    *int64   `parquet:"timeouts_floss,optional"`
@@ -79,7 +81,7 @@ func (d *Document) WriteFlows(w io.Writer) error {
 			rows = append(rows, FlowRow{
 				Run: int32(i), World: r.World, Seed: r.Seed, Scheme: r.Scheme, GuestCC: r.GuestCC, Axes: axes,
 				Group: f.Group, Src: f.Src, Dst: f.Dst, Mouse: int32(f.Mouse), Epoch: int32(f.Epoch),
-				Start: f.StartMs, End: f.EndMs, FCT: f.FCTMs, Bytes: f.Bytes, Drops: f.Drops, Timeouts: f.Timeouts,
+				Start: f.StartMs, End: f.EndMs, FCT: f.FCTMs, Bytes: f.Bytes, Size: f.Size, Slowdown: f.Slowdown, Drops: f.Drops, Timeouts: f.Timeouts,
 				FLoss: f.FLoss, LAck: f.LAck, Missed: f.Missed, Done: f.Done,
 			})
 		}

@@ -35,7 +35,7 @@ func TestParquet_ReadsBack(t *testing.T) {
 	first, second := flow, flow
 	first.Src, first.Dst, first.Start, first.End, first.FCT, first.Bytes, first.Done = "s1", "r1", 1, 3, new(2.0), 500, true
 	first.Drops, first.Timeouts, first.Missed = new(int64(1)), new(int64(1)), new(true)
-	first.FLoss, first.LAck = new(int64(1)), new(int64(0))
+	first.FLoss, first.LAck, first.Size = new(int64(1)), new(int64(0)), new(int64(500))
 	second.Src, second.Dst, second.Mouse, second.Epoch, second.End, second.Drops = "s2", "r1", 1, 2, 6, new(int64(0))
 	want := []FlowRow{first, second}
 	if diff := cmp.Diff(want, readRows[FlowRow](t, doc.WriteFlows)); diff != "" {

@@ -64,6 +64,7 @@ type Flow struct {
 	Done        bool          // all bytes arrived; an Endless flow is done when stopped as planned
 	Endless     bool          // had no size: it has no completion time
 	Bytes       int64         // payload that reached the receiving program
+	Size        int64         // payload that was to; 0: Endless, or a run of a build that did not note it
 	Timeouts    int           // RTO events, both ends, the handshake's included; -1: not known
 	Causes      Causes        // of the Timeouts
 	Deadline    time.Duration // from Start; 0: none

@@ -115,7 +115,7 @@ func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 	f := &flow{r: r, size: size, give: int64(it.GiveUp)}
 	f.res = result.Flow{
 		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: mouse, Epoch: epoch,
-		Endless: size == 0, Deadline: it.Deadline.Std(),
+		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(),
 		Start: time.Duration(r.clock.now() - r.t0), Timeouts: -1,
 	}
 	return f
