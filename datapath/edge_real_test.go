@@ -52,7 +52,7 @@ func TestEdge_RealTCP(t *testing.T) {
 	for _, offload := range []bool{false, true} {
 		for _, ipv6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("offloads=%t,ipv6=%t", offload, ipv6), func(t *testing.T) {
-				p := newRwndPath(t, testnet.PathOptions{GSO: offload, ChecksumOffload: offload})
+				p := newCellPath(t, testnet.PathOptions{GSO: offload, ChecksumOffload: offload})
 				ip := testnet.ReceiverIPv4
 				if ipv6 {
 					ip = testnet.ReceiverIPv6

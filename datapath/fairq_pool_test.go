@@ -40,7 +40,8 @@ func newBusyPath(t *testing.T) *rwndPath {
 		NoIPv6: true, GSO: true, ChecksumOffload: true, PortBps: bps, Limit: limit, Burst: burst,
 	})}
 	testnet.Shape(t, p.In, bps, limit, burst)
-	p.Receiver.Sysctl(t, "net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", largestWindow))
+	// Large from the first: how far the kernel raises a receiver's window by itself is a matter of round trips.
+	p.Receiver.Sysctl(t, "net.ipv4.tcp_rmem", fmt.Sprintf("4096 %d %d", 8<<20, largestWindow))
 	return p
 }
 

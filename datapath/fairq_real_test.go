@@ -18,7 +18,7 @@ import (
 // IPv6, with scales that differ.
 func TestFairQ_IPv6(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
-		p := newRwndPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
+		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
 		for _, grant := range []uint32{23457, 0} {
 			law := held(grant)
 			law.MTU = uint32(mtu)

@@ -1,6 +1,7 @@
 package datapath_test
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -39,10 +40,19 @@ type rwndPath struct {
 	edge           bool // an ACK that overtakes the one that tells the edge its window comes unheld
 }
 
+// newCellPath is a rwndPath for cells: its ports are slow enough that a sender writes a window's worth before the
+// acknowledgement of its beginning is back, without offloads and on a slow machine too.
+func newCellPath(t *testing.T, o testnet.PathOptions) *rwndPath {
+	t.Helper()
+	o.PortBps = 200e6
+	return newRwndPath(t, o)
+}
+
 func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 	t.Helper()
 	// Ports so slow that windows fill, and queues so long that none is ever full.
-	const bps, limit = 400e6, 10_000_000
+	const limit = 10_000_000
+	bps := cmp.Or(o.PortBps, 400e6)
 	burst := uint32(2*max(o.MTU, 1500) + 28)
 	o.PortBps, o.Limit, o.Burst = bps, limit, burst
 	// With the kernel's own first window it is a matter of the machine's haste whether a short transfer fills what
@@ -202,8 +212,12 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 		if e.conn == c.Client && s.synAck != bytes {
 			t.Errorf("%s: SYN-ACK grants %d, want %d: it is not scaled", where, s.synAck, bytes)
 		}
-		if s.flight > s.expect {
-			t.Errorf("%s had up to %d bytes in flight, the window is %d", where, s.flight, s.expect)
+		most := s.expect
+		if p.edge {
+			most = max(most, s.ahead) // until the next one came
+		}
+		if s.flight > most {
+			t.Errorf("%s had up to %d bytes in flight, the window is %d", where, s.flight, most)
 		}
 		sum.add(&i, &s)
 	}
@@ -276,7 +290,7 @@ func (p *rwndPath) checksums(t *testing.T) {
 // MSS; what it has in flight obeys it from the first segment on.
 func TestFairQ_EveryPairOfScales(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
-		p := newRwndPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
+		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
 		for _, grant := range []uint32{23457, 0} {
 			law := held(grant)
 			law.MTU = uint32(mtu)
@@ -305,7 +319,7 @@ func TestFairQ_EveryPairOfScales(t *testing.T) {
 // With `scale: unify` both ends take the other's windows for the switch's scale, whatever they announced.
 func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
 	const grant = 23457
-	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	for _, shift := range []uint8{0, 7, 14} {
 		f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Scale: datapath.FairQScaleUnify, UnifyShift: shift})
 		p.unified = int(shift)
@@ -326,7 +340,7 @@ func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
 
 // A scale counts only if both ends announced one (RFC 7323 1.3).
 func TestFairQ_ScaleOfOneEndOnly(t *testing.T) {
-	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	p.govern(t, held(23457), held(23457), datapath.FairQConfig{})
 	var sum cells
 	p.Sender.Sysctl(t, "net.ipv4.tcp_window_scaling", "0")
