@@ -335,8 +335,9 @@ func FuzzFairQ(f *testing.F) {
 	s.setGrant(f, 0, 4000)
 	s.setGrant(f, 1, 4000)
 	f.Fuzz(func(t *testing.T, in []byte, how uint8) {
-		if testRunRefuses(in) {
-			t.Skip("BPF_PROG_TEST_RUN refuses this length: TestFairQVeth_Mutated sends those")
+		// As long as BPF_PROG_TEST_RUN takes it; TestFairQVeth_Mutated sends frames of other lengths too.
+		for in = in[:min(len(in), testRunLongest)]; testRunRefuses(in); {
+			in = append(in[:len(in):len(in)], 0)
 		}
 		one := &sent{frame: in, segments: 1, port: int(how & 1), flags: uint32(how & testRunChecksumComplete)}
 		if err := w.one(s, one); err != nil {

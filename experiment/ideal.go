@@ -33,7 +33,7 @@ func (r *Run) ideal() func(f *result.Flow, raw *result.Raw) time.Duration {
 		if len(path) == 0 {
 			return 0
 		}
-		frame := fullFrame(r.World, raw)
+		frame := r.fullFrame(raw)
 		cross, last := path.crossing(), path.transfer(float64(f.Size), frame)
 		if r.World == WorldLab || r.LabRTT {
 			cross = float64(raw.RTT) / 2
@@ -58,11 +58,14 @@ func crossings(it *Item) int {
 // frameSize is a full frame's payload and what it takes on a line, in bytes.
 type frameSize struct{ payload, line float64 }
 
-func fullFrame(world string, raw *result.Raw) frameSize {
-	if world == WorldLab {
+func (r *Run) fullFrame(raw *result.Raw) frameSize {
+	if r.World == WorldLab {
 		return frameSize{1448, 1448 / result.PayloadShareLab}
 	}
-	const line = 1448 / result.PayloadShareSim
+	line := 1448 / result.PayloadShareSim
+	if r.LabRTT { // the lab's lines
+		line = 1448 / result.PayloadShareLab
+	}
 	if raw.PayloadShare > 0 {
 		return frameSize{raw.PayloadShare * line, line}
 	}

@@ -350,6 +350,22 @@ func (d *drawer) fairq(s *experiment.Scheme) {
 		"count":           []string{"active", "handshake"}[d.kinds.IntN(2)],
 		"shrink":          []string{"allow", "avoid"}[d.kinds.IntN(2)],
 	}
+	d.fairqVariant(s.Params)
+}
+
+// fairqVariant draws how FairQ is deployed. Its source is its own too.
+func (d *drawer) fairqVariant(params map[string]any) {
+	own := &drawer{Rand: event.NewRandom(d.file.Seeds[0], "fairq variant")}
+	if own.once(3) {
+		params["edge"] = true
+		params["edge_interval"] = law.Duration(own.wide(1e6, 500e6)).String()
+	}
+	if own.once(3) {
+		params["paths"], params["undivided"] = own.between(1, 4), own.once(3)
+	}
+	if own.once(3) {
+		params["fairswitch"], params["gain"] = true, "paper"
+	}
 }
 
 // acdc makes one scheme of six AC/DC. It has a source of its own, so that the others are what they were without it.

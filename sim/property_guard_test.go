@@ -32,7 +32,7 @@ func (g *guarded) In(host network.NodeID, pk *network.Packet, now event.Time) bo
 		return g.guard.In(host, pk, now)
 	}
 	count(&g.delivered, pk)
-	alone, p := pk.Feedback == network.FeedbackAlone, g.take(pk)
+	alone, p := pk.Feedback == network.FeedbackAlone, g.take(pk, false)
 	if !g.guard.In(host, pk, now) {
 		if !alone {
 			broken("the guard keeps a guest's segment: %s", tell(&p.spoken))

@@ -141,8 +141,8 @@ func (l *ledger) talk(pk *network.Packet) *talk {
 }
 
 // take ends a packet's way, and checks that nobody has changed it but for a mark, its path, and FairQ an acknowledgement's
-// window: never to a wider one.
-func (l *ledger) take(pk *network.Packet) passing {
+// window: never to a wider one. What is lost on its way may still be flagged for the edge.
+func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	p, ok := l.inside[pk]
 	if !ok {
 		broken("a packet comes from nowhere, or a second time: %s", tell(pk))
@@ -161,6 +161,10 @@ func (l *ledger) take(pk *network.Packet) passing {
 	if l.fairq && now.Flags&network.ACK != 0 && now.Window < p.was.Window {
 		now.Window = p.was.Window
 		l.tally.Narrowed++
+	}
+	if l.fairq && lost && now.Reserved != p.was.Reserved {
+		now.Reserved = p.was.Reserved
+		l.tally.Flagged++
 	}
 	if now != p.was {
 		broken("a packet was changed on its way: %s became %s", tell(&p.was), tell(pk))
@@ -183,7 +187,7 @@ func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time
 		l.tally.Datagrams++
 		count(&l.datagrams, pk)
 	} else {
-		l.take(pk).talk.delivered(pk)
+		l.take(pk, false).talk.delivered(pk)
 	}
 	l.sink.Deliver(host, pk, now)
 }
@@ -196,7 +200,7 @@ func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropR
 	count(&l.dropped, pk)
 	if pk.Proto == network.UDP {
 		count(&l.datagrams, pk)
-	} else if k := l.take(pk).talk; k.reset { // the RST, or the challenge that asks for it again (RFC 5961)
+	} else if k := l.take(pk, true).talk; k.reset { // the RST, or the challenge that asks for it again (RFC 5961)
 		k.resetLost = true
 	}
 	switch reason {

@@ -95,7 +95,7 @@ type tally struct {
 	OutOfOrder, WindowProbes, Wrapped, Paused, SACKed, Sprayed  int64
 	GivenUp, Connections, Resets, LongestQueue, Marks, Unscaled int64
 	Chats, Acked, HalfOpen, Jittered, Narrowed, Pods, Feedback  int64
-	HeldBack                                                    int64
+	HeldBack, Flagged                                           int64
 }
 
 func (a *tally) fields() []struct {
@@ -118,6 +118,7 @@ func (a *tally) fields() []struct {
 		{"chats", &a.Chats}, {"writes of chats that were acknowledged", &a.Acked}, {"hosts with jitter", &a.Jittered},
 		{"windows that FairQ narrowed", &a.Narrowed}, {"fat trees of pods", &a.Pods},
 		{"feedback in packets of its own", &a.Feedback}, {"windows that AC/DC held back", &a.HeldBack},
+		{"lost acknowledgements with a flag for the edge", &a.Flagged},
 		{"half-open connections", &a.HalfOpen}, // last: missing lets it be
 	}
 }

@@ -117,8 +117,9 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 // Linux's TCP does not put more into it than leaves within about a millisecond (TSQ).
 const hostFrames = 1 << 24
 
+// networkOptions: beside the lab lines take what the lab's do.
 func networkOptions(r *experiment.Run) network.Options {
-	return network.Options{Seed: r.Seed, NICFrames: hostFrames}
+	return network.Options{Seed: r.Seed, NICFrames: hostFrames, FrameOnly: r.LabRTT}
 }
 
 // simulation is one run under way.
@@ -131,6 +132,7 @@ type simulation struct {
 	rec     *recorder
 	rtt     time.Duration // of the idle network; 0: warm was not called
 
+	frameOnly   bool  // network.Options
 	mostPackets int64 // under way
 }
 
@@ -145,7 +147,7 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 		return nil, err
 	}
 	work.StartAt(cfg, r.Starts)
-	s := &simulation{cfg: cfg, queue: event.NewQueue(), mostPackets: maxPackets}
+	s := &simulation{cfg: cfg, queue: event.NewQueue(), frameOnly: o.FrameOnly, mostPackets: maxPackets}
 	if s.net, err = network.Build(s.queue, cfg, o); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
@@ -245,7 +247,7 @@ func (s *simulation) until(ctx context.Context, end event.Time, over func() bool
 // raw gathers what was measured.
 func (s *simulation) raw(partial bool) *result.Raw {
 	t := s.traffic
-	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost, PayloadShare: payloadShare(t.items)}
+	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost, PayloadShare: s.payloadShare()}
 	for i := range raw.Flows {
 		raw.Duration = max(raw.Duration, raw.Flows[i].End)
 	}
@@ -258,14 +260,12 @@ func (s *simulation) raw(partial bool) *result.Raw {
 	return raw
 }
 
-// payloadShare is the largest share of a line that can be payload of what the run sends: of the 1538 bytes that a full
-// frame takes with preamble, CRC and gap, 1460 of a TCP segment, or 1448 with timestamps (RFC 7323); 1472 where there is
-// nothing but UDP.
-func payloadShare(items []item) float64 {
-	const onTheLine = 1538.0
+// payloadShare is the largest share of a line that can be payload of what the run sends: of the bytes that a full frame
+// takes, 1460 of a TCP segment, or 1448 with timestamps (RFC 7323); 1472 where there is nothing but UDP.
+func (s *simulation) payloadShare() float64 {
 	most := 0.0
-	for i := range items {
-		if c := items[i].tcp; c != nil {
+	for i := range s.traffic.items {
+		if c := s.traffic.items[i].tcp; c != nil {
 			n := float64(c.MSS)
 			if c.Timestamps {
 				n -= 12
@@ -275,6 +275,10 @@ func payloadShare(items []item) float64 {
 	}
 	if most == 0 {
 		most = datagramBytes
+	}
+	onTheLine := 1538.0 // with preamble, CRC and gap
+	if s.frameOnly {
+		onTheLine = 1514
 	}
 	return most / onTheLine
 }
