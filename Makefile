@@ -43,8 +43,10 @@ soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
 
-generate: build ## regenerate what is generated: kernel objects (clang-16), JSON schemas
+# Built after the kernel objects are made, for ./weir holds them: the other way round it would run the old law in the lab.
+generate: deps-test ## regenerate what is generated: kernel objects (clang-16), JSON schemas; and ./weir with them
 	$(GO) generate ./...
+	@$(MAKE) --no-print-directory build
 	./weir run --schema > experiments/schema.json
 	./weir switch --schema > deploy/switch.schema.json
 

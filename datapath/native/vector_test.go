@@ -52,6 +52,9 @@ func TestVectors(t *testing.T) {
 			for _, w := range wrong[:min(len(wrong), 5)] {
 				t.Error(w)
 			}
+			if len(wrong) > 0 {
+				t.Log("if the law is meant to do this: go test ./datapath/native -run TestVectors -update, and review the difference")
+			}
 			t.Logf("%d checked, %d wrong", checked, len(wrong))
 		})
 	}

@@ -55,6 +55,9 @@ func TestVectors(t *testing.T) {
 			for _, w := range wrong[:min(len(wrong), 5)] {
 				t.Error(w)
 			}
+			if len(wrong) > 0 {
+				t.Log("after a change of datapath/core: make generate, which compiles the kernel objects anew")
+			}
 			t.Logf("%d checked, %d wrong", checked, len(wrong))
 			if checked < 100 {
 				t.Errorf("only %d vectors", checked)
