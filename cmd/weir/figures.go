@@ -44,20 +44,23 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
   weir figures out/F1 experiments/fairq/F1.yaml
   weir figures out/F1 --into docs/fairq-experiments.md`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("seed") {
-				f.options.Seeds = []int64{f.seed}
-			}
-			if f.options.Seeds != nil && f.options.SeedCount > 0 {
-				return usageError(errors.New("--seed and --seeds do not go together"))
+			if err := f.seeds(cmd); err != nil {
+				return err
 			}
 			all, err := ofTree(tree, args)
 			if err != nil {
 				return err
 			}
+			if all != nil && f.json {
+				return usageError(errors.New("--json is for the results in DIR: 'weir figures OUT/ID --json' prints those of one experiment"))
+			}
 			if all != nil {
 				return figuresOfTree(cmd.Context(), all, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			for _, name := range []string{"out", "resume", "seed", "seeds", "world"} {
+			if cmd.Flags().Changed("experiments") && !isDir(args[0]) {
+				return usageError(fmt.Errorf("there is no experiment %s in %s", args[0], tree))
+			}
+			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "world"} {
 				if cmd.Flags().Changed(name) {
 					return usageError(fmt.Errorf("--%s is for experiments that are to be run; DIR holds those that are finished", name))
 				}

@@ -21,7 +21,7 @@ import (
 // first argument is a directory or a name that is not in the tree.
 func ofTree(root string, args []string) ([]experiment.Found, error) {
 	if len(args) > 0 {
-		if info, err := os.Stat(args[0]); err == nil && info.IsDir() || strings.ContainsRune(args[0], filepath.Separator) {
+		if isDir(args[0]) || strings.ContainsRune(args[0], filepath.Separator) {
 			return nil, nil
 		}
 	}
@@ -49,6 +49,11 @@ func ofTree(root string, args []string) ([]experiment.Found, error) {
 	return slices.DeleteFunc(all, func(e experiment.Found) bool { return !called(e) }), nil
 }
 
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // planned is an experiment of the tree that can be carried out.
 type planned struct {
 	experiment.Found
@@ -63,6 +68,11 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 	todo, err := planAll(all, f.options, stderr)
 	if err != nil {
 		return err
+	}
+	if into != "" {
+		if err := hasPlaces(into, todo); err != nil {
+			return usageError(err)
+		}
 	}
 	var failed []error
 	bad, claims := 0, 0
@@ -83,7 +93,8 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 			err = putInto(into, doc)
 		}
 		if err != nil {
-			return err
+			failed = append(failed, fmt.Errorf("%s: %w", p.File.ID, err))
+			continue
 		}
 		fmt.Fprintf(stdout, "%s: %s: %s\n", p.File.ID, report.Counts(doc), one.out)
 		bad, claims = bad+refuted(doc.Claims), claims+len(doc.Claims)
@@ -97,6 +108,21 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", bad, claims)}
 	}
 	return errors.Join(failed...)
+}
+
+// hasPlaces says which of the experiments a page has no place for.
+func hasPlaces(path string, todo []planned) error {
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the page: %w", err)
+	}
+	var missing []error
+	for _, p := range todo {
+		if _, err := report.Into(page, p.File.ID, nil); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return errors.Join(missing...)
 }
 
 // planAll plans the experiments, and says which cannot be carried out here: where only one was asked for, that is

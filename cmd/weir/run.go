@@ -38,6 +38,20 @@ type runFlags struct {
 	trace            bool
 }
 
+// seeds takes --seed and --seeds.
+func (f *runFlags) seeds(cmd *cobra.Command) error {
+	one, some := cmd.Flags().Changed("seed"), cmd.Flags().Changed("seeds")
+	switch {
+	case one && some:
+		return usageError(errors.New("--seed and --seeds do not go together"))
+	case some && f.options.SeedCount < 1:
+		return usageError(fmt.Errorf("--seeds %d: at least 1", f.options.SeedCount))
+	case one:
+		f.options.Seeds = []int64{f.seed}
+	}
+	return nil
+}
+
 func runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -63,16 +77,12 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
   weir run experiments/fairq/F1.yaml --world lab --out out/F1 --resume
   weir run --check experiments/*.yaml experiments/*/*.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("seed") {
-				f.options.Seeds = []int64{f.seed}
+			if err := f.seeds(cmd); err != nil {
+				return err
 			}
 			switch {
 			case f.check && f.schema:
 				return usageError(errors.New("--check and --schema do not go together"))
-			case f.options.Seeds != nil && f.options.SeedCount > 0:
-				return usageError(errors.New("--seed and --seeds do not go together"))
-			case cmd.Flags().Changed("seeds") && f.options.SeedCount < 1:
-				return usageError(fmt.Errorf("--seeds %d: at least 1", f.options.SeedCount))
 			case f.resume && f.withoutMeasuring:
 				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
 			case f.resume && f.out == "":
