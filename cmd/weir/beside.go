@@ -19,6 +19,9 @@ const rttRounding = 100 * time.Nanosecond
 // putBeside gives the simulator's runs that were asked for beside the lab what the lab measured in the same network: the
 // round trip, the median over its runs there; and the starts of flows from the run that differs in nothing but its world. A run that is kept from a time when these were others is run again.
 func (r *runner) putBeside(tasks []*task) error {
+	if !r.beside {
+		return nil
+	}
 	m, err := measuredIn(tasks)
 	if err != nil {
 		return err
@@ -43,7 +46,7 @@ type measured struct {
 func measuredIn(tasks []*task) (*measured, error) {
 	m := &measured{rtt: map[string][]time.Duration{}, twin: map[string]*task{}}
 	for _, t := range tasks {
-		if t.run.World != experiment.WorldLab || t.rtt == 0 || !slices.ContainsFunc(tasks, func(t *task) bool { return t.run.LabRTT }) {
+		if t.run.World != experiment.WorldLab || t.rtt == 0 {
 			continue
 		}
 		network, err := networkOf(t.run)
@@ -85,9 +88,16 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	if lab != nil {
 		t.beside.Starts = lab.starts
 	}
-	if t.stored && (t.rtt != is || lab != nil && t.ended.Before(lab.ended)) {
+	var why string
+	switch {
+	case t.rtt != is:
+		why = fmt.Sprintf("the lab's round trip is %v now, and was %v", is, t.rtt)
+	case lab != nil && t.ended.Before(lab.ended):
+		why = "the lab's run with the same seed was run again since, and its flows began at other times"
+	}
+	if t.stored && why != "" {
 		t.stored = false
-		r.progress.again(t.run, fmt.Sprintf("the lab's round trip is %v now, and was %v; or its flows began at other times", is, t.rtt))
+		r.progress.again(t.run, why)
 	}
 	return nil
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"weir/experiment/result"
 	"weir/experiment/store"
 	"weir/law"
+	"weir/sim"
 )
 
 const sideBySide = `id: beside
@@ -109,5 +113,47 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	}
 	if _, sim, runs = run(false, us(500, 500, 500, 500)); len(sim.ran) != 4 || *runs[7].RTTus < 499.9 {
 		t.Errorf("after new measurements %d runs are done anew, the last with %v us", len(sim.ran), *runs[7].RTTus)
+	}
+}
+
+// Of a run that is done again it is said which of the two that it took from the lab is another now.
+func TestRunner_SaysWhyAgain(t *testing.T) {
+	plan, err := (&store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}, Seeds: []int64{1}}}).Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		was  time.Duration // of the simulator's round trip; 0: as it is now
+		done time.Time     // the simulator's run
+		says string        // "": it is kept
+	}{
+		{0, at, ""},
+		{0, at.Add(-time.Second), "was run again since, and its flows began at other times"},
+		{time.Millisecond, at, "round trip is 300"},
+		{time.Millisecond, at.Add(-time.Second), "and was 1ms"},
+	} {
+		var out bytes.Buffer
+		r := &runner{plan: plan, progress: newProgress(&out, plan.Runs), beside: true}
+		var tasks []*task
+		var simulated *task
+		for _, run := range plan.Runs {
+			one := &task{run: run, rtt: 300 * time.Microsecond, ended: at}
+			if run.World == experiment.WorldSim {
+				if _, one.rtt, err = sim.AtRTT(run, one.rtt); err != nil {
+					t.Fatal(err)
+				}
+				one.rtt, one.ended, one.stored = cmp.Or(row.was, one.rtt), row.done, true
+				simulated = one
+			}
+			tasks = append(tasks, one)
+		}
+		if err := r.putBeside(tasks); err != nil {
+			t.Fatal(err)
+		}
+		r.progress.close()
+		if text := out.String(); simulated.stored != (row.says == "") || !strings.Contains(text, row.says) || row.says == "" && strings.Contains(text, "again") {
+			t.Errorf("%+v: stored %t: %s", row, simulated.stored, text)
+		}
 	}
 }

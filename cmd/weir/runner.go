@@ -26,6 +26,7 @@ type runner struct {
 	worlds   map[string]experiment.World
 	store    *store.Dir // nil: nothing is kept
 	resume   bool       // what is kept already is not run again
+	beside   bool       // some of the simulator's runs take what the lab measured
 	progress *progress
 }
 
@@ -146,6 +147,7 @@ func seedPlace(plan *experiment.Plan, seed int64) int {
 
 // tasks lists the runs, and finds those that are in the store.
 func (r *runner) tasks() ([]*task, error) {
+	r.beside = slices.ContainsFunc(r.plan.Runs, func(run *experiment.Run) bool { return run.LabRTT })
 	var out []*task
 	for _, run := range r.plan.Runs {
 		key, err := store.Key(run)
@@ -161,7 +163,7 @@ func (r *runner) tasks() ([]*task, error) {
 		switch {
 		case err == nil:
 			t.stored = true
-			t.note(entry, r.plan)
+			r.note(t, entry)
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
 			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
@@ -184,7 +186,7 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		e := &store.Entry{
 			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
 		}
-		t.note(e, r.plan)
+		r.note(t, e)
 		if r.store != nil && !raw.Partial {
 			if err := r.store.Save(t.key, e); err != nil {
 				return err
@@ -202,9 +204,9 @@ func (r *runner) one(ctx context.Context, t *task) error {
 }
 
 // note keeps what other runs want to know of one that is done.
-func (t *task) note(e *store.Entry, plan *experiment.Plan) {
+func (r *runner) note(t *task, e *store.Entry) {
 	t.rtt, t.ended = e.Raw.RTT, e.Ended
-	if t.run.World == experiment.WorldLab && slices.ContainsFunc(plan.Runs, func(r *experiment.Run) bool { return r.LabRTT }) {
+	if r.beside && t.run.World == experiment.WorldLab {
 		t.starts = startsOf(e.Raw)
 	}
 }
