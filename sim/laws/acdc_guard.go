@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// madeECT is the reserved bit of a TCP header that says that a virtual switch, and not the guest, made the packet ECT.
-	madeECT = 1
+	// Reserved bits of a TCP header: a virtual switch, and not the guest, made the packet ECT; and the sender's virtual
+	// switch knows the connection, and hears of its marks.
+	madeECT   = 1
+	heedsMark = 2
 	// mostOptions is what a TCP header has room for, mostFrame what Ethernet carries.
 	mostOptions = 40
 	mostFrame   = 14 + 1500
@@ -45,6 +47,7 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) bool
 		pk.ECN = network.ECT0
 		pk.Reserved |= madeECT
 	}
+	pk.Reserved |= heedsMark
 	if pk.Flags&(network.ACK|network.SYN|network.RST) == network.ACK {
 		a.tell(e, pk)
 	}
@@ -135,7 +138,7 @@ func (a *acdc) tell(e *acdcEnd, pk *network.Packet) {
 	own.Proto, own.Conn, own.ToAcceptor, own.Hash, own.Priority = pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash, pk.Priority
 	own.Seq, own.Ack, own.Window, own.Flags = pk.Seq, pk.Ack, pk.Window, network.ACK
 	own.Bytes = network.HeaderBytes + network.FeedbackBytes
-	own.ECN, own.Reserved = network.ECT0, madeECT
+	own.ECN, own.Reserved = network.ECT0, madeECT|heedsMark
 	own.Feedback, own.Total, own.Marked = network.FeedbackAlone, e.total, e.marked
 	a.net.HostPort(pk.Src).Send(own)
 }
@@ -147,11 +150,12 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 		return true
 	}
 	marked := pk.ECN == network.CE
+	heeds := pk.Reserved&heedsMark != 0
 	made := pk.Reserved&madeECT != 0
 	if made {
 		pk.ECN = network.NotECT
-		pk.Reserved &^= madeECT
 	}
+	pk.Reserved &^= madeECT | heedsMark
 	e := a.find(placeOf(pk.Conn, 1-side(pk)))
 	if pk.Flags&(network.SYN|network.RST) == network.SYN {
 		e = a.synIn(e, host, pk, now)
@@ -173,8 +177,8 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 	}
 	e.seen = a.sweeps
 	e.comes(pk, marked)
-	if marked && !made {
-		pk.ECN = network.ECT0 // the guest speaks ECN, and would answer the mark a second time
+	if marked && !made && heeds {
+		pk.ECN = network.ECT0 // the guest speaks ECN, and would have its sender answer the mark a second time
 	}
 	if e.told && pk.Flags&network.SYN == 0 {
 		pk.Flags &^= network.ECE

@@ -262,6 +262,30 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	}
 }
 
+// Where only the receiver's virtual switch has room for a connection, nobody answers its feedback: guests with ECN keep
+// their marks and what is said of them.
+func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
+	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{})
+	a.mostConns = 1
+	b.talk(0, "sender1", "sender2").opens()
+	k := b.talk(1, "sender1", "receiver1")
+	k.opens()
+	if a.find(placeOf(1, 0)) != nil || a.find(placeOf(1, 1)) == nil {
+		t.Fatal("the sender's virtual switch has room, or the receiver's has not")
+	}
+	k.marks(true)
+	pk := k.segment(0, network.ACK, 1000, 60_000)
+	pk.ECN = network.ECT0
+	if got := k.send(pk); got.ECN != network.CE || got.Reserved != 0 {
+		t.Errorf("the receiver's guest gets %+v", got)
+	}
+	ack := k.segment(1, network.ACK|network.ECE, 0, 60_000)
+	ack.Ack += 1000
+	if got := k.send(ack); got.Flags&network.ECE == 0 || got.ECN != network.NotECT || got.Reserved != 0 || got.Feedback != network.NoFeedback {
+		t.Errorf("the sender's guest gets %+v", got)
+	}
+}
+
 // Who accepts may abort, and accept again with another SYN: positions begin anew.
 func TestACDC_AnotherSYNACK(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{Police: true})
