@@ -34,7 +34,7 @@ type ackWork struct {
 	lastRTT    event.Time // of the latest
 	sackRTT    event.Time // of the latest SACKed that was sent once; -1: none
 	echo       uint32     // timestamps: number of the transmission that this ACK answers
-	echoSent   event.Time // when that was made, if it was a retransmission of what this ACK acknowledges; -1
+	echoSent   event.Time // when that was made, if it was the last one of a segment sent again that is acknowledged; -1
 	flight     uint32     // in flight before
 	delivered  uint32     // Endpoint.delivered before
 	lost       uint32     // segments newly marked lost
@@ -278,8 +278,9 @@ func (e *Endpoint) cleanMarked(s *segment, now event.Time, w *ackWork, first, la
 	return fresh
 }
 
-// measure gives the estimator what this ACK measured (Linux: tcp_ack_update_rtt): of segments sent once;
-// with timestamps also of those sent again.
+// measure gives the estimator what this ACK measured (Linux: tcp_ack_update_rtt): of segments sent once; with
+// timestamps also of the last copy of one that was sent again. RFC 7323 4.1 and Linux measure by the time that is echoed,
+// so earlier copies too: here those measure nothing, for of a segment only its last transmission is known.
 func (e *Endpoint) measure(now event.Time, w *ackWork) bool {
 	rtt := w.seqRTT
 	if rtt < 0 {

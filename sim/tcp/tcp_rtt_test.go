@@ -125,8 +125,8 @@ func TestTimersOnTicks(t *testing.T) {
 	}
 }
 
-// With timestamps what was sent again measures too, whichever of the copies under way an ACK answers (RFC 7323 4.1,
-// Linux); without them it never does (Karn). The first flight is lost and each copy takes 10 ms.
+// With timestamps what was sent again measures too, where an ACK answers its last copy (RFC 7323 4.1, Linux); without
+// them it never does (Karn). The first flight is lost and each copy takes 10 ms.
 func TestTimestampsMeasureRetransmissions(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		p := newPair(t)
@@ -154,5 +154,31 @@ func TestTimestampsMeasureRetransmissions(t *testing.T) {
 		if on && srtt < 5*event.Millisecond || !on && srtt > event.Millisecond {
 			t.Errorf("timestamps %v: SRTT %d", on, srtt)
 		}
+	}
+}
+
+// An ACK that answers an earlier copy of what was sent again measures nothing, though its timestamp tells: what is known
+// of a segment is its last transmission. All copies take 300 ms: one is sent again before the first arrives.
+func TestTimestampsOfEarlierCopies(t *testing.T) {
+	p := newPair(t)
+	c := Default("reno")
+	c.Timestamps = true
+	client, server := p.connect(c, c)
+	p.run(event.Millisecond)
+	e := client.e
+	p.late = func(direction, _ int, pk *network.Packet) event.Time {
+		if direction == 0 && pk.Payload > 0 {
+			return 300 * event.Millisecond
+		}
+		return 0
+	}
+	srtt, _ := e.RTT()
+	e.Write(100)
+	p.run(event.Second)
+	if k := e.Counters(); server.got != 100 || k.Retransmitted == 0 {
+		t.Fatalf("got %d, %+v", server.got, k)
+	}
+	if got, _ := e.RTT(); got != srtt {
+		t.Errorf("SRTT %d, was %d", got, srtt)
 	}
 }
