@@ -29,13 +29,24 @@ var (
 	speedProfile = flag.String("speed-profile", "", "TestSpeed: a file for a profile of the cases alone, without baselines")
 	speedFiles   = flag.String("speed-files", "", "TestSpeed: all runs of these experiment files, with commas between them")
 	speedOwn     = flag.Bool("speed-own", false, "TestSpeed: of files also the schemes of Weir's own")
-	speedCores   = flag.String("speed-cores", "1,2", "TestSpeed: of a file so many runs at a time")
+	speedCores   = flag.String("speed-cores", oneAndTwo(), "TestSpeed: of a file so many runs at a time")
 )
+
+// oneAndTwo is 1,2 where there are two processors.
+func oneAndTwo() string {
+	if runtime.NumCPU() < 2 {
+		return "1"
+	}
+	return "1,2"
+}
 
 // TestSpeed measures how fast the simulator is. Without -speed it only tries whether all that works, with runs that are
 // cut short, and its timings mean nothing.
 func TestSpeed(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the garbage collector's share is then of this processor too
+	if *speedRepeats < 1 {
+		t.Fatalf("-speed-repeats %d: at least 1", *speedRepeats)
+	}
 	r := &speedReport{Machine: thisMachine(), References: references, out: io.Discard}
 	if *speedFull {
 		r.out = os.Stdout
