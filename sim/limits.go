@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"weir/experiment"
+	"weir/sim/network"
 )
 
 // Limits of one run. What can be told from its configuration is refused before anything of it is built; what only shows
 // as it goes on is counted, and ends it. Beside them stands what each takes, as measured: some 10 GB is what a run with
-// all of it at once would take. Nodes are bounded by the file (20,000; 2.4 KB each with the ports of their links, and routes
-// take 4 B for each pair of switches), and so are steps of rates over time.
+// all of it at once would take, without FairQ. Nodes are bounded by the file (20,000; 2.4 KB each with the ports of their
+// links, and routes take 4 B for each pair of switches), and so are steps of rates over time. FairQ takes 180 B more for
+// each connection at each switch that knows it (81,920 at most), and at each switch 4 B for every number of a connection
+// up to the highest that passed it: with a million open at a time 4 MB a switch, 6 GB of the most switches (1500).
 const (
 	maxPairs = 2 << 20   // 44 B
 	maxOpen  = 1_000_000 // connections at a time: 2.5 KB with both programs, and their scoreboards
@@ -21,8 +24,6 @@ const (
 	// maxPackets is how many packets may be under way (128 B, and 16 B in the port that holds them): some 15 GB of data
 	// in buffers and on lines.
 	maxPackets = 10_000_000
-	// leastBuffer holds one full Ethernet frame.
-	leastBuffer = 1514
 )
 
 // checkLimits tells what of a network or its traffic cannot be simulated, or is too much.
@@ -87,8 +88,8 @@ func checkLink(kinds map[string]experiment.NodeKind, l *experiment.Link) error {
 		return errors.New("a rate of 0 carries nothing: above 0kbit")
 	case a != experiment.Switch && b != experiment.Switch:
 		return nil
-	case l.Buffer.N < 1 || !l.Buffer.Packets && l.Buffer.N < leastBuffer:
-		return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", l.Buffer, leastBuffer)
+	case l.Buffer.N < 1 || !l.Buffer.Packets && l.Buffer.N < network.FullFrame:
+		return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", l.Buffer, network.FullFrame)
 	}
 	return nil
 }

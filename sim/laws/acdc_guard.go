@@ -11,11 +11,9 @@ import (
 const (
 	// Reserved bits of a TCP header: a virtual switch, and not the guest, made the packet ECT; and the sender's virtual
 	// switch knows the connection, and hears of its marks.
-	madeECT   = 1
-	heedsMark = 2
-	// mostOptions is what a TCP header has room for, mostFrame what Ethernet carries.
-	mostOptions = 40
-	mostFrame   = 14 + 1500
+	madeECT     = 1
+	heedsMark   = 2
+	mostOptions = 40 // what a TCP header has room for
 )
 
 // Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
@@ -122,7 +120,7 @@ func (e *acdcEnd) beyond(pk *network.Packet) bool {
 // news, it goes in an ACK of its own (FACK). Counts are of all that came, so that what is lost is told with the next.
 func (a *acdc) tell(e *acdcEnd, pk *network.Packet) {
 	options := pk.Bytes - pk.Payload - network.HeaderBytes
-	if options+network.FeedbackBytes <= mostOptions && pk.Bytes+network.FeedbackBytes <= mostFrame {
+	if options+network.FeedbackBytes <= mostOptions && pk.Bytes+network.FeedbackBytes <= network.FullFrame {
 		pk.Feedback, pk.Total, pk.Marked = network.FeedbackOption, e.total, e.marked
 		pk.Bytes += network.FeedbackBytes
 		e.lastTold = e.total

@@ -16,7 +16,6 @@ const (
 	maxLinks  = 1_000_000
 	maxRate   = 1 << 53 // law.Rate's own
 	maxDelay  = law.Duration(100e9)
-	fullFrame = 1514 // Ethernet header and 1500 bytes
 	nicFrames = 1000 // Linux's txqueuelen
 	maxShared = 1 << 40
 	maxFactor = 1 << 20
@@ -59,7 +58,7 @@ func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) 
 }
 
 func (o *Options) check() error {
-	if s := o.Shared; s != nil && (s.Bytes < fullFrame || s.Bytes > maxShared || s.Num < 1 || s.Den < 1 || s.Num > maxFactor || s.Den > maxFactor) {
+	if s := o.Shared; s != nil && (s.Bytes < FullFrame || s.Bytes > maxShared || s.Num < 1 || s.Den < 1 || s.Num > maxFactor || s.Den > maxFactor) {
 		return fmt.Errorf("a shared buffer of %d bytes with factor %d/%d: it holds a full frame at least, and the factor is above 0", s.Bytes, s.Num, s.Den)
 	}
 	if o.NICFrames < 0 {
@@ -103,12 +102,12 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 		p.Name = experiment.PortName(n.Name(end[0]), n.Name(end[1]))
 		p.Rate, p.Buffer = l.Rate, l.Buffer
 		if n.nodes[end[0]].kind != experiment.Switch || l.Buffer.N <= 0 {
-			p.Buffer = law.Limit{N: fullFrame * max(o.NICFrames, 0)}
+			p.Buffer = law.Limit{N: FullFrame * max(o.NICFrames, 0)}
 			if o.NICFrames == 0 {
-				p.Buffer.N = fullFrame * nicFrames
+				p.Buffer.N = FullFrame * nicFrames
 			}
-		} else if !p.Buffer.Packets && p.Buffer.N < fullFrame {
-			return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", p.Buffer, fullFrame)
+		} else if !p.Buffer.Packets && p.Buffer.N < FullFrame {
+			return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", p.Buffer, FullFrame)
 		}
 		p.init(l.Delay, n.frameOnly)
 		n.Ports = append(n.Ports, p)

@@ -2,6 +2,12 @@ package network
 
 import "weir/sim/event"
 
+// A full Ethernet frame, in bytes.
+const (
+	FullFrame = 14 + 1500                           // as it is queued: header and IP packet
+	FullLine  = FullFrame + crcBytes + betweenBytes // as a line carries it
+)
+
 const (
 	leastFrame   = 60     // Ethernet pads shorter frames (IEEE 802.3, 3.2.8), CRC apart
 	betweenBytes = 8 + 12 // preamble and start delimiter, gap between frames
