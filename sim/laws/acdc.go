@@ -63,8 +63,8 @@ type ACDCCounts struct {
 	Rewritten uint64 // of them, to a smaller window
 	Opened    uint64 // ends of connections that came into a table
 	Refused   uint64 // attempts to, for which there was no room
-	Policed   uint64 // segments that were dropped for being beyond the window
-	Alone     uint64 // feedback that had no room in a guest's segment
+	policed   uint64 // segments that were dropped for being beyond the window
+	alone     uint64 // feedback that had no room in a guest's segment
 }
 
 // CountACDC gives them; false: the network has no AC/DC.

@@ -31,7 +31,7 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) bool
 	}
 	e.seen = a.sweeps
 	if a.police && e.beyond(pk) {
-		a.counts.Policed++
+		a.counts.policed++
 		return false
 	}
 	switch {
@@ -130,7 +130,7 @@ func (a *acdc) tell(e *acdcEnd, pk *network.Packet) {
 		return
 	}
 	e.lastTold = e.total
-	a.counts.Alone++
+	a.counts.alone++
 	own := a.net.NewPacket()
 	own.Src, own.Dst, own.SrcPort, own.DstPort = pk.Src, pk.Dst, pk.SrcPort, pk.DstPort
 	own.Proto, own.Conn, own.ToAcceptor, own.Hash, own.Priority = pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash, pk.Priority

@@ -154,13 +154,13 @@ func TestACDC_Feedback(t *testing.T) {
 		t.Error("feedback from the past was heard")
 	}
 	k.data(3000, 1, true)
-	seen := a.counts.Alone
+	seen := a.counts.alone
 	for range 3 { // full segments acknowledge, with no room
 		full := k.segment(1, network.ACK, 1460, 60_000)
 		full.Ack += 4000
 		k.send(full)
 	}
-	if n := a.counts.Alone - seen; n != 0 { // the ACK of data has told it already
+	if n := a.counts.alone - seen; n != 0 { // the ACK of data has told it already
 		t.Errorf("%d times alone without news", n)
 	}
 	pk := k.segment(0, network.ACK, 1000, 60_000)
@@ -169,7 +169,7 @@ func TestACDC_Feedback(t *testing.T) {
 	full := k.segment(1, network.ACK, 1460, 60_000)
 	full.Ack += 5000
 	got := k.send(full)
-	if n := a.counts.Alone - seen; n != 1 || out.toldTotal != in.total || got.Payload != 1460 || b.net.Lent() != 0 {
+	if n := a.counts.alone - seen; n != 1 || out.toldTotal != in.total || got.Payload != 1460 || b.net.Lent() != 0 {
 		t.Errorf("%d times alone, told %d of %d, %d packets lent, and the guest got %+v", n, out.toldTotal, in.total, b.net.Lent(), got)
 	}
 	blocks := k.segment(1, network.ACK, 0, 60_000)
@@ -177,8 +177,8 @@ func TestACDC_Feedback(t *testing.T) {
 	pk = k.segment(0, network.ACK, 1000, 60_000)
 	pk.Seq += 6000
 	k.send(pk)
-	if got := k.send(blocks); a.counts.Alone-seen != 2 || got.Bytes != network.HeaderBytes+40 || out.toldTotal != in.total {
-		t.Errorf("options are full: %d times alone, %+v", a.counts.Alone-seen, got)
+	if got := k.send(blocks); a.counts.alone-seen != 2 || got.Bytes != network.HeaderBytes+40 || out.toldTotal != in.total {
+		t.Errorf("options are full: %d times alone, %+v", a.counts.alone-seen, got)
 	}
 }
 
@@ -208,8 +208,8 @@ func TestACDC_Police(t *testing.T) {
 		if police {
 			want = 1
 		}
-		if c := nic.Counters(); c.Law.Packets != want || int64(a.counts.Policed) != want || b.net.Lent() != 0 {
-			t.Errorf("police %v: %d packets dropped, %d counted, want %d", police, c.Law.Packets, a.counts.Policed, want)
+		if c := nic.Counters(); c.Law.Packets != want || int64(a.counts.policed) != want || b.net.Lent() != 0 {
+			t.Errorf("police %v: %d packets dropped, %d counted, want %d", police, c.Law.Packets, a.counts.policed, want)
 		}
 	}
 }

@@ -23,12 +23,10 @@ import (
 
 // fairQEdges is the edge of all hosts.
 type fairQEdges struct {
-	flows [][2]edgeFlow // by Packet.Conn, and by the side of the host next to the port
-	floor uint32        // of every flow's window, bytes; 0: its own MSS
-	avoid bool          // shrink
-	// ACKs towards hosts.
-	told, applied, smaller, untold, expired uint64
-	forged                                  uint64 // from hosts: the flag was cleared
+	flows  [][2]edgeFlow // by Packet.Conn, and by the side of the host next to the port
+	floor  uint32        // of every flow's window, bytes; 0: its own MSS
+	avoid  bool          // shrink
+	forged uint64        // ACKs from hosts whose flag was cleared
 }
 
 // edgeFlow is what the port next to one end of a connection knows of the ACKs that go there.
@@ -129,7 +127,6 @@ func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now uint32
 	switch {
 	case pk.Reserved&edgeFlag != 0:
 		pk.Reserved &^= edgeFlag
-		s.told++
 		if pk.Window != 0 { // a receiver that is full says nothing of the network
 			f.field, f.toldAt, f.answered = pk.Window, now, false
 			pk.Window = s.apply(f, pk, true)
@@ -138,20 +135,10 @@ func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now uint32
 		if s.avoid && f.known {
 			native.WindowGranted(&f.edge, pk.Ack, uint32(pk.Window)<<f.shift)
 		}
-		if f.field == 0 {
-			s.untold++
-		} else {
-			s.expired++
-		}
 	default:
 		if !f.answered || f.before != pk.Window || s.avoid {
 			f.answered, f.before, f.behind = true, pk.Window, s.apply(f, pk, false)
 		}
-		if f.behind == pk.Window {
-			s.smaller++
-			return
-		}
-		s.applied++
 		pk.Window = f.behind
 	}
 }
