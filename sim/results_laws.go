@@ -50,7 +50,8 @@ func (r *lawRecorder) Happen(_ *event.Event, now event.Time) {
 	r.net.Queue.Set(&r.tick, now+event.Time(result.LawEvery))
 }
 
-// fill gives raw what happened in [0, raw.Duration), and what kept FairQ from holding every flow.
+// fill gives raw the samples of [0, raw.Duration), what became of acknowledgements up to now, and what kept FairQ or AC/DC
+// from holding every flow.
 func (r *lawRecorder) fill(raw *result.Raw) {
 	r.fillACDC(raw)
 	c, has := laws.CountFairQ(r.net)

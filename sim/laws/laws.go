@@ -46,7 +46,7 @@ func Check(r *experiment.Run) error {
 }
 
 // Put puts the laws of r, in their order, on the ports of the switches in r.At, and on what else they work
-// on. A packet passes them in that order. On an error none stays.
+// on. A packet passes them in that order. On an error no law stays at a port; a host that static shapes stays so.
 func Put(n *network.Network, r *experiment.Run) error {
 	if err := Check(r); err != nil {
 		return err

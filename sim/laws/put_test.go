@@ -12,8 +12,8 @@ import (
 	"weir/sim/network"
 )
 
-// What cannot be put to work leaves nothing behind: no law at a port, and with it nothing in C memory.
-func TestPut_LeavesNothingWhenItFails(t *testing.T) {
+// What cannot be put to work leaves no law at a port, those before it neither.
+func TestPut_LeavesNoLawWhenItFails(t *testing.T) {
 	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func TestPut_LeavesNothingWhenItFails(t *testing.T) {
 		Params: map[string]any{"fairq": fairQDefaults(), "static": experiment.StaticParams{Rate: 1e6, Depth: 1e6}, "ecn": experiment.MarkParams{Threshold: law.Limit{N: 1000}}},
 	}
 	r.Config.Graph, r.Config.RTT = g, 200e3
-	r.Config.Items = []experiment.Item{{Pairs: []experiment.Pair{{Src: "nobody", Dst: "receiver1"}}}}
+	r.Config.Items = []experiment.Item{{Pairs: []experiment.Pair{{Src: "sender1", Dst: "receiver1"}, {Src: "nobody", Dst: "receiver1"}}}}
 	n, err := network.Build(event.NewQueue(), &r.Config, network.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -66,8 +66,8 @@ type Config struct {
 	SACK        bool // RFC 2018
 	DSACK       bool // RFC 2883: duplicates are reported
 	ECN         bool // RFC 3168: asked for, and granted to who asks
-	ECTOnSYN    bool // SYN and SYN-ACK are ECT, or a marking queue drops them
-	ECTAlways   bool // RFC 8257 3.5, Linux: all of a DCTCP connection is ECT: bare ACKs and FINs, retransmissions, RST
+	ECTOnSYN    bool // SYN and SYN-ACK are ECT, or a marking queue drops them (RFC 8257 3.6)
+	ECTAlways   bool // all of a DCTCP connection is ECT: RST (RFC 8257 3.6); as Linux bare ACKs and FINs, retransmissions too
 	OneCut      bool // RFC 3168 6.1.2: drops and marks of one window cut once. Linux cuts again if the ACK that ends a recovery has ECE
 	ECNFallback bool // a SYN that timed out is sent again without ECN (RFC 3168 6.1.1.1)
 
