@@ -71,11 +71,16 @@ func TestACDC_WindowsBelowTwoSegments(t *testing.T) {
 	}
 }
 
-// What a guest cannot be told it does not heed: there is no law for UDP, and it gets through as without AC/DC.
+// What a guest cannot be told it does not heed: there is no law for UDP, and it gets through, and is dropped, as without
+// AC/DC where it fills the queue far above the threshold.
 func TestACDC_UDPPasses(t *testing.T) {
-	udp := baseWith("{name: u, from: \"sender1..2\", to: receiver1, pattern: cbr, proto: udp, rate: 30Mbit, stop: 2s}")
+	const k = 30_000
+	udp := baseWith("{name: u, from: \"sender*\", to: receiver1, pattern: cbr, proto: udp, rate: 30Mbit, stop: 2s}")
 	without := carriedOut(t, udp)
 	with := carriedOut(t, udp, "schemes=[{name: acdc, params: {threshold: 30KB}}]")
+	if queue, marks := settled(with); queue < 1.5*k || marks != 0 || len(with.Drops) == 0 {
+		t.Errorf("a queue of %.0f bytes, %d marks, %d drops: the law was not put to the test", queue, marks, len(with.Drops))
+	}
 	with.Acks = nil
 	if a, b := Digest(with), Digest(without); a != b {
 		t.Errorf("UDP alone came out as %s with AC/DC and as %s without", a, b)
