@@ -53,8 +53,8 @@ func (w *rttWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progre
 		raw.RTT = w.rtt[0]
 		w.rtt = w.rtt[1:]
 		raw.Flows = []result.Flow{{Group: "long", Item: "long", Mouse: 1, Start: time.Duration(r.Seed) * time.Millisecond}}
-	} else { // of four links of 50 Mbit/s that a frame of 60 B takes 84 B on
-		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*84*160
+	} else { // of four links of 50 Mbit/s that a probe of 55 B takes no more than its bytes on, as in the lab
+		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*55*160
 	}
 	return raw, nil
 }
