@@ -12,11 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endOrphans ends the TCP connections of these nodes that no process has any more. One that was cut while it had
-// data to send keeps its namespace alive until TCP gives up, which takes minutes when nobody answers. A kernel that
-// cannot end them (before 6.11, or without CONFIG_INET_DIAG_DESTROY) takes its time, and it is no fault.
-func (c *claim) endOrphans(nodes []string) error {
-	var errs []error
+// orphansEndSince is the first Linux that closes a connection without a process when asked to. Those before only
+// throw away what it has to send: nobody repeats it, no timer gives up, and it stays for ever.
+var orphansEndSince = [2]int{6, 11}
+
+// endOrphans ends the TCP connections of these nodes that no process has any more, and tells of which nodes it could
+// not. One that was cut while it had data to send keeps its namespace alive until TCP gives up, which takes minutes
+// when nobody answers. It only shortens that wait: a failure is no fault of the lab's.
+func (c *claim) endOrphans(nodes []string) (failed map[string]error) {
+	failed = map[string]error{}
 	for _, n := range nodes {
 		path := filepath.Join(netnsDir, c.Namespaces[n])
 		if !isNamespace(path) {
@@ -27,31 +31,46 @@ func (c *claim) endOrphans(nodes []string) error {
 			err = inNamespace(path, endOrphansHere)
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // another process was faster
-			errs = append(errs, fmt.Errorf("end connections in %s: %w", n, err))
+			failed[n] = fmt.Errorf("end its connections: %w", err)
 		}
 	}
-	return errors.Join(errs...)
+	return failed
 }
 
-// endOrphansHere ends those of the thread's namespace. The lab has no IPv6 of its own.
+// orphansEnd says whether this kernel is new enough.
+func orphansEnd() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	release := unix.ByteSliceToString(u.Release[:])
+	var have [2]int
+	if _, err := fmt.Sscanf(release, "%d.%d", &have[0], &have[1]); err != nil {
+		return fmt.Errorf("kernel release %q: %w", release, err)
+	}
+	if slices.Compare(have[:], orphansEndSince[:]) < 0 {
+		return fmt.Errorf("Linux %s cannot, %d.%d and later can", release, orphansEndSince[0], orphansEndSince[1])
+	}
+	return nil
+}
+
+// endOrphansHere ends those of the thread's namespace. The lab has no IPv6 of its own. A kernel without sock_diag
+// or without CONFIG_INET_DIAG_DESTROY refuses; one that is too old is not asked.
 func endOrphansHere() error {
 	sockets, err := netlink.SocketDiagTCP(unix.AF_INET)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		if errors.Is(err, unix.ENOENT) { // the kernel has no sock_diag
-			return nil
-		}
 		return err
 	}
 	for _, s := range sockets {
 		if s.INode != 0 || !slices.Contains(orphanStates, s.State) {
 			continue
 		}
+		if err := orphansEnd(); err != nil {
+			return err
+		}
 		err := netlink.SocketDestroy(&net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)},
 			&net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
-		switch {
-		case errors.Is(err, unix.EOPNOTSUPP):
-			return nil
-		case err != nil && !errors.Is(err, unix.ENOENT): // it ended by itself
+		if err != nil && !errors.Is(err, unix.ENOENT) { // it ended by itself
 			return err
 		}
 	}

@@ -20,20 +20,21 @@ const reapLimit = 10 * time.Second
 // removeNamespaces removes the nodes' namespaces and waits until the kernel has taken them apart,
 // which it does on its own time: what comes next should find the machine quiet. busy are those
 // that processes keep alive. left are others that live on without a name, for a reason that cannot
-// be seen: a socket that was handed away, a mount in another mount namespace.
+// be seen: a socket that was handed away, a mount in another mount namespace; or a connection that was
+// not ended, and then it says why.
 //
 // The kernel takes namespaces apart in batches, one after the other, and when it starts on one it
 // tells all that have a number for it. So the management namespace, the last to go, gives numbers
 // to the others and listens: first for the start of all, then for the start of the controller's,
 // which is dropped only then. That start is the end of the others.
 func (c *claim) removeNamespaces(nodes, busy []string) (left []string, err error) {
-	orphans := c.endOrphans(nodes) // it only shortens the wait: what goes wrong is told, and all is removed
+	notEnded := c.endOrphans(nodes)
 	observer, err := c.observe(nodes)
 	if err != nil {
-		return nil, errors.Join(orphans, err)
+		return nil, err
 	}
 	first := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == mgmtNode || n == controllerNode })
-	errs := []error{orphans, c.removeNamed(first)}
+	errs := []error{c.removeNamed(first)}
 	if observer != nil {
 		defer observer.close()
 		left, err = observer.await(slices.DeleteFunc(first, func(n string) bool { return slices.Contains(busy, n) }))
@@ -43,6 +44,11 @@ func (c *claim) removeNamespaces(nodes, busy []string) (left []string, err error
 	if observer != nil && len(left) == 0 && errors.Join(errs...) == nil {
 		_, err = observer.await([]string{controllerNode}) // late is no fault: the kernel is at it
 		errs = append(errs, err)
+	}
+	for i, n := range left {
+		if err := notEnded[n]; err != nil {
+			left[i] = fmt.Sprintf("%s (%v)", n, err)
+		}
 	}
 	return left, errors.Join(append(errs, c.removeNamespace(mgmtNode))...)
 }
