@@ -147,7 +147,7 @@ func (p *rwndPath) dialBack(t *testing.T, n int) (list []*testnet.Pair) {
 	for range n {
 		c := &testnet.Pair{}
 		p.Receiver.Must(t, func() error {
-			conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(context.Background(), "tcp", l.Addr().String())
+			conn, err := (&net.Dialer{Timeout: testnet.Patience}).DialContext(context.Background(), "tcp", l.Addr().String())
 			if err == nil {
 				c.Client = conn.(*net.TCPConn)
 			}

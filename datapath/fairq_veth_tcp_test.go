@@ -56,7 +56,7 @@ func (n *frameNet) exchange(t *testing.T, ip net.IP, connections, length int) (p
 	for range connections {
 		p := n.Dial(t, l)
 		for _, c := range []*net.TCPConn{p.Client, p.Server} {
-			if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			if err := c.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
 				t.Fatal(err)
 			}
 			wg.Add(2)

@@ -109,7 +109,7 @@ func newVnetSocket(t *testing.T, p datapath.PortRef) *vnetSocket {
 		if err != nil {
 			return err
 		}
-		wait := unix.NsecToTimeval(int64(time.Minute))
+		wait := unix.NsecToTimeval(int64(testnet.Patience))
 		return errors.Join(
 			unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
 			unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),

@@ -82,7 +82,7 @@ func (w *shimWatch) read(t *testing.T, server net.Conn) {
 
 // send sends bytes from one end of a connection and reads them at the other.
 func send(from, to net.Conn, bytes int64) error {
-	if err := errors.Join(from.SetDeadline(time.Now().Add(patience)), to.SetDeadline(time.Now().Add(patience))); err != nil {
+	if err := errors.Join(from.SetDeadline(time.Now().Add(testnet.Patience)), to.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
 		return err
 	}
 	sent := make(chan error, 1)

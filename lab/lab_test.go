@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/internal/testroot"
 	"weir/law"
@@ -28,9 +29,6 @@ func cubic() experiment.Guests {
 		InitialRTO: ptr(law.Duration(time.Second)), DelayedACK: ptr(true), SACK: ptr(true),
 	}
 }
-
-// patience is how long a test waits for what has to come.
-const patience = time.Minute
 
 // testName is a lab's name that no other process uses.
 func testName(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
@@ -73,7 +71,7 @@ func dial(l *Lab, from, to string, profile int, look func(client, server *net.TC
 	}()
 	var client net.Conn
 	err = l.Enter(from, func() (err error) {
-		d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: l.Addr(from, profile).AsSlice()}}
+		d := net.Dialer{Timeout: testnet.Patience, LocalAddr: &net.TCPAddr{IP: l.Addr(from, profile).AsSlice()}}
 		client, err = d.Dial("tcp4", ln.Addr().String())
 		return err
 	})
@@ -96,7 +94,7 @@ func talk(l *Lab, from, to string, profile int) error {
 			message := strings.Repeat("x", 20000)
 			go func() { _, _ = io.WriteString(way[0], message) }() // the reader tells
 			got := make([]byte, len(message))
-			if err := way[1].SetReadDeadline(time.Now().Add(patience)); err != nil {
+			if err := way[1].SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
 				return err
 			}
 			if _, err := io.ReadFull(way[1], got); err != nil {
@@ -216,7 +214,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	}
 	defer ln.Close()
 	err = b.Enter("sender1", func() error {
-		_, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
+		_, err := net.DialTimeout("tcp4", ln.Addr().String(), testnet.Patience)
 		return err
 	})
 	// The same address exists in lab b, where nobody listens.
@@ -239,7 +237,7 @@ func TestManagementNetworkJoinsSwitchesAndHosts(t *testing.T) {
 	defer ln.Close()
 	for _, node := range []string{"switch", "sender1.hv", "receiver1.hv"} {
 		err := l.Enter(node, func() error {
-			c, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
+			c, err := net.DialTimeout("tcp4", ln.Addr().String(), testnet.Patience)
 			if err == nil {
 				c.Close()
 			}
@@ -250,7 +248,7 @@ func TestManagementNetworkJoinsSwitchesAndHosts(t *testing.T) {
 		}
 	}
 	err = l.Enter("sender1", func() error {
-		_, err := net.DialTimeout("tcp4", ln.Addr().String(), patience)
+		_, err := net.DialTimeout("tcp4", ln.Addr().String(), testnet.Patience)
 		return err
 	})
 	if !errors.Is(err, unix.ENETUNREACH) {

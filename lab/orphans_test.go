@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/internal/testroot"
 )
 
@@ -100,7 +101,7 @@ func cut(ctx context.Context, l *Lab, node, address string, listener net.Listene
 		return err
 	}
 	// Less than any send buffer holds, and a moment to fail in all the same.
-	if err := client.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := client.SetWriteDeadline(time.Now().Add(testnet.Patience)); err != nil {
 		return err
 	}
 	if _, err := client.Write(make([]byte, 8<<10)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/internal/nic"
 	"weir/law"
@@ -346,7 +347,7 @@ func TestOneFlowFillsABuffer(t *testing.T) {
 			_, _ = client.Write(make([]byte, size)) // the reader tells
 			_ = client.CloseWrite()
 		}()
-		if err := server.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := server.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
 			return err
 		}
 		n, err := io.Copy(io.Discard, server)

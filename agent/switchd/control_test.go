@@ -53,7 +53,7 @@ func TestControl_SaysWhoAskedWrongly(t *testing.T) {
 			if !strings.Contains(line, row.says) {
 				t.Errorf("%q: %s, not %s", row.asks, line, row.says)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testnet.Patience):
 			t.Fatalf("%q: nothing is said of it", row.asks)
 		}
 	}

@@ -59,7 +59,7 @@ func (p *Path) Dial(tb testing.TB, l *net.TCPListener, list ...SocketOption) *Pa
 	tb.Helper()
 	pair := &Pair{}
 	p.Sender.Must(tb, func() error {
-		d := net.Dialer{Control: control(all(options(list))), Timeout: patience}
+		d := net.Dialer{Control: control(all(options(list))), Timeout: Patience}
 		c, err := d.DialContext(context.Background(), "tcp", l.Addr().String())
 		if err == nil {
 			pair.Client = c.(*net.TCPConn)
@@ -67,7 +67,7 @@ func (p *Path) Dial(tb testing.TB, l *net.TCPListener, list ...SocketOption) *Pa
 		return err
 	})
 	tb.Cleanup(pair.Close)
-	if err := l.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := l.SetDeadline(time.Now().Add(Patience)); err != nil {
 		tb.Fatal(err)
 	}
 	c, err := l.AcceptTCP()
@@ -103,7 +103,7 @@ func (c *Pair) Close() {
 // acknowledged.
 func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	tb.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	done := make(chan error, 1)
 	go func() {
 		_, err := io.CopyN(from, zeros{}, int64(bytes))
@@ -165,18 +165,18 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// patience is how long a test waits for what has to come. Only what never comes takes so long: on a machine that
+// Patience is how long a test waits for what has to come. Only what never comes takes so long: on a machine that
 // others keep busy, what takes 10 ms may take seconds.
-const patience = time.Minute
+const Patience = time.Minute
 
 // Until waits for a condition, and fails if it does not come about within a minute.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	look := time.NewTicker(200 * time.Microsecond)
 	defer look.Stop()
-	for end := time.Now().Add(patience); !condition(); <-look.C {
+	for end := time.Now().Add(Patience); !condition(); <-look.C {
 		if time.Now().After(end) {
-			tb.Fatalf("not within %v: %s", patience, what)
+			tb.Fatalf("not within %v: %s", Patience, what)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func NewRaw(tb testing.TB, p datapath.PortRef) *Raw {
 		if err != nil {
 			return err
 		}
-		tv := unix.NsecToTimeval(int64(patience))
+		tv := unix.NsecToTimeval(int64(Patience))
 		return errors.Join(
 			unix.SetsockoptInt(r.fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
 			unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer),
@@ -75,7 +75,7 @@ func (r *Raw) Receive(tb testing.TB, wanted func(frame []byte) bool) Captured {
 	for {
 		n, oobn, _, from, err := unix.Recvmsg(r.fd, buf, oob, 0)
 		if err != nil {
-			tb.Fatalf("no frame within %s: %v", patience, err)
+			tb.Fatalf("no frame within %s: %v", Patience, err)
 		}
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OUTGOING || !wanted(buf[:n]) {
 			continue

@@ -162,10 +162,10 @@ func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 		if late == len(s.list) {
 			return
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > Patience {
 			info := ReadTCPInfo(tb, s.list[late].pair.Client)
 			tb.Fatalf("not within %v: stream %d comes on: %d timeouts in a row, RTO %d ms, sent %d ms ago, %d segments out, %d lost, window %d segments",
-				patience, late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
+				Patience, late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
 		}
 	}
 }

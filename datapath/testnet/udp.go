@@ -79,7 +79,7 @@ func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
 		// A deadline in the past takes nothing that is there: it must be ahead.
 		wait := 20 * time.Millisecond
 		if n < wanted {
-			wait = patience
+			wait = Patience
 		}
 		if err := u.Receiver.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			tb.Fatal(err)
@@ -99,7 +99,7 @@ func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
 func Quiet(tb testing.TB, ports ...datapath.PortRef) {
 	tb.Helper()
 	const same = 50 // readings in a row
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	for _, p := range ports {
 		var last datapath.RootQueue
 		for n := 0; n < same; n++ {

@@ -237,7 +237,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > routines && time.Now().Before(end); {
+	for end := time.Now().Add(testnet.Patience); runtime.NumGoroutine() > routines && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if n := runtime.NumGoroutine(); n > routines {

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/lab/traffic"
@@ -425,7 +426,7 @@ func testNoLeak(t *testing.T, n *pairNet) {
 		t.Errorf("%d descriptors are open, before %d", got, fds)
 	}
 	// A context's AfterFunc ends by itself, a moment after what it did.
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > routines && time.Now().Before(end); {
+	for end := time.Now().Add(testnet.Patience); runtime.NumGoroutine() > routines && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if got := runtime.NumGoroutine(); got > routines {
