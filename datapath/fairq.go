@@ -133,7 +133,7 @@ type FairQConfig struct {
 	// ACK is rewritten here.
 	Edge FairQEdge
 	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs
-	// a lock for each ACK. Not with Pin or Edge, and for one AttachFairQ only.
+	// a lock for each ACK. Not with Pin or Edge, and for one AttachFairQ only: the second is refused.
 	Trace *lawtrace.Recorder
 }
 

@@ -48,12 +48,13 @@ type fairQSource struct {
 }
 
 func newFairQSource(c *FairQConfig) (*fairQSource, error) {
-	spec, err := loadFairq()
+	load := loadFairq
+	if c.Trace != nil {
+		load = c.Trace.Spec
+	}
+	spec, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded program: %w", err)
-	}
-	if c.Trace != nil {
-		spec = c.Trace.Spec()
 	}
 	spec.Maps[fairqMapFlows].MaxEntries = c.Flows
 	spec.Maps[fairqMapPending].MaxEntries = max(c.Flows/4, 1024)

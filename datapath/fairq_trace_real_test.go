@@ -71,7 +71,13 @@ func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks ui
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turns := r.Of("fairq_flows"); r.Packets < counted || turns < samples {
+	turns := uint64(0)
+	for _, c := range r.Calls {
+		if c.What == "fairq_flows" {
+			turns = c.N
+		}
+	}
+	if r.Packets < counted || turns < samples {
 		t.Errorf("the trace has %d acknowledgements and %d turns, the program counted %d and %d samples", r.Packets, turns, counted, samples)
 	}
 	return trace

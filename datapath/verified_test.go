@@ -2,11 +2,14 @@ package datapath
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/lawtrace"
 	"weir/internal/testroot"
 )
 
@@ -50,15 +53,40 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 
 // What records the law for a differential run is in a program of its own: the one that switches run has none of it.
 func TestPrograms_HaveNoTrace(t *testing.T) {
+	testroot.Need(t, "makes maps")
 	spec, err := loadFairq()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range spec.Maps {
-		if strings.HasPrefix(name, "law_") {
-			t.Errorf("the switch program has the map %s", name)
+	if names := traceNames(spec); len(names) > 0 {
+		t.Errorf("the switch program has %v", names)
+	}
+	r, err := lawtrace.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording, err := r.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, want := traceNames(recording), []string{"law_hears_mss", "law_looks", "law_orders", "law_records"}; !slices.Equal(names, want) {
+		t.Errorf("the recording program has %v, want %v: the comparison sees nothing", names, want)
+	}
+	if _, err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// traceNames are the maps and functions of bpf/trace.h in a program, sorted.
+func traceNames(spec *ebpf.CollectionSpec) []string {
+	names := slices.Collect(maps.Keys(spec.Maps))
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			names = append(names, p.Instructions[i].Symbol(), p.Instructions[i].Reference())
 		}
 	}
+	slices.Sort(names)
+	return slices.Compact(slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "law_") }))
 }
 
 func checkVerified(t *testing.T, name string, p *ebpf.Program) {

@@ -69,6 +69,8 @@ struct law_turn {
 	__u64 grant_q8;
 	__u32 grant; // enum law_grant
 	__u32 calls;
+	__u32 running; // of the port, when the law was first called: 0 with a grant of 0 that is the same is user space's
+	__u32 zero;
 	struct law_call call[LAW_CALLS];
 };
 
@@ -148,6 +150,8 @@ static __always_inline void turn_calls(struct turn *turn, __u32 event, const str
 	if (!record)
 		return;
 	n = record->calls;
+	if (!n)
+		record->running = port->running;
 	record->calls = n + 1;
 	if (n >= LAW_CALLS) // user space refuses such a record
 		return;

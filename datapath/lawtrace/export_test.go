@@ -2,7 +2,7 @@ package lawtrace
 
 // NewDeaf makes a recorder with a ring buffer of so many bytes, which nobody empties before Stop.
 func NewDeaf(ringBytes uint32) (*Recorder, error) {
-	r, err := newRecorder(ringBytes)
+	r, err := newRecorder(ringBytes, bytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -11,3 +11,6 @@ func NewDeaf(ringBytes uint32) (*Recorder, error) {
 	r.stop = make(chan struct{})
 	return r, nil
 }
+
+// NewShort makes a recorder of a trace of so many bytes at most.
+func NewShort(bytesMax int) (*Recorder, error) { return newRecorder(ringBytes, bytesMax) }

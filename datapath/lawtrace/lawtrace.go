@@ -32,11 +32,9 @@ const (
 	grantLaw  = 1
 )
 
-// magic begins a file of a trace: the layout of bpf/trace.h is part of it.
-const magic = "weir law trace 1\n"
-
-// bytesMax is the longest trace that is kept: two minutes of 200 Mbit/s at 17 ports.
-const bytesMax = 1 << 30
+// magic begins a file of a trace: the layout of bpf/trace.h is part of it. How many records there are comes next, and
+// then the records.
+const magic = "weir law trace 2\n"
 
 // sizes of the records, by kind.
 var sizes = map[uint32]int{
@@ -60,7 +58,7 @@ type place struct {
 }
 
 // newTrace puts records in order. A number that is missing, or there twice, is an error: the law's state
-// after it cannot be known.
+// after it cannot be known. That none is missing after the last of a port, its caller knows.
 func newTrace(raw []byte) (*Trace, error) {
 	t := &Trace{raw: raw}
 	le := binary.LittleEndian
@@ -91,7 +89,7 @@ func newTrace(raw []byte) (*Trace, error) {
 
 // Write writes the trace to a file, for Read.
 func (t *Trace) Write(w io.Writer) error {
-	if _, err := io.WriteString(w, magic); err != nil {
+	if _, err := w.Write(binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(t.order)))); err != nil {
 		return err
 	}
 	_, err := w.Write(t.raw)
@@ -105,10 +103,14 @@ func Read(r io.Reader) (*Trace, error) {
 		return nil, fmt.Errorf("law trace: %w", err)
 	}
 	raw, ok := bytes.CutPrefix(raw, []byte(magic))
-	if !ok {
+	if !ok || len(raw) < 8 {
 		return nil, errors.New("law trace: not a trace of this layout")
 	}
-	return newTrace(raw)
+	t, err := newTrace(raw[8:])
+	if want := binary.LittleEndian.Uint64(raw); err == nil && uint64(len(t.order)) != want {
+		return nil, fmt.Errorf("law trace: %d records of %d: the file is cut short", len(t.order), want)
+	}
+	return t, err
 }
 
 // decode reads the record at a place into one of the generated types.

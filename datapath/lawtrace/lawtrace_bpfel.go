@@ -175,6 +175,8 @@ type lawtraceLawTurn struct {
 	GrantQ8 uint64
 	Grant   uint32
 	Calls   uint32
+	Running uint32
+	Zero    uint32
 	Call    [4]lawtraceLawCall
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -23,25 +24,31 @@ type Recorder struct {
 	reader  *ringbuf.Reader
 	record  ringbuf.Record // reused
 
+	taken   atomic.Bool // by a FairQ
 	stop    chan struct{}
 	stopped sync.WaitGroup
+	most    int // bytes of raw
 	raw     []byte
-	err     error
+	err     error // the first: what comes after it is not kept
+	ended   bool  // Stop was called
 }
 
 // ringBytes is room for some seconds of 200 Mbit/s, should user space not get a processor for so long.
 const ringBytes = 1 << 25
 
-// New makes a recorder. Who has one calls Stop.
-func New() (*Recorder, error) { return newRecorder(ringBytes) }
+// bytesMax is the longest trace that is kept: two minutes of 200 Mbit/s at 17 ports.
+const bytesMax = 1 << 30
 
-func newRecorder(ringBytes uint32) (*Recorder, error) {
+// New makes a recorder. Who has one calls Stop.
+func New() (*Recorder, error) { return newRecorder(ringBytes, bytesMax) }
+
+func newRecorder(ringBytes uint32, bytesMax int) (*Recorder, error) {
 	spec, err := loadLawtrace()
 	if err != nil {
 		return nil, fmt.Errorf("law trace: read the embedded program: %w", err)
 	}
 	spec.Maps[lawtraceMapLawRecords].MaxEntries = ringBytes
-	r := &Recorder{spec: spec, stop: make(chan struct{})}
+	r := &Recorder{spec: spec, most: bytesMax, stop: make(chan struct{})}
 	if r.records, err = ebpf.NewMap(spec.Maps[lawtraceMapLawRecords]); err == nil {
 		r.orders, err = ebpf.NewMap(spec.Maps[lawtraceMapLawOrders])
 	}
@@ -57,8 +64,13 @@ func newRecorder(ringBytes uint32) (*Recorder, error) {
 }
 
 // Spec is the switch program with its hooks: the same programs, variables and maps, and Maps besides. The
-// caller may change what it gets.
-func (r *Recorder) Spec() *ebpf.CollectionSpec { return r.spec.Copy() }
+// caller may change what it gets. It is given once: the ports of two switches would share their numbers.
+func (r *Recorder) Spec() (*ebpf.CollectionSpec, error) {
+	if r.taken.Swap(true) {
+		return nil, errors.New("law trace: a recorder is for one switch, and this one has had its own")
+	}
+	return r.spec.Copy(), nil
+}
 
 // Maps are the recorder's own, by name, which every instance of the program is loaded around.
 func (r *Recorder) Maps() map[string]*ebpf.Map {
@@ -83,25 +95,27 @@ func (r *Recorder) read() {
 // drain takes what is in the ring buffer now.
 func (r *Recorder) drain() {
 	r.reader.SetDeadline(time.Unix(0, 1)) // in the past: take what is there, wait for nothing
-	for {
+	for r.err == nil {
 		err := r.reader.ReadInto(&r.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if err == nil && len(r.raw) > bytesMax {
-			err = fmt.Errorf("more than %d bytes of records", bytesMax)
+		if err == nil && len(r.raw)+len(r.record.RawSample) > r.most {
+			err = fmt.Errorf("more than %d bytes of records", r.most)
 		}
-		if err != nil {
-			r.err = errors.Join(r.err, err)
-			return
+		if r.err = err; err == nil {
+			r.raw = append(r.raw, r.record.RawSample...)
 		}
-		r.raw = append(r.raw, r.record.RawSample...)
 	}
 }
 
-// Stop gives the whole trace. It is an error if a single record was lost. The switch's FairQ is closed
+// Stop gives the whole trace, once. It is an error if a single record was lost. The switch's FairQ is closed
 // before: nothing must call its law any more.
 func (r *Recorder) Stop() (*Trace, error) {
+	if r.ended {
+		return nil, errors.New("law trace: the recorder was stopped before")
+	}
+	r.ended = true
 	close(r.stop)
 	r.stopped.Wait()
 	r.drain()

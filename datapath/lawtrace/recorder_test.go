@@ -10,26 +10,33 @@ import (
 	"weir/datapath/testnet"
 )
 
-// A ring buffer that is full is no trace with holes: the run fails, and says how many records are missing.
+// A ring buffer that is full, and a trace that is too long, are no trace with holes: the run fails, and says once what
+// is missing.
 func TestRecorder_SaysWhatWasLost(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 100e6, Limit: 125_000, NoIPv6: true})
 	testnet.Shape(t, p.In, 100e6, 125_000, 3028)
-	r, err := lawtrace.NewDeaf(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	law := datapath.FairQLaw{TargetBytes: 62_500, Tick: time.Millisecond, Period: time.Millisecond}
-	f, err := datapath.AttachFairQ([]datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, datapath.FairQConfig{Trace: r, Lease: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
-	testnet.Send(t, pair.Client, pair.Server, 200_000) // far more ACKs than the 10 turns that fit
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if trace, err := r.Stop(); trace != nil || err == nil || !strings.Contains(err.Error(), "records were lost") {
-		t.Errorf("a trace %v, error %v", trace != nil, err)
+	for says, begin := range map[string]func() (*lawtrace.Recorder, error){
+		"records were lost":               func() (*lawtrace.Recorder, error) { return lawtrace.NewDeaf(4096) },
+		"more than 4096 bytes of records": func() (*lawtrace.Recorder, error) { return lawtrace.NewShort(4096) },
+	} {
+		r, err := begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		law := datapath.FairQLaw{TargetBytes: 62_500, Tick: time.Millisecond, Period: time.Millisecond}
+		ports := []datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}
+		f, err := datapath.AttachFairQ(ports, datapath.FairQConfig{Trace: r, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
+		testnet.Send(t, pair.Client, pair.Server, 200_000) // far more ACKs than the 10 turns that fit
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if trace, err := r.Stop(); trace != nil || err == nil || strings.Count(err.Error(), says) != 1 {
+			t.Errorf("%s: a trace %v, error %v", says, trace != nil, err)
+		}
 	}
 }
 
@@ -47,7 +54,20 @@ func TestRecorder_IsRefused(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	f, err := datapath.AttachFairQ(nil, datapath.FairQConfig{Trace: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := datapath.AttachFairQ(nil, datapath.FairQConfig{Trace: r}); err == nil || !strings.Contains(err.Error(), "one switch") {
+		t.Errorf("a second switch on one recorder: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if trace, err := r.Stop(); err != nil || trace == nil {
 		t.Errorf("a trace of nothing: %v", err)
+	}
+	if _, err := r.Stop(); err == nil || !strings.Contains(err.Error(), "stopped before") {
+		t.Errorf("stopped twice: %v", err)
 	}
 }

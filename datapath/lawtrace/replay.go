@@ -22,7 +22,7 @@ const (
 	countSmaller    = "  of them: the window was small enough"
 	countFree       = "  of them: of a flow that is not held, nothing written"
 	countUngoverned = "ACKs whose data's port granted nothing"
-	countStopped    = "ACKs after user space had stopped their port"
+	countStopped    = "ACKs and turns after user space had stopped their port"
 	countLaw        = "turns that granted the law's window"
 	countGiven      = "turns that granted another (windows let go, or held in part)"
 )
@@ -151,6 +151,8 @@ func (r *replay) turn(p place) error {
 	want := r.grant
 	switch t.Grant {
 	case grantSame:
+		r.stopped(t.GrantQ8, t.Running)
+		want = r.grant
 	case grantLaw:
 		r.count(countLaw, 1)
 		want = 0
@@ -165,6 +167,16 @@ func (r *replay) turn(p place) error {
 	r.law.SetState(kernel)
 	r.grant = t.GrantQ8
 	return nil
+}
+
+// stopped takes what a port grants to be what user space wrote, where it stopped the port: a turn that grants leaves
+// the port's timer running.
+func (r *replay) stopped(grantQ8 uint64, running uint32) {
+	if r.grant == 0 || grantQ8 != 0 || running != 0 {
+		return
+	}
+	r.count(countStopped, 1)
+	r.grant = 0
 }
 
 // call makes one call of a turn, and gives it as it is written.

@@ -18,11 +18,7 @@ func (r *replay) ack(p place) error {
 		return fmt.Errorf("law trace: port %d, record %d: a window divided by 0", p.port, p.number)
 	}
 	name := fmt.Sprintf("ACK %d with window %d", a.Ack.Ack, a.Own)
-	if a.GrantQ8 != r.grant && a.GrantQ8 == 0 && a.Running == 0 {
-		// A turn that grants leaves the port's timer running: that it is not any more, user space wrote.
-		r.count(countStopped, 1)
-		r.grant = 0
-	}
+	r.stopped(a.GrantQ8, uint32(a.Running))
 	r.check(r.grant == a.GrantQ8, name+": the window that its data's port grants, in 1/256 byte", nil, a.GrantQ8, r.grant)
 	r.grant = a.GrantQ8
 

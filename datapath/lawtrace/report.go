@@ -25,16 +25,6 @@ type Count struct {
 	N    uint64
 }
 
-// Of gives the count of a kind of call by its name in Calls.
-func (r *Report) Of(what string) uint64 {
-	for _, c := range r.Calls {
-		if c.What == what {
-			return c.N
-		}
-	}
-	return 0
-}
-
 // Add takes another report in: of another switch, or another run.
 func (r *Report) Add(other *Report) {
 	for _, c := range other.Calls {
