@@ -311,12 +311,25 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 	streams := path.NewStreams(t, testnet.ReceiverIPv4, 8, testnet.WindowScale(scale))
 	streams.Progress(t, 300_000)
 	f := attachFairQ(t, datapath.FairQConfig{Lease: time.Hour}, ports...)
-	t.Cleanup(func() { _ = f.Close() })
-	beats := make(chan error, 1)
-	go func() { beats <- f.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var last time.Time
+	beat := func() { // here: a FairQ is for one goroutine
+		if time.Since(last) < datapath.FairQBeat {
+			return
+		}
+		last = time.Now()
+		if err := f.Beat(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	target := ports[0].Law.TargetBytes
 	since, looks, sum, largest := time.Now(), 0, 0, 0
 	testnet.Until(t, "a second with a mean queue under twice its target", func() bool { // without the law: five times
+		beat()
 		known, err := f.Connections()
 		if err != nil {
 			t.Fatal(err)
@@ -336,6 +349,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 	})
 	var out, in datapath.FairQStats
 	testnet.Until(t, "all streams count", func() bool { // one that stalls for a moment does not
+		beat()
 		out, in = fairQStats(t, f)
 		return out.Flows == 8
 	})

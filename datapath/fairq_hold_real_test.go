@@ -165,8 +165,8 @@ func TestFairQArms_AgreeWithSenders(t *testing.T) {
 			}
 			for _, c := range pairs {
 				go func() {
+					defer func() { sent <- struct{}{} }() // also when it fails
 					testnet.Send(t, c.Client, c.Server, bytes)
-					sent <- struct{}{}
 				}()
 			}
 			for range pairs {

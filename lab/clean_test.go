@@ -61,6 +61,9 @@ func TestCleanAfterKill(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	latest, killed := int64(building)*3/2, 0
 	for i := 0; i < 12 || killed < 3; i++ {
+		if i == 20 {
+			t.Fatalf("of %d labs %d were killed before they were whole", i, killed)
+		}
 		// Two are killed when the lab is whole and the process has joined its cgroup.
 		moment := time.Duration(random.Int64N(latest))
 		whole := i == 10 || i == 11
@@ -228,6 +231,9 @@ func TestCancelledUpLeavesNothing(t *testing.T) {
 	before := hostState(t)
 	stopped := 0
 	for i := 0; i < 8 || stopped < 2; i++ {
+		if i == 20 {
+			t.Fatalf("of %d labs %d were cancelled before they were whole", i, stopped)
+		}
 		after := time.Duration(i%8) * 5 * time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		timer := time.AfterFunc(after, cancel)
@@ -242,7 +248,7 @@ func TestCancelledUpLeavesNothing(t *testing.T) {
 		case errors.Is(err, context.Canceled):
 			stopped++
 		default:
-			t.Error(err)
+			t.Fatal(err)
 		}
 		sameHost(t, before, fmt.Sprintf("cancelled after %v,", after))
 	}

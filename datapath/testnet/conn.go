@@ -100,20 +100,23 @@ func (c *Pair) Close() {
 }
 
 // Send sends this many bytes from one end, reads them at the other, and waits until they are
-// acknowledged.
+// acknowledged. It leaves no deadline at either.
 func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	tb.Helper()
-	deadline := time.Now().Add(Patience)
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.CopyN(from, zeros{}, int64(bytes))
-		done <- err
-	}()
-	err := to.SetReadDeadline(deadline)
-	if err == nil {
-		_, err = io.CopyN(io.Discard, to, int64(bytes))
+	limit := func(deadline time.Time) error {
+		return errors.Join(from.SetWriteDeadline(deadline), to.SetReadDeadline(deadline))
 	}
-	if err = errors.Join(err, <-done); err != nil {
+	err := limit(time.Now().Add(Patience))
+	if err == nil {
+		done := make(chan error, 1)
+		go func() {
+			_, err := io.CopyN(from, zeros{}, int64(bytes))
+			done <- err
+		}()
+		_, err = io.CopyN(io.Discard, to, int64(bytes))
+		err = errors.Join(err, <-done, limit(time.Time{}))
+	}
+	if err != nil {
 		tb.Fatalf("%d bytes from %s to %s: %v", bytes, from.LocalAddr(), to.LocalAddr(), err)
 	}
 	// The last segment's acknowledgement would be delayed.

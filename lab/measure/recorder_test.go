@@ -271,6 +271,9 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 	var readings []reading
 	seen := map[datapath.RootQueue]bool{}
 	for wave := 0; len(seen) < 8 || wave < 3; wave++ { // a busy machine may let a wave pass by
+		if wave == 20 {
+			t.Fatalf("%d waves of packets were read in %d states only", wave, len(seen))
+		}
 		u.Send(t, 15, 200+300*(wave%3))
 		for waits := true; waits; {
 			from := time.Duration(monotonic() - t0)
@@ -297,8 +300,9 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 			unknown[held] = true
 		}
 	}
-	// An event that the kernel did not tell of hides one state, until the next event.
-	if len(unknown)*8 > len(states) {
+	// An event that the kernel did not tell of hides one state, until the next event: few in many, and with few
+	// states in all one or two.
+	if len(unknown) > max(2, len(states)/8) {
 		t.Errorf("%d of %d states that were read are in no sample around: %v, %+v", len(unknown), len(states), unknown, samples)
 	}
 	t.Logf("%d readings, %d states, %d of them in no sample", len(readings), len(states), len(unknown))
