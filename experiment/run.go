@@ -74,3 +74,12 @@ type Progress interface {
 	// At tells how far the traffic is, in the world's time, and how many flows have ended.
 	At(now, total law.Duration, flowsDone int)
 }
+
+// Silent is a Progress that says nothing.
+type Silent struct{}
+
+// Phase does nothing.
+func (Silent) Phase(string) {}
+
+// At does nothing.
+func (Silent) At(_, _ law.Duration, _ int) {}

@@ -21,7 +21,6 @@ import (
 	"weir/datapath/lawtrace"
 	"weir/experiment"
 	"weir/lab"
-	"weir/law"
 )
 
 // asked is what the command line says.
@@ -96,7 +95,7 @@ func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Repor
 	if err := w.Check(run); err != nil {
 		return err
 	}
-	raw, err := w.Run(ctx, run, silent{})
+	raw, err := w.Run(ctx, run, experiment.Silent{})
 	if err == nil && raw.Partial {
 		err = errors.New("the run was cut short")
 	}
@@ -147,9 +146,3 @@ func keep(dir string, run *experiment.Run, node string, t *lawtrace.Trace) error
 	}
 	return errors.Join(t.Write(f), f.Close())
 }
-
-// silent is a Progress that says nothing.
-type silent struct{}
-
-func (silent) Phase(string)                {}
-func (silent) At(_, _ law.Duration, _ int) {}

@@ -10,7 +10,6 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/lab"
-	"weir/law"
 )
 
 // base is the network that most checks use: FairQ's burst on one bottleneck.
@@ -25,12 +24,6 @@ guests: {cc: cubic}
 schemes: [{name: droptail}]
 measure: {ports: {bottleneck: "switch->receiver1"}, windows: {loaded: [2s, 9s]}}
 `
-
-// silent is a Progress that says nothing.
-type silent struct{}
-
-func (silent) Phase(string)                {}
-func (silent) At(_, _ law.Duration, _ int) {}
 
 // plan resolves the runs of an experiment text for the lab.
 func plan(traffic string, set ...string) ([]*experiment.Run, error) {
@@ -56,7 +49,7 @@ func runOnce(ctx context.Context, w *lab.World, traffic string, set ...string) (
 	if err != nil {
 		return nil, err
 	}
-	raw, err := w.Run(ctx, runs[0], silent{})
+	raw, err := w.Run(ctx, runs[0], experiment.Silent{})
 	if err != nil {
 		return nil, err
 	}
