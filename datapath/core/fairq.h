@@ -182,13 +182,6 @@ WEIR_INLINE void fairq_reset(const struct fairq_config *config, struct fairq_sta
 	fairq_restart(config, state);
 }
 
-// Event: the configuration is another one. Windows stay, within its limits; gamma begins again.
-WEIR_INLINE void fairq_reconfigured(const struct fairq_config *config, struct fairq_state *state)
-{
-	fairq_clear(state);
-	fairq_publish(config, state);
-}
-
 // Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS
 // option or gso_size, never from a packet's length (a GSO packet is not a segment). mss_max_bytes at
 // most: else one SYN that claims 65535 lifts the floor of every flow, and the port is no longer held.

@@ -33,9 +33,8 @@ func BenchmarkFairQ(b *testing.B) {
 		}
 	})
 	run("sample", func(b *testing.B) {
-		q := newQueue(b, c, 16)
 		c.PeriodNs = 1 << 30 // never updates
-		q.Reconfigure(c)
+		q := newQueue(b, c, 16)
 		for b.Loop() {
 			q.now++
 			q.Sample(q.now, target)

@@ -16,8 +16,6 @@ struct native_fairq {
 #cgo nocallback fairq_reset
 #cgo noescape fairq_restart
 #cgo nocallback fairq_restart
-#cgo noescape fairq_reconfigured
-#cgo nocallback fairq_reconfigured
 #cgo noescape fairq_saw_mss
 #cgo nocallback fairq_saw_mss
 #cgo noescape fairq_flows
@@ -64,12 +62,6 @@ func (f *FairQ) Reset(nowNs uint64) {
 // Restart begins the windows anew, for the flows that there are: fairq_restart.
 func (f *FairQ) Restart() {
 	C.fairq_restart(&f.c.config, &f.c.state)
-}
-
-// Reconfigure puts another configuration into force: fairq_reconfigured.
-func (f *FairQ) Reconfigure(config FairQConfig) {
-	f.setConfig(config)
-	C.fairq_reconfigured(&f.c.config, &f.c.state)
 }
 
 // SawMSS notes the MSS of a flow: fairq_saw_mss.

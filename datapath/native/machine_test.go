@@ -40,8 +40,6 @@ func (m *fairqMachine) Do(event string, args vector.Fields) (state vector.Fields
 	switch event {
 	case "reset":
 		m.queue.Reset(now)
-	case "reconfigured":
-		m.queue.Reconfigure(m.queue.Config())
 	case "saw_mss":
 		m.queue.SawMSS(bytes)
 	case "flow_added":

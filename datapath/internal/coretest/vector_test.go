@@ -16,9 +16,9 @@ import (
 
 // The events that bpf/coretest.bpf.c numbers.
 var events = map[string]uint32{
-	"reset": 1, "reconfigured": 2, "saw_mss": 3, "flow_added": 4, "flow_removed": 5, "sample": 6, "packet_may_sample": 7,
-	"rewrite": 8, "floor": 9, "checksum": 10,
-	"decide": 11,
+	"reset": 1, "saw_mss": 2, "flow_added": 3, "flow_removed": 4, "sample": 5, "packet_may_sample": 6,
+	"rewrite": 7, "floor": 8, "checksum": 9,
+	"decide": 10,
 }
 
 // The kernel bears out every vector, to the bit.

@@ -20,7 +20,6 @@ char _license[] SEC("license") = WEIR_LICENSE;
 
 enum {
 	FAIRQ_RESET = 1,
-	FAIRQ_RECONFIGURED,
 	FAIRQ_SAW_MSS,
 	FAIRQ_FLOW_ADDED,
 	FAIRQ_FLOW_REMOVED,
@@ -54,9 +53,6 @@ int run_fairq(struct __sk_buff *ctx)
 	switch (e->event) {
 	case FAIRQ_RESET:
 		fairq_reset(&e->config, &e->state, e->now_ns);
-		return 0;
-	case FAIRQ_RECONFIGURED:
-		fairq_reconfigured(&e->config, &e->state);
 		return 0;
 	case FAIRQ_SAW_MSS:
 		fairq_saw_mss(&e->config, &e->state, e->bytes);
