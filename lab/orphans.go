@@ -49,7 +49,7 @@ func orphansEnd() error {
 		return fmt.Errorf("kernel release %q: %w", release, err)
 	}
 	if slices.Compare(have[:], orphansEndSince[:]) < 0 {
-		return fmt.Errorf("Linux %s cannot, %d.%d and later can", release, orphansEndSince[0], orphansEndSince[1])
+		return fmt.Errorf("it needs Linux %d.%d or later, this is %s", orphansEndSince[0], orphansEndSince[1], release)
 	}
 	return nil
 }

@@ -148,14 +148,13 @@ func (r *replay) turn(p place) error {
 	}
 	kernel, ours := stateOf(&t.State), r.law.State()
 	r.check(kernel == ours, "all the state, after "+last, before, kernel, ours)
-	want := r.grant
+	var want uint64
 	switch t.Grant {
 	case grantSame:
 		r.stopped(t.GrantQ8, t.Running)
 		want = r.grant
 	case grantLaw:
 		r.count(countLaw, 1)
-		want = 0
 		if r.law.Flows() > 0 {
 			want = r.law.WindowQ8()
 		}
