@@ -61,6 +61,9 @@ type Config struct {
 	Nagle      bool       // RFC 896 with Minshall's change, as Linux; false is TCP_NODELAY
 
 	FillWindow bool // Linux: behind a full segment, what is left of the peer's window is filled with a small one
+	// Linux: of the windows of an accepted connection, half of the largest of which bounds a segment, the SYN's is none:
+	// the ACK that ends the handshake has the first, which a switch may have made small (tcp_create_openreq_child).
+	SYNWindowUncounted bool
 
 	Timestamps  bool // RFC 7323: 12 bytes in each header, RTT of retransmitted segments, spurious recoveries known by them
 	SACK        bool // RFC 2018
@@ -126,7 +129,7 @@ func Default(control string) *Config {
 	c.LinuxRTT, c.QuickACKs, c.ACKPushed, c.SYNLossWindow = true, 16, true, 2
 	c.Timestamps, c.SACK, c.DSACK, c.ECNFallback = true, true, true, true
 	c.ProbeSlack = 2 * event.Millisecond
-	c.SmallQueues, c.FillWindow = true, true
+	c.SmallQueues, c.FillWindow, c.SYNWindowUncounted = true, true, true
 	c.RACK, c.TLP, c.PRR, c.FRTO, c.Undo, c.WindowValidation = true, true, true, true, true, true
 	return c
 }

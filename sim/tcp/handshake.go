@@ -156,6 +156,9 @@ func (e *Endpoint) handshakeDone(pk *network.Packet, now event.Time) {
 	if pk.Flags&network.SYN == 0 {
 		e.sndWnd <<= e.sndShift
 	}
+	if e.profile.SYNWindowUncounted && e.listener != nil {
+		e.maxWnd = 0
+	}
 	e.maxWnd = max(e.maxWnd, e.sndWnd)
 	e.wl1 = pk.Seq
 	e.measureSYN(pk, now)

@@ -16,6 +16,7 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 	}
 	sent := uint32(0)
 	limited := false
+	room := uint32(0) // for so many segments more in the packet that is being made (Linux: TSO)
 	for e.unsent > 0 || e.finQueued && !e.finSent {
 		if e.flight() >= e.win.Cwnd && (!probe || sent > 0) {
 			limited = true
@@ -24,8 +25,12 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 		if e.throttled(now) && !probe {
 			break
 		}
+		begun := room > 0
+		if !begun {
+			room = e.packetSegments()
+		}
 		n := e.nextBytes()
-		if n < 0 && sent > 0 && !probe {
+		if n < 0 && begun && !probe {
 			n = e.restOfWindow()
 		}
 		if n < 0 || e.board.len() >= maxSegments {
@@ -33,6 +38,7 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 		}
 		e.sendNew(uint32(n), now)
 		sent++
+		room--
 		if probe {
 			break
 		}
@@ -109,10 +115,21 @@ func (e *Endpoint) nextBytes() int64 {
 	return int64(n)
 }
 
-// restOfWindow is what the window holds behind a full segment that was sent just now, where that is less than the next
-// segment; -1: nothing, or it must not go. Linux puts several segments into one packet (TSO) and fills the window with
-// it, unless Nagle holds the small one back (tcp_mss_split_point). Without it a window of one to two segments is one
-// segment, whose receiver waits for a second one before it acknowledges.
+// packetSegments is of how many segments the next packet may be made: what cwnd lets go, but half of it at most, so that
+// two packets are in flight (Linux: tcp_cwnd_test). A packet is at least a segment.
+func (e *Endpoint) packetSegments() uint32 {
+	flight := e.flight()
+	if flight >= e.win.Cwnd {
+		return 1
+	}
+	return min(max(e.win.Cwnd/2, 1), e.win.Cwnd-flight)
+}
+
+// restOfWindow is what the window holds behind the full segments of a packet, where that is less than the next segment;
+// -1: nothing, or it must not go. Linux puts several segments into one packet (TSO) and fills the window with it, unless
+// Nagle holds the small one back (tcp_mss_split_point). Without it a window of one to two segments is one segment, whose
+// receiver waits for a second one before it acknowledges: so it is with a cwnd below 4, for a packet then is one segment
+// (packetSegments). A flow that lost something under a window of one segment goes on slowly until its cwnd has grown.
 func (e *Endpoint) restOfWindow() int64 {
 	left := int64(int32(e.windowEnd() - e.nxt))
 	if !e.profile.FillWindow || left <= 0 || left >= e.unsent || left >= int64(e.segmentBytes()) {

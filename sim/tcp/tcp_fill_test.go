@@ -43,3 +43,66 @@ func TestFillWindow(t *testing.T) {
 		}
 	}
 }
+
+// Linux fills a window within one packet, which is half of cwnd at most: with a cwnd of 2 or 3 a window of one and a half
+// segments is one segment, and each waits for its delayed ACK. (Seen on Linux 6.18 behind a switch that holds 66 flows to a
+// segment each: those that had lost something had cwnd 2 or 3, one segment in flight and an RTT of 40 ms.)
+func TestFillWindow_WantsTwoPackets(t *testing.T) {
+	for _, cwnd := range []uint32{1, 2, 6} { // an ACK may add one
+		p := newPair(t)
+		c := plain("reno")
+		c.FillWindow, c.Nagle, c.QuickACKs = true, false, 0
+		var client *program
+		full, small := 0, 0 // small ones that fill the window
+		held := false       // from the first data on: the segments are of full size already
+		p.see = func(direction int, pk *network.Packet) {
+			if client != nil {
+				client.e.win.Cwnd, client.e.win.Ssthresh = cwnd, cwnd
+			}
+			switch {
+			case direction == 0 && pk.Payload == 1460:
+				full++
+				held = true
+			case direction == 0 && pk.Payload > 0 && pk.Seq+uint32(pk.Payload) == client.e.windowEnd():
+				small++
+			case held:
+				pk.Window = min(pk.Window, uint16(1460*3/2>>c.shift()))
+			}
+		}
+		client, _ = p.connect(c, c)
+		client.e.Write(200 * 1460)
+		p.run(30 * event.Second)
+		if full < 50 || (small > 0) != (cwnd >= 4) {
+			t.Errorf("cwnd %d: %d full segments and %d small ones", cwnd, full, small)
+		}
+	}
+}
+
+// The largest window that an accepted connection was offered bounds its segments to a half of it. Linux does not count the
+// SYN's: where a switch holds windows to 2 KB, who answers sends segments of 1 KB, and who asks whole ones. (Seen on Linux
+// 6.18: mss:1024 of a flow whose switch granted 2048.)
+func TestSegments_HalfOfTheFirstWindow(t *testing.T) {
+	for _, uncounted := range []bool{false, true} {
+		p := newPair(t)
+		c := plain("reno")
+		c.SYNWindowUncounted = uncounted
+		largest := map[int]int32{}
+		p.see = func(direction int, pk *network.Packet) {
+			largest[direction] = max(largest[direction], pk.Payload)
+			if pk.Flags&network.SYN == 0 {
+				pk.Window = min(pk.Window, uint16(2048>>c.shift()))
+			}
+		}
+		client, server := p.connect(c, c)
+		server.whenConnected = func(e *Endpoint) { e.Write(20 * 1460) }
+		client.e.Write(20 * 1460)
+		p.run(30 * event.Second)
+		want := int32(1460)
+		if uncounted {
+			want = 1024
+		}
+		if largest[0] != 1460 || largest[1] != want || server.got != 20*1460 || client.got != 20*1460 {
+			t.Errorf("uncounted %v: segments of %v B, want 1460 and %d; %d and %d B came", uncounted, largest, want, server.got, client.got)
+		}
+	}
+}
