@@ -59,7 +59,10 @@ func TestDoctor_BesideASwitch(t *testing.T) {
 		t.Errorf("by its configuration: %d, %+v", code, r.Findings)
 	}
 	c := m.switchFrom(shaped)
-	r, code = m.doctor(ports...)
+	m.until(c.p, "doctor says that it is at work", func() bool { // but for a moment when its heartbeat is late
+		r, code = m.doctor(ports...)
+		return code == 0
+	})
 	for _, want := range []struct {
 		check, subject, text string
 	}{
@@ -70,8 +73,8 @@ func TestDoctor_BesideASwitch(t *testing.T) {
 			t.Errorf("at work, %s of %s: %q in %+v", want.check, want.subject, got, r.Findings)
 		}
 	}
-	if can := r.Summary[0]; code != 0 || can.Can != doctor.Yes {
-		t.Errorf("at work: %d, %+v", code, can)
+	if can := r.Summary[0]; can.Can != doctor.Yes {
+		t.Errorf("at work: %+v", can)
 	}
 
 	c.p.kill()

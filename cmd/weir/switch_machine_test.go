@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -134,6 +135,35 @@ func (m *machine) switchUp(program string, args ...string) *process {
 		return strings.Contains(p.log.String(), "begun") && s != nil && s.Holder.PID == pid && s.Alive() && len(s.Ports) == len(ports)
 	})
 	return p
+}
+
+// patient has the kernel hold windows for an hour after each heartbeat of p, a weir switch: a busy machine may keep it
+// waiting for longer than the second that it asks for, and then what is measured is windows that were let go.
+func (m *machine) patient(p *process) {
+	m.t.Helper()
+	const leaseAt, hour = 16, time.Hour // in bpf/flows.h's struct control
+	var written time.Time
+	m.until(p, "the kernel's lease is an hour", func() bool {
+		s := m.read()
+		if s.Lease == hour { // p may have read the entry before, and write it back: not after another beat
+			return time.Since(written) > s.BeatAge
+		}
+		m.Switch.Must(m.t, func() error {
+			controls, err := ebpf.LoadPinnedMap(pinDir+"/controls", nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = controls.Close() }()
+			value, err := controls.LookupBytes(uint32(0))
+			if err != nil {
+				return err
+			}
+			binary.NativeEndian.PutUint64(value[leaseAt:], uint64(hour))
+			return controls.Put(uint32(0), value)
+		})
+		written = time.Now()
+		return false
+	})
 }
 
 // until waits for a condition while p lives.

@@ -114,15 +114,25 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	m := newMachine(t)
 	testnet.Shape(t, m.Port, machineBps, 1_000_000, 2*1514)
 	c := m.switchFrom(variants[0])
+	m.patient(c.p)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4) // after it, so that their windows' scale is known
 	m.until(c.p, "windows are held", m.held)
 	streams.Progress(t, 500_000)
 	first := m.read()
 
 	reloads := rounds(50, 1000)
+	// Acknowledgements that passed as they came, the fewest of the reloads to each file: a busy machine that keeps the
+	// streams waiting has some in one or the other, a file that lets windows go has them in each.
+	fewest := make([]uint64, len(variants))
 	before, began, bytes := m.lost(), time.Now(), streams.Bytes()
-	for n := range reloads {
-		c.applied(variants[(n+1)%len(variants)])
+	for n, was := 0, before.ungoverned; n < reloads; n++ {
+		to := (n + 1) % len(variants)
+		c.applied(variants[to])
+		now := portOf(m.read(), "in0").Ungoverned
+		if n < len(variants) || now-was < fewest[to] {
+			fewest[to] = now - was
+		}
+		was = now
 	}
 	streams.Progress(t, 10_000)
 	with, took, bytes := m.lost().since(before), time.Since(began), streams.Bytes()-bytes
@@ -140,8 +150,9 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	if with.queue+with.device > 0 || without.queue+without.device > 0 || *soak && with.again > 2*without.again+uint64(reloads) {
 		t.Errorf("reloads lost %+v, the same load without them %+v", with, without)
 	}
-	if with.ungoverned > without.ungoverned+uint64(reloads) { // in 10 ms, 40
-		t.Errorf("%d acknowledgements passed as they came during reloads, %d without", with.ungoverned, without.ungoverned)
+	// Where one file of the eight lets windows go, more than 8 at each of its reloads are more than one a reload.
+	if slices.Max(fewest) > uint64(len(variants)) || *soak && with.ungoverned > without.ungoverned+uint64(reloads) { // in 10 ms, 40
+		t.Errorf("%d acknowledgements passed as they came during reloads, %d without; at the fewest, by file: %v", with.ungoverned, without.ungoverned, fewest)
 	}
 	now := m.read()
 	for i := range now.Ports {
@@ -224,9 +235,7 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 	for _, row := range rows {
 		try(row.name, row.text, row.says)
 	}
-	if s := m.read(); !s.Alive() {
-		t.Error("the switch is not alive")
-	}
+	m.until(c.p, "the switch is alive", func() bool { return m.read().Alive() })
 	if n := strings.Count(c.p.log.String(), "reload refused, nothing has changed"); n != len(broken)+len(rows) {
 		t.Errorf("the log tells of %d refused reloads, of %d", n, len(broken)+len(rows))
 	}
@@ -257,9 +266,7 @@ func TestSwitch_ReloadsPorts(t *testing.T) {
 	c.write(one)
 	c.p.signal(syscall.SIGHUP)
 	m.until(c.p, "the port is left", func() bool { return len(m.read().Ports) == 1 })
-	if slices.ContainsFunc(m.chains(), func(l string) bool { return strings.HasPrefix(l, "in0 program") }) {
-		t.Errorf("in0 has programs: %v", m.chains())
-	}
+	m.until(c.p, "it has no programs", func() bool { return !m.programmed("in0") })
 	c.write(both)
 	c.p.signal(syscall.SIGHUP)
 	m.until(c.p, "the port is back", func() bool { return len(m.read().Ports) == 2 })
