@@ -20,6 +20,7 @@ type flow struct {
 	mu    sync.Mutex
 	by    carrier
 	timer *time.Timer
+	limit int64 // when the timer ends it; 0: only the run's end
 	ended bool
 	res   result.Flow
 }
@@ -52,6 +53,7 @@ func (f *flow) begin(c carrier, now int64) {
 		limit = f.stop
 	}
 	if limit > 0 && !f.ended {
+		f.limit = limit
 		f.timer = time.AfterFunc(f.r.clock.until(limit), func() { f.expire(limit) })
 	}
 }
@@ -70,6 +72,19 @@ func (f *flow) expire(at int64) {
 	if f.end(false, at) {
 		by.abort()
 	}
+}
+
+// finish ends a flow that goes on at the end of the run. One whose time was over before ends then: the machine kept its
+// timer waiting.
+func (f *flow) finish(planned bool, now int64) {
+	f.mu.Lock()
+	limit := f.limit
+	f.mu.Unlock()
+	if limit > 0 && limit < now {
+		f.end(f.size == 0 && limit == f.stop, limit)
+		return
+	}
+	f.end(planned && f.size == 0, now)
 }
 
 // untouched tells that the flow goes on and nothing of it has been received.

@@ -177,7 +177,7 @@ func (r *runner) finish(ctx context.Context) {
 	complete := r.left.Load() == 0
 	planned := ctx.Err() == nil
 	for _, f := range flows {
-		f.end(planned && f.size == 0, min(now, end))
+		f.finish(planned, min(now, end))
 	}
 	if complete && planned {
 		patience := time.NewTimer(r.drain)
