@@ -429,12 +429,17 @@ func testNoLeak(t *testing.T, n *pairNet) {
 			n.item(experiment.Traffic{Name: "udp", Proto: "udp", Pattern: "cbr", Rate: 1e6}),
 		)
 	}
-	run(t, n, cfg(50*time.Millisecond)) // opens what the Go runtime keeps for ever
+	run(t, n, cfg(500*time.Millisecond)) // opens what the Go runtime keeps for ever
 	fds, routines := descriptors(t), runtime.NumGoroutine()
-	run(t, n, cfg(300*time.Millisecond))
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	run(t, n, cfg(time.Second))
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if _, err := traffic.Run(ctx, n, cfg(time.Minute), 1, traffic.Options{}); err != nil {
+	whenSomeCame := traffic.Options{Progress: func(_ law.Duration, done int) {
+		if done > 0 {
+			cancel()
+		}
+	}}
+	if _, err := traffic.Run(ctx, n, cfg(time.Minute), 1, whenSomeCame); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := traffic.Run(context.Background(), elsewhere{n}, cfg(time.Second), 1, traffic.Options{}); err == nil {
