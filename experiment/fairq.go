@@ -138,7 +138,7 @@ func (p *FairQParams) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Fair
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
 	}
 	if f.Cap == 0 {
-		f.Cap = uint32(min(float64(rate)/8*rtt.Std().Seconds(), mostFairQWindow)) + target
+		f.Cap = uint32(min(float64(rate)/8*rtt.Std().Seconds()+float64(target), mostFairQWindow))
 	}
 	return f
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +25,14 @@ func TestFairQ_AtAPort(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	p.MaxWindow = 0
-	if got := p.At(1e9, 400e9, 1e6); got.Cap != 1<<30+500_000 {
-		t.Errorf("a pipe of 50 GB: a window of %d", got.Cap)
+	for _, buffer := range []law.Bytes{1e6, math.MaxUint32} {
+		if got := p.At(1e9, 400e9, buffer); got.Cap != 1<<30 {
+			t.Errorf("a pipe of 50 GB and a buffer of %v: a window of %d", buffer, got.Cap)
+		}
+	}
+	p.TargetFraction = 0.9
+	if got := p.At(1e9, 100e9, math.MaxUint32); got.Cap != 1<<30 {
+		t.Errorf("a pipe of 12.5 GB and a target of 3.9 GB: a window of %d", got.Cap)
 	}
 }
 
