@@ -255,8 +255,10 @@ func TestBeyond(t *testing.T) {
 }
 
 func TestFileChanges(t *testing.T) {
-	a := json.RawMessage(`{"id":"x","network":{"rate":"1Gbit"},"traffic":[{"name":"m","size":"1KB"}],"seeds":[1],"lab":{"seeds":[1]},"vary":[{"key":"a"}],"guests":{"ecn":false}}`)
-	b := json.RawMessage(`{"id":"x","network":{"rate":"2Gbit"},"traffic":[{"name":"m","size":"1KB","count":2}],"seeds":[2],"claims":["a"],"guests":{"ecn":true}}`)
+	a := json.RawMessage(`{"id":"x","network":{"rate":"1Gbit"},"traffic":[{"name":"m","size":"1KB"}],"seeds":[1],"lab":{"seeds":[1]},"vary":[{"key":"a"}],"guests":{"ecn":false},
+		"worlds":["lab"],"schemes":[{"name":"ecn"}]}`)
+	b := json.RawMessage(`{"id":"x","network":{"rate":"2Gbit"},"traffic":[{"name":"m","size":"1KB","count":2}],"seeds":[2],"claims":["a"],"guests":{"ecn":true},
+		"worlds":["lab","sim"],"schemes":[{"name":"ecn","worlds":["sim"]}]}`)
 	want := []FileChange{{"guests.ecn", "false", "true"}, {"network.rate", "1Gbit", "2Gbit"}, {"traffic.m.count", "", "2"}}
 	if diff := cmp.Diff(want, fileChanges(a, b)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -14,8 +14,9 @@ type FileChange struct {
 	B   string `json:"b"`
 }
 
-// notRun are the keys of a file that do not change a run, or stand with the runs: axes and seeds.
-var notRun = []string{"claims", "figures", "notes", "paper", "ids", "seeds", "vary"}
+// notRun are the keys of a file that do not change a run, or stand with the runs: worlds, axes and seeds. Windows are
+// not among them: they do not change a run, but what metrics of a window mean.
+var notRun = []string{"claims", "figures", "notes", "paper", "ids", "worlds", "seeds", "vary"}
 
 // fileChanges lists where two experiment files differ in what they run.
 func fileChanges(a, b json.RawMessage) []FileChange {
@@ -43,6 +44,12 @@ func flat(file json.RawMessage) map[string]string {
 	}
 	if lab, ok := top["lab"].(map[string]any); ok {
 		delete(lab, "seeds")
+	}
+	schemes, _ := top["schemes"].([]any)
+	for _, s := range schemes {
+		if scheme, ok := s.(map[string]any); ok {
+			delete(scheme, "worlds")
+		}
 	}
 	flatten(out, "", top)
 	return out
