@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -73,7 +74,7 @@ func axisValues(doc *result.Document, name string) []string {
 		slices.SortStableFunc(out, func(a, b string) int {
 			x, _, _ := quantity(a)
 			y, _, _ := quantity(b)
-			return int(math.Copysign(1, x-y))
+			return cmp.Compare(x, y)
 		})
 	}
 	return out
@@ -163,8 +164,11 @@ func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*pi
 		p := out[i]
 		for _, group := range a.Rates {
 			var seeds []plotter.XYs
+			join := 1 // of all seeds, so that their points are of the same instants
 			for _, r := range detailed(v.cell) {
-				join := max(1, len(r.Detail.Rates[group])/timePieces)
+				join = max(join, len(r.Detail.Rates[group])/timePieces)
+			}
+			for _, r := range detailed(v.cell) {
 				if points := joined(r.Detail.Rates[group], r.Detail.StepMs, join); len(points) > 0 {
 					seeds = append(seeds, points)
 					p.x.max = max(p.x.max, r.Detail.DurationMs/1e3)
@@ -195,13 +199,21 @@ func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*pi
 // queueOverTime draws a port's queue over time, all schemes in one picture.
 func queueOverTime(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
 	p.x, p.y = axis{label: "time (s)"}, axis{label: "queue (KB)"}
-	for _, v := range variants(doc, style) {
+	all := variants(doc, style)
+	end := 0.0 // one for all, so that all are cut at the same instants
+	for _, v := range all {
+		for _, r := range detailed(v.cell) {
+			if len(r.Detail.Queues[a.Queue]) > 0 {
+				end = max(end, r.Detail.DurationMs)
+			}
+		}
+	}
+	p.x.max = end / 1e3
+	for _, v := range all {
 		var seeds []plotter.XYs
 		for _, r := range detailed(v.cell) {
-			mean, _, _ := envelope(r.Detail.Queues[a.Queue], 0, r.Detail.DurationMs, timePieces)
-			if len(mean) > 0 {
+			if mean, _, _ := envelope(r.Detail.Queues[a.Queue], 0, end, timePieces); len(mean) > 0 {
 				seeds = append(seeds, mean)
-				p.x.max = max(p.x.max, r.Detail.DurationMs/1e3)
 			}
 		}
 		if c := overSeeds(seeds); len(c.line) > 0 {
@@ -217,35 +229,26 @@ func queueOverTime(doc *result.Document, a *asked, p *picture, style func(*cell)
 		}
 	}
 	p.fitQueue()
-	p.caption = strings.TrimSpace(fmt.Sprintf("%s Mean over %s ms.", p.caption, number(p.x.max*1e3/timePieces)))
+	p.caption = strings.TrimSpace(fmt.Sprintf("%s Mean over %s ms.", p.caption, number(end/timePieces)))
 }
 
 // overSeeds lays curves over each other: the line is the median at each instant, the band goes from the
-// smallest to the largest. An instant that a seed does not reach is of the others.
+// smallest to the largest. An instant that a seed has no point at is of the others.
 func overSeeds(seeds []plotter.XYs) curve {
 	var c curve
 	var upper plotter.XYs
-	longest := 0
-	for i, s := range seeds {
-		if len(s) > len(seeds[longest]) {
-			longest = i
+	at := map[float64][]float64{}
+	for _, s := range seeds {
+		for _, p := range s {
+			at[p.X] = append(at[p.X], p.Y)
 		}
 	}
-	if len(seeds) == 0 {
-		return c
-	}
-	for k, at := range seeds[longest] {
-		var y []float64
-		for _, s := range seeds {
-			if k < len(s) {
-				y = append(y, s[k].Y)
-			}
-		}
-		slices.Sort(y)
-		c.line = append(c.line, plotter.XY{X: at.X, Y: median(y)})
+	for _, x := range slices.Sorted(maps.Keys(at)) {
+		y := slices.Sorted(slices.Values(at[x]))
+		c.line = append(c.line, plotter.XY{X: x, Y: median(y)})
 		if len(seeds) > 1 {
-			c.band = append(c.band, plotter.XY{X: at.X, Y: y[0]})
-			upper = append(upper, plotter.XY{X: at.X, Y: y[len(y)-1]})
+			c.band = append(c.band, plotter.XY{X: x, Y: y[0]})
+			upper = append(upper, plotter.XY{X: x, Y: y[len(y)-1]})
 		}
 	}
 	slices.Reverse(upper)

@@ -105,7 +105,45 @@ func TestAskedPictures_Queue(t *testing.T) {
 	}
 }
 
-// A seed that ended earlier than another does not end the curve.
+// Seeds that took unequally long are held against each other at the same instants: both have the same rate and the same
+// queue at every time that both have.
+func TestAskedPictures_UnequalDurations(t *testing.T) {
+	doc := over(`[{"name":"fig2","rates":["g"]},{"name":"fig5","queue":"port"}]`, "1ms")
+	for _, r := range doc.Runs {
+		steps := 200 * int(r.Seed)
+		r.Detail.DurationMs = float64(steps) * r.Detail.StepMs
+		rates := make([]float64, steps)
+		for i := range rates {
+			rates[i] = float64(i)
+		}
+		r.Detail.Rates["g"] = rates
+		r.Detail.Queues["port"] = []result.QueueStep{
+			{FromMs: 0, ToMs: 500, Bytes: 1000}, {FromMs: 500, ToMs: 900, Bytes: 4000}, {FromMs: 900, ToMs: r.Detail.DurationMs, Bytes: 2000},
+		}
+	}
+	pictures := askedPictures(doc, styles(doc))
+	if len(pictures) != 3 {
+		t.Fatalf("%d pictures", len(pictures))
+	}
+	for _, p := range pictures {
+		for _, c := range p.curves {
+			n := len(c.line)
+			for i, at := range c.line {
+				if low, high := c.band[i].Y, c.band[2*n-1-i].Y; low != at.Y || high != at.Y {
+					t.Fatalf("%s, %s: %v at %v s, between %v and %v", p.name, c.label, at.Y, at.X, low, high)
+				}
+			}
+			if last := c.line[n-1].X; last < 1.9 {
+				t.Errorf("%s, %s ends at %v s", p.name, c.label, last)
+			}
+		}
+		if p.x.max != 2 || p.name == "fig5" && !strings.HasPrefix(p.caption, "Mean over 16 ms.") {
+			t.Errorf("%s: %+v, %q", p.name, p.x, p.caption)
+		}
+	}
+}
+
+// A seed that ended earlier than another does not end the curve, nor does one that has nothing for a while move it.
 func TestOverSeeds(t *testing.T) {
 	short, long := joined([]float64{2, 4}, 1000, 1), joined([]float64{4, 8, 6}, 1000, 1)
 	if c := overSeeds(nil); len(c.line)+len(c.band) != 0 {
@@ -114,6 +152,10 @@ func TestOverSeeds(t *testing.T) {
 	c := overSeeds([]plotter.XYs{short, long})
 	if got := fmt.Sprint(c.line, c.band); got != "[{0.5 3} {1.5 6} {2.5 6}] [{0.5 2} {1.5 4} {2.5 6} {2.5 6} {1.5 8} {0.5 4}]" {
 		t.Error(got)
+	}
+	gap := plotter.XYs{short[0], {X: 2.5, Y: 4}}
+	if got := fmt.Sprint(overSeeds([]plotter.XYs{gap, long}).line); got != "[{0.5 3} {1.5 8} {2.5 5}]" {
+		t.Errorf("a seed of which nothing is known at 1.5: %s", got)
 	}
 	if c := overSeeds([]plotter.XYs{long}); len(c.band) != 0 {
 		t.Error("one seed has a band")

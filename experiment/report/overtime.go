@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -152,12 +153,7 @@ func portLines(b *block, port string) []refLine {
 			add(refLine{"target", share * float64(*result.BufferBytes) / 1e3})
 		}
 	}
-	slices.SortFunc(out, func(a, b refLine) int {
-		if a.y < b.y {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b refLine) int { return cmp.Compare(a.y, b.y) })
 	return out
 }
 
