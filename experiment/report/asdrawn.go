@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/experiment/claim"
 	"weir/experiment/result"
 )
 
@@ -51,6 +52,48 @@ func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
 
 // asDrawn is what the figures that a file asks for are of.
 const asDrawn = "As the paper draws it"
+
+// drawn lists the pictures of a figure by file name and title, in the order of schemes.
+func (a *asked) drawn(doc *result.Document) []indexFigure {
+	title := cmp.Or(a.Title, a.Name)
+	if len(a.Rates) == 0 {
+		return []indexFigure{{fileName(a.Name), title}}
+	}
+	var out []indexFigure
+	worlds := worldNames(doc)
+	for _, b := range blocks(doc) {
+		for _, c := range b.cells {
+			label := c.label(worlds)
+			if f := (indexFigure{fileName(a.Name, label), title + ": " + label}); !slices.Contains(out, f) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// FigureOf chooses among pictures by their names that which shows a claim: its figure; where that has a picture for
+// each scheme, the one of the scheme that the claim names first. It gives "" where none of them does.
+func FigureOf(figure, text string, names []string) string {
+	if figure == "" {
+		return ""
+	}
+	if name := fileName(figure); slices.Contains(names, name) {
+		return name
+	}
+	parsed, err := claim.Parse(text)
+	if err != nil {
+		return "" // of a file that another version has read
+	}
+	for _, path := range parsed.Paths() {
+		for _, label := range []string{path.Scheme, path.Scheme + " lab", path.Scheme + " sim"} {
+			if name := fileName(figure, label); slices.Contains(names, name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
 
 func (a *asked) pictures(doc *result.Document, style func(*cell) look) []*picture {
 	if len(a.Rates) > 0 {

@@ -178,3 +178,23 @@ func TestInto(t *testing.T) {
 		t.Error("results without an end were replaced")
 	}
 }
+
+// A claim is shown by its figure; of a figure with a picture for each scheme by the first scheme's that has one.
+func TestFigureOf(t *testing.T) {
+	names := []string{"fig1", "fig2-dctcp", "fig2-fairq", "fig2-fairq_edge", "fig3-fairq_edge_lab", "fig3-fairq_lab"}
+	for _, c := range []struct{ figure, claim, want string }{
+		{"fig1", "fairq.g.drops < 1", "fig1"},
+		{"fig2", "fairq.g.drops < dctcp.g.drops", "fig2-fairq"},
+		{"fig2", "2 * fairq_edge.g.drops < dctcp.g.drops", "fig2-fairq_edge"},
+		{"fig2", "sicc.g.drops < dctcp.g.drops", "fig2-dctcp"},
+		{"fig2", "sicc.g.drops < 1", ""},
+		{"fig3", "fairq.g.drops < 1", "fig3-fairq_lab"},
+		{"fig", "fairq.g.drops < 1", ""},
+		{"", "fairq.g.drops < 1", ""},
+		{"fig2", "no claim", ""},
+	} {
+		if got := FigureOf(c.figure, c.claim, names); got != c.want {
+			t.Errorf("%q of %s: %q, want %q", c.claim, c.figure, got, c.want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -127,9 +126,11 @@ func newIndexClaim(q claimGroup, figures []indexFigure) indexClaim {
 	if q.says != "" {
 		c.Says = quoted(q)
 	}
-	if slices.ContainsFunc(figures, func(f indexFigure) bool { return f.Name == first.Figure }) {
-		c.Figure = first.Figure
+	var names []string
+	for _, f := range figures {
+		names = append(names, f.Name)
 	}
+	c.Figure = FigureOf(first.Figure, first.Claim, names)
 	for _, d := range q.decisions {
 		measured, wanted := Sides(d)
 		where := pointValues(d.For)
@@ -165,9 +166,9 @@ func thumbnails(dir string, doc *result.Document) ([]indexFigure, error) {
 	}
 	var out []indexFigure
 	for _, a := range askedFigures(doc) {
-		for _, name := range names {
-			if fit := fileName(a.Name); name == fit || len(a.Rates) > 0 && strings.HasPrefix(name, fit+"-") {
-				out = append(out, indexFigure{name, cmp.Or(a.Title, a.Name)})
+		for _, f := range a.drawn(doc) {
+			if slices.Contains(names, f.Name) {
+				out = append(out, f)
 			}
 		}
 	}

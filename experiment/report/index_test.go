@@ -11,11 +11,13 @@ import (
 
 func TestWriteIndex(t *testing.T) {
 	dir := t.TempDir()
-	doc := over(`[{"name":"fig7","title":"Fig. 7","line":["g.fct_ms.mean"],"over":"interval"},{"name":"fig2","rates":["g"]},{"name":"none","bars":["g.drops"]}]`, "1ms", "2ms")
+	doc := over(`[{"name":"fig7","title":"Fig. 7","line":["g.fct_ms.mean"],"over":"interval"},{"name":"fig2","title":"Fig. 2","rates":["g"]},{"name":"none","bars":["g.drops"]}]`, "1ms", "2ms")
 	doc.File = append([]byte(`{"paper":"003, Fig. 7",`), doc.File[1:]...)
 	doc.Claims = []result.Claim{
 		{Claim: "sicc.g.fct_ms.mean < 5", Paper: "it is <fast>", Source: "section 4", Value: "3 ms", Figure: "fig7", World: "lab", For: map[string]string{"interval": "1ms"},
 			Left: result.PerSeed{11, 12}, Right: result.PerSeed{5, 5}, Holds: new(false), Because: "it is slow"},
+		{Claim: "droptail.g.fct_ms.mean > sicc.g.fct_ms.mean", Figure: "fig2", World: "lab", Holds: new(true)},
+		{Claim: "abs(sicc.g.fct_ms.mean - droptail.g.fct_ms.mean) < 5", Figure: "fig2", World: "lab", Holds: new(true)},
 		{Claim: "a.b.c < 5", World: "lab", Why: "scheme a was skipped"},
 	}
 	plain := over(`[]`, "1ms")
@@ -40,9 +42,12 @@ func TestWriteIndex(t *testing.T) {
 	text := string(page)
 	for _, want := range []string{
 		`<h3>F9: 003, Fig. 7</h3>`, `<code>weir figures F9 --world lab</code>`, `<a href="F9/report.html#fig7"><img src="F9/figures/fig7.svg" alt="Fig. 7"`,
-		`F9/figures/fig2-sicc.svg`, `F9/figures/fig2-droptail.svg`, `“it is &lt;fast&gt;”`, `section 4: 3 ms`, `<a href="F9/figures/fig7.svg">figure</a>`,
+		`F9/figures/fig2-sicc.svg" alt="Fig. 2: sicc"`, `F9/figures/fig2-droptail.svg" alt="Fig. 2: droptail"`,
+		`<a href="F9/figures/fig2-droptail.svg">figure</a> <br><code>droptail.g.fct_ms.mean &gt;`,
+		`<a href="F9/figures/fig2-sicc.svg">figure</a> <br><code>abs(sicc.g.fct_ms.mean - droptail`,
+		`“it is &lt;fast&gt;”`, `section 4: 3 ms`, `<a href="F9/figures/fig7.svg">figure</a>`,
 		`<td class="refuted">refuted</td><td>1ms</td><td class="num">11.5 (11..12)</td><td class="num">&lt; 5</td>`, `Cause: it is slow`,
-		`<td class="undecided">undecided</td><td>lab</td><td class="num">scheme a was skipped</td>`, `0 confirmed, 1 refuted, 1 undecided.`,
+		`<td class="undecided">undecided</td><td>lab</td><td class="num">scheme a was skipped</td>`, `2 confirmed, 1 refuted, 1 undecided.`,
 		`own/figures/queue-port-interval=1ms.svg`,
 	} {
 		if !strings.Contains(text, want) {

@@ -29,13 +29,13 @@ const labPage = "fairq-experiments.md"
 
 const head = `# Reproduction
 
-Every claim of the papers that an experiment file holds, what was measured for it, and the command that measures
-it again. This page is made by ` + "`make reproduction`" + ` from ` + "[results/](../results)" + ` and the files in
+Every claim of the experiments that have been run so far, what was measured for it, and the command that measures it
+again; the experiments without results are named at the end. This page is made by ` + "`make reproduction`" + ` from ` + "[results/](../results)" + ` and the files in
 ` + "[experiments/](../experiments)" + `: it is not written by hand, and a test compares it.
 
 How to follow a claim: its words and its place in the paper stand on the left, the figure that shows it behind them;
 the command stands above the table. **Paper** is what the paper has for the left side of the comparison, **asked** is
-the right side. A measured value is the median over seeds, with smallest..largest behind it. A claim is decided on
+the right side, which stands with the measured value where worlds have different ones. A measured value is the median over seeds, with smallest..largest behind it. A claim is decided on
 the median over seeds of left minus right ([experiment-file.md](experiment-file.md)), in each world and for each
 value of the axes that it leaves open (*where*). What a claim leaves undecided is said with its reason.
 `
@@ -80,13 +80,19 @@ func Page(root string) ([]byte, error) {
 
 // writeContents lists the experiments with how their claims came out.
 func writeContents(b *bytes.Buffer, sections []*section) {
+	marked := false
 	b.WriteString("\n| experiment | of | simulator: confirmed / refuted / undecided | lab |\n|---|---|---|---|\n")
 	for _, s := range sections {
 		lab := s.counts(experiment.WorldLab)
 		if lab == "" && s.labPage != "" {
 			lab = "[tables](" + s.labPage + ")"
 		}
-		fmt.Fprintf(b, "| [%s](#%s) | %s | %s | %s |\n", s.file.ID, strings.ToLower(s.file.ID), cell(s.file.Paper), s.counts(experiment.WorldSim), lab)
+		sim := s.counts(experiment.WorldSim)
+		marked = marked || strings.HasSuffix(sim, atLabScale)
+		fmt.Fprintf(b, "| [%s](#%s) | %s | %s | %s |\n", s.file.ID, strings.ToLower(s.file.ID), cell(s.file.Paper), sim, lab)
+	}
+	if marked {
+		b.WriteString("\n(1) The simulator at the lab's scale, with the round trip and the starts of flows that the lab had.\n")
 	}
 }
 

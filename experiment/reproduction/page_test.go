@@ -53,8 +53,8 @@ claims:
   - {paper: "best", claim: "sicc.all.drops == 0"}
 `
 
-// repository makes the root of a repository with the experiment above, and results of it in one world, of the file
-// as it was run.
+// repository makes the root of a repository with the experiment above, and results of it in one world or two, of the
+// file as it was run.
 func repository(t *testing.T, world, asRun string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -72,21 +72,30 @@ func repository(t *testing.T, world, asRun string) string {
 	put("experiments/X2.yaml", strings.Replace(fileText, "X1", "X2", 1))
 	put("experiments/X3.yaml", strings.Replace(fileText, "X1", "X3", 1))
 	doc := &result.Document{Experiment: "X1", Weir: "v1", Host: result.Host{Kernel: "6", CPUs: 2}, File: parsed(t, asRun)}
-	doc.Skipped = []result.Skip{{Scheme: "sicc", World: world, Reason: "law sicc is not in this build"}}
+	for k, w := range strings.Split(world, ",") {
+		doc.Skipped = append(doc.Skipped, result.Skip{Scheme: "sicc", World: w, Reason: "law sicc is not in this build"})
+		doc.Runs = append(doc.Runs, runsIn(w, int64(k)*1000)...)
+	}
+	if _, err := report.WriteSummary(filepath.Join(root, resultsDir), doc); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// runsIn are both schemes' in one world, where drop-tail drops so many more.
+func runsIn(world string, more int64) []*result.Run {
+	var out []*result.Run
 	for i, scheme := range []string{"droptail", "ecn"} {
 		for seed := int64(1); seed <= 2; seed++ {
-			drops := 100*int64(1-i) + 20 + seed
-			doc.Runs = append(doc.Runs, &result.Run{
+			drops := (100+more)*int64(1-i) + 20 + seed
+			out = append(out, &result.Run{
 				World: world, Scheme: scheme, Seed: seed, Scale: 1, PayloadShare: 0.95,
 				Groups: map[string]*result.Group{"long": {Flows: 2}},
 				Ports:  map[string]*result.PortResult{result.AllPorts: {Drops: &drops}},
 			})
 		}
 	}
-	if _, err := report.WriteSummary(filepath.Join(root, resultsDir), doc); err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return out
 }
 
 // parsed is a file as a document holds it.
@@ -136,6 +145,41 @@ func TestPage_FollowAClaim(t *testing.T) {
 	}
 	if at := strings.Index(text, "far \\|"); at > strings.Index(text, "| few `") || at > strings.Index(text, "| `ecn.all.drops == 0`") {
 		t.Error("the paper's claim does not come first")
+	}
+}
+
+// Where a claim's right side was measured, each world has its own, and is held to that.
+func TestPage_TwoWorlds(t *testing.T) {
+	text := page(t, repository(t, "lab,sim", fileText))
+	for _, want := range []string{
+		"| [X1](#x1) | 009, Fig. 1 | 2 / 1 / 1 (1) | 1 / 2 / 1 |",
+		"\n(1) The simulator at the lab's scale",
+		" | a tenth |  | 21.5 (21..22), asked <= 12.2 (12.1..12.2) | **refuted** [1] | 21.5 (21..22), asked <= 112 | confirmed |",
+		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed | 21.5 (21..22) | confirmed |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(page(t, repository(t, "sim", fileText)), "(1)") {
+		t.Error("a simulator with a network of its own is said to be at the lab's scale")
+	}
+}
+
+// Of a figure with a picture for each scheme a claim has its scheme's.
+func TestPage_FigureOfTheScheme(t *testing.T) {
+	root := repository(t, "sim", fileText)
+	file := strings.Replace(fileText, "bars: [all.drops]", "rates: [long]", 1)
+	if err := os.WriteFile(filepath.Join(root, "experiments/fairq/X1.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"fig1-droptail", "fig1-ecn"} {
+		if err := os.WriteFile(filepath.Join(root, "results/sim/X1", name+".svg"), []byte("<svg/>"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, want := page(t, root), "droptail.all.drops` [fig1-ecn](../results/sim/X1/fig1-ecn.svg) |"; !strings.Contains(text, want) {
+		t.Errorf("the page does not say %q:\n%s", want, text)
 	}
 }
 

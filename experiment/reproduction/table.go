@@ -39,6 +39,9 @@ func (c *column) runs() string {
 	return text
 }
 
+// atLabScale marks counts of a simulator that did as the lab does.
+const atLabScale = " (1)"
+
 // counts says how an experiment's claims came out in a world, or "" without results.
 func (s *section) counts(world string) string {
 	for i := range s.columns {
@@ -47,7 +50,11 @@ func (s *section) counts(world string) string {
 			for _, d := range claim.Decide(s.file.Claims, c.doc, nil) {
 				n[verdict(&d)]++
 			}
-			return fmt.Sprintf("%d / %d / %d", n["confirmed"], n["refuted"], n["undecided"])
+			text := fmt.Sprintf("%d / %d / %d", n["confirmed"], n["refuted"], n["undecided"])
+			if c.beside && world == experiment.WorldSim {
+				text += atLabScale
+			}
+			return text
 		}
 	}
 	return ""
@@ -86,6 +93,23 @@ func (s *section) rows(statement claim.Statement) []row {
 		}
 	}
 	return out
+}
+
+// asked is the right side of a claim where all columns have the same one.
+func (r *row) asked() (text string, together bool) {
+	for _, d := range r.decisions {
+		if d == nil {
+			continue
+		}
+		_, wanted := report.Sides(d)
+		if wanted != "" && text != "" && wanted != text {
+			return "", false
+		}
+		if wanted != "" {
+			text = wanted
+		}
+	}
+	return text, true
 }
 
 // where names the point that a claim was decided at.
@@ -137,18 +161,18 @@ func (s *section) writeClaims(b *bytes.Buffer) {
 		head = ""
 		text := says(statement) + s.figureLink(statement)
 		for _, r := range rows {
-			asked, results := "", ""
+			asked, together := r.asked()
+			results := ""
 			for _, d := range r.decisions {
-				measured, wanted, decision := "", "", ""
+				measured, decision := "", ""
 				if d != nil {
-					measured, wanted = report.Sides(d)
-					decision = verdict(d)
-					if decision == "refuted" {
+					var wanted string
+					if measured, wanted = report.Sides(d); wanted != "" && !together {
+						measured += ", asked " + wanted
+					}
+					if decision = verdict(d); decision == "refuted" {
 						decision = "**refuted**" + note(statement.Because, &causes)
 					}
-				}
-				if wanted != "" && asked == "" {
-					asked = wanted
 				}
 				results += fmt.Sprintf(" %s | %s |", cell(measured), decision)
 			}
@@ -218,10 +242,12 @@ func says(s claim.Statement) string {
 // figureLink links to the figure that shows a claim.
 func (s *section) figureLink(statement claim.Statement) string {
 	for i := range s.columns {
+		var names []string
 		for _, f := range s.columns[i].figures {
-			if statement.Figure != "" && (f.name == statement.Figure || strings.HasPrefix(f.name, statement.Figure+"-")) {
-				return fmt.Sprintf(" [%s](%s)", f.name, f.link)
-			}
+			names = append(names, f.name)
+		}
+		if name := report.FigureOf(statement.Figure, statement.Claim, names); name != "" {
+			return fmt.Sprintf(" [%s](%s)", name, s.columns[i].figures[slices.Index(names, name)].link)
 		}
 	}
 	return ""
