@@ -92,7 +92,7 @@ func writeContents(b *bytes.Buffer, sections []*section) {
 		fmt.Fprintf(b, "| [%s](#%s) | %s | %s | %s |\n", s.file.ID, strings.ToLower(s.file.ID), cell(s.file.Paper), sim, lab)
 	}
 	if marked {
-		b.WriteString("\n(1) The simulator at the lab's scale, with the round trip and the starts of flows that the lab had.\n")
+		b.WriteString("\n(1) The simulator at the lab's scale, with the lines, the round trip and the starts of flows that the lab had.\n")
 	}
 }
 
