@@ -30,14 +30,16 @@ const labPage = "fairq-experiments.md"
 const head = `# Reproduction
 
 Every claim of the experiments that have been run so far, what was measured for it, and the command that measures it
-again; the experiments without results are named at the end. This page is made by ` + "`make reproduction`" + ` from ` + "[results/](../results)" + ` and the files in
-` + "[experiments/](../experiments)" + `: it is not written by hand, and a test compares it.
+again; the experiments without results are named at the end. This page is made by ` + "`make reproduction`" + ` from
+` + "[results/](../results)" + ` and the files in ` + "[experiments/](../experiments)" + `: it is not written by
+hand, and a test compares it.
 
 How to follow a claim: its words and its place in the paper stand on the left, the figure that shows it behind them;
 the command stands above the table. **Paper** is what the paper has for the left side of the comparison, **asked** is
-the right side, which stands with the measured value where worlds have different ones. A measured value is the median over seeds, with smallest..largest behind it. A claim is decided on
-the median over seeds of left minus right ([experiment-file.md](experiment-file.md)), in each world and for each
-value of the axes that it leaves open (*where*). What a claim leaves undecided is said with its reason.
+the right side; where worlds have different ones it stands with what they measured. A measured value is the median over
+seeds, with smallest..largest behind it. A claim is decided on the median over seeds of left minus right
+([experiment-file.md](experiment-file.md)), in each world and for each value of the axes that it leaves open (*where*).
+What a claim leaves undecided is said with its reason.
 `
 
 // Page makes the page from the files below the root of the repository.

@@ -173,6 +173,9 @@ func TestPage_FigureOfTheScheme(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "experiments/fairq/X1.yaml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Remove(filepath.Join(root, "results/sim/X1/fig1.svg")); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"fig1-droptail", "fig1-ecn"} {
 		if err := os.WriteFile(filepath.Join(root, "results/sim/X1", name+".svg"), []byte("<svg/>"), 0o600); err != nil {
 			t.Fatal(err)
