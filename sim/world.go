@@ -276,9 +276,8 @@ func (s *simulation) payloadShare() float64 {
 	if most == 0 {
 		most = datagramBytes
 	}
-	onTheLine := 1538.0 // with preamble, CRC and gap
 	if s.frameOnly {
-		onTheLine = 1514
+		return most / network.FullFrame
 	}
-	return most / onTheLine
+	return most / network.FullLine
 }
