@@ -137,6 +137,24 @@ func (m *machine) switchUp(program string, args ...string) *process {
 	return p
 }
 
+// changeControl changes the entry by which user space tells the pinned programs what to do.
+func (m *machine) changeControl(change func(value []byte)) {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		controls, err := ebpf.LoadPinnedMap(pinDir+"/controls", nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = controls.Close() }()
+		value, err := controls.LookupBytes(uint32(0))
+		if err != nil {
+			return err
+		}
+		change(value)
+		return controls.Put(uint32(0), value)
+	})
+}
+
 // patient has the kernel hold windows for an hour after each heartbeat of p, a weir switch: a busy machine may keep it
 // waiting for longer than the second that it asks for, and then what is measured is windows that were let go.
 func (m *machine) patient(p *process) {
@@ -148,19 +166,7 @@ func (m *machine) patient(p *process) {
 		if s.Lease == hour { // p may have read the entry before, and write it back: not after another beat
 			return time.Since(written) > s.BeatAge
 		}
-		m.Switch.Must(m.t, func() error {
-			controls, err := ebpf.LoadPinnedMap(pinDir+"/controls", nil)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = controls.Close() }()
-			value, err := controls.LookupBytes(uint32(0))
-			if err != nil {
-				return err
-			}
-			binary.NativeEndian.PutUint64(value[leaseAt:], uint64(hour))
-			return controls.Put(uint32(0), value)
-		})
+		m.changeControl(func(value []byte) { binary.NativeEndian.PutUint64(value[leaseAt:], uint64(hour)) })
 		written = time.Now()
 		return false
 	})

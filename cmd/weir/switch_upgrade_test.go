@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/testnet"
@@ -139,19 +138,7 @@ func TestSwitch_OtherLayout(t *testing.T) {
 // setSchema makes the tables those of another layout: its number is their first word for ever.
 func (m *machine) setSchema(schema uint32) {
 	m.t.Helper()
-	m.Switch.Must(m.t, func() error {
-		controls, err := ebpf.LoadPinnedMap(pinDir+"/controls", nil)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = controls.Close() }()
-		value, err := controls.LookupBytes(uint32(0))
-		if err != nil {
-			return err
-		}
-		binary.NativeEndian.PutUint32(value, schema)
-		return controls.Put(uint32(0), value)
-	})
+	m.changeControl(func(value []byte) { binary.NativeEndian.PutUint32(value, schema) })
 }
 
 // Without a BPF file system the error says how to get one, and nothing is made in its place.
