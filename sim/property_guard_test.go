@@ -14,15 +14,16 @@ type guarded struct {
 }
 
 // Out is network.Guard. No guest here sends beyond what it was granted, so nothing may be dropped.
-func (g *guarded) Out(host network.NodeID, pk *network.Packet, now event.Time) bool {
+func (g *guarded) Out(host network.NodeID, pk *network.Packet, now event.Time) (*network.Packet, bool) {
 	if pk.Proto == network.TCP {
 		g.talk(pk).sent(pk, g.tally)
 	}
 	g.spoken = *pk
-	if !g.guard.Out(host, pk, now) {
+	own, ok := g.guard.Out(host, pk, now)
+	if !ok {
 		broken("the guard drops what a guest sends: %s", tell(pk))
 	}
-	return true
+	return own, true
 }
 
 // In is network.Guard: a guest gets what the other one sent, but for a window that may be smaller and marks that it may

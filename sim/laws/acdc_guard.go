@@ -18,21 +18,21 @@ const (
 
 // Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
 // host. What is beyond every window that the guest was granted may be dropped.
-func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) bool {
+func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*network.Packet, bool) {
 	if pk.Proto != network.TCP {
-		return true
+		return nil, true
 	}
 	e := a.find(placeOf(pk.Conn, side(pk)))
 	if pk.Flags&(network.SYN|network.RST) == network.SYN {
 		e = a.synOut(e, host, pk, now)
 	}
 	if e == nil {
-		return true
+		return nil, true
 	}
 	e.seen = a.sweeps
 	if a.police && e.beyond(pk) {
 		a.counts.policed++
-		return false
+		return nil, false
 	}
 	switch {
 	case pk.Flags&network.RST != 0:
@@ -47,9 +47,9 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) bool
 	}
 	pk.Reserved |= heedsMark
 	if pk.Flags&(network.ACK|network.SYN|network.RST) == network.ACK {
-		a.tell(e, pk)
+		return a.tell(e, pk), true
 	}
-	return true
+	return nil, true
 }
 
 // synOut takes a SYN or SYN-ACK that the host sends. A SYN begins an end, unless it is the same sent again.
@@ -117,28 +117,29 @@ func (e *acdcEnd) beyond(pk *network.Packet) bool {
 }
 
 // tell writes what came for the host into a segment that acknowledges it (PACK). Where that has no room, and there is
-// news, it goes in an ACK of its own (FACK). Counts are of all that came, so that what is lost is told with the next.
-func (a *acdc) tell(e *acdcEnd, pk *network.Packet) {
+// news, it goes in an ACK of its own (FACK), behind the guest's. Counts are of all that came, so that what is lost is told
+// with the next.
+func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
 	options := pk.Bytes - pk.Payload - network.HeaderBytes
 	if options+network.FeedbackBytes <= mostOptions && pk.Bytes+network.FeedbackBytes <= network.FullFrame {
 		pk.Feedback, pk.Total, pk.Marked = network.FeedbackOption, e.total, e.marked
 		pk.Bytes += network.FeedbackBytes
 		e.lastTold = e.total
-		return
+		return nil
 	}
 	if e.lastTold == e.total {
-		return
+		return nil
 	}
 	e.lastTold = e.total
 	a.counts.alone++
-	own := a.net.NewPacket()
+	own = a.net.NewPacket()
 	own.Src, own.Dst, own.SrcPort, own.DstPort = pk.Src, pk.Dst, pk.SrcPort, pk.DstPort
 	own.Proto, own.Conn, own.ToAcceptor, own.Hash, own.Priority = pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash, pk.Priority
 	own.Seq, own.Ack, own.Window, own.Flags = pk.Seq, pk.Ack, pk.Window, network.ACK
 	own.Bytes = network.HeaderBytes + network.FeedbackBytes
 	own.ECN, own.Reserved = network.ECT0, madeECT|heedsMark
 	own.Feedback, own.Total, own.Marked = network.FeedbackAlone, e.total, e.marked
-	a.net.HostPort(pk.Src).Send(own)
+	return own
 }
 
 // In is what the virtual switch does with what came for its host: marks and feedback are counted and taken off, and an

@@ -26,8 +26,9 @@ type Sink interface {
 // Guard stands between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC.
 // It may change packets.
 type Guard interface {
-	// Out sees what a host sends before its port does. False: the port drops it, by its law.
-	Out(host NodeID, pk *Packet, now event.Time) bool
+	// Out sees what a host sends before its port does. False: the port drops it, by its law. A packet of the guard's own,
+	// if not nil, goes behind it: ahead of it, a buffer with room for one would always drop the host's.
+	Out(host NodeID, pk *Packet, now event.Time) (own *Packet, ok bool)
 	// In sees what arrived before the host does. False: it was for the guard, and ends here.
 	In(host NodeID, pk *Packet, now event.Time) bool
 }
@@ -133,11 +134,19 @@ func (nd *node) choose(hash uint32, n int) int {
 // Send lets a host send a packet by its NIC.
 func (n *Network) Send(from NodeID, pk *Packet) {
 	p := n.nodes[from].uplink
-	if n.Guard != nil && !n.Guard.Out(from, pk, n.Queue.Now()) {
-		p.refuse(pk)
+	if n.Guard == nil {
+		p.Send(pk)
 		return
 	}
-	p.Send(pk)
+	own, ok := n.Guard.Out(from, pk, n.Queue.Now())
+	if ok {
+		p.Send(pk)
+	} else {
+		p.refuse(pk)
+	}
+	if own != nil {
+		p.Send(own)
+	}
 }
 
 // HostPort is a host's only port.
