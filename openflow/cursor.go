@@ -1,0 +1,153 @@
+package openflow
+
+// cursor reads a message from front to end. The first thing that is wrong stays in err; all later reads give zero and
+// nothing, so that a decoder asks once, at its end.
+type cursor struct {
+	b    []byte // what is left
+	end  int    // where b ends, in bytes from the message's first
+	what Type
+	err  error
+}
+
+// newCursor reads the body of a message.
+func newCursor(what Type, body []byte) cursor {
+	return cursor{b: body, end: HeaderLen + len(body), what: what}
+}
+
+// at is where the next byte is, from the message's first.
+func (c *cursor) at() int { return c.end - len(c.b) }
+
+func (c *cursor) more() bool { return len(c.b) > 0 }
+
+// fail keeps the first error. offset counts from the message's first byte.
+func (c *cursor) fail(field string, offset int, err error, value int) {
+	if c.err == nil {
+		c.err = &DecodeError{Message: c.what.String(), Field: field, Offset: offset, Value: int64(value), Err: err}
+	}
+	c.b, c.end = nil, offset
+}
+
+func (c *cursor) short(field string) { c.fail(field, c.at(), ErrTruncated, len(c.b)) }
+
+func (c *cursor) u8(field string) uint8 {
+	if len(c.b) < 1 {
+		c.short(field)
+		return 0
+	}
+	v := c.b[0]
+	c.b = c.b[1:]
+	return v
+}
+
+func (c *cursor) u16(field string) uint16 {
+	if len(c.b) < 2 {
+		c.short(field)
+		return 0
+	}
+	v := be.Uint16(c.b)
+	c.b = c.b[2:]
+	return v
+}
+
+func (c *cursor) u32(field string) uint32 {
+	if len(c.b) < 4 {
+		c.short(field)
+		return 0
+	}
+	v := be.Uint32(c.b)
+	c.b = c.b[4:]
+	return v
+}
+
+func (c *cursor) u64(field string) uint64 {
+	if len(c.b) < 8 {
+		c.short(field)
+		return 0
+	}
+	v := be.Uint64(c.b)
+	c.b = c.b[8:]
+	return v
+}
+
+// pad goes over n bytes whose values mean nothing: senders write zeros, receivers must not look (specification 7.1.1).
+func (c *cursor) pad(n int) { c.take("pad", n) }
+
+// take gives the next n bytes, nil where they are not there.
+func (c *cursor) take(field string, n int) []byte {
+	if n < 0 || len(c.b) < n {
+		c.short(field)
+		return nil
+	}
+	v := c.b[:n:n]
+	c.b = c.b[n:]
+	return v
+}
+
+// rest gives all that is left.
+func (c *cursor) rest() []byte {
+	v := c.b[:len(c.b):len(c.b)]
+	c.b = c.b[len(c.b):]
+	return v
+}
+
+// sub gives the next n bytes a cursor of their own. Its error is to be brought back by join.
+func (c *cursor) sub(field string, n int) cursor {
+	v := c.take(field, n)
+	return cursor{b: v, end: c.at(), what: c.what, err: c.err}
+}
+
+// join takes over the error of a cursor that sub gave.
+func (c *cursor) join(s *cursor) {
+	if c.err == nil && s.err != nil {
+		c.err, c.b = s.err, nil
+	}
+}
+
+// element opens a structure of the kind {type, length, ...} whose length, at offset 2, counts itself and is at least
+// min and a multiple of the alignment. It gives its type and a cursor over what follows the length.
+func (c *cursor) element(field string, minLen, align int) (uint16, cursor) {
+	if len(c.b) < 4 {
+		c.short(field)
+		return 0, *c
+	}
+	typ, n := be.Uint16(c.b), int(be.Uint16(c.b[2:]))
+	if n < minLen || n%align != 0 {
+		c.fail(field+".length", c.at()+2, ErrLength, n)
+		return typ, *c
+	}
+	if n > len(c.b) {
+		c.fail(field+".length", c.at()+2, ErrTruncated, n)
+		return typ, *c
+	}
+	s := c.sub(field, n)
+	s.b = s.b[4:]
+	return typ, s
+}
+
+// done says that the message is to end here.
+func (c *cursor) done() error {
+	if c.err == nil && len(c.b) > 0 {
+		c.fail("length", c.at(), ErrLength, len(c.b))
+	}
+	return c.err
+}
+
+var zeros [64]byte
+
+// appendZeros appends n zero bytes, n at most 64.
+func appendZeros(b []byte, n int) []byte { return append(b, zeros[:n]...) }
+
+// appendPad fills up to a multiple of 8 bytes, counted from start.
+func appendPad(b []byte, start int) []byte {
+	return appendZeros(b, (8-(len(b)-start)%8)%8)
+}
+
+// putLength writes the length of what begins at start into the two bytes at at.
+func putLength(b []byte, start, at int, what string) ([]byte, error) {
+	n := len(b) - start
+	if n > MaxLen {
+		return b, &EncodeError{Message: what, Field: "length", Err: ErrTooLong, Value: int64(n)}
+	}
+	be.PutUint16(b[at:], uint16(n))
+	return b, nil
+}

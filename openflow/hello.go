@@ -1,0 +1,69 @@
+package openflow
+
+import "slices"
+
+const helloVersionBitmap = 1 // OFPHET_VERSIONBITMAP
+
+// Hello is the first message of either side (specification 7.5.1).
+type Hello struct {
+	// Versions are the wire versions that the sender speaks, of the version bitmap, in rising order. Empty without a
+	// bitmap: the header's version alone counts then. At most 255.
+	Versions []uint8 `json:"versions"`
+}
+
+// MessageType gives TypeHello.
+func (*Hello) MessageType() Type { return TypeHello }
+
+func (m *Hello) String() string { return text(m) }
+
+// AppendBody appends the bitmap, if versions are given.
+func (m *Hello) AppendBody(b []byte) ([]byte, error) {
+	if len(m.Versions) == 0 {
+		return b, nil
+	}
+	var bitmap [8]uint32
+	words := 0
+	for _, v := range m.Versions {
+		bitmap[v/32] |= 1 << (v % 32)
+		words = max(words, int(v/32)+1)
+	}
+	start := len(b)
+	b = be.AppendUint16(b, helloVersionBitmap)
+	b = be.AppendUint16(b, uint16(4+4*words))
+	for _, w := range bitmap[:words] {
+		b = be.AppendUint32(b, w)
+	}
+	return appendPad(b, start), nil
+}
+
+// DecodeBody reads the bitmap. Other elements are passed over, as the specification wants it.
+func (m *Hello) DecodeBody(b []byte) error {
+	c := newCursor(TypeHello, b)
+	m.Versions = m.Versions[:0]
+	for seen := false; c.more(); {
+		typ, e := c.element("elements", 4, 1)
+		n := 4 + len(e.b)
+		for base := 0; c.err == nil && typ == helloVersionBitmap && len(e.b) >= 4; base += 32 {
+			word := e.u32("bitmap")
+			for bit := 0; bit < 32 && base+bit <= 255; bit++ {
+				if word&(1<<bit) != 0 && !seen {
+					m.Versions = append(m.Versions, uint8(base+bit))
+				}
+			}
+		}
+		seen = seen || typ == helloVersionBitmap
+		if pad := (8 - n%8) % 8; c.err == nil && c.more() { // the last one's padding may be missing
+			c.pad(min(pad, len(c.b)))
+		}
+	}
+	return c.done()
+}
+
+// Has says whether the sender speaks that version, by the bitmap or, without one, by the version of the header: the
+// lower of two such versions is spoken (specification 6.3.1).
+func (m *Hello) Has(version, header uint8) bool {
+	if len(m.Versions) == 0 {
+		return version <= header
+	}
+	return slices.Contains(m.Versions, version)
+}

@@ -1,0 +1,86 @@
+package openflow
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// HexBytes are bytes that print in hexadecimal, as text and as JSON.
+type HexBytes []byte
+
+// String gives two digits a byte; "-" for none.
+func (h HexBytes) String() string {
+	if len(h) == 0 {
+		return "-"
+	}
+	return hex.EncodeToString(h)
+}
+
+// MarshalText gives two digits a byte.
+func (h HexBytes) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
+
+// JSON gives a whole message as one JSON object: type, xid, and the message under "body".
+func JSON(h Header, m Message) ([]byte, error) {
+	b, err := json.Marshal(struct {
+		Type Type    `json:"type"`
+		XID  uint32  `json:"xid"`
+		Body Message `json:"body"`
+	}{m.MessageType(), h.XID, m})
+	if err != nil {
+		return nil, fmt.Errorf("write %s as JSON: %w", m.MessageType(), err)
+	}
+	return b, nil
+}
+
+// text prints a message by its fields' JSON names. Printing is for people, so that reflection does.
+func text(m Message) string {
+	b := textFields([]byte(m.MessageType().String()), reflect.ValueOf(m).Elem())
+	return string(b)
+}
+
+func textFields(b []byte, v reflect.Value) []byte {
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		f := v.Field(i)
+		if name == "-" || (f.Kind() == reflect.Interface && f.IsNil()) {
+			continue
+		}
+		if len(b) > 0 && b[len(b)-1] != '{' {
+			b = append(b, ' ')
+		}
+		b = append(b, name...)
+		b = append(b, '=')
+		b = textValue(b, f)
+	}
+	return b
+}
+
+func textValue(b []byte, v reflect.Value) []byte {
+	if s, ok := v.Interface().(fmt.Stringer); ok {
+		return append(b, s.String()...)
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
+	case reflect.String:
+		return strconv.AppendQuote(b, v.String())
+	case reflect.Interface, reflect.Pointer:
+		return textValue(b, v.Elem())
+	case reflect.Struct:
+		return append(textFields(append(b, '{'), v), '}')
+	case reflect.Slice, reflect.Array:
+		b = append(b, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = textValue(b, v.Index(i))
+		}
+		return append(b, ']')
+	}
+	return strconv.AppendUint(b, v.Uint(), 10)
+}

@@ -1,0 +1,85 @@
+package openflow
+
+// Type says what a message is (ofp_type, specification 7.1.1).
+type Type uint8
+
+// The messages of OpenFlow 1.3.
+const (
+	TypeHello Type = iota
+	TypeError
+	TypeEchoRequest
+	TypeEchoReply
+	TypeExperimenter
+	TypeFeaturesRequest
+	TypeFeaturesReply
+	TypeGetConfigRequest
+	TypeGetConfigReply
+	TypeSetConfig
+	TypePacketIn
+	TypeFlowRemoved
+	TypePortStatus
+	TypePacketOut
+	TypeFlowMod
+	TypeGroupMod
+	TypePortMod
+	TypeTableMod
+	TypeMultipartRequest
+	TypeMultipartReply
+	TypeBarrierRequest
+	TypeBarrierReply
+	TypeQueueGetConfigRequest
+	TypeQueueGetConfigReply
+	TypeRoleRequest
+	TypeRoleReply
+	TypeGetAsyncRequest
+	TypeGetAsyncReply
+	TypeSetAsync
+	TypeMeterMod
+)
+
+var typeNames = [...]string{
+	"HELLO", "ERROR", "ECHO_REQUEST", "ECHO_REPLY", "EXPERIMENTER", "FEATURES_REQUEST", "FEATURES_REPLY",
+	"GET_CONFIG_REQUEST", "GET_CONFIG_REPLY", "SET_CONFIG", "PACKET_IN", "FLOW_REMOVED", "PORT_STATUS", "PACKET_OUT",
+	"FLOW_MOD", "GROUP_MOD", "PORT_MOD", "TABLE_MOD", "MULTIPART_REQUEST", "MULTIPART_REPLY", "BARRIER_REQUEST",
+	"BARRIER_REPLY", "QUEUE_GET_CONFIG_REQUEST", "QUEUE_GET_CONFIG_REPLY", "ROLE_REQUEST", "ROLE_REPLY",
+	"GET_ASYNC_REQUEST", "GET_ASYNC_REPLY", "SET_ASYNC", "METER_MOD",
+}
+
+// String gives the specification's name, such as PACKET_IN; a number where there is none.
+func (t Type) String() string { return nameOf(typeNames[:], uint64(t)) }
+
+// MarshalJSON gives the name as a string, or the number.
+func (t Type) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
+
+// New gives an empty message of that type, nil for a type that OpenFlow 1.3 does not have.
+func New(t Type) Message {
+	switch t {
+	case TypeHello:
+		return new(Hello)
+	case TypeError:
+		return new(ErrorMessage)
+	case TypeEchoRequest:
+		return new(EchoRequest)
+	case TypeEchoReply:
+		return new(EchoReply)
+	case TypeFeaturesRequest:
+		return new(FeaturesRequest)
+	case TypeFeaturesReply:
+		return new(FeaturesReply)
+	case TypePacketIn:
+		return new(PacketIn)
+	case TypePacketOut:
+		return new(PacketOut)
+	case TypeFlowMod:
+		return new(FlowMod)
+	case TypeBarrierRequest:
+		return new(BarrierRequest)
+	case TypeBarrierReply:
+		return new(BarrierReply)
+	case TypeRoleRequest:
+		return new(RoleRequest)
+	case TypeRoleReply:
+		return new(RoleReply)
+	}
+	return nil
+}
