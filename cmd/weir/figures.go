@@ -57,8 +57,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			if all != nil {
 				return figuresOfTree(cmd.Context(), all, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			if cmd.Flags().Changed("experiments") && !isDir(args[0]) {
-				return usageError(fmt.Errorf("there is no experiment %s in %s", args[0], tree))
+			if !isDir(args[0]) {
+				return usageError(fmt.Errorf("%s is neither an experiment of %s nor a directory with finished runs", args[0], tree))
 			}
 			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "world"} {
 				if cmd.Flags().Changed(name) {
