@@ -124,6 +124,27 @@ func (c *cursor) element(field string, minLen, align int) (uint16, cursor) {
 	return typ, s
 }
 
+// sized opens a structure that begins with its length, which counts itself, is at least minLen and a multiple of align.
+// It gives a cursor over what follows the length.
+func (c *cursor) sized(field string, minLen, align int) cursor {
+	if len(c.b) < 2 {
+		c.short(field)
+		return *c
+	}
+	n := int(be.Uint16(c.b))
+	switch {
+	case n < minLen || n%align != 0:
+		c.fail(field, c.at(), ErrLength, n)
+		return *c
+	case n > len(c.b):
+		c.fail(field, c.at(), ErrTruncated, n)
+		return *c
+	}
+	s := c.sub(field, n)
+	s.b = s.b[2:]
+	return s
+}
+
 // done says that the message is to end here.
 func (c *cursor) done() error {
 	if c.err == nil && len(c.b) > 0 {

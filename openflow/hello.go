@@ -1,6 +1,9 @@
 package openflow
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+)
 
 const helloVersionBitmap = 1 // OFPHET_VERSIONBITMAP
 
@@ -15,6 +18,15 @@ type Hello struct {
 func (*Hello) MessageType() Type { return TypeHello }
 
 func (m *Hello) String() string { return text(m) }
+
+// MarshalJSON gives the versions as numbers; encoding/json would make a string of bytes.
+func (m *Hello) MarshalJSON() ([]byte, error) {
+	versions := make([]int, len(m.Versions))
+	for i, v := range m.Versions {
+		versions[i] = int(v)
+	}
+	return json.Marshal(map[string][]int{"versions": versions})
+}
 
 // AppendBody appends the bitmap, if versions are given.
 func (m *Hello) AppendBody(b []byte) ([]byte, error) {

@@ -7,6 +7,9 @@ import (
 
 const matchOXM = 1 // OFPMT_OXM
 
+// maxFields bounds the search for fields that come twice. OpenFlow has 40 fields, Open vSwitch knows some 150.
+const maxFields = 256
+
 // Match says which packets are meant: those with all these fields (ofp_match, specification 7.2.3). An empty one
 // means all packets. In a packet-in it is what the switch knows beside the packet.
 type Match []Field
@@ -95,6 +98,10 @@ func (c *cursor) match(m *Match) {
 		if fields.err != nil {
 			break
 		}
+		if len(*m) == maxFields {
+			fields.fail("match", at, ErrTooLong, len(*m)+1)
+			break
+		}
 		if seen(*m, &f, &basic) {
 			fields.fail("match."+f.ID.String(), at, ErrDuplicate, int(f.ID.Number()))
 			break
@@ -105,9 +112,6 @@ func (c *cursor) match(m *Match) {
 	c.pad((8 - n%8) % 8)
 }
 
-// maxOtherFields bounds the search for duplicates among fields that are not OpenFlow's own.
-const maxOtherFields = 128
-
 // seen says whether m has the field already: no field may come twice (specification 7.2.3.6).
 func seen(m Match, f *Field, basic *uint64) bool {
 	if f.ID.Class() == ClassBasic && f.ID.Number() < 64 {
@@ -115,9 +119,6 @@ func seen(m Match, f *Field, basic *uint64) bool {
 		was := *basic&bit != 0
 		*basic |= bit
 		return was
-	}
-	if len(m) > maxOtherFields+64 {
-		return true
 	}
 	_, ok := m.Get(f.ID)
 	return ok

@@ -44,9 +44,9 @@ func text(m Message) string {
 
 func textFields(b []byte, v reflect.Value) []byte {
 	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		f := v.Field(i)
-		if name == "-" || (f.Kind() == reflect.Interface && f.IsNil()) {
+		if name == "-" || (f.Kind() == reflect.Interface && f.IsNil()) || (option == "omitempty" && f.IsZero()) {
 			continue
 		}
 		if len(b) > 0 && b[len(b)-1] != '{' {

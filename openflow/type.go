@@ -62,24 +62,58 @@ func New(t Type) Message {
 		return new(EchoRequest)
 	case TypeEchoReply:
 		return new(EchoReply)
+	case TypeExperimenter:
+		return new(Experimenter)
 	case TypeFeaturesRequest:
 		return new(FeaturesRequest)
 	case TypeFeaturesReply:
 		return new(FeaturesReply)
+	case TypeGetConfigRequest:
+		return new(GetConfigRequest)
+	case TypeGetConfigReply:
+		return new(GetConfigReply)
+	case TypeSetConfig:
+		return new(SetConfig)
 	case TypePacketIn:
 		return new(PacketIn)
+	case TypeFlowRemoved:
+		return new(FlowRemoved)
+	case TypePortStatus:
+		return new(PortStatus)
 	case TypePacketOut:
 		return new(PacketOut)
 	case TypeFlowMod:
 		return new(FlowMod)
+	case TypeGroupMod:
+		return new(GroupMod)
+	case TypePortMod:
+		return new(PortMod)
+	case TypeTableMod:
+		return new(TableMod)
+	case TypeMultipartRequest:
+		return new(MultipartRequest)
+	case TypeMultipartReply:
+		return new(MultipartReply)
 	case TypeBarrierRequest:
 		return new(BarrierRequest)
 	case TypeBarrierReply:
 		return new(BarrierReply)
+	case TypeQueueGetConfigRequest:
+		return new(QueueGetConfigRequest)
+	case TypeQueueGetConfigReply:
+		return new(QueueGetConfigReply)
 	case TypeRoleRequest:
 		return new(RoleRequest)
 	case TypeRoleReply:
 		return new(RoleReply)
+	case TypeGetAsyncRequest:
+		return new(GetAsyncRequest)
+	case TypeGetAsyncReply:
+		return new(GetAsyncReply)
+	case TypeSetAsync:
+		return new(SetAsync)
+	case TypeMeterMod:
+		return new(MeterMod)
 	}
 	return nil
 }
