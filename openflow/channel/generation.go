@@ -1,0 +1,121 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// GenerationStore keeps the highest generation id that this controller has used, so that it never goes back, even after
+// a restart. It is asked by many connections at once.
+type GenerationStore interface {
+	// Advance keeps an id before it is used. An id below the one kept is refused with a [StaleError]; the same one is
+	// not. When it returns nil, the id outlives a loss of power.
+	Advance(generation uint64) error
+}
+
+// StaleError refuses a generation id.
+type StaleError struct{ Generation, Kept uint64 }
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("generation id %d is below %d, which was used already", e.Generation, e.Kept)
+}
+
+// GenerationFile keeps the generation id in a file, as one decimal number. Several processes may share it. A file that
+// cannot be read, or holds something else, is an error: to begin anew is a person's decision.
+type GenerationFile struct {
+	Path string
+
+	mu sync.Mutex
+}
+
+// Advance implements [GenerationStore].
+func (g *GenerationFile) Advance(generation uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, err := g.locked(func(kept uint64, ok bool) (uint64, error) {
+		if ok && older(generation, kept) {
+			return 0, &StaleError{Generation: generation, Kept: kept}
+		}
+		return generation, nil
+	})
+	return err
+}
+
+// Next keeps and gives the id above the one kept, 1 in a new file: for a controller whose term comes from nowhere else.
+func (g *GenerationFile) Next() (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.locked(func(kept uint64, _ bool) (uint64, error) {
+		if kept+1 == noGeneration {
+			return 0, nil
+		}
+		return kept + 1, nil
+	})
+}
+
+// locked changes the number while no other process does, and gives the new one.
+func (g *GenerationFile) locked(change func(kept uint64, ok bool) (uint64, error)) (uint64, error) {
+	lock, err := os.OpenFile(g.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return 0, fmt.Errorf("generation id: %w", err)
+	}
+	defer lock.Close() // gives the lock back
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return 0, fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	kept, ok, err := readGeneration(g.Path)
+	if err != nil {
+		return 0, err
+	}
+	next, err := change(kept, ok)
+	if err != nil || ok && next == kept {
+		return kept, err
+	}
+	return next, writeGeneration(g.Path, next)
+}
+
+func readGeneration(path string) (generation uint64, ok bool, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("generation id: %w", err)
+	}
+	generation, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, false, fmt.Errorf("generation id in %s: %w: write the highest one used there, or remove it", path, err)
+	}
+	return generation, true, nil
+}
+
+// writeGeneration replaces the file in one step: after a loss of power it holds the old number or the new one.
+func writeGeneration(path string, generation uint64) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
+	if err != nil {
+		return fmt.Errorf("generation id: %w", err)
+	}
+	_, err = fmt.Fprintln(f, generation)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error counts
+		return fmt.Errorf("keep generation id %d: %w", generation, err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("keep generation id %d: %w", generation, err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

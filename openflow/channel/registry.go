@@ -1,0 +1,159 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"weir/openflow"
+)
+
+// addressOf is what PerAddress counts by: an IPv4 address, the /64 of an IPv6 address (one host has all of them), or
+// the kind of network where there are no addresses.
+func addressOf(nc net.Conn) string {
+	t, ok := nc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return nc.RemoteAddr().Network()
+	}
+	a, _ := netip.AddrFromSlice(t.IP)
+	a = a.Unmap()
+	if a.Is6() {
+		p, _ := a.WithZone("").Prefix(64)
+		return p.String()
+	}
+	return a.String()
+}
+
+// enter counts a connection that begins, half-open, or refuses it.
+func (s *Server) enter(address string) *CloseError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted++
+	switch {
+	case s.total >= s.limits.Connections:
+		return closed(CauseTooMany, "%d connections are there", s.total)
+	case s.half >= s.limits.HalfOpen:
+		return closed(CauseTooMany, "%d connections are in their handshake", s.half)
+	case s.perAddress[address] >= s.limits.PerAddress:
+		return closed(CauseTooMany, "%d connections of %s are there", s.perAddress[address], address)
+	}
+	s.total++
+	s.half++
+	s.perAddress[address]++
+	return nil
+}
+
+func (s *Server) exit(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.perAddress[address]--; s.perAddress[address] == 0 {
+		delete(s.perAddress, address)
+	}
+}
+
+// claim takes the datapath id for this connection. Another connection that has it keeps it if its switch answers:
+// otherwise anybody could push a switch out by naming its id. If it does not, that switch has come back.
+func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
+	id := c.DatapathID()
+	if c.features.AuxiliaryID != 0 {
+		return closed(CauseNotAdmitted, "switch %s: auxiliary connection %d: not supported", hexID(id), c.features.AuxiliaryID)
+	}
+	for {
+		s.mu.Lock()
+		old := s.byID[id]
+		if old == nil {
+			s.byID[id] = c
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		if old.alive(ctx) {
+			return closed(CauseDuplicate, "switch %s is connected from %s and answers", hexID(id), old.remote)
+		}
+		old.shut(closed(CauseReplaced, "the switch did not answer when %s came with its datapath id", c.remote))
+		select {
+		case <-old.gone:
+		case <-ctx.Done():
+			return closed(CauseHandshake, "the earlier connection of switch %s has not ended in time", hexID(id))
+		}
+	}
+}
+
+// alive says whether the switch answers within ProbeTimeout.
+func (c *Conn) alive(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.srv.limits.ProbeTimeout)
+	defer cancel()
+	call := &Call{own: true, done: make(chan struct{})}
+	if err := c.ask(&openflow.EchoRequest{}, call); err != nil {
+		return errors.Is(err, ErrQueueFull) // whether it reads at all, the writer's deadline decides
+	}
+	return call.wait(ctx) == nil
+}
+
+// leave forgets a connection that was claimed.
+func (s *Server) leave(c *Conn) {
+	s.mu.Lock()
+	if s.byID[c.DatapathID()] == c {
+		delete(s.byID, c.DatapathID())
+	}
+	s.mu.Unlock()
+	s.exit(addressOf(c.nc))
+}
+
+func (s *Server) tally(cause Cause) {
+	s.mu.Lock()
+	s.ended[cause]++
+	s.mu.Unlock()
+}
+
+// Conn gives the connection to a switch, nil if there is none.
+func (s *Server) Conn(id openflow.DatapathID) *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byID[id]
+}
+
+// Conns gives all connections, by datapath id.
+func (s *Server) Conns() []*Conn {
+	s.mu.Lock()
+	all := make([]*Conn, 0, len(s.byID))
+	for _, c := range s.byID {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Conn) int {
+		if a.DatapathID() < b.DatapathID() {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// ServerStats are a server's figures.
+type ServerStats struct {
+	Time        time.Time
+	Connections int // now, half-open ones with them
+	HalfOpen    int
+	Switches    int              // with hello and features through
+	Accepted    uint64           // connections begun, dialled ones with them
+	Ended       map[Cause]uint64 // or refused, by why
+}
+
+// Stats gives the figures now.
+func (s *Server) Stats() ServerStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := ServerStats{Time: time.Now(), Connections: s.total, HalfOpen: s.half, Switches: len(s.byID), Accepted: s.accepted,
+		Ended: make(map[Cause]uint64)}
+	for cause, n := range s.ended {
+		if n > 0 {
+			out.Ended[Cause(cause)] = n
+		}
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+package channel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"weir/openflow"
+)
+
+// How a switch tells that roles have changed.
+const (
+	typeRoleStatus       = openflow.Type(30) // of OpenFlow 1.4
+	experimenterONF      = 0x4f4e4600
+	experimenterRoleStat = 1911 // the same in 1.3: ONF extension 191, as Open vSwitch sends it
+)
+
+// older says that generation id a is below b, as the specification counts (6.3.6): the difference is signed.
+func older(a, b uint64) bool { return int64(a-b) < 0 }
+
+// SetRole asks the switch for a role and waits until it is confirmed. For MASTER and SLAVE the generation id is first
+// put into the [GenerationStore], which refuses one below its own; EQUAL needs none. Until the switch confirms MASTER
+// nothing may be changed, nor while a request is under way. A stale id, or a confirmation of something else, ends the
+// connection.
+func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
+	if role != openflow.RoleMaster && role != openflow.RoleSlave && role != openflow.RoleEqual {
+		return fmt.Errorf("%w: role %s cannot be asked for", ErrMessage, role)
+	}
+	select {
+	case c.roleTurn <- struct{}{}:
+		defer func() { <-c.roleTurn }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another role request: %w", ctx.Err())
+	case <-c.done:
+		return c.Err()
+	}
+	if role != openflow.RoleEqual && c.srv.generations != nil {
+		if err := c.srv.generations.Advance(generation); err != nil {
+			return fmt.Errorf("keep generation id %d before it is used: %w", generation, err)
+		}
+	}
+	confirmed := make(chan error, 1)
+	call := &Call{own: true, each: func(body []byte, _ bool, err error) { confirmed <- c.confirm(role, generation, body, err) }}
+	c.mu.Lock()
+	c.master, c.role = false, openflow.RoleEqual
+	if role != openflow.RoleEqual {
+		c.generation, c.fenced = generation, true
+	}
+	err := c.askLocked(&openflow.RoleRequest{Role: role, GenerationID: generation}, call)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-confirmed:
+		return err
+	case <-ctx.Done():
+		c.finish(call, nil, ctx.Err())
+		return <-confirmed // the switch may have been faster
+	}
+}
+
+// confirm takes the answer to SetRole, on the reading goroutine: nothing read later can come before it.
+func (c *Conn) confirm(role openflow.Role, generation uint64, body []byte, err error) error {
+	var m openflow.RoleReply
+	if err == nil {
+		err = m.DecodeBody(body)
+	}
+	if err != nil {
+		return fmt.Errorf("ask for role %s: %w", role, err)
+	}
+	if m.Role != role || role != openflow.RoleEqual && m.GenerationID != generation {
+		why := closed(CauseRoleForged, "asked for role %s with generation id %d, the switch confirmed %s with %d",
+			role, generation, m.Role, m.GenerationID)
+		c.shut(why)
+		return why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.role, c.master = role, role == openflow.RoleMaster
+	return nil
+}
+
+// Master says whether this controller is confirmed as MASTER, and with which generation id.
+func (c *Conn) Master() (generation uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation, c.master
+}
+
+// watchRole asks which role this controller has, if it is MASTER by what it knows: a switch that has obeyed another
+// since does not always say so.
+func (c *Conn) watchRole() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.master {
+		return
+	}
+	generation := c.generation
+	call := &Call{own: true, each: func(body []byte, _ bool, err error) {
+		var m openflow.RoleReply
+		if err == nil && m.DecodeBody(body) == nil {
+			c.heedRole(m.Role, m.GenerationID, generation)
+		}
+	}}
+	_ = c.askLocked(&openflow.RoleRequest{Role: openflow.RoleNoChange}, call) // without room: at the next beat
+}
+
+// heedRole ends the connection when the switch gives this controller another role than MASTER, or knows a higher
+// generation id. asked is the id that was ours when the question was sent.
+func (c *Conn) heedRole(role openflow.Role, generation, asked uint64) {
+	c.mu.Lock()
+	ours, master, fenced := c.generation, c.master, c.fenced
+	c.mu.Unlock()
+	switch {
+	case !fenced || ours != asked:
+	case generation != noGeneration && older(ours, generation):
+		c.shut(closed(CauseStale, "generation id %d is in use, ours is %d", generation, ours))
+	case master && role != openflow.RoleMaster:
+		c.shut(closed(CauseRoleLost, "the switch gives us role %s, we were MASTER with generation id %d", role, ours))
+	}
+}
+
+// noGeneration is what Open vSwitch says while it has none.
+const noGeneration = ^uint64(0)
+
+// heedError ends the connection on errors that say that another controller is MASTER.
+func (c *Conn) heedError(m *openflow.ErrorMessage) {
+	switch {
+	case m.ErrorType == openflow.ErrorRoleRequestFailed && m.Code == openflow.CodeRoleStale:
+		c.mu.Lock()
+		ours := c.generation
+		c.mu.Unlock()
+		c.shut(closed(CauseStale, "the switch calls generation id %d stale", ours))
+	case m.ErrorType == openflow.ErrorBadRequest && m.Code == openflow.CodeIsSlave:
+		c.shut(closed(CauseRoleLost, "the switch calls us a SLAVE"))
+	}
+}
+
+// roleStatus reads a role status: role, reason, padding, generation id.
+func (c *Conn) roleStatus(body []byte) error {
+	const length = 16
+	if len(body) < length {
+		return errors.New("a role status is 16 bytes")
+	}
+	c.mu.Lock()
+	ours := c.generation
+	c.mu.Unlock()
+	c.heedRole(openflow.Role(binary.BigEndian.Uint32(body)), binary.BigEndian.Uint64(body[8:]), ours)
+	return nil
+}
+
+// onfRoleStatus reads an experimenter message if it is a role status.
+func (c *Conn) onfRoleStatus(body []byte) {
+	if len(body) >= 8 && binary.BigEndian.Uint32(body) == experimenterONF && binary.BigEndian.Uint32(body[4:]) == experimenterRoleStat {
+		_ = c.roleStatus(body[8:]) // too short: it is the handler's
+	}
+}
