@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -72,6 +72,10 @@ bench-sim: ## the simulator: packets a second, cost against queue and flows, mem
 
 bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
 	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
+
+bench-openflow: ## the OpenFlow connection beside os-ken's: messages a second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
+	@mkdir -p $(OUT) && $(GO) build -o $(OUT)/bench-openflow ./openflow/bench
+	@python=$$(scripts/osken) && $(OUT)/bench-openflow --osken "$$python" $(BENCH_OPENFLOW)
 
 fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
 	@scripts/need-root
