@@ -199,3 +199,34 @@ func addr6Field(id FieldID, a, mask netip.Addr) Field {
 	}
 	return f
 }
+
+// Fields gives all fields that are known, in the order of their numbers; those of Open vSwitch and the ONF last.
+func Fields() []FieldID {
+	ids := make([]FieldID, len(basicFields), len(basicFields)+3)
+	for i := range ids {
+		ids[i] = FieldInPort + FieldID(i)
+	}
+	return append(ids, FieldTCPFlags, FieldTCPFlagsNXM, FieldTCPFlags15)
+}
+
+// Bits is how many bits a value of the field has; 0 for a field that is not known.
+func (id FieldID) Bits() int {
+	if info := fieldInfoOf(id); info != nil {
+		return int(info.bits)
+	}
+	return 0
+}
+
+// Bytes is how many bytes a value takes; 0 for a field that is not known.
+func (id FieldID) Bytes() int {
+	if info := fieldInfoOf(id); info != nil {
+		return int(info.bytes)
+	}
+	return 0
+}
+
+// CanMask says whether a mask may be with the field in OpenFlow 1.3. Open vSwitch takes and sends more, and so they are read.
+func (id FieldID) CanMask() bool {
+	info := fieldInfoOf(id)
+	return info != nil && info.masked
+}

@@ -1,5 +1,7 @@
 package openflow
 
+import "slices"
+
 // TableFeatures describe what tables can do; in a request, what they are to do (specification 7.3.5.5).
 type TableFeatures []TableFeature
 
@@ -64,6 +66,9 @@ func (c *cursor) tableFeatures() TableFeatures {
 		f.Config = e.u32("config")
 		f.MaxEntries = e.u32("max_entries")
 		for e.more() {
+			if n := len(f.Properties); n == cap(f.Properties) { // by twice, that a long list of short ones costs less
+				f.Properties = slices.Grow(f.Properties, max(n, 4))
+			}
 			f.Properties = append(f.Properties, e.tableProperty())
 		}
 		c.join(&e)
