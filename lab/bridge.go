@@ -12,9 +12,12 @@ import (
 // bridge is a Linux bridge per switch, for networks without loops. It is also what a hypervisor is.
 type bridge struct{}
 
-func (bridge) setUp(h *netlink.Handle, n *node, p *plan) error {
-	mac := net.HardwareAddr{0x02, 0x79, byte(n.index >> 8), byte(n.index), 0, 0}
-	if err := makeBridge(h, mac); err != nil {
+func (bridge) check(*plan) error { return nil } // every lab has bridges
+
+func (bridge) finishChecksums() bool { return false }
+
+func (bridge) setUp(l *Lab, h *netlink.Handle, n *node) error {
+	if err := makeBridge(h, n.bridgeMAC()); err != nil {
 		return err
 	}
 	for _, port := range n.ports {
@@ -22,7 +25,11 @@ func (bridge) setUp(h *netlink.Handle, n *node, p *plan) error {
 			return err
 		}
 	}
-	return knowGuests(n, p)
+	return knowGuests(n, l.plan)
+}
+
+func (n *node) bridgeMAC() net.HardwareAddr {
+	return net.HardwareAddr{0x02, 0x79, byte(n.index >> 8), byte(n.index), 0, 0}
 }
 
 // makeBridge makes br0, up and forwarding at once: no spanning tree, no multicast snooping.

@@ -18,17 +18,27 @@ import (
 // hold a lab of this configuration: no root, a kernel without a part, a topology that is too large
 // or not in this build.
 func CheckHost(cfg *experiment.Config) error {
+	_, _, err := checkHost(cfg, Options{})
+	return err
+}
+
+// checkHost is CheckHost; it gives what it worked out.
+func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 	if os.Geteuid() != 0 {
-		return errors.New("the lab needs root to make network namespaces: run it with sudo")
+		return nil, nil, errors.New("the lab needs root to make network namespaces: run it with sudo")
 	}
 	p, err := newPlan(cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if _, err := newFabric(cfg.Switch, p); err != nil {
-		return err
+	f, err := newFabric(p, o)
+	if err != nil {
+		return nil, nil, err
 	}
-	return checkKernel()
+	if err := f.check(p); err != nil {
+		return nil, nil, err
+	}
+	return p, f, checkKernel()
 }
 
 // checkKernel tries what every lab is made of in a namespace that has no name and ends with its

@@ -51,8 +51,17 @@ func Exec(lab, node string, argv []string) error {
 	if err := enterNamespace(ns); err != nil {
 		return err
 	}
-	err = syscall.Exec(program, r.withAddresses(argv), os.Environ())
+	err = syscall.Exec(program, r.withAddresses(argv), append(os.Environ(), r.ovsEnvironment(node)...))
 	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// ovsEnvironment makes ovs-vsctl and its like speak to the Open vSwitch of the node, where it is one.
+func (r *record) ovsEnvironment(node string) []string {
+	dir := r.ovsRunDir(node)
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	return ovsEnvironment(dir)
 }
 
 // withAddresses is argv with the addresses of guests in the place of their names.

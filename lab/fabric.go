@@ -1,7 +1,9 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 )
@@ -9,18 +11,34 @@ import (
 // fabric makes switches out of namespaces. A new kind of switch is one more file with one more
 // fabric.
 type fabric interface {
-	// setUp runs in the namespace of switch n, whose ports exist, are shaped and are up.
-	setUp(h *netlink.Handle, n *node, p *plan) error
+	// check says in one line what this machine lacks for such switches in the network p.
+	check(p *plan) error
+	// finishChecksums tells whether hosts must write their checksums themselves.
+	finishChecksums() bool
+	// setUp runs in the namespace of switch n, whose ports exist and are up. They get their queues afterwards.
+	setUp(l *Lab, h *netlink.Handle, n *node) error
 }
 
-// newFabric chooses the fabric for a kind of switch, and for the shape of the network.
-func newFabric(kind string, p *plan) (fabric, error) {
-	switch {
+// newFabric chooses the fabric for the kind of switch, and for the shape of the network.
+func newFabric(p *plan, o Options) (fabric, error) {
+	switch kind := p.cfg.Switch; {
+	case kind == "ovs":
+		return newOVS(p.controller(o.Controller)), nil
 	case kind != "" && kind != "bridge":
-		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge", kind)
+		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge or ovs", kind)
+	case o.Controller != 0:
+		return nil, fmt.Errorf("topology.switch %s takes no controller: use ovs", cmp.Or(kind, "bridge"))
 	case p.routed:
 		return routed{}, nil
 	default:
 		return bridge{}, nil
 	}
+}
+
+// controller is where in the management network a controller listens at this port; port 0: there is none.
+func (p *plan) controller(port uint16) netip.AddrPort {
+	if port == 0 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(p.byName[controllerNode].mgmt, port)
 }

@@ -7,7 +7,7 @@
 //	worker.go     the thread that lives in a namespace
 //	namespace.go  making, marking and removing namespaces
 //	link.go       veth pairs and their settings
-//	fabric.go     what a switch is: bridge.go, routed.go
+//	fabric.go     what a switch is: bridge.go, routed.go, ovs.go with its daemons and their sockets
 //	shape.go      the queue of a port
 //	guest.go      addresses and TCP of the guests; foreign.go  those that are netstack
 //	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
@@ -46,6 +46,9 @@ type Options struct {
 	// Netstack makes this process the guests whose stack is netstack; it needs Owned. Otherwise their
 	// TCP is Linux's, which Unmet then says.
 	Netstack bool
+	// Controller is the TCP port at which a controller listens, or will, in node `controller`: switches that are
+	// Open vSwitches then forward what it tells them and nothing else. 0: they learn and forward by themselves.
+	Controller uint16
 }
 
 // Lab is a network that is up.
@@ -83,14 +86,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if !labNamePattern.MatchString(name) {
 		return nil, fmt.Errorf("lab name %q: use 1 to 20 of a-z, 0-9 and dash", name)
 	}
-	if err := CheckHost(cfg); err != nil {
-		return nil, err
-	}
-	p, err := newPlan(cfg)
-	if err != nil {
-		return nil, err
-	}
-	f, err := newFabric(cfg.Switch, p)
+	p, f, err := checkHost(cfg, o)
 	if err != nil {
 		return nil, err
 	}

@@ -289,8 +289,8 @@ func TestSinglePathWhenAskedFor(t *testing.T) {
 func TestUpRefuses(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	many := dumbbell(300, false)
-	ovs := dumbbell(1, false).config()
-	ovs.Switch = "ovs"
+	rtl := dumbbell(1, false).config()
+	rtl.Switch = "rtl"
 	both := cubic()
 	both.Stack, both.ToStack = "netstack", "linux"
 	chained := dumbbell(2, false).config(both)
@@ -304,7 +304,7 @@ func TestUpRefuses(t *testing.T) {
 	}{
 		{"Upper", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
 		{"a-name-longer-than-twenty", dumbbell(1, false).config(), "use 1 to 20 of a-z"},
-		{testName("r"), ovs, `topology.switch "ovs" is not in this build`},
+		{testName("r"), rtl, `topology.switch "rtl" is not in this build`},
 		{testName("r"), chained, "guest sender2 is to be linux and netstack at once"},
 		{testName("r"), many.config(), "switch has more than 250 guests"},
 		{testName("r"), clash.config(), `node name "controller" is taken`},

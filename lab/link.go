@@ -22,7 +22,7 @@ const (
 )
 
 // wholeFrames tells the offloads that put bundles of up to 64 KB into a queue in the place of the
-// frames of the wire: those are switched off. Checksum offload stays on: real hosts have it.
+// frames of the wire: those are switched off. Checksum offload stays on where it can: real hosts have it.
 func wholeFrames(feature string) bool {
 	return strings.Contains(feature, "segmentation") || strings.HasPrefix(feature, "tx-gso") || strings.HasPrefix(feature, "rx-gro")
 }
@@ -145,7 +145,7 @@ func (l *Lab) setUpNode(n *node) error {
 		}
 		defer e.Close()
 		for _, p := range n.ports {
-			if err := p.setUp(h, e); err != nil {
+			if err := p.setUp(h, e, p.peer.kind == experiment.Switch && l.fabric.finishChecksums()); err != nil {
 				return fmt.Errorf("port %s: %w", p.name, err)
 			}
 		}
@@ -157,21 +157,38 @@ func (l *Lab) setUpNode(n *node) error {
 		} else if err := h.LinkSetUp(lo); err != nil {
 			return err
 		}
-		switch {
-		case n.mgmtOnly:
-			return nil
-		case n.kind == experiment.Guest:
-			return l.setUpGuest(h, n)
-		case n.kind == experiment.Hypervisor:
-			return bridge{}.setUp(h, n, l.plan)
-		default:
-			return l.fabric.setUp(h, n, l.plan)
+		if err := l.setUpKind(h, n); err != nil {
+			return err
 		}
+		// Last: a switch that takes its ports over may take their queues away.
+		for _, p := range n.ports {
+			if p.rate == 0 {
+				continue
+			}
+			if err := shape(h, p); err != nil {
+				return fmt.Errorf("port %s: %w", p.name, err)
+			}
+		}
+		return nil
 	})
 }
 
-// setUp gives a port its readable name, its offloads and its queue. The fabric brings it up.
-func (p *port) setUp(h *netlink.Handle, e *nic.Tool) error {
+// setUpKind makes a node a guest, or a switch of some kind.
+func (l *Lab) setUpKind(h *netlink.Handle, n *node) error {
+	switch {
+	case n.mgmtOnly:
+		return nil
+	case n.kind == experiment.Guest:
+		return l.setUpGuest(h, n)
+	case n.kind == experiment.Hypervisor:
+		return bridge{}.setUp(l, h, n)
+	default:
+		return l.fabric.setUp(l, h, n)
+	}
+}
+
+// setUp gives a port its readable name and its offloads, and brings it up.
+func (p *port) setUp(h *netlink.Handle, e *nic.Tool, finishChecksums bool) error {
 	link, err := h.LinkByName(p.ifname)
 	if err != nil {
 		return err
@@ -180,26 +197,22 @@ func (p *port) setUp(h *netlink.Handle, e *nic.Tool) error {
 	if err := h.LinkAddAltName(link, p.name); err != nil {
 		return fmt.Errorf("second name: %w", err)
 	}
-	if err := switchOff(e, p.ifname); err != nil {
+	if err := switchOff(e, p.ifname, finishChecksums); err != nil {
 		return fmt.Errorf("offloads: %w", err)
-	}
-	if p.rate > 0 {
-		if err := shape(h, p); err != nil {
-			return err
-		}
 	}
 	return h.LinkSetUp(link)
 }
 
-// switchOff turns off what bundles frames, as far as this kernel has it and lets us.
-func switchOff(e *nic.Tool, ifname string) error {
+// switchOff turns off what bundles frames, and what leaves their checksums to the hardware, as far as this kernel
+// has it and lets us.
+func switchOff(e *nic.Tool, ifname string, checksums bool) error {
 	features, err := e.Features(ifname)
 	if err != nil {
 		return err
 	}
 	off := map[string]bool{}
 	for name, state := range features {
-		if wholeFrames(name) && state.On && !state.Fixed {
+		if (wholeFrames(name) || checksums && strings.HasPrefix(name, "tx-checksum-")) && state.On && !state.Fixed {
 			off[name] = false
 		}
 	}
@@ -228,7 +241,7 @@ func (l *Lab) settle(n *node) error {
 		}
 		for _, link := range links {
 			name := link.Attrs().Name
-			if link.Type() != "veth" && name != bridgeName {
+			if link.Type() != "veth" && link.Type() != "bridge" {
 				continue
 			}
 			if _, err := e.Link(name); err != nil {

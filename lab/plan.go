@@ -71,7 +71,8 @@ type plan struct {
 	cfg    *experiment.Config
 	nodes  []*node // graph's order, then mgmt and controller
 	byName map[string]*node
-	routed bool
+	paths  bool            // there are several between some nodes
+	routed bool            // so switches are routers: bridges would loop
 	hops   map[*node][]int // by guest: how far every node is from it, -1: not joined
 }
 
@@ -96,7 +97,8 @@ func newPlan(cfg *experiment.Config) (*plan, error) {
 			return nil, err
 		}
 	}
-	p.routed = g.Multipath || switchesLoop(g)
+	p.paths = g.Multipath || switchesLoop(g)
+	p.routed = p.paths && cfg.Switch != "ovs"
 	for _, l := range g.Links {
 		if err := p.join(l); err != nil {
 			return nil, err

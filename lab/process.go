@@ -85,15 +85,15 @@ func endExecuted(r *record) error {
 	return nil
 }
 
-// await waits until all processes have ended, at most for limit.
-func await(ends []unix.PollFd, limit time.Duration) {
+// await waits until all processes have ended, at most for limit, and gives those that have not.
+func await(ends []unix.PollFd, limit time.Duration) (alive []unix.PollFd) {
 	for deadline := time.Now().Add(limit); len(ends) > 0; {
 		rest := time.Until(deadline)
 		if rest <= 0 {
-			return
+			break
 		}
 		if _, err := unix.Poll(ends, int(rest.Milliseconds())+1); err != nil && err != unix.EINTR {
-			return
+			break
 		}
 		alive := ends[:0]
 		for _, e := range ends {
@@ -103,6 +103,7 @@ func await(ends []unix.PollFd, limit time.Duration) {
 		}
 		ends = alive
 	}
+	return ends
 }
 
 // executed are the processes in the lab's exec cgroup.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 
 	"weir/experiment"
@@ -17,6 +18,7 @@ var buffer125KB = law.Limit{N: 125000}
 type graphBuilder struct {
 	experiment.Graph
 	hypervisors bool
+	kind        string // of the switches
 }
 
 func (g *graphBuilder) sw(name string) {
@@ -42,7 +44,7 @@ func (g *graphBuilder) config(profiles ...experiment.Guests) *experiment.Config 
 	if len(profiles) == 0 {
 		profiles = []experiment.Guests{cubic()}
 	}
-	return &experiment.Config{Graph: &g.Graph, Switch: "bridge", Profiles: profiles}
+	return &experiment.Config{Graph: &g.Graph, Switch: cmp.Or(g.kind, "bridge"), Profiles: profiles}
 }
 
 // dumbbell is senders and one receiver on one switch.

@@ -171,6 +171,7 @@ func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
 	list := append(slices.Clone(l.Unmet()), out.Unmet...)
 	list = append(list, l.troubleOfGuests()...)
 	list = append(list, l.troubleOfLaws()...)
+	list = append(list, l.troubleOfSwitches()...)
 	for cause, n := range out.Failures {
 		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}

@@ -1,0 +1,245 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	database  = "ovsdb-server"
+	forwarder = "ovs-vswitchd"
+	// ovsDir holds, in the lab's own directory, a run directory for each switch.
+	ovsDir = "ovs"
+	// ovsPatience is how long a program of Open vSwitch may take. Each needs well under a second.
+	ovsPatience = 30 * time.Second
+)
+
+// ovsDaemons are the two daemons of one switch: ovsdb-server, which holds its configuration, and ovs-vswitchd,
+// which forwards. Their pid files, sockets, database and logs are in dir. They belong to the lab's control
+// group, so that cleaning ends them whatever became of the process that started them.
+type ovsDaemons struct {
+	dir    string
+	record *record
+}
+
+func (r *record) ovsRunDir(node string) string { return filepath.Join(labsDir, r.Name, ovsDir, node) }
+
+// ovsDaemons are those of switch n, started or not.
+func (l *Lab) ovsDaemons(n *node) (*ovsDaemons, error) {
+	d := &ovsDaemons{dir: l.claim.ovsRunDir(n.name), record: &l.claim.record}
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the run directory of Open vSwitch: %w", err)
+	}
+	return d, nil
+}
+
+func (d *ovsDaemons) file(name string) string { return filepath.Join(d.dir, name) }
+
+// ovsEnvironment points every program of Open vSwitch to the files of one switch.
+func ovsEnvironment(dir string) []string {
+	var env []string
+	for _, name := range []string{"OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"} {
+		env = append(env, name+"="+dir)
+	}
+	return env
+}
+
+// run runs a program of Open vSwitch to its end, in the namespace of the calling thread and in the lab's control
+// group. A daemon ends so when its child is at work, or has said why it cannot be.
+func (d *ovsDaemons) run(program string, args ...string) error {
+	dir, err := d.record.makeCgroup()
+	if err != nil {
+		return err
+	}
+	group, err := os.Open(filepath.Join(dir, "exec"))
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), ovsPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), ovsEnvironment(d.dir)...)
+	cmd.WaitDelay = time.Second // a child that keeps our end of the pipe open is not waited for
+	// An interrupt at the terminal is for us, who then take the lab down in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setpgid: true}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, errors.Join(context.Cause(ctx), err), lastLine(string(out)))
+	}
+	return nil
+}
+
+func (d *ovsDaemons) vsctl(args ...string) error {
+	return d.run("ovs-vsctl", append([]string{"--db=unix:" + d.file("db.sock"), "--no-wait", "--"}, args...)...)
+}
+
+// startDatabase makes the database and starts its server. Neither needs systemd or files in /etc.
+func (d *ovsDaemons) startDatabase() error {
+	if err := d.run("ovsdb-tool", "create"); err != nil {
+		return err
+	}
+	return d.start(database, "--remote=punix:"+d.file("db.sock"))
+}
+
+// startForwarder starts ovs-vswitchd, which sets itself up as its database says before it goes on by itself.
+func (d *ovsDaemons) startForwarder() error { return d.start(forwarder) }
+
+// start starts a daemon and makes sure that it is there: its pid file names it, and it answers.
+func (d *ovsDaemons) start(daemon string, args ...string) error {
+	args = append(args, "--pidfile", "--unixctl="+d.file(daemon+".ctl"), "--log-file", "--no-chdir", "--detach",
+		"-vconsole:off", "-vsyslog:off")
+	if err := d.run(daemon, args...); err != nil {
+		return errors.Join(err, d.logged(daemon))
+	}
+	control, err := d.dial(daemon)
+	if err == nil {
+		_, err = control.call("version")
+		control.close()
+	}
+	if err == nil {
+		_, err = d.pid(daemon)
+	}
+	if err != nil {
+		return fmt.Errorf("%s was started and does not answer: %w", daemon, errors.Join(err, d.logged(daemon)))
+	}
+	return nil
+}
+
+// logged is the last that a daemon wrote to its log; nil: nothing.
+func (d *ovsDaemons) logged(daemon string) error {
+	text, err := os.ReadFile(d.file(daemon + ".log"))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return fmt.Errorf("its log ends with %q", lastLine(string(text)))
+}
+
+// pid is the process of a daemon: the one that its pid file names, if it is one of the lab's.
+func (d *ovsDaemons) pid(daemon string) (int, error) {
+	text, err := os.ReadFile(d.file(daemon + ".pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%s has ended", daemon)
+	}
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("pid file of %s: %w", daemon, err)
+	}
+	if ours, err := executed(d.record); err != nil || !slices.Contains(ours, pid) {
+		return 0, errors.Join(err, fmt.Errorf("%s has ended", daemon))
+	}
+	return pid, nil
+}
+
+// alive says which daemon has ended.
+func (d *ovsDaemons) alive() error {
+	for _, daemon := range []string{database, forwarder} {
+		if _, err := d.pid(daemon); err != nil {
+			return errors.Join(err, d.logged(daemon))
+		}
+	}
+	return nil
+}
+
+// endForwarder ends ovs-vswitchd and waits until it has.
+func (d *ovsDaemons) endForwarder() error {
+	pid, err := d.pid(forwarder)
+	if err != nil {
+		return nil // nothing to end
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	// The descriptor may be of another process that has the number since: look again.
+	if again, err := d.pid(forwarder); err != nil || again != pid {
+		return nil
+	}
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := unix.PidfdSendSignal(fd, signal, nil, 0); errors.Is(err, unix.ESRCH) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("end %s: %w", forwarder, err)
+		}
+		if ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}; len(await(ended, ovsPatience)) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s (process %d) does not end", forwarder, pid)
+}
+
+// ovsControl is a connection to a daemon's control socket, which speaks JSON-RPC 1.0.
+type ovsControl struct {
+	conn  net.Conn
+	in    *json.Decoder
+	calls int
+}
+
+// dial connects to a daemon. A socket's address has room for 107 bytes, and a directory may be longer.
+func (d *ovsDaemons) dial(daemon string) (*ovsControl, error) {
+	dir, err := os.Open(d.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	conn, err := net.DialTimeout("unix", fdPath(dir)+"/"+daemon+".ctl", ovsPatience)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", daemon, err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(ovsPatience)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &ovsControl{conn: conn, in: json.NewDecoder(conn)}, nil
+}
+
+func (c *ovsControl) close() { _ = c.conn.Close() }
+
+// call carries out a command of ovs-appctl's and gives what it prints.
+func (c *ovsControl) call(command string, args ...string) (string, error) {
+	if args == nil {
+		args = []string{}
+	}
+	c.calls++
+	question := struct {
+		ID     int      `json:"id"`
+		Method string   `json:"method"`
+		Params []string `json:"params"`
+	}{c.calls, command, args}
+	var answer struct {
+		ID     int     `json:"id"`
+		Result *string `json:"result"`
+		Error  *string `json:"error"`
+	}
+	err := json.NewEncoder(c.conn).Encode(question)
+	if err == nil {
+		err = c.in.Decode(&answer)
+	}
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", command, err)
+	case answer.Error != nil:
+		return "", fmt.Errorf("%s: %s", command, strings.TrimSpace(*answer.Error))
+	case answer.ID != c.calls || answer.Result == nil:
+		return "", fmt.Errorf("%s: an answer to something else", command)
+	}
+	return *answer.Result, nil
+}
