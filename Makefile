@@ -148,7 +148,7 @@ deps: ## what the outside checks of the lab need
 	@scripts/apt-install iperf3 nginx-light apache2-utils
 
 deps-test: ## what regenerating the kernel objects and the tests need
-	@scripts/apt-install clang-16 llvm-16 libbpf-dev gcc libc6-dev iproute2
+	@scripts/apt-install clang-16 llvm-16 libbpf-dev gcc libc6-dev iproute2 openvswitch-switch
 
 clean: ## remove what the build made
 	rm -rf weir $(OUT)

@@ -10,13 +10,21 @@ import (
 func (r *Run) Info() result.Info {
 	info := result.Info{
 		World: r.World, Seed: r.Seed, Scale: r.Scale, Scheme: r.Scheme, Laws: r.Laws,
-		GuestCC: r.guestCC(), Params: r.Params, Axes: r.Point, Series: r.Config.Series.Std(),
+		GuestCC: r.guestCC(), Params: r.Params, Axes: r.Point, Series: r.Config.Series.Std(), Switch: r.switchKind(),
 		Windows: map[string][2]time.Duration{}, Ideal: r.ideal(),
 	}
 	for label, w := range r.Config.Windows {
 		info.Windows[label] = [2]time.Duration{w[0].Std(), w[1].Std()}
 	}
 	return info
+}
+
+// switchKind is what the lab's switches are where they are not bridges or routers; a simulated switch is of no kind.
+func (r *Run) switchKind() string {
+	if r.World != "lab" || r.Config.Switch == "bridge" {
+		return ""
+	}
+	return r.Config.Switch
 }
 
 // guestCC is the congestion control of all TCP items; empty when they differ.

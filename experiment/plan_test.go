@@ -257,6 +257,18 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	}
 }
 
+// A result says what its lab's switches were, where they were not bridges; those of the simulator are of no kind.
+func TestInfoNamesTheSwitches(t *testing.T) {
+	for _, c := range []struct {
+		world, set, want string
+	}{{"lab", "ovs", "ovs"}, {"lab", "bridge", ""}, {"sim", "ovs", ""}} {
+		p := planned(t, planBase, Options{Worlds: []string{c.world}, Schemes: []string{"droptail"}, Set: []string{"topology.switch=" + c.set}})
+		if got := p.Runs[0].Info().Switch; got != c.want {
+			t.Errorf("world %s, switches %s: the result says %q, want %q", c.world, c.set, got, c.want)
+		}
+	}
+}
+
 func TestSetAndSweep(t *testing.T) {
 	o := Options{Worlds: []string{"lab"}, Schemes: []string{"ecn"}}
 	o.Set = []string{"guests.cc=bbr", "traffic.short.size=20KB", "schemes.ecn.params.not_ect=drop", "lab.time_scale=2", "traffic.long.from=sender1"}

@@ -31,7 +31,9 @@ func TestMain(m *testing.M) {
 // childUp builds a lab until it is killed, or tells why it could not. It says when it starts and
 // when it is done.
 func childUp() error {
-	cfg := racks(2, 3, true).config()
+	g := racks(2, 3, true)
+	g.kind = os.Getenv("WEIR_TEST_SWITCH")
+	cfg := g.config()
 	fmt.Println("start")
 	l, err := Up(context.Background(), os.Getenv("WEIR_TEST_LAB"), cfg, Options{Owned: true})
 	if err != nil {
@@ -75,6 +77,16 @@ func hostState(t *testing.T) string {
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, mark) {
 			state += "mount " + strings.Fields(line)[4] + "\n"
+		}
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range commands {
+		line, err := os.ReadFile(command)
+		if err == nil && strings.Contains(string(line), fmt.Sprintf("%s/t%d-", labsDir, os.Getpid())) {
+			state += "process " + strings.ReplaceAll(string(line), "\x00", " ") + "\n"
 		}
 	}
 	root, err := cgroup2Root()

@@ -1,14 +1,12 @@
 package lab
 
 import (
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -116,7 +114,7 @@ func (o ovs) startForwarding(l *Lab, n *node, d *ovsDaemons) error {
 		return err
 	}
 	if !o.kernel {
-		if err := d.widenSockets(n); err != nil {
+		if err := errors.Join(d.preferForwarder(), d.widenSockets(n)); err != nil {
 			return err
 		}
 	}
@@ -176,28 +174,6 @@ func (l *Lab) RestartSwitch(node string) error {
 		}
 		return errors.Join(d.endForwarder(), o.startForwarding(l, n, d))
 	})
-}
-
-// troubleOfSwitches tells what an Open vSwitch lost outside of its ports' queues, and which has ended.
-func (l *Lab) troubleOfSwitches() []string {
-	if _, ok := l.fabric.(ovs); !ok {
-		return nil
-	}
-	var lines []string
-	for _, n := range l.plan.nodes {
-		if n.kind != experiment.Switch {
-			continue
-		}
-		d, err := l.ovsDaemons(n)
-		if err == nil {
-			err = d.alive()
-		}
-		if err != nil {
-			lines = append(lines, fmt.Sprintf("topology.switch ovs on %s: %v", n.name, err))
-		}
-	}
-	slices.SortFunc(lines, cmp.Compare[string])
-	return lines
 }
 
 // lastLine is the end of a program's words.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +81,7 @@ func (d *ovsDaemons) run(program string, args ...string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setpgid: true}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", program, errors.Join(context.Cause(ctx), err), lastLine(string(out)))
+		return fmt.Errorf("%s: %w: %s", program, cmp.Or(context.Cause(ctx), err), lastLine(string(out)))
 	}
 	return nil
 }
@@ -100,12 +101,32 @@ func (d *ovsDaemons) startDatabase() error {
 // startForwarder starts ovs-vswitchd, which sets itself up as its database says before it goes on by itself.
 func (d *ovsDaemons) startForwarder() error { return d.start(forwarder) }
 
+// preferForwarder lets ovs-vswitchd have a processor before programs of guests do. A switch does not wait for its
+// hosts; the kernel's forwarding, in soft interrupts, does not either.
+func (d *ovsDaemons) preferForwarder() error {
+	pid, err := d.pid(forwarder)
+	if err != nil {
+		return err
+	}
+	const highest = -20
+	for _, attr := range []unix.SchedAttr{
+		{Policy: unix.SCHED_RR, Priority: 1},
+		{Policy: unix.SCHED_NORMAL, Nice: highest}, // where real time is not for our control group
+	} {
+		attr.Size = unix.SizeofSchedAttr
+		if err = unix.SchedSetAttr(pid, &attr, 0); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("give %s the processor first: %w", forwarder, err)
+}
+
 // start starts a daemon and makes sure that it is there: its pid file names it, and it answers.
 func (d *ovsDaemons) start(daemon string, args ...string) error {
 	args = append(args, "--pidfile", "--unixctl="+d.file(daemon+".ctl"), "--log-file", "--no-chdir", "--detach",
 		"-vconsole:off", "-vsyslog:off")
 	if err := d.run(daemon, args...); err != nil {
-		return errors.Join(err, d.logged(daemon))
+		return d.withLog(daemon, err)
 	}
 	control, err := d.dial(daemon)
 	if err == nil {
@@ -116,18 +137,18 @@ func (d *ovsDaemons) start(daemon string, args ...string) error {
 		_, err = d.pid(daemon)
 	}
 	if err != nil {
-		return fmt.Errorf("%s was started and does not answer: %w", daemon, errors.Join(err, d.logged(daemon)))
+		return d.withLog(daemon, fmt.Errorf("%s was started and does not answer: %w", daemon, err))
 	}
 	return nil
 }
 
-// logged is the last that a daemon wrote to its log; nil: nothing.
-func (d *ovsDaemons) logged(daemon string) error {
-	text, err := os.ReadFile(d.file(daemon + ".log"))
-	if err != nil || len(text) == 0 {
-		return nil
+// withLog adds to an error of a daemon's the last that it wrote to its log.
+func (d *ovsDaemons) withLog(daemon string, err error) error {
+	text, unread := os.ReadFile(d.file(daemon + ".log"))
+	if unread != nil || len(text) == 0 {
+		return err
 	}
-	return fmt.Errorf("its log ends with %q", lastLine(string(text)))
+	return fmt.Errorf("%w; its log ends with %q", err, lastLine(string(text)))
 }
 
 // pid is the process of a daemon: the one that its pid file names, if it is one of the lab's.
@@ -144,7 +165,7 @@ func (d *ovsDaemons) pid(daemon string) (int, error) {
 		return 0, fmt.Errorf("pid file of %s: %w", daemon, err)
 	}
 	if ours, err := executed(d.record); err != nil || !slices.Contains(ours, pid) {
-		return 0, errors.Join(err, fmt.Errorf("%s has ended", daemon))
+		return 0, cmp.Or(err, fmt.Errorf("%s has ended", daemon))
 	}
 	return pid, nil
 }
@@ -153,7 +174,7 @@ func (d *ovsDaemons) pid(daemon string) (int, error) {
 func (d *ovsDaemons) alive() error {
 	for _, daemon := range []string{database, forwarder} {
 		if _, err := d.pid(daemon); err != nil {
-			return errors.Join(err, d.logged(daemon))
+			return d.withLog(daemon, err)
 		}
 	}
 	return nil

@@ -79,3 +79,19 @@ func (d *ovsDaemons) eachPacketSocket(f func(fd int, sends bool) error) error {
 	}
 	return nil
 }
+
+// unread counts the frames that came in and that ovs-vswitchd was too slow to read. The kernel forgets them then.
+func (d *ovsDaemons) unread() (frames uint64, err error) {
+	err = d.eachPacketSocket(func(fd int, sends bool) error {
+		if sends {
+			return nil
+		}
+		stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+		if err != nil {
+			return err
+		}
+		frames += uint64(stats.Drops)
+		return nil
+	})
+	return frames, err
+}

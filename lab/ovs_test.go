@@ -1,36 +1,47 @@
 package lab
 
 import (
-	"fmt"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
+	"weir/datapath/testnet"
+	"weir/experiment"
 	"weir/internal/testroot"
 )
 
-// needOVS gives a network's configuration with switches that are Open vSwitches. Where the lab itself would
-// refuse them, the test is skipped for the same reason.
+// onOVS makes the switches of a network Open vSwitches. Where the lab would refuse those, the test is skipped for
+// the reason that it gives.
 func onOVS(t *testing.T, g *graphBuilder) *graphBuilder {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
 	g.kind = "ovs"
-	if err := CheckHost(g.config()); err != nil {
+	if err := newOVS(netip.AddrPort{}).check(&plan{}); err != nil {
 		t.Skip(err)
 	}
 	return g
 }
 
 func TestOVS_GuestsReachEachOther(t *testing.T) {
-	for name, g := range map[string]*graphBuilder{
-		"dumbbell": dumbbell(2, false), "racks": racks(2, 2, true), "chain": chain(3, false),
-	} {
-		t.Run(fmt.Sprint(name), func(t *testing.T) {
+	for name, g := range map[string]*graphBuilder{"racks": racks(2, 2, true), "chain": chain(3, false)} {
+		t.Run(name, func(t *testing.T) {
 			l := up(t, name, onOVS(t, g).config())
+			for name, sent := range sentByPort(t, l) {
+				if sent != 0 {
+					t.Errorf("%s sent %d bytes while the lab was built", name, sent)
+				}
+			}
 			guests := l.plan.guests()
 			for i, from := range guests {
-				for j, to := range guests {
-					if i == j {
-						continue
-					}
+				for _, to := range guests[i+1:] {
 					if err := talk(l, from.name, to.name, 0); err != nil {
 						t.Error(err)
 					}
@@ -40,5 +51,209 @@ func TestOVS_GuestsReachEachOther(t *testing.T) {
 				t.Errorf("unmet: %v", lines)
 			}
 		})
+	}
+}
+
+// Its two daemons end with the lab, and of a lab that is left to itself with Clean. `weir lab exec` leads the
+// tools of Open vSwitch to them.
+func TestOVS_DaemonsEndWithTheLab(t *testing.T) {
+	g := onOVS(t, dumbbell(1, false))
+	before := hostState(t)
+	kept, err := Up(t.Context(), testName("ovskept"), g.config(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = Clean(kept.Name()) })
+	if n := strings.Count(hostState(t), "process "); n != 2 {
+		t.Errorf("%d processes of a lab with one switch, want 2", n)
+	}
+	out, err := child(t, "exec", kept.Name(), "switch", "ovs-vsctl", "list-ports", bridgeName).CombinedOutput()
+	if err != nil || string(out) != "p1\np2\n" {
+		t.Errorf("ovs-vsctl in the lab: %q, %v", out, err)
+	}
+	if _, err := Clean(kept.Name()); err != nil {
+		t.Error(err)
+	}
+	sameHost(t, before, "after Clean")
+}
+
+// kill -9 while daemons are being started, and when they are, then Clean: as before.
+func TestOVS_CleanAfterKill(t *testing.T) {
+	onOVS(t, dumbbell(1, false))
+	t.Setenv("WEIR_TEST_SWITCH", "ovs")
+	before := hostState(t)
+	name, killed := testName("ovskill"), 0
+	for i, after := range []time.Duration{60, 150, 250, 400, 0} {
+		whole := after == 0
+		if killChild(t, name, after*time.Millisecond, whole) {
+			killed++
+		}
+		if during := strings.Count(hostState(t), "process "); whole && during != 6 {
+			t.Errorf("%d processes of a lab with three switches were left, want 6", during)
+		}
+		if _, err := clean(nil, ofThisTest); err != nil {
+			t.Errorf("kill %d: clean: %v", i, err)
+		}
+		sameHost(t, before, "killed and cleaned,")
+	}
+	if killed == 0 {
+		t.Error("none was killed before it was whole")
+	}
+}
+
+// A daemon that is gone is an error of the run's, with its log's last words.
+func TestOVS_NamesADaemonThatEnded(t *testing.T) {
+	l := up(t, "ovsgone", onOVS(t, dumbbell(1, false)).config())
+	d, err := l.ovsDaemons(l.plan.byName["switch"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.endForwarder(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(l.troubleOfSwitches(), "\n")
+	if !strings.HasPrefix(got, `topology.switch ovs on switch: ovs-vswitchd has ended; its log ends with "2`) || strings.Contains(got, "\n") {
+		t.Errorf("trouble: %q", got)
+	}
+}
+
+func TestOVS_Refuses(t *testing.T) {
+	g := onOVS(t, leafSpine(2, 1, false))
+	_, err := Up(t.Context(), testName("ovsr"), g.config(), Options{})
+	if err == nil || !strings.Contains(err.Error(), "several paths, for which an Open vSwitch needs a controller") {
+		t.Errorf("a network with several paths: %v", err)
+	}
+	_, err = Up(t.Context(), testName("ovsr"), dumbbell(1, false).config(), Options{Controller: 6653})
+	if err == nil || !strings.Contains(err.Error(), "bridge takes no controller: use ovs") {
+		t.Errorf("a bridge with a controller: %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	err = newOVS(netip.AddrPort{}).check(&plan{})
+	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "apt-get install openvswitch-switch") {
+		t.Errorf("without Open vSwitch: %v", err)
+	}
+}
+
+// A start that fails says why, in the words of the program, and leaves nothing.
+func TestOVS_StartThatFails(t *testing.T) {
+	g := onOVS(t, dumbbell(1, false))
+	before := hostState(t)
+	real, err := exec.LookPath(forwarder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\n" + real + " \"$@\" --no-such-option\n"
+	if err := os.WriteFile(dir+"/"+forwarder, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	_, err = Up(t.Context(), testName("ovsfail"), g.config(), Options{Owned: true})
+	if err == nil || !strings.Contains(err.Error(), "option '--no-such-option'") {
+		t.Errorf("a start that failed: %v", err)
+	}
+	sameHost(t, before, "after a start that failed")
+}
+
+// With a controller in the management network the switches dial it, and forward nothing until it says so.
+func TestOVS_ObeysItsController(t *testing.T) {
+	g := onOVS(t, leafSpine(2, 1, false))
+	l, err := Up(t.Context(), testName("ovsctl"), g.config(), Options{Owned: true, Controller: 6653})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	var ln net.Listener
+	err = l.Enter(controllerNode, func() (err error) {
+		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp4", l.plan.controller(6653).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	waiting := map[string]bool{}
+	for _, n := range l.plan.nodes {
+		if n.kind == experiment.Switch {
+			waiting[n.mgmt.String()] = true
+		}
+	}
+	for len(waiting) > 0 {
+		c, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var hello [8]byte
+		if _, err := io.ReadFull(c, hello[:]); err != nil || hello[1] != 0 || binary.BigEndian.Uint16(hello[2:]) < 8 {
+			t.Errorf("a switch begins with % x, %v, and not with HELLO", hello, err)
+		}
+		delete(waiting, testnet.AddrPort(c.RemoteAddr()).Addr().String())
+	}
+	for _, node := range []string{"leaf1", "spine2"} {
+		if flows := askOVS(t, l, node, "bridge/dump-flows", bridgeName); strings.Contains(flows, "NORMAL") {
+			t.Errorf("%s forwards without its controller: %s", node, flows)
+		}
+	}
+}
+
+// askOVS gives what a command of ovs-appctl's prints.
+func askOVS(t *testing.T, l *Lab, node, command string, args ...string) string {
+	t.Helper()
+	d, err := l.ovsDaemons(l.plan.byName[node])
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := d.dial(forwarder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.close()
+	text, err := control.call(command, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// FairQ on its ports: what the sender is told arrives, as its socket and the wire before it have it.
+func TestOVS_SenderSeesTheWindow(t *testing.T) {
+	const grant = 2 << 14
+	l := up(t, "ovswindow", onOVS(t, chain(2, false)).config())
+	guest := testnet.NewTap(t, portOf(t, l, "sender1->switch1"))
+	f, err := l.holdWindows("switch1", grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	err = dial(l, "sender1", "receiver2", 0, func(client, server *net.TCPConn) error {
+		if err := send(client, server, 300_000); err != nil {
+			return err
+		}
+		s := testnet.ReadTCPInfo(t, client)
+		if s.Snd_wnd != grant {
+			t.Errorf("the sender's socket has a window of %d, want %d", s.Snd_wnd, grant)
+		}
+		own, last, rewritten := testnet.AddrPort(client.LocalAddr()), uint32(0), 0
+		guest.Each(t, func(s2 *testnet.Segment) {
+			if s2.Out || s2.To != own || s2.Flags&testnet.SYN != 0 {
+				return
+			}
+			last = uint32(s2.Window) << s.PeerScale
+			if last == grant {
+				rewritten++
+			}
+		})
+		if last != grant || rewritten < 10 {
+			t.Errorf("at the guest %d acknowledgements say %d, and the last one %d", rewritten, grant, last)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,6 +27,7 @@ type Info struct {
 	GuestCC string         // the guests' congestion control where it is one; else ""
 	Params  map[string]any // typed configuration of each law, by the law's name; scaled
 	Axes    map[string]string
+	Switch  string        // what the lab's switches are, if not Linux bridges or routers
 	Series  time.Duration // measure.series; 0 is 10 ms of the experiment's time
 	Windows map[string][2]time.Duration
 	// PayloadShare overrides Raw's and the world's; 0: Raw's, else PayloadShareLab for the lab and
@@ -50,7 +51,7 @@ func Build(info Info, raw *Raw) *Run {
 	b.index()
 	run := &Run{
 		World: info.World, Seed: info.Seed, Scale: info.Scale, Scheme: info.Scheme,
-		Laws: append([]string{}, info.Laws...), GuestCC: info.GuestCC,
+		Laws: append([]string{}, info.Laws...), GuestCC: info.GuestCC, Switch: info.Switch,
 		Params: b.params(), Axes: maps.Clone(info.Axes),
 		Partial: raw.Partial, Unmet: append([]string{}, raw.Unmet...),
 		PayloadShare: b.payloadShare(),

@@ -45,10 +45,11 @@ type Run struct {
 	Scheme  string            `json:"scheme"`
 	Laws    []string          `json:"laws"`
 	GuestCC string            `json:"guest_cc,omitempty"`
-	Params  map[string]any    `json:"params"`         // the laws' configuration, and the value of each axis by its name
-	Axes    map[string]string `json:"axes,omitempty"` // the axes alone; a claim's [axis=value] selects by them
-	Partial bool              `json:"partial"`        // cut short
-	Unmet   []string          `json:"unmet"`          // asked for and could not be set
+	Switch  string            `json:"switch,omitempty"` // what the lab's switches were; absent: Linux bridges, or routers
+	Params  map[string]any    `json:"params"`           // the laws' configuration, and the value of each axis by its name
+	Axes    map[string]string `json:"axes,omitempty"`   // the axes alone; a claim's [axis=value] selects by them
+	Partial bool              `json:"partial"`          // cut short
+	Unmet   []string          `json:"unmet"`            // asked for and could not be set
 	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
 	// brought back to the experiment's own scale.
 	RTTus *float64 `json:"rtt_us,omitempty"`

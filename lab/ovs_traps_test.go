@@ -1,0 +1,240 @@
+package lab
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/datapath/testnet"
+	"weir/internal/nic"
+	"weir/law"
+)
+
+// Trap 1. A host that leaves its checksums to the hardware sends an Open vSwitch in user space segments that no host
+// accepts, and a lab's hosts do not. Between bridges they go on as real hosts do.
+func TestOVS_HostsFinishTheirChecksums(t *testing.T) {
+	for kind, want := range map[string]bool{"bridge": true, "ovs": false} {
+		t.Run(kind, func(t *testing.T) {
+			g := dumbbell(1, true)
+			if kind == "ovs" {
+				onOVS(t, g)
+			}
+			l := up(t, "checksums", g.config())
+			inUserSpace(t, l)
+			in := testnet.NewRaw(t, portOf(t, l, "switch->sender1"))
+			if got := unfinished(t, l, in); got != want {
+				t.Errorf("a frame from a host has an unfinished checksum: %t, want %t", got, want)
+			}
+			for node, device := range map[string]string{"sender1": "eth0", "sender1.hv": "up"} {
+				err := l.Enter(node, func() error {
+					tool, err := nic.Open()
+					if err != nil {
+						return err
+					}
+					defer tool.Close()
+					return tool.Change(device, map[string]bool{"tx-checksum-ip-generic": true})
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !unfinished(t, l, in) {
+				t.Error("with the offload on checksums are finished: this test sees nothing")
+			}
+		})
+	}
+}
+
+// inUserSpace skips the test of a trap that the kernel's datapath has not.
+func inUserSpace(t *testing.T, l *Lab) {
+	t.Helper()
+	if o, ok := l.fabric.(ovs); ok && o.kernel {
+		t.Skip("openvswitch.ko is here: it forwards frames as they are, and one by one")
+	}
+}
+
+// unfinished sends a datagram to receiver1 and tells how it comes in at the switch.
+func unfinished(t *testing.T, l *Lab, in *testnet.Raw) bool {
+	t.Helper()
+	mark := []byte("checksum-of-this")
+	if _, err := udp(t, l, "sender1").WriteTo(mark, discard(l, "receiver1")); err != nil {
+		t.Fatal(err)
+	}
+	return in.Receive(t, func(frame []byte) bool { return bytes.Contains(frame, mark) }).Partial
+}
+
+// discard is where nobody listens at a node.
+func discard(l *Lab, node string) net.Addr {
+	return &net.UDPAddr{IP: l.Addr(node, 0).AsSlice(), Port: 9}
+}
+
+// udp opens a UDP socket in a node, with a buffer that holds whatever a test sends.
+func udp(t *testing.T, l *Lab, node string) *net.UDPConn {
+	t.Helper()
+	var c *net.UDPConn
+	err := l.Enter(node, func() (err error) {
+		c, err = net.ListenUDP("udp4", &net.UDPAddr{IP: l.Addr(node, 0).AsSlice()})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) }); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Trap 2. A queue may grow to its limit, beyond what a packet socket usually holds, and ports beside it lose
+// nothing meanwhile. After a restart, too.
+func TestOVS_AFullQueueHurtsNoOtherPort(t *testing.T) {
+	const limit, frames, beside = 900_000, 700, 200
+	g := onOVS(t, dumbbell(2, false))
+	g.Links[len(g.Links)-1].Rate, g.Links[len(g.Links)-1].Buffer = 250_000, law.Limit{N: limit}
+	l := up(t, "sendbuffer", g.config())
+	inUserSpace(t, l)
+	full, from, idle := portOf(t, l, "switch->receiver1"), udp(t, l, "sender1"), udp(t, l, "sender2")
+	send := func(to net.Addr, count int) {
+		for range count {
+			if _, err := from.WriteTo(make([]byte, 1200), to); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 {
+		// Behind the flood, on the same way to the switch: where the last of these is, the flood is in the queue.
+		send(discard(l, "receiver1"), frames)
+		send(idle.LocalAddr(), beside)
+		for range beside {
+			if err := idle.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := idle.ReadFrom(make([]byte, 2000)); err != nil {
+				t.Fatalf("an idle port lost a frame beside a full one: %v", err)
+			}
+		}
+		if q := testnet.Queue(t, full); q.BacklogBytes < frames/2*1200 {
+			t.Errorf("the queue shows %d bytes of some %d", q.BacklogBytes, frames*1200)
+		}
+		if err := l.RestartSwitch("switch"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Trap 3. Ports have the queues that were asked for, and the same ones after a restart.
+func TestOVS_LeavesTheQueuesAlone(t *testing.T) {
+	l := up(t, "queues", onOVS(t, dumbbell(1, false)).config())
+	if err := talk(l, "sender1", "receiver1", 0); err != nil {
+		t.Fatal(err)
+	}
+	before := sentByPort(t, l)
+	for _, when := range []string{"at first", "after a restart"} {
+		for _, p := range l.Ports() {
+			q, ok := rootQdisc(t, l, p).(*netlink.Tbf)
+			if !ok || q.Rate != uint64(p.Rate)/8 || q.Limit != uint32(p.Buffer) {
+				t.Fatalf("%s, %s has %+v", when, p.Name, rootQdisc(t, l, p))
+			}
+		}
+		for name, sent := range sentByPort(t, l) {
+			if sent < before[name] || sent == 0 {
+				t.Errorf("%s, the queue of %s has sent %d bytes, and %d before: it is another one", when, name, sent, before[name])
+			}
+		}
+		if err := l.RestartSwitch("switch"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Trap 4. A restarted switch forwards as before, and floods nothing, though it has heard of nobody.
+func TestOVS_RestartForwardsAsBefore(t *testing.T) {
+	g := onOVS(t, chain(2, false))
+	l := up(t, "restart", g.config())
+	d, err := l.ovsDaemons(l.plan.byName["switch1"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := d.pid(forwarder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.RestartSwitch("switch1"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := d.pid(forwarder); err != nil || now == old {
+		t.Errorf("process %d after the restart, %v, and %d before", now, err, old)
+	}
+	before := sentByPort(t, l)
+	if err := talk(l, "sender1", "receiver2", 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, sent := range sentByPort(t, l) {
+		flooded := strings.Contains(name, "receiver1") || strings.Contains(name, "sender2")
+		if moved := sent != before[name]; moved == flooded {
+			t.Errorf("%s sent %d bytes more", name, sent-before[name])
+		}
+	}
+	if text := askOVS(t, l, "switch1", "fdb/show", bridgeName); strings.Count(text, "static") != 4 {
+		t.Errorf("the restarted switch knows\n%s", text)
+	}
+	if err := l.RestartSwitch("sender1"); err == nil || !strings.Contains(err.Error(), `no Open vSwitch "sender1"`) {
+		t.Errorf("restart of a guest: %v", err)
+	}
+}
+
+// Trap 5. What is thrown away behind a refused frame is no drop of the queue's: frames are counted, and it is said.
+func TestOVS_TellsOfFramesThrownAway(t *testing.T) {
+	const frames, fit = 500, 4
+	g := onOVS(t, dumbbell(1, false))
+	g.Links[len(g.Links)-1].Rate, g.Links[len(g.Links)-1].Buffer = 250_000, law.Limit{N: fit * frameBytes}
+	l := up(t, "thrown", g.config())
+	inUserSpace(t, l)
+	n := l.plan.byName["switch"]
+	d, err := l.ovsDaemons(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := d.pid(forwarder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := l.troubleOfSwitches(); len(lines) > 0 {
+		t.Fatalf("at first: %v", lines)
+	}
+	// While it sleeps frames come together, which it then handles 32 at a time.
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	from := udp(t, l, "sender1")
+	for range frames {
+		if _, err := from.WriteTo(make([]byte, frameBytes-42), discard(l, "receiver1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (lost, refused uint64) {
+		lost, refused, err := l.countFrames(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost, refused
+	}
+	// One went out that never came in: the one of createSendSocket.
+	testnet.Until(t, "all frames wait for the switch", func() bool { lost, _ := count(); return lost == frames-1 })
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Until(t, "the queue refuses some", func() bool { lost, refused := count(); return refused > 0 && lost <= frames-fit })
+	if _, refused := count(); refused > frames/8 {
+		t.Errorf("the queue refused %d of %d frames: this test sees nothing", refused, frames)
+	}
+	if got := strings.Join(l.troubleOfSwitches(), "\n"); !strings.Contains(got, "topology.switch ovs on switch: of 4") {
+		t.Errorf("trouble: %q", got)
+	}
+}
