@@ -44,7 +44,7 @@ func (c *Conn) Apply(ctx context.Context, changes ...openflow.Message) error {
 func (c *Conn) queueBatch(b *batch, barrier *Call, changes []openflow.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, xid := c.out, c.xid
+	before, xid := c.out.queued, c.xid
 	b.first = xid + 1
 	err := func() error {
 		for _, m := range changes {
@@ -56,9 +56,7 @@ func (c *Conn) queueBatch(b *batch, barrier *Call, changes []openflow.Message) e
 		return c.askLocked(&openflow.BarrierRequest{}, barrier)
 	}()
 	if err != nil {
-		refused := c.out.refused
-		c.out, c.xid = before, xid
-		c.out.refused = refused
+		c.out.queued, c.xid = before, xid
 		return err
 	}
 	c.batches = append(c.batches, b)

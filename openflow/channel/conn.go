@@ -29,6 +29,9 @@ type Handler interface {
 
 // Conn is the connection to one switch.
 type Conn struct {
+	// State is the handler's, to be set in Up: what it knows of this switch. The connection does not look at it.
+	State any
+
 	srv      *Server
 	nc       net.Conn
 	log      lines

@@ -16,17 +16,22 @@ const (
 
 // outQueue is what waits to be written, encoded. All but wake and stopped is under Conn.mu.
 type outQueue struct {
+	queued
+	spare   []byte
+	flight  int           // bytes taken by the writer and not yet by the kernel
+	flightN int           // the same in messages
+	last    bool          // nothing more will be queued: write what is there and stop
+	wake    chan struct{} // buffered: there is something to write
+	stopped chan struct{} // closed when the writer has returned
+	refused uint64
+}
+
+// queued is what a message changes that is queued: Apply puts it back.
+type queued struct {
 	buf      []byte
-	spare    []byte
-	messages int           // in buf
-	flight   int           // bytes taken by the writer and not yet by the kernel
-	flightN  int           // the same in messages
-	last     bool          // nothing more will be queued: write what is there and stop
-	wake     chan struct{} // buffered: there is something to write
-	stopped  chan struct{} // closed when the writer has returned
+	messages int // in buf
 	types    [Types]uint64
 	bytes    uint64
-	refused  uint64
 }
 
 func (q *outQueue) init() {
