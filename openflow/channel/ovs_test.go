@@ -64,19 +64,18 @@ func (v *vswitch) command(program string, args ...string) *exec.Cmd {
 	return c
 }
 
-func (v *vswitch) run(program string, args ...string) string {
+func (v *vswitch) run(program string, args ...string) {
 	v.t.Helper()
 	out, err := v.command(program, args...).CombinedOutput()
 	if err != nil {
 		v.t.Fatalf("%s %s: %v\n%s\n%s", program, strings.Join(args, " "), err, out, v.log())
 	}
-	return string(out)
 }
 
 // vsctl returns when the switch has done it.
-func (v *vswitch) vsctl(args ...string) string {
+func (v *vswitch) vsctl(args ...string) {
 	v.t.Helper()
-	return v.run("ovs-vsctl", append([]string{"--db=unix:" + v.file("db.sock"), "--retry", "--timeout=60"}, args...)...)
+	v.run("ovs-vsctl", append([]string{"--db=unix:" + v.file("db.sock"), "--retry", "--timeout=60"}, args...)...)
 }
 
 // start runs a daemon in the namespace, until the test's end.
@@ -102,7 +101,7 @@ func (v *vswitch) log() string {
 }
 
 // controller serves in the switch's namespace.
-func (v *vswitch) controller(config Config) (s *Server, port string, h *recorder) {
+func (v *vswitch) controller(config Config) (port string, h *recorder) {
 	v.t.Helper()
 	h = newRecorder()
 	config.Handler, config.Log = h, slog.New(slog.NewTextHandler(v.t.Output(), nil))
@@ -124,7 +123,7 @@ func (v *vswitch) controller(config Config) (s *Server, port string, h *recorder
 			v.t.Error(err)
 		}
 	})
-	return s, fmt.Sprint(l.Addr().(*net.TCPAddr).Port), h
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port), h
 }
 
 // certificates gives the switch its own and whom to trust, and the controller's files.
@@ -152,7 +151,7 @@ func TestOpenVSwitch(t *testing.T) {
 	v := newVSwitch(t)
 	a := v.certificates()
 	t.Run("TCP", func(t *testing.T) {
-		_, port, h := v.controller(Config{})
+		port, h := v.controller(Config{})
 		v.vsctl("set-controller", "br0", "tcp:127.0.0.1:"+port)
 		talk(t, v.up(h))
 	})
@@ -161,7 +160,7 @@ func TestOpenVSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, port, h := v.controller(Config{TLS: config})
+		port, h := v.controller(Config{TLS: config})
 		v.vsctl("set-controller", "br0", "ssl:127.0.0.1:"+port)
 		c := v.up(h)
 		if name := c.Certificate().Subject.CommonName; name != "ours switch" {
@@ -273,8 +272,8 @@ func TestOpenVSwitch_TwoControllers(t *testing.T) {
 	v := newVSwitch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, portA, hA := v.controller(Config{})
-	_, portB, hB := v.controller(Config{})
+	portA, hA := v.controller(Config{})
+	portB, hB := v.controller(Config{})
 	v.vsctl("--id=@a", "create", "controller", `target="tcp:127.0.0.1:`+portA+`"`, "max_backoff=1000", // 8 s otherwise
 		"--", "--id=@b", "create", "controller", `target="tcp:127.0.0.1:`+portB+`"`, "max_backoff=1000",
 		"--", "set", "bridge", "br0", "controller=[@a,@b]")

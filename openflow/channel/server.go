@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -136,8 +137,8 @@ func (s *Server) open(ctx context.Context, nc net.Conn, dialled bool) (*Conn, er
 	s.half--
 	s.mu.Unlock()
 	if why != nil {
-		s.exit(address)
 		s.refuse(nc, why)
+		s.exit(address)
 		return nil, why
 	}
 	return c, nil
@@ -149,7 +150,7 @@ func (s *Server) negotiate(ctx context.Context, nc net.Conn, dialled bool) (*Con
 		_ = raw.SetDeadline(time.Unix(1, 0)) // ends what is under way: the reason is found there
 	})
 	defer stop()
-	nc, state, why := s.secure(ctx, nc, dialled)
+	nc, state, why := s.secure(nc, dialled)
 	if why != nil {
 		return nil, why
 	}
@@ -176,7 +177,7 @@ func (s *Server) negotiate(ctx context.Context, nc net.Conn, dialled bool) (*Con
 }
 
 // secure puts TLS over the connection, if there is to be any.
-func (s *Server) secure(ctx context.Context, nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionState, *CloseError) {
+func (s *Server) secure(nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionState, *CloseError) {
 	if s.tls == nil {
 		return nc, nil, nil
 	}
@@ -186,8 +187,9 @@ func (s *Server) secure(ctx context.Context, nc net.Conn, dialled bool) (net.Con
 	} else {
 		t = tls.Server(nc, s.tls)
 	}
-	if err := t.HandshakeContext(ctx); err != nil {
-		if ctx.Err() != nil {
+	// Not HandshakeContext: that gives the context's error in the place of what TLS had found. The caller ends this one.
+	if err := t.Handshake(); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, nil, closed(CauseHandshake, "TLS was not finished in time")
 		}
 		return nil, nil, closed(CauseTLS, "%w", err)
