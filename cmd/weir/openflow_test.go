@@ -43,7 +43,8 @@ func (s *askedSwitch) serve() error {
 		if err != nil {
 			return err
 		}
-		whole := append(head, make([]byte, int(h.Length)-openflow.HeaderLen)...)
+		whole := make([]byte, h.Length)
+		copy(whole, head)
 		if _, err := io.ReadFull(s.conn, whole[openflow.HeaderLen:]); err != nil {
 			return err
 		}
@@ -227,7 +228,7 @@ func TestOpenflow_WatchListens(t *testing.T) {
 	if code != 0 {
 		t.Fatal(code, errs.String())
 	}
-	<-errs.ended
+	_ = <-errs.ended // weir closed
 	var types []string
 	for line := range strings.Lines(out.String()) {
 		var l struct {
