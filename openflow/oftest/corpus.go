@@ -3,13 +3,19 @@ package oftest
 import (
 	"fmt"
 
+	"pgregory.net/rapid"
+
 	of "weir/openflow"
 )
 
 // Corpus gives n messages of each type, and as many multipart messages as that of each kind, as bytes. It is always the
 // same: for fuzzing to start from, and for other implementations to read.
-func Corpus(n int) [][]byte {
-	m := newMaker()
+func Corpus(n int) [][]byte { return corpus(newMaker(anyField()), n) }
+
+// KnownCorpus is likewise, without the fields that this package keeps as they come: others know others.
+func KnownCorpus(n int) [][]byte { return corpus(newMaker(rapid.Custom(knownField)), n) }
+
+func corpus(m *maker, n int) [][]byte {
 	var all [][]byte
 	for t := of.TypeHello; of.New(t) != nil; t++ {
 		g, count := m.message(t), n

@@ -11,7 +11,7 @@ import (
 
 // Messages draws a message of any type, each as often as the others.
 func Messages() *rapid.Generator[of.Message] {
-	m := newMaker()
+	m := newMaker(anyField())
 	var all []*rapid.Generator[of.Message]
 	for t := of.TypeHello; of.New(t) != nil; t++ {
 		all = append(all, m.message(t))
@@ -20,22 +20,25 @@ func Messages() *rapid.Generator[of.Message] {
 }
 
 // MessagesOf draws messages of one type.
-func MessagesOf(t of.Type) *rapid.Generator[of.Message] { return newMaker().message(t) }
+func MessagesOf(t of.Type) *rapid.Generator[of.Message] { return newMaker(anyField()).message(t) }
 
 // Matches draws a match of up to 6 fields.
-func Matches() *rapid.Generator[of.Match] {
+func Matches() *rapid.Generator[of.Match] { return matches(anyField()) }
+
+func matches(fields *rapid.Generator[of.Field]) *rapid.Generator[of.Match] {
 	return rapid.Custom(func(t *rapid.T) of.Match {
-		return rapid.SliceOfNDistinct(fields(), 0, 6, func(f of.Field) of.FieldID { return f.ID }).Draw(t, "match")
+		return rapid.SliceOfNDistinct(fields, 0, 6, func(f of.Field) of.FieldID { return f.ID }).Draw(t, "match")
 	})
 }
 
 // maker holds how each type is drawn that has rules of its own.
 type maker struct{ cfg rapid.MakeConfig }
 
-func newMaker() *maker {
+// newMaker draws matches of these fields.
+func newMaker(fields *rapid.Generator[of.Field]) *maker {
 	m := &maker{}
 	m.cfg.Types = map[reflect.Type]*rapid.Generator[any]{}
-	override(m, Matches())
+	override(m, matches(fields))
 	override(m, actions())
 	override(m, instructions())
 	override(m, hexBytes(40))
@@ -89,13 +92,13 @@ func (m *maker) message(typ of.Type) *rapid.Generator[of.Message] {
 	case of.TypeSetConfig:
 		return message[of.SetConfig](m)
 	case of.TypePacketIn:
-		return message[of.PacketIn](m)
+		return rapid.Map(message[of.PacketIn](m), wholeLength)
 	case of.TypeFlowRemoved:
 		return message[of.FlowRemoved](m)
 	case of.TypePortStatus:
 		return message[of.PortStatus](m)
 	case of.TypePacketOut:
-		return message[of.PacketOut](m)
+		return rapid.Map(message[of.PacketOut](m), oneFrame)
 	case of.TypeFlowMod:
 		return message[of.FlowMod](m)
 	case of.TypeGroupMod:
@@ -124,6 +127,22 @@ func (m *maker) message(typ of.Type) *rapid.Generator[of.Message] {
 		return message[of.MeterMod](m)
 	}
 	return rapid.Map(rapid.Just(typ), of.New) // a header only
+}
+
+// wholeLength makes a packet-in's frame at least as long as what it carries of it.
+func wholeLength(m of.Message) of.Message {
+	in := m.(*of.PacketIn)
+	in.TotalLen = max(in.TotalLen, uint16(len(in.Data)))
+	return in
+}
+
+// oneFrame makes a packet-out bring a frame or name a buffer, not both.
+func oneFrame(m of.Message) of.Message {
+	out := m.(*of.PacketOut)
+	if len(out.Data) > 0 {
+		out.BufferID = of.NoBuffer
+	}
+	return out
 }
 
 func hello() *rapid.Generator[of.Message] {

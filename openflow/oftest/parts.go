@@ -76,7 +76,8 @@ func otherField(t *rapid.T) of.Field {
 	return must(of.NewField(id, v, rapid.SliceOfN(rapid.Byte(), size, size).Draw(t, "mask")))
 }
 
-func fields() *rapid.Generator[of.Field] {
+// anyField draws a known field, or, once in ten times, another.
+func anyField() *rapid.Generator[of.Field] {
 	known, other := rapid.Custom(knownField), rapid.Custom(otherField)
 	return rapid.Custom(func(t *rapid.T) of.Field {
 		if rapid.IntRange(0, 9).Draw(t, "known") > 0 {

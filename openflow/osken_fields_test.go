@@ -1,0 +1,171 @@
+package openflow_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"strings"
+
+	of "weir/openflow"
+)
+
+// oskenFields gives a message as testdata/osken.py does: fields by name, numbers as they are on the wire.
+func oskenFields(m of.Message) any {
+	fields := plainStruct(reflect.ValueOf(m).Elem())
+	switch m := m.(type) {
+	case *of.SetAsync, *of.GetAsyncReply:
+		return fields["masks"]
+	case *of.FeaturesReply:
+		delete(fields, "reserved") // which os-ken does not keep
+	case *of.Hello:
+		return map[string]any{"versions": plainValue(reflect.ValueOf(m.Versions))}
+	}
+	return fields
+}
+
+// plain reads JSON with its numbers unchanged, and addresses in one form.
+func plain(b []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("%s: %w", b, err)
+	}
+	return oneForm(v), nil
+}
+
+func oneForm(v any) any {
+	switch v := v.(type) {
+	case string:
+		if a, err := netip.ParseAddr(v); err == nil {
+			return a.String()
+		}
+	case []any:
+		for i := range v {
+			v[i] = oneForm(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = oneForm(v[k])
+		}
+	}
+	return v
+}
+
+func plainStruct(v reflect.Value) map[string]any {
+	out := map[string]any{}
+	for i := range v.NumField() {
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		f := v.Field(i)
+		if name == "-" || (option == "omitempty" && f.IsZero() && !optionalButThere(v, name)) || (f.Kind() == reflect.Interface && f.IsNil()) {
+			continue
+		}
+		out[name] = plainValue(f)
+	}
+	switch x := v.Interface().(type) {
+	case of.Action:
+		out["type"] = number(uint64(x.ActionType()))
+		delete(out, "mpls") // which the type says
+	case of.Instruction:
+		out["type"] = number(uint64(x.InstructionType()))
+		if x.InstructionType() == of.InstructionTypeClearActions { // in os-ken one of three with actions
+			out["actions"] = []any{}
+		}
+	}
+	return out
+}
+
+// optionalButThere says which fields that may be zero and not printed os-ken has for the type that the struct is of.
+func optionalButThere(v reflect.Value, name string) bool {
+	switch x := v.Interface().(type) {
+	case of.Band:
+		return (name == "prec_level" && x.Type == of.BandDSCPRemark) || (name == "experimenter" && x.Type == of.BandExperimenter)
+	case of.QueueProperty:
+		return (name == "rate") == (x.Property != of.QueueExperimenter)
+	case of.TableProperty:
+		switch {
+		case x.Type >= of.TableExperimenter:
+			return name == "experimenter" || name == "exp_type" || name == "data"
+		case x.Type <= of.TableInstructionsMiss:
+			return name == "instruction_ids"
+		case x.Type <= of.TableNextTablesMiss:
+			return name == "next_table_ids"
+		case x.Type <= of.TableApplyActionsMiss:
+			return name == "action_ids"
+		}
+		return name == "oxm_ids"
+	}
+	return false
+}
+
+func number(v uint64) json.Number { return json.Number(strconv.FormatUint(v, 10)) }
+
+func plainValue(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case of.HexBytes:
+		return fmt.Sprintf("%x", []byte(x))
+	case of.MAC:
+		return x.String()
+	case of.Field:
+		return plainField(&x)
+	case of.FieldHeader:
+		return []any{oskenFieldName(x.ID), x.HasMask, number(uint64(x.Length))}
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.String:
+		return v.String()
+	case reflect.Interface, reflect.Pointer:
+		return plainValue(v.Elem())
+	case reflect.Struct:
+		return plainStruct(v)
+	case reflect.Slice, reflect.Array:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plainValue(v.Index(i))
+		}
+		return list
+	}
+	return number(v.Uint())
+}
+
+// plainField gives name, value and mask as os-ken's users see them.
+func plainField(f *of.Field) []any {
+	value := func(b []byte) any {
+		name := f.ID.String()
+		switch {
+		case f.ID == of.FieldTCPFlags15:
+			return base64.StdEncoding.EncodeToString(b)
+		case len(b) == 6:
+			return of.MAC(b).String()
+		case len(b) == 16 || strings.HasPrefix(name, "ipv4") || name == "arp_spa" || name == "arp_tpa":
+			a, _ := netip.AddrFromSlice(b)
+			return a.String()
+		}
+		var v uint64
+		for _, c := range b {
+			v = v<<8 | uint64(c)
+		}
+		return number(v)
+	}
+	if !f.HasMask {
+		return []any{oskenFieldName(f.ID), value(f.Value()), nil}
+	}
+	return []any{oskenFieldName(f.ID), value(f.Value()), value(f.Mask())}
+}
+
+// oskenFieldName gives os-ken's name of a field.
+func oskenFieldName(id of.FieldID) string {
+	switch id {
+	case of.FieldTCPFlagsNXM:
+		return "tcp_flags_nxm"
+	case of.FieldTCPFlags15: // of OpenFlow 1.5, which its reader of 1.3 does not know
+		return fmt.Sprintf("field_%d", int(id.Class())<<7|int(id.Number()))
+	}
+	return id.String()
+}
