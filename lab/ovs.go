@@ -68,6 +68,11 @@ func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 	if err := d.vsctl(o.configuration(n)...); err != nil {
 		return err
 	}
+	if !o.kernel {
+		if err := o.hideRefusals(l, n); err != nil {
+			return err
+		}
+	}
 	return o.startForwarding(l, n, d)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"weir/datapath"
 	"weir/datapath/testnet"
 	"weir/internal/nic"
 	"weir/law"
@@ -189,12 +190,13 @@ func TestOVS_RestartForwardsAsBefore(t *testing.T) {
 	}
 }
 
-// Trap 5. What is thrown away behind a refused frame is no drop of the queue's: frames are counted, and it is said.
-func TestOVS_TellsOfFramesThrownAway(t *testing.T) {
+// Trap 5. Of frames that come together each that finds no room is refused, once, and the others are not thrown away
+// with it.
+func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	const frames, fit = 500, 4
 	g := onOVS(t, dumbbell(1, false))
 	g.Links[len(g.Links)-1].Rate, g.Links[len(g.Links)-1].Buffer = 250_000, law.Limit{N: fit * frameBytes}
-	l := up(t, "thrown", g.config())
+	l := up(t, "refused", g.config())
 	inUserSpace(t, l)
 	n := l.plan.byName["switch"]
 	d, err := l.ovsDaemons(n)
@@ -205,10 +207,7 @@ func TestOVS_TellsOfFramesThrownAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := l.troubleOfSwitches(); len(lines) > 0 {
-		t.Fatalf("at first: %v", lines)
-	}
-	// While it sleeps frames come together, which it then handles 32 at a time.
+	// While it sleeps frames gather, which it then handles 32 at a time.
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -218,23 +217,52 @@ func TestOVS_TellsOfFramesThrownAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	count := func() (lost, refused uint64) {
+	// One went out that never came in: the one of createSendSocket.
+	missing := func() (lost, refused uint64) {
 		lost, refused, err := l.countFrames(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return lost, refused
+		return lost + 1, refused
 	}
-	// One went out that never came in: the one of createSendSocket.
-	testnet.Until(t, "all frames wait for the switch", func() bool { lost, _ := count(); return lost == frames-1 })
+	testnet.Until(t, "all frames wait for the switch", func() bool { lost, _ := missing(); return lost == frames })
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	testnet.Until(t, "the queue refuses some", func() bool { lost, refused := count(); return refused > 0 && lost <= frames-fit })
-	if _, refused := count(); refused > frames/8 {
-		t.Errorf("the queue refused %d of %d frames: this test sees nothing", refused, frames)
+	testnet.Until(t, "every lost frame was refused", func() bool {
+		lost, refused := missing()
+		if refused > lost {
+			t.Fatalf("%d frames were lost, and %d refused", lost, refused)
+		}
+		return lost == refused && lost <= frames-fit
+	})
+	if lines := l.troubleOfSwitches(); len(lines) > 0 {
+		t.Errorf("trouble: %v", lines)
 	}
-	if got := strings.Join(l.troubleOfSwitches(), "\n"); !strings.Contains(got, "topology.switch ovs on switch: of 4") {
-		t.Errorf("trouble: %q", got)
+}
+
+// What a law drops takes others along all the same, and what is lost beside full queues is told of.
+func TestOVS_TellsOfLostFrames(t *testing.T) {
+	g := onOVS(t, dumbbell(1, false))
+	g.Links[len(g.Links)-1].Rate = mbit
+	l := up(t, "lost", g.config())
+	inUserSpace(t, l)
+	mark, err := datapath.AttachMark(l.switchPorts([]string{"switch"}), datapath.MarkConfig{Action: datapath.ActionDrop})
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer mark.Close()
+	if lines := l.troubleOfSwitches(); len(lines) > 0 {
+		t.Fatalf("at first: %v", lines)
+	}
+	from := udp(t, l, "sender1")
+	for range 200 {
+		if _, err := from.WriteTo(make([]byte, 1000), discard(l, "receiver1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testnet.Until(t, "the law's drops are missed", func() bool {
+		got := strings.Join(l.troubleOfSwitches(), "\n")
+		return strings.HasPrefix(got, "topology.switch ovs on switch: of ") && strings.Contains(got, "full queues refused 0")
+	})
 }

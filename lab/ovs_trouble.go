@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -38,22 +39,37 @@ func (l *Lab) troubleOfSwitches() []string {
 	return lines
 }
 
-// lostIn speaks of frames that were lost in a switch and that are no drops of a queue: trap 5. Open vSwitch in user
-// space sends up to 32 frames with one call. When a queue refuses one, it offers that one again and throws the rest
-// away, though there may be room for them. The queue's count of drops then knows the refused frame twice and the
-// others not at all. Frames that came in and never went out are the truth.
+// lostIn speaks of frames that were lost in a switch and that no queue refused: those that it was too slow to read, and
+// those behind one that a law dropped, which it throws away (trap 5).
 func (l *Lab) lostIn(n *node, d *ovsDaemons) (string, error) {
 	unread, err := d.unread()
 	if err != nil {
 		return "", err
 	}
+	// What is under way looks lost. It goes on until there is no more of it than before.
 	lost, refused, err := l.countFrames(n)
+	for range settleLooks {
+		if err != nil || lost <= refused {
+			return "", err
+		}
+		before := lost
+		time.Sleep(settlePause)
+		if lost, refused, err = l.countFrames(n); err == nil && lost == before {
+			break
+		}
+	}
 	if err != nil || lost <= refused {
 		return "", err
 	}
-	return fmt.Sprintf("of %d frames that it lost full queues refused %d and %d were not read in time; the rest a law dropped, or it threw them away behind a refused one",
+	return fmt.Sprintf("of %d frames that it lost full queues refused %d and %d were not read in time; the rest a law dropped, or they came right behind one that it dropped",
 		lost, refused, unread), nil
 }
+
+// How often a switch is looked at until frames under way have left it, and how long after one another.
+const (
+	settleLooks = 50
+	settlePause = 20 * time.Millisecond
+)
 
 // countFrames gives how many frames came in at the ports of n and did not go out by one, nor wait to, and how often a
 // queue refused one.
