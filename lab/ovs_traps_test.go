@@ -63,15 +63,15 @@ func inUserSpace(t *testing.T, l *Lab) {
 func unfinished(t *testing.T, l *Lab, in *testnet.Raw) bool {
 	t.Helper()
 	mark := []byte("checksum-of-this")
-	if _, err := udp(t, l, "sender1").WriteTo(mark, discard(l, "receiver1")); err != nil {
+	if _, err := udp(t, l, "sender1").WriteTo(mark, discard(l)); err != nil {
 		t.Fatal(err)
 	}
 	return in.Receive(t, func(frame []byte) bool { return bytes.Contains(frame, mark) }).Partial
 }
 
-// discard is where nobody listens at a node.
-func discard(l *Lab, node string) net.Addr {
-	return &net.UDPAddr{IP: l.Addr(node, 0).AsSlice(), Port: 9}
+// discard is where nobody listens at receiver1.
+func discard(l *Lab) net.Addr {
+	return &net.UDPAddr{IP: l.Addr("receiver1", 0).AsSlice(), Port: 9}
 }
 
 // udp opens a UDP socket in a node, with a buffer that holds whatever a test sends.
@@ -110,7 +110,7 @@ func TestOVS_AFullQueueHurtsNoOtherPort(t *testing.T) {
 	}
 	for range 2 {
 		// Behind the flood, on the same way to the switch: where the last of these is, the flood is in the queue.
-		send(discard(l, "receiver1"), frames)
+		send(discard(l), frames)
 		send(idle.LocalAddr(), beside)
 		for range beside {
 			if err := idle.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
@@ -213,7 +213,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	}
 	from := udp(t, l, "sender1")
 	for range frames {
-		if _, err := from.WriteTo(make([]byte, frameBytes-42), discard(l, "receiver1")); err != nil {
+		if _, err := from.WriteTo(make([]byte, frameBytes-42), discard(l)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,7 +257,7 @@ func TestOVS_TellsOfLostFrames(t *testing.T) {
 	}
 	from := udp(t, l, "sender1")
 	for range 200 {
-		if _, err := from.WriteTo(make([]byte, 1000), discard(l, "receiver1")); err != nil {
+		if _, err := from.WriteTo(make([]byte, 1000), discard(l)); err != nil {
 			t.Fatal(err)
 		}
 	}
