@@ -1,0 +1,153 @@
+package forward
+
+import (
+	"encoding/binary"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"weir/controller/fabric"
+)
+
+// header is what the law reads of a frame.
+type header struct {
+	to, from fabric.MAC
+	kind     uint16 // EtherType; of a tagged frame the tag's
+}
+
+func readHeader(frame []byte) (h header, ok bool) {
+	if len(frame) < 14 {
+		return h, false
+	}
+	copy(h.to[:], frame)
+	copy(h.from[:], frame[6:])
+	h.kind = binary.BigEndian.Uint16(frame[12:])
+	return h, true
+}
+
+// packetIn learns from a frame and sees that it gets on, where no switch could do that alone.
+func (l *Law) packetIn(e fabric.PacketIn) {
+	head, ok := readHeader(e.Frame)
+	if !ok {
+		return
+	}
+	if e.Kind == fabric.Probe || head.kind == typeLLDP {
+		l.probeHeard(e.At, e.Frame)
+		return
+	}
+	h := l.learn(head.from, e.At)
+	l.learnAddress(h, head, e.Frame)
+	switch e.Kind {
+	case fabric.SYN:
+		l.counts.SYN++
+	case fabric.FIN:
+		l.counts.FIN++
+	case fabric.RST:
+		l.counts.RST++
+	case fabric.ARP:
+		l.arp(e, head)
+	case fabric.Miss:
+		l.forward(e, head)
+	}
+}
+
+// learnAddress notes the address that a host says is its own: in ARP, or as the source of its packets.
+func (l *Law) learnAddress(h *host, head header, frame []byte) {
+	if h == nil {
+		return
+	}
+	switch {
+	case head.kind == typeARP && len(frame) >= 42:
+		if fabric.MAC(frame[22:28]) == h.mac {
+			l.owns(h, fabric.IPv4(frame[28:32]))
+		}
+	case head.kind == typeIPv4 && len(frame) >= 34:
+		l.owns(h, fabric.IPv4(frame[26:30]))
+	}
+}
+
+// arp answers a broadcast request for a host that is known and can be reached, and passes others on.
+func (l *Law) arp(e fabric.PacketIn, head header) {
+	var q layers.ARP
+	if err := q.DecodeFromBytes(e.Frame[14:], gopacket.NilDecodeFeedback); err != nil ||
+		q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 || q.ProtAddressSize != 4 {
+		return
+	}
+	if fabric.MAC(q.SourceHwAddress) != head.from {
+		return // says that it is somebody else
+	}
+	asked := fabric.IPv4(q.DstProtAddress)
+	target := l.hosts[l.owners[asked]]
+	announces := asked == fabric.IPv4(q.SourceProtAddress)
+	if q.Operation != layers.ARPRequest || announces || target == nil || target.mac == head.from || !l.reachable(target) {
+		l.flood(e.At, e.Frame)
+		return
+	}
+	answer, err := arpAnswer(target.mac, asked, head.from, fabric.IPv4(q.SourceProtAddress))
+	if err != nil {
+		return // cannot be: all sizes are fixed
+	}
+	l.counts.Answered++
+	l.out = append(l.out, fabric.PacketOut{Switch: e.At.Switch, Ports: []fabric.Port{e.At.Port}, Frame: answer})
+}
+
+func (l *Law) reachable(h *host) bool {
+	p := l.port(h.at)
+	return p != nil && p.Up
+}
+
+func arpAnswer(mac fabric.MAC, ip fabric.IPv4, toMAC fabric.MAC, toIP fabric.IPv4) ([]byte, error) {
+	b := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},
+		&layers.Ethernet{SrcMAC: mac[:], DstMAC: toMAC[:], EthernetType: layers.EthernetTypeARP},
+		&layers.ARP{
+			AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4,
+			Operation: layers.ARPReply, SourceHwAddress: mac[:], SourceProtAddress: ip[:], DstHwAddress: toMAC[:], DstProtAddress: toIP[:],
+		})
+	return b.Bytes(), err
+}
+
+// forward takes a frame on that a switch had no flow for.
+func (l *Law) forward(e fabric.PacketIn, head header) {
+	if h := l.hosts[head.to]; h != nil {
+		if l.reachable(h) && h.at != e.At {
+			l.counts.Delivered++
+			l.out = append(l.out, fabric.PacketOut{Switch: h.at.Switch, Ports: []fabric.Port{h.at.Port}, Frame: e.Frame})
+		}
+		l.unplaced[h.mac] = h
+		return
+	}
+	l.flood(e.At, e.Frame)
+}
+
+// flood sends a frame from all ports of hosts but the one it came from. No switch floods: each frame goes
+// from the controller straight to the edge, so that there is no tree to keep free of loops.
+func (l *Law) flood(from fabric.Point, frame []byte) {
+	p := l.port(from)
+	if p == nil || p.role != edge {
+		return
+	}
+	passed := (l.now - p.floodAt).Seconds()
+	p.floodTokens = min(p.floodTokens+passed*float64(l.cfg.FloodsPerSecond), float64(l.cfg.FloodBurst))
+	p.floodAt = l.now
+	if p.floodTokens < 1 {
+		l.counts.FloodsRefused++
+		return
+	}
+	p.floodTokens--
+	l.counts.Floods++
+	for _, d := range sorted(l.switches) {
+		if !d.joined {
+			continue
+		}
+		var ports []fabric.Port
+		for _, q := range sorted(d.ports) {
+			if q.Up && q.role == edge && (fabric.Point{Switch: d.id, Port: q.Port}) != from {
+				ports = append(ports, q.Port)
+			}
+		}
+		if len(ports) > 0 {
+			l.out = append(l.out, fabric.PacketOut{Switch: d.id, Ports: ports, Frame: frame})
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package forward
+
+import (
+	"slices"
+
+	"weir/controller/fabric"
+)
+
+// A link is two ports that hear each other's probes. One that is heard in one direction only is none: its
+// other direction would swallow what is sent there.
+
+// probe sends the next probe from a port. The first ones follow each other quickly: a link that comes is
+// found at once.
+func (l *Law) probe(d *datapath, p *port) {
+	const quick = 5
+	p.probes++
+	wait := l.cfg.ProbeEvery
+	if p.probes < quick {
+		wait = tick
+	}
+	p.probed = l.now + wait
+	l.probes++
+	p.lastProbe[p.probes%len(p.lastProbe)] = l.probes
+	src := p.MAC
+	if src == (fabric.MAC{}) || src.Multicast() {
+		src = fabric.MAC{0x02, 'W', 'e', 'i', 'r', 0}
+	}
+	frame := makeProbe(l.cfg.Key, fabric.Point{Switch: d.id, Port: p.Port}, src, l.probes)
+	l.out = append(l.out, fabric.PacketOut{Switch: d.id, Ports: []fabric.Port{p.Port}, Frame: frame})
+}
+
+// probeHeard takes a probe that came in at a port.
+func (l *Law) probeHeard(at fabric.Point, frame []byte) {
+	here := l.port(at)
+	if here == nil || !here.Up {
+		return
+	}
+	from, number, ok := readProbe(l.cfg.Key, frame)
+	there := l.port(from)
+	// A port that hosts were learnt on has no switch behind it: what comes from there was passed on by a host.
+	// And a link that is there stays until it is silent.
+	if !ok || from.Switch == at.Switch || here.hasHosts() || here.role == link && here.heard != from {
+		l.counts.LinksForged++
+		return
+	}
+	if there == nil || !there.Up {
+		return // has just left
+	}
+	if !slices.Contains(there.lastProbe[:], number) || there.hasHosts() {
+		l.counts.LinksForged++
+		return
+	}
+	here.heard, here.heardAt = from, l.now
+	if there.heard == at && l.now-there.heardAt < l.cfg.LinkAge {
+		l.linkUp(at, from)
+	}
+}
+
+// hasHosts tells a port where hosts were learnt since it came up.
+func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
+
+func (l *Law) port(at fabric.Point) *port {
+	if d := l.switches[at.Switch]; d != nil && d.joined {
+		return d.ports[at.Port]
+	}
+	return nil
+}
+
+func (l *Law) linkUp(a, b fabric.Point) {
+	for _, at := range []fabric.Point{a, b} {
+		p := l.port(at)
+		if p.role == link {
+			continue
+		}
+		l.setRole(p, link)
+		l.forgetAt(at) // learnt before the port went down
+		l.setFlow(l.switches[at.Switch], fromLink(at.Port))
+		l.graphChanged = true
+	}
+}
+
+// unlink takes away the link that ends at a port, at both ends.
+func (l *Law) unlink(at fabric.Point) {
+	p := l.port(at)
+	if p == nil || p.role != link {
+		return
+	}
+	other := l.port(p.heard)
+	l.graphChanged = true
+	l.setRole(p, lostLink)
+	p.heard = fabric.Point{}
+	if other != nil && other.heard == at {
+		if other.role == link {
+			l.setRole(other, lostLink)
+		}
+		other.heard = fabric.Point{}
+	}
+}
+
+// ageLinks takes away links that no probe crossed lately.
+func (l *Law) ageLinks() {
+	for _, d := range sorted(l.switches) {
+		if !d.joined {
+			continue
+		}
+		for _, p := range sorted(d.ports) {
+			if p.role == link && l.now-p.heardAt >= l.cfg.LinkAge {
+				l.unlink(fabric.Point{Switch: d.id, Port: p.Port})
+			}
+		}
+	}
+}

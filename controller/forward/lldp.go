@@ -1,0 +1,85 @@
+package forward
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"weir/controller/fabric"
+)
+
+// A probe is an LLDP frame (IEEE 802.1AB) that a switch sends from one port for the controller. Whatever
+// switch hands it back, with the port it came in by, is linked there. An organisation's TLV carries a number
+// and a tag over all of it, so that a host can make none; a copy of one is stale soon.
+const (
+	probeTTL     = 2 // seconds; for others that listen
+	probeSubtype = 1
+	tagBytes     = 16
+)
+
+// weirOUI marks the TLV; locally administered, as no registered one is ours.
+const weirOUI layers.IEEEOUI = 0x025745
+
+// probeTo is the nearest bridge: no other bridge passes it on.
+var probeTo = fabric.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
+
+// tag is the keyed hash of a probe, HMAC-SHA-256 cut to 16 bytes (RFC 2104, 5).
+func tag(key []byte, from fabric.Point, number uint64) []byte {
+	var b [20]byte
+	binary.BigEndian.PutUint64(b[0:], uint64(from.Switch))
+	binary.BigEndian.PutUint32(b[8:], uint32(from.Port))
+	binary.BigEndian.PutUint64(b[12:], number)
+	h := hmac.New(sha256.New, key)
+	h.Write(b[:])
+	return h.Sum(nil)[:tagBytes]
+}
+
+// makeProbe gives the frame.
+func makeProbe(key []byte, from fabric.Point, src fabric.MAC, number uint64) []byte {
+	b := make([]byte, 0, 80)
+	b = append(b, probeTo[:]...)
+	b = append(b, src[:]...)
+	b = binary.BigEndian.AppendUint16(b, typeLLDP)
+	tlv := func(kind layers.LLDPTLVType, head []byte, value []byte) {
+		b = binary.BigEndian.AppendUint16(b, uint16(kind)<<9|uint16(len(head)+len(value))) //nolint:gosec // short
+		b = append(append(b, head...), value...)
+	}
+	tlv(layers.LLDPTLVChassisID, []byte{byte(layers.LLDPChassisIDSubTypeLocal)}, []byte(from.Switch.String()))
+	tlv(layers.LLDPTLVPortID, []byte{byte(layers.LLDPPortIDSubtypeLocal)}, fmt.Append(nil, uint32(from.Port)))
+	tlv(layers.LLDPTLVTTL, nil, []byte{0, probeTTL})
+	own := binary.BigEndian.AppendUint64(nil, number)
+	own = append(own, tag(key, from, number)...)
+	tlv(layers.LLDPTLVOrgSpecific, []byte{byte(weirOUI >> 16), byte(weirOUI >> 8 & 0xff), byte(weirOUI & 0xff), probeSubtype}, own)
+	return append(b, 0, 0) // end
+}
+
+// readProbe checks a frame and says where it was sent from, and which one it is. False: it is none of ours.
+func readProbe(key []byte, frame []byte) (from fabric.Point, number uint64, ok bool) {
+	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{NoCopy: true})
+	base, ok1 := p.Layer(layers.LayerTypeLinkLayerDiscovery).(*layers.LinkLayerDiscovery)
+	info, ok2 := p.Layer(layers.LayerTypeLinkLayerDiscoveryInfo).(*layers.LinkLayerDiscoveryInfo)
+	if !ok1 || !ok2 {
+		return from, 0, false
+	}
+	var id uint64
+	var port uint32
+	if _, err := fmt.Sscanf(string(base.ChassisID.ID), "%016x", &id); err != nil {
+		return from, 0, false
+	}
+	if _, err := fmt.Sscanf(string(base.PortID.ID), "%d", &port); err != nil {
+		return from, 0, false
+	}
+	from = fabric.Point{Switch: fabric.Switch(id), Port: fabric.Port(port)}
+	for _, t := range info.OrgTLVs {
+		if t.OUI != weirOUI || t.SubType != probeSubtype || len(t.Info) != 8+tagBytes {
+			continue
+		}
+		number = binary.BigEndian.Uint64(t.Info)
+		return from, number, hmac.Equal(t.Info[8:], tag(key, from, number))
+	}
+	return from, 0, false
+}

@@ -1,0 +1,177 @@
+package forward
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"weir/controller/fabric"
+)
+
+// A pin holds both directions of one flow to one path. Its path lies on the routes: each hop brings a frame
+// nearer. So a flow that is pinned at some switches and not at others still gets there, and pins that a
+// change of routes leaves beside them go, confirmed, before that change begins.
+
+type pin struct {
+	tuple fabric.Tuple
+	idle  uint16
+	from  fabric.MAC
+	to    fabric.MAC
+	path  []hop // from the source's switch to the destination's; nil: not placed now
+}
+
+// hop is a switch on a path, with its ports away from it.
+type hop struct {
+	at            fabric.Switch
+	forward, back fabric.Port
+}
+
+// pinAsked notes what is wanted; placePins carries it out as soon as there is a way.
+func (l *Law) pinAsked(e fabric.PinAsked) {
+	t := e.Tuple
+	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
+	known := l.pins[t] != nil || l.pins[t.Reverse()] != nil
+	switch {
+	case known:
+		return
+	case from == nil, to == nil, from == to, t.Proto != 6 && t.Proto != 17, e.IdleSeconds == 0, len(l.pins) >= l.cfg.PinsMax:
+		l.counts.PinsRefused++
+		return
+	}
+	l.pins[t] = &pin{tuple: t, idle: e.IdleSeconds, from: from.mac, to: to.mac}
+	l.pinsWait = true
+}
+
+func (l *Law) pinDropped(t fabric.Tuple) {
+	l.unpin(t)
+}
+
+// unpin ends a pin, named by either direction.
+func (l *Law) unpin(t fabric.Tuple) {
+	p := l.pins[t]
+	if p == nil {
+		p = l.pins[t.Reverse()]
+	}
+	if p != nil {
+		l.takeOff(p)
+		delete(l.pins, p.tuple)
+	}
+}
+
+func (l *Law) unpinHost(h *host) {
+	for _, p := range l.pinsInOrder() {
+		if p.from == h.mac || p.to == h.mac {
+			l.unpin(p.tuple)
+		}
+	}
+}
+
+func (l *Law) pinsInOrder() []*pin {
+	out := make([]*pin, 0, len(l.pins))
+	for _, p := range l.pins {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *pin) int { return compareTuples(a.tuple, b.tuple) })
+	return out
+}
+
+// takeOff removes a pin's flows. Routes wait until that is confirmed.
+func (l *Law) takeOff(p *pin) {
+	for _, h := range p.path {
+		d := l.switches[h.at]
+		if d == nil {
+			continue
+		}
+		gone := l.dropFlow(d, pinned(p.tuple, 0, 0).FlowKey)
+		gone = l.dropFlow(d, pinned(p.tuple.Reverse(), 0, 0).FlowKey) || gone
+		if gone {
+			l.unpinning[d.id] = d.barrierNext()
+		}
+	}
+	p.path = nil
+}
+
+// checkPins takes pins off that the routes have left, and tells whether the routes may change now.
+func (l *Law) checkPins() bool {
+	if l.waving {
+		for _, p := range l.pinsInOrder() {
+			if p.path != nil && !l.onRoute(p) {
+				l.takeOff(p)
+			}
+		}
+	}
+	for id, serial := range l.unpinning {
+		if d := l.switches[id]; d == nil || d.settled(serial) {
+			delete(l.unpinning, id)
+		}
+	}
+	return len(l.unpinning) == 0
+}
+
+// onRoute tells whether each hop of a pin is one that the routes of both directions could take.
+func (l *Law) onRoute(p *pin) bool {
+	from, to := l.hosts[p.from], l.hosts[p.to]
+	there, back := l.routes[to.at.Switch], l.routes[from.at.Switch]
+	if there == nil || back == nil {
+		return false
+	}
+	last := len(p.path) - 1
+	for i, h := range p.path {
+		d := l.switches[h.at]
+		if d == nil || !d.joined || d.flows[pinned(p.tuple, 0, 0).FlowKey].Do.Out != h.forward ||
+			d.flows[pinned(p.tuple.Reverse(), 0, 0).FlowKey].Do.Out != h.back {
+			return false
+		}
+		if i < last && !slices.Contains(there.ports[h.at], h.forward) || i > 0 && !slices.Contains(back.ports[h.at], h.back) {
+			return false
+		}
+	}
+	return true
+}
+
+// placePins puts pins on paths, once routes are at rest.
+func (l *Law) placePins() {
+	if l.waving || !l.pinsWait {
+		return
+	}
+	l.pinsWait = false
+	for _, p := range l.pinsInOrder() {
+		if p.path != nil {
+			continue
+		}
+		from, to := l.hosts[p.from], l.hosts[p.to]
+		if from == nil || to == nil {
+			continue
+		}
+		p.path = l.findPath(p, from, to)
+		for _, h := range p.path {
+			d := l.switches[h.at]
+			l.setFlow(d, pinned(p.tuple, h.forward, p.idle))
+			l.setFlow(d, pinned(p.tuple.Reverse(), h.back, p.idle))
+		}
+	}
+}
+
+// findPath chooses one of the shortest paths by a hash of the flow; nil: there is none.
+func (l *Law) findPath(p *pin, from, to *host) []hop {
+	r := l.routes[to.at.Switch]
+	if r == nil {
+		return nil
+	}
+	if _, reached := r.hops[from.at.Switch]; !reached {
+		return nil
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(p.tuple.String()))
+	choice := hash.Sum32()
+	var path []hop
+	back := from.at.Port
+	for s := from.at.Switch; s != r.to; {
+		ports := r.ports[s]
+		out := ports[choice%uint32(len(ports))] //nolint:gosec // few
+		choice = choice*2654435761 + 1
+		path = append(path, hop{at: s, forward: out, back: back})
+		far := l.switches[s].ports[out].heard
+		s, back = far.Switch, far.Port
+	}
+	return append(path, hop{at: r.to, forward: to.at.Port, back: back})
+}

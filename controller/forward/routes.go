@@ -1,0 +1,90 @@
+package forward
+
+import (
+	"maps"
+	"slices"
+
+	"weir/controller/fabric"
+)
+
+// route is how frames get to one switch, from every other: over all shortest paths.
+type route struct {
+	to    fabric.Switch
+	group uint32
+	order []fabric.Switch                 // nearest first, beginning with to
+	hops  map[fabric.Switch]int           // to it
+	ports map[fabric.Switch][]fabric.Port // that lead nearer, sorted
+	next  map[fabric.Switch][]fabric.Switch
+	done  bool // the switches are as it says, confirmed
+}
+
+// findRoutes finds the routes to every switch that has hosts.
+func (l *Law) findRoutes() {
+	wanted := map[fabric.Switch]bool{}
+	for _, h := range l.hosts {
+		if d := l.switches[h.at.Switch]; d != nil && d.joined {
+			wanted[h.at.Switch] = true
+		}
+	}
+	for s := range l.routes {
+		if !wanted[s] {
+			delete(l.routes, s)
+		}
+	}
+	for s := range wanted {
+		id := l.groupID(s)
+		l.routes[s] = l.findRoute(s)
+		l.routes[s].group = id
+	}
+	maps.Copy(l.unplaced, l.hosts)
+	l.waving, l.pinsWait, l.collect = true, true, true
+	l.counts.Waves++
+}
+
+// findRoute goes through the switches in order of their distance from one of them.
+func (l *Law) findRoute(to fabric.Switch) *route {
+	r := &route{
+		to: to, order: []fabric.Switch{to}, hops: map[fabric.Switch]int{to: 0},
+		ports: map[fabric.Switch][]fabric.Port{}, next: map[fabric.Switch][]fabric.Switch{},
+	}
+	for i := 0; i < len(r.order); i++ {
+		s := r.order[i]
+		for _, p := range sorted(l.switches[s].ports) {
+			if p.role != link {
+				continue
+			}
+			from := p.heard.Switch
+			hops, seen := r.hops[from]
+			if !seen {
+				hops = r.hops[s] + 1
+				r.hops[from] = hops
+				r.order = append(r.order, from)
+			}
+			if hops == r.hops[s]+1 {
+				r.ports[from] = append(r.ports[from], p.heard.Port)
+				r.next[from] = append(r.next[from], s)
+			}
+		}
+	}
+	for s := range r.ports {
+		slices.Sort(r.ports[s])
+	}
+	return r
+}
+
+// links gives every link once, from the lesser of its ends.
+func (l *Law) links() [][2]fabric.Point {
+	var out [][2]fabric.Point
+	for _, d := range sorted(l.switches) {
+		if !d.joined {
+			continue
+		}
+		for _, n := range slices.Sorted(maps.Keys(d.ports)) {
+			a := fabric.Point{Switch: d.id, Port: n}
+			if p := d.ports[n]; p.role == link && a.Compare(p.heard) < 0 {
+				out = append(out, [2]fabric.Point{a, p.heard})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package forward
+
+import (
+	"slices"
+
+	"weir/controller/fabric"
+)
+
+// Status is what the law knows, in the order of names.
+type Status struct {
+	Switches []SwitchStatus `json:"switches"`
+	Links    []LinkStatus   `json:"links"`
+	Hosts    []HostStatus   `json:"hosts"`
+	Pins     []PinStatus    `json:"pins"`
+	Settled  bool           `json:"settled"` // every switch has confirmed that it is as it should be
+	Counts   Counts         `json:"counts"`
+}
+
+// SwitchStatus is one switch.
+type SwitchStatus struct {
+	ID     string         `json:"id"`
+	Joined bool           `json:"joined"`
+	Flows  int            `json:"flows"` // of ours
+	Groups int            `json:"groups"`
+	Ports  map[string]int `json:"ports"`  // how many of each role
+	Behind uint64         `json:"behind"` // barriers not confirmed yet
+}
+
+// LinkStatus is one link.
+type LinkStatus struct {
+	A string `json:"a"`
+	B string `json:"b"`
+}
+
+// HostStatus is one host.
+type HostStatus struct {
+	MAC       string   `json:"mac"`
+	At        string   `json:"at"`
+	Addresses []string `json:"addresses"`
+}
+
+// PinStatus is one pinned flow.
+type PinStatus struct {
+	Flow string   `json:"flow"`
+	Path []string `json:"path"` // switches; none: no path now
+}
+
+// Status says what the law knows.
+func (l *Law) Status() Status {
+	s := Status{Settled: l.Settled(), Counts: l.counts, Links: []LinkStatus{}, Hosts: []HostStatus{}, Pins: []PinStatus{}}
+	for _, d := range sorted(l.switches) {
+		one := SwitchStatus{
+			ID: d.id.String(), Joined: d.joined, Flows: len(d.flows), Groups: len(d.groups),
+			Ports: map[string]int{}, Behind: d.serial - d.confirmed,
+		}
+		for _, p := range d.ports {
+			if p.Up {
+				one.Ports[roleNames[p.role]]++
+			} else {
+				one.Ports["down"]++
+			}
+		}
+		s.Switches = append(s.Switches, one)
+	}
+	for _, k := range l.links() {
+		s.Links = append(s.Links, LinkStatus{k[0].String(), k[1].String()})
+	}
+	for _, h := range l.hostsInOrder() {
+		one := HostStatus{MAC: h.mac.String(), At: h.at.String(), Addresses: []string{}}
+		for _, a := range h.addresses {
+			one.Addresses = append(one.Addresses, a.String())
+		}
+		s.Hosts = append(s.Hosts, one)
+	}
+	for _, p := range l.pinsInOrder() {
+		one := PinStatus{Flow: p.tuple.String(), Path: []string{}}
+		for _, h := range p.path {
+			one.Path = append(one.Path, h.at.String())
+		}
+		s.Pins = append(s.Pins, one)
+	}
+	return s
+}
+
+// Settled tells whether every switch has confirmed all that it was told, and nothing is left to tell.
+func (l *Law) Settled() bool {
+	if l.waving || len(l.unplaced) > 0 || len(l.unpinning) > 0 {
+		return false
+	}
+	for _, d := range l.switches {
+		if !d.settled(d.serial) {
+			return false
+		}
+	}
+	return true
+}
+
+// Path is where a pinned flow goes, switch by switch; nil: it has no path now.
+func (l *Law) Path(t fabric.Tuple) []fabric.Switch {
+	p, back := l.pins[t], false
+	if p == nil {
+		p, back = l.pins[t.Reverse()], true
+	}
+	if p == nil {
+		return nil
+	}
+	var out []fabric.Switch
+	for _, h := range p.path {
+		out = append(out, h.at)
+	}
+	if back {
+		slices.Reverse(out)
+	}
+	return out
+}

@@ -1,0 +1,265 @@
+package forward
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+// datapath is a switch as the law knows it: what it was told last, and how much of that it has confirmed.
+type datapath struct {
+	id       fabric.Switch
+	joined   bool
+	leftAt   time.Duration
+	joinedAt time.Duration
+	ports    map[fabric.Port]*port
+	flows    map[fabric.FlowKey]fabric.Flow
+	groups   map[uint32]*group
+	orphans  map[fabric.FlowKey]bool // found, of hosts not known yet
+
+	serial    uint64 // of the last barrier
+	confirmed uint64
+	changed   bool // told something since the last barrier
+}
+
+type group struct {
+	ports  []fabric.Port
+	serial uint64 // confirmed by this barrier
+}
+
+// role is what a port is for.
+type role uint8
+
+const (
+	fresh    role = iota // not known yet: no host is learnt, nothing is flooded
+	edge                 // hosts
+	link                 // another switch of ours
+	lostLink             // had a link lately, and may have it again
+)
+
+var roleNames = [...]string{"new", "host", "link", "lost-link"}
+
+type port struct {
+	fabric.PortInfo
+	role      role
+	since     time.Duration // of the role
+	probed    time.Duration // next probe
+	probes    int           // since it is up
+	lastProbe [3]uint64     // numbers of the last probes sent from it
+	heard     fabric.Point  // whose probe came in here last
+	heardAt   time.Duration
+	hosts     int
+
+	floodTokens float64
+	floodAt     time.Duration
+}
+
+// barrierNext is the serial that confirms what is told to d now.
+func (d *datapath) barrierNext() uint64 { return d.serial + 1 }
+
+// settled tells whether a switch has confirmed all that it was told.
+func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed >= serial }
+
+func (l *Law) joined(e fabric.Joined) {
+	d := l.switches[e.Switch]
+	if d == nil {
+		d = &datapath{id: e.Switch}
+		l.switches[e.Switch] = d
+	}
+	if d.joined { // a new connection before the end of the old one was seen
+		l.left(e.Switch)
+	}
+	d.joined, d.joinedAt, d.confirmed = true, l.now, d.serial
+	d.ports, d.flows, d.groups = map[fabric.Port]*port{}, map[fabric.FlowKey]fabric.Flow{}, map[uint32]*group{}
+	d.orphans = map[fabric.FlowKey]bool{}
+	for _, info := range e.Ports {
+		l.addPort(d, info)
+	}
+	l.recount(d)
+	for _, g := range e.Found.Groups {
+		d.groups[g.ID] = &group{ports: slices.Clone(g.Ports)}
+	}
+	for _, f := range e.Found.Flows {
+		d.flows[f.FlowKey] = f
+	}
+	l.setMeters(d, e.Found.Meters)
+	l.adopt(d)
+	l.graphChanged, l.collect = true, true
+}
+
+func (l *Law) setMeters(d *datapath, found []fabric.Meter) {
+	for _, want := range l.cfg.Rates.meters() {
+		at := slices.IndexFunc(found, func(m fabric.Meter) bool { return m.ID == want.ID })
+		if at < 0 || found[at] != want {
+			l.tell(d, fabric.SetMeter{Switch: d.id, New: at < 0, Meter: want})
+		}
+	}
+}
+
+// adopt takes over what was found on a switch: what is wanted stays untouched, hosts are known again, and
+// what is of no use goes.
+func (l *Law) adopt(d *datapath) {
+	wanted := map[fabric.FlowKey]fabric.Flow{}
+	for _, f := range everywhere() {
+		wanted[f.FlowKey] = f
+	}
+	found := slices.SortedFunc(maps.Values(d.flows), compareFlows)
+	for _, f := range found {
+		p := d.ports[cmp.Or(f.Match.InPort, f.Do.Out)]
+		switch f.Kind {
+		case fabric.Link:
+			if p != nil && p.Up {
+				l.setRole(p, lostLink)
+			}
+		case fabric.HostHere:
+			if p == nil || !l.adoptHost(f.Match.EthDst, fabric.Point{Switch: d.id, Port: f.Do.Out}) {
+				d.orphans[f.FlowKey] = true
+			}
+		case fabric.HostThere:
+			d.orphans[f.FlowKey] = true // until placeHosts finds it right
+		case fabric.Source:
+			if p == nil || !l.adoptHost(f.Match.EthSrc, fabric.Point{Switch: d.id, Port: f.Match.InPort}) {
+				l.dropFlow(d, f.FlowKey)
+			}
+		default:
+			if wanted[f.FlowKey] != f {
+				l.dropFlow(d, f.FlowKey)
+			}
+		}
+	}
+	for _, f := range everywhere() {
+		l.setFlow(d, f)
+	}
+}
+
+func (l *Law) left(id fabric.Switch) {
+	d := l.switches[id]
+	if d == nil || !d.joined {
+		return
+	}
+	for _, p := range sorted(d.ports) {
+		l.unlink(fabric.Point{Switch: id, Port: p.Port})
+	}
+	d.joined, d.leftAt = false, l.now
+	l.graphChanged = true
+}
+
+func (l *Law) addPort(d *datapath, info fabric.PortInfo) {
+	d.ports[info.Port] = &port{PortInfo: info, since: l.now, probed: l.now, floodTokens: float64(l.cfg.FloodBurst), floodAt: l.now}
+}
+
+func (l *Law) portChanged(e fabric.PortChanged) {
+	d := l.switches[e.Switch]
+	if d == nil || !d.joined || e.Port.Port == 0 || e.Port.Port > fabric.PortMax {
+		return
+	}
+	at := fabric.Point{Switch: e.Switch, Port: e.Port.Port}
+	p := d.ports[e.Port.Port]
+	switch {
+	case e.Gone:
+		if p != nil {
+			l.unlink(at)
+			l.forgetAt(at)
+			l.dropFlow(d, fromLink(at.Port).FlowKey)
+			delete(d.ports, at.Port)
+		}
+	case p == nil:
+		l.addPort(d, e.Port)
+	default:
+		wasUp := p.Up
+		p.PortInfo = e.Port
+		if wasUp && !p.Up {
+			l.unlink(at)
+		}
+		if !wasUp && p.Up {
+			l.setRole(p, fresh) // what is plugged in now may be something else
+			p.probes, p.probed, p.heard = 0, l.now, fabric.Point{}
+		}
+	}
+}
+
+func (l *Law) setRole(p *port, r role) {
+	if p.role != r {
+		p.role, p.since = r, l.now
+	}
+}
+
+// tickPorts sends probes that are due, and lets ports become hosts' ports.
+func (l *Law) tickPorts(d *datapath) {
+	if !d.joined {
+		return
+	}
+	for _, p := range sorted(d.ports) {
+		if !p.Up {
+			continue
+		}
+		if l.now >= p.probed {
+			l.probe(d, p)
+		}
+		quiet := p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3
+		if quiet || p.role == lostLink && l.now-p.since >= l.cfg.LinkMemory {
+			l.setRole(p, edge)
+			l.dropFlow(d, fromLink(p.Port).FlowKey)
+		}
+	}
+}
+
+// tell gives one order to a switch.
+func (l *Law) tell(d *datapath, a fabric.Action) {
+	if !d.changed {
+		d.changed = true
+		l.told = append(l.told, d)
+	}
+	l.out = append(l.out, a)
+}
+
+func (l *Law) setFlow(d *datapath, f fabric.Flow) {
+	delete(d.orphans, f.FlowKey)
+	if now, ok := d.flows[f.FlowKey]; !ok || now != f {
+		d.flows[f.FlowKey] = f
+		l.tell(d, fabric.SetFlow{Switch: d.id, Flow: f})
+	}
+}
+
+func (l *Law) dropFlow(d *datapath, k fabric.FlowKey) bool {
+	delete(d.orphans, k)
+	f, there := d.flows[k]
+	if there && d.joined {
+		delete(d.flows, k)
+		l.tell(d, fabric.DropFlow{Switch: d.id, Flow: f})
+	}
+	return there && d.joined
+}
+
+// barriers asks every switch that was told something to say when it has done it.
+func (l *Law) barriers() {
+	for _, d := range l.told {
+		d.changed = false
+		d.serial++
+		l.out = append(l.out, fabric.Barrier{Switch: d.id, Serial: d.serial})
+	}
+	l.told = l.told[:0]
+}
+
+// sorted gives the values of a map in the order of its keys: a law's actions have one order.
+func sorted[K cmp.Ordered, V any](m map[K]V) []V {
+	out := make([]V, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[k])
+	}
+	return out
+}
+
+func compareFlows(a, b fabric.Flow) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), -cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Match.InPort, b.Match.InPort),
+		slices.Compare(a.Match.EthSrc[:], b.Match.EthSrc[:]), slices.Compare(a.Match.EthDst[:], b.Match.EthDst[:]),
+		cmp.Compare(a.Match.EthType, b.Match.EthType), cmp.Compare(a.Match.TCPFlag, b.Match.TCPFlag), compareTuples(a.Match.Tuple, b.Match.Tuple))
+}
+
+func compareTuples(a, b fabric.Tuple) int {
+	return cmp.Or(cmp.Compare(a.Proto, b.Proto), slices.Compare(a.Src[:], b.Src[:]), slices.Compare(a.Dst[:], b.Dst[:]),
+		cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.DstPort, b.DstPort))
+}

@@ -1,0 +1,344 @@
+// Package modelnet is a slow, obvious network for tests: switches that do what flows and groups say, one
+// order at a time in whatever order a test chooses, links that are cut, hosts that send. It forwards real
+// frames, so what a law does to it can be held against what frames then do.
+package modelnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+// Net is a network under a law. Nothing happens on its own: Deliver carries out an order, Hear gives the law
+// an event.
+type Net struct {
+	Law      fabric.Law
+	Now      time.Duration
+	Switches map[fabric.Switch]*Switch
+	Hosts    map[fabric.MAC]fabric.Point
+	Received map[fabric.MAC][][]byte // what hosts were sent
+	Events   []fabric.Event          // that the law has not heard yet
+	Choose   func(n int) int         // which port of a group
+	Told     func(fabric.Action)     // each action of the law, when it is given
+
+	links map[fabric.Point]fabric.Point
+}
+
+// Switch is one switch.
+type Switch struct {
+	ID        fabric.Switch
+	Connected bool
+	Ports     map[fabric.Port]bool // up
+	Flows     map[fabric.FlowKey]fabric.Flow
+	Groups    map[uint32][]fabric.Port
+	Meters    map[uint32]fabric.Meter
+	Orders    []fabric.Action // not carried out yet
+}
+
+// New makes an empty network.
+func New(law fabric.Law) *Net {
+	return &Net{
+		Law: law, Switches: map[fabric.Switch]*Switch{}, Hosts: map[fabric.MAC]fabric.Point{},
+		Received: map[fabric.MAC][][]byte{}, links: map[fabric.Point]fabric.Point{}, Choose: func(int) int { return 0 },
+	}
+}
+
+// AddSwitch adds a switch with ports 1 to n, up, not connected.
+func (n *Net) AddSwitch(id fabric.Switch, ports int) {
+	s := &Switch{ID: id, Ports: map[fabric.Port]bool{}}
+	s.clear()
+	for p := range ports {
+		s.Ports[fabric.Port(p+1)] = true
+	}
+	n.Switches[id] = s
+}
+
+func (s *Switch) clear() {
+	s.Flows, s.Groups, s.Meters = map[fabric.FlowKey]fabric.Flow{}, map[uint32][]fabric.Port{}, map[uint32]fabric.Meter{}
+}
+
+// Link joins two ports.
+func (n *Net) Link(a, b fabric.Point) { n.links[a], n.links[b] = b, a }
+
+// Far is the other end of a port's link.
+func (n *Net) Far(p fabric.Point) (fabric.Point, bool) {
+	q, ok := n.links[p]
+	return q, ok
+}
+
+// SetLink cuts a link or restores it; both switches see it.
+func (n *Net) SetLink(a fabric.Point, up bool) {
+	for _, p := range []fabric.Point{a, n.links[a]} {
+		s := n.Switches[p.Switch]
+		s.Ports[p.Port] = up
+		if s.Connected {
+			n.Events = append(n.Events, fabric.PortChanged{Switch: p.Switch, Port: n.info(s, p.Port)})
+		}
+	}
+}
+
+func (n *Net) info(s *Switch, p fabric.Port) fabric.PortInfo {
+	return fabric.PortInfo{Port: p, Name: fmt.Sprintf("p%d", p), MAC: fabric.MAC{2, 0, 0, byte(s.ID), 0, byte(p)}, Up: s.Ports[p]} //nolint:gosec // small
+}
+
+// Connect connects a switch to the controller.
+func (n *Net) Connect(id fabric.Switch) {
+	s := n.Switches[id]
+	s.Connected, s.Orders = true, nil
+	e := fabric.Joined{Switch: id}
+	for _, p := range slices.Sorted(maps.Keys(s.Ports)) {
+		e.Ports = append(e.Ports, n.info(s, p))
+	}
+	for _, f := range s.Flows {
+		e.Found.Flows = append(e.Found.Flows, f)
+	}
+	for g, ports := range s.Groups {
+		e.Found.Groups = append(e.Found.Groups, fabric.Group{ID: g, Ports: ports})
+	}
+	for _, m := range s.Meters {
+		e.Found.Meters = append(e.Found.Meters, m)
+	}
+	n.Events = append(n.Events, e)
+}
+
+// Disconnect ends the connection; the switch goes on with what it has.
+func (n *Net) Disconnect(id fabric.Switch) {
+	s := n.Switches[id]
+	if s.Connected {
+		s.Connected, s.Orders = false, nil
+		n.Events = append(n.Events, fabric.Left{Switch: id})
+	}
+}
+
+// Restart disconnects a switch and empties it.
+func (n *Net) Restart(id fabric.Switch) {
+	n.Disconnect(id)
+	n.Switches[id].clear()
+}
+
+// Hear gives the law the next event.
+func (n *Net) Hear() {
+	e := n.Events[0]
+	n.Events = n.Events[1:]
+	n.step(e)
+}
+
+func (n *Net) step(e fabric.Event) {
+	for _, a := range n.Law.Step(n.Now, e, nil) {
+		if n.Told != nil {
+			n.Told(a)
+		}
+		if s := n.Switches[Target(a)]; s.Connected {
+			s.Orders = append(s.Orders, a)
+		}
+	}
+}
+
+// Tick lets time pass.
+func (n *Net) Tick(d time.Duration) {
+	n.Now += d
+	n.step(fabric.Tick{})
+}
+
+// Target is the switch that an action is for.
+func Target(a fabric.Action) fabric.Switch {
+	switch a := a.(type) {
+	case fabric.SetFlow:
+		return a.Switch
+	case fabric.DropFlow:
+		return a.Switch
+	case fabric.SetGroup:
+		return a.Switch
+	case fabric.DropGroup:
+		return a.Switch
+	case fabric.SetMeter:
+		return a.Switch
+	case fabric.Barrier:
+		return a.Switch
+	case fabric.PacketOut:
+		return a.Switch
+	case fabric.AskStats:
+		return a.Switch
+	}
+	panic(fmt.Sprintf("an action that the network does not know: %T", a))
+}
+
+// Deliver carries out the next order of a switch.
+func (n *Net) Deliver(id fabric.Switch) error {
+	s := n.Switches[id]
+	a := s.Orders[0]
+	s.Orders = s.Orders[1:]
+	switch a := a.(type) {
+	case fabric.SetFlow:
+		if g := a.Flow.Do.Group; g != 0 {
+			if _, there := s.Groups[g]; !there {
+				return fmt.Errorf("%v: flow %v to group %#x, which is not there", id, a.Flow.FlowKey, g)
+			}
+		}
+		s.Flows[a.Flow.FlowKey] = a.Flow
+	case fabric.DropFlow:
+		delete(s.Flows, a.Flow.FlowKey)
+	case fabric.SetGroup:
+		if _, there := s.Groups[a.Group.ID]; there == a.New {
+			return fmt.Errorf("%v: group %#x: new %v, there %v", id, a.Group.ID, a.New, there)
+		}
+		s.Groups[a.Group.ID] = a.Group.Ports
+	case fabric.DropGroup:
+		for _, f := range s.Flows {
+			if f.Do.Group == a.ID {
+				return fmt.Errorf("%v: group %#x is dropped under flow %v", id, a.ID, f.FlowKey)
+			}
+		}
+		delete(s.Groups, a.ID)
+	case fabric.SetMeter:
+		s.Meters[a.Meter.ID] = a.Meter
+	case fabric.Barrier:
+		n.Events = append(n.Events, fabric.Confirmed{Switch: id, Serial: a.Serial})
+	case fabric.PacketOut:
+		for _, p := range a.Ports {
+			n.emit(fabric.Point{Switch: id, Port: p}, a.Frame, 0)
+		}
+	}
+	return nil
+}
+
+// Settle carries everything out, oldest first, until nothing is left.
+func (n *Net) Settle() error {
+	for busy := true; busy; {
+		busy = len(n.Events) > 0
+		for len(n.Events) > 0 {
+			n.Hear()
+		}
+		for _, id := range slices.Sorted(maps.Keys(n.Switches)) {
+			for len(n.Switches[id].Orders) > 0 {
+				busy = true
+				if err := n.Deliver(id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Run lets time pass in ticks of 100 ms, each settled.
+func (n *Net) Run(d time.Duration) error {
+	for end := n.Now + d; n.Now < end; {
+		n.Tick(100 * time.Millisecond)
+		if err := n.Settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Send has a host send a frame.
+func (n *Net) Send(from fabric.MAC, frame []byte) { n.Inject(n.Hosts[from], frame) }
+
+// Inject has a frame come in at a port.
+func (n *Net) Inject(at fabric.Point, frame []byte) {
+	if n.Switches[at.Switch].Ports[at.Port] {
+		n.process(at, frame, 0)
+	}
+}
+
+const hopsMax = 64
+
+func (n *Net) emit(from fabric.Point, frame []byte, hops int) {
+	if !n.Switches[from.Switch].Ports[from.Port] {
+		return
+	}
+	if far, ok := n.links[from]; ok {
+		if n.Switches[far.Switch].Ports[far.Port] {
+			n.process(far, frame, hops+1)
+		}
+		return
+	}
+	for m, at := range n.Hosts {
+		if at == from {
+			n.Received[m] = append(n.Received[m], slices.Clone(frame))
+		}
+	}
+}
+
+func (n *Net) process(at fabric.Point, frame []byte, hops int) {
+	if hops > hopsMax {
+		panic("a frame goes round")
+	}
+	outs, copies := n.Switches[at.Switch].Look(at.Port, frame, false)
+	for _, k := range copies {
+		if n.Switches[at.Switch].Connected {
+			n.Events = append(n.Events, fabric.PacketIn{At: at, Kind: k, Frame: slices.Clone(frame)})
+		}
+	}
+	if len(outs) > 0 {
+		n.emit(fabric.Point{Switch: at.Switch, Port: outs[n.Choose(len(outs))]}, frame, hops)
+	}
+}
+
+// Look says which ports a switch could send a frame to, one of them, and why it is copied to the controller.
+// Dead: ports that are down are chosen, too, as by a switch that has not seen it yet.
+func (s *Switch) Look(in fabric.Port, frame []byte, dead bool) (outs []fabric.Port, copies []fabric.Kind) {
+	for table := 0; ; {
+		f, ok := s.best(uint8(table), in, frame) //nolint:gosec // few
+		if !ok {
+			return nil, copies
+		}
+		if f.Do.Meter != 0 {
+			copies = append(copies, f.Kind)
+		}
+		switch {
+		case f.Do.Group != 0:
+			for _, p := range s.Groups[f.Do.Group] {
+				if dead || s.Ports[p] {
+					outs = append(outs, p)
+				}
+			}
+			return outs, copies
+		case f.Do.Out == in:
+			return nil, copies // OpenFlow 1.3, B.6.3: never back where it came from
+		case f.Do.Out != 0:
+			return []fabric.Port{f.Do.Out}, copies
+		case int(f.Do.Goto) <= table:
+			return nil, copies
+		}
+		table = int(f.Do.Goto)
+	}
+}
+
+func (s *Switch) best(table uint8, in fabric.Port, frame []byte) (best fabric.Flow, ok bool) {
+	for _, f := range s.Flows {
+		if f.Table == table && Matches(f.Match, in, frame) && (!ok || f.Priority > best.Priority) {
+			best, ok = f, true
+		}
+	}
+	return best, ok
+}
+
+// Matches tells whether a frame is what a match asks for.
+func Matches(m fabric.Match, in fabric.Port, frame []byte) bool {
+	kind := binary.BigEndian.Uint16(frame[12:])
+	switch {
+	case m.InPort != 0 && m.InPort != in,
+		m.EthDst != (fabric.MAC{}) && m.EthDst != fabric.MAC(frame[0:6]),
+		m.EthSrc != (fabric.MAC{}) && m.EthSrc != fabric.MAC(frame[6:12]),
+		m.EthType != 0 && m.EthType != kind:
+		return false
+	case m.Tuple == (fabric.Tuple{}) && m.TCPFlag == 0:
+		return true
+	case kind != 0x0800 || len(frame) < 38:
+		return false
+	}
+	t := fabric.Tuple{
+		Proto: frame[23], Src: fabric.IPv4(frame[26:30]), Dst: fabric.IPv4(frame[30:34]),
+		SrcPort: binary.BigEndian.Uint16(frame[34:]), DstPort: binary.BigEndian.Uint16(frame[36:]),
+	}
+	if m.TCPFlag != 0 && (t.Proto != 6 || len(frame) < 48 || uint16(frame[47])&m.TCPFlag == 0) {
+		return false
+	}
+	return m.Tuple == (fabric.Tuple{}) || m.Tuple == t
+}
