@@ -258,7 +258,8 @@ func (l *Law) groupID(s fabric.Switch) uint32 {
 	return id
 }
 
-// ageHosts forgets the hosts of switches that stay away.
+// ageHosts forgets the hosts of switches that stay away. The switches themselves are not forgotten: they may
+// still forward.
 func (l *Law) ageHosts() {
 	for _, d := range sorted(l.switches) {
 		if d.joined || l.now-d.leftAt < time.Duration(l.cfg.HostIdle)*time.Second {
@@ -269,7 +270,6 @@ func (l *Law) ageHosts() {
 				l.forget(h)
 			}
 		}
-		delete(l.switches, d.id)
 	}
 }
 

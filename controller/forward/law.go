@@ -31,11 +31,11 @@ type Config struct {
 	ProbeEvery time.Duration // link discovery, each port
 	LinkAge    time.Duration // a link that no probe crossed for so long is gone
 	Settle     time.Duration // a port where no other switch was found for so long may have hosts
-	LinkMemory time.Duration // a port that had a link is not taken for a host's for so long
 	MoveHold   time.Duration // between two moves of a host
 	HostIdle   uint16        // seconds; a host that sent nothing for so long is forgotten
 	Adopt      time.Duration // what was found of hosts not seen yet stays for so long
 
+	SwitchesMax            int
 	HostsMax, HostsPerPort int
 	AddressesPerHost       int
 	PinsMax                int
@@ -54,8 +54,8 @@ type Rates struct {
 func Default() Config {
 	return Config{
 		ProbeEvery: 500 * time.Millisecond, LinkAge: 1600 * time.Millisecond, Settle: time.Second,
-		LinkMemory: 30 * time.Second, MoveHold: time.Second, HostIdle: 300, Adopt: 10 * time.Second,
-		HostsMax: 4096, HostsPerPort: 64, AddressesPerHost: 8, PinsMax: 1024,
+		MoveHold: time.Second, HostIdle: 300, Adopt: 10 * time.Second,
+		SwitchesMax: 1024, HostsMax: 4096, HostsPerPort: 64, AddressesPerHost: 8, PinsMax: 1024,
 		FloodsPerSecond: 50, FloodBurst: 100,
 		Rates: Rates{Probe: 1000, ARP: 500, Copy: 2000, Source: 500, Miss: 500},
 	}
@@ -68,7 +68,7 @@ func (c *Config) Check() error {
 		return fmt.Errorf("forward: a key of %d bytes: at least 16", len(c.Key))
 	case c.ProbeEvery < tick || c.LinkAge < 2*c.ProbeEvery:
 		return fmt.Errorf("forward: probes every %v, links gone after %v: at least %v, and twice that", c.ProbeEvery, c.LinkAge, tick)
-	case c.HostsMax < 1 || c.HostsPerPort < 1 || c.AddressesPerHost < 1 || c.PinsMax < 0 || c.FloodsPerSecond < 1 || c.FloodBurst < 1:
+	case c.SwitchesMax < 1 || c.HostsMax < 1 || c.HostsPerPort < 1 || c.AddressesPerHost < 1 || c.PinsMax < 0 || c.FloodsPerSecond < 1 || c.FloodBurst < 1:
 		return fmt.Errorf("forward: a limit is missing: %+v", *c)
 	}
 	return nil
@@ -104,19 +104,20 @@ type Law struct {
 
 // Counts are of what the law refused, and of what it did, since it began.
 type Counts struct {
-	LinksForged   uint64 `json:"links_forged"`   // probes with a wrong tag, a stale one, or from a host's port
-	HostsRefused  uint64 `json:"hosts_refused"`  // over a limit
-	MovesRefused  uint64 `json:"moves_refused"`  // too soon after another
-	Moves         uint64 `json:"moves"`          //
-	FloodsRefused uint64 `json:"floods_refused"` // over the limit of a port
-	Floods        uint64 `json:"floods"`         //
-	Answered      uint64 `json:"answered"`       // ARP requests
-	Delivered     uint64 `json:"delivered"`      // single frames, by the controller
-	PinsRefused   uint64 `json:"pins_refused"`   //
-	SYN           uint64 `json:"syn"`            // copies seen
-	FIN           uint64 `json:"fin"`            //
-	RST           uint64 `json:"rst"`            //
-	Waves         uint64 `json:"waves"`          // changes of routes
+	LinksForged     uint64 `json:"links_forged"`     // probes with a wrong tag, a stale one, or from a host's port
+	SwitchesRefused uint64 `json:"switches_refused"` // over the limit
+	HostsRefused    uint64 `json:"hosts_refused"`    // over a limit
+	MovesRefused    uint64 `json:"moves_refused"`    // too soon after another
+	Moves           uint64 `json:"moves"`            //
+	FloodsRefused   uint64 `json:"floods_refused"`   // over the limit of a port
+	Floods          uint64 `json:"floods"`           //
+	Answered        uint64 `json:"answered"`         // ARP requests
+	Delivered       uint64 `json:"delivered"`        // single frames, by the controller
+	PinsRefused     uint64 `json:"pins_refused"`     //
+	SYN             uint64 `json:"syn"`              // copies seen
+	FIN             uint64 `json:"fin"`              //
+	RST             uint64 `json:"rst"`              //
+	Waves           uint64 `json:"waves"`            // changes of routes
 }
 
 // New makes a law that knows nothing yet.

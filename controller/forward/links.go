@@ -88,10 +88,11 @@ func (l *Law) unlink(at fabric.Point) {
 	other := l.port(p.heard)
 	l.graphChanged = true
 	l.setRole(p, lostLink)
-	p.heard = fabric.Point{}
+	p.was, p.heard = p.heard.Switch, fabric.Point{}
 	if other != nil && other.heard == at {
 		if other.role == link {
 			l.setRole(other, lostLink)
+			other.was = at.Switch
 		}
 		other.heard = fabric.Point{}
 	}

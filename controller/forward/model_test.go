@@ -20,6 +20,13 @@ func testConfig() Config {
 	return c
 }
 
+// quickConfig forgets sooner, so that a test need not wait.
+func quickConfig() Config {
+	c := testConfig()
+	c.Adopt = 3 * time.Second
+	return c
+}
+
 func mustNew(t rapid.TB, c Config) *Law {
 	t.Helper()
 	l, err := New(c)
@@ -184,7 +191,7 @@ func TestLeafSpine_AllPairs(t *testing.T) {
 // drawNetwork draws a connected network: a tree of switches, some links more (also between two that have one
 // already), and hosts on ports of their own.
 func drawNetwork(t *rapid.T) *network {
-	n := newNetwork(t, testConfig())
+	n := newNetwork(t, quickConfig())
 	switches := rapid.IntRange(2, 7).Draw(t, "switches")
 	used := map[int]int{}
 	port := func(s int) fabric.Point { used[s]++; return at(s, used[s]) }
@@ -308,11 +315,11 @@ func (n *network) restoreAll(t *rapid.T) {
 		}
 	}
 	// Longer than a port that had a link is kept from hosts.
-	must(t, n.Run(35*time.Second))
+	must(t, n.Run(4*time.Second))
 	n.greet()
 	must(t, n.Run(2*time.Second))
 	n.greet()
-	must(t, n.Run(15*time.Second))
+	must(t, n.Run(4*time.Second))
 	if !n.law.Settled() {
 		t.Fatalf("not settled: %+v", n.law.Status())
 	}
@@ -320,7 +327,7 @@ func (n *network) restoreAll(t *rapid.T) {
 
 // sameAsFresh gives the network as it is to a controller that knows nothing, with empty switches.
 func (n *network) sameAsFresh(t *rapid.T) {
-	fresh := newNetwork(t, testConfig())
+	fresh := newNetwork(t, quickConfig())
 	fresh.hosts, fresh.Hosts = n.hosts, n.Hosts
 	for id, s := range n.Switches {
 		fresh.AddSwitch(id, len(s.Ports))
@@ -331,7 +338,7 @@ func (n *network) sameAsFresh(t *rapid.T) {
 	}
 	fresh.connectAll()
 	fresh.begin(t)
-	must(t, fresh.Run(15*time.Second))
+	must(t, fresh.Run(4*time.Second))
 	for id, s := range fresh.Switches {
 		if got := n.Switches[id]; !maps.Equal(s.Flows, got.Flows) || !maps.EqualFunc(s.Groups, got.Groups, slices.Equal) || !maps.Equal(s.Meters, got.Meters) {
 			for k, f := range got.Flows {

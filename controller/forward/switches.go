@@ -37,8 +37,12 @@ const (
 	fresh    role = iota // not known yet: no host is learnt, nothing is flooded
 	edge                 // hosts
 	link                 // another switch of ours
-	lostLink             // had a link lately, and may have it again
+	lostLink             // had a link
 )
+
+// A port that had a link may still lead to a switch that is not connected now and forwards as it was told
+// last. Hosts learnt there would be sent round between the two. So it is not taken for a port of hosts before
+// it was down and the switch behind it has spoken up elsewhere.
 
 var roleNames = [...]string{"new", "host", "link", "lost-link"}
 
@@ -50,6 +54,8 @@ type port struct {
 	probes    int           // since it is up
 	lastProbe [3]uint64     // numbers of the last probes sent from it
 	heard     fabric.Point  // whose probe came in here last
+	was       fabric.Switch // lostLink: behind it; 0: not known, this controller never saw the link
+	replugged bool          // lostLink: it was down since
 	heardAt   time.Duration
 	hosts     int
 
@@ -65,6 +71,10 @@ func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed
 
 func (l *Law) joined(e fabric.Joined) {
 	d := l.switches[e.Switch]
+	if d == nil && len(l.switches) >= l.cfg.SwitchesMax {
+		l.counts.SwitchesRefused++
+		return
+	}
 	if d == nil {
 		d = &datapath{id: e.Switch}
 		l.switches[e.Switch] = d
@@ -73,10 +83,14 @@ func (l *Law) joined(e fabric.Joined) {
 		l.left(e.Switch)
 	}
 	d.joined, d.joinedAt, d.confirmed = true, l.now, d.serial
+	before := d.ports
 	d.ports, d.flows, d.groups = map[fabric.Port]*port{}, map[fabric.FlowKey]fabric.Flow{}, map[uint32]*group{}
 	d.orphans = map[fabric.FlowKey]bool{}
 	for _, info := range e.Ports {
 		l.addPort(d, info)
+		if p := before[info.Port]; p != nil && p.role == lostLink {
+			d.ports[info.Port].role, d.ports[info.Port].was = lostLink, p.was
+		}
 	}
 	l.recount(d)
 	for _, g := range e.Found.Groups {
@@ -111,7 +125,7 @@ func (l *Law) adopt(d *datapath) {
 		p := d.ports[cmp.Or(f.Match.InPort, f.Do.Out)]
 		switch f.Kind {
 		case fabric.Link:
-			if p != nil && p.Up {
+			if p != nil {
 				l.setRole(p, lostLink)
 			}
 		case fabric.HostHere:
@@ -175,7 +189,12 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 			l.unlink(at)
 		}
 		if !wasUp && p.Up {
-			l.setRole(p, fresh) // what is plugged in now may be something else
+			// What is plugged in now may be something else.
+			if p.role == lostLink {
+				p.replugged = true
+			} else {
+				l.setRole(p, fresh)
+			}
 			p.probes, p.probed, p.heard = 0, l.now, fabric.Point{}
 		}
 	}
@@ -183,7 +202,7 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 
 func (l *Law) setRole(p *port, r role) {
 	if p.role != r {
-		p.role, p.since = r, l.now
+		p.role, p.since, p.replugged = r, l.now, false
 	}
 }
 
@@ -199,12 +218,20 @@ func (l *Law) tickPorts(d *datapath) {
 		if l.now >= p.probed {
 			l.probe(d, p)
 		}
-		quiet := p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3
-		if quiet || p.role == lostLink && l.now-p.since >= l.cfg.LinkMemory {
+		if p.role == lostLink && p.replugged && l.back(p.was) {
+			l.setRole(p, fresh)
+		}
+		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
 			l.setRole(p, edge)
 			l.dropFlow(d, fromLink(p.Port).FlowKey)
 		}
 	}
+}
+
+// back tells whether a switch is connected, or was never known.
+func (l *Law) back(id fabric.Switch) bool {
+	d := l.switches[id]
+	return d == nil || d.joined
 }
 
 // tell gives one order to a switch.

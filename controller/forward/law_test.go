@@ -1,0 +1,353 @@
+package forward
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/controller/fabric"
+	"weir/controller/internal/modelnet"
+)
+
+// probesFrom gives the probes that a law sends from a port.
+func (n *network) probesFrom(t *testing.T, p fabric.Point) (frames [][]byte) {
+	t.Helper()
+	n.Told = func(a fabric.Action) {
+		if o, ok := a.(fabric.PacketOut); ok && o.Switch == p.Switch && slices.Equal(o.Ports, []fabric.Port{p.Port}) {
+			if head, _ := readHeader(o.Frame); head.kind == typeLLDP {
+				frames = append(frames, slices.Clone(o.Frame))
+			}
+		}
+	}
+	must(t, n.Run(time.Second))
+	n.Told = nil
+	if len(frames) == 0 {
+		t.Fatalf("no probe from %v", p)
+	}
+	return frames
+}
+
+// A guest on 1:1 and one on 2:1 try to make a link of their ports.
+func TestForgedLinks(t *testing.T) {
+	for _, row := range []struct {
+		what  string
+		forge func(frames [][]byte) []byte
+	}{
+		{"another key", func([][]byte) []byte {
+			return makeProbe([]byte("the guest's own key"), at(2, 1), fabric.MAC{2}, 77)
+		}},
+		{"the port changed", func(f [][]byte) []byte {
+			return bytes.Replace(f[len(f)-1], []byte("0000000000000001"), []byte("0000000000000002"), 1)
+		}},
+		{"sent back where it came from", func(f [][]byte) []byte { return f[len(f)-1] }},
+		{"cut short", func(f [][]byte) []byte { return f[0][:40] }},
+	} {
+		n := leafSpine(t, 2, 1, 1)
+		n.begin(t)
+		frame := row.forge(n.probesFrom(t, at(1, 1)))
+		n.Inject(at(1, 1), frame)
+		must(t, n.Run(time.Second))
+		if s := n.law.Status(); len(s.Links) != 2 || s.Counts.LinksForged != 1 {
+			t.Errorf("%s: %d links, %d refused: should be 2 and 1", row.what, len(s.Links), s.Counts.LinksForged)
+		}
+		must(t, n.pairs())
+	}
+}
+
+// Two guests that hand each other the probes that their ports get make no link, as hosts were learnt there;
+// and where none were yet, an old probe makes none.
+func TestRelayedLinks(t *testing.T) {
+	n := leafSpine(t, 2, 1, 2)
+	n.begin(t)
+	for range 3 {
+		one, two := n.probesFrom(t, at(1, 1)), n.probesFrom(t, at(2, 1))
+		n.Inject(at(2, 1), one[len(one)-1])
+		n.Inject(at(1, 1), two[len(two)-1])
+		must(t, n.Settle())
+	}
+	if s := n.law.Status(); len(s.Links) != 2 || s.Counts.LinksForged != 6 {
+		t.Errorf("%d links, %d refused: should be 2 and 6", len(s.Links), s.Counts.LinksForged)
+	}
+
+	n = leafSpine(t, 2, 1, 2)
+	must(t, n.Run(2*time.Second))
+	one, two := n.probesFrom(t, at(1, 1)), n.probesFrom(t, at(2, 1))
+	must(t, n.Run(2*time.Second))
+	n.Inject(at(2, 1), one[0])
+	n.Inject(at(1, 1), two[0])
+	must(t, n.Settle())
+	if s := n.law.Status(); len(s.Links) != 2 || s.Counts.LinksForged != 2 {
+		t.Errorf("stale: %d links, %d refused: should be 2 and 2", len(s.Links), s.Counts.LinksForged)
+	}
+}
+
+// A link that carries one way only is none.
+func TestOneWayLink(t *testing.T) {
+	n := newNetwork(t, testConfig())
+	n.AddSwitch(1, 2)
+	n.AddSwitch(2, 2)
+	n.connectAll()
+	for range 20 {
+		frames := n.probesFrom(t, at(1, 1))
+		n.Inject(at(2, 1), frames[len(frames)-1])
+		must(t, n.Settle())
+	}
+	if s := n.law.Status(); len(s.Links) != 0 {
+		t.Errorf("links: %v", s.Links)
+	}
+}
+
+// A link that nothing crosses any more, though both its ports are up, is gone after LinkAge.
+func TestSilentLinkAges(t *testing.T) {
+	n := leafSpine(t, 2, 2, 1)
+	n.begin(t)
+	n.Link(at(1, 2), at(99, 1)) // cable pulled into nowhere
+	n.Link(at(101, 1), at(99, 2))
+	n.AddSwitch(99, 2)
+	must(t, n.Run(n.law.cfg.LinkAge+2*tick))
+	if s := n.law.Status(); len(s.Links) != 3 {
+		t.Errorf("%d links: should be 3", len(s.Links))
+	}
+	must(t, n.pairs())
+}
+
+func TestHostLimits(t *testing.T) {
+	c := testConfig()
+	c.HostsPerPort, c.HostsMax = 5, 8
+	n := newNetwork(t, c)
+	n.AddSwitch(1, 4)
+	n.connectAll()
+	must(t, n.Run(2*time.Second))
+	send := func(port int, from, to int) {
+		for i := from; i <= to; i++ {
+			n.Inject(at(1, port), modelnet.Ethernet(hostMAC(i), fabric.Broadcast))
+		}
+		must(t, n.Settle())
+	}
+	send(1, 1, 20)
+	if s := n.law.Status(); len(s.Hosts) != 5 || s.Counts.HostsRefused < 15 {
+		t.Errorf("one port: %d hosts, %d refused: should be 5 and at least 15", len(s.Hosts), s.Counts.HostsRefused)
+	}
+	send(2, 101, 120)
+	send(3, 201, 220)
+	s := n.law.Status()
+	if len(s.Hosts) != 8 {
+		t.Errorf("in all: %d hosts, should be 8", len(s.Hosts))
+	}
+	if got, most := len(n.Switches[1].Flows), len(everywhere())+2*8; got != most {
+		t.Errorf("%d flows, should be %d", got, most)
+	}
+	for _, m := range []fabric.MAC{{}, {1, 2, 3, 4, 5, 6}} { // none, a group
+		n.Inject(at(1, 4), modelnet.Ethernet(m, fabric.Broadcast))
+		must(t, n.Settle())
+	}
+	if got := n.law.Status(); len(got.Hosts) != 8 || got.Counts.HostsRefused != s.Counts.HostsRefused {
+		t.Errorf("an address that nobody has was learnt: %v", got.Hosts)
+	}
+}
+
+// A host that says more and more addresses are its own gets eight; and one that asks on behalf of others
+// gets none.
+func TestAddressLimits(t *testing.T) {
+	n := newNetwork(t, testConfig())
+	n.AddSwitch(1, 2)
+	n.connectAll()
+	must(t, n.Run(2*time.Second))
+	for i := range 50 {
+		n.Inject(at(1, 1), modelnet.ARP(hostMAC(1), hostIP(i+1), fabric.Broadcast, hostIP(999)))
+	}
+	must(t, n.Settle())
+	forged := modelnet.ARP(hostMAC(3), hostIP(70), fabric.Broadcast, hostIP(999))
+	m := hostMAC(2)
+	copy(forged[6:], m[:]) // Ethernet says another
+	n.Inject(at(1, 2), forged)
+	must(t, n.Settle())
+	s := n.law.Status()
+	if len(s.Hosts) != 2 || len(s.Hosts[0].Addresses) != 8 || len(s.Hosts[1].Addresses) != 0 {
+		t.Errorf("%+v", s.Hosts)
+	}
+}
+
+// A port that floods is held to its limit; others are not.
+func TestFloodLimit(t *testing.T) {
+	n := newNetwork(t, testConfig())
+	n.AddSwitch(1, 3)
+	for p := 1; p <= 3; p++ {
+		n.addHost(at(1, p))
+	}
+	n.connectAll()
+	must(t, n.Run(2*time.Second))
+	for range 1000 {
+		n.Inject(at(1, 1), modelnet.Ethernet(hostMAC(1), fabric.Broadcast))
+	}
+	must(t, n.Settle())
+	floods := slices.DeleteFunc(n.Received[hostMAC(3)], func(f []byte) bool { return fabric.MAC(f[:6]) != fabric.Broadcast })
+	if len(floods) != 100 {
+		t.Errorf("%d of 1000 arrived: should be the burst of 100", len(floods))
+	}
+	clear(n.Received)
+	n.Inject(at(1, 2), modelnet.Ethernet(hostMAC(2), fabric.Broadcast))
+	must(t, n.Settle())
+	if got := len(n.Received[hostMAC(3)]); got != 1 {
+		t.Errorf("another port: %d arrived, should be 1", got)
+	}
+}
+
+// Once a host is known, a request for it is answered where it is asked, and disturbs nobody.
+func TestARPAnswered(t *testing.T) {
+	n := leafSpine(t, 2, 1, 2)
+	n.begin(t)
+	clear(n.Received)
+	n.Send(hostMAC(1), modelnet.ARP(hostMAC(1), hostIP(1), fabric.Broadcast, hostIP(4)))
+	must(t, n.Settle())
+	want := modelnet.ARP(hostMAC(4), hostIP(4), hostMAC(1), hostIP(1))
+	if len(n.Received) != 1 || len(n.Received[hostMAC(1)]) != 1 || !bytes.HasPrefix(n.Received[hostMAC(1)][0], want) {
+		t.Errorf("arrived: %x, should be %x", n.Received, want)
+	}
+	// Its port is down: nobody answers for it, others are asked.
+	n.Switches[2].Ports[2] = false
+	n.Events = append(n.Events, fabric.PortChanged{Switch: 2, Port: fabric.PortInfo{Port: 2}})
+	must(t, n.Settle())
+	clear(n.Received)
+	n.Send(hostMAC(1), modelnet.ARP(hostMAC(1), hostIP(1), fabric.Broadcast, hostIP(4)))
+	must(t, n.Settle())
+	if len(n.Received[hostMAC(1)]) != 0 || len(n.Received[hostMAC(3)]) != 1 {
+		t.Errorf("answered for a host that is away: %x", n.Received)
+	}
+}
+
+// A frame for a host that nobody has seen goes to every other port of a host once, and to no switch.
+func TestUnknownIsFloodedOnce(t *testing.T) {
+	n := leafSpine(t, 3, 2, 2)
+	n.begin(t)
+	clear(n.Received)
+	n.Send(hostMAC(1), modelnet.Ethernet(hostMAC(1), fabric.MAC{0x0e, 1}))
+	must(t, n.Settle())
+	for i := 2; i <= n.hosts; i++ {
+		if got := len(n.Received[hostMAC(i)]); got != 1 {
+			t.Errorf("host %d got %d", i, got)
+		}
+	}
+	if len(n.Received[hostMAC(1)]) != 0 {
+		t.Error("it came back")
+	}
+}
+
+// SYN, FIN and RST are copied once, where they enter; other segments are not.
+func TestCopies(t *testing.T) {
+	n := leafSpine(t, 2, 1, 1)
+	n.begin(t)
+	flow := fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(2), SrcPort: 1000, DstPort: 80}
+	for _, flags := range []byte{0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x29} {
+		n.Send(hostMAC(1), modelnet.TCP(hostMAC(1), hostMAC(2), flow, flags))
+	}
+	clear(n.Received)
+	must(t, n.Settle())
+	if c := n.law.Status().Counts; c.SYN != 2 || c.FIN != 2 || c.RST != 2 {
+		t.Errorf("%d SYN, %d FIN, %d RST: should be 2 of each", c.SYN, c.FIN, c.RST)
+	}
+}
+
+// The controller is killed and begins again, knowing nothing: what switches hold is taken over as it is.
+// Frames pass all the time, and no flow of a host is touched.
+func TestControllerBeginsAgain(t *testing.T) {
+	n := leafSpine(t, 3, 2, 2)
+	n.begin(t)
+	must(t, n.pairs())
+	again := testConfig()
+	again.Key = []byte("another key of its own")
+	n.law = mustNew(t, again)
+	n.Law, n.Events = n.law, nil
+	for _, s := range n.Switches {
+		s.Connected, s.Orders = false, nil
+	}
+	must(t, n.pairs())
+	touched := 0
+	n.Told = func(a fabric.Action) {
+		switch a := a.(type) {
+		case fabric.SetFlow, fabric.DropFlow, fabric.DropGroup, fabric.SetMeter:
+			touched++
+		case fabric.SetGroup:
+			t.Logf("%+v", a)
+		}
+	}
+	n.connectAll()
+	for range 150 {
+		must(t, n.Run(tick))
+		must(t, n.pairsQuietly())
+	}
+	if s := n.law.Status(); touched != 0 || len(s.Hosts) != 6 || len(s.Links) != 6 || !s.Settled {
+		t.Errorf("%d flows touched, %d hosts, %d links, settled %v", touched, len(s.Hosts), len(s.Links), s.Settled)
+	}
+}
+
+// pairsQuietly is pairs while the controller may be asked.
+func (n *network) pairsQuietly() error {
+	n.Events = nil
+	return n.pairs()
+}
+
+// A spine that is emptied gets all of its flows again when it is back, and leaves must not send to it before.
+func TestSwitchEmptied(t *testing.T) {
+	n := leafSpine(t, 3, 2, 2)
+	n.begin(t)
+	before := len(n.Switches[101].Flows)
+	n.Restart(101)
+	must(t, n.Settle())
+	must(t, n.pairs())
+	n.Connect(101)
+	must(t, n.Run(time.Second))
+	must(t, n.pairs())
+	must(t, n.multipath())
+	if got := len(n.Switches[101].Flows); got != before {
+		t.Errorf("%d flows, before %d", got, before)
+	}
+}
+
+// A pinned flow and its acknowledgements pass the same links; it goes elsewhere when its spine does, and
+// ends when a switch says that it was idle.
+func TestPinned(t *testing.T) {
+	n := leafSpine(t, 2, 4, 2)
+	n.begin(t)
+	flow := fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(3), SrcPort: 1000, DstPort: 80}
+	n.Events = append(n.Events, fabric.PinAsked{Tuple: flow, IdleSeconds: 30})
+	must(t, n.Settle())
+	n.Choose = func(k int) int { return k - 1 }
+	must(t, n.symmetric([]fabric.Tuple{flow}))
+	path := n.law.Path(flow)
+	if len(path) != 3 {
+		t.Fatalf("path %v", path)
+	}
+	n.Restart(path[1])
+	must(t, n.Settle())
+	other := n.law.Path(flow.Reverse())
+	if len(other) != 3 || other[1] == path[1] {
+		t.Fatalf("path %v after %v failed", other, path[1])
+	}
+	must(t, n.symmetric([]fabric.Tuple{flow}))
+	key := pinned(flow, 0, 0).FlowKey
+	delete(n.Switches[1].Flows, key)
+	n.Events = append(n.Events, fabric.Expired{Switch: 1, Flow: key})
+	must(t, n.Settle())
+	for id, s := range n.Switches {
+		for k := range s.Flows {
+			if k.Table == tablePinned && k.Match != (fabric.Match{}) {
+				t.Errorf("%v still has %v", id, k)
+			}
+		}
+	}
+}
+
+func TestPinLimit(t *testing.T) {
+	n := leafSpine(t, 2, 1, 1)
+	n.begin(t)
+	for i := range 2000 {
+		n.Events = append(n.Events, fabric.PinAsked{IdleSeconds: 30,
+			Tuple: fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(2), SrcPort: uint16(i), DstPort: 80}})
+	}
+	must(t, n.Settle())
+	if s := n.law.Status(); len(s.Pins) != 1024 || s.Counts.PinsRefused != 976 {
+		t.Errorf("%d pins, %d refused", len(s.Pins), s.Counts.PinsRefused)
+	}
+}

@@ -1,0 +1,117 @@
+// Package poll is the law by which the controller asks switches for their port counters: every period, each
+// switch on a grid of its own that does not drift.
+package poll
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+// Law asks at start + n*period, n = 1, 2, ... A moment that finds the last question without an answer is
+// skipped: a switch that is slow is asked less, never twice at once.
+type Law struct {
+	period   time.Duration
+	switches map[fabric.Switch]*grid
+	joined   int // numbers switches, so that they are not all asked at one moment
+	last     Last
+}
+
+type grid struct {
+	start  time.Duration
+	next   time.Duration
+	asked  bool
+	counts Counts
+}
+
+// Counts are of one switch, since it joined.
+type Counts struct {
+	Asked    uint64 `json:"asked"`
+	Answered uint64 `json:"answered"`
+	Skipped  uint64 `json:"skipped"` // moments that passed with an answer missing, or that came too late
+	Failed   uint64 `json:"failed"`
+}
+
+// Last takes the counters that came, at the time they came. They are valid until it returns.
+type Last func(now time.Duration, s fabric.Switch, ports []fabric.Counters)
+
+// New makes the law. A period of 0 asks nobody; last may be nil.
+func New(period time.Duration, last Last) *Law {
+	return &Law{period: period, switches: map[fabric.Switch]*grid{}, last: last}
+}
+
+// Step takes one event.
+func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fabric.Action {
+	if l.period <= 0 {
+		return out
+	}
+	switch e := e.(type) {
+	case fabric.Joined:
+		const parts = 16 // of a period, to spread switches over
+		start := now + l.period*time.Duration(l.joined%parts)/parts
+		l.joined++
+		l.switches[e.Switch] = &grid{start: start, next: start + l.period}
+	case fabric.Left:
+		delete(l.switches, e.Switch)
+	case fabric.PortStats:
+		if g := l.switches[e.Switch]; g != nil && g.asked {
+			g.asked = false
+			g.counts.Answered++
+			if l.last != nil {
+				l.last(now, e.Switch, e.Ports)
+			}
+		}
+	case fabric.StatsFailed:
+		if g := l.switches[e.Switch]; g != nil && g.asked {
+			g.asked = false
+			g.counts.Failed++
+		}
+	}
+	return l.ask(now, out)
+}
+
+func (l *Law) ask(now time.Duration, out []fabric.Action) []fabric.Action {
+	var due []fabric.Switch
+	for s, g := range l.switches {
+		if now >= g.next {
+			due = append(due, s)
+		}
+	}
+	slices.SortFunc(due, cmp.Compare)
+	for _, s := range due {
+		g := l.switches[s]
+		passed := uint64((now - g.next) / l.period)  //nolint:gosec // not negative
+		g.next += l.period * time.Duration(passed+1) //nolint:gosec // small
+		if g.asked {
+			g.counts.Skipped += passed + 1
+			continue
+		}
+		g.counts.Skipped += passed
+		g.asked = true
+		g.counts.Asked++
+		out = append(out, fabric.AskStats{Switch: s})
+	}
+	return out
+}
+
+// Wake is the next moment at which somebody is to be asked.
+func (l *Law) Wake() (next time.Duration) {
+	for _, g := range l.switches {
+		if next == 0 || g.next < next {
+			next = g.next
+		}
+	}
+	return next
+}
+
+// Counts gives those of every switch.
+func (l *Law) Counts() map[fabric.Switch]Counts {
+	out := map[fabric.Switch]Counts{}
+	for s := range maps.Keys(l.switches) {
+		out[s] = l.switches[s].counts
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package poll
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weir/controller/fabric"
+)
+
+const ms = time.Millisecond
+
+// Answers come late, or never, and the controller is late itself: questions stay on the grid of the first
+// one, there is never a second one under way, and each moment of the grid is asked at or counted as skipped.
+func TestGridDoesNotDrift(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		period := time.Duration(rapid.IntRange(1, 20).Draw(t, "period")) * ms
+		l := New(period, nil)
+		now := time.Duration(rapid.IntRange(0, 1000).Draw(t, "begin")) * 100 * time.Microsecond
+		l.Step(now, fabric.Joined{Switch: 1}, nil)
+		start, open := now, false
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			var e fabric.Event = fabric.Tick{}
+			if open && rapid.Bool().Draw(t, "answer") {
+				e = fabric.PortStats{Switch: 1}
+				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+					e = fabric.StatsFailed{Switch: 1}
+				}
+				open = false
+			} else {
+				late := time.Duration(rapid.IntRange(0, 50).Draw(t, "late")) * 100 * time.Microsecond
+				now = max(now, l.Wake()) + late
+			}
+			before := l.switches[1].next
+			asked := slices.Contains(l.Step(now, e, nil), fabric.Action(fabric.AskStats{Switch: 1}))
+			if asked && (open || now < before) {
+				t.Fatalf("at %v: asked with a question open: %v, moment %v", now, open, before)
+			}
+			open = open || asked
+			if wake := l.Wake(); (wake-start)%period != 0 || wake <= now || wake > now+period {
+				t.Fatalf("at %v: next at %v: not on the grid from %v by %v", now, wake, start, period)
+			}
+		}
+		c := l.Counts()[1]
+		if moments := uint64((now - start) / period); c.Asked+c.Skipped != moments || c.Answered+c.Failed > c.Asked {
+			t.Fatalf("%+v of %d moments", c, moments)
+		}
+	})
+}
+
+// The form that plans from the last answer drifts: after 1000 answers of 1 ms each it is a second late.
+// On the grid the question after them is asked at its moment.
+func TestPlannedFromTheAnswerWouldDrift(t *testing.T) {
+	l := New(10*ms, nil)
+	l.Step(0, fabric.Joined{Switch: 1}, nil)
+	naive := 10 * ms
+	for range 1000 {
+		l.Step(l.Wake(), fabric.Tick{}, nil)
+		l.Step(l.Wake()-9*ms, fabric.PortStats{Switch: 1}, nil)
+		naive += 1*ms + 10*ms
+	}
+	if l.Wake() != 1001*10*ms || naive-l.Wake() != time.Second {
+		t.Errorf("next at %v, planned from answers %v", l.Wake(), naive)
+	}
+	if c := l.Counts()[1]; c.Asked != 1000 || c.Skipped != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCountersAreGivenOn(t *testing.T) {
+	var got []fabric.Counters
+	l := New(ms, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) {
+		if s == 2 {
+			got = append(got, ports...)
+		}
+	})
+	l.Step(0, fabric.Joined{Switch: 2}, nil)
+	l.Step(0, fabric.PortStats{Switch: 2, Ports: []fabric.Counters{{Port: 9}}}, nil) // nobody asked
+	l.Step(l.Wake(), fabric.Tick{}, nil)
+	l.Step(l.Wake(), fabric.PortStats{Switch: 2, Ports: []fabric.Counters{{Port: 1, TxBytes: 5}}}, nil)
+	if len(got) != 1 || got[0].Port != 1 || got[0].TxBytes != 5 {
+		t.Errorf("%+v", got)
+	}
+	l.Step(l.Wake(), fabric.Left{Switch: 2}, nil)
+	if l.Wake() != 0 {
+		t.Error("it would ask a switch that left")
+	}
+}
