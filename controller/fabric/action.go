@@ -60,3 +60,26 @@ func (SetMeter) action()  {}
 func (Barrier) action()   {}
 func (PacketOut) action() {}
 func (AskStats) action()  {}
+
+// Target is the switch that an action is for.
+func Target(a Action) Switch {
+	switch a := a.(type) {
+	case SetFlow:
+		return a.Switch
+	case DropFlow:
+		return a.Switch
+	case SetGroup:
+		return a.Switch
+	case DropGroup:
+		return a.Switch
+	case SetMeter:
+		return a.Switch
+	case Barrier:
+		return a.Switch
+	case PacketOut:
+		return a.Switch
+	case AskStats:
+		return a.Switch
+	}
+	return 0
+}

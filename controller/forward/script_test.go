@@ -115,7 +115,7 @@ func (s *script) do(w []string) {
 }
 
 func (s *script) note(a fabric.Action) {
-	line := fmt.Sprintf("%d: ", uint64(modelnet.Target(a)))
+	line := fmt.Sprintf("%d: ", uint64(fabric.Target(a)))
 	switch a := a.(type) {
 	case fabric.SetFlow:
 		line += fmt.Sprintf("flow %v -> %v (%v)", a.Flow.FlowKey, a.Flow.Do, a.Flow.Kind)

@@ -37,6 +37,9 @@ type Switch struct {
 	Groups    map[uint32][]fabric.Port
 	Meters    map[uint32]fabric.Meter
 	Orders    []fabric.Action // not carried out yet
+
+	// The law may still hear of a connection when the next one is there; what it orders then is lost.
+	connections, heard int
 }
 
 // New makes an empty network.
@@ -89,6 +92,7 @@ func (n *Net) info(s *Switch, p fabric.Port) fabric.PortInfo {
 func (n *Net) Connect(id fabric.Switch) {
 	s := n.Switches[id]
 	s.Connected, s.Orders = true, nil
+	s.connections++
 	e := fabric.Joined{Switch: id}
 	for _, p := range slices.Sorted(maps.Keys(s.Ports)) {
 		e.Ports = append(e.Ports, n.info(s, p))
@@ -124,6 +128,9 @@ func (n *Net) Restart(id fabric.Switch) {
 func (n *Net) Hear() {
 	e := n.Events[0]
 	n.Events = n.Events[1:]
+	if j, is := e.(fabric.Joined); is {
+		n.Switches[j.Switch].heard++
+	}
 	n.step(e)
 }
 
@@ -132,7 +139,7 @@ func (n *Net) step(e fabric.Event) {
 		if n.Told != nil {
 			n.Told(a)
 		}
-		if s := n.Switches[Target(a)]; s.Connected {
+		if s := n.Switches[fabric.Target(a)]; s.Connected && s.heard == s.connections {
 			s.Orders = append(s.Orders, a)
 		}
 	}
@@ -142,29 +149,6 @@ func (n *Net) step(e fabric.Event) {
 func (n *Net) Tick(d time.Duration) {
 	n.Now += d
 	n.step(fabric.Tick{})
-}
-
-// Target is the switch that an action is for.
-func Target(a fabric.Action) fabric.Switch {
-	switch a := a.(type) {
-	case fabric.SetFlow:
-		return a.Switch
-	case fabric.DropFlow:
-		return a.Switch
-	case fabric.SetGroup:
-		return a.Switch
-	case fabric.DropGroup:
-		return a.Switch
-	case fabric.SetMeter:
-		return a.Switch
-	case fabric.Barrier:
-		return a.Switch
-	case fabric.PacketOut:
-		return a.Switch
-	case fabric.AskStats:
-		return a.Switch
-	}
-	panic(fmt.Sprintf("an action that the network does not know: %T", a))
 }
 
 // Deliver carries out the next order of a switch.

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/config"
+	"weir/controller"
+)
+
+// controllerFlags are what `weir controller` takes.
+type controllerFlags struct {
+	file          string
+	check, schema bool
+	asJSON        bool
+	options       map[string]*string // by flag
+}
+
+// controllerOptions have a place in the file: flag, key, what it says.
+var controllerOptions = []struct{ flag, key, usage string }{
+	{"name", "name", "of this controller: 'weir controller status' asks by it"},
+	{"listen", "listen", "`ADDRESS:PORT` that switches connect to (default 127.0.0.1:6653)"},
+	{"ca", "tls.ca", "PEM `FILE`: switches must show a certificate signed by one of these"},
+	{"certificate", "tls.certificate", "PEM `FILE` of the controller's own certificate"},
+	{"key", "tls.key", "PEM `FILE` of its key"},
+	{"generation", "generation", "`FILE` that keeps the generation id"},
+	{"poll", "poll", "how `often` each switch is asked for its port counters; 0s: never (default 1s)"},
+	{"metrics", "metrics.listen", "`ADDRESS:PORT` for Prometheus; an empty text: none (default 127.0.0.1:9188)"},
+}
+
+func controllerCommand() *cobra.Command {
+	f := controllerFlags{options: map[string]*string{}}
+	cmd := &cobra.Command{
+		Use:   "controller [-f FILE]",
+		Short: "Forward between OpenFlow switches: links, hosts, shortest paths",
+		Long: `Be the OpenFlow 1.3 controller of the switches that connect: find the links between them, learn where
+hosts are, and send frames over all shortest paths. Frames never go round, also while switches change.
+
+A switch must be Open vSwitch, with fail_mode=secure and no flows of others in tables 0 to 3. What Weir
+installs there carries its own cookie; nothing else is touched. When the controller ends or is killed,
+switches go on forwarding as they are, and the next one takes over what it finds.
+
+The switches connect over plain TCP, or TLS with certificates on both sides (--ca, --certificate, --key).`,
+		Example: `  weir controller --listen 10.0.0.1:6653
+  weir controller -f /etc/weir/controller.yaml
+  weir controller status
+  ovs-vsctl set-fail-mode br0 secure -- set-controller br0 tcp:10.0.0.1:6653`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: f.run,
+	}
+	f.add(cmd.Flags())
+	cmd.AddCommand(controllerStatusCommand(), controllerPinCommand())
+	return cmd
+}
+
+func (f *controllerFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.file, "file", "f", "", "read a `FILE` of kind: Controller instead of these options")
+	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and end")
+	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of kind: Controller")
+	flags.BoolVar(&f.asJSON, "log-json", false, "log in JSON, an object a line")
+	for _, o := range controllerOptions {
+		f.options[o.flag] = flags.String(o.flag, "", o.usage)
+	}
+}
+
+func (f *controllerFlags) run(cmd *cobra.Command, _ []string) error {
+	if f.schema {
+		_, err := cmd.OutOrStdout().Write(controller.Schema())
+		return err
+	}
+	c, err := f.config(cmd.Flags())
+	if err != nil {
+		return usageError(err)
+	}
+	if f.check {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(f.file, "options"))
+		return err
+	}
+	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
+	return controller.Run(cmd.Context(), c)
+}
+
+func (f *controllerFlags) config(flags *pflag.FlagSet) (*controller.Config, error) {
+	t := &config.Tree{Form: config.Mapping}
+	t.Set("kind", &config.Tree{Value: "Controller"})
+	for _, o := range controllerOptions {
+		if !flags.Changed(o.flag) {
+			continue
+		}
+		if f.file != "" {
+			return nil, fmt.Errorf("-f and --%s do not go together: say it in the file", o.flag)
+		}
+		given := *f.options[o.flag]
+		at := config.Place{Option: strings.TrimSpace("--" + o.flag + " " + given)}
+		if err := t.Put(o.key, &config.Tree{Value: given, At: at}); err != nil {
+			return nil, err
+		}
+	}
+	if f.file != "" {
+		return controller.Load(f.file)
+	}
+	return controller.FromOptions(t)
+}
+
+func controllerStatusCommand() *cobra.Command {
+	var name string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say what the running controller knows: switches, links, hosts, pinned flows",
+		Long: `Ask the controller of this network namespace what it knows. The exit code is 0 when all its switches are
+connected and have confirmed that they are as they should be, else 1.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := controller.ReadStatus(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			} else {
+				err = printController(cmd.OutOrStdout(), s)
+			}
+			if err == nil && !s.Well() {
+				return &exitCode{code: exitError}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "default", "of the controller")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printController(w io.Writer, s *controller.Status) error {
+	f := s.Forward
+	fmt.Fprintf(w, "controller %s: generation %d, up %d s; %d switches, %d links, %d hosts, %d pinned flows; %s\n\n", s.Name, s.Generation,
+		s.UpSeconds, len(f.Switches), len(f.Links), len(f.Hosts), len(f.Pins), map[bool]string{true: "settled", false: "not settled"}[f.Settled])
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "switch\tstate\tflows\tgroups\tlink\thost\tnew\tlost-link\tdown")
+	for _, d := range f.Switches {
+		state := "joined"
+		if !d.Joined {
+			state = "away"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", d.ID, state, d.Flows, d.Groups,
+			d.Ports["link"], d.Ports["host"], d.Ports["new"], d.Ports["lost-link"], d.Ports["down"])
+	}
+	if len(f.Hosts) > 0 {
+		fmt.Fprintln(t, "\nhost\tat\taddresses")
+		for _, h := range f.Hosts {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", h.MAC, h.At, strings.Join(h.Addresses, " "))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range f.Pins {
+		fmt.Fprintf(w, "pinned %s by %s\n", p.Flow, strings.Join(p.Path, " "))
+	}
+	for id, why := range s.Refused {
+		fmt.Fprintf(w, "not managed: %s: %s\n", id, why)
+	}
+	return nil
+}
+
+func controllerPinCommand() *cobra.Command {
+	var name, proto string
+	var q controller.PinRequest
+	cmd := &cobra.Command{
+		Use:   "pin SRC:PORT DST:PORT",
+		Short: "Hold a flow and its acknowledgements to one path",
+		Long: `Ask the running controller for one path for both directions of a flow: the same links, in reverse. It
+lasts until nothing was sent for the idle time.`,
+		Example: "  weir controller pin 10.0.0.1:40000 10.0.0.9:80",
+		Args:    usageArgs(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch proto {
+			case "tcp":
+				q.Proto = 6
+			case "udp":
+				q.Proto = 17
+			default:
+				return usageError(errors.New("--proto: tcp or udp"))
+			}
+			q.Src, q.Dst = args[0], args[1]
+			return controller.Pin(cmd.Context(), name, q)
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "default", "of the controller")
+	cmd.Flags().StringVar(&proto, "proto", "tcp", "tcp or udp")
+	cmd.Flags().Uint16Var(&q.IdleSeconds, "idle", 60, "`seconds` without a packet after which it ends")
+	cmd.Flags().BoolVar(&q.Drop, "drop", false, "take the path back")
+	return cmd
+}

@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"weir/agent/metrics"
+	"weir/config"
+	"weir/controller/forward"
+	"weir/law"
+	"weir/openflow/channel"
+)
+
+// File is a file of `kind: Controller`, as its author wrote it.
+type File struct {
+	Kind       string       `json:"kind" jsonschema:"required,enum=Controller" jsonschema_description:"Controller"`
+	Name       string       `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
+	Listen     string       `json:"listen,omitempty" jsonschema_description:"address and port that switches connect to (default: 127.0.0.1:6653)"`
+	TLS        *fileTLS     `json:"tls,omitempty" jsonschema_description:"certificates on both sides (default: plain TCP, where anybody who reaches the address can be any switch)"`
+	Generation string       `json:"generation,omitempty" jsonschema_description:"file that keeps the generation id over a restart (default: /var/lib/weir/controller-NAME.generation)"`
+	Poll       law.Duration `json:"poll" jsonschema_description:"how often each switch is asked for its port counters, 1ms to 1h; 0s: never (default: 1s)"`
+	Rates      fileRates    `json:"rates,omitzero" jsonschema_description:"packets a second that one switch may send to the controller, by why"`
+	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"of everything that grows"`
+	Metrics    fileMetrics  `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
+}
+
+type fileTLS struct {
+	CA          string `json:"ca" jsonschema:"required" jsonschema_description:"PEM file: a switch's certificate must be signed by one of these"`
+	Certificate string `json:"certificate" jsonschema:"required" jsonschema_description:"PEM file: the controller's own, then those between it and the switches' CA"`
+	Key         string `json:"key" jsonschema:"required" jsonschema_description:"PEM file"`
+}
+
+type fileRates struct {
+	Probe  uint32 `json:"probe,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"LLDP (default: 1000)"`
+	ARP    uint32 `json:"arp,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"broadcast ARP (default: 500)"`
+	Copy   uint32 `json:"copy,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"copies of SYN, of FIN and of RST, each (default: 2000)"`
+	Source uint32 `json:"source,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"copies of packets of hosts not known yet (default: 500)"`
+	Miss   uint32 `json:"miss,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"packets to hosts not known yet, and group addresses (default: 500)"`
+}
+
+type fileLimits struct {
+	Switches     int `json:"switches,omitempty" jsonschema:"minimum=1,maximum=4096" jsonschema_description:"(default: 1024)"`
+	Hosts        int `json:"hosts,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"in all (default: 4096)"`
+	HostsPerPort int `json:"hosts_per_port,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"(default: 64)"`
+	Pins         int `json:"pins,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"flows on a path of their own (default: 1024)"`
+	Floods       int `json:"floods,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"frames a second from one port that are sent to all ports of hosts (default: 50)"`
+}
+
+type fileMetrics struct {
+	Listen string `json:"listen" jsonschema_description:"address and port to serve on (default: 127.0.0.1:9188); an empty text: nowhere"`
+}
+
+const (
+	defaultListen  = "127.0.0.1:6653" // 6653 is OpenFlow's (IANA)
+	defaultMetrics = "127.0.0.1:9188" // beside a switch agent's 9187
+	generationDir  = "/var/lib/weir"
+)
+
+// kindController is `kind: Controller`.
+var kindController = sync.OnceValue(func() *config.Kind[File] {
+	return config.NewKind("Controller", config.DefaultLimits, defaultFile, check)
+})
+
+func defaultFile() *File {
+	f := forward.Default()
+	return &File{
+		Name: "default", Listen: defaultListen, Poll: law.Duration(time.Second),
+		Rates: fileRates{Probe: f.Rates.Probe, ARP: f.Rates.ARP, Copy: f.Rates.Copy, Source: f.Rates.Source, Miss: f.Rates.Miss},
+		Limits: fileLimits{
+			Switches: f.SwitchesMax, Hosts: f.HostsMax, HostsPerPort: f.HostsPerPort, Pins: f.PinsMax, Floods: f.FloodsPerSecond,
+		},
+		Metrics: fileMetrics{Listen: defaultMetrics},
+	}
+}
+
+// check says what the schema cannot.
+func check(c *config.Checker, f *File) {
+	if poll := time.Duration(f.Poll); poll != 0 && (poll < time.Millisecond || poll > time.Hour) {
+		c.Fail([]string{"poll"}, fmt.Sprintf("%v is out of range", poll), "1ms to 1h, or 0s for never")
+	}
+	if _, err := net.ResolveTCPAddr("tcp", f.Listen); err != nil {
+		c.Fail([]string{"listen"}, fmt.Sprintf("%q is no address with a port", config.Clip(f.Listen)), "such as "+defaultListen)
+	}
+	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
+		c.Fail([]string{"metrics", "listen"}, err.Error(), "")
+	}
+}
+
+// Config says what a controller is to do, with nothing left open.
+type Config struct {
+	Name       string
+	Listen     string
+	TLS        *channel.Certificates // nil: plain TCP
+	Generation string                // file
+	Poll       time.Duration         // 0: never
+	Forward    forward.Config        // Key is made anew by Run
+	Metrics    string                // address; "": nowhere
+
+	Version string
+	Log     *slog.Logger // nil: none
+	Ready   func(address net.Addr)
+}
+
+// Schema is the JSON schema of `kind: Controller`.
+func Schema() []byte { return kindController().Schema() }
+
+// Load reads and checks a file. What is wrong with it is config.Errors.
+func Load(path string) (*Config, error) {
+	f, err := kindController().Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.config(), nil
+}
+
+// FromOptions makes a configuration of options instead of a file.
+func FromOptions(t *config.Tree) (*Config, error) {
+	f, err := kindController().FromTree("", t)
+	if err != nil {
+		return nil, err
+	}
+	return f.config(), nil
+}
+
+func (f *File) config() *Config {
+	c := &Config{
+		Name: f.Name, Listen: f.Listen, Generation: f.Generation, Poll: time.Duration(f.Poll), Metrics: f.Metrics.Listen, Forward: forward.Default(),
+	}
+	if c.Generation == "" {
+		c.Generation = generationDir + "/controller-" + f.Name + ".generation"
+	}
+	if f.TLS != nil {
+		c.TLS = &channel.Certificates{CA: f.TLS.CA, Certificate: f.TLS.Certificate, Key: f.TLS.Key}
+	}
+	r := f.Rates
+	c.Forward.Rates = forward.Rates{Probe: r.Probe, ARP: r.ARP, Copy: r.Copy, Source: r.Source, Miss: r.Miss}
+	l := f.Limits
+	c.Forward.SwitchesMax, c.Forward.HostsMax, c.Forward.HostsPerPort = l.Switches, l.Hosts, l.HostsPerPort
+	c.Forward.PinsMax, c.Forward.FloodsPerSecond, c.Forward.FloodBurst = l.Pins, l.Floods, 2*l.Floods
+	return c
+}

@@ -1,0 +1,200 @@
+// Package controller is Weir's SDN controller: it holds the OpenFlow connections to switches, feeds the laws
+// (fabric.Law) with what happens there, and carries out what they decide. One goroutine has the laws; what
+// switches send is queued to it within limits, so that one that floods holds up no other.
+//
+//	controller.go the goroutine of the laws
+//	session.go    one connection, from its first question to its end
+//	carry.go      actions as OpenFlow messages
+//	translate.go  flows, groups and meters in OpenFlow's form and back
+//	config.go     kind: Controller
+//	run.go        the process: listening, status, metrics
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/controller/fabric"
+	"weir/openflow/channel"
+)
+
+const (
+	urgentMax   = 65536 // events that must not be lost; who sends more waits
+	framesMax   = 16384 // packets for the laws; further ones are dropped
+	perSwitch   = 2048  // of framesMax, from one switch
+	framesBatch = 64    // frames between two looks at what is urgent
+)
+
+// Core runs laws over OpenFlow connections. It is the channel's handler.
+type Core struct {
+	laws   []fabric.Law
+	log    *slog.Logger
+	begun  time.Time
+	urgent chan event
+	probes chan event // as frames, but for them alone
+	frames chan event
+	byConn sync.Map // *channel.Conn -> *session
+	ask    chan func()
+	ended  chan struct{}
+	later  []event // of the laws' own goroutine
+
+	generation uint64
+	sessions   map[fabric.Switch]*session // those that the laws know; of the laws' goroutine
+	out        []fabric.Action
+	refused    map[fabric.Switch]string // switches that are not managed, and why
+
+	counts counts
+}
+
+// counts are figures of the core; written by many.
+type counts struct {
+	frames, framesDropped  atomic.Uint64
+	orders, ordersRefused  atomic.Uint64
+	joined, left, lawNanos atomic.Int64
+	slowestStepNanos       atomic.Int64
+	notManaged             atomic.Uint64
+}
+
+// event is one for the laws, of one connection.
+type event struct {
+	from *session // nil: of nobody
+	e    fabric.Event
+}
+
+// newCore makes a core whose roles are asked for with this generation id.
+func newCore(generation uint64, log *slog.Logger, laws ...fabric.Law) *Core {
+	return &Core{
+		laws: laws, log: log, begun: time.Now(), generation: generation,
+		urgent: make(chan event, urgentMax), frames: make(chan event, framesMax), probes: make(chan event, framesMax), ask: make(chan func()), ended: make(chan struct{}),
+		sessions: map[fabric.Switch]*session{}, refused: map[fabric.Switch]string{},
+	}
+}
+
+// work feeds the laws until ctx is done.
+func (c *Core) work(ctx context.Context) {
+	defer close(c.ended)
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	for {
+		for _, e := range c.later {
+			c.take(e)
+		}
+		c.later = c.later[:0]
+		select {
+		case e := <-c.urgent:
+			c.take(e)
+		default:
+			select {
+			case <-ctx.Done():
+				return
+			case e := <-c.urgent:
+				c.take(e)
+			case e := <-c.probes:
+				c.take(e)
+			case e := <-c.frames:
+				c.takeFrames(e)
+			case f := <-c.ask:
+				f()
+			case <-wake.C:
+				c.step(fabric.Tick{})
+			}
+		}
+		c.sleep(wake)
+	}
+}
+
+// takeFrames works off some frames, then lets urgent events have their turn.
+func (c *Core) takeFrames(e event) {
+	for range framesBatch {
+		c.take(e)
+		if len(c.urgent)+len(c.probes) > 0 {
+			return
+		}
+		select {
+		case e = <-c.frames:
+		default:
+			return
+		}
+	}
+}
+
+// sleep sets the timer to when a law wants to be woken.
+func (c *Core) sleep(wake *time.Timer) {
+	next := time.Duration(0)
+	for _, l := range c.laws {
+		if w := l.Wake(); w > 0 && (next == 0 || w < next) {
+			next = w
+		}
+	}
+	if next == 0 {
+		wake.Stop()
+		return
+	}
+	wake.Reset(max(next-time.Since(c.begun), 0))
+}
+
+// take hands one event to the laws, if its connection is the one that they know.
+func (c *Core) take(e event) {
+	switch in := e.e.(type) {
+	case fabric.Joined:
+		c.sessions[in.Switch] = e.from
+		delete(c.refused, in.Switch)
+		c.counts.joined.Add(1)
+		c.log.Info("switch joined", "switch", in.Switch, "address", e.from.conn.RemoteAddr(), "ports", len(in.Ports),
+			"flows", len(in.Found.Flows), "groups", len(in.Found.Groups))
+	case fabric.Left:
+		if c.sessions[in.Switch] != e.from {
+			return
+		}
+		delete(c.sessions, in.Switch)
+		c.counts.left.Add(1)
+	case fabric.PacketIn:
+		e.from.waiting.Add(-1)
+		if c.sessions[in.At.Switch] != e.from {
+			return
+		}
+	default:
+		if e.from != nil && c.sessions[e.from.id] != e.from {
+			return
+		}
+	}
+	c.step(e.e)
+}
+
+func (c *Core) step(e fabric.Event) {
+	begun := time.Now()
+	for _, l := range c.laws {
+		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
+		c.counts.orders.Add(uint64(len(c.out)))
+		for i, a := range c.out {
+			c.carry(a)
+			c.out[i] = nil
+		}
+	}
+	took := int64(time.Since(begun))
+	c.counts.lawNanos.Add(took)
+	if took > c.counts.slowestStepNanos.Load() {
+		c.counts.slowestStepNanos.Store(took)
+	}
+}
+
+// Do runs f where the laws are, between two steps. False: the context ended first, or the core did.
+func (c *Core) Do(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	select {
+	case c.ask <- func() { f(); close(done) }:
+		<-done
+		return true
+	case <-ctx.Done():
+	case <-c.ended:
+	}
+	return false
+}
+
+// Tell gives the laws an event from elsewhere, such as a request to pin a flow.
+func (c *Core) Tell(ctx context.Context, e fabric.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
+
+var _ channel.Handler = (*Core)(nil)

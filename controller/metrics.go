@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/agent/metrics"
+)
+
+// exporter serves the controller's figures to Prometheus.
+func (r *role) exporter() *metrics.Server {
+	x := &exporter{r: r}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(x)
+	return metrics.New(metrics.Source{Gather: registry, Log: r.log})
+}
+
+type exporter struct{ r *role }
+
+// figure is one metric and where it comes from.
+type figure struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*Status) float64
+}
+
+func counter(name, help string, of func(*Status) uint64) figure {
+	return figure{desc(name, help), prometheus.CounterValue, func(s *Status) float64 { return float64(of(s)) }}
+}
+
+func gauge(name, help string, of func(*Status) int) figure {
+	return figure{desc(name, help), prometheus.GaugeValue, func(s *Status) float64 { return float64(of(s)) }}
+}
+
+func desc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("weir_controller_"+name, help, []string{"controller"}, nil)
+}
+
+var figures = []figure{
+	gauge("switches", "Switches that are connected and managed.", func(s *Status) (n int) {
+		for _, d := range s.Forward.Switches {
+			if d.Joined {
+				n++
+			}
+		}
+		return n
+	}),
+	gauge("switches_refused", "Switches that are connected and not managed.", func(s *Status) int { return len(s.Refused) }),
+	gauge("links", "Links between switches, known in both directions.", func(s *Status) int { return len(s.Forward.Links) }),
+	gauge("hosts", "Hosts whose place is known.", func(s *Status) int { return len(s.Forward.Hosts) }),
+	gauge("pins", "Flows on a path of their own.", func(s *Status) int { return len(s.Forward.Pins) }),
+	gauge("settled", "1: every switch has confirmed that it is as it should be.", func(s *Status) int {
+		if s.Forward.Settled {
+			return 1
+		}
+		return 0
+	}),
+	counter("frames_total", "Packets that came to the controller.", func(s *Status) uint64 { return s.Core.Frames }),
+	counter("frames_dropped_total", "Packets over a limit of the controller.", func(s *Status) uint64 { return s.Core.FramesDropped }),
+	counter("orders_total", "Orders to switches.", func(s *Status) uint64 { return s.Core.Orders }),
+	counter("orders_refused_total", "Orders that a switch refused.", func(s *Status) uint64 { return s.Core.OrdersRefused }),
+	counter("links_forged_total", "Link probes with a wrong tag, a stale one, or from a port of hosts.", func(s *Status) uint64 { return s.Forward.Counts.LinksForged }),
+	counter("hosts_refused_total", "Hosts and addresses over a limit.", func(s *Status) uint64 { return s.Forward.Counts.HostsRefused }),
+	counter("moves_total", "Hosts that moved.", func(s *Status) uint64 { return s.Forward.Counts.Moves }),
+	counter("floods_total", "Frames sent to all ports of hosts.", func(s *Status) uint64 { return s.Forward.Counts.Floods }),
+	counter("route_changes_total", "Changes of routes.", func(s *Status) uint64 { return s.Forward.Counts.Waves }),
+	counter("syn_total", "Copies of SYN.", func(s *Status) uint64 { return s.Forward.Counts.SYN }),
+}
+
+func (x *exporter) Describe(to chan<- *prometheus.Desc) {
+	for i := range figures {
+		to <- figures[i].desc
+	}
+}
+
+func (x *exporter) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var s *Status
+	if !x.r.core.Do(ctx, func() { s = x.r.status() }) {
+		return
+	}
+	for i := range figures {
+		f := &figures[i]
+		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s), x.r.cfg.Name)
+	}
+}

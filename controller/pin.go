@@ -1,0 +1,87 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/controller/fabric"
+)
+
+// tuple reads the two ends of a flow.
+func tuple(proto uint8, src, dst string) (t fabric.Tuple, err error) {
+	a, err1 := netip.ParseAddrPort(src)
+	b, err2 := netip.ParseAddrPort(dst)
+	if err := errors.Join(err1, err2); err != nil {
+		return t, fmt.Errorf("a flow from %q to %q: address:port is meant: %w", src, dst, err)
+	}
+	if !a.Addr().Is4() || !b.Addr().Is4() || proto != protoTCP && proto != protoUDP {
+		return t, fmt.Errorf("a flow from %q to %q: only TCP (6) and UDP (17) over IPv4 can be pinned", src, dst)
+	}
+	return fabric.Tuple{Proto: proto, Src: a.Addr().As4(), Dst: b.Addr().As4(), SrcPort: a.Port(), DstPort: b.Port()}, nil
+}
+
+// Pin asks the controller of this name, in this network namespace, for a path of its own for a flow.
+func Pin(ctx context.Context, name string, p PinRequest) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://controller/pin", bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	a, err := client(name).Do(q)
+	if err != nil {
+		return fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(a.Body, 1000)) // better than nothing
+		return fmt.Errorf("controller %s: %s", name, strings.TrimSpace(string(said)))
+	}
+	return nil
+}
+
+// ownUser lets in root and the controller's own user alone.
+type ownUser struct{ *net.UnixListener }
+
+func (l ownUser) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if err := checkPeer(c); err == nil {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func checkPeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, credErr); err != nil {
+		return err
+	}
+	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("user %d is neither root nor the controller's own", peer.Uid)
+	}
+	return nil
+}

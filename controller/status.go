@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"weir/controller/fabric"
+	"weir/controller/forward"
+	"weir/controller/poll"
+)
+
+// Status is what a controller knows now.
+type Status struct {
+	Name       string                   `json:"name"`
+	Version    string                   `json:"version"`
+	UpSeconds  int64                    `json:"up_seconds"`
+	Generation uint64                   `json:"generation"`
+	Refused    map[string]string        `json:"refused"` // switches that are not managed, and why
+	Forward    forward.Status           `json:"forward"`
+	Poll       map[string]poll.Counts   `json:"poll"`
+	Ports      map[string][]PortCounter `json:"ports"`
+	Core       CoreStatus               `json:"core"`
+}
+
+// PortCounter are the counters of one port, as the last answer had them.
+type PortCounter struct {
+	Port      uint32 `json:"port"`
+	RxPackets uint64 `json:"rx_packets"`
+	TxPackets uint64 `json:"tx_packets"`
+	RxBytes   uint64 `json:"rx_bytes"`
+	TxBytes   uint64 `json:"tx_bytes"`
+	RxDropped uint64 `json:"rx_dropped"`
+	TxDropped uint64 `json:"tx_dropped"`
+}
+
+// CoreStatus are figures of the machinery.
+type CoreStatus struct {
+	Frames        uint64 `json:"frames"`         // that came to the controller
+	FramesDropped uint64 `json:"frames_dropped"` // over a limit of it
+	Orders        uint64 `json:"orders"`
+	OrdersRefused uint64 `json:"orders_refused"` // by switches
+	SlowestStepUs int64  `json:"slowest_step_us"`
+}
+
+func (r *role) status() *Status {
+	s := &Status{
+		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: r.core.generation,
+		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
+		Core: r.core.status(),
+	}
+	for id, why := range r.core.refused {
+		s.Refused[id.String()] = why
+	}
+	for id, c := range r.poll.Counts() {
+		s.Poll[id.String()] = c
+	}
+	for id, ports := range r.last {
+		if r.core.sessions[id] == nil {
+			delete(r.last, id)
+			continue
+		}
+		for _, p := range ports {
+			s.Ports[id.String()] = append(s.Ports[id.String()], PortCounter{
+				Port: uint32(p.Port), RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
+				RxDropped: p.RxDropped, TxDropped: p.TxDropped,
+			})
+		}
+	}
+	return s
+}
+
+func (c *Core) status() CoreStatus {
+	return CoreStatus{
+		Frames: c.counts.frames.Load(), FramesDropped: c.counts.framesDropped.Load(), Orders: c.counts.orders.Load(),
+		OrdersRefused: c.counts.ordersRefused.Load(), SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000,
+	}
+}
+
+// PinRequest asks for one path for both directions of a flow; Drop takes it back.
+type PinRequest struct {
+	Proto       uint8  `json:"proto"`
+	Src         string `json:"src"` // address:port
+	Dst         string `json:"dst"`
+	IdleSeconds uint16 `json:"idle_seconds"`
+	Drop        bool   `json:"drop,omitempty"`
+}
+
+func (q PinRequest) event() (fabric.Event, error) {
+	t, err := tuple(q.Proto, q.Src, q.Dst)
+	if err != nil {
+		return nil, err
+	}
+	if q.Drop {
+		return fabric.PinDropped{Tuple: t}, nil
+	}
+	return fabric.PinAsked{Tuple: t, IdleSeconds: q.IdleSeconds}, nil
+}
+
+// serveControl answers on the controller's socket: GET /status, POST /pin.
+func (r *role) serveControl() (*http.Server, error) {
+	l, err := net.ListenUnix("unix", controlAddress(r.cfg.Name))
+	if err != nil {
+		return nil, fmt.Errorf("another controller named %s runs in this network namespace: give one of them another name: %w", r.cfg.Name, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, q *http.Request) {
+		var s *Status
+		if !r.core.Do(q.Context(), func() { s = r.status() }) {
+			http.Error(w, "the controller ends", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s) // who asked is gone, most likely
+	})
+	mux.HandleFunc("POST /pin", func(w http.ResponseWriter, q *http.Request) {
+		var p PinRequest
+		if err := json.NewDecoder(http.MaxBytesReader(w, q.Body, 4096)).Decode(&p); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		e, err := p.event()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.core.Tell(q.Context(), e)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
+	go func() { _ = s.Serve(netutil.LimitListener(ownUser{l}, 16)) }()
+	return s, nil
+}
+
+// ReadStatus asks the controller of this name, in this network namespace.
+func ReadStatus(ctx context.Context, name string) (*Status, error) {
+	var s Status
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := client(name).Do(q)
+	if err != nil {
+		return nil, fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("controller %s: %s", name, a.Status)
+	}
+	return &s, json.NewDecoder(a.Body).Decode(&s)
+}
+
+func client(name string) *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", controlAddress(name).Name)
+		},
+	}}
+}
+
+// Well tells whether all switches that were ever seen are connected and as they should be.
+func (s *Status) Well() bool {
+	for _, d := range s.Forward.Switches {
+		if !d.Joined {
+			return false
+		}
+	}
+	return s.Forward.Settled && len(s.Refused) == 0
+}
