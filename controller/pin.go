@@ -41,7 +41,7 @@ func Pin(ctx context.Context, name string, p PinRequest) error {
 	if err != nil {
 		return err
 	}
-	a, err := client(name).Do(q)
+	a, err := client(dial(name)).Do(q)
 	if err != nil {
 		return fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
 	}

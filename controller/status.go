@@ -138,12 +138,19 @@ func (r *role) serveControl() (*http.Server, error) {
 
 // ReadStatus asks the controller of this name, in this network namespace.
 func ReadStatus(ctx context.Context, name string) (*Status, error) {
+	return readStatus(ctx, name, dial(name))
+}
+
+// dialer reaches a controller's socket.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func readStatus(ctx context.Context, name string, d dialer) (*Status, error) {
 	var s Status
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller/status", nil)
 	if err != nil {
 		return nil, err
 	}
-	a, err := client(name).Do(q)
+	a, err := client(d).Do(q)
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
 	}
@@ -154,13 +161,14 @@ func ReadStatus(ctx context.Context, name string) (*Status, error) {
 	return &s, json.NewDecoder(a.Body).Decode(&s)
 }
 
-func client(name string) *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", controlAddress(name).Name)
-		},
-	}}
+func dial(name string) dialer {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", controlAddress(name).Name)
+	}
+}
+
+func client(d dialer) *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: d}}
 }
 
 // Well tells whether all switches that were ever seen are connected and as they should be.

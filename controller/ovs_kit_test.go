@@ -1,0 +1,433 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"weir/datapath/testnet"
+	"weir/internal/nic"
+	"weir/internal/testroot"
+)
+
+// testMain is set in the environment of the process that is to be the controller.
+const testMain = "WEIR_TEST_CONTROLLER"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(testMain); file != "" {
+		beController(file)
+	}
+	os.Exit(m.Run())
+}
+
+// racks is a network of Open vSwitch bridges in one namespace, leaves and spines, and hosts in one each. All
+// bridges are of one process, to be light: what is between them are veth pairs, as between machines.
+type racks struct {
+	tb                      testing.TB // of the whole test: what is started lives as long
+	leaves, spines, perLeaf int
+
+	dir        string
+	fabric     *testnet.Namespace
+	hosts      []*host
+	ovsdb, ovs *process
+	controller *process
+}
+
+type host struct {
+	ns   *testnet.Namespace
+	ip   net.IP
+	echo *net.UDPConn
+}
+
+// process is a child in a namespace.
+type process struct {
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+	done chan struct{}
+}
+
+func startIn(tb testing.TB, ns *testnet.Namespace, cmd *exec.Cmd) *process {
+	tb.Helper()
+	p := &process{cmd: cmd, log: new(bytes.Buffer), done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ns.Must(tb, cmd.Start)
+	go func() { _ = cmd.Wait(); close(p.done) }()
+	tb.Cleanup(p.kill)
+	return p
+}
+
+// kill ends the process as a crash would.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// newRacks builds the network, without controller.
+func newRacks(tb testing.TB, leaves, spines, perLeaf int) *racks {
+	testroot.Need(tb, "namespaces and Open vSwitch")
+	for _, name := range []string{"ovs-vswitchd", "ovsdb-server", "ovs-vsctl", "ovsdb-tool"} {
+		if _, err := exec.LookPath(name); err != nil {
+			tb.Fatalf("needs Open vSwitch: %v", err)
+		}
+	}
+	r := &racks{tb: tb, leaves: leaves, spines: spines, perLeaf: perLeaf, fabric: testnet.NewNamespace(tb)}
+	var err error
+	if r.dir, err = os.MkdirTemp("", "ovs"); err != nil { // short: a socket's path has 108 bytes
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(r.dir) })
+	r.fabric.Must(tb, r.makeCables)
+	for l := 1; l <= leaves; l++ {
+		for h := 1; h <= perLeaf; h++ {
+			r.addHost(tb, l, h)
+		}
+	}
+	r.startOVS(tb)
+	r.makeBridges(tb)
+	return r
+}
+
+func leafHost(l, h int) string  { return fmt.Sprintf("l%dh%d", l, h) }
+func leafSpine(l, s int) string { return fmt.Sprintf("l%ds%d", l, s) }
+func spineLeaf(s, l int) string { return fmt.Sprintf("s%dl%d", s, l) }
+
+func (r *racks) makeCables() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return err
+	}
+	for l := 1; l <= r.leaves; l++ {
+		for s := 1; s <= r.spines; s++ {
+			if err := veth(leafSpine(l, s), spineLeaf(s, l), -1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// veth makes a pair, both ends up, the second in another namespace if fd says so.
+func veth(name, peer string, fd int) error {
+	v := netlink.NewVeth(netlink.LinkAttrs{Name: name})
+	v.PeerName = peer
+	if fd >= 0 {
+		v.PeerNamespace = netlink.NsFd(fd)
+	}
+	if err := netlink.LinkAdd(v); err != nil {
+		return fmt.Errorf("veth %s-%s: %w", name, peer, err)
+	}
+	ends := []string{name}
+	if fd < 0 {
+		ends = append(ends, peer)
+	}
+	for _, end := range ends {
+		if err := noOffloads(end); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName(end)
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noOffloads has the kernel make checksums: Open vSwitch in user space passes frames on as it reads them.
+func noOffloads(name string) error {
+	t, err := nic.Open()
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.Change(name, map[string]bool{"tx-checksum-ip-generic": false})
+}
+
+func (r *racks) addHost(tb testing.TB, l, h int) {
+	n := &host{ns: testnet.NewNamespace(tb), ip: net.IPv4(10, 0, byte(l), byte(h))}
+	n.ns.Sysctl(tb, "net.ipv6.conf.default.disable_ipv6", "1")
+	n.ns.Sysctl(tb, "net.ipv6.conf.all.disable_ipv6", "1")
+	var far *os.File
+	n.ns.Must(tb, func() (err error) {
+		far, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	defer far.Close()
+	r.fabric.Must(tb, func() error { return veth(leafHost(l, h), "eth0", int(far.Fd())) })
+	n.ns.Must(tb, func() error {
+		if err := noOffloads("eth0"); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: n.ip, Mask: net.CIDRMask(16, 32)}}); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+		n.echo, err = net.ListenUDP("udp4", &net.UDPAddr{IP: n.ip, Port: 7})
+		return err
+	})
+	tb.Cleanup(func() { _ = n.echo.Close() })
+	go func() {
+		var b [64]byte
+		for {
+			k, from, err := n.echo.ReadFromUDPAddrPort(b[:])
+			if err != nil && k == 0 {
+				return
+			}
+			_, _ = n.echo.WriteToUDPAddrPort(b[:k], from)
+		}
+	}()
+	r.hosts = append(r.hosts, n)
+}
+
+func (r *racks) env(cmd *exec.Cmd) *exec.Cmd {
+	for _, v := range []string{"RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR"} {
+		cmd.Env = append(cmd.Environ(), "OVS_"+v+"="+r.dir)
+	}
+	return cmd
+}
+
+func (r *racks) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *racks) startOVS(tb testing.TB) {
+	if out, err := exec.Command("ovsdb-tool", "create", r.path("conf.db"), "/usr/share/openvswitch/vswitch.ovsschema").CombinedOutput(); err != nil {
+		tb.Fatalf("ovsdb-tool: %v: %s", err, out)
+	}
+	r.ovsdb = startIn(tb, r.fabric, r.env(exec.Command("ovsdb-server", r.path("conf.db"), "--remote=punix:"+r.path("db.sock"),
+		"--unixctl="+r.path("ovsdb.ctl"), "-vconsole:warn")))
+	r.vsctl(tb, "--no-wait", "init")
+	r.startSwitches()
+}
+
+// startSwitches starts the process that has all bridges.
+func (r *racks) startSwitches() {
+	_ = os.Remove(r.path("vswitchd.ctl"))
+	r.ovs = startIn(r.tb, r.fabric, r.env(exec.Command("ovs-vswitchd", "unix:"+r.path("db.sock"), "--unixctl="+r.path("vswitchd.ctl"), "-vconsole:err")))
+}
+
+func (r *racks) vsctl(tb testing.TB, args ...string) {
+	tb.Helper()
+	cmd := r.env(exec.Command("ovs-vsctl", append([]string{"--retry", "--timeout=60", "--db=unix:" + r.path("db.sock")}, args...)...))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("ovs-vsctl %v: %v: %s", args, err, out)
+	}
+}
+
+// ofctl asks a bridge by its management socket, beside the controller.
+func (r *racks) ofctl(tb testing.TB, command, bridge string, more ...string) string {
+	tb.Helper()
+	args := append([]string{"-O", "OpenFlow13", command, "unix:" + r.path(bridge+".mgmt")}, more...)
+	out, err := r.env(exec.Command("ovs-ofctl", args...)).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("ovs-ofctl %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// bridges are leaf1, ..., spine1, ...; their datapath ids are 1, ... and 101, ...
+func (r *racks) bridges() (names []string) {
+	for l := range r.leaves {
+		names = append(names, fmt.Sprintf("leaf%d", l+1))
+	}
+	for s := range r.spines {
+		names = append(names, fmt.Sprintf("spine%d", s+1))
+	}
+	return names
+}
+
+func (r *racks) makeBridges(tb testing.TB) {
+	var args []string
+	add := func(words ...string) { args = append(append(args, "--"), words...) }
+	port := func(bridge, name string, number int) {
+		add("add-port", bridge, name)
+		add("set", "interface", name, "ofport_request="+strconv.Itoa(number))
+	}
+	for _, b := range r.bridges() {
+		id := strings.TrimPrefix(b, "leaf")
+		if s, is := strings.CutPrefix(b, "spine"); is {
+			id = fmt.Sprintf("1%02s", s)
+		}
+		k, err := strconv.Atoi(id)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		add("add-br", b)
+		add("set", "bridge", b, "datapath_type=netdev", "protocols=OpenFlow13", "fail_mode=secure", fmt.Sprintf("other-config:datapath-id=%016x", k))
+	}
+	for l := 1; l <= r.leaves; l++ {
+		for h := 1; h <= r.perLeaf; h++ {
+			port(fmt.Sprintf("leaf%d", l), leafHost(l, h), h)
+		}
+		for s := 1; s <= r.spines; s++ {
+			port(fmt.Sprintf("leaf%d", l), leafSpine(l, s), r.perLeaf+s)
+			port(fmt.Sprintf("spine%d", s), spineLeaf(s, l), l)
+		}
+	}
+	r.vsctl(tb, args[1:]...)
+}
+
+// connect has all bridges connect to the controller, which may not be there yet.
+func (r *racks) connect(tb testing.TB) {
+	var args []string
+	for _, b := range r.bridges() {
+		args = append(args, "--", "set-controller", b, "tcp:127.0.0.1:6653", "--", "set", "controller", b, "max_backoff=1000")
+	}
+	r.vsctl(tb, args[1:]...)
+}
+
+const testFile = `kind: Controller
+name: test
+generation: %s/generation
+poll: 100ms
+metrics: {listen: ""}
+`
+
+func (r *racks) startController() {
+	tb := r.tb
+	file := r.path("controller.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, testFile, r.dir), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), testMain+"="+file)
+	r.controller = startIn(tb, r.fabric, cmd)
+	c := r.controller
+	tb.Cleanup(func() {
+		c.kill()
+		if tb.Failed() {
+			tb.Logf("controller:\n%s", c.log)
+		}
+	})
+}
+
+// status asks the controller; nil: it does not answer yet.
+func (r *racks) status(tb testing.TB) (s *Status) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var conn net.Conn
+	r.fabric.Must(tb, func() error { // the socket is of the namespace
+		conn, _ = net.DialUnix("unix", nil, controlAddress("test"))
+		return nil
+	})
+	if conn == nil || conn == (*net.UnixConn)(nil) {
+		return nil
+	}
+	s, err := readStatus(ctx, "test", func(context.Context, string, string) (net.Conn, error) { return conn, nil })
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// settled waits until all switches are there, with all links, and everything is confirmed.
+func (r *racks) settled(tb testing.TB, links int) (s *Status) {
+	tb.Helper()
+	testnet.Until(tb, "all switches and links", func() bool {
+		s = r.status(tb)
+		return s != nil && s.Forward.Settled && len(s.Forward.Switches) == r.leaves+r.spines && len(s.Forward.Links) == links && s.Well()
+	})
+	return s
+}
+
+// asks sends a datagram from one host to another and waits for it to come back.
+func (r *racks) asks(a, b *host, wait time.Duration) error {
+	var c *net.UDPConn
+	if err := a.ns.Enter(func() (err error) {
+		c, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: b.ip, Port: 7})
+		return err
+	}); err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("x")); err != nil {
+		return err
+	}
+	var buf [8]byte
+	_, err := c.Read(buf[:])
+	return err
+}
+
+// reach waits until every host reaches every other one, and gives how many had to ask again.
+func (r *racks) reach(tb testing.TB) (again int) {
+	tb.Helper()
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	for _, a := range r.hosts {
+		wait.Go(func() {
+			for _, b := range r.hosts {
+				for end := time.Now().Add(testnet.Patience); a != b; {
+					err := r.asks(a, b, 2*time.Second)
+					if err == nil {
+						break
+					}
+					mu.Lock()
+					again++
+					mu.Unlock()
+					if time.Now().After(end) {
+						tb.Errorf("%v does not reach %v: %v", a.ip, b.ip, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+	return again
+}
+
+// sent counts the frames that went into a device of the switches.
+func (r *racks) sent(tb testing.TB, name string) (frames uint64) {
+	tb.Helper()
+	r.fabric.Must(tb, func() error {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			frames = link.Attrs().Statistics.TxPackets
+		}
+		return err
+	})
+	return frames
+}
+
+func (r *racks) setCable(tb testing.TB, name string, up bool) {
+	tb.Helper()
+	r.fabric.Must(tb, func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if up {
+			return netlink.LinkSetUp(link)
+		}
+		return netlink.LinkSetDown(link)
+	})
+}

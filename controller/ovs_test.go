@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/datapath/testnet"
+)
+
+// beController is the controller's process.
+func beController(file string) {
+	c, err := Load(file)
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		err = Run(ctx, c)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:gocritic // the context is of no use any more
+	}
+	os.Exit(0)
+}
+
+// Four racks of seven hosts under two spines, on Open vSwitch: everybody reaches everybody, and goes on to
+// do so after a link is cut, the controller is killed, and the switches are.
+func TestRacks(t *testing.T) {
+	r := newRacks(t, 4, 2, 7)
+	r.connect(t)
+	r.startController()
+	begun := time.Now()
+	r.settled(t, 8)
+	t.Logf("links found after %v", time.Since(begun).Round(time.Millisecond))
+	again := r.reach(t)
+	s := r.settled(t, 8)
+	if len(s.Forward.Hosts) != 28 || s.Core.OrdersRefused != 0 {
+		t.Errorf("%d hosts, %d orders refused: should be 28 and none", len(s.Forward.Hosts), s.Core.OrdersRefused)
+	}
+	t.Logf("all pairs after %v, %d asked again", time.Since(begun).Round(time.Millisecond), again)
+	t.Run("spread", func(t *testing.T) { r.spread(t) })
+	t.Run("link", func(t *testing.T) {
+		r.setCable(t, leafSpine(1, 1), false)
+		r.settled(t, 7)
+		t.Logf("%d asked again", r.reach(t))
+		r.setCable(t, leafSpine(1, 1), true)
+		r.settled(t, 8)
+		r.reach(t)
+	})
+	t.Run("controller", func(t *testing.T) {
+		r.controller.kill()
+		if n := r.reach(t); n != 0 {
+			t.Errorf("%d datagrams were lost while the controller was away", n)
+		}
+		r.startController()
+		if s := r.settled(t, 8); len(s.Forward.Hosts) != 28 {
+			t.Errorf("%d hosts: should be 28, as found on the switches", len(s.Forward.Hosts))
+		}
+		r.reach(t)
+	})
+	t.Run("switches", func(t *testing.T) {
+		r.ovs.kill()
+		r.startSwitches()
+		r.settled(t, 8)
+		r.reach(t)
+	})
+}
+
+// spread opens a thousand connections from rack 1 to rack 2, to a port where nobody listens, and counts the
+// SYNs of each uplink.
+func (r *racks) spread(t *testing.T) {
+	const flows = 1000
+	a, b := r.hosts[0], r.hosts[r.perLeaf]
+	var before, got [2]uint64
+	for s := range before {
+		before[s] = r.sent(t, leafSpine(1, s+1))
+	}
+	for i := range flows {
+		a.ns.Must(t, func() error {
+			c, err := net.DialTCP("tcp4", &net.TCPAddr{IP: a.ip, Port: 20000 + i}, &net.TCPAddr{IP: b.ip, Port: 9000})
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return nil
+			}
+			if err == nil {
+				_ = c.Close()
+				err = errors.New("somebody listens")
+			}
+			return err
+		})
+	}
+	testnet.Until(t, "all frames", func() bool {
+		for s := range got {
+			got[s] = r.sent(t, leafSpine(1, s+1)) - before[s]
+		}
+		return got[0]+got[1] >= flows
+	})
+	t.Logf("1000 flows: %d by spine 1, %d by spine 2 (probes with them)", got[0], got[1])
+	for s, n := range got {
+		if n < 450 || n > 560 {
+			t.Errorf("spine %d got %d of 1000 flows: should be half of them, within 10 %%", s+1, n)
+		}
+	}
+}
+
+// A flow of somebody else in a table that Weir uses: the switch is left alone, flow and all.
+func TestForeignFlowIsLeftAlone(t *testing.T) {
+	r := newRacks(t, 1, 1, 1)
+	r.connect(t) // drops all flows that were there
+	r.ofctl(t, "add-flow", "leaf1", "table=0,priority=5,cookie=0x77,arp,actions=drop")
+	r.ofctl(t, "add-flow", "spine1", "table=9,priority=5,cookie=0x77,arp,actions=drop")
+	r.startController()
+	var s *Status
+	testnet.Until(t, "one joined, one refused", func() bool {
+		s = r.status(t)
+		return s != nil && len(s.Refused) == 1 && len(s.Forward.Switches) == 1
+	})
+	if why := s.Refused["0000000000000001"]; !strings.Contains(why, "cookie 0x77") {
+		t.Errorf("refused: %v", s.Refused)
+	}
+	if out := r.ofctl(t, "dump-flows", "leaf1"); strings.Count(out, "cookie=") != 1 || !strings.Contains(out, "cookie=0x77") {
+		t.Errorf("leaf1 has been touched:\n%s", out)
+	}
+	if out := r.ofctl(t, "dump-flows", "spine1"); !strings.Contains(out, "cookie=0x77") || !strings.Contains(out, "cookie=0x57454952") {
+		t.Errorf("spine1:\n%s", out)
+	}
+}
