@@ -67,7 +67,7 @@ func (c *Core) barrier(s *session, a fabric.Barrier) error {
 		defer cancel()
 		_, err := call.Wait(ctx)
 		if err == nil {
-			c.queue(event{s, fabric.Confirmed{Switch: a.Switch, Serial: a.Serial}})
+			c.queue(event{s, fabric.Confirmed(a)})
 			return
 		}
 		if s.conn.Err() == nil {

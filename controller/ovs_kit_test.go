@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -323,21 +322,25 @@ func (r *racks) startController() {
 	})
 }
 
+// ask gives what reaches the controller's socket, which is of the namespace, or an error.
+func (r *racks) ask(tb testing.TB, f func(dialer) error) error {
+	tb.Helper()
+	var conn *net.UnixConn
+	if err := r.fabric.Enter(func() (err error) {
+		conn, err = net.DialUnix("unix", nil, controlAddress("test"))
+		return err
+	}); err != nil {
+		return err
+	}
+	return f(func(context.Context, string, string) (net.Conn, error) { return conn, nil })
+}
+
 // status asks the controller; nil: it does not answer yet.
 func (r *racks) status(tb testing.TB) (s *Status) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var conn net.Conn
-	r.fabric.Must(tb, func() error { // the socket is of the namespace
-		conn, _ = net.DialUnix("unix", nil, controlAddress("test"))
-		return nil
-	})
-	if conn == nil || conn == (*net.UnixConn)(nil) {
-		return nil
-	}
-	s, err := readStatus(ctx, "test", func(context.Context, string, string) (net.Conn, error) { return conn, nil })
-	if err != nil {
+	if err := r.ask(tb, func(d dialer) (err error) { s, err = readStatus(ctx, "test", d); return err }); err != nil {
 		return nil
 	}
 	return s
@@ -351,58 +354,6 @@ func (r *racks) settled(tb testing.TB, links int) (s *Status) {
 		return s != nil && s.Forward.Settled && len(s.Forward.Switches) == r.leaves+r.spines && len(s.Forward.Links) == links && s.Well()
 	})
 	return s
-}
-
-// asks sends a datagram from one host to another and waits for it to come back.
-func (r *racks) asks(a, b *host, wait time.Duration) error {
-	var c *net.UDPConn
-	if err := a.ns.Enter(func() (err error) {
-		c, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: b.ip, Port: 7})
-		return err
-	}); err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
-		return err
-	}
-	if _, err := c.Write([]byte("x")); err != nil {
-		return err
-	}
-	var buf [8]byte
-	_, err := c.Read(buf[:])
-	return err
-}
-
-// reach waits until every host reaches every other one, and gives how many had to ask again.
-func (r *racks) reach(tb testing.TB) (again int) {
-	tb.Helper()
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	for _, a := range r.hosts {
-		wait.Go(func() {
-			for _, b := range r.hosts {
-				for end := time.Now().Add(testnet.Patience); a != b; {
-					err := r.asks(a, b, 2*time.Second)
-					if err == nil {
-						break
-					}
-					mu.Lock()
-					again++
-					mu.Unlock()
-					if time.Now().After(end) {
-						tb.Errorf("%v does not reach %v: %v", a.ip, b.ip, err)
-						return
-					}
-				}
-			}
-		})
-	}
-	wait.Wait()
-	if tb.Failed() {
-		tb.FailNow()
-	}
-	return again
 }
 
 // sent counts the frames that went into a device of the switches.

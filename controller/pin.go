@@ -32,7 +32,9 @@ func tuple(proto uint8, src, dst string) (t fabric.Tuple, err error) {
 }
 
 // Pin asks the controller of this name, in this network namespace, for a path of its own for a flow.
-func Pin(ctx context.Context, name string, p PinRequest) error {
+func Pin(ctx context.Context, name string, p PinRequest) error { return pin(ctx, name, dial(name), p) }
+
+func pin(ctx context.Context, name string, d dialer, p PinRequest) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func Pin(ctx context.Context, name string, p PinRequest) error {
 	if err != nil {
 		return err
 	}
-	a, err := client(dial(name)).Do(q)
+	a, err := client(d).Do(q)
 	if err != nil {
 		return fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
 	}

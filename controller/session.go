@@ -33,7 +33,7 @@ type session struct {
 // sessionOf finds the session of a connection; nil before Up.
 func (c *Core) sessionOf(conn *channel.Conn) *session {
 	if s, ok := c.byConn.Load(conn); ok {
-		return s.(*session) //nolint:errcheck // nothing else is stored
+		return s.(*session)
 	}
 	return nil
 }

@@ -114,25 +114,25 @@ func readMatch(m openflow.Match) (out fabric.Match, ok bool) {
 		}
 		switch f.ID {
 		case openflow.FieldInPort:
-			out.InPort = fabric.Port(f.Uint()) //nolint:gosec // 32 bits
+			out.InPort = fabric.Port(f.Uint())
 		case openflow.FieldEthDst:
 			out.EthDst = fabric.MAC(f.MAC())
 		case openflow.FieldEthSrc:
 			out.EthSrc = fabric.MAC(f.MAC())
 		case openflow.FieldEthType:
-			out.EthType = uint16(f.Uint()) //nolint:gosec // 16 bits
+			out.EthType = uint16(f.Uint())
 		case openflow.FieldIPProto:
-			proto = uint8(f.Uint()) //nolint:gosec // 8 bits
+			proto = uint8(f.Uint())
 		case openflow.FieldTCPFlags:
-			out.TCPFlag = uint16(f.Uint()) //nolint:gosec // 16 bits
+			out.TCPFlag = uint16(f.Uint())
 		case openflow.FieldIPv4Src:
 			out.Tuple.Src = f.Addr().As4()
 		case openflow.FieldIPv4Dst:
 			out.Tuple.Dst = f.Addr().As4()
 		case openflow.FieldTCPSrc, openflow.FieldUDPSrc:
-			out.Tuple.SrcPort = uint16(f.Uint()) //nolint:gosec // 16 bits
+			out.Tuple.SrcPort = uint16(f.Uint())
 		case openflow.FieldTCPDst, openflow.FieldUDPDst:
-			out.Tuple.DstPort = uint16(f.Uint()) //nolint:gosec // 16 bits
+			out.Tuple.DstPort = uint16(f.Uint())
 		default:
 			return out, false
 		}

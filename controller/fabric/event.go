@@ -3,7 +3,7 @@ package fabric
 // Event is one thing that happened.
 type Event interface{ event() }
 
-// Joined: a switch is connected and this controller is its master. Found is what was on it already of ours.
+// Joined says: a switch is connected and this controller is its master. Found is what was on it already of ours.
 type Joined struct {
 	Switch Switch
 	Ports  []PortInfo
@@ -17,30 +17,30 @@ type State struct {
 	Meters []Meter
 }
 
-// Left: the connection to a switch is gone. The switch itself may go on as it was.
+// Left says: the connection to a switch is gone. The switch itself may go on as it was.
 type Left struct{ Switch Switch }
 
-// PortChanged: a port came, went, or changed its state.
+// PortChanged says: a port came, went, or changed its state.
 type PortChanged struct {
 	Switch Switch
 	Port   PortInfo
 	Gone   bool
 }
 
-// PacketIn: a packet came to the controller, by a flow of this kind. Frame is valid during the step only.
+// PacketIn says: a packet came to the controller, by a flow of this kind. Frame is valid during the step only.
 type PacketIn struct {
 	At    Point
 	Kind  Kind
 	Frame []byte
 }
 
-// Confirmed: the switch has carried out all up to this barrier.
+// Confirmed says: the switch has carried out all up to this barrier.
 type Confirmed struct {
 	Switch Switch
 	Serial uint64
 }
 
-// Expired: a flow with an idle time is gone from a switch.
+// Expired says: a flow with an idle time is gone from a switch.
 type Expired struct {
 	Switch Switch
 	Flow   FlowKey
@@ -61,10 +61,10 @@ type PortStats struct {
 	Ports  []Counters
 }
 
-// StatsFailed: an AskStats will not be answered any more.
+// StatsFailed says: an AskStats will not be answered any more.
 type StatsFailed struct{ Switch Switch }
 
-// Tick: time has passed.
+// Tick says: time has passed.
 type Tick struct{}
 
 func (Joined) event()      {}

@@ -145,7 +145,7 @@ func KindOf(cookie uint64) (Kind, bool) {
 	if cookie&CookieMask != cookieMagic {
 		return Other, false
 	}
-	return Kind(cookie), true //nolint:gosec // the lowest byte is the kind
+	return Kind(cookie), true
 }
 
 // OurGroup tells the numbers of groups that are Weir's.

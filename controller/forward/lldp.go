@@ -45,7 +45,7 @@ func makeProbe(key []byte, from fabric.Point, src fabric.MAC, number uint64) []b
 	b = append(b, src[:]...)
 	b = binary.BigEndian.AppendUint16(b, typeLLDP)
 	tlv := func(kind layers.LLDPTLVType, head []byte, value []byte) {
-		b = binary.BigEndian.AppendUint16(b, uint16(kind)<<9|uint16(len(head)+len(value))) //nolint:gosec // short
+		b = binary.BigEndian.AppendUint16(b, uint16(kind)<<9|uint16(len(head)+len(value)))
 		b = append(append(b, head...), value...)
 	}
 	tlv(layers.LLDPTLVChassisID, []byte{byte(layers.LLDPChassisIDSubTypeLocal)}, []byte(from.Switch.String()))

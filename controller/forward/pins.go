@@ -167,7 +167,7 @@ func (l *Law) findPath(p *pin, from, to *host) []hop {
 	back := from.at.Port
 	for s := from.at.Switch; s != r.to; {
 		ports := r.ports[s]
-		out := ports[choice%uint32(len(ports))] //nolint:gosec // few
+		out := ports[choice%uint32(len(ports))]
 		choice = choice*2654435761 + 1
 		path = append(path, hop{at: s, forward: out, back: back})
 		far := l.switches[s].ports[out].heard

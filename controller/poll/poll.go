@@ -83,8 +83,8 @@ func (l *Law) ask(now time.Duration, out []fabric.Action) []fabric.Action {
 	slices.SortFunc(due, cmp.Compare)
 	for _, s := range due {
 		g := l.switches[s]
-		passed := uint64((now - g.next) / l.period)  //nolint:gosec // not negative
-		g.next += l.period * time.Duration(passed+1) //nolint:gosec // small
+		passed := uint64((now - g.next) / l.period)
+		g.next += l.period * time.Duration(passed+1)
 		if g.asked {
 			g.counts.Skipped += passed + 1
 			continue

@@ -85,7 +85,7 @@ func (n *Net) SetLink(a fabric.Point, up bool) {
 }
 
 func (n *Net) info(s *Switch, p fabric.Port) fabric.PortInfo {
-	return fabric.PortInfo{Port: p, Name: fmt.Sprintf("p%d", p), MAC: fabric.MAC{2, 0, 0, byte(s.ID), 0, byte(p)}, Up: s.Ports[p]} //nolint:gosec // small
+	return fabric.PortInfo{Port: p, Name: fmt.Sprintf("p%d", p), MAC: fabric.MAC{2, 0, 0, byte(s.ID), 0, byte(p)}, Up: s.Ports[p]}
 }
 
 // Connect connects a switch to the controller.
@@ -268,7 +268,7 @@ func (n *Net) process(at fabric.Point, frame []byte, hops int) {
 // Dead: ports that are down are chosen, too, as by a switch that has not seen it yet.
 func (s *Switch) Look(in fabric.Port, frame []byte, dead bool) (outs []fabric.Port, copies []fabric.Kind) {
 	for table := 0; ; {
-		f, ok := s.best(uint8(table), in, frame) //nolint:gosec // few
+		f, ok := s.best(uint8(table), in, frame)
 		if !ok {
 			return nil, copies
 		}
