@@ -23,9 +23,15 @@ type Run struct {
 	// LabRTT: world sim, planned beside the lab: the round trip shall be what the lab measured, where it
 	// did. It is not in the name of a run that has nothing of it.
 	LabRTT bool `json:",omitempty"`
-	// Starts: world sim, beside the lab: when open-loop flows began there: connect(), or a request's first byte. nil: as
-	// scheduled, and by hosts that are never late. It is not what was asked, but what a machine made of it.
-	Starts map[FlowName]law.Duration `json:"-"`
+	// Starts: world sim, beside the lab: when open-loop flows began there. nil: as scheduled, and by hosts and programs that
+	// are never late. It is not what was asked, but what a machine made of it.
+	Starts map[FlowName]FlowStart `json:"-"`
+}
+
+// FlowStart is when an open-loop flow began.
+type FlowStart struct {
+	At    law.Duration // connect(), or a request's first byte
+	Wrote law.Duration // the connecting program's first byte, after At; 0: as soon as it is connected
 }
 
 // FlowName tells an open-loop flow from all others of a run.

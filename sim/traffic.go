@@ -265,7 +265,7 @@ func (t *traffic) startFlow(w *workload.Flow) {
 		s.carry(f)
 	default:
 		if c := t.dial(w.Item, w.Pair, f); c != nil {
-			c.exchange(f)
+			c.exchangeAfter(f, event.Time(w.Wrote))
 		}
 	}
 }

@@ -22,6 +22,7 @@ type conn struct {
 	client   *tcp.Endpoint
 	server   *tcp.Endpoint // nil before it accepts
 	flow     *flow         // under way, or the last one; nil: none yet
+	held     *flow         // the program has not written for it yet
 	only     *flow         // the one flow of a connection that is not persistent
 	owner    *session      // nil: an open-loop flow's own
 	expected int64         // bytes of the message that its receiver still waits for
@@ -84,6 +85,16 @@ func (t *traffic) accept(e *tcp.Endpoint) tcp.App {
 	}
 	c.server, c.serverUp = e, true
 	return (*serverEnd)(c)
+}
+
+// exchangeAfter begins to transfer f this long from now: as late as the lab's program was.
+func (c *conn) exchangeAfter(f *flow, late event.Time) {
+	if late == 0 {
+		c.exchange(f)
+		return
+	}
+	c.held, f.carrier = f, c
+	c.t.queue.Set(&c.timer, c.t.queue.Now()+late)
 }
 
 // exchange begins to transfer f, which has begun.
@@ -286,6 +297,9 @@ func (c *conn) timeouts() expiries {
 
 // stopSending lets the sender of an endless flow end it, and resets the connection if that takes too long.
 func (c *conn) stopSending(f *flow) {
+	if c.held == f {
+		c.abort()
+	}
 	if c.gone || c.flow != f {
 		return
 	}
@@ -299,8 +313,15 @@ func (c *conn) stopSending(f *flow) {
 	c.t.queue.Set(&c.timer, c.t.queue.Now()+drainTime)
 }
 
-// Happen ends a connection that did not end by itself, or one of whose ends failed.
-func (c *conn) Happen(*event.Event, event.Time) { c.abort() }
+// Happen ends a connection that did not end by itself, or one of whose ends failed; and the program's wait before it writes.
+func (c *conn) Happen(*event.Event, event.Time) {
+	if f := c.held; f != nil {
+		c.held = nil
+		c.exchange(f)
+		return
+	}
+	c.abort()
+}
 
 // close ends a persistent connection whose flows have ended.
 func (c *conn) close() {
@@ -343,12 +364,14 @@ func (c *conn) broke(why error) {
 		f.fail(why)
 	}
 	if !c.gone {
+		c.held = nil
 		c.t.queue.Set(&c.timer, c.t.queue.Now())
 	}
 }
 
 // abort resets both ends. Whoever waited for the flow goes on.
 func (c *conn) abort() {
+	c.held = nil
 	if c.clientUp {
 		c.clientUp = false
 		c.past.add(c.client)

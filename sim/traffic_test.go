@@ -81,9 +81,9 @@ func TestBesideLab_StartsAndLateness(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB, every: 100ms, epochs: 3}"))[0]
 	alone := ran(t, &World{}, r)
 	at := func(epoch int) time.Duration { return alone.Flows[epoch].Start + 7*time.Millisecond }
-	r.Starts = map[experiment.FlowName]law.Duration{}
+	r.Starts = map[experiment.FlowName]experiment.FlowStart{}
 	for epoch := range 2 { // not of the third
-		r.Starts[experiment.FlowName{Item: "f", Epoch: epoch}] = law.Duration(at(epoch))
+		r.Starts[experiment.FlowName{Item: "f", Epoch: epoch}] = experiment.FlowStart{At: law.Duration(at(epoch))}
 	}
 	raw := ran(t, &World{}, r)
 	if raw.RTT != alone.RTT {
@@ -102,6 +102,31 @@ func TestBesideLab_StartsAndLateness(t *testing.T) {
 	}
 	if again := ran(t, &World{}, r); Digest(again) != Digest(raw) {
 		t.Error("the same run again gives something else")
+	}
+}
+
+// A program that writes late is connected meanwhile: its flow takes longer by what it was late beyond the handshake. One
+// whose time is over before that sends nothing.
+func TestBesideLab_ProgramsWriteLate(t *testing.T) {
+	const late = 5 * time.Millisecond
+	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB}",
+		"{name: cut, from: sender1, to: receiver1, pattern: bulk, start: 100ms, stop: 110ms}"))[0]
+	fct := func(wrote time.Duration) time.Duration {
+		r.Starts = map[experiment.FlowName]experiment.FlowStart{
+			{Item: "f"}: {Wrote: law.Duration(wrote)}, {Item: "cut"}: {At: 100e6, Wrote: 20e6},
+		}
+		raw := ran(t, &World{}, r)
+		if f := &raw.Flows[1]; f.Bytes != 0 || f.End != 110*time.Millisecond {
+			t.Errorf("stopped before its program wrote: %d bytes, ends at %v", f.Bytes, f.End)
+		}
+		return raw.Flows[0].FCT()
+	}
+	at, soon, longer := fct(0), fct(1), fct(late)
+	if at != soon { // before it is connected
+		t.Errorf("%v, and %v written 1 ns after connect()", at, soon)
+	}
+	if by := longer - at; by > late || by < late-time.Millisecond {
+		t.Errorf("written %v after connect() it takes %v longer", late, by)
 	}
 }
 

@@ -109,12 +109,12 @@ func twinOf(r *experiment.Run) (string, error) {
 	return store.Key(&twin)
 }
 
-// startsOf is when the flows of a run began, by their names.
-func startsOf(raw *result.Raw) map[experiment.FlowName]law.Duration {
-	starts := make(map[experiment.FlowName]law.Duration, len(raw.Flows))
+// startsOf is when the flows of a run began and their programs wrote, by their names.
+func startsOf(raw *result.Raw) map[experiment.FlowName]experiment.FlowStart {
+	starts := make(map[experiment.FlowName]experiment.FlowStart, len(raw.Flows))
 	for i := range raw.Flows {
 		f := &raw.Flows[i]
-		starts[experiment.FlowName{Item: f.Item, Mouse: f.Mouse, Epoch: f.Epoch}] = law.Duration(f.Start)
+		starts[experiment.FlowName{Item: f.Item, Mouse: f.Mouse, Epoch: f.Epoch}] = experiment.FlowStart{At: law.Duration(f.Start), Wrote: law.Duration(f.Wrote)}
 	}
 	return starts
 }

@@ -52,7 +52,7 @@ func (w *rttWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progre
 	if len(w.rtt) > 0 {
 		raw.RTT = w.rtt[0]
 		w.rtt = w.rtt[1:]
-		raw.Flows = []result.Flow{{Group: "long", Item: "long", Mouse: 1, Start: time.Duration(r.Seed) * time.Millisecond}}
+		raw.Flows = []result.Flow{{Group: "long", Item: "long", Mouse: 1, Start: time.Duration(r.Seed) * time.Millisecond, Wrote: time.Microsecond}}
 	} else { // of four links of 50 Mbit/s that a probe of 55 B takes no more than its bytes on, as in the lab
 		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*55*160
 	}
@@ -101,7 +101,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		}
 	}
 	for _, r := range sim.ran {
-		if len(r.Starts) != 1 || r.Starts[experiment.FlowName{Item: "long", Mouse: 1}] != law.Duration(r.Seed*1e6) {
+		if len(r.Starts) != 1 || r.Starts[experiment.FlowName{Item: "long", Mouse: 1}] != (experiment.FlowStart{At: law.Duration(r.Seed * 1e6), Wrote: 1e3}) {
 			t.Errorf("flows begin at %v: want the starts of the lab's run with that seed", r.Starts)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"weir/experiment/result"
 	"weir/experiment/store"
 	"weir/lab"
-	"weir/law"
 )
 
 // runner carries out the runs of a plan, and keeps each as soon as it is finished.
@@ -69,11 +68,11 @@ type task struct {
 	run    *experiment.Run
 	key    string
 	stored bool
-	rtt    time.Duration                        // of the idle network, once it is done
-	ended  time.Time                            // when it was done
-	starts map[experiment.FlowName]law.Duration // of the lab's, if the simulator's are to begin as it did
-	beside *experiment.Run                      // nil: run is carried out as it was asked; else with what the lab measured
-	unmet  []string                             // said of it besides what its world says
+	rtt    time.Duration                                // of the idle network, once it is done
+	ended  time.Time                                    // when it was done
+	starts map[experiment.FlowName]experiment.FlowStart // of the lab's, if the simulator's are to begin as it did
+	beside *experiment.Run                              // nil: run is carried out as it was asked; else with what the lab measured
+	unmet  []string                                     // said of it besides what its world says
 	out    *result.Run
 }
 

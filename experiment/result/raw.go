@@ -60,6 +60,7 @@ type Flow struct {
 	Epoch       int           // burst, or request within a closed loop
 	Key         Key           // connecting side first
 	Start       time.Duration // connect(), or the first byte of a request
+	Wrote       time.Duration // the connecting program's first byte, from Start, on a connection of its own; 0: not known, or a SYN was lost
 	End         time.Duration // last byte at the receiving program, or when it was given up or stopped
 	Done        bool          // all bytes arrived; an Endless flow is done when stopped as planned
 	Endless     bool          // had no size: it has no completion time

@@ -18,7 +18,7 @@ import (
 	"weir/law"
 )
 
-// MaxFlows is the largest number of scheduled flows in one run (48 B each here, and some hundred
+// MaxFlows is the largest number of scheduled flows in one run (56 B each here, and some hundred
 // once they are measured).
 const MaxFlows = 5_000_000
 
@@ -40,6 +40,7 @@ type Flow struct {
 	Mouse      int32 // index of its pair and connection within the group
 	Epoch      int32 // which burst; with poisson, which flow of its pair
 	Start      law.Duration
+	Wrote      law.Duration // beside the lab: its program writes no sooner than this after Start
 	Stop       law.Duration // bulk and cbr are cut here; 0: nothing cuts it but the run's end
 	Size       law.Bytes    // 0: endless, until Stop
 	Rate       law.Rate     // pace of the sender; 0: as fast as the transport lets it
@@ -122,14 +123,14 @@ func (w *Workload) order() {
 	})
 }
 
-// StartAt lets flows begin when those of the same names did elsewhere, which is no earlier than 0; the others as
-// scheduled. What would start at or after its Stop or Config.Duration stays where it is.
-func (w *Workload) StartAt(cfg *experiment.Config, starts map[experiment.FlowName]law.Duration) {
+// StartAt lets flows begin, and their programs write, when those of the same names did elsewhere, which is no earlier than 0;
+// the others as scheduled. What would start at or after its Stop or Config.Duration stays where it is.
+func (w *Workload) StartAt(cfg *experiment.Config, starts map[experiment.FlowName]experiment.FlowStart) {
 	for i := range w.Flows {
 		f := &w.Flows[i]
-		at, ok := starts[experiment.FlowName{Item: cfg.Items[f.Item].Name, Mouse: int(f.Mouse), Epoch: int(f.Epoch)}]
-		if ok && at >= 0 && at < cfg.Duration && (f.Stop == 0 || at < f.Stop) {
-			f.Start = at
+		s, ok := starts[experiment.FlowName{Item: cfg.Items[f.Item].Name, Mouse: int(f.Mouse), Epoch: int(f.Epoch)}]
+		if ok && s.At >= 0 && s.At < cfg.Duration && (f.Stop == 0 || s.At < f.Stop) {
+			f.Start, f.Wrote = s.At, s.Wrote
 		}
 	}
 	w.order()

@@ -367,10 +367,10 @@ func TestRefusals(t *testing.T) {
 func TestStartAt(t *testing.T) {
 	cfg := &experiment.Config{Duration: 1000, Items: []experiment.Item{{Traffic: experiment.Traffic{Name: "a"}}, {Traffic: experiment.Traffic{Name: "b"}}}}
 	w := Workload{Flows: []Flow{{Start: 10}, {Item: 1, Start: 20}, {Item: 1, Epoch: 1, Start: 30}, {Item: 1, Mouse: 1, Start: 40, Stop: 90}, {Start: 50, Epoch: 7}}}
-	w.StartAt(cfg, map[experiment.FlowName]law.Duration{
-		{Item: "a"}: 35, {Item: "b", Epoch: 1}: 1000, {Item: "b", Mouse: 1}: 90, {Item: "b"}: 15, {Item: "c"}: 5,
+	w.StartAt(cfg, map[experiment.FlowName]experiment.FlowStart{
+		{Item: "a"}: {At: 35}, {Item: "b", Epoch: 1}: {At: 1000, Wrote: 3}, {Item: "b", Mouse: 1}: {At: 90}, {Item: "b"}: {At: 15, Wrote: 7}, {Item: "c"}: {At: 5},
 	})
-	want := []Flow{{Item: 1, Start: 15}, {Item: 1, Epoch: 1, Start: 30}, {Start: 35}, {Item: 1, Mouse: 1, Start: 40, Stop: 90}, {Start: 50, Epoch: 7}}
+	want := []Flow{{Item: 1, Start: 15, Wrote: 7}, {Item: 1, Epoch: 1, Start: 30}, {Start: 35}, {Item: 1, Mouse: 1, Start: 40, Stop: 90}, {Start: 50, Epoch: 7}}
 	if !slices.Equal(w.Flows, want) {
 		t.Errorf("%v\nwant %v", w.Flows, want)
 	}

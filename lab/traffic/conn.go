@@ -157,6 +157,11 @@ func (c *conn) serveFlow(f *flow) error {
 // exchange is the client's side of one flow.
 func (c *conn) exchange(f *flow) error {
 	c.work <- f // never waits: the server has taken the one before
+	if k, ok := c.client.(*socket); ok && f.counted && f == c.only {
+		if now, ok := k.connected(c.r.clock); ok {
+			f.wrote(now)
+		}
+	}
 	if c.route.pull {
 		if _, err := c.client.Write(c.r.zeros[:messageBytes]); err != nil {
 			return c.r.refused(c.route, err)

@@ -58,6 +58,15 @@ func (f *flow) begin(c carrier, now int64) {
 	}
 }
 
+// wrote says that the connecting program is about to write its first byte. A connection that is opened again keeps it.
+func (f *flow) wrote(now int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.res.Wrote == 0 {
+		f.res.Wrote = time.Duration(now-f.r.t0) - f.res.Start
+	}
+}
+
 // expire ends the flow at its stop or when it is given up.
 func (f *flow) expire(at int64) {
 	f.mu.Lock()

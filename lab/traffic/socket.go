@@ -59,6 +59,16 @@ func (s *socket) tryDiscard(fd uintptr) bool {
 	}
 }
 
+// connected waits until the connection stands and gives the time then: what a program that writes waits for. Not ok: it
+// failed, or a SYN was lost, so that the time says nothing of the program.
+func (s *socket) connected(c clock) (now int64, ok bool) {
+	err := s.raw.Write(func(fd uintptr) bool {
+		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, fd, 0, 0, 0, 0, 0) // no byte: it only waits
+		return errno != unix.EAGAIN
+	})
+	return c.now(), err == nil && s.Timeouts() == 0
+}
+
 // Write is end.Write.
 func (s *socket) Write(p []byte) (int, error) { return s.file.Write(p) }
 

@@ -94,7 +94,7 @@ func testBytesOnTheWire(t *testing.T, n *pairNet) {
 func TestFCT(t *testing.T) { everyTCP(t, 100e6, testFCT) }
 
 func testFCT(t *testing.T, n *pairNet) {
-	for _, data := range []string{"push", "pull"} {
+	for data, connects := range map[string]string{"push": "a", "pull": "b"} {
 		wire := sniff(t, n, "b")
 		out := run(t, n, config(longEnough, n.item(experiment.Traffic{Data: data, Pattern: "burst", Size: 1_000_000})))
 		checkDone(t, &out.Flows[0], 1_000_000)
@@ -102,6 +102,10 @@ func testFCT(t *testing.T, n *pairNet) {
 		// 1 MB at 100 Mbit/s is 80 ms; the queue's own bucket lets 64 KB through at once.
 		if fct := out.Flows[0].FCT(); fct < span || fct < 75*time.Millisecond {
 			t.Errorf("%s: FCT %v, on the wire %v", data, fct, span)
+		}
+		// Only the kernel's connections tell when they stand.
+		if f := &out.Flows[0]; (f.Wrote > 0) != (n.Guest(connects, n.profile()) == nil) || f.Wrote > f.FCT() {
+			t.Errorf("%s: written %v after connect(), of %v in all", data, f.Wrote, f.FCT())
 		}
 	}
 }
@@ -330,8 +334,8 @@ func testUnansweredSYN(t *testing.T, n *pairNet) {
 	missFirst(t, n)
 	out := run(t, n, config(longEnough, n.item(experiment.Traffic{Pattern: "burst", Size: 1000})))
 	checkDone(t, &out.Flows[0], 1000)
-	if f := out.Flows[0]; f.Timeouts != 1 || f.FCT() < time.Second {
-		t.Errorf("%d timeouts and FCT %v with one SYN unanswered", f.Timeouts, f.FCT())
+	if f := out.Flows[0]; f.Timeouts != 1 || f.FCT() < time.Second || f.Wrote != 0 {
+		t.Errorf("%d timeouts and FCT %v with one SYN unanswered; written after %v", f.Timeouts, f.FCT(), f.Wrote)
 	}
 }
 
