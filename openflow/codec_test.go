@@ -147,18 +147,74 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// What comes often is decoded into a struct that was used before, without allocating.
 func TestDecodeAllocates(t *testing.T) {
-	frame, err := Append(nil, 1, &PacketIn{BufferID: NoBuffer, Match: Match{InPort(3), TCPFlags(2, 0)}, Data: make([]byte, 60)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var in PacketIn
-	var echo EchoRequest
-	if n := testing.AllocsPerRun(100, func() {
-		if in.DecodeBody(frame[HeaderLen:]) != nil || echo.DecodeBody(frame[HeaderLen:]) != nil {
-			t.Fatal("not read")
+	var sum uint64
+	for _, c := range []struct {
+		m    Message
+		into Message
+	}{
+		{&PacketIn{BufferID: NoBuffer, Match: Match{InPort(3), TCPFlags(2, 0)}, Data: make([]byte, 60)}, new(PacketIn)},
+		{&FlowRemoved{Match: Match{InPort(3), EthType(0x800)}}, new(FlowRemoved)},
+		{&EchoRequest{Data: []byte("abc")}, new(EchoRequest)},
+		{&EchoReply{Data: []byte("abc")}, new(EchoReply)},
+		{&BarrierReply{}, new(BarrierReply)},
+		{&MultipartReply{Type: MultipartPortStats, Body: make(PortStatsReply, 48)}, new(MultipartReply)},
+	} {
+		b, err := Append(nil, 1, c.m)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}); n != 0 {
-		t.Errorf("a packet-in and an echo allocate %v times", n)
+		if n := testing.AllocsPerRun(100, func() {
+			if err := c.into.DecodeBody(b[HeaderLen:]); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", c.m.MessageType(), n)
+		}
+		it, err := IteratePortStats(b[HeaderLen:])
+		if c.m.MessageType() != TypeMultipartReply {
+			if err == nil {
+				t.Errorf("%s is taken for port counters", c.m.MessageType())
+			}
+			continue
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			var s PortStats
+			for it := it; it.Next(&s); {
+				sum += s.TxBytes
+			}
+		}); n != 0 || it.Len() != 48 {
+			t.Errorf("going through %d ports allocates %v times", it.Len(), n)
+		}
+	}
+}
+
+// What OpenFlow cannot say is refused when written, by name.
+func TestAppendRefuses(t *testing.T) {
+	long := make([]byte, MaxLen)
+	for _, c := range []struct {
+		name string
+		m    Message
+		err  error
+	}{
+		{"an echo of 64 KiB", &EchoRequest{Data: long}, ErrTooLong},
+		{"actions of 64 KiB", &PacketOut{Actions: Actions{ActionExperimenter{Data: long}}}, ErrTooLong},
+		{"a port's name of 17 bytes", &PortStatus{Desc: Port{Name: "seventeen letters"}}, ErrTooLong},
+		{"an action of no type", &PacketOut{Actions: Actions{ActionPlain{Type: 9}}}, ErrUnknown},
+		{"a band of no type", &MeterMod{Bands: []Band{{Type: 7}}}, ErrUnknown},
+		{"a request for no port", &MultipartRequest{Type: MultipartPortStats}, ErrValue},
+		{"a body of another kind", &MultipartRequest{Type: MultipartQueue, Body: PortStatsRequest{}}, ErrValue},
+		{"a reply's body in a request", &MultipartRequest{Type: MultipartPortStats, Body: PortStatsReply{}}, ErrValue},
+		{"a request's body in a reply", &MultipartReply{Type: MultipartPortStats, Body: PortStatsRequest{}}, ErrValue},
+	} {
+		b, err := Append([]byte("before"), 1, c.m)
+		var e *EncodeError
+		if !errors.As(err, &e) || !errors.Is(err, c.err) || string(b) != "before" {
+			t.Errorf("%s: %v, and %d bytes are left; want %v and what was there before", c.name, err, len(b), c.err)
+		}
+	}
+	if _, err := NewField(FieldEthDst, make([]byte, 5), nil); !errors.Is(err, ErrLength) {
+		t.Errorf("an Ethernet address of 5 bytes: %v", err)
 	}
 }

@@ -103,8 +103,11 @@ func (m *ErrorMessage) CodeName() string {
 // String gives type and code by name and number, and what was refused.
 func (m *ErrorMessage) String() string {
 	s := fmt.Sprintf("ERROR type=%s code=%s (%d/%d)", m.ErrorType, m.CodeName(), m.ErrorType, m.Code)
-	if m.ErrorType == ErrorHelloFailed {
-		return s + fmt.Sprintf(" data=%q", m.Data)
+	switch m.ErrorType {
+	case ErrorHelloFailed: // its data is text
+		return s + fmt.Sprintf(" data=%q", []byte(m.Data))
+	case ErrorExperimenter:
+		return s + " data=" + m.Data.String()
 	}
 	if h, err := ParseHeader(m.Data); err == nil {
 		s += fmt.Sprintf(" refused=%s xid=%#x", h.Type, h.XID)

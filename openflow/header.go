@@ -97,5 +97,5 @@ func Append(b []byte, xid uint32, m Message) ([]byte, error) {
 
 // Text gives a whole message on one line.
 func Text(h Header, m Message) string {
-	return fmt.Sprintf("xid=%#x %s", h.XID, m)
+	return fmt.Sprintf("xid=%#x %s", h.XID, m.String())
 }

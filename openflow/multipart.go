@@ -95,7 +95,7 @@ func (m *MultipartReply) AppendBody(b []byte) ([]byte, error) {
 func (m *MultipartReply) DecodeBody(b []byte) error {
 	c := newCursor(TypeMultipartReply, b)
 	m.Type, m.More = c.multipartHead()
-	m.Body = c.replyBody(m.Type)
+	m.Body = c.replyBody(m.Type, m.Body)
 	return c.done()
 }
 
@@ -191,7 +191,8 @@ func (c *cursor) requestBody(t MultipartType) MultipartBody {
 	return c.eitherBody(t)
 }
 
-func (c *cursor) replyBody(t MultipartType) MultipartBody {
+// replyBody reads a reply's body, into old where that is possible.
+func (c *cursor) replyBody(t MultipartType, old MultipartBody) MultipartBody {
 	if c.err != nil {
 		return nil
 	}
@@ -207,7 +208,7 @@ func (c *cursor) replyBody(t MultipartType) MultipartBody {
 	case MultipartTable:
 		return c.tableStats()
 	case MultipartPortStats:
-		return c.portStats()
+		return c.portStats(old)
 	case MultipartQueue:
 		return c.queueStats()
 	case MultipartGroup:

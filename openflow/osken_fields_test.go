@@ -3,6 +3,7 @@ package openflow_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,12 @@ import (
 func oskenFields(m of.Message) any {
 	fields := plainStruct(reflect.ValueOf(m).Elem())
 	switch m := m.(type) {
+	case *of.ErrorMessage:
+		if m.ErrorType == of.ErrorExperimenter { // which os-ken takes apart
+			fields["exp_type"], fields["experimenter"] = fields["code"], number(uint64(binary.BigEndian.Uint32(m.Data)))
+			fields["data"] = fmt.Sprintf("%x", []byte(m.Data[4:]))
+			delete(fields, "code")
+		}
 	case *of.SetAsync, *of.GetAsyncReply:
 		return fields["masks"]
 	case *of.FeaturesReply:
@@ -61,7 +68,7 @@ func plainStruct(v reflect.Value) map[string]any {
 	for i := range v.NumField() {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		f := v.Field(i)
-		if name == "-" || (option == "omitempty" && f.IsZero() && !optionalButThere(v, name)) || (f.Kind() == reflect.Interface && f.IsNil()) {
+		if name == "-" || (option == "omitempty" && isEmpty(f) && !optionalButThere(v, name)) || (f.Kind() == reflect.Interface && f.IsNil()) {
 			continue
 		}
 		out[name] = plainValue(f)
@@ -78,6 +85,9 @@ func plainStruct(v reflect.Value) map[string]any {
 	}
 	return out
 }
+
+// isEmpty is what encoding/json leaves out.
+func isEmpty(v reflect.Value) bool { return v.IsZero() || (v.Kind() == reflect.Slice && v.Len() == 0) }
 
 // optionalButThere says which fields that may be zero and not printed os-ken has for the type that the struct is of.
 func optionalButThere(v reflect.Value, name string) bool {
@@ -113,7 +123,11 @@ func plainValue(v reflect.Value) any {
 	case of.Field:
 		return plainField(&x)
 	case of.FieldHeader:
-		return []any{oskenFieldName(x.ID), x.HasMask, number(uint64(x.Length))}
+		name := oskenFieldName(x.ID)
+		if x.ID.Class() == of.ClassExperimenter { // whose it is os-ken leaves out of the name here
+			name = fmt.Sprintf("field_%d", int(x.ID.Class())<<7|int(x.ID.Number()))
+		}
+		return []any{name, x.HasMask, number(uint64(x.Length))}
 	}
 	switch v.Kind() {
 	case reflect.Bool:

@@ -36,25 +36,30 @@ func oskenCannotWrite(m of.Message) string {
 
 // oskenLimit looks through a message for what os-ken cannot do.
 func oskenLimit(v reflect.Value, writes bool) string {
-	if why := oskenPart(v.Interface(), writes); why != "" {
+	return limit(v, func(x any) string { return oskenPart(x, writes) })
+}
+
+// limit asks of all that a message holds, and gives the first answer.
+func limit(v reflect.Value, of func(any) string) string {
+	if why := of(v.Interface()); why != "" {
 		return why
 	}
 	switch v.Kind() {
 	case reflect.Interface, reflect.Pointer:
 		if !v.IsNil() {
-			return oskenLimit(v.Elem(), writes)
+			return limit(v.Elem(), of)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				if why := oskenLimit(v.Field(i), writes); why != "" {
+				if why := limit(v.Field(i), of); why != "" {
 					return why
 				}
 			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			if why := oskenLimit(v.Index(i), writes); why != "" {
+			if why := limit(v.Index(i), of); why != "" {
 				return why
 			}
 		}
@@ -66,6 +71,10 @@ func oskenPart(x any, writes bool) string {
 	switch x := x.(type) {
 	case *of.Hello:
 		return oskenHello(x, writes)
+	case *of.ErrorMessage:
+		if x.ErrorType == of.ErrorExperimenter && (writes || len(x.Data) < 4) {
+			return "it knows an experimenter's error as a message of its own, with his number"
+		}
 	case *of.PacketOut:
 		if writes && len(x.Actions) == 0 && len(x.Data) > 0 {
 			return "without actions it writes a packet-out's frame 16 bytes too early, and its head over that"

@@ -75,15 +75,20 @@ func (s *PortStats) decode(b *[portStatsLen]byte) {
 	s.DurationNsec = be.Uint32(b[108:])
 }
 
-func (c *cursor) portStats() PortStatsReply {
-	r := make(PortStatsReply, len(c.b)/portStatsLen)
+// portStats reads into old where that is as many ports, as it is when a switch is asked again and again.
+func (c *cursor) portStats(old MultipartBody) MultipartBody {
+	r, _ := old.(PortStatsReply)
+	if n := len(c.b) / portStatsLen; r == nil || len(r) != n {
+		r = make(PortStatsReply, n)
+		old = r
+	}
 	for i := range r {
 		r[i].decode((*[portStatsLen]byte)(c.take("port_stats", portStatsLen)))
 	}
 	if c.more() {
 		c.short("port_stats")
 	}
-	return r
+	return old
 }
 
 // PortStatsIter goes through a reply with port counters where it lies, without allocating.

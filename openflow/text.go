@@ -46,7 +46,8 @@ func textFields(b []byte, v reflect.Value) []byte {
 	for i := range v.NumField() {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		f := v.Field(i)
-		if name == "-" || (f.Kind() == reflect.Interface && f.IsNil()) || (option == "omitempty" && f.IsZero()) {
+		empty := f.IsZero() || (f.Kind() == reflect.Slice && f.Len() == 0)
+		if name == "-" || (f.Kind() == reflect.Interface && f.IsNil()) || (option == "omitempty" && empty) {
 			continue
 		}
 		if len(b) > 0 && b[len(b)-1] != '{' {

@@ -78,7 +78,7 @@ func (m *maker) message(typ of.Type) *rapid.Generator[of.Message] {
 	case of.TypeHello:
 		return hello()
 	case of.TypeError:
-		return message[of.ErrorMessage](m)
+		return rapid.Map(message[of.ErrorMessage](m), experimentersNumber)
 	case of.TypeEchoRequest:
 		return message[of.EchoRequest](m)
 	case of.TypeEchoReply:
@@ -143,6 +143,15 @@ func oneFrame(m of.Message) of.Message {
 		out.BufferID = of.NoBuffer
 	}
 	return out
+}
+
+// experimentersNumber puts his number first in an experimenter's error.
+func experimentersNumber(m of.Message) of.Message {
+	e := m.(*of.ErrorMessage)
+	if e.ErrorType == of.ErrorExperimenter {
+		e.Data = append([]byte{0, 0, 0x23, 0x20}, e.Data...)
+	}
+	return e
 }
 
 func hello() *rapid.Generator[of.Message] {
