@@ -5,7 +5,7 @@ GO      := go
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -85,8 +85,12 @@ fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minute
 fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n: from that seed on
 	$(GO) test -count=1 -timeout 120m -run '^TestRandom$$' -v ./sim -args -trials $(or $(TRIALS),5000) $(if $(FIRST),-first $(FIRST))
 
-fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, about 2 minutes; TRIALS=n, SEED=n
+fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes; TRIALS=n, SEED=n
 	$(GO) test -count=1 -timeout 120m -run '^TestTrials$$' -v ./openflow -args -trials $(or $(TRIALS),48000000) $(if $(SEED),-seed $(SEED))
+
+openflow-peers: ## OpenFlow messages as os-ken and tshark read them, and as os-ken writes them: minutes; EACH=n of each kind
+	@scripts/apt-install tshark
+	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^Test(Osken|Tshark)' -v ./openflow -args -each $(or $(EACH),200)
 
 mutate-sim: ## bugs put into the simulator one by one, each of which the random experiments must find: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate

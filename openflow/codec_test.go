@@ -32,7 +32,7 @@ var wireExamples = []struct {
 	},
 	{
 		"features", "04060020 00000002 0000001122334455 00000100 fe 01 0000 0000004f 00000000",
-		"FEATURES_REPLY datapath_id=73588229205 n_buffers=256 n_tables=254 auxiliary_id=1 capabilities=FLOW_STATS|TABLE_STATS|PORT_STATS|GROUP_STATS|QUEUE_STATS reserved=0",
+		"FEATURES_REPLY datapath_id=0000001122334455 n_buffers=256 n_tables=254 auxiliary_id=1 capabilities=FLOW_STATS|TABLE_STATS|PORT_STATS|GROUP_STATS|QUEUE_STATS reserved=0",
 		&FeaturesReply{
 			DatapathID: 0x1122334455, Buffers: 256, Tables: 254, AuxiliaryID: 1,
 			Capabilities: CapabilityFlowStats | CapabilityTableStats | CapabilityPortStats | CapabilityGroupStats | CapabilityQueueStats,
@@ -44,12 +44,12 @@ var wireExamples = []struct {
 	},
 	{
 		"packet-in", "040a0030 00000000 ffffffff 0004 01 02 00000000000000aa 0001 000c 80000004 00000003 00000000 0000 deadbeef 0000",
-		"PACKET_IN buffer_id=4294967295 total_len=4 reason=ACTION table_id=2 cookie=170 match=in_port=3 data=deadbeef0000",
+		"PACKET_IN buffer_id=NO_BUFFER total_len=4 reason=ACTION table_id=2 cookie=0xaa match=in_port=3 data=deadbeef0000",
 		&PacketIn{BufferID: NoBuffer, TotalLen: 4, Reason: PacketInAction, TableID: 2, Cookie: 0xaa, Match: Match{InPort(3)}, Data: []byte{0xde, 0xad, 0xbe, 0xef, 0, 0}},
 	},
 	{
 		"packet-out", "040d002c 00000000 ffffffff fffffffd 0010 000000000000 0000 0010 00000002 ffff 000000000000 deadbeef",
-		"PACKET_OUT buffer_id=4294967295 in_port=CONTROLLER actions=output:2 data=deadbeef",
+		"PACKET_OUT buffer_id=NO_BUFFER in_port=CONTROLLER actions=output:2 data=deadbeef",
 		&PacketOut{BufferID: NoBuffer, InPort: PortController, Actions: Actions{ActionOutput{Port: 2, MaxLen: NoMaxLen}}, Data: []byte{0xde, 0xad, 0xbe, 0xef}},
 	},
 }

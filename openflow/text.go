@@ -55,7 +55,16 @@ func textFields(b []byte, v reflect.Value) []byte {
 		}
 		b = append(b, name...)
 		b = append(b, '=')
-		b = textValue(b, f)
+		switch {
+		case name == "datapath_id":
+			b = fmt.Appendf(b, "%016x", f.Uint())
+		case name == "cookie" || name == "cookie_mask":
+			b = fmt.Appendf(b, "%#x", f.Uint())
+		case name == "buffer_id" && f.Uint() == uint64(NoBuffer):
+			b = append(b, "NO_BUFFER"...)
+		default:
+			b = textValue(b, f)
+		}
 	}
 	return b
 }
