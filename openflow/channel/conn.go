@@ -40,10 +40,11 @@ type Conn struct {
 	features openflow.FeaturesReply
 	state    *tls.ConnectionState // nil without TLS
 
-	done   chan struct{} // closed when err is set
-	gone   chan struct{} // closed after Handler.Down
-	ended  atomic.Bool   // err is set
-	corked atomic.Bool   // the reading goroutine will wake the writer
+	done    chan struct{} // closed when err is set
+	gone    chan struct{} // closed after Handler.Down
+	ended   atomic.Bool   // err is set
+	corked  atomic.Bool   // the reading goroutine will wake the writer
+	listens atomic.Bool   // the reading goroutine waits for bytes: it is not busy with those that came
 
 	in    readSide // of the reading goroutine alone
 	count counters

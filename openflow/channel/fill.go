@@ -29,7 +29,9 @@ func (c *Conn) fill() *CloseError {
 		if err := c.arm(); err != nil {
 			return closed(CausePeerClosed, "read: %w", err)
 		}
+		c.listens.Store(true)
 		n, err := in.fill(c.nc)
+		c.listens.Store(false)
 		in.now = time.Now()
 		if n > 0 {
 			in.heard = in.now

@@ -83,7 +83,7 @@ func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 	}
 }
 
-// alive says whether the switch answers within ProbeTimeout.
+// alive says whether the switch answers within ProbeTimeout, or may have, for we were busy.
 func (c *Conn) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.srv.limits.ProbeTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *Conn) alive(ctx context.Context) bool {
 	if err := c.ask(&openflow.EchoRequest{}, call); err != nil {
 		return errors.Is(err, ErrQueueFull) // whether it reads at all, the writer's deadline decides
 	}
-	return call.wait(ctx) == nil
+	return call.wait(ctx) == nil || c.Err() == nil && !c.listens.Load()
 }
 
 // leave forgets a connection that was claimed.

@@ -53,6 +53,23 @@ func TestDuplicate_Replaced(t *testing.T) {
 	})
 }
 
+// TestDuplicate_BusyHandler: that nobody has read the answer yet is not the switch's fault.
+func TestDuplicate_BusyHandler(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		w.handler.onPacket = func(*Conn, *openflow.PacketIn) { time.Sleep(5 * s1) }
+		f, c := w.join(1)
+		f.live(nil)
+		f.send(0, packetIn(60))
+		thief := w.connect()
+		thief.greet(1)
+		thief.hangup()
+		time.Sleep(10 * s1)
+		if c.Err() != nil || w.server.Conn(1) != c {
+			t.Error(c.Err())
+		}
+	})
+}
+
 // TestDuplicate_Many: of ten that claim one id at once, one has it at any time.
 func TestDuplicate_Many(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
