@@ -82,7 +82,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		defer d.Close()
 		var order []string
 		lab, sim = &rttWorld{name: "lab", rtt: rtts, all: &order}, &rttWorld{name: "sim", all: &order}
-		r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": lab, "sim": sim}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs)}
+		r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": lab, "sim": sim}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs), processors: newProcessors()}
 		if runs, err = r.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/report"
 	"weir/experiment/store"
+	"weir/lab"
 	"weir/sim"
 )
 
@@ -61,8 +62,11 @@ type planned struct {
 	plan  *experiment.Plan
 }
 
-// figuresOfTree is `weir figures [ID...]`: one experiment after the other, each with a directory of its own, and
-// the page that shows all that are there. One that fails does not keep the others from being run.
+// figuresOfTree is `weir figures [ID...]`: each experiment with a directory of its own, and the page that shows all
+// that are there. One that fails does not keep the others from being run.
+//
+// The next one begins when a processor has nothing left of the one before, whose last runs, statistics and figures are
+// done beside it. What is said of them is said in the order of the experiments.
 func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f runFlags, stdout, stderr io.Writer) error {
 	f.options.Available = true
 	todo, err := planAll(all, f.options, stderr)
@@ -74,40 +78,98 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 			return usageError(err)
 		}
 	}
-	var failed []error
-	bad, claims := 0, 0
+	tree := &treeRun{flags: f, into: into, processors: newProcessors(), stdout: clearing(stdout), stderr: clearing(stderr), progress: stderr}
+	ended := make(chan struct{}) // the experiment before
+	close(ended)
 	for i, p := range todo {
-		fmt.Fprintf(stderr, "%s (%d of %d): %s\n", p.File.ID, i+1, len(todo), p.File.Paper)
-		one := f
-		one.out = filepath.Join(f.out, p.File.ID)
-		err := carryOut(ctx, p.asked, p.plan, one, &sim.World{}, io.Discard, stderr)
-		if code := (*exitCode)(nil); err != nil && (!errors.As(err, &code) || code.code != exitRefuted) {
-			failed = append(failed, fmt.Errorf("%s: %w", p.File.ID, err))
-			if ctx.Err() != nil {
-				break
-			}
-			continue
+		if ctx.Err() != nil {
+			break
 		}
-		doc, err := report.ReadDocument(one.out)
-		if err == nil && into != "" {
-			err = putInto(into, doc)
+		if p.inLab() {
+			<-ended // its runs share the machine's clock with nobody
 		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", p.File.ID, err))
-			continue
+		fmt.Fprintf(tree.stderr, "%s (%d of %d): %s\n", p.File.ID, i+1, len(todo), p.File.Paper)
+		before, begun := ended, make(chan struct{})
+		ended = make(chan struct{})
+		go func(done chan struct{}) {
+			defer close(done)
+			m, err := tree.measure(ctx, p, func() { close(begun) })
+			<-before
+			tree.conclude(p, m, err)
+		}(ended)
+		if p.inLab() {
+			<-ended
 		}
-		fmt.Fprintf(stdout, "%s: %s: %s\n", p.File.ID, report.Counts(doc), one.out)
-		bad, claims = bad+refuted(doc.Claims), claims+len(doc.Claims)
+		select {
+		case <-begun:
+		case <-ended:
+		}
+		<-before // two at a time
 	}
+	<-ended
 	page, err := writeIndex(f.out)
 	if err != nil {
-		return errors.Join(append(failed, err)...)
+		return errors.Join(append(tree.failed, err)...)
 	}
 	fmt.Fprintf(stdout, "all that is there: %s\n", page)
-	if len(failed) == 0 && bad > 0 {
-		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", bad, claims)}
+	if len(tree.failed) == 0 && tree.refuted > 0 {
+		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", tree.refuted, tree.claims)}
 	}
-	return errors.Join(failed...)
+	return errors.Join(tree.failed...)
+}
+
+// treeRun is `weir figures` at work.
+type treeRun struct {
+	flags          runFlags
+	into           string
+	processors     processors
+	stdout, stderr io.Writer
+	progress       io.Writer
+	// Of the experiments that are concluded.
+	failed          []error
+	refuted, claims int
+}
+
+func (t *treeRun) of(p planned) runFlags {
+	f := t.flags
+	f.out = filepath.Join(f.out, p.File.ID)
+	return f
+}
+
+// measure does an experiment's runs.
+func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcome, error) {
+	return measure(ctx, p.asked, p.plan, t.of(p), &runner{
+		progress: newProgress(t.progress, p.plan.Runs), processors: t.processors, begun: begun,
+		worlds: map[string]experiment.World{"lab": &lab.World{}, "sim": &sim.World{}},
+	}, t.stderr)
+}
+
+// conclude makes the report of an experiment, and counts its claims.
+func (t *treeRun) conclude(p planned, m *outcome, err error) {
+	if err == nil {
+		err = m.conclude(io.Discard, t.stderr)
+	}
+	fail := func(err error) { t.failed = append(t.failed, fmt.Errorf("%s: %w", p.File.ID, err)) }
+	if code := (*exitCode)(nil); err != nil && (!errors.As(err, &code) || code.code != exitRefuted) {
+		fail(err)
+		return
+	}
+	out := t.of(p).out
+	doc, err := report.ReadDocument(out)
+	if err == nil && t.into != "" {
+		err = putInto(t.into, doc)
+	}
+	if err != nil {
+		fail(err)
+		return
+	}
+	fmt.Fprintf(t.stdout, "%s: %s: %s\n", p.File.ID, report.Counts(doc), out)
+	t.refuted, t.claims = t.refuted+refuted(doc.Claims), t.claims+len(doc.Claims)
+}
+
+// inLab says whether some of the runs are the lab's.
+func (p *planned) inLab() bool {
+	return slices.ContainsFunc(p.plan.Runs, func(r *experiment.Run) bool { return r.World != experiment.WorldSim })
 }
 
 // hasPlaces says which of the experiments a page has no place for.

@@ -47,12 +47,33 @@ func (p *progress) of(r *experiment.Run) experiment.Progress { return runProgres
 const redraw = 200 * time.Millisecond
 
 func newProgress(w io.Writer, planned []*experiment.Run) *progress {
-	p := &progress{w: w, estimate: newEstimate(planned), running: map[*experiment.Run]begun{}}
-	if f, ok := w.(*os.File); ok {
-		p.terminal = term.IsTerminal(int(f.Fd()))
-	}
-	return p
+	return &progress{w: w, terminal: isTerminal(w), estimate: newEstimate(planned), running: map[*experiment.Run]begun{}}
 }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// clearing gives a writer of whole lines that stay, while the line of progress may stand on the same terminal.
+func clearing(w io.Writer) io.Writer {
+	if !isTerminal(w) {
+		return w
+	}
+	return clearer{w}
+}
+
+type clearer struct{ w io.Writer }
+
+func (c clearer) Write(line []byte) (int, error) {
+	if _, err := c.w.Write([]byte(clearLine)); err != nil {
+		return 0, err
+	}
+	return c.w.Write(line)
+}
+
+// clearLine makes a terminal forget the line of progress.
+const clearLine = "\r\x1b[K"
 
 // kept tells of a run that was finished earlier, and took so long.
 func (p *progress) kept(r *experiment.Run, took time.Duration) {
@@ -123,7 +144,7 @@ func (p *progress) draw(r *experiment.Run, text string, always bool) {
 func (p *progress) say(text string) {
 	clear := ""
 	if p.terminal {
-		clear = "\r\x1b[K"
+		clear = clearLine
 	}
 	fmt.Fprintf(p.w, "%s%s\n", clear, text)
 }
@@ -155,7 +176,7 @@ func roughly(d time.Duration) string {
 
 func (p *progress) close() {
 	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, clearLine)
 	}
 }
 

@@ -167,39 +167,65 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 
 // carryOut runs what was planned, keeps what is finished and shows it.
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
-	runner := &runner{
-		plan: plan, resume: f.resume, progress: newProgress(stderr, plan.Runs),
+	m, err := measure(ctx, asked, plan, f, &runner{
+		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
 		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring}, "sim": simulator},
-	}
-	var err error
-	if f.out != "" {
-		if err := report.CheckDir(f.out); err != nil {
-			return usageError(err)
-		}
-	}
-	if f.out != "" && !f.withoutMeasuring {
-		if runner.store, err = openStore(f.out, asked, stderr); err != nil {
-			return err
-		}
-		defer func() { _ = runner.store.Close() }() // what is in it is on the disk
-	}
-	doc, err := newDocument(plan)
+	}, stderr)
 	if err != nil {
 		return err
 	}
-	var runErr error
-	doc.Runs, runErr = runner.run(ctx)
-	if runErr != nil && len(doc.Runs) == 0 {
-		return runErr
-	}
-	err = conclude(doc, plan, f, stdout, stderr)
-	if runErr != nil {
-		if code := (*exitCode)(nil); errors.As(err, &code) {
-			err = nil // a claim that half an experiment refutes
+	return m.conclude(stdout, stderr)
+}
+
+// outcome is an experiment whose runs are done, or were stopped.
+type outcome struct {
+	doc   *result.Document
+	plan  *experiment.Plan
+	flags runFlags
+	store *store.Dir // nil: nothing is kept
+	err   error      // why it is not all of them
+}
+
+// measure runs what was planned, and keeps what is finished.
+func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, r *runner, stderr io.Writer) (*outcome, error) {
+	r.plan, r.resume = plan, f.resume
+	m := &outcome{plan: plan, flags: f}
+	var err error
+	if f.out != "" {
+		if err := report.CheckDir(f.out); err != nil {
+			return nil, usageError(err)
 		}
-		return errors.Join(runErr, err)
 	}
-	return err
+	if m.doc, err = newDocument(plan); err != nil {
+		return nil, err
+	}
+	if f.out != "" && !f.withoutMeasuring {
+		if m.store, err = openStore(f.out, asked, stderr); err != nil {
+			return nil, err
+		}
+		r.store = m.store
+	}
+	if m.doc.Runs, m.err = r.run(ctx); m.err != nil && len(m.doc.Runs) == 0 {
+		m.close()
+		return nil, m.err
+	}
+	return m, nil
+}
+
+// conclude decides the claims and shows what there is.
+func (m *outcome) conclude(stdout, stderr io.Writer) error {
+	defer m.close()
+	err := conclude(m.doc, m.plan, m.flags, stdout, stderr)
+	if code := (*exitCode)(nil); m.err != nil && errors.As(err, &code) {
+		err = nil // a claim that half an experiment refutes
+	}
+	return errors.Join(m.err, err)
+}
+
+func (m *outcome) close() {
+	if m.store != nil {
+		_ = m.store.Close() // what is in it is on the disk
+	}
 }
 
 // conclude decides the claims and shows what there is. A claim that does not hold is an exit code.

@@ -27,7 +27,15 @@ type runner struct {
 	resume   bool       // what is kept already is not run again
 	beside   bool       // some of the simulator's runs take what the lab measured
 	progress *progress
+
+	processors processors
+	begun      func() // if set, is told when the last of the simulator's runs has begun
 }
+
+// processors are lent to the simulator's runs, one to each; experiments may share them.
+type processors chan struct{}
+
+func newProcessors() processors { return make(processors, runtime.GOMAXPROCS(0)) }
 
 // openStore takes the directory of the results, and removes the lab that a run which was killed there
 // left behind.
@@ -62,8 +70,8 @@ func cleanAfter(pid int, stderr io.Writer) {
 	}
 }
 
-// task is one run of the plan. Once it is done its result is in the store, or here where there is none:
-// what is in memory while others run would make them wait for the garbage collector.
+// task is one run of the plan. Once it is done its result is here, or only in the store if it is of the lab: what is in
+// memory while others run there would make them wait for the garbage collector.
 type task struct {
 	run    *experiment.Run
 	key    string
@@ -124,17 +132,21 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 // back with nothing measured.
 func (r *runner) simulate(ctx context.Context, tasks []*task) error {
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, t := range tasks {
 		if t.stored || t.run.World != experiment.WorldSim {
 			continue
 		}
+		r.processors <- struct{}{}
 		group.Go(func() error {
+			defer func() { <-r.processors }()
 			if within.Err() != nil {
 				return fmt.Errorf("stopped before run %s%s", describe(t.run), r.resumeHint())
 			}
 			return r.one(within, t)
 		})
+	}
+	if r.begun != nil {
+		r.begun()
 	}
 	return group.Wait()
 }
@@ -191,7 +203,8 @@ func (r *runner) one(ctx context.Context, t *task) error {
 				return err
 			}
 			t.stored = true
-		} else {
+		}
+		if !t.stored || t.run.World == experiment.WorldSim {
 			t.out = built(t.run, e)
 		}
 		r.progress.finished(t.run, e.Took)
@@ -224,20 +237,29 @@ func built(run *experiment.Run, e *store.Entry) *result.Run {
 	return out
 }
 
-// results gives what there is.
+// results gives what there is, and reads from the store what is nowhere else, a run on each processor.
 func (r *runner) results(tasks []*task) ([]*result.Run, error) {
-	var out []*result.Run
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, t := range tasks {
-		if t.stored {
+		if t.out != nil || !t.stored {
+			continue
+		}
+		group.Go(func() error {
 			entry, err := r.store.Load(t.key)
 			if err != nil {
-				return out, err
+				return err
 			}
 			t.out = built(t.run, entry)
-		}
+			return nil
+		})
+	}
+	err := group.Wait()
+	var out []*result.Run
+	for _, t := range tasks {
 		if t.out != nil {
 			out = append(out, t.out)
 		}
 	}
-	return out, nil
+	return out, err
 }

@@ -74,7 +74,7 @@ func runThree(t *testing.T, dir string, w *fakeWorld, resume bool, file string) 
 			t.Error(err)
 		}
 	}()
-	r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": w}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs)}
+	r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": w}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs), processors: newProcessors()}
 	return r.run(ctx)
 }
 
