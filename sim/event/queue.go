@@ -8,7 +8,7 @@ import (
 // The wheel has a digit of the time, of digitBits bits, on every level, and so many levels that every Time has its
 // place: there is no overflow list.
 const (
-	digitBits = 6
+	digitBits = 12
 	slots     = 1 << digitBits
 	levels    = (63 + digitBits - 1) / digitBits
 )
@@ -32,8 +32,9 @@ type Queue struct {
 	happened uint64
 	running  bool
 	halted   bool
-	used     uint32         // by level: has events
-	busy     [levels]uint64 // by level and slot: has events
+	used     uint32                      // by level: has events
+	words    [levels]uint64              // by level and word of busy: is not 0
+	busy     [levels * slots / 64]uint64 // by level and slot: has events
 	rings    [levels * slots]*Event
 }
 
@@ -99,7 +100,8 @@ func (q *Queue) take(until Time) *Event {
 		return nil
 	}
 	level := bits.TrailingZeros32(q.used)
-	slot := level*slots + bits.TrailingZeros64(q.busy[level])
+	word := level*(slots/64) + bits.TrailingZeros64(q.words[level])
+	slot := word*64 + bits.TrailingZeros64(q.busy[word])
 	first := q.rings[slot]
 	if level > 0 && first.next != first {
 		return q.deal(level, slot, until)
@@ -163,7 +165,8 @@ func (q *Queue) insert(ev *Event) {
 	if first == nil {
 		ev.next, ev.prev = ev, ev
 		q.rings[slot] = ev
-		q.busy[level] |= 1 << digit
+		q.busy[slot/64] |= 1 << (slot % 64)
+		q.words[level] |= 1 << (digit / 64)
 		q.used |= 1 << level
 		return
 	}
@@ -188,10 +191,14 @@ func (q *Queue) remove(ev *Event) {
 
 // clear empties a slot.
 func (q *Queue) clear(slot int) {
-	level := slot / slots
 	q.rings[slot] = nil
-	q.busy[level] &^= 1 << (slot % slots)
-	if q.busy[level] == 0 {
+	q.busy[slot/64] &^= 1 << (slot % 64)
+	if q.busy[slot/64] != 0 {
+		return
+	}
+	level := slot / slots
+	q.words[level] &^= 1 << (slot % slots / 64)
+	if q.words[level] == 0 {
 		q.used &^= 1 << level
 	}
 }
