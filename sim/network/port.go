@@ -194,18 +194,26 @@ func (p *Port) drain(now event.Time) {
 		if s.leaves > now {
 			return
 		}
-		p.left++
-		p.backlog -= int64(s.pk.Bytes)
-		p.sent.add(s.pk)
+		p.depart(s.pk)
 	}
 }
 
-// Happen lets the first packet of the ring arrive at the peer.
+// depart takes a packet that has left out of the buffer.
+func (p *Port) depart(pk *Packet) {
+	p.left++
+	p.backlog -= int64(pk.Bytes)
+	p.sent.add(pk)
+}
+
+// Happen lets the first packet of the ring arrive at the peer. If nobody asked for the buffer since it left, it is taken
+// out of it now, when it is looked at anyway.
 func (p *Port) Happen(_ *event.Event, now event.Time) {
-	p.drain(now)
 	s := &p.ring[p.first&uint32(len(p.ring)-1)]
 	pk := s.pk
 	s.pk = nil
+	if p.left == p.first {
+		p.depart(pk)
+	}
 	p.first++
 	if p.first != p.end {
 		p.net.Queue.Set(&p.arrival, p.ring[p.first&uint32(len(p.ring)-1)].leaves+p.delay)
