@@ -6,7 +6,8 @@ import (
 )
 
 // The wheel has a digit of the time, of digitBits bits, on every level, and so many levels that every Time has its
-// place: there is no overflow list.
+// place: there is no overflow list. The digit is as wide as two words of bitmap, one of words and one of slots, can tell:
+// what is due within 4 us lies on the lowest level, what is due within 17 ms is dealt once.
 const (
 	digitBits = 12
 	slots     = 1 << digitBits

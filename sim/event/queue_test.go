@@ -112,10 +112,11 @@ func play(q scheduler, s script) []string {
 	return p.log
 }
 
-// delays are 0 and ties often, and otherwise of every size up to 292 years.
+// delays are 0 and ties often, next to where a level, or a word of a level's bitmap, ends, and otherwise of every size up
+// to 292 years.
 func drawSteps(t *rapid.T, label string, what ...string) []step {
 	delay := rapid.OneOf(
-		rapid.SampledFrom([]Time{0, 0, 1, 63, 64, 1200, 4096, Second}),
+		rapid.SampledFrom([]Time{0, 0, 1, 63, 64, 1200, slots - 1, slots, slots * 63, slots * 64, slots*slots - 1, slots * slots, Second}),
 		rapid.Map(rapid.Uint64(), func(x uint64) Time { return Time(x >> 1 >> (x % 63)) }),
 		rapid.Map(rapid.IntRange(0, 20000), func(x int) Time { return Time(x) }),
 	)
