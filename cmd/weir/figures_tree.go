@@ -78,7 +78,8 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 			return usageError(err)
 		}
 	}
-	tree := &treeRun{flags: f, into: into, processors: newProcessors(), stdout: clearing(stdout), stderr: clearing(stderr), progress: stderr}
+	shared := &console{w: stderr}
+	tree := &treeRun{flags: f, into: into, processors: newProcessors(), stdout: clearing(stdout), stderr: clearing(shared), progress: shared}
 	ended := make(chan struct{}) // the experiment before
 	close(ended)
 	for i, p := range todo {
@@ -123,8 +124,8 @@ type treeRun struct {
 	flags          runFlags
 	into           string
 	processors     processors
-	stdout, stderr io.Writer
-	progress       io.Writer
+	stdout, stderr io.Writer // lines that stay
+	progress       io.Writer // standard error too
 	// Of the experiments that are concluded.
 	failed          []error
 	refuted, claims int

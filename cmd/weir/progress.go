@@ -51,8 +51,23 @@ func newProgress(w io.Writer, planned []*experiment.Run) *progress {
 }
 
 func isTerminal(w io.Writer) bool {
+	if c, ok := w.(*console); ok {
+		w = c.w
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// console is where several experiments write to at a time, each a line at once.
+type console struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (c *console) Write(line []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.w.Write(line)
 }
 
 // clearing gives a writer of whole lines that stay, while the line of progress may stand on the same terminal.
