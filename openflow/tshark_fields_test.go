@@ -1,6 +1,7 @@
 package openflow_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -58,8 +59,12 @@ func trimHex(s string) string {
 
 // tsharkWants lists our fields so, in the order of the wire.
 func tsharkWants(m of.Message) []string {
-	if e, ok := m.(*of.ErrorMessage); ok && e.ErrorType == of.ErrorExperimenter {
-		return nil
+	if e, ok := m.(*of.ErrorMessage); ok {
+		list := flatNumber(flatNumber(nil, "type", uint64(e.ErrorType)), "code", uint64(e.Code))
+		if e.ErrorType == of.ErrorExperimenter {
+			list = flatNumber(list, "experimenter", uint64(binary.BigEndian.Uint32(e.Data)))
+		}
+		return list
 	}
 	if _, ok := m.(*of.Hello); ok { // its bitmap is one number to tshark
 		return nil
@@ -79,10 +84,7 @@ func flat(list []string, name string, v reflect.Value) []string {
 		return append(list, name+"="+trimHex(fmt.Sprintf("%x", x[:])))
 	case of.Field:
 		return flatField(list, &x)
-	case of.FieldHeader:
-		if x.ID.Class() == of.ClassExperimenter {
-			list = flatNumber(list, "experimenter", uint64(x.ID.Experimenter()))
-		}
+	case of.FieldHeader: // whose it is tshark does not show
 		return list
 	case of.ActionID:
 		return flatID(list, uint16(x.Type), x.Experimenter)

@@ -121,7 +121,11 @@ func TestTsharkReads(t *testing.T) {
 		if i == len(messages) {
 			t.Fatal("tshark gives more packets than were written")
 		}
-		if diff := gocmp.Diff(tsharkWants(messages[i]), tsharkGives(&p)); diff != "" {
+		want, got := tsharkWants(messages[i]), tsharkGives(&p)
+		if messages[i].MessageType() == of.TypeError && len(got) > len(want) {
+			got = got[:len(want)] // it goes on with the message that was refused
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("%x\n%s\nours -, tshark's +: %s", wire[i], messages[i], diff)
 		} else {
 			same[name(messages[i])]++
