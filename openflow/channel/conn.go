@@ -70,8 +70,8 @@ type Conn struct {
 type readSide struct {
 	frames
 	packetIn   openflow.PacketIn
-	packetIns  *rate.Limiter
-	packetInB  *rate.Limiter
+	packetIns  budget
+	packetInB  budget
 	messages   *rate.Limiter
 	bytes      *rate.Limiter
 	now        time.Time // when the last bytes came, or the last deadline passed
@@ -92,8 +92,8 @@ func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
 		calls: make(map[uint32]*Call), role: openflow.RoleEqual,
 		in: readSide{
 			frames:    newFrames(l.MessageBytes),
-			packetIns: rate.NewLimiter(rate.Limit(l.PacketIns), l.PacketIns/4),
-			packetInB: rate.NewLimiter(rate.Limit(l.PacketInBytes), l.PacketInBytes/4),
+			packetIns: budget{bucket: rate.NewLimiter(rate.Limit(l.PacketIns), l.PacketIns/4)},
+			packetInB: budget{bucket: rate.NewLimiter(rate.Limit(l.PacketInBytes), l.PacketInBytes/4)},
 			messages:  rate.NewLimiter(rate.Limit(l.Messages), l.Messages),
 			bytes:     rate.NewLimiter(rate.Limit(l.ReadBytes), l.ReadBytes/4),
 			now:       now, heard: now, beat: now,

@@ -26,6 +26,7 @@ func (c *Conn) read() *CloseError {
 func (c *Conn) batch() *CloseError {
 	c.cork()
 	defer c.uncork()
+	defer c.settle()
 	for n := 1; ; n++ {
 		if n%batchMessages == 0 {
 			c.uncork()
@@ -86,7 +87,7 @@ func (c *Conn) dispatch(h openflow.Header, body []byte) {
 // packetIn hands on a packet-in, or drops it when there are too many: the connection has better to do.
 func (c *Conn) packetIn(body []byte) {
 	in := &c.in
-	if !in.packetIns.AllowN(in.now, 1) || !in.packetInB.AllowN(in.now, len(body)) {
+	if !in.packetIns.take(in.now, 1) || !in.packetInB.take(in.now, len(body)) {
 		c.count.packetIns.Add(1)
 		return
 	}
@@ -139,6 +140,7 @@ func (c *Conn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
+	c.settle()
 	c.uncork()
 	defer c.cork()
 	c.count.pauses.Add(1)
