@@ -228,7 +228,9 @@ func TestOpenflow_WatchListens(t *testing.T) {
 	if code != 0 {
 		t.Fatal(code, errs.String())
 	}
-	_ = <-errs.ended // weir closed
+	if err := <-errs.ended; err == nil {
+		t.Error("the switch ended by itself")
+	}
 	var types []string
 	for line := range strings.Lines(out.String()) {
 		var l struct {
