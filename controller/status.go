@@ -171,12 +171,13 @@ func client(d dialer) *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: d}}
 }
 
-// Well tells whether all switches that were ever seen are connected and as they should be.
+// Well tells whether all switches that were ever seen are connected and as they should be, and none
+// refused an order.
 func (s *Status) Well() bool {
 	for _, d := range s.Forward.Switches {
 		if !d.Joined {
 			return false
 		}
 	}
-	return s.Forward.Settled && len(s.Refused) == 0
+	return s.Forward.Settled && len(s.Refused) == 0 && s.Core.OrdersRefused == 0
 }

@@ -166,6 +166,9 @@ func printController(w io.Writer, s *controller.Status) error {
 	for _, p := range f.Pins {
 		fmt.Fprintf(w, "pinned %s by %s\n", p.Flow, strings.Join(p.Path, " "))
 	}
+	if n := s.Core.OrdersRefused; n > 0 {
+		fmt.Fprintf(w, "%d orders were refused by switches: the log says which\n", n)
+	}
 	for id, why := range s.Refused {
 		fmt.Fprintf(w, "not managed: %s: %s\n", id, why)
 	}

@@ -38,6 +38,10 @@ func (l *Law) packetIn(e fabric.PacketIn) {
 	h := l.learn(head.from, e.At)
 	l.learnAddress(h, head, e.Frame)
 	switch e.Kind {
+	case fabric.UnknownSource:
+		if h != nil {
+			l.unplaced[h.mac] = h // the switch has not got its flow
+		}
 	case fabric.SYN:
 		l.counts.SYN++
 	case fabric.FIN:

@@ -25,7 +25,6 @@ func (l *Law) learn(m fabric.MAC, at fabric.Point) *host {
 	}
 	h := l.hosts[m]
 	if h != nil && h.at == at {
-		l.unplaced[m] = h // a switch that asks has not got its flows
 		return h
 	}
 	if len(l.hosts) >= l.cfg.HostsMax && h == nil || p.hosts >= l.cfg.HostsPerPort {
