@@ -28,6 +28,7 @@ func (c *Core) carry(a fabric.Action) {
 			c.counts.framesDropped.Add(1)
 		}
 	default:
+		c.counts.changes.Add(1)
 		_, err = s.conn.Send(message(a))
 	}
 	if err != nil && s.conn.Err() == nil {

@@ -53,6 +53,7 @@ type Core struct {
 type counts struct {
 	frames, framesDropped  atomic.Uint64
 	orders, ordersRefused  atomic.Uint64
+	changes                atomic.Uint64
 	joined, left, lawNanos atomic.Int64
 	slowestStepNanos       atomic.Int64
 	notManaged             atomic.Uint64

@@ -74,6 +74,8 @@ func TestRacks(t *testing.T) {
 		r.startController()
 		if s := r.settled(t, 8); len(s.Forward.Hosts) != 28 {
 			t.Errorf("%d hosts: should be 28, as found on the switches", len(s.Forward.Hosts))
+		} else {
+			t.Logf("%d changes to take over", s.Core.Changes)
 		}
 		r.reach(t)
 	})

@@ -44,6 +44,7 @@ type CoreStatus struct {
 	Frames        uint64 `json:"frames"`         // that came to the controller
 	FramesDropped uint64 `json:"frames_dropped"` // over a limit of it
 	Orders        uint64 `json:"orders"`
+	Changes       uint64 `json:"changes"`        // of these: of flows, groups and meters
 	OrdersRefused uint64 `json:"orders_refused"` // by switches
 	SlowestStepUs int64  `json:"slowest_step_us"`
 }
@@ -77,7 +78,7 @@ func (r *role) status() *Status {
 
 func (c *Core) status() CoreStatus {
 	return CoreStatus{
-		Frames: c.counts.frames.Load(), FramesDropped: c.counts.framesDropped.Load(), Orders: c.counts.orders.Load(),
+		Frames: c.counts.frames.Load(), FramesDropped: c.counts.framesDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
 		OrdersRefused: c.counts.ordersRefused.Load(), SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000,
 	}
 }

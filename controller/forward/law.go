@@ -33,6 +33,7 @@ type Config struct {
 	Settle     time.Duration // a port where no other switch was found for so long may have hosts
 	MoveHold   time.Duration // between two moves of a host
 	HostIdle   uint16        // seconds; a host that sent nothing for so long is forgotten
+	TakeOver   time.Duration // switches that were found forwarding are left as they are until their links are found, at most so long
 	Adopt      time.Duration // what was found of hosts not seen yet stays for so long
 
 	SwitchesMax            int
@@ -53,8 +54,8 @@ type Rates struct {
 // Default is right for a fabric of some hundred ports. Copy bounds SYN, FIN and RST each.
 func Default() Config {
 	return Config{
-		ProbeEvery: 500 * time.Millisecond, LinkAge: 1600 * time.Millisecond, Settle: time.Second,
-		MoveHold: time.Second, HostIdle: 300, Adopt: 10 * time.Second,
+		ProbeEvery: 500 * time.Millisecond, LinkAge: 5 * time.Second, Settle: time.Second,
+		MoveHold: time.Second, HostIdle: 300, TakeOver: 3 * time.Second, Adopt: 10 * time.Second,
 		SwitchesMax: 1024, HostsMax: 4096, HostsPerPort: 64, AddressesPerHost: 8, PinsMax: 1024,
 		FloodsPerSecond: 50, FloodBurst: 100,
 		Rates: Rates{Probe: 1000, ARP: 500, Copy: 2000, Source: 500, Miss: 500},
@@ -66,8 +67,8 @@ func (c *Config) Check() error {
 	switch {
 	case len(c.Key) < 16:
 		return fmt.Errorf("forward: a key of %d bytes: at least 16", len(c.Key))
-	case c.ProbeEvery < tick || c.LinkAge < 2*c.ProbeEvery:
-		return fmt.Errorf("forward: probes every %v, links gone after %v: at least %v, and twice that", c.ProbeEvery, c.LinkAge, tick)
+	case c.ProbeEvery < tick || c.LinkAge < 2*c.ProbeEvery || c.LinkAge > 10*c.ProbeEvery:
+		return fmt.Errorf("forward: probes every %v, links gone after %v: at least %v, and 2 to 10 times that", c.ProbeEvery, c.LinkAge, tick)
 	case c.SwitchesMax < 1 || c.HostsMax < 1 || c.HostsPerPort < 1 || c.AddressesPerHost < 1 || c.PinsMax < 0 || c.FloodsPerSecond < 1 || c.FloodBurst < 1:
 		return fmt.Errorf("forward: a limit is missing: %+v", *c)
 	}
@@ -93,11 +94,12 @@ type Law struct {
 	pins      map[fabric.Tuple]*pin
 	unpinning map[fabric.Switch]uint64 // pins being taken off, and the barriers that confirm it
 
-	told         []*datapath // in this step
-	graphChanged bool        // routes are to be found again
-	waving       bool        // a wave is not through
-	pinsWait     bool        // a pin may find a path now
-	collect      bool        // something may be of no use any more
+	told         []*datapath   // in this step
+	takingOver   time.Duration // until then; 0: not
+	graphChanged bool          // routes are to be found again
+	waving       bool          // a wave is not through
+	pinsWait     bool          // a pin may find a path now
+	collect      bool          // something may be of no use any more
 	counts       Counts
 	out          []fabric.Action
 }
@@ -206,7 +208,7 @@ func (l *Law) expired(e fabric.Expired) {
 
 // settle brings the switches towards what is wanted, as far as the order of changes allows now.
 func (l *Law) settle() {
-	if l.graphChanged {
+	if l.graphChanged && !l.held() {
 		l.graphChanged = false
 		l.findRoutes()
 	}

@@ -73,7 +73,7 @@ func TestRelayedLinks(t *testing.T) {
 	n = leafSpine(t, 2, 1, 2)
 	must(t, n.Run(2*time.Second))
 	one, two := n.probesFrom(t, at(1, 1)), n.probesFrom(t, at(2, 1))
-	must(t, n.Run(2*time.Second))
+	must(t, n.Run(10*time.Second))
 	n.Inject(at(2, 1), one[0])
 	n.Inject(at(1, 1), two[0])
 	must(t, n.Settle())
@@ -250,7 +250,7 @@ func TestCopies(t *testing.T) {
 }
 
 // The controller is killed and begins again, knowing nothing: what switches hold is taken over as it is.
-// Frames pass all the time, and no flow of a host is touched.
+// Frames pass all the time, and nothing is changed.
 func TestControllerBeginsAgain(t *testing.T) {
 	n := leafSpine(t, 3, 2, 2)
 	n.begin(t)
@@ -265,11 +265,9 @@ func TestControllerBeginsAgain(t *testing.T) {
 	must(t, n.pairs())
 	touched := 0
 	n.Told = func(a fabric.Action) {
-		switch a := a.(type) {
-		case fabric.SetFlow, fabric.DropFlow, fabric.DropGroup, fabric.SetMeter:
+		switch a.(type) {
+		case fabric.SetFlow, fabric.DropFlow, fabric.SetGroup, fabric.DropGroup, fabric.SetMeter:
 			touched++
-		case fabric.SetGroup:
-			t.Logf("%+v", a)
 		}
 	}
 	n.connectAll()
@@ -278,7 +276,7 @@ func TestControllerBeginsAgain(t *testing.T) {
 		must(t, n.pairsQuietly())
 	}
 	if s := n.law.Status(); touched != 0 || len(s.Hosts) != 6 || len(s.Links) != 6 || !s.Settled {
-		t.Errorf("%d flows touched, %d hosts, %d links, settled %v", touched, len(s.Hosts), len(s.Links), s.Settled)
+		t.Errorf("%d changes, %d hosts, %d links, settled %v", touched, len(s.Hosts), len(s.Links), s.Settled)
 	}
 }
 

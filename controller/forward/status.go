@@ -84,7 +84,7 @@ func (l *Law) Status() Status {
 
 // Settled tells whether every switch has confirmed all that it was told, and nothing is left to tell.
 func (l *Law) Settled() bool {
-	if l.waving || len(l.unplaced) > 0 || len(l.unpinning) > 0 {
+	if l.graphChanged || l.waving || len(l.unplaced) > 0 || len(l.unpinning) > 0 {
 		return false
 	}
 	for _, d := range l.switches {

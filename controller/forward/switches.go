@@ -52,7 +52,7 @@ type port struct {
 	since     time.Duration // of the role
 	probed    time.Duration // next probe
 	probes    int           // since it is up
-	lastProbe [3]uint64     // numbers of the last probes sent from it
+	lastProbe [16]uint64    // numbers of the last probes sent from it: as many as LinkAge has
 	heard     fabric.Point  // whose probe came in here last
 	was       fabric.Switch // lostLink: behind it; 0: not known, this controller never saw the link
 	replugged bool          // lostLink: it was down since
@@ -99,9 +99,29 @@ func (l *Law) joined(e fabric.Joined) {
 	for _, f := range e.Found.Flows {
 		d.flows[f.FlowKey] = f
 	}
+	if len(e.Found.Groups) > 0 {
+		l.takingOver = l.now + l.cfg.TakeOver
+	}
 	l.setMeters(d, e.Found.Meters)
 	l.adopt(d)
 	l.graphChanged, l.collect = true, true
+}
+
+// held tells whether routes have to wait: of a fabric that forwards already only some links are known again.
+// Routes over those alone would lead all traffic round by them, and back a moment later.
+func (l *Law) held() bool {
+	if l.now >= l.takingOver {
+		return false
+	}
+	for _, d := range l.switches {
+		for _, p := range d.ports {
+			if d.joined && p.Up && p.role == lostLink && p.was == 0 && !p.replugged {
+				return true
+			}
+		}
+	}
+	l.takingOver = 0
+	return false
 }
 
 func (l *Law) setMeters(d *datapath, found []fabric.Meter) {
