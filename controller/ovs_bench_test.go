@@ -28,8 +28,13 @@ func BenchmarkRecovery(b *testing.B) {
 		cable := leafSpine(leaf, spine)
 		note("cut", r.silence(b, rng, func() { r.setCable(b, cable, false); r.settled(b, 7) }))
 		note("mended", r.silence(b, rng, func() { r.setCable(b, cable, true); r.settled(b, 8) }))
-		note("controller-killed-10s", r.silence(b, rng, func() { r.controller.kill(); time.Sleep(10 * time.Second) }))
-		note("controller-back", r.silence(b, rng, func() { r.startController(); r.settled(b, 8) }))
+		// One set of streams over all of it: a pair that begins meanwhile waits for ARP.
+		note("controller-killed-10s-and-back", r.silence(b, rng, func() {
+			r.controller.kill()
+			time.Sleep(10 * time.Second)
+			r.startController()
+			r.settled(b, 8)
+		}))
 		note("all-switches-restarted", r.silence(b, rng, func() { r.ovs.kill(); r.startSwitches(); r.settled(b, 8) }))
 	}
 	for what, gaps := range silent {
