@@ -28,6 +28,7 @@ type peer struct {
 	datapath uint64
 	packetIn []byte
 	stats    []byte
+	stopped  chan struct{} // closed when work has returned
 
 	mu      sync.Mutex // of all below, and of writing
 	out     []byte
@@ -41,7 +42,7 @@ type peer struct {
 
 // newPeer connects, and works off whatever comes from then on.
 func newPeer(addr string, n int) (*peer, error) {
-	p := &peer{datapath: uint64(n) + 1, early: true, latency: hdrhistogram.New(1, longest, 3)}
+	p := &peer{datapath: uint64(n) + 1, early: true, stopped: make(chan struct{}), latency: hdrhistogram.New(1, longest, 3)}
 	var err error
 	for range 200 { // a listener with a short queue turns some away
 		if p.conn, err = net.DialTimeout("tcp", addr, time.Second); err == nil {
@@ -87,8 +88,9 @@ func portStats() ([]byte, error) {
 	return openflow.Append(nil, 0, &openflow.MultipartReply{Type: openflow.MultipartPortStats, Body: all})
 }
 
-// work reads until the connection ends: a batch of messages, then what they make the switch say.
+// work reads until the connection ends, or its deadline: a batch of messages, then what they make the switch say.
 func (p *peer) work() {
+	defer close(p.stopped)
 	for {
 		if _, err := p.r.Peek(openflow.HeaderLen); err != nil {
 			return
@@ -120,7 +122,7 @@ func (p *peer) answer(now int64) error {
 		return err
 	}
 	if h.Type == openflow.TypeFlowMod {
-		p.flowMod(now)
+		_ = p.flowMod(now)
 		_, err := p.r.Discard(int(h.Length))
 		return err
 	}
@@ -128,6 +130,11 @@ func (p *peer) answer(now int64) error {
 	if _, err := io.ReadFull(p.r, b); err != nil {
 		return err
 	}
+	return p.reply(h, b)
+}
+
+// reply answers a question as a switch does.
+func (p *peer) reply(h openflow.Header, b []byte) error {
 	var reply openflow.Message
 	switch h.Type {
 	case openflow.TypeFeaturesRequest:
@@ -155,7 +162,8 @@ func (p *peer) answer(now int64) error {
 	default:
 		return nil
 	}
-	p.out, err = openflow.Append(p.out, h.XID, reply)
+	out, err := openflow.Append(p.out, h.XID, reply)
+	p.out = out
 	return err
 }
 
@@ -172,13 +180,14 @@ func (p *peer) statistics(xid uint32) {
 	}
 }
 
-func (p *peer) flowMod(now int64) {
+// flowMod takes one, and says whether a packet-in waited for it.
+func (p *peer) flowMod(now int64) bool {
 	if p.early {
 		p.done++
-		return
+		return false
 	}
 	if len(p.sentNs) == 0 {
-		return // the law acted on statistics
+		return false // the law acted on statistics
 	}
 	_ = p.latency.RecordValue(min(now-p.sentNs[0], longest))
 	p.sentNs = p.sentNs[1:]
@@ -186,6 +195,7 @@ func (p *peer) flowMod(now int64) {
 	if p.again {
 		p.packet(now)
 	}
+	return true
 }
 
 // packet queues a packet-in.
@@ -217,7 +227,7 @@ func (p *peer) send(n int) error {
 // heard waits until the controller acts upon this switch's packet-ins, and no more flow-mods come than were asked for.
 func (p *peer) heard() error {
 	for tries := 0; p.count() == 0; tries++ {
-		if tries > 500 {
+		if tries > 100 {
 			return fmt.Errorf("switch %d: the controller did not answer a packet-in within %d tries", p.datapath, tries)
 		}
 		p.mu.Lock()
@@ -227,9 +237,9 @@ func (p *peer) heard() error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 	}
-	for last := uint64(0); last != p.count(); time.Sleep(200 * time.Millisecond) {
+	for last := uint64(0); last != p.count(); time.Sleep(time.Second) {
 		last = p.count()
 	}
 	p.mu.Lock()
