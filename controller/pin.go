@@ -10,12 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"weir/controller/fabric"
+	"weir/internal/peer"
 )
 
 // tuple reads the two ends of a flow.
@@ -64,26 +62,9 @@ func (l ownUser) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := checkPeer(c); err == nil {
+		if err := peer.Check(c); err == nil {
 			return c, nil
 		}
 		_ = c.Close()
 	}
-}
-
-func checkPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err := errors.Join(err, credErr); err != nil {
-		return err
-	}
-	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("user %d is neither root nor the controller's own", peer.Uid)
-	}
-	return nil
 }

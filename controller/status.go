@@ -13,6 +13,7 @@ import (
 	"weir/controller/fabric"
 	"weir/controller/forward"
 	"weir/controller/poll"
+	"weir/internal/peer"
 )
 
 // Status is what a controller knows now.
@@ -163,8 +164,16 @@ func readStatus(ctx context.Context, name string, d dialer) (*Status, error) {
 }
 
 func dial(name string) dialer {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", controlAddress(name).Name)
+	return func(context.Context, string, string) (net.Conn, error) {
+		c, err := net.DialUnix("unix", nil, controlAddress(name))
+		if err != nil {
+			return nil, err
+		}
+		if err := peer.Check(c); err != nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("who answers as this controller: %w", err)
+		}
+		return c, nil
 	}
 }
 

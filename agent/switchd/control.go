@@ -7,13 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/internal/peer"
 )
 
 // A switch at work can be asked to read its file again, and answers. It listens on an abstract Unix socket:
@@ -97,7 +97,7 @@ func (c *control) accept(s *net.UnixListener) {
 }
 
 func (c *control) serve(one *net.UnixConn) error {
-	if err := checkPeer(one); err != nil {
+	if err := peer.Check(one); err != nil {
 		return err
 	}
 	if err := one.SetDeadline(time.Now().Add(askTimeout)); err != nil {
@@ -147,24 +147,6 @@ func (c *control) close() {
 	}
 }
 
-// checkPeer refuses a connection with another user than root and oneself.
-func checkPeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err := errors.Join(err, credErr); err != nil {
-		return fmt.Errorf("who is at the other end: %w", err)
-	}
-	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("user %d is neither root nor the switch's own", peer.Uid)
-	}
-	return nil
-}
-
 // Reload asks the process that has the switch with this name, in this network namespace, to read its file
 // again, and waits for its answer.
 func Reload(name string) (*Answer, error) {
@@ -176,7 +158,7 @@ func Reload(name string) (*Answer, error) {
 		return nil, fmt.Errorf("reload switch %s: %w", name, whoHas(name))
 	}
 	defer c.Close()
-	if err := checkPeer(c); err != nil {
+	if err := peer.Check(c); err != nil {
 		return nil, fmt.Errorf("reload switch %s: %w", name, err)
 	}
 	if err := c.SetDeadline(time.Now().Add(reloadMost)); err != nil {

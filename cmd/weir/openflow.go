@@ -23,7 +23,7 @@ const openflowTarget = `SWITCH is how the switch is reached:
   unix:PATH           so does Open vSwitch, at RUNDIR/BRIDGE.mgmt
   listen:[HOST]:PORT  it is told to connect to this address, and is waited for
 
-With --ca, --cert and --key the connection is TLS, with certificates on both sides. The switch must speak OpenFlow
+With --ca, --certificate and --key the connection is TLS, with certificates on both sides. The switch must speak OpenFlow
 1.3 (ovs-vsctl set bridge BR protocols=OpenFlow13). Nothing on it is changed.`
 
 // openflowFlags is how a switch is talked to.
@@ -45,7 +45,7 @@ func openflowCommand() *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.files.CA, "ca", "", "TLS: PEM file of the certificates that may sign the switch's")
-	flags.StringVar(&f.files.Certificate, "cert", "", "TLS: PEM file of our certificate")
+	flags.StringVar(&f.files.Certificate, "certificate", "", "TLS: PEM file of our certificate")
 	flags.StringVar(&f.files.Key, "key", "", "TLS: PEM file of our key")
 	flags.StringVar(&f.name, "tls-name", "", "TLS: the name that the switch's certificate must be for")
 	flags.TextVar(&f.within, "within", f.within, "how long to wait for the switch and for each answer")
@@ -156,12 +156,12 @@ func (f *openflowFlags) connect(cmd *cobra.Command, target string, h channel.Han
 func (f *openflowFlags) tls(listens bool) (*tls.Config, error) {
 	if f.files == (channel.Certificates{}) {
 		if f.name != "" {
-			return nil, errors.New("--tls-name is of TLS, which --ca, --cert and --key ask for")
+			return nil, errors.New("--tls-name is of TLS, which --ca, --certificate and --key ask for")
 		}
 		return nil, nil
 	}
 	if f.files.CA == "" || f.files.Certificate == "" || f.files.Key == "" {
-		return nil, errors.New("TLS needs all of --ca, --cert and --key: both sides show a certificate")
+		return nil, errors.New("TLS needs all of --ca, --certificate and --key: both sides show a certificate")
 	}
 	if listens {
 		return channel.ServerTLS(f.files)
@@ -184,14 +184,6 @@ func (w first) Up(c *channel.Conn) {
 	}
 }
 
-// quiet is a handler that is told nothing.
-type quiet struct{}
-
-func (quiet) Up(*channel.Conn)                                         {}
-func (quiet) PacketIn(*channel.Conn, *openflow.PacketIn)               {}
-func (quiet) Message(*channel.Conn, openflow.Header, openflow.Message) {}
-func (quiet) Down(*channel.Conn, error)                                {}
-
 // accept waits for a switch. The connection ends with the context.
 func (f *openflowFlags) accept(cmd *cobra.Command, address string, config channel.Config) (*channel.Conn, error) {
 	listener, err := net.Listen("tcp", address)
@@ -199,7 +191,7 @@ func (f *openflowFlags) accept(cmd *cobra.Command, address string, config channe
 		return nil, err
 	}
 	if config.Handler == nil {
-		config.Handler = quiet{}
+		config.Handler = channel.Ignore{}
 	}
 	w := first{config.Handler, make(chan *channel.Conn, 1)}
 	config.Handler = w

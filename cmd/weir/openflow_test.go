@@ -256,7 +256,7 @@ func TestOpenflow_Refusals(t *testing.T) {
 	}{
 		{[]string{"ports", "nowhere"}, exitUsage, `switch "nowhere" is not HOST:PORT, unix:PATH or listen:[HOST]:PORT`},
 		{[]string{"flows", "127.0.0.1:1", "--cookie", "x"}, exitUsage, "--cookie x"},
-		{[]string{"dump", "127.0.0.1:1", "--ca", "ca.pem"}, exitUsage, "TLS needs all of --ca, --cert and --key"},
+		{[]string{"dump", "127.0.0.1:1", "--ca", "ca.pem"}, exitUsage, "TLS needs all of --ca, --certificate and --key"},
 		{[]string{"dump", "127.0.0.1:1", "--tls-name", "sw"}, exitUsage, "--tls-name is of TLS"},
 		{[]string{"watch", "127.0.0.1:1", "--count", "-1"}, exitUsage, "not below 0"},
 		{[]string{"dump", "unix:/nonexistent/br0.mgmt"}, exitError, "does it listen for OpenFlow 1.3 there?"},

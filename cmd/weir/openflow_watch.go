@@ -18,7 +18,7 @@ import (
 
 // messagePrinter prints what a switch sends unasked.
 type messagePrinter struct {
-	quiet
+	channel.Ignore
 	mu     sync.Mutex
 	w      io.Writer
 	asJSON bool

@@ -49,7 +49,7 @@ func (l *law) step(c *Conn, in *openflow.PacketIn) {
 }
 
 // learning gives packet-ins to the connection's law.
-type learning struct{ ignore }
+type learning struct{ Ignore }
 
 func (learning) Up(c *Conn)                              { c.State = newLaw() }
 func (learning) PacketIn(c *Conn, in *openflow.PacketIn) { c.State.(*law).step(c, in) }

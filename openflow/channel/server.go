@@ -58,7 +58,7 @@ func NewServer(c Config) (*Server, error) {
 		perAddress: make(map[string]int), byID: make(map[openflow.DatapathID]*Conn),
 	}
 	if s.handler == nil {
-		s.handler = ignore{}
+		s.handler = Ignore{}
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -68,13 +68,20 @@ func NewServer(c Config) (*Server, error) {
 	return s, nil
 }
 
-// ignore is a handler that does nothing.
-type ignore struct{}
+// Ignore is a [Handler] that does nothing, for others to be built on.
+type Ignore struct{}
 
-func (ignore) Up(*Conn)                                         {}
-func (ignore) PacketIn(*Conn, *openflow.PacketIn)               {}
-func (ignore) Message(*Conn, openflow.Header, openflow.Message) {}
-func (ignore) Down(*Conn, error)                                {}
+// Up does nothing.
+func (Ignore) Up(*Conn) {}
+
+// PacketIn does nothing.
+func (Ignore) PacketIn(*Conn, *openflow.PacketIn) {}
+
+// Message does nothing.
+func (Ignore) Message(*Conn, openflow.Header, openflow.Message) {}
+
+// Down does nothing.
+func (Ignore) Down(*Conn, error) {}
 
 // Serve accepts switches until the context ends, or the listener fails. It closes the listener, ends the connections
 // it accepted and waits for them. It gives nil when the context ended.
