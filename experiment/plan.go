@@ -28,6 +28,7 @@ type Options struct {
 // Plan is what is to be run.
 type Plan struct {
 	File    *File // with Set and Sweep applied
+	Set     []string
 	Runs    []*Run
 	Skipped []Skip
 
@@ -87,7 +88,7 @@ func (f *File) Plan(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{File: file}
+	p := &Plan{File: file, Set: o.Set}
 	runnable, err := p.split(worlds, schemes, o)
 	if err != nil {
 		return nil, err

@@ -36,6 +36,9 @@ func splitValues(text string) []string {
 	return append(out, text[from:])
 }
 
+// With is the file with values changed as by --set KEY=VALUE.
+func (f *File) With(set []string) (*File, error) { return f.override(set, nil) }
+
 // override applies --set and --sweep to a copy of the file's tree and checks the whole anew.
 func (f *File) override(set, sweep []string) (*File, error) {
 	if f.tree == nil {

@@ -60,7 +60,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			if !isDir(args[0]) {
 				return usageError(fmt.Errorf("%s is neither an experiment of %s nor a directory with finished runs", args[0], tree))
 			}
-			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "world"} {
+			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "set", "world"} {
 				if cmd.Flags().Changed(name) {
 					return usageError(fmt.Errorf("--%s is for experiments that are to be run; DIR holds those that are finished", name))
 				}
@@ -84,6 +84,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.StringVar(&f.out, "out", "out/figures", "ID: where to put figures and reports")
 	flags.BoolVar(&f.resume, "resume", false, "ID: keep the runs that are finished there, run only the others")
 	flags.StringSliceVar(&f.options.Worlds, "world", []string{experiment.WorldSim}, "ID: worlds to run in: lab, sim, or both")
+	flags.StringArrayVar(&f.options.Set, "set", nil, "ID: KEY=VALUE: change one value of the files (repeatable)")
 	flags.Int64Var(&f.seed, "seed", 0, "ID: run this one seed")
 	flags.IntVar(&f.options.SeedCount, "seeds", 0, "ID: run seeds 1..N")
 	return cmd

@@ -247,7 +247,7 @@ func newDocument(plan *experiment.Plan) (*result.Document, error) {
 		return nil, fmt.Errorf("write the experiment file into the results: %w", err)
 	}
 	doc := &result.Document{
-		Experiment: plan.File.ID, Weir: weirVersion(), File: file,
+		Experiment: plan.File.ID, Weir: weirVersion(), File: file, Set: plan.Set,
 		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()},
 	}
 	for _, s := range plan.Skipped {

@@ -186,14 +186,23 @@ func thumbnails(dir string, doc *result.Document) ([]indexFigure, error) {
 
 // Command is what repeats the runs of a document.
 func Command(doc *result.Document) string {
-	var file struct {
-		Seeds []int64
-		Lab   struct{ Seeds []int64 }
-	}
 	text := "weir figures " + doc.Experiment
 	worlds := worldNames(doc)
 	if slices.Contains(worlds, "lab") {
 		text += " --world " + strings.Join(worlds, ",")
+	}
+	text += seedsFlag(doc, slices.Contains(worlds, "lab"))
+	for _, change := range doc.Set {
+		text += " --set " + change
+	}
+	return text
+}
+
+// seedsFlag asks for the seeds of a document, where its file asks for others.
+func seedsFlag(doc *result.Document, lab bool) string {
+	var file struct {
+		Seeds []int64
+		Lab   struct{ Seeds []int64 }
 	}
 	var seeds []int64
 	for _, r := range doc.Runs {
@@ -204,20 +213,20 @@ func Command(doc *result.Document) string {
 	slices.Sort(seeds)
 	if json.Unmarshal(doc.File, &file) == nil {
 		asked := file.Seeds
-		if slices.Contains(worlds, "lab") && len(file.Lab.Seeds) > 0 {
+		if lab && len(file.Lab.Seeds) > 0 {
 			asked = file.Lab.Seeds
 		}
 		if slices.Equal(slices.Sorted(slices.Values(asked)), seeds) {
-			return text
+			return ""
 		}
 	}
 	if n := len(seeds); n > 0 && seeds[0] == 1 && seeds[n-1] == int64(n) {
-		return text + fmt.Sprintf(" --seeds %d", n)
+		return fmt.Sprintf(" --seeds %d", n)
 	}
 	if len(seeds) == 1 {
-		return text + fmt.Sprintf(" --seed %d", seeds[0])
+		return fmt.Sprintf(" --seed %d", seeds[0])
 	}
-	return text
+	return ""
 }
 
 // ReadDocument reads the results that Write put into a directory.

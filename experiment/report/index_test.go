@@ -85,6 +85,22 @@ func TestCommand(t *testing.T) {
 		if got := Command(doc); got != c.want {
 			t.Errorf("%v %v: %s, want %s", c.worlds, c.seeds, got, c.want)
 		}
+		doc.Set = []string{"duration=2s", "lab.time_scale=100"}
+		if got, want := Command(doc), c.want+" --set duration=2s --set lab.time_scale=100"; got != want {
+			t.Errorf("%v %v: %s, want %s", c.worlds, c.seeds, got, want)
+		}
+	}
+}
+
+// Runs on Open vSwitch do not take the place of those on bridges.
+func TestPlace(t *testing.T) {
+	for _, c := range []struct{ world, kind, want string }{
+		{"lab", "bridge", "lab/X.json"}, {"lab", "ovs", "lab-ovs/X.json"}, {"sim", "ovs", "sim/X.json"},
+	} {
+		doc := &result.Document{Experiment: "X", File: []byte(`{"topology":{"switch":"` + c.kind + `"}}`), Runs: []*result.Run{{World: c.world}}}
+		if got := filepath.ToSlash(Place(doc)); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.world, c.kind, got, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,10 +16,14 @@ import (
 )
 
 // Place is where below a root the summary of a document is kept: WORLD/ID.json, lab-sim for both worlds beside
-// each other.
+// each other, lab-ovs for a lab of Open vSwitches.
 func Place(doc *result.Document) string {
 	worlds := worldNames(doc)
 	slices.Sort(worlds)
+	var file struct{ Topology struct{ Switch string } }
+	if json.Unmarshal(doc.File, &file) == nil && file.Topology.Switch == "ovs" && slices.Contains(worlds, "lab") {
+		worlds = append(worlds, "ovs")
+	}
 	return filepath.Join(strings.Join(worlds, "-"), doc.Experiment+".json")
 }
 

@@ -55,7 +55,7 @@ claims:
 
 // repository makes the root of a repository with the experiment above, and results of it in one world or two, of the
 // file as it was run.
-func repository(t *testing.T, world, asRun string) string {
+func repository(t *testing.T, world, asRun string, set ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	put := func(path, text string) {
@@ -71,7 +71,7 @@ func repository(t *testing.T, world, asRun string) string {
 	put("docs/fairq-experiments.md", "# Tables\n\n## X2\n\n<!-- results of X2 -->\n")
 	put("experiments/X2.yaml", strings.Replace(fileText, "X1", "X2", 1))
 	put("experiments/X3.yaml", strings.Replace(fileText, "X1", "X3", 1))
-	doc := &result.Document{Experiment: "X1", Weir: "v1", Host: result.Host{Kernel: "6", CPUs: 2}, File: parsed(t, asRun)}
+	doc := &result.Document{Experiment: "X1", Weir: "v1", Host: result.Host{Kernel: "6", CPUs: 2}, File: parsed(t, asRun), Set: set}
 	for k, w := range strings.Split(world, ",") {
 		doc.Skipped = append(doc.Skipped, result.Skip{Scheme: "sicc", World: w, Reason: "law sicc is not in this build"})
 		doc.Runs = append(doc.Runs, runsIn(w, int64(k)*1000)...)
@@ -207,6 +207,28 @@ func TestPage_SaysThatTheFileWasChanged(t *testing.T) {
 		text := page(t, repository(t, c.world, before))
 		if got := strings.Contains(text, "**measured before the file was changed: to be run again**"); got != c.stale {
 			t.Errorf("%s was changed: said %v, want %v", c.what, got, c.stale)
+		}
+	}
+}
+
+// What --set changed for the runs is said with the command, and is no change of the file. An Open vSwitch has a column
+// of its own.
+func TestPage_RunsWithChanges(t *testing.T) {
+	asRun := strings.NewReplacer("10s", "2s", "kind: dumbbell", "kind: dumbbell, switch: ovs").Replace(fileText)
+	set := []string{"duration=2s", "topology.switch=ovs"}
+	const stale = "to be run again"
+	text := page(t, repository(t, "lab", asRun, set...))
+	want := "* lab, Open vSwitch: `weir figures X1 --world lab --set duration=2s --set topology.switch=ovs` (4 runs, seeds 1, 2, weir v1)\n"
+	if !strings.Contains(text, want) || strings.Contains(text, stale) {
+		t.Errorf("the page does not say %q, or that the file was changed:\n%s", want, text)
+	}
+	other := strings.Replace(asRun, "125KB", "250KB", 1)
+	for _, c := range []struct {
+		asRun string
+		set   []string
+	}{{other, set}, {asRun, set[:1]}, {asRun, append(set, "network.colour=red")}} {
+		if !strings.Contains(page(t, repository(t, "lab", c.asRun, c.set...)), stale) {
+			t.Errorf("%v: does not say that the file was changed", c.set)
 		}
 	}
 }

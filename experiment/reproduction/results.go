@@ -30,6 +30,7 @@ type section struct {
 // column is what one world said in one summary.
 type column struct {
 	beside  bool // both worlds were run side by side, at the lab's scale
+	ovs     bool // the lab's switches were Open vSwitches
 	world   string
 	doc     *result.Document // of this world alone
 	command string           // that repeats it
@@ -40,7 +41,7 @@ type column struct {
 type figure struct{ name, link string }
 
 // kept are the directories of summaries, in order of their columns.
-var kept = []string{"sim", "lab-sim", "lab"}
+var kept = []string{"sim", "lab-sim", "lab", "lab-ovs"}
 
 func newSection(root string, e *experiment.Found) (*section, error) {
 	rel, err := filepath.Rel(root, e.Path)
@@ -59,23 +60,42 @@ func newSection(root string, e *experiment.Found) (*section, error) {
 		if err != nil {
 			return nil, err
 		}
-		now, err := json.Marshal(e.File)
+		stale, err := bringUp(doc, e.File)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Path, err)
 		}
-		stale := staleness(now, doc)
-		doc.File = now // its axes, for claims
 		figures, err := figuresOf(root, dir, e.File)
 		if err != nil {
 			return nil, err
 		}
 		for _, world := range slices.Sorted(maps.Keys(byWorld(doc))) {
-			c := column{beside: dir == "lab-sim", world: world, doc: byWorld(doc)[world], command: report.Command(doc), figures: figures, stale: stale}
+			c := column{beside: dir == "lab-sim", ovs: dir == "lab-ovs", world: world, doc: byWorld(doc)[world], command: report.Command(doc), figures: figures, stale: stale}
 			s.columns = append(s.columns, c)
 			figures = nil // one picture is of both worlds
 		}
 	}
 	return s, nil
+}
+
+// bringUp gives a document today's file, with what was changed in it for the runs (--set), and says what is to be
+// said of runs that are not of that.
+func bringUp(doc *result.Document, file *experiment.File) (string, error) {
+	same, changed := "", file
+	if len(doc.Set) > 0 {
+		var err error
+		if changed, err = file.With(doc.Set); err != nil { // it has not those keys any more
+			same, changed = toBeRunAgain, file
+		}
+	}
+	now, err := json.Marshal(changed)
+	if err != nil {
+		return "", fmt.Errorf("write the file: %w", err)
+	}
+	if same == "" {
+		same = staleness(now, doc)
+	}
+	doc.File = now // its axes, for claims
+	return same, nil
 }
 
 func readSummary(path string) (*result.Document, error) {
@@ -123,13 +143,15 @@ func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
 	return out, nil
 }
 
+const toBeRunAgain = "measured before the file was changed: to be run again"
+
 // staleness says when a file asks today for other runs than those of a document. Claims, figures and windows are not
 // part of it, nor schemes that were not run.
 func staleness(now json.RawMessage, doc *result.Document) string {
 	before, errBefore := askedOf(doc.File, doc)
 	today, errNow := askedOf(now, doc)
 	if errBefore != nil || errNow != nil || !reflect.DeepEqual(before, today) {
-		return "measured before the file was changed: to be run again"
+		return toBeRunAgain
 	}
 	return ""
 }

@@ -16,6 +16,8 @@ import (
 // title names a column.
 func (c *column) title() string {
 	switch {
+	case c.world == experiment.WorldLab && c.ovs:
+		return "lab, Open vSwitch"
 	case c.world == experiment.WorldLab:
 		return "lab"
 	case c.beside:

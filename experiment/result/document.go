@@ -19,6 +19,7 @@ type Document struct {
 	Weir       string          `json:"weir"` // version that made it
 	Host       Host            `json:"host"`
 	File       json.RawMessage `json:"file,omitempty"` // the experiment file as it was run
+	Set        []string        `json:"set,omitempty"`  // KEY=VALUE: what was changed in it for these runs
 	Skipped    []Skip          `json:"skipped"`
 	Runs       []*Run          `json:"runs"`
 	Claims     []Claim         `json:"claims"`

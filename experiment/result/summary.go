@@ -126,8 +126,7 @@ func (d *Document) WriteLines(w io.Writer) error {
 		return err
 	}
 	var parts struct {
-		Experiment, Weir            json.RawMessage
-		Host, File, Skipped, Claims json.RawMessage
+		Experiment, Weir, Host, File, Set, Skipped, Claims json.RawMessage
 	}
 	if err := json.Unmarshal(b.Bytes(), &parts); err != nil {
 		return fmt.Errorf("write results of %s: %w", d.Experiment, err)
@@ -143,6 +142,9 @@ func (d *Document) WriteLines(w io.Writer) error {
 	line("weir", parts.Weir)
 	line("host", parts.Host)
 	line("file", parts.File)
+	if len(parts.Set) > 0 {
+		line("set", parts.Set)
+	}
 	line("skipped", parts.Skipped)
 	line("claims", parts.Claims)
 	b.WriteString(`"runs": [`)
