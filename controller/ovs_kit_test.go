@@ -322,25 +322,13 @@ func (r *racks) startController() {
 	})
 }
 
-// ask gives what reaches the controller's socket, which is of the namespace, or an error.
-func (r *racks) ask(tb testing.TB, f func(dialer) error) error {
-	tb.Helper()
-	var conn *net.UnixConn
-	if err := r.fabric.Enter(func() (err error) {
-		conn, err = net.DialUnix("unix", nil, controlAddress("test"))
-		return err
-	}); err != nil {
-		return err
-	}
-	return f(func(context.Context, string, string) (net.Conn, error) { return conn, nil })
-}
-
 // status asks the controller; nil: it does not answer yet.
 func (r *racks) status(tb testing.TB) (s *Status) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := r.ask(tb, func(d dialer) (err error) { s, err = readStatus(ctx, "test", d); return err }); err != nil {
+	s, err := ReadStatus(ctx, "test", r.fabric.Enter)
+	if err != nil {
 		return nil
 	}
 	return s

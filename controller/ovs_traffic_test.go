@@ -157,9 +157,7 @@ func (r *racks) pinnedTransfer(tb testing.TB, seed int) (up, down []uint64) {
 // pin has the controller pin a connection and waits until it is.
 func (r *racks) pin(tb testing.TB, src, dst string) {
 	tb.Helper()
-	if err := r.ask(tb, func(d dialer) error {
-		return pin(tb.Context(), "test", d, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 60})
-	}); err != nil {
+	if err := Pin(tb.Context(), "test", r.fabric.Enter, PinRequest{Proto: protoTCP, Src: src, Dst: dst, IdleSeconds: 60}); err != nil {
 		tb.Fatal(err)
 	}
 	testnet.Until(tb, "the path of "+src, func() bool {

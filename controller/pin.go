@@ -29,10 +29,8 @@ func tuple(proto uint8, src, dst string) (t fabric.Tuple, err error) {
 	return fabric.Tuple{Proto: proto, Src: a.Addr().As4(), Dst: b.Addr().As4(), SrcPort: a.Port(), DstPort: b.Port()}, nil
 }
 
-// Pin asks the controller of this name, in this network namespace, for a path of its own for a flow.
-func Pin(ctx context.Context, name string, p PinRequest) error { return pin(ctx, name, dial(name), p) }
-
-func pin(ctx context.Context, name string, d dialer, p PinRequest) error {
+// Pin asks the controller of this name for a path of its own for a flow.
+func Pin(ctx context.Context, name string, in Within, p PinRequest) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -41,7 +39,7 @@ func pin(ctx context.Context, name string, d dialer, p PinRequest) error {
 	if err != nil {
 		return err
 	}
-	a, err := client(d).Do(q)
+	a, err := client(name, in).Do(q)
 	if err != nil {
 		return fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
 	}

@@ -138,21 +138,20 @@ func (r *role) serveControl() (*http.Server, error) {
 	return s, nil
 }
 
-// ReadStatus asks the controller of this name, in this network namespace.
-func ReadStatus(ctx context.Context, name string) (*Status, error) {
-	return readStatus(ctx, name, dial(name))
-}
+// Within runs f on a thread that is in a controller's network namespace.
+type Within func(f func() error) error
 
-// dialer reaches a controller's socket.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+// Here is for a controller in the namespace of this process.
+func Here(f func() error) error { return f() }
 
-func readStatus(ctx context.Context, name string, d dialer) (*Status, error) {
+// ReadStatus asks the controller of this name.
+func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
 	var s Status
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller/status", nil)
 	if err != nil {
 		return nil, err
 	}
-	a, err := client(d).Do(q)
+	a, err := client(name, in).Do(q)
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
 	}
@@ -163,9 +162,13 @@ func readStatus(ctx context.Context, name string, d dialer) (*Status, error) {
 	return &s, json.NewDecoder(a.Body).Decode(&s)
 }
 
-func dial(name string) dialer {
-	return func(context.Context, string, string) (net.Conn, error) {
-		c, err := net.DialUnix("unix", nil, controlAddress(name))
+func client(name string, in Within) *http.Client {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		var c *net.UnixConn
+		err := in(func() (err error) {
+			c, err = net.DialUnix("unix", nil, controlAddress(name))
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -175,10 +178,7 @@ func dial(name string) dialer {
 		}
 		return c, nil
 	}
-}
-
-func client(d dialer) *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: d}}
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 }
 
 // Well tells whether all switches that were ever seen are connected and as they should be, and none

@@ -79,6 +79,7 @@ func TestECMP_DataTakesAnotherSwitch(t *testing.T) {
 			f.from(t, "ACK", twinIfindex, ack, r.window, assumed)
 		}
 		f.from(t, "by a port of nobody's", 4711, ack, rowWindow, unseen)
+		f.from(t, "from a switch in user space, which sends by a packet socket", 0, ack, rowWindow, unseen)
 		f.from(t, "and back", twinIfindex, ack, r.window, assumed)
 		ack.Window = 10
 		f.from(t, "small enough", twinIfindex, ack, 10, fairqPortCounts{Smaller: 1, Assumed: 1})

@@ -14,15 +14,9 @@ import (
 	"weir/experiment"
 )
 
-// CheckHost tells in one line, before anything with a name is created, why this machine cannot
+// checkHost tells in one line, before anything with a name is created, why this machine cannot
 // hold a lab of this configuration: no root, a kernel without a part, a topology that is too large
-// or not in this build.
-func CheckHost(cfg *experiment.Config) error {
-	_, _, err := checkHost(cfg, Options{})
-	return err
-}
-
-// checkHost is CheckHost; it gives what it worked out.
+// or not in this build. It gives what it worked out.
 func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("the lab needs root to make network namespaces: run it with sudo")

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -23,22 +22,15 @@ type fabric interface {
 func newFabric(p *plan, o Options) (fabric, error) {
 	switch kind := p.cfg.Switch; {
 	case kind == "ovs":
-		return newOVS(p.controller(o.Controller)), nil
+		if p.paths && o.Controller != nil {
+			return newOVS(p.controllerAddress()), nil
+		}
+		return newOVS(netip.AddrPort{}), nil
 	case kind != "" && kind != "bridge":
 		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge or ovs", kind)
-	case o.Controller != 0:
-		return nil, fmt.Errorf("topology.switch %s takes no controller: use ovs", cmp.Or(kind, "bridge"))
 	case p.routed:
 		return routed{}, nil
 	default:
 		return bridge{}, nil
 	}
-}
-
-// controller is where in the management network a controller listens at this port; port 0: there is none.
-func (p *plan) controller(port uint16) netip.AddrPort {
-	if port == 0 {
-		return netip.AddrPort{}
-	}
-	return netip.AddrPortFrom(p.byName[controllerNode].mgmt, port)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // TestMain lets the tests start this program again as another process: one that builds a lab and
-// is killed, or one that enters a lab.
+// is killed, one that enters a lab, or one that is its controller.
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_CHILD") {
 	case "up":
@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	case "exec":
 		err := Exec(os.Getenv("WEIR_TEST_LAB"), os.Getenv("WEIR_TEST_NODE"), os.Args[1:])
 		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case "controller":
+		fmt.Fprintln(os.Stderr, childController(os.Args[len(os.Args)-1]))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

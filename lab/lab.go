@@ -8,6 +8,7 @@
 //	namespace.go  making, marking and removing namespaces
 //	link.go       veth pairs and their settings
 //	fabric.go     what a switch is: bridge.go, routed.go, ovs.go with its daemons and their sockets
+//	controller.go who tells Open vSwitches what to forward; announce.go  how it hears of the guests
 //	shape.go      the queue of a port
 //	guest.go      addresses and TCP of the guests; foreign.go  those that are netstack
 //	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
@@ -46,9 +47,11 @@ type Options struct {
 	// Netstack makes this process the guests whose stack is netstack; it needs Owned. Otherwise their
 	// TCP is Linux's, which Unmet then says.
 	Netstack bool
-	// Controller is the TCP port at which a controller listens, or will, in node `controller`: switches that are
-	// Open vSwitches then forward what it tells them and nothing else. 0: they learn and forward by themselves.
-	Controller uint16
+	// Controller is a program with its first arguments; `-f FILE` follows, FILE being of kind Controller. Open vSwitches
+	// in a network with several paths forward what it tells them and nothing else. nil: such networks are refused.
+	Controller []string
+	// Progress is told what is waited for, where it takes more than a moment; nil: nobody is.
+	Progress func(phase string)
 }
 
 // Lab is a network that is up.
@@ -58,7 +61,11 @@ type Lab struct {
 	fabric fabric
 	unmet  unmetList
 
-	netstack bool // Options.Netstack
+	netstack          bool     // Options.Netstack
+	controllerProgram []string // Options.Controller
+	controller        *process // once it is started
+	atFirst           map[*node]frames
+
 	fairqs   []*datapath.FairQ
 	recorder func(node string) (*lawtrace.Recorder, error) // World.RecordLaw
 
@@ -107,8 +114,8 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack}
-	if err := l.build(ctx); err != nil {
+	l := &Lab{plan: p, claim: c, fabric: f, netstack: o.Owned && o.Netstack, controllerProgram: o.Controller}
+	if err := l.build(ctx, o.Progress); err != nil {
 		return nil, errors.Join(fmt.Errorf("lab %s: %w", name, err), l.Down())
 	}
 	if !o.Owned {
@@ -129,7 +136,7 @@ func (l *Lab) leave() error {
 }
 
 // build makes everything, in steps that need the one before; within a step nodes are done side by side.
-func (l *Lab) build(ctx context.Context) error {
+func (l *Lab) build(ctx context.Context, say func(phase string)) error {
 	before := kernelMemoryKB()
 	steps := []struct {
 		what string
@@ -143,6 +150,20 @@ func (l *Lab) build(ctx context.Context) error {
 	}
 	for _, s := range steps {
 		if err := l.eachNode(ctx, s.what, s.do); err != nil {
+			return err
+		}
+	}
+	if l.hasController() {
+		if say == nil {
+			say = func(string) {}
+		}
+		if err := l.startController(); err != nil {
+			return err
+		}
+		if err := l.awaitController(ctx, say); err != nil {
+			return err
+		}
+		if err := l.countAtFirst(); err != nil {
 			return err
 		}
 	}

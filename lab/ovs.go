@@ -37,7 +37,7 @@ func newOVS(controller netip.AddrPort) ovs {
 // check names what this machine lacks, and its package.
 func (o ovs) check(p *plan) error {
 	if p.paths && !o.controller.IsValid() {
-		return errors.New("topology.switch ovs: this network has several paths, for which an Open vSwitch needs a controller that finds them: use bridge")
+		return errors.New("topology.switch ovs: this network has several paths, for which an Open vSwitch needs a controller, and this program brings none: use bridge, or weir")
 	}
 	for _, program := range ovsPrograms {
 		if _, err := exec.LookPath(program); err != nil {
@@ -77,7 +77,7 @@ func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 }
 
 // configuration is the switch as arguments of ovs-vsctl, all in one transaction. OpenFlow numbers ports as
-// their devices do, p1 is 1; the datapath id is the number of the switch, that in the addresses of its guests.
+// their devices do; the datapath id is the number of the switch.
 func (o ovs) configuration(n *node) []string {
 	datapath := map[bool]string{false: "netdev", true: "system"}[o.kernel]
 	args := []string{
@@ -86,7 +86,7 @@ func (o ovs) configuration(n *node) []string {
 		"--", "set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1",
 		"--", "add-br", bridgeName,
 		"--", "set", "Bridge", bridgeName, "datapath_type=" + datapath, "fail_mode=" + o.failMode(),
-		fmt.Sprintf("other_config:datapath-id=%016x", n.subnet), fmt.Sprintf("other_config:hwaddr=%q", n.bridgeMAC()),
+		"other_config:datapath-id=" + n.datapath(), fmt.Sprintf("other_config:hwaddr=%q", n.bridgeMAC()),
 		// Its own rules for reaching a controller by the data ports: ours is in the management network.
 		"other_config:disable-in-band=true",
 		// Trap 3: Open vSwitch owns the queues of its ports. At add-port, and at each start, it removes a TBF,
@@ -95,7 +95,7 @@ func (o ovs) configuration(n *node) []string {
 	}
 	for i, p := range n.ports {
 		args = append(args, "--", "add-port", bridgeName, p.ifname,
-			"--", "set", "Interface", p.ifname, fmt.Sprintf("ofport_request=%d", i+1),
+			"--", "set", "Interface", p.ifname, fmt.Sprintf("ofport_request=%d", ofPort(i)),
 			"--", "set", "Port", p.ifname, "qos=@none")
 	}
 	if o.controller.IsValid() {

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,23 +61,16 @@ func ovsEnvironment(dir string) []string {
 // run runs a program of Open vSwitch to its end, in the namespace of the calling thread and in the lab's control
 // group. A daemon ends so when its child is at work, or has said why it cannot be.
 func (d *ovsDaemons) run(program string, args ...string) error {
-	dir, err := d.record.makeCgroup()
-	if err != nil {
-		return err
-	}
-	group, err := os.Open(filepath.Join(dir, "exec"))
-	if err != nil {
-		return err
-	}
-	defer group.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), ovsPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), ovsEnvironment(d.dir)...)
 	cmd.WaitDelay = time.Second // a child that keeps our end of the pipe open is not waited for
-	// An interrupt at the terminal is for us, who then take the lab down in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setpgid: true}
+	done, err := d.record.adopt(cmd)
+	if err != nil {
+		return err
+	}
+	defer done()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", program, cmp.Or(context.Cause(ctx), err), lastLine(string(out)))
@@ -108,17 +100,22 @@ func (d *ovsDaemons) preferForwarder() error {
 	if err != nil {
 		return err
 	}
+	return prefer(pid)
+}
+
+// prefer gives a thread the processor before others; 0: the calling one.
+func prefer(thread int) (err error) {
 	const highest = -20
 	for _, attr := range []unix.SchedAttr{
 		{Policy: unix.SCHED_RR, Priority: 1},
 		{Policy: unix.SCHED_NORMAL, Nice: highest}, // where real time is not for our control group
 	} {
 		attr.Size = unix.SizeofSchedAttr
-		if err = unix.SchedSetAttr(pid, &attr, 0); err == nil {
+		if err = unix.SchedSetAttr(thread, &attr, 0); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("give %s the processor first: %w", forwarder, err)
+	return fmt.Errorf("give a process of the lab's the processor first: %w", err)
 }
 
 // start starts a daemon and makes sure that it is there: its pid file names it, and it answers.
@@ -144,7 +141,11 @@ func (d *ovsDaemons) start(daemon string, args ...string) error {
 
 // withLog adds to an error of a daemon's the last that it wrote to its log.
 func (d *ovsDaemons) withLog(daemon string, err error) error {
-	text, unread := os.ReadFile(d.file(daemon + ".log"))
+	return withLog(err, d.file(daemon+".log"))
+}
+
+func withLog(err error, file string) error {
+	text, unread := os.ReadFile(file)
 	if unread != nil || len(text) == 0 {
 		return err
 	}

@@ -1,10 +1,7 @@
 package lab
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -14,13 +11,12 @@ import (
 	"time"
 
 	"weir/datapath/testnet"
-	"weir/experiment"
 	"weir/internal/testroot"
 )
 
 // onOVS makes the switches of a network Open vSwitches. Where the lab would refuse those, the test is skipped for
 // the reason that it gives.
-func onOVS(t *testing.T, g *graphBuilder) *graphBuilder {
+func onOVS(t testing.TB, g *graphBuilder) *graphBuilder {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
 	g.kind = "ovs"
@@ -123,10 +119,6 @@ func TestOVS_Refuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "several paths, for which an Open vSwitch needs a controller") {
 		t.Errorf("a network with several paths: %v", err)
 	}
-	_, err = Up(t.Context(), testName("ovsr"), dumbbell(1, false).config(), Options{Controller: 6653})
-	if err == nil || !strings.Contains(err.Error(), "bridge takes no controller: use ovs") {
-		t.Errorf("a bridge with a controller: %v", err)
-	}
 	t.Setenv("PATH", t.TempDir())
 	err = newOVS(netip.AddrPort{}).check(&plan{})
 	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "apt-get install openvswitch-switch") {
@@ -153,52 +145,6 @@ func TestOVS_StartThatFails(t *testing.T) {
 		t.Errorf("a start that failed: %v", err)
 	}
 	sameHost(t, before, "after a start that failed")
-}
-
-// With a controller in the management network the switches dial it, and forward nothing until it says so.
-func TestOVS_ObeysItsController(t *testing.T) {
-	g := onOVS(t, leafSpine(2, 1, false))
-	l, err := Up(t.Context(), testName("ovsctl"), g.config(), Options{Owned: true, Controller: 6653})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	var ln net.Listener
-	err = l.Enter(controllerNode, func() (err error) {
-		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp4", l.plan.controller(6653).String())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	waiting := map[string]bool{}
-	for _, n := range l.plan.nodes {
-		if n.kind == experiment.Switch {
-			waiting[n.mgmt.String()] = true
-		}
-	}
-	for len(waiting) > 0 {
-		c, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		var hello [8]byte
-		if _, err := io.ReadFull(c, hello[:]); err != nil || hello[1] != 0 || binary.BigEndian.Uint16(hello[2:]) < 8 {
-			t.Errorf("a switch begins with % x, %v, and not with HELLO", hello, err)
-		}
-		delete(waiting, testnet.AddrPort(c.RemoteAddr()).Addr().String())
-	}
-	for _, node := range []string{"leaf1", "spine2"} {
-		if flows := askOVS(t, l, node, "bridge/dump-flows", bridgeName); strings.Contains(flows, "NORMAL") {
-			t.Errorf("%s forwards without its controller: %s", node, flows)
-		}
-	}
 }
 
 // askOVS gives what a command of ovs-appctl's prints.

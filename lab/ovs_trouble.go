@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +30,9 @@ func (l *Lab) troubleOfSwitches() []string {
 		lost := ""
 		if err == nil && !o.kernel {
 			lost, err = l.lostIn(n, d)
+		}
+		if errors.Is(err, errNoCount) {
+			err = nil // troubleOfController says it, once
 		}
 		if err != nil {
 			lost = err.Error()
@@ -58,7 +63,11 @@ func (l *Lab) lostIn(n *node, d *ovsDaemons) (string, error) {
 			break
 		}
 	}
-	if err != nil || lost-min(lost, refused) <= in/lostNegligible {
+	negligible := in / lostNegligible
+	if l.hasController() { // a probe that is just being sent or heard
+		negligible += uint64(2 * len(n.ports))
+	}
+	if err != nil || lost-min(lost, refused) <= negligible {
 		return "", err
 	}
 	return fmt.Sprintf("of %d frames that it lost full queues refused %d and %d were not read in time; the rest a law dropped, or Open vSwitch threw them away",
@@ -76,44 +85,92 @@ const (
 // countFrames gives how many frames came in at the ports of n, how many of them did not go out by one nor wait to, and
 // how often a queue refused one.
 func (l *Lab) countFrames(n *node) (in, lost, refused uint64, err error) {
-	err = l.Enter(n.name, func() (err error) {
-		in, lost, refused, err = n.countFramesHere()
-		return err
-	})
-	return in, lost, refused, err
-}
-
-// countFramesHere runs in the namespace. What came in is read first, so that what is under way is not taken for lost.
-func (n *node) countFramesHere() (in, lost, refused uint64, err error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	now, err := l.countAll(n)
 	if err != nil {
 		return 0, 0, 0, err
 	}
+	before := l.atFirst[n]
+	in, out := now.in-before.in, now.out-before.out
+	return in, in - min(in, out), now.refused - before.refused, nil
+}
+
+// frames are counts since the switch was made, without the controller's probes: they begin and end in a switch.
+type frames struct{ in, out, refused uint64 }
+
+func (l *Lab) countAll(n *node) (f frames, err error) {
+	err = l.Enter(n.name, func() (err error) {
+		f, err = n.countFramesHere()
+		return err
+	})
+	if err != nil || !l.hasController() {
+		return f, err
+	}
+	s, err := l.controllerStatus(context.Background())
+	if err != nil {
+		return f, errNoCount
+	}
+	probes := map[string]uint64{}
+	for _, d := range s.Forward.Switches {
+		probes[d.ID] = d.Probes
+	}
+	for _, p := range n.ports {
+		// All ports of a switch are probed equally often.
+		f.out -= probes[n.datapath()] / uint64(len(n.ports))
+		if p.peer.kind == experiment.Switch {
+			f.in -= probes[p.peer.datapath()] / uint64(len(p.peer.ports))
+		}
+	}
+	return f, nil
+}
+
+var errNoCount = errors.New("without the controller nobody knows how many of the frames were its own")
+
+// countAtFirst notes what the controller sent and swallowed before any traffic.
+func (l *Lab) countAtFirst() error {
+	l.atFirst = map[*node]frames{}
+	for _, n := range l.plan.nodes {
+		if n.kind != experiment.Switch {
+			continue
+		}
+		f, err := l.countAll(n)
+		if err != nil {
+			return err
+		}
+		l.atFirst[n] = f
+	}
+	return nil
+}
+
+// countFramesHere runs in the namespace. What came in is read first, so that what is under way is not taken for lost.
+func (n *node) countFramesHere() (f frames, err error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return f, err
+	}
 	defer h.Close()
-	var out uint64
 	for _, p := range n.ports {
 		link, err := h.LinkByIndex(p.ifindex)
 		if err != nil {
-			return 0, 0, 0, err
+			return f, err
 		}
-		in += link.Attrs().Statistics.RxPackets
+		f.in += link.Attrs().Statistics.RxPackets
 	}
 	for _, p := range n.ports {
 		link, err := h.LinkByIndex(p.ifindex)
 		if err != nil {
-			return 0, 0, 0, err
+			return f, err
 		}
 		queues, err := h.QdiscList(link)
 		if err != nil {
-			return 0, 0, 0, err
+			return f, err
 		}
 		for _, q := range queues {
 			if q.Attrs().Parent == netlink.HANDLE_ROOT && q.Attrs().Statistics != nil {
 				s := q.Attrs().Statistics.Queue
-				out, refused = out+uint64(s.Qlen), refused+uint64(s.Drops)
+				f.out, f.refused = f.out+uint64(s.Qlen), f.refused+uint64(s.Drops)
 			}
 		}
-		out += link.Attrs().Statistics.TxPackets
+		f.out += link.Attrs().Statistics.TxPackets
 	}
-	return in, in - min(in, out), refused, nil
+	return f, nil
 }

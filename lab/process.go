@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -104,6 +106,23 @@ func await(ends []unix.PollFd, limit time.Duration) (alive []unix.PollFd) {
 		ends = alive
 	}
 	return ends
+}
+
+// adopt makes a command, not started yet, one of the lab's: cleaning ends it, whatever became of this process. done is
+// to be called when it was started.
+func (r *record) adopt(cmd *exec.Cmd) (done func(), err error) {
+	dir, err := r.makeCgroup()
+	if err != nil {
+		return nil, err
+	}
+	group, err := os.Open(filepath.Join(dir, "exec"))
+	if err != nil {
+		return nil, err
+	}
+	cmd.Dir = "/"
+	// An interrupt at the terminal is for us, who then take the lab down in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setpgid: true}
+	return func() { _ = group.Close() }, nil
 }
 
 // executed are the processes in the lab's exec cgroup.

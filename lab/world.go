@@ -28,6 +28,8 @@ type World struct {
 	// RecordLaw gives a recorder for the FairQ of each switch, for a differential run; nil: none is recorded. The
 	// caller stops them after Run.
 	RecordLaw func(node string) (*lawtrace.Recorder, error)
+	// Controller is Options.Controller.
+	Controller []string
 }
 
 // Name is "lab".
@@ -35,7 +37,7 @@ func (w *World) Name() string { return "lab" }
 
 // Check tells before anything starts whether this machine can carry out r.
 func (w *World) Check(r *experiment.Run) error {
-	if err := CheckHost(&r.Config); err != nil {
+	if _, _, err := checkHost(&r.Config, Options{Controller: w.Controller}); err != nil {
 		return err
 	}
 	if _, err := workload.Expand(&r.Config, r.Seed); err != nil {
@@ -64,7 +66,9 @@ func (w *World) Check(r *experiment.Run) error {
 // Run carries out one run. What was measured before a cancelled context is returned as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
-	l, err := Up(ctx, runName(), &r.Config, Options{Experiment: r.Experiment, Owned: true, Netstack: true})
+	l, err := Up(ctx, runName(), &r.Config, Options{
+		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Progress: p.Phase,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +159,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	}
 	raw := &result.Raw{
 		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
-		Unmet: unmet(l, cfg, out), Busy: busy, Laws: traced, Acks: acks,
+		Unmet: unmet(ctx, l, cfg, out), Busy: busy, Laws: traced, Acks: acks,
 	}
 	if rec != nil {
 		if err := rec.Stop(); err != nil {
@@ -167,11 +171,12 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 }
 
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
-func unmet(l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
+func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
 	list := append(slices.Clone(l.Unmet()), out.Unmet...)
 	list = append(list, l.troubleOfGuests()...)
 	list = append(list, l.troubleOfLaws()...)
 	list = append(list, l.troubleOfSwitches()...)
+	list = append(list, l.troubleOfController(context.WithoutCancel(ctx))...)
 	for cause, n := range out.Failures {
 		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}

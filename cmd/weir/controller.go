@@ -120,7 +120,7 @@ func controllerStatusCommand() *cobra.Command {
 connected and have confirmed that they are as they should be, else 1.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := controller.ReadStatus(cmd.Context(), name)
+			s, err := controller.ReadStatus(cmd.Context(), name, controller.Here)
 			if err != nil {
 				return err
 			}
@@ -195,7 +195,7 @@ lasts until nothing was sent for the idle time.`,
 				return usageError(errors.New("--proto: tcp or udp"))
 			}
 			q.Src, q.Dst = args[0], args[1]
-			return controller.Pin(cmd.Context(), name, q)
+			return controller.Pin(cmd.Context(), name, controller.Here, q)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "default", "of the controller")

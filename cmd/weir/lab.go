@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -62,7 +63,10 @@ then takes the lab down.`,
 func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
 	held := lab.NeedsProcess(r)
 	started := time.Now()
-	l, err := lab.Up(ctx, name, &r.Config, lab.Options{Experiment: r.Experiment, Owned: held})
+	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
+		Experiment: r.Experiment, Owned: held, Controller: labController(),
+		Progress: func(phase string) { fmt.Fprintln(stderr, phase) },
+	})
 	if err != nil {
 		return err
 	}
@@ -85,6 +89,15 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	fmt.Fprintf(stdout, "%s is enforced as long as this runs; interrupt it to take the lab down\n", strings.Join(r.Laws, ", "))
 	<-ctx.Done()
 	return stop()
+}
+
+// labController is this program as the controller of a lab; nil: nobody knows where it is.
+func labController() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, "controller"}
 }
 
 // planOne resolves the first run of one scheme: the lab of that run is what `lab up` builds.

@@ -20,6 +20,7 @@ func (l *Law) probe(d *datapath, p *port) {
 	}
 	p.probed = l.now + wait
 	l.probes++
+	d.probes++
 	p.lastProbe[p.probes%len(p.lastProbe)] = l.probes
 	src := p.MAC
 	if src == (fabric.MAC{}) || src.Multicast() {

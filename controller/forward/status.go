@@ -24,6 +24,7 @@ type SwitchStatus struct {
 	Groups int            `json:"groups"`
 	Ports  map[string]int `json:"ports"`  // how many of each role
 	Behind uint64         `json:"behind"` // barriers not confirmed yet
+	Probes uint64         `json:"probes"` // sent from its ports, by this controller
 }
 
 // LinkStatus is one link.
@@ -51,7 +52,7 @@ func (l *Law) Status() Status {
 	for _, d := range sorted(l.switches) {
 		one := SwitchStatus{
 			ID: d.id.String(), Joined: d.joined, Flows: len(d.flows), Groups: len(d.groups),
-			Ports: map[string]int{}, Behind: d.serial - d.confirmed,
+			Ports: map[string]int{}, Behind: d.serial - d.confirmed, Probes: d.probes,
 		}
 		for _, p := range d.ports {
 			if p.Up {

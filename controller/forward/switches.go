@@ -20,6 +20,7 @@ type datapath struct {
 	groups   map[uint32]*group
 	orphans  map[fabric.FlowKey]bool // found, of hosts not known yet
 
+	probes    uint64 // sent
 	serial    uint64 // of the last barrier
 	confirmed uint64
 	changed   bool // told something since the last barrier
