@@ -62,6 +62,9 @@ func (l *Lab) startController() error {
 		return fmt.Errorf("write the controller's log: %w", err)
 	}
 	defer log.Close()
+	if !l.plan.cfg.Graph.Multipath {
+		l.unmet.add("all switches", "topology.routing", "single", "the controller uses all shortest paths")
+	}
 	cmd := exec.Command(l.controllerProgram[0], append(slices.Clone(l.controllerProgram[1:]), "-f", l.claim.controllerFile("yaml"))...)
 	cmd.Stdout, cmd.Stderr = log, log
 	done, err := l.claim.adopt(cmd)
