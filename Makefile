@@ -88,9 +88,10 @@ fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and re
 fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes; TRIALS=n, SEED=n
 	$(GO) test -count=1 -timeout 120m -run '^TestTrials$$' -v ./openflow -args -trials $(or $(TRIALS),48000000) $(if $(SEED),-seed $(SEED))
 
-openflow-peers: ## OpenFlow messages as os-ken and tshark read them, and as os-ken writes them: minutes; EACH=n of each kind
+openflow-peers: ## OpenFlow messages as os-ken and tshark read them, and as os-ken writes them, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^Test(Osken|Tshark)' -v ./openflow -args -each $(or $(EACH),200)
+	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^TestOsken' -v ./openflow/channel
 
 mutate-sim: ## bugs put into the simulator one by one, each of which the random experiments must find: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate

@@ -20,14 +20,11 @@ func oskenCannotRead(m of.Message) string {
 
 // oskenCannotWrite likewise.
 func oskenCannotWrite(m of.Message) string {
-	switch m := m.(type) {
-	case *of.Hello, *of.ErrorMessage, *of.EchoRequest, *of.EchoReply, *of.FeaturesRequest, *of.GetConfigRequest,
+	switch m.(type) {
+	case *of.Hello, *of.ErrorMessage, *of.EchoRequest, *of.EchoReply, *of.Experimenter, *of.FeaturesRequest, *of.GetConfigRequest,
 		*of.SetConfig, *of.PacketOut, *of.FlowMod, *of.GroupMod, *of.PortMod, *of.TableMod, *of.BarrierRequest,
-		*of.QueueGetConfigRequest, *of.RoleRequest, *of.GetAsyncRequest, *of.SetAsync, *of.MeterMod:
-	case *of.MultipartRequest:
-		if m.Type == of.MultipartTableFeatures {
-			return "its fields' lengths are not asked for: os-ken writes 0"
-		}
+		*of.QueueGetConfigRequest, *of.RoleRequest, *of.GetAsyncRequest, *of.SetAsync, *of.MeterMod,
+		*of.MultipartRequest:
 	default:
 		return "os-ken does not write what a switch says"
 	}
@@ -88,6 +85,10 @@ func oskenPart(x any, writes bool) string {
 	case of.TableProperty:
 		if x.Type >= of.TableExperimenter && len(x.Data)%4 != 0 {
 			return "it wants an experimenter's table property in words of 4 bytes"
+		}
+	case of.FieldHeader:
+		if writes && (x.ID.Class() == of.ClassExperimenter || x.ID == of.FieldTCPFlags15) {
+			return "it names no such field in a table's properties"
 		}
 	case of.InstructionID:
 		if x.Experimenter != 0 {

@@ -8,9 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -21,23 +19,6 @@ import (
 )
 
 var each = flag.Int("each", 10, "messages of each type, and of each kind of multipart, that os-ken and tshark read")
-
-// oskenPython gives a Python that has os-ken, as scripts/osken leaves it; without one the test is skipped.
-func oskenPython(t *testing.T) string {
-	t.Helper()
-	python := os.Getenv("OSKEN_PYTHON")
-	if python == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Skip("no os-ken: ", err)
-		}
-		python = filepath.Join(cache, "weir", "os-ken-4.2.2", "bin", "python")
-	}
-	if err := exec.Command(python, "-c", "import os_ken.ofproto.ofproto_v1_3_parser").Run(); err != nil {
-		t.Skipf("%s has no os-ken (%v): nothing was compared; scripts/osken installs it", python, err)
-	}
-	return python
-}
 
 // osken has os-ken read or write, a line of each for each line.
 func osken(t *testing.T, python, verb string, lines [][]byte) []json.RawMessage {
@@ -86,7 +67,7 @@ func name(m of.Message) string {
 // What a switch says, and a flow-mod, is to os-ken what it is to us, field by field. Where os-ken is known to be wrong
 // or to know less, the message is counted with the reason instead.
 func TestOskenReads(t *testing.T) {
-	python := oskenPython(t)
+	python := oftest.OskenPython(t)
 	var messages []of.Message
 	var lines [][]byte
 	same, left := map[string]int{}, map[string]int{}
@@ -102,11 +83,11 @@ func TestOskenReads(t *testing.T) {
 		messages, lines = append(messages, m), append(lines, []byte(hex.EncodeToString(b)))
 	}
 	for i, answer := range osken(t, python, "read", lines) {
-		got, err := plain(answer)
+		got, err := oftest.OskenJSON(answer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := gocmp.Diff(oskenFields(messages[i]), got); d != "" {
+		if d := gocmp.Diff(oftest.OskenFields(messages[i]), got); d != "" {
 			t.Errorf("%s\n%s\nours -, os-ken's +: %s", lines[i], messages[i], d)
 			continue
 		}
@@ -118,7 +99,7 @@ func TestOskenReads(t *testing.T) {
 
 // What os-ken writes as a controller, we read as it was meant.
 func TestOskenWrites(t *testing.T) {
-	python := oskenPython(t)
+	python := oftest.OskenPython(t)
 	var messages []of.Message
 	var lines [][]byte
 	same, left := map[string]int{}, map[string]int{}
@@ -132,7 +113,7 @@ func TestOskenWrites(t *testing.T) {
 			left[name(m)+": "+why]++
 			continue
 		}
-		line, err := json.Marshal(map[string]any{"type": int(h.Type), "xid": h.XID, "fields": oskenFields(m)})
+		line, err := json.Marshal(map[string]any{"type": int(h.Type), "xid": h.XID, "fields": oftest.OskenFields(m)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	of "weir/openflow"
+	"weir/openflow/oftest"
 )
 
 // tsharkNames are our names where they are not the last part of tshark's; "" is not compared.
@@ -117,11 +118,9 @@ func flat(list []string, name string, v reflect.Value) []string {
 		return flat(list, name, v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			if name == "-" || (option == "omitempty" && isEmpty(v.Field(i)) && !optionalButThere(v, name)) {
-				continue
+			if name := oftest.FieldName(v, i); name != "" {
+				list = flat(list, name, v.Field(i))
 			}
-			list = flat(list, name, v.Field(i))
 		}
 		return list
 	case reflect.Slice, reflect.Array:

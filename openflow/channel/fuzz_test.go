@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/openflow"
+	"weir/openflow/oftest"
 )
 
 // FuzzConn lets a peer send any bytes, in any pieces, at once or after a handshake, to a controller that asks
@@ -24,6 +25,9 @@ func FuzzConn(f *testing.F) {
 		f.Add(encode(f, xid, &openflow.BarrierReply{}), uint8(8), true)
 		f.Add(encode(f, xid, part(false, 1)), uint8(50), true)
 		f.Add(encode(f, xid, &openflow.ErrorMessage{ErrorType: 11}), uint8(5), true)
+	}
+	for i, b := range oftest.Corpus(1) {
+		f.Add(b, uint8(20*i), i%16 > 0) // now and then before the handshake
 	}
 	f.Add([]byte{4, 30, 0, 24, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, uint8(24), true)
 	f.Fuzz(func(t *testing.T, b []byte, piece uint8, joined bool) {

@@ -1,4 +1,4 @@
-"""os-ken's reading and writing of OpenFlow 1.3, one message a line, for osken_test.go.
+"""os-ken's reading and writing of OpenFlow 1.3, one message a line, for osken_test.go; the peers beside it use it too.
 
 osken.py read: a message in hexadecimal -> its fields as JSON, by the specification's names, numbers as they are.
 osken.py write: such fields -> the message in hexadecimal.
@@ -64,7 +64,10 @@ def fields(o):
 
 
 def read(line):
-    b = bytes.fromhex(line)
+    return read_bytes(bytes.fromhex(line))
+
+
+def read_bytes(b):
     version, typ, length, xid = ofproto_parser.header(b)
     return fields(p.msg_parser(DATAPATH, version, typ, length, xid, b))
 
@@ -105,8 +108,35 @@ def bucket(b):
     return p.OFPBucket(b["weight"], b["watch_port"], b["watch_group"], [action(a) for a in b["actions"]])
 
 
+def table_property(t):
+    t = {"table_ids" if k == "next_table_ids" else k: v for k, v in t.items()}
+    typ = t.pop("type")
+    if typ >= ofproto_v1_3.OFPTFPT_EXPERIMENTER:
+        data = bytes.fromhex(t["data"])
+        words = [int.from_bytes(data[i:i + 4], "big") for i in range(0, len(data), 4)]
+        return p.OFPTableFeaturePropExperimenter(typ, None, t["experimenter"], t["exp_type"], words)
+    ids = {"instruction_ids": lambda i: p.OFPInstructionId(i["type"]), "action_ids": lambda i: p.OFPActionId(i["type"]),
+           "table_ids": lambda i: i, "oxm_ids": lambda i: OxmID(*i)}
+    return p.OFPTableFeatureProp._TYPES[typ](type_=typ, **{k: [ids[k](i) for i in v] for k, v in t.items()})
+
+
+class OxmID(p.OFPOxmId):
+    """With the field's length, in the place of which os-ken itself writes 0."""
+
+    def serialize(self):
+        length = self.length
+        b = super().serialize()
+        b[-1] = length
+        return b
+
+
+def table_feature(t):
+    t = dict(t, name=t["name"].encode(), properties=[table_property(v) for v in t["properties"]])
+    return p.OFPTableFeaturesStats(**t)
+
+
 MESSAGES = {
-    1: p.OFPErrorMsg, 2: p.OFPEchoRequest, 3: p.OFPEchoReply, 5: p.OFPFeaturesRequest, 7: p.OFPGetConfigRequest,
+    1: p.OFPErrorMsg, 2: p.OFPEchoRequest, 3: p.OFPEchoReply, 4: p.OFPExperimenter, 5: p.OFPFeaturesRequest, 7: p.OFPGetConfigRequest,
     9: p.OFPSetConfig, 13: p.OFPPacketOut, 14: p.OFPFlowMod, 15: p.OFPGroupMod, 16: p.OFPPortMod, 17: p.OFPTableMod,
     20: p.OFPBarrierRequest, 22: p.OFPQueueGetConfigRequest, 24: p.OFPRoleRequest, 26: p.OFPGetAsyncRequest,
     28: p.OFPSetAsync, 29: p.OFPMeterMod,
@@ -115,7 +145,8 @@ REQUESTS = {
     0: p.OFPDescStatsRequest, 1: p.OFPFlowStatsRequest, 2: p.OFPAggregateStatsRequest, 3: p.OFPTableStatsRequest,
     4: p.OFPPortStatsRequest, 5: p.OFPQueueStatsRequest, 6: p.OFPGroupStatsRequest, 7: p.OFPGroupDescStatsRequest,
     8: p.OFPGroupFeaturesStatsRequest, 9: p.OFPMeterStatsRequest, 10: p.OFPMeterConfigStatsRequest,
-    11: p.OFPMeterFeaturesStatsRequest, 13: p.OFPPortDescStatsRequest, 0xffff: p.OFPExperimenterStatsRequest,
+    11: p.OFPMeterFeaturesStatsRequest, 12: p.OFPTableFeaturesStatsRequest, 13: p.OFPPortDescStatsRequest,
+    0xffff: p.OFPExperimenterStatsRequest,
 }
 PARTS = {
     "match": match,
@@ -127,13 +158,16 @@ PARTS = {
 }
 
 
-def write(line):
-    asked = json.loads(line)
+def build(asked):
+    """os-ken's message of what a controller, or either side, may say."""
     args = asked["fields"]
     if asked["type"] == 0:
         m = p.OFPHello(DATAPATH, [p.OFPHelloElemVersionBitmap(args["versions"])])
     elif asked["type"] == 18:
-        body = {k: PARTS.get(k, lambda v: v)(v) for k, v in (args.get("body") or {}).items()}
+        body = args.get("body") or {}
+        if isinstance(body, list):
+            body = {"body": [table_feature(t) for t in body]}
+        body = {k: PARTS.get(k, lambda v: v)(v) for k, v in body.items()}
         m = REQUESTS[args["type"]](DATAPATH, flags=int(args["more"]), **body)
     else:
         args = {"type_" if k == "type" else k: PARTS.get(k, lambda v: v)(v) for k, v in args.items()}
@@ -141,6 +175,11 @@ def write(line):
             args["data"] = args["data"] or None  # no frame beside a buffer
         m = MESSAGES[asked["type"]](DATAPATH, **args)
     m.xid = asked["xid"]
+    return m
+
+
+def write(line):
+    m = build(json.loads(line))
     m.serialize()
     return bytes(m.buf).hex()
 
@@ -149,11 +188,16 @@ def late(*_):
     raise TimeoutError("os-ken reads for ever")
 
 
-signal.signal(signal.SIGALRM, late)
-do = {"read": read, "write": write}[sys.argv[1]]
-for line in sys.stdin:
-    signal.alarm(10)
-    try:
-        print(json.dumps(do(line)))
-    except Exception as e:  # whatever it is, it is this message's
-        print(json.dumps({"error": repr(e)}))
+def main():
+    signal.signal(signal.SIGALRM, late)
+    do = {"read": read, "write": write}[sys.argv[1]]
+    for line in sys.stdin:
+        signal.alarm(10)
+        try:
+            print(json.dumps(do(line)))
+        except Exception as e:  # whatever it is, it is this message's
+            print(json.dumps({"error": repr(e)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-package openflow_test
+package oftest
 
 import (
 	"bytes"
@@ -7,15 +7,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
+	"testing"
 
 	of "weir/openflow"
 )
 
-// oskenFields gives a message as testdata/osken.py does: fields by name, numbers as they are on the wire.
-func oskenFields(m of.Message) any {
+// OskenPython gives a Python that has os-ken, as scripts/osken leaves it; without one the test is skipped.
+func OskenPython(t testing.TB) string {
+	t.Helper()
+	python := os.Getenv("OSKEN_PYTHON")
+	if python == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Skip("no os-ken: ", err)
+		}
+		python = filepath.Join(cache, "weir", "os-ken-4.2.2", "bin", "python")
+	}
+	if err := exec.Command(python, "-c", "import os_ken.ofproto.ofproto_v1_3_parser").Run(); err != nil {
+		t.Skipf("%s has no os-ken (%v): nothing was compared; scripts/osken installs it", python, err)
+	}
+	return python
+}
+
+// OskenFields gives a message as testdata/osken.py does: fields by name, numbers as they are on the wire.
+func OskenFields(m of.Message) any {
 	fields := plainStruct(reflect.ValueOf(m).Elem())
 	switch m := m.(type) {
 	case *of.ErrorMessage:
@@ -34,8 +55,8 @@ func oskenFields(m of.Message) any {
 	return fields
 }
 
-// plain reads JSON with its numbers unchanged, and addresses in one form.
-func plain(b []byte) (any, error) {
+// OskenJSON reads what testdata/osken.py wrote: JSON with its numbers unchanged, and addresses in one form.
+func OskenJSON(b []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var v any
@@ -66,9 +87,8 @@ func oneForm(v any) any {
 func plainStruct(v reflect.Value) map[string]any {
 	out := map[string]any{}
 	for i := range v.NumField() {
-		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		f := v.Field(i)
-		if name == "-" || (option == "omitempty" && isEmpty(f) && !optionalButThere(v, name)) || (f.Kind() == reflect.Interface && f.IsNil()) {
+		name, f := FieldName(v, i), v.Field(i)
+		if name == "" || (f.Kind() == reflect.Interface && f.IsNil()) {
 			continue
 		}
 		out[name] = plainValue(f)
@@ -84,6 +104,15 @@ func plainStruct(v reflect.Value) map[string]any {
 		}
 	}
 	return out
+}
+
+// FieldName gives the name of a struct's field in JSON; "" for one that a message of its type does not have.
+func FieldName(v reflect.Value, i int) string {
+	name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+	if name == "-" || (option == "omitempty" && isEmpty(v.Field(i)) && !optionalButThere(v, name)) {
+		return ""
+	}
+	return name
 }
 
 // isEmpty is what encoding/json leaves out.

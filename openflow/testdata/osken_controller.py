@@ -1,0 +1,79 @@
+"""os-ken's own controller, with an application that does as it is told.
+
+osken_controller.py listen | dial PORT [CA CERTIFICATE KEY]: it listens at 127.0.0.1, or goes to a switch there; with
+files, TLS with certificates on both sides. Lines of JSON on stdout say what happens: the port, that a switch is up,
+each message that os-ken gave to the application. Lines on stdin say which message to send. The end of stdin ends it.
+"""
+import json
+import os
+import socket
+import sys
+import threading
+
+from os_ken.base import app_manager
+from os_ken.cfg import CONF
+from os_ken.controller import ofp_event
+from os_ken.controller.handler import CONFIG_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+from os_ken.lib import hub
+from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser as p
+
+import osken
+
+LOCK = threading.Lock()
+PHASES = [HANDSHAKE_DISPATCHER, CONFIG_DISPATCHER, MAIN_DISPATCHER]
+# Every event of a message that a switch sends.
+EVENTS = [ofp_event.ofp_msg_to_ev_cls(c) for c in vars(p).values()
+          if isinstance(c, type) and issubclass(c, p.MsgBase) and c.__name__.startswith("OFP")
+          and (c.cls_msg_type in p._MSG_PARSERS) and hasattr(ofp_event, "Event" + c.__name__)]
+
+
+def say(**line):
+    with LOCK:
+        print(json.dumps(line), flush=True)
+
+
+class Told(app_manager.OSKenApp):
+    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
+    def up(self, ev):
+        hub.spawn(self.obey, ev.datapath)
+        say(event="up", datapath_id=ev.datapath.id)
+
+    @set_ev_cls(EVENTS, PHASES)
+    def got(self, ev):
+        m = ev.msg
+        say(event="got", type=m.msg_type, xid=m.xid, hex=bytes(m.buf).hex(), fields=osken.fields(m))
+
+    def obey(self, datapath):
+        for line in sys.stdin:
+            m = osken.build(json.loads(line))
+            m.datapath = datapath
+            datapath.send_msg(m)
+        os._exit(0)
+
+
+def announce(server, serve=hub.StreamServer.serve_forever):
+    say(event="listens", port=server.server.getsockname()[1])
+    serve(server)
+
+
+def main(way, *args):
+    files = args[-3:] if len(args) >= 3 else None
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    CONF([], project="os_ken")
+    CONF.set_override("ofp_listen_host", "127.0.0.1")
+    CONF.set_override("ofp_ssl_listen_port" if files else "ofp_tcp_listen_port", port)
+    if files:
+        for name, file in zip(("ca_certs", "ctl_cert", "ctl_privkey"), files):
+            CONF.set_override(name, file)
+    if way == "dial":
+        CONF.set_override("ofp_switch_address_list", ["127.0.0.1:" + args[0]])
+    sys.modules["osken_controller"] = sys.modules["__main__"]
+    hub.StreamServer.serve_forever = announce
+    app_manager.AppManager.run_apps(["osken_controller", "os_ken.controller.ofp_handler"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
