@@ -49,6 +49,7 @@ generate: deps-test ## regenerate what is generated: kernel objects (clang-16), 
 	@$(MAKE) --no-print-directory build
 	./weir run --schema > experiments/schema.json
 	./weir switch --schema > deploy/switch.schema.json
+	./weir controller --schema > deploy/controller.schema.json
 
 check-generated: build ## what is committed is what the sources give
 	@scripts/check-generated

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -85,6 +87,11 @@ func (f *controllerFlags) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
+	c.Ready = func(net.Addr) {
+		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+			c.Log.Warn("cannot notify systemd", "error", err)
+		}
+	}
 	return controller.Run(cmd.Context(), c)
 }
 

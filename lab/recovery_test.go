@@ -1,0 +1,294 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"weir/controller"
+	"weir/datapath/testnet"
+)
+
+// setLink takes the device of a port down or up, as a cut cable and a mended one would.
+func (l *Lab) setLink(tb testing.TB, node, ifname string, up bool) {
+	tb.Helper()
+	err := l.Enter(node, func() error {
+		link, err := netlink.LinkByName(ifname)
+		if err != nil {
+			return err
+		}
+		if up {
+			return netlink.LinkSetUp(link)
+		}
+		return netlink.LinkSetDown(link)
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// signalSwitch sends a signal to the daemon that forwards. After a kill it waits until that is gone.
+func (l *Lab) signalSwitch(tb testing.TB, node string, signal unix.Signal) {
+	tb.Helper()
+	d, err := l.ovsDaemons(l.plan.byName[node])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pid, err := d.pid(forwarder)
+	if err == nil {
+		err = unix.Kill(pid, signal)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if signal == unix.SIGKILL {
+		testnet.Until(tb, node+" is gone", func() bool { _, err := d.pid(forwarder); return err != nil })
+	}
+}
+
+func (l *Lab) restart(tb testing.TB, node string) {
+	tb.Helper()
+	if err := l.RestartSwitch(node); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// knows waits until the controller misses so many switches and links, and the others are as it wants them.
+func (l *Lab) knows(tb testing.TB, without, linksLess int) {
+	tb.Helper()
+	testnet.Until(tb, fmt.Sprintf("the controller misses %d switches and %d links", without, linksLess), func() bool {
+		u, err := l.unknown(tb.Context())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return len(u.switches) == without && len(u.links) == linksLess && !u.unsettled
+	})
+}
+
+func (l *Lab) controllerAgain(tb testing.TB) {
+	tb.Helper()
+	if err := l.startController(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := l.awaitController(tb.Context(), func(string) {}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Connections that are there go on, and new ones come to be, after each thing that may happen to the network.
+func TestController_FlowsGoOn(t *testing.T) {
+	l := upControlled(t, "goon", leafSpine(3, 1, false))
+	err := l.withFlows(func(alive func(when string)) error {
+		alive("at first")
+		l.setLink(t, "leaf1", "p2", false)
+		l.knows(t, 0, 1)
+		alive("after a link was cut")
+		l.setLink(t, "leaf1", "p2", true)
+		l.knows(t, 0, 0)
+		alive("after it was mended")
+		l.signalSwitch(t, "spine1", unix.SIGKILL)
+		l.knows(t, 1, 3)
+		alive("without a spine")
+		l.restart(t, "spine1")
+		l.knows(t, 0, 0)
+		alive("after it began again")
+		l.signalSwitch(t, "leaf2", unix.SIGKILL)
+		l.knows(t, 1, 2)
+		l.restart(t, "leaf2")
+		l.knows(t, 0, 0)
+		alive("after a leaf began again")
+		l.controller.kill(t)
+		alive("without the controller")
+		l.controllerAgain(t)
+		alive("with another controller")
+		return nil
+	}, t)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withFlows connects every guest to every other one; alive asks over each of these connections and over new ones.
+func (l *Lab) withFlows(f func(alive func(when string)) error, t *testing.T) error {
+	type flow struct {
+		name           string
+		client, server *net.TCPConn
+	}
+	var flows []flow
+	alive := func(when string) {
+		t.Helper()
+		for _, c := range flows {
+			if err := both(c.client, c.server, 3000); err != nil {
+				t.Errorf("%s: %s: %v", when, c.name, err)
+			}
+		}
+		for _, from := range l.plan.guests() {
+			for _, to := range l.plan.guests() {
+				if from != to {
+					if err := talk(l, from.name, to.name, 0); err != nil {
+						t.Errorf("%s: %v", when, err)
+					}
+				}
+			}
+		}
+	}
+	var open func(pairs [][2]string) error
+	open = func(pairs [][2]string) error {
+		if len(pairs) == 0 {
+			return f(alive)
+		}
+		from, to := pairs[0][0], pairs[0][1]
+		return dial(l, from, to, 0, func(client, server *net.TCPConn) error {
+			flows = append(flows, flow{from + " to " + to, client, server})
+			return open(pairs[1:])
+		})
+	}
+	var pairs [][2]string
+	for _, from := range l.plan.guests() {
+		for _, to := range l.plan.guests() {
+			if from != to {
+				pairs = append(pairs, [2]string{from.name, to.name})
+			}
+		}
+	}
+	return open(pairs)
+}
+
+// Four racks of seven: everybody reaches everybody, a thousand connections split over the spines within 10 %, and the
+// acknowledgements of a pinned one come back by its data's spine.
+func TestController_FourRacks(t *testing.T) {
+	l := upControlled(t, "racks", leafSpine(4, 7, false))
+	for _, from := range l.plan.guests() {
+		for _, to := range l.plan.guests() {
+			if from == to {
+				continue
+			}
+			if err := dial(l, from.name, to.name, 0, func(_, _ *net.TCPConn) error { return nil }); err != nil {
+				t.Fatalf("%s to %s: %v", from.name, to.name, err)
+			}
+		}
+	}
+	got := l.spread(t, "leaf1.server1", "leaf2.server1")
+	t.Logf("1000 connections: %d by spine1, %d by spine2", got[0], got[1])
+	for s, n := range got {
+		if n < 450 || n > 560 { // probes with them
+			t.Errorf("spine%d got %d of 1000 connections", s+1, n)
+		}
+	}
+	up, down := l.pinned(t, "leaf1.server2", "leaf3.server3", 20001)
+	t.Logf("a pinned connection of 1 MB: frames up %v, down %v", up, down)
+	way := 0
+	if up[1] > up[0] {
+		way = 1
+	}
+	// 1 MB is 725 segments; acknowledgements are at least one for every 64 KB. The others are probes.
+	if up[way] < 700 || up[1-way] > 50 || down[way] < 16 || down[1-way] > 50 {
+		t.Errorf("by spine1 and spine2: frames of data %v, back %v: both should pass the same one", up, down)
+	}
+}
+
+// uplinks counts the frames that left leaf1 for each spine, and came from it.
+func (l *Lab) uplinks(tb testing.TB) (up, down [2]uint64) {
+	tb.Helper()
+	err := l.Enter("leaf1", func() error {
+		for s, p := range l.plan.byName["leaf1"].ports[7:] {
+			link, err := netlink.LinkByIndex(p.ifindex)
+			if err != nil {
+				return err
+			}
+			up[s], down[s] = link.Attrs().Statistics.TxPackets, link.Attrs().Statistics.RxPackets
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return up, down
+}
+
+// spread opens a thousand connections to a port where nobody listens, and counts what each uplink carried.
+func (l *Lab) spread(tb testing.TB, from, to string) (got [2]uint64) {
+	tb.Helper()
+	before, _ := l.uplinks(tb)
+	for range 1000 {
+		err := l.Enter(from, func() error {
+			c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: l.Addr(to, 0).AsSlice(), Port: 9000})
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return nil
+			}
+			if err == nil {
+				_ = c.Close()
+				err = errors.New("somebody listens")
+			}
+			return err
+		})
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	after, _ := l.uplinks(tb)
+	return [2]uint64{after[0] - before[0], after[1] - before[1]}
+}
+
+// pinned sends 1 MB over a pinned connection, and counts what each uplink carried up and down.
+func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint64) {
+	tb.Helper()
+	src := &net.TCPAddr{IP: l.Addr(from, 0).AsSlice(), Port: port}
+	var ln *net.TCPListener
+	err := l.Enter(to, func() (err error) {
+		ln, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: l.Addr(to, 0).AsSlice()})
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	request := controller.PinRequest{Proto: unix.IPPROTO_TCP, Src: src.String(), Dst: ln.Addr().String(), IdleSeconds: 60}
+	if err := controller.Pin(context.Background(), controllerName, l.enterController, request); err != nil {
+		tb.Fatal(err)
+	}
+	testnet.Until(tb, "the flow is pinned", func() bool {
+		s := l.status(tb)
+		return s.Forward.Settled && len(s.Forward.Pins) == 1 && len(s.Forward.Pins[0].Path) == 3 && strings.Contains(s.Forward.Pins[0].Flow, src.String())
+	})
+	accepted := make(chan *net.TCPConn, 1)
+	go func() {
+		c, _ := ln.AcceptTCP() // its error is the dial's, too
+		accepted <- c
+	}()
+	up0, down0 := l.uplinks(tb)
+	var client *net.TCPConn
+	err = l.Enter(from, func() (err error) {
+		d := net.Dialer{Timeout: testnet.Patience, LocalAddr: src}
+		c, err := d.Dial("tcp4", ln.Addr().String())
+		if err == nil {
+			client = c.(*net.TCPConn)
+		}
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer client.Close()
+	server := <-accepted
+	defer server.Close()
+	if err := send(client, server, 1<<20); err != nil {
+		tb.Fatal(err)
+	}
+	up1, down1 := l.uplinks(tb)
+	for s := range up {
+		up[s], down[s] = up1[s]-up0[s], down1[s]-down0[s]
+	}
+	request.Drop = true
+	if err := controller.Pin(context.Background(), controllerName, l.enterController, request); err != nil {
+		tb.Fatal(err)
+	}
+	return up, down
+}
