@@ -34,6 +34,7 @@ type Conn struct {
 
 	srv      *Server
 	nc       net.Conn
+	direct   *direct // nil where writing may wait
 	log      lines
 	since    time.Time
 	remote   string
@@ -70,10 +71,11 @@ type Conn struct {
 type readSide struct {
 	frames
 	packetIn   openflow.PacketIn
-	packetIns  budget
-	packetInB  budget
-	messages   *rate.Limiter
-	bytes      *rate.Limiter
+	packetIns  bucket
+	packetInB  bucket // their bytes
+	messages   bucket
+	bytes      bucket
+	turn       int       // bytes since others could have the processor
 	now        time.Time // when the last bytes came, or the last deadline passed
 	heard      time.Time // when the last bytes came
 	armed      time.Time // the read deadline
@@ -87,15 +89,15 @@ func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
 	l := &s.limits
 	now := time.Now()
 	c := &Conn{
-		srv: s, nc: nc, state: state, since: now, remote: nc.RemoteAddr().String(),
+		srv: s, nc: nc, direct: newDirect(nc), state: state, since: now, remote: nc.RemoteAddr().String(),
 		done: make(chan struct{}), gone: make(chan struct{}), roleTurn: make(chan struct{}, 1),
 		calls: make(map[uint32]*Call), role: openflow.RoleEqual,
 		in: readSide{
 			frames:    newFrames(l.MessageBytes),
-			packetIns: budget{bucket: rate.NewLimiter(rate.Limit(l.PacketIns), l.PacketIns/4)},
-			packetInB: budget{bucket: rate.NewLimiter(rate.Limit(l.PacketInBytes), l.PacketInBytes/4)},
-			messages:  rate.NewLimiter(rate.Limit(l.Messages), l.Messages),
-			bytes:     rate.NewLimiter(rate.Limit(l.ReadBytes), l.ReadBytes/4),
+			packetIns: newBucket(now, l.PacketIns, l.PacketIns/4),
+			packetInB: newBucket(now, l.PacketInBytes, l.PacketInBytes/4),
+			messages:  newBucket(now, l.Messages, l.Messages),
+			bytes:     newBucket(now, l.ReadBytes, l.ReadBytes/4),
 			now:       now, heard: now, beat: now,
 		},
 	}

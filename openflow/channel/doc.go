@@ -11,7 +11,8 @@
 //
 // # Goroutines
 //
-// A connection has two: one reads and calls the handler, one writes. A handler therefore must not wait there for an
+// A connection has two: one reads and calls the handler, and writes what handlers send as far as the kernel takes it at
+// once; the other writes the rest of that, and what others send. A handler therefore must not wait there for an
 // answer of its own connection, which is read by the goroutine that it holds up: it uses [Conn.Send], [Conn.Poll] or a
 // goroutine. While a handler runs nothing else is read from that switch: there is no queue inwards, a busy handler is
 // felt by its switch through TCP, and by no other switch. All methods of [Conn] and [Server] may be called by many at once.
@@ -26,7 +27,8 @@
 // # Batches
 //
 // What handlers send while one piece of input is worked off leaves in one write: at the latest after 64 messages, or
-// as soon as 32 KiB wait. What others send is written at once, or together, if a write is under way.
+// as soon as 32 KiB wait. Over plain TCP no other goroutine is woken for it. What others send is written at once, or
+// together, if a write is under way. After 8 KiB of input, or 8 reads, other connections have their turn.
 //
 // # Roles
 //

@@ -35,6 +35,7 @@ func (c *Conn) fill() *CloseError {
 		in.now = time.Now()
 		if n > 0 {
 			in.heard = in.now
+			in.turn += n + readBytes
 			c.count.bytes.Add(uint64(n))
 		} else if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return readError(err)
@@ -45,7 +46,7 @@ func (c *Conn) fill() *CloseError {
 			c.tick()
 		}
 		if n > 0 {
-			c.pause(in.bytes.ReserveN(in.now, n).DelayFrom(in.now))
+			c.pause(in.bytes.owe(in.now, n))
 			return nil // an error comes again with the next read
 		}
 	}

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -10,11 +11,22 @@ import (
 // batchMessages is after how many messages what they made the handler send is written.
 const batchMessages = 64
 
+// A connection lets others have the processor after so much work: a switch that always has something to say would keep
+// it for 10 ms each time, until the runtime takes it away.
+const (
+	turnBytes = 8 << 10
+	readBytes = 1 << 10 // a read counts as so many more
+)
+
 // read works until the connection ends, and says why.
 func (c *Conn) read() *CloseError {
 	for {
 		if why := c.batch(); why != nil {
 			return why
+		}
+		if c.in.turn >= turnBytes {
+			c.in.turn = 0
+			runtime.Gosched()
 		}
 		if why := c.fill(); why != nil {
 			return why
@@ -26,12 +38,7 @@ func (c *Conn) read() *CloseError {
 func (c *Conn) batch() *CloseError {
 	c.cork()
 	defer c.uncork()
-	defer c.settle()
 	for n := 1; ; n++ {
-		if n%batchMessages == 0 {
-			c.uncork()
-			c.cork()
-		}
 		h, msg, err := c.in.next()
 		if err != nil {
 			return closed(CauseMalformed, "%w", err)
@@ -46,6 +53,10 @@ func (c *Conn) batch() *CloseError {
 		c.dispatch(h, msg[openflow.HeaderLen:])
 		if c.ended.Load() {
 			return nil // fill finds out why
+		}
+		if n%batchMessages == 0 && c.in.partial() { // more is to come
+			c.uncork()
+			c.cork()
 		}
 	}
 }
@@ -131,8 +142,7 @@ func (c *Conn) strange(h openflow.Header) {
 // charge takes one of the messages that a switch may send unasked each second, and waits until it may. It says whether
 // the connection still lives.
 func (c *Conn) charge() bool {
-	r := c.in.messages.ReserveN(c.in.now, 1)
-	return c.pause(r.DelayFrom(c.in.now))
+	return c.pause(c.in.messages.owe(c.in.now, 1))
 }
 
 // pause reads nothing for so long: TCP makes the switch wait.
@@ -140,7 +150,6 @@ func (c *Conn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
-	c.settle()
 	c.uncork()
 	defer c.cork()
 	c.count.pauses.Add(1)

@@ -18,13 +18,24 @@ const (
 type outQueue struct {
 	queued
 	spare   []byte
-	flight  int           // bytes taken by the writer and not yet by the kernel
+	rest    []byte        // of what push has taken, what the kernel did not: goes before buf
+	turn    turn          // whose it is to write
+	flight  int           // bytes taken to be written and not yet by the kernel
 	flightN int           // the same in messages
 	last    bool          // nothing more will be queued: write what is there and stop
 	wake    chan struct{} // buffered: there is something to write
 	stopped chan struct{} // closed when the writer has returned
 	refused uint64
 }
+
+// turn says who writes. Whoever else has something to be written leaves it in the queue.
+type turn uint8
+
+const (
+	nobody  turn = iota
+	pushing      // the reading goroutine, in push
+	writing      // the writing goroutine, or it is about to: rest waits for it
+)
 
 // queued is what a message changes that is queued: Apply puts it back.
 type queued struct {
@@ -39,7 +50,7 @@ func (q *outQueue) init() {
 	q.stopped = make(chan struct{})
 }
 
-func (q *outQueue) drop() { q.buf, q.spare, q.messages = nil, nil, 0 }
+func (q *outQueue) drop() { q.buf, q.spare, q.rest, q.messages = nil, nil, nil, 0 }
 
 // shrink gives memory back while nothing is sent.
 func (q *outQueue) shrink() {
@@ -108,16 +119,12 @@ func (c *Conn) flush() {
 	}
 }
 
-// cork lets the writer sleep until uncork: the reading goroutine works off a batch.
+// cork lets what is sent wait until uncork: the reading goroutine works off a batch.
 func (c *Conn) cork() { c.corked.Store(true) }
 
 func (c *Conn) uncork() {
 	c.corked.Store(false)
-	c.mu.Lock()
-	if len(c.out.buf) > 0 {
-		c.out.signal()
-	}
-	c.mu.Unlock()
+	c.push()
 }
 
 // answer queues a message of the connection's own, of any kind. That there is no room is the peer's doing, who does not
@@ -130,12 +137,12 @@ func (c *Conn) answer(xid uint32, m openflow.Message) {
 	}
 }
 
-// write is the writing goroutine: whatever has gathered goes out as one.
+// write is the writing goroutine: whatever has gathered, and push did not get rid of, goes out as one.
 func (c *Conn) write() {
 	defer close(c.out.stopped)
 	var armed time.Time
 	for {
-		b, last := c.take()
+		b, last := c.next()
 		if len(b) == 0 {
 			if last {
 				return
@@ -154,18 +161,33 @@ func (c *Conn) write() {
 	}
 }
 
-// take gives all that is queued, and takes back the buffer that was written.
-func (c *Conn) take() (b []byte, last bool) {
+// next gives the writer what it is to write, unless somebody else writes. Whatever it was given before is written.
+func (c *Conn) next() (b []byte, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := &c.out
+	switch {
+	case q.turn == pushing: // it wakes us if something is left
+	case len(q.rest) > 0:
+		b, q.rest = q.rest, nil
+	default:
+		b, q.turn = q.take(), writing
+		if len(b) == 0 {
+			q.turn = nobody
+		}
+	}
+	return b, q.last || c.err != nil
+}
+
+// take gives all that is queued, and takes back the buffer that was written.
+func (q *outQueue) take() []byte {
 	q.flight, q.flightN = len(q.buf), q.messages
-	b, q.messages = q.buf, 0
-	q.buf, q.spare = q.spare[:0], nil
+	b := q.buf
+	q.buf, q.spare, q.messages = q.spare[:0], nil, 0
 	if cap(b) <= keepBuffer {
 		q.spare = b[:0] // written by the time it is q.buf again
 	}
-	return b, q.last || c.err != nil
+	return b
 }
 
 // writeAll writes in pieces, each within its own deadline: a slow peer that reads is not cut off for a long queue.
