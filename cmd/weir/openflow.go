@@ -164,7 +164,7 @@ func (f *openflowFlags) tls(listens bool) (*tls.Config, error) {
 		return nil, errors.New("TLS needs all of --ca, --certificate and --key: both sides show a certificate")
 	}
 	if listens {
-		return channel.ServerTLS(f.files)
+		return channel.ServerTLS(f.files, nil)
 	}
 	return channel.ClientTLS(f.files, f.name)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,40 @@ func TestHandshake_Limits(t *testing.T) {
 			t.Errorf("let in: got %v", got)
 		}
 	})
+}
+
+// TestHandshake_PushedOut: who holds all half-open connections loses one of them to a switch of another address.
+func TestHandshake_PushedOut(t *testing.T) {
+	s, address, _, h, stop := loopback(t, Config{Limits: Limits{HalfOpen: 4}})
+	dial := func(from string) net.Conn {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		nc, err := d.Dial("tcp4", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		return nc
+	}
+	var loris []*fakeSwitch
+	for range 4 {
+		f := &fakeSwitch{t: t, nc: dial("127.0.0.2")}
+		f.expect(openflow.TypeHello)
+		loris = append(loris, f)
+	}
+	if got := (&fakeSwitch{t: t, nc: dial("127.0.0.2")}).hangup(); len(got) > 0 {
+		t.Errorf("a fifth of the same address was let in: %v", got)
+	}
+	f := &fakeSwitch{t: t, nc: dial("127.0.0.1")}
+	f.greet(7)
+	<-h.ups
+	loris[0].hangup() // the oldest
+	loris[1].greetRest(8)
+	<-h.ups
+	stop()
+	if st := s.Stats(); st.Ended[CauseTooMany] != 2 {
+		t.Errorf("%+v", st)
+	}
 }
 
 func (f *fakeSwitch) greetRest(id uint64) {

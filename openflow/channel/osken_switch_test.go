@@ -47,7 +47,7 @@ func TestOskenSwitch(t *testing.T) {
 	a.sign("controller", &x509.Certificate{})
 	a.sign("switch", &x509.Certificate{})
 	files := a.files("switch")
-	listen, err := ServerTLS(a.files("controller"))
+	listen, err := ServerTLS(a.files("controller"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func TestOpenVSwitch(t *testing.T) {
 		talk(t, v.up(h))
 	})
 	t.Run("TLS", func(t *testing.T) {
-		config, err := ServerTLS(a.files("controller"))
+		config, err := ServerTLS(a.files("controller"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

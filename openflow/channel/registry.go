@@ -27,23 +27,69 @@ func addressOf(nc net.Conn) string {
 	return a.String()
 }
 
-// enter counts a connection that begins, half-open, or refuses it.
-func (s *Server) enter(address string) *CloseError {
+// halfOpen is a connection in its handshake.
+type halfOpen struct {
+	cancel context.CancelFunc
+	pushed bool // out, for another address
+}
+
+// enter counts a connection that begins, half-open, or refuses it. When too many are half-open, the address that has
+// most of them loses its oldest one: who holds many open keeps nobody else out.
+func (s *Server) enter(address string, h *halfOpen) *CloseError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accepted++
 	switch {
 	case s.total >= s.limits.Connections:
 		return closed(CauseTooMany, "%d connections are there", s.total)
-	case s.half >= s.limits.HalfOpen:
-		return closed(CauseTooMany, "%d connections are in their handshake", s.half)
 	case s.perAddress[address] >= s.limits.PerAddress:
 		return closed(CauseTooMany, "%d connections of %s are there", s.perAddress[address], address)
+	case s.half >= s.limits.HalfOpen && !s.pushOut(len(s.halfOpen[address])):
+		return closed(CauseTooMany, "%d connections are in their handshake", s.half)
 	}
 	s.total++
 	s.half++
+	s.halfOpen[address] = append(s.halfOpen[address], h)
 	s.perAddress[address]++
 	return nil
+}
+
+// pushOut ends the oldest handshake of the address that has most, if those are more than so many. mu is held.
+func (s *Server) pushOut(more int) bool {
+	var address string
+	for a, all := range s.halfOpen {
+		if len(all) > more {
+			address, more = a, len(all)
+		}
+	}
+	all := s.halfOpen[address]
+	if len(all) < 2 {
+		return false
+	}
+	oldest := all[0]
+	oldest.pushed = true
+	oldest.cancel()
+	s.notHalf(address, oldest)
+	return true
+}
+
+// through ends a connection's time as half-open, and tells whether it was pushed out meanwhile.
+func (s *Server) through(address string, h *halfOpen) (pushed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !h.pushed {
+		s.notHalf(address, h)
+	}
+	return h.pushed
+}
+
+func (s *Server) notHalf(address string, h *halfOpen) {
+	s.half--
+	if rest := slices.DeleteFunc(s.halfOpen[address], func(o *halfOpen) bool { return o == h }); len(rest) > 0 {
+		s.halfOpen[address] = rest
+	} else {
+		delete(s.halfOpen, address)
+	}
 }
 
 func (s *Server) exit(address string) {

@@ -41,6 +41,7 @@ type Server struct {
 	mu         sync.Mutex
 	total      int
 	half       int
+	halfOpen   map[string][]*halfOpen // by address, the oldest first
 	perAddress map[string]int
 	byID       map[openflow.DatapathID]*Conn
 	accepted   uint64
@@ -55,7 +56,7 @@ func NewServer(c Config) (*Server, error) {
 	}
 	s := &Server{
 		handler: c.Handler, tls: c.TLS, generations: c.Generations, limits: limits, log: c.Log, admit: c.Admit,
-		perAddress: make(map[string]int), byID: make(map[openflow.DatapathID]*Conn),
+		halfOpen: make(map[string][]*halfOpen), perAddress: make(map[string]int), byID: make(map[openflow.DatapathID]*Conn),
 	}
 	if s.handler == nil {
 		s.handler = Ignore{}
@@ -129,20 +130,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // open brings a connection to where a handler may have it, or closes it.
 func (s *Server) open(ctx context.Context, nc net.Conn, dialled bool) (*Conn, error) {
 	address := addressOf(nc)
-	if why := s.enter(address); why != nil {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.HandshakeTimeout)
+	defer cancel()
+	h := &halfOpen{cancel: cancel}
+	if why := s.enter(address, h); why != nil {
 		s.refuse(nc, why)
 		return nil, why
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.limits.HandshakeTimeout)
-	defer cancel()
 	if t, ok := nc.(*net.TCPConn); ok { // these only fail on a socket that fails anyway
 		_ = t.SetReadBuffer(s.limits.SocketBytes)
 		_ = t.SetWriteBuffer(s.limits.SocketBytes)
 	}
 	c, why := s.negotiate(ctx, nc, dialled)
-	s.mu.Lock()
-	s.half--
-	s.mu.Unlock()
+	if pushed := s.through(address, h); pushed && why != nil {
+		why = closed(CauseTooMany, "%d connections are in their handshake, most of them of %s", s.limits.HalfOpen, address)
+	}
 	if why != nil {
 		s.refuse(nc, why)
 		s.exit(address)

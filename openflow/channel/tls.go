@@ -5,8 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"sync"
+	"syscall"
+	"time"
 )
 
 // Certificates are three PEM files: whom to trust, who we are, and our key.
@@ -16,9 +20,25 @@ type Certificates struct {
 	Key         string
 }
 
-// ServerTLS is for listening: TLS 1.2 or later; a switch must show a certificate that CA signed.
-func ServerTLS(files Certificates) (*tls.Config, error) {
-	ca, own, err := files.load()
+// ServerTLS is for listening: TLS 1.2 or later; a switch must show a certificate that CA signed. The files are read
+// again when they have changed, for connections made then. Files that cannot be used are logged, and the last good
+// ones stay; log may be nil.
+func ServerTLS(files Certificates, log *slog.Logger) (*tls.Config, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	r := &renewal{files: files, log: log, stamps: files.stamps(), looked: time.Now()}
+	var err error
+	if r.config, err = files.serving(); err != nil {
+		return nil, err
+	}
+	outer := r.config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(time.Now()), nil }
+	return outer, nil
+}
+
+func (f Certificates) serving() (*tls.Config, error) {
+	ca, own, err := f.load()
 	if err != nil {
 		return nil, err
 	}
@@ -26,6 +46,65 @@ func ServerTLS(files Certificates) (*tls.Config, error) {
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca,
 		SessionTicketsDisabled: true, // a certificate is verified each time
 	}, nil
+}
+
+// renewEvery is how often the files are looked at, at most: peers decide how often connections are made.
+const renewEvery = time.Second
+
+// renewal holds the configuration of the files as they were read last.
+type renewal struct {
+	files Certificates
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	config *tls.Config
+	stamps [3]stamp // when they were read, usable or not
+	looked time.Time
+}
+
+// stamp changes when a file does: a new one in its place, or new contents.
+type stamp struct {
+	inode, device uint64
+	size          int64
+	modified      time.Time
+}
+
+// stamps looks at the files; one that is not there has the zero stamp.
+func (f Certificates) stamps() (out [3]stamp) {
+	for i, name := range [...]string{f.CA, f.Certificate, f.Key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			continue
+		}
+		out[i] = stamp{size: info.Size(), modified: info.ModTime()}
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			out[i].inode, out[i].device = s.Ino, s.Dev
+		}
+	}
+	return out
+}
+
+func (r *renewal) current(now time.Time) *tls.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.looked) < renewEvery {
+		return r.config
+	}
+	r.looked = now
+	stamps := r.files.stamps() // before they are read: who writes meanwhile is seen the next time
+	if stamps == r.stamps {
+		return r.config
+	}
+	r.stamps = stamps
+	config, err := r.files.serving()
+	if err != nil {
+		r.log.Error("new certificates cannot be used: those read before stay", "error", err)
+		return r.config
+	}
+	r.config = config
+	leaf := config.Certificates[0].Leaf
+	r.log.Info("certificates read again", "subject", leaf.Subject.String(), "until", leaf.NotAfter)
+	return config
 }
 
 // ClientTLS is for dialling a switch that listens: TLS 1.2 or later; its certificate must be signed by CA and, when a

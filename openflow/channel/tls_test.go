@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,7 +117,7 @@ func TestTLS(t *testing.T) {
 	ours.sign("expired", &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)})
 	ours.sign("early", &x509.Certificate{NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour)})
 	theirs.sign("switch", &x509.Certificate{})
-	listen, err := ServerTLS(ours.files("controller"))
+	listen, err := ServerTLS(ours.files("controller"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,6 +188,75 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestTLS_Renewed: certificates that are replaced are used for the next connection; with files that cannot be, or
+// not yet, the old ones stay.
+func TestTLS_Renewed(t *testing.T) {
+	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	for _, a := range []*authority{ours, theirs} {
+		a.sign("controller", &x509.Certificate{})
+	}
+	log := new(safeBuffer)
+	config, err := ServerTLS(ours.files("controller"), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r := &renewal{files: ours.files("controller"), log: slog.New(slog.NewTextHandler(log, nil)), config: config, stamps: ours.files("controller").stamps(), looked: now}
+	next := func() *tls.Config { now = now.Add(renewEvery); return r.current(now) }
+	if next() != config {
+		t.Error("read again, and nothing had changed")
+	}
+	ours.sign("controller", &x509.Certificate{})
+	if r.current(now.Add(renewEvery-1)) != config {
+		t.Error("looked at sooner than it may")
+	}
+	second := next()
+	if second == config || second.Certificates[0].Leaf.SerialNumber.Cmp(config.Certificates[0].Leaf.SerialNumber) <= 0 || second.ClientAuth != tls.RequireAndVerifyClientCert {
+		t.Error("the new certificate is not used")
+	}
+	has(t, log.String(), "certificates read again", "ours controller")
+	// Half of a renewal: another key, the old certificate.
+	key, err := os.ReadFile(theirs.file("controller.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range [][]byte{key, nil, []byte("no key")} {
+		if err := os.WriteFile(ours.file("controller.key"), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := strings.Count(log.String(), "cannot be used")
+		for range 3 {
+			if next() != second {
+				t.Error("what cannot be used replaced what could")
+			}
+		}
+		if n := strings.Count(log.String(), "cannot be used") - before; n != 1 {
+			t.Errorf("said %d times", n)
+		}
+	}
+	if err := os.Remove(ours.file("controller.key")); err != nil {
+		t.Fatal(err)
+	}
+	if next() != second {
+		t.Error("without a key file the old one does not stay")
+	}
+	ours.sign("controller", &x509.Certificate{})
+	if third := next(); third == second {
+		t.Error("files that are well again are not used")
+	}
+	// Whom to trust is renewed, too.
+	pem, err := os.ReadFile(theirs.file("ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ours.file("ca.pem"), pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.cert.Verify(x509.VerifyOptions{Roots: next().ClientCAs, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		t.Errorf("the new authority is not trusted: %v", err)
+	}
+}
+
 // TestTLS_Dial: a switch that listens must show a certificate too, and one for its name where a name is given.
 func TestTLS_Dial(t *testing.T) {
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
@@ -211,7 +281,7 @@ func TestTLS_Dial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.shows.CA, c.as.CA = ours.file("ca.pem"), ours.file("ca.pem")
-			shows, err := ServerTLS(c.shows)
+			shows, err := ServerTLS(c.shows, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -288,7 +358,7 @@ func TestTLS_Unsafe(t *testing.T) {
 		{CA: a.file("ca.pem"), Certificate: a.file("x.pem"), Key: a.file("ca.key")},
 		{CA: a.file("missing"), Certificate: a.file("x.pem"), Key: a.file("x.key")},
 	} {
-		if _, err := ServerTLS(f); err == nil {
+		if _, err := ServerTLS(f, nil); err == nil {
 			t.Errorf("%+v was taken", f)
 		}
 	}
