@@ -145,6 +145,9 @@ func (l *Law) emptied(s fabric.Switch) {
 
 // forgetAt drops the hosts of a port.
 func (l *Law) forgetAt(at fabric.Point) {
+	if p := l.anyPort(at); p == nil || p.hosts == 0 {
+		return // a port that comes and goes must not cost a look at all hosts
+	}
 	for _, h := range l.hostsInOrder() {
 		if h.at == at {
 			l.forget(h)

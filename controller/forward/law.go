@@ -108,6 +108,7 @@ type Law struct {
 type Counts struct {
 	LinksForged     uint64 `json:"links_forged"`     // probes with a wrong tag, a stale one, or from a host's port
 	SwitchesRefused uint64 `json:"switches_refused"` // over the limit
+	PortsRefused    uint64 `json:"ports_refused"`    // over the limit of a switch
 	HostsRefused    uint64 `json:"hosts_refused"`    // over a limit
 	MovesRefused    uint64 `json:"moves_refused"`    // too soon after another
 	Moves           uint64 `json:"moves"`            //

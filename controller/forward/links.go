@@ -74,6 +74,7 @@ func (l *Law) linkUp(a, b fabric.Point) {
 			continue
 		}
 		l.setRole(p, link)
+		l.switches[at.Switch].linked = true
 		l.forgetAt(at) // learnt before the port went down
 		l.setFlow(l.switches[at.Switch], fromLink(at.Port))
 		l.graphChanged = true

@@ -31,14 +31,38 @@ func (l *Law) findRoutes() {
 			delete(l.routes, s)
 		}
 	}
+	changed := map[fabric.Switch]bool{}
 	for s := range wanted {
-		id := l.groupID(s)
-		l.routes[s] = l.findRoute(s)
-		l.routes[s].group = id
+		id, r := l.groupID(s), l.findRoute(s)
+		if l.sameRoute(l.routes[s], r) {
+			continue
+		}
+		r.group, l.routes[s], changed[s] = id, r, true
 	}
-	maps.Copy(l.unplaced, l.hosts)
+	for _, d := range l.switches {
+		d.again = false
+	}
+	for m, h := range l.hosts {
+		if changed[h.at.Switch] || l.routes[h.at.Switch] == nil {
+			l.unplaced[m] = h
+		}
+	}
 	l.waving, l.pinsWait, l.collect = true, true, true
 	l.counts.Waves++
+}
+
+// sameRoute tells whether a route is as it was, and no switch on it has joined since: a switch of strangers that comes
+// and goes must not cost a look at all hosts.
+func (l *Law) sameRoute(old, now *route) bool {
+	if old == nil || !slices.Equal(old.order, now.order) {
+		return false
+	}
+	for _, s := range now.order {
+		if l.switches[s].again || !slices.Equal(old.ports[s], now.ports[s]) || !slices.Equal(old.next[s], now.next[s]) {
+			return false
+		}
+	}
+	return true
 }
 
 // findRoute goes through the switches in order of their distance from one of them.

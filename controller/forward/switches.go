@@ -13,6 +13,8 @@ import (
 type datapath struct {
 	id       fabric.Switch
 	joined   bool
+	linked   bool // had a link, or may have had one
+	again    bool // joined since routes were found last
 	leftAt   time.Duration
 	joinedAt time.Duration
 	ports    map[fabric.Port]*port
@@ -30,6 +32,9 @@ type group struct {
 	ports  []fabric.Port
 	serial uint64 // confirmed by this barrier
 }
+
+// PortsMax is how many ports a switch may have; further ones are not used.
+const PortsMax = 1024
 
 // role is what a port is for.
 type role uint8
@@ -72,7 +77,7 @@ func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed
 
 func (l *Law) joined(e fabric.Joined) {
 	d := l.switches[e.Switch]
-	if d == nil && len(l.switches) >= l.cfg.SwitchesMax {
+	if d == nil && len(l.switches) >= l.cfg.SwitchesMax && !l.makeRoom() {
 		l.counts.SwitchesRefused++
 		return
 	}
@@ -83,7 +88,7 @@ func (l *Law) joined(e fabric.Joined) {
 	if d.joined { // a new connection before the end of the old one was seen
 		l.left(e.Switch)
 	}
-	d.joined, d.joinedAt, d.confirmed = true, l.now, d.serial
+	d.joined, d.joinedAt, d.confirmed, d.again = true, l.now, d.serial, true
 	before := d.ports
 	d.ports, d.flows, d.groups = map[fabric.Port]*port{}, map[fabric.FlowKey]fabric.Flow{}, map[uint32]*group{}
 	d.orphans = map[fabric.FlowKey]bool{}
@@ -101,11 +106,34 @@ func (l *Law) joined(e fabric.Joined) {
 		d.flows[f.FlowKey] = f
 	}
 	if len(e.Found.Groups) > 0 {
+		d.linked = true
 		l.takingOver = l.now + l.cfg.TakeOver
 	}
 	l.setMeters(d, e.Found.Meters)
 	l.adopt(d)
 	l.graphChanged, l.collect = true, true
+}
+
+// makeRoom forgets the switch that left first, of those that never had a link: whoever reaches the controller could
+// fill its memory with names else. One that had a link may still forward, and is kept.
+func (l *Law) makeRoom() bool {
+	var first *datapath
+	for _, d := range sorted(l.switches) {
+		if !d.joined && !d.linked && (first == nil || d.leftAt < first.leftAt) {
+			first = d
+		}
+	}
+	if first == nil {
+		return false
+	}
+	for _, h := range l.hostsInOrder() {
+		if h.at.Switch == first.id {
+			l.forget(h)
+		}
+	}
+	delete(l.switches, first.id)
+	maps.DeleteFunc(l.groupIDs, func(_ uint32, s fabric.Switch) bool { return s == first.id })
+	return true
 }
 
 // held tells whether routes have to wait: of a fabric that forwards already only some links are known again.
@@ -146,6 +174,7 @@ func (l *Law) adopt(d *datapath) {
 		p := d.ports[cmp.Or(f.Match.InPort, f.Do.Out)]
 		switch f.Kind {
 		case fabric.Link:
+			d.linked = true
 			if p != nil {
 				l.setRole(p, lostLink)
 			}
@@ -201,6 +230,8 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 			l.dropFlow(d, fromLink(at.Port).FlowKey)
 			delete(d.ports, at.Port)
 		}
+	case p == nil && len(d.ports) >= PortsMax:
+		l.counts.PortsRefused++
 	case p == nil:
 		l.addPort(d, e.Port)
 	default:

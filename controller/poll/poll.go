@@ -16,7 +16,8 @@ import (
 type Law struct {
 	period   time.Duration
 	switches map[fabric.Switch]*grid
-	joined   int // numbers switches, so that they are not all asked at one moment
+	joined   int           // numbers switches, so that they are not all asked at one moment
+	due      time.Duration // when the first of them is to be asked; 0: none is there
 	last     Last
 }
 
@@ -54,8 +55,10 @@ func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fab
 		start := now + l.period*time.Duration(l.joined%parts)/parts
 		l.joined++
 		l.switches[e.Switch] = &grid{start: start, next: start + l.period}
+		l.first()
 	case fabric.Left:
 		delete(l.switches, e.Switch)
+		l.first()
 	case fabric.PortStats:
 		if g := l.switches[e.Switch]; g != nil && g.asked {
 			g.asked = false
@@ -74,6 +77,9 @@ func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fab
 }
 
 func (l *Law) ask(now time.Duration, out []fabric.Action) []fabric.Action {
+	if l.due == 0 || now < l.due {
+		return out // most events: no look at every switch
+	}
 	var due []fabric.Switch
 	for s, g := range l.switches {
 		if now >= g.next {
@@ -94,18 +100,22 @@ func (l *Law) ask(now time.Duration, out []fabric.Action) []fabric.Action {
 		g.counts.Asked++
 		out = append(out, fabric.AskStats{Switch: s})
 	}
+	l.first()
 	return out
 }
 
-// Wake is the next moment at which somebody is to be asked.
-func (l *Law) Wake() (next time.Duration) {
+// first finds the next moment at which somebody is to be asked.
+func (l *Law) first() {
+	l.due = 0
 	for _, g := range l.switches {
-		if next == 0 || g.next < next {
-			next = g.next
+		if l.due == 0 || g.next < l.due {
+			l.due = g.next
 		}
 	}
-	return next
 }
+
+// Wake is the next moment at which somebody is to be asked.
+func (l *Law) Wake() time.Duration { return l.due }
 
 // Counts gives those of every switch.
 func (l *Law) Counts() map[fabric.Switch]Counts {

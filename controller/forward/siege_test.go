@@ -1,0 +1,61 @@
+package forward
+
+import (
+	"testing"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+// A peer that comes again and again, each time as another switch, does not keep out those that come later; a
+// switch that had a link is not forgotten for it, as it may still forward.
+func TestNamesOfSwitches(t *testing.T) {
+	c := testConfig()
+	c.SwitchesMax = 4
+	n := newNetwork(t, c)
+	n.AddSwitch(1, 3)
+	n.AddSwitch(2, 3)
+	n.link(at(1, 3), at(2, 3))
+	n.addHost(at(1, 1))
+	n.addHost(at(2, 1))
+	n.connectAll()
+	n.begin(t)
+	n.Disconnect(2)
+	for id := fabric.Switch(100); id < 200; id++ {
+		n.AddSwitch(id, 1)
+		n.Connect(id)
+		must(t, n.Run(10*time.Millisecond))
+		n.Disconnect(id)
+		must(t, n.Settle())
+	}
+	s := n.law.Status()
+	if len(s.Switches) != 4 || s.Counts.SwitchesRefused != 0 || len(n.law.groupIDs) > 4 {
+		t.Errorf("%d switches, %d refused, %d group numbers: should be 4, none, at most 4", len(s.Switches), s.Counts.SwitchesRefused, len(n.law.groupIDs))
+	}
+	n.Connect(2)
+	must(t, n.Run(2*time.Second))
+	must(t, n.pairs())
+	// Those that are connected are not pushed out.
+	for id := fabric.Switch(300); id < 303; id++ {
+		n.AddSwitch(id, 1)
+		n.Connect(id)
+	}
+	must(t, n.Settle())
+	if s := n.law.Status(); len(s.Switches) != 4 || s.Counts.SwitchesRefused != 1 {
+		t.Errorf("%d switches, %d refused: should be 4 and 1", len(s.Switches), s.Counts.SwitchesRefused)
+	}
+}
+
+// Ports that come without end are not all taken.
+func TestPortLimit(t *testing.T) {
+	n := newNetwork(t, testConfig())
+	n.AddSwitch(1, 2)
+	n.connectAll()
+	must(t, n.Settle())
+	for p := fabric.Port(1); p <= 5000; p++ {
+		n.law.Step(n.Now, fabric.PortChanged{Switch: 1, Port: fabric.PortInfo{Port: 10 * p, Up: true}}, nil)
+	}
+	if got, refused := len(n.law.switches[1].ports), n.law.counts.PortsRefused; got != PortsMax || refused != 5000-PortsMax+2 {
+		t.Errorf("%d ports, %d refused: should be %d and %d", got, refused, PortsMax, 5000-PortsMax+2)
+	}
+}
