@@ -68,7 +68,7 @@ func (c *Core) barrier(s *session, a fabric.Barrier) error {
 		defer cancel()
 		_, err := call.Wait(ctx)
 		if err == nil {
-			c.queue(event{s, fabric.Confirmed(a)})
+			c.turns.must(s, fabric.Confirmed(a))
 			return
 		}
 		if s.conn.Err() == nil {

@@ -20,7 +20,7 @@ type File struct {
 	Name       string       `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
 	Listen     string       `json:"listen,omitempty" jsonschema_description:"address and port that switches connect to (default: 127.0.0.1:6653)"`
 	TLS        *fileTLS     `json:"tls,omitempty" jsonschema_description:"certificates on both sides (default: plain TCP, where anybody who reaches the address can be any switch)"`
-	Generation string       `json:"generation,omitempty" jsonschema_description:"file that keeps the generation id over a restart (default: /var/lib/weir/controller-NAME.generation)"`
+	Generation string       `json:"generation,omitempty" jsonschema_description:"file that keeps the generation id over a restart; of controllers that share it one is active, the others stand by (default: /var/lib/weir/controller-NAME.generation)"`
 	Poll       law.Duration `json:"poll" jsonschema_description:"how often each switch is asked for its port counters, 1ms to 1h; 0s: never (default: 1s)"`
 	Rates      fileRates    `json:"rates,omitzero" jsonschema_description:"packets a second that one switch may send to the controller, by why"`
 	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"of everything that grows"`
@@ -31,6 +31,7 @@ type fileTLS struct {
 	CA          string `json:"ca" jsonschema:"required" jsonschema_description:"PEM file: a switch's certificate must be signed by one of these"`
 	Certificate string `json:"certificate" jsonschema:"required" jsonschema_description:"PEM file: the controller's own, then those between it and the switches' CA"`
 	Key         string `json:"key" jsonschema:"required" jsonschema_description:"PEM file"`
+	Named       bool   `json:"named,omitempty" jsonschema_description:"true: a switch's certificate must have its datapath id, 16 hexadecimal digits, as common name or DNS name; else each switch of that CA can be any other that is not connected (default: false)"`
 }
 
 type fileRates struct {
@@ -94,6 +95,7 @@ type Config struct {
 	Name       string
 	Listen     string
 	TLS        *channel.Certificates // nil: plain TCP
+	Named      bool                  // certificates have to name the datapath id
 	Generation string                // file
 	Poll       time.Duration         // 0: never
 	Forward    forward.Config        // Key is made anew by Run
@@ -134,6 +136,7 @@ func (f *File) config() *Config {
 	}
 	if f.TLS != nil {
 		c.TLS = &channel.Certificates{CA: f.TLS.CA, Certificate: f.TLS.Certificate, Key: f.TLS.Key}
+		c.Named = f.TLS.Named
 	}
 	r := f.Rates
 	c.Forward.Rates = forward.Rates{Probe: r.Probe, ARP: r.ARP, Copy: r.Copy, Source: r.Source, Miss: r.Miss}

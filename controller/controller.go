@@ -1,8 +1,9 @@
 // Package controller is Weir's SDN controller: it holds the OpenFlow connections to switches, feeds the laws
 // (fabric.Law) with what happens there, and carries out what they decide. One goroutine has the laws; what
-// switches send is queued to it within limits, so that one that floods holds up no other.
+// switches send waits for it within limits, and is taken in turn, so that one that floods holds up no other.
 //
 //	controller.go the goroutine of the laws
+//	turns.go      what waits for it
 //	session.go    one connection, from its first question to its end
 //	carry.go      actions as OpenFlow messages
 //	translate.go  flows, groups and meters in OpenFlow's form and back
@@ -21,37 +22,34 @@ import (
 	"weir/openflow/channel"
 )
 
-const (
-	urgentMax   = 65536 // events that must not be lost; who sends more waits
-	framesMax   = 16384 // packets for the laws; further ones are dropped
-	perSwitch   = 2048  // of framesMax, from one switch
-	framesBatch = 64    // frames between two looks at what is urgent
-)
+// refusedMax is how many switches that are not managed are remembered: their ids are what peers say.
+const refusedMax = 256
 
 // Core runs laws over OpenFlow connections. It is the channel's handler.
 type Core struct {
 	laws   []fabric.Law
 	log    *slog.Logger
 	begun  time.Time
-	urgent chan event
-	probes chan event // as frames, but for them alone
-	frames chan event
+	turns  *turns
 	byConn sync.Map // *channel.Conn -> *session
 	ask    chan func()
 	ended  chan struct{}
 	later  []event // of the laws' own goroutine
 
 	generation uint64
+	flowsMax   int                        // of one switch that is taken in
 	sessions   map[fabric.Switch]*session // those that the laws know; of the laws' goroutine
 	out        []fabric.Action
 	refused    map[fabric.Switch]string // switches that are not managed, and why
 
-	counts counts
+	counts       counts
+	overRateSaid uint64 // of the laws' goroutine
 }
 
 // counts are figures of the core; written by many.
 type counts struct {
 	frames, framesDropped  atomic.Uint64
+	overRate               atomic.Uint64 // packets above the rate of a connection that is gone
 	orders, ordersRefused  atomic.Uint64
 	changes                atomic.Uint64
 	joined, left, lawNanos atomic.Int64
@@ -61,7 +59,7 @@ type counts struct {
 
 // event is one for the laws, of one connection.
 type event struct {
-	from *session // nil: of nobody
+	from *session
 	e    fabric.Event
 }
 
@@ -69,7 +67,7 @@ type event struct {
 func newCore(generation uint64, log *slog.Logger, laws ...fabric.Law) *Core {
 	return &Core{
 		laws: laws, log: log, begun: time.Now(), generation: generation,
-		urgent: make(chan event, urgentMax), frames: make(chan event, framesMax), probes: make(chan event, framesMax), ask: make(chan func()), ended: make(chan struct{}),
+		flowsMax: 1 << 18, turns: newTurns(), ask: make(chan func()), ended: make(chan struct{}),
 		sessions: map[fabric.Switch]*session{}, refused: map[fabric.Switch]string{},
 	}
 }
@@ -77,47 +75,34 @@ func newCore(generation uint64, log *slog.Logger, laws ...fabric.Law) *Core {
 // work feeds the laws until ctx is done.
 func (c *Core) work(ctx context.Context) {
 	defer close(c.ended)
+	defer c.turns.end()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
-	for {
+	for ctx.Err() == nil {
 		for _, e := range c.later {
 			c.take(e)
 		}
 		c.later = c.later[:0]
-		select {
-		case e := <-c.urgent:
-			c.take(e)
-		default:
+		s, e, ok := c.turns.next()
+		if !ok {
+			c.sleep(wake)
 			select {
 			case <-ctx.Done():
-				return
-			case e := <-c.urgent:
-				c.take(e)
-			case e := <-c.probes:
-				c.take(e)
-			case e := <-c.frames:
-				c.takeFrames(e)
+			case <-c.turns.wake:
 			case f := <-c.ask:
 				f()
 			case <-wake.C:
 				c.step(fabric.Tick{})
 			}
+			continue
 		}
-		c.sleep(wake)
-	}
-}
-
-// takeFrames works off some frames, then lets urgent events have their turn.
-func (c *Core) takeFrames(e event) {
-	for range framesBatch {
-		c.take(e)
-		if len(c.urgent)+len(c.probes) > 0 {
-			return
-		}
+		begun := time.Now()
+		c.take(event{s, e})
+		c.turns.spent(s, time.Since(begun))
 		select {
-		case e = <-c.frames:
+		case f := <-c.ask:
+			f()
 		default:
-			return
 		}
 	}
 }
@@ -152,13 +137,8 @@ func (c *Core) take(e event) {
 		}
 		delete(c.sessions, in.Switch)
 		c.counts.left.Add(1)
-	case fabric.PacketIn:
-		e.from.waiting.Add(-1)
-		if c.sessions[in.At.Switch] != e.from {
-			return
-		}
 	default:
-		if e.from != nil && c.sessions[e.from.id] != e.from {
+		if c.sessions[e.from.id] != e.from {
 			return
 		}
 	}

@@ -67,23 +67,43 @@ var figures = []figure{
 	counter("floods_total", "Frames sent to all ports of hosts.", func(s *Status) uint64 { return s.Forward.Counts.Floods }),
 	counter("route_changes_total", "Changes of routes.", func(s *Status) uint64 { return s.Forward.Counts.Waves }),
 	counter("syn_total", "Copies of SYN.", func(s *Status) uint64 { return s.Forward.Counts.SYN }),
+	gauge("connections", "Connections, of peers that are no switches with them.", func(s *Status) int { return s.Peers.Now }),
+	counter("connections_total", "Connections that were begun.", func(s *Status) uint64 { return s.Peers.Accepted }),
 }
+
+var activeDesc = desc("active", "1: at work; 0: stands by for another controller with the same generation file, and has no other figures.")
+
+var endedDesc = prometheus.NewDesc("weir_controller_connections_ended_total", "Connections that ended or were refused, by cause.",
+	[]string{"controller", "cause"}, nil)
 
 func (x *exporter) Describe(to chan<- *prometheus.Desc) {
 	for i := range figures {
 		to <- figures[i].desc
 	}
+	to <- endedDesc
+	to <- activeDesc
 }
 
 func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	var s *Status
-	if !x.r.core.Do(ctx, func() { s = x.r.status() }) {
+	s := x.r.status(ctx)
+	if s == nil {
+		return
+	}
+	active := 0.0
+	if s.Active == "" {
+		active = 1
+	}
+	to <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, active, x.r.cfg.Name)
+	if s.Active != "" {
 		return
 	}
 	for i := range figures {
 		f := &figures[i]
 		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(s), x.r.cfg.Name)
+	}
+	for cause, n := range s.Peers.Ended {
+		to <- prometheus.MustNewConstMetric(endedDesc, prometheus.CounterValue, float64(n), x.r.cfg.Name, cause)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ const testMain = "WEIR_TEST_CONTROLLER"
 func TestMain(m *testing.M) {
 	if file := os.Getenv(testMain); file != "" {
 		beController(file)
+	}
+	if name := os.Getenv(testHostile); name != "" {
+		beHostile(name)
 	}
 	os.Exit(m.Run())
 }
@@ -53,14 +57,35 @@ type host struct {
 // process is a child in a namespace.
 type process struct {
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
+	log  *lockedLog
 	done chan struct{}
+}
+
+// lockedLog is read while it is written.
+type lockedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func startIn(tb testing.TB, ns *testnet.Namespace, cmd *exec.Cmd) *process {
 	tb.Helper()
-	p := &process{cmd: cmd, log: new(bytes.Buffer), done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p.log, p.log
+	p := &process{cmd: cmd, log: new(lockedLog), done: make(chan struct{})}
+	cmd.Stdout = p.log
+	if cmd.Stderr == nil {
+		cmd.Stderr = p.log
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ns.Must(tb, cmd.Start)
 	go func() { _ = cmd.Wait(); close(p.done) }()
@@ -298,36 +323,42 @@ func (r *racks) connect(tb testing.TB) {
 }
 
 const testFile = `kind: Controller
-name: test
+name: %s
+listen: %s
 generation: %s/generation
 poll: 100ms
 metrics: {listen: ""}
 `
 
-func (r *racks) startController() {
+func (r *racks) startController() { r.controller = r.start("test", "127.0.0.1:6653", "") }
+
+// start starts a controller; more is added to its file.
+func (r *racks) start(name, listen, more string) *process {
 	tb := r.tb
-	file := r.path("controller.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, testFile, r.dir), 0o600); err != nil {
+	file := r.path(name + ".yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, testFile+more, name, listen, r.dir), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), testMain+"="+file)
-	r.controller = startIn(tb, r.fabric, cmd)
-	c := r.controller
+	c := startIn(tb, r.fabric, cmd)
 	tb.Cleanup(func() {
 		c.kill()
 		if tb.Failed() {
-			tb.Logf("controller:\n%s", c.log)
+			tb.Logf("controller %s:\n%s", name, c.log)
 		}
 	})
+	return c
 }
 
 // status asks the controller; nil: it does not answer yet.
-func (r *racks) status(tb testing.TB) (s *Status) {
+func (r *racks) status(tb testing.TB) *Status { return r.statusOf(tb, "test") }
+
+func (r *racks) statusOf(tb testing.TB, name string) (s *Status) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	s, err := ReadStatus(ctx, "test", r.fabric.Enter)
+	s, err := ReadStatus(ctx, name, r.fabric.Enter)
 	if err != nil {
 		return nil
 	}

@@ -9,6 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/agent/metrics"
@@ -18,39 +21,37 @@ import (
 	"weir/openflow/channel"
 )
 
-// role is a controller at work.
+// role is a controller: at work, or standing by.
 type role struct {
-	cfg     *Config
-	log     *slog.Logger
+	cfg   *Config
+	log   *slog.Logger
+	begun time.Time
+	store *channel.GenerationFile
+	term  atomic.Pointer[term]   // nil: stands by
+	waits atomic.Pointer[string] // for this controller
+}
+
+// term is a controller at work, with one generation id.
+type term struct {
+	*role
 	core    *Core
 	forward *forward.Law
 	poll    *poll.Law
 	server  *channel.Server
-	begun   time.Time
 	last    map[fabric.Switch][]fabric.Counters // of the laws' goroutine
 }
 
 // Run is a controller until ctx is done. What it installed on switches stays there and goes on forwarding;
-// the next process takes it over.
+// the next process takes it over. While another controller with the same generation file is active, it stands by.
 func Run(ctx context.Context, cfg *Config) error {
 	log := cfg.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &role{cfg: cfg, log: log.With("controller", cfg.Name), begun: time.Now(), last: map[fabric.Switch][]fabric.Counters{}}
-	generation, store, err := r.generation()
-	if err != nil {
-		return err
+	r := &role{cfg: cfg, log: log.With("controller", cfg.Name), begun: time.Now(), store: &channel.GenerationFile{Path: cfg.Generation}}
+	if err := os.MkdirAll(filepath.Dir(cfg.Generation), 0o700); err != nil {
+		return fmt.Errorf("keep the generation id: %w", err)
 	}
-	if err := r.makeLaws(); err != nil {
-		return err
-	}
-	r.core = newCore(generation, r.log, r.forward, r.poll)
-	l, err := r.listen(store)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
 	control, err := r.serveControl()
 	if err != nil {
 		return err
@@ -61,72 +62,130 @@ func Run(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	defer m.Close()
-	r.log.Info("begun", "version", cfg.Version, "address", l.Addr(), "generation", generation, "tls", cfg.TLS != nil)
-	if cfg.TLS == nil && !metrics.Local(l.Addr().String()) {
-		r.log.Warn("open to the network without TLS: whoever reaches the address can be any switch", "address", l.Addr())
+	lease := newLease(cfg.Generation, cfg.Name, r.log)
+	defer lease.release()
+	for ctx.Err() == nil {
+		if err := lease.take(ctx, r.standBy); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if err := r.work(ctx, lease); err != nil {
+			return err
+		}
 	}
-	if cfg.Ready != nil {
-		cfg.Ready(l.Addr())
+	return nil
+}
+
+// standBy notes who is active.
+func (r *role) standBy(active string) {
+	if was := r.waits.Swap(&active); was == nil || *was != active {
+		r.log.Info("standing by", "active", active)
 	}
-	work, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); r.core.work(work) }()
-	err = r.server.Serve(ctx, l)
+}
+
+// work is the active controller until ctx is done or the lease is lost.
+func (r *role) work(ctx context.Context, lease *lease) error {
+	t, l, err := r.newTerm()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	serving, lost := context.WithCancel(ctx)
+	laws, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var all sync.WaitGroup
+	all.Go(func() { lease.keep(serving, lost) })
+	all.Go(func() { t.core.work(laws) })
+	r.term.Store(t)
+	r.log.Info("begun", "version", r.cfg.Version, "address", l.Addr(), "generation", t.core.generation, "tls", r.cfg.TLS != nil)
+	if r.cfg.Ready != nil {
+		r.cfg.Ready(l.Addr())
+	}
+	err = t.server.Serve(serving, l)
+	lost()
 	stop()
-	<-done
+	all.Wait()
+	r.term.Store(nil)
+	r.waits.Store(nil)
 	if err == nil {
 		r.log.Info("ended: switches go on as they are")
 	}
 	return err
 }
 
-func (r *role) makeLaws() (err error) {
+// newTerm makes all that works, with a generation id above all that were used before: it is on disk already.
+func (r *role) newTerm() (*term, net.Listener, error) {
+	generation, err := r.store.Next()
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &term{role: r, last: map[fabric.Switch][]fabric.Counters{}}
+	if err := t.makeLaws(); err != nil {
+		return nil, nil, err
+	}
+	t.core = newCore(generation, r.log, t.forward, t.poll)
+	// What an earlier configuration with other limits left is taken in, too, within reason.
+	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
+	l, err := t.listen()
+	return t, l, err
+}
+
+func (t *term) makeLaws() (err error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
 		return fmt.Errorf("a key for link discovery: %w", err)
 	}
-	r.cfg.Forward.Key = key
-	if r.forward, err = forward.New(r.cfg.Forward); err != nil {
+	c := t.cfg.Forward
+	c.Key = key
+	if t.forward, err = forward.New(c); err != nil {
 		return err
 	}
-	r.poll = poll.New(r.cfg.Poll, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) { r.last[s] = ports })
+	t.poll = poll.New(t.cfg.Poll, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) { t.last[s] = ports })
 	return nil
 }
 
-// generation is above all that this controller had before: it is kept on disk before it is used.
-func (r *role) generation() (uint64, *channel.GenerationFile, error) {
-	if err := os.MkdirAll(filepath.Dir(r.cfg.Generation), 0o700); err != nil {
-		return 0, nil, fmt.Errorf("keep the generation id: %w", err)
-	}
-	store := &channel.GenerationFile{Path: r.cfg.Generation}
-	id, err := store.Next()
-	return id, store, err
-}
-
-func (r *role) listen(store channel.GenerationStore) (net.Listener, error) {
-	c := channel.Config{Handler: r.core, Generations: store, Log: r.log, Limits: limits()}
-	if r.cfg.TLS != nil {
-		var err error
-		if c.TLS, err = channel.ServerTLS(*r.cfg.TLS); err != nil {
+func (t *term) listen() (net.Listener, error) {
+	c := channel.Config{Handler: t.core, Generations: t.store, Log: t.log, Limits: limits(&t.cfg.Forward.Rates)}
+	var err error
+	if t.cfg.TLS != nil {
+		if c.TLS, err = channel.ServerTLS(*t.cfg.TLS, t.log); err != nil {
 			return nil, err
 		}
+		if t.cfg.Named {
+			c.Admit = named
+		}
 	}
-	var err error
-	if r.server, err = channel.NewServer(c); err != nil {
+	if t.server, err = channel.NewServer(c); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", r.cfg.Listen)
+	l, err := net.Listen("tcp", t.cfg.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen for switches on %s: %w", r.cfg.Listen, err)
+		return nil, fmt.Errorf("listen for switches on %s: %w", t.cfg.Listen, err)
+	}
+	if t.cfg.TLS == nil && !metrics.Local(l.Addr().String()) {
+		t.log.Warn("open to the network without TLS: whoever reaches the address can be any switch", "address", l.Addr())
 	}
 	return l, nil
 }
 
-// limits let all orders of a switch with full tables wait, and hear of one that hangs sooner than by default.
-func limits() channel.Limits {
+// named holds a switch to the datapath id that its certificate has as common name or as a DNS name.
+func named(c *channel.Conn) error {
+	id, shown := fabric.Switch(c.DatapathID()).String(), c.Certificate()
+	if shown.Subject.CommonName == id || slices.Contains(shown.DNSNames, id) {
+		return nil
+	}
+	return fmt.Errorf("its certificate is of %q, not of %s", clip(shown.Subject.String()), id)
+}
+
+// limits let all orders of a switch with full tables wait, hear of one that hangs sooner than by default, and take
+// twice as many packets as its meters let through: one that does not keep to them costs little more.
+func limits(r *forward.Rates) channel.Limits {
+	metered := int(r.Probe) + int(r.ARP) + 3*int(r.Copy) + int(r.Source) + int(r.Miss)
 	return channel.Limits{
 		QueueMessages: 65536, QueueBytes: 32 << 20, Outstanding: 8192,
 		EchoInterval: 500 * time.Millisecond, EchoTimeout: time.Second,
+		PacketIns: max(2*metered, 1000), PacketInBytes: 16 << 20, Messages: 2000, ReadBytes: 16 << 20,
 	}
 }
 
@@ -134,5 +193,7 @@ func limits() channel.Limits {
 func controlAddress(name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unix", Name: "@weir/controller/" + name}
 }
+
+var errStandby = errors.New("this controller stands by: ask the active one")
 
 var errNoController = errors.New("no controller of this name runs in this network namespace")

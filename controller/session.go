@@ -3,12 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/controller/fabric"
+	"weir/controller/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )
@@ -21,9 +20,9 @@ const (
 
 // session is one connection to one switch.
 type session struct {
-	id      fabric.Switch
-	conn    *channel.Conn
-	waiting atomic.Int64 // frames queued for the laws
+	id   fabric.Switch
+	conn *channel.Conn
+	box  mailbox // of turns
 
 	mu     sync.Mutex
 	joined bool
@@ -50,19 +49,19 @@ func (c *Core) Up(conn *channel.Conn) {
 			c.counts.notManaged.Add(1)
 			c.log.Warn("switch cannot join", "switch", s.id, "error", err)
 			conn.Close()
-			c.Do(ctx, func() { c.refused[s.id] = err.Error() })
+			c.Do(ctx, func() { c.refuse(s.id, err) })
 			return
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		c.queue(event{s, joined})
+		c.turns.must(s, *joined)
 		for _, e := range s.early {
-			c.queue(event{s, e})
+			c.turns.must(s, e)
 		}
 		s.joined, s.early = true, nil
 		select {
 		case <-conn.Done(): // Down may have been here before
-			c.queue(event{s, fabric.Left{Switch: s.id}})
+			c.turns.must(s, fabric.Left{Switch: s.id})
 		default:
 		}
 	}()
@@ -72,6 +71,7 @@ func (c *Core) Up(conn *channel.Conn) {
 func (c *Core) Down(conn *channel.Conn, err error) {
 	s := c.sessionOf(conn)
 	c.byConn.Delete(conn)
+	c.counts.overRate.Add(conn.Stats().PacketInsDropped)
 	if s == nil {
 		return
 	}
@@ -90,15 +90,27 @@ func (c *Core) tell(s *session, e fabric.Event) {
 		return
 	}
 	s.mu.Unlock()
-	c.queue(event{s, e})
+	c.turns.must(s, e)
 }
 
-// queue hands an event to the laws; who sends faster than they work waits.
-func (c *Core) queue(e event) {
-	select {
-	case c.urgent <- e:
-	case <-c.ended:
+// refuse remembers why a switch is not managed; of too many, some are forgotten.
+func (c *Core) refuse(id fabric.Switch, why error) {
+	for old := range c.refused {
+		if len(c.refused) < refusedMax {
+			break
+		}
+		delete(c.refused, old)
 	}
+	c.refused[id] = clip(why.Error())
+}
+
+// clip keeps a peer's text short.
+func clip(s string) string {
+	const most = 500
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
 }
 
 // PacketIn queues a copy of a frame; over the switch's share it is dropped.
@@ -110,20 +122,8 @@ func (c *Core) PacketIn(conn *channel.Conn, in *openflow.PacketIn) {
 		return
 	}
 	c.counts.frames.Add(1)
-	if s.waiting.Add(1) > perSwitch {
-		s.waiting.Add(-1)
-		c.counts.framesDropped.Add(1)
-		return
-	}
-	e := event{s, fabric.PacketIn{At: fabric.Point{Switch: s.id, Port: fabric.Port(port)}, Kind: kind, Frame: slices.Clone(in.Data)}}
-	to := c.frames
-	if kind == fabric.Probe { // metered by the switch; links must not go because frames flood
-		to = c.probes
-	}
-	select {
-	case to <- e:
-	default:
-		s.waiting.Add(-1)
+	at := fabric.Point{Switch: s.id, Port: fabric.Port(port)}
+	if !c.turns.may(s, fabric.PacketIn{At: at, Kind: kind, Frame: in.Data}) {
 		c.counts.framesDropped.Add(1)
 	}
 }
@@ -154,89 +154,123 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 }
 
 // find becomes master of a switch and reads what it has.
-func (c *Core) find(ctx context.Context, s *session) (fabric.Joined, error) {
-	j := fabric.Joined{Switch: s.id}
+func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
+	j := &fabric.Joined{Switch: s.id}
 	if err := s.conn.SetRole(ctx, openflow.RoleMaster, c.generation); err != nil {
-		return j, fmt.Errorf("become master: %w", err)
+		return nil, fmt.Errorf("become master: %w", err)
 	}
-	ports, err := multipart[openflow.PortDescReply](ctx, s.conn, openflow.MultipartPortDesc, nil)
-	if err != nil {
-		return j, fmt.Errorf("read ports: %w", err)
-	}
-	for i := range ports {
-		if ports[i].PortNo <= openflow.PortMax {
-			j.Ports = append(j.Ports, readPort(&ports[i]))
+	if err := each[openflow.PortDescReply](ctx, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
+		if p.PortNo <= openflow.PortMax {
+			j.Ports = append(j.Ports, readPort(p))
 		}
+		return most(len(j.Ports), forward.PortsMax, "ports")
+	}); err != nil {
+		return nil, fmt.Errorf("read ports: %w", err)
 	}
-	flows, err := multipart[openflow.FlowStatsReply](ctx, s.conn, openflow.MultipartFlow,
-		openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny})
-	if err != nil {
-		return j, fmt.Errorf("read flows: %w", err)
+	if err := each[openflow.FlowStatsReply](ctx, s.conn, openflow.MultipartFlow,
+		openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny},
+		func(f *openflow.FlowStats) error { return c.sort(s, f, &j.Found) }); err != nil {
+		return nil, fmt.Errorf("read flows: %w", err)
 	}
-	if err := c.sort(s, flows, &j.Found); err != nil {
-		return j, err
-	}
-	groups, err := multipart[openflow.GroupDescReply](ctx, s.conn, openflow.MultipartGroupDesc, nil)
-	if err != nil {
-		return j, fmt.Errorf("read groups: %w", err)
-	}
-	for i := range groups {
-		if fabric.OurGroup(uint32(groups[i].GroupID)) {
-			j.Found.Groups = append(j.Found.Groups, readGroup(&groups[i]))
+	buckets := 0
+	if err := each[openflow.GroupDescReply](ctx, s.conn, openflow.MultipartGroupDesc, nil, func(g *openflow.GroupDesc) error {
+		if fabric.OurGroup(uint32(g.GroupID)) {
+			j.Found.Groups = append(j.Found.Groups, readGroup(g))
+			buckets += 1 + len(g.Buckets)
 		}
+		return most(buckets, bucketsMax, "groups of Weir's, and ports in them")
+	}); err != nil {
+		return nil, fmt.Errorf("read groups: %w", err)
 	}
-	meters, err := multipart[openflow.MeterConfigReply](ctx, s.conn, openflow.MultipartMeterConfig,
-		openflow.MeterConfigRequest{MeterID: openflow.MeterAll})
-	if err != nil {
-		return j, fmt.Errorf("read meters: %w", err)
-	}
-	for i := range meters {
-		if fabric.OurMeter(uint32(meters[i].MeterID)) {
-			j.Found.Meters = append(j.Found.Meters, readMeter(&meters[i]))
-		}
+	if err := each[openflow.MeterConfigReply](ctx, s.conn, openflow.MultipartMeterConfig,
+		openflow.MeterConfigRequest{MeterID: openflow.MeterAll}, func(m *openflow.MeterConfig) error {
+			if fabric.OurMeter(uint32(m.MeterID)) {
+				j.Found.Meters = append(j.Found.Meters, readMeter(m))
+			}
+			return most(len(j.Found.Meters), metersMax, "meters of Weir's")
+		}); err != nil {
+		return nil, fmt.Errorf("read meters: %w", err)
 	}
 	return j, nil
 }
 
-const lastTable = 3 // of ours
+// What a switch may have, however long it goes on telling.
+const (
+	bucketsMax = 1 << 18
+	metersMax  = int(fabric.MeterLast - fabric.MeterFirst + 1)
+	lastTable  = 3 // of ours
+)
 
-// sort keeps our flows. Another's flow in one of our tables would be changed by ours, or hide them: with one
-// there the switch is not managed. Flows with our cookie that this version would not make are removed.
-func (c *Core) sort(s *session, flows []openflow.FlowStats, found *fabric.State) error {
-	for i := range flows {
-		f, ours, ok := readFlow(&flows[i])
-		switch {
-		case !ours && flows[i].TableID <= lastTable:
-			return fmt.Errorf("a flow of somebody else is in a table that Weir uses (0 to %d): %s; remove it, or leave this switch alone",
-				lastTable, foreign(&flows[i]))
-		case !ours:
-		case !ok:
-			m := &openflow.FlowMod{
-				Cookie: f.Kind.Cookie(), CookieMask: fabric.CookieMask, TableID: flows[i].TableID, Command: openflow.FlowDeleteStrict,
-				Priority: flows[i].Priority, BufferID: openflow.NoBuffer, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny, Match: flows[i].Match,
-			}
-			if _, err := s.conn.Send(m); err != nil {
-				return fmt.Errorf("remove a flow of another version: %w", err)
-			}
-		default:
-			found.Flows = append(found.Flows, f)
-		}
+func most(n, limit int, what string) error {
+	if n > limit {
+		return fmt.Errorf("more than %d %s", limit, what)
 	}
 	return nil
 }
 
-// multipart asks, and joins the parts of the answer.
-func multipart[T ~[]E, E any](ctx context.Context, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody) (out []E, err error) {
-	parts, err := conn.Multipart(ctx, &openflow.MultipartRequest{Type: kind, Body: body})
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range parts {
-		b, ok := p.Body.(T)
-		if !ok {
-			return nil, fmt.Errorf("the switch answers %v with %T", kind, p.Body)
+// sort keeps a flow of ours. Another's flow in one of our tables would be changed by ours, or hide them: with one
+// there the switch is not managed. Flows with our cookie that this version would not make are removed.
+func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) error {
+	f, ours, ok := readFlow(stats)
+	switch {
+	case !ours && stats.TableID <= lastTable:
+		return fmt.Errorf("a flow of somebody else is in a table that Weir uses (0 to %d): %s; remove it, or leave this switch alone",
+			lastTable, foreign(stats))
+	case !ours:
+	case !ok:
+		m := &openflow.FlowMod{
+			Cookie: f.Kind.Cookie(), CookieMask: fabric.CookieMask, TableID: stats.TableID, Command: openflow.FlowDeleteStrict,
+			Priority: stats.Priority, BufferID: openflow.NoBuffer, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny, Match: stats.Match,
 		}
-		out = append(out, b...)
+		if _, err := s.conn.Send(m); err != nil {
+			return fmt.Errorf("remove a flow of another version: %w", err)
+		}
+	default:
+		found.Flows = append(found.Flows, f)
 	}
-	return out, nil
+	return most(len(found.Flows), c.flowsMax, "flows of Weir's")
+}
+
+// each asks, and hands on every entry of the answer as it is read: what is kept is what f keeps. f is called on the
+// connection's reading goroutine, no more once it has failed.
+func each[T ~[]E, E any](ctx context.Context, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody, f func(*E) error) error {
+	done := make(chan error, 1)
+	ended := false
+	err := conn.Poll(&openflow.MultipartRequest{Type: kind, Body: body}, func(part []byte, last bool, err error) {
+		if ended {
+			return
+		}
+		if err == nil {
+			err = eachOf[T](part, f)
+		}
+		if ended = last || err != nil; ended {
+			done <- err
+		}
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func eachOf[T ~[]E, E any](part []byte, f func(*E) error) error {
+	var m openflow.MultipartReply
+	if err := m.DecodeBody(part); err != nil {
+		return err
+	}
+	entries, ok := m.Body.(T)
+	if !ok {
+		return fmt.Errorf("the switch answers with %T", m.Body)
+	}
+	for i := range entries {
+		if err := f(&entries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

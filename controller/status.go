@@ -14,6 +14,7 @@ import (
 	"weir/controller/forward"
 	"weir/controller/poll"
 	"weir/internal/peer"
+	"weir/openflow/channel"
 )
 
 // Status is what a controller knows now.
@@ -21,12 +22,22 @@ type Status struct {
 	Name       string                   `json:"name"`
 	Version    string                   `json:"version"`
 	UpSeconds  int64                    `json:"up_seconds"`
+	Active     string                   `json:"active,omitempty"` // the controller for which this one stands by; nothing below then
 	Generation uint64                   `json:"generation"`
 	Refused    map[string]string        `json:"refused"` // switches that are not managed, and why
 	Forward    forward.Status           `json:"forward"`
 	Poll       map[string]poll.Counts   `json:"poll"`
 	Ports      map[string][]PortCounter `json:"ports"`
 	Core       CoreStatus               `json:"core"`
+	Peers      PeersStatus              `json:"peers"`
+}
+
+// PeersStatus are the connections, those of peers that are no switches of ours with them.
+type PeersStatus struct {
+	Now      int               `json:"now"`
+	HalfOpen int               `json:"half_open"` // of Now: hello and features are not through
+	Accepted uint64            `json:"accepted"`
+	Ended    map[string]uint64 `json:"ended"` // or refused, by cause
 }
 
 // PortCounter are the counters of one port, as the last answer had them.
@@ -50,11 +61,11 @@ type CoreStatus struct {
 	SlowestStepUs int64  `json:"slowest_step_us"`
 }
 
-func (r *role) status() *Status {
+func (r *term) status() *Status {
 	s := &Status{
 		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: r.core.generation,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
-		Core: r.core.status(),
+		Core: r.core.status(), Peers: r.peers(),
 	}
 	for id, why := range r.core.refused {
 		s.Refused[id.String()] = why
@@ -77,11 +88,46 @@ func (r *role) status() *Status {
 	return s
 }
 
+func (r *term) peers() PeersStatus {
+	st := r.server.Stats()
+	p := PeersStatus{Now: st.Connections, HalfOpen: st.HalfOpen, Accepted: st.Accepted, Ended: map[string]uint64{}}
+	for cause, n := range st.Ended {
+		p.Ended[cause.String()] = n
+	}
+	return p
+}
+
+// overRate counts packets that connections dropped, above the rate that meters allow; it never goes back.
+func (c *Core) overRate() uint64 {
+	n := c.counts.overRate.Load() // of those that are gone
+	c.byConn.Range(func(conn, _ any) bool {
+		n += conn.(*channel.Conn).Stats().PacketInsDropped
+		return true
+	})
+	c.overRateSaid = max(c.overRateSaid, n)
+	return c.overRateSaid
+}
+
 func (c *Core) status() CoreStatus {
+	over := c.overRate()
 	return CoreStatus{
-		Frames: c.counts.frames.Load(), FramesDropped: c.counts.framesDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
+		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over, Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
 		OrdersRefused: c.counts.ordersRefused.Load(), SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000,
 	}
+}
+
+// status asks the laws' goroutine, if there is one; nil: the controller ends.
+func (r *role) status(ctx context.Context) (s *Status) {
+	t := r.term.Load()
+	if t == nil {
+		s = &Status{Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Active: "nobody yet"}
+		if active := r.waits.Load(); active != nil {
+			s.Active = *active
+		}
+		return s
+	}
+	t.core.Do(ctx, func() { s = t.status() })
+	return s
 }
 
 // PinRequest asks for one path for both directions of a flow; Drop takes it back.
@@ -112,8 +158,8 @@ func (r *role) serveControl() (*http.Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, q *http.Request) {
-		var s *Status
-		if !r.core.Do(q.Context(), func() { s = r.status() }) {
+		s := r.status(q.Context())
+		if s == nil {
 			http.Error(w, "the controller ends", http.StatusServiceUnavailable)
 			return
 		}
@@ -131,7 +177,11 @@ func (r *role) serveControl() (*http.Server, error) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		r.core.Tell(q.Context(), e)
+		if t := r.term.Load(); t == nil {
+			http.Error(w, errStandby.Error(), http.StatusServiceUnavailable)
+		} else {
+			t.core.Tell(q.Context(), e)
+		}
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
 	go func() { _ = s.Serve(netutil.LimitListener(ownUser{l}, 16)) }()
@@ -182,8 +232,11 @@ func client(name string, in Within) *http.Client {
 }
 
 // Well tells whether all switches that were ever seen are connected and as they should be, and none
-// refused an order.
+// refused an order. One that stands by is.
 func (s *Status) Well() bool {
+	if s.Active != "" {
+		return true
+	}
 	for _, d := range s.Forward.Switches {
 		if !d.Joined {
 			return false

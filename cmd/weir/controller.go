@@ -148,6 +148,10 @@ connected and have confirmed that they are as they should be, else 1.`,
 }
 
 func printController(w io.Writer, s *controller.Status) error {
+	if s.Active != "" {
+		_, err := fmt.Fprintf(w, "controller %s: up %d s; stands by, %s is active\n", s.Name, s.UpSeconds, s.Active)
+		return err
+	}
 	f := s.Forward
 	fmt.Fprintf(w, "controller %s: generation %d, up %d s; %d switches, %d links, %d hosts, %d pinned flows; %s\n\n", s.Name, s.Generation,
 		s.UpSeconds, len(f.Switches), len(f.Links), len(f.Hosts), len(f.Pins), map[bool]string{true: "settled", false: "not settled"}[f.Settled])

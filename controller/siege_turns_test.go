@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+// Packets of a switch that sends few are next, however many others have thousands waiting, and however long each
+// of theirs takes.
+func TestTurns(t *testing.T) {
+	turns := newTurns()
+	frame := make([]byte, 60)
+	var noisy []*session
+	for i := range 50 {
+		s := &session{id: fabric.Switch(i)}
+		for n := range 5000 {
+			if ok := turns.may(s, fabric.PacketIn{Frame: frame}); ok != (n < framesPerSwitch) {
+				t.Fatalf("packet %d: taken %v", n, ok)
+			}
+		}
+		noisy = append(noisy, s)
+	}
+	served := map[*session]time.Duration{}
+	cost := func(s *session) time.Duration { return time.Duration(1+s.id) * time.Microsecond }
+	step := func() *session {
+		s, _, ok := turns.next()
+		if !ok {
+			t.Fatal("nothing waits")
+		}
+		turns.spent(s, cost(s))
+		served[s] += cost(s)
+		turns.may(s, fabric.PacketIn{Frame: frame}) // more of the same
+		return s
+	}
+	for range 20000 {
+		step()
+	}
+	quiet := &session{id: 1000}
+	if !turns.may(quiet, fabric.PacketIn{Frame: frame}) {
+		t.Fatal("not taken")
+	}
+	s, _, _ := turns.next()
+	if s != quiet {
+		t.Error("a switch that had sent nothing waits for others")
+	}
+	least, longest := served[noisy[0]], served[noisy[0]]
+	for _, s := range noisy {
+		least, longest = min(least, served[s]), max(longest, served[s])
+	}
+	if longest > least+3*turn {
+		t.Errorf("the laws worked %v for one switch and %v for another", longest, least)
+	}
+	// What must not be lost goes before what may, and probes before other packets.
+	for _, e := range []fabric.PacketIn{{Frame: frame}, {Kind: fabric.Probe, Frame: frame}} {
+		turns.may(quiet, e)
+	}
+	turns.must(quiet, fabric.Left{})
+	var order []fabric.Event
+	for len(order) < 3 {
+		s, e, _ := turns.next()
+		if turns.spent(s, turn); s == quiet {
+			order = append(order, e)
+		}
+	}
+	if p, is := order[1].(fabric.PacketIn); order[0] != (fabric.Left{}) || !is || p.Kind != fabric.Probe {
+		t.Errorf("%v", order)
+	}
+	big := &session{id: 1001}
+	for turns.may(big, fabric.PacketIn{Frame: make([]byte, 65000)}) {
+	}
+	if big.box.bytes > bytesPerSwitch {
+		t.Errorf("%d bytes wait", big.box.bytes)
+	}
+}
+
+// Who sends what must not be lost faster than the laws work, waits, and nobody else.
+func TestTurnsWait(t *testing.T) {
+	turns := newTurns()
+	a, b := &session{id: 1}, &session{id: 2}
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		for range 3 * urgentPerSwitch {
+			turns.must(a, fabric.Left{Switch: 1})
+		}
+	})
+	turns.must(b, fabric.Left{Switch: 2})
+	for got := map[*session]int{}; got[a] < 3*urgentPerSwitch || got[b] < 1; {
+		if a.box.waiting(turns) > urgentPerSwitch {
+			t.Fatal("more wait than may")
+		}
+		if s, _, ok := turns.next(); ok {
+			got[s]++
+		} else {
+			<-turns.wake
+		}
+	}
+	sent.Wait()
+	sent.Go(func() {
+		for range 2 * urgentPerSwitch {
+			turns.must(a, fabric.Left{Switch: 1})
+		}
+	})
+	turns.end() // nobody is held up by a controller that has ended
+	sent.Wait()
+}
+
+func (b *mailbox) waiting(t *turns) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return b.urgent.len()
+}
+
+// Refusals of peers with ever new names are not all remembered.
+func TestRefusedIsBounded(t *testing.T) {
+	c := newCore(1, nil)
+	for id := range fabric.Switch(10 * refusedMax) {
+		c.refuse(id, context.DeadlineExceeded)
+	}
+	if len(c.refused) != refusedMax || c.refused[10*refusedMax-1] == "" {
+		t.Errorf("%d are remembered", len(c.refused))
+	}
+}

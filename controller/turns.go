@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"weir/controller/fabric"
+)
+
+const (
+	urgentPerSwitch = 1024                  // events that must not be lost; a switch that sends more is read from later
+	framesPerSwitch = 1024                  // packets for the laws; further ones are dropped
+	bytesPerSwitch  = 512 << 10             // of these packets
+	turn            = 50 * time.Microsecond // of the laws' time, for one switch after the other
+)
+
+// turns hands the laws what switches have sent, one switch after the other, each for the same time: one that sends
+// much, or what costs the laws much, holds up no other. Who has sent nothing lately comes first, for one turn. It is
+// the scheduler of FQ-CoDel (RFC 8290, 4.2) with time in the place of bytes.
+type turns struct {
+	wake chan struct{} // buffered: something waits
+
+	mu         sync.Mutex
+	room       sync.Cond // of urgentPerSwitch
+	ended      bool
+	fresh, old queue[*session]
+}
+
+// mailbox is what one switch has sent and the laws have not seen.
+type mailbox struct {
+	urgent queue[fabric.Event]
+	probes queue[fabric.Event] // links must not go because frames flood
+	frames queue[fabric.Event]
+	bytes  int // of probes and frames
+	listed bool
+	credit time.Duration // of the laws' time
+}
+
+func newTurns() *turns {
+	t := &turns{wake: make(chan struct{}, 1)}
+	t.room.L = &t.mu
+	return t
+}
+
+// must queues an event that may not be lost; who sends faster than the laws work waits.
+func (t *turns) must(s *session, e fabric.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for s.box.urgent.len() >= urgentPerSwitch && !t.ended {
+		t.room.Wait()
+	}
+	s.box.urgent.push(e)
+	t.list(s)
+}
+
+// may queues a copy of a packet, unless the switch has too many there.
+func (t *turns) may(s *session, e fabric.PacketIn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := &s.box
+	if b.probes.len()+b.frames.len() >= framesPerSwitch || b.bytes+len(e.Frame) > bytesPerSwitch {
+		return false
+	}
+	b.bytes += len(e.Frame)
+	e.Frame = slices.Clone(e.Frame)
+	if e.Kind == fabric.Probe {
+		b.probes.push(e)
+	} else {
+		b.frames.push(e)
+	}
+	t.list(s)
+	return true
+}
+
+func (t *turns) list(s *session) {
+	if !s.box.listed {
+		s.box.listed, s.box.credit = true, turn
+		t.fresh.push(s)
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next gives the event whose turn it is; false: there is none. What it cost goes to spent.
+func (t *turns) next() (*session, fabric.Event, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		from := &t.fresh
+		if from.len() == 0 {
+			from = &t.old
+		}
+		if from.len() == 0 {
+			return nil, nil, false
+		}
+		s := from.items[from.head]
+		b := &s.box
+		if b.credit > 0 {
+			if e, ok := t.pop(b); ok {
+				return s, e, true
+			}
+		}
+		from.pop()
+		switch {
+		case b.credit <= 0:
+			b.credit += turn
+			t.old.push(s)
+		case from == &t.fresh && t.old.len() > 0:
+			t.old.push(s) // not first again before the others had their turn
+		default:
+			b.listed = false
+		}
+	}
+}
+
+func (t *turns) pop(b *mailbox) (e fabric.Event, ok bool) {
+	switch {
+	case b.urgent.len() > 0:
+		if b.urgent.len() == urgentPerSwitch {
+			t.room.Broadcast()
+		}
+		return b.urgent.pop(), true
+	case b.probes.len() > 0:
+		e = b.probes.pop()
+	case b.frames.len() > 0:
+		e = b.frames.pop()
+	default:
+		return nil, false
+	}
+	b.bytes -= len(e.(fabric.PacketIn).Frame)
+	return e, true
+}
+
+// spent takes what an event cost from its switch's credit.
+func (t *turns) spent(s *session, d time.Duration) {
+	t.mu.Lock()
+	s.box.credit -= d
+	t.mu.Unlock()
+}
+
+// end lets nobody wait any more.
+func (t *turns) end() {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.room.Broadcast()
+}
+
+// queue is first in, first out.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+func (q *queue[T]) push(v T) {
+	if q.head > 64 && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+func (q *queue[T]) pop() T {
+	var none T
+	v := q.items[q.head]
+	q.items[q.head] = none
+	if q.head++; q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return v
+}
