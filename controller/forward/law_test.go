@@ -98,6 +98,44 @@ func TestOneWayLink(t *testing.T) {
 	}
 }
 
+// A link that was cut and carries one way only when its ports are up again stays out of every group, for as long as it
+// takes: what is sent there would be lost, and a switch that looks at its own port alone sees nothing. Nor is it taken for
+// ports of hosts: a broadcast sent there would come in at the other switch, and its sender seem to have moved.
+func TestMendedLinkStaysOutUntilBothWaysAreHeard(t *testing.T) {
+	for _, deaf := range []fabric.Point{at(1, 2), at(101, 1)} { // whose frames are lost
+		n := leafSpine(t, 2, 2, 1)
+		n.begin(t)
+		n.SetLink(at(1, 2), false)
+		must(t, n.Run(time.Second))
+		n.AddSwitch(99, 1)
+		n.Link(deaf, at(99, 1))
+		for _, a := range []fabric.Point{at(1, 2), at(101, 1)} {
+			n.Switches[a.Switch].Ports[a.Port] = true
+			n.Events = append(n.Events, fabric.PortChanged{Switch: a.Switch, Port: fabric.PortInfo{Port: a.Port, Up: true}})
+		}
+		must(t, n.Run(20*time.Second))
+		for id, s := range n.Switches {
+			for g, ports := range s.Groups {
+				if id == 1 && slices.Contains(ports, 2) || id == 101 && slices.Contains(ports, 1) {
+					t.Errorf("frames of %v are lost, and %v sends group %#x by %v", deaf, id, g, ports)
+				}
+			}
+		}
+		for i := 1; i <= n.hosts; i++ {
+			n.Send(hostMAC(i), modelnet.Ethernet(hostMAC(i), fabric.Broadcast))
+		}
+		must(t, n.Settle())
+		if s := n.law.Status(); len(s.Links) != 3 || len(s.Hosts) != 2 || s.Counts.Moves != 0 {
+			t.Errorf("%d links, %d hosts, %d moves: should be 3, 2 and none", len(s.Links), len(s.Hosts), s.Counts.Moves)
+		}
+		must(t, n.pairs())
+		n.Link(at(1, 2), at(101, 1))
+		must(t, n.Run(2*time.Second))
+		must(t, n.pairs())
+		must(t, n.multipath())
+	}
+}
+
 // A link that nothing crosses any more, though both its ports are up, is gone after LinkAge.
 func TestSilentLinkAges(t *testing.T) {
 	n := leafSpine(t, 2, 2, 1)

@@ -2,12 +2,13 @@ package forward
 
 import (
 	"slices"
+	"time"
 
 	"weir/controller/fabric"
 )
 
-// A link is two ports that hear each other's probes. One that is heard in one direction only is none: its
-// other direction would swallow what is sent there.
+// A link is two ports that hear each other's probes, since they are up. One that is heard in one direction only is none:
+// its other direction would swallow what is sent there. Its ports are no ports of hosts either.
 
 // probe sends the next probe from a port. The first ones follow each other quickly: a link that comes is
 // found at once.
@@ -51,7 +52,12 @@ func (l *Law) probeHeard(at fabric.Point, frame []byte) {
 		l.counts.LinksForged++
 		return
 	}
-	here.heard, here.heardAt = from, l.now
+	here.heard, here.heardAt, there.arrivedAt = from, l.now, l.now
+	for _, p := range []*port{here, there} {
+		if p.role == edge {
+			l.setRole(p, fresh) // what hosts have flooded there would come in at another switch
+		}
+	}
 	if there.heard == at && l.now-there.heardAt < l.cfg.LinkAge {
 		l.linkUp(at, from)
 	}
@@ -59,6 +65,12 @@ func (l *Law) probeHeard(at fabric.Point, frame []byte) {
 
 // hasHosts tells a port where hosts were learnt since it came up.
 func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
+
+// half tells a port that another switch of ours was heard at lately, or that was heard there.
+func (l *Law) half(p *port) bool {
+	lately := func(at time.Duration) bool { return at > 0 && l.now-at < l.cfg.LinkAge }
+	return p.heard != (fabric.Point{}) && lately(p.heardAt) || lately(p.arrivedAt)
+}
 
 func (l *Law) port(at fabric.Point) *port {
 	if d := l.switches[at.Switch]; d != nil && d.joined {

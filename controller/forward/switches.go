@@ -63,6 +63,7 @@ type port struct {
 	was       fabric.Switch // lostLink: behind it; 0: not known, this controller never saw the link
 	replugged bool          // lostLink: it was down since
 	heardAt   time.Duration
+	arrivedAt time.Duration // a probe sent from here, at another switch
 	hosts     int
 
 	floodTokens float64
@@ -247,7 +248,7 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 			} else {
 				l.setRole(p, fresh)
 			}
-			p.probes, p.probed, p.heard = 0, l.now, fabric.Point{}
+			p.probes, p.probed, p.heard, p.arrivedAt = 0, l.now, fabric.Point{}, 0
 		}
 	}
 }
@@ -273,7 +274,7 @@ func (l *Law) tickPorts(d *datapath) {
 		if p.role == lostLink && p.replugged && l.back(p.was) {
 			l.setRole(p, fresh)
 		}
-		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
+		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 && !l.half(p) {
 			l.setRole(p, edge)
 			l.dropFlow(d, fromLink(p.Port).FlowKey)
 		}
