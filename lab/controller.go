@@ -52,8 +52,9 @@ func (l *Lab) hasController() bool {
 // startController starts the controller in its node, as a process of the lab's with a file and a log in the lab's
 // directory. Where it begins anew, the log goes on.
 func (l *Lab) startController() error {
-	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: %s\ngeneration: %s\n",
-		controllerName, l.plan.controllerAddress(), l.claim.controllerFile("generation"))
+	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: %s\ngeneration: %s\ntls:\n  ca: %s\n  certificate: %s\n  key: %s\n",
+		controllerName, l.plan.controllerAddress(), l.claim.controllerFile("generation"),
+		l.claim.certificateFile("ca.pem"), l.claim.certificateFile(controllerNode+".pem"), l.claim.certificateFile(controllerNode+".key"))
 	if err := os.WriteFile(l.claim.controllerFile("yaml"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the controller's file: %w", err)
 	}

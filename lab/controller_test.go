@@ -2,7 +2,9 @@ package lab
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,6 +102,51 @@ func TestController_KnowsAllBeforeTraffic(t *testing.T) {
 			t.Error(err)
 		}
 		sameHost(t, before, "after Down")
+	}
+}
+
+// Who has no certificate of the lab's is no switch of it: one without any, and one with another lab's, are refused.
+func TestController_LetsInItsSwitchesOnly(t *testing.T) {
+	l := upControlled(t, "ctltls", leafSpine(2, 1, false))
+	if log, err := os.ReadFile(l.claim.controllerFile("log")); err != nil || !strings.Contains(string(log), "tls=true") {
+		t.Errorf("%v, it says\n%s", err, log)
+	}
+	ours, err := tls.LoadX509KeyPair(l.claim.certificateFile("leaf1.pem"), l.claim.certificateFile("leaf1.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &Lab{plan: l.plan, claim: &claim{record: record{Name: l.Name() + "/other"}}}
+	if err := os.Mkdir(filepath.Join(labsDir, l.Name(), "other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.makeCertificates(); err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := tls.LoadX509KeyPair(other.claim.certificateFile("leaf1.pem"), other.claim.certificateFile("leaf1.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		shown   []tls.Certificate
+		refused bool
+	}{"ours": {[]tls.Certificate{ours}, false}, "none": {nil, true}, "another lab's": {[]tls.Certificate{theirs}, true}} {
+		var conn *tls.Conn
+		err := l.Enter("leaf1", func() error {
+			raw, err := net.DialTimeout("tcp4", l.plan.controllerAddress().String(), testnet.Patience)
+			if err != nil {
+				return err
+			}
+			conn = tls.Client(raw, &tls.Config{Certificates: c.shown, InsecureSkipVerify: true}) //nolint:gosec // the other side is tested
+			return conn.SetDeadline(time.Now().Add(testnet.Patience))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 8)) // its hello
+		if (err != nil) != c.refused {
+			t.Errorf("with %s: %v", name, err)
+		}
+		_ = conn.Close()
 	}
 }
 

@@ -8,7 +8,8 @@
 //	namespace.go  making, marking and removing namespaces
 //	link.go       veth pairs and their settings
 //	fabric.go     what a switch is: bridge.go, routed.go, ovs.go with its daemons and their sockets
-//	controller.go who tells Open vSwitches what to forward; announce.go  how it hears of the guests
+//	controller.go who tells Open vSwitches what to forward; certificates.go  how they know each other;
+//	              announce.go  how it hears of the guests
 //	shape.go      the queue of a port
 //	guest.go      addresses and TCP of the guests; foreign.go  those that are netstack
 //	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
@@ -137,6 +138,11 @@ func (l *Lab) leave() error {
 
 // build makes everything, in steps that need the one before; within a step nodes are done side by side.
 func (l *Lab) build(ctx context.Context, say func(phase string)) error {
+	if l.hasController() {
+		if err := l.makeCertificates(); err != nil {
+			return err
+		}
+	}
 	before := kernelMemoryKB()
 	steps := []struct {
 		what string

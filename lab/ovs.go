@@ -65,7 +65,7 @@ func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 	if err := d.startDatabase(); err != nil {
 		return err
 	}
-	if err := d.vsctl(o.configuration(n)...); err != nil {
+	if err := d.vsctl(o.configuration(l, n)...); err != nil {
 		return err
 	}
 	if !o.kernel {
@@ -78,7 +78,7 @@ func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 
 // configuration is the switch as arguments of ovs-vsctl, all in one transaction. OpenFlow numbers ports as
 // their devices do; the datapath id is the number of the switch.
-func (o ovs) configuration(n *node) []string {
+func (o ovs) configuration(l *Lab, n *node) []string {
 	datapath := map[bool]string{false: "netdev", true: "system"}[o.kernel]
 	args := []string{
 		"init",
@@ -99,7 +99,9 @@ func (o ovs) configuration(n *node) []string {
 			"--", "set", "Port", p.ifname, "qos=@none")
 	}
 	if o.controller.IsValid() {
-		args = append(args, "--", "set-controller", bridgeName, "tcp:"+o.controller.String(),
+		args = append(args, "--", "set-ssl",
+			l.claim.certificateFile(n.name+".key"), l.claim.certificateFile(n.name+".pem"), l.claim.certificateFile("ca.pem"),
+			"--", "set-controller", bridgeName, "ssl:"+o.controller.String(),
 			// It tries again within a second, not within eight.
 			"--", "set", "Controller", bridgeName, "connection_mode=out-of-band", "max_backoff=1000")
 	}
