@@ -86,8 +86,10 @@ fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minute
 fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n: from that seed on
 	$(GO) test -count=1 -timeout 120m -run '^TestRandom$$' -v ./sim -args -trials $(or $(TRIALS),5000) $(if $(FIRST),-first $(FIRST))
 
-fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes; TRIALS=n, SEED=n
+fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes; then native fuzzing from testdata/fuzz; TRIALS=n, SEED=n, FUZZTIME=2m each
 	$(GO) test -count=1 -timeout 120m -run '^TestTrials$$' -v ./openflow -args -trials $(or $(TRIALS),48000000) $(if $(SEED),-seed $(SEED))
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
+	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
 openflow-peers: ## OpenFlow messages as os-ken and tshark read them, and as os-ken writes them, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark

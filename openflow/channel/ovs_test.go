@@ -104,7 +104,14 @@ func (v *vswitch) log() string {
 func (v *vswitch) controller(config Config) (port string, h *recorder) {
 	v.t.Helper()
 	h = newRecorder()
-	config.Handler, config.Log = h, slog.New(slog.NewTextHandler(v.t.Output(), nil))
+	config.Handler = h
+	return v.serve(config), h
+}
+
+// serve likewise, with the handler of the configuration.
+func (v *vswitch) serve(config Config) (port string) {
+	v.t.Helper()
+	config.Log = slog.New(slog.NewTextHandler(v.t.Output(), nil))
 	s, err := NewServer(config)
 	if err != nil {
 		v.t.Fatal(err)
@@ -123,7 +130,7 @@ func (v *vswitch) controller(config Config) (port string, h *recorder) {
 			v.t.Error(err)
 		}
 	})
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port), h
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // certificates gives the switch its own and whom to trust, and the controller's files.
