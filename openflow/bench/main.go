@@ -1,12 +1,13 @@
 // Command bench times Weir's OpenFlow codec and connection beside os-ken's: the same switches, the same messages and
-// the same law (`make bench-openflow`). Each controller is a process on a processor of its own; the switches are here,
-// on another one.
+// the same law; and beside sockets without OpenFlow (`make bench-openflow`). Each controller is a process on a processor
+// of its own; the switches are here, on another one.
 package main
 
 import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,19 +19,31 @@ import (
 
 // work is one measurement.
 type work struct {
-	connections int
-	packetIns   int // that wait for a flow-mod at once, of each switch; 0: statistics
-	replies     int // statistics that are asked for at once, of each switch
+	Connections int `json:"connections"`
+	PacketIns   int `json:"packet_ins_at_once,omitempty"` // that wait for a flow-mod at once, of each switch; 0: statistics
+	Replies     int `json:"replies_at_once,omitempty"`    // statistics that are asked for at once, of each switch
 }
 
-// The last wait of os-ken's is some seconds: few wait at once where there are many switches.
-var works = []work{
-	{connections: 1, packetIns: 256}, {connections: 100, packetIns: 16}, {connections: 1000, packetIns: 4},
-	{connections: 1, replies: 32}, {connections: 100, replies: 8}, {connections: 1000, replies: 1},
+// works are all cases. How many messages lie at a socket at once decides how many a system call moves.
+func works() (all []work) {
+	for _, n := range []int{1, 8, 64} {
+		for _, connections := range []int{1, 100, 1000} {
+			all = append(all, work{Connections: connections, PacketIns: n})
+		}
+	}
+	for _, n := range []int{1, 8} {
+		for _, connections := range []int{1, 100, 1000} {
+			all = append(all, work{Connections: connections, Replies: n})
+		}
+	}
+	return all
 }
+
+// oskenAtOnce is what os-ken is measured with: a message costs it as much in each case, and its waits are long enough.
+const oskenAtOnce = 8
 
 func (w work) String() string {
-	if w.packetIns > 0 {
+	if w.PacketIns > 0 {
 		return "packet-in to flow-mod"
 	}
 	return "statistics of 48 ports"
@@ -49,40 +62,56 @@ func main() {
 	var s settings
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	flag.StringVar(&s.osken, "osken", "", "a Python that has os-ken; without it Weir is measured alone")
-	flag.DurationVar(&s.seconds, "for", 4*time.Second, "how long each measurement lasts")
-	flag.StringVar(&s.only, "only", "", "cases whose name holds this, such as 'packet' or 'statistics'")
-	asked := flag.Int("serve", -1, "be the controller, with so many requests for statistics out at each switch")
+	flag.DurationVar(&s.seconds, "for", 2*time.Second, "how long each measurement lasts")
+	flag.StringVar(&s.only, "only", "", "cases whose name holds this, such as 'packet-in', '1000 conn' or 'bare'")
+	asked := flag.Int("asked", 0, "with -serve: so many requests for statistics out at each switch")
+	as := flag.String("serve", "", "be that controller: weir, or bare")
 	flag.Parse()
-	if *asked >= 0 {
+	switch *as {
+	case "weir":
 		fail(serve(context.Background(), *asked))
-		return
+	case "bare":
+		fail(serveBare(*asked))
+	default:
+		s.all(*asJSON)
 	}
+}
+
+// all measures everything.
+func (s *settings) all(asJSON bool) {
 	if runtime.NumCPU() < 2 {
 		fail(fmt.Errorf("two processors are needed: one for the controller, one for the switches"))
 	}
 	fail(keepTo(0))
+	runtime.LockOSThread()
 	var rows []row
-	for _, w := range works {
-		if !strings.Contains(w.String(), s.only) {
-			continue
-		}
-		for _, name := range []string{"weir", "os-ken"} {
-			if name == "os-ken" && s.osken == "" {
+	var failed error
+	for _, w := range works() {
+		for _, name := range []string{"weir", "bare", "os-ken"} {
+			if name == "os-ken" && (s.osken == "" || w.PacketIns+w.Replies != oskenAtOnce) || !strings.Contains(w.title(name), s.only) {
 				continue
 			}
-			fmt.Fprintf(os.Stderr, "%s, %d connections, %s\n", w, w.connections, name)
+			fmt.Fprintln(os.Stderr, w.title(name))
 			r, err := s.measure(name, w)
-			fail(err)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", w.title(name), err))
+				continue
+			}
 			rows = append(rows, r)
 		}
 	}
-	if *asJSON {
+	if asJSON {
 		e := json.NewEncoder(os.Stdout)
 		e.SetIndent("", "  ")
 		fail(e.Encode(rows))
-		return
+	} else {
+		table(os.Stdout, rows)
 	}
-	table(os.Stdout, rows)
+	fail(failed)
+}
+
+func (w work) title(controller string) string {
+	return fmt.Sprintf("%s, %d connections, %d at once, %s", w, w.Connections, w.PacketIns+w.Replies, controller)
 }
 
 func fail(err error) {
@@ -95,8 +124,8 @@ func fail(err error) {
 // command is how a controller is started.
 func (s *settings) command(name string, w work) (string, []string, error) {
 	if name == "os-ken" {
-		return s.osken, []string{"-c", osken, strconv.Itoa(w.replies)}, nil
+		return s.osken, []string{"-c", osken, strconv.Itoa(w.Replies)}, nil
 	}
 	self, err := os.Executable()
-	return self, []string{"-serve", strconv.Itoa(w.replies)}, err
+	return self, []string{"-serve", name, "-asked", strconv.Itoa(w.Replies)}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ func (l *law) Up(c *channel.Conn) {
 		if err := c.SetRole(l.ctx, openflow.RoleMaster, 1); err != nil {
 			return // the connection has ended, and its switch comes again
 		}
-		p := &poll{law: l, conn: c, sent: make(map[openflow.PortNo]uint64), request: openflow.MultipartRequest{
+		p := &poll{law: l, conn: c, request: openflow.MultipartRequest{
 			Type: openflow.MultipartPortStats, Body: openflow.PortStatsRequest{PortNo: openflow.PortAny},
 		}}
 		for range l.asked {
@@ -73,7 +74,23 @@ type poll struct {
 	law     *law
 	conn    *channel.Conn
 	request openflow.MultipartRequest
-	sent    map[openflow.PortNo]uint64
+	sent    []sent
+}
+
+type sent struct {
+	port  openflow.PortNo
+	bytes uint64
+}
+
+// keep puts down what a port has sent. A switch tells of its ports in the same order each time: i is the place to look.
+func (p *poll) keep(i int, port openflow.PortNo, bytes uint64) {
+	if i >= len(p.sent) || p.sent[i].port != port {
+		if i = slices.IndexFunc(p.sent, func(s sent) bool { return s.port == port }); i < 0 {
+			p.sent = append(p.sent, sent{port, bytes})
+			return
+		}
+	}
+	p.sent[i].bytes = bytes
 }
 
 func (p *poll) ask() {
@@ -88,8 +105,9 @@ func (p *poll) part(body []byte, last bool, err error) {
 	if err != nil {
 		return
 	}
-	for s := (openflow.PortStats{}); ports.Next(&s); {
-		p.sent[s.PortNo] = s.TxBytes
+	s := openflow.PortStats{}
+	for i := 0; ports.Next(&s); i++ {
+		p.keep(i, s.PortNo, s.TxBytes)
 		if s.RxErrors > 0 {
 			p.law.forward(p.conn, s.PortNo, openflow.MAC{2, 0, 0, 0, 0, 1}, 1)
 		}
