@@ -5,10 +5,12 @@
 //	controller.go the goroutine of the laws
 //	turns.go      what waits for it
 //	session.go    one connection, from its first question to its end
+//	refusal.go    switches that refuse an order
 //	carry.go      actions as OpenFlow messages
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
 //	run.go        the process: listening, status, metrics
+//	standby.go    which of several controllers is active
 package controller
 
 import (
@@ -42,6 +44,7 @@ type Core struct {
 	out        []fabric.Action
 	refused    map[fabric.Switch]string // switches that are not managed, and why
 
+	patience     patience
 	counts       counts
 	overRateSaid uint64 // of the laws' goroutine
 }

@@ -42,6 +42,15 @@ func (c *Core) Up(conn *channel.Conn) {
 	s := &session{id: fabric.Switch(conn.DatapathID()), conn: conn}
 	c.byConn.Store(conn, s)
 	go func() { // a handler must not wait for answers
+		if wait := c.patience.left(s.id, time.Now()); wait > 0 {
+			t := time.NewTimer(wait)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-conn.Done():
+				return
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 		defer cancel()
 		joined, err := c.find(ctx, s)
@@ -149,7 +158,12 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 		}
 	case *openflow.ErrorMessage:
 		c.counts.ordersRefused.Add(1)
-		c.log.Error("a switch refused an order", "switch", s.id, "error", m.Error(), "xid", h.XID, "order", fmt.Sprintf("%x", m.Data))
+		c.log.Error("a switch refused an order", "switch", s.id, "error", m.Error(), "xid", h.XID, "order", clip(fmt.Sprintf("%x", m.Data)))
+		if forwards(m.Data) {
+			wait := c.patience.refused(s.id, time.Now())
+			c.log.Error("it does not forward as it should: its connection is ended, and it is told again", "switch", s.id, "after", wait)
+			conn.Close()
+		}
 	}
 }
 

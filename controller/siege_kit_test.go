@@ -248,7 +248,7 @@ func newSiege(tb testing.TB) *racks {
 	r := &racks{tb: tb, fabric: testnet.NewNamespace(tb), dir: tb.TempDir()}
 	r.fabric.Must(tb, r.makeCables) // lo
 	r.startController()
-	testnet.Until(tb, "the controller answers", func() bool { return r.status(tb) != nil })
+	testnet.Until(tb, "the controller is active", func() bool { s := r.status(tb); return s != nil && s.Active == "" })
 	return r
 }
 
