@@ -29,14 +29,15 @@ const refusedMax = 256
 
 // Core runs laws over OpenFlow connections. It is the channel's handler.
 type Core struct {
-	laws   []fabric.Law
-	log    *slog.Logger
-	begun  time.Time
-	turns  *turns
-	byConn sync.Map // *channel.Conn -> *session
-	ask    chan func()
-	ended  chan struct{}
-	later  []event // of the laws' own goroutine
+	laws    []fabric.Law
+	log     *slog.Logger
+	begun   time.Time
+	turns   *turns
+	byConn  sync.Map // *channel.Conn -> *session
+	ask     chan func()
+	ended   chan struct{}
+	reading sync.Mutex // what switches tell of their tables
+	later   []event    // of the laws' own goroutine
 
 	generation uint64
 	flowsMax   int                        // of one switch that is taken in

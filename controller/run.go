@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,10 @@ func Run(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	defer m.Close()
+	if os.Getenv("GOGC") == "" {
+		// The heap is small: by default it would be collected hundreds of times a second while peers flood.
+		defer debug.SetGCPercent(debug.SetGCPercent(400))
+	}
 	lease := newLease(cfg.Generation, cfg.Name, r.log)
 	defer lease.release()
 	for ctx.Err() == nil {
@@ -185,7 +190,7 @@ func limits(r *forward.Rates) channel.Limits {
 	return channel.Limits{
 		QueueMessages: 65536, QueueBytes: 32 << 20, Outstanding: 8192,
 		EchoInterval: 500 * time.Millisecond, EchoTimeout: time.Second,
-		PacketIns: max(2*metered, 1000), PacketInBytes: 16 << 20, Messages: 2000, ReadBytes: 16 << 20,
+		PacketIns: max(2*metered, 1000), PacketInBytes: 16 << 20, Messages: 2000, ReadBytes: 8 << 20,
 	}
 }
 

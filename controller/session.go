@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -173,7 +174,7 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	if err := s.conn.SetRole(ctx, openflow.RoleMaster, c.generation); err != nil {
 		return nil, fmt.Errorf("become master: %w", err)
 	}
-	if err := each[openflow.PortDescReply](ctx, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
+	if err := each[openflow.PortDescReply](ctx, &c.reading, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
 		if p.PortNo <= openflow.PortMax {
 			j.Ports = append(j.Ports, readPort(p))
 		}
@@ -181,13 +182,17 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("read ports: %w", err)
 	}
-	if err := each[openflow.FlowStatsReply](ctx, s.conn, openflow.MultipartFlow,
+	flows := 0
+	if err := each[openflow.FlowStatsReply](ctx, &c.reading, s.conn, openflow.MultipartFlow,
 		openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny},
-		func(f *openflow.FlowStats) error { return c.sort(s, f, &j.Found) }); err != nil {
+		func(f *openflow.FlowStats) error {
+			flows++
+			return errors.Join(c.sort(s, f, &j.Found), most(flows, allFlowsMax, "flows"))
+		}); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
 	buckets := 0
-	if err := each[openflow.GroupDescReply](ctx, s.conn, openflow.MultipartGroupDesc, nil, func(g *openflow.GroupDesc) error {
+	if err := each[openflow.GroupDescReply](ctx, &c.reading, s.conn, openflow.MultipartGroupDesc, nil, func(g *openflow.GroupDesc) error {
 		if fabric.OurGroup(uint32(g.GroupID)) {
 			j.Found.Groups = append(j.Found.Groups, readGroup(g))
 			buckets += 1 + len(g.Buckets)
@@ -196,7 +201,7 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("read groups: %w", err)
 	}
-	if err := each[openflow.MeterConfigReply](ctx, s.conn, openflow.MultipartMeterConfig,
+	if err := each[openflow.MeterConfigReply](ctx, &c.reading, s.conn, openflow.MultipartMeterConfig,
 		openflow.MeterConfigRequest{MeterID: openflow.MeterAll}, func(m *openflow.MeterConfig) error {
 			if fabric.OurMeter(uint32(m.MeterID)) {
 				j.Found.Meters = append(j.Found.Meters, readMeter(m))
@@ -210,9 +215,10 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 
 // What a switch may have, however long it goes on telling.
 const (
-	bucketsMax = 1 << 18
-	metersMax  = int(fabric.MeterLast - fabric.MeterFirst + 1)
-	lastTable  = 3 // of ours
+	allFlowsMax = 1 << 18 // others' with them
+	bucketsMax  = 1 << 18
+	metersMax   = int(fabric.MeterLast - fabric.MeterFirst + 1)
+	lastTable   = 3 // of ours
 )
 
 func most(n, limit int, what string) error {
@@ -247,7 +253,7 @@ func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) 
 
 // each asks, and hands on every entry of the answer as it is read: what is kept is what f keeps. f is called on the
 // connection's reading goroutine, no more once it has failed.
-func each[T ~[]E, E any](ctx context.Context, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody, f func(*E) error) error {
+func each[T ~[]E, E any](ctx context.Context, reading *sync.Mutex, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody, f func(*E) error) error {
 	done := make(chan error, 1)
 	ended := false
 	err := conn.Poll(&openflow.MultipartRequest{Type: kind, Body: body}, func(part []byte, last bool, err error) {
@@ -255,7 +261,10 @@ func each[T ~[]E, E any](ctx context.Context, conn *channel.Conn, kind openflow.
 			return
 		}
 		if err == nil {
+			// One at a time: switches that tell without end keep no more than one processor from the others.
+			reading.Lock()
 			err = eachOf[T](part, f)
+			reading.Unlock()
 		}
 		if ended = last || err != nil; ended {
 			done <- err

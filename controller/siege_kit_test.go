@@ -26,9 +26,9 @@ type remote struct {
 }
 
 // dialFrom connects from an address of this machine: the controller counts connections by address.
-func dialFrom(from, to string) (*remote, error) {
+func dialFrom(from string) (*remote, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: testnet.Patience}
-	nc, err := d.Dial("tcp4", to)
+	nc, err := d.Dial("tcp4", siegeAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ const honestID = 0xabc
 func newHonest(tb testing.TB, r *racks) *honest {
 	tb.Helper()
 	h := &honest{answers: make(chan byte, 64)}
-	r.fabric.Must(tb, func() (err error) { h.p, err = dialFrom("127.0.0.1", siegeAddress); return err })
+	r.fabric.Must(tb, func() (err error) { h.p, err = dialFrom("127.0.0.1"); return err })
 	tb.Cleanup(func() { _ = h.p.nc.Close() })
 	up := make(chan struct{})
 	go func() {

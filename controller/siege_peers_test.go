@@ -82,7 +82,7 @@ func (a *attack) run(number int) {
 
 // with connects, and closes when f returns.
 func with(from string, f func(p *remote)) {
-	p, err := dialFrom(from, siegeAddress)
+	p, err := dialFrom(from)
 	if err != nil {
 		return
 	}

@@ -18,7 +18,7 @@ func TestRefusedOrderIsToldAgain(t *testing.T) {
 		go func() {
 			for {
 				var p *remote
-				if err := r.fabric.Enter(func() (err error) { p, err = dialFrom("127.0.0.1", siegeAddress); return err }); err != nil {
+				if err := r.fabric.Enter(func() (err error) { p, err = dialFrom("127.0.0.1"); return err }); err != nil {
 					return // the test is over
 				}
 				sessions++

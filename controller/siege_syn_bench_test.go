@@ -176,8 +176,7 @@ func sendSYNs(fd int, rng *rand.Rand, from, to fabric.MAC) uint64 {
 	const batch = 64
 	type mmsghdr struct {
 		head unix.Msghdr
-		n    uint32
-		_    [4]byte
+		_    [8]byte // how much was sent
 	}
 	var messages [batch]mmsghdr
 	var parts [batch]unix.Iovec

@@ -102,7 +102,7 @@ func TestControllerTLS(t *testing.T) {
 		r.shows(t, own, 7)
 	}
 	var plain *remote
-	r.fabric.Must(t, func() (err error) { plain, err = dialFrom("127.0.0.1", siegeAddress); return err })
+	r.fabric.Must(t, func() (err error) { plain, err = dialFrom("127.0.0.1"); return err })
 	_ = plain.be(model{id: 7, ports: 1})
 	r.shows(t, seven, 1) // an honest certificate, another's name
 	var s *Status
