@@ -67,6 +67,9 @@ func Run(ctx context.Context, cfg *Config) error {
 		// The heap is small: by default it would be collected hundreds of times a second while peers flood.
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30)) // from here on it is
+	}
 	lease := newLease(cfg.Generation, cfg.Name, r.log)
 	defer lease.release()
 	for ctx.Err() == nil {
@@ -188,7 +191,7 @@ func named(c *channel.Conn) error {
 func limits(r *forward.Rates) channel.Limits {
 	metered := int(r.Probe) + int(r.ARP) + 3*int(r.Copy) + int(r.Source) + int(r.Miss)
 	return channel.Limits{
-		QueueMessages: 65536, QueueBytes: 32 << 20, Outstanding: 8192,
+		QueueMessages: 65536, QueueBytes: 8 << 20, Outstanding: 8192,
 		EchoInterval: 500 * time.Millisecond, EchoTimeout: time.Second,
 		PacketIns: max(2*metered, 1000), PacketInBytes: 16 << 20, Messages: 2000, ReadBytes: 8 << 20,
 	}

@@ -282,6 +282,12 @@ func (l *Law) clean() {
 		return
 	}
 	l.collect = false
+	wanted, seen := map[uint32]fabric.Switch{}, map[fabric.Switch]bool{}
+	for _, h := range l.hosts {
+		if s := h.at.Switch; !seen[s] {
+			seen[s], wanted[l.groupID(s)] = true, s
+		}
+	}
 	for _, d := range sorted(l.switches) {
 		switch {
 		case !d.joined:
@@ -289,7 +295,7 @@ func (l *Law) clean() {
 			l.collect = true
 		default:
 			l.dropOrphans(d)
-			l.dropGroups(d)
+			l.dropGroups(d, wanted)
 		}
 	}
 }

@@ -56,21 +56,22 @@ func (l *Law) setGroup(d *datapath, id uint32, ports []fabric.Port) {
 	l.tell(d, fabric.SetGroup{Switch: d.id, New: !there, Group: fabric.Group{ID: id, Ports: slices.Clone(ports)}})
 }
 
-// dropGroups removes the groups that lead to no host any more.
-func (l *Law) dropGroups(d *datapath) {
-	used := map[uint32]bool{}
-	for _, h := range l.hosts {
-		if h.at.Switch != d.id {
-			used[l.groupID(h.at.Switch)] = true
+// dropGroups removes the groups that lead to no host any more. wanted are those that do, and to which switch.
+func (l *Law) dropGroups(d *datapath, wanted map[uint32]fabric.Switch) {
+	left := map[uint32]bool{}
+	for id := range d.groups {
+		if to, there := wanted[id]; !there || to == d.id {
+			left[id] = true
 		}
+	}
+	if len(left) == 0 {
+		return
 	}
 	for _, f := range d.flows {
-		used[f.Do.Group] = true
+		delete(left, f.Do.Group)
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.groups)) {
-		if !used[id] {
-			delete(d.groups, id)
-			l.tell(d, fabric.DropGroup{Switch: d.id, ID: id})
-		}
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		delete(d.groups, id)
+		l.tell(d, fabric.DropGroup{Switch: d.id, ID: id})
 	}
 }
