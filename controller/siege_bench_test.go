@@ -45,6 +45,9 @@ func BenchmarkSiege(b *testing.B) {
 			b.ReportMetric(took[len(took)*99/100], "p99-us")
 			b.ReportMetric(took[len(took)-1], "max-us")
 			b.ReportMetric(float64(lost), "lost")
+			if s := r.status(b); s != nil {
+				b.ReportMetric(float64(s.Core.SlowestStepUs), "slowest-step-us")
+			}
 			b.ReportMetric(before, "MB-before")
 			b.ReportMetric(memoryOf(b, r.controller), "MB")
 			b.ReportMetric(0, "ns/op")

@@ -54,6 +54,14 @@ func TestTurns(t *testing.T) {
 	if longest > least+3*turn {
 		t.Errorf("the laws worked %v for one switch and %v for another", longest, least)
 	}
+	// One that was served while the processor was away for a second is not kept from it for long.
+	turns.spent(quiet, time.Second)
+	turns.may(quiet, fabric.PacketIn{Frame: frame})
+	for n := 0; step() != quiet; n++ {
+		if n > 12*50*int(turn/time.Microsecond) {
+			t.Fatal("it waits for ever")
+		}
+	}
 	// What must not be lost goes before what may, and probes before other packets.
 	for _, e := range []fabric.PacketIn{{Frame: frame}, {Kind: fabric.Probe, Frame: frame}} {
 		turns.may(quiet, e)

@@ -134,10 +134,11 @@ func (t *turns) pop(b *mailbox) (e fabric.Event, ok bool) {
 	return e, true
 }
 
-// spent takes what an event cost from its switch's credit.
+// spent takes what an event cost from its switch's credit, at most ten turns: while the processor had other things to
+// do, time passed, too, and the switch would wait for that among all others.
 func (t *turns) spent(s *session, d time.Duration) {
 	t.mu.Lock()
-	s.box.credit -= d
+	s.box.credit -= min(d, 10*turn)
 	t.mu.Unlock()
 }
 
