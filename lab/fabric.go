@@ -23,9 +23,9 @@ func newFabric(p *plan, o Options) (fabric, error) {
 	switch kind := p.cfg.Switch; {
 	case kind == "ovs":
 		if p.paths && o.Controller != nil {
-			return newOVS(p.controllerAddress()), nil
+			return newOVS(p, p.controllerAddress(), o.Scale), nil
 		}
-		return newOVS(netip.AddrPort{}), nil
+		return newOVS(p, netip.AddrPort{}, o.Scale), nil
 	case kind != "" && kind != "bridge":
 		return nil, fmt.Errorf("topology.switch %q is not in this build of the lab: use bridge or ovs", kind)
 	case p.routed:

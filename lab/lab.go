@@ -51,6 +51,9 @@ type Options struct {
 	// Controller is a program with its first arguments; `-f FILE` follows, FILE being of kind Controller. Open vSwitches
 	// in a network with several paths forward what it tells them and nothing else. nil: such networks are refused.
 	Controller []string
+	// Scale says how many times slower the network is than the one that it stands for; cfg is already slowed down. Under
+	// 1: as 1.
+	Scale float64
 	// Progress is told what is waited for, where it takes more than a moment; nil: nobody is.
 	Progress func(phase string)
 }

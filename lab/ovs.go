@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -23,15 +24,22 @@ type ovs struct {
 	// controller is who alone tells the switches what to forward, in the management network. Invalid: they
 	// learn and forward by themselves.
 	controller netip.AddrPort
+	turn       turn
 }
 
 // ovsPrograms are what must be on this machine.
 var ovsPrograms = []string{"ovsdb-tool", "ovsdb-server", "ovs-vsctl", "ovs-vswitchd", "ovs-ofctl"}
 
 // newOVS looks which datapath there is. Asking for the kernel's loads its module where there is one.
-func newOVS(controller netip.AddrPort) ovs {
+func newOVS(p *plan, controller netip.AddrPort, scale float64) ovs {
 	_, err := netlink.GenlFamilyGet("ovs_datapath")
-	return ovs{kernel: err == nil, controller: controller}
+	switches := 0
+	for _, n := range p.nodes {
+		if n.kind == experiment.Switch {
+			switches++
+		}
+	}
+	return ovs{kernel: err == nil, controller: controller, turn: turnOf(scale, switches, runtime.NumCPU())}
 }
 
 // check names what this machine lacks, and its package.
@@ -121,7 +129,7 @@ func (o ovs) startForwarding(l *Lab, n *node, d *ovsDaemons) error {
 		return err
 	}
 	if !o.kernel {
-		if err := errors.Join(d.preferForwarder(), d.widenSockets(n)); err != nil {
+		if err := errors.Join(d.preferForwarder(o.turn), d.widenSockets(n)); err != nil {
 			return err
 		}
 	}

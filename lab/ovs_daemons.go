@@ -93,12 +93,38 @@ func (d *ovsDaemons) startDatabase() error {
 // startForwarder starts ovs-vswitchd, which sets itself up as its database says before it goes on by itself.
 func (d *ovsDaemons) startForwarder() error { return d.start(forwarder) }
 
-// preferForwarder lets ovs-vswitchd have a processor before programs of guests do. A switch does not wait for its
-// hosts; the kernel's forwarding, in soft interrupts, does not either.
-func (d *ovsDaemons) preferForwarder() error {
+// turn says how much of each period ovs-vswitchd works. Woken for every frame it looks at all its ports each time,
+// which costs more than the frame. In a slow lab a frame may wait a little, so that they are taken together.
+type turn struct{ runtime, period time.Duration }
+
+// turnOf is the turn of each of so many switches: the period is a hundredth of a ms in the experiment's own time, the
+// part of it for work such that 0.8 of the processors is for switches. No turn where a period is shorter than it
+// takes to look at all ports a few times.
+func turnOf(scale float64, switches, processors int) turn {
+	const shortest = 500 * time.Microsecond
+	period := time.Duration(scale * float64(10*time.Microsecond))
+	if period < shortest || switches == 0 {
+		return turn{}
+	}
+	share := min(0.5, 0.8*float64(processors)/float64(switches))
+	return turn{time.Duration(share * float64(period)), period}
+}
+
+// preferForwarder lets ovs-vswitchd have a processor before programs of guests do, in its turn if it has one. A switch does
+// not wait for its hosts; the kernel's forwarding, in soft interrupts, does not either.
+func (d *ovsDaemons) preferForwarder(t turn) error {
 	pid, err := d.pid(forwarder)
 	if err != nil {
 		return err
+	}
+	if t.period > 0 {
+		attr := unix.SchedAttr{
+			Size: unix.SizeofSchedAttr, Policy: unix.SCHED_DEADLINE, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+			Runtime: uint64(t.runtime), Deadline: uint64(t.period), Period: uint64(t.period),
+		}
+		if unix.SchedSetAttr(pid, &attr, 0) == nil {
+			return nil
+		} // the kernel has promised the processors to others already: without turns, then
 	}
 	return prefer(pid)
 }

@@ -20,7 +20,7 @@ func onOVS(t testing.TB, g *graphBuilder) *graphBuilder {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
 	g.kind = "ovs"
-	if err := newOVS(netip.AddrPort{}).check(&plan{}); err != nil {
+	if err := newOVS(&plan{}, netip.AddrPort{}, 1).check(&plan{}); err != nil {
 		t.Skip(err)
 	}
 	return g
@@ -120,7 +120,7 @@ func TestOVS_Refuses(t *testing.T) {
 		t.Errorf("a network with several paths: %v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	err = newOVS(netip.AddrPort{}).check(&plan{})
+	err = newOVS(&plan{}, netip.AddrPort{}, 1).check(&plan{})
 	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "apt-get install openvswitch-switch") {
 		t.Errorf("without Open vSwitch: %v", err)
 	}

@@ -190,6 +190,58 @@ func TestOVS_RestartForwardsAsBefore(t *testing.T) {
 	}
 }
 
+// Trap 7. In a slow lab switches forward in turns, also after a restart; a fast one has no time for it.
+func TestOVS_ForwardsInTurns(t *testing.T) {
+	for _, c := range []struct {
+		scale                float64
+		switches, processors int
+		want                 turn
+	}{
+		{1, 7, 2, turn{}},
+		{49, 7, 2, turn{}},
+		{50, 1, 2, turn{250 * time.Microsecond, 500 * time.Microsecond}},
+		{100, 8, 2, turn{200 * time.Microsecond, time.Millisecond}},
+		{100, 0, 2, turn{}},
+	} {
+		if got := turnOf(c.scale, c.switches, c.processors); got != c.want {
+			t.Errorf("turn at scale %g of %d switches on %d processors: %v, want %v", c.scale, c.switches, c.processors, got, c.want)
+		}
+	}
+	g := onOVS(t, chain(2, false))
+	l, err := Up(t.Context(), testName("turns"), g.config(), Options{Owned: true, Scale: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Down(); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := l.ovsDaemons(l.plan.byName["switch1"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		pid, err := d.pid(forwarder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attr, err := unix.SchedGetAttr(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr.Policy != unix.SCHED_DEADLINE || attr.Period != uint64(time.Millisecond) {
+			t.Errorf("ovs-vswitchd is scheduled as %+v", attr)
+		}
+		if err := talk(l, "sender1", "receiver2", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.RestartSwitch("switch1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Trap 5. Of frames that come together each that finds no room is refused, once, and the others are not thrown away
 // with it.
 func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {

@@ -67,7 +67,7 @@ func (w *World) Check(r *experiment.Run) error {
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	l, err := Up(ctx, runName(), &r.Config, Options{
-		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Progress: p.Phase,
+		Experiment: r.Experiment, Owned: true, Netstack: true, Controller: w.Controller, Scale: r.Scale, Progress: p.Phase,
 	})
 	if err != nil {
 		return nil, err

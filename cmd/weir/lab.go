@@ -64,7 +64,7 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	held := lab.NeedsProcess(r)
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
-		Experiment: r.Experiment, Owned: held, Controller: labController(),
+		Experiment: r.Experiment, Owned: held, Controller: labController(), Scale: r.Scale,
 		Progress: func(phase string) { fmt.Fprintln(stderr, phase) },
 	})
 	if err != nil {
