@@ -24,6 +24,7 @@ type Net struct {
 	Events   []fabric.Event          // that the law has not heard yet
 	Choose   func(n int) int         // which port of a group
 	Told     func(fabric.Action)     // each action of the law, when it is given
+	Deaf     map[fabric.Point]bool   // what is sent from these ports is lost, though they are up
 
 	links map[fabric.Point]fabric.Point
 }
@@ -47,6 +48,7 @@ func New(law fabric.Law) *Net {
 	return &Net{
 		Law: law, Switches: map[fabric.Switch]*Switch{}, Hosts: map[fabric.MAC]fabric.Point{},
 		Received: map[fabric.MAC][][]byte{}, links: map[fabric.Point]fabric.Point{}, Choose: func(int) int { return 0 },
+		Deaf: map[fabric.Point]bool{},
 	}
 }
 
@@ -233,7 +235,7 @@ func (n *Net) Inject(at fabric.Point, frame []byte) {
 const hopsMax = 64
 
 func (n *Net) emit(from fabric.Point, frame []byte, hops int) {
-	if !n.Switches[from.Switch].Ports[from.Port] {
+	if !n.Switches[from.Switch].Ports[from.Port] || n.Deaf[from] {
 		return
 	}
 	if far, ok := n.links[from]; ok {
