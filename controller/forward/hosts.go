@@ -110,8 +110,15 @@ func (l *Law) clear(h *host) {
 	}
 }
 
-// cleared tells whether nothing of a host is on its way off a switch any more.
+// cleared tells whether nothing of a host is on its way off a switch any more. A switch that has left meanwhile may still
+// have its flow: so all routes have to lead around that one first.
 func (l *Law) cleared(m fabric.MAC) bool {
+	if len(l.clearing[m]) == 0 {
+		return true
+	}
+	if l.graphChanged || l.waving {
+		return false
+	}
 	for id, serial := range l.clearing[m] {
 		if d := l.switches[id]; d != nil && !d.settled(serial) {
 			return false

@@ -146,6 +146,48 @@ func TestSilentLinkAges(t *testing.T) {
 	must(t, n.pairs())
 }
 
+// In a tree of three tiers, where all switches hash alike, the flows that the first sends to one switch of the second use
+// all of the third. Both directions of a flow take the same way.
+func TestSpreadOverTiers(t *testing.T) {
+	// Two pods of an edge and two switches above it, a core above each pair of these: edges 1 and 2, 11 to 22 above
+	// them, cores 31 to 34.
+	n := newNetwork(t, testConfig())
+	for _, id := range []int{1, 2, 11, 12, 21, 22, 31, 32, 33, 34} {
+		n.AddSwitch(fabric.Switch(id), 3)
+	}
+	for pod := 1; pod <= 2; pod++ {
+		for a := 1; a <= 2; a++ {
+			n.link(at(pod, a), at(10*pod+a, 1))
+			for c := 1; c <= 2; c++ {
+				n.link(at(10*pod+a, 1+c), at(30+2*(a-1)+c, pod))
+			}
+		}
+		n.addHost(at(pod, 3))
+	}
+	n.connectAll()
+	n.begin(t)
+	must(t, n.multipath())
+	used := map[fabric.Switch]int{}
+	core := func(from, to int, hash int) fabric.Switch {
+		n.Choose = func(k int) int { return hash % 16 % k } // buckets in turn, for 16 values of the hash
+		way, err := n.walk(hostMAC(from), hostMAC(to), fabric.Tuple{Proto: 6, Src: hostIP(from), Dst: hostIP(to)})
+		must(t, err)
+		return way[4].Switch // in and out at the edge and above it, then the core
+	}
+	for hash := range 16 {
+		c := core(1, 2, hash)
+		used[c]++
+		if back := core(2, 1, hash); back != c {
+			t.Errorf("hash %d: by %v, back by %v", hash, c, back)
+		}
+	}
+	for id := fabric.Switch(31); id <= 34; id++ {
+		if used[id] != 4 {
+			t.Errorf("core %d has %d of 16 flows, should have 4: %v", id, used[id], used)
+		}
+	}
+}
+
 func TestHostLimits(t *testing.T) {
 	c := testConfig()
 	c.HostsPerPort, c.HostsMax = 5, 8

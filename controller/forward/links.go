@@ -2,7 +2,6 @@ package forward
 
 import (
 	"slices"
-	"time"
 
 	"weir/controller/fabric"
 )
@@ -52,12 +51,9 @@ func (l *Law) probeHeard(at fabric.Point, frame []byte) {
 		l.counts.LinksForged++
 		return
 	}
-	here.heard, here.heardAt, there.arrivedAt = from, l.now, l.now
-	for _, p := range []*port{here, there} {
-		if p.role == edge {
-			l.setRole(p, fresh) // what hosts have flooded there would come in at another switch
-		}
-	}
+	here.heard, here.heardAt = from, l.now
+	l.noHosts(here, from.Switch)
+	l.noHosts(there, at.Switch)
 	if there.heard == at && l.now-there.heardAt < l.cfg.LinkAge {
 		l.linkUp(at, from)
 	}
@@ -66,10 +62,15 @@ func (l *Law) probeHeard(at fabric.Point, frame []byte) {
 // hasHosts tells a port where hosts were learnt since it came up.
 func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
 
-// half tells a port that another switch of ours was heard at lately, or that was heard there.
-func (l *Law) half(p *port) bool {
-	lately := func(at time.Duration) bool { return at > 0 && l.now-at < l.cfg.LinkAge }
-	return p.heard != (fabric.Point{}) && lately(p.heardAt) || lately(p.arrivedAt)
+// noHosts notes of a port that a switch of ours is behind it, in one direction at least. What hosts have flooded there
+// would come in at that switch, and what comes from there need not be of a host here.
+func (l *Law) noHosts(p *port, behind fabric.Switch) {
+	if p.role == link || p.role == lostLink && !p.replugged {
+		return
+	}
+	p.replugged = false
+	l.setRole(p, lostLink)
+	p.was = behind
 }
 
 func (l *Law) port(at fabric.Point) *port {

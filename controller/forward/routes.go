@@ -13,7 +13,7 @@ type route struct {
 	group uint32
 	order []fabric.Switch                 // nearest first, beginning with to
 	hops  map[fabric.Switch]int           // to it
-	ports map[fabric.Switch][]fabric.Port // that lead nearer, sorted
+	ports map[fabric.Switch][]fabric.Port // that lead nearer, sorted; some more than once (spread)
 	next  map[fabric.Switch][]fabric.Switch
 	done  bool // the switches are as it says, confirmed
 }
@@ -92,9 +92,28 @@ func (l *Law) findRoute(to fabric.Switch) *route {
 	}
 	for s := range r.ports {
 		slices.Sort(r.ports[s])
+		r.ports[s] = spread(r.ports[s], r.hops[s])
 	}
 	return r
 }
+
+// spread has each second switch on the way choose by other bits of a flow's hash than the ones before and after it. All
+// switches hash alike: of the flows that the one before sent here, all would else get the same port. A switch takes the
+// hash modulo a power of two and the buckets in turn, so a list of two ports twice each uses the second bit. It depends
+// on the distance alone, which is the same for both directions of a flow where a fabric has tiers.
+func spread(ports []fabric.Port, hops int) []fabric.Port {
+	if hops%2 == 0 || len(ports) == 1 || len(ports) > spreadMost {
+		return ports
+	}
+	out := make([]fabric.Port, 0, len(ports)*len(ports))
+	for _, p := range ports {
+		out = append(out, slices.Repeat([]fabric.Port{p}, len(ports))...)
+	}
+	return out
+}
+
+// spreadMost ports make groups of 64 buckets, which Open vSwitch takes in turn as they are.
+const spreadMost = 8
 
 // links gives every link once, from the lesser of its ends.
 func (l *Law) links() [][2]fabric.Point {

@@ -43,7 +43,7 @@ const (
 	fresh    role = iota // not known yet: no host is learnt, nothing is flooded
 	edge                 // hosts
 	link                 // another switch of ours
-	lostLink             // had a link
+	lostLink             // had a link, or half of one
 )
 
 // A port that had a link may still lead to a switch that is not connected now and forwards as it was told
@@ -60,10 +60,9 @@ type port struct {
 	probes    int           // since it is up
 	lastProbe [16]uint64    // numbers of the last probes sent from it: as many as LinkAge has
 	heard     fabric.Point  // whose probe came in here last
-	was       fabric.Switch // lostLink: behind it; 0: not known, this controller never saw the link
+	was       fabric.Switch // lostLink, or new since: behind it; 0: not known, this controller never saw the link
 	replugged bool          // lostLink: it was down since
 	heardAt   time.Duration
-	arrivedAt time.Duration // a probe sent from here, at another switch
 	hosts     int
 
 	floodTokens float64
@@ -95,8 +94,8 @@ func (l *Law) joined(e fabric.Joined) {
 	d.orphans = map[fabric.FlowKey]bool{}
 	for _, info := range e.Ports {
 		l.addPort(d, info)
-		if p := before[info.Port]; p != nil && p.role == lostLink {
-			d.ports[info.Port].role, d.ports[info.Port].was = lostLink, p.was
+		if p := before[info.Port]; p != nil && (p.role == lostLink || p.role == fresh) {
+			d.ports[info.Port].role, d.ports[info.Port].was = p.role, p.was
 		}
 	}
 	l.recount(d)
@@ -248,7 +247,7 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 			} else {
 				l.setRole(p, fresh)
 			}
-			p.probes, p.probed, p.heard, p.arrivedAt = 0, l.now, fabric.Point{}, 0
+			p.probes, p.probed, p.heard = 0, l.now, fabric.Point{}
 		}
 	}
 }
@@ -274,8 +273,12 @@ func (l *Law) tickPorts(d *datapath) {
 		if p.role == lostLink && p.replugged && l.back(p.was) {
 			l.setRole(p, fresh)
 		}
-		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 && !l.half(p) {
+		if p.role == fresh && !l.back(p.was) {
+			p.since = l.now // it may be there still
+		}
+		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
 			l.setRole(p, edge)
+			p.was = 0
 			l.dropFlow(d, fromLink(p.Port).FlowKey)
 		}
 	}
