@@ -148,7 +148,7 @@ func TestOVS_StartThatFails(t *testing.T) {
 }
 
 // askOVS gives what a command of ovs-appctl's prints.
-func askOVS(t *testing.T, l *Lab, node, command string, args ...string) string {
+func askOVS(t testing.TB, l *Lab, node, command string, args ...string) string {
 	t.Helper()
 	d, err := l.ovsDaemons(l.plan.byName[node])
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"weir/controller"
 	"weir/datapath/testnet"
+	"weir/experiment"
 )
 
 // setLink takes the device of a port down or up, as a cut cable and a mended one would.
@@ -258,6 +259,12 @@ func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint
 		s := l.status(tb)
 		return s.Forward.Settled && len(s.Forward.Pins) == 1 && len(s.Forward.Pins[0].Path) == 3 && strings.Contains(s.Forward.Pins[0].Flow, src.String())
 	})
+	// A switch has confirmed its tables, but the cache before them goes on until its next round.
+	for _, n := range l.plan.nodes {
+		if n.kind == experiment.Switch {
+			askOVS(tb, l, n.name, "revalidator/wait")
+		}
+	}
 	accepted := make(chan *net.TCPConn, 1)
 	go func() {
 		c, _ := ln.AcceptTCP() // its error is the dial's, too
