@@ -3,6 +3,7 @@
 // what is allowed, and guesses what was meant.
 //
 //	config.go   kinds of files (kind: Switch)
+//	kinds.go    which command reads which kind
 //	parse.go    the text as a tree, within limits
 //	tree.go     values that know their line
 //	schema.go   JSON schemas of Go types
@@ -72,6 +73,10 @@ func (k *Kind[T]) FromTree(name string, t *Tree) (*T, error) {
 }
 
 func (k *Kind[T]) read(c *Checker) *T {
+	if other := OtherKind(c.File, c.Root, k.Name); other != nil {
+		c.Errs = append(c.Errs, other)
+		return nil
+	}
 	// A file of another kind has nothing but keys that are not known here.
 	if kind := c.Root.Get("kind"); c.Root.Form == Mapping && (kind == nil || kind.Value != any(k.Name)) {
 		if kind == nil {

@@ -10,7 +10,7 @@ import (
 // Error is one thing wrong with a file, or with an option that changes it.
 type Error struct {
 	File    string
-	Line    int
+	Line    int    // 0: the whole file
 	Option  string // "--set guests.cc=x": where the value came from, instead of the file
 	Key     string // traffic.mice.size
 	Wrong   string // what is wrong
@@ -23,8 +23,10 @@ func (e *Error) Error() string {
 	switch {
 	case e.Option != "":
 		b.WriteString(e.Option + ": ")
-	case e.File != "": // what is checked need not come from a file
+	case e.File != "" && e.Line > 0: // what is checked need not come from a file
 		b.WriteString(e.File + ":" + strconv.Itoa(e.Line) + ": ")
+	case e.File != "":
+		b.WriteString(e.File + ": ")
 	}
 	if e.Key != "" {
 		b.WriteString(e.Key + ": ")

@@ -3,10 +3,14 @@ package experiment
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"weir/config"
 	"weir/law"
@@ -21,10 +25,16 @@ func Load(path string) (*File, error) {
 	return Parse(path, data)
 }
 
-// ReadFile reads the text of an experiment file.
+// ReadFile reads the text of an experiment file. Where there is no file at path, the error is fs.ErrNotExist and names
+// the file that may be meant.
 func ReadFile(path string) ([]byte, error) {
 	data, err := config.ReadFile(path, config.DefaultLimits)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &missingError{path}
+	case errors.Is(err, unix.EISDIR):
+		return nil, fmt.Errorf("%s is a directory: name a file in it%s", path, example(path))
+	case err != nil:
 		return nil, fmt.Errorf("read experiment: %w", err)
 	}
 	return data, nil
@@ -35,6 +45,9 @@ func Parse(name string, data []byte) (*File, error) {
 	t, errs := config.ParseTree(name, data, "one experiment", config.DefaultLimits)
 	if len(errs) > 0 {
 		return nil, errs.OrNil()
+	}
+	if other := config.OtherKind(name, t, config.Experiment); other != nil {
+		return nil, Errors{other}
 	}
 	f, errs := check(name, t)
 	if len(errs) > 0 {

@@ -39,7 +39,7 @@ func clean(names []string, mine func(name string) bool) (cleaned []string, err e
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			err = errors.Join(err, fmt.Errorf("no lab %q: there are [%s]", name, strings.Join(all, " ")))
+			err = errors.Join(err, noLab(name, all))
 			continue
 		}
 		done, left, e := cleanOne(name)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"weir/config"
 )
 
 // Exec replaces this process by a command in the network namespace of a lab's node, with its
@@ -31,9 +33,12 @@ func Exec(lab, node string, argv []string) error {
 	}
 	entry, ok := r.Namespaces[node]
 	if !ok {
-		return fmt.Errorf("lab %s has no node %q: it has %s", r.Name, node, strings.Join(r.nodes(), " "))
+		return fmt.Errorf("lab %s has no node %q; %s", r.Name, node, config.OneOf(node, r.nodes()))
 	}
 	program, err := exec.LookPath(argv[0])
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("no program %q on this machine: nodes have the programs of the host; install it, or name its path", argv[0])
+	}
 	if err != nil {
 		return err
 	}
@@ -75,6 +80,14 @@ func (r *record) withAddresses(argv []string) []string {
 	return out
 }
 
+// noLab says that there is no lab of this name, and which there are.
+func noLab(name string, names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("no lab %q; no lab is up: build one with 'weir lab up FILE'", name)
+	}
+	return fmt.Errorf("no lab %q; labs that are up: %s", name, strings.Join(names, ", "))
+}
+
 // findLab is the record of the lab of this name, or of the only one.
 func findLab(name string) (*record, error) {
 	names, _, err := labNames()
@@ -84,15 +97,15 @@ func findLab(name string) (*record, error) {
 	if name == "" {
 		switch len(names) {
 		case 0:
-			return nil, errors.New("no lab is up: start one with 'weir lab up FILE'")
+			return nil, errors.New("no lab is up: build one with 'weir lab up FILE'")
 		case 1:
 			name = names[0]
 		default:
-			return nil, fmt.Errorf("%d labs are up: say which one of %s", len(names), strings.Join(names, " "))
+			return nil, fmt.Errorf("%d labs are up: choose one with --lab: %s", len(names), strings.Join(names, ", "))
 		}
 	}
 	if !slices.Contains(names, name) {
-		return nil, fmt.Errorf("no lab %q: there are [%s]", name, strings.Join(names, " "))
+		return nil, noLab(name, names)
 	}
 	r, err := readRecord(name)
 	if err != nil {

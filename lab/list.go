@@ -12,7 +12,8 @@ import (
 type Info struct {
 	Name       string
 	Experiment string
-	Nodes      []string          // of the experiment, then the lab's own
+	Nodes      []string          // all, by name: those of the experiment, and LabNodes
+	LabNodes   []string          // of Nodes: those that every lab has of its own
 	Addresses  map[string]string // guest -> its address for the first profile of guests' settings
 	Created    time.Time
 	Owned      bool // ends with its process
@@ -43,7 +44,7 @@ func List() ([]Info, error) {
 			return list, err
 		}
 		list = append(list, Info{
-			Name: r.Name, Experiment: r.Experiment, Nodes: r.nodes(), Addresses: r.Addresses, Created: r.Created, Owned: r.Owned,
+			Name: r.Name, Experiment: r.Experiment, Nodes: r.nodes(), LabNodes: []string{controllerNode, mgmtNode}, Addresses: r.Addresses, Created: r.Created, Owned: r.Owned,
 			Pid: r.Pid, Alive: ownerAlive(name), Built: r.Built, Memory: r.MemoryKB << 10,
 		})
 	}

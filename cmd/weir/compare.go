@@ -24,7 +24,7 @@ type compareFlags struct {
 	schemes, worlds, at, metrics []string
 	confidence                   float64
 	failOver                     string
-	json                         bool
+	json, all                    bool
 }
 
 func compareCommand() *cobra.Command {
@@ -57,6 +57,7 @@ Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.
 	flags.StringSliceVar(&f.metrics, "metric", nil, "metrics by their paths, as mice.fct_ms.p99 (default: the main ones)")
 	flags.Float64Var(&f.confidence, "confidence", 95, "of the intervals, in per cent")
 	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 when a metric differs by more than this and its interval leaves 0 out")
+	flags.BoolVar(&f.all, "all", false, "show every metric, not only the ten of each pair that differ most")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of a table")
 	return cmd
 }
@@ -87,7 +88,7 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 		if err := e.Encode(c); err != nil {
 			return fmt.Errorf("write the comparison: %w", err)
 		}
-	} else if err := report.Comparison(stdout, c); err != nil {
+	} else if err := report.Comparison(stdout, c, f.all || len(f.metrics) > 0); err != nil {
 		return err
 	}
 	if beyond := c.Beyond(share); f.failOver != "" && len(beyond) > 0 {

@@ -55,7 +55,7 @@ The switches connect over plain TCP, or TLS with certificates on both sides (--c
   weir controller -f /etc/weir/controller.yaml
   weir controller status
   ovs-vsctl set-fail-mode br0 secure -- set-controller br0 tcp:10.0.0.1:6653`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noSuchCommand,
 		RunE: f.run,
 	}
 	f.add(cmd.Flags())

@@ -21,7 +21,7 @@ func labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Build a network of an experiment and use it by hand",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(labUpCommand(), labExecCommand(), labListCommand(), labCleanCommand())
@@ -38,6 +38,7 @@ func labUpCommand() *cobra.Command {
 A scheme with a law of its own is enforced by this process: it stays until it is interrupted and
 then takes the lab down.`,
 		Example: `  weir lab up experiments/incast.yaml
+  weir lab exec sender1 -- cat /proc/net/dev
   weir lab exec sender1 -- ping -c 3 receiver1
   weir lab clean`,
 		Args: usageArgs(cobra.ExactArgs(1)),
@@ -47,7 +48,7 @@ then takes the lab down.`,
 				return usageError(err)
 			}
 			if name == "" {
-				name = strings.ToLower(r.Experiment)
+				name = defaultLabName(r)
 			}
 			return labUp(cmd.Context(), name, r, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -76,8 +77,8 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	if len(l.InitialRTOs()) > 0 {
 		fmt.Fprintln(stderr, "not as asked: guests.initial_rto: only the sockets of a run have it, those made by hand start with 1 s")
 	}
-	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec NODE -- COMMAND\n",
-		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds())
+	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec %sNODE -- COMMAND\n",
+		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds(), chooseLab(name, r))
 	if !held {
 		return nil
 	}
@@ -89,6 +90,19 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	fmt.Fprintf(stdout, "%s is enforced as long as this runs; interrupt it to take the lab down\n", strings.Join(r.Laws, ", "))
 	<-ctx.Done()
 	return stop()
+}
+
+// defaultLabName is the name of a lab for which none was chosen.
+func defaultLabName(r *experiment.Run) string { return strings.ToLower(r.Experiment) }
+
+// chooseLab is the option of `weir lab exec` that chooses this lab. It is empty for the only lab if that has its default
+// name.
+func chooseLab(name string, r *experiment.Run) string {
+	labs, err := lab.List()
+	if err == nil && len(labs) == 1 && name == defaultLabName(r) {
+		return ""
+	}
+	return "--lab " + name + " "
 }
 
 // labController is this program as the controller of a lab; nil: nobody knows where it is.
@@ -153,7 +167,7 @@ func labListCommand() *cobra.Command {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "LAB\tEXPERIMENT\tNODES\tAGE\tSTATE")
 			for _, l := range labs {
-				fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\n", l.Name, l.Experiment, len(l.Nodes), time.Since(l.Created).Round(time.Second), labState(l))
+				fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\n", l.Name, l.Experiment, len(l.Nodes)-len(l.LabNodes), time.Since(l.Created).Round(time.Second), labState(l))
 			}
 			return w.Flush()
 		},

@@ -9,9 +9,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"weir/config"
 )
 
 // Exit codes, the same for every command.
@@ -83,7 +86,7 @@ operator owns. Tenants' machines and their TCP stay as they are.
 Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -92,6 +95,24 @@ Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`
 	root.AddCommand(runCommand(), figuresCommand(), compareCommand(), labCommand(), switchCommand(), controllerCommand(), statusCommand(), observeCommand(), doctorCommand(), openflowCommand(), versionCommand(), manCommand())
 	addCompletions(root)
 	return root
+}
+
+// noSuchCommand refuses an argument where only the name of a subcommand can stand, and names the nearest one.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := "there are: " + strings.Join(names, ", ")
+	if near := config.Nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf("did you mean %s %s?", cmd.CommandPath(), near)
+	}
+	return usageError(fmt.Errorf("no command %q; %s", config.Clip(cmd.CommandPath()+" "+args[0]), hint))
 }
 
 // usageArgs makes a wrong number of arguments a usage error that names the command's form.

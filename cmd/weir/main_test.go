@@ -47,7 +47,7 @@ func TestExitCodesOfUsage(t *testing.T) {
 		{"run"}, {"run", "a.yaml", "b.yaml"}, {"run", "--nonsense"}, {"run", "no-such-file.yaml"},
 		{"run", "--check"}, {"lab", "exec", "sender1"}, {"version", "extra"}, {"lab", "up"},
 		{"run", "a.yaml", "--seed", "1", "--seeds", "2"}, {"run", "a.yaml", "--seeds", "0"}, {"switch"}, {"switch", "eth1", "--scope", "x"}, {"status", "x"},
-		{"switch", "--purge", "--name", "a/b"}, {"switch", "--check", "--purge"}, {"status", "--name", ".."}, {"doctor", "["},
+		{"runn"}, {"lab", "upp"}, {"switch", "--purge", "--name", "a/b"}, {"switch", "--check", "--purge"}, {"status", "--name", ".."}, {"doctor", "["},
 	} {
 		if got := exitOf(t, args...); got != exitUsage {
 			t.Errorf("weir %v exits with %d, want %d", args, got, exitUsage)

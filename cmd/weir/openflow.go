@@ -40,7 +40,7 @@ func openflowCommand() *cobra.Command {
 		Use:   "openflow",
 		Short: "Talk OpenFlow 1.3 to a switch by hand: what it is, its ports and flows, what it sends",
 		Long:  "Ask one switch by OpenFlow 1.3, as a second controller beside its own.\n\n" + openflowTarget,
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()

@@ -12,12 +12,13 @@ import (
 )
 
 // Comparison writes two results side by side for a terminal: where what was run differs, then for each scheme at each
-// point on the axes the metrics that differ, with their intervals, those that do not, and the distributions.
-func Comparison(w io.Writer, c *compare.Comparison) error {
+// point on the axes the metrics that differ, with their intervals, those that do not, and the distributions. Without all
+// it writes of each pair at most the shortRows metrics that differ most.
+func Comparison(w io.Writer, c *compare.Comparison, all bool) error {
 	out := &bytes.Buffer{}
 	comparisonHead(out, c)
 	for _, p := range c.Pairs {
-		writePair(out, p, c.Confidence)
+		writePair(out, p, c.Confidence, all)
 	}
 	for _, only := range []struct {
 		side  string
@@ -64,11 +65,21 @@ func comparisonHead(w *bytes.Buffer, c *compare.Comparison) {
 	}
 	level := number(100*c.Confidence) + " %"
 	if c.Intervals == 0 {
-		writeWrapped(w, "", "", "Means over seeds. No intervals: no metric differs where both sides have two seeds.")
+		writeWrapped(w, "", "", noIntervals(c))
 		return
 	}
 	writeWrapped(w, "", "", fmt.Sprintf("Means over seeds. Intervals: %s of B - A, by Student's t; * where 0 is outside: %d of %d intervals. "+
 		"Chance alone would give about %s.", level, c.Significant, c.Intervals, number(float64(c.Intervals)*(1-c.Confidence))))
+}
+
+// noIntervals says why no interval is given.
+func noIntervals(c *compare.Comparison) string {
+	single := func(p *compare.Pair) bool { return len(p.SeedsA) < 2 || len(p.SeedsB) < 2 }
+	if slices.ContainsFunc(c.Pairs, single) {
+		return "Means over seeds. No intervals: they need two seeds or more on both sides. With one, a difference may be " +
+			"chance: run both again with --seeds 3 or more."
+	}
+	return "Means over seeds. No intervals: no metric differs."
 }
 
 // said writes a value of a file.
@@ -79,7 +90,7 @@ func said(v string) string {
 	return v
 }
 
-func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64) {
+func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64, all bool) {
 	fmt.Fprintln(w)
 	if name := p.A.String(); name == p.B.String() {
 		writeWrapped(w, "", "", name+ofSeeds(p))
@@ -88,9 +99,15 @@ func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64) {
 	}
 	rows := [][]string{{"", "A", "B", "B - A", "B / A", number(100*confidence) + " % of B - A"}}
 	var same []string
-	for _, d := range p.Metrics {
+	shown := mostDifferent(p.Metrics, all)
+	left := 0
+	for i, d := range p.Metrics {
 		if d.Same() {
 			same = append(same, d.Metric+" "+number(d.A))
+			continue
+		}
+		if !shown[i] {
+			left++
 			continue
 		}
 		ratio, interval := "-", "-"
@@ -114,19 +131,29 @@ func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64) {
 	switch {
 	case len(rows) == 1:
 		fmt.Fprintf(w, "  no difference in %s\n", count(len(same), "metric"))
+	case left > 0:
+		writeWrapped(w, "  ", "  ", fmt.Sprintf("not shown: %s that differ, %d that do not, %d known of one side only; --all shows them",
+			count(left, "metric"), len(same), len(p.OnlyA)+len(p.OnlyB)))
 	case len(same) > 0:
 		writeWrapped(w, "  ", "  ", "the same: "+strings.Join(same, ", "))
 	}
-	if len(p.OnlyA) > 0 {
-		writeWrapped(w, "  ", "  ", "known of A only: "+strings.Join(p.OnlyA, ", "))
-	}
-	if len(p.OnlyB) > 0 {
-		writeWrapped(w, "  ", "  ", "known of B only: "+strings.Join(p.OnlyB, ", "))
+	if left == 0 {
+		writeOneSided(w, p)
 	}
 	for _, d := range p.Distributions {
 		if d.KS > 0 {
 			writeDistribution(w, d)
 		}
+	}
+}
+
+// writeOneSided lists the metrics that one side lacks.
+func writeOneSided(w *bytes.Buffer, p *compare.Pair) {
+	if len(p.OnlyA) > 0 {
+		writeWrapped(w, "  ", "  ", "known of A only: "+strings.Join(p.OnlyA, ", "))
+	}
+	if len(p.OnlyB) > 0 {
+		writeWrapped(w, "  ", "  ", "known of B only: "+strings.Join(p.OnlyB, ", "))
 	}
 }
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"weir/internal/testroot"
+)
+
+const twoSenders = `
+id: two-senders
+duration: 500ms
+worlds: [lab, sim]
+topology: {kind: dumbbell, senders: 2, receivers: 1, hypervisors: false}
+network: {rate: 10Mbit, rtt: 400us, buffer: 60KB}
+traffic:
+  - {name: long, from: "sender*", to: receiver1, pattern: bulk, start: 0s, stop: 400ms}
+schemes: [{name: droptail}]
+`
+
+// weirAs runs the command as a user (0: root) and gives its output, with the exit code behind.
+func weirAs(t *testing.T, uid uint32, args ...string) string {
+	t.Helper()
+	// The binary of the test lies where only root can look, but a process can always execute itself.
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	c := &exec.Cmd{
+		Path: "/proc/self/fd/3", Args: append([]string{"weir"}, args...), ExtraFiles: []*os.File{self},
+		SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}},
+	}
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%sexit %d", out, c.ProcessState.ExitCode())
+}
+
+// What lab up, list and exec say of a lab agrees, and names it where it has to be named.
+func TestLabByHand(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
+	file := filepath.Join(t.TempDir(), "two-senders.yaml")
+	if err := os.WriteFile(file, []byte(twoSenders), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("hand-%d", os.Getpid())
+	t.Cleanup(func() { weirAs(t, 0, "lab", "clean", name) })
+	says := func(out, want string) {
+		t.Helper()
+		if !strings.Contains(out, want) {
+			t.Errorf("%s\nwanted: %s", out, want)
+		}
+	}
+	up := weirAs(t, 0, "lab", "up", file, "--name", name)
+	says(up, "lab "+name+": 4 nodes, scheme droptail, up in ")
+	says(up, "use it with: weir lab exec --lab "+name+" NODE -- COMMAND\nexit 0")
+	for line := range strings.Lines(weirAs(t, 0, "lab", "list")) {
+		if f := strings.Fields(line); f[0] == name && f[2] != "4" {
+			t.Errorf("lab up has 4 nodes, lab list: %s", line)
+		}
+	}
+	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sender1", "--", "cat", "/proc/net/dev"), "eth0:")
+	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sender1", "--", "no-such-program"),
+		`weir: no program "no-such-program" on this machine: nodes have the programs of the host; install it, or name its path`)
+	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sendr1", "--", "true"), `has no node "sendr1"; did you mean sender1?`)
+	says(weirAs(t, 0, "lab", "exec", "--lab", "nosuch", "sender1", "--", "true"), `weir: no lab "nosuch"; labs that are up: `)
+	says(weirAs(t, 0, "lab", "clean", "nosuch"), `weir: no lab "nosuch"; labs that are up: `)
+	says(weirAs(t, 0, "lab", "clean", name), "removed lab "+name)
+}
+
+// Every command of the lab that an unprivileged user gives says that it needs root.
+func TestLabNeedsRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("changes its user: needs root")
+	}
+	dir, err := os.MkdirTemp("/tmp", "weir-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file := filepath.Join(dir, "two-senders.yaml")
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user reads it
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(twoSenders), 0o644); err != nil { //nolint:gosec // another user reads it
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"run", file, "--world", "lab"}, {"run", file}, {"run", file, "--world", "lab,sim", "--seeds", "2"}, {"lab", "up", file},
+		{"lab", "exec", "sender1", "--", "true"}, {"lab", "exec", "--lab", "nosuch", "sender1", "--", "true"},
+		{"lab", "clean"}, {"lab", "clean", "nosuch"},
+	} {
+		out := weirAs(t, 65534, args...)
+		if !strings.Contains(out, "needs root") || !strings.HasSuffix(out, "exit 1") || strings.Count(out, "\n") != 1 {
+			t.Errorf("weir %v without root:\n%s", args, out)
+		}
+	}
+	if out := weirAs(t, 65534, "run", file, "--world", "sim"); !strings.HasSuffix(out, "exit 0") {
+		t.Errorf("the simulator without root:\n%s", out)
+	}
+}
