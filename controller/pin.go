@@ -41,7 +41,7 @@ func Pin(ctx context.Context, name string, in Within, p PinRequest) error {
 	}
 	a, err := client(name, in).Do(q)
 	if err != nil {
-		return fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
+		return unreached(name, err)
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {

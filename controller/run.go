@@ -197,11 +197,4 @@ func limits(r *forward.Rates) channel.Limits {
 	}
 }
 
-// controlAddress is an abstract Unix socket: it belongs to the network namespace, and nothing is left of it.
-func controlAddress(name string) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unix", Name: "@weir/controller/" + name}
-}
-
 var errStandby = errors.New("this controller stands by: ask the active one")
-
-var errNoController = errors.New("no controller of this name runs in this network namespace")

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 	"weir/controller/fabric"
 	"weir/controller/forward"
 	"weir/controller/poll"
-	"weir/internal/peer"
+	"weir/internal/localsock"
 	"weir/openflow/channel"
 )
 
@@ -152,9 +153,9 @@ func (q PinRequest) event() (fabric.Event, error) {
 
 // serveControl answers on the controller's socket: GET /status, POST /pin.
 func (r *role) serveControl() (*http.Server, error) {
-	l, err := net.ListenUnix("unix", controlAddress(r.cfg.Name))
+	l, err := localsock.Listen(localsock.Controller, r.cfg.Name)
 	if err != nil {
-		return nil, fmt.Errorf("another controller named %s runs in this network namespace: give one of them another name: %w", r.cfg.Name, err)
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, q *http.Request) {
@@ -203,7 +204,7 @@ func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
 	}
 	a, err := client(name, in).Do(q)
 	if err != nil {
-		return nil, fmt.Errorf("controller %s: %w: %w", name, errNoController, err)
+		return nil, unreached(name, err)
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {
@@ -212,19 +213,23 @@ func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
 	return &s, json.NewDecoder(a.Body).Decode(&s)
 }
 
+// unreached is the error of a question that a controller did not answer.
+func unreached(name string, err error) error {
+	if nobody := new(localsock.NobodyError); errors.As(err, &nobody) {
+		return fmt.Errorf("%w: start it with weir controller, or give its --name; one that another user started, ask as that user", nobody)
+	}
+	return fmt.Errorf("ask controller %s: %w", name, err)
+}
+
 func client(name string, in Within) *http.Client {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		var c *net.UnixConn
 		err := in(func() (err error) {
-			c, err = net.DialUnix("unix", nil, controlAddress(name))
+			c, err = localsock.Dial(localsock.Controller, name)
 			return err
 		})
 		if err != nil {
 			return nil, err
-		}
-		if err := peer.Check(c); err != nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("who answers as this controller: %w", err)
 		}
 		return c, nil
 	}

@@ -37,10 +37,9 @@ func TestDownLeavesNothing(t *testing.T) {
 			t.Error("a node could be entered after Down")
 		}
 	}
-	entries, _ := os.ReadDir(labsDir)
-	_, err := os.Stat(runDir)
-	if len(entries) == 0 && err == nil {
-		t.Errorf("%s is there after the last lab", runDir)
+	// Another process may have a lab, and others have sockets beside the labs' directory.
+	if entries, err := os.ReadDir(labsDir); err == nil && len(entries) == 0 {
+		t.Errorf("%s is there after the last lab", labsDir)
 	}
 }
 

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/localsock"
 )
 
 // Where the lab keeps what it must remember. /run is empty after a boot, as the kernel's state is.
 const (
-	runDir     = "/run/weir"
 	labsDir    = "/run/weir/labs"
 	netnsDir   = "/run/netns"
 	madeNetns  = "/run/weir/made-netns" // exists when /run/netns was made by us
@@ -165,7 +166,7 @@ func removeEmptyDirs() {
 		_ = os.Remove(netnsDir)
 		_ = os.Remove(madeNetns)
 	}
-	_ = os.Remove(runDir)
+	localsock.Tidy() // a controller that was killed left its socket in /run/weir
 }
 
 func readRecord(name string) (*record, error) {

@@ -13,22 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/internal/localsock"
 	"weir/internal/peer"
 )
 
-// A switch at work can be asked to read its file again, and answers. It listens on an abstract Unix socket:
-// that belongs to the network namespace, as the ports do, and nothing is left of it when the process ends
-// however it ends. Who asks has to be root or the switch's own user, and so has who answers.
+// A switch at work can be asked to read its file again, and answers. Its socket (package localsock) belongs to the
+// network namespace, as the ports do. Both ends of it must be root or the switch's own user.
 const (
 	askReload   = "reload"
 	askBytes    = 64
 	answerBytes = 1 << 20
 	askTimeout  = 5 * time.Second // to say what one wants
 )
-
-func controlAddress(name string) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unix", Name: "@weir/switch/" + name}
-}
 
 // Answer is what became of a reload.
 type Answer struct {
@@ -38,16 +34,16 @@ type Answer struct {
 
 // control takes in what others ask of a switch at work.
 type control struct {
-	address *net.UnixAddr
-	log     *slog.Logger
-	asked   chan chan<- Answer
-	socket  *net.UnixListener
-	done    chan struct{}
-	said    bool // that it cannot listen
+	name   string // of the switch
+	log    *slog.Logger
+	asked  chan chan<- Answer
+	socket *net.UnixListener
+	done   chan struct{}
+	said   bool // that it cannot listen
 }
 
 func newControl(name string, log *slog.Logger) *control {
-	c := &control{address: controlAddress(name), log: log, asked: make(chan chan<- Answer), done: make(chan struct{})}
+	c := &control{name: name, log: log, asked: make(chan chan<- Answer), done: make(chan struct{})}
 	c.listen()
 	return c
 }
@@ -58,7 +54,7 @@ func (c *control) listen() {
 	if c.socket != nil {
 		return
 	}
-	s, err := net.ListenUnix("unix", c.address)
+	s, err := localsock.Listen(localsock.Switch, c.name)
 	if err != nil {
 		if !c.said {
 			c.log.Warn("cannot be asked to reload yet, except by SIGHUP", "error", err)
@@ -153,14 +149,14 @@ func Reload(name string) (*Answer, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	c, err := net.DialUnix("unix", nil, controlAddress(name))
-	if err != nil {
-		return nil, fmt.Errorf("reload switch %s: %w", name, whoHas(name))
+	c, err := localsock.Dial(localsock.Switch, name)
+	if nobody := new(localsock.NobodyError); errors.As(err, &nobody) {
+		err = whoHas(nobody)
 	}
-	defer c.Close()
-	if err := peer.Check(c); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reload switch %s: %w", name, err)
 	}
+	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(reloadMost)); err != nil {
 		return nil, err
 	}
@@ -178,12 +174,12 @@ func Reload(name string) (*Answer, error) {
 }
 
 // whoHas says why nobody answers for a switch.
-func whoHas(name string) error {
-	if v, err := datapath.OpenFairQ(pinDir(name)); err == nil {
+func whoHas(nobody *localsock.NobodyError) error {
+	if v, err := datapath.OpenFairQ(pinDir(nobody.Name)); err == nil {
 		defer func() { _ = v.Close() }()
 		if s, err := v.Read(); err == nil && s.Alive() {
-			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or of an older version: kill -HUP %d", s.Holder, s.Holder.PID)
+			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or could not make its control socket (its log says why): kill -HUP %d", s.Holder, s.Holder.PID)
 		}
 	}
-	return errors.New("no weir switch runs under this name: start it with weir switch -f FILE, or give its --name")
+	return fmt.Errorf("%w: start it with weir switch -f FILE, or give its --name", nobody)
 }

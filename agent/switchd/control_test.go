@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/datapath/testnet"
+	"weir/internal/localsock"
 )
 
 // lines is a log, line by line.
@@ -35,7 +36,7 @@ func TestControl_SaysWhoAskedWrongly(t *testing.T) {
 	} {
 		var one *net.UnixConn
 		n.Must(t, func() (err error) {
-			one, err = net.DialUnix("unix", nil, c.address)
+			one, err = localsock.Dial(localsock.Switch, c.name)
 			return err
 		})
 		if _, err := one.Write([]byte(row.asks)); err != nil {

@@ -289,7 +289,7 @@ func TestSwitch_ReloadsPorts(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	q = m.start("weir", "switch", "reload")
-	if code := q.wait(); code != exitError || !strings.Contains(q.log.String(), "no weir switch runs under this name") {
+	if code := q.wait(); code != exitError || !strings.Contains(q.log.String(), "no switch named ") {
 		t.Errorf("reload without a switch ends with %d: %s", code, q.log)
 	}
 }

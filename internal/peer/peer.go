@@ -1,5 +1,4 @@
-// Package peer says who is at the other end of a local socket. An abstract Unix socket has no owner and no mode: anybody
-// in the network namespace may connect to it, or take its name first.
+// Package peer says who is at the other end of a local socket.
 package peer
 
 import (

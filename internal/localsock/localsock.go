@@ -1,0 +1,255 @@
+// Package localsock has the sockets by which commands of Weir reach a switch or a controller that runs. They are files
+// in a directory that only their user can enter. An abstract Unix socket has no owner: any user of the network namespace
+// could take its name first, and keep the process from starting.
+package localsock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/peer"
+)
+
+// What a socket is of.
+const (
+	Switch     = "switch"
+	Controller = "controller"
+)
+
+const (
+	suffix  = ".sock"
+	pathMax = 107 // bytes of a socket's path (unix(7))
+	tries   = 100 // Tidy of other processes removes the directory when it is empty
+)
+
+// NobodyError says that no process listens for this name.
+type NobodyError struct {
+	Kind, Name string
+	Looked     string // where
+}
+
+func (e *NobodyError) Error() string {
+	return fmt.Sprintf("no %s named %s of user %d runs in this network namespace (%s)", e.Kind, e.Name, os.Geteuid(), e.Looked)
+}
+
+// InUseError says that a living process listens for this name.
+type InUseError struct{ Kind, Name, Path string }
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("a %s named %s runs in this network namespace (it listens on %s): stop it, or choose another name", e.Kind, e.Name, e.Path)
+}
+
+// Listen makes the socket of a switch or controller of this name. It belongs to the network namespace of the calling
+// thread. The socket file of a dead process is replaced; a living process gives an [InUseError]. Close removes the file.
+func Listen(kind, name string) (*net.UnixListener, error) {
+	dir, file, err := place(kind, name)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, file)
+	if len(path) > pathMax {
+		return nil, fmt.Errorf("control socket %s: its path has %d bytes, the kernel takes %d: choose a shorter directory or name", path, len(path), pathMax)
+	}
+	var l *net.UnixListener
+	err = locked(dir, func() error {
+		bound, err := boundTo(path)
+		switch {
+		case err != nil:
+			return err
+		case bound:
+			return &InUseError{kind, name, path}
+		}
+		sweep(dir) // this path, and those of others that were killed
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return l, nil
+}
+
+// Dial connects to the switch or controller of this name that runs in the network namespace of the calling thread, and
+// makes sure that it is root's or the caller's own. It gives a [NobodyError] when there is none.
+func Dial(kind, name string) (*net.UnixConn, error) {
+	dir, file, err := place(kind, name)
+	if err == nil {
+		path := filepath.Join(dir, file)
+		var c *net.UnixConn
+		c, err = dial(path)
+		if err == nil {
+			return c, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+			err = &NobodyError{kind, name, path}
+		}
+	}
+	// A process of an earlier version, that still runs, has an abstract socket.
+	if c, err := dial("@weir/" + kind + "/" + name); err == nil {
+		return c, nil
+	}
+	return nil, err
+}
+
+func dial(path string) (*net.UnixConn, error) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		return nil, err
+	}
+	if err := peer.Check(c); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%s: its listener is refused: %w", path, err)
+	}
+	return c, nil
+}
+
+// Tidy removes the socket files of this user's processes that are dead, and the directory if nothing is left in it.
+func Tidy() {
+	dir, err := directory(os.Geteuid(), os.Getenv)
+	if err != nil {
+		return
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return // not there, or not this user's
+	}
+	defer lock.Close()
+	sweep(dir)
+	_ = os.Remove(dir) // fails while something is in it
+}
+
+// place gives the directory and the name of a socket file.
+func place(kind, name string) (dir, file string, err error) {
+	if dir, err = directory(os.Geteuid(), os.Getenv); err != nil {
+		return "", "", err
+	}
+	namespace, err := thisNamespace()
+	return dir, fmt.Sprintf("%s-%s-%s%s", kind, name, namespace, suffix), err
+}
+
+// directory is where the sockets of a user are.
+func directory(uid int, env func(string) string) (string, error) {
+	if uid == 0 {
+		return "/run/weir", nil
+	}
+	// systemd gives a list when the unit names several.
+	if dir, _, _ := strings.Cut(env("RUNTIME_DIRECTORY"), ":"); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	if dir := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "weir"), nil
+	}
+	return "", fmt.Errorf("control socket: user %d has no runtime directory: set RuntimeDirectory=weir-%d in the systemd unit, or XDG_RUNTIME_DIR to a directory that only this user can write", uid, uid)
+}
+
+// thisNamespace tells network namespaces apart: they may share the directory. The cookie of one is not used again
+// before the machine restarts. Linux before 5.14 does not give it; the namespace's inode is used again when it is gone.
+func thisNamespace() (string, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("which network namespace this is: %w", err)
+	}
+	defer unix.Close(fd)
+	if cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err == nil {
+		return fmt.Sprint(cookie), nil
+	}
+	var s unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
+		return "", fmt.Errorf("which network namespace this is: %w", err)
+	}
+	return fmt.Sprintf("i%d", s.Ino), nil
+}
+
+// locked makes the directory and runs f while no other process is at work in it.
+func locked(dir string, f func() error) error {
+	for range tries {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("%w: in a systemd unit set RuntimeDirectory=, in a read-only container mount a tmpfs on /run", err)
+		}
+		lock, err := lockDir(dir)
+		if err == nil {
+			err = f()
+			_ = lock.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // removed since it was made
+			return err
+		}
+	}
+	return fmt.Errorf("%s is removed as often as it is made", dir)
+}
+
+// lockDir locks the directory and checks that no other user can enter it.
+func lockDir(dir string) (*os.File, error) {
+	d, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unix.Flock(int(d.Fd()), unix.LOCK_EX), private(d, dir)); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func private(d *os.File, dir string) error {
+	var held, named unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(d.Fd()), &held), unix.Lstat(dir, &named)); err != nil {
+		return fmt.Errorf("look at %s: %w", dir, err)
+	}
+	if held.Ino != named.Ino || held.Dev != named.Dev {
+		return fmt.Errorf("lock %s: %w", dir, fs.ErrNotExist)
+	}
+	if int(held.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d, not to %d: give each user a directory of its own (RuntimeDirectory= in its systemd unit)", dir, held.Uid, os.Geteuid())
+	}
+	if held.Mode&0o077 == 0 {
+		return nil
+	}
+	if err := d.Chmod(0o700); err != nil {
+		return fmt.Errorf("keep other users out of %s: %w", dir, err)
+	}
+	return nil
+}
+
+// boundTo tells whether a process has a socket bound to the path. A stream socket refuses a datagram socket that
+// connects (EPROTOTYPE), and its process notices nothing; the file of a dead process has no socket (ECONNREFUSED).
+func boundTo(path string) (bool, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); {
+	case err == nil, errors.Is(err, unix.EPROTOTYPE):
+		return true, nil
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
+		return false, nil
+	default:
+		return false, fmt.Errorf("who listens on %s: %w", path, err)
+	}
+}
+
+// sweep removes socket files that no process has. The directory is locked.
+func sweep(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // it only tidies up
+	}
+	for _, e := range entries {
+		ours := strings.HasPrefix(e.Name(), Switch+"-") || strings.HasPrefix(e.Name(), Controller+"-")
+		if !ours || !strings.HasSuffix(e.Name(), suffix) || e.Type() != fs.ModeSocket {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if bound, err := boundTo(path); err == nil && !bound {
+			_ = os.Remove(path)
+		}
+	}
+}
