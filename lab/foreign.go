@@ -176,9 +176,9 @@ func (l *Lab) Guest(node string, profile int) *netstack.Guest {
 	return nil
 }
 
-// troubleOfGuests tells what went wrong in netstack guests and not in the network, one line each.
-func (l *Lab) troubleOfGuests() []string {
-	var lines []string
+// troubleOfGuests tells what went wrong in netstack guests and not in the network, one line each: what this process lost
+// or cannot count, and connections that stopped.
+func (l *Lab) troubleOfGuests() (lines, stopped []string) {
 	stuck := 0
 	for _, n := range l.plan.guests() {
 		lost := 0
@@ -196,10 +196,10 @@ func (l *Lab) troubleOfGuests() []string {
 		}
 	}
 	if stuck > 0 {
-		lines = append(lines, fmt.Sprintf("netstack: %d connections stopped for good with a window of 0, "+
+		stopped = append(stopped, fmt.Sprintf("netstack: %d connections stopped for good with a window of 0, "+
 			"a defect of its cubic: use guests.cc reno", stuck))
 	}
-	return lines
+	return lines, stopped
 }
 
 // closeForeign ends every netstack of the lab.

@@ -67,8 +67,8 @@ func runTraffic(t *testing.T, l *Lab) *traffic.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trouble := l.troubleOfGuests(); len(trouble) > 0 || len(out.Failures) > 0 {
-		t.Errorf("trouble %v, failures %v", trouble, out.Failures)
+	if lost, stopped := l.troubleOfGuests(); len(lost)+len(stopped) > 0 || len(out.Failures) > 0 {
+		t.Errorf("trouble %v, failures %v", append(lost, stopped...), out.Failures)
 	}
 	return out
 }

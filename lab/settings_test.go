@@ -13,6 +13,7 @@ import (
 
 	"weir/datapath/testnet"
 	"weir/experiment"
+	"weir/experiment/result"
 	"weir/internal/nic"
 	"weir/law"
 )
@@ -272,6 +273,13 @@ func TestWhatCannotBeSetIsUnmet(t *testing.T) {
 	for i, w := range want {
 		if !strings.HasPrefix(lines[i], w) {
 			t.Errorf("unmet %q, want %q...", lines[i], w)
+		}
+	}
+	for i, u := range l.unmet.list() {
+		key, _, _ := strings.Cut(want[i], " ")
+		severity := map[bool]result.Severity{true: result.Fatal, false: result.Warning}[key == "guests.cc"]
+		if u.Key != key || u.Severity != severity || u.Text != lines[i] {
+			t.Errorf("%+v, want %s, %s", u, key, severity)
 		}
 	}
 	// A refused algorithm costs that metric only.

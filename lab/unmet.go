@@ -3,7 +3,10 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+
+	"weir/experiment/result"
 )
 
 // unmetList gathers what could not be set. One cause on many nodes is one line.
@@ -25,6 +28,24 @@ func (u *unmetList) add(node, key, value, reason string) {
 		u.nodes[c] = append(u.nodes[c], node)
 	}
 }
+
+// list is lines with the key of each, and what it means for claims.
+func (u *unmetList) list() []result.Unmet {
+	var out []result.Unmet
+	for _, line := range u.lines() {
+		key, _, _ := strings.Cut(line, " ")
+		severity := result.Warning
+		if slices.Contains(fatalKeys, key) {
+			severity = result.Fatal
+		}
+		out = append(out, result.Unmet{Key: key, Severity: severity, Text: line})
+	}
+	return out
+}
+
+// fatalKeys are settings without which a scheme is another one: guests with another congestion control, or without ECN
+// under marks, are not what a claim compares.
+var fatalKeys = []string{"guests.cc", "guests.ecn", "guests.stack"}
 
 // lines are the causes as text, sorted: "guests.cc dctcp on sender1 and 15 more: this kernel ...".
 func (u *unmetList) lines() []string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"weir/datapath"
@@ -171,22 +172,28 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 }
 
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
-func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome) []string {
-	list := append(slices.Clone(l.Unmet()), out.Unmet...)
-	list = append(list, l.troubleOfGuests()...)
-	list = append(list, l.troubleOfLaws()...)
-	list = append(list, l.troubleOfSwitches()...)
-	list = append(list, l.troubleOfController(context.WithoutCancel(ctx))...)
+func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome) []result.Unmet {
+	list := l.unmet.list()
+	add := func(key string, severity result.Severity, texts ...string) {
+		list = append(list, result.UnmetTexts(key, severity, texts...)...)
+	}
+	add("traffic", result.Warning, out.Unmet...)
+	lost, stuck := l.troubleOfGuests()
+	add("guests.stack", result.Fatal, lost...)
+	add("guests.stack", result.Warning, stuck...)
+	add("fairq", result.Warning, l.troubleOfLaws()...)
+	add("topology.switch", result.Warning, l.troubleOfSwitches()...)
+	add("topology.switch", result.Warning, l.troubleOfController(context.WithoutCancel(ctx))...)
 	for cause, n := range out.Failures {
-		list = append(list, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
+		add("traffic", result.Warning, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
 	}
 	if out.Reopened > 0 {
-		list = append(list, fmt.Sprintf("traffic: %d connections were opened twice, because the kernel reset them before their first byte", out.Reopened))
+		add("traffic", result.Note, fmt.Sprintf("traffic: %d connections were opened twice, because the kernel reset them before their first byte", out.Reopened))
 	}
 	if cfg.RTT > 0 {
-		list = append(list, fmt.Sprintf("network.rtt %v: the lab adds no delay; see rtt_us for what was measured", cfg.RTT))
+		add("network.rtt", result.Note, fmt.Sprintf("network.rtt %v: the lab adds no delay; see rtt_us for what was measured", cfg.RTT))
 	}
-	sort.Strings(list)
+	slices.SortFunc(list, func(a, b result.Unmet) int { return strings.Compare(a.Text, b.Text) })
 	return slices.Compact(list)
 }
 

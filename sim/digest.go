@@ -14,7 +14,11 @@ import (
 func Digest(raw *result.Raw) string {
 	d := digester{hash: sha256.New()}
 	d.numbers(int64(raw.RTT), truth(raw.Partial), int64(raw.Duration), int64(raw.Bin), int64(raw.LostRecords))
-	d.texts(raw.Unmet...)
+	var unmet []string
+	for _, u := range raw.Unmet {
+		unmet = append(unmet, u.Text)
+	}
+	d.texts(unmet...)
 	d.numbers(int64(len(raw.Flows)))
 	for i := range raw.Flows {
 		d.flow(&raw.Flows[i])

@@ -65,7 +65,7 @@ func (r *lawRecorder) fill(raw *result.Raw) {
 	raw.Laws = r.samples[:end:end]
 	did := c.Since(&r.before)
 	raw.Acks = &did.Acks
-	raw.Unmet = append(raw.Unmet, did.Trouble()...)
+	raw.Unmet = append(raw.Unmet, result.UnmetTexts("fairq", result.Warning, did.Trouble()...)...)
 }
 
 // fillACDC is fill for AC/DC, which holds nothing of ports.
@@ -76,6 +76,7 @@ func (r *lawRecorder) fillACDC(raw *result.Raw) {
 	}
 	raw.Acks = &result.LawAcks{All: c.Acks - r.acdc.Acks, Rewritten: c.Rewritten - r.acdc.Rewritten}
 	if (c.Refused-r.acdc.Refused)*1000 > c.Opened-r.acdc.Opened {
-		raw.Unmet = append(raw.Unmet, "acdc: over 0.1 % of the ends of connections were not entered in a host's table (no room), and not held")
+		raw.Unmet = append(raw.Unmet, result.UnmetTexts("acdc", result.Warning,
+			"acdc: over 0.1 % of the ends of connections were not entered in a host's table (no room), and not held")...)
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -30,6 +31,7 @@ type conn struct {
 	clientUp bool          // its program has not closed it
 	serverUp bool
 	gone     bool
+	opened   bool     // its server's end got the last packet of the handshake
 	past     expiries // of ends that were closed
 	before   expiries // before the flow under way
 	timer    event.Event
@@ -100,6 +102,7 @@ func (c *conn) exchangeAfter(f *flow, late event.Time) {
 // exchange begins to transfer f, which has begun.
 func (c *conn) exchange(f *flow) {
 	c.flow, f.carrier = f, c
+	c.noteOpened()
 	if c.pull() {
 		c.expected = messageBytes
 		c.client.Write(messageBytes)
@@ -151,8 +154,19 @@ func (p *clientEnd) Connected(*tcp.Endpoint) {}
 
 // Connected is tcp.App.
 func (p *serverEnd) Connected(*tcp.Endpoint) {
-	if c := (*conn)(p); c.over {
+	c := (*conn)(p)
+	c.opened = true
+	c.noteOpened()
+	if c.over {
 		c.endServer()
+	}
+}
+
+// noteOpened tells the flow under way, or the one that the connection is for, that the connection is open.
+func (c *conn) noteOpened() {
+	f := cmp.Or(c.flow, c.only)
+	if c.opened && f != nil && !f.ended {
+		f.result().Opening = result.Opened
 	}
 }
 

@@ -48,6 +48,9 @@ func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow
 		Group: workload.Group(&it.Traffic), Item: it.Name, Src: p.Src, Dst: p.Dst, Mouse: int(mouse), Epoch: int(epoch),
 		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(), Start: t.since(t.queue.Now()), Timeouts: -1,
 	})
+	if !t.items[itemIndex].udp {
+		t.results[f.index].Opening = result.NeverOpened // until it does
+	}
 	f.after = t.alive
 	if f.after != nil {
 		f.after.before = f

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/experiment"
@@ -108,8 +109,8 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 	}
 	raw = s.raw(partial)
 	raw.RTT = s.rtt
-	raw.Unmet = slices.Concat(raw.Unmet, observers.cut())
-	slices.Sort(raw.Unmet)
+	raw.Unmet = append(raw.Unmet, result.UnmetTexts("observe", result.Note, observers.cut()...)...)
+	slices.SortFunc(raw.Unmet, func(a, b result.Unmet) int { return strings.Compare(a.Text, b.Text) })
 	return raw, nil
 }
 
@@ -255,7 +256,7 @@ func (s *simulation) raw(partial bool) *result.Raw {
 	raw.Ports, raw.Drops = s.rec.results(raw.Duration, func(id network.NodeID) experiment.NodeKind { return s.cfg.Graph.Nodes[id].Kind })
 	s.rec.laws.fill(raw)
 	for cause, n := range t.errs { // sorted with the rest
-		raw.Unmet = append(raw.Unmet, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))
+		raw.Unmet = append(raw.Unmet, result.UnmetTexts("traffic", result.Warning, fmt.Sprintf("traffic: %d flows failed: %s", n, cause))...)
 	}
 	return raw
 }

@@ -74,7 +74,7 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	}
 	rtt := median(m.rtt[network])
 	if rtt == 0 {
-		t.unmet = append(t.unmet, "rtt: the lab measured none in this network, so it is network.rtt as asked")
+		t.unmet = append(t.unmet, result.UnmetTexts("network.rtt", result.Warning, "rtt: the lab measured none in this network, so it is network.rtt as asked")...)
 		return nil
 	}
 	var is time.Duration
@@ -82,7 +82,8 @@ func (r *runner) besideLab(t *task, m *measured) error {
 		return fmt.Errorf("run %s: %w", describe(t.run), err)
 	}
 	if off := (is - rtt).Abs(); off > rttRounding {
-		t.unmet = append(t.unmet, fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))
+		t.unmet = append(t.unmet, result.UnmetTexts("network.rtt", result.Warning,
+			fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))...)
 	}
 	lab := m.twin[twin]
 	if lab != nil {

@@ -80,7 +80,7 @@ type task struct {
 	ended  time.Time                                    // when it was done
 	starts map[experiment.FlowName]experiment.FlowStart // of the lab's, if the simulator's are to begin as it did
 	beside *experiment.Run                              // nil: run is carried out as it was asked; else with what the lab measured
-	unmet  []string                                     // said of it besides what its world says
+	unmet  []result.Unmet                               // said of it besides what its world says
 	out    *result.Run
 }
 

@@ -233,6 +233,35 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
+// What is fatal leaves the claims that it concerns undecided, with any seed; the others are decided.
+func TestUndecided_FatalUnmet(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		unmet result.Unmet
+		claim string
+		want  string
+	}{
+		{"a note", result.Unmet{Key: "network.rtt", Severity: result.Note, Text: "t"}, "a.mice.drops > 1", "yes"},
+		{"a warning", result.Unmet{Severity: result.Warning}, "a.mice.drops > 5", "no"},
+		{"the run", result.Unmet{Severity: result.Fatal, Text: "no such cc"}, "a.mice.drops > 1", "undecided"},
+		{"the run, of a port", result.Unmet{Severity: result.Fatal}, "a.bottleneck.drops > 5", "undecided"},
+		{"the run, another scheme", result.Unmet{Severity: result.Fatal}, "b.mice.drops > 1", "yes"},
+		{"the run, on the right", result.Unmet{Severity: result.Fatal}, "b.mice.drops > a.mice.drops", "undecided"},
+		{"the group", result.Unmet{Group: "mice", Severity: result.Fatal}, "a.mice.drops > 5", "undecided"},
+		{"the group, in a window", result.Unmet{Group: "mice", Severity: result.Fatal}, "a.loaded.mice.drops > 1", "undecided"},
+		{"the group, absent metric", result.Unmet{Group: "mice", Severity: result.Fatal}, "a.mice.jain > 1", "undecided"},
+		{"the group, a port", result.Unmet{Group: "mice", Severity: result.Fatal}, "a.bottleneck.drops > 1", "yes"},
+		{"another group", result.Unmet{Group: "long", Severity: result.Fatal}, "a.mice.drops > 5", "no"},
+	} {
+		d := document(run{"lab", "a", 1, nil, 4}, run{"lab", "a", 2, nil, 4}, run{"lab", "b", 1, nil, 6}, run{"lab", "b", 2, nil, 6})
+		d.Runs[1].Unmet = []result.Unmet{c.unmet}
+		got, decided := one(t, c.claim, d)
+		if got != c.want || got == "undecided" && !strings.Contains(decided.Why, "a, seed 2: "+c.unmet.Text) {
+			t.Errorf("%s: %s is %s (%s), want %s", c.what, c.claim, got, decided.Why, c.want)
+		}
+	}
+}
+
 func TestAxisValuesAsNumbers(t *testing.T) {
 	for text, want := range map[string]float64{"45": 45, "0.5": 0.5, "2.5ms": 2.5, "100us": 0.1, "1Gbit": 1000, "11.5KB": 11500, "15pkt": 15, "cubic": 3} {
 		if got := axisNumber(text, 2); got != want {

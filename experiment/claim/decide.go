@@ -2,6 +2,7 @@ package claim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -18,7 +19,7 @@ const maxPoints = 10_000
 // the claim leaves open, on the median over seeds of LEFT - RIGHT. An absent metric or a division
 // by 0 leaves Holds nil. A claim about a scheme that was not run because it was not asked for
 // (requested; none means all) or was skipped is Undecided, and so is one about a value of an axis
-// that was not run.
+// that was not run, and a claim about a run, or about a group of it, to which something unmet is fatal (with any seed).
 func Decide(claims []Statement, doc *result.Document, requested []string) []result.Claim {
 	var out []result.Claim
 	for _, s := range claims {
@@ -76,20 +77,11 @@ func (c *Claim) decide(rs *runs, requested []string) []result.Claim {
 
 // at decides the claim at one point.
 func (c *Claim) at(rs *runs, at map[string]string, seeds []int64) result.Claim {
-	out := result.Claim{Claim: c.Text, World: rs.world, For: at, Seeds: seeds}
+	out := decision{result.Claim{Claim: c.Text, World: rs.world, For: at, Seeds: seeds}}
 	var differences []float64
 	for _, seed := range seeds {
 		e := &env{runs: rs, seed: seed, at: at}
-		l, err := c.left.eval(e)
-		if err != nil {
-			l = math.NaN()
-			out.Why = err.Error()
-		}
-		r, err := c.right.eval(e)
-		if err != nil {
-			r = math.NaN()
-			out.Why = err.Error()
-		}
+		l, r := out.side(c.left, e), out.side(c.right, e)
 		out.Left, out.Right = append(out.Left, l), append(out.Right, r)
 		differences = append(differences, l-r)
 	}
@@ -103,7 +95,25 @@ func (c *Claim) at(rs *runs, at map[string]string, seeds []int64) result.Claim {
 		holds := compare(median(differences), c.Op)
 		out.Holds = &holds
 	}
-	return out
+	return out.Claim
+}
+
+// decision is a claim while it is decided.
+type decision struct{ result.Claim }
+
+// side evaluates one side of the claim; NaN where that cannot be had, and Why says the reason. What is fatal stands before
+// what is absent: the second may follow from the first.
+func (d *decision) side(x expr, e *env) float64 {
+	v, err := x.eval(e)
+	if err == nil {
+		return v
+	}
+	var fatal *fatalError
+	if is := errors.As(err, &fatal); is || !d.Undecided {
+		d.Undecided = d.Undecided || is
+		d.Why = err.Error()
+	}
+	return math.NaN()
 }
 
 func compare(difference float64, op string) bool {
@@ -261,13 +271,28 @@ func (c *Claim) openAxes(rs *runs) ([]openAxis, int) {
 	return out, points
 }
 
+// fatalError says that something without which nothing can be decided is unmet in a run.
+type fatalError struct {
+	scheme string
+	seed   int64
+	unmet  result.Unmet
+}
+
+func (e *fatalError) Error() string {
+	return fmt.Sprintf("%s, seed %d: %s", e.scheme, e.seed, e.unmet.Text)
+}
+
 // run finds the run that a path names here; axis over, if not empty, has the value given. An axis
 // that the scheme does not use does not tell its runs apart.
 func (e *env) run(p *Path, over, value string) (*result.Run, error) {
 	for _, r := range e.runs.byScheme[p.Scheme] {
-		if r.Seed == e.seed && e.fits(p, r, over, value) {
-			return r, nil
+		if r.Seed != e.seed || !e.fits(p, r, over, value) {
+			continue
 		}
+		if u, fatal := r.FatalTo(p.Names); fatal {
+			return nil, &fatalError{p.Scheme, e.seed, u}
+		}
+		return r, nil
 	}
 	return nil, fmt.Errorf("there is no run of %s with seed %d here", p.Scheme, e.seed)
 }

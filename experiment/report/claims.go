@@ -238,7 +238,7 @@ type runNote struct {
 func runNotes(doc *result.Document) []runNote {
 	runs := map[string]int{}
 	for _, r := range doc.Runs {
-		for _, u := range slices.Compact(slices.Sorted(slices.Values(r.Unmet))) {
+		for _, u := range r.UnmetTexts() {
 			runs[u]++
 		}
 		for _, note := range madeOtherwise(doc, r) {

@@ -64,7 +64,7 @@ func TestHTML_StandsAlone(t *testing.T) {
 func TestHTML_EscapesNames(t *testing.T) {
 	evil := `<script>alert("x")</script>`
 	r := run(evil, 1, map[string]string{evil: evil}, &result.Group{Flows: 1, FCT: &result.Distribution{N: 1}})
-	r.Groups[evil], r.Unmet, r.Params = r.Groups["g"], []string{evil}, map[string]any{evil: evil}
+	r.Groups[evil], r.Unmet, r.Params = r.Groups["g"], result.UnmetTexts(evil, result.Note, evil), map[string]any{evil: evil}
 	doc := &result.Document{
 		Experiment: evil, Weir: evil, Runs: []*result.Run{r}, File: []byte(`{"paper":"<script>","notes":["<script>"]}`),
 		Claims: []result.Claim{{Claim: evil, World: evil, Why: evil}}, Skipped: []result.Skip{{Scheme: evil, World: evil, Reason: evil}},

@@ -59,8 +59,8 @@ func newRunView(r *result.Run) runView {
 		v.Facts = append(v.Facts, fact{"Made", fmt.Sprintf("%s, by weir %s on Linux %s, in %.0f s",
 			r.By.Ended.UTC().Format("2006-01-02 15:04 MST"), r.By.Weir, r.By.Kernel, r.By.TookS)})
 	}
-	for _, u := range r.Unmet {
-		v.Facts = append(v.Facts, fact{"Not as asked for", u})
+	for _, text := range r.UnmetTexts() {
+		v.Facts = append(v.Facts, fact{"Not as asked for", text})
 	}
 	v.Parts = parts(r, nil, r.Groups, r.Ports)
 	for _, name := range slices.Sorted(maps.Keys(r.Windows)) {

@@ -163,7 +163,7 @@ func syntheticDocument() *result.Document {
 		for _, k := range kinds {
 			for seed := int64(1); seed <= 3; seed++ {
 				r := synthetic(k, cc, seed)
-				r.Unmet = append(r.Unmet, "network.rtt: asked for 200us, measured 214us: the lab cannot set delay")
+				r.Unmet = append(r.Unmet, result.OldUnmet("network.rtt: asked for 200us, measured 214us: the lab cannot set delay"))
 				doc.Runs = append(doc.Runs, r)
 			}
 		}

@@ -88,8 +88,8 @@ func TestTable_SaysWhatWentWrong(t *testing.T) {
 	doc := &result.Document{Experiment: "x", Runs: []*result.Run{
 		run("a", 1, nil, &result.Group{}), run("a", 2, nil, &result.Group{}),
 	}, Skipped: []result.Skip{{Scheme: "fairq", World: "lab", Reason: "not in this build"}}}
-	doc.Runs[0].Unmet = []string{"guests.cc: no dctcp here", "guests.cc: no dctcp here"}
-	doc.Runs[1].Unmet = []string{"guests.cc: no dctcp here", "network.rtt: no delay"}
+	doc.Runs[0].Unmet = unmetOf("guests.cc: no dctcp here", "guests.cc: no dctcp here")
+	doc.Runs[1].Unmet = unmetOf("guests.cc: no dctcp here", "network.rtt: no delay")
 	doc.Runs[1].Partial = true
 	got := table(t, doc)
 	for _, line := range []string{
@@ -137,4 +137,12 @@ func TestNumber(t *testing.T) {
 			t.Errorf("number(%v) = %q, want %q", v, got, want)
 		}
 	}
+}
+
+func unmetOf(texts ...string) []result.Unmet {
+	var out []result.Unmet
+	for _, t := range texts {
+		out = append(out, result.OldUnmet(t))
+	}
+	return out
 }

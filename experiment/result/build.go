@@ -53,18 +53,19 @@ func Build(info Info, raw *Raw) *Run {
 		World: info.World, Seed: info.Seed, Scale: info.Scale, Scheme: info.Scheme,
 		Laws: append([]string{}, info.Laws...), GuestCC: info.GuestCC, Switch: info.Switch,
 		Params: b.params(), Axes: maps.Clone(info.Axes),
-		Partial: raw.Partial, Unmet: append([]string{}, raw.Unmet...),
+		Partial: raw.Partial, Unmet: append([]Unmet{}, raw.Unmet...),
 		PayloadShare: b.payloadShare(),
 	}
 	if raw.RTT > 0 {
 		run.RTTus = new(float64(raw.RTT) / 1e3)
 	}
 	if raw.LostRecords > 0 {
-		run.Unmet = append(run.Unmet, fmt.Sprintf("measurement: %d records did not fit, so nothing of ports and no drops are given",
-			raw.LostRecords))
+		run.Unmet = append(run.Unmet, UnmetTexts("measurement", Warning,
+			fmt.Sprintf("measurement: %d records did not fit, so nothing of ports and no drops are given", raw.LostRecords))...)
 	}
 	whole := b.window(span{0, raw.Duration, true})
 	run.Groups, run.Ports = whole.Groups, whole.Ports
+	run.addUnconnected()
 	for name, w := range info.Windows {
 		if s := b.clip(span{from: w[0], to: w[1]}); s.to > s.from {
 			if run.Windows == nil {

@@ -50,7 +50,7 @@ type Run struct {
 	Params  map[string]any    `json:"params"`           // the laws' configuration, and the value of each axis by its name
 	Axes    map[string]string `json:"axes,omitempty"`   // the axes alone; a claim's [axis=value] selects by them
 	Partial bool              `json:"partial"`          // cut short
-	Unmet   []string          `json:"unmet"`            // asked for and could not be set
+	Unmet   []Unmet           `json:"unmet"`            // asked for and not as asked
 	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
 	// brought back to the experiment's own scale.
 	RTTus *float64 `json:"rtt_us,omitempty"`
@@ -92,6 +92,8 @@ type Window struct {
 type Group struct {
 	Flows      int `json:"flows"`      // started
 	Unfinished int `json:"unfinished"` // of these: given up, cut off, failed
+	// NeverConnected counts those of Flows whose connection never opened. Absent for UDP, and when not known of every flow.
+	NeverConnected *int `json:"never_connected,omitempty"`
 	// Live is over time: how many were under way.
 	Live  *Level `json:"live,omitempty"`
 	Bytes int64  `json:"bytes"` // payload at the receiving programs
@@ -247,9 +249,10 @@ type Claim struct {
 	Seeds  []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
 	Left   PerSeed           `json:"left"`
 	Right  PerSeed           `json:"right"`
-	// Holds is nil when it could not be decided: a metric is absent, or something was divided by 0.
+	// Holds is nil when it could not be decided: a metric is absent, something was divided by 0, or something fatal is unmet.
 	Holds *bool `json:"holds"`
-	// Undecided: the claim is about something that was not asked for, which is no failure.
+	// Undecided: the claim is about something that was not asked for, or something fatal is unmet in a run that it
+	// compares (see Unmet), which is no failure.
 	Undecided bool   `json:"undecided,omitempty"`
 	Why       string `json:"why,omitempty"` // what is missing, when Holds is nil
 	// Because is the cause that the file gives for the claim not holding; it means nothing where it holds.

@@ -88,7 +88,7 @@ func missing(t *testing.T, path string, want, got any) {
 // goldenDocument has one of everything, and something absent of everything that can be.
 func goldenDocument() *Document {
 	raw := &Raw{
-		RTT: 214500, Duration: 40 * ms, Bin: 10 * ms, Unmet: []string{"network.rtt: the lab cannot set delay"},
+		RTT: 214500, Duration: 40 * ms, Bin: 10 * ms, Unmet: UnmetTexts("network.rtt", Note, "network.rtt: the lab cannot set delay"),
 		Flows: []Flow{
 			{
 				Group: "elephants", Src: "sender1", Dst: "receiver1", Key: tcpKey(1, 1), End: 40 * ms, Done: true, Endless: true, Bytes: 40000, Timeouts: 1,

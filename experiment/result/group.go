@@ -38,6 +38,7 @@ func (b *builder) group(name string, s span) *Group {
 		}
 		g.Drops = new(n)
 	}
+	b.neverConnected(g, name, s)
 	b.timeouts(g, name, s)
 	if d := s.to - s.from; d > 0 {
 		g.ThroughputMbps = new(b.mbps(payload, d))
@@ -153,6 +154,31 @@ func spread(sums []float64, lo, hi time.Duration, n float64, step time.Duration)
 			sums[i] += n * float64(d) / float64(hi-lo)
 		}
 	}
+}
+
+// neverConnected counts the flows that start in the span and whose connection never opened.
+func (b *builder) neverConnected(g *Group, name string, s span) {
+	n, known := 0, false
+	for _, i := range b.flows[name] {
+		switch f := &b.raw.Flows[i]; {
+		case !s.has(f.Start):
+		case f.Opening == OpeningUnknown:
+			return
+		default:
+			known = true
+			n += btoi(f.Opening == NeverOpened)
+		}
+	}
+	if known {
+		g.NeverConnected = &n
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 const udp = 17

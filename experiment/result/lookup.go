@@ -154,7 +154,7 @@ func numbers(t reflect.Type, prefix string) []string {
 // The metrics that tables compare runs by, in the order in which they are shown: of a group and of a port.
 var (
 	mainOfGroup = []string{
-		"flows", "unfinished", "bytes", "live.mean",
+		"flows", "unfinished", "never_connected", "bytes", "live.mean",
 		"fct_ms.mean", "fct_ms.sd", "fct_ms.p50", "fct_ms.p90", "fct_ms.p99", "fct_ms.max",
 		"deadlines.flows", "deadlines.missed", "throughput_mbps", "goodput_mbps.mean", "jain",
 		"settling.changes", "settling.reached_ms.p50", "settling.reached_ms.max", "settling.unreached", "settling.held",

@@ -61,7 +61,7 @@ func TestRunRows_ReadBack(t *testing.T) {
 	ended := time.Date(2026, 11, 22, 12, 0, 0, 5e6, time.UTC)
 	first := &Run{
 		World: "lab", Seed: 3, Scale: 5, Scheme: "ecn", Laws: []string{"ecn", "red"}, GuestCC: "reno", PayloadShare: 0.9,
-		Params: map[string]any{"threshold": "15KB", "load": "0.5"}, Unmet: []string{"a", "b"}, RTTus: new(200.5),
+		Params: map[string]any{"threshold": "15KB", "load": "0.5"}, Unmet: []Unmet{OldUnmet("a"), OldUnmet("b")}, RTTus: new(200.5),
 		Axes: map[string]string{"guest_cc": "reno", "load": "0.5", "rtt": "200us", "run": "x", "size": "1MB"},
 		By:   &Maker{Weir: "v2", Kernel: "6.9", Ended: ended, TookS: 1.5}, Busy: &Distribution{Mean: 0.25},
 		Groups: map[string]*Group{"mice": {Flows: 2, FCT: &Distribution{P99: 7.5}}}, Ports: map[string]*PortResult{"b": {}},

@@ -11,7 +11,7 @@ import (
 // time, counted from the start of the traffic (t = 0).
 type Raw struct {
 	RTT      time.Duration // measured on the idle network, 0: not measured
-	Unmet    []string      // what was asked for and could not be set
+	Unmet    []Unmet       // what was asked for and is not as asked
 	Partial  bool          // the run was cut short
 	Duration time.Duration // how long it ran
 	Bin      time.Duration // width of a Delivery bin
@@ -70,7 +70,19 @@ type Flow struct {
 	Causes      Causes        // of the Timeouts
 	Deadline    time.Duration // from Start; 0: none
 	Delivered   []Delivery    // where in time the bytes arrived; ordered, sparse
+	Opening     Opening       // of its connection
 }
+
+// Opening says whether the connection of a flow opened while the flow lasted: whether the accepting end got the last
+// packet of the handshake.
+type Opening uint8
+
+// The values of Opening.
+const (
+	OpeningUnknown Opening = iota // UDP, or a run of a build that did not note it
+	Opened
+	NeverOpened
+)
 
 // Causes tells the retransmission timeouts of a flow apart, in the papers' words. FLoss-TO, full window loss: nothing
 // of the window arrived. LAck-TO, lack of ACKs: some of it did, and too few ACKs came back for fast retransmit. Those of

@@ -107,7 +107,7 @@ func (d *Document) runRow(i int) (RunRow, error) {
 	row := RunRow{
 		Run: int32(i), Experiment: d.Experiment, World: r.World, Scheme: r.Scheme, Laws: strings.Join(r.Laws, ","), GuestCC: r.GuestCC,
 		Seed: r.Seed, Scale: r.Scale, Params: string(text), Weir: d.Weir, Kernel: d.Host.Kernel,
-		Partial: r.Partial, Unmet: strings.Join(r.Unmet, "; "), RTTus: r.RTTus, Payload: r.PayloadShare,
+		Partial: r.Partial, Unmet: strings.Join(texts(r.Unmet), "; "), RTTus: r.RTTus, Payload: r.PayloadShare,
 	}
 	if r.By != nil {
 		row.Weir, row.Kernel, row.Ended, row.TookS = r.By.Weir, r.By.Kernel, &r.By.Ended, &r.By.TookS
@@ -190,4 +190,12 @@ func (d *Document) isNumeric(axis string) bool {
 		_, ok := AxisNumber(v)
 		return has && !ok
 	})
+}
+
+func texts(list []Unmet) []string {
+	var out []string
+	for _, u := range list {
+		out = append(out, u.Text)
+	}
+	return out
 }

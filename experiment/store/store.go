@@ -159,27 +159,39 @@ func (d *Dir) Load(key string) (*Entry, error) {
 	defer f.Close()
 	e, err := decode(f)
 	if err != nil {
+		if _, seekErr := f.Seek(0, io.SeekStart); seekErr == nil {
+			if old, oldErr := decodeOld(f); oldErr == nil {
+				return old, nil
+			}
+		}
 		return nil, fmt.Errorf("read a finished run: %s is damaged, remove it to run it again: %w", d.file(key), err)
 	}
 	return e, nil
 }
 
 func decode(r io.Reader) (*Entry, error) {
-	z, err := gzip.NewReader(bufio.NewReaderSize(r, 1<<16))
-	if err != nil {
-		return nil, err
-	}
 	var e Entry
-	if err := gob.NewDecoder(z).Decode(&e); err != nil {
-		return nil, err
-	}
-	if _, err := io.Copy(io.Discard, z); err != nil { // to its checksum
+	if err := decodeInto(r, &e); err != nil {
 		return nil, err
 	}
 	if e.Raw == nil {
-		return nil, errors.New("it holds no measurement")
+		return nil, errNoRaw
 	}
 	return &e, nil
+}
+
+var errNoRaw = errors.New("it holds no measurement")
+
+func decodeInto(r io.Reader, e any) error {
+	z, err := gzip.NewReader(bufio.NewReaderSize(r, 1<<16))
+	if err != nil {
+		return err
+	}
+	if err := gob.NewDecoder(z).Decode(e); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, z) // to its checksum
+	return err
 }
 
 // Save files a finished run: whole, or not at all.

@@ -90,7 +90,7 @@ func entry() *Entry {
 	return &Entry{
 		Weir: "v1", Kernel: "6.18", Ended: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 90 * time.Second,
 		Raw: &result.Raw{
-			RTT: 100 * time.Microsecond, Duration: time.Minute, Bin: 10 * time.Millisecond, Unmet: []string{"x"}, LostRecords: 3,
+			RTT: 100 * time.Microsecond, Duration: time.Minute, Bin: 10 * time.Millisecond, Unmet: result.UnmetTexts("k", result.Fatal, "x"), LostRecords: 3,
 			Flows: []result.Flow{
 				{Group: "mice", Src: "a", Dst: "b", Key: result.Key{Proto: 6, Src: at, Dst: at}, Start: 1, End: 2, Done: true, Bytes: 11500,
 					Timeouts: -1, Delivered: []result.Delivery{{Bin: 0, Bytes: 7}, {Bin: 3, Bytes: 0}}},
@@ -227,5 +227,33 @@ func TestAsked(t *testing.T) {
 	plan, err := back.Plan()
 	if err != nil || len(plan.Runs) == 0 || plan.Runs[0].Seed != 7 {
 		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+// testdata/texts.run was filed by a build for which what is unmet was a list of texts (weir 0822ffa).
+func TestLoad_TextsOfUnmet(t *testing.T) {
+	dir := t.TempDir()
+	d, _, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	old, err := os.ReadFile("testdata/texts.run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.file("k"), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Load("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []result.Unmet{{Key: "traffic", Severity: result.Warning, Text: "traffic: 1 flows failed: connection timed out"}}
+	if diff := cmp.Diff(want, e.Raw.Unmet); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if e.Weir != "0822ffa" || len(e.Raw.Flows) != 4 || e.Raw.Flows[0].Opening != result.OpeningUnknown || e.Raw.Duration != 60*time.Millisecond || len(e.Raw.Drops) == 0 {
+		t.Errorf("weir %s, %d flows, opening %v, %v, %d drops", e.Weir, len(e.Raw.Flows), e.Raw.Flows[0].Opening, e.Raw.Duration, len(e.Raw.Drops))
 	}
 }

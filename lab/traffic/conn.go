@@ -103,6 +103,13 @@ func (c *conn) attach(s end) {
 	c.r.spawn(c.serve)
 }
 
+// accepted tells whether the server has its end: the handshake is over.
+func (c *conn) accepted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server != nil
+}
+
 // serve is the server's side.
 func (c *conn) serve() {
 	defer c.leave()

@@ -133,6 +133,9 @@ func (f *flow) end(done bool, now int64) bool {
 		return false
 	}
 	f.ended = true
+	if c, ok := f.by.(*conn); ok && c.accepted() {
+		f.res.Opening = result.Opened
+	}
 	f.res.Done = done
 	f.res.End = time.Duration(now - f.r.t0)
 	if f.timer != nil {

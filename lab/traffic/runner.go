@@ -118,6 +118,9 @@ func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(),
 		Start: time.Duration(r.clock.now() - r.t0), Timeouts: -1,
 	}
+	if !workload.UDP(&it.Traffic) {
+		f.res.Opening = result.NeverOpened // until it does
+	}
 	return f
 }
 

@@ -339,6 +339,22 @@ func testUnansweredSYN(t *testing.T, n *pairNet) {
 	}
 }
 
+// TestNeverOpened: a flow that is given up before its SYN is answered never had a connection; the next one has.
+func TestNeverOpened(t *testing.T) { everyTCP(t, 0, testNeverOpened) }
+
+func testNeverOpened(t *testing.T, n *pairNet) {
+	missFirst(t, n)
+	out := run(t, n, config(longEnough, n.item(experiment.Traffic{
+		Pattern: "burst", Size: 1000, Epochs: 2, Every: law.Duration(600 * time.Millisecond), GiveUp: law.Duration(500 * time.Millisecond),
+	})))
+	if f := out.Flows[0]; f.Done || f.Opening != result.NeverOpened {
+		t.Errorf("without an answer to its SYN: done %v, opening %d, want %d", f.Done, f.Opening, result.NeverOpened)
+	}
+	if f := out.Flows[1]; f.Opening != result.Opened {
+		t.Errorf("with an answer: opening %d, want %d", f.Opening, result.Opened)
+	}
+}
+
 func TestNothingConnects(t *testing.T) { everyTCP(t, 0, testNothingConnects) }
 
 func testNothingConnects(t *testing.T, n *pairNet) {

@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"testing"
+
+	"weir/experiment/claim"
+	"weir/experiment/result"
+)
+
+// starved is G1's RED under three UDP senders that each fill the link, with an initial RTO at which TCP gives a SYN up
+// within 40 ms: the tagged flow has no connection.
+const starved = `
+id: starved
+duration: 100ms
+worlds: [sim]
+topology: {kind: dumbbell, senders: 4, receivers: 1, hypervisors: false}
+network: {rate: 1Gbit, rtt: 100us, buffer: 100pkt}
+guests: {cc: reno, ecn: false, initial_rto: 300us}
+traffic:
+  - {name: tagged, from: sender1, to: receiver1, pattern: bulk, start: 10ms, stop: 100ms}
+  - {name: competitors, from: "sender2..", to: receiver1, proto: udp, pattern: cbr, rate: 1Gbit, start: 0s, stop: 100ms}
+schemes: [{name: red, params: {threshold: 20pkt}}]
+measure: {windows: {late: [20ms, 100ms]}}
+`
+
+// A claim about a group of which no connection opened is undecided; one about the others is decided.
+func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
+	r := planned(t, starved)[0]
+	out := result.Build(r.Info(), ran(t, &World{}, r))
+	if n := out.Groups["tagged"].NeverConnected; n == nil || *n != 1 {
+		t.Fatalf("never connected: %v, want 1", n)
+	}
+	if n := out.Groups["competitors"].NeverConnected; n != nil {
+		t.Errorf("UDP never connected: %d, want it absent", *n)
+	}
+	doc := &result.Document{Experiment: "starved", Runs: []*result.Run{out}}
+	for text, undecided := range map[string]bool{
+		"red.tagged.throughput_mbps < 200": true, "red.late.tagged.throughput_mbps < 200": true, "red.competitors.throughput_mbps > 900": false,
+	} {
+		d := claim.Decide(claim.Statements(text), doc, nil)[0]
+		if d.Undecided != undecided || (d.Holds == nil) != undecided {
+			t.Errorf("%s: %+v", text, d)
+		}
+	}
+}
+
+// A group that connects has nobody that never did, on connections of its own and on persistent ones.
+func TestNeverConnected_None(t *testing.T) {
+	for _, traffic := range []string{
+		"{name: x, from: sender1, to: receiver1, pattern: burst, size: 20KB, every: 10ms, epochs: 3}",
+		"{name: x, from: sender1, to: receiver1, data: pull, pattern: burst, size: 20KB, every: 10ms, epochs: 3, connection: persistent}",
+		"{name: x, from: sender1, to: receiver1, pattern: closed_loop, size: 20KB, requests: 5}",
+		"{name: x, from: sender1, to: receiver1, pattern: bulk, stop: 20ms}",
+	} {
+		for _, f := range carriedOut(t, baseWith(traffic)).Flows {
+			if f.Opening != result.Opened {
+				t.Errorf("%s: flow %d: opening %d, want %d", traffic, f.Epoch, f.Opening, result.Opened)
+			}
+		}
+	}
+}
