@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"weir/datapath/internal/frames"
+	"weir/internal/testroot"
 )
 
 // frameSwitch is the switch program on ports that are no devices: BPF_PROG_TEST_RUN sends frames
@@ -34,6 +35,7 @@ type frameConfig struct {
 // newFrameSwitch makes a switch with so many ports.
 func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	tb.Helper()
+	testroot.Need(tb, "loads kernel programs")
 	if err := CheckFairQ(); err != nil {
 		tb.Fatal(err)
 	}

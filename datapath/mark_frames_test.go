@@ -13,6 +13,7 @@ import (
 
 	"weir/datapath"
 	"weir/datapath/internal/marktest"
+	"weir/internal/testroot"
 )
 
 // What tcx programs return.
@@ -36,6 +37,7 @@ type testMark struct {
 }
 
 func newTestMark(tb testing.TB) *testMark {
+	testroot.Need(tb, "loads kernel programs")
 	tb.Helper()
 	if err := datapath.CheckMark(); err != nil {
 		tb.Fatal(err)

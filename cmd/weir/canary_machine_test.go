@@ -12,6 +12,7 @@ import (
 
 	"weir/datapath"
 	"weir/datapath/testnet"
+	"weir/internal/testroot"
 )
 
 // switchFile starts `weir switch -f` with a file that says more than its ports, and waits until it is at work.
@@ -217,6 +218,7 @@ func TestCanary_RollsBackTheWhole(t *testing.T) {
 // With parameters that are right nothing is rolled back, whatever the load. (Beside free flows that fill the queue a
 // held one gets somewhat less, as docs/observe.md has it: that is no fault, so the rule asks for half.)
 func TestCanary_GoodParametersStay(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
 	decisions := 0
 	for round := range rounds(1, 6) {
 		for _, row := range []struct{ flows, percent int }{{8, 50}, {16, 10}, {32, 50}, {16, 100}} {

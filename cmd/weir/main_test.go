@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/internal/testroot"
 )
 
 // Two versions of weir, each a command of the tests.
@@ -23,6 +26,12 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		Condition: func(name string) (bool, error) {
+			if name != "no-root" { // [no-root] skip: for a script that needs root
+				return false, fmt.Errorf("no condition %q", name)
+			}
+			return os.Getenv(testroot.Variable) != "", nil
+		},
 		Setup: func(env *testscript.Env) error {
 			wd, err := os.Getwd()
 			env.Setenv("EXPERIMENTS", wd+"/../../experiments")

@@ -8,6 +8,7 @@ import (
 	"weir/datapath"
 	"weir/datapath/lawtrace"
 	"weir/datapath/testnet"
+	"weir/internal/testroot"
 )
 
 // A ring buffer that is full, and a trace that is too long, are no trace with holes: the run fails, and says once what
@@ -42,6 +43,7 @@ func TestRecorder_SaysWhatWasLost(t *testing.T) {
 
 // Where a trace cannot be whole none is begun.
 func TestRecorder_IsRefused(t *testing.T) {
+	testroot.Need(t, "makes maps")
 	r, err := lawtrace.New()
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"weir/datapath"
 	"weir/datapath/testnet"
 	"weir/experiment/result"
+	"weir/internal/testroot"
 )
 
 // portOf is a port of a path for the recorder.
@@ -357,6 +358,7 @@ func TestStart_Refuses(t *testing.T) {
 
 // What measuring costs, by the kernel's own statistics, under load.
 func TestRecorder_Costs(t *testing.T) {
+	testroot.Need(t, "counts what kernel programs cost")
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		t.Fatal(err)
