@@ -20,7 +20,7 @@ type FairQParams struct {
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
 	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
 	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds 2 MSS to all windows together (default), not to every flow's as printed"`
-	Count          string       `json:"count" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately, or the paper's SYN/FIN register"`
+	Count          string       `json:"count" jsonschema:"enum=active,enum=opening,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, the default) or without (active), or the paper's SYN/FIN register"`
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
 	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"the flow count restarts after this long without data"`

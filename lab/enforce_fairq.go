@@ -102,6 +102,9 @@ func checkFairQ(r *experiment.Run, law string) error {
 	if !ok {
 		return fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
+	if params.Count == "opening" {
+		return fmt.Errorf("law %s: count: opening is not in the switch program yet: choose active or handshake", law)
+	}
 	if err := params.Check(&r.Config, experiment.FairQLab()); err != nil {
 		return fmt.Errorf("law %s, at 1/%g of the rates: %w", law, r.Scale, err)
 	}

@@ -155,6 +155,28 @@ WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_s
 	state->window_q8 = window_q8 > floor_q8 ? window_q8 : floor_q8;
 }
 
+// Rwnd as it would be with so many more flows: what a SYN-ACK is held to where open handshakes are counted apart from
+// the flows that send. It changes nothing. FairSwitch begins again at target/flows for every flow that comes.
+WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const struct fairq_state *state,
+				      weir_u32 opening)
+{
+	weir_u64 floor_q8 = fairq_floor_q8(config, state);
+	weir_u64 cap_q8 = fairq_cap_q8(config, floor_q8);
+	weir_u64 window_q8 = state->aggregate_q8;
+	weir_u32 flows;
+
+	if (opening > FAIRQ_FLOWS_MAX)
+		opening = FAIRQ_FLOWS_MAX;
+	flows = state->flows + opening;
+	if (opening && config->variant == FAIRQ_VARIANT_FAIRSWITCH)
+		window_q8 = (weir_u64)fairq_target(config) << 8;
+	if (flows)
+		window_q8 /= flows;
+	if (window_q8 > cap_q8)
+		window_q8 = cap_q8;
+	return window_q8 > floor_q8 ? window_q8 : floor_q8;
+}
+
 // gamma and Gamma to 0, with what their divisions left over (FQ-2).
 WEIR_INLINE void fairq_clear(struct fairq_state *state)
 {

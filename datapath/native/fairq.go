@@ -26,6 +26,8 @@ struct native_fairq {
 #cgo nocallback fairq_flow_removed
 #cgo noescape fairq_sample
 #cgo nocallback fairq_sample
+#cgo noescape fairq_opening_q8
+#cgo nocallback fairq_opening_q8
 #cgo noescape fairq_packet_may_sample
 #cgo nocallback fairq_packet_may_sample
 */
@@ -93,6 +95,11 @@ func (f *FairQ) Sample(nowNs uint64, backlogBytes uint32) {
 // fairq_packet_may_sample.
 func (f *FairQ) PacketMaySample(nowNs uint64) bool {
 	return C.fairq_packet_may_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs)) != 0
+}
+
+// OpeningQ8 is Rwnd as it would be with so many more flows, in 1/256 byte: fairq_opening_q8.
+func (f *FairQ) OpeningQ8(opening uint32) uint64 {
+	return uint64(C.fairq_opening_q8(&f.c.config, &f.c.state, C.weir_u32(opening)))
 }
 
 // WindowQ8 is Rwnd, the window of each flow, in 1/256 byte. No call into C.

@@ -52,6 +52,8 @@ func (m *fairqMachine) Do(event string, args vector.Fields) (state vector.Fields
 		if m.queue.PacketMaySample(now) {
 			result = 1
 		}
+	case "opening":
+		result = m.queue.OpeningQ8(bytes)
 	default:
 		return nil, 0, fmt.Errorf("fairq knows no event %s", event)
 	}

@@ -40,6 +40,31 @@ func modelOf(c native.FairQConfig) fairqmodel.Config {
 	}
 }
 
+// What an open handshake is held to is what Rwnd would become if all open ones were flows, and asking changes nothing.
+func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawn(t)
+		law := native.NewFairQ(c, 0)
+		defer law.Close()
+		for range rapid.IntRange(0, 50).Draw(t, "flows") {
+			law.FlowAdded(0)
+		}
+		for i := range rapid.IntRange(0, 40).Draw(t, "samples") {
+			law.Sample(uint64(i+1)*uint64(c.TickNs), rapid.Uint32Range(0, 4*c.TargetBytes).Draw(t, "backlog"))
+		}
+		opening := rapid.Uint32Range(0, 3000).Draw(t, "opening")
+		before := law.State()
+		got := law.OpeningQ8(opening)
+		if after := law.State(); after != before {
+			t.Fatalf("asking changed the state: %+v, before %+v", after, before)
+		}
+		law.SetFlows(before.LastSampleNs, before.Flows+opening)
+		if got != law.WindowQ8() {
+			t.Fatalf("%d open beside %d flows: %d, and %d once they are flows", opening, before.Flows, got, law.WindowQ8())
+		}
+	})
+}
+
 // The law and Algorithm 1 in floating point grant the same window after any events:
 //
 //	|W - W'| <= 1/256 + N * 2^-50 * S  bytes

@@ -61,6 +61,9 @@ func randomFairQ() *vector.File {
 			}
 			f.Lines = append(f.Lines, do)
 		}
+		for _, opening := range []uint64{0, 1, uint64(i) * 7, 1 << uint(i)} {
+			f.Lines = append(f.Lines, vector.Line{Keyword: "do", Name: "opening", Fields: vector.Fields{{Key: "bytes", Value: opening}}})
+		}
 	}
 	return f
 }

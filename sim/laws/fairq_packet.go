@@ -125,6 +125,7 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 			c = nil
 		} else if heard { // sent again
 			e.announceAgain(pk)
+			q.sw.open(c, now)
 			return c
 		}
 	}
@@ -150,7 +151,18 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 	if q.sw.handshake && !q.sw.enter(c, q, now) {
 		return nil
 	}
+	q.sw.open(c, now)
 	return c
+}
+
+// open counts both directions of a connection that the acceptor has answered, with count: opening.
+func (s *fairQSwitch) open(c *connection, now event.Time) {
+	if !s.opens || c.entered || c.ends[0].port == nil || c.ends[1].port == nil { // the SYN went another way: so will the data
+		return
+	}
+	for i := range c.ends {
+		c.ends[i].port.open(&c.ends[i], now)
+	}
 }
 
 // takeSYN notes what a SYN or SYN-ACK tells of its sender.
@@ -212,6 +224,9 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 	at, grantQ8 := sender.port, uint64(0)
 	if at != nil {
 		grantQ8 = at.grantQ8
+		if q.sw.opens && pk.Flags&network.SYN != 0 {
+			grantQ8 = at.openingQ8(now)
+		}
 	} else if at = sender.assumed; at != nil {
 		grantQ8 = at.grantQ8 / q.sw.divisor
 	}

@@ -42,6 +42,7 @@ type fairQPort struct {
 	epoch      uint64
 	epochBegan event.Time
 	wheel      [wheelEpochs]uint32 // directions, by the epoch they sit in
+	opening    [wheelEpochs]uint32 // count: opening: directions of open handshakes, by the epoch of their SYN-ACK
 	registered uint32              // count: handshake
 	generation uint32              // of the register, from 1
 	dataAt     event.Time          // when a sample last found dataSeen
@@ -117,6 +118,7 @@ func (q *fairQPort) turn(now event.Time) {
 		}
 		q.epoch++
 		q.wheel[q.epoch%wheelEpochs] = 0
+		q.opening[q.epoch%wheelEpochs] = 0
 		q.epochBegan += q.length
 	}
 	q.epochBegan = now
@@ -132,6 +134,38 @@ func (q *fairQPort) flows() uint32 {
 		n += q.wheel[(q.epoch-i)%wheelEpochs]
 	}
 	return n
+}
+
+// open counts a direction whose connection's SYN-ACK passes: until its handshake is over, and no longer than a flow counts
+// that sends nothing. With count: opening SYN-ACKs are held to the share that is left if these become flows, and nobody
+// else is: half-open connections take nothing from flows that send.
+func (q *fairQPort) open(e *end, now event.Time) {
+	q.turn(now)
+	e.opened() // sent again: it counts anew
+	e.opening, e.epoch = q, q.epoch
+	q.opening[q.epoch%wheelEpochs]++
+}
+
+// opened says that the handshake is over.
+func (e *end) opened() {
+	q := e.opening
+	if q == nil {
+		return
+	}
+	if q.isLive(e.epoch) {
+		q.opening[e.epoch%wheelEpochs]--
+	}
+	e.opening = nil
+}
+
+// openingQ8 is what a SYN-ACK is held to.
+func (q *fairQPort) openingQ8(now event.Time) uint64 {
+	q.turn(now)
+	n := uint32(0)
+	for i := range uint64(liveEpochs) {
+		n += q.opening[(q.epoch-i)%wheelEpochs]
+	}
+	return q.law.OpeningQ8(n)
 }
 
 // count tells the law how many flows there are.

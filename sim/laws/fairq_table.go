@@ -33,6 +33,7 @@ type end struct {
 	port         *fairQPort // that its data leaves by; nil: not known
 	seat         *fairQPort // at which it is counted, in epoch; nil: nowhere
 	epoch        uint64
+	opening      *fairQPort // count: opening: at which its open handshake is counted, in epoch; nil: nowhere
 	registeredAt *fairQPort // count: handshake; nil: nowhere
 	assumed      *fairQPort // that its data would leave by here (fairq_paths.go); nil: not known
 	registration uint32     // the generation of that register
@@ -65,7 +66,8 @@ func (c *connection) closed() bool { return c.reset || c.ends[0].flags&c.ends[1]
 // number; each switch has a table of its own all the same, with what passed there and no more.
 //
 //	SYN                     a pending connection
-//	SYN-ACK                 its other end. (count: handshake enters it in the table now, as the paper counts)
+//	SYN-ACK                 its other end. (count: handshake enters it in the table now, as the paper counts; count:
+//	                        opening counts it among the open handshakes of its ports)
 //	next ACK of either end  it comes into the table, and both directions are counted
 //
 // Nobody here begins before the law does, so no connection is adopted in mid-stream as in the kernel: one that is not
@@ -73,6 +75,7 @@ func (c *connection) closed() bool { return c.reset || c.ends[0].flags&c.ends[1]
 type fairQSwitch struct {
 	queue      *event.Queue
 	handshake  bool // count
+	opens      bool // count: opening
 	unify      bool
 	unifyShift uint8
 	shrink     native.Shrink
@@ -97,7 +100,7 @@ type fairQSwitch struct {
 
 func newFairQSwitch(q *event.Queue, ports int, p *experiment.FairQParams) *fairQSwitch {
 	s := &fairQSwitch{
-		queue: q, handshake: p.Count == "handshake", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
+		queue: q, handshake: p.Count == "handshake", opens: p.Count == "opening", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
 		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,
 		paths: p.Paths, divisor: 1, edge: p.Edge, interval: max(1, edgeClock(event.Time(p.EdgeInterval))),
 		mostFlows: tableFlows, mostPending: tablePending, share: max(tableFlows/8, tableFlows/ports),
@@ -177,6 +180,7 @@ func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
 	}
 	for i := range c.ends {
 		e := &c.ends[i]
+		e.opened()
 		if e.port == nil {
 			continue
 		}
@@ -203,6 +207,8 @@ func (s *fairQSwitch) remove(c *connection, now event.Time) {
 		c.ends[1].leave(now)
 	} else {
 		s.unlist(c)
+		c.ends[0].opened()
+		c.ends[1].opened()
 	}
 	s.index[c.index] = 0
 	slot := c.slot

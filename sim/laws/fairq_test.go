@@ -286,6 +286,63 @@ func TestFairQ_CountsHandshakes(t *testing.T) {
 	flows("a reset", 0)
 }
 
+// count: opening. By hand: a port's flows have 25 KB together, and a SYN-ACK is held to what would be left of it if every
+// open handshake, its own too, became a flow. Who sends is held to the share of those who send.
+func TestFairQ_CountsOpenHandshakes(t *testing.T) {
+	p := fairQDefaults()
+	p.Count = "opening"
+	b := newBed(t, 1, p)
+	q := b.port("switch->receiver1")
+	half := func(conn int32) *talk {
+		k := b.talk(conn, "sender2", "receiver1")
+		k.says(0, network.SYN, 0, 65_535)
+		return k
+	}
+	answer := func(what string, k *talk, want uint16) {
+		t.Helper()
+		b.expect(what, k.says(1, network.SYN|network.ACK, 0, 65_535).Window, want)
+	}
+	one, two := half(0), half(1)
+	answer("the first, to an idle port: 25000", one, 25_000)
+	answer("sent again", one, 25_000)
+	answer("beside it: 12500", two, 12_500)
+	if q.law.Flows() != 0 || q.grantQ8 != 0 {
+		t.Errorf("before a handshake is over: %d flows, granted %d", q.law.Flows(), q.grantQ8)
+	}
+	one.window(0)
+	b.expect("one is a flow, and the other not yet: 25000", one.window(1), 196)
+	answer("sent again beside a flow", two, 12_500)
+	for i := range int32(1000) { // a flood of SYNs in 8 ms
+		half(2+i).says(1, network.SYN|network.ACK, 0, 65_535)
+		if i%125 == 0 {
+			one.says(0, network.ACK, 1000, 60_000)
+		}
+	}
+	b.expect("beside half-open ones a flow has what it had", one.window(1), 196)
+	answer("a newcomer begins with a segment", half(2000), 1461)
+	two.window(0)
+	b.expect("and has its share as soon as it sends: 12500", two.window(1), 98)
+	b.wait(20 * event.Millisecond)
+	one.says(0, network.ACK, 1000, 60_000)
+	answer("they count no longer than silent flows do: 12500", half(2001), 12_500)
+	one.says(1, network.RST|network.ACK, 0, 0)
+	b.wait(2 * event.Millisecond) // the law learns of it with its next sample
+	third := half(2002)
+	answer("beside another that is open", third, 12_500)
+	third.says(0, network.RST, 0, 0)
+	answer("that was reset", half(2003), 12_500)
+	b.wait(20 * event.Millisecond)
+	for i := range int32(3) { // their SYNs went another way, and so will the data
+		b.talk(3000+i, "receiver1", "sender1").says(1, network.SYN|network.ACK, 0, 65_535)
+	}
+	answer("alone: 25000", half(2004), 25_000)
+	for _, n := range append(q.opening[:], q.wheel[:]...) {
+		if n > 1000 {
+			t.Fatalf("a count fell below 0: opening %v, sending %v", q.opening, q.wheel)
+		}
+	}
+}
+
 // The port, with its timer that rests and the packets that take its place, grants what Algorithm 1 in floating point
 // does that is told the same samples, while flows come and go and the queue swings between empty and full: with both
 // gains, and in FairSwitch's form.

@@ -18,7 +18,7 @@ import (
 var events = map[string]uint32{
 	"reset": 1, "saw_mss": 2, "flow_added": 3, "flow_removed": 4, "sample": 5, "packet_may_sample": 6,
 	"rewrite": 7, "floor": 8, "checksum": 9,
-	"decide": 10,
+	"decide": 10, "opening": 11,
 }
 
 // The kernel bears out every vector, to the bit.

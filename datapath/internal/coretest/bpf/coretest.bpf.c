@@ -29,6 +29,7 @@ enum {
 	WINDOW_FLOOR,
 	WINDOW_CHECKSUM,
 	MARK_DECIDE,
+	FAIRQ_OPENING,
 };
 
 struct fairq_event {
@@ -68,6 +69,9 @@ int run_fairq(struct __sk_buff *ctx)
 		return 0;
 	case FAIRQ_PACKET_MAY_SAMPLE:
 		e->result = fairq_packet_may_sample(&e->config, &e->state, e->now_ns);
+		return 0;
+	case FAIRQ_OPENING:
+		e->result = fairq_opening_q8(&e->config, &e->state, e->bytes);
 		return 0;
 	}
 	return 1;
