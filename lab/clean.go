@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"weir/internal/lockfile"
 )
 
 // Clean removes labs: those named, or else every lab that no living process owns, be it left
@@ -58,17 +58,18 @@ func clean(names []string, mine func(name string) bool) (cleaned []string, err e
 // cleanOne removes one lab unless somebody owns it.
 func cleanOne(name string) (done bool, left []string, err error) {
 	dir := filepath.Join(labsDir, name)
-	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	// The lock is on the file that has this name now. Another process may have removed the lab since we listed it,
+	// and a third may have built one of the same name.
+	lock, err := lockfile.Take(filepath.Join(dir, lockFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil, nil // another process was faster
-	}
-	if err != nil {
+	case errors.Is(err, lockfile.ErrHeld):
+		return false, nil, inUseBySomebody(name)
+	case err != nil:
 		return false, nil, err
 	}
 	c := &claim{dir: dir, lock: lock}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return false, nil, errors.Join(inUse(name), c.release())
-	}
 	r, err := readRecord(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil, c.release()
@@ -81,16 +82,21 @@ func cleanOne(name string) (done bool, left []string, err error) {
 	return err == nil, left, err
 }
 
-// removeDraft removes a record whose process died before it got its name. Nothing was made yet.
+// removeDraft removes a record whose process died before the record got its name, or while it was removed. Nothing is left
+// that it speaks of. A draft that has no lock yet may be of a living process, which then begins another.
 func removeDraft(dir string) error {
-	lock, err := lockNow(filepath.Join(dir, lockFile))
-	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
-		return nil // in the making, or gone
-	}
-	if err != nil {
+	switch lock, err := lockfile.Take(filepath.Join(dir, lockFile)); {
+	case errors.Is(err, lockfile.ErrHeld):
+		return nil // in the making
+	case err == nil:
+		defer lock.Close()
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return errors.Join(os.RemoveAll(dir), lock.Close())
+	if err := discardRecord(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func stillInside(lab string, left []string) error {

@@ -96,7 +96,7 @@ func hostState(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{netnsDir + "/" + mark + "*", root + "/" + mark + "*", labsDir + fmt.Sprintf("/t%d-*", os.Getpid()), labsDir + "/" + draftMark + "*"} {
+	for _, pattern := range []string{netnsDir + "/" + mark + "*", root + "/" + mark + "*", labsDir + fmt.Sprintf("/t%d-*", os.Getpid()), labsDir + fmt.Sprintf("/%st%d-*", draftMark, os.Getpid())} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

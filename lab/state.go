@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/localsock"
+	"weir/internal/lockfile"
 )
 
 // Where the lab keeps what it must remember. /run is empty after a boot, as the kernel's state is.
@@ -25,6 +26,7 @@ const (
 	recordFile = "record.json"
 	lockFile   = "lock"
 	draftMark  = ".draft-" // of a record that has not got its name yet
+	goneMark   = ".gone-"  // of a record that is being removed and has lost its name
 )
 
 // record is what is known of a lab on disk. It is written before anything is created, so that
@@ -63,51 +65,56 @@ func (e *inUseError) Error() string {
 	return fmt.Sprintf("lab %q exists: run 'weir lab clean %s', or choose another name", e.Name, e.Name)
 }
 
+// tokenPrefix begins the token of every lab.
+const tokenPrefix = "weir:"
+
 func newToken() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return "weir:" + hex.EncodeToString(b[:])
+	return tokenPrefix + hex.EncodeToString(b[:])
 }
 
 // takeName writes the record of a new lab and takes its lock, in one step as others see it.
 func takeName(r record) (*claim, error) {
 	for try := 0; ; try++ {
-		c, err := tryTakeName(r)
-		// The last lab of another process may just have removed the directory.
-		if errors.Is(err, fs.ErrNotExist) && try < 10 {
+		c, err := newDraft(r)
+		if err == nil {
+			err = c.fill()
+		}
+		if err == nil {
+			err = c.takeFinalName()
+		}
+		if err == nil {
+			return c, nil
+		}
+		if c != nil {
+			err = errors.Join(err, c.release(), os.RemoveAll(c.dir))
+		}
+		// Another process may have removed the directory with its last lab, or the draft, which it took for one of a
+		// process that was killed.
+		if try < 100 && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrHeld)) {
 			continue
 		}
-		return c, err
+		return nil, err
 	}
 }
 
-func tryTakeName(r record) (*claim, error) {
-	if err := os.MkdirAll(labsDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make %s: %w", labsDir, err)
+// newDraft makes the directory of a record that has no name yet.
+func newDraft(r record) (*claim, error) {
+	for _, dir := range []string{filepath.Dir(labsDir), labsDir} { // os.MkdirAll has an error of its own for a directory that goes meanwhile
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("make %s: %w", dir, err)
+		}
 	}
-	draft, err := os.MkdirTemp(labsDir, draftMark)
+	draft, err := os.MkdirTemp(labsDir, draftMark+r.Name+"-")
 	if err != nil {
 		return nil, err
 	}
-	c := &claim{record: r, dir: draft}
-	if err := c.fill(); err != nil {
-		return nil, errors.Join(err, c.release(), os.RemoveAll(draft))
-	}
-	final := filepath.Join(labsDir, r.Name)
-	err = unix.Renameat2(unix.AT_FDCWD, draft, unix.AT_FDCWD, final, unix.RENAME_NOREPLACE)
-	if err != nil {
-		err = errors.Join(err, c.release(), os.RemoveAll(draft))
-		if errors.Is(err, unix.EEXIST) {
-			return nil, inUse(r.Name)
-		}
-		return nil, fmt.Errorf("take the name %q: %w", r.Name, err)
-	}
-	c.dir = final
-	return c, nil
+	return &claim{record: r, dir: draft}, nil
 }
 
 func (c *claim) fill() error {
-	lock, err := lockNow(filepath.Join(c.dir, lockFile))
+	lock, err := lockfile.TakeFile(filepath.Join(c.dir, lockFile))
 	if err != nil {
 		return err
 	}
@@ -115,16 +122,28 @@ func (c *claim) fill() error {
 	return c.save()
 }
 
-// lockNow takes the lock at path without waiting.
-func lockNow(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+// takeFinalName gives a draft the lab's name if that is free.
+func (c *claim) takeFinalName() error {
+	final := filepath.Join(labsDir, c.Name)
+	err := unix.Renameat2(unix.AT_FDCWD, c.dir, unix.AT_FDCWD, final, unix.RENAME_NOREPLACE)
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return inUse(c.Name)
+	case err != nil:
+		return fmt.Errorf("take the name %q: %w", c.Name, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	c.dir = final
+	return nil
+}
+
+// discardRecord removes the directory of a record in one step as others see it: the name is free at once, and no record is ever
+// seen with a part of its files. A process that was killed in between leaves a directory that removeDraft removes.
+func discardRecord(dir string) error {
+	gone := filepath.Join(labsDir, goneMark+strings.TrimPrefix(newToken(), tokenPrefix))
+	if err := os.Rename(dir, gone); err != nil {
+		return err
 	}
-	return f, nil
+	return os.RemoveAll(gone)
 }
 
 // save writes the record; a reader sees the old one or the new one.
@@ -151,20 +170,20 @@ func (c *claim) release() error {
 
 // forget removes the record and, after the last lab, the directories that we made.
 func (c *claim) forget() error {
-	err := errors.Join(os.RemoveAll(c.dir), c.release())
+	err := errors.Join(discardRecord(c.dir), c.release())
 	removeEmptyDirs()
 	return err
 }
 
-// removeEmptyDirs takes away what is only there for labs, once there are none. Each step fails
+// removeEmptyDirs removes what is only there for labs, once there are none. Each step fails
 // harmlessly while somebody uses the directory.
 func removeEmptyDirs() {
 	if os.Remove(labsDir) != nil {
 		return
 	}
-	if _, err := os.Stat(madeNetns); err == nil {
-		_ = os.Remove(netnsDir)
-		_ = os.Remove(madeNetns)
+	// The mark goes first: from here on a lab that is being built finds the directory, or makes it anew with a mark.
+	if os.Remove(madeNetns) == nil && os.Remove(netnsDir) != nil {
+		_ = os.WriteFile(madeNetns, nil, 0o600) // in use: still ours to remove
 	}
 	localsock.Tidy() // a controller that was killed left its socket in /run/weir
 }
@@ -193,17 +212,22 @@ func inUse(name string) error {
 	return e
 }
 
-// ownerAlive tells whether a process holds the lab's lock.
-func ownerAlive(name string) bool {
-	f, err := os.Open(filepath.Join(labsDir, name, lockFile))
-	if err != nil {
-		return false
+// inUseBySomebody makes the error for a name whose lock a process has.
+func inUseBySomebody(name string) error {
+	e := &inUseError{Name: name}
+	if r, err := readRecord(name); err == nil {
+		e.Owner = r.Pid
 	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return e
 }
 
-// labNames are the names that have a record, and drafts are records that never got one.
+// ownerAlive reports whether a process has the lab's lock. It does not take it, so that no `weir lab clean` finds it taken.
+func ownerAlive(name string) bool {
+	held, err := lockfile.Held(filepath.Join(labsDir, name, lockFile))
+	return err == nil && held
+}
+
+// labNames are the names that have a record, and drafts are records that have none (yet, or any more).
 func labNames() (names, drafts []string, err error) {
 	entries, err := os.ReadDir(labsDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +237,7 @@ func labNames() (names, drafts []string, err error) {
 		return nil, nil, err
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), draftMark) {
+		if strings.HasPrefix(e.Name(), draftMark) || strings.HasPrefix(e.Name(), goneMark) {
 			drafts = append(drafts, e.Name())
 		} else {
 			names = append(names, e.Name())

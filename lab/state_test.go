@@ -1,0 +1,258 @@
+package lab
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lockfile"
+	"weir/internal/testroot"
+)
+
+// emptyRecord is the record of a lab of which nothing is made.
+func emptyRecord(name string) record {
+	return record{Name: name, Token: newToken(), Namespaces: map[string]string{}, Pid: os.Getpid(), Owned: true, Built: true}
+}
+
+// take gives a lab of which only the record exists.
+func take(t *testing.T, name string) *claim {
+	t.Helper()
+	c, err := takeName(emptyRecord(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r, err := readRecord(name); err == nil && r.Token == c.Token {
+			_ = c.forget()
+		}
+	})
+	return c
+}
+
+// betweenOpenAndLock cleans a lab that nobody owns and does f after the cleaner opened the lab's lock and before it took
+// it. A write lease on the file stops the open in the kernel, and tells us of it by a signal.
+func betweenOpenAndLock(t *testing.T, name string, f func()) (done bool, err error) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(labsDir, name, lockFile), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	opened := make(chan os.Signal, 1)
+	signal.Notify(opened, unix.SIGIO)
+	defer signal.Stop(opened)
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		done, _, err = cleanOne(name)
+	}()
+	select {
+	case <-opened:
+	case <-ended:
+		t.Fatalf("cleaned without the lock: %v, %v", done, err)
+	}
+	f()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	return done, err
+}
+
+// Two `weir lab clean` at once, and `weir lab up` of the same name between them: the slower cleaner has opened the lock
+// of the old lab, and must not remove the new one.
+func TestClean_LabReplacedBeforeItsLockIsTaken(t *testing.T) {
+	testroot.Need(t, "keeps records of labs")
+	name := testName("swapped")
+	if err := take(t, name).release(); err != nil { // its process ended
+		t.Fatal(err)
+	}
+	var other *claim
+	done, err := betweenOpenAndLock(t, name, func() {
+		if err := os.RemoveAll(filepath.Join(labsDir, name)); err != nil { // the faster cleaner
+			t.Error(err)
+		}
+		other = take(t, name)
+	})
+	var inUse *inUseError
+	if done || !errors.As(err, &inUse) || inUse.Owner != os.Getpid() {
+		t.Errorf("cleaned: %v, error: %v; want the new lab in use by process %d", done, err, os.Getpid())
+	}
+	if r, err := readRecord(name); err != nil || r.Token != other.Token {
+		t.Errorf("the record of the new lab: %+v, %v", r, err)
+	}
+	if !ownerAlive(name) {
+		t.Error("nobody has the lock of the new lab")
+	}
+}
+
+func TestClean_LabRemovedBeforeItsLockIsTaken(t *testing.T) {
+	testroot.Need(t, "keeps records of labs")
+	name := testName("removed")
+	if err := take(t, name).release(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := betweenOpenAndLock(t, name, func() {
+		if err := os.RemoveAll(filepath.Join(labsDir, name)); err != nil {
+			t.Error(err)
+		}
+	})
+	if done || err != nil {
+		t.Errorf("cleaned: %v, error: %v; another process was faster", done, err)
+	}
+}
+
+// `weir lab clean` removes the draft of a record at any moment of its making: the lab gets another one.
+func TestTakeName_WhileDraftsAreCleaned(t *testing.T) {
+	testroot.Need(t, "keeps records of labs")
+	name := testName("draft")
+	draft := func() *claim {
+		c, err := newDraft(emptyRecord(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(c.release(), os.RemoveAll(c.dir)) })
+		return c
+	}
+	again := func(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrHeld) }
+
+	c := draft() // before it has a lock
+	if err := removeDraft(c.dir); err != nil {
+		t.Error(err)
+	}
+	if err := c.fill(); !again(err) {
+		t.Errorf("fill a draft that is gone: %v", err)
+	}
+
+	c = draft() // the cleaner has its lock
+	lock, err := lockfile.TakeFile(filepath.Join(c.dir, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.fill(); !again(err) {
+		t.Errorf("fill a draft that is being removed: %v", err)
+	}
+	_ = lock.Close()
+
+	c = draft() // the cleaner saw no lock, and is late
+	if err := c.fill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeDraft(c.dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(c.dir); err != nil {
+		t.Errorf("the draft of a living process: %v", err)
+	}
+	if err := discardRecord(c.dir); err != nil {
+		t.Error(err)
+	}
+	if err := c.takeFinalName(); !again(err) {
+		t.Errorf("name a draft that is gone: %v", err)
+	}
+	if _, err := readRecord(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a record with a part of its files: %v", err)
+	}
+}
+
+// Labs are built, listed and cleaned at once, all of the same few names: whoever has a name has its whole record and its
+// lock until it gives it back, no question takes a lock, and nothing is left.
+func TestUpAndCleanAtOnce(t *testing.T) {
+	testroot.Need(t, "keeps records of labs")
+	names := []string{testName("once-a"), testName("once-b")}
+	stop := make(chan struct{})
+	var cleaners, builders sync.WaitGroup
+	for range 3 {
+		cleaners.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_, err := clean(nil, ofThisTest)
+				for _, name := range names {
+					ownerAlive(name)
+				}
+				if err != nil {
+					t.Errorf("clean: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		builders.Go(func() {
+			for range 50 {
+				c, err := takeName(emptyRecord(names[i%2]))
+				if errors.As(err, new(*inUseError)) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("take a name: %v", err)
+					return
+				}
+				if r, err := readRecord(c.Name); err != nil || r.Token != c.Token || !ownerAlive(c.Name) {
+					t.Errorf("a lab whose process lives: record %+v, %v, owner alive %v", r, err, ownerAlive(c.Name))
+				}
+				if err := c.forget(); err != nil {
+					t.Errorf("forget: %v", err)
+				}
+			}
+		})
+	}
+	builders.Wait()
+	close(stop)
+	cleaners.Wait()
+	all, drafts, err := labNames()
+	for _, name := range append(all, drafts...) {
+		if ofThisTest(strings.TrimPrefix(name, draftMark)) {
+			t.Errorf("%s is left", name)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever asks for the owner of a lab never keeps another from cleaning it.
+func TestOwnerAlive_TakesNothing(t *testing.T) {
+	testroot.Need(t, "keeps records of labs")
+	name := testName("asked")
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					ownerAlive(name)
+				}
+			}
+		})
+	}
+	for range 300 {
+		if err := take(t, name).release(); err != nil {
+			t.Error(err)
+			break
+		}
+		if done, _, err := cleanOne(name); !done || err != nil {
+			t.Errorf("a lab that nobody owns: cleaned %v, %v", done, err)
+			break
+		}
+	}
+	close(stop)
+	asking.Wait()
+}
