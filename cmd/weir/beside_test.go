@@ -69,7 +69,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		}
 		return v
 	}
-	run := func(resume bool, rtts []time.Duration) (lab, sim *rttWorld, runs []*result.Run) {
+	run := func(resume resuming, rtts []time.Duration) (lab, sim *rttWorld, runs []*result.Run) {
 		asked := &store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}}}
 		plan, err := asked.Plan()
 		if err != nil {
@@ -82,7 +82,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		defer d.Close()
 		var order []string
 		lab, sim = &rttWorld{name: "lab", rtt: rtts, all: &order}, &rttWorld{name: "sim", all: &order}
-		r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": lab, "sim": sim}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs), processors: newProcessors()}
+		r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": lab, "sim": sim}, store: d, resume: resume, code: oneCode, progress: newProgress(io.Discard, plan.Runs), processors: newProcessors()}
 		if runs, err = r.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 		}
 		return lab, sim, runs
 	}
-	lab, sim, runs := run(false, us(100, 900, 300, 320))
+	lab, sim, runs := run(resumeNothing, us(100, 900, 300, 320))
 	if len(lab.ran) != 4 || len(sim.ran) != 4 || len(runs) != 8 {
 		t.Fatalf("%d and %d runs, %d results", len(lab.ran), len(sim.ran), len(runs))
 	}
@@ -108,10 +108,10 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	if sim.ran[0].Config.RTT != 200e3 {
 		t.Error("its traffic would not be the lab's: the jitter of starts is by Config.RTT")
 	}
-	if lab, sim, _ = run(true, nil); len(lab.ran)+len(sim.ran) != 0 {
+	if lab, sim, _ = run(resumeSame, nil); len(lab.ran)+len(sim.ran) != 0 {
 		t.Errorf("with --resume %d and %d are run again", len(lab.ran), len(sim.ran))
 	}
-	if _, sim, runs = run(false, us(500, 500, 500, 500)); len(sim.ran) != 4 || *runs[7].RTTus < 499.9 {
+	if _, sim, runs = run(resumeNothing, us(500, 500, 500, 500)); len(sim.ran) != 4 || *runs[7].RTTus < 499.9 {
 		t.Errorf("after new measurements %d runs are done anew, the last with %v us", len(sim.ran), *runs[7].RTTus)
 	}
 }

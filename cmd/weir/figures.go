@@ -82,7 +82,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.StringVar(&f.summary, "summary", "", "sum the results up in this directory, as RESULTS/WORLD/ID.json")
 	flags.StringVar(&tree, "experiments", "experiments", "ID: the tree of experiment files")
 	flags.StringVar(&f.out, "out", "out/figures", "ID: where to put figures and reports")
-	flags.BoolVar(&f.resume, "resume", false, "ID: keep the runs that are finished there, run only the others")
+	addResume(flags, &f.resume, "ID: keep the runs that are finished there, run only the others")
 	flags.StringSliceVar(&f.options.Worlds, "world", []string{experiment.WorldSim}, "ID: worlds to run in: lab, sim, or both")
 	flags.StringArrayVar(&f.options.Set, "set", nil, "ID: KEY=VALUE: change one value of the files (repeatable)")
 	flags.Int64Var(&f.seed, "seed", 0, "ID: run this one seed")

@@ -30,7 +30,8 @@ type runFlags struct {
 	options          experiment.Options
 	seed             int64
 	check, schema    bool
-	json, resume     bool
+	json             bool
+	resume           resuming
 	out              string
 	summary          string // directory of summaries
 	withoutMeasuring bool
@@ -61,7 +62,8 @@ func runCommand() *cobra.Command {
 Prints a table (or JSON), decides the claims, and with --out writes rows, figures and a report.
 
 With --out every run is kept in DIR/runs as soon as it is finished. Stopped or killed, the same command
-with --resume goes on: it runs what is not there yet. A changed FILE runs again what it changes.
+with --resume goes on: it runs what is not there yet. A changed FILE runs again what it changes, and so
+does a Weir with other laws, traffic, simulator or lab; --resume=any keeps their runs.
 'weir figures DIR' makes the report again from what is there.
 
 The lab is real TCP in network namespaces and takes its own time, one run after the other. The simulator
@@ -83,11 +85,11 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			switch {
 			case f.check && f.schema:
 				return usageError(errors.New("--check and --schema do not go together"))
-			case f.resume && f.withoutMeasuring:
+			case f.resume != resumeNothing && f.withoutMeasuring:
 				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
-			case f.resume && f.out == "":
+			case f.resume != resumeNothing && f.out == "":
 				return usageError(errors.New("--resume needs --out DIR: the directory with the finished runs"))
-			case f.resume && (f.pcap != "" || f.trace):
+			case f.resume != resumeNothing && (f.pcap != "" || f.trace):
 				return usageError(errors.New("--resume does not go with --pcap and --trace: runs that are kept would have none; take another --out"))
 			case f.trace && f.out == "":
 				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
@@ -112,7 +114,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags.StringArrayVar(&f.options.Sweep, "sweep", nil, "KEY=V1,V2,...: add an axis (repeatable)")
 	flags.BoolVar(&f.json, "json", false, "print the results as one JSON document instead of a table")
 	flags.StringVar(&f.out, "out", "", "write Parquet rows, figures (SVG, PNG) and report.html into this directory")
-	flags.BoolVar(&f.resume, "resume", false, "with --out: keep the runs that are finished there, run only the others")
+	addResume(flags, &f.resume, "with --out: keep the runs that are finished there, run only the others")
 	flags.BoolVar(&f.check, "check", false, "only check the files")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
 	flags.StringVar(&f.pcap, "pcap", "", "sim: write what leaves the ports of measure.ports into this directory, as pcapng")
@@ -188,7 +190,7 @@ type outcome struct {
 
 // measure runs what was planned, and keeps what is finished.
 func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, r *runner, stderr io.Writer) (*outcome, error) {
-	r.plan, r.resume = plan, f.resume
+	r.plan, r.resume, r.code = plan, f.resume, codeOf
 	m := &outcome{plan: plan, flags: f}
 	var err error
 	if f.out != "" {

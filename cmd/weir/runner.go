@@ -23,9 +23,11 @@ import (
 type runner struct {
 	plan     *experiment.Plan
 	worlds   map[string]experiment.World
-	store    *store.Dir // nil: nothing is kept
-	resume   bool       // what is kept already is not run again
-	beside   bool       // some of the simulator's runs take what the lab measured
+	store    *store.Dir                         // nil: nothing is kept
+	resume   resuming                           // what is kept already is not run again
+	code     func(world string) (string, error) // codeOf
+	codes    map[string]string                  // by world: what code gave
+	beside   bool                               // some of the simulator's runs take what the lab measured
 	progress *progress
 
 	processors processors
@@ -160,25 +162,44 @@ func seedPlace(plan *experiment.Plan, seed int64) int {
 func (r *runner) tasks() ([]*task, error) {
 	r.beside = slices.ContainsFunc(r.plan.Runs, func(run *experiment.Run) bool { return run.LabRTT })
 	var out []*task
+	others, version := 0, ""
+	r.codes = map[string]string{}
 	for _, run := range r.plan.Runs {
+		if r.codes[run.World] == "" {
+			code, err := r.code(run.World)
+			if err != nil {
+				return nil, err
+			}
+			r.codes[run.World] = code
+		}
 		key, err := store.Key(run)
 		if err != nil {
 			return nil, err
 		}
 		t := &task{run: run, key: key}
 		out = append(out, t)
-		if !r.resume {
+		if r.resume == resumeNothing {
 			continue
 		}
 		entry, err := r.store.Load(key)
 		switch {
 		case err == nil:
+			if entry.Code != r.codes[run.World] {
+				others++
+				version = entry.Weir
+				if r.resume != resumeAny {
+					continue
+				}
+			}
 			t.stored = true
 			r.note(t, entry)
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
 			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
 		}
+	}
+	if others > 0 {
+		r.progress.say(otherCode(others, len(out), version, r.resume))
 	}
 	return out, nil
 }
@@ -195,7 +216,7 @@ func (r *runner) one(ctx context.Context, t *task) error {
 	if raw != nil {
 		raw.Unmet = append(raw.Unmet, t.unmet...)
 		e := &store.Entry{
-			Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
+			Code: r.codes[run.World], Weir: weirVersion(), Kernel: kernelRelease(), Ended: time.Now().Round(time.Second), Took: time.Since(began), Raw: raw,
 		}
 		r.note(t, e)
 		if r.store != nil && !raw.Partial {

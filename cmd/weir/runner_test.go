@@ -53,7 +53,13 @@ func (w *fakeWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progr
 	return raw, nil
 }
 
-func runThree(t *testing.T, dir string, w *fakeWorld, resume bool, file string) ([]*result.Run, error) {
+func runThree(t *testing.T, dir string, w *fakeWorld, resume resuming, file string) ([]*result.Run, error) {
+	t.Helper()
+	return runThreeWith(t, dir, w, resume, file, oneCode, io.Discard)
+}
+
+// runThreeWith is runThree of a build with other sources, and what it says.
+func runThreeWith(t *testing.T, dir string, w *fakeWorld, resume resuming, file string, code func(string) (string, error), said io.Writer) ([]*result.Run, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -74,9 +80,12 @@ func runThree(t *testing.T, dir string, w *fakeWorld, resume bool, file string) 
 			t.Error(err)
 		}
 	}()
-	r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": w}, store: d, resume: resume, progress: newProgress(io.Discard, plan.Runs), processors: newProcessors()}
+	r := &runner{plan: plan, worlds: map[string]experiment.World{"lab": w}, store: d, resume: resume, code: code, progress: newProgress(said, plan.Runs), processors: newProcessors()}
 	return r.run(ctx)
 }
+
+// oneCode is a build whose sources never change.
+func oneCode(string) (string, error) { return "c", nil }
 
 func bytesOf(runs []*result.Run) []int64 {
 	var out []int64
@@ -96,7 +105,7 @@ func TestRunner_Resumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			runs, err := runThree(t, dir, broken, true, threeRuns)
+			runs, err := runThree(t, dir, broken, resumeSame, threeRuns)
 			all := []string{"droptail 1", "fairq 1", "droptail 2", "fairq 2", "droptail 3", "fairq 3"}
 			todo := all[3:]
 			if broken.failAt == "" {
@@ -108,7 +117,7 @@ func TestRunner_Resumes(t *testing.T) {
 				t.Errorf("first it ran %q, want %q: seed by seed", broken.ran, want)
 			}
 			again := &fakeWorld{}
-			runs, err = runThree(t, dir, again, true, threeRuns)
+			runs, err = runThree(t, dir, again, resumeSame, threeRuns)
 			if err != nil || !slices.Equal(again.ran, todo) {
 				t.Errorf("then it ran %q (%v), want %q", again.ran, err, todo)
 			}
@@ -117,11 +126,11 @@ func TestRunner_Resumes(t *testing.T) {
 			}
 			changed := &fakeWorld{}
 			file := strings.Replace(threeRuns, "{name: fairq}", "{name: fairq, params: {target_fraction: 0.4}}", 1)
-			if _, err := runThree(t, dir, changed, true, file); err != nil || !slices.Equal(changed.ran, []string{"fairq 1", "fairq 2", "fairq 3"}) {
+			if _, err := runThree(t, dir, changed, resumeSame, file); err != nil || !slices.Equal(changed.ran, []string{"fairq 1", "fairq 2", "fairq 3"}) {
 				t.Errorf("after a change of fairq it ran %q (%v)", changed.ran, err)
 			}
 			anew := &fakeWorld{}
-			if _, err := runThree(t, dir, anew, false, threeRuns); err != nil || len(anew.ran) != 6 {
+			if _, err := runThree(t, dir, anew, resumeNothing, threeRuns); err != nil || len(anew.ran) != 6 {
 				t.Errorf("without --resume it ran %q (%v), want all", anew.ran, err)
 			}
 		})

@@ -41,6 +41,7 @@ const format = 1
 // Entry is a finished run.
 type Entry struct {
 	Weir   string // version that ran it
+	Code   string // digest of the sources that decide what is measured; "": of a build that did not note it
 	Kernel string
 	Ended  time.Time
 	Took   time.Duration // building the network and taking it down included

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"runtime/debug"
+	"strings"
+
+	"weir/controller"
+	"weir/datapath"
+	"weir/datapath/core"
+	"weir/experiment"
+	"weir/lab"
+	"weir/sim"
+)
+
+// sources are files that the figures of a run depend on.
+type sources struct {
+	name  string
+	files fs.FS
+}
+
+// dependsOn lists, by world, the sources that decide what a run measures, beside what it was asked: laws, hosts, network,
+// traffic. They are those that this program was built from, embedded in it. What only reads files or sums up results is
+// not of them: a run's key and its raw measurements are before and behind that.
+var dependsOn = map[string][]sources{
+	experiment.WorldSim: {
+		{"datapath/core", core.Headers}, {"datapath/native", sub(datapath.Sources, "native")},
+		{"experiment", experiment.Sources}, {"sim", sim.Sources},
+	},
+	experiment.WorldLab: {
+		{"datapath/core", core.Headers}, {"datapath", datapath.Sources}, {"experiment", experiment.Sources},
+		{"lab", lab.Sources}, {"controller", controller.Sources},
+	},
+}
+
+// labModules are modules of others whose code is a guest in the lab.
+var labModules = []string{"gvisor.dev/gvisor"}
+
+// codeOf gives a digest of all that dependsOn a world lists: equal for two builds whose runs may stand beside each other.
+func codeOf(world string) (string, error) {
+	var more []string
+	if info, ok := debug.ReadBuildInfo(); ok && world == experiment.WorldLab {
+		for _, m := range info.Deps {
+			for _, name := range labModules {
+				if m.Path == name {
+					more = append(more, m.Path+" "+m.Version)
+				}
+			}
+		}
+	}
+	return digestOf(dependsOn[world], more...)
+}
+
+// digestOf hashes files by their names and contents, without tests, and more texts.
+func digestOf(list []sources, more ...string) (string, error) {
+	hash := sha256.New()
+	add := func(b []byte) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+		hash.Write(size[:])
+		hash.Write(b)
+	}
+	for _, s := range list {
+		err := fs.WalkDir(s.files, ".", func(file string, d fs.DirEntry, err error) error { // in the order of names
+			if err != nil || d.IsDir() || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			text, err := fs.ReadFile(s.files, file)
+			if err != nil {
+				return err
+			}
+			add([]byte(path.Join(s.name, file)))
+			add(text)
+			return nil
+		})
+		if err != nil {
+			return "", fmt.Errorf("digest of the sources of %s: %w", s.name, err)
+		}
+	}
+	for _, text := range more {
+		add([]byte(text))
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
+}
+
+// sub is the part of an embedded tree below dir, which is there.
+func sub(files fs.FS, dir string) fs.FS {
+	out, err := fs.Sub(files, dir)
+	if err != nil {
+		panic(err) // dir is a constant
+	}
+	return out
+}
