@@ -3,7 +3,6 @@ package datapath_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"weir/datapath"
 	"weir/datapath/internal/frames"
+	"weir/internal/testseed"
 )
 
 // checkEdge says what the edge may not have made of a frame: anything but a smaller window and no flag in a
@@ -56,9 +56,7 @@ func checkEdge(in, out []byte, guard bool) (changed bool, err error) {
 // lost, each packet is counted once.
 func TestEdge_ChangesNothingElse(t *testing.T) {
 	const runs = 60_000
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testseed.New(t)
 	b := newEdgeBench(t, datapath.EdgeConfig{Lease: time.Minute})
 	var all []talk
 	for i, k := range headers() {

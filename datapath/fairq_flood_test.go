@@ -9,13 +9,13 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
 	"weir/datapath/internal/frames"
 	"weir/datapath/testnet"
+	"weir/internal/testseed"
 )
 
 // live are a path's flows that nothing forged may disturb, and what the switch knows of them.
@@ -35,9 +35,7 @@ const liveGrant = 30000
 func newLive(t *testing.T, c datapath.FairQConfig) *live {
 	t.Helper()
 	l := &live{rwndPath: newRwndPath(t, testnet.PathOptions{NoIPv6: true, GSO: true, ChecksumOffload: true})}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	l.rand = rand.New(rand.NewPCG(seed, 0))
+	l.rand = testseed.New(t)
 	l.f = l.govern(t, held(liveGrant), held(liveGrant), c)
 	for _, scale := range []int{0, 3, 7, 14} {
 		l.flows = append(l.flows, l.Dial(t, l.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scale)), testnet.WindowScale(14-scale)))

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/datapath/internal/frames"
+	"weir/internal/testseed"
 )
 
 // holdPipe and rowTarget give one flow of a port an equilibrium window of 51200 bytes, more than rowGrant.
@@ -191,6 +191,7 @@ func TestFairQFrames_Share(t *testing.T) {
 		t.Fatalf("the test's own SipHash gives %x", got)
 	}
 	const flows = 1 << 12
+	r := testseed.New(t)
 	for name, ip := range map[string]func(i int) frames.IP{
 		"ports": func(int) frames.IP { return frames.IP{} },
 		"addresses": func(i int) frames.IP {
@@ -199,7 +200,7 @@ func TestFairQFrames_Share(t *testing.T) {
 		"IPv6": func(int) frames.IP { return frames.IP{From: rightIPv6, To: leftIPv6} },
 	} {
 		f := newFrameTable(t, frameConfig{law: holdLaw(FairQHoldPart, FairQLots/10)})
-		seed := [2]uint64{rand.Uint64(), rand.Uint64()}
+		seed := [2]uint64{r.Uint64(), r.Uint64()}
 		f.setSeed(t, seed)
 		for i := range flows {
 			c := f.conn(ip(i))

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath/internal/frames"
+	"weir/internal/testseed"
 )
 
 // make fuzz-datapath gives these.
@@ -36,9 +37,8 @@ func MutationSeed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := *mutateSeed
 	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
+		return testseed.Seed(tb)
 	}
-	tb.Logf("seed %d", seed)
 	return seed
 }
 

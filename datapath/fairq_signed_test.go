@@ -31,18 +31,20 @@ func signedWith(peer net.IP) testnet.SocketOption {
 // needMD5 skips the test on a kernel that was built without TCP-MD5, which is what this error says.
 func needMD5(t *testing.T, p *rwndPath) {
 	t.Helper()
-	p.Sender.Must(t, func() error {
+	err := p.Sender.Enter(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		err = signedWith(testnet.ReceiverIPv4)(fd)
-		if errors.Is(err, unix.ENOPROTOOPT) {
-			t.Skip("this kernel has no TCP-MD5 (CONFIG_TCP_MD5SIG)")
-		}
-		return err
+		return signedWith(testnet.ReceiverIPv4)(fd)
 	})
+	switch {
+	case errors.Is(err, unix.ENOPROTOOPT):
+		t.Skip("this kernel has no TCP-MD5 (CONFIG_TCP_MD5SIG)")
+	case err != nil:
+		t.Fatal(err)
+	}
 }
 
 // Connections whose segments are signed carry data through ports that hold others to their windows: their

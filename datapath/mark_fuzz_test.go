@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"weir/datapath"
 	"weir/datapath/internal/marktest"
+	"weir/internal/testseed"
 )
 
 // slowMark is the program in the plainest Go: what becomes of the frame, and why. It knows the
@@ -102,7 +102,7 @@ func randomFrame(r *rand.Rand) []byte {
 // version does, and keeps the packet's whole-packet checksum right.
 func TestMark_AgreesWithPlainGo(t *testing.T) {
 	m := newTestMark(t)
-	seed := uint64(time.Now().UnixNano())
+	seed := testseed.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	runs, acted := 0, 0
 	for runs < 40_000 {

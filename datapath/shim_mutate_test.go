@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 
 	"weir/datapath"
 	"weir/datapath/internal/frames"
+	"weir/internal/testseed"
 )
 
 // checkBits says what a shim may not have made of a frame: anything but other reserved bits in a segment
@@ -76,9 +76,7 @@ func mutated(r *rand.Rand, all []talk) []byte {
 // every checksum is off by what it was off by, nothing is lost, each packet is counted once.
 func TestShim_ChangesNothingElse(t *testing.T) {
 	const runs = 60_000
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testseed.New(t)
 	b := newShimBench(t)
 	var all []talk
 	for i, k := range headers() {

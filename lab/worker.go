@@ -12,6 +12,9 @@ import (
 // errGone is what Enter gives after Down.
 var errGone = errors.New("the lab is down")
 
+// errEnded is what Enter gives when its function ended the goroutine that it ran on.
+var errEnded = errors.New("a function that ran in a namespace of the lab ended its goroutine: it must return")
+
 // worker is one operating system thread that lives in one network namespace.
 type worker struct {
 	jobs chan func()
@@ -65,9 +68,19 @@ func (w *worker) do(f func() error) error {
 	result := make(chan error, 1)
 	select {
 	case w.jobs <- func() { result <- f() }:
-		return <-result
 	case <-w.done:
 		return errGone
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-w.done: // f has ended the goroutine, as t.Skip and t.Fatal do; or it was the last before stop
+		select {
+		case err := <-result:
+			return err
+		default:
+			return errEnded
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package switchd
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func lookAt(t *testing.T, n *testnet.Namespace, s PortSettings) (found candidate
 	n.Must(t, func() error {
 		all, err := r.look()
 		if err == nil && len(all) != 1 {
-			t.Fatalf("found %+v", all)
+			err = fmt.Errorf("found %+v, want one port", all)
 		}
 		if err == nil {
 			found = all[0]

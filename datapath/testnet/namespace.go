@@ -3,6 +3,7 @@
 package testnet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,15 +21,21 @@ import (
 type Namespace struct {
 	Cookie uint64
 	calls  chan func()
+	gone   chan struct{} // closed when the thread's goroutine has ended
 }
+
+// errGone is what Enter gives when its function, or one before it, ended the thread's goroutine.
+var errGone = errors.New("a function that ran in this namespace called t.Fatal, t.FailNow or t.Skip, which end the goroutine " +
+	"that calls them: return an error to the test instead")
 
 // NewNamespace makes a namespace that lasts as long as the test. It takes root.
 func NewNamespace(tb testing.TB) *Namespace {
 	tb.Helper()
 	testroot.Need(tb, "makes network namespaces")
-	n := &Namespace{calls: make(chan func())}
+	n := &Namespace{calls: make(chan func()), gone: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
+		defer close(n.gone)
 		// Never unlocked: the thread ends with the goroutine and takes the namespace along.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
@@ -51,11 +58,21 @@ func NewNamespace(tb testing.TB) *Namespace {
 	return n
 }
 
-// Enter runs f on the namespace's thread.
+// Enter runs f on the namespace's thread. f must not call t.Fatal, t.FailNow or t.Skip: Enter then gives an error, and
+// so do all calls after it.
 func (n *Namespace) Enter(f func() error) error {
 	done := make(chan error, 1)
-	n.calls <- func() { done <- f() }
-	return <-done
+	select {
+	case n.calls <- func() { done <- f() }:
+	case <-n.gone:
+		return errGone
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-n.gone:
+		return errGone
+	}
 }
 
 // Must is Enter for what has to work.

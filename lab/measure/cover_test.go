@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"weir/experiment/result"
+	"weir/internal/testseed"
 )
 
 // queueEvent is a change of a queue's state at a moment.
@@ -34,7 +34,7 @@ func recordsOf(start int64, events []queueEvent) (records []measureSample) {
 // Whatever happens at a queue and whenever the traffic starts and ends, each grid point of [t0, end)
 // is covered once, in order, with what the queue held there.
 func TestCover_EveryGridPointOnce(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := testseed.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 2000 {
 		start := int64(r.Uint32())

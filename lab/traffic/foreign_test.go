@@ -19,7 +19,7 @@ func newMixedPair(t testing.TB, rate law.Rate, nodes ...string) *pairNet {
 	n := newPair(t, rate)
 	n.guests = map[string]*netstack.Guest{}
 	macs := map[netip.Addr]net.HardwareAddr{}
-	for node := range n.work {
+	for node := range n.nodes {
 		if err := n.Enter(node, func() error {
 			link, err := netlink.LinkByName("weirtest-" + node)
 			if err == nil {
@@ -33,7 +33,7 @@ func newMixedPair(t testing.TB, rate law.Rate, nodes ...string) *pairNet {
 	for _, node := range nodes {
 		n.guests[node] = nil
 	}
-	for node := range n.work {
+	for node := range n.nodes {
 		if err := n.Enter(node, func() error { return n.setUpForeign(t, node, rate, macs) }); err != nil {
 			t.Fatal(err)
 		}

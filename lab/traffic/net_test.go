@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
+	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/internal/nic"
-	"weir/internal/testroot"
 	"weir/lab/netstack"
 	"weir/lab/traffic"
 	"weir/law"
@@ -24,7 +22,7 @@ import (
 // namespaces have no name and live as long as the threads that are in them, so nothing can be
 // left behind, even when the test is killed.
 type pairNet struct {
-	work   map[string]chan func()
+	nodes  map[string]*testnet.Namespace
 	guests map[string]*netstack.Guest // by node, for the profile foreign
 }
 
@@ -49,38 +47,18 @@ func (n *pairNet) Guest(node string, profile int) *netstack.Guest {
 }
 
 func (n *pairNet) Enter(node string, f func() error) error {
-	work, ok := n.work[node]
+	ns, ok := n.nodes[node]
 	if !ok {
 		return fmt.Errorf("no node %s", node)
 	}
-	done := make(chan error, 1)
-	work <- func() { done <- f() }
-	return <-done
+	return ns.Enter(f)
 }
 
 // newPair builds the network. With a rate both ends are shaped to it, with a queue that drops nothing: a drop at the
 // sender's own interface is no loss to Linux TCP but an error it retries after 200 ms.
 func newPair(t testing.TB, rate law.Rate) *pairNet {
 	t.Helper()
-	testroot.Need(t, "makes network namespaces")
-	n := &pairNet{work: map[string]chan func(){}}
-	for _, node := range []string{"a", "b"} {
-		work := make(chan func())
-		n.work[node] = work
-		ready := make(chan error)
-		go func() {
-			// Never unlocked: the thread ends with the goroutine, and its namespace with it.
-			runtime.LockOSThread()
-			ready <- unix.Unshare(unix.CLONE_NEWNET)
-			for f := range work {
-				f()
-			}
-		}()
-		if err := <-ready; err != nil {
-			t.Fatalf("make a namespace: %v", err)
-		}
-		t.Cleanup(func() { close(work) })
-	}
+	n := &pairNet{nodes: map[string]*testnet.Namespace{"a": testnet.NewNamespace(t), "b": testnet.NewNamespace(t)}}
 	must := func(node string, f func() error) {
 		t.Helper()
 		if err := n.Enter(node, f); err != nil {
@@ -97,10 +75,10 @@ func newPair(t testing.TB, rate law.Rate) *pairNet {
 	if err := far.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for node := range n.work {
+	for node := range n.nodes {
 		must(node, func() error { return n.setUp(node, rate) })
 	}
-	for node := range n.work {
+	for node := range n.nodes {
 		must(node, func() error { return settle("weirtest-" + node) })
 	}
 	return n

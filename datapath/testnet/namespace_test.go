@@ -1,0 +1,18 @@
+package testnet
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+)
+
+// A function that ends the namespace's goroutine, as t.Skip and t.Fatal do, is an error of Enter. The test does not
+// wait for its answer for ever.
+func TestNamespace_GoexitIsAnError(t *testing.T) {
+	n := NewNamespace(t)
+	for range 2 {
+		if err := n.Enter(func() error { runtime.Goexit(); return nil }); !errors.Is(err, errGone) {
+			t.Errorf("got %v, want %v", err, errGone)
+		}
+	}
+}

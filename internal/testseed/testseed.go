@@ -1,0 +1,38 @@
+// Package testseed gives tests their random numbers, and tells how to run a test again with the same ones.
+package testseed
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Variable names the environment variable that holds the seed of all tests that draw. Without it the seed is another
+// one in each process.
+const Variable = "WEIR_SEED"
+
+var clock = sync.OnceValue(func() uint64 { return uint64(time.Now().UnixNano()) })
+
+// Seed gives the test's seed and logs how to run the test again with it. All tests of a process have the same seed.
+func Seed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed := clock()
+	if text := os.Getenv(Variable); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			tb.Fatalf("%s=%q: want an integer of 64 bits without a sign", Variable, text)
+		}
+		seed = n
+	}
+	tb.Logf("seed %d; again with the same: %s=%[1]d go test -run '^%[3]s$'", seed, Variable, tb.Name())
+	return seed
+}
+
+// New gives a source of random numbers that begins from Seed.
+func New(tb testing.TB) *rand.Rand {
+	tb.Helper()
+	return rand.New(rand.NewPCG(Seed(tb), 0))
+}
