@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -129,6 +130,9 @@ type FairQConfig struct {
 	Renew bool
 	// Version of the process, for status.
 	Version string
+	// Observe: this one only looks, so it may stand at a port where a switch is at work, and never keeps one from
+	// it. Every port's Hold must be FairQHoldNone.
+	Observe bool
 	// Edge: windows are told to an edge (AttachEdge) on some ACKs, which applies them to all. Zero: every
 	// ACK is rewritten here.
 	Edge FairQEdge
@@ -163,15 +167,16 @@ const FairQActiveMost = 4 * time.Second
 // FairQBeat is how often Beat and Sweep are to be called.
 const FairQBeat = 250 * time.Millisecond
 
-// FairQ is the law at work on the ports of one switch. Its methods are for one goroutine.
+// FairQ is the law at work on the ports of one switch. Its methods are for one goroutine, but for Beat.
 type FairQ struct {
 	cfg     FairQConfig
 	maps    *fairqMaps
 	control *fairqControlPrograms
 	ports   []fairQAttached
 	source  *fairQSource
-	lock    *pinLock // on cfg.Pin; nil without
-	fresh   bool     // no tables were there before
+	shared  sync.Mutex // over the control entry, and over which programs control is
+	lock    *pinLock   // on cfg.Pin; nil without
+	fresh   bool       // no tables were there before
 }
 
 // fairQAttached is one port of a FairQ.
@@ -191,14 +196,36 @@ func CheckFairQ() error { return checkAll(fairQProbes()) }
 
 // AttachFairQ puts FairQ at the head of each port's egress chain. The ports are those of one switch:
 // an acknowledgement that leaves by one of them is held to the window of the port that its data leaves
-// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema, *FairQBusy and ErrPermission can
-// be told apart. On an error nothing new stays attached, and what was pinned before goes on.
+// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema, *FairQBusy, *FairQTaken and
+// ErrPermission can be told apart. On an error nothing new stays attached, and what was pinned before goes on.
 //
 // Beat must be called every FairQBeat, or the windows are let go. A pinned port that is not asked for
 // any more is let go before AttachFairQ returns.
 func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
+	if err := c.checkPorts(ports); err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
+	}
+	h, err := OwnFairQ(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := h.Attach(ports)
+	if err != nil {
+		return nil, errors.Join(err, h.Release())
+	}
+	return f, nil
+}
+
+// FairQOwner is this process's ownership of a pin directory before FairQ is on any port: no other process may
+// begin, and the tables are open. It ends when Attach succeeds, or with Release. Its methods are for one goroutine.
+type FairQOwner struct{ f *FairQ }
+
+// OwnFairQ is the first half of AttachFairQ, for who has something to prepare that no second process may do at the
+// same time. The errors are those of AttachFairQ that name no port. Attach or Release must follow within c.Lease, or
+// Beat be called.
+func OwnFairQ(c FairQConfig) (*FairQOwner, error) {
 	c = c.withDefaults()
-	if err := c.check(ports); err != nil {
+	if err := c.check(nil); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
 	}
 	if err := CheckFairQ(); err != nil {
@@ -208,9 +235,29 @@ func AttachFairQ(ports []FairQPort, c FairQConfig) (*FairQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
 	}
-	f := &FairQ{cfg: c, source: source}
-	if err := f.attachAll(ports); err != nil {
-		return nil, errors.Join(fmt.Errorf("fairq: %w", err), f.abandon())
+	h := &FairQOwner{&FairQ{cfg: c, source: source}}
+	if err := h.f.hold(); err != nil {
+		return nil, errors.Join(fmt.Errorf("fairq: %w", err), h.Release())
+	}
+	return h, nil
+}
+
+// Beat tells the kernel programs that user space lives.
+func (h *FairQOwner) Beat() error { return h.f.heartbeat() }
+
+// Release gives up the pin directory, and takes off what Attach put on ports before it failed. Tables that were made
+// for it go; those that were there before stay.
+func (h *FairQOwner) Release() error { return h.f.abandon() }
+
+// Attach is the second half of AttachFairQ. After an error Release must follow.
+func (h *FairQOwner) Attach(ports []FairQPort) (*FairQ, error) {
+	f := h.f
+	err := f.cfg.checkPorts(ports)
+	if err == nil {
+		err = f.attachAll(ports)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fairq: %w", err)
 	}
 	return f, nil
 }
@@ -234,8 +281,6 @@ func (c FairQConfig) withDefaults() FairQConfig {
 
 func (c *FairQConfig) check(ports []FairQPort) error {
 	switch {
-	case len(ports) > maxFairQPorts:
-		return fmt.Errorf("%d ports: at most %d", len(ports), maxFairQPorts)
 	case c.Flows > FairQFlowsMax:
 		return fmt.Errorf("a table of %d flows: at most %d", c.Flows, FairQFlowsMax)
 	case len(c.Scope) > fairQScopeMax:
@@ -250,9 +295,19 @@ func (c *FairQConfig) check(ports []FairQPort) error {
 	if err := c.Edge.check(c); err != nil {
 		return err
 	}
+	return c.checkPorts(ports)
+}
+
+func (c *FairQConfig) checkPorts(ports []FairQPort) error {
+	if len(ports) > maxFairQPorts {
+		return fmt.Errorf("%d ports: at most %d", len(ports), maxFairQPorts)
+	}
 	for i := range ports {
 		if err := ports[i].Law.check(); err != nil {
 			return fmt.Errorf("port %s: %w", ports[i].Name, err)
+		}
+		if c.Observe && ports[i].Law.Hold != FairQHoldNone {
+			return fmt.Errorf("port %s: flows are to be held by what only looks", ports[i].Name)
 		}
 	}
 	return nil

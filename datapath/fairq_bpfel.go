@@ -166,6 +166,12 @@ type fairqPortArms struct {
 	}
 }
 
+type fairqPortClearArg struct {
+	_   structs.HostLayout
+	Id  uint32
+	All uint32
+}
+
 type fairqPortConfig struct {
 	_   structs.HostLayout
 	Law struct {
@@ -260,6 +266,7 @@ const (
 	fairqMapTimers           = "timers"
 	fairqProgWeirFairq       = "weir_fairq"
 	fairqProgWeirFairqArm    = "weir_fairq_arm"
+	fairqProgWeirFairqClear  = "weir_fairq_clear"
 	fairqProgWeirFairqDisarm = "weir_fairq_disarm"
 	fairqProgWeirFairqSweep  = "weir_fairq_sweep"
 	fairqVarCount            = "count"
@@ -317,6 +324,7 @@ type fairqSpecs struct {
 type fairqProgramSpecs struct {
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -420,6 +428,7 @@ type fairqVariables struct {
 type fairqPrograms struct {
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -428,6 +437,7 @@ func (p *fairqPrograms) Close() error {
 	return _FairqClose(
 		p.WeirFairq,
 		p.WeirFairqArm,
+		p.WeirFairqClear,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

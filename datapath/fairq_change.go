@@ -3,11 +3,9 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // ErrNotLive is the error for what cannot be changed while FairQ works.
@@ -140,7 +138,7 @@ func (f *FairQ) replace(next FairQConfig) (err error) {
 }
 
 // beating does what takes long, and beats meanwhile: on a busy machine a single load may take longer than a
-// lease lasts. do is not to touch the control entry.
+// lease lasts.
 func (f *FairQ) beating(do func() error) error {
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	err := f.heartbeat()
@@ -175,7 +173,9 @@ func (f *FairQ) programs() (all []*ebpf.Program) {
 // swap puts programs into the links of the first ports and has their timers run those of control. It says
 // of how many ports anything was changed.
 func (f *FairQ) swap(control *fairqControlPrograms, programs []*ebpf.Program) (done int, err error) {
+	f.shared.Lock()
 	f.control = control
+	f.shared.Unlock()
 	for i, p := range programs {
 		port := &f.ports[i]
 		if !hasDevice(port.link) {
@@ -193,17 +193,3 @@ func (f *FairQ) swap(control *fairqControlPrograms, programs []*ebpf.Program) (d
 
 // On says whether FairQ is on a port of this name.
 func (f *FairQ) On(port string) bool { return f.index(port) >= 0 }
-
-// CheckFairQFree says whether AttachFairQ with this pin directory would find it free; else *FairQBusy.
-func CheckFairQFree(dir string) error {
-	d, err := tryLock(dir)
-	switch {
-	case err == nil:
-		return d.Close()
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return &FairQBusy{Dir: dir, Holder: readHolder(dir)}
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	}
-	return fmt.Errorf("look who has %s: %w", dir, err)
-}

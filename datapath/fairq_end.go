@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/lockfile"
 )
 
 const (
@@ -143,19 +145,27 @@ func (f *FairQ) unpinTables() error {
 }
 
 // PurgeFairQ removes all that is pinned in dir, whichever version of Weir left it: windows are let go,
-// then programs, timers and tables go. A directory that is not there is no error; *FairQBusy is the error
-// when a living process has it.
-func PurgeFairQ(dir string) error {
-	d, err := tryLock(dir)
+// then programs, timers and tables go; then it calls beside, for what its caller has to remove with them, while no
+// other process can begin there. A directory that is not there is no error, and nil stands for no beside;
+// *FairQBusy is the error when a living process has it: then nothing is touched.
+func PurgeFairQ(dir string, beside func() error) error {
+	if beside == nil {
+		beside = func() error { return nil }
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); errors.Is(err, fs.ErrNotExist) {
+		return beside() // no file system for pins, or none of Weir's in it
+	}
+	if err := makePinDir(dir); err != nil { // to have what to lock: a process that begins now makes it too
+		return fmt.Errorf("purge %s: %w", dir, err)
+	}
+	d, err := lockfile.Take(dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, unix.EWOULDBLOCK):
+	case errors.Is(err, lockfile.ErrHeld):
 		return &FairQBusy{Dir: dir, Holder: readHolder(dir)}
 	case err != nil:
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}
-	err = errors.Join(clearPins(dir), removePinDir(dir), d.Close())
+	err = errors.Join(clearPins(dir), beside(), removePinDir(dir), d.Close())
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}

@@ -220,6 +220,7 @@ func (s *fairQSource) loadPort(id uint32, maps *fairqMaps) (*ebpf.Program, error
 type fairqControlPrograms struct {
 	Arm    *ebpf.Program `ebpf:"weir_fairq_arm"`
 	Disarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
+	Clear  *ebpf.Program `ebpf:"weir_fairq_clear"`
 	Sweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
 
@@ -235,13 +236,16 @@ func (p *fairqControlPrograms) close() error {
 	if p == nil {
 		return nil
 	}
-	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Sweep.Close())
+	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Clear.Close(), p.Sweep.Close())
 }
 
 func (s *fairQSource) loadInto(programs any, id uint32, tables *fairqMaps) error {
 	spec := s.spec.Copy()
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
 		return fmt.Errorf("set port id: %w", err)
+	}
+	if s.cfg.Observe {
+		spec.Programs[fairqProgram].Name = observeProgram
 	}
 	shared := tables.shared()
 	if s.cfg.Trace != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
+
+	"weir/internal/lockfile"
 )
 
 // A pin directory belongs to one process at a time. It holds a lock on the directory itself: whoever
@@ -79,11 +80,11 @@ type pinLock struct {
 func lockPins(dir, version string, takeOver bool, rehearse func() error) (*pinLock, error) {
 	deadline := time.Now().Add(takeOverLimit)
 	for asked := false; ; asked = true {
-		d, err := tryLock(dir)
+		d, err := lockfile.Take(dir)
 		switch {
 		case err == nil:
 			return newPinLock(d, dir, version)
-		case !errors.Is(err, unix.EWOULDBLOCK):
+		case !errors.Is(err, lockfile.ErrHeld):
 			return nil, fmt.Errorf("lock %s: %w", dir, err)
 		case !takeOver:
 			return nil, &FairQBusy{Dir: dir, Holder: readHolder(dir)}
@@ -101,29 +102,6 @@ func lockPins(dir, version string, takeOver bool, rehearse func() error) (*pinLo
 			return nil, err
 		}
 		time.Sleep(lockRetry)
-	}
-}
-
-// tryLock locks the directory that the path names now: one that was removed in between is another.
-func tryLock(dir string) (*os.File, error) {
-	for {
-		d, err := os.Open(dir)
-		if err != nil {
-			return nil, err
-		}
-		if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		held, err := d.Stat()
-		if err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		if named, err := os.Stat(dir); err == nil && os.SameFile(held, named) {
-			return d, nil
-		} else if err != nil {
-			return nil, errors.Join(err, d.Close())
-		}
-		_ = d.Close()
 	}
 }
 

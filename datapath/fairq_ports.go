@@ -8,10 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// epochsSlots is FLOWS_WHEEL of bpf/flows.h: epochs so far apart share no seat.
-const epochsSlots = 8
-
-func (f *FairQ) attachAll(ports []FairQPort) (err error) {
+// hold makes this process the one that has the pins, and opens the tables.
+func (f *FairQ) hold() (err error) {
 	if f.cfg.Pin != "" {
 		if err := makePinDir(f.cfg.Pin); err != nil {
 			return err
@@ -23,10 +21,11 @@ func (f *FairQ) attachAll(ports []FairQPort) (err error) {
 	if err := f.openTables(); err != nil {
 		return err
 	}
-	// A beat before what takes time: who is taken over from beats no more.
-	if err := f.begin(); err != nil {
-		return err
-	}
+	// A heartbeat before what takes time: the process that is taken over from has stopped sending its own.
+	return f.begin()
+}
+
+func (f *FairQ) attachAll(ports []FairQPort) (err error) {
 	if f.control, err = f.source.loadControl(f.maps); err != nil {
 		return err
 	}
@@ -216,7 +215,7 @@ func (f *FairQ) attach(port FairQPort, pinned *pins, of int) error {
 	if err := f.arm(p.id); err != nil {
 		return err
 	}
-	if attached.link, err = attachHead(p.PortRef, p.program); err != nil {
+	if attached.link, err = f.attachFirst(p.PortRef, cookie, p.program); err != nil {
 		return err
 	}
 	if f.cfg.Pin != "" {
@@ -273,12 +272,8 @@ func (f *FairQ) clearPort(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("number of CPUs: %w", err)
 	}
-	var old fairqPort
-	if err := f.maps.Ports.Lookup(id, &old); err != nil {
-		return fmt.Errorf("read the state of port %d: %w", id, err)
-	}
 	return errors.Join(
-		f.maps.Ports.Put(id, fairqPort{Generation: old.Generation + 1, Epoch: old.Epoch + epochsSlots, Owned: old.Owned}),
+		f.clear(id, true),
 		f.maps.Counts.Put(id, make([]fairqPortCounts, cpus)),
 		f.maps.Arms.Put(id, make([]fairqPortArms, cpus)),
 	)
@@ -290,18 +285,7 @@ func (f *FairQ) stop(id uint32) error {
 	if err := f.disarm(id); err != nil {
 		return err
 	}
-	var p fairqPort
-	if err := f.maps.Ports.Lookup(id, &p); err != nil {
-		return fmt.Errorf("read the state of port %d: %w", id, err)
-	}
-	if p.GrantQ8 == 0 && p.LetGoQ8 == 0 && p.Running == 0 {
-		return nil
-	}
-	p.GrantQ8, p.LetGoQ8, p.Running, p.Enforced = 0, 0, 0, 0
-	if err := f.maps.Ports.Put(id, p); err != nil {
-		return fmt.Errorf("write the state of port %d: %w", id, err)
-	}
-	return nil
+	return f.clear(id, false)
 }
 
 // releasePorts lets the windows of some ports go and waits until they are, a second at most.

@@ -95,14 +95,17 @@ func monotonicNs() uint64 {
 }
 
 // Beat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
-// when another process asks for the pins: Leave them to it.
+// when another process asks for the pins: Leave them to it. One goroutine may beat while another calls the rest,
+// until Detach, Close or Leave.
 func (f *FairQ) Beat() error {
+	f.shared.Lock()
+	defer f.shared.Unlock()
 	if f.lock != nil {
 		if claimed, err := f.lock.claimed(); err != nil || claimed {
 			return errors.Join(err, takenOver(claimed))
 		}
 	}
-	if err := f.heartbeat(); err != nil {
+	if err := f.changeControl(heartbeatNow); err != nil {
 		return err
 	}
 	return f.sweep()
@@ -115,9 +118,9 @@ func takenOver(claimed bool) error {
 	return nil
 }
 
-func (f *FairQ) heartbeat() error {
-	return f.setControl(func(c *fairqControl) { c.HeartbeatNs = monotonicNs() })
-}
+func (f *FairQ) heartbeat() error { return f.setControl(heartbeatNow) }
+
+func heartbeatNow(c *fairqControl) { c.HeartbeatNs = monotonicNs() }
 
 // Run beats until ctx is done.
 func (f *FairQ) Run(ctx context.Context) error {
@@ -135,8 +138,16 @@ func (f *FairQ) Run(ctx context.Context) error {
 	}
 }
 
-// setControl changes the control entry. Its sweep number is the kernel's: a sweep runs only from here.
+// setControl changes the control entry.
 func (f *FairQ) setControl(change func(*fairqControl)) error {
+	f.shared.Lock()
+	defer f.shared.Unlock()
+	return f.changeControl(change)
+}
+
+// changeControl is setControl for who has f.shared. The sweep number of the entry is the kernel's: a sweep runs
+// only under that lock.
+func (f *FairQ) changeControl(change func(*fairqControl)) error {
 	var c fairqControl
 	if err := f.maps.Controls.Lookup(uint32(0), &c); err != nil {
 		return fmt.Errorf("read control: %w", err)
@@ -174,6 +185,18 @@ func (f *FairQ) disarm(id uint32) error {
 	}
 	if e := int32(result); e < 0 && unix.Errno(-e) != unix.EINVAL { // EINVAL: it has none
 		return fmt.Errorf("stop the timer of port %d: %w", id, unix.Errno(-e))
+	}
+	return nil
+}
+
+// clear ends what a port grants, and with all begins its state anew, for another port.
+func (f *FairQ) clear(id uint32, all bool) error {
+	arg := fairqPortClearArg{Id: id}
+	if all {
+		arg.All = 1
+	}
+	if err := syscallResult(f.control.Clear, arg); err != nil {
+		return fmt.Errorf("clear port %d: %w", id, err)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 	if _, err := datapath.AttachFairQ(ports, pinnedFairQ(dir)); !errors.As(err, &busy) || busy.Holder.PID != os.Getpid() || busy.Holder.Version != "test" {
 		t.Fatalf("a second process was let in, or not told by whom not: %v", err)
 	}
-	if err := datapath.PurgeFairQ(dir); !errors.As(err, &busy) {
+	if err := datapath.PurgeFairQ(dir, nil); !errors.As(err, &busy) {
 		t.Fatalf("purged under a living process: %v", err)
 	}
 	if err := first.Beat(); err != nil {
@@ -231,13 +231,13 @@ func TestFairQ_OtherSchema(t *testing.T) {
 
 	// Purging needs no knowledge of the layout.
 	setSchema(t, dir, 100)
-	if err := datapath.PurgeFairQ(dir); err != nil || attachedTo(t, p.Port) != 0 {
+	if err := datapath.PurgeFairQ(dir, nil); err != nil || attachedTo(t, p.Port) != 0 {
 		t.Errorf("purge: %v, %d programs", err, attachedTo(t, p.Port))
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory is still there: %v, %v", err, pinned(t, dir))
 	}
-	if err := datapath.PurgeFairQ(dir); err != nil {
+	if err := datapath.PurgeFairQ(dir, nil); err != nil {
 		t.Errorf("purged twice: %v", err)
 	}
 }
@@ -309,7 +309,7 @@ func TestFairQ_FailedStart(t *testing.T) {
 	if !slices.Equal(tables, pinned(t, dir)) || attachedTo(t, p.Port) != 0 {
 		t.Errorf("a failed start took tables away or left programs: %v", pinned(t, dir))
 	}
-	if err := datapath.PurgeFairQ(dir); err != nil {
+	if err := datapath.PurgeFairQ(dir, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -199,11 +199,6 @@ func (m *Mark) clearCounters(id uint32) error {
 	return nil
 }
 
-// attachHead puts a program in front of a port's egress chain.
-func attachHead(p PortRef, prog *ebpf.Program) (link.Link, error) {
-	return attachAt(p, prog, ebpf.AttachTCXEgress, link.Head())
-}
-
 // attachAt attaches a program to a port's device.
 func attachAt(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) (l link.Link, err error) {
 	err = p.In(func() (err error) {

@@ -39,7 +39,7 @@ func (r *role) follow() error {
 			continue
 		}
 		r.attached(c.port())
-		r.notify.beat(len(r.ports))
+		r.alive()
 	}
 	_, err = r.marks.change(r.wantedMarks(now))
 	return errors.Join(append(errs, err, r.restoreShapes(found))...)
@@ -81,6 +81,9 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 
 // attachOne shapes a port if it is to be shaped, and attaches FairQ to it.
 func (r *role) attachOne(c *candidate) error {
+	if err := datapath.CheckFairQTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
+		return err // before a shaper is made
+	}
 	undo, err := r.shapeNew(c)
 	if err != nil {
 		return err

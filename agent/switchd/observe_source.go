@@ -80,7 +80,7 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Pin, cfg.TakeOver, cfg.Renew = "", false, false
+	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
 	if cfg.Scale == datapath.FairQScaleUnify {
 		cfg.Scale = datapath.FairQScaleLearn // that one writes
 	}

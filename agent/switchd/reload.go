@@ -203,7 +203,7 @@ func edgeText(e datapath.FairQEdge) string {
 
 // changePort changes the law or the shaper of a port, or attaches to one that is new.
 func (r *role) changePort(c *candidate, t *transaction) error {
-	r.notify.beat(len(r.ports))
+	r.alive()
 	p, on := r.ports[c.name]
 	switch {
 	case on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):

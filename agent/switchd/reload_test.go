@@ -75,6 +75,18 @@ type bench struct {
 	file string
 }
 
+// benchOwner puts the bench's faults before FairQ.
+type benchOwner struct {
+	owner
+	b *bench
+}
+
+func (o benchOwner) Attach(p []datapath.FairQPort) (enforcer, error) {
+	f, err := o.owner.Attach(p)
+	o.b.f.enforcer = f
+	return o.b.f, err
+}
+
 func newBench(t *testing.T, text string) *bench {
 	t.Helper()
 	b := &bench{t: t, n: testnet.NewNamespace(t), f: &faulty{}, file: filepath.Join(t.TempDir(), "switch.yaml")}
@@ -116,18 +128,11 @@ func newBench(t *testing.T, text string) *bench {
 		t.Fatal(err)
 	}
 	b.r = newRole(c)
-	b.r.attach = func(p []datapath.FairQPort, c datapath.FairQConfig) (enforcer, error) {
-		f, err := attachFairQ(p, c)
-		b.f.enforcer = f
-		return b.f, err
+	b.r.own = func(c datapath.FairQConfig) (owner, error) {
+		o, err := ownFairQ(c)
+		return benchOwner{o, b}, err
 	}
-	b.n.Must(t, func() (err error) {
-		if b.r.shapes, err = openShapes(c.Name); err != nil {
-			return err
-		}
-		b.r.rules.made = b.r.shapes
-		return b.r.begin()
-	})
+	b.n.Must(t, b.r.begin)
 	t.Cleanup(func() { b.n.Must(t, b.r.end) })
 	return b
 }

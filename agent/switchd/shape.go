@@ -84,6 +84,7 @@ type shapes struct {
 	cookie   uint64
 	records  *ebpf.Map         // nil: none yet
 	made     map[uint32]string // by ifindex, in this namespace: what stood there before
+	alive    func()            // called between two ports, where many are restored; nil: nobody waits
 }
 
 // openShapes reads what a former process recorded.
@@ -109,6 +110,17 @@ func openShapes(name string) (*shapes, error) {
 		}
 	}
 	return s, all.Err()
+}
+
+// recordedShapes reads the records and gives back the table: it is for who only looks.
+func recordedShapes(name string) (*shapes, error) {
+	s, err := openShapes(name)
+	if err != nil || s.records == nil {
+		return s, err
+	}
+	err = s.records.Close()
+	s.records = nil
+	return s, err
 }
 
 // own says whether a root queue discipline is one that Weir made, and what stood there before.
@@ -220,6 +232,9 @@ func (s *shapes) restoreAll(keep func(ifindex int) bool) error {
 	for ifindex := range s.made {
 		if keep == nil || !keep(int(ifindex)) {
 			errs = append(errs, s.restore(int(ifindex)))
+			if s.alive != nil {
+				s.alive()
+			}
 		}
 	}
 	return errors.Join(errs...)

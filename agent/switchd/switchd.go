@@ -41,13 +41,21 @@ type enforcer interface {
 	Leave() error
 }
 
+// owner is datapath.FairQOwner: the pins are this process's, and FairQ is on no port yet.
+type owner interface {
+	Attach([]datapath.FairQPort) (enforcer, error)
+	Beat() error
+	Release() error
+}
+
 // role is a switch at work. One goroutine has it.
 type role struct {
 	cfg     *Config
 	rules   *rules // of cfg
 	log     *slog.Logger
-	attach  func([]datapath.FairQPort, datapath.FairQConfig) (enforcer, error)
+	own     func(datapath.FairQConfig) (owner, error)
 	fairq   enforcer
+	heart   *heart                        // nil: nobody beats, in tests
 	ports   map[string]datapath.FairQPort // those that FairQ is on
 	refused map[string]string             // those whose windows it cannot hold, and why: said once
 	shapes  *shapes
@@ -62,19 +70,29 @@ type role struct {
 
 func newRole(c *Config) *role {
 	r := &role{
-		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name), attach: attachFairQ,
+		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name), own: ownFairQ,
 		ports: map[string]datapath.FairQPort{}, refused: map[string]string{}, marks: newMarks(c.Name),
 	}
 	r.notify = newNotifier(r.log)
 	return r
 }
 
-func attachFairQ(ports []datapath.FairQPort, c datapath.FairQConfig) (enforcer, error) {
-	f, err := datapath.AttachFairQ(ports, c)
+type fairQOwner struct{ *datapath.FairQOwner }
+
+func (o fairQOwner) Attach(ports []datapath.FairQPort) (enforcer, error) {
+	f, err := o.FairQOwner.Attach(ports)
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+func ownFairQ(c datapath.FairQConfig) (owner, error) {
+	o, err := datapath.OwnFairQ(c)
+	if err != nil {
+		return nil, err
+	}
+	return fairQOwner{o}, nil
 }
 
 // Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
@@ -92,11 +110,9 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return err
 	}
 	defer w.close()
-	if r.shapes, err = openShapes(c.Name); err != nil {
+	if r.rules.made, err = recordedShapes(c.Name); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.shapes.close()) }()
-	r.rules.made = r.shapes
 	// What runs beside the law: metrics here, the canaries with the ports (look, tend).
 	if err := r.serveMetrics(); err != nil {
 		return err
@@ -127,13 +143,16 @@ func Run(ctx context.Context, c *Config) (err error) {
 // begin attaches to the ports that are there. A port that was named and cannot be managed is an error:
 // whoever starts a switch by hand learns it at once.
 func (r *role) begin() error {
+	if _, err := r.firstPorts(); err != nil { // nothing is touched then, and nobody asked to leave
+		return err
+	}
+	cfg, err := r.cfg.fairQ()
+	if err != nil {
+		return err
+	}
 	const tries = 3 // a port that goes in between is no reason not to begin
 	for try := 1; ; try++ {
-		found, err := r.firstPorts()
-		if err != nil {
-			return err
-		}
-		err = r.attachAll(found)
+		found, err := r.beginOnce(cfg)
 		if err == nil {
 			break
 		}
@@ -142,6 +161,11 @@ func (r *role) begin() error {
 			return err
 		}
 	}
+	if err := r.fairq.ClearNotes(); err != nil {
+		return errors.Join(err, r.leave())
+	}
+	r.heart = newHeart(r.fairq.Beat)
+	r.shapes.alive = r.alive
 	r.sayMissing()
 	if err := r.follow(); err != nil { // marks, and shapes that a former process left
 		return errors.Join(err, r.end())
@@ -149,32 +173,44 @@ func (r *role) begin() error {
 	return nil
 }
 
-func (r *role) attachAll(found []candidate) error {
-	cfg, err := r.cfg.fairQ()
+// beginOnce takes the pins, so that no other process begins under this name; only then it reads what is there of
+// Weir, changes shapers and attaches. It gives the ports that it found.
+func (r *role) beginOnce(cfg datapath.FairQConfig) (found []candidate, err error) {
+	o, err := r.own(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if r.shapes, err = openShapes(r.cfg.Name); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
+	r.rules.made = r.shapes
+	if found, err = r.firstPorts(); err != nil {
+		return nil, errors.Join(err, r.shapes.close(), o.Release())
+	}
+	if err := r.attachAll(found, o); err != nil {
+		return found, errors.Join(err, r.shapes.close(), o.Release())
+	}
+	return found, nil
+}
+
+// attachAll shapes the first ports and attaches to them. With an error no shaper of its own is left.
+func (r *role) attachAll(found []candidate, o owner) (err error) {
 	var t transaction
 	var ports []datapath.FairQPort
 	for i := range found {
 		c := &found[i]
-		if c.toMake() && !r.cfg.TakeOver {
-			if err := datapath.CheckFairQFree(cfg.Pin); err != nil { // nothing is to be touched then
-				return errors.Join(fmt.Errorf("fairq: %w", err), t.back())
-			}
-		}
 		undo, err := r.shapeNew(c)
+		if err == nil {
+			t.done(undo, "")
+			err = o.Beat() // who is taken over from beats no more
+		}
 		if err != nil {
 			return errors.Join(err, t.back())
 		}
-		t.done(undo, "")
 		ports = append(ports, c.port())
 	}
-	if r.fairq, err = r.attach(ports, cfg); err != nil {
+	if r.fairq, err = o.Attach(ports); err != nil {
 		return errors.Join(err, t.back())
-	}
-	if err := r.fairq.ClearNotes(); err != nil {
-		return errors.Join(err, r.fairq.Leave())
 	}
 	for _, p := range ports {
 		r.attached(p)
@@ -182,9 +218,18 @@ func (r *role) attachAll(found []candidate) error {
 	return nil
 }
 
+// firstPorts are the ports that can be managed. A port where another switch runs FairQ is an error, also one that a
+// pattern matches: two switches were meant for one port.
 func (r *role) firstPorts() (ports []candidate, err error) {
 	found, err := r.look()
 	if err != nil {
+		return nil, err
+	}
+	var refs []datapath.PortRef
+	for i := range found {
+		refs = append(refs, datapath.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})
+	}
+	if err := datapath.CheckFairQTaken(pinDir(r.cfg.Name), refs...); err != nil {
 		return nil, err
 	}
 	for i := range found {
@@ -208,7 +253,7 @@ func names(ports []candidate) (out []string) {
 	return out
 }
 
-// work beats and follows the devices until ctx is done.
+// work follows the devices until ctx is done, and lets the heart beat as long as it comes round.
 func (r *role) work(ctx context.Context, w *watch, control *control) error {
 	beat := time.NewTicker(datapath.FairQBeat)
 	defer beat.Stop()
@@ -223,11 +268,10 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
-			if err := r.fairq.Beat(); err != nil {
-				return err
-			}
-			r.notify.beat(len(r.ports))
+			r.alive()
 			continue
+		case err := <-r.heart.failed:
+			return err
 		case now := <-tend.c:
 			if err := r.tend(now); err != nil {
 				r.log.Warn("cannot see to what is held", "error", err)
@@ -254,6 +298,12 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 			r.log.Warn("cannot follow the devices", "error", err)
 		}
 	}
+}
+
+// alive is called as long as the control loop gets on: the heart may beat on, and systemd's watchdog is told.
+func (r *role) alive() {
+	r.heart.permit()
+	r.notify.beat(len(r.ports))
 }
 
 func (r *role) attached(p datapath.FairQPort) {
@@ -285,20 +335,25 @@ func (r *role) sayMissing() {
 }
 
 // leave gives back what this process holds; what is attached goes on.
-func (r *role) leave() error { return errors.Join(r.fairq.Leave(), r.marks.leave()) }
+func (r *role) leave() error {
+	r.heart.stop()
+	return errors.Join(r.shapes.close(), r.fairq.Leave(), r.marks.leave())
+}
 
 // end lets windows go and takes off all that Weir put on the ports.
 func (r *role) end() error {
+	r.heart.stop()
 	r.log.Info("letting windows go")
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	err := r.fairq.Release(ctx)
+	// The pins last: until then no other process begins under this name, and finds shapers half taken off.
+	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
 	if r.cfg.Purge {
 		err = errors.Join(err, r.fairq.Close())
 	} else {
 		err = errors.Join(err, r.fairq.Detach())
 	}
-	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
 	if r.cfg.Purge {
 		removeParents()
 	}
@@ -315,15 +370,15 @@ func Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	if err := datapath.PurgeFairQ(pinDir(name)); err != nil {
-		return err
-	}
-	s, err := openShapes(name)
+	err := datapath.PurgeFairQ(pinDir(name), func() error {
+		s, err := openShapes(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(newMarks(name).end(), s.restoreAll(nil), s.close())
+	})
 	if err != nil {
 		return err
-	}
-	if err := errors.Join(newMarks(name).end(), s.restoreAll(nil), s.close()); err != nil {
-		return fmt.Errorf("purge %s: %w", name, err)
 	}
 	removeParents()
 	return nil

@@ -332,6 +332,7 @@ const (
 	lawtraceMapTimers           = "timers"
 	lawtraceProgWeirFairq       = "weir_fairq"
 	lawtraceProgWeirFairqArm    = "weir_fairq_arm"
+	lawtraceProgWeirFairqClear  = "weir_fairq_clear"
 	lawtraceProgWeirFairqDisarm = "weir_fairq_disarm"
 	lawtraceProgWeirFairqSweep  = "weir_fairq_sweep"
 	lawtraceVarCount            = "count"
@@ -392,6 +393,7 @@ type lawtraceSpecs struct {
 type lawtraceProgramSpecs struct {
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -507,6 +509,7 @@ type lawtraceVariables struct {
 type lawtracePrograms struct {
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -515,6 +518,7 @@ func (p *lawtracePrograms) Close() error {
 	return _LawtraceClose(
 		p.WeirFairq,
 		p.WeirFairqArm,
+		p.WeirFairqClear,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

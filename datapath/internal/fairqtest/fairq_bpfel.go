@@ -263,6 +263,7 @@ const (
 	FairQProgUndo            = "undo"
 	FairQProgWeirFairq       = "weir_fairq"
 	FairQProgWeirFairqArm    = "weir_fairq_arm"
+	FairQProgWeirFairqClear  = "weir_fairq_clear"
 	FairQProgWeirFairqDisarm = "weir_fairq_disarm"
 	FairQProgWeirFairqSweep  = "weir_fairq_sweep"
 	FairQVarCount            = "count"
@@ -331,6 +332,7 @@ type FairQProgramSpecs struct {
 	Undo            *ebpf.ProgramSpec `ebpf:"undo"`
 	WeirFairq       *ebpf.ProgramSpec `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.ProgramSpec `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.ProgramSpec `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.ProgramSpec `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.ProgramSpec `ebpf:"weir_fairq_sweep"`
 }
@@ -453,6 +455,7 @@ type FairQPrograms struct {
 	Undo            *ebpf.Program `ebpf:"undo"`
 	WeirFairq       *ebpf.Program `ebpf:"weir_fairq"`
 	WeirFairqArm    *ebpf.Program `ebpf:"weir_fairq_arm"`
+	WeirFairqClear  *ebpf.Program `ebpf:"weir_fairq_clear"`
 	WeirFairqDisarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
 	WeirFairqSweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
 }
@@ -470,6 +473,7 @@ func (p *FairQPrograms) Close() error {
 		p.Undo,
 		p.WeirFairq,
 		p.WeirFairqArm,
+		p.WeirFairqClear,
 		p.WeirFairqDisarm,
 		p.WeirFairqSweep,
 	)

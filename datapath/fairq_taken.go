@@ -1,0 +1,168 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"weir/internal/lockfile"
+)
+
+// The names by which the kernel knows the switch program, where it may hold windows and where it only looks. The
+// kernel's list of programs at a port says so who is there, whatever is pinned and whichever process lives.
+const (
+	fairqProgram   = "weir_fairq"
+	observeProgram = "weir_observe"
+)
+
+// FairQTaken is the error for a port where FairQ of another switch is. Two laws on one queue would each take the
+// flows of the other for its own.
+type FairQTaken struct {
+	Port   string
+	Switch string      // its name; "": it is pinned nowhere that this process sees, for instance a lab's
+	Holder FairQHolder // of the switch
+	Alive  bool        // a process has the switch
+}
+
+func (e *FairQTaken) Error() string {
+	switch {
+	case e.Switch == "":
+		return fmt.Sprintf("port %s: another program of Weir already runs FairQ here, and is not pinned (a lab's, or a switch in another mount namespace); end it or choose another port", e.Port)
+	case !e.Alive:
+		return fmt.Sprintf("port %s: switch %q left FairQ here and no process has it; remove it (weir switch --purge --name %s) or choose another port", e.Port, e.Switch, e.Switch)
+	}
+	return fmt.Sprintf("port %s: switch %q (process %d) already runs FairQ here; stop it or choose another port", e.Port, e.Switch, e.Holder.PID)
+}
+
+// CheckFairQTaken refuses with *FairQTaken the first of the ports where FairQ runs that is not pinned in dir.
+// AttachFairQ asks the same, and nothing can come in between there. A port that is gone is not refused.
+func CheckFairQTaken(dir string, ports ...PortRef) error {
+	pinned, err := readPins(dir)
+	if err != nil {
+		pinned = &pins{} // none
+	}
+	for _, p := range ports {
+		cookie, chain, err := p.egress()
+		if errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("port %s: programs at its egress: %w", p.Name, err)
+		}
+		own := pinned.links[portPin(cookie, p.Ifindex)].program()
+		if err := takenBy(p, cookie, dir, chain, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// egress lists the programs at a port's egress, with the cookie of its namespace.
+func (p PortRef) egress() (cookie uint64, chain *link.QueryResult, err error) {
+	err = p.In(func() (err error) {
+		if cookie, err = NetnsCookie(); err != nil {
+			return err
+		}
+		chain, err = Again(unix.ENOSPC, func() (*link.QueryResult, error) {
+			return link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+		})
+		return err
+	})
+	return cookie, chain, err
+}
+
+// attachFirst puts a program in front of a port's egress chain. Where FairQ of another switch is in it, it refuses
+// with *FairQTaken: the kernel attaches only to the very chain that was looked at.
+func (f *FairQ) attachFirst(p PortRef, cookie uint64, prog *ebpf.Program) (link.Link, error) {
+	return Again(unix.ESTALE, func() (l link.Link, err error) {
+		_, chain, err := p.egress()
+		if err != nil {
+			return nil, err
+		}
+		if !f.cfg.Observe {
+			if err := takenBy(p, cookie, f.cfg.Pin, chain, 0); err != nil {
+				return nil, err
+			}
+		}
+		err = p.In(func() (err error) {
+			l, err = link.AttachTCX(link.TCXOptions{
+				Interface: p.Ifindex, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(), ExpectedRevision: chain.Revision,
+			})
+			return err
+		})
+		return l, err
+	})
+}
+
+// takenBy refuses a port whose chain has FairQ of another switch than that of dir. own is a program that is dir's.
+func takenBy(p PortRef, cookie uint64, dir string, chain *link.QueryResult, own uint32) error {
+	for _, at := range chain.Programs {
+		if uint32(at.ID) == own || programName(at.ID) != fairqProgram {
+			continue
+		}
+		return ownerOf(p, cookie, uint32(at.ID), dir)
+	}
+	return nil
+}
+
+// ownerOf finds the switch that has a program at a port, among those that are pinned beside dir.
+func ownerOf(p PortRef, cookie uint64, program uint32, dir string) *FairQTaken {
+	taken := &FairQTaken{Port: p.Name}
+	if dir == "" {
+		return taken
+	}
+	entries, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		return taken
+	}
+	for _, e := range entries {
+		other := filepath.Join(filepath.Dir(dir), e.Name())
+		pinned, err := readPins(other)
+		if err != nil || pinned.links[portPin(cookie, p.Ifindex)].program() != program {
+			continue
+		}
+		taken.Switch, taken.Holder, taken.Alive = e.Name(), readHolder(other), alive(other)
+		return taken
+	}
+	return taken
+}
+
+// alive says whether a process has a pin directory: by its lock, and by its heartbeat where an older version does
+// not mark its lock.
+func alive(dir string) bool {
+	if held, err := lockfile.Held(dir); err == nil && held {
+		return true
+	}
+	v, err := OpenFairQ(dir)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = v.Close() }()
+	var c fairqControl
+	if err := v.maps.Controls.Lookup(uint32(0), &c); err != nil {
+		return false
+	}
+	return c.Releasing == 0 && age(c.HeartbeatNs).Nanoseconds() < int64(c.LeaseNs)
+}
+
+// program is the id of the program of a pinned link; 0: there is none.
+func (l pinnedLink) program() uint32 {
+	if l.path == "" {
+		return 0
+	}
+	opened, err := link.LoadPinnedLink(l.path, nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = opened.Close() }()
+	info, err := opened.Info()
+	if err != nil {
+		return 0
+	}
+	return uint32(info.Program)
+}
