@@ -73,6 +73,9 @@ type pdmlPacket struct {
 // Each message is to tshark what it is to us: the same fields with the same values in the same order. Data without a
 // meaning to either is not compared, nor what tshark is known to be wrong about.
 func TestTsharkReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out of short runs")
+	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("no tshark: nothing was compared (on Debian: apt install tshark)")

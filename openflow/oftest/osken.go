@@ -18,9 +18,13 @@ import (
 	of "weir/openflow"
 )
 
-// OskenPython gives a Python that has os-ken, as scripts/osken leaves it; without one the test is skipped.
+// OskenPython gives a Python that has os-ken, as scripts/osken leaves it. Without one the test is skipped, but fails
+// where OSKEN_PYTHON names one. With -short the test is skipped: it starts many Pythons.
 func OskenPython(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("left out of short runs")
+	}
 	python := os.Getenv("OSKEN_PYTHON")
 	if python == "" {
 		cache, err := os.UserCacheDir()
@@ -30,6 +34,9 @@ func OskenPython(t testing.TB) string {
 		python = filepath.Join(cache, "weir", "os-ken-4.2.2", "bin", "python")
 	}
 	if err := exec.Command(python, "-c", "import os_ken.ofproto.ofproto_v1_3_parser").Run(); err != nil {
+		if os.Getenv("OSKEN_PYTHON") != "" {
+			t.Fatalf("OSKEN_PYTHON=%s has no os-ken: %v", python, err)
+		}
 		t.Skipf("%s has no os-ken (%v): nothing was compared; scripts/osken installs it", python, err)
 	}
 	return python

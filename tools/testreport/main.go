@@ -3,19 +3,25 @@
 //
 //	go test -json ./... | go run ./tools/testreport -slowest 10
 //
-// It exits with status 1 when a test or a package failed, or when the input ends before all of them have.
+// It exits with status 1 when a test or a package failed, when the input ends before all of them have, or when a test
+// that -must names was skipped.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 )
 
 func main() {
 	slowest := flag.Int("slowest", 0, "list so many of the slowest tests")
+	must := flag.String("must", "", "fail when a test was skipped whose name this regular expression matches")
 	flag.Parse()
 	r := newReport(os.Stdout)
+	if *must != "" {
+		r.must = regexp.MustCompile(*must)
+	}
 	err := r.read(os.Stdin)
 	failed := r.finish(*slowest)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,6 +42,7 @@ type report struct {
 	packs   int               // packages that passed
 	seconds float64           // of all these packages
 	failed  []string          // packages
+	must    *regexp.Regexp    // names of tests that must not be skipped; nil: none
 }
 
 func newReport(out io.Writer) *report {
@@ -179,8 +181,11 @@ func (r *report) finish(slowest int) (failed bool) {
 		}
 	}
 	root := 0
-	var others []string
+	var others, missing []string
 	for t, why := range r.skipped {
+		if r.must != nil && r.must.MatchString(t.name) {
+			missing = append(missing, t.name)
+		}
 		if strings.HasPrefix(why, testroot.Reason) {
 			root++
 			continue
@@ -204,8 +209,12 @@ func (r *report) finish(slowest int) (failed bool) {
 	if root > 0 {
 		fmt.Fprintf(r.out, "%d tests need root and were left out: make test\n", root)
 	}
-	failed = len(r.failed)+len(never) > 0
-	if failed {
+	failed = len(r.failed)+len(never)+len(missing) > 0
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		fmt.Fprintf(r.out, "skipped, and must run here: %s\n", strings.Join(missing, " "))
+	}
+	if len(r.failed)+len(never) > 0 {
 		fmt.Fprintf(r.out, "failed: %s\n", strings.Join(append(r.failed, never...), " "))
 	}
 	return failed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -49,5 +50,25 @@ func TestReport_Passes(t *testing.T) {
 	want := "ok        2.0 s  p (cached)\n\n1 tests of 1 packages passed; the packages took 2.0 s, added up\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// A test that must run here and was skipped fails the run.
+func TestReport_Must(t *testing.T) {
+	in := `{"Action":"start","Package":"p"}
+{"Action":"output","Package":"p","Test":"TestTsharkReads","Output":"    x_test.go:3: no tshark\\n"}
+{"Action":"skip","Package":"p","Test":"TestTsharkReads"}
+{"Action":"pass","Package":"p"}
+`
+	for must, want := range map[string]bool{"Tshark": true, "Osken": false} {
+		var out strings.Builder
+		r := newReport(&out)
+		r.must = regexp.MustCompile(must)
+		if err := r.read(strings.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.finish(0); got != want {
+			t.Errorf("%s: failed %t, want %t:\n%s", must, got, want, out.String())
+		}
 	}
 }
