@@ -40,6 +40,7 @@ func timeouts(t *testing.T, c *testnet.Pair) int {
 // scales: they are counted, their scale is never taken for more than it is, their senders never have a
 // window below their MSS, and none ever waits for a timer.
 func TestFairQ_AdoptsConnections(t *testing.T) {
+	t.Parallel()
 	for _, o := range []testnet.PathOptions{
 		{},
 		{GSO: true, ChecksumOffload: true},

@@ -237,6 +237,7 @@ func forgeFor(s *frames.Segment, from, to netip.AddrPort, seq, ack uint32, flags
 // Segments forged for the live flows' own ends, with numbers that the ends do not believe. Whatever they
 // do to the count, it is right again when the flows go on, and the flows are known and held as before.
 func TestFairQ_ForgedForLiveFlows(t *testing.T) {
+	t.Parallel()
 	type step struct {
 		end   int // 0: the client's name
 		flags byte

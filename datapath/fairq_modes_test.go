@@ -30,6 +30,7 @@ var scaleModes = []scaleMode{
 // Whatever way the scales are known, real senders have the same window: what is granted. With a shim that
 // holds for connections that were there before the switch program, whose scales it could only guess.
 func TestFairQ_EveryWayToKnowScales(t *testing.T) {
+	t.Parallel()
 	pairs := [][2]int{{0, 0}, {0, 14}, {14, 0}, {7, 2}, {3, 11}, {9, 9}, {14, 14}}
 	for _, m := range scaleModes {
 		for _, offload := range []bool{false, true} {

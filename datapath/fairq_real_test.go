@@ -227,6 +227,7 @@ func TestFairQ_SmallerWindowsStay(t *testing.T) {
 // A receiver that does not read closes its window, and it stays closed: probes are answered with 0. When
 // it reads, the flow goes on.
 func TestFairQ_ZeroWindowsStay(t *testing.T) {
+	t.Parallel()
 	const bytes = 40_000_000 // more than any receive buffer grows to: 1 MB fitted into one, once
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	p.govern(t, held(23457), held(23457), datapath.FairQConfig{})

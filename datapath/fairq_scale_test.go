@@ -292,6 +292,7 @@ func (p *rwndPath) checksums(t *testing.T) {
 // sender takes its window for is what the port grants, rounded up to the receiver's unit; never under its
 // MSS; what it has in flight obeys it from the first segment on.
 func TestFairQ_EveryPairOfScales(t *testing.T) {
+	t.Parallel()
 	for _, mtu := range []int{1500, 9000} {
 		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
 		for _, grant := range []uint32{23457, 0} {
@@ -321,6 +322,7 @@ func TestFairQ_EveryPairOfScales(t *testing.T) {
 
 // With `scale: unify` both ends take the other's windows for the switch's scale, whatever they announced.
 func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
+	t.Parallel()
 	const grant = 23457
 	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	for _, shift := range []uint8{0, 7, 14} {

@@ -50,6 +50,7 @@ func needMD5(t *testing.T, p *rwndPath) {
 // Connections whose segments are signed carry data through ports that hold others to their windows: their
 // own are never touched, and they are not counted. So are those that began before the law.
 func TestFairQ_SignedConnectionsLive(t *testing.T) {
+	t.Parallel()
 	for _, offloads := range []bool{true, false} {
 		for _, ip := range []net.IP{testnet.ReceiverIPv4, testnet.ReceiverIPv6} {
 			for name, c := range map[string]datapath.FairQConfig{

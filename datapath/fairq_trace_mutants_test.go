@@ -70,6 +70,7 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 // Each fault in the native law is found by the replay of a real trace, which the law as it is agrees with: that
 // the two agree is therefore something that could be otherwise.
 func TestDifferential_FindsMutants(t *testing.T) {
+	t.Parallel()
 	trace := traced(t, tracedLaw(), datapath.FairQConfig{}, 3000)
 	file := filepath.Join(t.TempDir(), "trace")
 	f, err := os.Create(file)

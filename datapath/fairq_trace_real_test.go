@@ -96,6 +96,7 @@ func asked(f *datapath.FairQ) (acks, samples uint64, err error) {
 
 // What the law says in the kernel under real TCP, the native law says, to the bit: in each of its forms.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		acks   uint64

@@ -79,6 +79,7 @@ func attachedFirst(t *testing.T, p datapath.PortRef) *ebpf.Program {
 // and no checksum is wrong. With checksum offload on, the program rewrites packets whose checksum is
 // still to be made, with it off packets that carry one; with GSO on, packets of many segments.
 func TestMark_RealTCP(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"switch", "sender"} {
 		for _, gso := range []bool{false, true} {
 			for _, offload := range []bool{false, true} {
