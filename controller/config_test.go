@@ -29,7 +29,7 @@ func TestFile(t *testing.T) {
 		"kind: Controller\nrates: {syn: 5}\n":                  "c.yaml:2: rates.syn: unknown key; allowed: arp, copy, miss, probe, source",
 		"kind: Controller\ntls: {ca: a, certificate: b}\n":     "c.yaml:2: tls.key: the key is missing; it must be given: PEM file",
 		"kind: Controller\nlimits: {hosts: 0}\n":               `c.yaml:2: limits.hosts: "0" is out of range; at least 1 and at most 65536`,
-		"kind: Switch\nports: [{match: x}]\n":                  `c.yaml:1: kind: "Switch" is not the kind of file that is read here; allowed: Controller`,
+		"kind: Switch\nports: [{match: x}]\n":                  "c.yaml: this is a Switch file: use weir switch -f c.yaml",
 		"kind: Controller\nmetrics: {listen: \"host.name:1\"}": `c.yaml:2: metrics.listen: metrics on "host.name:1": an address of this machine and a port, as in 127.0.0.1:9187, or nothing for none`,
 	} {
 		if _, err := load(text); err == nil || err.Error() != says {

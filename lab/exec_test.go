@@ -34,7 +34,7 @@ func TestExecInALab(t *testing.T) {
 		t.Errorf("exit code: %v, want 7", err)
 	}
 	out, err = child(t, "exec", kept.Name(), "nobody", "true").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), `has no node "nobody": it has controller mgmt receiver1 sender1 switch`) {
+	if err == nil || !strings.Contains(string(out), `has no node "nobody"; allowed: controller, mgmt, receiver1, sender1, switch`) {
 		t.Errorf("unknown node: %q, %v", out, err)
 	}
 	// What exec started, and what that started, ends with the lab; what came in otherwise is named.
