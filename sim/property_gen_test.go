@@ -347,7 +347,7 @@ func (d *drawer) fairq(s *experiment.Scheme) {
 		"updates":         updates,
 		"target_fraction": float64(1+d.kinds.IntN(15)) / 16,
 		"gain":            []string{"paper", "code"}[d.kinds.IntN(2)],
-		"count":           []string{"active", "handshake"}[d.kinds.IntN(2)],
+		"count":           []string{"active", "handshake", "opening"}[d.kinds.IntN(3)],
 		"shrink":          []string{"allow", "avoid"}[d.kinds.IntN(2)],
 	}
 	d.fairqVariant(s.Params)

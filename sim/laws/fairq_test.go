@@ -30,12 +30,14 @@ func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 	b.net.Queue.Halt()
 }
 
-// fairQDefaults are the law's parameters, with no update of windows within a test's first 10 ms.
+// fairQDefaults are the law's parameters, with no update of windows within a test's first 10 ms, and with count: active: what
+// the default counts beside is TestFairQ_CountsOpenHandshakes's.
 func fairQDefaults() experiment.FairQParams {
 	for _, l := range experiment.Laws() {
 		if l.Name == "fairq" {
 			p := *l.Params().(*experiment.FairQParams)
 			p.Interval = law.Duration(event.Millisecond)
+			p.Count = "active"
 			return p
 		}
 	}
