@@ -132,13 +132,14 @@ func TestEdgeTell_Never(t *testing.T) {
 	f := tellTable(t, FairQEdge{})
 	other := f.conn(frames.IP{})
 	other.open(t, f.frameSwitch)
-	signed := f.conn(frames.IP{})
+	signed, md5 := f.conn(frames.IP{}), frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
+	signed.syn, signed.synAck = md5, md5
 	signed.open(t, f.frameSwitch)
 	s := signed.segment()
-	s.Options = frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
+	s.Options = md5
 	f.once(t, "signed", s, rowWindow, 0, fairqPortCounts{Signed: 1})
-	s.Options, s.Reserved = nil, edgeFlag
-	f.once(t, "of a signed connection", s, rowWindow, edgeFlag, fairqPortCounts{Signed: 1})
+	s.Reserved = edgeFlag
+	f.once(t, "signed, with the flag", s, rowWindow, edgeFlag, fairqPortCounts{Signed: 1})
 	c := f.conn(frames.IP{})
 	syn, synAck := c.back(), c.segment()
 	syn.Flags, syn.Seq, syn.Ack, syn.Options = frames.SYN, 3000, 0, c.syn

@@ -31,7 +31,12 @@ type FairQScale uint8
 // FairQShrink says whether the right edge of a window may move to the left.
 type FairQShrink uint8
 
-// The values are those of core/fairq.h, core/window.h and bpf/flows.h.
+// FairQSigned says what happens to signed segments (TCP-MD5, TCP-AO), whose windows cannot be rewritten. In all modes
+// they are counted by their sources, and their flows count as flows of the port. Segments of a connection of
+// which a SYN was not signed are rewritten, whatever options they have: its ends take unsigned ones.
+type FairQSigned uint8
+
+// The values are those of core/fairq.h, core/window.h, bpf/flows.h and bpf/signed.h.
 const (
 	FairQGainPaper FairQGain = 0 // an update adds MSS * mean(κ) to all windows together
 	FairQGainOVS   FairQGain = 1 // an update adds mean(αB - Q), as the authors' code does
@@ -56,6 +61,10 @@ const (
 
 	FairQShrinkAllow FairQShrink = 0
 	FairQShrinkAvoid FairQShrink = 1
+
+	FairQSignedPass  FairQSigned = 0 // they pass as they are
+	FairQSignedLimit FairQSigned = 1 // data beyond the window that a flow of the port is granted is dropped
+	FairQSignedDrop  FairQSigned = 2 // they are dropped
 )
 
 // FairQLaw configures the law of one port: struct fairq_config of core/fairq.h.
@@ -109,6 +118,7 @@ type FairQConfig struct {
 	// closed, so above 10 a step may be more than a segment.
 	UnifyShift uint8
 	Shrink     FairQShrink
+	Signed     FairQSigned
 	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
 	Scope []netip.Prefix
 	// Flows is the size of the table, in connections, FairQFlowsMax at most. 0: FairQFlows.
@@ -147,7 +157,7 @@ const (
 	fairQLive       = 4  // epochs that a direction is counted for
 	fairQLately     = 4  // sweeps
 	portNameBytes   = 32 // of struct port_config
-	fairQSchema     = 3  // layout of the maps; raised whenever one changes
+	fairQSchema     = 4  // layout of the maps; raised whenever one changes
 	fairQScopeMax   = 4096
 	defaultMTU      = 1500
 	segmentOverhead = 40 // IPv4 and TCP headers
@@ -285,6 +295,8 @@ func (c *FairQConfig) check(ports []FairQPort) error {
 		return fmt.Errorf("a table of %d flows: at most %d", c.Flows, FairQFlowsMax)
 	case len(c.Scope) > fairQScopeMax:
 		return fmt.Errorf("a scope of %d prefixes: at most %d", len(c.Scope), fairQScopeMax)
+	case c.Signed > FairQSignedDrop:
+		return fmt.Errorf("signed %d: 0 pass, 1 limit, 2 drop", c.Signed)
 	case c.UnifyShift > 14:
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Trace != nil && (c.Pin != "" || c.Edge.Interval != 0):

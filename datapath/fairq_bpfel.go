@@ -25,7 +25,7 @@ type fairqConnection struct {
 	Lot        uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
-	Zeros      [2]uint8
+	Signs      [2]uint8
 	Acks       [2]struct {
 		_    structs.HostLayout
 		Edge struct {
@@ -220,6 +220,7 @@ type fairqPortCounts struct {
 	OutOfScope uint64
 	Unwritable uint64
 	Untold     uint64
+	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
@@ -232,6 +233,18 @@ type fairqScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
 	Address      [4]uint32
+}
+
+type fairqSourceCounts struct {
+	_        structs.HostLayout
+	Segments uint64
+	Dropped  uint64
+}
+
+type fairqSourceKey struct {
+	_       structs.HostLayout
+	Address [4]uint32
+	Vlans   uint32
 }
 
 type fairqSwept struct {
@@ -263,6 +276,7 @@ const (
 	fairqMapPending          = "pending"
 	fairqMapPorts            = "ports"
 	fairqMapScope            = "scope"
+	fairqMapSignedSources    = "signed_sources"
 	fairqMapTimers           = "timers"
 	fairqProgWeirFairq       = "weir_fairq"
 	fairqProgWeirFairqArm    = "weir_fairq_arm"
@@ -277,6 +291,7 @@ const (
 	fairqVarScale            = "scale"
 	fairqVarScoped           = "scoped"
 	fairqVarShrink           = "shrink"
+	fairqVarSignedMode       = "signed_mode"
 	fairqVarUnifyShift       = "unify_shift"
 )
 
@@ -333,16 +348,17 @@ type fairqProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type fairqMapSpecs struct {
-	Arms     *ebpf.MapSpec `ebpf:"arms"`
-	Configs  *ebpf.MapSpec `ebpf:"configs"`
-	Controls *ebpf.MapSpec `ebpf:"controls"`
-	Counts   *ebpf.MapSpec `ebpf:"counts"`
-	Drafts   *ebpf.MapSpec `ebpf:"drafts"`
-	Flows    *ebpf.MapSpec `ebpf:"flows"`
-	Pending  *ebpf.MapSpec `ebpf:"pending"`
-	Ports    *ebpf.MapSpec `ebpf:"ports"`
-	Scope    *ebpf.MapSpec `ebpf:"scope"`
-	Timers   *ebpf.MapSpec `ebpf:"timers"`
+	Arms          *ebpf.MapSpec `ebpf:"arms"`
+	Configs       *ebpf.MapSpec `ebpf:"configs"`
+	Controls      *ebpf.MapSpec `ebpf:"controls"`
+	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
+	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	Pending       *ebpf.MapSpec `ebpf:"pending"`
+	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	Scope         *ebpf.MapSpec `ebpf:"scope"`
+	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
+	Timers        *ebpf.MapSpec `ebpf:"timers"`
 }
 
 // fairqVariableSpecs contains global variables before they are loaded into the kernel.
@@ -357,6 +373,7 @@ type fairqVariableSpecs struct {
 	Scale        *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
 	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
 }
 
@@ -380,16 +397,17 @@ func (o *fairqObjects) Close() error {
 //
 // It can be passed to loadFairqObjects or ebpf.CollectionSpec.LoadAndAssign.
 type fairqMaps struct {
-	Arms     *ebpf.Map `ebpf:"arms"`
-	Configs  *ebpf.Map `ebpf:"configs"`
-	Controls *ebpf.Map `ebpf:"controls"`
-	Counts   *ebpf.Map `ebpf:"counts"`
-	Drafts   *ebpf.Map `ebpf:"drafts"`
-	Flows    *ebpf.Map `ebpf:"flows"`
-	Pending  *ebpf.Map `ebpf:"pending"`
-	Ports    *ebpf.Map `ebpf:"ports"`
-	Scope    *ebpf.Map `ebpf:"scope"`
-	Timers   *ebpf.Map `ebpf:"timers"`
+	Arms          *ebpf.Map `ebpf:"arms"`
+	Configs       *ebpf.Map `ebpf:"configs"`
+	Controls      *ebpf.Map `ebpf:"controls"`
+	Counts        *ebpf.Map `ebpf:"counts"`
+	Drafts        *ebpf.Map `ebpf:"drafts"`
+	Flows         *ebpf.Map `ebpf:"flows"`
+	Pending       *ebpf.Map `ebpf:"pending"`
+	Ports         *ebpf.Map `ebpf:"ports"`
+	Scope         *ebpf.Map `ebpf:"scope"`
+	SignedSources *ebpf.Map `ebpf:"signed_sources"`
+	Timers        *ebpf.Map `ebpf:"timers"`
 }
 
 func (m *fairqMaps) Close() error {
@@ -403,6 +421,7 @@ func (m *fairqMaps) Close() error {
 		m.Pending,
 		m.Ports,
 		m.Scope,
+		m.SignedSources,
 		m.Timers,
 	)
 }
@@ -419,6 +438,7 @@ type fairqVariables struct {
 	Scale        *ebpf.Variable `ebpf:"scale"`
 	Scoped       *ebpf.Variable `ebpf:"scoped"`
 	Shrink       *ebpf.Variable `ebpf:"shrink"`
+	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
 }
 

@@ -11,7 +11,7 @@ import (
 // ErrNotLive is the error for what cannot be changed while FairQ works.
 var ErrNotLive = errors.New("not while it runs: restart")
 
-// Change changes what the ports have in common, while they work: scale, shrink, edge mode and the scope; the
+// Change changes what the ports have in common, while they work: scale, shrink, signed, edge mode and the scope; the
 // rest of c is not looked at. Where that takes other programs, they are replaced in their links,
 // each between two packets; timers tick on, tables stay. It gives what undoes that. With an error everything
 // is as it was.
@@ -23,7 +23,7 @@ var ErrNotLive = errors.New("not while it runs: restart")
 func (f *FairQ) Change(c FairQConfig) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
-	next.UnifyShift, next.Flows = c.UnifyShift, c.Flows
+	next.UnifyShift, next.Flows, next.Signed = c.UnifyShift, c.Flows, c.Signed
 	next = next.withDefaults()
 	if err := next.check(nil); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
@@ -73,9 +73,10 @@ func (c *FairQConfig) constants() any {
 		FairQScale
 		FairQShrink
 		FairQEdge
+		FairQSigned
 		shift  uint8
 		scoped bool
-	}{c.Count, c.Scale, c.Shrink, c.Edge, c.UnifyShift, len(c.Scope) > 0}
+	}{c.Count, c.Scale, c.Shrink, c.Edge, c.Signed, c.UnifyShift, len(c.Scope) > 0}
 }
 
 // replace loads programs with other constants and puts them in the place of those at work. The prefixes

@@ -25,7 +25,7 @@ type FairQConnection struct {
 	End     [2]FairQEnd
 	Opener  string // port that it is opened from behind, in whose share it is
 	Adopted bool   // began before Weir saw it
-	Signed  bool   // TCP-MD5 or TCP-AO: never touched
+	Signed  bool   // both ends sign: TCP-MD5 or TCP-AO
 	Reset   bool
 }
 
@@ -33,7 +33,6 @@ type FairQConnection struct {
 const (
 	endScaleKnown     = 4
 	endFIN            = 8
-	connectionSigned  = 1
 	connectionAdopted = 2
 	connectionReset   = 4
 )
@@ -51,7 +50,7 @@ func (f *FairQ) Connections() ([]FairQConnection, error) {
 	var out []FairQConnection
 	err := eachEntry(f.maps.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
 		flow := FairQConnection{
-			Adopted: c.Flags&connectionAdopted != 0, Signed: c.Flags&connectionSigned != 0, Reset: c.Flags&connectionReset != 0,
+			Adopted: c.Flags&connectionAdopted != 0, Signed: c.isSigned(), Reset: c.Flags&connectionReset != 0,
 		}
 		if c.Owner > 0 {
 			flow.Opener = names[uint32(c.Owner)-1]
@@ -82,7 +81,7 @@ type FairQFlow struct {
 	Counted  bool // it sent lately: one of the port's flows
 	Seen     bool // passed since the beat before the last
 	OneSided bool // for a second only its data, or only its acknowledgements, passed here
-	Signed   bool // TCP-MD5 or TCP-AO: never touched
+	Signed   bool // both ends sign: TCP-MD5 or TCP-AO
 
 	// InFlightBytes is the most that was sent and not yet acknowledged, as this switch saw it, since the beat
 	// before the last.
@@ -131,7 +130,7 @@ func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep ui
 		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
 		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
 		OneSided: data == 0 && acks+2 >= fairQLately || acks == 0 && data+2 >= fairQLately, // as the last sweep left them
-		Signed:   c.Flags&connectionSigned != 0,
+		Signed:   c.isSigned(),
 	}
 	f.OfferedBytes, f.GrantedBytes = back.Offered, back.Granted
 	f.Acknowledged, f.Scale = back.Una, receiver.Shift

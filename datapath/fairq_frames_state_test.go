@@ -204,28 +204,6 @@ func TestFairQFrames_Full(t *testing.T) {
 	}
 }
 
-// Signed by an option of either SYN: never touched, whatever later segments carry.
-func TestFairQFrames_SignedHandshake(t *testing.T) {
-	f := newFrameTable(t, frameConfig{})
-	for name, list := range signed() {
-		for _, side := range []string{"left", "right", "both"} {
-			c := f.conn(frames.IP{})
-			if side != "right" {
-				c.syn = list
-			}
-			if side != "left" {
-				c.synAck = list
-			}
-			c.open(t, f.frameSwitch)
-			for _, payload := range [][]byte{nil, []byte("data")} {
-				s := c.segment()
-				s.Payload = payload
-				f.same(t, name+", "+side, s.Bytes(), fairqPortCounts{Signed: 1})
-			}
-		}
-	}
-}
-
 // With a scope: only connections with both ends in it.
 func TestFairQFrames_Scope(t *testing.T) {
 	f := newFrameTable(t, frameConfig{scope: []fairqScopeKey{
@@ -321,15 +299,30 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	if got := f.counted(t, 0); err != nil || got != (fairqPortCounts{Seen: 3, Rewritten: 3, Data: 3}) || !bytes.Equal(out, want) {
 		t.Errorf("%v: counted %+v\n out  %x\n want %x", err, got, out, want)
 	}
-	// The floor of what flows that way is a segment, where that is larger than the MSS option said.
+	// The floor of what flows that way is a segment. A gso_size that the port cannot carry is not believed.
 	large := c.back()
 	large.Payload = make([]byte, 3000)
 	if _, err := f.run(1, large.Bytes(), 0, skbContext(1, 2900)); err != nil {
 		t.Fatal(err)
 	}
 	f.setGrant(t, 1, 100)
-	f.rewritten(t, "floor", c.segment(), (2900+1<<rowShift-1)>>rowShift, fairqPortCounts{})
+	f.rewritten(t, "a gso_size above what the port carries", c.segment(), floorField(1460), fairqPortCounts{})
+	// Of a flow whose MSS nobody saw the largest gso_size is the least window.
+	old := f.conn(frames.IP{})
+	old.adopt(t, f.frameSwitch)
+	for _, r := range []struct{ gso, floor int }{{1000, 1000}, {1460, 1460}, {1461, 1460}, {9000, 1460}, {65535, 1460}} {
+		large := old.back()
+		large.Payload = make([]byte, 3000)
+		if _, err := f.run(1, large.Bytes(), 0, skbContext(1, uint32(r.gso))); err != nil {
+			t.Fatal(err)
+		}
+		f.setGrant(t, 1, 100)
+		f.rewritten(t, fmt.Sprintf("gso_size %d", r.gso), old.segment(), uint16(r.floor+1), fairqPortCounts{})
+	}
 }
+
+// floorField is the field of a window of one segment, and a byte, in rows.
+func floorField(segment int) uint16 { return uint16((segment + 1 + 1<<rowShift - 1) >> rowShift) }
 
 // What tunnels hide over UDP passes: an acknowledgement inside that is known when it comes by itself.
 func TestFairQFrames_UDPTunnels(t *testing.T) {

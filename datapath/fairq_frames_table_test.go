@@ -130,18 +130,12 @@ func TestFairQFrames_Shapes(t *testing.T) {
 				f.rewritten(t, fmt.Sprintf("%s, %s, options %s", tags, shape, options), s, rowField, fairqPortCounts{})
 				rows++
 			}
-			// Signed the last: the connection is left alone from then on.
+			// Its SYNs were not signed, so the option frees nothing.
 			for options, list := range signed() {
-				c := f.conn(ip)
-				c.link.Tags = stack
-				c.open(t, f.frameSwitch)
 				s := c.segment()
 				s.Options = list
-				name := fmt.Sprintf("%s, %s, options %s", tags, shape, options)
-				f.same(t, name, s.Bytes(), fairqPortCounts{Signed: 1})
-				s.Options = nil
-				f.same(t, name+", and the next", s.Bytes(), fairqPortCounts{Signed: 1})
-				rows += 2
+				f.rewritten(t, fmt.Sprintf("%s, %s, options %s", tags, shape, options), s, rowField, fairqPortCounts{})
+				rows++
 			}
 		}
 	}

@@ -26,6 +26,7 @@ type frameSwitch struct {
 // frameConfig is what the switch is made with. Zeros: as the program has it.
 type frameConfig struct {
 	count, scale, shrink, unifyShift uint8
+	signed                           FairQSigned
 	scope                            []fairqScopeKey
 	flows, pending                   uint32          // sizes of the tables
 	law                              fairqPortConfig // of every port
@@ -52,7 +53,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	}
 	for name, value := range map[string]uint8{
 		fairqVarCount: c.count, fairqVarScale: c.scale, fairqVarShrink: c.shrink, fairqVarUnifyShift: c.unifyShift,
-		fairqVarScoped: uint8(min(1, len(c.scope))),
+		fairqVarScoped: uint8(min(1, len(c.scope))), fairqVarSignedMode: uint8(c.signed),
 	} {
 		must(spec.Variables[name].Set(value))
 	}

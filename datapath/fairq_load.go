@@ -67,6 +67,7 @@ func newFairQSource(c *FairQConfig) (*fairQSource, error) {
 		spec.Variables[fairqVarScale].Set(uint8(c.Scale)),
 		spec.Variables[fairqVarUnifyShift].Set(c.UnifyShift),
 		spec.Variables[fairqVarShrink].Set(uint8(c.shrink())),
+		spec.Variables[fairqVarSignedMode].Set(uint8(c.Signed)),
 		spec.Variables[fairqVarScoped].Set(scoped),
 		c.Edge.set(spec),
 	)
@@ -81,7 +82,7 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
 		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
-		fairqMapArms: &m.Arms,
+		fairqMapArms: &m.Arms, fairqMapSignedSources: &m.SignedSources,
 	}
 }
 

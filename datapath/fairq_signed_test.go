@@ -3,8 +3,10 @@ package datapath_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,7 +50,7 @@ func needMD5(t *testing.T, p *rwndPath) {
 }
 
 // Connections whose segments are signed carry data through ports that hold others to their windows: their
-// own are never touched, and they are not counted. So are those that began before the law.
+// own are not touched, and they count as flows. So do those that began before the law.
 func TestFairQ_SignedConnectionsLive(t *testing.T) {
 	t.Parallel()
 	for _, offloads := range []bool{true, false} {
@@ -103,8 +105,119 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config datapath.
 	p.checksums(t)
 	out, in := fairQStats(t, f)
 	for _, s := range []datapath.FairQStats{out, in} {
-		if s.Signed < 20 || s.Flows != 1 || s.Rewritten == 0 {
-			t.Errorf("%s: %d signed, %d flows, %d rewritten", s.Port, s.Signed, s.Flows, s.Rewritten)
+		if s.Signed < 20 || s.Flows != 3 || s.Rewritten == 0 || s.Dropped != 0 {
+			t.Errorf("%s: %d signed, %d flows, %d rewritten, %d dropped", s.Port, s.Signed, s.Flows, s.Rewritten, s.Dropped)
 		}
 	}
+	sources, err := f.SignedSources(10)
+	if err != nil || len(sources) != 2 || sources[0].Segments+sources[1].Segments < out.Signed+in.Signed {
+		t.Errorf("sources of signed segments: %+v, %v; %d signed", sources, err, out.Signed+in.Signed)
+	}
+}
+
+// mostInFlight is the most that any flow by a port had on its way.
+func mostInFlight(t *testing.T, f *datapath.FairQ, port string) (most uint32) {
+	t.Helper()
+	for flow, err := range f.Flows(port) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, flow.InFlightBytes)
+	}
+	return most
+}
+
+// signed: limit. A signed connection carries its data whole, and has no more on its way than the window that its
+// port grants, though its sender is never told of it. (A packet that is segmented behind the switch is one.)
+func TestFairQ_SignedLimit(t *testing.T) {
+	const grant, bytes = 23457, 400_000
+	for _, offloads := range []bool{false, true} {
+		for _, mode := range []datapath.FairQSigned{datapath.FairQSignedPass, datapath.FairQSignedLimit} {
+			t.Run(fmt.Sprintf("offloads=%t,mode=%d", offloads, mode), func(t *testing.T) {
+				p := newRwndPath(t, testnet.PathOptions{GSO: offloads, ChecksumOffload: offloads})
+				needMD5(t, p)
+				f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Signed: mode})
+				signing := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7), signedWith(testnet.SenderIPv4))
+				c := p.Dial(t, signing, testnet.WindowScale(7), signedWith(testnet.ReceiverIPv4))
+				testnet.Send(t, c.Client, c.Server, bytes)
+				out, _ := fairQStats(t, f)
+				most, limit := mostInFlight(t, f, out.Port), uint32(grant)
+				if offloads {
+					limit = 65535
+				}
+				limits := mode == datapath.FairQSignedLimit
+				// Its first flight alone is 64 segments, some 90 KB.
+				if limits != (out.Dropped > 0) || limits && most > limit || !limits && most <= grant {
+					t.Errorf("%d segments dropped, %d bytes in flight; granted %d", out.Dropped, most, grant)
+				}
+				for _, name := range []string{"TCPMD5NotFound", "TCPMD5Unexpected", "TCPMD5Failure"} {
+					if bad := p.Receiver.SNMP(t, "TcpExt", name) + p.Sender.SNMP(t, "TcpExt", name); bad != 0 {
+						t.Errorf("%s: %d segments", name, bad)
+					}
+				}
+			})
+		}
+	}
+}
+
+// signed: drop. No signed connection opens and those that are there stand still, until the operator chooses otherwise;
+// others go on.
+func TestFairQ_SignedDrop(t *testing.T) {
+	const grant, bytes = 23457, 100_000
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	needMD5(t, p)
+	signing := p.Listen(t, testnet.ReceiverIPv4, signedWith(testnet.SenderIPv4))
+	old := p.Dial(t, signing, signedWith(testnet.ReceiverIPv4))
+	testnet.Send(t, old.Client, old.Server, bytes)
+	f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Signed: datapath.FairQSignedDrop})
+	dropped := func() uint64 { out, _ := fairQStats(t, f); return out.Dropped }
+
+	if _, err := old.Client.Write([]byte("late")); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Until(t, "a segment of the old connection was dropped", func() bool { return dropped() > 0 })
+	before := dropped()
+	connectSigned(t, p, signing)
+	testnet.Until(t, "a SYN was dropped, and the next", func() bool { return dropped() >= before+2 })
+	plain := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
+	testnet.Send(t, plain.Client, plain.Server, bytes)
+	if _, err := f.Change(datapath.FairQConfig{Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	late := make([]byte, 4)
+	if err := old.Server.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(old.Server, late); err != nil || string(late) != "late" {
+		t.Errorf("after the change the old connection gave %q, %v", late, err)
+	}
+	if err := signing.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	young, err := signing.AcceptTCP()
+	if err != nil {
+		t.Fatalf("after the change no signed connection opens: %v", err)
+	}
+	_ = young.Close()
+}
+
+// connectSigned begins to open a signed connection, which lasts as long as the test.
+func connectSigned(t *testing.T, p *rwndPath, l *net.TCPListener) {
+	t.Helper()
+	to := &unix.SockaddrInet4{Port: l.Addr().(*net.TCPAddr).Port}
+	copy(to.Addr[:], testnet.ReceiverIPv4.To4())
+	p.Sender.Must(t, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		if err := signedWith(testnet.ReceiverIPv4)(fd); err != nil {
+			return err
+		}
+		if err := unix.Connect(fd, to); !errors.Is(err, unix.EINPROGRESS) {
+			return fmt.Errorf("connect: %w", err)
+		}
+		return nil
+	})
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // FairQStats is the state of a port at one moment, and what it counted since it was attached. Packets
-// are those that leave by the port, as they are on the wire: a GSO packet counts its segments.
+// are those that leave by the port, or would but for Dropped, as they are on the wire: a GSO packet counts its segments.
 type FairQStats struct {
 	Port        string
 	Flows       uint32 // β, held or not
@@ -44,7 +44,7 @@ type FairQStats struct {
 	SampleAge       time.Duration
 	Connections     uint32 // that were opened from behind this port and are in the table
 
-	Seen       uint64 // the sum of those down to Untold
+	Seen       uint64 // the sum of those down to Dropped
 	NotTCP     uint64
 	Tunnel     uint64 // encapsulated, encrypted or signed by AH
 	Fragment   uint64
@@ -55,10 +55,11 @@ type FairQStats struct {
 	Unknown    uint64 // of no connection in the table
 	Ungoverned uint64 // the data's port has no flows, no Weir, or Weir has let go
 	Free       uint64 // of a flow that is not held, while others are, or that is only observed
-	Signed     uint64 // TCP-MD5, TCP-AO
+	Signed     uint64 // TCP-MD5, TCP-AO: acknowledgements left as they are
 	OutOfScope uint64
 	Unwritable uint64 // the kernel had no memory to make it writable
 	Untold     uint64 // edge mode: left to the edge, which knows the window
+	Dropped    uint64 // signed segments that FairQConfig.Signed drops
 	Data       uint64 // with payload, whatever else
 	Opened     uint64 // connections that were entered in the table
 	Adopted    uint64 // of them, those that began before Weir
@@ -165,6 +166,7 @@ func (s *FairQStats) add(c *fairqPortCounts) {
 	s.Adopted += c.Adopted
 	s.TableFull += c.TableFull
 	s.Untold += c.Untold
+	s.Dropped += c.Dropped
 	s.Told += c.Told
 	s.Assumed += c.Assumed
 }

@@ -179,13 +179,15 @@ func TestFairQUnify_LeavesOthersTheirScale(t *testing.T) {
 	f.comes(t, "signed SYN", 1, syn, syn)
 	f.comes(t, "signed SYN-ACK", 0, synAck, synAck)
 	f.mustRun(t, 1, signed.back().Bytes())
-	f.same(t, "of a signed connection", signed.segment().Bytes(), fairqPortCounts{Signed: 1})
+	s := signed.segment()
+	s.Options = frames.List(frames.OptionNop, md5)
+	f.same(t, "of a signed connection", s.Bytes(), fairqPortCounts{Signed: 1})
 
 	later := f.conn(frames.IP{})
 	later.open(t, f.frameSwitch)
-	s := later.segment()
+	s = later.segment()
 	s.Options = frames.List(frames.OptionNop, md5)
-	f.row(t, "signed since", s.Bytes(), s.Bytes(), fairqPortCounts{Signed: 1})
+	f.rewritten(t, "an option that its SYNs did not have", s, rowGrant>>9, fairqPortCounts{})
 }
 
 // A second switch on the path is told the unified scale, and converts nothing.

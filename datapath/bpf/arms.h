@@ -92,6 +92,15 @@ static __always_inline int is_held(const struct port *port, const struct connect
 	return c->lot >= port->spared;
 }
 
+// What an ACK is held to. 0: nothing; a flow that is free has what it would be held to in would_q8.
+static __always_inline __u64 grant_of(const struct port *port, const struct connection *c, __u64 *would_q8)
+{
+	if (is_held(port, c))
+		return port->grant_q8;
+	*would_q8 = port->equilibrium_q8;
+	return c->lot >= port->let_go_from ? port->let_go_q8 : 0;
+}
+
 // ---- what passes ----
 
 static __always_inline struct arm_counts *arm_of(__u32 id, int held)

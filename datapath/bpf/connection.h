@@ -18,6 +18,7 @@
 #include "ecmp.h"
 #include "flows.h"
 #include "port.h"
+#include "signed.h"
 #include "unify.h"
 
 // Space for a connection that is put together: too large for the stack.
@@ -84,7 +85,8 @@ static __always_inline void end_from_syn(struct connection *c, const struct segm
 {
 	struct end *e = &c->end[s->side & 1];
 
-	e->flags = END_SEEN | END_SYN;
+	e->flags = END_SEEN | END_SYN | (o->is_signed ? END_SIGNED : 0);
+	c->signs[s->side & 1] = signs_heard(c->signs[s->side & 1], o->is_signed);
 	e->first = s->seq;
 	e->next = segment_next(s);
 	c->sent[s->side & 1] = s->seq + 1;
@@ -123,8 +125,6 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
 	if (!o.has_scale)
 		draft->end[s->side & 1].flags |= END_SCALE;
-	if (o.is_signed)
-		draft->flags |= CONNECTION_SIGNED;
 	if (scale == SCALE_UNIFY)
 		unify_syn(ctx, s, &draft->end[s->side & 1], &o);
 	bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
@@ -158,7 +158,7 @@ static __always_inline void law_sees_mss(const struct connection *c, __u32 side)
 // Counts both directions of a connection that both ends agree on.
 __noinline int connection_count(struct connection *c)
 {
-	if (!c || c->flags & CONNECTION_SIGNED)
+	if (!c)
 		return 0;
 	for (__u32 side = 0; side < 2; side++) {
 		if (!c->end[side].port)
@@ -345,8 +345,6 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_PENDING;
 	}
 	segment_read_options(ctx, s, &o);
-	if (o.is_signed)
-		c->flags |= CONNECTION_SIGNED;
 	c->flags = (c->flags & ~CONNECTION_OPENED_BY_1) | opened_by(!s->side);
 	end_from_syn(c, s, &o);
 	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
@@ -354,8 +352,10 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		e->shift = opener->shift = 0;
 		opener->flags |= END_SCALE;
 	}
-	if (opener->flags & END_SYN)
+	if (opener->flags & END_SYN) {
 		opener->flags |= END_SCALE;
+		signed_by_syns(c);
+	}
 	if (scale == SCALE_UNIFY)
 		unify_syn_ack(ctx, s, opener, e, &o);
 	if (old) // the same ends again: the acceptor answers only when it has no such connection
@@ -382,7 +382,6 @@ static __always_inline int follows_syn(const struct connection *c, const struct 
 __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 {
 	struct connection *c, *draft;
-	struct tcp_options o = {};
 	__u32 zero = 0;
 	struct end *e;
 
@@ -410,14 +409,10 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 	}
 	e = &c->end[s->side & 1];
 	arms_hear(c, s);
+	signature_counts(ctx, s, c);
 	if (!(e->flags & END_SYN)) {
 		e->next = segment_next(s);
 		e->flags |= END_SEEN;
-		if (c->flags & CONNECTION_ADOPTED) {
-			segment_read_options(ctx, s, &o);
-			if (o.is_signed)
-				c->flags |= CONNECTION_SIGNED;
-		}
 		if (s->payload || !e->port)
 			e->port = port_id + 1;
 	}

@@ -9,7 +9,10 @@
 //   ACK         is held to the window of the port that the data it acknowledges leaves by
 //   SYN, FIN    begin and end a connection (connection.h)
 //
-// Queues are sampled by a timer for each port (port.h). Nothing here drops a packet.
+//   signed      TCP-MD5 and TCP-AO are left as they are, or as the operator says (signed.h)
+//
+// Queues are sampled by a timer for each port (port.h). Nothing here drops a packet, but signed ones where the
+// operator chose so.
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "arms.h"
@@ -18,6 +21,7 @@
 #include "flows.h"
 #include "port.h"
 #include "segment.h"
+#include "signed.h"
 #include "sweep.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
@@ -47,15 +51,11 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 
 // Writes the field and the reserved bits, if they are others. said: the counter of what the law made of
 // the window; with scale: unify the field may be another all the same. Gives the field that leaves.
-static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s, struct connection *c,
-				      struct port_counts *stats, __u64 packets, __u16 field, __u8 bits, __u64 *said)
+static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s, struct port_counts *stats,
+				      __u64 packets, __u16 field, __u8 bits, __u64 *said)
 {
 	if (field != s->window || bits != s->reserved) {
-		if (segment_is_signed(ctx, s)) {
-			c->flags |= CONNECTION_SIGNED;
-			said = &stats->signed_;
-			field = s->window;
-		} else if (edge_interval ? edge_write(ctx, s, field, bits) : window_write(ctx, s, field)) {
+		if (edge_interval ? edge_write(ctx, s, field, bits) : window_write(ctx, s, field)) {
 			said = &stats->unwritable;
 			field = s->window;
 		} else if (bits != s->reserved) {
@@ -66,24 +66,13 @@ static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s,
 	return field;
 }
 
-// The least window of a flow. An MSS option that the port cannot carry is not believed.
+// The least window of a flow.
 static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
 				      const struct end *sender, struct asked *asked)
 {
-	__u32 mss = receiver->mss;
+	__u32 mss = mss_of(config, receiver), gso = gso_of(config, sender);
 
-	if (mss > config->mss_unknown || (!mss && !sender->gso))
-		mss = config->mss_unknown;
-	return asked_floor(asked, mss, sender->gso);
-}
-
-// What an ACK is held to. 0: nothing; a flow that is free has what it would be held to in would_q8.
-static __always_inline __u64 grant_of(const struct port *port, const struct connection *c, __u64 *would_q8)
-{
-	if (is_held(port, c))
-		return port->grant_q8;
-	*would_q8 = port->equilibrium_q8;
-	return c->lot >= port->let_go_from ? port->let_go_q8 : 0;
+	return asked_floor(asked, mss || gso ? mss : config->mss_unknown, gso);
 }
 
 // Holds an ACK to the window of its data's port, or says what that would do. Gives the field that it
@@ -125,6 +114,13 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	a.ack = s->ack;
 	a.shrink = shrink;
 	field = a.field;
+	acks->offered = acks->granted = (__u32)field << window_shift(a.shift, a.syn);
+	if (s->is_signed) {
+		if (arm && sender->port)
+			arm_ack(c, s, arm, packets);
+		stats->signed_ += packets;
+		return s->window;
+	}
 	if (port && config && arm) {
 		asked_begins(&asked, id, port);
 		grant = grant_of(port, c, &would);
@@ -134,7 +130,6 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		if (sender->port)
 			arm_ack(c, s, arm, packets);
 	}
-	acks->offered = acks->granted = (__u32)field << window_shift(a.shift, a.syn);
 	// A free flow passes as it is, also with what another switch tells of it.
 	if (edge_interval && !a.syn && (grant || !port || is_held(port, c)))
 		tells = edge_due(e, s, a.shift, grant);
@@ -164,7 +159,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	}
 	if (tells)
 		field = edge_tell(e, s, field, a.shift, grant);
-	field = ack_write(ctx, s, c, stats, packets, field, bits, said);
+	field = ack_write(ctx, s, stats, packets, field, bits, said);
 	asked_told(&asked, ctx, s, &a, divisor, packets, field);
 	return field;
 }
@@ -193,7 +188,7 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	__u64 would;
 	__u8 shift;
 
-	if (!s || !c || !stats || s->flags & TCP_SYN)
+	if (!s || !c || !stats || s->flags & TCP_SYN || s->is_signed)
 		return -1;
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
@@ -297,36 +292,43 @@ static __always_inline int acknowledges(const struct segment *s)
 	return (s->flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
 }
 
-// The connection of a segment, NULL if it is to pass: what its SYNs tell is noted on the way.
-static __always_inline struct connection *connection_of(struct __sk_buff *ctx, struct segment *s,
-							struct port_counts *stats, __u64 packets)
+// The connection of a segment, NULL if it is in no table: what its SYNs tell is noted on the way.
+static __always_inline struct connection *connection_of(struct __sk_buff *ctx, struct segment *s, int *table)
 {
-	struct connection *c = NULL;
-	int table;
+	struct connection *c;
 
-	if (!acknowledges(s))
-		stats->no_ack += packets;
 	if (!(s->flags & TCP_SYN)) {
 		c = bpf_map_lookup_elem(&flows, &s->key);
 		if (c)
 			return c;
-		table = on_unknown(ctx, s);
+		*table = on_unknown(ctx, s);
 	} else if (s->flags & TCP_ACK) {
-		table = on_syn_ack(ctx, s);
+		*table = on_syn_ack(ctx, s);
 	} else {
-		table = on_syn(ctx, s);
+		*table = on_syn(ctx, s);
 	}
-	if (table == TABLE_FLOWS)
-		c = bpf_map_lookup_elem(&flows, &s->key);
-	else if (table == TABLE_PENDING)
-		c = bpf_map_lookup_elem(&pending, &s->key);
-	if (c || !acknowledges(s))
-		return c;
-	if (table == TABLE_OUT_OF_SCOPE)
+	if (*table == TABLE_FLOWS)
+		return bpf_map_lookup_elem(&flows, &s->key);
+	if (*table == TABLE_PENDING)
+		return bpf_map_lookup_elem(&pending, &s->key);
+	return NULL;
+}
+
+// A segment of no connection.
+static __always_inline int on_no_connection(struct __sk_buff *ctx, struct segment *s, struct port_counts *stats,
+					    __u64 packets, int out_of_scope)
+{
+	if (signed_mode == SIGNED_DROP && !out_of_scope && on_signed_unknown(ctx, s, packets)) {
+		stats->dropped += packets;
+		return TCX_DROP;
+	}
+	if (!acknowledges(s))
+		stats->no_ack += packets;
+	else if (out_of_scope)
 		stats->out_of_scope += packets;
 	else
 		stats->unknown += packets;
-	return NULL;
+	return TCX_NEXT;
 }
 
 static __always_inline int fairq_packet(struct __sk_buff *ctx)
@@ -341,7 +343,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	struct connection *c;
 	enum segment_kind kind;
 	__u16 field;
-	int left;
+	int table = TABLE_NONE, left;
 
 	if (!port || !stats || !control)
 		return TCX_NEXT;
@@ -354,33 +356,34 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		count_not_tcp(stats, kind, packets);
 		return TCX_NEXT;
 	}
-	c = connection_of(ctx, &s, stats, packets);
+	c = connection_of(ctx, &s, &table);
 	if (!c)
-		return TCX_NEXT;
+		return on_no_connection(ctx, &s, stats, packets, table == TABLE_OUT_OF_SCOPE);
 	if (c->seen != control->sweep) {
 		arm_sweep(&c->acks[0], control->sweep - c->seen);
 		arm_sweep(&c->acks[1], control->sweep - c->seen);
 		c->seen = control->sweep;
 		adopt_sweep(&c->end[0]);
 		adopt_sweep(&c->end[1]);
+		c->signs[0] = signs_later(c->signs[0]);
+		c->signs[1] = signs_later(c->signs[1]);
 		if (!in_scope(&s.key)) { // the scope is another one than when it was entered
 			connection_remove(&s.key, c);
-			if (acknowledges(&s))
-				stats->out_of_scope += packets;
-			return TCX_NEXT;
+			return on_no_connection(ctx, &s, stats, packets, 1);
 		}
 	}
-	if (c->flags & CONNECTION_SIGNED) {
-		if (acknowledges(&s))
-			stats->signed_ += packets;
-		return TCX_NEXT;
+	if (!(c->flags & CONNECTION_BARE) && on_signed(ctx, &s, c, packets)) {
+		stats->dropped += packets;
+		return TCX_DROP;
 	}
 	if (s.payload && c->owner) // who is not in the table counts as no flow, whatever it sends with its SYN
 		on_data(ctx, &s, c, port, stats, packets);
 	if (s.flags & (TCP_FIN | TCP_RST))
 		on_end(&s, c);
-	if (!acknowledges(&s))
+	if (!acknowledges(&s)) {
+		stats->no_ack += packets;
 		return TCX_NEXT;
+	}
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
 	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;

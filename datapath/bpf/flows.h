@@ -58,13 +58,15 @@ enum end_flags {
 	END_FIN = 8,   // will send no more data
 	END_ACKED = 16, // adopted: acked is valid
 	END_UNIFIED = 32, // its SYN was made to announce `told`: its windows are converted
+	END_SIGNED = 64, // its SYN was signed
 };
 
 enum connection_flags {
-	CONNECTION_SIGNED = 1,  // TCP-MD5 or TCP-AO: never touched
+	CONNECTION_SIGNED = 1,  // both SYNs were: TCP-MD5 or TCP-AO (signed.h)
 	CONNECTION_ADOPTED = 2, // began before Weir saw it
 	CONNECTION_RESET = 4,   // not counted until data flows again
 	CONNECTION_OPENED_BY_1 = 8, // by end 1 of the key; of an adopted one: that is who was heard of first
+	CONNECTION_BARE = 16, // both SYNs were seen, and not both were signed
 };
 
 #define ASSUMED_NONE (1u << 15) // no port of ours; with 15 bits of which device, in which sweep
@@ -117,7 +119,7 @@ struct connection {
 	__u16 lot;    // below LOTS: which arm of a port it is in
 	__u8 data_lately[2]; // by the end that sent it: LATELY when new data left, 1 less with each sweep
 	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
-	__u8 zeros[2];
+	__u8 signs[2]; // by the end that sends: enum signs
 	struct acks acks[2]; // by the end that sends them
 };
 
@@ -182,7 +184,7 @@ struct port {
 	struct port_swept swept[2]; // of sweeps with an even and with an odd number
 };
 
-// Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by.
+// Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by, or would.
 // Each is in seen and in exactly one of the others up to data.
 struct port_counts {
 	__u64 seen;
@@ -196,10 +198,11 @@ struct port_counts {
 	__u64 unknown;     // of no connection in the table
 	__u64 ungoverned;  // the data's port has no flows, no Weir, or Weir has let go
 	__u64 free_;       // of a flow that is not among the held ones
-	__u64 signed_;     // TCP-MD5, TCP-AO
+	__u64 signed_;     // TCP-MD5, TCP-AO: left as they are
 	__u64 out_of_scope;
 	__u64 unwritable;  // the kernel had no memory to make it writable
 	__u64 untold;      // edge mode: left to the edge, which knows the window
+	__u64 dropped;     // signed segments that signed_mode drops
 	__u64 data;        // segments with payload, whatever else they are
 	__u64 opened;      // connections entered from this port
 	__u64 adopted;     // of them, those that began before Weir
@@ -284,5 +287,19 @@ const volatile __u8 scale = SCALE_LEARN;
 const volatile __u8 unify_shift = 0;
 const volatile __u8 shrink = WINDOW_SHRINK_ALLOW;
 const volatile __u8 scoped = 0; // 1: only flows with both ends in a prefix of `scope`
+
+// ---- segment sizes: what a guest says of them counts as far as the port can carry it ----
+
+// The MSS that an end's option tells the other; 0: not seen.
+static __always_inline __u32 mss_of(const struct port_config *config, const struct end *receiver)
+{
+	return receiver->mss < config->mss_unknown ? receiver->mss : config->mss_unknown;
+}
+
+// The largest gso_size that an end's packets had; 0: none. A guest chooses it (virtio, PACKET_VNET_HDR).
+static __always_inline __u32 gso_of(const struct port_config *config, const struct end *sender)
+{
+	return sender->gso < config->mss_unknown ? sender->gso : config->mss_unknown;
+}
 
 #endif

@@ -54,6 +54,7 @@ struct segment {
 	__u8 reserved; // the 4 bits
 	__u8 flags;
 	__u8 side;     // which end of the key sent it: 0 or 1
+	__u8 is_signed; // set by signed.h: its signature counts
 };
 
 enum segment_kind {
@@ -354,7 +355,7 @@ __noinline int segment_options_sign(struct __sk_buff *ctx, const struct segment 
 	return o.is_signed;
 }
 
-// Whether the segment signs its header. Mostly it has no options, or the timestamps alone.
+// Whether the segment has an option that signs its header. Mostly it has no options, or the timestamps alone.
 static __always_inline int segment_is_signed(struct __sk_buff *ctx, const struct segment *s)
 {
 	const __be32 timestamps = bpf_htonl(0x0101080a); // NOP NOP kind 8 length 10

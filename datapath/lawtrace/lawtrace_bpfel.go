@@ -47,7 +47,7 @@ type lawtraceConnection struct {
 	Lot        uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
-	Zeros      [2]uint8
+	Signs      [2]uint8
 	Acks       [2]struct {
 		_            structs.HostLayout
 		Edge         lawtraceWindowEdge
@@ -273,6 +273,7 @@ type lawtracePortCounts struct {
 	OutOfScope uint64
 	Unwritable uint64
 	Untold     uint64
+	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
@@ -285,6 +286,18 @@ type lawtraceScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
 	Address      [4]uint32
+}
+
+type lawtraceSourceCounts struct {
+	_        structs.HostLayout
+	Segments uint64
+	Dropped  uint64
+}
+
+type lawtraceSourceKey struct {
+	_       structs.HostLayout
+	Address [4]uint32
+	Vlans   uint32
 }
 
 type lawtraceTimerSlot struct {
@@ -329,6 +342,7 @@ const (
 	lawtraceMapPending          = "pending"
 	lawtraceMapPorts            = "ports"
 	lawtraceMapScope            = "scope"
+	lawtraceMapSignedSources    = "signed_sources"
 	lawtraceMapTimers           = "timers"
 	lawtraceProgWeirFairq       = "weir_fairq"
 	lawtraceProgWeirFairqArm    = "weir_fairq_arm"
@@ -343,6 +357,7 @@ const (
 	lawtraceVarScale            = "scale"
 	lawtraceVarScoped           = "scoped"
 	lawtraceVarShrink           = "shrink"
+	lawtraceVarSignedMode       = "signed_mode"
 	lawtraceVarUnifyShift       = "unify_shift"
 	lawtraceVarUnusedAck        = "unused_ack"
 	lawtraceVarUnusedLook       = "unused_look"
@@ -402,18 +417,19 @@ type lawtraceProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type lawtraceMapSpecs struct {
-	Arms       *ebpf.MapSpec `ebpf:"arms"`
-	Configs    *ebpf.MapSpec `ebpf:"configs"`
-	Controls   *ebpf.MapSpec `ebpf:"controls"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	Drafts     *ebpf.MapSpec `ebpf:"drafts"`
-	Flows      *ebpf.MapSpec `ebpf:"flows"`
-	LawOrders  *ebpf.MapSpec `ebpf:"law_orders"`
-	LawRecords *ebpf.MapSpec `ebpf:"law_records"`
-	Pending    *ebpf.MapSpec `ebpf:"pending"`
-	Ports      *ebpf.MapSpec `ebpf:"ports"`
-	Scope      *ebpf.MapSpec `ebpf:"scope"`
-	Timers     *ebpf.MapSpec `ebpf:"timers"`
+	Arms          *ebpf.MapSpec `ebpf:"arms"`
+	Configs       *ebpf.MapSpec `ebpf:"configs"`
+	Controls      *ebpf.MapSpec `ebpf:"controls"`
+	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
+	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	LawOrders     *ebpf.MapSpec `ebpf:"law_orders"`
+	LawRecords    *ebpf.MapSpec `ebpf:"law_records"`
+	Pending       *ebpf.MapSpec `ebpf:"pending"`
+	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	Scope         *ebpf.MapSpec `ebpf:"scope"`
+	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
+	Timers        *ebpf.MapSpec `ebpf:"timers"`
 }
 
 // lawtraceVariableSpecs contains global variables before they are loaded into the kernel.
@@ -428,6 +444,7 @@ type lawtraceVariableSpecs struct {
 	Scale        *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
 	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
 	UnusedAck    *ebpf.VariableSpec `ebpf:"unused_ack"`
 	UnusedLook   *ebpf.VariableSpec `ebpf:"unused_look"`
@@ -454,18 +471,19 @@ func (o *lawtraceObjects) Close() error {
 //
 // It can be passed to loadLawtraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lawtraceMaps struct {
-	Arms       *ebpf.Map `ebpf:"arms"`
-	Configs    *ebpf.Map `ebpf:"configs"`
-	Controls   *ebpf.Map `ebpf:"controls"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	Drafts     *ebpf.Map `ebpf:"drafts"`
-	Flows      *ebpf.Map `ebpf:"flows"`
-	LawOrders  *ebpf.Map `ebpf:"law_orders"`
-	LawRecords *ebpf.Map `ebpf:"law_records"`
-	Pending    *ebpf.Map `ebpf:"pending"`
-	Ports      *ebpf.Map `ebpf:"ports"`
-	Scope      *ebpf.Map `ebpf:"scope"`
-	Timers     *ebpf.Map `ebpf:"timers"`
+	Arms          *ebpf.Map `ebpf:"arms"`
+	Configs       *ebpf.Map `ebpf:"configs"`
+	Controls      *ebpf.Map `ebpf:"controls"`
+	Counts        *ebpf.Map `ebpf:"counts"`
+	Drafts        *ebpf.Map `ebpf:"drafts"`
+	Flows         *ebpf.Map `ebpf:"flows"`
+	LawOrders     *ebpf.Map `ebpf:"law_orders"`
+	LawRecords    *ebpf.Map `ebpf:"law_records"`
+	Pending       *ebpf.Map `ebpf:"pending"`
+	Ports         *ebpf.Map `ebpf:"ports"`
+	Scope         *ebpf.Map `ebpf:"scope"`
+	SignedSources *ebpf.Map `ebpf:"signed_sources"`
+	Timers        *ebpf.Map `ebpf:"timers"`
 }
 
 func (m *lawtraceMaps) Close() error {
@@ -481,6 +499,7 @@ func (m *lawtraceMaps) Close() error {
 		m.Pending,
 		m.Ports,
 		m.Scope,
+		m.SignedSources,
 		m.Timers,
 	)
 }
@@ -497,6 +516,7 @@ type lawtraceVariables struct {
 	Scale        *ebpf.Variable `ebpf:"scale"`
 	Scoped       *ebpf.Variable `ebpf:"scoped"`
 	Shrink       *ebpf.Variable `ebpf:"shrink"`
+	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
 	UnusedAck    *ebpf.Variable `ebpf:"unused_ack"`
 	UnusedLook   *ebpf.Variable `ebpf:"unused_look"`

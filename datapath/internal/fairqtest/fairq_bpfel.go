@@ -47,7 +47,7 @@ type FairQConnection struct {
 	Lot        uint16
 	DataLately [2]uint8
 	AcksLately [2]uint8
-	Zeros      [2]uint8
+	Signs      [2]uint8
 	Acks       [2]struct {
 		_    structs.HostLayout
 		Edge struct {
@@ -214,6 +214,7 @@ type FairQPortCounts struct {
 	OutOfScope uint64
 	Unwritable uint64
 	Untold     uint64
+	Dropped    uint64
 	Data       uint64
 	Opened     uint64
 	Adopted    uint64
@@ -226,6 +227,18 @@ type FairQScopeKey struct {
 	_            structs.HostLayout
 	PrefixLength uint32
 	Address      [4]uint32
+}
+
+type FairQSourceCounts struct {
+	_        structs.HostLayout
+	Segments uint64
+	Dropped  uint64
+}
+
+type FairQSourceKey struct {
+	_       structs.HostLayout
+	Address [4]uint32
+	Vlans   uint32
 }
 
 type FairQTimerSlot struct {
@@ -251,6 +264,7 @@ const (
 	FairQMapPending          = "pending"
 	FairQMapPorts            = "ports"
 	FairQMapScope            = "scope"
+	FairQMapSignedSources    = "signed_sources"
 	FairQMapTimers           = "timers"
 	FairQProgClock           = "clock"
 	FairQProgEmpty           = "empty"
@@ -274,6 +288,7 @@ const (
 	FairQVarScale            = "scale"
 	FairQVarScoped           = "scoped"
 	FairQVarShrink           = "shrink"
+	FairQVarSignedMode       = "signed_mode"
 	FairQVarTcpAt            = "tcp_at"
 	FairQVarUnifyShift       = "unify_shift"
 	FairQVarWideWindow       = "wide_window"
@@ -341,18 +356,19 @@ type FairQProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQMapSpecs struct {
-	Arms        *ebpf.MapSpec `ebpf:"arms"`
-	Configs     *ebpf.MapSpec `ebpf:"configs"`
-	Controls    *ebpf.MapSpec `ebpf:"controls"`
-	Counts      *ebpf.MapSpec `ebpf:"counts"`
-	Drafts      *ebpf.MapSpec `ebpf:"drafts"`
-	Flows       *ebpf.MapSpec `ebpf:"flows"`
-	LongLookups *ebpf.MapSpec `ebpf:"long_lookups"`
-	Lookups     *ebpf.MapSpec `ebpf:"lookups"`
-	Pending     *ebpf.MapSpec `ebpf:"pending"`
-	Ports       *ebpf.MapSpec `ebpf:"ports"`
-	Scope       *ebpf.MapSpec `ebpf:"scope"`
-	Timers      *ebpf.MapSpec `ebpf:"timers"`
+	Arms          *ebpf.MapSpec `ebpf:"arms"`
+	Configs       *ebpf.MapSpec `ebpf:"configs"`
+	Controls      *ebpf.MapSpec `ebpf:"controls"`
+	Counts        *ebpf.MapSpec `ebpf:"counts"`
+	Drafts        *ebpf.MapSpec `ebpf:"drafts"`
+	Flows         *ebpf.MapSpec `ebpf:"flows"`
+	LongLookups   *ebpf.MapSpec `ebpf:"long_lookups"`
+	Lookups       *ebpf.MapSpec `ebpf:"lookups"`
+	Pending       *ebpf.MapSpec `ebpf:"pending"`
+	Ports         *ebpf.MapSpec `ebpf:"ports"`
+	Scope         *ebpf.MapSpec `ebpf:"scope"`
+	SignedSources *ebpf.MapSpec `ebpf:"signed_sources"`
+	Timers        *ebpf.MapSpec `ebpf:"timers"`
 }
 
 // FairQVariableSpecs contains global variables before they are loaded into the kernel.
@@ -367,6 +383,7 @@ type FairQVariableSpecs struct {
 	Scale        *ebpf.VariableSpec `ebpf:"scale"`
 	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
 	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
 	TcpAt        *ebpf.VariableSpec `ebpf:"tcp_at"`
 	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
 	WideWindow   *ebpf.VariableSpec `ebpf:"wide_window"`
@@ -392,18 +409,19 @@ func (o *FairQObjects) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQMaps struct {
-	Arms        *ebpf.Map `ebpf:"arms"`
-	Configs     *ebpf.Map `ebpf:"configs"`
-	Controls    *ebpf.Map `ebpf:"controls"`
-	Counts      *ebpf.Map `ebpf:"counts"`
-	Drafts      *ebpf.Map `ebpf:"drafts"`
-	Flows       *ebpf.Map `ebpf:"flows"`
-	LongLookups *ebpf.Map `ebpf:"long_lookups"`
-	Lookups     *ebpf.Map `ebpf:"lookups"`
-	Pending     *ebpf.Map `ebpf:"pending"`
-	Ports       *ebpf.Map `ebpf:"ports"`
-	Scope       *ebpf.Map `ebpf:"scope"`
-	Timers      *ebpf.Map `ebpf:"timers"`
+	Arms          *ebpf.Map `ebpf:"arms"`
+	Configs       *ebpf.Map `ebpf:"configs"`
+	Controls      *ebpf.Map `ebpf:"controls"`
+	Counts        *ebpf.Map `ebpf:"counts"`
+	Drafts        *ebpf.Map `ebpf:"drafts"`
+	Flows         *ebpf.Map `ebpf:"flows"`
+	LongLookups   *ebpf.Map `ebpf:"long_lookups"`
+	Lookups       *ebpf.Map `ebpf:"lookups"`
+	Pending       *ebpf.Map `ebpf:"pending"`
+	Ports         *ebpf.Map `ebpf:"ports"`
+	Scope         *ebpf.Map `ebpf:"scope"`
+	SignedSources *ebpf.Map `ebpf:"signed_sources"`
+	Timers        *ebpf.Map `ebpf:"timers"`
 }
 
 func (m *FairQMaps) Close() error {
@@ -419,6 +437,7 @@ func (m *FairQMaps) Close() error {
 		m.Pending,
 		m.Ports,
 		m.Scope,
+		m.SignedSources,
 		m.Timers,
 	)
 }
@@ -435,6 +454,7 @@ type FairQVariables struct {
 	Scale        *ebpf.Variable `ebpf:"scale"`
 	Scoped       *ebpf.Variable `ebpf:"scoped"`
 	Shrink       *ebpf.Variable `ebpf:"shrink"`
+	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
 	TcpAt        *ebpf.Variable `ebpf:"tcp_at"`
 	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
 	WideWindow   *ebpf.Variable `ebpf:"wide_window"`
