@@ -26,7 +26,6 @@ type edgeEdgeCounts struct {
 	Smaller    uint64
 	Untold     uint64
 	Expired    uint64
-	Signed     uint64
 	Unwritable uint64
 	Forged     uint64
 	Learnt     uint64

@@ -18,7 +18,6 @@ type EdgeStats struct {
 	Smaller    uint64 // the window was small enough already
 	Untold     uint64 // of a flow that nothing was told of
 	Expired    uint64 // of a flow that was told a window too long ago
-	Signed     uint64 // TCP-MD5, TCP-AO
 	Unwritable uint64 // the kernel had no memory to make it writable
 	Forged     uint64 // segments from the guest whose flag was cleared; not in Seen
 	Learnt     uint64 // handshakes, in either direction; one sent again counts again
@@ -54,7 +53,6 @@ func (s *EdgeStats) add(c *edgeEdgeCounts) {
 	s.Smaller += c.Smaller
 	s.Untold += c.Untold
 	s.Expired += c.Expired
-	s.Signed += c.Signed
 	s.Unwritable += c.Unwritable
 	s.Forged += c.Forged
 	s.Learnt += c.Learnt

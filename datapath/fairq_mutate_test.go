@@ -28,6 +28,7 @@ var (
 
 const (
 	scaleUnify   = 2 // of flows.h
+	tcxDrop      = 2 // verdict of a tcx program
 	mutateBatch  = 4096
 	mutateRounds = 40 // switches, each made in another way, that the frames are sent through
 )
@@ -43,7 +44,7 @@ func MutationSeed(tb testing.TB) uint64 {
 }
 
 // TestFairQMutated sends frames of many connections, mutated, through switches of every configuration.
-// Of each frame: the verdict is NEXT, nothing but a smaller window in an acknowledgement and its checksum
+// Of each frame: the verdict is NEXT, or of a signed one where the switch drops these DROP, nothing but a smaller window in an acknowledgement and its checksum
 // is another, and the checksum is as right as it was. Of all: every one is counted as what it is, every
 // path of the program is taken, no table grows past its limit, and the books add up.
 func TestFairQMutated(t *testing.T) {
@@ -104,6 +105,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 	c.law = fairqPortConfig{FlowsMax: max(40, c.flows/uint32(1+r.IntN(4))), EpochNs: 1 << (21 + r.IntN(7))}
 	c.law.Hold, c.law.HoldShare, c.law.PipeBytes = uint32([]FairQHold{FairQHoldAll, FairQHoldAll, FairQHoldPart, FairQHoldNone}[i%4]), r.Uint32N(FairQLots), 1<<r.IntN(20)
 	c.law.Paths, c.law.Divisor = 2, uint16(1+i%2)
+	c.signed = FairQSigned(i % 3)
 	if i%5 == 1 {
 		c.scale, c.edge = 0, FairQEdge{Interval: time.Millisecond, Lease: 50 * time.Millisecond}
 	}
@@ -120,7 +122,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 		r := rand.New(rand.NewPCG(m.seed, i<<8|w+1))
 		rd.workers = append(rd.workers, &mutant{
 			r: r, traffic: frames.NewTraffic(r, 16<<r.IntN(7)), out: make([]byte, 4096), ports: rd.ports,
-			rules: frames.Rules{Unify: c.scale == scaleUnify, Edge: c.edge.Interval > 0}, observes: c.law.Hold == uint32(FairQHoldNone),
+			rules: frames.Rules{Unify: c.scale == scaleUnify, Edge: c.edge.Interval > 0}, observes: c.law.Hold == uint32(FairQHoldNone), drops: c.signed != FairQSignedPass,
 		})
 	}
 	return rd
@@ -172,7 +174,7 @@ func (r *round) batch(t *testing.T) {
 
 // agree says whether frames were counted as what they are.
 func agree(c *fairqPortCounts, kinds [5]uint64) error {
-	tcp := c.NoAck + c.Rewritten + c.Smaller + c.Unknown + c.Ungoverned + c.Free + c.Signed + c.OutOfScope + c.Unwritable + c.Untold
+	tcp := c.NoAck + c.Rewritten + c.Smaller + c.Unknown + c.Ungoverned + c.Free + c.Signed + c.OutOfScope + c.Unwritable + c.Untold + c.Dropped
 	got := [5]uint64{frames.KindTCP: tcp, frames.KindOther: c.NotTcp, frames.KindTunnel: c.Tunnel, frames.KindFragment: c.Fragment, frames.KindShort: c.Short}
 	sum := uint64(0)
 	for _, n := range kinds {
@@ -212,6 +214,7 @@ type mutant struct {
 	ports    int
 	rules    frames.Rules
 	observes bool // nothing is to change
+	drops    bool // signed segments may be dropped
 	out      []byte
 	arena    []byte // what was sent in this batch
 	sent     []sent
@@ -275,6 +278,9 @@ func (w *mutant) one(s *frameSwitch, f *sent) error {
 		o.Context = skb
 	}
 	verdict, err := s.programs[f.port].Run(&o)
+	if err == nil && w.drops && !w.observes && verdict == tcxDrop && optionSigns(f.frame) {
+		verdict = ^uint32(0) // as it may be
+	}
 	if err == nil && int32(verdict) != -1 {
 		err = fmt.Errorf("the program returned %d", int32(verdict))
 	}
@@ -294,6 +300,12 @@ func (w *mutant) one(s *frameSwitch, f *sent) error {
 		}
 	}
 	return nil
+}
+
+// optionSigns says whether a frame has an option that signs it.
+func optionSigns(frame []byte) bool {
+	v := frames.Parse(frame)
+	return v.Kind == frames.KindTCP && frames.Signed(v.Options())
 }
 
 // blame sends the frames of a batch again, one by one, to find those that are counted as something else.

@@ -26,6 +26,8 @@ type FairQSwitch struct {
 	Lease     time.Duration // what a beat lasts for
 	Releasing bool          // the process is about to leave
 	Ports     []FairQPinned // by name
+	// SignedSources are the sources of most signed segments, FairQSignedSourcesShown at most.
+	SignedSources []FairQSignedSource
 }
 
 // Alive says whether a process holds windows.
@@ -76,6 +78,11 @@ func (v *FairQView) Read() (*FairQSwitch, error) {
 	s := &FairQSwitch{
 		Holder: readHolder(v.dir), BeatAge: age(c.HeartbeatNs), Lease: time.Duration(c.LeaseNs), Releasing: c.Releasing != 0,
 	}
+	sources, err := v.SignedSources(FairQSignedSourcesShown)
+	if err != nil {
+		return nil, err
+	}
+	s.SignedSources = sources
 	pinned, err := readPins(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil // purged this moment

@@ -15,6 +15,9 @@ import (
 // longest is forgotten.
 const FairQSignedSources = 1024
 
+// FairQSignedSourcesShown is how many of them FairQSwitch lists.
+const FairQSignedSourcesShown = 10
+
 // FairQSignedSource is one source of signed segments (TCP-MD5, TCP-AO) that counted as such.
 type FairQSignedSource struct {
 	Addr     netip.Addr

@@ -130,10 +130,10 @@ func (j *judge) tcp() {
 		}
 	}
 	if t.Signed > 0 {
-		add("tcp.signed", Note, plural(t.Signed, "socket")+" with TCP-MD5 (BGP, say): signed segments are never changed, and so not held", "")
+		add("tcp.signed", Note, plural(t.Signed, "socket")+" with TCP-MD5 (BGP, say): their segments cannot be rewritten: weir switch --signed says what happens to them", "")
 	}
 	if t.SignedAO > 0 {
-		add("tcp.signed", Note, "TCP-AO is in use here: signed segments are never changed, and so not held", "")
+		add("tcp.signed", Note, "TCP-AO is in use here: their segments cannot be rewritten: weir switch --signed says what happens to them", "")
 	}
 	if n := j.f.Host.Namespaces; n > 0 {
 		add("tcp.namespaces", Note, plural(n, "named network namespace")+" besides: devices and settings are each one's own", "ip netns exec NAMESPACE weir doctor")

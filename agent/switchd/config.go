@@ -36,6 +36,7 @@ type Config struct {
 	UnifyShift int
 	Flows      int    // places in the flow table
 	Shrink     string // allow, avoid
+	Signed     string // pass, limit, drop
 	Scope      []netip.Prefix
 	Edge       datapath.FairQEdge // Interval 0: off
 
@@ -98,6 +99,7 @@ var (
 	counts  = mode[datapath.FairQCount]{"active": datapath.FairQCountActive, "handshake": datapath.FairQCountHandshake}
 	scales  = mode[datapath.FairQScale]{"learn": datapath.FairQScaleLearn, "shim": datapath.FairQScaleShim, "unify": datapath.FairQScaleUnify}
 	shrinks = mode[datapath.FairQShrink]{"allow": datapath.FairQShrinkAllow, "avoid": datapath.FairQShrinkAvoid}
+	signeds = mode[datapath.FairQSigned]{"pass": datapath.FairQSignedPass, "limit": datapath.FairQSignedLimit, "drop": datapath.FairQSignedDrop}
 	gains   = mode[datapath.FairQGain]{"paper": datapath.FairQGainPaper, "code": datapath.FairQGainOVS}
 )
 
@@ -120,10 +122,11 @@ func (c *Config) fairQ() (f datapath.FairQConfig, err error) {
 	count, err1 := counts.parse("count", c.Count)
 	scale, err2 := scales.parse("scale", c.Scale)
 	shrink, err3 := shrinks.parse("shrink", c.Shrink)
+	signed, err4 := signeds.parse("signed", c.Signed)
 	return datapath.FairQConfig{
-		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Flows: uint32(c.Flows), Shrink: shrink, Scope: c.Scope, Edge: c.Edge,
+		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Flows: uint32(c.Flows), Shrink: shrink, Signed: signed, Scope: c.Scope, Edge: c.Edge,
 		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
-	}, errors.Join(CheckName(c.Name), err1, err2, err3)
+	}, errors.Join(CheckName(c.Name), err1, err2, err3, err4)
 }
 
 // NoRate is the error for a port whose rate or buffer is neither given nor to be read.

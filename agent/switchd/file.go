@@ -27,6 +27,7 @@ type File struct {
 	UnifyShift int            `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
 	Flows      int            `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
 	Shrink     string         `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
+	Signed     string         `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO), whose windows cannot be rewritten: let them pass (default), drop data beyond the window that the port grants, or drop them all"`
 	Scope      []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
 	Edge       *fileEdge      `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
 	Enforce    fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are held; elsewhere flows are only observed (default: everywhere)"`
@@ -143,7 +144,7 @@ var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
 // defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
 func defaultFile() *File {
 	return &File{
-		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow",
+		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass",
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}
@@ -176,7 +177,7 @@ func FromOptions(t *config.Tree) (*Config, error) {
 // config gives what a checked file says, with nothing left open.
 func (f *File) config() *Config {
 	c := &Config{
-		Name: f.Name, Count: f.Count, Scale: f.Scale, UnifyShift: f.UnifyShift, Flows: f.Flows, Shrink: f.Shrink, Scope: f.Scope, Edge: f.edge(),
+		Name: f.Name, Count: f.Count, Scale: f.Scale, UnifyShift: f.UnifyShift, Flows: f.Flows, Shrink: f.Shrink, Signed: f.Signed, Scope: f.Scope, Edge: f.edge(),
 		Enforce: Enforce{Ports: f.Enforce.Ports, Percent: f.Enforce.Percent},
 		Metrics: Metrics{Listen: f.Metrics.Listen},
 	}

@@ -91,6 +91,12 @@ var switchMetrics = []metric[*moment]{
 		}),
 	ofSwitch(gauge, "last_reload_successful", "Whether the last change of the configuration that was asked for was applied; 1 before the first.",
 		func(m *moment) float64 { return truth(!m.events.lastRefused.Load()) }),
+	someOfSwitch(counter, "signed_segments_total", "Segments that both ends sign (TCP-MD5, TCP-AO), of the 10 sources with the most.", "source",
+		func(m *moment, emit func(float64, ...string)) {
+			for _, from := range m.words.SignedSources {
+				emit(float64(from.Segments), from.label())
+			}
+		}),
 	ofSwitch(counter, "rollbacks_total", "Times that a canary was taken away by its own rule.",
 		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
 }
@@ -135,7 +141,7 @@ var portMetrics = []metric[*portMoment]{
 	ofPort(counter, "samples_refused_total", "Times that the port's timer found its device gone and read nothing.",
 		func(p *portMoment) float64 { return float64(p.DeviceRefused) }),
 
-	ofPort(counter, "packets_total", "Packets that left by the port, as they are on the wire.",
+	ofPort(counter, "packets_total", "Packets that left by the port, or would but for signed: limit or drop, as they are on the wire.",
 		func(p *portMoment) float64 { return float64(p.Seen) }),
 	ofPort(counter, "rewritten_packets_total", "Of these, acknowledgements whose window was made smaller.",
 		func(p *portMoment) float64 { return float64(p.Rewritten) }),
@@ -145,6 +151,8 @@ var portMetrics = []metric[*portMoment]{
 				emit(float64(r.of(&p.FairQStats)), r.Key)
 			}
 		}),
+	ofPort(counter, "dropped_packets_total", "Of these, signed segments that signed: limit or drop dropped.",
+		func(p *portMoment) float64 { return float64(p.Dropped) }),
 	ofPort(counter, "data_packets_total", "Of these, packets with payload, whether rewritten or not.",
 		func(p *portMoment) float64 { return float64(p.Data) }),
 	ofPort(counter, "connections_opened_total", "Connections that were entered in the table.",

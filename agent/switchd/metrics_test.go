@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"reflect"
 	"regexp"
@@ -32,7 +33,7 @@ func sampleReading() *reading {
 		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
 		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
 		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
-		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020,
+		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020, Dropped: 6021,
 		Hold: datapath.FairQHoldPart, HoldShare: datapath.FairQLots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
 		Arms: [2]datapath.FairQArm{
@@ -46,6 +47,9 @@ func sampleReading() *reading {
 		at: time.Unix(1000, 0),
 		kernel: &datapath.FairQSwitch{
 			BeatAge: 120 * time.Millisecond, Lease: time.Second,
+			SignedSources: []datapath.FairQSignedSource{
+				{Addr: netip.MustParseAddr("10.0.0.1"), Segments: 9201, Dropped: 9202}, {Addr: netip.MustParseAddr("fd00::2"), VLANs: 7, Segments: 9203},
+			},
 			Ports: []datapath.FairQPinned{
 				{FairQStats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,
 					Queue: datapath.RootQueue{Kind: "tbf", BacklogBytes: 7001, SentBytes: 7002, Drops: 7003}},

@@ -184,7 +184,7 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 	}
 	t.done(undo, "")
 	for _, word := range []struct{ key, was, is string }{
-		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink},
+		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink}, {"signed", was.Signed, r.cfg.Signed},
 		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)}, {"edge", edgeText(was.Edge), edgeText(r.cfg.Edge)},
 	} {
 		if word.was != word.is {

@@ -44,7 +44,26 @@ type Switch struct {
 	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // of the process
 	CPUSeconds    float64 `json:"cpu_seconds,omitempty"` // of the process; what the kernel programs take is not in it
 
+	// Who sends most of the segments that both ends sign, 10 at most.
+	SignedSources []SignedSource `json:"signed_sources,omitempty"`
+
 	Ports []Port `json:"ports"`
+}
+
+// SignedSource is a source of segments that both ends of their connection sign (TCP-MD5, TCP-AO).
+type SignedSource struct {
+	Address  string `json:"address"`
+	VLAN     uint32 `json:"vlan,omitempty"` // tags from the outer to the inner, 12 bits each
+	Segments uint64 `json:"segments"`
+	Dropped  uint64 `json:"dropped"` // of them, by signed: limit or drop
+}
+
+// label names the source in metrics.
+func (s *SignedSource) label() string {
+	if s.VLAN == 0 {
+		return s.Address
+	}
+	return fmt.Sprintf("%s vlan %d", s.Address, s.VLAN)
 }
 
 // Port is one port of a switch. Packets are those that leave by it, as they are on the wire.
@@ -85,6 +104,7 @@ type Port struct {
 	Packets   uint64            `json:"packets"`
 	Rewritten uint64            `json:"rewritten"`
 	Passed    map[string]uint64 `json:"passed"` // the rest of packets, by why
+	Dropped   uint64            `json:"dropped"` // signed segments, by signed: limit or drop
 	Data      uint64            `json:"data"`   // with payload, whatever else
 	Opened    uint64            `json:"opened"`
 	Adopted   uint64            `json:"adopted"`    // of opened, those older than Weir
@@ -147,6 +167,9 @@ func describe(name string, now, before *reading) *Switch {
 	if k.Alive() || now.process.here {
 		s.UptimeSeconds = k.Holder.Since.Round(time.Millisecond).Seconds()
 	}
+	for _, from := range k.SignedSources {
+		s.SignedSources = append(s.SignedSources, SignedSource{from.Addr.String(), from.VLANs, from.Segments, from.Dropped})
+	}
 	idle, down := 0, 0
 	for i := range k.Ports {
 		v := now.view(i, before)
@@ -188,7 +211,7 @@ func describePort(v *view) Port {
 		Hold: k.Hold.String(), HoldPercent: 100 * heldRatio(k.Hold, k.HoldShare),
 		OneSidedData: k.OneSidedData, OneSidedAcks: k.OneSidedAcks, HandshakeRTTUs: float64(k.HandshakeRTT) / float64(time.Microsecond),
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
-		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Data: k.Data,
+		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Dropped: k.Dropped, Data: k.Data,
 		Opened: k.Opened, Adopted: k.Adopted, TableFull: k.TableFull,
 		Rates: v.recent.rates(), Findings: v.findings(),
 	}

@@ -44,10 +44,16 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 			shortBytes(uint64(p.TargetBytes)), shortBytes(queueNow(p)), shortBytes(uint64(p.QueueMax)), p.Packets, rewritten, drops)
 	}
 	_ = t.Flush() // into a buffer
+	if text := signedText(s); text != "" {
+		fmt.Fprintf(b, "signed segments by source: %s\n", text)
+	}
 	for i := range ports {
 		p := &ports[i]
 		name := printable(p.Port)
 		fmt.Fprintf(b, "%s: rewritten: %d; passed as they were: %s\n", name, p.Rewritten, p.PassedText())
+		if p.Dropped > 0 {
+			fmt.Fprintf(b, "%s: dropped: %d signed\n", name, p.Dropped)
+		}
 		for _, f := range p.Findings {
 			fmt.Fprintf(b, "%s: %s: %s\n", name, findingLabel(&f), f.Reason)
 			if f.Remedy != "" {
@@ -55,6 +61,22 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 			}
 		}
 	}
+}
+
+// signedText lists who sends most signed segments.
+func signedText(s *switchd.Switch) string {
+	var out []string
+	for _, from := range s.SignedSources {
+		text := fmt.Sprintf("%s %d", from.Address, from.Segments)
+		if from.VLAN > 0 {
+			text = fmt.Sprintf("%s (VLAN %d) %d", from.Address, from.VLAN, from.Segments)
+		}
+		if from.Dropped > 0 {
+			text += fmt.Sprintf(" (%d dropped)", from.Dropped)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
 }
 
 // switchLine is what is said of a switch in one line.

@@ -108,6 +108,7 @@ var lawFlags = []struct {
 	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
 	{flag: "count", key: "count", value: "active", help: "flows that count: active (sent lately) or handshake (opened, not closed)"},
 	{flag: "shrink", key: "shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
+	{flag: "signed", key: "signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
 	{flag: "scale", key: "scale", value: "learn", help: "how window scales are known: learn, shim or unify"},
 	{flag: "metrics", key: "metrics.listen", value: "127.0.0.1:9187", help: "address and port to serve figures on; '': none"},
 }

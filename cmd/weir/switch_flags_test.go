@@ -41,7 +41,7 @@ func TestSwitchFlags_ShowTheDefaults(t *testing.T) {
 	// Another value does change something, so the comparison sees these keys.
 	for flag, other := range map[string]string{
 		"target-fraction": "0.3", "rtt": "1ms", "interval": "1ms", "updates": "2", "gain": "code", "count": "handshake",
-		"shrink": "avoid", "scale": "shim", "metrics": "127.0.0.1:1",
+		"shrink": "avoid", "signed": "limit", "scale": "shim", "metrics": "127.0.0.1:1",
 	} {
 		if reflect.DeepEqual(configOf("swp1", "--"+flag, other), silent) {
 			t.Errorf("--%s %s changes nothing", flag, other)

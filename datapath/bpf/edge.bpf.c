@@ -17,6 +17,10 @@
 // forge packets there can forge anything. A guest whose flags a missing guard let through tells windows of its
 // own connections, which it can do by their windows already.
 //
+// Signatures (TCP-MD5, TCP-AO) are not looked at here: the switch that flags an ACK has found that its flow is not signed,
+// whatever options the ACK has, and of a signed flow it flags none. A guest that signs and sets the flag itself
+// has it cleared all the same; no end does both in earnest.
+//
 // Both read SYNs: they tell how windows are scaled, for the least window and the right edge. Of a connection
 // whose handshake was not seen, windows are compared as they stand in the header, which is the same while
 // both are the same end's; a right edge cannot be kept then, so with shrink: avoid it is left alone.
@@ -91,7 +95,6 @@ struct edge_counts {
 	__u64 smaller; // its window was small enough already
 	__u64 untold;  // of a flow that nothing was told of
 	__u64 expired; // was told too long ago
-	__u64 signed_; // TCP-MD5, TCP-AO
 	__u64 unwritable; // the kernel had no memory to make it writable
 	__u64 forged;  // segments from the guest whose flag was cleared; not in seen
 	__u64 learnt;  // handshakes, in either direction
@@ -262,12 +265,8 @@ static __always_inline void ack_write(struct __sk_buff *ctx, const struct segmen
 {
 	__u8 bits = s->reserved & ~EDGE_FLAG;
 
-	if (field != s->window || bits != s->reserved) {
-		if (segment_is_signed(ctx, s))
-			said = &stats->signed_;
-		else if (edge_write(ctx, s, field, bits))
-			said = &stats->unwritable;
-	}
+	if ((field != s->window || bits != s->reserved) && edge_write(ctx, s, field, bits))
+		said = &stats->unwritable;
 	*said += packets;
 }
 
@@ -281,10 +280,6 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	__u16 field = s->window;
 
 	if (told) {
-		if (segment_is_signed(ctx, s)) { // no switch flags it
-			stats->signed_ += packets;
-			return;
-		}
 		if (!w) {
 			window_enter(&key, stats);
 			w = bpf_map_lookup_elem(&windows, &key);
@@ -345,7 +340,7 @@ static __always_inline int edge_guard(struct __sk_buff *ctx)
 		return TCX_NEXT;
 	if (s.flags & TCP_SYN)
 		on_handshake(ctx, &s, stats);
-	else if (s.reserved & EDGE_FLAG && !segment_is_signed(ctx, &s) && !edge_write(ctx, &s, s.window, s.reserved & ~EDGE_FLAG))
+	else if (s.reserved & EDGE_FLAG && !edge_write(ctx, &s, s.window, s.reserved & ~EDGE_FLAG))
 		stats->forged += ctx->gso_segs > 1 ? ctx->gso_segs : 1;
 	return TCX_NEXT;
 }

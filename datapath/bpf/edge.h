@@ -14,7 +14,7 @@
 //   GRO, GSO     segments whose word of offset, flags and window differ are not joined, so a flagged
 //                one never lends its flag to others; what a flagged packet is split into is all flagged
 //   normalizers  (OpenBSD's pf) clear it: then the edge knows nothing, and ACKs pass as they are
-// Never on a SYN, never on a signed segment: TCP-MD5 and TCP-AO sign it.
+// Never on a SYN, never on a segment of a signed flow: TCP-MD5 and TCP-AO sign it (signed.h).
 #ifndef WEIR_BPF_EDGE_H
 #define WEIR_BPF_EDGE_H
 

@@ -129,9 +129,6 @@ func TestRules_Check(t *testing.T) {
 	}
 	for name, change := range map[string]func(*frames.Segment){
 		"SYN": func(s *frames.Segment) { s.Flags = frames.SYN }, "RST": func(s *frames.Segment) { s.Flags |= frames.RST },
-		"signed": func(s *frames.Segment) {
-			s.Options = frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
-		},
 		"fragment": func(s *frames.Segment) { s.Fragment = 0x2000 },
 	} {
 		out := with(func(s *frames.Segment) { change(s); s.Window = 200 })
