@@ -112,11 +112,11 @@ func (b *edgeBench) expect(t *testing.T, k *talk, side int, window uint16, bits 
 }
 
 var (
-	told     = datapath.EdgeStats{Told: 1}
-	entered  = datapath.EdgeStats{Told: 1, Entered: 1}
-	applied  = datapath.EdgeStats{Applied: 1}
-	smaller  = datapath.EdgeStats{Smaller: 1}
-	untold   = datapath.EdgeStats{Untold: 1}
+	told    = datapath.EdgeStats{Told: 1}
+	entered = datapath.EdgeStats{Told: 1, Entered: 1}
+	applied = datapath.EdgeStats{Applied: 1}
+	smaller = datapath.EdgeStats{Smaller: 1}
+	untold  = datapath.EdgeStats{Untold: 1}
 )
 
 // Every kind of header, both sides, scales of both ends: a window that is told holds every ACK after it, is

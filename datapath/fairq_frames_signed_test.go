@@ -9,10 +9,7 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-var (
-	md5Option = frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
-	aoOption  = frames.List(frames.OptionNop, frames.Option(frames.OptionAO, make([]byte, 14)...))
-)
+var md5Option = frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
 
 // signing gives a segment the option.
 func signing(s *frames.Segment) *frames.Segment {

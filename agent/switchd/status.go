@@ -103,9 +103,9 @@ type Port struct {
 
 	Packets   uint64            `json:"packets"`
 	Rewritten uint64            `json:"rewritten"`
-	Passed    map[string]uint64 `json:"passed"` // the rest of packets, by why
+	Passed    map[string]uint64 `json:"passed"`  // the rest of packets, by why
 	Dropped   uint64            `json:"dropped"` // signed segments, by signed: limit or drop
-	Data      uint64            `json:"data"`   // with payload, whatever else
+	Data      uint64            `json:"data"`    // with payload, whatever else
 	Opened    uint64            `json:"opened"`
 	Adopted   uint64            `json:"adopted"`    // of opened, those older than Weir
 	TableFull uint64            `json:"table_full"` // not entered for want of room
