@@ -3,7 +3,7 @@ package main
 // tolerances are what is compared in each experiment. They were written before the two were compared, from what differs
 // by right and from what the project asks of itself against Linux (goodput 5 %, mean queue 20 %, drops and timeouts
 // a factor of 1.5, median completion 30 %). They are not changed so that a figure passes: what is out is explained
-// from traces and mended where the simulator is wrong, or stays out.
+// from traces and mended where the simulator is wrong, or stands in known.go with its cause and a bound of its own.
 //
 // What differs by right, everywhere:
 //

@@ -14,6 +14,8 @@ type expr interface {
 	eval(e *env) (float64, error)
 	// paths appends the paths within.
 	paths(to []*Path) []*Path
+	// words says it; within: as a part of something larger.
+	words(within bool) string
 }
 
 // env is what an expression is evaluated in: one world, one seed, one value for each open axis.

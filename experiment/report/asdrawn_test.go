@@ -124,8 +124,8 @@ func TestMarkdown(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| droptail, reno | 402 (401..402) | 40.2 (40.1..40.2) | 803 (802..804) | 1204 (1203..1206) | 25 | 1000 |",
-		"| “the mean improves”: `fairq.g.fct_ms.mean < droptail.g.fct_ms.mean` | cubic | 102 (101..102) | < 202 (201..202) | confirmed |",
-		"| SD ratio of 5: `droptail.g.fct_ms.sd / fairq.g.fct_ms.sd >= 5` | cubic | 2 | >= 5 | **refuted** [1] |",
+		"| “the mean improves”: `fairq.g.fct_ms.mean < droptail.g.fct_ms.mean` | cubic | 102 (101..102) | < 202 (201..202) | confirmed (2 seeds) |",
+		"| SD ratio of 5: `droptail.g.fct_ms.sd / fairq.g.fct_ms.sd >= 5` | cubic | 2 | >= 5 | **refuted** [1] (2 seeds) |",
 		"1. the first windows | fill the buffer",
 		"scheme dctcp was skipped |  | undecided |",
 		"**The paper's claims**: 1 confirmed, 0 refuted, 0 undecided.",

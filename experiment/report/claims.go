@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"weir/experiment/claim"
 	"weir/experiment/result"
 )
 
@@ -39,9 +40,6 @@ func sides(c *result.Claim) string {
 		return ""
 	}
 	text := "left " + perSeed(c.Left) + ", right " + perSeed(c.Right)
-	if len(c.Seeds) > 1 {
-		text += " (seeds " + strings.Trim(fmt.Sprint(c.Seeds), "[]") + ")"
-	}
 	return text
 }
 
@@ -72,9 +70,12 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 				writeWrapped(w, "  ", "  ", quoted(q))
 			}
 			said = q.says
-			writeWrapped(w, "  ", "  ", q.text)
+			if q.says == "" {
+				writeWrapped(w, "  ", "  ", q.words())
+			}
+			writeWrapped(w, "    ", "    ", q.text)
 			for _, c := range q.decisions {
-				writeDecision(w, c)
+				writeDecision(w, doc, c)
 			}
 			if q.because != "" {
 				writeWrapped(w, "      ", "      ", "because: "+causes.once(q.because))
@@ -83,10 +84,13 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 	}
 }
 
-func writeDecision(w *bytes.Buffer, c *result.Claim) {
+func writeDecision(w *bytes.Buffer, doc *result.Document, c *result.Claim) {
 	where := c.World
 	if len(c.For) > 0 {
 		where += " " + pointTitle(c.For)
+	}
+	if how := Conditions(doc, c); how != "" {
+		where += " (" + how + ")"
 	}
 	var parts []string
 	for _, text := range []string{sides(c), c.Why} {
@@ -131,6 +135,15 @@ type claimGroup struct {
 	text, says, because string
 	paper               bool
 	decisions           []*result.Claim
+}
+
+// words says the claim without its formula.
+func (q *claimGroup) words() string {
+	c, err := claim.Parse(q.text)
+	if err != nil {
+		return q.text
+	}
+	return c.Words()
 }
 
 // quoted is what a claim stands for, the paper's in quotation marks.
@@ -221,7 +234,7 @@ func madeOtherwise(doc *result.Document, r *result.Run) []string {
 	if r.By != nil && r.By.Kernel != doc.Host.Kernel {
 		out = append(out, fmt.Sprintf("made earlier, on Linux %s", r.By.Kernel))
 	}
-	if r.Busy != nil && r.Busy.P90 > crowded {
+	if isCrowded(r) {
 		out = append(out, fmt.Sprintf("for a tenth of the time or more the processors had less than %.0f %% to spare: the machine may be what was measured",
 			100*(1-crowded)))
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -33,9 +34,11 @@ func (c column) names() []string {
 func (c column) label() string { return strings.TrimSpace(c.name + " " + c.unit) }
 
 var (
+	neverOpened = col("never open", "connections", "never_connected", 1)
 	timeColumns = []column{
 		col("flows", "", "flows", 1),
 		col("unfinished", "", "unfinished", 1),
+		neverOpened,
 		col("at a time", "mean", "live.mean", 1),
 		col("FCT mean", "ms", "fct_ms.mean", 1),
 		col("FCT SD", "ms", "fct_ms.sd", 1),
@@ -94,6 +97,54 @@ func classColumns() []column {
 type subject struct {
 	path    []string // [window,] name
 	columns []column
+	more    []string // names of further groups in the same table
+}
+
+// members are the subjects that have rows in the table.
+func (s subject) members() []subject {
+	out := []subject{s}
+	for _, name := range s.more {
+		path := slices.Clone(s.path)
+		path[len(path)-1] = name
+		out = append(out, subject{path: path})
+	}
+	return out
+}
+
+// rowLabel names the row of a cell, and of a member where there are several.
+func (s subject) rowLabel(cell string, member subject) string {
+	if len(s.more) == 0 {
+		return cell
+	}
+	return cell + " " + member.path[len(member.path)-1]
+}
+
+// oneFlow tells whether a group is one flow in every run.
+func oneFlow(doc *result.Document, name string) bool {
+	return !anyRun(doc, func(r *result.Run) bool { g := r.Groups[name]; return g == nil || g.Flows > 1 })
+}
+
+// leastJoined is from how many groups of one flow on they have one table.
+const leastJoined = 3
+
+// joined puts groups of one flow each, shown by the same columns, into one table.
+func joinedGroups(doc *result.Document, groups []subject) []subject {
+	var out []subject
+	for _, s := range groups {
+		name := s.path[len(s.path)-1]
+		i := slices.IndexFunc(out, func(o subject) bool {
+			return oneFlow(doc, name) && oneFlow(doc, o.path[len(o.path)-1]) && slices.EqualFunc(o.columns, s.columns, column.is)
+		})
+		if i >= 0 {
+			out[i].more = append(out[i].more, name)
+			continue
+		}
+		out = append(out, s)
+	}
+	if slices.ContainsFunc(out, func(s subject) bool { n := len(s.more); return n > 0 && n+1 < leastJoined }) {
+		return groups
+	}
+	return out
 }
 
 func (s subject) title() string {
@@ -101,6 +152,9 @@ func (s subject) title() string {
 	name := s.path[n]
 	if name == result.AllPorts {
 		name = "all ports"
+	}
+	if len(s.more) > 0 {
+		name = fmt.Sprintf("%d groups of one flow", len(s.more)+1)
 	}
 	if n == 0 {
 		return name
@@ -113,23 +167,26 @@ func (s subject) title() string {
 func subjects(doc *result.Document) []subject {
 	var out []subject
 	for _, name := range groupNames(doc) {
-		out = append(out, subject{[]string{name}, groupColumns(doc, name)})
+		out = append(out, subject{path: []string{name}, columns: groupColumns(doc, name)})
 	}
+	out = joinedGroups(doc, out)
 	ports := portNames(doc)
 	for _, name := range ports {
-		out = append(out, subject{[]string{name}, portColumns})
+		out = append(out, subject{path: []string{name}, columns: portColumns})
 	}
 	if len(ports) != 1 || !onlyPort(doc, ports[0]) {
-		out = append(out, subject{[]string{result.AllPorts}, portColumns})
+		out = append(out, subject{path: []string{result.AllPorts}, columns: portColumns})
 	}
 	for _, window := range windowNames(doc) {
+		var groups []subject
 		for _, name := range groupNames(doc) {
 			if hasRates(doc, name) {
-				out = append(out, subject{[]string{window, name}, rateColumns})
+				groups = append(groups, subject{path: []string{window, name}, columns: rateColumns})
 			}
 		}
+		out = append(out, joinedGroups(doc, groups)...)
 		for _, name := range ports {
-			out = append(out, subject{[]string{window, name}, portColumns})
+			out = append(out, subject{path: []string{window, name}, columns: portColumns})
 		}
 	}
 	return out
@@ -151,6 +208,10 @@ func onlyPort(doc *result.Document, name string) bool {
 
 func groupColumns(doc *result.Document, name string) []column {
 	var out []column
+	never := anyRun(doc, func(r *result.Run) bool {
+		n, ok := r.Metric([]string{name, "never_connected"})
+		return ok && n > 0
+	})
 	sized := anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].FCT != nil })
 	if sized || !hasRates(doc, name) {
 		out = append(out, timeColumns...)
@@ -167,8 +228,17 @@ func groupColumns(doc *result.Document, name string) []column {
 	if anyRun(doc, func(r *result.Run) bool { return r.Groups[name] != nil && r.Groups[name].BySize != nil }) {
 		out = append(out, sizeColumns...)
 	}
+	if never && !slices.ContainsFunc(out, neverOpened.is) {
+		out = append(out, neverOpened)
+	}
+	if !never { // nothing to say
+		out = slices.DeleteFunc(out, neverOpened.is)
+	}
 	return append(out, lossColumns...)
 }
+
+// is tells whether two columns are of the same metric.
+func (c column) is(other column) bool { return slices.Equal(c.path, other.path) }
 
 // hasRates says whether a group is better described by rates than by completion times: some of
 // its flows have none although they did not fail.
@@ -194,8 +264,7 @@ func anyRun(doc *result.Document, is func(*result.Run) bool) bool {
 func (s subject) shown(doc *result.Document) subject {
 	s.columns = slices.DeleteFunc(slices.Clone(s.columns), func(c column) bool {
 		return !anyRun(doc, func(r *result.Run) bool {
-			_, ok := r.Metric(s.metric(c))
-			return ok
+			return slices.ContainsFunc(s.members(), func(m subject) bool { _, ok := r.Metric(m.metric(c)); return ok })
 		})
 	})
 	return s

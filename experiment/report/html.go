@@ -48,6 +48,7 @@ type page struct {
 	Notes       []noteView
 	Facts       []fact
 	ClaimCounts string
+	Headline    string
 	Claims      []claimSectionView
 	Tables      []tableView
 	Figures     []figureBlock
@@ -77,11 +78,11 @@ type claimSectionView struct {
 }
 
 type claimView struct {
-	Says, Text, Because string
-	Rows                []claimRow
+	Says, Words, Text, Because string
+	Rows                       []claimRow
 }
 
-type claimRow struct{ Class, Sign, Where, Left, Right, Why string }
+type claimRow struct{ Class, Sign, How, Where, Left, Right, Why string }
 
 type tableView struct {
 	Title, Same string
@@ -111,7 +112,7 @@ type figureView struct {
 }
 
 func newPage(doc *result.Document, figures []Figure) *page {
-	p := &page{Doc: doc, ClaimCounts: Counts(doc), Claims: claimViews(doc), Tables: tableViews(doc), Statistics: statistics}
+	p := &page{Doc: doc, Headline: Headline(doc), ClaimCounts: Counts(doc), Claims: claimViews(doc), Tables: tableViews(doc), Statistics: statistics}
 	if json.Unmarshal(doc.File, &p.About) != nil {
 		p.About = about{} // a file of another form is still shown below
 	}
@@ -172,8 +173,11 @@ func claimViews(doc *result.Document) []claimSectionView {
 				c.Says = quoted(q)
 			}
 			said = q.says
+			if q.says == "" {
+				c.Words = q.words()
+			}
 			for _, d := range q.decisions {
-				c.Rows = append(c.Rows, newClaimRow(d))
+				c.Rows = append(c.Rows, newClaimRow(doc, d))
 			}
 			v.Claims = append(v.Claims, c)
 		}
@@ -182,8 +186,8 @@ func claimViews(doc *result.Document) []claimSectionView {
 	return out
 }
 
-func newClaimRow(c *result.Claim) claimRow {
-	row := claimRow{Class: decided(c), Sign: sign(c), Where: c.World, Left: perSeed(c.Left), Right: perSeed(c.Right), Why: c.Why}
+func newClaimRow(doc *result.Document, c *result.Claim) claimRow {
+	row := claimRow{How: Conditions(doc, c), Class: decided(c), Sign: sign(c), Where: c.World, Left: perSeed(c.Left), Right: perSeed(c.Right), Why: c.Why}
 	if len(c.For) > 0 {
 		row.Where += ", " + pointTitle(c.For)
 	}
@@ -209,12 +213,14 @@ func tableViews(doc *result.Document) []tableView {
 				at++
 			}
 			for _, c := range b.cells {
-				row := tableRow{Label: c.label(worlds), Colour: strconv.Itoa(style(c).colour)}
-				for _, column := range columns {
-					row.Cells = append(row.Cells, tableCell{column.middle[at], column.span[at]})
+				for _, m := range s.members() {
+					row := tableRow{Label: s.rowLabel(c.label(worlds), m), Colour: strconv.Itoa(style(c).colour)}
+					for _, column := range columns {
+						row.Cells = append(row.Cells, tableCell{column.middle[at], column.span[at]})
+					}
+					t.Rows = append(t.Rows, row)
+					at++
 				}
-				t.Rows = append(t.Rows, row)
-				at++
 			}
 		}
 		out = append(out, t)

@@ -93,7 +93,7 @@ func writeOverview(b *bytes.Buffer, doc *result.Document) {
 	for _, c := range columns {
 		b.WriteString(" " + c.head + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---:|", len(columns)) + "\n")
 	for _, v := range all {
 		b.WriteString("| " + v.label + " |")
 		for _, c := range columns {
@@ -138,7 +138,7 @@ func writeVerdicts(b *bytes.Buffer, doc *result.Document) {
 				if i > 0 {
 					says = ""
 				}
-				writeVerdict(b, says, note, c)
+				writeVerdict(b, doc, says, note, c)
 			}
 		}
 	}
@@ -153,11 +153,14 @@ func writeVerdicts(b *bytes.Buffer, doc *result.Document) {
 	}
 }
 
-func writeVerdict(b *bytes.Buffer, says, note string, c *result.Claim) {
+func writeVerdict(b *bytes.Buffer, doc *result.Document, says, note string, c *result.Claim) {
 	measured, wanted := Sides(c)
 	verdict := decided(c)
 	if c.Holds != nil && !*c.Holds {
 		verdict = "**" + verdict + "**" + note
+	}
+	if how := Conditions(doc, c); how != "" && c.Holds != nil {
+		verdict += " (" + how + ")"
 	}
 	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", cellText(says), pointValues(c.For), cellText(measured), cellText(wanted), verdict)
 }

@@ -282,11 +282,11 @@ func (p *picture) plot() *plot.Plot {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
 	pl.Add(grid)
-	for _, c := range p.curves {
-		if len(c.band) > 2 {
-			poly := &plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(c.look.color(), 0x38)}
-			pl.Add(poly)
+	for i, c := range p.bands() {
+		if i > 0 { // two translucent colours over each other are a third one, which stands for nothing
+			pl.Add(&plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: paper})
 		}
+		pl.Add(&plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(c.look.color(), 0x38)})
 	}
 	for _, c := range p.curves {
 		for _, xy := range c.thin {
@@ -392,4 +392,21 @@ func logTicks(low, high float64) []plot.Tick {
 func tickText(v float64) string {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64) // 0.1 x 3 is 0.3
 	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// bands are the curves with a band, the widest first, so that a narrow one is seen in front of a wide one.
+func (p *picture) bands() []curve {
+	out := slices.DeleteFunc(slices.Clone(p.curves), func(c curve) bool { return len(c.band) <= 2 })
+	slices.SortStableFunc(out, func(a, b curve) int { return cmp.Compare(area(b.band), area(a.band)) })
+	return out
+}
+
+// area is that of a closed polygon.
+func area(polygon plotter.XYs) float64 {
+	sum := 0.0
+	for i, a := range polygon {
+		b := polygon[(i+1)%len(polygon)]
+		sum += a.X*b.Y - b.X*a.Y
+	}
+	return math.Abs(sum) / 2
 }

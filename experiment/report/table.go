@@ -37,6 +37,7 @@ func Table(w io.Writer, doc *result.Document) error {
 }
 
 func writeHead(w *bytes.Buffer, doc *result.Document) {
+	writeHeadline(w, doc)
 	fmt.Fprintf(w, "%s: %s, weir %s on Linux %s, %s\n", doc.Experiment, count(len(doc.Runs), "run"),
 		doc.Weir, doc.Host.Kernel, count(doc.Host.CPUs, "CPU"))
 	for _, world := range worldNames(doc) {
@@ -44,6 +45,18 @@ func writeHead(w *bytes.Buffer, doc *result.Document) {
 			fmt.Fprintln(w, line)
 		}
 	}
+}
+
+// writeHeadline writes the verdict, before everything else.
+func writeHeadline(w *bytes.Buffer, doc *result.Document) {
+	text := Headline(doc)
+	if text == "" {
+		return
+	}
+	for _, line := range wrap(text, Width) {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
 }
 
 // worldLine says on what terms a world ran: scale, round trip, payload share.
@@ -187,7 +200,9 @@ func (s subject) grid(parts []*block, worlds []string) (columns []*textColumn, r
 			rows, indent = append(rows, b.title), "  "
 		}
 		for _, c := range b.cells {
-			rows = append(rows, indent+c.label(worlds))
+			for _, m := range s.members() {
+				rows = append(rows, indent+s.rowLabel(c.label(worlds), m))
+			}
 		}
 	}
 	for _, c := range s.columns {
@@ -197,7 +212,9 @@ func (s subject) grid(parts []*block, worlds []string) (columns []*textColumn, r
 				t.add("", "")
 			}
 			for _, of := range b.cells {
-				t.add(spread(s.values(c, of)))
+				for _, m := range s.members() {
+					t.add(spread(m.values(c, of)))
+				}
 			}
 		}
 		if text, ok := t.constant(); ok && len(rows) > 1 {

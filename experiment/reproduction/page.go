@@ -40,6 +40,11 @@ the right side; where worlds have different ones it stands with what they measur
 seeds, with smallest..largest behind it. A claim is decided on the median over seeds of left minus right
 ([experiment-file.md](experiment-file.md)), in each world and for each value of the axes that it leaves open (*where*).
 What a claim leaves undecided is said with its reason.
+
+Beside each verdict stands how its runs were made: the number of seeds, and what keeps them from being the file's own
+experiment on a quiet machine. *shortened*: its time or its requests were cut (` + "`--set`" + `, in the command). *5x slower*: at
+a fifth of the rates, in five times the time (time_scale). *busy machine*: for a tenth of the time or more the processors
+had less than 5 % to spare, so that the machine may be what was measured.
 `
 
 // Page makes the page from the files below the root of the repository.

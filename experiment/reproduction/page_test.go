@@ -125,12 +125,12 @@ func page(t *testing.T, root string) string {
 func TestPage_FollowAClaim(t *testing.T) {
 	text := page(t, repository(t, "sim", fileText))
 	for _, want := range []string{
-		"| [X1](#x1) | 009, Fig. 1 | 1 / 2 / 1 |  |",
+		"| [X1](#x1) | 009, Fig. 1 | 1 / 2 / 1, 2 seeds |  |",
 		"* simulator: `weir figures X1` (4 runs, seeds 1, 2, weir v1)\n",
 		`<a href="../results/sim/X1/fig1.svg"><img src="../results/sim/X1/fig1.svg" width="290" alt="fig1, simulator"></a>`,
 		"| section 4: “far \\| fewer drops” `ecn.all.drops <= 0.1 * droptail.all.drops` [fig1](../results/sim/X1/fig1.svg) |  | a tenth | " +
-			"<= 12.2 (12.1..12.2) | 21.5 (21..22) | **refuted** [1] |",
-		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed |",
+			"<= 12.2 (12.1..12.2) | 21.5 (21..22) | **refuted** [1] (2 seeds) |",
+		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed (2 seeds) |",
 		"\nWhy:\n\n1. it is lossy\n",
 		"\nUndecided, for scheme sicc was skipped: law sicc is not in this build:\n\n* “best” `sicc.all.drops == 0`\n",
 		"the tables stand in [fairq-experiments.md](fairq-experiments.md#x2): `weir figures X2 --world lab`",
@@ -152,10 +152,10 @@ func TestPage_FollowAClaim(t *testing.T) {
 func TestPage_TwoWorlds(t *testing.T) {
 	text := page(t, repository(t, "lab,sim", fileText))
 	for _, want := range []string{
-		"| [X1](#x1) | 009, Fig. 1 | 2 / 1 / 1 (1) | 1 / 2 / 1 |",
+		"| [X1](#x1) | 009, Fig. 1 | 2 / 1 / 1, 2 seeds (1) | 1 / 2 / 1, 2 seeds |",
 		"\n(1) The simulator at the lab's scale",
-		" | a tenth |  | 21.5 (21..22), asked <= 12.2 (12.1..12.2) | **refuted** [1] | 21.5 (21..22), asked <= 112 | confirmed |",
-		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed | 21.5 (21..22) | confirmed |",
+		" | a tenth |  | 21.5 (21..22), asked <= 12.2 (12.1..12.2) | **refuted** [1] (2 seeds) | 21.5 (21..22), asked <= 112 | confirmed (2 seeds) |",
+		"| few `ecn.all.drops <= 100` |  |  | <= 100 | 21.5 (21..22) | confirmed (2 seeds) | 21.5 (21..22) | confirmed (2 seeds) |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)

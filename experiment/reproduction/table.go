@@ -52,7 +52,7 @@ func (s *section) counts(world string) string {
 			for _, d := range claim.Decide(s.file.Claims, c.doc, nil) {
 				n[verdict(&d)]++
 			}
-			text := fmt.Sprintf("%d / %d / %d", n["confirmed"], n["refuted"], n["undecided"])
+			text := fmt.Sprintf("%d / %d / %d, %s", n["confirmed"], n["refuted"], n["undecided"], report.WorldConditions(c.doc, world))
 			if c.beside && world == experiment.WorldSim {
 				text += atLabScale
 			}
@@ -165,7 +165,7 @@ func (s *section) writeClaims(b *bytes.Buffer) {
 		for _, r := range rows {
 			asked, together := r.asked()
 			results := ""
-			for _, d := range r.decisions {
+			for i, d := range r.decisions {
 				measured, decision := "", ""
 				if d != nil {
 					var wanted string
@@ -174,6 +174,9 @@ func (s *section) writeClaims(b *bytes.Buffer) {
 					}
 					if decision = verdict(d); decision == "refuted" {
 						decision = "**refuted**" + note(statement.Because, &causes)
+					}
+					if how := report.Conditions(s.columns[i].doc, d); how != "" && d.Holds != nil {
+						decision += " (" + how + ")"
 					}
 				}
 				results += fmt.Sprintf(" %s | %s |", cell(measured), decision)
