@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
@@ -94,4 +97,32 @@ func schemaAt(s *validator.Schema, path []string) *validator.Schema {
 		}
 	}
 	return s
+}
+
+// SchemaKeys lists the keys of a JSON schema that hold values, in order: "traffic.*.size" is of each item of a list. Tests
+// hold every key against what it does.
+func SchemaKeys(schema []byte) []string {
+	var s map[string]any
+	if err := json.Unmarshal(schema, &s); err != nil {
+		panic(fmt.Sprintf("read the generated JSON schema: %v", err))
+	}
+	return schemaKeys(s, "")
+}
+
+func schemaKeys(s map[string]any, path string) []string {
+	below := func(key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+	if items, ok := s["items"].(map[string]any); ok && items["properties"] != nil {
+		return schemaKeys(items, below("*"))
+	}
+	properties, ok := s["properties"].(map[string]any)
+	if !ok {
+		return []string{path}
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
+		if property, ok := properties[key].(map[string]any); ok {
+			out = append(out, schemaKeys(property, below(key))...)
+		}
+	}
+	return out
 }

@@ -59,6 +59,9 @@ func (c *checker) network(n Network) {
 	if n.Rate == 0 {
 		c.Fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
 	}
+	if c.Given("network", "control_delay") {
+		c.Fail([]string{"network", "control_delay"}, "no scheme here has a controller yet", "remove it")
+	}
 	c.buffer([]string{"network", "buffer"}, n.Buffer)
 }
 
@@ -151,6 +154,9 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 	}
 	if len(laws) == len(s.Laws) {
 		c.params(in("params"), laws, s.Params)
+	}
+	if c.Given(in("params", "not_ect")...) && slices.Contains(s.Laws, "red") && !slices.Contains(s.Laws, "ecn") {
+		c.Fail(in("params", "not_ect"), "red drops every packet above the threshold", "remove it, or choose the law ecn")
 	}
 	for k, pattern := range s.At {
 		if g == nil {

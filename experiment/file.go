@@ -45,7 +45,7 @@ type File struct {
 // Topology says which nodes there are and how they are joined.
 type Topology struct {
 	Kind        string            `json:"kind" jsonschema:"required,enum=dumbbell,enum=racks,enum=leaf_spine,enum=fat_tree,enum=chain" jsonschema_description:"the kind of network"`
-	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"what the switches are (default: bridge)"`
+	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"what the switches of the lab are (default: bridge); those of the simulator are the same with each; rtl is refused: not in this build"`
 	Senders     int               `json:"senders,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: senders; chain: senders a switch"`
 	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers, several of them stand behind a second switch; chain: receivers a switch"`
 	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"racks: number of racks"`
@@ -78,7 +78,7 @@ type Network struct {
 	RTT          law.Duration `json:"rtt,omitempty" jsonschema_description:"base round trip across the longest path"`
 	Delay        law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; stands for rtt"`
 	Buffer       law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
-	ControlDelay law.Duration `json:"control_delay,omitempty" jsonschema_description:"one way, between switch and controller (sim)"`
+	ControlDelay law.Duration `json:"control_delay,omitempty" jsonschema_description:"one way, between switch and controller; refused: no scheme of this build has a controller"`
 }
 
 // Guests is how the tenants' TCP is set. A nil pointer or empty string was not said.

@@ -1,0 +1,121 @@
+package switchd
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/config"
+)
+
+// keyCase changes one key of a Switch file.
+type keyCase struct {
+	// file is the file with the key, without what it has in common with the other (keysBase).
+	file, without string
+	// see names where the key makes a difference: the law of a port or the switch program's configuration, as they
+	// go into the kernel; or "config", and shownBy is then the test that sees what is made of it.
+	see, shownBy string
+}
+
+const keysBase = "kind: Switch\n"
+
+func port(settings string) string { return "ports: [{match: p1, " + settings + "}]\n" }
+
+var (
+	keysPort    = "ports: [{match: p1}]\n"
+	keysOfPorts = map[string]string{
+		"rate": "1Gbit", "buffer": "99KB", "target_fraction": "0.5", "interval": "1ms", "updates": "3", "rtt": "2ms", "gain": "code",
+		"min_window": "9KB", "paths": "2",
+	}
+	keysOfFile = map[string]keyCase{
+		"kind":                    {see: "config", shownBy: "../../config/config_test.go TestKind"},
+		"name":                    {file: keysPort + "name: other\n", without: keysPort, see: "kernel"},
+		"ports.*.match":           {file: "ports: [{match: p2}]\n", without: keysPort, see: "law"},
+		"ports.*.shape":           {file: port("shape: 1Gbit"), without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Shape"},
+		"ports.*.mark.threshold":  {file: port("mark: {threshold: 9KB}"), without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
+		"defaults.shape":          {file: keysPort + "defaults: {shape: 1Gbit}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Shape"},
+		"defaults.mark.threshold": {file: keysPort + "defaults: {mark: {threshold: 9KB}}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
+		"count":                   {file: keysPort + "count: handshake\n", without: keysPort, see: "kernel"},
+		"scale":                   {file: keysPort + "scale: unify\n", without: keysPort, see: "kernel"},
+		"unify_shift":             {file: keysPort + "scale: unify\nunify_shift: 9\n", without: keysPort + "scale: unify\n", see: "kernel"},
+		"flows":                   {file: keysPort + "flows: 2048\n", without: keysPort, see: "kernel"},
+		"shrink":                  {file: keysPort + "shrink: avoid\n", without: keysPort, see: "kernel"},
+		"scope":                   {file: keysPort + "scope: [10.0.0.0/8]\n", without: keysPort, see: "kernel"},
+		"edge.interval":           {file: keysPort + "edge: {interval: 20ms}\n", without: keysPort + "edge: {}\n", see: "kernel"},
+		"edge.change":             {file: keysPort + "edge: {change: 0.5}\n", without: keysPort + "edge: {}\n", see: "kernel"},
+		"edge.lease":              {file: keysPort + "edge: {lease: 2s}\n", without: keysPort + "edge: {}\n", see: "kernel"},
+		"enforce.ports":           {file: "ports: [{match: [p1, p2]}]\nenforce: {ports: p2}\n", without: "ports: [{match: [p1, p2]}]\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_OtherPortsAreObserved"},
+		"enforce.percent":         {file: keysPort + "enforce: {percent: 50}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_HoldsItsShare"},
+		"rollback.if":             {file: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9]}\n", without: keysPort + "enforce: {percent: 50}\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_RollsBack"},
+		"rollback.over":           {file: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9], over: 20s}\n", without: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9]}\n", see: "config", shownBy: "rollback_judge_test.go TestJudge"},
+		"metrics.listen":          {file: keysPort + "metrics: {listen: \"127.0.0.1:1\"}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_metrics_test.go TestSwitch_MetricsAddress"},
+	}
+)
+
+// seenOf gives what a file makes at a level: the laws of its ports on a NIC with a tbf, the switch program's
+// configuration, or the configuration of the switch.
+func seenOf(t *testing.T, level, text string) string {
+	t.Helper()
+	f, err := kindSwitch().Parse("keys.yaml", []byte(keysBase+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.config()
+	switch level {
+	case "law":
+		var out []string
+		for _, p := range c.Ports {
+			l, err := p.law("p1", shaper{Kind: "tbf", Rate: 10e9, Buffer: 1e6}, 1500)
+			out = append(out, fmt.Sprintf("%v %+v %v", p.Match, l, err))
+		}
+		return strings.Join(out, "\n")
+	case "kernel":
+		q, err := c.fairQ()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%+v", q)
+	}
+	text2, err := json.Marshal([]any{c.Name, c.Ports, c.Enforce, c.Rollback, c.Metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text2)
+}
+
+// Every key of a Switch file reaches the kernel, or a test sees what becomes of it. A key of the schema that is not in
+// the tables fails here.
+func TestEveryKeyHasAnEffect(t *testing.T) {
+	cases := maps.Clone(keysOfFile)
+	for key, value := range keysOfPorts {
+		cases["ports.*."+key] = keyCase{file: port(key + ": " + value), without: keysPort, see: "law"}
+		cases["defaults."+key] = keyCase{file: keysPort + "defaults: {" + key + ": " + value + "}\n", without: keysPort, see: "law"}
+	}
+	keys := config.SchemaKeys(Schema())
+	for _, key := range keys {
+		c, ok := cases[key]
+		if !ok {
+			t.Errorf("%s: no case shows its effect: add one, or refuse the key", key)
+			continue
+		}
+		if c.file != "" && seenOf(t, c.see, c.file) == seenOf(t, c.see, c.without) {
+			t.Errorf("%s makes no difference", key)
+		}
+		if c.see != "config" {
+			continue
+		}
+		file, name, _ := strings.Cut(c.shownBy, " ")
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func "+name+"(") {
+			t.Errorf("%s: no test %s: %v", key, c.shownBy, err)
+		}
+	}
+	for key := range cases {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s: there is no such key", key)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+// keysOfLaws has, for each of the params of each law that this build has, what shows that it has an effect.
+var keysOfLaws = map[string][]keyCase{
+	"params of red.threshold": {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
+	"params of red.not_ect":   {{see: isRefused, says: "params.not_ect: red drops every packet above the threshold", set: "schemes.droptail.params.not_ect=pass", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
+	"params of ecn.threshold": {{set: "schemes.droptail.params.threshold=9KB", with: keysMarking}},
+	"params of ecn.not_ect":   {{set: "schemes.droptail.params.not_ect=drop", with: keysMarking}},
+
+	"params of static.rate":  {{set: "schemes.droptail.params.rate=5Mbit", with: keysStatic}},
+	"params of static.depth": {{set: "schemes.droptail.params.depth=5ms", with: keysStatic}},
+
+	"params of acdc.threshold":  {{set: "schemes.droptail.params.threshold=9KB", with: keysACDC}},
+	"params of acdc.gain":       {{set: "schemes.droptail.params.gain=0.5", with: keysACDC}},
+	"params of acdc.min_window": {{set: "schemes.droptail.params.min_window=9KB", with: keysACDC}},
+	"params of acdc.timeout":    {{set: "schemes.droptail.params.timeout=1ms", with: keysACDC}},
+	"params of acdc.police":     {{see: inTest, says: "../../sim/laws/acdc_test.go TestACDC_Police"}}, // the simulator's guests keep to their windows
+
+	"params of fairq.interval":        {{set: "schemes.droptail.params.interval=200us", with: keysFairQ}},
+	"params of fairq.updates":         {{set: "schemes.droptail.params.updates=3", with: keysFairQ}},
+	"params of fairq.target_fraction": {{set: "schemes.droptail.params.target_fraction=0.5", with: keysFairQ}},
+	"params of fairq.gain":            {{set: "schemes.droptail.params.gain=code", with: keysFairQ}},
+	"params of fairq.aggregate":       {{set: "schemes.droptail.params.aggregate=false", with: keysFairQ}},
+	"params of fairq.count":           {{set: "schemes.droptail.params.count=handshake", with: keysFairQ}},
+	"params of fairq.min_window":      {{set: "schemes.droptail.params.min_window=9KB", with: keysFairQ}},
+	"params of fairq.max_window":      {{set: "schemes.droptail.params.max_window=3KB", with: keysFairQ}},
+	"params of fairq.idle":            {{set: "schemes.droptail.params.idle=5ms", with: keysFairQ + "  schemes.droptail.params.count=handshake  traffic=[{name: mice, from: sender*, to: receiver1, pattern: burst, size: 60KB, every: 60ms, connection: persistent}]"}},
+	"params of fairq.scale":           {{set: "schemes.droptail.params.scale=unify", with: keysFairQ}},
+	"params of fairq.unify_shift":     {{set: "schemes.droptail.params.unify_shift=12", with: keysFairQ + "  schemes.droptail.params.scale=unify"}},
+	"params of fairq.shrink":          {{set: "schemes.droptail.params.shrink=avoid", with: keysFairQ}},
+	"params of fairq.edge":            {{set: "schemes.droptail.params.edge=true", with: keysFairQ}},
+	"params of fairq.edge_interval":   {{set: "schemes.droptail.params.edge_interval=50ms", with: keysFairQ + "  schemes.droptail.params.edge=true"}},
+	"params of fairq.paths":           {{set: "schemes.droptail.params.paths=2", with: keysFairQ, topology: keysLeafSpine}},
+	"params of fairq.undivided":       {{set: "schemes.droptail.params.undivided=true", with: keysFairQ + "  schemes.droptail.params.paths=2", topology: keysLeafSpine}},
+	"params of fairq.fairswitch":      {{set: "schemes.droptail.params.fairswitch=true", with: keysFairQ}},
+}
+
+const (
+	keysStatic = "schemes.droptail.laws=[static]  schemes.droptail.params={rate: 10Mbit}"
+	keysACDC   = "schemes.droptail.laws=[acdc]  schemes.droptail.params={threshold: 15KB}"
+	keysFairQ  = "schemes.droptail.laws=[fairq]"
+)

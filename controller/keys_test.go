@@ -1,0 +1,79 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/config"
+)
+
+// keysOfFile has, for each key of a Controller file, a file with it and, where more is needed, the file to hold it
+// against; and the test that sees what is made of the configuration.
+var keysOfFile = map[string]struct{ file, without, shownBy string }{
+	"kind":                  {shownBy: "../config/config_test.go TestKind"},
+	"name":                  {file: "name: other"},
+	"listen":                {file: "listen: 127.0.0.1:1"},
+	"tls.ca":                {file: "tls: {ca: x, certificate: b, key: c}", without: keysTLS, shownBy: "siege_tls_test.go TestControllerTLS"},
+	"tls.certificate":       {file: "tls: {ca: a, certificate: x, key: c}", without: keysTLS, shownBy: "siege_tls_test.go TestControllerTLS"},
+	"tls.key":               {file: "tls: {ca: a, certificate: b, key: x}", without: keysTLS, shownBy: "siege_tls_test.go TestControllerTLS"},
+	"tls.named":             {file: "tls: {ca: a, certificate: b, key: c, named: true}", without: keysTLS, shownBy: "siege_tls_test.go TestControllerTLS"},
+	"generation":            {file: "generation: /tmp/x"},
+	"poll":                  {file: "poll: 2s", shownBy: "poll/poll_test.go TestGridDoesNotDrift"},
+	"rates.probe":           {file: "rates: {probe: 7}"},
+	"rates.arp":             {file: "rates: {arp: 7}"},
+	"rates.copy":            {file: "rates: {copy: 7}"},
+	"rates.source":          {file: "rates: {source: 7}"},
+	"rates.miss":            {file: "rates: {miss: 7}"},
+	"limits.switches":       {file: "limits: {switches: 7}"},
+	"limits.hosts":          {file: "limits: {hosts: 7}", shownBy: "forward/law_test.go TestHostLimits"},
+	"limits.hosts_per_port": {file: "limits: {hosts_per_port: 7}", shownBy: "forward/law_test.go TestHostLimits"},
+	"limits.pins":           {file: "limits: {pins: 7}", shownBy: "forward/law_test.go TestPinLimit"},
+	"limits.floods":         {file: "limits: {floods: 7}", shownBy: "forward/law_test.go TestFloodLimit"},
+	"metrics.listen":        {file: "metrics: {listen: 127.0.0.1:1}"},
+}
+
+const keysTLS = "tls: {ca: a, certificate: b, key: c}"
+
+// Every key of a Controller file changes what the controller is asked to do. A key of the schema that is not in
+// keysOfFile fails here.
+func TestEveryKeyHasAnEffect(t *testing.T) {
+	seen := func(text string) string {
+		f, err := kindController().Parse("keys.yaml", []byte("kind: Controller\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := f.config()
+		tls := "plain TCP"
+		if c.TLS != nil {
+			tls = fmt.Sprintf("%+v", *c.TLS)
+		}
+		return fmt.Sprintf("%s %s %s %v %s %v %+v %s", c.Name, c.Listen, tls, c.Named, c.Generation, c.Poll, c.Forward, c.Metrics)
+	}
+	keys := config.SchemaKeys(Schema())
+	for _, key := range keys {
+		k, ok := keysOfFile[key]
+		if !ok {
+			t.Errorf("%s: no case shows its effect: add one, or refuse the key", key)
+			continue
+		}
+		if k.file != "" && seen(k.file) == seen(k.without) {
+			t.Errorf("%s makes no difference", key)
+		}
+		if k.shownBy == "" {
+			continue
+		}
+		file, name, _ := strings.Cut(k.shownBy, " ")
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func "+name+"(") {
+			t.Errorf("%s: no test %s: %v", key, k.shownBy, err)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keysOfFile)) {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s: there is no such key", key)
+		}
+	}
+}
