@@ -98,16 +98,17 @@ func (r *racks) transfer(tb testing.TB, a *host, src *net.TCPAddr, l *net.TCPLis
 	}
 }
 
+const spreadFlows = 3000 // connections that show how a leaf spreads them
+
 // connections opens a thousand connections to a port where nobody listens, and counts the frames of each
 // uplink of the first leaf. Probes of links are among them, a few.
 func (r *racks) connections(tb testing.TB, a, b *host, firstPort int) [2]uint64 {
 	tb.Helper()
-	const flows = 1000
 	var before, got [2]uint64
 	for s := range before {
 		before[s] = r.sent(tb, leafSpine(1, s+1))
 	}
-	for i := range flows {
+	for i := range spreadFlows {
 		a.ns.Must(tb, func() error {
 			c, err := net.DialTCP("tcp4", &net.TCPAddr{IP: a.ip, Port: firstPort + i}, &net.TCPAddr{IP: b.ip, Port: 9000})
 			if errors.Is(err, syscall.ECONNREFUSED) {
@@ -124,7 +125,7 @@ func (r *racks) connections(tb testing.TB, a, b *host, firstPort int) [2]uint64 
 		for s := range got {
 			got[s] = r.sent(tb, leafSpine(1, s+1)) - before[s]
 		}
-		return got[0]+got[1] >= flows
+		return got[0]+got[1] >= spreadFlows
 	})
 	return got
 }
