@@ -18,6 +18,9 @@ type Checker struct {
 
 // Fail notes an error at path, a list of keys and indices from the top of the file.
 func (c *Checker) Fail(path []string, wrong, allowed string) {
+	if strings.HasSuffix(wrong, "?") { // it says already what was meant
+		allowed = ""
+	}
 	e := &Error{File: c.File, Line: 1, Key: strings.Join(path, "."), Wrong: wrong, Allowed: allowed}
 	if c.Root != nil {
 		at := c.Root.Locate(path)

@@ -34,7 +34,7 @@ func (p PortRef) In(f func() error) error {
 type NoQueue struct{ Port, Kind string }
 
 func (e *NoQueue) Error() string {
-	return fmt.Sprintf("port %s: its queue discipline %q keeps no backlog of its own: give the port a shaper (tbf or htb)", e.Port, e.Kind)
+	return fmt.Sprintf("port %s: its queue discipline %q keeps no backlog of its own: give the port a shaper: shape: RATE in the file or --shape RATE, or a tbf or htb of yours", e.Port, e.Kind)
 }
 
 // RootQueue is what the kernel counts of a device's root queue discipline.

@@ -72,6 +72,9 @@ func parse(what, text string, units []unit) (int64, error) {
 			number, size, best = n, u.size, len(u.name)
 		}
 	}
+	if err := unknownUnit(what, text, number, units); err != nil {
+		return 0, err
+	}
 	if best == 0 {
 		return 0, fmt.Errorf("%s %q needs a unit: a number and %s", what, text, unitNames(units))
 	}
@@ -199,6 +202,8 @@ func (l *Limit) UnmarshalText(b []byte) error {
 	units := byteUnits
 	if l.Packets {
 		units = packetUnits
+	} else if err := unknownUnit("limit", text, cutUnit(text, byteUnits), append([]unit{{"pkt", 1}}, byteUnits...)); err != nil {
+		return err
 	} else if !hasUnit(text, byteUnits) {
 		return fmt.Errorf("limit %q needs a unit: a number and %s, or pkt", text, unitNames(byteUnits))
 	}

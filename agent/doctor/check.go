@@ -157,7 +157,7 @@ func (j *judge) choose() (chosen []*Device) {
 		}
 		if !found && !j.hidden(seeDevices) {
 			j.add(Finding{
-				Area: AreaPorts, Check: "port.missing", Subject: p, Level: Problem, Text: "no such device in this network namespace; weir switch would wait for it",
+				Area: AreaPorts, Check: "port.missing", Subject: p, Level: Problem, Text: "no such device in this network namespace; weir switch refuses it, or waits for it (--wait, -f)",
 				Remedy: "mind the spelling, or run it in the port's namespace (ip netns exec NAMESPACE weir doctor)", port: p, asks: attaching,
 			})
 		}

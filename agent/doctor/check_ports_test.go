@@ -223,7 +223,7 @@ func TestCheck_NamesAreMadeSafe(t *testing.T) {
 	f.Host.Name = "h\x1b]0;x\x07"
 	var out strings.Builder
 	r := Check(f, Options{})
-	if err := r.Print(&out); err != nil {
+	if err := r.Print(&out, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"\x1b", "\x07", "\r", "\u202e", "\x9b", "\xff", "dev a", "-K a"} {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -304,7 +305,7 @@ func TestCheck_Config(t *testing.T) {
 	}{
 		{"port.queue", "swp1", `would not take it: somebody set its queue discipline "mqprio"`, "if nobody needs what is there: tc qdisc replace dev swp1", Problem},
 		{"port.queue", "swp2", "bfifo keeps the queue: 1Gbit/s, buffer 100KB, target 20KB", "", OK},
-		{"port.missing", "swp7", "would wait for it", "spelling", Problem},
+		{"port.missing", "swp7", "waits for it (--wait, -f)", "spelling", Problem},
 	} {
 		if n := finding(t, r, want.check, want.subject, want.says); n.Level != want.level || !strings.Contains(n.Remedy, want.remedy) {
 			t.Errorf("%+v", n)
@@ -329,7 +330,7 @@ func TestPrint_ManyOfAKind(t *testing.T) {
 	}
 	var out strings.Builder
 	r := Check(f, Options{})
-	if err := r.Print(&out); err != nil {
+	if err := r.Print(&out, true); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n"); n > 60 {
@@ -342,5 +343,40 @@ func TestPrint_ManyOfAKind(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
+	}
+}
+
+// What is to be mended is told first; what is as it should be is counted, and told where it is asked for.
+func TestPrint_ProblemsFirst(t *testing.T) {
+	r := &Report{Findings: []Finding{
+		{Area: AreaKernel, Level: OK, Text: "the kernel has it"},
+		{Area: AreaKernel, Level: Note, Text: "a note of the kernel"},
+		{Area: AreaPorts, Level: Problem, Text: "a problem of ports"},
+		{Area: AreaMTU, Level: OK, Text: "the MTU is right"},
+		{Area: AreaMemory, Level: Blocked, Text: "no memory"},
+	}}
+	order := func(all bool) (found []string) {
+		t.Helper()
+		var out strings.Builder
+		if err := r.Print(&out, all); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			for i := range r.Findings {
+				if strings.HasSuffix(strings.TrimSpace(line), r.Findings[i].Text) {
+					found = append(found, r.Findings[i].Text)
+				}
+			}
+		}
+		if want := map[bool]string{false: "1 problem, 1 note, 2 ok (-v lists them)\n", true: "1 problem, 1 note, 2 ok\n"}[all]; !strings.HasSuffix(out.String(), want) {
+			t.Errorf("it does not end with %q:\n%s", want, out.String())
+		}
+		return found
+	}
+	if got, want := order(false), []string{"no memory", "a problem of ports", "a note of the kernel"}; !slices.Equal(got, want) {
+		t.Errorf("told: %q, not %q", got, want)
+	}
+	if got, want := order(true), []string{"no memory", "a problem of ports", "the kernel has it", "a note of the kernel", "the MTU is right"}; !slices.Equal(got, want) {
+		t.Errorf("all told: %q, not %q", got, want)
 	}
 }

@@ -3,39 +3,73 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// Print writes the report for people: what Weir can do here, then the findings by area, each with what to
-// do about it below. What is the same of several ports is one line.
-func (r *Report) Print(w io.Writer) error {
+// Print writes the report for people: what Weir can do here, then the findings, each with what to do about it below:
+// what is blocked and what is a problem first, whatever its area, then notes by area. What is as it should be is
+// counted, and told where all is asked for. What is the same of several ports is one line.
+func (r *Report) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "weir %s on %s: Linux %s, %s, %s\n\n", clean(r.Weir), r.Host.Name, r.Host.Release, r.Host.Arch, plural(r.Host.CPUs, "CPU"))
 	for _, c := range r.Summary {
 		fmt.Fprintf(&b, "%-8s %-8s %s\n", c.What, c.Can, c.Why)
 	}
+	found := lines(r.Findings)
+	if wrong := atLevels(found, Blocked, Problem); len(wrong) > 0 {
+		fmt.Fprintf(&b, "\nmend first\n")
+		for _, l := range wrong {
+			l.print(&b)
+		}
+	}
+	rest := atLevels(found, Note)
+	if all {
+		rest = atLevels(found, Note, OK)
+	}
 	area := Area("")
-	for _, l := range lines(r.Findings) {
+	for _, l := range rest {
 		if l.Area != area {
 			area = l.Area
 			fmt.Fprintf(&b, "\n%s\n", area)
 		}
-		text := l.Text
-		if len(l.subjects) > 0 {
-			text = some(l.subjects) + ": " + text
-		}
-		fmt.Fprintf(&b, "  %-8s %s\n", l.Level, text)
-		if l.Remedy != "" {
-			fmt.Fprintf(&b, "           -> %s\n", l.Remedy)
-		}
+		l.print(&b)
 	}
 	count := map[Level]int{}
 	for i := range r.Findings {
 		count[r.Findings[i].Level]++
 	}
-	fmt.Fprintf(&b, "\n%d blocked, %s, %s, %d ok\n", count[Blocked], plural(count[Problem], "problem"), plural(count[Note], "note"), count[OK])
+	fmt.Fprintf(&b, "\n%d blocked, %s, %s, %d ok", count[Blocked], plural(count[Problem], "problem"), plural(count[Note], "note"), count[OK])
+	if !all && count[OK] > 0 {
+		b.WriteString(" (-v lists them)")
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// atLevels are the lines of some levels: the worse level first where both are what is to be mended.
+func atLevels(found []line, levels ...Level) (out []line) {
+	for _, l := range found {
+		if slices.Contains(levels, l.Level) {
+			out = append(out, l)
+		}
+	}
+	if levels[0] == Blocked {
+		slices.SortStableFunc(out, func(a, b line) int { return ranks[b.Level] - ranks[a.Level] })
+	}
+	return out
+}
+
+func (l *line) print(b *strings.Builder) {
+	text := l.Text
+	if len(l.subjects) > 0 {
+		text = some(l.subjects) + ": " + text
+	}
+	fmt.Fprintf(b, "  %-8s %s\n", l.Level, text)
+	if l.Remedy != "" {
+		fmt.Fprintf(b, "           -> %s\n", l.Remedy)
+	}
 }
 
 // line is what is the same of some subjects.

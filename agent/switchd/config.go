@@ -52,6 +52,7 @@ type Options struct {
 	Purge    bool // leave nothing pinned at the end
 	TakeOver bool // from a living process
 	Renew    bool // tables of another layout
+	Wait     bool // for ports that are not there at the start; else *NoDevice
 	Version  string
 	Hangup   <-chan os.Signal // read File again; nil: nobody says so
 	Log      *slog.Logger     // nil: none

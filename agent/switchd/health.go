@@ -10,6 +10,12 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // what to do about it
 }
 
+// Asked says that a finding is what the configuration asks for, or what somebody did on purpose: nothing is to be
+// done about it.
+func (f *Finding) Asked() bool {
+	return f.Word == wordObserved || f.Word == wordPart || f.Word == wordDown && f.Remedy == ""
+}
+
 // view is all that a check may look at.
 type view struct {
 	k        *datapath.FairQPinned
@@ -32,6 +38,7 @@ type check struct {
 const (
 	wordDown     = "down"
 	wordObserved = "observed"
+	wordPart     = "part"
 	wordStopped  = "stopped"
 	wordLayout   = "other-layout"
 )
@@ -57,7 +64,7 @@ var checks = []check{
 	{"one-sided", Degraded, lookOneSided},
 	{"tunnels", Degraded, lookTunnels},
 	{"table-full", Degraded, lookTableFull},
-	{"part", Enforced, lookPart},
+	{wordPart, Enforced, lookPart},
 	{"was-full", Enforced, lookWasFull},
 	{"data-elsewhere", Enforced, lookDataElsewhere},
 	{"hw-tc-offload", Enforced, lookHardware},

@@ -71,7 +71,7 @@ func lookDown(v *view) (reason, remedy string) {
 	case !v.device.known:
 		return "", ""
 	case !v.device.up:
-		return "the port is down", "ip link set dev " + v.k.Port + " up"
+		return "the port is down (ip link set dev " + v.k.Port + " up)", "" // somebody took it down
 	case !v.device.carrier:
 		return "the port has no carrier", "look at its cable and at the other end"
 	}
@@ -101,7 +101,11 @@ func lookObserved(v *view) (reason, remedy string) {
 	if v.k.Hold != datapath.FairQHoldNone || v.note != "" {
 		return "", ""
 	}
-	return "it is observed only, as the configuration says: nothing is held", "name it in enforce.ports when it is to be held"
+	reason = "observed only, as configured: none of its flows is held"
+	if v.recent != nil && v.recent.rewritten > 0 {
+		reason += "; acknowledgements that leave here are rewritten for flows of other ports"
+	}
+	return reason, ""
 }
 
 // ---- all parts are there ----

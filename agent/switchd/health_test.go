@@ -97,7 +97,7 @@ func TestChecks(t *testing.T) {
 		{"hangs", func(now, _ *reading, _ *datapath.FairQPinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s, windows are let go", "what keeps it"},
 		{"one beat late", func(now, _ *reading, _ *datapath.FairQPinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
 
-		{"taken down", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down", "ip link set dev a up"},
+		{"taken down", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down (ip link set dev a up)", ""},
 		{"no carrier", func(now, _ *reading, _ *datapath.FairQPinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
 		{"leaving", func(_, _ *reading, a *datapath.FairQPinned) { a.Releasing = true }, "leaving", Off, "is leaving this port", ""},
 
@@ -168,7 +168,10 @@ func TestChecks(t *testing.T) {
 		{"canary", func(_, _ *reading, a *datapath.FairQPinned) {
 			a.Hold, a.HoldShare = datapath.FairQHoldPart, datapath.FairQLots/10
 		}, "part", Enforced, "10 % of its flows", ""},
-		{"observed", func(_, _ *reading, a *datapath.FairQPinned) { a.Hold = datapath.FairQHoldNone }, "observed", Off, "observed only", "enforce.ports"},
+		{"observed", func(_, _ *reading, a *datapath.FairQPinned) { a.Hold = datapath.FairQHoldNone }, "observed", Off, "observed only, as configured", ""},
+		{"observed, beside flows of other ports", func(now, before *reading, a *datapath.FairQPinned) {
+			a.Hold, a.Rewritten = datapath.FairQHoldNone, before.kernel.Ports[0].Rewritten+2900
+		}, "observed", Off, "rewritten for flows of other ports", ""},
 		{"rolled back", func(now, _ *reading, a *datapath.FairQPinned) {
 			a.Hold = datapath.FairQHoldNone
 			now.notes = map[uint32]string{1: "rolled back: goodput 0.7 is below 0.9"}

@@ -116,6 +116,9 @@ type Port struct {
 // Idle says that nothing is wrong with a port that is not enforced: it is down, or to be observed only.
 func (p *Port) Idle() bool { return p.Word == wordDown || p.Word == wordObserved }
 
+// Observes says that no flow is held on any port of the switch, as its configuration says.
+func (s *Switch) Observes() bool { return s.Word == wordObserved }
+
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
 	Key, Text string

@@ -225,6 +225,9 @@ func (r *role) firstPorts() (ports []candidate, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.missing(found); err != nil {
+		return nil, err
+	}
 	var refs []datapath.PortRef
 	for i := range found {
 		refs = append(refs, datapath.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})

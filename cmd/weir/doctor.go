@@ -11,7 +11,7 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
 	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor [PORT...]",
@@ -19,7 +19,7 @@ func doctorCommand() *cobra.Command {
 		Long: `Look at this machine and say what Weir can and cannot do on it: kernel, rights, ports and their queues,
 programs of others, what moves packets past the kernel, MTU, TCP, tunnels, memory, and what is there of
 Weir. Each finding is ok, a note, a problem (mend it first) or blocked (Weir does not work with it), with
-what to do.
+what to do. Problems are told first; of what is ok only the number, unless -v.
 
 PORT is the name of a device in this network namespace, or a pattern ('swp*'). Without one, every device
 that can be a port is looked at; with -f FILE the ports of that configuration, and by its settings. Nothing
@@ -56,7 +56,7 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 				e.SetIndent("", "  ")
 				err = e.Encode(r)
 			} else {
-				err = r.Print(cmd.OutOrStdout())
+				err = r.Print(cmd.OutOrStdout(), all)
 			}
 			if err == nil && !r.Fine() {
 				err = &exitCode{code: exitError}
@@ -65,6 +65,7 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "judge the ports of this configuration of weir switch, by its settings")
+	cmd.Flags().BoolVarP(&all, "verbose", "v", false, "list what is as it should be, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -69,6 +69,9 @@ func (f *observeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
+	if err := needRights("weir observe"); err != nil {
+		return err
+	}
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
 	o, err := switchd.Observe(cmd.Context(), c, long)
 	if err != nil {

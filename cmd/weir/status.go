@@ -51,7 +51,7 @@ It is 1 otherwise, also where there is no switch, or no port that is to be enfor
 			}
 			err := o.run(cmd)
 			if errors.Is(err, fs.ErrPermission) {
-				err = fmt.Errorf("%w: only root may read what the kernel has", err)
+				err = fmt.Errorf("weir status needs root, for only root may read what is pinned: run it with sudo (%w)", err)
 			}
 			return err
 		},

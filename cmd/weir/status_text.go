@@ -81,7 +81,7 @@ func signedText(s *switchd.Switch) string {
 
 // switchLine is what is said of a switch in one line.
 func switchLine(s *switchd.Switch) string {
-	line := fmt.Sprintf("switch %s: %s", s.Name, s.State)
+	line := fmt.Sprintf("switch %s: %s", s.Name, switchStateText(s))
 	if s.Reason != "" {
 		line += fmt.Sprintf(" (%s)", s.Reason)
 	}
@@ -111,8 +111,20 @@ func stateText(p *switchd.Port) string {
 	return string(p.State)
 }
 
+// switchStateText is the state of a switch; of one that only observes, as it is asked to, just that.
+func switchStateText(s *switchd.Switch) string {
+	if s.Observes() {
+		return s.Word
+	}
+	return string(s.State)
+}
+
+// findingLabel says what a finding is: a state that was asked for, and what is as asked, is no warning.
 func findingLabel(f *switchd.Finding) string {
-	if f.State == switchd.Enforced {
+	switch {
+	case f.Asked():
+		return "note"
+	case f.State == switchd.Enforced:
 		return "warning"
 	}
 	return fmt.Sprintf("%s (%s)", f.State, f.Word)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -35,8 +36,8 @@ func switchCommand() *cobra.Command {
 		Short: "Keep the queues of this switch's ports short (FairQ)",
 		Long: `Put FairQ on ports of this switch and keep it there until interrupted. PORT is the name of a
 device in this network namespace, or a pattern ('swp*'); what else there is to say stands in flags, or
-with the ports in a file (-f). A port that is deleted and made again, or comes later, is attached as
-soon as it is there.
+with the ports in a file (-f). A PORT that is not there at the start is refused, unless --wait; one of a
+file is waited for. A port that is deleted and made again, or comes later, is attached as soon as it is there.
 
 Name every port that traffic passes: the window of a flow is written into the acknowledgements that
 leave by another port than its data. Every port needs a queue of its own whose length can be read, a
@@ -124,6 +125,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.scope, "scope", nil, "manage only flows with both ends in these PREFIXes (repeatable; default all)")
 	flags.BoolVar(&f.options.Purge, "purge", false, "leave nothing pinned at the end; without PORT: remove what is pinned now")
 	flags.BoolVar(&f.options.TakeOver, "take-over", false, "take over from the process that runs under this name")
+	flags.BoolVar(&f.options.Wait, "wait", false, "wait for ports that are not there yet (with -f they are waited for)")
 	flags.BoolVar(&f.options.Renew, "renew", false, "replace pinned tables that another version of Weir left; flows are adopted")
 	flags.BoolVar(&f.asJSON, "json", false, "log in JSON, a line each")
 }
@@ -137,7 +139,7 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 		if err := switchd.CheckName(f.name); err != nil {
 			return usageError(err)
 		}
-		return switchd.Purge(f.name)
+		return purge(cmd.OutOrStdout(), f.name)
 	}
 	c, err := f.config(cmd, args)
 	if err != nil {
@@ -150,9 +152,39 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 	if c.File != "" {
 		f.options.Hangup = hangups()
 	}
+	if err := needRights("weir switch"); err != nil {
+		return err
+	}
 	c.Options = f.options
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
 	return switchd.Run(cmd.Context(), c)
+}
+
+// purge removes a switch, and says which others are left.
+func purge(w io.Writer, name string) error {
+	if err := needRights("weir switch --purge"); err != nil {
+		return err
+	}
+	before, err := switchd.SwitchNames()
+	if err != nil {
+		return err
+	}
+	if err := switchd.Purge(name); err != nil {
+		return err
+	}
+	left, err := switchd.SwitchNames()
+	if err != nil {
+		return err
+	}
+	text := "switch " + name + ": nothing of it was pinned"
+	if slices.Contains(before, name) {
+		text = "removed switch " + name
+	}
+	for _, other := range left {
+		text += fmt.Sprintf("\nleft: switch %s; weir switch --purge --name %s removes it", other, other)
+	}
+	_, err = fmt.Fprintln(w, text)
+	return err
 }
 
 // hangups gives the signals that ask for a reload. Without a file they end the process, as they do others.

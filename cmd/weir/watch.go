@@ -15,7 +15,7 @@ import (
 
 const (
 	watchSample  = 250 * time.Millisecond // a cell of a queue's line
-	historyCells = 120                    // the widest line
+	historyCells = 130                    // the widest line
 )
 
 // watchInTerminal shows reports in a terminal until q, or ctx is done.
@@ -45,7 +45,7 @@ type watchModel struct {
 	width, height int
 	selected      portKey
 	top           int // first row that is shown
-	sortBy        int // of columns
+	sortBy        int // of columns; at first the state, so that what is wrong stands first and is selected
 	reversed      bool
 }
 
@@ -73,7 +73,7 @@ type (
 )
 
 func newWatchModel(read func() (*switchd.Report, error), queues func() (map[int]uint32, error)) *watchModel {
-	return &watchModel{read: read, queues: queues, width: 80, height: 24, history: map[portKey][]uint32{}}
+	return &watchModel{read: read, queues: queues, width: 80, height: 24, sortBy: 1, history: map[portKey][]uint32{}}
 }
 
 func (m *watchModel) Init() tea.Cmd { return tea.Batch(m.readCmd, m.sampleCmd) }

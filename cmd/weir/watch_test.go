@@ -86,14 +86,16 @@ func TestWatch_Views(t *testing.T) {
 	}{
 		"ports":      {watching(watched()), 80, 24, nil},
 		"selected":   {watching(watched()), 80, 24, []string{"down", "down", "down", "down"}},
-		"by-state":   {watching(watched()), 80, 24, []string{"right"}},
-		"by-drops":   {watching(watched()), 80, 24, []string{"left", "r"}},
-		"wide":       {watching(watched()), 140, 24, nil},
-		"many":       {watching(many), 80, 24, []string{"end"}},
-		"two":        {watching(two), 80, 24, nil},
-		"none":       {watching(&switchd.Report{}), 80, 24, nil},
-		"not-yet":    {newWatchModel(nil, nil), 80, 24, nil},
-		"very-small": {watching(watched()), 20, 5, nil},
+		"by-port":    {watching(watched()), 80, 24, []string{"left"}},
+		"by-drops":   {watching(watched()), 80, 24, []string{"left", "left", "r"}},
+		"columns-60": {watching(watched()), 60, 24, nil}, "columns-70": {watching(watched()), 70, 24, nil},
+		"columns-100": {watching(watched()), 100, 24, nil}, "columns-160": {watching(watched()), 160, 24, nil},
+		"columns-200": {watching(watched()), 200, 24, nil},
+		"many":        {watching(many), 80, 24, []string{"end"}},
+		"two":         {watching(two), 80, 24, nil},
+		"none":        {watching(&switchd.Report{}), 80, 24, nil},
+		"not-yet":     {newWatchModel(nil, nil), 80, 24, nil},
+		"very-small":  {watching(watched()), 20, 5, nil},
 	} {
 		v.m.Update(tea.WindowSizeMsg{Width: v.width, Height: v.height})
 		press(v.m, v.keys...)
@@ -130,6 +132,34 @@ func isExpected(t *testing.T, name, got string) {
 	}
 }
 
+// Whatever the terminal's width, every port tells its name, state and drops; and names take what they need, so that
+// the queue's line gets the rest.
+func TestWatch_Widths(t *testing.T) {
+	for width := 40; width <= 200; width++ {
+		m := watching(watched())
+		m.Update(tea.WindowSizeMsg{Width: width, Height: 24})
+		for _, r := range m.sorted() {
+			_, drops := rateTexts(r.Port)
+			found := false
+			for l := range strings.Lines(m.View().Content) {
+				l = strings.TrimRight(ansi.Strip(l), " \n")
+				name := printable(r.Port.Port)
+				name = name[:min(len(name), portLeast-1)]
+				found = found || strings.HasPrefix(l, name) && strings.Contains(l, stateText(r.Port)) && strings.HasSuffix(l, " "+drops)
+			}
+			if !found {
+				t.Fatalf("%d columns: name, state and drops of %s are not on the screen:\n%s", width, r.Port.Port, ansi.Strip(m.View().Content))
+			}
+		}
+	}
+	five := &switchd.Report{Switches: []switchd.Switch{{Name: "default", State: switchd.Enforced, Ports: []switchd.Port{{Port: "p5", State: switchd.Enforced}}}}}
+	m := watching(five)
+	m.Update(tea.WindowSizeMsg{Width: 160, Height: 24})
+	if g := m.grid(m.sorted()); g.columns[0] != portLeast || g.line < 90 {
+		t.Errorf("of 160 columns p5 has %d, and its queue's line %d", g.columns[0], g.line)
+	}
+}
+
 // What is printed once, of every state.
 func TestStatus_Text(t *testing.T) {
 	var out bytes.Buffer
@@ -160,9 +190,12 @@ func TestWatch_Colours(t *testing.T) {
 // first.
 func TestWatch_Selection(t *testing.T) {
 	m := watching(watched())
-	press(m, "down", "down")
+	if first := m.sorted()[m.index(m.sorted())].Port; first.State != switchd.Off || first.Idle() {
+		t.Errorf("at first %s is selected, which is %s: not the worst", first.Port, first.State)
+	}
+	press(m, "down", "down", "up", "up")
 	name := m.sorted()[m.index(m.sorted())].Port.Port
-	press(m, "right", "r")
+	press(m, "left", "r")
 	if now := m.sorted()[m.index(m.sorted())].Port.Port; now != name || name != "swp2" {
 		t.Errorf("%q was selected, now %q", name, now)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -56,9 +57,9 @@ func rate(r row, of func(*switchd.Rates) float64) float64 {
 	return of(r.Rates)
 }
 
-// columns are of 80 characters together with the queue's line, which stands behind lineAfter.
+// columns beside the queue's line, which stands behind lineAfter.
 var columns = []column{
-	{"PORT", portWidth, true, func(r row) string { return printable(r.Port.Port) }, func(a, b row) int { return naturally(a.Port.Port, b.Port.Port) }},
+	{"PORT", portMost, true, func(r row) string { return printable(r.Port.Port) }, func(a, b row) int { return naturally(a.Port.Port, b.Port.Port) }},
 	{"STATE", 8, true, func(r row) string { return stateText(r.Port) }, func(a, b row) int { return cmp.Compare(stateRank(a), stateRank(b)) }},
 	{"FLOWS", 5, false, func(r row) string { return shortNumber(float64(r.Flows)) }, most(func(r row) uint32 { return r.Flows })},
 	{"WINDOW", 6, false, func(r row) string { return windowText(r.Port) }, most(func(r row) uint64 { return r.GrantBytes })},
@@ -73,10 +74,16 @@ var columns = []column{
 }
 
 const (
-	portWidth = 10
+	portLeast = 5 // columns of a port's name, also where all are shorter
+	portMost  = 10
+	portWide  = 26 // in a terminal of more than 120
 	lineAfter = 5  // the column that the queue's line stands behind
-	lineWidth = 17 // in a terminal of 80
+	lineLeast = 8  // shorter it tells nothing
 )
+
+// narrow are the columns to leave out where the terminal is too narrow for all, the first of them first: titles. What
+// is left always says which port, in which state, and its drops.
+var narrow = []string{"TARGET", "REWR/S", "WINDOW", "FLOWS", "QUEUE"}
 
 func stateStyle(r row) string {
 	switch {
@@ -127,7 +134,7 @@ func (m *watchModel) header() (lines []string) {
 			lines = append(lines, fmt.Sprintf("... and more: %d switches", len(m.report.Switches)))
 			break
 		}
-		line := fmt.Sprintf("switch %s: %s", s.Name, paint(stateStyle(row{Port: &switchd.Port{State: s.State, Word: s.Word}}), string(s.State)))
+		line := fmt.Sprintf("switch %s: %s", s.Name, paint(stateStyle(row{Port: &switchd.Port{State: s.State, Word: s.Word}}), switchStateText(s)))
 		if about := processText(s); about != "" {
 			line += "; " + about
 		}
@@ -149,32 +156,73 @@ func (m *watchModel) table() (lines []string) {
 	if len(rows) == 0 {
 		return nil
 	}
-	wider := max(0, m.width-80)
-	lines = append(lines, m.titles(wider))
+	g := m.grid(rows)
+	lines = append(lines, m.titles(g))
 	at := m.index(rows)
 	for i := m.top; i < min(len(rows), m.top+m.tableRows()); i++ {
-		lines = append(lines, m.line(rows[i], i == at, wider))
+		lines = append(lines, m.line(rows[i], i == at, g))
 	}
 	return lines
 }
 
-// layout joins the cells of a row. What a terminal is wider than 80 is shared by the names and the lines.
-func layout(wider int, cell func(i int) string, line func(width int) string) string {
-	var b strings.Builder
+// grid is how wide each column is on this screen; 0: it is left out.
+type grid struct {
+	columns []int
+	line    int // of the queue's line; 0: left out
+}
+
+// grid gives the names what they need, leaves out what does not fit, and gives the queue's line the rest.
+func (m *watchModel) grid(rows []row) grid {
+	g := grid{columns: make([]int, len(columns))}
+	total := -1 // spaces stand between columns
 	for i := range columns {
-		width := columns[i].width
-		if i == 0 {
-			width += wider / 2
-		} else {
-			b.WriteByte(' ')
+		g.columns[i] = columns[i].width
+		total += columns[i].width + 1
+	}
+	most := portMost
+	if m.width > 120 {
+		most = portWide
+	}
+	need := portLeast
+	for _, r := range rows {
+		need = max(need, ansi.StringWidth(m.nameOf(r)))
+	}
+	total += min(need, most) - g.columns[0]
+	g.columns[0] = min(need, most)
+	for _, title := range narrow {
+		if total <= m.width {
+			break
 		}
-		b.WriteString(fit(cell(i), width, columns[i].left))
-		if i == lineAfter {
-			b.WriteByte(' ')
-			b.WriteString(line(min(lineWidth+wider-wider/2, historyCells)))
+		i := slices.IndexFunc(columns, func(c column) bool { return c.title == title })
+		total -= g.columns[i] + 1
+		g.columns[i] = 0
+	}
+	if rest := m.width - total - 1; rest >= lineLeast {
+		g.line = min(rest, historyCells)
+	}
+	return g
+}
+
+// nameOf is a port's name; with that of its switch where there are several.
+func (m *watchModel) nameOf(r row) string {
+	if m.report != nil && len(m.report.Switches) > 1 {
+		return r.key.String()
+	}
+	return printable(r.Port.Port)
+}
+
+// layout joins the cells of a row.
+func (g *grid) layout(cell func(i int) string, line func(width int) string) string {
+	var cells []string
+	for i := range columns {
+		if g.columns[i] > 0 {
+			cells = append(cells, fit(cell(i), g.columns[i], columns[i].left))
+		}
+		if i == lineAfter && g.line > 0 {
+			cells = append(cells, line(g.line))
 		}
 	}
-	return b.String()
+	return strings.Join(cells, " ")
 }
 
 // fit brings text to a width.
@@ -187,7 +235,7 @@ func fit(text string, width int, left bool) string {
 	return space + text
 }
 
-func (m *watchModel) titles(wider int) string {
+func (m *watchModel) titles(g grid) string {
 	title := func(i int) string {
 		if i != m.sortBy {
 			return columns[i].title
@@ -196,26 +244,29 @@ func (m *watchModel) titles(wider int) string {
 		if m.reversed {
 			arrow = "▴"
 		}
-		return ansi.Truncate(columns[i].title, columns[i].width-1, "") + arrow
+		return ansi.Truncate(columns[i].title, g.columns[i]-1, "") + arrow
 	}
-	return paint(strong, layout(wider, title, func(width int) string { return fit("▄ IS THE TARGET", width, true) }))
+	return paint(strong, g.layout(title, func(width int) string {
+		if width < len("# IS THE TARGET") {
+			return fit("▄ TARGET", width, true)
+		}
+		return fit("▄ IS THE TARGET", width, true)
+	}))
 }
 
-func (m *watchModel) line(r row, selected bool, wider int) string {
+func (m *watchModel) line(r row, selected bool, g grid) string {
 	cell := func(i int) string {
-		text := columns[i].text(r)
 		switch {
-		case i == 0 && m.report != nil && len(m.report.Switches) > 1:
-			text = r.key.String()
 		case i == 1:
-			return paint(stateStyle(r), text)
+			return paint(stateStyle(r), columns[i].text(r))
+		case i == 0 && selected:
+			return paint(marked, m.nameOf(r))
+		case i == 0:
+			return m.nameOf(r)
 		}
-		if i == 0 && selected {
-			text = paint(marked, text)
-		}
-		return text
+		return columns[i].text(r)
 	}
-	return layout(wider, cell, func(width int) string { return sparkline(m.history[r.key], uint64(r.TargetBytes), width) })
+	return g.layout(cell, func(width int) string { return sparkline(m.history[r.key], uint64(r.TargetBytes), width) })
 }
 
 var bars = []rune(" ▁▂▃▄▅▆▇█")

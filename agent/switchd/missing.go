@@ -1,0 +1,71 @@
+package switchd
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+// NoDevice is the error for a port that was asked for and is not there when the switch begins.
+type NoDevice struct {
+	Port string   // a name, or a pattern that matches nothing
+	Here []string // devices of the namespace that could be meant
+}
+
+func (e *NoDevice) Error() string {
+	what := "no device " + e.Port
+	if isPattern(e.Port) {
+		what = "no device matches " + e.Port
+	}
+	here := "there is no port here"
+	if n := len(e.Here); n > 0 {
+		here = "ports here: " + strings.Join(e.Here[:min(n, portsTold)], ", ")
+		if n > portsTold {
+			here += fmt.Sprintf(" and %d more", n-portsTold)
+		}
+	}
+	return what + "; " + here + "; --wait waits"
+}
+
+const portsTold = 10 // that an error lists
+
+// missing refuses with *NoDevice what was named and matches no device, unless it is to be waited for. A file may
+// name devices that come later: its unit starts with the machine.
+func (r *role) missing(found []candidate) error {
+	if r.cfg.Wait || r.cfg.File != "" {
+		return nil
+	}
+	for i := range r.cfg.Ports {
+		rule := &r.cfg.Ports[i]
+		for _, match := range rule.Match {
+			alone := newRules([]PortRule{{Match: []string{match}}})
+			matches := func(name string) bool { return alone.of(name) != nil }
+			if !slices.ContainsFunc(found, func(c candidate) bool { return matches(c.name) }) {
+				here, err := portsHere()
+				if err != nil {
+					return err
+				}
+				return &NoDevice{match, here}
+			}
+		}
+	}
+	return nil
+}
+
+// portsHere names the devices of the namespace that can be ports.
+func portsHere() (names []string, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	for _, l := range links {
+		if a := l.Attrs(); a.Flags&net.FlagLoopback == 0 {
+			names = append(names, a.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

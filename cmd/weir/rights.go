@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// needRights refuses a command that loads kernel programs where the process may not: before anything is touched, and
+// before a system call says something less clear.
+func needRights(command string) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return fmt.Errorf("capabilities of this process: %w", err)
+	}
+	has := func(c uint) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
+	all := has(unix.CAP_SYS_ADMIN)
+	if has(unix.CAP_NET_ADMIN) && (all || has(unix.CAP_BPF) && has(unix.CAP_PERFMON)) {
+		return nil
+	}
+	return fmt.Errorf("%s needs root: run it with sudo, or give it CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON", command)
+}
