@@ -64,7 +64,7 @@ func TestCheck_Devices(t *testing.T) {
 	}
 	one := []string{"swp1"}
 	for _, r := range []row{
-		{what: "no such port", ports: []string{"swp[12]", "eth7"}, check: "port.missing", subject: "eth7", level: Problem, says: "would wait", spoil: func(*Facts, *Device) {}},
+		{what: "no such port", ports: []string{"swp[12]", "eth7"}, check: "port.missing", subject: "eth7", level: Problem, says: "waits for it (--wait", spoil: func(*Facts, *Device) {}},
 		{what: "no ports", check: "port.none", level: Problem, says: "no device", remedy: "ip netns exec",
 			spoil: func(f *Facts, _ *Device) { f.Devices = f.Devices[:2] }, swtch: No, mark: No, edge: No},
 		{what: "a bridge", ports: []string{"br0"}, check: "port.role", subject: "br0", level: Problem, remedy: "its ports (swp1, swp2)",
