@@ -44,6 +44,7 @@ var (
 		"unify_shift":             {file: keysPort + "scale: unify\nunify_shift: 9\n", without: keysPort + "scale: unify\n", see: "kernel"},
 		"flows":                   {file: keysPort + "flows: 2048\n", without: keysPort, see: "kernel"},
 		"shrink":                  {file: keysPort + "shrink: avoid\n", without: keysPort, see: "kernel"},
+		"signed":                  {file: keysPort + "signed: drop\n", without: keysPort, see: "kernel"},
 		"scope":                   {file: keysPort + "scope: [10.0.0.0/8]\n", without: keysPort, see: "kernel"},
 		"edge.interval":           {file: keysPort + "edge: {interval: 20ms}\n", without: keysPort + "edge: {}\n", see: "kernel"},
 		"edge.change":             {file: keysPort + "edge: {change: 0.5}\n", without: keysPort + "edge: {}\n", see: "kernel"},
