@@ -142,7 +142,7 @@ experiments: build ## FairQ's paper in the lab, FILES=...: hours, goes on where 
 figures: build ## every paper's figures from the simulator, out/figures/index.html: goes on where it was stopped (docs/results.md)
 	@./weir figures $(IDS) --resume $(FIGURES) || [ $$? -eq 3 ] # a refuted claim is a result
 
-reproduction: ## docs/REPRODUCTION.md anew, from results/ and experiments/
+reproduction: ## docs/REPRODUCTION.md and tables beside it anew, from results/ and experiments/
 	$(GO) run ./tools/reproduction
 
 man: build ## man pages and shell completions, from the --help texts: out/man, out/completion

@@ -14,6 +14,15 @@ import (
 // Markdown writes what a page of documentation shows of an experiment: a table of what matters, and the
 // claims beside what was measured. A value is the median over seeds, smallest..largest behind it.
 func Markdown(w io.Writer, doc *result.Document) error {
+	return markdown(w, doc, writeVerdicts)
+}
+
+// Measured is Markdown without the claims, for a page beside one that has them.
+func Measured(w io.Writer, doc *result.Document) error {
+	return markdown(w, doc, func(*bytes.Buffer, *result.Document) {})
+}
+
+func markdown(w io.Writer, doc *result.Document, verdicts func(*bytes.Buffer, *result.Document)) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, weir %s, Linux %s, %s.", count(len(doc.Runs), "run"), doc.Weir, doc.Host.Kernel, count(doc.Host.CPUs, "CPU"))
 	for _, world := range worldNames(doc) {
@@ -23,7 +32,7 @@ func Markdown(w io.Writer, doc *result.Document) error {
 	b.WriteString("\n\n")
 	writeOverview(&b, doc)
 	writeSizes(&b, doc)
-	writeVerdicts(&b, doc)
+	verdicts(&b, doc)
 	for _, n := range runNotes(doc) {
 		if !strings.HasPrefix(n.text, "network.rtt ") { // every run in the lab has this one
 			fmt.Fprintf(&b, "\n* %s (%d of %s)", n.text, n.runs, count(len(doc.Runs), "run"))

@@ -113,6 +113,9 @@ func (s *section) write(b *bytes.Buffer) {
 			b.WriteString("; **" + c.stale + "**")
 		}
 	}
+	if s.labPage != "" && s.counts(experiment.WorldLab) != "" {
+		fmt.Fprintf(b, "\n* lab, of an earlier weir and more seeds: tables without verdicts in [%s](%s)", strings.Split(s.labPage, "#")[0], s.labPage)
+	}
 	if s.labPage != "" && s.counts(experiment.WorldLab) == "" {
 		fmt.Fprintf(b, "\n* lab: measured earlier, the tables stand in [%s](%s): `weir figures %s --world lab`",
 			strings.Split(s.labPage, "#")[0], s.labPage, s.file.ID)

@@ -3,6 +3,7 @@ package reproduction
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,26 +14,31 @@ import (
 	"weir/experiment/result"
 )
 
-// The page is what the committed files give.
-func TestPage_IsCommitted(t *testing.T) {
-	got, err := Page("../..")
-	if err != nil {
-		t.Fatal(err)
+// The pages are what the committed files give.
+func TestPages_AreCommitted(t *testing.T) {
+	pages, err := Pages("../..")
+	if err != nil || len(pages) != 3 {
+		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	want, err := os.ReadFile(filepath.Join("../..", PagePath))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	lines := strings.Split(string(want), "\n")
-	for i, line := range strings.Split(string(got), "\n") {
-		if i >= len(lines) || line != lines[i] {
-			t.Fatalf("%s is not what the files give from line %d on: 'make reproduction' writes it anew\nnow: %s", PagePath, i+1, line)
+	for name, got := range pages {
+		want, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Error(difference(name, string(got), string(want)))
 		}
 	}
-	t.Fatalf("%s has more lines than the files give: 'make reproduction' writes it anew", PagePath)
+}
+
+func difference(name, got, committed string) string {
+	lines := strings.Split(committed, "\n")
+	for i, line := range strings.Split(got, "\n") {
+		if i >= len(lines) || line != lines[i] {
+			return fmt.Sprintf("%s is not what the files give from line %d on: 'make reproduction' writes it anew\nnow: %s", name, i+1, line)
+		}
+	}
+	return name + " has more lines than the files give: 'make reproduction' writes it anew"
 }
 
 const fileText = `id: X1

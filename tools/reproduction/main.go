@@ -1,7 +1,8 @@
-// Command reproduction writes docs/REPRODUCTION.md, from the root of the repository (make reproduction).
+// Command reproduction writes docs/REPRODUCTION.md, and the tables of pages beside it, from the root of the repository (make reproduction).
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,9 +10,9 @@ import (
 )
 
 func main() {
-	page, err := reproduction.Page(".")
-	if err == nil {
-		err = os.WriteFile(reproduction.PagePath, page, 0o644) //nolint:gosec // a page for everybody
+	pages, err := reproduction.Pages(".")
+	for name, text := range pages {
+		err = errors.Join(err, os.WriteFile(name, text, 0o644)) //nolint:gosec // pages for everybody
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reproduction:", err)

@@ -1,0 +1,110 @@
+package reproduction
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"weir/experiment"
+	"weir/experiment/report"
+)
+
+// simulatedPage has, between the marks of report.Into, what the simulator measured: from the same summaries as PagePath.
+const simulatedPage = "fairq-simulated.md"
+
+// Pages makes every page that says what was measured, by its path below the root: PagePath, and the pages with tables
+// beside prose. A claim's verdict stands on PagePath alone, so that no two pages can disagree about it.
+func Pages(root string) (map[string][]byte, error) {
+	page, err := Page(root)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{PagePath: page}
+	for _, p := range []struct{ name, world string }{{simulatedPage, experiment.WorldSim}, {labPage, experiment.WorldLab}} {
+		name := path.Join("docs", p.name)
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a page with tables: %w", err)
+		}
+		if out[name], err = withBlocks(root, text, p.world); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return out, nil
+}
+
+// block is what stands on a page of an experiment's results.
+var block = regexp.MustCompile(`(?s)<!-- results of ([^ ]+) -->\n(.*?)<!-- end of results -->`)
+
+// withBlocks brings the tables of a page up to what is committed of a world.
+func withBlocks(root string, page []byte, world string) ([]byte, error) {
+	files, err := experiment.Tree(filepath.Join(root, filesDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range block.FindAllSubmatch(page, -1) {
+		id := string(found[1])
+		for i := range files {
+			if files[i].File.ID != id {
+				continue
+			}
+			s, err := newSection(root, &files[i])
+			if err != nil {
+				return nil, err
+			}
+			text, err := s.block(string(found[2]), world)
+			if err != nil {
+				return nil, err
+			}
+			if text == "" {
+				continue
+			}
+			if page, err = report.Into(page, id, []byte(text)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return page, nil
+}
+
+// block makes the tables of one experiment in one world; "": PagePath decides nothing there, and what stands stays. Of the
+// lab the tables stay, which are of more seeds than what is committed, and lose their verdicts.
+func (s *section) block(stands, world string) (string, error) {
+	for i := range s.columns {
+		c := &s.columns[i]
+		if c.world != world || c.ovs || c.beside && world == experiment.WorldSim {
+			continue
+		}
+		var b bytes.Buffer
+		if world == experiment.WorldSim {
+			if err := report.Measured(&b, c.doc); err != nil {
+				return "", err
+			}
+		} else {
+			b.WriteString(withoutVerdicts(stands))
+		}
+		text := strings.TrimRight(b.String(), "\n") + fmt.Sprintf("\n\n%s[REPRODUCTION.md](REPRODUCTION.md#%s).\n", claimsAt, strings.ToLower(s.file.ID))
+		return text, nil
+	}
+	return "", nil
+}
+
+// claimsAt begins the line that leads to the claims.
+const claimsAt = "What became of its claims: "
+
+// verdicts are the tables of claims and their causes, as report.Markdown writes them.
+var verdicts = regexp.MustCompile(`(?ms)^(\*\*(The paper's claims|What this project asks|Other claims|Claims)\*\*: .*?|Causes:\n.*?)(^\* |\z)`)
+
+func withoutVerdicts(text string) string {
+	text, _, _ = strings.Cut(text, claimsAt)
+	return strings.TrimSpace(verdicts.ReplaceAllString(text, "$3")) + "\n"
+}
