@@ -50,7 +50,7 @@ func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks ui
 			t.Fatal(err)
 		}
 	}
-	release, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	release, cancel := context.WithTimeout(context.Background(), testnet.Patience)
 	defer cancel()
 	if err := f.Release(release); err != nil {
 		t.Fatal(err)
