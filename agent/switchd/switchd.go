@@ -113,6 +113,9 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if r.rules.made, err = recordedShapes(c.Name); err != nil {
 		return err
 	}
+	if _, err := r.firstPorts(); err != nil { // nothing is touched then, and nobody asked to leave
+		return err
+	}
 	// What runs beside the law: metrics here, the canaries with the ports (look, tend).
 	if err := r.serveMetrics(); err != nil {
 		return err
@@ -143,9 +146,6 @@ func Run(ctx context.Context, c *Config) (err error) {
 // begin attaches to the ports that are there. A port that was named and cannot be managed is an error:
 // whoever starts a switch by hand learns it at once.
 func (r *role) begin() error {
-	if _, err := r.firstPorts(); err != nil { // nothing is touched then, and nobody asked to leave
-		return err
-	}
 	cfg, err := r.cfg.fairQ()
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (r *role) begin() error {
 			break
 		}
 		again, lookErr := r.firstPorts()
-		if try == tries || lookErr != nil || slices.Equal(names(found), names(again)) {
+		if try == tries || found == nil || lookErr != nil || slices.Equal(names(found), names(again)) {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (r *role) begin() error {
 }
 
 // beginOnce takes the pins, so that no other process begins under this name; only then it reads what is there of
-// Weir, changes shapers and attaches. It gives the ports that it found.
+// Weir, changes shapers and attaches. It gives the ports that it found; nil: it did not get so far.
 func (r *role) beginOnce(cfg datapath.FairQConfig) (found []candidate, err error) {
 	o, err := r.own(cfg)
 	if err != nil {

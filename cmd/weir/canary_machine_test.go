@@ -95,6 +95,7 @@ func (m *machine) noteOf() (text string) {
 // Only the share that was asked for is held, and to windows that leave it its part of a queue that the
 // others fill; the others are not touched.
 func TestCanary_HoldsItsShare(t *testing.T) {
+	parallel(t)
 	const streams = 32
 	for _, row := range []struct{ percent, least, most int }{{10, 0, 12}, {50, 6, 26}} { // four deviations
 		t.Run(fmt.Sprintf("%d percent", row.percent), func(t *testing.T) {
@@ -141,6 +142,7 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 
 // A port that is not among those to enforce on is only observed.
 func TestCanary_OtherPortsAreObserved(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	p := m.switchFile("enforce: {ports: [in0], percent: 100}\n")
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 4)
@@ -163,6 +165,7 @@ const starved = "defaults: {rate: 1Mbit, buffer: 2KB, target_fraction: 0.01, rtt
 // A canary with parameters that starve its flows undoes itself, says why, and stays undone until it is asked
 // for anew.
 func TestCanary_RollsBack(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	p := m.switchFile(starved + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9], over: 2s}\n")
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 32)
@@ -196,6 +199,7 @@ func TestCanary_RollsBack(t *testing.T) {
 
 // With all flows held there are no free ones: what was before is what is compared with.
 func TestCanary_RollsBackTheWhole(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	// A window below a segment, of which Linux makes next to nothing.
 	p := m.switchFile("defaults: {target_fraction: 0.001, rtt: 1us, min_window: 500B}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
@@ -218,6 +222,7 @@ func TestCanary_RollsBackTheWhole(t *testing.T) {
 // With parameters that are right nothing is rolled back, whatever the load. (Beside free flows that fill the queue a
 // held one gets somewhat less, as docs/observe.md has it: that is no fault, so the rule asks for half.)
 func TestCanary_GoodParametersStay(t *testing.T) {
+	parallel(t)
 	testroot.Need(t, "makes network namespaces")
 	decisions := 0
 	for round := range rounds(1, 6) {

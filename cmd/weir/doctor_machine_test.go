@@ -36,6 +36,7 @@ func says(r *doctor.Report, check, subject, text string) doctor.Level {
 // What doctor asks for is what weir switch wants: before it, while it runs with a shaper of its own, and
 // after it was killed. Nothing of the machine is changed by looking.
 func TestDoctor_BesideASwitch(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.unshaped()
 	before := m.chains()

@@ -124,8 +124,8 @@ schemes: [{name: ecn, params: {threshold: 20KB}}]
 measure: {ports: {bottleneck: "switch->receiver1"}}
 `
 
-// TestHostIsAsBefore runs an experiment to its end, then kills it with SIGKILL at ten random
-// moments and cleans: each time the host must be what it was, to the last mount and program.
+// TestHostIsAsBefore runs an experiment to its end, then kills it with SIGKILL at four random moments (ten in a soak)
+// and cleans: each time the host must be what it was, to the last mount and program.
 func TestHostIsAsBefore(t *testing.T) {
 	testroot.Need(t, "namespaces and kernel programs")
 	file := filepath.Join(t.TempDir(), "killed.yaml")
@@ -141,7 +141,7 @@ func TestHostIsAsBefore(t *testing.T) {
 	sameHost(t, before, "after a run")
 
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for n := range 10 {
+	for n := range rounds(4, 10) {
 		after := time.Duration(rnd.Int64N(int64(whole)))
 		cmd := exec.Command("weir", "run", file, "--world", "lab")
 		if err := cmd.Start(); err != nil {

@@ -41,6 +41,7 @@ func observedNamed(o *switchd.Observation, name string) *switchd.ObservedPort {
 // Observing a port changes nothing: drop-tail goes on as before, and afterwards nothing is there that was not
 // before.
 func TestObserve_LeavesNothing(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	streams.Progress(t, 1_000_000)
@@ -92,6 +93,7 @@ func TestObserve_LeavesNothing(t *testing.T) {
 
 // A weir switch that is at work is read along, and not disturbed.
 func TestObserve_ReadsAlong(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	p := m.switchUp("weir")
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
@@ -152,6 +154,7 @@ func (o observedPair) wrong() (out []string) {
 // What is predicted of a load is what enforcing then gives it. The limits are wide: the machine may be busy.
 // docs/observe.md has the figures of a quiet one.
 func TestObserve_Predicts(t *testing.T) {
+	parallel(t)
 	loads, out := []int{4, 16, 48}, io.Discard
 	if *soak {
 		loads = []int{2, 4, 8, 16, 24, 32, 48}

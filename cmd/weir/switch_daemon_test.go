@@ -189,6 +189,7 @@ func capabilitiesOf(t *testing.T, pid int) uint64 {
 // With the capabilities that the unit gives, and no others, everything works: attach, shape, mark, reload,
 // status, take over, end. Without any one of them it does not, so none is given in vain.
 func TestSwitch_LeastCapabilities(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.unshaped()
 	chains := m.chains()

@@ -195,6 +195,7 @@ var faults = []struct {
 // Under each fault status says the right word and reason, and all is well again without it; what others have
 // at the ports stays as it is.
 func TestSwitch_StatusUnderFaults(t *testing.T) {
+	parallel(t)
 	var table []string
 	for _, f := range faults {
 		t.Run(strings.ReplaceAll(f.name, " ", "_"), func(t *testing.T) {
@@ -346,6 +347,7 @@ func TestSwitch_StatusCriesNoWolf(t *testing.T) {
 
 // A switch that only has the port that data leaves by says so: no acknowledgement ever passes FairQ.
 func TestSwitch_StatusOfOnePort(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.start("weir", "switch", "out0")

@@ -37,6 +37,15 @@ func rounds(short, full int) int {
 	return short
 }
 
+// parallel has a test run beside others of its kind: each has namespaces of its own, and its line, not the processors,
+// is what it waits for. A soak holds times to limits, and so has the machine for itself.
+func parallel(t *testing.T) {
+	t.Helper()
+	if !*soak {
+		t.Parallel()
+	}
+}
+
 // limit fails a soak whose figure is over its limit.
 func limit(t *testing.T, what string, worst, most time.Duration) {
 	t.Helper()
@@ -75,7 +84,7 @@ func newMachine(t *testing.T) *machine {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return err
 		}
-		return unix.Mount("bpf", bpffs, "bpf", 0, "")
+		return unix.Mount("bpf", bpffs, "bpf", 0, "") // over what the machine may have there
 	})
 	return m
 }

@@ -103,6 +103,7 @@ func value(t *testing.T, body, series string) float64 {
 // What Prometheus reads is what the kernel has, and scrapers that are stuck hold up neither the next one nor
 // the sign of life that windows are held by.
 func TestSwitch_Metrics(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.loopback()
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
@@ -179,6 +180,7 @@ func TestSwitch_Metrics(t *testing.T) {
 // An address that was asked for and is taken ends a start before anything is touched; who takes over gets it
 // from the one before.
 func TestSwitch_MetricsAddress(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.loopback()
 	first := m.switchUp("weir", "--metrics", "127.0.0.1:0")
@@ -205,6 +207,7 @@ func TestSwitch_MetricsAddress(t *testing.T) {
 // The default address, which nobody asked for, may be taken: the switch begins without it, and has it when it is
 // free.
 func TestSwitch_MetricsAddressTaken(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	var other net.Listener
 	m.Switch.Must(t, func() (err error) {

@@ -115,6 +115,7 @@ func (m *machine) deleteUnderTimer(p *process, streams *testnet.Streams) (met bo
 // A port that is deleted and made again under load is managed again within a second, as the port that it
 // was. Nobody ever acts on what a deleted device's memory reads as, and nothing piles up.
 func TestSwitch_PortsComeAndGo(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.bridgeReceiver()
 	m.deletePort()
@@ -170,10 +171,11 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 // Ports that come later, by name and by pattern; one that loses its queue; one that is not asked for any
 // more after a restart. Status says each.
 func TestSwitch_FollowsItsPorts(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.bridgeReceiver()
 	m.deletePort()
-	p := m.start("weir", "switch", "out0", "in*", "--json")
+	p := m.start("weir", "switch", "out0", "in*", "--wait", "--json")
 	m.until(p, "the port that is there is attached", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
 	ifindex := m.makePort()
 	m.until(p, "the port that came is attached, with a law for its buffer", func() bool {
@@ -219,6 +221,7 @@ func (m *machine) programmed(name string) bool {
 
 // What cannot be managed is refused at once when it was named, with the reason.
 func TestSwitch_Refuses(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.Switch.Must(t, func() error { // a queue that can be read, of a port whose rate cannot
 		in0, err := netlink.LinkByName("in0")

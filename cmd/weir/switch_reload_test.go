@@ -111,6 +111,7 @@ func (l lost) since(before lost) lost {
 // their windows are held (each C*RTT + αB, 28 KB), so that it drops nothing because somebody was woken late;
 // were they let go, it would be full within two round trips.
 func TestSwitch_ReloadUnderLoad(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	testnet.Shape(t, m.Port, machineBps, 1_000_000, 2*1514)
 	c := m.switchFrom(variants[0])
@@ -120,7 +121,7 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	streams.Progress(t, 500_000)
 	first := m.read()
 
-	reloads := rounds(50, 1000)
+	reloads := rounds(2*len(variants), 1000)
 	// Acknowledgements that passed as they came, the fewest of the reloads to each file: a busy machine that keeps the
 	// streams waiting has some in one or the other, a file that lets windows go has them in each.
 	fewest := make([]uint64, len(variants))
@@ -188,6 +189,7 @@ func (m *machine) standing() (s standing) {
 
 // Whatever is wrong with a file, the reload is refused with the reason, and the switch stays as it is.
 func TestSwitch_ReloadRefused(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	c := m.switchFrom(both)
 	var taken string
@@ -247,6 +249,7 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 
 // Ports come and go by a reload; SIGHUP asks for one, too; without a file there is none.
 func TestSwitch_ReloadsPorts(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	one := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: out0}]\n"
 	c := m.switchFrom(one)
@@ -296,6 +299,7 @@ func TestSwitch_ReloadsPorts(t *testing.T) {
 
 // The process that took over is the one that is asked.
 func TestSwitch_ReloadAfterTakeOver(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	c := m.switchFrom(both)
 	next := m.start("weir", "switch", "-f", c.path, "--take-over")
@@ -356,6 +360,7 @@ const shaped = "kind: Switch\nmetrics: {listen: \"\"}\nports:\n  - {match: out0,
 // A port without a queue of its own gets one while Weir runs: whatever ends Weir, the kernel's default comes
 // back, and what somebody else set stays.
 func TestSwitch_Shape(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	m.unshaped()
 	chains := m.chains()
@@ -436,6 +441,7 @@ func TestSwitch_Shape(t *testing.T) {
 
 // Marking stands behind FairQ, follows the file, and goes with Weir or with a purge.
 func TestSwitch_Mark(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	chains := m.chains()
 	marks := func() (n int) {

@@ -48,6 +48,7 @@ func (m *machine) said(what string, says func(s *switchd.Switch, code int) bool)
 // Status says what holds, by the kernel alone: with a living process and without, with a program of
 // somebody else's in front, without the queue, without the device, without anything.
 func TestSwitch_Status(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	if s, code := m.status(); code != exitError || s.Name != "" {
 		t.Errorf("nothing pinned: %d, %+v", code, s)

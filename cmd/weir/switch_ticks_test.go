@@ -7,6 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/testnet"
 	"weir/datapath/testnet/timers"
 )
 
@@ -36,6 +37,20 @@ func (m *machine) watchTicks(name string) *tickWatch {
 		return err
 	})
 	return &tickWatch{m.t, timers.NewWatch(m.t, id), slot}
+}
+
+// undisturbed gives the longest gap between ticks while nothing is done to the switch, over 30 parts of the load: what
+// the machine itself makes of a timer, with its interrupts, its other work and its hypervisor. Gaps under a fault are
+// held against this one, measured in the same run.
+func (w *tickWatch) undisturbed(streams *testnet.Streams) time.Duration {
+	w.t.Helper()
+	w.mark()
+	for range rounds(1, 30) {
+		streams.Progress(w.t, 1_000_000)
+	}
+	longest, ticks := w.since()
+	w.t.Logf("undisturbed: longest gap between %d ticks: %v", ticks, longest.Round(10*time.Microsecond))
+	return longest
 }
 
 // mark begins anew.

@@ -103,6 +103,7 @@ func TestSwitch_StatusOfTraffic(t *testing.T) {
 
 // What status says of offloads is so: with GSO and GRO every window that leaves is held, with GRO's chains not.
 func TestSwitch_HiddenSegments(t *testing.T) {
+	parallel(t)
 	m := newMachine(t)
 	testnet.Shape(t, m.In, machineBps, 1_000_000, 10_000) // no faster than a busy machine can look
 	p := m.switchUp("weir")                               // before the connection: its window scale is told, not inferred
