@@ -59,7 +59,7 @@ const (
 	bpffs   = "/sys/fs/bpf"
 	pinRoot = bpffs + "/weir/switch"
 	pinDir  = pinRoot + "/default"
-	tables  = 10 // pins without a port: 9 tables and who has them
+	tables  = 11 // pins without a port: 10 tables and who has them
 
 	machineBps    = 100e6
 	machineBuffer = 125_000
