@@ -18,7 +18,11 @@ import (
 
 // emptyRecord is the record of a lab of which nothing is made.
 func emptyRecord(name string) record {
-	return record{Name: name, Token: newToken(), Namespaces: map[string]string{}, Pid: os.Getpid(), Owned: true, Built: true}
+	entries := map[string]string{}
+	for _, node := range []string{mgmtNode, controllerNode} {
+		entries[node] = "weir-" + name + "-" + node
+	}
+	return record{Name: name, Token: newToken(), Namespaces: entries, Pid: os.Getpid(), Owned: true, Built: true}
 }
 
 // take gives a lab of which only the record exists.
