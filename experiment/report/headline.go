@@ -56,31 +56,31 @@ func mainCell(cells []*cell) *cell {
 	return cells[len(cells)-1]
 }
 
-// effects words the change of what matters: of each group with completion times the tail, of one without the throughput,
-// and all drops.
+// mostTails is of how many groups the headline says the tail.
+const mostTails = 2
+
+// effects words the change of what matters: the tail of groups with completion times, the throughput of those without
+// together, and all drops.
 func effects(doc *result.Document, base, main *cell) []string {
 	var out []string
-	names := groupNames(doc)
-	several := len(names) > 2
-	prefix := func(name string) string {
-		if several {
-			return name + " "
-		}
-		return ""
-	}
-	for _, name := range names[:min(len(names), 3)] {
-		if !hasRates(doc, name) {
-			if text := arrow(base, main, []string{name, "fct_ms", "p99"}, " ms"); text != "" {
-				out = append(out, prefix(name)+"p99 "+text)
-			}
-		}
-	}
-	for _, name := range names[:min(len(names), 3)] {
+	var timed, rated []string
+	for _, name := range groupNames(doc) {
 		if hasRates(doc, name) {
-			if text := percent(base, main, []string{name, "throughput_mbps"}); text != "" {
-				out = append(out, prefix(name)+"goodput "+text)
-			}
+			rated = append(rated, name)
+		} else {
+			timed = append(timed, name)
 		}
+	}
+	for _, name := range timed[:min(len(timed), mostTails)] {
+		if text := arrow(base, main, []string{name, "fct_ms", "p99"}, " ms"); text != "" {
+			if len(timed) > 1 {
+				text = "of " + name + " " + text
+			}
+			out = append(out, "p99 "+text)
+		}
+	}
+	if text := percent(base, main, rated); text != "" {
+		out = append(out, "goodput "+text)
 	}
 	if text := arrow(base, main, []string{result.AllPorts, "drops"}, ""); text != "" {
 		out = append(out, "drops "+text)
@@ -109,11 +109,19 @@ func arrow(base, main *cell, path []string, unit string) string {
 	return number(a) + " -> " + number(b) + unit
 }
 
-func percent(base, main *cell, path []string) string {
-	a, okA := base.middle(path)
-	b, okB := main.middle(path)
+// percent words the change of the throughput of groups together; "" where one is not known.
+func percent(base, main *cell, groups []string) string {
+	a, b := 0.0, 0.0
+	for _, name := range groups {
+		x, okA := base.middle([]string{name, "throughput_mbps"})
+		y, okB := main.middle([]string{name, "throughput_mbps"})
+		if !okA || !okB {
+			return ""
+		}
+		a, b = a+x, b+y
+	}
 	switch {
-	case !okA || !okB:
+	case len(groups) == 0:
 		return ""
 	case base == main || a == 0:
 		return number(b) + " Mbit/s"
