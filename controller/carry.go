@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"weir/controller/fabric"
+	"weir/controller/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )
@@ -112,7 +113,7 @@ func counters(to []fabric.Counters, body []byte) ([]fabric.Counters, error) {
 	}
 	var p openflow.PortStats
 	for it.Next(&p) {
-		if p.PortNo > openflow.PortMax {
+		if p.PortNo > openflow.PortMax || len(to) == forward.PortsMax {
 			continue
 		}
 		to = append(to, fabric.Counters{

@@ -104,6 +104,8 @@ type Config struct {
 	Version string
 	Log     *slog.Logger // nil: none
 	Ready   func(address net.Addr)
+
+	beforeDraw func() // of tests: called when the lease is taken, before the generation id is drawn
 }
 
 // Schema is the JSON schema of `kind: Controller`.

@@ -5,12 +5,14 @@
 //	controller.go the goroutine of the laws
 //	turns.go      what waits for it
 //	session.go    one connection, from its first question to its end
+//	read.go       becoming master of a switch, and what it has
 //	refusal.go    switches that refuse an order
 //	carry.go      actions as OpenFlow messages
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
 //	run.go        the process: listening, status, metrics
 //	standby.go    which of several controllers is active
+//	fence.go      its generation id
 package controller
 
 import (
@@ -39,11 +41,11 @@ type Core struct {
 	reading sync.Mutex // what switches tell of their tables
 	later   []event    // of the laws' own goroutine
 
-	generation uint64
-	flowsMax   int                        // of one switch that is taken in
-	sessions   map[fabric.Switch]*session // those that the laws know; of the laws' goroutine
-	out        []fabric.Action
-	refused    map[fabric.Switch]string // switches that are not managed, and why
+	fence    *fence
+	flowsMax int                        // of one switch that is taken in
+	sessions map[fabric.Switch]*session // those that the laws know; of the laws' goroutine
+	out      []fabric.Action
+	refused  map[fabric.Switch]string // switches that are not managed, and why
 
 	patience     patience
 	counts       counts
@@ -53,6 +55,7 @@ type Core struct {
 // counts are figures of the core; written by many.
 type counts struct {
 	frames, framesDropped  atomic.Uint64
+	eventsDropped          atomic.Uint64 // before the switch joined
 	overRate               atomic.Uint64 // packets above the rate of a connection that is gone
 	orders, ordersRefused  atomic.Uint64
 	changes                atomic.Uint64
@@ -67,10 +70,10 @@ type event struct {
 	e    fabric.Event
 }
 
-// newCore makes a core whose roles are asked for with this generation id.
-func newCore(generation uint64, log *slog.Logger, laws ...fabric.Law) *Core {
+// newCore makes a core whose roles are asked for with the fence's generation id.
+func newCore(f *fence, log *slog.Logger, laws ...fabric.Law) *Core {
 	return &Core{
-		laws: laws, log: log, begun: time.Now(), generation: generation,
+		laws: laws, log: log, begun: time.Now(), fence: f,
 		flowsMax: 1 << 18, turns: newTurns(), ask: make(chan func()), ended: make(chan struct{}),
 		sessions: map[fabric.Switch]*session{}, refused: map[fabric.Switch]string{},
 	}

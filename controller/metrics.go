@@ -59,6 +59,7 @@ var figures = []figure{
 	}),
 	counter("frames_total", "Packets that came to the controller.", func(s *Status) uint64 { return s.Core.Frames }),
 	counter("frames_dropped_total", "Packets over a limit of the controller.", func(s *Status) uint64 { return s.Core.FramesDropped }),
+	counter("events_dropped_total", "Changes of switches over the limit before they joined. These switches were read again.", func(s *Status) uint64 { return s.Core.EventsDropped }),
 	counter("orders_total", "Orders to switches.", func(s *Status) uint64 { return s.Core.Orders }),
 	counter("orders_refused_total", "Orders that a switch refused.", func(s *Status) uint64 { return s.Core.OrdersRefused }),
 	counter("links_forged_total", "Link probes with a wrong tag, a stale one, or from a port of hosts.", func(s *Status) uint64 { return s.Forward.Counts.LinksForged }),
@@ -67,6 +68,7 @@ var figures = []figure{
 	counter("floods_total", "Frames sent to all ports of hosts.", func(s *Status) uint64 { return s.Forward.Counts.Floods }),
 	counter("route_changes_total", "Changes of routes.", func(s *Status) uint64 { return s.Forward.Counts.Waves }),
 	counter("syn_total", "Copies of SYN.", func(s *Status) uint64 { return s.Forward.Counts.SYN }),
+	counter("generation_raises_total", "Raises of the generation id, because a switch called it stale.", func(s *Status) uint64 { return s.Raises }),
 	gauge("connections", "Connections, of peers that are no switches with them.", func(s *Status) int { return s.Peers.Now }),
 	counter("connections_total", "Connections that were begun.", func(s *Status) uint64 { return s.Peers.Accepted }),
 }

@@ -30,6 +30,8 @@ type role struct {
 	store *channel.GenerationFile
 	term  atomic.Pointer[term]   // nil: stands by
 	waits atomic.Pointer[string] // for this controller
+
+	listen func(address string) (net.Listener, error)
 }
 
 // term is a controller at work, with one generation id.
@@ -50,6 +52,7 @@ func Run(ctx context.Context, cfg *Config) error {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &role{cfg: cfg, log: log.With("controller", cfg.Name), begun: time.Now(), store: &channel.GenerationFile{Path: cfg.Generation}}
+	r.listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	if err := os.MkdirAll(filepath.Dir(cfg.Generation), 0o700); err != nil {
 		return fmt.Errorf("keep the generation id: %w", err)
 	}
@@ -70,7 +73,12 @@ func Run(ctx context.Context, cfg *Config) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30)) // from here on it is
 	}
-	lease := newLease(cfg.Generation, cfg.Name, r.log)
+	return r.terms(ctx)
+}
+
+// terms stands by and works in turn until ctx is done.
+func (r *role) terms(ctx context.Context) error {
+	lease := newLease(r.cfg.Generation, r.cfg.Name, r.log)
 	defer lease.release()
 	for ctx.Err() == nil {
 		if err := lease.take(ctx, r.standBy); err != nil {
@@ -82,6 +90,7 @@ func Run(ctx context.Context, cfg *Config) error {
 		if err := r.work(ctx, lease); err != nil {
 			return err
 		}
+		lease.release()
 	}
 	return nil
 }
@@ -93,20 +102,35 @@ func (r *role) standBy(active string) {
 	}
 }
 
-// work is the active controller until ctx is done or the lease is lost.
+// work is the active controller until ctx is done, the lease is lost, or another one has drawn a higher generation id.
 func (r *role) work(ctx context.Context, lease *lease) error {
-	t, l, err := r.newTerm()
+	if r.cfg.beforeDraw != nil {
+		r.cfg.beforeDraw()
+	}
+	generation, err := r.store.Next()
+	if err != nil {
+		return err
+	}
+	if !lease.ours() { // it took too long: whoever has the lease now draws again
+		r.log.Warn("another controller has taken over before this one began: it stands by", "generation", generation)
+		return nil
+	}
+	t, l, err := r.newTerm(generation)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	serving, lost := context.WithCancel(ctx)
+	defer lost()
 	laws, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	fence := t.core.fence
+	fence.over = lost
 	var all sync.WaitGroup
-	all.Go(func() { lease.keep(serving, lost) })
+	all.Go(func() { lease.keep(serving, func() bool { return !fence.holds() }, lost) })
 	all.Go(func() { t.core.work(laws) })
 	r.term.Store(t)
-	r.log.Info("begun", "version", r.cfg.Version, "address", l.Addr(), "generation", t.core.generation, "tls", r.cfg.TLS != nil)
+	r.log.Info("begun", "version", r.cfg.Version, "address", l.Addr(), "generation", generation, "tls", r.cfg.TLS != nil)
 	if r.cfg.Ready != nil {
 		r.cfg.Ready(l.Addr())
 	}
@@ -122,20 +146,16 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	return err
 }
 
-// newTerm makes all that works, with a generation id above all that were used before: it is on disk already.
-func (r *role) newTerm() (*term, net.Listener, error) {
-	generation, err := r.store.Next()
-	if err != nil {
-		return nil, nil, err
-	}
+// newTerm makes all that works with a generation id, which is on disk already.
+func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t := &term{role: r, last: map[fabric.Switch][]fabric.Counters{}}
 	if err := t.makeLaws(); err != nil {
 		return nil, nil, err
 	}
-	t.core = newCore(generation, r.log, t.forward, t.poll)
+	t.core = newCore(newFence(r.store, generation, r.log), r.log, t.forward, t.poll)
 	// What an earlier configuration with other limits left is taken in, too, within reason.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
-	l, err := t.listen()
+	l, err := t.serveSwitches()
 	return t, l, err
 }
 
@@ -149,11 +169,26 @@ func (t *term) makeLaws() (err error) {
 	if t.forward, err = forward.New(c); err != nil {
 		return err
 	}
-	t.poll = poll.New(t.cfg.Poll, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) { t.last[s] = ports })
+	t.poll = poll.New(t.cfg.Poll, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) {
+		if t.last[s] == nil {
+			t.forget()
+		}
+		t.last[s] = append(t.last[s][:0], ports...) // they are lent
+	})
 	return nil
 }
 
-func (t *term) listen() (net.Listener, error) {
+// forget removes the counters of switches that have left.
+func (t *term) forget() {
+	for id := range t.last {
+		if t.core.sessions[id] == nil {
+			delete(t.last, id)
+		}
+	}
+}
+
+// serveSwitches makes the server, and the listener that it is to have.
+func (t *term) serveSwitches() (net.Listener, error) {
 	c := channel.Config{Handler: t.core, Generations: t.store, Log: t.log, Limits: limits(&t.cfg.Forward.Rates)}
 	var err error
 	if t.cfg.TLS != nil {
@@ -167,7 +202,7 @@ func (t *term) listen() (net.Listener, error) {
 	if t.server, err = channel.NewServer(c); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", t.cfg.Listen)
+	l, err := t.listen(t.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for switches on %s: %w", t.cfg.Listen, err)
 	}

@@ -2,13 +2,11 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"weir/controller/fabric"
-	"weir/controller/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )
@@ -16,7 +14,8 @@ import (
 const (
 	joinTimeout    = 10 * time.Second // for role, ports and all flows to be read
 	confirmTimeout = 5 * time.Second  // for a switch to carry out what it was told
-	earlyMax       = 4096             // port changes that wait for the switch to join
+	earlyMax       = 4096             // events that wait for the switch to join
+	readings       = 3                // of a switch that changes more than that while it is read
 )
 
 // session is one connection to one switch.
@@ -25,9 +24,10 @@ type session struct {
 	conn *channel.Conn
 	box  mailbox // of turns
 
-	mu     sync.Mutex
-	joined bool
-	early  []fabric.Event // that came before
+	mu      sync.Mutex
+	joined  bool
+	early   []fabric.Event // that came before, since the reading began
+	dropped int            // further ones
 }
 
 // sessionOf finds the session of a connection; nil before Up.
@@ -54,27 +54,52 @@ func (c *Core) Up(conn *channel.Conn) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 		defer cancel()
-		joined, err := c.find(ctx, s)
-		if err != nil {
+		if err := c.join(ctx, s); err != nil {
 			c.counts.notManaged.Add(1)
 			c.log.Warn("switch cannot join", "switch", s.id, "error", err)
 			conn.Close()
 			c.Do(ctx, func() { c.refuse(s.id, err) })
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		c.turns.must(s, *joined)
-		for _, e := range s.early {
-			c.turns.must(s, e)
-		}
-		s.joined, s.early = true, nil
-		select {
-		case <-conn.Done(): // Down may have been here before
-			c.turns.must(s, fabric.Left{Switch: s.id})
-		default:
 		}
 	}()
+}
+
+// join reads the switch and hands it to the laws. A law that lacked an event would believe in a port or a flow that is
+// gone: a switch that changed too much while it was read is read again.
+func (c *Core) join(ctx context.Context, s *session) error {
+	for range readings {
+		s.mu.Lock()
+		s.early, s.dropped = nil, 0 // the answers to questions asked from here on have all that came before
+		s.mu.Unlock()
+		joined, err := c.find(ctx, s)
+		if err != nil {
+			return err
+		}
+		if c.enter(s, joined) {
+			return nil
+		}
+	}
+	return fmt.Errorf("more than %d of its ports and flows changed while it was read, %d times in a row", earlyMax, readings)
+}
+
+// enter hands the laws a switch as it was read, and what came since. False: some of that was dropped.
+func (c *Core) enter(s *session, joined *fabric.Joined) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped > 0 {
+		c.log.Warn("too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
+		return false
+	}
+	c.turns.must(s, *joined)
+	for _, e := range s.early {
+		c.turns.must(s, e)
+	}
+	s.joined, s.early = true, nil
+	select {
+	case <-s.conn.Done(): // Down may have been here before
+		c.turns.must(s, fabric.Left{Switch: s.id})
+	default:
+	}
+	return true
 }
 
 // Down ends what the laws know of a connection.
@@ -95,6 +120,9 @@ func (c *Core) tell(s *session, e fabric.Event) {
 	if !s.joined {
 		if len(s.early) < earlyMax {
 			s.early = append(s.early, e)
+		} else {
+			s.dropped++
+			c.counts.eventsDropped.Add(1)
 		}
 		s.mu.Unlock()
 		return
@@ -166,134 +194,4 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 			conn.Close()
 		}
 	}
-}
-
-// find becomes master of a switch and reads what it has.
-func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
-	j := &fabric.Joined{Switch: s.id}
-	if err := s.conn.SetRole(ctx, openflow.RoleMaster, c.generation); err != nil {
-		return nil, fmt.Errorf("become master: %w", err)
-	}
-	if err := each[openflow.PortDescReply](ctx, &c.reading, s.conn, openflow.MultipartPortDesc, nil, func(p *openflow.Port) error {
-		if p.PortNo <= openflow.PortMax {
-			j.Ports = append(j.Ports, readPort(p))
-		}
-		return most(len(j.Ports), forward.PortsMax, "ports")
-	}); err != nil {
-		return nil, fmt.Errorf("read ports: %w", err)
-	}
-	flows := 0
-	if err := each[openflow.FlowStatsReply](ctx, &c.reading, s.conn, openflow.MultipartFlow,
-		openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny},
-		func(f *openflow.FlowStats) error {
-			flows++
-			return errors.Join(c.sort(s, f, &j.Found), most(flows, allFlowsMax, "flows"))
-		}); err != nil {
-		return nil, fmt.Errorf("read flows: %w", err)
-	}
-	buckets := 0
-	if err := each[openflow.GroupDescReply](ctx, &c.reading, s.conn, openflow.MultipartGroupDesc, nil, func(g *openflow.GroupDesc) error {
-		if fabric.OurGroup(uint32(g.GroupID)) {
-			j.Found.Groups = append(j.Found.Groups, readGroup(g))
-			buckets += 1 + len(g.Buckets)
-		}
-		return most(buckets, bucketsMax, "groups of Weir's, and ports in them")
-	}); err != nil {
-		return nil, fmt.Errorf("read groups: %w", err)
-	}
-	if err := each[openflow.MeterConfigReply](ctx, &c.reading, s.conn, openflow.MultipartMeterConfig,
-		openflow.MeterConfigRequest{MeterID: openflow.MeterAll}, func(m *openflow.MeterConfig) error {
-			if fabric.OurMeter(uint32(m.MeterID)) {
-				j.Found.Meters = append(j.Found.Meters, readMeter(m))
-			}
-			return most(len(j.Found.Meters), metersMax, "meters of Weir's")
-		}); err != nil {
-		return nil, fmt.Errorf("read meters: %w", err)
-	}
-	return j, nil
-}
-
-// What a switch may have, however long it goes on telling.
-const (
-	allFlowsMax = 1 << 18 // others' with them
-	bucketsMax  = 1 << 18
-	metersMax   = int(fabric.MeterLast - fabric.MeterFirst + 1)
-	lastTable   = 3 // of ours
-)
-
-func most(n, limit int, what string) error {
-	if n > limit {
-		return fmt.Errorf("more than %d %s", limit, what)
-	}
-	return nil
-}
-
-// sort keeps a flow of ours. Another's flow in one of our tables would be changed by ours, or hide them: with one
-// there the switch is not managed. Flows with our cookie that this version would not make are removed.
-func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) error {
-	f, ours, ok := readFlow(stats)
-	switch {
-	case !ours && stats.TableID <= lastTable:
-		return fmt.Errorf("a flow of somebody else is in a table that Weir uses (0 to %d): %s; remove it, or leave this switch alone",
-			lastTable, foreign(stats))
-	case !ours:
-	case !ok:
-		m := &openflow.FlowMod{
-			Cookie: f.Kind.Cookie(), CookieMask: fabric.CookieMask, TableID: stats.TableID, Command: openflow.FlowDeleteStrict,
-			Priority: stats.Priority, BufferID: openflow.NoBuffer, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny, Match: stats.Match,
-		}
-		if _, err := s.conn.Send(m); err != nil {
-			return fmt.Errorf("remove a flow of another version: %w", err)
-		}
-	default:
-		found.Flows = append(found.Flows, f)
-	}
-	return most(len(found.Flows), c.flowsMax, "flows of Weir's")
-}
-
-// each asks, and hands on every entry of the answer as it is read: what is kept is what f keeps. f is called on the
-// connection's reading goroutine, no more once it has failed.
-func each[T ~[]E, E any](ctx context.Context, reading *sync.Mutex, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody, f func(*E) error) error {
-	done := make(chan error, 1)
-	ended := false
-	err := conn.Poll(&openflow.MultipartRequest{Type: kind, Body: body}, func(part []byte, last bool, err error) {
-		if ended {
-			return
-		}
-		if err == nil {
-			// One at a time: switches that tell without end keep no more than one processor from the others.
-			reading.Lock()
-			err = eachOf[T](part, f)
-			reading.Unlock()
-		}
-		if ended = last || err != nil; ended {
-			done <- err
-		}
-	})
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func eachOf[T ~[]E, E any](part []byte, f func(*E) error) error {
-	var m openflow.MultipartReply
-	if err := m.DecodeBody(part); err != nil {
-		return err
-	}
-	entries, ok := m.Body.(T)
-	if !ok {
-		return fmt.Errorf("the switch answers with %T", m.Body)
-	}
-	for i := range entries {
-		if err := f(&entries[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

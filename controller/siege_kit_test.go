@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +19,9 @@ import (
 
 // remote is the far end of one connection to the controller.
 type remote struct {
-	nc net.Conn
-	r  *bufio.Reader
-	mu sync.Mutex // of writing
+	nc   net.Conn
+	r    *bufio.Reader
+	turn chan struct{} // of writing; not a mutex, which holds up the clock of a bubble
 }
 
 // dialFrom connects from an address of this machine: the controller counts connections by address.
@@ -35,11 +34,13 @@ func dialFrom(from string) (*remote, error) {
 	return newRemote(nc), nil
 }
 
-func newRemote(nc net.Conn) *remote { return &remote{nc: nc, r: bufio.NewReaderSize(nc, 64<<10)} }
+func newRemote(nc net.Conn) *remote {
+	return &remote{nc: nc, r: bufio.NewReaderSize(nc, 64<<10), turn: make(chan struct{}, 1)}
+}
 
 func (p *remote) write(b []byte) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
 	_, err := p.nc.Write(b)
 	return err
 }
@@ -75,9 +76,11 @@ func (p *remote) drain() { _, _ = io.Copy(io.Discard, p.r) }
 type model struct {
 	id    uint64
 	ports int
+	now   func() int                                         // ports at the moment; nil: as above
 	role  func(asked *openflow.RoleRequest) openflow.Message // nil: confirms what is asked
 	flows func(p *remote, xid uint32) error                  // nil: none
 	seen  func(h openflow.Header, m openflow.Message)
+	begun func(p *remote) // called beside it when the handshake is through
 	// joined is called once the controller has told the switch something and waits for it to be confirmed.
 	joined func()
 }
@@ -110,14 +113,15 @@ func (p *remote) be(m model) error {
 		case *openflow.BarrierRequest:
 			answer = &openflow.BarrierReply{}
 		case *openflow.RoleRequest:
+			if m.role != nil {
+				answer = m.role(q)
+				break
+			}
 			if q.Role == openflow.RoleNoChange {
 				q.Role, q.GenerationID = openflow.RoleMaster, generation
 			}
 			generation = q.GenerationID
 			answer = &openflow.RoleReply{Role: q.Role, GenerationID: generation}
-			if m.role != nil {
-				answer = m.role(q)
-			}
 		case *openflow.MultipartRequest:
 			if q.Type == openflow.MultipartFlow && m.flows != nil {
 				if err := m.flows(p, h.XID); err != nil {
@@ -133,6 +137,9 @@ func (p *remote) be(m model) error {
 		if err := p.send(h.XID, answer); err != nil {
 			return err
 		}
+		if _, is := answer.(*openflow.FeaturesReply); is && m.begun != nil {
+			go m.begun(p)
+		}
 		if _, is := answer.(*openflow.BarrierReply); is && first {
 			first = false
 			if m.joined != nil {
@@ -144,6 +151,9 @@ func (p *remote) be(m model) error {
 
 func (m *model) statistics(kind openflow.MultipartType) openflow.Message {
 	a := &openflow.MultipartReply{Type: kind}
+	if m.now != nil {
+		m.ports = m.now()
+	}
 	switch kind {
 	case openflow.MultipartPortDesc:
 		var ports openflow.PortDescReply

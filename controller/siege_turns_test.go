@@ -124,7 +124,7 @@ func (b *mailbox) waiting(t *turns) int {
 
 // Refusals of peers with ever new names are not all remembered.
 func TestRefusedIsBounded(t *testing.T) {
-	c := newCore(1, nil)
+	c := newCore(newFence(nil, 1, nil), nil)
 	for id := range fabric.Switch(10 * refusedMax) {
 		c.refuse(id, context.DeadlineExceeded)
 	}

@@ -17,7 +17,8 @@ import (
 // The active one holds a lock on the file beside it, and writes there that it lives. Who ends or is killed loses the
 // lock at once. Who hangs is replaced after a time, by another file under that name; it stands by as soon as it finds
 // out. Until then two may think that they are active, and it is the switches that decide: the later one has the
-// higher generation id.
+// higher generation id. One that pauses between the lock and its generation id can draw the higher id and not have
+// the lease. So whoever has the lease also looks whether its id is the highest (fence), and begins anew if not.
 const (
 	leaseEvery = 250 * time.Millisecond // the active one writes; the others look
 	leaseStale = 3 * time.Second        // without a word the active one hangs
@@ -125,8 +126,9 @@ func (l *lease) beat() error {
 	return nil
 }
 
-// keep says so until ctx is done, or another one is active: then it calls lost.
-func (l *lease) keep(ctx context.Context, lost func()) {
+// keep says so until ctx is done, or another one is active: then it calls lost. fenced tells whether another one has
+// drawn a higher generation id; it ends the term itself.
+func (l *lease) keep(ctx context.Context, fenced func() bool, lost func()) {
 	defer l.release()
 	every := time.NewTicker(leaseEvery)
 	defer every.Stop()
@@ -139,6 +141,9 @@ func (l *lease) keep(ctx context.Context, lost func()) {
 		if !l.ours() {
 			l.log.Error("another controller has taken over while this one hung: it stands by")
 			lost()
+			return
+		}
+		if fenced() {
 			return
 		}
 		if err := l.beat(); err != nil { // a full disk must not stop the fabric; who waits decides

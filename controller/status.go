@@ -25,7 +25,8 @@ type Status struct {
 	UpSeconds  int64                    `json:"up_seconds"`
 	Active     string                   `json:"active,omitempty"` // the controller for which this one stands by; nothing below then
 	Generation uint64                   `json:"generation"`
-	Refused    map[string]string        `json:"refused"` // switches that are not managed, and why
+	Raises     uint64                   `json:"generation_raises"` // of Generation, since a switch called it stale
+	Refused    map[string]string        `json:"refused"`           // switches that are not managed, and why
 	Forward    forward.Status           `json:"forward"`
 	Poll       map[string]poll.Counts   `json:"poll"`
 	Ports      map[string][]PortCounter `json:"ports"`
@@ -56,6 +57,7 @@ type PortCounter struct {
 type CoreStatus struct {
 	Frames        uint64 `json:"frames"`         // that came to the controller
 	FramesDropped uint64 `json:"frames_dropped"` // over a limit of it
+	EventsDropped uint64 `json:"events_dropped"` // changes of switches before they joined: these were read again
 	Orders        uint64 `json:"orders"`
 	Changes       uint64 `json:"changes"`        // of these: of flows, groups and meters
 	OrdersRefused uint64 `json:"orders_refused"` // by switches
@@ -63,8 +65,9 @@ type CoreStatus struct {
 }
 
 func (r *term) status() *Status {
+	generation, raises := r.core.fence.now()
 	s := &Status{
-		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: r.core.generation,
+		Name: r.cfg.Name, Version: r.cfg.Version, UpSeconds: int64(time.Since(r.begun).Seconds()), Generation: generation, Raises: raises,
 		Refused: map[string]string{}, Poll: map[string]poll.Counts{}, Ports: map[string][]PortCounter{}, Forward: r.forward.Status(),
 		Core: r.core.status(), Peers: r.peers(),
 	}
@@ -74,11 +77,8 @@ func (r *term) status() *Status {
 	for id, c := range r.poll.Counts() {
 		s.Poll[id.String()] = c
 	}
+	r.forget()
 	for id, ports := range r.last {
-		if r.core.sessions[id] == nil {
-			delete(r.last, id)
-			continue
-		}
 		for _, p := range ports {
 			s.Ports[id.String()] = append(s.Ports[id.String()], PortCounter{
 				Port: uint32(p.Port), RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
@@ -112,7 +112,8 @@ func (c *Core) overRate() uint64 {
 func (c *Core) status() CoreStatus {
 	over := c.overRate()
 	return CoreStatus{
-		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over, Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
+		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over,
+		EventsDropped: c.counts.eventsDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
 		OrdersRefused: c.counts.ordersRefused.Load(), SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000,
 	}
 }

@@ -35,13 +35,14 @@
 // Until the switch has confirmed that this controller is MASTER, whatever could change it is refused with
 // [ErrNotMaster] before it is queued: only messages known to be harmless pass. A controller with a stale generation id
 // stays EQUAL for Open vSwitch, which goes on to obey it; so the connection ends itself when it learns that it is
-// stale: by the error ROLE_REQUEST_FAILED/STALE, by a role status, by the error IS_SLAVE, or by asking for its role, as
-// it does every [Limits].EchoInterval. What was queued is thrown away then, even what the kernel has not sent yet.
+// stale: by the error ROLE_REQUEST_FAILED/STALE (after one more question, for the id that the switch knows), by a role
+// status, by the error IS_SLAVE, or by asking for its role, as it does every [Limits].EchoInterval. What was queued is
+// thrown away then, even what the kernel has not sent yet.
 //
 // # Peers are not trusted
 //
 // Whatever a peer sends or does not send, a connection costs no more than [Limits] says, and ends alone. Above its rate
 // a switch's packet-ins are dropped and counted; above the other rates it is read from more slowly. Why a connection
 // ended is a [CloseError] with a [Cause], by which the server counts. A peer's number never reaches the
-// [GenerationStore].
+// [GenerationStore]: a [RefusedIDError] gives it to the caller of [Conn.SetRole], whose part it is to doubt it.
 package channel

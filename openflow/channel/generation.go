@@ -61,6 +61,43 @@ func (g *GenerationFile) Next() (uint64, error) {
 	})
 }
 
+// Raise keeps a higher id in the place of from, for a controller whose id a switch calls stale. An id above from in the
+// file is another controller's: then the file stays as it is, and the error is a [StaleError].
+func (g *GenerationFile) Raise(from, to uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, err := g.locked(func(kept uint64, ok bool) (uint64, error) {
+		if ok && older(from, kept) {
+			return 0, &StaleError{Generation: from, Kept: kept}
+		}
+		return to, nil
+	})
+	return err
+}
+
+// Check gives a [StaleError] if the file has an id above this one, which another controller put there. Other errors
+// say that the file cannot be read. A file that is not there has none.
+func (g *GenerationFile) Check(generation uint64) error {
+	kept, ok, err := readGeneration(g.Path)
+	if err == nil && ok && older(generation, kept) {
+		err = &StaleError{Generation: generation, Kept: kept}
+	}
+	return err
+}
+
+// Above gives the id after known, but at most step above generation. False: known is not above generation, or is the
+// number that stands for none.
+func Above(generation, known, step uint64) (uint64, bool) {
+	if known == noGeneration || !older(generation, known) {
+		return 0, false
+	}
+	next := generation + min(known-generation+1, step)
+	if next == noGeneration {
+		next++
+	}
+	return next, true
+}
+
 // locked changes the number while no other process does, and gives the new one.
 func (g *GenerationFile) locked(change func(kept uint64, ok bool) (uint64, error)) (uint64, error) {
 	lock, err := os.OpenFile(g.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)

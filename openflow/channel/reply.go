@@ -93,11 +93,11 @@ func (c *Conn) refusal(h openflow.Header, body []byte) bool {
 		c.count.undecodable.Add(1)
 		return false
 	}
-	c.heedError(m)
 	c.mu.Lock()
 	call := c.calls[h.XID]
 	inBatch := call == nil && c.refusedInBatch(h.XID, m)
 	c.mu.Unlock()
+	c.heedError(m, call != nil && call.setsRole)
 	if call != nil {
 		c.finish(call, nil, &RemoteError{XID: h.XID, Message: m})
 		return true

@@ -18,6 +18,7 @@ type Call struct {
 	deadline time.Time
 	own      bool // the connection's: not counted against Limits.Outstanding
 	each     Part // instead of done: see Poll
+	setsRole bool // SetRole's question
 
 	count int // parts that came
 	bytes int // of Conn.gathered

@@ -21,8 +21,8 @@ func older(a, b uint64) bool { return int64(a-b) < 0 }
 
 // SetRole asks the switch for a role and waits until it is confirmed. For MASTER and SLAVE the generation id is first
 // put into the [GenerationStore], which refuses one below its own; EQUAL needs none. Until the switch confirms MASTER
-// nothing may be changed, nor while a request is under way. A stale id, or a confirmation of something else, ends the
-// connection.
+// nothing may be changed, nor while a request is under way. A confirmation of something else ends the connection. So
+// does a switch that calls the id stale, after it was asked for the id that it knows: the error is a [RefusedIDError].
 func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
 	if role != openflow.RoleMaster && role != openflow.RoleSlave && role != openflow.RoleEqual {
 		return fmt.Errorf("%w: role %s cannot be asked for", ErrMessage, role)
@@ -41,7 +41,7 @@ func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint6
 		}
 	}
 	confirmed := make(chan error, 1)
-	call := &Call{own: true, each: func(body []byte, _ bool, err error) { confirmed <- c.confirm(role, generation, body, err) }}
+	call := &Call{own: true, setsRole: true, each: func(body []byte, _ bool, err error) { confirmed <- c.confirm(role, generation, body, err) }}
 	c.mu.Lock()
 	c.master, c.role = false, openflow.RoleEqual
 	if role != openflow.RoleEqual {
@@ -53,12 +53,43 @@ func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint6
 		return err
 	}
 	select {
-	case err := <-confirmed:
-		return err
+	case err = <-confirmed:
 	case <-ctx.Done():
 		c.finish(call, nil, ctx.Err())
-		return <-confirmed // the switch may have been faster
+		err = <-confirmed // the switch may have been faster
 	}
+	if remote := new(RemoteError); errors.As(err, &remote) && isStale(remote.Message) {
+		return c.refusedID(ctx, generation)
+	}
+	return err
+}
+
+// RefusedIDError says that a switch calls a generation id stale. Known is what it says that it knows, the id itself if it
+// did not say: the word of a peer, who may lie.
+type RefusedIDError struct{ Generation, Known uint64 }
+
+func (e *RefusedIDError) Error() string {
+	return fmt.Sprintf("the switch calls generation id %d stale; it says that it knows %d", e.Generation, e.Known)
+}
+
+// refusedID asks the switch for the generation id that it knows, and ends the connection.
+func (c *Conn) refusedID(ctx context.Context, generation uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, c.srv.limits.ProbeTimeout)
+	defer cancel()
+	why := &RefusedIDError{Generation: generation, Known: generation}
+	call := &Call{own: true, done: make(chan struct{})}
+	err := c.ask(&openflow.RoleRequest{Role: openflow.RoleNoChange}, call)
+	if err == nil {
+		if err = call.wait(ctx); err == nil {
+			why.Known = call.reply.(*openflow.RoleReply).GenerationID
+		}
+	}
+	c.shut(closed(CauseStale, "%w", why))
+	return why
+}
+
+func isStale(m *openflow.ErrorMessage) bool {
+	return m.ErrorType == openflow.ErrorRoleRequestFailed && m.Code == openflow.CodeRoleStale
 }
 
 // confirm takes the answer to SetRole, on the reading goroutine: nothing read later can come before it.
@@ -128,10 +159,12 @@ func (c *Conn) heedRole(role openflow.Role, generation, asked uint64) {
 // noGeneration is what Open vSwitch says while it has none.
 const noGeneration = ^uint64(0)
 
-// heedError ends the connection on errors that say that another controller is MASTER.
-func (c *Conn) heedError(m *openflow.ErrorMessage) {
+// heedError ends the connection on errors that say that another controller is MASTER. SetRole takes the error of its
+// own question.
+func (c *Conn) heedError(m *openflow.ErrorMessage, setsRole bool) {
 	switch {
-	case m.ErrorType == openflow.ErrorRoleRequestFailed && m.Code == openflow.CodeRoleStale:
+	case isStale(m) && setsRole:
+	case isStale(m):
 		c.mu.Lock()
 		ours := c.generation
 		c.mu.Unlock()

@@ -285,6 +285,50 @@ func TestRole_Answers(t *testing.T) {
 	}
 }
 
+// TestRole_RefusedID: a switch that calls our id stale is asked for the one that it knows. The connection ends, whatever
+// it says, also when it says nothing; the caller is given its word.
+func TestRole_RefusedID(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer openflow.Message // nil: none
+		known  uint64
+	}{
+		"it says":            {&openflow.RoleReply{Role: openflow.RoleEqual, GenerationID: 9}, 9},
+		"it says a huge one": {&openflow.RoleReply{Role: openflow.RoleEqual, GenerationID: 1 << 62}, 1 << 62},
+		"it says nothing":    {nil, 5},
+		"it says no":         {&openflow.ErrorMessage{ErrorType: 11, Code: 1}, 5},
+		"it says stale":      {&openflow.ErrorMessage{ErrorType: 11, Code: 0}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := &store{}
+			inWorld(t, Config{Generations: st}, func(w *world) {
+				f, conn := w.join(1)
+				done := make(chan error, 1)
+				go func() { done <- conn.SetRole(w.t.Context(), openflow.RoleMaster, 5) }()
+				h, _ := f.expect(openflow.TypeRoleRequest)
+				f.send(h.XID, &openflow.ErrorMessage{ErrorType: 11, Code: 0})
+				h, m := f.expect(openflow.TypeRoleRequest)
+				if r := m.(*openflow.RoleRequest); r.Role != openflow.RoleNoChange {
+					t.Errorf("asked %v", r)
+				}
+				if _, err := conn.Send(changes[0]); !errors.Is(err, ErrNotMaster) {
+					t.Errorf("meanwhile: %v, want ErrNotMaster", err)
+				}
+				if c.answer != nil {
+					f.send(h.XID, c.answer)
+				}
+				var refused *RefusedIDError
+				if err := <-done; !errors.As(err, &refused) || *refused != (RefusedIDError{5, c.known}) {
+					t.Errorf("%v, want %d known", err, c.known)
+				}
+				w.ended(conn, CauseStale)
+				if len(st.kept) != 1 {
+					t.Errorf("the store was told %v: a peer's numbers are none of its business", st.kept)
+				}
+			})
+		})
+	}
+}
+
 // TestRole_Watched: a switch that has another master and tells nobody is found out at the next beat.
 func TestRole_Watched(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
@@ -346,5 +390,53 @@ func TestGenerationFile(t *testing.T) {
 	}
 	if left, err := filepath.Glob(path + ".new*"); err != nil || len(left) > 0 {
 		t.Errorf("left over: %v %v", left, err)
+	}
+}
+
+// The id of an active controller is raised above what a switch knows, but not over another controller's, nor far.
+func TestGenerationFile_Raise(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "generation")
+	a, b := &GenerationFile{Path: path}, &GenerationFile{Path: path}
+	if err := a.Check(0); err != nil {
+		t.Errorf("no file yet: %v", err)
+	}
+	if err := a.Advance(5); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Raise(5, 10); err != nil {
+		t.Error(err)
+	}
+	var stale *StaleError
+	if err := b.Raise(5, 20); !errors.As(err, &stale) || stale.Kept != 10 {
+		t.Errorf("over another's: %v", err)
+	}
+	if err := b.Check(5); !errors.As(err, &stale) || stale.Kept != 10 {
+		t.Errorf("another's is above: %v", err)
+	}
+	if err := a.Check(10); err != nil {
+		t.Error(err)
+	}
+	const step = 100
+	for _, c := range []struct {
+		generation, known, next uint64
+		ok                      bool
+	}{
+		{5, 5, 0, false},
+		{5, 4, 0, false},
+		{5, 6, 7, true},
+		{5, 103, 104, true},
+		{5, 104, 105, true},
+		{5, 105, 105, true},
+		{5, 5 + 1<<62, 105, true},
+		{5, 5 + 1<<63, 105, true},
+		{5, 6 + 1<<63, 0, false}, // more than half the circle away is below
+		{5, noGeneration, 0, false},
+		{noGeneration - 1, 3, 4, true}, // over the end of the circle
+		{noGeneration - step, 50, 0, true},
+		{noGeneration - 3, noGeneration - 1, 0, true},
+	} {
+		if next, ok := Above(c.generation, c.known, step); next != c.next || ok != c.ok {
+			t.Errorf("above %d, a switch knows %d: %d, %v, want %d", c.generation, c.known, next, ok, c.next)
+		}
 	}
 }

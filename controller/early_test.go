@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/controller/fabric"
+	"weir/openflow"
+)
+
+// flapping is a switch whose second port comes and goes while it is read, more often than is kept, and is gone at last.
+type flapping struct {
+	id      uint64
+	often   int // readings during which it does
+	mu      sync.Mutex
+	gone    bool
+	reading int
+}
+
+const flaps = earlyMax + 1001
+
+func (f *flapping) model() model {
+	return model{id: f.id, now: func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.gone {
+			return 1
+		}
+		return 2
+	}, flows: func(p *remote, xid uint32) error {
+		f.mu.Lock()
+		f.reading++
+		flap := f.reading <= f.often
+		f.mu.Unlock()
+		for n := range flaps {
+			if !flap {
+				break
+			}
+			reason := openflow.PortAdd
+			if n == flaps-1 {
+				f.mu.Lock()
+				f.gone, reason = true, openflow.PortDelete
+				f.mu.Unlock()
+			}
+			if err := p.send(0, &openflow.PortStatus{Reason: reason, Desc: modelPort(2)}); err != nil {
+				return err
+			}
+		}
+		return p.send(xid, &openflow.MultipartReply{Type: openflow.MultipartFlow, Body: openflow.FlowStatsReply{}})
+	}}
+}
+
+// Changes beyond what is kept before a switch has joined are counted, and cannot leave the laws with a port that is gone:
+// the switch is read again. One that goes on is not managed, and its status says why.
+func TestEarlyEvents(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		r := b.controller("a", nil)
+		log := new(lockedLog)
+		r.log = slog.New(slog.NewTextHandler(log, nil))
+		once, always := &flapping{id: 1, often: 1}, &flapping{id: 2, often: 1 << 30}
+		b.connect(once.model(), "a", time.Second)
+		b.until("the switch has joined", func() bool { return b.serves(1) })
+		s := r.status(b.ctx)
+		ports := 0
+		for _, n := range s.Forward.Switches[0].Ports {
+			ports += n
+		}
+		if ports != 1 || s.Core.EventsDropped != flaps-earlyMax {
+			b.t.Errorf("ports %v, the switch has 1; %d events were dropped, %d came and %d are kept", s.Forward.Switches[0].Ports, s.Core.EventsDropped, flaps, earlyMax)
+		}
+		if n := strings.Count(log.String(), "too many changes before the switch joined"); n != 1 {
+			b.t.Errorf("%d lines speak of it", n)
+		}
+		b.connect(always.model(), "a", time.Second)
+		b.until("the other one is refused", func() bool { s = r.status(b.ctx); return len(s.Refused) > 0 })
+		if why := s.Refused[fabric.Switch(2).String()]; !strings.Contains(why, "changed while it was read") && !strings.Contains(why, "deadline") {
+			b.t.Errorf("refused: %v", s.Refused)
+		}
+		if !b.serves(1) {
+			b.t.Error("the first switch has left")
+		}
+	})
+}
+
+// What comes while a switch waits for its turn after a refusal is answered by what is read then, however much it is.
+func TestEarlyEvents_BeforeReading(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		r := b.controller("a", nil)
+		b.until("it is at work", func() bool { return b.serves(0) })
+		m := model{id: 1, ports: 1, begun: func(p *remote) {
+			for range earlyMax + 1 {
+				if p.send(0, &openflow.PortStatus{Reason: openflow.PortAdd, Desc: modelPort(2)}) != nil {
+					return
+				}
+			}
+		}}
+		const wait = 10 * time.Second // after a refusal, for all of them to come
+		r.term.Load().core.patience.of = map[fabric.Switch]again{1: {time.Now(), wait}}
+		b.connect(m, "a", time.Second)
+		begun := time.Now()
+		b.until("the switch has joined", func() bool { return b.serves(1) })
+		if s := r.status(b.ctx); time.Since(begun) < wait || s.Core.EventsDropped == 0 {
+			b.t.Errorf("after %v, %d events were dropped: the test shows nothing", time.Since(begun), s.Core.EventsDropped)
+		}
+		for _, n := range r.status(b.ctx).Forward.Switches[0].Ports {
+			if n != 1 {
+				b.t.Errorf("%d ports", n)
+			}
+		}
+	})
+}
+
+// The counters of ports are lent for a step: what the status says later is a copy.
+func TestPortStatsAreLent(t *testing.T) {
+	r := &role{cfg: defaultFile().config(), log: slog.New(slog.DiscardHandler)}
+	at := &term{role: r, last: map[fabric.Switch][]fabric.Counters{}}
+	if err := at.makeLaws(); err != nil {
+		t.Fatal(err)
+	}
+	at.core = newCore(newFence(nil, 1, r.log), r.log, at.forward, at.poll)
+	at.core.sessions[1] = &session{id: 1}
+	lent := make([]fabric.Counters, 2)
+	at.poll.Step(0, fabric.Joined{Switch: 1}, nil)
+	for n := range uint64(3) {
+		lent[0], lent[1] = fabric.Counters{Port: 1, TxBytes: 5 + n}, fabric.Counters{Port: 2, TxBytes: 6 + n}
+		at.poll.Step(at.poll.Wake(), fabric.Tick{}, nil)
+		at.poll.Step(at.poll.Wake()-1, fabric.PortStats{Switch: 1, Ports: lent}, nil)
+		for i := range lent {
+			lent[i] = fabric.Counters{Port: 0xdead, TxBytes: 0xdeadbeef}
+		}
+		if kept := at.last[1]; len(kept) != 2 || kept[0].TxBytes != 5+n || kept[1].TxBytes != 6+n || kept[1].Port != 2 {
+			t.Errorf("answer %d: %+v", n, kept)
+		}
+	}
+	// Those of switches that have left are not kept for ever.
+	at.core.sessions = map[fabric.Switch]*session{2: {id: 2}}
+	at.poll.Step(at.poll.Wake(), fabric.Joined{Switch: 2}, nil)
+	for range 40 {
+		at.poll.Step(at.poll.Wake(), fabric.Tick{}, nil)
+		at.poll.Step(at.poll.Wake()-1, fabric.PortStats{Switch: 2, Ports: lent}, nil)
+	}
+	if len(at.last) != 1 {
+		t.Errorf("counters of %d switches are kept, one is there", len(at.last))
+	}
+}

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/controller/fabric"
+	"weir/openflow/channel"
+)
+
+// How far the generation id is raised on the word of switches. One that lies about the id that it knows can raise ours by
+// 2^16 a second: it takes four million years to get half round the 64-bit circle, where honest switches would take a
+// later id for an earlier one.
+const (
+	raiseStep  = 1 << 16
+	raiseEvery = time.Second
+)
+
+// fence has the generation id of a term. The generation file and the switches' words are different authorities. An id
+// above ours in the file was drawn by another controller: the term is over. A switch that calls ours stale may lie: only
+// its connection ends, and the id is raised by a limited step, while the other switches stay as they are. So a fabric goes
+// on whose generation file was lost or came from a backup.
+type fence struct {
+	store *channel.GenerationFile
+	log   *slog.Logger
+	over  func() // ends the term
+
+	mu         sync.Mutex
+	generation uint64
+	known      uint64 // of the ids above ours that switches named since the last raise, the farthest
+	raised     time.Time
+	raises     uint64
+	unreadable bool // the file was, at the last look
+}
+
+func newFence(store *channel.GenerationFile, generation uint64, log *slog.Logger) *fence {
+	return &fence{store: store, log: log, over: func() {}, generation: generation, known: generation}
+}
+
+// now gives the id to ask switches for a role with, and how often it was raised in this term.
+func (f *fence) now() (generation, raises uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.generation, f.raises
+}
+
+// holds reads the generation file and tells whether no other controller has drawn an id above ours. Otherwise it ends the
+// term. A file that cannot be read must not stop the fabric.
+func (f *fence) holds() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.holdsLocked(f.store.Check(f.generation))
+}
+
+func (f *fence) holdsLocked(err error) bool {
+	if stale := new(channel.StaleError); errors.As(err, &stale) {
+		f.log.Error("another controller has drawn a higher generation id: this term is over", "ours", stale.Generation, "file", stale.Kept)
+		f.over()
+		return false
+	}
+	if err != nil && !f.unreadable {
+		f.log.Error("cannot read or write the generation file: this controller goes on", "error", err)
+	}
+	f.unreadable = err != nil
+	return true
+}
+
+// refused raises the id above what a switch says that it knows, within raiseStep and raiseEvery.
+func (f *fence) refused(id fabric.Switch, why *channel.RefusedIDError) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, above := channel.Above(f.generation, why.Known, raiseStep); !above {
+		return
+	}
+	if why.Known-f.generation > f.known-f.generation {
+		f.known = why.Known
+	}
+	if !f.raised.IsZero() && time.Since(f.raised) < raiseEvery {
+		return // it connects again
+	}
+	next, _ := channel.Above(f.generation, f.known, raiseStep)
+	f.raised = time.Now()
+	if err := f.store.Raise(f.generation, next); err != nil {
+		f.holdsLocked(err)
+		return
+	}
+	f.log.Warn("a switch calls the generation id stale: it is raised", "switch", id, "from", f.generation, "to", next, "switch_says", why.Known)
+	f.generation, f.known = next, next
+	f.raises++
+}
