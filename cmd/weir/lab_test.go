@@ -77,9 +77,7 @@ func TestLabByHand(t *testing.T) {
 
 // Every command of the lab that an unprivileged user gives says that it needs root.
 func TestLabNeedsRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("changes its user: needs root")
-	}
+	testroot.Need(t, "changes its user")
 	dir, err := os.MkdirTemp("/tmp", "weir-nobody-")
 	if err != nil {
 		t.Fatal(err)
