@@ -186,7 +186,7 @@ func TestSwitch_MetricsAddress(t *testing.T) {
 	first := m.switchUp("weir", "--metrics", "127.0.0.1:0")
 	address := m.servedAt(first)
 
-	other := m.start("weir", "switch", "out0", "--name", "other", "--metrics", address)
+	other := m.start("weir", "switch", "later0", "--wait", "--name", "other", "--metrics", address)
 	if code := other.wait(); code != exitError || !strings.Contains(other.log.String(), "another switch of this machine, has this port") {
 		t.Errorf("%d: %s", code, other.log)
 	}
