@@ -25,6 +25,9 @@ import (
 // testMain is set in the environment of the process that is to be the controller.
 const testMain = "WEIR_TEST_CONTROLLER"
 
+// testPause in its environment has it stop itself when it has first taken the lease, before it draws a generation id.
+const testPause = "WEIR_TEST_PAUSE"
+
 func TestMain(m *testing.M) {
 	if file := os.Getenv(testMain); file != "" {
 		beController(file)
@@ -333,14 +336,14 @@ metrics: {listen: ""}
 func (r *racks) startController() { r.controller = r.start("test", "127.0.0.1:6653", "") }
 
 // start starts a controller; more is added to its file.
-func (r *racks) start(name, listen, more string) *process {
+func (r *racks) start(name, listen, more string, env ...string) *process {
 	tb := r.tb
 	file := r.path(name + ".yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, testFile+more, name, listen, r.dir), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), testMain+"="+file)
+	cmd.Env = append(append(os.Environ(), testMain+"="+file), env...)
 	c := startIn(tb, r.fabric, cmd)
 	tb.Cleanup(func() {
 		c.kill()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,9 @@ import (
 // beController is the controller's process.
 func beController(file string) {
 	c, err := Load(file)
+	if err == nil && os.Getenv(testPause) != "" {
+		c.beforeDraw = sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) })
+	}
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -33,6 +37,7 @@ func beController(file string) {
 // Four racks of seven hosts under two spines, on Open vSwitch: everybody reaches everybody, and goes on to
 // do so after a link is cut, the controller is killed, and the switches are.
 func TestRacks(t *testing.T) {
+	t.Parallel()
 	r := newRacks(t, 4, 2, 7)
 	r.connect(t)
 	r.startController()

@@ -32,6 +32,7 @@ var attacks = []attack{
 	{"unfinished-message", 32, unfinished, "slow_message"},
 	{"echo-flood", 8, echoFlood, ""},
 	{"forged-generation", 8, forgedGeneration, "stale"},
+	{"claimed-generation", 8, claimedGeneration, "stale"},
 	{"forged-role", 8, forgedRole, "role_forged"},
 	{"same-datapath-id", 8, sameDatapath, "duplicate"},
 	{"endless-flow-table", 8, endlessTable, ""},
@@ -170,6 +171,18 @@ func forgedGeneration(from string, id uint64) {
 		body = append(body, 0, 0, 0, 0)
 		body = binary.BigEndian.AppendUint64(body, 1<<62)
 		_ = p.send(0, &openflow.Experimenter{Experimenter: openflow.ExperimenterONF, ExpType: 1911, Data: body})
+	})
+}
+
+// claimedGeneration calls our generation id stale, and says that it knows a far higher one.
+func claimedGeneration(from string, id uint64) {
+	with(from, func(p *remote) {
+		_ = p.be(model{id: id, ports: 1, role: func(q *openflow.RoleRequest) openflow.Message {
+			if q.Role == openflow.RoleNoChange {
+				return &openflow.RoleReply{Role: openflow.RoleSlave, GenerationID: 1 << 62}
+			}
+			return refusedRole(openflow.CodeRoleStale)
+		}})
 	})
 }
 

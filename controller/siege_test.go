@@ -11,6 +11,7 @@ import (
 // counted and logged, the controller's memory stays bounded, and the honest switches are served as before. The floods
 // are gentle ones, for a machine that does much else: BenchmarkSiege has the others.
 func TestSiege(t *testing.T) {
+	t.Parallel()
 	r := newRacks(t, 2, 1, 2)
 	r.connect(t)
 	r.startController()
@@ -42,10 +43,13 @@ func TestSiege(t *testing.T) {
 				return false
 			}
 		}
-		return s.Core.Frames > 10000 && s.Forward.Counts.LinksForged > 0
+		return s.Raises > 1 && s.Core.Frames > 10000 && s.Forward.Counts.LinksForged > 0
 	})
 	t.Logf("%d connections, ended %v; %d packets, %d dropped; slowest step %d us; %.0f MB, before %.0f", s.Peers.Accepted, s.Peers.Ended,
 		s.Core.Frames, s.Core.FramesDropped, s.Core.SlowestStepUs, most, before)
+	if limit := raiseStep * uint64(s.UpSeconds+2); s.Generation > limit {
+		t.Errorf("switches that lie raised the generation id to %d, at most %d was to be", s.Generation, limit)
+	}
 	if most > before+512 {
 		t.Errorf("%.0f MB, before %.0f", most, before)
 	}

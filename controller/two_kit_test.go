@@ -140,8 +140,37 @@ func newPair(tb testing.TB) *pair {
 	return p
 }
 
-func (p *pair) startOne(name string) {
-	p.of[name] = p.start(name, fmt.Sprintf("0.0.0.0:%d", pairPorts[name]), "")
+func (p *pair) startOne(name string, env ...string) {
+	p.of[name] = p.start(name, fmt.Sprintf("0.0.0.0:%d", pairPorts[name]), "", env...)
+}
+
+// pausedDraw has a controller hang between taking the lease and drawing its generation id, and go on when the other one
+// has replaced it: it draws the higher id, without the lease. The other one begins anew then, with an id above that.
+func (p *pair) pausedDraw(tb testing.TB) {
+	tb.Helper()
+	name, other := p.active(tb, "a", "b")
+	before := p.statusOf(tb, name).Generation
+	p.of[other].kill()
+	p.startOne(other, testPause+"=1")
+	testnet.Until(tb, other+" stands by", func() bool {
+		s := p.statusOf(tb, other)
+		return s != nil && s.Active == name
+	})
+	p.of[name].kill()
+	hung := p.of[other]
+	testnet.Until(tb, other+" hangs before it draws", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", hung.cmd.Process.Pid))
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return err == nil && strings.HasPrefix(state, "T")
+	})
+	p.startOne(name)
+	p.active(tb, name)
+	p.signal(tb, hung, syscall.SIGCONT)
+	testnet.Until(tb, "the fabric has a controller with the highest id", func() bool {
+		n, _ := p.active(tb, "a", "b")
+		s := p.statusOf(tb, n)
+		return s != nil && s.Generation >= before+3
+	})
 }
 
 // active waits until one of them has the whole fabric, and gives its name and the other's.

@@ -9,13 +9,15 @@ import (
 // Two controllers with one generation file: one has the switches, the other takes over when it is killed or hangs,
 // and none of the old one's orders is carried out after that, by the switches' own log.
 func TestTwoControllers(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	stop := p.churn()
 	rng := rand.New(rand.NewPCG(1, 2))
-	const changes = 4
+	const changes = 2
 	for i := range changes {
 		t.Logf("change %d after %v", i, p.change(t, rng, i%2 == 1))
 	}
+	p.pausedDraw(t)
 	stop()
 	p.active(t, "a", "b")
 	if n := p.reach(t); n != 0 {
