@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 )
@@ -59,6 +60,9 @@ func (s *settings) measure(name string, w work) (row, error) {
 	return r, err
 }
 
+// measureTries is how often a controller is measured that got no processor time.
+const measureTries = 10
+
 // load measures as much as the controller can do and then, of packet-ins, half of it.
 func (s *settings) load(c *controller, all *switches, r *row) error {
 	if err := all.hear(r.PacketIns > 0); err != nil {
@@ -71,11 +75,15 @@ func (s *settings) load(c *controller, all *switches, r *row) error {
 		return err
 	}
 	did, err := all.count(c, func() error { return all.lasting(s.seconds) })
+	for tries := 1; err == nil && (did.messages == 0 || did.used == 0); tries++ { // others had the processor
+		if tries == measureTries {
+			return fmt.Errorf("the controller did nothing in %d measurements of %v each: measure on a machine that is less busy, or for longer (--for)", tries, s.seconds)
+		}
+		fmt.Fprintf(os.Stderr, "%s: it did nothing within %v: measured again\n", r.Controller, s.seconds)
+		did, err = all.count(c, func() error { return all.lasting(s.seconds) })
+	}
 	if err != nil {
 		return err
-	}
-	if did.messages == 0 || did.used == 0 {
-		return fmt.Errorf("the controller did nothing within %v", s.seconds)
 	}
 	r.PerCPU, r.PerSecond = did.messages/did.used.Seconds(), did.messages/did.took.Seconds()
 	if r.PacketIns == 0 {
