@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -68,45 +69,56 @@ func upControlled(tb testing.TB, suffix string, g *graphBuilder) *Lab {
 // When a lab with several paths is up, its controller knows all of it and everybody reaches everybody, though no guest ever
 // asks for another. Nothing has been flooded, and nothing is.
 func TestController_KnowsAllBeforeTraffic(t *testing.T) {
-	for _, hypervisors := range []bool{false, true} {
-		before := hostState(t)
-		l := upControlled(t, "ctl", leafSpine(3, 2, hypervisors))
-		s := l.status(t)
-		if !s.Well() || len(s.Forward.Switches) != 5 || len(s.Forward.Links) != 6 || len(s.Forward.Hosts) != 6 {
-			t.Errorf("hypervisors %t: at first %+v", hypervisors, s.Forward)
+	before := hostState(t)
+	t.Run("labs", func(t *testing.T) {
+		for _, hypervisors := range []bool{false, true} {
+			t.Run(fmt.Sprintf("hypervisors %t", hypervisors), func(t *testing.T) {
+				t.Parallel()
+				knowsAllBeforeTraffic(t, hypervisors)
+			})
 		}
-		for _, h := range s.Forward.Hosts {
-			if !slices.ContainsFunc(l.plan.guests(), func(n *node) bool {
-				return n.ports[0].mac.String() == h.MAC && slices.Equal(h.Addresses, []string{n.addr(0).String()})
-			}) {
-				t.Errorf("no guest is %+v", h)
+	})
+	sameHost(t, before, "after Down")
+}
+
+func knowsAllBeforeTraffic(t *testing.T, hypervisors bool) {
+	t.Helper()
+	l := upControlled(t, fmt.Sprintf("ctl%t", hypervisors), leafSpine(3, 2, hypervisors))
+	s := l.status(t)
+	if !s.Well() || len(s.Forward.Switches) != 5 || len(s.Forward.Links) != 6 || len(s.Forward.Hosts) != 6 {
+		t.Errorf("hypervisors %t: at first %+v", hypervisors, s.Forward)
+	}
+	for _, h := range s.Forward.Hosts {
+		if !slices.ContainsFunc(l.plan.guests(), func(n *node) bool {
+			return n.ports[0].mac.String() == h.MAC && slices.Equal(h.Addresses, []string{n.addr(0).String()})
+		}) {
+			t.Errorf("no guest is %+v", h)
+		}
+	}
+	for _, from := range l.plan.guests() {
+		for _, to := range l.plan.guests() {
+			if from == to {
+				continue
+			}
+			if err := talk(l, from.name, to.name, 0); err != nil {
+				t.Error(err)
 			}
 		}
-		for _, from := range l.plan.guests() {
-			for _, to := range l.plan.guests() {
-				if from == to {
-					continue
-				}
-				if err := talk(l, from.name, to.name, 0); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		if c := l.status(t).Forward.Counts; c.Floods != 0 || c.Delivered != 0 || c.Answered != 0 {
-			t.Errorf("the controller sent guests' frames: %+v", c)
-		}
-		if lines := append(l.Unmet(), slices.Concat(l.troubleOfSwitches(), l.troubleOfController(t.Context()))...); len(lines) > 0 {
-			t.Errorf("unmet: %v", lines)
-		}
-		if err := l.Down(); err != nil {
-			t.Error(err)
-		}
-		sameHost(t, before, "after Down")
+	}
+	if c := l.status(t).Forward.Counts; c.Floods != 0 || c.Delivered != 0 || c.Answered != 0 {
+		t.Errorf("the controller sent guests' frames: %+v", c)
+	}
+	if lines := append(l.Unmet(), slices.Concat(l.troubleOfSwitches(), l.troubleOfController(t.Context()))...); len(lines) > 0 {
+		t.Errorf("unmet: %v", lines)
+	}
+	if err := l.Down(); err != nil {
+		t.Error(err)
 	}
 }
 
 // Who has no certificate of the lab's is no switch of it: one without any, and one with another lab's, are refused.
 func TestController_LetsInItsSwitchesOnly(t *testing.T) {
+	t.Parallel()
 	l := upControlled(t, "ctltls", leafSpine(2, 1, false))
 	if log, err := os.ReadFile(l.claim.controllerFile("log")); err != nil || !strings.Contains(string(log), "tls=true") {
 		t.Errorf("%v, it says\n%s", err, log)
@@ -172,6 +184,7 @@ func (p *process) kill(tb testing.TB) {
 // A controller that ends in a run is told of, with its log's last words, and the switches go on without it. One that was
 // restarted meanwhile forwards nothing: it does not take to learning by itself.
 func TestController_Ends(t *testing.T) {
+	t.Parallel()
 	l := upControlled(t, "ctlends", leafSpine(2, 1, false))
 	from, to := "leaf1.server1", "leaf2.server1"
 	l.controller.kill(t)
@@ -205,6 +218,7 @@ func TestController_Ends(t *testing.T) {
 
 // What a controller misses at the end of a run is named.
 func TestController_NamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	l := upControlled(t, "ctlmiss", leafSpine(2, 1, false))
 	d, err := l.ovsDaemons(l.plan.byName["spine2"])
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // to the senders holds every flow to the window of the uplink that its data leaves by, whichever uplink its
 // acknowledgements come in by.
 func TestFairQOnEqualPaths(t *testing.T) {
+	t.Parallel()
 	const flows = 24
 	t.Run("bridge", func(t *testing.T) {
 		g := leafSpine(2, 1, false)

@@ -35,6 +35,7 @@ func TestEdgeStandsBeforeTheGuests(t *testing.T) {
 // With edge: true over several switches a sender is held to what the least of them grants, most
 // acknowledgements cross the middle one as they came, and no guest sees a flag. Afterwards all is as before.
 func TestFairQInEdgeMode(t *testing.T) {
+	t.Parallel()
 	for _, hypervisors := range []bool{false, true} {
 		g := chain(3, hypervisors)
 		l := up(t, map[bool]string{false: "edge", true: "edgehv"}[hypervisors], g.config())

@@ -122,6 +122,7 @@ func shimRun(g *graphBuilder, scale string) *experiment.Run {
 // nor see it; unify has guests believe the one that was asked for; learn leaves everything. Afterwards
 // all is as before.
 func TestFairQWaysToKnowScales(t *testing.T) {
+	t.Parallel()
 	for _, hypervisors := range []bool{false, true} {
 		g := chain(3, hypervisors)
 		l := up(t, map[bool]string{false: "scales", true: "scaleshv"}[hypervisors], g.config())
@@ -178,6 +179,7 @@ func onlyBits(t *testing.T, where string, seen map[uint8]int, want uint8) {
 // Every switch on the path reads the bits (FQ-17): of a connection that none of them saw begin, each holds
 // the window to just what it grants.
 func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
+	t.Parallel()
 	const near, far = 2 << 14, 4 << 14
 	g := chain(3, true)
 	l := up(t, "fq17", g.config())

@@ -2,10 +2,13 @@ package lab
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +31,19 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, childController(os.Args[len(os.Args)-1]))
 		os.Exit(1)
 	}
+	moreAtOnce()
 	os.Exit(m.Run())
+}
+
+// moreAtOnce lets more tests run at once than there are processors, where -parallel does not say otherwise: they wait for
+// timers and for the kernel most of the time.
+func moreAtOnce() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
+	}
 }
 
 // childUp builds a lab until it is killed, or tells why it could not. It says when it starts and

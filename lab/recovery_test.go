@@ -85,6 +85,7 @@ func (l *Lab) controllerAgain(tb testing.TB) {
 
 // Connections that are there go on, and new ones come to be, after each thing that may happen to the network.
 func TestController_FlowsGoOn(t *testing.T) {
+	t.Parallel()
 	l := upControlled(t, "goon", leafSpine(3, 1, false))
 	err := l.withFlows(func(alive func(when string)) error {
 		alive("at first")
@@ -165,6 +166,7 @@ func (l *Lab) withFlows(f func(alive func(when string)) error, t *testing.T) err
 // Four racks of seven: everybody reaches everybody, a thousand connections split over the spines within 10 %, and the
 // acknowledgements of a pinned one come back by its data's spine.
 func TestController_FourRacks(t *testing.T) {
+	t.Parallel()
 	l := upControlled(t, "racks", leafSpine(4, 7, false))
 	for _, from := range l.plan.guests() {
 		for _, to := range l.plan.guests() {

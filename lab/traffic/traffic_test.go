@@ -328,7 +328,7 @@ func testCancel(t *testing.T, n *pairNet) {
 
 // TestUnansweredSYN: a SYN without answer costs one RTO, which counts as a timeout and in the
 // completion time.
-func TestUnansweredSYN(t *testing.T) { everyTCP(t, 0, testUnansweredSYN) }
+func TestUnansweredSYN(t *testing.T) { everyTCPAtOnce(t, 0, testUnansweredSYN) }
 
 func testUnansweredSYN(t *testing.T, n *pairNet) {
 	missFirst(t, n)
@@ -340,7 +340,7 @@ func testUnansweredSYN(t *testing.T, n *pairNet) {
 }
 
 // TestNeverOpened: a flow that is given up before its SYN is answered never had a connection; the next one has.
-func TestNeverOpened(t *testing.T) { everyTCP(t, 0, testNeverOpened) }
+func TestNeverOpened(t *testing.T) { everyTCPAtOnce(t, 0, testNeverOpened) }
 
 func testNeverOpened(t *testing.T, n *pairNet) {
 	missFirst(t, n)
@@ -355,7 +355,7 @@ func testNeverOpened(t *testing.T, n *pairNet) {
 	}
 }
 
-func TestNothingConnects(t *testing.T) { everyTCP(t, 0, testNothingConnects) }
+func TestNothingConnects(t *testing.T) { everyTCPAtOnce(t, 0, testNothingConnects) }
 
 func testNothingConnects(t *testing.T, n *pairNet) {
 	deafen(t, n)
@@ -451,7 +451,7 @@ func testNoLeak(t *testing.T, n *pairNet) {
 	}
 	run(t, n, cfg(500*time.Millisecond)) // opens what the Go runtime keeps for ever
 	fds, routines := descriptors(t), runtime.NumGoroutine()
-	run(t, n, cfg(time.Second))
+	run(t, n, cfg(500*time.Millisecond))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	whenSomeCame := traffic.Options{Progress: func(_ law.Duration, done int) {
