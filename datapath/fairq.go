@@ -50,6 +50,7 @@ const (
 
 	FairQCountActive    FairQCount = 0 // directions that sent data lately
 	FairQCountHandshake FairQCount = 1 // the paper's register: SYN-ACKs less FINs
+	FairQCountOpening   FairQCount = 2 // as FairQCountActive; SYN-ACKs are held to the share beside open handshakes
 
 	FairQScaleLearn FairQScale = 0 // from the SYNs
 	FairQScaleShim  FairQScale = 1 // from the SYNs; where they were not seen, from the reserved bits (AttachShim)
@@ -157,7 +158,7 @@ const (
 	fairQLive       = 4  // epochs that a direction is counted for
 	fairQLately     = 4  // sweeps
 	portNameBytes   = 32 // of struct port_config
-	fairQSchema     = 4  // layout of the maps; raised whenever one changes
+	fairQSchema     = 5  // layout of the maps; raised whenever one changes
 	fairQScopeMax   = 4096
 	defaultMTU      = 1500
 	segmentOverhead = 40 // IPv4 and TCP headers

@@ -118,6 +118,7 @@ type fairqPort struct {
 		Backlogs     [32]uint32
 	}
 	Wheel         [8]uint32
+	Opening       [8]uint32
 	EpochBeganNs  uint64
 	TickedNs      uint64
 	DataNs        uint64

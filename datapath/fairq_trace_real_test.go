@@ -71,16 +71,21 @@ func traced(t *testing.T, law datapath.FairQLaw, c datapath.FairQConfig, acks ui
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns := uint64(0)
-	for _, c := range r.Calls {
-		if c.What == "fairq_flows" {
-			turns = c.N
-		}
-	}
+	turns := callsOf(r, "fairq_flows")
 	if r.Packets < counted || turns < samples {
 		t.Errorf("the trace has %d acknowledgements and %d turns, the program counted %d and %d samples", r.Packets, turns, counted, samples)
 	}
 	return trace
+}
+
+// callsOf is how often a function of the law was called.
+func callsOf(r *lawtrace.Report, what string) (n uint64) {
+	for _, c := range r.Calls {
+		if c.What == what {
+			n = c.N
+		}
+	}
+	return n
 }
 
 // asked is for how many acknowledgements the law was asked at all ports, and how often their queues were
@@ -103,6 +108,7 @@ func TestDifferential(t *testing.T) {
 		change func(*datapath.FairQLaw, *datapath.FairQConfig)
 	}{
 		{"as it is by default", 6000, func(*datapath.FairQLaw, *datapath.FairQConfig) {}},
+		{"open handshakes", 4000, func(_ *datapath.FairQLaw, c *datapath.FairQConfig) { c.Count = datapath.FairQCountOpening }},
 		{"gain ovs, edges that do not shrink", 2000, func(l *datapath.FairQLaw, c *datapath.FairQConfig) {
 			l.Gain, c.Shrink = datapath.FairQGainOVS, datapath.FairQShrinkAvoid
 		}},
@@ -130,6 +136,9 @@ func TestDifferential(t *testing.T) {
 			t.Log("\n" + out.String())
 			if r.Differences != 0 || r.Acks == 0 {
 				t.Errorf("%d differences in %d answers", r.Differences, r.Compared)
+			}
+			if opens := callsOf(r, "fairq_opening_q8"); (opens > 0) != (config.Count == datapath.FairQCountOpening) {
+				t.Errorf("the window of %d SYN-ACKs was asked for", opens)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ type FairQParams struct {
 // of 128 bytes.
 func newFairQ() *FairQParams {
 	return &FairQParams{
-		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: "opening",
+		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: law.FairQCount,
 		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6, Paths: 1,
 	}
 }

@@ -50,9 +50,6 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 			return nil, errors.Join(err, stop())
 		}
 	}
-	if params.Count == "opening" {
-		l.unmet.add("all switches", "fairq.count", "opening", "the switch program counts active flows")
-	}
 	// A time_scale can ask for more.
 	if params.Count == "handshake" && params.Idle.Std() > datapath.FairQActiveMost {
 		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", datapath.FairQActiveMost))
@@ -81,7 +78,10 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 
 func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
 	c := datapath.FairQConfig{} // its own table: a closed loop closes 2000 connections a second
-	if p.Count == "handshake" {
+	switch p.Count {
+	case "opening":
+		c.Count = datapath.FairQCountOpening
+	case "handshake":
 		c.Count = datapath.FairQCountHandshake
 	}
 	if p.Shrink == "avoid" {

@@ -31,7 +31,7 @@ type Config struct {
 	File  string     // that it was read from, for a reload; "": none
 	Ports []PortRule // the first that matches a device counts
 
-	Count      string // active, handshake
+	Count      string // opening, active, handshake
 	Scale      string // learn, shim, unify
 	UnifyShift int
 	Flows      int    // places in the flow table
@@ -97,7 +97,7 @@ func (m mode[T]) parse(what, word string) (v T, err error) {
 }
 
 var (
-	counts  = mode[datapath.FairQCount]{"active": datapath.FairQCountActive, "handshake": datapath.FairQCountHandshake}
+	counts  = mode[datapath.FairQCount]{"active": datapath.FairQCountActive, "opening": datapath.FairQCountOpening, "handshake": datapath.FairQCountHandshake}
 	scales  = mode[datapath.FairQScale]{"learn": datapath.FairQScaleLearn, "shim": datapath.FairQScaleShim, "unify": datapath.FairQScaleUnify}
 	shrinks = mode[datapath.FairQShrink]{"allow": datapath.FairQShrinkAllow, "avoid": datapath.FairQShrinkAvoid}
 	signeds = mode[datapath.FairQSigned]{"pass": datapath.FairQSignedPass, "limit": datapath.FairQSignedLimit, "drop": datapath.FairQSignedDrop}

@@ -22,7 +22,7 @@ type File struct {
 	Name       string         `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
 	Defaults   PortSettings   `json:"defaults,omitzero" jsonschema_description:"any key of a port, for all ports that do not say otherwise"`
 	Ports      []filePort     `json:"ports" jsonschema:"required,minItems=1,maxItems=20000" jsonschema_description:"the ports to manage; the first entry that matches a device counts"`
-	Count      string         `json:"count,omitempty" jsonschema:"enum=active,enum=handshake" jsonschema_description:"flows that sent lately (default), or opened and not closed, the paper's register"`
+	Count      string         `json:"count,omitempty" jsonschema:"enum=opening,enum=active,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, default) or without (active), or opened and not closed, the paper's register"`
 	Scale      string         `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
 	UnifyShift int            `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
 	Flows      int            `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
@@ -144,7 +144,7 @@ var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
 // defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
 func defaultFile() *File {
 	return &File{
-		Name: "default", Count: "active", Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass",
+		Name: "default", Count: law.FairQCount, Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass",
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}

@@ -18,7 +18,7 @@ type complete = cobra.CompletionFunc
 // completeFlags by their names, the same in every command that has them.
 var completeFlags = map[string]complete{
 	"name":   switchNames,
-	"count":  cobra.FixedCompletions([]string{"active", "handshake"}, cobra.ShellCompDirectiveNoFileComp),
+	"count":  cobra.FixedCompletions([]string{"opening", "active", "handshake"}, cobra.ShellCompDirectiveNoFileComp),
 	"shrink": cobra.FixedCompletions([]string{"allow", "avoid"}, cobra.ShellCompDirectiveNoFileComp),
 	"signed": cobra.FixedCompletions([]string{"pass", "limit", "drop"}, cobra.ShellCompDirectiveNoFileComp),
 	"gain":   cobra.FixedCompletions([]string{"paper", "code"}, cobra.ShellCompDirectiveNoFileComp),

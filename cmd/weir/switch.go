@@ -17,6 +17,7 @@ import (
 
 	"weir/agent/switchd"
 	"weir/config"
+	"weir/law"
 )
 
 // switchFlags are what `weir switch` takes beside ports.
@@ -107,7 +108,7 @@ var lawFlags = []struct {
 	{flag: "updates", key: "defaults.updates", value: "10", help: "samples a window update (M)", number: true},
 	{flag: "gain", key: "defaults.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
 	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
-	{flag: "count", key: "count", value: "active", help: "flows that count: active (sent lately) or handshake (opened, not closed)"},
+	{flag: "count", key: "count", value: law.FairQCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
 	{flag: "shrink", key: "shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
 	{flag: "signed", key: "signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
 	{flag: "scale", key: "scale", value: "learn", help: "how window scales are known: learn, shim or unify"},

@@ -5,7 +5,8 @@
 //   SYN          A -> pending: A's MSS, window scale, sequence number
 //   SYN-ACK      that acknowledges it -> pending: B's. A window scale counts if both ends sent one.
 //   first ACK    that acknowledges the SYN-ACK -> flows, and both directions are counted. (count:
-//                handshake counts at the SYN-ACK, as the paper does.)
+//                handshake counts at the SYN-ACK, as the paper does; count: opening counts an open handshake
+//                there, until this ACK.)
 //
 // A connection that began before Weir was attached is adopted: when both ends were heard of and the
 // second acknowledges what the first sent. Its window scale is then the smallest with which the bytes
@@ -263,6 +264,8 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	} else {
 		c->owner = 0;
 	}
+	if (count == COUNT_OPENING)
+		connection_opened(c);
 	c->seen = control ? control->sweep : 0;
 	if (count != COUNT_HANDSHAKE && is_opener(c, s))
 		handshake_ends(c);
@@ -342,6 +345,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		c->syn_ns = 0;
 		if (scale == SCALE_UNIFY)
 			unify_again(ctx, s, e);
+		if (count == COUNT_OPENING)
+			connection_opens(c);
 		return TABLE_PENDING;
 	}
 	segment_read_options(ctx, s, &o);
@@ -362,6 +367,8 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 		connection_remove(&s->key, old);
 	if (count == COUNT_HANDSHAKE)
 		return connection_enter(s, c) ? TABLE_FLOWS : TABLE_NONE;
+	if (count == COUNT_OPENING)
+		connection_opens(c);
 	return TABLE_PENDING;
 }
 
@@ -391,6 +398,8 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (s->flags & TCP_RST) {
+		if (c && count == COUNT_OPENING)
+			connection_opened(c);
 		if (c)
 			bpf_map_delete_elem(&pending, &s->key);
 		return TABLE_NONE;

@@ -81,6 +81,7 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		      __u64 packets)
 {
 	__u64 grant = 0, would = 0, *said;
+	struct control *control = control_of();
 	struct end *e, *sender;
 	struct port_config *config;
 	struct arm_counts *arm;
@@ -90,9 +91,9 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	struct asked asked = {};
 	struct port *port;
 	__u16 field;
-	__u32 id, divisor;
+	__u32 id, divisor, openings;
 	__u8 bits;
-	int tells;
+	int tells, opens = 0;
 
 	if (!s || !c || !stats)
 		return 0;
@@ -121,9 +122,16 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		stats->signed_ += packets;
 		return s->window;
 	}
+	if (count == COUNT_OPENING && a.syn && sender->port && port && config && control)
+		opens = port_holds_opening(control, config, port, bpf_ktime_get_ns());
 	if (port && config && arm) {
 		asked_begins(&asked, id, port);
 		grant = grant_of(port, c, &would);
+		if (opens && is_held(port, c)) {
+			openings = port_openings(port);
+			grant = fairq_opening_q8(&config->law, &port->law, openings);
+			asked_opens(&asked, openings);
+		}
 		asked_grants(&asked, port, is_held(port, c), grant, would);
 		grant /= divisor;
 		would /= divisor;

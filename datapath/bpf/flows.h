@@ -36,6 +36,7 @@
 enum count_mode {
 	COUNT_ACTIVE = 0,    // directions that sent data lately
 	COUNT_HANDSHAKE = 1, // the paper's register: SYN-ACKs less FINs
+	COUNT_OPENING = 2,   // as COUNT_ACTIVE; SYN-ACKs are held to the share beside open handshakes
 };
 
 enum scale_mode {
@@ -74,7 +75,8 @@ enum connection_flags {
 // What one end of a connection sends.
 struct end {
 	__u64 seat;              // port + 1 in the upper 16 bits, epoch below; 0: not counted
-	__u32 registration;      // count: handshake: generation of its port's register; 0: not in it
+	__u32 registration;      // count: handshake: generation of its port's register; 0: not in it.
+				 // count: opening: epoch of its SYN-ACK, and 1; 0: its handshake is not open
 	__u32 first;             // sequence number of its SYN
 	__u32 next;              // behind what it sent last
 	__u32 acked;             // adopted: its last acknowledgement
@@ -159,6 +161,7 @@ struct port {
 	__u64 equilibrium_q8; // (C * RTT + target) / flows; 0: no flows
 	struct fairq_state law;
 	__u32 wheel[FLOWS_WHEEL]; // directions by the epoch they sit in
+	__u32 opening[FLOWS_WHEEL]; // count: opening: directions of open handshakes, by the epoch of their SYN-ACK
 	__u64 epoch_began_ns;
 	__u64 ticked_ns;
 	__u64 data_ns;         // when the tick last found data_seen

@@ -81,6 +81,7 @@ static __always_inline void port_turn(const struct port_config *config, struct p
 			return;
 		port->epoch++;
 		port->wheel[port->epoch & (FLOWS_WHEEL - 1)] = 0;
+		port->opening[port->epoch & (FLOWS_WHEEL - 1)] = 0;
 		port->epoch_began_ns += config->epoch_ns;
 	}
 	port->epoch_began_ns = now;
@@ -416,7 +417,7 @@ __noinline int seat_take(struct connection *c, __u32 side, __u32 id)
 			counted = left == port;
 		}
 	}
-	if (!counted && count == COUNT_ACTIVE)
+	if (!counted && count != COUNT_HANDSHAKE)
 		port_recount(id);
 	return 0;
 }
@@ -436,6 +437,89 @@ __noinline int seat_leave(struct connection *c, __u32 side)
 	if (port && seat_is_live(port, old))
 		__sync_fetch_and_add(&port->wheel[old & (FLOWS_WHEEL - 1)], -1);
 	return 0;
+}
+
+// ---- open handshakes ----
+//
+// count: opening. A connection's SYN-ACK has passed, and nothing behind it. Both of its directions count at their
+// ports until the handshake is over, and no longer than a flow counts that sends nothing. SYN-ACKs are held to the
+// share that would be left if all open handshakes became flows. Nobody else is: half-open connections, however many,
+// take nothing from flows that send.
+
+// Whether the epoch of a registration still counts.
+static __always_inline int opening_is_live(const struct port *port, __u32 registration)
+{
+	return (__u32)port->epoch + 1 - registration < FLOWS_LIVE;
+}
+
+// The directions of open handshakes. May be one off, as port_flows.
+static __always_inline __u32 port_openings(const struct port *port)
+{
+	__u32 openings = 0;
+
+	for (__u32 i = 0; i < FLOWS_LIVE; i++)
+		openings += port->opening[(port->epoch - i) & (FLOWS_WHEEL - 1)];
+	return openings > FAIRQ_FLOWS_MAX ? 0 : openings;
+}
+
+// A direction's handshake is over.
+static __always_inline void opening_leave(struct connection *c, __u32 side)
+{
+	__u32 registration = __sync_lock_test_and_set(&c->end[side & 1].registration, 0);
+	struct port *port;
+
+	if (!registration)
+		return;
+	port = port_of(c->end[side & 1].registered_at);
+	if (port && opening_is_live(port, registration))
+		__sync_fetch_and_add(&port->opening[(registration - 1) & (FLOWS_WHEEL - 1)], -1);
+}
+
+static __always_inline void opening_take(struct connection *c, __u32 side, __u64 now)
+{
+	__u32 id = (__u32)c->end[side & 1].port - 1, registration;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+
+	if (!config || !port)
+		return;
+	opening_leave(c, side); // sent again: it counts anew
+	bpf_spin_lock(&port->lock);
+	port_turn(config, port, now);
+	registration = (__u32)port->epoch + 1;
+	__sync_fetch_and_add(&port->opening[port->epoch & (FLOWS_WHEEL - 1)], 1);
+	bpf_spin_unlock(&port->lock);
+	c->end[side & 1].registered_at = id;
+	c->end[side & 1].registration = registration;
+}
+
+// A SYN-ACK passes. Where the SYN went another way, so will the data.
+__noinline int connection_opens(struct connection *c)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!c || !c->end[0].port || !c->end[1].port)
+		return 0;
+	opening_take(c, 0, now);
+	opening_take(c, 1, now);
+	return 0;
+}
+
+__noinline int connection_opened(struct connection *c)
+{
+	if (!c)
+		return 0;
+	opening_leave(c, 0);
+	opening_leave(c, 1);
+	return 0;
+}
+
+// Whether a port holds SYN-ACKs to the share beside open handshakes: where its law alone grants.
+static __always_inline int port_holds_opening(const struct control *control, const struct port_config *config,
+					      const struct port *port, __u64 now)
+{
+	return control_is_live(control, now) && !config->releasing &&
+	       !(config->hold | port->hold | port->easing) && (port->enforced || !port->running);
 }
 
 // count: handshake. Enters a direction in the register of the port that it leaves by, once; again if the

@@ -98,7 +98,8 @@ struct law_ack {
 	__u8 called;  // window_rewrite was
 	__u8 held;
 	__u8 running; // of its port: 0 with a grant is 0 that user space wrote, which stopped it
-	__u8 zero[5];
+	__u8 opens;   // it is a SYN-ACK that is held to the share beside open handshakes
+	__u32 openings; // so many
 };
 
 struct law_order {
@@ -280,6 +281,15 @@ static __always_inline void asked_grants(struct asked *asked, struct port *port,
 	record->would_q8 = would;
 }
 
+// Before asked_grants, under its lock.
+static __always_inline void asked_opens(struct asked *asked, __u32 openings)
+{
+	if (!asked->record)
+		return;
+	asked->record->opens = 1;
+	asked->record->openings = openings;
+}
+
 static __always_inline __u32 asked_floor(struct asked *asked, __u32 mss, __u32 gso)
 {
 	if (asked->record) {
@@ -349,6 +359,7 @@ struct asked {
 #define law_may_sample(id, config, port, now) fairq_packet_may_sample(&(config)->law, &(port)->law, now)
 #define asked_begins(asked, id, port) ((void)(asked))
 #define asked_grants(asked, port, held, grant, would) ((void)(asked))
+#define asked_opens(asked, openings) ((void)(asked))
 #define asked_floor(asked, mss, gso) window_floor(mss, gso)
 #define asked_window(asked, edge) ((void)(asked))
 #define asked_answer(asked, field, edge) ((void)(asked))

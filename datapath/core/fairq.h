@@ -156,7 +156,8 @@ WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_s
 }
 
 // Rwnd as it would be with so many more flows: what a SYN-ACK is held to where open handshakes are counted apart from
-// the flows that send. It changes nothing. FairSwitch begins again at target/flows for every flow that comes.
+// the flows that send. It changes nothing. A queue without flows begins at its target with the first (FQ-3), and
+// FairSwitch begins again at target/flows with every one.
 WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const struct fairq_state *state,
 				      weir_u32 opening)
 {
@@ -168,7 +169,7 @@ WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const s
 	if (opening > FAIRQ_FLOWS_MAX)
 		opening = FAIRQ_FLOWS_MAX;
 	flows = state->flows + opening;
-	if (opening && config->variant == FAIRQ_VARIANT_FAIRSWITCH)
+	if (opening && (!state->flows || config->variant == FAIRQ_VARIANT_FAIRSWITCH))
 		window_q8 = (weir_u64)fairq_target(config) << 8;
 	if (flows)
 		window_q8 /= flows;

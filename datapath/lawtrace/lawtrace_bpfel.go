@@ -115,26 +115,27 @@ type lawtraceFlowKey struct {
 }
 
 type lawtraceLawAck struct {
-	_       structs.HostLayout
-	Head    lawtraceLawHead
-	GrantQ8 uint64
-	LetGoQ8 uint64
-	WouldQ8 uint64
-	Ack     lawtraceWindowAck
-	Before  lawtraceWindowEdge
-	After   lawtraceWindowEdge
-	Mss     uint32
-	Gso     uint32
-	Divisor uint32
-	Packets uint32
-	Own     uint16
-	Answer  uint16
-	Left    uint16
-	Wire    uint16
-	Called  uint8
-	Held    uint8
-	Running uint8
-	Zero    [5]uint8
+	_        structs.HostLayout
+	Head     lawtraceLawHead
+	GrantQ8  uint64
+	LetGoQ8  uint64
+	WouldQ8  uint64
+	Ack      lawtraceWindowAck
+	Before   lawtraceWindowEdge
+	After    lawtraceWindowEdge
+	Mss      uint32
+	Gso      uint32
+	Divisor  uint32
+	Packets  uint32
+	Own      uint16
+	Answer   uint16
+	Left     uint16
+	Wire     uint16
+	Called   uint8
+	Held     uint8
+	Running  uint8
+	Opens    uint8
+	Openings uint32
 }
 
 type lawtraceLawCall struct {
@@ -195,6 +196,7 @@ type lawtracePort struct {
 	EquilibriumQ8 uint64
 	Law           lawtraceFairqState
 	Wheel         [8]uint32
+	Opening       [8]uint32
 	EpochBeganNs  uint64
 	TickedNs      uint64
 	DataNs        uint64

@@ -17,6 +17,7 @@ const (
 	countRestart    = "fairq_restart"
 	countSawMSS     = "fairq_saw_mss"
 	countLook       = "fairq_packet_may_sample"
+	countOpening    = "fairq_opening_q8"
 	countFloor      = "window_floor"
 	countRewrite    = "window_rewrite"
 	countSmaller    = "  of them: the window was small enough"
@@ -29,7 +30,7 @@ const (
 
 var counts = []string{
 	countFlows, countSample, countNoSample, countRestart, countSawMSS, countLook, countLaw, countGiven,
-	countFloor, countRewrite, countSmaller, countFree, countUngoverned, countStopped,
+	countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned, countStopped,
 }
 
 // Replay lets the native law go through the trace from each port's beginning, with its own state, and

@@ -26,6 +26,10 @@ func (r *replay) ack(p place) error {
 	if a.Held != 0 {
 		grant = a.GrantQ8
 	}
+	if a.Opens != 0 {
+		r.count(countOpening, 1)
+		grant = r.law.OpeningQ8(a.Openings)
+	}
 	window := grant / uint64(a.Divisor)
 	free := window == 0
 	if free {

@@ -88,7 +88,7 @@ func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, 
 		}
 	}
 	if law != "droptail" {
-		var c datapath.FairQConfig
+		c := datapath.FairQConfig{Count: datapath.FairQCountOpening} // the product's
 		if law == "handshake" {
 			c.Count = datapath.FairQCountHandshake
 		}
