@@ -99,6 +99,7 @@ func (f *fairQBench) begin(b *testing.B, grant uint64) {
 	}
 	c.End[1].Seat = 1 << 48
 	c.Owner = 1
+	c.Flags = 16 // both SYNs were seen, and not signed
 	var config fairqtest.FairQPortConfig
 	config.Law.TargetBytes, config.Law.TickNs, config.Law.PeriodNs = 25000, 1e9, 1e9
 	config.EpochNs, config.FlowsMax = 1e9, 1000
