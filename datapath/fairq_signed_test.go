@@ -130,11 +130,12 @@ func mostInFlight(t *testing.T, f *datapath.FairQ, port string) (most uint32) {
 // signed: limit. A signed connection carries its data whole, and has no more on its way than the window that its
 // port grants, though its sender is never told of it. (A packet that is segmented behind the switch is one.)
 func TestFairQ_SignedLimit(t *testing.T) {
-	const grant, bytes = 23457, 400_000
+	// A port so slow that the first flight, 64 segments at once, waits in its queue however busy the machine is.
+	const grant, bytes, bps = 23457, 150_000, 2e6
 	for _, offloads := range []bool{false, true} {
 		for _, mode := range []datapath.FairQSigned{datapath.FairQSignedPass, datapath.FairQSignedLimit} {
 			t.Run(fmt.Sprintf("offloads=%t,mode=%d", offloads, mode), func(t *testing.T) {
-				p := newRwndPath(t, testnet.PathOptions{GSO: offloads, ChecksumOffload: offloads})
+				p := newRwndPath(t, testnet.PathOptions{PortBps: bps, GSO: offloads, ChecksumOffload: offloads})
 				needMD5(t, p)
 				f := p.govern(t, held(grant), held(grant), datapath.FairQConfig{Signed: mode})
 				signing := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7), signedWith(testnet.SenderIPv4))
@@ -146,7 +147,6 @@ func TestFairQ_SignedLimit(t *testing.T) {
 					limit = 65535
 				}
 				limits := mode == datapath.FairQSignedLimit
-				// Its first flight alone is 64 segments, some 90 KB.
 				if limits != (out.Dropped > 0) || limits && most > limit || !limits && most <= grant {
 					t.Errorf("%d segments dropped, %d bytes in flight; granted %d", out.Dropped, most, grant)
 				}
