@@ -169,6 +169,7 @@ func TestHandshake_NotAdmitted(t *testing.T) {
 		f.greet(2)
 		f.hangup()
 		w.join(1)
+		synctest.Wait() // the log line follows the end of the connection
 		if st := w.server.Stats(); st.Ended[CauseNotAdmitted] != 1 || st.Switches != 1 {
 			t.Errorf("%+v", st)
 		}
