@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch soak-controller check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -48,7 +48,11 @@ test: deps-test check-generated ## all tests, as root: also those on real TCP in
 
 soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, at full length: 3 minutes
 	@scripts/need-root
-	$(GO) test -count=1 -timeout 30m -run '^TestSwitch' -v ./cmd/weir -soak
+	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|HostIsAsBefore)' -v ./cmd/weir -soak
+
+soak-controller: deps-test ## 100 changes between two controllers, killed or stopped at random moments; TestTwoControllers makes 2: half an hour
+	@scripts/need-root
+	$(GO) test -timeout 120m -run '^$$' -bench TwoControllers -benchtime 100x ./controller
 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -86,6 +87,7 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 func TestFairQ_DeviceDeleted(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p, ports := pinnedPath(t)
+	ports[0].Law.Active = 4 * time.Second // the timer rests without flows, and would not see that the device is gone
 	f := attachFairQ(t, pinnedFairQ(dir), ports...)
 	defer f.Close()
 	p.NewStreams(t, testnet.ReceiverIPv4, 2)
@@ -99,10 +101,14 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	if gone := f.Gone(); !slices.Equal(gone, []string{p.Port.Name}) {
 		t.Errorf("gone: %v", gone)
 	}
-	testnet.Until(t, "its windows end", func() bool { return f.Beat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes == 0 })
+	// Windows also end where this test was kept from its heartbeat for a second: the timer may not have looked yet.
+	testnet.Until(t, "the timer refuses the device and its windows end", func() bool {
+		s := statsOfPort(t, f, p.Port.Name)
+		return f.Beat() == nil && s.DeviceRefused > 0 && s.GrantBytes == 0
+	})
 	s := statsOfPort(t, f, p.Port.Name)
-	if s.DeviceRefused == 0 || s.QueueMax > 100_000 || s.QueueBytes != 0 {
-		t.Errorf("refused %d times; a queue of %d, at most %d, of 100000", s.DeviceRefused, s.QueueBytes, s.QueueMax)
+	if s.QueueMax > 100_000 || s.QueueBytes != 0 {
+		t.Errorf("a queue of %d, at most %d, of 100000", s.QueueBytes, s.QueueMax)
 	}
 	if !portOf(t, readSwitch(t, dir), p.In).HasDevice || portOf(t, readSwitch(t, dir), p.Port).HasDevice {
 		t.Errorf("read: %+v", readSwitch(t, dir))

@@ -30,7 +30,7 @@ func TestEveryFileIsSoundInEveryWorld(t *testing.T) {
 	ids := map[string]string{}
 	for _, path := range files(t) {
 		t.Run(path, func(t *testing.T) {
-			if err := Check(path, nil); err != nil {
+			if err := Check(path, Options{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			f, err := Load(path)

@@ -229,15 +229,21 @@ func toSet(names []string) map[string]bool {
 	return set
 }
 
-// Check loads a file and plans all of it in every world that it names, as if this build had every
-// world and law: what --check does. each, if not nil, looks at every run.
-func Check(path string, each func(*Run) error) error {
+// Check loads a file and plans what o asks of it, in each of its worlds (all that the file names, if o names none), as
+// if this build had every world and law: what --check does. each, if not nil, looks at every run.
+func Check(path string, o Options, each func(*Run) error) error {
 	f, err := Load(path)
 	if err != nil {
 		return err
 	}
-	for _, w := range f.Worlds {
-		p, err := f.Plan(Options{Worlds: []string{w}, AssumeAll: true})
+	worlds := o.Worlds
+	if len(worlds) == 0 {
+		worlds = f.Worlds
+	}
+	o.AssumeAll = true
+	for _, w := range worlds {
+		o.Worlds = []string{w}
+		p, err := f.Plan(o)
 		if err != nil {
 			return fmt.Errorf("%s: plan for world %s: %w", path, w, err)
 		}

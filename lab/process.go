@@ -19,6 +19,9 @@ import (
 // endGrace is how long a process that `weir lab exec` started may take to end when asked to.
 const endGrace = 500 * time.Millisecond
 
+// killGrace is how long killed processes may take to end. On a machine with little processor time that is seconds.
+const killGrace = 30 * time.Second
+
 // processesIn finds who runs in the namespaces of these entries of /run/netns: entry -> "123 (sh)".
 func processesIn(entries []string) map[string][]string {
 	byInode := map[uint64]string{}
@@ -55,36 +58,47 @@ func processName(pid string) string {
 }
 
 // endExecuted ends what `weir lab exec` started, with all that came of it: the members of the
-// lab's exec cgroup. They are asked first.
+// lab's exec cgroup. They are asked first, then killed until none is left: one may start another meanwhile.
 func endExecuted(r *record) error {
-	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		pids, err := executed(r)
-		if err != nil || len(pids) == 0 {
-			return err
+	left, err := signalExecuted(r, unix.SIGTERM, endGrace)
+	for deadline := time.Now().Add(killGrace); err == nil && len(left) > 0; {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v of the lab do not end", left)
 		}
-		var ends []unix.PollFd
-		for _, pid := range pids {
-			fd, err := unix.PidfdOpen(pid, 0)
-			if err != nil {
-				continue // has ended
-			}
-			defer unix.Close(fd)
-			// The descriptor is of the process that we have just seen in the cgroup, or of one that
-			// took its number since: look again before the signal.
-			if again, err := executed(r); err != nil || !slices.Contains(again, pid) {
-				continue
-			}
-			if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("end process %d: %w", pid, err)
-			}
-			ends = append(ends, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		left, err = signalExecuted(r, unix.SIGKILL, time.Until(deadline))
+		if len(left) > 0 {
+			time.Sleep(time.Millisecond) // a process that has ended may be listed for a moment more
 		}
-		await(ends, endGrace)
 	}
-	if pids, err := executed(r); err != nil || len(pids) > 0 {
-		return errors.Join(err, fmt.Errorf("processes %v of the lab do not end", pids))
+	return err
+}
+
+// signalExecuted sends a signal to all that `weir lab exec` started and waits for at most limit until they have ended.
+// It returns the processes that are there then.
+func signalExecuted(r *record, signal unix.Signal, limit time.Duration) (left []int, err error) {
+	pids, err := executed(r)
+	if err != nil || len(pids) == 0 {
+		return nil, err
 	}
-	return nil
+	var ends []unix.PollFd
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // has ended
+		}
+		defer unix.Close(fd)
+		// The descriptor is of the process that we have just seen in the cgroup, or of one that
+		// took its number since: look again before the signal.
+		if again, err := executed(r); err != nil || !slices.Contains(again, pid) {
+			continue
+		}
+		if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return nil, fmt.Errorf("end process %d: %w", pid, err)
+		}
+		ends = append(ends, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	await(ends, limit)
+	return executed(r)
 }
 
 // await waits until all processes have ended, at most for limit, and gives those that have not.

@@ -97,7 +97,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				_, err := cmd.OutOrStdout().Write(experiment.Schema())
 				return err
 			case f.check:
-				return checkFiles(cmd.OutOrStdout(), args)
+				return checkFiles(cmd.OutOrStdout(), args, f.options)
 			case len(args) != 1:
 				return usageError(fmt.Errorf("run takes one FILE, got %d; usage: %s", len(args), cmd.UseLine()))
 			}
@@ -123,14 +123,14 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	return cmd
 }
 
-// checkFiles reads every file as a run would, without running anything.
-func checkFiles(w io.Writer, paths []string) error {
+// checkFiles reads every file as a run with these options would, without running anything.
+func checkFiles(w io.Writer, paths []string, o experiment.Options) error {
 	if len(paths) == 0 {
 		return usageError(errors.New("--check needs at least one FILE"))
 	}
 	var bad []error
 	for _, path := range paths {
-		if err := experiment.Check(path, scheduled); err != nil {
+		if err := experiment.Check(path, o, scheduled); err != nil {
 			bad = append(bad, err)
 			continue
 		}
