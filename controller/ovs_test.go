@@ -19,7 +19,7 @@ import (
 func beController(file string) {
 	c, err := Load(file)
 	if err == nil && os.Getenv(testPause) != "" {
-		c.beforeDraw = sync.OnceFunc(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) })
+		c.beforeDraw = sync.OnceFunc(stopHere)
 	}
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -32,6 +32,17 @@ func beController(file string) {
 		os.Exit(1) //nolint:gocritic // the context is of no use any more
 	}
 	os.Exit(0)
+}
+
+// stopHere stops this process. The kernel may let the calling thread run on for a moment, which must not take the lock
+// of the generation file in it: it waits for the SIGCONT.
+func stopHere() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
+		<-goesOn
+	}
 }
 
 // Four racks of seven hosts under two spines, on Open vSwitch: everybody reaches everybody, and goes on to
