@@ -38,7 +38,10 @@ func (r *racks) asks(a, b *host, wait time.Duration) error {
 }
 
 // reach waits until every host reaches every other one, and gives how many had to ask again.
-func (r *racks) reach(tb testing.TB) (again int) {
+func (r *racks) reach(tb testing.TB) (again int) { return r.reachWithin(tb, 2*time.Second) }
+
+// reachWithin is reach with the time that an answer may take.
+func (r *racks) reachWithin(tb testing.TB, within time.Duration) (again int) {
 	tb.Helper()
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -46,7 +49,7 @@ func (r *racks) reach(tb testing.TB) (again int) {
 		wait.Go(func() {
 			for _, b := range r.hosts {
 				for end := time.Now().Add(testnet.Patience); a != b; {
-					err := r.asks(a, b, 2*time.Second)
+					err := r.asks(a, b, within)
 					if err == nil {
 						break
 					}
