@@ -196,8 +196,8 @@ func (l *Lab) troubleOfGuests() (lines, stopped []string) {
 		}
 	}
 	if stuck > 0 {
-		stopped = append(stopped, fmt.Sprintf("netstack: %d connections stopped for good with a window of 0, "+
-			"a defect of its cubic: use guests.cc reno", stuck))
+		stopped = append(stopped, fmt.Sprintf("netstack: %d connections stopped for good with data to send, a defect of netstack's "+
+			"loss recovery or of its cubic: repeat the run, with guests.cc reno or a larger buffer", stuck))
 	}
 	return lines, stopped
 }

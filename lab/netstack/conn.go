@@ -187,8 +187,11 @@ func (c *Conn) noteTrouble() {
 	if stats, ok := c.ep.Stats().(*tcp.Stats); ok {
 		c.guest.dropped.Add(int64(stats.ReceiveErrors.SegmentQueueDropped.Value()))
 	}
-	var info tcpip.TCPInfoOption
-	if err := c.ep.GetSockOpt(&info); err == nil && tcp.EndpointState(info.State) == tcp.StateEstablished && info.SndCwnd == 0 {
+	s, err := senderOf(c.ep, c.guest.stack.Clock().NowMonotonic())
+	if err != nil {
+		c.guest.unread.CompareAndSwap(nil, &err)
+	}
+	if s.stuck() {
 		c.guest.stuck.Add(1)
 	}
 }

@@ -6,6 +6,7 @@
 //	link.go      its end of the veth: a packet socket
 //	receive.go   frames from the veth;  queue.go  the queue of its host
 //	conn.go      a connection;  listen.go  a listener;  udp.go  datagrams
+//	stuck.go     connections that netstack will not continue
 //	errors.go    its errors as the kernel names them
 package netstack
 
@@ -54,8 +55,9 @@ type Guest struct {
 	addr    netip.Addr
 	stack   *stack.Stack
 	link    *link
-	dropped atomic.Int64 // packets that connections had no room for
-	stuck   atomic.Int64 // connections
+	dropped atomic.Int64          // packets that connections had no room for
+	stuck   atomic.Int64          // connections
+	unread  atomic.Pointer[error] // why the state of a connection could not be read
 }
 
 // Open starts a guest. It must be called on a thread in the guest's network namespace; the guest
@@ -108,15 +110,17 @@ type Trouble struct {
 	// Lost packets came in, and this process was too slow to have room for them: it makes a
 	// measurement worthless. Those that a connection had no room for count once it is closed.
 	Lost int
-	// Stuck connections were closed with a congestion window of 0, which they never leave. netstack's
-	// cubic comes to that after several timeouts with a window of 1 or 2 segments: it cuts the window
-	// that its formula gives to a whole number of segments, and that may be 0. Its reno does not.
+	// Stuck connections had something to send when they were closed, and netstack would never have sent it: a defect of
+	// netstack (see sender.stuck).
 	Stuck int
 }
 
 // Trouble tells what went wrong since it was last asked.
 func (g *Guest) Trouble() (Trouble, error) {
 	lost, err := g.link.lost()
+	if unread := g.unread.Load(); unread != nil {
+		err = errors.Join(err, *unread)
+	}
 	return Trouble{Lost: lost + int(g.dropped.Swap(0)), Stuck: int(g.stuck.Swap(0))}, err
 }
 

@@ -26,11 +26,16 @@ var (
 // open starts a guest at the end of a path; everything it sends goes to the path's sender.
 func open(t *testing.T, p *testnet.Path) *Guest {
 	t.Helper()
+	return openWith(t, p, Defaults())
+}
+
+func openWith(t *testing.T, p *testnet.Path, settings Settings) *Guest {
+	t.Helper()
 	peer, own := hardware(t, p.Uplink.In, p.Uplink.Ifindex), hardware(t, p.Rx.In, p.Rx.Ifindex)
 	var g *Guest
 	err := p.Rx.In(func() (err error) {
 		g, err = Open(Config{
-			Ifindex: p.Rx.Ifindex, MAC: own, MTU: 1500, Addr: guestAddr, Settings: Defaults(),
+			Ifindex: p.Rx.Ifindex, MAC: own, MTU: 1500, Addr: guestAddr, Settings: settings,
 			Next: func(a netip.Addr) (net.HardwareAddr, bool) { return peer, a == peerAddr },
 		})
 		return err

@@ -160,12 +160,13 @@ func ms(n float64) law.Duration { return law.Duration(n * 1e6) }
 // longEnough is the length of runs that end when their flows do, on however slow a machine.
 const longEnough = 2 * time.Minute
 
-// run runs the traffic and fails the test on an error.
+// run runs the traffic and fails the test on an error. It does not return from a run that is void (see checkWhole).
 func run(t testing.TB, n *pairNet, cfg *experiment.Config) *traffic.Outcome {
 	t.Helper()
 	out, err := traffic.Run(context.Background(), n, cfg, 1, traffic.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.checkWhole(t)
 	return out
 }

@@ -316,6 +316,7 @@ func testCancel(t *testing.T, n *pairNet) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.checkWhole(t)
 	if !out.Partial || len(out.Flows) < 20 || out.Ended > time.Minute {
 		t.Errorf("partial %v, %d flows, ended %v", out.Partial, len(out.Flows), out.Ended)
 	}
@@ -462,6 +463,7 @@ func testNoLeak(t *testing.T, n *pairNet) {
 	if _, err := traffic.Run(ctx, n, cfg(time.Minute), 1, whenSomeCame); err != nil {
 		t.Fatal(err)
 	}
+	n.checkWhole(t)
 	if _, err := traffic.Run(context.Background(), elsewhere{n}, cfg(time.Second), 1, traffic.Options{}); err == nil {
 		t.Error("a run without addresses succeeded")
 	}
