@@ -24,8 +24,9 @@ type sender struct {
 // become 0 after several timeouts. The other is in its loss recovery, with any algorithm. At the end of a recovery,
 // netstack subtracts segments from its count of outstanding ones (SetPipe left them out as lost) and subtracts them again
 // when they are acknowledged. The count can so reach 0 while data is in flight. postXmit then starts no retransmission
-// timer after the tail loss probe. If the network drops the last segments and the probe, no timer is left. An answer to
-// the probe may still be under way, so the connection counts as stuck only after one RTO without a packet.
+// timer after the tail loss probe. If the network drops one of the last segments, and the probe (or RACK finds no loss in
+// its answer), no timer is left. An answer to the probe may still be under way, so the connection counts as stuck only
+// after one RTO without a packet.
 func (s sender) stuck() bool {
 	return s.unfinished && (s.window == 0 || !s.armed && s.idle > s.rto)
 }
