@@ -21,6 +21,7 @@ import (
 type Namespace struct {
 	Cookie uint64
 	calls  chan func()
+	over   chan struct{} // closed when the test has ended
 	gone   chan struct{} // closed when the thread's goroutine has ended
 }
 
@@ -28,11 +29,14 @@ type Namespace struct {
 var errGone = errors.New("a function that ran in this namespace called t.Fatal, t.FailNow or t.Skip, which end the goroutine " +
 	"that calls them: return an error to the test instead")
 
+// errOver is what Enter gives to a goroutine that is still at work when its test has ended.
+var errOver = errors.New("the test that this namespace is of has ended")
+
 // NewNamespace makes a namespace that lasts as long as the test. It takes root.
 func NewNamespace(tb testing.TB) *Namespace {
 	tb.Helper()
 	testroot.Need(tb, "makes network namespaces")
-	n := &Namespace{calls: make(chan func()), gone: make(chan struct{})}
+	n := &Namespace{calls: make(chan func()), over: make(chan struct{}), gone: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		defer close(n.gone)
@@ -43,14 +47,19 @@ func NewNamespace(tb testing.TB) *Namespace {
 		if err != nil {
 			return
 		}
-		for call := range n.calls {
-			call()
+		for {
+			select {
+			case call := <-n.calls:
+				call()
+			case <-n.over:
+				return
+			}
 		}
 	}()
 	if err := <-ready; err != nil {
 		tb.Fatalf("new network namespace: %v", err)
 	}
-	tb.Cleanup(func() { close(n.calls) })
+	tb.Cleanup(func() { close(n.over) })
 	n.Must(tb, func() (err error) {
 		n.Cookie, err = datapath.NetnsCookie()
 		return err
@@ -65,12 +74,27 @@ func (n *Namespace) Enter(f func() error) error {
 	select {
 	case n.calls <- func() { done <- f() }:
 	case <-n.gone:
-		return errGone
+		return n.why()
 	}
 	select {
 	case err := <-done:
 		return err
 	case <-n.gone:
+	}
+	select {
+	case err := <-done: // the last one before the end
+		return err
+	default:
+		return n.why()
+	}
+}
+
+// why tells why the namespace takes no more calls.
+func (n *Namespace) why() error {
+	select {
+	case <-n.over:
+		return errOver
+	default:
 		return errGone
 	}
 }

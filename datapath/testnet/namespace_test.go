@@ -16,3 +16,12 @@ func TestNamespace_GoexitIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// A goroutine that is still at work when its test has ended gets an error, and does not end the process.
+func TestNamespace_CallAfterTheTest(t *testing.T) {
+	var n *Namespace
+	t.Run("", func(t *testing.T) { n = NewNamespace(t) })
+	if err := n.Enter(func() error { return nil }); err == nil {
+		t.Error("the namespace of a test that has ended takes calls")
+	}
+}
