@@ -4,6 +4,8 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+
+	"weir/internal/testroot"
 )
 
 // A function that ends the namespace's goroutine, as t.Skip and t.Fatal do, is an error of Enter. The test does not
@@ -19,6 +21,7 @@ func TestNamespace_GoexitIsAnError(t *testing.T) {
 
 // A goroutine that is still at work when its test has ended gets an error, and does not end the process.
 func TestNamespace_CallAfterTheTest(t *testing.T) {
+	testroot.Need(t, "makes network namespaces")
 	var n *Namespace
 	t.Run("", func(t *testing.T) { n = NewNamespace(t) })
 	if err := n.Enter(func() error { return nil }); err == nil {
