@@ -85,7 +85,7 @@ func TestEarlyEvents(t *testing.T) {
 	})
 }
 
-// What comes while a switch waits for its turn after a refusal is answered by what is read then, however much it is.
+// Events may come while a switch waits for its turn after a refusal. The tables that are read then contain them all.
 func TestEarlyEvents_BeforeReading(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		r := b.controller("a", nil)

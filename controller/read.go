@@ -71,7 +71,7 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	return j, nil
 }
 
-// What a switch may have, however long it goes on telling.
+// Limits on what a switch may list, so that an endless list ends.
 const (
 	allFlowsMax = 1 << 18 // others' with them
 	bucketsMax  = 1 << 18

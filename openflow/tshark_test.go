@@ -74,7 +74,7 @@ type pdmlPacket struct {
 // meaning to either is not compared, nor what tshark is known to be wrong about.
 func TestTsharkReads(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out of short runs")
+		t.Skip("-short (make check): starts other programs for a minute; make test runs it")
 	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {

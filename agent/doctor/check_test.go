@@ -346,7 +346,7 @@ func TestPrint_ManyOfAKind(t *testing.T) {
 	}
 }
 
-// What is to be mended is told first; what is as it should be is counted, and told where it is asked for.
+// Print lists problems first. It counts the findings that are well, and lists them only on request.
 func TestPrint_ProblemsFirst(t *testing.T) {
 	r := &Report{Findings: []Finding{
 		{Area: AreaKernel, Level: OK, Text: "the kernel has it"},

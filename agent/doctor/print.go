@@ -8,8 +8,8 @@ import (
 )
 
 // Print writes the report for people: what Weir can do here, then the findings, each with what to do about it below:
-// what is blocked and what is a problem first, whatever its area, then notes by area. What is as it should be is
-// counted, and told where all is asked for. What is the same of several ports is one line.
+// blocked features and problems first, whatever their area, then notes by area. Findings that are well are counted, and
+// listed only if all is true. Equal findings of several ports share one line.
 func (r *Report) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "weir %s on %s: Linux %s, %s, %s\n\n", clean(r.Weir), r.Host.Name, r.Host.Release, r.Host.Arch, plural(r.Host.CPUs, "CPU"))

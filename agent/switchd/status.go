@@ -44,7 +44,7 @@ type Switch struct {
 	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // of the process
 	CPUSeconds    float64 `json:"cpu_seconds,omitempty"` // of the process; what the kernel programs take is not in it
 
-	// Who sends most of the segments that both ends sign, 10 at most.
+	// SignedSources are the sources with the most signed segments, 10 at most.
 	SignedSources []SignedSource `json:"signed_sources,omitempty"`
 
 	Ports []Port `json:"ports"`

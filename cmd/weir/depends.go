@@ -25,8 +25,8 @@ type sources struct {
 }
 
 // dependsOn lists, by world, the sources that decide what a run measures, beside what it was asked: laws, hosts, network,
-// traffic. They are those that this program was built from, embedded in it. What only reads files or sums up results is
-// not of them: a run's key and its raw measurements are before and behind that.
+// traffic. They are those that this program was built from, embedded in it. Sources that only
+// read files or sum up results are left out: a run's key and its raw measurements do not depend on them.
 var dependsOn = map[string][]sources{
 	experiment.WorldSim: {
 		{"datapath/core", core.Headers}, {"datapath/native", sub(datapath.Sources, "native")},

@@ -43,7 +43,7 @@ func weirAs(t *testing.T, uid uint32, args ...string) string {
 	return fmt.Sprintf("%sexit %d", out, c.ProcessState.ExitCode())
 }
 
-// What lab up, list and exec say of a lab agrees, and names it where it has to be named.
+// The outputs of lab up, list and exec agree about a lab, and name it where the user has to name it.
 func TestLabByHand(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	file := filepath.Join(t.TempDir(), "two-senders.yaml")

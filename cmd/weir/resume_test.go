@@ -89,8 +89,8 @@ func TestDigestOf(t *testing.T) {
 	}
 }
 
-// What the worlds are made of is in their digests: every source of each package of Weir that they import, but for those
-// that only read files or sum up results, and in the lab the encoding of OpenFlow and what is served to people.
+// A world's digest covers every source of each package of Weir that the world imports. Left out are packages that only
+// read files or sum up results, and in the lab the encoding of OpenFlow and the pages and metrics for people.
 func TestCodeOf_CoversTheWorlds(t *testing.T) {
 	without := []string{
 		"law", "config", "experiment", "experiment/claim", "experiment/result", "internal/", "agent/", "openflow", "datapath/lawtrace", "datapath/internal/",

@@ -132,7 +132,7 @@ func isExpected(t *testing.T, name, got string) {
 	}
 }
 
-// Whatever the terminal's width, every port tells its name, state and drops; and names take what they need, so that
+// Every port shows its name, state and drops at any width of the terminal. Names take the columns that they need, and
 // the queue's line gets the rest.
 func TestWatch_Widths(t *testing.T) {
 	for width := 40; width <= 200; width++ {

@@ -23,7 +23,7 @@ import (
 func OskenPython(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("left out of short runs")
+		t.Skip("-short (make check): starts other programs for a minute; make test runs it")
 	}
 	python := os.Getenv("OSKEN_PYTHON")
 	if python == "" {
