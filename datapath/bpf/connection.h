@@ -19,6 +19,7 @@
 #include "ecmp.h"
 #include "flows.h"
 #include "port.h"
+#include "seats.h"
 #include "signed.h"
 #include "unify.h"
 

@@ -20,6 +20,7 @@
 #include "edge_tell.h"
 #include "flows.h"
 #include "port.h"
+#include "seats.h"
 #include "segment.h"
 #include "signed.h"
 #include "sweep.h"
