@@ -210,8 +210,8 @@ func (s *Server) secure(nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionSta
 // refuse closes a connection that was not made, and says why.
 func (s *Server) refuse(nc net.Conn, why *CloseError) {
 	_ = nc.Close() // whatever it says, it is closed
-	s.tally(why.Cause)
 	s.lines.say(levelWarn, "connection refused", "peer", nc.RemoteAddr().String(), "cause", why.Cause, "error", why.Err)
+	s.tally(why.Cause) // after the line: a reader that sees the count finds the line
 }
 
 func sleep(ctx context.Context, d time.Duration) {
