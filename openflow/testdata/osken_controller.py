@@ -6,13 +6,14 @@ each message that os-ken gave to the application. Lines on stdin say which messa
 """
 import json
 import os
+import select
 import socket
 import sys
 import threading
 
 from os_ken.base import app_manager
 from os_ken.cfg import CONF
-from os_ken.controller import ofp_event
+from os_ken.controller import controller, ofp_event
 from os_ken.controller.handler import CONFIG_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
 from os_ken.lib import hub
 from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser as p
@@ -53,6 +54,36 @@ class Told(app_manager.OSKenApp):
         os._exit(0)
 
 
+class OneAtATime:
+    """A TLS connection that one thread uses at a time.
+
+    os-ken reads in one thread and writes in another. Python before 3.13.2 lets both into one TLS object at once, which
+    OpenSSL forbids: once in ten runs, the reader then waited for ever for a message that had come.
+    """
+
+    def __init__(self, tls):
+        self.tls = tls
+        self.lock = threading.Lock()
+
+    def __getattr__(self, name):
+        return getattr(self.tls, name)
+
+    def recv(self, size):
+        if not self.tls.pending() and not select.select([self.tls], [], [], self.tls.gettimeout())[0]:
+            raise socket.timeout
+        with self.lock:
+            return self.tls.recv(size)
+
+    def sendall(self, data):
+        with self.lock:
+            self.tls.sendall(data)
+
+
+def one_at_a_time(serve=controller.datapath_connection_factory):
+    return lambda connection, address: serve(OneAtATime(connection) if hasattr(connection, "pending") else connection,
+                                             address)
+
+
 def announce(server, serve=hub.StreamServer.serve_forever):
     say(event="listens", port=server.server.getsockname()[1])
     serve(server)
@@ -72,6 +103,7 @@ def main(way, *args):
         CONF.set_override("ofp_switch_address_list", ["127.0.0.1:" + args[0]])
     sys.modules["osken_controller"] = sys.modules["__main__"]
     hub.StreamServer.serve_forever = announce
+    controller.datapath_connection_factory = one_at_a_time()
     app_manager.AppManager.run_apps(["osken_controller", "os_ken.controller.ofp_handler"])
 
 
