@@ -1,0 +1,53 @@
+package testrules
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// free are the rooms that may import everything.
+var free = []string{"cmd/weir", "tools"}
+
+// TestImports_EveryRoomHasARule: each folder of production code has a rule of depguard in .golangci.yml. Without a rule,
+// depguard allows a new folder everything.
+func TestImports_EveryRoomHasARule(t *testing.T) {
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rooms := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		room, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if room = filepath.ToSlash(room); room != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "testdata") || slices.Contains(free, room) {
+			return filepath.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(path, "*.go"))
+		if err != nil {
+			return err
+		}
+		if slices.IndexFunc(files, func(f string) bool { return !strings.HasSuffix(f, "_test.go") }) < 0 {
+			return nil
+		}
+		rooms++
+		if !strings.Contains(string(config), `"**/`+room+`/*.go"`) {
+			t.Errorf("%s has no rule for its imports: add one to .golangci.yml under depguard, and a line to ARCHITECTURE.md, Rooms", room)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rooms < 40 {
+		t.Errorf("found %d folders with production code: there are more", rooms)
+	}
+}
