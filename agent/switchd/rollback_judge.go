@@ -2,9 +2,11 @@ package switchd
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
+
+	"github.com/aclements/go-moremath/mathx"
+	"github.com/aclements/go-moremath/stats"
 )
 
 // Evidence that a rule demands before it may undo anything. Each is there against one kind of noise:
@@ -280,9 +282,6 @@ func (j *judge) say(r Rule, ratio float64) string {
 	return fmt.Sprintf("%s: it was %.2f of %s over %v: %s", r, ratio, against, over, figures)
 }
 
-// exactWork is how many additions are worth an exact rank test: two arms of 15, or 5 and 44.
-const exactWork = 60_000
-
 func percentOf(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0
@@ -304,63 +303,15 @@ func bitRate(bytesPerSecond float64) string {
 	return fmt.Sprintf("%.3g kbit/s", bits/1e3)
 }
 
-// smaller is how likely it is that values as small as a would be drawn from what b was drawn from: the
-// rank test of Mann and Whitney, one-sided, by its normal approximation with ties and the correction for
-// continuity; exactly where that is too rough.
+// smaller gives the one-sided p-value of Mann and Whitney's rank test, 0 to 1: how often a would come out as small
+// against b if both were drawn from the same source. It is 1 where nothing can be said: one of them is empty, or all
+// values are equal.
 func smaller(a, b []float64) float64 {
-	n, m := len(a), len(b)
-	if n == 0 || m == 0 {
+	test, err := stats.MannWhitneyUTest(a, b, stats.LocationLess)
+	if err != nil {
 		return 1
 	}
-	b = slices.Sorted(slices.Values(b))
-	var wins float64 // pairs in which a is larger, ties half
-	for _, x := range a {
-		below, equal := slices.BinarySearch(b, x)
-		wins += float64(below)
-		for ; equal && below < m && b[below] == x; below++ {
-			wins += 0.5
-		}
-	}
-	if (n+1)*(n*m+1)*m <= exactWork {
-		return rankExact(n, m, int(math.Ceil(wins)))
-	}
-	mean := float64(n) * float64(m) / 2
-	deviation := math.Sqrt(float64(n) * float64(m) * float64(n+m+1) / 12)
-	return 0.5 * math.Erfc((mean-wins-0.5)/deviation/math.Sqrt2)
-}
-
-// rankExact is the chance of at most so many wins of n values over m from the same source without ties: how
-// many of the orders have so many.
-func rankExact(n, m, wins int) float64 {
-	if wins >= n*m {
-		return 1
-	}
-	// ways[i][w]: orders of i of the n among the first of the m taken so far, with w wins.
-	ways := make([][]float64, n+1)
-	for i := range ways {
-		ways[i] = make([]float64, n*m+1)
-		ways[i][0] = 1 // no b yet: every a is below all that come
-	}
-	for taken := 1; taken <= m; taken++ {
-		next := make([][]float64, n+1)
-		for i := range next {
-			next[i] = make([]float64, n*m+1)
-			for w := range next[i] {
-				// The largest of all is a b: it wins over nobody here. Or it is an a, above all b taken.
-				next[i][w] = ways[i][w]
-				if i > 0 && w >= taken {
-					next[i][w] += next[i-1][w-taken]
-				}
-			}
-		}
-		ways = next
-	}
-	var few, all float64
-	for w, count := range ways[n] {
-		all += count
-		if w <= wins {
-			few += count
-		}
-	}
-	return few / all
+	// Of more than 25 values with ties, or 50 without, the library has the normal approximation, which is too small where
+	// one side has few. No order of the values is rarer than this:
+	return max(test.P, 1/mathx.Choose(len(a)+len(b), len(a)))
 }
