@@ -103,14 +103,15 @@ func TestRacks(t *testing.T) {
 	})
 }
 
-// spread opens connections from rack 1 to rack 2: each spine gets half of them, within 10 %, which are 5.5 standard
-// deviations.
+// spread opens connections from rack 1 to rack 2: each spine gets half of the frames, within 10 %, which are 5.5 standard
+// deviations. Probes of links and SYNs that were sent again are counted too: on a slow machine they are hundreds.
 func (r *racks) spread(t *testing.T) {
 	got := r.connections(t, r.hosts[0], r.hosts[r.perLeaf], 20000)
 	t.Logf("%d flows: %d by spine 1, %d by spine 2", spreadFlows, got[0], got[1])
+	sum := got[0] + got[1]
 	for s, n := range got {
-		if n < spreadFlows*45/100 || n > spreadFlows*55/100+10 { // probes with them
-			t.Errorf("spine %d got %d of %d flows", s+1, n, spreadFlows)
+		if n < sum*45/100 || n > sum*55/100 {
+			t.Errorf("spine %d got %d of %d", s+1, n, sum)
 		}
 	}
 }
