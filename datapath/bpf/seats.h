@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Which directions count as flows of a port, by the three ways to count:
+// A port counts the directions that are its flows in one of three ways:
 //
 //   seats            active: a direction that sent data lately
 //   open handshakes  opening: beside the seats, what a SYN-ACK is held to
