@@ -202,17 +202,13 @@ func TestFairQ_HalfOpenConnections(t *testing.T) {
 	}
 }
 
-// position is where a flow's client is in its sequence space: behind what it sent last.
+// positions are where the ends of the live flows are in their sequence spaces: behind what each sent last.
 func (l *live) positions(t *testing.T) map[netip.AddrPort]uint32 {
 	t.Helper()
 	l.client.Each(t, func(*testnet.Segment) {})
 	l.send(t)
 	at := map[netip.AddrPort]uint32{}
-	l.client.Each(t, func(s *testnet.Segment) {
-		if s.Out {
-			at[s.From] = s.End()
-		}
-	})
+	l.client.Each(t, func(s *testnet.Segment) { at[s.From] = s.End() })
 	return at
 }
 
@@ -257,9 +253,11 @@ func TestFairQ_ForgedForLiveFlows(t *testing.T) {
 			for _, ahead := range []int32{-2_000_000_000, -20_000_000, 20_000_000, 2_000_000_000} {
 				at := l.positions(t)
 				for _, c := range l.flows {
-					var next [2]uint32 // of client and server
-					next[0] = at[testnet.AddrPort(c.Client.LocalAddr())] + uint32(ahead)
-					next[1] = next[0] + 1000
+					// Each end's numbers are as far from its own position: a FIN that is at most FIN_REACH ahead of its
+					// sender is believed.
+					next := [2]uint32{
+						at[testnet.AddrPort(c.Client.LocalAddr())] + uint32(ahead), at[testnet.AddrPort(c.Server.LocalAddr())] + uint32(ahead),
+					}
 					for _, step := range steps {
 						l.forge(t, c, step.end, next[step.end], next[1-step.end], step.flags)
 						if step.flags&frames.SYN != 0 {

@@ -171,8 +171,26 @@ func syscallResult(p *ebpf.Program, arg any) error {
 	return nil
 }
 
+// From Linux 6.18 on, the kernel allocates a timer without waiting for a lock, so that it fails when another CPU
+// holds one. This is over in microseconds, or when a thread that holds the lock runs again.
+const (
+	armTries = 50
+	armPause = 10 * time.Millisecond
+)
+
+// untilMemory runs what allocates memory until it gets some. After armTries it gives its error.
+func untilMemory(run func() error) error {
+	err := run()
+	for n := 1; n < armTries && errors.Is(err, unix.ENOMEM); n++ {
+		time.Sleep(armPause)
+		err = run()
+	}
+	return err
+}
+
 func (f *FairQ) arm(id uint32) error {
-	if err := syscallResult(f.control.Arm, fairqPortArg{Id: id}); err != nil {
+	err := untilMemory(func() error { return syscallResult(f.control.Arm, fairqPortArg{Id: id}) })
+	if err != nil {
 		return fmt.Errorf("start the timer of port %d: %w", id, err)
 	}
 	return nil

@@ -235,8 +235,6 @@ static __always_inline void adopt_data(struct end *receiver, const struct segmen
 	}
 }
 
-#define EEXIST 17 // error: the key is there
-
 // Moves a connection from pending to flows. 0 when the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {

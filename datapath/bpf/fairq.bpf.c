@@ -424,7 +424,9 @@ int weir_fairq_arm(struct port_arg *arg)
 
 	if (!slot)
 		return 1;
-	bpf_timer_init(&slot->timer, &timers, CLOCK_MONOTONIC); // fails where there is one: taken over
+	err = bpf_timer_init(&slot->timer, &timers, CLOCK_MONOTONIC);
+	if (err && err != -EBUSY) // EBUSY: there is one, and it is taken over
+		return err;
 	err = bpf_timer_set_callback(&slot->timer, port_timer);
 	return err ? err : bpf_timer_start(&slot->timer, 0, 0);
 }

@@ -44,6 +44,12 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 };
 
+// Errors that helpers return, negated.
+enum {
+	EBUSY = 16,
+	EEXIST = 17,
+};
+
 // What a tcx program returns. NEXT hands the packet to the next program of the chain.
 enum {
 	TCX_NEXT = -1,
