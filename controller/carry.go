@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"weir/controller/fabric"
-	"weir/controller/forward"
+	"weir/law/fabric"
+	"weir/law/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )

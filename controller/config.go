@@ -9,8 +9,8 @@ import (
 
 	"weir/agent/metrics"
 	"weir/config"
-	"weir/controller/forward"
 	"weir/law"
+	"weir/law/forward"
 	"weir/openflow/channel"
 )
 

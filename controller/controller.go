@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 	"weir/openflow/channel"
 )
 

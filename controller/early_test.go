@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 	"weir/openflow"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 	"weir/openflow/channel"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/forward"
 	"weir/datapath/testnet"
+	"weir/law/forward"
 )
 
 // asks sends a datagram from one host to another and waits for it to come back.

@@ -12,8 +12,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"weir/controller/fabric"
 	"weir/internal/peer"
+	"weir/law/fabric"
 )
 
 // tuple reads the two ends of a flow.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"weir/controller/fabric"
-	"weir/controller/forward"
+	"weir/law/fabric"
+	"weir/law/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"weir/agent/metrics"
-	"weir/controller/fabric"
-	"weir/controller/forward"
-	"weir/controller/poll"
+	"weir/law/fabric"
+	"weir/law/forward"
+	"weir/law/poll"
 	"weir/openflow/channel"
 )
 

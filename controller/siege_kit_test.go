@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
 	"weir/datapath/testnet"
 	"weir/internal/testroot"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 	"weir/openflow"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 	"weir/openflow"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
 	"weir/datapath/testnet"
+	"weir/law/fabric"
 	"weir/openflow"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // BenchmarkSYNFlood has a host send SYNs, 200,000 a second or as many as the machine makes, of random addresses and

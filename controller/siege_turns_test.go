@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Packets of a switch that sends few are next, however many others have thousands waiting, and however long each

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"weir/controller/fabric"
-	"weir/controller/forward"
-	"weir/controller/poll"
 	"weir/internal/localsock"
+	"weir/law/fabric"
+	"weir/law/forward"
+	"weir/law/poll"
 	"weir/openflow/channel"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 	"weir/openflow"
 )
 

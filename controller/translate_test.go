@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 	"weir/openflow"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 const (

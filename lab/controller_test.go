@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/controller"
-	"weir/controller/forward"
 	"weir/datapath/testnet"
 	"weir/experiment"
 	"weir/internal/testroot"
+	"weir/law/forward"
 )
 
 // childController is what `weir controller -f FILE` is.

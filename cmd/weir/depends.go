@@ -15,6 +15,7 @@ import (
 	"weir/datapath/core"
 	"weir/experiment"
 	"weir/lab"
+	"weir/law"
 	"weir/sim"
 )
 
@@ -34,7 +35,7 @@ var dependsOn = map[string][]sources{
 	},
 	experiment.WorldLab: {
 		{"datapath/core", core.Headers}, {"datapath", datapath.Sources}, {"experiment", experiment.Sources},
-		{"lab", lab.Sources}, {"controller", controller.Sources},
+		{"lab", lab.Sources}, {"controller", controller.Sources}, {"law", law.Sources},
 	},
 }
 

@@ -3,7 +3,7 @@ package forward
 import (
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // A link is two ports that hear each other's probes, since they are up. One that is heard in one direction only is none:

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 const ms = time.Millisecond

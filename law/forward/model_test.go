@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 )
 
 func testConfig() Config {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // datapath is a switch as the law knows it: what it was told last, and how much of that it has confirmed.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // A peer that comes again and again, each time as another switch, does not keep out those that come later; a

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // host is one end station.

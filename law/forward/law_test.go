@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 )
 
 // probesFrom gives the probes that a law sends from a port.

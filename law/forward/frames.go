@@ -6,7 +6,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // header is what the law reads of a frame.

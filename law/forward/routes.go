@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // route is how frames get to one switch, from every other: over all shortest paths.

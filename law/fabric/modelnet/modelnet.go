@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Net is a network under a law. Nothing happens on its own: Deliver carries out an order, Hear gives the law

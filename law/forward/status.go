@@ -3,7 +3,7 @@ package forward
 import (
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Status is what the law knows, in the order of names.

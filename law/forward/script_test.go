@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.txt again")
 
 // Scripts are scenarios: a command, and below it what the law asked of the switches. Probes are left out.
-// Written again with: go test ./controller/forward -run TestScripts -update
+// Written again with: go test ./law/forward -run TestScripts -update
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

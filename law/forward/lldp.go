@@ -9,7 +9,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // A probe is an LLDP frame (IEEE 802.1AB) that a switch sends from one port for the controller. Whatever

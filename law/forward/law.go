@@ -21,7 +21,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Config says how the law works. Default gives every value.

@@ -3,7 +3,7 @@ package modelnet
 import (
 	"encoding/binary"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Ethernet makes a frame of a kind that nobody looks into.

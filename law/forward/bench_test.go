@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/controller/fabric"
-	"weir/controller/internal/modelnet"
+	"weir/law/fabric"
+	"weir/law/fabric/modelnet"
 )
 
 // BenchmarkSYN is the law's work for the copy of a SYN of a known host, among 28 hosts on 6 switches.

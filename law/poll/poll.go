@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Law asks at start + n*period, n = 1, 2, ... A moment that finds the last question without an answer is

@@ -1,7 +1,7 @@
 package forward
 
 import (
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Tables of a switch. A frame that comes in from another switch goes straight on to the pinned flows, so

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Loop looks for a way on which a frame could go round, whichever ports groups choose and wherever it comes

@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // A pin holds both directions of one flow to one path. Its path lies on the routes: each hop brings a frame

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"weir/controller/fabric"
+	"weir/law/fabric"
 )
 
 // Routes change as a wave that begins at the destination. A switch gets its new group only when each switch
