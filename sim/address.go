@@ -21,7 +21,7 @@ func addrPort(id network.NodeID, port uint16) netip.AddrPort {
 
 // keyOf names the connection of a packet, its sender first.
 func keyOf(pk *network.Packet) result.Key {
-	return result.Key{Proto: pk.Proto, Src: addrPort(pk.Src, pk.SrcPort), Dst: addrPort(pk.Dst, pk.DstPort)}
+	return result.Key{Proto: pk.Proto(), Src: addrPort(pk.Src(), pk.SrcPort()), Dst: addrPort(pk.Dst(), pk.DstPort())}
 }
 
 // mulDiv is a * b / c for positive numbers whose result fits.

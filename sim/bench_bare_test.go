@@ -42,7 +42,7 @@ func newBare(net *network.Network, every int32) *bare {
 	net.Sink = b
 	net.OnDrop = func(_ *network.Port, pk *network.Packet, _ network.DropReason, _ event.Time) {
 		b.again++
-		b.send(pk.Conn, pk.ToAcceptor)
+		b.send(pk.Conn(), pk.ToAcceptor())
 	}
 	return b
 }
@@ -68,21 +68,27 @@ func (b *bare) begin(window int64) {
 func (b *bare) send(flow int32, data bool) {
 	f := &b.flows[flow]
 	pk := b.net.NewPacket()
-	pk.Conn, pk.ToAcceptor, pk.Proto = flow, data, network.TCP
+	pk.SetConn(flow)
+	pk.SetToAcceptor(data)
+	pk.SetProto(network.TCP)
 	from, to := f.ends[0], f.ends[1]
-	pk.Bytes, pk.Hash = bareACK, f.hash[1]
+	pk.SetBytes(bareACK)
+	pk.SetHash(f.hash[1])
 	if data {
-		pk.Payload, pk.Bytes, pk.Hash = 1448, bareData, f.hash[0]
+		pk.SetPayload(1448)
+		pk.SetBytes(bareData)
+		pk.SetHash(f.hash[0])
 	} else {
 		from, to = to, from
 	}
-	pk.Src, pk.Dst = from, to
+	pk.SetSrc(from)
+	pk.SetDst(to)
 	b.net.Send(from, pk)
 }
 
 // Deliver is network.Sink.
 func (b *bare) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
-	flow, data := pk.Conn, pk.ToAcceptor
+	flow, data := pk.Conn(), pk.ToAcceptor()
 	b.net.Free(pk)
 	if !data {
 		for range b.every {

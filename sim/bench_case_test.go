@@ -149,7 +149,7 @@ type arrivals struct {
 
 // Deliver is network.Sink.
 func (a *arrivals) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
-	if pk.Payload > 0 {
+	if pk.Payload() > 0 {
 		a.data++
 	} else {
 		a.other++

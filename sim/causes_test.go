@@ -28,16 +28,16 @@ func TestTimeouts_HaveTheirCauses(t *testing.T) {
 			}
 			data, syns := 0, 0
 			s.net.Loss(func(p *network.Port, pk *network.Packet) bool {
-				if p.Node != pk.Src || pk.Flags&network.RST != 0 || s.net.Name(pk.Src) != "sender1" {
+				if p.Node != pk.Src() || pk.Flags()&network.RST != 0 || s.net.Name(pk.Src()) != "sender1" {
 					return false
 				}
-				if pk.Payload > 0 {
+				if pk.Payload() > 0 {
 					data++
 				}
-				if pk.Flags&network.SYN != 0 {
+				if pk.Flags()&network.SYN != 0 {
 					syns++
 				}
-				return c.lost(data*min(int(pk.Payload), 1), pk.Flags&network.SYN != 0 && syns == 1)
+				return c.lost(data*min(int(pk.Payload()), 1), pk.Flags()&network.SYN != 0 && syns == 1)
 			})
 			s.begin()
 			s.run(t.Context(), quiet{})

@@ -18,32 +18,32 @@ const (
 // What follows them in the frame is payload of zeros, which the checksum of TCP or UDP counts (it adds nothing).
 func frame(b *[longestHeaders]byte, pk *network.Packet) int {
 	clear(b[:])
-	mac(b[0:6], pk.Dst)
-	mac(b[6:12], pk.Src)
+	mac(b[0:6], pk.Dst())
+	mac(b[6:12], pk.Src())
 	binary.BigEndian.PutUint16(b[12:], 0x0800)
 	ip := b[etherHeader:]
-	total := int(pk.Bytes) - etherHeader
-	ip[0], ip[1] = 0x45, pk.ECN&3
+	total := int(pk.Bytes()) - etherHeader
+	ip[0], ip[1] = 0x45, pk.ECN()&3
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	binary.BigEndian.PutUint16(ip[6:], 0x4000) // do not fragment; identification 0 (RFC 6864)
-	ip[8], ip[9] = 64, pk.Proto
-	src, dst := addr(pk.Src).As4(), addr(pk.Dst).As4()
+	ip[8], ip[9] = 64, pk.Proto()
+	src, dst := addr(pk.Src()).As4(), addr(pk.Dst()).As4()
 	copy(ip[12:], src[:])
 	copy(ip[16:], dst[:])
 	binary.BigEndian.PutUint16(ip[10:], checksum(sum(ip[:ipHeader], 0)))
 	transport := ip[ipHeader:]
 	length, checkAt := 0, 0
-	if pk.Proto == network.UDP {
+	if pk.Proto() == network.UDP {
 		length, checkAt = udpHeader, 6
 		udpFrame(transport, pk)
 	} else {
 		// What the frame has beyond its payload is options: their room was counted when it was sent.
-		length, checkAt = min(max(total-ipHeader-int(pk.Payload), tcpHeader), 60), 16
+		length, checkAt = min(max(total-ipHeader-int(pk.Payload()), tcpHeader), 60), 16
 		tcpFrame(transport[:length], pk)
 	}
-	pseudo := sum(ip[12:20], uint32(pk.Proto)+uint32(total-ipHeader))
+	pseudo := sum(ip[12:20], uint32(pk.Proto())+uint32(total-ipHeader))
 	check := checksum(sum(transport[:length], pseudo))
-	if pk.Proto == network.UDP && check == 0 {
+	if pk.Proto() == network.UDP && check == 0 {
 		check = 0xffff // RFC 768: 0 says that there is none
 	}
 	binary.BigEndian.PutUint16(transport[checkAt:], check)
@@ -57,52 +57,52 @@ func mac(b []byte, id network.NodeID) {
 }
 
 func udpFrame(b []byte, pk *network.Packet) {
-	binary.BigEndian.PutUint16(b[0:], pk.SrcPort)
-	binary.BigEndian.PutUint16(b[2:], pk.DstPort)
-	binary.BigEndian.PutUint16(b[4:], uint16(udpHeader+pk.Payload))
+	binary.BigEndian.PutUint16(b[0:], pk.SrcPort())
+	binary.BigEndian.PutUint16(b[2:], pk.DstPort())
+	binary.BigEndian.PutUint16(b[4:], uint16(udpHeader+pk.Payload()))
 }
 
 // tcpFrame writes a TCP header (RFC 9293 3.1); b is as long as it is with its options.
 func tcpFrame(b []byte, pk *network.Packet) {
-	binary.BigEndian.PutUint16(b[0:], pk.SrcPort)
-	binary.BigEndian.PutUint16(b[2:], pk.DstPort)
-	binary.BigEndian.PutUint32(b[4:], pk.Seq)
-	binary.BigEndian.PutUint32(b[8:], pk.Ack)
+	binary.BigEndian.PutUint16(b[0:], pk.SrcPort())
+	binary.BigEndian.PutUint16(b[2:], pk.DstPort())
+	binary.BigEndian.PutUint32(b[4:], pk.Seq())
+	binary.BigEndian.PutUint32(b[8:], pk.Ack())
 	// Data offset, three reserved bits, AE, and the eight flags.
-	binary.BigEndian.PutUint16(b[12:], uint16(len(b)/4)<<12|uint16(pk.Reserved&7)<<9|pk.Flags&0x1ff)
-	binary.BigEndian.PutUint16(b[14:], pk.Window)
+	binary.BigEndian.PutUint16(b[12:], uint16(len(b)/4)<<12|uint16(pk.Reserved()&7)<<9|pk.Flags()&0x1ff)
+	binary.BigEndian.PutUint16(b[14:], pk.Window())
 	o := options{b[tcpHeader:]}
-	if pk.MSS > 0 {
-		o.put(2, 4, byte(pk.MSS>>8), byte(pk.MSS))
+	if pk.MSS() > 0 {
+		o.put(2, 4, byte(pk.MSS()>>8), byte(pk.MSS()))
 	}
-	if pk.SACKPermitted {
+	if pk.SACKPermitted() {
 		o.put(4, 2)
 	}
-	if pk.Scale >= 0 {
-		o.put(3, 3, byte(pk.Scale))
+	if pk.Scale() >= 0 {
+		o.put(3, 3, byte(pk.Scale()))
 	}
-	if n := int(min(pk.NBlocks, 4)); n > 0 {
+	if blocks := pk.Blocks(); len(blocks) > 0 {
 		o.put(1)
 		o.put(1)
-		o.put(5, byte(2+8*n))
-		for _, block := range pk.Blocks[:n] {
+		o.put(5, byte(2+8*len(blocks)))
+		for _, block := range blocks {
 			var edges [8]byte
 			binary.BigEndian.PutUint32(edges[:], block.From)
 			binary.BigEndian.PutUint32(edges[4:], block.To)
 			o.put(edges[:]...)
 		}
 	}
-	if pk.Feedback != network.NoFeedback { // experimental, with an identifier (RFC 6994)
+	if pk.Feedback() != network.NoFeedback { // experimental, with an identifier (RFC 6994)
 		feedback := [network.FeedbackBytes]byte{253, network.FeedbackBytes, 'W', 'e'}
-		binary.BigEndian.PutUint32(feedback[4:], pk.Total)
-		binary.BigEndian.PutUint32(feedback[8:], pk.Marked)
+		binary.BigEndian.PutUint32(feedback[4:], pk.Total())
+		binary.BigEndian.PutUint32(feedback[8:], pk.Marked())
 		o.put(feedback[:]...)
 	}
 	// A timestamp option has the room that is left for it: its clock ticks with every segment sent (tcp.Config.Timestamps).
 	if len(o.room) >= 10 {
 		var ts [8]byte
-		binary.BigEndian.PutUint32(ts[:], uint32(pk.Tag))
-		binary.BigEndian.PutUint32(ts[4:], uint32(pk.Tag>>32))
+		binary.BigEndian.PutUint32(ts[:], uint32(pk.Tag()))
+		binary.BigEndian.PutUint32(ts[4:], uint32(pk.Tag()>>32))
 		o.put(8, 10)
 		o.put(ts[:]...)
 	}

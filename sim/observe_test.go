@@ -129,11 +129,23 @@ func TestObservers_ChangeNothing(t *testing.T) {
 
 // The options of SACK and the flags of a header are where RFC 2018, 3168 and 9768 have them.
 func TestFrame_HasTheFieldsOfThePacket(t *testing.T) {
-	pk := &network.Packet{
-		Src: 1, Dst: 2, SrcPort: 10240, DstPort: 5001, Proto: network.TCP, Seq: 1 << 31, Ack: 77, Window: 4321, Scale: -1, ECN: network.CE,
-		Flags: network.ACK | network.ECE | network.CWR | network.AE, Reserved: 5, NBlocks: 2, Blocks: [4]network.Block{{From: 100, To: 200}, {From: 300, To: 1 << 31}},
-		Tag: 7<<32 | 9, Bytes: network.HeaderBytes + 20 + 12,
-	}
+	pk := new(network.Packet)
+	pk.SetSrc(1)
+	pk.SetDst(2)
+	pk.SetSrcPort(10240)
+	pk.SetDstPort(5001)
+	pk.SetProto(network.TCP)
+	pk.SetSeq(1 << 31)
+	pk.SetAck(77)
+	pk.SetWindow(4321)
+	pk.SetScale(-1)
+	pk.SetECN(network.CE)
+	pk.SetFlags(network.ACK | network.ECE | network.CWR | network.AE)
+	pk.SetReserved(5)
+	pk.AddBlock(network.Block{From: 100, To: 200})
+	pk.AddBlock(network.Block{From: 300, To: 1 << 31})
+	pk.SetTag(7<<32 | 9)
+	pk.SetBytes(network.HeaderBytes + 20 + 12)
 	var b [longestHeaders]byte
 	n := frame(&b, pk)
 	if n != 54+32 {
@@ -166,10 +178,18 @@ func TestFrame_HasTheFieldsOfThePacket(t *testing.T) {
 
 // Feedback of a virtual switch is an experimental option (RFC 4727, RFC 6994) beside the guest's own.
 func TestFrame_HasFeedback(t *testing.T) {
-	pk := &network.Packet{
-		Src: 1, Dst: 2, Proto: network.TCP, Scale: -1, Flags: network.ACK, Payload: 100, Tag: 7<<32 | 9,
-		Feedback: network.FeedbackOption, Total: 1 << 31, Marked: 258, Bytes: network.HeaderBytes + 12 + network.FeedbackBytes + 100,
-	}
+	pk := new(network.Packet)
+	pk.SetSrc(1)
+	pk.SetDst(2)
+	pk.SetProto(network.TCP)
+	pk.SetScale(-1)
+	pk.SetFlags(network.ACK)
+	pk.SetPayload(100)
+	pk.SetTag(7<<32 | 9)
+	pk.SetFeedback(network.FeedbackOption)
+	pk.SetTotal(1 << 31)
+	pk.SetMarked(258)
+	pk.SetBytes(network.HeaderBytes + 12 + network.FeedbackBytes + 100)
 	var b [longestHeaders]byte
 	n := frame(&b, pk)
 	p := gopacket.NewPacket(b[:n], layers.LinkTypeEthernet, gopacket.Default)

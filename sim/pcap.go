@@ -63,9 +63,9 @@ func (c *capture) packet(pk *network.Packet, leaves event.Time) {
 		return
 	}
 	headers := frame((*[longestHeaders]byte)(c.b[:]), pk)
-	n := min(headers+int(pk.Payload), snapBytes)
+	n := min(headers+int(pk.Payload()), snapBytes)
 	c.err = c.w.WritePacket(gopacket.CaptureInfo{
-		Timestamp: time.Unix(0, int64(leaves-c.t0)), CaptureLength: n, Length: int(pk.Bytes),
+		Timestamp: time.Unix(0, int64(leaves-c.t0)), CaptureLength: n, Length: int(pk.Bytes()),
 	}, c.b[:n])
 	c.packets++
 	c.bytes += int64(n) + blockBytes

@@ -15,7 +15,7 @@ type guarded struct {
 
 // Out is network.Guard. No guest here sends beyond what it was granted, so nothing may be dropped.
 func (g *guarded) Out(host network.NodeID, pk *network.Packet, now event.Time) (*network.Packet, bool) {
-	if pk.Proto == network.TCP {
+	if pk.Proto() == network.TCP {
 		g.talk(pk).sent(pk, g.tally)
 	}
 	g.spoken = *pk
@@ -29,11 +29,11 @@ func (g *guarded) Out(host network.NodeID, pk *network.Packet, now event.Time) (
 // In is network.Guard: a guest gets what the other one sent, but for a window that may be smaller and marks that it may
 // not see.
 func (g *guarded) In(host network.NodeID, pk *network.Packet, now event.Time) bool {
-	if pk.Proto == network.UDP {
+	if pk.Proto() == network.UDP {
 		return g.guard.In(host, pk, now)
 	}
 	count(&g.delivered, pk)
-	alone, p := pk.Feedback == network.FeedbackAlone, g.take(pk, false)
+	alone, p := pk.Feedback() == network.FeedbackAlone, g.take(pk, false)
 	if !g.guard.In(host, pk, now) {
 		if !alone {
 			broken("the guard keeps a guest's segment: %s", tell(&p.spoken))
@@ -45,20 +45,23 @@ func (g *guarded) In(host network.NodeID, pk *network.Packet, now event.Time) bo
 		broken("a guest gets feedback: %s", tell(pk))
 	}
 	was, is := p.spoken, *pk
-	if is.Window > was.Window || is.Window == 0 && was.Window > 0 {
-		broken("a window of %d became %d: %s", was.Window, is.Window, tell(pk))
+	if is.Window() > was.Window() || is.Window() == 0 && was.Window() > 0 {
+		broken("a window of %d became %d: %s", was.Window(), is.Window(), tell(pk))
 	}
-	if is.Window < was.Window {
+	if is.Window() < was.Window() {
 		g.tally.HeldBack++
 	}
-	if is.ECN == network.CE && was.ECN == network.NotECT {
+	if is.ECN() == network.CE && was.ECN() == network.NotECT {
 		broken("a guest without ECN sees a mark: %s", tell(pk))
 	}
-	is.Window, is.Hash, is.Total, is.Marked = was.Window, was.Hash, was.Total, was.Marked
-	if is.ECN == network.CE {
-		is.ECN = was.ECN
+	is.SetWindow(was.Window())
+	is.SetHash(was.Hash())
+	is.SetTotal(was.Total())
+	is.SetMarked(was.Marked())
+	if is.ECN() == network.CE {
+		is.SetECN(was.ECN())
 	}
-	is.Flags |= was.Flags & network.ECE
+	is.SetFlags(is.Flags() | (was.Flags() & network.ECE))
 	if is != was {
 		broken("a guest hears %s, and the other said %s", tell(pk), tell(&was))
 	}

@@ -84,7 +84,7 @@ func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
 
 func count(c *network.Count, pk *network.Packet) {
 	c.Packets++
-	c.Bytes += int64(pk.Bytes)
+	c.Bytes += int64(pk.Bytes())
 }
 
 // see checks the clock.
@@ -98,17 +98,17 @@ func (l *ledger) see(now event.Time) {
 // sends is told of each packet that a host sends.
 func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	l.see(l.s.queue.Now())
-	if from != pk.Src {
-		broken("node %d sends a packet of node %d", from, pk.Src)
+	if from != pk.Src() {
+		broken("node %d sends a packet of node %d", from, pk.Src())
 	}
-	if pk.Proto == network.UDP {
+	if pk.Proto() == network.UDP {
 		return
 	}
 	if _, twice := l.inside[pk]; twice {
 		broken("a packet is sent that is under way: %s", tell(pk))
 	}
-	if options := pk.Bytes - pk.Payload - network.HeaderBytes; pk.Payload < 0 || options < 0 || options > 40 || options%4 != 0 {
-		broken("a packet of %d bytes has %d of options: %s", pk.Bytes, options, tell(pk))
+	if options := pk.Bytes() - pk.Payload() - network.HeaderBytes; pk.Payload() < 0 || options < 0 || options > 40 || options%4 != 0 {
+		broken("a packet of %d bytes has %d of options: %s", pk.Bytes(), options, tell(pk))
 	}
 	l.tally.Packets++
 	count(&l.sent, pk)
@@ -125,17 +125,17 @@ func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 
 // talk gives the connection of a packet that is about to leave; a SYN begins one.
 func (l *ledger) talk(pk *network.Packet) *talk {
-	for int(pk.Conn) >= len(l.talks) {
+	for int(pk.Conn()) >= len(l.talks) {
 		l.talks = append(l.talks, nil)
 	}
-	k := l.talks[pk.Conn]
+	k := l.talks[pk.Conn()]
 	if k == nil {
-		if pk.Flags&(network.SYN|network.ACK) != network.SYN || !pk.ToAcceptor {
+		if pk.Flags()&(network.SYN|network.ACK) != network.SYN || !pk.ToAcceptor() {
 			broken("a packet of a connection that does not exist: %s", tell(pk))
 		}
 		l.tally.Connections++
 		k = newTalk(pk)
-		l.talks[pk.Conn] = k
+		l.talks[pk.Conn()] = k
 	}
 	return k
 }
@@ -149,21 +149,22 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	}
 	delete(l.inside, pk)
 	l.loose.Packets--
-	l.loose.Bytes -= int64(pk.Bytes)
+	l.loose.Bytes -= int64(pk.Bytes())
 	now := *pk
-	if now.ECN != p.was.ECN {
-		if now.ECN != network.CE || p.was.ECN == network.NotECT {
-			broken("ECN %d became %d: %s", p.was.ECN, now.ECN, tell(pk))
+	if now.ECN() != p.was.ECN() {
+		if now.ECN() != network.CE || p.was.ECN() == network.NotECT {
+			broken("ECN %d became %d: %s", p.was.ECN(), now.ECN(), tell(pk))
 		}
 		l.tally.Marked++
 	}
-	now.ECN, now.Hash = p.was.ECN, p.was.Hash
-	if l.fairq && now.Flags&network.ACK != 0 && now.Window < p.was.Window {
-		now.Window = p.was.Window
+	now.SetECN(p.was.ECN())
+	now.SetHash(p.was.Hash())
+	if l.fairq && now.Flags()&network.ACK != 0 && now.Window() < p.was.Window() {
+		now.SetWindow(p.was.Window())
 		l.tally.Narrowed++
 	}
-	if l.fairq && lost && now.Reserved != p.was.Reserved {
-		now.Reserved = p.was.Reserved
+	if l.fairq && lost && now.Reserved() != p.was.Reserved() {
+		now.SetReserved(p.was.Reserved())
 		l.tally.Flagged++
 	}
 	if now != p.was {
@@ -175,15 +176,15 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 // Deliver is network.Sink.
 func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	l.see(now)
-	if host != pk.Dst {
-		broken("node %d gets a packet for node %d", host, pk.Dst)
+	if host != pk.Dst() {
+		broken("node %d gets a packet for node %d", host, pk.Dst())
 	}
-	if l.guard != nil && pk.Proto == network.TCP {
+	if l.guard != nil && pk.Proto() == network.TCP {
 		l.sink.Deliver(host, pk, now) // guarded has seen it
 		return
 	}
 	count(&l.delivered, pk)
-	if pk.Proto == network.UDP {
+	if pk.Proto() == network.UDP {
 		l.tally.Datagrams++
 		count(&l.datagrams, pk)
 	} else {
@@ -194,11 +195,11 @@ func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time
 
 func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
 	l.see(now)
-	if _, seen := l.inside[pk]; !seen && p.Node == pk.Src { // its own host's port has no room for it
+	if _, seen := l.inside[pk]; !seen && p.Node == pk.Src() { // its own host's port has no room for it
 		l.sends(p.Node, pk)
 	}
 	count(&l.dropped, pk)
-	if pk.Proto == network.UDP {
+	if pk.Proto() == network.UDP {
 		count(&l.datagrams, pk)
 	} else if k := l.take(pk, true).talk; k.reset { // the RST, or the challenge that asks for it again (RFC 5961)
 		k.resetLost = true

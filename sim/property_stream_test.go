@@ -38,7 +38,7 @@ type way struct {
 }
 
 func newTalk(syn *network.Packet) *talk {
-	k := &talk{index: syn.Conn}
+	k := &talk{index: syn.Conn()}
 	k.way[0].fin, k.way[1].fin = -1, -1
 	k.scale = [2]int8{-1, -1}
 	return k
@@ -46,7 +46,7 @@ func newTalk(syn *network.Packet) *talk {
 
 // directions of a packet: its own, and that of the data which it acknowledges.
 func (k *talk) ways(pk *network.Packet) (own, back *way) {
-	if pk.ToAcceptor {
+	if pk.ToAcceptor() {
 		return &k.way[0], &k.way[1]
 	}
 	return &k.way[1], &k.way[0]
@@ -59,39 +59,39 @@ func (w *way) position(seq uint32, near int64) int64 {
 
 // windowOf is the window that a packet offers, in bytes (RFC 7323 2.2).
 func (k *talk) windowOf(pk *network.Packet) int64 {
-	if pk.Flags&network.SYN != 0 || k.scale[0] < 0 || k.scale[1] < 0 {
-		return int64(pk.Window)
+	if pk.Flags()&network.SYN != 0 || k.scale[0] < 0 || k.scale[1] < 0 {
+		return int64(pk.Window())
 	}
 	side := 1
-	if pk.ToAcceptor {
+	if pk.ToAcceptor() {
 		side = 0
 	}
-	return int64(pk.Window) << min(k.scale[side], 14)
+	return int64(pk.Window()) << min(k.scale[side], 14)
 }
 
 // sent checks a packet that a host sends.
 func (k *talk) sent(pk *network.Packet, tl *tally) {
 	own, back := k.ways(pk)
-	if pk.Flags&network.RST != 0 {
+	if pk.Flags()&network.RST != 0 {
 		if !k.reset {
 			tl.Resets++
 		}
 		k.reset = true
 		return
 	}
-	if pk.Flags&network.SYN != 0 {
-		if own.known && own.first != pk.Seq+1 || pk.Payload != 0 {
+	if pk.Flags()&network.SYN != 0 {
+		if own.known && own.first != pk.Seq()+1 || pk.Payload() != 0 {
 			broken("another SYN than the first: %s", tell(pk))
 		}
 		side := 1
-		if pk.ToAcceptor {
+		if pk.ToAcceptor() {
 			side = 0
 		}
-		own.known, own.first, k.scale[side] = true, pk.Seq+1, pk.Scale
-		if pk.Scale < 0 && side == 1 {
+		own.known, own.first, k.scale[side] = true, pk.Seq()+1, pk.Scale()
+		if pk.Scale() < 0 && side == 1 {
 			tl.Unscaled++
 		}
-		switch ecn := pk.Flags & (network.ECE | network.CWR); {
+		switch ecn := pk.Flags() & (network.ECE | network.CWR); {
 		case side == 0:
 			k.asked = k.asked || ecn == network.ECE|network.CWR
 		case ecn == network.ECE && k.asked:
@@ -99,32 +99,32 @@ func (k *talk) sent(pk *network.Packet, tl *tally) {
 		case ecn != 0:
 			broken("ECN is granted to who did not ask: %s", tell(pk))
 		}
-	} else if !k.ecn && (pk.ECN != network.NotECT || pk.Flags&(network.ECE|network.CWR) != 0) {
+	} else if !k.ecn && (pk.ECN() != network.NotECT || pk.Flags()&(network.ECE|network.CWR) != 0) {
 		broken("ECN was not agreed on: %s", tell(pk))
 	}
 	if !own.known {
 		broken("no SYN was before %s", tell(pk))
 	}
 	own.carries(pk, tl)
-	if pk.Flags&network.ACK == 0 {
-		if pk.Flags&network.SYN == 0 {
+	if pk.Flags()&network.ACK == 0 {
+		if pk.Flags()&network.SYN == 0 {
 			broken("neither SYN nor ACK: %s", tell(pk))
 		}
 		return
 	}
 	back.promises(pk, k.windowOf(pk))
-	tl.SACKed += int64(pk.NBlocks)
+	tl.SACKed += int64(pk.NBlocks())
 }
 
 // carries checks what a packet brings: nothing beyond the window, no gap, nothing behind the FIN.
 func (w *way) carries(pk *network.Packet, tl *tally) {
-	at := w.position(pk.Seq, w.high)
-	if pk.Flags&network.SYN != 0 {
+	at := w.position(pk.Seq(), w.high)
+	if pk.Flags()&network.SYN != 0 {
 		return
 	}
-	end := at + int64(pk.Payload)
+	end := at + int64(pk.Payload())
 	last := end
-	if pk.Flags&network.FIN != 0 {
+	if pk.Flags()&network.FIN != 0 {
 		last++
 		if w.fin >= 0 && w.fin != end {
 			broken("the FIN is at %d, and was at %d: %s", end, w.fin, tell(pk))
@@ -157,7 +157,7 @@ func (w *way) promises(pk *network.Packet, window int64) {
 	if !w.known {
 		broken("an ACK before the peer's SYN was sent: %s", tell(pk))
 	}
-	ack := w.position(pk.Ack, w.acked)
+	ack := w.position(pk.Ack(), w.acked)
 	came := w.came.prefix()
 	if w.finCame && came == w.fin {
 		came++
@@ -166,16 +166,16 @@ func (w *way) promises(pk *network.Packet, window int64) {
 		broken("%d bytes are acknowledged after %d, and %d came: %s", ack, w.acked, came, tell(pk))
 	}
 	w.acked = ack
-	if pk.Flags&(network.ECE|network.SYN) == network.ECE && !w.marked {
+	if pk.Flags()&(network.ECE|network.SYN) == network.ECE && !w.marked {
 		broken("a mark is echoed that never came: %s", tell(pk))
 	}
-	if pk.Flags&network.SYN == 0 { // a SYN's window may be below what its scale says later
+	if pk.Flags()&network.SYN == 0 { // a SYN's window may be below what its scale says later
 		if ack+window < w.offered {
 			broken("the window's right edge went from %d to %d: %s", w.offered, ack+window, tell(pk))
 		}
 		w.offered = ack + window
 	}
-	for i, b := range pk.Blocks[:pk.NBlocks] {
+	for i, b := range pk.Blocks() {
 		from, to := w.position(b.From, ack), w.position(b.To, ack)
 		from = max(from, 0) // a SYN that came again is reported, too
 		if w.finCame && to == w.fin+1 {
@@ -192,24 +192,24 @@ func (w *way) promises(pk *network.Packet, window int64) {
 
 // delivered notes what reaches a host.
 func (k *talk) delivered(pk *network.Packet) {
-	if pk.Flags&network.RST != 0 {
+	if pk.Flags()&network.RST != 0 {
 		return
 	}
 	own, back := k.ways(pk)
-	own.marked = own.marked || pk.ECN == network.CE
+	own.marked = own.marked || pk.ECN() == network.CE
 	ack := int64(0)
-	if pk.Flags&network.ACK != 0 {
-		ack = back.position(pk.Ack, back.acked)
+	if pk.Flags()&network.ACK != 0 {
+		ack = back.position(pk.Ack(), back.acked)
 	}
 	back.edge = max(back.edge, ack+k.windowOf(pk))
-	if pk.Flags&network.SYN != 0 {
+	if pk.Flags()&network.SYN != 0 {
 		return
 	}
-	at := own.position(pk.Seq, own.high)
-	if pk.Payload > 0 {
-		own.came.add(at, at+int64(pk.Payload))
+	at := own.position(pk.Seq(), own.high)
+	if pk.Payload() > 0 {
+		own.came.add(at, at+int64(pk.Payload()))
 	}
-	if pk.Flags&network.FIN != 0 {
+	if pk.Flags()&network.FIN != 0 {
 		own.finCame = true
 	}
 }
@@ -293,5 +293,5 @@ func (s spans) hold(from, to int64) bool {
 // tell writes a packet down.
 func tell(pk *network.Packet) string {
 	return fmt.Sprintf("[conn %d to acceptor %v, flags %#x seq %d ack %d payload %d window %d ecn %d blocks %v]",
-		pk.Conn, pk.ToAcceptor, pk.Flags, pk.Seq, pk.Ack, pk.Payload, pk.Window, pk.ECN, pk.Blocks[:pk.NBlocks])
+		pk.Conn(), pk.ToAcceptor(), pk.Flags(), pk.Seq(), pk.Ack(), pk.Payload(), pk.Window(), pk.ECN(), pk.Blocks())
 }

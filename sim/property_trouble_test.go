@@ -125,16 +125,16 @@ func (tb *troubles) losses(d *drawer) {
 		}
 	case 2:
 		tb.say("data is lost by a share of %v", chance)
-		tb.loss = func(_ *network.Port, pk *network.Packet) bool { return pk.Payload > 0 && random() }
+		tb.loss = func(_ *network.Port, pk *network.Packet) bool { return pk.Payload() > 0 && random() }
 	case 3:
 		tb.say("acknowledgements are lost by a share of %v", 3*chance)
 		chance *= 3
-		tb.loss = func(_ *network.Port, pk *network.Packet) bool { return pk.Payload == 0 && random() }
+		tb.loss = func(_ *network.Port, pk *network.Packet) bool { return pk.Payload() == 0 && random() }
 	case 4:
 		chance = 0.1 + 2*chance
 		tb.say("SYN and FIN are lost by a share of %v", chance)
 		tb.loss = func(_ *network.Port, pk *network.Packet) bool {
-			return pk.Flags&(network.SYN|network.FIN) != 0 && random()
+			return pk.Flags()&(network.SYN|network.FIN) != 0 && random()
 		}
 	case 5:
 		port, every := tb.s.net.Ports[d.IntN(len(tb.s.net.Ports))], d.between(2, 40)
@@ -217,7 +217,7 @@ func (tb *troubles) respray(pk *network.Packet) bool {
 	if tb.spray == 0 || tb.Float64() >= tb.spray {
 		return false
 	}
-	pk.Hash = tb.Uint32()
+	pk.SetHash(tb.Uint32())
 	return true
 }
 

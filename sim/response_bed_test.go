@@ -149,12 +149,12 @@ func newLossyPath(t testing.TB, cfg tcp.Config, rtt event.Time, w float64) *loss
 func (p *lossyPath) run(losses int, lose func(first bool, n int64) bool) {
 	p.t.Helper()
 	p.net.Loss(func(at *network.Port, pk *network.Packet) bool {
-		if at.Peer != p.to || pk.Payload == 0 {
+		if at.Peer != p.to || pk.Payload() == 0 {
 			return false
 		}
-		first := !p.begun || int32(pk.Seq-p.edge) >= 0
+		first := !p.begun || int32(pk.Seq()-p.edge) >= 0
 		if first {
-			p.edge = pk.Seq + uint32(pk.Payload)
+			p.edge = pk.Seq() + uint32(pk.Payload())
 			p.segments++
 		}
 		if !p.begun {

@@ -112,7 +112,7 @@ func (r *recorder) dropped(p *network.Port, pk *network.Packet, reason network.D
 		return
 	}
 	r.drops = append(r.drops, result.Drop{
-		At: time.Duration(now - r.t0), Port: p.Name, Key: keyOf(pk), Bytes: int(pk.Bytes), Reason: reason.String(),
+		At: time.Duration(now - r.t0), Port: p.Name, Key: keyOf(pk), Bytes: int(pk.Bytes()), Reason: reason.String(),
 	})
 }
 

@@ -42,9 +42,15 @@ func (p *probe) roundTrip() (event.Time, error) {
 func (p *probe) send(from, to network.NodeID) {
 	const port = 7 // echo
 	pk := p.net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = from, to, port, port, network.TCP
-	pk.Hash = network.FlowHash(from, to, port, port, network.TCP)
-	pk.Flags, pk.Payload, pk.Bytes = network.ACK|network.PSH, 1, network.HeaderBytes+1
+	pk.SetSrc(from)
+	pk.SetDst(to)
+	pk.SetSrcPort(port)
+	pk.SetDstPort(port)
+	pk.SetProto(network.TCP)
+	pk.SetHash(network.FlowHash(from, to, port, port, network.TCP))
+	pk.SetFlags(network.ACK | network.PSH)
+	pk.SetPayload(1)
+	pk.SetBytes(network.HeaderBytes + 1)
 	p.net.Send(from, pk)
 }
 

@@ -86,9 +86,15 @@ func (d *datagrams) at(n int64) event.Time {
 
 func (d *datagrams) send(n int64) {
 	pk := d.t.net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = d.from, d.to, d.fromPort, d.toPort, network.UDP
-	pk.Payload, pk.Bytes = int32(n), int32(n)+datagramHeaders+etherHeader
-	pk.Hash, pk.Tag = d.hash, uint64(d.index)
+	pk.SetSrc(d.from)
+	pk.SetDst(d.to)
+	pk.SetSrcPort(d.fromPort)
+	pk.SetDstPort(d.toPort)
+	pk.SetProto(network.UDP)
+	pk.SetPayload(int32(n))
+	pk.SetBytes(int32(n) + datagramHeaders + etherHeader)
+	pk.SetHash(d.hash)
+	pk.SetTag(uint64(d.index))
 	d.t.net.Send(d.from, pk)
 }
 
@@ -100,10 +106,10 @@ type transports struct {
 
 // Deliver is network.Sink. Datagrams are counted here.
 func (s *transports) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
-	if pk.Proto != network.UDP {
+	if pk.Proto() != network.UDP {
 		s.stack.Deliver(host, pk, now)
 		return
 	}
-	s.t.udp[pk.Tag].received(int64(pk.Payload), now)
+	s.t.udp[pk.Tag()].received(int64(pk.Payload()), now)
 	s.t.net.Free(pk)
 }

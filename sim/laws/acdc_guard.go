@@ -19,11 +19,11 @@ const (
 // Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
 // host. What is beyond every window that the guest was granted may be dropped.
 func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*network.Packet, bool) {
-	if pk.Proto != network.TCP {
+	if pk.Proto() != network.TCP {
 		return nil, true
 	}
-	e := a.find(placeOf(pk.Conn, side(pk)))
-	if pk.Flags&(network.SYN|network.RST) == network.SYN {
+	e := a.find(placeOf(pk.Conn(), side(pk)))
+	if pk.Flags()&(network.SYN|network.RST) == network.SYN {
 		e = a.synOut(e, host, pk, now)
 	}
 	if e == nil {
@@ -35,18 +35,18 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*ne
 		return nil, false
 	}
 	switch {
-	case pk.Flags&network.RST != 0:
+	case pk.Flags()&network.RST != 0:
 		e.reset = true
-	case pk.Payload > 0 || pk.Flags&network.FIN != 0:
+	case pk.Payload() > 0 || pk.Flags()&network.FIN != 0:
 		e.window.sent(behind(pk), now)
-		e.finOut = e.finOut || pk.Flags&network.FIN != 0
+		e.finOut = e.finOut || pk.Flags()&network.FIN != 0
 	}
-	if pk.ECN == network.NotECT {
-		pk.ECN = network.ECT0
-		pk.Reserved |= madeECT
+	if pk.ECN() == network.NotECT {
+		pk.SetECN(network.ECT0)
+		pk.SetReserved(pk.Reserved() | madeECT)
 	}
-	pk.Reserved |= heedsMark
-	if pk.Flags&(network.ACK|network.SYN|network.RST) == network.ACK {
+	pk.SetReserved(pk.Reserved() | heedsMark)
+	if pk.Flags()&(network.ACK|network.SYN|network.RST) == network.ACK {
 		return a.tell(e, pk), true
 	}
 	return nil, true
@@ -54,23 +54,23 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*ne
 
 // synOut takes a SYN or SYN-ACK that the host sends. A SYN begins an end, unless it is the same sent again.
 func (a *acdc) synOut(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
-	if pk.Flags&network.ACK == 0 && (e == nil || e.own.first != pk.Seq) {
-		e = a.begin(host, placeOf(pk.Conn, side(pk)), now)
+	if pk.Flags()&network.ACK == 0 && (e == nil || e.own.first != pk.Seq()) {
+		e = a.begin(host, placeOf(pk.Conn(), side(pk)), now)
 	}
-	if e == nil || e.own.seen && e.own.first == pk.Seq {
+	if e == nil || e.own.seen && e.own.first == pk.Seq() {
 		return e
 	}
 	e.own = synOf(pk)
 	e.began, e.granted = false, false // who accepted had aborted, and accepts again
-	e.window.una, e.window.nxt = pk.Seq, pk.Seq+1
+	e.window.una, e.window.nxt = pk.Seq(), pk.Seq()+1
 	e.start(a, now)
 	return e
 }
 
 // synIn takes one that came for the host.
 func (a *acdc) synIn(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
-	if pk.Flags&network.ACK == 0 && (e == nil || e.peer.first != pk.Seq) {
-		e = a.begin(host, placeOf(pk.Conn, 1-side(pk)), now)
+	if pk.Flags()&network.ACK == 0 && (e == nil || e.peer.first != pk.Seq()) {
+		e = a.begin(host, placeOf(pk.Conn(), 1-side(pk)), now)
 	}
 	if e == nil || e.peer.seen {
 		return e
@@ -81,7 +81,7 @@ func (a *acdc) synIn(e *acdcEnd, host network.NodeID, pk *network.Packet, now ev
 }
 
 func synOf(pk *network.Packet) acdcSYN {
-	return acdcSYN{first: pk.Seq, mss: pk.MSS, scale: min(pk.Scale, mostShift), seen: true}
+	return acdcSYN{first: pk.Seq(), mss: pk.MSS(), scale: min(pk.Scale(), mostShift), seen: true}
 }
 
 // start begins the window once both ends' SYNs were seen: a segment is what both allow.
@@ -113,17 +113,19 @@ func (e *acdcEnd) shift() uint8 {
 
 // beyond says whether data ends behind every window that the guest was granted, by more than the byte of a window probe.
 func (e *acdcEnd) beyond(pk *network.Packet) bool {
-	return pk.Payload > 0 && e.granted && isAfter(pk.Seq+uint32(pk.Payload), e.right+1)
+	return pk.Payload() > 0 && e.granted && isAfter(pk.Seq()+uint32(pk.Payload()), e.right+1)
 }
 
 // tell writes what came for the host into a segment that acknowledges it (PACK). Where that has no room, and there is
 // news, it goes in an ACK of its own (FACK), behind the guest's. Counts are of all that came, so that what is lost is told
 // with the next.
 func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
-	options := pk.Bytes - pk.Payload - network.HeaderBytes
-	if options+network.FeedbackBytes <= mostOptions && pk.Bytes+network.FeedbackBytes <= network.FullFrame {
-		pk.Feedback, pk.Total, pk.Marked = network.FeedbackOption, e.total, e.marked
-		pk.Bytes += network.FeedbackBytes
+	options := pk.Bytes() - pk.Payload() - network.HeaderBytes
+	if options+network.FeedbackBytes <= mostOptions && pk.Bytes()+network.FeedbackBytes <= network.FullFrame {
+		pk.SetFeedback(network.FeedbackOption)
+		pk.SetTotal(e.total)
+		pk.SetMarked(e.marked)
+		pk.SetBytes(pk.Bytes() + network.FeedbackBytes)
 		e.lastTold = e.total
 		return nil
 	}
@@ -133,43 +135,56 @@ func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
 	e.lastTold = e.total
 	a.counts.alone++
 	own = a.net.NewPacket()
-	own.Src, own.Dst, own.SrcPort, own.DstPort = pk.Src, pk.Dst, pk.SrcPort, pk.DstPort
-	own.Proto, own.Conn, own.ToAcceptor, own.Hash, own.Priority = pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash, pk.Priority
-	own.Seq, own.Ack, own.Window, own.Flags = pk.Seq, pk.Ack, pk.Window, network.ACK
-	own.Bytes = network.HeaderBytes + network.FeedbackBytes
-	own.ECN, own.Reserved = network.ECT0, madeECT|heedsMark
-	own.Feedback, own.Total, own.Marked = network.FeedbackAlone, e.total, e.marked
+	own.SetSrc(pk.Src())
+	own.SetDst(pk.Dst())
+	own.SetSrcPort(pk.SrcPort())
+	own.SetDstPort(pk.DstPort())
+	own.SetProto(pk.Proto())
+	own.SetConn(pk.Conn())
+	own.SetToAcceptor(pk.ToAcceptor())
+	own.SetHash(pk.Hash())
+	own.SetPriority(pk.Priority())
+	own.SetSeq(pk.Seq())
+	own.SetAck(pk.Ack())
+	own.SetWindow(pk.Window())
+	own.SetFlags(network.ACK)
+	own.SetBytes(network.HeaderBytes + network.FeedbackBytes)
+	own.SetECN(network.ECT0)
+	own.SetReserved(madeECT | heedsMark)
+	own.SetFeedback(network.FeedbackAlone)
+	own.SetTotal(e.total)
+	own.SetMarked(e.marked)
 	return own
 }
 
 // In is what the virtual switch does with what came for its host: marks and feedback are counted and taken off, and an
 // ACK grants no more than the window.
 func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool {
-	if pk.Proto != network.TCP {
+	if pk.Proto() != network.TCP {
 		return true
 	}
-	marked := pk.ECN == network.CE
-	heeds := pk.Reserved&heedsMark != 0
-	made := pk.Reserved&madeECT != 0
+	marked := pk.ECN() == network.CE
+	heeds := pk.Reserved()&heedsMark != 0
+	made := pk.Reserved()&madeECT != 0
 	if made {
-		pk.ECN = network.NotECT
+		pk.SetECN(network.NotECT)
 	}
-	pk.Reserved &^= madeECT | heedsMark
-	e := a.find(placeOf(pk.Conn, 1-side(pk)))
-	if pk.Flags&(network.SYN|network.RST) == network.SYN {
+	pk.SetReserved(pk.Reserved() &^ (madeECT | heedsMark))
+	e := a.find(placeOf(pk.Conn(), 1-side(pk)))
+	if pk.Flags()&(network.SYN|network.RST) == network.SYN {
 		e = a.synIn(e, host, pk, now)
 	}
 	news := false
-	if pk.Feedback != network.NoFeedback {
+	if pk.Feedback() != network.NoFeedback {
 		news = e != nil && e.hears(pk)
-		if pk.Feedback == network.FeedbackAlone {
+		if pk.Feedback() == network.FeedbackAlone {
 			if news {
 				e.window.cut(e.window.alpha)
 			}
 			return false
 		}
-		pk.Feedback = network.NoFeedback
-		pk.Bytes -= network.FeedbackBytes
+		pk.SetFeedback(network.NoFeedback)
+		pk.SetBytes(pk.Bytes() - network.FeedbackBytes)
 	}
 	if e == nil {
 		return true
@@ -177,12 +192,12 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 	e.seen = a.sweeps
 	e.comes(pk, marked)
 	if marked && !made && heeds {
-		pk.ECN = network.ECT0 // the guest speaks ECN, and would have its sender answer the mark a second time
+		pk.SetECN(network.ECT0) // the guest speaks ECN, and would have its sender answer the mark a second time
 	}
-	if e.told && pk.Flags&network.SYN == 0 {
-		pk.Flags &^= network.ECE
+	if e.told && pk.Flags()&network.SYN == 0 {
+		pk.SetFlags(pk.Flags() &^ network.ECE)
 	}
-	if e.began && pk.Flags&(network.ACK|network.RST) == network.ACK {
+	if e.began && pk.Flags()&(network.ACK|network.RST) == network.ACK {
 		a.acknowledgement(e, pk, news, now)
 	}
 	return true
@@ -190,22 +205,22 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 
 // comes counts what comes for the host.
 func (e *acdcEnd) comes(pk *network.Packet, marked bool) {
-	e.reset = e.reset || pk.Flags&network.RST != 0
-	e.finIn = e.finIn || pk.Flags&network.FIN != 0
-	e.total += uint32(pk.Payload)
+	e.reset = e.reset || pk.Flags()&network.RST != 0
+	e.finIn = e.finIn || pk.Flags()&network.FIN != 0
+	e.total += uint32(pk.Payload())
 	if marked {
-		e.marked += uint32(pk.Payload)
+		e.marked += uint32(pk.Payload())
 	}
 }
 
 // hears takes feedback, and says whether it tells of marks. What is older than what was heard before is left out.
 func (e *acdcEnd) hears(pk *network.Packet) bool {
-	total, marked := pk.Total-e.toldTotal, pk.Marked-e.toldMarked
+	total, marked := pk.Total()-e.toldTotal, pk.Marked()-e.toldMarked
 	if int32(total) < 0 || marked > total {
 		return false
 	}
 	e.told = true
-	e.toldTotal, e.toldMarked = pk.Total, pk.Marked
+	e.toldTotal, e.toldMarked = pk.Total(), pk.Marked()
 	e.window.hears(total, marked)
 	return marked > 0
 }
@@ -213,21 +228,21 @@ func (e *acdcEnd) hears(pk *network.Packet) bool {
 // acknowledgement tells the window of an ACK, and holds the ACK to it.
 func (a *acdc) acknowledgement(e *acdcEnd, pk *network.Packet, news bool, now event.Time) {
 	a.counts.Acks++
-	duplicate := pk.Payload == 0 && pk.Flags&(network.SYN|network.FIN) == 0 && (pk.Window == e.field || pk.NBlocks > 0)
-	e.field = pk.Window
-	e.window.acknowledged(pk.Ack, duplicate, news, now)
-	ask := native.WindowAck{WindowQ8: uint64(e.window.bytes) << 8, FloorBytes: e.window.floor, Field: pk.Window, Shift: e.shift()}
-	if pk.Flags&network.SYN != 0 {
+	duplicate := pk.Payload() == 0 && pk.Flags()&(network.SYN|network.FIN) == 0 && (pk.Window() == e.field || pk.NBlocks() > 0)
+	e.field = pk.Window()
+	e.window.acknowledged(pk.Ack(), duplicate, news, now)
+	ask := native.WindowAck{WindowQ8: uint64(e.window.bytes) << 8, FloorBytes: e.window.floor, Field: pk.Window(), Shift: e.shift()}
+	if pk.Flags()&network.SYN != 0 {
 		ask.SYN, ask.Shift = 1, 0
 	}
 	if ask != e.asked {
 		e.asked, e.answer = ask, native.WindowRewrite(&ask, &native.WindowEdge{})
 	}
-	if e.answer != pk.Window {
-		pk.Window = e.answer
+	if e.answer != pk.Window() {
+		pk.SetWindow(e.answer)
 		a.counts.Rewritten++
 	}
-	if right := pk.Ack + uint32(pk.Window)<<ask.Shift; !e.granted || isAfter(right, e.right) {
+	if right := pk.Ack() + uint32(pk.Window())<<ask.Shift; !e.granted || isAfter(right, e.right) {
 		e.granted, e.right = true, right
 	}
 }

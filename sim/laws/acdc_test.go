@@ -42,12 +42,12 @@ func (k *talk) data(from uint32, n int, ce bool) {
 	k.marks(ce)
 	for i := range n {
 		pk := k.segment(0, network.ACK, 1000, 60_000)
-		pk.Seq += from + uint32(i)*1000
+		pk.SetSeq(pk.Seq() + (from + uint32(i)*1000))
 		k.send(pk)
 	}
 	k.marks(false)
 	ack := k.segment(1, network.ACK, 0, 60_000)
-	ack.Ack += from + uint32(n)*1000
+	ack.SetAck(ack.Ack() + (from + uint32(n)*1000))
 	k.send(ack)
 }
 
@@ -63,8 +63,8 @@ func (k *talk) marks(all bool) {
 type markAll struct{}
 
 func (markAll) Packet(_ *network.Port, pk *network.Packet, _ event.Time) bool {
-	if pk.ECN != network.NotECT {
-		pk.ECN = network.CE
+	if pk.ECN() != network.NotECT {
+		pk.SetECN(network.CE)
 	}
 	return true
 }
@@ -84,20 +84,20 @@ func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 			k.opens()
 			k.marks(true)
 			pk := k.segment(0, network.ACK, 1000, 60_000)
-			pk.ECN = ecn
+			pk.SetECN(ecn)
 			got := k.send(pk)
-			if wire.ECN != network.ECT0 || wire.Feedback != network.FeedbackOption || wire.Bytes != network.HeaderBytes+1012 {
+			if wire.ECN() != network.ECT0 || wire.Feedback() != network.FeedbackOption || wire.Bytes() != network.HeaderBytes+1012 {
 				t.Errorf("hypervisors %v, ecn %d: on the wire %+v", hypervisors, ecn, wire)
 			}
-			if got.ECN != ecn || got.Feedback != network.NoFeedback || got.Bytes != network.HeaderBytes+1000 || got.Reserved != 0 {
+			if got.ECN() != ecn || got.Feedback() != network.NoFeedback || got.Bytes() != network.HeaderBytes+1000 || got.Reserved() != 0 {
 				t.Errorf("hypervisors %v, ecn %d: the guest gets %+v", hypervisors, ecn, got)
 			}
 			if e := a.find(placeOf(0, 1)); e.total != 1000 || e.marked != 1000 {
 				t.Errorf("%d bytes came, %d of them marked; want 1000 each", e.total, e.marked)
 			}
 			ack := k.segment(1, network.ACK|network.ECE, 0, 60_000)
-			ack.Ack += 1000
-			if got := k.send(ack); got.Flags&network.ECE != 0 || got.ECN != network.NotECT {
+			ack.SetAck(ack.Ack() + 1000)
+			if got := k.send(ack); got.Flags()&network.ECE != 0 || got.ECN() != network.NotECT {
 				t.Errorf("the sender's guest gets %+v", got)
 			}
 			if e := a.find(placeOf(0, 0)); !e.window.cutting || e.window.bytes != 7300 {
@@ -116,7 +116,7 @@ func TestACDC_WindowField(t *testing.T) {
 	b.expect("SYN-ACK: 14600", synACK, 14_600)
 	b.expect("14600/128 = 114.06", ack, 115)
 	for _, w := range []uint16{114, 1, 0} {
-		b.expect("already smaller", k.says(1, network.ACK, 0, w).Window, w)
+		b.expect("already smaller", k.says(1, network.ACK, 0, w).Window(), w)
 	}
 	a.find(placeOf(0, 0)).window.bytes = 1
 	b.expect("the floor: 1461/128", k.window(1), 12)
@@ -150,37 +150,41 @@ func TestACDC_Feedback(t *testing.T) {
 	if in.total != 1500 || in.marked != 300 || out.toldTotal != 1500 || out.toldMarked != 300 {
 		t.Errorf("%d bytes and %d marked, told %d and %d; want 1500 and 300", in.total, in.marked, out.toldTotal, out.toldMarked)
 	}
-	if old := (&network.Packet{Total: 1000, Marked: 300}); out.hears(old) || out.toldTotal != 1500 {
+	old := new(network.Packet)
+	old.SetTotal(1000)
+	old.SetMarked(300)
+	if out.hears(old) || out.toldTotal != 1500 {
 		t.Error("feedback from the past was heard")
 	}
 	k.data(3000, 1, true)
 	seen := a.counts.alone
 	for range 3 { // full segments acknowledge, with no room
 		full := k.segment(1, network.ACK, 1460, 60_000)
-		full.Ack += 4000
+		full.SetAck(full.Ack() + 4000)
 		k.send(full)
 	}
 	if n := a.counts.alone - seen; n != 0 { // the ACK of data has told it already
 		t.Errorf("%d times alone without news", n)
 	}
 	pk := k.segment(0, network.ACK, 1000, 60_000)
-	pk.Seq += 4000
+	pk.SetSeq(pk.Seq() + 4000)
 	k.send(pk)
 	full := k.segment(1, network.ACK, 1460, 60_000)
-	full.Ack += 5000
+	full.SetAck(full.Ack() + 5000)
 	got := k.send(full)
 	b.wait(event.Millisecond) // its own ACK comes behind it
-	if n := a.counts.alone - seen; n != 1 || out.toldTotal != in.total || got.Payload != 1460 || b.net.Lent() != 0 {
+	if n := a.counts.alone - seen; n != 1 || out.toldTotal != in.total || got.Payload() != 1460 || b.net.Lent() != 0 {
 		t.Errorf("%d times alone, told %d of %d, %d packets lent, and the guest got %+v", n, out.toldTotal, in.total, b.net.Lent(), got)
 	}
 	blocks := k.segment(1, network.ACK, 0, 60_000)
-	blocks.Ack, blocks.Bytes = blocks.Ack+5000, network.HeaderBytes+40 // all room for options taken
+	blocks.SetAck(blocks.Ack() + 5000)
+	blocks.SetBytes(network.HeaderBytes + 40) // all room for options taken
 	pk = k.segment(0, network.ACK, 1000, 60_000)
-	pk.Seq += 6000
+	pk.SetSeq(pk.Seq() + 6000)
 	k.send(pk)
 	got = k.send(blocks)
 	b.wait(event.Millisecond)
-	if a.counts.alone-seen != 2 || got.Bytes != network.HeaderBytes+40 || out.toldTotal != in.total {
+	if a.counts.alone-seen != 2 || got.Bytes() != network.HeaderBytes+40 || out.toldTotal != in.total {
 		t.Errorf("options are full: %d times alone, %+v", a.counts.alone-seen, got)
 	}
 }
@@ -195,7 +199,7 @@ func TestACDC_Police(t *testing.T) {
 		k.window(1) // 115 x 128 = 14720 from the first byte on
 		segment := func(from uint32, bytes int32) *network.Packet {
 			pk := k.segment(0, network.ACK, bytes, 60_000)
-			pk.Seq += from
+			pk.SetSeq(pk.Seq() + from)
 			return pk
 		}
 		k.send(segment(13_720, 1000))
@@ -204,7 +208,7 @@ func TestACDC_Police(t *testing.T) {
 		k.window(1)
 		k.send(segment(13_720, 1000))
 		beyond := segment(13_722, 1000)
-		b.net.Send(beyond.Src, beyond)
+		b.net.Send(beyond.Src(), beyond)
 		b.wait(event.Millisecond)
 		nic := b.net.HostPort(k.from)
 		want := int64(0)
@@ -231,12 +235,12 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	if a.known != 3 || a.counts.Opened != 3 || a.counts.Refused != 1 || a.find(placeOf(1, 1)) != nil {
 		t.Errorf("%d ends, %+v", a.known, a.counts)
 	}
-	if got := two.says(0, network.ACK, 1000, 60_000); got.ECN != network.NotECT || got.Bytes != network.HeaderBytes+1000 || got.Reserved != 0 {
+	if got := two.says(0, network.ACK, 1000, 60_000); got.ECN() != network.NotECT || got.Bytes() != network.HeaderBytes+1000 || got.Reserved() != 0 {
 		t.Errorf("what one virtual switch does not know gets %+v", got)
 	}
 	udp := one.segment(0, 0, 1000, 0)
-	udp.Proto = network.UDP
-	if got := one.send(udp); got.ECN != network.NotECT || got.Feedback != network.NoFeedback || got.Bytes != network.HeaderBytes+1000 {
+	udp.SetProto(network.UDP)
+	if got := one.send(udp); got.ECN() != network.NotECT || got.Feedback() != network.NoFeedback || got.Bytes() != network.HeaderBytes+1000 {
 		t.Errorf("UDP became %+v", got)
 	}
 	one.says(0, network.ACK|network.FIN, 0, 60_000)
@@ -254,7 +258,7 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	}
 	again := b.talk(2, "sender1", "receiver1") // its number is used again
 	syn := again.segment(0, network.SYN, 0, 65_535)
-	syn.Seq = 77
+	syn.SetSeq(77)
 	again.send(syn)
 	if e := a.find(placeOf(2, 0)); e == nil || e.own.first != 77 || e.host != again.from || e.began {
 		t.Errorf("%+v", e)
@@ -278,13 +282,13 @@ func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
 	}
 	k.marks(true)
 	pk := k.segment(0, network.ACK, 1000, 60_000)
-	pk.ECN = network.ECT0
-	if got := k.send(pk); got.ECN != network.CE || got.Reserved != 0 {
+	pk.SetECN(network.ECT0)
+	if got := k.send(pk); got.ECN() != network.CE || got.Reserved() != 0 {
 		t.Errorf("the receiver's guest gets %+v", got)
 	}
 	ack := k.segment(1, network.ACK|network.ECE, 0, 60_000)
-	ack.Ack += 1000
-	if got := k.send(ack); got.Flags&network.ECE == 0 || got.ECN != network.NotECT || got.Reserved != 0 || got.Feedback != network.NoFeedback {
+	ack.SetAck(ack.Ack() + 1000)
+	if got := k.send(ack); got.Flags()&network.ECE == 0 || got.ECN() != network.NotECT || got.Reserved() != 0 || got.Feedback() != network.NoFeedback {
 		t.Errorf("the sender's guest gets %+v", got)
 	}
 }
@@ -297,7 +301,7 @@ func TestACDC_AnotherSYNACK(t *testing.T) {
 	k.says(1, network.ACK, 1000, 60_000)
 	k.says(1, network.RST, 0, 0)
 	again := k.segment(1, network.SYN|network.ACK, 0, 65_535)
-	again.Seq = 1 << 30
+	again.SetSeq(1 << 30)
 	k.send(again)
 	if e := a.find(placeOf(0, 1)); e.window.una != 1<<30 || e.window.nxt != 1<<30+1 || e.granted || e.window.bytes != 14_600 {
 		t.Errorf("%+v", e)

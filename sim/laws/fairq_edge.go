@@ -69,11 +69,11 @@ func putEdge(n *network.Network, g *experiment.Graph, p *experiment.FairQParams)
 
 func (s edgeGuard) Packet(_ *network.Port, pk *network.Packet, _ event.Time) bool {
 	switch {
-	case pk.Proto != network.TCP:
-	case pk.Flags&network.SYN != 0:
+	case pk.Proto() != network.TCP:
+	case pk.Flags()&network.SYN != 0:
 		s.handshake(pk, side(pk))
-	case pk.Reserved&edgeFlag != 0:
-		pk.Reserved &^= edgeFlag
+	case pk.Reserved()&edgeFlag != 0:
+		pk.SetReserved(pk.Reserved() &^ edgeFlag)
 		s.forged++
 	}
 	return true
@@ -82,13 +82,13 @@ func (s edgeGuard) Packet(_ *network.Port, pk *network.Packet, _ event.Time) boo
 func (s edgeApply) Packet(_ *network.Port, pk *network.Packet, now event.Time) bool {
 	to := 1 - side(pk)
 	switch {
-	case pk.Proto != network.TCP:
-	case pk.Flags&network.SYN != 0:
+	case pk.Proto() != network.TCP:
+	case pk.Flags()&network.SYN != 0:
 		s.handshake(pk, to)
-	case pk.Flags&(network.ACK|network.RST) == network.ACK:
-		s.acknowledgement(s.flow(pk.Conn, to), pk, edgeClock(now))
+	case pk.Flags()&(network.ACK|network.RST) == network.ACK:
+		s.acknowledgement(s.flow(pk.Conn(), to), pk, edgeClock(now))
 	default:
-		pk.Reserved &^= edgeFlag
+		pk.SetReserved(pk.Reserved() &^ edgeFlag)
 	}
 	return true
 }
@@ -102,21 +102,21 @@ func (s *fairQEdges) flow(conn int32, host int) *edgeFlow {
 
 // handshake takes a SYN or SYN-ACK that passes the port next to an end.
 func (s *fairQEdges) handshake(pk *network.Packet, host int) {
-	f := s.flow(pk.Conn, host)
+	f := s.flow(pk.Conn(), host)
 	switch {
-	case pk.Flags&(network.RST|network.FIN) != 0:
-	case pk.Flags&network.ACK == 0: // its answer says whether it counts
-		f.hasAsked, f.asked, f.askedScale, f.askedMSS = true, pk.Seq+1, pk.Scale, pk.MSS
-	case f.hasAsked && pk.Ack-f.asked <= edgeAskedMost:
+	case pk.Flags()&(network.RST|network.FIN) != 0:
+	case pk.Flags()&network.ACK == 0: // its answer says whether it counts
+		f.hasAsked, f.asked, f.askedScale, f.askedMSS = true, pk.Seq()+1, pk.Scale(), pk.MSS()
+	case f.hasAsked && pk.Ack()-f.asked <= edgeAskedMost:
 		*f = edgeFlow{hasAsked: true, asked: f.asked, askedScale: f.askedScale, askedMSS: f.askedMSS, known: true}
-		scale := pk.Scale
-		f.mss = pk.MSS
+		scale := pk.Scale()
+		f.mss = pk.MSS()
 		if host == 1 { // next to who accepted: the ACKs that go there are the opener's
 			scale, f.mss = f.askedScale, f.askedMSS
 		} else {
-			native.WindowGranted(&f.edge, pk.Ack, uint32(pk.Window))
+			native.WindowGranted(&f.edge, pk.Ack(), uint32(pk.Window()))
 		}
-		if pk.Scale >= 0 && f.askedScale >= 0 { // RFC 7323 1.3
+		if pk.Scale() >= 0 && f.askedScale >= 0 { // RFC 7323 1.3
 			f.shift = uint8(min(scale, mostShift))
 		}
 	}
@@ -125,30 +125,30 @@ func (s *fairQEdges) handshake(pk *network.Packet, host int) {
 // acknowledgement holds an ACK to what was told of its flow.
 func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now uint32) {
 	switch {
-	case pk.Reserved&edgeFlag != 0:
-		pk.Reserved &^= edgeFlag
-		if pk.Window != 0 { // a receiver that is full says nothing of the network
-			f.field, f.toldAt, f.answered = pk.Window, now, false
-			pk.Window = s.apply(f, pk, true)
+	case pk.Reserved()&edgeFlag != 0:
+		pk.SetReserved(pk.Reserved() &^ edgeFlag)
+		if pk.Window() != 0 { // a receiver that is full says nothing of the network
+			f.field, f.toldAt, f.answered = pk.Window(), now, false
+			pk.SetWindow(s.apply(f, pk, true))
 		}
 	case f.field == 0 || now-f.toldAt >= edgeLease:
 		if s.avoid && f.known {
-			native.WindowGranted(&f.edge, pk.Ack, uint32(pk.Window)<<f.shift)
+			native.WindowGranted(&f.edge, pk.Ack(), uint32(pk.Window())<<f.shift)
 		}
 	default:
-		if !f.answered || f.before != pk.Window || s.avoid {
-			f.answered, f.before, f.behind = true, pk.Window, s.apply(f, pk, false)
+		if !f.answered || f.before != pk.Window() || s.avoid {
+			f.answered, f.before, f.behind = true, pk.Window(), s.apply(f, pk, false)
 		}
-		pk.Window = f.behind
+		pk.SetWindow(f.behind)
 	}
 }
 
 // apply is the field that an ACK leaves with.
 func (s *fairQEdges) apply(f *edgeFlow, pk *network.Packet, told bool) uint16 {
 	if s.avoid && !f.known {
-		return pk.Window
+		return pk.Window()
 	}
-	a := native.WindowAck{WindowQ8: uint64(f.field) << f.shift << 8, FloorBytes: s.leastWindow(f), Ack: pk.Ack, Field: pk.Window, Shift: f.shift}
+	a := native.WindowAck{WindowQ8: uint64(f.field) << f.shift << 8, FloorBytes: s.leastWindow(f), Ack: pk.Ack(), Field: pk.Window(), Shift: f.shift}
 	if s.avoid {
 		a.Shrink = native.ShrinkAvoid
 	}

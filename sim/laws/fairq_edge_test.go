@@ -20,12 +20,12 @@ func (b *bed) cross(port string) *crossing {
 	c := &crossing{}
 	b.net.PortByName(port).Tap(func(pk *network.Packet, _ event.Time) {
 		switch {
-		case pk.Flags&network.SYN != 0:
-		case pk.Reserved&edgeFlag != 0:
+		case pk.Flags()&network.SYN != 0:
+		case pk.Reserved()&edgeFlag != 0:
 			c.flagged++
 		default:
 			c.plain++
-			if pk.Window != 60_000 {
+			if pk.Window() != 60_000 {
 				c.changed++
 			}
 		}
@@ -49,8 +49,8 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 		t.Helper()
 		before := *back
 		b.expect(what, one.window(1), window)
-		if b.last.Reserved != 0 {
-			t.Errorf("%s: reserved bits %d came to the host", what, b.last.Reserved)
+		if b.last.Reserved() != 0 {
+			t.Errorf("%s: reserved bits %d came to the host", what, b.last.Reserved())
 		}
 		if got := back.flagged - before.flagged; got != flagged || back.plain-before.plain != 1-flagged {
 			t.Errorf("%s: %d flagged between the switches, want %d", what, got, flagged)
@@ -113,17 +113,17 @@ func edgeOnly(t *testing.T, shrink string) (*bed, func(k *talk, told bool, ack u
 	return b, func(k *talk, told bool, ack uint32, window uint16) uint16 {
 		t.Helper()
 		pk := k.segment(1, network.ACK, 0, window)
-		pk.Ack += ack
+		pk.SetAck(pk.Ack() + ack)
 		if told {
-			pk.Reserved = edgeFlag
+			pk.SetReserved(edgeFlag)
 		}
-		b.last = network.Packet{Conn: -1}
+		b.last = nothing()
 		b.net.PortByName("right->left").Send(pk)
 		b.net.Queue.Run(b.net.Queue.Now() + event.Second)
-		if b.last.Conn != k.conn || b.last.Reserved != 0 {
+		if b.last.Conn() != k.conn || b.last.Reserved() != 0 {
 			t.Fatalf("it did not arrive, or with reserved bits: %+v", b.last)
 		}
-		return b.last.Window
+		return b.last.Window()
 	}
 }
 
@@ -153,8 +153,8 @@ func TestFairQ_EdgeRemembers(t *testing.T) {
 	b.expect("its handshake was not seen", says(old, true, 0, 300), 300)
 	b.expect("held as it stands", says(old, false, 0, 60_000), 300)
 	pk := one.segment(1, network.ACK, 0, 5)
-	pk.Reserved = edgeFlag
-	b.expect("a host's own window", one.send(pk).Window, 5)
+	pk.SetReserved(edgeFlag)
+	b.expect("a host's own window", one.send(pk).Window(), 5)
 	b.expect("and it told nothing", says(one, false, 0, 60_000), 60_000)
 	if e := b.net.PortByName("receiver1->right").Law().(edgeGuard); e.forged != 1 {
 		t.Errorf("%d forged flags", e.forged)

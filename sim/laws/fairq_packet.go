@@ -27,14 +27,14 @@ func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) 
 	if q.resting {
 		q.takeTimersPlace(now)
 	}
-	if pk.Proto == network.TCP {
+	if pk.Proto() == network.TCP {
 		q.segment(pk, now)
 	}
 	return true
 }
 
 func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
-	acknowledges := pk.Flags&(network.ACK|network.RST) == network.ACK
+	acknowledges := pk.Flags()&(network.ACK|network.RST) == network.ACK
 	c := q.connection(pk, now)
 	if c == nil {
 		if acknowledges {
@@ -43,10 +43,10 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 		return
 	}
 	c.seen = q.sw.sweeps
-	if pk.Payload > 0 && c.owner != nil { // who is not in the table counts as no flow
+	if pk.Payload() > 0 && c.owner != nil { // who is not in the table counts as no flow
 		q.data(c, pk, now)
 	}
-	if pk.Flags&(network.FIN|network.RST) != 0 {
+	if pk.Flags()&(network.FIN|network.RST) != 0 {
 		c.ending(pk, now)
 	}
 	if acknowledges {
@@ -56,7 +56,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 
 // side is who sent the packet: 0 who dialled, 1 who accepted.
 func side(pk *network.Packet) int {
-	if pk.ToAcceptor {
+	if pk.ToAcceptor() {
 		return 0
 	}
 	return 1
@@ -64,14 +64,14 @@ func side(pk *network.Packet) int {
 
 // connection gives a segment's connection, nil if it is to pass: what its SYNs tell is noted on the way.
 func (q *fairQPort) connection(pk *network.Packet, now event.Time) *connection {
-	c := q.sw.find(pk.Conn)
+	c := q.sw.find(pk.Conn())
 	switch {
-	case pk.Flags&network.SYN == 0:
+	case pk.Flags()&network.SYN == 0:
 		if c == nil || c.entered {
 			return c
 		}
 		return q.halfOpen(c, pk, now)
-	case pk.Flags&network.ACK == 0:
+	case pk.Flags()&network.ACK == 0:
 		q.syn(c, pk, now)
 		return nil
 	}
@@ -82,9 +82,9 @@ func (q *fairQPort) connection(pk *network.Packet, now event.Time) *connection {
 func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) *connection {
 	from := side(pk)
 	switch {
-	case pk.Flags&network.RST != 0:
+	case pk.Flags()&network.RST != 0:
 		q.sw.remove(c, now)
-	case pk.Flags&network.ACK == 0 || c.ends[1-from].flags&endSYN == 0: // the other end was not heard here
+	case pk.Flags()&network.ACK == 0 || c.ends[1-from].flags&endSYN == 0: // the other end was not heard here
 		if q.assumesPort(c, pk) {
 			return c
 		}
@@ -100,15 +100,15 @@ func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) 
 func (q *fairQPort) syn(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	if c != nil {
-		if e := &c.ends[from]; e.flags&endSYN != 0 && e.first == pk.Seq { // sent again
+		if e := &c.ends[from]; e.flags&endSYN != 0 && e.first == pk.Seq() { // sent again
 			e.announceAgain(pk)
 			return
 		}
 		q.sw.remove(c, now)
 	}
-	e := &q.sw.begin(pk.Conn, now).ends[from]
+	e := &q.sw.begin(pk.Conn(), now).ends[from]
 	q.takeSYN(e, pk)
-	if pk.Scale < 0 {
+	if pk.Scale() < 0 {
 		e.flags |= endScale
 	}
 	q.sw.announce(e, pk)
@@ -120,7 +120,7 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 	if c != nil {
 		e, opener := &c.ends[from], &c.ends[1-from]
 		heard := e.flags&endSYN != 0
-		if heard && e.first != pk.Seq || opener.flags&endSYN != 0 && opener.first+1 != pk.Ack {
+		if heard && e.first != pk.Seq() || opener.flags&endSYN != 0 && opener.first+1 != pk.Ack() {
 			q.sw.remove(c, now)
 			c = nil
 		} else if heard { // sent again
@@ -130,19 +130,19 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 		}
 	}
 	if c == nil { // the SYN went another way
-		c = q.sw.begin(pk.Conn, now)
+		c = q.sw.begin(pk.Conn(), now)
 	}
 	e, opener := &c.ends[from], &c.ends[1-from]
 	q.takeSYN(e, pk)
 	e.flags |= endScale
-	if pk.Scale < 0 || opener.flags&(endSYN|endScale) == endSYN|endScale {
+	if pk.Scale() < 0 || opener.flags&(endSYN|endScale) == endSYN|endScale {
 		e.shift, opener.shift = 0, 0
 		opener.flags |= endScale
 	}
 	if opener.flags&endSYN != 0 {
 		opener.flags |= endScale
 	}
-	if pk.Scale < 0 {
+	if pk.Scale() < 0 {
 		opener.flags &^= endUnified
 	}
 	if opener.flags&endUnified != 0 {
@@ -167,11 +167,11 @@ func (s *fairQSwitch) open(c *connection, now event.Time) {
 
 // takeSYN notes what a SYN or SYN-ACK tells of its sender.
 func (q *fairQPort) takeSYN(e *end, pk *network.Packet) {
-	e.flags, e.first, e.port, e.mss = endSYN, pk.Seq, q, pk.MSS
-	e.shift = uint8(max(0, min(pk.Scale, mostShift)))
+	e.flags, e.first, e.port, e.mss = endSYN, pk.Seq(), q, pk.MSS()
+	e.shift = uint8(max(0, min(pk.Scale(), mostShift)))
 	e.floor = q.law.Config().FloorBytes
 	if e.floor == 0 {
-		mss := uint32(pk.MSS)
+		mss := uint32(pk.MSS())
 		if mss == 0 || mss > mostMSS {
 			mss = mostMSS
 		}
@@ -181,8 +181,8 @@ func (q *fairQPort) takeSYN(e *end, pk *network.Packet) {
 
 // behind is where the segment ends in its sender's sequence space.
 func behind(pk *network.Packet) uint32 {
-	next := pk.Seq + uint32(pk.Payload)
-	if pk.Flags&network.FIN != 0 {
+	next := pk.Seq() + uint32(pk.Payload())
+	if pk.Flags()&network.FIN != 0 {
 		next++
 	}
 	return next
@@ -205,7 +205,7 @@ func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
 
 // ending takes a FIN or RST.
 func (c *connection) ending(pk *network.Packet, now event.Time) {
-	if pk.Flags&network.RST != 0 {
+	if pk.Flags()&network.RST != 0 {
 		c.ends[0].leave(now)
 		c.ends[1].leave(now)
 		c.reset = true
@@ -224,13 +224,13 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 	at, grantQ8 := sender.port, uint64(0)
 	if at != nil {
 		grantQ8 = at.grantQ8
-		if q.sw.opens && pk.Flags&network.SYN != 0 {
+		if q.sw.opens && pk.Flags()&network.SYN != 0 {
 			grantQ8 = at.openingQ8(now)
 		}
 	} else if at = sender.assumed; at != nil {
 		grantQ8 = at.grantQ8 / q.sw.divisor
 	}
-	if q.sw.edge && pk.Flags&network.SYN == 0 {
+	if q.sw.edge && pk.Flags()&network.SYN == 0 {
 		q.tellEdge(c, pk, at, grantQ8, now)
 		return
 	}
@@ -241,24 +241,24 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 func (q *fairQPort) hold(c *connection, pk *network.Packet, at *fairQPort, grantQ8 uint64) {
 	from := side(pk)
 	e := &c.ends[from]
-	a := native.WindowAck{WindowQ8: grantQ8, FloorBytes: e.floor, Field: pk.Window, Shift: e.shift, Shrink: q.sw.shrink}
-	if pk.Flags&network.SYN != 0 {
+	a := native.WindowAck{WindowQ8: grantQ8, FloorBytes: e.floor, Field: pk.Window(), Shift: e.shift, Shrink: q.sw.shrink}
+	if pk.Flags()&network.SYN != 0 {
 		a.SYN = 1
 	}
 	if e.flags&endUnified != 0 {
 		e.unify(&a)
-		pk.Window = a.Field
+		pk.SetWindow(a.Field)
 	}
 	if grantQ8 == 0 {
 		q.ungoverned++
 		return
 	}
-	field := at.rewrite(&a, pk.Ack, &c.edges[from])
-	if field == pk.Window {
+	field := at.rewrite(&a, pk.Ack(), &c.edges[from])
+	if field == pk.Window() {
 		q.smaller++
 		return
 	}
-	pk.Window = field
+	pk.SetWindow(field)
 	q.rewritten++
 }
 
@@ -279,17 +279,17 @@ func (q *fairQPort) rewrite(a *native.WindowAck, ack uint32, edge *native.Window
 
 // announce makes a SYN, or a SYN-ACK that takes up its option, announce the switch's scale.
 func (s *fairQSwitch) announce(e *end, pk *network.Packet) {
-	if s.unify && pk.Scale >= 0 {
+	if s.unify && pk.Scale() >= 0 {
 		e.told = s.unifyShift
 		e.flags |= endUnified
-		pk.Scale = int8(s.unifyShift)
+		pk.SetScale(int8(s.unifyShift))
 	}
 }
 
 // announceAgain does so with the same SYN or SYN-ACK sent again.
 func (e *end) announceAgain(pk *network.Packet) {
-	if e.flags&endUnified != 0 && pk.Scale >= 0 {
-		pk.Scale = int8(e.told)
+	if e.flags&endUnified != 0 && pk.Scale() >= 0 {
+		pk.SetScale(int8(e.told))
 	}
 }
 

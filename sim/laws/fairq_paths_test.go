@@ -16,12 +16,12 @@ func (k *talk) by(data, acks int) *talk {
 	k.b.t.Helper()
 	for s, port := range []string{fmt.Sprintf("spine%d->leaf2", data), fmt.Sprintf("spine%d->leaf1", acks)} {
 		p, pk := k.b.net.PortByName(port), k.segment(s, network.ACK, 0, 0)
-		for pk.Hash = 0; p.CameInBy(pk) == nil; pk.Hash++ {
-			if pk.Hash > 10_000 {
+		for pk.SetHash(0); p.CameInBy(pk) == nil; pk.SetHash(pk.Hash() + 1) {
+			if pk.Hash() > 10_000 {
 				k.b.t.Fatalf("nothing goes by %s", port)
 			}
 		}
-		k.hash[s] = pk.Hash
+		k.hash[s] = pk.Hash()
 		k.b.net.Free(pk)
 	}
 	return k

@@ -41,16 +41,16 @@ func TestFairQ_TableIsBounded(t *testing.T) {
 	if sw.pending != 2 || sw.find(12) != nil || sw.find(13) == nil || sw.find(14) == nil || len(sw.table) > 5 {
 		t.Errorf("%d pending, a table of %d", sw.pending, len(sw.table))
 	}
-	b.expect("a forgotten one passes", b.talk(10, "sender2", "receiver1").says(1, network.ACK, 0, 60_000).Window, 60_000)
+	b.expect("a forgotten one passes", b.talk(10, "sender2", "receiver1").says(1, network.ACK, 0, 60_000).Window(), 60_000)
 	again := b.talk(1, "sender2", "receiver1") // its number is used again, while the other is in the table
 	syn := again.segment(0, network.SYN, 0, 65_535)
-	syn.Seq = 77
+	syn.SetSeq(77)
 	again.send(syn)
 	if c := sw.find(1); sw.flows != 0 || c == nil || c.entered || c.ends[0].first != 77 {
 		t.Errorf("%d in the table, %+v", sw.flows, c)
 	}
 	answer := again.segment(1, network.SYN|network.ACK, 0, 65_535)
-	answer.Ack = 78
+	answer.SetAck(78)
 	again.send(answer)
 	b.expect("and held", again.window(0), 196)
 }
@@ -63,28 +63,28 @@ func TestFairQ_Unify(t *testing.T) {
 	k := b.talk(0, "sender1", "receiver1")
 	k.scale = [2]int8{3, 9}
 	for range 2 {
-		if pk := k.says(0, network.SYN, 0, 65_535); pk.Scale != 7 || pk.Window != 65_535 {
-			t.Errorf("SYN: scale %d, window %d", pk.Scale, pk.Window)
+		if pk := k.says(0, network.SYN, 0, 65_535); pk.Scale() != 7 || pk.Window() != 65_535 {
+			t.Errorf("SYN: scale %d, window %d", pk.Scale(), pk.Window())
 		}
 	}
 	for range 2 {
-		if pk := k.says(1, network.SYN|network.ACK, 0, 65_535); pk.Scale != 7 || pk.Window != 65_535 {
-			t.Errorf("SYN-ACK: scale %d, window %d", pk.Scale, pk.Window)
+		if pk := k.says(1, network.SYN|network.ACK, 0, 65_535); pk.Scale() != 7 || pk.Window() != 65_535 {
+			t.Errorf("SYN-ACK: scale %d, window %d", pk.Scale(), pk.Window())
 		}
 	}
-	b.expect("1000 << 3 is 62.5 << 7", k.says(0, network.ACK, 0, 1000).Window, 62)
-	b.expect("held: 25000", k.says(1, network.ACK, 0, 1000).Window, 196)
-	b.expect("20 << 9 is 80 << 7", k.says(1, network.ACK, 0, 20).Window, 80)
+	b.expect("1000 << 3 is 62.5 << 7", k.says(0, network.ACK, 0, 1000).Window(), 62)
+	b.expect("held: 25000", k.says(1, network.ACK, 0, 1000).Window(), 196)
+	b.expect("20 << 9 is 80 << 7", k.says(1, network.ACK, 0, 20).Window(), 80)
 	b.wait(30 * event.Millisecond)
-	b.expect("nobody sends: 60000 << 9 saturates", k.says(1, network.ACK, 0, 60_000).Window, 65_535)
-	b.expect("nobody sends", k.says(0, network.ACK, 0, 1000).Window, 62)
+	b.expect("nobody sends: 60000 << 9 saturates", k.says(1, network.ACK, 0, 60_000).Window(), 65_535)
+	b.expect("nobody sends", k.says(0, network.ACK, 0, 1000).Window(), 62)
 	k = b.talk(1, "sender1", "receiver1")
 	k.scale = [2]int8{3, -1}
 	k.says(0, network.SYN, 0, 65_535)
-	if pk := k.says(1, network.SYN|network.ACK, 0, 65_535); pk.Scale != -1 {
-		t.Errorf("SYN-ACK without the option: scale %d", pk.Scale)
+	if pk := k.says(1, network.SYN|network.ACK, 0, 65_535); pk.Scale() != -1 {
+		t.Errorf("SYN-ACK without the option: scale %d", pk.Scale())
 	}
-	b.expect("nobody scales", k.says(0, network.ACK, 0, 1000).Window, 1000)
+	b.expect("nobody scales", k.says(0, network.ACK, 0, 1000).Window(), 1000)
 }
 
 // shrink: avoid. A window that shrinks gives nothing new until what was granted is used up.
@@ -99,11 +99,11 @@ func TestFairQ_ShrinkAvoidKeepsTheEdge(t *testing.T) {
 	two.opens() // its SYN-ACK granted 25000; two flows have 12500 each
 	b.expect("the edge stays: 25000", two.window(1), 196)
 	pk := two.segment(1, network.ACK, 0, 60_000)
-	pk.Ack += 12_500
-	b.expect("12588 bytes are left of it", two.send(pk).Window, 99)
+	pk.SetAck(pk.Ack() + 12_500)
+	b.expect("12588 bytes are left of it", two.send(pk).Window(), 99)
 	pk = two.segment(1, network.ACK, 0, 60_000)
-	pk.Ack += 25_000
-	b.expect("the edge moves on: 12500", two.send(pk).Window, 98)
+	pk.SetAck(pk.Ack() + 25_000)
+	b.expect("the edge moves on: 12500", two.send(pk).Window(), 98)
 }
 
 // What the simulator has not, or the law cannot, is refused in one line that says so.
@@ -145,7 +145,7 @@ func TestFairQ_DoesNotAllocate(t *testing.T) {
 		there, back := b.port("switch->receiver1"), b.port("switch->sender1")
 		now := b.net.Queue.Now()
 		if n := testing.AllocsPerRun(1000, func() {
-			ack.Window = 60_000
+			ack.SetWindow(60_000)
 			there.Packet(there.port, data, now)
 			back.Packet(back.port, ack, now)
 			there.asked.WindowQ8 = 0 // it has to ask

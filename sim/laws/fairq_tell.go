@@ -59,9 +59,9 @@ func (t *teller) moved(to uint32) bool {
 // due says whether an ACK is to tell the edge.
 func (t *teller) due(pk *network.Packet, shift uint8, grantQ8 uint64, interval, now uint32) bool {
 	past, grant := now-t.toldAt, edgeBytes(grantQ8)
-	own := uint32(t.field(pk.Window, now)) << shift
+	own := uint32(t.field(pk.Window(), now)) << shift
 	switch {
-	case pk.Reserved&edgeFlag != 0:
+	case pk.Reserved()&edgeFlag != 0:
 		return true
 	case t.told == 0 || past >= edgeLease:
 		return grant < own
@@ -74,7 +74,7 @@ func (t *teller) due(pk *network.Packet, shift uint8, grantQ8 uint64, interval, 
 // tellEdge leaves an ACK to the edge, or makes it tell.
 func (q *fairQPort) tellEdge(c *connection, pk *network.Packet, at *fairQPort, grantQ8 uint64, time event.Time) {
 	from, now := side(pk), edgeClock(time)
-	t, shift, offered := &q.sw.tellers[c.slot][from], c.ends[from].shift, pk.Window
+	t, shift, offered := &q.sw.tellers[c.slot][from], c.ends[from].shift, pk.Window()
 	due := t.due(pk, shift, grantQ8, q.sw.interval, now)
 	if !due && t.told != 0 && c.ends[1-from].port != nil {
 		q.left++
@@ -84,13 +84,13 @@ func (q *fairQPort) tellEdge(c *connection, pk *network.Packet, at *fairQPort, g
 	if !due {
 		return
 	}
-	if pk.Reserved&edgeFlag != 0 {
+	if pk.Reserved()&edgeFlag != 0 {
 		t.upstream, t.upstreamAt = offered, now
 	} else {
-		pk.Reserved |= edgeFlag
+		pk.SetReserved(pk.Reserved() | edgeFlag)
 		q.told++
 	}
-	pk.Window = t.field(pk.Window, now)
+	pk.SetWindow(t.field(pk.Window(), now))
 	// The floor, or rounding, may be above the grant: the next is compared with that.
-	t.told, t.toldAt = min(uint32(pk.Window)<<shift, edgeBytes(grantQ8)), now
+	t.told, t.toldAt = min(uint32(pk.Window())<<shift, edgeBytes(grantQ8)), now
 }

@@ -106,52 +106,69 @@ func (b *bed) talk(conn int32, from, to string) *talk {
 // segment makes one: side 0 dialled. Sequence numbers begin at 1000 and 2000.
 func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *network.Packet {
 	pk := k.b.net.NewPacket()
-	pk.Src, pk.Dst, pk.ToAcceptor = k.from, k.to, side == 0
-	pk.Seq, pk.Ack = 1001, 2001
+	pk.SetSrc(k.from)
+	pk.SetDst(k.to)
+	pk.SetToAcceptor(side == 0)
+	pk.SetSeq(1001)
+	pk.SetAck(2001)
 	if side == 1 {
-		pk.Src, pk.Dst = k.to, k.from
-		pk.Seq, pk.Ack = 2001, 1001
+		pk.SetSrc(k.to)
+		pk.SetDst(k.from)
+		pk.SetSeq(2001)
+		pk.SetAck(1001)
 	}
 	if flags&network.SYN != 0 {
-		pk.Seq--
-		pk.MSS, pk.Scale = 1460, k.scale[side]
+		pk.SetSeq(pk.Seq() - 1)
+		pk.SetMSS(1460)
+		pk.SetScale(k.scale[side])
 	}
-	pk.Hash = k.hash[side]
-	pk.Conn, pk.Proto, pk.Flags, pk.Payload, pk.Window = k.conn, network.TCP, flags, payload, window
-	pk.Bytes = network.HeaderBytes + payload
+	pk.SetHash(k.hash[side])
+	pk.SetConn(k.conn)
+	pk.SetProto(network.TCP)
+	pk.SetFlags(flags)
+	pk.SetPayload(payload)
+	pk.SetWindow(window)
+	pk.SetBytes(network.HeaderBytes + payload)
 	return pk
 }
 
 // says sends one and gives it as it arrives.
-func (k *talk) says(side int, flags uint16, payload int32, window uint16) network.Packet {
+func (k *talk) says(side int, flags uint16, payload int32, window uint16) *network.Packet {
 	k.b.t.Helper()
 	return k.send(k.segment(side, flags, payload, window))
 }
 
-func (k *talk) send(pk *network.Packet) network.Packet {
+// nothing is a packet of no connection: what arrived last if nothing did.
+func nothing() (pk network.Packet) {
+	pk.SetConn(-1)
+	return pk
+}
+
+func (k *talk) send(pk *network.Packet) *network.Packet {
 	k.b.t.Helper()
-	k.b.last = network.Packet{Conn: -1}
-	k.b.net.Send(pk.Src, pk)
+	k.b.last = nothing()
+	k.b.net.Send(pk.Src(), pk)
 	k.b.net.Queue.Run(k.b.net.Queue.Now() + event.Second)
-	if k.b.last.Conn != k.conn {
+	if k.b.last.Conn() != k.conn {
 		k.b.t.Fatal("a segment did not arrive")
 	}
-	return k.b.last
+	arrived := k.b.last
+	return &arrived
 }
 
 // window is that of a pure ACK that offers much, as it arrives.
 func (k *talk) window(side int) uint16 {
 	k.b.t.Helper()
-	return k.says(side, network.ACK, 0, 60_000).Window
+	return k.says(side, network.ACK, 0, 60_000).Window()
 }
 
 // opens shakes hands, and gives the window of the SYN-ACK and of the ACK behind it.
 func (k *talk) opens() (synACK, ack uint16) {
 	k.b.t.Helper()
-	if w := k.says(0, network.SYN, 0, 65_535).Window; w != 65_535 {
+	if w := k.says(0, network.SYN, 0, 65_535).Window(); w != 65_535 {
 		k.b.t.Errorf("a SYN's window became %d", w)
 	}
-	synACK = k.says(1, network.SYN|network.ACK, 0, 65_535).Window
+	synACK = k.says(1, network.SYN|network.ACK, 0, 65_535).Window()
 	return synACK, k.window(0)
 }
 
@@ -172,9 +189,9 @@ func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	b.expect("first ACK: 25000 of the reverse port", ack, 196)
 	b.expect("one flow: 25000", one.window(1), 196)
 	for _, w := range []uint16{195, 1, 0} {
-		b.expect("already smaller", one.says(1, network.ACK, 0, w).Window, w)
+		b.expect("already smaller", one.says(1, network.ACK, 0, w).Window(), w)
 	}
-	b.expect("with data", one.says(1, network.ACK|network.PSH, 100, 60_000).Window, 196)
+	b.expect("with data", one.says(1, network.ACK|network.PSH, 100, 60_000).Window(), 196)
 	two := b.talk(1, "sender2", "receiver1")
 	synACK, ack = two.opens()
 	b.expect("SYN-ACK beside one flow: 25000", synACK, 25_000)
@@ -267,8 +284,8 @@ func TestFairQ_CountsHandshakes(t *testing.T) {
 	one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
 	one.says(0, network.SYN, 0, 65_535)
 	flows("a SYN", 0)
-	b.expect("the SYN-ACK counts: 25000", one.says(1, network.SYN|network.ACK, 0, 65_535).Window, 25_000)
-	b.expect("sent again", one.says(1, network.SYN|network.ACK, 0, 65_535).Window, 25_000)
+	b.expect("the SYN-ACK counts: 25000", one.says(1, network.SYN|network.ACK, 0, 65_535).Window(), 25_000)
+	b.expect("sent again", one.says(1, network.SYN|network.ACK, 0, 65_535).Window(), 25_000)
 	flows("a SYN-ACK twice", 1)
 	two.opens()
 	b.wait(100 * event.Millisecond)
@@ -302,7 +319,7 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	}
 	answer := func(what string, k *talk, want uint16) {
 		t.Helper()
-		b.expect(what, k.says(1, network.SYN|network.ACK, 0, 65_535).Window, want)
+		b.expect(what, k.says(1, network.SYN|network.ACK, 0, 65_535).Window(), want)
 	}
 	one, two := half(0), half(1)
 	answer("the first, to an idle port: 25000", one, 25_000)
@@ -453,8 +470,8 @@ func BenchmarkFairQ(b *testing.B) {
 		f    func()
 	}{
 		{"data", func() { there.Packet(there.port, data, now) }},
-		{"ack", func() { ack.Window = 60_000; back.Packet(back.port, ack, now) }},
-		{"asked", func() { ack.Window = 60_000; there.asked.WindowQ8 = 0; back.Packet(back.port, ack, now) }},
+		{"ack", func() { ack.SetWindow(60_000); back.Packet(back.port, ack, now) }},
+		{"asked", func() { ack.SetWindow(60_000); there.asked.WindowQ8 = 0; back.Packet(back.port, ack, now) }},
 		{"sample", func() { there.sample(now) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -92,9 +92,9 @@ func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) bool {
 	if l.packets {
 		backlog = p.BacklogPackets()
 	}
-	switch l.verdict(backlog, pk.ECN) {
+	switch l.verdict(backlog, pk.ECN()) {
 	case native.MarkSetCE:
-		pk.ECN = network.CE
+		pk.SetECN(network.CE)
 	case native.MarkDropLaw, native.MarkDropNotECT:
 		return false
 	}

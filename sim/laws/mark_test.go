@@ -24,7 +24,7 @@ type sink struct {
 }
 
 func (s *sink) Deliver(_ network.NodeID, pk *network.Packet, now event.Time) {
-	s.ecn = append(s.ecn, pk.ECN)
+	s.ecn = append(s.ecn, pk.ECN())
 	s.at = append(s.at, now)
 	s.net.Free(pk)
 }
@@ -48,7 +48,10 @@ func packet(n *network.Network, bytes int32, ecn uint8) *network.Packet {
 	from, _ := n.Node("sender1")
 	to, _ := n.Node("receiver1")
 	pk := n.NewPacket()
-	pk.Src, pk.Dst, pk.Bytes, pk.ECN = from, to, bytes, ecn
+	pk.SetSrc(from)
+	pk.SetDst(to)
+	pk.SetBytes(bytes)
+	pk.SetECN(ecn)
 	return pk
 }
 
@@ -179,7 +182,9 @@ func TestStatic(t *testing.T) {
 			dst, _ := n.Node(to)
 			for range frames {
 				pk := n.NewPacket()
-				pk.Src, pk.Dst, pk.Bytes = src, dst, 1514
+				pk.SetSrc(src)
+				pk.SetDst(dst)
+				pk.SetBytes(1514)
 				n.Send(src, pk)
 			}
 			if got := n.NIC(src).BacklogPackets(); got < frames-2 { // 3125 bytes are in the bucket

@@ -51,8 +51,8 @@ func TestNIC(t *testing.T) {
 		}
 		reasons := map[DropReason]int{}
 		n.OnDrop = func(p *Port, pk *Packet, reason DropReason, now event.Time) {
-			if p != nic || pk.Tag < 1000 || now != 0 {
-				t.Errorf("dropped %d at %s", pk.Tag, p.Name)
+			if p != nic || pk.tag < 1000 || now != 0 {
+				t.Errorf("dropped %d at %s", pk.tag, p.Name)
 			}
 			reasons[reason]++
 		}
@@ -87,7 +87,7 @@ func TestLinkFlap(t *testing.T) {
 			if reason != DropDown {
 				t.Errorf("drop by %v", reason)
 			}
-			down = append(down, pk.Tag)
+			down = append(down, pk.tag)
 		}
 		send := func(tag uint64) { p.Send(n.packet(1, 2, 1514, tag)) }
 		for i := range uint64(5) {
@@ -130,11 +130,11 @@ func TestInjectedLoss(t *testing.T) {
 	n, s := build(t, dumbbell(t, false), Options{})
 	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
 	p := n.PortByName("switch->receiver1")
-	n.Loss(func(at *Port, pk *Packet) bool { return at == p && pk.Tag%3 == 0 })
+	n.Loss(func(at *Port, pk *Packet) bool { return at == p && pk.tag%3 == 0 })
 	var lost []uint64
 	n.OnDrop = func(at *Port, pk *Packet, reason DropReason, _ event.Time) {
 		if at == p && reason == DropLoss {
-			lost = append(lost, pk.Tag)
+			lost = append(lost, pk.tag)
 		}
 	}
 	for i := range uint64(7) {
@@ -156,7 +156,7 @@ func TestStrictPriorities(t *testing.T) {
 	p := n.PortByName("switch->b")
 	for i, level := range []uint8{0, 0, 7, 3, 7, 0, 1} {
 		pk := n.packet(1, 2, 1514, uint64(i))
-		pk.Priority = level
+		pk.priority = level
 		p.Send(pk)
 	}
 	n.Queue.Run(event.Second)
@@ -221,7 +221,7 @@ func TestECMP(t *testing.T) {
 			before[p.Node] += p.in.Packets
 		}
 		pk := n.packet(src, dst, 66, 0)
-		pk.Hash = FlowHash(src, dst, sport, dport, TCP)
+		pk.hash = FlowHash(src, dst, sport, dport, TCP)
 		n.Send(src, pk)
 		n.Queue.Run(n.Queue.Now() + event.Millisecond)
 		now := map[NodeID]int64{}
@@ -327,17 +327,17 @@ func TestLawAtPort(t *testing.T) {
 		var seen []int64
 		p.SetLaw(lawFunc(func(p *Port, pk *Packet, _ event.Time) bool {
 			seen = append(seen, p.Backlog())
-			if pk.Tag == 1 {
+			if pk.tag == 1 {
 				return false
 			}
-			if pk.Tag == 2 {
-				pk.ECN = CE
+			if pk.tag == 2 {
+				pk.ecn = CE
 			}
 			return true
 		}))
 		for i := range uint64(4) {
 			pk := n.packet(1, 2, 1000, i)
-			pk.ECN = ECT0
+			pk.ecn = ECT0
 			p.Send(pk)
 		}
 		n.Queue.Run(event.Second)

@@ -21,7 +21,7 @@ func (b *back) Deliver(_ NodeID, pk *Packet, _ event.Time) {
 		n.Queue.Halt()
 	}
 	next := n.NewPacket()
-	next.Src, next.Dst, next.Bytes = 1, 2, 1514
+	next.src, next.dst, next.bytes = 1, 2, 1514
 	b.port.Send(next)
 }
 

@@ -17,10 +17,10 @@ type gate struct {
 
 func (g *gate) Out(host NodeID, pk *Packet, _ event.Time) (*Packet, bool) {
 	g.out = append(g.out, host)
-	pk.Bytes += 100
+	pk.bytes += 100
 	own := g.own
-	if pk.Tag != 3 {
-		return nil, pk.Tag != 1
+	if pk.tag != 3 {
+		return nil, pk.tag != 1
 	}
 	g.own = nil
 	return own, true
@@ -28,8 +28,8 @@ func (g *gate) Out(host NodeID, pk *Packet, _ event.Time) (*Packet, bool) {
 
 func (g *gate) In(host NodeID, pk *Packet, _ event.Time) bool {
 	g.in = append(g.in, host)
-	pk.Bytes -= 100
-	return pk.Tag != 2
+	pk.bytes -= 100
+	return pk.tag != 2
 }
 
 // A guard sees what each host sends before its port, and what came before the host does, with and without hypervisors:
@@ -65,8 +65,8 @@ func TestGuard(t *testing.T) {
 		if len(s.got) != 3 || s.got[0].tag != 0 || s.got[1].tag != 3 || s.got[2].tag != 4 {
 			t.Errorf("hypervisors %v: arrived %v", hypervisors, s.got)
 		}
-		if s.last.Bytes != 400 || gt.own != nil { // what is the guard's own it does not see on its way out
-			t.Errorf("hypervisors %v: %d B, own left %v", hypervisors, s.last.Bytes, gt.own)
+		if s.last.bytes != 400 || gt.own != nil { // what is the guard's own it does not see on its way out
+			t.Errorf("hypervisors %v: %d B, own left %v", hypervisors, s.last.bytes, gt.own)
 		}
 		if c := n.NIC(a).Counters(); c.Sent != (Count{4, 2300}) {
 			t.Errorf("hypervisors %v: %+v", hypervisors, c)

@@ -24,7 +24,7 @@ type sink struct {
 }
 
 func (s *sink) Deliver(host NodeID, pk *Packet, now event.Time) {
-	s.got = append(s.got, arrival{host, now, pk.Tag})
+	s.got = append(s.got, arrival{host, now, pk.tag})
 	s.last = *pk
 	s.net.Free(pk)
 }
@@ -68,7 +68,7 @@ func (n *Network) id(t testing.TB, name string) NodeID {
 // packet is a frame of so many bytes from one host to another.
 func (n *Network) packet(src, dst NodeID, bytes int32, tag uint64) *Packet {
 	pk := n.NewPacket()
-	pk.Src, pk.Dst, pk.Bytes, pk.Tag = src, dst, bytes, tag
+	pk.src, pk.dst, pk.bytes, pk.tag = src, dst, bytes, tag
 	return pk
 }
 

@@ -11,7 +11,7 @@ import (
 func TestNewPacketIsZeroed(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 10_000}), Options{})
 	pk := n.NewPacket()
-	for i := range unsafe.Offsetof(pk.Blocks) {
+	for i := range unsafe.Offsetof(pk.blocks) {
 		*(*byte)(unsafe.Add(unsafe.Pointer(pk), i)) = 1
 	}
 	pk.pooled = false
@@ -20,7 +20,7 @@ func TestNewPacketIsZeroed(t *testing.T) {
 	if again != pk {
 		t.Fatal("it is another packet")
 	}
-	if want := (Packet{Scale: -1}); *again != want {
+	if want := (Packet{scale: -1}); *again != want {
 		t.Errorf("%+v", *again)
 	}
 }
@@ -28,7 +28,7 @@ func TestNewPacketIsZeroed(t *testing.T) {
 // Packets and ports do not share cache lines of 64 bytes, and what every hop needs of them is in as few as it fits in.
 func TestCacheLines(t *testing.T) {
 	const line = 64
-	if size, first := unsafe.Sizeof(Packet{}), unsafe.Offsetof(Packet{}.Blocks); size != 2*line || first != line {
+	if size, first := unsafe.Sizeof(Packet{}), unsafe.Offsetof(Packet{}.blocks); size != 2*line || first != line {
 		t.Errorf("a packet has %d bytes, the first line %d", size, first)
 	}
 	if size, few := unsafe.Sizeof(Port{}), unsafe.Offsetof(Port{}.server); size%line != 0 || few != 4*line {

@@ -108,7 +108,7 @@ func (nd *node) receive(pk *Packet, now event.Time) {
 
 // towards is the port by which a packet goes on.
 func (nd *node) towards(pk *Packet) *Port {
-	to := &nd.places[pk.Dst]
+	to := &nd.places[pk.dst]
 	if nd.kind == experiment.Hypervisor {
 		if to.hypervisor == nd.id {
 			return to.vm
@@ -122,7 +122,7 @@ func (nd *node) towards(pk *Packet) *Port {
 	if len(group) == 1 {
 		return group[0]
 	}
-	return group[nd.choose(pk.Hash, len(group))]
+	return group[nd.choose(pk.hash, len(group))]
 }
 
 // choose spreads flows evenly over n equal ports. Each switch mixes the hash with a number of its own: with

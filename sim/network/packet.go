@@ -5,7 +5,7 @@ import "slices"
 // NodeID is the index of a node in experiment.Graph.Nodes.
 type NodeID int32
 
-// Packet.Flags: the flags of a TCP header in the order of their bits (RFC 9293, section 3.1), and AE
+// Flags of a packet: those of a TCP header in the order of their bits (RFC 9293, section 3.1), and AE
 // (RFC 9768), the bit before CWR.
 const (
 	FIN = 1 << iota
@@ -19,7 +19,7 @@ const (
 	AE
 )
 
-// Packet.ECN: the two low bits of the traffic class (RFC 3168, section 5).
+// ECN of a packet: the two low bits of the traffic class (RFC 3168, section 5).
 const (
 	NotECT = 0
 	ECT1   = 1
@@ -27,13 +27,13 @@ const (
 	CE     = 3
 )
 
-// Packet.Proto.
+// Proto of a packet.
 const (
 	TCP = 6
 	UDP = 17
 )
 
-// Packet.Feedback: where Total and Marked stand.
+// Feedback of a packet: where Total and Marked stand.
 const (
 	NoFeedback     = iota
 	FeedbackOption // in an option of a guest's segment, of FeedbackBytes
@@ -53,34 +53,35 @@ const Priorities = 8
 // Block is a SACK block (RFC 2018): the bytes From up to, not including, To.
 type Block struct{ From, To uint32 }
 
-// Packet is one frame. All but SACK blocks and feedback stands in its first cache line: no hop, and hardly an end, needs
-// the second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
+// Packet is one frame. Everybody outside this package sees it through the methods in fields.go, so that its layout is
+// this package's own affair. All but SACK blocks and feedback stands in its first cache line: no hop, and hardly an end,
+// needs the second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
 type Packet struct {
-	Src, Dst         NodeID
-	Bytes            int32  // frame from the Ethernet header on: what buffers count. The line takes more: Port
-	Hash             uint32 // of the five-tuple, for ECMP: FlowHash. It differs by direction
-	Conn             int32  // which connection: for the stack
-	Seq, Ack         uint32
-	Payload          int32 // bytes
-	SrcPort, DstPort uint16
-	Window           uint16 // as it stands in the header
-	Flags            uint16 // FIN .. AE
-	ECN              uint8  // NotECT, ECT1, ECT0, CE
-	Priority         uint8  // 0 .. 7, of no effect where ports have one queue
-	Proto            uint8  // TCP, UDP
+	src, dst         NodeID
+	bytes            int32
+	hash             uint32
+	conn             int32
+	seq, ack         uint32
+	payload          int32
+	srcPort, dstPort uint16
+	window           uint16
+	flags            uint16
+	ecn              uint8
+	priority         uint8
+	proto            uint8
 	pooled           bool
-	ToAcceptor       bool // which end of the connection it goes to
-	NBlocks          uint8
-	Reserved         uint8  // the header's reserved bits
-	Scale            int8   // window scale of a SYN's option, -1: none
-	MSS              uint16 // of a SYN's option; 0: none
-	SACKPermitted    bool
-	Feedback         uint8  // NoFeedback, FeedbackOption, FeedbackAlone
-	Tag              uint64 // free for the sender's own measuring; no node looks at it
+	toAcceptor       bool
+	nBlocks          uint8
+	reserved         uint8
+	scale            int8
+	mss              uint16
+	sackPermitted    bool
+	feedback         uint8
+	tag              uint64
 
-	Blocks [4]Block // the first NBlocks
-	Total  uint32   // bytes of data that came to a virtual switch, modulo 2^32, and those of them
-	Marked uint32   // that were marked; Feedback says whether they are there
+	blocks [mostBlocks]Block // the first nBlocks
+	total  uint32
+	marked uint32
 	next   *Packet  // in a queue of a served port
 	_      [16]byte // 128 bytes: two whole cache lines
 }
@@ -122,12 +123,12 @@ func (n *Network) NewPacket() *Packet {
 	p.free = p.free[:last]
 	p.lent++
 	// One by one: the second cache line is not touched.
-	pk.Src, pk.Dst, pk.Bytes, pk.Hash = 0, 0, 0, 0
-	pk.Conn, pk.Seq, pk.Ack, pk.Payload = 0, 0, 0, 0
-	pk.SrcPort, pk.DstPort, pk.Window, pk.Flags = 0, 0, 0, 0
-	pk.ECN, pk.Priority, pk.Proto, pk.pooled = 0, 0, 0, false
-	pk.ToAcceptor, pk.NBlocks, pk.Reserved, pk.Scale = false, 0, 0, -1
-	pk.MSS, pk.SACKPermitted, pk.Feedback, pk.Tag = 0, false, NoFeedback, 0
+	pk.src, pk.dst, pk.bytes, pk.hash = 0, 0, 0, 0
+	pk.conn, pk.seq, pk.ack, pk.payload = 0, 0, 0, 0
+	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
+	pk.ecn, pk.priority, pk.proto, pk.pooled = 0, 0, 0, false
+	pk.toAcceptor, pk.nBlocks, pk.reserved, pk.scale = false, 0, 0, -1
+	pk.mss, pk.sackPermitted, pk.feedback, pk.tag = 0, false, NoFeedback, 0
 	return pk
 }
 

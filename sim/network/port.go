@@ -25,7 +25,7 @@ type Count struct{ Packets, Bytes int64 }
 
 func (c *Count) add(pk *Packet) {
 	c.Packets++
-	c.Bytes += int64(pk.Bytes)
+	c.Bytes += int64(pk.bytes)
 }
 
 // Counters is what a port did since it was built. In = Sent + Tail + Law + Down + Held at any time.
@@ -146,12 +146,12 @@ func (p *Port) Send(pk *Packet) {
 			return
 		}
 	}
-	p.backlog += int64(pk.Bytes)
+	p.backlog += int64(pk.bytes)
 	from := now
 	if p.bucket != nil {
-		from = p.bucket.start(max(from, p.line.free), pk.Bytes)
+		from = p.bucket.start(max(from, p.line.free), pk.bytes)
 	}
-	leaves := p.line.take(from, pk.Bytes)
+	leaves := p.line.take(from, pk.bytes)
 	if p.jitter != nil {
 		leaves = p.jitter.leaves(leaves)
 	}
@@ -160,7 +160,7 @@ func (p *Port) Send(pk *Packet) {
 
 // fits says whether the buffer, as of the last drain, has room for pk: if it had then, it has now.
 func (p *Port) fits(pk *Packet) bool {
-	return p.backlog+int64(pk.Bytes) <= p.bytes && int64(p.end-p.left) < p.packets
+	return p.backlog+int64(pk.bytes) <= p.bytes && int64(p.end-p.left) < p.packets
 }
 
 // push puts a packet into the ring that leaves then.
@@ -201,7 +201,7 @@ func (p *Port) drain(now event.Time) {
 // depart takes a packet that has left out of the buffer.
 func (p *Port) depart(pk *Packet) {
 	p.left++
-	p.backlog -= int64(pk.Bytes)
+	p.backlog -= int64(pk.bytes)
 	p.sent.add(pk)
 }
 
@@ -232,12 +232,12 @@ func (p *Port) arrive(pk *Packet, now event.Time) {
 
 // obey runs the law.
 func (p *Port) obey(pk *Packet, now event.Time) bool {
-	before := pk.ECN
+	before := pk.ecn
 	if !p.law.Packet(p, pk, now) {
 		p.drop(pk, DropLaw, now)
 		return false
 	}
-	if pk.ECN == CE && before != CE {
+	if pk.ecn == CE && before != CE {
 		p.marks++
 	}
 	return true
@@ -337,7 +337,7 @@ func (p *Port) SetDown(down bool) {
 	p.end = p.left
 	for i := p.left; i != end; i++ {
 		s := &p.ring[i&uint32(len(p.ring)-1)]
-		p.backlog -= int64(s.pk.Bytes)
+		p.backlog -= int64(s.pk.bytes)
 		p.drop(s.pk, DropDown, now)
 		s.pk = nil
 	}

@@ -178,8 +178,8 @@ func TestNoAllocation(t *testing.T) {
 func TestDoubleFreePanics(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 10_000}), Options{})
 	pk := n.NewPacket()
-	if pk.Scale != -1 {
-		t.Errorf("a new packet has scale %d", pk.Scale)
+	if pk.scale != -1 {
+		t.Errorf("a new packet has scale %d", pk.scale)
 	}
 	n.Free(pk)
 	defer func() {

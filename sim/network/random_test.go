@@ -24,15 +24,15 @@ type ledger struct {
 func (l *ledger) Deliver(host NodeID, pk *Packet, now event.Time) {
 	l.see(now)
 	l.delivered++
-	if pk.Dst != host || l.host[pk.Tag] != host {
-		l.t.Fatalf("packet %d for node %d came to %d", pk.Tag, l.host[pk.Tag], host)
+	if pk.dst != host || l.host[pk.tag] != host {
+		l.t.Fatalf("packet %d for node %d came to %d", pk.tag, l.host[pk.tag], host)
 	}
-	delete(l.host, pk.Tag) // nobody gets a packet twice
-	flow := uint64(pk.Hash)<<8 | uint64(pk.Priority)
-	if pk.Tag < l.last[flow] {
-		l.t.Fatalf("packet %d overtook %d of the same flow", l.last[flow], pk.Tag)
+	delete(l.host, pk.tag) // nobody gets a packet twice
+	flow := uint64(pk.hash)<<8 | uint64(pk.priority)
+	if pk.tag < l.last[flow] {
+		l.t.Fatalf("packet %d overtook %d of the same flow", l.last[flow], pk.tag)
 	}
-	l.last[flow] = pk.Tag
+	l.last[flow] = pk.tag
 	l.net.Free(pk)
 }
 
@@ -114,10 +114,10 @@ func TestRandomNetworks(t *testing.T) {
 		n.OnDrop = func(_ *Port, pk *Packet, _ DropReason, now event.Time) {
 			l.see(now)
 			l.lost++
-			delete(l.host, pk.Tag)
+			delete(l.host, pk.tag)
 		}
 		if rapid.Bool().Draw(t, "loss") {
-			n.Loss(func(p *Port, pk *Packet) bool { return mix(pk.Tag^uint64(p.ID)<<32)%50 == 0 })
+			n.Loss(func(p *Port, pk *Packet) bool { return mix(pk.tag^uint64(p.ID)<<32)%50 == 0 })
 		}
 		disturb(t, l, hostsOf(g))
 		n.Queue.Run(10 * event.Second)
@@ -148,8 +148,8 @@ func disturb(t *rapid.T, l *ledger, hosts []NodeID) {
 			for range count {
 				l.sent++
 				pk := n.packet(src, dst, bytes, uint64(l.sent))
-				pk.Hash, pk.Priority = FlowHash(src, dst, 1, 2, UDP), level
-				l.host[pk.Tag] = dst
+				pk.hash, pk.priority = FlowHash(src, dst, 1, 2, UDP), level
+				l.host[pk.tag] = dst
 				n.Send(src, pk)
 			}
 		})

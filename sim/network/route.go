@@ -101,7 +101,7 @@ func (n *Network) nearer(list, ports []*Port, hops []int32) []*Port {
 // CameInBy is the port of this switch whose link a packet that leaves by p came in by: the other end of the last link on
 // its way here. nil: its way does not lead past here.
 func (p *Port) CameInBy(pk *Packet) *Port {
-	for at := p.net.nodes[pk.Src].uplink; ; at = at.peer.towards(pk) {
+	for at := p.net.nodes[pk.src].uplink; ; at = at.peer.towards(pk) {
 		switch {
 		case at.Peer == p.Node:
 			return at.Reverse()

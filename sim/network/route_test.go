@@ -55,7 +55,7 @@ func TestCameInBy(t *testing.T) {
 				continue
 			}
 			pk := n.packet(src, dst, 100, 0)
-			pk.Hash = r.Uint32()
+			pk.hash = r.Uint32()
 			if w.last = n.nodes[src].uplink; w.last.kind == wire {
 				w.last = w.last.peer.uplink
 			}
@@ -64,7 +64,7 @@ func TestCameInBy(t *testing.T) {
 			if away := n.HostPort(dst); away.CameInBy(&s.last) != away {
 				t.Errorf("%s: its last hop is not found", topology.Kind)
 			}
-			if s.last.Src != src || n.HostPort(src).CameInBy(&s.last) != nil {
+			if s.last.src != src || n.HostPort(src).CameInBy(&s.last) != nil {
 				t.Errorf("%s: it did not arrive, or came in where it was sent", topology.Kind)
 			}
 		}

@@ -59,8 +59,8 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 		return
 	}
 	p.sent.add(pk)
-	if p.net.places[pk.Src].hypervisor == p.Node {
-		p.push(pk, p.line.take(now, pk.Bytes))
+	if p.net.places[pk.src].hypervisor == p.Node {
+		p.push(pk, p.line.take(now, pk.bytes))
 		p.left = p.end
 		return
 	}
@@ -78,8 +78,8 @@ func (s *server) send(pk *Packet, now event.Time) {
 	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
-	q := &s.queues[pk.Priority%Priorities]
-	bytes := int64(pk.Bytes)
+	q := &s.queues[pk.priority%Priorities]
+	bytes := int64(pk.bytes)
 	if s.shared != nil {
 		if !s.shared.admits(q.bytes, bytes) {
 			p.drop(pk, DropTail, now)
@@ -96,7 +96,7 @@ func (s *server) send(pk *Packet, now event.Time) {
 	pk.next = nil
 	if q.first == nil {
 		q.first = pk
-		s.used |= 1 << (pk.Priority % Priorities)
+		s.used |= 1 << (pk.priority % Priorities)
 	} else {
 		q.last.next = pk
 	}
@@ -120,9 +120,9 @@ func (s *server) begin(now event.Time) {
 	pk.next = nil
 	s.now = pk
 	if p.bucket != nil {
-		now = p.bucket.start(max(now, p.line.free), pk.Bytes)
+		now = p.bucket.start(max(now, p.line.free), pk.bytes)
 	}
-	p.net.Queue.Set(&s.done, p.line.take(now, pk.Bytes))
+	p.net.Queue.Set(&s.done, p.line.take(now, pk.bytes))
 }
 
 // Happen: the packet on the line has left the buffer and is on its way.
@@ -139,10 +139,10 @@ func (s *server) Happen(_ *event.Event, now event.Time) {
 
 // remove takes a packet's bytes out of the buffer.
 func (s *server) remove(pk *Packet) {
-	bytes := int64(pk.Bytes)
+	bytes := int64(pk.bytes)
 	s.packets--
 	s.p.backlog -= bytes
-	s.queues[pk.Priority%Priorities].bytes -= bytes
+	s.queues[pk.priority%Priorities].bytes -= bytes
 	if s.shared != nil {
 		s.shared.used -= bytes
 	}

@@ -97,7 +97,7 @@ func oneWay(t *testing.T, n *Network, s *sink, src, dst NodeID, hash uint32) (ev
 	s.got = s.got[:0]
 	start := n.Queue.Now()
 	pk := n.packet(src, dst, 1514, 1)
-	pk.Hash = hash
+	pk.hash = hash
 	n.Send(src, pk)
 	n.Queue.Run(start + event.Second)
 	if len(s.got) != 1 || s.got[0].host != dst {
@@ -247,7 +247,7 @@ func TestFatTree16(t *testing.T) {
 	const flows = 6400
 	for i := range flows {
 		pk := n.packet(src, dst, 66, uint64(i))
-		pk.Hash = FlowHash(src, dst, uint16(i), 80, TCP)
+		pk.hash = FlowHash(src, dst, uint16(i), 80, TCP)
 		n.Send(src, pk)
 		n.Queue.Run(n.Queue.Now() + event.Millisecond)
 	}

@@ -53,14 +53,14 @@ const (
 // acknowledge takes the ACK of a segment (RFC 9293 3.10.7.4, fifth; Linux: tcp_ack). It says whether to go
 // on with the segment.
 func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
-	ack := pk.Ack
-	if ack == e.una && e.board.len() == 0 && pk.NBlocks == 0 && !e.rec.probing { // a receiver's usual
+	ack := pk.Ack()
+	if ack == e.una && e.board.len() == 0 && pk.NBlocks() == 0 && !e.rec.probing { // a receiver's usual
 		e.takeWindow(pk)
 		e.timer.probes = 0
 		e.persistACK(now)
 		return true
 	}
-	w := ackWork{priorUna: e.una, seqRTT: -1, sackRTT: -1, lastRTT: -1, echoSent: -1, delivered: e.delivered, echo: uint32(pk.Tag >> 32)}
+	w := ackWork{priorUna: e.una, seqRTT: -1, sackRTT: -1, lastRTT: -1, echoSent: -1, delivered: e.delivered, echo: uint32(pk.Tag() >> 32)}
 	e.rec.echo = w.echo
 	if before(ack, e.una) {
 		e.acknowledgeOld(pk, now, &w)
@@ -76,7 +76,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 		w.flags |= ackAdvanced
 		e.rec.retries = 0
 	}
-	if pk.Payload > 0 || pk.Flags&network.FIN != 0 {
+	if pk.Payload() > 0 || pk.Flags()&network.FIN != 0 {
 		w.flags |= ackData
 	}
 	if e.takeWindow(pk) {
@@ -87,10 +87,10 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	if e.sackedOut == 0 || !e.sackOK {
 		w.priorHigh = w.priorUna
 	}
-	if pk.NBlocks > 0 && e.sackOK {
+	if pk.NBlocks() > 0 && e.sackOK {
 		e.takeSACK(pk, now, &w)
 	}
-	if e.ecnOK && pk.Flags&network.ECE != 0 {
+	if e.ecnOK && pk.Flags()&network.ECE != 0 {
 		w.flags |= ackECE
 	}
 	e.timer.probes = 0
@@ -149,7 +149,7 @@ func (e *Endpoint) acknowledgeFlight(now event.Time, w *ackWork) {
 
 // acknowledgeOld takes an ACK from before SND.UNA: its SACK blocks are still news.
 func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork) {
-	if pk.NBlocks == 0 || !e.sackOK || e.board.len() == 0 {
+	if pk.NBlocks() == 0 || !e.sackOK || e.board.len() == 0 {
 		return
 	}
 	w.flight = e.inFlight()
@@ -167,11 +167,11 @@ func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork
 // takeWindow takes the peer's window if the segment is not older than what set it last (RFC 9293
 // 3.10.7.4; Linux: tcp_ack_update_window). It says whether it was taken.
 func (e *Endpoint) takeWindow(pk *network.Packet) bool {
-	window := uint32(pk.Window) << e.sndShift
-	if !after(pk.Ack, e.una) && !after(pk.Seq, e.wl1) && (pk.Seq != e.wl1 || window <= e.sndWnd && window != 0) {
+	window, seq := uint32(pk.Window())<<e.sndShift, pk.Seq()
+	if !after(pk.Ack(), e.una) && !after(seq, e.wl1) && (seq != e.wl1 || window <= e.sndWnd && window != 0) {
 		return false // nothing new acknowledged, no new data, no wider window
 	}
-	e.wl1 = pk.Seq
+	e.wl1 = seq
 	if window != e.sndWnd {
 		e.sndWnd = window
 		e.maxWnd = max(e.maxWnd, window)

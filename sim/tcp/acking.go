@@ -27,10 +27,10 @@ type acking struct {
 func (e *Endpoint) dataArrived(pk *network.Packet, now event.Time) {
 	a := &e.ack
 	a.scheduled = true
-	if n := uint32(pk.Payload); n > e.rcvMSS {
+	if n := uint32(pk.Payload()); n > e.rcvMSS {
 		e.rcvMSS = n
 	}
-	if pk.Flags&network.PSH != 0 {
+	if pk.Flags()&network.PSH != 0 {
 		a.pushed = true
 	}
 	if !a.begun {
@@ -154,7 +154,7 @@ func (e *Endpoint) checkCE(pk *network.Packet) {
 	if !e.ecnOK {
 		return
 	}
-	marked := pk.ECN == network.CE
+	marked := pk.ECN() == network.CE
 	if marked {
 		e.counters.Marks++
 	}
@@ -173,10 +173,10 @@ func (e *Endpoint) checkCE(pk *network.Packet) {
 	case marked && !a.echo:
 		a.echo = true
 		e.quicken(min(2, e.profile.QuickACKs))
-	case pk.ECN == 0 && a.ect: // sent again, no doubt: the sender's window may be small
+	case pk.ECN() == 0 && a.ect: // sent again, no doubt: the sender's window may be small
 		e.quicken(min(2, e.profile.QuickACKs))
 	}
-	a.ect = a.ect || pk.ECN != 0
+	a.ect = a.ect || pk.ECN() != 0
 }
 
 // echoes says whether ECE is to be set.

@@ -33,36 +33,36 @@ func (e *Endpoint) sendSYN() {
 	e.syn.copies++
 	pk := e.header(network.SYN, e.iss, 0)
 	window := min(p.Buffer, 65535) // never scaled in a SYN (RFC 7323 2.2)
-	pk.Window = uint16(window)
-	pk.MSS = uint16(p.MSS)
+	pk.SetWindow(uint16(window))
+	pk.SetMSS(uint16(p.MSS))
 	options := int32(4)
 	if p.scale >= 0 && (e.state == SynSent || e.syn.scaled) {
-		pk.Scale = p.scale
+		pk.SetScale(p.scale)
 		options += 3
 	}
 	if e.state == SynSent && p.SACK || e.state != SynSent && e.sackOK {
-		pk.SACKPermitted = true
+		pk.SetSACKPermitted(true)
 		options += 2
 	}
 	if p.Timestamps {
 		options += 10
 	}
-	pk.Bytes = network.HeaderBytes + (options+3)&^3
+	pk.SetBytes(network.HeaderBytes + (options+3)&^3)
 	if e.state == SynSent {
-		pk.Flags = network.SYN
+		pk.SetFlags(network.SYN)
 		if e.syn.asked {
-			pk.Flags |= network.ECE | network.CWR // RFC 3168 6.1.1
+			pk.SetFlags(pk.Flags() | (network.ECE | network.CWR)) // RFC 3168 6.1.1
 		}
 	} else {
-		pk.Flags = network.SYN | network.ACK
-		pk.Ack = e.rcvNxt
+		pk.SetFlags(network.SYN | network.ACK)
+		pk.SetAck(e.rcvNxt)
 		e.rcvAcked = e.rcvNxt
 		if e.ecnOK {
-			pk.Flags |= network.ECE
+			pk.SetFlags(pk.Flags() | network.ECE)
 		}
 	}
 	if p.ECTOnSYN && (e.ecnOK || e.state == SynSent && e.syn.asked) {
-		pk.ECN = network.ECT0
+		pk.SetECN(network.ECT0)
 	}
 	e.nxt = e.iss + 1
 	if e.rcvEdge-e.rcvNxt < uint32(window) {
@@ -76,7 +76,7 @@ func (e *Endpoint) sendSYN() {
 func (e *Endpoint) synArrives(pk *network.Packet, now event.Time) {
 	e.state = SynReceived
 	e.takeSYN(pk)
-	e.ecnOK = e.profile.ECN && pk.Flags&(network.ECE|network.CWR) == network.ECE|network.CWR
+	e.ecnOK = e.profile.ECN && pk.Flags()&(network.ECE|network.CWR) == network.ECE|network.CWR
 	e.syn.first, e.syn.copies, e.syn.retries = now, 0, 0
 	e.order = 0
 	e.sendSYN()
@@ -86,19 +86,19 @@ func (e *Endpoint) synArrives(pk *network.Packet, now event.Time) {
 // takeSYN takes the peer's sequence number and options.
 func (e *Endpoint) takeSYN(pk *network.Packet) {
 	p := e.profile
-	e.irs, e.rcvNxt = pk.Seq, pk.Seq+1
+	e.irs, e.rcvNxt = pk.Seq(), pk.Seq()+1
 	e.rcvAcked, e.rcvEdge = e.rcvNxt, e.rcvNxt+uint32(min(p.Buffer, 65535))
-	e.wl1 = pk.Seq + 1 // the first duplicate ACK is no news of the window
-	e.sndWnd = uint32(pk.Window)
+	e.wl1 = pk.Seq() + 1 // the first duplicate ACK is no news of the window
+	e.sndWnd = uint32(pk.Window())
 	e.maxWnd = e.sndWnd
-	e.sackOK = p.SACK && pk.SACKPermitted
+	e.sackOK = p.SACK && pk.SACKPermitted()
 	e.useRACK = e.sackOK && p.RACK
-	if p.scale >= 0 && pk.Scale >= 0 { // both or none (RFC 7323 2.2)
-		e.sndShift, e.rcvShift = uint8(min(pk.Scale, maxScale)), uint8(p.scale)
+	if p.scale >= 0 && pk.Scale() >= 0 { // both or none (RFC 7323 2.2)
+		e.sndShift, e.rcvShift = uint8(min(pk.Scale(), maxScale)), uint8(p.scale)
 		e.syn.scaled = true
 	}
-	e.syn.peerMSS = uint32(pk.MSS)
-	if pk.MSS == 0 {
+	e.syn.peerMSS = uint32(pk.MSS())
+	if pk.MSS() == 0 {
 		e.syn.peerMSS = 536 // RFC 9293 3.7.1
 	}
 	// The packet has no field for the timestamp option; both ends' settings stand for it.
@@ -110,30 +110,30 @@ func (e *Endpoint) takeSYN(pk *network.Packet) {
 		e.mss -= timestampBytes
 	}
 	if e.timestamps {
-		e.recent = uint32(pk.Tag)
+		e.recent = uint32(pk.Tag())
 	}
 }
 
 // arriveSynSent is RFC 9293 3.10.7.3.
 func (e *Endpoint) arriveSynSent(pk *network.Packet, now event.Time) {
-	if pk.Flags&network.ACK != 0 && pk.Ack != e.nxt {
-		if pk.Flags&network.RST == 0 {
+	if pk.Flags()&network.ACK != 0 && pk.Ack() != e.nxt {
+		if pk.Flags()&network.RST == 0 {
 			e.stack.refuse(e.host, pk)
 		}
 		return
 	}
 	switch {
-	case pk.Flags&network.RST != 0:
-		if pk.Flags&network.ACK != 0 {
+	case pk.Flags()&network.RST != 0:
+		if pk.Flags()&network.ACK != 0 {
 			e.finish(ErrRefused)
 		}
-	case pk.Flags&network.SYN == 0:
-	case pk.Flags&network.ACK == 0:
+	case pk.Flags()&network.SYN == 0:
+	case pk.Flags()&network.ACK == 0:
 		e.synArrives(pk, now) // both dialled each other
 	default:
 		e.takeSYN(pk)
-		e.ecnOK = e.syn.asked && pk.Flags&(network.ECE|network.CWR) == network.ECE
-		e.una = pk.Ack
+		e.ecnOK = e.syn.asked && pk.Flags()&(network.ECE|network.CWR) == network.ECE
+		e.una = pk.Ack()
 		e.state = Established
 		if e.finQueued {
 			e.state = FinWait1
@@ -152,15 +152,15 @@ func (e *Endpoint) handshakeDone(pk *network.Packet, now event.Time) {
 	if e.finQueued {
 		e.state = FinWait1
 	}
-	e.sndWnd = uint32(pk.Window)
-	if pk.Flags&network.SYN == 0 {
+	e.sndWnd = uint32(pk.Window())
+	if pk.Flags()&network.SYN == 0 {
 		e.sndWnd <<= e.sndShift
 	}
 	if e.profile.SYNWindowUncounted && e.listener != nil {
 		e.maxWnd = 0
 	}
 	e.maxWnd = max(e.maxWnd, e.sndWnd)
-	e.wl1 = pk.Seq
+	e.wl1 = pk.Seq()
 	e.measureSYN(pk, now)
 	e.established(now)
 	if e.listener != nil && e.app == nil {
@@ -171,7 +171,7 @@ func (e *Endpoint) handshakeDone(pk *network.Packet, now event.Time) {
 // measureSYN takes the first RTT (RFC 6298 2.2), or falls back where none can be had (5.7). With timestamps
 // the echo tells which copy was answered, as Linux takes it.
 func (e *Endpoint) measureSYN(pk *network.Packet, now event.Time) {
-	echo := uint32(pk.Tag >> 32)
+	echo := uint32(pk.Tag() >> 32)
 	switch {
 	case e.syn.copies == 1, e.timestamps && echo == 1:
 		e.rtt.sample(e.profile, now-e.syn.first, e.una, e.nxt)

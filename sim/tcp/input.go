@@ -9,7 +9,7 @@ import (
 func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 	switch e.state {
 	case Closed:
-		if pk.Flags&network.RST == 0 {
+		if pk.Flags()&network.RST == 0 {
 			e.stack.refuse(e.host, pk) // 3.10.7.1
 		}
 		return
@@ -22,12 +22,12 @@ func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 		return
 	}
 	const usual = network.ACK
-	if pk.Flags&(network.SYN|network.RST|network.ACK) != usual && !e.unusual(pk) {
+	if pk.Flags()&(network.SYN|network.RST|network.ACK) != usual && !e.unusual(pk) {
 		return
 	}
 	connected := false
 	if e.state == SynReceived {
-		if pk.Ack != e.nxt {
+		if pk.Ack() != e.nxt {
 			e.stack.refuse(e.host, pk)
 			return
 		}
@@ -37,7 +37,7 @@ func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 		return
 	}
 	got := int64(0)
-	if pk.Payload > 0 || pk.Flags&network.FIN != 0 {
+	if pk.Payload() > 0 || pk.Flags()&network.FIN != 0 {
 		got = e.receive(pk, now)
 	}
 	if connected && e.app != nil {
@@ -54,26 +54,26 @@ func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 // acceptable is the check of RFC 9293 3.10.7.4 (first), as Linux has it (tcp_sequence): the segment
 // touches what lies between what was acknowledged last and the window's right edge.
 func (e *Endpoint) acceptable(pk *network.Packet) bool {
-	end := pk.Seq + uint32(pk.Payload) + syntheticBytes(pk.Flags)
-	return !before(end, e.rcvAcked) && !after(pk.Seq, e.rcvEdge)
+	end := pk.Seq() + uint32(pk.Payload()) + syntheticBytes(pk.Flags())
+	return !before(end, e.rcvAcked) && !after(pk.Seq(), e.rcvEdge)
 }
 
 // unacceptable answers a segment outside the window with an ACK, unless it resets.
 func (e *Endpoint) unacceptable(pk *network.Packet) {
-	if pk.Flags&network.RST != 0 {
+	if pk.Flags()&network.RST != 0 {
 		return
 	}
-	if pk.Flags&network.SYN != 0 && e.state == SynReceived {
+	if pk.Flags()&network.SYN != 0 && e.state == SynReceived {
 		e.sendSYN()
 		return
 	}
-	end := pk.Seq + uint32(pk.Payload) + syntheticBytes(pk.Flags)
-	if end != pk.Seq {
+	end := pk.Seq() + uint32(pk.Payload()) + syntheticBytes(pk.Flags())
+	if end != pk.Seq() {
 		e.counters.Duplicates++
 		e.noteOrder(pk)
-		if before(pk.Seq, e.rcvNxt) {
+		if before(pk.Seq(), e.rcvNxt) {
 			e.quicken(e.profile.QuickACKs)
-			e.setDSACK(pk.Seq, min32(end, e.rcvNxt))
+			e.setDSACK(pk.Seq(), min32(end, e.rcvNxt))
 		}
 	}
 	e.sendACK()
@@ -83,8 +83,8 @@ func (e *Endpoint) unacceptable(pk *network.Packet) {
 // whether to go on with the segment.
 func (e *Endpoint) unusual(pk *network.Packet) bool {
 	switch {
-	case pk.Flags&network.RST != 0:
-		if pk.Seq != e.rcvNxt {
+	case pk.Flags()&network.RST != 0:
+		if pk.Seq() != e.rcvNxt {
 			e.sendACK() // a challenge: RFC 5961 3.2
 			return false
 		}
@@ -100,20 +100,20 @@ func (e *Endpoint) unusual(pk *network.Packet) bool {
 		}
 		e.finish(cause)
 		return false
-	case pk.Flags&network.SYN != 0:
+	case pk.Flags()&network.SYN != 0:
 		if e.state != SynReceived {
 			e.sendACK() // RFC 5961 4.2; also: our last ACK of the handshake was lost
 			return false
 		}
-		if pk.Flags&network.ACK == 0 {
-			if pk.Seq == e.irs {
+		if pk.Flags()&network.ACK == 0 {
+			if pk.Seq() == e.irs {
 				e.sendSYN() // the SYN-ACK was lost
 			}
 			return false
 		}
 		return true // the SYN-ACK of a simultaneous open
 	}
-	return pk.Flags&network.ACK != 0
+	return pk.Flags()&network.ACK != 0
 }
 
 // tell reports what happened in this event to the program, and frees the connection if it is over. The

@@ -163,9 +163,9 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	*e.board.push() = segment{sent: now, seq: e.nxt, bytes: bytes, order: e.order, flags: own}
 	pk := e.header(flags, e.nxt, int32(n))
 	if e.ecnOK && n > 0 {
-		pk.ECN = network.ECT0 // RFC 3168 6.1.5: new data only
+		pk.SetECN(network.ECT0) // RFC 3168 6.1.5: new data only
 		if e.ack.cwr {
-			pk.Flags |= network.CWR
+			pk.SetFlags(pk.Flags() | network.CWR)
 			e.ack.cwr = false
 		}
 	}
@@ -188,7 +188,7 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 // carriedACK notes that data carried an ACK. Where the segment had no room for SACK blocks, a pure ACK
 // follows.
 func (e *Endpoint) carriedACK(pk *network.Packet) {
-	if e.nSacks == 0 && !e.hasDSACK || pk.NBlocks > 0 {
+	if e.nSacks == 0 && !e.hasDSACK || pk.NBlocks() > 0 {
 		e.acknowledged()
 	}
 }
@@ -254,28 +254,35 @@ func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 // header makes a segment with all that does not depend on why it is sent.
 func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Packet {
 	pk := e.stack.Net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort = e.host, e.peer, e.port, e.peerPort
-	pk.Proto, pk.Conn, pk.ToAcceptor, pk.Hash = network.TCP, e.index, e.side == 0, e.hash
-	pk.Seq, pk.Payload = seq, payload
-	pk.Tag = uint64(e.recent)<<32 | uint64(e.order)
-	pk.Bytes = network.HeaderBytes + payload
+	pk.SetSrc(e.host)
+	pk.SetDst(e.peer)
+	pk.SetSrcPort(e.port)
+	pk.SetDstPort(e.peerPort)
+	pk.SetProto(network.TCP)
+	pk.SetConn(e.index)
+	pk.SetToAcceptor(e.side == 0)
+	pk.SetHash(e.hash)
+	pk.SetSeq(seq)
+	pk.SetPayload(payload)
+	pk.SetTag(uint64(e.recent)<<32 | uint64(e.order))
+	pk.SetBytes(network.HeaderBytes + payload)
 	if flags&network.SYN != 0 {
 		return pk // its caller does the rest
 	}
-	pk.Ack = e.rcvNxt
-	pk.Window = e.offer()
+	pk.SetAck(e.rcvNxt)
+	pk.SetWindow(e.offer())
 	if e.echoes() {
 		flags |= network.ECE
 	}
-	pk.Flags = flags
+	pk.SetFlags(flags)
 	if e.profile.ECTAlways && e.ecnOK {
-		pk.ECN = network.ECT0
+		pk.SetECN(network.ECT0)
 	}
 	if e.timestamps {
-		pk.Bytes += timestampBytes
+		pk.SetBytes(pk.Bytes() + timestampBytes)
 	}
 	if (e.nSacks > 0 || e.hasDSACK) && payload+maxBlockBytes <= int32(e.mss) {
-		pk.Bytes += e.fillBlocks(pk)
+		pk.SetBytes(pk.Bytes() + e.fillBlocks(pk))
 	}
 	return pk
 }
@@ -283,7 +290,7 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 // sendReset is the RST of Abort (RFC 9293 3.10.5).
 func (e *Endpoint) sendReset() {
 	pk := e.header(network.RST|network.ACK, e.nxt, 0)
-	pk.Flags &^= network.ECE
+	pk.SetFlags(pk.Flags() &^ network.ECE)
 	e.stack.send(e.host, pk)
 }
 

@@ -13,14 +13,14 @@ const maxEarly = 1024
 // program's.
 func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
 	e.noteOrder(pk)
-	seq, end := pk.Seq, pk.Seq+uint32(pk.Payload)
-	if pk.Flags&network.FIN != 0 {
+	seq, end := pk.Seq(), pk.Seq()+uint32(pk.Payload())
+	if pk.Flags()&network.FIN != 0 {
 		if !e.finSeen {
 			e.finSeen, e.finAt = true, end
 		}
 		end++
 	}
-	if e.ecnOK && pk.Flags&network.CWR != 0 {
+	if e.ecnOK && pk.Flags()&network.CWR != 0 {
 		e.takeCWR()
 	}
 	switch {
@@ -47,8 +47,8 @@ func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
 // receiveInOrder moves RCV.NXT to end, and over what had come early behind it.
 func (e *Endpoint) receiveInOrder(pk *network.Packet, end uint32, now event.Time) int64 {
 	e.checkCE(pk)
-	if e.timestamps && !after(pk.Seq, e.rcvAcked) {
-		e.recent = uint32(pk.Tag) // RFC 7323 4.3 (2)
+	if e.timestamps && !after(pk.Seq(), e.rcvAcked) {
+		e.recent = uint32(pk.Tag()) // RFC 7323 4.3 (2)
 	}
 	from := e.rcvNxt
 	e.rcvNxt = end
@@ -165,23 +165,19 @@ func (e *Endpoint) fillBlocks(pk *network.Packet) int32 {
 	if e.timestamps {
 		most = 3
 	}
-	n := uint8(0)
 	if e.hasDSACK {
-		pk.Blocks[0] = e.dsack
+		pk.AddBlock(e.dsack)
 		e.hasDSACK = false
-		n = 1
 	}
-	for i := uint8(0); i < e.nSacks && n < most; i++ {
-		pk.Blocks[n] = e.sacks[i]
-		n++
+	for i := uint8(0); i < e.nSacks && pk.NBlocks() < most; i++ {
+		pk.AddBlock(e.sacks[i])
 	}
-	pk.NBlocks = n
-	return 4 + 8*int32(n)
+	return 4 + 8*int32(pk.NBlocks())
 }
 
 // noteOrder keeps which of the peer's transmissions came last (classify).
 func (e *Endpoint) noteOrder(pk *network.Packet) {
-	if order := uint32(pk.Tag); after(order, e.lastOrder) {
+	if order := uint32(pk.Tag()); after(order, e.lastOrder) {
 		e.lastOrder = order
 	}
 }

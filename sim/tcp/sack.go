@@ -8,9 +8,9 @@ import (
 // takeSACK puts the blocks of an ACK on the scoreboard (RFC 2018, 2883; Linux: tcp_sacktag_write_queue).
 // SND.UNA is what this ACK acknowledges already.
 func (e *Endpoint) takeSACK(pk *network.Packet, now event.Time, w *ackWork) {
-	blocks := pk.Blocks[:min(pk.NBlocks, 4)]
+	blocks := pk.Blocks()
 	prior := e.sackedOut
-	if e.isDSACK(pk.Ack, blocks) {
+	if e.isDSACK(pk.Ack(), blocks) {
 		e.takeDSACK(blocks[0], w)
 		blocks = blocks[1:]
 	}

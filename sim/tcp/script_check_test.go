@@ -86,18 +86,18 @@ func (r *rig) differs(want *packetSpec, pk *network.Packet) string {
 
 // spec writes a packet of the endpoint as a script would.
 func (r *rig) spec(pk *network.Packet) *packetSpec {
-	from := int64(int32(pk.Seq - r.isn))
+	from := int64(int32(pk.Seq() - r.isn))
 	s := &packetSpec{
-		flags: pk.Flags, from: from, to: from + int64(pk.Payload), ack: -1, window: int64(pk.Window),
-		mss: -1, scale: int64(pk.Scale), ecn: int64(pk.ECN), sackOK: pk.SACKPermitted,
+		flags: pk.Flags(), from: from, to: from + int64(pk.Payload()), ack: -1, window: int64(pk.Window()),
+		mss: -1, scale: int64(pk.Scale()), ecn: int64(pk.ECN()), sackOK: pk.SACKPermitted(),
 	}
-	if pk.Flags&network.ACK != 0 {
-		s.ack = int64(int32(pk.Ack - scriptISN))
+	if pk.Flags()&network.ACK != 0 {
+		s.ack = int64(int32(pk.Ack() - scriptISN))
 	}
-	if pk.MSS != 0 {
-		s.mss = int64(pk.MSS)
+	if pk.MSS() != 0 {
+		s.mss = int64(pk.MSS())
 	}
-	for _, b := range pk.Blocks[:pk.NBlocks] {
+	for _, b := range pk.Blocks() {
 		s.sack = append(s.sack, [2]int64{int64(int32(b.From - scriptISN)), int64(int32(b.To - scriptISN))})
 	}
 	return s

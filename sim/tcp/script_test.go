@@ -140,8 +140,8 @@ func (r *rig) build() error {
 // sends captures what the endpoint under test sends, and stops the clock.
 func (r *rig) sends(from network.NodeID, pk *network.Packet) {
 	if from == here {
-		if pk.Flags&network.SYN != 0 {
-			r.isn = pk.Seq
+		if pk.Flags()&network.SYN != 0 {
+			r.isn = pk.Seq()
 		}
 		r.sent = append(r.sent, captured{r.queue.Now(), *pk})
 		r.queue.Halt()
@@ -295,32 +295,37 @@ func (r *rig) inject(p *packetSpec) {
 	for i := range int64(p.repeat) {
 		pk := r.net.NewPacket()
 		r.address(pk)
-		pk.Flags = p.flags
-		pk.Seq = scriptISN + uint32(p.from+i*size)
+		pk.SetFlags(p.flags)
+		pk.SetSeq(scriptISN + uint32(p.from+i*size))
 		if p.flags&network.ACK != 0 {
-			pk.Ack = r.isn + uint32(max(p.ack, 0))
+			pk.SetAck(r.isn + uint32(max(p.ack, 0)))
 		}
-		pk.Payload = int32(size)
-		pk.Window = uint16(max(p.window, 0))
-		pk.ECN = uint8(max(p.ecn, 0))
-		pk.MSS = uint16(max(p.mss, 0))
-		pk.Scale = int8(p.scale)
-		pk.SACKPermitted = p.sackOK
+		pk.SetPayload(int32(size))
+		pk.SetWindow(uint16(max(p.window, 0)))
+		pk.SetECN(uint8(max(p.ecn, 0)))
+		pk.SetMSS(uint16(max(p.mss, 0)))
+		pk.SetScale(int8(p.scale))
+		pk.SetSACKPermitted(p.sackOK)
 		for _, b := range p.sack {
-			pk.Blocks[pk.NBlocks] = network.Block{From: r.isn + uint32(b[0]), To: r.isn + uint32(b[1])}
-			pk.NBlocks++
+			pk.AddBlock(network.Block{From: r.isn + uint32(b[0]), To: r.isn + uint32(b[1])})
 		}
-		pk.Bytes = network.HeaderBytes + pk.Payload
+		pk.SetBytes(network.HeaderBytes + pk.Payload())
 		r.stack.Deliver(here, pk, r.queue.Now())
 	}
 }
 
 // address makes a packet one from the script's side. The rig's connection is the stack's first.
 func (r *rig) address(pk *network.Packet) {
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort = there, here, knownPort, dialPort
+	pk.SetSrc(there)
+	pk.SetDst(here)
+	pk.SetSrcPort(knownPort)
+	pk.SetDstPort(dialPort)
 	if r.listens {
-		pk.SrcPort, pk.DstPort = dialPort, knownPort
+		pk.SetSrcPort(dialPort)
+		pk.SetDstPort(knownPort)
 	}
-	pk.Proto, pk.Conn, pk.ToAcceptor = network.TCP, 0, r.listens
-	pk.Hash = network.FlowHash(pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, network.TCP)
+	pk.SetProto(network.TCP)
+	pk.SetConn(0)
+	pk.SetToAcceptor(r.listens)
+	pk.SetHash(network.FlowHash(pk.Src(), pk.Dst(), pk.SrcPort(), pk.DstPort(), network.TCP))
 }

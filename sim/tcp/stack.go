@@ -167,17 +167,17 @@ func (s *Stack) retire(index int32) {
 
 // Deliver takes a packet that has arrived at a host (network.Sink).
 func (s *Stack) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
-	if uint32(pk.Conn) < uint32(len(s.conns)) {
+	if uint32(pk.Conn()) < uint32(len(s.conns)) {
 		side := 0
-		if pk.ToAcceptor {
+		if pk.ToAcceptor() {
 			side = 1
 		}
-		c := &s.conns[pk.Conn]
+		c := &s.conns[pk.Conn()]
 		if e := c.ends[side]; e == nil {
 			if c.open && side == 1 {
 				s.welcome(host, pk, now)
 			}
-		} else if e.port == pk.DstPort && e.peerPort == pk.SrcPort && e.peer == pk.Src && e.host == host {
+		} else if e.port == pk.DstPort() && e.peerPort == pk.SrcPort() && e.peer == pk.Src() && e.host == host {
 			e.arrive(pk, now)
 		}
 	}
@@ -187,16 +187,16 @@ func (s *Stack) Deliver(host network.NodeID, pk *network.Packet, now event.Time)
 // welcome takes a segment to an end that does not exist yet: a listener answers SYNs (RFC 9293 3.10.7.2), a
 // closed port resets (3.10.7.1).
 func (s *Stack) welcome(host network.NodeID, pk *network.Packet, now event.Time) {
-	if pk.Flags&network.RST != 0 {
+	if pk.Flags()&network.RST != 0 {
 		return
 	}
-	l := s.listeners[door{host, pk.DstPort}]
-	if l == nil || pk.Flags&(network.SYN|network.ACK) != network.SYN {
+	l := s.listeners[door{host, pk.DstPort()}]
+	if l == nil || pk.Flags()&(network.SYN|network.ACK) != network.SYN {
 		s.refuse(host, pk)
 		return
 	}
-	e := s.endpoint(l.profile, pk.Conn, 1)
-	e.name(host, pk.Src, pk.DstPort, pk.SrcPort)
+	e := s.endpoint(l.profile, pk.Conn(), 1)
+	e.name(host, pk.Src(), pk.DstPort(), pk.SrcPort())
 	e.listener = l
 	e.synArrives(pk, now)
 }
@@ -204,16 +204,21 @@ func (s *Stack) welcome(host network.NodeID, pk *network.Packet, now event.Time)
 // refuse answers a segment to a closed port with RST (RFC 9293 3.10.7.1).
 func (s *Stack) refuse(host network.NodeID, to *network.Packet) {
 	pk := s.Net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = host, to.Src, to.DstPort, to.SrcPort, network.TCP
-	pk.Hash = network.FlowHash(pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, network.TCP)
-	pk.Conn, pk.ToAcceptor = to.Conn, !to.ToAcceptor
-	pk.Bytes = network.HeaderBytes
-	pk.Flags = network.RST
-	if to.Flags&network.ACK != 0 {
-		pk.Seq = to.Ack
+	pk.SetSrc(host)
+	pk.SetDst(to.Src())
+	pk.SetSrcPort(to.DstPort())
+	pk.SetDstPort(to.SrcPort())
+	pk.SetProto(network.TCP)
+	pk.SetHash(network.FlowHash(pk.Src(), pk.Dst(), pk.SrcPort(), pk.DstPort(), network.TCP))
+	pk.SetConn(to.Conn())
+	pk.SetToAcceptor(!to.ToAcceptor())
+	pk.SetBytes(network.HeaderBytes)
+	pk.SetFlags(network.RST)
+	if to.Flags()&network.ACK != 0 {
+		pk.SetSeq(to.Ack())
 	} else {
-		pk.Flags |= network.ACK
-		pk.Ack = to.Seq + uint32(to.Payload) + syntheticBytes(to.Flags)
+		pk.SetFlags(pk.Flags() | network.ACK)
+		pk.SetAck(to.Seq() + uint32(to.Payload()) + syntheticBytes(to.Flags()))
 	}
 	s.send(host, pk)
 }

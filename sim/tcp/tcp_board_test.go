@@ -21,7 +21,7 @@ func sender(t *testing.T, c *Config, segments int64) *peerOf {
 	p := &peerOf{pair: newPair(t), window: 65535}
 	c.MSS, c.InitialWindow, c.Timestamps, c.RTOMin = 1000, uint32(segments), false, event.Second
 	p.lose = func(_, _ int, pk *network.Packet) bool {
-		if pk.Payload > 0 {
+		if pk.Payload() > 0 {
 			p.sent = append(p.sent, *pk)
 		}
 		return true
@@ -29,8 +29,17 @@ func sender(t *testing.T, c *Config, segments int64) *peerOf {
 	p.e = p.stack.Dial(left, right, 1000, 80, c, &program{})
 	p.run(100 * event.Millisecond)
 	pk := p.net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = right, left, 80, 1000, network.TCP
-	pk.Flags, pk.Seq, pk.Ack, pk.Window, pk.MSS, pk.SACKPermitted = network.SYN|network.ACK, 99, p.e.iss+1, 65535, 1000, true
+	pk.SetSrc(right)
+	pk.SetDst(left)
+	pk.SetSrcPort(80)
+	pk.SetDstPort(1000)
+	pk.SetProto(network.TCP)
+	pk.SetFlags(network.SYN | network.ACK)
+	pk.SetSeq(99)
+	pk.SetAck(p.e.iss + 1)
+	pk.SetWindow(65535)
+	pk.SetMSS(1000)
+	pk.SetSACKPermitted(true)
 	p.stack.Deliver(left, pk, p.q.Now())
 	p.e.Write(segments * 1000)
 	p.run(200 * event.Millisecond)
@@ -44,11 +53,17 @@ func sender(t *testing.T, c *Config, segments int64) *peerOf {
 // ack acknowledges up to segment n, and SACKs the ranges of segments given in pairs.
 func (p *peerOf) ack(n uint32, ranges ...uint32) {
 	pk := p.net.NewPacket()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.Proto = right, left, 80, 1000, network.TCP
-	pk.Flags, pk.Seq, pk.Ack, pk.Window = network.ACK, 100, p.e.iss+1+1000*n, p.window
+	pk.SetSrc(right)
+	pk.SetDst(left)
+	pk.SetSrcPort(80)
+	pk.SetDstPort(1000)
+	pk.SetProto(network.TCP)
+	pk.SetFlags(network.ACK)
+	pk.SetSeq(100)
+	pk.SetAck(p.e.iss + 1 + 1000*n)
+	pk.SetWindow(p.window)
 	for i := 0; i+1 < len(ranges); i += 2 {
-		pk.Blocks[pk.NBlocks] = network.Block{From: p.e.iss + 1 + 1000*ranges[i], To: p.e.iss + 1 + 1000*ranges[i+1]}
-		pk.NBlocks++
+		pk.AddBlock(network.Block{From: p.e.iss + 1 + 1000*ranges[i], To: p.e.iss + 1 + 1000*ranges[i+1]})
 	}
 	p.stack.Deliver(left, pk, p.q.Now())
 	p.check()
@@ -122,8 +137,8 @@ func TestRetransmissionWithinTheWindow(t *testing.T) {
 	p.e.win.Cwnd = 20
 	p.ack(1, 7, 10, 4, 6)
 	for _, pk := range p.sent {
-		if after(pk.Seq, p.e.una+2500) {
-			t.Errorf("sent %d beyond the acknowledged", pk.Seq-p.e.una)
+		if after(pk.Seq(), p.e.una+2500) {
+			t.Errorf("sent %d beyond the acknowledged", pk.Seq()-p.e.una)
 		}
 	}
 	if len(p.sent) != 3 {

@@ -21,20 +21,20 @@ func TestECNOfRFC3168(t *testing.T) {
 	cwrArrived := false
 	p.lose = func(direction, n int, pk *network.Packet) bool {
 		switch {
-		case direction == 0 && pk.Payload > 0:
-			if pk.ECN != network.ECT0 {
-				t.Errorf("data with ECN %d", pk.ECN)
+		case direction == 0 && pk.Payload() > 0:
+			if pk.ECN() != network.ECT0 {
+				t.Errorf("data with ECN %d", pk.ECN())
 			}
 			if n == first+5 || n == first+6 {
-				pk.ECN = network.CE
+				pk.SetECN(network.CE)
 			}
-			if pk.Flags&network.CWR != 0 {
+			if pk.Flags()&network.CWR != 0 {
 				cwr++
 			}
-		case pk.ECN != network.NotECT:
-			t.Errorf("a pure ACK with ECN %d", pk.ECN)
+		case pk.ECN() != network.NotECT:
+			t.Errorf("a pure ACK with ECN %d", pk.ECN())
 		}
-		if direction == 1 && pk.Flags&network.ECE != 0 {
+		if direction == 1 && pk.Flags()&network.ECE != 0 {
 			ecePackets++
 			if cwrArrived {
 				eceAfterCWR++
@@ -66,17 +66,17 @@ func TestECTOfRetransmissions(t *testing.T) {
 		seen := map[uint32]bool{}
 		again := 0
 		p.lose = func(direction, n int, pk *network.Packet) bool {
-			if direction == 0 && pk.Payload > 0 {
-				if seen[pk.Seq] {
+			if direction == 0 && pk.Payload() > 0 {
+				if seen[pk.Seq()] {
 					again++
-					if (pk.ECN == network.ECT0) != (name == "dctcp") {
-						t.Errorf("%s: a retransmission with ECN %d", name, pk.ECN)
+					if (pk.ECN() == network.ECT0) != (name == "dctcp") {
+						t.Errorf("%s: a retransmission with ECN %d", name, pk.ECN())
 					}
 				}
-				seen[pk.Seq] = true
+				seen[pk.Seq()] = true
 			}
-			if pk.Payload == 0 && pk.Flags == network.ACK && (pk.ECN == network.ECT0) != (name == "dctcp") {
-				t.Errorf("%s: an ACK with ECN %d", name, pk.ECN)
+			if pk.Payload() == 0 && pk.Flags() == network.ACK && (pk.ECN() == network.ECT0) != (name == "dctcp") {
+				t.Errorf("%s: an ACK with ECN %d", name, pk.ECN())
 			}
 			return direction == 0 && n == 8
 		}
@@ -118,17 +118,17 @@ func TestDCTCPEchoesExactly(t *testing.T) {
 		var marked, echoed, plainBytes int64
 		last := e.una
 		p.lose = func(direction, _ int, pk *network.Packet) bool {
-			if direction == 0 && pk.Payload > 0 && r.IntN(3) == 0 {
-				pk.ECN = network.CE
-				marked += int64(pk.Payload)
+			if direction == 0 && pk.Payload() > 0 && r.IntN(3) == 0 {
+				pk.SetECN(network.CE)
+				marked += int64(pk.Payload())
 			}
 			if direction == 1 {
-				if n := int64(pk.Ack - last); pk.Flags&network.ECE != 0 {
+				if n := int64(pk.Ack() - last); pk.Flags()&network.ECE != 0 {
 					echoed += n
 				} else {
 					plainBytes += n
 				}
-				last = pk.Ack
+				last = pk.Ack()
 			}
 			return false
 		}
@@ -152,8 +152,8 @@ func TestDCTCPAlphaEndToEnd(t *testing.T) {
 		c.ClampWindow = 20 // short round trips
 		client, _ := p.connect(c, c)
 		p.lose = func(direction, _ int, pk *network.Packet) bool {
-			if mark && direction == 0 && pk.Payload > 0 {
-				pk.ECN = network.CE
+			if mark && direction == 0 && pk.Payload() > 0 {
+				pk.SetECN(network.CE)
 			}
 			return false
 		}

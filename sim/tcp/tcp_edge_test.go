@@ -13,10 +13,19 @@ func (p *pair) inject(e *Endpoint, flags uint16, seq, ack uint32, payload int32,
 	pk := p.net.NewPacket()
 	host, port := e.Host()
 	peer, peerPort := e.Peer()
-	pk.Src, pk.Dst, pk.SrcPort, pk.DstPort = peer, host, peerPort, port
-	pk.Conn, pk.ToAcceptor, pk.Proto = e.Index(), !e.Dialled(), network.TCP
-	pk.Flags, pk.Seq, pk.Ack, pk.Payload, pk.Window = flags, seq, ack, payload, window
-	pk.Bytes = network.HeaderBytes + payload
+	pk.SetSrc(peer)
+	pk.SetDst(host)
+	pk.SetSrcPort(peerPort)
+	pk.SetDstPort(port)
+	pk.SetConn(e.Index())
+	pk.SetToAcceptor(!e.Dialled())
+	pk.SetProto(network.TCP)
+	pk.SetFlags(flags)
+	pk.SetSeq(seq)
+	pk.SetAck(ack)
+	pk.SetPayload(payload)
+	pk.SetWindow(window)
+	pk.SetBytes(network.HeaderBytes + payload)
 	p.stack.Deliver(host, pk, p.q.Now())
 	p.check()
 }
@@ -26,7 +35,7 @@ func TestSimultaneousOpen(t *testing.T) {
 	p := newPair(t)
 	var flags []uint16
 	p.lose = func(_, _ int, pk *network.Packet) bool {
-		flags = append(flags, pk.Flags)
+		flags = append(flags, pk.Flags())
 		return true
 	}
 	a := &program{}
@@ -55,7 +64,7 @@ func TestWrongACKOfSYN(t *testing.T) {
 	}
 	e := p.stack.Dial(left, right, 1000, 80, Default("reno"), &program{})
 	p.inject(e, network.SYN|network.ACK, 500, e.iss+2, 0, 1000)
-	if e.State() != SynSent || last.Flags != network.RST || last.Seq != e.iss+2 {
+	if e.State() != SynSent || last.Flags() != network.RST || last.Seq() != e.iss+2 {
 		t.Errorf("%v, sent %+v", e.State(), last)
 	}
 }
@@ -71,7 +80,7 @@ func TestWindowIsTakenBack(t *testing.T) {
 	blocked := true
 	sent := 0
 	p.lose = func(direction, _ int, pk *network.Packet) bool {
-		if blocked && direction == 0 && pk.Payload > 0 {
+		if blocked && direction == 0 && pk.Payload() > 0 {
 			sent++
 		}
 		return blocked
@@ -139,10 +148,10 @@ func TestManyHoles(t *testing.T) {
 		p.delay = 5 * event.Millisecond
 		first := map[uint32]bool{}
 		p.lose = func(direction, n int, pk *network.Packet) bool {
-			if direction == 1 || pk.Payload == 0 || first[pk.Seq] {
+			if direction == 1 || pk.Payload() == 0 || first[pk.Seq()] {
 				return false
 			}
-			first[pk.Seq] = true
+			first[pk.Seq()] = true
 			return n > 400 && n < 900 && n%2 == 0
 		}
 		client, server := p.transfer(c, c, 3_000_000)

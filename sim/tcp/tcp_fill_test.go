@@ -20,11 +20,11 @@ func TestFillWindow(t *testing.T) {
 		held := false // from the first data on: the segments are of full size already
 		p.see = func(direction int, pk *network.Packet) {
 			switch {
-			case direction == 0 && pk.Payload > 0:
-				sizes[pk.Payload]++
+			case direction == 0 && pk.Payload() > 0:
+				sizes[pk.Payload()]++
 				held = true
 			case held:
-				pk.Window = min(pk.Window, uint16(1460*3/2>>c.shift()))
+				pk.SetWindow(min(pk.Window(), uint16(1460*3/2>>c.shift())))
 			}
 		}
 		client, server := p.transfer(c, c, segments*1460)
@@ -60,13 +60,13 @@ func TestFillWindow_WantsTwoPackets(t *testing.T) {
 				client.e.win.Cwnd, client.e.win.Ssthresh = cwnd, cwnd
 			}
 			switch {
-			case direction == 0 && pk.Payload == 1460:
+			case direction == 0 && pk.Payload() == 1460:
 				full++
 				held = true
-			case direction == 0 && pk.Payload > 0 && pk.Seq+uint32(pk.Payload) == client.e.windowEnd():
+			case direction == 0 && pk.Payload() > 0 && pk.Seq()+uint32(pk.Payload()) == client.e.windowEnd():
 				small++
 			case held:
-				pk.Window = min(pk.Window, uint16(1460*3/2>>c.shift()))
+				pk.SetWindow(min(pk.Window(), uint16(1460*3/2>>c.shift())))
 			}
 		}
 		client, _ = p.connect(c, c)
@@ -88,9 +88,9 @@ func TestSegments_HalfOfTheFirstWindow(t *testing.T) {
 		c.SYNWindowUncounted = uncounted
 		largest := map[int]int32{}
 		p.see = func(direction int, pk *network.Packet) {
-			largest[direction] = max(largest[direction], pk.Payload)
-			if pk.Flags&network.SYN == 0 {
-				pk.Window = min(pk.Window, uint16(2048>>c.shift()))
+			largest[direction] = max(largest[direction], pk.Payload())
+			if pk.Flags()&network.SYN == 0 {
+				pk.SetWindow(min(pk.Window(), uint16(2048>>c.shift())))
 			}
 		}
 		client, server := p.connect(c, c)

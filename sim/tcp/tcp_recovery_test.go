@@ -12,10 +12,10 @@ func (p *pair) loseData(numbers ...int) {
 	n := -1
 	seen := map[uint32]bool{}
 	p.lose = func(direction, _ int, pk *network.Packet) bool {
-		if direction != 0 || pk.Payload == 0 || seen[pk.Seq] {
+		if direction != 0 || pk.Payload() == 0 || seen[pk.Seq()] {
 			return false
 		}
-		seen[pk.Seq] = true
+		seen[pk.Seq()] = true
 		n++
 		for _, k := range numbers {
 			if n == k {
@@ -152,7 +152,7 @@ func TestRACKToleratesReordering(t *testing.T) {
 		p := newPair(t)
 		c := plain(name)
 		p.late = func(direction, n int, pk *network.Packet) event.Time {
-			if direction == 0 && pk.Payload > 0 && n%20 == 0 {
+			if direction == 0 && pk.Payload() > 0 && n%20 == 0 {
 				return 60 * event.Microsecond // five segments later
 			}
 			return 0
@@ -175,11 +175,11 @@ func TestLostRetransmission(t *testing.T) {
 		c := plain(name)
 		times := map[uint32]int{}
 		p.lose = func(direction, _ int, pk *network.Packet) bool {
-			if direction != 0 || pk.Payload == 0 {
+			if direction != 0 || pk.Payload() == 0 {
 				return false
 			}
-			times[pk.Seq]++
-			return len(times) >= 31 && pk.Seq == client0(p)+1+30*1460 && times[pk.Seq] <= 2
+			times[pk.Seq()]++
+			return len(times) >= 31 && pk.Seq() == client0(p)+1+30*1460 && times[pk.Seq()] <= 2
 		}
 		client, server := p.transfer(c, c, 1_000_000)
 		p.run(60 * event.Second)

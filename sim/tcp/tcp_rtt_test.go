@@ -111,7 +111,7 @@ func TestTimersOnTicks(t *testing.T) {
 	p.run(251 * event.Millisecond)
 	var at []event.Time
 	p.lose = func(direction, _ int, pk *network.Packet) bool {
-		if direction == 0 && pk.Payload > 0 {
+		if direction == 0 && pk.Payload() > 0 {
 			at = append(at, p.q.Now())
 		}
 		return true
@@ -137,7 +137,7 @@ func TestTimestampsMeasureRetransmissions(t *testing.T) {
 		e := client.e
 		p.loseData(0, 1, 2, 3, 4, 5, 6, 7)
 		p.late = func(direction, _ int, pk *network.Packet) event.Time {
-			if direction == 0 && pk.Payload > 0 {
+			if direction == 0 && pk.Payload() > 0 {
 				return 10 * event.Millisecond
 			}
 			return 0
@@ -167,7 +167,7 @@ func TestTimestampsOfEarlierCopies(t *testing.T) {
 	p.run(event.Millisecond)
 	e := client.e
 	p.late = func(direction, _ int, pk *network.Packet) event.Time {
-		if direction == 0 && pk.Payload > 0 {
+		if direction == 0 && pk.Payload() > 0 {
 			return 300 * event.Millisecond
 		}
 		return 0

@@ -14,7 +14,7 @@ func TestHandshakeNegotiates(t *testing.T) {
 	a.MSS, a.Buffer, b.Scale = 1000, 1<<20, 3
 	var syn, synACK network.Packet
 	p.see = func(direction int, pk *network.Packet) {
-		if pk.Flags&network.SYN != 0 {
+		if pk.Flags()&network.SYN != 0 {
 			if direction == 0 {
 				syn = *pk
 			} else {
@@ -24,15 +24,15 @@ func TestHandshakeNegotiates(t *testing.T) {
 	}
 	client, server := p.connect(a, b)
 	p.run(event.Millisecond)
-	if syn.Flags != network.SYN|network.ECE|network.CWR || syn.ECN != network.ECT0 || syn.MSS != 1000 || syn.Scale != 5 || !syn.SACKPermitted || syn.Window != 65535 {
+	if syn.Flags() != network.SYN|network.ECE|network.CWR || syn.ECN() != network.ECT0 || syn.MSS() != 1000 || syn.Scale() != 5 || !syn.SACKPermitted() || syn.Window() != 65535 {
 		t.Errorf("SYN %+v", syn)
 	}
-	if synACK.Flags != network.SYN|network.ACK|network.ECE || synACK.MSS != 1460 || synACK.Scale != 3 || synACK.Ack != syn.Seq+1 || synACK.Window != 65535 {
+	if synACK.Flags() != network.SYN|network.ACK|network.ECE || synACK.MSS() != 1460 || synACK.Scale() != 3 || synACK.Ack() != syn.Seq()+1 || synACK.Window() != 65535 {
 		t.Errorf("SYN-ACK %+v", synACK)
 	}
 	// HeaderBytes, and 4 + 2 + 10 + 3 bytes of options in words.
-	if syn.Bytes != network.HeaderBytes+20 {
-		t.Errorf("a SYN of %d bytes", syn.Bytes)
+	if syn.Bytes() != network.HeaderBytes+20 {
+		t.Errorf("a SYN of %d bytes", syn.Bytes())
 	}
 	c, s := client.e, server.e
 	if c.State() != Established || s.State() != Established || !c.ecnOK || !s.ecnOK || !c.sackOK || !s.sackOK || !c.timestamps {
@@ -198,7 +198,7 @@ func TestLostResetIsRepeated(t *testing.T) {
 	c := Default("reno")
 	client, server := p.connect(c, c)
 	p.run(event.Millisecond)
-	p.lose = func(_, _ int, pk *network.Packet) bool { return pk.Flags&network.RST != 0 }
+	p.lose = func(_, _ int, pk *network.Packet) bool { return pk.Flags()&network.RST != 0 }
 	client.e.Abort()
 	p.run(2 * event.Millisecond)
 	p.lose = nil
@@ -222,8 +222,15 @@ func TestBlindResetIsChallenged(t *testing.T) {
 	for _, off := range []uint32{0, 100} {
 		acks := p.sent[1]
 		pk := p.net.NewPacket()
-		pk.Src, pk.Dst, pk.SrcPort, pk.DstPort, pk.ToAcceptor = left, right, 1000, 80, true
-		pk.Conn, pk.Proto, pk.Flags, pk.Seq = client.e.Index(), network.TCP, network.RST, server.e.rcvNxt+100-off
+		pk.SetSrc(left)
+		pk.SetDst(right)
+		pk.SetSrcPort(1000)
+		pk.SetDstPort(80)
+		pk.SetToAcceptor(true)
+		pk.SetConn(client.e.Index())
+		pk.SetProto(network.TCP)
+		pk.SetFlags(network.RST)
+		pk.SetSeq(server.e.rcvNxt + 100 - off)
 		p.stack.Deliver(right, pk, p.q.Now())
 		p.run(p.q.Now() + event.Microsecond)
 		if off == 0 && (server.failed != nil || p.sent[1] != acks+1) || off == 100 && !errors.Is(server.failed, ErrReset) {

@@ -102,8 +102,8 @@ func randomPattern(t *testing.T, seed int64, c Config) {
 		if inBurst == 0 && r.Float64() < burst {
 			inBurst = r.IntN(30)
 		}
-		if c.ECN && r.IntN(5) == 0 && pk.ECN != network.NotECT {
-			pk.ECN = network.CE
+		if c.ECN && r.IntN(5) == 0 && pk.ECN() != network.NotECT {
+			pk.SetECN(network.CE)
 		}
 		if inBurst > 0 {
 			inBurst--

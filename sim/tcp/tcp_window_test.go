@@ -87,15 +87,15 @@ func TestNoSillyWindows(t *testing.T) {
 		last := event.Time(-1) // when the last segment, a full one, was sent; -1: it was small
 		p.see = func(direction int, pk *network.Packet) {
 			switch {
-			case direction != 0 || pk.Payload == 0:
-			case pk.Payload == 1460:
+			case direction != 0 || pk.Payload() == 0:
+			case pk.Payload() == 1460:
 				full++
 				last = p.q.Now()
-			case fill && last == p.q.Now() && pk.Seq+uint32(pk.Payload) == client.e.windowEnd():
+			case fill && last == p.q.Now() && pk.Seq()+uint32(pk.Payload()) == client.e.windowEnd():
 				behind++
 				last = -1
 			default:
-				silly[pk.Payload]++
+				silly[pk.Payload()]++
 				last = -1
 			}
 		}
@@ -138,20 +138,20 @@ func TestOfferedWindow(t *testing.T) {
 		var sawACK bool
 		p.see = func(direction int, pk *network.Packet) {
 			switch {
-			case direction == 1 && pk.Flags&network.SYN == 0:
-				e := pk.Ack + uint32(pk.Window)<<shift
+			case direction == 1 && pk.Flags()&network.SYN == 0:
+				e := pk.Ack() + uint32(pk.Window())<<shift
 				if sawACK && before(e, edge) {
 					t.Fatalf("buffer %d: the edge moves left by %d", buffer, edge-e)
 				}
 				edge, sawACK = e, true
-				if w := int64(pk.Window) << shift; w > buffer+1<<shift {
+				if w := int64(pk.Window()) << shift; w > buffer+1<<shift {
 					t.Fatalf("buffer %d: window %d", buffer, w)
 				}
 			case direction == 1:
-				edge, sawACK = pk.Ack+uint32(pk.Window), true
-				start = pk.Ack
-			case pk.Payload > 0 && after(pk.Seq+uint32(pk.Payload), edge):
-				t.Fatalf("buffer %d: data to %d, window to %d", buffer, pk.Seq+uint32(pk.Payload)-start, edge-start)
+				edge, sawACK = pk.Ack()+uint32(pk.Window()), true
+				start = pk.Ack()
+			case pk.Payload() > 0 && after(pk.Seq()+uint32(pk.Payload()), edge):
+				t.Fatalf("buffer %d: data to %d, window to %d", buffer, pk.Seq()+uint32(pk.Payload())-start, edge-start)
 			}
 		}
 		client, server := p.transfer(c, c, 400_000)

@@ -72,11 +72,11 @@ func (p *pair) fly(pk *network.Packet, at event.Time) {
 
 func (p *pair) carry(from network.NodeID, pk *network.Packet) {
 	direction := int(from)
-	if from != pk.Src || pk.Dst != 1-from {
+	if from != pk.Src() || pk.Dst() != 1-from {
 		p.t.Fatalf("a packet from %d: %+v", from, pk)
 	}
-	if pk.Bytes != network.HeaderBytes+pk.Payload && pk.Bytes < network.HeaderBytes+pk.Payload+2 {
-		p.t.Fatalf("a packet of %d bytes with %d of payload", pk.Bytes, pk.Payload)
+	if pk.Bytes() != network.HeaderBytes+pk.Payload() && pk.Bytes() < network.HeaderBytes+pk.Payload()+2 {
+		p.t.Fatalf("a packet of %d bytes with %d of payload", pk.Bytes(), pk.Payload())
 	}
 	if p.see != nil {
 		p.see(direction, pk)
@@ -87,7 +87,7 @@ func (p *pair) carry(from network.NodeID, pk *network.Packet) {
 		p.net.Free(pk)
 		return
 	}
-	at := max(p.free[direction], p.q.Now()) + event.Time(pk.Bytes)*p.perKB/1000
+	at := max(p.free[direction], p.q.Now()) + event.Time(pk.Bytes())*p.perKB/1000
 	p.free[direction] = at
 	at += p.delay
 	if p.late != nil {
@@ -100,7 +100,7 @@ func (f *flight) Happen(_ *event.Event, now event.Time) {
 	p, pk := f.p, f.pk
 	p.flown--
 	f.next, p.spare = p.spare, f
-	p.stack.Deliver(pk.Dst, pk, now)
+	p.stack.Deliver(pk.Dst(), pk, now)
 	if !p.unchecked {
 		p.check()
 	}

@@ -1,0 +1,166 @@
+package network
+
+// A packet as everybody outside this package sees it. Every method inlines to the load or store of a field.
+
+// mostBlocks is how many SACK blocks a header has room for, without other options (RFC 2018, section 3).
+const mostBlocks = 4
+
+// Src is the host that sent the packet.
+func (pk *Packet) Src() NodeID { return pk.src }
+
+// Dst is the host that the packet goes to.
+func (pk *Packet) Dst() NodeID { return pk.dst }
+
+// Bytes is the frame from the Ethernet header on, which is what buffers count. The line takes more: Port.
+func (pk *Packet) Bytes() int32 { return pk.bytes }
+
+// Hash is the hash of the five-tuple, for ECMP: FlowHash. It differs by direction.
+func (pk *Packet) Hash() uint32 { return pk.hash }
+
+// Conn is the number of the connection, for the stack and for tables of connections. Numbers are used again.
+func (pk *Packet) Conn() int32 { return pk.conn }
+
+// Seq is the sequence number of the first byte (RFC 9293).
+func (pk *Packet) Seq() uint32 { return pk.seq }
+
+// Ack is the acknowledgement number.
+func (pk *Packet) Ack() uint32 { return pk.ack }
+
+// Payload is the bytes of data.
+func (pk *Packet) Payload() int32 { return pk.payload }
+
+// SrcPort is the port of the sender.
+func (pk *Packet) SrcPort() uint16 { return pk.srcPort }
+
+// DstPort is the port of the receiver.
+func (pk *Packet) DstPort() uint16 { return pk.dstPort }
+
+// Window is the window field as it stands in the header, not scaled.
+func (pk *Packet) Window() uint16 { return pk.window }
+
+// Flags is the flags, FIN to AE.
+func (pk *Packet) Flags() uint16 { return pk.flags }
+
+// ECN is the ECN field: NotECT, ECT1, ECT0 or CE.
+func (pk *Packet) ECN() uint8 { return pk.ecn }
+
+// Priority is 0, the lowest, to 7. It has no effect where ports have one queue.
+func (pk *Packet) Priority() uint8 { return pk.priority }
+
+// Proto is TCP or UDP.
+func (pk *Packet) Proto() uint8 { return pk.proto }
+
+// ToAcceptor is true if the packet goes to the end of the connection that accepted it.
+func (pk *Packet) ToAcceptor() bool { return pk.toAcceptor }
+
+// Reserved is the reserved bits of the TCP header.
+func (pk *Packet) Reserved() uint8 { return pk.reserved }
+
+// Scale is the window scale of the option of a SYN; -1: no such option.
+func (pk *Packet) Scale() int8 { return pk.scale }
+
+// MSS is the MSS option of a SYN, in bytes; 0: no such option.
+func (pk *Packet) MSS() uint16 { return pk.mss }
+
+// SACKPermitted is whether a SYN has the option SACK-permitted.
+func (pk *Packet) SACKPermitted() bool { return pk.sackPermitted }
+
+// Feedback is where Total and Marked stand: NoFeedback, FeedbackOption or FeedbackAlone.
+func (pk *Packet) Feedback() uint8 { return pk.feedback }
+
+// Total is the bytes of data that came to a virtual switch, modulo 2^32. It counts only with Feedback.
+func (pk *Packet) Total() uint32 { return pk.total }
+
+// Marked is those bytes of Total that were marked. It counts only with Feedback.
+func (pk *Packet) Marked() uint32 { return pk.marked }
+
+// Tag is free for the sender's own measuring; no node looks at it.
+func (pk *Packet) Tag() uint64 { return pk.tag }
+
+// NBlocks is the number of SACK blocks, 0 to 4.
+func (pk *Packet) NBlocks() uint8 { return pk.nBlocks }
+
+// Blocks are the SACK blocks (RFC 2018). The slice is part of the packet.
+func (pk *Packet) Blocks() []Block { return pk.blocks[:min(pk.nBlocks, mostBlocks)] }
+
+// AddBlock adds a SACK block behind the others. A fifth is left out.
+func (pk *Packet) AddBlock(b Block) {
+	if pk.nBlocks < mostBlocks {
+		pk.blocks[pk.nBlocks] = b
+		pk.nBlocks++
+	}
+}
+
+// The setters: meaning, unit and range are those of the method without Set.
+
+// SetSrc sets Src.
+func (pk *Packet) SetSrc(v NodeID) { pk.src = v }
+
+// SetDst sets Dst.
+func (pk *Packet) SetDst(v NodeID) { pk.dst = v }
+
+// SetBytes sets Bytes.
+func (pk *Packet) SetBytes(v int32) { pk.bytes = v }
+
+// SetHash sets Hash.
+func (pk *Packet) SetHash(v uint32) { pk.hash = v }
+
+// SetConn sets Conn.
+func (pk *Packet) SetConn(v int32) { pk.conn = v }
+
+// SetSeq sets Seq.
+func (pk *Packet) SetSeq(v uint32) { pk.seq = v }
+
+// SetAck sets Ack.
+func (pk *Packet) SetAck(v uint32) { pk.ack = v }
+
+// SetPayload sets Payload.
+func (pk *Packet) SetPayload(v int32) { pk.payload = v }
+
+// SetSrcPort sets SrcPort.
+func (pk *Packet) SetSrcPort(v uint16) { pk.srcPort = v }
+
+// SetDstPort sets DstPort.
+func (pk *Packet) SetDstPort(v uint16) { pk.dstPort = v }
+
+// SetWindow sets Window.
+func (pk *Packet) SetWindow(v uint16) { pk.window = v }
+
+// SetFlags sets Flags.
+func (pk *Packet) SetFlags(v uint16) { pk.flags = v }
+
+// SetECN sets ECN.
+func (pk *Packet) SetECN(v uint8) { pk.ecn = v }
+
+// SetPriority sets Priority.
+func (pk *Packet) SetPriority(v uint8) { pk.priority = v }
+
+// SetProto sets Proto.
+func (pk *Packet) SetProto(v uint8) { pk.proto = v }
+
+// SetToAcceptor sets ToAcceptor.
+func (pk *Packet) SetToAcceptor(v bool) { pk.toAcceptor = v }
+
+// SetReserved sets Reserved.
+func (pk *Packet) SetReserved(v uint8) { pk.reserved = v }
+
+// SetScale sets Scale.
+func (pk *Packet) SetScale(v int8) { pk.scale = v }
+
+// SetMSS sets MSS.
+func (pk *Packet) SetMSS(v uint16) { pk.mss = v }
+
+// SetSACKPermitted sets SACKPermitted.
+func (pk *Packet) SetSACKPermitted(v bool) { pk.sackPermitted = v }
+
+// SetFeedback sets Feedback.
+func (pk *Packet) SetFeedback(v uint8) { pk.feedback = v }
+
+// SetTotal sets Total.
+func (pk *Packet) SetTotal(v uint32) { pk.total = v }
+
+// SetMarked sets Marked.
+func (pk *Packet) SetMarked(v uint32) { pk.marked = v }
+
+// SetTag sets Tag.
+func (pk *Packet) SetTag(v uint64) { pk.tag = v }
