@@ -8,7 +8,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 )
 
 // EdgeSide says where the guest is.
@@ -68,7 +67,7 @@ type edgePort struct {
 
 // CheckEdge says whether AttachEdge can work on this kernel and for this user: nil, ErrPermission or a
 // *MissingFeature.
-func CheckEdge() error { return checkAll(edgeProbes()) }
+func CheckEdge() error { return checkAll(packetProbes()) }
 
 // AttachEdge puts the edge on the ports: at the tail of the chain towards the guest, behind a switch program
 // that tells windows at the same port, and at the head of the chain from it. Errors name the port;
@@ -187,18 +186,6 @@ func (p *edgePort) put(program *ebpf.Program, to ebpf.AttachType, anchor link.An
 	return err
 }
 
-// deviceMTU is the MTU of a port's device, of which segments are at most so large.
-func deviceMTU(port PortRef) (mtu uint32, err error) {
-	err = port.In(func() error {
-		l, err := netlink.LinkByIndex(port.Ifindex)
-		if err == nil {
-			mtu = uint32(min(max(l.Attrs().MTU, defaultMTU), 65535))
-		}
-		return err
-	})
-	return mtu, err
-}
-
 // Close takes the edge off every port. A port that is gone already is no error.
 func (e *Edge) Close() error {
 	var errs []error
@@ -219,3 +206,6 @@ func (e *Edge) Close() error {
 	}
 	return nil
 }
+
+// NeedsEdge is what the edge asks of the kernel.
+func NeedsEdge() Needs { return Needs{UseEdge, packetProbes()} }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/edgetest"
 	"weir/datapath/internal/fairqtest"
 )
@@ -62,11 +63,11 @@ func BenchmarkFairQEdgeMode(b *testing.B) {
 	} {
 		b.Run(r.name, func(b *testing.B) {
 			r.f.begin(b, 4000)
-			perRun(b, r.f.WeirFairq, answer) // the first tells
+			bpftest.PerRun(b, r.f.WeirFairq, answer) // the first tells
 			r.f.counted(b, r.counter)
-			empty := perRun(b, r.f.Empty, r.in)
-			lookup := perRun(b, r.f.HashLookup, r.in) - empty
-			cost := perRun(b, r.program(r.f), r.in) - perRun(b, r.above(r.f), r.in)
+			empty := bpftest.PerRun(b, r.f.Empty, r.in)
+			lookup := bpftest.PerRun(b, r.f.HashLookup, r.in) - empty
+			cost := bpftest.PerRun(b, r.program(r.f), r.in) - bpftest.PerRun(b, r.above(r.f), r.in)
 			if r.f.counted(b, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
@@ -119,9 +120,9 @@ func BenchmarkFairQEdge(b *testing.B) {
 		{"from the guest: flag cleared", e.GuardAndUndo, e.Undo, withFlag(answer), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Forged }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
-			empty := perRun(b, e.Empty, r.in)
-			lookup := perRun(b, e.HashLookup, r.in) - empty
-			cost := perRun(b, r.program, r.in) - perRun(b, r.above, r.in)
+			empty := bpftest.PerRun(b, e.Empty, r.in)
+			lookup := bpftest.PerRun(b, e.HashLookup, r.in) - empty
+			cost := bpftest.PerRun(b, r.program, r.in) - bpftest.PerRun(b, r.above, r.in)
 			if r.counter != nil && edgeCounted(b, &e, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/testnet"
 )
@@ -59,7 +60,7 @@ func (b *edgeBench) counted(t *testing.T, side int) datapath.EdgeStats {
 	}
 	now, last := all[side], b.last[side]
 	b.last[side] = now
-	return minus(now, last)
+	return bpftest.Minus(now, last)
 }
 
 // shakeHands lets the edge at a port see a handshake that its guest opens.
@@ -96,7 +97,7 @@ func (b *edgeBench) expect(t *testing.T, k *talk, side int, window uint16, bits 
 	for i, r := range []struct {
 		payload int
 		flags   uint32
-	}{{0, 0}, {0, testRunChecksumComplete}, {1, 0}, {700, testRunChecksumComplete}} {
+	}{{0, 0}, {0, bpftest.ChecksumComplete}, {1, 0}, {700, bpftest.ChecksumComplete}} {
 		b.counted(t, side)
 		in, out := k.towards(window, bits, r.payload), k.towards(want, bits&^flagged, r.payload)
 		if got := throughProgram(t, b.apply[side], in, r.flags); !bytes.Equal(got, out) {

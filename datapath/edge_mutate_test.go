@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/internal/testseed"
 )
@@ -76,14 +77,14 @@ func TestEdge_ChangesNothingElse(t *testing.T) {
 		for i, p := range []*ebpf.Program{b.apply[0], b.guard[0], b.apply[1], b.guard[1]} {
 			o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64)}
 			verdict, err := p.Run(&o)
-			if refused(err) {
+			if bpftest.Refused(err) {
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			wrote, err := checkEdge(in, o.DataOut, i%2 == 1)
-			if err != nil || verdict != tcxNext {
+			if err != nil || verdict != bpftest.TCXNext {
 				t.Fatalf("program %d returned %d: %v\n in  %x\n out %x", i, int32(verdict), err, in, o.DataOut)
 			}
 			if i%2 == 0 {

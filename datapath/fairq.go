@@ -9,8 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"weir/datapath/lawtrace"
 )
 
 // FairQGain says how strongly the windows answer the queue (FQ-10).
@@ -149,19 +147,27 @@ type FairQConfig struct {
 	Edge FairQEdge
 	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs
 	// a lock for each ACK. Not with Pin or Edge, and for one AttachFairQ only: the second is refused.
-	Trace *lawtrace.Recorder
+	Trace Tracer
+}
+
+// Tracer records the calls of the law: the program with hooks, and the maps that the hooks write. Package lawtrace has
+// one. It is an interface so that the production loader does not link the simulator's code.
+type Tracer interface {
+	// Spec is the switch program with its hooks: the same programs, variables and maps, and Maps besides. The caller
+	// may change what it gets.
+	Spec() (*ebpf.CollectionSpec, error)
+	// Maps are the recorder's own, by name, which every instance of the program is loaded around.
+	Maps() map[string]*ebpf.Map
 }
 
 // Limits of bpf/flows.h.
 const (
-	maxFairQPorts   = 1024
-	fairQLive       = 4  // epochs that a direction is counted for
-	fairQLately     = 4  // sweeps
-	portNameBytes   = 32 // of struct port_config
-	fairQSchema     = 5  // layout of the maps; raised whenever one changes
-	fairQScopeMax   = 4096
-	defaultMTU      = 1500
-	segmentOverhead = 40 // IPv4 and TCP headers
+	maxFairQPorts = 1024
+	fairQLive     = 4  // epochs that a direction is counted for
+	fairQLately   = 4  // sweeps
+	portNameBytes = 32 // of struct port_config
+	fairQSchema   = 5  // layout of the maps; raised whenever one changes
+	fairQScopeMax = 4096
 )
 
 // Sizes of a flow table, in connections: where FairQConfig does not say, and at most. The law of a port counts no more

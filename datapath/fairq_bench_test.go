@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/fairqtest"
 )
 
@@ -163,16 +164,16 @@ func BenchmarkFairQ(b *testing.B) {
 			if r.spares {
 				f.observe(b, r.grant)
 			}
-			empty := perRun(b, f.Empty, r.in)
-			lookup := perRun(b, f.HashLookup, r.in) - empty
-			cost := perRun(b, r.program, r.in) - perRun(b, r.above, r.in)
+			empty := bpftest.PerRun(b, f.Empty, r.in)
+			lookup := bpftest.PerRun(b, f.HashLookup, r.in) - empty
+			cost := bpftest.PerRun(b, r.program, r.in) - bpftest.PerRun(b, r.above, r.in)
 			if r.counter != nil && f.counted(b, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(cost, "ns/packet")
 			b.ReportMetric(cost/lookup, "lookups")
-			b.ReportMetric(cost/(perRun(b, f.LongLookup, r.in)-empty), "flow-lookups")
+			b.ReportMetric(cost/(bpftest.PerRun(b, f.LongLookup, r.in)-empty), "flow-lookups")
 		})
 	}
 }

@@ -7,12 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"weir/internal/lockfile"
 )
@@ -125,17 +122,6 @@ func (f *FairQ) detachPort(p *fairQAttached) error {
 	return errors.Join(errs...)
 }
 
-// detachLink detaches a link now: the kernel detaches one that is only closed a moment later.
-func detachLink(l link.Link) error {
-	if !hasDevice(l) {
-		return nil
-	}
-	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device went in between
-		return fmt.Errorf("detach: %w", err)
-	}
-	return nil
-}
-
 // unpinTables removes the pinned maps and the directory.
 func (f *FairQ) unpinTables() error {
 	if f.cfg.Pin == "" || f.lock == nil {
@@ -194,7 +180,7 @@ func clearPins(dir string, keep ...string) error {
 
 // releasePinned lets the windows of all pinned ports go. An error: the tables cannot be used.
 func releasePinned(dir string, pinned *pins) error {
-	if err := checkSchema(dir); err != nil {
+	if err := checkSchema(dir, fairqMapControls, fairQSchema); err != nil {
 		return err
 	}
 	m, err := openPinned(dir, nil)
@@ -211,24 +197,6 @@ func releasePinned(dir string, pinned *pins) error {
 		ids = append(ids, l.id)
 	}
 	return m.awaitReleased(ids, time.Second, func() error { return nil })
-}
-
-// removeTables removes what else is in a pin directory than links of ports, and is not to be kept.
-func removeTables(dir string, keep ...string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read pins: %w", err)
-	}
-	var errs []error
-	for _, e := range entries {
-		if _, _, _, ok := parsePortPin(e.Name()); !ok && !slices.Contains(keep, e.Name()) {
-			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // openPinned opens the pinned tables.

@@ -11,28 +11,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// OtherSchema is the error for a pin directory that another version of Weir left, whose tables this one
-// cannot read. FairQConfig.Renew begins anew: flows are then adopted.
-type OtherSchema struct {
-	Dir  string
-	Have uint32 // the version of the layout that is there; 0: not known
-	Size uint32 // connections that were asked for, where the tables are for another number of them; else 0
-}
-
-func (e *OtherSchema) Error() string {
-	have := fmt.Sprintf("another layout, this Weir has %d", fairQSchema)
-	switch {
-	case e.Size != 0:
-		have = fmt.Sprintf("not the size that 'flows: %d' asks for", e.Size)
-	case e.Have != 0:
-		have = fmt.Sprintf("layout %d, this Weir has %d", e.Have, fairQSchema)
-	}
-	return fmt.Sprintf("the tables in %s have %s: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge", e.Dir, have)
-}
-
 // other is the error for a pinned map that is not as its specification says.
 func (s *fairQSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *OtherSchema {
-	o := &OtherSchema{Dir: s.cfg.Pin}
+	o := &OtherSchema{Dir: s.cfg.Pin, Want: fairQSchema}
 	if have != nil && have.Type() == spec.Type && have.KeySize() == spec.KeySize && have.ValueSize() == spec.ValueSize && have.MaxEntries() != spec.MaxEntries {
 		o.Size = s.cfg.Flows
 	}
@@ -98,7 +79,7 @@ func (m *fairqMaps) shared() map[string]*ebpf.Map {
 // openMaps makes the shared maps, or opens the pinned ones.
 func (s *fairQSource) openMaps() (*fairqMaps, error) {
 	if s.cfg.Pin != "" {
-		if err := checkSchema(s.cfg.Pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := checkSchema(s.cfg.Pin, fairqMapControls, fairQSchema); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -112,7 +93,7 @@ func (s *fairQSource) openMaps() (*fairqMaps, error) {
 		if err != nil {
 			_ = open.Close()
 			if errors.Is(err, ebpf.ErrMapIncompatible) {
-				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin}, err))
+				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&OtherSchema{Dir: s.cfg.Pin, Want: fairQSchema}, err))
 			}
 			return nil, fmt.Errorf("map %s: %w", name, err)
 		}
@@ -121,36 +102,10 @@ func (s *fairQSource) openMaps() (*fairqMaps, error) {
 	return open, nil
 }
 
-// checkSchema refuses pinned maps of another layout before any is opened.
-func checkSchema(dir string) error {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, fairqMapControls), &ebpf.LoadPinOptions{ReadOnly: true})
-	if err != nil {
-		return fmt.Errorf("open the pinned tables: %w", err)
-	}
-	defer func() { _ = m.Close() }()
-	have, err := readSchema(m)
-	if err != nil {
-		return err
-	}
-	if have != 0 && have != fairQSchema {
-		return &OtherSchema{Dir: dir, Have: have}
-	}
-	return nil
-}
-
 // tablesPinned says whether there are any in dir.
 func tablesPinned(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, fairqMapControls))
 	return err == nil
-}
-
-// readSchema reads the layout's version, which is the first word whatever the layout is; 0: never set.
-func readSchema(controls *ebpf.Map) (uint32, error) {
-	value, err := controls.LookupBytes(uint32(0))
-	if err != nil || len(value) < 4 {
-		return 0, fmt.Errorf("version of the tables: %w", errors.Join(err, errors.New("no control entry")))
-	}
-	return uint32(value[0]) | uint32(value[1])<<8 | uint32(value[2])<<16 | uint32(value[3])<<24, nil
 }
 
 // rehearse says whether the programs load here and could take over the pinned tables, and changes
@@ -178,7 +133,7 @@ func (s *fairQSource) rehearse() error {
 
 // checkPinned says whether the pinned tables are such as this version makes.
 func (s *fairQSource) checkPinned() error {
-	if err := checkSchema(s.cfg.Pin); err != nil {
+	if err := checkSchema(s.cfg.Pin, fairqMapControls, fairQSchema); err != nil {
 		return ignoreMissing(err)
 	}
 	m, err := openPinned(s.cfg.Pin, nil)

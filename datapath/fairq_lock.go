@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -168,15 +167,4 @@ func readHolder(dir string) (h FairQHolder) {
 		return h
 	}
 	return FairQHolder{PID: int(e.PID), Version: textOf(e.Version[:]), Since: age(e.AtNs)}
-}
-
-// age is how long ago a time of the kernel programs' clock is.
-func age(ns uint64) time.Duration { return time.Duration(max(0, int64(monotonicNs()-ns))) }
-
-// textOf is the text of a C string.
-func textOf(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
 }

@@ -53,7 +53,7 @@ type FairQPinned struct {
 
 // OpenFairQ opens what is pinned in dir. fs.ErrNotExist: nothing is; *OtherSchema: it cannot be read.
 func OpenFairQ(dir string) (*FairQView, error) {
-	if err := checkSchema(dir); err != nil {
+	if err := checkSchema(dir, fairqMapControls, fairQSchema); err != nil {
 		return nil, err
 	}
 	m, err := openPinned(dir, &ebpf.LoadPinOptions{ReadOnly: true})

@@ -29,8 +29,8 @@ func filler(size int) []byte {
 // port reads one packet each time, and a target of one packet is always reached.
 func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	const size = 1000
-	p := testnet.NewPath(t, testnet.PathOptions{PortBps: quickBps, Limit: 1 << 20, NoIPv6: true})
-	testnet.Shape(t, p.In, quickBps, 1<<20, 3028)
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.QuickBps, Limit: 1 << 20, NoIPv6: true})
+	testnet.Shape(t, p.In, testnet.QuickBps, 1<<20, 3028)
 	law := held(23457)
 	law.Active = 4 * time.Second
 	f, err := datapath.AttachFairQ([]datapath.FairQPort{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, datapath.FairQConfig{Lease: time.Hour})
@@ -44,7 +44,7 @@ func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	})
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
 	testnet.Send(t, flow.Client, flow.Server, 1000)
-	testnet.Shape(t, p.Port, slowBps, 1<<20, 3028)
+	testnet.Shape(t, p.Port, testnet.SlowBps, 1<<20, 3028)
 	// Without its timer every 16th packet samples the queue.
 	if err := f.StopTimer(p.Port.Name); err != nil {
 		t.Fatal(err)

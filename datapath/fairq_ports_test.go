@@ -49,8 +49,8 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.GrantBytes != 0 || attachedTo(t, p.Port) != 0 || attachedTo(t, p.In) != 1 {
-		t.Errorf("a port was left with %d bytes granted; %d and %d programs", s.GrantBytes, attachedTo(t, p.Port), attachedTo(t, p.In))
+	if s.GrantBytes != 0 || testnet.AttachedTo(t, p.Port) != 0 || testnet.AttachedTo(t, p.In) != 1 {
+		t.Errorf("a port was left with %d bytes granted; %d and %d programs", s.GrantBytes, testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.In))
 	}
 	streams.Progress(t, 100_000)
 	if now, err := v.Stats(id); err != nil || now.Samples != s.Samples {

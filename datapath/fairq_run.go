@@ -85,15 +85,6 @@ func scopeKey(p netip.Prefix) fairqScopeKey {
 	return k
 }
 
-// monotonicNs is the kernel programs' clock.
-func monotonicNs() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic("datapath: no monotonic clock: " + err.Error())
-	}
-	return uint64(t.Nano())
-}
-
 // Beat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
 // when another process asks for the pins: Leave them to it. One goroutine may beat while another calls the rest,
 // until Detach, Close or Leave.

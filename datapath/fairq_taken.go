@@ -62,20 +62,6 @@ func CheckFairQTaken(dir string, ports ...PortRef) error {
 	return nil
 }
 
-// egress lists the programs at a port's egress, with the cookie of its namespace.
-func (p PortRef) egress() (cookie uint64, chain *link.QueryResult, err error) {
-	err = p.In(func() (err error) {
-		if cookie, err = NetnsCookie(); err != nil {
-			return err
-		}
-		chain, err = Again(unix.ENOSPC, func() (*link.QueryResult, error) {
-			return link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
-		})
-		return err
-	})
-	return cookie, chain, err
-}
-
 // attachFirst puts a program in front of a port's egress chain. Where FairQ of another switch is in it, it refuses
 // with *FairQTaken: the kernel attaches only to the very chain that was looked at.
 func (f *FairQ) attachFirst(p PortRef, cookie uint64, prog *ebpf.Program) (link.Link, error) {
@@ -148,21 +134,4 @@ func alive(dir string) bool {
 		return false
 	}
 	return c.Releasing == 0 && age(c.HeartbeatNs).Nanoseconds() < int64(c.LeaseNs)
-}
-
-// program is the id of the program of a pinned link; 0: there is none.
-func (l pinnedLink) program() uint32 {
-	if l.path == "" {
-		return 0
-	}
-	opened, err := link.LoadPinnedLink(l.path, nil)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = opened.Close() }()
-	info, err := opened.Info()
-	if err != nil {
-		return 0
-	}
-	return uint32(info.Program)
 }

@@ -31,8 +31,8 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 		if !errors.As(err, &taken) || taken.Error() != want {
 			t.Errorf("a second law on a port: %v\nwant %s", err, want)
 		}
-		if attachedTo(t, p.Port) != 1 || attachedTo(t, p.In) != 0 {
-			t.Errorf("%d and %d programs are left", attachedTo(t, p.Port), attachedTo(t, p.In))
+		if testnet.AttachedTo(t, p.Port) != 1 || testnet.AttachedTo(t, p.In) != 0 {
+			t.Errorf("%d and %d programs are left", testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.In))
 		}
 	}
 	alive := fmt.Sprintf("port %s: switch \"a\" (process %d) already runs FairQ here; stop it or choose another port", p.Port.Name, os.Getpid())
@@ -51,8 +51,8 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 	}
 	held.Law.Hold, held.Law.PipeBytes = datapath.FairQHoldNone, 1
 	watcher := attachFairQ(t, look, held)
-	if attachedTo(t, p.Port) != 2 {
-		t.Errorf("%d programs while somebody looks", attachedTo(t, p.Port))
+	if testnet.AttachedTo(t, p.Port) != 2 {
+		t.Errorf("%d programs while somebody looks", testnet.AttachedTo(t, p.Port))
 	}
 	// Nor does who looks keep a switch from its port.
 	if err := first.Close(); err != nil {

@@ -143,8 +143,8 @@ func TestFairQ_TakeOver(t *testing.T) {
 	if is.Opened != was.Opened || is.Adopted != was.Adopted || is.Samples < was.Samples {
 		t.Errorf("flows were not taken over: %+v", is)
 	}
-	if after.Holder.Version != "next" || !after.Alive() || attachedTo(t, p.Port) != 1 {
-		t.Errorf("after: %+v, %d programs", after, attachedTo(t, p.Port))
+	if after.Holder.Version != "next" || !after.Alive() || testnet.AttachedTo(t, p.Port) != 1 {
+		t.Errorf("after: %+v, %d programs", after, testnet.AttachedTo(t, p.Port))
 	}
 	samples := is.Samples
 	testnet.Until(t, "the timer goes on", func() bool { return portOf(t, readSwitch(t, dir), p.Port).Samples > samples+10 })
@@ -152,8 +152,8 @@ func TestFairQ_TakeOver(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) || attachedTo(t, p.Port) != 0 {
-		t.Errorf("after Close: %d programs, directory: %v", attachedTo(t, p.Port), err)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || testnet.AttachedTo(t, p.Port) != 0 {
+		t.Errorf("after Close: %d programs, directory: %v", testnet.AttachedTo(t, p.Port), err)
 	}
 }
 
@@ -177,8 +177,8 @@ func TestFairQ_DetachAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := readSwitch(t, dir)
-	if len(s.Ports) != 0 || s.Alive() || attachedTo(t, p.Port)+attachedTo(t, p.In) != 0 {
-		t.Errorf("after Detach: %+v, %d and %d programs", s, attachedTo(t, p.Port), attachedTo(t, p.In))
+	if len(s.Ports) != 0 || s.Alive() || testnet.AttachedTo(t, p.Port)+testnet.AttachedTo(t, p.In) != 0 {
+		t.Errorf("after Detach: %+v, %d and %d programs", s, testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.In))
 	}
 
 	second := attachFairQ(t, pinnedFairQ(dir), ports...)
@@ -194,8 +194,8 @@ func TestFairQ_DetachAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := attachFairQ(t, pinnedFairQ(dir), ports[0])
-	if s := readSwitch(t, dir); len(s.Ports) != 1 || attachedTo(t, p.In) != 0 || attachedTo(t, p.Port) != 1 {
-		t.Errorf("after a start with one port: %+v, %d and %d programs", s, attachedTo(t, p.Port), attachedTo(t, p.In))
+	if s := readSwitch(t, dir); len(s.Ports) != 1 || testnet.AttachedTo(t, p.In) != 0 || testnet.AttachedTo(t, p.Port) != 1 {
+		t.Errorf("after a start with one port: %+v, %d and %d programs", s, testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.In))
 	}
 	if err := third.Close(); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	}
 	was, table := readSwitch(t, dir).Ports[0], tableID(t, dir)
 	setSchema(t, dir, 99)
-	pins := pinned(t, dir)
+	pins := testnet.Pinned(t, dir)
 	var other *datapath.OtherSchema
 	if _, err := datapath.AttachFairQ([]datapath.FairQPort{port}, pinnedFairQ(dir)); !errors.As(err, &other) || other.Have != 99 {
 		t.Fatalf("tables of another layout: %v", err)
@@ -220,16 +220,16 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	if _, err := datapath.OpenFairQ(dir); !errors.As(err, &other) {
 		t.Errorf("tables of another layout were read: %v", err)
 	}
-	if attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
-		t.Errorf("refusing took away: %d programs, pins %v", attachedTo(t, p.Port), pinned(t, dir))
+	if testnet.AttachedTo(t, p.Port) != 1 || !slices.Equal(pins, testnet.Pinned(t, dir)) {
+		t.Errorf("refusing took away: %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
 	}
 
 	c := pinnedFairQ(dir)
 	c.Renew = true
 	f := attachFairQ(t, c, port)
 	is := readSwitch(t, dir).Ports[0]
-	if is.LinkID == was.LinkID || tableID(t, dir) == table || attachedTo(t, p.Port) != 1 || !slices.Equal(pins, pinned(t, dir)) {
-		t.Errorf("after Renew: %+v, %d programs, pins %v", is, attachedTo(t, p.Port), pinned(t, dir))
+	if is.LinkID == was.LinkID || tableID(t, dir) == table || testnet.AttachedTo(t, p.Port) != 1 || !slices.Equal(pins, testnet.Pinned(t, dir)) {
+		t.Errorf("after Renew: %+v, %d programs, pins %v", is, testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
 	}
 	if err := f.Leave(); err != nil {
 		t.Fatal(err)
@@ -237,11 +237,11 @@ func TestFairQ_OtherSchema(t *testing.T) {
 
 	// Purging needs no knowledge of the layout.
 	setSchema(t, dir, 100)
-	if err := datapath.PurgeFairQ(dir, nil); err != nil || attachedTo(t, p.Port) != 0 {
-		t.Errorf("purge: %v, %d programs", err, attachedTo(t, p.Port))
+	if err := datapath.PurgeFairQ(dir, nil); err != nil || testnet.AttachedTo(t, p.Port) != 0 {
+		t.Errorf("purge: %v, %d programs", err, testnet.AttachedTo(t, p.Port))
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the directory is still there: %v, %v", err, pinned(t, dir))
+		t.Errorf("the directory is still there: %v, %v", err, testnet.Pinned(t, dir))
 	}
 	if err := datapath.PurgeFairQ(dir, nil); err != nil {
 		t.Errorf("purged twice: %v", err)
@@ -295,25 +295,25 @@ func TestFairQ_FailedStart(t *testing.T) {
 		}
 	}
 	fails()
-	if _, err := os.Stat(dir); !os.IsNotExist(err) || attachedTo(t, p.Port) != 0 {
-		t.Errorf("a failed first start left %d programs, pins %v", attachedTo(t, p.Port), pinned(t, dir))
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || testnet.AttachedTo(t, p.Port) != 0 {
+		t.Errorf("a failed first start left %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
 	}
 	f := attachFairQ(t, pinnedFairQ(dir), good)
 	if err := f.Leave(); err != nil {
 		t.Fatal(err)
 	}
 	fails()
-	if s := readSwitch(t, dir); len(s.Ports) != 1 || attachedTo(t, p.Port) != 1 {
+	if s := readSwitch(t, dir); len(s.Ports) != 1 || testnet.AttachedTo(t, p.Port) != 1 {
 		t.Errorf("a failed start took away what was pinned: %+v", s)
 	}
 	f = attachFairQ(t, pinnedFairQ(dir), good)
 	if err := f.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	tables := pinned(t, dir)
+	tables := testnet.Pinned(t, dir)
 	fails()
-	if !slices.Equal(tables, pinned(t, dir)) || attachedTo(t, p.Port) != 0 {
-		t.Errorf("a failed start took tables away or left programs: %v", pinned(t, dir))
+	if !slices.Equal(tables, testnet.Pinned(t, dir)) || testnet.AttachedTo(t, p.Port) != 0 {
+		t.Errorf("a failed start took tables away or left programs: %v", testnet.Pinned(t, dir))
 	}
 	if err := datapath.PurgeFairQ(dir, nil); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/testnet"
 	"weir/internal/nic"
@@ -200,7 +201,7 @@ func (n *frameNet) counted(t *testing.T) (d datapath.FairQStats) {
 		t.Fatal(err)
 	}
 	for i := range now {
-		since := minus(now[i], n.last[i])
+		since := bpftest.Minus(now[i], n.last[i])
 		d.Seen += since.Seen
 		d.NotTCP += since.NotTCP
 		d.Tunnel += since.Tunnel

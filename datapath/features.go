@@ -50,6 +50,7 @@ func (p probe) check() error {
 	return nil
 }
 
+// checkAll says whether the kernel has what all the probes ask for: nil, or the error of the first that fails.
 func checkAll(probes []probe) error {
 	for _, p := range probes {
 		if err := p.check(); err != nil {
@@ -59,17 +60,12 @@ func checkAll(probes []probe) error {
 	return nil
 }
 
-// CheckMark says whether AttachMark can work on this kernel and for this user: nil, ErrPermission or
-// a *MissingFeature.
-func CheckMark() error { return checkAll(markProbes()) }
-
-// CheckMeasure says the same of the measuring program (package lab/measure).
+// CheckMeasure says whether the measuring program (package lab/measure) can work on this kernel and for this user: nil,
+// ErrPermission or a *MissingFeature.
 func CheckMeasure() error { return checkAll(measureProbes()) }
 
-// CheckInitialRTO says the same of AttachInitialRTO.
-func CheckInitialRTO() error { return checkAll(rtoProbes()) }
-
-func markProbes() []probe {
+// queueProbes are those of a program that reads the queue of its device.
+func queueProbes() []probe {
 	return []probe{
 		{"permission to load BPF programs", "root", mayLoad},
 		{"type information of its own (BTF)", "CONFIG_DEBUG_INFO_BTF", haveBTF},
@@ -78,22 +74,15 @@ func markProbes() []probe {
 	}
 }
 
-// edgeProbes are those of the edge and of the shim.
-func edgeProbes() []probe {
+// packetProbes are those of a program that reads and writes packets.
+func packetProbes() []probe {
 	return []probe{
 		{"permission to load BPF programs", "root", mayLoad},
 		{"tcx (BPF programs on a device's traffic)", "6.6", haveTCX},
 	}
 }
 
-func fairQProbes() []probe {
-	return append(markProbes(), []probe{
-		{"kfunc bpf_rdonly_cast", "6.2", kernelHas[*btf.Func]("bpf_rdonly_cast")},
-		{"registration state of devices as a byte of its own", "6.9", haveDeviceState},
-		{"BPF programs that user space runs (syscall)", "5.14", func() (bool, error) { return supported(features.HaveProgramType(ebpf.Syscall)) }},
-	}...)
-}
-
+// measureProbes are those of the measuring program (package lab/measure).
 func measureProbes() []probe {
 	return []probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -108,7 +97,8 @@ func measureProbes() []probe {
 	}
 }
 
-func rtoProbes() []probe {
+// socketProbes are those of a program that sets options of sockets.
+func socketProbes() []probe {
 	return []probe{
 		{"permission to load BPF programs", "root", mayLoad},
 		{"sockops programs", "4.13", func() (bool, error) { return supported(features.HaveProgramType(ebpf.SockOps)) }},
@@ -171,24 +161,6 @@ func haveTracepointBTF() (bool, error) {
 		return supported(err)
 	}
 	return true, p.Close()
-}
-
-// haveDeviceState asks whether net_device.reg_state can be read as a byte; it was a bit field before.
-func haveDeviceState() (bool, error) {
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		return false, err
-	}
-	var device *btf.Struct
-	if err := spec.TypeByName("net_device", &device); err != nil {
-		return false, err
-	}
-	for _, m := range device.Members {
-		if m.Name == "reg_state" {
-			return m.BitfieldSize == 0, nil
-		}
-	}
-	return false, nil
 }
 
 // kernelHas asks the kernel's BTF for a type of kind T.

@@ -30,7 +30,7 @@ func release(t *testing.T) (major, minor int) {
 func TestProbes_FindWhatTheKernelHas(t *testing.T) {
 	testroot.Need(t, "asks the kernel about BPF")
 	major, minor := release(t)
-	for _, p := range append(append(markProbes(), measureProbes()...), rtoProbes()...) {
+	for _, p := range append(append(queueProbes(), measureProbes()...), socketProbes()...) {
 		t.Run(p.Feature, func(t *testing.T) {
 			var sinceMajor, sinceMinor int
 			if n, _ := fmt.Sscanf(p.Since, "%d.%d", &sinceMajor, &sinceMinor); n != 2 {

@@ -199,15 +199,6 @@ func (m *Mark) clearCounters(id uint32) error {
 	return nil
 }
 
-// attachAt attaches a program to a port's device.
-func attachAt(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) (l link.Link, err error) {
-	err = p.In(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: prog, Attach: to, Anchor: anchor})
-		return err
-	})
-	return l, err
-}
-
 // markSource is what the program's instances are made from. The kernel's type information is read once
 // for all of them: it takes far longer than a load.
 type markSource struct {
@@ -324,3 +315,10 @@ func (m *Mark) abandon() error {
 	}
 	return errors.Join(append(errs, m.unpinMaps(), m.Leave())...)
 }
+
+// CheckMark says whether AttachMark can work on this kernel and for this user: nil, ErrPermission or
+// a *MissingFeature.
+func CheckMark() error { return checkAll(queueProbes()) }
+
+// NeedsMark is what marking asks of the kernel.
+func NeedsMark() Needs { return Needs{UseMark, queueProbes()} }

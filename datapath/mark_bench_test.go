@@ -4,8 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/marktest"
 )
 
@@ -35,10 +34,10 @@ func BenchmarkMark(b *testing.B) {
 	in := ipv4.bytes(ect0)
 	for _, r := range rows {
 		b.Run(r.name, func(b *testing.B) {
-			empty := perRun(b, m.objects.Empty, in)
-			lookup := perRun(b, m.objects.HashLookup, in) - empty
+			empty := bpftest.PerRun(b, m.objects.Empty, in)
+			lookup := bpftest.PerRun(b, m.objects.HashLookup, in) - empty
 			m.set(b, marktest.MarkMarkConfig{ThresholdBytes: threshold}, r.backlog)
-			cost := perRun(b, m.objects.WeirMark, r.in) - empty
+			cost := bpftest.PerRun(b, m.objects.WeirMark, r.in) - empty
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(cost, "ns/packet")
 			b.ReportMetric(cost/lookup, "lookups")
@@ -70,19 +69,4 @@ func BenchmarkMark_Rewrite(b *testing.B) {
 			b.ReportMetric(float64(least(threshold+1)-pass), "ns/rewrite")
 		})
 	}
-}
-
-// perRun is the least of many short means, in ns: what other work on the machine adds is not the program's,
-// and some of them are too short to be disturbed.
-func perRun(b *testing.B, p *ebpf.Program, in []byte) float64 {
-	b.Helper()
-	best := 1e9
-	for range 400 {
-		_, d, err := p.Benchmark(in, 1000, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		best = min(best, float64(d.Nanoseconds()))
-	}
-	return best
 }

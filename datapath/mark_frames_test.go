@@ -3,23 +3,15 @@ package datapath_test
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/marktest"
 	"weir/internal/testroot"
-)
-
-// What tcx programs return.
-const (
-	tcxNext = 0xffffffff
-	tcxDrop = 2
 )
 
 // The ECN field.
@@ -88,19 +80,8 @@ func (m *testMark) counted(tb testing.TB) (d datapath.MarkStats) {
 		now.PassedShort += c.PassShort
 		now.PassedUnmarked += c.PassUnwritable
 	}
-	d = minus(now, m.last)
+	d = bpftest.Minus(now, m.last)
 	m.last = now
-	return d
-}
-
-// minus gives what the counters of now, a struct of them, count more than those of last.
-func minus[T any](now, last T) (d T) {
-	from, to, out := reflect.ValueOf(last), reflect.ValueOf(now), reflect.ValueOf(&d).Elem()
-	for i := range out.NumField() {
-		if f := out.Field(i); f.Kind() == reflect.Uint64 {
-			f.SetUint(to.Field(i).Uint() - from.Field(i).Uint())
-		}
-	}
 	return d
 }
 
@@ -216,10 +197,6 @@ func modes() []mode {
 	}
 }
 
-// testRunChecksumComplete makes the kernel give the packet a CHECKSUM_COMPLETE sum and fail with
-// EBADMSG when it is not right after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
-const testRunChecksumComplete = 4
-
 // Every kind of IP packet, in every kind of frame, with every ECN field, below, at and over the
 // threshold, under every configuration: the frame that comes out is the one that a sender would have
 // built with that ECN field, byte for byte, checksums included.
@@ -251,14 +228,14 @@ func TestMark_Table(t *testing.T) {
 // row checks one row of the table, with and without a checksum of the whole packet.
 func (m *testMark) row(t *testing.T, name string, in, want []byte, o outcome) {
 	t.Helper()
-	for _, flags := range []uint32{0, testRunChecksumComplete} {
+	for _, flags := range []uint32{0, bpftest.ChecksumComplete} {
 		verdict, out, err := m.run(in, flags)
 		if err != nil {
 			t.Fatalf("%s, flags %d: %v", name, flags, err)
 		}
-		wantVerdict := uint32(tcxNext)
+		wantVerdict := uint32(bpftest.TCXNext)
 		if o.drop {
-			wantVerdict, want = tcxDrop, in
+			wantVerdict, want = bpftest.TCXDrop, in
 		}
 		if verdict != wantVerdict {
 			t.Errorf("%s: returned %d, want %d", name, int32(verdict), int32(wantVerdict))
@@ -345,6 +322,3 @@ func TestMark_WrongChecksumStaysWrong(t *testing.T) {
 		t.Errorf("checksum error %#x became %#x", sum(in[14:34]), sum(out[14:34]))
 	}
 }
-
-// refused says that BPF_PROG_TEST_RUN does not take such a frame.
-func refused(err error) bool { return errors.Is(err, unix.EINVAL) }

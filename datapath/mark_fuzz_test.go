@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/marktest"
 	"weir/internal/testseed"
 )
@@ -114,8 +115,8 @@ func TestMark_AgreesWithPlainGo(t *testing.T) {
 		m.set(t, c, backlog)
 		for range 16 {
 			in := randomFrame(r)
-			verdict, out, err := m.run(in, testRunChecksumComplete*uint32(r.IntN(2)))
-			if refused(err) {
+			verdict, out, err := m.run(in, bpftest.ChecksumComplete*uint32(r.IntN(2)))
+			if bpftest.Refused(err) {
 				continue
 			}
 			if err != nil {
@@ -123,7 +124,7 @@ func TestMark_AgreesWithPlainGo(t *testing.T) {
 			}
 			runs++
 			want, drop, why := slowMark(in, c, backlog)
-			if got := m.counted(t); got != why || !bytes.Equal(out, want) || (verdict == tcxDrop) != drop || verdict != tcxDrop && verdict != tcxNext {
+			if got := m.counted(t); got != why || !bytes.Equal(out, want) || (verdict == bpftest.TCXDrop) != drop || verdict != bpftest.TCXDrop && verdict != bpftest.TCXNext {
 				t.Fatalf("seed %d, %+v, backlog %d: returned %d, counted %+v, want drop %t, %+v\n in   %x\n out  %x\n want %x",
 					seed, c, backlog, int32(verdict), got, drop, why, in, out, want)
 			}

@@ -3,8 +3,10 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -204,4 +206,50 @@ func pinLink(l link.Link, dir, name string, id uint32) error {
 		return fmt.Errorf("pin to %s: %w", path, err)
 	}
 	return nil
+}
+
+// detachLink detaches a link now: the kernel detaches one that is only closed a moment later.
+func detachLink(l link.Link) error {
+	if !hasDevice(l) {
+		return nil
+	}
+	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device went in between
+		return fmt.Errorf("detach: %w", err)
+	}
+	return nil
+}
+
+// removeTables removes what else is in a pin directory than links of ports, and is not to be kept.
+func removeTables(dir string, keep ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if _, _, _, ok := parsePortPin(e.Name()); !ok && !slices.Contains(keep, e.Name()) {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// program is the id of the program of a pinned link; 0: there is none.
+func (l pinnedLink) program() uint32 {
+	if l.path == "" {
+		return 0
+	}
+	opened, err := link.LoadPinnedLink(l.path, nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = opened.Close() }()
+	info, err := opened.Info()
+	if err != nil {
+		return 0
+	}
+	return uint32(info.Program)
 }

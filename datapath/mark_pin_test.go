@@ -1,25 +1,12 @@
 package datapath_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"weir/datapath"
 	"weir/datapath/testnet"
 )
-
-func pinned(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
 
 // With a pin directory the program works on when its process is gone, the next process takes it over
 // in place, with its counters, and Close leaves nothing.
@@ -38,8 +25,8 @@ func TestMark_HandOver(t *testing.T) {
 	if err := first.Leave(); err != nil { // as if the process had ended
 		t.Fatal(err)
 	}
-	if attachedTo(t, p.Port) != 1 || attachedTo(t, p.Uplink) != 1 || len(pinned(t, dir)) != 4 {
-		t.Fatalf("after the first process: %d and %d programs, pins %v", attachedTo(t, p.Port), attachedTo(t, p.Uplink), pinned(t, dir))
+	if testnet.AttachedTo(t, p.Port) != 1 || testnet.AttachedTo(t, p.Uplink) != 1 || len(testnet.Pinned(t, dir)) != 4 {
+		t.Fatalf("after the first process: %d and %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.Uplink), testnet.Pinned(t, dir))
 	}
 	old := attachedFirst(t, p.Port)
 	defer old.Close()
@@ -63,8 +50,8 @@ func TestMark_HandOver(t *testing.T) {
 	if id, _ := info.ID(); id == oldID {
 		t.Error("the program was not replaced")
 	}
-	if attachedTo(t, p.Port) != 1 || attachedTo(t, p.Uplink) != 0 {
-		t.Errorf("after the second: %d and %d programs", attachedTo(t, p.Port), attachedTo(t, p.Uplink))
+	if testnet.AttachedTo(t, p.Port) != 1 || testnet.AttachedTo(t, p.Uplink) != 0 {
+		t.Errorf("after the second: %d and %d programs", testnet.AttachedTo(t, p.Port), testnet.AttachedTo(t, p.Uplink))
 	}
 	warm.Send(t, 20, 1000)
 	if n := warm.Arrived(t, 20); n != 20 {
@@ -78,19 +65,19 @@ func TestMark_HandOver(t *testing.T) {
 	if _, err := datapath.AttachMark([]datapath.PortRef{p.Port, p.In}, datapath.MarkConfig{Pin: dir}); err == nil {
 		t.Error("a port without a queue was taken")
 	}
-	if attachedTo(t, p.Port) != 1 {
+	if testnet.AttachedTo(t, p.Port) != 1 {
 		t.Error("a failed AttachMark detached a pinned program")
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if attachedTo(t, p.Port) != 0 || len(pinned(t, dir)) != 0 {
-		t.Errorf("after Close: %d programs, pins %v", attachedTo(t, p.Port), pinned(t, dir))
+	if testnet.AttachedTo(t, p.Port) != 0 || len(testnet.Pinned(t, dir)) != 0 {
+		t.Errorf("after Close: %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
 	}
 	if err := second.Close(); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if _, err := datapath.AttachMark([]datapath.PortRef{p.Port, p.In}, datapath.MarkConfig{Pin: dir}); err == nil || len(pinned(t, dir)) != 0 {
-		t.Errorf("a failed first AttachMark left %v, error %v", pinned(t, dir), err)
+	if _, err := datapath.AttachMark([]datapath.PortRef{p.Port, p.In}, datapath.MarkConfig{Pin: dir}); err == nil || len(testnet.Pinned(t, dir)) != 0 {
+		t.Errorf("a failed first AttachMark left %v, error %v", testnet.Pinned(t, dir), err)
 	}
 }

@@ -155,10 +155,6 @@ func fromTest(b []byte) bool {
 	return len(b) >= 14 && bytes.Equal(b[6:12], []byte{0x02, 0, 0, 0, 0, 1})
 }
 
-// slowBps is so slow that a queue does not drain while a test fills it (but not slower: TBF's bucket
-// holds 4.29 s at most, and drops what is larger); quickBps empties it.
-const slowBps, quickBps = 40_000, 1e9
-
 // through sends frames into a port whose queue already holds more than the threshold (0), lets the
 // queue drain and gives what arrived of the frames at the tap.
 func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port datapath.PortRef, limit, burst uint32, frames [][]byte) []testnet.Captured {
@@ -173,7 +169,7 @@ func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port datapath.Po
 	for _, f := range append(fillers, frames...) {
 		from.Send(t, f)
 	}
-	testnet.Shape(t, port, quickBps, limit, burst)
+	testnet.Shape(t, port, testnet.QuickBps, limit, burst)
 	for range fillers {
 		tap.Receive(t, fromTest)
 	}
@@ -188,7 +184,7 @@ func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port datapath.Po
 // headers outside of the linear part, on the program of a real queue.
 func TestMark_RealFrames(t *testing.T) {
 	const burst, limit = 9100, 1 << 20
-	p := testnet.NewPath(t, testnet.PathOptions{UplinkBps: slowBps, Burst: burst, MTU: 9000})
+	p := testnet.NewPath(t, testnet.PathOptions{UplinkBps: testnet.SlowBps, Burst: burst, MTU: 9000})
 	m := attachMark(t, datapath.MarkConfig{ThresholdBytes: 0}, p.Uplink)
 	big := func(f frame, ecn byte) []byte { return append(f.bytes(ecn), make([]byte, 8800)...) }
 	ipv4, ipv6 := frame{options: 8, dscp: 5}, frame{ipv6: true, next: 6, dscp: 5}
@@ -221,7 +217,7 @@ func TestMark_RealFrames(t *testing.T) {
 // A switch's kernel keeps the outer tag of a forwarded frame in the packet's metadata, out of the data.
 func TestMark_TagInMetadata(t *testing.T) {
 	const burst, limit = 3000, 1 << 20
-	p := testnet.NewPath(t, testnet.PathOptions{PortBps: slowBps, Limit: limit, Burst: burst})
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.SlowBps, Limit: limit, Burst: burst})
 	attachMark(t, datapath.MarkConfig{ThresholdBytes: 0}, p.Port)
 	var in [][]byte
 	var frames []frame
@@ -256,27 +252,12 @@ func TestMark_RefusesPortWithoutQueue(t *testing.T) {
 	if !errors.As(err, &none) || none.Port != p.Uplink.Name || none.Kind != "noqueue" {
 		t.Errorf("error %v", err)
 	}
-	if n := attachedTo(t, p.Port); n != 0 {
+	if n := testnet.AttachedTo(t, p.Port); n != 0 {
 		t.Errorf("%d programs stay attached to %s", n, p.Port.Name)
 	}
 	if _, err := datapath.AttachMark([]datapath.PortRef{{Name: "gone", Ifindex: 4711, Enter: p.Switch.Enter}}, datapath.MarkConfig{}); err == nil {
 		t.Error("attached to a device that does not exist")
 	}
-}
-
-func attachedTo(t *testing.T, p datapath.PortRef) (n int) {
-	t.Helper()
-	err := p.In(func() error {
-		q, err := link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
-		if err == nil {
-			n = len(q.Programs)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // Two ports with thresholds of their own; `red` drops what `ecn` would mark, and the sender notices.
@@ -301,7 +282,7 @@ func TestMark_Red(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := attachedTo(t, p.Port) + attachedTo(t, p.Uplink); n != 0 {
+	if n := testnet.AttachedTo(t, p.Port) + testnet.AttachedTo(t, p.Uplink); n != 0 {
 		t.Errorf("%d programs attached after Close", n)
 	}
 }

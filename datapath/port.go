@@ -175,3 +175,44 @@ func isPermission(err error) bool {
 }
 
 func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }
+
+// egress lists the programs at a port's egress, with the cookie of its namespace.
+func (p PortRef) egress() (cookie uint64, chain *link.QueryResult, err error) {
+	err = p.In(func() (err error) {
+		if cookie, err = NetnsCookie(); err != nil {
+			return err
+		}
+		chain, err = Again(unix.ENOSPC, func() (*link.QueryResult, error) {
+			return link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})
+		})
+		return err
+	})
+	return cookie, chain, err
+}
+
+// attachAt attaches a program to a port's device.
+func attachAt(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) (l link.Link, err error) {
+	err = p.In(func() (err error) {
+		l, err = link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: prog, Attach: to, Anchor: anchor})
+		return err
+	})
+	return l, err
+}
+
+// Sizes in bytes.
+const (
+	defaultMTU      = 1500
+	segmentOverhead = 40 // IPv4 and TCP headers
+)
+
+// deviceMTU is the MTU of a port's device, of which segments are at most so large.
+func deviceMTU(port PortRef) (mtu uint32, err error) {
+	err = port.In(func() error {
+		l, err := netlink.LinkByIndex(port.Ifindex)
+		if err == nil {
+			mtu = uint32(min(max(l.Attrs().MTU, defaultMTU), 65535))
+		}
+		return err
+	})
+	return mtu, err
+}

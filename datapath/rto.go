@@ -62,3 +62,6 @@ func (r *initialRTO) Close() error {
 	}
 	return nil
 }
+
+// CheckInitialRTO says the same of AttachInitialRTO.
+func CheckInitialRTO() error { return checkAll(socketProbes()) }

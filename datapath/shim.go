@@ -60,7 +60,7 @@ type shimPort struct {
 
 // CheckShim says whether AttachShim can work on this kernel and for this user: nil, ErrPermission or a
 // *MissingFeature.
-func CheckShim() error { return checkAll(edgeProbes()) }
+func CheckShim() error { return checkAll(packetProbes()) }
 
 // AttachShim puts the shim on each port's egress: at the head of the chain where it writes, at its tail
 // where it clears, so that whoever reads the bits at that port does so between. A reader at the head of

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/internal/shimtest"
 )
@@ -20,8 +21,8 @@ func BenchmarkFairQShim(b *testing.B) {
 		b.Fatal(err)
 	}
 	k, unknown := &talk{port: 1, client: 7, server: 7}, &talk{port: 2, client: 7, server: 7}
-	perRun(b, s.WeirShimSend, k.syn(false))
-	perRun(b, s.WeirShimHear, k.syn(true))
+	bpftest.PerRun(b, s.WeirShimSend, k.syn(false))
+	bpftest.PerRun(b, s.WeirShimHear, k.syn(true))
 	written := func(c *shimtest.ShimShimCounts) uint64 { return c.Written }
 	same := func(c *shimtest.ShimShimCounts) uint64 { return c.Same }
 	for _, r := range []struct {
@@ -41,9 +42,9 @@ func BenchmarkFairQShim(b *testing.B) {
 		{"read at ingress: SYN-ACK", s.WeirShimHear, k.segment(true, frames.SYN|frames.ACK, 0, nil, 0), 1, func(c *shimtest.ShimShimCounts) uint64 { return c.Learnt }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
-			empty := perRun(b, s.Empty, r.in)
-			lookup := perRun(b, s.HashLookup, r.in) - empty
-			cost := (perRun(b, r.program, r.in) - empty) / r.packets
+			empty := bpftest.PerRun(b, s.Empty, r.in)
+			lookup := bpftest.PerRun(b, s.HashLookup, r.in) - empty
+			cost := (bpftest.PerRun(b, r.program, r.in) - empty) / r.packets
 			if r.counter != nil && shimCounted(b, &s, r.counter) == 0 {
 				b.Fatal("the packets did not take this path")
 			}

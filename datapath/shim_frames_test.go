@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/datapath/testnet"
 )
@@ -108,7 +109,7 @@ func throughProgram(t *testing.T, p *ebpf.Program, in []byte, flags uint32) []by
 	if err != nil {
 		t.Fatalf("frame %x: %v", in, err)
 	}
-	if verdict != tcxNext {
+	if verdict != bpftest.TCXNext {
 		t.Errorf("frame %x: returned %d, want %d", in, int32(verdict), -1)
 	}
 	return o.DataOut
@@ -123,7 +124,7 @@ func (b *shimBench) counted(t *testing.T, side int) datapath.ShimStats {
 	}
 	now, last := all[side], b.last[side]
 	b.last[side] = now
-	return minus(now, last)
+	return bpftest.Minus(now, last)
 }
 
 // talk makes the frames of one connection. Its client is always an end's own address: 10.0.0.1 or
@@ -266,7 +267,7 @@ func TestShim_Table(t *testing.T) {
 				b.counted(t, 0)
 				b.counted(t, 1)
 				for _, payload := range []int{0, 1, 700} {
-					for _, flags := range []uint32{0, testRunChecksumComplete} {
+					for _, flags := range []uint32{0, bpftest.ChecksumComplete} {
 						b.row(t, &k, server, payload, flags)
 						rows++
 					}

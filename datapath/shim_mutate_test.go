@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/datapath"
+	"weir/datapath/internal/bpftest"
 	"weir/datapath/internal/frames"
 	"weir/internal/testseed"
 )
@@ -93,7 +94,7 @@ func TestShim_ChangesNothingElse(t *testing.T) {
 		for i, p := range []*ebpf.Program{b.send, b.clear, b.hearSending} {
 			o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64)}
 			verdict, err := p.Run(&o)
-			if refused(err) {
+			if bpftest.Refused(err) {
 				continue
 			}
 			if err != nil {
@@ -103,7 +104,7 @@ func TestShim_ChangesNothingElse(t *testing.T) {
 			if wrote && i == 2 {
 				err = fmt.Errorf("the reader changed it")
 			}
-			if err != nil || verdict != tcxNext {
+			if err != nil || verdict != bpftest.TCXNext {
 				t.Fatalf("program %d returned %d: %v\n in  %x\n out %x", i, int32(verdict), err, in, o.DataOut)
 			}
 			if i < 2 {

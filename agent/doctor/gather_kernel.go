@@ -116,7 +116,7 @@ func lockdown(line string) string {
 // features asks the kernel about BPF. The programs are rehearsed only where all features are there, for
 // otherwise the answer is known, and longer.
 func (g *gatherer) features() note {
-	features := datapath.Features()
+	features := datapath.Features(datapath.NeedsFairQ(), datapath.NeedsMark(), datapath.NeedsEdge(), datapath.MeasureNeeds())
 	rehearse := true
 	for i := range features {
 		for _, u := range features[i].Uses {

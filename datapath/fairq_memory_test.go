@@ -2,48 +2,12 @@ package datapath
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
 
 	"weir/internal/testroot"
 )
-
-// Every feature is listed once with what needs it, and this kernel, on which the programs load, has those
-// of the switch: a probe that is wrong would keep an operator from it.
-func TestFeatures(t *testing.T) {
-	testroot.Need(t, "asks the kernel about BPF")
-	rehearsed := RehearseFairQ()
-	seen := map[string]bool{}
-	uses := map[Use]int{}
-	for _, f := range Features() {
-		if seen[f.Name] || f.Since == "" || len(f.Uses) == 0 {
-			t.Errorf("%+v", f)
-		}
-		seen[f.Name] = true
-		for _, u := range f.Uses {
-			uses[u]++
-		}
-		var missing *MissingFeature
-		if f.Err != nil && (!errors.As(f.Err, &missing) || missing.Feature != f.Name) {
-			t.Errorf("%s: %v", f.Name, f.Err)
-		}
-		if rehearsed == nil && f.Err != nil && slices.Contains(f.Uses, UseSwitch) {
-			t.Errorf("the programs load, and yet: %v", f.Err)
-		}
-	}
-	for use, least := range map[Use]int{
-		UseSwitch: len(fairQProbes()), UseMark: len(markProbes()), UseEdge: len(edgeProbes()), UseMeasure: len(measureProbes()),
-	} {
-		if uses[use] < least {
-			t.Errorf("%s needs %d features, %d are listed", use, least, uses[use])
-		}
-	}
-	if CheckFairQ() == nil && rehearsed != nil {
-		t.Errorf("all features are there, and the programs do not load: %v", rehearsed)
-	}
-}
 
 // What the tables are said to take is near to what the kernel counts for them.
 func TestFairQMemory(t *testing.T) {
