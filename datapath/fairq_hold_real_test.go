@@ -250,7 +250,7 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 			}
 		}
 	}
-	attach := func(t *testing.T, ports ...datapath.PortRef) *datapath.FairQ {
+	begin := func(t *testing.T, ports ...datapath.PortRef) *datapath.FairQ {
 		t.Helper()
 		var list []datapath.FairQPort
 		for _, p := range ports {
@@ -282,11 +282,11 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 				begin := func() {
 					switch r.name {
 					case "both":
-						f = attach(t, p.Port, p.In)
+						f = begin(t, p.Port, p.In)
 					case "data":
-						f = attach(t, p.Port)
+						f = begin(t, p.Port)
 					case "acks":
-						f = attach(t, p.In)
+						f = begin(t, p.In)
 					}
 				}
 				if !before {
@@ -304,7 +304,7 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 	}
 	t.Run("a connection's data moves away", func(t *testing.T) {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
-		f := attach(t, p.Port, p.In)
+		f := begin(t, p.Port, p.In)
 		pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4), flows)
 		run(t, f, pairs)
 		check(t, f, p.In, 0, 0)

@@ -102,7 +102,7 @@ func TestFairQ_ScopeChanges(t *testing.T) {
 	pin := testnet.Mount(t, "bpf") + "/weir"
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	ports := []datapath.FairQPort{{PortRef: p.Port, Law: held(23457)}, {PortRef: p.In, Law: held(23457)}}
-	attach := func(scope string) *datapath.FairQ {
+	begin := func(scope string) *datapath.FairQ {
 		t.Helper()
 		f, err := datapath.AttachFairQ(ports, datapath.FairQConfig{Pin: pin, Lease: time.Hour, Scope: []netip.Prefix{netip.MustParsePrefix(scope)}})
 		if err != nil {
@@ -110,7 +110,7 @@ func TestFairQ_ScopeChanges(t *testing.T) {
 		}
 		return f
 	}
-	f := attach("10.0.0.0/8")
+	f := begin("10.0.0.0/8")
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(5)))
 	testnet.Send(t, flow.Client, flow.Server, 100_000)
 	if w := testnet.ReadTCPInfo(t, flow.Client).Snd_wnd; w != granted(23457, 5) {
@@ -119,7 +119,7 @@ func TestFairQ_ScopeChanges(t *testing.T) {
 	if err := f.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	f = attach("10.0.1.0/24")
+	f = begin("10.0.1.0/24")
 	defer func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)

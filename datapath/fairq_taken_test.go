@@ -87,12 +87,12 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 func TestFairQ_OnePortManySwitchesAtOnce(t *testing.T) {
 	p, _ := pinnedPath(t)
 	const rounds, many = 60, 4
-	var attach [many]func(datapath.PortRef) (link.Link, error)
+	var attachers [many]func(datapath.PortRef) (link.Link, error)
 	for i := range many {
 		f := attachFairQ(t, datapath.FairQConfig{Flows: 1024})
 		defer f.Close()
 		var err error
-		if attach[i], err = f.Attacher(); err != nil {
+		if attachers[i], err = f.Attacher(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestFairQ_OnePortManySwitchesAtOnce(t *testing.T) {
 		for i := range many {
 			all.Go(func() {
 				<-begin
-				links[i], errs[i] = attach[i](p.Port)
+				links[i], errs[i] = attachers[i](p.Port)
 			})
 		}
 		close(begin)

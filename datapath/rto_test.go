@@ -45,7 +45,7 @@ func cgroup(t *testing.T) string {
 }
 
 // synRTO connects to an address that does not answer and gives the timer that the SYN waits for.
-func synRTO(t *testing.T, ns *testnet.Namespace) (rto time.Duration) {
+func synRTO(t *testing.T, ns *testnet.Namespace) (timeout time.Duration) {
 	t.Helper()
 	ns.Must(t, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -61,10 +61,10 @@ func synRTO(t *testing.T, ns *testnet.Namespace) (rto time.Duration) {
 		if err != nil {
 			return err
 		}
-		rto = time.Duration(info.Rto) * time.Microsecond
+		timeout = time.Duration(info.Rto) * time.Microsecond
 		return nil
 	})
-	return rto
+	return timeout
 }
 
 // The initial RTO is that of the namespace, rounded up to a jiffy; other namespaces, and all once it is
@@ -78,17 +78,17 @@ func TestInitialRTO(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A jiffy is 10 ms at most (HZ 100).
-	if rto := synRTO(t, p.Sender); rto < 63*time.Millisecond || rto > 73*time.Millisecond {
-		t.Errorf("initial RTO %s, want 63 ms", rto)
+	if timeout := synRTO(t, p.Sender); timeout < 63*time.Millisecond || timeout > 73*time.Millisecond {
+		t.Errorf("initial RTO %s, want 63 ms", timeout)
 	}
-	if rto := synRTO(t, p.Receiver); rto != time.Second {
-		t.Errorf("initial RTO of another namespace %s, want 1 s", rto)
+	if timeout := synRTO(t, p.Receiver); timeout != time.Second {
+		t.Errorf("initial RTO of another namespace %s, want 1 s", timeout)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if rto := synRTO(t, p.Sender); rto != time.Second {
-		t.Errorf("initial RTO after Close %s, want 1 s", rto)
+	if timeout := synRTO(t, p.Sender); timeout != time.Second {
+		t.Errorf("initial RTO after Close %s, want 1 s", timeout)
 	}
 	if _, err := datapath.AttachInitialRTO(dir, map[uint64]time.Duration{1: 0}); err == nil {
 		t.Error("an initial RTO of 0 was taken")

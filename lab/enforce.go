@@ -75,9 +75,9 @@ func startMark(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	if params.NotECT == "drop" {
 		cfg.NotECT = datapath.NotECTDrop
 	}
-	mark, err := datapath.AttachMark(l.switchPorts(r.At), cfg)
+	marking, err := datapath.AttachMark(l.switchPorts(r.At), cfg)
 	if err != nil {
 		return nil, err
 	}
-	return mark.Close, nil
+	return marking.Close, nil
 }

@@ -20,8 +20,8 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		return nil, fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
 	var running []*datapath.FairQ
-	var shim *datapath.Shim
-	var edge *datapath.Edge
+	var shims *datapath.Shim
+	var edges *datapath.Edge
 	ctx, cancel := context.WithCancel(context.Background())
 	beats := make(chan error)
 	stop := func() error {
@@ -30,23 +30,23 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 		for _, f := range running {
 			errs = append(errs, <-beats, f.Close())
 		}
-		if shim != nil {
-			errs = append(errs, shim.Close())
+		if shims != nil {
+			errs = append(errs, shims.Close())
 		}
-		if edge != nil {
-			errs = append(errs, edge.Close())
+		if edges != nil {
+			errs = append(errs, edges.Close())
 		}
 		return errors.Join(errs...)
 	}
 	if params.Scale == "shim" {
 		var err error
-		if shim, err = datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{}); err != nil {
+		if shims, err = datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{}); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}
 	if params.Edge {
 		var err error
-		if edge, err = datapath.AttachEdge(l.edgePorts(), edgeConfig(&params)); err != nil {
+		if edges, err = datapath.AttachEdge(l.edgePorts(), edgeConfig(&params)); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}

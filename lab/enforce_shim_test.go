@@ -184,11 +184,11 @@ func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 	const near, far = 2 << 14, 4 << 14
 	g := chain(3, true)
 	l := up(t, "fq17", g.config())
-	shim, err := datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{})
+	shims, err := datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shim.Close()
+	defer shims.Close()
 	middle := &shimWatch{tap: testnet.NewTap(t, portOf(t, l, "switch2->switch3"))}
 	err = dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
 		if err := both(client, server, 10_000); err != nil {

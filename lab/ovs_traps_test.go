@@ -62,11 +62,11 @@ func inUserSpace(t *testing.T, l *Lab) {
 // unfinished sends a datagram to receiver1 and tells how it comes in at the switch.
 func unfinished(t *testing.T, l *Lab, in *testnet.Raw) bool {
 	t.Helper()
-	mark := []byte("checksum-of-this")
-	if _, err := udp(t, l, "sender1").WriteTo(mark, discard(l)); err != nil {
+	text := []byte("checksum-of-this")
+	if _, err := udp(t, l, "sender1").WriteTo(text, discard(l)); err != nil {
 		t.Fatal(err)
 	}
-	return in.Receive(t, func(frame []byte) bool { return bytes.Contains(frame, mark) }).Partial
+	return in.Receive(t, func(frame []byte) bool { return bytes.Contains(frame, text) }).Partial
 }
 
 // discard is where nobody listens at receiver1.
@@ -303,11 +303,11 @@ func TestOVS_TellsOfLostFrames(t *testing.T) {
 	g.Links[len(g.Links)-1].Rate = mbit
 	l := up(t, "lost", g.config())
 	inUserSpace(t, l)
-	mark, err := datapath.AttachMark(l.switchPorts([]string{"switch"}), datapath.MarkConfig{Action: datapath.ActionDrop})
+	marking, err := datapath.AttachMark(l.switchPorts([]string{"switch"}), datapath.MarkConfig{Action: datapath.ActionDrop})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mark.Close()
+	defer marking.Close()
 	if lines := l.troubleOfSwitches(); len(lines) > 0 {
 		t.Fatalf("at first: %v", lines)
 	}
