@@ -208,4 +208,4 @@ func (e *Edge) Close() error {
 }
 
 // NeedsEdge is what the edge asks of the kernel.
-func NeedsEdge() Needs { return Needs{UseEdge, packetProbes()} }
+func NeedsEdge() Needs { return Needs{Use: UseEdge, Probes: packetProbes()} }

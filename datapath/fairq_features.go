@@ -121,4 +121,4 @@ func mapMemory(m *ebpf.MapSpec, cpus int) uint64 {
 }
 
 // NeedsFairQ is what the switch program asks of the kernel.
-func NeedsFairQ() Needs { return Needs{UseSwitch, append(fairQProbes(), fairQHelperProbes()...)} }
+func NeedsFairQ() Needs { return Needs{Use: UseSwitch, Probes: append(fairQProbes(), fairQHelperProbes()...)} }

@@ -321,4 +321,4 @@ func (m *Mark) abandon() error {
 func CheckMark() error { return checkAll(queueProbes()) }
 
 // NeedsMark is what marking asks of the kernel.
-func NeedsMark() Needs { return Needs{UseMark, queueProbes()} }
+func NeedsMark() Needs { return Needs{Use: UseMark, Probes: queueProbes()} }
