@@ -40,7 +40,7 @@ check: lint ## the linter and all tests that need no root, clang or Open vSwitch
 
 # Most of the time tests wait, for TCP's timers or for the kernel to end a namespace: so two packages at a time, the
 # longest first. MUST='Osken|Tshark' fails the run when a test of such a name was skipped.
-LONGEST := ./cmd/weir ./datapath ./lab ./controller ./sim
+LONGEST := ./cmd/weir ./datapath/fairq ./lab ./controller ./sim
 
 # They compare the whole machine before and after, so nothing else of ours may run beside them.
 ALONE := ^(TestHostIsAsBefore|TestLabWithController)$$
@@ -84,7 +84,7 @@ bench-datapath: ## what the switch program costs on each path, above an empty on
 	@echo "how to read it: ns/packet: above an empty program of the same run; lookups: the same in hash lookups of a"
 	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (40 bytes)."
 	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
-	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath
+	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath/fairq
 
 bench-sim: ## the simulator: packets a second, cost against queue and flows, memory: minutes; BENCH_SIM='--json --only S1'
 	@scripts/bench-sim $(BENCH_SIM)
@@ -98,7 +98,7 @@ bench-openflow: ## the OpenFlow connection beside os-ken's: messages a second of
 
 fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
 	@scripts/need-root
-	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath \
+	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath/fairq \
 		-args -frames 10000000 -veth 500000 $(if $(SEED),-seed $(SEED))
 
 fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n: from that seed on

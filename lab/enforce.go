@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
+	"weir/datapath/mark"
 	"weir/experiment"
 )
 
@@ -21,9 +23,9 @@ var enforcers = map[string]enforcer{
 		check: func() error { return nil },
 		start: func(*Lab, *experiment.Run, string) (func() error, error) { return func() error { return nil }, nil },
 	},
-	"ecn":   {check: datapath.CheckMark, start: startMark},
-	"red":   {check: datapath.CheckMark, start: startMark},
-	"fairq": {check: datapath.CheckFairQ, start: startFairQ},
+	"ecn":   {check: mark.Check, start: startMark},
+	"red":   {check: mark.Check, start: startMark},
+	"fairq": {check: fairq.Check, start: startFairQ},
 }
 
 // NeedsProcess tells whether a law of r is enforced only while the process lives that attached it.
@@ -52,8 +54,8 @@ func (l *Lab) Enforce(r *experiment.Run) (stop func() error, err error) {
 }
 
 // switchPorts are the ports of the switches that run the scheme's laws.
-func (l *Lab) switchPorts(at []string) []datapath.PortRef {
-	var ports []datapath.PortRef
+func (l *Lab) switchPorts(at []string) []attach.PortRef {
+	var ports []attach.PortRef
 	for _, p := range l.Ports() {
 		if !p.OfSwitch || !slices.Contains(at, p.Node) {
 			continue
@@ -68,14 +70,14 @@ func startMark(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	if !ok {
 		return nil, fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
-	cfg := datapath.MarkConfig{ThresholdBytes: uint32(params.Threshold.Bytes()), Action: datapath.ActionMark, NotECT: datapath.NotECTPass}
+	cfg := mark.Config{ThresholdBytes: uint32(params.Threshold.Bytes()), Action: mark.ActionMark, NotECT: mark.NotECTPass}
 	if law == "red" {
-		cfg.Action = datapath.ActionDrop
+		cfg.Action = mark.ActionDrop
 	}
 	if params.NotECT == "drop" {
-		cfg.NotECT = datapath.NotECTDrop
+		cfg.NotECT = mark.NotECTDrop
 	}
-	marking, err := datapath.AttachMark(l.switchPorts(r.At), cfg)
+	marking, err := mark.Attach(l.switchPorts(r.At), cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/edge"
+	"weir/datapath/fairq/shim"
 	"weir/experiment"
 )
 
@@ -19,9 +21,9 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	if !ok {
 		return nil, fmt.Errorf("law %s: parameters are %T", law, r.Params[law])
 	}
-	var running []*datapath.FairQ
-	var shims *datapath.Shim
-	var edges *datapath.Edge
+	var running []*fairq.Attachment
+	var shims *shim.Shim
+	var edges *edge.Edge
 	ctx, cancel := context.WithCancel(context.Background())
 	beats := make(chan error)
 	stop := func() error {
@@ -40,19 +42,19 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	}
 	if params.Scale == "shim" {
 		var err error
-		if shims, err = datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{}); err != nil {
+		if shims, err = shim.Attach(l.shimPorts(), shim.Config{}); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}
 	if params.Edge {
 		var err error
-		if edges, err = datapath.AttachEdge(l.edgePorts(), edgeConfig(&params)); err != nil {
+		if edges, err = edge.Attach(l.edgePorts(), edgeConfig(&params)); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}
 	// A time_scale can ask for more.
-	if params.Count == "handshake" && params.Idle.Std() > datapath.FairQActiveMost {
-		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", datapath.FairQActiveMost))
+	if params.Count == "handshake" && params.Idle.Std() > fairq.MaxActive {
+		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", fairq.MaxActive))
 	}
 	for _, at := range r.At {
 		ports := l.fairQPorts(at, &r.Config, &params)
@@ -66,7 +68,7 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 				return nil, errors.Join(err, stop())
 			}
 		}
-		f, err := datapath.AttachFairQ(ports, config)
+		f, err := fairq.Attach(ports, config)
 		if err != nil {
 			return nil, errors.Join(err, stop())
 		}
@@ -76,25 +78,25 @@ func startFairQ(l *Lab, r *experiment.Run, law string) (func() error, error) {
 	return stop, nil
 }
 
-func fairQConfig(p *experiment.FairQParams) datapath.FairQConfig {
-	c := datapath.FairQConfig{} // its own table: a closed loop closes 2000 connections a second
+func fairQConfig(p *experiment.FairQParams) fairq.Config {
+	c := fairq.Config{} // its own table: a closed loop closes 2000 connections a second
 	switch p.Count {
 	case "opening":
-		c.Count = datapath.FairQCountOpening
+		c.Count = fairq.CountOpening
 	case "handshake":
-		c.Count = datapath.FairQCountHandshake
+		c.Count = fairq.CountHandshake
 	}
 	if p.Shrink == "avoid" {
-		c.Shrink = datapath.FairQShrinkAvoid
+		c.Shrink = fairq.ShrinkAvoid
 	}
 	if p.Edge {
-		c.Edge = datapath.FairQEdge{Interval: p.EdgeInterval.Std(), Change: experiment.FairQEdgeChange, Lease: experiment.FairQEdgeLease.Std()}
+		c.Edge = fairq.EdgeMode{Interval: p.EdgeInterval.Std(), Change: experiment.FairQEdgeChange, Lease: experiment.FairQEdgeLease.Std()}
 	}
 	switch p.Scale {
 	case "shim":
-		c.Scale = datapath.FairQScaleShim
+		c.Scale = fairq.ScaleShim
 	case "unify":
-		c.Scale, c.UnifyShift = datapath.FairQScaleUnify, uint8(p.UnifyShift)
+		c.Scale, c.UnifyShift = fairq.ScaleUnify, uint8(p.UnifyShift)
 	}
 	return c
 }
@@ -112,34 +114,34 @@ func checkFairQ(r *experiment.Run, law string) error {
 }
 
 // fairQPorts are the ports of one switch with their laws.
-func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.FairQParams) []datapath.FairQPort {
-	var out []datapath.FairQPort
+func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *experiment.FairQParams) []fairq.Port {
+	var out []fairq.Port
 	for _, port := range l.Ports() {
 		if !port.OfSwitch || port.Node != node {
 			continue
 		}
-		out = append(out, datapath.FairQPort{PortRef: l.PortRef(port), Law: fairQLaw(p.At(cfg.RTT, port.Rate, port.Buffer), p)})
+		out = append(out, fairq.Port{PortRef: l.PortRef(port), Law: fairQLaw(p.At(cfg.RTT, port.Rate, port.Buffer), p)})
 	}
 	return out
 }
 
 // fairQLaw is what the switch program is told of the law of a port.
-func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) datapath.FairQLaw {
-	l := datapath.FairQLaw{
+func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) fairq.Law {
+	l := fairq.Law{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: labMTU, Tick: at.Tick, Period: at.Period,
-		FloorBytes: at.Floor, CapBytes: at.Cap, Active: at.Active, Idle: min(p.Idle.Std(), datapath.FairQActiveMost),
+		FloorBytes: at.Floor, CapBytes: at.Cap, Active: at.Active, Idle: min(p.Idle.Std(), fairq.MaxActive),
 	}
 	if p.Paths > 1 {
 		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
 	}
 	if p.Gain == "code" {
-		l.Gain = datapath.FairQGainOVS
+		l.Gain = fairq.GainOVS
 	}
 	if !p.Aggregate {
-		l.SlowStart = datapath.FairQSlowStartPerFlow
+		l.SlowStart = fairq.SlowStartPerFlow
 	}
 	if p.FairSwitch {
-		l.Variant = datapath.FairQFairSwitch
+		l.Variant = fairq.FairSwitch
 	}
 	return l
 }

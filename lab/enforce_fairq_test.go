@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/law"
 )
@@ -41,8 +42,8 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
 		before := params.Check(cfg, experiment.FairQLab())
 		// There is no such device: it is refused too, but as it is attached.
-		_, err := datapath.AttachFairQ([]datapath.FairQPort{{
-			PortRef: datapath.PortRef{Name: "none", Ifindex: 1 << 30}, Law: fairQLaw(params.At(cfg.RTT, rate, 125_000), &params),
+		_, err := fairq.Attach([]fairq.Port{{
+			PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Law: fairQLaw(params.At(cfg.RTT, rate, 125_000), &params),
 		}}, fairQConfig(&params))
 		if err == nil {
 			t.Fatal("it was attached")
@@ -68,15 +69,15 @@ func defaultFairQ(t *testing.T) experiment.FairQParams {
 func TestFairQ_ParametersReachTheSwitchProgram(t *testing.T) {
 	p := defaultFairQ(t)
 	at := p.At(200e3, 200e6, 125_000)
-	if l := fairQLaw(at, &p); l != (datapath.FairQLaw{
+	if l := fairQLaw(at, &p); l != (fairq.Law{
 		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,
 	}) {
 		t.Errorf("the defaults: %+v", l)
 	}
 	p.Gain, p.Aggregate, p.FairSwitch, p.Paths, p.Undivided, p.Idle = "code", false, true, 4, true, 5e9
 	l := fairQLaw(at, &p)
-	if l.Gain != datapath.FairQGainOVS || l.SlowStart != datapath.FairQSlowStartPerFlow || l.Variant != datapath.FairQFairSwitch ||
-		l.Paths != 4 || !l.Undivided || l.Idle != datapath.FairQActiveMost {
+	if l.Gain != fairq.GainOVS || l.SlowStart != fairq.SlowStartPerFlow || l.Variant != fairq.FairSwitch ||
+		l.Paths != 4 || !l.Undivided || l.Idle != fairq.MaxActive {
 		t.Errorf("%+v", l)
 	}
 }

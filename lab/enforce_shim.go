@@ -1,34 +1,34 @@
 package lab
 
 import (
-	"weir/datapath"
+	"weir/datapath/fairq/shim"
 	"weir/experiment"
 )
 
 // shimPorts are the places of FairQ's shim in the lab. It tells scales where traffic enters the network:
 // at a hypervisor's uplink or, without hypervisors, at the guest's own device, as a host would run it. It
 // takes them out again at the last port that is not the guest's: the VM's, or the switch's.
-func (l *Lab) shimPorts() []datapath.ShimPort {
-	var list []datapath.ShimPort
+func (l *Lab) shimPorts() []shim.Port {
+	var list []shim.Port
 	for _, n := range l.plan.nodes {
 		for _, p := range n.ports {
 			side, ok := shimSide(n.kind, p.peer.kind)
 			if !ok {
 				continue
 			}
-			list = append(list, datapath.ShimPort{PortRef: l.portRef(n.name, p.name, p.ifindex), Side: side})
+			list = append(list, shim.Port{PortRef: l.portRef(n.name, p.name, p.ifindex), Side: side})
 		}
 	}
 	return list
 }
 
 // shimSide says what the shim does at a port that leads from one kind of node to another.
-func shimSide(from, to experiment.NodeKind) (side datapath.ShimSide, ok bool) {
+func shimSide(from, to experiment.NodeKind) (side shim.Side, ok bool) {
 	switch {
 	case from != experiment.Switch && to == experiment.Switch:
-		return datapath.ShimSend, true
+		return shim.Send, true
 	case from != experiment.Guest && to == experiment.Guest:
-		return datapath.ShimClear, true
+		return shim.Clear, true
 	}
 	return 0, false
 }

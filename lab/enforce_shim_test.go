@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/shim"
 	"weir/datapath/testnet"
 	"weir/experiment"
 )
 
 // portOf is a port of the lab by its name, shaped or not.
-func portOf(t *testing.T, l *Lab, name string) datapath.PortRef {
+func portOf(t *testing.T, l *Lab, name string) attach.PortRef {
 	t.Helper()
 	for _, n := range l.plan.nodes {
 		for _, p := range n.ports {
@@ -25,7 +27,7 @@ func portOf(t *testing.T, l *Lab, name string) datapath.PortRef {
 		}
 	}
 	t.Fatalf("no port %s", name)
-	return datapath.PortRef{}
+	return attach.PortRef{}
 }
 
 // The shim sends where traffic enters the network and clears at the last port before the guest, also
@@ -43,7 +45,7 @@ func TestShimStandsAtTheEdge(t *testing.T) {
 		}
 		var got []string
 		for _, s := range (&Lab{plan: p}).shimPorts() {
-			got = append(got, s.Name+" "+map[datapath.ShimSide]string{datapath.ShimSend: "send", datapath.ShimClear: "clear"}[s.Side])
+			got = append(got, s.Name+" "+map[shim.Side]string{shim.Send: "send", shim.Clear: "clear"}[s.Side])
 		}
 		slices.Sort(got)
 		if strings.Join(got, ", ") != want {
@@ -184,7 +186,7 @@ func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 	const near, far = 2 << 14, 4 << 14
 	g := chain(3, true)
 	l := up(t, "fq17", g.config())
-	shims, err := datapath.AttachShim(l.shimPorts(), datapath.ShimConfig{})
+	shims, err := shim.Attach(l.shimPorts(), shim.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,12 +223,12 @@ func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 }
 
 // holdWindows attaches FairQ to a switch, with a law that grants so much whatever the queue does.
-func (l *Lab) holdWindows(node string, bytes uint32) (*datapath.FairQ, error) {
-	var ports []datapath.FairQPort
+func (l *Lab) holdWindows(node string, bytes uint32) (*fairq.Attachment, error) {
+	var ports []fairq.Port
 	for _, p := range l.switchPorts([]string{node}) {
-		ports = append(ports, datapath.FairQPort{PortRef: p, Law: datapath.FairQLaw{
+		ports = append(ports, fairq.Port{PortRef: p, Law: fairq.Law{
 			TargetBytes: 1 << 20, Tick: time.Millisecond, Period: time.Millisecond, FloorBytes: bytes, CapBytes: bytes, Active: 4 * time.Second,
 		}})
 	}
-	return datapath.AttachFairQ(ports, datapath.FairQConfig{Scale: datapath.FairQScaleShim, Lease: time.Hour})
+	return fairq.Attach(ports, fairq.Config{Scale: fairq.ScaleShim, Lease: time.Hour})
 }

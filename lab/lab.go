@@ -33,8 +33,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weir/datapath"
-	"weir/datapath/lawtrace"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/lawtrace"
 	"weir/experiment"
 	"weir/law"
 )
@@ -70,7 +71,7 @@ type Lab struct {
 	controller        *process // once it is started
 	atFirst           map[*node]frames
 
-	fairqs   []*datapath.FairQ
+	fairqs   []*fairq.Attachment
 	recorder func(node string) (*lawtrace.Recorder, error) // World.RecordLaw
 
 	mu     sync.RWMutex // Enter against Down
@@ -281,10 +282,10 @@ func (l *Lab) Ports() []Port {
 }
 
 // PortRef is a port as package datapath has it.
-func (l *Lab) PortRef(p Port) datapath.PortRef { return l.portRef(p.Node, p.Name, p.Ifindex) }
+func (l *Lab) PortRef(p Port) attach.PortRef { return l.portRef(p.Node, p.Name, p.Ifindex) }
 
-func (l *Lab) portRef(node, name string, ifindex int) datapath.PortRef {
-	return datapath.PortRef{Name: name, Ifindex: ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
+func (l *Lab) portRef(node, name string, ifindex int) attach.PortRef {
+	return attach.PortRef{Name: name, Ifindex: ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
 }
 
 // NetnsCookie tells a node's namespace from all others since boot; 0 if there is no such node.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/experiment/result"
 )
@@ -43,7 +43,7 @@ func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 	return t
 }
 
-func (t *lawTrace) read(f *datapath.FairQ, ports []string) error {
+func (t *lawTrace) read(f *fairq.Attachment, ports []string) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err

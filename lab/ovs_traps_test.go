@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/mark"
 	"weir/datapath/testnet"
 	"weir/internal/nic"
 	"weir/law"
@@ -303,7 +303,7 @@ func TestOVS_TellsOfLostFrames(t *testing.T) {
 	g.Links[len(g.Links)-1].Rate = mbit
 	l := up(t, "lost", g.config())
 	inUserSpace(t, l)
-	marking, err := datapath.AttachMark(l.switchPorts([]string{"switch"}), datapath.MarkConfig{Action: datapath.ActionDrop})
+	marking, err := mark.Attach(l.switchPorts([]string{"switch"}), mark.Config{Action: mark.ActionDrop})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath"
-	"weir/datapath/lawtrace"
+	"weir/datapath/attach"
+	"weir/datapath/fairq/lawtrace"
+	"weir/datapath/rto"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/workload"
@@ -59,7 +60,7 @@ func (w *World) Check(r *experiment.Run) error {
 		}
 	}
 	if !w.WithoutMeasuring {
-		return datapath.CheckMeasure()
+		return attach.CheckMeasure()
 	}
 	return nil
 }
@@ -109,14 +110,14 @@ func (l *Lab) setInitialRTOs() (restore func() error, err error) {
 		l.unmet.add("all guests", "guests.initial_rto", "as asked", why.Error())
 		return none, nil
 	}
-	if err := datapath.CheckInitialRTO(); err != nil {
+	if err := rto.Check(); err != nil {
 		return refused(err)
 	}
 	dir, err := l.Cgroup()
 	if err != nil {
 		return refused(err)
 	}
-	program, err := datapath.AttachInitialRTO(dir, rtos)
+	program, err := rto.AttachInitial(dir, rtos)
 	if err != nil {
 		return nil, err
 	}

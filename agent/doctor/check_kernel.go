@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
-var abilityOf = map[datapath.Use][]Ability{
-	datapath.UseSwitch: {Switching, Observing}, datapath.UseMark: {Marking}, datapath.UseEdge: {Edging}, datapath.UseMeasure: {Lab},
+var abilityOf = map[attach.Use][]Ability{
+	attach.UseSwitch: {Switching, Observing}, attach.UseMark: {Marking}, attach.UseEdge: {Edging}, attach.UseMeasure: {Lab},
 }
 
 // everything is what needs the kernel's BPF.
@@ -53,7 +53,7 @@ func (j *judge) features() {
 		for _, u := range f.Uses {
 			able = append(able, abilityOf[u]...)
 		}
-		if errors.Is(f.Err, datapath.ErrPermission) && !j.f.Process.Root {
+		if errors.Is(f.Err, attach.ErrPermission) && !j.f.Process.Root {
 			names = append(names, f.Name)
 			denied.hides = append(denied.hides, able...)
 			continue
@@ -66,19 +66,19 @@ func (j *judge) features() {
 	}
 }
 
-func (j *judge) feature(f *datapath.Feature, able []Ability) {
+func (j *judge) feature(f *attach.Feature, able []Ability) {
 	n := Finding{Area: AreaKernel, Check: "kernel.feature", Subject: f.Name, Level: OK, Text: "there (" + f.Needs() + ")"}
-	var missing *datapath.MissingFeature
+	var missing *attach.MissingFeature
 	switch {
 	case f.Err == nil:
 	case errors.As(f.Err, &missing):
 		n.Level, n.bars = Blocked, able
 		n.Text = "not in this kernel, " + j.f.Host.Release
 		n.Remedy = "use a kernel that has it: " + f.Needs()
-		if slices.Equal(f.Uses, []datapath.Use{datapath.UseMeasure}) {
+		if slices.Equal(f.Uses, []attach.Use{attach.UseMeasure}) {
 			n.Level, n.Text = Note, n.Text+"; only the lab needs it"
 		}
-	case errors.Is(f.Err, datapath.ErrPermission):
+	case errors.Is(f.Err, attach.ErrPermission):
 		n.Level, n.bars = Blocked, able
 		n.Text = "the kernel refuses to load BPF programs, though this is root"
 		n.Remedy = "see 'rights' below"
@@ -97,7 +97,7 @@ func firstLine(err error) string {
 
 func (j *judge) rehearsal() {
 	k := &j.f.Kernel
-	if !k.Rehearsed || errors.Is(k.Rehearsal, datapath.ErrPermission) {
+	if !k.Rehearsed || errors.Is(k.Rehearsal, attach.ErrPermission) {
 		return // the features have said so
 	}
 	n := Finding{Area: AreaKernel, Check: "kernel.verifier", Level: OK, Text: "the kernel's verifier takes Weir's switch programs (loaded, attached to nothing, let go)"}
@@ -292,7 +292,7 @@ func (j *judge) rights() {
 // refused says whether the kernel lets nothing be loaded.
 func (j *judge) refused() bool {
 	for i := range j.f.Kernel.Features {
-		if errors.Is(j.f.Kernel.Features[i].Err, datapath.ErrPermission) {
+		if errors.Is(j.f.Kernel.Features[i].Err, attach.ErrPermission) {
 			return true
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/law"
 )
 
@@ -68,7 +68,7 @@ func speed(d *Device) law.Rate { return law.Rate(int64(d.SpeedMbit) * 1e6) }
 
 // keepsQueue says whether the root queue discipline of this kind keeps a length that Weir can read.
 func keepsQueue(kind string) bool {
-	return kind != "noop" && kind != "" && datapath.CheckQueue("", kind) == nil
+	return kind != "noop" && kind != "" && attach.CheckQueue("", kind) == nil
 }
 
 // shapeRate is what to shape a port to, in words: the queue must stand in the shaper and not in the NIC.

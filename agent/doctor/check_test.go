@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/agent/switchd"
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // sane is a machine on which nothing is wrong: two shaped ports of a bridge.
@@ -27,9 +27,9 @@ func sane() *Facts {
 		Host:    Host{Name: "sw", Release: "6.18.5", Arch: "amd64", CPUs: 4},
 		Process: Process{Root: true, Capabilities: 1<<41 - 1},
 		Kernel: Kernel{
-			Features: []datapath.Feature{
-				{Name: "tcx", Since: "6.6", Uses: []datapath.Use{datapath.UseSwitch, datapath.UseMark, datapath.UseEdge, datapath.UseMeasure}},
-				{Name: "tp_btf", Since: "5.5", Uses: []datapath.Use{datapath.UseMeasure}},
+			Features: []attach.Feature{
+				{Name: "tcx", Since: "6.6", Uses: []attach.Use{attach.UseSwitch, attach.UseMark, attach.UseEdge, attach.UseMeasure}},
+				{Name: "tp_btf", Since: "5.5", Uses: []attach.Use{attach.UseMeasure}},
 			},
 			Rehearsed: true, BPFFS: bpffs, BPFDir: true, JIT: 1, JITHarden: 0, Unprivil: 2, Resolution: 1,
 			Modules: map[string]ModuleState{"sch_tbf": ModuleReady, "sch_htb": ModuleReady, "veth": ModuleReady, "bridge": ModuleReady},
@@ -45,7 +45,7 @@ func sane() *Facts {
 }
 
 func missing(name, since string) error {
-	return fmt.Errorf("%w", &datapath.MissingFeature{Feature: name, Since: since})
+	return fmt.Errorf("%w", &attach.MissingFeature{Feature: name, Since: since})
 }
 
 // row is one thing that can be wrong with a machine.
@@ -189,7 +189,7 @@ func TestCheck_Rights(t *testing.T) {
 	deny := func(f *Facts) {
 		f.Kernel.Rehearsed = false
 		for i := range f.Kernel.Features {
-			f.Kernel.Features[i].Err = datapath.ErrPermission
+			f.Kernel.Features[i].Err = attach.ErrPermission
 		}
 	}
 	for _, r := range []row{

@@ -6,7 +6,7 @@ package doctor
 import (
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // Facts is what there is to know of a machine. What could not be read is in Unseen, and zero here.
@@ -45,7 +45,7 @@ type Process struct {
 
 // Kernel is what does not belong to a device.
 type Kernel struct {
-	Features   []datapath.Feature
+	Features   []attach.Feature
 	Rehearsed  bool  // Rehearsal is the verifier's answer
 	Rehearsal  error // nil: it takes the switch programs
 	BPFFS      string

@@ -14,7 +14,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/edge"
+	"weir/datapath/mark"
 )
 
 func (g *gatherer) host() note {
@@ -116,16 +119,16 @@ func lockdown(line string) string {
 // features asks the kernel about BPF. The programs are rehearsed only where all features are there, for
 // otherwise the answer is known, and longer.
 func (g *gatherer) features() note {
-	features := datapath.Features(datapath.NeedsFairQ(), datapath.NeedsMark(), datapath.NeedsEdge(), datapath.MeasureNeeds())
+	features := attach.Features(fairq.Needs(), mark.Needs(), edge.Needs(), attach.MeasureNeeds())
 	rehearse := true
 	for i := range features {
 		for _, u := range features[i].Uses {
-			rehearse = rehearse && (u != datapath.UseSwitch || features[i].Err == nil)
+			rehearse = rehearse && (u != attach.UseSwitch || features[i].Err == nil)
 		}
 	}
 	var err error
 	if rehearse {
-		err = datapath.RehearseFairQ()
+		err = fairq.Rehearse()
 	}
 	return func(f *Facts) {
 		f.Kernel.Features, f.Kernel.Rehearsed, f.Kernel.Rehearsal = features, rehearse, err

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // qdisc is a queue discipline as the kernel lists it.
@@ -102,7 +102,7 @@ func (r *programReader) fill(d *Device, a *netlink.LinkAttrs, list []qdisc) {
 }
 
 func (r *programReader) chain(ifindex int, at ebpf.AttachType) (out []Program) {
-	found, err := datapath.ProgramsAt(ifindex, at)
+	found, err := attach.ProgramsAt(ifindex, at)
 	if err != nil {
 		if !tooOld(err) && r.err == nil {
 			r.err = fmt.Errorf("programs at devices: %w", err)

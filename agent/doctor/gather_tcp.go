@@ -14,7 +14,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // sysctls are those that Weir has something to say of.
@@ -147,7 +148,7 @@ func (g *gatherer) memory() note {
 	}
 	return func(f *Facts) {
 		m.Flows = g.o.flows()
-		tables, errTables := datapath.FairQMemory(uint32(m.Flows), f.Host.CPUs)
+		tables, errTables := fairq.Memory(uint32(m.Flows), f.Host.CPUs)
 		m.Tables = tables
 		f.Memory = m
 		f.unseen(seeMemory, errors.Join(err, errTables))
@@ -210,8 +211,8 @@ func (g *gatherer) switches() note {
 
 func pinnedSwitch(dir, name string) (s Switch, err error) {
 	s.Name = name
-	v, err := datapath.OpenFairQ(dir)
-	var other *datapath.OtherSchema
+	v, err := fairq.Open(dir)
+	var other *attach.OtherSchema
 	switch {
 	case errors.As(err, &other):
 		s.Other, s.Refused = true, err.Error()

@@ -15,7 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -246,14 +247,14 @@ func TestReal_State(t *testing.T) {
 		})
 	})
 	finding(t, m.examine("swp1"), "weir.switch", "", "no switch is pinned")
-	var f *datapath.FairQ
+	var f *fairq.Attachment
 	m.Must(t, func() error {
 		const dir = bpffs + "/weir/switch/mine"
 		var err error
-		f, err = datapath.AttachFairQ([]datapath.FairQPort{{
-			PortRef: datapath.PortRef{Name: "swp1", Ifindex: index},
-			Law:     datapath.FairQLaw{TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond},
-		}}, datapath.FairQConfig{Pin: dir, Version: "v9"})
+		f, err = fairq.Attach([]fairq.Port{{
+			PortRef: attach.PortRef{Name: "swp1", Ifindex: index},
+			Law:     fairq.Law{TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50 * time.Microsecond, Period: 500 * time.Microsecond},
+		}}, fairq.Config{Pin: dir, Version: "v9"})
 		return err
 	})
 	// Only what changes is read: the last beat lasts for a second.

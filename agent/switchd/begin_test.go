@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -85,7 +86,7 @@ func TestRun_SeveralAtOnce(t *testing.T) {
 		}
 		<-begun
 		for range many - 1 {
-			var busy *datapath.FairQBusy
+			var busy *attach.Busy
 			if err := <-refused; !errors.As(err, &busy) {
 				t.Errorf("round %d: a second process: %v", round, err)
 			}
@@ -129,7 +130,7 @@ func TestRun_PortOfAnotherSwitch(t *testing.T) {
 	<-begun
 	want := fmt.Sprintf(`port p0: switch "default" (process %d) already runs FairQ here; stop it or choose another port`, os.Getpid())
 	for _, ports := range [][]string{{"p1", "p0"}, {"p*"}} {
-		var taken *datapath.FairQTaken
+		var taken *fairq.Taken
 		if err := m.run(ctx, shaping("other", ports...)); !errors.As(err, &taken) || taken.Error() != want {
 			t.Errorf("%v: %v\nwant %s", ports, err, want)
 		}

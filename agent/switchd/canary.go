@@ -4,7 +4,8 @@ import (
 	"path"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // Enforce says where windows are held: on which ports, and of how many of their flows. The other ports, and
@@ -116,22 +117,22 @@ func newCanary(percent int, r *Rollback) *canary {
 }
 
 // hold is what the port's law is to do now.
-func (c *canary) hold() (datapath.FairQHold, uint32) {
-	share := uint32(c.percent * datapath.FairQLots / 100)
+func (c *canary) hold() (fairq.Hold, uint32) {
+	share := uint32(c.percent * fairq.Lots / 100)
 	switch {
 	case c.stage != stageEnforcing || c.percent <= 0:
-		return datapath.FairQHoldNone, 0
+		return fairq.HoldNone, 0
 	case c.percent >= 100:
-		return datapath.FairQHoldAll, 0
+		return fairq.HoldAll, 0
 	}
-	return datapath.FairQHoldPart, share
+	return fairq.HoldPart, share
 }
 
 // adjust makes a law that of the port's stage.
-func (c *canary) adjust(l *datapath.FairQLaw) {
+func (c *canary) adjust(l *fairq.Law) {
 	l.Hold, l.HoldShare = c.hold()
 	pipe := c.line.emptyPipe(c.handshake)
-	if l.Hold == datapath.FairQHoldPart {
+	if l.Hold == fairq.HoldPart {
 		if pipe = c.pipe.told; pipe == 0 {
 			pipe = c.line.fullPipe(0, 0, 0)
 		}
@@ -145,9 +146,9 @@ func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)
 
 // portReading is what is read of a port now and then.
 type portReading struct {
-	stats datapath.FairQStats
-	queue datapath.RootQueue
-	flows []datapath.FairQFlow // if the watch asked for them
+	stats fairq.Stats
+	queue attach.RootQueue
+	flows []fairq.Flow // if the watch asked for them
 }
 
 // wantsReading says whether anything comes of reading the port.

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // tendAtMost is how often ports are read whose pipe is to be followed and no more.
@@ -155,7 +156,7 @@ func (r *role) readQueues(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
 	}
-	all, err := datapath.ReadRootQueues()
+	all, err := attach.ReadRootQueues()
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (r *role) readFlows(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
 	}
-	return r.fairq.EachFlow(func(port string, f datapath.FairQFlow) bool {
+	return r.fairq.EachFlow(func(port string, f fairq.Flow) bool {
 		if p := read[port]; p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed {
 			p.flows = append(p.flows, f)
 		}
@@ -179,9 +180,9 @@ func (r *role) readFlows(read map[string]*portReading) error {
 }
 
 // onlyPipe says whether two laws differ in no more than the length of the pipe, which follows what is measured.
-func onlyPipe(a, b datapath.FairQLaw) bool {
+func onlyPipe(a, b fairq.Law) bool {
 	a.PipeBytes, b.PipeBytes = 0, 0
-	if cmp.Or(a.Hold, b.Hold) == datapath.FairQHoldPart && a.Hold == b.Hold {
+	if cmp.Or(a.Hold, b.Hold) == fairq.HoldPart && a.Hold == b.Hold {
 		a.CapBytes, b.CapBytes = 0, 0
 	}
 	return a == b

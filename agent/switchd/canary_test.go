@@ -11,7 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -94,20 +95,20 @@ func TestPipeLength(t *testing.T) {
 }
 
 func TestCanary_Adjust(t *testing.T) {
-	law := datapath.FairQLaw{TargetBytes: 25_000, CapBytes: 30_000}
+	law := fairq.Law{TargetBytes: 25_000, CapBytes: 30_000}
 	for _, row := range []struct {
 		percent int
 		stage   stage
-		hold    datapath.FairQHold
+		hold    fairq.Hold
 		share   uint32
 	}{
-		{100, stageEnforcing, datapath.FairQHoldAll, 0},
-		{0, stageEnforcing, datapath.FairQHoldNone, 0},
-		{10, stageEnforcing, datapath.FairQHoldPart, 6553},
-		{1, stageEnforcing, datapath.FairQHoldPart, 655},
-		{99, stageEnforcing, datapath.FairQHoldPart, 64880},
-		{100, stageBefore, datapath.FairQHoldNone, 0},
-		{10, stageRolledBack, datapath.FairQHoldNone, 0},
+		{100, stageEnforcing, fairq.HoldAll, 0},
+		{0, stageEnforcing, fairq.HoldNone, 0},
+		{10, stageEnforcing, fairq.HoldPart, 6553},
+		{1, stageEnforcing, fairq.HoldPart, 655},
+		{99, stageEnforcing, fairq.HoldPart, 64880},
+		{100, stageBefore, fairq.HoldNone, 0},
+		{10, stageRolledBack, fairq.HoldNone, 0},
 	} {
 		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
 		l := law
@@ -119,7 +120,7 @@ func TestCanary_Adjust(t *testing.T) {
 	// While free flows fill the queue, held ones are to have a part of it.
 	c := &canary{percent: 10, stage: stageEnforcing, line: testLine}
 	for range 100 {
-		c.read(&portReading{stats: datapath.FairQStats{QueueBytes: 100_000}}, time.Second)
+		c.read(&portReading{stats: fairq.Stats{QueueBytes: 100_000}}, time.Second)
 	}
 	l := law
 	if c.adjust(&l); l.PipeBytes != 105_000 || l.CapBytes != 130_000 {
@@ -139,16 +140,16 @@ func TestCanary_Adjust(t *testing.T) {
 		{0, 800 * time.Microsecond, 25e6, 5000},
 	} {
 		c.line.rtt, c.line.rate = row.rtt, row.rate
-		c.read(&portReading{stats: datapath.FairQStats{HandshakeRTT: row.handshake}}, time.Second)
+		c.read(&portReading{stats: fairq.Stats{HandshakeRTT: row.handshake}}, time.Second)
 		held := law
 		if c.adjust(&held); held.PipeBytes != row.pipe {
 			t.Errorf("%+v: a pipe of %d bytes", row, held.PipeBytes)
 		}
 	}
-	if !onlyPipe(l, func() datapath.FairQLaw { m := l; m.PipeBytes, m.CapBytes = 1, 2; return m }()) {
+	if !onlyPipe(l, func() fairq.Law { m := l; m.PipeBytes, m.CapBytes = 1, 2; return m }()) {
 		t.Error("another pipe is another law")
 	}
-	if m := l; onlyPipe(l, func() datapath.FairQLaw { m.HoldShare++; return m }()) {
+	if m := l; onlyPipe(l, func() fairq.Law { m.HoldShare++; return m }()) {
 		t.Error("another share is the same law")
 	}
 }
@@ -164,13 +165,13 @@ type world struct {
 
 func (w *world) reading() *portReading {
 	s := w.at.Seconds()
-	r := &portReading{queue: datapath.RootQueue{Drops: uint32(w.dropsPerSecond * s), SentPackets: uint32(w.sentPerSecond * s), SentBytes: uint64(1500 * w.sentPerSecond * s)}}
+	r := &portReading{queue: attach.RootQueue{Drops: uint32(w.dropsPerSecond * s), SentPackets: uint32(w.sentPerSecond * s), SentBytes: uint64(1500 * w.sentPerSecond * s)}}
 	for arm, n := range []int{w.free, w.held} {
 		bytes := []float64{w.freeBytes, w.heldBytes}[arm] * s
 		a := &r.stats.Arms[arm]
 		a.Flows, a.DataBytes, a.AckedBytes = uint32(n), uint64(bytes*float64(n)), uint64(bytes*float64(n))
 		for i := range n {
-			r.flows = append(r.flows, datapath.FairQFlow{
+			r.flows = append(r.flows, fairq.Flow{
 				From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(arm), byte(i)}), 1), Held: arm == 1, Counted: true,
 				InFlightBytes: 3000, GrantedBytes: 2000, OfferedBytes: 65_000, Acknowledged: uint32(uint64(bytes) + 4e9), // it wraps
 			})
@@ -205,7 +206,7 @@ func TestCanary_Stages(t *testing.T) {
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
-	if hold, _ := c.hold(); hold != datapath.FairQHoldNone || c.wantsReading() {
+	if hold, _ := c.hold(); hold != fairq.HoldNone || c.wantsReading() {
 		t.Error("it goes on")
 	}
 	w.heldBytes *= 4
@@ -250,8 +251,8 @@ func TestCanary_Stages(t *testing.T) {
 // no evidence.
 func TestRollbackWatch_Flows(t *testing.T) {
 	w := newRollbackWatch(&Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(time.Second)}, false)
-	one := func(i int) datapath.FairQFlow {
-		return datapath.FairQFlow{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)}
+	one := func(i int) fairq.Flow {
+		return fairq.Flow{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)}
 	}
 	for step := range 30 {
 		r := &portReading{}
@@ -266,10 +267,10 @@ func TestRollbackWatch_Flows(t *testing.T) {
 	if n := len(w.judge.flows[0]); n != 0 {
 		t.Errorf("%d flows that were there once are evidence", n)
 	}
-	steady := datapath.FairQFlow{From: one(1).From}
+	steady := fairq.Flow{From: one(1).From}
 	for range judgeParts + 2 {
 		steady.Acknowledged += 1000
-		w.read(&portReading{flows: []datapath.FairQFlow{steady}}, &testLine, stageEnforcing, 200*time.Millisecond)
+		w.read(&portReading{flows: []fairq.Flow{steady}}, &testLine, stageEnforcing, 200*time.Millisecond)
 	}
 	if n := len(w.judge.flows[0]); n != 1 || w.judge.flows[0][0] != even(1000) {
 		t.Errorf("a steady flow: %v", w.judge.flows[0])

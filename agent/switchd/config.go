@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 	Shrink     string // allow, avoid
 	Signed     string // pass, limit, drop
 	Scope      []netip.Prefix
-	Edge       datapath.FairQEdge // Interval 0: off
+	Edge       fairq.EdgeMode // Interval 0: off
 
 	Enforce  Enforce
 	Rollback Rollback
@@ -97,11 +97,11 @@ func (m mode[T]) parse(what, word string) (v T, err error) {
 }
 
 var (
-	counts  = mode[datapath.FairQCount]{"active": datapath.FairQCountActive, "opening": datapath.FairQCountOpening, "handshake": datapath.FairQCountHandshake}
-	scales  = mode[datapath.FairQScale]{"learn": datapath.FairQScaleLearn, "shim": datapath.FairQScaleShim, "unify": datapath.FairQScaleUnify}
-	shrinks = mode[datapath.FairQShrink]{"allow": datapath.FairQShrinkAllow, "avoid": datapath.FairQShrinkAvoid}
-	signeds = mode[datapath.FairQSigned]{"pass": datapath.FairQSignedPass, "limit": datapath.FairQSignedLimit, "drop": datapath.FairQSignedDrop}
-	gains   = mode[datapath.FairQGain]{"paper": datapath.FairQGainPaper, "code": datapath.FairQGainOVS}
+	counts  = mode[fairq.Count]{"active": fairq.CountActive, "opening": fairq.CountOpening, "handshake": fairq.CountHandshake}
+	scales  = mode[fairq.Scale]{"learn": fairq.ScaleLearn, "shim": fairq.ScaleShim, "unify": fairq.ScaleUnify}
+	shrinks = mode[fairq.Shrink]{"allow": fairq.ShrinkAllow, "avoid": fairq.ShrinkAvoid}
+	signeds = mode[fairq.Signed]{"pass": fairq.SignedPass, "limit": fairq.SignedLimit, "drop": fairq.SignedDrop}
+	gains   = mode[fairq.Gain]{"paper": fairq.GainPaper, "code": fairq.GainOVS}
 )
 
 // CheckName refuses a name of a switch that is not one element of a path.
@@ -119,12 +119,12 @@ func CheckName(name string) error {
 func pinDir(name string) string { return filepath.Join(pinRoot, name) }
 
 // fairQ is what the ports have in common.
-func (c *Config) fairQ() (f datapath.FairQConfig, err error) {
+func (c *Config) fairQ() (f fairq.Config, err error) {
 	count, err1 := counts.parse("count", c.Count)
 	scale, err2 := scales.parse("scale", c.Scale)
 	shrink, err3 := shrinks.parse("shrink", c.Shrink)
 	signed, err4 := signeds.parse("signed", c.Signed)
-	return datapath.FairQConfig{
+	return fairq.Config{
 		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Flows: uint32(c.Flows), Shrink: shrink, Signed: signed, Scope: c.Scope, Edge: c.Edge,
 		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
 	}, errors.Join(CheckName(c.Name), err1, err2, err3, err4)
@@ -138,7 +138,7 @@ func (e *NoRate) Error() string {
 }
 
 // law is that of a port with these settings, this shaper and MTU.
-func (s *PortSettings) law(port string, own shaper, mtu int) (l datapath.FairQLaw, err error) {
+func (s *PortSettings) law(port string, own shaper, mtu int) (l fairq.Law, err error) {
 	rate, buffer := s.Rate, s.Buffer
 	if rate == 0 {
 		rate = own.Rate
@@ -160,7 +160,7 @@ func (s *PortSettings) law(port string, own shaper, mtu int) (l datapath.FairQLa
 	target := max(1, uint32(float64(buffer)*s.TargetFraction))
 	pipe := bytesPerSecond * s.RTT.Std().Seconds()
 	drain := time.Duration(float64(target) / bytesPerSecond * float64(time.Second))
-	return datapath.FairQLaw{
+	return fairq.Law{
 		TargetBytes: target, BufferBytes: uint32(buffer), MTU: uint32(min(max(mtu, 576), 65535)),
 		Tick: s.Interval.Std(), Period: s.Interval.Std() * time.Duration(s.Updates),
 		FloorBytes: uint32(*s.MinWindow), CapBytes: uint32(min(pipe+float64(target), 1<<32-1)), Gain: gain,

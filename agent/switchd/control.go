@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/internal/localsock"
 	"weir/internal/peer"
 )
@@ -175,7 +175,7 @@ func Reload(name string) (*Answer, error) {
 
 // whoHas says why nobody answers for a switch.
 func whoHas(nobody *localsock.NobodyError) error {
-	if v, err := datapath.OpenFairQ(pinDir(nobody.Name)); err == nil {
+	if v, err := fairq.Open(pinDir(nobody.Name)); err == nil {
 		defer func() { _ = v.Close() }()
 		if s, err := v.Read(); err == nil && s.Alive() {
 			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or could not make its control socket (its log says why): kill -HUP %d", s.Holder, s.Holder.PID)

@@ -11,7 +11,7 @@ import (
 
 	"weir/agent/metrics"
 	"weir/config"
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -77,18 +77,18 @@ type fileEdge struct {
 }
 
 // edge gives the edge mode that the file asks for.
-func (f *File) edge() datapath.FairQEdge {
+func (f *File) edge() fairq.EdgeMode {
 	if f.Edge == nil {
-		return datapath.FairQEdge{}
+		return fairq.EdgeMode{}
 	}
-	return datapath.FairQEdge{
-		Interval: cmp.Or(f.Edge.Interval.Std(), datapath.FairQEdgeInterval),
+	return fairq.EdgeMode{
+		Interval: cmp.Or(f.Edge.Interval.Std(), fairq.EdgeInterval),
 		Change:   cmp.Or(f.Edge.Change, edgeChange), Lease: cmp.Or(f.Edge.Lease.Std(), edgeLease),
 	}
 }
 
 // DefaultFlows is how many connections the flow table holds where a file does not say.
-const DefaultFlows = datapath.FairQFlows
+const DefaultFlows = fairq.DefaultFlows
 
 const (
 	edgeChange = 1.0 / 8

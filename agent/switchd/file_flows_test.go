@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 )
 
 // A tag cannot name a constant: the most connections that a file may ask for are those that the table takes.
@@ -22,7 +22,7 @@ func TestFile_FlowsAreTheTables(t *testing.T) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if got := schema.Properties.Flows.Maximum; got != datapath.FairQFlowsMax {
-		t.Errorf("a file may ask for %d connections, the table has %d at most", got, datapath.FairQFlowsMax)
+	if got := schema.Properties.Flows.Maximum; got != fairq.MaxFlows {
+		t.Errorf("a file may ask for %d connections, the table has %d at most", got, fairq.MaxFlows)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -81,7 +81,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 
 // attachOne shapes a port if it is to be shaped, and attaches FairQ to it.
 func (r *role) attachOne(c *candidate) error {
-	if err := datapath.CheckFairQTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
+	if err := fairq.CheckTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
 		return err // before a shaper is made
 	}
 	undo, err := r.shapeNew(c)
@@ -149,7 +149,7 @@ func (r *role) letGo(c *candidate) error {
 func (r *role) configure(c *candidate) error {
 	delete(r.refused, c.name)
 	quiet := onlyPipe(r.ports[c.name].Law, c.law)
-	r.ports[c.name] = datapath.FairQPort{PortRef: r.ports[c.name].PortRef, Law: c.law}
+	r.ports[c.name] = fairq.Port{PortRef: r.ports[c.name].PortRef, Law: c.law}
 	if quiet {
 		return r.fairq.Configure(c.name, c.law)
 	}

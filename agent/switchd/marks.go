@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/mark"
 )
 
 // markRoot is where marking is pinned, beside the switches.
@@ -19,7 +20,7 @@ var markRoot = filepath.Join(filepath.Dir(pinRoot), "mark")
 // process as that does: marking needs nobody.
 type marks struct {
 	dir string
-	at  *datapath.Mark // nil: nowhere
+	at  *mark.Mark // nil: nowhere
 	set map[markPort]uint32
 }
 
@@ -47,13 +48,13 @@ func (m *marks) apply(want map[markPort]uint32) error {
 	if len(want) == 0 {
 		return m.end()
 	}
-	c := datapath.MarkConfig{Pin: m.dir, Tail: true, PortThresholds: map[string]uint32{}}
-	var ports []datapath.PortRef
+	c := mark.Config{Pin: m.dir, Tail: true, PortThresholds: map[string]uint32{}}
+	var ports []attach.PortRef
 	for _, p := range slices.SortedFunc(maps.Keys(want), func(a, b markPort) int { return a.ifindex - b.ifindex }) {
-		ports = append(ports, datapath.PortRef{Name: p.name, Ifindex: p.ifindex})
+		ports = append(ports, attach.PortRef{Name: p.name, Ifindex: p.ifindex})
 		c.PortThresholds[p.name] = want[p]
 	}
-	at, err := datapath.AttachMark(ports, c)
+	at, err := mark.Attach(ports, c)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func purgeMarks(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	at, err := datapath.AttachMark(nil, datapath.MarkConfig{Pin: dir}) // takes it off the ports that are not asked for
+	at, err := mark.Attach(nil, mark.Config{Pin: dir}) // takes it off the ports that are not asked for
 	if err != nil {
 		return fmt.Errorf("remove marking: %w", err)
 	}

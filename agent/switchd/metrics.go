@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"weir/agent/metrics"
-	"weir/datapath"
+	"weir/datapath/fairq"
 )
 
 // moment is a switch as it was read at one moment: as the kernel has it, and in words.
 type moment struct {
-	kernel *datapath.FairQSwitch
+	kernel *fairq.Switch
 	words  *Switch
 	took   time.Duration
 	events *events
@@ -28,7 +28,7 @@ type moment struct {
 
 // portMoment is a port of it.
 type portMoment struct {
-	*datapath.FairQPinned
+	*fairq.Pinned
 	words *Port
 }
 
@@ -38,7 +38,7 @@ type exporter struct {
 	name, version string
 	events        *events
 	log           *slog.Logger
-	read          func(name string) (*datapath.FairQSwitch, *Switch, error)
+	read          func(name string) (*fairq.Switch, *Switch, error)
 
 	mu     sync.Mutex
 	state  State
@@ -64,7 +64,7 @@ type momentReader struct {
 	before *reading
 }
 
-func (m *momentReader) read(name string) (*datapath.FairQSwitch, *Switch, error) {
+func (m *momentReader) read(name string) (*fairq.Switch, *Switch, error) {
 	now, err := m.of(name)
 	if err != nil {
 		return nil, nil, err
@@ -163,7 +163,7 @@ func (m *moment) ports() []*portMoment {
 	at := map[string]int{}
 	var out []*portMoment
 	for i := range m.kernel.Ports {
-		p := &portMoment{FairQPinned: &m.kernel.Ports[i], words: &m.words.Ports[i]}
+		p := &portMoment{Pinned: &m.kernel.Ports[i], words: &m.words.Ports[i]}
 		before, twice := at[p.Port]
 		switch {
 		case !twice:

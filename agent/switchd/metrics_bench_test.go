@@ -17,7 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 	"weir/law"
 )
@@ -180,7 +181,7 @@ func benchSwitch(ports int) error {
 	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""); err != nil {
 		return err
 	}
-	var list []datapath.FairQPort
+	var list []fairq.Port
 	for i := range ports / 2 {
 		a, z := fmt.Sprintf("p%da", i), fmt.Sprintf("p%dz", i)
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a}, PeerName: z}); err != nil {
@@ -197,14 +198,14 @@ func benchSwitch(ports int) error {
 	if err := os.MkdirAll(pinRoot, 0o700); err != nil {
 		return err
 	}
-	f, err := datapath.AttachFairQ(list, datapath.FairQConfig{Pin: pinDir("bench"), Version: "bench", Lease: time.Hour})
+	f, err := fairq.Attach(list, fairq.Config{Pin: pinDir("bench"), Version: "bench", Lease: time.Hour})
 	if err != nil {
 		return err
 	}
 	return f.Beat()
 }
 
-func benchPort(name string) (p datapath.FairQPort, err error) {
+func benchPort(name string) (p fairq.Port, err error) {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
 		return p, err
@@ -222,7 +223,7 @@ func benchPort(name string) (p datapath.FairQPort, err error) {
 	}
 	settings := defaultPort()
 	own := shaper{Kind: "tbf", Rate: law.Rate(1e9), Buffer: 1_000_000}
-	p.PortRef = datapath.PortRef{Name: name, Ifindex: index}
+	p.PortRef = attach.PortRef{Name: name, Ifindex: index}
 	p.Law, err = settings.law(name, own, 1500)
 	return p, err
 }

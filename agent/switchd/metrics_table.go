@@ -5,7 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // metric is one name of /metrics: what it is called, what it means, and how it is had from what was read.
@@ -148,7 +149,7 @@ var portMetrics = []metric[*portMoment]{
 	someOfPort(counter, "passed_packets_total", "Of these, packets that passed as they were, by why.", "reason",
 		func(p *portMoment, emit func(float64, ...string)) {
 			for _, r := range reasons {
-				emit(float64(r.of(&p.FairQStats)), r.Key)
+				emit(float64(r.of(&p.Stats)), r.Key)
 			}
 		}),
 	ofPort(counter, "dropped_packets_total", "Of these, signed segments that signed: limit or drop dropped.",
@@ -173,24 +174,24 @@ var portMetrics = []metric[*portMoment]{
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
 	armMetric(gauge, "arm_flows", "Flows that count, by arm: free ones, which nothing is done to, and held ones.",
-		func(a *datapath.FairQArm) float64 { return float64(a.Flows) }),
+		func(a *fairq.Arm) float64 { return float64(a.Flows) }),
 	armMetric(counter, "arm_data_bytes_total", "Payload of TCP that left by the port, again or for the first time.",
-		func(a *datapath.FairQArm) float64 { return float64(a.DataBytes) }),
+		func(a *fairq.Arm) float64 { return float64(a.DataBytes) }),
 	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was sent again, or was overtaken on its way.",
-		func(a *datapath.FairQArm) float64 { return float64(a.RetransmittedBytes) }),
+		func(a *fairq.Arm) float64 { return float64(a.RetransmittedBytes) }),
 	armMetric(counter, "arm_acknowledged_bytes_total", "Payload of TCP that was newly acknowledged: goodput.",
-		func(a *datapath.FairQArm) float64 { return float64(a.AckedBytes) }),
+		func(a *fairq.Arm) float64 { return float64(a.AckedBytes) }),
 	armMetric(counter, "arm_acks_total", "Segments that acknowledged it.",
-		func(a *datapath.FairQArm) float64 { return float64(a.Acks) }),
+		func(a *fairq.Arm) float64 { return float64(a.Acks) }),
 	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; of free flows, those that would be if they were held.",
-		func(a *datapath.FairQArm) float64 { return float64(a.Limited) }),
+		func(a *fairq.Arm) float64 { return float64(a.Limited) }),
 
 	queueMetric(gauge, "qdisc_backlog_bytes", "Queue of the port's root queue discipline when this was read.",
-		func(q datapath.RootQueue) float64 { return float64(q.BacklogBytes) }),
+		func(q attach.RootQueue) float64 { return float64(q.BacklogBytes) }),
 	queueMetric(counter, "qdisc_sent_bytes_total", "Bytes that the port's root queue discipline sent.",
-		func(q datapath.RootQueue) float64 { return float64(q.SentBytes) }),
+		func(q attach.RootQueue) float64 { return float64(q.SentBytes) }),
 	queueMetric(counter, "qdisc_dropped_packets_total", "Packets that the port's root queue discipline dropped.",
-		func(q datapath.RootQueue) float64 { return float64(q.Drops) }),
+		func(q attach.RootQueue) float64 { return float64(q.Drops) }),
 	someOfPort(counter, "device_dropped_packets_total", "Packets that the port's device dropped instead of sending them.", "",
 		func(p *portMoment, emit func(float64, ...string)) {
 			if p.Local && p.HasDevice {
@@ -200,7 +201,7 @@ var portMetrics = []metric[*portMoment]{
 }
 
 // armMetric has one value for the flows that are free and one for those that are held.
-func armMetric(kind prometheus.ValueType, name, help string, of func(*datapath.FairQArm) float64) metric[*portMoment] {
+func armMetric(kind prometheus.ValueType, name, help string, of func(*fairq.Arm) float64) metric[*portMoment] {
 	return someOfPort(kind, name, help, "arm", func(p *portMoment, emit func(float64, ...string)) {
 		for i, arm := range []string{"free", "held"} {
 			emit(of(&p.Arms[i]), arm)
@@ -208,18 +209,18 @@ func armMetric(kind prometheus.ValueType, name, help string, of func(*datapath.F
 	})
 }
 
-func heldRatio(h datapath.FairQHold, share uint32) float64 {
+func heldRatio(h fairq.Hold, share uint32) float64 {
 	switch h {
-	case datapath.FairQHoldAll:
+	case fairq.HoldAll:
 		return 1
-	case datapath.FairQHoldPart:
-		return float64(share) / datapath.FairQLots
+	case fairq.HoldPart:
+		return float64(share) / fairq.Lots
 	}
 	return 0
 }
 
 // queueMetric is told of the queue discipline, which only the port's own namespace shows.
-func queueMetric(kind prometheus.ValueType, name, help string, of func(datapath.RootQueue) float64) metric[*portMoment] {
+func queueMetric(kind prometheus.ValueType, name, help string, of func(attach.RootQueue) float64) metric[*portMoment] {
 	return someOfPort(kind, name, help, "", func(p *portMoment, emit func(float64, ...string)) {
 		if p.Local && p.HasDevice {
 			emit(of(p.Queue))

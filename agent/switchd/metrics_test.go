@@ -21,22 +21,23 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 var update = flag.Bool("update", false, "write the expected files anew, to be reviewed as a diff")
 
 // sampleReading is a switch with two ports, each figure another number.
 func sampleReading() *reading {
-	stats := datapath.FairQStats{
+	stats := fairq.Stats{
 		Port: "swp1", Flows: 2, WindowBytes: 3001, GrantBytes: 3002, TargetBytes: 3003, QueueBytes: 3004, QueueMax: 3005,
 		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
 		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
 		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
 		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020, Dropped: 6021,
-		Hold: datapath.FairQHoldPart, HoldShare: datapath.FairQLots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
+		Hold: fairq.HoldPart, HoldShare: fairq.Lots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
-		Arms: [2]datapath.FairQArm{
+		Arms: [2]fairq.Arm{
 			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
 			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},
 		},
@@ -45,15 +46,15 @@ func sampleReading() *reading {
 	other.Port = "swp2"
 	r := &reading{
 		at: time.Unix(1000, 0),
-		kernel: &datapath.FairQSwitch{
+		kernel: &fairq.Switch{
 			BeatAge: 120 * time.Millisecond, Lease: time.Second,
-			SignedSources: []datapath.FairQSignedSource{
+			SignedSources: []fairq.SignedSource{
 				{Addr: netip.MustParseAddr("10.0.0.1"), Segments: 9201, Dropped: 9202}, {Addr: netip.MustParseAddr("fd00::2"), VLANs: 7, Segments: 9203},
 			},
-			Ports: []datapath.FairQPinned{
-				{FairQStats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,
-					Queue: datapath.RootQueue{Kind: "tbf", BacklogBytes: 7001, SentBytes: 7002, Drops: 7003}},
-				{FairQStats: other, ID: 2, Ifindex: 8, HasDevice: false, Local: true},
+			Ports: []fairq.Pinned{
+				{Stats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,
+					Queue: attach.RootQueue{Kind: "tbf", BacklogBytes: 7001, SentBytes: 7002, Drops: 7003}},
+				{Stats: other, ID: 2, Ifindex: 8, HasDevice: false, Local: true},
 			},
 		},
 		devices: devices{"swp1": {known: true, ifindex: 7, up: true, carrier: true, txDropped: 7004}},
@@ -216,7 +217,7 @@ func exposedNames(t *testing.T) map[string]*exposed {
 func TestMetrics_LeaveNothingOut(t *testing.T) {
 	not := []string{"Hold", "HoldShare", "PipeBytes", "MSSBytes", "SampledAt", "SampleAge", "HandshakeRTT"}
 	r := sampleReading()
-	stats := reflect.ValueOf(&r.kernel.Ports[0].FairQStats).Elem()
+	stats := reflect.ValueOf(&r.kernel.Ports[0].Stats).Elem()
 	want := map[string]string{}
 	set := func(name string, f reflect.Value) {
 		if f.CanUint() && !slices.Contains(not, name) {

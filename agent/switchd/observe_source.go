@@ -7,15 +7,16 @@ import (
 	"slices"
 	"strings"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // observeSource is where an observation reads what passes.
 type observeSource interface {
 	name() string // of the switch that is read along; ""
 	beat() error
-	stats(port string) (datapath.FairQStats, error)
-	eachFlow(func(port string, f datapath.FairQFlow) bool) error
+	stats(port string) (fairq.Stats, error)
+	eachFlow(func(port string, f fairq.Flow) bool) error
 	close() error
 }
 
@@ -73,7 +74,7 @@ func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 
 // ownSource is a program of the observation's own, which holds nothing, and is pinned nowhere: it goes with
 // the process, however that ends.
-type ownSource struct{ fairq *datapath.FairQ }
+type ownSource struct{ fairq *fairq.Attachment }
 
 func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	cfg, err := c.fairQ()
@@ -81,16 +82,16 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 		return nil, err
 	}
 	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
-	if cfg.Scale == datapath.FairQScaleUnify {
-		cfg.Scale = datapath.FairQScaleLearn // that one writes
+	if cfg.Scale == fairq.ScaleUnify {
+		cfg.Scale = fairq.ScaleLearn // that one writes
 	}
-	var ports []datapath.FairQPort
+	var ports []fairq.Port
 	for i := range found {
 		n := found[i]
-		n.law.Hold, n.law.PipeBytes = datapath.FairQHoldNone, max(1, saturated(n.line.emptyPipe(0)))
+		n.law.Hold, n.law.PipeBytes = fairq.HoldNone, max(1, saturated(n.line.emptyPipe(0)))
 		ports = append(ports, n.port())
 	}
-	f, err := datapath.AttachFairQ(ports, cfg)
+	f, err := fairq.Attach(ports, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +101,15 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 func (s *ownSource) name() string { return "" }
 func (s *ownSource) beat() error  { return s.fairq.Beat() }
 func (s *ownSource) close() error { return s.fairq.Close() }
-func (s *ownSource) eachFlow(do func(string, datapath.FairQFlow) bool) error {
+func (s *ownSource) eachFlow(do func(string, fairq.Flow) bool) error {
 	return s.fairq.EachFlow(do)
 }
 
-func (s *ownSource) stats(port string) (datapath.FairQStats, error) { return s.fairq.PortStats(port) }
+func (s *ownSource) stats(port string) (fairq.Stats, error) { return s.fairq.PortStats(port) }
 
 // alongSource reads what is pinned of a living switch, and changes nothing.
 type alongSource struct {
-	view  *datapath.FairQView
+	view  *fairq.View
 	of    string
 	ids   map[string]uint32
 	names map[uint32]string
@@ -116,8 +117,8 @@ type alongSource struct {
 
 // openAlong opens a switch that is alive and has some of the ports, and says which; nil: it has none.
 func openAlong(name string, found []candidate) (*alongSource, []string, error) {
-	v, err := datapath.OpenFairQ(pinDir(name))
-	var other *datapath.OtherSchema
+	v, err := fairq.Open(pinDir(name))
+	var other *attach.OtherSchema
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil, nil, nil
 	}
@@ -151,10 +152,10 @@ func openAlong(name string, found []candidate) (*alongSource, []string, error) {
 func (s *alongSource) name() string { return s.of }
 func (s *alongSource) beat() error  { return nil }
 func (s *alongSource) close() error { return s.view.Close() }
-func (s *alongSource) eachFlow(do func(string, datapath.FairQFlow) bool) error {
+func (s *alongSource) eachFlow(do func(string, fairq.Flow) bool) error {
 	return s.view.EachFlow(s.names, do)
 }
 
-func (s *alongSource) stats(port string) (datapath.FairQStats, error) {
+func (s *alongSource) stats(port string) (fairq.Stats, error) {
 	return s.view.Stats(s.ids[port])
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -21,7 +22,7 @@ type candidate struct {
 	mtu     int
 	byName  bool // and not by a pattern
 	set     PortSettings
-	law     datapath.FairQLaw
+	law     fairq.Law
 	line    line
 	err     error // why it cannot be managed
 
@@ -30,8 +31,8 @@ type candidate struct {
 	former   string
 }
 
-func (c *candidate) port() datapath.FairQPort {
-	return datapath.FairQPort{PortRef: datapath.PortRef{Name: c.name, Ifindex: c.ifindex}, Law: c.law}
+func (c *candidate) port() fairq.Port {
+	return fairq.Port{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Law: c.law}
 }
 
 // isPattern says whether a port was given as a pattern and not by its name.
@@ -153,7 +154,7 @@ func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc, made *shapes) can
 		s = shaper{"tbf", n.tbf.Rate, law.Bytes(n.tbf.Limit)}
 		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's are the port's
 	}
-	if n.err = datapath.CheckQueue(dev.Name, s.Kind); n.err == nil {
+	if n.err = attach.CheckQueue(dev.Name, s.Kind); n.err == nil {
 		n.law, n.err = n.set.law(dev.Name, s, dev.MTU)
 		n.line = n.set.line(s, &n.law)
 	}
@@ -168,7 +169,7 @@ func (e *ForeignQueue) Error() string {
 }
 
 // line is what the port is like by these settings and its own shaper.
-func (s *PortSettings) line(own shaper, l *datapath.FairQLaw) line {
+func (s *PortSettings) line(own shaper, l *fairq.Law) line {
 	return line{
 		rate: float64(cmp.Or(s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
 		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes), segment: float64(l.MTU) - tcpOverhead + ethernet,

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -194,7 +194,7 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 	return nil
 }
 
-func edgeText(e datapath.FairQEdge) string {
+func edgeText(e fairq.EdgeMode) string {
 	if e.Interval == 0 {
 		return "off"
 	}
@@ -238,7 +238,7 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 }
 
 // lawChange says what is new about a law.
-func lawChange(was, is *datapath.FairQLaw) string {
+func lawChange(was, is *fairq.Law) string {
 	if was.TargetBytes != is.TargetBytes || was.BufferBytes != is.BufferBytes {
 		return fmt.Sprintf("target %v of %v", law.Bytes(is.TargetBytes), law.Bytes(is.BufferBytes))
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -37,21 +38,21 @@ func (f *faulty) fault(what string) error {
 	return errFault
 }
 
-func (f *faulty) Attach(p datapath.FairQPort) error {
+func (f *faulty) Attach(p fairq.Port) error {
 	if err := f.fault("attach " + p.Name); err != nil {
 		return err
 	}
 	return f.enforcer.Attach(p)
 }
 
-func (f *faulty) Configure(port string, l datapath.FairQLaw) error {
+func (f *faulty) Configure(port string, l fairq.Law) error {
 	if err := f.fault("configure " + port); err != nil {
 		return err
 	}
 	return f.enforcer.Configure(port, l)
 }
 
-func (f *faulty) Change(c datapath.FairQConfig) (func() error, error) {
+func (f *faulty) Change(c fairq.Config) (func() error, error) {
 	if err := f.fault("change"); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ type benchOwner struct {
 	b *bench
 }
 
-func (o benchOwner) Attach(p []datapath.FairQPort) (enforcer, error) {
+func (o benchOwner) Attach(p []fairq.Port) (enforcer, error) {
 	f, err := o.owner.Attach(p)
 	o.b.f.enforcer = f
 	return o.b.f, err
@@ -128,7 +129,7 @@ func newBench(t *testing.T, text string) *bench {
 		t.Fatal(err)
 	}
 	b.r = newRole(c)
-	b.r.own = func(c datapath.FairQConfig) (owner, error) {
+	b.r.own = func(c fairq.Config) (owner, error) {
 		o, err := ownFairQ(c)
 		return benchOwner{o, b}, err
 	}
@@ -159,7 +160,7 @@ func (b *bench) reload(text string, failAt int) (changes []string, err error) {
 
 // state is all that the kernel and the role have.
 type state struct {
-	Ports    map[string]datapath.FairQPort
+	Ports    map[string]fairq.Port
 	Refused  map[string]string
 	Chains   []string // programs and queue disciplines of every device
 	Laws     []string
@@ -183,7 +184,7 @@ func (b *bench) state() (s state) {
 			return err
 		}
 		for _, l := range links {
-			chain, err := datapath.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
+			chain, err := attach.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
 			if err != nil {
 				return err
 			}
@@ -207,7 +208,7 @@ func (b *bench) state() (s state) {
 				s.Chains = append(s.Chains, fmt.Sprint(l.Attrs().Name, " ", q, " ", q.Type()))
 			}
 		}
-		v, err := datapath.OpenFairQ(pinDir(b.r.cfg.Name))
+		v, err := fairq.Open(pinDir(b.r.cfg.Name))
 		if err != nil {
 			return err
 		}
@@ -312,7 +313,7 @@ func TestReload_RefusedPorts(t *testing.T) {
 	}
 	before := b.state()
 	_, err := b.reload(strings.Replace(benchBefore, "p1]", "p1, p3]", 1), 0)
-	var queue *datapath.NoQueue
+	var queue *attach.NoQueue
 	if !errors.As(err, &queue) || queue.Port != "p3" {
 		t.Errorf("a port without a queue is taken: %v", err)
 	}

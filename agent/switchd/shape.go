@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/law"
 )
 
@@ -89,7 +89,7 @@ type shapes struct {
 
 // openShapes reads what a former process recorded.
 func openShapes(name string) (*shapes, error) {
-	cookie, err := datapath.NetnsCookie()
+	cookie, err := attach.NetnsCookie()
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (s *shapes) restore(ifindex int) error {
 	drain := tbf{Rate: drainRate * 8, Limit: math.MaxInt32}
 	_ = netlink.QdiscChange(drain.qdisc(ifindex, dev.Attrs().MTU)) // else what waits is dropped
 	for range drainedTries {
-		if q, err := datapath.ReadRootQueue(ifindex); err != nil || q.BacklogBytes == 0 {
+		if q, err := attach.ReadRootQueue(ifindex); err != nil || q.BacklogBytes == 0 {
 			break
 		}
 		time.Sleep(drainedPause)

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/law"
 )
 
@@ -29,7 +29,7 @@ type qdisc struct {
 
 // listQdiscs lists those of all devices at once, by ifindex.
 func listQdiscs() (map[int][]qdisc, error) {
-	messages, err := datapath.Again(netlink.ErrDumpInterrupted, func() ([][]byte, error) {
+	messages, err := attach.Again(netlink.ErrDumpInterrupted, func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 		req.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL})
 		return req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWQDISC)
@@ -112,7 +112,7 @@ func (s *shaper) htb(dev *netlink.LinkAttrs, root qdisc, list []qdisc) error {
 		return fmt.Errorf("options of htb: %w", err)
 	}
 	leaf := htbDefault(root, attrs)
-	classes, err := datapath.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
+	classes, err := attach.Again(netlink.ErrDumpInterrupted, func() ([]netlink.Class, error) {
 		return netlink.ClassList(&netlink.GenericLink{LinkAttrs: *dev}, 0)
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 	"weir/law"
 )
@@ -105,7 +105,7 @@ func TestLook_HTB(t *testing.T) {
 
 func TestLook_Refuses(t *testing.T) {
 	n, index := device(t)
-	var queue *datapath.NoQueue
+	var queue *attach.NoQueue
 	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
 		t.Errorf("without a queue: %+v", found)
 	}

@@ -5,7 +5,8 @@ import (
 	"io/fs"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // Meter reads switches again and again: from its second reading on, rates are known, and what only shows
@@ -40,11 +41,11 @@ type Rates struct {
 // of the same instant: queues are read before those of FairQ and of devices, and once more behind them.
 type reading struct {
 	at      time.Time
-	kernel  *datapath.FairQSwitch
+	kernel  *fairq.Switch
 	process process
 	devices devices
-	queues  datapath.RootQueues // the second time
-	notes   map[uint32]string   // by a port's number in the tables
+	queues  attach.RootQueues // the second time
+	notes   map[uint32]string // by a port's number in the tables
 }
 
 // Read reads the kernel.
@@ -60,7 +61,7 @@ func (m *Meter) Read() (*Report, error) {
 	now := map[string]*reading{}
 	for _, name := range names {
 		read, err := readSwitch(name)
-		var other *datapath.OtherSchema
+		var other *attach.OtherSchema
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // gone this moment
 		case errors.As(err, &other):
@@ -79,7 +80,7 @@ func (m *Meter) Read() (*Report, error) {
 // Queues reads the queues of all devices of the caller's namespace now, in bytes, by ifindex, and nothing
 // else.
 func Queues() (map[int]uint32, error) {
-	queues, err := datapath.ReadRootQueues()
+	queues, err := attach.ReadRootQueues()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func Queues() (map[int]uint32, error) {
 }
 
 func readSwitch(name string) (*reading, error) {
-	v, err := datapath.OpenFairQ(pinDir(name))
+	v, err := fairq.Open(pinDir(name))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func readSwitch(name string) (*reading, error) {
 	for i := range kernel.Ports {
 		p := &kernel.Ports[i]
 		local = local || p.Local
-		if p.Hold != datapath.FairQHoldAll {
+		if p.Hold != fairq.HoldAll {
 			if r.notes[p.ID], err = v.Note(p.ID); err != nil {
 				return nil, err
 			}
@@ -117,12 +118,12 @@ func readSwitch(name string) (*reading, error) {
 	if r.devices, err = readDevices(kernel.Ports); err != nil {
 		return nil, err
 	}
-	r.queues, err = datapath.ReadRootQueues()
+	r.queues, err = attach.ReadRootQueues()
 	return r, err
 }
 
 // port is what a reading has of the port with this number; nil: nothing.
-func (r *reading) port(id uint32) *datapath.FairQPinned {
+func (r *reading) port(id uint32) *fairq.Pinned {
 	if r == nil {
 		return nil
 	}
@@ -143,7 +144,7 @@ func (r *reading) view(i int, before *reading) *view {
 		return v
 	}
 	v.recent = &change{interval: r.at.Sub(before.at)}
-	v.recent.stats(&k.FairQStats, &old.FairQStats)
+	v.recent.stats(&k.Stats, &old.Stats)
 	v.recent.oneSidedData, v.recent.oneSidedAcks = old.OneSidedData, old.OneSidedAcks
 	was := before.devices.of(old)
 	if !v.device.known || !was.known {
@@ -157,8 +158,8 @@ func (r *reading) view(i int, before *reading) *view {
 }
 
 // queues takes the queue's part of two readings, each with the queue as it was read first and last.
-func (c *change) queues(first1, last1, first2, last2 datapath.RootQueue) {
-	for _, q := range []datapath.RootQueue{last1, first2, last2} {
+func (c *change) queues(first1, last1, first2, last2 attach.RootQueue) {
+	for _, q := range []attach.RootQueue{last1, first2, last2} {
 		if q.Anew(first1) {
 			return
 		}
@@ -188,7 +189,7 @@ type change struct {
 	deviceSent, deviceDrops uint64 // packets, as the device has them: a large one may count once
 }
 
-func (c *change) stats(now, old *datapath.FairQStats) {
+func (c *change) stats(now, old *fairq.Stats) {
 	c.seen, c.rewritten = since(now.Seen, old.Seen), since(now.Rewritten, old.Rewritten)
 	c.tunnel, c.tableFull = since(now.Tunnel, old.Tunnel), since(now.TableFull, old.TableFull)
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // What is found with a port is what is said of it, and of its switch the worst of its ports; ports that are
@@ -19,23 +20,23 @@ func TestDescribe(t *testing.T) {
 	}{
 		{"nothing", func(*reading) {}, Enforced, Enforced, ""},
 		{"no beat", func(r *reading) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last beat was 3s ago"},
-		{"one without a queue", func(r *reading) { r.kernel.Ports[0].NoQueue = &datapath.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
+		{"one without a queue", func(r *reading) { r.kernel.Ports[0].NoQueue = &attach.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
 		{"one without a device, one without a queue", func(r *reading) {
 			r.kernel.Ports[0].HasDevice = false
 			delete(r.devices, "a")
-			r.kernel.Ports[1].NoQueue = &datapath.NoQueue{Kind: "mq"}
+			r.kernel.Ports[1].NoQueue = &attach.NoQueue{Kind: "mq"}
 		}, Off, Off, "a: its device is gone"},
 		{"one is down", func(r *reading) { r.devices["a"] = portDevice{known: true, ifindex: 1} }, Off, Enforced, ""},
 		{"one is down, one without a queue", func(r *reading) {
 			r.devices["a"] = portDevice{known: true, ifindex: 1}
-			r.kernel.Ports[1].NoQueue = &datapath.NoQueue{Kind: "mq"}
+			r.kernel.Ports[1].NoQueue = &attach.NoQueue{Kind: "mq"}
 		}, Off, Degraded, `b: its queue discipline is "mq"`},
 		{"all are down", func(r *reading) {
 			r.devices = devices{"a": {known: true, ifindex: 1}, "b": {known: true, ifindex: 2}}
 		}, Off, Off, "all its ports are down"},
-		{"one is observed", func(r *reading) { r.kernel.Ports[0].Hold = datapath.FairQHoldNone }, Off, Enforced, ""},
+		{"one is observed", func(r *reading) { r.kernel.Ports[0].Hold = fairq.HoldNone }, Off, Enforced, ""},
 		{"all are observed", func(r *reading) {
-			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = datapath.FairQHoldNone, datapath.FairQHoldNone
+			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = fairq.HoldNone, fairq.HoldNone
 		}, Off, Off, "observed only"},
 		{"no ports", func(r *reading) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
 		{"no ports, no beat", func(r *reading) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
@@ -72,10 +73,10 @@ func TestDescribe_Warns(t *testing.T) {
 
 // Every counter that a packet can end in has a name in the report.
 func TestPassed_IsWhole(t *testing.T) {
-	k := datapath.FairQPinned{FairQStats: datapath.FairQStats{
+	k := fairq.Pinned{Stats: fairq.Stats{
 		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, Untold: 12, Free: 13,
 	}}
-	p := describePort(&view{k: &k, sw: &datapath.FairQSwitch{}})
+	p := describePort(&view{k: &k, sw: &fairq.Switch{}})
 	var sum uint64
 	for _, n := range p.Passed {
 		sum += n

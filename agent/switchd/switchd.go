@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"weir/agent/metrics"
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -21,18 +22,18 @@ const (
 	lookAtLeast  = time.Second           // should a report of a change be lost
 )
 
-// enforcer is datapath.FairQ, as far as a switch at work needs it.
+// enforcer is fairq.Attachment, as far as a switch at work needs it.
 type enforcer interface {
-	Attach(datapath.FairQPort) error
-	Configure(port string, l datapath.FairQLaw) error
-	Change(datapath.FairQConfig) (undo func() error, err error)
+	Attach(fairq.Port) error
+	Configure(port string, l fairq.Law) error
+	Change(fairq.Config) (undo func() error, err error)
 	LetGo(port string) error
 	Remove(ports ...string) error
 	Gone() []string
 	On(port string) bool
 	Note(port, text string) error
-	EachFlow(do func(port string, f datapath.FairQFlow) bool) error
-	Stats() ([]datapath.FairQStats, error)
+	EachFlow(do func(port string, f fairq.Flow) bool) error
+	Stats() ([]fairq.Stats, error)
 	ClearNotes() error
 	Beat() error
 	Release(context.Context) error
@@ -41,9 +42,9 @@ type enforcer interface {
 	Leave() error
 }
 
-// owner is datapath.FairQOwner: the pins are this process's, and FairQ is on no port yet.
+// owner is fairq.Owner: the pins are this process's, and FairQ is on no port yet.
 type owner interface {
-	Attach([]datapath.FairQPort) (enforcer, error)
+	Attach([]fairq.Port) (enforcer, error)
 	Beat() error
 	Release() error
 }
@@ -53,11 +54,11 @@ type role struct {
 	cfg     *Config
 	rules   *rules // of cfg
 	log     *slog.Logger
-	own     func(datapath.FairQConfig) (owner, error)
+	own     func(fairq.Config) (owner, error)
 	fairq   enforcer
-	heart   *heart                        // nil: nobody beats, in tests
-	ports   map[string]datapath.FairQPort // those that FairQ is on
-	refused map[string]string             // those whose windows it cannot hold, and why: said once
+	heart   *heart                // nil: nobody beats, in tests
+	ports   map[string]fairq.Port // those that FairQ is on
+	refused map[string]string     // those whose windows it cannot hold, and why: said once
 	shapes  *shapes
 	marks   *marks
 
@@ -71,24 +72,24 @@ type role struct {
 func newRole(c *Config) *role {
 	r := &role{
 		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name), own: ownFairQ,
-		ports: map[string]datapath.FairQPort{}, refused: map[string]string{}, marks: newMarks(c.Name),
+		ports: map[string]fairq.Port{}, refused: map[string]string{}, marks: newMarks(c.Name),
 	}
 	r.notify = newNotifier(r.log)
 	return r
 }
 
-type fairQOwner struct{ *datapath.FairQOwner }
+type fairQOwner struct{ *fairq.Owner }
 
-func (o fairQOwner) Attach(ports []datapath.FairQPort) (enforcer, error) {
-	f, err := o.FairQOwner.Attach(ports)
+func (o fairQOwner) Attach(ports []fairq.Port) (enforcer, error) {
+	f, err := o.Owner.Attach(ports)
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func ownFairQ(c datapath.FairQConfig) (owner, error) {
-	o, err := datapath.OwnFairQ(c)
+func ownFairQ(c fairq.Config) (owner, error) {
+	o, err := fairq.Own(c)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func ownFairQ(c datapath.FairQConfig) (owner, error) {
 // The configuration is read again when c.Hangup says so, and when Reload asks for it.
 //
 // It returns nil, too, when another process took over: that one goes on where this one was. Errors that
-// can be told apart: those of datapath.AttachFairQ, *NoRate and *ForeignQueue.
+// can be told apart: those of fairq.Attach, *NoRate and *ForeignQueue.
 func Run(ctx context.Context, c *Config) (err error) {
 	r := newRole(c)
 	// First, so that nothing changes unseen between the first look and this.
@@ -132,7 +133,7 @@ func Run(ctx context.Context, c *Config) (err error) {
 	r.notify.stopping()
 	control.close()
 	r.metrics.Close()
-	if errors.Is(err, datapath.ErrTakenOver) {
+	if errors.Is(err, attach.ErrTakenOver) {
 		r.log.Info("another process takes over: leaving the ports to it")
 		return r.leave()
 	}
@@ -175,7 +176,7 @@ func (r *role) begin() error {
 
 // beginOnce takes the pins, so that no other process begins under this name; only then it reads what is there of
 // Weir, changes shapers and attaches. It gives the ports that it found; nil: it did not get so far.
-func (r *role) beginOnce(cfg datapath.FairQConfig) (found []candidate, err error) {
+func (r *role) beginOnce(cfg fairq.Config) (found []candidate, err error) {
 	o, err := r.own(cfg)
 	if err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func (r *role) beginOnce(cfg datapath.FairQConfig) (found []candidate, err error
 // attachAll shapes the first ports and attaches to them. With an error no shaper of its own is left.
 func (r *role) attachAll(found []candidate, o owner) (err error) {
 	var t transaction
-	var ports []datapath.FairQPort
+	var ports []fairq.Port
 	for i := range found {
 		c := &found[i]
 		undo, err := r.shapeNew(c)
@@ -228,11 +229,11 @@ func (r *role) firstPorts() (ports []candidate, err error) {
 	if err := r.missing(found); err != nil {
 		return nil, err
 	}
-	var refs []datapath.PortRef
+	var refs []attach.PortRef
 	for i := range found {
-		refs = append(refs, datapath.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})
+		refs = append(refs, attach.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})
 	}
-	if err := datapath.CheckFairQTaken(pinDir(r.cfg.Name), refs...); err != nil {
+	if err := fairq.CheckTaken(pinDir(r.cfg.Name), refs...); err != nil {
 		return nil, err
 	}
 	for i := range found {
@@ -258,7 +259,7 @@ func names(ports []candidate) (out []string) {
 
 // work follows the devices until ctx is done, and lets the heart beat as long as it comes round.
 func (r *role) work(ctx context.Context, w *watch, control *control) error {
-	beat := time.NewTicker(datapath.FairQBeat)
+	beat := time.NewTicker(fairq.HeartbeatInterval)
 	defer beat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()
@@ -309,7 +310,7 @@ func (r *role) alive() {
 	r.notify.beat(len(r.ports))
 }
 
-func (r *role) attached(p datapath.FairQPort) {
+func (r *role) attached(p fairq.Port) {
 	delete(r.refused, p.Name)
 	r.ports[p.Name] = p
 	r.log.Info("attached", "port", p.Name, "ifindex", p.Ifindex,
@@ -367,13 +368,13 @@ func (r *role) end() error {
 }
 
 // Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
-// programs, timers and tables go, and queue disciplines that Weir set. *datapath.FairQBusy while a process
+// programs, timers and tables go, and queue disciplines that Weir set. *attach.Busy while a process
 // lives.
 func Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	err := datapath.PurgeFairQ(pinDir(name), func() error {
+	err := fairq.Purge(pinDir(name), func() error {
 		s, err := openShapes(name)
 		if err != nil {
 			return err

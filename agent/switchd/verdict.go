@@ -7,7 +7,7 @@ import (
 // Verdict is what a configuration would make of a device: what `weir doctor` tells of it beforehand.
 type Verdict struct {
 	Ifindex int
-	Err     error // why it cannot be managed: *datapath.NoQueue, *NoRate or *ForeignQueue; nil: it can be
+	Err     error // why it cannot be managed: *attach.NoQueue, *NoRate or *ForeignQueue; nil: it can be
 
 	Rate   law.Rate  // of the port, by its shaper or the configuration
 	Buffer law.Bytes // B

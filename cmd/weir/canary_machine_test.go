@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 	"weir/internal/testroot"
 )
@@ -43,10 +43,10 @@ func (p *process) rewrite(says string) {
 }
 
 // flows reads the flows of the port that data leaves by.
-func (m *machine) flows() (held, free []datapath.FairQFlow) {
+func (m *machine) flows() (held, free []fairq.Flow) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
-		v, err := datapath.OpenFairQ(pinDir)
+		v, err := fairq.Open(pinDir)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (m *machine) flows() (held, free []datapath.FairQFlow) {
 func (m *machine) noteOf() (text string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
-		v, err := datapath.OpenFairQ(pinDir)
+		v, err := fairq.Open(pinDir)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 			p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\n", row.percent))
 			s := m.NewStreams(t, testnet.ReceiverIPv4, streams)
 			s.Progress(t, 200_000)
-			var held, free []datapath.FairQFlow
+			var held, free []fairq.Flow
 			m.until(p, "all streams have data in flight", func() bool {
 				held, free = m.flows()
 				return len(held)+len(free) == streams
@@ -113,7 +113,7 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 			}
 			m.until(p, "a free stream has more in flight than a held one could", func() bool {
 				_, free = m.flows()
-				return slices.ContainsFunc(free, func(f datapath.FairQFlow) bool { return f.InFlightBytes > f.GrantedBytes })
+				return slices.ContainsFunc(free, func(f fairq.Flow) bool { return f.InFlightBytes > f.GrantedBytes })
 			})
 			m.until(p, "held streams keep to their windows", func() bool {
 				held, _ = m.flows()
@@ -125,13 +125,13 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 				}
 				return true
 			})
-			var in, out *datapath.FairQPinned
+			var in, out *fairq.Pinned
 			m.until(p, "acknowledgements are rewritten", func() bool {
 				in = portOf(m.read(), "in0") // first: both go on counting
 				out = portOf(m.read(), "out0")
 				return out.GrantBytes > 0 && out.Arms[0].AckedBytes > 0 && (len(held) == 0 || in.Rewritten > 0 && out.Arms[1].Limited > 0)
 			})
-			if out.Hold != datapath.FairQHoldPart || in.Rewritten > out.Arms[1].Acks {
+			if out.Hold != fairq.HoldPart || in.Rewritten > out.Arms[1].Acks {
 				t.Errorf("%d acknowledgements rewritten, of %d to held streams: %+v", in.Rewritten, out.Arms[1].Acks, out)
 			}
 			p.signal(syscall.SIGTERM)
@@ -148,13 +148,13 @@ func TestCanary_OtherPortsAreObserved(t *testing.T) {
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	m.until(p, "the streams are counted", func() bool { return portOf(m.read(), "out0").Flows == 4 })
 	s.Progress(t, 1_000_000)
-	var out, in *datapath.FairQPinned
+	var out, in *fairq.Pinned
 	m.until(p, "it is reckoned what would be", func() bool {
 		k := m.read()
 		out, in = portOf(k, "out0"), portOf(k, "in0")
 		return out.EquilibriumBytes > 0 && out.Arms[0].Limited > 0
 	})
-	if out.Hold != datapath.FairQHoldNone || out.GrantBytes != 0 || in.Hold != datapath.FairQHoldAll || in.Rewritten != 0 {
+	if out.Hold != fairq.HoldNone || out.GrantBytes != 0 || in.Hold != fairq.HoldAll || in.Rewritten != 0 {
 		t.Errorf("out0 holds %s, in0 %s; %d rewritten", out.Hold, in.Hold, in.Rewritten)
 	}
 }
@@ -181,17 +181,17 @@ func TestCanary_RollsBack(t *testing.T) {
 	}
 	s.Progress(t, 500_000)
 	k := m.read()
-	if out := portOf(k, "out0"); out.Hold != datapath.FairQHoldNone || out.GrantBytes != 0 {
-		t.Errorf("held again: %+v", out.FairQStats)
+	if out := portOf(k, "out0"); out.Hold != fairq.HoldNone || out.GrantBytes != 0 {
+		t.Errorf("held again: %+v", out.Stats)
 	}
 	t.Log(m.noteOf())
 	p.rewrite("enforce: {percent: 40}\nrollback: {if: [goodput < 0.1], over: 2s}\n")
 	p.signal(syscall.SIGHUP)
-	m.until(p, "a reload holds again", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldPart && m.noteOf() == "" })
+	m.until(p, "a reload holds again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart && m.noteOf() == "" })
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	p = m.switchFile("enforce: {percent: 50}\n")
-	m.until(p, "a restart holds again", func() bool { return portOf(m.read(), "out0").Hold == datapath.FairQHoldPart })
+	m.until(p, "a restart holds again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart })
 	if note := m.noteOf(); note != "" {
 		t.Errorf("the note is still %q", note)
 	}
@@ -206,7 +206,7 @@ func TestCanary_RollsBackTheWhole(t *testing.T) {
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	rolledBack := func() bool { return strings.Contains(p.log.String(), "rolled back") }
 	m.until(p, "all is measured first, and then held", func() bool { // or was, while this test waited for its turn
-		return portOf(m.read(), "out0").Hold == datapath.FairQHoldAll || rolledBack()
+		return portOf(m.read(), "out0").Hold == fairq.HoldAll || rolledBack()
 	})
 	if !strings.Contains(p.log.String(), "measuring first, without holding anything") {
 		t.Errorf("it does not say that it measures first:\n%s", p.log)
@@ -232,7 +232,7 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 				p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\nrollback: {if: [goodput < 0.5, retransmissions > 2, drops > 1.5], over: 2s}\n", row.percent))
 				m.patient(p)
 				s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
-				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Hold != datapath.FairQHoldNone })
+				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Hold != fairq.HoldNone })
 				began := time.Now()
 				for range rounds(8, 10) { // 40 MB, which take the line more than 3 s
 					s.Progress(t, 5_000_000/int64(row.flows))

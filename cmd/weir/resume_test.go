@@ -93,7 +93,7 @@ func TestDigestOf(t *testing.T) {
 // read files or sum up results, and in the lab the encoding of OpenFlow and the pages and metrics for people.
 func TestCodeOf_CoversTheWorlds(t *testing.T) {
 	without := []string{
-		"law", "config", "experiment", "experiment/claim", "experiment/result", "internal/", "agent/", "openflow", "datapath/lawtrace", "datapath/internal/",
+		"law", "config", "experiment", "experiment/claim", "experiment/result", "internal/", "agent/", "openflow", "datapath/fairq/lawtrace", "datapath/internal/",
 	}
 	for world, pkg := range map[string]string{experiment.WorldSim: "weir/sim", experiment.WorldLab: "weir/lab"} {
 		if code, err := codeOf(world); err != nil || len(code) != 32 {
@@ -131,7 +131,7 @@ func TestCodeOf_CoversTheWorlds(t *testing.T) {
 			}
 		}
 	}
-	if !covers(experiment.WorldLab, "datapath/bpf/fairq.bpf.c") || covers(experiment.WorldSim, "datapath/bpf/fairq.bpf.c") {
+	if !covers(experiment.WorldLab, "datapath/bpf/fairq/fairq.bpf.c") || covers(experiment.WorldSim, "datapath/bpf/fairq/fairq.bpf.c") {
 		t.Error("the kernel program is not the lab's alone")
 	}
 }

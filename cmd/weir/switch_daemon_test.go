@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 )
 
@@ -28,7 +28,7 @@ func (m *machine) egress() (names []string) {
 		if err != nil {
 			return err
 		}
-		chain, err := datapath.ProgramsAt(dev.Attrs().Index, ebpf.AttachTCXEgress)
+		chain, err := attach.ProgramsAt(dev.Attrs().Index, ebpf.AttachTCXEgress)
 		if err != nil {
 			return err
 		}

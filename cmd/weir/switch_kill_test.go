@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -192,9 +192,9 @@ func TestSwitch_Terminated(t *testing.T) {
 // timersStand checks that no timer ticks, while traffic flows that a timer would tick for.
 func (m *machine) timersStand(streams *testnet.Streams) {
 	m.t.Helper()
-	var v *datapath.FairQView
+	var v *fairq.View
 	m.Switch.Must(m.t, func() (err error) {
-		v, err = datapath.OpenFairQ(pinDir)
+		v, err = fairq.Open(pinDir)
 		return err
 	})
 	defer v.Close()

@@ -21,7 +21,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -168,7 +169,7 @@ func (m *machine) changeControl(change func(value []byte)) {
 // waiting for longer than the second that it asks for, and then what is measured is windows that were let go.
 func (m *machine) patient(p *process) {
 	m.t.Helper()
-	const leaseAt, hour = 16, time.Hour // in bpf/flows.h's struct control
+	const leaseAt, hour = 16, time.Hour // in bpf/fairq/flows.h's struct control
 	var written time.Time
 	m.until(p, "the kernel's lease is an hour", func() bool {
 		s := m.read()
@@ -225,10 +226,10 @@ func (p *process) signal(s os.Signal) {
 func (p *process) kill() { p.signal(syscall.SIGKILL); p.wait() }
 
 // read reads what is pinned; nil: nothing that can be read.
-func (m *machine) read() (s *datapath.FairQSwitch) {
+func (m *machine) read() (s *fairq.Switch) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
-		v, err := datapath.OpenFairQ(pinDir)
+		v, err := fairq.Open(pinDir)
 		if err != nil {
 			return nil // not there yet, or not any more
 		}
@@ -240,13 +241,13 @@ func (m *machine) read() (s *datapath.FairQSwitch) {
 }
 
 // port is what was read of one port.
-func portOf(s *datapath.FairQSwitch, name string) *datapath.FairQPinned {
+func portOf(s *fairq.Switch, name string) *fairq.Pinned {
 	for i := range s.Ports {
 		if s.Ports[i].Port == name {
 			return &s.Ports[i]
 		}
 	}
-	return &datapath.FairQPinned{}
+	return &fairq.Pinned{}
 }
 
 // held says whether windows are held on the port that data leaves by.
@@ -258,7 +259,7 @@ func (m *machine) held() bool {
 // released says whether no port holds any window.
 func (m *machine) released() bool {
 	s := m.read()
-	return s != nil && !slices.ContainsFunc(s.Ports, func(p datapath.FairQPinned) bool { return p.GrantBytes > 0 })
+	return s != nil && !slices.ContainsFunc(s.Ports, func(p fairq.Pinned) bool { return p.GrantBytes > 0 })
 }
 
 // pins lists what is below the BPF file system's weir directory.
@@ -286,7 +287,7 @@ func (m *machine) chains() (out []string) {
 			return err
 		}
 		for _, l := range links {
-			chain, err := datapath.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
+			chain, err := attach.ProgramsAt(l.Attrs().Index, ebpf.AttachTCXEgress)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
@@ -179,14 +179,14 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 type standing struct {
 	chains []string
 	pins   []string
-	laws   []datapath.FairQPinned
+	laws   []fairq.Pinned
 }
 
 func (m *machine) standing() (s standing) {
 	s.chains, s.pins = m.chains(), m.pins()
 	for _, p := range m.read().Ports {
-		s.laws = append(s.laws, datapath.FairQPinned{ID: p.ID, LinkID: p.LinkID, ProgramID: p.ProgramID, Ifindex: p.Ifindex, Releasing: p.Releasing,
-			FairQStats: datapath.FairQStats{Port: p.Port, TargetBytes: p.TargetBytes, Hold: p.Hold, HoldShare: p.HoldShare}})
+		s.laws = append(s.laws, fairq.Pinned{ID: p.ID, LinkID: p.LinkID, ProgramID: p.ProgramID, Ifindex: p.Ifindex, Releasing: p.Releasing,
+			Stats: fairq.Stats{Port: p.Port, TargetBytes: p.TargetBytes, Hold: p.Hold, HoldShare: p.HoldShare}})
 	}
 	return s
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 )
 
 // flood sends a frame out of a port again and again, some 5000 times a second, until the test ends or it is
 // told. Past the queue: as sockets do that ask for it.
-func flood(t *testing.T, p datapath.PortRef, frame []byte, pastQueue bool) (end func()) {
+func flood(t *testing.T, p attach.PortRef, frame []byte, pastQueue bool) (end func()) {
 	t.Helper()
 	var fd int
 	err := p.In(func() (err error) {
@@ -86,7 +86,7 @@ func TestSwitch_StatusOfTraffic(t *testing.T) {
 	p := m.switchUp("weir")
 	for _, c := range []struct {
 		what, word, reason string
-		port               datapath.PortRef
+		port               attach.PortRef
 		pastQueue          bool
 	}{
 		{"tunnels", "tunnels", "are in tunnels", m.Uplink, false},

@@ -5,7 +5,7 @@ package native_test
 import (
 	"testing"
 
-	"weir/datapath/fluid"
+	"weir/datapath/fairq/fluid"
 	"weir/datapath/native"
 )
 

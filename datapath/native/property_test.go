@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"weir/datapath/fairqmodel"
+	"weir/datapath/fairq/model"
 	"weir/datapath/native"
 )
 
@@ -31,8 +31,8 @@ func drawn(t *rapid.T) native.FairQConfig {
 	}
 }
 
-func modelOf(c native.FairQConfig) fairqmodel.Config {
-	return fairqmodel.Config{
+func modelOf(c native.FairQConfig) model.Config {
+	return model.Config{
 		TargetBytes: float64(c.TargetBytes), BufferBytes: float64(c.BufferBytes), TickNs: int64(c.TickNs), PeriodNs: int64(c.PeriodNs),
 		FloorBytes: float64(c.FloorBytes), CapBytes: float64(c.CapBytes),
 		OVSGain: c.Gain == native.GainOVS, SlowStartPerFlow: c.SlowStart == native.SlowStartPerFlow,
@@ -81,7 +81,7 @@ func TestFairQ_AgreesWithAlgorithm1(t *testing.T) {
 		c := drawn(t)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		most := rapid.IntRange(1, 100).Draw(t, "flows")
-		law, model := native.NewFairQ(c, 0), fairqmodel.New(modelOf(c), 0)
+		law, model := native.NewFairQ(c, 0), model.New(modelOf(c), 0)
 		defer law.Close()
 		now, step := int64(0), float64(c.TargetBytes)*9+2*9000*100
 		largest := step
@@ -108,7 +108,7 @@ func TestFairQ_AgreesWithAlgorithm1(t *testing.T) {
 }
 
 // event lets one thing happen to both and gives the time it took.
-func event(r *rand.Rand, law *native.FairQ, model *fairqmodel.Queue, now uint64, most int, c native.FairQConfig) (gap uint64) {
+func event(r *rand.Rand, law *native.FairQ, model *model.Queue, now uint64, most int, c native.FairQConfig) (gap uint64) {
 	switch r.IntN(16) {
 	case 0:
 		if model.Beta == 0 {

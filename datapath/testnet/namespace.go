@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/internal/testroot"
 )
 
@@ -61,7 +61,7 @@ func NewNamespace(tb testing.TB) *Namespace {
 	}
 	tb.Cleanup(func() { close(n.over) })
 	n.Must(tb, func() (err error) {
-		n.Cookie, err = datapath.NetnsCookie()
+		n.Cookie, err = attach.NetnsCookie()
 		return err
 	})
 	return n

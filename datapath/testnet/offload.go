@@ -5,13 +5,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/internal/nic"
 )
 
 // SetOffloads turns segmentation (GSO, and the GRO that makes such packets of received ones) and
 // checksum offloads of a port's device on or off.
-func SetOffloads(tb testing.TB, p datapath.PortRef, on bool) {
+func SetOffloads(tb testing.TB, p attach.PortRef, on bool) {
 	tb.Helper()
 	err := p.In(func() error {
 		l, err := netlink.LinkByIndex(p.Ifindex)
@@ -28,7 +28,7 @@ func SetOffloads(tb testing.TB, p datapath.PortRef, on bool) {
 // settle makes sure that a port's device sends. One whose far end came up later does when the kernel's
 // link watch says so, which may take it a second; until then it drops. Asking for the link's state makes
 // it say so.
-func settle(tb testing.TB, p datapath.PortRef) {
+func settle(tb testing.TB, p attach.PortRef) {
 	tb.Helper()
 	err := p.In(func() error {
 		l, err := netlink.LinkByIndex(p.Ifindex)

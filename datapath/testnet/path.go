@@ -8,7 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/internal/nic"
 )
 
@@ -16,9 +16,9 @@ import (
 // receiver is shaped by a TBF, and so may be the sender's uplink.
 type Path struct {
 	Sender, Switch, Receiver *Namespace
-	Port                     datapath.PortRef // the switch's port towards the receiver
-	Uplink                   datapath.PortRef // the sender's own device
-	In, Rx                   datapath.PortRef // the other ends of the two, not shaped
+	Port                     attach.PortRef // the switch's port towards the receiver
+	Uplink                   attach.PortRef // the sender's own device
+	In, Rx                   attach.PortRef // the other ends of the two, not shaped
 }
 
 // Addresses of a Path.
@@ -87,13 +87,13 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 	if o.Burst == 0 {
 		o.Burst = 2 * 1514
 	}
-	p.Port = datapath.PortRef{Name: "switch->receiver", Ifindex: out.index, Enter: p.Switch.Enter}
-	p.Uplink = datapath.PortRef{Name: "sender->switch", Ifindex: up.index, Enter: p.Sender.Enter}
+	p.Port = attach.PortRef{Name: "switch->receiver", Ifindex: out.index, Enter: p.Switch.Enter}
+	p.Uplink = attach.PortRef{Name: "sender->switch", Ifindex: up.index, Enter: p.Sender.Enter}
 	Shape(tb, p.Port, o.PortBps, o.Limit, o.Burst)
 	Shape(tb, p.Uplink, o.UplinkBps, o.UplinkLimit, o.Burst)
-	p.In = datapath.PortRef{Name: "switch->sender", Ifindex: in.index, Enter: p.Switch.Enter}
-	p.Rx = datapath.PortRef{Name: "receiver->switch", Ifindex: rx.index, Enter: p.Receiver.Enter}
-	for _, port := range []datapath.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
+	p.In = attach.PortRef{Name: "switch->sender", Ifindex: in.index, Enter: p.Switch.Enter}
+	p.Rx = attach.PortRef{Name: "receiver->switch", Ifindex: rx.index, Enter: p.Receiver.Enter}
+	for _, port := range []attach.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
 		settle(tb, port)
 	}
 	return p
@@ -206,7 +206,7 @@ func flag(b bool) string {
 }
 
 // Shape puts a TBF at the root of a port's device, or changes the one there. Rate 0: none.
-func Shape(tb testing.TB, p datapath.PortRef, bps uint64, limit, burst uint32) {
+func Shape(tb testing.TB, p attach.PortRef, bps uint64, limit, burst uint32) {
 	tb.Helper()
 	if bps == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // SlowBps is so slow that a queue does not drain while a test fills it (but not slower: TBF's bucket
@@ -15,7 +15,7 @@ import (
 const SlowBps, QuickBps = 40_000, 1e9
 
 // AttachedTo is the number of programs at a port's egress.
-func AttachedTo(t *testing.T, p datapath.PortRef) (n int) {
+func AttachedTo(t *testing.T, p attach.PortRef) (n int) {
 	t.Helper()
 	err := p.In(func() error {
 		q, err := link.QueryPrograms(link.QueryOptions{Target: p.Ifindex, Attach: ebpf.AttachTCXEgress})

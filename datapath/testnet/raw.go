@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // Raw sends and receives whole frames at a device, around the network stack (AF_PACKET).
@@ -36,7 +36,7 @@ const (
 )
 
 // NewRaw opens a raw socket at the port's device for the length of the test.
-func NewRaw(tb testing.TB, p datapath.PortRef) *Raw {
+func NewRaw(tb testing.TB, p attach.PortRef) *Raw {
 	tb.Helper()
 	r := &Raw{ifindex: p.Ifindex}
 	err := p.In(func() (err error) {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // Segment is the header of a TCP segment that passed a Tap; of a GSO packet, that of all its segments.
@@ -53,7 +53,7 @@ const tapBytes = 160 // of a frame: all headers
 
 // NewTap opens a tap at the port's device for the length of the test. It holds what passes until Each
 // is called, up to 64 MB.
-func NewTap(tb testing.TB, p datapath.PortRef) *Tap {
+func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 	tb.Helper()
 	t := &Tap{}
 	cut := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: tapBytes}}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // UDP is a one-way UDP flow over a Path.
@@ -96,12 +96,12 @@ func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
 }
 
 // Quiet waits until the queues of all given ports are empty and nothing passes them any more.
-func Quiet(tb testing.TB, ports ...datapath.PortRef) {
+func Quiet(tb testing.TB, ports ...attach.PortRef) {
 	tb.Helper()
 	const same = 50 // readings in a row
 	deadline := time.Now().Add(Patience)
 	for _, p := range ports {
-		var last datapath.RootQueue
+		var last attach.RootQueue
 		for n := 0; n < same; n++ {
 			q := Queue(tb, p)
 			if q != last || q.BacklogBytes != 0 {
@@ -115,10 +115,10 @@ func Quiet(tb testing.TB, ports ...datapath.PortRef) {
 }
 
 // Queue reads a port's root queue.
-func Queue(tb testing.TB, p datapath.PortRef) (q datapath.RootQueue) {
+func Queue(tb testing.TB, p attach.PortRef) (q attach.RootQueue) {
 	tb.Helper()
 	err := p.In(func() (err error) {
-		q, err = datapath.ReadRootQueue(p.Ifindex)
+		q, err = attach.ReadRootQueue(p.Ifindex)
 		return err
 	})
 	if err != nil {

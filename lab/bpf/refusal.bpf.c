@@ -6,7 +6,7 @@
 // same, once, but what comes of a redirected frame is reported to nobody.
 //
 // One instance runs on each port. It stands behind the laws, which see such a frame twice.
-#include "../../datapath/bpf/kernel.h"
+#include "../../datapath/bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 

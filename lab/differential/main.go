@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath/lawtrace"
+	"weir/datapath/fairq/lawtrace"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -36,7 +36,7 @@ func main() {
 	defer stop()
 	a := asked{file: "experiments/incast.yaml"}
 	flag.Uint64Var(&a.acks, "acks", 100_000, "acknowledgements that the law is asked for, at least")
-	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/lawtrace/replay")
+	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/fairq/lawtrace/replay")
 	flag.Func("set", "KEY=VALUE: change one value of FILE (repeatable)", func(s string) error {
 		a.set = append(a.set, s)
 		return nil

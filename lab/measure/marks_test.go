@@ -8,7 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/mark"
 	"weir/datapath/testnet"
 	"weir/experiment/result"
 )
@@ -23,7 +24,7 @@ func TestRecorder_Marks(t *testing.T) {
 				ip, counter = testnet.ReceiverIPv6, [2]string{"", "Ip6InCEPkts"}
 			}
 			p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 30_000})
-			m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 10_000})
+			m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 10_000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func TestRecorder_MarksAreTheLaws(t *testing.T) {
 			p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 10_000_000, UplinkBps: 60e6, Burst: 64_000, GSO: gso, ChecksumOffload: gso})
 			p.Sender.Sysctl(t, "net.ipv4.tcp_ecn", "1")
 			p.Receiver.Sysctl(t, "net.ipv4.tcp_ecn", "1")
-			m, err := datapath.AttachMark([]datapath.PortRef{p.Port, p.Uplink}, datapath.MarkConfig{ThresholdBytes: 15_000})
+			m, err := mark.Attach([]attach.PortRef{p.Port, p.Uplink}, mark.Config{ThresholdBytes: 15_000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +96,7 @@ func TestRecorder_MarksAreTheLaws(t *testing.T) {
 // What a law drops is a drop of the port, for that reason; a port that is not sampled has its drops too.
 func TestRecorder_LawDrops(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1_000_000, NoIPv6: true})
-	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 15_000, Action: datapath.ActionDrop})
+	m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 15_000, Action: mark.ActionDrop})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestRecorder_OtherProtocols(t *testing.T) {
 	warm(t, u)
 	u.Send(t, 50, 1000) // 40 s of queue; more the socket would not buffer
 	testnet.Until(t, "the queue is far over the threshold", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > 40_000 })
-	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 5_000, Action: datapath.ActionDrop})
+	m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 5_000, Action: mark.ActionDrop})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestStop_LawInFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := datapath.AttachMark([]datapath.PortRef{p.Port}, datapath.MarkConfig{ThresholdBytes: 10_000})
+	m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}

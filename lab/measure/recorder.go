@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 )
 
 // Step is the grid of samples.
@@ -24,7 +24,7 @@ const Step = 500 * time.Microsecond
 // Port is a port to be measured.
 type Port struct {
 	Name        string
-	NetnsCookie uint64 // of the namespace it is in: datapath.NetnsCookie
+	NetnsCookie uint64 // of the namespace it is in: attach.NetnsCookie
 	Ifindex     int    // within it
 	RateBps     int64
 	BufferBytes int64
@@ -34,8 +34,8 @@ type Port struct {
 	Enter func(f func() error) error
 }
 
-func (p *Port) ref() datapath.PortRef {
-	return datapath.PortRef{Name: p.Name, Ifindex: p.Ifindex, Enter: p.Enter}
+func (p *Port) ref() attach.PortRef {
+	return attach.PortRef{Name: p.Name, Ifindex: p.Ifindex, Enter: p.Enter}
 }
 
 func (p *Port) key() measurePortKey {
@@ -71,14 +71,14 @@ type OtherDrops struct {
 const maxPorts = 4096
 
 // Start attaches the measuring program. Laws are attached before: the program has to see packets
-// before and after them to know which were marked. Errors that a caller may tell apart: *datapath.MissingFeature,
-// datapath.ErrPermission, *datapath.NoQueue for a port that is to be sampled and has no queue with a
+// before and after them to know which were marked. Errors that a caller may tell apart: *attach.MissingFeature,
+// attach.ErrPermission, *attach.NoQueue for a port that is to be sampled and has no queue with a
 // backlog. On an error nothing stays attached.
 func Start(ports []Port) (*Recorder, error) {
 	if len(ports) > maxPorts {
 		return nil, fmt.Errorf("measure: %d ports: at most %d", len(ports), maxPorts)
 	}
-	if err := datapath.CheckMeasure(); err != nil {
+	if err := attach.CheckMeasure(); err != nil {
 		return nil, fmt.Errorf("measure: %w", err)
 	}
 	spec, err := loadMeasure()
@@ -212,7 +212,7 @@ func (r *Recorder) checkFirst() error {
 		}
 		var chain []link.AttachedProgram
 		err := p.ref().In(func() (err error) {
-			chain, err = datapath.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
+			chain, err = attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
 			return err
 		})
 		if err == nil && len(chain) > 0 && chain[0].ID != arrival {

@@ -12,14 +12,14 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/attach"
 	"weir/datapath/testnet"
 	"weir/experiment/result"
 	"weir/internal/testroot"
 )
 
 // portOf is a port of a path for the recorder.
-func portOf(p datapath.PortRef, ns *testnet.Namespace, sample bool) Port {
+func portOf(p attach.PortRef, ns *testnet.Namespace, sample bool) Port {
 	return Port{Name: p.Name, Ifindex: p.Ifindex, Enter: p.Enter, NetnsCookie: ns.Cookie, Sample: sample}
 }
 
@@ -73,7 +73,7 @@ func checkGrid(t *testing.T, p result.Port, end time.Duration) {
 }
 
 // startQuiet starts a recorder while nothing passes the ports, and gives their queues' counters then.
-func startQuiet(t *testing.T, refs []datapath.PortRef, ports ...Port) (*Recorder, []datapath.RootQueue) {
+func startQuiet(t *testing.T, refs []attach.PortRef, ports ...Port) (*Recorder, []attach.RootQueue) {
 	t.Helper()
 	const rounds = 20
 	for range rounds {
@@ -92,7 +92,7 @@ func startQuiet(t *testing.T, refs []datapath.PortRef, ports ...Port) (*Recorder
 	return nil, nil
 }
 
-func queues(t *testing.T, refs []datapath.PortRef) (qs []datapath.RootQueue) {
+func queues(t *testing.T, refs []attach.PortRef) (qs []attach.RootQueue) {
 	t.Helper()
 	for _, p := range refs {
 		qs = append(qs, testnet.Queue(t, p))
@@ -151,7 +151,7 @@ func addsUp(t *testing.T, ipv6 bool) {
 	}
 	flows := []*testnet.UDP{p.NewUDP(t, ip, 0), p.NewUDP(t, ip, 0)}
 	warm(t, flows...)
-	refs := []datapath.PortRef{p.Port}
+	refs := []attach.PortRef{p.Port}
 	r, before := startQuiet(t, refs, portOf(p.Port, p.Switch, true))
 	t0 := monotonic()
 	for range packets / 10 {
@@ -216,7 +216,7 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 			p := testnet.NewPath(t, testnet.PathOptions{
 				UplinkBps: 50e6, UplinkLimit: 40_000, PortBps: 40e6, Limit: 30_000, GSO: offload, ChecksumOffload: offload, NoIPv6: true,
 			})
-			refs := []datapath.PortRef{p.Uplink, p.Port}
+			refs := []attach.PortRef{p.Uplink, p.Port}
 			r, before := startQuiet(t, refs, portOf(p.Uplink, p.Sender, true), portOf(p.Port, p.Switch, true))
 			t0 := monotonic()
 			flows := p.Transfer(t, testnet.ReceiverIPv4, "reno", 4, 300_000)
@@ -266,14 +266,14 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e6, Limit: 60_000, NoIPv6: true})
 	u := p.NewUDP(t, testnet.ReceiverIPv4, 0)
 	warm(t, u)
-	r, before := startQuiet(t, []datapath.PortRef{p.Port}, portOf(p.Port, p.Switch, true))
+	r, before := startQuiet(t, []attach.PortRef{p.Port}, portOf(p.Port, p.Switch, true))
 	t0 := monotonic()
 	type reading struct {
 		from, to time.Duration
-		q        datapath.RootQueue
+		q        attach.RootQueue
 	}
 	var readings []reading
-	seen := map[datapath.RootQueue]bool{}
+	seen := map[attach.RootQueue]bool{}
 	for wave := 0; len(seen) < 8 || wave < 3; wave++ { // a busy machine may let a wave pass by
 		if wave == 20 {
 			t.Fatalf("%d waves of packets were read in %d states only", wave, len(seen))
@@ -347,7 +347,7 @@ func TestStop_AtOnce(t *testing.T) {
 
 func TestStart_Refuses(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
-	var none *datapath.NoQueue
+	var none *attach.NoQueue
 	if _, err := Start([]Port{portOf(p.Port, p.Switch, true), portOf(p.Uplink, p.Sender, true)}); !errors.As(err, &none) || none.Port != p.Uplink.Name {
 		t.Errorf("a port without a queue: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -88,9 +88,9 @@ func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, 
 		}
 	}
 	if law != "droptail" {
-		c := datapath.FairQConfig{Count: datapath.FairQCountOpening} // the product's
+		c := fairq.Config{Count: fairq.CountOpening} // the product's
 		if law == "handshake" {
-			c.Count = datapath.FairQCountHandshake
+			c.Count = fairq.CountHandshake
 		}
 		if b.fairq, err = startFairQ(l, c, nil); err != nil {
 			return b, err

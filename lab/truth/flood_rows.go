@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 )
 
 func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
@@ -32,7 +32,7 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 }
 
 // state says what the flood left of the kernel's tables.
-func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]datapath.FairQConnection) ([]row, error) {
+func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]fairq.Connection) ([]row, error) {
 	var counts []uint32
 	for _, s := range spans[1] {
 		counts = append(counts, s.counts...)
@@ -98,7 +98,7 @@ func (b *floodBench) settled() (uint32, error) {
 }
 
 // liveEntries are the live flows' entries.
-func (b *floodBench) liveEntries() (map[liveEnds]datapath.FairQConnection, error) {
+func (b *floodBench) liveEntries() (map[liveEnds]fairq.Connection, error) {
 	if b.fairq == nil {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (b *floodBench) liveEntries() (map[liveEnds]datapath.FairQConnection, error
 	if err != nil {
 		return nil, err
 	}
-	found := map[liveEnds]datapath.FairQConnection{}
+	found := map[liveEnds]fairq.Connection{}
 	for _, c := range all {
 		for _, e := range b.ends {
 			if c.End[0].Addr == e.client && c.End[1].Addr == e.server || c.End[1].Addr == e.client && c.End[0].Addr == e.server {
@@ -121,7 +121,7 @@ func (b *floodBench) liveEntries() (map[liveEnds]datapath.FairQConnection, error
 }
 
 // sameEntry says whether what the law uses of an entry is the same.
-func sameEntry(a, b datapath.FairQConnection) bool {
+func sameEntry(a, b fairq.Connection) bool {
 	for i := range a.End {
 		a.End[i].Ended, b.End[i].Ended = false, false
 	}

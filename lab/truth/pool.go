@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -28,14 +28,14 @@ const (
 func pool(ctx context.Context) (rows []row, err error) {
 	for _, c := range []struct {
 		name  string
-		count datapath.FairQCount
-	}{{"active", datapath.FairQCountActive}, {"handshake", datapath.FairQCountHandshake}} {
+		count fairq.Count
+	}{{"active", fairq.CountActive}, {"handshake", fairq.CountHandshake}} {
 		err := withLab(ctx, "truth-pool", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
 			got, err := besidePool(ctx, l, c.count)
 			if err != nil {
 				return err
 			}
-			rows = append(rows, got.rows("count: "+c.name, c.count == datapath.FairQCountActive)...)
+			rows = append(rows, got.rows("count: "+c.name, c.count == fairq.CountActive)...)
 			return nil
 		}, fmt.Sprintf("topology.senders=%d", busyFlows))
 		if err != nil {
@@ -56,8 +56,8 @@ type shares struct {
 type besides struct{ alone, atOnce, later *shares }
 
 // besidePool measures the busy flows alone and beside the pool.
-func besidePool(ctx context.Context, l *lab.Lab, count datapath.FairQCount) (got besides, err error) {
-	f, err := startFairQ(l, datapath.FairQConfig{Count: count}, nil)
+func besidePool(ctx context.Context, l *lab.Lab, count fairq.Count) (got besides, err error) {
+	f, err := startFairQ(l, fairq.Config{Count: count}, nil)
 	if err != nil {
 		return got, err
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/lab"
 	"weir/law"
 )
@@ -21,11 +21,11 @@ const (
 )
 
 // fairqLaw is the law of a port of this rate and buffer, as the lab derives it for `fairq`.
-func fairqLaw(rate law.Rate, buffer law.Bytes) datapath.FairQLaw {
+func fairqLaw(rate law.Rate, buffer law.Bytes) fairq.Law {
 	target := float64(buffer) * fairqAlpha
 	pipe := float64(rate) / 8 * labRTT.Seconds()
 	drain := time.Duration(target * 8 / float64(rate) * float64(time.Second))
-	return datapath.FairQLaw{
+	return fairq.Law{
 		TargetBytes: uint32(target), BufferBytes: uint32(buffer), CapBytes: uint32(pipe + target),
 		Tick: fairqTick, Period: fairqTick * fairqSamples, Active: 4 * (labRTT + drain),
 	}
@@ -34,16 +34,16 @@ func fairqLaw(rate law.Rate, buffer law.Bytes) datapath.FairQLaw {
 // running is FairQ on all ports of the lab's switches, with somebody who beats. Stats and the tables
 // may be read meanwhile.
 type running struct {
-	*datapath.FairQ
+	*fairq.Attachment
 	cancel context.CancelFunc
 	beats  chan error
 }
 
 // startFairQ attaches FairQ to the ports of the lab's switches. lawOf gives the law of a port and whether
 // it is to have one; nil: all have the lab's.
-func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (datapath.FairQLaw, bool)) (*running, error) {
+func startFairQ(l *lab.Lab, c fairq.Config, lawOf func(p *lab.Port) (fairq.Law, bool)) (*running, error) {
 	r := &running{beats: make(chan error, 1)}
-	var ports []datapath.FairQPort
+	var ports []fairq.Port
 	for _, p := range l.Ports() {
 		if !p.OfSwitch {
 			continue
@@ -53,14 +53,14 @@ func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (dat
 			law, wanted = lawOf(&p)
 		}
 		if wanted {
-			ports = append(ports, datapath.FairQPort{PortRef: l.PortRef(p), Law: law})
+			ports = append(ports, fairq.Port{PortRef: l.PortRef(p), Law: law})
 		}
 	}
-	f, err := datapath.AttachFairQ(ports, c)
+	f, err := fairq.Attach(ports, c)
 	if err != nil {
 		return nil, err
 	}
-	r.FairQ = f
+	r.Attachment = f
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go func() { r.beats <- f.Run(ctx) }()
@@ -69,11 +69,11 @@ func startFairQ(l *lab.Lab, c datapath.FairQConfig, lawOf func(p *lab.Port) (dat
 
 // stop takes FairQ off again. It may be called more than once.
 func (r *running) stop() error {
-	if r.FairQ == nil {
+	if r.Attachment == nil {
 		return nil
 	}
 	r.cancel()
 	err := errors.Join(<-r.beats, r.Close())
-	r.FairQ = nil
+	r.Attachment = nil
 	return err
 }

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"weir/agent/switchd"
-	"weir/datapath"
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 	"weir/lab"
 )
 
@@ -88,31 +89,31 @@ func tableCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err error
 		{what: what + "a beat, with its sweep", ours: 1e3 * full.beat, reference: 1e3 * empty.beat, unit: "ms",
 			note: fmt.Sprintf("median of %d; by the thread's own time %.0f ns a connection", beatRuns,
 				1e9*(full.beatCPU-empty.beatCPU)/float64(full.status.connections))},
-		{what: what + "CPU of the beats", ours: 100 * full.beatCPU / datapath.FairQBeat.Seconds(),
-			reference: 100 * empty.beatCPU / datapath.FairQBeat.Seconds(), unit: "%", note: "of one processor, at a beat every 250 ms"},
+		{what: what + "CPU of the beats", ours: 100 * full.beatCPU / fairq.HeartbeatInterval.Seconds(),
+			reference: 100 * empty.beatCPU / fairq.HeartbeatInterval.Seconds(), unit: "%", note: "of one processor, at a beat every 250 ms"},
 	}
 	return append(rows, statusRows(what+"weir status", full.status, empty.status)...), nil
 }
 
 // attachPinned puts FairQ with a larger table on the core's ports, pinned where `weir status` finds it.
-func attachPinned(l *lab.Lab, p *place) (f *datapath.FairQ, err error) {
-	var ports []datapath.FairQPort
+func attachPinned(l *lab.Lab, p *place) (f *fairq.Attachment, err error) {
+	var ports []fairq.Port
 	for _, port := range l.Ports() {
 		if port.Node == coreSwitch {
-			ports = append(ports, datapath.FairQPort{
-				PortRef: datapath.PortRef{Name: port.Ifname, Ifindex: port.Ifindex}, Law: fairqLaw(port.Rate, port.Buffer),
+			ports = append(ports, fairq.Port{
+				PortRef: attach.PortRef{Name: port.Ifname, Ifindex: port.Ifindex}, Law: fairqLaw(port.Rate, port.Buffer),
 			})
 		}
 	}
 	err = p.do(func() error {
-		f, err = datapath.AttachFairQ(ports, datapath.FairQConfig{Flows: tableSize, Pin: "/sys/fs/bpf/weir/switch/" + tableName})
+		f, err = fairq.Attach(ports, fairq.Config{Flows: tableSize, Pin: "/sys/fs/bpf/weir/switch/" + tableName})
 		return err
 	})
 	return f, err
 }
 
 // beating beats while do runs.
-func beating(ctx context.Context, f *datapath.FairQ, do func() error) error {
+func beating(ctx context.Context, f *fairq.Attachment, do func() error) error {
 	over, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -129,7 +130,7 @@ type tableState struct {
 	status        asked
 }
 
-func measureTable(ctx context.Context, f *datapath.FairQ, p *place) (s tableState, err error) {
+func measureTable(ctx context.Context, f *fairq.Attachment, p *place) (s tableState, err error) {
 	objects, err := kernelObjects(os.Getpid())
 	if err != nil {
 		return s, err
@@ -153,7 +154,7 @@ func measureTable(ctx context.Context, f *datapath.FairQ, p *place) (s tableStat
 }
 
 // timeBeats gives the median time of a beat, by the clock and of this thread.
-func timeBeats(f *datapath.FairQ) (wall, cpu float64, err error) {
+func timeBeats(f *fairq.Attachment) (wall, cpu float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var walls, cpus []float64

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -40,8 +40,8 @@ func timer(ctx context.Context) (rows []row, err error) {
 // timerCost compares how fast each processor computes while the port's timer runs and before. The timer
 // is on one of them.
 func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
-	f, err := startFairQ(l, datapath.FairQConfig{}, func(*lab.Port) (datapath.FairQLaw, bool) {
-		return datapath.FairQLaw{TargetBytes: 1e6, Tick: tick, Period: tick, Active: datapath.FairQActiveMost}, true
+	f, err := startFairQ(l, fairq.Config{}, func(*lab.Port) (fairq.Law, bool) {
+		return fairq.Law{TargetBytes: 1e6, Tick: tick, Period: tick, Active: fairq.MaxActive}, true
 	})
 	if err != nil {
 		return r, err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"weir/datapath"
+	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/internal/nic"
 	"weir/lab"
@@ -129,9 +129,9 @@ func takeTurns(ctx context.Context, l *lab.Lab, flows int, tick time.Duration, g
 
 // governPath puts FairQ on the ports of one path.
 func governPath(l *lab.Lab, p path, tick time.Duration) (*running, error) {
-	return startFairQ(l, datapath.FairQConfig{}, func(port *lab.Port) (datapath.FairQLaw, bool) {
+	return startFairQ(l, fairq.Config{}, func(port *lab.Port) (fairq.Law, bool) {
 		// No largest window: what is measured is what the program costs.
-		return datapath.FairQLaw{
+		return fairq.Law{
 			TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
 		}, p.has(port)
 	})

@@ -11,7 +11,7 @@ import (
 	"weir/sim/network"
 )
 
-// The edge of edge mode (datapath/bpf/edge.bpf.c): what a switch tells of a flow on some of its ACKs, the edge writes
+// The edge of edge mode (datapath/bpf/fairq/edge.bpf.c): what a switch tells of a flow on some of its ACKs, the edge writes
 // into all of them. It is at the last port before each host, a switch's or a hypervisor's, as in the lab.
 //
 //	apply  towards the host. A flagged ACK: its window is remembered, the flag cleared. Any other is held to what is

@@ -15,7 +15,7 @@ const (
 	finReach  = 1 << 24 // no sender has more bytes on their way when it sends its FIN
 )
 
-// Packet is what the kernel's program does with a packet that leaves by the port (datapath/bpf/fairq.bpf.c):
+// Packet is what the kernel's program does with a packet that leaves by the port (datapath/bpf/fairq/fairq.bpf.c):
 //
 //	data        seats its direction here, which is how the port is learnt and counted
 //	ACK         is held to the window of the port that the data it acknowledges leaves by
@@ -275,7 +275,7 @@ func (q *fairQPort) rewrite(a *native.WindowAck, ack uint32, edge *native.Window
 	return q.answer
 }
 
-// ---- scale: unify (datapath/bpf/unify.h) ----
+// ---- scale: unify (datapath/bpf/fairq/unify.h) ----
 
 // announce makes a SYN, or a SYN-ACK that takes up its option, announce the switch's scale.
 func (s *fairQSwitch) announce(e *end, pk *network.Packet) {

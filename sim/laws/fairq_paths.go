@@ -4,7 +4,7 @@ package laws
 
 import "weir/sim/network"
 
-// Equal paths (datapath/bpf/ecmp.h): acknowledgements of which the data passes another switch.
+// Equal paths (datapath/bpf/fairq/ecmp.h): acknowledgements of which the data passes another switch.
 //
 // The port that they came in by is the twin of the one that the data fills: where the data would leave if it came this
 // way. With `paths: N` they are held to an Nth of its window (SPEC 1.1; docs/fairq.md), with `undivided` to the whole. Of

@@ -19,7 +19,7 @@ const (
 	looksEvery = 16
 )
 
-// fairQPort is FairQ at one port: datapath/bpf/port.h and seats.h.
+// fairQPort is FairQ at one port: datapath/bpf/fairq/port.h and seats.h.
 //
 // Its timer runs while it has flows. It samples the queue every interval; while nothing waits it rests for an
 // update's time, and packets that come meanwhile sample in its place. A sample stands for the time since the one

@@ -8,7 +8,7 @@ import (
 	"weir/sim/event"
 )
 
-// The table of a switch has the sizes of the kernel's (datapath/bpf/flows.h).
+// The table of a switch has the sizes of the kernel's (datapath/bpf/fairq/flows.h).
 const (
 	tableFlows   = 1 << 16 // connections whose ends have both answered
 	tablePending = 1 << 14 // others: the oldest is forgotten for a new one

@@ -8,7 +8,7 @@ import (
 	"weir/sim/network"
 )
 
-// Edge mode in the switch (datapath/bpf/edge_tell.h): which ACKs tell the edge a window. The others pass as they are.
+// Edge mode in the switch (datapath/bpf/fairq/edge_tell.h): which ACKs tell the edge a window. The others pass as they are.
 //
 //	grant < own window     told once an interval, and at once when the grant has moved by more than an eighth
 //	grant >= own window    nothing to hold: the own window is told while it is above what the edge remembers
@@ -17,7 +17,7 @@ import (
 // Windows are bytes, as the ACK's sender scales them. SYN-ACKs are always rewritten and never flagged.
 
 const (
-	// edgeFlag is the highest of the header's reserved bits (datapath/bpf/edge.h, where AE counts as one of them).
+	// edgeFlag is the highest of the header's reserved bits (datapath/bpf/fairq/edge.h, where AE counts as one of them).
 	edgeFlag   = 1 << 2
 	edgeNone   = 1 << 30 // bytes: no limit
 	edgeChange = uint64(experiment.FairQEdgeChange * 256)

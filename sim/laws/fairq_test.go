@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"weir/datapath/fairqmodel"
+	"weir/datapath/fairq/model"
 	"weir/experiment"
 	"weir/law"
 	"weir/sim/event"
@@ -378,7 +378,7 @@ func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
 		one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
 		one.opens()
 		begun := q.law.State().LastSampleNs
-		model := fairqmodel.New(fairqmodel.Config{
+		model := model.New(model.Config{
 			TargetBytes: 25_000, BufferBytes: 125_000, TickNs: 50_000, PeriodNs: 500_000, CapBytes: 50_000, OVSGain: gain == "code",
 			FairSwitch: c.hardware,
 		}, int64(begun))
@@ -416,7 +416,7 @@ func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
 // follower tells Algorithm 1 what the port was told.
 type follower struct {
 	q       *fairQPort
-	model   *fairqmodel.Queue
+	model   *model.Queue
 	samples uint64
 	longest int64
 	changes int

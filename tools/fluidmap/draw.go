@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 
-	"weir/datapath/fluid"
+	"weir/datapath/fairq/fluid"
 )
 
 // drawMeans draws Fig. 1: the mean since the start, and the queue itself in the first 2000 T.

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"weir/datapath/fluid"
+	"weir/datapath/fairq/fluid"
 	"weir/datapath/native"
 	"weir/experiment/report"
 )

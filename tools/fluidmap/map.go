@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/datapath/fluid"
+	"weir/datapath/fairq/fluid"
 	"weir/datapath/native"
 )
 

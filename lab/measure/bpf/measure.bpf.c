@@ -26,11 +26,11 @@
 // on which it does not run in the context of some processes at all. A missed queue event is made
 // good by the next, since counters are read and not kept; a missed drop shows as a difference between
 // the queue's counter and the events, which user space reports as a drop of no known flow.
-#include "../../../datapath/bpf/kernel.h"
+#include "../../../datapath/bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "../../../datapath/bpf/frame.h"
+#include "../../../datapath/bpf/lib/frame.h"
 #include "records.h"
 #include "packet.h"
 

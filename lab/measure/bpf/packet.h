@@ -4,8 +4,8 @@
 #ifndef WEIR_MEASURE_PACKET_H
 #define WEIR_MEASURE_PACKET_H
 
-#include "../../../datapath/bpf/kernel.h"
-#include "../../../datapath/bpf/frame.h"
+#include "../../../datapath/bpf/lib/kernel.h"
+#include "../../../datapath/bpf/lib/frame.h"
 #include <bpf/bpf_helpers.h>
 #include "records.h"
 

@@ -4,7 +4,7 @@
 #ifndef WEIR_MEASURE_RECORDS_H
 #define WEIR_MEASURE_RECORDS_H
 
-#include "../../../datapath/bpf/kernel.h"
+#include "../../../datapath/bpf/lib/kernel.h"
 
 enum record_kind {
 	RECORD_SAMPLE = 1,

@@ -2,7 +2,7 @@
 //
 // One program a law. User space puts configuration, state and event into the map's one value, runs the
 // program (BPF_PROG_TEST_RUN) and reads state and result there.
-#include "../../../bpf/kernel.h"
+#include "../../../bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../../core/fairq.h"
 #include "../../../core/mark.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The edge's programs and the baselines of their benchmark.
-#include "../../../bpf/edge.bpf.c"
+#include "../../../bpf/fairq/edge.bpf.c"
 #include "../../bpftest/baselines.h"
 
 const volatile __u32 tcp_at = 0;

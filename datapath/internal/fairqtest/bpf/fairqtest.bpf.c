@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The switch program and the baselines of its benchmark.
-#include "../../../bpf/fairq.bpf.c"
+#include "../../../bpf/fairq/fairq.bpf.c"
 #include "../../bpftest/baselines.h"
 
 // A lookup of the size of the flow table's key.

@@ -2,10 +2,10 @@
 //
 // The marking program for BPF_PROG_TEST_RUN, where a packet has no queue: the backlog comes from a
 // variable. Everything else is the program itself.
-#include "../../../bpf/kernel.h"
+#include "../../../bpf/lib/kernel.h"
 
 __u32 backlog_bytes;
 
 #define MARK_BACKLOG(ctx) backlog_bytes
-#include "../../../bpf/mark.bpf.c"
+#include "../../../bpf/mark/mark.bpf.c"
 #include "../../bpftest/baselines.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The shim's programs and the baselines of their benchmark.
-#include "../../../bpf/shim.bpf.c"
+#include "../../../bpf/fairq/shim.bpf.c"
 #include "../../bpftest/baselines.h"
 
 // Writes and clears, so that it can be repeated on one packet.

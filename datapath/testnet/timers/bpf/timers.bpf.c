@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Notes when the BPF timers of one array map expire: for tests.
-#include "../../../bpf/kernel.h"
+#include "../../../bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 

@@ -1,0 +1,28 @@
+package attach
+
+import (
+	"bytes"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonicNs is the kernel programs' clock.
+func MonotonicNs() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic("datapath: no monotonic clock: " + err.Error())
+	}
+	return uint64(t.Nano())
+}
+
+// age is how long ago a time of the kernel programs' clock is.
+func Age(ns uint64) time.Duration { return time.Duration(max(0, int64(MonotonicNs()-ns))) }
+
+// textOf is the text of a C string.
+func TextOf(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

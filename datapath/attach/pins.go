@@ -1,0 +1,255 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// A pin directory holds the maps under their names and, for each port, its link under a name that
+// says which port it is and what its id in the maps is: "port-COOKIE-IFINDEX-ID". Cookies of namespaces
+// are never used twice, so a name never means another port.
+
+// pinnedLink is a link found in a pin directory.
+type PinnedLink struct {
+	Path string
+	ID   uint32
+}
+
+// pins is what is in a pin directory; the zero value is an empty one.
+type Pins struct {
+	Links map[string]PinnedLink // by the name without the id
+	Used  map[uint32]bool
+}
+
+// makePinDir makes sure that the directory exists. The mount of the file system is the machine's
+// business.
+func MakePinDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := inBPFFS(dir); err != nil {
+		return err
+	}
+	var err error
+	// Somebody who purges removes parents that are empty: one may go before the next is in it.
+	for range 3 {
+		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make the directory for pins: %w", err)
+	}
+	return nil
+}
+
+// inBPFFS says whether dir is in a BPF file system, or would be.
+func inBPFFS(dir string) error {
+	const magic = 0xcafe4a11 // BPF_FS_MAGIC
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		var s unix.Statfs_t
+		err := unix.Statfs(at, &s)
+		switch {
+		case err == nil && uint32(s.Type) == magic:
+			return nil
+		case err == nil:
+			return fmt.Errorf("%s is not in a BPF file system: mount one first: mount -t bpf bpf /sys/fs/bpf", dir)
+		case !errors.Is(err, unix.ENOENT):
+			return fmt.Errorf("file system of %s: %w", at, err)
+		case at == filepath.Dir(at):
+			return fmt.Errorf("file system of %s: %w", dir, err)
+		}
+	}
+}
+
+// removePinDir removes the directory if nothing is left in it.
+func RemovePinDir(dir string) error {
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+func ReadPins(dir string) (*Pins, error) {
+	p := &Pins{Links: map[string]PinnedLink{}, Used: map[uint32]bool{}}
+	if dir == "" {
+		return p, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		cookie, ifindex, id, ok := ParsePortPin(e.Name())
+		if !ok {
+			continue
+		}
+		p.Links[PortPin(cookie, ifindex)] = PinnedLink{filepath.Join(dir, e.Name()), id}
+		p.Used[id] = true
+	}
+	return p, nil
+}
+
+// parsePortPin reads the name of a port's pin.
+func ParsePortPin(name string) (cookie uint64, ifindex int, id uint32, ok bool) {
+	n, _ := fmt.Sscanf(name, "port-%d-%d-%d", &cookie, &ifindex, &id)
+	return cookie, ifindex, id, n == 3
+}
+
+func PortPin(cookie uint64, ifindex int) string { return fmt.Sprintf("port-%d-%d", cookie, ifindex) }
+
+// pinName is the name of a port's pin, without the id; not asked for when nothing is pinned.
+func PinName(p PortRef, dir string) (name string, err error) {
+	if dir == "" {
+		return "", nil
+	}
+	err = p.In(func() error {
+		cookie, err := NetnsCookie()
+		name = PortPin(cookie, p.Ifindex)
+		return err
+	})
+	return name, err
+}
+
+// take removes a port's link from the pins and gives it, if there is one that still has its device.
+func (p *Pins) Take(name string) (PinnedLink, bool) {
+	l, ok := p.Links[name]
+	if !ok || !l.Alive() {
+		return PinnedLink{}, false
+	}
+	delete(p.Links, name)
+	return l, true
+}
+
+// freeID gives an id that no pinned port has.
+func (p *Pins) FreeID() uint32 {
+	for id := uint32(0); ; id++ {
+		if !p.Used[id] {
+			p.Used[id] = true
+			return id
+		}
+	}
+}
+
+// alive says whether the link can be opened and its device still exists.
+func (l PinnedLink) Alive() bool {
+	opened, err := link.LoadPinnedLink(l.Path, nil)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = opened.Close() }()
+	return HasDevice(opened)
+}
+
+// hasDevice says whether the link still has its device.
+func HasDevice(l link.Link) bool {
+	if l == nil {
+		return false
+	}
+	info, err := l.Info()
+	return err == nil && info.TCX() != nil && info.TCX().Ifindex != 0
+}
+
+// removeDead removes the pins of links whose device is gone.
+func (p *Pins) RemoveDead() error {
+	for name, l := range p.Links {
+		if l.Alive() {
+			continue
+		}
+		if err := os.Remove(l.Path); err != nil {
+			return fmt.Errorf("remove the pin of a port that is gone: %w", err)
+		}
+		delete(p.Links, name)
+		delete(p.Used, l.ID)
+	}
+	return nil
+}
+
+// update puts another program in the link's place in the chain, between two packets.
+func (l PinnedLink) Update(prog *ebpf.Program) (link.Link, error) {
+	opened, err := link.LoadPinnedLink(l.Path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open the pinned link %s: %w", l.Path, err)
+	}
+	if err := opened.Update(prog); err != nil {
+		return nil, errors.Join(fmt.Errorf("replace the program of %s: %w", l.Path, err), opened.Close())
+	}
+	return opened, nil
+}
+
+// remove detaches what the link holds.
+func (l PinnedLink) Remove() error {
+	// One that only loses its pin is detached a moment later.
+	if opened, err := link.LoadPinnedLink(l.Path, nil); err == nil {
+		if err := errors.Join(DetachLink(opened), opened.Close()); err != nil {
+			return fmt.Errorf("detach what %s holds: %w", l.Path, err)
+		}
+	}
+	if err := os.Remove(l.Path); err != nil {
+		return fmt.Errorf("remove the pin of a port: %w", err)
+	}
+	return nil
+}
+
+func PinLink(l link.Link, dir, name string, id uint32) error {
+	path := filepath.Join(dir, fmt.Sprintf("%s-%d", name, id))
+	if err := l.Pin(path); err != nil {
+		return fmt.Errorf("pin to %s: %w", path, err)
+	}
+	return nil
+}
+
+// detachLink detaches a link now: the kernel detaches one that is only closed a moment later.
+func DetachLink(l link.Link) error {
+	if !HasDevice(l) {
+		return nil
+	}
+	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device went in between
+		return fmt.Errorf("detach: %w", err)
+	}
+	return nil
+}
+
+// removeTables removes what else is in a pin directory than links of ports, and is not to be kept.
+func RemoveTables(dir string, keep ...string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if _, _, _, ok := ParsePortPin(e.Name()); !ok && !slices.Contains(keep, e.Name()) {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// program is the id of the program of a pinned link; 0: there is none.
+func (l PinnedLink) Program() uint32 {
+	if l.Path == "" {
+		return 0
+	}
+	opened, err := link.LoadPinnedLink(l.Path, nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = opened.Close() }()
+	info, err := opened.Info()
+	if err != nil {
+		return 0
+	}
+	return uint32(info.Program)
+}

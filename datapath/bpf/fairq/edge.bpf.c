@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The edge of edge mode: what a switch tells of a flow on some of its ACKs, the edge writes into all of them
+// (docs/fairq.md; edge.h has the flag).
+//
+//                      port to a guest: a VM's, or a rack    a host's own device
+//                      switch's to its server
+//   weir_edge_apply    egress                                ingress (weir_edge_apply_in)
+//   weir_edge_guard    ingress                               egress (weir_edge_guard_out)
+//
+//   apply  towards the sender of data. A flagged ACK: the window is remembered, the flag cleared. Any other
+//          is held to what is remembered, until `lease_ns` after the last flagged one: then ACKs pass as
+//          they are, for whoever told windows is gone.
+//   guard  from the guest. A flag that comes from there is cleared: windows are told by switches alone.
+//
+// So the boundary of trust is the guest's port. Behind it, between switches, a flag is believed; whoever can
+// forge packets there can forge anything. A guest whose flags a missing guard let through tells windows of its
+// own connections, which it can do by their windows already.
+//
+// Signatures (TCP-MD5, TCP-AO) are not looked at here: the switch that flags an ACK has found that its flow is not signed,
+// whatever options the ACK has, and of a signed flow it flags none. A guest that signs and sets the flag itself
+// has it cleared all the same; no end does both in earnest.
+//
+// Both read SYNs: they tell how windows are scaled, for the least window and the right edge. Of a connection
+// whose handshake was not seen, windows are compared as they stand in the header, which is the same while
+// both are the same end's; a right edge cannot be kept then, so with shrink: avoid it is left alone.
+//
+// Two tables, each of which forgets what was unused longest. SYNs, which anybody sends, fill `handshakes`;
+// an entry of `windows` is made by a flagged ACK only, so no flood takes the place of a flow that is held.
+#include "../lib/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "../../core/window.h"
+#include "edge.h"
+#include "../lib/segment.h"
+
+#define EDGE_PORTS 1024
+#define EDGE_ASKED_MAX 0xffffu // how far an answer may acknowledge beyond a SYN: data in it (RFC 7413)
+
+char _license[] SEC("license") = WEIR_LICENSE;
+
+const volatile __u32 port_id = 0;
+const volatile __u32 lease = 0;       // of edge_clock
+const volatile __u32 floor_bytes = 0; // of every flow's window; 0: its own MSS
+const volatile __u32 mss_max = 0;     // of the port: MTU - 40
+const volatile __u8 shrink = WINDOW_SHRINK_ALLOW;
+
+// A port has tables of its own within the maps: what tenants behind different ports have for addresses may
+// be the same.
+struct edge_key {
+	struct flow_key flow;
+	__u32 port; // and, in `windows`, the side that the ACKs come from: in the top bit
+};
+
+enum edge_flags {
+	EDGE_ASKED = 1, // a SYN was seen: asked, opener and asked_* are valid
+	EDGE_KNOWN = 2, // and the SYN-ACK to one: shift and mss are valid
+};
+
+// What the handshake told.
+struct edge_handshake {
+	__u32 asked; // acknowledges the last SYN
+	__u8 opener; // side that sent it
+	__u8 flags;  // enum edge_flags
+	__u8 asked_shift;
+	__u8 asked_scales;
+	__u16 asked_mss;
+	__u16 mss[2];  // that each side announced; 0: none
+	__u8 shift[2]; // of the windows of each side
+	__u8 zero[2];
+	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is told
+};
+
+// What was told of one direction.
+struct edge_window {
+	struct window_edge edge; // granted by the ACKs that left
+	__u32 told_at;           // of edge_clock
+	__u16 field;             // 0: nothing was told yet
+	__u8 shift;
+	__u8 known;              // 1: the handshake was seen: shift and mss are valid
+	__u16 mss;               // of the side that sends the ACKs; 0: no such option
+	__u16 zero;
+};
+
+// Segments towards the guest, as they are on the wire: a GSO packet counts its segments. Each is in seen and
+// in one of the others up to unwritable.
+struct edge_counts {
+	__u64 seen;
+	__u64 not_tcp;
+	__u64 tunnel;
+	__u64 fragment;
+	__u64 short_;
+	__u64 no_ack;  // SYN, RST, or nothing acknowledged
+	__u64 told;    // flagged: the window was remembered
+	__u64 applied; // held to what is remembered
+	__u64 smaller; // its window was small enough already
+	__u64 untold;  // of a flow that nothing was told of
+	__u64 expired; // was told too long ago
+	__u64 unwritable; // the kernel had no memory to make it writable
+	__u64 forged;  // segments from the guest whose flag was cleared; not in seen
+	__u64 learnt;  // handshakes, in either direction
+	__u64 entered; // flows that were entered in the table
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, EDGE_PORTS);
+	__type(key, __u32);
+	__type(value, struct edge_counts);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct edge_key);
+	__type(value, struct edge_handshake);
+} handshakes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct edge_key);
+	__type(value, struct edge_window);
+} windows SEC(".maps");
+
+// A SYN is only noted: its answer says whether it counts.
+static __always_inline void on_asked(const struct edge_key *key, const struct edge_handshake *known,
+				     const struct segment *s, const struct tcp_options *o)
+{
+	struct edge_handshake h = {};
+
+	if (known)
+		h = *known;
+	h.asked = s->seq + 1;
+	h.opener = s->side & 1;
+	h.asked_shift = o->shift;
+	h.asked_scales = o->has_scale;
+	h.asked_mss = o->mss;
+	h.flags |= EDGE_ASKED;
+	bpf_map_update_elem(&handshakes, key, &h, BPF_ANY);
+}
+
+// SYN or SYN-ACK, in either direction.
+__noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edge_counts *stats)
+{
+	struct edge_key key = {.port = port_id};
+	struct tcp_options o = {};
+	struct edge_handshake *h;
+	__u8 opener;
+	int scaled;
+
+	if (!s || !stats || s->flags & (TCP_RST | TCP_FIN))
+		return 0;
+	key.flow = s->key;
+	h = bpf_map_lookup_elem(&handshakes, &key);
+	segment_read_options(ctx, s, &o);
+	if (!(s->flags & TCP_ACK)) {
+		on_asked(&key, h, s, &o);
+		return 0;
+	}
+	if (!h || !(h->flags & EDGE_ASKED) || h->opener == (s->side & 1) || s->ack - h->asked > EDGE_ASKED_MAX)
+		return 0;
+	opener = h->opener & 1;
+	scaled = o.has_scale && h->asked_scales; // RFC 7323 1.3
+	h->shift[!opener] = scaled ? o.shift : 0;
+	h->shift[opener] = scaled ? h->asked_shift : 0;
+	h->mss[!opener] = o.mss;
+	h->mss[opener] = h->asked_mss;
+	h->flags = EDGE_ASKED | EDGE_KNOWN;
+	h->edge[0].known = h->edge[1].known = 0;
+	window_granted(&h->edge[!opener], s->ack, s->window);
+	stats->learnt++;
+	// The same ends again: what was told was told of another connection.
+	for (__u32 side = 0; side < 2; side++) {
+		key.port = port_id | side << 31;
+		bpf_map_delete_elem(&windows, &key);
+	}
+	return 0;
+}
+
+// Enters a flow that is told of for the first time.
+__noinline int window_enter(struct edge_key *key, struct edge_counts *stats)
+{
+	struct edge_window w = {};
+	struct edge_handshake *h;
+	__u32 port, side;
+
+	if (!key || !stats)
+		return 0;
+	port = key->port;
+	side = port >> 31;
+	key->port = port_id;
+	h = bpf_map_lookup_elem(&handshakes, key);
+	key->port = port;
+	if (h && h->flags & EDGE_KNOWN) {
+		w.known = 1;
+		w.shift = h->shift[side & 1];
+		w.mss = h->mss[side & 1];
+		w.edge = h->edge[side & 1];
+	}
+	bpf_map_update_elem(&windows, key, &w, BPF_ANY);
+	stats->entered++;
+	return 0;
+}
+
+// The least window of a flow: in bytes, or of one whose scale is not known, as a field.
+static __always_inline __u32 floor_of(const struct edge_window *w)
+{
+	if (!w->known)
+		return 1;
+	if (floor_bytes)
+		return floor_bytes;
+	return window_floor(w->mss < mss_max ? w->mss : mss_max, 0);
+}
+
+// shrink: avoid. An ACK of which nothing is told leaves as it came: it grants all the same.
+static __always_inline void window_note(const struct segment *s, struct edge_key *key, struct edge_window *w)
+{
+	__u32 port = key->port, side = port >> 31;
+	struct edge_handshake *h;
+
+	if (w) {
+		if (w->known)
+			window_granted(&w->edge, s->ack, (__u32)s->window << window_shift(w->shift, 0));
+		return;
+	}
+	key->port = port_id;
+	h = bpf_map_lookup_elem(&handshakes, key);
+	key->port = port;
+	if (h && h->flags & EDGE_KNOWN)
+		window_granted(&h->edge[side & 1], s->ack, (__u32)s->window << window_shift(h->shift[side & 1], 0));
+}
+
+// The field that an ACK leaves with.
+static __always_inline __u16 window_apply(const struct segment *s, struct edge_window *w, int told)
+{
+	struct window_ack a = {.ack = s->ack, .field = s->window, .shift = w->shift, .shrink = shrink};
+
+	if (shrink == WINDOW_SHRINK_AVOID && !w->known)
+		return s->window;
+	a.floor_bytes = floor_of(w);
+	a.window_q8 = ((__u64)w->field << window_shift(w->shift, 0)) << 8;
+	// What a flagged ACK's sender announced is lost. It announced more before, if more was granted.
+	if (told && shrink == WINDOW_SHRINK_AVOID && w->edge.known)
+		a.field = WINDOW_FIELD_MAX;
+	else if (told)
+		a.window_q8 = (__u64)WINDOW_EDGE_MAX << 8;
+	return window_rewrite(&a, &w->edge);
+}
+
+static __always_inline void count_not_tcp(struct edge_counts *stats, enum segment_kind kind, __u64 packets)
+{
+	if (kind == SEGMENT_OTHER)
+		stats->not_tcp += packets;
+	else if (kind == SEGMENT_TUNNEL)
+		stats->tunnel += packets;
+	else if (kind == SEGMENT_FRAGMENT)
+		stats->fragment += packets;
+	else
+		stats->short_ += packets;
+}
+
+// Writes the field and clears the flag, if that is a change.
+static __always_inline void ack_write(struct __sk_buff *ctx, const struct segment *s, struct edge_counts *stats,
+				      __u64 packets, __u16 field, __u64 *said)
+{
+	__u8 bits = s->reserved & ~EDGE_FLAG;
+
+	if ((field != s->window || bits != s->reserved) && edge_write(ctx, s, field, bits))
+		said = &stats->unwritable;
+	*said += packets;
+}
+
+// An ACK towards the guest.
+static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, struct edge_counts *stats, __u64 packets)
+{
+	struct edge_key key = {.flow = s->key, .port = port_id | (__u32)(s->side & 1) << 31};
+	struct edge_window *w = bpf_map_lookup_elem(&windows, &key);
+	int told = s->reserved & EDGE_FLAG;
+	__u32 now = edge_clock();
+	__u16 field = s->window;
+
+	if (told) {
+		if (!w) {
+			window_enter(&key, stats);
+			w = bpf_map_lookup_elem(&windows, &key);
+		}
+		if (w && s->window) { // a receiver that is full says nothing of the network
+			w->field = s->window;
+			w->told_at = now;
+			field = window_apply(s, w, 1);
+		}
+		ack_write(ctx, s, stats, packets, field, &stats->told);
+		return;
+	}
+	if (!w || !w->field || now - w->told_at >= lease) {
+		if (shrink == WINDOW_SHRINK_AVOID)
+			window_note(s, &key, w);
+		if (w && w->field)
+			stats->expired += packets;
+		else
+			stats->untold += packets;
+		return;
+	}
+	field = window_apply(s, w, 0);
+	ack_write(ctx, s, stats, packets, field, field == s->window ? &stats->smaller : &stats->applied);
+}
+
+static __always_inline int edge_apply(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct edge_counts *stats = bpf_map_lookup_elem(&counts, &id);
+	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	struct segment s = {};
+	enum segment_kind kind;
+
+	if (!stats)
+		return TCX_NEXT;
+	stats->seen += packets;
+	kind = segment_read(ctx, &s);
+	if (kind != SEGMENT_TCP) {
+		count_not_tcp(stats, kind, packets);
+	} else if (s.flags & TCP_SYN) {
+		stats->no_ack += packets;
+		on_handshake(ctx, &s, stats);
+	} else if ((s.flags & (TCP_ACK | TCP_RST)) != TCP_ACK) {
+		ack_write(ctx, &s, stats, packets, s.window, &stats->no_ack);
+	} else {
+		on_ack(ctx, &s, stats, packets);
+	}
+	return TCX_NEXT;
+}
+
+static __always_inline int edge_guard(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct edge_counts *stats = bpf_map_lookup_elem(&counts, &id);
+	struct segment s = {};
+
+	if (!stats || segment_read(ctx, &s) != SEGMENT_TCP)
+		return TCX_NEXT;
+	if (s.flags & TCP_SYN)
+		on_handshake(ctx, &s, stats);
+	else if (s.reserved & EDGE_FLAG && !edge_write(ctx, &s, s.window, s.reserved & ~EDGE_FLAG))
+		stats->forged += ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	return TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int weir_edge_apply(struct __sk_buff *ctx)
+{
+	return edge_apply(ctx);
+}
+
+SEC("tcx/ingress")
+int weir_edge_guard(struct __sk_buff *ctx)
+{
+	return edge_guard(ctx);
+}
+
+SEC("tcx/ingress")
+int weir_edge_apply_in(struct __sk_buff *ctx)
+{
+	return edge_apply(ctx);
+}
+
+SEC("tcx/egress")
+int weir_edge_guard_out(struct __sk_buff *ctx)
+{
+	return edge_guard(ctx);
+}

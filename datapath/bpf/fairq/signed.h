@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Signed segments: TCP-MD5 (option 19, RFC 2385) and TCP-AO (option 29, RFC 5925). The signature covers the
+// window, so a rewritten segment would be discarded by its receiver.
+//
+// The option alone proves nothing: the switch has no key, and an end that has none either ignores the option.
+// A guest that could free its flow by adding it would do so. What both ends say counts:
+//
+//   both SYNs were seen, both signed    CONNECTION_SIGNED: a segment with the option is left as it is
+//   both were seen, one or none signed  CONNECTION_BARE: an end accepts segments without the option, so nothing is
+//                                       signed. The option is not looked for; every ACK is rewritten
+//   a SYN was not seen (adopted)        a segment with the option is left as it is while the other end signs, too:
+//                                       its last segment had the option, and none without it left in this sweep or
+//                                       the one before. An honest end without a key never sends the option, so
+//                                       its own data keeps its peer from freeing the flow
+//   the other end was never heard here  (`paths`) the option is believed
+//
+// A segment without the option is rewritten in every flow: one that signs discards it anyway.
+//
+// signed_mode says what else happens to signed segments. All modes count them by their sources, and their
+// flows have a seat like any other. Ports that observe drop nothing, and neither does a switch without user space.
+#ifndef WEIR_BPF_SIGNED_H
+#define WEIR_BPF_SIGNED_H
+
+#include "arms.h"
+#include "flows.h"
+#include "port.h"
+#include "../lib/segment.h"
+
+enum signed_mode {
+	SIGNED_PASS = 0,  // left as they are
+	SIGNED_LIMIT = 1, // data beyond the window that the port grants is dropped: the sender is not told of it
+	SIGNED_DROP = 2,  // dropped
+};
+
+// What an end of an adopted connection sent: connection.signs.
+enum signs {
+	SIGNS_LAST = 1,        // its last segment had the option
+	SIGNS_BARE = 2,        // one without left in this sweep
+	SIGNS_BARE_BEFORE = 4, // or in the one before
+	SIGNS_HEARD = 8,       // any
+};
+
+const volatile __u8 signed_mode = SIGNED_PASS;
+
+struct source_key {
+	__u32 address[4]; // as in flow_key
+	__u32 vlans;
+};
+
+struct source_counts {
+	__u64 segments; // signed ones, on the wire
+	__u64 dropped;  // of them
+};
+
+// Forgets the source that was silent longest: a flood of forged sources costs nothing but these counts.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct source_key);
+	__type(value, struct source_counts);
+} signed_sources SEC(".maps");
+
+static __always_inline __u8 signs_later(__u8 signs)
+{
+	return (signs & (SIGNS_HEARD | SIGNS_LAST)) | (signs & SIGNS_BARE) << 1;
+}
+
+static __always_inline __u8 signs_heard(__u8 signs, int has)
+{
+	return SIGNS_HEARD | (has ? signs | SIGNS_LAST : (signs & ~SIGNS_LAST) | SIGNS_BARE);
+}
+
+// Both SYNs were seen: that settles whether the connection is signed.
+static __always_inline void signed_by_syns(struct connection *c)
+{
+	c->flags &= ~(CONNECTION_SIGNED | CONNECTION_BARE);
+	c->flags |= c->end[0].flags & c->end[1].flags & END_SIGNED ? CONNECTION_SIGNED : CONNECTION_BARE;
+}
+
+// Notes whether an end signs, and gives whether this segment's signature counts.
+__noinline int signature_counts(struct __sk_buff *ctx, const struct segment *s, struct connection *c)
+{
+	__u8 was, is, other;
+	int has;
+
+	if (!s || !c || c->flags & CONNECTION_BARE)
+		return 0;
+	has = segment_is_signed(ctx, s);
+	if (c->flags & CONNECTION_SIGNED)
+		return has;
+	was = c->signs[s->side & 1];
+	is = signs_heard(was, has);
+	if (is != was)
+		c->signs[s->side & 1] = is;
+	other = c->signs[!s->side];
+	return has && (!(other & SIGNS_HEARD) || other == (SIGNS_HEARD | SIGNS_LAST));
+}
+
+__noinline int source_counted(const struct segment *s, __u64 packets, __u32 dropped)
+{
+	struct source_counts *counted, first = {};
+	struct source_key key = {};
+
+	if (!s)
+		return 0;
+	if (s->side)
+		__builtin_memcpy(key.address, s->key.address[1], sizeof(key.address));
+	else
+		__builtin_memcpy(key.address, s->key.address[0], sizeof(key.address));
+	key.vlans = s->key.vlans;
+	counted = bpf_map_lookup_elem(&signed_sources, &key);
+	if (!counted) {
+		bpf_map_update_elem(&signed_sources, &key, &first, BPF_NOEXIST);
+		counted = bpf_map_lookup_elem(&signed_sources, &key);
+	}
+	if (!counted)
+		return 0;
+	__sync_fetch_and_add(&counted->segments, packets);
+	if (dropped)
+		__sync_fetch_and_add(&counted->dropped, packets);
+	return 0;
+}
+
+// Whether this port governs connections with this lot.
+static __always_inline int port_governs(__u32 lot)
+{
+	__u32 id = port_id;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct control *control = control_of();
+
+	return config && control && !config->releasing && control_is_live(control, bpf_ktime_get_ns()) &&
+	       lot >= spared_of(config);
+}
+
+// Whether a segment's data is beyond the window that its sender would have been told: more would be on its way
+// than that. One packet may always be, and data that is sent again. Where no new acknowledgement has passed here
+// for a second, it is not known what is on its way, and nothing is beyond.
+static __always_inline int is_beyond(const struct segment *s, const struct connection *c)
+{
+	__u32 id = port_id, side = s->side & 1, floor, ahead;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+	__u64 grant, would;
+
+	if (!s->payload || !config || !port || !c->acks_lately[side])
+		return 0;
+	grant = grant_of(port, c, &would);
+	ahead = s->seq - c->acks[!side].una;
+	if (!grant || !ahead || ahead > REACH)
+		return 0;
+	floor = config->law.floor_bytes;
+	if (!floor)
+		floor = window_floor(mss_of(config, &c->end[!side]), gso_of(config, &c->end[side]));
+	return ahead + s->payload > window_effective(grant, floor, 0);
+}
+
+// A segment of a connection in a table, which SYNs did not show to be bare. Sets is_signed; 1: drop it.
+__noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connection *c, __u64 packets)
+{
+	int drop = 0;
+
+	if (!s || !c || !signature_counts(ctx, s, c))
+		return 0;
+	s->is_signed = 1;
+	if (signed_mode == SIGNED_DROP)
+		drop = port_governs(c->lot);
+	else if (signed_mode == SIGNED_LIMIT)
+		drop = is_beyond(s, c);
+	source_counted(s, packets, drop);
+	return drop;
+}
+
+// A segment of no connection in a table, SYNs among them. 1: drop it.
+__noinline int on_signed_unknown(struct __sk_buff *ctx, struct segment *s, __u64 packets)
+{
+	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(lot_of(&s->key)))
+		return 0;
+	source_counted(s, packets, 1);
+	return 1;
+}
+
+#endif

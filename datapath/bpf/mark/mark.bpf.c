@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The laws `ecn` and `red` on a port: a tcx egress program around core/mark.h.
+//
+// One instance of the program runs on each port. Its port is a constant of the instance, an index
+// that user space assigns into the two array maps, and not (netns cookie, ifindex): an array access
+// with a constant index is a few inlined instructions where a hash lookup costs about 28 ns per
+// packet, an ifindex alone collides across namespaces, and an upgrade replaces the program of a
+// link by one with the same index.
+//
+// The backlog is that of the device the packet leaves by. Only what has a queue discipline that
+// keeps its own backlog (tbf, htb, bfifo, ...) can be marked by it: user space refuses the others.
+#include "../lib/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include "../../core/mark.h"
+#include "../lib/frame.h"
+
+#define MARK_PORTS 1024
+
+char _license[] SEC("license") = WEIR_LICENSE;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MARK_PORTS);
+	__type(key, __u32);
+	__type(value, struct mark_config);
+} configs SEC(".maps");
+
+// Packets as they are on the wire: a GSO packet counts its segments.
+struct port_stats {
+	__u64 seen;            // all; the sum of those below
+	__u64 pass_under;      // queue at or under the threshold
+	__u64 pass_ce;         // over it, CE already
+	__u64 pass_not_ect;    // over it, Not-ECT, spared
+	__u64 marked;          // ECT became CE
+	__u64 drop_law;        // over it, action drop
+	__u64 drop_not_ect;    // over it, Not-ECT, not spared
+	__u64 pass_not_ip;     // neither IPv4 nor IPv6
+	__u64 pass_short;      // ended before its headers did
+	__u64 pass_unwritable; // should be marked, and the kernel could not (no memory)
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MARK_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_stats);
+} counts SEC(".maps");
+
+const volatile __u32 port_id = 0;
+
+#ifndef MARK_BACKLOG
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
+// Bytes in the queue of the device that ctx leaves by, ctx itself not included. Read without the
+// queue's lock: a 32-bit load of what the kernel writes whole.
+static __always_inline __u32 mark_backlog_bytes(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	struct Qdisc *root = skb->dev->qdisc;
+
+	return root ? root->qstats.backlog : 0;
+}
+#define MARK_BACKLOG(ctx) mark_backlog_bytes(ctx)
+#endif
+
+// Rewrites the ECN field of f to CE. 0, or an error of the kernel's, the frame then being as it was.
+//
+// Checksums. Neither TCP's nor UDP's covers the ECN field, so CHECKSUM_PARTIAL needs nothing.
+// IPv4: the header checksum is updated by what the field changed (RFC 1624). The header's 16-bit
+// sum, its checksum included, is then what it was, and so is skb->csum of a CHECKSUM_COMPLETE
+// packet: the store must not touch it (flag 0).
+// IPv6 has no header checksum to compensate: skb->csum must follow (BPF_F_RECOMPUTE_CSUM).
+// bpf_skb_ecn_set_ce is no help: it does nothing to a cloned skb, which is what local TCP sends.
+static __always_inline long mark_set_ce(struct __sk_buff *ctx, const struct frame *f)
+{
+	int ipv4 = f->kind == FRAME_IPV4;
+	__be16 old = bpf_htons(f->word);
+	__be16 new = bpf_htons(f->word | MARK_ECN_CE << (ipv4 ? FRAME_IPV4_ECN_SHIFT : FRAME_IPV6_ECN_SHIFT));
+	long err;
+
+	if (!ipv4)
+		return bpf_skb_store_bytes(ctx, f->l3, &new, sizeof(new), BPF_F_RECOMPUTE_CSUM);
+	err = bpf_l3_csum_replace(ctx, f->l3 + FRAME_IPV4_CHECK, old, new, sizeof(new));
+	// The checksum's write has made the header writable: the store cannot fail after it.
+	return err ? err : bpf_skb_store_bytes(ctx, f->l3, &new, sizeof(new), 0);
+}
+
+SEC("tcx/egress")
+int weir_mark(struct __sk_buff *ctx)
+{
+	__u32 id = port_id;
+	struct mark_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port_stats *stats = bpf_map_lookup_elem(&counts, &id);
+	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	struct frame f = {};
+
+	if (!config || !stats)
+		return TCX_NEXT;
+	stats->seen += packets;
+	frame_read(ctx, &f);
+	if (f.kind == FRAME_NOT_IP) {
+		stats->pass_not_ip += packets;
+		return TCX_NEXT;
+	}
+	if (f.kind == FRAME_SHORT) {
+		stats->pass_short += packets;
+		return TCX_NEXT;
+	}
+	switch (mark_decide(config, MARK_BACKLOG(ctx), f.ecn)) {
+	case MARK_PASS_UNDER:
+		stats->pass_under += packets;
+		return TCX_NEXT;
+	case MARK_PASS_CE:
+		stats->pass_ce += packets;
+		return TCX_NEXT;
+	case MARK_PASS_NOT_ECT:
+		stats->pass_not_ect += packets;
+		return TCX_NEXT;
+	case MARK_DROP_LAW:
+		stats->drop_law += packets;
+		return TCX_DROP;
+	case MARK_DROP_NOT_ECT:
+		stats->drop_not_ect += packets;
+		return TCX_DROP;
+	case MARK_SET_CE:
+		if (mark_set_ce(ctx, &f))
+			stats->pass_unwritable += packets;
+		else
+			stats->marked += packets;
+	}
+	return TCX_NEXT;
+}

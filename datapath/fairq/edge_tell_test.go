@@ -1,0 +1,237 @@
+package fairq
+
+import (
+	"testing"
+	"time"
+
+	"weir/datapath/internal/frames"
+)
+
+// tellTable is a table of the switch program in edge mode, whose interval and lease nothing in a test
+// outlasts unless it says so.
+func tellTable(t *testing.T, e EdgeMode) *frameTable {
+	t.Helper()
+	if e.Interval == 0 {
+		e.Interval = time.Hour
+	}
+	if e.Lease == 0 {
+		e.Lease = 2 * time.Hour
+	}
+	return newFrameTable(t, frameConfig{edge: e})
+}
+
+const edgeFlag = 8
+
+// once sends one ACK through the switch and checks window and flag that it leaves with, and what was
+// counted of it.
+func (f *frameTable) once(t *testing.T, name string, s *frames.Segment, window uint16, reserved byte, why fairqPortCounts) {
+	t.Helper()
+	f.counted(t, 0)
+	out, err := f.run(0, s.Bytes(), 0, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	want := with(s, func(s *frames.Segment) { s.Window, s.Reserved = window, reserved })
+	if string(out) != string(want) {
+		v := frames.Parse(out)
+		t.Errorf("%s: window %d, bits %d; want %d, %d\n out  %x\n want %x", name, v.Window(), out[v.L4+12]&15, window, reserved, out, want)
+	}
+	why.Seen = 1
+	if got := f.counted(t, 0); got != why {
+		t.Errorf("%s: counted %+v, want %+v", name, got, why)
+	}
+}
+
+var (
+	tellsRewritten = fairqPortCounts{Rewritten: 1, Told: 1}
+	tellsSmaller   = fairqPortCounts{Smaller: 1, Told: 1}
+	leaves         = fairqPortCounts{Untold: 1}
+)
+
+// Which ACKs tell: the first, one that comes after the window has moved by more than an eighth either way,
+// and none of the others; they pass to the byte.
+func TestEdgeTell_Once(t *testing.T) {
+	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}} {
+		f := tellTable(t, EdgeMode{})
+		c := f.conn(ip)
+		c.open(t, f.frameSwitch)
+		s := c.segment()
+		f.once(t, "the first", s, rowField, edgeFlag, tellsRewritten)
+		for range 3 {
+			f.once(t, "another", s, rowWindow, 0, leaves)
+		}
+		for _, g := range []struct {
+			grant uint64
+			tells bool
+		}{
+			{rowGrant * 9 / 8, false}, {rowGrant * 7 / 8, false}, {rowGrant*9/8 + 1, true}, {rowGrant, false},
+			{rowGrant*63/64 - 1, true}, {3000, true}, {3300, false}, {3400, true},
+		} {
+			f.setGrant(t, 1, g.grant)
+			if g.tells {
+				f.once(t, "moved", s, uint16((g.grant+127)>>7), edgeFlag, tellsRewritten)
+			}
+			f.once(t, "and again", s, rowWindow, 0, leaves)
+		}
+		s.Payload = make([]byte, 100) // data with the ACK
+		f.setGrant(t, 1, rowGrant)
+		f.once(t, "with data", s, rowField, edgeFlag, fairqPortCounts{Rewritten: 1, Told: 1, Data: 1})
+		f.once(t, "with data, again", s, rowWindow, 0, fairqPortCounts{Untold: 1, Data: 1})
+	}
+}
+
+// A window that is held is told once an interval; after the lease, as if nothing had been told.
+func TestEdgeTell_Interval(t *testing.T) {
+	f := tellTable(t, EdgeMode{Interval: 20 * time.Millisecond})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	told, sent, began := uint64(0), uint64(0), time.Now()
+	until(t, "ten windows are told", func() bool {
+		f.mustRun(t, 0, c.segment().Bytes())
+		sent++
+		told = f.counts(t, 0).Told
+		return told >= 10
+	})
+	// Nine intervals, whatever the machine did meanwhile; the clock is as coarse as the kernel's tick.
+	if passed := time.Since(began); passed < 9*15*time.Millisecond {
+		t.Errorf("10 windows were told within %v (%d ACKs), want an interval of 20ms between", passed, sent)
+	}
+	if untold := f.counts(t, 0).Untold; untold < sent/2 {
+		t.Errorf("%d of %d ACKs were left to the edge", untold, sent)
+	}
+}
+
+// When nothing is to be held any more the edge learns the receiver's own window, while it is larger than what
+// it remembers; a window that was never told is not.
+func TestEdgeTell_Release(t *testing.T) {
+	f := tellTable(t, EdgeMode{})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	s := c.segment()
+	f.setGrant(t, 1, 1<<24)
+	f.once(t, "never held", s, rowWindow, 0, fairqPortCounts{Smaller: 1})
+	f.setGrant(t, 1, rowGrant)
+	f.once(t, "held", s, rowField, edgeFlag, tellsRewritten)
+	f.setGrant(t, 1, 1<<24)
+	s.Window = 10
+	f.once(t, "a small window of its own needs no word", s, 10, 0, leaves)
+	s.Window = rowWindow
+	f.once(t, "its own", s, rowWindow, edgeFlag, tellsSmaller)
+	f.once(t, "and no more", s, rowWindow, 0, leaves)
+	s.Window = 65535
+	f.once(t, "a little larger", s, 65535, 0, leaves)
+	f.setGrant(t, 1, rowGrant)
+	f.once(t, "held again", s, rowField, edgeFlag, tellsRewritten)
+	f.setGrant(t, 1, 0)
+	f.once(t, "nothing governs", s, 65535, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+	f.once(t, "still", s, 65535, 0, leaves)
+}
+
+// SYN-ACKs and signed segments never tell; a SYN-ACK is held all the same.
+func TestEdgeTell_Never(t *testing.T) {
+	f := tellTable(t, EdgeMode{})
+	other := f.conn(frames.IP{})
+	other.open(t, f.frameSwitch)
+	signed, md5 := f.conn(frames.IP{}), frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
+	signed.syn, signed.synAck = md5, md5
+	signed.open(t, f.frameSwitch)
+	s := signed.segment()
+	s.Options = md5
+	f.once(t, "signed", s, rowWindow, 0, fairqPortCounts{Signed: 1})
+	s.Reserved = edgeFlag
+	f.once(t, "signed, with the flag", s, rowWindow, edgeFlag, fairqPortCounts{Signed: 1})
+	c := f.conn(frames.IP{})
+	syn, synAck := c.back(), c.segment()
+	syn.Flags, syn.Seq, syn.Ack, syn.Options = frames.SYN, 3000, 0, c.syn
+	synAck.Flags, synAck.Seq, synAck.Options = frames.SYN|frames.ACK, 7000, c.synAck
+	f.mustRun(t, 1, syn.Bytes())
+	f.once(t, "SYN-ACK", synAck, rowGrant, 0, fairqPortCounts{Rewritten: 1})
+}
+
+// Two switches on the way, this one the later: a window that the other told goes on, or is lowered; what
+// this one tells is never above it, until the other is silent for the lease.
+func TestEdgeTell_SeveralSwitches(t *testing.T) {
+	f := tellTable(t, EdgeMode{})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	plain, told := c.segment(), c.segment()
+	told.Reserved = edgeFlag
+	tell := func(name string, window, want uint16) {
+		t.Helper()
+		told.Window = window
+		why := fairqPortCounts{Smaller: 1}
+		if window != want {
+			why = fairqPortCounts{Rewritten: 1}
+		}
+		f.once(t, name, told, want, edgeFlag, why)
+	}
+	tell("smaller than ours", 50, 50)
+	f.once(t, "then", plain, rowWindow, 0, leaves)
+	f.setGrant(t, 1, 2*rowGrant)
+	f.once(t, "ours is larger still", plain, rowWindow, 0, leaves)
+	tell("larger", 1000, 2*rowField)
+	f.once(t, "then", plain, rowWindow, 0, leaves)
+	f.setGrant(t, 1, rowGrant)
+	f.once(t, "ours shrinks", plain, rowField, edgeFlag, tellsRewritten)
+	tell("and theirs", 60, 60)
+	f.setGrant(t, 1, 1<<24)
+	f.once(t, "ours is gone, theirs counts", plain, rowWindow, 0, leaves)
+	tell("theirs grows", 500, 500)
+	f.once(t, "then", plain, rowWindow, 0, leaves)
+
+	f = tellTable(t, EdgeMode{Interval: 10 * time.Millisecond, Lease: 40 * time.Millisecond})
+	c = f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	plain = c.segment()
+	told.FromPort, told.ToPort = plain.FromPort, plain.ToPort
+	tell("smaller than ours", 50, 50)
+	until(t, "the other's word is old", func() bool {
+		out, err := f.run(0, plain.Bytes(), 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := frames.Parse(out)
+		return v.Window() == rowField
+	})
+}
+
+// until waits for a condition that a lease's end brings about.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !condition(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// A free flow passes as it is, whatever was told of it before, here or by another switch.
+func TestEdgeTell_FreeFlows(t *testing.T) {
+	ungoverned := fairqPortCounts{Ungoverned: 1}
+	f := tellTable(t, EdgeMode{})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	plain, told := c.segment(), c.segment()
+	told.Reserved, told.Window = edgeFlag, 50
+	f.once(t, "held", plain, rowField, edgeFlag, tellsRewritten)
+	f.setGrant(t, 1, 0)
+	f.spare(t, 1, Lots)
+	f.once(t, "free", plain, rowWindow, 0, ungoverned)
+	f.once(t, "free, and another switch tells", told, 50, edgeFlag, ungoverned)
+	f.once(t, "free still", plain, rowWindow, 0, ungoverned)
+	f.spare(t, 1, 0)
+	f.once(t, "counted as held again, and let go", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+}
+
+// spare frees connections of lots below this at a port.
+func (s *frameSwitch) spare(t *testing.T, id, lots uint32) {
+	t.Helper()
+	var p fairqPort
+	if err := s.Ports.Lookup(id, &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spared = lots
+	if err := s.Ports.Put(id, p); err != nil {
+		t.Fatal(err)
+	}
+}

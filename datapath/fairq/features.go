@@ -1,0 +1,130 @@
+package fairq
+
+import (
+	"weir/datapath/attach"
+)
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+)
+
+func probes() []attach.Probe {
+	return append(attach.QueueProbes(), []attach.Probe{
+		{Feature: "kfunc bpf_rdonly_cast", Since: "6.2", Ask: attach.KernelHas[*btf.Func]("bpf_rdonly_cast")},
+		{Feature: "registration state of devices as a byte of its own", Since: "6.9", Ask: haveDeviceState},
+		{Feature: "BPF programs that user space runs (syscall)", Since: "5.14", Ask: func() (bool, error) { return attach.Supported(features.HaveProgramType(ebpf.Syscall)) }},
+	}...)
+}
+
+// haveDeviceState asks whether net_device.reg_state can be read as a byte; it was a bit field before.
+func haveDeviceState() (bool, error) {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false, err
+	}
+	var device *btf.Struct
+	if err := spec.TypeByName("net_device", &device); err != nil {
+		return false, err
+	}
+	for _, m := range device.Members {
+		if m.Name == "reg_state" {
+			return m.BitfieldSize == 0, nil
+		}
+	}
+	return false, nil
+}
+
+// fairQHelperProbes are those of helpers that every kernel with tcx should have, and that a vendor's
+// may not.
+func helperProbes() []attach.Probe {
+	helper := func(kind ebpf.ProgramType, f asm.BuiltinFunc) func() (bool, error) {
+		return func() (bool, error) { return attach.Supported(features.HaveProgramHelper(kind, f)) }
+	}
+	return []attach.Probe{
+		{Feature: "timers of BPF programs (bpf_timer_start)", Since: "5.15", Ask: helper(ebpf.SchedCLS, asm.FnTimerStart)},
+		{Feature: "walks over maps (bpf_for_each_map_elem)", Since: "5.13", Ask: helper(ebpf.Syscall, asm.FnForEachMapElem)},
+		{Feature: "loops of BPF programs (bpf_loop)", Since: "5.17", Ask: helper(ebpf.SchedCLS, asm.FnLoop)},
+		{Feature: "locks in maps (bpf_spin_lock)", Since: "5.1", Ask: helper(ebpf.SchedCLS, asm.FnSpinLock)},
+		{Feature: "cookie of a network namespace (SO_NETNS_COOKIE)", Since: "5.14", Ask: func() (bool, error) {
+			_, err := attach.NetnsCookie()
+			return err == nil, nil
+		}},
+	}
+}
+
+// Rehearse has the kernel's verifier look at the switch programs, with tables of a few flows that go
+// at once. Nothing is attached.
+func Rehearse() error {
+	source, err := newSource(&Config{Flows: 1024})
+	if err != nil {
+		return err
+	}
+	maps, err := source.openMaps()
+	if err != nil {
+		return mayNot(err)
+	}
+	programs, err := source.load(maps)
+	if err == nil {
+		err = programs.Close()
+	}
+	return errors.Join(mayNot(err), maps.Close())
+}
+
+func mayNot(err error) error {
+	if attach.IsPermission(err) {
+		return fmt.Errorf("%w: %w", attach.ErrPermission, err)
+	}
+	return err
+}
+
+// Memory is about how many bytes of kernel memory the tables of a switch take that has room for so
+// many connections, on a machine with so many CPUs. 0 flows: the default.
+func Memory(flows uint32, cpus int) (uint64, error) {
+	if flows == 0 {
+		flows = DefaultFlows
+	}
+	source, err := newSource(&Config{Flows: flows})
+	if err != nil {
+		return 0, err
+	}
+	var sum uint64
+	for name := range (&fairqMaps{}).byName() {
+		sum += mapMemory(source.spec.Maps[name], cpus)
+	}
+	return sum, nil
+}
+
+// mapMemory is what the kernel takes for a map whose entries are there from the start.
+func mapMemory(m *ebpf.MapSpec, cpus int) uint64 {
+	const (
+		hashEntry, lruEntry = 48, 48 // struct htab_elem before the key
+		bucket              = 16
+	)
+	round := func(n uint32) uint64 { return uint64(n+7) &^ 7 }
+	entries := uint64(m.MaxEntries)
+	switch m.Type {
+	case ebpf.Hash, ebpf.LRUHash:
+		buckets := uint64(1) << bits.Len64(entries-1)
+		if m.Type == ebpf.Hash {
+			entries += uint64(cpus) // a spare of each CPU
+		}
+		return entries*(hashEntry+round(m.KeySize)+round(m.ValueSize)) + buckets*bucket
+	case ebpf.PerCPUArray:
+		return entries * (round(m.ValueSize)*uint64(cpus) + 8)
+	case ebpf.LPMTrie: // entries come as they are needed
+		return 0
+	}
+	return entries * round(m.ValueSize)
+}
+
+// Needs is what the switch program asks of the kernel.
+func Needs() attach.Needs {
+	return attach.Needs{Use: attach.UseSwitch, Probes: append(probes(), helperProbes()...)}
+}

@@ -1,0 +1,198 @@
+package fairq
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+)
+
+// End is what the flow table knows of one end of a connection.
+type End struct {
+	Addr       netip.AddrPort
+	Port       string // that its data leaves by; "": not known, or not a port of this process
+	Scale      uint8  // of its windows
+	ScaleKnown bool   // its SYN told the scale; otherwise it is inferred
+	MSS        uint16 // that its SYN announced; 0: not known
+	Ended      bool   // it sent a FIN
+}
+
+// Connection is a connection in the flow table.
+type Connection struct {
+	End     [2]End
+	Opener  string // port that it is opened from behind, in whose share it is
+	Adopted bool   // began before Weir saw it
+	Signed  bool   // both ends sign: TCP-MD5 or TCP-AO
+	Reset   bool
+}
+
+// Flags of bpf/fairq/flows.h.
+const (
+	endScaleKnown     = 4
+	endFIN            = 8
+	connectionAdopted = 2
+	connectionReset   = 4
+)
+
+// tableBatch is how many entries are read at a time: above the fullest bucket of a table.
+const tableBatch = 4096
+
+// Connections reads the flow table, in no order. A table that changes meanwhile is not read as of one
+// moment.
+func (f *Attachment) Connections() ([]Connection, error) {
+	names := map[uint32]string{}
+	for i := range f.ports {
+		names[f.ports[i].id] = f.ports[i].Name
+	}
+	var out []Connection
+	err := eachEntry(f.maps.Flows, func(k *fairqFlowKey, c *fairqConnection) bool {
+		flow := Connection{
+			Adopted: c.Flags&connectionAdopted != 0, Signed: c.isSigned(), Reset: c.Flags&connectionReset != 0,
+		}
+		if c.Owner > 0 {
+			flow.Opener = names[uint32(c.Owner)-1]
+		}
+		for i := range c.End {
+			e := &c.End[i]
+			flow.End[i] = End{
+				Addr: k.end(i), Scale: e.Shift, ScaleKnown: e.Flags&endScaleKnown != 0, MSS: e.Mss, Ended: e.Flags&endFIN != 0,
+			}
+			if e.Port > 0 {
+				flow.End[i].Port = names[uint32(e.Port)-1]
+			}
+		}
+		out = append(out, flow)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the flow table: %w", err)
+	}
+	return out, nil
+}
+
+// Flow is one direction of a connection: data, and the window that its sender is granted.
+type Flow struct {
+	From, To netip.AddrPort // of the data
+	VLANs    uint32         // tags from the outer to the inner, 12 bits each; 0: none
+	Held     bool
+	Counted  bool // it sent lately: one of the port's flows
+	Seen     bool // passed since the beat before the last
+	OneSided bool // for a second only its data, or only its acknowledgements, passed here
+	Signed   bool // both ends sign: TCP-MD5 or TCP-AO
+
+	// InFlightBytes is the most that was sent and not yet acknowledged, as this switch saw it, since the beat
+	// before the last.
+	InFlightBytes uint32
+	// OfferedBytes is the window that the receiver's last acknowledgement came with, and GrantedBytes the one
+	// that it left with; of a flow that is free, the one that it would have left with. The flow is limited
+	// by its port where the second is less, and in fact where InFlightBytes is near it. 0: none passed yet.
+	OfferedBytes, GrantedBytes uint32
+	// Acknowledged is the sequence number behind the last byte that was acknowledged: what it moves on by
+	// between two looks is the flow's goodput.
+	Acknowledged uint32
+	// Scale is that of the receiver's windows; of an adopted connection, the least that explains what is in
+	// flight.
+	Scale uint8
+}
+
+// Flows walks the flows whose data leaves by a port, in no order, and holds a few thousand at a time. A
+// table that changes meanwhile is not read as of one moment. An error ends it.
+func (f *Attachment) Flows(port string) iter.Seq2[Flow, error] {
+	i := f.index(port)
+	if i < 0 {
+		return func(yield func(Flow, error) bool) {
+			yield(Flow{}, fmt.Errorf("flows of %s: FairQ is not on this port", port))
+		}
+	}
+	return f.maps.portFlows(f.ports[i].id)
+}
+
+// Flows is the same by the port's number in the tables.
+func (v *View) Flows(id uint32) iter.Seq2[Flow, error] { return v.maps.portFlows(id) }
+
+func (m *fairqMaps) portFlows(id uint32) iter.Seq2[Flow, error] {
+	return func(yield func(Flow, error) bool) {
+		err := m.eachFlow(map[uint32]string{id: ""}, func(_ string, f Flow) bool { return yield(f, nil) })
+		if err != nil {
+			yield(Flow{}, err)
+		}
+	}
+}
+
+// flow is the direction of what one side sends, at its port.
+func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep uint32) Flow {
+	sender, receiver, back := &c.End[side], &c.End[1-side], &c.Acks[1-side]
+	data, acks := c.DataLately[side], c.AcksLately[side]
+	f := Flow{
+		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
+		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
+		OneSided: data == 0 && acks+2 >= latelySweeps || acks == 0 && data+2 >= latelySweeps, // as the last sweep left them
+		Signed:   c.isSigned(),
+	}
+	f.OfferedBytes, f.GrantedBytes = back.Offered, back.Granted
+	f.Acknowledged, f.Scale = back.Una, receiver.Shift
+	switch {
+	case f.OneSided:
+	case c.Seen == sweep:
+		f.InFlightBytes = max(back.Flight, back.FlightBefore)
+	case f.Seen:
+		f.InFlightBytes = back.Flight
+	}
+	return f
+}
+
+// counts says whether an end is one of the port's flows: seated in an epoch that still counts, or in its
+// register (count: handshake).
+func (p *fairqPort) counts(e *fairqEnd) bool {
+	if e.Registration != 0 {
+		return e.Registration == p.Generation
+	}
+	const epochs = 1<<48 - 1
+	return e.Seat != 0 && (p.Epoch-e.Seat)&epochs < liveEpochs
+}
+
+// Pending counts the connections of which only one end was heard of, and says how many there can be.
+func (f *Attachment) Pending() (n, limit int, err error) {
+	err = eachEntry(f.maps.Pending, func(*fairqFlowKey, *fairqConnection) bool {
+		n++
+		return true
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the table of half-open connections: %w", err)
+	}
+	return n, int(f.maps.Pending.MaxEntries()), nil
+}
+
+// eachEntry reads a table in batches: unlike a walk from key to key it does not begin anew when the key
+// that it stands at goes. It ends when do gives false.
+func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error {
+	keys, values := make([]fairqFlowKey, tableBatch), make([]fairqConnection, tableBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			if !do(&keys[i], &values[i]) {
+				return nil
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) { // that was all
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// end is one end of a connection.
+func (k *fairqFlowKey) end(i int) netip.AddrPort {
+	var b [16]byte
+	for j, word := range k.Address[i] {
+		binary.NativeEndian.PutUint32(b[4*j:], word)
+	}
+	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, k.Port[i]))
+	return netip.AddrPortFrom(netip.AddrFrom16(b).Unmap(), port)
+}

@@ -1,0 +1,333 @@
+package fairq
+
+import (
+	"weir/datapath/attach"
+)
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"weir/datapath/internal/frames"
+	"weir/internal/testroot"
+)
+
+// frameSwitch is the switch program on ports that are no devices: BPF_PROG_TEST_RUN sends frames
+// through it. Its timers do not run, so a grant stays what a test sets.
+type frameSwitch struct {
+	fairqMaps
+	programs []*ebpf.Program // of each port
+	control  fairqPrograms   // those that user space runs
+	last     []fairqPortCounts
+}
+
+// frameConfig is what the switch is made with. Zeros: as the program has it.
+type frameConfig struct {
+	count, scale, shrink, unifyShift uint8
+	signed                           Signed
+	scope                            []fairqScopeKey
+	flows, pending                   uint32          // sizes of the tables
+	law                              fairqPortConfig // of every port
+	edge                             EdgeMode
+}
+
+// newFrameSwitch makes a switch with so many ports.
+func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
+	tb.Helper()
+	testroot.Need(tb, "loads kernel programs")
+	if err := Check(); err != nil {
+		tb.Fatal(err)
+	}
+	must := func(err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatalf("%+v", err)
+		}
+	}
+	spec, err := loadFairq()
+	must(err)
+	if c.flows > 0 {
+		spec.Maps[fairqMapFlows].MaxEntries, spec.Maps[fairqMapPending].MaxEntries = c.flows, c.pending
+	}
+	for name, value := range map[string]uint8{
+		fairqVarCount: c.count, fairqVarScale: c.scale, fairqVarShrink: c.shrink, fairqVarUnifyShift: c.unifyShift,
+		fairqVarScoped: uint8(min(1, len(c.scope))), fairqVarSignedMode: uint8(c.signed),
+	} {
+		must(spec.Variables[name].Set(value))
+	}
+	edge := c.edge.withDefaults()
+	must(edge.set(spec))
+	s := &frameSwitch{}
+	must(spec.Copy().LoadAndAssign(&s.fairqMaps, nil))
+	tb.Cleanup(func() { must(s.Close()) })
+	options := &ebpf.CollectionOptions{Cache: btf.NewCache(), MapReplacements: s.shared()}
+	for i := range uint32(ports) {
+		must(spec.Variables[fairqVarPortId].Set(i))
+		var p fairqPrograms
+		must(spec.Copy().LoadAndAssign(&p, options))
+		tb.Cleanup(func() { must(p.Close()) })
+		s.programs, s.control = append(s.programs, p.WeirFairq), p
+		must(s.Configs.Put(i, c.law.withDefaults(tb)))
+		must(s.Ports.Put(i, fairqPort{Generation: 1}))
+	}
+	for _, k := range c.scope {
+		must(s.Scope.Put(k, uint32(1)))
+	}
+	s.last = make([]fairqPortCounts, ports)
+	must(s.Controls.Put(uint32(0), fairqControl{Schema: schemaVersion, HeartbeatNs: attach.MonotonicNs(), LeaseNs: 1 << 62, IdleSweeps: 1 << 20}))
+	return s
+}
+
+// withDefaults is a port's configuration, with what the test leaves open.
+func (c *fairqPortConfig) withDefaults(tb testing.TB) *fairqPortConfig {
+	tb.Helper()
+	cookie, err := attach.NetnsCookie()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := *c
+	f.NetnsCookie, f.Ifindex = cookie, 1 // TEST_RUN's packets are of the loopback device
+	if f.Law.TargetBytes == 0 {
+		f.Law.TargetBytes, f.Law.TickNs, f.Law.PeriodNs, f.Law.MssMaxBytes = rowTarget, 1e9, 1e9, 1460
+	}
+	if f.FlowsMax == 0 {
+		f.FlowsMax = 1 << 20
+	}
+	if f.EpochNs == 0 {
+		f.EpochNs = 1e9
+	}
+	f.IdleNs, f.MssUnknown = 1e9, 1460
+	return &f
+}
+
+// run sends a frame out of a port.
+func (s *frameSwitch) run(port int, in []byte, flags uint32, context any) ([]byte, error) {
+	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)), Flags: flags, Context: context}
+	verdict, err := s.programs[port].Run(&o)
+	if err == nil && int32(verdict) != -1 {
+		err = fmt.Errorf("the program returned %d, not NEXT", int32(verdict))
+	}
+	return o.DataOut, err
+}
+
+// mustRun is run for frames that only bring a connection about.
+func (s *frameSwitch) mustRun(tb testing.TB, port int, in []byte) {
+	tb.Helper()
+	if _, err := s.run(port, in, 0, nil); err != nil {
+		tb.Fatalf("%v: %x", err, in)
+	}
+}
+
+// setGrant sets what windows of data leaving by a port are held to.
+func (s *frameSwitch) setGrant(tb testing.TB, port int, bytes uint64) {
+	tb.Helper()
+	var p fairqPort
+	if err := s.Ports.Lookup(uint32(port), &p); err != nil {
+		tb.Fatal(err)
+	}
+	p.GrantQ8, p.Running = bytes<<8, 0 // nor shall packets take the timer's place
+	if err := s.Ports.Put(uint32(port), p); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// counts reads the counters of a port.
+func (s *frameSwitch) counts(tb testing.TB, port int) (sum fairqPortCounts) {
+	tb.Helper()
+	var cpus []fairqPortCounts
+	if err := s.Counts.Lookup(uint32(port), &cpus); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range cpus {
+		sum.add(&cpus[i], 1)
+	}
+	return sum
+}
+
+// counted gives what the counters of a port rose by since the last call.
+func (s *frameSwitch) counted(tb testing.TB, port int) fairqPortCounts {
+	tb.Helper()
+	now := s.counts(tb, port)
+	d := now
+	d.add(&s.last[port], ^uint64(0))
+	s.last[port] = now
+	return d
+}
+
+// add adds o, times as often.
+func (c *fairqPortCounts) add(o *fairqPortCounts, times uint64) {
+	sum, more := reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem()
+	for i := range sum.NumField() {
+		if f := sum.Field(i); f.Kind() == reflect.Uint64 {
+			f.SetUint(f.Uint() + times*more.Field(i).Uint())
+		}
+	}
+}
+
+// checkShares checks how many connections in the table were opened from behind each port, and that the
+// ports know it.
+func (s *frameSwitch) checkShares(tb testing.TB, want ...int) {
+	tb.Helper()
+	got := make([]int, len(want))
+	var k fairqFlowKey
+	var c fairqConnection
+	entries := s.Flows.Iterate()
+	for entries.Next(&k, &c) {
+		got[c.Owner-1]++
+	}
+	if err := entries.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range want {
+		var p fairqPort
+		if err := s.Ports.Lookup(uint32(i), &p); err != nil {
+			tb.Fatal(err)
+		}
+		if got[i] != want[i] || int(p.Owned) != want[i] {
+			tb.Errorf("%d connections of port %d in the table, of which it knows %d; want %d", got[i], i, p.Owned, want[i])
+		}
+	}
+}
+
+// row sends a frame out of port 0, with a checksum of the whole packet and without one, and checks
+// what comes out and what is counted.
+func (s *frameSwitch) row(t *testing.T, name string, in, want []byte, why fairqPortCounts) {
+	t.Helper()
+	s.counted(t, 0)
+	for _, flags := range []uint32{0, testRunChecksumComplete} {
+		out, err := s.run(0, in, flags, nil)
+		if err != nil {
+			t.Errorf("%s, flags %d: %v: %x", name, flags, err, in)
+			return
+		}
+		if !bytes.Equal(out, want) {
+			t.Errorf("%s:\n in   %x\n out  %x\n want %x", name, in, out, want)
+		}
+		why.Seen = 1
+		if got := s.counted(t, 0); got != why {
+			t.Errorf("%s: counted %+v, want %+v", name, got, why)
+		}
+		why.Opened, why.Adopted = 0, 0 // it is there the second time
+	}
+}
+
+// testRunChecksumComplete makes the kernel give the packet a sum over all of it, and fail with EBADMSG
+// when that is not right after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+const testRunChecksumComplete = 4
+
+// Rows of the table are acknowledgements from right to left, leaving by port 0, of data that leaves by
+// port 1, of which so many bytes are granted.
+const (
+	rowGrant  = 25600
+	rowShift  = 7
+	rowField  = rowGrant >> rowShift // what is written
+	rowWindow = 60000                // what stood there
+	rowTarget = 25000                // of every port, if a test says nothing else
+)
+
+// frameConn is a connection of the table: opened from the left, which is behind port 0.
+type frameConn struct {
+	link        frames.Link
+	ip          frames.IP // from right to left
+	port        uint16    // of the left
+	syn, synAck []byte    // options
+}
+
+// segment is one from right to left, acknowledging.
+func (c *frameConn) segment() *frames.Segment {
+	return &frames.Segment{
+		Link: c.link, IP: c.ip, FromPort: 80, ToPort: c.port,
+		Seq: 7001, Ack: 3001, Flags: frames.ACK, Window: rowWindow,
+	}
+}
+
+// back is one from left to right.
+func (c *frameConn) back() *frames.Segment {
+	s := c.segment()
+	s.From, s.To, s.FromPort, s.ToPort, s.Seq, s.Ack = s.To, s.From, s.ToPort, s.FromPort, s.Ack, s.Seq
+	s.Dst, s.Src = s.Src, s.Dst
+	return s
+}
+
+// open sends the connection's handshake through the switch and then sets the grant of port 1.
+func (c *frameConn) open(t *testing.T, s *frameSwitch) {
+	t.Helper()
+	syn, synAck, ack := c.back(), c.segment(), c.back()
+	syn.Flags, syn.Seq, syn.Ack, syn.Options = frames.SYN, 3000, 0, c.syn
+	synAck.Flags, synAck.Seq, synAck.Options = frames.SYN|frames.ACK, 7000, c.synAck
+	s.mustRun(t, 1, syn.Bytes())
+	s.mustRun(t, 0, synAck.Bytes())
+	s.mustRun(t, 1, ack.Bytes())
+	s.setGrant(t, 0, 0)
+	s.setGrant(t, 1, rowGrant)
+}
+
+// adopt has the switch see the connection for the first time when it is long there.
+func (c *frameConn) adopt(t *testing.T, s *frameSwitch) {
+	t.Helper()
+	s.mustRun(t, 1, c.back().Bytes())
+	s.mustRun(t, 0, c.segment().Bytes())
+	s.setGrant(t, 0, 0)
+	s.setGrant(t, 1, rowGrant)
+}
+
+var (
+	leftMAC, rightMAC = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
+	leftIPv4          = netip.MustParseAddr("10.0.0.1")
+	rightIPv4         = netip.MustParseAddr("10.0.0.2")
+	leftIPv6          = netip.MustParseAddr("fd00::1")
+	rightIPv6         = netip.MustParseAddr("fd00::2")
+)
+
+// frameTable makes the table's connections, each with a port of its own.
+type frameTable struct {
+	*frameSwitch
+	port uint16
+}
+
+func newFrameTable(t *testing.T, c frameConfig) *frameTable {
+	return &frameTable{newFrameSwitch(t, c, 2), 1024}
+}
+
+// conn is a connection of hosts that scale their windows, not yet opened.
+func (f *frameTable) conn(ip frames.IP) *frameConn {
+	f.port++
+	if !ip.From.IsValid() {
+		ip.From, ip.To = rightIPv4, leftIPv4
+	}
+	return &frameConn{
+		link: frames.Link{Dst: leftMAC, Src: rightMAC}, ip: ip, port: f.port,
+		syn:    frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(2)),
+		synAck: frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(rowShift)),
+	}
+}
+
+// with gives a segment's bytes after a change of the segment.
+func with(s *frames.Segment, change func(*frames.Segment)) []byte {
+	c := *s
+	change(&c)
+	return c.Bytes()
+}
+
+// rewritten is a row whose window becomes another: the frame that comes out is the one that its sender
+// would have built with that window, checksum included, to the byte.
+func (f *frameTable) rewritten(t *testing.T, name string, s *frames.Segment, window uint16, why fairqPortCounts) {
+	t.Helper()
+	want := with(s, func(s *frames.Segment) { s.Window = window })
+	if window != s.Window {
+		why.Rewritten = 1
+	}
+	f.row(t, name, s.Bytes(), want, why)
+}
+
+// same is a row that comes out as it went in.
+func (f *frameTable) same(t *testing.T, name string, in []byte, why fairqPortCounts) {
+	t.Helper()
+	f.row(t, name, in, in, why)
+}

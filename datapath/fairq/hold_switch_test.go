@@ -1,0 +1,158 @@
+package fairq_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/testnet"
+)
+
+// A port whose flows are held in part, or not at all, stands before a full queue that it does not govern. When
+// all are held again the law begins anew at its target, as if it had seen nothing.
+func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
+	const flows, target = 4, 80_000
+	for _, hold := range []fairq.Hold{fairq.HoldNone, fairq.HoldPart} {
+		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+		law := fairq.Law{
+			TargetBytes: target, PipeBytes: 100_000, Tick: time.Millisecond, Period: 2 * time.Millisecond,
+			SlowStart: fairq.SlowStartOff, Gain: fairq.GainOVS, Active: 4 * time.Second,
+		}
+		f := p.govern(t, law, law, fairq.Config{})
+		streams := p.NewStreams(t, testnet.ReceiverIPv4, flows)
+		other := law
+		other.Hold, other.HoldShare = hold, fairq.Lots/100
+		if err := f.Configure(p.Port.Name, other); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the queue is the free flows'", func() bool {
+			s, _ := statsOfBoth(t, f)
+			return s.QueueBytes > 3*target && !s.LettingGo
+		})
+		streams.Progress(t, 500_000)
+		slow := law // so that its first window can be seen
+		slow.Tick, slow.Period = time.Second, time.Second
+		if err := f.Configure(p.Port.Name, slow); err != nil {
+			t.Fatal(err)
+		}
+		var s fairq.Stats
+		testnet.Until(t, "all are held", func() bool {
+			s, _ = statsOfBoth(t, f)
+			return s.Hold == fairq.HoldAll && s.GrantBytes > 0 && s.Arms[1].Acks > 0
+		})
+		if s.GrantBytes != target/flows {
+			t.Errorf("after %v: the first grant is %d, want %d", hold, s.GrantBytes, target/flows)
+		}
+	}
+}
+
+// When a share becomes smaller, the flows that stay in it keep their windows, and the others' are let go.
+func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
+	const flows, share = 24, 20_000
+	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	f := p.govern(t, sharing(fairq.HoldPart, fairq.Lots, flows*share), sharing(fairq.HoldNone, 0, flows*share), fairq.Config{})
+	pairs := p.dialMany(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(4)), flows)
+	check := func(when string, all bool) (held [2]int) {
+		t.Helper()
+		arm := map[netip.AddrPort]bool{}
+		for flow, err := range f.Flows(p.Port.Name) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			arm[flow.From] = flow.Held
+		}
+		for _, c := range pairs {
+			testnet.Send(t, c.Client, c.Server, 50_000)
+			window, own := testnet.ReadTCPInfo(t, c.Client).Snd_wnd, testnet.ReadTCPInfo(t, c.Server).Rcv_wnd
+			is := arm[testnet.AddrPort(c.Client.LocalAddr())]
+			want := own
+			if is || all {
+				want = granted(share, 4)
+			}
+			if window != want || own <= 2*share {
+				t.Errorf("%s: held %t, a window of %d, want %d; its receiver's own is %d", when, is, window, want, own)
+			}
+			if is {
+				held[1]++
+			} else {
+				held[0]++
+			}
+		}
+		return held
+	}
+	check("all are held", true)
+	if err := f.Configure(p.Port.Name, sharing(fairq.HoldPart, fairq.Lots/2, flows*share)); err != nil {
+		t.Fatal(err)
+	}
+	from, _ := statsOfBoth(t, f)
+	testnet.Until(t, "the others are let go", func() bool { // they begin to be at the next tick, of which two tell
+		testnet.Send(t, pairs[0].Client, pairs[0].Server, 1) // a port whose flows are silent has none
+		s, _ := statsOfBoth(t, f)
+		return s.Samples+s.SamplesByPacket > from.Samples+from.SamplesByPacket+1 && !s.LettingGo
+	})
+	if held := check("half of them are", false); held[0] == 0 || held[1] == 0 {
+		t.Errorf("%v flows are free and held: this test shows nothing", held)
+	}
+}
+
+// Unified connections go on being converted on ports that observe; connections that begin there are not
+// unified, and are held by their own scales when the port holds again.
+func TestFairQUnify_Observed(t *testing.T) {
+	const own, told, peer = 3, 11, 7
+	p := newRwndPath(t, testnet.PathOptions{})
+	config := fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: told}
+	f := p.govern(t, held(modeGrant), held(modeGrant), config)
+	none := held(modeGrant)
+	none.Hold, none.PipeBytes = fairq.HoldNone, 1
+	mode := func(law fairq.Law) {
+		t.Helper()
+		for _, port := range []string{p.Port.Name, p.In.Name} {
+			if err := f.Configure(port, law); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testnet.Until(t, "the mode is in effect", func() bool {
+			out, in := statsOfBoth(t, f)
+			return (out.GrantBytes == 0) == (law.Hold == fairq.HoldNone) && !out.LettingGo && !in.LettingGo
+		})
+	}
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(own))
+	before := p.Dial(t, l, testnet.WindowScale(peer))
+	testnet.Send(t, before.Client, before.Server, cellBytes)
+	mode(none)
+	p.client.Each(t, func(*testnet.Segment) {})
+	p.server.Each(t, func(*testnet.Segment) {})
+	testnet.Send(t, before.Client, before.Server, 10*cellBytes)
+	sent, _ := acks(t, p.server, before.Server.LocalAddr(), true)
+	got, _ := acks(t, p.client, before.Server.LocalAddr(), false)
+	if len(sent) != len(got) || len(sent) < 10 {
+		t.Fatalf("%d acknowledgements sent, %d came", len(sent), len(got))
+	}
+	for i := range sent {
+		if want := uint16(min(uint64(sent[i])<<own>>told, 65535)); got[i] != want {
+			t.Errorf("the server's window field %d came as %d, want %d", sent[i], got[i], want)
+		}
+	}
+	during := p.Dial(t, l, testnet.WindowScale(peer))
+	testnet.Send(t, during.Client, during.Server, cellBytes)
+	for i, c := range []*testnet.Pair{before, during} {
+		client, server := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server)
+		want := [2]uint8{told, told}
+		if i == 1 {
+			want = [2]uint8{own, peer}
+		}
+		if client.PeerScale != want[0] || server.PeerScale != want[1] {
+			t.Errorf("connection %d: its ends take each other's scale for %d and %d, want %v", i, client.PeerScale, server.PeerScale, want)
+		}
+	}
+	mode(held(modeGrant))
+	for i, c := range []*testnet.Pair{before, during} {
+		testnet.Send(t, c.Client, c.Server, cellBytes)
+		testnet.Send(t, c.Server, c.Client, cellBytes)
+		if client, server := testnet.ReadTCPInfo(t, c.Client), testnet.ReadTCPInfo(t, c.Server); client.Snd_wnd != modeGrant || server.Snd_wnd != modeGrant {
+			t.Errorf("connection %d: windows of %d and %d, want %d", i, client.Snd_wnd, server.Snd_wnd, modeGrant)
+		}
+	}
+	p.checksums(t)
+}

@@ -1,0 +1,317 @@
+package fairq
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath/internal/frames"
+	"weir/internal/testseed"
+)
+
+// holdPipe and rowTarget give one flow of a port an equilibrium window of 51200 bytes, more than rowGrant.
+const holdPipe = 51200 - rowTarget
+
+func holdLaw(hold Hold, share uint32) fairqPortConfig {
+	return fairqPortConfig{Hold: uint32(hold), HoldShare: share, PipeBytes: holdPipe}
+}
+
+// dataArms reads the arms of the port that the tables' data leaves by, summed over the CPUs.
+func (s *frameSwitch) dataArms(tb testing.TB) [2]Arm {
+	tb.Helper()
+	a, err := s.arms(1, &fairqPort{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a.arm
+}
+
+// entry is what the flow table has of a connection.
+func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fairqConnection) {
+	tb.Helper()
+	found := false
+	for entries := s.Flows.Iterate(); entries.Next(&k, &v); {
+		if k.end(0).Port() == c.port || k.end(1).Port() == c.port {
+			found = true
+			break
+		}
+	}
+	if !found {
+		tb.Fatalf("the connection from port %d is not in the table", c.port)
+	}
+	return k, v
+}
+
+// What becomes of an acknowledgement in each mode, what it is counted as, and in which arm. 400 is the field
+// of an equilibrium window of 51200 bytes, 200 that of a grant of 25600.
+func TestFairQFrames_Hold(t *testing.T) {
+	for _, scale := range []uint8{0, scaleUnify} {
+		for _, r := range []struct {
+			name    string
+			law     fairqPortConfig
+			in, out uint16 // fields
+			why     fairqPortCounts
+			held    int
+			limited uint64
+			offered uint32
+			granted uint32
+		}{
+			{name: "all", law: holdLaw(HoldAll, 0), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
+			{name: "all, small", law: holdLaw(HoldAll, 0), in: 150, out: 150, why: fairqPortCounts{Smaller: 1}, held: 1, offered: 19200, granted: 19200},
+			{name: "a share of all", law: holdLaw(HoldPart, Lots), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
+			{name: "a share of none", law: holdLaw(HoldPart, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none", law: holdLaw(HoldNone, 0), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none, whatever its share", law: holdLaw(HoldNone, Lots), in: 500, out: 500, why: fairqPortCounts{Free: 1}, limited: 1, offered: 64000, granted: 51200},
+			{name: "none, below the equilibrium", law: holdLaw(HoldNone, 0), in: 350, out: 350, why: fairqPortCounts{Free: 1}, offered: 44800, granted: 44800},
+			{name: "an unknown mode is all", law: holdLaw(77, 0), in: 500, out: 200, held: 1, limited: 1, offered: 64000, granted: 25600},
+		} {
+			t.Run(fmt.Sprintf("%s,scale=%d", r.name, scale), func(t *testing.T) {
+				f := newFrameTable(t, frameConfig{law: r.law, scale: scale, unifyShift: rowShift})
+				c := f.conn(frames.IP{})
+				c.open(t, f.frameSwitch)
+				before := f.dataArms(t)
+				s := c.segment()
+				s.Window = r.in
+				f.rewritten(t, r.name, s, r.out, r.why)
+				after := f.dataArms(t)
+				for arm := range after {
+					want := before[arm]
+					if arm == r.held {
+						want.Acks, want.Limited = want.Acks+2, want.Limited+2*r.limited // a row is sent twice
+					}
+					if after[arm] != want {
+						t.Errorf("arm %d: %+v, want %+v", arm, after[arm], want)
+					}
+				}
+				k, v := f.entry(t, c)
+				side := 0
+				if k.end(1).Port() == c.port {
+					side = 1
+				}
+				if e := v.Acks[1-side]; e.Offered != r.offered || e.Granted != r.granted {
+					t.Errorf("offered %d, granted %d; want %d and %d", e.Offered, e.Granted, r.offered, r.granted)
+				}
+			})
+		}
+	}
+}
+
+// The integrator rests where not every flow is held: whatever the queue was, the window is the equilibrium's.
+func TestFairQFrames_Equilibrium(t *testing.T) {
+	for _, hold := range []Hold{HoldPart, HoldNone} {
+		f := newFrameTable(t, frameConfig{law: holdLaw(hold, Lots)})
+		for flows := uint64(1); flows <= 40; flows++ {
+			f.conn(frames.IP{}).open(t, f.frameSwitch)
+			var p fairqPort
+			if err := f.Ports.Lookup(uint32(1), &p); err != nil {
+				t.Fatal(err)
+			}
+			want := max((holdPipe+rowTarget)<<8/flows, 1460<<8)
+			if p.EquilibriumQ8 != want || uint64(p.Law.Flows) != flows {
+				t.Errorf("%v, %d flows: an equilibrium of %d of 256ths of a byte with %d flows, want %d", hold, flows, p.EquilibriumQ8, p.Law.Flows, want)
+			}
+			if before := p.Law.AggregateQ8; before != rowTarget<<8 {
+				t.Errorf("%v: the law ran: its windows are %d together", hold, before>>8)
+			}
+		}
+	}
+}
+
+// sip is SipHash-c-d (Aumasson and Bernstein), written from the paper.
+func sip(c, d int, k0, k1 uint64, message []byte) uint64 {
+	v := [4]uint64{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}
+	rounds := func(n int) {
+		for range n {
+			v[0] += v[1]
+			v[1] = bits.RotateLeft64(v[1], 13) ^ v[0]
+			v[0] = bits.RotateLeft64(v[0], 32)
+			v[2] += v[3]
+			v[3] = bits.RotateLeft64(v[3], 16) ^ v[2]
+			v[0] += v[3]
+			v[3] = bits.RotateLeft64(v[3], 21) ^ v[0]
+			v[2] += v[1]
+			v[1] = bits.RotateLeft64(v[1], 17) ^ v[2]
+			v[2] = bits.RotateLeft64(v[2], 32)
+		}
+	}
+	padded := append([]byte(nil), message...)
+	for len(padded)%8 != 7 {
+		padded = append(padded, 0)
+	}
+	padded = append(padded, byte(len(message)))
+	for ; len(padded) > 0; padded = padded[8:] {
+		word := binary.LittleEndian.Uint64(padded)
+		v[3] ^= word
+		rounds(c)
+		v[0] ^= word
+	}
+	v[2] ^= 0xff
+	rounds(d)
+	return v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+// lot is what a connection's lot is to be.
+func (k *fairqFlowKey) lot(seed [2]uint64) uint16 {
+	var b []byte
+	for end := range k.Address {
+		for _, word := range k.Address[end] {
+			b = binary.LittleEndian.AppendUint32(b, word)
+		}
+	}
+	b = binary.LittleEndian.AppendUint16(b, k.Port[0])
+	b = binary.LittleEndian.AppendUint16(b, k.Port[1])
+	return uint16(sip(1, 3, seed[0], seed[1], binary.LittleEndian.AppendUint32(b, k.Vlans)))
+}
+
+func (s *frameSwitch) setSeed(tb testing.TB, seed [2]uint64) {
+	tb.Helper()
+	var c fairqControl
+	if err := s.Controls.Lookup(uint32(0), &c); err != nil {
+		tb.Fatal(err)
+	}
+	c.Seed = seed
+	if err := s.Controls.Put(uint32(0), c); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Connections that a sender makes as much alike as it can fall into the arms as coins would, each share within
+// five deviations, whatever the seed; and a larger share holds the same ones and more.
+func TestFairQFrames_Share(t *testing.T) {
+	message := make([]byte, 15)
+	for i := range message {
+		message[i] = byte(i)
+	}
+	if got := sip(2, 4, 0x0706050403020100, 0x0f0e0d0c0b0a0908, message); got != 0xa129ca6149be45e5 { // the paper's example
+		t.Fatalf("the test's own SipHash gives %x", got)
+	}
+	const flows = 1 << 12
+	r := testseed.New(t)
+	for name, ip := range map[string]func(i int) frames.IP{
+		"ports": func(int) frames.IP { return frames.IP{} },
+		"addresses": func(i int) frames.IP {
+			return frames.IP{From: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), To: leftIPv4}
+		},
+		"IPv6": func(int) frames.IP { return frames.IP{From: rightIPv6, To: leftIPv6} },
+	} {
+		f := newFrameTable(t, frameConfig{law: holdLaw(HoldPart, Lots/10)})
+		seed := [2]uint64{r.Uint64(), r.Uint64()}
+		f.setSeed(t, seed)
+		for i := range flows {
+			c := f.conn(ip(i))
+			c.open(t, f.frameSwitch)
+		}
+		var lots []uint16
+		var k fairqFlowKey
+		var c fairqConnection
+		entries := f.Flows.Iterate()
+		for entries.Next(&k, &c) {
+			if want := k.lot(seed); c.Lot != want {
+				t.Fatalf("%s: %v has the lot %d, want %d", name, k.end(0), c.Lot, want)
+			}
+			lots = append(lots, c.Lot)
+		}
+		if err := entries.Err(); err != nil || len(lots) != flows {
+			t.Fatalf("%s: %d connections in the table: %v", name, len(lots), err)
+		}
+		for _, percent := range []float64{1, 10, 50, 90} {
+			share := uint32(math.Round(Lots * percent / 100))
+			held := 0
+			for _, lot := range lots {
+				if uint32(lot) >= Lots-share {
+					held++
+				}
+			}
+			p := float64(share) / Lots
+			mean, deviation := flows*p, math.Sqrt(flows*p*(1-p))
+			if math.Abs(float64(held)-mean) > 5*deviation {
+				t.Errorf("%s, seed %x: of %d flows %d are held, want %.0f +- %.0f", name, seed, flows, held, mean, 5*deviation)
+			}
+			t.Logf("%s, %g %%: of %d flows %d are held (mean %.0f, deviation %.1f)", name, percent, flows, held, mean, deviation)
+		}
+	}
+}
+
+// A flow is held or not for good: after its entry is forgotten and it is adopted again, in another process's
+// program, in its other direction. What is held is what its lot says.
+func TestFairQFrames_ArmStays(t *testing.T) {
+	f := newFrameTable(t, frameConfig{law: holdLaw(HoldPart, Lots/2)})
+	f.setSeed(t, [2]uint64{1, 2})
+	held := 0
+	for range 64 {
+		c := f.conn(frames.IP{})
+		c.synAck, c.syn = nil, nil // no scale: also known when it is adopted
+		c.open(t, f.frameSwitch)
+		k, v := f.entry(t, c)
+		is := v.Lot >= Lots/2
+		if is {
+			held++
+		}
+		check := func(when string) {
+			t.Helper()
+			f.setGrant(t, 1, rowGrant)
+			why, field := fairqPortCounts{Free: 1}, uint16(rowWindow)
+			if is {
+				why, field = fairqPortCounts{}, rowGrant
+			}
+			f.rewritten(t, when, c.segment(), field, why)
+		}
+		check("at first")
+		if err := f.Flows.Delete(k); err != nil {
+			t.Fatal(err)
+		}
+		c.adopt(t, f.frameSwitch)
+		check("adopted")
+	}
+	if held < 10 || held > 54 {
+		t.Errorf("%d of 64 are held", held)
+	}
+}
+
+// With `shrink: avoid` what a free flow was granted binds when it is held again: no right edge moves left.
+func TestFairQFrames_FreeWindowsBind(t *testing.T) {
+	f := newFrameTable(t, frameConfig{law: holdLaw(HoldNone, 0), shrink: 1})
+	c := f.conn(frames.IP{})
+	c.open(t, f.frameSwitch)
+	s := c.segment()
+	s.Window = 500
+	f.same(t, "free", s.Bytes(), fairqPortCounts{Free: 1})
+	var p fairqPort
+	if err := f.Ports.Lookup(uint32(1), &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spared, p.GrantQ8 = 0, rowGrant<<8
+	if err := f.Ports.Put(uint32(1), p); err != nil {
+		t.Fatal(err)
+	}
+	f.same(t, "held, at the same byte", s.Bytes(), fairqPortCounts{Smaller: 1})
+	s.Ack += 12800
+	f.rewritten(t, "12800 bytes later", s, 400, fairqPortCounts{})
+	s.Ack += 64000
+	f.rewritten(t, "when the edge is behind", s, rowField, fairqPortCounts{})
+}
+
+// A law that cannot be is refused, and the error says why.
+func TestFairQLaw_HoldIsChecked(t *testing.T) {
+	for _, r := range []struct {
+		hold        Hold
+		share, pipe uint32
+		says        string // "": it can be
+	}{
+		{HoldAll, 0, 0, ""}, {HoldPart, Lots, 1, ""}, {HoldNone, 0, 1, ""},
+		{HoldPart, Lots + 1, 1, "a share of 65537 is held: at most 65536"},
+		{HoldPart, 1, 0, "needs the pipe"}, {HoldNone, 0, 0, "needs the pipe"},
+		{3, 0, 1, "hold 3"},
+	} {
+		law := Law{TargetBytes: 1, Tick: time.Millisecond, Period: time.Millisecond, Hold: r.hold, HoldShare: r.share, PipeBytes: r.pipe}
+		err := law.check()
+		if (err == nil) != (r.says == "") || err != nil && !strings.Contains(err.Error(), r.says) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}

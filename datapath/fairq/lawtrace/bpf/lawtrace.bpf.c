@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The switch program, which tells every call of its law (../../bpf/fairq/trace.h).
+#define WEIR_LAW_TRACE
+#include "../../../bpf/fairq/fairq.bpf.c"
+
+// For the Go types.
+const struct law_turn *unused_turn __attribute__((unused));
+const struct law_look *unused_look __attribute__((unused));
+const struct law_ack *unused_ack __attribute__((unused));

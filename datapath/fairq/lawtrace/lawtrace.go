@@ -1,0 +1,122 @@
+// Package lawtrace is the differential run: it records every call of FairQ's law that the switch program
+// makes in the kernel, in the order of the calls, and asks the native build of the same C (datapath/native)
+// the same. The two must agree to the bit (docs/differential.md).
+//
+// The recording program is the switch program, compiled with its hooks (bpf/fairq/trace.h). The program that
+// switches run has none of them.
+package lawtrace
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// The values are those of bpf/fairq/trace.h.
+const (
+	recordTurn = 1
+	recordLook = 2
+	recordAck  = 3
+
+	eventRestart  = 1
+	eventFlows    = 2
+	eventSample   = 3
+	eventNoSample = 4
+	eventSawMSS   = 5
+
+	grantSame = 0
+	grantLaw  = 1
+)
+
+// magic begins a file of a trace: the layout of bpf/fairq/trace.h is part of it. How many records there are comes next, and
+// then the records.
+const magic = "weir law trace 2\n"
+
+// sizes of the records, by kind.
+var sizes = map[uint32]int{
+	recordTurn: binary.Size(lawtraceLawTurn{}),
+	recordLook: binary.Size(lawtraceLawLook{}),
+	recordAck:  binary.Size(lawtraceLawAck{}),
+}
+
+// Trace is every call of the law on the ports of one switch.
+type Trace struct {
+	raw   []byte  // the records, as the kernel wrote them
+	order []place // by port, then number
+}
+
+// place is where a record stands in a trace.
+type place struct {
+	number uint64 // of the port, from 1
+	port   uint32
+	record uint32 // its kind
+	at     int
+}
+
+// newTrace puts records in order. A number that is missing, or there twice, is an error: the law's state
+// after it cannot be known. That none is missing after the last of a port, its caller knows.
+func newTrace(raw []byte) (*Trace, error) {
+	t := &Trace{raw: raw}
+	le := binary.LittleEndian
+	for at := 0; at < len(raw); {
+		if len(raw)-at < 16 {
+			return nil, fmt.Errorf("law trace: %d bytes at the end are no record", len(raw)-at)
+		}
+		p := place{number: le.Uint64(raw[at:]), port: le.Uint32(raw[at+8:]), record: le.Uint32(raw[at+12:]), at: at}
+		size := sizes[p.record]
+		if size == 0 || size > len(raw)-at {
+			return nil, fmt.Errorf("law trace: byte %d: a record of kind %d, with %d bytes left", at, p.record, len(raw)-at)
+		}
+		t.order = append(t.order, p)
+		at += size
+	}
+	slices.SortFunc(t.order, func(a, b place) int { return cmp.Or(cmp.Compare(a.port, b.port), cmp.Compare(a.number, b.number)) })
+	want, port := uint64(0), uint32(0)
+	for _, p := range t.order {
+		if p.port != port {
+			want, port = 0, p.port
+		}
+		if want++; p.number != want {
+			return nil, fmt.Errorf("law trace: port %d: record %d comes where %d should: the trace is not whole", p.port, p.number, want)
+		}
+	}
+	return t, nil
+}
+
+// Write writes the trace to a file, for Read.
+func (t *Trace) Write(w io.Writer) error {
+	if _, err := w.Write(binary.LittleEndian.AppendUint64([]byte(magic), uint64(len(t.order)))); err != nil {
+		return err
+	}
+	_, err := w.Write(t.raw)
+	return err
+}
+
+// Read reads what Write wrote. A file that is cut short, or of another layout, is an error.
+func Read(r io.Reader) (*Trace, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("law trace: %w", err)
+	}
+	raw, ok := bytes.CutPrefix(raw, []byte(magic))
+	if !ok || len(raw) < 8 {
+		return nil, errors.New("law trace: not a trace of this layout")
+	}
+	t, err := newTrace(raw[8:])
+	if want := binary.LittleEndian.Uint64(raw); err == nil && uint64(len(t.order)) != want {
+		return nil, fmt.Errorf("law trace: %d records of %d: the file is cut short", len(t.order), want)
+	}
+	return t, err
+}
+
+// decode reads the record at a place into one of the generated types.
+func (t *Trace) decode(p place, into any) error {
+	if _, err := binary.Decode(t.raw[p.at:], binary.LittleEndian, into); err != nil {
+		return fmt.Errorf("law trace: port %d, record %d: %w", p.port, p.number, err)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package fairq
+
+import (
+	"weir/datapath/attach"
+)
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// other is the error for a pinned map that is not as its specification says.
+func (s *programSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *attach.OtherSchema {
+	o := &attach.OtherSchema{Dir: s.cfg.Pin, Want: schemaVersion}
+	if have != nil && have.Type() == spec.Type && have.KeySize() == spec.KeySize && have.ValueSize() == spec.ValueSize && have.MaxEntries() != spec.MaxEntries {
+		o.Size = s.cfg.Flows
+	}
+	return o
+}
+
+// fairQSource is what the program's instances are made from. The kernel's type information is read
+// once for all of them: it takes far longer than a load.
+type programSource struct {
+	spec   *ebpf.CollectionSpec
+	kernel *btf.Cache
+	cfg    *Config
+}
+
+func newSource(c *Config) (*programSource, error) {
+	load := loadFairq
+	if c.Trace != nil {
+		load = c.Trace.Spec
+	}
+	spec, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded program: %w", err)
+	}
+	spec.Maps[fairqMapFlows].MaxEntries = c.Flows
+	spec.Maps[fairqMapPending].MaxEntries = max(c.Flows/4, 1024)
+	scoped := uint8(0)
+	if len(c.Scope) > 0 {
+		scoped = 1
+	}
+	err = errors.Join(
+		spec.Variables[fairqVarCount].Set(uint8(c.Count)),
+		spec.Variables[fairqVarScale].Set(uint8(c.Scale)),
+		spec.Variables[fairqVarUnifyShift].Set(c.UnifyShift),
+		spec.Variables[fairqVarShrink].Set(uint8(c.shrink())),
+		spec.Variables[fairqVarSignedMode].Set(uint8(c.Signed)),
+		spec.Variables[fairqVarScoped].Set(scoped),
+		c.Edge.set(spec),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("set the program's constants: %w", err)
+	}
+	return &programSource{spec: spec, kernel: btf.NewCache(), cfg: c}, nil
+}
+
+// byName says where the maps are, by their names, that the instances of a switch share, and that are pinned.
+func (m *fairqMaps) byName() map[string]**ebpf.Map {
+	return map[string]**ebpf.Map{
+		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
+		fairqMapFlows: &m.Flows, fairqMapPending: &m.Pending, fairqMapScope: &m.Scope, fairqMapTimers: &m.Timers,
+		fairqMapArms: &m.Arms, fairqMapSignedSources: &m.SignedSources,
+	}
+}
+
+// shared are the same maps, for a program that is loaded around them.
+func (m *fairqMaps) shared() map[string]*ebpf.Map {
+	all := map[string]*ebpf.Map{}
+	for name, at := range m.byName() {
+		all[name] = *at
+	}
+	return all
+}
+
+// openMaps makes the shared maps, or opens the pinned ones.
+func (s *programSource) openMaps() (*fairqMaps, error) {
+	if s.cfg.Pin != "" {
+		if err := attach.CheckSchema(s.cfg.Pin, fairqMapControls, schemaVersion); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	open := &fairqMaps{}
+	for name, at := range open.byName() {
+		spec := s.spec.Maps[name].Copy()
+		if s.cfg.Pin != "" {
+			spec.Pinning = ebpf.PinByName
+		}
+		m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: s.cfg.Pin})
+		if err != nil {
+			_ = open.Close()
+			if errors.Is(err, ebpf.ErrMapIncompatible) {
+				return nil, fmt.Errorf("map %s: %w", name, errors.Join(&attach.OtherSchema{Dir: s.cfg.Pin, Want: schemaVersion}, err))
+			}
+			return nil, fmt.Errorf("map %s: %w", name, err)
+		}
+		*at = m
+	}
+	return open, nil
+}
+
+// tablesPinned says whether there are any in dir.
+func tablesPinned(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fairqMapControls))
+	return err == nil
+}
+
+// rehearse says whether the programs load here and could take over the pinned tables, and changes
+// nothing.
+func (s *programSource) rehearse() error {
+	if !s.cfg.Renew {
+		if err := s.checkPinned(); err != nil {
+			return err
+		}
+	}
+	alone := *s.cfg
+	alone.Pin = ""
+	again := &programSource{s.spec, s.kernel, &alone}
+	m, err := again.openMaps()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = m.Close() }()
+	programs, err := again.load(m)
+	if err != nil {
+		return err
+	}
+	return programs.Close()
+}
+
+// checkPinned says whether the pinned tables are such as this version makes.
+func (s *programSource) checkPinned() error {
+	if err := attach.CheckSchema(s.cfg.Pin, fairqMapControls, schemaVersion); err != nil {
+		return ignoreMissing(err)
+	}
+	m, err := openPinned(s.cfg.Pin, nil)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer func() { _ = m.Close() }()
+	for name, opened := range m.shared() {
+		if err := s.spec.Maps[name].Compatible(opened); err != nil {
+			return fmt.Errorf("map %s: %w", name, errors.Join(s.other(s.spec.Maps[name], opened), err))
+		}
+	}
+	return nil
+}
+
+// ignoreMissing makes no error of tables that are not there yet.
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// load loads all programs, as those of port 0, around the maps given.
+func (s *programSource) load(maps *fairqMaps) (*fairqPrograms, error) {
+	programs := &fairqPrograms{}
+	return programs, s.loadInto(programs, 0, maps)
+}
+
+// loadPort loads the program of one port.
+func (s *programSource) loadPort(id uint32, maps *fairqMaps) (*ebpf.Program, error) {
+	var one struct {
+		WeirFairq *ebpf.Program `ebpf:"weir_fairq"`
+	}
+	err := s.loadInto(&one, id, maps)
+	return one.WeirFairq, err
+}
+
+// fairqControlPrograms are those that user space runs.
+type controlPrograms struct {
+	Arm    *ebpf.Program `ebpf:"weir_fairq_arm"`
+	Disarm *ebpf.Program `ebpf:"weir_fairq_disarm"`
+	Clear  *ebpf.Program `ebpf:"weir_fairq_clear"`
+	Sweep  *ebpf.Program `ebpf:"weir_fairq_sweep"`
+}
+
+func (s *programSource) loadControl(maps *fairqMaps) (*controlPrograms, error) {
+	programs := &controlPrograms{}
+	if err := s.loadInto(programs, 0, maps); err != nil {
+		return nil, err
+	}
+	return programs, nil
+}
+
+func (p *controlPrograms) close() error {
+	if p == nil {
+		return nil
+	}
+	return errors.Join(p.Arm.Close(), p.Disarm.Close(), p.Clear.Close(), p.Sweep.Close())
+}
+
+func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps) error {
+	spec := s.spec.Copy()
+	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
+		return fmt.Errorf("set port id: %w", err)
+	}
+	if s.cfg.Observe {
+		spec.Programs[switchProgram].Name = observeProgram
+	}
+	shared := tables.shared()
+	if s.cfg.Trace != nil {
+		maps.Copy(shared, s.cfg.Trace.Maps())
+	}
+	if err := spec.LoadAndAssign(programs, &ebpf.CollectionOptions{Cache: s.kernel, MapReplacements: shared}); err != nil {
+		return fmt.Errorf("load program weir_fairq: %w", err)
+	}
+	return nil
+}

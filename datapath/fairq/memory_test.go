@@ -1,0 +1,54 @@
+package fairq
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"weir/internal/testroot"
+)
+
+// What the tables are said to take is near to what the kernel counts for them.
+func TestFairQMemory(t *testing.T) {
+	testroot.Need(t, "makes tables")
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flows := range []uint32{1024, 65536, 100_000} {
+		source, err := newSource(&Config{Flows: flows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps, err := source.openMaps()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counted uint64
+		for _, m := range []*ebpf.Map{maps.Controls, maps.Configs, maps.Ports, maps.Counts, maps.Flows, maps.Pending, maps.Timers, maps.Arms} { // an empty scope takes nothing
+			info, err := m.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes, known := info.Memlock()
+			if !known || bytes == 0 {
+				t.Fatalf("%v: this kernel does not tell what it takes (%d, %t)", m, bytes, known)
+			}
+			counted += bytes
+		}
+		if err := maps.Close(); err != nil {
+			t.Error(err)
+		}
+		said, err := Memory(flows, cpus)
+		if ratio := float64(said) / float64(counted); err != nil || ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("%d connections: said %d, the kernel counts %d, %v", flows, said, counted, err)
+		}
+	}
+	// But for what every table takes, 16 times the connections take 16 times as much.
+	some, err1 := Memory(1<<16, 1)
+	many, err2 := Memory(1<<20, 1)
+	if err := errors.Join(err1, err2); err != nil || many < 15*some || many > 16*some {
+		t.Errorf("for 16 times the connections: %d and %d bytes, %v", some, many, err)
+	}
+}

@@ -1,0 +1,180 @@
+package fairq_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/testnet"
+)
+
+// modeGrant is a whole number of steps of every scale, so that rounding is none.
+const modeGrant = 2 << largestShift
+
+// scaleMode is a way to know scales. unify: the scale that SYNs are made to announce, -1: none.
+type scaleMode struct {
+	name  string
+	scale fairq.Scale
+	unify int
+}
+
+var scaleModes = []scaleMode{
+	{"learn", fairq.ScaleLearn, -1}, {"shim", fairq.ScaleShim, -1},
+	{"unify to 0", fairq.ScaleUnify, 0}, {"unify to 7", fairq.ScaleUnify, 7}, {"unify to 14", fairq.ScaleUnify, 14},
+}
+
+// Whatever way the scales are known, real senders have the same window: what is granted. With a shim that
+// holds for connections that were there before the switch program, whose scales it could only guess.
+func TestFairQ_EveryWayToKnowScales(t *testing.T) {
+	t.Parallel()
+	pairs := [][2]int{{0, 0}, {0, 14}, {14, 0}, {7, 2}, {3, 11}, {9, 9}, {14, 14}}
+	for _, m := range scaleModes {
+		for _, offload := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,offloads=%t", m.name, offload), func(t *testing.T) {
+				p := newRwndPath(t, testnet.PathOptions{GSO: offload, ChecksumOffload: offload})
+				if m.scale == fairq.ScaleShim {
+					p.shimmed(t)
+				}
+				for _, pair := range pairs {
+					p.checkMode(t, m, pair)
+				}
+				p.checksums(t)
+			})
+		}
+	}
+}
+
+func (p *rwndPath) checkMode(t *testing.T, m scaleMode, scales [2]int) {
+	t.Helper()
+	config := fairq.Config{Scale: m.scale, UnifyShift: uint8(max(m.unify, 0))}
+	older := m.scale == fairq.ScaleShim
+	var f *fairq.Attachment
+	if !older {
+		f = p.govern(t, held(modeGrant), held(modeGrant), config)
+	}
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(scales[1]))
+	defer l.Close()
+	c := p.Dial(t, l, testnet.WindowScale(scales[0]))
+	defer c.Close()
+	if older {
+		f = p.govern(t, held(modeGrant), held(modeGrant), config)
+	}
+	defer f.Close()
+	testnet.Send(t, c.Client, c.Server, cellBytes)
+	testnet.Send(t, c.Server, c.Client, cellBytes)
+	if older {
+		out, in := statsOfBoth(t, f)
+		if out.Adopted+in.Adopted != 1 {
+			t.Errorf("%d connections were adopted, want 1", out.Adopted+in.Adopted)
+		}
+	}
+	for end, conn := range []*net.TCPConn{c.Client, c.Server} {
+		i := testnet.ReadTCPInfo(t, conn)
+		own, peer := scales[end], scales[1-end]
+		if m.unify >= 0 {
+			peer = m.unify
+		}
+		if int(i.OwnScale) != own || int(i.PeerScale) != peer {
+			t.Errorf("%s, scales %v: end %d has %d and believes %d of its peer, want %d and %d", m.name, scales, end, i.OwnScale, i.PeerScale, own, peer)
+		}
+		if i.Snd_wnd != modeGrant {
+			t.Errorf("%s, scales %v: end %d has a window of %d, want %d", m.name, scales, end, i.Snd_wnd, modeGrant)
+		}
+	}
+	p.client.Each(t, func(*testnet.Segment) {})
+	p.server.Each(t, func(*testnet.Segment) {})
+}
+
+// acks are the windows of a connection's acknowledgements from one end, SYNs apart, as a tap sees them:
+// in the order of what they acknowledge, for a switch with several CPUs may change that of the packets.
+func acks(t *testing.T, tap *testnet.Tap, from net.Addr, out bool) (fields []uint16, scale []byte) {
+	t.Helper()
+	var all []uint64
+	var first uint32
+	tap.Each(t, func(s *testnet.Segment) {
+		switch {
+		case s.From != testnet.AddrPort(from) || s.Out != out:
+		case s.Flags&testnet.SYN != 0:
+			scale = bytes.Clone(s.Option(3))
+		case s.Flags&testnet.ACK != 0:
+			if len(all) == 0 {
+				first = s.Ack - 1<<30
+			}
+			all = append(all, uint64(s.Ack-first)<<16|uint64(s.Window))
+		}
+	})
+	slices.Sort(all)
+	for _, a := range all {
+		fields = append(fields, uint16(a))
+	}
+	return fields, scale
+}
+
+// Nothing is granted any more, and unifying goes on: each window that the server sends comes to the client
+// in the unit that it was told, never above what the server has, less than a step below it.
+func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
+	const own = 3
+	for _, told := range []uint8{0, 7, 11} {
+		p := newRwndPath(t, testnet.PathOptions{})
+		f := p.govern(t, held(modeGrant), held(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: told})
+		l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(own))
+		c := p.Dial(t, l, testnet.WindowScale(7))
+		testnet.Send(t, c.Client, c.Server, cellBytes)
+		_, said := acks(t, p.server, c.Server.LocalAddr(), true)
+		_, heard := acks(t, p.client, c.Server.LocalAddr(), false)
+		if !bytes.Equal(said, []byte{own}) || !bytes.Equal(heard, []byte{told}) {
+			t.Fatalf("the server announced the scale %v, the client heard %v, want %d and %d", said, heard, own, told)
+		}
+		if err := f.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		testnet.Until(t, "the port holds nothing", func() bool {
+			s, err := f.Stats()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s[0].GrantBytes == 0
+		})
+		testnet.Send(t, c.Client, c.Server, 10*cellBytes)
+		sent, _ := acks(t, p.server, c.Server.LocalAddr(), true)
+		got, _ := acks(t, p.client, c.Server.LocalAddr(), false)
+		if len(sent) != len(got) || len(sent) < 10 {
+			t.Fatalf("%d acknowledgements sent, %d came", len(sent), len(got))
+		}
+		for i := range sent {
+			room, granted := uint64(sent[i])<<own, uint64(got[i])<<told
+			step, most := uint64(1)<<told, uint64(65535)<<told
+			if granted > room || granted+step <= room && granted < most {
+				t.Errorf("unified to %d: the server has room for %d bytes, the client hears of %d", told, room, granted)
+			}
+		}
+		if i := testnet.ReadTCPInfo(t, c.Client); i.Snd_wnd&(1<<told-1) != 0 || i.Snd_wnd <= modeGrant {
+			t.Errorf("unified to %d: the client's window is %d, of which %d were granted before", told, i.Snd_wnd, modeGrant)
+		}
+		p.checksums(t)
+		c.Close()
+		_ = l.Close()
+	}
+}
+
+// A unified connection that is silent for minutes still has its windows converted: its entry stays.
+func TestFairQUnify_RemembersSilentConnections(t *testing.T) {
+	p := newRwndPath(t, testnet.PathOptions{})
+	f := p.govern(t, held(modeGrant), held(modeGrant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: 2})
+	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(9))
+	c := p.Dial(t, l, testnet.WindowScale(9))
+	testnet.Send(t, c.Client, c.Server, cellBytes)
+	for range 6 * time.Minute / fairq.HeartbeatInterval { // a sweep for each beat
+		if err := f.Beat(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testnet.Send(t, c.Client, c.Server, cellBytes)
+	if i := testnet.ReadTCPInfo(t, c.Client); i.Snd_wnd != modeGrant {
+		t.Errorf("the window is %d, want %d", i.Snd_wnd, modeGrant)
+	}
+}

@@ -1,0 +1,178 @@
+package fairq
+
+import (
+	"weir/datapath/attach"
+)
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// View reads what is pinned, and changes nothing.
+type View struct {
+	dir  string
+	maps *fairqMaps
+}
+
+// Switch is what the kernel knows of the ports of one pin directory.
+type Switch struct {
+	Holder    attach.Holder // the process that attached last
+	BeatAge   time.Duration
+	Lease     time.Duration // what a beat lasts for
+	Releasing bool          // the process is about to leave
+	Ports     []Pinned      // by name
+	// SignedSources are the sources of most signed segments, SignedSourcesShown at most.
+	SignedSources []SignedSource
+}
+
+// Alive says whether a process holds windows.
+func (s *Switch) Alive() bool { return !s.Releasing && s.BeatAge < s.Lease }
+
+// Pinned is one port that FairQ is pinned to.
+type Pinned struct {
+	Stats
+	ID          uint32 // in the tables
+	Ifindex     int
+	NetnsCookie uint64
+	LinkID      uint32
+	ProgramID   uint32
+	HasDevice   bool
+	Releasing   bool // FairQ is about to leave the port
+
+	// What can be seen only from the port's own namespace.
+	Local   bool     // the caller is in it
+	Before  []string // programs that run before FairQ, by name: they may end the chain
+	Queue   attach.RootQueue
+	NoQueue *attach.NoQueue // the queue discipline that is there now keeps no backlog
+}
+
+// Open opens what is pinned in dir. fs.ErrNotExist: nothing is; *OtherSchema: it cannot be read.
+func Open(dir string) (*View, error) {
+	if err := attach.CheckSchema(dir, fairqMapControls, schemaVersion); err != nil {
+		return nil, err
+	}
+	m, err := openPinned(dir, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return &View{dir, m}, nil
+}
+
+// Close gives back what the view holds.
+func (v *View) Close() error { return v.maps.Close() }
+
+// Stats reads one port, by its number in the tables, and nothing around it.
+func (v *View) Stats(id uint32) (Stats, error) { return v.maps.stats(id) }
+
+// Read reads the switch and all its ports.
+func (v *View) Read() (*Switch, error) {
+	var c fairqControl
+	if err := v.maps.Controls.Lookup(uint32(0), &c); err != nil {
+		return nil, fmt.Errorf("read control: %w", err)
+	}
+	s := &Switch{
+		Holder: attach.ReadHolder(v.dir), BeatAge: attach.Age(c.HeartbeatNs), Lease: time.Duration(c.LeaseNs), Releasing: c.Releasing != 0,
+	}
+	sources, err := v.SignedSources(SignedSourcesShown)
+	if err != nil {
+		return nil, err
+	}
+	s.SignedSources = sources
+	pinned, err := attach.ReadPins(v.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil // purged this moment
+	}
+	if err != nil {
+		return nil, err
+	}
+	here, err := attach.NetnsCookie()
+	if err != nil {
+		return nil, err
+	}
+	queues, err := attach.ReadRootQueues()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range pinned.Links {
+		p, err := v.port(l, here, queues)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // detached this moment
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.Ports = append(s.Ports, *p)
+	}
+	slices.SortFunc(s.Ports, func(a, b Pinned) int { return strings.Compare(a.Port, b.Port) })
+	return s, nil
+}
+
+// port reads one port; here is the caller's namespace, and queues are its.
+func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) (*Pinned, error) {
+	stats, err := v.maps.stats(l.ID)
+	if err != nil {
+		return nil, fmt.Errorf("port %d: %w", l.ID, err)
+	}
+	var c fairqPortConfig
+	if err := v.maps.Configs.Lookup(l.ID, &c); err != nil {
+		return nil, fmt.Errorf("port %d: read its configuration: %w", l.ID, err)
+	}
+	p := &Pinned{Stats: stats, ID: l.ID, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}
+	opened, err := link.LoadPinnedLink(l.Path, nil) // the kernel opens links only for both
+	if err != nil {
+		return nil, fmt.Errorf("port %s: open its link: %w", p.Port, err)
+	}
+	defer func() { _ = opened.Close() }()
+	info, err := opened.Info()
+	if err != nil {
+		return nil, fmt.Errorf("port %s: its link: %w", p.Port, err)
+	}
+	p.LinkID, p.ProgramID, p.HasDevice = uint32(info.ID), uint32(info.Program), attach.HasDevice(opened)
+	p.Local = c.NetnsCookie == here
+	if !p.Local || !p.HasDevice {
+		return p, nil
+	}
+	err = p.lookAround(queues)
+	if errors.Is(err, unix.ENODEV) { // deleted this moment
+		p.HasDevice, err = false, nil
+	}
+	return p, err
+}
+
+// lookAround sees what only the port's own namespace shows.
+func (p *Pinned) lookAround(queues attach.RootQueues) error {
+	p.Queue = queues.Of(p.Ifindex)
+	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
+	chain, err := attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)
+	if err != nil {
+		return fmt.Errorf("port %s: programs at its egress: %w", p.Port, err)
+	}
+	for _, other := range chain {
+		if uint32(other.ID) == p.ProgramID {
+			break
+		}
+		p.Before = append(p.Before, programName(other.ID))
+	}
+	return nil
+}
+
+// programName is a program's name, or its id where it has none.
+func programName(id ebpf.ProgramID) string {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err == nil {
+		defer func() { _ = prog.Close() }()
+		if info, err := prog.Info(); err == nil && info.Name != "" {
+			return info.Name
+		}
+	}
+	return fmt.Sprintf("program %d", id)
+}

@@ -1,0 +1,360 @@
+package fairq_test
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
+	"weir/datapath/testnet"
+)
+
+// largestShift is RFC 7323's, and the largest window it makes.
+const (
+	largestShift  = 14
+	largestWindow = 65535 << largestShift
+)
+
+// held is a law that grants this many bytes, whatever the queue does: floor and cap are one. 0: the
+// least that the law ever grants, a byte more than the flow's MSS.
+func held(bytes uint32) fairq.Law {
+	l := fairq.Law{
+		TargetBytes: 10_000_000, Tick: time.Millisecond, Period: time.Millisecond,
+		FloorBytes: bytes, CapBytes: bytes, Active: 4 * time.Second,
+	}
+	if bytes == 0 {
+		l.CapBytes = 1
+	}
+	return l
+}
+
+// rwndPath is a Path with FairQ on both ports of its switch, and a tap at each end: `client` at the
+// sender's device, `server` at the receiver's.
+type rwndPath struct {
+	*testnet.Path
+	client, server *testnet.Tap
+	unified        int  // the scale that both ends are told instead of the other's; -1: none
+	edge           bool // an ACK that overtakes the one that tells the edge its window comes unheld
+}
+
+// newCellPath is a rwndPath for cells: its ports are slow enough that a sender writes a window's worth before the
+// acknowledgement of its beginning is back, without offloads and on a slow machine too.
+func newCellPath(t *testing.T, o testnet.PathOptions) *rwndPath {
+	t.Helper()
+	o.PortBps = 200e6
+	return newRwndPath(t, o)
+}
+
+func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
+	t.Helper()
+	// Ports so slow that windows fill, and queues so long that none is ever full.
+	const limit = 10_000_000
+	bps := cmp.Or(o.PortBps, 400e6)
+	burst := uint32(2*max(o.MTU, 1500) + 28)
+	o.PortBps, o.Limit, o.Burst = bps, limit, burst
+	// With the kernel's own first window it is a matter of the machine's haste whether a short transfer fills what
+	// was granted: acknowledgements may come before the sender's next write.
+	o.InitialWindow = 64
+	p := &rwndPath{Path: testnet.NewPath(t, o), unified: -1}
+	testnet.Shape(t, p.In, bps, limit, burst)
+	for _, n := range []*testnet.Namespace{p.Sender, p.Receiver} {
+		n.Sysctl(t, "net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", largestWindow))
+		n.Sysctl(t, "net.ipv4.tcp_no_metrics_save", "1")
+	}
+	p.client, p.server = testnet.NewTap(t, p.Uplink), testnet.NewTap(t, p.Rx)
+	return p
+}
+
+// govern attaches FairQ to both ports: what goes to the receiver is under `out`, what goes to the sender
+// under `in`. The lease is so long that nobody needs to beat.
+func (p *rwndPath) govern(t *testing.T, out, in fairq.Law, c fairq.Config) *fairq.Attachment {
+	t.Helper()
+	if c.Lease == 0 {
+		c.Lease = time.Hour
+	}
+	f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: out}, {PortRef: p.In, Law: in}}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// granted is what a field means that grants at least this many bytes.
+func granted(bytes uint32, shift uint8) uint32 { return (bytes + 1<<shift - 1) >> shift << shift }
+
+// seen is what a tap saw of one end's data and of the windows granted to it.
+type seen struct {
+	scale   uint8 // of the other end
+	acked   uint32
+	flight  uint32 // most bytes that were on their way
+	window  uint32 // largest that an ACK granted
+	ahead   uint32 // largest that an ACK granted which came before one with a smaller number: it overtook that
+	smaller int    // ACKs that granted less than `expect`
+	expect  uint32
+	synAck  uint32 // the window of a SYN-ACK; 0: none seen
+	acks    int
+}
+
+// watch reads from the tap at an end's device what concerns it and its peer.
+func watch(t *testing.T, tap *testnet.Tap, c *net.TCPConn, s *seen) {
+	t.Helper()
+	own, peer := testnet.AddrPort(c.LocalAddr()), testnet.AddrPort(c.RemoteAddr())
+	type ack struct{ number, window uint32 }
+	var acks []ack
+	defer func() {
+		for i, a := range acks {
+			if slices.ContainsFunc(acks[i+1:], func(later ack) bool { return int32(later.number-a.number) < 0 }) {
+				s.ahead = max(s.ahead, a.window)
+			} else {
+				s.window = max(s.window, a.window)
+			}
+		}
+	}()
+	tap.Each(t, func(p *testnet.Segment) {
+		if p.Out && p.From == own && p.To == peer {
+			if p.Flags&testnet.SYN != 0 {
+				s.acked = p.End()
+			}
+			// A late acknowledgement of the peer's data may be behind already.
+			if p.Payload > 0 && int32(p.End()-s.acked) > 0 {
+				s.flight = max(s.flight, p.End()-s.acked)
+			}
+		}
+		if p.Out || p.From != peer || p.To != own || p.Flags&testnet.ACK == 0 || p.Flags&testnet.RST != 0 {
+			return
+		}
+		if int32(p.Ack-s.acked) > 0 {
+			s.acked = p.Ack
+		}
+		if p.Flags&testnet.SYN != 0 {
+			s.synAck = uint32(p.Window)
+			return
+		}
+		s.acks++
+		w := uint32(p.Window) << s.scale
+		acks = append(acks, ack{p.Ack, w})
+		if w < s.expect {
+			s.smaller++
+		}
+	})
+}
+
+// cells sums up what many connections showed.
+type cells struct {
+	n, acks, smaller int
+	deviation        int64 // of the window that a sender has from the one that it should, the largest
+	over             int64 // the most that a sender had in flight beyond its window
+	full             int   // senders that had all of it in flight, but for less than a segment
+	least            bool  // the least window was granted: of it there is always less than a segment left
+}
+
+func (c *cells) String() string {
+	return fmt.Sprintf("%d cells, %d ACKs: windows deviate by at most %d bytes; %d of %d senders filled theirs, by at most %d bytes too much; %d ACKs of a receiver's own smaller window",
+		c.n, c.acks, c.deviation, c.full, 2*c.n, c.over, c.smaller)
+}
+
+const cellBytes = 60_000 // each way
+
+// cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and
+// sends data both ways. The port grants `grant`; 0: the least.
+func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
+	t.Helper()
+	dial := []testnet.SocketOption{testnet.Congestion("reno")}
+	if clientScale >= 0 {
+		dial = append(dial, testnet.WindowScale(clientScale))
+	}
+	c := p.Dial(t, l, dial...)
+	info := testnet.ReadTCPInfo(t, c.Client)
+	own, peer := max(clientScale, 0), max(serverScale, 0)
+	if clientScale < 0 || serverScale < 0 {
+		own, peer = 0, 0
+	} else if p.unified >= 0 {
+		peer = p.unified
+	}
+	if int(info.OwnScale) != own || int(info.PeerScale) != peer {
+		t.Fatalf("client %d, server %d asked for, %d and %d negotiated", clientScale, serverScale, info.OwnScale, info.PeerScale)
+	}
+	testnet.Send(t, c.Client, c.Server, cellBytes)
+	testnet.Send(t, c.Server, c.Client, cellBytes)
+	for _, e := range []struct {
+		name string
+		conn *net.TCPConn
+		tap  *testnet.Tap
+	}{{"client", c.Client, p.client}, {"server", c.Server, p.server}} {
+		i := testnet.ReadTCPInfo(t, e.conn)
+		// What the kernel calls its MSS is what timestamps leave of the option.
+		bytes := grant
+		if bytes == 0 {
+			bytes = i.Advmss + 12*uint32(i.Options&1) + 1
+		}
+		s := seen{scale: i.PeerScale, expect: granted(bytes, i.PeerScale)}
+		watch(t, e.tap, e.conn, &s)
+		where := fmt.Sprintf("client %d, server %d: %s", clientScale, serverScale, e.name)
+		if i.Snd_wnd != s.expect {
+			t.Errorf("%s has a window of %d, want %d", where, i.Snd_wnd, s.expect)
+		}
+		if i.Snd_wnd < i.Snd_mss {
+			t.Errorf("%s has a window of %d, below its MSS of %d", where, i.Snd_wnd, i.Snd_mss)
+		}
+		if !p.edge {
+			s.window = max(s.window, s.ahead)
+		}
+		if s.window > s.expect || s.acks == 0 {
+			t.Errorf("%s was granted %d in one of %d ACKs, want %d", where, s.window, s.acks, s.expect)
+		}
+		if e.conn == c.Client && s.synAck != bytes {
+			t.Errorf("%s: SYN-ACK grants %d, want %d: it is not scaled", where, s.synAck, bytes)
+		}
+		most := s.expect
+		if p.edge {
+			most = max(most, s.ahead) // until the next one came
+		}
+		if s.flight > most {
+			t.Errorf("%s had up to %d bytes in flight, the window is %d", where, s.flight, most)
+		}
+		sum.add(&i, &s)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	sum.n++
+	return c
+}
+
+func (c *cells) add(i *testnet.TCPInfo, s *seen) {
+	c.acks += s.acks
+	c.smaller += s.smaller
+	c.deviation = max(c.deviation, int64(i.Snd_wnd)-int64(s.expect), int64(s.expect)-int64(i.Snd_wnd))
+	c.over = max(c.over, int64(s.flight)-int64(s.expect))
+	if s.flight+i.Snd_mss > s.expect {
+		c.full++
+	}
+}
+
+// report logs the sum, and fails if too few senders filled their windows to say that they obey them. A window of a
+// segment and a byte, the least, every sender fills that sends a segment: there it says nothing.
+func (c *cells) report(t *testing.T) {
+	t.Helper()
+	t.Log(c)
+	if !c.least && c.full < c.n {
+		t.Errorf("%d of %d senders filled their windows: this test shows too little", c.full, 2*c.n)
+	}
+}
+
+// all opens a connection for each pair of scales from the two lists. Each stays open until the next one
+// is: the ports always have a flow, so that the first window of the next is governed too.
+func (p *rwndPath) all(t *testing.T, sum *cells, ip net.IP, clientScales, serverScales []int, grant uint32) {
+	t.Helper()
+	sum.least = grant == 0
+	last := p.Dial(t, p.Listen(t, ip))
+	testnet.Send(t, last.Client, last.Server, 1)
+	testnet.Send(t, last.Server, last.Client, 1)
+	for _, s := range serverScales {
+		listen := []testnet.SocketOption{testnet.Congestion("reno")}
+		if s >= 0 {
+			listen = append(listen, testnet.WindowScale(s))
+		}
+		l := p.Listen(t, ip, listen...)
+		for _, c := range clientScales {
+			next := p.cell(t, sum, l, c, s, grant)
+			last.Close()
+			last = next
+		}
+		_ = l.Close()
+	}
+	last.Close()
+}
+
+var (
+	everyScale = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+	noScale    = []int{-1}
+)
+
+// checksums fails if a segment came with a wrong checksum to an end.
+func (p *rwndPath) checksums(t *testing.T) {
+	t.Helper()
+	for _, n := range []*testnet.Namespace{p.Sender, p.Receiver} {
+		if bad := n.SNMP(t, "Tcp", "InCsumErrors"); bad != 0 {
+			t.Errorf("%d segments with a wrong checksum", bad)
+		}
+	}
+}
+
+// Real TCP, each pair of window scales, whatever the devices offload, also with jumbo frames: what a
+// sender takes its window for is what the port grants, rounded up to the receiver's unit; never under its
+// MSS; what it has in flight obeys it from the first segment on.
+func TestFairQ_EveryPairOfScales(t *testing.T) {
+	t.Parallel()
+	for _, mtu := range []int{1500, 9000} {
+		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
+		for _, grant := range []uint32{23457, 0} {
+			law := held(grant)
+			law.MTU = uint32(mtu)
+			f := p.govern(t, law, law, fairq.Config{})
+			for _, sender := range []bool{true, false} {
+				for _, receiver := range []bool{true, false} {
+					t.Run(fmt.Sprintf("mtu=%d,grant=%d,offloads=%t-%t", mtu, grant, sender, receiver), func(t *testing.T) {
+						testnet.SetOffloads(t, p.Uplink, sender)
+						testnet.SetOffloads(t, p.In, sender)
+						testnet.SetOffloads(t, p.Port, receiver)
+						testnet.SetOffloads(t, p.Rx, receiver)
+						var sum cells
+						p.all(t, &sum, testnet.ReceiverIPv4, everyScale, everyScale, grant)
+						p.checksums(t)
+						sum.report(t)
+					})
+				}
+			}
+			if err := f.Detach(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// With `scale: unify` both ends take the other's windows for the switch's scale, whatever they announced.
+func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
+	t.Parallel()
+	const grant = 23457
+	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	for _, shift := range []uint8{0, 7, 14} {
+		f := p.govern(t, held(grant), held(grant), fairq.Config{Scale: fairq.ScaleUnify, UnifyShift: shift})
+		p.unified = int(shift)
+		for _, on := range []bool{true, false} {
+			for _, port := range []attach.PortRef{p.Uplink, p.In, p.Port, p.Rx} {
+				testnet.SetOffloads(t, port, on)
+			}
+			var sum cells
+			p.all(t, &sum, testnet.ReceiverIPv4, everyScale, everyScale, grant)
+			p.checksums(t)
+			sum.report(t)
+		}
+		if err := f.Detach(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A scale counts only if both ends announced one (RFC 7323 1.3).
+func TestFairQ_ScaleOfOneEndOnly(t *testing.T) {
+	p := newCellPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
+	p.govern(t, held(23457), held(23457), fairq.Config{})
+	var sum cells
+	p.Sender.Sysctl(t, "net.ipv4.tcp_window_scaling", "0")
+	p.all(t, &sum, testnet.ReceiverIPv4, noScale, everyScale, 23457)
+	p.Receiver.Sysctl(t, "net.ipv4.tcp_window_scaling", "0")
+	p.all(t, &sum, testnet.ReceiverIPv4, noScale, noScale, 23457)
+	p.Sender.Sysctl(t, "net.ipv4.tcp_window_scaling", "1")
+	p.all(t, &sum, testnet.ReceiverIPv4, everyScale, noScale, 23457)
+	p.checksums(t)
+	sum.report(t)
+}

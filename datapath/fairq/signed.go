@@ -1,0 +1,74 @@
+package fairq
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+)
+
+// MaxSignedSources is how many sources of signed segments a switch counts at most; the one that was silent
+// longest is forgotten.
+const MaxSignedSources = 1024
+
+// SignedSourcesShown is how many of them Switch lists.
+const SignedSourcesShown = 10
+
+// SignedSource is one source of signed segments (TCP-MD5, TCP-AO) that counted as such.
+type SignedSource struct {
+	Addr     netip.Addr
+	VLANs    uint32 // tags from the outer to the inner, 12 bits each; 0: none
+	Segments uint64 // on the wire, since the source was heard first
+	Dropped  uint64 // of them, by Config.Signed
+}
+
+// SignedSources gives the sources of signed segments with the most of them, at most `most`, all when that is
+// negative.
+func (f *Attachment) SignedSources(most int) ([]SignedSource, error) {
+	return f.maps.signedSources(most)
+}
+
+// SignedSources is the same of what is pinned.
+func (v *View) SignedSources(most int) ([]SignedSource, error) {
+	return v.maps.signedSources(most)
+}
+
+func (m *fairqMaps) signedSources(most int) ([]SignedSource, error) {
+	keys, values := make([]fairqSourceKey, MaxSignedSources), make([]fairqSourceCounts, MaxSignedSources)
+	var cursor ebpf.MapBatchCursor
+	n, err := m.SignedSources.BatchLookup(&cursor, keys, values, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, fmt.Errorf("read the sources of signed segments: %w", err)
+	}
+	all := make([]SignedSource, n)
+	for i := range all {
+		var b [16]byte
+		for j, word := range keys[i].Address {
+			binary.NativeEndian.PutUint32(b[4*j:], word)
+		}
+		all[i] = SignedSource{netip.AddrFrom16(b).Unmap(), keys[i].Vlans, values[i].Segments, values[i].Dropped}
+	}
+	slices.SortFunc(all, func(a, b SignedSource) int {
+		return cmp.Or(cmp.Compare(b.Segments, a.Segments), a.Addr.Compare(b.Addr), cmp.Compare(a.VLANs, b.VLANs))
+	})
+	if most >= 0 && len(all) > most {
+		all = all[:most]
+	}
+	return all, nil
+}
+
+// isSigned says whether signatures of a connection's segments count: signed.h.
+func (c *fairqConnection) isSigned() bool {
+	const signed, bare, heard, last = 1, 16, 8, 1
+	switch {
+	case c.Flags&bare != 0:
+		return false
+	case c.Flags&signed != 0:
+		return true
+	}
+	return c.Signs[0] == heard|last && c.Signs[1] == heard|last
+}

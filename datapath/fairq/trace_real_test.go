@@ -1,0 +1,145 @@
+//go:build cgo
+
+package fairq_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/fairq/lawtrace"
+	"weir/datapath/testnet"
+)
+
+// tracedLaw is a law that works: target and pace of the lab's incast.
+func tracedLaw() fairq.Law {
+	return fairq.Law{
+		TargetBytes: 62_500, BufferBytes: 125_000, Tick: 500 * time.Microsecond, Period: 5 * time.Millisecond, CapBytes: 80_000,
+		Active: 100 * time.Millisecond,
+	}
+}
+
+// traced lets the law hold an incast, long flows and flows that come and go, until it was asked for so many
+// acknowledgements at least. Then windows are let go. It gives the trace, which has no less in it than the
+// program's own counters.
+func traced(t *testing.T, law fairq.Law, c fairq.Config, acks uint64) *lawtrace.Trace {
+	t.Helper()
+	const bps, limit = 100e6, 125_000
+	p := testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: limit, GSO: true, ChecksumOffload: true})
+	testnet.Shape(t, p.In, bps, limit, 3028)
+	recorder, err := lawtrace.New()
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	c.Trace, c.Lease = recorder, time.Hour
+	f, err := fairq.Attach([]fairq.Port{{PortRef: p.Port, Law: law}, {PortRef: p.In, Law: law}}, c)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	streams, l := p.NewStreams(t, testnet.ReceiverIPv4, 4), p.Listen(t, testnet.ReceiverIPv4)
+	for counted := uint64(0); counted < acks; {
+		for range 4 { // a flow more, and one less
+			short := p.Dial(t, l)
+			testnet.Send(t, short.Client, short.Server, 11_500)
+			short.Close()
+		}
+		streams.Progress(t, 50_000)
+		if counted, _, err = asked(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, cancel := context.WithTimeout(context.Background(), testnet.Patience)
+	defer cancel()
+	if err := f.Release(release); err != nil {
+		t.Fatal(err)
+	}
+	streams.Stop()
+	counted, samples, err := asked(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := recorder.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := trace.Replay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := callsOf(r, "fairq_flows")
+	if r.Packets < counted || turns < samples {
+		t.Errorf("the trace has %d acknowledgements and %d turns, the program counted %d and %d samples", r.Packets, turns, counted, samples)
+	}
+	return trace
+}
+
+// callsOf is how often a function of the law was called.
+func callsOf(r *lawtrace.Report, what string) (n uint64) {
+	for _, c := range r.Calls {
+		if c.What == what {
+			n = c.N
+		}
+	}
+	return n
+}
+
+// asked is for how many acknowledgements the law was asked at all ports, and how often their queues were
+// sampled.
+func asked(f *fairq.Attachment) (acks, samples uint64, err error) {
+	ports, err := f.Stats()
+	for i := range ports {
+		acks += ports[i].Rewritten + ports[i].Smaller + ports[i].Free
+		samples += ports[i].Samples + ports[i].SamplesByPacket
+	}
+	return acks, samples, err
+}
+
+// What the law says in the kernel under real TCP, the native law says, to the bit: in each of its forms.
+func TestDifferential(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		acks   uint64
+		change func(*fairq.Law, *fairq.Config)
+	}{
+		{"as it is by default", 6000, func(*fairq.Law, *fairq.Config) {}},
+		{"open handshakes", 4000, func(_ *fairq.Law, c *fairq.Config) { c.Count = fairq.CountOpening }},
+		{"gain ovs, edges that do not shrink", 2000, func(l *fairq.Law, c *fairq.Config) {
+			l.Gain, c.Shrink = fairq.GainOVS, fairq.ShrinkAvoid
+		}},
+		{"FairSwitch, a floor of its own", 2000, func(l *fairq.Law, _ *fairq.Config) {
+			l.Variant, l.FloorBytes = fairq.FairSwitch, 3000
+		}},
+		{"register, slow start as printed, one scale", 2000, func(l *fairq.Law, c *fairq.Config) {
+			l.SlowStart, c.Count, c.Scale, c.UnifyShift = fairq.SlowStartPerFlow, fairq.CountHandshake, fairq.ScaleUnify, 5
+		}},
+		{"held in part", 2000, func(l *fairq.Law, _ *fairq.Config) {
+			l.Hold, l.HoldShare, l.PipeBytes = fairq.HoldPart, fairq.Lots/2, 5000
+		}},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			law, config := tracedLaw(), fairq.Config{}
+			c.change(&law, &config)
+			r, err := traced(t, law, config, c.acks).Replay()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := r.Print(&out); err != nil {
+				t.Fatal(err)
+			}
+			t.Log("\n" + out.String())
+			if r.Differences != 0 || r.Acks == 0 {
+				t.Errorf("%d differences in %d answers", r.Differences, r.Compared)
+			}
+			if opens := callsOf(r, "fairq_opening_q8"); (opens > 0) != (config.Count == fairq.CountOpening) {
+				t.Errorf("the window of %d SYN-ACKs was asked for", opens)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package fairq
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath/internal/bpftest"
+	"weir/datapath/fairq/lawtrace"
+	"weir/internal/testroot"
+)
+
+// Every configuration of the switch program stays cheap to verify.
+func TestPrograms_AreCheapToVerify(t *testing.T) {
+	testroot.Need(t, "loads kernel programs")
+	for _, scale := range []Scale{ScaleLearn, ScaleShim, ScaleUnify} {
+		for _, shrink := range []Shrink{ShrinkAllow, ShrinkAvoid} {
+			for _, count := range []Count{CountActive, CountHandshake} {
+				c := Config{Scale: scale, Shrink: shrink, Count: count, UnifyShift: 7}.withDefaults()
+				s, err := newSource(&c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := s.openMaps()
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := s.load(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bpftest.CheckVerified(t, fmt.Sprintf("fairq, scale %d, shrink %d, count %d", scale, shrink, count), p.WeirFairq)
+				_, _ = p.Close(), m.Close()
+			}
+		}
+	}
+	for _, count := range []Count{CountActive, CountHandshake} {
+		c := Config{Count: count, Edge: EdgeMode{Interval: 10 * time.Millisecond}}.withDefaults()
+		s, err := newSource(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.openMaps()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bpftest.CheckVerified(t, "fairq in edge mode", p.WeirFairq)
+		_, _ = p.Close(), m.Close()
+	}
+}
+
+// What records the law for a differential run is in a program of its own: the one that switches run has none of it.
+func TestPrograms_HaveNoTrace(t *testing.T) {
+	testroot.Need(t, "makes maps")
+	spec, err := loadFairq()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := traceNames(spec); len(names) > 0 {
+		t.Errorf("the switch program has %v", names)
+	}
+	r, err := lawtrace.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording, err := r.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, want := traceNames(recording), []string{"law_hears_mss", "law_looks", "law_orders", "law_records"}; !slices.Equal(names, want) {
+		t.Errorf("the recording program has %v, want %v: the comparison sees nothing", names, want)
+	}
+	if _, err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// traceNames are the maps and functions of bpf/fairq/trace.h in a program, sorted.
+func traceNames(spec *ebpf.CollectionSpec) []string {
+	names := slices.Collect(maps.Keys(spec.Maps))
+	for _, p := range spec.Programs {
+		for i := range p.Instructions {
+			names = append(names, p.Instructions[i].Symbol(), p.Instructions[i].Reference())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "law_") }))
+}
