@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonicNs is the kernel programs' clock.
+// MonotonicNs is the kernel programs' clock.
 func MonotonicNs() uint64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -16,10 +16,10 @@ func MonotonicNs() uint64 {
 	return uint64(t.Nano())
 }
 
-// age is how long ago a time of the kernel programs' clock is.
+// Age is how long ago a time of the kernel programs' clock is.
 func Age(ns uint64) time.Duration { return time.Duration(max(0, int64(MonotonicNs()-ns))) }
 
-// textOf is the text of a C string.
+// TextOf is the text of a C string.
 func TextOf(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -30,13 +30,14 @@ func (e *MissingFeature) needs() string {
 // ErrPermission is returned when the process may not load kernel programs.
 var ErrPermission = errors.New("loading kernel programs is not permitted: run as root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")
 
-// probe asks the kernel for one feature: nil, a *MissingFeature, or why it could not be asked.
+// Probe asks the kernel for one feature: nil, a *MissingFeature, or why it could not be asked.
 type Probe struct {
 	Feature string
 	Since   string
 	Ask     func() (bool, error)
 }
 
+// Check asks the kernel: nil, a *MissingFeature, ErrPermission, or why it could not be asked.
 func (p Probe) Check() error {
 	has, err := p.Ask()
 	switch {
@@ -50,7 +51,7 @@ func (p Probe) Check() error {
 	return nil
 }
 
-// checkAll says whether the kernel has what all the probes ask for: nil, or the error of the first that fails.
+// CheckAll says whether the kernel has what all the probes ask for: nil, or the error of the first that fails.
 func CheckAll(probes []Probe) error {
 	for _, p := range probes {
 		if err := p.Check(); err != nil {
@@ -64,7 +65,7 @@ func CheckAll(probes []Probe) error {
 // ErrPermission or a *MissingFeature.
 func CheckMeasure() error { return CheckAll(MeasureProbes()) }
 
-// queueProbes are those of a program that reads the queue of its device.
+// QueueProbes are those of a program that reads the queue of its device.
 func QueueProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -74,7 +75,7 @@ func QueueProbes() []Probe {
 	}
 }
 
-// packetProbes are those of a program that reads and writes packets.
+// PacketProbes are those of a program that reads and writes packets.
 func PacketProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -82,7 +83,7 @@ func PacketProbes() []Probe {
 	}
 }
 
-// measureProbes are those of the measuring program (package lab/measure).
+// MeasureProbes are those of the measuring program (package lab/measure).
 func MeasureProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -97,7 +98,7 @@ func MeasureProbes() []Probe {
 	}
 }
 
-// socketProbes are those of a program that sets options of sockets.
+// SocketProbes are those of a program that sets options of sockets.
 func SocketProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -105,7 +106,7 @@ func SocketProbes() []Probe {
 	}
 }
 
-// supported turns an answer of package features into yes, no, or an error.
+// Supported turns an answer of package features into yes, no, or an error.
 func Supported(err error) (bool, error) {
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return false, nil
@@ -163,7 +164,7 @@ func haveTracepointBTF() (bool, error) {
 	return true, p.Close()
 }
 
-// kernelHas asks the kernel's BTF for a type of kind T.
+// KernelHas asks the kernel's BTF for a type of kind T.
 func KernelHas[T btf.Type](name string) func() (bool, error) {
 	return func() (bool, error) {
 		spec, err := btf.LoadKernelSpec()

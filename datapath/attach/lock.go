@@ -67,14 +67,14 @@ func (e *Busy) Error() string {
 // done then is Leave.
 var ErrTakenOver = errors.New("another process takes over")
 
-// pinLock is this process's hold on a pin directory.
+// PinLock is this process's hold on a pin directory.
 type PinLock struct {
 	dir   *os.File
 	owner *ebpf.Map
 	since uint64
 }
 
-// lockPins makes this process the one that has dir, which must exist. Before another is asked to leave it,
+// LockPins makes this process the one that has dir, which must exist. Before another is asked to leave it,
 // rehearse must find that this one can do its work.
 func LockPins(dir, version string, takeOver bool, rehearse func() error) (*PinLock, error) {
 	deadline := time.Now().Add(takeOverLimit)
@@ -138,7 +138,7 @@ func claim(dir string, atNs uint64) error {
 	return nil
 }
 
-// claimed says whether a living process asks for the directory.
+// Claimed says whether a living process asks for the directory.
 func (l *PinLock) Claimed() (bool, error) {
 	var c ownerEntry
 	if err := l.owner.Lookup(ownerClaim, &c); err != nil {
@@ -147,7 +147,7 @@ func (l *PinLock) Claimed() (bool, error) {
 	return c.AtNs > l.since && MonotonicNs()-c.AtNs < uint64(claimFresh), nil
 }
 
-// close gives the directory to whoever asks next.
+// Close gives the directory to whoever asks next.
 func (l *PinLock) Close() error {
 	if l == nil {
 		return nil
@@ -155,7 +155,7 @@ func (l *PinLock) Close() error {
 	return errors.Join(l.owner.Close(), l.dir.Close())
 }
 
-// readHolder says who has dir, or had it last. What cannot be read is left out.
+// ReadHolder says who has dir, or had it last. What cannot be read is left out.
 func ReadHolder(dir string) (h Holder) {
 	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, OwnerPin), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {

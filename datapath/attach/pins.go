@@ -17,19 +17,19 @@ import (
 // says which port it is and what its id in the maps is: "port-COOKIE-IFINDEX-ID". Cookies of namespaces
 // are never used twice, so a name never means another port.
 
-// pinnedLink is a link found in a pin directory.
+// PinnedLink is a link found in a pin directory.
 type PinnedLink struct {
 	Path string
 	ID   uint32
 }
 
-// pins is what is in a pin directory; the zero value is an empty one.
+// Pins is what is in a pin directory; the zero value is an empty one.
 type Pins struct {
 	Links map[string]PinnedLink // by the name without the id
 	Used  map[uint32]bool
 }
 
-// makePinDir makes sure that the directory exists. The mount of the file system is the machine's
+// MakePinDir makes sure that the directory exists. The mount of the file system is the machine's
 // business.
 func MakePinDir(dir string) error {
 	if dir == "" {
@@ -70,7 +70,7 @@ func inBPFFS(dir string) error {
 	}
 }
 
-// removePinDir removes the directory if nothing is left in it.
+// RemovePinDir removes the directory if nothing is left in it.
 func RemovePinDir(dir string) error {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
@@ -79,6 +79,7 @@ func RemovePinDir(dir string) error {
 	return os.Remove(dir)
 }
 
+// ReadPins reads the links of ports in a pin directory; "" is an empty one.
 func ReadPins(dir string) (*Pins, error) {
 	p := &Pins{Links: map[string]PinnedLink{}, Used: map[uint32]bool{}}
 	if dir == "" {
@@ -99,15 +100,16 @@ func ReadPins(dir string) (*Pins, error) {
 	return p, nil
 }
 
-// parsePortPin reads the name of a port's pin.
+// ParsePortPin reads the name of a port's pin.
 func ParsePortPin(name string) (cookie uint64, ifindex int, id uint32, ok bool) {
 	n, _ := fmt.Sscanf(name, "port-%d-%d-%d", &cookie, &ifindex, &id)
 	return cookie, ifindex, id, n == 3
 }
 
+// PortPin is the name of a port's pin, without its id.
 func PortPin(cookie uint64, ifindex int) string { return fmt.Sprintf("port-%d-%d", cookie, ifindex) }
 
-// pinName is the name of a port's pin, without the id; not asked for when nothing is pinned.
+// PinName is the name of a port's pin, without the id; not asked for when nothing is pinned.
 func PinName(p PortRef, dir string) (name string, err error) {
 	if dir == "" {
 		return "", nil
@@ -120,7 +122,7 @@ func PinName(p PortRef, dir string) (name string, err error) {
 	return name, err
 }
 
-// take removes a port's link from the pins and gives it, if there is one that still has its device.
+// Take removes a port's link from the pins and gives it, if there is one that still has its device.
 func (p *Pins) Take(name string) (PinnedLink, bool) {
 	l, ok := p.Links[name]
 	if !ok || !l.Alive() {
@@ -130,7 +132,7 @@ func (p *Pins) Take(name string) (PinnedLink, bool) {
 	return l, true
 }
 
-// freeID gives an id that no pinned port has.
+// FreeID gives an id that no pinned port has.
 func (p *Pins) FreeID() uint32 {
 	for id := uint32(0); ; id++ {
 		if !p.Used[id] {
@@ -140,7 +142,7 @@ func (p *Pins) FreeID() uint32 {
 	}
 }
 
-// alive says whether the link can be opened and its device still exists.
+// Alive says whether the link can be opened and its device still exists.
 func (l PinnedLink) Alive() bool {
 	opened, err := link.LoadPinnedLink(l.Path, nil)
 	if err != nil {
@@ -150,7 +152,7 @@ func (l PinnedLink) Alive() bool {
 	return HasDevice(opened)
 }
 
-// hasDevice says whether the link still has its device.
+// HasDevice says whether the link still has its device.
 func HasDevice(l link.Link) bool {
 	if l == nil {
 		return false
@@ -159,7 +161,7 @@ func HasDevice(l link.Link) bool {
 	return err == nil && info.TCX() != nil && info.TCX().Ifindex != 0
 }
 
-// removeDead removes the pins of links whose device is gone.
+// RemoveDead removes the pins of links whose device is gone.
 func (p *Pins) RemoveDead() error {
 	for name, l := range p.Links {
 		if l.Alive() {
@@ -174,7 +176,7 @@ func (p *Pins) RemoveDead() error {
 	return nil
 }
 
-// update puts another program in the link's place in the chain, between two packets.
+// Update puts another program in the link's place in the chain, between two packets.
 func (l PinnedLink) Update(prog *ebpf.Program) (link.Link, error) {
 	opened, err := link.LoadPinnedLink(l.Path, nil)
 	if err != nil {
@@ -186,7 +188,7 @@ func (l PinnedLink) Update(prog *ebpf.Program) (link.Link, error) {
 	return opened, nil
 }
 
-// remove detaches what the link holds.
+// Remove detaches what the link holds.
 func (l PinnedLink) Remove() error {
 	// One that only loses its pin is detached a moment later.
 	if opened, err := link.LoadPinnedLink(l.Path, nil); err == nil {
@@ -200,6 +202,7 @@ func (l PinnedLink) Remove() error {
 	return nil
 }
 
+// PinLink pins a port's link under its name and id in the maps.
 func PinLink(l link.Link, dir, name string, id uint32) error {
 	path := filepath.Join(dir, fmt.Sprintf("%s-%d", name, id))
 	if err := l.Pin(path); err != nil {
@@ -208,7 +211,7 @@ func PinLink(l link.Link, dir, name string, id uint32) error {
 	return nil
 }
 
-// detachLink detaches a link now: the kernel detaches one that is only closed a moment later.
+// DetachLink detaches a link now: the kernel detaches one that is only closed a moment later.
 func DetachLink(l link.Link) error {
 	if !HasDevice(l) {
 		return nil
@@ -219,7 +222,7 @@ func DetachLink(l link.Link) error {
 	return nil
 }
 
-// removeTables removes what else is in a pin directory than links of ports, and is not to be kept.
+// RemoveTables removes what else is in a pin directory than links of ports, and is not to be kept.
 func RemoveTables(dir string, keep ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -237,7 +240,7 @@ func RemoveTables(dir string, keep ...string) error {
 	return errors.Join(errs...)
 }
 
-// program is the id of the program of a pinned link; 0: there is none.
+// Program is the id of the program of a pinned link; 0: there is none.
 func (l PinnedLink) Program() uint32 {
 	if l.Path == "" {
 		return 0

@@ -168,13 +168,14 @@ func NetnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
+// IsPermission says whether an error is a refusal by the kernel for want of permission.
 func IsPermission(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
 func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }
 
-// egress lists the programs at a port's egress, with the cookie of its namespace.
+// Egress lists the programs at a port's egress, with the cookie of its namespace.
 func (p PortRef) Egress() (cookie uint64, chain *link.QueryResult, err error) {
 	err = p.In(func() (err error) {
 		if cookie, err = NetnsCookie(); err != nil {
@@ -188,7 +189,7 @@ func (p PortRef) Egress() (cookie uint64, chain *link.QueryResult, err error) {
 	return cookie, chain, err
 }
 
-// attachAt attaches a program to a port's device.
+// Program attaches a program to a port's device.
 func Program(p PortRef, prog *ebpf.Program, to ebpf.AttachType, anchor link.Anchor) (l link.Link, err error) {
 	err = p.In(func() (err error) {
 		l, err = link.AttachTCX(link.TCXOptions{Interface: p.Ifindex, Program: prog, Attach: to, Anchor: anchor})
@@ -203,7 +204,7 @@ const (
 	SegmentOverhead = 40 // IPv4 and TCP headers
 )
 
-// deviceMTU is the MTU of a port's device, of which segments are at most so large.
+// DeviceMTU is the MTU of a port's device, of which segments are at most so large.
 func DeviceMTU(port PortRef) (mtu uint32, err error) {
 	err = port.In(func() error {
 		l, err := netlink.LinkByIndex(port.Ifindex)

@@ -28,7 +28,7 @@ func (e *OtherSchema) Error() string {
 	return fmt.Sprintf("the tables in %s have %s: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge", e.Dir, have)
 }
 
-// checkSchema refuses maps pinned in dir with *OtherSchema, before any is opened, if their layout is not want. The map
+// CheckSchema refuses maps pinned in dir with *OtherSchema, before any is opened, if their layout is not want. The map
 // of this name has the version.
 func CheckSchema(dir, name string, want uint32) error {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
@@ -46,7 +46,7 @@ func CheckSchema(dir, name string, want uint32) error {
 	return nil
 }
 
-// readSchema reads the layout's version, which is the first word of the map's first entry whatever the layout is; 0:
+// ReadSchema reads the layout's version, which is the first word of the map's first entry whatever the layout is; 0:
 // never set.
 func ReadSchema(controls *ebpf.Map) (uint32, error) {
 	value, err := controls.LookupBytes(uint32(0))

@@ -81,5 +81,5 @@ func (c *Config) shrink() Shrink {
 	return c.Shrink
 }
 
-// edgeClock is a time in units of edge_clock.
+// EdgeClock is a time in units of edge_clock.
 func EdgeClock(d time.Duration) uint32 { return uint32(d.Nanoseconds() >> edgeClockShift) }

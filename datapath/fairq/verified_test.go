@@ -10,8 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"weir/datapath/internal/bpftest"
 	"weir/datapath/fairq/lawtrace"
+	"weir/datapath/internal/bpftest"
 	"weir/internal/testroot"
 )
 

@@ -326,5 +326,5 @@ func (m *Mark) abandon() error {
 // a *MissingFeature.
 func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 
-// NeedsMark is what marking asks of the kernel.
+// Needs is what marking asks of the kernel.
 func Needs() attach.Needs { return attach.Needs{Use: attach.UseMark, Probes: attach.QueueProbes()} }

@@ -10,9 +10,13 @@ import (
 	"weir/datapath/attach"
 )
 
-// SlowBps is so slow that a queue does not drain while a test fills it (but not slower: TBF's bucket
-// holds 4.29 s at most, and drops what is larger); QuickBps empties it.
-const SlowBps, QuickBps = 40_000, 1e9
+// Rates of ports, in bit/s.
+const (
+	// SlowBps is so slow that a queue does not drain while a test fills it (but not slower: TBF's bucket holds 4.29 s at
+	// most, and drops what is larger).
+	SlowBps  = 40_000
+	QuickBps = 1e9 // empties it
+)
 
 // AttachedTo is the number of programs at a port's egress.
 func AttachedTo(t *testing.T, p attach.PortRef) (n int) {

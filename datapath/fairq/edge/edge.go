@@ -214,5 +214,5 @@ func (e *Edge) Close() error {
 	return nil
 }
 
-// NeedsEdge is what the edge asks of the kernel.
+// Needs is what the edge asks of the kernel.
 func Needs() attach.Needs { return attach.Needs{Use: attach.UseEdge, Probes: attach.PacketProbes()} }
