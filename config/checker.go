@@ -12,8 +12,12 @@ type Checker struct {
 	Whole string // what the whole file is: "the keys of an experiment: ..."
 	Root  *Tree  // nil when there is no file
 	Errs  Errors
+	// Warning says of a file of an earlier version what is to be written instead; "": it is of the newest.
+	Warning string
 
-	meant map[string]bool // paths that unknown keys may have meant
+	version Version
+	older   bool            // the file is of the version before
+	meant   map[string]bool // paths that unknown keys may have meant
 }
 
 // Fail notes an error at path, a list of keys and indices from the top of the file.

@@ -6,6 +6,7 @@
 //	kinds.go    which command reads which kind
 //	parse.go    the text as a tree, within limits
 //	tree.go     values that know their line
+//	version.go  files of the version before
 //	schema.go   JSON schemas of Go types
 //	checker.go  what is wrong with one file
 //	explain.go  violations of a schema in our words
@@ -17,12 +18,14 @@ import (
 	"strings"
 
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
 )
 
 // Kind is one kind of file: those that begin with `kind: NAME`, and are read into a T.
 type Kind[T any] struct {
-	Name   string
-	Limits Limits
+	Name    string
+	Version Version
+	Limits  Limits
 	// Default gives what holds where the file says nothing.
 	Default func() *T
 	// Check says what a schema cannot, of what the file was read into.
@@ -32,11 +35,11 @@ type Kind[T any] struct {
 	validator *validator.Schema
 }
 
-// NewKind makes a kind of the keys of T.
-func NewKind[T any](name string, l Limits, def func() *T, check func(*Checker, *T)) *Kind[T] {
+// NewKind makes a kind of the keys of T, which are those of the newest version.
+func NewKind[T any](name string, v Version, l Limits, def func() *T, check func(*Checker, *T)) *Kind[T] {
 	s := SchemaOf(new(T))
 	s.Title, s.ID = "Weir "+strings.ToLower(name), ""
-	k := &Kind[T]{Name: name, Limits: l, Default: def, Check: check, schema: EncodeSchema(s)}
+	k := &Kind[T]{Name: name, Version: v, Limits: l, Default: def, Check: check, schema: EncodeSchema(s)}
 	k.validator = Compile(k.schema)
 	return k
 }
@@ -55,16 +58,36 @@ func (k *Kind[T]) Load(path string) (*T, error) {
 
 // Parse checks a file that is in memory; name stands for it in errors.
 func (k *Kind[T]) Parse(name string, data []byte) (*T, error) {
-	t, errs := ParseTree(name, data, "kind: "+k.Name+" and its keys", k.Limits)
-	if len(errs) > 0 {
+	doc, errs := parseNode(name, data, k.holds(), k.Limits)
+	if doc == nil {
 		return nil, errs.OrNil()
 	}
-	return k.FromTree(name, t)
+	c := &Checker{File: name}
+	var implied map[*yaml.Node]bool
+	if m := k.upgrade(doc); m != nil {
+		if errs := m.errors(name, k.Version.Newest); len(errs) > 0 {
+			return nil, errs.OrNil()
+		}
+		implied, c.older, c.Warning = m.implied, true, m.warning(name, k.Version)
+	}
+	t, more := readTree(name, doc, implied, k.Limits)
+	if errs = append(more, errs...); len(errs) > 0 {
+		return nil, errs.OrNil()
+	}
+	c.Root = t
+	return k.check(c)
 }
 
-// FromTree checks what a tree says: of a file that is in memory, or made of options.
+func (k *Kind[T]) holds() string { return "kind: " + k.Name + " and its keys" }
+
+// FromTree checks what a tree says that was made of options, in the newest version.
 func (k *Kind[T]) FromTree(name string, t *Tree) (*T, error) {
-	c := &Checker{File: name, Root: t, Whole: "a mapping that begins with kind: " + k.Name}
+	return k.check(&Checker{File: name, Root: t})
+}
+
+func (k *Kind[T]) check(c *Checker) (*T, error) {
+	c.version = k.Version
+	c.Whole = "a mapping that begins with kind: " + k.Name
 	out := k.read(c)
 	if len(c.Errs) > 0 {
 		return nil, c.Errs.OrNil()

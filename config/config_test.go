@@ -23,7 +23,7 @@ type thing struct {
 }
 
 func things(l Limits) *Kind[thing] {
-	return NewKind("Thing", l, func() *thing { return &thing{Wait: 7} }, func(c *Checker, t *thing) {
+	return NewKind("Thing", Version{}, l, func() *thing { return &thing{Wait: 7} }, func(c *Checker, t *thing) {
 		if t.Rate == 0 && c.Given("rate") {
 			c.Fail([]string{"rate"}, "0 is no rate", "above 0kbit")
 		}

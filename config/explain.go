@@ -80,7 +80,14 @@ func (c *Checker) explain(s *validator.Schema, t *Tree, v *validator.ValidationE
 // UnknownKey notes a key that is not known, and which one may have been meant.
 func (c *Checker) UnknownKey(path, known []string) {
 	last := len(path) - 1
-	c.Fail(path, "unknown key", OneOf(path[last], known))
+	if c.older {
+		known = c.version.knownBefore(path[:last], known)
+	}
+	allowed := OneOf(path[last], known)
+	if now := c.version.now(path); now != "" && !c.older {
+		allowed = fmt.Sprintf("since version %d it is %s", c.version.Newest, c.Root.Show(strings.Split(now, ".")))
+	}
+	c.Fail(path, "unknown key", allowed)
 	if n := Nearest(path[last], slices.Sorted(slices.Values(known))); n != "" {
 		if c.meant == nil {
 			c.meant = map[string]bool{}

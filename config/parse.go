@@ -38,10 +38,23 @@ func ReadFile(path string, l Limits) ([]byte, error) {
 
 // ParseTree reads the one YAML document in data. holds says what a file holds: "one experiment".
 func ParseTree(name string, data []byte, holds string, l Limits) (*Tree, Errors) {
+	doc, errs := parseNode(name, data, holds, l)
+	if doc == nil {
+		return nil, errs
+	}
+	t, more := readTree(name, doc, nil, l)
+	if errs = append(more, errs...); len(errs) > 0 {
+		return nil, errs
+	}
+	return t, nil
+}
+
+// parseNode gives the root of the one YAML document in data. Beside an error for a second document it gives that of the
+// first.
+func parseNode(name string, data []byte, holds string, l Limits) (*yaml.Node, Errors) {
 	if len(data) > l.Bytes {
 		return nil, Errors{{File: name, Line: 1, Wrong: fmt.Sprintf("the file has %d bytes", len(data)), Allowed: fmt.Sprintf("at most %d", l.Bytes)}}
 	}
-	r := &treeReader{name: name, limits: l, active: map[*yaml.Node]bool{}}
 	empty := &Error{File: name, Line: 1, Wrong: "the file is empty", Allowed: holds}
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
 	var doc yaml.Node
@@ -53,17 +66,24 @@ func ParseTree(name string, data []byte, holds string, l Limits) (*Tree, Errors)
 	if len(doc.Content) == 0 {
 		return nil, Errors{empty}
 	}
-	t := r.read(doc.Content[0], 0)
+	var errs Errors
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
 		line := second.Line
 		if len(second.Content) > 0 {
 			line = second.Content[0].Line
 		}
-		r.fail(line, "", "a second document begins here", "one document a file")
+		errs = Errors{{File: name, Line: line, Wrong: "a second document begins here", Allowed: "one document a file"}}
 	} else if !errors.Is(err, io.EOF) {
-		r.errs = append(r.errs, yamlError(name, err))
+		errs = Errors{yamlError(name, err)}
 	}
+	return doc.Content[0], errs
+}
+
+// readTree makes a tree of a document. implied are nodes that are not in the file.
+func readTree(name string, doc *yaml.Node, implied map[*yaml.Node]bool, l Limits) (*Tree, Errors) {
+	r := &treeReader{name: name, limits: l, active: map[*yaml.Node]bool{}, implied: implied}
+	t := r.read(doc, 0)
 	if len(r.errs) > 0 {
 		return nil, r.errs
 	}
@@ -91,6 +111,8 @@ type treeReader struct {
 	nodes  int
 	active map[*yaml.Node]bool // anchors being expanded
 	errs   Errors
+
+	implied map[*yaml.Node]bool // not in the file
 }
 
 func (r *treeReader) fail(line int, key, wrong, allowed string) {
@@ -99,7 +121,7 @@ func (r *treeReader) fail(line int, key, wrong, allowed string) {
 
 // read makes a tree of a node; errors are kept in r and a null stands where they were.
 func (r *treeReader) read(n *yaml.Node, depth int) *Tree {
-	t := &Tree{At: Place{Line: n.Line}}
+	t := &Tree{At: Place{Line: n.Line}, Implied: r.implied[n]}
 	r.nodes++
 	if most := r.limits.Nodes; r.nodes > most || depth > maxDepth {
 		if r.nodes <= most+1 {

@@ -15,6 +15,9 @@ type Tree struct {
 	Fields []Field // of a mapping, in the order of the file
 	Items  []*Tree // of a sequence
 	At     Place
+
+	// Implied: the file does not have it. It is of a version before, which has what is in it one level higher.
+	Implied bool
 }
 
 // Form is what a value consists of.
@@ -174,7 +177,9 @@ func (t *Tree) Show(path []string) string {
 				shown = n
 			}
 		}
-		out = append(out, shown)
+		if next == nil || !next.Implied {
+			out = append(out, shown)
+		}
 		t = next
 	}
 	return strings.Join(out, ".")

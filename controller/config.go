@@ -17,6 +17,7 @@ import (
 // File is a file of `kind: Controller`, as its author wrote it.
 type File struct {
 	Kind       string       `json:"kind" jsonschema:"required,enum=Controller" jsonschema_description:"Controller"`
+	Version    int          `json:"version,omitempty" jsonschema:"enum=1" jsonschema_description:"of the keys: 1 (default: 1)"`
 	Name       string       `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
 	Listen     string       `json:"listen,omitempty" jsonschema_description:"address and port that switches connect to (default: 127.0.0.1:6653)"`
 	TLS        *fileTLS     `json:"tls,omitempty" jsonschema_description:"certificates on both sides (default: plain TCP, where anybody who reaches the address can be any switch)"`
@@ -62,7 +63,7 @@ const (
 
 // kindController is `kind: Controller`.
 var kindController = sync.OnceValue(func() *config.Kind[File] {
-	return config.NewKind("Controller", config.DefaultLimits, defaultFile, check)
+	return config.NewKind("Controller", config.Version{Newest: 1}, config.DefaultLimits, defaultFile, check)
 })
 
 func defaultFile() *File {

@@ -15,6 +15,7 @@ import (
 // against; and the test that sees what is made of the configuration.
 var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"kind":                  {shownBy: "../config/config_test.go TestKind"},
+	"version":               {shownBy: "../config/version_test.go TestVersion_Unknown"},
 	"name":                  {file: "name: other"},
 	"listen":                {file: "listen: 127.0.0.1:1"},
 	"tls.ca":                {file: "tls: {ca: x, certificate: b, key: c}", without: keysTLS, shownBy: "siege_tls_test.go TestControllerTLS"},

@@ -44,6 +44,8 @@ type Config struct {
 	Rollback Rollback
 	Metrics  Metrics
 
+	Warning string // of a file of an earlier version: one line that says what to write instead
+
 	Options
 }
 
@@ -74,8 +76,10 @@ type Metrics struct {
 // too long only time to settle: 250 us is what the authors' testbed had.
 func defaultPort() PortSettings {
 	return PortSettings{
-		TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10,
-		RTT: law.Duration(250 * time.Microsecond), Gain: "paper", MinWindow: new(law.Bytes), Paths: 1, Mark: &Mark{},
+		RTT: law.Duration(250 * time.Microsecond), Mark: &Mark{},
+		FairQ: PortFairQ{
+			TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", MinWindow: new(law.Bytes), Paths: 1,
+		},
 	}
 }
 
@@ -152,19 +156,19 @@ func (s *PortSettings) law(port string, own shaper, mtu int) (l fairq.Law, err e
 	if buffer == 0 {
 		return l, &NoRate{port, own.Kind, "buffer"}
 	}
-	gain, err := gains.parse("gain", s.Gain)
+	gain, err := gains.parse("gain", s.FairQ.Gain)
 	if err != nil {
 		return l, err
 	}
 	bytesPerSecond := float64(rate) / 8
-	target := max(1, uint32(float64(buffer)*s.TargetFraction))
+	target := max(1, uint32(float64(buffer)*s.FairQ.TargetFraction))
 	pipe := bytesPerSecond * s.RTT.Std().Seconds()
 	drain := time.Duration(float64(target) / bytesPerSecond * float64(time.Second))
 	return fairq.Law{
 		TargetBytes: target, BufferBytes: uint32(buffer), MTU: uint32(min(max(mtu, 576), 65535)),
-		Tick: s.Interval.Std(), Period: s.Interval.Std() * time.Duration(s.Updates),
-		FloorBytes: uint32(*s.MinWindow), CapBytes: uint32(min(pipe+float64(target), 1<<32-1)), Gain: gain,
-		Active: min(4*(s.RTT.Std()+drain), maxActive), Paths: uint16(s.Paths),
+		Tick: s.FairQ.Interval.Std(), Period: s.FairQ.Interval.Std() * time.Duration(s.FairQ.Updates),
+		FloorBytes: uint32(*s.FairQ.MinWindow), CapBytes: uint32(min(pipe+float64(target), 1<<32-1)), Gain: gain,
+		Active: min(4*(s.RTT.Std()+drain), maxActive), Paths: uint16(s.FairQ.Paths),
 	}, nil
 }
 

@@ -16,13 +16,15 @@ func TestFile_FlowsAreTheTables(t *testing.T) {
 	}
 	var schema struct {
 		Properties struct {
-			Flows struct{ Maximum int }
+			FairQ struct {
+				Properties struct{ Flows struct{ Maximum int } }
+			} `json:"fairq"`
 		}
 	}
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if got := schema.Properties.Flows.Maximum; got != fairq.MaxFlows {
+	if got := schema.Properties.FairQ.Properties.Flows.Maximum; got != fairq.MaxFlows {
 		t.Errorf("a file may ask for %d connections, the table has %d at most", got, fairq.MaxFlows)
 	}
 }

@@ -47,15 +47,20 @@ func parse(t *testing.T, text string) (*Config, error) {
 // A file of another kind is refused as a whole.
 var oneError = regexp.MustCompile(`^[a-z_]+\.yaml(:[0-9]+: .+(; .+|\?)|: this is a .+: use weir .+)$`)
 
-// Every file of testdata/broken has one thing wrong, one has several; what is said of each stands in
-// broken.golden.
-func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
+func brokenFiles(t *testing.T) []string {
+	t.Helper()
 	paths, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil || len(paths) < 30 {
 		t.Fatalf("%d broken files, %v; want at least 30", len(paths), err)
 	}
+	return paths
+}
+
+// Every file of testdata/broken has one thing wrong, one has several; what is said of each stands in
+// broken.golden.
+func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
 	var out bytes.Buffer
-	for _, path := range paths {
+	for _, path := range brokenFiles(t) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +106,7 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 			t.Errorf("the example does not tell of %s", key)
 		}
 	}
-	want, err := kindSwitch().Parse("", []byte("kind: Switch\nports: [{match: \"swp*\"}]\n"))
+	want, err := kindSwitch().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,7 @@ func checkComments(t *testing.T, said string) {
 	if shaped.Ports[0].Shape == 0 || got.Ports[0].Rate == 0 || got.Ports[0].Buffer == 0 || len(got.Rollback.If) != len(figures) {
 		t.Errorf("the example does not tell of rate, buffer, shape and every rule: %+v", got)
 	}
-	plain, err := kindSwitch().Parse("", []byte("kind: Switch\nports: [{match: \"swp*\"}]\nscope: []\nedge: {}\n"))
+	plain, err := kindSwitch().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\nscope: []\nfairq: {edge: {}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +179,7 @@ func keysOf(t reflect.Type) (keys []string) {
 		return nil
 	}
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		if f.Anonymous || !f.IsExported() {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -186,20 +191,21 @@ func keysOf(t reflect.Type) (keys []string) {
 // What a port does not say, defaults say, and what these do not, Weir.
 func TestLoad_Precedence(t *testing.T) {
 	c, err := parse(t, `kind: Switch
-defaults: {rtt: 100us, min_window: 3000B, mark: {threshold: 100KB}, buffer: 2MB}
+version: 2
+defaults: {rtt: 100us, fairq: {min_window: 3000B}, mark: {threshold: 100KB}, buffer: 2MB}
 ports:
-  - {match: a, rtt: 50us, min_window: 0B, mark: {threshold: 0B}}
-  - {match: [b, "c*"], rate: 10Gbit, updates: 4}
+  - {match: a, rtt: 50us, fairq: {min_window: 0B}, mark: {threshold: 0B}}
+  - {match: [b, "c*"], rate: 10Gbit, fairq: {updates: 4}}
 enforce: {percent: 10}
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := c.Ports[0], c.Ports[1]
-	if a.RTT.Std() != 50*time.Microsecond || *a.MinWindow != 0 || a.Mark.Threshold != 0 || a.Buffer != 2e6 || a.Rate != 0 || a.Updates != 10 {
+	if a.RTT.Std() != 50*time.Microsecond || *a.FairQ.MinWindow != 0 || a.Mark.Threshold != 0 || a.Buffer != 2e6 || a.Rate != 0 || a.FairQ.Updates != 10 {
 		t.Errorf("a: %+v", a)
 	}
-	if b.RTT.Std() != 100*time.Microsecond || *b.MinWindow != 3000 || b.Mark.Threshold != 100e3 || b.Rate != 10e9 || b.Updates != 4 || b.Gain != "paper" {
+	if b.RTT.Std() != 100*time.Microsecond || *b.FairQ.MinWindow != 3000 || b.Mark.Threshold != 100e3 || b.Rate != 10e9 || b.FairQ.Updates != 4 || b.FairQ.Gain != "paper" {
 		t.Errorf("b: %+v", b)
 	}
 	l, err := b.law("b", shaper{Kind: "tbf"}, 1500)
@@ -238,6 +244,7 @@ func TestFromOptions(t *testing.T) {
 	port.Set("match", &config.Tree{Form: config.Sequence, Items: []*config.Tree{at("port eth0", "eth0")}})
 	root := &config.Tree{Form: config.Mapping}
 	root.Set("kind", at("", "Switch"))
+	root.Set("version", &config.Tree{Value: int64(FileVersion)})
 	root.Set("ports", &config.Tree{Form: config.Sequence, Items: []*config.Tree{port}})
 	if err := root.Put("defaults.rtt", at("--rtt 2s", "2s")); err != nil {
 		t.Fatal(err)
@@ -255,9 +262,9 @@ func TestFromOptions(t *testing.T) {
 // A file of ten thousand ports, each with a line of its own.
 func manyPorts(n int) []byte {
 	var b bytes.Buffer
-	b.WriteString("kind: Switch\nports:\n")
+	b.WriteString("kind: Switch\nversion: 2\nports:\n")
 	for i := range n {
-		fmt.Fprintf(&b, "  - {match: swp%d, rate: 10Gbit, buffer: 1MB, target_fraction: 0.2, interval: 50us, updates: 10, rtt: 250us, gain: paper, min_window: 0B, paths: 1, mark: {threshold: 200KB}}\n", i)
+		fmt.Fprintf(&b, "  - {match: swp%d, rate: 10Gbit, buffer: 1MB, rtt: 250us, fairq: {target_fraction: 0.2, interval: 50us, updates: 10, gain: paper, min_window: 0B, paths: 1}, mark: {threshold: 200KB}}\n", i)
 	}
 	return b.Bytes()
 }

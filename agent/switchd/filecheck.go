@@ -35,15 +35,15 @@ func (c *fileChecker) check(f *File) {
 		c.settings([]string{"ports", strconv.Itoa(i)}, p.PortSettings, p.over(base))
 	}
 	c.scope(f.Scope)
-	c.edge(f)
+	c.edge(&f.FairQ)
 	c.enforce(f)
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
 		c.Fail([]string{"metrics", "listen"}, fmt.Sprintf("%q is not an address and a port", config.Clip(f.Metrics.Listen)),
 			"an address of this machine and a port, such as "+metrics.DefaultListen+"; an empty text: none")
 	}
-	if c.Given("unify_shift") && f.Scale != "unify" {
-		c.Fail([]string{"unify_shift"}, "it says nothing with scale: "+f.Scale, "leave it out, or scale: unify")
+	if c.Given("fairq", "unify_shift") && f.FairQ.Scale != "unify" {
+		c.Fail([]string{"fairq", "unify_shift"}, "it says nothing with scale: "+f.FairQ.Scale, "leave it out, or scale: unify")
 	}
 }
 
@@ -60,6 +60,19 @@ func (c *fileChecker) settings(at []string, said, whole PortSettings) {
 	if given("buffer") && (said.Buffer < leastBuffer || said.Buffer > math.MaxUint32) {
 		c.Fail(in("buffer"), fmt.Sprintf("%s is out of range", said.Buffer), fmt.Sprintf("from %dB, one full frame, to 4.29GB", leastBuffer))
 	}
+	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRound) {
+		c.Fail(in("rtt"), fmt.Sprintf("%s is out of range", said.RTT), "above 0s, up to 1s")
+	}
+	if given("rate") && given("shape") {
+		c.Fail(in("rate"), "both rate and shape are given", "shape alone: it is the port's rate")
+	}
+	c.settingsFairQ(in("fairq"), said.FairQ, whole.FairQ)
+	c.mark(in, said, whole)
+}
+
+func (c *fileChecker) settingsFairQ(at []string, said, whole PortFairQ) {
+	in := func(key string) []string { return append(at[:len(at):len(at)], key) }
+	given := func(key string) bool { return c.Given(in(key)...) }
 	if d := said.Interval.Std(); given("interval") && (d < leastTick || d > longestRound) {
 		c.Fail(in("interval"), fmt.Sprintf("%s is out of range", said.Interval), "10us to 1s")
 	} else if round := whole.Interval.Std() * time.Duration(whole.Updates); (given("interval") || given("updates")) && round > longestRound {
@@ -69,16 +82,9 @@ func (c *fileChecker) settings(at []string, said, whole PortSettings) {
 		}
 		c.Fail(in(key), fmt.Sprintf("%d samples, one every %s, take longer than a second", whole.Updates, whole.Interval), "updates x interval of at most 1s")
 	}
-	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRound) {
-		c.Fail(in("rtt"), fmt.Sprintf("%s is out of range", said.RTT), "above 0s, up to 1s")
-	}
-	if given("rate") && given("shape") {
-		c.Fail(in("rate"), "both rate and shape are given", "shape alone: it is the port's rate")
-	}
 	if w := said.MinWindow; w != nil && *w > math.MaxInt32 {
 		c.Fail(in("min_window"), fmt.Sprintf("%s is out of range", *w), "at most 2.14GB")
 	}
-	c.mark(in, said, whole)
 }
 
 func (c *fileChecker) mark(in func(...string) []string, said, whole PortSettings) {
@@ -187,20 +193,20 @@ func (c *fileChecker) scope(scope []netip.Prefix) {
 	}
 }
 
-func (c *fileChecker) edge(f *File) {
+func (c *fileChecker) edge(f *fileFairQ) {
 	e := f.edge()
 	switch {
 	case f.Edge == nil:
-	case c.Given("edge", "interval") && f.Edge.Interval == 0:
-		c.Fail([]string{"edge", "interval"}, "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
-	case c.Given("edge", "lease") && f.Edge.Lease == 0:
-		c.Fail([]string{"edge", "lease"}, "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
+	case c.Given("fairq", "edge", "interval") && f.Edge.Interval == 0:
+		c.Fail([]string{"fairq", "edge", "interval"}, "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
+	case c.Given("fairq", "edge", "lease") && f.Edge.Lease == 0:
+		c.Fail([]string{"fairq", "edge", "lease"}, "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
 	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
-		c.Fail([]string{"edge", "interval"}, fmt.Sprintf("%s is out of range", f.Edge.Interval), "1ms to 10s")
+		c.Fail([]string{"fairq", "edge", "interval"}, fmt.Sprintf("%s is out of range", f.Edge.Interval), "1ms to 10s")
 	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
-		c.Fail([]string{"edge", "lease"}, fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
+		c.Fail([]string{"fairq", "edge", "lease"}, fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
 	case f.Scale == "shim":
-		c.Fail([]string{"edge"}, "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
+		c.Fail([]string{"fairq", "edge"}, "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
 	}
 }
 

@@ -21,17 +21,18 @@ type keyCase struct {
 	see, shownBy string
 }
 
-const keysBase = "kind: Switch\n"
+const keysBase = "kind: Switch\nversion: 2\n"
 
 func port(settings string) string { return "ports: [{match: p1, " + settings + "}]\n" }
 
 var (
 	keysPort    = "ports: [{match: p1}]\n"
 	keysOfPorts = map[string]string{
-		"rate": "1Gbit", "buffer": "99KB", "target_fraction": "0.5", "interval": "1ms", "updates": "3", "rtt": "2ms", "gain": "code",
-		"min_window": "9KB", "paths": "2",
+		"rate": "1Gbit", "buffer": "99KB", "rtt": "2ms", "fairq.target_fraction": "0.5", "fairq.interval": "1ms", "fairq.updates": "3",
+		"fairq.gain": "code", "fairq.min_window": "9KB", "fairq.paths": "2",
 	}
 	keysOfFile = map[string]keyCase{
+		"version":                 {see: "config", shownBy: "file_version_test.go TestVersion1_IsReadAsBefore"},
 		"kind":                    {see: "config", shownBy: "../../config/config_test.go TestKind"},
 		"name":                    {file: keysPort + "name: other\n", without: keysPort, see: "kernel"},
 		"ports.*.match":           {file: "ports: [{match: p2}]\n", without: keysPort, see: "law"},
@@ -39,16 +40,16 @@ var (
 		"ports.*.mark.threshold":  {file: port("mark: {threshold: 9KB}"), without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
 		"defaults.shape":          {file: keysPort + "defaults: {shape: 1Gbit}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Shape"},
 		"defaults.mark.threshold": {file: keysPort + "defaults: {mark: {threshold: 9KB}}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_reload_test.go TestSwitch_Mark"},
-		"count":                   {file: keysPort + "count: handshake\n", without: keysPort, see: "kernel"},
-		"scale":                   {file: keysPort + "scale: unify\n", without: keysPort, see: "kernel"},
-		"unify_shift":             {file: keysPort + "scale: unify\nunify_shift: 9\n", without: keysPort + "scale: unify\n", see: "kernel"},
-		"flows":                   {file: keysPort + "flows: 2048\n", without: keysPort, see: "kernel"},
-		"shrink":                  {file: keysPort + "shrink: avoid\n", without: keysPort, see: "kernel"},
-		"signed":                  {file: keysPort + "signed: drop\n", without: keysPort, see: "kernel"},
+		"fairq.count":             {file: keysPort + "fairq: {count: handshake}\n", without: keysPort, see: "kernel"},
+		"fairq.scale":             {file: keysPort + "fairq: {scale: unify}\n", without: keysPort, see: "kernel"},
+		"fairq.unify_shift":       {file: keysPort + "fairq: {scale: unify, unify_shift: 9}\n", without: keysPort + "fairq: {scale: unify}\n", see: "kernel"},
+		"fairq.flows":             {file: keysPort + "fairq: {flows: 2048}\n", without: keysPort, see: "kernel"},
+		"fairq.shrink":            {file: keysPort + "fairq: {shrink: avoid}\n", without: keysPort, see: "kernel"},
+		"fairq.signed":            {file: keysPort + "fairq: {signed: drop}\n", without: keysPort, see: "kernel"},
 		"scope":                   {file: keysPort + "scope: [10.0.0.0/8]\n", without: keysPort, see: "kernel"},
-		"edge.interval":           {file: keysPort + "edge: {interval: 20ms}\n", without: keysPort + "edge: {}\n", see: "kernel"},
-		"edge.change":             {file: keysPort + "edge: {change: 0.5}\n", without: keysPort + "edge: {}\n", see: "kernel"},
-		"edge.lease":              {file: keysPort + "edge: {lease: 2s}\n", without: keysPort + "edge: {}\n", see: "kernel"},
+		"fairq.edge.interval":     {file: keysPort + "fairq: {edge: {interval: 20ms}}\n", without: keysPort + "fairq: {edge: {}}\n", see: "kernel"},
+		"fairq.edge.change":       {file: keysPort + "fairq: {edge: {change: 0.5}}\n", without: keysPort + "fairq: {edge: {}}\n", see: "kernel"},
+		"fairq.edge.lease":        {file: keysPort + "fairq: {edge: {lease: 2s}}\n", without: keysPort + "fairq: {edge: {}}\n", see: "kernel"},
 		"enforce.ports":           {file: "ports: [{match: [p1, p2]}]\nenforce: {ports: p2}\n", without: "ports: [{match: [p1, p2]}]\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_OtherPortsAreObserved"},
 		"enforce.percent":         {file: keysPort + "enforce: {percent: 50}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_HoldsItsShare"},
 		"rollback.if":             {file: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9]}\n", without: keysPort + "enforce: {percent: 50}\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_RollsBack"},
@@ -93,8 +94,12 @@ func seenOf(t *testing.T, level, text string) string {
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	cases := maps.Clone(keysOfFile)
 	for key, value := range keysOfPorts {
-		cases["ports.*."+key] = keyCase{file: port(key + ": " + value), without: keysPort, see: "law"}
-		cases["defaults."+key] = keyCase{file: keysPort + "defaults: {" + key + ": " + value + "}\n", without: keysPort, see: "law"}
+		said := key + ": " + value
+		if own, ok := strings.CutPrefix(key, "fairq."); ok {
+			said = "fairq: {" + own + ": " + value + "}"
+		}
+		cases["ports.*."+key] = keyCase{file: port(said), without: keysPort, see: "law"}
+		cases["defaults."+key] = keyCase{file: keysPort + "defaults: {" + said + "}\n", without: keysPort, see: "law"}
 	}
 	keys := config.SchemaKeys(Schema())
 	for _, key := range keys {

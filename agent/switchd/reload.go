@@ -50,6 +50,7 @@ func (r *role) reload() Answer {
 		return Answer{Refused: err.Error(), Changes: []string{}}
 	}
 	r.log.Info("reloaded", "changes", len(changes))
+	r.warnOld()
 	if more := len(changes) - changesTold; more > 0 {
 		changes = append(changes[:changesTold:changesTold], fmt.Sprintf("and %d more", more))
 	}

@@ -236,15 +236,17 @@ func (b *bench) state() (s state) {
 
 const (
 	benchBefore = `kind: Switch
+version: 2
 ports:
   - {match: [p0, p1], mark: {threshold: 50KB}}
 `
 	// A scope where there was none, another law, a mark less, a port with a queue, one that is to be shaped, and
 	// one that goes.
 	benchAfter = `kind: Switch
+version: 2
 scope: [10.0.0.0/8]
 ports:
-  - {match: p0, target_fraction: 0.1}
+  - {match: p0, fairq: {target_fraction: 0.1}}
   - {match: p2, mark: {threshold: 20KB}}
   - {match: p3, shape: 50Mbit, buffer: 60KB}
 `

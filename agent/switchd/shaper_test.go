@@ -66,7 +66,7 @@ func TestLook_TBF(t *testing.T) {
 		}
 	}
 	c := defaultPort()
-	c.Rate, c.Buffer, c.TargetFraction = 1e9, 500_000, 0.1
+	c.Rate, c.Buffer, c.FairQ.TargetFraction = 1e9, 500_000, 0.1
 	if l := lookAt(t, n, c).law; l.BufferBytes != 500_000 || l.TargetBytes != 50_000 || l.CapBytes != 50_000+31_250 {
 		t.Errorf("what is given is not taken: %+v", l)
 	}

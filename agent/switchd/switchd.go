@@ -105,6 +105,7 @@ func ownFairQ(c fairq.Config) (owner, error) {
 // can be told apart: those of fairq.Attach, *NoRate and *ForeignQueue.
 func Run(ctx context.Context, c *Config) (err error) {
 	r := newRole(c)
+	r.warnOld()
 	// First, so that nothing changes unseen between the first look and this.
 	w, err := newWatch()
 	if err != nil {
@@ -142,6 +143,13 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return errors.Join(err, r.leave())
 	}
 	return r.end()
+}
+
+// warnOld says of a file of an earlier version what to write instead.
+func (r *role) warnOld() {
+	if r.cfg.Warning != "" {
+		r.log.Warn(r.cfg.Warning)
+	}
 }
 
 // begin attaches to the ports that are there. A port that was named and cannot be managed is an error:

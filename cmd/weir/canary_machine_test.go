@@ -30,7 +30,7 @@ func (m *machine) switchFile(says string) *process {
 
 func writeSwitchFile(t *testing.T, path, says string) {
 	t.Helper()
-	text := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\n" + says
+	text := "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports: [{match: [out0, in0]}]\n" + says
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestCanary_OtherPortsAreObserved(t *testing.T) {
 }
 
 // starved makes a port believe that it is a hundredth of what it is: windows are then a segment.
-const starved = "defaults: {rate: 1Mbit, buffer: 2KB, target_fraction: 0.01, rtt: 1us}\n"
+const starved = "defaults: {rate: 1Mbit, buffer: 2KB, rtt: 1us, fairq: {target_fraction: 0.01}}\n"
 
 // A canary with parameters that starve its flows undoes itself, says why, and stays undone until it is asked
 // for anew.
@@ -202,7 +202,7 @@ func TestCanary_RollsBackTheWhole(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	// A window below a segment, of which Linux makes next to nothing.
-	p := m.switchFile("defaults: {target_fraction: 0.001, rtt: 1us, min_window: 500B}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
+	p := m.switchFile("defaults: {rtt: 1us, fairq: {target_fraction: 0.001, min_window: 500B}}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	rolledBack := func() bool { return strings.Contains(p.log.String(), "rolled back") }
 	m.until(p, "all is measured first, and then held", func() bool { // or was, while this test waited for its turn

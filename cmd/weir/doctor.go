@@ -43,6 +43,7 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 				if err != nil {
 					return usageError(err)
 				}
+				warnOld(cmd.ErrOrStderr(), c)
 				o.Config = c
 			}
 			facts := doctor.Gather(cmd.Context(), o)

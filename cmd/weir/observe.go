@@ -72,6 +72,7 @@ func (f *observeFlags) run(cmd *cobra.Command, args []string) error {
 	if err := needRights("weir observe"); err != nil {
 		return err
 	}
+	warnOld(cmd.ErrOrStderr(), c)
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
 	o, err := switchd.Observe(cmd.Context(), c, long)
 	if err != nil {

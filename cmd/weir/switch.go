@@ -24,6 +24,7 @@ import (
 type switchFlags struct {
 	file          string
 	check, schema bool
+	newest        bool
 	asJSON        bool
 	scope         []string
 	name          string
@@ -53,6 +54,7 @@ second it lets the windows go by itself, and the next start takes it over.`,
   weir switch eth1 eth2 --rate 10Gbit --buffer 1MB
   weir switch -f /etc/weir/switch.yaml
   weir switch --check -f FILE       # say what is wrong with it, touch nothing
+  weir switch --newest -f FILE      # print it as this version of Weir would have it
   weir switch 'swp*' --take-over    # upgrade in place
   weir switch --purge               # remove what a killed one left`,
 		Args: usageArgs(cobra.ArbitraryArgs),
@@ -102,16 +104,16 @@ var lawFlags = []struct {
 	{flag: "rate", key: "defaults.rate", help: "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)"},
 	{flag: "buffer", key: "defaults.buffer", help: "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)"},
 	{flag: "shape", key: "defaults.shape", help: "give the ports a tbf of this rate meanwhile, where the kernel's default queue discipline stands"},
-	{flag: "target-fraction", key: "defaults.target_fraction", value: "0.2", help: "queue to keep, as a fraction of the buffer (alpha)", number: true},
+	{flag: "target-fraction", key: "defaults.fairq.target_fraction", value: "0.2", help: "queue to keep, as a fraction of the buffer (alpha)", number: true},
 	{flag: "rtt", key: "defaults.rtt", value: "250us", help: "round trip of flows when nothing queues: limits a flow's window"},
-	{flag: "interval", key: "defaults.interval", value: "50us", help: "sample the queues this often (T)"},
-	{flag: "updates", key: "defaults.updates", value: "10", help: "samples a window update (M)", number: true},
-	{flag: "gain", key: "defaults.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
+	{flag: "interval", key: "defaults.fairq.interval", value: "50us", help: "sample the queues this often (T)"},
+	{flag: "updates", key: "defaults.fairq.updates", value: "10", help: "samples a window update (M)", number: true},
+	{flag: "gain", key: "defaults.fairq.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
 	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
-	{flag: "count", key: "count", value: law.FairQCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
-	{flag: "shrink", key: "shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
-	{flag: "signed", key: "signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
-	{flag: "scale", key: "scale", value: "learn", help: "how window scales are known: learn, shim or unify"},
+	{flag: "count", key: "fairq.count", value: law.FairQCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
+	{flag: "shrink", key: "fairq.shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
+	{flag: "signed", key: "fairq.signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
+	{flag: "scale", key: "fairq.scale", value: "learn", help: "how window scales are known: learn, shim or unify"},
 	{flag: "metrics", key: "metrics.listen", value: "127.0.0.1:9187", help: "address and port to serve figures on; '': none"},
 }
 
@@ -119,6 +121,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "file", "f", "", "read the configuration from FILE")
 	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and touch nothing")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of the file")
+	flags.BoolVar(&f.newest, "newest", false, "print the file of -f in the newest version of its keys")
 	flags.StringVar(&f.name, "name", switchd.Defaults().Name, "name of the switch, where a machine has several")
 	for _, l := range lawFlags {
 		flags.String(l.flag, l.value, l.help)
@@ -136,6 +139,8 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 	case f.schema:
 		_, err := cmd.OutOrStdout().Write(switchd.Schema())
 		return err
+	case f.newest:
+		return f.printNewest(cmd.OutOrStdout())
 	case len(args) == 0 && f.file == "" && f.options.Purge && !f.check:
 		if err := switchd.CheckName(f.name); err != nil {
 			return usageError(err)
@@ -147,6 +152,7 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 		return usageError(err)
 	}
 	if f.check {
+		warnOld(cmd.ErrOrStderr(), c)
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok\n", cmp.Or(f.file, "options"))
 		return err
 	}
@@ -159,6 +165,26 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 	c.Options = f.options
 	c.Version, c.Log = weirVersion(), newLog(cmd.ErrOrStderr(), f.asJSON)
 	return switchd.Run(cmd.Context(), c)
+}
+
+// printNewest prints the file in the newest version of its keys.
+func (f *switchFlags) printNewest(w io.Writer) error {
+	if f.file == "" {
+		return usageError(errors.New("--newest prints a file: give it with -f"))
+	}
+	text, err := switchd.Newest(f.file)
+	if err != nil {
+		return usageError(err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// warnOld says of a file of an earlier version what to write instead.
+func warnOld(w io.Writer, c *switchd.Config) {
+	if c.Warning != "" {
+		fmt.Fprintln(w, "weir: warning: "+c.Warning)
+	}
 }
 
 // purge removes a switch, and says which others are left.
@@ -242,6 +268,7 @@ func (f *switchFlags) tree(flags *pflag.FlagSet, args []string) (*config.Tree, e
 	port.Set("match", list("port ", args))
 	t := &config.Tree{Form: config.Mapping}
 	t.Set("kind", text("", "Switch"))
+	t.Set("version", &config.Tree{Value: int64(switchd.FileVersion)})
 	t.Set("name", text("--name "+f.name, f.name))
 	t.Set("ports", &config.Tree{Form: config.Sequence, Items: []*config.Tree{port}})
 	if len(f.scope) > 0 {

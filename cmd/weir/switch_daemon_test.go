@@ -225,7 +225,7 @@ func TestSwitch_LeastCapabilities(t *testing.T) {
 	}
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	m.until(c.p, "windows are held", m.held)
-	c.write(strings.Replace(shaped, "125KB", "100KB, mark: {threshold: 40KB}", 1) + "scale: shim\n")
+	c.write(strings.Replace(shaped, "125KB", "100KB, mark: {threshold: 40KB}", 1) + "fairq: {scale: shim}\n")
 	p := m.start("weir-confined", confine, "switch", "reload")
 	if code := p.wait(); code != 0 {
 		t.Errorf("reload ends with %d: %s", code, p.log)

@@ -63,18 +63,18 @@ func (c *configured) applied(text string) string {
 	return says
 }
 
-const both = "kind: Switch\nmetrics: {listen: \"\"}\ndefaults: {target_fraction: 0.025}\nports:\n  - match: [out0, in0]\n"
+const both = "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\ndefaults: {fairq: {target_fraction: 0.025}}\nports:\n  - match: [out0, in0]\n"
 
 // variants are files that differ from one to the next in what reaches the kernel in another way: the law, a
 // constant of the programs, the scope, marking.
 var variants = []string{
 	both,
-	both + "    target_fraction: 0.025\n    rtt: 200us\n",
-	both + "    target_fraction: 0.02\n",
-	both + "scale: shim\n",
+	both + "    fairq: {target_fraction: 0.025}\n    rtt: 200us\n",
+	both + "    fairq: {target_fraction: 0.02}\n",
+	both + "fairq: {scale: shim}\n",
 	both + "scope: [10.0.0.0/8]\n",
 	both + "scope: [10.0.0.0/8, 192.168.0.0/16]\n",
-	both + "    updates: 12\nscope: [10.0.0.0/8]\n",
+	both + "    fairq: {updates: 12}\nscope: [10.0.0.0/8]\n",
 	both + "    mark: {threshold: 100KB}\n",
 }
 
@@ -230,10 +230,10 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 	}
 	rows := []struct{ name, text, says string }{
 		{"another name", both + "name: other\n", "the name is not changed while it runs: restart"},
-		{"unify", both + "scale: unify\n", "not while it runs: restart"},
-		{"count", both + "count: handshake\n", "count: not while it runs: restart"},
-		{"flows", both + "flows: 131072\n", "flows: not while it runs: restart with --renew"},
-		{"shrink avoid", both + "shrink: avoid\n", "shrink from allow to avoid: not while it runs: restart"},
+		{"unify", both + "fairq: {scale: unify}\n", "not while it runs: restart"},
+		{"count", both + "fairq: {count: handshake}\n", "count: not while it runs: restart"},
+		{"flows", both + "fairq: {flows: 131072}\n", "flows: not while it runs: restart with --renew"},
+		{"shrink avoid", both + "fairq: {shrink: avoid}\n", "shrink from allow to avoid: not while it runs: restart"},
 		{"a port without a queue", strings.Replace(both, "in0]", "in0, br0]", 1), `port br0: its queue discipline "noqueue" keeps no backlog`},
 		{"a shaper of somebody else", strings.Replace(both, "in0]\n", "in0]\n    shape: 90Mbit\n", 1), `somebody set its queue discipline "tbf"`},
 		{"an address that another has", strings.Replace(both, `""`, taken, 1), "another program, or another switch of this machine, has this port"},
@@ -255,7 +255,7 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 func TestSwitch_ReloadsPorts(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	one := "kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: out0}]\n"
+	one := "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports: [{match: out0}]\n"
 	c := m.switchFrom(one)
 	if n := len(m.read().Ports); n != 1 {
 		t.Fatalf("%d ports", n)
@@ -359,7 +359,7 @@ func (m *machine) root() (says string) {
 	return says
 }
 
-const shaped = "kind: Switch\nmetrics: {listen: \"\"}\nports:\n  - {match: out0, shape: 100Mbit, buffer: 125KB}\n  - match: in0\n"
+const shaped = "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports:\n  - {match: out0, shape: 100Mbit, buffer: 125KB}\n  - match: in0\n"
 
 // A port without a queue of its own gets one while Weir runs: whatever ends Weir, the kernel's default comes
 // back, and what somebody else set stays.
@@ -402,7 +402,7 @@ func TestSwitch_Shape(t *testing.T) {
 	// Killed, and the next start does not want it.
 	c = m.switchFrom(shaped)
 	c.p.kill()
-	c = m.switchFrom("kind: Switch\nmetrics: {listen: \"\"}\nports: [{match: in0}]\n")
+	c = m.switchFrom("kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports: [{match: in0}]\n")
 	testnet.Until(t, "the kernel's default is back", func() bool { return m.root() == plain })
 	c.applied(shaped)
 	if got := m.root(); got != ours {

@@ -20,9 +20,9 @@ const (
 // has to understand. At most 20 000 entries and 16 MB are read (docs/switch.md).
 func manyPorts(entries int) string {
 	var b strings.Builder
-	b.WriteString("kind: Switch\ndefaults: {rtt: 250us}\nports:\n")
+	b.WriteString("kind: Switch\nversion: 2\ndefaults: {rtt: 250us}\nports:\n")
 	for i := range entries {
-		fmt.Fprintf(&b, "  - {match: swp%d, rate: 10Gbit, buffer: 1MB, target_fraction: 0.1}\n", i+1)
+		fmt.Fprintf(&b, "  - {match: swp%d, rate: 10Gbit, buffer: 1MB, fairq: {target_fraction: 0.1}}\n", i+1)
 	}
 	return b.String()
 }
