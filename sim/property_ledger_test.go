@@ -16,7 +16,7 @@ type ledger struct {
 	tb      *troubles
 	tally   *tally
 	sink    network.Sink
-	guard   network.Guard // nil: none
+	guards  *guarded // nil: there is no guard
 	clock   event.Time
 	inside  map[*network.Packet]passing // TCP's
 	talks   []*talk                     // by Packet.Conn; nil: no such connection now
@@ -39,7 +39,7 @@ type passing struct {
 
 // newLedger hooks into all that a run has hooks for. Whoever was there is still called.
 func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
-	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, guard: s.net.Guard, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
+	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
 	for _, p := range s.net.Ports {
 		l.before = append(l.before, p.Counters())
 	}
@@ -51,8 +51,9 @@ func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
 		}
 	}
 	s.net.Sink = l
-	if l.guard != nil {
-		s.net.Guard = &guarded{ledger: l}
+	if guards := s.net.Guards(); len(guards) > 0 {
+		l.guards = &guarded{ledger: l}
+		s.net.SetGuards(append(append([]network.Guard{l.guards}, guards...), &wired{l.guards})...)
 	}
 	onDrop, lose, onEnd := s.net.OnDrop, tb.lose, s.stack.OnEnd
 	s.net.OnDrop = func(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {
@@ -115,8 +116,8 @@ func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	count(&l.loose, pk)
 	k := l.talk(pk)
 	p := passing{talk: k, was: *pk}
-	if g, has := l.s.net.Guard.(*guarded); has {
-		p.spoken = g.spoken
+	if l.guards != nil {
+		p.spoken = l.guards.spoken
 	} else {
 		k.sent(pk, l.tally)
 	}
@@ -179,7 +180,7 @@ func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time
 	if host != pk.Dst() {
 		broken("node %d gets a packet for node %d", host, pk.Dst())
 	}
-	if l.guard != nil && pk.Proto() == network.TCP {
+	if l.guards != nil && pk.Proto() == network.TCP {
 		l.sink.Deliver(host, pk, now) // guarded has seen it
 		return
 	}
@@ -208,6 +209,9 @@ func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropR
 	case network.DropTail:
 		l.tally.TailDrops++
 	case network.DropLaw:
+		if l.guards != nil && p.Node == pk.Src() {
+			broken("the guard drops what a guest sends: %s", tell(pk)) // no guest here sends beyond what it was granted
+		}
 		l.tally.LawDrops++
 	case network.DropDown:
 		l.tally.DownDrops++
@@ -220,6 +224,9 @@ func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropR
 func (l *ledger) look() {
 	l.see(l.s.queue.Now())
 	l.tally.Looks++
+	if l.guards != nil {
+		l.guards.passed()
+	}
 	inPorts := network.Count{}
 	for i, p := range l.s.net.Ports {
 		c := p.Counters()
@@ -252,8 +259,8 @@ func (l *ledger) look() {
 // checkPort checks one port by itself, and against what it said before.
 func checkPort(p *network.Port, c, last *network.Counters) {
 	in := network.Count{
-		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets,
-		Bytes:   c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes,
+		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets,
+		Bytes:   c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes,
 	}
 	if in != c.In {
 		broken("%s: %+v are accounted for in %+v", p.Name, in, *c)

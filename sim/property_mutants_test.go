@@ -77,9 +77,9 @@ var mutants = []mutant{
 	{"a virtual switch polices by the last window it granted", "laws/acdc_guard.go",
 		"!e.granted || isAfter(right, e.right)",
 		"right != e.right || !e.granted"},
-	{"feedback of a virtual switch is not freed", "network/network.go",
-		"			nd.net.Free(pk)\n			return",
-		"			return"},
+	{"feedback of a virtual switch is not freed", "network/guard.go",
+		"a.Ended.add(pk)\n	n.Free(pk)\n",
+		"a.Ended.add(pk)\n"},
 }
 
 // overlay gives the arguments with which go build sees a mutant in place of a file. The tree stays as it is.

@@ -252,7 +252,7 @@ func (tr *trial) watched() (*result.Raw, error) {
 		broken("%d connections have not been left %d ns after the last flow", t.open, lastCalm)
 	}
 	t.finish(true)
-	raw := l.raw()
+	raw := l.s.raw(false)
 	tr.ended(s, raw)
 	tr.Paused += tb.paused
 	if tr.late > 0 {

@@ -32,7 +32,7 @@ func putACDC(n *network.Network, r *experiment.Run, name string) error {
 	if err := markAt(n, r, name, native.MarkConfig{}, params.Threshold); err != nil {
 		return err
 	}
-	n.Guard = newACDC(n, &params)
+	n.SetGuards(append(n.Guards(), newACDC(n, &params))...)
 	return nil
 }
 
@@ -69,8 +69,10 @@ type ACDCCounts struct {
 
 // CountACDC gives them; false: the network has no AC/DC.
 func CountACDC(n *network.Network) (ACDCCounts, bool) {
-	if a, ok := n.Guard.(*acdc); ok {
-		return a.counts, true
+	for _, g := range n.Guards() {
+		if a, ok := g.(*acdc); ok {
+			return a.counts, true
+		}
 	}
 	return ACDCCounts{}, false
 }

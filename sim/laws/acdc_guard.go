@@ -18,21 +18,21 @@ const (
 
 // Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
 // host. What is beyond every window that the guest was granted may be dropped.
-func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*network.Packet, bool) {
+func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
 	if pk.Proto() != network.TCP {
-		return nil, true
+		return network.Pass
 	}
 	e := a.find(placeOf(pk.Conn(), side(pk)))
 	if pk.Flags()&(network.SYN|network.RST) == network.SYN {
 		e = a.synOut(e, host, pk, now)
 	}
 	if e == nil {
-		return nil, true
+		return network.Pass
 	}
 	e.seen = a.sweeps
 	if a.police && e.beyond(pk) {
 		a.counts.policed++
-		return nil, false
+		return network.Drop
 	}
 	switch {
 	case pk.Flags()&network.RST != 0:
@@ -47,9 +47,9 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) (*ne
 	}
 	pk.SetReserved(pk.Reserved() | heedsMark)
 	if pk.Flags()&(network.ACK|network.SYN|network.RST) == network.ACK {
-		return a.tell(e, pk), true
+		a.tell(e, host, pk)
 	}
-	return nil, true
+	return network.Pass
 }
 
 // synOut takes a SYN or SYN-ACK that the host sends. A SYN begins an end, unless it is the same sent again.
@@ -119,7 +119,7 @@ func (e *acdcEnd) beyond(pk *network.Packet) bool {
 // tell writes what came for the host into a segment that acknowledges it (PACK). Where that has no room, and there is
 // news, it goes in an ACK of its own (FACK), behind the guest's. Counts are of all that came, so that what is lost is told
 // with the next.
-func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
+func (a *acdc) tell(e *acdcEnd, host network.NodeID, pk *network.Packet) {
 	options := pk.Bytes() - pk.Payload() - network.HeaderBytes
 	if options+network.FeedbackBytes <= mostOptions && pk.Bytes()+network.FeedbackBytes <= network.FullFrame {
 		pk.SetFeedback(network.FeedbackOption)
@@ -127,23 +127,15 @@ func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
 		pk.SetMarked(e.marked)
 		pk.SetBytes(pk.Bytes() + network.FeedbackBytes)
 		e.lastTold = e.total
-		return nil
+		return
 	}
 	if e.lastTold == e.total {
-		return nil
+		return
 	}
 	e.lastTold = e.total
 	a.counts.alone++
-	own = a.net.NewPacket()
-	own.SetSrc(pk.Src())
-	own.SetDst(pk.Dst())
-	own.SetSrcPort(pk.SrcPort())
-	own.SetDstPort(pk.DstPort())
-	own.SetProto(pk.Proto())
-	own.SetConn(pk.Conn())
-	own.SetToAcceptor(pk.ToAcceptor())
-	own.SetHash(pk.Hash())
-	own.SetPriority(pk.Priority())
+	own := a.net.NewPacket()
+	own.SameFlow(pk)
 	own.SetSeq(pk.Seq())
 	own.SetAck(pk.Ack())
 	own.SetWindow(pk.Window())
@@ -154,14 +146,14 @@ func (a *acdc) tell(e *acdcEnd, pk *network.Packet) (own *network.Packet) {
 	own.SetFeedback(network.FeedbackAlone)
 	own.SetTotal(e.total)
 	own.SetMarked(e.marked)
-	return own
+	a.net.InjectOut(a, host, own)
 }
 
 // In is what the virtual switch does with what came for its host: marks and feedback are counted and taken off, and an
 // ACK grants no more than the window.
-func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool {
+func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
 	if pk.Proto() != network.TCP {
-		return true
+		return network.Pass
 	}
 	marked := pk.ECN() == network.CE
 	heeds := pk.Reserved()&heedsMark != 0
@@ -181,13 +173,13 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 			if news {
 				e.window.cut(e.window.alpha)
 			}
-			return false
+			return network.Drop
 		}
 		pk.SetFeedback(network.NoFeedback)
 		pk.SetBytes(pk.Bytes() - network.FeedbackBytes)
 	}
 	if e == nil {
-		return true
+		return network.Pass
 	}
 	e.seen = a.sweeps
 	e.comes(pk, marked)
@@ -200,7 +192,7 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) bool 
 	if e.began && pk.Flags()&(network.ACK|network.RST) == network.ACK {
 		a.acknowledgement(e, pk, news, now)
 	}
-	return true
+	return network.Pass
 }
 
 // comes counts what comes for the host.

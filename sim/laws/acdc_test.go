@@ -30,7 +30,7 @@ func newGuarded(t testing.TB, topology experiment.Topology, p experiment.ACDCPar
 	}
 	b := &bed{t: t, net: n}
 	n.Sink = b
-	return b, n.Guard.(*acdc)
+	return b, n.Guards()[0].(*acdc)
 }
 
 var twoSenders = experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}
@@ -54,19 +54,19 @@ func (k *talk) data(from uint32, n int, ce bool) {
 // marks makes the switch mark all that is ECT, or not.
 func (k *talk) marks(all bool) {
 	p := k.b.net.PortByName("switch->receiver1")
-	p.SetLaw(nil)
+	p.SetLaws()
 	if all {
-		p.SetLaw(markAll{})
+		p.SetLaws(markAll{})
 	}
 }
 
 type markAll struct{}
 
-func (markAll) Packet(_ *network.Port, pk *network.Packet, _ event.Time) bool {
+func (markAll) Packet(_ *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
 	if pk.ECN() != network.NotECT {
 		pk.SetECN(network.CE)
 	}
-	return true
+	return network.Pass
 }
 
 // Guests without ECN see neither mark nor feedback; guests with ECN their own ECT and no mark. The one is told from the

@@ -85,7 +85,7 @@ func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) native.FairQCo
 // CountFairQ adds up what FairQ did at all ports of a network so far; false: no port has it. Its timers are never late.
 func CountFairQ(n *network.Network) (t experiment.FairQTally, has bool) {
 	for _, p := range n.Ports {
-		q := fairQOf(p.Law())
+		q := fairQOf(p)
 		if q == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func CountFairQ(n *network.Network) (t experiment.FairQTally, has bool) {
 
 // SampleFairQ is what FairQ holds of a port now; false: the port has no FairQ.
 func SampleFairQ(p *network.Port) (result.LawSample, bool) {
-	q := fairQOf(p.Law())
+	q := fairQOf(p)
 	if q == nil {
 		return result.LawSample{}, false
 	}
@@ -112,27 +112,24 @@ func SampleFairQ(p *network.Port) (result.LawSample, bool) {
 }
 
 // fairQOf finds FairQ among the laws of a port.
-func fairQOf(l network.Law) *fairQPort {
-	switch l := l.(type) {
-	case *fairQPort:
-		return l
-	case both:
-		if q := fairQOf(l.first); q != nil {
+func fairQOf(p *network.Port) *fairQPort {
+	for _, l := range p.Laws() {
+		if q, ok := l.(*fairQPort); ok {
 			return q
 		}
-		return fairQOf(l.second)
 	}
 	return nil
 }
 
-// Close takes all laws off the ports and frees what they have in C memory.
+// Close takes all laws off the ports and hosts and frees what they have in C memory.
 func Close(n *network.Network) {
 	for _, p := range n.Ports {
-		if q := fairQOf(p.Law()); q != nil {
+		if q := fairQOf(p); q != nil {
 			n.Queue.Stop(&q.timer)
 			n.Queue.Stop(&q.sw.sweep)
 			q.law.Close()
 		}
-		p.SetLaw(nil)
+		p.SetLaws()
 	}
+	n.SetGuards()
 }

@@ -67,7 +67,7 @@ func putEdge(n *network.Network, g *experiment.Graph, p *experiment.FairQParams)
 	}
 }
 
-func (s edgeGuard) Packet(_ *network.Port, pk *network.Packet, _ event.Time) bool {
+func (s edgeGuard) Packet(_ *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
 	switch {
 	case pk.Proto() != network.TCP:
 	case pk.Flags()&network.SYN != 0:
@@ -76,10 +76,10 @@ func (s edgeGuard) Packet(_ *network.Port, pk *network.Packet, _ event.Time) boo
 		pk.SetReserved(pk.Reserved() &^ edgeFlag)
 		s.forged++
 	}
-	return true
+	return network.Pass
 }
 
-func (s edgeApply) Packet(_ *network.Port, pk *network.Packet, now event.Time) bool {
+func (s edgeApply) Packet(_ *network.Port, pk *network.Packet, now event.Time) network.Verdict {
 	to := 1 - side(pk)
 	switch {
 	case pk.Proto() != network.TCP:
@@ -90,7 +90,7 @@ func (s edgeApply) Packet(_ *network.Port, pk *network.Packet, now event.Time) b
 	default:
 		pk.SetReserved(pk.Reserved() &^ edgeFlag)
 	}
-	return true
+	return network.Pass
 }
 
 func (s *fairQEdges) flow(conn int32, host int) *edgeFlow {

@@ -156,7 +156,7 @@ func TestFairQ_EdgeRemembers(t *testing.T) {
 	pk.SetReserved(edgeFlag)
 	b.expect("a host's own window", one.send(pk).Window(), 5)
 	b.expect("and it told nothing", says(one, false, 0, 60_000), 60_000)
-	if e := b.net.PortByName("receiver1->right").Law().(edgeGuard); e.forged != 1 {
+	if e := b.net.PortByName("receiver1->right").Laws()[0].(edgeGuard); e.forged != 1 {
 		t.Errorf("%d forged flags", e.forged)
 	}
 }

@@ -22,7 +22,7 @@ const (
 //	SYN, FIN    begin and end a connection
 //
 // Nothing is dropped.
-func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) bool {
+func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) network.Verdict {
 	q.seen++
 	if q.resting {
 		q.takeTimersPlace(now)
@@ -30,7 +30,7 @@ func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) 
 	if pk.Proto() == network.TCP {
 		q.segment(pk, now)
 	}
-	return true
+	return network.Pass
 }
 
 func (q *fairQPort) segment(pk *network.Packet, now event.Time) {

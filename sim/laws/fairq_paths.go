@@ -20,7 +20,7 @@ func (q *fairQPort) assumesPort(c *connection, pk *network.Packet) bool {
 	}
 	if sender.assumed == nil {
 		if in := q.port.CameInBy(pk); in != nil {
-			sender.assumed = fairQOf(in.Law())
+			sender.assumed = fairQOf(in)
 		}
 	}
 	return sender.assumed != nil

@@ -73,7 +73,7 @@ func newBedOn(t testing.TB, topology experiment.Topology, params experiment.Fair
 
 func (b *bed) port(name string) *fairQPort {
 	b.t.Helper()
-	q := fairQOf(b.net.PortByName(name).Law())
+	q := fairQOf(b.net.PortByName(name))
 	if q == nil {
 		b.t.Fatalf("%s has no FairQ", name)
 	}

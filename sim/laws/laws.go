@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"weir/experiment"
-	"weir/sim/event"
 	"weir/sim/network"
 )
 
@@ -54,7 +53,6 @@ func Put(n *network.Network, r *experiment.Run) error {
 	for _, name := range r.Laws {
 		if err := built[name](n, r, name); err != nil {
 			Close(n)
-			n.Guard = nil
 			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 		}
 	}
@@ -62,19 +60,7 @@ func Put(n *network.Network, r *experiment.Run) error {
 }
 
 // add puts l behind the laws that p has.
-func add(p *network.Port, l network.Law) {
-	if first := p.Law(); first != nil {
-		l = both{first, l}
-	}
-	p.SetLaw(l)
-}
-
-// both is two laws, one behind the other.
-type both struct{ first, second network.Law }
-
-func (b both) Packet(p *network.Port, pk *network.Packet, now event.Time) bool {
-	return b.first.Packet(p, pk, now) && b.second.Packet(p, pk, now)
-}
+func add(p *network.Port, l network.Law) { p.SetLaws(append(p.Laws(), l)...) }
 
 // putStatic is `static`: every host that data comes from sends at a fixed rate at most, by a token bucket
 // that delays (SPEC, G1s).

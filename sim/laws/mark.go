@@ -87,7 +87,7 @@ func markAt(n *network.Network, r *experiment.Run, name string, c native.MarkCon
 }
 
 // Packet does with a packet what mark_decide says.
-func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) bool {
+func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
 	backlog := p.Backlog()
 	if l.packets {
 		backlog = p.BacklogPackets()
@@ -96,7 +96,7 @@ func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) bool {
 	case native.MarkSetCE:
 		pk.SetECN(network.CE)
 	case native.MarkDropLaw, native.MarkDropNotECT:
-		return false
+		return network.Drop
 	}
-	return true
+	return network.Pass
 }

@@ -144,7 +144,7 @@ func TestPutWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range n.Ports {
-		if got, want := p.Law() != nil, n.Name(p.Node) == "left"; got != want {
+		if got, want := len(p.Laws()) > 0, n.Name(p.Node) == "left"; got != want {
 			t.Errorf("%s has a law: %v", p.Name, got)
 		}
 	}

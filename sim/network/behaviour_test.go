@@ -315,9 +315,11 @@ func TestShapeOfSmallBucket(t *testing.T) {
 	}
 }
 
-type lawFunc func(p *Port, pk *Packet, now event.Time) bool
+type lawFunc struct {
+	do func(p *Port, pk *Packet, now event.Time) Verdict
+}
 
-func (f lawFunc) Packet(p *Port, pk *Packet, now event.Time) bool { return f(p, pk, now) }
+func (f *lawFunc) Packet(p *Port, pk *Packet, now event.Time) Verdict { return f.do(p, pk, now) }
 
 // A law sees the backlog without the packet, may drop and mark, and both are counted.
 func TestLawAtPort(t *testing.T) {
@@ -325,16 +327,16 @@ func TestLawAtPort(t *testing.T) {
 		n, s := build(t, pair(1e9, 0, law.Limit{N: 125_000}), o)
 		p := n.PortByName("switch->b")
 		var seen []int64
-		p.SetLaw(lawFunc(func(p *Port, pk *Packet, _ event.Time) bool {
+		p.SetLaws(&lawFunc{func(p *Port, pk *Packet, _ event.Time) Verdict {
 			seen = append(seen, p.Backlog())
 			if pk.tag == 1 {
-				return false
+				return Drop
 			}
 			if pk.tag == 2 {
 				pk.ecn = CE
 			}
-			return true
-		}))
+			return Pass
+		}})
 		for i := range uint64(4) {
 			pk := n.packet(1, 2, 1000, i)
 			pk.ecn = ECT0

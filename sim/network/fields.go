@@ -91,6 +91,19 @@ func (pk *Packet) AddBlock(b Block) {
 	}
 }
 
+// SameFlow makes pk a packet of the connection and the direction that like belongs to.
+func (pk *Packet) SameFlow(like *Packet) {
+	pk.src, pk.dst, pk.srcPort, pk.dstPort, pk.proto = like.src, like.dst, like.srcPort, like.dstPort, like.proto
+	pk.conn, pk.toAcceptor, pk.hash, pk.priority = like.conn, like.toAcceptor, like.hash, like.priority
+}
+
+// ReverseFlow makes pk a packet of the connection that like belongs to, in the other direction.
+func (pk *Packet) ReverseFlow(like *Packet) {
+	pk.src, pk.dst, pk.srcPort, pk.dstPort, pk.proto = like.dst, like.src, like.dstPort, like.srcPort, like.proto
+	pk.conn, pk.toAcceptor, pk.priority = like.conn, !like.toAcceptor, like.priority
+	pk.hash = FlowHash(pk.src, pk.dst, pk.srcPort, pk.dstPort, pk.proto)
+}
+
 // The setters: meaning, unit and range are those of the method without Set.
 
 // SetSrc sets Src.

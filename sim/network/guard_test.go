@@ -13,23 +13,29 @@ import (
 type gate struct {
 	out, in []NodeID
 	own     *Packet
+	net     *Network
 }
 
-func (g *gate) Out(host NodeID, pk *Packet, _ event.Time) (*Packet, bool) {
+func (g *gate) Out(host NodeID, pk *Packet, _ event.Time) Verdict {
 	g.out = append(g.out, host)
 	pk.bytes += 100
-	own := g.own
-	if pk.tag != 3 {
-		return nil, pk.tag != 1
+	switch pk.tag {
+	case 1:
+		return Drop
+	case 3:
+		g.net.InjectOut(g, host, g.own)
+		g.own = nil
 	}
-	g.own = nil
-	return own, true
+	return Pass
 }
 
-func (g *gate) In(host NodeID, pk *Packet, _ event.Time) bool {
+func (g *gate) In(host NodeID, pk *Packet, _ event.Time) Verdict {
 	g.in = append(g.in, host)
 	pk.bytes -= 100
-	return pk.tag != 2
+	if pk.tag == 2 {
+		return Drop
+	}
+	return Pass
 }
 
 // A guard sees what each host sends before its port, and what came before the host does, with and without hypervisors:
@@ -43,8 +49,8 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, s := build(t, g, Options{})
-		gt := &gate{}
-		n.Guard = gt
+		gt := &gate{net: n}
+		n.SetGuards(gt)
 		a, b := n.id(t, "sender1"), n.id(t, "receiver1")
 		var dropped []DropReason
 		n.OnDrop = func(p *Port, _ *Packet, reason DropReason, _ event.Time) {

@@ -1,9 +1,11 @@
 // Package network is links, ports, nodes and the ways between them: what carries packets from one host
 // to another in the simulator.
 //
-//	packet.go   the frame and the pool that lends it
+//	packet.go   the frame and the pool that lends it;  fields.go  what is seen of it
 //	line.go     exact times: a bit rate, a token bucket
 //	port.go     FIFO ports: buffer, line, delay
+//	law.go      laws at ports: pass, drop, take, return, inject
+//	guard.go    guards between hosts and their links, the same
 //	serve.go    ports with strict priorities or a shared buffer
 //	jitter.go   the time that hosts need to send
 //	build.go    nodes and ports of an experiment's Graph
@@ -23,23 +25,18 @@ type Sink interface {
 	Deliver(host NodeID, pk *Packet, now event.Time)
 }
 
-// Guard stands between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC.
-// It may change packets.
-type Guard interface {
-	// Out sees what a host sends before its port does. False: the port drops it, by its law. A packet of the guard's own,
-	// if not nil, goes behind it: ahead of it, a buffer with room for one would always drop the host's.
-	Out(host NodeID, pk *Packet, now event.Time) (own *Packet, ok bool)
-	// In sees what arrived before the host does. False: it was for the guard, and ends here.
-	In(host NodeID, pk *Packet, now event.Time) bool
-}
-
 // Network is all nodes and ports of a run. It belongs to the goroutine of its Queue.
 type Network struct {
 	Queue *event.Queue
 	Sink  Sink
-	Guard Guard // nil: none
 	loss  func(p *Port, pk *Packet) bool
 	pool  pool
+
+	guards   []Guard
+	arrivals []Arrivals // by NodeID; nil: there were never guards
+	asking   int        // laws and guards that are looking at a packet now
+	put      []putting  // what they put in meanwhile, from nextPut on
+	nextPut  int
 
 	Ports []*Port
 	// OnDrop, if set, is told of every packet that is lost, before it goes back to the pool.
@@ -96,8 +93,8 @@ type place struct {
 // receive takes a packet that has arrived at the node.
 func (nd *node) receive(pk *Packet, now event.Time) {
 	if nd.kind == experiment.Guest {
-		if g := nd.net.Guard; g != nil && !g.In(nd.id, pk, now) {
-			nd.net.Free(pk)
+		if guards := len(nd.net.guards); guards > 0 {
+			nd.net.in(nd.uplink, pk, guards-1)
 			return
 		}
 		nd.net.Sink.Deliver(nd.id, pk, now)
@@ -134,19 +131,11 @@ func (nd *node) choose(hash uint32, n int) int {
 // Send lets a host send a packet by its NIC.
 func (n *Network) Send(from NodeID, pk *Packet) {
 	p := n.nodes[from].uplink
-	if n.Guard == nil {
+	if len(n.guards) == 0 {
 		p.Send(pk)
 		return
 	}
-	own, ok := n.Guard.Out(from, pk, n.Queue.Now())
-	if ok {
-		p.Send(pk)
-	} else {
-		p.refuse(pk)
-	}
-	if own != nil {
-		p.Send(own)
-	}
+	n.out(p, pk, 0)
 }
 
 // HostPort is a host's only port.

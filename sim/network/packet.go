@@ -69,7 +69,7 @@ type Packet struct {
 	ecn              uint8
 	priority         uint8
 	proto            uint8
-	pooled           bool
+	state            uint8 // lent, pooled, or taken by a law
 	toAcceptor       bool
 	nBlocks          uint8
 	reserved         uint8
@@ -77,13 +77,15 @@ type Packet struct {
 	mss              uint16
 	sackPermitted    bool
 	feedback         uint8
+	by, was          uint8 // of a taken packet: the number of the law, the ECN field that it had
 	tag              uint64
 
 	blocks [mostBlocks]Block // the first nBlocks
 	total  uint32
 	marked uint32
-	next   *Packet  // in a queue of a served port
-	_      [16]byte // 128 bytes: two whole cache lines
+	next   *Packet // in a queue of a served port
+	at     *Port   // of a taken packet
+	_      [8]byte // 128 bytes: two whole cache lines
 }
 
 // FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
@@ -126,9 +128,9 @@ func (n *Network) NewPacket() *Packet {
 	pk.src, pk.dst, pk.bytes, pk.hash = 0, 0, 0, 0
 	pk.conn, pk.seq, pk.ack, pk.payload = 0, 0, 0, 0
 	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
-	pk.ecn, pk.priority, pk.proto, pk.pooled = 0, 0, 0, false
+	pk.ecn, pk.priority, pk.proto, pk.state = 0, 0, 0, lent
 	pk.toAcceptor, pk.nBlocks, pk.reserved, pk.scale = false, 0, 0, -1
-	pk.mss, pk.sackPermitted, pk.feedback, pk.tag = 0, false, NoFeedback, 0
+	pk.mss, pk.sackPermitted, pk.feedback, pk.by, pk.was, pk.tag = 0, false, NoFeedback, 0, 0, 0
 	return pk
 }
 
@@ -137,17 +139,17 @@ func (p *pool) grow() {
 	p.free = slices.Grow(p.free, int(p.lent)+slabPackets)
 	slab := make([]Packet, slabPackets)
 	for i := range slab {
-		slab[i].pooled = true
+		slab[i].state = pooled
 		p.free = append(p.free, &slab[i])
 	}
 }
 
-// Free takes a packet back. Giving one back twice is a defect of the caller and panics.
+// Free takes a packet back. Giving one back twice, or one that a law has taken, is a defect of the caller and panics.
 func (n *Network) Free(pk *Packet) {
-	if pk.pooled {
-		panic("network: a packet was freed twice")
+	if pk.state != lent {
+		panic("network: a packet was freed twice, or while a law had taken it")
 	}
-	pk.pooled = true
+	pk.state = pooled
 	n.pool.free = append(n.pool.free, pk)
 	n.pool.lent--
 }

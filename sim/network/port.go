@@ -28,20 +28,21 @@ func (c *Count) add(pk *Packet) {
 	c.Bytes += int64(pk.bytes)
 }
 
-// Counters is what a port did since it was built. In = Sent + Tail + Law + Down + Held at any time.
+func (c *Count) sub(pk *Packet) {
+	c.Packets--
+	c.Bytes -= int64(pk.bytes)
+}
+
+// Counters is what a port did since it was built. In = Sent + Tail + Law + Down + Held + Taken at any time.
 type Counters struct {
-	In              Count // handed to Send
+	In              Count // handed to Send, or injected by laws
+	Own             Count // of In: injected by laws of the port or guards of its host
 	Sent            Count // their last bit has left
 	Tail, Law, Down Count // dropped, by reason
 	Held            Count // in the buffer now
+	Taken           Count // with the laws of the port, or the guards of its host, now: Take
 	Lost            Count // of Sent: did not arrive (Network.Loss)
 	Marks           int64 // packets that the law made CE
-}
-
-// Law looks at each packet before it is queued, as an egress program does. It may change the packet.
-// False drops it.
-type Law interface {
-	Packet(p *Port, pk *Packet, now event.Time) bool
 }
 
 // slot is a packet that a port holds, or that is on its line.
@@ -76,7 +77,7 @@ type Port struct {
 	backlog int64 // bytes in the buffer, as of the last drain
 	bytes   int64 // limit of backlog
 	packets int64 // limit of end-left
-	law     Law
+	law     Law // nil, a law, or a chain of several: SetLaws
 	bucket  *bucket
 	jitter  *jitter
 	tap     func(pk *Packet, leaves event.Time)
@@ -89,13 +90,16 @@ type Port struct {
 	server                    *server
 	tail, byLaw, byDown, lost Count
 	marks                     int64
+	own, taken                Count
+	laws                      []Law
+	behind                    []Law // what asks the laws from this number on
 	Name                      string // "switch->receiver1"
 	ID                        int32  // index into Network.Ports; that of the other direction is ID^1
 	Node, Peer                NodeID
 	Rate                      law.Rate // 0: a wire
 	Buffer                    law.Limit
 	Labels                    []string // of measure.ports, ascending
-	_                         [32]byte // 448 bytes: whole cache lines
+	_                         [16]byte // 512 bytes: whole cache lines
 }
 
 type portKind uint8
@@ -126,7 +130,10 @@ func (p *Port) init(delay law.Duration, bare bool) {
 }
 
 // Send takes pk over. It passes the law, and is then queued, sent and handed to the peer node, or dropped.
-func (p *Port) Send(pk *Packet) {
+func (p *Port) Send(pk *Packet) { p.send(pk, p.law) }
+
+// send is Send where the packet has yet to pass the laws l; nil: none.
+func (p *Port) send(pk *Packet, l Law) {
 	now := p.net.Queue.Now()
 	p.in.add(pk)
 	if p.down {
@@ -134,15 +141,15 @@ func (p *Port) Send(pk *Packet) {
 		return
 	}
 	if p.kind != fifo {
-		p.sendOther(pk, now)
+		p.sendOther(pk, l, now)
 		return
 	}
-	if p.law != nil && !p.obey(pk, now) {
+	if l != nil && !p.obey(pk, l, now) {
 		return
 	}
 	if !p.fits(pk) {
 		if p.drain(now); !p.fits(pk) {
-			p.drop(pk, DropTail, now)
+			p.overflow(pk, now)
 			return
 		}
 	}
@@ -230,23 +237,12 @@ func (p *Port) arrive(pk *Packet, now event.Time) {
 	p.peer.receive(pk, now)
 }
 
-// obey runs the law.
-func (p *Port) obey(pk *Packet, now event.Time) bool {
-	before := pk.ecn
-	if !p.law.Packet(p, pk, now) {
-		p.drop(pk, DropLaw, now)
-		return false
+// overflow is a packet that the buffer has no room for.
+func (p *Port) overflow(pk *Packet, now event.Time) {
+	if !p.rescue(pk, now) {
+		p.drop(pk, DropTail, now)
 	}
-	if pk.ecn == CE && before != CE {
-		p.marks++
-	}
-	return true
-}
-
-// refuse drops what the network's Guard did not let through.
-func (p *Port) refuse(pk *Packet) {
-	p.in.add(pk)
-	p.drop(pk, DropLaw, p.net.Queue.Now())
+	p.net.settle()
 }
 
 func (p *Port) drop(pk *Packet, reason DropReason, now event.Time) {
@@ -292,17 +288,14 @@ func (p *Port) FreeAt() event.Time {
 // Counters gives the port's counters as of now.
 func (p *Port) Counters() Counters {
 	held := Count{p.BacklogPackets(), p.Backlog()}
-	return Counters{In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Held: held, Lost: p.lost, Marks: p.marks}
+	return Counters{
+		In: p.in, Own: p.own, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Held: held, Taken: p.taken,
+		Lost: p.lost, Marks: p.marks,
+	}
 }
 
 // Reverse is the port at the other end of the link.
 func (p *Port) Reverse() *Port { return p.net.Ports[p.ID^1] }
-
-// SetLaw puts a law before the port's buffer; nil takes it away.
-func (p *Port) SetLaw(l Law) { p.law = l }
-
-// Law gives the law that SetLaw put there.
-func (p *Port) Law() Law { return p.law }
 
 // Shape puts a token bucket before the line: packets wait in the buffer until it has their bytes (frames
 // as buffers count them). It holds what comes in in the time depth, or one packet if that is more. A wire

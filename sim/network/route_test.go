@@ -16,13 +16,13 @@ type wayLaw struct {
 	passed int
 }
 
-func (w *wayLaw) Packet(p *Port, pk *Packet, _ event.Time) bool {
+func (w *wayLaw) Packet(p *Port, pk *Packet, _ event.Time) Verdict {
 	if got := p.CameInBy(pk); got != w.last.Reverse() {
 		w.t.Errorf("at %s: came in by %v, want %s", p.Name, got, w.last.Reverse().Name)
 	}
 	w.last = p
 	w.passed++
-	return true
+	return Pass
 }
 
 // The port by which a packet came in is found again, over equal paths and behind hypervisors; of a packet that goes
@@ -39,7 +39,7 @@ func TestCameInBy(t *testing.T) {
 		w := &wayLaw{t: t}
 		for _, p := range n.Ports {
 			if n.nodes[p.Node].kind == experiment.Switch {
-				p.SetLaw(w)
+				p.SetLaws(w)
 			}
 		}
 		var hosts []NodeID

@@ -50,12 +50,12 @@ func newServer(p *Port, shared *sharedBuffer) *server {
 }
 
 // sendOther is Send of a port that is up and no FIFO.
-func (p *Port) sendOther(pk *Packet, now event.Time) {
+func (p *Port) sendOther(pk *Packet, l Law, now event.Time) {
 	if p.kind == served {
-		p.server.send(pk, now)
+		p.server.send(pk, l, now)
 		return
 	}
-	if p.law != nil && !p.obey(pk, now) {
+	if l != nil && !p.obey(pk, l, now) {
 		return
 	}
 	p.sent.add(pk)
@@ -70,24 +70,24 @@ func (p *Port) sendOther(pk *Packet, now event.Time) {
 	p.arrive(pk, now)
 }
 
-func (s *server) send(pk *Packet, now event.Time) {
+func (s *server) send(pk *Packet, l Law, now event.Time) {
 	p := s.p
 	if s.now != nil && s.done.At() <= now { // its event stands behind this one
 		s.Happen(&s.done, now)
 	}
-	if p.law != nil && !p.obey(pk, now) {
+	if l != nil && !p.obey(pk, l, now) {
 		return
 	}
 	q := &s.queues[pk.priority%Priorities]
 	bytes := int64(pk.bytes)
 	if s.shared != nil {
 		if !s.shared.admits(q.bytes, bytes) {
-			p.drop(pk, DropTail, now)
+			p.overflow(pk, now)
 			return
 		}
 		s.shared.used += bytes
 	} else if p.backlog+bytes > p.bytes || s.packets >= p.packets {
-		p.drop(pk, DropTail, now)
+		p.overflow(pk, now)
 		return
 	}
 	p.backlog += bytes

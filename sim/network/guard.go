@@ -1,0 +1,129 @@
+package network
+
+import (
+	"slices"
+
+	"weir/sim/event"
+)
+
+// Guard stands between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC.
+// It may change packets, their Bytes too. The verdicts are those of a Law.
+//
+// Several guards form a chain. The first is next to the host: it sees a packet from the host first and a packet to the
+// host last. What a guard injects or returns while it looks at a packet goes on directly behind that packet.
+type Guard interface {
+	// Out sees what a host sends before the host's port does. What it drops, the port drops, by its law.
+	Out(host NodeID, pk *Packet, now event.Time) Verdict
+	// In sees what arrived before the host does. What it drops was meant for the guard, and ends there.
+	In(host NodeID, pk *Packet, now event.Time) Verdict
+}
+
+// Arrivals counts what came to a host whose packets pass guards. In = Delivered + Ended + Taken at any time.
+type Arrivals struct {
+	In        Count // came from the host's link, or was injected
+	Own       Count // of In: injected by guards
+	Delivered Count // handed to the host
+	Ended     Count // ended at a guard
+	Taken     Count // with guards now
+}
+
+// end frees a packet that ends at a guard.
+func (a *Arrivals) end(n *Network, pk *Packet) {
+	a.Ended.add(pk)
+	n.Free(pk)
+}
+
+// SetGuards puts guards between all hosts and their links, in the place of those that are there; none: no guards. A guard
+// stands there once, and there are at most 64: more, or one twice, is a mistake of the caller and panics.
+func (n *Network) SetGuards(guards ...Guard) {
+	if len(guards) > mostLaws {
+		panic("network: more than 64 guards")
+	}
+	n.guards = slices.Clone(guards)
+	for i, g := range guards {
+		if slices.Index(guards, g) != i {
+			panic("network: a guard stands there twice")
+		}
+	}
+	if len(guards) > 0 && n.arrivals == nil {
+		n.arrivals = make([]Arrivals, len(n.nodes))
+	}
+}
+
+// Guards are the guards, from the hosts to their links. The caller may append to the list.
+func (n *Network) Guards() []Guard { return slices.Clip(n.guards) }
+
+// Arrivals gives the counters of what came to a host since there are guards.
+func (n *Network) Arrivals(host NodeID) Arrivals {
+	if n.arrivals == nil {
+		return Arrivals{}
+	}
+	return n.arrivals[host]
+}
+
+// InjectOut sends a packet of a guard's own (NewPacket) as if the host had sent it. It passes the guards behind the guard
+// by, towards the link; all guards if by is nil.
+func (n *Network) InjectOut(by Guard, host NodeID, pk *Packet) {
+	n.inject(putting{pk: pk, p: n.nodes[host].uplink, by: slices.Index(n.guards, by) + 1, kind: takenOut})
+}
+
+// InjectIn hands a packet of a guard's own (NewPacket) to the host as if it had come for it. It passes the guards between
+// the guard by and the host; all guards if by is nil.
+func (n *Network) InjectIn(by Guard, host NodeID, pk *Packet) {
+	i := slices.Index(n.guards, by)
+	if i < 0 {
+		i = len(n.guards)
+	}
+	n.inject(putting{pk: pk, p: n.nodes[host].uplink, by: i - 1, kind: takenIn})
+}
+
+// out lets a packet of the host at port p pass the guards from the number i on, and then the port.
+func (n *Network) out(p *Port, pk *Packet, i int) {
+	now := n.Queue.Now()
+	for ; i < len(n.guards); i++ {
+		n.asking++
+		v := n.guards[i].Out(p.Node, pk, now)
+		n.asking--
+		if v == Pass {
+			continue
+		}
+		p.in.add(pk)
+		if v == Take {
+			pk.state, pk.by, pk.at = takenOut, uint8(i), p
+			p.taken.add(pk)
+		} else {
+			p.drop(pk, DropLaw, now)
+		}
+		n.settle()
+		return
+	}
+	p.Send(pk)
+	n.settle()
+}
+
+// in lets a packet for the host at port p pass the guards from the number i down, and then hands it over.
+func (n *Network) in(p *Port, pk *Packet, i int) {
+	now, a := n.Queue.Now(), &n.arrivals[p.Node]
+	a.In.add(pk)
+	for ; i >= 0; i-- {
+		bytes := pk.bytes
+		n.asking++
+		v := n.guards[i].In(p.Node, pk, now)
+		n.asking--
+		a.In.Bytes += int64(pk.bytes - bytes)
+		if v == Pass {
+			continue
+		}
+		if v == Take {
+			pk.state, pk.by, pk.at = takenIn, uint8(i), p
+			a.Taken.add(pk)
+		} else {
+			a.end(n, pk)
+		}
+		n.settle()
+		return
+	}
+	a.Delivered.add(pk)
+	n.Sink.Deliver(p.Node, pk, now)
+	n.settle()
+}
