@@ -22,6 +22,7 @@
 #include "seats.h"
 #include "signed.h"
 #include "unify.h"
+#include "../lib/handshake.h"
 
 // Space for a connection that is put together: too large for the stack.
 struct {
@@ -142,7 +143,7 @@ static __always_inline int answers(const struct connection *c, const struct segm
 	if (!(s->flags & TCP_ACK) || !(other->flags & END_SEEN))
 		return 0;
 	if (other->flags & END_SYN) // data that came with a SYN need not be acknowledged (RFC 7413)
-		return s->ack - (other->first + 1) <= ACK_HANDSHAKE_MAX;
+		return handshake_answers(s, other->first + 1);
 	return beyond + ACK_ADOPT_MAX <= 2 * ACK_ADOPT_MAX;
 }
 
@@ -352,7 +353,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	c->flags = (c->flags & ~CONNECTION_OPENED_BY_1) | opened_by(!s->side);
 	end_from_syn(c, s, &o);
 	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
-	if (!o.has_scale || (opener->flags & END_SYN && opener->flags & END_SCALE)) {
+	if (!handshake_scales(!(opener->flags & END_SYN) || !(opener->flags & END_SCALE), &o)) {
 		e->shift = opener->shift = 0;
 		opener->flags |= END_SCALE;
 	}

@@ -31,10 +31,12 @@
 #include <bpf/bpf_helpers.h>
 #include "../../core/window.h"
 #include "edge.h"
+#include "../lib/counts.h"
+#include "../lib/handshake.h"
+#include "../lib/rewrite.h"
 #include "../lib/segment.h"
 
 #define EDGE_PORTS 1024
-#define EDGE_ASKED_MAX 0xffffu // how far an answer may acknowledge beyond a SYN: data in it (RFC 7413)
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -51,22 +53,9 @@ struct edge_key {
 	__u32 port; // and, in `windows`, the side that the ACKs come from: in the top bit
 };
 
-enum edge_flags {
-	EDGE_ASKED = 1, // a SYN was seen: asked, opener and asked_* are valid
-	EDGE_KNOWN = 2, // and the SYN-ACK to one: shift and mss are valid
-};
-
 // What the handshake told.
 struct edge_handshake {
-	__u32 asked; // acknowledges the last SYN
-	__u8 opener; // side that sent it
-	__u8 flags;  // enum edge_flags
-	__u8 asked_shift;
-	__u8 asked_scales;
-	__u16 asked_mss;
-	__u16 mss[2];  // that each side announced; 0: none
-	__u8 shift[2]; // of the windows of each side
-	__u8 zero[2];
+	struct handshake told;
 	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is told
 };
 
@@ -122,52 +111,29 @@ struct {
 	__type(value, struct edge_window);
 } windows SEC(".maps");
 
-// A SYN is only noted: its answer says whether it counts.
-static __always_inline void on_asked(const struct edge_key *key, const struct edge_handshake *known,
-				     const struct segment *s, const struct tcp_options *o)
-{
-	struct edge_handshake h = {};
-
-	if (known)
-		h = *known;
-	h.asked = s->seq + 1;
-	h.opener = s->side & 1;
-	h.asked_shift = o->shift;
-	h.asked_scales = o->has_scale;
-	h.asked_mss = o->mss;
-	h.flags |= EDGE_ASKED;
-	bpf_map_update_elem(&handshakes, key, &h, BPF_ANY);
-}
-
 // SYN or SYN-ACK, in either direction.
 __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edge_counts *stats)
 {
 	struct edge_key key = {.port = port_id};
+	struct edge_handshake *known, h = {};
 	struct tcp_options o = {};
-	struct edge_handshake *h;
-	__u8 opener;
-	int scaled;
 
 	if (!s || !stats || s->flags & (TCP_RST | TCP_FIN))
 		return 0;
 	key.flow = s->key;
-	h = bpf_map_lookup_elem(&handshakes, &key);
+	known = bpf_map_lookup_elem(&handshakes, &key);
 	segment_read_options(ctx, s, &o);
 	if (!(s->flags & TCP_ACK)) {
-		on_asked(&key, h, s, &o);
+		if (known)
+			h = *known;
+		if (handshake_asks(&h.told, s, &o))
+			bpf_map_update_elem(&handshakes, &key, &h, BPF_ANY);
 		return 0;
 	}
-	if (!h || !(h->flags & EDGE_ASKED) || h->opener == (s->side & 1) || s->ack - h->asked > EDGE_ASKED_MAX)
+	if (!known || !handshake_answered(&known->told, s, &o))
 		return 0;
-	opener = h->opener & 1;
-	scaled = o.has_scale && h->asked_scales; // RFC 7323 1.3
-	h->shift[!opener] = scaled ? o.shift : 0;
-	h->shift[opener] = scaled ? h->asked_shift : 0;
-	h->mss[!opener] = o.mss;
-	h->mss[opener] = h->asked_mss;
-	h->flags = EDGE_ASKED | EDGE_KNOWN;
-	h->edge[0].known = h->edge[1].known = 0;
-	window_granted(&h->edge[!opener], s->ack, s->window);
+	known->edge[0].known = known->edge[1].known = 0;
+	window_granted(&known->edge[s->side & 1], s->ack, s->window);
 	stats->learnt++;
 	// The same ends again: what was told was told of another connection.
 	for (__u32 side = 0; side < 2; side++) {
@@ -191,10 +157,10 @@ __noinline int window_enter(struct edge_key *key, struct edge_counts *stats)
 	key->port = port_id;
 	h = bpf_map_lookup_elem(&handshakes, key);
 	key->port = port;
-	if (h && h->flags & EDGE_KNOWN) {
+	if (h && h->told.flags & HANDSHAKE_KNOWN) {
 		w.known = 1;
-		w.shift = h->shift[side & 1];
-		w.mss = h->mss[side & 1];
+		w.shift = h->told.shift[side & 1];
+		w.mss = h->told.mss[side & 1];
 		w.edge = h->edge[side & 1];
 	}
 	bpf_map_update_elem(&windows, key, &w, BPF_ANY);
@@ -226,8 +192,8 @@ static __always_inline void window_note(const struct segment *s, struct edge_key
 	key->port = port_id;
 	h = bpf_map_lookup_elem(&handshakes, key);
 	key->port = port;
-	if (h && h->flags & EDGE_KNOWN)
-		window_granted(&h->edge[side & 1], s->ack, (__u32)s->window << window_shift(h->shift[side & 1], 0));
+	if (h && h->told.flags & HANDSHAKE_KNOWN)
+		window_granted(&h->edge[side & 1], s->ack, (__u32)s->window << window_shift(h->told.shift[side & 1], 0));
 }
 
 // The field that an ACK leaves with.
@@ -247,25 +213,13 @@ static __always_inline __u16 window_apply(const struct segment *s, struct edge_w
 	return window_rewrite(&a, &w->edge);
 }
 
-static __always_inline void count_not_tcp(struct edge_counts *stats, enum segment_kind kind, __u64 packets)
-{
-	if (kind == SEGMENT_OTHER)
-		stats->not_tcp += packets;
-	else if (kind == SEGMENT_TUNNEL)
-		stats->tunnel += packets;
-	else if (kind == SEGMENT_FRAGMENT)
-		stats->fragment += packets;
-	else
-		stats->short_ += packets;
-}
-
 // Writes the field and clears the flag, if that is a change.
 static __always_inline void ack_write(struct __sk_buff *ctx, const struct segment *s, struct edge_counts *stats,
 				      __u64 packets, __u16 field, __u64 *said)
 {
 	__u8 bits = s->reserved & ~EDGE_FLAG;
 
-	if ((field != s->window || bits != s->reserved) && edge_write(ctx, s, field, bits))
+	if ((field != s->window || bits != s->reserved) && reserved_window_write(ctx, s, bits, field))
 		said = &stats->unwritable;
 	*said += packets;
 }
@@ -309,7 +263,7 @@ static __always_inline int edge_apply(struct __sk_buff *ctx)
 {
 	__u32 id = port_id;
 	struct edge_counts *stats = bpf_map_lookup_elem(&counts, &id);
-	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	__u64 packets = packets_of(ctx);
 	struct segment s = {};
 	enum segment_kind kind;
 
@@ -318,7 +272,7 @@ static __always_inline int edge_apply(struct __sk_buff *ctx)
 	stats->seen += packets;
 	kind = segment_read(ctx, &s);
 	if (kind != SEGMENT_TCP) {
-		count_not_tcp(stats, kind, packets);
+		count_not_tcp(&stats->not_tcp, kind, packets);
 	} else if (s.flags & TCP_SYN) {
 		stats->no_ack += packets;
 		on_handshake(ctx, &s, stats);
@@ -340,8 +294,8 @@ static __always_inline int edge_guard(struct __sk_buff *ctx)
 		return TCX_NEXT;
 	if (s.flags & TCP_SYN)
 		on_handshake(ctx, &s, stats);
-	else if (s.reserved & EDGE_FLAG && !edge_write(ctx, &s, s.window, s.reserved & ~EDGE_FLAG))
-		stats->forged += ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	else if (s.reserved & EDGE_FLAG && !reserved_write(ctx, &s, s.reserved & ~EDGE_FLAG))
+		stats->forged += packets_of(ctx);
 	return TCX_NEXT;
 }
 

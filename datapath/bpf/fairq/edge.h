@@ -25,18 +25,4 @@
 // The clock of both: cheap, and as coarse as the kernel's tick. In units of 2^20 ns.
 static __always_inline __u32 edge_clock(void) { return bpf_ktime_get_coarse_ns() >> 20; }
 
-// Replaces window and reserved bits, which stand in one word with the flags. The helper knows the states
-// of a checksum: whole, partial (the device adds the rest), complete (the sum over the packet, which
-// stays: word and checksum change it to and fro).
-static __always_inline long edge_write(struct __sk_buff *ctx, const struct segment *s, __u16 field, __u8 reserved)
-{
-	__u32 word = (__u32)(s->header / 4) << 28 | (__u32)s->flags << 16;
-	__be32 old = bpf_htonl(word | (__u32)s->reserved << 24 | s->window);
-	__be32 new = bpf_htonl(word | (__u32)reserved << 24 | field);
-	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
-
-	// The checksum's write has made the header writable: the store cannot fail after it.
-	return err ? err : bpf_skb_store_bytes(ctx, s->l4 + TCP_RESERVED, &new, sizeof(new), 0);
-}
-
 #endif

@@ -21,22 +21,13 @@
 #include "flows.h"
 #include "port.h"
 #include "seats.h"
+#include "../lib/counts.h"
+#include "../lib/rewrite.h"
 #include "../lib/segment.h"
 #include "signed.h"
 #include "sweep.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
-
-// Replaces the window. The helper knows the states of a checksum: whole, partial (the device adds the
-// rest), complete (the sum over the packet, which stays: window and checksum change it to and fro).
-static __always_inline long window_write(struct __sk_buff *ctx, const struct segment *s, __u16 field)
-{
-	__be16 old = bpf_htons(s->window), new = bpf_htons(field);
-	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
-
-	// The checksum's write has made the header writable: the store cannot fail after it.
-	return err ? err : bpf_skb_store_bytes(ctx, s->l4 + TCP_WINDOW, &new, sizeof(new), 0);
-}
 
 // How the windows are scaled that an end sends. What the SYNs told counts before the reserved bits, which
 // anybody can set. 1 in the bits may as well be AccECN's, as nobody here saw the handshake: the scale that
@@ -56,7 +47,7 @@ static __always_inline __u16 ack_write(struct __sk_buff *ctx, struct segment *s,
 				      __u64 packets, __u16 field, __u8 bits, __u64 *said)
 {
 	if (field != s->window || bits != s->reserved) {
-		if (edge_interval ? edge_write(ctx, s, field, bits) : window_write(ctx, s, field)) {
+		if (edge_interval ? reserved_window_write(ctx, s, bits, field) : window_write(ctx, s, field)) {
 			said = &stats->unwritable;
 			field = s->window;
 		} else if (bits != s->reserved) {
@@ -265,18 +256,6 @@ __noinline int on_end(struct segment *s, struct connection *c)
 	return 0;
 }
 
-static __always_inline void count_not_tcp(struct port_counts *stats, enum segment_kind kind, __u64 packets)
-{
-	if (kind == SEGMENT_OTHER)
-		stats->not_tcp += packets;
-	else if (kind == SEGMENT_TUNNEL)
-		stats->tunnel += packets;
-	else if (kind == SEGMENT_FRAGMENT)
-		stats->fragment += packets;
-	else
-		stats->short_ += packets;
-}
-
 // A timer that died or stalls must not leave a port without a law, and one that may rest costs less: every
 // 16th packet looks whether it shall sample.
 static __always_inline void take_timers_place(struct port *port, __u64 seen, __u64 packets)
@@ -346,7 +325,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	struct port *port = bpf_map_lookup_elem(&ports, &id);
 	struct port_counts *stats = bpf_map_lookup_elem(&counts, &id);
 	struct control *control = control_of();
-	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	__u64 packets = packets_of(ctx);
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	struct segment s = {};
 	struct connection *c;
@@ -362,7 +341,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	take_timers_place(port, stats->seen, packets);
 	kind = segment_read(ctx, &s);
 	if (kind != SEGMENT_TCP) {
-		count_not_tcp(stats, kind, packets);
+		count_not_tcp(&stats->not_tcp, kind, packets);
 		return TCX_NEXT;
 	}
 	c = connection_of(ctx, &s, &table);

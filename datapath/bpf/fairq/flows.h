@@ -29,7 +29,6 @@
 #define LATELY 4          // sweeps
 #define RTT_SPAN_LOG2_NS 33 // 8.6 s: a round-trip time counts for this span and the next
 
-#define ACK_HANDSHAKE_MAX 0xffffu // how far the first acknowledgement may be beyond the SYN-ACK
 #define SYN_REACH (1u << 20)      // bytes an end may have sent before the other's first acknowledgement
 #define ACK_ADOPT_MAX (1u << 30)  // the largest window: how far off one of an older connection may be
 

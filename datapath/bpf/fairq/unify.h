@@ -29,22 +29,19 @@
 
 #include "flows.h"
 #include "port.h"
+#include "../lib/rewrite.h"
 
 // Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.
 static __always_inline long unify_write(struct __sk_buff *ctx, const struct segment *s, __u32 scale_at, __u8 shift)
 {
-	__u32 at = s->l4 + (scale_at & ~1u);
+	__u32 at = scale_at & ~1u;
 	__be16 old, new, mask;
-	long err;
 
-	if (bpf_skb_load_bytes(ctx, at, &old, sizeof(old)))
+	if (bpf_skb_load_bytes(ctx, s->l4 + at, &old, sizeof(old)))
 		return -1;
 	mask = scale_at & 1 ? bpf_htons(0x00ff) : bpf_htons(0xff00);
 	new = (old & ~mask) | ((__be16)(shift << 8 | shift) & mask);
-	if (new == old)
-		return 0;
-	err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
-	return err ? err : bpf_skb_store_bytes(ctx, at, &new, sizeof(new), 0);
+	return new == old ? 0 : tcp_write(ctx, s, at, old, new, sizeof(new));
 }
 
 static __always_inline int observes(void)

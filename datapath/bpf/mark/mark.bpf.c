@@ -13,6 +13,7 @@
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/mark.h"
+#include "../lib/counts.h"
 #include "../lib/frame.h"
 
 #define MARK_PORTS 1024
@@ -92,7 +93,7 @@ int weir_mark(struct __sk_buff *ctx)
 	__u32 id = port_id;
 	struct mark_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port_stats *stats = bpf_map_lookup_elem(&counts, &id);
-	__u64 packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
+	__u64 packets = packets_of(ctx);
 	struct frame f = {};
 
 	if (!config || !stats)

@@ -13,15 +13,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type shimShimConnection struct {
+type shimHandshake struct {
 	_          structs.HostLayout
 	Asked      uint32
 	Opener     uint8
 	AskedShift uint8
 	AskedFlags uint8
 	Flags      uint8
+	AskedMss   uint16
+	Mss        [2]uint16
 	Shift      [2]uint8
-	Zero       [2]uint8
 }
 
 type shimShimCounts struct {

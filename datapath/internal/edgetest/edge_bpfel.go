@@ -33,18 +33,19 @@ type EdgeEdgeCounts struct {
 }
 
 type EdgeEdgeHandshake struct {
-	_           structs.HostLayout
-	Asked       uint32
-	Opener      uint8
-	Flags       uint8
-	AskedShift  uint8
-	AskedScales uint8
-	AskedMss    uint16
-	Mss         [2]uint16
-	Shift       [2]uint8
-	Zero        [2]uint8
-	_           [2]byte
-	Edge        [2]struct {
+	_    structs.HostLayout
+	Told struct {
+		_          structs.HostLayout
+		Asked      uint32
+		Opener     uint8
+		AskedShift uint8
+		AskedFlags uint8
+		Flags      uint8
+		AskedMss   uint16
+		Mss        [2]uint16
+		Shift      [2]uint8
+	}
+	Edge [2]struct {
 		_     structs.HostLayout
 		Right uint32
 		Known uint32

@@ -13,22 +13,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type ShimLookupKey struct {
-	_       structs.HostLayout
-	Cookie  uint64
-	Ifindex uint32
-	Zero    uint32
-}
-
-type ShimShimConnection struct {
+type ShimHandshake struct {
 	_          structs.HostLayout
 	Asked      uint32
 	Opener     uint8
 	AskedShift uint8
 	AskedFlags uint8
 	Flags      uint8
+	AskedMss   uint16
+	Mss        [2]uint16
 	Shift      [2]uint8
-	Zero       [2]uint8
+}
+
+type ShimLookupKey struct {
+	_       structs.HostLayout
+	Cookie  uint64
+	Ifindex uint32
+	Zero    uint32
 }
 
 type ShimShimCounts struct {
