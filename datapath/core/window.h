@@ -133,6 +133,15 @@ WEIR_INLINE weir_u16 window_rewrite(const struct window_ack *a, struct window_ed
 	return field;
 }
 
+// The field of a window in another scale, rounded down: no more is promised than its sender has room for (scale: unify).
+// Neither shift is above 15.
+WEIR_INLINE weir_u16 window_convert(weir_u16 field, weir_u8 from_shift, weir_u8 to_shift)
+{
+	weir_u32 converted = (weir_u32)field << (from_shift & 15) >> (to_shift & 15);
+
+	return converted < WINDOW_FIELD_MAX ? (weir_u16)converted : (weir_u16)WINDOW_FIELD_MAX;
+}
+
 // The checksum after a 16-bit word of what it covers became another: RFC 1624, equation 3,
 // HC' = ~(~HC + ~m + m'). (FQ-15: the paper adds m' - m to HC, which is the wrong sign.) All three in
 // one byte order, whichever. For worlds without a helper: a kernel program uses bpf_l4_csum_replace,

@@ -122,8 +122,10 @@ func (f *FairQ) Config() FairQConfig {
 	}
 }
 
-func (f *FairQ) setConfig(c FairQConfig) {
-	f.c.config = C.struct_fairq_config{
+func (f *FairQ) setConfig(c FairQConfig) { f.c.config = c.c() }
+
+func (c *FairQConfig) c() C.struct_fairq_config {
+	return C.struct_fairq_config{
 		target_bytes: C.weir_u32(c.TargetBytes), buffer_bytes: C.weir_u32(c.BufferBytes),
 		tick_ns: C.weir_u32(c.TickNs), period_ns: C.weir_u32(c.PeriodNs),
 		floor_bytes: C.weir_u32(c.FloorBytes), cap_bytes: C.weir_u32(c.CapBytes), mss_max_bytes: C.weir_u16(c.MSSMaxBytes),

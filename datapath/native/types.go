@@ -49,19 +49,20 @@ type FairQConfig struct {
 
 // FairQState is struct fairq_state of core/fairq.h: one queue. Fields in q8 are bytes times 256.
 type FairQState struct {
-	AggregateQ8  uint64     // β*Rwnd
-	WindowQ8     uint64     // Rwnd, within its limits
-	UnderByteNs  uint64     // γ where Q < αB, not yet divided
-	OverByteNs   uint64     // γ where Q > αB
-	LastSampleNs uint64     // on the caller's clock
-	BacklogSum   uint64     // FairSwitch: of Backlogs
-	Rest         uint32     // left over by divisions, in 1/256 byte / αB (gain paper)
-	RestNs       uint32     // and of those, in 1/PeriodNs
-	ElapsedNs    uint32     // since an update was due
-	Flows        uint32     // β, at most 2^20
-	MSSBytes     uint16     // largest seen; 0: none, and 1460 counts
-	SlowStart    uint8      // 1: probing
-	Next         uint8      // FairSwitch: the oldest of Backlogs
+	AggregateQ8  uint64 // β*Rwnd
+	WindowQ8     uint64 // Rwnd, within its limits
+	UnderByteNs  uint64 // γ where Q < αB, not yet divided
+	OverByteNs   uint64 // γ where Q > αB
+	LastSampleNs uint64 // on the caller's clock
+	BacklogSum   uint64 // FairSwitch: of Backlogs
+	Rest         uint32 // left over by divisions, in 1/256 byte / αB (gain paper)
+	RestNs       uint32 // and of those, in 1/PeriodNs
+	ElapsedNs    uint32 // since an update was due
+	Flows        uint32 // β, at most 2^20
+	MSSBytes     uint16 // largest seen; 0: none, and 1460 counts
+	SlowStart    uint8  // 1: probing
+	Next         uint8  // FairSwitch: the oldest of Backlogs
+	_            uint32
 	Backlogs     [32]uint32 // FairSwitch: the last samples
 }
 

@@ -108,7 +108,7 @@ func SampleFairQ(p *network.Port) (result.LawSample, bool) {
 	if q == nil {
 		return result.LawSample{}, false
 	}
-	return result.LawSample{Port: p.Name, Flows: q.law.Flows(), Window: q.law.WindowQ8() >> 8, Grant: q.grantQ8 >> 8}, true
+	return result.LawSample{Port: p.Name, Flows: q.state.Law.Flows, Window: q.state.Law.WindowQ8 >> 8, Grant: q.state.GrantQ8 >> 8}, true
 }
 
 // fairQOf finds FairQ among the laws of a port.
@@ -127,7 +127,7 @@ func Close(n *network.Network) {
 		if q := fairQOf(p); q != nil {
 			n.Queue.Stop(&q.timer)
 			n.Queue.Stop(&q.sw.sweep)
-			q.law.Close()
+			q.sw.state.Close()
 		}
 		p.SetLaws()
 	}

@@ -3,8 +3,6 @@
 package laws
 
 import (
-	"math"
-
 	"weir/datapath/native"
 	"weir/experiment"
 	"weir/sim/event"
@@ -24,30 +22,19 @@ import (
 // fairQEdges is the edge of all hosts.
 type fairQEdges struct {
 	flows  [][2]edgeFlow // by Packet.Conn, and by the side of the host next to the port
-	floor  uint32        // of every flow's window, bytes; 0: its own MSS
-	avoid  bool          // shrink
-	forged uint64        // ACKs from hosts whose flag was cleared
+	rules  native.EdgeRules
+	forged uint64 // ACKs from hosts whose flag was cleared
 }
 
 // edgeFlow is what the port next to one end of a connection knows of the ACKs that go there.
 type edgeFlow struct {
-	edge       native.WindowEdge // that they granted; kept with shrink: avoid
-	toldAt     uint32            // of edgeClock
-	asked      uint32            // acknowledges the last SYN
-	field      uint16            // told; 0: nothing was yet
-	askedMSS   uint16
-	mss        uint16 // of who sends the ACKs; 0: no such option
-	askedScale int8   // -1: none
-	shift      uint8  // of their windows; 0 where the handshake is not known
-	hasAsked   bool
-	known      bool // the handshake: shift and mss
-	// What the law answered last: with shrink: allow it depends on nothing but the field.
+	native.EdgeFlow
+	// What was decided last of an ACK without a flag. With shrink: allow the same is decided of the same field, at the
+	// same time of the edge's clock.
 	answered       bool
+	at             native.EdgeTime
 	before, behind uint16
 }
-
-// edgeAskedMost is how far an answer may acknowledge beyond a SYN: data in it (RFC 7413).
-const edgeAskedMost = math.MaxUint16
 
 type (
 	edgeApply struct{ *fairQEdges }
@@ -56,7 +43,10 @@ type (
 
 // putEdge puts the edge before every host.
 func putEdge(n *network.Network, g *experiment.Graph, p *experiment.FairQParams) {
-	s := &fairQEdges{floor: uint32(p.MinWindow), avoid: p.Shrink == "avoid"}
+	s := &fairQEdges{rules: native.EdgeRules{Lease: edgeLease, FloorBytes: uint32(p.MinWindow), MSSMax: mostMSS}}
+	if p.Shrink == "avoid" {
+		s.rules.Shrink = uint32(native.ShrinkAvoid)
+	}
 	for _, port := range n.Ports {
 		switch {
 		case g.Nodes[port.Node].Kind == experiment.Guest:
@@ -86,7 +76,7 @@ func (s edgeApply) Packet(_ *network.Port, pk *network.Packet, now event.Time) n
 	case pk.Flags()&network.SYN != 0:
 		s.handshake(pk, to)
 	case pk.Flags()&(network.ACK|network.RST) == network.ACK:
-		s.acknowledgement(s.flow(pk.Conn(), to), pk, edgeClock(now))
+		s.acknowledgement(s.flow(pk.Conn(), to), pk, native.EdgeTimeOf(int64(now)))
 	default:
 		pk.SetReserved(pk.Reserved() &^ edgeFlag)
 	}
@@ -102,72 +92,37 @@ func (s *fairQEdges) flow(conn int32, host int) *edgeFlow {
 
 // handshake takes a SYN or SYN-ACK that passes the port next to an end.
 func (s *fairQEdges) handshake(pk *network.Packet, host int) {
+	if pk.Flags()&(network.RST|network.FIN) != 0 {
+		return
+	}
+	syn := native.EdgeSYN{
+		Seq: pk.Seq(), Ack: pk.Ack(), Window: pk.Window(), MSS: pk.MSS(), Shift: uint8(max(0, min(pk.Scale(), mostShift))), Side: uint8(side(pk)),
+	}
+	if pk.Scale() >= 0 {
+		syn.Scales = 1
+	}
 	f := s.flow(pk.Conn(), host)
-	switch {
-	case pk.Flags()&(network.RST|network.FIN) != 0:
-	case pk.Flags()&network.ACK == 0: // its answer says whether it counts
-		f.hasAsked, f.asked, f.askedScale, f.askedMSS = true, pk.Seq()+1, pk.Scale(), pk.MSS()
-	case f.hasAsked && pk.Ack()-f.asked <= edgeAskedMost:
-		*f = edgeFlow{hasAsked: true, asked: f.asked, askedScale: f.askedScale, askedMSS: f.askedMSS, known: true}
-		scale := pk.Scale()
-		f.mss = pk.MSS()
-		if host == 1 { // next to who accepted: the ACKs that go there are the opener's
-			scale, f.mss = f.askedScale, f.askedMSS
-		} else {
-			native.WindowGranted(&f.edge, pk.Ack(), uint32(pk.Window()))
-		}
-		if pk.Scale() >= 0 && f.askedScale >= 0 { // RFC 7323 1.3
-			f.shift = uint8(min(scale, mostShift))
-		}
+	if f.Handshake(&syn, pk.Flags()&network.ACK != 0, uint8(1-host)) {
+		f.answered = false
 	}
 }
 
 // acknowledgement holds an ACK to what was told of its flow.
-func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now uint32) {
-	switch {
-	case pk.Reserved()&edgeFlag != 0:
+func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now native.EdgeTime) {
+	window, flagged := pk.Window(), pk.Reserved()&edgeFlag != 0
+	if !flagged {
+		if f.answered && f.before == window && now == f.at {
+			pk.SetWindow(f.behind)
+			return
+		}
+		if f.Field == 0 && s.rules.Shrink == 0 { // nothing was told, and no edge is kept
+			return
+		}
+	}
+	after := f.Acknowledge(&s.rules, pk.Ack(), window, flagged, now)
+	f.answered, f.before, f.behind, f.at = !flagged && s.rules.Shrink == 0, window, after, now
+	pk.SetWindow(after)
+	if flagged {
 		pk.SetReserved(pk.Reserved() &^ edgeFlag)
-		if pk.Window() != 0 { // a receiver that is full says nothing of the network
-			f.field, f.toldAt, f.answered = pk.Window(), now, false
-			pk.SetWindow(s.apply(f, pk, true))
-		}
-	case f.field == 0 || now-f.toldAt >= edgeLease:
-		if s.avoid && f.known {
-			native.WindowGranted(&f.edge, pk.Ack(), uint32(pk.Window())<<f.shift)
-		}
-	default:
-		if !f.answered || f.before != pk.Window() || s.avoid {
-			f.answered, f.before, f.behind = true, pk.Window(), s.apply(f, pk, false)
-		}
-		pk.SetWindow(f.behind)
 	}
-}
-
-// apply is the field that an ACK leaves with.
-func (s *fairQEdges) apply(f *edgeFlow, pk *network.Packet, told bool) uint16 {
-	if s.avoid && !f.known {
-		return pk.Window()
-	}
-	a := native.WindowAck{WindowQ8: uint64(f.field) << f.shift << 8, FloorBytes: s.leastWindow(f), Ack: pk.Ack(), Field: pk.Window(), Shift: f.shift}
-	if s.avoid {
-		a.Shrink = native.ShrinkAvoid
-	}
-	// What a flagged ACK's sender announced is lost. It announced more before, if more was granted.
-	if told && s.avoid && f.edge.Known != 0 {
-		a.Field = math.MaxUint16
-	} else if told {
-		a.WindowQ8 = edgeNone << 8
-	}
-	return native.WindowRewrite(&a, &f.edge)
-}
-
-// leastWindow is in bytes; of a flow whose scale is not known, a field.
-func (s *fairQEdges) leastWindow(f *edgeFlow) uint32 {
-	switch {
-	case !f.known:
-		return 1
-	case s.floor != 0:
-		return s.floor
-	}
-	return native.WindowFloor(min(uint32(f.mss), mostMSS), 0)
 }

@@ -72,7 +72,7 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 		one.says(0, network.ACK, 1000, 60_000)
 		two.says(0, network.ACK, 1000, 60_000)
 	}
-	grant := b.port("right->receiver1").grantQ8 >> 8
+	grant := b.port("right->receiver1").state.GrantQ8 >> 8
 	if moved := float64(grant) / 12_500; moved < 8.0/9 || moved > 9.0/8 {
 		t.Fatalf("the grant moved to %d: this test shows nothing", grant)
 	}

@@ -3,17 +3,12 @@
 package laws
 
 import (
-	"math"
-
 	"weir/datapath/native"
 	"weir/sim/event"
 	"weir/sim/network"
 )
 
-const (
-	mostShift = 14      // RFC 7323 2.3
-	finReach  = 1 << 24 // no sender has more bytes on their way when it sends its FIN
-)
+const mostShift = 14 // RFC 7323 2.3
 
 // Packet is what the kernel's program does with a packet that leaves by the port (datapath/bpf/fairq/fairq.bpf.c):
 //
@@ -47,7 +42,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 		q.data(c, pk, now)
 	}
 	if pk.Flags()&(network.FIN|network.RST) != 0 {
-		c.ending(pk, now)
+		q.sw.ending(c, pk, now)
 	}
 	if acknowledges {
 		q.acknowledgement(c, pk, now)
@@ -84,13 +79,13 @@ func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) 
 	switch {
 	case pk.Flags()&network.RST != 0:
 		q.sw.remove(c, now)
-	case pk.Flags()&network.ACK == 0 || c.ends[1-from].flags&endSYN == 0: // the other end was not heard here
+	case pk.Flags()&network.ACK == 0 || c.ends[1-from].Flags&native.EndSYN == 0: // the other end was not heard here
 		if q.assumesPort(c, pk) {
 			return c
 		}
 	case q.sw.enter(c, q, now):
 		return c
-	case (c.ends[0].flags|c.ends[1].flags)&endUnified != 0:
+	case (c.ends[0].Flags|c.ends[1].Flags)&native.EndUnified != 0:
 		return c // there is no room: it passes, but what its ends were told has to be kept
 	}
 	return nil
@@ -100,8 +95,8 @@ func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) 
 func (q *fairQPort) syn(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	if c != nil {
-		if e := &c.ends[from]; e.flags&endSYN != 0 && e.first == pk.Seq() { // sent again
-			e.announceAgain(pk)
+		if e := &c.ends[from]; e.Flags&native.EndSYN != 0 && e.First == pk.Seq() { // sent again
+			announceAgain(e, pk)
 			return
 		}
 		q.sw.remove(c, now)
@@ -109,7 +104,7 @@ func (q *fairQPort) syn(c *connection, pk *network.Packet, now event.Time) {
 	e := &q.sw.begin(pk.Conn(), now).ends[from]
 	q.takeSYN(e, pk)
 	if pk.Scale() < 0 {
-		e.flags |= endScale
+		e.Flags |= native.EndScale
 	}
 	q.sw.announce(e, pk)
 }
@@ -119,12 +114,12 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 	from := side(pk)
 	if c != nil {
 		e, opener := &c.ends[from], &c.ends[1-from]
-		heard := e.flags&endSYN != 0
-		if heard && e.first != pk.Seq() || opener.flags&endSYN != 0 && opener.first+1 != pk.Ack() {
+		heard := e.Flags&native.EndSYN != 0
+		if heard && e.First != pk.Seq() || opener.Flags&native.EndSYN != 0 && opener.First+1 != pk.Ack() {
 			q.sw.remove(c, now)
 			c = nil
 		} else if heard { // sent again
-			e.announceAgain(pk)
+			announceAgain(e, pk)
 			q.sw.open(c, now)
 			return c
 		}
@@ -134,18 +129,20 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 	}
 	e, opener := &c.ends[from], &c.ends[1-from]
 	q.takeSYN(e, pk)
-	e.flags |= endScale
-	if pk.Scale() < 0 || opener.flags&(endSYN|endScale) == endSYN|endScale {
-		e.shift, opener.shift = 0, 0
-		opener.flags |= endScale
+	e.Flags |= native.EndScale
+	c.assumes = false
+	const asked = native.EndSYN | native.EndScale
+	if pk.Scale() < 0 || opener.Flags&asked == asked {
+		e.Shift, opener.Shift = 0, 0
+		opener.Flags |= native.EndScale
 	}
-	if opener.flags&endSYN != 0 {
-		opener.flags |= endScale
+	if opener.Flags&native.EndSYN != 0 {
+		opener.Flags |= native.EndScale
 	}
 	if pk.Scale() < 0 {
-		opener.flags &^= endUnified
+		opener.Flags &^= native.EndUnified
 	}
-	if opener.flags&endUnified != 0 {
+	if opener.Flags&native.EndUnified != 0 {
 		q.sw.announce(e, pk)
 	}
 	if q.sw.handshake && !q.sw.enter(c, q, now) {
@@ -157,26 +154,27 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 
 // open counts both directions of a connection that the acceptor has answered, with count: opening.
 func (s *fairQSwitch) open(c *connection, now event.Time) {
-	if !s.opens || c.entered || c.ends[0].port == nil || c.ends[1].port == nil { // the SYN went another way: so will the data
+	if !s.opens || c.entered || c.ends[0].Port == 0 || c.ends[1].Port == 0 { // the SYN went another way: so will the data
 		return
 	}
 	for i := range c.ends {
-		c.ends[i].port.open(&c.ends[i], now)
+		s.state.Opens(&c.ends[i], uint64(now))
+	}
+}
+
+// opened says that the handshake is over.
+func (s *fairQSwitch) opened(c *connection) {
+	for i := range c.ends {
+		if s.opens && c.ends[i].Registration != 0 {
+			s.state.Opened(&c.ends[i])
+		}
 	}
 }
 
 // takeSYN notes what a SYN or SYN-ACK tells of its sender.
-func (q *fairQPort) takeSYN(e *end, pk *network.Packet) {
-	e.flags, e.first, e.port, e.mss = endSYN, pk.Seq(), q, pk.MSS()
-	e.shift = uint8(max(0, min(pk.Scale(), mostShift)))
-	e.floor = q.law.Config().FloorBytes
-	if e.floor == 0 {
-		mss := uint32(pk.MSS())
-		if mss == 0 || mss > mostMSS {
-			mss = mostMSS
-		}
-		e.floor = native.WindowFloor(mss, 0)
-	}
+func (q *fairQPort) takeSYN(e *native.End, pk *network.Packet) {
+	e.Flags, e.First, e.Port, e.MSS = native.EndSeen|native.EndSYN, pk.Seq(), q.id, pk.MSS()
+	e.Shift = uint8(max(0, min(pk.Scale(), mostShift)))
 }
 
 // behind is where the segment ends in its sender's sequence space.
@@ -191,113 +189,98 @@ func behind(pk *network.Packet) uint32 {
 // data leaves by this port: here its direction is counted, and this port's window governs it.
 func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
 	e := &c.ends[side(pk)]
-	q.dataSeen = true
-	e.port = q
+	q.state.DataSeen = 1
+	e.Port = q.id
 	c.reset = false // the ends did not believe it
-	if e.flags&endFIN != 0 && e.next-behind(pk) > finReach {
-		e.flags &^= endFIN
-	}
-	q.seat(e, now)
-	if e.registeredAt == q && e.registration != q.generation {
-		q.register(e, now)
+	if !e.Sits(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
+		q.start(now)
 	}
 }
 
 // ending takes a FIN or RST.
-func (c *connection) ending(pk *network.Packet, now event.Time) {
+func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) {
 	if pk.Flags()&network.RST != 0 {
-		c.ends[0].leave(now)
-		c.ends[1].leave(now)
+		s.state.Leaves(&c.ends[0], uint64(now))
+		s.state.Leaves(&c.ends[1], uint64(now))
 		c.reset = true
 		return
 	}
-	if e := &c.ends[side(pk)]; e.flags&endFIN == 0 {
-		e.flags |= endFIN
-		e.next = behind(pk)
-		e.leave(now)
-	}
+	s.state.Finishes(&c.ends[side(pk)], behind(pk), uint64(now))
 }
 
 // acknowledgement holds an ACK to the window of its data's port, or to a part of that of the port's twin here.
 func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event.Time) {
-	sender := &c.ends[1-side(pk)]
-	at, grantQ8 := sender.port, uint64(0)
-	if at != nil {
-		grantQ8 = at.grantQ8
-		if q.sw.opens && pk.Flags()&network.SYN != 0 {
-			grantQ8 = at.openingQ8(now)
-		}
-	} else if at = sender.assumed; at != nil {
-		grantQ8 = at.grantQ8 / q.sw.divisor
-	}
-	if q.sw.edge && pk.Flags()&network.SYN == 0 {
-		q.tellEdge(c, pk, at, grantQ8, now)
-		return
-	}
-	q.hold(c, pk, at, grantQ8)
-}
-
-// hold holds an ACK to what the port at grants; 0 is nothing.
-func (q *fairQPort) hold(c *connection, pk *network.Packet, at *fairQPort, grantQ8 uint64) {
 	from := side(pk)
-	e := &c.ends[from]
-	a := native.WindowAck{WindowQ8: grantQ8, FloorBytes: e.floor, Field: pk.Window(), Shift: e.shift, Shrink: q.sw.shrink}
+	e, sender := &c.ends[from], &c.ends[1-from]
+	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink}
+	if e.Flags&native.EndUnified != 0 {
+		a.Unified = 1
+	}
+	at := q.sw.at(sender.Port)
+	if at == nil {
+		at, a.Apart = q.sw.at(sender.Assumed), 1
+	}
+	if at != nil {
+		a.GrantQ8 = at.state.GrantQ8
+	}
 	if pk.Flags()&network.SYN != 0 {
 		a.SYN = 1
+	} else if q.sw.edge {
+		q.advertise(c, pk, at, &a, now)
+		return
 	}
-	if e.flags&endUnified != 0 {
-		e.unify(&a)
-		pk.SetWindow(a.Field)
-	}
-	if grantQ8 == 0 {
+	if at == nil && a.Unified == 0 {
 		q.ungoverned++
 		return
 	}
-	field := at.rewrite(&a, pk.Ack(), &c.edges[from])
-	if field == pk.Window() {
-		q.smaller++
-		return
-	}
-	pk.SetWindow(field)
-	q.rewritten++
+	q.hold(pk, q.ask(at, &a, pk.Ack(), &c.edges[from], now))
 }
 
-// rewrite asks window_rewrite. With shrink: allow its answer depends on nothing but a, and the flows of a port mostly
-// ask the same until its window is another: then there is no call.
-func (q *fairQPort) rewrite(a *native.WindowAck, ack uint32, edge *native.WindowEdge) uint16 {
-	if a.Shrink != native.ShrinkAllow {
+// hold writes what was decided about an ACK.
+func (q *fairQPort) hold(pk *network.Packet, f native.Field) {
+	if own := f.Own(); own != pk.Window() {
+		pk.SetWindow(own)
+	}
+	switch {
+	case !f.Governed():
+		q.ungoverned++
+	case f.Left() == f.Own():
+		q.smaller++
+	default:
+		q.rewritten++
+		pk.SetWindow(f.Left())
+	}
+}
+
+// ask asks what to write into an ACK. With shrink: allow the answer depends on nothing but a, and the flows of a port
+// mostly ask the same until its window is another: then there is no call.
+func (q *fairQPort) ask(at *fairQPort, a *native.Ack, ack uint32, edge *native.WindowEdge, now event.Time) native.Field {
+	switch {
+	case at == nil:
+		return q.sw.state.Window(-1, uint64(now), a, edge)
+	case a.Shrink != native.ShrinkAllow || a.SYN != 0:
 		a.Ack = ack
-		return native.WindowRewrite(a, edge)
+		return q.sw.state.Window(int(at.id)-1, uint64(now), a, edge)
+	case *a != at.asked:
+		at.asked, at.answer = *a, q.sw.state.Window(int(at.id)-1, uint64(now), a, edge)
 	}
-	if *a != q.asked {
-		q.asked, q.answer = *a, native.WindowRewrite(a, edge)
-	}
-	return q.answer
+	return at.answer
 }
 
 // ---- scale: unify (datapath/bpf/fairq/unify.h) ----
 
 // announce makes a SYN, or a SYN-ACK that takes up its option, announce the switch's scale.
-func (s *fairQSwitch) announce(e *end, pk *network.Packet) {
+func (s *fairQSwitch) announce(e *native.End, pk *network.Packet) {
 	if s.unify && pk.Scale() >= 0 {
-		e.told = s.unifyShift
-		e.flags |= endUnified
+		e.Told = s.unifyShift
+		e.Flags |= native.EndUnified
 		pk.SetScale(int8(s.unifyShift))
 	}
 }
 
 // announceAgain does so with the same SYN or SYN-ACK sent again.
-func (e *end) announceAgain(pk *network.Packet) {
-	if e.flags&endUnified != 0 && pk.Scale() >= 0 {
-		pk.SetScale(int8(e.told))
-	}
-}
-
-// unify converts an end's window to the scale that the other end takes it for, rounded down: no more is promised than
-// it has room for. A SYN's is not scaled.
-func (e *end) unify(a *native.WindowAck) {
-	a.Shift = e.told
-	if a.SYN == 0 {
-		a.Field = uint16(min(uint32(a.Field)<<e.shift>>e.told, math.MaxUint16))
+func announceAgain(e *native.End, pk *network.Packet) {
+	if e.Flags&native.EndUnified != 0 && pk.Scale() >= 0 {
+		pk.SetScale(int8(e.Told))
 	}
 }

@@ -13,15 +13,20 @@ import "weir/sim/network"
 // assumesPort says whether the ACKs of a connection whose data was never heard here are held all the same. Only those of
 // an end whose SYN-ACK was seen are: it alone tells the scale. Ways are fixed here, so the port is looked for once.
 func (q *fairQPort) assumesPort(c *connection, pk *network.Packet) bool {
-	const known = endSYN | endScale
 	e, sender := &c.ends[side(pk)], &c.ends[1-side(pk)]
-	if q.sw.paths <= 1 || e.flags&known != known || sender.flags&endSYN != 0 || sender.port != nil {
+	switch {
+	case c.assumes:
+		return true
+	case q.sw.paths <= 1 || !e.MayAssume(sender):
 		return false
 	}
-	if sender.assumed == nil {
+	if sender.Assumed == 0 {
 		if in := q.port.CameInBy(pk); in != nil {
-			sender.assumed = fairQOf(in)
+			if at := fairQOf(in); at != nil {
+				sender.Assumed = at.id
+			}
 		}
 	}
-	return sender.assumed != nil
+	c.assumes = sender.Assumed != 0
+	return c.assumes
 }

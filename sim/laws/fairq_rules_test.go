@@ -46,7 +46,7 @@ func TestFairQ_TableIsBounded(t *testing.T) {
 	syn := again.segment(0, network.SYN, 0, 65_535)
 	syn.SetSeq(77)
 	again.send(syn)
-	if c := sw.find(1); sw.flows != 0 || c == nil || c.entered || c.ends[0].first != 77 {
+	if c := sw.find(1); sw.flows != 0 || c == nil || c.entered || c.ends[0].First != 77 {
 		t.Errorf("%d in the table, %+v", sw.flows, c)
 	}
 	answer := again.segment(1, network.SYN|network.ACK, 0, 65_535)
@@ -148,7 +148,7 @@ func TestFairQ_DoesNotAllocate(t *testing.T) {
 			ack.SetWindow(60_000)
 			there.Packet(there.port, data, now)
 			back.Packet(back.port, ack, now)
-			there.asked.WindowQ8 = 0 // it has to ask
+			there.asked.GrantQ8 = 0 // it has to ask
 			there.sample(now)
 		}); n > 0 {
 			t.Errorf("shrink %s: %v allocations", shrink, n)

@@ -20,35 +20,9 @@ const (
 	forgetUnified = uint32(24 * 3600 * event.Second / beat)
 )
 
-// What is known of an end.
-const (
-	endSYN     = 1 << iota // first is valid
-	endScale               // its shift is known. Of a SYN that was not answered: there is no option
-	endFIN                 // will send no more data
-	endUnified             // its SYN was made to announce told: its windows are converted
-)
-
-// end is what one end of a connection sends.
-type end struct {
-	port         *fairQPort // that its data leaves by; nil: not known
-	seat         *fairQPort // at which it is counted, in epoch; nil: nowhere
-	epoch        uint64
-	opening      *fairQPort // count: opening: at which its open handshake is counted, in epoch; nil: nowhere
-	registeredAt *fairQPort // count: handshake; nil: nowhere
-	assumed      *fairQPort // that its data would leave by here (fairq_paths.go); nil: not known
-	registration uint32     // the generation of that register
-	first        uint32     // sequence number of its SYN
-	next         uint32     // behind its FIN
-	floor        uint32     // the least window that it offers, bytes
-	mss          uint16     // its option
-	shift        uint8      // of its windows
-	told         uint8      // what the other end takes shift for
-	flags        uint8
-}
-
 // connection is what a switch knows of one.
 type connection struct {
-	ends    [2]end               // who dialled, who accepted
+	ends    [2]native.End        // who dialled, who accepted
 	edges   [2]native.WindowEdge // that the ACKs of an end granted; kept with shrink: avoid
 	owner   *fairQPort           // in whose share it is; nil: not in the table, or opened from elsewhere
 	index   int32                // Packet.Conn
@@ -58,9 +32,10 @@ type connection struct {
 	seen    uint32               // the sweep in which it was last seen
 	entered bool                 // in the table, not pending
 	reset   bool                 // not counted until data flows again
+	assumes bool                 // its ACKs are held to a part of the window of their data's twin here (fairq_paths.go)
 }
 
-func (c *connection) closed() bool { return c.reset || c.ends[0].flags&c.ends[1].flags&endFIN != 0 }
+func (c *connection) closed() bool { return c.reset || c.ends[0].Flags&c.ends[1].Flags&native.EndFIN != 0 }
 
 // fairQSwitch is what the ports of a switch have in common. Where the kernel hashes addresses, a connection has its
 // number; each switch has a table of its own all the same, with what passed there and no more.
@@ -74,20 +49,21 @@ func (c *connection) closed() bool { return c.reset || c.ends[0].flags&c.ends[1]
 // known passes.
 type fairQSwitch struct {
 	queue      *event.Queue
+	state      *native.Switch
+	ports      []*fairQPort
 	handshake  bool // count
 	opens      bool // count: opening
 	unify      bool
 	unifyShift uint8
 	shrink     native.Shrink
 	paths      int        // equal ones
-	divisor    uint64     // of the window that ACKs are held to whose data takes another
+	divisor    uint16     // of the window that ACKs are held to whose data takes another
 	edge       bool       // windows are told to an edge
-	interval   uint32     // edge mode: a flow is told once in so long, of edgeClock
 	idle       event.Time // count: handshake: a port without data for so long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
 	table   []connection
-	tellers [][2]teller // edge mode: by slot
+	lefts   [][2]left // edge mode: by slot
 	free    int32
 	pending int
 	flows   int
@@ -102,20 +78,39 @@ func newFairQSwitch(q *event.Queue, ports int, p *experiment.FairQParams) *fairQ
 	s := &fairQSwitch{
 		queue: q, handshake: p.Count == "handshake", opens: p.Count == "opening", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
 		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,
-		paths: p.Paths, divisor: 1, edge: p.Edge, interval: max(1, edgeClock(event.Time(p.EdgeInterval))),
+		paths: p.Paths, divisor: 1, edge: p.Edge,
 		mostFlows: tableFlows, mostPending: tablePending, share: max(tableFlows/8, tableFlows/ports),
 	}
+	count, edge := native.CountActive, native.EdgeConfig{}
+	switch {
+	case s.handshake:
+		count = native.CountHandshake
+	case s.opens:
+		count = native.CountOpening
+	}
+	if p.Edge {
+		edge = native.EdgeConfig{Interval: max(1, native.EdgeTimeOf(int64(p.EdgeInterval))), Lease: edgeLease, Change: edgeChange}
+	}
+	s.state = native.NewSwitch(ports, count, edge)
 	if s.unify {
 		s.forget = forgetUnified
 	}
 	if p.Paths > 1 && !p.Undivided {
-		s.divisor = uint64(p.Paths)
+		s.divisor = uint16(p.Paths)
 	}
 	if p.Shrink == "avoid" && !p.Edge { // what leaves here is not what the sender is granted: the edge keeps right edges
 		s.shrink = native.ShrinkAvoid
 	}
 	s.sweep.Init(s)
 	return s
+}
+
+// at gives a port by what core knows it by: its number and 1; nil: not known.
+func (s *fairQSwitch) at(id uint16) *fairQPort {
+	if id == 0 {
+		return nil
+	}
+	return s.ports[id-1]
 }
 
 func (s *fairQSwitch) find(index int32) *connection {
@@ -141,8 +136,8 @@ func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
 		s.table = append(s.table, connection{})
 	}
 	if s.edge {
-		s.tellers = append(s.tellers, make([][2]teller, len(s.table)-len(s.tellers))...)
-		s.tellers[slot] = [2]teller{}
+		s.lefts = append(s.lefts, make([][2]left, len(s.table)-len(s.lefts))...)
+		s.lefts[slot] = [2]left{}
 	}
 	c := &s.table[slot]
 	s.free = c.after
@@ -164,7 +159,7 @@ func (s *fairQSwitch) unlist(c *connection) {
 // enter moves a pending connection to the table, and counts both of its directions. False: there is no room in it, or
 // in the share of the port that it was opened from behind. q is the port by which the packet leaves that is the cause.
 func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
-	owner := c.ends[1].port // what answers the opener leaves by it
+	owner := s.at(c.ends[1].Port) // what answers the opener leaves by it
 	if s.flows >= s.mostFlows || owner != nil && owner.owned >= s.share {
 		q.refused++
 		return false
@@ -178,19 +173,10 @@ func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
 	if s.flows++; s.flows == 1 {
 		s.queue.Set(&s.sweep, (now/beat+1)*beat)
 	}
+	start := s.state.Agreed(&c.ends, uint64(now))
 	for i := range c.ends {
-		e := &c.ends[i]
-		e.opened()
-		if e.port == nil {
-			continue
-		}
-		if mss := uint32(c.ends[1-i].mss); mss > e.port.law.MSSBytes() {
-			e.port.law.SawMSS(mss)
-		}
-		if s.handshake {
-			e.port.register(e, now)
-		} else {
-			e.port.seat(e, now)
+		if start>>i&1 != 0 {
+			s.at(c.ends[i].Port).start(now)
 		}
 	}
 	return true
@@ -203,12 +189,11 @@ func (s *fairQSwitch) remove(c *connection, now event.Time) {
 		if c.owner != nil {
 			c.owner.owned--
 		}
-		c.ends[0].leave(now)
-		c.ends[1].leave(now)
+		s.state.Leaves(&c.ends[0], uint64(now))
+		s.state.Leaves(&c.ends[1], uint64(now))
 	} else {
 		s.unlist(c)
-		c.ends[0].opened()
-		c.ends[1].opened()
+		s.opened(c)
 	}
 	s.index[c.index] = 0
 	slot := c.slot

@@ -210,7 +210,7 @@ func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	half.scale[1] = -1
 	half.opens()
 	b.expect("22 flows, only the opener offers a scale", half.window(1), 1461)
-	if got := b.port("switch->receiver1").flows(); got != 22 {
+	if got := b.port("switch->receiver1").state.Law.Flows; got != 22 {
 		t.Errorf("%d flows", got)
 	}
 	if c, has := CountFairQ(b.net); !has || c.Opened != 22 || c.Refused > 0 || c.Unknown > 0 || c.Acks.Rewritten == 0 || c.Acks.Rewritten >= c.Acks.All {
@@ -245,14 +245,14 @@ func TestFairQ_CountsWhoSentLately(t *testing.T) {
 		b.wait(3 * event.Millisecond)
 		one.says(0, network.ACK, 1000, 60_000)
 	}
-	b.expect("the other is silent for 21 ms", one.window(1), uint16((q.grantQ8>>8+127)>>7))
-	if q.flows() != 1 || q.law.Flows() != 1 {
-		t.Errorf("%d flows, the law has %d", q.flows(), q.law.Flows())
+	b.expect("the other is silent for 21 ms", one.window(1), uint16((q.state.GrantQ8>>8+127)>>7))
+	if q.state.Law.Flows != 1 {
+		t.Errorf("%d flows", q.state.Law.Flows)
 	}
 	b.wait(20 * event.Millisecond)
 	b.expect("nobody sends", one.window(1), 60_000)
-	if q.running || q.timer.Pending() || q.law.Flows() != 0 {
-		t.Errorf("without flows: timer %v, %d flows", q.timer.Pending(), q.law.Flows())
+	if q.state.Running != 0 || q.timer.Pending() || q.state.Law.Flows != 0 {
+		t.Errorf("without flows: timer %v, %d flows", q.timer.Pending(), q.state.Law.Flows)
 	}
 	two.says(0, network.ACK, 1000, 60_000)
 	b.expect("one begins anew: 25000", two.window(1), 196)
@@ -264,8 +264,8 @@ func TestFairQ_CountsWhoSentLately(t *testing.T) {
 	b.expect("data that is sent again counts again", two.window(1), 196)
 	two.says(1, network.RST|network.ACK, 0, 0)
 	b.wait(5 * event.Millisecond)
-	if q.flows() != 0 {
-		t.Errorf("%d flows behind a reset", q.flows())
+	if q.state.Law.Flows != 0 {
+		t.Errorf("%d flows behind a reset", q.state.Law.Flows)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestFairQ_CountsHandshakes(t *testing.T) {
 	q := b.port("switch->receiver1")
 	flows := func(what string, want uint32) {
 		t.Helper()
-		if got := q.law.Flows(); got != want {
+		if got := q.state.Law.Flows; got != want {
 			t.Errorf("%s: %d flows, want %d", what, got, want)
 		}
 	}
@@ -325,8 +325,8 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	answer("the first, to an idle port: 25000", one, 25_000)
 	answer("sent again", one, 25_000)
 	answer("beside it: 12500", two, 12_500)
-	if q.law.Flows() != 0 || q.grantQ8 != 0 {
-		t.Errorf("before a handshake is over: %d flows, granted %d", q.law.Flows(), q.grantQ8)
+	if q.state.Law.Flows != 0 || q.state.GrantQ8 != 0 {
+		t.Errorf("before a handshake is over: %d flows, granted %d", q.state.Law.Flows, q.state.GrantQ8)
 	}
 	one.window(0)
 	b.expect("one is a flow, and the other not yet: 25000", one.window(1), 196)
@@ -355,9 +355,9 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 		b.talk(3000+i, "receiver1", "sender1").says(1, network.SYN|network.ACK, 0, 65_535)
 	}
 	answer("alone: 25000", half(2004), 25_000)
-	for _, n := range append(q.opening[:], q.wheel[:]...) {
+	for _, n := range append(q.state.Opening[:], q.state.Wheel[:]...) {
 		if n > 1000 {
-			t.Fatalf("a count fell below 0: opening %v, sending %v", q.opening, q.wheel)
+			t.Fatalf("a count fell below 0: opening %v, sending %v", q.state.Opening, q.state.Wheel)
 		}
 	}
 }
@@ -377,7 +377,7 @@ func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
 		q := b.port("switch->receiver1")
 		one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
 		one.opens()
-		begun := q.law.State().LastSampleNs
+		begun := q.state.Law.LastSampleNs
 		model := model.New(model.Config{
 			TargetBytes: 25_000, BufferBytes: 125_000, TickNs: 50_000, PeriodNs: 500_000, CapBytes: 50_000, OVSGain: gain == "code",
 			FairSwitch: c.hardware,
@@ -425,25 +425,25 @@ type follower struct {
 
 func (f *follower) look() string {
 	// In one step a flow may come behind a sample. With FairSwitch it makes a difference which was first.
-	if s := f.q.law.State(); f.model.FairSwitch && s.ElapsedNs == 0 && s.UnderByteNs|s.OverByteNs == 0 {
+	if s := f.q.state.Law; f.model.FairSwitch && s.ElapsedNs == 0 && s.UnderByteNs|s.OverByteNs == 0 {
 		f.sample()
 		f.count()
 	} else {
 		f.count()
 		f.sample()
 	}
-	off := math.Abs(float64(f.q.grantQ8)/256 - f.model.Window())
+	off := math.Abs(float64(f.q.state.GrantQ8)/256 - f.model.Window())
 	if f.worst = max(f.worst, off); off > 2.0/256 {
-		return fmt.Sprintf("the grant is %.4f, Algorithm 1 has %.4f: more than rounding", float64(f.q.grantQ8)/256, f.model.Window())
+		return fmt.Sprintf("the grant is %.4f, Algorithm 1 has %.4f: more than rounding", float64(f.q.state.GrantQ8)/256, f.model.Window())
 	}
 	return ""
 }
 
 func (f *follower) count() {
-	for ; f.model.Beta < float64(f.q.law.Flows()); f.changes++ {
+	for ; f.model.Beta < float64(f.q.state.Law.Flows); f.changes++ {
 		f.model.FlowAdded(int64(f.q.sw.queue.Now()))
 	}
-	for ; f.model.Beta > float64(f.q.law.Flows()); f.changes++ {
+	for ; f.model.Beta > float64(f.q.state.Law.Flows); f.changes++ {
 		f.model.FlowRemoved()
 	}
 }
@@ -453,8 +453,8 @@ func (f *follower) sample() {
 		return
 	}
 	f.samples = f.q.samples
-	f.longest = max(f.longest, f.q.backlog)
-	f.model.Sample(int64(f.q.law.State().LastSampleNs), float64(f.q.backlog))
+	f.longest = max(f.longest, int64(f.q.state.Backlog))
+	f.model.Sample(int64(f.q.state.Law.LastSampleNs), float64(int64(f.q.state.Backlog)))
 }
 
 // BenchmarkFairQ is what FairQ adds to a hop of data and to one of its ACKs, and what a sample takes.
@@ -471,7 +471,7 @@ func BenchmarkFairQ(b *testing.B) {
 	}{
 		{"data", func() { there.Packet(there.port, data, now) }},
 		{"ack", func() { ack.SetWindow(60_000); back.Packet(back.port, ack, now) }},
-		{"asked", func() { ack.SetWindow(60_000); there.asked.WindowQ8 = 0; back.Packet(back.port, ack, now) }},
+		{"asked", func() { ack.SetWindow(60_000); there.asked.GrantQ8 = 0; back.Packet(back.port, ack, now) }},
 		{"sample", func() { there.sample(now) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Which directions of connections are flows of a port (beta of Alg. 1; docs/spec 1.1, FQ-1, FQ-5 ... FQ-9).
+//
+//   seats            active: a direction that sent data lately
+//   open handshakes  opening: beside the seats, what a SYN-ACK is held to
+//   register         handshake: opened and not closed, as the paper counts (FQ-9)
+//
+// Seats. Time is cut into epochs. Each direction has a seat: the port and the epoch that it last sent in. Each port
+// keeps how many directions sit in each of the last FLOWS_WHEEL epochs. A flow counts until FLOWS_LIVE epochs have
+// passed without data. So a packet moves its direction only once an epoch, and nobody walks a table to count.
+//
+// Numeric specification
+//   seat            u64: id + 1 in the upper 16 bits, 1 .. 65535; epoch modulo 2^48 below. 0: none.
+//   epoch           u64, and one is config->epoch_ns long. It is live while fewer than FLOWS_LIVE have begun since,
+//                   its own included.
+//   wheel, opening  u32 by epoch modulo FLOWS_WHEEL. Their sum over the live epochs is the count. It may be one off
+//                   while packets move seats on several CPUs; above FAIRQ_FLOWS_MAX it is below 0 for a moment: 0.
+//   registration    u32. Of the register: its generation, from 1. Of an open handshake: the epoch modulo 2^32, and 1.
+#ifndef WEIR_CORE_SEATS_H
+#define WEIR_CORE_SEATS_H
+
+#include "switch.h"
+
+#define SEAT_EPOCH ((1ull << 48) - 1)
+#define FIN_REACH (1u << 24) // bytes; no sender has more on their way when it sends its FIN
+
+// Where a change of a port's counts is told to a trace. Each gives 1 if the epoch still counts.
+#ifndef WEIR_SEAT_COMES
+#define WEIR_SEAT_COMES(port, id, seat) seat_comes(port, seat)
+#define WEIR_SEAT_GOES(port, id, seat) seat_goes(port, seat)
+#define WEIR_OPENING_GOES(port, id, registration) opening_goes(port, registration)
+#endif
+
+// ---- epochs ----
+
+// The seat of a direction that sends at the port of this id in this epoch.
+WEIR_INLINE weir_u64 seat_at(weir_u32 id, weir_u64 epoch)
+{
+	return (weir_u64)(id + 1) << 48 | (epoch & SEAT_EPOCH);
+}
+
+// The id of a seat's port; of no seat, 2^32 - 1, which no port has.
+WEIR_INLINE weir_u32 seat_port(weir_u64 seat) { return (weir_u32)(seat >> 48) - 1; }
+
+// Whether a seat at this port counts.
+WEIR_INLINE int seat_is_live(const struct port *port, weir_u64 seat)
+{
+	return ((port->epoch - seat) & SEAT_EPOCH) < FLOWS_LIVE;
+}
+
+// Whether an open handshake at this port counts.
+WEIR_INLINE int opening_is_live(const struct port *port, weir_u32 registration)
+{
+	return (weir_u32)port->epoch + 1 - registration < FLOWS_LIVE;
+}
+
+// Event, under the port's lock: begins the epochs that are due. After a pause longer than all of them nobody is live.
+WEIR_INLINE void port_turn(const struct port_config *config, struct port *port, weir_u64 now_ns)
+{
+	for (int i = 0; i < FLOWS_WHEEL; i++) {
+		if ((long long)(now_ns - port->epoch_began_ns) < (long long)config->epoch_ns)
+			return;
+		port->epoch++;
+		port->wheel[port->epoch & (FLOWS_WHEEL - 1)] = 0;
+		port->opening[port->epoch & (FLOWS_WHEEL - 1)] = 0;
+		port->epoch_began_ns += config->epoch_ns;
+	}
+	port->epoch_began_ns = now_ns;
+}
+
+// How many directions are flows of the port.
+WEIR_INLINE weir_u32 port_flows(const struct port *port, weir_u8 count)
+{
+	weir_u32 flows = 0;
+
+	if (count == COUNT_HANDSHAKE)
+		return port->registered;
+	for (weir_u32 i = 0; i < FLOWS_LIVE; i++)
+		flows += port->wheel[(port->epoch - i) & (FLOWS_WHEEL - 1)];
+	return flows > FAIRQ_FLOWS_MAX ? 0 : flows;
+}
+
+// How many directions have an open handshake at now_ns. Epochs that are due, and not begun yet, count as begun: a port
+// without flows has no timer that begins them.
+WEIR_INLINE weir_u32 port_openings(const struct port_config *config, const struct port *port, weir_u64 now_ns)
+{
+	long long past_ns = (long long)(now_ns - port->epoch_began_ns);
+	weir_u32 openings = 0;
+
+	for (weir_u32 i = 0; i < FLOWS_LIVE; i++, past_ns += config->epoch_ns)
+		if (past_ns < (long long)config->epoch_ns * FLOWS_LIVE)
+			openings += port->opening[(port->epoch - i) & (FLOWS_WHEEL - 1)];
+	return openings > FAIRQ_FLOWS_MAX ? 0 : openings;
+}
+
+// Event, under the port's lock, with each sample: notes whether data left since the one before it. The register is
+// emptied after idle_ns without: it forgets flows that send nothing, and knows one again that sends.
+WEIR_INLINE void port_hears(const struct port_config *config, struct port *port, weir_u8 count, weir_u64 now_ns)
+{
+	if (port->data_seen) {
+		port->data_seen = 0;
+		port->data_ns = now_ns;
+	} else if (count == COUNT_HANDSHAKE && port->registered && now_ns - port->data_ns > config->idle_ns) {
+		port->registered = 0;
+		port->generation++;
+	}
+}
+
+// ---- seats ----
+
+WEIR_INLINE int seat_comes(struct port *port, weir_u64 seat)
+{
+	WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], 1);
+	return 1;
+}
+
+WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
+{
+	if (!seat_is_live(port, seat))
+		return 0;
+	WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], -1);
+	return 1;
+}
+
+// Event: a direction sends by the port of this id. It takes its seat there, in the epoch that the port is in. Gives 1
+// if the port has a flow more, which its law learns at once; not where the register counts. One that already sits
+// there changes nothing: a world need not ask.
+WEIR_INLINE int seat_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
+{
+	weir_u64 old = e->seat, new = seat_at(id, port->epoch);
+	struct port *left;
+	int counted = 0;
+
+	if (old == new || WEIR_CAS(&e->seat, old, new) != old)
+		return 0;
+	(void)WEIR_SEAT_COMES(port, id, new);
+	if (old) {
+		left = WEIR_PORT(world, seat_port(old));
+		if (left)
+			counted = WEIR_SEAT_GOES(left, seat_port(old), old) && left == port;
+	}
+	return !counted && count != COUNT_HANDSHAKE;
+}
+
+// Event: a direction is counted no more.
+WEIR_INLINE void seat_leave(struct weir_world *world, struct end *e)
+{
+	weir_u64 old = WEIR_SWAP(&e->seat, 0);
+	struct port *port;
+
+	if (!old)
+		return;
+	port = WEIR_PORT(world, seat_port(old));
+	if (port)
+		(void)WEIR_SEAT_GOES(port, seat_port(old), old);
+}
+
+// ---- open handshakes ----
+//
+// count: opening. A connection's SYN-ACK has passed, and nothing behind it. Both of its directions count at their
+// ports until the handshake is over, and no longer than a flow counts that sends nothing. SYN-ACKs are held to the
+// share that would be left if all open handshakes became flows. Nobody else is: half-open connections, however many,
+// take nothing from flows that send.
+
+WEIR_INLINE int opening_goes(struct port *port, weir_u32 registration)
+{
+	if (!opening_is_live(port, registration))
+		return 0;
+	WEIR_ADD(&port->opening[(registration - 1) & (FLOWS_WHEEL - 1)], -1);
+	return 1;
+}
+
+// Event: a direction's handshake is over.
+WEIR_INLINE void opening_leave(struct weir_world *world, struct end *e)
+{
+	weir_u32 registration = WEIR_SWAP(&e->registration, 0);
+	struct port *port;
+
+	if (!registration)
+		return;
+	port = WEIR_PORT(world, e->registered_at);
+	if (port)
+		(void)WEIR_OPENING_GOES(port, e->registered_at, registration);
+}
+
+// Event, under the port's lock: a direction's handshake is open at the port. Gives its registration.
+WEIR_INLINE weir_u32 opening_comes(const struct port_config *config, struct port *port, weir_u64 now_ns)
+{
+	port_turn(config, port, now_ns);
+	WEIR_ADD(&port->opening[port->epoch & (FLOWS_WHEEL - 1)], 1);
+	return (weir_u32)port->epoch + 1;
+}
+
+// ---- the register ----
+
+// Whether a direction is to be entered in the register of the port of this id. Once; and again if the register was
+// emptied since.
+WEIR_INLINE int register_wants(const struct port *port, const struct end *e)
+{
+	return !e->registration || e->registration != port->generation;
+}
+
+// Event, under the port's lock: enters it.
+WEIR_INLINE void register_comes(struct port *port, struct end *e, weir_u32 id)
+{
+	e->registration = port->generation;
+	e->registered_at = (weir_u16)id;
+	port->registered++;
+}
+
+// Event, under the port's lock: a direction that had this registration leaves it. One that is out already is left
+// alone (FQ-9).
+WEIR_INLINE void register_goes(struct port *port, weir_u32 registration)
+{
+	if (registration == port->generation && port->registered)
+		port->registered--;
+}
+
+// ---- ends of connections ----
+
+// Whether a direction that sends at the port of this id has a place in a register that was emptied since.
+WEIR_INLINE int register_lapsed(const struct port *port, const struct end *e, weir_u32 id)
+{
+	return e->registration && e->registered_at == id && e->registration != port->generation;
+}
+
+// Event: data up to `behind` leaves. A FIN that it goes far beyond was none: the ends did not believe it. Else it is
+// data that is sent again; it fills the queue too, and is counted.
+WEIR_INLINE void end_sends(struct end *e, weir_u32 behind)
+{
+	if (e->flags & END_FIN && e->next - behind > FIN_REACH)
+		e->flags &= (weir_u8)~END_FIN;
+}
+
+// Event: a FIN up to `behind` leaves (FQ-8). Gives 1 if it ends the direction: it is the first.
+WEIR_INLINE int end_finishes(struct end *e, weir_u32 behind)
+{
+	if (e->flags & END_FIN)
+		return 0;
+	e->flags |= END_FIN;
+	e->next = behind;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,138 @@
+//go:build cgo
+
+package native
+
+/*
+#include "../core/edge.h"
+
+// What the port next to a host knows of the ACKs that go there.
+struct native_edge {
+	struct edge_handshake handshake;
+	struct edge_window window;
+};
+
+// A SYN or SYN-ACK passes. side: of the host that the ACKs come from.
+static int native_edge_syn(struct native_edge *n, const struct edge_syn *s, int answers, weir_u8 side)
+{
+	if (!answers) {
+		edge_asks(&n->handshake, s);
+		return 0;
+	}
+	if (!edge_answers(&n->handshake, s))
+		return 0;
+	__builtin_memset(&n->window, 0, sizeof(n->window));
+	edge_enters(&n->window, &n->handshake, side);
+	return 1;
+}
+
+// An ACK passes towards the host.
+static weir_u16 native_edge_ack(const struct edge_rules *rules, struct native_edge *n, weir_u32 ack, weir_u16 field,
+				int flagged, weir_u32 now)
+{
+	if (flagged)
+		return edge_hears(rules, &n->window, ack, field, now);
+	if (edge_remembers(rules, &n->window, now))
+		return edge_holds(rules, &n->window, ack, field, 0);
+	if (rules->shrink == WINDOW_SHRINK_AVOID && n->window.known)
+		edge_passes(&n->window.edge, n->window.shift, ack, field);
+	return field;
+}
+
+#cgo noescape native_edge_syn
+#cgo nocallback native_edge_syn
+#cgo noescape native_edge_ack
+#cgo nocallback native_edge_ack
+*/
+import "C"
+
+import "unsafe"
+
+// EdgeTime is a time as edge mode counts it, modulo 2^32: units of 2^20 ns.
+type EdgeTime uint32
+
+// EdgeTimeOf is a time or a span in ns, rounded down.
+func EdgeTimeOf(ns int64) EdgeTime { return EdgeTime(ns >> C.EDGE_CLOCK_LOG2_NS) }
+
+// EdgeNone is a window in bytes that is no limit.
+const EdgeNone = C.WINDOW_EDGE_MAX
+
+// EdgeConfig is struct edge_config of core/edge.h: when a switch advertises a window. All 0: every ACK is rewritten.
+type EdgeConfig struct {
+	Interval EdgeTime // 1 or more
+	Lease    EdgeTime // how long the edge remembers, above Interval
+	Change   uint32   // by so much of 256 a window moves that is advertised at once
+}
+
+// EdgeRules is struct edge_rules of core/edge.h: what holds at a port next to a host.
+type EdgeRules struct {
+	Lease      EdgeTime
+	FloorBytes uint32 // of every flow's window; 0: its own MSS
+	MSSMax     uint32 // bytes: the port's MTU - 40
+	Shrink     uint32 // of Shrink
+}
+
+// EdgeSYN is struct edge_syn of core/edge.h: a SYN or SYN-ACK.
+type EdgeSYN struct {
+	Seq, Ack uint32
+	Window   uint16
+	MSS      uint16 // its option, bytes; 0: none
+	Shift    uint8  // its option, 0 .. 14
+	Scales   uint8  // 1: it has that option
+	Side     uint8  // who sent it, 0 or 1
+	_        uint8
+}
+
+// EdgeFlow is what the port next to a host knows of one connection: its handshake, and what switches advertised on the
+// ACKs that go to the host.
+type EdgeFlow struct {
+	Asked       uint32 // acknowledges the last SYN
+	Opener      uint8  // side that sent it
+	Flags       uint8  // 1: a SYN was seen, 2: and its answer
+	AskedShift  uint8
+	AskedScales uint8
+	AskedMSS    uint16
+	MSS         [2]uint16 // by the side that announced it
+	Shift       [2]uint8
+	_           [2]uint8
+	Edges       [2]WindowEdge // shrink: avoid: granted by each side's ACKs while nothing was advertised
+
+	Edge   WindowEdge // granted by the ACKs that left
+	ToldAt EdgeTime
+	Field  uint16 // advertised; 0: nothing was yet
+	scale  uint8
+	Known  uint8 // 1: the handshake was seen
+	mss    uint16
+	_      uint16
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(EdgeFlow{})-C.sizeof_struct_native_edge]
+	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Edges)-unsafe.Offsetof(C.struct_edge_handshake{}.edge)]
+	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Edge)-unsafe.Offsetof(C.struct_native_edge{}.window)]
+	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Known)-unsafe.Offsetof(C.struct_native_edge{}.window)-unsafe.Offsetof(C.struct_edge_window{}.known)]
+	_ = [1]struct{}{}[unsafe.Sizeof(EdgeSYN{})-C.sizeof_struct_edge_syn]
+	_ = [1]struct{}{}[unsafe.Offsetof(EdgeSYN{}.Side)-unsafe.Offsetof(C.struct_edge_syn{}.side)]
+	_ = [1]struct{}{}[unsafe.Sizeof(EdgeRules{})-C.sizeof_struct_edge_rules]
+	_ = [1]struct{}{}[unsafe.Sizeof(EdgeConfig{})+4-C.sizeof_struct_edge_config]
+)
+
+func (f *EdgeFlow) c() *C.struct_native_edge { return (*C.struct_native_edge)(unsafe.Pointer(f)) }
+
+// Handshake takes a SYN, or an answer to one. side is the one that the ACKs of this flow come from. It says whether the
+// SYN is answered: what was advertised before was of another connection.
+func (f *EdgeFlow) Handshake(s *EdgeSYN, answers bool, side uint8) bool {
+	answer := C.int(0)
+	if answers {
+		answer = 1
+	}
+	return C.native_edge_syn(f.c(), (*C.struct_edge_syn)(unsafe.Pointer(s)), answer, C.weir_u8(side)) != 0
+}
+
+// Acknowledge gives the field that an ACK has behind the edge. flagged: it advertises a window.
+func (f *EdgeFlow) Acknowledge(rules *EdgeRules, ack uint32, field uint16, flagged bool, now EdgeTime) uint16 {
+	flag := C.int(0)
+	if flagged {
+		flag = 1
+	}
+	return uint16(C.native_edge_ack((*C.struct_edge_rules)(unsafe.Pointer(rules)), f.c(), C.weir_u32(ack), C.weir_u16(field), flag, C.weir_u32(now)))
+}

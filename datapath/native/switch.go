@@ -1,0 +1,564 @@
+//go:build cgo
+
+package native
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#include <stdlib.h>
+#define WEIR_PORT(world, id) native_port(world, id)
+#define WEIR_SPAN unsigned long long
+#include "../core/types.h"
+struct weir_world;
+struct port;
+WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
+#include "../core/edge.h"
+#include "../core/groups.h"
+#include "../core/release.h"
+#include "../core/seats.h"
+
+struct native_port {
+	struct port port;
+	weir_u64 here; // a direction that sits here changes nothing
+};
+
+struct weir_world {
+	struct native_port *ports;
+	struct port_config *configs;
+	weir_u32 n;
+	struct edge_config edge;
+	weir_u8 count; // enum count_mode
+};
+
+WEIR_INLINE struct port *native_port(struct weir_world *w, weir_u32 id)
+{
+	return id < w->n ? &w->ports[id].port : 0;
+}
+
+static struct weir_world *native_begin(weir_u32 n, weir_u8 count)
+{
+	struct weir_world *w = calloc(1, sizeof(*w)); // cgo's calloc does not return without memory; this one may
+
+	if (!w)
+		return 0;
+	w->ports = calloc(n, sizeof(*w->ports));
+	w->configs = calloc(n, sizeof(*w->configs));
+	w->n = n;
+	w->count = count;
+	return w;
+}
+
+static void native_end(struct weir_world *w)
+{
+	free(w->ports);
+	free(w->configs);
+	free(w);
+}
+
+// What follows each event at a port.
+static void native_followed(struct weir_world *w, weir_u32 id, weir_u64 gap_ns)
+{
+	if (port_holds(&w->configs[id], &w->ports[id].port))
+		port_held(&w->configs[id], &w->ports[id].port, gap_ns);
+	w->ports[id].here = seat_at(id, w->ports[id].port.epoch);
+}
+
+static void native_configured(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
+{
+	fairq_reset(&w->configs[id].law, &w->ports[id].port.law, now_ns);
+	w->ports[id].port.generation = 1;
+	w->ports[id].here = seat_at(id, 0);
+}
+
+static int native_recount(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
+{
+	int start = port_recounted(&w->configs[id], &w->ports[id].port, w->count, 1, now_ns);
+
+	native_followed(w, id, 0);
+	return start;
+}
+
+static int native_tick(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes, int live)
+{
+	struct port *port = &w->ports[id].port;
+
+	native_followed(w, id, port_ticked(&w->configs[id], port, w->count, live, now_ns, backlog_bytes, 1));
+	return port->running;
+}
+
+static int native_may_sample(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
+{
+	return fairq_packet_may_sample(&w->configs[id].law, &w->ports[id].port.law, now_ns);
+}
+
+// A direction takes its place at its port. 1: the port's timer is to be started.
+static int native_enters(struct weir_world *w, struct end *e, weir_u64 now_ns)
+{
+	weir_u32 id = (weir_u32)e->port - 1;
+	struct port *port = native_port(w, id);
+
+	if (!port)
+		return 0;
+	if (w->count != COUNT_HANDSHAKE)
+		return seat_take(w, e, port, id, w->count) ? native_recount(w, id, now_ns) : 0;
+	if (!register_wants(port, e))
+		return 0;
+	register_comes(port, e, id);
+	return native_recount(w, id, now_ns);
+}
+
+// Data up to `behind` leaves by a port.
+static int native_sends(struct weir_world *w, struct end *e, weir_u32 id, weir_u32 behind, weir_u64 now_ns)
+{
+	struct port *port = &w->ports[id].port;
+	int start = 0;
+
+	end_sends(e, behind);
+	if (seat_take(w, e, port, id, w->count))
+		start = native_recount(w, id, now_ns);
+	if (w->count == COUNT_HANDSHAKE && register_lapsed(port, e, id)) {
+		register_comes(port, e, id);
+		start |= native_recount(w, id, now_ns);
+	}
+	return start;
+}
+
+// Both directions of a connection that both ends agree on. Bit i: the timer of end i's port is to be started.
+static int native_agreed(struct weir_world *w, struct end *e, weir_u64 now_ns)
+{
+	int start = 0;
+
+	for (int i = 0; i < 2; i++) {
+		weir_u32 id = (weir_u32)e[i].port - 1;
+		struct port *port = native_port(w, id);
+
+		if (w->count == COUNT_OPENING)
+			opening_leave(w, &e[i]);
+		if (!port)
+			continue;
+		fairq_saw_mss(&w->configs[id].law, &port->law, e[!i].mss);
+		start |= native_enters(w, &e[i], now_ns) << i;
+	}
+	return start;
+}
+
+static void native_opened(struct weir_world *w, struct end *e)
+{
+	opening_leave(w, e);
+}
+
+static void native_opens(struct weir_world *w, struct end *e, weir_u64 now_ns)
+{
+	weir_u32 id = (weir_u32)e->port - 1;
+	struct port *port = native_port(w, id);
+
+	if (!port)
+		return;
+	opening_leave(w, e); // sent again: it counts anew
+	e->registered_at = (weir_u16)id;
+	e->registration = opening_comes(&w->configs[id], port, now_ns);
+	w->ports[id].here = seat_at(id, port->epoch);
+}
+
+// A direction counts no more.
+static int native_leaves(struct weir_world *w, struct end *e, weir_u64 now_ns)
+{
+	weir_u32 registration;
+	struct port *port;
+
+	seat_leave(w, e);
+	if (w->count != COUNT_HANDSHAKE)
+		return 0;
+	registration = WEIR_SWAP(&e->registration, 0);
+	port = native_port(w, e->registered_at);
+	if (!registration || !port)
+		return 0;
+	register_goes(port, registration);
+	return native_recount(w, e->registered_at, now_ns);
+}
+
+// A FIN up to `behind` leaves: the first ends its direction.
+static int native_finishes(struct weir_world *w, struct end *e, weir_u32 behind, weir_u64 now_ns)
+{
+	return end_finishes(e, behind) ? native_leaves(w, e, now_ns) : 0;
+}
+
+static int native_may_assume(const struct end *receiver, const struct end *sender)
+{
+	return end_may_assume(receiver, sender);
+}
+
+// An ACK, and whose window it is held to.
+struct native_ack {
+	weir_u64 grant_q8; // of the port; for the caller, who keeps the answer to the same question
+	weir_u32 ack;
+	weir_u32 lot;
+	weir_u16 field;
+	weir_u16 mss;
+	weir_u8 shift;
+	weir_u8 told;
+	weir_u8 unified; // 1: told is what the receiver takes shift for
+	weir_u8 syn;
+	weir_u8 shrink;
+	weir_u8 apart; // 1: its data takes another of the port's paths
+	weir_u8 zero[2];
+};
+
+#define NATIVE_GOVERNED (1ull << 32)
+#define NATIVE_LEFT (1ull << 33)
+#define NATIVE_TELLS (1ull << 34)
+#define NATIVE_LAW 48
+
+// What a port grants an ACK.
+static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
+			   struct granted *granted)
+{
+	struct port *port = native_port(w, id);
+	struct port_config *config = port ? &w->configs[id] : 0;
+	int opens;
+
+	if (!port)
+		return;
+	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_holds_opening(config, port, 1);
+	grant_of(config, port, ask->lot, opens, grant_divisor(config, !ask->apart), now_ns, granted);
+}
+
+static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask, weir_u64 window_q8,
+			       struct window_edge *edge)
+{
+	weir_u16 own = ask->unified && !ask->syn ? window_convert(ask->field, ask->shift, ask->told) : ask->field;
+	struct window_ack a = {0};
+
+	if (!window_q8)
+		return (weir_u64)own << 16 | own;
+	a.window_q8 = window_q8;
+	a.floor_bytes = grant_floor(&w->configs[id], ask->mss, 0);
+	a.ack = ask->ack;
+	a.field = own;
+	a.shift = ask->unified ? ask->told : ask->shift;
+	a.syn = ask->syn;
+	a.shrink = ask->shrink;
+	return NATIVE_GOVERNED | (weir_u64)own << 16 | window_rewrite(&a, edge);
+}
+
+// The field that an ACK leaves with; above it, what it would leave with if nothing governed it; above that, whether
+// anything does.
+static weir_u64 native_window(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
+			      struct window_edge *edge)
+{
+	struct granted granted = {0};
+
+	native_granted(w, id, now_ns, ask, &granted);
+	return native_rewrite(w, id, ask, granted.window_q8, edge);
+}
+
+// The same in edge mode, not of SYN-ACKs: and whether the ACK is left to the edge, or advertises.
+static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clock, int flagged,
+				 const struct native_ack *ask, struct end *e, struct window_edge *edge)
+{
+	struct granted granted = {0};
+	weir_u64 answer;
+	int due;
+
+	native_granted(w, id, 0, ask, &granted);
+	due = edge_is_due(&w->edge, e, ask->field, ask->shift, flagged, granted.window_q8, clock);
+	if (!due && e->edge_told && !ask->apart && id < w->n)
+		return NATIVE_LEFT | (weir_u64)ask->field << 16 | ask->field;
+	answer = native_rewrite(w, id, ask, granted.window_q8, edge);
+	if (!due)
+		return answer;
+	return NATIVE_TELLS | (answer & ~0xffffull) | (answer & 0xffff) << NATIVE_LAW |
+	       edge_tells(&w->edge, e, ask->field, (weir_u16)answer, ask->shift, flagged, granted.window_q8, clock);
+}
+
+#cgo noescape native_tick
+#cgo nocallback native_tick
+#cgo noescape native_may_sample
+#cgo nocallback native_may_sample
+#cgo noescape native_sends
+#cgo nocallback native_sends
+#cgo noescape native_agreed
+#cgo nocallback native_agreed
+#cgo noescape native_opened
+#cgo nocallback native_opened
+#cgo noescape native_opens
+#cgo nocallback native_opens
+#cgo noescape native_leaves
+#cgo nocallback native_leaves
+#cgo noescape native_finishes
+#cgo nocallback native_finishes
+#cgo noescape native_window
+#cgo nocallback native_window
+#cgo noescape native_may_assume
+#cgo nocallback native_may_assume
+#cgo noescape native_advertise
+#cgo nocallback native_advertise
+*/
+import "C"
+
+import "unsafe"
+
+// Count says which directions of connections are flows of a port: enum count_mode of core/switch.h.
+type Count uint8
+
+// The ways to count.
+const (
+	CountActive    Count = iota // directions that sent data lately
+	CountHandshake              // the paper's register
+	CountOpening                // as CountActive; SYN-ACKs are held to the share beside open handshakes
+)
+
+// End.Flags: enum end_flags of core/switch.h.
+const (
+	EndSeen    = C.END_SEEN    // it sent something
+	EndSYN     = C.END_SYN     // First is valid
+	EndScale   = C.END_SCALE   // Shift is known. Of a SYN that was not answered: there is no option
+	EndFIN     = C.END_FIN     // it will send no more data
+	EndUnified = C.END_UNIFIED // its SYN was made to announce Told: its windows are converted
+)
+
+// End is struct end of core/switch.h: what one end of a connection sends, as a switch knows it.
+type End struct {
+	Seat         uint64 // the port at which it counts, and the epoch; 0: nowhere
+	Registration uint32 // of its port's register, or of its open handshake; 0: none
+	First        uint32 // sequence number of its SYN
+	Next         uint32 // behind its FIN
+	_            uint32 // of connections that the simulator has not
+	_            uint16
+	Port         uint16 // id + 1 of the port that its data leaves by; 0: not known
+	MSS          uint16 // its option, bytes; 0: none
+	_            uint16
+	Shift        uint8 // of its windows
+	Flags        uint8 // EndSeen ...
+	RegisteredAt uint16
+	_            uint16
+	Told         uint8 // what the other end takes Shift for, with EndUnified
+	_            uint8
+	EdgeTold     uint32 // edge mode: window that the edge was told last, bytes; 0: none
+	EdgeToldAt   uint32 // and when, of the edge's clock
+	UpstreamAt   uint32 // when a switch before this one told it
+	Upstream     uint16 // the field that it told; 0: none
+	Assumed      uint16 // id + 1 of the port that its data would leave by here; 0: not known
+}
+
+// PortConfig is struct port_config of core/switch.h, as far as it decides something.
+type PortConfig struct {
+	Law        FairQConfig
+	EpochNs    uint64 // a direction counts for 3 to 4 of them after it last sent
+	IdleNs     uint64 // CountHandshake: after so long without data there are no flows
+	MSSUnknown uint32 // the largest MSS that the port can carry, bytes: more is not believed, and it stands for one that is not known
+	Releasing  uint32 // 1: windows are released
+	PipeBytes  uint32 // C * RTT
+	Hold       uint32 // 0: all flows are held; 1: HoldShare of 65536; 2: none
+	HoldShare  uint32
+	Divisor    uint16 // of the window of ACKs whose data takes another of the port's equal paths; 0, 1: the whole
+}
+
+// Port is struct port of core/switch.h, which stands in C memory. It is changed by the events of its Switch; the world
+// itself writes DataSeen.
+type Port struct {
+	_             uint32 // lock
+	Running       uint32 // 1: the timer is to run
+	GrantQ8       uint64 // what ACKs are held to, bytes * 256; 0: nothing
+	Epoch         uint64
+	Spared        uint32 // flows with a lot below it are free
+	LetGoFrom     uint32 // of those, the ones from this lot on are released
+	LetGoQ8       uint64 // what they are held to meanwhile; 0: nothing
+	EquilibriumQ8 uint64 // (C * RTT + target) / flows, where flows are held in part
+	Law           FairQState
+	Wheel         [8]uint32 // directions, by the epoch they sit in
+	Opening       [8]uint32 // directions of open handshakes, by the epoch of their SYN-ACK
+	EpochBeganNs  uint64
+	TickedNs      uint64
+	DataNs        uint64 // when a tick last found DataSeen
+	_             [4]uint64
+	Backlog       uint32 // at the last tick, bytes
+	BacklogMax    uint32
+	DataSeen      uint32 // 1: data left since the last tick
+	Registered    uint32 // directions in the register
+	Generation    uint32 // of the register, from 1
+	_             uint32
+	Enforced      uint32 // 1: at the last tick windows were the law's
+	_             uint32
+	_             uint64
+	Hold          uint32
+	Easing        uint32
+	_             [4]uint32
+	_             [2]struct{ _ [5]uint32 }
+
+	here uint64 // struct native_port
+}
+
+// Switch is what the ports of one switch count, grant and release, in C memory. Events give times in ns of one clock.
+// Not for concurrent use. Close frees it.
+type Switch struct {
+	c *C.struct_weir_world
+}
+
+// NewSwitch begins a switch with so many ports, from 1 to 65534, which Configure makes.
+func NewSwitch(ports int, count Count, edge EdgeConfig) *Switch {
+	if ports < 1 || ports > 65534 {
+		panic("native: a switch has 1 to 65534 ports")
+	}
+	c := C.native_begin(C.weir_u32(ports), C.weir_u8(count))
+	if c == nil || c.ports == nil || c.configs == nil {
+		panic("native: no memory for a switch")
+	}
+	c.edge = C.struct_edge_config{interval: C.weir_u32(edge.Interval), lease: C.weir_u32(edge.Lease), change: C.weir_u32(edge.Change)}
+	return &Switch{c}
+}
+
+// Close frees the switch. Its ports are of no use afterwards.
+func (s *Switch) Close() {
+	if s.c != nil {
+		C.native_end(s.c)
+		s.c = nil
+	}
+}
+
+// Configure puts a port's configuration in place, and begins it without flows.
+func (s *Switch) Configure(id int, config PortConfig, nowNs uint64) *Port {
+	*s.config(id) = C.struct_port_config{
+		law: config.Law.c(), epoch_ns: C.ulonglong(config.EpochNs), idle_ns: C.ulonglong(config.IdleNs),
+		mss_unknown: C.weir_u32(config.MSSUnknown), releasing: C.weir_u32(config.Releasing), pipe_bytes: C.weir_u32(config.PipeBytes),
+		hold: C.weir_u32(config.Hold), hold_share: C.weir_u32(config.HoldShare), divisor: C.weir_u16(config.Divisor),
+	}
+	C.native_configured(s.c, C.weir_u32(id), C.weir_u64(nowNs))
+	return s.Port(id)
+}
+
+func (s *Switch) config(id int) *C.struct_port_config {
+	return &unsafe.Slice(s.c.configs, s.c.n)[id]
+}
+
+// Port is a port's state. It is valid until Close.
+func (s *Switch) Port(id int) *Port {
+	return (*Port)(unsafe.Pointer(&unsafe.Slice(s.c.ports, s.c.n)[id]))
+}
+
+// The mirrors have the layout of what they mirror.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(End{})-C.sizeof_struct_end]
+	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Assumed)-unsafe.Offsetof(C.struct_end{}.assumed)]
+	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Told)-unsafe.Offsetof(C.struct_end{}.told)]
+	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Port)-unsafe.Offsetof(C.struct_end{}.port)]
+	_ = [1]struct{}{}[unsafe.Sizeof(Port{})-C.sizeof_struct_native_port]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Law)-unsafe.Offsetof(C.struct_port{}.law)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Wheel)-unsafe.Offsetof(C.struct_port{}.wheel)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.DataNs)-unsafe.Offsetof(C.struct_port{}.data_ns)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.DataSeen)-unsafe.Offsetof(C.struct_port{}.data_seen)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Generation)-unsafe.Offsetof(C.struct_port{}.generation)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Enforced)-unsafe.Offsetof(C.struct_port{}.enforced)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.Easing)-unsafe.Offsetof(C.struct_port{}.easing)]
+	_ = [1]struct{}{}[unsafe.Offsetof(Port{}.here)-unsafe.Offsetof(C.struct_native_port{}.here)]
+	_ = [1]struct{}{}[unsafe.Sizeof(FairQState{})-C.sizeof_struct_fairq_state]
+	_ = [1]struct{}{}[unsafe.Offsetof(FairQState{}.Backlogs)-unsafe.Offsetof(C.struct_fairq_state{}.backlogs)]
+	_ = [1]struct{}{}[unsafe.Sizeof(Ack{})-C.sizeof_struct_native_ack]
+	_ = [1]struct{}{}[unsafe.Offsetof(Ack{}.Apart)-unsafe.Offsetof(C.struct_native_ack{}.apart)]
+)
+
+func (e *End) c() *C.struct_end { return (*C.struct_end)(unsafe.Pointer(e)) }
+
+// MayAssume says whether the ACKs that e sends may be held to the window of the port that they came in by, as their
+// data takes another of the equal paths: end_may_assume.
+func (e *End) MayAssume(sender *End) bool { return C.native_may_assume(e.c(), sender.c()) != 0 }
+
+// Sits says that data of this direction changes nothing at a port: it sits there, in the present epoch, and neither a FIN
+// nor a register that was emptied is to be looked at again. Otherwise Sends. No call into C.
+func (e *End) Sits(p *Port) bool {
+	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
+}
+
+// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue. live: windows are held, otherwise
+// they are released. It gives whether the timer is to go on.
+func (s *Switch) Tick(id int, nowNs uint64, backlogBytes uint32, live bool) bool {
+	alive := C.int(0)
+	if live {
+		alive = 1
+	}
+	return C.native_tick(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes), alive) != 0
+}
+
+// PacketMaySample says whether the timer is so late that a packet shall sample: fairq_packet_may_sample.
+func (s *Switch) PacketMaySample(id int, nowNs uint64) bool {
+	return C.native_may_sample(s.c, C.weir_u32(id), C.weir_u64(nowNs)) != 0
+}
+
+// Sends says that data of a direction leaves by a port, up to the sequence number behind. It gives whether the port's
+// timer is to be started.
+func (s *Switch) Sends(e *End, id int, behind uint32, nowNs uint64) bool {
+	return C.native_sends(s.c, e.c(), C.weir_u32(id), C.weir_u32(behind), C.weir_u64(nowNs)) != 0
+}
+
+// Agreed says that both ends of a connection agree on it: both directions count. Of end i, bit i says whether the timer of
+// its port is to be started.
+func (s *Switch) Agreed(ends *[2]End, nowNs uint64) int {
+	return int(C.native_agreed(s.c, ends[0].c(), C.weir_u64(nowNs)))
+}
+
+// Opens says that a direction's handshake is open, with CountOpening.
+func (s *Switch) Opens(e *End, nowNs uint64) { C.native_opens(s.c, e.c(), C.weir_u64(nowNs)) }
+
+// Opened says that it is over, with CountOpening.
+func (s *Switch) Opened(e *End) { C.native_opened(s.c, e.c()) }
+
+// Leaves says that a direction counts no more: its connection was reset, or is forgotten.
+func (s *Switch) Leaves(e *End, nowNs uint64) { C.native_leaves(s.c, e.c(), C.weir_u64(nowNs)) }
+
+// Finishes says that a FIN leaves, which ends at the sequence number behind.
+func (s *Switch) Finishes(e *End, behind uint32, nowNs uint64) {
+	C.native_finishes(s.c, e.c(), C.weir_u32(behind), C.weir_u64(nowNs))
+}
+
+// Ack is an acknowledgement, and what decides about its window. Of two that are equal the answer is the same, unless
+// Shrink is ShrinkAvoid, or it is a SYN-ACK.
+type Ack struct {
+	GrantQ8 uint64 // Port.GrantQ8
+	Ack     uint32 // of effect with ShrinkAvoid
+	Lot     uint32 // which of 65536 groups the flow is in: Port.Spared
+	Field   uint16 // the window as it stands there
+	MSS     uint16 // End.MSS of its sender
+	Shift   uint8  // and the other fields of End
+	Told    uint8
+	Unified uint8 // 1: EndUnified
+	SYN     uint8 // 1: SYN-ACK
+	Shrink  Shrink
+	Apart   uint8 // 1: its data takes another of the port's equal paths
+	_       [2]uint8
+}
+
+// Field is the answer to an Ack.
+type Field uint64
+
+// Left is the field that the ACK leaves with.
+func (f Field) Left() uint16 { return uint16(f) }
+
+// Own is the field that it would leave with if no port granted anything: the same as it came, but with Unified.
+func (f Field) Own() uint16 { return uint16(f >> 16) }
+
+// Governed says whether the port grants anything.
+func (f Field) Governed() bool { return f>>32&1 != 0 }
+
+// Law is, of one that Advertises, the field that the port's window alone would give it.
+func (f Field) Law() uint16 { return uint16(f >> 48) }
+
+// LeftToEdge says that the ACK is left as it is: the edge knows its window.
+func (f Field) LeftToEdge() bool { return f>>33&1 != 0 }
+
+// Advertises says that the ACK advertises its window to the edge.
+func (f Field) Advertises() bool { return f>>34&1 != 0 }
+
+// Window decides about an ACK, by what a port grants: the one that its data leaves by, or would; -1: not known.
+func (s *Switch) Window(id int, nowNs uint64, a *Ack, edge *WindowEdge) Field {
+	return Field(C.native_window(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_native_ack)(unsafe.Pointer(a)), (*C.struct_window_edge)(unsafe.Pointer(edge))))
+}
+
+// Advertise does the same in edge mode, where it is not a SYN-ACK. e is the end that sends the ACK; flagged: a switch
+// before this one has advertised its window.
+func (s *Switch) Advertise(id int, now EdgeTime, flagged bool, a *Ack, e *End, edge *WindowEdge) Field {
+	flag := C.int(0)
+	if flagged {
+		flag = 1
+	}
+	return Field(C.native_advertise(s.c, C.weir_u32(id), C.weir_u32(now), flag, (*C.struct_native_ack)(unsafe.Pointer(a)), e.c(),
+		(*C.struct_window_edge)(unsafe.Pointer(edge))))
+}
