@@ -12,17 +12,17 @@ import (
 	"weir/sim/network"
 )
 
-// FairQ at the ports of a simulated switch. The law and what it writes into a window field are the C of
-// datapath/core; which flows count and whose window an acknowledgement is held to are the rules of the kernel's
-// program (datapath/bpf), with a packet's connection number where that hashes addresses.
+// FairQ at the ports of a simulated switch. Which flows count, what is granted, whose window an acknowledgement is held
+// to, what is advertised and what is written into a window field are decided by the C of datapath/core, as in the
+// kernel. Here packets are read and written, and connections are looked up: by number, where the kernel hashes addresses.
 //
 //	fairq.go         parameters; what a run reads of it
-//	fairq_port.go    a port: its timer, its count of flows, its grant
+//	fairq_port.go    a port: its timer, and what packets did there
 //	fairq_table.go   a switch's table of connections
 //	fairq_packet.go  a packet: what it tells, and what is written into it
 //	fairq_paths.go   equal paths: ACKs whose data takes another switch
-//	fairq_tell.go    edge mode at a switch: which ACKs tell a window
-//	fairq_edge.go    edge mode at the ports to hosts: every ACK is held to what was told
+//	fairq_tell.go    edge mode at a switch: ACKs that advertise a window
+//	fairq_edge.go    edge mode at the ports to hosts: every ACK is held to what was advertised
 
 // mostMSS is what Ethernet carries: 1500 bytes less 40 of headers. A larger option is not believed.
 const mostMSS = 1460

@@ -35,7 +35,9 @@ type connection struct {
 	assumes bool                 // its ACKs are held to a part of the window of their data's twin here (fairq_paths.go)
 }
 
-func (c *connection) closed() bool { return c.reset || c.ends[0].Flags&c.ends[1].Flags&native.EndFIN != 0 }
+func (c *connection) closed() bool {
+	return c.reset || c.ends[0].Flags&c.ends[1].Flags&native.EndFIN != 0
+}
 
 // fairQSwitch is what the ports of a switch have in common. Where the kernel hashes addresses, a connection has its
 // number; each switch has a table of its own all the same, with what passed there and no more.
