@@ -2,35 +2,26 @@ package doctor
 
 import (
 	"bytes"
-	"encoding/binary"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
 )
 
-// attribute is one of netlink's: what it is, and its value.
-type attribute struct {
-	kind  uint16
-	value []byte
-}
-
-// attributes cuts a message into its attributes. The library's own reader ends the process where the last
-// one is not padded.
-func attributes(b []byte) (out []attribute) {
-	const header, align, kindMask = 4, 4, 0x3fff
-	for len(b) >= header {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < header || length > len(b) {
-			break
-		}
-		out = append(out, attribute{binary.NativeEndian.Uint16(b[2:]) & kindMask, b[header:length]})
-		b = b[min((length+align-1)&^(align-1), len(b)):]
+// attributes cuts a message into its attributes; nil where it is none. The library ends the process where the last
+// attribute is not padded to 4 bytes, so it is padded here.
+func attributes(b []byte) []syscall.NetlinkRouteAttr {
+	all, err := nl.ParseRouteAttr(append(b[:len(b):len(b)], 0, 0, 0))
+	if err != nil {
+		return nil
 	}
-	return out
+	return all
 }
 
 // attributeOf gives the value of the first of a kind; nil without.
-func attributeOf(list []attribute, kind uint16) []byte {
-	for _, a := range list {
-		if a.kind == kind {
-			return a.value
+func attributeOf(list []syscall.NetlinkRouteAttr, kind uint16) []byte {
+	for i := range list {
+		if list[i].Attr.Type&nl.NLA_TYPE_MASK == kind {
+			return list[i].Value
 		}
 	}
 	return nil

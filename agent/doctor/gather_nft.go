@@ -104,7 +104,7 @@ func parseEgressHook(m []byte) (h EgressHook, ok bool) {
 // deviceNames reads a list of devices.
 func deviceNames(b []byte) (out []string) {
 	for _, a := range attributes(b) {
-		out = append(out, cString(a.value))
+		out = append(out, cString(a.Value))
 	}
 	return first(out)
 }

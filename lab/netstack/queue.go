@@ -119,8 +119,14 @@ func parseBacklog(b []byte) (int, error) {
 	if binary.NativeEndian.Uint16(b[4:]) == unix.NLMSG_ERROR {
 		return 0, fmt.Errorf("find a queue: %w", unix.Errno(-int32(binary.NativeEndian.Uint32(b[header:]))))
 	}
-	stats := attribute(b[header+nl.SizeofTcMsg:], nl.TCA_STATS2)
-	queue := attribute(stats, gnetStatsQueue)
+	stats, err := attribute(b[header+nl.SizeofTcMsg:], nl.TCA_STATS2)
+	if err != nil {
+		return 0, err
+	}
+	queue, err := attribute(stats, gnetStatsQueue)
+	if err != nil {
+		return 0, err
+	}
 	if len(queue) < 8 {
 		return 0, fmt.Errorf("the kernel tells nothing of a queue's length")
 	}
@@ -131,18 +137,20 @@ func parseBacklog(b []byte) (int, error) {
 const gnetStatsQueue = 3
 
 // attribute is the payload of the first netlink attribute of a type; nil if there is none.
-func attribute(b []byte, kind uint16) []byte {
-	for len(b) >= 4 {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < 4 || length > len(b) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(b[2:]) == kind {
-			return b[4:length]
-		}
-		b = b[min((length+3)&^3, len(b)):]
+func attribute(b []byte, kind uint16) ([]byte, error) {
+	if len(b)%unix.NLA_ALIGNTO != 0 { // the library ends the process there
+		return nil, fmt.Errorf("answer about a queue: %d bytes of attributes, which are not padded", len(b))
 	}
-	return nil
+	all, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return nil, fmt.Errorf("answer about a queue: %w", err)
+	}
+	for i := range all {
+		if all[i].Attr.Type&nl.NLA_TYPE_MASK == kind {
+			return all[i].Value, nil
+		}
+	}
+	return nil, nil
 }
 
 // Close ends the watch; who waits goes on.
