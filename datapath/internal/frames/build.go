@@ -1,5 +1,6 @@
 // Package frames builds Ethernet frames with TCP, takes them apart and mutates them, for tests of the
-// kernel programs. It is written from the RFCs and knows nothing of those programs.
+// kernel programs, of which it knows nothing. gopacket builds what is well formed; what a test wants otherwise is
+// written over it, and frames are taken apart from the RFCs, since most of those of a test are broken.
 //
 //	0   destination and source address, 12 B
 //	12  VLAN tags, 4 B each: TPID 2 B, TCI 2 B
@@ -10,8 +11,13 @@
 package frames
 
 import (
-	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 )
 
 // EtherTypes and IP protocols.
@@ -96,110 +102,144 @@ func (s *Segment) Bytes() []byte { return s.Append(nil) }
 
 // Append is Bytes behind what stands in b.
 func (s *Segment) Append(b []byte) []byte {
+	w := newWriter()
+	defer writers.Put(w)
+	w.tcp = layers.TCP{
+		SrcPort: layers.TCPPort(s.FromPort), DstPort: layers.TCPPort(s.ToPort), Seq: s.Seq, Ack: s.Ack,
+		DataOffset: uint8(tcpHeader+len(s.Options)) / 4, Window: s.Window, Urgent: s.Urgent,
+		FIN: s.Flags&FIN != 0, SYN: s.Flags&SYN != 0, RST: s.Flags&RST != 0, PSH: s.Flags&PSH != 0,
+		ACK: s.Flags&ACK != 0, URG: s.Flags&URG != 0, ECE: s.Flags&ECE != 0, CWR: s.Flags&CWR != 0,
+	}
+	w.put(s.Payload)
+	w.put(s.Options) // as they are: a test may want any
+	network := w.network(&s.IP, layers.IPProtocolTCP)
+	must(w.tcp.SetNetworkLayerForChecksum(network))
+	w.layer(&w.tcp)
+	l4 := w.finish(&s.Link, &s.IP)
 	start := len(b)
-	b, l4 := s.IP.header(s.Link.header(b, &s.IP), TCP)
-	b = binary.BigEndian.AppendUint16(b, s.FromPort)
-	b = binary.BigEndian.AppendUint16(b, s.ToPort)
-	b = binary.BigEndian.AppendUint32(b, s.Seq)
-	b = binary.BigEndian.AppendUint32(b, s.Ack)
-	b = append(b, byte(tcpHeader+len(s.Options))/4<<4|s.Reserved, s.Flags)
-	b = binary.BigEndian.AppendUint16(b, s.Window)
-	b = binary.BigEndian.AppendUint16(b, 0)
-	b = binary.BigEndian.AppendUint16(b, s.Urgent)
-	b = append(append(b, s.Options...), s.Payload...)
-	s.finish(b[start+ethHeader+tagBytes*len(s.Tags):])
-	sum := pseudo(s.From.AsSlice(), s.To.AsSlice(), TCP, len(b)-l4)
-	binary.BigEndian.PutUint16(b[l4+16:], ^fold(sum+add(b[l4:])))
+	b = append(b, w.Bytes()...)
+	if s.Reserved != 0 { // the library knows one of the four bits
+		v := View{Frame: b[start:], L3: ethHeader + tagBytes*len(s.Tags), L4: l4, End: len(b) - start}
+		v.Frame[l4+12] |= s.Reserved
+		v.SetChecksum()
+	}
 	return append(b, make([]byte, s.Padding)...)
 }
 
 // Packet builds a frame around any IP payload.
 func Packet(l Link, ip IP, protocol byte, payload []byte) []byte {
-	b, _ := ip.header(l.header(nil, &ip), protocol)
-	b = append(b, payload...)
-	ip.finish(b[ethHeader+tagBytes*len(l.Tags):])
+	w := newWriter()
+	defer writers.Put(w)
+	w.put(payload)
+	w.network(&ip, layers.IPProtocol(protocol))
+	w.finish(&l, &ip)
+	return append([]byte(nil), w.Bytes()...)
+}
+
+// writer is a buffer that layers are put into, the innermost first, and the layers: ten million frames are built in
+// one run.
+type writer struct {
+	gopacket.SerializeBuffer
+	tcp       layers.TCP
+	ip4       layers.IPv4
+	ip6       layers.IPv6
+	from, to  []byte
+	ipOptions []layers.IPv4Option
+}
+
+var writers = sync.Pool{New: func() any { return &writer{SerializeBuffer: gopacket.NewSerializeBuffer()} }}
+
+func newWriter() *writer {
+	w := writers.Get().(*writer)
+	must(w.Clear())
+	return w
+}
+
+// must ends a test whose frame the library refuses to build.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("frames: build a frame: %v", err))
+	}
+}
+
+// layer puts a layer before what is there. Lengths are what the layer says.
+func (w *writer) layer(l gopacket.SerializableLayer) {
+	must(l.SerializeTo(w, gopacket.SerializeOptions{ComputeChecksums: true}))
+}
+
+func (w *writer) put(b []byte) {
+	at, err := w.PrependBytes(len(b))
+	must(err)
+	copy(at, b)
+}
+
+// network prepares the IP header of a packet with this protocol, its length left open.
+func (w *writer) network(ip *IP, protocol layers.IPProtocol) gopacket.NetworkLayer {
+	w.from, _ = ip.From.AppendBinary(w.from[:0])
+	w.to, _ = ip.To.AppendBinary(w.to[:0])
+	if ip.From.Is4() {
+		w.cutOptions(ip.Options)
+		w.ip4 = layers.IPv4{
+			Version: 4, IHL: uint8(ipv4Header+len(ip.Options)) / 4, TOS: ip.TOS, Id: uint16(ip.ID), TTL: 64, Protocol: protocol,
+			Flags: layers.IPv4Flag(ip.Fragment >> 13), FragOffset: ip.Fragment & 0x1fff, SrcIP: w.from, DstIP: w.to, Options: w.ipOptions,
+		}
+		return &w.ip4
+	}
+	w.ip6 = layers.IPv6{
+		Version: 6, TrafficClass: ip.TOS, FlowLabel: ip.ID & 0xfffff, NextHeader: protocol, HopLimit: 64, SrcIP: w.from, DstIP: w.to,
+	}
+	return &w.ip6
+}
+
+// finish puts the headers before what is there, and gives the offset of what was there.
+func (w *writer) finish(l *Link, ip *IP) (l4 int) {
+	inner := len(w.Bytes())
+	kind := layers.EthernetTypeIPv6
+	if ip.From.Is4() {
+		kind = layers.EthernetTypeIPv4
+		w.ip4.Length = uint16(ipv4Header + len(ip.Options) + inner)
+		w.layer(&w.ip4)
+	} else {
+		for _, e := range slices.Backward(ip.Extensions) {
+			w.put(e.bytes(byte(w.ip6.NextHeader)))
+			w.ip6.NextHeader = layers.IPProtocol(e.Kind)
+		}
+		w.ip6.Length = uint16(len(w.Bytes()))
+		w.layer(&w.ip6)
+	}
+	for _, t := range slices.Backward(l.Tags) {
+		w.layer(&layers.Dot1Q{Priority: uint8(t.TCI >> 13), DropEligible: t.TCI&0x1000 != 0, VLANIdentifier: t.TCI & 0xfff, Type: kind})
+		kind = layers.EthernetType(t.TPID)
+	}
+	// The library's own layer makes every frame 60 bytes long.
+	w.put([]byte{byte(kind >> 8), byte(kind)})
+	w.put(l.Src[:])
+	w.put(l.Dst[:])
+	return len(w.Bytes()) - inner
+}
+
+// bytes is the extension header before a header of this kind. The library takes only bodies that are well formed.
+func (e *Extension) bytes(next byte) []byte {
+	words := (2 + len(e.Body) + 7) / 8
+	length := byte(words - 1)
+	if e.Kind == AH { // in units of 4 bytes, less 2 (RFC 4302 2.2)
+		length = byte(2*words - 2)
+	}
+	b := make([]byte, 8*words)
+	b[0], b[1] = next, length
+	copy(b[2:], e.Body)
 	return b
 }
 
-func (l *Link) header(b []byte, ip *IP) []byte {
-	b = append(append(b, l.Dst[:]...), l.Src[:]...)
-	for _, t := range l.Tags {
-		b = binary.BigEndian.AppendUint16(b, t.TPID)
-		b = binary.BigEndian.AppendUint16(b, t.TCI)
-	}
-	if ip.From.Is4() {
-		return binary.BigEndian.AppendUint16(b, TypeIPv4)
-	}
-	return binary.BigEndian.AppendUint16(b, TypeIPv6)
-}
-
-// header appends the IP header, without its length and checksum, and gives the offset behind it.
-func (ip *IP) header(b []byte, protocol byte) ([]byte, int) {
-	if ip.From.Is4() {
-		from, to := ip.From.As4(), ip.To.As4()
-		b = append(b, 0x40|byte(ipv4Header+len(ip.Options))/4, ip.TOS, 0, 0, byte(ip.ID>>8), byte(ip.ID))
-		b = binary.BigEndian.AppendUint16(b, ip.Fragment)
-		b = append(b, 64, protocol, 0, 0)
-		b = append(append(append(b, from[:]...), to[:]...), ip.Options...)
-		return b, len(b)
-	}
-	from, to := ip.From.As16(), ip.To.As16()
-	next := protocol
-	if len(ip.Extensions) > 0 {
-		next = ip.Extensions[0].Kind
-	}
-	b = append(b, 0x60|ip.TOS>>4, ip.TOS<<4|byte(ip.ID>>16&15), byte(ip.ID>>8), byte(ip.ID), 0, 0, next, 64)
-	b = append(append(b, from[:]...), to[:]...)
-	for i, e := range ip.Extensions {
-		next = protocol
-		if i+1 < len(ip.Extensions) {
-			next = ip.Extensions[i+1].Kind
+// cutOptions cuts a well-formed list of IPv4 options.
+func (w *writer) cutOptions(list []byte) {
+	w.ipOptions = w.ipOptions[:0]
+	for len(list) > 0 {
+		o := layers.IPv4Option{OptionType: list[0], OptionLength: 1}
+		if o.OptionType > 1 {
+			o.OptionLength = list[1]
+			o.OptionData = list[2:o.OptionLength]
 		}
-		words := (2 + len(e.Body) + 7) / 8
-		length := byte(words - 1)
-		if e.Kind == AH { // in units of 4 bytes, less 2 (RFC 4302 2.2)
-			length = byte(2*words - 2)
-		}
-		b = append(append(b, next, length), e.Body...)
-		b = append(b, make([]byte, 8*words-2-len(e.Body))...)
+		w.ipOptions, list = append(w.ipOptions, o), list[o.OptionLength:]
 	}
-	return b, len(b)
-}
-
-// finish writes the length and the checksum of the header of a whole packet.
-func (ip *IP) finish(packet []byte) {
-	if ip.From.Is4() {
-		header := packet[:ipv4Header+len(ip.Options)]
-		binary.BigEndian.PutUint16(packet[2:], uint16(len(packet)))
-		binary.BigEndian.PutUint16(packet[10:], ^fold(add(header)))
-		return
-	}
-	binary.BigEndian.PutUint16(packet[4:], uint16(len(packet)-ipv6Header))
-}
-
-// add is the sum of b in 16-bit words (RFC 1071), not folded.
-func add(b []byte) (sum uint64) {
-	for ; len(b) >= 4; b = b[4:] {
-		sum += uint64(binary.BigEndian.Uint32(b))
-	}
-	if len(b) >= 2 {
-		sum += uint64(binary.BigEndian.Uint16(b))
-		b = b[2:]
-	}
-	if len(b) == 1 {
-		sum += uint64(b[0]) << 8
-	}
-	return sum
-}
-
-func fold(sum uint64) uint16 {
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return uint16(sum)
-}
-
-// pseudo is the sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1).
-func pseudo(from, to []byte, protocol byte, bytes int) uint64 {
-	return add(from) + add(to) + uint64(protocol) + uint64(bytes)
 }

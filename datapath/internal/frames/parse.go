@@ -3,6 +3,8 @@ package frames
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/gopacket/gopacket"
 )
 
 // Kind says what a frame holds, as far as a switch can know.
@@ -151,16 +153,7 @@ func (v *View) ChecksumError() uint16 { return v.sum() % 0xffff }
 
 // sum is all ones when the checksum is right.
 func (v *View) sum() uint16 {
-	from, to := v.addresses()
-	return fold(pseudo(from, to, TCP, v.End-v.L4) + add(v.Frame[v.L4:v.End]))
-}
-
-func (v *View) addresses() (from, to []byte) {
-	at, bytes := v.L3+12, 4
-	if v.Frame[v.L3]>>4 == 6 {
-		at, bytes = v.L3+8, 16
-	}
-	return v.Frame[at : at+bytes], v.Frame[at+bytes : at+2*bytes]
+	return ^gopacket.FoldChecksum(gopacket.ComputeChecksum(v.Frame[v.L4:v.End], uint32(v.PartialChecksum())))
 }
 
 // SetChecksum makes the TCP checksum right.
@@ -173,8 +166,11 @@ func (v *View) SetChecksum() {
 // PartialChecksum is what stands in the checksum field of a segment whose checksum the device shall
 // complete: the sum of the pseudo header.
 func (v *View) PartialChecksum() uint16 {
-	from, to := v.addresses()
-	return fold(pseudo(from, to, TCP, v.End-v.L4))
+	addresses := v.Frame[v.L3+12 : v.L3+20]
+	if v.Frame[v.L3]>>4 == 6 {
+		addresses = v.Frame[v.L3+8 : v.L3+40]
+	}
+	return ^gopacket.FoldChecksum(gopacket.ComputeChecksum(addresses, TCP+uint32(v.End-v.L4)))
 }
 
 // SetPartialChecksum makes the TCP checksum one that the device shall complete.
