@@ -3,19 +3,35 @@ package controller
 import (
 	"context"
 	"errors"
+	"reflect"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/forward"
 	"weir/openflow"
 	"weir/openflow/channel"
 )
 
-// carry carries out one action. A switch that cannot take it is cut off: when it connects again, it is
-// compared whole.
-func (c *Core) carry(a fabric.Action) {
-	s := c.sessions[fabric.Target(a)]
+// carry routes one action of a law. A switch that cannot take it is cut off: when it connects again, it is compared whole.
+func (c *Core) carry(from string, a law.Action) {
+	switch a := a.(type) {
+	case *fabric.Report:
+		c.report(a)
+		return
+	case law.Grant:
+		c.astray(grants, from, a)
+		return
+	}
+	id, ok := fabric.Target(a)
+	if !ok {
+		c.astray(unknown, from, a)
+		return
+	}
+	c.counts.orders.Add(1)
+	s := c.sessions[id]
 	if s == nil {
-		return // has just left
+		c.counts.actionsLate.Add(1) // it has just left
+		return
 	}
 	var err error
 	switch a := a.(type) {
@@ -29,8 +45,13 @@ func (c *Core) carry(a fabric.Action) {
 			c.counts.framesDropped.Add(1)
 		}
 	default:
+		m := message(a)
+		if m == nil {
+			c.astray(unknown, from, a)
+			return
+		}
 		c.counts.changes.Add(1)
-		_, err = s.conn.Send(message(a))
+		_, err = s.conn.Send(m)
 	}
 	if err != nil && s.conn.Err() == nil {
 		c.log.Error("cannot give a switch its orders: its connection is ended", "switch", s.id, "error", err)
@@ -38,8 +59,8 @@ func (c *Core) carry(a fabric.Action) {
 	}
 }
 
-// message is the OpenFlow message of a change.
-func message(a fabric.Action) openflow.Message {
+// message is the OpenFlow message of a change; nil: there is none.
+func message(a law.Action) openflow.Message {
 	switch a := a.(type) {
 	case fabric.SetFlow:
 		return flowMod(a.Flow, openflow.FlowAdd)
@@ -55,7 +76,45 @@ func message(a fabric.Action) openflow.Message {
 	case fabric.SetMeter:
 		return meterMod(a)
 	}
-	panic("an action without a message") // a law that this world does not know
+	return nil
+}
+
+// report keeps the newest counters of a switch, for its status.
+func (c *Core) report(r *fabric.Report) {
+	s := c.sessions[r.Switch]
+	if s == nil {
+		c.counts.actionsLate.Add(1)
+		return
+	}
+	s.ports = append(s.ports[:0], r.Ports...)
+}
+
+// reason is why an action of a law is not carried out.
+type reason uint8
+
+const (
+	grants  reason = iota // no agent enforces them yet
+	unknown               // this controller has no route for its kind
+)
+
+// strayed names the actions of one kind of one law.
+type strayed struct {
+	why  reason
+	law  string
+	kind reflect.Type
+}
+
+// astray counts an action that cannot be carried out, and logs the first of each kind.
+func (c *Core) astray(why reason, from string, a law.Action) {
+	k := strayed{why, from, reflect.TypeOf(a)}
+	if c.strayed[k]++; c.strayed[k] > 1 {
+		return
+	}
+	if why == grants {
+		c.log.Warn("a law grants windows or rates, and this controller has no agents to enforce them: they are counted and have no effect; take the law out of the controller's file if you rely on them", "law", from)
+		return
+	}
+	c.log.Error("a law wants what this controller cannot do: such actions are counted and have no effect; give controller/carry.go a route for this kind, or take the law out of the controller's file", "law", from, "kind", k.kind)
 }
 
 // barrier asks for a confirmation. A switch that gives none in time is ended: nobody knows what it does.
@@ -69,7 +128,7 @@ func (c *Core) barrier(s *session, a fabric.Barrier) error {
 		defer cancel()
 		_, err := call.Wait(ctx)
 		if err == nil {
-			c.turns.must(s, fabric.Confirmed(a))
+			c.turns.must(s, &fabric.Confirmed{Switch: a.Switch, Serial: a.Serial})
 			return
 		}
 		if s.conn.Err() == nil {
@@ -82,24 +141,28 @@ func (c *Core) barrier(s *session, a fabric.Barrier) error {
 
 // askStats asks for all port counters.
 func (c *Core) askStats(s *session) error {
-	var ports []fabric.Counters
+	stats := s.spare.Swap(nil)
+	if stats == nil {
+		stats = &fabric.PortStats{}
+	}
+	stats.Switch, stats.Ports = s.id, stats.Ports[:0]
 	var failed bool
 	err := s.conn.Poll(&openflow.MultipartRequest{Type: openflow.MultipartPortStats, Body: openflow.PortStatsRequest{PortNo: openflow.PortAny}},
 		func(body []byte, last bool, err error) {
 			if err == nil {
-				ports, err = counters(ports, body)
+				stats.Ports, err = counters(stats.Ports, body)
 			}
 			failed = failed || err != nil
 			switch {
 			case !last:
 			case failed:
-				c.tell(s, fabric.StatsFailed{Switch: s.id})
+				c.tell(s, &fabric.StatsFailed{Switch: s.id})
 			default:
-				c.tell(s, fabric.PortStats{Switch: s.id, Ports: ports})
+				c.tell(s, stats)
 			}
 		})
 	if errors.Is(err, channel.ErrOutstanding) || errors.Is(err, channel.ErrQueueFull) {
-		c.later = append(c.later, event{s, fabric.StatsFailed{Switch: s.id}}) // the laws are in a step
+		c.later = append(c.later, event{s, &fabric.StatsFailed{Switch: s.id}}) // the laws are in a step
 		return nil
 	}
 	return err
@@ -117,7 +180,7 @@ func counters(to []fabric.Counters, body []byte) ([]fabric.Counters, error) {
 			continue
 		}
 		to = append(to, fabric.Counters{
-			Port: fabric.Port(p.PortNo), RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
+			Port: fabric.PortNo(p.PortNo), RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
 			RxDropped: p.RxDropped, TxDropped: p.TxDropped, RxErrors: p.RxErrors, TxErrors: p.TxErrors,
 		})
 	}

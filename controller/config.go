@@ -101,12 +101,19 @@ type Config struct {
 	Poll       time.Duration         // 0: never
 	Forward    forward.Config        // Key is made anew by Run
 	Metrics    string                // address; "": nowhere
+	Laws       []Law                 // that run beside forwarding and polling
 
 	Version string
 	Log     *slog.Logger // nil: none
 	Ready   func(address net.Addr)
 
 	beforeDraw func() // of tests: called when the lease is taken, before the generation id is drawn
+}
+
+// Law is a law that a controller is given. New makes it anew for each term.
+type Law struct {
+	Name string // in logs and status
+	New  func() (law.Law, error)
 }
 
 // Schema is the JSON schema of `kind: Controller`.

@@ -1,5 +1,5 @@
 // Package controller is Weir's SDN controller: it holds the OpenFlow connections to switches, feeds the laws
-// (fabric.Law) with what happens there, and carries out what they decide. One goroutine has the laws; what
+// (law.Law) with what happens there, and carries out what they decide. One goroutine has the laws; what
 // switches send waits for it within limits, and is taken in turn, so that one that floods holds up no other.
 //
 //	controller.go the goroutine of the laws
@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow/channel"
 )
@@ -31,7 +32,7 @@ const refusedMax = 256
 
 // Core runs laws over OpenFlow connections. It is the channel's handler.
 type Core struct {
-	laws    []fabric.Law
+	laws    []namedLaw
 	log     *slog.Logger
 	begun   time.Time
 	turns   *turns
@@ -42,10 +43,11 @@ type Core struct {
 	later   []event    // of the laws' own goroutine
 
 	fence    *fence
-	flowsMax int                        // of one switch that is taken in
-	sessions map[fabric.Switch]*session // those that the laws know; of the laws' goroutine
-	out      []fabric.Action
-	refused  map[fabric.Switch]string // switches that are not managed, and why
+	flowsMax int                     // of one switch that is taken in
+	sessions map[law.Switch]*session // those that the laws know; of the laws' goroutine
+	out      []law.Action
+	refused  map[law.Switch]string // switches that are not managed, and why
+	strayed  map[strayed]uint64    // actions that were not carried out
 
 	patience     patience
 	counts       counts
@@ -58,6 +60,7 @@ type counts struct {
 	eventsDropped          atomic.Uint64 // before the switch joined
 	overRate               atomic.Uint64 // packets above the rate of a connection that is gone
 	orders, ordersRefused  atomic.Uint64
+	actionsLate            atomic.Uint64 // for a switch that had left
 	changes                atomic.Uint64
 	joined, left, lawNanos atomic.Int64
 	slowestStepNanos       atomic.Int64
@@ -67,15 +70,22 @@ type counts struct {
 // event is one for the laws, of one connection.
 type event struct {
 	from *session
-	e    fabric.Event
+	e    law.Event
+}
+
+// namedLaw is a law and what it is called in logs and status.
+type namedLaw struct {
+	name string
+	law.Law
 }
 
 // newCore makes a core whose roles are asked for with the fence's generation id.
-func newCore(f *fence, log *slog.Logger, laws ...fabric.Law) *Core {
+func newCore(f *fence, log *slog.Logger, laws ...namedLaw) *Core {
 	return &Core{
 		laws: laws, log: log, begun: time.Now(), fence: f,
 		flowsMax: 1 << 18, turns: newTurns(), ask: make(chan func()), ended: make(chan struct{}),
-		sessions: map[fabric.Switch]*session{}, refused: map[fabric.Switch]string{},
+		sessions: map[law.Switch]*session{}, refused: map[law.Switch]string{},
+		strayed: map[strayed]uint64{},
 	}
 }
 
@@ -99,13 +109,13 @@ func (c *Core) work(ctx context.Context) {
 			case f := <-c.ask:
 				f()
 			case <-wake.C:
-				c.step(fabric.Tick{})
+				c.step(law.Tick{})
 			}
 			continue
 		}
 		begun := time.Now()
 		c.take(event{s, e})
-		c.turns.spent(s, time.Since(begun))
+		c.turns.spent(s, e, time.Since(begun))
 		select {
 		case f := <-c.ask:
 			f()
@@ -132,13 +142,13 @@ func (c *Core) sleep(wake *time.Timer) {
 // take hands one event to the laws, if its connection is the one that they know.
 func (c *Core) take(e event) {
 	switch in := e.e.(type) {
-	case fabric.Joined:
+	case *fabric.Joined:
 		c.sessions[in.Switch] = e.from
 		delete(c.refused, in.Switch)
 		c.counts.joined.Add(1)
 		c.log.Info("switch joined", "switch", in.Switch, "address", e.from.conn.RemoteAddr(), "ports", len(in.Ports),
 			"flows", len(in.Found.Flows), "groups", len(in.Found.Groups))
-	case fabric.Left:
+	case *fabric.Left:
 		if c.sessions[in.Switch] != e.from {
 			return
 		}
@@ -150,15 +160,17 @@ func (c *Core) take(e event) {
 		}
 	}
 	c.step(e.e)
+	if p, is := e.e.(*fabric.PortStats); is {
+		e.from.spare.Store(p)
+	}
 }
 
-func (c *Core) step(e fabric.Event) {
+func (c *Core) step(e law.Event) {
 	begun := time.Now()
 	for _, l := range c.laws {
 		c.out = l.Step(begun.Sub(c.begun), e, c.out[:0])
-		c.counts.orders.Add(uint64(len(c.out)))
 		for i, a := range c.out {
-			c.carry(a)
+			c.carry(l.name, a)
 			c.out[i] = nil
 		}
 	}
@@ -183,6 +195,6 @@ func (c *Core) Do(ctx context.Context, f func()) bool {
 }
 
 // Tell gives the laws an event from elsewhere, such as a request to pin a flow.
-func (c *Core) Tell(ctx context.Context, e fabric.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
+func (c *Core) Tell(ctx context.Context, e law.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
 
 var _ channel.Handler = (*Core)(nil)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/law/fabric"
+	"weir/law"
 	"weir/openflow"
 )
 
@@ -76,7 +76,7 @@ func TestEarlyEvents(t *testing.T) {
 		}
 		b.connect(always.model(), "a", time.Second)
 		b.until("the other one is refused", func() bool { s = r.status(b.ctx); return len(s.Refused) > 0 })
-		if why := s.Refused[fabric.Switch(2).String()]; !strings.Contains(why, "changed while it was read") && !strings.Contains(why, "deadline") {
+		if why := s.Refused[law.Switch(2).String()]; !strings.Contains(why, "changed while it was read") && !strings.Contains(why, "deadline") {
 			b.t.Errorf("refused: %v", s.Refused)
 		}
 		if !b.serves(1) {
@@ -98,7 +98,7 @@ func TestEarlyEvents_BeforeReading(t *testing.T) {
 			}
 		}}
 		const wait = 10 * time.Second // after a refusal, for all of them to come
-		r.term.Load().core.patience.of = map[fabric.Switch]again{1: {time.Now(), wait}}
+		r.term.Load().core.patience.of = map[law.Switch]again{1: {time.Now(), wait}}
 		b.connect(m, "a", time.Second)
 		begun := time.Now()
 		b.until("the switch has joined", func() bool { return b.serves(1) })
@@ -111,38 +111,4 @@ func TestEarlyEvents_BeforeReading(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The counters of ports are lent for a step: what the status says later is a copy.
-func TestPortStatsAreLent(t *testing.T) {
-	r := &role{cfg: defaultFile().config(), log: slog.New(slog.DiscardHandler)}
-	at := &term{role: r, last: map[fabric.Switch][]fabric.Counters{}}
-	if err := at.makeLaws(); err != nil {
-		t.Fatal(err)
-	}
-	at.core = newCore(newFence(nil, 1, r.log), r.log, at.forward, at.poll)
-	at.core.sessions[1] = &session{id: 1}
-	lent := make([]fabric.Counters, 2)
-	at.poll.Step(0, fabric.Joined{Switch: 1}, nil)
-	for n := range uint64(3) {
-		lent[0], lent[1] = fabric.Counters{Port: 1, TxBytes: 5 + n}, fabric.Counters{Port: 2, TxBytes: 6 + n}
-		at.poll.Step(at.poll.Wake(), fabric.Tick{}, nil)
-		at.poll.Step(at.poll.Wake()-1, fabric.PortStats{Switch: 1, Ports: lent}, nil)
-		for i := range lent {
-			lent[i] = fabric.Counters{Port: 0xdead, TxBytes: 0xdeadbeef}
-		}
-		if kept := at.last[1]; len(kept) != 2 || kept[0].TxBytes != 5+n || kept[1].TxBytes != 6+n || kept[1].Port != 2 {
-			t.Errorf("answer %d: %+v", n, kept)
-		}
-	}
-	// Those of switches that have left are not kept for ever.
-	at.core.sessions = map[fabric.Switch]*session{2: {id: 2}}
-	at.poll.Step(at.poll.Wake(), fabric.Joined{Switch: 2}, nil)
-	for range 40 {
-		at.poll.Step(at.poll.Wake(), fabric.Tick{}, nil)
-		at.poll.Step(at.poll.Wake()-1, fabric.PortStats{Switch: 2, Ports: lent}, nil)
-	}
-	if len(at.last) != 1 {
-		t.Errorf("counters of %d switches are kept, one is there", len(at.last))
-	}
 }

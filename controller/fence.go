@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/law/fabric"
+	"weir/law"
 	"weir/openflow/channel"
 )
 
@@ -68,7 +68,7 @@ func (f *fence) holdsLocked(err error) bool {
 }
 
 // refused raises the id above what a switch says that it knows, within raiseStep and raiseEvery.
-func (f *fence) refused(id fabric.Switch, why *channel.RefusedIDError) {
+func (f *fence) refused(id law.Switch, why *channel.RefusedIDError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, above := channel.Above(f.generation, why.Known, raiseStep); !above {

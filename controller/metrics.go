@@ -62,6 +62,9 @@ var figures = []figure{
 	counter("events_dropped_total", "Changes of switches over the limit before they joined. These switches were read again.", func(s *Status) uint64 { return s.Core.EventsDropped }),
 	counter("orders_total", "Orders to switches.", func(s *Status) uint64 { return s.Core.Orders }),
 	counter("orders_refused_total", "Orders that a switch refused.", func(s *Status) uint64 { return s.Core.OrdersRefused }),
+	counter("actions_late_total", "Actions of laws for a switch that had left. They were not carried out.", func(s *Status) uint64 { return s.Core.ActionsLate }),
+	counter("grants_unenforced_total", "Windows and rates that laws granted, of all laws. This controller has no agents: nobody enforces them.", func(s *Status) uint64 { return sum(s.Core.Grants) }),
+	counter("actions_unknown_total", "Actions of laws that this controller has no route for. They had no effect.", func(s *Status) uint64 { return sum(s.Core.Unknown) }),
 	counter("links_forged_total", "Link probes with a wrong tag, a stale one, or from a port of hosts.", func(s *Status) uint64 { return s.Forward.Counts.LinksForged }),
 	counter("hosts_refused_total", "Hosts and addresses over a limit.", func(s *Status) uint64 { return s.Forward.Counts.HostsRefused }),
 	counter("moves_total", "Hosts that moved.", func(s *Status) uint64 { return s.Forward.Counts.Moves }),
@@ -71,6 +74,13 @@ var figures = []figure{
 	counter("generation_raises_total", "Raises of the generation id, because a switch called it stale.", func(s *Status) uint64 { return s.Raises }),
 	gauge("connections", "Connections, of peers that are no switches with them.", func(s *Status) int { return s.Peers.Now }),
 	counter("connections_total", "Connections that were begun.", func(s *Status) uint64 { return s.Peers.Accepted }),
+}
+
+func sum(counts map[string]uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
 }
 
 var activeDesc = desc("active", "1: at work; 0: stands by for another controller with the same generation file, and has no other figures.")

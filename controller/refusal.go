@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow"
 )
@@ -22,7 +23,7 @@ const (
 // patience says when switches that refused an order are told again.
 type patience struct {
 	mu sync.Mutex
-	of map[fabric.Switch]again
+	of map[law.Switch]again
 }
 
 type again struct {
@@ -31,11 +32,11 @@ type again struct {
 }
 
 // refused notes a refusal, and gives how long to wait.
-func (p *patience) refused(id fabric.Switch, now time.Time) time.Duration {
+func (p *patience) refused(id law.Switch, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
-		p.of = map[fabric.Switch]again{}
+		p.of = map[law.Switch]again{}
 	}
 	for old := range p.of {
 		if len(p.of) < refusedMax {
@@ -53,7 +54,7 @@ func (p *patience) refused(id fabric.Switch, now time.Time) time.Duration {
 }
 
 // left is how long a switch has to wait yet.
-func (p *patience) left(id fabric.Switch, now time.Time) time.Duration {
+func (p *patience) left(id law.Switch, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a, there := p.of[id]

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"weir/agent/metrics"
-	"weir/law/fabric"
+	"weir/law"
 	"weir/law/forward"
 	"weir/law/poll"
 	"weir/openflow/channel"
@@ -41,7 +41,6 @@ type term struct {
 	forward *forward.Law
 	poll    *poll.Law
 	server  *channel.Server
-	last    map[fabric.Switch][]fabric.Counters // of the laws' goroutine
 }
 
 // Run is a controller until ctx is done. What it installed on switches stays there and goes on forwarding;
@@ -148,43 +147,40 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 
 // newTerm makes all that works with a generation id, which is on disk already.
 func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
-	t := &term{role: r, last: map[fabric.Switch][]fabric.Counters{}}
-	if err := t.makeLaws(); err != nil {
+	t := &term{role: r}
+	laws, err := t.makeLaws()
+	if err != nil {
 		return nil, nil, err
 	}
-	t.core = newCore(newFence(r.store, generation, r.log), r.log, t.forward, t.poll)
+	t.core = newCore(newFence(r.store, generation, r.log), r.log, laws...)
 	// What an earlier configuration with other limits left is taken in, too, within reason.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
 	l, err := t.serveSwitches()
 	return t, l, err
 }
 
-func (t *term) makeLaws() (err error) {
+// makeLaws makes the controller's own laws, then those that it was given.
+func (t *term) makeLaws() ([]namedLaw, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return fmt.Errorf("a key for link discovery: %w", err)
+		return nil, fmt.Errorf("a key for link discovery: %w", err)
 	}
 	c := t.cfg.Forward
 	c.Key = key
+	var err error
 	if t.forward, err = forward.New(c); err != nil {
-		return err
+		return nil, err
 	}
-	t.poll = poll.New(t.cfg.Poll, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) {
-		if t.last[s] == nil {
-			t.forget()
+	t.poll = poll.New(t.cfg.Poll)
+	laws := []namedLaw{{"forward", t.forward}, {"poll", t.poll}}
+	for _, l := range t.cfg.Laws {
+		made, err := l.New()
+		if err != nil {
+			return nil, fmt.Errorf("law %s: %w", l.Name, err)
 		}
-		t.last[s] = append(t.last[s][:0], ports...) // they are lent
-	})
-	return nil
-}
-
-// forget removes the counters of switches that have left.
-func (t *term) forget() {
-	for id := range t.last {
-		if t.core.sessions[id] == nil {
-			delete(t.last, id)
-		}
+		laws = append(laws, namedLaw{l.Name, made})
 	}
+	return laws, nil
 }
 
 // serveSwitches makes the server, and the listener that it is to have.
@@ -214,7 +210,7 @@ func (t *term) serveSwitches() (net.Listener, error) {
 
 // named holds a switch to the datapath id that its certificate has as common name or as a DNS name.
 func named(c *channel.Conn) error {
-	id, shown := fabric.Switch(c.DatapathID()).String(), c.Certificate()
+	id, shown := law.Switch(c.DatapathID()).String(), c.Certificate()
 	if shown.Subject.CommonName == id || slices.Contains(shown.DNSNames, id) {
 		return nil
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow"
 	"weir/openflow/channel"
@@ -20,14 +22,17 @@ const (
 
 // session is one connection to one switch.
 type session struct {
-	id   fabric.Switch
+	id   law.Switch
 	conn *channel.Conn
 	box  mailbox // of turns
 
+	ports []fabric.Counters                // as last reported; of the laws' goroutine
+	spare atomic.Pointer[fabric.PortStats] // memory for the next answer with port counters
+
 	mu      sync.Mutex
 	joined  bool
-	early   []fabric.Event // that came before, since the reading began
-	dropped int            // further ones
+	early   []law.Event // that came before, since the reading began
+	dropped int         // further ones
 }
 
 // sessionOf finds the session of a connection; nil before Up.
@@ -40,7 +45,7 @@ func (c *Core) sessionOf(conn *channel.Conn) *session {
 
 // Up asks for everything that has to be known before the switch can join.
 func (c *Core) Up(conn *channel.Conn) {
-	s := &session{id: fabric.Switch(conn.DatapathID()), conn: conn}
+	s := &session{id: law.Switch(conn.DatapathID()), conn: conn}
 	c.byConn.Store(conn, s)
 	go func() { // a handler must not wait for answers
 		if wait := c.patience.left(s.id, time.Now()); wait > 0 {
@@ -89,14 +94,14 @@ func (c *Core) enter(s *session, joined *fabric.Joined) bool {
 		c.log.Warn("too many changes before the switch joined: it is read again", "switch", s.id, "kept", len(s.early), "dropped", s.dropped)
 		return false
 	}
-	c.turns.must(s, *joined)
+	c.turns.must(s, joined)
 	for _, e := range s.early {
 		c.turns.must(s, e)
 	}
 	s.joined, s.early = true, nil
 	select {
 	case <-s.conn.Done(): // Down may have been here before
-		c.turns.must(s, fabric.Left{Switch: s.id})
+		c.turns.must(s, &fabric.Left{Switch: s.id})
 	default:
 	}
 	return true
@@ -111,11 +116,11 @@ func (c *Core) Down(conn *channel.Conn, err error) {
 		return
 	}
 	c.log.Info("switch left", "switch", s.id, "reason", err)
-	c.tell(s, fabric.Left{Switch: s.id})
+	c.tell(s, &fabric.Left{Switch: s.id})
 }
 
 // tell queues an event that must not be lost; before the switch has joined it waits.
-func (c *Core) tell(s *session, e fabric.Event) {
+func (c *Core) tell(s *session, e law.Event) {
 	s.mu.Lock()
 	if !s.joined {
 		if len(s.early) < earlyMax {
@@ -132,7 +137,7 @@ func (c *Core) tell(s *session, e fabric.Event) {
 }
 
 // refuse remembers why a switch is not managed; of too many, some are forgotten.
-func (c *Core) refuse(id fabric.Switch, why error) {
+func (c *Core) refuse(id law.Switch, why error) {
 	for old := range c.refused {
 		if len(c.refused) < refusedMax {
 			break
@@ -160,7 +165,7 @@ func (c *Core) PacketIn(conn *channel.Conn, in *openflow.PacketIn) {
 		return
 	}
 	c.counts.frames.Add(1)
-	at := fabric.Point{Switch: s.id, Port: fabric.Port(port)}
+	at := law.Port{Switch: s.id, N: fabric.PortNo(port)}
 	if !c.turns.may(s, fabric.PacketIn{At: at, Kind: kind, Frame: in.Data}) {
 		c.counts.framesDropped.Add(1)
 	}
@@ -177,13 +182,13 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 		if m.Desc.PortNo > openflow.PortMax {
 			return // the bridge's own port
 		}
-		c.tell(s, fabric.PortChanged{Switch: s.id, Port: readPort(&m.Desc), Gone: m.Reason == openflow.PortDelete})
+		c.tell(s, &fabric.PortChanged{Switch: s.id, Port: readPort(&m.Desc), Gone: m.Reason == openflow.PortDelete})
 	case *openflow.FlowRemoved:
 		if _, ours := fabric.KindOf(m.Cookie); !ours || m.Reason != openflow.RemovedIdleTimeout {
 			return
 		}
 		if of, ok := readMatch(m.Match); ok {
-			c.tell(s, fabric.Expired{Switch: s.id, Flow: fabric.FlowKey{Table: uint8(m.TableID), Priority: m.Priority, Match: of}})
+			c.tell(s, &fabric.Expired{Switch: s.id, Flow: fabric.FlowKey{Table: uint8(m.TableID), Priority: m.Priority, Match: of}})
 		}
 	case *openflow.ErrorMessage:
 		c.counts.ordersRefused.Add(1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/datapath/testnet"
+	"weir/law"
 	"weir/law/fabric"
 	"weir/openflow"
 )
@@ -60,7 +61,7 @@ func TestPatience(t *testing.T) {
 	if got := p.refused(1, now.Add(againOver)); got != againMin {
 		t.Errorf("long after: %v", got)
 	}
-	for id := range fabric.Switch(5000) {
+	for id := range law.Switch(5000) {
 		p.refused(id, now)
 	}
 	if len(p.of) > refusedMax || p.left(99999, now) != 0 {

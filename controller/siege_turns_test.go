@@ -2,10 +2,13 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -16,7 +19,7 @@ func TestTurns(t *testing.T) {
 	frame := make([]byte, 60)
 	var noisy []*session
 	for i := range 50 {
-		s := &session{id: fabric.Switch(i)}
+		s := &session{id: law.Switch(i)}
 		for n := range 5000 {
 			if ok := turns.may(s, fabric.PacketIn{Frame: frame}); ok != (n < framesPerSwitch) {
 				t.Fatalf("packet %d: taken %v", n, ok)
@@ -27,11 +30,11 @@ func TestTurns(t *testing.T) {
 	served := map[*session]time.Duration{}
 	cost := func(s *session) time.Duration { return time.Duration(1+s.id) * time.Microsecond }
 	step := func() *session {
-		s, _, ok := turns.next()
+		s, e, ok := turns.next()
 		if !ok {
 			t.Fatal("nothing waits")
 		}
-		turns.spent(s, cost(s))
+		turns.spent(s, e, cost(s))
 		served[s] += cost(s)
 		turns.may(s, fabric.PacketIn{Frame: frame}) // more of the same
 		return s
@@ -43,7 +46,7 @@ func TestTurns(t *testing.T) {
 	if !turns.may(quiet, fabric.PacketIn{Frame: frame}) {
 		t.Fatal("not taken")
 	}
-	s, _, _ := turns.next()
+	s, e, _ := turns.next()
 	if s != quiet {
 		t.Error("a switch that had sent nothing waits for others")
 	}
@@ -55,7 +58,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("the laws worked %v for one switch and %v for another", longest, least)
 	}
 	// One that was served while the processor was away for a second is not kept from it for long.
-	turns.spent(quiet, time.Second)
+	turns.spent(quiet, e, time.Second)
 	turns.may(quiet, fabric.PacketIn{Frame: frame})
 	for n := 0; step() != quiet; n++ {
 		if n > 12*50*int(turn/time.Microsecond) {
@@ -66,16 +69,20 @@ func TestTurns(t *testing.T) {
 	for _, e := range []fabric.PacketIn{{Frame: frame}, {Kind: fabric.Probe, Frame: frame}} {
 		turns.may(quiet, e)
 	}
-	turns.must(quiet, fabric.Left{})
-	var order []fabric.Event
+	turns.must(quiet, &fabric.Left{})
+	var order []string
 	for len(order) < 3 {
 		s, e, _ := turns.next()
-		if turns.spent(s, turn); s == quiet {
-			order = append(order, e)
+		if s == quiet {
+			order = append(order, fmt.Sprintf("%T", e))
+			if p, is := e.(*fabric.PacketIn); is {
+				order[len(order)-1] = p.Kind.String()
+			}
 		}
+		turns.spent(s, e, turn)
 	}
-	if p, is := order[1].(fabric.PacketIn); order[0] != (fabric.Left{}) || !is || p.Kind != fabric.Probe {
-		t.Errorf("%v", order)
+	if want := []string{"*fabric.Left", "probe", "other"}; !slices.Equal(order, want) {
+		t.Errorf("%q, should be %q", order, want)
 	}
 	big := &session{id: 1001}
 	for turns.may(big, fabric.PacketIn{Frame: make([]byte, 65000)}) {
@@ -92,10 +99,10 @@ func TestTurnsWait(t *testing.T) {
 	var sent sync.WaitGroup
 	sent.Go(func() {
 		for range 3 * urgentPerSwitch {
-			turns.must(a, fabric.Left{Switch: 1})
+			turns.must(a, &fabric.Left{Switch: 1})
 		}
 	})
-	turns.must(b, fabric.Left{Switch: 2})
+	turns.must(b, &fabric.Left{Switch: 2})
 	for got := map[*session]int{}; got[a] < 3*urgentPerSwitch || got[b] < 1; {
 		if a.box.waiting(turns) > urgentPerSwitch {
 			t.Fatal("more wait than may")
@@ -109,7 +116,7 @@ func TestTurnsWait(t *testing.T) {
 	sent.Wait()
 	sent.Go(func() {
 		for range 2 * urgentPerSwitch {
-			turns.must(a, fabric.Left{Switch: 1})
+			turns.must(a, &fabric.Left{Switch: 1})
 		}
 	})
 	turns.end() // nobody is held up by a controller that has ended
@@ -125,7 +132,7 @@ func (b *mailbox) waiting(t *turns) int {
 // Refusals of peers with ever new names are not all remembered.
 func TestRefusedIsBounded(t *testing.T) {
 	c := newCore(newFence(nil, 1, nil), nil)
-	for id := range fabric.Switch(10 * refusedMax) {
+	for id := range law.Switch(10 * refusedMax) {
 		c.refuse(id, context.DeadlineExceeded)
 	}
 	if len(c.refused) != refusedMax || c.refused[10*refusedMax-1] == "" {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"weir/internal/localsock"
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/forward"
 	"weir/law/poll"
@@ -61,7 +62,13 @@ type CoreStatus struct {
 	Orders        uint64 `json:"orders"`
 	Changes       uint64 `json:"changes"`        // of these: of flows, groups and meters
 	OrdersRefused uint64 `json:"orders_refused"` // by switches
+	ActionsLate   uint64 `json:"actions_late"`   // of laws, for a switch that had left: not carried out
 	SlowestStepUs int64  `json:"slowest_step_us"`
+
+	// Grants are windows and rates that laws granted, by law. This controller has no agents yet: nobody enforces them.
+	Grants map[string]uint64 `json:"grants"`
+	// Unknown are actions that this controller has no route for, by law and kind. They had no effect.
+	Unknown map[string]uint64 `json:"unknown_actions"`
 }
 
 func (r *term) status() *Status {
@@ -77,11 +84,10 @@ func (r *term) status() *Status {
 	for id, c := range r.poll.Counts() {
 		s.Poll[id.String()] = c
 	}
-	r.forget()
-	for id, ports := range r.last {
-		for _, p := range ports {
+	for id, of := range r.core.sessions {
+		for _, p := range of.ports {
 			s.Ports[id.String()] = append(s.Ports[id.String()], PortCounter{
-				Port: uint32(p.Port), RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
+				Port: p.Port, RxPackets: p.RxPackets, TxPackets: p.TxPackets, RxBytes: p.RxBytes, TxBytes: p.TxBytes,
 				RxDropped: p.RxDropped, TxDropped: p.TxDropped,
 			})
 		}
@@ -111,11 +117,21 @@ func (c *Core) overRate() uint64 {
 
 func (c *Core) status() CoreStatus {
 	over := c.overRate()
-	return CoreStatus{
+	s := CoreStatus{
 		Frames: c.counts.frames.Load() + over, FramesDropped: c.counts.framesDropped.Load() + over,
 		EventsDropped: c.counts.eventsDropped.Load(), Orders: c.counts.orders.Load(), Changes: c.counts.changes.Load(),
-		OrdersRefused: c.counts.ordersRefused.Load(), SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000,
+		OrdersRefused: c.counts.ordersRefused.Load(), ActionsLate: c.counts.actionsLate.Load(),
+		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
 	}
+	for k, n := range c.strayed {
+		switch k.why {
+		case grants:
+			s.Grants[k.law] += n
+		case unknown:
+			s.Unknown[k.law+": "+k.kind.String()] += n
+		}
+	}
+	return s
 }
 
 // status asks the laws' goroutine, if there is one; nil: the controller ends.
@@ -141,15 +157,15 @@ type PinRequest struct {
 	Drop        bool   `json:"drop,omitempty"`
 }
 
-func (q PinRequest) event() (fabric.Event, error) {
+func (q PinRequest) event() (law.Event, error) {
 	t, err := tuple(q.Proto, q.Src, q.Dst)
 	if err != nil {
 		return nil, err
 	}
 	if q.Drop {
-		return fabric.PinDropped{Tuple: t}, nil
+		return &fabric.PinDropped{Tuple: t}, nil
 	}
-	return fabric.PinAsked{Tuple: t, IdleSeconds: q.IdleSeconds}, nil
+	return &fabric.PinAsked{Tuple: t, IdleSeconds: q.IdleSeconds}, nil
 }
 
 // serveControl answers on the controller's socket: GET /status, POST /pin.

@@ -114,7 +114,7 @@ func readMatch(m openflow.Match) (out fabric.Match, ok bool) {
 		}
 		switch f.ID {
 		case openflow.FieldInPort:
-			out.InPort = fabric.Port(f.Uint())
+			out.InPort = fabric.PortNo(f.Uint())
 		case openflow.FieldEthDst:
 			out.EthDst = fabric.MAC(f.MAC())
 		case openflow.FieldEthSrc:
@@ -174,7 +174,7 @@ func readInstructions(is openflow.Instructions) (do fabric.Do, ok bool) {
 			for _, a := range i.Actions {
 				switch a := a.(type) {
 				case openflow.ActionOutput:
-					do.Out = fabric.Port(a.Port)
+					do.Out = fabric.PortNo(a.Port)
 				case openflow.ActionGroup:
 					do.Group = uint32(a.GroupID)
 				case openflow.ActionExperimenter:
@@ -238,7 +238,7 @@ func readGroup(d *openflow.GroupDesc) (g fabric.Group) {
 	for _, b := range d.Buckets {
 		for _, a := range b.Actions {
 			if out, is := a.(openflow.ActionOutput); is {
-				g.Ports = append(g.Ports, fabric.Port(out.Port))
+				g.Ports = append(g.Ports, fabric.PortNo(out.Port))
 			}
 		}
 	}
@@ -267,7 +267,7 @@ func readMeter(c *openflow.MeterConfig) fabric.Meter {
 
 func readPort(p *openflow.Port) fabric.PortInfo {
 	return fabric.PortInfo{
-		Port: fabric.Port(p.PortNo), Name: p.Name, MAC: fabric.MAC(p.HwAddr),
+		Port: fabric.PortNo(p.PortNo), Name: p.Name, MAC: fabric.MAC(p.HwAddr),
 		Up: p.Config&openflow.PortDown == 0 && p.State&openflow.PortLinkDown == 0,
 	}
 }

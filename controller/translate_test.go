@@ -77,7 +77,7 @@ func TestFlowsOfOthers(t *testing.T) {
 }
 
 func TestGroupsComeBackAsTheyWere(t *testing.T) {
-	g := fabric.Group{ID: 0x57000009, Ports: []fabric.Port{2, 5, 7}}
+	g := fabric.Group{ID: 0x57000009, Ports: []fabric.PortNo{2, 5, 7}}
 	m := onTheWire(t, groupMod(g, openflow.GroupAdd))
 	got := readGroup(&openflow.GroupDesc{Type: m.Type, GroupID: m.GroupID, Buckets: m.Buckets})
 	if got.ID != g.ID || !slices.Equal(got.Ports, g.Ports) {

@@ -1,10 +1,10 @@
 package controller
 
 import (
-	"slices"
 	"sync"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -12,6 +12,8 @@ const (
 	urgentPerSwitch = 1024                  // events that must not be lost; a switch that sends more is read from later
 	framesPerSwitch = 1024                  // packets for the laws; further ones are dropped
 	bytesPerSwitch  = 512 << 10             // of these packets
+	freeMax         = 1024                  // packets whose memory is kept for further ones
+	freeBytesMax    = 2048                  // of each of these
 	turn            = 50 * time.Microsecond // of the laws' time, for one switch after the other
 )
 
@@ -25,13 +27,14 @@ type turns struct {
 	room       sync.Cond // of urgentPerSwitch
 	ended      bool
 	fresh, old queue[*session]
+	free       []*fabric.PacketIn
 }
 
 // mailbox is what one switch has sent and the laws have not seen.
 type mailbox struct {
-	urgent queue[fabric.Event]
-	probes queue[fabric.Event] // links must not go because frames flood
-	frames queue[fabric.Event]
+	urgent queue[law.Event]
+	probes queue[*fabric.PacketIn] // links must not go because frames flood
+	frames queue[*fabric.PacketIn]
 	bytes  int // of probes and frames
 	listed bool
 	credit time.Duration // of the laws' time
@@ -44,7 +47,7 @@ func newTurns() *turns {
 }
 
 // must queues an event that may not be lost; who sends faster than the laws work waits.
-func (t *turns) must(s *session, e fabric.Event) {
+func (t *turns) must(s *session, e law.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for s.box.urgent.len() >= urgentPerSwitch && !t.ended {
@@ -55,15 +58,15 @@ func (t *turns) must(s *session, e fabric.Event) {
 }
 
 // may queues a copy of a packet, unless the switch has too many there.
-func (t *turns) may(s *session, e fabric.PacketIn) bool {
+func (t *turns) may(s *session, in fabric.PacketIn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := &s.box
-	if b.probes.len()+b.frames.len() >= framesPerSwitch || b.bytes+len(e.Frame) > bytesPerSwitch {
+	if b.probes.len()+b.frames.len() >= framesPerSwitch || b.bytes+len(in.Frame) > bytesPerSwitch {
 		return false
 	}
-	b.bytes += len(e.Frame)
-	e.Frame = slices.Clone(e.Frame)
+	b.bytes += len(in.Frame)
+	e := t.copied(in)
 	if e.Kind == fabric.Probe {
 		b.probes.push(e)
 	} else {
@@ -71,6 +74,19 @@ func (t *turns) may(s *session, e fabric.PacketIn) bool {
 	}
 	t.list(s)
 	return true
+}
+
+// copied is a copy of a packet, in memory that an earlier one had.
+func (t *turns) copied(in fabric.PacketIn) *fabric.PacketIn {
+	var e *fabric.PacketIn
+	if last := len(t.free) - 1; last >= 0 {
+		e, t.free = t.free[last], t.free[:last]
+	} else {
+		e = &fabric.PacketIn{}
+	}
+	in.Frame = append(e.Frame[:0], in.Frame...)
+	*e = in
+	return e
 }
 
 func (t *turns) list(s *session) {
@@ -84,8 +100,8 @@ func (t *turns) list(s *session) {
 	}
 }
 
-// next gives the event whose turn it is; false: there is none. What it cost goes to spent.
-func (t *turns) next() (*session, fabric.Event, bool) {
+// next gives the event whose turn it is; false: there is none. It goes back to spent, with what it cost.
+func (t *turns) next() (*session, law.Event, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
@@ -116,7 +132,8 @@ func (t *turns) next() (*session, fabric.Event, bool) {
 	}
 }
 
-func (t *turns) pop(b *mailbox) (e fabric.Event, ok bool) {
+func (t *turns) pop(b *mailbox) (law.Event, bool) {
+	var p *fabric.PacketIn
 	switch {
 	case b.urgent.len() > 0:
 		if b.urgent.len() == urgentPerSwitch {
@@ -124,21 +141,25 @@ func (t *turns) pop(b *mailbox) (e fabric.Event, ok bool) {
 		}
 		return b.urgent.pop(), true
 	case b.probes.len() > 0:
-		e = b.probes.pop()
+		p = b.probes.pop()
 	case b.frames.len() > 0:
-		e = b.frames.pop()
+		p = b.frames.pop()
 	default:
 		return nil, false
 	}
-	b.bytes -= len(e.(fabric.PacketIn).Frame)
-	return e, true
+	b.bytes -= len(p.Frame)
+	return p, true
 }
 
 // spent takes what an event cost from its switch's credit, at most ten turns: while the processor had other things to
-// do, time passed, too, and the switch would wait for that among all others.
-func (t *turns) spent(s *session, d time.Duration) {
+// do, time passed, too, and the switch would wait for that among all others. The laws have given the event back: a packet's
+// memory is used again.
+func (t *turns) spent(s *session, e law.Event, d time.Duration) {
 	t.mu.Lock()
 	s.box.credit -= min(d, 10*turn)
+	if p, is := e.(*fabric.PacketIn); is && len(t.free) < freeMax && cap(p.Frame) <= freeBytesMax {
+		t.free = append(t.free, p)
+	}
 	t.mu.Unlock()
 }
 

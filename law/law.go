@@ -1,6 +1,8 @@
 package law
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -8,6 +10,9 @@ import (
 // Switch is a switch of the fabric: an OpenFlow datapath id (OpenFlow 1.3, 7.3.1) or the number that a switch's agent
 // is configured with.
 type Switch uint64
+
+// String is the number as OpenFlow's tools print it: 16 hexadecimal digits.
+func (s Switch) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
 // Host is a hypervisor. Its number is configured and never taken from a packet.
 type Host uint32
@@ -22,6 +27,13 @@ type Owner uint8
 type Port struct {
 	Switch Switch
 	N      uint32 // the switch's own number
+}
+
+func (p Port) String() string { return fmt.Sprintf("%v:%d", p.Switch, p.N) }
+
+// Compare orders ports by switch, then by number.
+func (p Port) Compare(q Port) int {
+	return cmp.Or(cmp.Compare(p.Switch, q.Switch), cmp.Compare(p.N, q.N))
 }
 
 // Pair is a guest and an address that it talks to.

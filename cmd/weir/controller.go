@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -179,6 +181,12 @@ func printController(w io.Writer, s *controller.Status) error {
 	}
 	if n := s.Core.OrdersRefused; n > 0 {
 		fmt.Fprintf(w, "%d orders were refused by switches: the log says which\n", n)
+	}
+	for _, law := range slices.Sorted(maps.Keys(s.Core.Grants)) {
+		fmt.Fprintf(w, "law %s granted %d windows and rates, and nobody enforces them: this controller has no agents\n", law, s.Core.Grants[law])
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Core.Unknown)) {
+		fmt.Fprintf(w, "law %s: %d actions had no effect: this controller does not know their kind\n", kind, s.Core.Unknown[kind])
 	}
 	for id, why := range s.Refused {
 		fmt.Fprintf(w, "not managed: %s: %s\n", id, why)

@@ -1,11 +1,13 @@
 package fabric
 
-// Event is one thing that happened.
-type Event interface{ event() }
+import "weir/law"
+
+// All events are pointers: the world lends them, and what they point at, for the duration of a step. A law copies what it
+// keeps.
 
 // Joined says: a switch is connected and this controller is its master. Found is what was on it already of ours.
 type Joined struct {
-	Switch Switch
+	Switch law.Switch
 	Ports  []PortInfo
 	Found  State
 }
@@ -18,31 +20,31 @@ type State struct {
 }
 
 // Left says: the connection to a switch is gone. The switch itself may go on as it was.
-type Left struct{ Switch Switch }
+type Left struct{ Switch law.Switch }
 
 // PortChanged says: a port came, went, or changed its state.
 type PortChanged struct {
-	Switch Switch
+	Switch law.Switch
 	Port   PortInfo
 	Gone   bool
 }
 
-// PacketIn says: a packet came to the controller, by a flow of this kind. Frame is valid during the step only.
+// PacketIn says: a packet came to the controller, by a flow of this kind.
 type PacketIn struct {
-	At    Point
+	At    law.Port
 	Kind  Kind
 	Frame []byte
 }
 
 // Confirmed says: the switch has carried out all up to this barrier.
 type Confirmed struct {
-	Switch Switch
+	Switch law.Switch
 	Serial uint64
 }
 
 // Expired says: a flow with an idle time is gone from a switch.
 type Expired struct {
-	Switch Switch
+	Switch law.Switch
 	Flow   FlowKey
 }
 
@@ -55,26 +57,41 @@ type PinAsked struct {
 // PinDropped takes it back.
 type PinDropped struct{ Tuple Tuple }
 
-// PortStats answers AskStats. Ports is valid during the step only.
+// PortStats answers AskStats.
 type PortStats struct {
-	Switch Switch
+	Switch law.Switch
 	Ports  []Counters
 }
 
 // StatsFailed says: an AskStats will not be answered any more.
-type StatsFailed struct{ Switch Switch }
+type StatsFailed struct{ Switch law.Switch }
 
-// Tick says: time has passed.
-type Tick struct{}
+// LawEvent makes it an Event.
+func (*Joined) LawEvent() {}
 
-func (Joined) event()      {}
-func (Left) event()        {}
-func (PortChanged) event() {}
-func (PacketIn) event()    {}
-func (Confirmed) event()   {}
-func (Expired) event()     {}
-func (PinAsked) event()    {}
-func (PinDropped) event()  {}
-func (PortStats) event()   {}
-func (StatsFailed) event() {}
-func (Tick) event()        {}
+// LawEvent makes it an Event.
+func (*Left) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*PortChanged) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*PacketIn) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Confirmed) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*Expired) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*PinAsked) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*PinDropped) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*PortStats) LawEvent() {}
+
+// LawEvent makes it an Event.
+func (*StatsFailed) LawEvent() {}

@@ -1,47 +1,19 @@
-// Package fabric has the words that the controller's laws and the worlds around them share: switches, ports
-// and addresses as plain values, what happens (events), and what is to be done about it (actions). Nothing
+// Package fabric has the words that the controller's laws and the worlds around them share: ports and
+// addresses as plain values, what happens (events), and what is to be done about it (actions). Nothing
 // here knows OpenFlow's bytes, a socket or a clock.
 package fabric
 
 import (
-	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"time"
 )
 
-// Law decides. Step takes one event at a time, now being the time since the controller began, and appends
-// what is to be done to out. Wake is when it wants a Tick though nothing else happens; 0: not at all. A law
-// has no clock, goroutine or randomness of its own: the same events give the same actions.
-type Law interface {
-	Step(now time.Duration, e Event, out []Action) []Action
-	Wake() time.Duration
-}
-
-// Switch is a datapath id (OpenFlow 1.3, 7.3.1).
-type Switch uint64
-
-func (s Switch) String() string { return fmt.Sprintf("%016x", uint64(s)) }
-
-// Port is a port number of a switch, 1 to 0xffffff00 (OFPP_MAX).
-type Port uint32
+// PortNo is a port number of a switch, 1 to 0xffffff00 (OFPP_MAX): the N of a law.Port.
+type PortNo = uint32
 
 // PortMax is the last number of a physical port.
-const PortMax Port = 0xffffff00
-
-// Point is a port of a switch: an end of a link, or where a host is.
-type Point struct {
-	Switch Switch
-	Port   Port
-}
-
-func (p Point) String() string { return fmt.Sprintf("%v:%d", p.Switch, p.Port) }
-
-// Compare orders points by switch, then by port.
-func (p Point) Compare(q Point) int {
-	return cmp.Or(cmp.Compare(p.Switch, q.Switch), cmp.Compare(p.Port, q.Port))
-}
+const PortMax PortNo = 0xffffff00
 
 // MAC is an Ethernet address; the zero MAC stands for none.
 type MAC [6]byte
@@ -79,7 +51,7 @@ func (t Tuple) String() string {
 
 // PortInfo is what a switch says of a port.
 type PortInfo struct {
-	Port Port
+	Port PortNo
 	Name string
 	MAC  MAC
 	Up   bool
@@ -87,7 +59,7 @@ type PortInfo struct {
 
 // Counters are what a switch counted at a port since the port was made.
 type Counters struct {
-	Port                 Port
+	Port                 PortNo
 	RxPackets, TxPackets uint64
 	RxBytes, TxBytes     uint64
 	RxDropped, TxDropped uint64

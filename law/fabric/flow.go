@@ -22,7 +22,7 @@ type FlowKey struct {
 
 // Match is what a packet has to be. A zero field matches anything.
 type Match struct {
-	InPort         Port
+	InPort         PortNo
 	EthSrc, EthDst MAC
 	EthType        uint16
 	Tuple          Tuple  // whole, of an IPv4 packet
@@ -33,7 +33,7 @@ type Match struct {
 // another table. All zero: dropped.
 type Do struct {
 	Meter uint32 // a copy goes to the controller through this meter, which never holds the packet itself up
-	Out   Port
+	Out   PortNo
 	Group uint32
 	Goto  uint8
 }
@@ -42,7 +42,7 @@ type Do struct {
 // A port that is down is not chosen. None: dropped.
 type Group struct {
 	ID    uint32
-	Ports []Port // sorted
+	Ports []PortNo // sorted
 }
 
 // Meter limits what comes to the controller.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
 )
@@ -13,8 +14,8 @@ func BenchmarkSYN(b *testing.B) {
 	n := leafSpine(b, 4, 2, 7)
 	n.begin(b)
 	flow := fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(20), SrcPort: 1000, DstPort: 80}
-	e := fabric.PacketIn{At: at(1, 1), Kind: fabric.SYN, Frame: modelnet.TCP(hostMAC(1), hostMAC(20), flow, 2)}
-	var out []fabric.Action
+	e := &fabric.PacketIn{At: at(1, 1), Kind: fabric.SYN, Frame: modelnet.TCP(hostMAC(1), hostMAC(20), flow, 2)}
+	var out []law.Action
 	b.ReportAllocs()
 	for b.Loop() {
 		out = n.law.Step(n.Now, e, out[:0])

@@ -6,6 +6,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -26,7 +27,7 @@ func readHeader(frame []byte) (h header, ok bool) {
 }
 
 // packetIn learns from a frame and sees that it gets on, where no switch could do that alone.
-func (l *Law) packetIn(e fabric.PacketIn) {
+func (l *Law) packetIn(e *fabric.PacketIn) {
 	head, ok := readHeader(e.Frame)
 	if !ok {
 		return
@@ -71,7 +72,7 @@ func (l *Law) learnAddress(h *host, head header, frame []byte) {
 }
 
 // arp answers a broadcast request for a host that is known and can be reached, and passes others on.
-func (l *Law) arp(e fabric.PacketIn, head header) {
+func (l *Law) arp(e *fabric.PacketIn, head header) {
 	var q layers.ARP
 	if err := q.DecodeFromBytes(e.Frame[14:], gopacket.NilDecodeFeedback); err != nil ||
 		q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 || q.ProtAddressSize != 4 {
@@ -92,7 +93,7 @@ func (l *Law) arp(e fabric.PacketIn, head header) {
 		return // cannot be: all sizes are fixed
 	}
 	l.counts.Answered++
-	l.out = append(l.out, fabric.PacketOut{Switch: e.At.Switch, Ports: []fabric.Port{e.At.Port}, Frame: answer})
+	l.out = append(l.out, fabric.PacketOut{Switch: e.At.Switch, Ports: []fabric.PortNo{e.At.N}, Frame: answer})
 }
 
 func (l *Law) reachable(h *host) bool {
@@ -112,11 +113,11 @@ func arpAnswer(mac fabric.MAC, ip fabric.IPv4, toMAC fabric.MAC, toIP fabric.IPv
 }
 
 // forward takes a frame on that a switch had no flow for.
-func (l *Law) forward(e fabric.PacketIn, head header) {
+func (l *Law) forward(e *fabric.PacketIn, head header) {
 	if h := l.hosts[head.to]; h != nil {
 		if l.reachable(h) && h.at != e.At {
 			l.counts.Delivered++
-			l.out = append(l.out, fabric.PacketOut{Switch: h.at.Switch, Ports: []fabric.Port{h.at.Port}, Frame: e.Frame})
+			l.out = append(l.out, fabric.PacketOut{Switch: h.at.Switch, Ports: []fabric.PortNo{h.at.N}, Frame: l.own(e.Frame)})
 		}
 		l.unplaced[h.mac] = h
 		return
@@ -124,9 +125,15 @@ func (l *Law) forward(e fabric.PacketIn, head header) {
 	l.flood(e.At, e.Frame)
 }
 
+// own is a copy of a frame that was lent, for actions: it is valid until the next step.
+func (l *Law) own(frame []byte) []byte {
+	l.frame = append(l.frame[:0], frame...)
+	return l.frame
+}
+
 // flood sends a frame from all ports of hosts but the one it came from. No switch floods: each frame goes
 // from the controller straight to the edge, so that there is no tree to keep free of loops.
-func (l *Law) flood(from fabric.Point, frame []byte) {
+func (l *Law) flood(from law.Port, frame []byte) {
 	p := l.port(from)
 	if p == nil || p.role != edge {
 		return
@@ -140,13 +147,14 @@ func (l *Law) flood(from fabric.Point, frame []byte) {
 	}
 	p.floodTokens--
 	l.counts.Floods++
+	frame = l.own(frame)
 	for _, d := range sorted(l.switches) {
 		if !d.joined {
 			continue
 		}
-		var ports []fabric.Port
+		var ports []fabric.PortNo
 		for _, q := range sorted(d.ports) {
-			if q.Up && q.role == edge && (fabric.Point{Switch: d.id, Port: q.Port}) != from {
+			if q.Up && q.role == edge && (law.Port{Switch: d.id, N: q.Port}) != from {
 				ports = append(ports, q.Port)
 			}
 		}

@@ -6,19 +6,20 @@ import (
 	"slices"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
 // host is one end station.
 type host struct {
 	mac       fabric.MAC
-	at        fabric.Point
+	at        law.Port
 	addresses []fabric.IPv4
 	movedAt   time.Duration
 }
 
 // learn notes that a frame of m came in at a port. It gives the host, or nil where it is not to be learnt.
-func (l *Law) learn(m fabric.MAC, at fabric.Point) *host {
+func (l *Law) learn(m fabric.MAC, at law.Port) *host {
 	p := l.port(at)
 	if p == nil || p.role != edge || m == (fabric.MAC{}) || m.Multicast() {
 		return nil
@@ -50,7 +51,7 @@ func (l *Law) learn(m fabric.MAC, at fabric.Point) *host {
 	return h
 }
 
-func (l *Law) place(h *host, at fabric.Point) {
+func (l *Law) place(h *host, at law.Port) {
 	h.at = at
 	l.unplaced[h.mac] = h
 	if p := l.anyPort(at); p != nil {
@@ -62,9 +63,9 @@ func (l *Law) place(h *host, at fabric.Point) {
 }
 
 // anyPort is a port, also of a switch that left.
-func (l *Law) anyPort(at fabric.Point) *port {
+func (l *Law) anyPort(at law.Port) *port {
 	if d := l.switches[at.Switch]; d != nil {
-		return d.ports[at.Port]
+		return d.ports[at.N]
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func (l *Law) recount(d *datapath) {
 		if h.at.Switch != d.id {
 			continue
 		}
-		if p := d.ports[h.at.Port]; p != nil {
+		if p := d.ports[h.at.N]; p != nil {
 			p.hosts++
 		} else {
 			l.forget(h)
@@ -98,13 +99,13 @@ func (l *Law) clear(h *host) {
 	for _, d := range sorted(l.switches) {
 		dropped := l.dropFlow(d, hostKey(h.mac))
 		if d.id == h.at.Switch {
-			dropped = l.dropFlow(d, fromHost(h.mac, h.at.Port, 0).FlowKey) || dropped
+			dropped = l.dropFlow(d, fromHost(h.mac, h.at.N, 0).FlowKey) || dropped
 		}
 		if !dropped {
 			continue
 		}
 		if l.clearing[h.mac] == nil {
-			l.clearing[h.mac] = map[fabric.Switch]uint64{}
+			l.clearing[h.mac] = map[law.Switch]uint64{}
 		}
 		l.clearing[h.mac][d.id] = d.barrierNext()
 	}
@@ -141,7 +142,7 @@ func (l *Law) forget(h *host) {
 }
 
 // emptied sees to the routes to a switch that a host has left.
-func (l *Law) emptied(s fabric.Switch) {
+func (l *Law) emptied(s law.Switch) {
 	for _, h := range l.hosts {
 		if h.at.Switch == s {
 			return
@@ -151,7 +152,7 @@ func (l *Law) emptied(s fabric.Switch) {
 }
 
 // forgetAt drops the hosts of a port.
-func (l *Law) forgetAt(at fabric.Point) {
+func (l *Law) forgetAt(at law.Port) {
 	if p := l.anyPort(at); p == nil || p.hosts == 0 {
 		return // a port that comes and goes must not cost a look at all hosts
 	}
@@ -187,7 +188,7 @@ func (l *Law) owns(h *host, a fabric.IPv4) {
 }
 
 // adoptHost takes a host over that a switch holds a flow to. False: it is somewhere else.
-func (l *Law) adoptHost(m fabric.MAC, at fabric.Point) bool {
+func (l *Law) adoptHost(m fabric.MAC, at law.Port) bool {
 	h := l.hosts[m]
 	if h != nil {
 		return h.at == at
@@ -230,7 +231,7 @@ func (l *Law) conflicts(h *host) bool {
 
 func (l *Law) hostFlow(h *host, d *datapath) fabric.Flow {
 	if d.id == h.at.Switch {
-		return toHost(h.mac, h.at.Port)
+		return toHost(h.mac, h.at.N)
 	}
 	return toRemote(h.mac, l.groupID(h.at.Switch))
 }
@@ -241,7 +242,7 @@ func (l *Law) placeHost(h *host, r *route) (whole bool) {
 	for _, id := range r.order {
 		d := l.switches[id]
 		if id == h.at.Switch {
-			l.setFlow(d, fromHost(h.mac, h.at.Port, l.cfg.HostIdle))
+			l.setFlow(d, fromHost(h.mac, h.at.N, l.cfg.HostIdle))
 		} else if d.groups[l.groupID(h.at.Switch)] == nil {
 			whole = false // a flow needs its group first
 			continue
@@ -253,7 +254,7 @@ func (l *Law) placeHost(h *host, r *route) (whole bool) {
 
 // groupID is the number of the group towards a switch, the same on every switch and in every life of the
 // controller, unless two switches fall on one number.
-func (l *Law) groupID(s fabric.Switch) uint32 {
+func (l *Law) groupID(s law.Switch) uint32 {
 	if r := l.routes[s]; r != nil && r.group != 0 {
 		return r.group
 	}
@@ -289,11 +290,12 @@ func (l *Law) clean() {
 		return
 	}
 	l.collect = false
-	wanted, seen := map[uint32]fabric.Switch{}, map[fabric.Switch]bool{}
+	wanted, with := map[uint32]law.Switch{}, map[law.Switch]bool{}
 	for _, h := range l.hosts {
-		if s := h.at.Switch; !seen[s] {
-			seen[s], wanted[l.groupID(s)] = true, s
-		}
+		with[h.at.Switch] = true
+	}
+	for _, s := range slices.Sorted(maps.Keys(with)) { // in order: two may fall on one group number
+		wanted[l.groupID(s)] = s
 	}
 	for _, d := range sorted(l.switches) {
 		switch {

@@ -1,6 +1,6 @@
 // Package forward is the law by which Weir's controller forwards: which switches there are and how they are
 // linked, where hosts are, and along which ports frames go. It is a step function over plain values
-// (fabric.Law), without input or output, clock or randomness.
+// (law.Law), without input or output, clock or randomness.
 //
 //	law.go      what it knows; one event at a time
 //	tables.go   what every switch holds
@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -84,15 +85,15 @@ type Law struct {
 	next   time.Duration // tick
 	probes uint64        // sent, numbers them
 
-	switches  map[fabric.Switch]*datapath
+	switches  map[law.Switch]*datapath
 	hosts     map[fabric.MAC]*host
-	unplaced  map[fabric.MAC]*host                    // some switch may not have their flow yet
-	clearing  map[fabric.MAC]map[fabric.Switch]uint64 // flows being taken off, and the barriers that confirm it
+	unplaced  map[fabric.MAC]*host                 // some switch may not have their flow yet
+	clearing  map[fabric.MAC]map[law.Switch]uint64 // flows being taken off, and the barriers that confirm it
 	owners    map[fabric.IPv4]fabric.MAC
-	routes    map[fabric.Switch]*route // to each switch that has hosts
-	groupIDs  map[uint32]fabric.Switch
+	routes    map[law.Switch]*route // to each switch that has hosts
+	groupIDs  map[uint32]law.Switch
 	pins      map[fabric.Tuple]*pin
-	unpinning map[fabric.Switch]uint64 // pins being taken off, and the barriers that confirm it
+	unpinning map[law.Switch]uint64 // pins being taken off, and the barriers that confirm it
 
 	told         []*datapath   // in this step
 	takingOver   time.Duration // until then; 0: not
@@ -101,7 +102,8 @@ type Law struct {
 	pinsWait     bool          // a pin may find a path now
 	collect      bool          // something may be of no use any more
 	counts       Counts
-	out          []fabric.Action
+	out          []law.Action
+	frame        []byte // of actions of this step
 }
 
 // Counts are of what the law refused, and of what it did, since it began.
@@ -130,9 +132,9 @@ func New(c Config) (*Law, error) {
 	}
 	return &Law{
 		cfg: c, next: tick,
-		switches: map[fabric.Switch]*datapath{}, hosts: map[fabric.MAC]*host{}, owners: map[fabric.IPv4]fabric.MAC{},
-		unplaced: map[fabric.MAC]*host{}, clearing: map[fabric.MAC]map[fabric.Switch]uint64{},
-		routes: map[fabric.Switch]*route{}, groupIDs: map[uint32]fabric.Switch{}, pins: map[fabric.Tuple]*pin{}, unpinning: map[fabric.Switch]uint64{},
+		switches: map[law.Switch]*datapath{}, hosts: map[fabric.MAC]*host{}, owners: map[fabric.IPv4]fabric.MAC{},
+		unplaced: map[fabric.MAC]*host{}, clearing: map[fabric.MAC]map[law.Switch]uint64{},
+		routes: map[law.Switch]*route{}, groupIDs: map[uint32]law.Switch{}, pins: map[fabric.Tuple]*pin{}, unpinning: map[law.Switch]uint64{},
 	}, nil
 }
 
@@ -140,24 +142,24 @@ func New(c Config) (*Law, error) {
 func (l *Law) Wake() time.Duration { return l.next }
 
 // Step takes one event and appends what is to be done.
-func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fabric.Action {
+func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
 	l.now, l.out = max(now, l.now), out
 	switch e := e.(type) {
-	case fabric.Joined:
+	case *fabric.Joined:
 		l.joined(e)
-	case fabric.Left:
+	case *fabric.Left:
 		l.left(e.Switch)
-	case fabric.PortChanged:
+	case *fabric.PortChanged:
 		l.portChanged(e)
-	case fabric.PacketIn:
+	case *fabric.PacketIn:
 		l.packetIn(e)
-	case fabric.Confirmed:
+	case *fabric.Confirmed:
 		l.confirmed(e)
-	case fabric.Expired:
+	case *fabric.Expired:
 		l.expired(e)
-	case fabric.PinAsked:
+	case *fabric.PinAsked:
 		l.pinAsked(e)
-	case fabric.PinDropped:
+	case *fabric.PinDropped:
 		l.pinDropped(e.Tuple)
 	}
 	if l.now >= l.next {
@@ -181,13 +183,13 @@ func (l *Law) tick() {
 }
 
 // confirmed notes how far a switch has come.
-func (l *Law) confirmed(e fabric.Confirmed) {
+func (l *Law) confirmed(e *fabric.Confirmed) {
 	if d := l.switches[e.Switch]; d != nil && d.joined && e.Serial <= d.serial {
 		d.confirmed = max(d.confirmed, e.Serial)
 	}
 }
 
-func (l *Law) expired(e fabric.Expired) {
+func (l *Law) expired(e *fabric.Expired) {
 	d := l.switches[e.Switch]
 	if d == nil {
 		return
@@ -199,7 +201,7 @@ func (l *Law) expired(e fabric.Expired) {
 	delete(d.flows, e.Flow)
 	switch flow.Kind {
 	case fabric.Source:
-		if h := l.hosts[e.Flow.Match.EthSrc]; h != nil && h.at == (fabric.Point{Switch: e.Switch, Port: e.Flow.Match.InPort}) {
+		if h := l.hosts[e.Flow.Match.EthSrc]; h != nil && h.at == (law.Port{Switch: e.Switch, N: e.Flow.Match.InPort}) {
 			l.forget(h)
 		}
 	case fabric.Pinned:

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
 )
 
 // probesFrom gives the probes that a law sends from a port.
-func (n *network) probesFrom(t *testing.T, p fabric.Point) (frames [][]byte) {
+func (n *network) probesFrom(t *testing.T, p law.Port) (frames [][]byte) {
 	t.Helper()
-	n.Told = func(a fabric.Action) {
-		if o, ok := a.(fabric.PacketOut); ok && o.Switch == p.Switch && slices.Equal(o.Ports, []fabric.Port{p.Port}) {
+	n.Told = func(a law.Action) {
+		if o, ok := a.(fabric.PacketOut); ok && o.Switch == p.Switch && slices.Equal(o.Ports, []fabric.PortNo{p.N}) {
 			if head, _ := readHeader(o.Frame); head.kind == typeLLDP {
 				frames = append(frames, slices.Clone(o.Frame))
 			}
@@ -102,7 +103,7 @@ func TestOneWayLink(t *testing.T) {
 // takes: what is sent there would be lost, and a switch that looks at its own port alone sees nothing. Nor is it taken for
 // ports of hosts: a broadcast sent there would come in at the other switch, and its sender seem to have moved.
 func TestMendedLinkStaysOutUntilBothWaysAreHeard(t *testing.T) {
-	for _, deaf := range []fabric.Point{at(1, 2), at(101, 1)} { // whose frames are lost
+	for _, deaf := range []law.Port{at(1, 2), at(101, 1)} { // whose frames are lost
 		n := leafSpine(t, 2, 2, 1)
 		n.begin(t)
 		n.SetLink(at(1, 2), false)
@@ -153,7 +154,7 @@ func TestSpreadOverTiers(t *testing.T) {
 	// them, cores 31 to 34.
 	n := newNetwork(t, testConfig())
 	for _, id := range []int{1, 2, 11, 12, 21, 22, 31, 32, 33, 34} {
-		n.AddSwitch(fabric.Switch(id), 3)
+		n.AddSwitch(law.Switch(id), 3)
 	}
 	for pod := 1; pod <= 2; pod++ {
 		for a := 1; a <= 2; a++ {
@@ -167,8 +168,8 @@ func TestSpreadOverTiers(t *testing.T) {
 	n.connectAll()
 	n.begin(t)
 	must(t, n.multipath())
-	used := map[fabric.Switch]int{}
-	core := func(from, to int, hash int) fabric.Switch {
+	used := map[law.Switch]int{}
+	core := func(from, to int, hash int) law.Switch {
 		n.Choose = func(k int) int { return hash % 16 % k } // buckets in turn, for 16 values of the hash
 		way, err := n.walk(hostMAC(from), hostMAC(to), fabric.Tuple{Proto: 6, Src: hostIP(from), Dst: hostIP(to)})
 		must(t, err)
@@ -181,7 +182,7 @@ func TestSpreadOverTiers(t *testing.T) {
 			t.Errorf("hash %d: by %v, back by %v", hash, c, back)
 		}
 	}
-	for id := fabric.Switch(31); id <= 34; id++ {
+	for id := law.Switch(31); id <= 34; id++ {
 		if used[id] != 4 {
 			t.Errorf("core %d has %d of 16 flows, should have 4: %v", id, used[id], used)
 		}
@@ -283,7 +284,7 @@ func TestARPAnswered(t *testing.T) {
 	}
 	// Its port is down: nobody answers for it, others are asked.
 	n.Switches[2].Ports[2] = false
-	n.Events = append(n.Events, fabric.PortChanged{Switch: 2, Port: fabric.PortInfo{Port: 2}})
+	n.Events = append(n.Events, &fabric.PortChanged{Switch: 2, Port: fabric.PortInfo{Port: 2}})
 	must(t, n.Settle())
 	clear(n.Received)
 	n.Send(hostMAC(1), modelnet.ARP(hostMAC(1), hostIP(1), fabric.Broadcast, hostIP(4)))
@@ -340,7 +341,7 @@ func TestControllerBeginsAgain(t *testing.T) {
 	}
 	must(t, n.pairs())
 	touched := 0
-	n.Told = func(a fabric.Action) {
+	n.Told = func(a law.Action) {
 		switch a.(type) {
 		case fabric.SetFlow, fabric.DropFlow, fabric.SetGroup, fabric.DropGroup, fabric.SetMeter:
 			touched++
@@ -385,7 +386,7 @@ func TestPinned(t *testing.T) {
 	n := leafSpine(t, 2, 4, 2)
 	n.begin(t)
 	flow := fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(3), SrcPort: 1000, DstPort: 80}
-	n.Events = append(n.Events, fabric.PinAsked{Tuple: flow, IdleSeconds: 30})
+	n.Events = append(n.Events, &fabric.PinAsked{Tuple: flow, IdleSeconds: 30})
 	must(t, n.Settle())
 	n.Choose = func(k int) int { return k - 1 }
 	must(t, n.symmetric([]fabric.Tuple{flow}))
@@ -402,7 +403,7 @@ func TestPinned(t *testing.T) {
 	must(t, n.symmetric([]fabric.Tuple{flow}))
 	key := pinned(flow, 0, 0).FlowKey
 	delete(n.Switches[1].Flows, key)
-	n.Events = append(n.Events, fabric.Expired{Switch: 1, Flow: key})
+	n.Events = append(n.Events, &fabric.Expired{Switch: 1, Flow: key})
 	must(t, n.Settle())
 	for id, s := range n.Switches {
 		for k := range s.Flows {
@@ -417,7 +418,7 @@ func TestPinLimit(t *testing.T) {
 	n := leafSpine(t, 2, 1, 1)
 	n.begin(t)
 	for i := range 2000 {
-		n.Events = append(n.Events, fabric.PinAsked{IdleSeconds: 30,
+		n.Events = append(n.Events, &fabric.PinAsked{IdleSeconds: 30,
 			Tuple: fabric.Tuple{Proto: 6, Src: hostIP(1), Dst: hostIP(2), SrcPort: uint16(i), DstPort: 80}})
 	}
 	must(t, n.Settle())

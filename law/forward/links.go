@@ -3,6 +3,7 @@ package forward
 import (
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -26,12 +27,12 @@ func (l *Law) probe(d *datapath, p *port) {
 	if src == (fabric.MAC{}) || src.Multicast() {
 		src = fabric.MAC{0x02, 'W', 'e', 'i', 'r', 0}
 	}
-	frame := makeProbe(l.cfg.Key, fabric.Point{Switch: d.id, Port: p.Port}, src, l.probes)
-	l.out = append(l.out, fabric.PacketOut{Switch: d.id, Ports: []fabric.Port{p.Port}, Frame: frame})
+	frame := makeProbe(l.cfg.Key, law.Port{Switch: d.id, N: p.Port}, src, l.probes)
+	l.out = append(l.out, fabric.PacketOut{Switch: d.id, Ports: []fabric.PortNo{p.Port}, Frame: frame})
 }
 
 // probeHeard takes a probe that came in at a port.
-func (l *Law) probeHeard(at fabric.Point, frame []byte) {
+func (l *Law) probeHeard(at law.Port, frame []byte) {
 	here := l.port(at)
 	if here == nil || !here.Up {
 		return
@@ -64,7 +65,7 @@ func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
 
 // noHosts notes of a port that a switch of ours is behind it, in one direction at least. What hosts have flooded there
 // would come in at that switch, and what comes from there need not be of a host here.
-func (l *Law) noHosts(p *port, behind fabric.Switch) {
+func (l *Law) noHosts(p *port, behind law.Switch) {
 	if p.role == link || p.role == lostLink && !p.replugged {
 		return
 	}
@@ -73,15 +74,15 @@ func (l *Law) noHosts(p *port, behind fabric.Switch) {
 	p.was = behind
 }
 
-func (l *Law) port(at fabric.Point) *port {
+func (l *Law) port(at law.Port) *port {
 	if d := l.switches[at.Switch]; d != nil && d.joined {
-		return d.ports[at.Port]
+		return d.ports[at.N]
 	}
 	return nil
 }
 
-func (l *Law) linkUp(a, b fabric.Point) {
-	for _, at := range []fabric.Point{a, b} {
+func (l *Law) linkUp(a, b law.Port) {
+	for _, at := range []law.Port{a, b} {
 		p := l.port(at)
 		if p.role == link {
 			continue
@@ -89,13 +90,13 @@ func (l *Law) linkUp(a, b fabric.Point) {
 		l.setRole(p, link)
 		l.switches[at.Switch].linked = true
 		l.forgetAt(at) // learnt before the port went down
-		l.setFlow(l.switches[at.Switch], fromLink(at.Port))
+		l.setFlow(l.switches[at.Switch], fromLink(at.N))
 		l.graphChanged = true
 	}
 }
 
 // unlink takes away the link that ends at a port, at both ends.
-func (l *Law) unlink(at fabric.Point) {
+func (l *Law) unlink(at law.Port) {
 	p := l.port(at)
 	if p == nil || p.role != link {
 		return
@@ -103,13 +104,13 @@ func (l *Law) unlink(at fabric.Point) {
 	other := l.port(p.heard)
 	l.graphChanged = true
 	l.setRole(p, lostLink)
-	p.was, p.heard = p.heard.Switch, fabric.Point{}
+	p.was, p.heard = p.heard.Switch, law.Port{}
 	if other != nil && other.heard == at {
 		if other.role == link {
 			l.setRole(other, lostLink)
 			other.was = at.Switch
 		}
-		other.heard = fabric.Point{}
+		other.heard = law.Port{}
 	}
 }
 
@@ -121,7 +122,7 @@ func (l *Law) ageLinks() {
 		}
 		for _, p := range sorted(d.ports) {
 			if p.role == link && l.now-p.heardAt >= l.cfg.LinkAge {
-				l.unlink(fabric.Point{Switch: d.id, Port: p.Port})
+				l.unlink(law.Port{Switch: d.id, N: p.Port})
 			}
 		}
 	}

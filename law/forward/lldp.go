@@ -9,6 +9,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -28,10 +29,10 @@ const weirOUI layers.IEEEOUI = 0x025745
 var probeTo = fabric.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
 // tag is the keyed hash of a probe, HMAC-SHA-256 cut to 16 bytes (RFC 2104, 5).
-func tag(key []byte, from fabric.Point, number uint64) []byte {
+func tag(key []byte, from law.Port, number uint64) []byte {
 	var b [20]byte
 	binary.BigEndian.PutUint64(b[0:], uint64(from.Switch))
-	binary.BigEndian.PutUint32(b[8:], uint32(from.Port))
+	binary.BigEndian.PutUint32(b[8:], from.N)
 	binary.BigEndian.PutUint64(b[12:], number)
 	h := hmac.New(sha256.New, key)
 	h.Write(b[:])
@@ -39,7 +40,7 @@ func tag(key []byte, from fabric.Point, number uint64) []byte {
 }
 
 // makeProbe gives the frame.
-func makeProbe(key []byte, from fabric.Point, src fabric.MAC, number uint64) []byte {
+func makeProbe(key []byte, from law.Port, src fabric.MAC, number uint64) []byte {
 	b := make([]byte, 0, 80)
 	b = append(b, probeTo[:]...)
 	b = append(b, src[:]...)
@@ -49,7 +50,7 @@ func makeProbe(key []byte, from fabric.Point, src fabric.MAC, number uint64) []b
 		b = append(append(b, head...), value...)
 	}
 	tlv(layers.LLDPTLVChassisID, []byte{byte(layers.LLDPChassisIDSubTypeLocal)}, []byte(from.Switch.String()))
-	tlv(layers.LLDPTLVPortID, []byte{byte(layers.LLDPPortIDSubtypeLocal)}, fmt.Append(nil, uint32(from.Port)))
+	tlv(layers.LLDPTLVPortID, []byte{byte(layers.LLDPPortIDSubtypeLocal)}, fmt.Append(nil, from.N))
 	tlv(layers.LLDPTLVTTL, nil, []byte{0, probeTTL})
 	own := binary.BigEndian.AppendUint64(nil, number)
 	own = append(own, tag(key, from, number)...)
@@ -58,7 +59,7 @@ func makeProbe(key []byte, from fabric.Point, src fabric.MAC, number uint64) []b
 }
 
 // readProbe checks a frame and says where it was sent from, and which one it is. False: it is none of ours.
-func readProbe(key []byte, frame []byte) (from fabric.Point, number uint64, ok bool) {
+func readProbe(key []byte, frame []byte) (from law.Port, number uint64, ok bool) {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{NoCopy: true})
 	base, ok1 := p.Layer(layers.LayerTypeLinkLayerDiscovery).(*layers.LinkLayerDiscovery)
 	info, ok2 := p.Layer(layers.LayerTypeLinkLayerDiscoveryInfo).(*layers.LinkLayerDiscoveryInfo)
@@ -73,7 +74,7 @@ func readProbe(key []byte, frame []byte) (from fabric.Point, number uint64, ok b
 	if _, err := fmt.Sscanf(string(base.PortID.ID), "%d", &port); err != nil {
 		return from, 0, false
 	}
-	from = fabric.Point{Switch: fabric.Switch(id), Port: fabric.Port(port)}
+	from = law.Port{Switch: law.Switch(id), N: port}
 	for _, t := range info.OrgTLVs {
 		if t.OUI != weirOUI || t.SubType != probeSubtype || len(t.Info) != 8+tagBytes {
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
 )
@@ -38,14 +39,14 @@ func mustNew(t rapid.TB, c Config) *Law {
 
 func hostMAC(i int) fabric.MAC { return fabric.MAC{0x0a, 0, 0, 0, byte(i >> 8), byte(i)} }
 func hostIP(i int) fabric.IPv4 { return fabric.IPv4{10, 0, byte(i >> 8), byte(i)} }
-func at(s, p int) fabric.Point { return fabric.Point{Switch: fabric.Switch(s), Port: fabric.Port(p)} }
+func at(s, p int) law.Port     { return law.Port{Switch: law.Switch(s), N: fabric.PortNo(p)} }
 
 // network is a model with hosts numbered from 1.
 type network struct {
 	*modelnet.Net
 	law   *Law
 	hosts int
-	links []fabric.Point // one end of each
+	links []law.Port // one end of each
 }
 
 func newNetwork(t rapid.TB, c Config) *network {
@@ -53,12 +54,12 @@ func newNetwork(t rapid.TB, c Config) *network {
 	return &network{Net: modelnet.New(l), law: l}
 }
 
-func (n *network) link(a, b fabric.Point) {
+func (n *network) link(a, b law.Port) {
 	n.Link(a, b)
 	n.links = append(n.links, a)
 }
 
-func (n *network) addHost(p fabric.Point) {
+func (n *network) addHost(p law.Port) {
 	n.hosts++
 	n.Hosts[hostMAC(n.hosts)] = p
 }
@@ -67,10 +68,10 @@ func (n *network) addHost(p fabric.Point) {
 func leafSpine(t rapid.TB, leaves, spines, hosts int) *network {
 	n := newNetwork(t, testConfig())
 	for s := range spines {
-		n.AddSwitch(fabric.Switch(101+s), leaves)
+		n.AddSwitch(law.Switch(101+s), leaves)
 	}
 	for l := range leaves {
-		n.AddSwitch(fabric.Switch(1+l), hosts+spines)
+		n.AddSwitch(law.Switch(1+l), hosts+spines)
 		for s := range spines {
 			n.link(at(1+l, hosts+1+s), at(101+s, 1+l))
 		}
@@ -194,7 +195,7 @@ func drawNetwork(t *rapid.T) *network {
 	n := newNetwork(t, quickConfig())
 	switches := rapid.IntRange(2, 7).Draw(t, "switches")
 	used := map[int]int{}
-	port := func(s int) fabric.Point { used[s]++; return at(s, used[s]) }
+	port := func(s int) law.Port { used[s]++; return at(s, used[s]) }
 	for s := 2; s <= switches; s++ {
 		n.link(port(rapid.IntRange(1, s-1).Draw(t, "parent")), port(s))
 	}
@@ -208,7 +209,7 @@ func drawNetwork(t *rapid.T) *network {
 		n.addHost(port(rapid.IntRange(1, switches).Draw(t, "at")))
 	}
 	for s := 1; s <= switches; s++ {
-		n.AddSwitch(fabric.Switch(s), used[s])
+		n.AddSwitch(law.Switch(s), used[s])
 	}
 	n.connectAll()
 	return n
@@ -234,7 +235,7 @@ func TestNoLoopAtAnyMoment(t *testing.T) {
 		must(t, n.multipath())
 		must(t, n.symmetric(pins))
 		for _, p := range pins {
-			n.Events = append(n.Events, fabric.PinDropped{Tuple: p})
+			n.Events = append(n.Events, &fabric.PinDropped{Tuple: p})
 		}
 		must(t, n.Run(time.Second))
 		n.sameAsFresh(t)
@@ -271,16 +272,16 @@ func (n *network) disturb(t *rapid.T, pins []fabric.Tuple) []fabric.Tuple {
 	case "move":
 		m := hostMAC(rapid.IntRange(1, n.hosts).Draw(t, "host"))
 		s := n.Switches[id]
-		to := fabric.Point{Switch: id, Port: fabric.Port(len(s.Ports) + 1)}
-		s.Ports[to.Port] = true
+		to := law.Port{Switch: id, N: fabric.PortNo(len(s.Ports) + 1)}
+		s.Ports[to.N] = true
 		if s.Connected {
-			n.Events = append(n.Events, fabric.PortChanged{Switch: id, Port: fabric.PortInfo{Port: to.Port, Up: true}})
+			n.Events = append(n.Events, &fabric.PortChanged{Switch: id, Port: fabric.PortInfo{Port: to.N, Up: true}})
 		}
 		n.Hosts[m] = to
 	case "pin":
 		i, j := rapid.IntRange(1, n.hosts).Draw(t, "from"), rapid.IntRange(1, n.hosts).Draw(t, "to")
 		p := fabric.Tuple{Proto: 6, Src: hostIP(i), Dst: hostIP(j), SrcPort: uint16(1000 + len(pins)), DstPort: 80}
-		n.Events = append(n.Events, fabric.PinAsked{Tuple: p, IdleSeconds: 60})
+		n.Events = append(n.Events, &fabric.PinAsked{Tuple: p, IdleSeconds: 60})
 		if i != j {
 			pins = append(pins, p)
 		}
@@ -296,7 +297,7 @@ func (n *network) disturb(t *rapid.T, pins []fabric.Tuple) []fabric.Tuple {
 // someOrders carries out some of what waits, a thing at a time, and looks for loops after each.
 func (n *network) someOrders(t *rapid.T, pins []fabric.Tuple) {
 	for range rapid.IntRange(0, 25).Draw(t, "orders") {
-		var busy []fabric.Switch
+		var busy []law.Switch
 		for id, s := range n.Switches {
 			if len(s.Orders) > 0 {
 				busy = append(busy, id)
@@ -385,14 +386,14 @@ func (n *network) symmetric(pins []fabric.Tuple) error {
 }
 
 // walk gives the ports that a segment passes: where it comes in and where it leaves each switch.
-func (n *network) walk(from, to fabric.MAC, p fabric.Tuple) (way []fabric.Point, err error) {
+func (n *network) walk(from, to fabric.MAC, p fabric.Tuple) (way []law.Port, err error) {
 	at := n.Hosts[from]
 	for range len(n.Switches) + 1 {
-		outs, _ := n.Switches[at.Switch].Look(at.Port, modelnet.TCP(from, to, p, 0x10), false)
+		outs, _ := n.Switches[at.Switch].Look(at.N, modelnet.TCP(from, to, p, 0x10), false)
 		if len(outs) == 0 {
 			return way, fmt.Errorf("lost at %v", at)
 		}
-		out := fabric.Point{Switch: at.Switch, Port: outs[n.Choose(len(outs))]}
+		out := law.Port{Switch: at.Switch, N: outs[n.Choose(len(outs))]}
 		way = append(way, at, out)
 		far, inside := n.Far(out)
 		if !inside {

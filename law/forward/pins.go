@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -21,12 +22,12 @@ type pin struct {
 
 // hop is a switch on a path, with its ports away from it.
 type hop struct {
-	at            fabric.Switch
-	forward, back fabric.Port
+	at            law.Switch
+	forward, back fabric.PortNo
 }
 
 // pinAsked notes what is wanted; placePins carries it out as soon as there is a way.
-func (l *Law) pinAsked(e fabric.PinAsked) {
+func (l *Law) pinAsked(e *fabric.PinAsked) {
 	t := e.Tuple
 	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
 	known := l.pins[t] != nil || l.pins[t.Reverse()] != nil
@@ -164,14 +165,14 @@ func (l *Law) findPath(p *pin, from, to *host) []hop {
 	_, _ = hash.Write([]byte(p.tuple.String()))
 	choice := hash.Sum32()
 	var path []hop
-	back := from.at.Port
+	back := from.at.N
 	for s := from.at.Switch; s != r.to; {
 		ports := r.ports[s]
 		out := ports[choice%uint32(len(ports))]
 		choice = choice*2654435761 + 1
 		path = append(path, hop{at: s, forward: out, back: back})
 		far := l.switches[s].ports[out].heard
-		s, back = far.Switch, far.Port
+		s, back = far.Switch, far.N
 	}
-	return append(path, hop{at: r.to, forward: to.at.Port, back: back})
+	return append(path, hop{at: r.to, forward: to.at.N, back: back})
 }

@@ -4,23 +4,24 @@ import (
 	"maps"
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
 // route is how frames get to one switch, from every other: over all shortest paths.
 type route struct {
-	to    fabric.Switch
+	to    law.Switch
 	group uint32
-	order []fabric.Switch                 // nearest first, beginning with to
-	hops  map[fabric.Switch]int           // to it
-	ports map[fabric.Switch][]fabric.Port // that lead nearer, sorted; some more than once (spread)
-	next  map[fabric.Switch][]fabric.Switch
+	order []law.Switch                   // nearest first, beginning with to
+	hops  map[law.Switch]int             // to it
+	ports map[law.Switch][]fabric.PortNo // that lead nearer, sorted; some more than once (spread)
+	next  map[law.Switch][]law.Switch
 	done  bool // the switches are as it says, confirmed
 }
 
 // findRoutes finds the routes to every switch that has hosts.
 func (l *Law) findRoutes() {
-	wanted := map[fabric.Switch]bool{}
+	wanted := map[law.Switch]bool{}
 	for _, h := range l.hosts {
 		if d := l.switches[h.at.Switch]; d != nil && d.joined {
 			wanted[h.at.Switch] = true
@@ -31,8 +32,8 @@ func (l *Law) findRoutes() {
 			delete(l.routes, s)
 		}
 	}
-	changed := map[fabric.Switch]bool{}
-	for s := range wanted {
+	changed := map[law.Switch]bool{}
+	for _, s := range slices.Sorted(maps.Keys(wanted)) { // in order: two may fall on one group number
 		id, r := l.groupID(s), l.findRoute(s)
 		if l.sameRoute(l.routes[s], r) {
 			continue
@@ -66,10 +67,10 @@ func (l *Law) sameRoute(old, now *route) bool {
 }
 
 // findRoute goes through the switches in order of their distance from one of them.
-func (l *Law) findRoute(to fabric.Switch) *route {
+func (l *Law) findRoute(to law.Switch) *route {
 	r := &route{
-		to: to, order: []fabric.Switch{to}, hops: map[fabric.Switch]int{to: 0},
-		ports: map[fabric.Switch][]fabric.Port{}, next: map[fabric.Switch][]fabric.Switch{},
+		to: to, order: []law.Switch{to}, hops: map[law.Switch]int{to: 0},
+		ports: map[law.Switch][]fabric.PortNo{}, next: map[law.Switch][]law.Switch{},
 	}
 	for i := 0; i < len(r.order); i++ {
 		s := r.order[i]
@@ -85,7 +86,7 @@ func (l *Law) findRoute(to fabric.Switch) *route {
 				r.order = append(r.order, from)
 			}
 			if hops == r.hops[s]+1 {
-				r.ports[from] = append(r.ports[from], p.heard.Port)
+				r.ports[from] = append(r.ports[from], p.heard.N)
 				r.next[from] = append(r.next[from], s)
 			}
 		}
@@ -101,13 +102,13 @@ func (l *Law) findRoute(to fabric.Switch) *route {
 // switches hash alike: of the flows that the one before sent here, all would else get the same port. A switch takes the
 // hash modulo a power of two and the buckets in turn, so a list of two ports twice each uses the second bit. It depends
 // on the distance alone, which is the same for both directions of a flow where a fabric has tiers.
-func spread(ports []fabric.Port, hops int) []fabric.Port {
+func spread(ports []fabric.PortNo, hops int) []fabric.PortNo {
 	if hops%2 == 0 || len(ports) == 1 || len(ports) > spreadMost {
 		return ports
 	}
-	out := make([]fabric.Port, 0, len(ports)*len(ports))
+	out := make([]fabric.PortNo, 0, len(ports)*len(ports))
 	for _, p := range ports {
-		out = append(out, slices.Repeat([]fabric.Port{p}, len(ports))...)
+		out = append(out, slices.Repeat([]fabric.PortNo{p}, len(ports))...)
 	}
 	return out
 }
@@ -116,16 +117,16 @@ func spread(ports []fabric.Port, hops int) []fabric.Port {
 const spreadMost = 8
 
 // links gives every link once, from the lesser of its ends.
-func (l *Law) links() [][2]fabric.Point {
-	var out [][2]fabric.Point
+func (l *Law) links() [][2]law.Port {
+	var out [][2]law.Port
 	for _, d := range sorted(l.switches) {
 		if !d.joined {
 			continue
 		}
 		for _, n := range slices.Sorted(maps.Keys(d.ports)) {
-			a := fabric.Point{Switch: d.id, Port: n}
+			a := law.Port{Switch: d.id, N: n}
 			if p := d.ports[n]; p.role == link && a.Compare(p.heard) < 0 {
-				out = append(out, [2]fabric.Point{a, p.heard})
+				out = append(out, [2]law.Port{a, p.heard})
 			}
 		}
 	}

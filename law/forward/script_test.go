@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
 )
@@ -95,8 +96,8 @@ func (s *script) do(w []string) {
 			s.n.Hear()
 		}
 	case "carry-out": // all that a switch was told
-		for sw := s.n.Switches[fabric.Switch(a)]; len(sw.Orders) > 0; {
-			must(s.t, s.n.Deliver(fabric.Switch(a)))
+		for sw := s.n.Switches[law.Switch(a)]; len(sw.Orders) > 0; {
+			must(s.t, s.n.Deliver(law.Switch(a)))
 		}
 	case "cut":
 		s.n.SetLink(at(a, b), false)
@@ -107,15 +108,16 @@ func (s *script) do(w []string) {
 	case "host-asks":
 		s.n.Send(hostMAC(a), modelnet.ARP(hostMAC(a), hostIP(a), fabric.Broadcast, hostIP(b)))
 	case "pin":
-		s.n.Events = append(s.n.Events, fabric.PinAsked{IdleSeconds: 30,
+		s.n.Events = append(s.n.Events, &fabric.PinAsked{IdleSeconds: 30,
 			Tuple: fabric.Tuple{Proto: 6, Src: hostIP(a), Dst: hostIP(b), SrcPort: 1000, DstPort: 80}})
 	default:
 		s.t.Fatalf("no such command: %v", w)
 	}
 }
 
-func (s *script) note(a fabric.Action) {
-	line := fmt.Sprintf("%d: ", uint64(fabric.Target(a)))
+func (s *script) note(a law.Action) {
+	id, _ := fabric.Target(a)
+	line := fmt.Sprintf("%d: ", uint64(id))
 	switch a := a.(type) {
 	case fabric.SetFlow:
 		line += fmt.Sprintf("flow %v -> %v (%v)", a.Flow.FlowKey, a.Flow.Do, a.Flow.Kind)

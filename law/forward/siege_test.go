@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -21,7 +22,7 @@ func TestNamesOfSwitches(t *testing.T) {
 	n.connectAll()
 	n.begin(t)
 	n.Disconnect(2)
-	for id := fabric.Switch(100); id < 200; id++ {
+	for id := law.Switch(100); id < 200; id++ {
 		n.AddSwitch(id, 1)
 		n.Connect(id)
 		must(t, n.Run(10*time.Millisecond))
@@ -36,7 +37,7 @@ func TestNamesOfSwitches(t *testing.T) {
 	must(t, n.Run(2*time.Second))
 	must(t, n.pairs())
 	// Those that are connected are not pushed out.
-	for id := fabric.Switch(300); id < 303; id++ {
+	for id := law.Switch(300); id < 303; id++ {
 		n.AddSwitch(id, 1)
 		n.Connect(id)
 	}
@@ -52,8 +53,8 @@ func TestPortLimit(t *testing.T) {
 	n.AddSwitch(1, 2)
 	n.connectAll()
 	must(t, n.Settle())
-	for p := fabric.Port(1); p <= 5000; p++ {
-		n.law.Step(n.Now, fabric.PortChanged{Switch: 1, Port: fabric.PortInfo{Port: 10 * p, Up: true}}, nil)
+	for p := fabric.PortNo(1); p <= 5000; p++ {
+		n.law.Step(n.Now, &fabric.PortChanged{Switch: 1, Port: fabric.PortInfo{Port: 10 * p, Up: true}}, nil)
 	}
 	if got, refused := len(n.law.switches[1].ports), n.law.counts.PortsRefused; got != PortsMax || refused != 5000-PortsMax+2 {
 		t.Errorf("%d ports, %d refused: should be %d and %d", got, refused, PortsMax, 5000-PortsMax+2)

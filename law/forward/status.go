@@ -3,6 +3,7 @@ package forward
 import (
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -97,7 +98,7 @@ func (l *Law) Settled() bool {
 }
 
 // Path is where a pinned flow goes, switch by switch; nil: it has no path now.
-func (l *Law) Path(t fabric.Tuple) []fabric.Switch {
+func (l *Law) Path(t fabric.Tuple) []law.Switch {
 	p, back := l.pins[t], false
 	if p == nil {
 		p, back = l.pins[t.Reverse()], true
@@ -105,7 +106,7 @@ func (l *Law) Path(t fabric.Tuple) []fabric.Switch {
 	if p == nil {
 		return nil
 	}
-	var out []fabric.Switch
+	var out []law.Switch
 	for _, h := range p.path {
 		out = append(out, h.at)
 	}

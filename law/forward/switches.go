@@ -6,18 +6,19 @@ import (
 	"slices"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
 // datapath is a switch as the law knows it: what it was told last, and how much of that it has confirmed.
 type datapath struct {
-	id       fabric.Switch
+	id       law.Switch
 	joined   bool
 	linked   bool // had a link, or may have had one
 	again    bool // joined since routes were found last
 	leftAt   time.Duration
 	joinedAt time.Duration
-	ports    map[fabric.Port]*port
+	ports    map[fabric.PortNo]*port
 	flows    map[fabric.FlowKey]fabric.Flow
 	groups   map[uint32]*group
 	orphans  map[fabric.FlowKey]bool // found, of hosts not known yet
@@ -29,7 +30,7 @@ type datapath struct {
 }
 
 type group struct {
-	ports  []fabric.Port
+	ports  []fabric.PortNo
 	serial uint64 // confirmed by this barrier
 }
 
@@ -59,8 +60,8 @@ type port struct {
 	probed    time.Duration // next probe
 	probes    int           // since it is up
 	lastProbe [16]uint64    // numbers of the last probes sent from it: as many as LinkAge has
-	heard     fabric.Point  // whose probe came in here last
-	was       fabric.Switch // lostLink, or new since: behind it; 0: not known, this controller never saw the link
+	heard     law.Port      // whose probe came in here last
+	was       law.Switch    // lostLink, or new since: behind it; 0: not known, this controller never saw the link
 	replugged bool          // lostLink: it was down since
 	heardAt   time.Duration
 	hosts     int
@@ -75,7 +76,7 @@ func (d *datapath) barrierNext() uint64 { return d.serial + 1 }
 // settled tells whether a switch has confirmed all that it was told.
 func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed >= serial }
 
-func (l *Law) joined(e fabric.Joined) {
+func (l *Law) joined(e *fabric.Joined) {
 	d := l.switches[e.Switch]
 	if d == nil && len(l.switches) >= l.cfg.SwitchesMax && !l.makeRoom() {
 		l.counts.SwitchesRefused++
@@ -90,7 +91,7 @@ func (l *Law) joined(e fabric.Joined) {
 	}
 	d.joined, d.joinedAt, d.confirmed, d.again = true, l.now, d.serial, true
 	before := d.ports
-	d.ports, d.flows, d.groups = map[fabric.Port]*port{}, map[fabric.FlowKey]fabric.Flow{}, map[uint32]*group{}
+	d.ports, d.flows, d.groups = map[fabric.PortNo]*port{}, map[fabric.FlowKey]fabric.Flow{}, map[uint32]*group{}
 	d.orphans = map[fabric.FlowKey]bool{}
 	for _, info := range e.Ports {
 		l.addPort(d, info)
@@ -132,7 +133,7 @@ func (l *Law) makeRoom() bool {
 		}
 	}
 	delete(l.switches, first.id)
-	maps.DeleteFunc(l.groupIDs, func(_ uint32, s fabric.Switch) bool { return s == first.id })
+	maps.DeleteFunc(l.groupIDs, func(_ uint32, s law.Switch) bool { return s == first.id })
 	return true
 }
 
@@ -179,13 +180,13 @@ func (l *Law) adopt(d *datapath) {
 				l.setRole(p, lostLink)
 			}
 		case fabric.HostHere:
-			if p == nil || !l.adoptHost(f.Match.EthDst, fabric.Point{Switch: d.id, Port: f.Do.Out}) {
+			if p == nil || !l.adoptHost(f.Match.EthDst, law.Port{Switch: d.id, N: f.Do.Out}) {
 				d.orphans[f.FlowKey] = true
 			}
 		case fabric.HostThere:
 			d.orphans[f.FlowKey] = true // until placeHosts finds it right
 		case fabric.Source:
-			if p == nil || !l.adoptHost(f.Match.EthSrc, fabric.Point{Switch: d.id, Port: f.Match.InPort}) {
+			if p == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: f.Match.InPort}) {
 				l.dropFlow(d, f.FlowKey)
 			}
 		default:
@@ -199,13 +200,13 @@ func (l *Law) adopt(d *datapath) {
 	}
 }
 
-func (l *Law) left(id fabric.Switch) {
+func (l *Law) left(id law.Switch) {
 	d := l.switches[id]
 	if d == nil || !d.joined {
 		return
 	}
 	for _, p := range sorted(d.ports) {
-		l.unlink(fabric.Point{Switch: id, Port: p.Port})
+		l.unlink(law.Port{Switch: id, N: p.Port})
 	}
 	d.joined, d.leftAt = false, l.now
 	l.graphChanged = true
@@ -215,20 +216,20 @@ func (l *Law) addPort(d *datapath, info fabric.PortInfo) {
 	d.ports[info.Port] = &port{PortInfo: info, since: l.now, probed: l.now, floodTokens: float64(l.cfg.FloodBurst), floodAt: l.now}
 }
 
-func (l *Law) portChanged(e fabric.PortChanged) {
+func (l *Law) portChanged(e *fabric.PortChanged) {
 	d := l.switches[e.Switch]
 	if d == nil || !d.joined || e.Port.Port == 0 || e.Port.Port > fabric.PortMax {
 		return
 	}
-	at := fabric.Point{Switch: e.Switch, Port: e.Port.Port}
+	at := law.Port{Switch: e.Switch, N: e.Port.Port}
 	p := d.ports[e.Port.Port]
 	switch {
 	case e.Gone:
 		if p != nil {
 			l.unlink(at)
 			l.forgetAt(at)
-			l.dropFlow(d, fromLink(at.Port).FlowKey)
-			delete(d.ports, at.Port)
+			l.dropFlow(d, fromLink(at.N).FlowKey)
+			delete(d.ports, at.N)
 		}
 	case p == nil && len(d.ports) >= PortsMax:
 		l.counts.PortsRefused++
@@ -247,7 +248,7 @@ func (l *Law) portChanged(e fabric.PortChanged) {
 			} else {
 				l.setRole(p, fresh)
 			}
-			p.probes, p.probed, p.heard = 0, l.now, fabric.Point{}
+			p.probes, p.probed, p.heard = 0, l.now, law.Port{}
 		}
 	}
 }
@@ -285,13 +286,13 @@ func (l *Law) tickPorts(d *datapath) {
 }
 
 // back tells whether a switch is connected, or was never known.
-func (l *Law) back(id fabric.Switch) bool {
+func (l *Law) back(id law.Switch) bool {
 	d := l.switches[id]
 	return d == nil || d.joined
 }
 
 // tell gives one order to a switch.
-func (l *Law) tell(d *datapath, a fabric.Action) {
+func (l *Law) tell(d *datapath, a law.Action) {
 	if !d.changed {
 		d.changed = true
 		l.told = append(l.told, d)

@@ -79,12 +79,12 @@ func everywhere() []fabric.Flow {
 }
 
 // fromLink takes what comes from another switch past the tables for hosts.
-func fromLink(p fabric.Port) fabric.Flow {
+func fromLink(p fabric.PortNo) fabric.Flow {
 	return flow(tableEntry, prioLink, fabric.Match{InPort: p}, fabric.Link, fabric.Do{Goto: tablePinned})
 }
 
 // fromHost lets a host's frames pass where it belongs. It goes when the host is silent, and so does the host.
-func fromHost(m fabric.MAC, p fabric.Port, idle uint16) fabric.Flow {
+func fromHost(m fabric.MAC, p fabric.PortNo, idle uint16) fabric.Flow {
 	f := flow(tableSource, prioHost, fabric.Match{InPort: p, EthSrc: m}, fabric.Source, fabric.Do{Goto: tablePinned})
 	f.Idle = idle
 	return f
@@ -94,7 +94,7 @@ func hostKey(m fabric.MAC) fabric.FlowKey {
 	return fabric.FlowKey{Table: tableHost, Priority: prioHost, Match: fabric.Match{EthDst: m}}
 }
 
-func toHost(m fabric.MAC, p fabric.Port) fabric.Flow {
+func toHost(m fabric.MAC, p fabric.PortNo) fabric.Flow {
 	return fabric.Flow{FlowKey: hostKey(m), Kind: fabric.HostHere, Do: fabric.Do{Out: p}}
 }
 
@@ -102,7 +102,7 @@ func toRemote(m fabric.MAC, group uint32) fabric.Flow {
 	return fabric.Flow{FlowKey: hostKey(m), Kind: fabric.HostThere, Do: fabric.Do{Group: group}}
 }
 
-func pinned(t fabric.Tuple, p fabric.Port, idle uint16) fabric.Flow {
+func pinned(t fabric.Tuple, p fabric.PortNo, idle uint16) fabric.Flow {
 	f := flow(tablePinned, prioHost, fabric.Match{EthType: typeIPv4, Tuple: t}, fabric.Pinned, fabric.Do{Out: p})
 	f.Idle = idle
 	return f

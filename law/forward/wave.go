@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -33,9 +34,9 @@ func (l *Law) advance() {
 }
 
 func (l *Law) advanceRoute(r *route) (whole bool) {
-	done := map[fabric.Switch]bool{r.to: true}
+	done := map[law.Switch]bool{r.to: true}
 	for _, s := range r.order[1:] {
-		ready := !slices.ContainsFunc(r.next[s], func(n fabric.Switch) bool { return !done[n] })
+		ready := !slices.ContainsFunc(r.next[s], func(n law.Switch) bool { return !done[n] })
 		if !ready {
 			continue
 		}
@@ -47,17 +48,17 @@ func (l *Law) advanceRoute(r *route) (whole bool) {
 		}
 		done[s] = d.settled(g.serial)
 	}
-	return len(done) == len(r.order) && !slices.ContainsFunc(r.order, func(s fabric.Switch) bool { return !done[s] })
+	return len(done) == len(r.order) && !slices.ContainsFunc(r.order, func(s law.Switch) bool { return !done[s] })
 }
 
-func (l *Law) setGroup(d *datapath, id uint32, ports []fabric.Port) {
+func (l *Law) setGroup(d *datapath, id uint32, ports []fabric.PortNo) {
 	_, there := d.groups[id]
 	d.groups[id] = &group{ports: slices.Clone(ports), serial: d.barrierNext()}
-	l.tell(d, fabric.SetGroup{Switch: d.id, New: !there, Group: fabric.Group{ID: id, Ports: slices.Clone(ports)}})
+	l.tell(d, fabric.SetGroup{Switch: d.id, New: !there, Group: fabric.Group{ID: id, Ports: ports}})
 }
 
 // dropGroups removes the groups that lead to no host any more. wanted are those that do, and to which switch.
-func (l *Law) dropGroups(d *datapath, wanted map[uint32]fabric.Switch) {
+func (l *Law) dropGroups(d *datapath, wanted map[uint32]law.Switch) {
 	left := map[uint32]bool{}
 	for id := range d.groups {
 		if to, there := wanted[id]; !there || to == d.id {

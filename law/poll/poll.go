@@ -8,17 +8,18 @@ import (
 	"slices"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
 // Law asks at start + n*period, n = 1, 2, ... A moment that finds the last question without an answer is
-// skipped: a switch that is slow is asked less, never twice at once.
+// skipped: a switch that is slow is asked less, never twice at once. Each answer becomes a Report.
 type Law struct {
 	period   time.Duration
-	switches map[fabric.Switch]*grid
+	switches map[law.Switch]*grid
 	joined   int           // numbers switches, so that they are not all asked at one moment
 	due      time.Duration // when the first of them is to be asked; 0: none is there
-	last     Last
+	report   fabric.Report
 }
 
 type grid struct {
@@ -36,38 +37,34 @@ type Counts struct {
 	Failed   uint64 `json:"failed"`
 }
 
-// Last takes the counters that came, at the time they came. They are valid until it returns.
-type Last func(now time.Duration, s fabric.Switch, ports []fabric.Counters)
-
-// New makes the law. A period of 0 asks nobody; last may be nil.
-func New(period time.Duration, last Last) *Law {
-	return &Law{period: period, switches: map[fabric.Switch]*grid{}, last: last}
+// New makes the law. A period of 0 asks nobody.
+func New(period time.Duration) *Law {
+	return &Law{period: period, switches: map[law.Switch]*grid{}}
 }
 
 // Step takes one event.
-func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fabric.Action {
+func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
 	if l.period <= 0 {
 		return out
 	}
 	switch e := e.(type) {
-	case fabric.Joined:
+	case *fabric.Joined:
 		const parts = 16 // of a period, to spread switches over
 		start := now + l.period*time.Duration(l.joined%parts)/parts
 		l.joined++
 		l.switches[e.Switch] = &grid{start: start, next: start + l.period}
 		l.first()
-	case fabric.Left:
+	case *fabric.Left:
 		delete(l.switches, e.Switch)
 		l.first()
-	case fabric.PortStats:
+	case *fabric.PortStats:
 		if g := l.switches[e.Switch]; g != nil && g.asked {
 			g.asked = false
 			g.counts.Answered++
-			if l.last != nil {
-				l.last(now, e.Switch, e.Ports)
-			}
+			l.report.Switch, l.report.Ports = e.Switch, append(l.report.Ports[:0], e.Ports...)
+			out = append(out, &l.report)
 		}
-	case fabric.StatsFailed:
+	case *fabric.StatsFailed:
 		if g := l.switches[e.Switch]; g != nil && g.asked {
 			g.asked = false
 			g.counts.Failed++
@@ -76,11 +73,11 @@ func (l *Law) Step(now time.Duration, e fabric.Event, out []fabric.Action) []fab
 	return l.ask(now, out)
 }
 
-func (l *Law) ask(now time.Duration, out []fabric.Action) []fabric.Action {
+func (l *Law) ask(now time.Duration, out []law.Action) []law.Action {
 	if l.due == 0 || now < l.due {
 		return out // most events: no look at every switch
 	}
-	var due []fabric.Switch
+	var due []law.Switch
 	for s, g := range l.switches {
 		if now >= g.next {
 			due = append(due, s)
@@ -118,8 +115,8 @@ func (l *Law) first() {
 func (l *Law) Wake() time.Duration { return l.due }
 
 // Counts gives those of every switch.
-func (l *Law) Counts() map[fabric.Switch]Counts {
-	out := map[fabric.Switch]Counts{}
+func (l *Law) Counts() map[law.Switch]Counts {
+	out := map[law.Switch]Counts{}
 	for s := range maps.Keys(l.switches) {
 		out[s] = l.switches[s].counts
 	}

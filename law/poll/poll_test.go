@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -17,16 +18,16 @@ const ms = time.Millisecond
 func TestGridDoesNotDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		period := time.Duration(rapid.IntRange(1, 20).Draw(t, "period")) * ms
-		l := New(period, nil)
+		l := New(period)
 		now := time.Duration(rapid.IntRange(0, 1000).Draw(t, "begin")) * 100 * time.Microsecond
-		l.Step(now, fabric.Joined{Switch: 1}, nil)
+		l.Step(now, &fabric.Joined{Switch: 1}, nil)
 		start, open := now, false
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
-			var e fabric.Event = fabric.Tick{}
+			var e law.Event = law.Tick{}
 			if open && rapid.Bool().Draw(t, "answer") {
-				e = fabric.PortStats{Switch: 1}
+				e = &fabric.PortStats{Switch: 1}
 				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
-					e = fabric.StatsFailed{Switch: 1}
+					e = &fabric.StatsFailed{Switch: 1}
 				}
 				open = false
 			} else {
@@ -34,7 +35,7 @@ func TestGridDoesNotDrift(t *testing.T) {
 				now = max(now, l.Wake()) + late
 			}
 			before := l.switches[1].next
-			asked := slices.Contains(l.Step(now, e, nil), fabric.Action(fabric.AskStats{Switch: 1}))
+			asked := slices.Contains(l.Step(now, e, nil), law.Action(fabric.AskStats{Switch: 1}))
 			if asked && (open || now < before) {
 				t.Fatalf("at %v: asked with a question open: %v, moment %v", now, open, before)
 			}
@@ -53,12 +54,12 @@ func TestGridDoesNotDrift(t *testing.T) {
 // The form that plans from the last answer drifts: after 1000 answers of 1 ms each it is a second late.
 // On the grid the question after them is asked at its moment.
 func TestPlannedFromTheAnswerWouldDrift(t *testing.T) {
-	l := New(10*ms, nil)
-	l.Step(0, fabric.Joined{Switch: 1}, nil)
+	l := New(10 * ms)
+	l.Step(0, &fabric.Joined{Switch: 1}, nil)
 	naive := 10 * ms
 	for range 1000 {
-		l.Step(l.Wake(), fabric.Tick{}, nil)
-		l.Step(l.Wake()-9*ms, fabric.PortStats{Switch: 1}, nil)
+		l.Step(l.Wake(), law.Tick{}, nil)
+		l.Step(l.Wake()-9*ms, &fabric.PortStats{Switch: 1}, nil)
 		naive += 1*ms + 10*ms
 	}
 	if l.Wake() != 1001*10*ms || naive-l.Wake() != time.Second {
@@ -69,21 +70,28 @@ func TestPlannedFromTheAnswerWouldDrift(t *testing.T) {
 	}
 }
 
-func TestCountersAreGivenOn(t *testing.T) {
-	var got []fabric.Counters
-	l := New(ms, func(_ time.Duration, s fabric.Switch, ports []fabric.Counters) {
-		if s == 2 {
-			got = append(got, ports...)
-		}
-	})
-	l.Step(0, fabric.Joined{Switch: 2}, nil)
-	l.Step(0, fabric.PortStats{Switch: 2, Ports: []fabric.Counters{{Port: 9}}}, nil) // nobody asked
-	l.Step(l.Wake(), fabric.Tick{}, nil)
-	l.Step(l.Wake(), fabric.PortStats{Switch: 2, Ports: []fabric.Counters{{Port: 1, TxBytes: 5}}}, nil)
-	if len(got) != 1 || got[0].Port != 1 || got[0].TxBytes != 5 {
-		t.Errorf("%+v", got)
+// Only an answer to a question of this law is reported.
+func TestAnswersAreReported(t *testing.T) {
+	l := New(ms)
+	l.Step(0, &fabric.Joined{Switch: 2}, nil)
+	answer := func(n uint64) []law.Action {
+		return l.Step(l.Wake()-1, &fabric.PortStats{Switch: 2, Ports: []fabric.Counters{{Port: 9, TxBytes: n}}}, nil)
 	}
-	l.Step(l.Wake(), fabric.Left{Switch: 2}, nil)
+	if got := answer(4); len(got) != 0 {
+		t.Errorf("nobody asked: %+v", got)
+	}
+	for n := range uint64(3) {
+		l.Step(l.Wake(), law.Tick{}, nil)
+		got := answer(n)
+		if len(got) != 1 {
+			t.Fatalf("answer %d: %+v", n, got)
+		}
+		r, ok := got[0].(*fabric.Report)
+		if !ok || r.Switch != 2 || !slices.Equal(r.Ports, []fabric.Counters{{Port: 9, TxBytes: n}}) {
+			t.Errorf("answer %d: %+v", n, got[0])
+		}
+	}
+	l.Step(l.Wake(), &fabric.Left{Switch: 2}, nil)
 	if l.Wake() != 0 {
 		t.Error("it would ask a switch that left")
 	}

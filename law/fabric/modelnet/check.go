@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
@@ -12,9 +13,9 @@ import (
 // in; nil: there is none. Ports that are down count as up: switches may not have seen it yet.
 func (n *Net) Loop(frame []byte) error {
 	const open, closed = 1, 2
-	state := map[fabric.Point]int{}
-	var visit func(at fabric.Point) error
-	visit = func(at fabric.Point) error {
+	state := map[law.Port]int{}
+	var visit func(at law.Port) error
+	visit = func(at law.Port) error {
 		switch state[at] {
 		case open:
 			return fmt.Errorf("a frame to %v goes round by %v", fabric.MAC(frame[:6]), at)
@@ -22,9 +23,9 @@ func (n *Net) Loop(frame []byte) error {
 			return nil
 		}
 		state[at] = open
-		outs, _ := n.Switches[at.Switch].Look(at.Port, frame, true)
+		outs, _ := n.Switches[at.Switch].Look(at.N, frame, true)
 		for _, p := range outs {
-			if far, ok := n.links[fabric.Point{Switch: at.Switch, Port: p}]; ok {
+			if far, ok := n.links[law.Port{Switch: at.Switch, N: p}]; ok {
 				if err := visit(far); err != nil {
 					return fmt.Errorf("%w, %v", err, at)
 				}
@@ -35,7 +36,7 @@ func (n *Net) Loop(frame []byte) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(n.Switches)) {
 		for p := range n.Switches[id].Ports {
-			if err := visit(fabric.Point{Switch: id, Port: p}); err != nil {
+			if err := visit(law.Port{Switch: id, N: p}); err != nil {
 				return err
 			}
 		}
@@ -45,8 +46,8 @@ func (n *Net) Loop(frame []byte) error {
 
 // Hops gives, for every switch, the number of hops to one of them over links that are up; of connected
 // switches only. It is found the slow way: by trying again until nothing gets shorter.
-func (n *Net) Hops(to fabric.Switch) map[fabric.Switch]int {
-	hops := map[fabric.Switch]int{to: 0}
+func (n *Net) Hops(to law.Switch) map[law.Switch]int {
+	hops := map[law.Switch]int{to: 0}
 	for again := true; again; {
 		again = false
 		for a, b := range n.links {
@@ -63,17 +64,17 @@ func (n *Net) Hops(to fabric.Switch) map[fabric.Switch]int {
 }
 
 // Up tells whether a link works and both its ends are connected.
-func (n *Net) Up(a fabric.Point) bool {
+func (n *Net) Up(a law.Port) bool {
 	b, ok := n.links[a]
 	x, y := n.Switches[a.Switch], n.Switches[b.Switch]
-	return ok && x.Connected && y.Connected && x.Ports[a.Port] && y.Ports[b.Port]
+	return ok && x.Connected && y.Connected && x.Ports[a.N] && y.Ports[b.N]
 }
 
 // Nearer gives the ports of a switch that lead one hop nearer, sorted.
-func (n *Net) Nearer(from fabric.Switch, hops map[fabric.Switch]int) (ports []fabric.Port) {
+func (n *Net) Nearer(from law.Switch, hops map[law.Switch]int) (ports []fabric.PortNo) {
 	for a, b := range n.links {
 		if a.Switch == from && n.Up(a) && hops[b.Switch] == hops[from]-1 {
-			ports = append(ports, a.Port)
+			ports = append(ports, a.N)
 		}
 	}
 	slices.Sort(ports)

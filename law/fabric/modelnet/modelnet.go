@@ -10,92 +10,93 @@ import (
 	"slices"
 	"time"
 
+	"weir/law"
 	"weir/law/fabric"
 )
 
 // Net is a network under a law. Nothing happens on its own: Deliver carries out an order, Hear gives the law
 // an event.
 type Net struct {
-	Law      fabric.Law
+	Law      law.Law
 	Now      time.Duration
-	Switches map[fabric.Switch]*Switch
-	Hosts    map[fabric.MAC]fabric.Point
+	Switches map[law.Switch]*Switch
+	Hosts    map[fabric.MAC]law.Port
 	Received map[fabric.MAC][][]byte // what hosts were sent
-	Events   []fabric.Event          // that the law has not heard yet
+	Events   []law.Event             // that the law has not heard yet
 	Choose   func(n int) int         // which port of a group
-	Told     func(fabric.Action)     // each action of the law, when it is given
-	Deaf     map[fabric.Point]bool   // what is sent from these ports is lost, though they are up
+	Told     func(law.Action)        // each action of the law, when it is given
+	Deaf     map[law.Port]bool       // what is sent from these ports is lost, though they are up
 
-	links map[fabric.Point]fabric.Point
+	links map[law.Port]law.Port
 }
 
 // Switch is one switch.
 type Switch struct {
-	ID        fabric.Switch
+	ID        law.Switch
 	Connected bool
-	Ports     map[fabric.Port]bool // up
+	Ports     map[fabric.PortNo]bool // up
 	Flows     map[fabric.FlowKey]fabric.Flow
-	Groups    map[uint32][]fabric.Port
+	Groups    map[uint32][]fabric.PortNo
 	Meters    map[uint32]fabric.Meter
-	Orders    []fabric.Action // not carried out yet
+	Orders    []law.Action // not carried out yet
 
 	// The law may still hear of a connection when the next one is there; what it orders then is lost.
 	connections, heard int
 }
 
 // New makes an empty network.
-func New(law fabric.Law) *Net {
+func New(l law.Law) *Net {
 	return &Net{
-		Law: law, Switches: map[fabric.Switch]*Switch{}, Hosts: map[fabric.MAC]fabric.Point{},
-		Received: map[fabric.MAC][][]byte{}, links: map[fabric.Point]fabric.Point{}, Choose: func(int) int { return 0 },
-		Deaf: map[fabric.Point]bool{},
+		Law: l, Switches: map[law.Switch]*Switch{}, Hosts: map[fabric.MAC]law.Port{},
+		Received: map[fabric.MAC][][]byte{}, links: map[law.Port]law.Port{}, Choose: func(int) int { return 0 },
+		Deaf: map[law.Port]bool{},
 	}
 }
 
 // AddSwitch adds a switch with ports 1 to n, up, not connected.
-func (n *Net) AddSwitch(id fabric.Switch, ports int) {
-	s := &Switch{ID: id, Ports: map[fabric.Port]bool{}}
+func (n *Net) AddSwitch(id law.Switch, ports int) {
+	s := &Switch{ID: id, Ports: map[fabric.PortNo]bool{}}
 	s.clear()
 	for p := range ports {
-		s.Ports[fabric.Port(p+1)] = true
+		s.Ports[fabric.PortNo(p+1)] = true
 	}
 	n.Switches[id] = s
 }
 
 func (s *Switch) clear() {
-	s.Flows, s.Groups, s.Meters = map[fabric.FlowKey]fabric.Flow{}, map[uint32][]fabric.Port{}, map[uint32]fabric.Meter{}
+	s.Flows, s.Groups, s.Meters = map[fabric.FlowKey]fabric.Flow{}, map[uint32][]fabric.PortNo{}, map[uint32]fabric.Meter{}
 }
 
 // Link joins two ports.
-func (n *Net) Link(a, b fabric.Point) { n.links[a], n.links[b] = b, a }
+func (n *Net) Link(a, b law.Port) { n.links[a], n.links[b] = b, a }
 
 // Far is the other end of a port's link.
-func (n *Net) Far(p fabric.Point) (fabric.Point, bool) {
+func (n *Net) Far(p law.Port) (law.Port, bool) {
 	q, ok := n.links[p]
 	return q, ok
 }
 
 // SetLink cuts a link or restores it; both switches see it.
-func (n *Net) SetLink(a fabric.Point, up bool) {
-	for _, p := range []fabric.Point{a, n.links[a]} {
+func (n *Net) SetLink(a law.Port, up bool) {
+	for _, p := range []law.Port{a, n.links[a]} {
 		s := n.Switches[p.Switch]
-		s.Ports[p.Port] = up
+		s.Ports[p.N] = up
 		if s.Connected {
-			n.Events = append(n.Events, fabric.PortChanged{Switch: p.Switch, Port: n.info(s, p.Port)})
+			n.Events = append(n.Events, &fabric.PortChanged{Switch: p.Switch, Port: n.info(s, p.N)})
 		}
 	}
 }
 
-func (n *Net) info(s *Switch, p fabric.Port) fabric.PortInfo {
+func (n *Net) info(s *Switch, p fabric.PortNo) fabric.PortInfo {
 	return fabric.PortInfo{Port: p, Name: fmt.Sprintf("p%d", p), MAC: fabric.MAC{2, 0, 0, byte(s.ID), 0, byte(p)}, Up: s.Ports[p]}
 }
 
 // Connect connects a switch to the controller.
-func (n *Net) Connect(id fabric.Switch) {
+func (n *Net) Connect(id law.Switch) {
 	s := n.Switches[id]
 	s.Connected, s.Orders = true, nil
 	s.connections++
-	e := fabric.Joined{Switch: id}
+	e := &fabric.Joined{Switch: id}
 	for _, p := range slices.Sorted(maps.Keys(s.Ports)) {
 		e.Ports = append(e.Ports, n.info(s, p))
 	}
@@ -112,16 +113,16 @@ func (n *Net) Connect(id fabric.Switch) {
 }
 
 // Disconnect ends the connection; the switch goes on with what it has.
-func (n *Net) Disconnect(id fabric.Switch) {
+func (n *Net) Disconnect(id law.Switch) {
 	s := n.Switches[id]
 	if s.Connected {
 		s.Connected, s.Orders = false, nil
-		n.Events = append(n.Events, fabric.Left{Switch: id})
+		n.Events = append(n.Events, &fabric.Left{Switch: id})
 	}
 }
 
 // Restart disconnects a switch and empties it.
-func (n *Net) Restart(id fabric.Switch) {
+func (n *Net) Restart(id law.Switch) {
 	n.Disconnect(id)
 	n.Switches[id].clear()
 }
@@ -130,31 +131,46 @@ func (n *Net) Restart(id fabric.Switch) {
 func (n *Net) Hear() {
 	e := n.Events[0]
 	n.Events = n.Events[1:]
-	if j, is := e.(fabric.Joined); is {
+	if j, is := e.(*fabric.Joined); is {
 		n.Switches[j.Switch].heard++
 	}
 	n.step(e)
 }
 
-func (n *Net) step(e fabric.Event) {
+func (n *Net) step(e law.Event) {
 	for _, a := range n.Law.Step(n.Now, e, nil) {
 		if n.Told != nil {
 			n.Told(a)
 		}
-		if s := n.Switches[fabric.Target(a)]; s.Connected && s.heard == s.connections {
-			s.Orders = append(s.Orders, a)
+		if id, ok := fabric.Target(a); ok {
+			if s := n.Switches[id]; s.Connected && s.heard == s.connections {
+				s.Orders = append(s.Orders, own(a))
+			}
 		}
 	}
+}
+
+// own is an action to be carried out later: what it points at is the law's until the next step.
+func own(a law.Action) law.Action {
+	switch a := a.(type) {
+	case fabric.SetGroup:
+		a.Group.Ports = slices.Clone(a.Group.Ports)
+		return a
+	case fabric.PacketOut:
+		a.Ports, a.Frame = slices.Clone(a.Ports), slices.Clone(a.Frame)
+		return a
+	}
+	return a
 }
 
 // Tick lets time pass.
 func (n *Net) Tick(d time.Duration) {
 	n.Now += d
-	n.step(fabric.Tick{})
+	n.step(law.Tick{})
 }
 
 // Deliver carries out the next order of a switch.
-func (n *Net) Deliver(id fabric.Switch) error {
+func (n *Net) Deliver(id law.Switch) error {
 	s := n.Switches[id]
 	a := s.Orders[0]
 	s.Orders = s.Orders[1:]
@@ -183,10 +199,10 @@ func (n *Net) Deliver(id fabric.Switch) error {
 	case fabric.SetMeter:
 		s.Meters[a.Meter.ID] = a.Meter
 	case fabric.Barrier:
-		n.Events = append(n.Events, fabric.Confirmed{Switch: id, Serial: a.Serial})
+		n.Events = append(n.Events, &fabric.Confirmed{Switch: id, Serial: a.Serial})
 	case fabric.PacketOut:
 		for _, p := range a.Ports {
-			n.emit(fabric.Point{Switch: id, Port: p}, a.Frame, 0)
+			n.emit(law.Port{Switch: id, N: p}, a.Frame, 0)
 		}
 	}
 	return nil
@@ -226,20 +242,20 @@ func (n *Net) Run(d time.Duration) error {
 func (n *Net) Send(from fabric.MAC, frame []byte) { n.Inject(n.Hosts[from], frame) }
 
 // Inject has a frame come in at a port.
-func (n *Net) Inject(at fabric.Point, frame []byte) {
-	if n.Switches[at.Switch].Ports[at.Port] {
+func (n *Net) Inject(at law.Port, frame []byte) {
+	if n.Switches[at.Switch].Ports[at.N] {
 		n.process(at, frame, 0)
 	}
 }
 
 const hopsMax = 64
 
-func (n *Net) emit(from fabric.Point, frame []byte, hops int) {
-	if !n.Switches[from.Switch].Ports[from.Port] || n.Deaf[from] {
+func (n *Net) emit(from law.Port, frame []byte, hops int) {
+	if !n.Switches[from.Switch].Ports[from.N] || n.Deaf[from] {
 		return
 	}
 	if far, ok := n.links[from]; ok {
-		if n.Switches[far.Switch].Ports[far.Port] {
+		if n.Switches[far.Switch].Ports[far.N] {
 			n.process(far, frame, hops+1)
 		}
 		return
@@ -251,24 +267,24 @@ func (n *Net) emit(from fabric.Point, frame []byte, hops int) {
 	}
 }
 
-func (n *Net) process(at fabric.Point, frame []byte, hops int) {
+func (n *Net) process(at law.Port, frame []byte, hops int) {
 	if hops > hopsMax {
 		panic("a frame goes round")
 	}
-	outs, copies := n.Switches[at.Switch].Look(at.Port, frame, false)
+	outs, copies := n.Switches[at.Switch].Look(at.N, frame, false)
 	for _, k := range copies {
 		if n.Switches[at.Switch].Connected {
-			n.Events = append(n.Events, fabric.PacketIn{At: at, Kind: k, Frame: slices.Clone(frame)})
+			n.Events = append(n.Events, &fabric.PacketIn{At: at, Kind: k, Frame: slices.Clone(frame)})
 		}
 	}
 	if len(outs) > 0 {
-		n.emit(fabric.Point{Switch: at.Switch, Port: outs[n.Choose(len(outs))]}, frame, hops)
+		n.emit(law.Port{Switch: at.Switch, N: outs[n.Choose(len(outs))]}, frame, hops)
 	}
 }
 
 // Look says which ports a switch could send a frame to, one of them, and why it is copied to the controller.
 // Dead: ports that are down are chosen, too, as by a switch that has not seen it yet.
-func (s *Switch) Look(in fabric.Port, frame []byte, dead bool) (outs []fabric.Port, copies []fabric.Kind) {
+func (s *Switch) Look(in fabric.PortNo, frame []byte, dead bool) (outs []fabric.PortNo, copies []fabric.Kind) {
 	for table := 0; ; {
 		f, ok := s.best(uint8(table), in, frame)
 		if !ok {
@@ -288,7 +304,7 @@ func (s *Switch) Look(in fabric.Port, frame []byte, dead bool) (outs []fabric.Po
 		case f.Do.Out == in:
 			return nil, copies // OpenFlow 1.3, B.6.3: never back where it came from
 		case f.Do.Out != 0:
-			return []fabric.Port{f.Do.Out}, copies
+			return []fabric.PortNo{f.Do.Out}, copies
 		case int(f.Do.Goto) <= table:
 			return nil, copies
 		}
@@ -296,7 +312,7 @@ func (s *Switch) Look(in fabric.Port, frame []byte, dead bool) (outs []fabric.Po
 	}
 }
 
-func (s *Switch) best(table uint8, in fabric.Port, frame []byte) (best fabric.Flow, ok bool) {
+func (s *Switch) best(table uint8, in fabric.PortNo, frame []byte) (best fabric.Flow, ok bool) {
 	for _, f := range s.Flows {
 		if f.Table == table && Matches(f.Match, in, frame) && (!ok || f.Priority > best.Priority) {
 			best, ok = f, true
@@ -306,7 +322,7 @@ func (s *Switch) best(table uint8, in fabric.Port, frame []byte) (best fabric.Fl
 }
 
 // Matches tells whether a frame is what a match asks for.
-func Matches(m fabric.Match, in fabric.Port, frame []byte) bool {
+func Matches(m fabric.Match, in fabric.PortNo, frame []byte) bool {
 	kind := binary.BigEndian.Uint16(frame[12:])
 	switch {
 	case m.InPort != 0 && m.InPort != in,
