@@ -13,6 +13,7 @@ import (
 	"weir/law"
 	"weir/law/fabric"
 	"weir/law/fabric/modelnet"
+	"weir/law/lawtest"
 )
 
 func testConfig() Config {
@@ -51,7 +52,10 @@ type network struct {
 
 func newNetwork(t rapid.TB, c Config) *network {
 	l := mustNew(t, c)
-	return &network{Net: modelnet.New(l), law: l}
+	if _, bench := t.(*testing.B); bench {
+		return &network{Net: modelnet.New(l), law: l}
+	}
+	return &network{Net: modelnet.New(lawtest.Lent(t, l, mustNew(t, c))), law: l}
 }
 
 func (n *network) link(a, b law.Port) {
@@ -405,4 +409,9 @@ func (n *network) walk(from, to fabric.MAC, p fabric.Tuple) (way []law.Port, err
 		at = far
 	}
 	return way, fmt.Errorf("goes round: %v", way)
+}
+
+// It keeps nothing that was lent, and survives any events.
+func TestKeepsNothing(t *testing.T) {
+	lawtest.Keeps(t, func() law.Law { return mustNew(t, quickConfig()) })
 }

@@ -60,3 +60,21 @@ func TestPortLimit(t *testing.T) {
 		t.Errorf("%d ports, %d refused: should be %d and %d", got, refused, PortsMax, 5000-PortsMax+2)
 	}
 }
+
+// A switch may list any flow with our cookie: one whose ports it does not have, or that this controller would not make.
+func TestStrangeFlowsAreNotAdopted(t *testing.T) {
+	const there, not = fabric.PortNo(1), fabric.PortNo(99)
+	for _, kind := range []fabric.Kind{fabric.HostHere, fabric.HostThere, fabric.Source, fabric.Link, fabric.Pinned, fabric.Pass, 200} {
+		for _, ports := range [][2]fabric.PortNo{{there, not}, {not, there}, {not, not}, {0, not}, {not, 0}, {0, 0}} {
+			f := fabric.Flow{Kind: kind, Do: fabric.Do{Out: ports[1]}}
+			f.Match = fabric.Match{InPort: ports[0], EthSrc: hostMAC(1), EthDst: hostMAC(2)}
+			l := mustNew(t, testConfig())
+			l.Step(0, &fabric.Joined{Switch: 1, Ports: []fabric.PortInfo{{Port: there, Up: true}}, Found: fabric.State{Flows: []fabric.Flow{f}}}, nil)
+			for _, h := range l.hosts {
+				if h.at != at(1, int(there)) {
+					t.Errorf("%v from %d to %d: a host at %v, where there is no port", kind, ports[0], ports[1], h.at)
+				}
+			}
+		}
+	}
+}

@@ -172,21 +172,21 @@ func (l *Law) adopt(d *datapath) {
 	}
 	found := slices.SortedFunc(maps.Values(d.flows), compareFlows)
 	for _, f := range found {
-		p := d.ports[cmp.Or(f.Match.InPort, f.Do.Out)]
+		in, out := f.Match.InPort, f.Do.Out
 		switch f.Kind {
 		case fabric.Link:
 			d.linked = true
-			if p != nil {
+			if p := d.ports[in]; p != nil {
 				l.setRole(p, lostLink)
 			}
 		case fabric.HostHere:
-			if p == nil || !l.adoptHost(f.Match.EthDst, law.Port{Switch: d.id, N: f.Do.Out}) {
+			if d.ports[out] == nil || !l.adoptHost(f.Match.EthDst, law.Port{Switch: d.id, N: out}) {
 				d.orphans[f.FlowKey] = true
 			}
 		case fabric.HostThere:
 			d.orphans[f.FlowKey] = true // until placeHosts finds it right
 		case fabric.Source:
-			if p == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: f.Match.InPort}) {
+			if d.ports[in] == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: in}) {
 				l.dropFlow(d, f.FlowKey)
 			}
 		default:

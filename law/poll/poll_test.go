@@ -9,6 +9,7 @@ import (
 
 	"weir/law"
 	"weir/law/fabric"
+	"weir/law/lawtest"
 )
 
 const ms = time.Millisecond
@@ -95,4 +96,9 @@ func TestAnswersAreReported(t *testing.T) {
 	if l.Wake() != 0 {
 		t.Error("it would ask a switch that left")
 	}
+}
+
+// It keeps nothing that was lent.
+func TestKeepsNothing(t *testing.T) {
+	lawtest.Keeps(t, func() law.Law { return New(50 * ms) })
 }
