@@ -11,6 +11,7 @@
 package frames
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -140,11 +141,10 @@ func Packet(l Link, ip IP, protocol byte, payload []byte) []byte {
 // one run.
 type writer struct {
 	gopacket.SerializeBuffer
-	tcp       layers.TCP
-	ip4       layers.IPv4
-	ip6       layers.IPv6
-	from, to  []byte
-	ipOptions []layers.IPv4Option
+	tcp      layers.TCP
+	ip4      layers.IPv4
+	ip6      layers.IPv6
+	from, to []byte
 }
 
 var writers = sync.Pool{New: func() any { return &writer{SerializeBuffer: gopacket.NewSerializeBuffer()} }}
@@ -178,10 +178,9 @@ func (w *writer) network(ip *IP, protocol layers.IPProtocol) gopacket.NetworkLay
 	w.from, _ = ip.From.AppendBinary(w.from[:0])
 	w.to, _ = ip.To.AppendBinary(w.to[:0])
 	if ip.From.Is4() {
-		w.cutOptions(ip.Options)
 		w.ip4 = layers.IPv4{
 			Version: 4, IHL: uint8(ipv4Header+len(ip.Options)) / 4, TOS: ip.TOS, Id: uint16(ip.ID), TTL: 64, Protocol: protocol,
-			Flags: layers.IPv4Flag(ip.Fragment >> 13), FragOffset: ip.Fragment & 0x1fff, SrcIP: w.from, DstIP: w.to, Options: w.ipOptions,
+			Flags: layers.IPv4Flag(ip.Fragment >> 13), FragOffset: ip.Fragment & 0x1fff, SrcIP: w.from, DstIP: w.to,
 		}
 		return &w.ip4
 	}
@@ -198,7 +197,11 @@ func (w *writer) finish(l *Link, ip *IP) (l4 int) {
 	if ip.From.Is4() {
 		kind = layers.EthernetTypeIPv4
 		w.ip4.Length = uint16(ipv4Header + len(ip.Options) + inner)
+		w.put(ip.Options) // as they are, too
 		w.layer(&w.ip4)
+		header := w.Bytes()[:ipv4Header+len(ip.Options)]
+		header[10], header[11] = 0, 0
+		binary.BigEndian.PutUint16(header[10:], gopacket.FoldChecksum(gopacket.ComputeChecksum(header, 0)))
 	} else {
 		for _, e := range slices.Backward(ip.Extensions) {
 			w.put(e.bytes(byte(w.ip6.NextHeader)))
@@ -229,17 +232,4 @@ func (e *Extension) bytes(next byte) []byte {
 	b[0], b[1] = next, length
 	copy(b[2:], e.Body)
 	return b
-}
-
-// cutOptions cuts a well-formed list of IPv4 options.
-func (w *writer) cutOptions(list []byte) {
-	w.ipOptions = w.ipOptions[:0]
-	for len(list) > 0 {
-		o := layers.IPv4Option{OptionType: list[0], OptionLength: 1}
-		if o.OptionType > 1 {
-			o.OptionLength = list[1]
-			o.OptionData = list[2:o.OptionLength]
-		}
-		w.ipOptions, list = append(w.ipOptions, o), list[o.OptionLength:]
-	}
 }
