@@ -6,6 +6,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // Enforce says where windows are held: on which ports, and of how many of their flows. The other ports, and
@@ -117,22 +118,22 @@ func newCanary(percent int, r *Rollback) *canary {
 }
 
 // hold is what the port's law is to do now.
-func (c *canary) hold() (fairq.Hold, uint32) {
-	share := uint32(c.percent * fairq.Lots / 100)
+func (c *canary) hold() (reading.Hold, uint32) {
+	share := uint32(c.percent * reading.Lots / 100)
 	switch {
 	case c.stage != stageEnforcing || c.percent <= 0:
-		return fairq.HoldNone, 0
+		return reading.HoldNone, 0
 	case c.percent >= 100:
-		return fairq.HoldAll, 0
+		return reading.HoldAll, 0
 	}
-	return fairq.HoldPart, share
+	return reading.HoldPart, share
 }
 
 // adjust makes a law that of the port's stage.
 func (c *canary) adjust(l *fairq.Law) {
 	l.Hold, l.HoldShare = c.hold()
 	pipe := c.line.emptyPipe(c.handshake)
-	if l.Hold == fairq.HoldPart {
+	if l.Hold == reading.HoldPart {
 		if pipe = c.pipe.told; pipe == 0 {
 			pipe = c.line.fullPipe(0, 0, 0)
 		}
@@ -146,9 +147,9 @@ func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)
 
 // portReading is what is read of a port now and then.
 type portReading struct {
-	stats fairq.Stats
+	stats reading.Stats
 	queue attach.RootQueue
-	flows []fairq.Flow // if the watch asked for them
+	flows []reading.Flow // if the watch asked for them
 }
 
 // wantsReading says whether anything comes of reading the port.

@@ -8,6 +8,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // tendAtMost is how often ports are read whose pipe is to be followed and no more.
@@ -171,7 +172,7 @@ func (r *role) readFlows(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
 	}
-	return r.fairq.EachFlow(func(port string, f fairq.Flow) bool {
+	return r.fairq.EachFlow(func(port string, f reading.Flow) bool {
 		if p := read[port]; p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed {
 			p.flows = append(p.flows, f)
 		}
@@ -182,7 +183,7 @@ func (r *role) readFlows(read map[string]*portReading) error {
 // onlyPipe says whether two laws differ in no more than the length of the pipe, which follows what is measured.
 func onlyPipe(a, b fairq.Law) bool {
 	a.PipeBytes, b.PipeBytes = 0, 0
-	if cmp.Or(a.Hold, b.Hold) == fairq.HoldPart && a.Hold == b.Hold {
+	if cmp.Or(a.Hold, b.Hold) == reading.HoldPart && a.Hold == b.Hold {
 		a.CapBytes, b.CapBytes = 0, 0
 	}
 	return a == b

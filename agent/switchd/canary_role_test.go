@@ -5,23 +5,23 @@ import (
 	"testing"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // counted is a FairQ that only counts, or cannot.
 type counted struct {
 	enforcer
-	stats []fairq.Stats
+	stats []reading.Stats
 	err   error
 }
 
-func (c *counted) Stats() ([]fairq.Stats, error) { return c.stats, c.err }
+func (c *counted) Stats() ([]reading.Stats, error) { return c.stats, c.err }
 
 // The time before a reading that fails counts to the next one.
 func TestRole_TendsAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
 	c.line, c.pipe = testLine, pipeLength{follows: 5000, told: 5000}
-	f := &counted{stats: []fairq.Stats{{Port: "p", QueueBytes: 200}}}
+	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
 	r := &role{fairq: f, canaries: map[string]*canary{"p": c}}
 	begun := time.Unix(1000, 0)
 	for _, row := range []struct {

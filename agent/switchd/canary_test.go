@@ -13,6 +13,7 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 	"weir/law"
 )
 
@@ -99,16 +100,16 @@ func TestCanary_Adjust(t *testing.T) {
 	for _, row := range []struct {
 		percent int
 		stage   stage
-		hold    fairq.Hold
+		hold    reading.Hold
 		share   uint32
 	}{
-		{100, stageEnforcing, fairq.HoldAll, 0},
-		{0, stageEnforcing, fairq.HoldNone, 0},
-		{10, stageEnforcing, fairq.HoldPart, 6553},
-		{1, stageEnforcing, fairq.HoldPart, 655},
-		{99, stageEnforcing, fairq.HoldPart, 64880},
-		{100, stageBefore, fairq.HoldNone, 0},
-		{10, stageRolledBack, fairq.HoldNone, 0},
+		{100, stageEnforcing, reading.HoldAll, 0},
+		{0, stageEnforcing, reading.HoldNone, 0},
+		{10, stageEnforcing, reading.HoldPart, 6553},
+		{1, stageEnforcing, reading.HoldPart, 655},
+		{99, stageEnforcing, reading.HoldPart, 64880},
+		{100, stageBefore, reading.HoldNone, 0},
+		{10, stageRolledBack, reading.HoldNone, 0},
 	} {
 		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
 		l := law
@@ -120,7 +121,7 @@ func TestCanary_Adjust(t *testing.T) {
 	// While free flows fill the queue, held ones are to have a part of it.
 	c := &canary{percent: 10, stage: stageEnforcing, line: testLine}
 	for range 100 {
-		c.read(&portReading{stats: fairq.Stats{QueueBytes: 100_000}}, time.Second)
+		c.read(&portReading{stats: reading.Stats{QueueBytes: 100_000}}, time.Second)
 	}
 	l := law
 	if c.adjust(&l); l.PipeBytes != 105_000 || l.CapBytes != 130_000 {
@@ -140,7 +141,7 @@ func TestCanary_Adjust(t *testing.T) {
 		{0, 800 * time.Microsecond, 25e6, 5000},
 	} {
 		c.line.rtt, c.line.rate = row.rtt, row.rate
-		c.read(&portReading{stats: fairq.Stats{HandshakeRTT: row.handshake}}, time.Second)
+		c.read(&portReading{stats: reading.Stats{HandshakeRTT: row.handshake}}, time.Second)
 		held := law
 		if c.adjust(&held); held.PipeBytes != row.pipe {
 			t.Errorf("%+v: a pipe of %d bytes", row, held.PipeBytes)
@@ -171,7 +172,7 @@ func (w *world) reading() *portReading {
 		a := &r.stats.Arms[arm]
 		a.Flows, a.DataBytes, a.AckedBytes = uint32(n), uint64(bytes*float64(n)), uint64(bytes*float64(n))
 		for i := range n {
-			r.flows = append(r.flows, fairq.Flow{
+			r.flows = append(r.flows, reading.Flow{
 				From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(arm), byte(i)}), 1), Held: arm == 1, Counted: true,
 				InFlightBytes: 3000, GrantedBytes: 2000, OfferedBytes: 65_000, Acknowledged: uint32(uint64(bytes) + 4e9), // it wraps
 			})
@@ -206,7 +207,7 @@ func TestCanary_Stages(t *testing.T) {
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
-	if hold, _ := c.hold(); hold != fairq.HoldNone || c.wantsReading() {
+	if hold, _ := c.hold(); hold != reading.HoldNone || c.wantsReading() {
 		t.Error("it goes on")
 	}
 	w.heldBytes *= 4
@@ -251,8 +252,8 @@ func TestCanary_Stages(t *testing.T) {
 // no evidence.
 func TestRollbackWatch_Flows(t *testing.T) {
 	w := newRollbackWatch(&Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(time.Second)}, false)
-	one := func(i int) fairq.Flow {
-		return fairq.Flow{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)}
+	one := func(i int) reading.Flow {
+		return reading.Flow{From: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)}
 	}
 	for step := range 30 {
 		r := &portReading{}
@@ -267,10 +268,10 @@ func TestRollbackWatch_Flows(t *testing.T) {
 	if n := len(w.judge.flows[0]); n != 0 {
 		t.Errorf("%d flows that were there once are evidence", n)
 	}
-	steady := fairq.Flow{From: one(1).From}
+	steady := reading.Flow{From: one(1).From}
 	for range judgeParts + 2 {
 		steady.Acknowledged += 1000
-		w.read(&portReading{flows: []fairq.Flow{steady}}, &testLine, stageEnforcing, 200*time.Millisecond)
+		w.read(&portReading{flows: []reading.Flow{steady}}, &testLine, stageEnforcing, 200*time.Millisecond)
 	}
 	if n := len(w.judge.flows[0]); n != 1 || w.judge.flows[0][0] != even(1000) {
 		t.Errorf("a steady flow: %v", w.judge.flows[0])

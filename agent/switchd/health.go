@@ -1,6 +1,6 @@
 package switchd
 
-import "weir/datapath/fairq"
+import "weir/datapath/reading"
 
 // Finding is one thing that is not as it should be with a port, or that is worth knowing.
 type Finding struct {
@@ -18,8 +18,8 @@ func (f *Finding) Asked() bool {
 
 // view is all that a check may look at.
 type view struct {
-	k        *fairq.Pinned
-	sw       *fairq.Switch
+	k        *reading.Pinned
+	sw       *reading.Switch
 	process  process
 	device   portDevice // of the port; not known: it is in another namespace, or gone
 	namesake portDevice // that has the port's name now

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 const (
@@ -90,7 +90,7 @@ func lookLeaving(v *view) (reason, remedy string) {
 
 // lookRolledBack: weir switch said why it holds nothing here any more.
 func lookRolledBack(v *view) (reason, remedy string) {
-	if v.k.Hold == fairq.HoldAll || v.note == "" {
+	if v.k.Hold == reading.HoldAll || v.note == "" {
 		return "", ""
 	}
 	return v.note, "see what weir observe says of the port; weir switch reload, or a restart, tries again"
@@ -98,7 +98,7 @@ func lookRolledBack(v *view) (reason, remedy string) {
 
 // lookObserved: no fault. Nothing is held because nothing is to be.
 func lookObserved(v *view) (reason, remedy string) {
-	if v.k.Hold != fairq.HoldNone || v.note != "" {
+	if v.k.Hold != reading.HoldNone || v.note != "" {
 		return "", ""
 	}
 	reason = "observed only, as configured: none of its flows is held"
@@ -111,7 +111,7 @@ func lookObserved(v *view) (reason, remedy string) {
 // ---- all parts are there ----
 
 func lookStale(v *view) (reason, remedy string) {
-	if v.sw.Releasing || v.sw.BeatAge < staleBeats*fairq.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
+	if v.sw.Releasing || v.sw.BeatAge < staleBeats*reading.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
 		return "", ""
 	}
 	who := "weir switch"
@@ -263,10 +263,10 @@ func lookTableFull(v *view) (reason, remedy string) {
 // ---- worth knowing ----
 
 func lookPart(v *view) (reason, remedy string) {
-	if v.k.Hold != fairq.HoldPart || v.note != "" {
+	if v.k.Hold != reading.HoldPart || v.note != "" {
 		return "", ""
 	}
-	return fmt.Sprintf("%.3g %% of its flows are held, as asked: the others are free", 100*float64(v.k.HoldShare)/fairq.Lots), ""
+	return fmt.Sprintf("%.3g %% of its flows are held, as asked: the others are free", 100*float64(v.k.HoldShare)/reading.Lots), ""
 }
 
 // lookDataElsewhere: which switch, or which port, their queue is at is not known here.

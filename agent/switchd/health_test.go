@@ -6,25 +6,25 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // wellReading is one of a switch of two ports that lacks nothing.
-func wellReading() *reading {
-	port := func(id uint32, name string) fairq.Pinned {
-		return fairq.Pinned{
-			Stats: fairq.Stats{Port: name, Flows: 4, GrantBytes: 3000, Seen: 1000, Data: 500, Rewritten: 400},
+func wellReading() *snapshot {
+	port := func(id uint32, name string) reading.Pinned {
+		return reading.Pinned{
+			Stats: reading.Stats{Port: name, Flows: 4, GrantBytes: 3000, Seen: 1000, Data: 500, Rewritten: 400},
 			ID:    id, Ifindex: int(id), HasDevice: true, Local: true, Queue: attach.RootQueue{Kind: "tbf", SentPackets: 1000},
 		}
 	}
 	dev := func(index int) portDevice {
 		return portDevice{known: true, ifindex: index, up: true, carrier: true, txPackets: 1000, shaper: shaper{Kind: "tbf", Rate: 1e9, Buffer: 1e6}, features: map[string]bool{}}
 	}
-	return &reading{
+	return &snapshot{
 		at: time.Unix(1000, 0),
-		kernel: &fairq.Switch{
+		kernel: &reading.Switch{
 			Lease: time.Second, BeatAge: 100 * time.Millisecond, Holder: attach.Holder{PID: 7, Version: "v1", Since: time.Minute},
-			Ports: []fairq.Pinned{port(1, "a"), port(2, "b")},
+			Ports: []reading.Pinned{port(1, "a"), port(2, "b")},
 		},
 		process: process{here: true, pid: 7, state: 'S'},
 		devices: devices{"a": dev(1), "b": dev(2)},
@@ -33,7 +33,7 @@ func wellReading() *reading {
 }
 
 // wellBefore is a reading 200 ms before wellReading: data went out of a, its acknowledgements out of b.
-func wellBefore() *reading {
+func wellBefore() *snapshot {
 	r := wellReading()
 	r.at = r.at.Add(-200 * time.Millisecond)
 	for i := range r.kernel.Ports {
@@ -49,7 +49,7 @@ func wellBefore() *reading {
 }
 
 // edit changes the device of port a.
-func (r *reading) edit(change func(*portDevice)) {
+func (r *snapshot) edit(change func(*portDevice)) {
 	d := r.devices["a"]
 	change(&d)
 	r.devices["a"] = d
@@ -61,129 +61,129 @@ func TestChecks(t *testing.T) {
 	met := map[string]bool{}
 	for _, row := range []struct {
 		what  string
-		spoil func(now, before *reading, a *fairq.Pinned)
+		spoil func(now, before *snapshot, a *reading.Pinned)
 		words string
 		state State
 		says  string
 		do    string
 	}{
-		{"all is well", func(*reading, *reading, *fairq.Pinned) {}, "", "", "", ""},
+		{"all is well", func(*snapshot, *snapshot, *reading.Pinned) {}, "", "", "", ""},
 
-		{"detached", func(_, _ *reading, a *fairq.Pinned) { a.HasDevice = false }, "detached", Off, "detached by somebody else", "attaches it again"},
-		{"detached and nobody there", func(now, _ *reading, a *fairq.Pinned) {
+		{"detached", func(_, _ *snapshot, a *reading.Pinned) { a.HasDevice = false }, "detached", Off, "detached by somebody else", "attaches it again"},
+		{"detached and nobody there", func(now, _ *snapshot, a *reading.Pinned) {
 			a.HasDevice, now.process = false, process{}
 			now.kernel.BeatAge = time.Minute
 		}, "detached released", Off, "detached by somebody else", "start weir switch"},
-		{"device gone", func(now, _ *reading, a *fairq.Pinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "bring it back"},
-		{"device made again", func(now, _ *reading, a *fairq.Pinned) {
+		{"device gone", func(now, _ *snapshot, a *reading.Pinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "bring it back"},
+		{"device made again", func(now, _ *snapshot, a *reading.Pinned) {
 			a.HasDevice = false
 			now.edit(func(d *portDevice) { d.ifindex = 9 })
 		}, "no-device", Off, "ifindex 9", "attaches to it at once"},
-		{"device made again without a queue", func(now, _ *reading, a *fairq.Pinned) {
+		{"device made again without a queue", func(now, _ *snapshot, a *reading.Pinned) {
 			a.HasDevice = false
 			now.edit(func(d *portDevice) { d.ifindex, d.shaper = 9, shaper{Kind: "noqueue"} })
 		}, "no-device", Off, `is "noqueue"`, "tc qdisc replace dev a root tbf"},
 
-		{"ending", func(now, _ *reading, _ *fairq.Pinned) { now.kernel.Releasing = true }, "ending", Off, "is ending", ""},
-		{"killed", func(now, _ *reading, _ *fairq.Pinned) {
+		{"ending", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Releasing = true }, "ending", Off, "is ending", ""},
+		{"killed", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process, now.kernel.BeatAge = process{}, time.Minute
 		}, "released", Off, "the last beat was 1m0s ago", "start weir switch again"},
-		{"killed this moment", func(now, _ *reading, _ *fairq.Pinned) {
+		{"killed this moment", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process, now.kernel.BeatAge = process{}, 800*time.Millisecond
 		}, "stale-heartbeat", Degraded, "weir switch has not beaten for 800ms; windows are let go after 1s", "whether it lives"},
-		{"in another PID namespace", func(now, _ *reading, _ *fairq.Pinned) { now.process = process{} }, "", "", "", ""},
-		{"stopped", func(now, _ *reading, _ *fairq.Pinned) {
+		{"in another PID namespace", func(now, _ *snapshot, _ *reading.Pinned) { now.process = process{} }, "", "", "", ""},
+		{"stopped", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process.state, now.kernel.BeatAge = 'T', 5*time.Second
 		}, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s: it is stopped, windows are let go", "kill -CONT 7"},
-		{"hangs", func(now, _ *reading, _ *fairq.Pinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s, windows are let go", "what keeps it"},
-		{"one beat late", func(now, _ *reading, _ *fairq.Pinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
+		{"hangs", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s, windows are let go", "what keeps it"},
+		{"one beat late", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
 
-		{"taken down", func(now, _ *reading, _ *fairq.Pinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down (ip link set dev a up)", ""},
-		{"no carrier", func(now, _ *reading, _ *fairq.Pinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
-		{"leaving", func(_, _ *reading, a *fairq.Pinned) { a.Releasing = true }, "leaving", Off, "is leaving this port", ""},
+		{"taken down", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down (ip link set dev a up)", ""},
+		{"no carrier", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
+		{"leaving", func(_, _ *snapshot, a *reading.Pinned) { a.Releasing = true }, "leaving", Off, "is leaving this port", ""},
 
-		{"mq", func(_, _ *reading, a *fairq.Pinned) {
+		{"mq", func(_, _ *snapshot, a *reading.Pinned) {
 			a.NoQueue, a.Releasing, a.Queue.Kind = &attach.NoQueue{Kind: "mq"}, true, "mq"
 		}, "no-queue", Degraded, `"mq", which keeps no backlog of its own: windows are let go`, "tc qdisc replace"},
-		{"fq_codel", func(now, _ *reading, a *fairq.Pinned) {
+		{"fq_codel", func(now, _ *snapshot, a *reading.Pinned) {
 			a.Releasing, a.Queue.Kind = true, "fq_codel"
 			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "fq_codel"} })
 		}, "unknown-rate", Degraded, `"fq_codel", which does not tell rate`, "its rate and buffer"},
-		{"bfifo whose rate was given", func(now, _ *reading, a *fairq.Pinned) {
+		{"bfifo whose rate was given", func(now, _ *snapshot, a *reading.Pinned) {
 			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "bfifo", Buffer: 1e6} })
 		}, "", "", "", ""},
 
-		{"a program in front that lets all pass", func(_, _ *reading, a *fairq.Pinned) { a.Before = []string{"cil"} }, "not-first", Degraded, "run before FairQ, and may keep packets from it: cil", "weir doctor a"},
-		{"a program in front that ends the chain", func(_, before *reading, a *fairq.Pinned) {
+		{"a program in front that lets all pass", func(_, _ *snapshot, a *reading.Pinned) { a.Before = []string{"cil"} }, "not-first", Degraded, "run before FairQ, and may keep packets from it: cil", "weir doctor a"},
+		{"a program in front that ends the chain", func(_, before *snapshot, a *reading.Pinned) {
 			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen
 		}, "not-reached not-first", Degraded, "none of the last 1000 packets of the port; a program that runs before it ends the chain: cil", "behind FairQ"},
-		{"one that takes most", func(_, before *reading, a *fairq.Pinned) {
+		{"one that takes most", func(_, before *snapshot, a *reading.Pinned) {
 			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen-300
 		}, "not-reached not-first", Degraded, "reached by 300 of the last 1000", "behind FairQ"},
-		{"something takes all, and is not in the chain", func(_, before *reading, a *fairq.Pinned) { before.kernel.Ports[0].Seen = a.Seen },
+		{"something takes all, and is not in the chain", func(_, before *snapshot, a *reading.Pinned) { before.kernel.Ports[0].Seen = a.Seen },
 			"not-reached", Degraded, "none of the last 1000", "nft list ruleset"},
-		{"nothing sent", func(now, before *reading, a *fairq.Pinned) { *before = *now }, "", "", "", ""},
-		{"packets that waited are sent now", func(_, before *reading, a *fairq.Pinned) {
+		{"nothing sent", func(now, before *snapshot, a *reading.Pinned) { *before = *now }, "", "", "", ""},
+		{"packets that waited are sent now", func(_, before *snapshot, a *reading.Pinned) {
 			before.kernel.Ports[0].Seen, before.queues[1] = a.Seen, attach.RootQueue{Kind: "tbf", BacklogPackets: 1000}
 		}, "", "", "", ""},
-		{"packets came while the first reading went on", func(_, before *reading, a *fairq.Pinned) {
+		{"packets came while the first reading went on", func(_, before *snapshot, a *reading.Pinned) {
 			before.kernel.Ports[0].Seen, before.queues[1] = a.Seen, attach.RootQueue{Kind: "tbf", SentPackets: 1000}
 		}, "", "", "", ""},
-		{"packets came while the second reading went on", func(now, _ *reading, _ *fairq.Pinned) {
+		{"packets came while the second reading went on", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.queues[1] = attach.RootQueue{Kind: "tbf", SentPackets: 9000}
 			now.edit(func(d *portDevice) { d.txPackets = 9000 })
 		}, "", "", "", ""},
-		{"the queue was replaced meanwhile", func(_, before *reading, a *fairq.Pinned) {
+		{"the queue was replaced meanwhile", func(_, before *snapshot, a *reading.Pinned) {
 			before.kernel.Ports[0].Seen, before.kernel.Ports[0].Queue.SentBytes = a.Seen, 5000
 		}, "", "", "", ""},
 
-		{"XDP sends past the queue", func(now, _ *reading, _ *fairq.Pinned) { now.edit(func(d *portDevice) { d.txPackets = 5000 }) }, "bypassed", Degraded, "sent 5000 packets, and 1000 of them", "AF_XDP"},
-		{"the device splits nothing", func(now, _ *reading, _ *fairq.Pinned) { now.edit(func(d *portDevice) { d.txPackets = 100 }) }, "", "", "", ""},
-		{"a chip", func(now, _ *reading, _ *fairq.Pinned) { now.edit(func(d *portDevice) { d.onChip = true }) }, "on-chip", Degraded, "a switch chip forwards", "bridge link"},
-		{"chained segments", func(now, _ *reading, _ *fairq.Pinned) {
+		{"XDP sends past the queue", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.txPackets = 5000 }) }, "bypassed", Degraded, "sent 5000 packets, and 1000 of them", "AF_XDP"},
+		{"the device splits nothing", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.txPackets = 100 }) }, "", "", "", ""},
+		{"a chip", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.onChip = true }) }, "on-chip", Degraded, "a switch chip forwards", "bridge link"},
+		{"chained segments", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.edit(func(d *portDevice) { d.features[featureFraglist] = true })
 		}, "hidden-segments", Degraded, "rx-gro-list is on", "ethtool -K a rx-gro-list off"},
-		{"rules in hardware", func(now, _ *reading, _ *fairq.Pinned) {
+		{"rules in hardware", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.edit(func(d *portDevice) { d.features[featureHardware] = true })
 		}, "hw-tc-offload", Enforced, "hw-tc-offload is on", "ethtool -K a hw-tc-offload off"},
 
-		{"data one way only", func(_, before *reading, a *fairq.Pinned) {
+		{"data one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData = 2, 2
 		}, "one-sided", Degraded, "the data of 2 flows leaves here", "edge mode"},
-		{"data one way only, and nothing counts as a flow", func(_, before *reading, a *fairq.Pinned) {
+		{"data one way only, and nothing counts as a flow", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData, a.Flows = 1, 3, 0
 		}, "one-sided", Degraded, "the data of 1 flows", "name every port"},
-		{"data one way only, now and not before", func(_, _ *reading, a *fairq.Pinned) { a.OneSidedData, a.Flows = 3, 0 }, "", "", "", ""},
-		{"data of one flow of a few one way only", func(_, before *reading, a *fairq.Pinned) {
+		{"data one way only, now and not before", func(_, _ *snapshot, a *reading.Pinned) { a.OneSidedData, a.Flows = 3, 0 }, "", "", "", ""},
+		{"data of one flow of a few one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData = 1, 1
 		}, "", "", "", ""},
-		{"data of few flows one way only", func(_, before *reading, a *fairq.Pinned) {
+		{"data of few flows one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData, a.Flows = 2, 2, 21
 		}, "", "", "", ""},
-		{"acknowledgements one way only", func(_, before *reading, a *fairq.Pinned) {
+		{"acknowledgements one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks = 2, 2
 		}, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "name every port"},
-		{"acknowledgements of few flows one way only", func(now, before *reading, a *fairq.Pinned) {
+		{"acknowledgements of few flows one way only", func(now, before *snapshot, a *reading.Pinned) {
 			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks, now.kernel.Ports[1].Flows = 2, 2, 20
 		}, "", "", "", ""},
-		{"canary", func(_, _ *reading, a *fairq.Pinned) {
-			a.Hold, a.HoldShare = fairq.HoldPart, fairq.Lots/10
+		{"canary", func(_, _ *snapshot, a *reading.Pinned) {
+			a.Hold, a.HoldShare = reading.HoldPart, reading.Lots/10
 		}, "part", Enforced, "10 % of its flows", ""},
-		{"observed", func(_, _ *reading, a *fairq.Pinned) { a.Hold = fairq.HoldNone }, "observed", Off, "observed only, as configured", ""},
-		{"observed, beside flows of other ports", func(now, before *reading, a *fairq.Pinned) {
-			a.Hold, a.Rewritten = fairq.HoldNone, before.kernel.Ports[0].Rewritten+2900
+		{"observed", func(_, _ *snapshot, a *reading.Pinned) { a.Hold = reading.HoldNone }, "observed", Off, "observed only, as configured", ""},
+		{"observed, beside flows of other ports", func(now, before *snapshot, a *reading.Pinned) {
+			a.Hold, a.Rewritten = reading.HoldNone, before.kernel.Ports[0].Rewritten+2900
 		}, "observed", Off, "rewritten for flows of other ports", ""},
-		{"rolled back", func(now, _ *reading, a *fairq.Pinned) {
-			a.Hold = fairq.HoldNone
+		{"rolled back", func(now, _ *snapshot, a *reading.Pinned) {
+			a.Hold = reading.HoldNone
 			now.notes = map[uint32]string{1: "rolled back: goodput 0.7 is below 0.9"}
 		}, "rolled-back", Off, "goodput 0.7", "tries again"},
-		{"tunnels", func(_, _ *reading, a *fairq.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
-		{"a few tunnels", func(_, _ *reading, a *fairq.Pinned) { a.Tunnel = 90 }, "", "", "", ""},
-		{"the table is full", func(_, _ *reading, a *fairq.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},
-		{"the table was full", func(_, before *reading, a *fairq.Pinned) {
+		{"tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
+		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},
+		{"the table is full", func(_, _ *snapshot, a *reading.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},
+		{"the table was full", func(_, before *snapshot, a *reading.Pinned) {
 			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12
 		}, "was-full", Enforced, "found no room in the flow table, and passed unmanaged: 12", "--scope"},
-		{"another namespace", func(_, _ *reading, a *fairq.Pinned) { a.Local = false }, "elsewhere", Enforced, "in another network namespace", "nsenter"},
+		{"another namespace", func(_, _ *snapshot, a *reading.Pinned) { a.Local = false }, "elsewhere", Enforced, "in another network namespace", "nsenter"},
 	} {
 		now, before := wellReading(), wellBefore()
 		row.spoil(now, before, &now.kernel.Ports[0])

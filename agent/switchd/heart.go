@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // permitFor is how long the heart beats after the control loop last gave its permit. A file that is read again, a
@@ -29,7 +29,7 @@ func newHeart(beat func() error) *heart {
 	begun := time.Now()
 	h := heartAt(beat, func() time.Duration { return time.Since(begun) })
 	h.stopped.Go(func() {
-		ticker := time.NewTicker(fairq.HeartbeatInterval)
+		ticker := time.NewTicker(reading.HeartbeatInterval)
 		defer ticker.Stop()
 		h.run(ticker.C)
 	})

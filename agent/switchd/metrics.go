@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"weir/agent/metrics"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // moment is a switch as it was read at one moment: as the kernel has it, and in words.
 type moment struct {
-	kernel *fairq.Switch
+	kernel *reading.Switch
 	words  *Switch
 	took   time.Duration
 	events *events
@@ -28,7 +28,7 @@ type moment struct {
 
 // portMoment is a port of it.
 type portMoment struct {
-	*fairq.Pinned
+	*reading.Pinned
 	words *Port
 }
 
@@ -38,7 +38,7 @@ type exporter struct {
 	name, version string
 	events        *events
 	log           *slog.Logger
-	read          func(name string) (*fairq.Switch, *Switch, error)
+	read          func(name string) (*reading.Switch, *Switch, error)
 
 	mu     sync.Mutex
 	state  State
@@ -59,12 +59,12 @@ func (x *exporter) registry() *prometheus.Registry {
 // momentReader remembers the reading before: some of what is wrong shows only in counters that move or
 // stand still.
 type momentReader struct {
-	of     func(name string) (*reading, error)
+	of     func(name string) (*snapshot, error)
 	mu     sync.Mutex
-	before *reading
+	before *snapshot
 }
 
-func (m *momentReader) read(name string) (*fairq.Switch, *Switch, error) {
+func (m *momentReader) read(name string) (*reading.Switch, *Switch, error) {
 	now, err := m.of(name)
 	if err != nil {
 		return nil, nil, err

@@ -90,7 +90,7 @@ func BenchmarkScrapeWritten(b *testing.B) {
 		r.kernel.Ports = append(r.kernel.Ports, one)
 	}
 	x := newExporter("bench", "v1", &events{}, slog.New(slog.DiscardHandler))
-	x.read = (&momentReader{of: func(string) (*reading, error) { return r, nil }}).read
+	x.read = (&momentReader{of: func(string) (*snapshot, error) { return r, nil }}).read
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var wrote time.Duration

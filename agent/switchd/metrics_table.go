@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // metric is one name of /metrics: what it is called, what it means, and how it is had from what was read.
@@ -174,17 +174,17 @@ var portMetrics = []metric[*portMoment]{
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
 	armMetric(gauge, "arm_flows", "Flows that count, by arm: free ones, which nothing is done to, and held ones.",
-		func(a *fairq.Arm) float64 { return float64(a.Flows) }),
+		func(a *reading.Arm) float64 { return float64(a.Flows) }),
 	armMetric(counter, "arm_data_bytes_total", "Payload of TCP that left by the port, again or for the first time.",
-		func(a *fairq.Arm) float64 { return float64(a.DataBytes) }),
+		func(a *reading.Arm) float64 { return float64(a.DataBytes) }),
 	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was sent again, or was overtaken on its way.",
-		func(a *fairq.Arm) float64 { return float64(a.RetransmittedBytes) }),
+		func(a *reading.Arm) float64 { return float64(a.RetransmittedBytes) }),
 	armMetric(counter, "arm_acknowledged_bytes_total", "Payload of TCP that was newly acknowledged: goodput.",
-		func(a *fairq.Arm) float64 { return float64(a.AckedBytes) }),
+		func(a *reading.Arm) float64 { return float64(a.AckedBytes) }),
 	armMetric(counter, "arm_acks_total", "Segments that acknowledged it.",
-		func(a *fairq.Arm) float64 { return float64(a.Acks) }),
+		func(a *reading.Arm) float64 { return float64(a.Acks) }),
 	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; of free flows, those that would be if they were held.",
-		func(a *fairq.Arm) float64 { return float64(a.Limited) }),
+		func(a *reading.Arm) float64 { return float64(a.Limited) }),
 
 	queueMetric(gauge, "qdisc_backlog_bytes", "Queue of the port's root queue discipline when this was read.",
 		func(q attach.RootQueue) float64 { return float64(q.BacklogBytes) }),
@@ -201,7 +201,7 @@ var portMetrics = []metric[*portMoment]{
 }
 
 // armMetric has one value for the flows that are free and one for those that are held.
-func armMetric(kind prometheus.ValueType, name, help string, of func(*fairq.Arm) float64) metric[*portMoment] {
+func armMetric(kind prometheus.ValueType, name, help string, of func(*reading.Arm) float64) metric[*portMoment] {
 	return someOfPort(kind, name, help, "arm", func(p *portMoment, emit func(float64, ...string)) {
 		for i, arm := range []string{"free", "held"} {
 			emit(of(&p.Arms[i]), arm)
@@ -209,12 +209,12 @@ func armMetric(kind prometheus.ValueType, name, help string, of func(*fairq.Arm)
 	})
 }
 
-func heldRatio(h fairq.Hold, share uint32) float64 {
+func heldRatio(h reading.Hold, share uint32) float64 {
 	switch h {
-	case fairq.HoldAll:
+	case reading.HoldAll:
 		return 1
-	case fairq.HoldPart:
-		return float64(share) / fairq.Lots
+	case reading.HoldPart:
+		return float64(share) / reading.Lots
 	}
 	return 0
 }

@@ -22,36 +22,36 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 var update = flag.Bool("update", false, "write the expected files anew, to be reviewed as a diff")
 
 // sampleReading is a switch with two ports, each figure another number.
-func sampleReading() *reading {
-	stats := fairq.Stats{
+func sampleReading() *snapshot {
+	stats := reading.Stats{
 		Port: "swp1", Flows: 2, WindowBytes: 3001, GrantBytes: 3002, TargetBytes: 3003, QueueBytes: 3004, QueueMax: 3005,
 		Samples: 4001, SamplesByPacket: 4002, DeviceRefused: 4003, SampleAge: 44 * time.Millisecond, Connections: 5,
 		Seen: 6001, NotTCP: 6002, Tunnel: 6003, Fragment: 6004, Short: 6005, NoAck: 6006, Rewritten: 6007, Smaller: 6008,
 		Unknown: 6009, Ungoverned: 6010, Signed: 6011, OutOfScope: 6012, Unwritable: 6013, Data: 6014, Opened: 6015,
 		Adopted: 6016, TableFull: 0, Free: 6017, Untold: 6018, Told: 6019, Assumed: 6020, Dropped: 6021,
-		Hold: fairq.HoldPart, HoldShare: fairq.Lots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
+		Hold: reading.HoldPart, HoldShare: reading.Lots / 4, EquilibriumBytes: 3006, HandshakeRTT: 230 * time.Microsecond,
 		OneSidedData: 8001, OneSidedAcks: 8002,
-		Arms: [2]fairq.Arm{
+		Arms: [2]reading.Arm{
 			{Flows: 9001, DataBytes: 9002, RetransmittedBytes: 9003, AckedBytes: 9004, Acks: 9005, Limited: 9006},
 			{Flows: 9101, DataBytes: 9102, RetransmittedBytes: 9103, AckedBytes: 9104, Acks: 9105, Limited: 9106},
 		},
 	}
 	other := stats
 	other.Port = "swp2"
-	r := &reading{
+	r := &snapshot{
 		at: time.Unix(1000, 0),
-		kernel: &fairq.Switch{
+		kernel: &reading.Switch{
 			BeatAge: 120 * time.Millisecond, Lease: time.Second,
-			SignedSources: []fairq.SignedSource{
+			SignedSources: []reading.SignedSource{
 				{Addr: netip.MustParseAddr("10.0.0.1"), Segments: 9201, Dropped: 9202}, {Addr: netip.MustParseAddr("fd00::2"), VLANs: 7, Segments: 9203},
 			},
-			Ports: []fairq.Pinned{
+			Ports: []reading.Pinned{
 				{Stats: stats, ID: 1, Ifindex: 7, HasDevice: true, Local: true,
 					Queue: attach.RootQueue{Kind: "tbf", BacklogBytes: 7001, SentBytes: 7002, Drops: 7003}},
 				{Stats: other, ID: 2, Ifindex: 8, HasDevice: false, Local: true},
@@ -63,7 +63,7 @@ func sampleReading() *reading {
 }
 
 // exported makes an exporter that reads this.
-func exported(read func(string) (*reading, error)) *exporter {
+func exported(read func(string) (*snapshot, error)) *exporter {
 	x := newExporter("default", "v1", &events{}, slog.New(slog.DiscardHandler))
 	x.read = (&momentReader{of: read}).read
 	return x
@@ -95,7 +95,7 @@ func exposition(t *testing.T, families []*dto.MetricFamily, prefix string) strin
 // One figure of what the kernel has ends in one line of what Prometheus reads, and in the right one:
 // testdata/metrics.prom (go test -run Metrics -update writes it).
 func TestMetrics_AreWhatWasRead(t *testing.T) {
-	x := exported(func(string) (*reading, error) { return sampleReading(), nil })
+	x := exported(func(string) (*snapshot, error) { return sampleReading(), nil })
 	x.events.reloaded(nil)
 	x.events.reloaded(nil)
 	x.events.reloaded(errors.New("refused"))
@@ -138,7 +138,7 @@ func TestMetrics_AreWhatWasRead(t *testing.T) {
 }
 
 func TestMetrics_KeepPrometheusConventions(t *testing.T) {
-	problems, err := promlint.NewWithMetricFamilies(scrape(t, exported(func(string) (*reading, error) { return sampleReading(), nil }))).Lint()
+	problems, err := promlint.NewWithMetricFamilies(scrape(t, exported(func(string) (*snapshot, error) { return sampleReading(), nil }))).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,10 +149,10 @@ func TestMetrics_KeepPrometheusConventions(t *testing.T) {
 
 // A switch that cannot be read is a figure and no failure of the scrape; not even a panic is.
 func TestMetrics_OfWhatCannotBeRead(t *testing.T) {
-	for what, read := range map[string]func(string) (*reading, error){
-		"error":        func(string) (*reading, error) { return nil, errors.New("no pins") },
-		"panic":        func(string) (*reading, error) { panic("no pins") },
-		"panic, later": func(string) (*reading, error) { return &reading{}, nil }, // no pins: nil
+	for what, read := range map[string]func(string) (*snapshot, error){
+		"error":        func(string) (*snapshot, error) { return nil, errors.New("no pins") },
+		"panic":        func(string) (*snapshot, error) { panic("no pins") },
+		"panic, later": func(string) (*snapshot, error) { return &snapshot{}, nil }, // no pins: nil
 	} {
 		x := exported(read)
 		got := exposition(t, scrape(t, x), "weir_switch_")
@@ -173,7 +173,7 @@ func TestMetrics_OfStrangePorts(t *testing.T) {
 	r.kernel.Ports = append(r.kernel.Ports, r.kernel.Ports[1])
 	r.kernel.Ports[1].Local, r.kernel.Ports[1].Flows = false, 77
 	r.kernel.Ports[2].Flows = 88
-	got := exposition(t, scrape(t, exported(func(string) (*reading, error) { return r, nil })), "weir_switch_port_flows")
+	got := exposition(t, scrape(t, exported(func(string) (*snapshot, error) { return r, nil })), "weir_switch_port_flows")
 	for _, want := range []string{`port="a\\xffb\"\n",switch="default"} 2`, `port="swp2",switch="default"} 88`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
@@ -195,7 +195,7 @@ func exposedNames(t *testing.T) map[string]*exposed {
 	t.Helper()
 	out := map[string]*exposed{}
 	r := sampleReading()
-	for _, f := range scrape(t, exported(func(string) (*reading, error) { return r, nil })) {
+	for _, f := range scrape(t, exported(func(string) (*snapshot, error) { return r, nil })) {
 		n := &exposed{strings.ToLower(f.GetType().String()), map[string][]string{}}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -235,7 +235,7 @@ func TestMetrics_LeaveNothingOut(t *testing.T) {
 			set(fmt.Sprintf("Arms[%d].%s", arm, counts.Type().Field(i).Name), counts.Field(i))
 		}
 	}
-	got := exposition(t, scrape(t, exported(func(string) (*reading, error) { return r, nil })), "weir_")
+	got := exposition(t, scrape(t, exported(func(string) (*snapshot, error) { return r, nil })), "weir_")
 	for number, name := range want {
 		if !strings.Contains(got, number) {
 			t.Errorf("%s is in no metric", name)
@@ -249,7 +249,7 @@ func TestMetrics_LeaveNothingOut(t *testing.T) {
 // Every name is described, and every description sent: a registry refuses what is not described, but
 // not what never comes.
 func TestMetrics_AllCome(t *testing.T) {
-	x := exported(func(string) (*reading, error) { return sampleReading(), nil })
+	x := exported(func(string) (*snapshot, error) { return sampleReading(), nil })
 	to := make(chan *prometheus.Desc, 1000)
 	x.Describe(to)
 	close(to)

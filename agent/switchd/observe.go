@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 	"weir/law"
 )
 
@@ -141,7 +141,7 @@ type observedPort struct {
 	candidate
 	gather     *gather
 	handshake  time.Duration // least
-	hold       fairq.Hold
+	hold       reading.Hold
 	most       uint32  // longest queue
 	grants     float64 // sum of what windows were held to, at so many samples
 	granted    int
@@ -190,7 +190,7 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 func (w *observer) run(ctx context.Context, long time.Duration) error {
 	sample := time.NewTicker(min(max(time.Duration(len(w.ports))*samplePort, sampleLeast), sampleMost))
 	defer sample.Stop()
-	beat := time.NewTicker(fairq.HeartbeatInterval)
+	beat := time.NewTicker(reading.HeartbeatInterval)
 	defer beat.Stop()
 	beats := 0
 	var over <-chan time.Time
@@ -296,7 +296,7 @@ func (w *observer) queueOf(ifindex int) (uint32, error) {
 // look looks at the flows, in one pass over the table.
 func (w *observer) look() error {
 	flows := map[string][]flowNow{}
-	err := w.source.eachFlow(func(port string, f fairq.Flow) bool {
+	err := w.source.eachFlow(func(port string, f reading.Flow) bool {
 		if f.Signed || f.InFlightBytes == 0 || len(flows[port]) == flowsKept {
 			return true
 		}

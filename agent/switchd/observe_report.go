@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // report is what was observed, and what follows from it.
@@ -26,7 +26,7 @@ func (p *observedPort) other(seconds float64) float64 {
 	for arm := range b.Arms {
 		data += cameBy(a.Arms[arm].DataBytes, b.Arms[arm].DataBytes)
 	}
-	packets := func(s *fairq.Stats) uint64 { return s.Seen - s.NotTCP - s.Tunnel - s.Fragment - s.Short }
+	packets := func(s *reading.Stats) uint64 { return s.Seen - s.NotTCP - s.Tunnel - s.Fragment - s.Short }
 	tcp := data + plainBytes*cameBy(packets(a), packets(b))
 	sent := p.end.queue.Since(p.begin.queue).SentBytes
 	return max(0, float64(sent)-tcp) / (p.line.rate * seconds)
@@ -64,9 +64,9 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
 	switch p.hold {
-	case fairq.HoldAll:
+	case reading.HoldAll:
 		note("FairQ holds all flows of this port already: what was measured is with it")
-	case fairq.HoldPart:
+	case reading.HoldPart:
 		note("FairQ holds part of the flows of this port already: what was measured is with it")
 	}
 	if n := g.untold; n > 0 {

@@ -9,14 +9,15 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // observeSource is where an observation reads what passes.
 type observeSource interface {
 	name() string // of the switch that is read along; ""
 	beat() error
-	stats(port string) (fairq.Stats, error)
-	eachFlow(func(port string, f fairq.Flow) bool) error
+	stats(port string) (reading.Stats, error)
+	eachFlow(func(port string, f reading.Flow) bool) error
 	close() error
 }
 
@@ -88,7 +89,7 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	var ports []fairq.Port
 	for i := range found {
 		n := found[i]
-		n.law.Hold, n.law.PipeBytes = fairq.HoldNone, max(1, saturated(n.line.emptyPipe(0)))
+		n.law.Hold, n.law.PipeBytes = reading.HoldNone, max(1, saturated(n.line.emptyPipe(0)))
 		ports = append(ports, n.port())
 	}
 	f, err := fairq.Attach(ports, cfg)
@@ -101,11 +102,11 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 func (s *ownSource) name() string { return "" }
 func (s *ownSource) beat() error  { return s.fairq.Beat() }
 func (s *ownSource) close() error { return s.fairq.Close() }
-func (s *ownSource) eachFlow(do func(string, fairq.Flow) bool) error {
+func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
 	return s.fairq.EachFlow(do)
 }
 
-func (s *ownSource) stats(port string) (fairq.Stats, error) { return s.fairq.PortStats(port) }
+func (s *ownSource) stats(port string) (reading.Stats, error) { return s.fairq.PortStats(port) }
 
 // alongSource reads what is pinned of a living switch, and changes nothing.
 type alongSource struct {
@@ -152,10 +153,10 @@ func openAlong(name string, found []candidate) (*alongSource, []string, error) {
 func (s *alongSource) name() string { return s.of }
 func (s *alongSource) beat() error  { return nil }
 func (s *alongSource) close() error { return s.view.Close() }
-func (s *alongSource) eachFlow(do func(string, fairq.Flow) bool) error {
+func (s *alongSource) eachFlow(do func(string, reading.Flow) bool) error {
 	return s.view.EachFlow(s.names, do)
 }
 
-func (s *alongSource) stats(port string) (fairq.Stats, error) {
+func (s *alongSource) stats(port string) (reading.Stats, error) {
 	return s.view.Stats(s.ids[port])
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 const (
@@ -37,7 +37,7 @@ type rollbackWatch struct {
 	elastic int
 	befores int // parts of the time before enforcement
 
-	flows   map[fairq.Flow]*meteredFlow
+	flows   map[reading.Flow]*meteredFlow
 	slot    int // of flowParts that is being filled
 	reading uint64
 }
@@ -45,7 +45,7 @@ type rollbackWatch struct {
 func newRollbackWatch(r *Rollback, whole bool) *rollbackWatch {
 	return &rollbackWatch{
 		judge: judge{rules: r.If, whole: whole}, part: r.Over.Std() / judgeParts,
-		flows: map[fairq.Flow]*meteredFlow{},
+		flows: map[reading.Flow]*meteredFlow{},
 	}
 }
 
@@ -106,7 +106,7 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 // granted, or nearly what it is. One that is granted less than a segment may have nothing in flight for that very
 // reason, and may not count as sending.
 func isElastic(r *portReading, l *line, s stage) bool {
-	return slices.ContainsFunc(r.flows, func(f fairq.Flow) bool {
+	return slices.ContainsFunc(r.flows, func(f reading.Flow) bool {
 		switch granted := float64(f.GrantedBytes); {
 		case granted == 0 || f.GrantedBytes >= f.OfferedBytes:
 			return false
@@ -142,10 +142,10 @@ func cameBy(before, now uint64) float64 {
 }
 
 // meter notes how far each flow came since the last reading. Those that are gone are forgotten.
-func (w *rollbackWatch) meter(flows []fairq.Flow) {
+func (w *rollbackWatch) meter(flows []reading.Flow) {
 	for i := range flows {
 		f := &flows[i]
-		key := fairq.Flow{From: f.From, To: f.To, VLANs: f.VLANs}
+		key := reading.Flow{From: f.From, To: f.To, VLANs: f.VLANs}
 		m := w.flows[key]
 		arm := 0
 		if f.Held {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // State is what may be said of a port or a switch in one word.
@@ -122,21 +122,21 @@ func (s *Switch) Observes() bool { return s.Word == wordObserved }
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
 	Key, Text string
-	of        func(*fairq.Stats) uint64
+	of        func(*reading.Stats) uint64
 }{
-	{"smaller", "windows small enough", func(s *fairq.Stats) uint64 { return s.Smaller }},
-	{"ungoverned", "acknowledge data of no governed port", func(s *fairq.Stats) uint64 { return s.Ungoverned }},
-	{"free", "of flows that are not held", func(s *fairq.Stats) uint64 { return s.Free }},
-	{"unknown", "of no known connection", func(s *fairq.Stats) uint64 { return s.Unknown }},
-	{"no_ack", "without acknowledgement", func(s *fairq.Stats) uint64 { return s.NoAck }},
-	{"not_tcp", "not TCP", func(s *fairq.Stats) uint64 { return s.NotTCP }},
-	{"out_of_scope", "out of scope", func(s *fairq.Stats) uint64 { return s.OutOfScope }},
-	{"signed", "signed", func(s *fairq.Stats) uint64 { return s.Signed }},
-	{"tunnel", "in tunnels", func(s *fairq.Stats) uint64 { return s.Tunnel }},
-	{"fragment", "fragments", func(s *fairq.Stats) uint64 { return s.Fragment }},
-	{"short", "broken", func(s *fairq.Stats) uint64 { return s.Short }},
-	{"unwritable", "for want of memory", func(s *fairq.Stats) uint64 { return s.Unwritable }},
-	{"untold", "left to the edge", func(s *fairq.Stats) uint64 { return s.Untold }},
+	{"smaller", "windows small enough", func(s *reading.Stats) uint64 { return s.Smaller }},
+	{"ungoverned", "acknowledge data of no governed port", func(s *reading.Stats) uint64 { return s.Ungoverned }},
+	{"free", "of flows that are not held", func(s *reading.Stats) uint64 { return s.Free }},
+	{"unknown", "of no known connection", func(s *reading.Stats) uint64 { return s.Unknown }},
+	{"no_ack", "without acknowledgement", func(s *reading.Stats) uint64 { return s.NoAck }},
+	{"not_tcp", "not TCP", func(s *reading.Stats) uint64 { return s.NotTCP }},
+	{"out_of_scope", "out of scope", func(s *reading.Stats) uint64 { return s.OutOfScope }},
+	{"signed", "signed", func(s *reading.Stats) uint64 { return s.Signed }},
+	{"tunnel", "in tunnels", func(s *reading.Stats) uint64 { return s.Tunnel }},
+	{"fragment", "fragments", func(s *reading.Stats) uint64 { return s.Fragment }},
+	{"short", "broken", func(s *reading.Stats) uint64 { return s.Short }},
+	{"unwritable", "for want of memory", func(s *reading.Stats) uint64 { return s.Unwritable }},
+	{"untold", "left to the edge", func(s *reading.Stats) uint64 { return s.Untold }},
 }
 
 // Status reads the kernel once, and nothing else: what is pinned of the switch with this name, or of all
@@ -161,7 +161,7 @@ func (r *Report) Enforced() bool {
 }
 
 // describe puts a reading into words; before is the one before it, or nil.
-func describe(name string, now, before *reading) *Switch {
+func describe(name string, now, before *snapshot) *Switch {
 	k := now.kernel
 	s := &Switch{
 		Name: name, State: Enforced, PID: k.Holder.PID, Version: k.Holder.Version, BeatAgeMs: milliseconds(k.BeatAge),

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 	"weir/internal/nic"
 )
 
@@ -35,7 +35,7 @@ const (
 type devices map[string]portDevice
 
 // readDevices reads the devices of the ports that are in the caller's namespace.
-func readDevices(ports []fairq.Pinned) (devices, error) {
+func readDevices(ports []reading.Pinned) (devices, error) {
 	links, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list devices: %w", err)
@@ -80,7 +80,7 @@ func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *nic.Tool) portDevi
 }
 
 // of is the device of a port.
-func (d devices) of(k *fairq.Pinned) portDevice {
+func (d devices) of(k *reading.Pinned) portDevice {
 	if !k.Local || !k.HasDevice {
 		return portDevice{}
 	}
@@ -96,7 +96,7 @@ func (d devices) of(k *fairq.Pinned) portDevice {
 }
 
 // named is the device that has a port's name.
-func (d devices) named(k *fairq.Pinned) portDevice {
+func (d devices) named(k *reading.Pinned) portDevice {
 	if !k.Local {
 		return portDevice{}
 	}

@@ -7,13 +7,14 @@ import (
 
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // Meter reads switches again and again: from its second reading on, rates are known, and what only shows
 // in counters that move or stand still.
 type Meter struct {
 	names  []string // nil: all that are pinned
-	before map[string]*reading
+	before map[string]*snapshot
 }
 
 // NewMeter reads the switch with this name, or all when it is "".
@@ -37,11 +38,11 @@ type Rates struct {
 	Drops      float64 `json:"drops_per_s"` // of the root queue discipline and of the device together
 }
 
-// reading is what is known of a switch at one moment. It takes a while, and counters are compared that are not
+// snapshot is what is known of a switch at one moment. It takes a while, and counters are compared that are not
 // of the same instant: queues are read before those of FairQ and of devices, and once more behind them.
-type reading struct {
+type snapshot struct {
 	at      time.Time
-	kernel  *fairq.Switch
+	kernel  *reading.Switch
 	process process
 	devices devices
 	queues  attach.RootQueues // the second time
@@ -58,7 +59,7 @@ func (m *Meter) Read() (*Report, error) {
 		}
 	}
 	r := &Report{Switches: []Switch{}}
-	now := map[string]*reading{}
+	now := map[string]*snapshot{}
 	for _, name := range names {
 		read, err := readSwitch(name)
 		var other *attach.OtherSchema
@@ -91,7 +92,7 @@ func Queues() (map[int]uint32, error) {
 	return out, nil
 }
 
-func readSwitch(name string) (*reading, error) {
+func readSwitch(name string) (*snapshot, error) {
 	v, err := fairq.Open(pinDir(name))
 	if err != nil {
 		return nil, err
@@ -101,12 +102,12 @@ func readSwitch(name string) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
+	r := &snapshot{at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
 	local := false
 	for i := range kernel.Ports {
 		p := &kernel.Ports[i]
 		local = local || p.Local
-		if p.Hold != fairq.HoldAll {
+		if p.Hold != reading.HoldAll {
 			if r.notes[p.ID], err = v.Note(p.ID); err != nil {
 				return nil, err
 			}
@@ -123,7 +124,7 @@ func readSwitch(name string) (*reading, error) {
 }
 
 // port is what a reading has of the port with this number; nil: nothing.
-func (r *reading) port(id uint32) *fairq.Pinned {
+func (r *snapshot) port(id uint32) *reading.Pinned {
 	if r == nil {
 		return nil
 	}
@@ -136,7 +137,7 @@ func (r *reading) port(id uint32) *fairq.Pinned {
 }
 
 // view is the i-th port as the checks see it.
-func (r *reading) view(i int, before *reading) *view {
+func (r *snapshot) view(i int, before *snapshot) *view {
 	k := &r.kernel.Ports[i]
 	v := &view{k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
 	old := before.port(k.ID)
@@ -189,7 +190,7 @@ type change struct {
 	deviceSent, deviceDrops uint64 // packets, as the device has them: a large one may count once
 }
 
-func (c *change) stats(now, old *fairq.Stats) {
+func (c *change) stats(now, old *reading.Stats) {
 	c.seen, c.rewritten = since(now.Seen, old.Seen), since(now.Rewritten, old.Rewritten)
 	c.tunnel, c.tableFull = since(now.Tunnel, old.Tunnel), since(now.TableFull, old.TableFull)
 }

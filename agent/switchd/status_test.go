@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
+	"weir/datapath/reading"
 )
 
 // What is found with a port is what is said of it, and of its switch the worst of its ports; ports that are
@@ -14,32 +14,32 @@ import (
 func TestDescribe(t *testing.T) {
 	for _, row := range []struct {
 		what  string
-		spoil func(*reading)
+		spoil func(*snapshot)
 		a, s  State
 		says  string
 	}{
-		{"nothing", func(*reading) {}, Enforced, Enforced, ""},
-		{"no beat", func(r *reading) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last beat was 3s ago"},
-		{"one without a queue", func(r *reading) { r.kernel.Ports[0].NoQueue = &attach.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
-		{"one without a device, one without a queue", func(r *reading) {
+		{"nothing", func(*snapshot) {}, Enforced, Enforced, ""},
+		{"no beat", func(r *snapshot) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last beat was 3s ago"},
+		{"one without a queue", func(r *snapshot) { r.kernel.Ports[0].NoQueue = &attach.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
+		{"one without a device, one without a queue", func(r *snapshot) {
 			r.kernel.Ports[0].HasDevice = false
 			delete(r.devices, "a")
 			r.kernel.Ports[1].NoQueue = &attach.NoQueue{Kind: "mq"}
 		}, Off, Off, "a: its device is gone"},
-		{"one is down", func(r *reading) { r.devices["a"] = portDevice{known: true, ifindex: 1} }, Off, Enforced, ""},
-		{"one is down, one without a queue", func(r *reading) {
+		{"one is down", func(r *snapshot) { r.devices["a"] = portDevice{known: true, ifindex: 1} }, Off, Enforced, ""},
+		{"one is down, one without a queue", func(r *snapshot) {
 			r.devices["a"] = portDevice{known: true, ifindex: 1}
 			r.kernel.Ports[1].NoQueue = &attach.NoQueue{Kind: "mq"}
 		}, Off, Degraded, `b: its queue discipline is "mq"`},
-		{"all are down", func(r *reading) {
+		{"all are down", func(r *snapshot) {
 			r.devices = devices{"a": {known: true, ifindex: 1}, "b": {known: true, ifindex: 2}}
 		}, Off, Off, "all its ports are down"},
-		{"one is observed", func(r *reading) { r.kernel.Ports[0].Hold = fairq.HoldNone }, Off, Enforced, ""},
-		{"all are observed", func(r *reading) {
-			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = fairq.HoldNone, fairq.HoldNone
+		{"one is observed", func(r *snapshot) { r.kernel.Ports[0].Hold = reading.HoldNone }, Off, Enforced, ""},
+		{"all are observed", func(r *snapshot) {
+			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = reading.HoldNone, reading.HoldNone
 		}, Off, Off, "observed only"},
-		{"no ports", func(r *reading) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
-		{"no ports, no beat", func(r *reading) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
+		{"no ports", func(r *snapshot) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
+		{"no ports, no beat", func(r *snapshot) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
 	} {
 		r := wellReading()
 		row.spoil(r)
@@ -73,10 +73,10 @@ func TestDescribe_Warns(t *testing.T) {
 
 // Every counter that a packet can end in has a name in the report.
 func TestPassed_IsWhole(t *testing.T) {
-	k := fairq.Pinned{Stats: fairq.Stats{
+	k := reading.Pinned{Stats: reading.Stats{
 		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, Untold: 12, Free: 13,
 	}}
-	p := describePort(&view{k: &k, sw: &fairq.Switch{}})
+	p := describePort(&view{k: &k, sw: &reading.Switch{}})
 	var sum uint64
 	for _, n := range p.Passed {
 		sum += n

@@ -13,6 +13,7 @@ import (
 	"weir/agent/metrics"
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
+	"weir/datapath/reading"
 	"weir/law"
 )
 
@@ -32,8 +33,8 @@ type enforcer interface {
 	Gone() []string
 	On(port string) bool
 	Note(port, text string) error
-	EachFlow(do func(port string, f fairq.Flow) bool) error
-	Stats() ([]fairq.Stats, error)
+	EachFlow(do func(port string, f reading.Flow) bool) error
+	Stats() ([]reading.Stats, error)
 	ClearNotes() error
 	Beat() error
 	Release(context.Context) error
@@ -267,7 +268,7 @@ func names(ports []candidate) (out []string) {
 
 // work follows the devices until ctx is done, and lets the heart beat as long as it comes round.
 func (r *role) work(ctx context.Context, w *watch, control *control) error {
-	beat := time.NewTicker(fairq.HeartbeatInterval)
+	beat := time.NewTicker(reading.HeartbeatInterval)
 	defer beat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()

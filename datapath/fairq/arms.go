@@ -5,49 +5,6 @@ import (
 	"time"
 )
 
-// Hold says which flows of a port are held, and to what window.
-type Hold uint8
-
-// The values are those of bpf/fairq/flows.h.
-const (
-	// HoldAll holds every flow to the law's window, which an integrator finds from the queue.
-	HoldAll Hold = 0
-	// HoldPart holds a share of the flows to the equilibrium window, and lets the others pass. The queue
-	// says little about the few that are held, so the integrator rests.
-	HoldPart Hold = 1
-	// HoldNone changes nothing: flows are counted, the equilibrium window is reckoned, and what would
-	// be limited is counted. (What ScaleUnify told connections before, it goes on to convert.)
-	HoldNone Hold = 2
-)
-
-func (h Hold) String() string {
-	switch h {
-	case HoldAll:
-		return "all"
-	case HoldPart:
-		return "part"
-	case HoldNone:
-		return "none"
-	}
-	return fmt.Sprintf("hold %d", uint8(h))
-}
-
-// Lots is how many lots there are. A connection has one, by a keyed hash of its ends that these do not
-// know, for as long as the tables live; HoldShare so many of them are held. A larger share holds the
-// same flows and more.
-const Lots = 1 << 16
-
-// Arm is what the held, or the free, flows of a port do, since it was attached. Bytes are TCP's payload,
-// by sequence numbers as they pass this switch.
-type Arm struct {
-	Flows              uint32 // that count, as the last beat found them
-	DataBytes          uint64 // sent, again or for the first time
-	RetransmittedBytes uint64 // of them, those sent again, or overtaken on their way here
-	AckedBytes         uint64 // newly acknowledged: goodput
-	Acks               uint64 // segments that acknowledge
-	Limited            uint64 // of them, those rewritten; of free flows, those that would be if they were held
-}
-
 // portArms is what arms a port has.
 type portArms struct {
 	arm                        [2]Arm
@@ -61,7 +18,7 @@ func (m *fairqMaps) arms(id uint32, p *fairqPort) (a portArms, err error) {
 	}
 	for i := range cpus {
 		for j := range a.arm {
-			a.arm[j].add(&cpus[i], j)
+			addArm(&a.arm[j], &cpus[i], j)
 		}
 	}
 	var c fairqControl
@@ -77,7 +34,7 @@ func (m *fairqMaps) arms(id uint32, p *fairqPort) (a portArms, err error) {
 	return a, nil
 }
 
-func (a *Arm) add(c *fairqPortArms, arm int) {
+func addArm(a *Arm, c *fairqPortArms, arm int) {
 	counts := &c.Arm[arm]
 	a.DataBytes += counts.DataBytes
 	a.RetransmittedBytes += counts.AgainBytes

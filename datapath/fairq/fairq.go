@@ -187,9 +187,6 @@ const (
 // counted.
 const MaxActive = 4 * time.Second
 
-// HeartbeatInterval is how often Beat and Sweep are to be called.
-const HeartbeatInterval = 250 * time.Millisecond
-
 // Attachment is the law at work on the ports of one switch. Its methods are for one goroutine, but for Beat.
 type Attachment struct {
 	cfg     Config

@@ -73,31 +73,6 @@ func (f *Attachment) Connections() ([]Connection, error) {
 	return out, nil
 }
 
-// Flow is one direction of a connection: data, and the window that its sender is granted.
-type Flow struct {
-	From, To netip.AddrPort // of the data
-	VLANs    uint32         // tags from the outer to the inner, 12 bits each; 0: none
-	Held     bool
-	Counted  bool // it sent lately: one of the port's flows
-	Seen     bool // passed since the beat before the last
-	OneSided bool // for a second only its data, or only its acknowledgements, passed here
-	Signed   bool // both ends sign: TCP-MD5 or TCP-AO
-
-	// InFlightBytes is the most that was sent and not yet acknowledged, as this switch saw it, since the beat
-	// before the last.
-	InFlightBytes uint32
-	// OfferedBytes is the window that the receiver's last acknowledgement came with, and GrantedBytes the one
-	// that it left with; of a flow that is free, the one that it would have left with. The flow is limited
-	// by its port where the second is less, and in fact where InFlightBytes is near it. 0: none passed yet.
-	OfferedBytes, GrantedBytes uint32
-	// Acknowledged is the sequence number behind the last byte that was acknowledged: what it moves on by
-	// between two looks is the flow's goodput.
-	Acknowledged uint32
-	// Scale is that of the receiver's windows; of an adopted connection, the least that explains what is in
-	// flight.
-	Scale uint8
-}
-
 // Flows walks the flows whose data leaves by a port, in no order, and holds a few thousand at a time. A
 // table that changes meanwhile is not read as of one moment. An error ends it.
 func (f *Attachment) Flows(port string) iter.Seq2[Flow, error] {

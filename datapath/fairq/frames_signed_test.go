@@ -314,7 +314,7 @@ func TestFairQFrames_SignedSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Handshakes: the SYN is of no connection yet, SYN-ACK and ACK are.
-	want := []SignedSource{{rightIPv4, 0, 4, 0}, {leftIPv4, 0, 1, 0}, {leftIPv6, 7, 1, 0}, {rightIPv6, 7, 1, 0}}
+	want := []SignedSource{{Addr: rightIPv4, Segments: 4}, {Addr: leftIPv4, Segments: 1}, {Addr: leftIPv6, VLANs: 7, Segments: 1}, {Addr: rightIPv6, VLANs: 7, Segments: 1}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("sources %v, want %v", got, want)
 	}

@@ -23,38 +23,6 @@ type View struct {
 	maps *fairqMaps
 }
 
-// Switch is what the kernel knows of the ports of one pin directory.
-type Switch struct {
-	Holder    attach.Holder // the process that attached last
-	BeatAge   time.Duration
-	Lease     time.Duration // what a beat lasts for
-	Releasing bool          // the process is about to leave
-	Ports     []Pinned      // by name
-	// SignedSources are the sources of most signed segments, SignedSourcesShown at most.
-	SignedSources []SignedSource
-}
-
-// Alive says whether a process holds windows.
-func (s *Switch) Alive() bool { return !s.Releasing && s.BeatAge < s.Lease }
-
-// Pinned is one port that FairQ is pinned to.
-type Pinned struct {
-	Stats
-	ID          uint32 // in the tables
-	Ifindex     int
-	NetnsCookie uint64
-	LinkID      uint32
-	ProgramID   uint32
-	HasDevice   bool
-	Releasing   bool // FairQ is about to leave the port
-
-	// What can be seen only from the port's own namespace.
-	Local   bool     // the caller is in it
-	Before  []string // programs that run before FairQ, by name: they may end the chain
-	Queue   attach.RootQueue
-	NoQueue *attach.NoQueue // the queue discipline that is there now keeps no backlog
-}
-
 // Open opens what is pinned in dir. fs.ErrNotExist: nothing is; *OtherSchema: it cannot be read.
 func Open(dir string) (*View, error) {
 	if err := attach.CheckSchema(dir, fairqMapControls, schemaVersion); err != nil {
@@ -141,7 +109,7 @@ func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) 
 	if !p.Local || !p.HasDevice {
 		return p, nil
 	}
-	err = p.lookAround(queues)
+	err = lookAround(p, queues)
 	if errors.Is(err, unix.ENODEV) { // deleted this moment
 		p.HasDevice, err = false, nil
 	}
@@ -149,7 +117,7 @@ func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) 
 }
 
 // lookAround sees what only the port's own namespace shows.
-func (p *Pinned) lookAround(queues attach.RootQueues) error {
+func lookAround(p *Pinned, queues attach.RootQueues) error {
 	p.Queue = queues.Of(p.Ifindex)
 	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
 	chain, err := attach.ProgramsAt(p.Ifindex, ebpf.AttachTCXEgress)

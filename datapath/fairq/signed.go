@@ -18,14 +18,6 @@ const MaxSignedSources = 1024
 // SignedSourcesShown is how many of them Switch lists.
 const SignedSourcesShown = 10
 
-// SignedSource is one source of signed segments (TCP-MD5, TCP-AO) that counted as such.
-type SignedSource struct {
-	Addr     netip.Addr
-	VLANs    uint32 // tags from the outer to the inner, 12 bits each; 0: none
-	Segments uint64 // on the wire, since the source was heard first
-	Dropped  uint64 // of them, by Config.Signed
-}
-
 // SignedSources gives the sources of signed segments with the most of them, at most `most`, all when that is
 // negative.
 func (f *Attachment) SignedSources(most int) ([]SignedSource, error) {
@@ -50,7 +42,7 @@ func (m *fairqMaps) signedSources(most int) ([]SignedSource, error) {
 		for j, word := range keys[i].Address {
 			binary.NativeEndian.PutUint32(b[4*j:], word)
 		}
-		all[i] = SignedSource{netip.AddrFrom16(b).Unmap(), keys[i].Vlans, values[i].Segments, values[i].Dropped}
+		all[i] = SignedSource{Addr: netip.AddrFrom16(b).Unmap(), VLANs: keys[i].Vlans, Segments: values[i].Segments, Dropped: values[i].Dropped}
 	}
 	slices.SortFunc(all, func(a, b SignedSource) int {
 		return cmp.Or(cmp.Compare(b.Segments, a.Segments), a.Addr.Compare(b.Addr), cmp.Compare(a.VLANs, b.VLANs))
