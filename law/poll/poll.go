@@ -3,7 +3,6 @@
 package poll
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -19,7 +18,8 @@ type Law struct {
 	switches map[law.Switch]*grid
 	joined   int           // numbers switches, so that they are not all asked at one moment
 	due      time.Duration // when the first of them is to be asked; 0: none is there
-	report   fabric.Report
+	asked    []law.Switch  // in this step
+	report   fabric.Report // of this step
 }
 
 type grid struct {
@@ -77,14 +77,14 @@ func (l *Law) ask(now time.Duration, out []law.Action) []law.Action {
 	if l.due == 0 || now < l.due {
 		return out // most events: no look at every switch
 	}
-	var due []law.Switch
+	l.asked = l.asked[:0]
 	for s, g := range l.switches {
 		if now >= g.next {
-			due = append(due, s)
+			l.asked = append(l.asked, s)
 		}
 	}
-	slices.SortFunc(due, cmp.Compare)
-	for _, s := range due {
+	slices.Sort(l.asked)
+	for _, s := range l.asked {
 		g := l.switches[s]
 		passed := uint64((now - g.next) / l.period)
 		g.next += l.period * time.Duration(passed+1)
