@@ -39,10 +39,10 @@ func (l *lent) Step(now time.Duration, e law.Event, out []law.Action) []law.Acti
 	for i := range l.given {
 		overwrite(reflect.ValueOf(l.given[i]))
 	}
-	mine := copied(e)
+	mine := law.Own(e)
 	got := l.law.Step(now, mine, []law.Action{other{1}})
 	overwrite(reflect.ValueOf(mine))
-	want := l.twin.Step(now, copied(e), []law.Action{other{1}})
+	want := l.twin.Step(now, law.Own(e), []law.Action{other{1}})
 	if len(got) == 0 || got[0] != (other{1}) {
 		l.t.Fatalf("at %v, %T: the law does not append: %v", now, e, got)
 	}
@@ -51,7 +51,7 @@ func (l *lent) Step(now time.Duration, e law.Event, out []law.Action) []law.Acti
 		if i+1 >= len(want) || !reflect.DeepEqual(a, want[i+1]) {
 			l.t.Fatalf("at %v, %T: action %d is %+v; with events of its own the law gives %+v", now, e, i, a, want[1:])
 		}
-		l.given = append(l.given, copied(a))
+		l.given = append(l.given, law.Own(a))
 	}
 	if len(got) != len(want) {
 		l.t.Fatalf("at %v, %T: %d actions; with events of its own the law gives %+v", now, e, len(got)-1, want[1:])
@@ -66,59 +66,6 @@ func (l *lent) Wake() time.Duration {
 		l.t.Fatalf("wakes at %v; with events of its own at %v", wake, own)
 	}
 	return wake
-}
-
-// copied is a copy that shares no memory, but for that behind fields that are not exported.
-func copied[T any](v T) T {
-	in := reflect.ValueOf(&v).Elem()
-	out := reflect.New(in.Type()).Elem()
-	copyTo(out, in)
-	return out.Interface().(T)
-}
-
-func copyTo(out, in reflect.Value) {
-	switch in.Kind() {
-	case reflect.Pointer:
-		if !in.IsNil() {
-			out.Set(reflect.New(in.Type().Elem()))
-			copyTo(out.Elem(), in.Elem())
-		}
-	case reflect.Interface:
-		if !in.IsNil() {
-			v := reflect.New(in.Elem().Type()).Elem()
-			copyTo(v, in.Elem())
-			out.Set(v)
-		}
-	case reflect.Slice:
-		if !in.IsNil() {
-			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
-			for i := range in.Len() {
-				copyTo(out.Index(i), in.Index(i))
-			}
-		}
-	case reflect.Array:
-		for i := range in.Len() {
-			copyTo(out.Index(i), in.Index(i))
-		}
-	case reflect.Map:
-		if !in.IsNil() {
-			out.Set(reflect.MakeMap(in.Type()))
-			for _, k := range in.MapKeys() {
-				v := reflect.New(in.Type().Elem()).Elem()
-				copyTo(v, in.MapIndex(k))
-				out.SetMapIndex(k, v)
-			}
-		}
-	case reflect.Struct:
-		out.Set(in)
-		for i := range in.NumField() {
-			if in.Type().Field(i).IsExported() {
-				copyTo(out.Field(i), in.Field(i))
-			}
-		}
-	default:
-		out.Set(in)
-	}
 }
 
 // overwrite changes all that a value leads to: numbers, texts, the elements of slices and maps. Structs whose fields are

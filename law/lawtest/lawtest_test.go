@@ -109,7 +109,7 @@ func TestCopiedAndOverwritten(t *testing.T) {
 		PacketIn: fabric.PacketIn{At: law.Port{Switch: 1, N: 2}, Frame: []byte{1, 2}}, More: []*fabric.Counters{{Port: 3}, nil},
 		Names: map[string][]int{"a": {1}}, Peer: netip.MustParseAddr("10.0.0.1"), Any: []int{7}, Kinds: [2]fabric.Kind{1, 2},
 	}
-	c := copied(e)
+	c := law.Own(e)
 	text := func() string {
 		return fmt.Sprint(e.PacketIn, *e.More[0], e.More[1], e.Names, e.Peer, e.Any, e.Kinds)
 	}
