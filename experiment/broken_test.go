@@ -49,7 +49,7 @@ func TestBrokenFilesGetPreciseErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Parse(filepath.Base(path), data)
+		_, err = testLaws.Parse(filepath.Base(path), data)
 		var errs Errors
 		if !errors.As(err, &errs) {
 			t.Errorf("%s: got %v, want Errors", path, err)
@@ -70,13 +70,13 @@ func TestBrokenFilesGetPreciseErrors(t *testing.T) {
 
 func TestFileTooLarge(t *testing.T) {
 	data := append([]byte("id: x\n"), bytes.Repeat([]byte("#"), config.DefaultLimits.Bytes)...)
-	if _, err := Parse("big.yaml", data); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
+	if _, err := testLaws.Parse("big.yaml", data); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestMissingFile(t *testing.T) {
-	_, err := Load("testdata/none.yaml")
+	_, err := testLaws.Load("testdata/none.yaml")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
@@ -84,7 +84,7 @@ func TestMissingFile(t *testing.T) {
 
 // The schema is committed for editors; it must be that of the types.
 func TestSchemaIsCommitted(t *testing.T) {
-	golden(t, "../../experiments/schema.json", Schema())
+	golden(t, "../../experiments/schema.json", testLaws.Schema())
 }
 
 func FuzzParse(f *testing.F) {
@@ -102,7 +102,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := Parse("fuzz.yaml", data)
+		file, err := testLaws.Parse("fuzz.yaml", data)
 		if err == nil {
 			if file.ID == "" || len(file.Schemes) == 0 {
 				t.Fatalf("accepted without id or schemes: %+v", file)

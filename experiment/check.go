@@ -141,7 +141,7 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 	}
 	var laws []Law
 	for k, name := range s.Laws {
-		l, ok := lawNamed(name)
+		l, ok := c.laws.named(name)
 		if ok {
 			laws = append(laws, l)
 			continue
@@ -150,13 +150,15 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 		if !c.Given(in("laws")...) {
 			at = in("name")
 		}
-		c.Fail(at, fmt.Sprintf("%q is no law", config.Clip(name)), config.OneOf(name, lawNames()))
+		c.Fail(at, fmt.Sprintf("%q is no law", config.Clip(name)), config.OneOf(name, c.laws.Specs().Names()))
 	}
 	if len(laws) == len(s.Laws) {
 		c.params(in("params"), laws, s.Params)
 	}
-	if c.Given(in("params", "not_ect")...) && slices.Contains(s.Laws, "red") && !slices.Contains(s.Laws, "ecn") {
-		c.Fail(in("params", "not_ect"), "red drops every packet above the threshold", "remove it, or choose the law ecn")
+	for _, key := range sortedKeys(s.Params) {
+		if idle, is := idleIn(laws, key); is && c.Given(in("params", key)...) {
+			c.Fail(in("params", key), idle.Why, idle.Do)
+		}
 	}
 	for k, pattern := range s.At {
 		if g == nil {
@@ -166,6 +168,19 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 			c.Fail(in("at", strconv.Itoa(k)), err.Error(), config.OneOf(pattern, g.nodes(Switch)))
 		}
 	}
+}
+
+// idleIn tells whether a parameter has no effect on any of the laws that have it.
+func idleIn(laws []Law, key string) (why law.Idle, is bool) {
+	for i := range laws {
+		if !slices.Contains(laws[i].fields(), key) {
+			continue
+		}
+		if why, is = laws[i].Idle[key]; !is {
+			return law.Idle{}, false
+		}
+	}
+	return why, is
 }
 
 // params checks a scheme's params against the fields of its laws: every key must belong to one of

@@ -65,11 +65,17 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 	var metrics []string
 	switch {
 	case slices.Contains(groups, names[0]):
-		metrics = pick(distribution, result.GroupDistributions, result.GroupMetrics)
+		metrics = result.GroupMetrics()
+		if distribution {
+			metrics = result.GroupDistributions()
+		}
 	case names[0] == result.AllPorts:
-		metrics = []string{"drops", "law.acks", "law.acks_rewritten", "law.acks_told", "law.acks_left"}
+		metrics = result.AllPortsMetrics(c.laws.Specs().Metrics())
 	case slices.Contains(ports, names[0]):
-		metrics = pick(distribution, result.PortDistributions, result.PortMetrics)
+		metrics = result.PortMetrics(c.laws.Specs().Metrics())
+		if distribution {
+			metrics = result.PortDistributions(c.laws.Specs().Metrics())
+		}
 	default:
 		c.Fail(path, fmt.Sprintf("there is no window, group or port %q", names[0]),
 			config.OneOf(names[0], slices.Concat(sortedKeys(f.Measure.Windows), groups, ports)))
@@ -154,13 +160,6 @@ func siblings(metric string, all []string) []string {
 		return same
 	}
 	return heads
-}
-
-func pick(distribution bool, yes, no func() []string) []string {
-	if distribution {
-		return yes()
-	}
-	return no()
 }
 
 // claimAxis checks an axis and, if given, one of its values.

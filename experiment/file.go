@@ -40,6 +40,7 @@ type File struct {
 
 	name string       // of the file, for errors
 	tree *config.Tree // what it was decoded from, for --set and vary
+	laws *Laws        // of the build that it was read in
 }
 
 // Topology says which nodes there are and how they are joined.

@@ -15,47 +15,48 @@ import (
 	"weir/law"
 )
 
-// Law is one entry of the registry: a control law that a scheme may name.
-type Law struct {
-	Name string
-	// Params gives a pointer to the law's configuration with its defaults.
-	Params func() any
-	// Worlds are those the law is meant for; a scheme that names it is skipped in others.
-	Worlds []string
-	// Built are the worlds that have it in this build.
-	Built []string
-}
-
 // The worlds an experiment may run in.
 const (
-	WorldLab = "lab"
-	WorldSim = "sim"
+	WorldLab = law.WorldLab
+	WorldSim = law.WorldSim
 )
 
 // BuiltWorlds are the worlds that this build has.
-func BuiltWorlds() []string { return []string{WorldLab, WorldSim} }
+func BuiltWorlds() []string { return law.BothWorlds() }
 
-// Laws lists every law in the order of the documentation.
-func Laws() []Law {
-	both, sim := []string{WorldLab, WorldSim}, []string{WorldSim}
-	return []Law{
-		{"droptail", func() any { return &DropTailParams{} }, both, both},
-		{"red", func() any { return &MarkParams{NotECT: "drop"} }, both, both},
-		{"ecn", func() any { return &MarkParams{NotECT: "pass"} }, both, both},
-		{"static", func() any { return &StaticParams{Depth: law.Duration(25e6)} }, sim, sim},
-		{"acdc", func() any { return &ACDCParams{Gain: 1.0 / 16, Timeout: law.Duration(200e6)} }, sim, sim},
-		{"fairq", func() any { return newFairQ() }, both, both},
-		{"sicc", func() any { return newSICC() }, both, nil},
-		{"gcc", func() any { return newGCC() }, both, nil},
-		{"hygenicc", func() any { return newHyGenICC() }, both, nil},
-		{"sed", func() any { return newSED() }, both, nil},
-		{"rsed", func() any { return &RSEDParams{SEDParams: *newSED(), Repair: "dupacks"} }, both, nil},
-	}
+// Law is a control law that a scheme may name.
+type Law struct {
+	law.Spec
+	// Built are the worlds that have it in this build.
+	Built []string
+
+	schema func() *validator.Schema // of its configuration
 }
 
-// lawNamed gives the law called name.
-func lawNamed(name string) (Law, bool) {
-	for _, l := range Laws() {
+// Laws are the laws of a build. Experiment files are read with them, for they say which names and parameters there are.
+type Laws struct{ list []Law }
+
+// NewLaws makes them, in the order of the documentation.
+func NewLaws(list ...Law) *Laws {
+	for i := range list {
+		l := &list[i]
+		l.schema = sync.OnceValue(func() *validator.Schema { return config.Compile(config.EncodeSchema(config.SchemaOf(l.Params()))) })
+	}
+	return &Laws{list}
+}
+
+// Specs are those of all laws.
+func (ls *Laws) Specs() law.Specs {
+	out := make(law.Specs, len(ls.list))
+	for i := range ls.list {
+		out[i] = ls.list[i].Spec
+	}
+	return out
+}
+
+// named gives the law called name.
+func (ls *Laws) named(name string) (Law, bool) {
+	for _, l := range ls.list {
 		if l.Name == name {
 			return l, true
 		}
@@ -63,16 +64,8 @@ func lawNamed(name string) (Law, bool) {
 	return Law{}, false
 }
 
-func lawNames() []string {
-	var names []string
-	for _, l := range Laws() {
-		names = append(names, l.Name)
-	}
-	return names
-}
-
 // fields gives the names of the law's configuration fields.
-func (l Law) fields() []string {
+func (l *Law) fields() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(l.Params()).Elem()) {
 		if !f.Anonymous {
@@ -82,18 +75,6 @@ func (l Law) fields() []string {
 	}
 	return names
 }
-
-// lawSchemas are the JSON schemas of the laws' configurations by name, compiled once.
-var lawSchemas = sync.OnceValue(func() map[string]*validator.Schema {
-	out := map[string]*validator.Schema{}
-	for _, l := range Laws() {
-		out[l.Name] = config.Compile(config.EncodeSchema(config.SchemaOf(l.Params())))
-	}
-	return out
-})
-
-// schema is the JSON schema of the law's configuration.
-func (l Law) schema() *validator.Schema { return lawSchemas()[l.Name] }
 
 // zeroFields names the fields of a law's configuration that are 0 and must not be.
 func zeroFields(params any) []string {
@@ -117,7 +98,7 @@ func isNothing(v reflect.Value) bool {
 }
 
 // decode gives the law's typed configuration: its defaults, then what params says of its fields.
-func (l Law) decode(params map[string]any) (any, error) {
+func (l *Law) decode(params map[string]any) (any, error) {
 	own := maps.Clone(params)
 	known := l.fields()
 	maps.DeleteFunc(own, func(key string, _ any) bool { return !slices.Contains(known, key) })
@@ -130,4 +111,15 @@ func (l Law) decode(params map[string]any) (any, error) {
 		return nil, fmt.Errorf("params of %s: %w", l.Name, err)
 	}
 	return p, nil
+}
+
+// Network is what laws may know of the network of a run.
+func (c *Config) Network() *law.Topology {
+	t := &law.Topology{RTT: c.RTT}
+	if c.Graph != nil {
+		for _, l := range c.Graph.Links {
+			t.Links = append(t.Links, law.Link{A: l.A, B: l.B, Rate: l.Rate, Buffer: l.Buffer})
+		}
+	}
+	return t
 }

@@ -4,12 +4,20 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"weir/law/acdc"
+	"weir/law/fairq"
+	"weir/law/gcc"
+	"weir/law/hygenicc"
+	"weir/law/mark"
+	"weir/law/sed"
+	"weir/law/sicc"
 )
 
 // Every law's defaults are within the ranges of its own fields, and every field has a unit or a
 // range that the schema knows.
 func TestLawDefaultsAreAllowed(t *testing.T) {
-	for _, l := range Laws() {
+	for _, l := range testLaws.list {
 		text, err := json.Marshal(l.Params())
 		if err != nil {
 			t.Fatal(err)
@@ -38,32 +46,32 @@ func TestLawDefaultsAreAllowed(t *testing.T) {
 
 // The symbols of the papers have the values that the papers give them.
 func TestLawDefaultsAreThePapers(t *testing.T) {
-	fairq, sicc, gcc, hygenicc, sed := newFairQ(), newSICC(), newGCC(), newHyGenICC(), newSED()
+	fq, si, gc, hy, se := fairq.Default(), sicc.Default(), gcc.Default(), hygenicc.Default(), sed.Default()
 	for what, same := range map[string]bool{
-		"fairq T = 50 us":           fairq.Interval.String() == "50us",
-		"fairq M = 10":              fairq.Updates == 10,
-		"fairq alpha = 0.2":         fairq.TargetFraction == 0.2,
-		"fairq slow start":          fairq.Aggregate, // FQ-11: as core/fairq.h's default
-		"fairq 1 s without data":    fairq.Idle.String() == "1s",
-		"sicc T = 1 ms":             sicc.Interval.String() == "1ms",
-		"sicc alpha1 = 0.2":         sicc.OffFraction == 0.2,
-		"sicc alpha2 = 1":           sicc.OnFraction == 1,
-		"sicc DM = 15 ms":           sicc.MouseDuration.String() == "15ms",
-		"sicc hold = 4 ms":          sicc.MinHold.String() == "4ms",
-		"sicc queue weight 3/4":     sicc.QueueWeight == 0.75,
-		"sicc timeout 1 s":          sicc.Lease.String() == "1s",
-		"gcc T_i = 5 ms":            gcc.Interval.String() == "5ms",
-		"gcc Min_Rate = 10 Mbit":    gcc.MinRate.String() == "10Mbit",
-		"gcc 1.3 Mbit/s per ms":     int64(gcc.Increase)*1e6/int64(gcc.Period) == 1.3e6,
-		"gcc 1 s inactivity":        gcc.Inactivity.String() == "1s",
-		"hygenicc 500 us":           hygenicc.Interval.String() == "500us",
-		"hygenicc 5 Mbit a mark":    hygenicc.Decrease.String() == "5Mbit",
-		"sed K = 30 packets":        sed.Threshold.String() == "30pkt",
-		"sed base_win = 1 MSS":      sed.BaseWindow == 1460,
-		"sed recovers at K/2":       2*sed.Recover.N == sed.Threshold.N,
-		"acdc g = 1/16, as DCTCP":   Laws()[4].Params().(*ACDCParams).Gain == 1.0/16,
-		"ecn passes Not-ECT":        Laws()[2].Params().(*MarkParams).NotECT == "pass",
-		"red drops it, as all else": Laws()[1].Params().(*MarkParams).NotECT == "drop",
+		"fairq T = 50 us":           fq.Interval.String() == "50us",
+		"fairq M = 10":              fq.Updates == 10,
+		"fairq alpha = 0.2":         fq.TargetFraction == 0.2,
+		"fairq slow start":          fq.Aggregate, // FQ-11: as core/fairq.h's default
+		"fairq 1 s without data":    fq.Idle.String() == "1s",
+		"sicc T = 1 ms":             si.Interval.String() == "1ms",
+		"sicc alpha1 = 0.2":         si.OffFraction == 0.2,
+		"sicc alpha2 = 1":           si.OnFraction == 1,
+		"sicc DM = 15 ms":           si.MouseDuration.String() == "15ms",
+		"sicc hold = 4 ms":          si.MinHold.String() == "4ms",
+		"sicc queue weight 3/4":     si.QueueWeight == 0.75,
+		"sicc timeout 1 s":          si.Lease.String() == "1s",
+		"gcc T_i = 5 ms":            gc.Interval.String() == "5ms",
+		"gcc Min_Rate = 10 Mbit":    gc.MinRate.String() == "10Mbit",
+		"gcc 1.3 Mbit/s per ms":     int64(gc.Increase)*1e6/int64(gc.Period) == 1.3e6,
+		"gcc 1 s inactivity":        gc.Inactivity.String() == "1s",
+		"hygenicc 500 us":           hy.Interval.String() == "500us",
+		"hygenicc 5 Mbit a mark":    hy.Decrease.String() == "5Mbit",
+		"sed K = 30 packets":        se.Threshold.String() == "30pkt",
+		"sed base_win = 1 MSS":      se.BaseWindow == 1460,
+		"sed recovers at K/2":       2*se.Recover.N == se.Threshold.N,
+		"acdc g = 1/16, as DCTCP":   acdc.Spec().Params().(*acdc.Params).Gain == 1.0/16,
+		"ecn passes Not-ECT":        mark.ECNSpec().Params().(*mark.Params).NotECT == "pass",
+		"red drops it, as all else": mark.REDSpec().Params().(*mark.Params).NotECT == "drop",
 	} {
 		if !same {
 			t.Errorf("not so: %s", what)

@@ -17,12 +17,12 @@ import (
 )
 
 // Load reads and checks an experiment file. Errors found in it are Errors.
-func Load(path string) (*File, error) {
+func (ls *Laws) Load(path string) (*File, error) {
 	data, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return ls.Parse(path, data)
 }
 
 // ReadFile reads the text of an experiment file. Where there is no file at path, the error is fs.ErrNotExist and names
@@ -41,7 +41,7 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // Parse checks an experiment that is in memory; name stands for the file in errors.
-func Parse(name string, data []byte) (*File, error) {
+func (ls *Laws) Parse(name string, data []byte) (*File, error) {
 	t, errs := config.ParseTree(name, data, "one experiment", config.DefaultLimits)
 	if len(errs) > 0 {
 		return nil, errs.OrNil()
@@ -49,7 +49,7 @@ func Parse(name string, data []byte) (*File, error) {
 	if other := config.OtherKind(name, t, config.Experiment); other != nil {
 		return nil, Errors{other}
 	}
-	f, errs := check(name, t)
+	f, errs := ls.check(name, t)
 	if len(errs) > 0 {
 		return nil, errs.OrNil()
 	}
@@ -63,24 +63,27 @@ type Error = config.Error
 type Errors = config.Errors
 
 // checker collects what is wrong with one file.
-type checker struct{ config.Checker }
+type checker struct {
+	config.Checker
+	laws *Laws
+}
 
-func newChecker(name string, t *config.Tree) *checker {
-	return &checker{config.Checker{File: name, Root: t, Whole: "the keys of an experiment: id, topology, traffic ..."}}
+func (ls *Laws) newChecker(name string, t *config.Tree) *checker {
+	return &checker{config.Checker{File: name, Root: t, Whole: "the keys of an experiment: id, topology, traffic ..."}, ls}
 }
 
 // check validates a tree, first its form, then its meaning, also under every value of every axis.
-func check(name string, t *config.Tree) (*File, Errors) {
-	f, errs := checkBase(name, t)
+func (ls *Laws) check(name string, t *config.Tree) (*File, Errors) {
+	f, errs := ls.checkBase(name, t)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	c := newChecker(name, t)
+	c := ls.newChecker(name, t)
 	axes := c.axes(f)
 	if len(c.Errs) == 0 {
 		for _, a := range axes {
 			for i := range a.values {
-				_, wrong := checkBase(name, a.apply(t, i))
+				_, wrong := ls.checkBase(name, a.apply(t, i))
 				c.Errs = append(c.Errs, wrong...)
 			}
 		}
@@ -103,8 +106,8 @@ func (c *checker) claimsAreOfThisFile() bool {
 }
 
 // checkBase checks everything but axes and claims.
-func checkBase(name string, t *config.Tree) (*File, Errors) {
-	c := newChecker(name, t)
+func (ls *Laws) checkBase(name string, t *config.Tree) (*File, Errors) {
+	c := ls.newChecker(name, t)
 	c.Validate(fileSchema(), t)
 	if len(c.Errs) > 0 {
 		return nil, c.Errs
@@ -119,7 +122,7 @@ func checkBase(name string, t *config.Tree) (*File, Errors) {
 // decode makes the File of a tree that the schema accepts, with defaults.
 func (c *checker) decode(t *config.Tree) *File {
 	text, err := json.Marshal(t.Plain())
-	f := &File{name: c.File, tree: t}
+	f := &File{name: c.File, tree: t, laws: c.laws}
 	f.Topology.Hypervisors = true
 	if err == nil {
 		err = json.Unmarshal(text, f)
@@ -229,10 +232,10 @@ func toSet(names []string) map[string]bool {
 	return set
 }
 
-// Check loads a file and plans what o asks of it, in each of its worlds (all that the file names, if o names none), as
+// Plannable loads a file and plans what o asks of it, in each of its worlds (all that the file names, if o names none), as
 // if this build had every world and law: what --check does. each, if not nil, looks at every run.
-func Check(path string, o Options, each func(*Run) error) error {
-	f, err := Load(path)
+func (ls *Laws) Plannable(path string, o Options, each func(*Run) error) error {
+	f, err := ls.Load(path)
 	if err != nil {
 		return err
 	}

@@ -189,13 +189,13 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 		missing := &UnavailableError{What: "law", World: w}
 		for _, label := range schemes {
 			s := p.File.scheme(label)
-			if reason := s.skipReason(w); reason != "" {
+			if reason := p.File.skipReason(s, w); reason != "" {
 				p.Skipped = append(p.Skipped, Skip{label, w, reason})
 				continue
 			}
-			if l := s.unbuilt(w); l != "" && !o.AssumeAll {
+			if l := p.File.unbuilt(s, w); l != "" && !o.AssumeAll {
 				// Who did not choose the worlds gets what each can run.
-				if o.Available || len(o.Worlds) == 0 && slices.ContainsFunc(worlds, s.runsIn) {
+				if o.Available || len(o.Worlds) == 0 && slices.ContainsFunc(worlds, func(w string) bool { return p.File.runsIn(s, w) }) {
 					p.Skipped = append(p.Skipped, Skip{label, w, "law " + l + " is not in this build"})
 					continue
 				}
@@ -222,12 +222,13 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 // instead says what can be asked for in place of what is missing: the schemes that every world
 // asked for either has or skips, and one at least has.
 func (p *Plan) instead(missing *UnavailableError, worlds, schemes []string) {
-	for _, s := range p.File.Schemes {
+	for i := range p.File.Schemes {
+		s := &p.File.Schemes[i]
 		runs := 0
 		for _, w := range worlds {
 			switch {
-			case s.skipReason(w) != "":
-			case s.unbuilt(w) != "":
+			case p.File.skipReason(s, w) != "":
+			case p.File.unbuilt(s, w) != "":
 				runs = -len(worlds)
 			default:
 				runs++
@@ -248,12 +249,12 @@ func (p *Plan) instead(missing *UnavailableError, worlds, schemes []string) {
 }
 
 // skipReason says why a scheme never runs in a world, or "".
-func (s *Scheme) skipReason(world string) string {
+func (f *File) skipReason(s *Scheme, world string) string {
 	if !slices.Contains(s.Worlds, world) {
 		return "the file runs it in " + strings.Join(s.Worlds, ", ") + " only"
 	}
 	for _, name := range s.Laws {
-		if l, _ := lawNamed(name); !slices.Contains(l.Worlds, world) {
+		if l, _ := f.laws.named(name); !slices.Contains(l.Worlds, world) {
 			return fmt.Sprintf("law %s exists in %s only", name, strings.Join(l.Worlds, ", "))
 		}
 	}
@@ -261,14 +262,14 @@ func (s *Scheme) skipReason(world string) string {
 }
 
 // runsIn says whether this build can run the scheme in a world.
-func (s *Scheme) runsIn(world string) bool {
-	return s.skipReason(world) == "" && s.unbuilt(world) == ""
+func (f *File) runsIn(s *Scheme, world string) bool {
+	return f.skipReason(s, world) == "" && f.unbuilt(s, world) == ""
 }
 
 // unbuilt names a law of the scheme that this build does not have in a world, or "".
-func (s *Scheme) unbuilt(world string) string {
+func (f *File) unbuilt(s *Scheme, world string) string {
 	for _, name := range s.Laws {
-		if l, _ := lawNamed(name); !slices.Contains(l.Built, world) {
+		if l, _ := f.laws.named(name); !slices.Contains(l.Built, world) {
 			return name
 		}
 	}

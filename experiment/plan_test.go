@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"weir/law"
+	"weir/law/fairq"
+	"weir/law/gcc"
+	"weir/law/mark"
 )
 
 const planBase = `
@@ -36,7 +39,7 @@ measure: {ports: {bottleneck: "switch->receiver1"}, windows: {loaded: [2s, 9s]}}
 
 func parsed(t *testing.T, text string) *File {
 	t.Helper()
-	f, err := Parse("plan.yaml", []byte(text))
+	f, err := testLaws.Parse("plan.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,7 @@ func TestTimeScale(t *testing.T) {
 		r.Config.Items[1].Size != 10_000 || r.Config.Graph.Links[1].Buffer.Bytes() != 125_000 {
 		t.Error("RTT, delay, size or buffer was scaled")
 	}
-	if p := r.Params["ecn"].(MarkParams); p.Threshold.Bytes() != 20_000 {
+	if p := r.Params["ecn"].(mark.Params); p.Threshold.Bytes() != 20_000 {
 		t.Errorf("threshold %s, want 20KB", p.Threshold)
 	}
 }
@@ -180,10 +183,10 @@ func TestLawsAreScaled(t *testing.T) {
 		if r.LabRTT != (r.World == "sim") {
 			t.Errorf("%s: LabRTT is %v: beside the lab the simulator takes its round trip", r.World, r.LabRTT)
 		}
-		if f, ok := r.Params["fairq"].(FairQParams); ok && (f.Interval != 250e3 || f.Idle != 5e9 || f.Updates != 10 || f.TargetFraction != 0.2) {
+		if f, ok := r.Params["fairq"].(fairq.Params); ok && (f.Interval != 250e3 || f.Idle != 5e9 || f.Updates != 10 || f.TargetFraction != 0.2) {
 			t.Errorf("fairq: %+v", f)
 		}
-		if g, ok := r.Params["gcc"].(GCCParams); ok && (g.MinRate != 2e6 || g.Interval != 25e6 || g.Period != 1.25e6 || g.Increase != 65e3) {
+		if g, ok := r.Params["gcc"].(gcc.Config); ok && (g.MinRate != 2e6 || g.Interval != 25e6 || g.Period != 1.25e6 || g.Increase != 65e3) {
 			t.Errorf("gcc: %+v", g)
 		}
 	}
@@ -282,13 +285,13 @@ func TestSetAndSweep(t *testing.T) {
 	if r.Point["threshold"] != "40KB" || r.Point["buffer"] != "200KB" || len(r.Point) != 2 {
 		t.Errorf("point %v; guests.cc was set, so it is no axis", r.Point)
 	}
-	m := r.Params["ecn"].(MarkParams)
+	m := r.Params["ecn"].(mark.Params)
 	if m.Threshold.Bytes() != 40_000 || m.NotECT != "drop" || r.Scale != 2 || r.Seed != 3 ||
 		r.Config.Profiles[0].CC != "bbr" || r.Config.Items[1].Size != 20_000 || len(r.Config.Items[0].Pairs) != 1 ||
 		r.Config.Graph.Links[1].Buffer.Bytes() != 200_000 {
 		t.Errorf("%+v %+v", m, r)
 	}
-	if q := p.Runs[2].Params["ecn"].(MarkParams).Threshold; !q.Packets || q.Bytes() != 22_500 {
+	if q := p.Runs[2].Params["ecn"].(mark.Params).Threshold; !q.Packets || q.Bytes() != 22_500 {
 		t.Errorf("15pkt is %+v", q)
 	}
 	// A name that the axes have already.
@@ -320,7 +323,7 @@ func TestCases(t *testing.T) {
 		t.Errorf("a key of a case: %v", err)
 	}
 	broken := strings.Replace(text, "{traffic.noise.proto: udp}", "{traffic.short.proto: udp}", 1)
-	if _, err := Parse("x.yaml", []byte(broken)); err == nil || !strings.Contains(err.Error(), "pattern burst cannot be udp") {
+	if _, err := testLaws.Parse("x.yaml", []byte(broken)); err == nil || !strings.Contains(err.Error(), "pattern burst cannot be udp") {
 		t.Errorf("an impossible case: %v", err)
 	}
 }
@@ -343,7 +346,7 @@ func TestAt(t *testing.T) {
 func TestSchemeOfTwoLaws(t *testing.T) {
 	text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", "{name: sdn, laws: [gcc, ecn], params: {interval: 10ms, threshold: 20pkt, not_ect: drop}}", 1)
 	p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}})
-	g, m := p.Runs[0].Params["gcc"].(GCCParams), p.Runs[0].Params["ecn"].(MarkParams)
+	g, m := p.Runs[0].Params["gcc"].(gcc.Config), p.Runs[0].Params["ecn"].(mark.Params)
 	if g.Interval != 10e6 || g.Variant != "paper" || m.Threshold.Bytes() != 30_000 || m.NotECT != "drop" {
 		t.Errorf("%+v %+v", g, m)
 	}

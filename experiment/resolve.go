@@ -18,7 +18,7 @@ type grid struct {
 }
 
 func (f *File) grid() (*grid, error) {
-	c := newChecker(f.name, f.tree)
+	c := f.laws.newChecker(f.name, f.tree)
 	g := &grid{file: f, axes: c.axes(f)}
 	nets := networks{}
 	total := 1
@@ -33,7 +33,7 @@ func (f *File) grid() (*grid, error) {
 				t = a.apply(t, at[k])
 			}
 			var errs Errors
-			if file, errs = checkBase(f.name, t); len(errs) > 0 {
+			if file, errs = f.laws.checkBase(f.name, t); len(errs) > 0 {
 				return nil, errs.OrNil()
 			}
 		}
@@ -136,7 +136,7 @@ func (f *File) resolve(label string, g *Graph) (*point, error) {
 		return nil, err
 	}
 	for _, name := range s.Laws {
-		l, _ := lawNamed(name)
+		l, _ := f.laws.named(name)
 		if p.params[name], err = l.decode(s.Params); err != nil {
 			return nil, err
 		}

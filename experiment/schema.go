@@ -9,14 +9,14 @@ import (
 )
 
 // Schema gives the JSON schema (draft 2020-12) of the experiment file, made from the Go types.
-func Schema() []byte {
+func (ls *Laws) Schema() []byte {
 	s := config.SchemaOf(&File{})
 	s.Title = "Weir experiment"
 	s.ID = ""
 	// Laws are checked by name after the schema; editors get the names all the same.
 	if schemes, ok := s.Properties.Get("schemes"); ok {
 		if laws, ok := schemes.Items.Properties.Get("laws"); ok {
-			for _, l := range Laws() {
+			for _, l := range ls.list {
 				laws.Items.Examples = append(laws.Items.Examples, l.Name)
 			}
 		}
@@ -25,4 +25,4 @@ func Schema() []byte {
 }
 
 // fileSchema is the schema of the whole file, compiled once.
-var fileSchema = sync.OnceValue(func() *validator.Schema { return config.Compile(Schema()) })
+var fileSchema = sync.OnceValue(func() *validator.Schema { return config.Compile(new(Laws).Schema()) })

@@ -76,7 +76,7 @@ func (f *File) override(set, sweep []string) (*File, error) {
 			return nil, err
 		}
 	}
-	out, errs := check(f.name, t)
+	out, errs := f.laws.check(f.name, t)
 	if len(errs) > 0 {
 		return nil, errs.OrNil()
 	}

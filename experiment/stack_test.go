@@ -40,7 +40,7 @@ traffic:
   - {name: short, from: sender2, to: receiver1, pattern: burst, size: 1KB` + c.item + `}
 schemes: [` + scheme + `]
 `
-		f, err := Parse("stacks.yaml", []byte(text))
+		f, err := testLaws.Parse("stacks.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ schemes: [` + scheme + `]
 			}
 		}
 	}
-	_, err := Parse("stacks.yaml", []byte("id: x\nguests: {to_stack: lwip}\n"))
+	_, err := testLaws.Parse("stacks.yaml", []byte("id: x\nguests: {to_stack: lwip}\n"))
 	if err == nil || !strings.Contains(err.Error(), `guests.to_stack: "lwip" is not known; allowed: linux, netstack`) {
 		t.Errorf("a stack that nobody has: %v", err)
 	}

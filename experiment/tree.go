@@ -19,7 +19,7 @@ func (e *Found) Has(id string) bool { return e.File.ID == id || slices.Contains(
 
 // Tree reads the experiment files below a directory, part by part (PartOf). The first that cannot be read is an
 // error.
-func Tree(root string) ([]Found, error) {
+func (ls *Laws) Tree(root string) ([]Found, error) {
 	var out []Found
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {
@@ -29,15 +29,16 @@ func Tree(root string) ([]Found, error) {
 		if e.Text, err = ReadFile(path); err != nil {
 			return err
 		}
-		e.File, err = Parse(path, e.Text)
+		e.File, err = ls.Parse(path, e.Text)
 		out = append(out, e)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the experiments of %s: %w", root, err)
 	}
+	parts := ls.Parts()
 	slices.SortStableFunc(out, func(a, b Found) int {
-		return slices.Index(Parts(), PartOf(a.Path)) - slices.Index(Parts(), PartOf(b.Path))
+		return slices.Index(parts, ls.PartOf(a.Path)) - slices.Index(parts, ls.PartOf(b.Path))
 	})
 	return out, nil
 }
@@ -45,30 +46,23 @@ func Tree(root string) ([]Found, error) {
 // own is the part of what is of no paper.
 const own = "Weir's own"
 
-// parts tell by the directory of a file whose experiments they are.
-var parts = []struct{ dir, title string }{
-	{"fairq", "FairQ, FairSwitch, RWNDQ (paper 002 and the reports before it)"},
-	{"sicc", "SICC (paper 003 and its longer reports)"},
-	{"sdn-gcc", "SDN-GCC (paper 000)"},
-	{"sed", "SED, RSED (paper 001)"},
-	{"", own},
-}
-
-// Parts are the headings under which experiments are shown, in order.
-func Parts() []string {
+// Parts are the headings under which experiments are shown, in the order of the laws.
+func (ls *Laws) Parts() []string {
 	var out []string
-	for _, p := range parts {
-		out = append(out, p.title)
+	for _, l := range ls.list {
+		if l.Title != "" && !slices.Contains(out, l.Title) {
+			out = append(out, l.Title)
+		}
 	}
-	return out
+	return append(out, own)
 }
 
-// PartOf gives the heading for an experiment file.
-func PartOf(path string) string {
+// PartOf gives the heading for an experiment file, by its directory.
+func (ls *Laws) PartOf(path string) string {
 	dir := filepath.Base(filepath.Dir(path))
-	for _, p := range parts {
-		if p.dir == dir {
-			return p.title
+	for _, l := range ls.list {
+		if l.Title != "" && l.Folder == dir {
+			return l.Title
 		}
 	}
 	return own

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"weir/datapath/testnet"
-	"weir/experiment"
+	"weir/law/fairq"
 )
 
 // Flows are hashed over two spines. Routers hash data and acknowledgements apart, Open vSwitches alike. The leaf next
@@ -38,10 +38,10 @@ func fairQOnEqualPaths(t *testing.T, l *Lab, g *graphBuilder, flows int) (crosse
 		taps[name] = testnet.NewTap(t, portOf(t, l, name))
 	}
 	r := shimRun(g, "learn")
-	params := r.Params["fairq"].(experiment.FairQParams)
+	params := r.Params["fairq"].(fairq.Params)
 	params.MaxWindow = window
 	r.Params["fairq"], r.At = params, []string{"leaf1"}
-	stop, err := l.Enforce(r)
+	stop, err := l.Enforce(r, testWorks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestExperimentFilesFitALab(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, ".yaml") {
 			return err
 		}
-		f, err := experiment.Load(path)
+		f, err := testLaws.Load(path)
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
-	"weir/datapath/fairq/lawtrace"
 	"weir/experiment"
 	"weir/law"
 )
@@ -71,8 +69,7 @@ type Lab struct {
 	controller        *process // once it is started
 	atFirst           map[*node]frames
 
-	fairqs   []*fairq.Attachment
-	recorder func(node string) (*lawtrace.Recorder, error) // World.RecordLaw
+	laws []atWork // Enforce
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq/lawtrace"
 	"weir/datapath/rto"
 	"weir/experiment"
 	"weir/experiment/result"
@@ -24,12 +23,10 @@ import (
 // World runs experiments on real Linux TCP: it builds a lab, attaches the scheme's laws to its
 // switches, starts the measuring program, sends the traffic, and takes everything down again.
 type World struct {
+	Laws Laws
 	// WithoutMeasuring leaves the measuring program out, to see what it costs: queues, drops and
 	// marks are then absent from the result.
 	WithoutMeasuring bool
-	// RecordLaw gives a recorder for the FairQ of each switch, for a differential run; nil: none is recorded. The
-	// caller stops them after Run.
-	RecordLaw func(node string) (*lawtrace.Recorder, error)
 	// Controller is Options.Controller.
 	Controller []string
 }
@@ -45,19 +42,8 @@ func (w *World) Check(r *experiment.Run) error {
 	if _, err := workload.Expand(&r.Config, r.Seed); err != nil {
 		return err
 	}
-	for _, name := range r.Laws {
-		l, ok := enforcers[name]
-		if !ok {
-			return fmt.Errorf("scheme %s: the lab has no law %q", r.Scheme, name)
-		}
-		if err := l.check(); err != nil {
-			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
-		}
-		if name == "fairq" {
-			if err := checkFairQ(r, name); err != nil {
-				return fmt.Errorf("scheme %s: %w", r.Scheme, err)
-			}
-		}
+	if err := w.Laws.Check(r); err != nil {
+		return err
 	}
 	if !w.WithoutMeasuring {
 		return attach.CheckMeasure()
@@ -78,8 +64,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 		p.Phase("taking down")
 		err = errors.Join(err, l.Down())
 	}()
-	l.recorder = w.RecordLaw
-	stop, err := l.Enforce(r)
+	stop, err := l.Enforce(r, w.Laws)
 	if err != nil {
 		return nil, err
 	}
@@ -155,13 +140,10 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	if err != nil {
 		return nil, err
 	}
-	acks, err := l.lawAcks()
-	if err != nil {
-		return nil, err
-	}
+	totals, troubled := l.lawTotals()
 	raw := &result.Raw{
 		RTT: rtt, Partial: out.Partial, Duration: out.Ended, Bin: cfg.Series.Std(), Flows: out.Flows,
-		Unmet: unmet(ctx, l, cfg, out), Busy: busy, Laws: traced, Acks: acks,
+		Unmet: unmet(ctx, l, cfg, out, troubled), Busy: busy, LawSamples: traced, LawTotals: totals,
 	}
 	if rec != nil {
 		if err := rec.Stop(); err != nil {
@@ -173,8 +155,8 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 }
 
 // unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
-func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome) []result.Unmet {
-	list := l.unmet.list()
+func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome, ofLaws []result.Unmet) []result.Unmet {
+	list := append(l.unmet.list(), ofLaws...)
 	add := func(key string, severity result.Severity, texts ...string) {
 		list = append(list, result.UnmetTexts(key, severity, texts...)...)
 	}
@@ -182,7 +164,6 @@ func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Out
 	lost, stuck := l.troubleOfGuests()
 	add("guests.stack", result.Fatal, lost...)
 	add("guests.stack", result.Warning, stuck...)
-	add("fairq", result.Warning, l.troubleOfLaws()...)
 	add("topology.switch", result.Warning, l.troubleOfSwitches()...)
 	add("topology.switch", result.Warning, l.troubleOfController(context.WithoutCancel(ctx))...)
 	for cause, n := range out.Failures {

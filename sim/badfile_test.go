@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 )
 
@@ -57,7 +58,7 @@ func TestBadFiles(t *testing.T) {
 
 // refused is what a file is refused with, before it is run.
 func refused(text string) error {
-	f, err := experiment.Parse("bad.yaml", []byte(text))
+	f, err := laws.All().Parse("bad.yaml", []byte(text))
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func refused(text string) error {
 	if err != nil {
 		return err
 	}
-	return (&World{}).Check(p.Runs[0])
+	return (&World{Laws: laws.Sim()}).Check(p.Runs[0])
 }
 
 // What only shows as a run goes on ends it, with as clear a word.

@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/law"
@@ -60,7 +61,7 @@ func speedCases(t testing.TB) []speedCase {
 // firstRun is the run of a file with its first scheme that the simulator has, and seed 1.
 func firstRun(t testing.TB, path string) *experiment.Run {
 	t.Helper()
-	f, err := experiment.Load(path)
+	f, err := laws.All().Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 )
@@ -75,7 +76,7 @@ var otherLaws = []string{"droptail", "red", "ecn", "static"}
 // fileRuns gives the runs of a file that the simulator can do: every scheme that this build has, point and seed.
 func fileRuns(t *testing.T, path string) (fileRow, []*experiment.Run) {
 	t.Helper()
-	f, err := experiment.Load(path)
+	f, err := laws.All().Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func fileRuns(t *testing.T, path string) (fileRow, []*experiment.Run) {
 	dir, name := filepath.Split(path)
 	row := fileRow{File: filepath.Join(filepath.Base(dir), name), Runs: len(p.Runs)}
 	for _, run := range p.Runs {
-		if err := (&World{}).Check(run); err != nil {
+		if err := (&World{Laws: laws.Sim()}).Check(run); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 		if n := len(row.Schemes); n == 0 || row.Schemes[n-1] != run.Scheme {
@@ -144,7 +145,7 @@ func wholeRun(r *experiment.Run) (packets int64, length time.Duration, err error
 	defer s.close()
 	a := &arrivals{next: s.net.Sink}
 	s.net.Sink = a
-	raw, err := (&World{}).carryOut(context.Background(), s, r, quiet{})
+	raw, err := (&World{Laws: laws.Sim()}).carryOut(context.Background(), s, r, quiet{})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -39,13 +39,32 @@ func Digest(raw *result.Raw) string {
 		d.texts(drop.Port, drop.Reason)
 		d.key(drop.Key)
 	}
-	d.numbers(int64(len(raw.Laws)))
-	for _, l := range raw.Laws {
-		d.numbers(int64(l.At), int64(l.Flows), int64(l.Window), int64(l.Grant))
-		d.texts(l.Port)
+	type key struct {
+		at   int64
+		port string
 	}
-	if a := raw.Acks; a != nil {
-		d.numbers(int64(a.All), int64(a.Rewritten), int64(a.Told), int64(a.Left))
+	var order []key
+	vals := map[key]map[string]int64{}
+	for _, l := range raw.LawSamples {
+		k := key{int64(l.At), l.Port}
+		if vals[k] == nil {
+			order = append(order, k)
+			vals[k] = map[string]int64{}
+		}
+		vals[k][l.Metric] = int64(l.Value.Value)
+	}
+	d.numbers(int64(len(order)))
+	for _, k := range order {
+		v := vals[k]
+		d.numbers(k.at, v["flows"], v["window_bytes"], v["grant_bytes"])
+		d.texts(k.port)
+	}
+	if len(raw.LawTotals) > 0 {
+		t := map[string]int64{}
+		for _, v := range raw.LawTotals {
+			t[v.Metric] = int64(v.Value)
+		}
+		d.numbers(t["acks"], t["acks_rewritten"], t["acks_told"], t["acks_left"])
 	}
 	return hex.EncodeToString(d.hash.Sum(nil))
 }

@@ -7,14 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/law/fairq"
 )
 
 // incastRuns are the runs of experiments/incast.yaml with these schemes, its first seed and 10 bursts.
 func incastRuns(t testing.TB, schemes ...string) []*experiment.Run {
 	t.Helper()
-	f, err := experiment.Load("../experiments/incast.yaml")
+	f, err := laws.All().Load("../experiments/incast.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestFairQ_Incast(t *testing.T) {
 		if byCC[cc] == nil {
 			byCC[cc] = map[string]*result.Raw{}
 		}
-		byCC[cc][r.Scheme] = ran(t, &World{}, r)
+		byCC[cc][r.Scheme] = ran(t, &World{Laws: laws.Sim()}, r)
 	}
 	for _, cc := range []string{"reno", "cubic"} {
 		tail, fair := byCC[cc]["droptail"], byCC[cc]["fairq"]
@@ -80,19 +82,30 @@ func TestFairQ_Incast(t *testing.T) {
 		within(t, cc+": the long flows' rate over droptail's", rate(fair)/rate(tail), 0.9, 1.1)
 	}
 	fair := byCC["reno"]["fairq"]
-	if n := len(fair.Laws); n < 299 || n > 301 {
+	held := map[time.Duration]map[string]float64{} // by time and metric
+	for _, l := range fair.LawSamples {
+		if l.Port != "switch->receiver1" {
+			t.Fatalf("%+v", l)
+		}
+		if held[l.At] == nil {
+			held[l.At] = map[string]float64{}
+		}
+		held[l.At][l.Metric] = l.Value.Value
+	}
+	if n := len(held); n < 299 || n > 301 {
 		t.Errorf("%d samples of the law in 3 s", n)
 	}
-	for _, l := range fair.Laws {
-		if l.At > time.Second && (l.Port != "switch->receiver1" || l.Flows < 10 || l.Flows > 32 || l.Grant != l.Window || l.Grant < 1460) {
-			t.Fatalf("%+v", l)
+	for at, v := range held {
+		if flows, grant := v["flows"], v["grant_bytes"]; at > time.Second && (flows < 10 || flows > 32 || grant != v["window_bytes"] || grant < 1460) {
+			t.Fatalf("after %v: %v", at, v)
 		}
 	}
 	// Data acknowledges too, and of the other direction nothing is held.
-	if a := fair.Acks; a == nil || a.Rewritten < a.All/4 || a.All < 10_000 || len(fair.Unmet) > 0 {
-		t.Errorf("acknowledgements: %+v; %q", fair.Acks, fair.Unmet)
+	all, _ := fair.LawTotal("acks")
+	if rewritten, _ := fair.LawTotal("acks_rewritten"); rewritten < all/4 || all < 10_000 || len(fair.Unmet) > 0 {
+		t.Errorf("acknowledgements: %+v; %q", fair.LawTotals, fair.Unmet)
 	}
-	if tail := byCC["reno"]["droptail"]; tail.Laws != nil || tail.Acks != nil {
+	if tail := byCC["reno"]["droptail"]; tail.LawSamples != nil || tail.LawTotals != nil {
 		t.Error("droptail has samples of a law")
 	}
 }
@@ -101,7 +114,7 @@ func TestFairQ_Incast(t *testing.T) {
 func BenchmarkFairQ(b *testing.B) {
 	runs := incastRuns(b, "droptail", "fairq")
 	for _, r := range runs {
-		if p, ok := r.Params["fairq"].(experiment.FairQParams); ok && r.Point["guest_cc"] == "cubic" {
+		if p, ok := r.Params["fairq"].(fairq.Params); ok && r.Point["guest_cc"] == "cubic" {
 			edge := *r
 			p.Edge = true
 			edge.Scheme, edge.Params = "edge", map[string]any{"fairq": p}

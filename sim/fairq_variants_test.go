@@ -6,14 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
+	"weir/law/fairq"
 )
 
 // shortened runs these schemes of a file with its first seed, at the first case of what it varies.
 func shortened(t *testing.T, file string, schemes []string, set ...string) map[string]*result.Raw {
 	t.Helper()
-	f, err := experiment.Load("../experiments/" + file)
+	f, err := laws.All().Load("../experiments/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +26,7 @@ func shortened(t *testing.T, file string, schemes []string, set ...string) map[s
 	raws := map[string]*result.Raw{}
 	for _, r := range p.Runs {
 		if raws[r.Scheme] == nil {
-			raws[r.Scheme] = ran(t, &World{}, r)
+			raws[r.Scheme] = ran(t, &World{Laws: laws.Sim()}, r)
 		}
 	}
 	return raws
@@ -42,12 +44,13 @@ func TestFairQ_EdgeModeOverTCP(t *testing.T) {
 		raw := raws[scheme]
 		after, open := shortFlows(raw)
 		now, _ := settled(raw)
-		a := raw.Acks
-		told[scheme] = float64(a.Told) / float64(a.All)
-		t.Logf("%s: of %d ACKs %d tell, %d are left, %d rewritten; p99 %v, full mode %v; queue %.0f, %.0f; %d and %d drops", scheme, a.All, a.Told, a.Left,
-			a.Rewritten, after, before, now, queue, len(raw.Drops), len(full.Drops))
-		if a.Told == 0 || a.Told+a.Left > a.All || a.Left*2 < a.All {
-			t.Errorf("%s: of %d ACKs %d tell and %d are left", scheme, a.All, a.Told, a.Left)
+		total := func(metric string) float64 { v, _ := raw.LawTotal(metric); return v }
+		all, tells, left := total("acks"), total("acks_told"), total("acks_left")
+		told[scheme] = tells / all
+		t.Logf("%s: of %v ACKs %v tell, %v are left, %v rewritten; p99 %v, full mode %v; queue %.0f, %.0f; %d and %d drops", scheme, all, tells, left,
+			total("acks_rewritten"), after, before, now, queue, len(raw.Drops), len(full.Drops))
+		if tells == 0 || tells+left > all || left*2 < all {
+			t.Errorf("%s: of %v ACKs %v tell and %v are left", scheme, all, tells, left)
 		}
 		if open > 0 || after > before*11/10 {
 			t.Errorf("%s: p99 is %v, in full mode %v; %d did not end", scheme, after, before, open)
@@ -57,8 +60,8 @@ func TestFairQ_EdgeModeOverTCP(t *testing.T) {
 	if told["edge"] > 0.2 || told["edge_slow"] >= told["edge"] {
 		t.Errorf("%.3f tell, and once in 100 ms %.3f", told["edge"], told["edge_slow"])
 	}
-	if full.Acks.Told != 0 || full.Acks.Left != 0 {
-		t.Errorf("full mode: %+v", full.Acks)
+	if _, tells := full.LawTotal("acks_told"); tells {
+		t.Errorf("full mode: %+v", full.LawTotals)
 	}
 }
 
@@ -101,11 +104,11 @@ func TestFairQ_ShimIsLearnHere(t *testing.T) {
 			if r.Point["guest_cc"] != "cubic" {
 				continue
 			}
-			p := r.Params["fairq"].(experiment.FairQParams)
+			p := r.Params["fairq"].(fairq.Params)
 			p.Scale, p.UnifyShift = scale, 3
 			r.Params["fairq"] = p
 			r.Config.Duration = 500e6
-			digests[scale] = Digest(ran(t, &World{}, r))
+			digests[scale] = Digest(ran(t, &World{Laws: laws.Sim()}, r))
 		}
 	}
 	if digests["learn"] != digests["shim"] || digests["learn"] == digests["unify"] {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/workload"
 	"weir/law"
@@ -98,7 +99,7 @@ func (g *golden) carryOut(seed int64) error {
 		}
 		return err
 	}
-	raw, err := (&World{}).Run(context.Background(), g.run, quiet{})
+	raw, err := (&World{Laws: laws.Sim()}).Run(context.Background(), g.run, quiet{})
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func experimentGoldens(t *testing.T) []golden {
 	slices.Sort(files)
 	var out []golden
 	for _, path := range files {
-		f, err := experiment.Load(path)
+		f, err := laws.All().Load(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +141,7 @@ func experimentGoldens(t *testing.T) []golden {
 			t.Fatal(err)
 		}
 		for _, r := range bothEnds(p.Runs) {
-			if err := (&World{}).Check(r); err != nil {
+			if err := (&World{Laws: laws.Sim()}).Check(r); err != nil {
 				if !slices.ContainsFunc(notSimulated, func(why string) bool { return strings.Contains(err.Error(), why) }) {
 					t.Errorf("%s: %s: %v", path, FileName(r), err)
 				}
@@ -162,7 +163,7 @@ var notSimulated = []string{"the simulator has no law", "guests.cc bbr", "guests
 // acdcGoldens are runs with AC/DC, which no file of the project has.
 func acdcGoldens(t *testing.T) []golden {
 	t.Helper()
-	f, err := experiment.Load("../experiments/incast.yaml")
+	f, err := laws.All().Load("../experiments/incast.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/law"
@@ -32,7 +33,7 @@ func baseWith(traffic ...string) string {
 // planned gives the runs of a file.
 func planned(t testing.TB, text string, set ...string) []*experiment.Run {
 	t.Helper()
-	f, err := experiment.Parse("test.yaml", []byte(text))
+	f, err := laws.All().Parse("test.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func (quiet) At(law.Duration, law.Duration, int) {}
 // carriedOut runs the only run of a file.
 func carriedOut(t testing.TB, text string, set ...string) *result.Raw {
 	t.Helper()
-	return ran(t, &World{}, planned(t, text, set...)[0])
+	return ran(t, &World{Laws: laws.Sim()}, planned(t, text, set...)[0])
 }
 
 func ran(t testing.TB, w *World, r *experiment.Run) *result.Raw {
@@ -88,4 +89,9 @@ func within[N int | int64 | float64](t *testing.T, what string, got, from, to N)
 	if got < from || got > to {
 		t.Errorf("%s is %v, want %v to %v", what, got, from, to)
 	}
+}
+
+// build makes all of a run, with the laws of this build.
+func build(r *experiment.Run) (*simulation, error) {
+	return buildWith(r, laws.Sim(), networkOptions(r))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/parquet-go/parquet-go"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/sim/network"
@@ -53,7 +54,7 @@ func TestPCAP_IsWhatPassedThePort(t *testing.T) {
 	r := planned(t, baseWith(
 		"{name: f, from: \"sender*\", to: receiver1, pattern: burst, size: 200KB, ecn: true, cc: cubic}",
 		"{name: u, from: sender1, to: receiver1, proto: udp, pattern: cbr, rate: 10Mbit, size: 10KB}"), "network.buffer=20KB")[0]
-	raw := ran(t, &World{PCAP: dir}, r)
+	raw := ran(t, &World{Laws: laws.Sim(), PCAP: dir}, r)
 	packets, infos := captured(t, filepath.Join(dir, "droptail-seed=1-bottleneck.pcapng"))
 	bytes, options, syns, udp := uint64(0), 0, 0, 0
 	last := time.Time{}
@@ -105,7 +106,7 @@ func TestPCAP_IsWhatPassedThePort(t *testing.T) {
 // A capture of no port is refused before anything is built.
 func TestPCAP_WantsAPort(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 20KB}"))[0]
-	w := &World{PCAP: t.TempDir()}
+	w := &World{Laws: laws.Sim(), PCAP: t.TempDir()}
 	if err := w.Check(r); err != nil {
 		t.Error(err)
 	}
@@ -113,7 +114,7 @@ func TestPCAP_WantsAPort(t *testing.T) {
 	if err := w.Check(r); err == nil || !strings.Contains(err.Error(), "names no port to capture") {
 		t.Errorf("without a named port: %v", err)
 	}
-	if err := (&World{}).Check(r); err != nil {
+	if err := (&World{Laws: laws.Sim()}).Check(r); err != nil {
 		t.Errorf("without --pcap: %v", err)
 	}
 }
@@ -122,7 +123,7 @@ func TestPCAP_WantsAPort(t *testing.T) {
 func TestObservers_ChangeNothing(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: \"sender*\", to: receiver1, pattern: burst, size: 200KB}"))[0]
 	dir := t.TempDir()
-	if a, b := Digest(ran(t, &World{}, r)), Digest(ran(t, &World{PCAP: dir, Trace: dir}, r)); a != b {
+	if a, b := Digest(ran(t, &World{Laws: laws.Sim()}, r)), Digest(ran(t, &World{Laws: laws.Sim(), PCAP: dir, Trace: dir}, r)); a != b {
 		t.Errorf("%s without, %s with", a, b)
 	}
 }
@@ -206,7 +207,7 @@ func TestFrame_HasFeedback(t *testing.T) {
 func TestTrace_ShowsWindowsOverTime(t *testing.T) {
 	dir := t.TempDir()
 	r := planned(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 500ms}"), "duration=600ms")[0]
-	ran(t, &World{Trace: dir}, r)
+	ran(t, &World{Laws: laws.Sim(), Trace: dir}, r)
 	rows, err := parquet.ReadFile[TraceRow](filepath.Join(dir, FileName(r)+".parquet"))
 	if err != nil {
 		t.Fatal(err)

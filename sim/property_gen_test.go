@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/law"
 	"weir/sim/event"
@@ -64,7 +65,7 @@ func drawExperiment(seed int64) draft {
 
 // planned makes the run. JSON is YAML.
 func (d *draft) planned() (*experiment.Run, error) {
-	f, err := experiment.Parse(fmt.Sprintf("random-%d.yaml", d.seed), []byte(d.text))
+	f, err := laws.All().Parse(fmt.Sprintf("random-%d.yaml", d.seed), []byte(d.text))
 	if err != nil {
 		return nil, err
 	}

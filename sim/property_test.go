@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/sim/event"
@@ -172,7 +173,7 @@ func (tr *trial) carryOut() (err error) {
 		return err
 	}
 	tr.late = drawJitter(tr.seed, tr.window)
-	if err := (&World{}).Check(tr.run); err != nil {
+	if err := (&World{Laws: laws.Sim()}).Check(tr.run); err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
 	watched, err := tr.watched()

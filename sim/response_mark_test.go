@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/sim/event"
-	"weir/sim/laws"
 	"weir/sim/network"
 	"weir/sim/tcp"
 )
@@ -36,7 +36,7 @@ func markedBed(t testing.TB, senders int, settings ...string) (*bed, *network.Po
 	text := strings.NewReplacer(append(settings, "SENDERS", fmt.Sprint(senders))...).Replace(marked)
 	r := planned(t, text)[0]
 	b := newBed(t, &r.Config, r.Seed)
-	if err := laws.Put(b.net, r); err != nil {
+	if _, err := laws.Sim().Put(b.net, r); err != nil {
 		t.Fatal(err)
 	}
 	return b, b.net.PortByName("switch->receiver1")

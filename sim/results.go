@@ -8,6 +8,7 @@ import (
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/sim/event"
+	"weir/sim/laws"
 	"weir/sim/network"
 )
 
@@ -62,8 +63,8 @@ type watched struct {
 }
 
 // newRecorder watches the ports that have labels, and drops from now on.
-func newRecorder(n *network.Network, cfg *experiment.Config) *recorder {
-	r := &recorder{net: n}
+func newRecorder(n *network.Network, cfg *experiment.Config, ls *laws.Set) *recorder {
+	r := &recorder{net: n, laws: lawRecorder{laws: ls}}
 	for _, p := range n.Ports {
 		if len(p.Labels) > 0 {
 			r.watch = append(r.watch, watched{port: p})
@@ -80,7 +81,7 @@ func newRecorder(n *network.Network, cfg *experiment.Config) *recorder {
 func (r *recorder) begin() {
 	r.t0 = r.net.Queue.Now()
 	r.net.Queue.Set(&r.tick, r.t0)
-	r.laws.begin(r.net)
+	r.laws.begin(r.net.Queue)
 }
 
 // Happen looks at the queues.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/result"
 )
 
@@ -21,7 +22,7 @@ func TestSlowdown_OfAFlowAloneIsOne(t *testing.T) {
 			for _, data := range []string{"push", "pull"} {
 				flow := fmt.Sprintf("{name: f, from: sender1, to: receiver1, pattern: burst, size: %dB, data: %s}", size, data)
 				r := planned(t, baseWith(flow), topology, "guests.initial_window=1000", "network.buffer=4MB", "measure.ports={}")[0]
-				built := result.Build(r.Info(), ran(t, &World{}, r))
+				built := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r))
 				most := 1.05
 				if size < 5000 { // the request and the options of the SYNs count for more
 					most = 1.12
@@ -39,7 +40,7 @@ func TestSlowdown_OfAFlowAloneIsOne(t *testing.T) {
 func TestSlowdown_CountsWhatAFlowWaitsFor(t *testing.T) {
 	slowdown := func(traffic string) float64 {
 		r := planned(t, baseWith(traffic), "guests.initial_window=1000", "network.buffer=4MB")[0]
-		got, _ := result.Build(r.Info(), ran(t, &World{}, r)).Metric([]string{"f", "slowdown", "max"})
+		got, _ := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r)).Metric([]string{"f", "slowdown", "max"})
 		return got
 	}
 	within(t, "on a connection", slowdown("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100B, connection: persistent, start: 1s}"), 0.999, 1.03)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/law"
@@ -60,7 +61,7 @@ func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw := ran(t, &World{}, at)
+		raw := ran(t, &World{Laws: laws.Sim()}, at)
 		if d := want - raw.RTT; d < 0 || d > 8 || raw.RTT != is { // each of four delays was rounded down
 			t.Errorf("asked for %v: the network has %v, and AtRTT says %v", want, raw.RTT, is)
 		}
@@ -69,7 +70,7 @@ func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 		}
 	}
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 1KB}"))[0]
-	if at, is, err := AtRTT(r, us); err != nil || is != 4*84*80 || ran(t, &World{}, at).RTT != is {
+	if at, is, err := AtRTT(r, us); err != nil || is != 4*84*80 || ran(t, &World{Laws: laws.Sim()}, at).RTT != is {
 		t.Errorf("1 us, less than the lines take: %v, %v", is, err)
 	}
 }
@@ -79,13 +80,13 @@ func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 func TestBesideLab_StartsAndLateness(t *testing.T) {
 	const late = 123040 // ns of 1538 bytes at 100 Mbit/s
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB, every: 100ms, epochs: 3}"))[0]
-	alone := ran(t, &World{}, r)
+	alone := ran(t, &World{Laws: laws.Sim()}, r)
 	at := func(epoch int) time.Duration { return alone.Flows[epoch].Start + 7*time.Millisecond }
 	r.Starts = map[experiment.FlowName]experiment.FlowStart{}
 	for epoch := range 2 { // not of the third
 		r.Starts[experiment.FlowName{Item: "f", Epoch: epoch}] = experiment.FlowStart{At: law.Duration(at(epoch))}
 	}
-	raw := ran(t, &World{}, r)
+	raw := ran(t, &World{Laws: laws.Sim()}, r)
 	if raw.RTT != alone.RTT {
 		t.Errorf("round trip %v, want %v", raw.RTT, alone.RTT)
 	}
@@ -100,7 +101,7 @@ func TestBesideLab_StartsAndLateness(t *testing.T) {
 			t.Errorf("epoch %d begins at %v, want %v, and takes %v longer", epoch, f.Start, want, slower)
 		}
 	}
-	if again := ran(t, &World{}, r); Digest(again) != Digest(raw) {
+	if again := ran(t, &World{Laws: laws.Sim()}, r); Digest(again) != Digest(raw) {
 		t.Error("the same run again gives something else")
 	}
 }
@@ -115,7 +116,7 @@ func TestBesideLab_ProgramsWriteLate(t *testing.T) {
 		r.Starts = map[experiment.FlowName]experiment.FlowStart{
 			{Item: "f"}: {Wrote: law.Duration(wrote)}, {Item: "cut"}: {At: 100e6, Wrote: 20e6},
 		}
-		raw := ran(t, &World{}, r)
+		raw := ran(t, &World{Laws: laws.Sim()}, r)
 		if f := &raw.Flows[1]; f.Bytes != 0 || f.End != 110*time.Millisecond {
 			t.Errorf("stopped before its program wrote: %d bytes, ends at %v", f.Bytes, f.End)
 		}
@@ -220,7 +221,7 @@ func TestCancelled_IsPartial(t *testing.T) {
 	r := planned(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk}"), "duration=1000s", "measure.series=1s")[0]
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	raw, err := (&World{}).Run(ctx, r, stopAfter{cancel, new(int)})
+	raw, err := (&World{Laws: laws.Sim()}).Run(ctx, r, stopAfter{cancel, new(int)})
 	if err != nil || !raw.Partial || raw.Duration <= 0 || raw.Duration >= 1000*time.Second {
 		t.Fatalf("%v, %+v", err, raw)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/claim"
 	"weir/experiment/result"
 )
@@ -26,7 +27,7 @@ measure: {windows: {late: [20ms, 100ms]}}
 // A claim about a group of which no connection opened is undecided; one about the others is decided.
 func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
 	r := planned(t, starved)[0]
-	out := result.Build(r.Info(), ran(t, &World{}, r))
+	out := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r))
 	if n := out.Groups["tagged"].NeverConnected; n == nil || *n != 1 {
 		t.Fatalf("never connected: %v, want 1", n)
 	}

@@ -40,6 +40,7 @@ import (
 
 // World runs experiments in the simulator. It may be used by several goroutines at once, for different runs.
 type World struct {
+	Laws laws.Laws
 	// PCAP is a directory for what passes the ports of measure.ports; "": nothing is captured.
 	PCAP string
 	// Trace is a directory for the states of connections over time; "": none are written.
@@ -63,7 +64,7 @@ func (w *World) Check(r *experiment.Run) error {
 			return fmt.Errorf("scheme %s: traffic %s: %w", r.Scheme, it.Name, err)
 		}
 	}
-	if err := laws.Check(r); err != nil {
+	if err := w.Laws.Check(r); err != nil {
 		return fmt.Errorf("scheme %s: %w", r.Scheme, err)
 	}
 	if w.PCAP != "" && len(r.Config.Ports) == 0 {
@@ -76,7 +77,7 @@ func (w *World) Check(r *experiment.Run) error {
 // Run carries out one run. What was measured before a cancelled context is returned as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
-	s, err := build(r)
+	s, err := buildWith(r, w.Laws, networkOptions(r))
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,7 @@ type simulation struct {
 	cfg     *experiment.Config
 	queue   *event.Queue
 	net     *network.Network
+	laws    *laws.Set
 	stack   *tcp.Stack
 	traffic *traffic
 	rec     *recorder
@@ -137,11 +139,8 @@ type simulation struct {
 	mostPackets int64 // under way
 }
 
-// build makes all of a run; nothing happens yet.
-func build(r *experiment.Run) (*simulation, error) { return buildWith(r, networkOptions(r)) }
-
-// buildWith is build with these options of the network.
-func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
+// buildWith makes all of a run, with these laws and these options of its network; nothing happens yet.
+func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation, error) {
 	cfg := &r.Config
 	work, err := workload.Expand(cfg, r.Seed)
 	if err != nil {
@@ -152,15 +151,15 @@ func buildWith(r *experiment.Run, o network.Options) (*simulation, error) {
 	if s.net, err = network.Build(s.queue, cfg, o); err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	if err := laws.Put(s.net, r); err != nil {
+	if s.laws, err = ls.Put(s.net, r); err != nil {
 		return nil, err
 	}
 	s.stack = tcp.NewStack(s.queue, s.net, r.Seed)
 	if s.traffic, err = newTraffic(s.net, s.stack, cfg, work); err != nil {
-		laws.Close(s.net)
+		s.laws.Close()
 		return nil, err
 	}
-	s.rec = newRecorder(s.net, cfg)
+	s.rec = newRecorder(s.net, cfg, s.laws)
 	return s, nil
 }
 
@@ -194,7 +193,7 @@ func (s *simulation) begin() {
 }
 
 // close frees what laws hold outside of Go's memory.
-func (s *simulation) close() { laws.Close(s.net) }
+func (s *simulation) close() { s.laws.Close() }
 
 const (
 	// chunkEvents is about how many events happen between two looks at the context and the clock on the wall.

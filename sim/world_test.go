@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 )
 
@@ -23,7 +24,7 @@ func sampleRuns(t *testing.T) []*experiment.Run {
 	t.Helper()
 	var runs []*experiment.Run
 	for _, g := range samples {
-		f, err := experiment.Load("../experiments/" + g.file)
+		f, err := laws.All().Load("../experiments/" + g.file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,14 +42,14 @@ func TestDigest_SameRunSameBytes(t *testing.T) {
 	runs := sampleRuns(t)
 	alone := make([]string, len(runs))
 	for i, r := range runs {
-		alone[i] = Digest(ran(t, &World{}, r))
+		alone[i] = Digest(ran(t, &World{Laws: laws.Sim()}, r))
 	}
 	beside := make([]string, len(runs))
 	t.Run("beside", func(t *testing.T) {
 		for i, r := range runs {
 			t.Run(r.Experiment+"/"+FileName(r), func(t *testing.T) {
 				t.Parallel()
-				beside[i] = Digest(ran(t, &World{}, r))
+				beside[i] = Digest(ran(t, &World{Laws: laws.Sim()}, r))
 			})
 		}
 	})
@@ -97,7 +98,7 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 		if c.edit != nil {
 			c.edit(r)
 		}
-		if err := (&World{}).Check(r); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err := (&World{Laws: laws.Sim()}).Check(r); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", c.name, err, c.want)
 		}
 	}

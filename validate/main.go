@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/report"
 	"weir/experiment/result"
@@ -90,7 +91,7 @@ func validate(ctx context.Context, o options, files []string, w io.Writer) error
 
 // validateFile runs one experiment in both and compares.
 func validateFile(ctx context.Context, o options, path string, w io.Writer) ([]row, error) {
-	f, err := experiment.Load(path)
+	f, err := laws.All().Load(path)
 	if err != nil {
 		return nil, err
 	}

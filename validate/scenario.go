@@ -11,6 +11,8 @@ import (
 	"weir/experiment"
 	"weir/experiment/workload"
 	"weir/law"
+	"weir/law/droptail"
+	"weir/law/mark"
 )
 
 // What is made equal, and how:
@@ -241,15 +243,15 @@ func thresholdOf(r *experiment.Run) (int64, error) {
 	if len(r.Laws) != 1 {
 		return 0, fmt.Errorf("laws %v: ns-3 has one, droptail or ecn", r.Laws)
 	}
-	if r.Laws[0] == "droptail" {
+	if r.Laws[0] == droptail.Name {
 		return 0, nil
 	}
-	params, ok := r.Params[r.Laws[0]].(experiment.MarkParams)
+	params, ok := r.Params[r.Laws[0]].(mark.Params)
 	least := law.Limit{N: (inDevice + 1) * frame}
 	switch {
-	case r.Laws[0] != "ecn" || !ok:
+	case r.Laws[0] != mark.ECN || !ok:
 		return 0, fmt.Errorf("law %s: ns-3 has droptail and ecn", r.Laws[0])
-	case params.NotECT != "drop":
+	case params.NotECT != mark.Drop:
 		return 0, fmt.Errorf("not_ect: %s: ns-3's RED drops what it cannot mark; say drop", params.NotECT)
 	case params.Threshold.Packets || params.Threshold.N < least.N:
 		return 0, fmt.Errorf("a threshold of %v: in ns-3 it is in bytes, and of %v at least", params.Threshold, least)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 )
@@ -16,7 +17,7 @@ import (
 // planOf plans an experiment for the simulator, whether this build has it or not.
 func planOf(t *testing.T, path string, set ...string) []*experiment.Run {
 	t.Helper()
-	f, err := experiment.Load(path)
+	f, err := laws.All().Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestFiles(t *testing.T) {
 		if id+".yaml" != path || len(seeds) != 5 {
 			t.Errorf("%s: id %s, %d seeds", path, id, len(seeds))
 		}
-		metrics := slices.Concat(result.GroupMetrics(), result.PortMetrics(), result.GroupDistributions())
+		metrics := slices.Concat(result.GroupMetrics(), result.PortMetrics(nil), result.GroupDistributions())
 		for _, c := range tolerances[id] {
 			metric := c.metric
 			for label := range runs[0].Config.Windows {

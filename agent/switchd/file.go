@@ -14,6 +14,7 @@ import (
 	"weir/config"
 	"weir/datapath/fairq"
 	"weir/law"
+	fairqlaw "weir/law/fairq"
 )
 
 // File is a file of `kind: Switch`, as its author wrote it. This is the contract with its users; Config is
@@ -199,7 +200,7 @@ var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
 func defaultFile() *File {
 	return &File{
 		Name:    "default",
-		FairQ:   fileFairQ{Count: law.FairQCount, Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass"},
+		FairQ:   fileFairQ{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass"},
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}

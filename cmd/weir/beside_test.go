@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/store"
@@ -71,7 +72,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	}
 	run := func(resume resuming, rtts []time.Duration) (lab, sim *rttWorld, runs []*result.Run) {
 		asked := &store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}}}
-		plan, err := asked.Plan()
+		plan, err := asked.Plan(laws.All())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 
 // Of a run that is done again it is said which of the two that it took from the lab is another now.
 func TestRunner_SaysWhyAgain(t *testing.T) {
-	plan, err := (&store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}, Seeds: []int64{1}}}).Plan()
+	plan, err := (&store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}, Seeds: []int64{1}}}).Plan(laws.All())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/weir/laws"
 	"weir/config"
 	"weir/experiment/compare"
 	"weir/experiment/report"
@@ -104,7 +105,7 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 
 // options reads the flags; share is of --fail-over.
 func (f *compareFlags) options(files int) (o compare.Options, share float64, err error) {
-	o = compare.Options{Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
+	o = compare.Options{LawMetrics: laws.Metrics(), Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
 	if !(f.confidence >= 50 && f.confidence < 100) {
 		return o, 0, fmt.Errorf("--confidence %v: per cent, from 50 to below 100", f.confidence)
 	}
@@ -175,6 +176,7 @@ func readSide(path string, stderr io.Writer) (compare.Side, error) {
 	if err != nil {
 		return compare.Side{}, fmt.Errorf("%s is no result of weir run: %w", path, err)
 	}
+	doc.LawMetrics = laws.Metrics()
 	side := compare.Side{Name: path, Doc: doc}
 	flows := filepath.Join(filepath.Dir(path), report.FlowsFile)
 	side.Flows, err = compare.ReadFlows(flows, doc)

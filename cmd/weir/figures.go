@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/report"
 	"weir/experiment/result"
@@ -104,7 +105,7 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 		}
 		asked.Name, asked.File = file, string(text)
 	}
-	plan, err := asked.Plan()
+	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		return usageError(err)
 	}

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/report"
+	"weir/experiment/result"
 	"weir/experiment/store"
 	"weir/lab"
 	"weir/sim"
@@ -26,7 +28,7 @@ func ofTree(root string, args []string) ([]experiment.Found, error) {
 			return nil, nil
 		}
 	}
-	all, err := experiment.Tree(root)
+	all, err := laws.All().Tree(root)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(args) > 0:
 		return nil, nil
@@ -141,7 +143,7 @@ func (t *treeRun) of(p planned) runFlags {
 func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcome, error) {
 	return measure(ctx, p.asked, p.plan, t.of(p), &runner{
 		progress: newProgress(t.progress, p.plan.Runs), processors: t.processors, begun: begun,
-		worlds: map[string]experiment.World{"lab": &lab.World{Controller: labController()}, "sim": &sim.World{}},
+		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), Controller: labController()}, "sim": &sim.World{Laws: laws.Sim()}},
 	}, t.stderr)
 }
 
@@ -156,7 +158,7 @@ func (t *treeRun) conclude(p planned, m *outcome, err error) {
 		return
 	}
 	out := t.of(p).out
-	doc, err := report.ReadDocument(out)
+	doc, err := readDocument(out)
 	if err == nil && t.into != "" {
 		err = putInto(t.into, doc)
 	}
@@ -222,7 +224,7 @@ func writeIndex(dir string) (string, error) {
 			continue
 		}
 		at := filepath.Join(dir, d.Name())
-		doc, err := report.ReadDocument(at)
+		doc, err := readDocument(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // stopped before its first run was done
 		}
@@ -233,7 +235,16 @@ func writeIndex(dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		entries = append(entries, report.Entry{Dir: d.Name(), Part: experiment.PartOf(asked.Name), Doc: doc})
+		entries = append(entries, report.Entry{Dir: d.Name(), Part: laws.All().PartOf(asked.Name), Doc: doc})
 	}
-	return report.WriteIndex(dir, experiment.Parts(), entries)
+	return report.WriteIndex(dir, laws.All().Parts(), entries)
+}
+
+// readDocument reads the results in a directory.
+func readDocument(dir string) (*result.Document, error) {
+	doc, err := report.ReadDocument(dir)
+	if err == nil {
+		doc.LawMetrics = laws.Metrics()
+	}
+	return doc, err
 }

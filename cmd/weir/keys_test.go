@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/config"
 	"weir/experiment"
 	"weir/experiment/claim"
@@ -73,7 +74,7 @@ func (k *keyCase) file(t *testing.T, set ...string) (*experiment.File, error) {
 		from, to = `"rack*.server*"`, `"rack*.server*"`
 	}
 	text := strings.NewReplacer("TOPOLOGY", cmp.Or(k.topology, keysDumbbell), "FROM", from, "TO", to).Replace(keysFile)
-	f, err := experiment.Parse("keys.yaml", []byte(text))
+	f, err := laws.All().Parse("keys.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func runAll(t *testing.T, f *experiment.File) ([]*result.Raw, error) {
 		return nil, err
 	}
 	var raws []*result.Raw
-	world := &sim.World{}
+	world := &sim.World{Laws: laws.Sim()}
 	for _, r := range plan.Runs {
 		if err := world.Check(r); err != nil {
 			return nil, err
@@ -208,9 +209,9 @@ func (k *keyCase) check(t *testing.T) {
 }
 
 func TestEveryKeyHasAnEffect(t *testing.T) {
-	keys := config.SchemaKeys(experiment.Schema())
-	for _, l := range experiment.Laws() {
-		if len(l.Built) == 0 {
+	keys := config.SchemaKeys(laws.All().Schema())
+	for _, l := range laws.All().Specs() {
+		if !laws.Built(l.Name) {
 			continue // its schemes are refused by name
 		}
 		for _, key := range config.SchemaKeys(config.EncodeSchema(config.SchemaOf(l.Params()))) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -62,7 +63,7 @@ then takes the lab down.`,
 // labUp builds the lab of r. It returns at once when nothing but the network is needed, else when
 // ctx is cancelled.
 func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
-	held := lab.NeedsProcess(r)
+	held := laws.Lab().NeedProcess(r)
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
 		Experiment: r.Experiment, Owned: held, Controller: labController(), Scale: r.Scale,
@@ -83,7 +84,7 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 		return nil
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
-	stop, err := l.Enforce(r)
+	stop, err := l.Enforce(r, laws.Lab())
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func labController() []string {
 
 // planOne resolves the first run of one scheme: the lab of that run is what `lab up` builds.
 func planOne(path, scheme string, set []string) (*experiment.Run, error) {
-	file, err := experiment.Load(path)
+	file, err := laws.All().Load(path)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/claim"
 	"weir/experiment/report"
@@ -94,7 +95,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			case f.trace && f.out == "":
 				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
 			case f.schema:
-				_, err := cmd.OutOrStdout().Write(experiment.Schema())
+				_, err := cmd.OutOrStdout().Write(laws.All().Schema())
 				return err
 			case f.check:
 				return checkFiles(cmd.OutOrStdout(), args, f.options)
@@ -130,7 +131,7 @@ func checkFiles(w io.Writer, paths []string, o experiment.Options) error {
 	}
 	var bad []error
 	for _, path := range paths {
-		if err := experiment.Check(path, o, scheduled); err != nil {
+		if err := laws.All().Plannable(path, o, scheduled); err != nil {
 			bad = append(bad, err)
 			continue
 		}
@@ -152,11 +153,11 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 		return usageError(err)
 	}
 	asked := &store.Asked{Name: path, File: string(text), Options: f.options}
-	plan, err := asked.Plan()
+	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		return usageError(err)
 	}
-	simulator := &sim.World{PCAP: f.pcap}
+	simulator := &sim.World{Laws: laws.Sim(), PCAP: f.pcap}
 	if f.trace {
 		simulator.Trace = filepath.Join(f.out, "trace")
 	}
@@ -171,7 +172,7 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
 	m, err := measure(ctx, asked, plan, f, &runner{
 		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
-		worlds: map[string]experiment.World{"lab": &lab.World{WithoutMeasuring: f.withoutMeasuring, Controller: labController()}, "sim": simulator},
+		worlds: map[string]experiment.World{"lab": &lab.World{Laws: laws.Lab(), WithoutMeasuring: f.withoutMeasuring, Controller: labController()}, "sim": simulator},
 	}, stderr)
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ func newDocument(plan *experiment.Plan) (*result.Document, error) {
 	}
 	doc := &result.Document{
 		Experiment: plan.File.ID, Weir: weirVersion(), File: file, Set: plan.Set,
-		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()},
+		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()}, LawMetrics: laws.Metrics(),
 	}
 	for _, s := range plan.Skipped {
 		doc.Skipped = append(doc.Skipped, result.Skip{Scheme: s.Scheme, World: s.World, Reason: s.Reason})

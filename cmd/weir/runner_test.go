@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/experiment/store"
@@ -67,7 +68,7 @@ func runThreeWith(t *testing.T, dir string, w *fakeWorld, resume resuming, file 
 		w.stop = cancel
 	}
 	asked := &store.Asked{Name: "three.yaml", File: file}
-	plan, err := asked.Plan()
+	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestRunner_Resumes(t *testing.T) {
 // proportion to the longest that a run may take.
 func TestEstimate(t *testing.T) {
 	asked := &store.Asked{Name: "three.yaml", File: threeRuns}
-	plan, err := asked.Plan()
+	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestEstimate(t *testing.T) {
 
 func TestProgress_SaysWhatIsLeft(t *testing.T) {
 	asked := &store.Asked{Name: "three.yaml", File: threeRuns}
-	plan, err := asked.Plan()
+	plan, err := asked.Plan(laws.All())
 	if err != nil {
 		t.Fatal(err)
 	}

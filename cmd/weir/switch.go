@@ -17,7 +17,7 @@ import (
 
 	"weir/agent/switchd"
 	"weir/config"
-	"weir/law"
+	fairqlaw "weir/law/fairq"
 )
 
 // switchFlags are what `weir switch` takes beside ports.
@@ -110,7 +110,7 @@ var lawFlags = []struct {
 	{flag: "updates", key: "defaults.fairq.updates", value: "10", help: "samples a window update (M)", number: true},
 	{flag: "gain", key: "defaults.fairq.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
 	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
-	{flag: "count", key: "fairq.count", value: law.FairQCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
+	{flag: "count", key: "fairq.count", value: fairqlaw.DefaultCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
 	{flag: "shrink", key: "fairq.shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
 	{flag: "signed", key: "fairq.signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
 	{flag: "scale", key: "fairq.scale", value: "learn", help: "how window scales are known: learn, shim or unify"},

@@ -15,14 +15,16 @@ import (
 	"strings"
 
 	"weir/experiment/result"
+	"weir/law"
 )
 
 // Options chooses what stands against what. The first of two is A's, the second B's.
 type Options struct {
-	Schemes [2]string            // "": all, each against the same
-	Worlds  [2]string            // "": all, each against the same
-	At      map[string][2]string // by axis: the value that is compared
-	Metrics []string             // paths, names joined by a dot; none: the main metrics
+	Schemes    [2]string            // "": all, each against the same
+	Worlds     [2]string            // "": all, each against the same
+	At         map[string][2]string // by axis: the value that is compared
+	Metrics    []string             // paths, names joined by a dot; none: the main metrics
+	LawMetrics []law.Metric         // of the build: they say which of the laws' are main ones
 	// Confidence of the intervals, above 0 and below 1.
 	Confidence float64
 }
@@ -225,7 +227,7 @@ func comparePair(a, b *cell, o Options) *Pair {
 // metricsOf gives the paths that are compared.
 func metricsOf(runs []*result.Run, o Options) [][]string {
 	if len(o.Metrics) == 0 {
-		return result.MainMetrics(runs)
+		return result.MainMetrics(runs, o.LawMetrics)
 	}
 	var out [][]string
 	for _, m := range o.Metrics {

@@ -132,7 +132,7 @@ func distributions(a, b *cell, flowsA, flowsB Flows) []Distribution {
 	if flowsA == nil || flowsB == nil {
 		return out
 	}
-	for _, path := range result.MainMetrics(a.runs) {
+	for _, path := range result.MainMetrics(a.runs, nil) {
 		if len(path) != 3 || path[1] != "fct_ms" || path[2] != "mean" {
 			continue
 		}

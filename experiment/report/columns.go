@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/experiment/result"
+	"weir/law"
 )
 
 // column is one metric of a group or port: its head in two lines, name over unit.
@@ -68,20 +69,27 @@ var (
 		col("LAck-TO", "", "timeouts_lack", 1),
 		col("drops", "", "drops", 1),
 	}
-	sizeColumns = classColumns()
-	portColumns = []column{
+	sizeColumns      = classColumns()
+	plainPortColumns = []column{
 		col("queue mean", "KB", "queue_bytes.mean", 1e-3),
 		col("queue p99", "KB", "queue_bytes.p99", 1e-3),
 		col("queue max", "KB", "queue_bytes.max", 1e-3),
 		col("used", "% of rate", "utilisation", 100),
 		col("marks", "", "marks", 1),
 		col("drops", "", "drops", 1),
-		col("law counts", "flows", "law.flows.mean", 1),
-		col("grants each", "B p50", "law.grant_bytes.p50", 1),
-		col("ACKs told", "thousand", "law.acks_told", 1e-3),
-		col("ACKs left", "thousand", "law.acks_left", 1e-3),
 	}
 )
+
+// portColumns are those of a port, laws' metrics behind the others.
+func portColumns(doc *result.Document) []column {
+	out := slices.Clone(plainPortColumns)
+	for i := range doc.LawMetrics {
+		if m := &doc.LawMetrics[i]; m.Heading != "" {
+			out = append(out, col(m.Heading, m.Unit, m.Path(), cmp.Or(m.Scale, 1)))
+		}
+	}
+	return out
+}
 
 // classColumns are of groups whose flows differ in size.
 func classColumns() []column {
@@ -172,10 +180,10 @@ func subjects(doc *result.Document) []subject {
 	out = joinedGroups(doc, out)
 	ports := portNames(doc)
 	for _, name := range ports {
-		out = append(out, subject{path: []string{name}, columns: portColumns})
+		out = append(out, subject{path: []string{name}, columns: portColumns(doc)})
 	}
 	if len(ports) != 1 || !onlyPort(doc, ports[0]) {
-		out = append(out, subject{path: []string{result.AllPorts}, columns: portColumns})
+		out = append(out, subject{path: []string{result.AllPorts}, columns: portColumns(doc)})
 	}
 	for _, window := range windowNames(doc) {
 		var groups []subject
@@ -186,20 +194,27 @@ func subjects(doc *result.Document) []subject {
 		}
 		out = append(out, joinedGroups(doc, groups)...)
 		for _, name := range ports {
-			out = append(out, subject{path: []string{window, name}, columns: portColumns})
+			out = append(out, subject{path: []string{window, name}, columns: portColumns(doc)})
 		}
 	}
 	return out
 }
 
+// lawShows tells whether a total of a law has a column, and a number in this run.
+func lawShows(doc *result.Document, r *result.Run) bool {
+	return slices.ContainsFunc(doc.LawMetrics, func(m law.Metric) bool {
+		_, has := r.Metric(append([]string{result.AllPorts}, strings.Split(m.Path(), ".")...))
+		return has && m.Kind == law.Total && m.Heading != ""
+	})
+}
+
 // onlyPort says whether there is nothing to say of all ports together: nothing was dropped anywhere else
-// than at this one, and no edge was told.
+// than at this one, and no law has a total to show.
 func onlyPort(doc *result.Document, name string) bool {
 	for _, r := range doc.Runs {
 		one, ok := r.Metric([]string{name, "drops"})
 		all, known := r.Metric([]string{result.AllPorts, "drops"})
-		_, told := r.Metric([]string{result.AllPorts, "law", "acks_told"})
-		if ok != known || one != all || told {
+		if ok != known || one != all || lawShows(doc, r) {
 			return false
 		}
 	}

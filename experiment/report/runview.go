@@ -99,7 +99,8 @@ func parts(r *result.Run, window []string, groups map[string]*result.Group, port
 		if name == result.AllPorts {
 			p.Title = s.title()
 		}
-		p.fill(r, s.path, result.PortMetrics(), result.PortDistributions())
+		metrics, distributions := ports[name].Metrics()
+		p.fill(r, s.path, metrics, distributions)
 		out = append(out, p)
 	}
 	return out

@@ -2,9 +2,7 @@ package reproduction
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,39 +13,54 @@ import (
 	"weir/experiment/report"
 )
 
-// simulatedPage has, between the marks of report.Into, what the simulator measured: from the same summaries as PagePath.
-const simulatedPage = "fairq-simulated.md"
+// tablePages are the pages that have tables between the marks of report.Into, from the same summaries as PagePath, by how
+// their names end.
+var tablePages = []struct{ ending, world string }{{"-simulated.md", experiment.WorldSim}, {labEnding, experiment.WorldLab}}
 
 // Pages makes every page that says what was measured, by its path below the root: PagePath, and the pages with tables
 // beside prose. A claim's verdict stands on PagePath alone, so that no two pages can disagree about it.
-func Pages(root string) (map[string][]byte, error) {
-	page, err := Page(root)
+func Pages(root string, laws *experiment.Laws) (map[string][]byte, error) {
+	page, err := Page(root, laws)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string][]byte{PagePath: page}
-	for _, p := range []struct{ name, world string }{{simulatedPage, experiment.WorldSim}, {labPage, experiment.WorldLab}} {
-		name := path.Join("docs", p.name)
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	for _, p := range tablePages {
+		names, err := pagesNamed(root, p.ending)
 		if err != nil {
-			return nil, fmt.Errorf("read a page with tables: %w", err)
+			return nil, err
 		}
-		if out[name], err = withBlocks(root, text, p.world); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(root, name))
+			if err != nil {
+				return nil, fmt.Errorf("read a page with tables: %w", err)
+			}
+			if out[name], err = withBlocks(root, laws, text, p.world); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 	return out, nil
+}
+
+// pagesNamed lists the pages of docs with this ending, by their paths below the root.
+func pagesNamed(root, ending string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, "docs", "*"+ending))
+	if err != nil {
+		return nil, fmt.Errorf("look for pages with tables: %w", err)
+	}
+	for i := range paths {
+		paths[i] = path.Join("docs", filepath.Base(paths[i]))
+	}
+	return paths, nil
 }
 
 // block is what stands on a page of an experiment's results.
 var block = regexp.MustCompile(`(?s)<!-- results of ([^ ]+) -->\n(.*?)<!-- end of results -->`)
 
 // withBlocks brings the tables of a page up to what is committed of a world.
-func withBlocks(root string, page []byte, world string) ([]byte, error) {
-	files, err := experiment.Tree(filepath.Join(root, filesDir))
+func withBlocks(root string, laws *experiment.Laws, page []byte, world string) ([]byte, error) {
+	files, err := laws.Tree(filepath.Join(root, filesDir))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +70,7 @@ func withBlocks(root string, page []byte, world string) ([]byte, error) {
 			if files[i].File.ID != id {
 				continue
 			}
-			s, err := newSection(root, &files[i])
+			s, err := newSection(root, laws, &files[i])
 			if err != nil {
 				return nil, err
 			}

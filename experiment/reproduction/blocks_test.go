@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/result"
 )
 
@@ -65,7 +66,7 @@ func TestPages_OneVerdict(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			pages, err := Pages(root)
+			pages, err := Pages(root, laws.All())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,9 @@ const (
 	PagePath = "docs/REPRODUCTION.md"
 )
 
-// labPage holds tables of runs in the lab whose measurements are not kept, between the marks of report.Into.
-const labPage = "fairq-experiments.md"
+// labEnding is how pages are named with tables of runs in the lab whose measurements are not kept, between the marks of
+// report.Into.
+const labEnding = "-experiments.md"
 
 const head = `# Reproduction
 
@@ -48,15 +49,15 @@ had less than 5 % to spare, so that the machine may be what was measured.
 `
 
 // Page makes the page from the files below the root of the repository.
-func Page(root string) ([]byte, error) {
-	files, err := experiment.Tree(filepath.Join(root, filesDir))
+func Page(root string, laws *experiment.Laws) ([]byte, error) {
+	files, err := laws.Tree(filepath.Join(root, filesDir))
 	if err != nil {
 		return nil, err
 	}
 	var sections []*section
 	var without []string
 	for i := range files {
-		s, err := newSection(root, &files[i])
+		s, err := newSection(root, laws, &files[i])
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func Page(root string) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(head)
 	writeContents(&b, sections)
-	for _, part := range experiment.Parts() {
+	for _, part := range laws.Parts() {
 		heading := "\n## " + part + "\n"
 		for _, s := range sections {
 			if s.part == part {
@@ -140,16 +141,25 @@ func (s *section) writeFigures(b *bytes.Buffer) {
 
 // labTables gives the place of the tables of an experiment's runs in the lab, as a link from docs, or "".
 func labTables(root, id string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", labPage))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("look for tables of the lab: %w", err)
-	case !bytes.Contains(text, []byte("<!-- results of "+id+" -->")):
-		return "", nil
-	case !bytes.Contains(text, []byte("\n## "+id+"\n")):
-		return labPage, nil
+	names, err := pagesNamed(root, labEnding)
+	if err != nil {
+		return "", err
 	}
-	return labPage + "#" + strings.ToLower(id), nil
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return "", fmt.Errorf("look for tables of the lab: %w", err)
+		}
+		page := filepath.Base(name)
+		switch {
+		case !bytes.Contains(text, []byte("<!-- results of "+id+" -->")):
+		case !bytes.Contains(text, []byte("\n## "+id+"\n")):
+			return page, nil
+		default:
+			return page + "#" + strings.ToLower(id), nil
+		}
+	}
+	return "", nil
 }
 
 // cell keeps a text within its cell of a table.

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"weir/experiment"
+	"weir/cmd/weir/laws"
 	"weir/experiment/report"
 	"weir/experiment/result"
 )
 
 // The pages are what the committed files give.
 func TestPages_AreCommitted(t *testing.T) {
-	pages, err := Pages("../..")
+	pages, err := Pages("../..", laws.All())
 	if err != nil || len(pages) != 3 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
@@ -107,7 +107,7 @@ func runsIn(world string, more int64) []*result.Run {
 // parsed is a file as a document holds it.
 func parsed(t *testing.T, text string) []byte {
 	t.Helper()
-	f, err := experiment.Parse("X1.yaml", []byte(text))
+	f, err := laws.All().Parse("X1.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func parsed(t *testing.T, text string) []byte {
 
 func page(t *testing.T, root string) string {
 	t.Helper()
-	text, err := Page(root)
+	text, err := Page(root, laws.All())
 	if err != nil {
 		t.Fatal(err)
 	}

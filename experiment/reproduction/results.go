@@ -43,12 +43,12 @@ type figure struct{ name, link string }
 // kept are the directories of summaries, in order of their columns.
 var kept = []string{"sim", "lab-sim", "lab", "lab-ovs"}
 
-func newSection(root string, e *experiment.Found) (*section, error) {
+func newSection(root string, laws *experiment.Laws, e *experiment.Found) (*section, error) {
 	rel, err := filepath.Rel(root, e.Path)
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", e.Path, err)
 	}
-	s := &section{file: e.File, link: "../" + filepath.ToSlash(rel), part: experiment.PartOf(e.Path)}
+	s := &section{file: e.File, link: "../" + filepath.ToSlash(rel), part: laws.PartOf(e.Path)}
 	if s.labPage, err = labTables(root, e.File.ID); err != nil {
 		return nil, err
 	}
@@ -60,6 +60,7 @@ func newSection(root string, e *experiment.Found) (*section, error) {
 		if err != nil {
 			return nil, err
 		}
+		doc.LawMetrics = laws.Specs().Metrics()
 		stale, err := bringUp(doc, e.File)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Path, err)

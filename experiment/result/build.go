@@ -204,7 +204,7 @@ func (b *builder) window(s span) Window {
 		all.Drops = new(n)
 	}
 	if s.whole {
-		all.Law = acksOf(b.raw.Acks)
+		all.Law = b.lawTotals()
 	}
 	w.Ports[AllPorts] = all
 	return w

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	"weir/law"
 )
 
 // Document is everything one call of weir yields, and the JSON that it prints and stores. Times
@@ -23,6 +25,9 @@ type Document struct {
 	Skipped    []Skip          `json:"skipped"`
 	Runs       []*Run          `json:"runs"`
 	Claims     []Claim         `json:"claims"`
+
+	// LawMetrics says how laws' metrics are shown. It is not part of the JSON: who reads a document sets it.
+	LawMetrics []law.Metric `json:"-"`
 }
 
 // Host is the machine that the experiment ran on.
@@ -191,24 +196,11 @@ type PortResult struct {
 	// Utilisation is the share of the port's rate that was used, 0 to 1, frames counted as the
 	// port's shaper counts them.
 	Utilisation *float64 `json:"utilisation,omitempty"`
-	// Law is what FairQ counted and granted here.
-	Law *LawResult `json:"law,omitempty"`
+	// Law is what laws counted and held here.
+	Law LawResult `json:"law,omitempty"`
 
 	levels []level              // behind Queue
 	values map[string][]float64 // behind Law, by metric
-}
-
-// LawResult is what FairQ counted and granted at a port, over time.
-type LawResult struct {
-	Flows  *Distribution `json:"flows,omitempty"`        // that it counted
-	Grant  *Distribution `json:"grant_bytes,omitempty"`  // while it held windows
-	Window *Distribution `json:"window_bytes,omitempty"` // of its law, without the floor
-	// Of the pseudo-port of all ports, and of the whole run: acknowledgements that passed FairQ; of these
-	// those it rewrote, and in edge mode those that told the edge a window and those left to it.
-	Acks      *int64 `json:"acks,omitempty"`
-	Rewritten *int64 `json:"acks_rewritten,omitempty"`
-	Told      *int64 `json:"acks_told,omitempty"`
-	Left      *int64 `json:"acks_left,omitempty"`
 }
 
 // AllPorts is the name of the pseudo-port that stands for every port together.

@@ -277,6 +277,6 @@ func TestValues_AreThoseOfTheDistribution(t *testing.T) {
 		}
 	}
 	check(r, []string{"loaded", "elephants"}, GroupDistributions())
-	check(r, []string{"loaded", "bottleneck"}, PortDistributions())
-	check(r, []string{"quiet"}, PortDistributions())
+	check(r, []string{"loaded", "bottleneck"}, PortDistributions(nil))
+	check(r, []string{"quiet"}, PortDistributions(nil))
 }

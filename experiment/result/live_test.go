@@ -3,6 +3,8 @@ package result
 import (
 	"testing"
 	"time"
+
+	"weir/law"
 )
 
 func TestLive(t *testing.T) {
@@ -23,20 +25,24 @@ func TestLive(t *testing.T) {
 }
 
 func TestLaw(t *testing.T) {
-	at := func(s int, port string, flows uint32, grant uint64) LawSample {
-		return LawSample{At: time.Duration(s) * time.Second, Port: port, Flows: flows, Window: grant / 2, Grant: grant}
+	at := func(s int, port, metric string, value float64) LawSample {
+		return LawSample{At: time.Duration(s) * time.Second, Port: port, Value: law.Value{Metric: metric, Value: value}}
 	}
 	raw := &Raw{
 		Duration: 4 * time.Second, Bin: time.Second, Ports: []Port{{Name: "a->b", Labels: []string{"bottleneck"}}, {Name: "c->d", Labels: []string{"other"}}},
-		Laws: []LawSample{at(0, "a->b", 0, 0), at(1, "a->b", 10, 2000), at(2, "a->b", 20, 1000), at(2, "e->f", 9, 9)},
+		LawSamples: []LawSample{
+			at(0, "a->b", "flows", 0), at(0, "a->b", "window_bytes", 0), at(1, "a->b", "flows", 10), at(1, "a->b", "window_bytes", 1000),
+			at(1, "a->b", "grant_bytes", 2000), at(2, "a->b", "flows", 20), at(2, "a->b", "window_bytes", 500), at(2, "a->b", "grant_bytes", 1000),
+			at(2, "e->f", "flows", 9),
+		},
 	}
 	r := Build(Info{World: "lab"}, raw)
-	law := r.Ports["bottleneck"].Law
-	if law == nil || law.Flows.Mean != 10 || law.Flows.N != 3 {
-		t.Fatalf("%+v; want 10 flows on average of 3 samples", law)
+	got := r.Ports["bottleneck"].Law
+	if len(got) != 3 || got[0].Name != "flows" || got[0].Over.Mean != 10 || got[0].Over.N != 3 {
+		t.Fatalf("%+v; want 10 flows on average of 3 samples", got)
 	}
-	if law.Grant.Mean != 1500 || law.Grant.N != 2 || law.Window.Max != 1000 {
-		t.Errorf("grant %+v, window %+v; where nothing is held nothing is granted", law.Grant, law.Window)
+	if grant, window := got[1].Over, got[2].Over; grant.Mean != 1500 || grant.N != 2 || window.Max != 1000 {
+		t.Errorf("grant %+v, window %+v; where nothing is held nothing is granted", grant, window)
 	}
 	if v, ok := r.Values([]string{"bottleneck", "law", "flows"}); !ok || len(v) != 3 {
 		t.Errorf("the values behind it: %v, %v", v, ok)

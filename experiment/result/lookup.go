@@ -84,6 +84,13 @@ func number(v reflect.Value, path []string) (float64, bool) {
 		}
 		v = v.Elem()
 	}
+	if l, ok := v.Interface().(LawResult); ok {
+		m := l.metric(path)
+		if m == nil {
+			return 0, false
+		}
+		return number(reflect.ValueOf(m), path[1:])
+	}
 	switch {
 	case len(path) == 0 && v.CanInt():
 		return float64(v.Int()), true
@@ -112,14 +119,33 @@ func fieldNamed(t reflect.Type, name string) int {
 // GroupMetrics lists every path below a group that is a number: "fct_ms.p99", "drops".
 func GroupMetrics() []string { return numbers(reflect.TypeFor[Group](), "") }
 
-// PortMetrics lists every path below a port that is a number: "queue_bytes.mean", "drops".
-func PortMetrics() []string { return numbers(reflect.TypeFor[PortResult](), "") }
+// PortMetrics lists every path below a port that is a number: "queue_bytes.mean", "drops", and those of laws' metrics.
+func PortMetrics(laws []law.Metric) []string {
+	return append(numbers(reflect.TypeFor[PortResult](), ""), lawPaths(laws, law.OverTime)...)
+}
+
+// AllPortsMetrics lists every path below the pseudo-port of all ports.
+func AllPortsMetrics(laws []law.Metric) []string {
+	return append([]string{"drops"}, lawPaths(laws, law.Total)...)
+}
+
+// Metrics lists every path below this port that is a number, and those of Run.Values: what any port has, and what laws
+// measured here.
+func (p *PortResult) Metrics() (numbers, distributions []string) {
+	of, over := p.Law.paths()
+	all := PortMetrics(nil)
+	return append(all, of...), append(PortDistributions(nil), over...)
+}
+
+func distributionNumbers(path string) []string {
+	return numbers(reflect.TypeFor[Distribution](), path+".")
+}
 
 // GroupDistributions and PortDistributions list the paths that Run.Values takes.
 func GroupDistributions() []string { return distributions(GroupMetrics()) }
 
 // PortDistributions lists the paths below a port that Run.Values takes.
-func PortDistributions() []string { return distributions(PortMetrics()) }
+func PortDistributions(laws []law.Metric) []string { return distributions(PortMetrics(laws)) }
 
 func distributions(metrics []string) []string {
 	var out []string
@@ -162,13 +188,18 @@ var (
 	}
 	mainOfPort = []string{
 		"queue_bytes.mean", "queue_bytes.p50", "queue_bytes.p99", "queue_bytes.max", "utilisation", "marks", "drops",
-		"law.flows.mean", "law.grant_bytes.p50", "law.acks", "law.acks_rewritten", "law.acks_told", "law.acks_left",
 	}
 )
 
 // MainMetrics lists the paths, as Run.Metric takes them, of the main metrics that at least one of the runs has: of
-// every group, of every named port, of all ports; then the same in each window.
-func MainMetrics(runs []*Run) [][]string {
+// every group, of every named port, of all ports; then the same in each window. Those of laws come last.
+func MainMetrics(runs []*Run, laws []law.Metric) [][]string {
+	port := slices.Clone(mainOfPort)
+	for i := range laws {
+		if laws[i].Main != "" {
+			port = append(port, laws[i].Path())
+		}
+	}
 	var out [][]string
 	for _, at := range append([]string{""}, names(runs, func(r *Run) []string { return slices.Collect(maps.Keys(r.Windows)) })...) {
 		of := func(kind func(*Run) []string, metrics []string) {
@@ -182,7 +213,7 @@ func MainMetrics(runs []*Run) [][]string {
 			}
 		}
 		of(func(r *Run) []string { return slices.Collect(maps.Keys(r.Groups)) }, mainOfGroup)
-		of(func(r *Run) []string { return slices.Collect(maps.Keys(r.Ports)) }, mainOfPort)
+		of(func(r *Run) []string { return slices.Collect(maps.Keys(r.Ports)) }, port)
 	}
 	return out
 }

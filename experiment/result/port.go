@@ -24,39 +24,7 @@ func (b *builder) port(p *Port, s span) *PortResult {
 		out.Queue = distributeTime(out.levels)
 		b.counters(out, p, s)
 	}
-	b.law(out, p, s)
-	return out
-}
-
-// law sums up what the law held of the port; nothing where there was none.
-func (b *builder) law(out *PortResult, p *Port, s span) {
-	var flows, grant, window []float64
-	for i := range b.raw.Laws {
-		l := &b.raw.Laws[i]
-		if l.Port != p.Name || !s.has(l.At) {
-			continue
-		}
-		flows, window = append(flows, float64(l.Flows)), append(window, float64(l.Window))
-		if l.Grant > 0 {
-			grant = append(grant, float64(l.Grant))
-		}
-	}
-	if len(flows) == 0 {
-		return
-	}
-	out.Law = &LawResult{Flows: distribute(flows), Grant: distribute(grant), Window: distribute(window)}
-	out.values = map[string][]float64{"law.flows": flows, "law.grant_bytes": grant, "law.window_bytes": window}
-}
-
-// acksOf is what the law did with acknowledgements, if it is known.
-func acksOf(n *LawAcks) *LawResult {
-	if n == nil {
-		return nil
-	}
-	out := &LawResult{Acks: new(int64(n.All)), Rewritten: new(int64(n.Rewritten))}
-	if n.Told+n.Left > 0 {
-		out.Told, out.Left = new(int64(n.Told)), new(int64(n.Left))
-	}
+	b.laws(out, p, s)
 	return out
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"weir/law"
 )
 
 func TestPort(t *testing.T) {
@@ -19,7 +21,7 @@ func TestPort(t *testing.T) {
 	raw := &Raw{Duration: 10 * ms, Ports: []Port{bottleneck, {Name: "q", Labels: []string{"unsampled"}}}, Drops: []Drop{
 		{At: 0, Port: "s->r"}, {At: 5 * ms, Port: "s->r"}, {At: 6 * ms, Port: "s->r"}, {At: 5 * ms, Port: "elsewhere"},
 	}}
-	raw.Acks = &LawAcks{All: 9, Rewritten: 5, Told: 2, Left: 3}
+	raw.LawTotals = []law.Value{{Metric: "acks", Value: 9}, {Metric: "acks_rewritten", Value: 5}, {Metric: "acks_told", Value: 2}, {Metric: "acks_left", Value: 3}}
 	r := Build(Info{World: "lab", Scheme: "x", Windows: map[string][2]time.Duration{"w": {3500 * us, 6 * ms}, "idle": {ms, 2 * ms}}}, raw)
 	point(t, r, map[string]any{
 		"bottleneck.queue_bytes.n": 10, "bottleneck.queue_bytes.mean": 1000.0, "bottleneck.queue_bytes.p50": 1000, "bottleneck.queue_bytes.max": 4000,

@@ -5,6 +5,8 @@ package result
 import (
 	"net/netip"
 	"time"
+
+	"weir/law"
 )
 
 // Raw is what a world measured in one run, before any statistics. Times are in the world's own
@@ -23,20 +25,12 @@ type Raw struct {
 	// Busy is the share of all the machine's processors that was not idle, in each second of its clock;
 	// empty where it does not apply or is not known.
 	Busy []float64
-	// Laws is what FairQ counted and granted at the ports whose queues are sampled.
-	Laws []LawSample
-	// Acks is what FairQ did with acknowledgements at all its ports, in the whole run; nil: not known.
-	Acks *LawAcks
+	// LawSamples is what laws held of the ports whose queues are sampled.
+	LawSamples []LawSample
+	// LawTotals is what they counted at all their ports, in the whole run: metrics of kind law.Total.
+	LawTotals []law.Value
 	// PayloadShare is the largest share of a link's rate that can be payload of what was sent; 0: the world's own.
 	PayloadShare float64
-}
-
-// LawAcks counts acknowledgements of connections that FairQ knows, where they leave.
-type LawAcks struct {
-	All       uint64
-	Rewritten uint64 // to a smaller window
-	Told      uint64 // edge mode: flagged, to tell the edge a window
-	Left      uint64 // edge mode: as they were, left to the edge
 }
 
 // LawEvery is how often a law's state is read, in the world's time: in the lab a few hundred of these a second cost less
@@ -45,11 +39,9 @@ const LawEvery = 10 * time.Millisecond
 
 // LawSample is what a law held of a port at one moment.
 type LawSample struct {
-	At     time.Duration
-	Port   string
-	Flows  uint32 // it counted
-	Window uint64 // of its law, for each flow, bytes
-	Grant  uint64 // that windows were held to: no less than the floor; 0: nothing was held
+	At        time.Duration
+	Port      string
+	law.Value // of a metric of kind law.OverTime
 }
 
 // Flow is one flow (or one request on a persistent connection).
@@ -137,4 +129,14 @@ type Drop struct {
 	Key    Key    // zero when the packet was not TCP or UDP
 	Bytes  int
 	Reason string // tail, law
+}
+
+// LawTotal gives what laws counted of a metric of kind law.Total; false: none of them did.
+func (r *Raw) LawTotal(metric string) (float64, bool) {
+	for _, v := range r.LawTotals {
+		if v.Metric == metric {
+			return v.Value, true
+		}
+	}
+	return 0, false
 }

@@ -153,7 +153,7 @@ func (d *Document) runColumns() []runColumn {
 			return nil
 		})
 	}
-	for _, path := range MainMetrics(d.Runs) {
+	for _, path := range MainMetrics(d.Runs, d.LawMetrics) {
 		add(strings.Join(path, "."), reflect.TypeFor[*float64](), func(r *Run) any {
 			if v, ok := r.Metric(path); ok {
 				return &v

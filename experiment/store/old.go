@@ -5,18 +5,21 @@ import (
 	"time"
 
 	"weir/experiment/result"
+	"weir/law"
 )
 
-// oldEntry is an Entry of a build for which what is unmet was a list of texts. It does not change any more.
-type oldEntry struct {
+// Forms of entries that earlier builds wrote. They do not change any more.
+
+// textEntry is an Entry of a build for which what is unmet was a list of texts.
+type textEntry struct {
 	Weir   string
 	Kernel string
 	Ended  time.Time
 	Took   time.Duration
-	Raw    *oldRaw
+	Raw    *textRaw
 }
 
-type oldRaw struct {
+type textRaw struct {
 	RTT          time.Duration
 	Unmet        []string
 	Partial      bool
@@ -27,14 +30,12 @@ type oldRaw struct {
 	Drops        []result.Drop
 	LostRecords  uint64
 	Busy         []float64
-	Laws         []result.LawSample
-	Acks         *result.LawAcks
 	PayloadShare float64
 }
 
-// decodeOld reads an oldEntry.
-func decodeOld(r io.Reader) (*Entry, error) {
-	var e oldEntry
+// decodeText reads a textEntry.
+func decodeText(r io.Reader) (*Entry, error) {
+	var e textEntry
 	if err := decodeInto(r, &e); err != nil {
 		return nil, err
 	}
@@ -43,11 +44,53 @@ func decodeOld(r io.Reader) (*Entry, error) {
 	}
 	raw := &result.Raw{
 		RTT: e.Raw.RTT, Partial: e.Raw.Partial, Duration: e.Raw.Duration, Bin: e.Raw.Bin, Flows: e.Raw.Flows,
-		Ports: e.Raw.Ports, Drops: e.Raw.Drops, LostRecords: e.Raw.LostRecords, Busy: e.Raw.Busy, Laws: e.Raw.Laws,
-		Acks: e.Raw.Acks, PayloadShare: e.Raw.PayloadShare,
+		Ports: e.Raw.Ports, Drops: e.Raw.Drops, LostRecords: e.Raw.LostRecords, Busy: e.Raw.Busy, PayloadShare: e.Raw.PayloadShare,
 	}
 	for _, text := range e.Raw.Unmet {
 		raw.Unmet = append(raw.Unmet, result.OldUnmet(text))
 	}
 	return &Entry{Weir: e.Weir, Kernel: e.Kernel, Ended: e.Ended, Took: e.Took, Raw: raw}, nil
+}
+
+// fixedLaws is what an entry of form 0 says of laws: the metrics that the only law with any had then.
+type fixedLaws struct {
+	Raw *struct {
+		Laws []struct {
+			At            time.Duration
+			Port          string
+			Flows         uint32
+			Window, Grant uint64 // bytes; a grant of 0: nothing was held
+		}
+		Acks *struct{ All, Rewritten, Told, Left uint64 }
+	}
+}
+
+// decodeLaws adds to raw what an entry of form 0 says of laws.
+func decodeLaws(r io.Reader, raw *result.Raw) error {
+	var e fixedLaws
+	if err := decodeInto(r, &e); err != nil {
+		return err
+	}
+	for _, s := range e.Raw.Laws {
+		add := func(metric string, value float64) {
+			raw.LawSamples = append(raw.LawSamples, result.LawSample{At: s.At, Port: s.Port, Value: law.Value{Metric: metric, Value: value}})
+		}
+		add("flows", float64(s.Flows))
+		if s.Grant > 0 {
+			add("grant_bytes", float64(s.Grant))
+		}
+		add("window_bytes", float64(s.Window))
+	}
+	if a := e.Raw.Acks; a != nil {
+		add := func(metric string, n uint64) {
+			raw.LawTotals = append(raw.LawTotals, law.Value{Metric: metric, Value: float64(n)})
+		}
+		add("acks", a.All)
+		add("acks_rewritten", a.Rewritten)
+		if a.Told+a.Left > 0 {
+			add("acks_told", a.Told)
+			add("acks_left", a.Left)
+		}
+	}
+	return nil
 }

@@ -38,8 +38,12 @@ const (
 // format is a part of every key: files of another form are runs that were not done.
 const format = 1
 
+// form is what entries hold now: since 1, laws' metrics by name.
+const form = 1
+
 // Entry is a finished run.
 type Entry struct {
+	Form   int    // of what it holds: form; less: of an earlier build
 	Weir   string // version that ran it
 	Code   string // digest of the sources that decide what is measured; "": of a build that did not note it
 	Kernel string
@@ -56,8 +60,8 @@ type Asked struct {
 }
 
 // Plan plans the experiment anew.
-func (a *Asked) Plan() (*experiment.Plan, error) {
-	f, err := experiment.Parse(a.Name, []byte(a.File))
+func (a *Asked) Plan(laws *experiment.Laws) (*experiment.Plan, error) {
+	f, err := laws.Parse(a.Name, []byte(a.File))
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +165,15 @@ func (d *Dir) Load(key string) (*Entry, error) {
 	e, err := decode(f)
 	if err != nil {
 		if _, seekErr := f.Seek(0, io.SeekStart); seekErr == nil {
-			if old, oldErr := decodeOld(f); oldErr == nil {
-				return old, nil
-			}
+			e, _ = decodeText(f) // err says what is wrong with it
 		}
+	}
+	if e != nil && e.Form < form {
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			err = decodeLaws(f, e.Raw)
+		}
+	}
+	if e == nil || err != nil {
 		return nil, fmt.Errorf("read a finished run: %s is damaged, remove it to run it again: %w", d.file(key), err)
 	}
 	return e, nil
@@ -195,11 +204,12 @@ func decodeInto(r io.Reader, e any) error {
 	return err
 }
 
-// Save files a finished run: whole, or not at all.
+// Save files a finished run: whole, or not at all. It sets the entry's Form.
 func (d *Dir) Save(key string, e *Entry) error {
 	if e.Raw == nil || e.Raw.Partial {
 		return errors.New("file a run: only a finished one may be used again")
 	}
+	e.Form = form
 	return d.write(d.file(key), func(w io.Writer) error {
 		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {

@@ -18,9 +18,11 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/datapath/fairq/lawtrace"
 	"weir/experiment"
 	"weir/lab"
+	"weir/law/fairq"
 )
 
 // asked is what the command line says.
@@ -53,7 +55,7 @@ func main() {
 
 // differential goes through the runs of FairQ until enough was recorded.
 func differential(ctx context.Context, a *asked) error {
-	f, err := experiment.Load(a.file)
+	f, err := laws.All().Load(a.file)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func differential(ctx context.Context, a *asked) error {
 	}
 	var all lawtrace.Report
 	for _, run := range plan.Runs {
-		if all.Acks >= a.acks || !slices.Contains(run.Laws, "fairq") {
+		if all.Acks >= a.acks || !slices.Contains(run.Laws, fairq.Name) {
 			continue
 		}
 		if err := one(ctx, a, run, &all); err != nil {
@@ -85,13 +87,15 @@ func differential(ctx context.Context, a *asked) error {
 // one records and replays one run, and adds what it found to all.
 func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Report) error {
 	recorders := map[string]*lawtrace.Recorder{}
-	w := &lab.World{WithoutMeasuring: true, RecordLaw: func(node string) (*lawtrace.Recorder, error) {
+	of := laws.Lab()
+	of[fairq.Name] = lab.RecordedFairQ(func(node string) (*lawtrace.Recorder, error) {
 		r, err := lawtrace.New()
 		if err == nil {
 			recorders[node] = r
 		}
 		return r, err
-	}}
+	})
+	w := &lab.World{WithoutMeasuring: true, Laws: of}
 	if err := w.Check(run); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/experiment/result"
 	"weir/lab"
@@ -32,7 +33,7 @@ func plan(traffic string, set ...string) ([]*experiment.Run, error) {
 
 // planOf resolves the runs of a whole experiment text.
 func planOf(text string, set ...string) ([]*experiment.Run, error) {
-	f, err := experiment.Parse("truth", []byte(text))
+	f, err := laws.All().Parse("truth", []byte(text))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ const portLimitMbps = 200 * result.PayloadShareLab
 
 // capacity: one flow reaches the port's limit, 16 flows fill it.
 func capacity(ctx context.Context) ([]row, error) {
-	one, err := runOnce(ctx, &lab.World{}, oneFlow)
+	one, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, oneFlow)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func capacity(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	many, err := runOnce(ctx, &lab.World{}, longFlows)
+	many, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, longFlows)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func costOfMeasuring(ctx context.Context) ([]row, error) {
 	const rounds = 5
 	var goodput, fct [2][]float64
 	for i := range rounds {
-		for j, w := range []*lab.World{{}, {WithoutMeasuring: true}} {
+		for j, w := range []*lab.World{{Laws: laws.Lab()}, {Laws: laws.Lab(), WithoutMeasuring: true}} {
 			r, err := runOnce(ctx, w, mixed, marking, "guests.initial_window=2", fmt.Sprintf("seeds=[%d]", i+1))
 			if err != nil {
 				return nil, err
@@ -177,7 +178,7 @@ func repeatability(ctx context.Context) ([]row, error) {
 	} {
 		var goodput, fct []float64
 		for range 3 {
-			r, err := runOnce(ctx, &lab.World{}, c.traffic, c.set...)
+			r, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, c.traffic, c.set...)
 			if err != nil {
 				return nil, err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment"
 	"weir/lab"
 )
@@ -63,7 +64,7 @@ func awaitListener(ctx context.Context, l *lab.Lab, node, address string) error 
 
 // goodputAgainstIperf sends the same 16 flows by our client and by iperf3.
 func goodputAgainstIperf(ctx context.Context) ([]row, error) {
-	r, err := runOnce(ctx, &lab.World{}, longFlows)
+	r, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, longFlows)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ const loopTraffic = `  - {name: pages, from: "sender1..8", to: receiver1, data: 
 
 // fctAgainstHTTP asks for the same pages from our server by our client, and from nginx by ab.
 func fctAgainstHTTP(ctx context.Context) ([]row, error) {
-	r, err := runOnce(ctx, &lab.World{}, loopTraffic, "duration=60s")
+	r, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, loopTraffic, "duration=60s")
 	if err != nil {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func (e *acdcEnd) hears(pk *network.Packet) bool {
 
 // acknowledgement tells the window of an ACK, and holds the ACK to it.
 func (a *acdc) acknowledgement(e *acdcEnd, pk *network.Packet, news bool, now event.Time) {
-	a.counts.Acks++
+	a.counts.acks++
 	duplicate := pk.Payload() == 0 && pk.Flags()&(network.SYN|network.FIN) == 0 && (pk.Window() == e.field || pk.NBlocks() > 0)
 	e.field = pk.Window()
 	e.window.acknowledged(pk.Ack(), duplicate, news, now)
@@ -232,7 +232,7 @@ func (a *acdc) acknowledgement(e *acdcEnd, pk *network.Packet, news bool, now ev
 	}
 	if e.answer != pk.Window() {
 		pk.SetWindow(e.answer)
-		a.counts.Rewritten++
+		a.counts.rewritten++
 	}
 	if right := pk.Ack() + uint32(pk.Window())<<ask.Shift; !e.granted || isAfter(right, e.right) {
 		e.granted, e.right = true, right

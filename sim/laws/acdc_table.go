@@ -12,6 +12,7 @@ import (
 // belongs to one host. Nobody begins before the law does, so that a connection begins with its SYN; where a host has no
 // room for one more it passes, and so does one that was forgotten.
 type acdc struct {
+	Quiet
 	net      *network.Network
 	gain     uint32
 	least    uint32 // 0: the flow's own
@@ -26,7 +27,7 @@ type acdc struct {
 	known     int
 	sweeps    uint32
 	sweep     event.Event
-	counts    ACDCCounts
+	counts    acdcCounts
 }
 
 // acdcSYN is what a SYN told.
@@ -87,14 +88,14 @@ func (a *acdc) begin(host network.NodeID, place int32, now event.Time) *acdcEnd 
 		a.remove(e)
 	}
 	if a.held[host] >= a.mostConns {
-		a.counts.Refused++
+		a.counts.refused++
 		return nil
 	}
 	if a.held == nil {
 		a.held = map[network.NodeID]int{}
 	}
 	a.held[host]++
-	a.counts.Opened++
+	a.counts.opened++
 	if a.known++; a.known == 1 {
 		a.net.Queue.Set(&a.sweep, (now/beat+1)*beat)
 	}

@@ -7,12 +7,13 @@ import (
 
 	"weir/experiment"
 	"weir/law"
+	acdclaw "weir/law/acdc"
 	"weir/sim/event"
 	"weir/sim/network"
 )
 
 // newGuarded is newBed with AC/DC: switches mark above 20 KB.
-func newGuarded(t testing.TB, topology experiment.Topology, p experiment.ACDCParams) (*bed, *acdc) {
+func newGuarded(t testing.TB, topology experiment.Topology, p acdclaw.Params) (*bed, *acdc) {
 	t.Helper()
 	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 	if err != nil {
@@ -25,10 +26,11 @@ func newGuarded(t testing.TB, topology experiment.Topology, p experiment.ACDCPar
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(n, r); err != nil {
+	set, err := testWorks.Put(n, r)
+	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, net: n}
+	b := &bed{t: t, net: n, laws: set}
 	n.Sink = b
 	return b, n.Guards()[0].(*acdc)
 }
@@ -76,7 +78,7 @@ func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 		for _, ecn := range []uint8{network.NotECT, network.ECT0} {
 			topology := twoSenders
 			topology.Hypervisors = hypervisors
-			b, a := newGuarded(t, topology, experiment.ACDCParams{})
+			b, a := newGuarded(t, topology, acdclaw.Params{})
 			wire := network.Packet{}
 			from, to := "sender1", "receiver1"
 			k := b.talk(0, from, to)
@@ -110,7 +112,7 @@ func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 // By hand: a window of 14600 bytes in a field of units of 128, rounded up; never above what stands there, never 0 where
 // that is not, not scaled in a SYN-ACK.
 func TestACDC_WindowField(t *testing.T) {
-	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{})
+	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	k := b.talk(0, "sender1", "receiver1")
 	synACK, ack := k.opens()
 	b.expect("SYN-ACK: 14600", synACK, 14_600)
@@ -128,7 +130,7 @@ func TestACDC_WindowField(t *testing.T) {
 	none.scale = [2]int8{-1, 7}
 	none.opens()
 	b.expect("one SYN has no scale: neither counts", none.window(1), 14_600)
-	if c, ok := CountACDC(b.net); !ok || c.Opened != 6 || c.Refused != 0 || c.Rewritten == 0 || c.Rewritten >= c.Acks {
+	if c := b.tally(); c[acdclaw.Opened] != 6 || c[acdclaw.Refused] != 0 || c[acdclaw.Rewritten] == 0 || c[acdclaw.Rewritten] >= c[acdclaw.Acks] {
 		t.Errorf("%+v", c)
 	}
 }
@@ -136,7 +138,7 @@ func TestACDC_WindowField(t *testing.T) {
 // Feedback counts modulo 2^32 and what is lost is told with the next; older feedback that comes late changes nothing. Where
 // a segment has no room for it, it goes alone, and only if there is news.
 func TestACDC_Feedback(t *testing.T) {
-	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{})
+	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	k := b.talk(0, "sender1", "receiver1")
 	k.opens()
 	out, in := a.find(placeOf(0, 0)), a.find(placeOf(0, 1))
@@ -193,7 +195,7 @@ func TestACDC_Feedback(t *testing.T) {
 // passes. A window that shrank makes nobody guilty.
 func TestACDC_Police(t *testing.T) {
 	for _, police := range []bool{true, false} {
-		b, a := newGuarded(t, twoSenders, experiment.ACDCParams{Police: police})
+		b, a := newGuarded(t, twoSenders, acdclaw.Params{Police: police})
 		k := b.talk(0, "sender1", "receiver1")
 		k.opens()
 		k.window(1) // 115 x 128 = 14720 from the first byte on
@@ -223,7 +225,7 @@ func TestACDC_Police(t *testing.T) {
 
 // A host's table is bounded; who has no room, and UDP, passes as it is. Ends of connections that are over are forgotten.
 func TestACDC_TableIsBounded(t *testing.T) {
-	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{})
+	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	if a.mostConns != 65_536 {
 		t.Errorf("room for %d ends", a.mostConns)
 	}
@@ -232,7 +234,7 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	one.opens()
 	synACK, _ := two.opens()
 	b.expect("sender2 has room", synACK, 14_600)
-	if a.known != 3 || a.counts.Opened != 3 || a.counts.Refused != 1 || a.find(placeOf(1, 1)) != nil {
+	if a.known != 3 || a.counts.opened != 3 || a.counts.refused != 1 || a.find(placeOf(1, 1)) != nil {
 		t.Errorf("%d ends, %+v", a.known, a.counts)
 	}
 	if got := two.says(0, network.ACK, 1000, 60_000); got.ECN() != network.NotECT || got.Bytes() != network.HeaderBytes+1000 || got.Reserved() != 0 {
@@ -272,7 +274,7 @@ func TestACDC_TableIsBounded(t *testing.T) {
 // Where only the receiver's virtual switch has room for a connection, nobody answers its feedback: guests with ECN keep
 // their marks and what is said of them.
 func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
-	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{})
+	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	a.mostConns = 1
 	b.talk(0, "sender1", "sender2").opens()
 	k := b.talk(1, "sender1", "receiver1")
@@ -295,7 +297,7 @@ func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
 
 // Who accepts may abort, and accept again with another SYN: positions begin anew.
 func TestACDC_AnotherSYNACK(t *testing.T) {
-	b, a := newGuarded(t, twoSenders, experiment.ACDCParams{Police: true})
+	b, a := newGuarded(t, twoSenders, acdclaw.Params{Police: true})
 	k := b.talk(0, "sender1", "receiver1")
 	k.opens()
 	k.says(1, network.ACK, 1000, 60_000)

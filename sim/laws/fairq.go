@@ -7,7 +7,8 @@ import (
 
 	"weir/datapath/native"
 	"weir/experiment"
-	"weir/experiment/result"
+	"weir/law"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -27,12 +28,16 @@ import (
 // mostMSS is what Ethernet carries: 1500 bytes less 40 of headers. A larger option is not believed.
 const mostMSS = 1460
 
+// FairQ is `fairq` in the simulator.
+func FairQ() Law { return Law{Check: checkFairQ, Put: putFairQ} }
+
 // putFairQ puts FairQ on each switch in r.At: one table a switch, as data and its acknowledgements meet there.
-func putFairQ(n *network.Network, r *experiment.Run, name string) error {
-	params, ok := r.Params[name].(experiment.FairQParams)
-	if !ok {
-		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
+func putFairQ(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+	params, err := law.Params[fairq.Params](r.Params, name)
+	if err != nil {
+		return nil, err
 	}
+	work := fairQAtWork{}
 	for _, at := range r.At {
 		ports := n.SwitchPorts([]string{at})
 		if len(ports) == 0 {
@@ -41,29 +46,31 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) error {
 		sw := newFairQSwitch(n.Queue, len(ports), &params)
 		for _, p := range ports {
 			at := params.At(r.Config.RTT, p.Rate, p.Buffer.Bytes())
-			add(p, newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(liveEpochs-1)))
+			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(liveEpochs-1))
+			add(p, q)
+			work[p] = q
 		}
 	}
 	if params.Edge { // behind the switch's own law, at a port that has both
 		putEdge(n, r.Config.Graph, &params)
 	}
-	return nil
+	return work, nil
 }
 
 // checkFairQ says what of a run's FairQ the simulator cannot do.
 func checkFairQ(r *experiment.Run, name string) error {
-	params, ok := r.Params[name].(experiment.FairQParams)
-	if !ok {
-		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
+	params, err := law.Params[fairq.Params](r.Params, name)
+	if err != nil {
+		return err
 	}
-	if err := params.Check(&r.Config, experiment.FairQSim()); err != nil {
+	if err := params.Check(r.Config.Network(), fairq.SimLimits()); err != nil {
 		return fmt.Errorf("law %s: %w", name, err)
 	}
 	return nil
 }
 
 // fairQLaw is what core is told of the law of a port.
-func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) native.FairQConfig {
+func fairQLaw(at fairq.Port, p *fairq.Params) native.FairQConfig {
 	c := native.FairQConfig{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MSSMaxBytes: mostMSS, TickNs: uint32(at.Tick), PeriodNs: uint32(at.Period),
 		FloorBytes: at.Floor, CapBytes: at.Cap,
@@ -82,33 +89,41 @@ func fairQLaw(at experiment.FairQPort, p *experiment.FairQParams) native.FairQCo
 
 // ---- what a run reads ----
 
-// CountFairQ adds up what FairQ did at all ports of a network so far; false: no port has it. Its timers are never late.
-func CountFairQ(n *network.Network) (t experiment.FairQTally, has bool) {
-	for _, p := range n.Ports {
-		q := fairQOf(p)
-		if q == nil {
-			continue
-		}
-		has = true
-		t.Acks.All += q.rewritten + q.smaller + q.ungoverned + q.left
-		t.Acks.Rewritten += q.rewritten
-		t.Acks.Told += q.told
-		t.Acks.Left += q.left
-		t.Seen += q.seen
-		t.Unknown += q.unknown
-		t.Opened += q.opened
-		t.Refused += q.refused
+// fairQAtWork is FairQ at all ports of a network that have it.
+type fairQAtWork map[*network.Port]*fairQPort
+
+// Sample is what FairQ holds of a port now.
+func (w fairQAtWork) Sample(p *network.Port, out []law.Value) []law.Value {
+	q := w[p]
+	if q == nil {
+		return out
 	}
-	return t, has
+	return append(out, fairq.Sample(q.state.Law.Flows, q.state.Law.WindowQ8>>8, q.state.GrantQ8>>8)...)
 }
 
-// SampleFairQ is what FairQ holds of a port now; false: the port has no FairQ.
-func SampleFairQ(p *network.Port) (result.LawSample, bool) {
-	q := fairQOf(p)
-	if q == nil {
-		return result.LawSample{}, false
+// Tally adds up what FairQ did at all ports so far. Its timers are never late.
+func (w fairQAtWork) Tally() law.Tally {
+	t := law.Tally{}
+	for _, q := range w {
+		t[fairq.Acks] += q.rewritten + q.smaller + q.ungoverned + q.left
+		t[fairq.Rewritten] += q.rewritten
+		t[fairq.Told] += q.told
+		t[fairq.Left] += q.left
+		t[fairq.Seen] += q.seen
+		t[fairq.Unknown] += q.unknown
+		t[fairq.Opened] += q.opened
+		t[fairq.Refused] += q.refused
 	}
-	return result.LawSample{Port: p.Name, Flows: q.state.Law.Flows, Window: q.state.Law.WindowQ8 >> 8, Grant: q.state.GrantQ8 >> 8}, true
+	return t
+}
+
+// Close stops its timers and frees what its ports have in C memory.
+func (w fairQAtWork) Close() {
+	for _, q := range w {
+		q.sw.queue.Stop(&q.timer)
+		q.sw.queue.Stop(&q.sw.sweep)
+		q.sw.state.Close()
+	}
 }
 
 // fairQOf finds FairQ among the laws of a port.
@@ -119,17 +134,4 @@ func fairQOf(p *network.Port) *fairQPort {
 		}
 	}
 	return nil
-}
-
-// Close takes all laws off the ports and hosts and frees what they have in C memory.
-func Close(n *network.Network) {
-	for _, p := range n.Ports {
-		if q := fairQOf(p); q != nil {
-			n.Queue.Stop(&q.timer)
-			n.Queue.Stop(&q.sw.sweep)
-			q.sw.state.Close()
-		}
-		p.SetLaws()
-	}
-	n.SetGuards()
 }

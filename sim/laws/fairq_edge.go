@@ -5,6 +5,7 @@ package laws
 import (
 	"weir/datapath/native"
 	"weir/experiment"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -42,7 +43,7 @@ type (
 )
 
 // putEdge puts the edge before every host.
-func putEdge(n *network.Network, g *experiment.Graph, p *experiment.FairQParams) {
+func putEdge(n *network.Network, g *experiment.Graph, p *fairq.Params) {
 	s := &fairQEdges{rules: native.EdgeRules{Lease: edgeLease, FloorBytes: uint32(p.MinWindow), MSSMax: mostMSS}}
 	if p.Shrink == "avoid" {
 		s.rules.Shrink = uint32(native.ShrinkAvoid)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/experiment"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -83,8 +84,8 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 	if back.changed > 0 {
 		t.Errorf("%d windows were changed without a flag", back.changed)
 	}
-	if n, _ := CountFairQ(b.net); n.Acks.Told != 9 || n.Acks.Left != 17 || n.Acks.All != 38 {
-		t.Errorf("%+v", n.Acks)
+	if n := b.tally(); n[fairq.Told] != 9 || n[fairq.Left] != 17 || n[fairq.Acks] != 38 {
+		t.Errorf("%+v", n)
 	}
 }
 

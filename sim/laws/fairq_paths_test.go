@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/experiment"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -33,15 +34,15 @@ func (k *talk) by(data, acks int) *talk {
 func TestFairQ_EqualPaths(t *testing.T) {
 	const spines = 4
 	for what, c := range map[string]struct {
-		edit func(p *experiment.FairQParams)
+		edit func(p *fairq.Params)
 		sum  int
 	}{
-		"divided":         {func(p *experiment.FairQParams) { p.Paths = spines }, 25_000},
-		"undivided":       {func(p *experiment.FairQParams) { p.Paths, p.Undivided = spines, true }, spines * 25_000},
-		"one path":        {func(p *experiment.FairQParams) {}, spines * 60_000},
-		"a floor of 8 KB": {func(p *experiment.FairQParams) { p.Paths, p.MinWindow = spines, 8000 }, spines * 8000},
+		"divided":         {func(p *fairq.Params) { p.Paths = spines }, 25_000},
+		"undivided":       {func(p *fairq.Params) { p.Paths, p.Undivided = spines, true }, spines * 25_000},
+		"one path":        {func(p *fairq.Params) {}, spines * 60_000},
+		"a floor of 8 KB": {func(p *fairq.Params) { p.Paths, p.MinWindow = spines, 8000 }, spines * 8000},
 		// The SYN-ACK alone enters the table, and the port of the data is not known.
-		"count: handshake": {func(p *experiment.FairQParams) { p.Paths, p.Count = spines, "handshake" }, spines * 60_000},
+		"count: handshake": {func(p *fairq.Params) { p.Paths, p.Count = spines, "handshake" }, spines * 60_000},
 	} {
 		p := fairQDefaults()
 		c.edit(&p)
@@ -67,8 +68,8 @@ func TestFairQ_EqualPaths(t *testing.T) {
 		if sum != c.sum {
 			t.Errorf("%s: the parts are %d together, want %d", what, sum, c.sum)
 		}
-		if n, _ := CountFairQ(b.net); (n.Unknown > uint64(spines)) != (what == "one path") {
-			t.Errorf("%s: %d unknown: the openers' %d, and without paths the others", what, n.Unknown, spines)
+		if n := b.tally(); (n[fairq.Unknown] > uint64(spines)) != (what == "one path") {
+			t.Errorf("%s: %d unknown: the openers' %d, and without paths the others", what, n[fairq.Unknown], spines)
 		}
 		b.wait(30 * event.Millisecond)
 		k := b.talk(10, from, to).by(1, 2)

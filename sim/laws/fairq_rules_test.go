@@ -8,6 +8,7 @@ import (
 
 	"weir/experiment"
 	"weir/law"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -25,7 +26,7 @@ func TestFairQ_TableIsBounded(t *testing.T) {
 	one.opens()
 	_, ack := two.opens()
 	b.expect("no room in the share", ack, 60_000)
-	if c, _ := CountFairQ(b.net); sw.flows != 1 || c.Opened != 1 || c.Refused != 1 {
+	if c := b.tally(); sw.flows != 1 || c[fairq.Opened] != 1 || c[fairq.Refused] != 1 {
 		t.Errorf("%d in the table, %+v", sw.flows, c)
 	}
 	one.says(0, network.ACK|network.FIN, 0, 60_000)
@@ -108,12 +109,12 @@ func TestFairQ_ShrinkAvoidKeepsTheEdge(t *testing.T) {
 
 // What the simulator has not, or the law cannot, is refused in one line that says so.
 func TestFairQ_RefusesWhatCannotBe(t *testing.T) {
-	for want, edit := range map[string]func(p *experiment.FairQParams){
-		"edge mode with scale: unify":             func(p *experiment.FairQParams) { p.Edge, p.Scale = true, "unify" },
-		"an edge_interval of 600ms":               func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 600e6 },
-		"a sampling interval of 500ns":            func(p *experiment.FairQParams) { p.Interval = 500 },
-		"a sampling interval of 200ms and 10":     func(p *experiment.FairQParams) { p.Interval = 200e6 },
-		"windows of 0B to 2147483648B":            func(p *experiment.FairQParams) { p.MaxWindow = 1 << 31 },
+	for want, edit := range map[string]func(p *fairq.Params){
+		"edge mode with scale: unify":             func(p *fairq.Params) { p.Edge, p.Scale = true, "unify" },
+		"an edge_interval of 600ms":               func(p *fairq.Params) { p.Edge, p.EdgeInterval = true, 600e6 },
+		"a sampling interval of 500ns":            func(p *fairq.Params) { p.Interval = 500 },
+		"a sampling interval of 200ms and 10":     func(p *fairq.Params) { p.Interval = 200e6 },
+		"windows of 0B to 2147483648B":            func(p *fairq.Params) { p.MaxWindow = 1 << 31 },
 		"between sender1 and switch: a buffer of": nil,
 	} {
 		p := fairQDefaults()
@@ -124,11 +125,11 @@ func TestFairQ_RefusesWhatCannotBe(t *testing.T) {
 			edit(&p)
 			r.Params["fairq"] = p
 		}
-		if err := Check(r); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err := testWorks.Check(r); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want one line with %q", err, want)
 		}
 	}
-	if err := Check(&experiment.Run{Laws: []string{"fairq"}}); err == nil {
+	if err := testWorks.Check(&experiment.Run{Laws: []string{"fairq"}}); err == nil {
 		t.Error("no parameters were accepted")
 	}
 }

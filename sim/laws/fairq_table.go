@@ -4,7 +4,7 @@ package laws
 
 import (
 	"weir/datapath/native"
-	"weir/experiment"
+	"weir/law/fairq"
 	"weir/sim/event"
 )
 
@@ -76,7 +76,7 @@ type fairQSwitch struct {
 	mostFlows, mostPending, share int
 }
 
-func newFairQSwitch(q *event.Queue, ports int, p *experiment.FairQParams) *fairQSwitch {
+func newFairQSwitch(q *event.Queue, ports int, p *fairq.Params) *fairQSwitch {
 	s := &fairQSwitch{
 		queue: q, handshake: p.Count == "handshake", opens: p.Count == "opening", unify: p.Scale == "unify", unifyShift: uint8(p.UnifyShift),
 		idle: event.Time(p.Idle), table: make([]connection, 1), forget: forgetSweeps,

@@ -4,7 +4,7 @@ package laws
 
 import (
 	"weir/datapath/native"
-	"weir/experiment"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -15,10 +15,10 @@ import (
 const (
 	// edgeFlag is the highest of the header's reserved bits (datapath/bpf/fairq/edge.h, where AE counts as one of them).
 	edgeFlag   = 1 << 2
-	edgeChange = uint32(experiment.FairQEdgeChange * 256)
+	edgeChange = uint32(fairq.EdgeChange * 256)
 )
 
-var edgeLease = native.EdgeTimeOf(int64(experiment.FairQEdgeLease))
+var edgeLease = native.EdgeTimeOf(int64(fairq.EdgeLease))
 
 // left is the last ACK of an end that was left to the edge. The next one is left too if the same is asked of it.
 type left struct {

@@ -3,6 +3,7 @@
 package laws
 
 import (
+	"slices"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"weir/datapath/fairq/model"
 	"weir/experiment"
 	"weir/law"
+	"weir/law/fairq"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -20,8 +22,12 @@ import (
 type bed struct {
 	t    testing.TB
 	net  *network.Network
+	laws *Set
 	last network.Packet // that arrived
 }
+
+// tally is what the only law counted so far.
+func (b *bed) tally() law.Tally { return b.laws.Tallies()[0] }
 
 // Deliver is network.Sink.
 func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
@@ -32,25 +38,20 @@ func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 
 // fairQDefaults are the law's parameters, with no update of windows within a test's first 10 ms, and with count: active: what
 // the default counts beside is TestFairQ_CountsOpenHandshakes's.
-func fairQDefaults() experiment.FairQParams {
-	for _, l := range experiment.Laws() {
-		if l.Name == "fairq" {
-			p := *l.Params().(*experiment.FairQParams)
-			p.Interval = law.Duration(event.Millisecond)
-			p.Count = "active"
-			return p
-		}
-	}
-	panic("there is no law fairq")
+func fairQDefaults() fairq.Params {
+	p := *fairq.Default()
+	p.Interval = law.Duration(event.Millisecond)
+	p.Count = "active"
+	return p
 }
 
-func newBed(t testing.TB, receivers int, params experiment.FairQParams) *bed {
+func newBed(t testing.TB, receivers int, params fairq.Params) *bed {
 	t.Helper()
 	return newBedOn(t, experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: receivers}, params, "switch", "left", "right")
 }
 
 // newBedOn is one of another topology, with FairQ at these switches.
-func newBedOn(t testing.TB, topology experiment.Topology, params experiment.FairQParams, at ...string) *bed {
+func newBedOn(t testing.TB, topology experiment.Topology, params fairq.Params, at ...string) *bed {
 	t.Helper()
 	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 	if err != nil {
@@ -62,11 +63,12 @@ func newBedOn(t testing.TB, topology experiment.Topology, params experiment.Fair
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(n, r); err != nil {
+	set, err := testWorks.Put(n, r)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { Close(n) })
-	b := &bed{t: t, net: n}
+	t.Cleanup(set.Close)
+	b := &bed{t: t, net: n, laws: set}
 	n.Sink = b
 	return b
 }
@@ -213,7 +215,7 @@ func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	if got := b.port("switch->receiver1").state.Law.Flows; got != 22 {
 		t.Errorf("%d flows", got)
 	}
-	if c, has := CountFairQ(b.net); !has || c.Opened != 22 || c.Refused > 0 || c.Unknown > 0 || c.Acks.Rewritten == 0 || c.Acks.Rewritten >= c.Acks.All {
+	if c := b.tally(); c[fairq.Opened] != 22 || c[fairq.Refused] > 0 || c[fairq.Unknown] > 0 || c[fairq.Rewritten] == 0 || c[fairq.Rewritten] >= c[fairq.Acks] {
 		t.Errorf("%+v", c)
 	}
 }
@@ -228,7 +230,8 @@ func TestFairQ_LeastOfSeveral(t *testing.T) {
 	}
 	b.expect("4 flows from left to right, 1 to receiver1: 6250", one.window(1), 49)
 	b.expect("4 from right to left, 1 to sender1: 6250", one.window(0), 49)
-	if got, _ := SampleFairQ(b.net.PortByName("right->receiver1")); got.Flows != 1 || got.Window != 25_000 || got.Grant != 25_000 {
+	want := []law.Value{{Metric: fairq.Flows, Value: 1}, {Metric: fairq.Window, Value: 25_000}, {Metric: fairq.Grant, Value: 25_000}}
+	if got := b.laws.Sample(b.net.PortByName("right->receiver1"), nil); !slices.Equal(got, want) {
 		t.Errorf("right->receiver1: %+v", got)
 	}
 }

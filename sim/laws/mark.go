@@ -9,16 +9,15 @@ import (
 	"weir/datapath/native"
 	"weir/experiment"
 	"weir/law"
+	"weir/law/mark"
 	"weir/sim/event"
 	"weir/sim/network"
 )
 
-func checkNative(string) error { return nil }
-
-// mark is `ecn` and `red`: the answers of datapath/core/mark.h. mark_decide has no state: what it says to a packet
+// marker is `ecn` and `red`: the answers of datapath/core/mark.h. mark_decide has no state: what it says to a packet
 // follows from its ECN field and from whether the backlog has reached one number, so it is asked for all of that
 // beforehand. A call into C for each packet would be the dearest part of a hop.
-type mark struct {
+type marker struct {
 	answers [4]answer // by ECN field
 	packets bool      // threshold and queue are counted in packets; mark.h compares two numbers of one unit
 }
@@ -30,8 +29,8 @@ type answer struct {
 }
 
 // newMark asks mark_decide. Where its answer changes is found with it too, by halving.
-func newMark(c native.MarkConfig, packets bool) *mark {
-	l := &mark{packets: packets}
+func newMark(c native.MarkConfig, packets bool) *marker {
+	l := &marker{packets: packets}
 	for ecn := range l.answers {
 		ask := func(backlog uint32) native.MarkVerdict { return native.Mark(c, backlog, uint8(ecn)) }
 		a := answer{from: math.MaxUint32, under: ask(0), above: ask(math.MaxUint32)}
@@ -48,7 +47,7 @@ func newMark(c native.MarkConfig, packets bool) *mark {
 }
 
 // verdict is mark_decide's.
-func (l *mark) verdict(backlog int64, ecn uint8) native.MarkVerdict {
+func (l *marker) verdict(backlog int64, ecn uint8) native.MarkVerdict {
 	a := &l.answers[ecn%4]
 	if backlog >= int64(a.from) {
 		return a.above
@@ -56,21 +55,24 @@ func (l *mark) verdict(backlog int64, ecn uint8) native.MarkVerdict {
 	return a.under
 }
 
+// Mark is `ecn` and `red` in the simulator.
+func Mark() Law { return Law{Put: putMark} }
+
 // putMark gives each port of the switches the law, as the lab does. A threshold in packets is one in
 // packets here; the lab counts 1500 bytes for each.
-func putMark(n *network.Network, r *experiment.Run, name string) error {
-	params, ok := r.Params[name].(experiment.MarkParams)
-	if !ok {
-		return fmt.Errorf("law %s: parameters are %T", name, r.Params[name])
+func putMark(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+	params, err := law.Params[mark.Params](r.Params, name)
+	if err != nil {
+		return nil, err
 	}
 	c := native.MarkConfig{}
-	if name == "red" {
+	if name == mark.RED {
 		c.Action = 1
 	}
-	if params.NotECT == "drop" {
+	if params.NotECT == mark.Drop {
 		c.NotECT = 1
 	}
-	return markAt(n, r, name, c, params.Threshold)
+	return Quiet{}, markAt(n, r, name, c, params.Threshold)
 }
 
 // markAt is putMark, with these answers.
@@ -87,7 +89,7 @@ func markAt(n *network.Network, r *experiment.Run, name string, c native.MarkCon
 }
 
 // Packet does with a packet what mark_decide says.
-func (l *mark) Packet(p *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
+func (l *marker) Packet(p *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
 	backlog := p.Backlog()
 	if l.packets {
 		backlog = p.BacklogPackets()

@@ -12,6 +12,8 @@ import (
 	"weir/datapath/native"
 	"weir/experiment"
 	"weir/law"
+	"weir/law/mark"
+	"weir/law/static"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -73,9 +75,9 @@ func TestMarkAtPort(t *testing.T) {
 					for range waiting {
 						p.Send(packet(n, 1000, network.NotECT))
 					}
-					err := Put(n, &experiment.Run{
+					_, err := testWorks.Put(n, &experiment.Run{
 						Laws: []string{name[:3]}, At: []string{"switch"},
-						Params: map[string]any{name[:3]: experiment.MarkParams{Threshold: threshold, NotECT: name[4:]}},
+						Params: map[string]any{name[:3]: mark.Params{Threshold: threshold, NotECT: name[4:]}},
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -136,11 +138,11 @@ func TestPutWhere(t *testing.T) {
 	r := &experiment.Run{
 		Laws: []string{"droptail", "ecn", "red"}, At: []string{"left"},
 		Params: map[string]any{
-			"ecn": experiment.MarkParams{Threshold: law.Limit{N: 1000}},
-			"red": experiment.MarkParams{Threshold: law.Limit{N: 5000}},
+			"ecn": mark.Params{Threshold: law.Limit{N: 1000}},
+			"red": mark.Params{Threshold: law.Limit{N: 5000}},
 		},
 	}
-	if err := Put(n, r); err != nil {
+	if _, err := testWorks.Put(n, r); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range n.Ports {
@@ -156,7 +158,7 @@ func TestPutWhere(t *testing.T) {
 	if c := p.Counters(); c.Marks != 4 || c.Law.Packets != 4 {
 		t.Errorf("%d marked, %d dropped", c.Marks, c.Law.Packets)
 	}
-	if err := Put(n, &experiment.Run{Laws: []string{"sicc"}}); err == nil {
+	if _, err := testWorks.Put(n, &experiment.Run{Laws: []string{"sicc"}}); err == nil {
 		t.Error("a law that is not there was put")
 	}
 }
@@ -169,11 +171,11 @@ func TestStatic(t *testing.T) {
 		if vms > 0 {
 			senders, to = []string{"sender1.vm1", "sender1.vm2"}, "receiver1.vm1"
 		}
-		r := &experiment.Run{Laws: []string{"static"}, Params: map[string]any{"static": experiment.StaticParams{Rate: 250e6, Depth: 100_000}}}
+		r := &experiment.Run{Laws: []string{"static"}, Params: map[string]any{"static": static.Params{Rate: 250e6, Depth: 100_000}}}
 		for _, from := range senders {
 			r.Config.Items = append(r.Config.Items, experiment.Item{Pairs: []experiment.Pair{{Src: from, Dst: to}}})
 		}
-		if err := Put(n, r); err != nil {
+		if _, err := testWorks.Put(n, r); err != nil {
 			t.Fatal(err)
 		}
 		const frames = 500

@@ -8,6 +8,8 @@ import (
 
 	"weir/experiment"
 	"weir/law"
+	"weir/law/mark"
+	"weir/law/static"
 	"weir/sim/event"
 	"weir/sim/network"
 )
@@ -20,7 +22,7 @@ func TestPut_LeavesNoLawWhenItFails(t *testing.T) {
 	}
 	r := &experiment.Run{
 		Laws: []string{"ecn", "fairq", "static"}, At: []string{"switch"},
-		Params: map[string]any{"fairq": fairQDefaults(), "static": experiment.StaticParams{Rate: 1e6, Depth: 1e6}, "ecn": experiment.MarkParams{Threshold: law.Limit{N: 1000}}},
+		Params: map[string]any{"fairq": fairQDefaults(), "static": static.Params{Rate: 1e6, Depth: 1e6}, "ecn": mark.Params{Threshold: law.Limit{N: 1000}}},
 	}
 	r.Config.Graph, r.Config.RTT = g, 200e3
 	r.Config.Items = []experiment.Item{{Pairs: []experiment.Pair{{Src: "sender1", Dst: "receiver1"}, {Src: "nobody", Dst: "receiver1"}}}}
@@ -28,7 +30,7 @@ func TestPut_LeavesNoLawWhenItFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(n, r); err == nil || !strings.Contains(err.Error(), "there is no host nobody") {
+	if _, err := testWorks.Put(n, r); err == nil || !strings.Contains(err.Error(), "there is no host nobody") {
 		t.Fatalf("%v", err)
 	}
 	for _, p := range n.Ports {

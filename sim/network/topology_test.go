@@ -9,6 +9,11 @@ import (
 
 	"weir/experiment"
 	"weir/law"
+	"weir/law/acdc"
+	"weir/law/droptail"
+	"weir/law/fairq"
+	"weir/law/mark"
+	"weir/law/sicc"
 	"weir/sim/event"
 )
 
@@ -125,6 +130,12 @@ func hostsOf(g *experiment.Graph) []NodeID {
 	return ids
 }
 
+// treeLaws are those that the papers' trees are run with.
+var treeLaws = experiment.NewLaws(
+	experiment.Law{Spec: droptail.Spec()}, experiment.Law{Spec: mark.REDSpec()}, experiment.Law{Spec: mark.ECNSpec()},
+	experiment.Law{Spec: fairq.Spec()}, experiment.Law{Spec: sicc.Spec()}, experiment.Law{Spec: acdc.Spec()},
+)
+
 // The papers' trees: nodes, links, rates and over-subscription of S3 (144 servers) and S4 (288).
 func TestPaperTrees(t *testing.T) {
 	for _, c := range []struct {
@@ -135,7 +146,7 @@ func TestPaperTrees(t *testing.T) {
 		{"S3.yaml", 1, 2, 3, 48, 48, 8 * 25},
 		{"S4.yaml", 1, 3, 6, 48, 32, 8 * 25},
 	} {
-		f, err := experiment.Load(filepath.Join("../../experiments/sicc", c.file))
+		f, err := treeLaws.Load(filepath.Join("../../experiments/sicc", c.file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/reproduction"
 )
 
 func main() {
-	pages, err := reproduction.Pages(".")
+	pages, err := reproduction.Pages(".", laws.All())
 	for name, text := range pages {
 		err = errors.Join(err, os.WriteFile(name, text, 0o644)) //nolint:gosec // pages for everybody
 	}

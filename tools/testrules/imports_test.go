@@ -3,7 +3,9 @@ package testrules
 import (
 	"io/fs"
 	"os"
+	pathpkg "path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,10 @@ func TestImports_EveryRoomHasARule(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	var rules []string // patterns of files
+	for _, m := range regexp.MustCompile(`"\*\*/([^"]+/\*\.go)"`).FindAllStringSubmatch(string(config), -1) {
+		rules = append(rules, m[1])
 	}
 	rooms := 0
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -39,7 +45,7 @@ func TestImports_EveryRoomHasARule(t *testing.T) {
 			return nil
 		}
 		rooms++
-		if !strings.Contains(string(config), `"**/`+room+`/*.go"`) {
+		if !slices.ContainsFunc(rules, func(rule string) bool { ok, _ := pathpkg.Match(rule, room+"/x.go"); return ok }) {
 			t.Errorf("%s has no rule for its imports: add one to .golangci.yml under depguard, and a line to ARCHITECTURE.md, Rooms", room)
 		}
 		return nil

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -9,29 +8,30 @@ import (
 	"weir/datapath/fairq"
 	"weir/experiment"
 	"weir/law"
+	fairqlaw "weir/law/fairq"
 )
 
 // What experiment's limits let through the switch program takes, at each limit's last value, and what it refuses they
 // refuse: so all is said before anything is built.
 func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
-	for what, edit := range map[string]func(p *experiment.FairQParams){
-		"the defaults":         func(*experiment.FairQParams) {},
-		"interval 10us":        func(p *experiment.FairQParams) { p.Interval = 10e3 },
-		"interval 9us":         func(p *experiment.FairQParams) { p.Interval = 9e3 },
-		"an update takes 1s":   func(p *experiment.FairQParams) { p.Interval = 100e6 },
-		"it takes longer":      func(p *experiment.FairQParams) { p.Interval = 101e6 },
-		"fairswitch":           func(p *experiment.FairQParams) { p.FairSwitch = true },
-		"fairswitch, code, 4":  func(p *experiment.FairQParams) { p.FairSwitch, p.Gain, p.Updates = true, "code", 4 },
-		"fairswitch, code, 5":  func(p *experiment.FairQParams) { p.FairSwitch, p.Gain, p.Updates = true, "code", 5 },
-		"edge, 1ms":            func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 1e6 },
-		"edge, 0.9ms":          func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 9e5 },
-		"edge, 500ms":          func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 500e6 },
-		"edge, 501ms":          func(p *experiment.FairQParams) { p.Edge, p.EdgeInterval = true, 501e6 },
-		"edge, shim":           func(p *experiment.FairQParams) { p.Edge, p.Scale = true, "shim" },
-		"edge, unify":          func(p *experiment.FairQParams) { p.Edge, p.Scale = true, "unify" },
+	for what, edit := range map[string]func(p *fairqlaw.Params){
+		"the defaults":         func(*fairqlaw.Params) {},
+		"interval 10us":        func(p *fairqlaw.Params) { p.Interval = 10e3 },
+		"interval 9us":         func(p *fairqlaw.Params) { p.Interval = 9e3 },
+		"an update takes 1s":   func(p *fairqlaw.Params) { p.Interval = 100e6 },
+		"it takes longer":      func(p *fairqlaw.Params) { p.Interval = 101e6 },
+		"fairswitch":           func(p *fairqlaw.Params) { p.FairSwitch = true },
+		"fairswitch, code, 4":  func(p *fairqlaw.Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 4 },
+		"fairswitch, code, 5":  func(p *fairqlaw.Params) { p.FairSwitch, p.Gain, p.Updates = true, "code", 5 },
+		"edge, 1ms":            func(p *fairqlaw.Params) { p.Edge, p.EdgeInterval = true, 1e6 },
+		"edge, 0.9ms":          func(p *fairqlaw.Params) { p.Edge, p.EdgeInterval = true, 9e5 },
+		"edge, 500ms":          func(p *fairqlaw.Params) { p.Edge, p.EdgeInterval = true, 500e6 },
+		"edge, 501ms":          func(p *fairqlaw.Params) { p.Edge, p.EdgeInterval = true, 501e6 },
+		"edge, shim":           func(p *fairqlaw.Params) { p.Edge, p.Scale = true, "shim" },
+		"edge, unify":          func(p *fairqlaw.Params) { p.Edge, p.Scale = true, "unify" },
 		"a port of 250 kbit/s": nil,
 	} {
-		params := defaultFairQ(t)
+		params := defaultFairQ()
 		rate := law.Rate(1e9)
 		if edit == nil {
 			rate = 250e3 // its target takes 0.8 s
@@ -40,7 +40,7 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 			edit(&params)
 		}
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
-		before := params.Check(cfg, experiment.FairQLab())
+		before := params.Check(cfg.Network(), fairqlaw.LabLimits())
 		// There is no such device: it is refused too, but as it is attached.
 		_, err := fairq.Attach([]fairq.Port{{
 			PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Law: fairQLaw(params.At(cfg.RTT, rate, 125_000), &params),
@@ -55,19 +55,11 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 	}
 }
 
-func defaultFairQ(t *testing.T) experiment.FairQParams {
-	t.Helper()
-	laws := experiment.Laws()
-	i := slices.IndexFunc(laws, func(l experiment.Law) bool { return l.Name == "fairq" })
-	if i < 0 {
-		t.Fatal("there is no law fairq")
-	}
-	return *laws[i].Params().(*experiment.FairQParams)
-}
+func defaultFairQ() fairqlaw.Params { return *fairqlaw.Default() }
 
 // Every parameter of the file reaches the switch program.
 func TestFairQ_ParametersReachTheSwitchProgram(t *testing.T) {
-	p := defaultFairQ(t)
+	p := defaultFairQ()
 	at := p.At(200e3, 200e6, 125_000)
 	if l := fairQLaw(at, &p); l != (fairq.Law{
 		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,

@@ -4,6 +4,7 @@ import (
 	"weir/datapath/fairq"
 	"weir/datapath/fairq/edge"
 	"weir/experiment"
+	fairqlaw "weir/law/fairq"
 )
 
 // edgePorts are the places of edge mode's edge in the lab: the last port before each guest, which is its
@@ -21,8 +22,8 @@ func (l *Lab) edgePorts() []edge.Port {
 	return list
 }
 
-func edgeConfig(p *experiment.FairQParams) edge.Config {
-	c := edge.Config{FloorBytes: uint32(p.MinWindow), Lease: experiment.FairQEdgeLease.Std()}
+func edgeConfig(p *fairqlaw.Params) edge.Config {
+	c := edge.Config{FloorBytes: uint32(p.MinWindow), Lease: fairqlaw.EdgeLease.Std()}
 	if p.Shrink == "avoid" {
 		c.Shrink = fairq.ShrinkAvoid
 	}

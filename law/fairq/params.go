@@ -1,4 +1,4 @@
-package experiment
+package fairq
 
 import (
 	"errors"
@@ -6,15 +6,11 @@ import (
 	"math"
 	"time"
 
-	"weir/experiment/result"
 	"weir/law"
 )
 
-// FairQ's parameters, and what a world that has FairQ makes of them: a port's law, the limits, and what is said of a run
-// that FairQ could not hold as it should.
-
-// FairQParams configures fairq (RWNDQ), SPEC 1.1.
-type FairQParams struct {
+// Params configures fairq (RWNDQ), SPEC 1.1.
+type Params struct {
 	Interval       law.Duration `json:"interval" above:"0" jsonschema_description:"sampling interval (T)"`
 	Updates        int          `json:"updates" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"samples a window update (M)"`
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
@@ -34,55 +30,54 @@ type FairQParams struct {
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows anew to target / flows, and there is no slow start"`
 }
 
-// newFairQ: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
+// Default: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
 // together, as the authors' code has it and datapath/core by default: as printed, 2 MSS for each flow
 // and update, 16 flows that start together fill a buffer of 83 packets before their first data is
 // through (FQ-11). A scale of 7 is Linux's own with 6 MB of receive buffer: windows up to 8 MB in steps
 // of 128 bytes.
-func newFairQ() *FairQParams {
-	return &FairQParams{
-		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: law.FairQCount,
+func Default() *Params {
+	return &Params{
+		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: DefaultCount,
 		Idle: 1e9, Scale: "learn", UnifyShift: 7, Shrink: "allow", EdgeInterval: 10e6, Paths: 1,
 	}
 }
 
-// FairQLimits are all that worlds differ in as to what FairQ they take.
-type FairQLimits struct {
+// Limits are all that worlds differ in as to what FairQ they take.
+type Limits struct {
 	Interval law.Duration  // the least that queues can be sampled at
 	Active   time.Duration // the longest that a flow can count for after it last sent; 0: any
 }
 
-// FairQLab are the limits of the switch program: a kernel's timer, and times in 32 bits.
-func FairQLab() FairQLimits {
-	return FairQLimits{Interval: 10e3, Active: 4 * time.Second}
+// LabLimits are the limits of the switch program: a kernel's timer, and times in 32 bits.
+func LabLimits() Limits {
+	return Limits{Interval: 10e3, Active: 4 * time.Second}
 }
 
-// FairQSim are the limits of the simulator.
-func FairQSim() FairQLimits { return FairQLimits{Interval: 1e3} }
+// SimLimits are the limits of the simulator.
+func SimLimits() Limits { return Limits{Interval: 1e3} }
 
 // Edge mode, where the file does not say.
 const (
-	FairQEdgeLease  = law.Duration(1e9) // the edge remembers a window for so long
-	FairQEdgeChange = 1.0 / 8           // a window that moves by more is told at once
+	EdgeLease  = law.Duration(1e9) // the edge remembers a window for so long
+	EdgeChange = 1.0 / 8           // a window that moves by more is told at once
 )
 
 const (
-	mostFairQPeriod = law.Duration(1e9)     // between two updates (core/fairq.h)
-	mostFairQWindow = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq.h)
-	leastActive     = 10 * time.Millisecond // that a flow counts for after it last sent
-	leastEdge       = law.Duration(1e6)     // the switch program's
-	mostEdge        = FairQEdgeLease / 2    // one ACK that is lost must not let a flow go
-	mostFairSwitch  = 4                     // samples an update, with gain: code
-	noteworthy      = 1000                  // one in so many
+	mostPeriod     = law.Duration(1e9)     // between two updates (core/fairq.h)
+	mostWindow     = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq.h)
+	leastActive    = 10 * time.Millisecond // that a flow counts for after it last sent
+	leastEdge      = law.Duration(1e6)     // the switch program's
+	mostEdge       = EdgeLease / 2         // one ACK that is lost must not let a flow go
+	mostFairSwitch = 4                     // samples an update, with gain: code
 )
 
-// Check says what of p, or of the network that cfg describes, no switch of a world can do.
-func (p *FairQParams) Check(cfg *Config, world FairQLimits) error {
+// Check says what of p, or of the network, no switch of a world can do.
+func (p *Params) Check(topo *law.Topology, world Limits) error {
 	switch {
-	case p.Interval < world.Interval || p.Interval > mostFairQPeriod/law.Duration(max(1, p.Updates)):
-		return fmt.Errorf("a sampling interval of %v and %d samples an update: from %v on, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostFairQPeriod)
-	case p.MinWindow < 0 || p.MinWindow > mostFairQWindow || p.MaxWindow < 0 || p.MaxWindow > mostFairQWindow:
-		return fmt.Errorf("windows of %v to %v: 0B to %v", p.MinWindow, p.MaxWindow, law.Bytes(mostFairQWindow))
+	case p.Interval < world.Interval || p.Interval > mostPeriod/law.Duration(max(1, p.Updates)):
+		return fmt.Errorf("a sampling interval of %v and %d samples an update: from %v on, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostPeriod)
+	case p.MinWindow < 0 || p.MinWindow > mostWindow || p.MaxWindow < 0 || p.MaxWindow > mostWindow:
+		return fmt.Errorf("windows of %v to %v: 0B to %v", p.MinWindow, p.MaxWindow, law.Bytes(mostWindow))
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
 		// The mean over 32 samples is so old that this gain overshoots without end.
 		return fmt.Errorf("fairswitch with gain: code oscillates where an update takes more than %d samples: choose gain: paper", mostFairSwitch)
@@ -91,21 +86,18 @@ func (p *FairQParams) Check(cfg *Config, world FairQLimits) error {
 	case p.Edge && (p.EdgeInterval < leastEdge || p.EdgeInterval > mostEdge):
 		return fmt.Errorf("an edge_interval of %v: %v to %v, half of what the edge remembers", p.EdgeInterval, leastEdge, mostEdge)
 	}
-	if cfg.Graph == nil {
-		return nil
-	}
-	for _, l := range cfg.Graph.Links {
+	for _, l := range topo.Links {
 		if l.Rate == 0 {
 			continue
 		}
-		if err := p.checkPort(cfg.RTT, l.Rate, l.Buffer.Bytes(), world.Active); err != nil {
+		if err := p.checkPort(topo.RTT, l.Rate, l.Buffer.Bytes(), world.Active); err != nil {
 			return fmt.Errorf("between %s and %s: %w", l.A, l.B, err)
 		}
 	}
 	return nil
 }
 
-func (p *FairQParams) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes, mostActive time.Duration) error {
+func (p *Params) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes, mostActive time.Duration) error {
 	if buffer > math.MaxUint32 {
 		return fmt.Errorf("a buffer of %v: at most %v", buffer, law.Bytes(math.MaxUint32))
 	}
@@ -119,8 +111,8 @@ func (p *FairQParams) checkPort(rtt law.Duration, rate law.Rate, buffer law.Byte
 	return nil
 }
 
-// FairQPort is FairQ at one port: what its parameters come to there.
-type FairQPort struct {
+// Port is FairQ at one port: what its parameters come to there.
+type Port struct {
 	Target, Buffer uint32 // of the queue, bytes
 	Floor, Cap     uint32 // of a flow's window, bytes; 0: none
 	Tick, Period   time.Duration
@@ -130,52 +122,15 @@ type FairQPort struct {
 // At is FairQ at a port of this rate and buffer, where flows have this round trip when nothing queues. The target is a
 // fraction of the buffer; a flow is granted at most what the idle path and the target hold, and counts for four round
 // trips with the queue at its target.
-func (p *FairQParams) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) FairQPort {
+func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 	target := max(1, uint32(float64(buffer)*p.TargetFraction))
 	drain := time.Duration(float64(target) * 8 / float64(rate) * float64(time.Second))
-	f := FairQPort{
+	f := Port{
 		Target: target, Buffer: uint32(buffer), Floor: uint32(p.MinWindow), Cap: uint32(p.MaxWindow),
 		Tick: p.Interval.Std(), Period: p.Interval.Std() * time.Duration(p.Updates), Active: max(4*(rtt.Std()+drain), leastActive),
 	}
 	if f.Cap == 0 {
-		f.Cap = uint32(min(float64(rate)/8*rtt.Std().Seconds()+float64(target), mostFairQWindow))
+		f.Cap = uint32(min(float64(rate)/8*rtt.Std().Seconds()+float64(target), mostWindow))
 	}
 	return f
-}
-
-// FairQTally is what FairQ did at all its ports.
-type FairQTally struct {
-	Acks            result.LawAcks
-	Seen            uint64 // packets
-	Unknown         uint64 // of them, acknowledgements of connections that it does not know
-	Opened, Refused uint64 // connections that came into a flow table; attempts to that failed
-	Samples, Late   uint64 // of queues, by the timer; by a packet because the timer was late
-}
-
-// Since is what was done since before. (Samples and Late are not counted in the simulator, whose timers are never late.)
-func (t *FairQTally) Since(before *FairQTally) FairQTally {
-	return FairQTally{
-		Acks: result.LawAcks{
-			All: t.Acks.All - before.Acks.All, Rewritten: t.Acks.Rewritten - before.Acks.Rewritten,
-			Told: t.Acks.Told - before.Acks.Told, Left: t.Acks.Left - before.Acks.Left,
-		},
-		Seen: t.Seen - before.Seen, Unknown: t.Unknown - before.Unknown, Opened: t.Opened - before.Opened,
-		Refused: t.Refused - before.Refused, Samples: t.Samples - before.Samples, Late: t.Late - before.Late,
-	}
-}
-
-// Trouble says what kept FairQ from holding every flow, where it is more than a thousandth of them, and where it did not
-// see the queue when it should. It says no numbers, so that it reads the same for all runs.
-func (t *FairQTally) Trouble() []string {
-	var out []string
-	if t.Refused*noteworthy > t.Opened {
-		out = append(out, "fairq: over 0.1 % of the connections were not entered in the flow table (no room, or an entry of their addresses was there), and not held")
-	}
-	if t.Unknown*noteworthy > t.Seen {
-		out = append(out, "fairq: over 0.1 % of the acknowledgements were of no connection in the flow table, and not rewritten")
-	}
-	if t.Late*20 > t.Samples+t.Late {
-		out = append(out, "fairq: over 5 % of the samples of queues were taken by a packet, because the timer was late")
-	}
-	return out
 }

@@ -14,6 +14,7 @@ import (
 	"weir/datapath/fairq/shim"
 	"weir/datapath/testnet"
 	"weir/experiment"
+	fairqlaw "weir/law/fairq"
 )
 
 // portOf is a port of the lab by its name, shaped or not.
@@ -107,7 +108,7 @@ func both(client, server net.Conn, bytes int64) error {
 
 // shimRun is a run of fairq on all switches with a way to know scales.
 func shimRun(g *graphBuilder, scale string) *experiment.Run {
-	r := &experiment.Run{Laws: []string{"fairq"}, Config: *g.config(), Params: map[string]any{"fairq": experiment.FairQParams{
+	r := &experiment.Run{Laws: []string{"fairq"}, Config: *g.config(), Params: map[string]any{"fairq": fairqlaw.Params{
 		Interval: 500e3, Updates: 10, TargetFraction: 0.5, Gain: "paper",
 		Count: "handshake", Idle: 4e9, // flows count however slow the machine is
 		Scale: scale, UnifyShift: 5, Shrink: "allow",
@@ -139,7 +140,7 @@ func TestFairQWaysToKnowScales(t *testing.T) {
 			stop := func() error { return nil }
 			if scale != "" {
 				var err error
-				if stop, err = l.Enforce(shimRun(g, scale)); err != nil {
+				if stop, err = l.Enforce(shimRun(g, scale), testWorks); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"weir/datapath/testnet"
-	"weir/experiment"
+	"weir/law/fairq"
 )
 
 // The edge stands at the last port before each guest, also where a hypervisor is between, and never between
@@ -40,7 +40,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 		g := chain(3, hypervisors)
 		l := up(t, map[bool]string{false: "edge", true: "edgehv"}[hypervisors], g.config())
 		r := shimRun(g, "learn")
-		params := r.Params["fairq"].(experiment.FairQParams)
+		params := r.Params["fairq"].(fairq.Params)
 		// An interval so long that a busy machine does not make it a matter of time which acknowledgements tell.
 		params.Edge, params.EdgeInterval, params.MaxWindow = true, 500e6, 20_000
 		r.Params["fairq"] = params
@@ -50,7 +50,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 			edge = "sender1->sender1.hv"
 		}
 		guest := testnet.NewTap(t, portOf(t, l, edge))
-		stop, err := l.Enforce(r)
+		stop, err := l.Enforce(r, testWorks)
 		if err != nil {
 			t.Fatal(err)
 		}

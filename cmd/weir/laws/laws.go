@@ -1,0 +1,93 @@
+// Package laws is the list of the control laws of this build: the one place that names them all. Every other room is
+// given what it needs of it.
+package laws
+
+import (
+	"weir/experiment"
+	"weir/lab"
+	"weir/law"
+	"weir/law/acdc"
+	"weir/law/droptail"
+	"weir/law/fairq"
+	"weir/law/gcc"
+	"weir/law/hygenicc"
+	"weir/law/mark"
+	"weir/law/sed"
+	"weir/law/sicc"
+	"weir/law/static"
+	simlaws "weir/sim/laws"
+)
+
+// entry is a law, and what each world has of it; nil: the world has it not yet, or never.
+type entry struct {
+	spec law.Spec
+	sim  func() simlaws.Law
+	lab  func() lab.Law
+}
+
+// list is every law, in the order of the documentation.
+func list() []entry {
+	return []entry{
+		{droptail.Spec(), simlaws.DropTail, lab.DropTail},
+		{mark.REDSpec(), simlaws.Mark, lab.Mark},
+		{mark.ECNSpec(), simlaws.Mark, lab.Mark},
+		{static.Spec(), simlaws.Static, nil},
+		{acdc.Spec(), simlaws.ACDC, nil},
+		{fairq.Spec(), simlaws.FairQ, lab.FairQ},
+		{sicc.Spec(), nil, nil},
+		{gcc.Spec(), nil, nil},
+		{hygenicc.Spec(), nil, nil},
+		{sed.Spec(), nil, nil},
+		{sed.RepairSpec(), nil, nil},
+	}
+}
+
+// All are the laws of this build, as experiment files may name them.
+func All() *experiment.Laws {
+	var out []experiment.Law
+	for _, e := range list() {
+		l := experiment.Law{Spec: e.spec}
+		if e.lab != nil {
+			l.Built = append(l.Built, law.WorldLab)
+		}
+		if e.sim != nil {
+			l.Built = append(l.Built, law.WorldSim)
+		}
+		out = append(out, l)
+	}
+	return experiment.NewLaws(out...)
+}
+
+// Sim are those that the simulator has.
+func Sim() simlaws.Laws {
+	out := simlaws.Laws{}
+	for _, e := range list() {
+		if e.sim != nil {
+			l := e.sim()
+			l.Report = e.spec.Report
+			out[e.spec.Name] = l
+		}
+	}
+	return out
+}
+
+// Lab are those that the lab has.
+func Lab() lab.Laws {
+	out := lab.Laws{}
+	for _, e := range list() {
+		if e.lab != nil {
+			l := e.lab()
+			l.Report = e.spec.Report
+			out[e.spec.Name] = l
+		}
+	}
+	return out
+}
+
+// Metrics are those of all laws.
+func Metrics() []law.Metric { return All().Specs().Metrics() }
+
+// Built tells whether any world has the law.
+func Built(name string) bool {
+	return Sim()[name].Put != nil || Lab()[name].Start != nil
+}

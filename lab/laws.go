@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"weir/datapath/attach"
+	"weir/experiment"
+	"weir/experiment/result"
+	"weir/law"
+)
+
+// Law is a control law in the lab.
+type Law struct {
+	// Check says before anything is built what of a run this machine, or the law here, cannot do. nil: it can do all.
+	Check func(r *experiment.Run, name string) error
+	// Start puts the law to work on the switches in r.At, and on what else it works on.
+	Start func(l *Lab, r *experiment.Run, name string) (AtWork, error)
+	// Stays: the law is enforced without a process that lives.
+	Stays bool
+	// Report is that of the law's Spec.
+	Report func(law.Tally) ([]law.Value, []string)
+}
+
+// AtWork is a law that was put to work. Quiet has what most laws say.
+type AtWork interface {
+	// Has tells whether the law holds anything of a port, "switch->receiver1", that Sample would tell.
+	Has(port string) bool
+	// Sample is what the law holds of a port now: values of its metrics of kind law.OverTime.
+	Sample(port string) ([]law.Value, error)
+	// Tally is what it counted so far, at all ports; nil: it counts nothing.
+	Tally() (law.Tally, error)
+	// Close detaches it.
+	Close() error
+}
+
+// Quiet is a law that measures nothing of itself.
+type Quiet struct{}
+
+// Has is false.
+func (Quiet) Has(string) bool { return false }
+
+// Sample is nothing.
+func (Quiet) Sample(string) ([]law.Value, error) { return nil, nil }
+
+// Tally is nil.
+func (Quiet) Tally() (law.Tally, error) { return nil, nil }
+
+// Close does nothing.
+func (Quiet) Close() error { return nil }
+
+// Laws are the lab's laws, by name.
+type Laws map[string]Law
+
+// Check says which law of r this build lacks or cannot run here, or nil.
+func (ls Laws) Check(r *experiment.Run) error {
+	for _, name := range r.Laws {
+		l, ok := ls[name]
+		if !ok {
+			return fmt.Errorf("scheme %s: the lab has no law %q", r.Scheme, name)
+		}
+		if l.Check == nil {
+			continue
+		}
+		if err := l.Check(r, name); err != nil {
+			return fmt.Errorf("scheme %s: %w", r.Scheme, err)
+		}
+	}
+	return nil
+}
+
+// NeedProcess tells whether a law of r is enforced only while the process lives that attached it.
+func (ls Laws) NeedProcess(r *experiment.Run) bool {
+	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
+}
+
+// Enforce attaches the laws of r, in their order, to the lab's switches. stop detaches them.
+func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error) {
+	stop = func() error {
+		var errs []error
+		for _, at := range slices.Backward(l.laws) {
+			errs = append(errs, at.Close())
+		}
+		l.laws = nil
+		return errors.Join(errs...)
+	}
+	for _, name := range r.Laws {
+		at, err := ls[name].Start(l, r, name)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("scheme %s: %w", r.Scheme, err), stop())
+		}
+		l.laws = append(l.laws, atWork{name, ls[name].Report, at})
+	}
+	return stop, nil
+}
+
+// atWork is one law of a lab.
+type atWork struct {
+	name   string
+	report func(law.Tally) ([]law.Value, []string)
+	AtWork
+}
+
+// lawTotals says what laws counted, and what kept them from working as they should.
+func (l *Lab) lawTotals() (totals []law.Value, unmet []result.Unmet) {
+	for _, at := range l.laws {
+		t, err := at.Tally()
+		if err != nil {
+			unmet = append(unmet, result.UnmetTexts(at.name, result.Warning, fmt.Sprintf("%s: its counters cannot be read: %v", at.name, err))...)
+		}
+		if t == nil || at.report == nil {
+			continue
+		}
+		values, trouble := at.report(t)
+		totals = append(totals, values...)
+		unmet = append(unmet, result.UnmetTexts(at.name, result.Warning, trouble...)...)
+	}
+	return totals, unmet
+}
+
+// switchPorts are the ports of the switches that run the scheme's laws.
+func (l *Lab) switchPorts(at []string) []attach.PortRef {
+	var ports []attach.PortRef
+	for _, p := range l.Ports() {
+		if !p.OfSwitch || !slices.Contains(at, p.Node) {
+			continue
+		}
+		ports = append(ports, l.PortRef(p))
+	}
+	return ports
+}

@@ -1,0 +1,35 @@
+// Package sicc is SICC: the parameters of a controller that sees an incast coming and holds senders at one segment (SPEC 1.4, 1.5).
+package sicc
+
+import "weir/law"
+
+// Params configures sicc: the controller and its hypervisor part, SPEC 1.4 and 1.5.
+type Params struct {
+	Interval      law.Duration `json:"interval" above:"0" jsonschema_description:"monitoring interval (T, T_i)"`
+	OffFraction   float64      `json:"off_fraction" jsonschema:"minimum=0,maximum=1" jsonschema_description:"incast ends at or below this fraction of the buffer (alpha1)"`
+	OnFraction    float64      `json:"on_fraction" jsonschema:"exclusiveMinimum=0,maximum=4" jsonschema_description:"incast begins when the predicted queue reaches this fraction of the buffer (alpha2)"`
+	MouseDuration law.Duration `json:"mouse_duration" above:"0" jsonschema_description:"mean mouse duration (DM): incast ends after it"`
+	MinHold       law.Duration `json:"min_hold" jsonschema_description:"incast lasts at least this long"`
+	OffRule       string       `json:"off_rule" jsonschema:"enum=or,enum=and" jsonschema_description:"SI-3: DM elapsed or queue low (prose, code), or both (as printed)"`
+	QueueWeight   float64      `json:"queue_weight" jsonschema:"exclusiveMinimum=0,maximum=1" jsonschema_description:"weight of the newest queue in its mean (3/4)"`
+	InitialWindow int          `json:"initial_window" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments a new flow is expected to send at once (TCP_ICWND)"`
+	Lease         law.Duration `json:"lease" above:"0" jsonschema_description:"SH-5: a clamp that is not renewed ends after it"`
+	Model         string       `json:"model" jsonschema:"enum=controller,enum=queue" jsonschema_description:"the paper's controller, or the queue discipline of its ns-2 plots"`
+}
+
+// Default: T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 the Journal's; DM = 15 ms and
+// the hold of 4 ms are the published code's, as is an initial window of 10 (SPEC 1.4).
+func Default() *Params {
+	return &Params{
+		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: "or",
+		QueueWeight: 0.75, InitialWindow: 10, Lease: 1e9, Model: "controller",
+	}
+}
+
+// Spec is sicc.
+func Spec() law.Spec {
+	return law.Spec{
+		Name: "sicc", Folder: "sicc", Title: "SICC (paper 003 and its longer reports)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
+		Sites: []law.Site{law.Controller, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Arrivals}, Claims: []law.Resource{law.ReceiveWindow},
+	}
+}

@@ -1,0 +1,19 @@
+//go:build !cgo
+
+package laws
+
+import (
+	"fmt"
+
+	"weir/experiment"
+	"weir/sim/network"
+)
+
+// refused is a law that is C, in a build without cgo.
+func refused() Law {
+	check := func(_ *experiment.Run, name string) error {
+		return fmt.Errorf("law %s is C (datapath/core) and this weir was built without cgo: build it with CGO_ENABLED=1 and a C compiler", name)
+	}
+	put := func(_ *network.Network, r *experiment.Run, name string) (AtWork, error) { return nil, check(r, name) }
+	return Law{Check: check, Put: put}
+}

@@ -1,0 +1,36 @@
+package laws
+
+import (
+	"fmt"
+
+	"weir/experiment"
+	"weir/law"
+	"weir/law/static"
+	"weir/sim/network"
+)
+
+// Static is `static` in the simulator.
+func Static() Law { return Law{Put: putStatic} }
+
+// putStatic is `static`: every host that data comes from sends at a fixed rate at most, by a token bucket
+// that delays (SPEC, G1s).
+func putStatic(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+	params, err := law.Params[static.Params](r.Params, name)
+	if err != nil {
+		return nil, err
+	}
+	shaped := map[network.NodeID]bool{}
+	for _, item := range r.Config.Items {
+		for _, pair := range item.Pairs {
+			id, ok := n.Node(pair.Src)
+			if !ok {
+				return nil, fmt.Errorf("law %s: there is no host %s", name, pair.Src)
+			}
+			if !shaped[id] {
+				shaped[id] = true
+				n.HostPort(id).Shape(params.Rate, params.Depth)
+			}
+		}
+	}
+	return Quiet{}, nil
+}
