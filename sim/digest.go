@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"math"
 
 	"weir/experiment/result"
 )
@@ -39,32 +40,14 @@ func Digest(raw *result.Raw) string {
 		d.texts(drop.Port, drop.Reason)
 		d.key(drop.Key)
 	}
-	type key struct {
-		at   int64
-		port string
-	}
-	var order []key
-	vals := map[key]map[string]int64{}
+	d.numbers(int64(len(raw.LawSamples)))
 	for _, l := range raw.LawSamples {
-		k := key{int64(l.At), l.Port}
-		if vals[k] == nil {
-			order = append(order, k)
-			vals[k] = map[string]int64{}
-		}
-		vals[k][l.Metric] = int64(l.Value.Value)
+		d.numbers(int64(l.At), int64(math.Float64bits(l.Value.Value)))
+		d.texts(l.Port, l.Metric)
 	}
-	d.numbers(int64(len(order)))
-	for _, k := range order {
-		v := vals[k]
-		d.numbers(k.at, v["flows"], v["window_bytes"], v["grant_bytes"])
-		d.texts(k.port)
-	}
-	if len(raw.LawTotals) > 0 {
-		t := map[string]int64{}
-		for _, v := range raw.LawTotals {
-			t[v.Metric] = int64(v.Value)
-		}
-		d.numbers(t["acks"], t["acks_rewritten"], t["acks_told"], t["acks_left"])
+	for _, v := range raw.LawTotals {
+		d.numbers(int64(math.Float64bits(v.Value)))
+		d.texts(v.Metric)
 	}
 	return hex.EncodeToString(d.hash.Sum(nil))
 }

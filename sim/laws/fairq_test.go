@@ -3,10 +3,10 @@
 package laws
 
 import (
-	"slices"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"weir/datapath/fairq/model"
