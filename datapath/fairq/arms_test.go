@@ -1,16 +1,13 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"net/netip"
 	"reflect"
 	"testing"
 
 	"weir/datapath/internal/frames"
 	"weir/internal/testseed"
+	"weir/datapath/attach"
 )
 
 // What is sent again, told by sequence numbers: whole segments, parts of them, across the end of the

@@ -1,15 +1,13 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"weir/datapath/attach"
 )
 
 // ErrNotLive is the error for what cannot be changed while FairQ works.

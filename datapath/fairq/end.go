@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"weir/internal/lockfile"
+	"weir/datapath/attach"
 )
 
 const (

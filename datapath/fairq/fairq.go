@@ -3,10 +3,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
 )
 
 // Gain says how strongly the windows answer the queue (FQ-10).

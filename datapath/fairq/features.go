@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"math/bits"
@@ -13,6 +9,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
+
+	"weir/datapath/attach"
 )
 
 func probes() []attach.Probe {

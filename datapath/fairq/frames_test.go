@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"bytes"
 	"fmt"
 	"net/netip"
@@ -16,6 +12,7 @@ import (
 
 	"weir/datapath/internal/frames"
 	"weir/internal/testroot"
+	"weir/datapath/attach"
 )
 
 // frameSwitch is the switch program on ports that are no devices: BPF_PROG_TEST_RUN sends frames

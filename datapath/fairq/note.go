@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+
+	"weir/datapath/attach"
 )
 
 // A note is what user space has to say of a port, for status to read from the kernel: why its flows are

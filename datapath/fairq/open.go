@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"weir/datapath/attach"
 )
 
 // View reads what is pinned, and changes nothing.

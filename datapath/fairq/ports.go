@@ -1,15 +1,13 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"weir/datapath/attach"
 )
 
 // hold makes this process the one that has the pins, and opens the tables.

@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"weir/datapath/attach"
 )
 
 // begin writes what all ports share: the layout's version, the lease, the first heartbeat, the scope.

@@ -1,12 +1,10 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"fmt"
 	"time"
+
+	"weir/datapath/attach"
 )
 
 // Stats reads every port, in the order of the ports given to Attach.

@@ -1,10 +1,6 @@
 package fairq
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/internal/lockfile"
+	"weir/datapath/attach"
 )
 
 // The names by which the kernel knows the switch program, where it may hold windows and where it only looks. The

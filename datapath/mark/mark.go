@@ -3,10 +3,6 @@
 package mark
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
 )
 
 // Action is what a packet meets that finds the queue over the threshold.

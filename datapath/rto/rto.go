@@ -2,10 +2,6 @@
 package rto
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
 )
 
 // initialRTO keeps the attachment alive.

@@ -3,11 +3,6 @@
 package edge
 
 import (
-	"weir/datapath/attach"
-	"weir/datapath/fairq"
-)
-
-import (
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
+	"weir/datapath/fairq"
 )
 
 // Side says where the guest is.

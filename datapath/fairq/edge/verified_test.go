@@ -1,14 +1,11 @@
 package edge
 
 import (
-	"weir/datapath/fairq"
-)
-
-import (
 	"testing"
 
 	"weir/datapath/internal/bpftest"
 	"weir/internal/testroot"
+	"weir/datapath/fairq"
 )
 
 // The edge stays cheap to verify.

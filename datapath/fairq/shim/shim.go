@@ -2,16 +2,14 @@
 package shim
 
 import (
-	"weir/datapath/attach"
-)
-
-import (
 	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+
+	"weir/datapath/attach"
 )
 
 // Side says what the shim does at a port.
