@@ -130,7 +130,7 @@ func (c *Config) fairQ() (f fairq.Config, err error) {
 	signed, err4 := signeds.parse("signed", c.Signed)
 	return fairq.Config{
 		Count: count, Scale: scale, UnifyShift: uint8(c.UnifyShift), Flows: uint32(c.Flows), Shrink: shrink, Signed: signed, Scope: c.Scope, Edge: c.Edge,
-		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version,
+		Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Watch: len(c.Rollback.If) > 0,
 	}, errors.Join(CheckName(c.Name), err1, err2, err3, err4)
 }
 

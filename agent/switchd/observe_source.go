@@ -108,7 +108,7 @@ func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
 
 func (s *ownSource) stats(port string) (reading.Stats, error) { return s.fairq.PortStats(port) }
 
-// alongSource reads what is pinned of a living switch, and changes nothing.
+// alongSource reads what is pinned of a living switch, and changes nothing but that the switch counts what flows do.
 type alongSource struct {
 	view  *fairq.View
 	of    string
@@ -147,11 +147,14 @@ func openAlong(name string, found []candidate) (*alongSource, []string, error) {
 	if len(its) == 0 {
 		return nil, nil, v.Close()
 	}
+	if err := v.Watch(); err != nil {
+		return nil, nil, errors.Join(err, v.Close())
+	}
 	return s, its, nil
 }
 
 func (s *alongSource) name() string { return s.of }
-func (s *alongSource) beat() error  { return nil }
+func (s *alongSource) beat() error  { return s.view.Watch() }
 func (s *alongSource) close() error { return s.view.Close() }
 func (s *alongSource) eachFlow(do func(string, reading.Flow) bool) error {
 	return s.view.EachFlow(s.names, do)

@@ -5,9 +5,9 @@ import (
 	"reflect"
 	"testing"
 
+	"weir/datapath/attach"
 	"weir/datapath/internal/frames"
 	"weir/internal/testseed"
-	"weir/datapath/attach"
 )
 
 // What is sent again, told by sequence numbers: whole segments, parts of them, across the end of the

@@ -217,7 +217,7 @@ func BenchmarkFairQSweep(b *testing.B) {
 	best := time.Hour
 	for range 20 {
 		begin := time.Now()
-		if _, err := f.WeirFairqSweep.Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
+		if _, err := f.WeirFairqSweep.Run(&ebpf.RunOptions{Context: make([]byte, 20)}); err != nil {
 			b.Fatal(err)
 		}
 		best = min(best, time.Since(begin))

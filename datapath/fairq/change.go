@@ -13,7 +13,7 @@ import (
 // ErrNotLive is the error for what cannot be changed while FairQ works.
 var ErrNotLive = errors.New("not while it runs: restart")
 
-// Change changes what the ports have in common, while they work: scale, shrink, signed, edge mode and the scope; the
+// Change changes what the ports have in common, while they work: scale, shrink, signed, edge mode, Watch and the scope; the
 // rest of c is not looked at. Where that takes other programs, they are replaced in their links,
 // each between two packets; timers tick on, tables stay. It gives what undoes that. With an error everything
 // is as it was.
@@ -25,7 +25,7 @@ var ErrNotLive = errors.New("not while it runs: restart")
 func (f *Attachment) Change(c Config) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
-	next.UnifyShift, next.Flows, next.Signed = c.UnifyShift, c.Flows, c.Signed
+	next.UnifyShift, next.Flows, next.Signed, next.Watch = c.UnifyShift, c.Flows, c.Signed, c.Watch
 	next = next.withDefaults()
 	if err := next.check(nil); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
@@ -54,18 +54,18 @@ func (f *Attachment) Change(c Config) (undo func() error, err error) {
 func (f *Attachment) change(next Config) error {
 	was := f.cfg
 	if next.constants() == was.constants() {
-		f.cfg.Scope = next.Scope
+		f.cfg.Scope, f.cfg.Watch = next.Scope, next.Watch
 		if err := f.setScope(); err != nil {
-			f.cfg.Scope = was.Scope
+			f.cfg.Scope, f.cfg.Watch = was.Scope, was.Watch
 			return errors.Join(err, f.setScope())
 		}
-		return nil
+		return f.setWatch(nil)
 	}
 	if err := f.replace(next); err != nil {
 		f.cfg = was
 		return errors.Join(err, f.setScope())
 	}
-	return nil
+	return f.setWatch(nil)
 }
 
 // constants are those of the programs, which are set when they are loaded.

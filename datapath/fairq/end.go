@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"weir/internal/lockfile"
 	"weir/datapath/attach"
+	"weir/internal/lockfile"
 )
 
 const (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -146,6 +147,10 @@ type Config struct {
 	// Observe: this one only looks, so it may stand at a port where a switch is at work, and never keeps one from
 	// it. Every port's Hold must be HoldNone.
 	Observe bool
+	// Watch counts what flows do, from the first heartbeat on: Stats.Arms but for their Flows, and a Flow's InFlightBytes,
+	// OfferedBytes and GrantedBytes. It costs some ns a packet. Observe, and a port whose Hold is not HoldAll, count
+	// anyway; View.Watch has another process's switch count.
+	Watch bool
 	// Edge: windows are told to an edge (edge.Attach) on some ACKs, which applies them to all. Zero: every
 	// ACK is rewritten here.
 	Edge EdgeMode
@@ -195,6 +200,7 @@ type Attachment struct {
 	shared  sync.Mutex      // over the control entry, and over which programs control is
 	lock    *attach.PinLock // on cfg.Pin; nil without
 	fresh   bool            // no tables were there before
+	watch   atomic.Bool     // what flows do is to be counted
 }
 
 // fairQAttached is one port of a FairQ.

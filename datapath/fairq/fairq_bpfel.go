@@ -52,7 +52,7 @@ type fairqControl struct {
 	IdleSweeps  uint32
 	Seed        [2]uint64
 	Swept       uint32
-	Zero        uint32
+	Watched     uint32
 }
 
 type fairqEnd struct {
@@ -254,6 +254,7 @@ type fairqSwept struct {
 	Removed     uint32
 	IdleSweeps  uint32
 	Now         uint32
+	Watched     uint32
 }
 
 type fairqTimerSlot struct {

@@ -276,7 +276,7 @@ func (s *frameSwitch) forgetAfter(t *testing.T, sweeps uint32) {
 
 func (s *frameSwitch) sweep(t *testing.T) {
 	t.Helper()
-	if _, err := s.control.WeirFairqSweep.Run(&ebpf.RunOptions{Context: fairqSwept{}}); err != nil {
+	if _, err := s.control.WeirFairqSweep.Run(&ebpf.RunOptions{Context: fairqSwept{Watched: 1}}); err != nil {
 		t.Error(err)
 	}
 }

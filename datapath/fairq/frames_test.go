@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"weir/datapath/attach"
 	"weir/datapath/internal/frames"
 	"weir/internal/testroot"
-	"weir/datapath/attach"
 )
 
 // frameSwitch is the switch program on ports that are no devices: BPF_PROG_TEST_RUN sends frames
@@ -77,7 +77,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 		must(s.Scope.Put(k, uint32(1)))
 	}
 	s.last = make([]fairqPortCounts, ports)
-	must(s.Controls.Put(uint32(0), fairqControl{Schema: schemaVersion, HeartbeatNs: attach.MonotonicNs(), LeaseNs: 1 << 62, IdleSweeps: 1 << 20}))
+	must(s.Controls.Put(uint32(0), fairqControl{Schema: schemaVersion, HeartbeatNs: attach.MonotonicNs(), LeaseNs: 1 << 62, IdleSweeps: 1 << 20, Watched: 1}))
 	return s
 }
 

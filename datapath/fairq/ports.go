@@ -351,6 +351,9 @@ func (f *Attachment) configure(p *attachedPort, of int) error {
 	if p.letGo {
 		c.Releasing = 1
 	}
+	if err := f.setWatch(p); err != nil {
+		return err
+	}
 	if err := f.maps.Configs.Put(p.id, c); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}

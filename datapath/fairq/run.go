@@ -21,6 +21,9 @@ func (f *Attachment) begin() error {
 		return fmt.Errorf("read control: %w", err)
 	}
 	c.Schema, c.HeartbeatNs, c.LeaseNs, c.Releasing = schemaVersion, attach.MonotonicNs(), uint64(f.cfg.Lease), 0
+	if f.cfg.Watch || f.cfg.Observe {
+		c.Watched = 1
+	}
 	c.IdleSweeps = uint32(f.cfg.Forget / HeartbeatInterval)
 	if c.Seed == [2]uint64{} { // who takes over goes on with the same: flows stay in their arms
 		for i := range c.Seed {
@@ -213,7 +216,11 @@ func (f *Attachment) clear(id uint32, all bool) error {
 }
 
 func (f *Attachment) sweep() error {
-	if err := syscallResult(f.control.Sweep, fairqSwept{}); err != nil {
+	watched, err := f.watched()
+	if err != nil {
+		return err
+	}
+	if err := syscallResult(f.control.Sweep, fairqSwept{Watched: watched}); err != nil {
 		return fmt.Errorf("sweep the flow table: %w", err)
 	}
 	return nil

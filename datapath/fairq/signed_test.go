@@ -137,7 +137,7 @@ func TestFairQ_SignedLimit(t *testing.T) {
 			t.Run(fmt.Sprintf("offloads=%t,mode=%d", offloads, mode), func(t *testing.T) {
 				p := newRwndPath(t, testnet.PathOptions{PortBps: bps, GSO: offloads, ChecksumOffload: offloads})
 				needMD5(t, p)
-				f := p.govern(t, held(grant), held(grant), fairq.Config{Signed: mode})
+				f := p.govern(t, held(grant), held(grant), fairq.Config{Signed: mode, Watch: true})
 				signing := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(7), signedWith(testnet.SenderIPv4))
 				c := p.Dial(t, signing, testnet.WindowScale(7), signedWith(testnet.ReceiverIPv4))
 				testnet.Send(t, c.Client, c.Server, bytes)

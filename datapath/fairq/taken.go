@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"weir/internal/lockfile"
 	"weir/datapath/attach"
+	"weir/internal/lockfile"
 )
 
 // The names by which the kernel knows the switch program, where it may hold windows and where it only looks. The

@@ -110,6 +110,14 @@ static __always_inline struct arm_counts *arm_of(__u32 id, int held)
 	return a ? &a->arm[held & 1] : NULL;
 }
 
+// Whether somebody wants to know what flows do: a canary, a rollback, an observer (observe.h).
+static __always_inline int is_watched(void)
+{
+	struct control *control = control_of();
+
+	return control && control->watched;
+}
+
 // A connection begins with what its first segments tell; c is not in the flow table yet.
 static __always_inline void arms_begin(struct connection *c, const struct segment *s)
 {
@@ -129,14 +137,11 @@ static __always_inline void went_on(__u8 *these, __u8 *others)
 }
 
 // Data leaves. again: of a segment that lies astride, the part below counts.
-__noinline int arm_data(struct connection *c, const struct segment *s, __u32 held)
+static __always_inline void arm_data(struct connection *c, const struct segment *s, int held, int watched)
 {
 	struct arm_counts *arm;
 	__u32 back, again = 0;
 
-	if (!c || !s)
-		return 0;
-	arm = arm_of(port_id, held);
 	back = c->sent[s->side & 1] - s->seq;
 	if (back <= REACH)
 		again = back < s->payload ? back : s->payload;
@@ -144,11 +149,11 @@ __noinline int arm_data(struct connection *c, const struct segment *s, __u32 hel
 		c->sent[s->side & 1] = s->seq + s->payload;
 		went_on(&c->data_lately[s->side & 1], &c->acks_lately[s->side & 1]);
 	}
+	arm = watched ? arm_of(port_id, held) : NULL;
 	if (!arm)
-		return 0;
+		return;
 	arm->data_bytes += s->payload;
 	arm->again_bytes += again;
-	return 0;
 }
 
 // Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
@@ -176,7 +181,7 @@ static __always_inline void flight_is(struct acks *a, __u32 bytes)
 }
 
 // An acknowledgement leaves, of data that leaves by the arm's port. What was sent, another CPU is writing:
-// it is looked at once a round trip.
+// it is looked at once a round trip. arm: NULL: nobody watches.
 static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
 {
 	struct acks *a = &c->acks[s->side & 1];
@@ -189,12 +194,15 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 		if (beyond) // its FIN, or data that went another way
 			ack = sent;
 		a->round = sent;
-		flight_is(a, sent - a->una);
+		if (arm)
+			flight_is(a, sent - a->una);
 	}
 	ahead = una_moves(a, ack);
-	arm->acked_bytes += ahead;
 	if (ahead || (beyond && !(c->end[!s->side].flags & END_FIN)))
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
+	if (!arm)
+		return;
+	arm->acked_bytes += ahead;
 	arm->acks += packets;
 }
 

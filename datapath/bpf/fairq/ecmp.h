@@ -19,6 +19,28 @@
 #include "flows.h"
 #include "port.h"
 
+// The id of the port that an end's data leaves by; where another switch has it, of its twin here.
+static __always_inline __u32 paths_port(const struct end *sender)
+{
+	return (__u32)(sender->port ? sender->port : sender->assumed) - 1;
+}
+
+// What part of a window ACKs have whose data takes another of the equal paths.
+static __always_inline __u32 paths_divisor(const struct port_config *config, const struct end *sender)
+{
+	return !sender->port && config && config->divisor ? config->divisor : 1;
+}
+
+static __always_inline void paths_divide(const struct port_config *config, const struct end *sender, __u64 *grant, __u64 *would)
+{
+	__u32 divisor = paths_divisor(config, sender);
+
+	if (divisor == 1) // mostly, and a division takes as long as a lookup
+		return;
+	*grant /= divisor;
+	*would /= divisor;
+}
+
 struct twin_search {
 	__u64 netns_cookie;
 	__u32 ifindex;

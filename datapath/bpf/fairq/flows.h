@@ -222,7 +222,7 @@ struct control {
 	__u32 idle_sweeps;  // a connection not seen for so many is forgotten
 	__u64 seed[2];      // of the connections' lots
 	__u32 swept;        // the last sweep that is complete
-	__u32 zero;
+	__u32 watched;      // 1: somebody wants to know what flows do (observe.h)
 };
 
 struct scope_key {

@@ -22,6 +22,7 @@ struct swept {
 	__u32 removed;
 	__u32 idle_sweeps;
 	__u32 now;
+	__u32 watched; // from user space: 1: somebody wants to know what flows do, until the next sweep
 };
 
 #define CLOSED_SWEEPS 2 // a closed connection stays for so many: its last ACKs are still on the way
@@ -114,6 +115,7 @@ int weir_fairq_sweep(struct swept *result)
 
 	if (!control)
 		return 1;
+	control->watched = result->watched;
 	swept.now = __sync_fetch_and_add(&control->sweep, 1) + 1;
 	swept.idle_sweeps = control->idle_sweeps;
 	bpf_for_each_map_elem(&flows, sweep_flow, &swept, 0);

@@ -89,6 +89,18 @@ __noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct en
 	return 0;
 }
 
+// How the windows are scaled that an end sends. What the SYNs told counts before the reserved bits, which
+// anybody can set. 1 in the bits may as well be AccECN's, as nobody here saw the handshake: the scale that
+// was inferred is then 1 at most, too, if a shim wrote it.
+static __always_inline __u8 shift_of(const struct end *e, const struct segment *s)
+{
+	if (scale == SCALE_UNIFY && e->flags & END_UNIFIED)
+		return e->told;
+	if (scale == SCALE_SHIM && s->reserved > TCP_AE && !(e->flags & END_SCALE))
+		return s->reserved;
+	return e->shift;
+}
+
 // The field of an end's window in the unit that the other end takes it for.
 static __always_inline __u16 unify_field(const struct end *e, const struct segment *s)
 {

@@ -3,9 +3,9 @@ package edge
 import (
 	"testing"
 
+	"weir/datapath/fairq"
 	"weir/datapath/internal/bpftest"
 	"weir/internal/testroot"
-	"weir/datapath/fairq"
 )
 
 // The edge stays cheap to verify.

@@ -70,7 +70,7 @@ type lawtraceControl struct {
 	IdleSweeps  uint32
 	Seed        [2]uint64
 	Swept       uint32
-	Zero        uint32
+	Watched     uint32
 }
 
 type lawtraceFairqConfig struct {

@@ -74,7 +74,7 @@ type FairQControl struct {
 	IdleSweeps  uint32
 	Seed        [2]uint64
 	Swept       uint32
-	Zero        uint32
+	Watched     uint32
 }
 
 type FairQFlowKey struct {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// An acknowledgement leaves by a port. Its window field is min(rwnd, W): what the receiver of the data offers, and what
+// the port grants that the data leaves by.
+//
+//   1 ack_begins      whose data it acknowledges, and by which port that leaves
+//   2 ack_is_granted  what that port grants the flow now; 0: nothing, and the window stays
+//   3 ack_is_limited  the field: the least of both, not below the flow's floor
+//   4 ack_is_written  into the header, with the checksum
+//
+// What else there is stands in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h),
+// equal paths (ecmp.h), what observers want to know (observe.h).
+#ifndef WEIR_BPF_ACK_H
+#define WEIR_BPF_ACK_H
+
+#include "arms.h"
+#include "connection.h"
+#include "ecmp.h"
+#include "edge_mode.h"
+#include "flows.h"
+#include "observe.h"
+#include "port.h"
+#include "seats.h"
+#include "unify.h"
+#include "../lib/rewrite.h"
+
+struct ack {
+	struct end *receiver, *sender; // of the data
+	struct port *port;             // that the data leaves by; NULL: not known
+	struct port_config *config;
+	__u64 *said;       // the counter of what became of it
+	__u64 grant;       // what it is held to; 0: nothing
+	__u64 would;       // of a free flow: what it would be held to
+	__u32 id;          // of the port
+	struct window_ack window;
+	struct asked asked;
+};
+
+// Whether SYN-ACKs are held to the share that would be left if all open handshakes became flows.
+static __always_inline int holds_openings(const struct ack *a)
+{
+	struct control *control = control_of();
+
+	return control && port_holds_opening(control, a->config, a->port, bpf_ktime_get_ns());
+}
+
+static __always_inline void ack_begins(struct ack *a, const struct segment *s, struct connection *c,
+				       struct port_counts *stats)
+{
+	a->receiver = &c->end[s->side & 1];
+	a->sender = &c->end[!s->side];
+	a->id = paths_port(a->sender);
+	a->port = port_of(a->id);
+	a->config = bpf_map_lookup_elem(&configs, &a->id);
+	a->said = &stats->ungoverned;
+	a->grant = a->would = 0;
+	a->asked = (struct asked){};
+	a->window = (struct window_ack){
+		.field = scale == SCALE_UNIFY ? unify_field(a->receiver, s) : s->window,
+		.shift = shift_of(a->receiver, s),
+		.syn = !!(s->flags & TCP_SYN),
+		.ack = s->ack,
+		.shrink = shrink,
+	};
+}
+
+static __always_inline void ack_is_granted(struct ack *a, struct connection *c)
+{
+	int held = is_held(a->port, c), opens = 0;
+	__u32 openings;
+
+	if (count == COUNT_OPENING && a->window.syn && a->sender->port && held)
+		opens = holds_openings(a);
+	asked_begins(&a->asked, a->id, a->port);
+	a->grant = grant_of(a->port, c, &a->would);
+	if (opens) {
+		openings = port_openings(a->port);
+		a->grant = fairq_opening_q8(&a->config->law, &a->port->law, openings);
+		asked_opens(&a->asked, openings);
+	}
+	asked_grants(&a->asked, a->port, held, a->grant, a->would);
+	paths_divide(a->config, a->sender, &a->grant, &a->would);
+}
+
+// A field in bytes.
+static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
+{
+	return (__u32)field << window_shift(a->window.shift, a->window.syn);
+}
+
+// The least window of a flow.
+static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
+				      const struct end *sender, struct asked *asked)
+{
+	__u32 mss = mss_of(config, receiver), gso = gso_of(config, sender);
+
+	return asked_floor(asked, mss || gso ? mss : config->mss_unknown, gso);
+}
+
+// Gives the field that leaves. Of a free flow it is its own, and a->window.field says what it would be.
+static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets,
+					    __u16 *limited)
+{
+	struct window_edge edge = {};
+	__u16 own = a->window.field;
+
+	if (shrink == WINDOW_SHRINK_AVOID)
+		edge = acks->edge;
+	a->window.window_q8 = a->grant ? a->grant : a->would;
+	a->window.floor_bytes = a->config->law.floor_bytes;
+	if (!a->window.floor_bytes)
+		a->window.floor_bytes = floor_of(a->config, a->receiver, a->sender, &a->asked);
+	asked_window(&a->asked, &edge);
+	*limited = window_rewrite(&a->window, &edge);
+	asked_answer(&a->asked, *limited, &edge);
+	if (!a->sender->port)
+		stats->assumed += packets;
+	if (!a->grant) {
+		a->said = &stats->free_;
+		if (shrink == WINDOW_SHRINK_AVOID)
+			window_granted(&acks->edge, a->window.ack, ack_bytes(a, own));
+		return own;
+	}
+	a->said = *limited == own ? &stats->smaller : &stats->rewritten;
+	if (shrink == WINDOW_SHRINK_AVOID)
+		acks->edge = edge;
+	return *limited;
+}
+
+// Writes field and reserved bits, if they are others than what stands there: with scale: unify the field may be another
+// though the law left it. Gives the field that leaves.
+static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct segment *s, struct port_counts *stats,
+					    __u64 packets, __u16 field, __u8 bits, __u64 *said)
+{
+	if (field != s->window || bits != s->reserved) {
+		if (edge_interval ? reserved_window_write(ctx, s, bits, field) : window_write(ctx, s, field)) {
+			said = &stats->unwritable;
+			field = s->window;
+		} else if (bits != s->reserved) {
+			stats->told += packets;
+		}
+	}
+	*said += packets;
+	return field;
+}
+
+// Gives the field that the acknowledgement leaves with.
+__noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
+		      __u64 packets)
+{
+	__u16 field, limited;
+	struct acks *acks;
+	struct ack a;
+	__u8 bits;
+
+	if (!s || !c || !stats)
+		return 0;
+	acks = &c->acks[s->side & 1];
+	bits = s->reserved;
+	ack_begins(&a, s, c, stats);
+	if (s->is_signed) {
+		observe_ack(c, s, a.port, ack_bytes(&a, a.window.field), ack_bytes(&a, a.window.field), packets);
+		stats->signed_ += packets;
+		return s->window;
+	}
+	field = limited = a.window.field;
+	if (a.port && a.config) {
+		ack_is_granted(&a, c);
+		if (a.grant || a.would)
+			field = ack_is_limited(&a, acks, stats, packets, &limited);
+	}
+	observe_ack(c, s, a.port, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets);
+	if (edge_interval)
+		field = edge_advertises(&a.window, a.receiver, s, field, &bits, a.grant,
+					!a.grant && a.port && !is_held(a.port, c));
+	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said);
+	asked_told(&a.asked, ctx, s, &a.window, paths_divisor(a.config, a.sender), packets, field);
+	return field;
+}
+
+#endif

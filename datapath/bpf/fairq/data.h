@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// A segment with payload leaves by the port, and what ends its direction: FIN and RST.
+#ifndef WEIR_BPF_DATA_H
+#define WEIR_BPF_DATA_H
+
+#include "arms.h"
+#include "connection.h"
+#include "flows.h"
+#include "port.h"
+#include "seats.h"
+
+#define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
+
+// Data leaves by this port: here its direction is counted, and this port's window governs it.
+static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
+				    struct port_counts *stats, __u64 packets, int watched)
+{
+	struct end *e = &c->end[s->side & 1], *receiver = &c->end[!s->side];
+
+	stats->data += packets;
+	if (!port->data_seen)
+		port->data_seen = 1;
+	if (e->port != port_id + 1)
+		e->port = port_id + 1;
+	if (c->flags & CONNECTION_RESET) // it was not: the ends did not believe it
+		c->flags &= ~CONNECTION_RESET;
+	// Nor this one, if data goes on behind the FIN or far ahead of it. Else it is data that is sent again;
+	// it fills the queue too, and is counted.
+	if (e->flags & END_FIN && e->next - segment_next(s) > FIN_REACH)
+		e->flags &= ~END_FIN;
+	if (e->seat != seat_at(port_id, port->epoch))
+		seat_take(c, s->side, port_id);
+	if (count == COUNT_HANDSHAKE && e->registration && e->registered_at == port_id &&
+	    e->registration != port->generation)
+		register_enter(c, s->side);
+	if (ctx->gso_size > e->gso)
+		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
+	if (!(receiver->flags & END_SCALE))
+		adopt_data(receiver, s);
+	arm_data(c, s, is_held(port, c), watched);
+}
+
+// FIN or RST of a connection in the table.
+__noinline int on_end(struct segment *s, struct connection *c)
+{
+	if (!s || !c)
+		return 0;
+	if (s->flags & TCP_RST) {
+		direction_ends(c, 0);
+		direction_ends(c, 1);
+		c->flags |= CONNECTION_RESET;
+		return 0;
+	}
+	if (!(c->end[s->side & 1].flags & END_FIN)) {
+		c->end[s->side & 1].flags |= END_FIN;
+		c->end[s->side & 1].next = segment_next(s);
+		direction_ends(c, s->side);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,84 @@
+package fairq
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"weir/datapath/attach"
+)
+
+// What flows do is counted while somebody wants to know it: the switch's own process (Config.Watch), or another one that
+// only reads (View.Watch). The latter writes until when into a table that is user space's own, pinned beside the others;
+// the switch's process looks at each heartbeat.
+const (
+	watchPin   = "watch"
+	watchLease = 5 * time.Second
+)
+
+// WatchInterval is how often View.Watch is to be called. What it asks for ends by itself.
+const WatchInterval = time.Second
+
+// Watch has the switch's process count what flows do, from its next heartbeat on, for some seconds. Without a living
+// process nothing is counted.
+func (v *View) Watch() error { return v.watchUntil(attach.MonotonicNs() + uint64(watchLease)) }
+
+// Unwatch ends it with the next heartbeat, also for others that watch.
+func (v *View) Unwatch() error { return v.watchUntil(0) }
+
+func (v *View) watchUntil(ns uint64) error {
+	m, err := ebpf.NewMapWithOptions(&ebpf.MapSpec{
+		Name: watchPin, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Pinning: ebpf.PinByName,
+	}, ebpf.MapOptions{PinPath: v.dir})
+	if err != nil {
+		return fmt.Errorf("watch the flows of %s: %w", v.dir, err)
+	}
+	defer func() { _ = m.Close() }()
+	if err := m.Put(uint32(0), ns); err != nil {
+		return fmt.Errorf("watch the flows of %s: %w", v.dir, err)
+	}
+	return nil
+}
+
+// watched is 1 where what flows do is to be counted until the next sweep.
+func (f *Attachment) watched() (uint32, error) {
+	if f.watch.Load() {
+		return 1, nil
+	}
+	if f.cfg.Pin == "" {
+		return 0, nil
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(f.cfg.Pin, watchPin), &ebpf.LoadPinOptions{ReadOnly: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look who watches: %w", err)
+	}
+	defer func() { _ = m.Close() }()
+	var until uint64
+	if err := m.Lookup(uint32(0), &until); err != nil {
+		return 0, fmt.Errorf("look who watches: %w", err)
+	}
+	if attach.MonotonicNs() < until {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// setWatch decides anew whether this process wants to know what flows do; p is a port that is configured, or nil. It
+// begins at once, and ends with the next sweep.
+func (f *Attachment) setWatch(p *attachedPort) error {
+	watch := f.cfg.Watch || f.cfg.Observe || p != nil && p.Law.Hold != HoldAll
+	for i := range f.ports {
+		watch = watch || f.ports[i].Law.Hold != HoldAll
+	}
+	if f.watch.Swap(watch) || !watch {
+		return nil
+	}
+	return f.setControl(func(c *fairqControl) { c.Watched = 1 })
+}

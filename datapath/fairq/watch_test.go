@@ -1,0 +1,59 @@
+package fairq_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/datapath/fairq"
+	"weir/datapath/testnet"
+)
+
+// What flows do is counted only while somebody wants to know it: not by a plain switch; by one that is read by another
+// process that watches, and no more once it has stopped; by one that is told to watch.
+func TestFairQ_CountsWhatFlowsDoForWhoWatches(t *testing.T) {
+	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
+	p, ports := pinnedPath(t)
+	config := fairq.Config{Pin: dir, Lease: time.Hour}
+	f := attachTo(t, config, ports...)
+	acked := func() uint64 {
+		t.Helper()
+		p.Transfer(t, testnet.ReceiverIPv4, "reno", 1, 200_000)
+		var sum uint64
+		for i := range ports {
+			arms := statsOfPort(t, f, ports[i].Name).Arms
+			sum += arms[0].AckedBytes + arms[1].AckedBytes
+		}
+		return sum
+	}
+	if n := acked(); n != 0 {
+		t.Errorf("a plain switch counted %d bytes", n)
+	}
+	v, err := fairq.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := v.Watch(); err != nil {
+		t.Fatal(err)
+	}
+	beat(t, f, 1)
+	watched := acked()
+	if watched < 200_000 {
+		t.Errorf("another process watches, and %d bytes of 200000 were counted", watched)
+	}
+	if err := v.Unwatch(); err != nil {
+		t.Fatal(err)
+	}
+	beat(t, f, 1)
+	if n := acked(); n != watched {
+		t.Errorf("nobody watches, and %d bytes more were counted", n-watched)
+	}
+	config.Watch = true
+	if _, err := f.Change(config); err != nil {
+		t.Fatal(err)
+	}
+	if n := acked(); n < watched+200_000 {
+		t.Errorf("the switch is to watch, and %d bytes of 200000 were counted", n-watched)
+	}
+}
