@@ -144,23 +144,10 @@ func (n *Net) step(e law.Event) {
 		}
 		if id, ok := fabric.Target(a); ok {
 			if s := n.Switches[id]; s.Connected && s.heard == s.connections {
-				s.Orders = append(s.Orders, own(a))
+				s.Orders = append(s.Orders, law.Own(a)) // it is lent until the next step
 			}
 		}
 	}
-}
-
-// own is an action to be carried out later: what it points at is the law's until the next step.
-func own(a law.Action) law.Action {
-	switch a := a.(type) {
-	case fabric.SetGroup:
-		a.Group.Ports = slices.Clone(a.Group.Ports)
-		return a
-	case fabric.PacketOut:
-		a.Ports, a.Frame = slices.Clone(a.Ports), slices.Clone(a.Frame)
-		return a
-	}
-	return a
 }
 
 // Tick lets time pass.
