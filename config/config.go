@@ -9,6 +9,7 @@
 //	version.go  files of the version before
 //	schema.go   JSON schemas of Go types
 //	checker.go  what is wrong with one file
+//	params.go   parameters of one thing of many, such as a law
 //	explain.go  violations of a schema in our words
 package config
 

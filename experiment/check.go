@@ -218,7 +218,7 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 			c.Fail(path, config.OneLine(err.Error()), "")
 			continue
 		}
-		for _, key := range zeroFields(decoded) {
+		for _, key := range config.Zeros(decoded) {
 			at := append(slices.Clone(path), key)
 			if !c.Meant(at) {
 				c.Fail(at, "0 is not allowed", "above 0")

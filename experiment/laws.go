@@ -76,27 +76,6 @@ func (l *Law) fields() []string {
 	return names
 }
 
-// zeroFields names the fields of a law's configuration that are 0 and must not be.
-func zeroFields(params any) []string {
-	var out []string
-	v := reflect.ValueOf(params).Elem()
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		if f.Tag.Get("above") == "0" && isNothing(v.FieldByIndex(f.Index)) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// isNothing tells whether a quantity is 0; 0 packets are nothing too.
-func isNothing(v reflect.Value) bool {
-	if l, ok := v.Interface().(law.Limit); ok {
-		return l.N == 0
-	}
-	return v.IsZero()
-}
-
 // decode gives the law's typed configuration: its defaults, then what params says of its fields.
 func (l *Law) decode(params map[string]any) (any, error) {
 	own := maps.Clone(params)
