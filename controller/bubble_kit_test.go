@@ -98,9 +98,10 @@ func (p *pipes) Close() error {
 func (*pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // controller starts one. beforeDraw may be nil.
-func (b *bubble) controller(name string, beforeDraw func()) *role {
+func (b *bubble) controller(name string, beforeDraw func(), laws ...Law) *role {
 	c := defaultFile().config()
 	c.Name, c.Generation, c.beforeDraw = name, filepath.Join(b.dir, "generation"), beforeDraw
+	c.Laws = laws
 	b.doors[name] = new(door)
 	r := &role{cfg: c, log: slog.New(slog.NewTextHandler(b.t.Output(), nil)).With("controller", name), begun: time.Now(),
 		store: &channel.GenerationFile{Path: c.Generation}, listen: b.doors[name].listen}

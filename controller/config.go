@@ -26,6 +26,8 @@ type File struct {
 	Rates      fileRates    `json:"rates,omitzero" jsonschema_description:"packets a second that one switch may send to the controller, by why"`
 	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"of everything that grows"`
 	Metrics    fileMetrics  `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
+
+	Laws map[string]map[string]any `json:"laws,omitempty" jsonschema_description:"laws that run beside forwarding: by name, each with its parameters ({}: their defaults)"`
 }
 
 type fileTLS struct {
@@ -110,25 +112,31 @@ type Config struct {
 	beforeDraw func() // of tests: called when the lease is taken, before the generation id is drawn
 }
 
-// Law is a law that a controller is given. New makes it anew for each term.
-type Law struct {
-	Name string // in logs and status
-	New  func() (law.Law, error)
-}
-
 // Schema is the JSON schema of `kind: Controller`.
 func Schema() []byte { return kindController().Schema() }
 
-// Load reads and checks a file. What is wrong with it is config.Errors.
-func Load(path string) (*Config, error) {
-	f, err := kindController().Load(path)
+// kindWith is kindController for a build that has these laws.
+func kindWith(specs law.Specs) *config.Kind[File] {
+	k := *kindController()
+	k.Check = func(c *config.Checker, f *File) {
+		check(c, f)
+		checkLaws(c, f, specs)
+	}
+	return &k
+}
+
+// Load reads and checks a file, in a build that has these laws. What is wrong with it is config.Errors.
+func Load(path string, specs law.Specs) (*Config, error) {
+	f, err := kindWith(specs).Load(path)
 	if err != nil {
 		return nil, err
 	}
-	return f.config(), nil
+	c := f.config()
+	c.Laws, err = f.laws(specs)
+	return c, err
 }
 
-// FromOptions makes a configuration of options instead of a file.
+// FromOptions makes a configuration of options instead of a file. None of them is for laws.
 func FromOptions(t *config.Tree) (*Config, error) {
 	f, err := kindController().FromTree("", t)
 	if err != nil {

@@ -13,7 +13,7 @@ func TestFile(t *testing.T) {
 		if err := os.WriteFile("c.yaml", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return Load("c.yaml")
+		return Load("c.yaml", nil)
 	}
 	c, err := load("kind: Controller\nname: east\npoll: 10ms\nrates: {copy: 5000}\nlimits: {floods: 7}\ntls: {ca: a, certificate: b, key: c}\n")
 	if err != nil {

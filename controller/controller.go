@@ -10,6 +10,7 @@
 //	carry.go      actions as OpenFlow messages
 //	translate.go  flows, groups and meters in OpenFlow's form and back
 //	config.go     kind: Controller
+//	laws.go       laws that a file names
 //	run.go        the process: listening, status, metrics
 //	standby.go    which of several controllers is active
 //	fence.go      its generation id

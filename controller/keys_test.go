@@ -34,6 +34,7 @@ var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"limits.hosts_per_port": {file: "limits: {hosts_per_port: 7}", shownBy: "../law/forward/law_test.go TestHostLimits"},
 	"limits.pins":           {file: "limits: {pins: 7}", shownBy: "../law/forward/law_test.go TestPinLimit"},
 	"limits.floods":         {file: "limits: {floods: 7}", shownBy: "../law/forward/law_test.go TestFloodLimit"},
+	"laws":                  {shownBy: "laws_test.go TestLawsOfAFile"},
 	"metrics.listen":        {file: "metrics: {listen: 127.0.0.1:1}"},
 }
 

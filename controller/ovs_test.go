@@ -17,7 +17,7 @@ import (
 
 // beController is the controller's process.
 func beController(file string) {
-	c, err := Load(file)
+	c, err := Load(file, nil)
 	if err == nil && os.Getenv(testPause) != "" {
 		c.beforeDraw = sync.OnceFunc(stopHere)
 	}

@@ -26,7 +26,7 @@ import (
 
 // childController is what `weir controller -f FILE` is.
 func childController(file string) error {
-	c, err := controller.Load(file)
+	c, err := controller.Load(file, nil)
 	if err != nil {
 		return err
 	}

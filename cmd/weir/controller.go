@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/cmd/weir/laws"
 	"weir/config"
 	"weir/controller"
 )
@@ -114,7 +115,7 @@ func (f *controllerFlags) config(flags *pflag.FlagSet) (*controller.Config, erro
 		}
 	}
 	if f.file != "" {
-		return controller.Load(f.file)
+		return controller.Load(f.file, laws.All().Specs())
 	}
 	return controller.FromOptions(t)
 }

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"weir/config"
+	"weir/law"
+)
+
+// Law is a law that a controller runs beside forwarding and polling. New makes it anew for each term.
+type Law struct {
+	Name string // in logs and status
+	New  func() (law.Law, error)
+}
+
+// forController are the laws of a build that work at a controller.
+func forController(specs law.Specs) law.Specs {
+	return slices.DeleteFunc(slices.Clone(specs), func(l law.Spec) bool {
+		return l.New == nil || !slices.Contains(l.Sites, law.Controller)
+	})
+}
+
+// checkLaws says what is wrong with the laws of a file: a name that is none, parameters, two laws that cannot be composed.
+func checkLaws(c *config.Checker, f *File, specs law.Specs) {
+	var together []*law.Spec
+	specs = forController(specs)
+	for _, name := range slices.Sorted(maps.Keys(f.Laws)) {
+		l, ok := specs.Named(name)
+		if !ok {
+			allowed := "this build has none"
+			if len(specs) > 0 {
+				allowed = config.OneOf(name, specs.Names())
+			}
+			c.Fail([]string{"laws", name}, fmt.Sprintf("%q is no law of a controller", config.Clip(name)), allowed)
+			continue
+		}
+		c.Params(l.Params(), "laws", name)
+		together = append(together, l)
+	}
+	if err := law.Compose(together...); err != nil {
+		c.Fail([]string{"laws"}, err.Error(), "")
+	}
+}
+
+// laws are those of a file that was checked, in the order of their names.
+func (f *File) laws(specs law.Specs) ([]Law, error) {
+	var out []Law
+	for _, name := range slices.Sorted(maps.Keys(f.Laws)) {
+		text, err := json.Marshal(f.Laws[name])
+		if err != nil {
+			return nil, fmt.Errorf("law %s: %w", name, err)
+		}
+		l, ok := forController(specs).Named(name)
+		if !ok {
+			return nil, fmt.Errorf("law %s: this build has no such law of a controller", name)
+		}
+		out = append(out, Law{Name: name, New: func() (law.Law, error) {
+			params := l.Params()
+			if err := config.DecodeParams(text, params); err != nil {
+				return nil, err
+			}
+			return l.New(law.Controller, params, &law.Topology{})
+		}})
+	}
+	return out, nil
+}
