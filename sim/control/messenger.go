@@ -1,0 +1,233 @@
+// Package control is the control plane of the simulator: sites where laws step and where their actions are carried out
+// (switches, hosts, controllers), and a messenger that carries events and actions between them, as late, as unordered and
+// as lossy as a bus or in-band frames would.
+//
+//	messenger.go  what a message takes, loses and waits for
+//	box.go        a bounded queue in which the newest may replace an older one
+//	site.go       a law that steps, an enforcer, and where actions go
+//
+// It draws random numbers of its own, so a run without messages draws the same ones as before. Times are nanoseconds of
+// the simulated clock.
+package control
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"weir/law"
+	"weir/sim/event"
+)
+
+// Options are those of all messages of a Messenger.
+type Options struct {
+	Seed   int64        // of Jitter and Loss. Each pair of sites has a source of its own
+	Delay  law.Duration // from the end of a message on its sender's line to its arrival
+	Jitter law.Duration // up to this much later, each time as likely
+	Loss   float64      // probability that a message does not arrive: 0 to 1
+	Rate   law.Rate     // of the line of each site; 0: a message takes no time on it, and none waits
+	// Ordered lets no message overtake another of the same two sites, as on one TCP connection; the later one waits. Without
+	// it messages may overtake one another, as on a bus with several connections, or in-band frames.
+	Ordered bool
+	// Queue is how many messages may wait for a site's line; 0: 1024. What does not fit is dropped.
+	Queue int
+}
+
+// Limits of Options.
+const (
+	maxTime   = law.Duration(100e9)
+	maxRate   = law.Rate(1 << 53)
+	maxQueue  = 1 << 20
+	queueMost = 1024
+)
+
+func (o *Options) check() error {
+	switch {
+	case o.Delay < 0 || o.Delay > maxTime || o.Jitter < 0 || o.Jitter > maxTime:
+		return fmt.Errorf("messages with a delay of %v and a jitter of %v: 0 to %v", o.Delay, o.Jitter, maxTime)
+	case !(o.Loss >= 0 && o.Loss <= 1):
+		return fmt.Errorf("messages of which a part of %v is lost: 0 to 1", o.Loss)
+	case o.Rate < 0 || o.Rate > maxRate:
+		return fmt.Errorf("messages at a rate of %v: 0 to %v", o.Rate, maxRate)
+	case o.Queue < 0 || o.Queue > maxQueue:
+		return fmt.Errorf("a queue of %d messages: 1 to %d, or 0 for %d", o.Queue, maxQueue, queueMost)
+	}
+	return nil
+}
+
+// Messenger carries messages between sites. It belongs to the goroutine of its Queue.
+type Messenger struct {
+	queue  *event.Queue
+	o      Options
+	sites  []*Site
+	pairs  map[[2]int]*pair
+	free   []*message
+	lent   int64 // messages outside free
+	counts Counts
+	err    error // the first that was not carried out
+}
+
+// Err says which action or event first could not go where it was meant to go; nil: none so far.
+func (m *Messenger) Err() error { return m.err }
+
+func (m *Messenger) fail(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+// Counts is what became of messages. Sent = Arrived + Lost + Full + Replaced + Waiting + OnTheWay at any time.
+type Counts struct {
+	Sent     int64
+	Arrived  int64
+	Lost     int64 // on the way
+	Full     int64 // dropped: the queue of the sender's line was full
+	Replaced int64 // by a newer one of the same key, before it was on the line
+	Waiting  int64 // for their senders' lines now
+	OnTheWay int64 // on a line or behind it now
+}
+
+// pair is what messages from one site to another have in common.
+type pair struct {
+	random *rand.Rand
+	last   event.Time // Ordered: when the latest arrives
+}
+
+// message is one of the two, on its way.
+type message struct {
+	arrival  event.Event
+	m        *Messenger
+	from, to *Site
+	key      uint64
+	bytes    int64
+	event    law.Event
+	action   law.Action
+}
+
+// New makes a messenger without sites.
+func New(q *event.Queue, o Options) (*Messenger, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Queue == 0 {
+		o.Queue = queueMost
+	}
+	return &Messenger{queue: q, o: o, pairs: map[[2]int]*pair{}}, nil
+}
+
+// Counts gives the counts as of now.
+func (m *Messenger) Counts() Counts {
+	c := m.counts
+	for _, s := range m.sites {
+		c.Waiting += int64(s.out.len())
+	}
+	c.OnTheWay = m.lent - c.Waiting
+	return c
+}
+
+// newMessage takes a message from the pool.
+func (m *Messenger) newMessage() *message {
+	m.lent++
+	if n := len(m.free); n > 0 {
+		g := m.free[n-1]
+		m.free = m.free[:n-1]
+		return g
+	}
+	g := &message{m: m}
+	g.arrival.Init(g)
+	return g
+}
+
+func (m *Messenger) release(g *message) {
+	g.event, g.action = nil, nil
+	m.free = append(m.free, g)
+	m.lent--
+}
+
+// send takes a message over.
+func (m *Messenger) send(g *message) {
+	now := m.queue.Now()
+	m.counts.Sent++
+	if m.o.Rate == 0 {
+		m.leave(g, now)
+		return
+	}
+	s := g.from
+	switch old, ok := s.out.put(g.key, g.to, g); {
+	case !ok:
+		m.counts.Full++
+		m.release(g)
+		return
+	case old != nil:
+		m.counts.Replaced++
+		m.release(old)
+	}
+	if !s.line.Pending() {
+		s.begin(now)
+	}
+}
+
+// begin puts the next message of a site on its line.
+func (s *Site) begin(now event.Time) {
+	if s.out.len() == 0 {
+		return
+	}
+	s.sending = s.out.take()
+	units := s.sending.bytes * 8e9
+	rate := int64(s.m.o.Rate)
+	s.m.queue.Set(&s.line, now+event.Time((units+rate-1)/rate))
+}
+
+// sent is the end of a message on its site's line.
+type sent Site
+
+// Happen lets the message go, and the next one begin.
+func (t *sent) Happen(_ *event.Event, now event.Time) {
+	s := (*Site)(t)
+	g := s.sending
+	s.sending = nil
+	s.m.leave(g, now)
+	s.begin(now)
+}
+
+// leave sends a message on its way, or loses it.
+func (m *Messenger) leave(g *message, now event.Time) {
+	p := m.pair(g.from, g.to)
+	at := now + event.Time(m.o.Delay)
+	if m.o.Jitter > 0 {
+		at += event.Time(p.random.Int64N(int64(m.o.Jitter) + 1))
+	}
+	if m.o.Loss > 0 && p.random.Float64() < m.o.Loss {
+		m.counts.Lost++
+		m.release(g)
+		return
+	}
+	if m.o.Ordered {
+		at = max(at, p.last)
+		p.last = at
+	}
+	m.queue.Set(&g.arrival, at)
+}
+
+func (m *Messenger) pair(from, to *Site) *pair {
+	k := [2]int{from.number, to.number}
+	p := m.pairs[k]
+	if p == nil {
+		p = &pair{random: event.NewRandom(m.o.Seed, "control "+from.name+" to "+to.name)}
+		m.pairs[k] = p
+	}
+	return p
+}
+
+// Happen is a message's arrival.
+func (g *message) Happen(_ *event.Event, now event.Time) {
+	m, to := g.m, g.to
+	m.counts.Arrived++
+	e, a, key := g.event, g.action, g.key
+	from := g.from
+	m.release(g)
+	if a != nil {
+		to.enforce(a, now)
+		return
+	}
+	to.arrive(from, key, e, now)
+}
