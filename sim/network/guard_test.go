@@ -1,6 +1,8 @@
 package network
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"weir/experiment"
@@ -77,5 +79,116 @@ func TestGuard(t *testing.T) {
 		if c := n.NIC(a).Counters(); c.Sent != (Count{4, 2300}) {
 			t.Errorf("hypervisors %v: %+v", hypervisors, c)
 		}
+	}
+}
+
+// note is a guard that notes what it sees, and does with it what it is told to.
+type note struct {
+	name string
+	log  *[]string
+	out  func(host NodeID, pk *Packet) Verdict
+	in   func(host NodeID, pk *Packet) Verdict
+}
+
+func (g *note) Out(host NodeID, pk *Packet, now event.Time) Verdict {
+	*g.log = append(*g.log, fmt.Sprintf("%d: %s out %d", now, g.name, pk.tag))
+	if g.out == nil {
+		return Pass
+	}
+	return g.out(host, pk)
+}
+
+func (g *note) In(host NodeID, pk *Packet, now event.Time) Verdict {
+	*g.log = append(*g.log, fmt.Sprintf("%d: %s in %d", now, g.name, pk.tag))
+	if g.in == nil {
+		return Pass
+	}
+	return g.in(host, pk)
+}
+
+// Guards form a chain: the first is next to the host. What one takes it may return or discard later, in the direction in
+// which the packet went; what it injects passes the guards behind it. Counters tell where packets are.
+func TestGuards_Chain(t *testing.T) {
+	g := dumbbell(t, true)
+	n, s := build(t, g, Options{FrameOnly: true})
+	a, b := n.id(t, "sender1"), n.id(t, "receiver1")
+	var log []string
+	var held []*Packet
+	take := func(_ NodeID, pk *Packet) Verdict {
+		if pk.tag == 1 || pk.tag == 2 {
+			held = append(held, pk)
+			return Take
+		}
+		return Pass
+	}
+	first, second, third := &note{name: "first", log: &log}, &note{name: "second", log: &log, out: take, in: take}, &note{name: "third", log: &log}
+	n.SetGuards(first, second, third)
+	n.Send(a, n.packet(a, b, 500, 0))
+	n.Send(a, n.packet(a, b, 500, 1))
+	port := n.HostPort(a)
+	look := func(what string, want Counters, arrivals Arrivals) {
+		t.Helper()
+		if c := port.Counters(); c != want {
+			t.Errorf("%s: %+v, want %+v", what, c, want)
+		}
+		if c := n.Arrivals(b); c != arrivals {
+			t.Errorf("%s: arrivals %+v, want %+v", what, c, arrivals)
+		}
+		conservedBut(t, n, n.Arrivals(b).Taken.Packets)
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if !slices.Equal(log, want) {
+			t.Errorf("%s: %q, want %q", what, log, want)
+		}
+		log = nil
+	}
+	one, two, three := Count{1, 500}, Count{2, 1000}, Count{3, 1500}
+	look("one taken on its way out", Counters{In: two, Sent: one, Taken: one}, Arrivals{})
+	expect("out", "0: first out 0", "0: second out 0", "0: third out 0", "0: first out 1", "0: second out 1")
+	n.Queue.Run(event.Millisecond)
+	look("the other arrived", Counters{In: two, Sent: one, Taken: one}, Arrivals{In: one, Delivered: one})
+	expect("in", "58000: third in 0", "58000: second in 0", "58000: first in 0")
+	n.Return(held[0])
+	n.Queue.Run(2 * event.Millisecond)
+	look("returned, and taken on its way in", Counters{In: two, Sent: two}, Arrivals{In: two, Delivered: one, Taken: one})
+	expect("returned", "1000000: third out 1", "1058000: third in 1", "1058000: second in 1")
+	n.Return(held[1])
+	look("returned", Counters{In: two, Sent: two}, Arrivals{In: two, Delivered: two})
+	expect("returned inwards", "2000000: first in 1")
+	n.InjectIn(second, b, n.packet(a, b, 500, 9))
+	n.InjectOut(nil, a, n.packet(a, b, 500, 2))
+	n.Discard(held[2])
+	look("discarded", Counters{In: three, Own: one, Sent: two, Law: one}, Arrivals{In: three, Own: one, Delivered: three})
+	expect("injected", "2000000: first in 9", "2000000: first out 2", "2000000: second out 2")
+	n.InjectIn(nil, b, n.packet(a, b, 500, 2))
+	n.Discard(held[3])
+	if c := n.Arrivals(b); c.Ended != one || c.Own != two || c.Taken.Packets != 0 {
+		t.Errorf("%+v", c)
+	}
+	if len(s.got) != 3 {
+		t.Errorf("arrived %v", s.got)
+	}
+	conserved(t, n)
+}
+
+// Without guards nothing is counted, and one stands there once.
+func TestGuards_Mistakes(t *testing.T) {
+	n, _ := build(t, dumbbell(t, false), Options{})
+	if n.Arrivals(1) != (Arrivals{}) || len(n.Guards()) != 0 {
+		t.Error("there are guards")
+	}
+	for name, guards := range map[string][]Guard{"twice": {&gate{}, nil}, "too many": make([]Guard, 65)} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: went unnoticed", name)
+				}
+			}()
+			if guards[1] == nil {
+				guards[1] = guards[0]
+			}
+			n.SetGuards(guards...)
+		}()
 	}
 }

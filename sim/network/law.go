@@ -78,6 +78,7 @@ func (p *Port) SetLaws(laws ...Law) {
 		p.behind[n-1] = laws[n-1] // a single law needs no chain
 		p.law = p.behind[0]
 	}
+	p.setScheduler()
 }
 
 // Laws are the laws at the port, in the order in which they see a packet. The caller may append to the list.

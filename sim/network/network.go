@@ -7,6 +7,8 @@
 //	law.go      laws at ports: pass, drop, take, return, inject
 //	guard.go    guards between hosts and their links, the same
 //	serve.go    ports with strict priorities or a shared buffer
+//	schedule.go laws that decide about order and drop at such a port
+//	rate.go     rates that change at work
 //	jitter.go   the time that hosts need to send
 //	build.go    nodes and ports of an experiment's Graph
 //	route.go    all shortest paths
@@ -41,6 +43,9 @@ type Network struct {
 	Ports []*Port
 	// OnDrop, if set, is told of every packet that is lost, before it goes back to the pool.
 	OnDrop func(p *Port, pk *Packet, reason DropReason, now event.Time)
+	// Left, if set, is told of every packet that leaves the NIC of its host, or is dropped before that, where the NIC is a
+	// served port: there FreeAt does not tell it beforehand.
+	Left func(pk *Packet)
 
 	graph     *experiment.Graph
 	ids       map[string]NodeID
@@ -156,6 +161,11 @@ func (n *Network) NIC(host NodeID) *Port {
 func (n *Network) Loss(f func(p *Port, pk *Packet) bool) { n.loss = f }
 
 func (n *Network) dropped(p *Port, pk *Packet, reason DropReason, now event.Time) {
+	if n.Left != nil && reason != DropLoss && n.nodes[p.Node].kind != experiment.Switch {
+		if nic := n.NIC(pk.src); nic.kind == served && (p == nic || p.Node == pk.src) {
+			n.Left(pk)
+		}
+	}
 	if n.OnDrop != nil {
 		n.OnDrop(p, pk, reason, now)
 	}

@@ -277,6 +277,12 @@ func (p *Port) BacklogPackets() int64 {
 	return 0
 }
 
+// Served says that the port decides what it sends as it sends it: FreeAt means nothing there.
+func (p *Port) Served() bool { return p.kind == served }
+
+// ServedSince is when a port that is Served became one.
+func (p *Port) ServedSince() event.Time { return p.server.since }
+
 // FreeAt is when all that a FIFO holds will have left: Now or before when it is idle.
 func (p *Port) FreeAt() event.Time {
 	if p.jitter != nil {
@@ -299,7 +305,7 @@ func (p *Port) Reverse() *Port { return p.net.Ports[p.ID^1] }
 
 // Shape puts a token bucket before the line: packets wait in the buffer until it has their bytes (frames
 // as buffers count them). It holds what comes in in the time depth, or one packet if that is more. A wire
-// becomes a FIFO, with a line that takes next to no time and a NIC's buffer.
+// becomes a FIFO, with a line that takes next to no time and a NIC's buffer. For a rate that changes there is SetRate.
 func (p *Port) Shape(rate law.Rate, depth law.Duration) {
 	if p.kind == wire {
 		p.kind, p.line = fifo, newLine(maxRate, p.line.bare)

@@ -1,8 +1,7 @@
 package network
 
 import (
-	"math/bits"
-
+	"weir/experiment"
 	"weir/sim/event"
 )
 
@@ -35,6 +34,12 @@ type server struct {
 	used    uint8       // bit i: queues[i] is not empty
 	queues  [Priorities]queue
 	shared  *sharedBuffer // nil: the port's own buffer
+	nic     bool          // hosts may send by this port
+	since   event.Time    // when the port became a served one
+
+	limit     *limit    // nil: the line alone
+	scheduler Scheduler // nil: strict priorities, and the last to come is dropped
+	tapped    uint32    // the tap has seen so many, when the port was a FIFO
 }
 
 // queue is the packets of one priority. What is on the line counts in bytes, as in every buffer.
@@ -44,7 +49,8 @@ type queue struct {
 }
 
 func newServer(p *Port, shared *sharedBuffer) *server {
-	s := &server{p: p, shared: shared}
+	kind := p.net.nodes[p.Node].kind
+	s := &server{p: p, shared: shared, since: p.net.Queue.Now(), nic: kind == experiment.Guest || kind == experiment.Hypervisor && p.peer.kind == experiment.Switch}
 	s.done.Init(s)
 	return s
 }
@@ -72,55 +78,78 @@ func (p *Port) sendOther(pk *Packet, l Law, now event.Time) {
 
 func (s *server) send(pk *Packet, l Law, now event.Time) {
 	p := s.p
-	if s.now != nil && s.done.At() <= now { // its event stands behind this one
-		s.Happen(&s.done, now)
-	}
+	s.catchUp(now)
 	if l != nil && !p.obey(pk, l, now) {
 		return
 	}
-	q := &s.queues[pk.priority%Priorities]
-	bytes := int64(pk.bytes)
-	if s.shared != nil {
-		if !s.shared.admits(q.bytes, bytes) {
-			p.overflow(pk, now)
-			return
-		}
-		s.shared.used += bytes
-	} else if p.backlog+bytes > p.bytes || s.packets >= p.packets {
+	if !s.fits(pk) && (s.scheduler == nil || !s.makeRoom(pk, now)) {
 		p.overflow(pk, now)
 		return
 	}
+	bytes := int64(pk.bytes)
+	if s.shared != nil {
+		s.shared.used += bytes
+	}
 	p.backlog += bytes
 	s.packets++
-	q.bytes += bytes
+	s.queues[pk.priority%Priorities].bytes += bytes
+	s.queue(pk)
+	if s.now == nil {
+		s.begin(now)
+	}
+	if s.scheduler != nil {
+		p.net.settle()
+	}
+}
+
+// catchUp lets the packet on the line leave if it is time, and its event stands behind this one.
+func (s *server) catchUp(now event.Time) {
+	if s.now != nil && s.done.At() <= now {
+		s.Happen(&s.done, now)
+	}
+}
+
+// fits says whether the buffer has room for pk.
+func (s *server) fits(pk *Packet) bool {
+	bytes := int64(pk.bytes)
+	if s.shared != nil {
+		return s.shared.admits(s.queues[pk.priority%Priorities].bytes, bytes)
+	}
+	return s.p.backlog+bytes <= s.p.bytes && s.packets < s.p.packets
+}
+
+// queue puts pk behind the others of its priority.
+func (s *server) queue(pk *Packet) {
+	level := pk.priority % Priorities
+	q := &s.queues[level]
 	pk.next = nil
 	if q.first == nil {
 		q.first = pk
-		s.used |= 1 << (pk.priority % Priorities)
+		s.used |= 1 << level
 	} else {
 		q.last.next = pk
 	}
 	q.last = pk
-	if s.now == nil {
-		s.begin(now)
+}
+
+// begin puts the next packet, if there is one, on the line.
+func (s *server) begin(now event.Time) {
+	if s.used != 0 {
+		s.now = s.next(now)
+		s.start(now)
+		if s.scheduler != nil {
+			s.p.net.settle()
+		}
 	}
 }
 
-// begin puts the first packet of the highest priority on the line.
-func (s *server) begin(now event.Time) {
-	level := bits.Len8(s.used) - 1
-	if level < 0 {
-		return
-	}
-	q, p := &s.queues[level], s.p
-	pk := q.first
-	if q.first = pk.next; q.first == nil {
-		s.used &^= 1 << level
-	}
-	pk.next = nil
-	s.now = pk
+// start lets the packet s.now begin as soon as line and bucket allow it.
+func (s *server) start(now event.Time) {
+	p, pk := s.p, s.now
 	if p.bucket != nil {
 		now = p.bucket.start(max(now, p.line.free), pk.bytes)
+	} else if s.limit != nil {
+		now = s.limit.begin(s, max(now, p.line.free), pk.bytes)
 	}
 	p.net.Queue.Set(&s.done, p.line.take(now, pk.bytes))
 }
@@ -132,9 +161,21 @@ func (s *server) Happen(_ *event.Event, now event.Time) {
 	p.net.Queue.Stop(&s.done)
 	s.remove(pk)
 	p.sent.add(pk)
-	p.push(pk, now)
-	p.left = p.end
+	leaves := now
+	if p.jitter != nil {
+		leaves = p.jitter.leaves(now)
+	}
+	tap := p.tap
+	if s.tapped > 0 {
+		s.tapped--
+		p.tap = nil
+	}
+	p.push(pk, leaves)
+	p.left, p.tap = p.end, tap
 	s.begin(now)
+	if s.nic && p.net.Left != nil && p.net.NIC(pk.src) == p {
+		p.net.Left(pk)
+	}
 }
 
 // remove takes a packet's bytes out of the buffer.
@@ -150,8 +191,9 @@ func (s *server) remove(pk *Packet) {
 
 // flush drops all that has not left.
 func (s *server) flush(now event.Time) {
-	if s.now != nil && s.done.At() <= now {
-		s.Happen(&s.done, now)
+	s.catchUp(now)
+	if s.now != nil {
+		s.undo(now) // a packet that has not begun gives its tokens back
 	}
 	s.p.net.Queue.Stop(&s.done)
 	s.p.idle(now)
@@ -170,5 +212,5 @@ func (s *server) flush(now event.Time) {
 			lose(pk)
 		}
 	}
-	s.used = 0
+	s.used, s.tapped = 0, 0
 }

@@ -11,6 +11,12 @@ type smallQueue struct {
 	event event.Event
 	nic   *network.Port // nil: not bounded
 	first uint32        // number of the first segment that may still be in the NIC
+
+	// Of a served NIC, which does not know when a segment will leave: Network.Left tells that it has.
+	counts bool  // queued and what follows are in use
+	queued int64 // bytes of data that have not left
+	resume int64 // waiting: sending goes on when queued has come down to this
+	waits  bool
 }
 
 // Numbers of Linux's small queues.
@@ -47,6 +53,9 @@ func (e *Endpoint) throttled(now event.Time) bool {
 	if q.nic == nil {
 		return false
 	}
+	if e.counting() {
+		return e.throttledByCount()
+	}
 	if before(q.first, e.board.head) {
 		q.first = e.board.head
 	}
@@ -76,9 +85,71 @@ func (e *Endpoint) throttled(now event.Time) bool {
 	return true
 }
 
+// throttledByCount is throttled where the NIC is a served port.
+func (e *Endpoint) throttledByCount() bool {
+	q := &e.small
+	if e.board.len() <= 1 || q.queued <= 2*gsoSegments*int64(e.mss) {
+		return false
+	}
+	burst := e.burst()
+	if q.queued <= 2*burst {
+		return false
+	}
+	q.resume, q.waits = q.queued-burst, true
+	return true
+}
+
+// counting says that the NIC is a served port. When it has become one the count begins with what had not left by then.
+func (e *Endpoint) counting() bool {
+	q := &e.small
+	if q.nic == nil || !q.nic.Served() {
+		return false
+	}
+	if !q.counts {
+		q.counts = true
+		since := q.nic.ServedSince()
+		for n := e.board.head; n != e.board.tail; n++ {
+			if s := e.board.at(n); s.leaves > since {
+				q.queued += int64(s.end() - s.seq)
+			}
+		}
+	}
+	return true
+}
+
+// queueing counts data that is about to be sent by a served NIC.
+func (e *Endpoint) queueing(payload int32) {
+	if e.counting() {
+		e.small.queued += int64(payload)
+	}
+}
+
+// left is Network.Left.
+func (s *Stack) left(pk *network.Packet) {
+	if pk.Proto() != network.TCP || pk.Payload() == 0 || int(pk.Conn()) >= len(s.conns) {
+		return
+	}
+	side := 1
+	if pk.ToAcceptor() {
+		side = 0
+	}
+	e := s.conns[pk.Conn()].ends[side]
+	if e == nil || !e.counting() {
+		return
+	}
+	q := &e.small
+	q.queued = max(0, q.queued-int64(pk.Payload()))
+	if q.waits && q.queued <= q.resume {
+		q.waits = false
+		if !q.event.Pending() {
+			s.Queue.Set(&q.event, s.Queue.Now()) // not at once: the network is at work on the packet
+		}
+	}
+}
+
 // leaving notes when the segment that was just sent will have left the NIC.
 func (e *Endpoint) leaving(s *segment) {
-	if e.small.nic != nil {
+	if e.small.nic != nil && !e.counting() {
 		s.leaves = e.small.nic.FreeAt()
 	}
 }

@@ -70,7 +70,9 @@ const restTime = 60 * event.Second
 // NewStack makes the transport of net. The seed is that of initial sequence numbers. The caller makes it
 // the network's Sink.
 func NewStack(q *event.Queue, net *network.Network, seed int64) *Stack {
-	return &Stack{Queue: q, Net: net, listeners: make(map[door]*listener), random: event.NewRandom(seed, "tcp initial sequence numbers")}
+	s := &Stack{Queue: q, Net: net, listeners: make(map[door]*listener), random: event.NewRandom(seed, "tcp initial sequence numbers")}
+	net.Left = s.left
+	return s
 }
 
 // Listen lets a host accept connections to a port. accept is called when the handshake is through, and

@@ -9,27 +9,34 @@ import (
 	"weir/sim/network"
 )
 
+// slowSender is two hosts, "a" behind a line of that rate and "b" behind 1 Gbit/s.
+func slowSender(t *testing.T, rate law.Rate) (*event.Queue, *network.Network, *Stack) {
+	t.Helper()
+	q := event.NewQueue()
+	net, err := network.Build(q, &experiment.Config{Graph: &experiment.Graph{
+		Nodes: []experiment.Node{
+			{Name: "switch", Kind: experiment.Switch},
+			{Name: "a", Kind: experiment.Guest, Attached: "switch"},
+			{Name: "b", Kind: experiment.Guest, Attached: "switch"},
+		},
+		Links: []experiment.Link{
+			{A: "a", B: "switch", Rate: rate, Delay: 50_000, Buffer: law.Limit{N: 1e6}},
+			{A: "b", B: "switch", Rate: 1e9, Delay: 50_000, Buffer: law.Limit{N: 1e6}},
+		},
+	}}, network.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStack(q, net, 1)
+	net.Sink = s
+	return q, net, s
+}
+
 // A sender whose own line is the bottleneck keeps two bursts in its NIC at most, and the line busy; without
 // small queues its window fills the NIC, which drops. (Linux: TCP Small Queues.)
 func TestSmallQueues(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		q := event.NewQueue()
-		net, err := network.Build(q, &experiment.Config{Graph: &experiment.Graph{
-			Nodes: []experiment.Node{
-				{Name: "switch", Kind: experiment.Switch},
-				{Name: "a", Kind: experiment.Guest, Attached: "switch"},
-				{Name: "b", Kind: experiment.Guest, Attached: "switch"},
-			},
-			Links: []experiment.Link{
-				{A: "a", B: "switch", Rate: 100e6, Delay: 50_000, Buffer: law.Limit{N: 1e6}},
-				{A: "b", B: "switch", Rate: 1e9, Delay: 50_000, Buffer: law.Limit{N: 1e6}},
-			},
-		}}, network.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := NewStack(q, net, 1)
-		net.Sink = s
+		q, net, s := slowSender(t, 100e6)
 		c := Default("reno")
 		c.SmallQueues = on
 		server := &program{}
@@ -54,5 +61,46 @@ func TestSmallQueues(t *testing.T) {
 		if rate := float64(server.got) * 8 / 2 / 1e6; on && rate < 90 {
 			t.Errorf("%.1f Mbit/s", rate)
 		}
+	}
+}
+
+// Where a rate that changes at work limits the sender, small queues go by what has left its NIC: it keeps two bursts in
+// there at most, sends on at once when the rate rises, and fills each rate.
+func TestSmallQueues_RateChanges(t *testing.T) {
+	q, net, s := slowSender(t, 1e9)
+	nic := net.NIC(1)
+	c := Default("reno")
+	c.SmallQueues = true
+	server := &program{}
+	s.Listen(2, 80, c, func(*Endpoint) App { return server })
+	e := s.Dial(1, 2, 1000, 80, c, &program{})
+	e.Write(1 << 40)
+	q.Run(100 * event.Millisecond) // by its line, a FIFO
+	for i, rate := range []law.Rate{100e6, 10e6, 500e6, 20e6, 800e6} {
+		if err := nic.SetRate(rate, 3000); err != nil {
+			t.Fatal(err)
+		}
+		before := server.got
+		from, most := q.Now(), int64(0)
+		for now := from; now < from+500*event.Millisecond; now += 100 * event.Microsecond {
+			q.Run(now)
+			if err := e.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if now > from+100*event.Millisecond {
+				most = max(most, nic.Backlog())
+			}
+		}
+		// 1448 bytes of 1514 that the bucket counts, over half a second; of the first what 1 Gbit/s left in the NIC.
+		share := float64(server.got-before) * 8 / 0.5 / float64(rate)
+		if most > 150_000 || share < 0.9 || share > 1.0 {
+			t.Errorf("rate %d, %v: %d bytes in the NIC, %.3f of the rate", i, rate, most, share)
+		}
+	}
+	if n := e.Counters().Timeouts; n != 0 || nic.Counters().Tail.Packets != 0 {
+		t.Errorf("%d timeouts, %+v", n, nic.Counters())
+	}
+	if n := e.small.queued; n < 0 || n > nic.Backlog() {
+		t.Errorf("%d bytes are counted in the NIC, which holds %d", n, nic.Backlog())
 	}
 }
