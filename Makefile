@@ -129,7 +129,7 @@ lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe,
 	scripts/lab-truth $(GROUPS)
 
 fluid: ## FairQ on the fluid model, and where it settles: figures and tables of docs/fairq-simulated.md
-	$(GO) run ./tools/fluidmap docs/img docs/fairq-simulated.md
+	$(GO) run ./tools/fairq-fluidmap docs/img docs/fairq-simulated.md
 
 validate: ## hold the simulator against ns-3, from its Python wheel (docs/validation.md): minutes
 	scripts/validate $(OUT)/validate

@@ -30,7 +30,7 @@ type moved struct {
 }
 
 type movedKey struct {
-	text string // "gain -> fairq.gain"
+	text string // "gain -> LAW.gain"
 	line int
 }
 

@@ -18,7 +18,7 @@ type Options struct {
 	Seeds     []int64  // instead of the file's
 	SeedCount int      // seeds 1..N, instead of the file's; 0: not said
 	Set       []string // "guests.cc=reno"
-	Sweep     []string // "schemes.sicc.params.interval=1ms,5ms"
+	Sweep     []string // "schemes.ecn.params.threshold=10KB,20KB"
 	// Available skips the schemes whose laws this build lacks, where it would refuse them.
 	Available bool
 	// AssumeAll plans as if this build had every world and law: for checking files.

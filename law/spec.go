@@ -11,6 +11,8 @@ type Spec struct {
 	// Folder is the directory of its paper's experiments below experiments/, and Title the heading that they stand under.
 	// Laws of one paper have the same. "": it has none.
 	Folder, Title string
+	// Baseline: switches have it without Weir, or it is the simplest there is; others are held against it.
+	Baseline bool
 	// Params gives a pointer to the law's parameters with their defaults: a struct whose fields have tags for JSON and for
 	// the JSON schema. A field with the tag above:"0" cannot be 0.
 	Params func() any

@@ -11,8 +11,8 @@ import (
 
 // Limits of one run. What can be told from its configuration is refused before anything of it is built; what only shows
 // as it goes on is counted, and ends it. Beside them stands what each takes, as measured: some 10 GB is what a run with
-// all of it at once would take, without FairQ. Nodes are bounded by the file (20,000; 2.4 KB each with the ports of their
-// links, and routes take 4 B for each pair of switches), and so are steps of rates over time. FairQ takes 180 B more for
+// all of it at once would take, without laws that keep tables. Nodes are bounded by the file (20,000; 2.4 KB each with the ports of their
+// links, and routes take 4 B for each pair of switches), and so are steps of rates over time. A law with a table takes 180 B more for
 // each connection at each switch that knows it (81,920 at most), and at each switch 4 B for every number of a connection
 // up to the highest that passed it: with a million open at a time 4 MB a switch, 6 GB of the most switches (1500).
 const (

@@ -43,7 +43,7 @@ for independent. --scheme, --world and --at put one against another, also within
 Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.`,
 		Example: `  weir compare out/before out/after
   weir compare out/before out/after --metric mice.fct_ms.p99,bottleneck.drops --fail-over 5%
-  weir compare out/incast --scheme droptail,fairq
+  weir compare out/incast --scheme droptail,ecn
   weir compare out/incast --world lab,sim
   weir compare out/incast --scheme ecn --at threshold=15KB,60KB`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
@@ -105,7 +105,7 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 
 // options reads the flags; share is of --fail-over.
 func (f *compareFlags) options(files int) (o compare.Options, share float64, err error) {
-	o = compare.Options{LawMetrics: laws.Metrics(), Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
+	o = compare.Options{LawMetrics: laws.All().Specs().Metrics(), Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
 	if !(f.confidence >= 50 && f.confidence < 100) {
 		return o, 0, fmt.Errorf("--confidence %v: per cent, from 50 to below 100", f.confidence)
 	}
@@ -176,7 +176,7 @@ func readSide(path string, stderr io.Writer) (compare.Side, error) {
 	if err != nil {
 		return compare.Side{}, fmt.Errorf("%s is no result of weir run: %w", path, err)
 	}
-	doc.LawMetrics = laws.Metrics()
+	doc.Laws = laws.All().Specs()
 	side := compare.Side{Name: path, Doc: doc}
 	flows := filepath.Join(filepath.Dir(path), report.FlowsFile)
 	side.Flows, err = compare.ReadFlows(flows, doc)

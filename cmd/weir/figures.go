@@ -42,8 +42,8 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir figures --seeds 1
   weir figures F1 F2 --resume --summary results
   weir figures out/F1
-  weir figures out/F1 experiments/fairq/F1.yaml
-  weir figures out/F1 --into docs/fairq-experiments.md`,
+  weir figures out/incast experiments/incast.yaml
+  weir figures out/incast --into docs/incast.md`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.seeds(cmd); err != nil {
 				return err

@@ -244,7 +244,7 @@ func writeIndex(dir string) (string, error) {
 func readDocument(dir string) (*result.Document, error) {
 	doc, err := report.ReadDocument(dir)
 	if err == nil {
-		doc.LawMetrics = laws.Metrics()
+		doc.Laws = laws.All().Specs()
 	}
 	return doc, err
 }

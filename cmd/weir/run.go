@@ -77,7 +77,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
   weir run experiments/incast.yaml --world lab,sim --scheme droptail,ecn
   weir run experiments/incast.yaml --world lab --scheme ecn --seed 1 --set traffic.mice.size=20KB
   weir run experiments/incast.yaml --world lab --scheme ecn --sweep schemes.ecn.params.threshold=15KB,30KB,60KB
-  weir run experiments/fairq/F1.yaml --world lab --out out/F1 --resume
+  weir run experiments/incast.yaml --world lab --out out/incast --resume
   weir run --check experiments/*.yaml experiments/*/*.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.seeds(cmd); err != nil {
@@ -251,7 +251,7 @@ func newDocument(plan *experiment.Plan) (*result.Document, error) {
 	}
 	doc := &result.Document{
 		Experiment: plan.File.ID, Weir: weirVersion(), File: file, Set: plan.Set,
-		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()}, LawMetrics: laws.Metrics(),
+		Host: result.Host{Kernel: kernelRelease(), CPUs: runtime.NumCPU()}, Laws: laws.All().Specs(),
 	}
 	for _, s := range plan.Skipped {
 		doc.Skipped = append(doc.Skipped, result.Skip{Scheme: s.Scheme, World: s.World, Reason: s.Reason})

@@ -7,7 +7,7 @@ import (
 )
 
 // Words says a claim as a sentence without its formula: "p99 completion time of mice under droptail divided by p99
-// completion time of mice under fairq: at least 10". Units are those of the metrics (ms, Mbit/s, bytes).
+// completion time of mice under ecn: at least 10". Units are those of the metrics (ms, Mbit/s, bytes).
 func (c *Claim) Words() string {
 	return c.left.words(false) + ": " + opWords[c.Op] + " " + c.right.words(false)
 }

@@ -83,8 +83,8 @@ var (
 // portColumns are those of a port, laws' metrics behind the others.
 func portColumns(doc *result.Document) []column {
 	out := slices.Clone(plainPortColumns)
-	for i := range doc.LawMetrics {
-		if m := &doc.LawMetrics[i]; m.Heading != "" {
+	for _, m := range doc.Laws.Metrics() {
+		if m.Heading != "" {
 			out = append(out, col(m.Heading, m.Unit, m.Path(), cmp.Or(m.Scale, 1)))
 		}
 	}
@@ -202,7 +202,7 @@ func subjects(doc *result.Document) []subject {
 
 // lawShows tells whether a total of a law has a column, and a number in this run.
 func lawShows(doc *result.Document, r *result.Run) bool {
-	return slices.ContainsFunc(doc.LawMetrics, func(m law.Metric) bool {
+	return slices.ContainsFunc(doc.Laws.Metrics(), func(m law.Metric) bool {
 		_, has := r.Metric(append([]string{result.AllPorts}, strings.Split(m.Path(), ".")...))
 		return has && m.Kind == law.Total && m.Heading != ""
 	})

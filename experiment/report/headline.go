@@ -8,9 +8,6 @@ import (
 	"weir/experiment/result"
 )
 
-// baselines are laws of every switch, which others are held against.
-var baselines = []string{"droptail", "red", "ecn", "static"}
-
 // Headline is the verdict in one sentence: what the main scheme does to the tail of completion times, to throughput and to
 // drops, beside the first scheme of the document, at the first point of its axes; and how the claims came out. It is empty
 // of a document without runs.
@@ -22,7 +19,7 @@ func Headline(doc *result.Document) string {
 	b := parts[0]
 	world := b.cells[0].world
 	cells := slices.DeleteFunc(slices.Clone(b.cells), func(c *cell) bool { return c.world != world })
-	base, main := cells[0], mainCell(cells)
+	base, main := cells[0], mainCell(doc, cells)
 	where := []string{map[string]string{"sim": "simulator"}[world]}
 	if where[0] == "" {
 		where[0] = world
@@ -47,9 +44,9 @@ func Headline(doc *result.Document) string {
 }
 
 // mainCell is the first whose law is none of the baselines, else the last.
-func mainCell(cells []*cell) *cell {
+func mainCell(doc *result.Document, cells []*cell) *cell {
 	for _, c := range cells {
-		if slices.ContainsFunc(c.runs[0].Laws, func(law string) bool { return !slices.Contains(baselines, law) }) {
+		if slices.ContainsFunc(c.runs[0].Laws, func(name string) bool { l, known := doc.Laws.Named(name); return !known || !l.Baseline }) {
 			return c
 		}
 	}

@@ -148,7 +148,7 @@ func portLines(b *block, port string) []refLine {
 		if text != "" && limit.UnmarshalText([]byte(text)) == nil {
 			add(refLine{c.scheme + " " + limit.String(), float64(limit.Bytes()) / 1e3})
 		}
-		// FairQ's target is a fraction of the buffer. Schemes that share it have one line.
+		// A law's target is a fraction of the buffer. Schemes that share it have one line.
 		if share, ok := r.Params["target_fraction"].(float64); ok && result.BufferBytes != nil {
 			add(refLine{"target", share * float64(*result.BufferBytes) / 1e3})
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/result"
 )
 
@@ -153,7 +154,7 @@ func mice(raw *result.Raw, k kind, rng *rand.Rand, queue func(time.Duration) flo
 // syntheticDocument is the incast experiment with two schemes, two values of an axis and three
 // seeds.
 func syntheticDocument() *result.Document {
-	doc := &result.Document{
+	doc := &result.Document{Laws: laws.All().Specs(),
 		Experiment: "incast", Weir: "v0.1.0", Host: result.Host{Kernel: "6.18.5", CPUs: 2},
 		File: []byte(`{"id":"incast","paper":"own: FairQ's burst over long flows (002, section IV), on one bottleneck",` +
 			`"notes":["mice: one burst is 16 x 11.5 KB"],"duration":"20s"}`),

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/plot/plotter"
 
+	"weir/cmd/weir/laws"
 	"weir/experiment/result"
 )
 
@@ -24,7 +25,7 @@ func two() *result.Document {
 			Ports: map[string]*result.PortResult{"all": {Drops: &drops}},
 		}
 	}
-	return &result.Document{Experiment: "x", Runs: []*result.Run{
+	return &result.Document{Experiment: "x", Laws: laws.All().Specs(), Runs: []*result.Run{
 		one("droptail", "droptail", 2031, 176, 36878, 1), one("droptail", "droptail", 2000, 176, 36878, 2), one("droptail", "droptail", 2100, 176, 36878, 3),
 		one("ecn", "ecn", 218, 175, 12775, 1),
 		one("mine", "fairq", 22.34, 171.25, 64, 1), one("mine", "fairq", 22.34, 171.25, 64, 2), one("mine", "fairq", 22.34, 171.25, 64, 3),

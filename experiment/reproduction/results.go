@@ -60,7 +60,7 @@ func newSection(root string, laws *experiment.Laws, e *experiment.Found) (*secti
 		if err != nil {
 			return nil, err
 		}
-		doc.LawMetrics = laws.Specs().Metrics()
+		doc.Laws = laws.Specs()
 		stale, err := bringUp(doc, e.File)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Path, err)

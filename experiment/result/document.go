@@ -26,8 +26,9 @@ type Document struct {
 	Runs       []*Run          `json:"runs"`
 	Claims     []Claim         `json:"claims"`
 
-	// LawMetrics says how laws' metrics are shown. It is not part of the JSON: who reads a document sets it.
-	LawMetrics []law.Metric `json:"-"`
+	// Laws are those of the build: they say how their metrics are shown, and which are baselines. They are not part of the
+	// JSON: who reads a document sets them.
+	Laws law.Specs `json:"-"`
 }
 
 // Host is the machine that the experiment ran on.
@@ -173,7 +174,7 @@ type SizeClass struct {
 }
 
 // UnfinishedScoreMs is what an unfinished flow counts for in ByMouse, in ms of the experiment's
-// own time: the scripts of SICC's authors score so.
+// own time: the published scripts of paper 003 score so.
 const UnfinishedScoreMs = 2000
 
 // Deadlines counts the flows that have one. An unfinished flow missed it.

@@ -19,7 +19,7 @@ type RunRow struct {
 	Experiment string     `parquet:"experiment,dict"`
 	World      string     `parquet:"world,dict"`
 	Scheme     string     `parquet:"scheme,dict"`
-	Laws       string     `parquet:"laws,dict"` // "ecn,fairq"
+	Laws       string     `parquet:"laws,dict"` // "ecn,static"
 	GuestCC    string     `parquet:"guest_cc,dict"`
 	Seed       int64      `parquet:"seed"`
 	Scale      float64    `parquet:"scale"`
@@ -153,7 +153,7 @@ func (d *Document) runColumns() []runColumn {
 			return nil
 		})
 	}
-	for _, path := range MainMetrics(d.Runs, d.LawMetrics) {
+	for _, path := range MainMetrics(d.Runs, d.Laws.Metrics()) {
 		add(strings.Join(path, "."), reflect.TypeFor[*float64](), func(r *Run) any {
 			if v, ok := r.Metric(path); ok {
 				return &v

@@ -25,7 +25,7 @@ const (
 
 // Unmet is something that was asked for in a run and is not as asked.
 type Unmet struct {
-	Key      string   `json:"key"`             // what: a key of the file (network.rtt), or fairq, traffic, measurement, ...
+	Key      string   `json:"key"`             // what: a key of the file (network.rtt), the name of a law, traffic, measurement, ...
 	Group    string   `json:"group,omitempty"` // of traffic; empty: the whole run
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"` // a sentence for people, which names key and group too

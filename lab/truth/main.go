@@ -1,5 +1,5 @@
 // Command truth holds the lab against the world outside it: iperf3, nginx with ab, the delay that
-// a probe sees, the machine itself; and FairQ against floods, idle pools and a path without it. It
+// a probe sees, the machine itself; and a law against floods, idle pools and a path without it. It
 // prints one row a check and exits with 1 when one is out.
 // Run it by `make lab-truth` on a quiet machine; it takes about twenty-five minutes. Names of groups as
 // arguments (make lab-truth GROUPS="flood pool") choose some.

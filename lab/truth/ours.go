@@ -13,7 +13,7 @@ import (
 	"weir/lab"
 )
 
-// base is the network that most checks use: FairQ's burst on one bottleneck.
+// base is the network that most checks use: a burst on one bottleneck.
 const base = `
 id: truth
 worlds: [lab]

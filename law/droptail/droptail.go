@@ -11,5 +11,5 @@ type Params struct{}
 
 // Spec is droptail.
 func Spec() law.Spec {
-	return law.Spec{Name: Name, Params: func() any { return &Params{} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort}}
+	return law.Spec{Name: Name, Baseline: true, Params: func() any { return &Params{} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort}}
 }

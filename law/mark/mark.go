@@ -34,7 +34,7 @@ func ECNSpec() law.Spec { return spec(ECN, Pass) }
 
 func spec(name, notECT string) law.Spec {
 	return law.Spec{
-		Name: name, Params: func() any { return &Params{NotECT: notECT} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort},
+		Name: name, Baseline: true, Params: func() any { return &Params{NotECT: notECT} }, Worlds: law.BothWorlds(), Sites: []law.Site{law.SwitchPort},
 		Signals: []law.Signal{law.Backlog}, Claims: []law.Resource{law.Marking},
 	}
 }

@@ -12,7 +12,7 @@ type Params struct {
 // Spec is static.
 func Spec() law.Spec {
 	return law.Spec{
-		Name: "static", Params: func() any { return &Params{Depth: law.Duration(25e6)} }, Worlds: []string{law.WorldSim},
+		Name: "static", Baseline: true, Params: func() any { return &Params{Depth: law.Duration(25e6)} }, Worlds: []string{law.WorldSim},
 		Sites: []law.Site{law.Uplink}, Claims: []law.Resource{law.SendRate},
 	}
 }

@@ -129,8 +129,8 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 		of   plotter.XYs
 		as   draw.GlyphStyle
 	}{
-		{"without FairQ", now, draw.GlyphStyle{Color: color.Gray{150}, Radius: vg.Points(3), Shape: draw.CrossGlyph{}}},
-		{"with FairQ", measured, draw.GlyphStyle{Color: color.RGBA{B: 180, A: 255}, Radius: vg.Points(3), Shape: draw.CircleGlyph{}}},
+		{"before", now, draw.GlyphStyle{Color: color.Gray{150}, Radius: vg.Points(3), Shape: draw.CrossGlyph{}}},
+		{"enforced", measured, draw.GlyphStyle{Color: color.RGBA{B: 180, A: 255}, Radius: vg.Points(3), Shape: draw.CircleGlyph{}}},
 	} {
 		if len(s.of) == 0 {
 			continue

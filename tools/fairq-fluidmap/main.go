@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Command fluidmap is experiment Q0: FairQ on the authors' fluid model of a queue, and a map of where it settles over
+// Command fairq-fluidmap is experiment Q0: FairQ on the authors' fluid model of a queue, and a map of where it settles over
 // alpha, T, M and RTT. It draws q0.png and q0-map.png into a directory and puts its tables into a page of
 // documentation, between the marks of Q0.
 package main
@@ -20,11 +20,11 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: fluidmap FIGURES-DIRECTORY PAGE.md")
+		fmt.Fprintln(os.Stderr, "usage: fairq-fluidmap FIGURES-DIRECTORY PAGE.md")
 		os.Exit(2)
 	}
 	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "fluidmap:", err)
+		fmt.Fprintln(os.Stderr, "fairq-fluidmap:", err)
 		os.Exit(1)
 	}
 }
