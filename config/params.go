@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	"weir/law"
@@ -33,7 +34,7 @@ func (c *Checker) Params(params any, path ...string) {
 		return
 	}
 	for _, key := range Zeros(params) {
-		if at := append(path[:len(path):len(path)], key); !c.Meant(at) {
+		if at := slices.Concat(path, []string{key}); !c.Meant(at) {
 			c.Fail(at, "0 is not allowed", "above 0")
 		}
 	}
