@@ -240,6 +240,18 @@ func (m *machine) read() (s *fairq.Switch) {
 	return s
 }
 
+// watch has the switch count what flows do, as an observer does.
+func (m *machine) watch() {
+	m.t.Helper()
+	m.Switch.Must(m.t, func() error {
+		v, err := fairq.Open(pinDir)
+		if err != nil {
+			return err
+		}
+		return errors.Join(v.Watch(), v.Close())
+	})
+}
+
 // port is what was read of one port.
 func portOf(s *fairq.Switch, name string) *fairq.Pinned {
 	for i := range s.Ports {
