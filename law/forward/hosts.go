@@ -38,16 +38,13 @@ func (l *Law) learn(m fabric.MAC, at law.Port) *host {
 		l.place(h, at)
 		return h
 	}
-	if l.now-h.movedAt < l.cfg.MoveHold {
+	if l.now-h.movedAt < l.cfg.MoveHold || l.held() {
 		l.counts.MovesRefused++
 		return nil
 	}
 	l.counts.Moves++
 	h.movedAt = l.now
-	old := h.at.Switch
-	l.lift(h)
-	l.place(h, at)
-	l.emptied(old)
+	l.rehome(h, at)
 	return h
 }
 
@@ -163,6 +160,44 @@ func (l *Law) forgetAt(at law.Port) {
 	}
 }
 
+// evict takes the hosts off a port that turned out to be one end of a link. A host whose switch was found with a flow to
+// it belongs there. The others are forgotten: they are learnt again where they send.
+func (l *Law) evict(at law.Port) {
+	if p := l.anyPort(at); p == nil || !p.hasHosts() {
+		return
+	}
+	for _, h := range l.hostsInOrder() {
+		if h.at != at {
+			continue
+		}
+		home, found := l.foundAt(h.mac)
+		if !found {
+			l.forget(h)
+			continue
+		}
+		l.rehome(h, home)
+	}
+}
+
+// rehome takes a host to another place.
+func (l *Law) rehome(h *host, to law.Port) {
+	old := h.at.Switch
+	l.lift(h)
+	l.place(h, to)
+	l.emptied(old)
+}
+
+// foundAt is the port by which a joined switch sends to a host, by a flow that was found there and not used yet.
+func (l *Law) foundAt(m fabric.MAC) (at law.Port, found bool) {
+	for _, d := range sorted(l.switches) {
+		f := d.flows[hostKey(m)]
+		if d.joined && d.orphans[f.FlowKey] && f.Kind == fabric.HostHere && d.ports[f.Do.Out] != nil {
+			return law.Port{Switch: d.id, N: f.Do.Out}, true
+		}
+	}
+	return at, false
+}
+
 func (l *Law) hostsInOrder() []*host { return inOrder(l.hosts) }
 
 func inOrder(hosts map[fabric.MAC]*host) []*host {
@@ -187,9 +222,14 @@ func (l *Law) owns(h *host, a fabric.IPv4) {
 	h.addresses = append(h.addresses, a)
 }
 
-// adoptHost takes a host over that a switch holds a flow to. False: it is somewhere else.
-func (l *Law) adoptHost(m fabric.MAC, at law.Port) bool {
+// adoptHost takes a host over that a switch holds a flow to. False: it is somewhere else. A switch that this controller
+// has not seen before is believed: what was learnt elsewhere may be a frame that came from it through switches that are
+// not connected yet. A host that did move is learnt again where it sends.
+func (l *Law) adoptHost(m fabric.MAC, at law.Port, first bool) bool {
 	h := l.hosts[m]
+	if h != nil && h.at != at && first && l.anyPort(at).hosts < l.cfg.HostsPerPort {
+		l.rehome(h, at)
+	}
 	if h != nil {
 		return h.at == at
 	}

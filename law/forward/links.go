@@ -39,19 +39,23 @@ func (l *Law) probeHeard(at law.Port, frame []byte) {
 	}
 	from, number, ok := readProbe(l.cfg.Key, frame)
 	there := l.port(from)
-	// A port that hosts were learnt on has no switch behind it: what comes from there was passed on by a host.
-	// And a link that is there stays until it is silent.
-	if !ok || from.Switch == at.Switch || here.hasHosts() || here.role == link && here.heard != from {
+	// A link that is there stays until it is silent.
+	if !ok || from.Switch == at.Switch || here.role == link && here.heard != from {
 		l.counts.LinksForged++
 		return
 	}
 	if there == nil || !there.Up {
 		return // has just left
 	}
-	if !slices.Contains(there.lastProbe[:], number) || there.hasHosts() {
+	// A port that hosts were learnt on has no switch behind it: what comes from there was passed on by a host. Unless
+	// the other end was a link's before: then hosts were heard through a switch that was not connected yet.
+	hosts := here.hasHosts() && !there.foundAsLink() || there.hasHosts() && !here.foundAsLink()
+	if hosts || !slices.Contains(there.lastProbe[:], number) {
 		l.counts.LinksForged++
 		return
 	}
+	l.evict(at)
+	l.evict(from)
 	here.heard, here.heardAt = from, l.now
 	l.noHosts(here, from.Switch)
 	l.noHosts(there, at.Switch)
@@ -62,6 +66,10 @@ func (l *Law) probeHeard(at law.Port, frame []byte) {
 
 // hasHosts tells a port where hosts were learnt since it came up.
 func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
+
+// foundAsLink reports that the switch held the flow of a link for this port when it joined, and that the port has been
+// up since. The flow is of an earlier controller: no host can have made it.
+func (p *port) foundAsLink() bool { return p.role == lostLink && p.was == 0 && !p.replugged }
 
 // noHosts notes of a port that a switch of ours is behind it, in one direction at least. What hosts have flooded there
 // would come in at that switch, and what comes from there need not be of a host here.

@@ -25,6 +25,7 @@ type datapath struct {
 
 	probes    uint64 // sent
 	serial    uint64 // of the last barrier
+	hears     uint64 // confirmed by this barrier: it hands probes to the controller
 	confirmed uint64
 	changed   bool // told something since the last barrier
 }
@@ -78,11 +79,12 @@ func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed
 
 func (l *Law) joined(e *fabric.Joined) {
 	d := l.switches[e.Switch]
-	if d == nil && len(l.switches) >= l.cfg.SwitchesMax && !l.makeRoom() {
+	first := d == nil
+	if first && len(l.switches) >= l.cfg.SwitchesMax && !l.makeRoom() {
 		l.counts.SwitchesRefused++
 		return
 	}
-	if d == nil {
+	if first {
 		d = &datapath{id: e.Switch}
 		l.switches[e.Switch] = d
 	}
@@ -111,7 +113,10 @@ func (l *Law) joined(e *fabric.Joined) {
 		l.takingOver = l.now + l.cfg.TakeOver
 	}
 	l.setMeters(d, e.Found.Meters)
-	l.adopt(d)
+	l.adopt(d, first)
+	if d.hears = d.serial; d.changed {
+		d.hears = d.barrierNext()
+	}
 	l.graphChanged, l.collect = true, true
 }
 
@@ -145,7 +150,7 @@ func (l *Law) held() bool {
 	}
 	for _, d := range l.switches {
 		for _, p := range d.ports {
-			if d.joined && p.Up && p.role == lostLink && p.was == 0 && !p.replugged {
+			if d.joined && p.Up && p.foundAsLink() {
 				return true
 			}
 		}
@@ -165,7 +170,7 @@ func (l *Law) setMeters(d *datapath, found []fabric.Meter) {
 
 // adopt takes over what was found on a switch: what is wanted stays untouched, hosts are known again, and
 // what is of no use goes.
-func (l *Law) adopt(d *datapath) {
+func (l *Law) adopt(d *datapath, first bool) {
 	wanted := map[fabric.FlowKey]fabric.Flow{}
 	for _, f := range everywhere() {
 		wanted[f.FlowKey] = f
@@ -180,13 +185,13 @@ func (l *Law) adopt(d *datapath) {
 				l.setRole(p, lostLink)
 			}
 		case fabric.HostHere:
-			if d.ports[out] == nil || !l.adoptHost(f.Match.EthDst, law.Port{Switch: d.id, N: out}) {
+			if d.ports[out] == nil || !l.adoptHost(f.Match.EthDst, law.Port{Switch: d.id, N: out}, first) {
 				d.orphans[f.FlowKey] = true
 			}
 		case fabric.HostThere:
 			d.orphans[f.FlowKey] = true // until placeHosts finds it right
 		case fabric.Source:
-			if d.ports[in] == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: in}) {
+			if d.ports[in] == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: in}, first) {
 				l.dropFlow(d, f.FlowKey)
 			}
 		default:
@@ -274,8 +279,8 @@ func (l *Law) tickPorts(d *datapath) {
 		if p.role == lostLink && p.replugged && l.back(p.was) {
 			l.setRole(p, fresh)
 		}
-		if p.role == fresh && !l.back(p.was) {
-			p.since = l.now // it may be there still
+		if p.role == fresh && (!l.back(p.was) || !d.settled(d.hears)) {
+			p.since = l.now // a switch may be there that was not heard yet
 		}
 		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
 			l.setRole(p, edge)

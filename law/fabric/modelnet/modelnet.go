@@ -127,6 +127,14 @@ func (n *Net) Restart(id law.Switch) {
 	n.Switches[id].clear()
 }
 
+// BeginAgain puts a law in the place of the one that is there. No switch is connected to it; each goes on with what it has.
+func (n *Net) BeginAgain(l law.Law) {
+	n.Law, n.Events = l, nil
+	for _, s := range n.Switches {
+		s.Connected, s.Orders, s.heard = false, nil, s.connections
+	}
+}
+
 // Hear gives the law the next event.
 func (n *Net) Hear() {
 	e := n.Events[0]
