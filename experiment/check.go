@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -154,6 +155,7 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 	}
 	if len(laws) == len(s.Laws) {
 		c.params(in("params"), laws, s.Params)
+		c.together(in("laws"), laws)
 	}
 	for _, key := range sortedKeys(s.Params) {
 		if idle, is := idleIn(laws, key); is && c.Given(in("params", key)...) {
@@ -167,6 +169,18 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 		if _, err := g.Select(pattern, Switch); err != nil {
 			c.Fail(in("at", strconv.Itoa(k)), err.Error(), config.OneOf(pattern, g.nodes(Switch)))
 		}
+	}
+}
+
+// together refuses laws that cannot work at one place.
+func (c *checker) together(path []string, laws []Law) {
+	var specs []*law.Spec
+	for i := range laws {
+		specs = append(specs, &laws[i].Spec)
+	}
+	if conflict := (*law.ConflictError)(nil); errors.As(law.Compose(specs...), &conflict) {
+		c.Fail(path, fmt.Sprintf("%s and %s cannot work at one place: both claim %s, which has one owner", conflict.A, conflict.B, conflict.Resource),
+			"make each a scheme of its own")
 	}
 }
 

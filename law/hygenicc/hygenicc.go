@@ -29,6 +29,7 @@ func Spec() law.Spec {
 	return law.Spec{
 		Name: "hygenicc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
 		Sites: []law.Site{law.SwitchPort, law.Uplink, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Marks},
-		Claims: []law.Resource{law.Marking, law.ECN, law.Shim, law.SendRate},
+		// Its marks are those of ecn, which stands beside it.
+		Claims: []law.Resource{law.ECN, law.Shim, law.SendRate},
 	}
 }
