@@ -31,7 +31,7 @@ type sources struct {
 var dependsOn = map[string][]sources{
 	experiment.WorldSim: {
 		{"datapath/core", core.Headers}, {"datapath/native", sub(datapath.Sources, "native")},
-		{"experiment", experiment.Sources}, {"sim", sim.Sources},
+		{"experiment", experiment.Sources}, {"sim", sim.Sources}, {"law", law.Sources},
 	},
 	experiment.WorldLab: {
 		{"datapath/core", core.Headers}, {"datapath", datapath.Sources}, {"experiment", experiment.Sources},
