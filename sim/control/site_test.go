@@ -99,11 +99,12 @@ func TestSite_ControllerAndSwitch(t *testing.T) {
 		sw.Report(controller, 100, 0, lent)
 		lent.Ports[0] = 99
 	})
+	at(q, 505_000, func(event.Time) { sw.Report(controller, 100, 0, &measured{Ports: []int{7}}) }) // the law steps before its action has arrived
 	q.Run(2500 * event.Microsecond)
-	if want := []string{"520µs: [2 4]", "1.01ms: [-1]", "2.01ms: [-2]"}; !slices.Equal(port.log, want) || m.Err() != nil {
+	if want := []string{"520µs: [2 4]", "525µs: [14]", "1.01ms: [-1]", "2.01ms: [-2]"}; !slices.Equal(port.log, want) || m.Err() != nil {
 		t.Errorf("%q, %v; want %q", port.log, m.Err(), want)
 	}
-	if c := controller.Counts(); c != (SiteCounts{Steps: 3, Ticks: 2, Actions: 3}) || sw.Counts().Enforced != 3 {
+	if c := controller.Counts(); c != (SiteCounts{Steps: 4, Ticks: 2, Actions: 4}) || sw.Counts().Enforced != 4 {
 		t.Errorf("%+v, %+v", c, sw.Counts())
 	}
 }

@@ -192,3 +192,30 @@ func TestGuards_Mistakes(t *testing.T) {
 		}()
 	}
 }
+
+// Where the NIC of a guest is a served port of its hypervisor, what is dropped before that counts as left, and what is
+// dropped behind it does not.
+func TestLeft(t *testing.T) {
+	n, _ := build(t, dumbbell(t, true), Options{})
+	a, b := n.id(t, "sender1"), n.id(t, "receiver1")
+	if err := n.NIC(a).SetRate(1e9, 0); err != nil {
+		t.Fatal(err)
+	}
+	var left []uint64
+	n.Left = func(pk *Packet) { left = append(left, pk.tag) }
+	drop := &note{log: new([]string), out: func(_ NodeID, pk *Packet) Verdict {
+		if pk.tag == 1 {
+			return Drop
+		}
+		return Pass
+	}}
+	n.SetGuards(drop)
+	n.NIC(b).Reverse().SetDown(true)
+	for i := range uint64(3) {
+		n.Send(a, n.packet(a, b, 500, i))
+	}
+	n.Queue.Run(event.Second)
+	if want := []uint64{1, 0, 2}; !slices.Equal(left, want) {
+		t.Errorf("%v left, want %v", left, want)
+	}
+}

@@ -48,10 +48,10 @@ func (l *ledger) check() {
 	inside := int64(0)
 	for _, p := range l.net.Ports {
 		c := p.Counters()
-		if want := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes; c.In.Bytes != want {
+		if want := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes; c.In.Bytes != want {
 			l.t.Fatalf("%s: %d bytes in, %d accounted for", p.Name, c.In.Bytes, want)
 		}
-		if want := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets; c.In.Packets != want {
+		if want := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets; c.In.Packets != want {
 			l.t.Fatalf("%s: %d packets in, %d accounted for", p.Name, c.In.Packets, want)
 		}
 		held := c.Held.Bytes
@@ -61,10 +61,17 @@ func (l *ledger) check() {
 		if held < 0 || held > p.Buffer.N {
 			l.t.Fatalf("%s holds %d of %v", p.Name, held, p.Buffer)
 		}
-		inside += int64(p.end - p.first)
+		inside += c.Taken.Packets + int64(p.end-p.first)
 		if p.server != nil {
 			inside += p.server.packets
 		}
+	}
+	for i := range l.net.arrivals {
+		a := l.net.arrivals[i]
+		if a.In != (Count{a.Delivered.Packets + a.Taken.Packets, a.Delivered.Bytes + a.Taken.Bytes}) {
+			l.t.Fatalf("%s: %+v", l.net.Name(NodeID(i)), a)
+		}
+		inside += a.Taken.Packets
 	}
 	for _, b := range l.net.buffers {
 		if b.used < 0 || b.used > b.Bytes {
@@ -165,5 +172,80 @@ func disturb(t *rapid.T, l *ledger, hosts []NodeID) {
 	}
 	for range 10 {
 		at(n.Queue, event.Time(when.Draw(t, "check")), func(event.Time) { l.check() })
+	}
+	rates(t, l, when)
+	holds(t, l, when)
+}
+
+// rates sets, changes and removes rates at random ports.
+func rates(t *rapid.T, l *ledger, when *rapid.Generator[int64]) {
+	for range rapid.IntRange(0, 3).Draw(t, "ports with rates") {
+		p := rapid.SampledFrom(l.net.Ports).Draw(t, "port")
+		set := func(rate law.Rate, bucket law.Bytes) {
+			if err := p.SetRate(rate, bucket); err != nil {
+				t.Fatal(err)
+			}
+			l.check()
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "rates") {
+			rate := rapid.SampledFrom([]law.Rate{0, 1e6, 100e6, 999_999_937, 10e9}).Draw(t, "rate")
+			bucket := rapid.SampledFrom([]law.Bytes{0, 3000, 50_000}).Draw(t, "bucket")
+			at(l.net.Queue, event.Time(when.Draw(t, "set")), func(event.Time) { set(rate, bucket) })
+		}
+		at(l.net.Queue, 3*event.Millisecond, func(event.Time) { set(0, 0) })
+	}
+}
+
+// holder is a law and a guard that keeps all packets while it is shut, and some of those of hosts.
+type holder struct {
+	net  *Network
+	shut bool
+	held []*Packet
+}
+
+func (h *holder) keep(pk *Packet) Verdict {
+	if !h.shut && len(h.held) == 0 { // what comes while it opens goes behind the others
+		return Pass
+	}
+	h.held = append(h.held, pk)
+	return Take
+}
+
+func (h *holder) Packet(_ *Port, pk *Packet, _ event.Time) Verdict { return h.keep(pk) }
+
+func (h *holder) Out(_ NodeID, pk *Packet, _ event.Time) Verdict { return h.keep(pk) }
+
+func (h *holder) In(_ NodeID, pk *Packet, _ event.Time) Verdict { return h.keep(pk) }
+
+// open returns what is held, in its order. What comes meanwhile joins the end.
+func (h *holder) open() {
+	h.shut = false
+	for len(h.held) > 0 {
+		pk := h.held[0]
+		h.net.Return(pk)
+		h.held = h.held[1:]
+	}
+}
+
+// holds lets laws at random ports, and guards, keep packets for a time.
+func holds(t *rapid.T, l *ledger, when *rapid.Generator[int64]) {
+	n := l.net
+	var all []*holder
+	add := func() *holder {
+		h := &holder{net: n}
+		all = append(all, h)
+		return h
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "laws") {
+		p := rapid.SampledFrom(n.Ports).Draw(t, "port")
+		p.SetLaws(append(p.Laws(), add())...)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "guards") {
+		n.SetGuards(append(n.Guards(), add())...)
+	}
+	for _, h := range all {
+		at(n.Queue, event.Time(when.Draw(t, "shut")), func(event.Time) { h.shut = true })
+		at(n.Queue, event.Time(when.Draw(t, "open")), func(event.Time) { h.open(); l.check() })
+		at(n.Queue, 3*event.Millisecond, func(event.Time) { h.open() })
 	}
 }

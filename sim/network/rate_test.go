@@ -249,3 +249,29 @@ func TestRateIsRefused(t *testing.T) {
 		t.Errorf("limit %v", rate)
 	}
 }
+
+// A tap sees each packet once, also those that waited when the port was a FIFO, and those behind a flap.
+func TestRate_TapSeesEachOnce(t *testing.T) {
+	for _, flap := range []bool{false, true} {
+		n, s := build(t, pair(1e9, 0, law.Limit{N: 1 << 20}), Options{})
+		p := n.PortByName("switch->b")
+		var tapped []uint64
+		p.Tap(func(pk *Packet, _ event.Time) { tapped = append(tapped, pk.tag) })
+		for i := range uint64(4) {
+			p.Send(n.packet(1, 2, 1514, i))
+		}
+		if err := p.SetRate(100e6, 0); err != nil {
+			t.Fatal(err)
+		}
+		if flap {
+			p.SetDown(true)
+			p.SetDown(false)
+		}
+		p.Send(n.packet(1, 2, 1514, 4))
+		n.Queue.Run(event.Second)
+		if want := []uint64{0, 1, 2, 3, 4}; !slices.Equal(tapped, want) || len(s.got) != map[bool]int{false: 5, true: 1}[flap] {
+			t.Errorf("flap %v: tapped %v, want %v; arrived %v", flap, tapped, want, s.got)
+		}
+		conserved(t, n)
+	}
+}

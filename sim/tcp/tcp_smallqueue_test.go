@@ -103,4 +103,54 @@ func TestSmallQueues_RateChanges(t *testing.T) {
 	if n := e.small.queued; n < 0 || n > nic.Backlog() {
 		t.Errorf("%d bytes are counted in the NIC, which holds %d", n, nic.Backlog())
 	}
+	// What leaves lets a sender that waits go on, without an ACK.
+	e.small.queued, e.small.resume, e.small.waits = 10_000, 8000, true
+	q.Stop(&e.small.event)
+	for i, want := range []bool{false, true} {
+		pk := e.header(network.ACK, e.nxt, 1000)
+		e.small.queued -= 1000 // header counted it
+		net.Left(pk)
+		net.Free(pk)
+		if got := e.small.event.Pending(); got != want || e.small.waits == want {
+			t.Errorf("%d bytes left: %v, %+v", 1000*(i+1), got, e.small)
+		}
+	}
+}
+
+// What a guard or a full port drops before it leaves its host's NIC is not counted there any more.
+func TestSmallQueues_DropsInTheHost(t *testing.T) {
+	for _, rate := range []law.Rate{1e6, 1e9} {
+		q, net, s := slowSender(t, 1e9)
+		nic := net.NIC(1)
+		if err := nic.SetRate(rate, 3000); err != nil {
+			t.Fatal(err)
+		}
+		c := Default("reno")
+		c.SmallQueues = true
+		s.Listen(2, 80, c, func(*Endpoint) App { return &program{} })
+		e := s.Dial(1, 2, 1000, 80, c, &program{})
+		e.Write(1 << 20)
+		drops := 0
+		nic.SetLaws(&everyTenth{})
+		net.OnDrop = func(*network.Port, *network.Packet, network.DropReason, event.Time) { drops++ }
+		for range 1000 {
+			q.Run(q.Now() + event.Millisecond)
+			if e.small.queued > nic.Backlog() {
+				t.Fatalf("%v: %d bytes are counted in the NIC, which holds %d", rate, e.small.queued, nic.Backlog())
+			}
+		}
+		if drops == 0 {
+			t.Errorf("%v: nothing was dropped", rate)
+		}
+	}
+}
+
+// everyTenth drops every tenth packet.
+type everyTenth struct{ n int }
+
+func (d *everyTenth) Packet(*network.Port, *network.Packet, event.Time) network.Verdict {
+	if d.n++; d.n%10 == 0 {
+		return network.Drop
+	}
+	return network.Pass
 }
