@@ -46,6 +46,7 @@ struct frame {
 
 // The ECN field within the header's first 16 bits: the low bits of IPv4's second byte; of IPv6's
 // traffic class, which starts half a byte earlier.
+#define FRAME_ECN_CE 3
 #define FRAME_IPV4_ECN_SHIFT 0
 #define FRAME_IPV6_ECN_SHIFT 4
 

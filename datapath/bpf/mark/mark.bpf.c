@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include "../../core/mark.h"
 #include "../lib/counts.h"
+#include "../lib/ecn.h"
 #include "../lib/frame.h"
 
 #define MARK_PORTS 1024
@@ -65,28 +66,6 @@ static __always_inline __u32 mark_backlog_bytes(struct __sk_buff *ctx)
 #define MARK_BACKLOG(ctx) mark_backlog_bytes(ctx)
 #endif
 
-// Rewrites the ECN field of f to CE. 0, or an error of the kernel's, the frame then being as it was.
-//
-// Checksums. Neither TCP's nor UDP's covers the ECN field, so CHECKSUM_PARTIAL needs nothing.
-// IPv4: the header checksum is updated by what the field changed (RFC 1624). The header's 16-bit
-// sum, its checksum included, is then what it was, and so is skb->csum of a CHECKSUM_COMPLETE
-// packet: the store must not touch it (flag 0).
-// IPv6 has no header checksum to compensate: skb->csum must follow (BPF_F_RECOMPUTE_CSUM).
-// bpf_skb_ecn_set_ce is no help: it does nothing to a cloned skb, which is what local TCP sends.
-static __always_inline long mark_set_ce(struct __sk_buff *ctx, const struct frame *f)
-{
-	int ipv4 = f->kind == FRAME_IPV4;
-	__be16 old = bpf_htons(f->word);
-	__be16 new = bpf_htons(f->word | MARK_ECN_CE << (ipv4 ? FRAME_IPV4_ECN_SHIFT : FRAME_IPV6_ECN_SHIFT));
-	long err;
-
-	if (!ipv4)
-		return bpf_skb_store_bytes(ctx, f->l3, &new, sizeof(new), BPF_F_RECOMPUTE_CSUM);
-	err = bpf_l3_csum_replace(ctx, f->l3 + FRAME_IPV4_CHECK, old, new, sizeof(new));
-	// The checksum's write has made the header writable: the store cannot fail after it.
-	return err ? err : bpf_skb_store_bytes(ctx, f->l3, &new, sizeof(new), 0);
-}
-
 SEC("tcx/egress")
 int weir_mark(struct __sk_buff *ctx)
 {
@@ -125,7 +104,7 @@ int weir_mark(struct __sk_buff *ctx)
 		stats->drop_not_ect += packets;
 		return TCX_DROP;
 	case MARK_SET_CE:
-		if (mark_set_ce(ctx, &f))
+		if (ecn_set_ce(ctx, &f))
 			stats->pass_unwritable += packets;
 		else
 			stats->marked += packets;
