@@ -4,7 +4,6 @@ package native
 
 /*
 #include "../core/window.h"
-#include "../core/mark.h"
 
 #cgo noescape window_rewrite
 #cgo nocallback window_rewrite
@@ -12,8 +11,6 @@ package native
 #cgo nocallback window_granted
 #cgo nocallback window_checksum
 #cgo nocallback window_floor
-#cgo noescape mark_decide
-#cgo nocallback mark_decide
 */
 import "C"
 
@@ -46,13 +43,4 @@ func WindowFloor(mssOptionBytes, gsoSizeBytes uint32) uint32 {
 // WindowChecksum is the checksum after one word changed: window_checksum.
 func WindowChecksum(check, oldWord, newWord uint16) uint16 {
 	return uint16(C.window_checksum(C.weir_u16(check), C.weir_u16(oldWord), C.weir_u16(newWord)))
-}
-
-// Mark says what to do with a packet of this ECN field that finds backlogBytes waiting: mark_decide.
-func Mark(config MarkConfig, backlogBytes uint32, ecn uint8) MarkVerdict {
-	c := C.struct_mark_config{
-		threshold_bytes: C.weir_u32(config.ThresholdBytes),
-		action:          C.weir_u8(config.Action), not_ect: C.weir_u8(config.NotECT),
-	}
-	return MarkVerdict(C.mark_decide(&c, C.weir_u32(backlogBytes), C.weir_u8(ecn)))
 }

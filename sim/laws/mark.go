@@ -1,5 +1,3 @@
-//go:build cgo
-
 package laws
 
 import (
@@ -56,7 +54,7 @@ func (l *marker) verdict(backlog int64, ecn uint8) native.MarkVerdict {
 }
 
 // Mark is `ecn` and `red` in the simulator.
-func Mark() Law { return Law{Put: putMark} }
+func Mark() Law { return inC(Law{Put: putMark}) }
 
 // putMark gives each port of the switches the law, as the lab does. A threshold in packets is one in
 // packets here; the lab counts 1500 bytes for each.

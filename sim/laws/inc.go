@@ -1,13 +1,20 @@
-//go:build !cgo
-
 package laws
 
 import (
 	"fmt"
 
+	"weir/datapath/native"
 	"weir/experiment"
 	"weir/sim/network"
 )
+
+// inC is l, whose decisions are C. In a build without cgo it is a law that is refused.
+func inC(l Law) Law {
+	if native.Built {
+		return l
+	}
+	return refused()
+}
 
 // refused is a law that is C, in a build without cgo.
 func refused() Law {
