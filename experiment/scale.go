@@ -67,16 +67,36 @@ func scaleGuests(g Guests, k float64) Guests {
 // scaleParams returns a copy of a law's configuration with every time multiplied and every rate
 // divided by k; sizes and fractions stay. It is a value, not a pointer.
 func scaleParams(params any, k float64) any {
-	v := reflect.ValueOf(params).Elem()
-	scaled := reflect.New(v.Type()).Elem()
-	scaled.Set(v)
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		switch field := scaled.FieldByIndex(f.Index); x := field.Interface().(type) {
-		case law.Duration:
-			field.Set(reflect.ValueOf(scaleTime(x, k)))
-		case law.Rate:
-			field.Set(reflect.ValueOf(scaleRate(x, k)))
+	return scaled(reflect.ValueOf(params).Elem(), k).Interface()
+}
+
+// scaled is a copy of v in which all times and rates are scaled: also those in lists, tables and structs within it.
+func scaled(v reflect.Value, k float64) reflect.Value {
+	switch x := v.Interface().(type) {
+	case law.Duration:
+		return reflect.ValueOf(scaleTime(x, k))
+	case law.Rate:
+		return reflect.ValueOf(scaleRate(x, k))
+	}
+	out := reflect.New(v.Type()).Elem()
+	out.Set(v)
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				out.Field(i).Set(scaled(v.Field(i), k))
+			}
+		}
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			out.Index(i).Set(scaled(v.Index(i), k))
+		}
+	case v.Kind() == reflect.Map && !v.IsNil():
+		out.Set(reflect.MakeMap(v.Type()))
+		for _, key := range v.MapKeys() {
+			out.SetMapIndex(key, scaled(v.MapIndex(key), k))
 		}
 	}
-	return scaled.Interface()
+	return out
 }
