@@ -107,6 +107,31 @@ func TestPortsAreShapedAsAsked(t *testing.T) {
 	}
 }
 
+// A port's rate changes in the queue that is there, and 0 gives the link's own back.
+func TestPort_RateChanges(t *testing.T) {
+	l := up(t, "rate", dumbbell(1, false).config())
+	var port Port
+	for _, p := range l.Ports() {
+		if p.Name == "sender1->switch" {
+			port = p
+		}
+	}
+	own := rootQdisc(t, l, port).(*netlink.Tbf)
+	for _, rate := range []law.Rate{20e6, 4e6, 0, law.Rate(own.Rate)*8 + 1} {
+		if err := l.setRate(l.plan.byName["sender1"].ports[0], rate); err != nil {
+			t.Fatal(err)
+		}
+		want := uint64(rate) / 8
+		if rate == 0 || want > own.Rate {
+			want = own.Rate
+		}
+		is := rootQdisc(t, l, port).(*netlink.Tbf)
+		if is.Rate != want || is.Limit != own.Limit || is.Handle != own.Handle {
+			t.Errorf("asked for %v: %d B/s, limit %d, handle %x; want %d, %d, %x", rate, is.Rate, is.Limit, is.Handle, want, own.Limit, own.Handle)
+		}
+	}
+}
+
 // A queue must hold the frames of the wire, and people must find a port by its name.
 func TestPortsHaveNamesAndWholeFrames(t *testing.T) {
 	l := up(t, "frames", dumbbell(1, true).config())

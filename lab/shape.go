@@ -5,8 +5,10 @@ import (
 	"math"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"weir/experiment"
+	"weir/law"
 )
 
 // Every shaped port has a TBF as its root qdisc, so that dev->qdisc->qstats.backlog is the queue
@@ -24,8 +26,8 @@ const (
 )
 
 // tbfBurst is the size of the bucket in bytes.
-func tbfBurst(p *port) uint32 {
-	burst := int64(p.rate) / 8 * tbfWakeMicroseconds / 1e6
+func tbfBurst(rate law.Rate) uint32 {
+	burst := int64(rate) / 8 * tbfWakeMicroseconds / 1e6
 	return uint32(min(max(burst, tbfLeastFrames*frameBytes), math.MaxInt32))
 }
 
@@ -38,17 +40,40 @@ func tbfLimit(p *port) uint32 {
 	return hostQueueFrames * frameBytes
 }
 
+// tbf is the queue of a port that sends at rate.
+func tbf(p *port, rate law.Rate) *netlink.Tbf {
+	bytes := uint64(rate) / 8
+	return &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: p.ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
+		Rate:       bytes,
+		Limit:      tbfLimit(p),
+		Buffer:     netlink.Xmittime(bytes, tbfBurst(rate)),
+	}
+}
+
 // shape makes the TBF of a port, in the namespace that h is of.
 func shape(h *netlink.Handle, p *port) error {
-	rate := uint64(p.rate) / 8
-	tbf := &netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: p.ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
-		Rate:       rate,
-		Limit:      tbfLimit(p),
-		Buffer:     netlink.Xmittime(rate, tbfBurst(p)),
-	}
-	if err := h.QdiscAdd(tbf); err != nil {
+	if err := h.QdiscAdd(tbf(p, p.rate)); err != nil {
 		return fmt.Errorf("shape to %v: %w", p.rate, err)
 	}
 	return nil
+}
+
+// setRate limits what a shaped port sends to rate, in bit/s, or to its link's rate if that is less; 0: to its link's rate.
+// Packets that wait stay in the queue.
+func (l *Lab) setRate(p *port, rate law.Rate) error {
+	if rate <= 0 || rate > p.rate {
+		rate = p.rate
+	}
+	return l.Enter(p.node.name, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		if err := h.QdiscChange(tbf(p, rate)); err != nil {
+			return fmt.Errorf("port %s: shape to %v: %w", p.name, rate, err)
+		}
+		return nil
+	})
 }
