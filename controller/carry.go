@@ -19,12 +19,12 @@ func (c *Core) carry(from string, a law.Action) {
 		c.report(a)
 		return
 	case law.Grant:
-		c.astray(grants, from, a)
+		c.ignore(grants, from, a)
 		return
 	}
 	id, ok := fabric.Target(a)
 	if !ok {
-		c.astray(unknown, from, a)
+		c.ignore(unknown, from, a)
 		return
 	}
 	c.counts.orders.Add(1)
@@ -47,7 +47,7 @@ func (c *Core) carry(from string, a law.Action) {
 	default:
 		m := message(a)
 		if m == nil {
-			c.astray(unknown, from, a)
+			c.ignore(unknown, from, a)
 			return
 		}
 		c.counts.changes.Add(1)
@@ -97,21 +97,21 @@ const (
 	unknown               // this controller has no route for its kind
 )
 
-// strayed names the actions of one kind of one law.
-type strayed struct {
+// ignored names the actions of one kind of one law.
+type ignored struct {
 	why  reason
 	law  string
 	kind reflect.Type
 }
 
-// astray counts an action that cannot be carried out, and logs the first of each kind.
-func (c *Core) astray(why reason, from string, a law.Action) {
-	k := strayed{why, from, reflect.TypeOf(a)}
-	if c.strayed[k]++; c.strayed[k] > 1 {
+// ignore counts an action that cannot be carried out, and logs the first of each kind.
+func (c *Core) ignore(why reason, from string, a law.Action) {
+	k := ignored{why, from, reflect.TypeOf(a)}
+	if c.ignored[k]++; c.ignored[k] > 1 {
 		return
 	}
 	if why == grants {
-		c.log.Warn("a law grants windows or rates, and this controller has no agents to enforce them: they are counted and have no effect; take the law out of the controller's file if you rely on them", "law", from)
+		c.log.Warn("a law grants windows or rates, and this controller has no agents that enforce them: they are counted and have no effect; take the law out of the controller's file", "law", from)
 		return
 	}
 	c.log.Error("a law wants what this controller cannot do: such actions are counted and have no effect; give controller/carry.go a route for this kind, or take the law out of the controller's file", "law", from, "kind", k.kind)

@@ -30,7 +30,7 @@ func TestActionsAreRouted(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	c := newCore(newFence(nil, 1, log), log,
 		namedLaw{"one", saying{law.Grant{Kind: law.WindowGrant, Value: 1461}, hint{}, fabric.SetFlow{Switch: 7}, fabric.Barrier{Switch: 7}}},
-		namedLaw{"two", saying{law.Grant{Kind: law.RateGrant, Value: 1e9}, law.Grant{Kind: law.PauseGrant}, hint{}, &hint{}, &law.Grant{}, &fabric.Report{Switch: 7}}})
+		namedLaw{"two", saying{law.Grant{Kind: law.RateGrant, Value: 1e9}, law.Grant{Kind: law.PauseGrant}, hint{}, &hint{}, &law.Grant{}, nil, &fabric.Report{Switch: 7}}})
 	const steps = 5
 	for range steps {
 		c.step(law.Tick{})
@@ -41,10 +41,10 @@ func TestActionsAreRouted(t *testing.T) {
 	}
 	wantCounts(t, "grants", s.Grants, map[string]uint64{"one": steps, "two": 2 * steps})
 	wantCounts(t, "unknown", s.Unknown, map[string]uint64{
-		"one: controller.hint": steps, "two: controller.hint": steps, "two: *controller.hint": steps, "two: *law.Grant": steps,
+		"one: controller.hint": steps, "two: controller.hint": steps, "two: *controller.hint": steps, "two: *law.Grant": steps, "two: <nil>": steps,
 	})
-	if lines := strings.Count(text.String(), "\n"); lines != 2+4 {
-		t.Errorf("%d lines are logged, should be 6:\n%s", lines, text.String())
+	if lines := strings.Count(text.String(), "\n"); lines != 2+5 {
+		t.Errorf("%d lines are logged, should be 7:\n%s", lines, text.String())
 	}
 }
 

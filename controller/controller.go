@@ -48,7 +48,7 @@ type Core struct {
 	sessions map[law.Switch]*session // those that the laws know; of the laws' goroutine
 	out      []law.Action
 	refused  map[law.Switch]string // switches that are not managed, and why
-	strayed  map[strayed]uint64    // actions that were not carried out
+	ignored  map[ignored]uint64    // actions that were not carried out
 
 	patience     patience
 	counts       counts
@@ -86,7 +86,7 @@ func newCore(f *fence, log *slog.Logger, laws ...namedLaw) *Core {
 		laws: laws, log: log, begun: time.Now(), fence: f,
 		flowsMax: 1 << 18, turns: newTurns(), ask: make(chan func()), ended: make(chan struct{}),
 		sessions: map[law.Switch]*session{}, refused: map[law.Switch]string{},
-		strayed: map[strayed]uint64{},
+		ignored: map[ignored]uint64{},
 	}
 }
 

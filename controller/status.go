@@ -123,12 +123,12 @@ func (c *Core) status() CoreStatus {
 		OrdersRefused: c.counts.ordersRefused.Load(), ActionsLate: c.counts.actionsLate.Load(),
 		SlowestStepUs: c.counts.slowestStepNanos.Load() / 1000, Grants: map[string]uint64{}, Unknown: map[string]uint64{},
 	}
-	for k, n := range c.strayed {
+	for k, n := range c.ignored {
 		switch k.why {
 		case grants:
 			s.Grants[k.law] += n
 		case unknown:
-			s.Unknown[k.law+": "+k.kind.String()] += n
+			s.Unknown[fmt.Sprintf("%s: %v", k.law, k.kind)] += n
 		}
 	}
 	return s
