@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 )
@@ -36,9 +37,13 @@ type Kind[T any] struct {
 	validator *validator.Schema
 }
 
-// NewKind makes a kind of the keys of T, which are those of the newest version.
-func NewKind[T any](name string, v Version, l Limits, def func() *T, check func(*Checker, *T)) *Kind[T] {
+// NewKind makes a kind of the keys of T, which are those of the newest version. extend adds keys to the schema that check
+// reads by itself.
+func NewKind[T any](name string, v Version, l Limits, def func() *T, check func(*Checker, *T), extend ...func(*jsonschema.Schema)) *Kind[T] {
 	s := SchemaOf(new(T))
+	for _, more := range extend {
+		more(s)
+	}
 	s.Title, s.ID = "Weir "+strings.ToLower(name), ""
 	k := &Kind[T]{Name: name, Version: v, Limits: l, Default: def, Check: check, schema: EncodeSchema(s)}
 	k.validator = Compile(k.schema)

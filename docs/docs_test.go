@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/agent/switchd"
+	"weir/agent/switchd/fairq"
 )
 
 // pages are all of the project's for people, with their text.
@@ -103,7 +104,7 @@ func TestSwitchFilesAreSound(t *testing.T) {
 			if err := os.WriteFile(name, []byte(block[2]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := switchd.Load(name); err != nil {
+			if _, err := switchd.New(fairq.Law{}).Load(name); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block[2])
 			}
 		}

@@ -17,14 +17,16 @@ type Options struct {
 	// Config is a configuration to judge the ports by; nil: the defaults. Without Ports its ports count.
 	Config  *switchd.Config
 	Version string // of Weir
+	// Agent is `weir switch` as this build has it, with its law.
+	Agent *switchd.Agent
 }
 
-// flows is how many connections the switch's tables are for.
-func (o *Options) flows() int {
+// keys are the law's keys of all ports.
+func (o *Options) keys() any {
 	if o.Config == nil {
-		return switchd.DefaultFlows
+		return o.Agent.Law().AllKeys()
 	}
-	return o.Config.Flows
+	return o.Config.Law
 }
 
 // ports are the names and patterns that are wanted: those given, else those of the configuration.

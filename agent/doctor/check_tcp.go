@@ -96,19 +96,19 @@ func (j *judge) tcp() {
 	}
 	t := &j.f.TCP
 	if v, known := j.sysctl("net.ipv4.tcp_window_scaling"); known && v == "0" {
-		add("tcp.window_scaling", Note, "tcp_window_scaling=0: windows of this host's connections end at 64 KB; FairQ holds them, but a long path is slow without it",
+		add("tcp.window_scaling", Note, "tcp_window_scaling=0: windows of this host's connections end at 64 KB; Weir holds them, but a long path is slow without it",
 			"sysctl -w net.ipv4.tcp_window_scaling=1")
 	}
 	j.receiveWindow(add)
 	if v, known := j.sysctl("net.ipv4.tcp_shrink_window"); known && v != "0" {
-		add("tcp.shrink_window", Note, "tcp_shrink_window=1: this host's receivers take windows back by themselves, as FairQ does; senders here bear both", "")
+		add("tcp.shrink_window", Note, "tcp_shrink_window=1: this host's receivers take windows back by themselves, as Weir does; senders here bear both", "")
 	}
 	switch v, known := j.sysctl("net.ipv4.tcp_ecn"); {
 	case !known:
 	case v == "0":
-		add("tcp.ecn", Note, "tcp_ecn=0: this host's connections refuse ECN, so marking does not reach them; FairQ needs none", "for marking: sysctl -w net.ipv4.tcp_ecn=1 at the guests")
+		add("tcp.ecn", Note, "tcp_ecn=0: this host's connections refuse ECN, so marking does not reach them; Weir's windows need none", "for marking: sysctl -w net.ipv4.tcp_ecn=1 at the guests")
 	case v == "2":
-		add("tcp.ecn", OK, "tcp_ecn=2: this host accepts ECN and does not ask for it; FairQ needs none, marking needs 1 at the guests", "")
+		add("tcp.ecn", OK, "tcp_ecn=2: this host accepts ECN and does not ask for it; Weir's windows need none, marking needs 1 at the guests", "")
 	case v == "1":
 		add("tcp.ecn", OK, "tcp_ecn=1: this host's connections negotiate ECN", "")
 	default:
@@ -163,7 +163,7 @@ func (j *judge) receiveWindow(add func(check string, level Level, text, remedy s
 	scale := min(max(bits.Len64(most)-16, 0), 14)
 	text := fmt.Sprintf("receive buffers up to %v: this host announces a window scale of %d, a step of %v", size(most), scale, law.Bytes(1)<<scale)
 	if scale >= 11 {
-		add("tcp.rmem", Note, text+"; FairQ rounds windows up to a step, so many flows hold more than their share", "a smaller third value of net.ipv4.tcp_rmem, and net.core.rmem_max")
+		add("tcp.rmem", Note, text+"; Weir rounds windows up to a step, so many flows hold more than their share", "a smaller third value of net.ipv4.tcp_rmem, and net.core.rmem_max")
 		return
 	}
 	add("tcp.rmem", OK, text, "")

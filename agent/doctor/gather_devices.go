@@ -79,7 +79,7 @@ func (g *gatherer) rank(name string) int {
 
 // verdicts asks the switch what it would make of the devices, by ifindex.
 func (g *gatherer) verdicts() (map[int]*Verdict, error) {
-	list, err := switchd.DefaultVerdicts()
+	list, err := g.o.Agent.DefaultVerdicts()
 	if g.o.Config != nil {
 		list, err = g.o.Config.Verdicts()
 	}

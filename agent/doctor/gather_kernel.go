@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
-	"weir/datapath/fairq/edge"
 	"weir/datapath/mark"
 )
 
@@ -119,7 +117,7 @@ func lockdown(line string) string {
 // features asks the kernel about BPF. The programs are rehearsed only where all features are there, for
 // otherwise the answer is known, and longer.
 func (g *gatherer) features() note {
-	features := attach.Features(fairq.Needs(), mark.Needs(), edge.Needs(), attach.MeasureNeeds())
+	features := attach.Features(append(g.o.Agent.Law().Needs(), mark.Needs(), attach.MeasureNeeds())...)
 	rehearse := true
 	for i := range features {
 		for _, u := range features[i].Uses {
@@ -128,7 +126,7 @@ func (g *gatherer) features() note {
 	}
 	var err error
 	if rehearse {
-		err = fairq.Rehearse()
+		err = g.o.Agent.Law().Rehearse()
 	}
 	return func(f *Facts) {
 		f.Kernel.Features, f.Kernel.Rehearsed, f.Kernel.Rehearsal = features, rehearse, err

@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"weir/agent/switchd"
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 )
 
 // sysctls are those that Weir has something to say of.
@@ -147,9 +147,8 @@ func (g *gatherer) memory() note {
 		m.LockedLimit, m.LockedUnlimited = limit.Cur, limit.Cur == unix.RLIM_INFINITY
 	}
 	return func(f *Facts) {
-		m.Flows = g.o.flows()
-		tables, errTables := fairq.Memory(uint32(m.Flows), f.Host.CPUs)
-		m.Tables = tables
+		var errTables error
+		m.Flows, m.Tables, errTables = g.o.Agent.Law().Memory(g.o.keys(), f.Host.CPUs)
 		f.Memory = m
 		f.unseen(seeMemory, errors.Join(err, errTables))
 	}
@@ -193,7 +192,7 @@ func (g *gatherer) switches() note {
 		denied = nil
 	}
 	for _, name := range first(g.names(dir)) {
-		s, err := pinnedSwitch(path.Join(dir, name), name)
+		s, err := pinnedSwitch(g.o.Agent.Law(), path.Join(dir, name), name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -209,9 +208,9 @@ func (g *gatherer) switches() note {
 	}
 }
 
-func pinnedSwitch(dir, name string) (s Switch, err error) {
+func pinnedSwitch(l switchd.Law, dir, name string) (s Switch, err error) {
 	s.Name = name
-	v, err := fairq.Open(dir)
+	v, err := l.Open(dir)
 	var other *attach.OtherSchema
 	switch {
 	case errors.As(err, &other):

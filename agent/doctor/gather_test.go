@@ -13,7 +13,7 @@ import (
 // tree makes files under a root of the test's own: "a/b": its content; "a/b ->": where a link leads.
 func tree(t *testing.T, files map[string]string) *gatherer {
 	t.Helper()
-	g := &gatherer{root: t.TempDir(), release: "6.6.1"}
+	g := &gatherer{o: Options{Agent: agent()}, root: t.TempDir(), release: "6.6.1"}
 	for name, content := range files {
 		link, isLink := strings.CutSuffix(name, " ->")
 		file := filepath.Join(g.root, link)

@@ -80,7 +80,7 @@ func (m *machine) pair(name string, master int) (index int) {
 // examine gathers on the machine and judges.
 func (m *machine) examine(ports ...string) *Report {
 	m.t.Helper()
-	g := &gatherer{root: "/", o: Options{Ports: ports}, inline: true}
+	g := &gatherer{root: "/", o: Options{Ports: ports, Agent: agent()}, inline: true}
 	var f *Facts
 	m.Must(m.t, func() error {
 		f = g.gather(m.t.Context())
@@ -260,7 +260,7 @@ func TestReal_State(t *testing.T) {
 	// Only what changes is read: the last beat lasts for a second.
 	look := func() (r *Report) {
 		m.Must(t, func() error {
-			facts, g := &Facts{}, &gatherer{root: "/", inline: true}
+			facts, g := &Facts{}, &gatherer{o: Options{Agent: agent()}, root: "/", inline: true}
 			g.process()(facts)
 			g.devices()(facts)
 			g.switches()(facts)
@@ -387,7 +387,7 @@ func TestReal_HTB(t *testing.T) {
 	index := m.pair("swp1", 0)
 	look := func() (r *Report) {
 		m.Must(t, func() error {
-			f, g := sane(), &gatherer{root: "/", inline: true}
+			f, g := sane(), &gatherer{o: Options{Agent: agent()}, root: "/", inline: true}
 			g.devices()(f)
 			r = Check(f, Options{Ports: []string{"swp1"}})
 			return nil
@@ -424,7 +424,7 @@ func TestReal_TapAndTun(t *testing.T) {
 	}
 	var r *Report
 	m.Must(t, func() error {
-		f, g := sane(), &gatherer{root: "/", inline: true}
+		f, g := sane(), &gatherer{o: Options{Agent: agent()}, root: "/", inline: true}
 		g.devices()(f)
 		r = Check(f, Options{Ports: []string{"t??0"}})
 		return nil

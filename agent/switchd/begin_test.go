@@ -61,12 +61,15 @@ func (m *machine) run(ctx context.Context, c *Config) error {
 
 // shaping is a switch that shapes ports.
 func shaping(name string, ports ...string) *Config {
-	c := Defaults()
-	c.Name, c.Metrics.Listen, c.Flows = name, "", 1024
-	set := defaultPort()
+	c, err := testAgent().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: p}]\nfairq: {flows: 1024}\n"))
+	if err != nil {
+		panic(err)
+	}
+	c.Name, c.Metrics.Listen = name, ""
+	set := defaultPort(TestLaw)
 	set.Shape = 100e6
 	c.Ports = []PortRule{{Match: ports, PortSettings: set}}
-	return &c
+	return c
 }
 
 // Of processes that start at once under one name one works and the others are told so. They leave what the first

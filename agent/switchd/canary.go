@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 )
 
@@ -129,21 +128,16 @@ func (c *canary) hold() (reading.Hold, uint32) {
 	return reading.HoldPart, share
 }
 
-// adjust makes a law that of the port's stage.
-func (c *canary) adjust(l *fairq.Law) {
-	l.Hold, l.HoldShare = c.hold()
-	pipe := c.line.emptyPipe(c.handshake)
-	if l.Hold == reading.HoldPart {
-		if pipe = c.pipe.told; pipe == 0 {
-			pipe = c.line.fullPipe(0, 0, 0)
+// holding is what the port's law is to hold at its stage.
+func (c *canary) holding() Holding {
+	h := Holding{Pipe: c.line.emptyPipe(c.handshake)}
+	if h.Hold, h.Share = c.hold(); h.Hold == reading.HoldPart {
+		if h.Pipe = c.pipe.told; h.Pipe == 0 {
+			h.Pipe = c.line.fullPipe(0, 0, 0)
 		}
-		// The law's own limit is for a queue at its target.
-		l.CapBytes = max(l.CapBytes, saturated(pipe+c.line.target))
 	}
-	l.PipeBytes = max(1, saturated(pipe))
+	return h
 }
-
-func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)) }
 
 // portReading is what is read of a port now and then.
 type portReading struct {

@@ -1,13 +1,11 @@
 package switchd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 )
 
@@ -40,7 +38,7 @@ func (r *role) look() ([]candidate, error) {
 			r.sayStage(c.name, own)
 		}
 		own.line = c.line
-		own.adjust(&c.law)
+		c.params = c.params.With(own.holding())
 	}
 	r.forgetCanaries(here)
 	return found, nil
@@ -119,14 +117,14 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 		return nil
 	}
 	r.events.rolledBack()
-	err := r.fairq.Note(port, fmt.Sprintf("rolled back: %s", event))
+	err := r.running.Note(port, fmt.Sprintf("rolled back: %s", event))
 	r.log.Warn("rolled back: windows are let go, and not held again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
 	return err
 }
 
 // readPorts reads the ports that want it: their counters, their queues and flows if they want those, too.
 func (r *role) readPorts() (map[string]*portReading, error) {
-	stats, err := r.fairq.Stats()
+	stats, err := r.running.Stats()
 	if err != nil {
 		return nil, err
 	}
@@ -172,21 +170,12 @@ func (r *role) readFlows(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
 	}
-	return r.fairq.EachFlow(func(port string, f reading.Flow) bool {
+	return r.running.EachFlow(func(port string, f reading.Flow) bool {
 		if p := read[port]; p != nil && len(p.flows) < watchFlows && !f.OneSided && !f.Signed {
 			p.flows = append(p.flows, f)
 		}
 		return true
 	})
-}
-
-// onlyPipe says whether two laws differ in no more than the length of the pipe, which follows what is measured.
-func onlyPipe(a, b fairq.Law) bool {
-	a.PipeBytes, b.PipeBytes = 0, 0
-	if cmp.Or(a.Hold, b.Hold) == reading.HoldPart && a.Hold == b.Hold {
-		a.CapBytes, b.CapBytes = 0, 0
-	}
-	return a == b
 }
 
 // pace is a ticker that need not tick.

@@ -8,9 +8,9 @@ import (
 	"weir/datapath/reading"
 )
 
-// counted is a FairQ that only counts, or cannot.
+// counted is a law that only counts, or cannot.
 type counted struct {
-	enforcer
+	Running
 	stats []reading.Stats
 	err   error
 }
@@ -22,7 +22,7 @@ func TestRole_TendsAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
 	c.line, c.pipe = testLine, pipeLength{follows: 5000, told: 5000}
 	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
-	r := &role{fairq: f, canaries: map[string]*canary{"p": c}}
+	r := &role{running: f, canaries: map[string]*canary{"p": c}}
 	begun := time.Unix(1000, 0)
 	for _, row := range []struct {
 		after   time.Duration

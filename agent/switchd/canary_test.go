@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 	"weir/law"
 )
@@ -95,8 +94,7 @@ func TestPipeLength(t *testing.T) {
 	}
 }
 
-func TestCanary_Adjust(t *testing.T) {
-	law := fairq.Law{TargetBytes: 25_000, CapBytes: 30_000}
+func TestCanary_Holding(t *testing.T) {
 	for _, row := range []struct {
 		percent int
 		stage   stage
@@ -112,10 +110,8 @@ func TestCanary_Adjust(t *testing.T) {
 		{10, stageRolledBack, reading.HoldNone, 0},
 	} {
 		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
-		l := law
-		c.adjust(&l)
-		if l.Hold != row.hold || l.HoldShare != row.share || l.PipeBytes != 5000 || l.CapBytes != 30_000 {
-			t.Errorf("%+v: %+v", row, l)
+		if h := c.holding(); h != (Holding{row.hold, row.share, 5000}) {
+			t.Errorf("%+v: %+v", row, h)
 		}
 	}
 	// While free flows fill the queue, held ones are to have a part of it.
@@ -123,9 +119,8 @@ func TestCanary_Adjust(t *testing.T) {
 	for range 100 {
 		c.read(&portReading{stats: reading.Stats{QueueBytes: 100_000}}, time.Second)
 	}
-	l := law
-	if c.adjust(&l); l.PipeBytes != 105_000 || l.CapBytes != 130_000 {
-		t.Errorf("with 100 KB in the queue: %+v", l)
+	if h := c.holding(); uint32(h.Pipe) != 105_000 {
+		t.Errorf("with 100 KB in the queue: %+v", h)
 	}
 	// All held: the least handshake is the pipe's, of a line that another configuration makes another.
 	c = &canary{percent: 100, stage: stageEnforcing, line: testLine}
@@ -142,16 +137,9 @@ func TestCanary_Adjust(t *testing.T) {
 	} {
 		c.line.rtt, c.line.rate = row.rtt, row.rate
 		c.read(&portReading{stats: reading.Stats{HandshakeRTT: row.handshake}}, time.Second)
-		held := law
-		if c.adjust(&held); held.PipeBytes != row.pipe {
-			t.Errorf("%+v: a pipe of %d bytes", row, held.PipeBytes)
+		if h := c.holding(); uint32(h.Pipe) != row.pipe {
+			t.Errorf("%+v: a pipe of %g bytes", row, h.Pipe)
 		}
-	}
-	if !onlyPipe(l, func() fairq.Law { m := l; m.PipeBytes, m.CapBytes = 1, 2; return m }()) {
-		t.Error("another pipe is another law")
-	}
-	if m := l; onlyPipe(l, func() fairq.Law { m.HoldShare++; return m }()) {
-		t.Error("another share is the same law")
 	}
 }
 

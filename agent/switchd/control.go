@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"weir/datapath/fairq"
 	"weir/internal/localsock"
 	"weir/internal/peer"
 )
@@ -145,13 +144,13 @@ func (c *control) close() {
 
 // Reload asks the process that has the switch with this name, in this network namespace, to read its file
 // again, and waits for its answer.
-func Reload(name string) (*Answer, error) {
+func (a *Agent) Reload(name string) (*Answer, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	c, err := localsock.Dial(localsock.Switch, name)
 	if nobody := new(localsock.NobodyError); errors.As(err, &nobody) {
-		err = whoHas(nobody)
+		err = a.whoHas(nobody)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reload switch %s: %w", name, err)
@@ -166,16 +165,16 @@ func Reload(name string) (*Answer, error) {
 	if err := c.CloseWrite(); err != nil {
 		return nil, fmt.Errorf("reload switch %s: %w", name, err)
 	}
-	var a Answer
-	if err := json.NewDecoder(io.LimitReader(c, answerBytes)).Decode(&a); err != nil {
+	var answer Answer
+	if err := json.NewDecoder(io.LimitReader(c, answerBytes)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("reload switch %s: no answer, its log says more: %w", name, err)
 	}
-	return &a, nil
+	return &answer, nil
 }
 
 // whoHas says why nobody answers for a switch.
-func whoHas(nobody *localsock.NobodyError) error {
-	if v, err := fairq.Open(pinDir(nobody.Name)); err == nil {
+func (a *Agent) whoHas(nobody *localsock.NobodyError) error {
+	if v, err := a.law.Open(pinDir(nobody.Name)); err == nil {
 		defer func() { _ = v.Close() }()
 		if s, err := v.Read(); err == nil && s.Alive() {
 			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or could not make its control socket (its log says why): kill -HUP %d", s.Holder, s.Holder.PID)

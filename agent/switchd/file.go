@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"sync"
-	"time"
 
 	"github.com/invopop/jsonschema"
 
 	"weir/agent/metrics"
 	"weir/config"
-	"weir/datapath/fairq"
 	"weir/law"
-	fairqlaw "weir/law/fairq"
 )
 
 // File is a file of `kind: Switch`, as its author wrote it. This is the contract with its users; Config is
@@ -28,9 +24,9 @@ type File struct {
 	Scope    []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
 	Enforce  fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are held; elsewhere flows are only observed (default: everywhere)"`
 	Rollback fileRollback   `json:"rollback,omitzero" jsonschema_description:"when to stop enforcing on a port (default: never)"`
-	FairQ    fileFairQ      `json:"fairq,omitzero" jsonschema_description:"FairQ, on all ports"`
 	Metrics  fileMetrics    `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
 
+	law     any    // the law's keys of all ports
 	warning string // of a file of version 1: what is to be written instead
 }
 
@@ -40,29 +36,9 @@ type PortSettings struct {
 	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"of the port, below 4.29GB (default: that of its own tbf or htb; with shape what is sent in 1 ms)"`
 	Shape  law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; only where the kernel's default queue discipline stands"`
 	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"of flows when nothing queues, up to 1s (default: 250us)"`
-	FairQ  PortFairQ    `json:"fairq,omitzero" jsonschema_description:"FairQ, on this port"`
-	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside FairQ, such as {threshold: 200KB}"`
-}
+	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside the law, such as {threshold: 200KB}"`
 
-// PortFairQ are FairQ's keys of a port. What is zero was not said.
-type PortFairQ struct {
-	TargetFraction float64      `json:"target_fraction,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"queue to keep, of the buffer (alpha; default: 0.2)"`
-	Interval       law.Duration `json:"interval,omitempty" jsonschema_description:"sampling interval (T), 10us to 1s (default: 50us)"`
-	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples a window update (M; default: 10)"`
-	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
-	MinWindow      *law.Bytes   `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
-	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths of which the port is one (ECMP): flows whose data takes another switch than their acknowledgements are held to the port's window divided by it (default: 1, they pass)"`
-}
-
-// fileFairQ are FairQ's keys of all ports together.
-type fileFairQ struct {
-	Count      string    `json:"count,omitempty" jsonschema:"enum=opening,enum=active,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, default) or without (active), or opened and not closed, the paper's register"`
-	Scale      string    `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
-	UnifyShift int       `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
-	Flows      int       `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
-	Shrink     string    `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
-	Signed     string    `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO), whose windows cannot be rewritten: let them pass (default), drop data beyond the window that the port grants, or drop them all"`
-	Edge       *fileEdge `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
+	Law any `json:"-"` // what Keys.PortKeys made, as the file has it
 }
 
 // Mark is ECN marking of a port: ECT packets that find more than Threshold in the queue.
@@ -74,15 +50,7 @@ type Mark struct {
 func (s PortSettings) over(base PortSettings) PortSettings {
 	return PortSettings{
 		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
-		RTT: cmp.Or(s.RTT, base.RTT), FairQ: s.FairQ.over(base.FairQ), Mark: cmp.Or(s.Mark, base.Mark),
-	}
-}
-
-func (s PortFairQ) over(base PortFairQ) PortFairQ {
-	return PortFairQ{
-		TargetFraction: cmp.Or(s.TargetFraction, base.TargetFraction), Interval: cmp.Or(s.Interval, base.Interval),
-		Updates: cmp.Or(s.Updates, base.Updates), Gain: cmp.Or(s.Gain, base.Gain),
-		MinWindow: cmp.Or(s.MinWindow, base.MinWindow), Paths: cmp.Or(s.Paths, base.Paths),
+		RTT: cmp.Or(s.RTT, base.RTT), Mark: cmp.Or(s.Mark, base.Mark), Law: cmp.Or(s.Law, base.Law),
 	}
 }
 
@@ -90,31 +58,6 @@ type filePort struct {
 	Match deviceNames `json:"match" jsonschema:"required" jsonschema_description:"a name, a pattern (swp*), or a list of them"`
 	PortSettings
 }
-
-type fileEdge struct {
-	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"a flow is told its window this often, 1ms to 10s (default: 10ms)"`
-	Change   float64      `json:"change,omitempty" jsonschema:"minimum=0.00390625,maximum=1" jsonschema_description:"and at once when it has moved by more than this fraction, 1/256 to 1 (default: 0.125)"`
-	Lease    law.Duration `json:"lease,omitempty" jsonschema_description:"how long the edge remembers, at least twice the interval, up to 60s (default: 1s)"`
-}
-
-// edge gives the edge mode that the file asks for.
-func (f *fileFairQ) edge() fairq.EdgeMode {
-	if f.Edge == nil {
-		return fairq.EdgeMode{}
-	}
-	return fairq.EdgeMode{
-		Interval: cmp.Or(f.Edge.Interval.Std(), fairq.EdgeInterval),
-		Change:   cmp.Or(f.Edge.Change, edgeChange), Lease: cmp.Or(f.Edge.Lease.Std(), edgeLease),
-	}
-}
-
-// DefaultFlows is how many connections the flow table holds where a file does not say.
-const DefaultFlows = fairq.DefaultFlows
-
-const (
-	edgeChange = 1.0 / 8
-	edgeLease  = time.Second
-)
 
 type fileEnforce struct {
 	Ports   deviceNames `json:"ports,omitempty" jsonschema_description:"a name, a pattern (swp*), or a list of them (default: all ports)"`
@@ -157,89 +100,119 @@ const maxNames = 4096 // of one entry
 // fileLimits let a file list ten thousand ports one by one, with every key of each.
 var fileLimits = config.Limits{Bytes: 16 << 20, Nodes: 500_000}
 
-// FileVersion is the newest version of the keys of `kind: Switch`.
+// FileVersion is the newest version of the keys of `kind: Switch`. In version 2 the keys of one law stand under its name,
+// and those that any law has do not.
 const FileVersion = 2
 
-// version is 2: the keys of one law stand under its name, and those that any law has do not.
-func version() config.Version {
+func version(l Law) config.Version {
 	v := config.Version{Newest: FileVersion, Command: "weir switch --newest -f"}
-	for _, key := range []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"} {
-		v.Moved = append(v.Moved, config.Move{From: key, To: "fairq." + key})
-	}
-	for _, key := range []string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"} {
-		for _, at := range []string{"defaults.", "ports.*."} {
-			v.Moved = append(v.Moved, config.Move{From: at + key, To: at + "fairq." + key})
+	under := func(at string, keys []string) {
+		for _, key := range keys {
+			v.Moved = append(v.Moved, config.Move{From: at + key, To: at + l.Name() + "." + key})
 		}
 	}
+	all, port := l.Before()
+	under("", all)
+	under("defaults.", port)
+	under("ports.*.", port)
 	return v
 }
 
-// Newest gives the text of a file of `kind: Switch` in the newest version, with its comments; one that is of that
-// version already as it is. Errors are config.Errors, or those of reading the file.
-func Newest(path string) ([]byte, error) {
-	data, err := config.ReadFile(path, fileLimits)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+// kindSwitch is `kind: Switch` with the keys of a law.
+func kindSwitch(l Law) *config.Kind[File] {
+	extend := func(s *jsonschema.Schema) {
+		under := func(s *jsonschema.Schema, keys any, where string) {
+			own := config.SchemaOf(keys)
+			own.Version, own.ID, own.Description = "", "", l.Title()+", "+where
+			s.Properties.Set(l.Name(), own)
+		}
+		of := func(s *jsonschema.Schema, key string) *jsonschema.Schema {
+			property, _ := s.Properties.Get(key)
+			return property
+		}
+		under(s, l.AllKeys(), "on all ports")
+		under(of(s, "defaults"), l.PortKeys(), "on this port")
+		under(of(s, "ports").Items, l.PortKeys(), "on this port")
 	}
-	text, err := kindSwitch().Newest(path, data)
-	if err == nil && text == nil {
-		text = data
-	}
-	return text, err
+	def := func() *File { return defaultFile(l) }
+	return config.NewKind("Switch", version(l), fileLimits, def, func(c *config.Checker, f *File) {
+		f.warning = c.Warning
+		k := fileChecker{Checker: c, law: l}
+		k.readLaw(f)
+		k.check(f)
+	}, extend)
 }
 
-// kindSwitch is `kind: Switch`.
-var kindSwitch = sync.OnceValue(func() *config.Kind[File] {
-	return config.NewKind("Switch", version(), fileLimits, defaultFile, func(c *config.Checker, f *File) {
-		f.warning = c.Warning
-		(&fileChecker{Checker: c}).check(f)
-	})
-})
-
 // defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
-func defaultFile() *File {
+func defaultFile(l Law) *File {
 	return &File{
-		Name:    "default",
-		FairQ:   fileFairQ{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: DefaultFlows, Shrink: "allow", Signed: "pass"},
+		Name: DefaultName, law: l.AllKeys(),
 		Enforce: fileEnforce{Percent: 100}, Rollback: fileRollback{Over: RollbackOver},
 		Metrics: fileMetrics{Listen: metrics.DefaultListen},
 	}
 }
 
 // Schema is the JSON schema of `kind: Switch`.
-func Schema() []byte { return kindSwitch().Schema() }
+func (a *Agent) Schema() []byte { return a.kind().Schema() }
 
 // Load reads and checks a file of `kind: Switch`. What is wrong with it is config.Errors.
-func Load(path string) (*Config, error) {
-	f, err := kindSwitch().Load(path)
+func (a *Agent) Load(path string) (*Config, error) {
+	f, err := a.kind().Load(path)
 	if err != nil {
 		return nil, err
 	}
-	c := f.config()
+	c := a.config(f)
 	c.File = path
 	return c, nil
 }
 
-// FromOptions makes a configuration of options instead of a file: the tree is what a file would hold,
-// each value labelled with the option that it came from.
-func FromOptions(t *config.Tree) (*Config, error) {
-	f, err := kindSwitch().FromTree("", t)
+// Parse is Load of a file that is in memory; name stands for it in errors.
+func (a *Agent) Parse(name string, data []byte) (*Config, error) {
+	f, err := a.kind().Parse(name, data)
 	if err != nil {
 		return nil, err
 	}
-	return f.config(), nil
+	return a.config(f), nil
+}
+
+// FromOptions makes a configuration of options instead of a file: the tree is what a file would hold,
+// each value labelled with the option that it came from.
+func (a *Agent) FromOptions(t *config.Tree) (*Config, error) {
+	f, err := a.kind().FromTree("", t)
+	if err != nil {
+		return nil, err
+	}
+	return a.config(f), nil
+}
+
+// Newest gives the text of a file of `kind: Switch` in the newest version, with its comments; one that is of that
+// version already as it is. Errors are config.Errors, or those of reading the file.
+func (a *Agent) Newest(path string) ([]byte, error) {
+	data, err := config.ReadFile(path, fileLimits)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	text, err := a.NewestOf(path, data)
+	if err == nil && text == nil {
+		text = data
+	}
+	return text, err
+}
+
+// NewestOf is Newest of a file that is in memory; nil: it is of that version already, or not of this kind.
+func (a *Agent) NewestOf(name string, data []byte) ([]byte, error) {
+	return a.kind().Newest(name, data)
 }
 
 // config gives what a checked file says, with nothing left open.
-func (f *File) config() *Config {
-	q := &f.FairQ
+func (a *Agent) config(f *File) *Config {
 	c := &Config{
-		Name: f.Name, Count: q.Count, Scale: q.Scale, UnifyShift: q.UnifyShift, Flows: q.Flows, Shrink: q.Shrink, Signed: q.Signed, Scope: f.Scope, Edge: q.edge(),
+		Name: f.Name, Scope: f.Scope, Law: f.law,
 		Enforce: Enforce{Ports: f.Enforce.Ports, Percent: f.Enforce.Percent},
 		Metrics: Metrics{Listen: f.Metrics.Listen},
-		Warning: f.warning,
+		Warning: f.warning, agent: a,
 	}
-	base := f.Defaults.over(defaultPort())
+	base := f.Defaults.over(defaultPort(a.law))
 	for _, p := range f.Ports {
 		c.Ports = append(c.Ports, PortRule{Match: p.Match, PortSettings: p.over(base)})
 	}

@@ -41,7 +41,7 @@ func parse(t *testing.T, text string) (*Config, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(path)
+	return testAgent().Load(path)
 }
 
 // A file of another kind is refused as a whole.
@@ -65,7 +65,7 @@ func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = kindSwitch().Parse(filepath.Base(path), data)
+		_, err = testKind().Parse(filepath.Base(path), data)
 		var errs config.Errors
 		if !errors.As(err, &errs) {
 			t.Errorf("%s: got %v, want config.Errors", path, err)
@@ -86,7 +86,7 @@ func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
 
 // The schema is committed for editors; it must be that of the types.
 func TestSchemaIsCommitted(t *testing.T) {
-	golden(t, "../../deploy/switch.schema.json", Schema())
+	golden(t, "../../deploy/switch.schema.json", testAgent().Schema())
 }
 
 // The example that packages install says of every key what holds without it.
@@ -95,22 +95,22 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := kindSwitch().Parse("switch.yaml", data)
+	c, err := testKind().Parse("switch.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Every key of the schema stands in it, if only in a comment; what a comment says can be said.
 	said := regexp.MustCompile(`(?m)^( *(?:- )?)# ?([a-z_]+:)`).ReplaceAllString(string(data), "$1$2")
-	for _, key := range keysOf(reflect.TypeFor[File]()) {
+	for _, key := range slices.Concat(keysOf(reflect.TypeFor[File]()), keysOf(reflect.TypeOf(TestLaw.AllKeys())), keysOf(reflect.TypeOf(TestLaw.PortKeys()))) {
 		if !regexp.MustCompile(`(?m)[ {]` + key + `:|^` + key + `:`).MatchString(said) {
 			t.Errorf("the example does not tell of %s", key)
 		}
 	}
-	want, err := kindSwitch().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\n"))
+	want, err := testKind().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.config(), want.config(); !reflect.DeepEqual(got, want) {
+	if got, want := testAgent().config(c), testAgent().config(want); !reflect.DeepEqual(got, want) {
 		t.Errorf("the example is not what holds without a word:\n%+v\n%+v", got, want)
 	}
 	checkComments(t, said)
@@ -126,21 +126,21 @@ func checkComments(t *testing.T, said string) {
 		if text == said {
 			t.Fatalf("the example has no %s", key)
 		}
-		f, err := kindSwitch().Parse("said.yaml", []byte(text))
+		f, err := testKind().Parse("said.yaml", []byte(text))
 		if err != nil {
 			t.Fatalf("what the example says in comments cannot be said: %v\n%s", err, text)
 		}
-		return f.config()
+		return testAgent().config(f)
 	}
 	got, shaped := without("shape"), without("rate") // one or the other
 	if shaped.Ports[0].Shape == 0 || got.Ports[0].Rate == 0 || got.Ports[0].Buffer == 0 || len(got.Rollback.If) != len(figures) {
 		t.Errorf("the example does not tell of rate, buffer, shape and every rule: %+v", got)
 	}
-	plain, err := kindSwitch().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\nscope: []\nfairq: {edge: {}}\n"))
+	plain, err := testKind().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\nscope: []\nfairq: {edge: {}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plain.config()
+	want := testAgent().config(plain)
 	want.Ports[0].Rate, want.Ports[0].Buffer, want.Rollback.If = got.Ports[0].Rate, got.Ports[0].Buffer, got.Rollback.If
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("what the example says in comments is not what holds without:\n%+v\n%+v", got, want)
@@ -183,6 +183,9 @@ func keysOf(t reflect.Type) (keys []string) {
 			continue
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		keys = append(append(keys, name), keysOf(f.Type)...)
 	}
 	return keys
@@ -202,15 +205,23 @@ enforce: {percent: 10}
 		t.Fatal(err)
 	}
 	a, b := c.Ports[0], c.Ports[1]
-	if a.RTT.Std() != 50*time.Microsecond || *a.FairQ.MinWindow != 0 || a.Mark.Threshold != 0 || a.Buffer != 2e6 || a.Rate != 0 || a.FairQ.Updates != 10 {
+	if a.RTT.Std() != 50*time.Microsecond || a.Mark.Threshold != 0 || a.Buffer != 2e6 || a.Rate != 0 {
 		t.Errorf("a: %+v", a)
 	}
-	if b.RTT.Std() != 100*time.Microsecond || *b.FairQ.MinWindow != 3000 || b.Mark.Threshold != 100e3 || b.Rate != 10e9 || b.FairQ.Updates != 4 || b.FairQ.Gain != "paper" {
+	if b.RTT.Std() != 100*time.Microsecond || b.Mark.Threshold != 100e3 || b.Rate != 10e9 {
 		t.Errorf("b: %+v", b)
 	}
-	l, err := b.law("b", shaper{Kind: "tbf"}, 1500)
-	if err != nil || l.FloorBytes != 3000 || l.BufferBytes != 2e6 || l.CapBytes != 125_000+400_000 {
+	l, err := lawAt(&b.PortSettings, "b", shaper{Kind: "tbf"})
+	if err != nil || l.Figures() != (Figures{Floor: 3000, Target: 400_000, Buffer: 2e6, Cap: 125_000 + 400_000, MTU: 1500}) {
 		t.Errorf("law of b: %+v, %v", l, err)
+	}
+	if l, err := lawAt(&a.PortSettings, "a", shaper{Kind: "tbf", Rate: 1e9}); err != nil || l.Figures().Floor != 0 {
+		t.Errorf("law of a: %+v, %v", l, err)
+	}
+	for port, want := range map[*PortRule]string{&a: "Updates:10 ", &b: "Updates:4 "} {
+		if text := fmt.Sprintf("%+v", port.Law); !strings.Contains(text, want) {
+			t.Errorf("keys of %v: %s, want %s", port.Match, text, want)
+		}
 	}
 	if c.Name != "default" || c.Enforce.Percent != 10 || len(c.Enforce.Ports) != 0 || c.Rollback.Over != RollbackOver || c.Metrics.Listen != "127.0.0.1:9187" {
 		t.Errorf("%+v", c)
@@ -249,12 +260,12 @@ func TestFromOptions(t *testing.T) {
 	if err := root.Put("defaults.rtt", at("--rtt 2s", "2s")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := FromOptions(root)
+	_, err := testAgent().FromOptions(root)
 	if want := "--rtt 2s: defaults.rtt: 2s is out of range; above 0s, up to 1s"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	root.Set("defaults", &config.Tree{Form: config.Mapping})
-	if c, err := FromOptions(root); err != nil || c.Ports[0].Match[0] != "eth0" || c.File != "" {
+	if c, err := testAgent().FromOptions(root); err != nil || c.Ports[0].Match[0] != "eth0" || c.File != "" {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -270,11 +281,11 @@ func manyPorts(n int) []byte {
 }
 
 func TestLoad_TenThousandPorts(t *testing.T) {
-	f, err := kindSwitch().Parse("many.yaml", manyPorts(10_000))
+	f, err := testKind().Parse("many.yaml", manyPorts(10_000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRules(f.config().Ports)
+	r := newRules(TestLaw, testAgent().config(f).Ports)
 	if got := r.of("swp9999"); got == nil || got != &r.list[9999] || got.Rate != law.Rate(10e9) {
 		t.Errorf("swp9999: %+v", got)
 	}
@@ -285,9 +296,9 @@ func TestLoad_TenThousandPorts(t *testing.T) {
 
 func BenchmarkLoad_10kPorts(b *testing.B) {
 	data := manyPorts(10_000)
-	kindSwitch() // compiled once in a process
+	kind := testKind() // compiled once
 	for b.Loop() {
-		if _, err := kindSwitch().Parse("many.yaml", data); err != nil {
+		if _, err := kind.Parse("many.yaml", data); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -296,11 +307,11 @@ func BenchmarkLoad_10kPorts(b *testing.B) {
 }
 
 func BenchmarkRules_10kPorts(b *testing.B) {
-	f, err := kindSwitch().Parse("many.yaml", manyPorts(10_000))
+	f, err := testKind().Parse("many.yaml", manyPorts(10_000))
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRules(f.config().Ports)
+	r := newRules(TestLaw, testAgent().config(f).Ports)
 	for b.Loop() {
 		if r.of("swp9999") == nil {
 			b.Fatal("no rule")
@@ -321,17 +332,17 @@ func FuzzLoad(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := kindSwitch().Parse("fuzz.yaml", data)
+		file, err := testKind().Parse("fuzz.yaml", data)
 		if err == nil {
-			c := file.config()
+			c := testAgent().config(file)
 			if len(c.Ports) == 0 || CheckName(c.Name) != nil {
 				t.Fatalf("accepted: %+v", c)
 			}
-			if _, err := c.fairQ(); err != nil {
+			if _, err := kernelText(c); err != nil {
 				t.Fatalf("accepted, and refused afterwards: %v", err)
 			}
 			for i := range c.Ports {
-				if _, err := c.Ports[i].law("p", shaper{"tbf", 1e9, 1e6}, 1500); err != nil {
+				if _, err := lawAt(&c.Ports[i].PortSettings, "p", shaper{"tbf", 1e9, 1e6}); err != nil {
 					t.Fatalf("accepted, and refused afterwards: %v", err)
 				}
 			}

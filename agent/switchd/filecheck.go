@@ -1,11 +1,13 @@
 package switchd
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,34 +19,71 @@ import (
 )
 
 const (
-	leastBuffer  = 1514 // one full Ethernet frame
-	deviceName   = 15   // letters of a device's name, IFNAMSIZ less one
-	maxPatterns  = 256  // of one file, beside any number of plain names
-	leastTick    = 10 * time.Microsecond
-	longestRound = time.Second // of an interval, an update, a round trip
+	leastBuffer = 1514 // one full Ethernet frame
+	deviceName  = 15   // letters of a device's name, IFNAMSIZ less one
+	maxPatterns = 256  // of one file, beside any number of plain names
+	longestRTT  = time.Second
 )
 
 // fileChecker says what a schema cannot.
-type fileChecker struct{ *config.Checker }
+type fileChecker struct {
+	*config.Checker
+	law Law
+}
 
 func (c *fileChecker) check(f *File) {
-	base := f.Defaults.over(defaultPort())
+	base := f.Defaults.over(defaultPort(c.law))
 	c.settings([]string{"defaults"}, f.Defaults, base)
 	c.matches(f)
 	for i, p := range f.Ports {
 		c.settings([]string{"ports", strconv.Itoa(i)}, p.PortSettings, p.over(base))
 	}
 	c.scope(f.Scope)
-	c.edge(&f.FairQ)
+	c.law.CheckAll(c.Checker, []string{c.law.Name()}, f.law)
 	c.enforce(f)
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
 		c.Fail([]string{"metrics", "listen"}, fmt.Sprintf("%q is not an address and a port", config.Clip(f.Metrics.Listen)),
 			"an address of this machine and a port, such as "+metrics.DefaultListen+"; an empty text: none")
 	}
-	if c.Given("fairq", "unify_shift") && f.FairQ.Scale != "unify" {
-		c.Fail([]string{"fairq", "unify_shift"}, "it says nothing with scale: "+f.FairQ.Scale, "leave it out, or scale: unify")
+}
+
+// readLaw reads the law's keys: of all ports, and of each over those of defaults, over the law's own.
+func (c *fileChecker) readLaw(f *File) {
+	name := c.law.Name()
+	c.readOver(f.law, name)
+	base := c.law.PortKeys()
+	c.readOver(base, "defaults", name)
+	f.Defaults.Law = base
+	for i := range f.Ports {
+		f.Ports[i].Law = base
+		if at := []string{"ports", strconv.Itoa(i), name}; c.Given(at...) {
+			f.Ports[i].Law = copyOf(base)
+			c.readOver(f.Ports[i].Law, at...)
+		}
 	}
+}
+
+// readOver reads what the file says at a path over what is there.
+func (c *fileChecker) readOver(keys any, at ...string) {
+	t := c.Root.Find(at...)
+	if t == nil {
+		return
+	}
+	text, err := json.Marshal(t.Plain())
+	if err == nil {
+		err = json.Unmarshal(text, keys)
+	}
+	if err != nil { // the schema let it pass
+		c.Fail(at, config.OneLine(err.Error()), "")
+	}
+}
+
+// copyOf copies a struct that a pointer points to.
+func copyOf(keys any) any {
+	out := reflect.New(reflect.TypeOf(keys).Elem())
+	out.Elem().Set(reflect.ValueOf(keys).Elem())
+	return out.Interface()
 }
 
 // settings checks what is said at one place. whole is what becomes of it: with what was said elsewhere.
@@ -60,31 +99,16 @@ func (c *fileChecker) settings(at []string, said, whole PortSettings) {
 	if given("buffer") && (said.Buffer < leastBuffer || said.Buffer > math.MaxUint32) {
 		c.Fail(in("buffer"), fmt.Sprintf("%s is out of range", said.Buffer), fmt.Sprintf("from %dB, one full frame, to 4.29GB", leastBuffer))
 	}
-	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRound) {
+	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRTT) {
 		c.Fail(in("rtt"), fmt.Sprintf("%s is out of range", said.RTT), "above 0s, up to 1s")
 	}
 	if given("rate") && given("shape") {
 		c.Fail(in("rate"), "both rate and shape are given", "shape alone: it is the port's rate")
 	}
-	c.settingsFairQ(in("fairq"), said.FairQ, whole.FairQ)
+	if given(c.law.Name()) {
+		c.law.CheckPort(c.Checker, in(c.law.Name()), whole.Law)
+	}
 	c.mark(in, said, whole)
-}
-
-func (c *fileChecker) settingsFairQ(at []string, said, whole PortFairQ) {
-	in := func(key string) []string { return append(at[:len(at):len(at)], key) }
-	given := func(key string) bool { return c.Given(in(key)...) }
-	if d := said.Interval.Std(); given("interval") && (d < leastTick || d > longestRound) {
-		c.Fail(in("interval"), fmt.Sprintf("%s is out of range", said.Interval), "10us to 1s")
-	} else if round := whole.Interval.Std() * time.Duration(whole.Updates); (given("interval") || given("updates")) && round > longestRound {
-		key := "updates"
-		if !given(key) {
-			key = "interval"
-		}
-		c.Fail(in(key), fmt.Sprintf("%d samples, one every %s, take longer than a second", whole.Updates, whole.Interval), "updates x interval of at most 1s")
-	}
-	if w := said.MinWindow; w != nil && *w > math.MaxInt32 {
-		c.Fail(in("min_window"), fmt.Sprintf("%s is out of range", *w), "at most 2.14GB")
-	}
 }
 
 func (c *fileChecker) mark(in func(...string) []string, said, whole PortSettings) {
@@ -193,25 +217,12 @@ func (c *fileChecker) scope(scope []netip.Prefix) {
 	}
 }
 
-func (c *fileChecker) edge(f *fileFairQ) {
-	e := f.edge()
-	switch {
-	case f.Edge == nil:
-	case c.Given("fairq", "edge", "interval") && f.Edge.Interval == 0:
-		c.Fail([]string{"fairq", "edge", "interval"}, "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
-	case c.Given("fairq", "edge", "lease") && f.Edge.Lease == 0:
-		c.Fail([]string{"fairq", "edge", "lease"}, "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
-	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
-		c.Fail([]string{"fairq", "edge", "interval"}, fmt.Sprintf("%s is out of range", f.Edge.Interval), "1ms to 10s")
-	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
-		c.Fail([]string{"fairq", "edge", "lease"}, fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
-	case f.Scale == "shim":
-		c.Fail([]string{"fairq", "edge"}, "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
-	}
-}
-
 func (c *fileChecker) enforce(f *File) {
-	rules := newRules(f.config().Ports)
+	var list []PortRule
+	for _, p := range f.Ports {
+		list = append(list, PortRule{Match: p.Match})
+	}
+	rules := newRules(c.law, list)
 	for _, n := range c.names([]string{"enforce", "ports"}, f.Enforce.Ports) {
 		switch err := checkDevice(n.text); {
 		case err != nil:

@@ -5,18 +5,17 @@ import (
 	"maps"
 	"slices"
 
-	"weir/datapath/fairq"
 	"weir/law"
 )
 
-// follow makes the ports that FairQ is on those that are there.
+// follow makes the ports that the law is on those that are there.
 func (r *role) follow() error {
 	found, err := r.look()
 	if err != nil {
 		return err
 	}
 	now := byName(found)
-	gone := r.fairq.Gone()
+	gone := r.running.Gone()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
 		errs = append(errs, r.followPort(name, now[name], slices.Contains(gone, name)))
@@ -53,8 +52,8 @@ func byName(found []candidate) map[string]*candidate {
 	return m
 }
 
-// followPort does what is to be done about a port that FairQ is on. c is the device of its name now, nil:
-// none; dead: FairQ's program is on none any more.
+// followPort does what is to be done about a port that the law is on. c is the device of its name now, nil:
+// none; dead: the law's program is on none any more.
 func (r *role) followPort(name string, c *candidate, dead bool) error {
 	p, byName := r.ports[name], r.rules.byName(name)
 	switch {
@@ -73,22 +72,22 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 		return err
 	case c.has != c.tbf && c.tbf != tbf{}:
 		return r.shapes.change(name, c.ifindex, c.mtu, c.tbf)
-	case c.law != p.Law || r.refused[name] != "":
+	case c.params != p.Params || r.refused[name] != "":
 		return r.configure(c)
 	}
 	return nil
 }
 
-// attachOne shapes a port if it is to be shaped, and attaches FairQ to it.
+// attachOne shapes a port if it is to be shaped, and attaches the law to it.
 func (r *role) attachOne(c *candidate) error {
-	if err := fairq.CheckTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
+	if err := r.law.CheckTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
 		return err // before a shaper is made
 	}
 	undo, err := r.shapeNew(c)
 	if err != nil {
 		return err
 	}
-	if err := r.fairq.Attach(c.port()); err != nil {
+	if err := r.running.Attach(c.port()); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
@@ -118,7 +117,7 @@ func (r *role) restoreShapes(found []candidate) error {
 	return r.shapes.restoreAll(func(ifindex int) bool { return shaped[ifindex] })
 }
 
-// wantedMarks are the thresholds of the ports that FairQ is on and that are to mark.
+// wantedMarks are the thresholds of the ports that the law is on and that are to mark.
 func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
 	want := map[markPort]uint32{}
 	for name, p := range r.ports {
@@ -132,7 +131,7 @@ func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
 func (r *role) remove(name, why string) error {
 	delete(r.ports, name)
 	r.log.Warn("detached", "port", name, "reason", why)
-	return r.fairq.Remove(name)
+	return r.running.Remove(name)
 }
 
 var errGone = errors.New("the device is gone: waiting for it")
@@ -143,17 +142,17 @@ func (r *role) letGo(c *candidate) error {
 		return nil
 	}
 	r.refuse(c.name, c.err)
-	return r.fairq.LetGo(c.name)
+	return r.running.LetGo(c.name)
 }
 
 func (r *role) configure(c *candidate) error {
 	delete(r.refused, c.name)
-	quiet := onlyPipe(r.ports[c.name].Law, c.law)
-	r.ports[c.name] = fairq.Port{PortRef: r.ports[c.name].PortRef, Law: c.law}
+	quiet := c.params.Follows(r.ports[c.name].Params)
+	r.ports[c.name] = LawPort{PortRef: r.ports[c.name].PortRef, Params: c.params}
 	if quiet {
-		return r.fairq.Configure(c.name, c.law)
+		return r.running.Configure(c.name, c.params)
 	}
-	r.log.Info("its law changed", "port", c.name, "hold", c.law.Hold.String(), "buffer", law.Bytes(c.law.BufferBytes).String(),
-		"target", law.Bytes(c.law.TargetBytes).String(), "window_limit", law.Bytes(c.law.CapBytes).String())
-	return r.fairq.Configure(c.name, c.law)
+	f := c.params.Figures()
+	r.log.Info("its law changed", append([]any{"port", c.name, "hold", f.Hold.String()}, f.log()...)...)
+	return r.running.Configure(c.name, c.params)
 }

@@ -18,6 +18,7 @@ func (f *Finding) Asked() bool {
 
 // view is all that a check may look at.
 type view struct {
+	law      string // its title
 	k        *reading.Pinned
 	sw       *reading.Switch
 	process  process

@@ -40,7 +40,7 @@ func lookNoDevice(v *view) (reason, remedy string) {
 	case v.k.HasDevice || v.namesake.known && v.namesake.ifindex == v.k.Ifindex:
 		return "", ""
 	case v.namesake.known:
-		reason = fmt.Sprintf("its device is gone, and FairQ is not on the new one with its name (ifindex %d)", v.namesake.ifindex)
+		reason = fmt.Sprintf("its device is gone, and %s is not on the new one with its name (ifindex %d)", v.law, v.namesake.ifindex)
 		if kind := v.namesake.shaper.Kind; v.namesake.shaper.Rate == 0 {
 			return reason + fmt.Sprintf(": its queue discipline is %q", kind), shaperRemedy(v.k.Port)
 		}
@@ -157,7 +157,7 @@ func lookUnknownRate(v *view) (reason, remedy string) {
 		shaperRemedy(v.k.Port) + ", or give weir switch its rate and buffer"
 }
 
-// lookNotReached: packets enter the port's queue that FairQ's program did not see.
+// lookNotReached: packets enter the port's queue that the law's program did not see.
 func lookNotReached(v *view) (reason, remedy string) {
 	c := v.recent
 	if c == nil || !c.queue.known || !v.k.HasDevice {
@@ -166,29 +166,29 @@ func lookNotReached(v *view) (reason, remedy string) {
 	entered := c.queue.entered
 	switch {
 	case c.seen == 0 && entered > fewPackets/10:
-		reason = fmt.Sprintf("FairQ is not reached: none of the last %d packets of the port", entered)
+		reason = fmt.Sprintf("%s is not reached: none of the last %d packets of the port", v.law, entered)
 	case entered > fewPackets && 2*c.seen < entered:
-		reason = fmt.Sprintf("FairQ is reached by %d of the last %d packets of the port only", c.seen, entered)
+		reason = fmt.Sprintf("%s is reached by %d of the last %d packets of the port only", v.law, c.seen, entered)
 	default:
 		return "", ""
 	}
 	remedy = fmt.Sprintf("see what takes packets at its egress: weir doctor %s; nft list ruleset", v.k.Port)
 	if len(v.k.Before) > 0 {
 		reason += "; a program that runs before it ends the chain: " + strings.Join(v.k.Before, ", ")
-		remedy = beforeRemedy(v.k.Port)
+		remedy = v.beforeRemedy()
 	}
 	return reason, remedy
 }
 
-func beforeRemedy(port string) string {
-	return fmt.Sprintf("attach it behind FairQ, or detach it (weir doctor %s); weir switch does not move programs of others", port)
+func (v *view) beforeRemedy() string {
+	return fmt.Sprintf("attach it behind %s, or detach it (weir doctor %s); weir switch does not move programs of others", v.law, v.k.Port)
 }
 
 func lookNotFirst(v *view) (reason, remedy string) {
 	if len(v.k.Before) == 0 {
 		return "", ""
 	}
-	return "run before FairQ, and may keep packets from it: " + strings.Join(v.k.Before, ", "), beforeRemedy(v.k.Port)
+	return "run before " + v.law + ", and may keep packets from it: " + strings.Join(v.k.Before, ", "), v.beforeRemedy()
 }
 
 // lookBypassed: the device sends more than its queue hands it: XDP and AF_XDP, sockets that go past the
@@ -198,7 +198,7 @@ func lookBypassed(v *view) (reason, remedy string) {
 	if c == nil || !c.queue.known || c.deviceSent < fewPackets || c.deviceSent < 2*c.queue.sent {
 		return "", ""
 	}
-	return fmt.Sprintf("the device sent %d packets, and %d of them came through its queue: the rest goes past it and FairQ", c.deviceSent, c.queue.sent),
+	return fmt.Sprintf("the device sent %d packets, and %d of them came through its queue: the rest goes past it and %s", c.deviceSent, c.queue.sent, v.law),
 		"see what sends past it: XDP redirection, AF_XDP, a flow table or a chip that forwards (ip -s link, nft list flowtables)"
 }
 
@@ -207,7 +207,7 @@ func lookOnChip(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return "a switch chip forwards between this port and others: the kernel sees only what the chip hands up",
-		fmt.Sprintf("have the kernel forward (bridge link set dev %s hwmode ..., devlink), or use FairQ where the kernel forwards", v.k.Port)
+		fmt.Sprintf("have the kernel forward (bridge link set dev %s hwmode ..., devlink), or use %s where the kernel forwards", v.k.Port, v.law)
 }
 
 func lookHiddenSegments(v *view) (reason, remedy string) {
@@ -231,7 +231,7 @@ func lookOneSided(v *view) (reason, remedy string) {
 	reason = fmt.Sprintf("the data of %d flows leaves here, and no acknowledgement of it passes a governed port", n)
 	remedy = "name every port that traffic passes, also those that acknowledgements leave by"
 	if len(v.sw.Ports) > 1 {
-		remedy += "; where they return by another switch, put FairQ on both, or use edge mode"
+		remedy += "; where they return by another switch, put " + v.law + " on both, or use edge mode"
 	}
 	return reason, remedy
 }
@@ -248,7 +248,7 @@ func lookTunnels(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return fmt.Sprintf("%d %% of its packets are in tunnels, or encrypted: TCP in them is not seen", 100*c.tunnel/c.seen),
-		"put FairQ where the tunnels end, on the ports behind them"
+		"put " + v.law + " where the tunnels end, on the ports behind them"
 }
 
 const tableRemedy = "raise flows in the file (and start with --renew), narrow --scope to the flows that matter, or name fewer ports"
@@ -282,7 +282,7 @@ func lookDataElsewhere(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	return fmt.Sprintf("acknowledgements of %d flows leave here whose data passes no governed port", n),
-		"name every port that traffic passes; data that takes another switch is for FairQ on that one"
+		"name every port that traffic passes; data that takes another switch is for " + v.law + " on that one"
 }
 
 func lookWasFull(v *view) (reason, remedy string) {

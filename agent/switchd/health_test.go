@@ -20,7 +20,7 @@ func wellReading() *snapshot {
 	dev := func(index int) portDevice {
 		return portDevice{known: true, ifindex: index, up: true, carrier: true, txPackets: 1000, shaper: shaper{Kind: "tbf", Rate: 1e9, Buffer: 1e6}, features: map[string]bool{}}
 	}
-	return &snapshot{
+	return &snapshot{law: "FairQ",
 		at: time.Unix(1000, 0),
 		kernel: &reading.Switch{
 			Lease: time.Second, BeatAge: 100 * time.Millisecond, Holder: attach.Holder{PID: 7, Version: "v1", Since: time.Minute},

@@ -62,25 +62,25 @@ var (
 // configuration, or the configuration of the switch.
 func seenOf(t *testing.T, level, text string) string {
 	t.Helper()
-	f, err := kindSwitch().Parse("keys.yaml", []byte(keysBase+text))
+	f, err := testKind().Parse("keys.yaml", []byte(keysBase+text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := f.config()
+	c := testAgent().config(f)
 	switch level {
 	case "law":
 		var out []string
 		for _, p := range c.Ports {
-			l, err := p.law("p1", shaper{Kind: "tbf", Rate: 10e9, Buffer: 1e6}, 1500)
+			l, err := lawAt(&p.PortSettings, "p1", shaper{Kind: "tbf", Rate: 10e9, Buffer: 1e6})
 			out = append(out, fmt.Sprintf("%v %+v %v", p.Match, l, err))
 		}
 		return strings.Join(out, "\n")
 	case "kernel":
-		q, err := c.fairQ()
+		text, err := kernelText(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%+v", q)
+		return text
 	}
 	text2, err := json.Marshal([]any{c.Name, c.Ports, c.Enforce, c.Rollback, c.Metrics})
 	if err != nil {
@@ -101,7 +101,7 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 		cases["ports.*."+key] = keyCase{file: port(said), without: keysPort, see: "law"}
 		cases["defaults."+key] = keyCase{file: keysPort + "defaults: {" + said + "}\n", without: keysPort, see: "law"}
 	}
-	keys := config.SchemaKeys(Schema())
+	keys := config.SchemaKeys(testAgent().Schema())
 	for _, key := range keys {
 		c, ok := cases[key]
 		if !ok {

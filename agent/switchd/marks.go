@@ -16,7 +16,7 @@ import (
 // markRoot is where marking is pinned, beside the switches.
 var markRoot = filepath.Join(filepath.Dir(pinRoot), "mark")
 
-// marks is ECN marking on the ports that ask for it. Its program stands behind FairQ's, and outlives the
+// marks is ECN marking on the ports that ask for it. Its program stands behind the law's, and outlives the
 // process as that does: marking needs nobody.
 type marks struct {
 	dir string

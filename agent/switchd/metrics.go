@@ -45,8 +45,8 @@ type exporter struct {
 	reason string
 }
 
-func newExporter(name, version string, e *events, l *slog.Logger) *exporter {
-	return &exporter{name: name, version: version, events: e, log: l, read: (&momentReader{of: readSwitch}).read, state: Off, reason: "not read yet"}
+func newExporter(of Law, name, version string, e *events, l *slog.Logger) *exporter {
+	return &exporter{name: name, version: version, events: e, log: l, read: (&momentReader{of: func(name string) (*snapshot, error) { return readSwitch(of, name) }}).read, state: Off, reason: "not read yet"}
 }
 
 // registry is a Prometheus registry of the switch's own, with what Go and the kernel tell of the process.
@@ -197,7 +197,7 @@ func label(s string) string {
 // serveMetrics makes what serves the switch's figures and lets it listen. Nobody asked for the default
 // address, and who is taken over from still has his: no reason not to begin.
 func (r *role) serveMetrics() error {
-	x := newExporter(r.cfg.Name, r.cfg.Version, &r.events, r.log)
+	x := newExporter(r.law, r.cfg.Name, r.cfg.Version, &r.events, r.log)
 	r.metrics = metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: r.log})
 	listen := r.cfg.Metrics.Listen
 	return r.metrics.Listen(listen, r.cfg.TakeOver || listen == metrics.DefaultListen)

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 	"weir/law"
 )
@@ -36,7 +35,7 @@ func BenchmarkScrape(b *testing.B) {
 		b.Run(fmt.Sprintf("%d_ports", ports), func(b *testing.B) {
 			n := testnet.NewNamespace(b)
 			n.Must(b, func() error { return benchSwitch(ports) })
-			x := newExporter("bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+			x := newExporter(TestLaw, "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
 			var read, list time.Duration
 			var text countingWriter
 			n.Must(b, func() error {
@@ -89,7 +88,7 @@ func BenchmarkScrapeWritten(b *testing.B) {
 		one.Port, one.ID = fmt.Sprintf("swp%d", i), uint32(i)
 		r.kernel.Ports = append(r.kernel.Ports, one)
 	}
-	x := newExporter("bench", "v1", &events{}, slog.New(slog.DiscardHandler))
+	x := newExporter(TestLaw, "bench", "v1", &events{}, slog.New(slog.DiscardHandler))
 	x.read = (&momentReader{of: func(string) (*snapshot, error) { return r, nil }}).read
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -181,7 +180,7 @@ func benchSwitch(ports int) error {
 	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""); err != nil {
 		return err
 	}
-	var list []fairq.Port
+	var list []LawPort
 	for i := range ports / 2 {
 		a, z := fmt.Sprintf("p%da", i), fmt.Sprintf("p%dz", i)
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: a}, PeerName: z}); err != nil {
@@ -198,14 +197,18 @@ func benchSwitch(ports int) error {
 	if err := os.MkdirAll(pinRoot, 0o700); err != nil {
 		return err
 	}
-	f, err := fairq.Attach(list, fairq.Config{Pin: pinDir("bench"), Version: "bench", Lease: time.Hour})
+	o, err := TestLaw.Own(&Common{Pin: pinDir("bench"), Version: "bench", Keys: TestLaw.AllKeys()})
+	if err != nil {
+		return err
+	}
+	f, err := o.Attach(list)
 	if err != nil {
 		return err
 	}
 	return f.Beat()
 }
 
-func benchPort(name string) (p fairq.Port, err error) {
+func benchPort(name string) (p LawPort, err error) {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
 		return p, err
@@ -221,9 +224,9 @@ func benchPort(name string) (p fairq.Port, err error) {
 	if err := netlink.QdiscReplace(tbf); err != nil {
 		return p, err
 	}
-	settings := defaultPort()
+	settings := defaultPort(TestLaw)
 	own := shaper{Kind: "tbf", Rate: law.Rate(1e9), Buffer: 1_000_000}
 	p.PortRef = attach.PortRef{Name: name, Ifindex: index}
-	p.Law, err = settings.law(name, own, 1500)
+	p.Params, err = lawAt(&settings, name, own)
 	return p, err
 }

@@ -77,7 +77,7 @@ var readable = ofSwitch(gauge, "up", "Whether the kernel could be asked about th
 var switchMetrics = []metric[*moment]{
 	someOfSwitch(gauge, "state", "State of the switch, which is the least of its ports': 1 for the one that it has, 0 for the others.", "state",
 		func(m *moment, emit func(float64, ...string)) { emitState(m.words.State, emit) }),
-	ofSwitch(gauge, "ports", "Ports that FairQ is on.",
+	ofSwitch(gauge, "ports", "Ports that the law is on.",
 		func(m *moment) float64 { return float64(len(m.words.Ports)) }),
 	ofSwitch(gauge, "heartbeat_age_seconds", "Time since user space last told the kernel that it lives.",
 		func(m *moment) float64 { return seconds(m.kernel.BeatAge) }),
@@ -158,7 +158,7 @@ var portMetrics = []metric[*portMoment]{
 		func(p *portMoment) float64 { return float64(p.Data) }),
 	ofPort(counter, "connections_opened_total", "Connections that were entered in the table.",
 		func(p *portMoment) float64 { return float64(p.Opened) }),
-	ofPort(counter, "connections_adopted_total", "Of these, connections that were older than FairQ on this switch.",
+	ofPort(counter, "connections_adopted_total", "Of these, connections that were older than the law on this switch.",
 		func(p *portMoment) float64 { return float64(p.Adopted) }),
 	ofPort(counter, "connections_refused_total", "Connections that found no room in the table, and pass unmanaged.",
 		func(p *portMoment) float64 { return float64(p.TableFull) }),

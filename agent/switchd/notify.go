@@ -11,14 +11,15 @@ import (
 
 // notifier tells systemd how the process does (sd_notify(3)). Without systemd it does nothing.
 type notifier struct {
+	title    string // of the law
 	log      *slog.Logger
 	watchdog time.Duration // between two signs of life; 0: nobody waits for any
 	alive    time.Time     // the last one
 	status   string
 }
 
-func newNotifier(log *slog.Logger) *notifier {
-	n := &notifier{log: log}
+func newNotifier(log *slog.Logger, title string) *notifier {
+	n := &notifier{log: log, title: title}
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("cannot tell what systemd's watchdog expects", "error", err)
@@ -34,7 +35,7 @@ func (n *notifier) tell(state string) {
 }
 
 func (n *notifier) ready(ports int) {
-	n.status = statusLine(ports)
+	n.status = n.statusLine(ports)
 	n.tell(daemon.SdNotifyReady + "\nSTATUS=" + n.status)
 }
 
@@ -44,7 +45,7 @@ func (n *notifier) beat(ports int) {
 		n.alive = time.Now()
 		n.tell(daemon.SdNotifyWatchdog)
 	}
-	if line := statusLine(ports); line != n.status && n.status != "" {
+	if line := n.statusLine(ports); line != n.status && n.status != "" {
 		n.status = line
 		n.tell("STATUS=" + line)
 	}
@@ -78,7 +79,7 @@ func (n *notifier) reloading() (done func()) {
 
 // reloaded ends a reload, which systemd waits for however it went.
 func (n *notifier) reloaded(ports int, err error) {
-	n.status = statusLine(ports)
+	n.status = n.statusLine(ports)
 	line := n.status
 	if err != nil {
 		line += "; last reload refused"
@@ -88,9 +89,9 @@ func (n *notifier) reloaded(ports int, err error) {
 
 func (n *notifier) stopping() { n.tell(daemon.SdNotifyStopping + "\nSTATUS=letting windows go") }
 
-func statusLine(ports int) string {
+func (n *notifier) statusLine(ports int) string {
 	if ports == 1 {
-		return "FairQ on 1 port"
+		return n.title + " on 1 port"
 	}
-	return fmt.Sprintf("FairQ on %d ports", ports)
+	return fmt.Sprintf("%s on %d ports", n.title, ports)
 }

@@ -12,7 +12,7 @@ import (
 	"weir/law"
 )
 
-// Observation is what FairQ would make of some ports. docs/observe.md says how it is derived.
+// Observation is what a law would make of some ports. docs/observe.md says how it is derived.
 type Observation struct {
 	Seconds float64        `json:"seconds"`
 	Along   string         `json:"along,omitempty"` // the switch whose tables were read; "": a program of its own was there meanwhile
@@ -55,7 +55,7 @@ type QueueNow struct {
 	GrantBytes     float64 `json:"grant_bytes"` // mean of what windows were held to; 0: nothing was held
 }
 
-// QueueThen is what is expected when FairQ holds all flows.
+// QueueThen is what is expected when the law holds all flows.
 type QueueThen struct {
 	WindowBytes     uint64  `json:"window_bytes"`      // of each flow that fills its own
 	WindowMostBytes uint64  `json:"window_most_bytes"` // if those with less leave the rest
@@ -85,7 +85,7 @@ func (o *ObserveFor) Check() error {
 	return nil
 }
 
-// Observe says what FairQ would make of the ports that c names, after the time given or when ctx is done. It
+// Observe says what the law of c would make of the ports that c names, after the time given or when ctx is done. It
 // changes no packet. Where a living weir switch has all of the ports its tables are read; where none has any,
 // a program that only looks is there meanwhile, and nothing is left of it. Otherwise *ObserveApart.
 func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error) {
@@ -109,7 +109,7 @@ func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error)
 
 // observedDevices are the ports that are there and can be observed. One that is named must be.
 func observedDevices(c *Config) ([]candidate, error) {
-	rules := newRules(c.Ports)
+	rules := newRules(c.agent.law, c.Ports)
 	all, err := rules.look()
 	if err != nil {
 		return nil, err
@@ -139,6 +139,7 @@ func observedDevices(c *Config) ([]candidate, error) {
 // observedPort is a port while it is observed.
 type observedPort struct {
 	candidate
+	law        string // its title
 	gather     *gather
 	handshake  time.Duration // least
 	hold       reading.Hold
@@ -172,11 +173,12 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 	w := &observer{byName: map[string]*observedPort{}}
 	for i := range found {
 		n := &found[i]
-		frame := float64(n.law.MTU) + ethernet
-		p := &observedPort{candidate: *n}
+		f := n.params.Figures()
+		frame := float64(f.MTU) + ethernet
+		p := &observedPort{candidate: *n, law: c.agent.law.Title()}
 		p.gather = newGather(load{
 			Rate: n.line.rate, RTT: n.line.rtt.Seconds(), Buffer: n.line.buffer, Target: n.line.target,
-			Cap: float64(n.law.CapBytes), Floor: float64(n.law.FloorBytes), Frame: frame, Segment: n.line.segment,
+			Cap: float64(f.Cap), Floor: float64(f.Floor), Frame: frame, Segment: n.line.segment,
 		})
 		w.ports = append(w.ports, p)
 		w.byName[n.name] = p

@@ -161,7 +161,7 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 	}
 }
 
-// lasting is how many flows were there most of the time. With FairQ each of them counts all of the time; those
+// lasting is how many flows were there most of the time. With the law each of them counts all of the time; those
 // that wait for a timeout now do not.
 func (g *gather) lasting() (n int) {
 	for _, s := range g.seen {
@@ -226,7 +226,7 @@ func (g *gather) heldNow() (n int) {
 	return n
 }
 
-// LimitedFlow is a flow that FairQ would hold back.
+// LimitedFlow is a flow that the law would hold back.
 type LimitedFlow struct {
 	From         netip.AddrPort `json:"from"`
 	To           netip.AddrPort `json:"to"`

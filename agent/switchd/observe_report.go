@@ -65,9 +65,9 @@ func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
 	switch p.hold {
 	case reading.HoldAll:
-		note("FairQ holds all flows of this port already: what was measured is with it")
+		note("%s holds all flows of this port already: what was measured is with it", p.law)
 	case reading.HoldPart:
-		note("FairQ holds part of the flows of this port already: what was measured is with it")
+		note("%s holds part of the flows of this port already: what was measured is with it", p.law)
 	}
 	if n := g.untold; n > 0 {
 		note("%d flows found no room to be told apart", n)

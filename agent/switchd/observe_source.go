@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 )
 
@@ -46,7 +45,7 @@ func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 	apart := &ObserveApart{}
 	var along *alongSource
 	for _, name := range names {
-		s, its, err := openAlong(name, found)
+		s, its, err := openAlong(c.agent.law, name, found)
 		if err != nil {
 			return nil, err
 		}
@@ -75,50 +74,42 @@ func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 
 // ownSource is a program of the observation's own, which holds nothing, and is pinned nowhere: it goes with
 // the process, however that ends.
-type ownSource struct{ fairq *fairq.Attachment }
+type ownSource struct{ watcher Watcher }
 
 func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
-	cfg, err := c.fairQ()
-	if err != nil {
-		return nil, err
-	}
-	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
-	if cfg.Scale == fairq.ScaleUnify {
-		cfg.Scale = fairq.ScaleLearn // that one writes
-	}
-	var ports []fairq.Port
+	var ports []LawPort
 	for i := range found {
 		n := found[i]
-		n.law.Hold, n.law.PipeBytes = reading.HoldNone, max(1, saturated(n.line.emptyPipe(0)))
+		n.params = n.params.With(Holding{Hold: reading.HoldNone, Pipe: n.line.emptyPipe(0)})
 		ports = append(ports, n.port())
 	}
-	f, err := fairq.Attach(ports, cfg)
+	w, err := c.agent.law.Watch(c.common(), ports)
 	if err != nil {
 		return nil, err
 	}
-	return &ownSource{f}, nil
+	return &ownSource{w}, nil
 }
 
 func (s *ownSource) name() string { return "" }
-func (s *ownSource) beat() error  { return s.fairq.Beat() }
-func (s *ownSource) close() error { return s.fairq.Close() }
+func (s *ownSource) beat() error  { return s.watcher.Beat() }
+func (s *ownSource) close() error { return s.watcher.Close() }
 func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
-	return s.fairq.EachFlow(do)
+	return s.watcher.EachFlow(do)
 }
 
-func (s *ownSource) stats(port string) (reading.Stats, error) { return s.fairq.PortStats(port) }
+func (s *ownSource) stats(port string) (reading.Stats, error) { return s.watcher.PortStats(port) }
 
 // alongSource reads what is pinned of a living switch, and changes nothing but that the switch counts what flows do.
 type alongSource struct {
-	view  *fairq.View
+	view  View
 	of    string
 	ids   map[string]uint32
 	names map[uint32]string
 }
 
 // openAlong opens a switch that is alive and has some of the ports, and says which; nil: it has none.
-func openAlong(name string, found []candidate) (*alongSource, []string, error) {
-	v, err := fairq.Open(pinDir(name))
+func openAlong(l Law, name string, found []candidate) (*alongSource, []string, error) {
+	v, err := l.Open(pinDir(name))
 	var other *attach.OtherSchema
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &other) {
 		return nil, nil, nil

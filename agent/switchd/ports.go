@@ -1,7 +1,6 @@
 package switchd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -11,7 +10,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -22,7 +20,7 @@ type candidate struct {
 	mtu     int
 	byName  bool // and not by a pattern
 	set     PortSettings
-	law     fairq.Law
+	params  Params
 	line    line
 	err     error // why it cannot be managed
 
@@ -31,8 +29,8 @@ type candidate struct {
 	former   string
 }
 
-func (c *candidate) port() fairq.Port {
-	return fairq.Port{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Law: c.law}
+func (c *candidate) port() LawPort {
+	return LawPort{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Params: c.params}
 }
 
 // isPattern says whether a port was given as a pattern and not by its name.
@@ -40,6 +38,7 @@ func isPattern(port string) bool { return strings.ContainsAny(port, `*?[\`) }
 
 // rules finds the first rule that matches a device, without trying every one of ten thousand.
 type rules struct {
+	law      Law
 	list     []PortRule
 	exact    map[string]int
 	patterns []ruledPattern
@@ -51,8 +50,8 @@ type ruledPattern struct {
 	rule    int
 }
 
-func newRules(list []PortRule) *rules {
-	r := &rules{list: list, exact: map[string]int{}}
+func newRules(l Law, list []PortRule) *rules {
+	r := &rules{law: l, list: list, exact: map[string]int{}}
 	for i := range list {
 		for _, m := range list[i].Match {
 			if _, twice := r.exact[m]; !twice {
@@ -124,13 +123,13 @@ func (r *rules) look() ([]candidate, error) {
 				return nil, err
 			}
 		}
-		out = append(out, rule.judge(a, qdiscs[a.Index], r.made))
+		out = append(out, rule.judge(r.law, a, qdiscs[a.Index], r.made))
 	}
 	return out, nil
 }
 
 // judge says how a device is to be managed, or why it cannot be.
-func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
+func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
 	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF()}
 	s, err := readShaper(dev, list)
 	if err != nil {
@@ -155,8 +154,7 @@ func (r *PortRule) judge(dev *netlink.LinkAttrs, list []qdisc, made *shapes) can
 		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's are the port's
 	}
 	if n.err = attach.CheckQueue(dev.Name, s.Kind); n.err == nil {
-		n.law, n.err = n.set.law(dev.Name, s, dev.MTU)
-		n.line = n.set.line(s, &n.law)
+		n.err = n.decide(l, s)
 	}
 	return n
 }
@@ -168,10 +166,19 @@ func (e *ForeignQueue) Error() string {
 	return fmt.Sprintf("port %s: somebody set its queue discipline %q, and shape changes only the kernel's default: leave shape out, or remove that (tc qdisc del dev %s root)", e.Port, e.Kind, e.Port)
 }
 
-// line is what the port is like by these settings and its own shaper.
-func (s *PortSettings) line(own shaper, l *fairq.Law) line {
-	return line{
-		rate: float64(cmp.Or(s.Rate, own.Rate)) / 8, rtt: s.RTT.Std(),
-		target: float64(l.TargetBytes), buffer: float64(l.BufferBytes), segment: float64(l.MTU) - tcpOverhead + ethernet,
+// decide gives the port its law's parameters.
+func (c *candidate) decide(l Law, own shaper) error {
+	site, err := c.set.site(c.name, own, c.mtu)
+	if err != nil {
+		return err
 	}
+	if c.params, err = l.At(site, c.set.Law); err != nil {
+		return fmt.Errorf("port %s: %w", c.name, err)
+	}
+	f := c.params.Figures()
+	c.line = line{
+		rate: float64(site.Rate) / 8, rtt: site.RTT.Std(),
+		target: float64(f.Target), buffer: float64(f.Buffer), segment: float64(f.MTU) - tcpOverhead + ethernet,
+	}
+	return nil
 }

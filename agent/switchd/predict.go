@@ -28,7 +28,7 @@ type load struct {
 	Newcomers      float64 // the most flows that began between two looks
 }
 
-// prediction is what FairQ is expected to make of a load. docs/observe.md derives each line and says how
+// prediction is what the law is expected to make of a load. docs/observe.md derives each line and says how
 // far off it may be.
 type prediction struct {
 	Window, WindowMost               float64 // of each flow that is limited
@@ -118,7 +118,7 @@ func (l *load) windowLeft() float64 {
 	return w
 }
 
-// predict says what FairQ makes of the load.
+// predict says what the law makes of the load.
 func predict(l *load) prediction {
 	p := prediction{Window: l.window(l.Flows), WindowMost: l.windowLeft()}
 	p.Room = int(max(0, l.Buffer-l.Target) / (initialWindow * l.Frame))

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"weir/datapath/fairq"
 	"weir/law"
 )
 
@@ -61,7 +60,7 @@ func (r *role) reread() ([]string, error) {
 	if r.cfg.File == "" {
 		return nil, errors.New("this switch was started without a file (-f): there is nothing to read again")
 	}
-	next, err := Load(r.cfg.File)
+	next, err := r.cfg.agent.Load(r.cfg.File)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func (r *role) reread() ([]string, error) {
 func (r *role) become(next *Config) ([]string, error) {
 	was, wasRules, wasCanaries := r.cfg, r.rules, r.canaries
 	wasPorts, wasRefused := maps.Clone(r.ports), maps.Clone(r.refused)
-	r.cfg, r.rules, r.canaries = next, newRules(next.Ports), keptCanaries(was, next, r.canaries)
+	r.cfg, r.rules, r.canaries = next, newRules(r.law, next.Ports), keptCanaries(was, next, r.canaries)
 	r.rules.made = r.shapes
 	var t transaction
 	err := r.takeSteps(was, &t)
@@ -171,35 +170,17 @@ func (r *role) changeBeside(was *Config, t *transaction) error {
 
 // changeCommon changes what all ports have in common.
 func (r *role) changeCommon(was *Config, t *transaction) error {
-	before, err1 := was.fairQ()
-	next, err2 := r.cfg.fairQ()
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+	before, next := was.common(), r.cfg.common()
 	if reflect.DeepEqual(before, next) {
 		return nil
 	}
-	undo, err := r.fairq.Change(next)
+	undo, err := r.running.Change(next)
 	if err != nil {
 		return err
 	}
 	t.done(undo, "")
-	for _, word := range []struct{ key, was, is string }{
-		{"count", was.Count, r.cfg.Count}, {"scale", was.Scale, r.cfg.Scale}, {"shrink", was.Shrink, r.cfg.Shrink}, {"signed", was.Signed, r.cfg.Signed},
-		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(r.cfg.Scope)}, {"edge", edgeText(was.Edge), edgeText(r.cfg.Edge)},
-	} {
-		if word.was != word.is {
-			t.says = append(t.says, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
-		}
-	}
+	t.says = append(t.says, r.law.Changes(before, next)...)
 	return nil
-}
-
-func edgeText(e fairq.EdgeMode) string {
-	if e.Interval == 0 {
-		return "off"
-	}
-	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
 }
 
 // changePort changes the law or the shaper of a port, or attaches to one that is new.
@@ -223,33 +204,22 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 	}
 	switch {
 	case !on:
-		if err := r.fairq.Attach(c.port()); err != nil {
+		if err := r.running.Attach(c.port()); err != nil {
 			return err
 		}
-		t.done(func() error { return r.fairq.Remove(c.name) }, "port "+c.name+": attached")
+		t.done(func() error { return r.running.Remove(c.name) }, "port "+c.name+": attached")
 		r.attached(c.port())
-	case p.Law != c.law:
-		if err := r.fairq.Configure(c.name, c.law); err != nil {
-			return errors.Join(err, r.fairq.Configure(c.name, p.Law))
+	case p.Params != c.params:
+		if err := r.running.Configure(c.name, c.params); err != nil {
+			return errors.Join(err, r.running.Configure(c.name, p.Params))
 		}
-		t.done(func() error { return r.fairq.Configure(c.name, p.Law) }, fmt.Sprintf("port %s: %s", c.name, lawChange(&p.Law, &c.law)))
+		t.done(func() error { return r.running.Configure(c.name, p.Params) }, fmt.Sprintf("port %s: %s", c.name, c.params.Differs(p.Params)))
 		r.ports[c.name] = c.port()
 	}
 	return nil
 }
 
-// lawChange says what is new about a law.
-func lawChange(was, is *fairq.Law) string {
-	if was.TargetBytes != is.TargetBytes || was.BufferBytes != is.BufferBytes {
-		return fmt.Sprintf("target %v of %v", law.Bytes(is.TargetBytes), law.Bytes(is.BufferBytes))
-	}
-	if was.Hold != is.Hold || was.HoldShare != is.HoldShare {
-		return "holds " + is.Hold.String()
-	}
-	return "its law changed"
-}
-
-// removeUnwanted takes FairQ off the ports that no rule matches any more, gradually.
+// removeUnwanted takes the law off the ports that no rule matches any more, gradually.
 func (r *role) removeUnwanted(t *transaction) error {
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
@@ -264,13 +234,13 @@ func (r *role) removeUnwanted(t *transaction) error {
 	back := func() error {
 		var errs []error
 		for _, name := range gone {
-			if !r.fairq.On(name) {
-				errs = append(errs, r.fairq.Attach(ports[name]))
+			if !r.running.On(name) {
+				errs = append(errs, r.running.Attach(ports[name]))
 			}
 		}
 		return errors.Join(errs...)
 	}
-	if err := r.fairq.Remove(gone...); err != nil {
+	if err := r.running.Remove(gone...); err != nil {
 		return errors.Join(err, back())
 	}
 	t.done(back, "")
@@ -286,7 +256,7 @@ func (r *role) removeUnwanted(t *transaction) error {
 func (r *role) sayNothing(was map[string]*canary) error {
 	for _, c := range was {
 		if c.stage == stageRolledBack {
-			return r.fairq.ClearNotes()
+			return r.running.ClearNotes()
 		}
 	}
 	return nil

@@ -16,13 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/testnet"
 )
 
-// faulty is a FairQ of which one call fails, without doing anything.
+// faulty is a law at work of which one call fails, without doing anything.
 type faulty struct {
-	enforcer
+	Running
 	calls, failAt int // failAt 0: none
 	failed        string
 }
@@ -38,32 +37,32 @@ func (f *faulty) fault(what string) error {
 	return errFault
 }
 
-func (f *faulty) Attach(p fairq.Port) error {
+func (f *faulty) Attach(p LawPort) error {
 	if err := f.fault("attach " + p.Name); err != nil {
 		return err
 	}
-	return f.enforcer.Attach(p)
+	return f.Running.Attach(p)
 }
 
-func (f *faulty) Configure(port string, l fairq.Law) error {
+func (f *faulty) Configure(port string, p Params) error {
 	if err := f.fault("configure " + port); err != nil {
 		return err
 	}
-	return f.enforcer.Configure(port, l)
+	return f.Running.Configure(port, p)
 }
 
-func (f *faulty) Change(c fairq.Config) (func() error, error) {
+func (f *faulty) Change(c *Common) (func() error, error) {
 	if err := f.fault("change"); err != nil {
 		return nil, err
 	}
-	return f.enforcer.Change(c)
+	return f.Running.Change(c)
 }
 
 func (f *faulty) Remove(ports ...string) error {
 	if err := f.fault("remove " + strings.Join(ports, " ")); err != nil {
 		return err
 	}
-	return f.enforcer.Remove(ports...)
+	return f.Running.Remove(ports...)
 }
 
 // bench is a role at work on four ports of a namespace with a BPF file system of its own. p3 has the
@@ -76,16 +75,27 @@ type bench struct {
 	file string
 }
 
-// benchOwner puts the bench's faults before FairQ.
+// benchOwner puts the bench's faults before the law.
 type benchOwner struct {
-	owner
+	Owner
 	b *bench
 }
 
-func (o benchOwner) Attach(p []fairq.Port) (enforcer, error) {
-	f, err := o.owner.Attach(p)
-	o.b.f.enforcer = f
+func (o benchOwner) Attach(p []LawPort) (Running, error) {
+	f, err := o.Owner.Attach(p)
+	o.b.f.Running = f
 	return o.b.f, err
+}
+
+// benchLaw is the test law with that owner.
+type benchLaw struct {
+	Law
+	b *bench
+}
+
+func (l benchLaw) Own(c *Common) (Owner, error) {
+	o, err := l.Law.Own(c)
+	return benchOwner{o, l.b}, err
 }
 
 func newBench(t *testing.T, text string) *bench {
@@ -124,15 +134,11 @@ func newBench(t *testing.T, text string) *bench {
 		return nil
 	})
 	b.write(text)
-	c, err := Load(b.file)
+	c, err := testAgent().Load(b.file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.r = newRole(c)
-	b.r.own = func(c fairq.Config) (owner, error) {
-		o, err := ownFairQ(c)
-		return benchOwner{o, b}, err
-	}
+	b.r = newRole(c, benchLaw{TestLaw, b})
 	b.n.Must(t, b.r.begin)
 	t.Cleanup(func() { b.n.Must(t, b.r.end) })
 	return b
@@ -160,7 +166,7 @@ func (b *bench) reload(text string, failAt int) (changes []string, err error) {
 
 // state is all that the kernel and the role have.
 type state struct {
-	Ports    map[string]fairq.Port
+	Ports    map[string]LawPort
 	Refused  map[string]string
 	Chains   []string // programs and queue disciplines of every device
 	Laws     []string
@@ -208,7 +214,7 @@ func (b *bench) state() (s state) {
 				s.Chains = append(s.Chains, fmt.Sprint(l.Attrs().Name, " ", q, " ", q.Type()))
 			}
 		}
-		v, err := fairq.Open(pinDir(b.r.cfg.Name))
+		v, err := TestLaw.Open(pinDir(b.r.cfg.Name))
 		if err != nil {
 			return err
 		}
@@ -282,7 +288,7 @@ func TestReload_FailsMidway(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(after.Ports)); !slices.Equal(got, []string{"p0", "p2", "p3"}) {
 		t.Errorf("ports: %v", got)
 	}
-	if after.Ports["p0"].Law.TargetBytes != 12_500 || after.Ports["p3"].Law.TargetBytes != 12_000 || len(after.Shaped) != 1 || after.Scope == 0 || len(after.Marked) != 1 {
+	if after.Ports["p0"].Params.Figures().Target != 12_500 || after.Ports["p3"].Params.Figures().Target != 12_000 || len(after.Shaped) != 1 || after.Scope == 0 || len(after.Marked) != 1 {
 		t.Errorf("not what the file says: %+v", after)
 	}
 	if _, err := b.reload(benchBefore, 0); err != nil {

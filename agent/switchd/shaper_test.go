@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"weir/datapath/attach"
 	"weir/datapath/testnet"
-	"weir/law"
 )
 
 // device makes a veth in a namespace and gives what runs something on it and reads what is then there.
@@ -33,7 +31,7 @@ func device(t *testing.T) (n *testnet.Namespace, index int) {
 // lookAt gives the one port that c finds in the namespace.
 func lookAt(t *testing.T, n *testnet.Namespace, s PortSettings) (found candidate) {
 	t.Helper()
-	r := newRules([]PortRule{{Match: []string{"p0"}, PortSettings: s}})
+	r := newRules(TestLaw, []PortRule{{Match: []string{"p0"}, PortSettings: s}})
 	n.Must(t, func() error {
 		all, err := r.look()
 		if err == nil && len(all) != 1 {
@@ -58,16 +56,16 @@ func TestLook_TBF(t *testing.T) {
 				Rate:       rate / 8, Limit: 1_000_000, Buffer: 10_000,
 			})
 		})
-		c := defaultPort()
+		c := defaultPort(TestLaw)
 		found := lookAt(t, n, c)
 		pipe := uint32(float64(rate) / 8 * c.RTT.Std().Seconds())
-		if l := found.law; found.err != nil || l.BufferBytes != 1_000_000 || l.TargetBytes != 200_000 || l.CapBytes != pipe+200_000 {
+		if l := found.params.Figures(); found.err != nil || l.Buffer != 1_000_000 || l.Target != 200_000 || l.Cap != pipe+200_000 {
 			t.Errorf("%d bit/s: %+v, %v", rate, l, found.err)
 		}
 	}
-	c := defaultPort()
-	c.Rate, c.Buffer, c.FairQ.TargetFraction = 1e9, 500_000, 0.1
-	if l := lookAt(t, n, c).law; l.BufferBytes != 500_000 || l.TargetBytes != 50_000 || l.CapBytes != 50_000+31_250 {
+	c := defaultPort(TestLaw)
+	c.Rate, c.Buffer = 1e9, 500_000
+	if l := lookAt(t, n, c).params.Figures(); l.Buffer != 500_000 || l.Target != 100_000 || l.Cap != 100_000+31_250 {
 		t.Errorf("what is given is not taken: %+v", l)
 	}
 }
@@ -87,9 +85,9 @@ func TestLook_HTB(t *testing.T) {
 		return errors.Join(netlink.QdiscReplace(q),
 			class(1, handle(1, 0), 1e9, 9e9), class(0x10, handle(1, 1), 1e8, 2e8), class(0x20, handle(1, 1), 3e8, 4e8))
 	})
-	found := lookAt(t, n, defaultPort())
+	found := lookAt(t, n, defaultPort(TestLaw))
 	const full = 100 * 1514 // txqueuelen packets
-	if l := found.law; found.err != nil || l.BufferBytes != full || l.CapBytes != l.TargetBytes+281_250 {
+	if l := found.params.Figures(); found.err != nil || l.Buffer != full || l.Cap != l.Target+281_250 {
 		t.Errorf("%+v, %v", l, found.err)
 	}
 	// Without a class for it traffic passes unshaped: nothing tells its rate.
@@ -98,7 +96,7 @@ func TestLook_HTB(t *testing.T) {
 			netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})))
 	})
 	var none *NoRate
-	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &none) || none.Missing != "rate" {
+	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &none) || none.Missing != "rate" {
 		t.Errorf("htb without a default class: %+v", found)
 	}
 }
@@ -106,7 +104,7 @@ func TestLook_HTB(t *testing.T) {
 func TestLook_Refuses(t *testing.T) {
 	n, index := device(t)
 	var queue *attach.NoQueue
-	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
+	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &queue) || queue.Kind != "noqueue" {
 		t.Errorf("without a queue: %+v", found)
 	}
 	n.Must(t, func() error {
@@ -115,29 +113,19 @@ func TestLook_Refuses(t *testing.T) {
 		})
 	})
 	var none *NoRate
-	if found := lookAt(t, n, defaultPort()); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
+	if found := lookAt(t, n, defaultPort(TestLaw)); !errors.As(found.err, &none) || none.Missing != "rate" || none.Port != "p0" {
 		t.Errorf("a queue without a rate: %+v", found)
 	}
-	c := defaultPort()
+	c := defaultPort(TestLaw)
 	c.Rate = 1e9
-	if found := lookAt(t, n, c); found.err != nil || found.law.BufferBytes != 100*1514 {
+	if found := lookAt(t, n, c); found.err != nil || found.params.Figures().Buffer != 100*1514 {
 		t.Errorf("a FIFO and a rate: %+v", found)
-	}
-}
-
-// A port so slow that its queue takes seconds to drain is managed as well: its flows count for as long as
-// the kernel programs can count.
-func TestLaw_SlowPort(t *testing.T) {
-	c := defaultPort()
-	l, err := c.law("slow", shaper{Kind: "tbf", Rate: 1e6, Buffer: law.Bytes(10e6)}, 1500)
-	if err != nil || l.Active != 4*time.Second {
-		t.Errorf("%+v, %v", l, err)
 	}
 }
 
 // The first rule that matches counts, whether it gives a name or a pattern.
 func TestRules(t *testing.T) {
-	r := newRules([]PortRule{
+	r := newRules(TestLaw, []PortRule{
 		{Match: []string{"eth1", "swp1"}}, {Match: []string{"swp*", "veth[0-9]"}}, {Match: []string{"swp2", "eth*"}},
 	})
 	for _, row := range []struct {

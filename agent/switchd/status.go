@@ -11,7 +11,7 @@ import (
 // State is what may be said of a port or a switch in one word.
 type State string
 
-// Of a port: its windows are held to the law; all parts of FairQ are there and something keeps the law
+// Of a port: its windows are held to the law; all its parts are there and something keeps the law
 // from some of the traffic or all; a part is missing. Of a switch: the least of its ports'.
 const (
 	Enforced State = "enforced"
@@ -141,8 +141,8 @@ var reasons = []struct {
 
 // Status reads the kernel once, and nothing else: what is pinned of the switch with this name, or of all
 // when it is "". No switch at all is an empty report. What takes two readings to see, a Meter sees.
-func Status(name string) (*Report, error) {
-	m, err := NewMeter(name)
+func (a *Agent) Status(name string) (*Report, error) {
+	m, err := a.NewMeter(name)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func describe(name string, now, before *snapshot) *Switch {
 		}
 		s.Ports = append(s.Ports, p)
 	}
-	whole := view{sw: k, process: now.process}
+	whole := view{law: now.law, sw: k, process: now.process}
 	if len(s.Ports) == 0 {
 		s.State, s.Word, s.Reason = Off, wordStopped, "attached to no port"
 		if reason, _ := lookReleased(&whole); reason != "" {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/nic"
 )
 
-// portDevice is what the kernel says of a port's device, beside what FairQ reads of it.
+// portDevice is what the kernel says of a port's device, beside what the law reads of it.
 type portDevice struct {
 	known     bool
 	ifindex   int
@@ -25,7 +25,7 @@ type portDevice struct {
 	features  map[string]bool // those of interest, by ethtool's names
 }
 
-// Features that matter to FairQ.
+// Features that matter.
 const (
 	featureFraglist = "rx-gro-list"   // GRO chains whole segments: only the first one's header is seen
 	featureHardware = "hw-tc-offload" // tc and netfilter may have the device forward

@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 )
 
 // Meter reads switches again and again: from its second reading on, rates are known, and what only shows
 // in counters that move or stand still.
 type Meter struct {
+	law    Law
 	names  []string // nil: all that are pinned
 	before map[string]*snapshot
 }
 
 // NewMeter reads the switch with this name, or all when it is "".
-func NewMeter(name string) (*Meter, error) {
-	m := &Meter{}
+func (a *Agent) NewMeter(name string) (*Meter, error) {
+	m := &Meter{law: a.law}
 	if name == "" {
 		return m, nil
 	}
@@ -39,9 +39,10 @@ type Rates struct {
 }
 
 // snapshot is what is known of a switch at one moment. It takes a while, and counters are compared that are not
-// of the same instant: queues are read before those of FairQ and of devices, and once more behind them.
+// of the same instant: queues are read before those of the law and of devices, and once more behind them.
 type snapshot struct {
 	at      time.Time
+	law     string // its title
 	kernel  *reading.Switch
 	process process
 	devices devices
@@ -61,7 +62,7 @@ func (m *Meter) Read() (*Report, error) {
 	r := &Report{Switches: []Switch{}}
 	now := map[string]*snapshot{}
 	for _, name := range names {
-		read, err := readSwitch(name)
+		read, err := readSwitch(m.law, name)
 		var other *attach.OtherSchema
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // gone this moment
@@ -92,8 +93,8 @@ func Queues() (map[int]uint32, error) {
 	return out, nil
 }
 
-func readSwitch(name string) (*snapshot, error) {
-	v, err := fairq.Open(pinDir(name))
+func readSwitch(l Law, name string) (*snapshot, error) {
+	v, err := l.Open(pinDir(name))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func readSwitch(name string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &snapshot{at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
+	r := &snapshot{law: l.Title(), at: time.Now(), kernel: kernel, process: lockHolder(pinDir(name)), notes: map[uint32]string{}}
 	local := false
 	for i := range kernel.Ports {
 		p := &kernel.Ports[i]
@@ -139,7 +140,7 @@ func (r *snapshot) port(id uint32) *reading.Pinned {
 // view is the i-th port as the checks see it.
 func (r *snapshot) view(i int, before *snapshot) *view {
 	k := &r.kernel.Ports[i]
-	v := &view{k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
+	v := &view{law: r.law, k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
 	old := before.port(k.ID)
 	if old == nil || old.Ifindex != k.Ifindex {
 		return v
@@ -179,11 +180,11 @@ type change struct {
 
 	oneSidedData, oneSidedAcks uint32 // flows, at the reading before
 
-	seen, rewritten, tunnel, tableFull uint64 // packets at FairQ's program
+	seen, rewritten, tunnel, tableFull uint64 // packets at the law's program
 
 	queue struct {
 		known   bool
-		entered uint64 // packets, while those were counted that FairQ saw
+		entered uint64 // packets, while those were counted that the law saw
 		sent    uint64 // packets, since before those were counted that the device sent, until after
 		drops   uint64
 	}

@@ -12,7 +12,6 @@ import (
 
 	"weir/agent/metrics"
 	"weir/datapath/attach"
-	"weir/datapath/fairq"
 	"weir/datapath/reading"
 	"weir/law"
 )
@@ -23,43 +22,16 @@ const (
 	lookAtLeast  = time.Second           // should a report of a change be lost
 )
 
-// enforcer is fairq.Attachment, as far as a switch at work needs it.
-type enforcer interface {
-	Attach(fairq.Port) error
-	Configure(port string, l fairq.Law) error
-	Change(fairq.Config) (undo func() error, err error)
-	LetGo(port string) error
-	Remove(ports ...string) error
-	Gone() []string
-	On(port string) bool
-	Note(port, text string) error
-	EachFlow(do func(port string, f reading.Flow) bool) error
-	Stats() ([]reading.Stats, error)
-	ClearNotes() error
-	Beat() error
-	Release(context.Context) error
-	Detach() error
-	Close() error
-	Leave() error
-}
-
-// owner is fairq.Owner: the pins are this process's, and FairQ is on no port yet.
-type owner interface {
-	Attach([]fairq.Port) (enforcer, error)
-	Beat() error
-	Release() error
-}
-
 // role is a switch at work. One goroutine has it.
 type role struct {
 	cfg     *Config
 	rules   *rules // of cfg
 	log     *slog.Logger
-	own     func(fairq.Config) (owner, error)
-	fairq   enforcer
-	heart   *heart                // nil: nobody beats, in tests
-	ports   map[string]fairq.Port // those that FairQ is on
-	refused map[string]string     // those whose windows it cannot hold, and why: said once
+	law     Law
+	running Running
+	heart   *heart             // nil: nobody beats, in tests
+	ports   map[string]LawPort // those that the law is on
+	refused map[string]string  // those whose windows it cannot hold, and why: said once
 	shapes  *shapes
 	marks   *marks
 
@@ -70,42 +42,24 @@ type role struct {
 	notify   *notifier
 }
 
-func newRole(c *Config) *role {
+func newRole(c *Config, l Law) *role {
 	r := &role{
-		cfg: c, rules: newRules(c.Ports), log: c.logger().With("switch", c.Name), own: ownFairQ,
-		ports: map[string]fairq.Port{}, refused: map[string]string{}, marks: newMarks(c.Name),
+		cfg: c, rules: newRules(l, c.Ports), log: c.logger().With("switch", c.Name), law: l,
+		ports: map[string]LawPort{}, refused: map[string]string{}, marks: newMarks(c.Name),
 	}
-	r.notify = newNotifier(r.log)
+	r.notify = newNotifier(r.log, l.Title())
 	return r
 }
 
-type fairQOwner struct{ *fairq.Owner }
-
-func (o fairQOwner) Attach(ports []fairq.Port) (enforcer, error) {
-	f, err := o.Owner.Attach(ports)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-func ownFairQ(c fairq.Config) (owner, error) {
-	o, err := fairq.Own(c)
-	if err != nil {
-		return nil, err
-	}
-	return fairQOwner{o}, nil
-}
-
-// Run keeps FairQ on the ports that c names until ctx is done, and takes it off again: windows are let
+// Run keeps the law of c on the ports that c names until ctx is done, and takes it off again: windows are let
 // go within a second, then nothing is attached and no timer runs. Tables stay pinned for the next
 // start, unless c.Purge. A port that goes and comes again, or comes later, is attached when it is there.
 // The configuration is read again when c.Hangup says so, and when Reload asks for it.
 //
 // It returns nil, too, when another process took over: that one goes on where this one was. Errors that
-// can be told apart: those of fairq.Attach, *NoRate and *ForeignQueue.
+// can be told apart: those of the law's Kernel, *NoRate and *ForeignQueue.
 func Run(ctx context.Context, c *Config) (err error) {
-	r := newRole(c)
+	r := newRole(c, c.agent.law)
 	r.warnOld()
 	// First, so that nothing changes unseen between the first look and this.
 	w, err := newWatch()
@@ -156,13 +110,9 @@ func (r *role) warnOld() {
 // begin attaches to the ports that are there. A port that was named and cannot be managed is an error:
 // whoever starts a switch by hand learns it at once.
 func (r *role) begin() error {
-	cfg, err := r.cfg.fairQ()
-	if err != nil {
-		return err
-	}
 	const tries = 3 // a port that goes in between is no reason not to begin
 	for try := 1; ; try++ {
-		found, err := r.beginOnce(cfg)
+		found, err := r.beginOnce()
 		if err == nil {
 			break
 		}
@@ -171,10 +121,10 @@ func (r *role) begin() error {
 			return err
 		}
 	}
-	if err := r.fairq.ClearNotes(); err != nil {
+	if err := r.running.ClearNotes(); err != nil {
 		return errors.Join(err, r.leave())
 	}
-	r.heart = newHeart(r.fairq.Beat)
+	r.heart = newHeart(r.running.Beat)
 	r.shapes.alive = r.alive
 	r.sayMissing()
 	if err := r.follow(); err != nil { // marks, and shapes that a former process left
@@ -185,8 +135,8 @@ func (r *role) begin() error {
 
 // beginOnce takes the pins, so that no other process begins under this name; only then it reads what is there of
 // Weir, changes shapers and attaches. It gives the ports that it found; nil: it did not get so far.
-func (r *role) beginOnce(cfg fairq.Config) (found []candidate, err error) {
-	o, err := r.own(cfg)
+func (r *role) beginOnce() (found []candidate, err error) {
+	o, err := r.law.Own(r.cfg.common())
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +154,9 @@ func (r *role) beginOnce(cfg fairq.Config) (found []candidate, err error) {
 }
 
 // attachAll shapes the first ports and attaches to them. With an error no shaper of its own is left.
-func (r *role) attachAll(found []candidate, o owner) (err error) {
+func (r *role) attachAll(found []candidate, o Owner) (err error) {
 	var t transaction
-	var ports []fairq.Port
+	var ports []LawPort
 	for i := range found {
 		c := &found[i]
 		undo, err := r.shapeNew(c)
@@ -219,7 +169,7 @@ func (r *role) attachAll(found []candidate, o owner) (err error) {
 		}
 		ports = append(ports, c.port())
 	}
-	if r.fairq, err = o.Attach(ports); err != nil {
+	if r.running, err = o.Attach(ports); err != nil {
 		return errors.Join(err, t.back())
 	}
 	for _, p := range ports {
@@ -228,7 +178,7 @@ func (r *role) attachAll(found []candidate, o owner) (err error) {
 	return nil
 }
 
-// firstPorts are the ports that can be managed. A port where another switch runs FairQ is an error, also one that a
+// firstPorts are the ports that can be managed. A port where another switch is at work is an error, also one that a
 // pattern matches: two switches were meant for one port.
 func (r *role) firstPorts() (ports []candidate, err error) {
 	found, err := r.look()
@@ -242,7 +192,7 @@ func (r *role) firstPorts() (ports []candidate, err error) {
 	for i := range found {
 		refs = append(refs, attach.PortRef{Name: found[i].name, Ifindex: found[i].ifindex})
 	}
-	if err := fairq.CheckTaken(pinDir(r.cfg.Name), refs...); err != nil {
+	if err := r.law.CheckTaken(pinDir(r.cfg.Name), refs...); err != nil {
 		return nil, err
 	}
 	for i := range found {
@@ -319,12 +269,16 @@ func (r *role) alive() {
 	r.notify.beat(len(r.ports))
 }
 
-func (r *role) attached(p fairq.Port) {
+func (r *role) attached(p LawPort) {
 	delete(r.refused, p.Name)
 	r.ports[p.Name] = p
-	r.log.Info("attached", "port", p.Name, "ifindex", p.Ifindex,
-		"buffer", law.Bytes(p.Law.BufferBytes).String(), "target", law.Bytes(p.Law.TargetBytes).String(),
-		"window_limit", law.Bytes(p.Law.CapBytes).String())
+	f := p.Params.Figures()
+	r.log.Info("attached", append([]any{"port", p.Name, "ifindex", p.Ifindex}, f.log()...)...)
+}
+
+// log has the figures as a line of the log has them.
+func (f *Figures) log() []any {
+	return []any{"buffer", law.Bytes(f.Buffer).String(), "target", law.Bytes(f.Target).String(), "window_limit", law.Bytes(f.Cap).String()}
 }
 
 // refuse says once why a port is not managed.
@@ -350,7 +304,7 @@ func (r *role) sayMissing() {
 // leave gives back what this process holds; what is attached goes on.
 func (r *role) leave() error {
 	r.heart.stop()
-	return errors.Join(r.shapes.close(), r.fairq.Leave(), r.marks.leave())
+	return errors.Join(r.shapes.close(), r.running.Leave(), r.marks.leave())
 }
 
 // end lets windows go and takes off all that Weir put on the ports.
@@ -359,14 +313,10 @@ func (r *role) end() error {
 	r.log.Info("letting windows go")
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	err := r.fairq.Release(ctx)
+	err := r.running.Release(ctx)
 	// The pins last: until then no other process begins under this name, and finds shapers half taken off.
 	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
-	if r.cfg.Purge {
-		err = errors.Join(err, r.fairq.Close())
-	} else {
-		err = errors.Join(err, r.fairq.Detach())
-	}
+	err = errors.Join(err, r.running.Close(r.cfg.Purge))
 	if r.cfg.Purge {
 		removeParents()
 	}
@@ -379,11 +329,11 @@ func (r *role) end() error {
 // Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
 // programs, timers and tables go, and queue disciplines that Weir set. *attach.Busy while a process
 // lives.
-func Purge(name string) error {
+func (a *Agent) Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	err := fairq.Purge(pinDir(name), func() error {
+	err := a.law.Purge(pinDir(name), func() error {
 		s, err := openShapes(name)
 		if err != nil {
 			return err

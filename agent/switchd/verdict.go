@@ -18,7 +18,7 @@ type Verdict struct {
 
 // Verdicts judges the devices of this network namespace that the configuration names. Nothing is changed.
 func (c *Config) Verdicts() ([]Verdict, error) {
-	r := newRules(c.Ports)
+	r := newRules(c.agent.law, c.Ports)
 	if made, err := openShapes(c.Name); err == nil { // else, without root, none of Weir's is known
 		defer func() { _ = made.close() }()
 		r.made = made
@@ -28,8 +28,8 @@ func (c *Config) Verdicts() ([]Verdict, error) {
 
 // DefaultVerdicts judges all devices by the settings that hold when nothing is configured. A shaper of
 // Weir's own counts as the port's.
-func DefaultVerdicts() ([]Verdict, error) {
-	return newRules([]PortRule{{Match: []string{"*"}, PortSettings: defaultPort()}}).verdicts()
+func (a *Agent) DefaultVerdicts() ([]Verdict, error) {
+	return newRules(a.law, []PortRule{{Match: []string{"*"}, PortSettings: defaultPort(a.law)}}).verdicts()
 }
 
 func (r *rules) verdicts() ([]Verdict, error) {
@@ -42,8 +42,8 @@ func (r *rules) verdicts() ([]Verdict, error) {
 		c := &found[i]
 		v := Verdict{Ifindex: c.ifindex, Err: c.err, Shape: c.tbf.Rate}
 		if c.err == nil {
-			v.Rate, v.Buffer = law.Rate(c.line.rate*8), law.Bytes(c.law.BufferBytes)
-			v.Target, v.Pipe = law.Bytes(c.law.TargetBytes), law.Bytes(c.law.CapBytes)
+			f := c.params.Figures()
+			v.Rate, v.Buffer, v.Target, v.Pipe = law.Rate(c.line.rate*8), law.Bytes(f.Buffer), law.Bytes(f.Target), law.Bytes(f.Cap)
 		}
 		out = append(out, v)
 	}

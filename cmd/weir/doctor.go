@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/agent/doctor"
-	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 )
 
 func doctorCommand() *cobra.Command {
@@ -37,9 +37,9 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 					return usageError(err)
 				}
 			}
-			o := doctor.Options{Ports: args, Version: weirVersion()}
+			o := doctor.Options{Ports: args, Version: weirVersion(), Agent: laws.Switch()}
 			if file != "" {
-				c, err := switchd.Load(file)
+				c, err := laws.Switch().Load(file)
 				if err != nil {
 					return usageError(err)
 				}

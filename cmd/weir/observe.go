@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 	"weir/law"
 )
 
@@ -24,14 +24,13 @@ type observeFlags struct {
 	list int
 }
 
-var observeLawFlags = []string{"rate", "buffer", "target-fraction", "rtt", "count"}
-
 func observeCommand() *cobra.Command {
+	title := laws.Switch().Law().Title()
 	f := observeFlags{long: law.Duration(time.Minute), list: 10}
 	cmd := &cobra.Command{
 		Use:   "observe PORT... | -f FILE",
-		Short: "Say what FairQ would do on ports of this switch, and do nothing",
-		Long: `Watch ports of this switch for a while and say of each what FairQ would grant its flows, which flows
+		Short: "Say what " + title + " would do on ports of this switch, and do nothing",
+		Long: "Watch ports of this switch for a while and say of each what " + title + ` would grant its flows, which flows
 that would limit, and the queue and drops to expect with it, beside those that were measured. No packet
 is changed. docs/observe.md says how the figures come about and how far off they may be.
 
@@ -49,14 +48,14 @@ An interrupt ends it early, with what was seen until then.`,
 	flags.StringVarP(&f.file, "file", "f", "", "observe the ports of FILE, with its settings")
 	flags.TextVar(&f.long, "for", f.long, "how long")
 	flags.IntVar(&f.list, "list", f.list, "flows to list for a port")
-	for _, l := range lawFlags {
-		if slices.Contains(observeLawFlags, l.flag) {
-			flags.String(l.flag, l.value, l.help)
+	for _, l := range fileFlags() {
+		if l.Observe {
+			flags.String(l.Name, l.Default, l.Help)
 		}
 	}
 	flags.StringArrayVar(&f.scope, "scope", nil, "only flows with both ends in these PREFIXes (repeatable; default all)")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	f.name = switchd.Defaults().Name
+	f.name = switchd.DefaultName
 	return cmd
 }
 
@@ -91,7 +90,8 @@ func printObservation(w io.Writer, o *switchd.Observation) error {
 	}
 	fmt.Fprintf(w, "observed %d ports for %.0f s: %s\n", len(o.Ports), o.Seconds, how)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PORT\tRATE\tFLOWS\tWINDOW\tLIMITED\tQUEUE: MEAN, P99, MOST\tWITH FAIRQ\tDROPS/S\tWITH FAIRQ")
+	with := "WITH " + strings.ToUpper(laws.Switch().Law().Title())
+	fmt.Fprintln(t, "PORT\tRATE\tFLOWS\tWINDOW\tLIMITED\tQUEUE: MEAN, P99, MOST\t"+with+"\tDROPS/S\t"+with)
 	for i := range o.Ports {
 		p := &o.Ports[i]
 		window := "-"

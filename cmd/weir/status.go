@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 )
 
 const (
@@ -32,7 +33,7 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say what the switches of this machine enforce, as the kernel has it",
-		Long: `Say for every port that FairQ is on whether its windows are held to the law (enforced), whether something
+		Long: "Say for every port that " + laws.Switch().Law().Title() + ` is on whether its windows are held to the law (enforced), whether something
 keeps the law from some of its traffic or all (degraded), or whether a part is missing (off), why, and what
 to do about it. Read from the kernel alone, twice within 200 ms: rates, and what only shows in counters that
 move or stand still, are of that time.
@@ -63,7 +64,7 @@ It is 1 otherwise, also where there is no switch, or no port that is to be enfor
 }
 
 func (o *statusOptions) run(cmd *cobra.Command) error {
-	m, err := switchd.NewMeter(o.name)
+	m, err := laws.Switch().NewMeter(o.name)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 	"weir/config"
-	fairqlaw "weir/law/fairq"
 )
 
 // switchFlags are what `weir switch` takes beside ports.
@@ -33,10 +33,11 @@ type switchFlags struct {
 
 func switchCommand() *cobra.Command {
 	var f switchFlags
+	law := laws.Switch().Law().Title()
 	cmd := &cobra.Command{
 		Use:   "switch PORT... | -f FILE",
-		Short: "Keep the queues of this switch's ports short (FairQ)",
-		Long: `Put FairQ on ports of this switch and keep it there until interrupted. PORT is the name of a
+		Short: "Keep the queues of this switch's ports short (" + law + ")",
+		Long: "Put " + law + ` on ports of this switch and keep it there until interrupted. PORT is the name of a
 device in this network namespace, or a pattern ('swp*'); what else there is to say stands in flags, or
 with the ports in a file (-f). A PORT that is not there at the start is refused, unless --wait; one of a
 file is waited for. A port that is deleted and made again, or comes later, is attached as soon as it is there.
@@ -47,8 +48,8 @@ tbf or htb; rate and buffer are read from it.
 
 SIGHUP and 'weir switch reload' read the file again: a change is applied whole, or refused whole.
 
-At SIGTERM or an interrupt the windows are let go, within a second, and FairQ is taken off. Tables stay
-pinned in /sys/fs/bpf/weir/switch/NAME for the next start. A process that is killed leaves FairQ in place: after a
+At SIGTERM or an interrupt the windows are let go, within a second, and the law is taken off. Tables stay
+pinned in /sys/fs/bpf/weir/switch/NAME for the next start. A process that is killed leaves it in place: after a
 second it lets the windows go by itself, and the next start takes it over.`,
 		Example: `  weir switch 'swp*'
   weir switch eth1 eth2 --rate 10Gbit --buffer 1MB
@@ -77,7 +78,7 @@ it, and no connection breaks.
 The exit code is 0 when the file was applied, 1 when it was refused or nobody answers.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := switchd.Reload(name)
+			a, err := laws.Switch().Reload(name)
 			switch {
 			case err != nil:
 				return err
@@ -92,29 +93,20 @@ The exit code is 0 when the file was applied, 1 when it was refused or nobody an
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", switchd.Defaults().Name, "name of the switch")
+	cmd.Flags().StringVar(&name, "name", switchd.DefaultName, "name of the switch")
 	return cmd
 }
 
-// lawFlags are the flags that are keys of a file: key, help, whether it is a number.
-var lawFlags = []struct {
-	flag, key, value, help string
-	number                 bool
-}{
-	{flag: "rate", key: "defaults.rate", help: "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)"},
-	{flag: "buffer", key: "defaults.buffer", help: "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)"},
-	{flag: "shape", key: "defaults.shape", help: "give the ports a tbf of this rate meanwhile, where the kernel's default queue discipline stands"},
-	{flag: "target-fraction", key: "defaults.fairq.target_fraction", value: "0.2", help: "queue to keep, as a fraction of the buffer (alpha)", number: true},
-	{flag: "rtt", key: "defaults.rtt", value: "250us", help: "round trip of flows when nothing queues: limits a flow's window"},
-	{flag: "interval", key: "defaults.fairq.interval", value: "50us", help: "sample the queues this often (T)"},
-	{flag: "updates", key: "defaults.fairq.updates", value: "10", help: "samples a window update (M)", number: true},
-	{flag: "gain", key: "defaults.fairq.gain", value: "paper", help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
-	{flag: "mark", key: "defaults.mark.threshold", help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
-	{flag: "count", key: "fairq.count", value: fairqlaw.DefaultCount, help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
-	{flag: "shrink", key: "fairq.shrink", value: "allow", help: "whether the right edge of a window may move left: allow or avoid"},
-	{flag: "signed", key: "fairq.signed", value: "pass", help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
-	{flag: "scale", key: "fairq.scale", value: "learn", help: "how window scales are known: learn, shim or unify"},
-	{flag: "metrics", key: "metrics.listen", value: "127.0.0.1:9187", help: "address and port to serve figures on; '': none"},
+// fileFlags are the flags that stand for keys of a file: those of any law, then the law's own.
+func fileFlags() []switchd.Flag {
+	return append([]switchd.Flag{
+		{Name: "rate", Key: "defaults.rate", Observe: true, Help: "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)"},
+		{Name: "buffer", Key: "defaults.buffer", Observe: true, Help: "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)"},
+		{Name: "shape", Key: "defaults.shape", Help: "give the ports a tbf of this rate meanwhile, where the kernel's default queue discipline stands"},
+		{Name: "rtt", Key: "defaults.rtt", Default: "250us", Observe: true, Help: "round trip of flows when nothing queues: limits a flow's window"},
+		{Name: "mark", Key: "defaults.mark.threshold", Help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
+		{Name: "metrics", Key: "metrics.listen", Default: "127.0.0.1:9187", Help: "address and port to serve figures on; '': none"},
+	}, laws.Switch().Law().Flags()...)
 }
 
 func (f *switchFlags) add(flags *pflag.FlagSet) {
@@ -122,9 +114,9 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and touch nothing")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of the file")
 	flags.BoolVar(&f.newest, "newest", false, "print the file of -f in the newest version of its keys")
-	flags.StringVar(&f.name, "name", switchd.Defaults().Name, "name of the switch, where a machine has several")
-	for _, l := range lawFlags {
-		flags.String(l.flag, l.value, l.help)
+	flags.StringVar(&f.name, "name", switchd.DefaultName, "name of the switch, where a machine has several")
+	for _, l := range fileFlags() {
+		flags.String(l.Name, l.Default, l.Help)
 	}
 	flags.StringArrayVar(&f.scope, "scope", nil, "manage only flows with both ends in these PREFIXes (repeatable; default all)")
 	flags.BoolVar(&f.options.Purge, "purge", false, "leave nothing pinned at the end; without PORT: remove what is pinned now")
@@ -137,7 +129,7 @@ func (f *switchFlags) add(flags *pflag.FlagSet) {
 func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case f.schema:
-		_, err := cmd.OutOrStdout().Write(switchd.Schema())
+		_, err := cmd.OutOrStdout().Write(laws.Switch().Schema())
 		return err
 	case f.newest:
 		return f.printNewest(cmd.OutOrStdout())
@@ -172,7 +164,7 @@ func (f *switchFlags) printNewest(w io.Writer) error {
 	if f.file == "" {
 		return usageError(errors.New("--newest prints a file: give it with -f"))
 	}
-	text, err := switchd.Newest(f.file)
+	text, err := laws.Switch().Newest(f.file)
 	if err != nil {
 		return usageError(err)
 	}
@@ -196,7 +188,7 @@ func purge(w io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := switchd.Purge(name); err != nil {
+	if err := laws.Switch().Purge(name); err != nil {
 		return err
 	}
 	left, err := switchd.SwitchNames()
@@ -232,7 +224,7 @@ func (f *switchFlags) config(cmd *cobra.Command, args []string) (*switchd.Config
 		if err != nil {
 			return nil, err
 		}
-		return switchd.FromOptions(t)
+		return laws.Switch().FromOptions(t)
 	}
 	if len(args) > 0 {
 		return nil, errors.New("-f and PORT do not go together: name the ports in the file")
@@ -242,14 +234,14 @@ func (f *switchFlags) config(cmd *cobra.Command, args []string) (*switchd.Config
 			return nil, fmt.Errorf("-f and --%s do not go together: say it in the file", name)
 		}
 	}
-	return switchd.Load(f.file)
+	return laws.Switch().Load(f.file)
 }
 
 // inFile lists the flags whose place is in the file, when there is one.
 func (f *switchFlags) inFile() []string {
 	names := []string{"name", "scope"}
-	for _, l := range lawFlags {
-		names = append(names, l.flag)
+	for _, l := range fileFlags() {
+		names = append(names, l.Name)
 	}
 	return names
 }
@@ -274,20 +266,20 @@ func (f *switchFlags) tree(flags *pflag.FlagSet, args []string) (*config.Tree, e
 	if len(f.scope) > 0 {
 		t.Set("scope", list("--scope ", f.scope))
 	}
-	for _, l := range lawFlags {
-		if !flags.Changed(l.flag) {
+	for _, l := range fileFlags() {
+		if !flags.Changed(l.Name) {
 			continue
 		}
-		given := flags.Lookup(l.flag).Value.String()
-		option := strings.TrimSpace("--" + l.flag + " " + given)
+		given := flags.Lookup(l.Name).Value.String()
+		option := strings.TrimSpace("--" + l.Name + " " + given)
 		value := text(option, given)
-		if l.number {
+		if l.Number {
 			var err error
 			if value, err = config.ParseOption(option, given); err != nil {
 				return nil, err
 			}
 		}
-		if err := t.Put(l.key, value); err != nil {
+		if err := t.Put(l.Key, value); err != nil {
 			return nil, err
 		}
 	}

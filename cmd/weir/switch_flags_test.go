@@ -26,13 +26,13 @@ func TestSwitchFlags_ShowTheDefaults(t *testing.T) {
 		return c
 	}
 	silent, shown := configOf("swp1"), 0
-	for _, l := range lawFlags {
-		if l.value == "" {
+	for _, l := range fileFlags() {
+		if l.Default == "" {
 			continue
 		}
 		shown++
-		if said := configOf("swp1", "--"+l.flag, l.value); !reflect.DeepEqual(said, silent) {
-			t.Errorf("--help shows --%s %s; without it %+v holds, with it %+v", l.flag, l.value, silent, said)
+		if said := configOf("swp1", "--"+l.Name, l.Default); !reflect.DeepEqual(said, silent) {
+			t.Errorf("--help shows --%s %s; without it %+v holds, with it %+v", l.Name, l.Default, silent, said)
 		}
 	}
 	if shown < 8 {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/agent/switchd"
+	"weir/cmd/weir/laws"
 	"weir/datapath/testnet"
 )
 
@@ -293,7 +294,7 @@ func TestWatch_Plain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out endAfter
 	out.lines, out.end = 6, cancel
-	meter, err := switchd.NewMeter("nobody-has-this-name")
+	meter, err := laws.Switch().NewMeter("nobody-has-this-name")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"time"
 
-	"weir/agent/switchd"
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
 	"weir/lab"
@@ -23,7 +22,7 @@ import (
 // measured one level below, with a table of twice that size and this process to beat, so that nothing else of the
 // daemon is in the figures.
 const (
-	daemonFlows = switchd.DefaultFlows
+	daemonFlows = fairq.DefaultFlows
 	tableSize   = 2 * daemonFlows
 	tableFlows  = 100_000
 	tableName   = "truth"

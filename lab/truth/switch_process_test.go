@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/agent/switchd"
+	fairqswitch "weir/agent/switchd/fairq"
 )
 
 func TestReadObject(t *testing.T) {
@@ -49,7 +50,7 @@ func TestManyPorts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := switchd.Load(path); err != nil {
+	if _, err := switchd.New(fairqswitch.Law{}).Load(path); err != nil {
 		t.Errorf("refused: %.300s", err)
 	}
 }

@@ -3,6 +3,10 @@
 package laws
 
 import (
+	"sync"
+
+	"weir/agent/switchd"
+	switchfairq "weir/agent/switchd/fairq"
 	"weir/experiment"
 	"weir/lab"
 	"weir/law"
@@ -83,6 +87,9 @@ func Lab() lab.Laws {
 	}
 	return out
 }
+
+// Switch is `weir switch` with the law that works at switches of production.
+var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}) })
 
 // Metrics are those of all laws.
 func Metrics() []law.Metric { return All().Specs().Metrics() }

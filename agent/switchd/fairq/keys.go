@@ -1,0 +1,158 @@
+package fairq
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/agent/switchd"
+	"weir/config"
+	kernel "weir/datapath/fairq"
+	"weir/law"
+	fairqlaw "weir/law/fairq"
+)
+
+// allKeys are FairQ's keys of all ports together.
+type allKeys struct {
+	Count      string   `json:"count,omitempty" jsonschema:"enum=opening,enum=active,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, default) or without (active), or opened and not closed, the paper's register"`
+	Scale      string   `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
+	UnifyShift int      `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
+	Flows      int      `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
+	Shrink     string   `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
+	Signed     string   `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO), whose windows cannot be rewritten: let them pass (default), drop data beyond the window that the port grants, or drop them all"`
+	Edge       *edgeKey `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
+}
+
+type edgeKey struct {
+	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"a flow is told its window this often, 1ms to 10s (default: 10ms)"`
+	Change   float64      `json:"change,omitempty" jsonschema:"minimum=0.00390625,maximum=1" jsonschema_description:"and at once when it has moved by more than this fraction, 1/256 to 1 (default: 0.125)"`
+	Lease    law.Duration `json:"lease,omitempty" jsonschema_description:"how long the edge remembers, at least twice the interval, up to 60s (default: 1s)"`
+}
+
+// portKeys are FairQ's keys of one port.
+type portKeys struct {
+	TargetFraction float64      `json:"target_fraction,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"queue to keep, of the buffer (alpha; default: 0.2)"`
+	Interval       law.Duration `json:"interval,omitempty" jsonschema_description:"sampling interval (T), 10us to 1s (default: 50us)"`
+	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples a window update (M; default: 10)"`
+	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
+	MinWindow      law.Bytes    `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
+	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths of which the port is one (ECMP): flows whose data takes another switch than their acknowledgements are held to the port's window divided by it (default: 1, they pass)"`
+}
+
+const (
+	edgeChange = 1.0 / 8
+	edgeLease  = time.Second
+
+	leastTick    = 10 * time.Microsecond
+	longestRound = time.Second // of an interval, of an update
+)
+
+// AllKeys gives the keys of all ports together, with their defaults.
+func (Law) AllKeys() any {
+	return &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass"}
+}
+
+// PortKeys gives the keys of a port, with their defaults. T = 50 us, M = 10 and α = 0.2 are the paper's (docs/spec 1.1).
+func (Law) PortKeys() any {
+	return &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1}
+}
+
+// Before lists the keys that stood at the top, and among the keys of a port, in version 1 of the file.
+func (Law) Before() (all, port []string) {
+	return []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
+		[]string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"}
+}
+
+// Flags are those of `weir switch`.
+func (Law) Flags() []switchd.Flag {
+	return []switchd.Flag{
+		{Name: "target-fraction", Key: "defaults.fairq.target_fraction", Default: "0.2", Number: true, Observe: true, Help: "queue to keep, as a fraction of the buffer (alpha)"},
+		{Name: "interval", Key: "defaults.fairq.interval", Default: "50us", Help: "sample the queues this often (T)"},
+		{Name: "updates", Key: "defaults.fairq.updates", Default: "10", Number: true, Help: "samples a window update (M)"},
+		{Name: "gain", Key: "defaults.fairq.gain", Default: "paper", Help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
+		{Name: "count", Key: "fairq.count", Default: fairqlaw.DefaultCount, Observe: true, Help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
+		{Name: "shrink", Key: "fairq.shrink", Default: "allow", Help: "whether the right edge of a window may move left: allow or avoid"},
+		{Name: "signed", Key: "fairq.signed", Default: "pass", Help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
+		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "how window scales are known: learn, shim or unify"},
+	}
+}
+
+// CheckAll says what a schema cannot.
+func (Law) CheckAll(c *config.Checker, at []string, keys any) {
+	k, in := keys.(*allKeys), below(at)
+	if c.Given(in("unify_shift")...) && k.Scale != "unify" {
+		c.Fail(in("unify_shift"), "it says nothing with scale: "+k.Scale, "leave it out, or scale: unify")
+	}
+	e := k.edge()
+	switch {
+	case k.Edge == nil:
+	case c.Given(in("edge", "interval")...) && k.Edge.Interval == 0:
+		c.Fail(in("edge", "interval"), "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
+	case c.Given(in("edge", "lease")...) && k.Edge.Lease == 0:
+		c.Fail(in("edge", "lease"), "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
+	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
+		c.Fail(in("edge", "interval"), fmt.Sprintf("%s is out of range", k.Edge.Interval), "1ms to 10s")
+	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
+		c.Fail(in("edge", "lease"), fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
+	case k.Scale == "shim":
+		c.Fail(in("edge"), "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
+	default:
+		*k.Edge = edgeKey{law.Duration(e.Interval), e.Change, law.Duration(e.Lease)} // nothing is left open
+	}
+}
+
+// CheckPort says what a schema cannot.
+func (Law) CheckPort(c *config.Checker, at []string, keys any) {
+	k, in := keys.(*portKeys), below(at)
+	given := func(key string) bool { return c.Given(in(key)...) }
+	if d := k.Interval.Std(); given("interval") && (d < leastTick || d > longestRound) {
+		c.Fail(in("interval"), fmt.Sprintf("%s is out of range", k.Interval), "10us to 1s")
+	} else if round := d * time.Duration(k.Updates); (given("interval") || given("updates")) && round > longestRound {
+		key := "updates"
+		if !given(key) {
+			key = "interval"
+		}
+		c.Fail(in(key), fmt.Sprintf("%d samples, one every %s, take longer than a second", k.Updates, k.Interval), "updates x interval of at most 1s")
+	}
+	if given("min_window") && k.MinWindow > math.MaxInt32 {
+		c.Fail(in("min_window"), fmt.Sprintf("%s is out of range", k.MinWindow), "at most 2.14GB")
+	}
+}
+
+func below(at []string) func(...string) []string {
+	return func(keys ...string) []string { return slices.Concat(at, keys) }
+}
+
+// edge gives the edge mode that the file asks for.
+func (k *allKeys) edge() kernel.EdgeMode {
+	if k.Edge == nil {
+		return kernel.EdgeMode{}
+	}
+	return kernel.EdgeMode{
+		Interval: cmp.Or(k.Edge.Interval.Std(), kernel.EdgeInterval),
+		Change:   cmp.Or(k.Edge.Change, edgeChange), Lease: cmp.Or(k.Edge.Lease.Std(), edgeLease),
+	}
+}
+
+// mode is a choice of one of several words.
+type mode[T any] map[string]T
+
+func (m mode[T]) parse(what, word string) (v T, err error) {
+	v, ok := m[word]
+	if !ok {
+		return v, fmt.Errorf("%s %q: choose %s", what, word, strings.Join(slices.Sorted(maps.Keys(m)), " or "))
+	}
+	return v, nil
+}
+
+var (
+	counts  = mode[kernel.Count]{"active": kernel.CountActive, "opening": kernel.CountOpening, "handshake": kernel.CountHandshake}
+	scales  = mode[kernel.Scale]{"learn": kernel.ScaleLearn, "shim": kernel.ScaleShim, "unify": kernel.ScaleUnify}
+	shrinks = mode[kernel.Shrink]{"allow": kernel.ShrinkAllow, "avoid": kernel.ShrinkAvoid}
+	signeds = mode[kernel.Signed]{"pass": kernel.SignedPass, "limit": kernel.SignedLimit, "drop": kernel.SignedDrop}
+	gains   = mode[kernel.Gain]{"paper": kernel.GainPaper, "code": kernel.GainOVS}
+)

@@ -1,0 +1,173 @@
+// Package fairq is what FairQ needs at a switch: its keys of the file, its parameters at a port, its programs.
+//
+//	keys.go     keys of the file and flags
+//	port.go     what they come to at a port
+//	law.go      the programs, as the role asks for them
+package fairq
+
+import (
+	"errors"
+	"fmt"
+
+	"weir/agent/switchd"
+	"weir/datapath/attach"
+	kernel "weir/datapath/fairq"
+	"weir/datapath/fairq/edge"
+	"weir/datapath/reading"
+)
+
+// Law is FairQ at a switch.
+type Law struct{}
+
+// Name is its key in a file.
+func (Law) Name() string { return "fairq" }
+
+// Title is what people call it.
+func (Law) Title() string { return "FairQ" }
+
+// Own takes the pins of a switch.
+func (Law) Own(c *switchd.Common) (switchd.Owner, error) {
+	cfg, err := KernelConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	o, err := kernel.Own(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return owner{o}, nil
+}
+
+// Watch attaches programs that only look.
+func (Law) Watch(c *switchd.Common, ports []switchd.LawPort) (switchd.Watcher, error) {
+	cfg, err := KernelConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
+	if cfg.Scale == kernel.ScaleUnify {
+		cfg.Scale = kernel.ScaleLearn // that one writes
+	}
+	f, err := kernel.Attach(kernelPorts(ports), cfg)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open reads what is pinned.
+func (Law) Open(dir string) (switchd.View, error) {
+	v, err := kernel.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Purge removes what is pinned.
+func (Law) Purge(dir string, beside func() error) error { return kernel.Purge(dir, beside) }
+
+// CheckTaken is an error where FairQ is at work on a port for somebody else.
+func (Law) CheckTaken(dir string, ports ...attach.PortRef) error {
+	return kernel.CheckTaken(dir, ports...)
+}
+
+// Needs lists what the switch's programs, and those of the edge, ask of a kernel.
+func (Law) Needs() []attach.Needs { return []attach.Needs{kernel.Needs(), edge.Needs()} }
+
+// Rehearse has the kernel verify the programs.
+func (Law) Rehearse() error { return kernel.Rehearse() }
+
+// Memory says for how many connections the tables are, and what they take.
+func (Law) Memory(keys any, processors int) (connections int, bytes uint64, err error) {
+	n := keys.(*allKeys).Flows
+	bytes, err = kernel.Memory(uint32(n), processors)
+	return n, bytes, err
+}
+
+// Changes says what is new about all ports.
+func (Law) Changes(was, is *switchd.Common) (says []string) {
+	a, b := was.Keys.(*allKeys), is.Keys.(*allKeys)
+	for _, word := range []struct{ key, was, is string }{
+		{"count", a.Count, b.Count}, {"scale", a.Scale, b.Scale}, {"shrink", a.Shrink, b.Shrink}, {"signed", a.Signed, b.Signed},
+		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(is.Scope)}, {"edge", edgeText(a.edge()), edgeText(b.edge())},
+	} {
+		if word.was != word.is {
+			says = append(says, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
+		}
+	}
+	return says
+}
+
+func edgeText(e kernel.EdgeMode) string {
+	if e.Interval == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
+}
+
+// KernelConfig is what the programs are told of all ports.
+func KernelConfig(c *switchd.Common) (kernel.Config, error) {
+	k, ok := c.Keys.(*allKeys)
+	if !ok {
+		return kernel.Config{}, fmt.Errorf("fairq: keys are %T", c.Keys)
+	}
+	count, err1 := counts.parse("count", k.Count)
+	scale, err2 := scales.parse("scale", k.Scale)
+	shrink, err3 := shrinks.parse("shrink", k.Shrink)
+	signed, err4 := signeds.parse("signed", k.Signed)
+	return kernel.Config{
+		Count: count, Scale: scale, UnifyShift: uint8(k.UnifyShift), Flows: uint32(k.Flows), Shrink: shrink, Signed: signed,
+		Scope: c.Scope, Edge: k.edge(), Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Watch: c.Watch,
+	}, errors.Join(err1, err2, err3, err4)
+}
+
+type owner struct{ *kernel.Owner }
+
+func (o owner) Attach(ports []switchd.LawPort) (switchd.Running, error) {
+	f, err := o.Owner.Attach(kernelPorts(ports))
+	if err != nil {
+		return nil, err
+	}
+	return running{f}, nil
+}
+
+// running is FairQ on the ports of a switch. Embedded methods are those of the role that need no change.
+type running struct{ *kernel.Attachment }
+
+func (r running) Attach(p switchd.LawPort) error { return r.Attachment.Attach(kernelPort(p)) }
+
+func (r running) Configure(port string, p switchd.Params) error {
+	return r.Attachment.Configure(port, p.(params).Law)
+}
+
+func (r running) Change(c *switchd.Common) (undo func() error, err error) {
+	cfg, err := KernelConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	return r.Attachment.Change(cfg)
+}
+
+func (r running) EachFlow(do func(port string, f reading.Flow) bool) error {
+	return r.Attachment.EachFlow(do)
+}
+
+func (r running) Close(purge bool) error {
+	if purge {
+		return r.Attachment.Close()
+	}
+	return r.Detach()
+}
+
+func kernelPort(p switchd.LawPort) kernel.Port {
+	return kernel.Port{PortRef: p.PortRef, Law: p.Params.(params).Law}
+}
+
+func kernelPorts(ports []switchd.LawPort) []kernel.Port {
+	out := make([]kernel.Port, len(ports))
+	for i, p := range ports {
+		out[i] = kernelPort(p)
+	}
+	return out
+}

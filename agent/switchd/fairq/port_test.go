@@ -1,0 +1,69 @@
+package fairq
+
+import (
+	"testing"
+	"time"
+
+	"weir/agent/switchd"
+	"weir/datapath/reading"
+)
+
+func at(t *testing.T, site switchd.Site) params {
+	t.Helper()
+	p, err := Law{}.At(site, Law{}.PortKeys())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(params)
+}
+
+var gigabit = switchd.Site{Rate: 1e9, Buffer: 1e6, RTT: 250e3, MTU: 1500}
+
+// The paper's figures of a port of 1 Gbit/s with 1 MB and 250 us: αB, C*RTT + αB, four round trips with the queue at its
+// target.
+func TestAt(t *testing.T) {
+	p := at(t, gigabit)
+	if p.Figures() != (switchd.Figures{Target: 200_000, Buffer: 1e6, Cap: 31_250 + 200_000, MTU: 1500}) {
+		t.Errorf("%+v", p.Figures())
+	}
+	if p.Tick != 50*time.Microsecond || p.Period != 500*time.Microsecond || p.Active < 4*(250+1600)*time.Microsecond {
+		t.Errorf("%+v", p)
+	}
+	if small, large := at(t, switchd.Site{Rate: 1e9, Buffer: 1e6, RTT: 250e3, MTU: 68}), at(t, switchd.Site{Rate: 1e9, Buffer: 1e6, RTT: 250e3, MTU: 1 << 20}); small.MTU != 576 || large.MTU != 65535 {
+		t.Errorf("MTU %d and %d", small.MTU, large.MTU)
+	}
+}
+
+// A port so slow that its queue takes seconds to drain is managed as well: its flows count for as long as
+// the kernel programs can count.
+func TestAt_SlowPort(t *testing.T) {
+	if p := at(t, switchd.Site{Rate: 1e6, Buffer: 10e6, RTT: 250e3, MTU: 1500}); p.Active != 4*time.Second {
+		t.Errorf("%+v", p)
+	}
+}
+
+// While free flows fill the queue, held ones are to have a part of it: the law's own limit gives way. All held: it stands.
+func TestParams_With(t *testing.T) {
+	p := at(t, gigabit)
+	all := p.With(switchd.Holding{Hold: reading.HoldAll, Pipe: 5000}).(params)
+	if all.Hold != reading.HoldAll || all.PipeBytes != 5000 || all.CapBytes != p.CapBytes {
+		t.Errorf("all: %+v", all)
+	}
+	part := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 655, Pipe: 105_000}).(params)
+	if part.Hold != reading.HoldPart || part.HoldShare != 655 || part.PipeBytes != 105_000 || part.CapBytes != 305_000 {
+		t.Errorf("a part: %+v", part)
+	}
+	if none := p.With(switchd.Holding{Hold: reading.HoldNone}).(params); none.PipeBytes != 1 {
+		t.Errorf("a pipe of nothing: %+v", none)
+	}
+	longer := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 655, Pipe: 205_000})
+	if !longer.Follows(part) || longer.Differs(part) != "its law changed" {
+		t.Error("another pipe is another law")
+	}
+	if more := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 656, Pipe: 105_000}); more.Follows(part) || more.Differs(part) != "holds part" {
+		t.Error("another share is the same law")
+	}
+	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {
+		t.Errorf("%s", larger.Differs(p))
+	}
+}
