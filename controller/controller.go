@@ -117,6 +117,9 @@ func (c *Core) work(ctx context.Context) {
 		begun := time.Now()
 		c.take(event{s, e})
 		c.turns.spent(s, e, time.Since(begun))
+		if next := c.wake(); next > 0 && next <= time.Since(c.begun) {
+			c.step(law.Tick{}) // a law may act on ticks alone, and events may come without a pause
+		}
 		select {
 		case f := <-c.ask:
 			f()
@@ -125,14 +128,20 @@ func (c *Core) work(ctx context.Context) {
 	}
 }
 
-// sleep sets the timer to when a law wants to be woken.
-func (c *Core) sleep(wake *time.Timer) {
+// wake is the first time at which a law wants a tick; 0: none does.
+func (c *Core) wake() time.Duration {
 	next := time.Duration(0)
 	for _, l := range c.laws {
 		if w := l.Wake(); w > 0 && (next == 0 || w < next) {
 			next = w
 		}
 	}
+	return next
+}
+
+// sleep sets the timer to when a law wants to be woken.
+func (c *Core) sleep(wake *time.Timer) {
+	next := c.wake()
 	if next == 0 {
 		wake.Stop()
 		return

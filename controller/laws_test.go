@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"weir/law"
+	"weir/law/fabric"
 )
 
 // toyParams are those of a law that grants everybody the same window.
@@ -120,4 +122,52 @@ func TestLawsRunBesideForwarding(t *testing.T) {
 			t.Errorf("in a second, at one each millisecond: %+v", s.Core)
 		}
 	})
+}
+
+// busy has the next event of a switch waiting before it has seen the last.
+type busy struct {
+	c    *Core
+	from *session
+}
+
+func (l *busy) Step(_ time.Duration, e law.Event, out []law.Action) []law.Action {
+	if e, is := e.(*fabric.Confirmed); is {
+		l.c.turns.must(l.from, &fabric.Confirmed{Switch: l.from.id, Serial: e.Serial + 1})
+	}
+	return out
+}
+func (*busy) Wake() time.Duration { return 0 }
+
+// ticking acts on ticks alone.
+type ticking struct {
+	next time.Duration
+	left int
+	end  func()
+}
+
+func (l *ticking) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
+	if _, tick := e.(law.Tick); !tick || now < l.next {
+		return out
+	}
+	l.next = now + time.Millisecond
+	if l.left--; l.left == 0 {
+		l.end()
+	}
+	return out
+}
+func (l *ticking) Wake() time.Duration { return l.next }
+
+// A law gets the ticks that it wants also while events come without a pause.
+func TestTicksBesideEvents(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := false
+	s, l := &session{id: 1}, &busy{}
+	c := newCore(newFence(nil, 1, nil), nil, namedLaw{"busy", l}, namedLaw{"ticking", &ticking{next: 1, left: 20, end: func() { ended = true; cancel() }}})
+	l.c, l.from, c.sessions[1] = c, s, s
+	c.turns.must(s, &fabric.Confirmed{Switch: 1})
+	c.work(ctx)
+	if !ended {
+		t.Error("no ticks in a minute of events")
+	}
 }
