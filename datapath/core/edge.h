@@ -26,11 +26,11 @@
 #ifndef WEIR_CORE_EDGE_H
 #define WEIR_CORE_EDGE_H
 
+#include "handshake.h"
 #include "switch.h"
 #include "window.h"
 
 #define EDGE_CLOCK_LOG2_NS 20
-#define EDGE_ASKED_MAX 0xffffu // how far an answer may acknowledge beyond a SYN: data in it (RFC 7413)
 
 // ---- at a switch ----
 
@@ -62,14 +62,22 @@ WEIR_INLINE int edge_moved(const struct edge_config *config, weir_u32 told, weir
 	return to > told + by || to < told - by;
 }
 
-// Whether an ACK of this end, with this field and scale, is to advertise.
-WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *e, weir_u16 field, weir_u8 shift,
-			    int flagged, weir_u64 grant_q8, weir_u32 now)
-{
-	weir_u32 grant = edge_bytes(grant_q8), past = now - e->edge_told_at;
-	weir_u32 own = (weir_u32)edge_field(config, e, field, now) << window_shift(shift, 0);
+// An ACK at a switch.
+struct edge_ack {
+	weir_u64 grant_q8; // what it is held to; 0: nothing
+	weir_u32 now;      // of the clock
+	weir_u16 field;    // as it came
+	weir_u8 shift;     // of its sender
+	weir_u8 flagged;   // 1: a switch before this one advertised
+};
 
-	if (flagged)
+// Whether an ACK of this end is to advertise.
+WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *e, const struct edge_ack *a)
+{
+	weir_u32 grant = edge_bytes(a->grant_q8), past = a->now - e->edge_told_at;
+	weir_u32 own = (weir_u32)edge_field(config, e, a->field, a->now) << window_shift(a->shift, 0);
+
+	if (a->flagged)
 		return 1;
 	if (!e->edge_told || past >= config->lease)
 		return grant < own;
@@ -78,21 +86,20 @@ WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *
 	return own > e->edge_told && (past >= config->interval || edge_moved(config, e->edge_told, own));
 }
 
-// Event: the ACK advertises. came: its field as it came; field: what the law makes of it. Gives the field that is
-// advertised.
-WEIR_INLINE weir_u16 edge_tells(const struct edge_config *config, struct end *e, weir_u16 came, weir_u16 field,
-				weir_u8 shift, int flagged, weir_u64 grant_q8, weir_u32 now)
+// Event: the ACK advertises. field: what the law makes of its window. Gives the field that is advertised.
+WEIR_INLINE weir_u16 edge_tells(const struct edge_config *config, struct end *e, const struct edge_ack *a,
+				weir_u16 field)
 {
-	weir_u32 grant = edge_bytes(grant_q8), told;
+	weir_u32 grant = edge_bytes(a->grant_q8), told;
 
-	if (flagged) {
-		e->upstream = came;
-		e->upstream_at = now;
+	if (a->flagged) {
+		e->upstream = a->field;
+		e->upstream_at = a->now;
 	}
-	field = edge_field(config, e, field, now);
-	told = (weir_u32)field << window_shift(shift, 0);
+	field = edge_field(config, e, field, a->now);
+	told = (weir_u32)field << window_shift(a->shift, 0);
 	e->edge_told = told > grant ? grant : told; // the floor, or rounding, is above the grant: the next is compared with that
-	e->edge_told_at = now;
+	e->edge_told_at = a->now;
 	return field;
 }
 
@@ -106,22 +113,9 @@ WEIR_INLINE weir_u32 edge_left(const struct end *e, weir_u16 field, weir_u8 shif
 
 // ---- at the edge ----
 
-enum edge_flags {
-	EDGE_ASKED = 1, // a SYN was seen: asked, opener and asked_* are valid
-	EDGE_KNOWN = 2, // and the SYN-ACK to one: shift and mss are valid
-};
-
 // What the handshake told.
 struct edge_handshake {
-	weir_u32 asked; // acknowledges the last SYN
-	weir_u8 opener; // side that sent it
-	weir_u8 flags;  // enum edge_flags
-	weir_u8 asked_shift;
-	weir_u8 asked_scales;
-	weir_u16 asked_mss;
-	weir_u16 mss[2];  // that each side announced; 0: none
-	weir_u8 shift[2]; // of the windows of each side
-	weir_u8 zero[2];
+	struct handshake told;
 	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is told
 };
 
@@ -136,18 +130,6 @@ struct edge_window {
 	weir_u16 zero;
 };
 
-// A SYN or SYN-ACK as it passes.
-struct edge_syn {
-	weir_u32 seq;
-	weir_u32 ack;
-	weir_u16 window;
-	weir_u16 mss;   // its option; 0: none
-	weir_u8 shift;  // its option, 14 at most
-	weir_u8 scales; // 1: it has that option
-	weir_u8 side;   // who sent it, 0 or 1
-	weir_u8 zero;
-};
-
 struct edge_rules {
 	weir_u32 lease;       // of the clock
 	weir_u32 floor_bytes; // of every flow's window; 0: its own MSS
@@ -155,43 +137,22 @@ struct edge_rules {
 	weir_u32 shrink;      // enum window_shrink
 };
 
-// Event: a SYN passes. It is only noted: its answer says whether it counts.
-WEIR_INLINE void edge_asks(struct edge_handshake *h, const struct edge_syn *s)
+// Event: a SYN-ACK passes that answers the SYN. Its window is granted; what was told before was told of another
+// connection.
+WEIR_INLINE void edge_begins(struct edge_handshake *h, weir_u8 side, weir_u32 ack, weir_u16 field)
 {
-	h->asked = s->seq + 1;
-	h->opener = s->side & 1;
-	h->asked_shift = s->shift;
-	h->asked_scales = s->scales;
-	h->asked_mss = s->mss;
-	h->flags |= EDGE_ASKED;
-}
-
-// Event: a SYN-ACK passes. Gives 1 if it answers the SYN: what was told before was told of another connection.
-WEIR_INLINE int edge_answers(struct edge_handshake *h, const struct edge_syn *s)
-{
-	weir_u8 opener = h->opener & 1;
-	int scaled = s->scales && h->asked_scales; // RFC 7323 1.3
-
-	if (!(h->flags & EDGE_ASKED) || opener == (s->side & 1) || s->ack - h->asked > EDGE_ASKED_MAX)
-		return 0;
-	h->shift[!opener] = scaled ? s->shift : 0;
-	h->shift[opener] = scaled ? h->asked_shift : 0;
-	h->mss[!opener] = s->mss;
-	h->mss[opener] = h->asked_mss;
-	h->flags = EDGE_ASKED | EDGE_KNOWN;
 	h->edge[0].known = h->edge[1].known = 0;
-	window_granted(&h->edge[!opener], s->ack, s->window);
-	return 1;
+	window_granted(&h->edge[side & 1], ack, field);
 }
 
 // Event: a flow is advertised for the first time, of which this side sends the ACKs. h: 0, or what its handshake told.
 WEIR_INLINE void edge_enters(struct edge_window *w, const struct edge_handshake *h, weir_u8 side)
 {
-	if (!h || !(h->flags & EDGE_KNOWN))
+	if (!h || !(h->told.flags & HANDSHAKE_KNOWN))
 		return;
 	w->known = 1;
-	w->shift = h->shift[side & 1];
-	w->mss = h->mss[side & 1];
+	w->shift = h->told.shift[side & 1];
+	w->mss = h->told.mss[side & 1];
 	w->edge = h->edge[side & 1];
 }
 

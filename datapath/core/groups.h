@@ -29,7 +29,7 @@ struct granted {
 };
 
 // Whether a flow with this lot is held.
-WEIR_INLINE int is_held(const struct port *port, weir_u32 lot) { return lot >= port->spared; }
+WEIR_INLINE int lot_is_held(const struct port *port, weir_u32 lot) { return lot >= port->spared; }
 
 // Whether a port holds SYN-ACKs to the share beside open handshakes: where its law alone grants.
 WEIR_INLINE int port_holds_opening(const struct port_config *config, const struct port *port, int live)
@@ -62,14 +62,24 @@ WEIR_INLINE void grant_of(const struct port_config *config, const struct port *p
 	granted->window_q8 = port->grant_q8;
 	granted->would_q8 = 0;
 	granted->opens = 0;
-	if (!is_held(port, lot)) {
+	if (!lot_is_held(port, lot)) {
 		granted->window_q8 = lot >= port->let_go_from ? port->let_go_q8 : 0;
-		granted->would_q8 = port->equilibrium_q8 / divisor;
+		granted->would_q8 = port->equilibrium_q8;
 	} else if (opens) {
 		granted->window_q8 = fairq_opening_q8(&config->law, &port->law, port_openings(config, port, now_ns));
 		granted->opens = 1;
 	}
-	granted->window_q8 /= divisor;
+	if (divisor > 1) { // seldom, and a division takes as long as a lookup
+		granted->window_q8 /= divisor;
+		granted->would_q8 /= divisor;
+	}
+}
+
+// Whether an ACK may advertise what it is granted to the edge (edge.h). A free flow passes as it is, also with what
+// another switch advertises. port: 0 where the port of the data is not known.
+WEIR_INLINE int grant_advertises(const struct port *port, weir_u32 lot, const struct granted *granted)
+{
+	return granted->window_q8 || !port || lot_is_held(port, lot);
 }
 
 // The least window of a flow in bytes: the port's, or a byte over the flow's own MSS, of which no more is believed than

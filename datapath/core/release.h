@@ -27,19 +27,6 @@
 #define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; then nothing is granted
 #define RELEASE_FROM_Q8 (1448 << 8) // a grant below this would grow too slowly
 
-// What happens under a port's lock, and in its order, can be told to a trace.
-#ifndef WEIR_LAW_CALLED
-#define WEIR_LAW_CALLED(port, event) ((void)(port))
-#endif
-
-enum law_event {
-	LAW_RESTART = 1,
-	LAW_FLOWS = 2,
-	LAW_SAMPLE = 3,
-	LAW_NO_SAMPLE = 4, // the queue does not count, and its time passes
-	LAW_SAW_MSS = 5,
-};
-
 // Whether windows are held: user space has not said that it leaves, and its last heartbeat is less than lease_ns old.
 WEIR_INLINE int lease_is_live(weir_u32 leaving, weir_u64 heartbeat_ns, weir_u64 lease_ns, weir_u64 now_ns)
 {
@@ -126,7 +113,6 @@ WEIR_INLINE void port_grant(const struct port_config *config, struct port *port,
 	}
 	if (!port->enforced) {
 		fairq_restart(&config->law, &port->law);
-		WEIR_LAW_CALLED(port, LAW_RESTART);
 	}
 	port->enforced = 1;
 	if (!(config->hold | port->hold | port->easing))
@@ -148,7 +134,6 @@ WEIR_INLINE int port_recounted(const struct port_config *config, struct port *po
 		port->data_ns = now_ns;
 	}
 	fairq_flows(&config->law, &port->law, now_ns, port_flows(port, count));
-	WEIR_LAW_CALLED(port, LAW_FLOWS);
 	port_grant(config, port, live, 0);
 	port->running |= port->law.flows != 0;
 	return start && port->running;
@@ -167,13 +152,10 @@ WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *
 	port_turn(config, port, now_ns);
 	port_hears(config, port, count, now_ns);
 	fairq_flows(&config->law, &port->law, now_ns, port_flows(port, count));
-	WEIR_LAW_CALLED(port, LAW_FLOWS);
 	if (port->enforced && port->hold == HOLD_ALL && readable) {
 		fairq_sample(&config->law, &port->law, now_ns, backlog_bytes);
-		WEIR_LAW_CALLED(port, LAW_SAMPLE);
 	} else {
 		port->law.last_sample_ns = now_ns;
-		WEIR_LAW_CALLED(port, LAW_NO_SAMPLE);
 	}
 	port->backlog = backlog_bytes;
 	if (backlog_bytes > port->backlog_max)
@@ -198,7 +180,6 @@ WEIR_INLINE void port_held(const struct port_config *config, struct port *port, 
 		port->easing = 1;
 		if (hold == HOLD_ALL) {
 			fairq_restart(&config->law, &port->law);
-			WEIR_LAW_CALLED(port, LAW_RESTART);
 		}
 	}
 	port->hold = hold;
@@ -221,6 +202,22 @@ WEIR_INLINE void port_stopped(struct port *port)
 	port->let_go_q8 = 0;
 	port->running = 0;
 	port->enforced = 0;
+}
+
+// Event: the port's id is another port's from now on. Its state is cleared, but for what connections of the former port
+// still take from: they sit in epochs and registers that are over then.
+WEIR_INLINE void port_reused(struct port *port)
+{
+	weir_u32 *words = (weir_u32 *)port;
+
+	port->generation++;
+	port->epoch += FLOWS_WHEEL;
+	for (weir_u32 i = __builtin_offsetof(struct port, running) / 4; i < sizeof(*port) / 4; i++) {
+		if (i == __builtin_offsetof(struct port, epoch) / 4 || i == __builtin_offsetof(struct port, epoch) / 4 + 1 ||
+		    i == __builtin_offsetof(struct port, generation) / 4 || i == __builtin_offsetof(struct port, owned) / 4)
+			continue;
+		words[i] = 0;
+	}
 }
 
 #endif

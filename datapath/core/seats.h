@@ -25,10 +25,12 @@
 #define SEAT_EPOCH ((1ull << 48) - 1)
 #define FIN_REACH (1u << 24) // bytes; no sender has more on their way when it sends its FIN
 
-// Where a change of a port's counts is told to a trace. Each gives 1 if the epoch still counts.
+// A trace has these told, with their order at the port. SEAT_COMES and SEAT_GOES do what seat_comes and seat_goes do,
+// and OPENING_GOES what opening_goes does.
 #ifndef WEIR_SEAT_COMES
 #define WEIR_SEAT_COMES(port, id, seat) seat_comes(port, seat)
 #define WEIR_SEAT_GOES(port, id, seat) seat_goes(port, seat)
+#define WEIR_SEAT_TAKEN(id, order, old, new, counted, more) ((void)(order))
 #define WEIR_OPENING_GOES(port, id, registration) opening_goes(port, registration)
 #endif
 
@@ -109,12 +111,13 @@ WEIR_INLINE void port_hears(const struct port_config *config, struct port *port,
 
 // ---- seats ----
 
-WEIR_INLINE int seat_comes(struct port *port, weir_u64 seat)
+WEIR_INLINE weir_u64 seat_comes(struct port *port, weir_u64 seat)
 {
 	WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], 1);
-	return 1;
+	return 0;
 }
 
+// Gives 1 if the seat still counted.
 WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
 {
 	if (!seat_is_live(port, seat))
@@ -123,28 +126,35 @@ WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
 	return 1;
 }
 
+// Whether a direction that took a seat makes its port's flows one more. counted: it has left a seat that counted.
+WEIR_INLINE int seat_is_new(weir_u64 old, weir_u64 new, int counted, weir_u8 count)
+{
+	return count != COUNT_HANDSHAKE && !(counted && seat_port(old) == seat_port(new));
+}
+
 // Event: a direction sends by the port of this id. It takes its seat there, in the epoch that the port is in. Gives 1
 // if the port has a flow more, which its law learns at once; not where the register counts. One that already sits
 // there changes nothing: a world need not ask.
-WEIR_INLINE int seat_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
+WEIR_INLINE int seats_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
 {
-	weir_u64 old = e->seat, new = seat_at(id, port->epoch);
-	struct port *left;
-	int counted = 0;
+	weir_u64 old = e->seat, new = seat_at(id, port->epoch), order;
+	struct port *left = 0;
+	int counted = 0, more;
 
 	if (old == new || WEIR_CAS(&e->seat, old, new) != old)
 		return 0;
-	(void)WEIR_SEAT_COMES(port, id, new);
-	if (old) {
+	order = WEIR_SEAT_COMES(port, id, new);
+	if (old)
 		left = WEIR_PORT(world, seat_port(old));
-		if (left)
-			counted = WEIR_SEAT_GOES(left, seat_port(old), old) && left == port;
-	}
-	return !counted && count != COUNT_HANDSHAKE;
+	if (left)
+		counted = WEIR_SEAT_GOES(left, seat_port(old), old);
+	more = seat_is_new(old, new, counted, count);
+	WEIR_SEAT_TAKEN(id, order, old, new, counted, more);
+	return more;
 }
 
 // Event: a direction is counted no more.
-WEIR_INLINE void seat_leave(struct weir_world *world, struct end *e)
+WEIR_INLINE void seats_leave(struct weir_world *world, struct end *e)
 {
 	weir_u64 old = WEIR_SWAP(&e->seat, 0);
 	struct port *port;

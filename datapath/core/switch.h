@@ -3,10 +3,10 @@
 // What a switch keeps of its ports, and of the ends of connections: the state that counting (seats.h), release
 // (release.h), groups (groups.h) and edge mode (edge.h) decide by.
 //
-// A world defines these macros before the include. Without them everything is for one thread.
+// A world defines these macros before the include. Without them everything is for one thread. "Under the port's lock"
+// says of an event that the world lets no two such events of a port overlap.
 //
 //   WEIR_PORT_LOCK        type of a port's lock
-//   WEIR_LOCK(port)       takes it; WEIR_UNLOCK(port) gives it back
 //   WEIR_PORT(world, id)  the port of that id, 0 if there is none. No default
 //   WEIR_ADD(p, n)        adds n to *p; the value before it
 //   WEIR_SWAP(p, v)       puts v into *p; the value before it
@@ -22,8 +22,6 @@
 
 #ifndef WEIR_PORT_LOCK
 #define WEIR_PORT_LOCK weir_u32
-#define WEIR_LOCK(port) ((void)(port))
-#define WEIR_UNLOCK(port) ((void)(port))
 #endif
 #ifndef WEIR_ADD
 #define WEIR_ADD(p, n) weir_add(p, n)

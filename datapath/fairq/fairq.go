@@ -155,7 +155,7 @@ type Config struct {
 	// ACK is rewritten here.
 	Edge EdgeMode
 	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs
-	// a lock for each ACK. Not with Pin or Edge, and for one Attach only: the second is refused.
+	// a lock for each ACK. Not with Pin, and for one Attach only: the second is refused.
 	Trace Tracer
 }
 
@@ -313,8 +313,8 @@ func (c *Config) check(ports []Port) error {
 		return fmt.Errorf("signed %d: 0 pass, 1 limit, 2 drop", c.Signed)
 	case c.UnifyShift > 14:
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
-	case c.Trace != nil && (c.Pin != "" || c.Edge.Interval != 0):
-		return errors.New("the law is traced neither in edge mode nor where it is pinned")
+	case c.Trace != nil && c.Pin != "":
+		return errors.New("the law is not traced where it is pinned")
 	case c.Lease < 2*HeartbeatInterval:
 		return fmt.Errorf("a lease of %v: at least %v, two beats", c.Lease, 2*HeartbeatInterval)
 	}

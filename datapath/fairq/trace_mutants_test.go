@@ -6,32 +6,69 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/datapath/fairq"
+	"weir/datapath/fairq/lawtrace"
 )
 
-// lawMutant is a fault put into the native law, and not into the kernel's.
+// lawMutant is a fault put into the native core, and not into the kernel's.
 type lawMutant struct {
-	name, header, goFile, old, new string
-	first                          string // what the replay names
+	name, header, old, new string
+	trace                  string // in which it shows
+	first                  string // what the replay names
 }
 
 var lawMutants = []lawMutant{
-	{"what is beyond a period is forgotten (FQ-10)", "fairq.h", "fairq.go", "state->elapsed_ns %= period;", "state->elapsed_ns = 0;", "fairq_sample("},
-	{"the rest of a division is dropped", "fairq.h", "fairq.go", "state->rest = (weir_u32)(sum % divisor);", "state->rest = 0;", "fairq_sample("},
-	{"the field is rounded down (FQ-13)", "window.h", "window.go", "((weir_u64)bytes + (1u << shift) - 1) >> shift", "(weir_u64)bytes >> shift", "window_rewrite"},
-	{"the floor is the MSS and no byte more (FQ-12)", "window.h", "window.go", "WINDOW_MSS_DEFAULT) + 1;", "WINDOW_MSS_DEFAULT);", "window_floor("},
+	{"what is beyond a period is forgotten (FQ-10)", "fairq.h", "state->elapsed_ns %= period;", "state->elapsed_ns = 0;", "", "the law"},
+	{"the rest of a division is dropped", "fairq.h", "state->rest = (weir_u32)(sum % divisor);", "state->rest = 0;", "", "the law"},
+	{"the field is rounded down (FQ-13)", "window.h", "((weir_u64)bytes + (1u << shift) - 1) >> shift", "(weir_u64)bytes >> shift", "", "what its window is limited to"},
+	{"the floor is the MSS and no byte more (FQ-12)", "window.h", "WINDOW_MSS_DEFAULT) + 1;", "WINDOW_MSS_DEFAULT);", "", "grant_floor("},
+	{"a seat counts for an epoch less", "switch.h", "#define FLOWS_LIVE 4 ", "#define FLOWS_LIVE 3 ", "", ""},
+	{"a seat that is left still counts", "seats.h", "WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], -1);", ";", "", "what counts"},
+	{"a direction that stays is a flow more", "seats.h", "!(counted && seat_port(old) == seat_port(new))", "1", "", "seat_is_new("},
+	{"an open handshake leaves another epoch's count", "seats.h", "[(registration - 1) & (FLOWS_WHEEL - 1)]", "[registration & (FLOWS_WHEEL - 1)]", "opening", "what counts"},
+	{"open handshakes take no share of a SYN-ACK's window", "fairq.h", "flows = state->flows + opening;", "flows = state->flows;", "opening", "what its window is limited to"},
+	{"an entry of the register is left twice (FQ-9)", "seats.h", "if (registration == port->generation && port->registered)", "port->registered--;\n\tif (registration == port->generation && port->registered)", "register", "register_goes("},
+	{"released windows grow half as fast", "release.h", "#define RELEASE_NS 32000000ull", "#define RELEASE_NS 64000000ull", "", "what is granted"},
+	{"the equilibrium window leaves the pipe empty", "release.h", "((weir_u64)config->pipe_bytes + fairq_target(&config->law))", "((weir_u64)fairq_target(&config->law))", "part", "what is granted"},
+	{"another mode raises the grant at once", "release.h", "port->easing = 1;", "port->easing = 0;", "part", "what is granted"},
+	{"the other group is held", "groups.h", "return lot >= port->spared;", "return lot < port->spared;", "part", "whether it is held"},
+	{"a free flow's window is not known", "groups.h", "granted->would_q8 = port->equilibrium_q8;", "granted->would_q8 = 0;", "part", "what its window is limited to"},
+	{"a window that moved by an eighth is not advertised at once", "edge.h", "(weir_u64)told * config->change >> 8", "(weir_u64)told * config->change >> 6", "edge", ""},
+	{"what was rounded up is kept as advertised", "edge.h", "e->edge_told = told > grant ? grant : told;", "e->edge_told = told;", "edge", "what is kept of what was advertised"},
+	{"the interval counts from the first advertisement", "edge.h", "e->edge_told_at = a->now;", "if (!e->edge_told_at) e->edge_told_at = a->now;", "edge", "what is kept of what was advertised"},
 }
 
-// overlay gives the arguments with which go build compiles the native law from the mutant. The tree stays as it is.
+// lawTraces are the traces in which mutants show, by name.
+func lawTraces(t *testing.T) map[string]*lawtrace.Trace {
+	t.Helper()
+	return map[string]*lawtrace.Trace{
+		"":         traced(t, tracedLaw(), fairq.Config{}, 3000),
+		"opening":  traced(t, tracedLaw(), fairq.Config{Count: fairq.CountOpening}, 2000),
+		"register": traced(t, tracedLaw(), fairq.Config{Count: fairq.CountHandshake}, 1000),
+		"part":     tracedThrough(t, tracedLaw(), fairq.Config{}, 2000, through(tracedLaw())),
+		"edge":     traced(t, tracedLaw(), fairq.Config{Edge: fairq.EdgeMode{Interval: fairq.EdgeInterval}}, 2000),
+	}
+}
+
+// overlay gives the arguments with which go build compiles the native core from the mutant. The tree stays as it is.
 func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 	t.Helper()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -39,46 +76,57 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 		}
 		return path
 	}
-	replace := func(path, old, new string) string {
-		text, err := os.ReadFile(path)
+	headers, err := filepath.Glob("../core/*.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range headers {
+		text := read(path)
+		if filepath.Base(path) == m.header {
+			if n := strings.Count(text, m.old); n != 1 {
+				t.Fatalf("%s has the text %d times, want 1:\n%s", path, n, m.old)
+			}
+			text = strings.Replace(text, m.old, m.new, 1)
+		}
+		write(filepath.Base(path), text)
+	}
+	sources, err := filepath.Glob("../native/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := map[string]string{}
+	for _, path := range sources {
+		text := read(path)
+		if !strings.Contains(text, `"../core/`) {
+			continue
+		}
+		source, err := filepath.Abs(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(text), old); n != 1 {
-			t.Fatalf("%s has the text %d times, want 1:\n%s", path, n, old)
-		}
-		return strings.Replace(string(text), old, new, 1)
+		replace[source] = write(filepath.Base(path), strings.ReplaceAll(text, `"../core/`, `"`+dir+`/`))
 	}
-	types, err := os.ReadFile("../core/types.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("types.h", string(types))
-	header := write(m.header, replace("../core/"+m.header, m.old, m.new))
-	source, err := filepath.Abs("../native/" + m.goFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mutant := write("mutant.go", replace(source, `"../core/`+m.header+`"`, `"`+header+`"`))
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{source: mutant}})
+	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{"-overlay", write("overlay.json", string(list))}
 }
 
-// Each fault in the native law is found by the replay of a real trace, which the law as it is agrees with: that
+// Each fault in the native core is found by the replay of a real trace, which core as it is agrees with: that
 // the two agree is therefore something that could be otherwise.
 func TestDifferential_FindsMutants(t *testing.T) {
 	t.Parallel()
-	trace := traced(t, tracedLaw(), fairq.Config{}, 3000)
-	file := filepath.Join(t.TempDir(), "trace")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(trace.Write(f), f.Close()); err != nil {
-		t.Fatal(err)
+	files := map[string]string{}
+	for name, trace := range lawTraces(t) {
+		files[name] = filepath.Join(t.TempDir(), "trace")
+		f, err := os.Create(files[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(trace.Write(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, m := range append([]lawMutant{{name: "as it is"}}, lawMutants...) {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
@@ -93,7 +141,11 @@ func TestDifferential_FindsMutants(t *testing.T) {
 			if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 				t.Fatalf("it does not build: %v\n%s", err, out)
 			}
-			out, err := exec.CommandContext(ctx, binary, file).CombinedOutput()
+			traces := []string{files[m.trace]}
+			if m.header == "" {
+				traces = slices.Collect(maps.Values(files))
+			}
+			out, err := exec.CommandContext(ctx, binary, traces...).CombinedOutput()
 			var exit *exec.ExitError
 			if found := errors.As(err, &exit); err != nil && !found {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ package fairq_test
 
 import (
 	"context"
+	"flag"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,12 @@ func tracedLaw() fairq.Law {
 // program's own counters.
 func traced(t *testing.T, law fairq.Law, c fairq.Config, acks uint64) *lawtrace.Trace {
 	t.Helper()
+	return tracedThrough(t, law, c, acks, nil)
+}
+
+// tracedThrough does so with a configuration for each round of flows, in turn; nil: it stays as it is.
+func tracedThrough(t *testing.T, law fairq.Law, c fairq.Config, acks uint64, rounds []func(f *fairq.Attachment, port string) error) *lawtrace.Trace {
+	t.Helper()
 	const bps, limit = 100e6, 125_000
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: limit, GSO: true, ChecksumOffload: true})
 	testnet.Shape(t, p.In, bps, limit, 3028)
@@ -39,7 +46,14 @@ func traced(t *testing.T, law fairq.Law, c fairq.Config, acks uint64) *lawtrace.
 		t.Fatalf("%+v", err)
 	}
 	streams, l := p.NewStreams(t, testnet.ReceiverIPv4, 4), p.Listen(t, testnet.ReceiverIPv4)
-	for counted := uint64(0); counted < acks; {
+	for round, counted := 0, uint64(0); counted < acks || round < 2*len(rounds); round++ {
+		if len(rounds) > 0 {
+			for _, port := range []string{p.Port.Name, p.In.Name} {
+				if err := rounds[round%len(rounds)](f, port); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		for range 4 { // a flow more, and one less
 			short := p.Dial(t, l)
 			testnet.Send(t, short.Client, short.Server, 11_500)
@@ -99,6 +113,24 @@ func asked(f *fairq.Attachment) (acks, samples uint64, err error) {
 	return acks, samples, err
 }
 
+// agreed replays a trace, in which kernel and native core say the same.
+func agreed(t *testing.T, trace *lawtrace.Trace) *lawtrace.Report {
+	t.Helper()
+	r, err := trace.Replay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + out.String())
+	if r.Differences != 0 || r.Acks == 0 {
+		t.Errorf("%d differences in %d answers", r.Differences, r.Compared)
+	}
+	return r
+}
+
 // What the law says in the kernel under real TCP, the native law says, to the bit: in each of its forms.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
@@ -118,6 +150,7 @@ func TestDifferential(t *testing.T) {
 		{"register, slow start as printed, one scale", 2000, func(l *fairq.Law, c *fairq.Config) {
 			l.SlowStart, c.Count, c.Scale, c.UnifyShift = fairq.SlowStartPerFlow, fairq.CountHandshake, fairq.ScaleUnify, 5
 		}},
+		{"edge mode", 4000, func(_ *fairq.Law, c *fairq.Config) { c.Edge.Interval = fairq.EdgeInterval }},
 		{"held in part", 2000, func(l *fairq.Law, _ *fairq.Config) {
 			l.Hold, l.HoldShare, l.PipeBytes = fairq.HoldPart, fairq.Lots/2, 5000
 		}},
@@ -125,21 +158,54 @@ func TestDifferential(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			law, config := tracedLaw(), fairq.Config{}
 			c.change(&law, &config)
-			r, err := traced(t, law, config, c.acks).Replay()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var out strings.Builder
-			if err := r.Print(&out); err != nil {
-				t.Fatal(err)
-			}
-			t.Log("\n" + out.String())
-			if r.Differences != 0 || r.Acks == 0 {
-				t.Errorf("%d differences in %d answers", r.Differences, r.Compared)
-			}
+			r := agreed(t, traced(t, law, config, c.acks))
 			if opens := callsOf(r, "fairq_opening_q8"); (opens > 0) != (config.Count == fairq.CountOpening) {
 				t.Errorf("the window of %d SYN-ACKs was asked for", opens)
 			}
 		})
 	}
+}
+
+// through are the modes that an operator takes a port through: each begins with the release of what another held.
+func through(law fairq.Law) []func(f *fairq.Attachment, port string) error {
+	configure := func(hold fairq.Hold, share uint32) func(f *fairq.Attachment, port string) error {
+		return func(f *fairq.Attachment, port string) error {
+			l := law
+			l.Hold, l.HoldShare, l.PipeBytes = hold, share, 250_000 // more than the law grants: it is eased to
+			return f.Configure(port, l)
+		}
+	}
+	return []func(f *fairq.Attachment, port string) error{
+		configure(fairq.HoldAll, 0), configure(fairq.HoldPart, fairq.Lots/2), configure(fairq.HoldPart, fairq.Lots/4),
+		configure(fairq.HoldNone, 0), configure(fairq.HoldAll, 0), (*fairq.Attachment).LetGo,
+	}
+}
+
+var releaseAnswers = flag.Uint64("release-answers", 200, "TestDifferential_Release: answers about released windows and flows held in part, at least")
+
+// Flows held in part, not at all, all again, and windows that are let go while traffic goes on: what each port grants, and
+// which flows are held to it, the native core decides as the kernel does.
+func TestDifferential_Release(t *testing.T) {
+	t.Parallel()
+	var all lawtrace.Report
+	for released := uint64(0); released < *releaseAnswers; {
+		trace := tracedThrough(t, tracedLaw(), fairq.Config{}, 2000+min(*releaseAnswers, 40_000), through(tracedLaw()))
+		r := agreed(t, trace)
+		for _, what := range []string{"turns that released windows, of all flows", "port_held: turns of a port whose flows are held in part, or were",
+			"ACKs held to a window that was being released", "  of them: of a flow that is not held, nothing written"} {
+			n := callsOf(r, what)
+			if released += n; n == 0 {
+				t.Errorf("there are no %s", what)
+			}
+		}
+		all.Add(r)
+		if t.Failed() {
+			return
+		}
+	}
+	var out strings.Builder
+	if err := all.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("all together\n" + out.String())
 }

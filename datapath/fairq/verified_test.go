@@ -76,7 +76,9 @@ func TestPrograms_HaveNoTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names, want := traceNames(recording), []string{"law_hears_mss", "law_looks", "law_orders", "law_records"}; !slices.Equal(names, want) {
+	if names, want := traceNames(recording), []string{
+		"law_counts", "law_hears_mss", "law_looks", "law_orders", "law_records", "law_seat_comes", "law_seat_goes", "law_seat_taken",
+	}; !slices.Equal(names, want) {
 		t.Errorf("the recording program has %v, want %v: the comparison sees nothing", names, want)
 	}
 	if _, err := r.Stop(); err != nil {

@@ -12,14 +12,15 @@ struct native_edge {
 };
 
 // A SYN or SYN-ACK passes. side: of the host that the ACKs come from.
-static int native_edge_syn(struct native_edge *n, const struct edge_syn *s, int answers, weir_u8 side)
+static int native_edge_syn(struct native_edge *n, const struct syn *s, weir_u16 field, int answers, weir_u8 side)
 {
 	if (!answers) {
-		edge_asks(&n->handshake, s);
+		syn_asks(&n->handshake.told, s);
 		return 0;
 	}
-	if (!edge_answers(&n->handshake, s))
+	if (!syn_answered(&n->handshake.told, s))
 		return 0;
+	edge_begins(&n->handshake, s->side, s->ack, field);
 	__builtin_memset(&n->window, 0, sizeof(n->window));
 	edge_enters(&n->window, &n->handshake, side);
 	return 1;
@@ -71,30 +72,31 @@ type EdgeRules struct {
 	Shrink     uint32 // of Shrink
 }
 
-// EdgeSYN is struct edge_syn of core/edge.h: a SYN or SYN-ACK.
-type EdgeSYN struct {
+// SYN is struct syn of core/handshake.h: a SYN or SYN-ACK.
+type SYN struct {
 	Seq, Ack uint32
-	Window   uint16
 	MSS      uint16 // its option, bytes; 0: none
 	Shift    uint8  // its option, 0 .. 14
-	Scales   uint8  // 1: it has that option
+	Flags    uint8  // 4: it has that option
 	Side     uint8  // who sent it, 0 or 1
-	_        uint8
+	_        [3]uint8
 }
+
+// SYNScale is SYN.Flags of one with a window scale.
+const SYNScale = C.HANDSHAKE_SCALE
 
 // EdgeFlow is what the port next to a host knows of one connection: its handshake, and what switches advertised on the
 // ACKs that go to the host.
 type EdgeFlow struct {
-	Asked       uint32 // acknowledges the last SYN
-	Opener      uint8  // side that sent it
-	Flags       uint8  // 1: a SYN was seen, 2: and its answer
-	AskedShift  uint8
-	AskedScales uint8
-	AskedMSS    uint16
-	MSS         [2]uint16 // by the side that announced it
-	Shift       [2]uint8
-	_           [2]uint8
-	Edges       [2]WindowEdge // shrink: avoid: granted by each side's ACKs while nothing was advertised
+	Asked      uint32 // acknowledges the last SYN
+	Opener     uint8  // side that sent it
+	AskedShift uint8
+	AskedFlags uint8
+	Flags      uint8 // 1: a SYN was seen, 2: and its answer
+	AskedMSS   uint16
+	MSS        [2]uint16 // by the side that announced it
+	Shift      [2]uint8
+	Edges      [2]WindowEdge // shrink: avoid: granted by each side's ACKs while nothing was advertised
 
 	Edge   WindowEdge // granted by the ACKs that left
 	ToldAt EdgeTime
@@ -110,22 +112,23 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Edges)-unsafe.Offsetof(C.struct_edge_handshake{}.edge)]
 	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Edge)-unsafe.Offsetof(C.struct_native_edge{}.window)]
 	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Known)-unsafe.Offsetof(C.struct_native_edge{}.window)-unsafe.Offsetof(C.struct_edge_window{}.known)]
-	_ = [1]struct{}{}[unsafe.Sizeof(EdgeSYN{})-C.sizeof_struct_edge_syn]
-	_ = [1]struct{}{}[unsafe.Offsetof(EdgeSYN{}.Side)-unsafe.Offsetof(C.struct_edge_syn{}.side)]
+	_ = [1]struct{}{}[unsafe.Offsetof(EdgeFlow{}.Shift)-unsafe.Offsetof(C.struct_handshake{}.shift)]
+	_ = [1]struct{}{}[unsafe.Sizeof(SYN{})-C.sizeof_struct_syn]
+	_ = [1]struct{}{}[unsafe.Offsetof(SYN{}.Side)-unsafe.Offsetof(C.struct_syn{}.side)]
 	_ = [1]struct{}{}[unsafe.Sizeof(EdgeRules{})-C.sizeof_struct_edge_rules]
 	_ = [1]struct{}{}[unsafe.Sizeof(EdgeConfig{})+4-C.sizeof_struct_edge_config]
 )
 
 func (f *EdgeFlow) c() *C.struct_native_edge { return (*C.struct_native_edge)(unsafe.Pointer(f)) }
 
-// Handshake takes a SYN, or an answer to one. side is the one that the ACKs of this flow come from. It says whether the
-// SYN is answered: what was advertised before was of another connection.
-func (f *EdgeFlow) Handshake(s *EdgeSYN, answers bool, side uint8) bool {
+// Handshake takes a SYN, or an answer to one with this window. side is the one that the ACKs of this flow come from. It
+// says whether the SYN is answered: what was advertised before was of another connection.
+func (f *EdgeFlow) Handshake(s *SYN, window uint16, answers bool, side uint8) bool {
 	answer := C.int(0)
 	if answers {
 		answer = 1
 	}
-	return C.native_edge_syn(f.c(), (*C.struct_edge_syn)(unsafe.Pointer(s)), answer, C.weir_u8(side)) != 0
+	return C.native_edge_syn(f.c(), (*C.struct_syn)(unsafe.Pointer(s)), C.weir_u16(window), answer, C.weir_u8(side)) != 0
 }
 
 // Acknowledge gives the field that an ACK has behind the edge. flagged: it advertises a window.

@@ -5,16 +5,20 @@ package native_test
 import (
 	"fmt"
 
+	"weir/datapath/internal/coretest"
+	"weir/datapath/internal/corevec"
 	"weir/datapath/internal/vector"
 	"weir/datapath/native"
 )
 
 // machines run each law's vectors in native code.
-var machines = map[string]func() vector.Machine{
-	"fairq":  func() vector.Machine { return &fairqMachine{} },
-	"window": func() vector.Machine { return &windowMachine{} },
-	"mark":   func() vector.Machine { return &markMachine{} },
-}
+var machines = func() map[string]func() vector.Machine {
+	all := coretest.Machines(corevec.Run)
+	all["fairq"] = func() vector.Machine { return &fairqMachine{} }
+	all["window"] = func() vector.Machine { return &windowMachine{} }
+	all["mark"] = func() vector.Machine { return &markMachine{} }
+	return all
+}()
 
 type fairqMachine struct{ queue *native.FairQ }
 

@@ -5,6 +5,7 @@ package native_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"weir/datapath/internal/vector"
 	"weir/datapath/native"
@@ -14,6 +15,152 @@ import (
 var randomEvents = map[string]func() *vector.File{
 	"fairq":  randomFairQ,
 	"window": randomWindow,
+	"seats":  randomSeats, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
+}
+
+// happens is a line that lets one happen.
+func happens(name string, fields ...vector.Field) vector.Line {
+	return vector.Line{Keyword: "do", Name: name, Fields: fields}
+}
+
+// begins are the lines of a case. What is 0 is left out.
+func begins(i int, config, state vector.Fields) []vector.Line {
+	none := func(f vector.Field) bool { return f.Value == 0 }
+	config, state = slices.DeleteFunc(config, none), slices.DeleteFunc(state, none)
+	return []vector.Line{
+		{}, {Keyword: "case", Name: fmt.Sprint(i)}, {Keyword: "config", Fields: config}, {Keyword: "state", Fields: state},
+	}
+}
+
+func randomSeats() *vector.File {
+	f := header("seats")
+	r := rand.New(rand.NewPCG(3, 3))
+	for i := range 30 {
+		count := uint64(i % 3)
+		epoch := 1 + sized(r, 20)
+		f.Lines = append(f.Lines, begins(i, vector.Fields{{Key: "count", Value: count}, {Key: "epoch_ns", Value: epoch}, {Key: "idle_ns", Value: sized(r, 22)}},
+			vector.Fields{{Key: "port0_generation", Value: 1}, {Key: "port1_generation", Value: 1}, {Key: "port0_epoch", Value: sized(r, 64)}, {Key: "port1_epoch", Value: sized(r, 50)},
+				{Key: "port0_wheel.3", Value: sized(r, 22)}, {Key: "port1_opening.5", Value: sized(r, 22)}, {Key: "end_next", Value: sized(r, 32)}})...)
+		now, behind := uint64(0), uint32(0)
+		for range 14 {
+			now += sized(r, 22)
+			behind += uint32(sized(r, 30))
+			id, at := vector.Field{Key: "id", Value: r.Uint64N(2)}, vector.Field{Key: "now_ns", Value: now}
+			names := []string{"take", "take", "take", "leave", "turn", "turn", "turn", "hears", "flows", "sends", "finishes"}
+			if count == 1 {
+				names = append(names, "register", "register", "unregister")
+			} else {
+				names = append(names, "open", "open", "opened", "openings")
+			}
+			f.Lines = append(f.Lines, happens(names[r.IntN(len(names))], id, at, vector.Field{Key: "behind", Value: uint64(behind)}))
+		}
+	}
+	return f
+}
+
+func randomPortConfig(r *rand.Rand) vector.Fields {
+	return vector.Fields{
+		{Key: "law_target_bytes", Value: sized(r, 24)}, {Key: "law_tick_ns", Value: sized(r, 20)}, {Key: "law_period_ns", Value: 1 + sized(r, 24)},
+		{Key: "law_cap_bytes", Value: sized(r, 24) * r.Uint64N(2)}, {Key: "law_floor_bytes", Value: sized(r, 14) * r.Uint64N(2)}, {Key: "epoch_ns", Value: 1 + sized(r, 26)},
+		{Key: "pipe_bytes", Value: sized(r, 28)}, {Key: "hold", Value: r.Uint64N(4)}, {Key: "hold_share", Value: sized(r, 17)},
+		{Key: "releasing", Value: r.Uint64N(8) / 7}, {Key: "mss_unknown", Value: sized(r, 16)}, {Key: "divisor", Value: sized(r, 6)},
+	}
+}
+
+func randomRelease() *vector.File {
+	f := header("release")
+	r := rand.New(rand.NewPCG(4, 4))
+	for i := range 40 {
+		f.Lines = append(f.Lines, begins(i, randomPortConfig(r), vector.Fields{
+			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_let_go_q8", Value: sized(r, 35) * r.Uint64N(2)}, {Key: "port_let_go_from", Value: sized(r, 16)},
+			{Key: "port_spared", Value: sized(r, 16)}, {Key: "port_hold", Value: r.Uint64N(3)}, {Key: "port_easing", Value: r.Uint64N(2)}, {Key: "port_enforced", Value: r.Uint64N(2)},
+			{Key: "port_running", Value: r.Uint64N(2)}, {Key: "port_wheel.0", Value: sized(r, 12)}, {Key: "port_law_flows", Value: sized(r, 12)},
+			{Key: "port_law_window_q8", Value: sized(r, 34)}, {Key: "port_law_aggregate_q8", Value: sized(r, 44)}, {Key: "port_law_mss_bytes", Value: sized(r, 16)},
+		})...)
+		now := uint64(0)
+		for range 8 {
+			now += sized(r, 27)
+			at, live := vector.Field{Key: "now_ns", Value: now}, vector.Field{Key: "live", Value: min(1, r.Uint64N(4))}
+			switch r.IntN(8) {
+			case 0:
+				f.Lines = append(f.Lines, happens("recount", at, live))
+			case 1, 2, 3:
+				f.Lines = append(f.Lines, happens("hold", vector.Field{Key: "gap_ns", Value: sized(r, 27)}))
+			case 4:
+				f.Lines = append(f.Lines, happens("lease", at, live, vector.Field{Key: "heartbeat_ns", Value: sized(r, 28)}, vector.Field{Key: "lease_ns", Value: sized(r, 28)}))
+			default:
+				f.Lines = append(f.Lines, happens("tick", at, live, vector.Field{Key: "backlog_bytes", Value: sized(r, 26)}, vector.Field{Key: "readable", Value: min(1, r.Uint64N(6))}))
+			}
+		}
+	}
+	return f
+}
+
+func randomGroups() *vector.File {
+	f := header("groups")
+	r := rand.New(rand.NewPCG(5, 5))
+	for i := range 30 {
+		f.Lines = append(f.Lines, begins(i, randomPortConfig(r), vector.Fields{
+			{Key: "port_grant_q8", Value: sized(r, 35)}, {Key: "port_let_go_q8", Value: sized(r, 35)}, {Key: "port_let_go_from", Value: sized(r, 16)},
+			{Key: "port_spared", Value: sized(r, 17) * r.Uint64N(2)}, {Key: "port_hold", Value: r.Uint64N(8) / 6}, {Key: "port_enforced", Value: r.Uint64N(2)}, {Key: "port_equilibrium_q8", Value: sized(r, 34)},
+			{Key: "port_opening.0", Value: sized(r, 12)}, {Key: "port_opening.7", Value: sized(r, 12)}, {Key: "port_law_flows", Value: sized(r, 12)}, {Key: "port_law_aggregate_q8", Value: sized(r, 44)},
+		})...)
+		for range 8 {
+			lot := vector.Field{Key: "lot", Value: r.Uint64N(65536)}
+			switch r.IntN(6) {
+			case 0:
+				f.Lines = append(f.Lines, happens("floor", vector.Field{Key: "mss_option_bytes", Value: sized(r, 16)}, vector.Field{Key: "gso_size_bytes", Value: sized(r, 16)}))
+			case 1:
+				f.Lines = append(f.Lines, happens("advertises", lot))
+			case 2:
+				f.Lines = append(f.Lines, happens("assume", vector.Field{Key: "receiver_flags", Value: r.Uint64N(8)}, vector.Field{Key: "sender_flags", Value: r.Uint64N(2)}, vector.Field{Key: "sender_port", Value: r.Uint64N(2)}))
+			default:
+				f.Lines = append(f.Lines, happens("grant", lot, vector.Field{Key: "opening", Value: r.Uint64N(2)}, vector.Field{Key: "live", Value: r.Uint64N(2)},
+					vector.Field{Key: "apart", Value: r.Uint64N(2)}, vector.Field{Key: "now_ns", Value: sized(r, 28)}))
+			}
+		}
+	}
+	return f
+}
+
+func randomEdge() *vector.File {
+	f := header("edge")
+	r := rand.New(rand.NewPCG(6, 6))
+	for i := range 30 {
+		f.Lines = append(f.Lines, begins(i, vector.Fields{
+			{Key: "interval", Value: 1 + sized(r, 8)}, {Key: "lease", Value: 256 + sized(r, 12)}, {Key: "change", Value: sized(r, 8)}, {Key: "rules_lease", Value: sized(r, 12)},
+			{Key: "rules_floor_bytes", Value: sized(r, 14) * r.Uint64N(2)}, {Key: "rules_mss_max", Value: sized(r, 14)}, {Key: "rules_shrink", Value: uint64(i % 2)},
+		}, nil)...)
+		now, number := uint32(sized(r, 32)), r.Uint32()
+		grant, shift := sized(r, 40), r.Uint64N(16)
+		for range 12 {
+			now += uint32(sized(r, 11))
+			number += uint32(sized(r, 18))
+			if r.IntN(3) == 0 {
+				grant = sized(r, 40)
+			}
+			field := sized(r, 16)
+			ack := []vector.Field{{Key: "ack_grant_q8", Value: grant}, {Key: "ack_field", Value: field}, {Key: "ack_shift", Value: shift}, {Key: "ack_now", Value: uint64(now)},
+				{Key: "ack_flagged", Value: r.Uint64N(4) / 3}}
+			syn := []vector.Field{{Key: "syn_seq", Value: r.Uint64N(3)}, {Key: "syn_ack", Value: r.Uint64N(4)}, {Key: "syn_mss", Value: sized(r, 16)}, {Key: "syn_shift", Value: r.Uint64N(15)},
+				{Key: "syn_flags", Value: 4 * r.Uint64N(8)}, {Key: "syn_side", Value: r.Uint64N(2)}, {Key: "field", Value: field}}
+			switch r.IntN(10) {
+			case 0:
+				f.Lines = append(f.Lines, happens("syn", syn[:6]...))
+			case 1:
+				f.Lines = append(f.Lines, happens("answer", syn...))
+			case 2, 3:
+				f.Lines = append(f.Lines, happens("due", ack...))
+			case 4, 5:
+				f.Lines = append(f.Lines, happens("tell", append(ack, vector.Field{Key: "field", Value: min(field, sized(r, 16))})...))
+			case 6:
+				f.Lines = append(f.Lines, happens("left", ack[1:3]...))
+			default:
+				f.Lines = append(f.Lines, happens("ack", append(ack[1:], vector.Field{Key: "number", Value: uint64(number)})...))
+			}
+		}
+	}
+	return f
 }
 
 func header(law string) *vector.File {

@@ -96,14 +96,12 @@ func (s *fairQEdges) handshake(pk *network.Packet, host int) {
 	if pk.Flags()&(network.RST|network.FIN) != 0 {
 		return
 	}
-	syn := native.EdgeSYN{
-		Seq: pk.Seq(), Ack: pk.Ack(), Window: pk.Window(), MSS: pk.MSS(), Shift: uint8(max(0, min(pk.Scale(), mostShift))), Side: uint8(side(pk)),
-	}
+	syn := native.SYN{Seq: pk.Seq(), Ack: pk.Ack(), MSS: pk.MSS(), Shift: uint8(max(0, min(pk.Scale(), mostShift))), Side: uint8(side(pk))}
 	if pk.Scale() >= 0 {
-		syn.Scales = 1
+		syn.Flags = native.SYNScale
 	}
 	f := s.flow(pk.Conn(), host)
-	if f.Handshake(&syn, pk.Flags()&network.ACK != 0, uint8(1-host)) {
+	if f.Handshake(&syn, pk.Window(), pk.Flags()&network.ACK != 0, uint8(1-host)) {
 		f.answered = false
 	}
 }

@@ -39,7 +39,7 @@ func (q *fairQPort) advertise(c *connection, pk *network.Packet, at *fairQPort, 
 		q.left++
 		return
 	}
-	f := q.sw.state.Advertise(id, now, flagged, a, &c.ends[from], &c.edges[from])
+	f := q.sw.state.Advertise(id, now, flagged, true, a, &c.ends[from], &c.edges[from])
 	if *last = (left{}); f.LeftToEdge() {
 		*last = asked
 		q.left++

@@ -23,26 +23,18 @@
 #include "seats.h"
 #include "unify.h"
 #include "../lib/rewrite.h"
+#include "../../core/groups.h"
 
 struct ack {
 	struct end *receiver, *sender; // of the data
 	struct port *port;             // that the data leaves by; NULL: not known
 	struct port_config *config;
 	__u64 *said;       // the counter of what became of it
-	__u64 grant;       // what it is held to; 0: nothing
-	__u64 would;       // of a free flow: what it would be held to
+	struct granted granted; // what the port grants it
 	__u32 id;          // of the port
 	struct window_ack window;
 	struct asked asked;
 };
-
-// Whether SYN-ACKs are held to the share that would be left if all open handshakes became flows.
-static __always_inline int holds_openings(const struct ack *a)
-{
-	struct control *control = control_of();
-
-	return control && port_holds_opening(control, a->config, a->port, bpf_ktime_get_ns());
-}
 
 static __always_inline void ack_begins(struct ack *a, const struct segment *s, struct connection *c,
 				       struct port_counts *stats)
@@ -53,7 +45,7 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	a->port = port_of(a->id);
 	a->config = bpf_map_lookup_elem(&configs, &a->id);
 	a->said = &stats->ungoverned;
-	a->grant = a->would = 0;
+	a->granted = (struct granted){};
 	a->asked = (struct asked){};
 	a->window = (struct window_ack){
 		.field = scale == SCALE_UNIFY ? unify_field(a->receiver, s) : s->window,
@@ -64,37 +56,27 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 	};
 }
 
-static __always_inline void ack_is_granted(struct ack *a, struct connection *c)
+static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets)
 {
-	int held = is_held(a->port, c), opens = 0;
-	__u32 openings;
+	struct control *control = control_of();
+	int live = 0, opens = 0;
+	__u64 now = 0;
 
-	if (count == COUNT_OPENING && a->window.syn && a->sender->port && held)
-		opens = holds_openings(a);
-	asked_begins(&a->asked, a->id, a->port);
-	a->grant = grant_of(a->port, c, &a->would);
-	if (opens) {
-		openings = port_openings(a->port);
-		a->grant = fairq_opening_q8(&a->config->law, &a->port->law, openings);
-		asked_opens(&a->asked, openings);
+	if (count == COUNT_OPENING && a->window.syn && a->sender->port && control) {
+		now = bpf_ktime_get_ns();
+		live = control_is_live(control, now);
+		opens = port_holds_opening(a->config, a->port, live);
 	}
-	asked_grants(&a->asked, a->port, held, a->grant, a->would);
-	paths_divide(a->config, a->sender, &a->grant, &a->would);
+	asked_begins(&a->asked, a->id, a->port);
+	grant_of(a->config, a->port, c->lot, opens, grant_divisor(a->config, a->sender->port != 0), now, &a->granted);
+	asked_grants(&a->asked, a->config, a->port, &a->granted);
+	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
 
 // A field in bytes.
 static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
 {
 	return (__u32)field << window_shift(a->window.shift, a->window.syn);
-}
-
-// The least window of a flow.
-static __always_inline __u32 floor_of(const struct port_config *config, const struct end *receiver,
-				      const struct end *sender, struct asked *asked)
-{
-	__u32 mss = mss_of(config, receiver), gso = gso_of(config, sender);
-
-	return asked_floor(asked, mss || gso ? mss : config->mss_unknown, gso);
 }
 
 // Gives the field that leaves. Of a free flow it is its own, and a->window.field says what it would be.
@@ -106,16 +88,13 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 
 	if (shrink == WINDOW_SHRINK_AVOID)
 		edge = acks->edge;
-	a->window.window_q8 = a->grant ? a->grant : a->would;
-	a->window.floor_bytes = a->config->law.floor_bytes;
-	if (!a->window.floor_bytes)
-		a->window.floor_bytes = floor_of(a->config, a->receiver, a->sender, &a->asked);
-	asked_window(&a->asked, &edge);
+	a->window.window_q8 = a->granted.window_q8 ? a->granted.window_q8 : a->granted.would_q8;
+	a->window.floor_bytes = grant_floor(a->config, a->receiver->mss, a->sender->gso);
 	*limited = window_rewrite(&a->window, &edge);
-	asked_answer(&a->asked, *limited, &edge);
+	asked_law(&a->asked, &a->window, *limited);
 	if (!a->sender->port)
 		stats->assumed += packets;
-	if (!a->grant) {
+	if (!a->granted.window_q8) {
 		a->said = &stats->free_;
 		if (shrink == WINDOW_SHRINK_AVOID)
 			window_granted(&acks->edge, a->window.ack, ack_bytes(a, own));
@@ -165,16 +144,16 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 	}
 	field = limited = a.window.field;
 	if (a.port && a.config) {
-		ack_is_granted(&a, c);
-		if (a.grant || a.would)
+		ack_is_granted(&a, s, c, packets);
+		if (a.granted.window_q8 || a.granted.would_q8)
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}
 	observe_ack(c, s, a.port, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets);
 	if (edge_interval)
-		field = edge_advertises(&a.window, a.receiver, s, field, &bits, a.grant,
-					!a.grant && a.port && !is_held(a.port, c));
+		field = edge_advertises(&a.window, a.receiver, s, field, &bits, &a.granted,
+					grant_advertises(a.port, c->lot, &a.granted), &a.asked);
 	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said);
-	asked_told(&a.asked, ctx, s, &a.window, paths_divisor(a.config, a.sender), packets, field);
+	asked_told(&a.asked, ctx, s, c, field);
 	return field;
 }
 

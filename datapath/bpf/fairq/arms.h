@@ -16,6 +16,7 @@
 
 #include "flows.h"
 #include "port.h"
+#include "../../core/groups.h"
 
 #define REACH (1u << 30) // further apart than the largest window: not of the same stream of bytes
 
@@ -89,16 +90,7 @@ __noinline int lot_of(const struct flow_key *key)
 
 static __always_inline int is_held(const struct port *port, const struct connection *c)
 {
-	return c->lot >= port->spared;
-}
-
-// What an ACK is held to. 0: nothing; a flow that is free has what it would be held to in would_q8.
-static __always_inline __u64 grant_of(const struct port *port, const struct connection *c, __u64 *would_q8)
-{
-	if (is_held(port, c))
-		return port->grant_q8;
-	*would_q8 = port->equilibrium_q8;
-	return c->lot >= port->let_go_from ? port->let_go_q8 : 0;
+	return lot_is_held(port, c->lot);
 }
 
 // ---- what passes ----

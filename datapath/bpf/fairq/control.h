@@ -49,28 +49,29 @@ struct port_clear_arg {
 SEC("syscall")
 int weir_fairq_clear(struct port_clear_arg *arg)
 {
-	struct port *port = port_of(arg->id);
-	__u32 *words = (__u32 *)port;
+	__u32 id = arg->id;
+	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
+	struct port *port = port_of(id);
+	struct turn turn;
 
-	if (!port)
+	if (!port || !config)
 		return 1;
+	turn_begins(&turn, id, TURN_STOPPED);
 	bpf_spin_lock(&port->lock);
-	port->grant_q8 = 0;
-	port->let_go_q8 = 0;
-	port->running = 0;
-	port->enforced = 0;
+	turn_hears(&turn, config, port, 0, 0, 0, 0);
+	port_stopped(port);
+	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
+	turn_told(&turn);
 	if (!arg->all)
 		return 0;
-	// They sit in epochs and registers that are over then.
-	port->generation++;
-	port->epoch += FLOWS_WHEEL;
-	for (__u32 i = offsetof(struct port, running) / 4; i < sizeof(*port) / 4; i++) {
-		if (i == offsetof(struct port, epoch) / 4 || i == offsetof(struct port, epoch) / 4 + 1 ||
-		    i == offsetof(struct port, generation) / 4 || i == offsetof(struct port, owned) / 4)
-			continue;
-		words[i] = 0;
-	}
+	turn_begins(&turn, id, TURN_REUSED);
+	port_reused(port);
+	bpf_spin_lock(&port->lock);
+	turn_hears(&turn, config, port, 0, 0, 0, 0);
+	turn_ends(&turn, config, port);
+	bpf_spin_unlock(&port->lock);
+	turn_told(&turn);
 	return 0;
 }
 

@@ -10,8 +10,6 @@
 #include "port.h"
 #include "seats.h"
 
-#define FIN_REACH (1u << 24) // no sender has more bytes on their way when it sends its FIN
-
 // Data leaves by this port: here its direction is counted, and this port's window governs it.
 static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
 				    struct port_counts *stats, __u64 packets, int watched)
@@ -25,14 +23,10 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		e->port = port_id + 1;
 	if (c->flags & CONNECTION_RESET) // it was not: the ends did not believe it
 		c->flags &= ~CONNECTION_RESET;
-	// Nor this one, if data goes on behind the FIN or far ahead of it. Else it is data that is sent again;
-	// it fills the queue too, and is counted.
-	if (e->flags & END_FIN && e->next - segment_next(s) > FIN_REACH)
-		e->flags &= ~END_FIN;
+	end_sends(e, segment_next(s));
 	if (e->seat != seat_at(port_id, port->epoch))
 		seat_take(c, s->side, port_id);
-	if (count == COUNT_HANDSHAKE && e->registration && e->registered_at == port_id &&
-	    e->registration != port->generation)
+	if (count == COUNT_HANDSHAKE && register_lapsed(port, e, port_id))
 		register_enter(c, s->side);
 	if (ctx->gso_size > e->gso)
 		e->gso = ctx->gso_size < 0xffff ? ctx->gso_size : 0xffff;
@@ -52,11 +46,8 @@ __noinline int on_end(struct segment *s, struct connection *c)
 		c->flags |= CONNECTION_RESET;
 		return 0;
 	}
-	if (!(c->end[s->side & 1].flags & END_FIN)) {
-		c->end[s->side & 1].flags |= END_FIN;
-		c->end[s->side & 1].next = segment_next(s);
+	if (end_finishes(&c->end[s->side & 1], segment_next(s)))
 		direction_ends(c, s->side);
-	}
 	return 0;
 }
 

@@ -11,34 +11,18 @@
 // (`paths`), the ACK is held to 1/N of its window, as the paper has it. What is divided, and why, says
 // docs/fairq.md.
 //
-// Only ACKs of ends whose SYN-ACK was seen: it tells their scale, as an answer has the option only if the
-// question had it. Any other could be held to far less than is meant.
+// Which ACKs these are, and what part of the window they get, is decided in core/groups.h.
 #ifndef WEIR_BPF_ECMP_H
 #define WEIR_BPF_ECMP_H
 
 #include "flows.h"
 #include "port.h"
+#include "../../core/groups.h"
 
 // The id of the port that an end's data leaves by; where another switch has it, of its twin here.
 static __always_inline __u32 paths_port(const struct end *sender)
 {
 	return (__u32)(sender->port ? sender->port : sender->assumed) - 1;
-}
-
-// What part of a window ACKs have whose data takes another of the equal paths.
-static __always_inline __u32 paths_divisor(const struct port_config *config, const struct end *sender)
-{
-	return !sender->port && config && config->divisor ? config->divisor : 1;
-}
-
-static __always_inline void paths_divide(const struct port_config *config, const struct end *sender, __u64 *grant, __u64 *would)
-{
-	__u32 divisor = paths_divisor(config, sender);
-
-	if (divisor == 1) // mostly, and a division takes as long as a lookup
-		return;
-	*grant /= divisor;
-	*would /= divisor;
 }
 
 struct twin_search {
@@ -71,7 +55,6 @@ static __always_inline int twin_is(__u32 id, const struct twin_search *t)
 // none, once a sweep.
 __noinline int assumes_port(struct __sk_buff *ctx, const struct segment *s, struct connection *c)
 {
-	const __u8 known = END_SYN | END_SCALE;
 	__u32 own = port_id, id;
 	struct port_config *config;
 	struct control *control;
@@ -83,7 +66,7 @@ __noinline int assumes_port(struct __sk_buff *ctx, const struct segment *s, stru
 		return 0;
 	e = &c->end[s->side & 1];
 	sender = &c->end[!s->side];
-	if ((e->flags & known) != known || sender->flags & END_SEEN || sender->port)
+	if (!end_may_assume(e, sender))
 		return 0;
 	config = bpf_map_lookup_elem(&configs, &own);
 	control = control_of();

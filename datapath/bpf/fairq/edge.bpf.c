@@ -53,23 +53,6 @@ struct edge_key {
 	__u32 port; // and, in `windows`, the side that the ACKs come from: in the top bit
 };
 
-// What the handshake told.
-struct edge_handshake {
-	struct handshake told;
-	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is told
-};
-
-// What was told of one direction.
-struct edge_window {
-	struct window_edge edge; // granted by the ACKs that left
-	__u32 told_at;           // of edge_clock
-	__u16 field;             // 0: nothing was told yet
-	__u8 shift;
-	__u8 known;              // 1: the handshake was seen: shift and mss are valid
-	__u16 mss;               // of the side that sends the ACKs; 0: no such option
-	__u16 zero;
-};
-
 // Segments towards the guest, as they are on the wire: a GSO packet counts its segments. Each is in seen and
 // in one of the others up to unwritable.
 struct edge_counts {
@@ -132,8 +115,7 @@ __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edg
 	}
 	if (!known || !handshake_answered(&known->told, s, &o))
 		return 0;
-	known->edge[0].known = known->edge[1].known = 0;
-	window_granted(&known->edge[s->side & 1], s->ack, s->window);
+	edge_begins(known, s->side, s->ack, s->window);
 	stats->learnt++;
 	// The same ends again: what was told was told of another connection.
 	for (__u32 side = 0; side < 2; side++) {
@@ -157,25 +139,18 @@ __noinline int window_enter(struct edge_key *key, struct edge_counts *stats)
 	key->port = port_id;
 	h = bpf_map_lookup_elem(&handshakes, key);
 	key->port = port;
-	if (h && h->told.flags & HANDSHAKE_KNOWN) {
-		w.known = 1;
-		w.shift = h->told.shift[side & 1];
-		w.mss = h->told.mss[side & 1];
-		w.edge = h->edge[side & 1];
-	}
+	edge_enters(&w, h, side);
 	bpf_map_update_elem(&windows, key, &w, BPF_ANY);
 	stats->entered++;
 	return 0;
 }
 
-// The least window of a flow: in bytes, or of one whose scale is not known, as a field.
-static __always_inline __u32 floor_of(const struct edge_window *w)
+static __always_inline void rules_of(struct edge_rules *rules)
 {
-	if (!w->known)
-		return 1;
-	if (floor_bytes)
-		return floor_bytes;
-	return window_floor(w->mss < mss_max ? w->mss : mss_max, 0);
+	rules->lease = lease;
+	rules->floor_bytes = floor_bytes;
+	rules->mss_max = mss_max;
+	rules->shrink = shrink;
 }
 
 // shrink: avoid. An ACK of which nothing is told leaves as it came: it grants all the same.
@@ -186,31 +161,14 @@ static __always_inline void window_note(const struct segment *s, struct edge_key
 
 	if (w) {
 		if (w->known)
-			window_granted(&w->edge, s->ack, (__u32)s->window << window_shift(w->shift, 0));
+			edge_passes(&w->edge, w->shift, s->ack, s->window);
 		return;
 	}
 	key->port = port_id;
 	h = bpf_map_lookup_elem(&handshakes, key);
 	key->port = port;
 	if (h && h->told.flags & HANDSHAKE_KNOWN)
-		window_granted(&h->edge[side & 1], s->ack, (__u32)s->window << window_shift(h->told.shift[side & 1], 0));
-}
-
-// The field that an ACK leaves with.
-static __always_inline __u16 window_apply(const struct segment *s, struct edge_window *w, int told)
-{
-	struct window_ack a = {.ack = s->ack, .field = s->window, .shift = w->shift, .shrink = shrink};
-
-	if (shrink == WINDOW_SHRINK_AVOID && !w->known)
-		return s->window;
-	a.floor_bytes = floor_of(w);
-	a.window_q8 = ((__u64)w->field << window_shift(w->shift, 0)) << 8;
-	// What a flagged ACK's sender announced is lost. It announced more before, if more was granted.
-	if (told && shrink == WINDOW_SHRINK_AVOID && w->edge.known)
-		a.field = WINDOW_FIELD_MAX;
-	else if (told)
-		a.window_q8 = (__u64)WINDOW_EDGE_MAX << 8;
-	return window_rewrite(&a, &w->edge);
+		edge_passes(&h->edge[side & 1], h->told.shift[side & 1], s->ack, s->window);
 }
 
 // Writes the field and clears the flag, if that is a change.
@@ -231,22 +189,21 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 	struct edge_window *w = bpf_map_lookup_elem(&windows, &key);
 	int told = s->reserved & EDGE_FLAG;
 	__u32 now = edge_clock();
+	struct edge_rules rules;
 	__u16 field = s->window;
 
+	rules_of(&rules);
 	if (told) {
 		if (!w) {
 			window_enter(&key, stats);
 			w = bpf_map_lookup_elem(&windows, &key);
 		}
-		if (w && s->window) { // a receiver that is full says nothing of the network
-			w->field = s->window;
-			w->told_at = now;
-			field = window_apply(s, w, 1);
-		}
+		if (w)
+			field = edge_hears(&rules, w, s->ack, s->window, now);
 		ack_write(ctx, s, stats, packets, field, &stats->told);
 		return;
 	}
-	if (!w || !w->field || now - w->told_at >= lease) {
+	if (!w || !edge_remembers(&rules, w, now)) {
 		if (shrink == WINDOW_SHRINK_AVOID)
 			window_note(s, &key, w);
 		if (w && w->field)
@@ -255,7 +212,7 @@ static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, str
 			stats->untold += packets;
 		return;
 	}
-	field = window_apply(s, w, 0);
+	field = edge_holds(&rules, w, s->ack, s->window, 0);
 	ack_write(ctx, s, stats, packets, field, field == s->window ? &stats->smaller : &stats->applied);
 }
 

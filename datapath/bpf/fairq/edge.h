@@ -19,10 +19,11 @@
 #define WEIR_BPF_EDGE_H
 
 #include "../lib/segment.h"
+#include "../../core/edge.h"
 
 #define EDGE_FLAG 0x08 // in the reserved bits
 
 // The clock of both: cheap, and as coarse as the kernel's tick. In units of 2^20 ns.
-static __always_inline __u32 edge_clock(void) { return bpf_ktime_get_coarse_ns() >> 20; }
+static __always_inline __u32 edge_clock(void) { return bpf_ktime_get_coarse_ns() >> EDGE_CLOCK_LOG2_NS; }
 
 #endif

@@ -25,11 +25,15 @@ __noinline int edge_observes(struct segment *s, struct connection *c, __u32 offe
 // of its flow.
 __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_counts *stats, __u64 packets)
 {
+	struct granted granted = {};
+	struct port_config *config;
+	struct asked asked = {};
 	struct end *e, *sender;
+	struct edge_ack ack;
 	struct port *port;
-	__u32 id, own, left;
-	__u64 would;
+	__u32 id, left;
 	__u8 shift;
+	int due;
 
 	if (!s || !c || !stats || s->flags & TCP_SYN || s->is_signed)
 		return -1;
@@ -37,25 +41,44 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	sender = &c->end[!s->side];
 	id = (__u32)sender->port - 1;
 	port = port_of(id);
+	config = bpf_map_lookup_elem(&configs, &id);
 	shift = shift_of(e, s) & 15;
-	if (!e->edge_told || !port || edge_due(e, s, shift, grant_of(port, c, &would)))
+	if (!e->edge_told || !port || !config)
 		return -1;
-	own = (__u32)s->window << shift;
-	left = e->edge_told < own ? e->edge_told : own;
-	edge_observes(s, c, own, left, packets);
+	asked_begins(&asked, id, port);
+	grant_of(config, port, c->lot, 0, 1, 0, &granted);
+	asked_grants(&asked, config, port, &granted);
+	asked_about(&asked, s, c, shift, 0, 0, packets);
+	edge_ack_of(&ack, s, shift, granted.window_q8);
+	due = edge_due(e, &ack);
+	asked_edge(&asked, &ack, due);
+	asked_left(&asked, s, c, due ? LEFT_NOT : LEFT_TO_EDGE);
+	if (due)
+		return -1;
+	left = edge_left(e, s->window, shift);
+	edge_observes(s, c, (__u32)s->window << shift, left, packets);
 	stats->untold += packets;
 	return left >> shift;
 }
 
-// An ACK that is not left to the edge. field is what the law makes of its window; free: its flow is not held, and passes as
-// it is, also with what another switch advertised of it. Gives the field that leaves, and in bits the reserved bits.
+// An ACK that is not left to the edge. field is what the law makes of its window; may: it may advertise (core/groups.h).
+// Gives the field that leaves, and in bits the reserved bits.
 static __always_inline __u16 edge_advertises(const struct window_ack *w, struct end *receiver, const struct segment *s,
-					     __u16 field, __u8 *bits, __u64 grant, int free)
+					     __u16 field, __u8 *bits, const struct granted *granted, int may,
+					     struct asked *asked)
 {
-	if (w->syn || free || !edge_due(receiver, s, w->shift, grant))
+	struct edge_ack ack;
+	int due;
+
+	if (w->syn)
+		return field;
+	edge_ack_of(&ack, s, w->shift, granted->window_q8);
+	due = may && edge_due(receiver, &ack);
+	asked_edge(asked, &ack, due);
+	if (!due)
 		return field;
 	*bits |= EDGE_FLAG;
-	return edge_tell(receiver, s, field, w->shift, grant);
+	return edge_tell(receiver, &ack, field);
 }
 
 #endif

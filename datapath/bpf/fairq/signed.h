@@ -141,18 +141,16 @@ static __always_inline int is_beyond(const struct segment *s, const struct conne
 	__u32 id = port_id, side = s->side & 1, floor, ahead;
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 	struct port *port = port_of(id);
-	__u64 grant, would;
+	struct granted granted;
 
 	if (!s->payload || !config || !port || !c->acks_lately[side])
 		return 0;
-	grant = grant_of(port, c, &would);
+	grant_of(config, port, c->lot, 0, 1, 0, &granted);
 	ahead = s->seq - c->acks[!side].una;
-	if (!grant || !ahead || ahead > REACH)
+	if (!granted.window_q8 || !ahead || ahead > REACH)
 		return 0;
-	floor = config->law.floor_bytes;
-	if (!floor)
-		floor = window_floor(mss_of(config, &c->end[!side]), gso_of(config, &c->end[side]));
-	return ahead + s->payload > window_effective(grant, floor, 0);
+	floor = grant_floor(config, c->end[!side].mss, c->end[side].gso);
+	return ahead + s->payload > window_effective(granted.window_q8, floor, 0);
 }
 
 // A segment of a connection in a table, which SYNs did not show to be bare. Sets is_signed; 1: drop it.

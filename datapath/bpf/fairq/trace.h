@@ -1,51 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The differential run (docs/differential.md): every call of the law, recorded in its order, so that the
-// native build of core/ can be asked the same and its answers compared to the bit.
+// The differential run (docs/differential.md): every decision of core about a port's flows, windows and
+// acknowledgements, recorded in its order, so that the native build of core can be asked the same and its answers
+// compared to the bit.
 //
 // Only with WEIR_LAW_TRACE, which datapath/fairq/lawtrace is compiled with. Without it everything here is empty,
 // and the switch program is the same to the instruction.
 //
-//   turn    what is done under a port's lock in one go: calls that change its law, and what is granted then
+//   turn    what is done to a port under its lock in one go (core/release.h), and the port behind it
+//   count   a direction comes to the counts of a port, or leaves them (core/seats.h)
 //   look    a packet asks whether it shall sample
-//   ack     an acknowledgement, what its data's port grants, and what is written
+//   ack     an acknowledgement: what its data's port grants, whether it is left to the edge, and what is written
+//           (core/groups.h, window.h, edge.h)
 //
-// Order: each port has a number that its lock guards. A turn takes the next one before it gives the lock
-// back, and so do looks and acks, which take the lock here to read what they are decided by (without a
-// trace they read it bare: it is one word). So the numbers of a port are the order in which its law was
-// called, whichever CPU called. Records may come out of the ring in another order, and are sorted.
+// Order: each port has a number that its lock guards. Whatever changes the port, or is decided by it, takes the next
+// number under the lock: turns before they give it back; counts, looks and acks take the lock here for it. (Without a
+// trace counts are atomic additions, and an ack reads the port bare.) So the numbers of a port are the order in which
+// its decisions were made, whichever CPU made them. Records may come out of the ring in another order, and are sorted.
 // A record that finds the ring full is counted, and its number is missing: such a trace is refused.
 //
-// What is not the law's is taken from the record: time, backlog, the count of flows, the MSS of SYNs, which
-// flows are held, and a grant while windows are let go or held in part.
+// What a decision is told is taken from the record: time, backlog, whether user space is there, data since the last
+// tick, configurations, MSS, lots, and what is known of an ACK's end.
 #ifndef WEIR_BPF_TRACE_H
 #define WEIR_BPF_TRACE_H
 
 #include "flows.h"
 
+// What becomes of an ACK.
+enum law_left {
+	LEFT_WRITTEN = 0, // the program decides about its window
+	LEFT_TO_EDGE = 1, // it passes as it is: the edge knows its window
+	LEFT_NOT = 2,     // it was not left to the edge, and is decided about next
+};
+
 #ifdef WEIR_LAW_TRACE
 
-#define LAW_CALLS 4 // in a turn, at most: flows, sample, restart
+// core/seats.h, with the port's lock around it.
+#define WEIR_SEAT_COMES(port, id, seat) law_seat_comes(id, seat)
+#define WEIR_SEAT_GOES(port, id, seat) law_seat_goes(id, seat, 0)
+#define WEIR_SEAT_TAKEN(id, order, old, new, counted, more) law_seat_taken(id, order, old, new, (counted) << 1 | (more))
+#define WEIR_OPENING_GOES(port, id, registration) law_seat_goes(id, registration, 1)
+
+__noinline int law_seat_comes(__u32 id, __u64 seat);
+__noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening);
+__noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers);
+
+#include "../../core/edge.h"
+#include "../../core/groups.h"
 
 enum law_record {
 	RECORD_TURN = 1,
 	RECORD_LOOK = 2,
 	RECORD_ACK = 3,
+	RECORD_COUNT = 4,
 };
 
-enum law_event {
-	LAW_RESTART = 1,
-	LAW_FLOWS = 2,     // value: how many
-	LAW_SAMPLE = 3,    // value: backlog, bytes
-	LAW_NO_SAMPLE = 4, // the queue does not count, and its time passes
-	LAW_SAW_MSS = 5,   // value: bytes
+enum law_turn_event {
+	TURN_TICKED = 1,    // value: backlog, bytes
+	TURN_RECOUNTED = 2,
+	TURN_HELD = 3,      // now_ns: the gap
+	TURN_SAW_MSS = 4,   // value: bytes
+	TURN_STOPPED = 5,
+	TURN_REUSED = 6,    // recorded behind it
 };
 
-enum law_grant {
-	GRANT_SAME = 0,   // as it was before the turn
-	GRANT_LAW = 1,    // the law's window
-	GRANT_LET_GO = 2, // of windows that are let go
-	GRANT_HOLD = 3,   // of a port whose flows are held in part, or on the way to it
+enum law_count_event {
+	COUNT_SEAT_TAKEN = 1,     // old, new; counted: the old one still did; answer: the port has a flow more
+	COUNT_SEAT_GOES = 2,      // old; answer: it still counted
+	COUNT_OPENING_COMES = 3,  // now_ns; answer: the registration
+	COUNT_OPENING_GOES = 4,   // new: the registration; answer: it still counted
+	COUNT_REGISTER_COMES = 5, // answer: the registration
+	COUNT_REGISTER_GOES = 6,  // answer: the registration that leaves
 };
 
 struct law_head {
@@ -54,24 +79,36 @@ struct law_head {
 	__u32 record; // enum law_record
 };
 
-struct law_call {
-	__u64 now_ns;
-	__u64 window_q8; // after it
-	__u64 aggregate_q8;
-	__u32 event; // enum law_event
-	__u32 value;
-};
-
 struct law_turn {
 	struct law_head head;
-	struct fairq_config config;
-	struct fairq_state state; // after all of them
-	__u64 grant_q8;
-	__u32 grant; // enum law_grant
-	__u32 calls;
-	__u32 running; // of the port, when the law was first called: 0 with a grant of 0 that is the same is user space's
-	__u32 zero;
-	struct law_call call[LAW_CALLS];
+	struct port_config config; // but for its name
+	__u64 now_ns;
+	__u16 event; // enum law_turn_event
+	__u8 torn;   // 1: user space changed the configuration meanwhile, which it does without the lock
+	__u8 zero;
+	__u32 value;
+	__u8 live;
+	__u8 readable;
+	__u8 data_seen; // as the turn found it
+	__u8 count;     // enum count_mode
+	__u32 running;  // after it
+	__u64 after[51]; // the port from grant_q8 up to rtt_ns
+};
+
+_Static_assert(offsetof(struct port, rtt_ns) - offsetof(struct port, grant_q8) ==
+	       sizeof(((struct law_turn *)0)->after), "the part of a port that is recorded");
+
+struct law_count {
+	struct law_head head;
+	__u64 old;
+	__u64 new;
+	__u64 now_ns;
+	__u64 epoch_ns; // of the port's configuration; 0: not of effect
+	__u64 answer;
+	__u32 flows;    // what counts at the port after it, in this way of counting
+	__u16 event;    // enum law_count_event
+	__u8 counted;
+	__u8 count;     // enum count_mode
 };
 
 struct law_look {
@@ -81,25 +118,47 @@ struct law_look {
 	__u64 answer;
 };
 
+// What is known of the end that sends an ACK, as far as it is decided by.
+struct law_end {
+	__u32 edge_told;
+	__u32 edge_told_at;
+	__u32 upstream_at;
+	__u16 upstream;
+	__u16 mss;
+	__u8 shift; // of its windows
+	__u8 told;
+	__u8 flags;
+	__u8 zero;
+};
+
 struct law_ack {
 	struct law_head head;
-	__u64 grant_q8; // of held flows, when it was asked
-	__u64 let_go_q8; // of one that is free
-	__u64 would_q8;
-	struct window_ack ack; // as window_rewrite gets it
+	struct port_config config; // but for its name
+	struct edge_config edge_config;
+	__u64 now_ns;
+	struct granted granted;
+	struct law_end end, end_after;
 	struct window_edge before, after;
-	__u32 mss, gso; // as window_floor got them
-	__u32 divisor;
+	__u32 clock;  // of edge mode
+	__u32 ack;
+	__u32 lot;
 	__u32 packets;
+	__u32 floor;  // the least window of the flow
 	__u16 own;    // the window as it came
-	__u16 answer; // of window_rewrite
+	__u16 gso;    // as the floor was told
+	__u16 law;    // the field that the port's window gives it
 	__u16 left;   // as the program says that it left
 	__u16 wire;   // as it stands in the packet
+	__u8 syn;
+	__u8 shrink;
+	__u8 apart;   // its data takes another of the port's equal paths
+	__u8 flagged; // a switch before this one advertised
+	__u8 tells;   // it advertises
+	__u8 leaves;  // enum law_left
+	__u8 live;    // user space is there, of a SYN-ACK with count: opening
+	__u8 count;
 	__u8 called;  // window_rewrite was
-	__u8 held;
-	__u8 running; // of its port: 0 with a grant is 0 that user space wrote, which stopped it
-	__u8 opens;   // it is a SYN-ACK that is held to the share beside open handshakes
-	__u32 openings; // so many
+	__u8 zero[5];
 };
 
 struct law_order {
@@ -121,6 +180,27 @@ struct {
 
 static __always_inline struct law_order *order_of(__u32 id) { return bpf_map_lookup_elem(&law_orders, &id); }
 
+static __always_inline void law_lost(struct law_order *order)
+{
+	if (order)
+		__sync_fetch_and_add(&order->lost, 1);
+}
+
+static __always_inline void config_copy(struct port_config *to, const struct port_config *from)
+{
+	__builtin_memcpy(to, from, offsetof(struct port_config, name));
+}
+
+static __always_inline int config_differs(const struct port_config *a, const struct port_config *b)
+{
+	const volatile __u64 *x = (const volatile __u64 *)a, *y = (const volatile __u64 *)b;
+
+	for (__u32 i = 0; i < offsetof(struct port_config, name) / 8; i++)
+		if (x[i] != y[i])
+			return 1;
+	return 0;
+}
+
 // ---- turns ----
 
 // Both are had before the port's lock: no call can be made under it.
@@ -129,7 +209,7 @@ struct turn {
 	struct law_order *order;
 };
 
-static __always_inline void turn_begins(struct turn *turn, __u32 id)
+static __always_inline void turn_begins(struct turn *turn, __u32 id, __u32 event)
 {
 	struct law_turn *record = bpf_ringbuf_reserve(&law_records, sizeof(*record), 0);
 
@@ -137,36 +217,27 @@ static __always_inline void turn_begins(struct turn *turn, __u32 id)
 	turn->record = record;
 	if (!record)
 		return;
-	__builtin_memset(record, 0, sizeof(*record));
+	__builtin_memset(record, 0, offsetof(struct law_turn, after));
 	record->head.port = id;
 	record->head.record = RECORD_TURN;
+	record->event = event;
+	record->count = count;
 }
 
-// The law was called: with what, and what it gave.
-static __always_inline void turn_calls(struct turn *turn, __u32 event, const struct port *port, __u64 now, __u32 value)
+// What the turn is told: the first thing under the lock.
+static __always_inline void turn_hears(struct turn *turn, const struct port_config *config, const struct port *port,
+				       __u64 now, __u32 value, int live, int readable)
 {
 	struct law_turn *record = turn->record;
-	__u32 n;
 
 	if (!record)
 		return;
-	n = record->calls;
-	if (!n)
-		record->running = port->running;
-	record->calls = n + 1;
-	if (n >= LAW_CALLS) // user space refuses such a record
-		return;
-	record->call[n].event = event;
-	record->call[n].now_ns = now;
-	record->call[n].value = value;
-	record->call[n].window_q8 = port->law.window_q8;
-	record->call[n].aggregate_q8 = port->law.aggregate_q8;
-}
-
-static __always_inline void turn_grants(struct turn *turn, __u32 how)
-{
-	if (turn->record)
-		turn->record->grant = how;
+	record->now_ns = now;
+	record->value = value;
+	record->live = live;
+	record->readable = readable;
+	record->data_seen = port->data_seen != 0;
+	config_copy(&record->config, config);
 }
 
 // The last thing under the lock.
@@ -180,17 +251,17 @@ static __always_inline void turn_ends(struct turn *turn, const struct port_confi
 	if (!record)
 		return;
 	record->head.number = number;
-	record->config = config->law;
-	record->state = port->law;
-	record->grant_q8 = port->grant_q8;
+	record->torn = config_differs(&record->config, config);
+	record->running = port->running;
+	__builtin_memcpy(record->after, &port->grant_q8, sizeof(record->after));
 }
 
 static __always_inline void turn_told(struct turn *turn)
 {
 	if (turn->record)
 		bpf_ringbuf_submit(turn->record, BPF_RB_NO_WAKEUP);
-	else if (turn->order)
-		__sync_fetch_and_add(&turn->order->lost, 1);
+	else
+		law_lost(turn->order);
 }
 
 // Checked by the verifier once: it is inlined into a loop.
@@ -202,10 +273,10 @@ __noinline int law_hears_mss(__u32 id, __u32 mss)
 
 	if (!config || !port)
 		return 0;
-	turn_begins(&turn, id);
+	turn_begins(&turn, id, TURN_SAW_MSS);
 	bpf_spin_lock(&port->lock);
+	turn_hears(&turn, config, port, 0, mss, 0, 0);
 	fairq_saw_mss(&config->law, &port->law, mss);
-	turn_calls(&turn, LAW_SAW_MSS, port, 0, mss);
 	turn_ends(&turn, config, port);
 	bpf_spin_unlock(&port->lock);
 	turn_told(&turn);
@@ -213,6 +284,112 @@ __noinline int law_hears_mss(__u32 id, __u32 mss)
 }
 
 #define law_saw_mss(id, config, port, mss) law_hears_mss(id, mss)
+
+// ---- counts ----
+
+struct count_told {
+	struct law_count *record;
+	struct law_order *order;
+};
+
+static __always_inline void count_begins(struct count_told *told, __u32 id, __u32 event)
+{
+	struct law_count *record = bpf_ringbuf_reserve(&law_records, sizeof(*record), 0);
+
+	told->order = order_of(id);
+	told->record = record;
+	if (!record)
+		return;
+	__builtin_memset(record, 0, sizeof(*record));
+	record->head.port = id;
+	record->head.record = RECORD_COUNT;
+	record->event = event;
+	record->count = count;
+}
+
+// The last thing under the lock. flows: of the count that it changed.
+static __always_inline void count_ends(struct count_told *told, const struct port_config *config,
+				       const struct port *port, __u64 now, __u64 answer)
+{
+	struct law_count *record = told->record;
+	__u64 number = 0;
+
+	if (told->order)
+		number = ++told->order->number;
+	if (!record)
+		return;
+	record->head.number = number;
+	record->now_ns = now;
+	record->epoch_ns = config ? config->epoch_ns : 0;
+	record->answer = answer;
+	record->flows = port->registered;
+}
+
+static __always_inline void count_is_told(struct count_told *told)
+{
+	if (told->record)
+		bpf_ringbuf_submit(told->record, BPF_RB_NO_WAKEUP);
+	else
+		law_lost(told->order);
+}
+
+__noinline int law_counts(struct law_count *record)
+{
+	struct law_order *order;
+
+	if (!record)
+		return 0;
+	order = order_of(record->head.port);
+	record->head.record = RECORD_COUNT;
+	record->count = count;
+	if (bpf_ringbuf_output(&law_records, record, sizeof(*record), BPF_RB_NO_WAKEUP))
+		law_lost(order);
+	return 0;
+}
+
+__noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers)
+{
+	struct law_count record = {.head = {.number = number, .port = id}, .old = old, .new = new};
+
+	record.event = COUNT_SEAT_TAKEN;
+	record.counted = answers >> 1;
+	record.answer = answers & 1;
+	return law_counts(&record);
+}
+
+// Gives the number of the record: a global function gives 32 bits.
+__noinline int law_seat_comes(__u32 id, __u64 seat)
+{
+	struct port *port = port_of(id);
+	struct law_order *order = order_of(id);
+	__u64 number;
+
+	if (!port || !order)
+		return 0;
+	bpf_spin_lock(&port->lock);
+	seat_comes(port, seat);
+	number = ++order->number;
+	bpf_spin_unlock(&port->lock);
+	return number;
+}
+
+__noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening)
+{
+	struct law_count record = {.head = {.port = id}};
+	struct port *port = port_of(id);
+	struct law_order *order = order_of(id);
+
+	if (!port || !order)
+		return 0;
+	bpf_spin_lock(&port->lock);
+	record.answer = opening ? opening_goes(port, seat) : seat_goes(port, seat);
+	record.head.number = ++order->number;
+	bpf_spin_unlock(&port->lock);
+	record.event = opening ? COUNT_OPENING_GOES : COUNT_SEAT_GOES;
+	record.old = seat;
+	law_counts(&record);
+	return record.answer;
+}
 
 // ---- looks ----
 
@@ -234,7 +411,7 @@ __noinline int law_looks(__u32 id, __u64 now)
 	look.head.number = ++order->number;
 	bpf_spin_unlock(&port->lock);
 	if (bpf_ringbuf_output(&law_records, &look, sizeof(look), BPF_RB_NO_WAKEUP))
-		__sync_fetch_and_add(&order->lost, 1);
+		law_lost(order);
 	return look.answer;
 }
 
@@ -247,6 +424,18 @@ struct asked {
 	struct law_order *order;
 };
 
+static __always_inline void asked_end(struct law_end *to, const struct end *e)
+{
+	to->edge_told = e->edge_told;
+	to->edge_told_at = e->edge_told_at;
+	to->upstream_at = e->upstream_at;
+	to->upstream = e->upstream;
+	to->mss = e->mss;
+	to->shift = e->shift;
+	to->told = e->told;
+	to->flags = e->flags;
+}
+
 // What is granted is read under the lock, with its place in the order: from here to asked_grants.
 static __always_inline void asked_begins(struct asked *asked, __u32 id, struct port *port)
 {
@@ -258,15 +447,16 @@ static __always_inline void asked_begins(struct asked *asked, __u32 id, struct p
 		__builtin_memset(record, 0, sizeof(*record));
 		record->head.port = id;
 		record->head.record = RECORD_ACK;
+		record->count = count;
 	}
 	bpf_spin_lock(&port->lock);
 }
 
-static __always_inline void asked_grants(struct asked *asked, struct port *port, int held, __u64 grant, __u64 would)
+static __always_inline void asked_grants(struct asked *asked, const struct port_config *config, struct port *port,
+					 const struct granted *granted)
 {
 	struct law_ack *record = asked->record;
-	__u64 now_q8 = port->grant_q8, number = 0;
-	__u32 running = port->running;
+	__u64 number = 0;
 
 	if (asked->order)
 		number = ++asked->order->number;
@@ -274,67 +464,96 @@ static __always_inline void asked_grants(struct asked *asked, struct port *port,
 	if (!record)
 		return;
 	record->head.number = number;
-	record->grant_q8 = now_q8;
-	record->running = running;
-	record->held = held;
-	record->let_go_q8 = held ? 0 : grant;
-	record->would_q8 = would;
+	config_copy(&record->config, config);
+	record->granted = *granted;
 }
 
-// Before asked_grants, under its lock.
-static __always_inline void asked_opens(struct asked *asked, __u32 openings)
+// The ACK, and the end that sends it, as they were before anything was decided. shift: of its windows as the program
+// takes it, which may be another than the end's.
+static __always_inline void asked_about(struct asked *asked, const struct segment *s, const struct connection *c,
+					__u32 shift, __u64 now, int live, __u64 packets)
 {
-	if (!asked->record)
+	struct law_ack *record = asked->record;
+	const struct end *sender = &c->end[!s->side];
+
+	if (!record)
 		return;
-	asked->record->opens = 1;
-	asked->record->openings = openings;
+	asked_end(&record->end, &c->end[s->side & 1]);
+	if (!(record->end.flags & END_UNIFIED))
+		record->end.shift = shift;
+	record->before = c->acks[s->side & 1].edge;
+	record->now_ns = now;
+	record->ack = s->ack;
+	record->lot = c->lot;
+	record->packets = packets;
+	record->own = s->window;
+	record->gso = sender->gso;
+	record->syn = !!(s->flags & TCP_SYN);
+	record->shrink = shrink;
+	record->apart = !sender->port;
+	record->live = live;
 }
 
-static __always_inline __u32 asked_floor(struct asked *asked, __u32 mss, __u32 gso)
+// Edge mode.
+static __always_inline void asked_edge(struct asked *asked, const struct edge_ack *a, int tells)
 {
-	if (asked->record) {
-		asked->record->mss = mss;
-		asked->record->gso = gso;
-	}
-	return window_floor(mss, gso);
+	struct law_ack *record = asked->record;
+
+	if (!record)
+		return;
+	record->edge_config.interval = edge_interval;
+	record->edge_config.lease = edge_lease;
+	record->edge_config.change = edge_change;
+	record->clock = a->now;
+	record->flagged = a->flagged;
+	record->tells = tells;
 }
 
-static __always_inline void asked_window(struct asked *asked, const struct window_edge *edge)
+static __always_inline void asked_law(struct asked *asked, const struct window_ack *window, __u16 field)
 {
 	if (!asked->record)
 		return;
 	asked->record->called = 1;
-	asked->record->before = *edge;
+	asked->record->floor = window->floor_bytes;
+	asked->record->law = field;
 }
 
-static __always_inline void asked_answer(struct asked *asked, __u16 field, const struct window_edge *edge)
+static __always_inline void asked_ends(struct asked *asked, const struct segment *s, const struct connection *c,
+				       __u16 left, __u16 wire, int leaves)
 {
-	if (!asked->record)
-		return;
-	asked->record->answer = field;
-	asked->record->after = *edge;
+	struct law_ack *record = asked->record;
+	__u8 shift = record->end.shift;
+
+	asked_end(&record->end_after, &c->end[s->side & 1]);
+	record->end_after.shift = shift;
+	record->after = c->acks[s->side & 1].edge;
+	record->left = left;
+	record->leaves = leaves;
+	record->wire = wire;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 // The acknowledgement is through, and has the field `left`. What stands in the packet is read from it.
 static __always_inline void asked_told(struct asked *asked, struct __sk_buff *ctx, const struct segment *s,
-				       const struct window_ack *a, __u32 divisor, __u64 packets, __u16 left)
+				       const struct connection *c, __u16 left)
 {
-	struct law_ack *record = asked->record;
 	__be16 wire = 0;
 
-	if (!record) {
-		if (asked->order)
-			__sync_fetch_and_add(&asked->order->lost, 1);
+	if (!asked->record) {
+		law_lost(asked->order);
 		return;
 	}
 	bpf_skb_load_bytes(ctx, s->l4 + TCP_WINDOW, &wire, sizeof(wire));
-	record->ack = *a;
-	record->divisor = divisor;
-	record->packets = packets;
-	record->own = s->window;
-	record->left = left;
-	record->wire = bpf_ntohs(wire);
-	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	asked_ends(asked, s, c, left, bpf_ntohs(wire), LEFT_WRITTEN);
+}
+
+// It passes as it is, or is decided about next.
+static __always_inline void asked_left(struct asked *asked, const struct segment *s, const struct connection *c, int leaves)
+{
+	if (asked->record)
+		asked_ends(asked, s, c, s->window, s->window, leaves);
+	else
+		law_lost(asked->order);
 }
 
 #else
@@ -345,11 +564,16 @@ struct turn {
 struct asked {
 };
 
-#define turn_begins(turn, id) ((void)(turn))
-#define turn_calls(turn, event, port, now, value) ((void)(turn))
-#define turn_grants(turn, how) ((void)(turn))
-#define turn_ends(turn, config, port) ((void)(turn))
+struct count_told {
+};
+
+#define turn_begins(turn, id, event) ((void)(turn))
+#define turn_hears(turn, config, port, now, value, live, readable) ((void)(turn))
+#define turn_ends(turn, config, port) ((void)(config))
 #define turn_told(turn) ((void)(turn))
+#define count_begins(told, id, event) ((void)(told))
+#define count_ends(told, config, port, now, answer) ((void)(told))
+#define count_is_told(told) ((void)(told))
 #define law_saw_mss(id, config, port, mss)                       \
 	do {                                                     \
 		bpf_spin_lock(&(port)->lock);                    \
@@ -358,12 +582,12 @@ struct asked {
 	} while (0)
 #define law_may_sample(id, config, port, now) fairq_packet_may_sample(&(config)->law, &(port)->law, now)
 #define asked_begins(asked, id, port) ((void)(asked))
-#define asked_grants(asked, port, held, grant, would) ((void)(asked))
-#define asked_opens(asked, openings) ((void)(asked))
-#define asked_floor(asked, mss, gso) window_floor(mss, gso)
-#define asked_window(asked, edge) ((void)(asked))
-#define asked_answer(asked, field, edge) ((void)(asked))
-#define asked_told(asked, ctx, s, a, divisor, packets, left) ((void)(asked))
+#define asked_grants(asked, config, port, granted) ((void)(asked))
+#define asked_about(asked, s, c, shift, now, live, packets) ((void)(asked))
+#define asked_edge(asked, a, tells) ((void)(asked))
+#define asked_law(asked, window, field) ((void)(asked))
+#define asked_told(asked, ctx, s, c, left) ((void)(asked))
+#define asked_left(asked, s, c, leaves) ((void)(asked))
 
 #endif
 #endif

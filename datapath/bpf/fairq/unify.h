@@ -104,12 +104,9 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 // The field of an end's window in the unit that the other end takes it for.
 static __always_inline __u16 unify_field(const struct end *e, const struct segment *s)
 {
-	__u32 field;
-
 	if (!(e->flags & END_UNIFIED) || s->flags & TCP_SYN)
 		return s->window;
-	field = (__u32)s->window << (e->shift & 15) >> (e->told & 15); // below 2^30
-	return field < WINDOW_FIELD_MAX ? field : WINDOW_FIELD_MAX;
+	return window_convert(s->window, e->shift, e->told);
 }
 
 #endif

@@ -1,6 +1,6 @@
-// Package lawtrace is the differential run: it records every call of FairQ's law that the switch program
-// makes in the kernel, in the order of the calls, and asks the native build of the same C (datapath/native)
-// the same. The two must agree to the bit (docs/differential.md).
+// Package lawtrace is the differential run: it records every decision of datapath/core that the switch program makes in
+// the kernel, about a port's flows, its windows and its acknowledgements, in their order, and asks the native build of the
+// same C (datapath/native) the same. The two must agree to the bit (docs/differential.md).
 //
 // The recording program is the switch program, compiled with its hooks (bpf/fairq/trace.h). The program that
 // switches run has none of them.
@@ -18,32 +18,36 @@ import (
 
 // The values are those of bpf/fairq/trace.h.
 const (
-	recordTurn = 1
-	recordLook = 2
-	recordAck  = 3
+	recordTurn  = 1
+	recordLook  = 2
+	recordAck   = 3
+	recordCount = 4
 
-	eventRestart  = 1
-	eventFlows    = 2
-	eventSample   = 3
-	eventNoSample = 4
-	eventSawMSS   = 5
+	seatTaken     = 1
+	seatGoes      = 2
+	openingComes  = 3
+	openingGoes   = 4
+	registerComes = 5
+	registerGoes  = 6
 
-	grantSame = 0
-	grantLaw  = 1
+	leftWritten = 0
+	leftToEdge  = 1
+	leftNot     = 2
 )
 
 // magic begins a file of a trace: the layout of bpf/fairq/trace.h is part of it. How many records there are comes next, and
 // then the records.
-const magic = "weir law trace 2\n"
+const magic = "weir law trace 3\n"
 
 // sizes of the records, by kind.
 var sizes = map[uint32]int{
-	recordTurn: binary.Size(lawtraceLawTurn{}),
-	recordLook: binary.Size(lawtraceLawLook{}),
-	recordAck:  binary.Size(lawtraceLawAck{}),
+	recordTurn:  binary.Size(lawtraceLawTurn{}),
+	recordLook:  binary.Size(lawtraceLawLook{}),
+	recordAck:   binary.Size(lawtraceLawAck{}),
+	recordCount: binary.Size(lawtraceLawCount{}),
 }
 
-// Trace is every call of the law on the ports of one switch.
+// Trace is every decision about the ports of one switch, their flows and acknowledgements.
 type Trace struct {
 	raw   []byte  // the records, as the kernel wrote them
 	order []place // by port, then number

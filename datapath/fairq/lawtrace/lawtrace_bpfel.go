@@ -115,36 +115,76 @@ type lawtraceFlowKey struct {
 }
 
 type lawtraceLawAck struct {
-	_        structs.HostLayout
-	Head     lawtraceLawHead
-	GrantQ8  uint64
-	LetGoQ8  uint64
-	WouldQ8  uint64
-	Ack      lawtraceWindowAck
+	_          structs.HostLayout
+	Head       lawtraceLawHead
+	Config     lawtracePortConfig
+	EdgeConfig struct {
+		_        structs.HostLayout
+		Interval uint32
+		Lease    uint32
+		Change   uint32
+		Zero     uint32
+	}
+	NowNs   uint64
+	Granted struct {
+		_        structs.HostLayout
+		WindowQ8 uint64
+		WouldQ8  uint64
+		Opens    uint32
+		Zero     uint32
+	}
+	End      lawtraceLawEnd
+	EndAfter lawtraceLawEnd
 	Before   lawtraceWindowEdge
 	After    lawtraceWindowEdge
-	Mss      uint32
-	Gso      uint32
-	Divisor  uint32
+	Clock    uint32
+	Ack      uint32
+	Lot      uint32
 	Packets  uint32
+	Floor    uint32
 	Own      uint16
-	Answer   uint16
+	Gso      uint16
+	Law      uint16
 	Left     uint16
 	Wire     uint16
+	Syn      uint8
+	Shrink   uint8
+	Apart    uint8
+	Flagged  uint8
+	Tells    uint8
+	Leaves   uint8
+	Live     uint8
+	Count    uint8
 	Called   uint8
-	Held     uint8
-	Running  uint8
-	Opens    uint8
-	Openings uint32
+	Zero     [5]uint8
+	_        [4]byte
 }
 
-type lawtraceLawCall struct {
-	_           structs.HostLayout
-	NowNs       uint64
-	WindowQ8    uint64
-	AggregateQ8 uint64
-	Event       uint32
-	Value       uint32
+type lawtraceLawCount struct {
+	_       structs.HostLayout
+	Head    lawtraceLawHead
+	Old     uint64
+	New     uint64
+	NowNs   uint64
+	EpochNs uint64
+	Answer  uint64
+	Flows   uint32
+	Event   uint16
+	Counted uint8
+	Count   uint8
+}
+
+type lawtraceLawEnd struct {
+	_          structs.HostLayout
+	EdgeTold   uint32
+	EdgeToldAt uint32
+	UpstreamAt uint32
+	Upstream   uint16
+	Mss        uint16
+	Shift      uint8
+	Told       uint8
+	Flags      uint8
+	Zero       uint8
 }
 
 type lawtraceLawHead struct {
@@ -169,16 +209,20 @@ type lawtraceLawOrder struct {
 }
 
 type lawtraceLawTurn struct {
-	_       structs.HostLayout
-	Head    lawtraceLawHead
-	Config  lawtraceFairqConfig
-	State   lawtraceFairqState
-	GrantQ8 uint64
-	Grant   uint32
-	Calls   uint32
-	Running uint32
-	Zero    uint32
-	Call    [4]lawtraceLawCall
+	_        structs.HostLayout
+	Head     lawtraceLawHead
+	Config   lawtracePortConfig
+	NowNs    uint64
+	Event    uint16
+	Torn     uint8
+	Zero     uint8
+	Value    uint32
+	Live     uint8
+	Readable uint8
+	DataSeen uint8
+	Count    uint8
+	Running  uint32
+	After    [51]uint64
 }
 
 type lawtracePort struct {
@@ -310,19 +354,6 @@ type lawtraceTimerSlot struct {
 	}
 }
 
-type lawtraceWindowAck struct {
-	_          structs.HostLayout
-	WindowQ8   uint64
-	FloorBytes uint32
-	CapBytes   uint32
-	Ack        uint32
-	Field      uint16
-	Shift      uint8
-	Syn        uint8
-	Shrink     uint8
-	Zero       [7]uint8
-}
-
 type lawtraceWindowEdge struct {
 	_     structs.HostLayout
 	Right uint32
@@ -362,6 +393,7 @@ const (
 	lawtraceVarSignedMode       = "signed_mode"
 	lawtraceVarUnifyShift       = "unify_shift"
 	lawtraceVarUnusedAck        = "unused_ack"
+	lawtraceVarUnusedCount      = "unused_count"
 	lawtraceVarUnusedLook       = "unused_look"
 	lawtraceVarUnusedTurn       = "unused_turn"
 )
@@ -449,6 +481,7 @@ type lawtraceVariableSpecs struct {
 	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
 	UnusedAck    *ebpf.VariableSpec `ebpf:"unused_ack"`
+	UnusedCount  *ebpf.VariableSpec `ebpf:"unused_count"`
 	UnusedLook   *ebpf.VariableSpec `ebpf:"unused_look"`
 	UnusedTurn   *ebpf.VariableSpec `ebpf:"unused_turn"`
 }
@@ -521,6 +554,7 @@ type lawtraceVariables struct {
 	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
 	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
 	UnusedAck    *ebpf.Variable `ebpf:"unused_ack"`
+	UnusedCount  *ebpf.Variable `ebpf:"unused_count"`
 	UnusedLook   *ebpf.Variable `ebpf:"unused_look"`
 	UnusedTurn   *ebpf.Variable `ebpf:"unused_turn"`
 }

@@ -13,29 +13,40 @@ import (
 const (
 	countFlows      = "fairq_flows"
 	countSample     = "fairq_sample"
-	countNoSample   = "queue read and not sampled (windows let go, or held in part)"
-	countRestart    = "fairq_restart"
+	countNoSample   = "queue read and not sampled (windows released, or held in part)"
 	countSawMSS     = "fairq_saw_mss"
 	countLook       = "fairq_packet_may_sample"
+	countSeats      = "seats taken"
+	countGone       = "  seats left"
+	countOpenings   = "open handshakes counted, and no more"
+	countRegister   = "entries of the register, made and taken out"
+	countLaw        = "turns that granted the law's window"
+	countReleased   = "turns that released windows, of all flows"
+	countHeld       = "port_held: turns of a port whose flows are held in part, or were"
+	countStopped    = "turns in which user space stopped a port"
 	countOpening    = "fairq_opening_q8"
 	countFloor      = "window_floor"
 	countRewrite    = "window_rewrite"
 	countSmaller    = "  of them: the window was small enough"
 	countFree       = "  of them: of a flow that is not held, nothing written"
 	countUngoverned = "ACKs whose data's port granted nothing"
-	countStopped    = "ACKs and turns after user space had stopped their port"
-	countLaw        = "turns that granted the law's window"
-	countGiven      = "turns that granted another (windows let go, or held in part)"
+	countReleasing  = "ACKs held to a window that was being released"
+	countTorn       = "turns while user space changed their configuration: not compared"
+	countEdgeLeft   = "ACKs left to the edge"
+	countEdgeTold   = "ACKs that advertised a window to the edge"
+	countEdgeSilent = "ACKs that edge mode had nothing to say about"
 )
 
 var counts = []string{
-	countFlows, countSample, countNoSample, countRestart, countSawMSS, countLook, countLaw, countGiven,
-	countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned, countStopped,
+	countFlows, countSample, countNoSample, countSawMSS, countLook, countSeats, countGone, countOpenings, countRegister, countLaw,
+	countReleased, countHeld, countStopped, countOpening, countFloor, countRewrite, countSmaller, countFree, countUngoverned,
+	countReleasing, countTorn, countEdgeLeft, countEdgeTold, countEdgeSilent,
 }
 
-// Replay lets the native law go through the trace from each port's beginning, with its own state, and
-// compares all that it says with what the kernel recorded: the whole state after each turn, the window
-// granted, the floor, the field of each ACK and its edge. An error: the trace cannot be read.
+// Replay lets the native core go through the trace from each port's beginning, with its own state, and
+// compares all that it decides with what the kernel recorded: what counts, the whole port after each turn, and of each ACK
+// the window granted, whether it is left to the edge, the field, its edge, and what is kept of its end. An error: the trace
+// cannot be read.
 func (t *Trace) Replay() (*Report, error) {
 	r := &replay{trace: t}
 	for _, what := range counts {
@@ -43,65 +54,72 @@ func (t *Trace) Replay() (*Report, error) {
 	}
 	defer r.end()
 	for _, p := range t.order {
-		if r.law == nil || r.port != p.port {
-			r.begin(p.port)
+		if r.sw == nil || r.port != p.port {
+			r.end()
+			r.port = p.port
 		}
 		r.number = p.number
-		var err error
-		switch p.record {
-		case recordTurn:
-			err = r.turn(p)
-		case recordLook:
-			err = r.look(p)
-		case recordAck:
-			err = r.ack(p)
-		}
-		if err != nil {
+		if err := r.record(p); err != nil {
 			return nil, err
 		}
 	}
 	return &r.Report, nil
 }
 
-// replay is one port's law, as far as it was called.
+// replay is one port's decisions, as far as they were asked for. The port is number 0 of a switch with the ids below it, as
+// seats name it.
 type replay struct {
 	Report
 	trace  *Trace
 	port   uint32
 	number uint64
-	law    *native.FairQ
-	grant  uint64 // q8
+	sw     *native.Switch
+	config native.PortConfig
+	mode   uint8 // of counting
 }
 
-func (r *replay) begin(port uint32) {
-	r.end()
-	r.port, r.grant = port, 0
-	r.law = native.NewFairQ(native.FairQConfig{}, 0)
-	r.law.SetState(native.FairQState{}) // as a map's element is before its first use
+// begin makes the switch, as a map's element is before its first use.
+func (r *replay) begin(mode uint8) {
+	if r.sw != nil {
+		return
+	}
+	r.mode, r.config = mode, native.PortConfig{}
+	r.sw = native.NewSwitch(int(r.port)+1, native.Count(mode), native.EdgeConfig{})
 }
 
 func (r *replay) end() {
-	if r.law != nil {
-		r.law.Close()
-		r.law = nil
+	if r.sw != nil {
+		r.sw.Close()
+		r.sw = nil
 	}
 }
 
-// configure puts a configuration in place as user space does in the kernel: between two calls, and no event.
-func (r *replay) configure(c *lawtraceFairqConfig) {
-	config := configOf(c)
-	if config == r.law.Config() {
-		return
+func (r *replay) id() int { return int(r.port) }
+
+func (r *replay) record(p place) error {
+	switch p.record {
+	case recordTurn:
+		return r.turn(p)
+	case recordLook:
+		return r.look(p)
+	case recordCount:
+		return r.counted(p)
 	}
-	state := r.law.State()
-	r.law.Close()
-	r.law = native.NewFairQ(config, 0)
-	r.law.SetState(state)
+	return r.ack(p)
+}
+
+// configure puts a configuration in place as user space does in the kernel: between two events.
+func (r *replay) configure(c *lawtracePortConfig) {
+	if config := portConfigOf(c); config != r.config {
+		r.config = config
+		r.sw.SetConfig(r.id(), &config)
+	}
 }
 
 // check compares one answer, and says what differs: the call, and what it began with.
-func (r *replay) check(same bool, call string, before, kernel, native any) {
+func (r *replay) check(kind Kind, same bool, call string, before, kernel, native any) {
 	r.Compared++
+	r.Kinds[kind]++
 	if same {
 		return
 	}
@@ -109,7 +127,7 @@ func (r *replay) check(same bool, call string, before, kernel, native any) {
 	if r.First != "" {
 		return
 	}
-	r.First = fmt.Sprintf("port %d, record %d: %s\n  config%s\n", r.port, r.number, call, vector.Of(r.law.Config()))
+	r.First = fmt.Sprintf("port %d, record %d: %s\n  config%s%s\n", r.port, r.number, call, vector.Of(r.config.Law), vector.Of(r.config))
 	if before != nil {
 		r.First += fmt.Sprintf("  before%s\n", text(before))
 	}
@@ -118,94 +136,13 @@ func (r *replay) check(same bool, call string, before, kernel, native any) {
 
 // text is a struct as test vectors have it, or a number.
 func text(v any) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case uint16, uint32, uint64, bool:
 		return fmt.Sprintf(" %v", v)
+	case *native.Port:
+		return vector.Of(v.Law).String() + vector.Of(*v).String()
 	}
 	return vector.Of(v).String()
-}
-
-func (r *replay) turn(p place) error {
-	var t lawtraceLawTurn
-	if err := r.trace.decode(p, &t); err != nil {
-		return err
-	}
-	if int(t.Calls) > len(t.Call) {
-		return fmt.Errorf("law trace: port %d, record %d: %d calls in a turn, there is room for %d", p.port, p.number, t.Calls, len(t.Call))
-	}
-	r.configure(&t.Config)
-	before, last := r.law.State(), ""
-	for _, c := range t.Call[:t.Calls] {
-		began := r.law.State()
-		name, err := r.call(&c)
-		if err != nil {
-			return fmt.Errorf("law trace: port %d, record %d: %w", p.port, p.number, err)
-		}
-		last = name
-		s := r.law.State()
-		r.check(s.WindowQ8 == c.WindowQ8 && s.AggregateQ8 == c.AggregateQ8, name, began,
-			native.FairQState{WindowQ8: c.WindowQ8, AggregateQ8: c.AggregateQ8},
-			native.FairQState{WindowQ8: s.WindowQ8, AggregateQ8: s.AggregateQ8})
-	}
-	kernel, ours := stateOf(&t.State), r.law.State()
-	r.check(kernel == ours, "all the state, after "+last, before, kernel, ours)
-	var want uint64
-	switch t.Grant {
-	case grantSame:
-		r.stopped(t.GrantQ8, t.Running)
-		want = r.grant
-	case grantLaw:
-		r.count(countLaw, 1)
-		if r.law.Flows() > 0 {
-			want = r.law.WindowQ8()
-		}
-	default:
-		r.count(countGiven, 1)
-		want = t.GrantQ8
-	}
-	r.check(want == t.GrantQ8, "the window granted, in 1/256 byte", r.grant, t.GrantQ8, want)
-	r.law.SetState(kernel)
-	r.grant = t.GrantQ8
-	return nil
-}
-
-// stopped takes what a port grants to be what user space wrote, where it stopped the port: a turn that grants leaves
-// the port's timer running.
-func (r *replay) stopped(grantQ8 uint64, running uint32) {
-	if r.grant == 0 || grantQ8 != 0 || running != 0 {
-		return
-	}
-	r.count(countStopped, 1)
-	r.grant = 0
-}
-
-// call makes one call of a turn, and gives it as it is written.
-func (r *replay) call(c *lawtraceLawCall) (string, error) {
-	switch c.Event {
-	case eventRestart:
-		r.count(countRestart, 1)
-		r.law.Restart()
-		return "fairq_restart()", nil
-	case eventFlows:
-		r.count(countFlows, 1)
-		r.law.SetFlows(c.NowNs, c.Value)
-		return fmt.Sprintf("fairq_flows(now_ns=%d, flows=%d)", c.NowNs, c.Value), nil
-	case eventSample:
-		r.count(countSample, 1)
-		r.law.Sample(c.NowNs, c.Value)
-		return fmt.Sprintf("fairq_sample(now_ns=%d, backlog_bytes=%d)", c.NowNs, c.Value), nil
-	case eventNoSample:
-		r.count(countNoSample, 1)
-		s := r.law.State()
-		s.LastSampleNs = c.NowNs
-		r.law.SetState(s)
-		return fmt.Sprintf("no sample at now_ns=%d", c.NowNs), nil
-	case eventSawMSS:
-		r.count(countSawMSS, 1)
-		r.law.SawMSS(c.Value)
-		return fmt.Sprintf("fairq_saw_mss(bytes=%d)", c.Value), nil
-	}
-	return "", fmt.Errorf("a call of kind %d", c.Event)
 }
 
 func (r *replay) look(p place) error {
@@ -213,9 +150,141 @@ func (r *replay) look(p place) error {
 	if err := r.trace.decode(p, &l); err != nil {
 		return err
 	}
+	r.begin(r.mode)
 	r.count(countLook, 1)
-	r.configure(&l.Config)
-	ours := r.law.PacketMaySample(l.NowNs)
-	r.check(ours == (l.Answer != 0), fmt.Sprintf("fairq_packet_may_sample(now_ns=%d)", l.NowNs), r.law.State(), l.Answer != 0, ours)
+	if law := lawOf(&l.Config); law != r.config.Law {
+		r.config.Law = law
+		r.sw.SetConfig(r.id(), &r.config)
+	}
+	ours := r.sw.PacketMaySample(r.id(), l.NowNs)
+	r.check(KindLaw, ours == (l.Answer != 0), fmt.Sprintf("fairq_packet_may_sample(now_ns=%d)", l.NowNs), r.sw.Port(r.id()).Law, l.Answer != 0, ours)
 	return nil
+}
+
+// counted replays a direction that comes to the counts of the port, or leaves them.
+func (r *replay) counted(p place) error {
+	var c lawtraceLawCount
+	if err := r.trace.decode(p, &c); err != nil {
+		return err
+	}
+	r.begin(c.Count)
+	answer := func(call string, kernel, ours uint64) { r.check(KindCounting, kernel == ours, call, nil, kernel, ours) }
+	truth := func(b bool) uint64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	switch c.Event {
+	case seatTaken:
+		r.count(countSeats, 1)
+		r.sw.SeatComes(r.id(), c.New)
+		answer(fmt.Sprintf("seat_is_new(old=%#x, new=%#x, counted=%d)", c.Old, c.New, c.Counted), c.Answer,
+			truth(r.sw.SeatIsNew(c.Old, c.New, c.Counted != 0)))
+	case seatGoes:
+		r.count(countGone, 1)
+		answer(fmt.Sprintf("seat_goes(seat=%#x), in epoch %d", c.Old, r.sw.Port(r.id()).Epoch), c.Answer, truth(r.sw.SeatGoes(r.id(), c.Old)))
+	case openingComes:
+		r.count(countOpenings, 1)
+		if r.config.EpochNs != c.EpochNs {
+			r.config.EpochNs = c.EpochNs
+			r.sw.SetConfig(r.id(), &r.config)
+		}
+		answer(fmt.Sprintf("opening_comes(now_ns=%d)", c.NowNs), c.Answer, uint64(r.sw.OpeningComes(r.id(), c.NowNs)))
+	case openingGoes:
+		r.count(countOpenings, 1)
+		answer(fmt.Sprintf("opening_goes(registration=%d)", c.Old), c.Answer, truth(r.sw.OpeningGoes(r.id(), uint32(c.Old))))
+	case registerComes:
+		r.count(countRegister, 1)
+		ours := uint64(r.sw.RegisterComes(r.id()))
+		answer("register_comes()", c.Answer, ours)
+		answer("register_comes(): how many there are", uint64(c.Flows), uint64(r.sw.Port(r.id()).Registered))
+	case registerGoes:
+		r.count(countRegister, 1)
+		r.sw.RegisterGoes(r.id(), uint32(c.Answer))
+		answer("register_goes(): how many there are", uint64(c.Flows), uint64(r.sw.Port(r.id()).Registered))
+	default:
+		return fmt.Errorf("law trace: port %d, record %d: a count of kind %d", p.port, p.number, c.Event)
+	}
+	return nil
+}
+
+// turn replays what was done to the port in one go, and goes on from what the kernel made of it.
+func (r *replay) turn(p place) error {
+	var t lawtraceLawTurn
+	if err := r.trace.decode(p, &t); err != nil {
+		return err
+	}
+	r.begin(t.Count)
+	r.configure(&t.Config)
+	port := r.sw.Port(r.id())
+	port.DataSeen = uint32(t.DataSeen)
+	before := *port
+	turn := native.Turn{Event: native.Event(t.Event), NowNs: t.NowNs, Value: t.Value, Live: t.Live != 0, Readable: t.Readable != 0}
+	call := r.called(&turn, &before, t.Config.Releasing)
+	if call == "" {
+		return fmt.Errorf("law trace: port %d, record %d: a turn of kind %d", p.port, p.number, t.Event)
+	}
+	kept := native.Kept(t.After)
+	if t.Torn != 0 {
+		r.count(countTorn, 1)
+		port.SetKept(&kept)
+		port.Running = t.Running
+		return nil
+	}
+	r.sw.Turn(r.id(), &turn)
+	kernel, ours := *port, *port
+	kernel.SetKept(&kept)
+	kernel.Running, kernel.DataSeen = t.Running, ours.DataSeen // data is seen without the lock
+	is := func(kind Kind, same bool, what string) { r.check(kind, same, call+": "+what, &before, &kernel, &ours) }
+	if turn.Event == native.Ticked || turn.Event == native.Recounted || turn.Event == native.SawMSS {
+		is(KindCounting, kernel.Law.Flows == ours.Law.Flows && kernel.Wheel == ours.Wheel && kernel.Opening == ours.Opening &&
+			kernel.Epoch == ours.Epoch && kernel.Registered == ours.Registered && kernel.Generation == ours.Generation, "what counts")
+	}
+	is(KindLaw, kernel.Law == ours.Law, "the law")
+	is(KindRelease, kernel.GrantQ8 == ours.GrantQ8 && kernel.LetGoQ8 == ours.LetGoQ8 && kernel.LetGoFrom == ours.LetGoFrom &&
+		kernel.EquilibriumQ8 == ours.EquilibriumQ8 && kernel.Spared == ours.Spared && kernel.Enforced == ours.Enforced &&
+		kernel.Hold == ours.Hold && kernel.Easing == ours.Easing, "what is granted")
+	is(KindLaw, kernel.Same(&ours), "all the port")
+	*port = kernel
+	return nil
+}
+
+// called counts a turn, and gives it as it is written; empty: there is none of this kind.
+func (r *replay) called(t *native.Turn, before *native.Port, releasing uint32) string {
+	switch t.Event {
+	case native.Ticked:
+		r.count(countFlows, 1)
+		if before.Enforced != 0 && before.Hold == 0 && t.Readable {
+			r.count(countSample, 1)
+		} else {
+			r.count(countNoSample, 1)
+		}
+		r.granted(t, releasing)
+		return fmt.Sprintf("port_ticked(now_ns=%d, backlog_bytes=%d, live=%t)", t.NowNs, t.Value, t.Live)
+	case native.Recounted:
+		r.count(countFlows, 1)
+		r.granted(t, releasing)
+		return fmt.Sprintf("port_recounted(now_ns=%d, live=%t)", t.NowNs, t.Live)
+	case native.Held:
+		r.count(countHeld, 1)
+		return fmt.Sprintf("port_held(gap_ns=%d)", t.NowNs)
+	case native.SawMSS:
+		r.count(countSawMSS, 1)
+		return fmt.Sprintf("fairq_saw_mss(bytes=%d)", t.Value)
+	case native.Stopped:
+		r.count(countStopped, 1)
+		return "port_stopped()"
+	case native.Reused:
+		return "port_reused()"
+	}
+	return ""
+}
+
+func (r *replay) granted(t *native.Turn, releasing uint32) {
+	if t.Live && releasing == 0 {
+		r.count(countLaw, 1)
+	} else {
+		r.count(countReleased, 1)
+	}
 }

@@ -14,84 +14,117 @@ func (r *replay) ack(p place) error {
 	if err := r.trace.decode(p, &a); err != nil {
 		return err
 	}
-	if a.Divisor == 0 {
-		return fmt.Errorf("law trace: port %d, record %d: a window divided by 0", p.port, p.number)
+	r.begin(a.Count)
+	r.configure(&a.Config)
+	name := fmt.Sprintf("ACK %d with window %d", a.Ack, a.Own)
+	ask := native.Ack{
+		Ack: a.Ack, Lot: a.Lot, Field: a.Own, MSS: a.End.Mss, GSO: a.Gso, Shift: a.End.Shift, Told: a.End.Told, SYN: a.Syn,
+		Shrink: native.Shrink(a.Shrink), Apart: a.Apart,
 	}
-	name := fmt.Sprintf("ACK %d with window %d", a.Ack.Ack, a.Own)
-	r.stopped(a.GrantQ8, uint32(a.Running))
-	r.check(r.grant == a.GrantQ8, name+": the window that its data's port grants, in 1/256 byte", nil, a.GrantQ8, r.grant)
-	r.grant = a.GrantQ8
-
-	grant := a.LetGoQ8
-	if a.Held != 0 {
-		grant = a.GrantQ8
+	if a.End.Flags&native.EndUnified != 0 {
+		ask.Unified = 1
 	}
-	if a.Opens != 0 {
-		r.count(countOpening, 1)
-		grant = r.law.OpeningQ8(a.Openings)
+	if a.Live == 0 {
+		ask.Gone = 1
 	}
-	window := grant / uint64(a.Divisor)
-	free := window == 0
-	if free {
-		window = a.WouldQ8 / uint64(a.Divisor)
-	}
-	r.check(window != 0 == (a.Called != 0), name+": whether the law is asked", window, a.Called != 0, window != 0)
-	left := a.Ack.Field // what it came with, in the scale that the receiver knows
-	if window == 0 {
-		r.count(countUngoverned, 1)
+	before := endOf(&a.End)
+	end, edge := before, edgeOf(&a.Before)
+	var field native.Field
+	if a.EdgeConfig.Interval != 0 && a.Syn == 0 {
+		r.sw.SetEdge(native.EdgeConfig{Interval: native.EdgeTime(a.EdgeConfig.Interval), Lease: native.EdgeTime(a.EdgeConfig.Lease), Change: a.EdgeConfig.Change})
+		field = r.sw.Advertise(r.id(), native.EdgeTime(a.Clock), a.Flagged != 0, a.Leaves != leftWritten, &ask, &end, &edge)
+		if done := r.edge(name, &a, field); done {
+			return nil
+		}
 	} else {
-		left = r.rewrite(name, &a, window, free)
+		field = r.sw.Window(r.id(), a.NowNs, &ask, &edge)
 	}
-	r.check(left == a.Left, name+": the field that it leaves with", nil, a.Left, left)
-	r.check(a.Left == a.Wire, name+": the field in the packet", nil, a.Wire, a.Left)
+	r.held(&a, field)
+	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is held", ask, a.Granted.WindowQ8 != 0, field.Governed())
+	if a.Called != 0 {
+		floor := r.sw.Floor(r.id(), a.End.Mss, a.Gso)
+		r.check(KindWindow, floor == a.Floor, fmt.Sprintf("%s: grant_floor(%d, %d)", name, a.End.Mss, a.Gso), nil, a.Floor, floor)
+		r.check(KindWindow, field.Law() == a.Law, name+": what its window is limited to", ask, a.Law, field.Law())
+	}
+	r.check(KindWindow, edge == edgeOf(&a.After), name+": the edge that is kept", edgeOf(&a.Before), edgeOf(&a.After), edge)
+	r.check(KindWindow, field.Left() == a.Left, name+": the field that it leaves with", ask, a.Left, field.Left())
+	r.check(KindWindow, a.Left == a.Wire, name+": the field in the packet", nil, a.Wire, a.Left)
+	if a.EdgeConfig.Interval != 0 && a.Syn == 0 {
+		r.check(KindEdge, end == endOf(&a.EndAfter), name+": what is kept of what was advertised", before, endOf(&a.EndAfter), end)
+	}
 	return nil
 }
 
-// rewrite asks the native law what to write, and gives it.
-func (r *replay) rewrite(name string, a *lawtraceLawAck, windowQ8 uint64, free bool) uint16 {
+// edge compares what edge mode decided about an ACK. done: nothing else was.
+func (r *replay) edge(name string, a *lawtraceLawAck, field native.Field) (done bool) {
+	switch a.Leaves {
+	case leftToEdge:
+		r.count(countEdgeLeft, 1)
+		r.check(KindEdge, field.LeftToEdge(), name+": whether it is left to the edge", endOf(&a.End), true, field.LeftToEdge())
+		r.check(KindEdge, a.Left == a.Wire, name+": the field in the packet", nil, a.Wire, a.Left)
+		return true
+	case leftNot: // it is decided about next
+		r.check(KindEdge, !field.LeftToEdge(), name+": whether it is left to the edge", endOf(&a.End), false, field.LeftToEdge())
+		return true
+	}
+	if a.Tells != 0 {
+		r.count(countEdgeTold, 1)
+	} else {
+		r.count(countEdgeSilent, 1)
+	}
+	r.check(KindEdge, field.Advertises() == (a.Tells != 0), name+": whether it advertises", endOf(&a.End), a.Tells != 0, field.Advertises())
+	return false
+}
+
+// held counts what became of an ACK that is not left to the edge, and compares which group its flow is in.
+func (r *replay) held(a *lawtraceLawAck, field native.Field) {
+	port := r.sw.Port(r.id())
+	if a.Granted.WindowQ8 == 0 && a.Granted.WouldQ8 == 0 {
+		r.count(countUngoverned, 1)
+		return
+	}
 	r.Acks++
 	r.Packets += uint64(a.Packets)
 	r.count(countRewrite, 1)
-	floor := r.law.Config().FloorBytes
-	if floor == 0 {
+	if a.Granted.Opens != 0 {
+		r.count(countOpening, 1)
+	}
+	if r.config.Law.FloorBytes == 0 {
 		r.count(countFloor, 1)
-		floor = native.WindowFloor(a.Mss, a.Gso)
 	}
-	r.check(floor == a.Ack.FloorBytes, fmt.Sprintf("%s: window_floor(%d, %d)", name, a.Mss, a.Gso), nil, a.Ack.FloorBytes, floor)
-	ack := native.WindowAck{
-		WindowQ8: windowQ8, FloorBytes: floor, CapBytes: a.Ack.CapBytes, Ack: a.Ack.Ack, Field: a.Ack.Field,
-		Shift: a.Ack.Shift, SYN: a.Ack.Syn, Shrink: native.Shrink(a.Ack.Shrink),
+	if a.Granted.WindowQ8 == 0 {
+		r.count(countFree, 1)
 	}
-	edge := edgeOf(&a.Before)
-	field := native.WindowRewrite(&ack, &edge)
-	r.check(windowQ8 == a.Ack.WindowQ8 && field == a.Answer, name+": window_rewrite", ack, a.Answer, field)
-	r.check(edge == edgeOf(&a.After), name+": the edge that is kept", edgeOf(&a.Before), edgeOf(&a.After), edge)
-	if field == a.Ack.Field {
+	if a.Law == field.Own() {
 		r.count(countSmaller, 1)
 	}
-	if free {
-		r.count(countFree, 1)
-		return a.Ack.Field
+	if port.Enforced == 0 || a.Lot < port.Spared && a.Granted.WindowQ8 != 0 {
+		r.count(countReleasing, 1)
 	}
-	return field
+}
+
+func endOf(e *lawtraceLawEnd) native.End {
+	return native.End{
+		EdgeTold: e.EdgeTold, EdgeToldAt: e.EdgeToldAt, UpstreamAt: e.UpstreamAt, Upstream: e.Upstream, MSS: e.Mss, Shift: e.Shift,
+		Told: e.Told, Flags: e.Flags,
+	}
 }
 
 func edgeOf(e *lawtraceWindowEdge) native.WindowEdge {
 	return native.WindowEdge{Right: e.Right, Known: e.Known}
 }
 
-func configOf(c *lawtraceFairqConfig) native.FairQConfig {
+func portConfigOf(c *lawtracePortConfig) native.PortConfig {
+	return native.PortConfig{
+		Law: lawOf(&c.Law), EpochNs: uint64(c.EpochNs), IdleNs: uint64(c.IdleNs), MSSUnknown: c.MssUnknown, Releasing: c.Releasing,
+		PipeBytes: c.PipeBytes, Hold: c.Hold, HoldShare: c.HoldShare, Divisor: c.Divisor,
+	}
+}
+
+func lawOf(c *lawtraceFairqConfig) native.FairQConfig {
 	return native.FairQConfig{
 		TargetBytes: c.TargetBytes, BufferBytes: c.BufferBytes, TickNs: c.TickNs, PeriodNs: c.PeriodNs,
 		FloorBytes: c.FloorBytes, CapBytes: c.CapBytes, MSSMaxBytes: c.MssMaxBytes,
 		Gain: native.Gain(c.Gain), SlowStart: native.SlowStart(c.SlowStart), Variant: native.Variant(c.Variant),
-	}
-}
-
-func stateOf(s *lawtraceFairqState) native.FairQState {
-	return native.FairQState{
-		AggregateQ8: s.AggregateQ8, WindowQ8: s.WindowQ8, UnderByteNs: s.UnderByteNs, OverByteNs: s.OverByteNs,
-		LastSampleNs: s.LastSampleNs, BacklogSum: s.BacklogSum, Rest: s.Rest, RestNs: s.RestNs, ElapsedNs: s.ElapsedNs,
-		Flows: s.Flows, MSSBytes: s.MssBytes, SlowStart: s.SlowStart, Next: s.Next, Backlogs: s.Backlogs,
 	}
 }

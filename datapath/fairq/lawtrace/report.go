@@ -7,12 +7,30 @@ import (
 	"text/tabwriter"
 )
 
+// Kind is what an answer is about.
+type Kind int
+
+// The kinds.
+const (
+	KindLaw      Kind = iota // Algorithm 1 (core/fairq.h), and the rest of a port
+	KindCounting             // which directions are flows (core/seats.h)
+	KindRelease              // what a port grants, and how windows are released (core/release.h)
+	KindWindow               // which group an ACK is in, and its window (core/groups.h, window.h)
+	KindEdge                 // what is advertised to the edge (core/edge.h)
+	kinds
+)
+
+var kindNames = [kinds]string{"the law", "counting", "grants and release", "windows of ACKs", "edge mode"}
+
+func (k Kind) String() string { return kindNames[k] }
+
 // Report is what a replay found.
 type Report struct {
-	Calls    []Count // of the law, and what was made of them, in a fixed order
-	Acks     uint64  // acknowledgements for which the law was asked what to write; a GSO packet is one
-	Packets  uint64  // the same as they are on the wire: a GSO packet counts its segments
-	Compared uint64  // answers that were compared
+	Kinds    [kinds]uint64 // answers that were compared, by their kind
+	Calls    []Count       // of the law, and what was made of them, in a fixed order
+	Acks     uint64        // acknowledgements for which the law was asked what to write; a GSO packet is one
+	Packets  uint64        // the same as they are on the wire: a GSO packet counts its segments
+	Compared uint64        // answers that were compared
 	// Differences are answers of the native law that are not the kernel's. After each turn the replay goes on
 	// from the kernel's state: a fault of one call is not counted again at all that follow.
 	Differences uint64
@@ -32,6 +50,9 @@ func (r *Report) Add(other *Report) {
 	}
 	r.Acks, r.Packets = r.Acks+other.Acks, r.Packets+other.Packets
 	r.Compared += other.Compared
+	for k, n := range other.Kinds {
+		r.Kinds[k] += n
+	}
 	r.Differences += other.Differences
 	if r.First == "" {
 		r.First = other.First
@@ -53,6 +74,9 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range r.Calls {
 		fmt.Fprintf(t, "%d\t  %s\n", c.N, c.What)
+	}
+	for k, n := range r.Kinds {
+		fmt.Fprintf(t, "%d\t  answers about %s\n", n, Kind(k))
 	}
 	fmt.Fprintf(t, "%d\t  answers compared\n%d\t  differences\n", r.Compared, r.Differences)
 	if err := t.Flush(); err != nil {

@@ -13,6 +13,104 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type CoreEdgeEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_        structs.HostLayout
+		Interval uint32
+		Lease    uint32
+		Change   uint32
+		Zero     uint32
+	}
+	Rules struct {
+		_          structs.HostLayout
+		Lease      uint32
+		FloorBytes uint32
+		MssMax     uint32
+		Shrink     uint32
+	}
+	End struct {
+		_            structs.HostLayout
+		Seat         uint64
+		Registration uint32
+		First        uint32
+		Next         uint32
+		Acked        uint32
+		Field        uint16
+		Port         uint16
+		Mss          uint16
+		Gso          uint16
+		Shift        uint8
+		Flags        uint8
+		RegisteredAt uint16
+		FieldBefore  uint16
+		Told         uint8
+		Sweeps       uint8
+		EdgeTold     uint32
+		EdgeToldAt   uint32
+		UpstreamAt   uint32
+		Upstream     uint16
+		Assumed      uint16
+	}
+	Handshake struct {
+		_    structs.HostLayout
+		Told struct {
+			_          structs.HostLayout
+			Asked      uint32
+			Opener     uint8
+			AskedShift uint8
+			AskedFlags uint8
+			Flags      uint8
+			AskedMss   uint16
+			Mss        [2]uint16
+			Shift      [2]uint8
+		}
+		Edge [2]struct {
+			_     structs.HostLayout
+			Right uint32
+			Known uint32
+		}
+	}
+	Window struct {
+		_    structs.HostLayout
+		Edge struct {
+			_     structs.HostLayout
+			Right uint32
+			Known uint32
+		}
+		ToldAt uint32
+		Field  uint16
+		Shift  uint8
+		Known  uint8
+		Mss    uint16
+		Zero   uint16
+	}
+	_   [4]byte
+	Ack struct {
+		_       structs.HostLayout
+		GrantQ8 uint64
+		Now     uint32
+		Field   uint16
+		Shift   uint8
+		Flagged uint8
+	}
+	Syn struct {
+		_     structs.HostLayout
+		Seq   uint32
+		Ack   uint32
+		Mss   uint16
+		Shift uint8
+		Flags uint8
+		Side  uint8
+		Zero  [3]uint8
+	}
+	Number uint32
+	Field  uint32
+	Event  uint32
+	Zero   uint32
+	Result uint64
+}
+
 type CoreFairqEvent struct {
 	_      structs.HostLayout
 	Config struct {
@@ -53,6 +151,119 @@ type CoreFairqEvent struct {
 	Result uint64
 }
 
+type CoreGroupsEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_   structs.HostLayout
+		Law struct {
+			_           structs.HostLayout
+			TargetBytes uint32
+			BufferBytes uint32
+			TickNs      uint32
+			PeriodNs    uint32
+			FloorBytes  uint32
+			CapBytes    uint32
+			MssMaxBytes uint16
+			Gain        uint8
+			SlowStart   uint8
+			Variant     uint8
+			Zero        [3]uint8
+		}
+		NetnsCookie uint64
+		Ifindex     uint32
+		EpochNs     uint32
+		IdleNs      uint32
+		FlowsMax    uint32
+		MssUnknown  uint32
+		Releasing   uint32
+		PipeBytes   uint32
+		Hold        uint32
+		HoldShare   uint32
+		Paths       uint16
+		Divisor     uint16
+		Name        [32]int8
+	}
+	Port struct {
+		_             structs.HostLayout
+		Lock          uint32
+		Running       uint32
+		GrantQ8       uint64
+		Epoch         uint64
+		Spared        uint32
+		LetGoFrom     uint32
+		LetGoQ8       uint64
+		EquilibriumQ8 uint64
+		Law           struct {
+			_            structs.HostLayout
+			AggregateQ8  uint64
+			WindowQ8     uint64
+			UnderByteNs  uint64
+			OverByteNs   uint64
+			LastSampleNs uint64
+			BacklogSum   uint64
+			Rest         uint32
+			RestNs       uint32
+			ElapsedNs    uint32
+			Flows        uint32
+			MssBytes     uint16
+			SlowStart    uint8
+			Next         uint8
+			Zero         uint32
+			Backlogs     [32]uint32
+		}
+		Wheel         [8]uint32
+		Opening       [8]uint32
+		EpochBeganNs  uint64
+		TickedNs      uint64
+		DataNs        uint64
+		Device        uint64
+		Ticks         uint64
+		TicksByPacket uint64
+		DeviceRefused uint64
+		Backlog       uint32
+		BacklogMax    uint32
+		DataSeen      uint32
+		Registered    uint32
+		Generation    uint32
+		Owned         uint32
+		Enforced      uint32
+		NapNs         uint32
+		LookedNs      uint64
+		Hold          uint32
+		Easing        uint32
+		RttNs         uint32
+		RttBeforeNs   uint32
+		RttSpan       uint32
+		Zero          uint32
+		Swept         [2]struct {
+			_            structs.HostLayout
+			Sweep        uint32
+			Flows        [2]uint32
+			OneSidedData uint32
+			OneSidedAcks uint32
+		}
+	}
+	Granted struct {
+		_        structs.HostLayout
+		WindowQ8 uint64
+		WouldQ8  uint64
+		Opens    uint32
+		Zero     uint32
+	}
+	NowNs          uint64
+	Lot            uint32
+	Opening        uint32
+	Live           uint32
+	Apart          uint32
+	MssOptionBytes uint32
+	GsoSizeBytes   uint32
+	ReceiverFlags  uint32
+	SenderFlags    uint32
+	SenderPort     uint32
+	Event          uint32
+	Result         uint64
+}
+
 type CoreMarkEvent struct {
 	_      structs.HostLayout
 	Config struct {
@@ -67,6 +278,234 @@ type CoreMarkEvent struct {
 	Event        uint32
 	_            [4]byte
 	Result       uint64
+}
+
+type CoreReleaseEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_   structs.HostLayout
+		Law struct {
+			_           structs.HostLayout
+			TargetBytes uint32
+			BufferBytes uint32
+			TickNs      uint32
+			PeriodNs    uint32
+			FloorBytes  uint32
+			CapBytes    uint32
+			MssMaxBytes uint16
+			Gain        uint8
+			SlowStart   uint8
+			Variant     uint8
+			Zero        [3]uint8
+		}
+		NetnsCookie uint64
+		Ifindex     uint32
+		EpochNs     uint32
+		IdleNs      uint32
+		FlowsMax    uint32
+		MssUnknown  uint32
+		Releasing   uint32
+		PipeBytes   uint32
+		Hold        uint32
+		HoldShare   uint32
+		Paths       uint16
+		Divisor     uint16
+		Name        [32]int8
+	}
+	Port struct {
+		_             structs.HostLayout
+		Lock          uint32
+		Running       uint32
+		GrantQ8       uint64
+		Epoch         uint64
+		Spared        uint32
+		LetGoFrom     uint32
+		LetGoQ8       uint64
+		EquilibriumQ8 uint64
+		Law           struct {
+			_            structs.HostLayout
+			AggregateQ8  uint64
+			WindowQ8     uint64
+			UnderByteNs  uint64
+			OverByteNs   uint64
+			LastSampleNs uint64
+			BacklogSum   uint64
+			Rest         uint32
+			RestNs       uint32
+			ElapsedNs    uint32
+			Flows        uint32
+			MssBytes     uint16
+			SlowStart    uint8
+			Next         uint8
+			Zero         uint32
+			Backlogs     [32]uint32
+		}
+		Wheel         [8]uint32
+		Opening       [8]uint32
+		EpochBeganNs  uint64
+		TickedNs      uint64
+		DataNs        uint64
+		Device        uint64
+		Ticks         uint64
+		TicksByPacket uint64
+		DeviceRefused uint64
+		Backlog       uint32
+		BacklogMax    uint32
+		DataSeen      uint32
+		Registered    uint32
+		Generation    uint32
+		Owned         uint32
+		Enforced      uint32
+		NapNs         uint32
+		LookedNs      uint64
+		Hold          uint32
+		Easing        uint32
+		RttNs         uint32
+		RttBeforeNs   uint32
+		RttSpan       uint32
+		Zero          uint32
+		Swept         [2]struct {
+			_            structs.HostLayout
+			Sweep        uint32
+			Flows        [2]uint32
+			OneSidedData uint32
+			OneSidedAcks uint32
+		}
+	}
+	NowNs        uint64
+	HeartbeatNs  uint64
+	LeaseNs      uint64
+	GapNs        uint64
+	BacklogBytes uint32
+	Live         uint32
+	Readable     uint32
+	Count        uint32
+	Event        uint32
+	Zero         uint32
+	Result       uint64
+}
+
+type CoreSeatsEvent struct {
+	_      structs.HostLayout
+	Config struct {
+		_   structs.HostLayout
+		Law struct {
+			_           structs.HostLayout
+			TargetBytes uint32
+			BufferBytes uint32
+			TickNs      uint32
+			PeriodNs    uint32
+			FloorBytes  uint32
+			CapBytes    uint32
+			MssMaxBytes uint16
+			Gain        uint8
+			SlowStart   uint8
+			Variant     uint8
+			Zero        [3]uint8
+		}
+		NetnsCookie uint64
+		Ifindex     uint32
+		EpochNs     uint32
+		IdleNs      uint32
+		FlowsMax    uint32
+		MssUnknown  uint32
+		Releasing   uint32
+		PipeBytes   uint32
+		Hold        uint32
+		HoldShare   uint32
+		Paths       uint16
+		Divisor     uint16
+		Name        [32]int8
+	}
+	End struct {
+		_            structs.HostLayout
+		Seat         uint64
+		Registration uint32
+		First        uint32
+		Next         uint32
+		Acked        uint32
+		Field        uint16
+		Port         uint16
+		Mss          uint16
+		Gso          uint16
+		Shift        uint8
+		Flags        uint8
+		RegisteredAt uint16
+		FieldBefore  uint16
+		Told         uint8
+		Sweeps       uint8
+		EdgeTold     uint32
+		EdgeToldAt   uint32
+		UpstreamAt   uint32
+		Upstream     uint16
+		Assumed      uint16
+	}
+	Port [2]struct {
+		_             structs.HostLayout
+		Lock          uint32
+		Running       uint32
+		GrantQ8       uint64
+		Epoch         uint64
+		Spared        uint32
+		LetGoFrom     uint32
+		LetGoQ8       uint64
+		EquilibriumQ8 uint64
+		Law           struct {
+			_            structs.HostLayout
+			AggregateQ8  uint64
+			WindowQ8     uint64
+			UnderByteNs  uint64
+			OverByteNs   uint64
+			LastSampleNs uint64
+			BacklogSum   uint64
+			Rest         uint32
+			RestNs       uint32
+			ElapsedNs    uint32
+			Flows        uint32
+			MssBytes     uint16
+			SlowStart    uint8
+			Next         uint8
+			Zero         uint32
+			Backlogs     [32]uint32
+		}
+		Wheel         [8]uint32
+		Opening       [8]uint32
+		EpochBeganNs  uint64
+		TickedNs      uint64
+		DataNs        uint64
+		Device        uint64
+		Ticks         uint64
+		TicksByPacket uint64
+		DeviceRefused uint64
+		Backlog       uint32
+		BacklogMax    uint32
+		DataSeen      uint32
+		Registered    uint32
+		Generation    uint32
+		Owned         uint32
+		Enforced      uint32
+		NapNs         uint32
+		LookedNs      uint64
+		Hold          uint32
+		Easing        uint32
+		RttNs         uint32
+		RttBeforeNs   uint32
+		RttSpan       uint32
+		Zero          uint32
+		Swept         [2]struct {
+			_            structs.HostLayout
+			Sweep        uint32
+			Flows        [2]uint32
+			OneSidedData uint32
+			OneSidedAcks uint32
+		}
+	}
+	NowNs  uint64
+	Id     uint32
+	Behind uint32
+	Count  uint32
+	Event  uint32
+	Result uint64
 }
 
 type CoreWindowEvent struct {
@@ -101,12 +540,20 @@ type CoreWindowEvent struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	CoreMapFairqEvents  = "fairq_events"
-	CoreMapMarkEvents   = "mark_events"
-	CoreMapWindowEvents = "window_events"
-	CoreProgRunFairq    = "run_fairq"
-	CoreProgRunMark     = "run_mark"
-	CoreProgRunWindow   = "run_window"
+	CoreMapEdgeEvents    = "edge_events"
+	CoreMapFairqEvents   = "fairq_events"
+	CoreMapGroupsEvents  = "groups_events"
+	CoreMapMarkEvents    = "mark_events"
+	CoreMapReleaseEvents = "release_events"
+	CoreMapSeatsEvents   = "seats_events"
+	CoreMapWindowEvents  = "window_events"
+	CoreProgRunEdge      = "run_edge"
+	CoreProgRunFairq     = "run_fairq"
+	CoreProgRunGroups    = "run_groups"
+	CoreProgRunMark      = "run_mark"
+	CoreProgRunRelease   = "run_release"
+	CoreProgRunSeats     = "run_seats"
+	CoreProgRunWindow    = "run_window"
 )
 
 // LoadCore returns the embedded CollectionSpec for Core.
@@ -151,18 +598,26 @@ type CoreSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreProgramSpecs struct {
-	RunFairq  *ebpf.ProgramSpec `ebpf:"run_fairq"`
-	RunMark   *ebpf.ProgramSpec `ebpf:"run_mark"`
-	RunWindow *ebpf.ProgramSpec `ebpf:"run_window"`
+	RunEdge    *ebpf.ProgramSpec `ebpf:"run_edge"`
+	RunFairq   *ebpf.ProgramSpec `ebpf:"run_fairq"`
+	RunGroups  *ebpf.ProgramSpec `ebpf:"run_groups"`
+	RunMark    *ebpf.ProgramSpec `ebpf:"run_mark"`
+	RunRelease *ebpf.ProgramSpec `ebpf:"run_release"`
+	RunSeats   *ebpf.ProgramSpec `ebpf:"run_seats"`
+	RunWindow  *ebpf.ProgramSpec `ebpf:"run_window"`
 }
 
 // CoreMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CoreMapSpecs struct {
-	FairqEvents  *ebpf.MapSpec `ebpf:"fairq_events"`
-	MarkEvents   *ebpf.MapSpec `ebpf:"mark_events"`
-	WindowEvents *ebpf.MapSpec `ebpf:"window_events"`
+	EdgeEvents    *ebpf.MapSpec `ebpf:"edge_events"`
+	FairqEvents   *ebpf.MapSpec `ebpf:"fairq_events"`
+	GroupsEvents  *ebpf.MapSpec `ebpf:"groups_events"`
+	MarkEvents    *ebpf.MapSpec `ebpf:"mark_events"`
+	ReleaseEvents *ebpf.MapSpec `ebpf:"release_events"`
+	SeatsEvents   *ebpf.MapSpec `ebpf:"seats_events"`
+	WindowEvents  *ebpf.MapSpec `ebpf:"window_events"`
 }
 
 // CoreVariableSpecs contains global variables before they are loaded into the kernel.
@@ -191,15 +646,23 @@ func (o *CoreObjects) Close() error {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CoreMaps struct {
-	FairqEvents  *ebpf.Map `ebpf:"fairq_events"`
-	MarkEvents   *ebpf.Map `ebpf:"mark_events"`
-	WindowEvents *ebpf.Map `ebpf:"window_events"`
+	EdgeEvents    *ebpf.Map `ebpf:"edge_events"`
+	FairqEvents   *ebpf.Map `ebpf:"fairq_events"`
+	GroupsEvents  *ebpf.Map `ebpf:"groups_events"`
+	MarkEvents    *ebpf.Map `ebpf:"mark_events"`
+	ReleaseEvents *ebpf.Map `ebpf:"release_events"`
+	SeatsEvents   *ebpf.Map `ebpf:"seats_events"`
+	WindowEvents  *ebpf.Map `ebpf:"window_events"`
 }
 
 func (m *CoreMaps) Close() error {
 	return _CoreClose(
+		m.EdgeEvents,
 		m.FairqEvents,
+		m.GroupsEvents,
 		m.MarkEvents,
+		m.ReleaseEvents,
+		m.SeatsEvents,
 		m.WindowEvents,
 	)
 }
@@ -214,15 +677,23 @@ type CoreVariables struct {
 //
 // It can be passed to LoadCoreObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CorePrograms struct {
-	RunFairq  *ebpf.Program `ebpf:"run_fairq"`
-	RunMark   *ebpf.Program `ebpf:"run_mark"`
-	RunWindow *ebpf.Program `ebpf:"run_window"`
+	RunEdge    *ebpf.Program `ebpf:"run_edge"`
+	RunFairq   *ebpf.Program `ebpf:"run_fairq"`
+	RunGroups  *ebpf.Program `ebpf:"run_groups"`
+	RunMark    *ebpf.Program `ebpf:"run_mark"`
+	RunRelease *ebpf.Program `ebpf:"run_release"`
+	RunSeats   *ebpf.Program `ebpf:"run_seats"`
+	RunWindow  *ebpf.Program `ebpf:"run_window"`
 }
 
 func (p *CorePrograms) Close() error {
 	return _CoreClose(
+		p.RunEdge,
 		p.RunFairq,
+		p.RunGroups,
 		p.RunMark,
+		p.RunRelease,
+		p.RunSeats,
 		p.RunWindow,
 	)
 }

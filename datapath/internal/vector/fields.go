@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Of gives the fields of a struct of unsigned integers and arrays of them that are not 0. A Go field
+// Of gives the fields of a struct of unsigned integers, arrays of them, and structs and arrays of such, that are not 0. A Go field
 // WindowQ8 or MSSBytes is window_q8 or mss_bytes; unexported fields are padding.
 func Of(structure any) Fields {
 	var out Fields
@@ -40,17 +40,31 @@ func (f Fields) Into(structure any) error {
 	return nil
 }
 
+// each visits the unsigned integers of a struct. A field of a struct within it is named OUTER_FIELD, and of the i-th of an
+// array of structs OUTERi_FIELD.
 func each(v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		field, name := v.Field(i), v.Type().Field(i)
+		if !name.IsExported() || name.Name == "_" {
+			continue
+		}
+		key := snake(name.Name)
+		within := func(outer string) func(string, reflect.Value) {
+			return func(key string, v reflect.Value) { visit(outer+"_"+key, v) }
+		}
 		switch {
-		case !name.IsExported():
-		case field.Kind() == reflect.Array:
+		case field.Kind() == reflect.Struct:
+			each(field, within(key))
+		case field.Kind() == reflect.Array && field.Type().Elem().Kind() == reflect.Struct:
 			for j := range field.Len() {
-				visit(snake(name.Name)+"."+strconv.Itoa(j), field.Index(j))
+				each(field.Index(j), within(key+strconv.Itoa(j)))
+			}
+		case field.Kind() == reflect.Array && field.Len() > 0 && field.Index(0).CanUint():
+			for j := range field.Len() {
+				visit(key+"."+strconv.Itoa(j), field.Index(j))
 			}
 		case field.CanUint():
-			visit(snake(name.Name), field)
+			visit(key, field)
 		}
 	}
 }

@@ -8,3 +8,4 @@
 const struct law_turn *unused_turn __attribute__((unused));
 const struct law_look *unused_look __attribute__((unused));
 const struct law_ack *unused_ack __attribute__((unused));
+const struct law_count *unused_count __attribute__((unused));

@@ -7,6 +7,7 @@
 #include "../../../core/fairq.h"
 #include "../../../core/mark.h"
 #include "../../../core/window.h"
+#include "../../corevec/events.h"
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
@@ -132,3 +133,23 @@ int run_mark(struct __sk_buff *ctx)
 	e->result = mark_decide(&e->config, e->backlog_bytes, e->ecn);
 	return 0;
 }
+
+EVENTS(seats);
+EVENTS(release);
+EVENTS(groups);
+EVENTS(edge);
+
+#define RUN(name)                                                                          \
+	SEC("tc")                                                                          \
+	int run_##name(struct __sk_buff *ctx)                                              \
+	{                                                                                  \
+		__u32 zero = 0;                                                            \
+		struct name##_event *e = bpf_map_lookup_elem(&name##_events, &zero);       \
+                                                                                           \
+		return e ? name##_run(e) : 1;                                              \
+	}
+
+RUN(seats)
+RUN(release)
+RUN(groups)
+RUN(edge)

@@ -1,0 +1,97 @@
+package coretest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"weir/datapath/internal/vector"
+)
+
+// Machines run the vectors of counting, release, groups and edge mode, by their law. run lets one event happen: it gets a
+// pointer to a struct of ../corevec/events.h, as it is generated here, which the event changes.
+func Machines(run func(value any) error) map[string]func() vector.Machine {
+	return map[string]func() vector.Machine{
+		"seats": func() vector.Machine {
+			return &machine[CoreSeatsEvent]{run: run, state: []string{"end_", "port0_", "port1_"}, events: map[string]uint64{
+				"take": 1, "leave": 2, "turn": 3, "hears": 4, "open": 5, "opened": 6, "register": 7, "unregister": 8, "sends": 9,
+				"finishes": 10, "flows": 11, "openings": 12,
+			}}
+		},
+		"release": func() vector.Machine {
+			return &machine[CoreReleaseEvent]{run: run, state: []string{"port_"}, events: map[string]uint64{
+				"tick": 13, "recount": 14, "hold": 15, "stop": 16, "reuse": 17, "lease": 18,
+			}}
+		},
+		"groups": func() vector.Machine {
+			return &machine[CoreGroupsEvent]{run: run, state: []string{"port_", "granted_"}, events: map[string]uint64{
+				"grant": 19, "floor": 20, "assume": 21, "advertises": 22,
+			}}
+		},
+		"edge": func() vector.Machine {
+			return &machine[CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
+				"due": 23, "tell": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
+			}}
+		},
+	}
+}
+
+// machine runs one law's events. A line's keys are the fields of the event's struct; of a config line also those of its
+// field config, and of an is line those that begin as state says.
+type machine[E any] struct {
+	run    func(value any) error
+	state  []string
+	events map[string]uint64
+	begun  vector.Fields // config and state
+}
+
+// Begin is vector.Machine.
+func (m *machine[E]) Begin(config, state vector.Fields) error {
+	m.begun = nil
+	for _, f := range config {
+		if f.Key != "count" && !strings.HasPrefix(f.Key, "rules_") {
+			f.Key = "config_" + f.Key
+		}
+		m.begun = append(m.begun, f)
+	}
+	m.begun = append(m.begun, state...)
+	return m.begun.Into(new(E))
+}
+
+// Do is vector.Machine.
+func (m *machine[E]) Do(event string, args vector.Fields) (state vector.Fields, result uint64, err error) {
+	number, known := m.events[event]
+	if !known {
+		return nil, 0, fmt.Errorf("there is no event %s", event)
+	}
+	var value E
+	all := append(append(vector.Fields{{Key: "event", Value: number}}, m.begun...), args...)
+	if err := all.Into(&value); err != nil {
+		return nil, 0, err
+	}
+	if err := m.run(&value); err != nil {
+		return nil, 0, err
+	}
+	begun := m.begun[:0:0]
+	for _, f := range m.begun {
+		if !m.isState(f.Key) {
+			begun = append(begun, f)
+		}
+	}
+	for _, f := range vector.Of(value) {
+		if m.isState(f.Key) {
+			state = append(state, f)
+		}
+	}
+	m.begun = append(begun, state...)
+	return state, reflect.ValueOf(value).FieldByName("Result").Uint(), nil
+}
+
+func (m *machine[E]) isState(key string) bool {
+	for _, prefix := range m.state {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,51 @@
+//go:build cgo
+
+// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode as machine code.
+// The kernel's programs in package coretest run the same (events.h).
+package corevec
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#include "events.h"
+
+static int corevec_seats(void *e) { return seats_run(e); }
+static int corevec_release(void *e) { return release_run(e); }
+static int corevec_groups(void *e) { return groups_run(e); }
+static int corevec_edge(void *e) { return edge_run(e); }
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	_ "weir/datapath/core" // a change of a header rebuilds this package
+	"weir/datapath/internal/coretest"
+)
+
+// Run lets one event happen: value is a pointer to one of coretest's generated structs of events, which have the layout of
+// events.h.
+func Run(value any) error {
+	unknown := C.int(1)
+	switch e := value.(type) {
+	case *coretest.CoreSeatsEvent:
+		unknown = C.corevec_seats(unsafe.Pointer(e))
+	case *coretest.CoreReleaseEvent:
+		unknown = C.corevec_release(unsafe.Pointer(e))
+	case *coretest.CoreGroupsEvent:
+		unknown = C.corevec_groups(unsafe.Pointer(e))
+	case *coretest.CoreEdgeEvent:
+		unknown = C.corevec_edge(unsafe.Pointer(e))
+	}
+	if unknown != 0 {
+		return errors.New("the event is not known")
+	}
+	return nil
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreSeatsEvent{})-C.sizeof_struct_seats_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreReleaseEvent{})-C.sizeof_struct_release_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreGroupsEvent{})-C.sizeof_struct_groups_event]
+	_ = [1]struct{}{}[unsafe.Sizeof(coretest.CoreEdgeEvent{})-C.sizeof_struct_edge_event]
+)

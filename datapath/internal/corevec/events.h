@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The events of the test vectors of core/seats.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
+// and what an event is told stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
+// event.
+#ifndef WEIR_COREVEC_EVENTS_H
+#define WEIR_COREVEC_EVENTS_H
+
+#include "../../core/types.h"
+
+struct weir_world;
+struct port;
+WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
+#define WEIR_PORT(world, id) event_port(world, id)
+
+#include "../../core/edge.h"
+#include "../../core/groups.h"
+#include "../../core/release.h"
+#include "../../core/seats.h"
+
+enum {
+	SEATS_TAKE = 1,
+	SEATS_LEAVE,
+	SEATS_TURN,
+	SEATS_HEARS,
+	SEATS_OPEN,
+	SEATS_OPENED,
+	SEATS_REGISTER,
+	SEATS_UNREGISTER,
+	SEATS_SENDS,
+	SEATS_FINISHES,
+	SEATS_FLOWS,
+	SEATS_OPENINGS,
+	RELEASE_TICK,
+	RELEASE_RECOUNT,
+	RELEASE_HOLD,
+	RELEASE_STOP,
+	RELEASE_REUSE,
+	RELEASE_LEASE,
+	GROUPS_GRANT,
+	GROUPS_FLOOR,
+	GROUPS_ASSUME,
+	GROUPS_ADVERTISES,
+	EDGE_DUE,
+	EDGE_TELL,
+	EDGE_LEFT,
+	EDGE_SYN,
+	EDGE_ANSWER,
+	EDGE_ACKED,
+};
+
+// One direction of a connection, and two ports.
+struct seats_event {
+	struct port_config config;
+	struct end end;
+	struct port port[2];
+	weir_u64 now_ns;
+	weir_u32 id;
+	weir_u32 behind;
+	weir_u32 count;
+	weir_u32 event;
+	weir_u64 result;
+};
+
+WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id)
+{
+	struct seats_event *e = (struct seats_event *)world;
+
+	return id < 2 ? &e->port[id] : 0;
+}
+
+WEIR_INLINE int seats_run(struct seats_event *e)
+{
+	struct weir_world *world = (struct weir_world *)e;
+	weir_u32 id = e->id & 1, registration;
+	struct port *port = &e->port[id];
+	weir_u8 count = (weir_u8)e->count;
+
+	e->result = 0;
+	switch (e->event) {
+	case SEATS_TAKE:
+		e->result = seats_take(world, &e->end, port, id, count);
+		return 0;
+	case SEATS_LEAVE:
+		seats_leave(world, &e->end);
+		return 0;
+	case SEATS_TURN:
+		port_turn(&e->config, port, e->now_ns);
+		return 0;
+	case SEATS_HEARS:
+		port_hears(&e->config, port, count, e->now_ns);
+		return 0;
+	case SEATS_OPEN:
+		opening_leave(world, &e->end);
+		e->end.registration = opening_comes(&e->config, port, e->now_ns);
+		e->end.registered_at = (weir_u16)id;
+		return 0;
+	case SEATS_OPENED:
+		opening_leave(world, &e->end);
+		return 0;
+	case SEATS_REGISTER:
+		e->result = register_wants(port, &e->end);
+		if (e->result)
+			register_comes(port, &e->end, id);
+		return 0;
+	case SEATS_UNREGISTER:
+		registration = WEIR_SWAP(&e->end.registration, 0);
+		if (registration)
+			register_goes(&e->port[e->end.registered_at & 1], registration);
+		return 0;
+	case SEATS_SENDS:
+		end_sends(&e->end, e->behind);
+		e->result = register_lapsed(port, &e->end, id);
+		return 0;
+	case SEATS_FINISHES:
+		e->result = end_finishes(&e->end, e->behind);
+		return 0;
+	case SEATS_FLOWS:
+		e->result = port_flows(port, count);
+		return 0;
+	case SEATS_OPENINGS:
+		e->result = port_openings(&e->config, port, e->now_ns);
+		return 0;
+	}
+	return 1;
+}
+
+struct release_event {
+	struct port_config config;
+	struct port port;
+	weir_u64 now_ns;
+	weir_u64 heartbeat_ns;
+	weir_u64 lease_ns;
+	weir_u64 gap_ns;
+	weir_u32 backlog_bytes;
+	weir_u32 live;
+	weir_u32 readable;
+	weir_u32 count;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
+WEIR_INLINE int release_run(struct release_event *e)
+{
+	weir_u8 count = (weir_u8)e->count;
+
+	e->result = 0;
+	switch (e->event) {
+	case RELEASE_TICK:
+		e->result = port_ticked(&e->config, &e->port, count, e->live != 0, e->now_ns, e->backlog_bytes, e->readable != 0);
+		return 0;
+	case RELEASE_RECOUNT:
+		e->result = port_recounted(&e->config, &e->port, count, e->live != 0, e->now_ns);
+		return 0;
+	case RELEASE_HOLD:
+		e->result = port_holds(&e->config, &e->port);
+		port_held(&e->config, &e->port, e->gap_ns);
+		return 0;
+	case RELEASE_STOP:
+		port_stopped(&e->port);
+		return 0;
+	case RELEASE_REUSE:
+		port_reused(&e->port);
+		return 0;
+	case RELEASE_LEASE:
+		e->result = lease_is_live(!e->live, e->heartbeat_ns, e->lease_ns, e->now_ns);
+		return 0;
+	}
+	return 1;
+}
+
+struct groups_event {
+	struct port_config config;
+	struct port port;
+	struct granted granted;
+	weir_u64 now_ns;
+	weir_u32 lot;
+	weir_u32 opening; // 1: a SYN-ACK, with count: opening
+	weir_u32 live;
+	weir_u32 apart; // 1: its data takes another of the equal paths
+	weir_u32 mss_option_bytes;
+	weir_u32 gso_size_bytes;
+	weir_u32 receiver_flags;
+	weir_u32 sender_flags;
+	weir_u32 sender_port;
+	weir_u32 event;
+	weir_u64 result;
+};
+
+WEIR_INLINE int groups_run(struct groups_event *e)
+{
+	struct end receiver = {.flags = (weir_u8)e->receiver_flags};
+	struct end sender = {.flags = (weir_u8)e->sender_flags, .port = (weir_u16)e->sender_port};
+
+	e->result = 0;
+	switch (e->event) {
+	case GROUPS_GRANT:
+		e->result = e->opening && port_holds_opening(&e->config, &e->port, e->live != 0);
+		grant_of(&e->config, &e->port, e->lot, e->result != 0, grant_divisor(&e->config, !e->apart), e->now_ns,
+			 &e->granted);
+		return 0;
+	case GROUPS_FLOOR:
+		e->result = grant_floor(&e->config, e->mss_option_bytes, e->gso_size_bytes);
+		return 0;
+	case GROUPS_ASSUME:
+		e->result = end_may_assume(&receiver, &sender);
+		return 0;
+	case GROUPS_ADVERTISES:
+		e->result = grant_advertises(&e->port, e->lot, &e->granted);
+		return 0;
+	}
+	return 1;
+}
+
+// A switch's part, and that of the edge: of the ACKs that side 1 sends.
+struct edge_event {
+	struct edge_config config;
+	struct edge_rules rules;
+	struct end end;
+	struct edge_handshake handshake;
+	struct edge_window window;
+	struct edge_ack ack;
+	struct syn syn;
+	weir_u32 number; // acknowledged
+	weir_u32 field;
+	weir_u32 event;
+	weir_u32 zero;
+	weir_u64 result;
+};
+
+WEIR_INLINE int edge_run(struct edge_event *e)
+{
+	struct edge_window begins = {0};
+
+	e->result = 0;
+	switch (e->event) {
+	case EDGE_DUE:
+		e->result = edge_is_due(&e->config, &e->end, &e->ack);
+		return 0;
+	case EDGE_TELL:
+		e->result = edge_tells(&e->config, &e->end, &e->ack, (weir_u16)e->field);
+		return 0;
+	case EDGE_LEFT:
+		e->result = edge_left(&e->end, e->ack.field, e->ack.shift);
+		return 0;
+	case EDGE_SYN:
+		e->result = syn_asks(&e->handshake.told, &e->syn);
+		return 0;
+	case EDGE_ANSWER:
+		e->result = syn_answered(&e->handshake.told, &e->syn);
+		if (!e->result)
+			return 0;
+		edge_begins(&e->handshake, e->syn.side, e->syn.ack, (weir_u16)e->field);
+		edge_enters(&begins, &e->handshake, 1);
+		e->window = begins;
+		return 0;
+	case EDGE_ACKED:
+		if (e->ack.flagged)
+			e->result = edge_hears(&e->rules, &e->window, e->number, e->ack.field, e->ack.now);
+		else if (edge_remembers(&e->rules, &e->window, e->ack.now))
+			e->result = edge_holds(&e->rules, &e->window, e->number, e->ack.field, 0);
+		else if (e->rules.shrink == WINDOW_SHRINK_AVOID && e->window.known)
+			edge_passes(&e->window.edge, e->window.shift, e->number, e->ack.field);
+		return 0;
+	}
+	return 1;
+}
+
+#endif
