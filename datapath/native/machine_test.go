@@ -5,7 +5,6 @@ package native_test
 import (
 	"fmt"
 
-	"weir/datapath/internal/coretest"
 	"weir/datapath/internal/corevec"
 	"weir/datapath/internal/vector"
 	"weir/datapath/native"
@@ -13,7 +12,7 @@ import (
 
 // machines run each law's vectors in native code.
 var machines = func() map[string]func() vector.Machine {
-	all := coretest.Machines(corevec.Run)
+	all := corevec.Machines(corevec.Run)
 	all["fairq"] = func() vector.Machine { return &fairqMachine{} }
 	all["window"] = func() vector.Machine { return &windowMachine{} }
 	all["mark"] = func() vector.Machine { return &markMachine{} }

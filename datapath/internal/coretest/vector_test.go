@@ -10,6 +10,7 @@ import (
 
 	"weir/datapath/core"
 	"weir/datapath/internal/coretest"
+	"weir/datapath/internal/corevec"
 	"weir/datapath/internal/vector"
 	"weir/internal/testroot"
 )
@@ -38,7 +39,7 @@ func TestVectors(t *testing.T) {
 		"seats": {objects.RunSeats, objects.SeatsEvents}, "release": {objects.RunRelease, objects.ReleaseEvents},
 		"groups": {objects.RunGroups, objects.GroupsEvents}, "edge": {objects.RunEdge, objects.EdgeEvents},
 	} {
-		machines[law] = coretest.Machines(program.run)[law]()
+		machines[law] = corevec.Machines(program.run)[law]()
 	}
 	names, err := fs.Glob(core.Vectors, "testdata/*.vec")
 	if err != nil || len(names) < len(machines) {

@@ -1,7 +1,5 @@
 //go:build cgo
 
-// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode as machine code.
-// The kernel's programs in package coretest run the same (events.h).
 package corevec
 
 /*

@@ -1,35 +1,39 @@
-package coretest
+// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode. The events are C
+// (events.h), which this package calls as machine code, and the kernel's programs in package coretest include.
+package corevec
 
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
+	"weir/datapath/internal/coretest"
 	"weir/datapath/internal/vector"
 )
 
 // Machines run the vectors of counting, release, groups and edge mode, by their law. run lets one event happen: it gets a
-// pointer to a struct of ../corevec/events.h, as it is generated here, which the event changes.
+// pointer to a struct of events.h, as package coretest has it, which the event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
 	return map[string]func() vector.Machine{
 		"seats": func() vector.Machine {
-			return &machine[CoreSeatsEvent]{run: run, state: []string{"end_", "port0_", "port1_"}, events: map[string]uint64{
+			return &machine[coretest.CoreSeatsEvent]{run: run, state: []string{"end_", "port0_", "port1_"}, events: map[string]uint64{
 				"take": 1, "leave": 2, "turn": 3, "hears": 4, "open": 5, "opened": 6, "register": 7, "unregister": 8, "sends": 9,
 				"finishes": 10, "flows": 11, "openings": 12,
 			}}
 		},
 		"release": func() vector.Machine {
-			return &machine[CoreReleaseEvent]{run: run, state: []string{"port_"}, events: map[string]uint64{
+			return &machine[coretest.CoreReleaseEvent]{run: run, state: []string{"port_"}, events: map[string]uint64{
 				"tick": 13, "recount": 14, "hold": 15, "stop": 16, "reuse": 17, "lease": 18,
 			}}
 		},
 		"groups": func() vector.Machine {
-			return &machine[CoreGroupsEvent]{run: run, state: []string{"port_", "granted_"}, events: map[string]uint64{
+			return &machine[coretest.CoreGroupsEvent]{run: run, state: []string{"port_", "granted_"}, events: map[string]uint64{
 				"grant": 19, "floor": 20, "assume": 21, "advertises": 22,
 			}}
 		},
 		"edge": func() vector.Machine {
-			return &machine[CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
+			return &machine[coretest.CoreEdgeEvent]{run: run, state: []string{"end_", "handshake_", "window_"}, events: map[string]uint64{
 				"due": 23, "tell": 24, "left": 25, "syn": 26, "answer": 27, "ack": 28,
 			}}
 		},
@@ -72,18 +76,13 @@ func (m *machine[E]) Do(event string, args vector.Fields) (state vector.Fields, 
 	if err := m.run(&value); err != nil {
 		return nil, 0, err
 	}
-	begun := m.begun[:0:0]
-	for _, f := range m.begun {
-		if !m.isState(f.Key) {
-			begun = append(begun, f)
-		}
-	}
+	m.begun = slices.DeleteFunc(m.begun, func(f vector.Field) bool { return m.isState(f.Key) })
 	for _, f := range vector.Of(value) {
 		if m.isState(f.Key) {
 			state = append(state, f)
 		}
 	}
-	m.begun = append(begun, state...)
+	m.begun = append(m.begun, state...)
 	return state, reflect.ValueOf(value).FieldByName("Result").Uint(), nil
 }
 
