@@ -37,7 +37,13 @@ func checkLaws(c *config.Checker, f *File, specs law.Specs) {
 			c.Fail([]string{"laws", name}, fmt.Sprintf("%q is no law of a controller", config.Clip(name)), allowed)
 			continue
 		}
-		c.Params(l.Params(), "laws", name)
+		params, before := l.Params(), len(c.Errs)
+		c.Params(params, "laws", name)
+		if len(c.Errs) == before {
+			if _, err := l.New(law.Controller, params, &law.Topology{}); err != nil {
+				c.Fail([]string{"laws", name}, config.OneLine(err.Error()), "")
+			}
+		}
 		together = append(together, l)
 	}
 	if err := law.Compose(together...); err != nil {

@@ -49,7 +49,11 @@ func toySpecs() law.Specs {
 				if site != law.Controller {
 					return nil, errors.New("not for this site")
 				}
-				return &toy{p: params.(*toyParams)}, nil
+				p := params.(*toyParams)
+				if p.Every > law.Duration(time.Hour) {
+					return nil, errors.New("every: an hour at most")
+				}
+				return &toy{p: p}, nil
 			},
 		}
 	}
@@ -96,6 +100,7 @@ func TestLawsOfAFile(t *testing.T) {
 		{"laws:\n  table: {}\n", "c.yaml:3: laws.table.window: the key is missing; it must be given: a size is a number and B, KB, MB, KiB or MiB"},
 		{"laws:\n  table:\n    windows: 3KB\n    window: 3KB\n", "c.yaml:4: laws.table.windows: unknown key; did you mean window? allowed: every, window"},
 		{"laws:\n  table:\n    window: 3KB\n    every: 0s\n", "c.yaml:5: laws.table.every: 0 is not allowed; above 0"},
+		{"laws:\n  table: {window: 3KB, every: 4000s}\n", "c.yaml:3: laws.table: every: an hour at most"},
 		{"laws:\n  table:\n    window: 5\n", ""},
 		{"laws:\n  table:\n    window: 1KB\n", "c.yaml:3: laws.table: a window below a segment and a byte stops a connection: at least 1461B"},
 		{"laws:\n  fixed: {window: 3KB}\n  shims: {window: 3KB}\n", "c.yaml:2: laws: " + (&law.ConflictError{A: "fixed", B: "shims", Resource: law.Shim}).Error()},
