@@ -283,8 +283,10 @@ func (l *Law) placeHost(h *host, r *route) (whole bool) {
 		d := l.switches[id]
 		if id == h.at.Switch {
 			l.setFlow(d, fromHost(h.mac, h.at.N, l.cfg.HostIdle))
-		} else if d.groups[l.groupID(h.at.Switch)] == nil {
-			whole = false // a flow needs its group first
+		} else if g := d.groups[l.groupID(h.at.Switch)]; g == nil || !slices.Equal(g.ports, r.ports[id]) {
+			// A flow needs its group first, and as it is to be: an older one may lead by a switch that has left and still
+			// sends this host's frames to where it was.
+			whole = false
 			continue
 		}
 		l.setFlow(d, l.hostFlow(h, d))

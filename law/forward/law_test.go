@@ -420,6 +420,51 @@ func TestSlowSwitchIsGivenTime(t *testing.T) {
 	}
 }
 
+// A host moved, and a switch left before it had taken the host's old flow off. Later the others get to the host's new place
+// by another way. They must not send to it by the way they had before, which leads by that switch.
+func TestHostThatMovedIsNotSentByASwitchThatLeft(t *testing.T) {
+	// 1 is linked to 4 by 2, and by 3 and 5. Host 1 moves from 1 to 4, where host 2 is.
+	n := newNetwork(t, testConfig())
+	for id, ports := range []int{3, 2, 2, 4, 2} {
+		n.AddSwitch(law.Switch(id+1), ports)
+	}
+	n.link(at(1, 2), at(2, 1))
+	n.link(at(2, 2), at(4, 1))
+	n.link(at(1, 3), at(3, 1))
+	n.link(at(3, 2), at(5, 1))
+	n.link(at(5, 2), at(4, 2))
+	n.addHost(at(1, 1))
+	n.addHost(at(4, 3))
+	n.connectAll()
+	n.begin(t)
+	n.SetLink(at(5, 2), false)
+	must(t, n.Run(time.Second))
+	must(t, n.pairs())
+
+	n.Hosts[hostMAC(1)] = at(4, 4)
+	n.Send(hostMAC(1), modelnet.Ethernet(hostMAC(1), hostMAC(2)))
+	must(t, n.settleBut(2))
+	n.Disconnect(2)
+	must(t, n.Run(time.Second))
+	n.SetLink(at(5, 2), true)
+	for range 20 {
+		n.Tick(tick)
+		for {
+			for id, s := range n.Switches {
+				for len(s.Orders) > 0 {
+					must(t, n.Deliver(id))
+					must(t, n.loops(nil))
+				}
+			}
+			if len(n.Events) == 0 {
+				break
+			}
+			n.Hear()
+		}
+	}
+	must(t, n.pairs())
+}
+
 // settleBut carries out everything but what one switch is told.
 func (n *network) settleBut(slow law.Switch) error {
 	for busy := true; busy; {
