@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -155,9 +152,9 @@ func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starv
 		}
 		seen <- share
 	}()
-	begun, waited := time.Now(), runDelay(t)
+	begun, waited := time.Now(), testnet.RunDelay(t)
 	out, void := makeTrafficUntil(ctx, t, l)
-	starved = runDelay(t)-waited > time.Since(begun)/10
+	starved = testnet.RunDelay(t)-waited > time.Since(begun)/10
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		t.Fatal(err)
@@ -187,28 +184,6 @@ func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starv
 		t.Error(err)
 	}
 	return share, starved
-}
-
-// runDelay is for how long this process's threads have been ready to run and were not run, added up (sched_info.run_delay
-// of the kernel).
-func runDelay(t *testing.T) (sum time.Duration) {
-	t.Helper()
-	list, err := filepath.Glob("/proc/self/task/*/schedstat")
-	if err != nil || len(list) == 0 {
-		t.Fatalf("%d threads, %v", len(list), err)
-	}
-	for _, name := range list {
-		var ran, waited int64
-		text, err := os.ReadFile(name)
-		if err == nil { // else it has ended
-			_, err = fmt.Sscan(string(text), &ran, &waited)
-			sum += time.Duration(waited)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-			t.Fatal(err)
-		}
-	}
-	return sum
 }
 
 // queueIsHeld looks at a port's queue each 10 ms and gives the share of 100 looks, after 50 since something waited there
