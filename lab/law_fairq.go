@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"weir/agent/switchd"
+	switchfairq "weir/agent/switchd/fairq"
 	"weir/datapath/fairq"
 	"weir/datapath/fairq/edge"
 	"weir/datapath/fairq/lawtrace"
@@ -86,11 +88,17 @@ func (w *fairQAtWork) start(ctx context.Context, l *Lab, r *experiment.Run, para
 		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", fairq.MaxActive))
 	}
 	for _, at := range r.At {
-		ports := l.fairQPorts(at, &r.Config, params)
+		ports, err := l.fairQPorts(at, &r.Config, params)
+		if err != nil {
+			return err
+		}
 		if len(ports) == 0 {
 			continue
 		}
-		config := fairQConfig(params)
+		config, err := switchfairq.ProgramsConfig(params) // its own table: a closed loop closes 2000 connections a second
+		if err != nil {
+			return err
+		}
 		if record != nil {
 			if config.Trace, err = record(at); err != nil {
 				return err
@@ -157,29 +165,6 @@ func (w *fairQAtWork) Tally() (law.Tally, error) {
 	return t, nil
 }
 
-func fairQConfig(p *fairqlaw.Params) fairq.Config {
-	c := fairq.Config{} // its own table: a closed loop closes 2000 connections a second
-	switch p.Count {
-	case "opening":
-		c.Count = fairq.CountOpening
-	case "handshake":
-		c.Count = fairq.CountHandshake
-	}
-	if p.Shrink == "avoid" {
-		c.Shrink = fairq.ShrinkAvoid
-	}
-	if p.Edge {
-		c.Edge = fairq.EdgeMode{Interval: p.EdgeInterval.Std(), Change: fairqlaw.EdgeChange, Lease: fairqlaw.EdgeLease.Std()}
-	}
-	switch p.Scale {
-	case "shim":
-		c.Scale = fairq.ScaleShim
-	case "unify":
-		c.Scale, c.UnifyShift = fairq.ScaleUnify, uint8(p.UnifyShift)
-	}
-	return c
-}
-
 // checkFairQ says before anything starts what of a run's FairQ the switch program cannot do.
 func checkFairQ(r *experiment.Run, name string) error {
 	if err := fairq.Check(); err != nil {
@@ -195,35 +180,17 @@ func checkFairQ(r *experiment.Run, name string) error {
 	return nil
 }
 
-// fairQPorts are the ports of one switch with their laws.
-func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *fairqlaw.Params) []fairq.Port {
-	var out []fairq.Port
+// fairQPorts are the ports of one switch with what the switch program is told of each, as `weir switch` tells it.
+func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *fairqlaw.Params) (out []fairq.Port, err error) {
 	for _, port := range l.Ports() {
 		if !port.OfSwitch || port.Node != node {
 			continue
 		}
-		out = append(out, fairq.Port{PortRef: l.PortRef(port), Law: fairQLaw(p.At(cfg.RTT, port.Rate, port.Buffer), p)})
+		at, err := switchfairq.ProgramsAt(p, switchd.Site{Rate: port.Rate, Buffer: port.Buffer, RTT: cfg.RTT, MTU: labMTU})
+		if err != nil {
+			return nil, fmt.Errorf("port %s: %w", port.Name, err)
+		}
+		out = append(out, fairq.Port{PortRef: l.PortRef(port), Law: at})
 	}
-	return out
-}
-
-// fairQLaw is what the switch program is told of the law of a port.
-func fairQLaw(at fairqlaw.Port, p *fairqlaw.Params) fairq.Law {
-	l := fairq.Law{
-		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: labMTU, Tick: at.Tick, Period: at.Period,
-		FloorBytes: at.Floor, CapBytes: at.Cap, Active: at.Active, Idle: min(p.Idle.Std(), fairq.MaxActive),
-	}
-	if p.Paths > 1 {
-		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
-	}
-	if p.Gain == "code" {
-		l.Gain = fairq.GainOVS
-	}
-	if !p.Aggregate {
-		l.SlowStart = fairq.SlowStartPerFlow
-	}
-	if p.FairSwitch {
-		l.Variant = fairq.FairSwitch
-	}
-	return l
+	return out, nil
 }

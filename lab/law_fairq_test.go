@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/agent/switchd"
+	switchfairq "weir/agent/switchd/fairq"
 	"weir/datapath/attach"
 	"weir/datapath/fairq"
 	"weir/experiment"
@@ -42,9 +44,15 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
 		before := params.Check(cfg.Network(), fairqlaw.LabLimits())
 		// There is no such device: it is refused too, but as it is attached.
-		_, err := fairq.Attach([]fairq.Port{{
-			PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Law: fairQLaw(params.At(cfg.RTT, rate, 125_000), &params),
-		}}, fairQConfig(&params))
+		l, err := switchfairq.ProgramsAt(&params, switchd.Site{Rate: rate, Buffer: 125_000, RTT: cfg.RTT, MTU: labMTU})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := switchfairq.ProgramsConfig(&params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fairq.Attach([]fairq.Port{{PortRef: attach.PortRef{Name: "none", Ifindex: 1 << 30}, Law: l}}, config)
 		if err == nil {
 			t.Fatal("it was attached")
 		}
@@ -56,20 +64,3 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 }
 
 func defaultFairQ() fairqlaw.Params { return *fairqlaw.Default() }
-
-// Every parameter of the file reaches the switch program.
-func TestFairQ_ParametersReachTheSwitchProgram(t *testing.T) {
-	p := defaultFairQ()
-	at := p.At(200e3, 200e6, 125_000)
-	if l := fairQLaw(at, &p); l != (fairq.Law{
-		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,
-	}) {
-		t.Errorf("the defaults: %+v", l)
-	}
-	p.Gain, p.Aggregate, p.FairSwitch, p.Paths, p.Undivided, p.Idle = "code", false, true, 4, true, 5e9
-	l := fairQLaw(at, &p)
-	if l.Gain != fairq.GainOVS || l.SlowStart != fairq.SlowStartPerFlow || l.Variant != fairq.FairSwitch ||
-		l.Paths != 4 || !l.Undivided || l.Idle != fairq.MaxActive {
-		t.Errorf("%+v", l)
-	}
-}

@@ -29,7 +29,7 @@ func toKernel(t *testing.T, c *Config) string {
 }
 
 // A file of version 1 makes the switch that it made before version 2 was there (kernel.golden was written by the last
-// Weir without it), and --newest prints a file that makes the same one, comments and all.
+// Weir without it; since then 10 ms, 1 s and no paths are said where the programs took them so by themselves), and --newest prints a file that makes the same one, comments and all.
 func TestVersion1_IsReadAsBefore(t *testing.T) {
 	const path = "testdata/version/1.yaml"
 	old, err := testAgent().Load(path)

@@ -14,6 +14,7 @@ import (
 	kernel "weir/datapath/fairq"
 	"weir/datapath/fairq/edge"
 	"weir/datapath/reading"
+	fairqlaw "weir/law/fairq"
 )
 
 // Law is FairQ at a switch.
@@ -112,14 +113,28 @@ func KernelConfig(c *switchd.Common) (kernel.Config, error) {
 	if !ok {
 		return kernel.Config{}, fmt.Errorf("fairq: keys are %T", c.Keys)
 	}
-	count, err1 := counts.parse("count", k.Count)
-	scale, err2 := scales.parse("scale", k.Scale)
-	shrink, err3 := shrinks.parse("shrink", k.Shrink)
-	signed, err4 := signeds.parse("signed", k.Signed)
-	return kernel.Config{
-		Count: count, Scale: scale, UnifyShift: uint8(k.UnifyShift), Flows: uint32(k.Flows), Shrink: shrink, Signed: signed,
-		Scope: c.Scope, Edge: k.edge(), Pin: c.Pin, TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Watch: c.Watch,
-	}, errors.Join(err1, err2, err3, err4)
+	p := fairqlaw.Default()
+	p.Count, p.Scale, p.UnifyShift, p.Shrink = k.Count, k.Scale, k.UnifyShift, k.Shrink
+	cfg, err := ProgramsConfig(p)
+	signed, errSigned := signeds.parse("signed", k.Signed)
+	cfg.Flows, cfg.Signed, cfg.Scope, cfg.Edge = uint32(k.Flows), signed, c.Scope, k.edge()
+	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Version, cfg.Watch = c.Pin, c.TakeOver, c.Renew, c.Version, c.Watch
+	return cfg, errors.Join(err, errSigned)
+}
+
+// ProgramsConfig is what the switch programs are told of all ports, of FairQ's parameters. The lab asks it, too.
+func ProgramsConfig(p *fairqlaw.Params) (kernel.Config, error) {
+	count, err1 := counts.parse("count", p.Count)
+	scale, err2 := scales.parse("scale", p.Scale)
+	shrink, err3 := shrinks.parse("shrink", p.Shrink)
+	c := kernel.Config{Count: count, Scale: scale, Shrink: shrink}
+	if scale == kernel.ScaleUnify {
+		c.UnifyShift = uint8(p.UnifyShift)
+	}
+	if p.Edge {
+		c.Edge = kernel.EdgeMode{Interval: p.EdgeInterval.Std(), Change: fairqlaw.EdgeChange, Lease: fairqlaw.EdgeLease.Std()}
+	}
+	return c, errors.Join(err1, err2, err3)
 }
 
 type owner struct{ *kernel.Owner }

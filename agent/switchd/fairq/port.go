@@ -2,12 +2,12 @@ package fairq
 
 import (
 	"fmt"
-	"time"
 
 	"weir/agent/switchd"
 	kernel "weir/datapath/fairq"
 	"weir/datapath/reading"
 	"weir/law"
+	fairqlaw "weir/law/fairq"
 )
 
 // params are FairQ's parameters at a port, as the programs take them.
@@ -19,20 +19,35 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	if !ok {
 		return nil, fmt.Errorf("fairq: keys are %T", keys)
 	}
-	gain, err := gains.parse("gain", k.Gain)
+	p := fairqlaw.Default()
+	p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.Paths
+	l, err := ProgramsAt(p, site)
+	l.Active = min(l.Active, kernel.MaxActive) // a slow port is managed as well: the lab refuses it
+	return params{l}, err
+}
+
+// ProgramsAt is what the switch program is told of a port: of FairQ's parameters what they come to there. The lab asks it,
+// too, so that what is measured is what runs.
+func ProgramsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
+	gain, err := gains.parse("gain", p.Gain)
 	if err != nil {
-		return nil, err
+		return kernel.Law{}, err
 	}
-	bytesPerSecond := float64(site.Rate) / 8
-	target := max(1, uint32(float64(site.Buffer)*k.TargetFraction))
-	pipe := bytesPerSecond * site.RTT.Std().Seconds()
-	drain := time.Duration(float64(target) / bytesPerSecond * float64(time.Second))
-	return params{kernel.Law{
-		TargetBytes: target, BufferBytes: uint32(site.Buffer), MTU: uint32(min(max(site.MTU, 576), 65535)),
-		Tick: k.Interval.Std(), Period: k.Interval.Std() * time.Duration(k.Updates),
-		FloorBytes: uint32(k.MinWindow), CapBytes: uint32(min(pipe+float64(target), 1<<32-1)), Gain: gain,
-		Active: min(4*(site.RTT.Std()+drain), kernel.MaxActive), Paths: uint16(k.Paths),
-	}}, nil
+	at := p.At(site.RTT, site.Rate, site.Buffer)
+	l := kernel.Law{
+		TargetBytes: at.Target, BufferBytes: at.Buffer, MTU: uint32(min(max(site.MTU, 576), 65535)), Tick: at.Tick, Period: at.Period,
+		FloorBytes: at.Floor, CapBytes: at.Cap, Gain: gain, Active: at.Active, Idle: min(p.Idle.Std(), kernel.MaxActive),
+	}
+	if p.Paths > 1 {
+		l.Paths, l.Undivided = uint16(p.Paths), p.Undivided
+	}
+	if !p.Aggregate {
+		l.SlowStart = kernel.SlowStartPerFlow
+	}
+	if p.FairSwitch {
+		l.Variant = kernel.FairSwitch
+	}
+	return l, nil
 }
 
 // Figures are what the parameters come to.

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"weir/agent/switchd"
+	kernel "weir/datapath/fairq"
 	"weir/datapath/reading"
+	fairqlaw "weir/law/fairq"
 )
 
 func at(t *testing.T, site switchd.Site) params {
@@ -39,6 +41,22 @@ func TestAt(t *testing.T) {
 func TestAt_SlowPort(t *testing.T) {
 	if p := at(t, switchd.Site{Rate: 1e6, Buffer: 10e6, RTT: 250e3, MTU: 1500}); p.Active != 4*time.Second {
 		t.Errorf("%+v", p)
+	}
+}
+
+// Every parameter of an experiment's file reaches the switch program.
+func TestProgramsAt(t *testing.T) {
+	p, site := fairqlaw.Default(), switchd.Site{Rate: 200e6, Buffer: 125_000, RTT: 200e3, MTU: 1500}
+	if l, err := ProgramsAt(p, site); err != nil || l != (kernel.Law{
+		TargetBytes: 25_000, BufferBytes: 125_000, Tick: 50e3, Period: 500e3, CapBytes: 30_000, Active: 10e6, Idle: 1e9, MTU: 1500,
+	}) {
+		t.Errorf("the defaults: %+v, %v", l, err)
+	}
+	p.Gain, p.Aggregate, p.FairSwitch, p.Paths, p.Undivided, p.Idle = "code", false, true, 4, true, 5e9
+	l, err := ProgramsAt(p, site)
+	if err != nil || l.Gain != kernel.GainOVS || l.SlowStart != kernel.SlowStartPerFlow || l.Variant != kernel.FairSwitch ||
+		l.Paths != 4 || !l.Undivided || l.Idle != kernel.MaxActive {
+		t.Errorf("%+v, %v", l, err)
 	}
 }
 
