@@ -90,7 +90,7 @@ func (n *Network) out(p *Port, pk *Packet, i int) {
 		p.in.add(pk)
 		if v == Take {
 			pk.state, pk.by, pk.at = takenOut, uint8(i), p
-			p.taken.add(pk)
+			p.byLaws().taken.add(pk)
 		} else {
 			p.drop(pk, DropLaw, now)
 		}

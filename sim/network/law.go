@@ -58,6 +58,21 @@ func (c *chain) Packet(p *Port, pk *Packet, now event.Time) Verdict {
 	return Pass
 }
 
+// heldByLaws is what few ports need: the laws, and what they and guards put in and keep.
+type heldByLaws struct {
+	laws       []Law
+	behind     []Law // what asks the laws from this number on
+	own, taken Count
+}
+
+// byLaws gives it.
+func (p *Port) byLaws() *heldByLaws {
+	if p.held == nil {
+		p.held = &heldByLaws{}
+	}
+	return p.held
+}
+
 // mostLaws is how many laws a chain may have.
 const mostLaws = 64
 
@@ -67,27 +82,33 @@ func (p *Port) SetLaws(laws ...Law) {
 	if len(laws) > mostLaws {
 		panic("network: more than 64 laws at a port")
 	}
-	p.laws, p.behind, p.law = slices.Clone(laws), make([]Law, len(laws)+1), nil
-	for i, l := range p.laws {
-		if slices.Index(p.laws, l) != i {
+	h := p.byLaws()
+	h.laws, h.behind, p.law = slices.Clone(laws), make([]Law, len(laws)+1), nil
+	for i, l := range h.laws {
+		if slices.Index(h.laws, l) != i {
 			panic("network: a law stands at a port twice")
 		}
-		p.behind[i] = &chain{p.laws, i}
+		h.behind[i] = &chain{h.laws, i}
 	}
 	if n := len(laws); n > 0 {
-		p.behind[n-1] = laws[n-1] // a single law needs no chain
-		p.law = p.behind[0]
+		h.behind[n-1] = laws[n-1] // a single law needs no chain
+		p.law = h.behind[0]
 	}
 	p.setScheduler()
 }
 
 // Laws are the laws at the port, in the order in which they see a packet. The caller may append to the list.
-func (p *Port) Laws() []Law { return slices.Clip(p.laws) }
+func (p *Port) Laws() []Law {
+	if p.held == nil {
+		return nil
+	}
+	return slices.Clip(p.held.laws)
+}
 
 // rest is the laws from the number i on; nil: none.
 func (p *Port) rest(i int) Law {
-	if i < len(p.behind) {
-		return p.behind[i]
+	if p.held != nil && i < len(p.held.behind) {
+		return p.held.behind[i]
 	}
 	return nil
 }
@@ -113,7 +134,7 @@ func (p *Port) obey(pk *Packet, l Law, now event.Time) bool {
 // dealWith is what obey seldom has to do: a packet that does not pass, or one that others go behind.
 func (p *Port) dealWith(pk *Packet, l Law, v Verdict, before uint8, now event.Time) {
 	if _, several := l.(*chain); !several && v == Take {
-		pk.by = uint8(len(p.laws) - 1) // the last one
+		pk.by = uint8(len(p.held.laws) - 1) // the last one
 	}
 	switch v {
 	case Pass:
@@ -130,12 +151,12 @@ func (p *Port) dealWith(pk *Packet, l Law, v Verdict, before uint8, now event.Ti
 // take notes that the law of the number pk.by has the packet now, which had the ECN field ecn.
 func (p *Port) take(pk *Packet, ecn uint8) {
 	pk.state, pk.was, pk.at = takenAtPort, ecn, p
-	p.taken.add(pk)
+	p.byLaws().taken.add(pk)
 }
 
 // rescue asks the laws before a packet is dropped because the buffer is full; false: it is to be dropped.
 func (p *Port) rescue(pk *Packet, now event.Time) bool {
-	for i, l := range p.laws {
+	for i, l := range p.Laws() {
 		r, ok := l.(Rescuer)
 		if !ok {
 			continue
@@ -180,7 +201,7 @@ func (n *Network) Discard(pk *Packet) {
 func (n *Network) untake(pk *Packet) {
 	switch pk.state {
 	case takenAtPort, takenOut:
-		pk.at.taken.sub(pk)
+		pk.at.held.taken.sub(pk)
 	case takenIn:
 		n.arrivals[pk.at.Node].Taken.sub(pk)
 	default:
@@ -212,7 +233,7 @@ func (n *Network) release(pk *Packet) {
 // Inject sends a packet of a law's own (Network.NewPacket) by this port. It passes the laws behind the law by; all laws of
 // the port if by is nil or stands at another port.
 func (p *Port) Inject(by Law, pk *Packet) {
-	p.net.inject(putting{pk: pk, p: p, by: slices.Index(p.laws, by) + 1, kind: takenAtPort})
+	p.net.inject(putting{pk: pk, p: p, by: slices.Index(p.Laws(), by) + 1, kind: takenAtPort})
 }
 
 // putting is a packet that waits until the law that put it in has dealt with the one before it.
@@ -237,10 +258,10 @@ func (n *Network) goOn(w putting) {
 	case p == nil:
 		n.release(w.pk)
 	case w.kind == takenAtPort:
-		p.own.add(w.pk)
+		p.byLaws().own.add(w.pk)
 		p.send(w.pk, p.rest(w.by))
 	case w.kind == takenOut:
-		p.own.add(w.pk)
+		p.byLaws().own.add(w.pk)
 		n.out(p, w.pk, w.by)
 	default:
 		n.arrivals[p.Node].Own.add(w.pk)

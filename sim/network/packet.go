@@ -77,15 +77,16 @@ type Packet struct {
 	mss              uint16
 	sackPermitted    bool
 	feedback         uint8
-	by, was          uint8 // of a taken packet: the number of the law, the ECN field that it had
 	tag              uint64
 
 	blocks [mostBlocks]Block // the first nBlocks
 	total  uint32
 	marked uint32
 	next   *Packet // in a queue of a served port
-	at     *Port   // of a taken packet
-	_      [8]byte // 128 bytes: two whole cache lines
+	at     *Port   // of a taken packet: where, and
+	by     uint8   // the number of the law, and
+	was    uint8   // the ECN field that it had
+	_      [6]byte // 128 bytes: two whole cache lines
 }
 
 // FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
@@ -130,7 +131,7 @@ func (n *Network) NewPacket() *Packet {
 	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
 	pk.ecn, pk.priority, pk.proto, pk.state = 0, 0, 0, lent
 	pk.toAcceptor, pk.nBlocks, pk.reserved, pk.scale = false, 0, 0, -1
-	pk.mss, pk.sackPermitted, pk.feedback, pk.by, pk.was, pk.tag = 0, false, NoFeedback, 0, 0, 0
+	pk.mss, pk.sackPermitted, pk.feedback, pk.tag = 0, false, NoFeedback, 0
 	return pk
 }
 

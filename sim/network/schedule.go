@@ -37,7 +37,7 @@ func (p *Port) Waiting() iter.Seq[*Packet] {
 // setScheduler looks for a Scheduler among the port's laws. There is at most one.
 func (p *Port) setScheduler() {
 	var found Scheduler
-	for _, l := range p.laws {
+	for _, l := range p.Laws() {
 		if s, ok := l.(Scheduler); ok {
 			if found != nil {
 				panic("network: two laws decide about order and drop at " + p.Name)

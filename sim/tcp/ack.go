@@ -55,7 +55,7 @@ const (
 func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	ack := pk.Ack()
 	if ack == e.una && e.board.len() == 0 && pk.NBlocks() == 0 && !e.rec.probing { // a receiver's usual
-		e.takeWindow(pk)
+		e.takeWindow(pk.Window(), pk.Seq(), ack)
 		e.timer.probes = 0
 		e.persistACK(now)
 		return true
@@ -79,7 +79,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	if pk.Payload() > 0 || pk.Flags()&network.FIN != 0 {
 		w.flags |= ackData
 	}
-	if e.takeWindow(pk) {
+	if e.takeWindow(pk.Window(), pk.Seq(), ack) {
 		w.flags |= ackWindow
 	}
 	e.una = ack
@@ -164,11 +164,11 @@ func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork
 	e.resendAfter(what, now)
 }
 
-// takeWindow takes the peer's window if the segment is not older than what set it last (RFC 9293
+// takeWindow takes the peer's window, the field of a segment, if the segment is not older than what set it last (RFC 9293
 // 3.10.7.4; Linux: tcp_ack_update_window). It says whether it was taken.
-func (e *Endpoint) takeWindow(pk *network.Packet) bool {
-	window, seq := uint32(pk.Window())<<e.sndShift, pk.Seq()
-	if !after(pk.Ack(), e.una) && !after(seq, e.wl1) && (seq != e.wl1 || window <= e.sndWnd && window != 0) {
+func (e *Endpoint) takeWindow(field uint16, seq, ack uint32) bool {
+	window := uint32(field) << e.sndShift
+	if !after(ack, e.una) && !after(seq, e.wl1) && (seq != e.wl1 || window <= e.sndWnd && window != 0) {
 		return false // nothing new acknowledged, no new data, no wider window
 	}
 	e.wl1 = seq

@@ -266,8 +266,8 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 	pk.SetPayload(payload)
 	pk.SetTag(uint64(e.recent)<<32 | uint64(e.order))
 	pk.SetBytes(network.HeaderBytes + payload)
-	if payload > 0 {
-		e.queueing(payload)
+	if payload > 0 && e.small.nic != nil && e.small.nic.Served() {
+		e.counting().queued += int64(payload)
 	}
 	if flags&network.SYN != 0 {
 		return pk // its caller does the rest

@@ -12,8 +12,12 @@ type smallQueue struct {
 	nic   *network.Port // nil: not bounded
 	first uint32        // number of the first segment that may still be in the NIC
 
-	// Of a served NIC, which does not know when a segment will leave: Network.Left tells that it has.
-	counts bool  // queued and what follows are in use
+	count *nicCount // of a served NIC; nil: none so far
+}
+
+// nicCount is what a served NIC holds of a connection. It does not know when a segment will leave: Network.Left tells that
+// it has.
+type nicCount struct {
 	queued int64 // bytes of data that have not left
 	resume int64 // waiting: sending goes on when queued has come down to this
 	waits  bool
@@ -53,7 +57,7 @@ func (e *Endpoint) throttled(now event.Time) bool {
 	if q.nic == nil {
 		return false
 	}
-	if e.counting() {
+	if q.nic.Served() {
 		return e.throttledByCount()
 	}
 	if before(q.first, e.board.head) {
@@ -87,7 +91,7 @@ func (e *Endpoint) throttled(now event.Time) bool {
 
 // throttledByCount is throttled where the NIC is a served port.
 func (e *Endpoint) throttledByCount() bool {
-	q := &e.small
+	q := e.counting()
 	if e.board.len() <= 1 || q.queued <= 2*gsoSegments*int64(e.mss) {
 		return false
 	}
@@ -99,29 +103,20 @@ func (e *Endpoint) throttledByCount() bool {
 	return true
 }
 
-// counting says that the NIC is a served port. When it has become one the count begins with what had not left by then.
-func (e *Endpoint) counting() bool {
-	q := &e.small
-	if q.nic == nil || !q.nic.Served() {
-		return false
-	}
-	if !q.counts {
-		q.counts = true
-		since := q.nic.ServedSince()
+// counting gives the count of a NIC that is a served port. When it has become one the count begins with what had not left
+// by then.
+func (e *Endpoint) counting() *nicCount {
+	if e.small.count == nil {
+		c := &nicCount{}
+		e.small.count = c
+		since := e.small.nic.ServedSince()
 		for n := e.board.head; n != e.board.tail; n++ {
 			if s := e.board.at(n); s.leaves > since {
-				q.queued += int64(s.end() - s.seq)
+				c.queued += int64(s.end() - s.seq)
 			}
 		}
 	}
-	return true
-}
-
-// queueing counts data that is about to be sent by a served NIC.
-func (e *Endpoint) queueing(payload int32) {
-	if e.counting() {
-		e.small.queued += int64(payload)
-	}
+	return e.small.count
 }
 
 // left is Network.Left.
@@ -134,22 +129,22 @@ func (s *Stack) left(pk *network.Packet) {
 		side = 0
 	}
 	e := s.conns[pk.Conn()].ends[side]
-	if e == nil || !e.counting() {
+	if e == nil || e.small.nic == nil || !e.small.nic.Served() {
 		return
 	}
-	q := &e.small
+	q := e.counting()
 	q.queued = max(0, q.queued-int64(pk.Payload()))
 	if q.waits && q.queued <= q.resume {
 		q.waits = false
-		if !q.event.Pending() {
-			s.Queue.Set(&q.event, s.Queue.Now()) // not at once: the network is at work on the packet
+		if !e.small.event.Pending() {
+			s.Queue.Set(&e.small.event, s.Queue.Now()) // not at once: the network is at work on the packet
 		}
 	}
 }
 
 // leaving notes when the segment that was just sent will have left the NIC.
 func (e *Endpoint) leaving(s *segment) {
-	if e.small.nic != nil && !e.counting() {
+	if e.small.nic != nil && !e.small.nic.Served() {
 		s.leaves = e.small.nic.FreeAt()
 	}
 }

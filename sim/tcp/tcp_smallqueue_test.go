@@ -100,19 +100,19 @@ func TestSmallQueues_RateChanges(t *testing.T) {
 	if n := e.Counters().Timeouts; n != 0 || nic.Counters().Tail.Packets != 0 {
 		t.Errorf("%d timeouts, %+v", n, nic.Counters())
 	}
-	if n := e.small.queued; n < 0 || n > nic.Backlog() {
+	if n := e.counting().queued; n < 0 || n > nic.Backlog() {
 		t.Errorf("%d bytes are counted in the NIC, which holds %d", n, nic.Backlog())
 	}
 	// What leaves lets a sender that waits go on, without an ACK.
-	e.small.queued, e.small.resume, e.small.waits = 10_000, 8000, true
+	e.small.count.queued, e.small.count.resume, e.small.count.waits = 10_000, 8000, true
 	q.Stop(&e.small.event)
 	for i, want := range []bool{false, true} {
 		pk := e.header(network.ACK, e.nxt, 1000)
-		e.small.queued -= 1000 // header counted it
+		e.counting().queued -= 1000 // header counted it
 		net.Left(pk)
 		net.Free(pk)
-		if got := e.small.event.Pending(); got != want || e.small.waits == want {
-			t.Errorf("%d bytes left: %v, %+v", 1000*(i+1), got, e.small)
+		if got := e.small.event.Pending(); got != want || e.small.count.waits == want {
+			t.Errorf("%d bytes left: %v, %+v", 1000*(i+1), got, *e.small.count)
 		}
 	}
 }
@@ -135,8 +135,8 @@ func TestSmallQueues_DropsInTheHost(t *testing.T) {
 		net.OnDrop = func(*network.Port, *network.Packet, network.DropReason, event.Time) { drops++ }
 		for range 1000 {
 			q.Run(q.Now() + event.Millisecond)
-			if e.small.queued > nic.Backlog() {
-				t.Fatalf("%v: %d bytes are counted in the NIC, which holds %d", rate, e.small.queued, nic.Backlog())
+			if e.counting().queued > nic.Backlog() {
+				t.Fatalf("%v: %d bytes are counted in the NIC, which holds %d", rate, e.counting().queued, nic.Backlog())
 			}
 		}
 		if drops == 0 {
