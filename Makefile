@@ -82,7 +82,7 @@ bench: build ## timings: figures and their ratio to a baseline of the same run
 bench-datapath: ## what the switch program costs on each path, above an empty one
 	@scripts/need-root
 	@echo "how to read it: ns/packet: above an empty program of the same run; lookups: the same in hash lookups of a"
-	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (40 bytes)."
+	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (the flow's digest, 16 bytes too)."
 	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
 	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath/fairq
 

@@ -86,12 +86,12 @@ func newBench(b *testing.B) *lawBench {
 // by port 1, and ports that grant so many bytes.
 func (f *lawBench) begin(b *testing.B, grant uint64) {
 	b.Helper()
-	key := fairqtest.FairQFlowKey{}
-	for i, a := range []netip.AddrPort{benchLeft, benchRight} {
-		as4 := a.Addr().As4()
-		key.Address[i] = [4]uint32{2: 0xffff0000, 3: binary.LittleEndian.Uint32(as4[:])}
-		key.Port[i] = a.Port()>>8 | a.Port()<<8
-	}
+	left, right := benchLeft.Addr().As4(), benchRight.Addr().As4()
+	port := func(a netip.AddrPort) uint64 { return uint64(a.Port()>>8 | a.Port()<<8) }
+	key := fairqtest.FairQFlowKey{Word: [2]uint64{
+		uint64(binary.LittleEndian.Uint32(left[:])) | uint64(binary.LittleEndian.Uint32(right[:]))<<32,
+		port(benchLeft) | port(benchRight)<<16,
+	}}
 	var c fairqtest.FairQConnection
 	for i := range c.End {
 		c.End[i].Flags = 1 | 2 | 4
@@ -108,7 +108,7 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 		f.Flows.Put(key, c), f.Controls.Put(uint32(0), fairqtest.FairQControl{LeaseNs: 1 << 62}),
 		f.Configs.Put(uint32(0), config), f.Configs.Put(uint32(1), config),
 		f.Ports.Put(uint32(0), fairqtest.FairQPort{Running: 1}), f.Ports.Put(uint32(1), fairqtest.FairQPort{Running: 1, GrantQ8: grant << 8}),
-		f.Lookups.Put(fairqtest.FairQLookupKey{Ifindex: 1}, uint64(1)), f.LongLookups.Put(fairqtest.FairQFlowKey{Vlans: 1}, uint64(1)),
+		f.Lookups.Put(fairqtest.FairQLookupKey{Ifindex: 1}, uint64(1)), f.LongLookups.Put(fairqtest.FairQFlowKey{Word: [2]uint64{1}}, uint64(1)),
 	}
 	for _, err := range puts {
 		if err != nil {
@@ -206,7 +206,7 @@ func BenchmarkFairQSweep(b *testing.B) {
 	}
 	c.Owner = 1
 	for i := range uint32(connections - 1) {
-		key := fairqtest.FairQFlowKey{Address: [2][4]uint32{{3: i}, {3: 1}}}
+		key := fairqtest.FairQFlowKey{Word: [2]uint64{uint64(i), 1}}
 		if err := f.Flows.Put(key, c); err != nil {
 			b.Fatal(err)
 		}

@@ -40,6 +40,7 @@ type fairqConnection struct {
 		Offered      uint32
 		Granted      uint32
 	}
+	Ends fairqFlowEnds
 }
 
 type fairqControl struct {
@@ -79,11 +80,16 @@ type fairqEnd struct {
 	Assumed      uint16
 }
 
-type fairqFlowKey struct {
+type fairqFlowEnds struct {
 	_       structs.HostLayout
 	Address [2][4]uint32
 	Port    [2]uint16
 	Vlans   uint32
+}
+
+type fairqFlowKey struct {
+	_    structs.HostLayout
+	Word [2]uint64
 }
 
 type fairqPort struct {
@@ -289,6 +295,7 @@ const (
 	fairqVarEdgeChange       = "edge_change"
 	fairqVarEdgeInterval     = "edge_interval"
 	fairqVarEdgeLease        = "edge_lease"
+	fairqVarFlowDigestKey    = "flow_digest_key"
 	fairqVarPortId           = "port_id"
 	fairqVarScale            = "scale"
 	fairqVarScoped           = "scoped"
@@ -367,16 +374,17 @@ type fairqMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type fairqVariableSpecs struct {
-	Count        *ebpf.VariableSpec `ebpf:"count"`
-	EdgeChange   *ebpf.VariableSpec `ebpf:"edge_change"`
-	EdgeInterval *ebpf.VariableSpec `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.VariableSpec `ebpf:"edge_lease"`
-	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale        *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
-	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
-	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
+	Count         *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange    *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale         *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
+	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
 }
 
 // fairqObjects contains all objects after they have been loaded into the kernel.
@@ -432,16 +440,17 @@ func (m *fairqMaps) Close() error {
 //
 // It can be passed to loadFairqObjects or ebpf.CollectionSpec.LoadAndAssign.
 type fairqVariables struct {
-	Count        *ebpf.Variable `ebpf:"count"`
-	EdgeChange   *ebpf.Variable `ebpf:"edge_change"`
-	EdgeInterval *ebpf.Variable `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.Variable `ebpf:"edge_lease"`
-	PortId       *ebpf.Variable `ebpf:"port_id"`
-	Scale        *ebpf.Variable `ebpf:"scale"`
-	Scoped       *ebpf.Variable `ebpf:"scoped"`
-	Shrink       *ebpf.Variable `ebpf:"shrink"`
-	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
-	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
+	Count         *ebpf.Variable `ebpf:"count"`
+	EdgeChange    *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
+	Scale         *ebpf.Variable `ebpf:"scale"`
+	Scoped        *ebpf.Variable `ebpf:"scoped"`
+	Shrink        *ebpf.Variable `ebpf:"shrink"`
+	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
+	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
 }
 
 // fairqPrograms contains all programs after they have been loaded into the kernel.

@@ -58,7 +58,7 @@ func (f *Attachment) Connections() ([]Connection, error) {
 		for i := range c.End {
 			e := &c.End[i]
 			flow.End[i] = End{
-				Addr: k.end(i), Scale: e.Shift, ScaleKnown: e.Flags&endScaleKnown != 0, MSS: e.Mss, Ended: e.Flags&endFIN != 0,
+				Addr: c.Ends.end(i), Scale: e.Shift, ScaleKnown: e.Flags&endScaleKnown != 0, MSS: e.Mss, Ended: e.Flags&endFIN != 0,
 			}
 			if e.Port > 0 {
 				flow.End[i].Port = names[uint32(e.Port)-1]
@@ -98,11 +98,11 @@ func (m *fairqMaps) portFlows(id uint32) iter.Seq2[Flow, error] {
 }
 
 // flow is the direction of what one side sends, at its port.
-func (c *fairqConnection) flow(k *fairqFlowKey, side int, p *fairqPort, sweep uint32) Flow {
+func (c *fairqConnection) flow(side int, p *fairqPort, sweep uint32) Flow {
 	sender, receiver, back := &c.End[side], &c.End[1-side], &c.Acks[1-side]
 	data, acks := c.DataLately[side], c.AcksLately[side]
 	f := Flow{
-		From: k.end(side), To: k.end(1 - side), VLANs: k.Vlans,
+		From: c.Ends.end(side), To: c.Ends.end(1 - side), VLANs: c.Ends.Vlans,
 		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
 		OneSided: data == 0 && acks+2 >= latelySweeps || acks == 0 && data+2 >= latelySweeps, // as the last sweep left them
 		Signed:   c.isSigned(),
@@ -163,7 +163,7 @@ func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error
 }
 
 // end is one end of a connection.
-func (k *fairqFlowKey) end(i int) netip.AddrPort {
+func (k *fairqFlowEnds) end(i int) netip.AddrPort {
 	var b [16]byte
 	for j, word := range k.Address[i] {
 		binary.NativeEndian.PutUint32(b[4*j:], word)

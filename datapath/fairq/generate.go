@@ -4,4 +4,4 @@ package fairq
 // every network they run in is. clang-16 and libbpf-dev are those of Debian 12; from any other
 // checkout directory the same bytes result.
 
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type port_config -type port -type port_counts -type control -type flow_key -type connection -type scope_key -type port_arg -type port_clear_arg -type swept -type port_arms -type end -type source_key -type source_counts fairq ../bpf/fairq/fairq.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type port_config -type port -type port_counts -type control -type flow_key -type flow_ends -type connection -type scope_key -type port_arg -type port_clear_arg -type swept -type port_arms -type end -type source_key -type source_counts fairq ../bpf/fairq/fairq.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror

@@ -36,7 +36,7 @@ func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fair
 	tb.Helper()
 	found := false
 	for entries := s.Flows.Iterate(); entries.Next(&k, &v); {
-		if k.end(0).Port() == c.port || k.end(1).Port() == c.port {
+		if v.Ends.end(0).Port() == c.port || v.Ends.end(1).Port() == c.port {
 			found = true
 			break
 		}
@@ -88,9 +88,9 @@ func TestFairQFrames_Hold(t *testing.T) {
 						t.Errorf("arm %d: %+v, want %+v", arm, after[arm], want)
 					}
 				}
-				k, v := f.entry(t, c)
+				_, v := f.entry(t, c)
 				side := 0
-				if k.end(1).Port() == c.port {
+				if v.Ends.end(1).Port() == c.port {
 					side = 1
 				}
 				if e := v.Acks[1-side]; e.Offered != r.offered || e.Granted != r.granted {
@@ -156,7 +156,7 @@ func sip(c, d int, k0, k1 uint64, message []byte) uint64 {
 }
 
 // lot is what a connection's lot is to be.
-func (k *fairqFlowKey) lot(seed [2]uint64) uint16 {
+func (k *fairqFlowEnds) lot(seed [2]uint64) uint16 {
 	var b []byte
 	for end := range k.Address {
 		for _, word := range k.Address[end] {
@@ -211,8 +211,8 @@ func TestFairQFrames_Share(t *testing.T) {
 		var c fairqConnection
 		entries := f.Flows.Iterate()
 		for entries.Next(&k, &c) {
-			if want := k.lot(seed); c.Lot != want {
-				t.Fatalf("%s: %v has the lot %d, want %d", name, k.end(0), c.Lot, want)
+			if want := c.Ends.lot(seed); c.Lot != want {
+				t.Fatalf("%s: %v has the lot %d, want %d", name, c.Ends.end(0), c.Lot, want)
 			}
 			lots = append(lots, c.Lot)
 		}

@@ -1,6 +1,7 @@
 package fairq
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -201,6 +202,16 @@ func (s *programSource) loadInto(programs any, id uint32, tables *fairqMaps) err
 	spec := s.spec.Copy()
 	if err := spec.Variables[fairqVarPortId].Set(id); err != nil {
 		return fmt.Errorf("set port id: %w", err)
+	}
+	var c fairqControl
+	if err := tables.Controls.Lookup(uint32(0), &c); err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	var seed [16]byte
+	binary.LittleEndian.PutUint64(seed[:8], c.Seed[0])
+	binary.LittleEndian.PutUint64(seed[8:], c.Seed[1])
+	if err := attach.SetDigestKey(spec, seed); err != nil {
+		return err
 	}
 	if s.cfg.Observe {
 		spec.Programs[switchProgram].Name = observeProgram

@@ -39,10 +39,11 @@ type markPortStats struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	markMapConfigs   = "configs"
-	markMapCounts    = "counts"
-	markProgWeirMark = "weir_mark"
-	markVarPortId    = "port_id"
+	markMapConfigs       = "configs"
+	markMapCounts        = "counts"
+	markProgWeirMark     = "weir_mark"
+	markVarFlowDigestKey = "flow_digest_key"
+	markVarPortId        = "port_id"
 )
 
 // loadMark returns the embedded CollectionSpec for mark.
@@ -102,7 +103,8 @@ type markMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type markVariableSpecs struct {
-	PortId *ebpf.VariableSpec `ebpf:"port_id"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
 // markObjects contains all objects after they have been loaded into the kernel.
@@ -140,7 +142,8 @@ func (m *markMaps) Close() error {
 //
 // It can be passed to loadMarkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type markVariables struct {
-	PortId *ebpf.Variable `ebpf:"port_id"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 
 // markPrograms contains all programs after they have been loaded into the kernel.

@@ -66,7 +66,7 @@ static __always_inline void sip_word(__u64 v[4], __u64 word)
 }
 
 // SipHash-1-3 of the key, cut to 16 bits. The ends' choice of ports and addresses does not tell them.
-__noinline int lot_of(const struct flow_key *key)
+__noinline int lot_of(const struct flow_ends *key)
 {
 	struct control *control = control_of();
 	__u64 v[4];
@@ -86,6 +86,14 @@ __noinline int lot_of(const struct flow_key *key)
 	for (int i = 0; i < 3; i++)
 		sip_round(v);
 	return (v[0] ^ v[1] ^ v[2] ^ v[3]) & (LOTS - 1);
+}
+
+// The lot of a segment's connection, whether it is in a table or not.
+__noinline int segment_lot(struct __sk_buff *ctx, const struct segment *s)
+{
+	struct flow_ends ends = {};
+
+	return s && segment_ends(ctx, s, &ends) ? lot_of(&ends) : 0;
 }
 
 static __always_inline int is_held(const struct port *port, const struct connection *c)
@@ -111,9 +119,10 @@ static __always_inline int is_watched(void)
 }
 
 // A connection begins with what its first segments tell; c is not in the flow table yet.
-static __always_inline void arms_begin(struct connection *c, const struct segment *s)
+static __always_inline void arms_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
 {
-	c->lot = lot_of(&s->key);
+	segment_ends(ctx, s, &c->ends);
+	c->lot = lot_of(&c->ends);
 	for (int side = 0; side < 2; side++)
 		c->data_lately[side] = c->acks_lately[side] = LATELY;
 }
@@ -149,9 +158,18 @@ static __always_inline void arm_data(struct connection *c, const struct segment 
 }
 
 // Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
-// several CPUs at once: each byte is counted by one of them. Who finds it moved twice leaves it to the next.
-static __always_inline __u32 una_moves(struct acks *a, __u32 ack)
+// several CPUs at once: each byte is counted by one of them. Who finds it moved twice leaves it to the next. Where nobody
+// counts bytes a plain store does.
+static __always_inline __u32 una_moves(struct acks *a, __u32 ack, int counted)
 {
+	if (!counted) {
+		__u32 ahead = ack - a->una;
+
+		if (ahead - 1 >= REACH)
+			return 0;
+		a->una = ack;
+		return ahead;
+	}
 	for (int i = 0; i < 2; i++) {
 		__u32 una = *(volatile __u32 *)&a->una;
 
@@ -189,7 +207,7 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 		if (arm)
 			flight_is(a, sent - a->una);
 	}
-	ahead = una_moves(a, ack);
+	ahead = una_moves(a, ack, arm != NULL);
 	if (ahead || (beyond && !(c->end[!s->side].flags & END_FIN)))
 		went_on(&c->acks_lately[!s->side], &c->data_lately[!s->side]);
 	if (!arm)

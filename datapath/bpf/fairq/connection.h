@@ -50,9 +50,18 @@ static __always_inline int in_scope_address(const __u32 address[4])
 	return in && *in;
 }
 
-static __always_inline int in_scope(const struct flow_key *key)
+__noinline int in_scope_ends(struct __sk_buff *ctx, const struct segment *s)
 {
-	return !scoped || (in_scope_address(key->address[0]) && in_scope_address(key->address[1]));
+	struct flow_ends ends = {};
+
+	if (!s || !segment_ends(ctx, s, &ends))
+		return 0;
+	return in_scope_address(ends.address[0]) && in_scope_address(ends.address[1]);
+}
+
+static __always_inline int in_scope(struct __sk_buff *ctx, const struct segment *s)
+{
+	return !scoped || in_scope_ends(ctx, s);
 }
 
 // Where the segment ends in its sender's sequence space.
@@ -107,7 +116,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	struct tcp_options o = {};
 	__u32 zero = 0;
 
-	if (!s || !in_scope(&s->key))
+	if (!s || !in_scope(ctx, s))
 		return TABLE_NONE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (c && c->end[s->side & 1].flags & END_SYN && c->end[s->side & 1].first == s->seq) { // sent again
@@ -121,7 +130,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 		return TABLE_NONE;
 	segment_read_options(ctx, s, &o);
 	__builtin_memset(draft, 0, sizeof(*draft));
-	arms_begin(draft, s);
+	arms_begin(ctx, draft, s);
 	end_from_syn(draft, s, &o);
 	draft->syn_ns = bpf_ktime_get_ns();
 	draft->flags = opened_by(s->side);
@@ -309,7 +318,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 
 	if (!s)
 		return TABLE_NONE;
-	if (!in_scope(&s->key))
+	if (!in_scope(ctx, s))
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	old = bpf_map_lookup_elem(&flows, &s->key);
@@ -327,7 +336,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(!s->side);
-		arms_begin(draft, s);
+		arms_begin(ctx, draft, s);
 		draft->sent[!s->side] = s->ack;
 		acks_begin(&draft->acks[s->side & 1], s->ack);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
@@ -394,7 +403,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 
 	if (!s)
 		return TABLE_NONE;
-	if (!in_scope(&s->key))
+	if (!in_scope(ctx, s))
 		return TABLE_OUT_OF_SCOPE;
 	c = bpf_map_lookup_elem(&pending, &s->key);
 	if (s->flags & TCP_RST) {
@@ -410,7 +419,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 			return TABLE_NONE;
 		__builtin_memset(draft, 0, sizeof(*draft));
 		draft->flags = CONNECTION_ADOPTED | opened_by(s->side);
-		arms_begin(draft, s);
+		arms_begin(ctx, draft, s);
 		bpf_map_update_elem(&pending, &s->key, draft, BPF_ANY);
 		c = bpf_map_lookup_elem(&pending, &s->key);
 		if (!c)

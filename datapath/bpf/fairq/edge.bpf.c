@@ -51,6 +51,7 @@ const volatile __u8 shrink = WINDOW_SHRINK_ALLOW;
 struct edge_key {
 	struct flow_key flow;
 	__u32 port; // and, in `windows`, the side that the ACKs come from: in the top bit
+	__u32 zero;
 };
 
 // Segments towards the guest, as they are on the wire: a GSO packet counts its segments. Each is in seen and

@@ -130,7 +130,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		adopt_sweep(&c->end[1]);
 		c->signs[0] = signs_later(c->signs[0]);
 		c->signs[1] = signs_later(c->signs[1]);
-		if (!in_scope(&s.key)) { // the scope is another one than when it was entered
+		if (!in_scope(ctx, &s)) { // the scope is another one than when it was entered
 			connection_remove(&s.key, c);
 			return on_no_connection(ctx, &s, stats, packets, 1);
 		}

@@ -73,6 +73,7 @@ struct connection {
 	__u8 acks_lately[2]; // by the end that sent the data: the same of its acknowledgements
 	__u8 signs[2]; // by the end that sends: enum signs
 	struct acks acks[2]; // by the end that sends them
+	struct flow_ends ends; // which connection it is
 };
 
 // Packets as they are on the wire (a GSO packet counts its segments) of the port that they leave by, or would.
@@ -115,7 +116,7 @@ struct control {
 };
 
 struct scope_key {
-	__u32 prefix_length; // of the address as in flow_key: IPv4 is + 96
+	__u32 prefix_length; // of the address as in flow_ends: IPv4 is + 96
 	__u32 address[4];
 };
 

@@ -40,6 +40,7 @@ const volatile __u32 port_id = 0;
 struct shim_key {
 	struct flow_key flow;
 	__u32 port;
+	__u32 zero;
 };
 
 // Packets that left by the port, as they are on the wire: a GSO packet counts its segments. Each is in

@@ -44,7 +44,7 @@ enum signs {
 const volatile __u8 signed_mode = SIGNED_PASS;
 
 struct source_key {
-	__u32 address[4]; // as in flow_key
+	__u32 address[4]; // as in flow_ends
 	__u32 vlans;
 };
 
@@ -97,18 +97,19 @@ __noinline int signature_counts(struct __sk_buff *ctx, const struct segment *s, 
 	return has && (!(other & SIGNS_HEARD) || other == (SIGNS_HEARD | SIGNS_LAST));
 }
 
-__noinline int source_counted(const struct segment *s, __u64 packets, __u32 dropped)
+__noinline int source_counted(struct __sk_buff *ctx, const struct segment *s, __u64 packets, __u32 dropped)
 {
 	struct source_counts *counted, first = {};
 	struct source_key key = {};
+	struct flow_ends ends = {};
 
-	if (!s)
+	if (!s || !segment_ends(ctx, s, &ends))
 		return 0;
 	if (s->side)
-		__builtin_memcpy(key.address, s->key.address[1], sizeof(key.address));
+		__builtin_memcpy(key.address, ends.address[1], sizeof(key.address));
 	else
-		__builtin_memcpy(key.address, s->key.address[0], sizeof(key.address));
-	key.vlans = s->key.vlans;
+		__builtin_memcpy(key.address, ends.address[0], sizeof(key.address));
+	key.vlans = ends.vlans;
 	counted = bpf_map_lookup_elem(&signed_sources, &key);
 	if (!counted) {
 		bpf_map_update_elem(&signed_sources, &key, &first, BPF_NOEXIST);
@@ -165,16 +166,16 @@ __noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connec
 		drop = port_governs(c->lot);
 	else if (signed_mode == SIGNED_LIMIT)
 		drop = is_beyond(s, c);
-	source_counted(s, packets, drop);
+	source_counted(ctx, s, packets, drop);
 	return drop;
 }
 
 // A segment of no connection in a table, SYNs among them. 1: drop it.
 __noinline int on_signed_unknown(struct __sk_buff *ctx, struct segment *s, __u64 packets)
 {
-	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(lot_of(&s->key)))
+	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(segment_lot(ctx, s)))
 		return 0;
-	source_counted(s, packets, 1);
+	source_counted(ctx, s, packets, 1);
 	return 1;
 }
 

@@ -94,7 +94,7 @@ func Attach(ports []Port, c Config) (*Edge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("edge: read the embedded program: %w", err)
 	}
-	if err := c.set(spec); err != nil {
+	if err := errors.Join(c.set(spec), attach.SetRandomDigestKey(spec)); err != nil {
 		return nil, fmt.Errorf("edge: set the program's constants: %w", err)
 	}
 	e := &Edge{maps: map[string]*ebpf.Map{}}

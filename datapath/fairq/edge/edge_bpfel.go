@@ -55,12 +55,11 @@ type edgeEdgeHandshake struct {
 type edgeEdgeKey struct {
 	_    structs.HostLayout
 	Flow struct {
-		_       structs.HostLayout
-		Address [2][4]uint32
-		Port    [2]uint16
-		Vlans   uint32
+		_    structs.HostLayout
+		Word [2]uint64
 	}
 	Port uint32
+	Zero uint32
 }
 
 type edgeEdgeWindow struct {
@@ -90,6 +89,7 @@ const (
 	edgeProgWeirEdgeGuard    = "weir_edge_guard"
 	edgeProgWeirEdgeGuardOut = "weir_edge_guard_out"
 	edgeVarFloorBytes        = "floor_bytes"
+	edgeVarFlowDigestKey     = "flow_digest_key"
 	edgeVarLease             = "lease"
 	edgeVarMssMax            = "mss_max"
 	edgeVarPortId            = "port_id"
@@ -157,11 +157,12 @@ type edgeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type edgeVariableSpecs struct {
-	FloorBytes *ebpf.VariableSpec `ebpf:"floor_bytes"`
-	Lease      *ebpf.VariableSpec `ebpf:"lease"`
-	MssMax     *ebpf.VariableSpec `ebpf:"mss_max"`
-	PortId     *ebpf.VariableSpec `ebpf:"port_id"`
-	Shrink     *ebpf.VariableSpec `ebpf:"shrink"`
+	FloorBytes    *ebpf.VariableSpec `ebpf:"floor_bytes"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	Lease         *ebpf.VariableSpec `ebpf:"lease"`
+	MssMax        *ebpf.VariableSpec `ebpf:"mss_max"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
 }
 
 // edgeObjects contains all objects after they have been loaded into the kernel.
@@ -201,11 +202,12 @@ func (m *edgeMaps) Close() error {
 //
 // It can be passed to loadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type edgeVariables struct {
-	FloorBytes *ebpf.Variable `ebpf:"floor_bytes"`
-	Lease      *ebpf.Variable `ebpf:"lease"`
-	MssMax     *ebpf.Variable `ebpf:"mss_max"`
-	PortId     *ebpf.Variable `ebpf:"port_id"`
-	Shrink     *ebpf.Variable `ebpf:"shrink"`
+	FloorBytes    *ebpf.Variable `ebpf:"floor_bytes"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	Lease         *ebpf.Variable `ebpf:"lease"`
+	MssMax        *ebpf.Variable `ebpf:"mss_max"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
+	Shrink        *ebpf.Variable `ebpf:"shrink"`
 }
 
 // edgePrograms contains all programs after they have been loaded into the kernel.

@@ -58,6 +58,12 @@ type lawtraceConnection struct {
 		Offered      uint32
 		Granted      uint32
 	}
+	Ends struct {
+		_       structs.HostLayout
+		Address [2][4]uint32
+		Port    [2]uint16
+		Vlans   uint32
+	}
 }
 
 type lawtraceControl struct {
@@ -108,10 +114,8 @@ type lawtraceFairqState struct {
 }
 
 type lawtraceFlowKey struct {
-	_       structs.HostLayout
-	Address [2][4]uint32
-	Port    [2]uint16
-	Vlans   uint32
+	_    structs.HostLayout
+	Word [2]uint64
 }
 
 type lawtraceLawAck struct {
@@ -386,6 +390,7 @@ const (
 	lawtraceVarEdgeChange       = "edge_change"
 	lawtraceVarEdgeInterval     = "edge_interval"
 	lawtraceVarEdgeLease        = "edge_lease"
+	lawtraceVarFlowDigestKey    = "flow_digest_key"
 	lawtraceVarPortId           = "port_id"
 	lawtraceVarScale            = "scale"
 	lawtraceVarScoped           = "scoped"
@@ -470,20 +475,21 @@ type lawtraceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type lawtraceVariableSpecs struct {
-	Count        *ebpf.VariableSpec `ebpf:"count"`
-	EdgeChange   *ebpf.VariableSpec `ebpf:"edge_change"`
-	EdgeInterval *ebpf.VariableSpec `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.VariableSpec `ebpf:"edge_lease"`
-	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale        *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
-	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
-	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
-	UnusedAck    *ebpf.VariableSpec `ebpf:"unused_ack"`
-	UnusedCount  *ebpf.VariableSpec `ebpf:"unused_count"`
-	UnusedLook   *ebpf.VariableSpec `ebpf:"unused_look"`
-	UnusedTurn   *ebpf.VariableSpec `ebpf:"unused_turn"`
+	Count         *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange    *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale         *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
+	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
+	UnusedAck     *ebpf.VariableSpec `ebpf:"unused_ack"`
+	UnusedCount   *ebpf.VariableSpec `ebpf:"unused_count"`
+	UnusedLook    *ebpf.VariableSpec `ebpf:"unused_look"`
+	UnusedTurn    *ebpf.VariableSpec `ebpf:"unused_turn"`
 }
 
 // lawtraceObjects contains all objects after they have been loaded into the kernel.
@@ -543,20 +549,21 @@ func (m *lawtraceMaps) Close() error {
 //
 // It can be passed to loadLawtraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type lawtraceVariables struct {
-	Count        *ebpf.Variable `ebpf:"count"`
-	EdgeChange   *ebpf.Variable `ebpf:"edge_change"`
-	EdgeInterval *ebpf.Variable `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.Variable `ebpf:"edge_lease"`
-	PortId       *ebpf.Variable `ebpf:"port_id"`
-	Scale        *ebpf.Variable `ebpf:"scale"`
-	Scoped       *ebpf.Variable `ebpf:"scoped"`
-	Shrink       *ebpf.Variable `ebpf:"shrink"`
-	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
-	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
-	UnusedAck    *ebpf.Variable `ebpf:"unused_ack"`
-	UnusedCount  *ebpf.Variable `ebpf:"unused_count"`
-	UnusedLook   *ebpf.Variable `ebpf:"unused_look"`
-	UnusedTurn   *ebpf.Variable `ebpf:"unused_turn"`
+	Count         *ebpf.Variable `ebpf:"count"`
+	EdgeChange    *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
+	Scale         *ebpf.Variable `ebpf:"scale"`
+	Scoped        *ebpf.Variable `ebpf:"scoped"`
+	Shrink        *ebpf.Variable `ebpf:"shrink"`
+	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
+	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
+	UnusedAck     *ebpf.Variable `ebpf:"unused_ack"`
+	UnusedCount   *ebpf.Variable `ebpf:"unused_count"`
+	UnusedLook    *ebpf.Variable `ebpf:"unused_look"`
+	UnusedTurn    *ebpf.Variable `ebpf:"unused_turn"`
 }
 
 // lawtracePrograms contains all programs after they have been loaded into the kernel.

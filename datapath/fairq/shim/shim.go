@@ -87,6 +87,9 @@ func Attach(ports []Port, c Config) (*Shim, error) {
 		return nil, fmt.Errorf("shim: read the embedded program: %w", err)
 	}
 	spec.Maps[shimMapConnections].MaxEntries = c.Connections
+	if err := attach.SetRandomDigestKey(spec); err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
 	s := &Shim{}
 	if err := s.createMaps(spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("shim: %w", err), s.Close())

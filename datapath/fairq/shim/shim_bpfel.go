@@ -45,12 +45,11 @@ type shimShimCounts struct {
 type shimShimKey struct {
 	_    structs.HostLayout
 	Flow struct {
-		_       structs.HostLayout
-		Address [2][4]uint32
-		Port    [2]uint16
-		Vlans   uint32
+		_    structs.HostLayout
+		Word [2]uint64
 	}
 	Port uint32
+	Zero uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -62,6 +61,7 @@ const (
 	shimProgWeirShimClear = "weir_shim_clear"
 	shimProgWeirShimHear  = "weir_shim_hear"
 	shimProgWeirShimSend  = "weir_shim_send"
+	shimVarFlowDigestKey  = "flow_digest_key"
 	shimVarPortId         = "port_id"
 )
 
@@ -124,7 +124,8 @@ type shimMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type shimVariableSpecs struct {
-	PortId *ebpf.VariableSpec `ebpf:"port_id"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
 // shimObjects contains all objects after they have been loaded into the kernel.
@@ -162,7 +163,8 @@ func (m *shimMaps) Close() error {
 //
 // It can be passed to loadShimObjects or ebpf.CollectionSpec.LoadAndAssign.
 type shimVariables struct {
-	PortId *ebpf.Variable `ebpf:"port_id"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 
 // shimPrograms contains all programs after they have been loaded into the kernel.

@@ -55,12 +55,11 @@ type EdgeEdgeHandshake struct {
 type EdgeEdgeKey struct {
 	_    structs.HostLayout
 	Flow struct {
-		_       structs.HostLayout
-		Address [2][4]uint32
-		Port    [2]uint16
-		Vlans   uint32
+		_    structs.HostLayout
+		Word [2]uint64
 	}
 	Port uint32
+	Zero uint32
 }
 
 type EdgeEdgeWindow struct {
@@ -103,6 +102,7 @@ const (
 	EdgeProgWeirEdgeGuard    = "weir_edge_guard"
 	EdgeProgWeirEdgeGuardOut = "weir_edge_guard_out"
 	EdgeVarFloorBytes        = "floor_bytes"
+	EdgeVarFlowDigestKey     = "flow_digest_key"
 	EdgeVarLease             = "lease"
 	EdgeVarMssMax            = "mss_max"
 	EdgeVarPortId            = "port_id"
@@ -177,12 +177,13 @@ type EdgeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EdgeVariableSpecs struct {
-	FloorBytes *ebpf.VariableSpec `ebpf:"floor_bytes"`
-	Lease      *ebpf.VariableSpec `ebpf:"lease"`
-	MssMax     *ebpf.VariableSpec `ebpf:"mss_max"`
-	PortId     *ebpf.VariableSpec `ebpf:"port_id"`
-	Shrink     *ebpf.VariableSpec `ebpf:"shrink"`
-	TcpAt      *ebpf.VariableSpec `ebpf:"tcp_at"`
+	FloorBytes    *ebpf.VariableSpec `ebpf:"floor_bytes"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	Lease         *ebpf.VariableSpec `ebpf:"lease"`
+	MssMax        *ebpf.VariableSpec `ebpf:"mss_max"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
+	TcpAt         *ebpf.VariableSpec `ebpf:"tcp_at"`
 }
 
 // EdgeObjects contains all objects after they have been loaded into the kernel.
@@ -224,12 +225,13 @@ func (m *EdgeMaps) Close() error {
 //
 // It can be passed to LoadEdgeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EdgeVariables struct {
-	FloorBytes *ebpf.Variable `ebpf:"floor_bytes"`
-	Lease      *ebpf.Variable `ebpf:"lease"`
-	MssMax     *ebpf.Variable `ebpf:"mss_max"`
-	PortId     *ebpf.Variable `ebpf:"port_id"`
-	Shrink     *ebpf.Variable `ebpf:"shrink"`
-	TcpAt      *ebpf.Variable `ebpf:"tcp_at"`
+	FloorBytes    *ebpf.Variable `ebpf:"floor_bytes"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	Lease         *ebpf.Variable `ebpf:"lease"`
+	MssMax        *ebpf.Variable `ebpf:"mss_max"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
+	Shrink        *ebpf.Variable `ebpf:"shrink"`
+	TcpAt         *ebpf.Variable `ebpf:"tcp_at"`
 }
 
 // EdgePrograms contains all programs after they have been loaded into the kernel.

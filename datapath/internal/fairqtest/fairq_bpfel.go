@@ -62,6 +62,7 @@ type FairQConnection struct {
 		Offered      uint32
 		Granted      uint32
 	}
+	Ends FairQFlowEnds
 }
 
 type FairQControl struct {
@@ -77,11 +78,16 @@ type FairQControl struct {
 	Watched     uint32
 }
 
-type FairQFlowKey struct {
+type FairQFlowEnds struct {
 	_       structs.HostLayout
 	Address [2][4]uint32
 	Port    [2]uint16
 	Vlans   uint32
+}
+
+type FairQFlowKey struct {
+	_    structs.HostLayout
+	Word [2]uint64
 }
 
 type FairQLookupKey struct {
@@ -285,6 +291,7 @@ const (
 	FairQVarEdgeChange       = "edge_change"
 	FairQVarEdgeInterval     = "edge_interval"
 	FairQVarEdgeLease        = "edge_lease"
+	FairQVarFlowDigestKey    = "flow_digest_key"
 	FairQVarPortId           = "port_id"
 	FairQVarScale            = "scale"
 	FairQVarScoped           = "scoped"
@@ -376,18 +383,19 @@ type FairQMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairQVariableSpecs struct {
-	Count        *ebpf.VariableSpec `ebpf:"count"`
-	EdgeChange   *ebpf.VariableSpec `ebpf:"edge_change"`
-	EdgeInterval *ebpf.VariableSpec `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.VariableSpec `ebpf:"edge_lease"`
-	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
-	Scale        *ebpf.VariableSpec `ebpf:"scale"`
-	Scoped       *ebpf.VariableSpec `ebpf:"scoped"`
-	Shrink       *ebpf.VariableSpec `ebpf:"shrink"`
-	SignedMode   *ebpf.VariableSpec `ebpf:"signed_mode"`
-	TcpAt        *ebpf.VariableSpec `ebpf:"tcp_at"`
-	UnifyShift   *ebpf.VariableSpec `ebpf:"unify_shift"`
-	WideWindow   *ebpf.VariableSpec `ebpf:"wide_window"`
+	Count         *ebpf.VariableSpec `ebpf:"count"`
+	EdgeChange    *ebpf.VariableSpec `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.VariableSpec `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.VariableSpec `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
+	Scale         *ebpf.VariableSpec `ebpf:"scale"`
+	Scoped        *ebpf.VariableSpec `ebpf:"scoped"`
+	Shrink        *ebpf.VariableSpec `ebpf:"shrink"`
+	SignedMode    *ebpf.VariableSpec `ebpf:"signed_mode"`
+	TcpAt         *ebpf.VariableSpec `ebpf:"tcp_at"`
+	UnifyShift    *ebpf.VariableSpec `ebpf:"unify_shift"`
+	WideWindow    *ebpf.VariableSpec `ebpf:"wide_window"`
 }
 
 // FairQObjects contains all objects after they have been loaded into the kernel.
@@ -447,18 +455,19 @@ func (m *FairQMaps) Close() error {
 //
 // It can be passed to LoadFairQObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairQVariables struct {
-	Count        *ebpf.Variable `ebpf:"count"`
-	EdgeChange   *ebpf.Variable `ebpf:"edge_change"`
-	EdgeInterval *ebpf.Variable `ebpf:"edge_interval"`
-	EdgeLease    *ebpf.Variable `ebpf:"edge_lease"`
-	PortId       *ebpf.Variable `ebpf:"port_id"`
-	Scale        *ebpf.Variable `ebpf:"scale"`
-	Scoped       *ebpf.Variable `ebpf:"scoped"`
-	Shrink       *ebpf.Variable `ebpf:"shrink"`
-	SignedMode   *ebpf.Variable `ebpf:"signed_mode"`
-	TcpAt        *ebpf.Variable `ebpf:"tcp_at"`
-	UnifyShift   *ebpf.Variable `ebpf:"unify_shift"`
-	WideWindow   *ebpf.Variable `ebpf:"wide_window"`
+	Count         *ebpf.Variable `ebpf:"count"`
+	EdgeChange    *ebpf.Variable `ebpf:"edge_change"`
+	EdgeInterval  *ebpf.Variable `ebpf:"edge_interval"`
+	EdgeLease     *ebpf.Variable `ebpf:"edge_lease"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
+	Scale         *ebpf.Variable `ebpf:"scale"`
+	Scoped        *ebpf.Variable `ebpf:"scoped"`
+	Shrink        *ebpf.Variable `ebpf:"shrink"`
+	SignedMode    *ebpf.Variable `ebpf:"signed_mode"`
+	TcpAt         *ebpf.Variable `ebpf:"tcp_at"`
+	UnifyShift    *ebpf.Variable `ebpf:"unify_shift"`
+	WideWindow    *ebpf.Variable `ebpf:"wide_window"`
 }
 
 // FairQPrograms contains all programs after they have been loaded into the kernel.

@@ -46,14 +46,15 @@ type MarkPortStats struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	MarkMapConfigs      = "configs"
-	MarkMapCounts       = "counts"
-	MarkMapLookups      = "lookups"
-	MarkProgEmpty       = "empty"
-	MarkProgHashLookup  = "hash_lookup"
-	MarkProgWeirMark    = "weir_mark"
-	MarkVarBacklogBytes = "backlog_bytes"
-	MarkVarPortId       = "port_id"
+	MarkMapConfigs       = "configs"
+	MarkMapCounts        = "counts"
+	MarkMapLookups       = "lookups"
+	MarkProgEmpty        = "empty"
+	MarkProgHashLookup   = "hash_lookup"
+	MarkProgWeirMark     = "weir_mark"
+	MarkVarBacklogBytes  = "backlog_bytes"
+	MarkVarFlowDigestKey = "flow_digest_key"
+	MarkVarPortId        = "port_id"
 )
 
 // LoadMark returns the embedded CollectionSpec for Mark.
@@ -116,8 +117,9 @@ type MarkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MarkVariableSpecs struct {
-	BacklogBytes *ebpf.VariableSpec `ebpf:"backlog_bytes"`
-	PortId       *ebpf.VariableSpec `ebpf:"port_id"`
+	BacklogBytes  *ebpf.VariableSpec `ebpf:"backlog_bytes"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
 // MarkObjects contains all objects after they have been loaded into the kernel.
@@ -157,8 +159,9 @@ func (m *MarkMaps) Close() error {
 //
 // It can be passed to LoadMarkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MarkVariables struct {
-	BacklogBytes *ebpf.Variable `ebpf:"backlog_bytes"`
-	PortId       *ebpf.Variable `ebpf:"port_id"`
+	BacklogBytes  *ebpf.Variable `ebpf:"backlog_bytes"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 
 // MarkPrograms contains all programs after they have been loaded into the kernel.

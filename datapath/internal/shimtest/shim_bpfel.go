@@ -52,12 +52,11 @@ type ShimShimCounts struct {
 type ShimShimKey struct {
 	_    structs.HostLayout
 	Flow struct {
-		_       structs.HostLayout
-		Address [2][4]uint32
-		Port    [2]uint16
-		Vlans   uint32
+		_    structs.HostLayout
+		Word [2]uint64
 	}
 	Port uint32
+	Zero uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -73,6 +72,7 @@ const (
 	ShimProgWeirShimClear = "weir_shim_clear"
 	ShimProgWeirShimHear  = "weir_shim_hear"
 	ShimProgWeirShimSend  = "weir_shim_send"
+	ShimVarFlowDigestKey  = "flow_digest_key"
 	ShimVarPortId         = "port_id"
 )
 
@@ -139,7 +139,8 @@ type ShimMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ShimVariableSpecs struct {
-	PortId *ebpf.VariableSpec `ebpf:"port_id"`
+	FlowDigestKey *ebpf.VariableSpec `ebpf:"flow_digest_key"`
+	PortId        *ebpf.VariableSpec `ebpf:"port_id"`
 }
 
 // ShimObjects contains all objects after they have been loaded into the kernel.
@@ -179,7 +180,8 @@ func (m *ShimMaps) Close() error {
 //
 // It can be passed to LoadShimObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ShimVariables struct {
-	PortId *ebpf.Variable `ebpf:"port_id"`
+	FlowDigestKey *ebpf.Variable `ebpf:"flow_digest_key"`
+	PortId        *ebpf.Variable `ebpf:"port_id"`
 }
 
 // ShimPrograms contains all programs after they have been loaded into the kernel.

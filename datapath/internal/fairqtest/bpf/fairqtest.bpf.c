@@ -15,7 +15,7 @@ struct {
 SEC("tcx/egress")
 int long_lookup(struct __sk_buff *ctx)
 {
-	struct flow_key key = {.vlans = ctx->ifindex};
+	struct flow_key key = {.word = {ctx->ifindex}};
 	__u64 *v = bpf_map_lookup_elem(&long_lookups, &key);
 
 	return v ? TCX_DROP : TCX_NEXT;
@@ -33,7 +33,7 @@ int parse(struct __sk_buff *ctx)
 {
 	struct segment s = {};
 
-	return segment_read(ctx, &s) == SEGMENT_TCP && s.key.port[0] != 1 ? TCX_NEXT : TCX_DROP;
+	return segment_read(ctx, &s) == SEGMENT_TCP && s.key.word[1] != 1 ? TCX_NEXT : TCX_DROP;
 }
 
 const volatile __u16 wide_window = 0;

@@ -1,0 +1,40 @@
+package attach
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// digestKey is a constant of the programs that keep a table of connections: flow_digest_key of bpf/lib/segment.h.
+const (
+	digestKey   = "flow_digest_key"
+	digestWords = 20
+)
+
+// SetRandomDigestKey is SetDigestKey with a seed of its own, for tables that go with the process.
+func SetRandomDigestKey(spec *ebpf.CollectionSpec) error {
+	var seed [16]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return fmt.Errorf("seed of the tables: %w", err)
+	}
+	return SetDigestKey(spec, seed)
+}
+
+// SetDigestKey sets the key under which a program's tables find IPv6 connections. Programs that share a table have the same
+// seed, which no sender may know.
+func SetDigestKey(spec *ebpf.CollectionSpec, seed [16]byte) error {
+	var key [digestWords]uint32
+	for i := range key {
+		sum := sha256.Sum256(append(seed[:], byte(i)))
+		key[i] = binary.LittleEndian.Uint32(sum[:])
+	}
+	v, ok := spec.Variables[digestKey]
+	if !ok {
+		return fmt.Errorf("the program has no %s", digestKey)
+	}
+	return v.Set(key)
+}
