@@ -1,6 +1,6 @@
 package network
 
-// A packet as everybody outside this package sees it. Every method inlines to the load or store of a field.
+// A packet as everybody outside this package sees it. Every method that reads or sets a field inlines.
 
 // mostBlocks is how many SACK blocks a header has room for, without other options (RFC 2018, section 3).
 const mostBlocks = 4
