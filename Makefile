@@ -120,9 +120,10 @@ mutate-sim: ## bugs put into the simulator one by one, each of which the random 
 sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-user: the same bytes
 	scripts/sim-arm64
 
-differential: ## the law in the kernel against the law in the simulator, over 100,000 ACKs of a real incast: a minute (docs/differential.md)
+differential: ## what the kernel decides against what the simulator does, 100,000 answers of each kind, on real TCP: minutes (docs/differential.md)
 	@scripts/need-root
 	$(GO) run ./lab/differential $(DIFFERENTIAL)
+	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 40 'all together\|FAIL\|_test.go'
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
 	@scripts/need-root

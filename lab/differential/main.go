@@ -1,7 +1,7 @@
-// Command differential runs an experiment's FairQ in the lab, on real TCP, with every call of its law recorded
-// in the kernel, and asks the native law the same (docs/differential.md). It goes through the file's runs until
-// the law was asked for enough acknowledgements, prints how often each function was called and how many answers
-// differ, and exits with 1 and the first call that does.
+// Command differential runs an experiment's FairQ in the lab, on real TCP, with every decision of core recorded
+// in the kernel, and asks the native core the same (docs/differential.md). It goes through the file's runs, as they are and
+// in edge mode, until there are enough acknowledgements and answers of each kind. It prints how often each function was
+// called and how many answers differ, and exits with 1 and the first call that does.
 // Run it by `make differential`.
 package main
 
@@ -37,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	a := asked{file: "experiments/incast.yaml"}
-	flag.Uint64Var(&a.acks, "acks", 100_000, "acknowledgements that the law is asked for, at least")
+	flag.Uint64Var(&a.acks, "acks", 100_000, "acknowledgements that the law is asked for, and answers of each kind, at least")
 	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/fairq/lawtrace/replay")
 	flag.Func("set", "KEY=VALUE: change one value of FILE (repeatable)", func(s string) error {
 		a.set = append(a.set, s)
@@ -53,33 +53,53 @@ func main() {
 	}
 }
 
-// differential goes through the runs of FairQ until enough was recorded.
+// differential goes through the runs of FairQ until enough was recorded: as the file has it, and then in edge mode.
 func differential(ctx context.Context, a *asked) error {
-	f, err := laws.All().Load(a.file)
-	if err != nil {
-		return err
-	}
-	plan, err := f.Plan(experiment.Options{Worlds: []string{"lab"}, Set: a.set})
-	if err != nil {
-		return err
-	}
 	var all lawtrace.Report
-	for _, run := range plan.Runs {
-		if all.Acks >= a.acks || !slices.Contains(run.Laws, fairq.Name) {
-			continue
-		}
-		if err := one(ctx, a, run, &all); err != nil {
+	for _, mode := range []struct {
+		set   []string
+		kinds []lawtrace.Kind
+	}{
+		{nil, []lawtrace.Kind{lawtrace.KindLaw, lawtrace.KindCounting, lawtrace.KindRelease, lawtrace.KindWindow}},
+		{[]string{"schemes.fairq.params.edge=true"}, []lawtrace.Kind{lawtrace.KindEdge}},
+	} {
+		if err := enough(ctx, a, mode.set, mode.kinds, &all); err != nil {
 			return err
 		}
 	}
 	if err := all.Print(os.Stdout); err != nil {
 		return err
 	}
-	switch {
-	case all.Differences > 0:
-		return fmt.Errorf("%d answers of the native law are not the kernel's", all.Differences)
-	case all.Acks < a.acks:
-		return fmt.Errorf("all runs of %s asked for %d acknowledgements: want %d", a.file, all.Acks, a.acks)
+	if all.Differences > 0 {
+		return fmt.Errorf("%d answers of the native core are not the kernel's", all.Differences)
+	}
+	for k, n := range all.Kinds {
+		if n < a.acks {
+			return fmt.Errorf("all runs of %s gave %d answers about %s: want %d", a.file, n, lawtrace.Kind(k), a.acks)
+		}
+	}
+	return nil
+}
+
+// enough goes through the runs of the file, with these values changed, until there are enough answers of each of the kinds,
+// and enough ACKs.
+func enough(ctx context.Context, a *asked, set []string, kinds []lawtrace.Kind, all *lawtrace.Report) error {
+	f, err := laws.All().Load(a.file)
+	if err != nil {
+		return err
+	}
+	plan, err := f.Plan(experiment.Options{Worlds: []string{"lab"}, Set: append(slices.Clone(a.set), set...)})
+	if err != nil {
+		return err
+	}
+	for _, run := range plan.Runs {
+		few := func(k lawtrace.Kind) bool { return all.Kinds[k] < a.acks }
+		if all.Acks >= a.acks && !slices.ContainsFunc(kinds, few) || !slices.Contains(run.Laws, fairq.Name) {
+			continue
+		}
+		if err := one(ctx, a, run, all); err != nil {
+			return err
+		}
 	}
 	return nil
 }

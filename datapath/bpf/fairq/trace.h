@@ -89,7 +89,7 @@ struct law_turn {
 	__u32 value;
 	__u8 live;
 	__u8 readable;
-	__u8 data_seen; // as the turn found it
+	__u8 data_seen; // as the tick found it
 	__u8 count;     // enum count_mode
 	__u32 running;  // after it
 	__u64 after[51]; // the port from grant_q8 up to rtt_ns
@@ -236,7 +236,6 @@ static __always_inline void turn_hears(struct turn *turn, const struct port_conf
 	record->value = value;
 	record->live = live;
 	record->readable = readable;
-	record->data_seen = port->data_seen != 0;
 	config_copy(&record->config, config);
 }
 
@@ -253,6 +252,8 @@ static __always_inline void turn_ends(struct turn *turn, const struct port_confi
 	record->head.number = number;
 	record->torn = config_differs(&record->config, config);
 	record->running = port->running;
+	// Packets write it without the lock: what the tick read shows in what it made of it.
+	record->data_seen = record->event == TURN_TICKED && port->data_ns == port->ticked_ns;
 	__builtin_memcpy(record->after, &port->grant_q8, sizeof(record->after));
 }
 
