@@ -155,8 +155,9 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	if with.queue+with.device > 0 || without.queue+without.device > 0 || *soak && with.again > 2*without.again+uint64(reloads) {
 		t.Errorf("reloads lost %+v, the same load without them %+v", with, without)
 	}
-	// Where one file of the eight lets windows go, more than 8 at each of its reloads are more than one a reload.
-	if !governed() || *soak && with.ungoverned > without.ungoverned+uint64(reloads) { // in 10 ms, 40
+	// Where one file of the eight lets windows go, more than 8 at each of its reloads are more than one a reload beside
+	// those of the same load without reloads: there are some where the machine keeps the streams waiting all the time.
+	if (!governed() || *soak) && with.ungoverned > without.ungoverned+uint64(reloads) { // in 10 ms, 40
 		t.Errorf("%d acknowledgements passed as they came during reloads, %d without; at the fewest, by file: %v", with.ungoverned, without.ungoverned, fewest)
 	}
 	now := m.read()
