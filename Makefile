@@ -122,7 +122,7 @@ sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-u
 
 differential: ## what the kernel decides against what the simulator does, 100,000 answers of each kind, on real TCP: minutes (docs/differential.md)
 	@scripts/need-root
-	$(GO) run ./lab/differential $(DIFFERENTIAL)
+	$(GO) run ./tools/fairq-differential $(DIFFERENTIAL)
 	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 40 'all together\|FAIL\|_test.go'
 
 lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)

@@ -8,5 +8,5 @@ import "embed"
 // Sources are those of the kernel programs, of the packages that load them and of package native, tests among them: a
 // finished run is filed with a digest of those that it was made by. Package core has its own.
 //
-//go:embed attach/*.go bpf/*/*.c bpf/*/*.h fairq/*.go fairq/edge/*.go fairq/shim/*.go mark/*.go native/*.go reading/*.go rto/*.go
+//go:embed */*.go */*/*.go bpf/*/*.c bpf/*/*.h
 var Sources embed.FS

@@ -51,7 +51,7 @@ func TestLawDefaultsAreThePapers(t *testing.T) {
 		"fairq T = 50 us":           fq.Interval.String() == "50us",
 		"fairq M = 10":              fq.Updates == 10,
 		"fairq alpha = 0.2":         fq.TargetFraction == 0.2,
-		"fairq slow start":          fq.Aggregate, // FQ-11: as core/fairq.h's default
+		"fairq slow start":          fq.Aggregate, // FQ-11: as core/fairq/fairq.h's default
 		"fairq 1 s without data":    fq.Idle.String() == "1s",
 		"sicc T = 1 ms":             si.Interval.String() == "1ms",
 		"sicc alpha1 = 0.2":         si.OffFraction == 0.2,

@@ -120,7 +120,7 @@ func TestCodeOf_CoversTheWorlds(t *testing.T) {
 				}
 			}
 		}
-		for _, file := range []string{"datapath/core/fairq.h", "datapath/core/mark.h", "law/fairq/params.go", "experiment/workload/patterns.go"} {
+		for _, file := range []string{"datapath/core/fairq/fairq.h", "datapath/core/mark.h", "law/fairq/params.go", "experiment/workload/patterns.go"} {
 			if !covers(world, file) {
 				t.Errorf("%s: %s is not in the digest", world, file)
 			}

@@ -9,7 +9,7 @@ import "embed"
 // Headers are the laws' sources. Package native imports this package for their sake: Go's build
 // cache does not see a header outside a package's own directory, and would keep a stale law.
 //
-//go:embed *.h
+//go:embed *.h */*.h
 var Headers embed.FS
 
 // Vectors are the test vectors, in the format that package vector describes.

@@ -1,5 +1,5 @@
 // Package fairq loads FairQ's switch program and attaches it to ports, and reads what the kernel knows of it. The law is
-// core/fairq.h and core/window.h, the program bpf/fairq/fairq.bpf.c.
+// core/fairq/fairq.h and core/window.h, the program bpf/fairq/fairq.bpf.c.
 package fairq
 
 import (
@@ -39,7 +39,7 @@ type Shrink uint8
 // which a SYN was not signed are rewritten, whatever options they have: its ends take unsigned ones.
 type Signed uint8
 
-// The values are those of core/fairq.h, core/window.h, bpf/fairq/flows.h and bpf/fairq/signed.h.
+// The values are those of core/fairq/fairq.h, core/window.h, bpf/fairq/flows.h and bpf/fairq/signed.h.
 const (
 	GainPaper Gain = 0 // an update adds MSS * mean(κ) to all windows together
 	GainOVS   Gain = 1 // an update adds mean(αB - Q), as the authors' code does
@@ -71,7 +71,7 @@ const (
 	SignedDrop  Signed = 2 // they are dropped
 )
 
-// Law configures the law of one port: struct fairq_config of core/fairq.h.
+// Law configures the law of one port: struct fairq_config of core/fairq/fairq.h.
 type Law struct {
 	TargetBytes uint32        // αB, 1 or more
 	BufferBytes uint32        // B: a longer queue counts as this; 0: unknown
@@ -180,7 +180,7 @@ const (
 )
 
 // Sizes of a flow table, in connections: where Config does not say, and at most. The law of a port counts no more
-// flows (FAIRQ_FLOWS_MAX of core/fairq.h).
+// flows (FAIRQ_FLOWS_MAX of core/fairq/fairq.h).
 const (
 	DefaultFlows = 1 << 16
 	MaxFlows     = 1 << 20

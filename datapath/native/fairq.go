@@ -5,7 +5,7 @@ package native
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
 #include <stdlib.h>
-#include "../core/fairq.h"
+#include "../core/fairq/fairq.h"
 
 struct native_fairq {
 	struct fairq_config config;

@@ -1,5 +1,5 @@
 // Package fairq is what Weir knows of FairQ (RWNDQ, SPEC 1.1): its parameters, what they come to at a port, and what is
-// said of a run that it could not hold as it should. Its decisions, per packet and per sample, are datapath/core/fairq.h.
+// said of a run that it could not hold as it should. Its decisions, per packet and per sample, are datapath/core/fairq/fairq.h.
 package fairq
 
 import "weir/law"

@@ -30,7 +30,7 @@ type Params struct {
 	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows anew to target / flows, and there is no slow start"`
 }
 
-// Default: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
+// Default gives the defaults: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
 // together, as the authors' code has it and datapath/core by default: as printed, 2 MSS for each flow
 // and update, 16 flows that start together fill a buffer of 83 packets before their first data is
 // through (FQ-11). A scale of 7 is Linux's own with 6 MB of receive buffer: windows up to 8 MB in steps
@@ -63,8 +63,8 @@ const (
 )
 
 const (
-	mostPeriod     = law.Duration(1e9)     // between two updates (core/fairq.h)
-	mostWindow     = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq.h)
+	mostPeriod     = law.Duration(1e9)     // between two updates (core/fairq/fairq.h)
+	mostWindow     = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq/fairq.h)
 	leastActive    = 10 * time.Millisecond // that a flow counts for after it last sent
 	leastEdge      = law.Duration(1e6)     // the switch program's
 	mostEdge       = EdgeLease / 2         // one ACK that is lost must not let a flow go

@@ -14,7 +14,7 @@ type Config struct {
 	Clear    bool         `json:"clear" jsonschema_description:"GS-7: CE is cleared before delivery"`
 }
 
-// Default: T_i = 5 ms is the paper's; period, depth, timeout, Min_Rate and 5 Mbit/s a mark are the
+// Default gives the defaults: T_i = 5 ms is the paper's; period, depth, timeout, Min_Rate and 5 Mbit/s a mark are the
 // published code's. The increase is fitted to Fig. 2d (1.3 Mbit/s per ms, SPEC GS-5): the paper
 // does not define scale().
 func Default() *Config {

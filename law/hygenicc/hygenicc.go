@@ -14,7 +14,7 @@ type Config struct {
 	Feedback string       `json:"feedback" jsonschema:"enum=evil_bit,enum=message" jsonschema_description:"marks go back on the reserved IP flag, or counted in a packet of their own"`
 }
 
-// Default: 500 us (5 RTT) is paper 000's; the rest is the published code's.
+// Default gives the defaults: 500 us (5 RTT) is paper 000's; the rest is the published code's.
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{

@@ -14,7 +14,7 @@ type Params struct {
 	Overhead   bool         `json:"overhead" jsonschema_description:"SE-8: shares count headers, serialisation and one RTT"`
 }
 
-// Default: K = 30 of 100 packets and base_win = 1 MSS are the paper's; the recover mark is lost with
+// Default gives the defaults: K = 30 of 100 packets and base_win = 1 MSS are the paper's; the recover mark is lost with
 // its first pages, K/2 is SPEC's proposal, as are period and pause.
 func Default() *Params {
 	return &Params{

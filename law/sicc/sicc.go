@@ -17,7 +17,7 @@ type Params struct {
 	Model         string       `json:"model" jsonschema:"enum=controller,enum=queue" jsonschema_description:"the paper's controller, or the queue discipline of its ns-2 plots"`
 }
 
-// Default: T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 the Journal's; DM = 15 ms and
+// Default gives the defaults: T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 the Journal's; DM = 15 ms and
 // the hold of 4 ms are the published code's, as is an initial window of 10 (SPEC 1.4).
 func Default() *Params {
 	return &Params{

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	liveEpochs = 4 // that a direction counts for after it last sent (core/seats.h)
+	liveEpochs = 4 // that a direction counts for after it last sent (core/fairq/seats.h)
 	// mostRest is the longest that the timer rests while nothing waits.
 	mostRest = 4 * event.Millisecond
 	// looksEvery is how many packets pass between two looks whether one shall sample in the timer's place.

@@ -9,7 +9,7 @@ import (
 	"weir/sim/network"
 )
 
-// Edge mode in the switch: which ACKs advertise a window to the edge, core says (core/edge.h). The others pass as they
+// Edge mode in the switch: which ACKs advertise a window to the edge, core says (core/fairq/edge.h). The others pass as they
 // are. SYN-ACKs are always rewritten and never flagged.
 
 const (

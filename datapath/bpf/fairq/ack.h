@@ -23,7 +23,7 @@
 #include "seats.h"
 #include "unify.h"
 #include "../lib/rewrite.h"
-#include "../../core/groups.h"
+#include "../../core/fairq/groups.h"
 
 struct ack {
 	struct end *receiver, *sender; // of the data

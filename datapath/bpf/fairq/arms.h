@@ -16,7 +16,7 @@
 
 #include "flows.h"
 #include "port.h"
-#include "../../core/groups.h"
+#include "../../core/fairq/groups.h"
 
 #define REACH (1u << 30) // further apart than the largest window: not of the same stream of bytes
 

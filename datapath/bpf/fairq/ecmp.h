@@ -11,13 +11,13 @@
 // (`paths`), the ACK is held to 1/N of its window, as the paper has it. What is divided, and why, says
 // docs/fairq.md.
 //
-// Which ACKs these are, and what part of the window they get, is decided in core/groups.h.
+// Which ACKs these are, and what part of the window they get, is decided in core/fairq/groups.h.
 #ifndef WEIR_BPF_ECMP_H
 #define WEIR_BPF_ECMP_H
 
 #include "flows.h"
 #include "port.h"
-#include "../../core/groups.h"
+#include "../../core/fairq/groups.h"
 
 // The id of the port that an end's data leaves by; where another switch has it, of its twin here.
 static __always_inline __u32 paths_port(const struct end *sender)

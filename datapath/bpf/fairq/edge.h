@@ -19,7 +19,7 @@
 #define WEIR_BPF_EDGE_H
 
 #include "../lib/segment.h"
-#include "../../core/edge.h"
+#include "../../core/fairq/edge.h"
 
 #define EDGE_FLAG 0x08 // in the reserved bits
 

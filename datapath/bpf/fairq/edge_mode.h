@@ -61,7 +61,7 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	return left >> shift;
 }
 
-// An ACK that is not left to the edge. field is what the law makes of its window; may: it may advertise (core/groups.h).
+// An ACK that is not left to the edge. field is what the law makes of its window; may: it may advertise (core/fairq/groups.h).
 // Gives the field that leaves, and in bits the reserved bits.
 static __always_inline __u16 edge_advertises(const struct window_ack *w, struct end *receiver, const struct segment *s,
 					     __u16 field, __u8 *bits, const struct granted *granted, int may,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Edge mode in the switch: core/edge.h decides which ACKs advertise a window to the edge, and which. The others pass
+// Edge mode in the switch: core/fairq/edge.h decides which ACKs advertise a window to the edge, and which. The others pass
 // untouched. SYN-ACKs are rewritten always and never flagged.
 #ifndef WEIR_BPF_EDGE_TELL_H
 #define WEIR_BPF_EDGE_TELL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// FairQ on the ports of a Linux switch: a tcx egress program around core/fairq.h and core/window.h.
+// FairQ on the ports of a Linux switch: a tcx egress program around core/fairq/fairq.h and core/window.h.
 //
 // One instance of the program runs on each port. Its port is a constant of the instance, an index into
 // the array maps: an ifindex collides across namespaces. The instances of one switch share the maps.

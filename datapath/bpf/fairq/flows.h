@@ -14,7 +14,7 @@
 #include "../lib/kernel.h"
 #include "../lib/segment.h"
 
-// core's world (core/switch.h): a port's lock, and atomics. Its ports are below.
+// core's world (core/fairq/switch.h): a port's lock, and atomics. Its ports are below.
 #define WEIR_PORT_LOCK struct bpf_spin_lock
 #define WEIR_ADD(p, n) __sync_fetch_and_add(p, n)
 #define WEIR_SWAP(p, v) __sync_lock_test_and_set(p, v)
@@ -22,8 +22,8 @@
 #define WEIR_PORT(world, id) port_of(id)
 #define THE_MAPS ((struct weir_world *)0) // there is one world: the maps of this object
 
-#include "../../core/fairq.h"
-#include "../../core/switch.h"
+#include "../../core/fairq/fairq.h"
+#include "../../core/fairq/switch.h"
 #include "../../core/window.h"
 
 #define FAIRQ_PORTS 1024

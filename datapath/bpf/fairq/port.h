@@ -16,8 +16,8 @@
 #include <bpf/bpf_core_read.h>
 #include "flows.h"
 #include "trace.h"
-#include "../../core/release.h"
-#include "../../core/seats.h"
+#include "../../core/fairq/release.h"
+#include "../../core/fairq/seats.h"
 
 #define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are let go
 #define NAP_MAX_NS 4000000u         // packets may end at any time; a gap over 5 ms is one too long

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What core/seats.h decides about a port's flows, done to the maps: the port is looked up, its lock taken, and its law
+// What core/fairq/seats.h decides about a port's flows, done to the maps: the port is looked up, its lock taken, and its law
 // told.
 #ifndef WEIR_BPF_SEATS_H
 #define WEIR_BPF_SEATS_H

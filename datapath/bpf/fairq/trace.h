@@ -7,11 +7,11 @@
 // Only with WEIR_LAW_TRACE, which datapath/fairq/lawtrace is compiled with. Without it everything here is empty,
 // and the switch program is the same to the instruction.
 //
-//   turn    what is done to a port under its lock in one go (core/release.h), and the port behind it
-//   count   a direction comes to the counts of a port, or leaves them (core/seats.h)
+//   turn    what is done to a port under its lock in one go (core/fairq/release.h), and the port behind it
+//   count   a direction comes to the counts of a port, or leaves them (core/fairq/seats.h)
 //   look    a packet asks whether it shall sample
 //   ack     an acknowledgement: what its data's port grants, whether it is left to the edge, and what is written
-//           (core/groups.h, window.h, edge.h)
+//           (core/fairq/groups.h, window.h, edge.h)
 //
 // Order: each port has a number that its lock guards. Whatever changes the port, or is decided by it, takes the next
 // number under the lock: turns before they give it back; counts, looks and acks take the lock here for it. (Without a
@@ -35,7 +35,7 @@ enum law_left {
 
 #ifdef WEIR_LAW_TRACE
 
-// core/seats.h, with the port's lock around it.
+// core/fairq/seats.h, with the port's lock around it.
 #define WEIR_SEAT_COMES(port, id, seat) law_seat_comes(id, seat)
 #define WEIR_SEAT_GOES(port, id, seat) law_seat_goes(id, seat, 0)
 #define WEIR_SEAT_TAKEN(id, order, old, new, counted, more) law_seat_taken(id, order, old, new, (counted) << 1 | (more))
@@ -45,8 +45,8 @@ __noinline int law_seat_comes(__u32 id, __u64 seat);
 __noinline int law_seat_goes(__u32 id, __u64 seat, __u32 opening);
 __noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u32 answers);
 
-#include "../../core/edge.h"
-#include "../../core/groups.h"
+#include "../../core/fairq/edge.h"
+#include "../../core/fairq/groups.h"
 
 enum law_record {
 	RECORD_TURN = 1,

@@ -12,11 +12,11 @@ type Kind int
 
 // The kinds.
 const (
-	KindLaw      Kind = iota // Algorithm 1 (core/fairq.h), and the rest of a port
-	KindCounting             // which directions are flows (core/seats.h)
-	KindRelease              // what a port grants, and how windows are released (core/release.h)
-	KindWindow               // which group an ACK is in, and its window (core/groups.h, window.h)
-	KindEdge                 // what is advertised to the edge (core/edge.h)
+	KindLaw      Kind = iota // Algorithm 1 (core/fairq/fairq.h), and the rest of a port
+	KindCounting             // which directions are flows (core/fairq/seats.h)
+	KindRelease              // what a port grants, and how windows are released (core/fairq/release.h)
+	KindWindow               // which group an ACK is in, and its window (core/fairq/groups.h, window.h)
+	KindEdge                 // what is advertised to the edge (core/fairq/edge.h)
 	kinds
 )
 

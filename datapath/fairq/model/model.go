@@ -1,5 +1,5 @@
 // Package model is FairQ written slowly and plainly in floating point, line for line as the
-// paper's Algorithm 1 has it. The law that runs is datapath/core/fairq.h; this is what its tests hold
+// paper's Algorithm 1 has it. The law that runs is datapath/core/fairq/fairq.h; this is what its tests hold
 // it against, and what to read first.
 package model
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The events of the test vectors of core/seats.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
+// The events of the test vectors of core/fairq/seats.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
 // and what an event is told stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
@@ -13,10 +13,10 @@ struct port;
 WEIR_INLINE struct port *event_port(struct weir_world *world, weir_u32 id);
 #define WEIR_PORT(world, id) event_port(world, id)
 
-#include "../../core/edge.h"
-#include "../../core/groups.h"
-#include "../../core/release.h"
-#include "../../core/seats.h"
+#include "../../core/fairq/edge.h"
+#include "../../core/fairq/groups.h"
+#include "../../core/fairq/release.h"
+#include "../../core/fairq/seats.h"
 
 enum {
 	SEATS_TAKE = 1,

@@ -1,4 +1,4 @@
-// Command replay asks the native law what the kernel was asked: of traces that lab/differential kept (-keep).
+// Command replay asks the native law what the kernel was asked: of traces that tools/fairq-differential kept (-keep).
 // It prints counts and differences, and exits with 1 when there is one.
 package main
 
@@ -19,7 +19,7 @@ func main() {
 
 func replay(files []string) error {
 	if len(files) == 0 {
-		return errors.New("name one trace or more, as lab/differential -keep writes them")
+		return errors.New("name one trace or more, as tools/fairq-differential -keep writes them")
 	}
 	var all lawtrace.Report
 	for _, name := range files {

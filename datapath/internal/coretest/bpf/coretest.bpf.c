@@ -4,7 +4,7 @@
 // program (BPF_PROG_TEST_RUN) and reads state and result there.
 #include "../../../bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
-#include "../../../core/fairq.h"
+#include "../../../core/fairq/fairq.h"
 #include "../../../core/mark.h"
 #include "../../../core/window.h"
 #include "../../corevec/events.h"

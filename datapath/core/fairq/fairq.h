@@ -43,7 +43,7 @@
 #ifndef WEIR_CORE_FAIRQ_H
 #define WEIR_CORE_FAIRQ_H
 
-#include "types.h"
+#include "../types.h"
 
 #define FAIRQ_FLOWS_MAX (1u << 20)
 #define FAIRQ_PERIOD_NS_MAX (1u << 30)

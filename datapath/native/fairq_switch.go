@@ -11,10 +11,10 @@ package native
 struct weir_world;
 struct port;
 WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
-#include "../core/edge.h"
-#include "../core/groups.h"
-#include "../core/release.h"
-#include "../core/seats.h"
+#include "../core/fairq/edge.h"
+#include "../core/fairq/groups.h"
+#include "../core/fairq/release.h"
+#include "../core/fairq/seats.h"
 
 struct native_port {
 	struct port port;
@@ -380,7 +380,7 @@ import "C"
 
 import "unsafe"
 
-// Count says which directions of connections are flows of a port: enum count_mode of core/switch.h.
+// Count says which directions of connections are flows of a port: enum count_mode of core/fairq/switch.h.
 type Count uint8
 
 // The ways to count.
@@ -390,7 +390,7 @@ const (
 	CountOpening                // as CountActive; SYN-ACKs are held to the share beside open handshakes
 )
 
-// End.Flags: enum end_flags of core/switch.h.
+// End.Flags: enum end_flags of core/fairq/switch.h.
 const (
 	EndSeen    = C.END_SEEN    // it sent something
 	EndSYN     = C.END_SYN     // First is valid
@@ -399,7 +399,7 @@ const (
 	EndUnified = C.END_UNIFIED // its SYN was made to announce Told: its windows are converted
 )
 
-// End is struct end of core/switch.h: what one end of a connection sends, as a switch knows it.
+// End is struct end of core/fairq/switch.h: what one end of a connection sends, as a switch knows it.
 type End struct {
 	Seat         uint64 // the port at which it counts, and the epoch; 0: nowhere
 	Registration uint32 // of its port's register, or of its open handshake; 0: none
@@ -423,7 +423,7 @@ type End struct {
 	Assumed      uint16 // id + 1 of the port that its data would leave by here; 0: not known
 }
 
-// PortConfig is struct port_config of core/switch.h, as far as it decides something.
+// PortConfig is struct port_config of core/fairq/switch.h, as far as it decides something.
 type PortConfig struct {
 	Law        FairQConfig
 	EpochNs    uint64 // a direction counts for 3 to 4 of them after it last sent
@@ -436,7 +436,7 @@ type PortConfig struct {
 	Divisor    uint16 // of the window of ACKs whose data takes another of the port's equal paths; 0, 1: the whole
 }
 
-// Port is struct port of core/switch.h, which stands in C memory. It is changed by the events of its Switch; the world
+// Port is struct port of core/fairq/switch.h, which stands in C memory. It is changed by the events of its Switch; the world
 // itself writes DataSeen.
 type Port struct {
 	_             uint32 // lock
@@ -712,7 +712,7 @@ func (s *Switch) Turn(id int, t *Turn) {
 }
 
 // SeatComes counts a direction that has taken this seat, and SeatGoes counts one no more that had it: it gives whether it
-// still counted. SeatIsNew says whether the port has a flow more by that. (core/seats.h)
+// still counted. SeatIsNew says whether the port has a flow more by that. (core/fairq/seats.h)
 func (s *Switch) SeatComes(id int, seat uint64) {
 	C.native_seat_comes(s.c, C.weir_u32(id), C.weir_u64(seat))
 }

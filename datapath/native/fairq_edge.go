@@ -3,7 +3,7 @@
 package native
 
 /*
-#include "../core/edge.h"
+#include "../core/fairq/edge.h"
 
 // What the port next to a host knows of the ACKs that go there.
 struct native_edge {
@@ -57,14 +57,14 @@ func EdgeTimeOf(ns int64) EdgeTime { return EdgeTime(ns >> C.EDGE_CLOCK_LOG2_NS)
 // EdgeNone is a window in bytes that is no limit.
 const EdgeNone = C.WINDOW_EDGE_MAX
 
-// EdgeConfig is struct edge_config of core/edge.h: when a switch advertises a window. All 0: every ACK is rewritten.
+// EdgeConfig is struct edge_config of core/fairq/edge.h: when a switch advertises a window. All 0: every ACK is rewritten.
 type EdgeConfig struct {
 	Interval EdgeTime // 1 or more
 	Lease    EdgeTime // how long the edge remembers, above Interval
 	Change   uint32   // by so much of 256 a window moves that is advertised at once
 }
 
-// EdgeRules is struct edge_rules of core/edge.h: what holds at a port next to a host.
+// EdgeRules is struct edge_rules of core/fairq/edge.h: what holds at a port next to a host.
 type EdgeRules struct {
 	Lease      EdgeTime
 	FloorBytes uint32 // of every flow's window; 0: its own MSS

@@ -33,7 +33,7 @@ const (
 	VariantFairSwitch         // SPEC 1.3: 32-sample mean of Q, windows from αB/β on each change of β
 )
 
-// FairQConfig is struct fairq_config of core/fairq.h.
+// FairQConfig is struct fairq_config of core/fairq/fairq.h.
 type FairQConfig struct {
 	TargetBytes uint32    // αB, 1 or more
 	BufferBytes uint32    // B: a longer queue counts as this; 0: unknown
@@ -47,7 +47,7 @@ type FairQConfig struct {
 	Variant     Variant
 }
 
-// FairQState is struct fairq_state of core/fairq.h: one queue. Fields in q8 are bytes times 256.
+// FairQState is struct fairq_state of core/fairq/fairq.h: one queue. Fields in q8 are bytes times 256.
 type FairQState struct {
 	AggregateQ8  uint64 // β*Rwnd
 	WindowQ8     uint64 // Rwnd, within its limits

@@ -26,9 +26,9 @@
 #ifndef WEIR_CORE_EDGE_H
 #define WEIR_CORE_EDGE_H
 
-#include "handshake.h"
+#include "../handshake.h"
 #include "switch.h"
-#include "window.h"
+#include "../window.h"
 
 #define EDGE_CLOCK_LOG2_NS 20
 

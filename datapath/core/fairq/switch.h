@@ -18,7 +18,7 @@
 #define WEIR_CORE_SWITCH_H
 
 #include "fairq.h"
-#include "types.h"
+#include "../types.h"
 
 #ifndef WEIR_PORT_LOCK
 #define WEIR_PORT_LOCK weir_u32

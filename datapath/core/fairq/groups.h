@@ -18,7 +18,7 @@
 #include "release.h"
 #include "seats.h"
 #include "switch.h"
-#include "window.h"
+#include "../window.h"
 
 // What an ACK is held to.
 struct granted {
