@@ -127,7 +127,7 @@ func (s *Set) Report(before []law.Tally) (totals []law.Value, unmet []result.Unm
 // Close takes all laws off the ports and frees what they hold.
 func (s *Set) Close() {
 	for _, l := range s.laws {
-		l.AtWork.Close()
+		l.Close()
 	}
 	for _, p := range s.net.Ports {
 		p.SetLaws()
