@@ -1,5 +1,6 @@
-// Package law holds what the control laws and every world that runs them share: units of
-// measure and, later, the laws themselves. It imports nothing of the project.
+// Package law holds what the control laws and every world that runs them share: units of measure, what a law is (Law), what
+// is known of one (Spec), and the words between laws and worlds (Event, Action, Grant). It imports nothing of the project.
+// Each law has a folder below.
 package law
 
 import (
