@@ -76,9 +76,16 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 		}
 		return path
 	}
-	headers, err := filepath.Glob("../core/*.h")
-	if err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "fairq"), 0o700); err != nil {
 		t.Fatal(err)
+	}
+	var headers []string
+	for _, pattern := range []string{"*.h", "fairq/*.h"} {
+		found, err := filepath.Glob("../core/" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers = append(headers, found...)
 	}
 	for _, path := range headers {
 		text := read(path)
@@ -88,7 +95,7 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 			}
 			text = strings.Replace(text, m.old, m.new, 1)
 		}
-		write(filepath.Base(path), text)
+		write(strings.TrimPrefix(path, "../core/"), text)
 	}
 	sources, err := filepath.Glob("../native/*.go")
 	if err != nil {
