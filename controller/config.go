@@ -125,7 +125,7 @@ func kindWith(specs law.Specs) *config.Kind[File] {
 	return &k
 }
 
-// Load reads and checks a file, in a build that has these laws. What is wrong with it is config.Errors.
+// Load reads and checks a file, in a build that has these laws. Its faults are config.Errors.
 func Load(path string, specs law.Specs) (*Config, error) {
 	f, err := kindWith(specs).Load(path)
 	if err != nil {

@@ -155,7 +155,7 @@ func defaultFile(l Law) *File {
 // Schema is the JSON schema of `kind: Switch`.
 func (a *Agent) Schema() []byte { return a.kind().Schema() }
 
-// Load reads and checks a file of `kind: Switch`. What is wrong with it is config.Errors.
+// Load reads and checks a file of `kind: Switch`. Its faults are config.Errors.
 func (a *Agent) Load(path string) (*Config, error) {
 	f, err := a.kind().Load(path)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestVersion1_IsReadAsBefore(t *testing.T) {
 	}
 }
 
-// What is wrong with a file of version 1 is wrong with it in version 2, and the error has the new key there.
+// A fault of a file of version 1 is also one in version 2, and the error names the new key there.
 func TestVersion2_BrokenFilesGetPreciseErrors(t *testing.T) {
 	var out strings.Builder
 	for _, path := range brokenFiles(t) {

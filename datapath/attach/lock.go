@@ -155,7 +155,7 @@ func (l *PinLock) Close() error {
 	return errors.Join(l.owner.Close(), l.dir.Close())
 }
 
-// ReadHolder says who has dir, or had it last. What cannot be read is left out.
+// ReadHolder says who has dir, or had it last. It leaves out what it cannot read.
 func ReadHolder(dir string) (h Holder) {
 	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, OwnerPin), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {

@@ -8,7 +8,7 @@
 //   3 ack_is_limited  the field: the least of both, not below the flow's floor
 //   4 ack_is_written  into the header, with the checksum
 //
-// What else there is stands in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h),
+// Everything else stands in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h),
 // equal paths (ecmp.h), what observers want to know (observe.h).
 #ifndef WEIR_BPF_ACK_H
 #define WEIR_BPF_ACK_H

@@ -158,8 +158,8 @@ static __always_inline void arm_data(struct connection *c, const struct segment 
 }
 
 // Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
-// several CPUs at once: each byte is counted by one of them. Who finds it moved twice leaves it to the next. Where nobody
-// counts bytes a plain store does.
+// several CPUs at once: each byte is counted by one of them. A CPU that finds it moved twice leaves it to the next. A plain
+// store does where nobody counts bytes.
 static __always_inline __u32 una_moves(struct acks *a, __u32 ack, int counted)
 {
 	if (!counted) {

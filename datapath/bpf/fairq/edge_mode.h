@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Edge mode in the switch program (docs/fairq.md): an ACK is left to the edge, or advertises a window to it. Which does what
-// is decided in edge_tell.h. With edge_interval 0, a constant of the program, none of this is in it.
+// Edge mode in the switch program (docs/fairq.md): an ACK is left to the edge, or advertises a window to it. The file
+// edge_tell.h decides which. With edge_interval 0, a constant of the program, none of this is in it.
 #ifndef WEIR_BPF_EDGE_MODE_H
 #define WEIR_BPF_EDGE_MODE_H
 

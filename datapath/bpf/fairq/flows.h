@@ -47,7 +47,7 @@ enum connection_flags {
 	CONNECTION_BARE = 16, // both SYNs were seen, and not both were signed
 };
 
-// What the acknowledgements of one end say about the data of the other.
+// The data of one end, as the acknowledgements of the other tell of it.
 struct acks {
 	struct window_edge edge; // that they granted
 	__u32 una;               // behind the furthest data that was acknowledged here

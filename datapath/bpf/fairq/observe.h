@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a canary, a rollback or an observer wants to know of acknowledgements: how far they moved, whether they were limited,
-// and to what. Only while the control entry says that somebody watches is more done than to follow what is acknowledged.
+// Counts of acknowledgements for a canary, a rollback or an observer: how far they moved, whether they were limited,
+// and to what. They are kept only while the control entry says that somebody watches.
 #ifndef WEIR_BPF_OBSERVE_H
 #define WEIR_BPF_OBSERVE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What happens to a port: its timer samples its queue for the law, its flows are counted, and its
+// The life of a port: its timer samples its queue for the law, its flows are counted, and its
 // windows are let go when user space is gone.
 //
 // A port's timer runs while the port has flows, and stops by itself when it has none. It is dear: in a

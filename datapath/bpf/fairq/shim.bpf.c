@@ -68,7 +68,7 @@ struct {
 	__type(value, struct shim_counts);
 } counts SEC(".maps");
 
-// What handshakes told. An entry goes when the table needs room and it is the one unused longest: it outlives the FIN,
+// The news of handshakes. An entry goes when the table needs room and it is the one unused longest: it outlives the FIN,
 // after which acknowledgements still flow.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
