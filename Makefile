@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch soak-controller check lint generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -60,6 +60,9 @@ soak-controller: deps-test ## 100 changes between two controllers, killed or sto
 
 lint: ## golangci-lint, pinned in tools/lint
 	$(LINT) run ./...
+
+prose: ## check that comments, errors, help, logs and pages are plain English (docs/glossary.md); PROSE='-count', '-rules', 'law docs/lab.md'
+	$(GO) run ./tools/prose $(PROSE)
 
 # Built after the kernel objects are made, for ./weir holds them: the other way round it would run the old law in the lab.
 generate: deps-test ## regenerate what is generated: kernel objects (clang-16), JSON schemas; and ./weir with them
