@@ -19,7 +19,7 @@ func TestCompose(t *testing.T) {
 	nothing := &Spec{Name: "nothing"}
 	for _, row := range []struct {
 		laws []*Spec
-		want *ConflictError // nil: they can
+		want *ConflictError // nil: no conflict
 	}{
 		{nil, nil},
 		{[]*Spec{marks}, nil},
@@ -51,7 +51,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// Laws can work together exactly if each exclusive resource has one claimant at most, whatever their order.
+// Laws can run together exactly if each exclusive resource has at most one claimant, in any order.
 func TestCompose_OneOwnerEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var laws []*Spec

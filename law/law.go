@@ -20,7 +20,7 @@ type Host uint32
 // VM is a guest. Its number is configured and never taken from a packet; 0: not known.
 type VM uint32
 
-// Owner is a slot in the kernel's table of those who grant. Grants of an owner live while its heartbeat does.
+// Owner is an index in the kernel's table of granting processes. Grants of an owner are valid while its heartbeat arrives.
 type Owner uint8
 
 // Port is a port of a switch.
@@ -58,19 +58,19 @@ const (
 	PauseGrant              // no data; Value is 0
 )
 
-// Key says whose traffic a Grant is for. A zero field means any.
+// Key selects the traffic that a Grant is for. A zero field means any.
 type Key struct {
 	Pair
 	Flow Flow
 }
 
-// Grant is what traffic may take. Where several are live for the same traffic, the smallest counts.
+// Grant limits traffic. Where several are valid for the same traffic, the smallest counts.
 type Grant struct {
 	Owner Owner
 	Kind  Kind
 	Key   Key
 	Value uint64        // in the unit of Kind
-	Lease time.Duration // from when it is received; 0: the limit is released gradually
+	Lease time.Duration // validity, from when it is received; 0: the limit is released gradually
 	Cause uint64        // serial number of the event that it answers
 }
 
@@ -79,14 +79,14 @@ func (Grant) LawAction() {}
 
 // Event is something that a law may want to know. Laws and rooms add their own kinds.
 //
-// A world may lend what an event points at (a slice, a frame): it is valid until Step returns.
+// The memory that an event points at (a slice, a frame) may be borrowed: it is valid until Step returns.
 type Event interface{ LawEvent() }
 
-// Action is something that a law wants done. Laws and rooms add their own kinds. What an action points at is valid until
-// the law's next Step.
+// Action is something that a law wants done. Laws and rooms add their own kinds. The memory that an action points at is
+// valid until the law's next Step.
 type Action interface{ LawAction() }
 
-// Tick says: the time that Wake asked for has come. It may come late, and between two of them other events come.
+// Tick reports that the time of Wake has come. It may be late, and other events may come between two ticks.
 type Tick struct{}
 
 // LawEvent makes it an Event.
@@ -95,10 +95,10 @@ func (Tick) LawEvent() {}
 // Law decides. It has no clock, no goroutine, no randomness of its own and no input or output: the same events at the
 // same times give the same actions, in every world.
 type Law interface {
-	// Step takes one event and appends what is to be done to out. now is the time since the law's world began and never
-	// goes back. Events of a kind that the law does not know are ignored, and nothing that was lent is kept.
+	// Step takes one event and appends the law's actions to out. now is the time since the law's world began and never
+	// decreases. Step ignores events of a kind that the law does not know, and keeps no borrowed memory.
 	Step(now time.Duration, e Event, out []Action) []Action
-	// Wake is the time, as now, at which the law wants a Tick though nothing else happens; 0: it wants none. The world
-	// asks for it after each Step.
+	// Wake returns the time, on the clock of now, at which the law wants a Tick even if nothing else happens; 0: never. The
+	// world calls it after each Step.
 	Wake() time.Duration
 }

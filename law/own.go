@@ -2,8 +2,8 @@ package law
 
 import "reflect"
 
-// Own gives a copy of an event or an action that shares no memory with it, for a world that keeps it beyond the step for
-// which it was lent: in a queue, on its way to another machine. What is behind fields that are not exported is shared.
+// Own returns a deep copy of an event or an action. A world needs it to keep borrowed memory beyond the step: in a queue, on
+// its way to another machine. Memory behind unexported fields is still shared.
 func Own[T any](v T) T {
 	var out T
 	own(reflect.ValueOf(&out).Elem(), reflect.ValueOf(&v).Elem())

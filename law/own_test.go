@@ -24,7 +24,7 @@ type ownEvent struct {
 
 func (*ownEvent) LawEvent() {}
 
-// A copy is equal, and nothing that is done to the original afterwards is seen in it.
+// A copy is equal to the original, and later changes of the original do not show in it.
 func TestOwn(t *testing.T) {
 	newEvent := func() *ownEvent {
 		return &ownEvent{

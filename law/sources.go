@@ -2,8 +2,8 @@ package law
 
 import "embed"
 
-// Sources are those of all laws and of what they share, tests among them: a finished run is filed with a digest of those
-// that it was made by.
+// Sources holds the source files of all laws and of their common packages, including tests. A finished run is stored with a
+// digest of the sources that made it.
 //
 //go:embed *.go */*.go
 var Sources embed.FS

@@ -5,40 +5,41 @@ import (
 	"slices"
 )
 
-// Spec is everything that the rest of Weir knows about a law. Rooms that are no law's own name no law: they read here.
+// Spec is everything that the rest of Weir knows about a law. Rooms that belong to no law read it and name no law.
 type Spec struct {
 	Name string
-	// Folder is the directory of its paper's experiments below experiments/, and Title the heading that they stand under.
-	// Laws of one paper have the same. "": it has none.
+	// Folder is the directory of its paper's experiments below experiments/. Title is their heading. Laws of one paper
+	// have the same. "": the law has no paper.
 	Folder, Title string
-	// Baseline: switches have it without Weir, or it is the simplest there is; others are held against it.
+	// Baseline: switches have this law without Weir, or no law is simpler. Other laws are compared with it.
 	Baseline bool
-	// Params gives a pointer to the law's parameters with their defaults: a struct whose fields have tags for JSON and for
+	// Params returns a pointer to the law's parameters with their defaults: a struct whose fields have tags for JSON and for
 	// the JSON schema. A field with the tag above:"0" cannot be 0.
 	Params func() any
-	// Idle are parameters, by name, that have no effect on this law. Who gives one is told so.
+	// Idle lists parameters, by name, that have no effect on this law. A file that sets one is refused with the reason.
 	Idle map[string]Idle
-	// Worlds are those that the law is meant for. A scheme that names it is skipped in others.
+	// Worlds lists the worlds that the law is meant for. A scheme that names the law is skipped in others.
 	Worlds []string
-	// Sites are the places where it works.
+	// Sites lists the kinds of places where it runs.
 	Sites []Site
-	// Signals are what it has to be told. Telemetry is switched on only where a law asks for it.
+	// Signals lists its inputs. Telemetry is switched on only where a law asks for it.
 	Signals []Signal
-	// Claims are the resources that it writes.
+	// Claims lists the resources that it writes.
 	Claims []Resource
-	// Metrics are what it measures of itself, in the order in which they are shown.
+	// Metrics lists what it measures of itself, in display order.
 	Metrics []Metric
-	// Report says what a tally of one run comes to: values of the metrics of kind Total, and what kept the law from working as
-	// it should, as sentences without numbers, so that they read the same for all runs. nil: the law counts nothing.
+	// Report evaluates the tally of one run. totals are the values of the metrics of kind Total. trouble lists what kept
+	// the law from working as it should: sentences without numbers, so that they are equal for all runs. nil: the law
+	// counts nothing.
 	Report func(t Tally) (totals []Value, trouble []string)
-	// New makes the law at a site of a network. nil: every decision of it is C in datapath/core.
+	// New makes the law at a site of a network. nil: C in datapath/core makes all its decisions.
 	New func(site Site, params any, topo *Topology) (Law, error)
 }
 
-// Idle says why a parameter has no effect, and what to do about it.
+// Idle is why a parameter has no effect, and what to do about it.
 type Idle struct{ Why, Do string }
 
-// Site is a kind of place where a law works.
+// Site is a kind of place where a law runs.
 type Site uint8
 
 // The sites.
@@ -53,7 +54,7 @@ func (s Site) String() string {
 	return [...]string{"switch port", "uplink", "VM port", "controller"}[s]
 }
 
-// Signal is something that a law wants to be told.
+// Signal is an input of a law.
 type Signal uint8
 
 // The signals.
@@ -69,7 +70,7 @@ const (
 // Resource is something that a law writes and another may write too.
 type Resource uint8
 
-// The resources. Of the exclusive ones a place can have one owner; of the others the smallest grant counts.
+// The resources. An exclusive resource has one owner at a place. For the others the smallest grant counts.
 const (
 	Marking       Resource = iota // CE at a switch's port; exclusive
 	ECN                           // ECT and CE between a guest and the network; exclusive
@@ -82,33 +83,33 @@ func (r Resource) String() string {
 	return [...]string{"marking", "ECN", "shim", "receive window", "send rate"}[r]
 }
 
-// Exclusive tells whether only one law can have r at a place.
+// Exclusive reports whether only one law can claim r at a place.
 func (r Resource) Exclusive() bool { return r <= Shim }
 
-// MetricKind says what a Metric is of.
+// MetricKind is how a Metric is collected.
 type MetricKind uint8
 
 // The kinds of metrics.
 const (
-	OverTime MetricKind = iota // held of a port and sampled over time: a distribution
-	Total                      // counted at all ports together, in the whole run: a number
+	OverTime MetricKind = iota // a state of a port, sampled over time: a distribution
+	Total                      // counted at all ports together over the whole run: a number
 )
 
 // Metric is a quantity that a law measures of itself. Its path in results and claims is law.NAME, of a port or, of
 // kind Total, of all ports.
 type Metric struct {
-	Name string // a-z, 0-9 and _, with the unit behind it: grant_bytes; of a count none
+	Name string // a-z, 0-9 and _, ending with the unit: grant_bytes; a count has no unit
 	Kind MetricKind
 	Text string // what it is
-	// Main is the statistic that comparisons and tables use: mean, p50, ...; of kind Total "-". "": none, the metric is
-	// among the details only.
+	// Main is the statistic that comparisons and tables use: mean, p50, ...; "-" for kind Total. "": none, the metric is
+	// shown among the details only.
 	Main string
-	// Heading and Unit head its column in tables, whose numbers are multiplied by Scale (0: 1). "": it has none.
+	// Heading and Unit head its column in tables. The numbers there are multiplied by Scale (0: 1). "": no column.
 	Heading, Unit string
 	Scale         float64
 }
 
-// Path is the metric's main path below a port: "law.flows.mean", "law.acks".
+// Path returns the metric's main path below a port: "law.flows.mean", "law.acks".
 func (m *Metric) Path() string {
 	if m.Kind == Total {
 		return "law." + m.Name
@@ -122,10 +123,10 @@ type Value struct {
 	Value  float64
 }
 
-// Tally is what a law counted so far, by name of the counter: those of its metrics, and others that its Report looks at.
+// Tally holds a law's counters by name: those of its metrics, and others that its Report reads.
 type Tally map[string]uint64
 
-// Since is what was counted since before.
+// Since returns the differences to an earlier tally.
 func (t Tally) Since(before Tally) Tally {
 	out := make(Tally, len(t))
 	for name, n := range t {
@@ -136,7 +137,7 @@ func (t Tally) Since(before Tally) Tally {
 
 // Topology is what a law may know of its network.
 type Topology struct {
-	RTT   Duration // when nothing queues
+	RTT   Duration // with empty queues
 	Links []Link
 }
 
@@ -147,10 +148,10 @@ type Link struct {
 	Buffer Limit  // of each port
 }
 
-// Specs are the laws of a build, in the order of the documentation.
+// Specs lists the laws of a build, in the order of the documentation.
 type Specs []Spec
 
-// Named gives the law called name.
+// Named returns the law with this name.
 func (s Specs) Named(name string) (*Spec, bool) {
 	i := slices.IndexFunc(s, func(l Spec) bool { return l.Name == name })
 	if i < 0 {
@@ -168,7 +169,7 @@ func (s Specs) Names() []string {
 	return out
 }
 
-// Metrics lists the metrics of all laws, each name once: laws that have one of the same name mean the same by it.
+// Metrics lists the metrics of all laws, each name once: a name means the same in all laws.
 func (s Specs) Metrics() []Metric {
 	var out []Metric
 	for i := range s {
@@ -181,7 +182,7 @@ func (s Specs) Metrics() []Metric {
 	return out
 }
 
-// Params gives a law's parameters as a P, however params holds them.
+// Params returns the parameters of the law with this name as a P.
 func Params[P any](params map[string]any, name string) (P, error) {
 	p, ok := params[name].(P)
 	if !ok {

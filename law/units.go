@@ -1,6 +1,6 @@
-// Package law holds what the control laws and every world that runs them share: units of measure, what a law is (Law), what
-// is known of one (Spec), and the words between laws and worlds (Event, Action, Grant). It imports nothing of the project.
-// Each law has a folder below.
+// Package law has the types that laws and worlds share: units of measure, the interface of a law (Law), its description
+// (Spec), and the messages between laws and worlds (Event, Action, Grant). It imports nothing of the project. Each law has a
+// folder below.
 package law
 
 import (
@@ -18,21 +18,20 @@ type Rate int64
 // 10^3), KiB or MiB (powers of 2^10).
 type Bytes int64
 
-// Duration is a length of time with a text form that insists on a unit: ns, us, ms or s.
+// Duration is a length of time whose text form requires a unit: ns, us, ms or s.
 type Duration time.Duration
 
-// PacketBytes is what one packet of a limit given in packets counts for in a world that keeps
-// its queues in bytes (SPEC section 5: 1500 B).
+// PacketBytes is the size of a packet, in bytes, where a world counts bytes and a limit is in packets (SPEC section 5:
+// 1500 B).
 const PacketBytes = 1500
 
-// Limit is a size of a queue, or a mark within it, in bytes or in packets. Text form: as Bytes,
-// or a number and pkt.
+// Limit is the size of a queue, or a threshold within it, in bytes or in packets. Text form: as Bytes, or a number and pkt.
 type Limit struct {
 	N       int64
 	Packets bool
 }
 
-// Bytes gives the limit in bytes; a limit in packets counts PacketBytes for each.
+// Bytes returns the limit in bytes; a packet counts as PacketBytes.
 func (l Limit) Bytes() Bytes {
 	if l.Packets {
 		return Bytes(l.N * PacketBytes)
@@ -40,7 +39,7 @@ func (l Limit) Bytes() Bytes {
 	return Bytes(l.N)
 }
 
-// Std gives the duration as the standard library has it.
+// Std returns the duration as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 type unit struct {
@@ -55,16 +54,15 @@ var (
 	packetUnits   = []unit{{"pkt", 1}}
 )
 
-// maxUnits bounds every quantity to what a float64 holds exactly, so that arithmetic on it (time
-// scale, rates times times) stays exact enough everywhere.
+// maxUnits limits every quantity to values that a float64 represents exactly, so that arithmetic on it (time scale, rate x
+// time) stays exact enough everywhere.
 const maxUnits = 1 << 53
 
-// maxDigits bounds the text of a number.
+// maxDigits limits the text of a number.
 const maxDigits = 32
 
-// parse reads NUMBER UNIT, with at most one space between. The longest unit that matches wins, so
-// that "ms" is not "s". The result is a whole number of the quantity's step; the arithmetic is
-// exact.
+// parse reads NUMBER UNIT, with at most one space between. The longest unit that matches wins, so that "ms" is not "s". It
+// returns a whole number of the quantity's step; the arithmetic is exact.
 func parse(what, text string, units []unit) (int64, error) {
 	number, size := "", int64(0)
 	best := 0
@@ -100,7 +98,7 @@ func parse(what, text string, units []unit) (int64, error) {
 	return v.Num().Int64(), nil
 }
 
-// step names what a quantity is counted in.
+// step returns the smallest unit of a quantity.
 func step(what string) string {
 	switch what {
 	case "rate":
@@ -113,7 +111,7 @@ func step(what string) string {
 	return "B"
 }
 
-// isDecimal tells whether s is digits with at most one point among them: no sign, no exponent.
+// isDecimal reports whether s consists of digits with at most one point among them: no sign, no exponent.
 func isDecimal(s string) bool {
 	whole, fraction, point := strings.Cut(s, ".")
 	if whole == "" || (point && fraction == "") {
@@ -135,8 +133,8 @@ func unitNames(units []unit) string {
 	return strings.Join(names, ", ")
 }
 
-// format writes the value with the largest unit of the list that divides it; what none divides
-// (a rate that a time scale made odd) gets the smallest unit and decimals.
+// format writes the value with the largest unit of the list that divides it. A value that no unit divides (a rate that a
+// time scale made odd) gets the smallest unit and decimals.
 func format(v int64, units []unit) string {
 	best, least := unit{}, units[0]
 	for _, u := range units {
@@ -179,7 +177,7 @@ func (n *Bytes) UnmarshalText(b []byte) error {
 // MarshalText writes the size with its largest exact unit.
 func (n Bytes) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// decimalBytes are the units sizes are written with: powers of ten only, as the papers do.
+// decimalBytes lists the units that sizes are written in: powers of ten only, as in the papers.
 var decimalBytes = []unit{{"MB", 1e6}, {"KB", 1e3}, {"B", 1}}
 
 func (n Bytes) String() string { return format(int64(n), decimalBytes) }

@@ -61,7 +61,7 @@ func TestUnitsRefuse(t *testing.T) {
 		{"10Gbit/s", new(Rate), "did you mean 10Gbit?"},
 		{"10G", new(Rate), "did you mean 10Gbit?"},
 		{"10K", new(Rate), "did you mean 10kbit?"},
-		{"200MB", new(Rate), `unknown unit "MB": a number and Gbit, Mbit, kbit`}, // bytes: eight times as much
+		{"200MB", new(Rate), `unknown unit "MB": a number and Gbit, Mbit, kbit`}, // bytes, not bits
 		{"200bit", new(Rate), `unknown unit "bit": a number and`},
 		{"200foo", new(Rate), `unknown unit "foo": a number and`},
 		{"125kB", new(Bytes), "did you mean 125KB?"},
@@ -115,7 +115,7 @@ func TestLimitCountsAPacketAs1500Bytes(t *testing.T) {
 	}
 }
 
-// Text -> value -> text -> value gives the same value for every value that can be held.
+// Text -> value -> text -> value gives the same value for every value of the type.
 func TestUnitsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.OneOf(

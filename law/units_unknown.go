@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unknownUnit refuses a number with a unit that is none of these, and names the one that was most likely meant.
-// number is what stands before the unit that was recognised; "": none was.
+// unknownUnit returns the error for a number whose unit is not in the list, with the unit that was most likely meant.
+// number is the text before the unit that was recognised; "": no unit was recognised.
 func unknownUnit(what, text, number string, units []unit) error {
 	if isDecimal(strings.TrimSuffix(number, " ")) {
 		return nil
@@ -29,8 +29,8 @@ func isWord(s string) bool {
 	})
 }
 
-// otherNames are names of units that many write, by their lower case. What could mean two units is not here, such as
-// "mb" for a rate's Mbit and a size's MB: each quantity finds its own by the case.
+// otherNames maps common other names of units, in lower case, to units. It omits names that could mean two units, such as
+// "mb" for a rate's Mbit and a size's MB: there the case decides.
 var otherNames = map[string]string{
 	"byte": "B", "bytes": "B", "k": "K", "packet": "pkt", "packets": "pkt", "pkts": "pkt", "p": "pkt",
 	"sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "msecs": "ms", "millisecond": "ms", "milliseconds": "ms",
@@ -38,7 +38,7 @@ var otherNames = map[string]string{
 	"nsec": "ns", "nsecs": "ns", "nanosecond": "ns", "nanoseconds": "ns",
 }
 
-// meantUnit is the unit that was meant by another name; "": that cannot be told.
+// meantUnit returns the unit that another name most likely means; "": not known.
 func meantUnit(given string, units []unit) string {
 	lower := strings.ToLower(given)
 	shorter := strings.TrimSuffix(strings.TrimSuffix(lower, "/s"), "s")           // Mbits, Mbit/s
@@ -53,12 +53,12 @@ func meantUnit(given string, units []unit) string {
 	return ""
 }
 
-// inBytes reports whether a rate's unit would stand for what was written in bytes: "100MB" is not 100Mbit.
+// inBytes reports whether given is a unit of bytes and meant one of bits: "100MB" is not 100Mbit.
 func inBytes(given, meant string) bool {
 	return strings.Contains(given, "B") && strings.HasSuffix(meant, "bit")
 }
 
-// cutUnit is what stands before the longest unit at the end of text; "": there is none.
+// cutUnit returns the text before the longest unit at the end of text; "": there is no unit.
 func cutUnit(text string, units []unit) string {
 	number, longest := "", 0
 	for _, u := range units {

@@ -2,42 +2,42 @@ package fabric
 
 import "weir/law"
 
-// Each action but Report is one thing to be done at one switch. Those of one switch are done in the order given; between
-// switches there is no order but what a Barrier's Confirmed gives.
+// Each action except Report changes or asks one switch. A switch carries out its actions in the order given. Between switches
+// only a Barrier and its Confirmed give an order.
 
-// SetFlow makes a flow, or changes what the one with this key does.
+// SetFlow adds a flow, or changes the actions of the flow with this key.
 type SetFlow struct {
 	Switch law.Switch
 	Flow   Flow
 }
 
-// DropFlow removes a flow; none with this key is no error.
+// DropFlow removes a flow. A missing flow is no error.
 type DropFlow struct {
 	Switch law.Switch
-	Flow   Flow // its Kind tells ours from others'
+	Flow   Flow // its Kind distinguishes Weir's flows from others
 }
 
-// SetGroup makes a group, or changes the one with this number.
+// SetGroup adds a group, or changes the group with this number.
 type SetGroup struct {
 	Switch law.Switch
 	New    bool
 	Group  Group
 }
 
-// DropGroup removes a group, and whatever flows still use it.
+// DropGroup removes a group, and the flows that still use it.
 type DropGroup struct {
 	Switch law.Switch
 	ID     uint32
 }
 
-// SetMeter makes a meter, or changes the one with this number.
+// SetMeter adds a meter, or changes the meter with this number.
 type SetMeter struct {
 	Switch law.Switch
 	New    bool
 	Meter  Meter
 }
 
-// Barrier asks for Confirmed once all before it is carried out.
+// Barrier asks for Confirmed as soon as all earlier actions are carried out.
 type Barrier struct {
 	Switch law.Switch
 	Serial uint64
@@ -53,7 +53,7 @@ type PacketOut struct {
 // AskStats asks for the counters of all ports; PortStats or StatsFailed follows.
 type AskStats struct{ Switch law.Switch }
 
-// Report gives the newest counters of a switch's ports to whoever shows or records them.
+// Report passes the newest counters of a switch's ports to status and metrics.
 type Report struct {
 	Switch law.Switch
 	Ports  []Counters
@@ -86,7 +86,7 @@ func (AskStats) LawAction() {}
 // LawAction makes it an Action.
 func (*Report) LawAction() {}
 
-// Target is the switch that an action of this package is for; false: it is for none.
+// Target returns the switch that an action of this package is for; false: it is for no switch.
 func Target(a law.Action) (law.Switch, bool) {
 	switch a := a.(type) {
 	case SetFlow:

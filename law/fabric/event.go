@@ -2,59 +2,60 @@ package fabric
 
 import "weir/law"
 
-// All events are pointers: the world lends them, and what they point at, for the duration of a step. A law copies what it
+// All events are pointers. They and the memory they point at are borrowed: valid until Step returns. A law copies what it
 // keeps.
 
-// Joined says: a switch is connected and this controller is its master. Found is what was on it already of ours.
+// Joined reports that a switch is connected and that this controller is its master. Found lists the flows, groups and meters
+// that Weir had installed on the switch before.
 type Joined struct {
 	Switch law.Switch
 	Ports  []PortInfo
 	Found  State
 }
 
-// State is what Weir has put on a switch.
+// State lists the flows, groups and meters that Weir has installed on a switch.
 type State struct {
 	Flows  []Flow
 	Groups []Group
 	Meters []Meter
 }
 
-// Left says: the connection to a switch is gone. The switch itself may go on as it was.
+// Left reports that the connection to a switch has ended. The switch itself may continue to forward.
 type Left struct{ Switch law.Switch }
 
-// PortChanged says: a port came, went, or changed its state.
+// PortChanged reports that a port was added, was removed, or changed its state.
 type PortChanged struct {
 	Switch law.Switch
 	Port   PortInfo
 	Gone   bool
 }
 
-// PacketIn says: a packet came to the controller, by a flow of this kind.
+// PacketIn reports that a flow of this kind sent a packet to the controller.
 type PacketIn struct {
 	At    law.Port
 	Kind  Kind
 	Frame []byte
 }
 
-// Confirmed says: the switch has carried out all up to this barrier.
+// Confirmed reports that the switch has carried out all actions up to this barrier.
 type Confirmed struct {
 	Switch law.Switch
 	Serial uint64
 }
 
-// Expired says: a flow with an idle time is gone from a switch.
+// Expired reports that a switch removed a flow after its idle time.
 type Expired struct {
 	Switch law.Switch
 	Flow   FlowKey
 }
 
-// PinAsked asks for one path for both directions of a flow, until nothing was sent for so long.
+// PinAsked asks for one path for both directions of a flow, until the flow was idle for this time.
 type PinAsked struct {
 	Tuple       Tuple
 	IdleSeconds uint16
 }
 
-// PinDropped takes it back.
+// PinDropped ends a PinAsked.
 type PinDropped struct{ Tuple Tuple }
 
 // PortStats answers AskStats.
@@ -63,7 +64,7 @@ type PortStats struct {
 	Ports  []Counters
 }
 
-// StatsFailed says: an AskStats will not be answered any more.
+// StatsFailed reports that an AskStats will not be answered.
 type StatsFailed struct{ Switch law.Switch }
 
 // LawEvent makes it an Event.

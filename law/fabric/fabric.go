@@ -1,6 +1,5 @@
-// Package fabric has the words that the controller's laws and the worlds around them share: ports and
-// addresses as plain values, what happens (events), and what is to be done about it (actions). Nothing
-// here knows OpenFlow's bytes, a socket or a clock.
+// Package fabric has the types that the controller's laws and their worlds share: ports and addresses as plain values,
+// events, and actions. It does not depend on OpenFlow's encoding, on sockets or on a clock.
 package fabric
 
 import (
@@ -15,32 +14,32 @@ type PortNo = uint32
 // PortMax is the last number of a physical port.
 const PortMax PortNo = 0xffffff00
 
-// MAC is an Ethernet address; the zero MAC stands for none.
+// MAC is an Ethernet address; zero: none.
 type MAC [6]byte
 
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// Multicast tells group addresses, broadcast among them.
+// Multicast reports whether m is a group address. Broadcast is one.
 func (m MAC) Multicast() bool { return m[0]&1 != 0 }
 
-// Broadcast is everybody's address.
+// Broadcast is the address of all hosts.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// IPv4 is an address; the zero one stands for none.
+// IPv4 is an address; zero: none.
 type IPv4 [4]byte
 
 func (a IPv4) String() string { return netip.AddrFrom4(a).String() }
 
-// Tuple names one direction of a flow.
+// Tuple identifies one direction of a connection.
 type Tuple struct {
 	Proto            uint8 // 6: TCP, 17: UDP
 	Src, Dst         IPv4
 	SrcPort, DstPort uint16
 }
 
-// Reverse is the other direction.
+// Reverse returns the other direction.
 func (t Tuple) Reverse() Tuple {
 	return Tuple{Proto: t.Proto, Src: t.Dst, Dst: t.Src, SrcPort: t.DstPort, DstPort: t.SrcPort}
 }
@@ -49,7 +48,7 @@ func (t Tuple) String() string {
 	return fmt.Sprintf("%d %v:%d > %v:%d", t.Proto, t.Src, t.SrcPort, t.Dst, t.DstPort)
 }
 
-// PortInfo is what a switch says of a port.
+// PortInfo describes a port as its switch reports it.
 type PortInfo struct {
 	Port PortNo
 	Name string
@@ -57,7 +56,7 @@ type PortInfo struct {
 	Up   bool
 }
 
-// Counters are what a switch counted at a port since the port was made.
+// Counters holds a port's counters since the port was made.
 type Counters struct {
 	Port                 PortNo
 	RxPackets, TxPackets uint64
@@ -66,10 +65,10 @@ type Counters struct {
 	RxErrors, TxErrors   uint64
 }
 
-// Kind says what a flow is for, and so why a packet came to the controller. It is part of the flow's cookie.
+// Kind is the purpose of a flow, and so the reason why a packet came to the controller. It is part of the flow's cookie.
 type Kind uint8
 
-// What flows are for. The packets of those with a meter come to the controller.
+// The purposes of flows. Flows with a meter send their packets to the controller.
 const (
 	Other         Kind = iota
 	Probe              // link discovery: to the controller
@@ -77,10 +76,10 @@ const (
 	SYN                // TCP segments: copied to the controller where they enter the fabric
 	FIN                //
 	RST                //
-	Source             // a host where it belongs
-	UnknownSource      // a sender that is not known there: copied to the controller
-	Link               // what comes in from another switch of ours
-	Pinned             // one flow on a path of its own
+	Source             // frames from a host at its own port
+	UnknownSource      // frames from a host that is not known at this port: copied to the controller
+	Link               // frames from another switch of this fabric
+	Pinned             // one connection on a path of its own
 	HostHere           // to a host on this switch
 	HostThere          // to a host on another one
 	Miss               // destination not known: to the controller
@@ -98,8 +97,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Cookies of Weir's flows carry "WEIR" in the upper half, so that no other flow of a switch is taken for
-// ours. Groups and meters have no cookie: ours are those with numbers in these ranges.
+// Cookies of Weir's flows have "WEIR" in the upper half. Flows with other cookies belong to others. Groups and meters have no
+// cookie: Weir's have numbers in these ranges.
 const (
 	CookieMask  uint64 = 0xffffffff_00000000
 	cookieMagic uint64 = 0x57454952_00000000
@@ -109,10 +108,10 @@ const (
 	MeterLast  uint32 = 0x57ff
 )
 
-// Cookie is that of our flows of this kind.
+// Cookie returns the cookie of Weir's flows of this kind.
 func (k Kind) Cookie() uint64 { return cookieMagic | uint64(k) }
 
-// KindOf reads a cookie; false: the flow is not ours.
+// KindOf returns the kind in a cookie; false: the flow is not Weir's.
 func KindOf(cookie uint64) (Kind, bool) {
 	if cookie&CookieMask != cookieMagic {
 		return Other, false
@@ -120,11 +119,11 @@ func KindOf(cookie uint64) (Kind, bool) {
 	return Kind(cookie), true
 }
 
-// OurGroup tells the numbers of groups that are Weir's.
+// OurGroup reports whether a group number is in Weir's range.
 func OurGroup(id uint32) bool { return id&0xff000000 == GroupBase }
 
-// OurMeter tells the numbers of meters that are Weir's.
+// OurMeter reports whether a meter number is in Weir's range.
 func OurMeter(id uint32) bool { return id >= MeterFirst && id <= MeterLast }
 
-// Hex prints a frame's beginning, for logs and scripted tests.
+// Hex returns a frame in hexadecimal digits, for logs and scripted tests.
 func Hex(frame []byte) string { return hex.EncodeToString(frame) }

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Flow is one entry of a switch's tables, of those that Weir makes.
+// Flow is an entry of a switch's flow tables that Weir makes.
 type Flow struct {
 	FlowKey
 	Do   Do
 	Kind Kind
-	Idle uint16 // seconds without a packet after which the switch removes it and says so; 0: stays
+	Idle uint16 // seconds without a packet after which the switch removes it and reports that; 0: never
 }
 
-// FlowKey is what two flows of one switch cannot have in common.
+// FlowKey identifies a flow of a switch.
 type FlowKey struct {
 	Table    uint8
 	Priority uint16
 	Match    Match
 }
 
-// Match is what a packet has to be. A zero field matches anything.
+// Match selects packets. A zero field matches anything.
 type Match struct {
 	InPort         PortNo
 	EthSrc, EthDst MAC
@@ -29,23 +29,23 @@ type Match struct {
 	TCPFlag        uint16 // set in a TCP segment over IPv4
 }
 
-// Do is what happens to a packet that matches: a copy to the controller, then out, by a group, or on to
-// another table. All zero: dropped.
+// Do is the action for a packet that matches: a copy to the controller, then out of a port, through a group, or on to another
+// table. All zero: dropped.
 type Do struct {
-	Meter uint32 // a copy goes to the controller through this meter, which never holds the packet itself up
+	Meter uint32 // a copy goes to the controller through this meter; the packet itself does not wait for it
 	Out   PortNo
 	Group uint32
 	Goto  uint8
 }
 
 // Group is one of several ports, chosen by a hash of the flow's five-tuple (OpenFlow 1.3, 5.6.1: select).
-// A port that is down is not chosen. None: dropped.
+// A port that is down is not chosen. No port: dropped.
 type Group struct {
 	ID    uint32
 	Ports []PortNo // sorted
 }
 
-// Meter limits what comes to the controller.
+// Meter limits the packets to the controller.
 type Meter struct {
 	ID    uint32
 	Rate  uint32 // packets a second

@@ -16,25 +16,24 @@ type Params struct {
 	TargetFraction float64      `json:"target_fraction" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha)"`
 	Gain           string       `json:"gain" jsonschema:"enum=paper,enum=code" jsonschema_description:"FQ-10: the paper's gain, MSS * kappa / flows, or the published code's"`
 	Aggregate      bool         `json:"aggregate" jsonschema_description:"FQ-11: slow start adds 2 MSS to all windows together (default), not to every flow's as printed"`
-	Count          string       `json:"count" jsonschema:"enum=active,enum=opening,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, the default) or without (active), or the paper's SYN/FIN register"`
+	Count          string       `json:"count" jsonschema:"enum=active,enum=opening,enum=handshake" jsonschema_description:"flows that sent recently; with the windows of SYN-ACKs limited to the share that counts open handshakes (opening, the default) or without (active), or the paper's SYN/FIN register"`
 	MinWindow      law.Bytes    `json:"min_window" jsonschema_description:"least window (FQ-12); 0B: the flow's own MSS"`
 	MaxWindow      law.Bytes    `json:"max_window" jsonschema_description:"most a flow is granted (Wmax); 0B: bandwidth x delay + target"`
 	Idle           law.Duration `json:"idle" above:"0" jsonschema_description:"the flow count restarts after this long without data"`
-	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs, also from a shim at the hosts, or every SYN is made to announce the same one"`
+	Scale          string       `json:"scale" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"source of a flow's window scale: the SYNs (learn), also a shim at the hosts (shim), or one scale that all SYNs are rewritten to announce (unify)"`
 	UnifyShift     int          `json:"unify_shift" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce; windows come in steps of 2 to its power"`
 	Shrink         string       `json:"shrink" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the window's right edge may move left"`
 	Edge           bool         `json:"edge" jsonschema_description:"edge mode: the switches rewrite and flag some ACKs, and the last port before the sender applies each flow's window to all of them"`
-	Paths          int          `json:"paths" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths (ECMP): flows whose data passes another switch than their acknowledgements are held to a port's window divided by it; 1: they are not held"`
-	Undivided      bool         `json:"undivided" jsonschema_description:"paths above 1: to the whole window"`
-	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow is told its window once in so long, and at once when it has moved by more than an eighth"`
-	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows anew to target / flows, and there is no slow start"`
+	Paths          int          `json:"paths" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths (ECMP): flows whose data passes another switch than their acknowledgements are limited to a port's window divided by it; 1: they are not limited"`
+	Undivided      bool         `json:"undivided" jsonschema_description:"paths above 1: limit to the whole window instead"`
+	EdgeInterval   law.Duration `json:"edge_interval" above:"0" jsonschema_description:"edge: true: a flow's window is advertised once in this interval, and at once when it has changed by more than an eighth"`
+	FairSwitch     bool         `json:"fairswitch,omitempty" jsonschema_description:"the paper's hardware (SPEC 1.3): the queue is the mean of the last 32 samples, every change of the flow count sets the windows to target / flows, and there is no slow start"`
 }
 
-// Default gives the defaults: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to all windows
-// together, as the authors' code has it and datapath/core by default: as printed, 2 MSS for each flow
-// and update, 16 flows that start together fill a buffer of 83 packets before their first data is
-// through (FQ-11). A scale of 7 is Linux's own with 6 MB of receive buffer: windows up to 8 MB in steps
-// of 128 bytes.
+// Default returns the defaults: T = 50 us, M = 10 and alpha = 0.20 are RWNDQ1's (SPEC 1.1). Slow start adds to the sum of all
+// windows, as in the authors' code. The printed form adds 2 MSS for each flow and update: 16 flows that start together then
+// fill a buffer of 83 packets before their first data is through (FQ-11). A scale of 7 is that of Linux with 6 MB of receive
+// buffer: windows up to 8 MB in steps of 128 bytes.
 func Default() *Params {
 	return &Params{
 		Interval: 50e3, Updates: 10, TargetFraction: 0.2, Gain: "paper", Aggregate: true, Count: DefaultCount,
@@ -42,49 +41,49 @@ func Default() *Params {
 	}
 }
 
-// Limits are all that worlds differ in as to what FairQ they take.
+// Limits holds the limits of FairQ's parameters that differ between worlds.
 type Limits struct {
-	Interval law.Duration  // the least that queues can be sampled at
-	Active   time.Duration // the longest that a flow can count for after it last sent; 0: any
+	Interval law.Duration  // least sampling interval
+	Active   time.Duration // longest time that a flow can stay active after it last sent; 0: no limit
 }
 
-// LabLimits are the limits of the switch program: a kernel's timer, and times in 32 bits.
+// LabLimits returns the limits of the switch program: a kernel timer, and times in 32 bits.
 func LabLimits() Limits {
 	return Limits{Interval: 10e3, Active: 4 * time.Second}
 }
 
-// SimLimits are the limits of the simulator.
+// SimLimits returns the limits of the simulator.
 func SimLimits() Limits { return Limits{Interval: 1e3} }
 
-// Edge mode, where the file does not say.
+// Defaults of edge mode.
 const (
-	EdgeLease  = law.Duration(1e9) // the edge remembers a window for so long
-	EdgeChange = 1.0 / 8           // a window that moves by more is told at once
+	EdgeLease  = law.Duration(1e9) // how long the edge remembers a window
+	EdgeChange = 1.0 / 8           // a window that changes by more than this fraction is advertised at once
 )
 
 const (
 	mostPeriod     = law.Duration(1e9)     // between two updates (core/fairq/fairq.h)
 	mostWindow     = 1 << 30               // TCP's largest, 65535 << 14, is just below (core/fairq/fairq.h)
-	leastActive    = 10 * time.Millisecond // that a flow counts for after it last sent
-	leastEdge      = law.Duration(1e6)     // the switch program's
-	mostEdge       = EdgeLease / 2         // one ACK that is lost must not let a flow go
-	mostFairSwitch = 4                     // samples an update, with gain: code
+	leastActive    = 10 * time.Millisecond // that a flow stays active after it last sent
+	leastEdge      = law.Duration(1e6)     // of the switch program
+	mostEdge       = EdgeLease / 2         // the loss of one ACK must not release a flow
+	mostFairSwitch = 4                     // samples per update, with gain: code
 )
 
-// Check says what of p, or of the network, no switch of a world can do.
+// Check returns an error for a parameter, or a port of the network, that is outside the limits of a world.
 func (p *Params) Check(topo *law.Topology, world Limits) error {
 	switch {
 	case p.Interval < world.Interval || p.Interval > mostPeriod/law.Duration(max(1, p.Updates)):
-		return fmt.Errorf("a sampling interval of %v and %d samples an update: from %v on, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostPeriod)
+		return fmt.Errorf("a sampling interval of %v and %d samples an update: the interval must be at least %v, and an update takes %v at most", p.Interval, p.Updates, world.Interval, mostPeriod)
 	case p.MinWindow < 0 || p.MinWindow > mostWindow || p.MaxWindow < 0 || p.MaxWindow > mostWindow:
 		return fmt.Errorf("windows of %v to %v: 0B to %v", p.MinWindow, p.MaxWindow, law.Bytes(mostWindow))
 	case p.FairSwitch && p.Gain == "code" && p.Updates > mostFairSwitch:
-		// The mean over 32 samples is so old that this gain overshoots without end.
-		return fmt.Errorf("fairswitch with gain: code oscillates where an update takes more than %d samples: choose gain: paper", mostFairSwitch)
+		// The mean over 32 samples lags so much that this gain keeps overshooting.
+		return fmt.Errorf("fairswitch with gain: code oscillates with more than %d samples an update: choose gain: paper", mostFairSwitch)
 	case p.Edge && p.Scale != "learn":
-		return fmt.Errorf("edge mode with scale: %s: shim fills the reserved bit that edge mode flags ACKs with, and unify converts the window of every ACK: choose scale: learn", p.Scale)
+		return fmt.Errorf("edge mode with scale: %s: shim uses the reserved bit that flags ACKs in edge mode, and unify converts the window of every ACK: choose scale: learn", p.Scale)
 	case p.Edge && (p.EdgeInterval < leastEdge || p.EdgeInterval > mostEdge):
-		return fmt.Errorf("an edge_interval of %v: %v to %v, half of what the edge remembers", p.EdgeInterval, leastEdge, mostEdge)
+		return fmt.Errorf("an edge_interval of %v: choose %v to %v, half of the time that the edge remembers a window", p.EdgeInterval, leastEdge, mostEdge)
 	}
 	for _, l := range topo.Links {
 		if l.Rate == 0 {
@@ -104,24 +103,24 @@ func (p *Params) checkPort(rtt law.Duration, rate law.Rate, buffer law.Bytes, mo
 	at := p.At(rtt, rate, buffer)
 	switch {
 	case buffer > 0 && int64(at.Target) >= int64(buffer):
-		return errors.New("a buffer of 1B: the target has to be below it")
+		return errors.New("a buffer of 1B: the target must be below it; choose a larger buffer")
 	case mostActive > 0 && at.Active > mostActive:
-		return fmt.Errorf("a queue at its target of %d bytes takes so long to drain that flows would count for %v: %v at most", at.Target, at.Active, mostActive)
+		return fmt.Errorf("a queue at its target of %d bytes takes so long to drain that flows would count for %v: %v at most; lower the buffer or target_fraction, or raise the rate", at.Target, at.Active, mostActive)
 	}
 	return nil
 }
 
-// Port is FairQ at one port: what its parameters come to there.
+// Port holds the values of FairQ's parameters at one port.
 type Port struct {
 	Target, Buffer uint32 // of the queue, bytes
 	Floor, Cap     uint32 // of a flow's window, bytes; 0: none
 	Tick, Period   time.Duration
-	Active         time.Duration // a flow counts for so long after it last sent
+	Active         time.Duration // how long a flow stays active after it last sent
 }
 
-// At is FairQ at a port of this rate and buffer, where flows have this round trip when nothing queues. The target is a
-// fraction of the buffer; a flow is granted at most what the idle path and the target hold, and counts for four round
-// trips with the queue at its target.
+// At returns the parameters at a port of this rate and buffer, where flows have this RTT with empty queues. The target is a
+// fraction of the buffer. A flow is granted at most the BDP plus the target, and stays active for four RTTs with the queue at
+// its target.
 func (p *Params) At(rtt law.Duration, rate law.Rate, buffer law.Bytes) Port {
 	target := max(1, uint32(float64(buffer)*p.TargetFraction))
 	drain := time.Duration(float64(target) * 8 / float64(rate) * float64(time.Second))

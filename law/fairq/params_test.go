@@ -10,8 +10,8 @@ import (
 	"weir/law"
 )
 
-// By hand, for incast.yaml's port: half of 125 KB; what 200 Mbit/s send in 200 us beside it; four round trips with the
-// target's 2.5 ms in each.
+// Values by hand, for the port of incast.yaml: the target is half of 125 KB. The cap adds the bytes that 200 Mbit/s send in
+// 200 us. A flow stays active for four round trips, each with the target's 2.5 ms.
 func TestAtAPort(t *testing.T) {
 	p := Default()
 	p.TargetFraction = 0.5
@@ -28,17 +28,17 @@ func TestAtAPort(t *testing.T) {
 	p.MaxWindow = 0
 	for _, buffer := range []law.Bytes{1e6, math.MaxUint32} {
 		if got := p.At(1e9, 400e9, buffer); got.Cap != 1<<30 {
-			t.Errorf("a pipe of 50 GB and a buffer of %v: a window of %d", buffer, got.Cap)
+			t.Errorf("a BDP of 50 GB and a buffer of %v: a window of %d", buffer, got.Cap)
 		}
 	}
 	p.TargetFraction = 0.9
 	if got := p.At(1e9, 100e9, math.MaxUint32); got.Cap != 1<<30 {
-		t.Errorf("a pipe of 12.5 GB and a target of 3.9 GB: a window of %d", got.Cap)
+		t.Errorf("a BDP of 12.5 GB and a target of 3.9 GB: a window of %d", got.Cap)
 	}
 }
 
-// Each limit holds at its last value and is exceeded by the next, in one line that names it. The sampling interval and
-// the time that a flow counts for have another limit in each world.
+// The last value within each limit is accepted. The next one is refused in one line that names the limit. The sampling
+// interval and the time that a flow stays active have different limits in each world.
 func TestLimits(t *testing.T) {
 	network := func(rate law.Rate, buffer law.Bytes) *law.Topology {
 		return &law.Topology{RTT: 200e3, Links: []law.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: int64(buffer)}}}}
@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A note is written from the first that is too many on, and says no number.
+// A note is written as soon as a count exceeds its share, and contains no number.
 func TestReport(t *testing.T) {
 	fine := law.Tally{Seen: 5000, Unknown: 5, Opened: 1000, Refused: 1, Samples: 95, Late: 5, Acks: 9, Rewritten: 4}
 	totals, trouble := report(fine)

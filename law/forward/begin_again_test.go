@@ -13,8 +13,8 @@ import (
 	"weir/law/fabric/modelnet"
 )
 
-// The controller is killed and begins again, knowing nothing: what switches hold is taken over as it is.
-// Frames pass all the time, and nothing is changed.
+// The controller is killed and begins again without state: it takes over the flows and groups of the switches as they are.
+// Frames pass all the time, and no flow or group is changed.
 func TestControllerBeginsAgain(t *testing.T) {
 	n := leafSpine(t, 3, 2, 2)
 	n.begin(t)
@@ -22,7 +22,7 @@ func TestControllerBeginsAgain(t *testing.T) {
 	n.beginAgain(t)
 	must(t, n.pairs())
 	touched := 0
-	n.Told = func(a law.Action) {
+	n.OnAction = func(a law.Action) {
 		switch a.(type) {
 		case fabric.SetFlow, fabric.DropFlow, fabric.SetGroup, fabric.DropGroup, fabric.SetMeter:
 			touched++
@@ -38,7 +38,7 @@ func TestControllerBeginsAgain(t *testing.T) {
 	}
 }
 
-// beginAgain puts a controller that knows nothing in the place of the one that is there. No switch is connected to it.
+// beginAgain replaces the controller by one without state. No switch is connected to it.
 func (n *network) beginAgain(t rapid.TB) {
 	t.Helper()
 	c := n.law.cfg
@@ -47,11 +47,11 @@ func (n *network) beginAgain(t rapid.TB) {
 	n.BeginAgain(n.law)
 }
 
-// The controller begins again, and the first switch that connects to it was emptied. So nobody knows yet that two of its
-// ports are links, and a host is heard there, through spines that still forward. When those connect, the links are found
-// and the host is where its own switch sends to it, though it says nothing any more.
+// The controller begins again, and the first switch that connects to it was emptied. So the controller does not know that two
+// of its ports are links, and it learns a host there, through spines that still forward. When those connect, the links are
+// found. The host is then at the port where its own switch sends to it, although it sends nothing.
 func TestControllerBeginsAgain_EmptiedSwitchFirst(t *testing.T) {
-	for _, spine := range []law.Switch{101, 102} { // that the host's frame passes
+	for _, spine := range []law.Switch{101, 102} { // on the way of the host's frame
 		for _, order := range [][]law.Switch{{2, 101, 102}, {101, 102, 2}, {101, 2, 102}} {
 			n := leafSpine(t, 2, 2, 1)
 			n.begin(t)
@@ -63,7 +63,7 @@ func TestControllerBeginsAgain_EmptiedSwitchFirst(t *testing.T) {
 			n.Send(hostMAC(2), modelnet.Ethernet(hostMAC(2), hostMAC(1)))
 			must(t, n.Settle())
 			if s := n.law.Status(); len(s.Hosts) != 1 || s.Hosts[0].At == at(2, 1).String() {
-				t.Fatalf("the scenario does not come about: %+v", s.Hosts)
+				t.Fatalf("the scenario does not occur: %+v", s.Hosts)
 			}
 			for _, id := range order {
 				n.Connect(id)
@@ -85,8 +85,8 @@ func TestControllerBeginsAgain_EmptiedSwitchFirst(t *testing.T) {
 	}
 }
 
-// A switch that takes its time to carry out its first orders hears no probe before. That no other switch was heard on its
-// ports says nothing then, so they are no ports of hosts: a broadcast that comes in there is not its sender's move.
+// A switch that is slow to carry out its first orders passes no probe to the controller before that. So the lack of probes does
+// not make its ports ports of hosts: a broadcast that comes in there does not move its sender.
 func TestSlowSwitchIsGivenTime(t *testing.T) {
 	n := leafSpine(t, 2, 1, 1)
 	for range 30 {
@@ -104,10 +104,10 @@ func TestSlowSwitchIsGivenTime(t *testing.T) {
 	}
 }
 
-// A host moved, and a switch left before it had taken the host's old flow off. Later the others get to the host's new place
-// by another way. They must not send to it by the way they had before, which leads by that switch.
+// A host moved, and a switch left before it had removed the host's old flow. Later the others reach the host's new port by
+// another way. They must not send to it by the old way, which leads through that switch.
 func TestHostThatMovedIsNotSentByASwitchThatLeft(t *testing.T) {
-	// 1 is linked to 4 by 2, and by 3 and 5. Host 1 moves from 1 to 4, where host 2 is.
+	// 1 is linked to 4 through 2, and through 3 and 5. Host 1 moves from 1 to 4, where host 2 is.
 	n := newNetwork(t, testConfig())
 	for id, ports := range []int{3, 2, 2, 4, 2} {
 		n.AddSwitch(law.Switch(id+1), ports)
@@ -149,7 +149,7 @@ func TestHostThatMovedIsNotSentByASwitchThatLeft(t *testing.T) {
 	must(t, n.pairs())
 }
 
-// settleBut carries out everything but what one switch is told.
+// settleBut carries out all orders except those of one switch.
 func (n *network) settleBut(slow law.Switch) error {
 	for busy := true; busy; {
 		busy = len(n.Events) > 0
@@ -168,7 +168,7 @@ func (n *network) settleBut(slow law.Switch) error {
 	return nil
 }
 
-// pairsQuietly is pairs while the controller may be asked.
+// pairsQuietly is pairs, but frames may go to the controller.
 func (n *network) pairsQuietly() error {
 	n.Events = nil
 	return n.pairs()

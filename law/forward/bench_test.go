@@ -9,7 +9,7 @@ import (
 	"weir/law/fabric/modelnet"
 )
 
-// BenchmarkSYN is the law's work for the copy of a SYN of a known host, among 28 hosts on 6 switches.
+// BenchmarkSYN measures the law's work for the copy of a SYN of a known host, with 28 hosts on 6 switches.
 func BenchmarkSYN(b *testing.B) {
 	n := leafSpine(b, 4, 2, 7)
 	n.begin(b)
@@ -22,8 +22,8 @@ func BenchmarkSYN(b *testing.B) {
 	}
 }
 
-// BenchmarkLinkCut is the law's work for a link that goes and comes again in a fabric of 40 leaves, 4 spines
-// and 400 hosts, with all confirmations.
+// BenchmarkLinkCut measures the law's work for a link that is cut and restored in a fabric of 40 leaves, 4 spines and 400 hosts,
+// with all confirmations.
 func BenchmarkLinkCut(b *testing.B) {
 	n := leafSpine(b, 40, 4, 10)
 	n.begin(b)

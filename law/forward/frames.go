@@ -10,10 +10,10 @@ import (
 	"weir/law/fabric"
 )
 
-// header is what the law reads of a frame.
+// header holds the fields of a frame that the law reads.
 type header struct {
 	to, from fabric.MAC
-	kind     uint16 // EtherType; of a tagged frame the tag's
+	kind     uint16 // EtherType; of a tagged frame, that of the tag
 }
 
 func readHeader(frame []byte) (h header, ok bool) {
@@ -26,7 +26,7 @@ func readHeader(frame []byte) (h header, ok bool) {
 	return h, true
 }
 
-// packetIn learns from a frame and sees that it gets on, where no switch could do that alone.
+// packetIn learns from a frame, and forwards it if no switch could.
 func (l *Law) packetIn(e *fabric.PacketIn) {
 	head, ok := readHeader(e.Frame)
 	if !ok {
@@ -41,7 +41,7 @@ func (l *Law) packetIn(e *fabric.PacketIn) {
 	switch e.Kind {
 	case fabric.UnknownSource:
 		if h != nil {
-			l.unplaced[h.mac] = h // the switch has not got its flow
+			l.unplaced[h.mac] = h // the switch lacks its flow
 		}
 	case fabric.SYN:
 		l.counts.SYN++
@@ -56,7 +56,7 @@ func (l *Law) packetIn(e *fabric.PacketIn) {
 	}
 }
 
-// learnAddress notes the address that a host says is its own: in ARP, or as the source of its packets.
+// learnAddress records the IPv4 address of a host: the sender in its ARP, or the source of its packets.
 func (l *Law) learnAddress(h *host, head header, frame []byte) {
 	if h == nil {
 		return
@@ -71,7 +71,7 @@ func (l *Law) learnAddress(h *host, head header, frame []byte) {
 	}
 }
 
-// arp answers a broadcast request for a host that is known and can be reached, and passes others on.
+// arp answers a broadcast request for a known host that can be reached, and floods other requests.
 func (l *Law) arp(e *fabric.PacketIn, head header) {
 	var q layers.ARP
 	if err := q.DecodeFromBytes(e.Frame[14:], gopacket.NilDecodeFeedback); err != nil ||
@@ -79,7 +79,7 @@ func (l *Law) arp(e *fabric.PacketIn, head header) {
 		return
 	}
 	if fabric.MAC(q.SourceHwAddress) != head.from {
-		return // says that it is somebody else
+		return // the sender in ARP is not the sender of the frame
 	}
 	asked := fabric.IPv4(q.DstProtAddress)
 	target := l.hosts[l.owners[asked]]
@@ -90,7 +90,7 @@ func (l *Law) arp(e *fabric.PacketIn, head header) {
 	}
 	answer, err := arpAnswer(target.mac, asked, head.from, fabric.IPv4(q.SourceProtAddress))
 	if err != nil {
-		return // cannot be: all sizes are fixed
+		return // impossible: all sizes are fixed
 	}
 	l.counts.Answered++
 	l.out = append(l.out, fabric.PacketOut{Switch: e.At.Switch, Ports: []fabric.PortNo{e.At.N}, Frame: answer})
@@ -112,7 +112,7 @@ func arpAnswer(mac fabric.MAC, ip fabric.IPv4, toMAC fabric.MAC, toIP fabric.IPv
 	return b.Bytes(), err
 }
 
-// forward takes a frame on that a switch had no flow for.
+// forward delivers a frame that a switch had no flow for, or floods it.
 func (l *Law) forward(e *fabric.PacketIn, head header) {
 	if h := l.hosts[head.to]; h != nil {
 		if l.reachable(h) && h.at != e.At {
@@ -125,14 +125,14 @@ func (l *Law) forward(e *fabric.PacketIn, head header) {
 	l.flood(e.At, e.Frame)
 }
 
-// own is a copy of a frame that was lent, for actions: it is valid until the next step.
+// own copies a borrowed frame for actions. The copy is valid until the next step.
 func (l *Law) own(frame []byte) []byte {
 	l.frame = append(l.frame[:0], frame...)
 	return l.frame
 }
 
-// flood sends a frame from all ports of hosts but the one it came from. No switch floods: each frame goes
-// from the controller straight to the edge, so that there is no tree to keep free of loops.
+// flood sends a frame from all ports of hosts except the one where it arrived. No switch floods: the controller sends each
+// frame directly to the edge ports, so that no spanning tree is needed.
 func (l *Law) flood(from law.Port, frame []byte) {
 	p := l.port(from)
 	if p == nil || p.role != edge {

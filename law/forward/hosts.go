@@ -18,7 +18,7 @@ type host struct {
 	movedAt   time.Duration
 }
 
-// learn notes that a frame of m came in at a port. It gives the host, or nil where it is not to be learnt.
+// learn records that a frame from m came in at a port. It returns the host, or nil if the law does not learn it.
 func (l *Law) learn(m fabric.MAC, at law.Port) *host {
 	p := l.port(at)
 	if p == nil || p.role != edge || m == (fabric.MAC{}) || m.Multicast() {
@@ -38,7 +38,7 @@ func (l *Law) learn(m fabric.MAC, at law.Port) *host {
 		l.place(h, at)
 		return h
 	}
-	if l.now-h.movedAt < l.cfg.MoveHold || l.held() {
+	if l.now-h.movedAt < l.cfg.MoveHold || l.findingLinks() {
 		l.counts.MovesRefused++
 		return nil
 	}
@@ -59,7 +59,7 @@ func (l *Law) place(h *host, at law.Port) {
 	}
 }
 
-// anyPort is a port, also of a switch that left.
+// anyPort returns a port, also of a switch that left.
 func (l *Law) anyPort(at law.Port) *port {
 	if d := l.switches[at.Switch]; d != nil {
 		return d.ports[at.N]
@@ -67,7 +67,7 @@ func (l *Law) anyPort(at law.Port) *port {
 	return nil
 }
 
-// recount notes which hosts the ports of a switch have, and drops those of ports that are gone.
+// recount updates the number of hosts of a switch's ports, and drops the hosts of removed ports.
 func (l *Law) recount(d *datapath) {
 	for _, h := range l.hostsInOrder() {
 		if h.at.Switch != d.id {
@@ -81,7 +81,7 @@ func (l *Law) recount(d *datapath) {
 	}
 }
 
-// lift takes a host off its place, and its flows off all switches.
+// lift removes a host from its port, and its flows from all switches.
 func (l *Law) lift(h *host) {
 	if p := l.anyPort(h.at); p != nil {
 		p.hosts--
@@ -89,8 +89,8 @@ func (l *Law) lift(h *host) {
 	l.clear(h)
 }
 
-// clear takes the flows of a host off all switches. It is put on none before all have confirmed that: with
-// old and new flows side by side, two switches could send its frames to each other.
+// clear removes the flows of a host from all switches. No new flow is added before all have confirmed that: with old and
+// new flows at once, two switches could send its frames to each other.
 func (l *Law) clear(h *host) {
 	l.unpinHost(h)
 	for _, d := range sorted(l.switches) {
@@ -108,8 +108,8 @@ func (l *Law) clear(h *host) {
 	}
 }
 
-// cleared tells whether nothing of a host is on its way off a switch any more. A switch that has left meanwhile may still
-// have its flow: so all routes have to lead around that one first.
+// cleared reports whether all switches have confirmed that the flows of a host are removed. A switch that has left since then
+// may still have its flow, so all routes must avoid that switch first.
 func (l *Law) cleared(m fabric.MAC) bool {
 	if len(l.clearing[m]) == 0 {
 		return true
@@ -126,7 +126,7 @@ func (l *Law) cleared(m fabric.MAC) bool {
 	return true
 }
 
-// forget drops a host and all that is its own.
+// forget drops a host with its flows and addresses.
 func (l *Law) forget(h *host) {
 	l.lift(h)
 	for _, a := range h.addresses {
@@ -138,7 +138,7 @@ func (l *Law) forget(h *host) {
 	l.emptied(h.at.Switch)
 }
 
-// emptied sees to the routes to a switch that a host has left.
+// emptied updates the routes to a switch that a host has left.
 func (l *Law) emptied(s law.Switch) {
 	for _, h := range l.hosts {
 		if h.at.Switch == s {
@@ -151,7 +151,7 @@ func (l *Law) emptied(s law.Switch) {
 // forgetAt drops the hosts of a port.
 func (l *Law) forgetAt(at law.Port) {
 	if p := l.anyPort(at); p == nil || p.hosts == 0 {
-		return // a port that comes and goes must not cost a look at all hosts
+		return // a port that comes and goes must not cost a search of all hosts
 	}
 	for _, h := range l.hostsInOrder() {
 		if h.at == at {
@@ -160,8 +160,8 @@ func (l *Law) forgetAt(at law.Port) {
 	}
 }
 
-// evict takes the hosts off a port that turned out to be one end of a link. A host whose switch was found with a flow to
-// it belongs there. The others are forgotten: they are learnt again where they send.
+// evict removes the hosts of a port that turned out to be one end of a link. A host moves to the switch that was found with a
+// flow to one of its own ports. The others are forgotten, and learnt again where they send.
 func (l *Law) evict(at law.Port) {
 	if p := l.anyPort(at); p == nil || !p.hasHosts() {
 		return
@@ -179,7 +179,7 @@ func (l *Law) evict(at law.Port) {
 	}
 }
 
-// rehome takes a host to another place.
+// rehome moves a host to another port.
 func (l *Law) rehome(h *host, to law.Port) {
 	old := h.at.Switch
 	l.lift(h)
@@ -187,7 +187,7 @@ func (l *Law) rehome(h *host, to law.Port) {
 	l.emptied(old)
 }
 
-// foundAt is the port by which a joined switch sends to a host, by a flow that was found there and not used yet.
+// foundAt returns the port by which a joined switch sends to a host, by a flow that was found there and is not used yet.
 func (l *Law) foundAt(m fabric.MAC) (at law.Port, found bool) {
 	for _, d := range sorted(l.switches) {
 		f := d.flows[hostKey(m)]
@@ -206,7 +206,7 @@ func inOrder(hosts map[fabric.MAC]*host) []*host {
 	return out
 }
 
-// owns notes an address of a host. One that another host had is the later one's.
+// owns records an address of a host. The address moves from any other host that had it.
 func (l *Law) owns(h *host, a fabric.IPv4) {
 	if a == (fabric.IPv4{}) || a[0] >= 224 || l.owners[a] == h.mac {
 		return
@@ -222,9 +222,9 @@ func (l *Law) owns(h *host, a fabric.IPv4) {
 	h.addresses = append(h.addresses, a)
 }
 
-// adoptHost takes a host over that a switch holds a flow to. False: it is somewhere else. A switch that this controller
-// has not seen before is believed: what was learnt elsewhere may be a frame that came from it through switches that are
-// not connected yet. A host that did move is learnt again where it sends.
+// adoptHost adopts a host that a switch has a flow to. False: the host is at another port. The first flows of a switch that
+// this controller has not seen before override what it learnt elsewhere. That may come from a frame that passed switches
+// which are not connected yet. A host that did move is learnt again where it sends.
 func (l *Law) adoptHost(m fabric.MAC, at law.Port, first bool) bool {
 	h := l.hosts[m]
 	if h != nil && h.at != at && first && l.anyPort(at).hosts < l.cfg.HostsPerPort {
@@ -242,13 +242,13 @@ func (l *Law) adoptHost(m fabric.MAC, at law.Port, first bool) bool {
 	return true
 }
 
-// placeHosts gives every switch the flows of the hosts that it has a way to. A host whose flow would have
-// to be changed, not only added, is cleared first.
+// placeHosts adds the flows of hosts to every switch that has a route to them. A host whose flow must be changed, not only
+// added, is cleared first.
 func (l *Law) placeHosts() {
 	for _, h := range inOrder(l.unplaced) {
 		r := l.routes[h.at.Switch]
 		switch {
-		case r == nil: // its switch is away; a change of the graph brings it up again
+		case r == nil: // its switch is disconnected; a change of the graph tries again
 			delete(l.unplaced, h.mac)
 		case !l.cleared(h.mac):
 		case l.conflicts(h):
@@ -259,7 +259,7 @@ func (l *Law) placeHosts() {
 	}
 }
 
-// conflicts tells whether some switch holds another flow for a host than it should.
+// conflicts reports whether some switch has a wrong flow for a host.
 func (l *Law) conflicts(h *host) bool {
 	for _, d := range l.switches {
 		if f, there := d.flows[hostKey(h.mac)]; there && d.joined && f != l.hostFlow(h, d) {
@@ -276,7 +276,7 @@ func (l *Law) hostFlow(h *host, d *datapath) fabric.Flow {
 	return toRemote(h.mac, l.groupID(h.at.Switch))
 }
 
-// placeHost adds what is missing, and tells whether nothing is.
+// placeHost adds missing flows of a host, and reports whether all are there now.
 func (l *Law) placeHost(h *host, r *route) (whole bool) {
 	whole = true
 	for _, id := range r.order {
@@ -284,8 +284,8 @@ func (l *Law) placeHost(h *host, r *route) (whole bool) {
 		if id == h.at.Switch {
 			l.setFlow(d, fromHost(h.mac, h.at.N, l.cfg.HostIdle))
 		} else if g := d.groups[l.groupID(h.at.Switch)]; g == nil || !slices.Equal(g.ports, r.ports[id]) {
-			// A flow needs its group first, and as it is to be: an older one may lead by a switch that has left and still
-			// sends this host's frames to where it was.
+			// A flow needs its group first, in its new form: an older one may lead by a switch that has left and still
+			// sends this host's frames to its old port.
 			whole = false
 			continue
 		}
@@ -294,8 +294,8 @@ func (l *Law) placeHost(h *host, r *route) (whole bool) {
 	return whole
 }
 
-// groupID is the number of the group towards a switch, the same on every switch and in every life of the
-// controller, unless two switches fall on one number.
+// groupID returns the number of the group towards a switch. It is the same on every switch and after each start of the
+// controller, unless the numbers of two switches collide.
 func (l *Law) groupID(s law.Switch) uint32 {
 	if r := l.routes[s]; r != nil && r.group != 0 {
 		return r.group
@@ -310,8 +310,8 @@ func (l *Law) groupID(s law.Switch) uint32 {
 	return id
 }
 
-// ageHosts forgets the hosts of switches that stay away. The switches themselves are not forgotten: they may
-// still forward.
+// ageHosts forgets the hosts of switches that stay disconnected. The switches themselves are not forgotten: they may still
+// forward.
 func (l *Law) ageHosts() {
 	for _, d := range sorted(l.switches) {
 		if d.joined || l.now-d.leftAt < time.Duration(l.cfg.HostIdle)*time.Second {
@@ -325,8 +325,8 @@ func (l *Law) ageHosts() {
 	}
 }
 
-// clean drops what no host needs any more. What was found on a switch is given time: its hosts may be on a
-// switch that is not back yet.
+// clean removes flows and groups that no host needs. It waits with those that were found on a switch: their hosts may be at
+// a switch that is not connected yet.
 func (l *Law) clean() {
 	if !l.collect {
 		return
@@ -336,7 +336,7 @@ func (l *Law) clean() {
 	for _, h := range l.hosts {
 		with[h.at.Switch] = true
 	}
-	for _, s := range slices.Sorted(maps.Keys(with)) { // in order: two may fall on one group number
+	for _, s := range slices.Sorted(maps.Keys(with)) { // in order: two group numbers may collide
 		wanted[l.groupID(s)] = s
 	}
 	for _, d := range sorted(l.switches) {

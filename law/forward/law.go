@@ -1,6 +1,5 @@
-// Package forward is the law by which Weir's controller forwards: which switches there are and how they are
-// linked, where hosts are, and along which ports frames go. It is a step function over plain values
-// (law.Law), without input or output, clock or randomness.
+// Package forward is the law by which Weir's controller forwards. It finds switches, links and hosts, and the ports for their
+// frames. It is a step function over plain values (law.Law), without input or output, clock or randomness.
 //
 //	law.go      what it knows; one event at a time
 //	tables.go   what every switch holds
@@ -14,7 +13,7 @@
 //	pins.go     single flows on a path of their own, the same both ways
 //	status.go   what it knows, for people
 //
-// No frame ever goes round, also while switches are being changed one by one: see wave.go.
+// No frame ever loops, even while switches are changed one by one: see wave.go.
 package forward
 
 import (
@@ -25,17 +24,17 @@ import (
 	"weir/law/fabric"
 )
 
-// Config says how the law works. Default gives every value.
+// Config configures the law. Default sets every value except Key.
 type Config struct {
-	Key []byte // signs what finds links; of this process alone, so that what was signed before is void
+	Key []byte // signs the probes that find links; only this process has it, so that older probes are invalid
 
 	ProbeEvery time.Duration // link discovery, each port
-	LinkAge    time.Duration // a link that no probe crossed for so long is gone
-	Settle     time.Duration // a port where no other switch was found for so long may have hosts
-	MoveHold   time.Duration // between two moves of a host
-	HostIdle   uint16        // seconds; a host that sent nothing for so long is forgotten
-	TakeOver   time.Duration // switches that were found forwarding are left as they are until their links are found, at most so long
-	Adopt      time.Duration // what was found of hosts not seen yet stays for so long
+	LinkAge    time.Duration // a link that no probe crossed for this time is down
+	Settle     time.Duration // a port where no other switch was found for this time may have hosts
+	MoveHold   time.Duration // least time between two moves of a host
+	HostIdle   uint16        // seconds; a host that sent nothing for this time is forgotten
+	TakeOver   time.Duration // switches that were found forwarding stay unchanged until their links are found, at most this long
+	Adopt      time.Duration // flows that were found, of hosts not seen yet, stay for this time
 
 	SwitchesMax            int
 	HostsMax, HostsPerPort int
@@ -47,12 +46,12 @@ type Config struct {
 	Rates Rates
 }
 
-// Rates limit what comes to the controller from one switch, packets a second of each kind.
+// Rates limits the packets that one switch sends to the controller, in packets per second of each kind.
 type Rates struct {
 	Probe, ARP, Copy, Source, Miss uint32
 }
 
-// Default is right for a fabric of some hundred ports. Copy bounds SYN, FIN and RST each.
+// Default returns values for a fabric of some hundred ports. Copy limits SYN, FIN and RST each.
 func Default() Config {
 	return Config{
 		ProbeEvery: 500 * time.Millisecond, LinkAge: 5 * time.Second, Settle: time.Second,
@@ -63,20 +62,20 @@ func Default() Config {
 	}
 }
 
-// Check refuses what cannot work.
+// Check returns an error for values that cannot work.
 func (c *Config) Check() error {
 	switch {
 	case len(c.Key) < 16:
-		return fmt.Errorf("forward: a key of %d bytes: at least 16", len(c.Key))
+		return fmt.Errorf("forward: Key has %d bytes: use at least 16", len(c.Key))
 	case c.ProbeEvery < tick || c.LinkAge < 2*c.ProbeEvery || c.LinkAge > 10*c.ProbeEvery:
-		return fmt.Errorf("forward: probes every %v, links gone after %v: at least %v, and 2 to 10 times that", c.ProbeEvery, c.LinkAge, tick)
+		return fmt.Errorf("forward: ProbeEvery is %v and LinkAge %v: ProbeEvery must be at least %v, and LinkAge 2 to 10 times ProbeEvery", c.ProbeEvery, c.LinkAge, tick)
 	case c.SwitchesMax < 1 || c.HostsMax < 1 || c.HostsPerPort < 1 || c.AddressesPerHost < 1 || c.PinsMax < 0 || c.FloodsPerSecond < 1 || c.FloodBurst < 1:
-		return fmt.Errorf("forward: a limit is missing: %+v", *c)
+		return fmt.Errorf("forward: each limit must be 1 or more (PinsMax: 0 or more): %+v", *c)
 	}
 	return nil
 }
 
-const tick = 100 * time.Millisecond // between two looks at what time alone changes
+const tick = 100 * time.Millisecond // between two checks of timeouts
 
 // Law forwards. Make one with New.
 type Law struct {
@@ -88,25 +87,25 @@ type Law struct {
 	switches  map[law.Switch]*datapath
 	hosts     map[fabric.MAC]*host
 	unplaced  map[fabric.MAC]*host                 // some switch may not have their flow yet
-	clearing  map[fabric.MAC]map[law.Switch]uint64 // flows being taken off, and the barriers that confirm it
+	clearing  map[fabric.MAC]map[law.Switch]uint64 // flows that are being removed, and the barriers that confirm it
 	owners    map[fabric.IPv4]fabric.MAC
 	routes    map[law.Switch]*route // to each switch that has hosts
 	groupIDs  map[uint32]law.Switch
 	pins      map[fabric.Tuple]*pin
-	unpinning map[law.Switch]uint64 // pins being taken off, and the barriers that confirm it
+	unpinning map[law.Switch]uint64 // pins that are being removed, and the barriers that confirm it
 
-	told         []*datapath   // in this step
-	takingOver   time.Duration // until then; 0: not
-	graphChanged bool          // routes are to be found again
-	waving       bool          // a wave is not through
+	ordered      []*datapath   // switches that got an order in this step
+	takingOver   time.Duration // end of the take-over; 0: none
+	graphChanged bool          // routes must be found again
+	waving       bool          // a wave is not complete
 	pinsWait     bool          // a pin may find a path now
-	collect      bool          // something may be of no use any more
+	collect      bool          // there may be unused flows or groups
 	counts       Counts
 	out          []law.Action
 	frame        []byte // of actions of this step
 }
 
-// Counts are of what the law refused, and of what it did, since it began.
+// Counts holds the law's counters since it began.
 type Counts struct {
 	LinksForged     uint64 `json:"links_forged"`     // probes with a wrong tag, a stale one, or from a host's port
 	SwitchesRefused uint64 `json:"switches_refused"` // over the limit
@@ -125,7 +124,7 @@ type Counts struct {
 	Waves           uint64 `json:"waves"`            // changes of routes
 }
 
-// New makes a law that knows nothing yet.
+// New makes a law without any state.
 func New(c Config) (*Law, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -138,10 +137,10 @@ func New(c Config) (*Law, error) {
 	}, nil
 }
 
-// Wake is when time alone may change something.
+// Wake returns the time of the next tick.
 func (l *Law) Wake() time.Duration { return l.next }
 
-// Step takes one event and appends what is to be done.
+// Step takes one event and appends actions.
 func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
 	l.now, l.out = max(now, l.now), out
 	switch e := e.(type) {
@@ -172,7 +171,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 	return out
 }
 
-// tick sees to what time alone changes.
+// tick handles timeouts.
 func (l *Law) tick() {
 	for _, d := range sorted(l.switches) {
 		l.tickPorts(d)
@@ -182,7 +181,7 @@ func (l *Law) tick() {
 	l.clean()
 }
 
-// confirmed notes how far a switch has come.
+// confirmed records the newest barrier that a switch has confirmed.
 func (l *Law) confirmed(e *fabric.Confirmed) {
 	if d := l.switches[e.Switch]; d != nil && d.joined && e.Serial <= d.serial {
 		d.confirmed = max(d.confirmed, e.Serial)
@@ -209,9 +208,9 @@ func (l *Law) expired(e *fabric.Expired) {
 	}
 }
 
-// settle brings the switches towards what is wanted, as far as the order of changes allows now.
+// settle changes the switches towards the wanted state, as far as the order of changes allows now.
 func (l *Law) settle() {
-	if l.graphChanged && !l.held() {
+	if l.graphChanged && !l.findingLinks() {
 		l.graphChanged = false
 		l.findRoutes()
 	}

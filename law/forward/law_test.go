@@ -11,10 +11,10 @@ import (
 	"weir/law/fabric/modelnet"
 )
 
-// probesFrom gives the probes that a law sends from a port.
+// probesFrom returns the probes that a law sends from a port.
 func (n *network) probesFrom(t *testing.T, p law.Port) (frames [][]byte) {
 	t.Helper()
-	n.Told = func(a law.Action) {
+	n.OnAction = func(a law.Action) {
 		if o, ok := a.(fabric.PacketOut); ok && o.Switch == p.Switch && slices.Equal(o.Ports, []fabric.PortNo{p.N}) {
 			if head, _ := readHeader(o.Frame); head.kind == typeLLDP {
 				frames = append(frames, slices.Clone(o.Frame))
@@ -22,14 +22,14 @@ func (n *network) probesFrom(t *testing.T, p law.Port) (frames [][]byte) {
 		}
 	}
 	must(t, n.Run(time.Second))
-	n.Told = nil
+	n.OnAction = nil
 	if len(frames) == 0 {
 		t.Fatalf("no probe from %v", p)
 	}
 	return frames
 }
 
-// A guest on 1:1 and one on 2:1 try to make a link of their ports.
+// Guests on 1:1 and 2:1 try to forge a link between their ports.
 func TestForgedLinks(t *testing.T) {
 	for _, row := range []struct {
 		what  string
@@ -56,8 +56,8 @@ func TestForgedLinks(t *testing.T) {
 	}
 }
 
-// Two guests that hand each other the probes that their ports get make no link, as hosts were learnt there;
-// and where none were yet, an old probe makes none.
+// Two guests that pass each other the probes of their ports make no link, because hosts were learnt there. If no host was learnt
+// yet, an old probe makes no link either.
 func TestRelayedLinks(t *testing.T) {
 	n := leafSpine(t, 2, 1, 2)
 	n.begin(t)
@@ -83,7 +83,7 @@ func TestRelayedLinks(t *testing.T) {
 	}
 }
 
-// A link that carries one way only is none.
+// A link that carries frames in one direction only is not used.
 func TestOneWayLink(t *testing.T) {
 	n := newNetwork(t, testConfig())
 	n.AddSwitch(1, 2)
@@ -99,22 +99,22 @@ func TestOneWayLink(t *testing.T) {
 	}
 }
 
-// A link that was cut and carries one way only when its ports are up again stays out of every group, for as long as it
-// takes: what is sent there would be lost, and a switch that looks at its own port alone sees nothing. Nor is it taken for
-// ports of hosts: a broadcast sent there would come in at the other switch, and its sender seem to have moved.
+// A link was cut, and carries frames in one direction only when its ports are up again. It stays out of every group until both
+// directions work: frames sent there would be lost, and a switch cannot see that at its own port. Its ports are not used
+// for hosts either: a broadcast sent there would enter the other switch, and its sender would seem to have moved.
 func TestMendedLinkStaysOutUntilBothWaysAreHeard(t *testing.T) {
-	for _, deaf := range []law.Port{at(1, 2), at(101, 1)} { // whose frames are lost
+	for _, lossy := range []law.Port{at(1, 2), at(101, 1)} { // whose frames are lost
 		n := leafSpine(t, 2, 2, 1)
 		n.begin(t)
 		n.SetLink(at(1, 2), false)
 		must(t, n.Run(time.Second))
-		n.Deaf[deaf] = true
+		n.Lossy[lossy] = true
 		n.SetLink(at(1, 2), true)
 		must(t, n.Run(20*time.Second))
 		for id, s := range n.Switches {
 			for g, ports := range s.Groups {
 				if id == 1 && slices.Contains(ports, 2) || id == 101 && slices.Contains(ports, 1) {
-					t.Errorf("frames of %v are lost, and %v sends group %#x by %v", deaf, id, g, ports)
+					t.Errorf("frames of %v are lost, and %v sends group %#x by %v", lossy, id, g, ports)
 				}
 			}
 		}
@@ -126,18 +126,18 @@ func TestMendedLinkStaysOutUntilBothWaysAreHeard(t *testing.T) {
 			t.Errorf("%d links, %d hosts, %d moves: should be 3, 2 and none", len(s.Links), len(s.Hosts), s.Counts.Moves)
 		}
 		must(t, n.pairs())
-		delete(n.Deaf, deaf)
+		delete(n.Lossy, lossy)
 		must(t, n.Run(2*time.Second))
 		must(t, n.pairs())
 		must(t, n.multipath())
 	}
 }
 
-// A link that nothing crosses any more, though both its ports are up, is gone after LinkAge.
+// A link that no frame crosses is removed after LinkAge, even if both its ports are up.
 func TestSilentLinkAges(t *testing.T) {
 	n := leafSpine(t, 2, 2, 1)
 	n.begin(t)
-	n.Link(at(1, 2), at(99, 1)) // cable pulled into nowhere
+	n.Link(at(1, 2), at(99, 1)) // the other end does not exist
 	n.Link(at(101, 1), at(99, 2))
 	n.AddSwitch(99, 2)
 	must(t, n.Run(n.law.cfg.LinkAge+2*tick))
@@ -147,11 +147,11 @@ func TestSilentLinkAges(t *testing.T) {
 	must(t, n.pairs())
 }
 
-// In a tree of three tiers, where all switches hash alike, the flows that the first sends to one switch of the second use
-// all of the third. Both directions of a flow take the same way.
+// In a tree of three tiers all switches hash alike. The flows that the first tier sends to one switch of the second use all
+// switches of the third. Both directions of a flow take the same way.
 func TestSpreadOverTiers(t *testing.T) {
-	// Two pods of an edge and two switches above it, a core above each pair of these: edges 1 and 2, 11 to 22 above
-	// them, cores 31 to 34.
+	// Two pods, each an edge switch with two switches above it. Each pair of these has a core above it. Edges are 1 and 2,
+	// aggregation switches 11 to 22, cores 31 to 34.
 	n := newNetwork(t, testConfig())
 	for _, id := range []int{1, 2, 11, 12, 21, 22, 31, 32, 33, 34} {
 		n.AddSwitch(law.Switch(id), 3)
@@ -220,12 +220,11 @@ func TestHostLimits(t *testing.T) {
 		must(t, n.Settle())
 	}
 	if got := n.law.Status(); len(got.Hosts) != 8 || got.Counts.HostsRefused != s.Counts.HostsRefused {
-		t.Errorf("an address that nobody has was learnt: %v", got.Hosts)
+		t.Errorf("an address that no host has was learnt: %v", got.Hosts)
 	}
 }
 
-// A host that says more and more addresses are its own gets eight; and one that asks on behalf of others
-// gets none.
+// A host that claims more and more addresses gets eight. A host that asks on behalf of others gets none.
 func TestAddressLimits(t *testing.T) {
 	n := newNetwork(t, testConfig())
 	n.AddSwitch(1, 2)
@@ -237,7 +236,7 @@ func TestAddressLimits(t *testing.T) {
 	must(t, n.Settle())
 	forged := modelnet.ARP(hostMAC(3), hostIP(70), fabric.Broadcast, hostIP(999))
 	m := hostMAC(2)
-	copy(forged[6:], m[:]) // Ethernet says another
+	copy(forged[6:], m[:]) // another sender in the Ethernet header
 	n.Inject(at(1, 2), forged)
 	must(t, n.Settle())
 	s := n.law.Status()
@@ -246,7 +245,7 @@ func TestAddressLimits(t *testing.T) {
 	}
 }
 
-// A port that floods is held to its limit; others are not.
+// A port that floods is limited; others are not.
 func TestFloodLimit(t *testing.T) {
 	n := newNetwork(t, testConfig())
 	n.AddSwitch(1, 3)
@@ -271,7 +270,7 @@ func TestFloodLimit(t *testing.T) {
 	}
 }
 
-// Once a host is known, a request for it is answered where it is asked, and disturbs nobody.
+// A request for a known host is answered at the port where it is asked, and no other host receives it.
 func TestARPAnswered(t *testing.T) {
 	n := leafSpine(t, 2, 1, 2)
 	n.begin(t)
@@ -282,7 +281,7 @@ func TestARPAnswered(t *testing.T) {
 	if len(n.Received) != 1 || len(n.Received[hostMAC(1)]) != 1 || !bytes.HasPrefix(n.Received[hostMAC(1)][0], want) {
 		t.Errorf("arrived: %x, should be %x", n.Received, want)
 	}
-	// Its port is down: nobody answers for it, others are asked.
+	// Its port is down: the controller does not answer for it, but floods the request.
 	n.Switches[2].Ports[2] = false
 	n.Events = append(n.Events, &fabric.PortChanged{Switch: 2, Port: fabric.PortInfo{Port: 2}})
 	must(t, n.Settle())
@@ -290,11 +289,11 @@ func TestARPAnswered(t *testing.T) {
 	n.Send(hostMAC(1), modelnet.ARP(hostMAC(1), hostIP(1), fabric.Broadcast, hostIP(4)))
 	must(t, n.Settle())
 	if len(n.Received[hostMAC(1)]) != 0 || len(n.Received[hostMAC(3)]) != 1 {
-		t.Errorf("answered for a host that is away: %x", n.Received)
+		t.Errorf("answered for a host that is down: %x", n.Received)
 	}
 }
 
-// A frame for a host that nobody has seen goes to every other port of a host once, and to no switch.
+// A frame for an unknown host goes once to every other port of a host, and to no switch.
 func TestUnknownIsFloodedOnce(t *testing.T) {
 	n := leafSpine(t, 3, 2, 2)
 	n.begin(t)
@@ -311,7 +310,7 @@ func TestUnknownIsFloodedOnce(t *testing.T) {
 	}
 }
 
-// SYN, FIN and RST are copied once, where they enter; other segments are not.
+// SYN, FIN and RST are copied once, where they enter the fabric; other segments are not.
 func TestCopies(t *testing.T) {
 	n := leafSpine(t, 2, 1, 1)
 	n.begin(t)
@@ -326,7 +325,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A spine that is emptied gets all of its flows again when it is back, and leaves must not send to it before.
+// A spine that was emptied gets all of its flows again when it is back. Leaves must not send to it before.
 func TestSwitchEmptied(t *testing.T) {
 	n := leafSpine(t, 3, 2, 2)
 	n.begin(t)
@@ -343,8 +342,8 @@ func TestSwitchEmptied(t *testing.T) {
 	}
 }
 
-// A pinned flow and its acknowledgements pass the same links; it goes elsewhere when its spine does, and
-// ends when a switch says that it was idle.
+// A pinned flow and its acknowledgements pass the same links. It moves when its spine leaves, and ends when a switch reports
+// that it was idle.
 func TestPinned(t *testing.T) {
 	n := leafSpine(t, 2, 4, 2)
 	n.begin(t)

@@ -7,11 +7,10 @@ import (
 	"weir/law/fabric"
 )
 
-// A link is two ports that hear each other's probes, since they are up. One that is heard in one direction only is none:
-// its other direction would swallow what is sent there. Its ports are no ports of hosts either.
+// A link is two ports that receive each other's probes, since they are up. If only one direction carries probes, it is no link:
+// the other direction would lose all frames. Such ports are not used for hosts either.
 
-// probe sends the next probe from a port. The first ones follow each other quickly: a link that comes is
-// found at once.
+// probe sends the next probe from a port. The first ones follow each other quickly, so that a new link is found at once.
 func (l *Law) probe(d *datapath, p *port) {
 	const quick = 5
 	p.probes++
@@ -39,16 +38,16 @@ func (l *Law) probeHeard(at law.Port, frame []byte) {
 	}
 	from, number, ok := readProbe(l.cfg.Key, frame)
 	there := l.port(from)
-	// A link that is there stays until it is silent.
+	// An existing link stays until no probe crosses it.
 	if !ok || from.Switch == at.Switch || here.role == link && here.heard != from {
 		l.counts.LinksForged++
 		return
 	}
 	if there == nil || !there.Up {
-		return // has just left
+		return // the switch has just left
 	}
-	// A port that hosts were learnt on has no switch behind it: what comes from there was passed on by a host. Unless
-	// the other end was a link's before: then hosts were heard through a switch that was not connected yet.
+	// A port where hosts were learnt has no switch behind it: a host passed the probe on. The exception is an end that was
+	// part of a link before: then the hosts were learnt through a switch that was not connected yet.
 	hosts := here.hasHosts() && !there.foundAsLink() || there.hasHosts() && !here.foundAsLink()
 	if hosts || !slices.Contains(there.lastProbe[:], number) {
 		l.counts.LinksForged++
@@ -64,15 +63,15 @@ func (l *Law) probeHeard(at law.Port, frame []byte) {
 	}
 }
 
-// hasHosts tells a port where hosts were learnt since it came up.
+// hasHosts reports whether hosts were learnt at the port since it came up.
 func (p *port) hasHosts() bool { return p.role == edge && p.hosts > 0 }
 
-// foundAsLink reports that the switch held the flow of a link for this port when it joined, and that the port has been
-// up since. The flow is of an earlier controller: no host can have made it.
+// foundAsLink reports whether the switch had the flow of a link for this port when it joined, and the port has been up since
+// then. An earlier controller made the flow: no host can.
 func (p *port) foundAsLink() bool { return p.role == lostLink && p.was == 0 && !p.replugged }
 
-// noHosts notes of a port that a switch of ours is behind it, in one direction at least. What hosts have flooded there
-// would come in at that switch, and what comes from there need not be of a host here.
+// noHosts records that another switch of the fabric is behind a port, in at least one direction. Frames that are flooded there
+// would enter that switch, and frames that arrive may come from a host elsewhere.
 func (l *Law) noHosts(p *port, behind law.Switch) {
 	if p.role == link || p.role == lostLink && !p.replugged {
 		return
@@ -103,7 +102,7 @@ func (l *Law) linkUp(a, b law.Port) {
 	}
 }
 
-// unlink takes away the link that ends at a port, at both ends.
+// unlink removes the link that ends at a port, at both ends.
 func (l *Law) unlink(at law.Port) {
 	p := l.port(at)
 	if p == nil || p.role != link {
@@ -122,7 +121,7 @@ func (l *Law) unlink(at law.Port) {
 	}
 }
 
-// ageLinks takes away links that no probe crossed lately.
+// ageLinks removes links that no probe crossed for Config.LinkAge.
 func (l *Law) ageLinks() {
 	for _, d := range sorted(l.switches) {
 		if !d.joined {

@@ -13,22 +13,22 @@ import (
 	"weir/law/fabric"
 )
 
-// A probe is an LLDP frame (IEEE 802.1AB) that a switch sends from one port for the controller. Whatever
-// switch hands it back, with the port it came in by, is linked there. An organisation's TLV carries a number
-// and a tag over all of it, so that a host can make none; a copy of one is stale soon.
+// A probe is an LLDP frame (IEEE 802.1AB) that a switch sends from one port for the controller. The switch that returns it to
+// the controller is linked to that port, at the port where the probe came in. An organisation-specific TLV carries a number
+// and a keyed tag over the whole frame: hosts cannot make one, and copies become stale soon.
 const (
-	probeTTL     = 2 // seconds; for others that listen
+	probeTTL     = 2 // seconds; for other receivers of LLDP
 	probeSubtype = 1
 	tagBytes     = 16
 )
 
-// weirOUI marks the TLV; locally administered, as no registered one is ours.
+// weirOUI identifies the TLV. It is locally administered: Weir has no registered one.
 const weirOUI layers.IEEEOUI = 0x025745
 
-// probeTo is the nearest bridge: no other bridge passes it on.
+// probeTo is the address of the nearest bridge: bridges do not forward it.
 var probeTo = fabric.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
 
-// tag is the keyed hash of a probe, HMAC-SHA-256 cut to 16 bytes (RFC 2104, 5).
+// tag returns the keyed hash of a probe: HMAC-SHA-256, cut to 16 bytes (RFC 2104, 5).
 func tag(key []byte, from law.Port, number uint64) []byte {
 	var b [20]byte
 	binary.BigEndian.PutUint64(b[0:], uint64(from.Switch))
@@ -39,7 +39,7 @@ func tag(key []byte, from law.Port, number uint64) []byte {
 	return h.Sum(nil)[:tagBytes]
 }
 
-// makeProbe gives the frame.
+// makeProbe returns a probe's frame.
 func makeProbe(key []byte, from law.Port, src fabric.MAC, number uint64) []byte {
 	b := make([]byte, 0, 80)
 	b = append(b, probeTo[:]...)
@@ -58,7 +58,7 @@ func makeProbe(key []byte, from law.Port, src fabric.MAC, number uint64) []byte 
 	return append(b, 0, 0) // end
 }
 
-// readProbe checks a frame and says where it was sent from, and which one it is. False: it is none of ours.
+// readProbe checks a frame and returns the port that sent it and its number. False: it is no probe of this controller.
 func readProbe(key []byte, frame []byte) (from law.Port, number uint64, ok bool) {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{NoCopy: true})
 	base, ok1 := p.Layer(layers.LayerTypeLinkLayerDiscovery).(*layers.LinkLayerDiscovery)

@@ -22,7 +22,7 @@ func testConfig() Config {
 	return c
 }
 
-// quickConfig forgets sooner, so that a test need not wait.
+// quickConfig has short timeouts, so that a test need not wait.
 func quickConfig() Config {
 	c := testConfig()
 	c.Adopt = 3 * time.Second
@@ -42,7 +42,7 @@ func hostMAC(i int) fabric.MAC { return fabric.MAC{0x0a, 0, 0, 0, byte(i >> 8), 
 func hostIP(i int) fabric.IPv4 { return fabric.IPv4{10, 0, byte(i >> 8), byte(i)} }
 func at(s, p int) law.Port     { return law.Port{Switch: law.Switch(s), N: fabric.PortNo(p)} }
 
-// network is a model with hosts numbered from 1.
+// network is a model network with hosts numbered from 1.
 type network struct {
 	*modelnet.Net
 	law   *Law
@@ -55,7 +55,7 @@ func newNetwork(t rapid.TB, c Config) *network {
 	if _, bench := t.(*testing.B); bench {
 		return &network{Net: modelnet.New(l), law: l}
 	}
-	return &network{Net: modelnet.New(lawtest.Lent(t, l, mustNew(t, c))), law: l}
+	return &network{Net: modelnet.New(lawtest.Checked(t, l, mustNew(t, c))), law: l}
 }
 
 func (n *network) link(a, b law.Port) {
@@ -68,7 +68,7 @@ func (n *network) addHost(p law.Port) {
 	n.Hosts[hostMAC(n.hosts)] = p
 }
 
-// leafSpine is racks of hosts under leaves, which are joined by spines. Leaves are 1, 2, ..., spines 101, ...
+// leafSpine makes racks of hosts below leaves, and spines above them. Leaves are 1, 2, ..., spines 101, 102, ...
 func leafSpine(t rapid.TB, leaves, spines, hosts int) *network {
 	n := newNetwork(t, testConfig())
 	for s := range spines {
@@ -100,14 +100,14 @@ func must(t rapid.TB, err error) {
 	}
 }
 
-// greet has every host ask for the next one, as hosts do before they send.
+// greet has every host send an ARP request for the next one.
 func (n *network) greet() {
 	for i := 1; i <= n.hosts; i++ {
 		n.Send(hostMAC(i), modelnet.ARP(hostMAC(i), hostIP(i), fabric.Broadcast, hostIP(i%n.hosts+1)))
 	}
 }
 
-// begin brings a network up to where every host is known.
+// begin runs a network until every host is known.
 func (n *network) begin(t rapid.TB) {
 	t.Helper()
 	must(t, n.Run(2*time.Second))
@@ -115,7 +115,7 @@ func (n *network) begin(t rapid.TB) {
 	must(t, n.Run(time.Second))
 }
 
-// pairs sends a frame between all pairs and says which do not arrive, or arrive where they should not.
+// pairs sends a frame between all pairs of hosts. It returns an error for a frame that does not arrive, or arrives elsewhere.
 func (n *network) pairs() error {
 	for i := 1; i <= n.hosts; i++ {
 		for j := 1; j <= n.hosts; j++ {
@@ -126,7 +126,7 @@ func (n *network) pairs() error {
 			frame := modelnet.Ethernet(hostMAC(i), hostMAC(j))
 			n.Send(hostMAC(i), frame)
 			if len(n.Events) > 0 {
-				return fmt.Errorf("host %d to %d: the controller is asked: %+v", i, j, n.Events[0])
+				return fmt.Errorf("host %d to %d: a packet goes to the controller: %+v", i, j, n.Events[0])
 			}
 			if len(n.Received) != 1 || len(n.Received[hostMAC(j)]) != 1 || !bytes.Equal(n.Received[hostMAC(j)][0], frame) {
 				return fmt.Errorf("host %d to %d: arrived at %v", i, j, slices.Collect(maps.Keys(n.Received)))
@@ -136,7 +136,7 @@ func (n *network) pairs() error {
 	return nil
 }
 
-// loops looks for loops of frames to every host, and of every pinned flow.
+// loops searches for loops of frames to every host, and of every pinned flow.
 func (n *network) loops(pins []fabric.Tuple) error {
 	for i := 1; i <= n.hosts; i++ {
 		if err := n.Loop(modelnet.Ethernet(fabric.MAC{0x0e}, hostMAC(i))); err != nil {
@@ -154,7 +154,7 @@ func (n *network) loops(pins []fabric.Tuple) error {
 	return nil
 }
 
-// multipath holds every switch's group against all shortest next hops, found the slow way.
+// multipath compares every switch's group with all shortest next hops, which a slow algorithm finds.
 func (n *network) multipath() error {
 	for i := 1; i <= n.hosts; i++ {
 		to := n.Hosts[hostMAC(i)].Switch
@@ -180,7 +180,7 @@ func TestLeafSpine_AllPairs(t *testing.T) {
 	if s := n.law.Status(); len(s.Links) != 8 || len(s.Hosts) != 28 || !s.Settled {
 		t.Errorf("%d links, %d hosts, settled %v", len(s.Links), len(s.Hosts), s.Settled)
 	}
-	// Small tables: a flow for each host, one more at its own switch, one for each link, and those of every switch.
+	// The tables are small: a flow for each host, one more at its own switch, one for each link, and the common ones.
 	for id, s := range n.Switches {
 		links, groups := 2, 3
 		own := 7
@@ -193,8 +193,8 @@ func TestLeafSpine_AllPairs(t *testing.T) {
 	}
 }
 
-// drawNetwork draws a connected network: a tree of switches, some links more (also between two that have one
-// already), and hosts on ports of their own.
+// drawNetwork draws a connected network: a tree of switches, some more links (also second links between two switches), and
+// hosts on ports of their own.
 func drawNetwork(t *rapid.T) *network {
 	n := newNetwork(t, quickConfig())
 	switches := rapid.IntRange(2, 7).Draw(t, "switches")
@@ -219,10 +219,10 @@ func drawNetwork(t *rapid.T) *network {
 	return n
 }
 
-// Links are cut, carry one way only, and come again, switches leave, come back and are emptied, hosts move, flows
-// are pinned, while orders are carried out one by one in any order among the switches: after each of them no frame
-// can go round. Once all is restored and settled, everybody reaches everybody, over all shortest paths, and the
-// switches hold what a fresh controller would give them.
+// Links are cut, lose one direction, and are restored. Switches leave, come back and are emptied. Hosts move, and flows are
+// pinned. Meanwhile orders are carried out one by one, in any order among the switches, and after each of them no frame can
+// loop. Once all is restored and settled, all hosts reach each other over all shortest paths. The switches then have the
+// flows that a fresh controller would give them.
 func TestNoLoopAtAnyMoment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNetwork(t)
@@ -246,24 +246,24 @@ func TestNoLoopAtAnyMoment(t *testing.T) {
 	})
 }
 
-// disturb does one thing to the network.
+// disturb makes one change to the network.
 func (n *network) disturb(t *rapid.T, pins []fabric.Tuple) []fabric.Tuple {
 	ids := slices.Sorted(maps.Keys(n.Switches))
 	id := rapid.SampledFrom(ids).Draw(t, "switch")
 	switch rapid.SampledFrom([]string{"cut", "halve", "restore", "restore", "leave", "restart", "connect", "connect", "move", "pin", "frame", "time"}).Draw(t, "what") {
 	case "cut":
 		n.SetLink(rapid.SampledFrom(n.links).Draw(t, "link"), false)
-	case "halve": // one direction, and no port goes down
+	case "halve": // one direction fails, and no port goes down
 		a := rapid.SampledFrom(n.links).Draw(t, "link")
 		if rapid.Bool().Draw(t, "back") {
 			a, _ = n.Far(a)
 		}
-		n.Deaf[a] = true
+		n.Lossy[a] = true
 	case "restore":
 		a := rapid.SampledFrom(n.links).Draw(t, "link")
 		b, _ := n.Far(a)
-		delete(n.Deaf, a)
-		delete(n.Deaf, b)
+		delete(n.Lossy, a)
+		delete(n.Lossy, b)
 		n.SetLink(a, true)
 	case "leave":
 		n.Disconnect(id)
@@ -298,7 +298,7 @@ func (n *network) disturb(t *rapid.T, pins []fabric.Tuple) []fabric.Tuple {
 	return pins
 }
 
-// someOrders carries out some of what waits, a thing at a time, and looks for loops after each.
+// someOrders carries out some of the waiting orders and events, and searches for loops after each.
 func (n *network) someOrders(t *rapid.T, pins []fabric.Tuple) {
 	for range rapid.IntRange(0, 25).Draw(t, "orders") {
 		var busy []law.Switch
@@ -321,7 +321,7 @@ func (n *network) someOrders(t *rapid.T, pins []fabric.Tuple) {
 }
 
 func (n *network) restoreAll(t *rapid.T) {
-	clear(n.Deaf)
+	clear(n.Lossy)
 	for _, a := range n.links {
 		n.SetLink(a, true)
 	}
@@ -330,7 +330,7 @@ func (n *network) restoreAll(t *rapid.T) {
 			n.Connect(id)
 		}
 	}
-	// Longer than a port that had a link is kept from hosts.
+	// Longer than the time before a port that had a link may have hosts.
 	must(t, n.Run(4*time.Second))
 	n.greet()
 	must(t, n.Run(2*time.Second))
@@ -341,7 +341,7 @@ func (n *network) restoreAll(t *rapid.T) {
 	}
 }
 
-// sameAsFresh gives the network as it is to a controller that knows nothing, with empty switches.
+// sameAsFresh compares the switches with those of a copy of the network, whose switches begin empty under a fresh controller.
 func (n *network) sameAsFresh(t *rapid.T) {
 	fresh := newNetwork(t, quickConfig())
 	fresh.hosts, fresh.Hosts = n.hosts, n.Hosts
@@ -372,7 +372,7 @@ func (n *network) sameAsFresh(t *rapid.T) {
 	}
 }
 
-// symmetric follows each pinned flow both ways, frame by frame.
+// symmetric follows each pinned flow in both directions, frame by frame.
 func (n *network) symmetric(pins []fabric.Tuple) error {
 	for _, p := range pins {
 		from, to := hostMAC(int(p.Src[2])<<8|int(p.Src[3])), hostMAC(int(p.Dst[2])<<8|int(p.Dst[3]))
@@ -389,7 +389,7 @@ func (n *network) symmetric(pins []fabric.Tuple) error {
 	return nil
 }
 
-// walk gives the ports that a segment passes: where it comes in and where it leaves each switch.
+// walk returns the ports that a segment passes: where it enters and where it leaves each switch.
 func (n *network) walk(from, to fabric.MAC, p fabric.Tuple) (way []law.Port, err error) {
 	at := n.Hosts[from]
 	for range len(n.Switches) + 1 {
@@ -408,10 +408,10 @@ func (n *network) walk(from, to fabric.MAC, p fabric.Tuple) (way []law.Port, err
 		}
 		at = far
 	}
-	return way, fmt.Errorf("goes round: %v", way)
+	return way, fmt.Errorf("the frame loops: %v", way)
 }
 
-// It keeps nothing that was lent, and survives any events.
+// The law keeps no borrowed memory, and survives any events.
 func TestKeepsNothing(t *testing.T) {
 	lawtest.Keeps(t, func() law.Law { return mustNew(t, quickConfig()) })
 }

@@ -8,16 +8,16 @@ import (
 	"weir/law/fabric"
 )
 
-// A pin holds both directions of one flow to one path. Its path lies on the routes: each hop brings a frame
-// nearer. So a flow that is pinned at some switches and not at others still gets there, and pins that a
-// change of routes leaves beside them go, confirmed, before that change begins.
+// A pin keeps both directions of a connection on one path. The path is part of the routes: each hop brings a frame nearer. So
+// a connection that is pinned at only some switches still arrives. Before routes change, pins that are not part of the new
+// routes are removed and confirmed.
 
 type pin struct {
 	tuple fabric.Tuple
 	idle  uint16
 	from  fabric.MAC
 	to    fabric.MAC
-	path  []hop // from the source's switch to the destination's; nil: not placed now
+	path  []hop // from the source's switch to the destination's; nil: none now
 }
 
 // hop is a switch on a path, with its ports away from it.
@@ -26,7 +26,7 @@ type hop struct {
 	forward, back fabric.PortNo
 }
 
-// pinAsked notes what is wanted; placePins carries it out as soon as there is a way.
+// pinAsked records a pin. placePins installs it as soon as there is a path.
 func (l *Law) pinAsked(e *fabric.PinAsked) {
 	t := e.Tuple
 	from, to := l.hosts[l.owners[t.Src]], l.hosts[l.owners[t.Dst]]
@@ -75,7 +75,7 @@ func (l *Law) pinsInOrder() []*pin {
 	return out
 }
 
-// takeOff removes a pin's flows. Routes wait until that is confirmed.
+// takeOff removes a pin's flows. Changes of routes wait until that is confirmed.
 func (l *Law) takeOff(p *pin) {
 	for _, h := range p.path {
 		d := l.switches[h.at]
@@ -91,7 +91,7 @@ func (l *Law) takeOff(p *pin) {
 	p.path = nil
 }
 
-// checkPins takes pins off that the routes have left, and tells whether the routes may change now.
+// checkPins removes pins that are not part of the routes, and reports whether the routes may change now.
 func (l *Law) checkPins() bool {
 	if l.waving {
 		for _, p := range l.pinsInOrder() {
@@ -108,7 +108,7 @@ func (l *Law) checkPins() bool {
 	return len(l.unpinning) == 0
 }
 
-// onRoute tells whether each hop of a pin is one that the routes of both directions could take.
+// onRoute reports whether each hop of a pin is part of the routes of both directions.
 func (l *Law) onRoute(p *pin) bool {
 	from, to := l.hosts[p.from], l.hosts[p.to]
 	there, back := l.routes[to.at.Switch], l.routes[from.at.Switch]
@@ -129,7 +129,7 @@ func (l *Law) onRoute(p *pin) bool {
 	return true
 }
 
-// placePins puts pins on paths, once routes are at rest.
+// placePins installs pins while no route is changing.
 func (l *Law) placePins() {
 	if l.waving || !l.pinsWait {
 		return
@@ -152,7 +152,7 @@ func (l *Law) placePins() {
 	}
 }
 
-// findPath chooses one of the shortest paths by a hash of the flow; nil: there is none.
+// findPath chooses one of the shortest paths by a hash of the flow; nil: no path.
 func (l *Law) findPath(p *pin, from, to *host) []hop {
 	r := l.routes[to.at.Switch]
 	if r == nil {

@@ -8,15 +8,15 @@ import (
 	"weir/law/fabric"
 )
 
-// route is how frames get to one switch, from every other: over all shortest paths.
+// route leads from every switch to one of them, over all shortest paths.
 type route struct {
 	to    law.Switch
 	group uint32
-	order []law.Switch                   // nearest first, beginning with to
-	hops  map[law.Switch]int             // to it
+	order []law.Switch                   // nearest first, beginning with the destination
+	hops  map[law.Switch]int             // to the destination
 	ports map[law.Switch][]fabric.PortNo // that lead nearer, sorted; some more than once (spread)
 	next  map[law.Switch][]law.Switch
-	done  bool // the switches are as it says, confirmed
+	done  bool // all switches have confirmed it
 }
 
 // findRoutes finds the routes to every switch that has hosts.
@@ -33,7 +33,7 @@ func (l *Law) findRoutes() {
 		}
 	}
 	changed := map[law.Switch]bool{}
-	for _, s := range slices.Sorted(maps.Keys(wanted)) { // in order: two may fall on one group number
+	for _, s := range slices.Sorted(maps.Keys(wanted)) { // in order: two group numbers may collide
 		id, r := l.groupID(s), l.findRoute(s)
 		if l.sameRoute(l.routes[s], r) {
 			continue
@@ -52,8 +52,8 @@ func (l *Law) findRoutes() {
 	l.counts.Waves++
 }
 
-// sameRoute tells whether a route is as it was, and no switch on it has joined since: a switch of strangers that comes
-// and goes must not cost a look at all hosts.
+// sameRoute reports whether a route is unchanged and no switch on it has joined since. A foreign switch that comes and goes
+// must not cost a search of all hosts.
 func (l *Law) sameRoute(old, now *route) bool {
 	if old == nil || !slices.Equal(old.order, now.order) {
 		return false
@@ -98,10 +98,10 @@ func (l *Law) findRoute(to law.Switch) *route {
 	return r
 }
 
-// spread has each second switch on the way choose by other bits of a flow's hash than the ones before and after it. All
-// switches hash alike: of the flows that the one before sent here, all would else get the same port. A switch takes the
-// hash modulo a power of two and the buckets in turn, so a list of two ports twice each uses the second bit. It depends
-// on the distance alone, which is the same for both directions of a flow where a fabric has tiers.
+// spread makes every second switch on the way choose by other bits of a flow's hash than the switches before and after it.
+// All switches hash alike. Without spread, all flows that arrive from one switch would get the same port. A switch takes the
+// hash modulo a power of two and the buckets in turn, so a list of two ports twice each uses the second bit. The choice
+// depends only on the distance. In a fabric with tiers that is the same for both directions of a flow.
 func spread(ports []fabric.PortNo, hops int) []fabric.PortNo {
 	if hops%2 == 0 || len(ports) == 1 || len(ports) > spreadMost {
 		return ports
@@ -116,7 +116,7 @@ func spread(ports []fabric.PortNo, hops int) []fabric.PortNo {
 // spreadMost ports make groups of 64 buckets, which Open vSwitch takes in turn as they are.
 const spreadMost = 8
 
-// links gives every link once, from the lesser of its ends.
+// links returns every link once, from its lower end.
 func (l *Law) links() [][2]law.Port {
 	var out [][2]law.Port
 	for _, d := range sorted(l.switches) {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.txt again")
 
-// Scripts are scenarios: a command, and below it what the law asked of the switches. Probes are left out.
-// Written again with: go test ./law/forward -run TestScripts -update
+// Scripts are scenarios: each command is followed by the law's orders. Probes are left out.
+// Write them again with: go test ./law/forward -run TestScripts -update
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -44,7 +44,7 @@ type script struct {
 	said []string
 }
 
-// run carries out the commands, those lines that begin with "> ", and gives the script with what they lead to.
+// run carries out the commands, which are the lines that begin with "> ", and returns the script with the orders that follow.
 func (s *script) run(text string) string {
 	var out strings.Builder
 	skip := false
@@ -82,20 +82,20 @@ func (s *script) do(w []string) {
 	switch w[0] {
 	case "leaves-spines-hosts":
 		s.n = leafSpine(s.t, a, b, c)
-		s.n.Told = s.note
+		s.n.OnAction = s.note
 	case "run":
 		d, err := time.ParseDuration(w[1])
 		must(s.t, err)
 		must(s.t, s.n.Run(d))
 	case "quietly-begin":
-		s.n.Told = nil
+		s.n.OnAction = nil
 		s.n.begin(s.t)
-		s.n.Told = s.note
-	case "hear": // one event after the other, nothing carried out
+		s.n.OnAction = s.note
+	case "hear": // pass all events, carry out no order
 		for len(s.n.Events) > 0 {
 			s.n.Hear()
 		}
-	case "carry-out": // all that a switch was told
+	case "carry-out": // all orders of a switch
 		for sw := s.n.Switches[law.Switch(a)]; len(sw.Orders) > 0; {
 			must(s.t, s.n.Deliver(law.Switch(a)))
 		}

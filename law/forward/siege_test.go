@@ -8,8 +8,8 @@ import (
 	"weir/law/fabric"
 )
 
-// A peer that comes again and again, each time as another switch, does not keep out those that come later; a
-// switch that had a link is not forgotten for it, as it may still forward.
+// A peer that connects again and again, each time as another switch, does not keep out later switches. A switch that had a link
+// is not forgotten to make room, because it may still forward.
 func TestNamesOfSwitches(t *testing.T) {
 	c := testConfig()
 	c.SwitchesMax = 4
@@ -36,7 +36,7 @@ func TestNamesOfSwitches(t *testing.T) {
 	n.Connect(2)
 	must(t, n.Run(2*time.Second))
 	must(t, n.pairs())
-	// Those that are connected are not pushed out.
+	// Connected switches are not forgotten to make room.
 	for id := law.Switch(300); id < 303; id++ {
 		n.AddSwitch(id, 1)
 		n.Connect(id)
@@ -47,7 +47,7 @@ func TestNamesOfSwitches(t *testing.T) {
 	}
 }
 
-// Ports that come without end are not all taken.
+// A switch that adds ports without end gets a limited number.
 func TestPortLimit(t *testing.T) {
 	n := newNetwork(t, testConfig())
 	n.AddSwitch(1, 2)
@@ -61,7 +61,7 @@ func TestPortLimit(t *testing.T) {
 	}
 }
 
-// A switch may list any flow with our cookie: one whose ports it does not have, or that this controller would not make.
+// A switch may report any flow with Weir's cookie: also one with ports that it lacks, or one that this controller never makes.
 func TestStrangeFlowsAreNotAdopted(t *testing.T) {
 	const there, not = fabric.PortNo(1), fabric.PortNo(99)
 	for _, kind := range []fabric.Kind{fabric.HostHere, fabric.HostThere, fabric.Source, fabric.Link, fabric.Pinned, fabric.Pass, 200} {

@@ -7,23 +7,23 @@ import (
 	"weir/law/fabric"
 )
 
-// Status is what the law knows, in the order of names.
+// Status is the law's state, sorted by name.
 type Status struct {
 	Switches []SwitchStatus `json:"switches"`
 	Links    []LinkStatus   `json:"links"`
 	Hosts    []HostStatus   `json:"hosts"`
 	Pins     []PinStatus    `json:"pins"`
-	Settled  bool           `json:"settled"` // every switch has confirmed that it is as it should be
+	Settled  bool           `json:"settled"` // every switch has confirmed its wanted state
 	Counts   Counts         `json:"counts"`
 }
 
-// SwitchStatus is one switch.
+// SwitchStatus is the state of one switch.
 type SwitchStatus struct {
 	ID     string         `json:"id"`
 	Joined bool           `json:"joined"`
-	Flows  int            `json:"flows"` // of ours
+	Flows  int            `json:"flows"` // Weir's
 	Groups int            `json:"groups"`
-	Ports  map[string]int `json:"ports"`  // how many of each role
+	Ports  map[string]int `json:"ports"`  // number of ports by role
 	Behind uint64         `json:"behind"` // barriers not confirmed yet
 	Probes uint64         `json:"probes"` // sent from its ports, by this controller
 }
@@ -44,10 +44,10 @@ type HostStatus struct {
 // PinStatus is one pinned flow.
 type PinStatus struct {
 	Flow string   `json:"flow"`
-	Path []string `json:"path"` // switches; none: no path now
+	Path []string `json:"path"` // switches; empty: no path now
 }
 
-// Status says what the law knows.
+// Status returns the law's state.
 func (l *Law) Status() Status {
 	s := Status{Settled: l.Settled(), Counts: l.counts, Links: []LinkStatus{}, Hosts: []HostStatus{}, Pins: []PinStatus{}}
 	for _, d := range sorted(l.switches) {
@@ -84,7 +84,7 @@ func (l *Law) Status() Status {
 	return s
 }
 
-// Settled tells whether every switch has confirmed all that it was told, and nothing is left to tell.
+// Settled reports whether every switch has confirmed all its orders, and no further order is due.
 func (l *Law) Settled() bool {
 	if l.graphChanged || l.waving || len(l.unplaced) > 0 || len(l.unpinning) > 0 {
 		return false
@@ -97,7 +97,7 @@ func (l *Law) Settled() bool {
 	return true
 }
 
-// Path is where a pinned flow goes, switch by switch; nil: it has no path now.
+// Path returns the switches on the path of a pinned flow; nil: it has no path now.
 func (l *Law) Path(t fabric.Tuple) []law.Switch {
 	p, back := l.pins[t], false
 	if p == nil {

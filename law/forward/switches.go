@@ -10,24 +10,24 @@ import (
 	"weir/law/fabric"
 )
 
-// datapath is a switch as the law knows it: what it was told last, and how much of that it has confirmed.
+// datapath is the law's state of a switch: the wanted flows and groups, and the newest barrier that the switch has confirmed.
 type datapath struct {
 	id       law.Switch
 	joined   bool
 	linked   bool // had a link, or may have had one
-	again    bool // joined since routes were found last
+	again    bool // joined since the last search for routes
 	leftAt   time.Duration
 	joinedAt time.Duration
 	ports    map[fabric.PortNo]*port
 	flows    map[fabric.FlowKey]fabric.Flow
 	groups   map[uint32]*group
-	orphans  map[fabric.FlowKey]bool // found, of hosts not known yet
+	orphans  map[fabric.FlowKey]bool // flows that were found, of hosts that are not known yet
 
 	probes    uint64 // sent
 	serial    uint64 // of the last barrier
-	hears     uint64 // confirmed by this barrier: it hands probes to the controller
+	hears     uint64 // confirmed by this barrier: it sends probes to the controller
 	confirmed uint64
-	changed   bool // told something since the last barrier
+	changed   bool // got an order since the last barrier
 }
 
 type group struct {
@@ -35,22 +35,22 @@ type group struct {
 	serial uint64 // confirmed by this barrier
 }
 
-// PortsMax is how many ports a switch may have; further ones are not used.
+// PortsMax limits the ports of a switch; further ports are not used.
 const PortsMax = 1024
 
-// role is what a port is for.
+// role is the use of a port.
 type role uint8
 
 const (
 	fresh    role = iota // not known yet: no host is learnt, nothing is flooded
-	edge                 // hosts
-	link                 // another switch of ours
-	lostLink             // had a link, or half of one
+	edge                 // leads to hosts
+	link                 // leads to another switch of the fabric
+	lostLink             // had a link, or one direction of one
 )
 
-// A port that had a link may still lead to a switch that is not connected now and forwards as it was told
-// last. Hosts learnt there would be sent round between the two. So it is not taken for a port of hosts before
-// it was down and the switch behind it has spoken up elsewhere.
+// A port that had a link may still lead to a switch that is not connected now and forwards by its old flows. Frames to hosts
+// that were learnt there would loop between the two. So the port is not used for hosts before it was down and the switch
+// behind it was seen elsewhere.
 
 var roleNames = [...]string{"new", "host", "link", "lost-link"}
 
@@ -58,12 +58,12 @@ type port struct {
 	fabric.PortInfo
 	role      role
 	since     time.Duration // of the role
-	probed    time.Duration // next probe
-	probes    int           // since it is up
-	lastProbe [16]uint64    // numbers of the last probes sent from it: as many as LinkAge has
-	heard     law.Port      // whose probe came in here last
-	was       law.Switch    // lostLink, or new since: behind it; 0: not known, this controller never saw the link
-	replugged bool          // lostLink: it was down since
+	probed    time.Duration // time of the next probe
+	probes    int           // sent since the port came up
+	lastProbe [16]uint64    // numbers of the last probes sent from it: as many as fit in LinkAge
+	heard     law.Port      // sender of the last probe that came in here
+	was       law.Switch    // lostLink, or fresh since then: the switch behind it; 0: not known, as this controller never saw the link
+	replugged bool          // lostLink: it was down since then
 	heardAt   time.Duration
 	hosts     int
 
@@ -71,10 +71,10 @@ type port struct {
 	floodAt     time.Duration
 }
 
-// barrierNext is the serial that confirms what is told to d now.
+// barrierNext returns the serial of the barrier that will confirm an order that d gets now.
 func (d *datapath) barrierNext() uint64 { return d.serial + 1 }
 
-// settled tells whether a switch has confirmed all that it was told.
+// settled reports whether a switch has confirmed all its orders up to a barrier, or is not connected.
 func (d *datapath) settled(serial uint64) bool { return !d.joined || d.confirmed >= serial }
 
 func (l *Law) joined(e *fabric.Joined) {
@@ -88,7 +88,7 @@ func (l *Law) joined(e *fabric.Joined) {
 		d = &datapath{id: e.Switch}
 		l.switches[e.Switch] = d
 	}
-	if d.joined { // a new connection before the end of the old one was seen
+	if d.joined { // the new connection began before the end of the old one was noticed
 		l.left(e.Switch)
 	}
 	d.joined, d.joinedAt, d.confirmed, d.again = true, l.now, d.serial, true
@@ -120,8 +120,8 @@ func (l *Law) joined(e *fabric.Joined) {
 	l.graphChanged, l.collect = true, true
 }
 
-// makeRoom forgets the switch that left first, of those that never had a link: whoever reaches the controller could
-// fill its memory with names else. One that had a link may still forward, and is kept.
+// makeRoom forgets one switch that left, so that peers cannot fill the controller's memory with names. It takes the one that
+// left first and never had a link. A switch that had a link may still forward, and is kept.
 func (l *Law) makeRoom() bool {
 	var first *datapath
 	for _, d := range sorted(l.switches) {
@@ -142,9 +142,9 @@ func (l *Law) makeRoom() bool {
 	return true
 }
 
-// held tells whether routes have to wait: of a fabric that forwards already only some links are known again.
-// Routes over those alone would lead all traffic round by them, and back a moment later.
-func (l *Law) held() bool {
+// findingLinks reports whether changes of routes must wait, because only some links of a fabric that already forwards are known
+// again. Routes over those alone would move all traffic there, and back a moment later.
+func (l *Law) findingLinks() bool {
 	if l.now >= l.takingOver {
 		return false
 	}
@@ -163,13 +163,13 @@ func (l *Law) setMeters(d *datapath, found []fabric.Meter) {
 	for _, want := range l.cfg.Rates.meters() {
 		at := slices.IndexFunc(found, func(m fabric.Meter) bool { return m.ID == want.ID })
 		if at < 0 || found[at] != want {
-			l.tell(d, fabric.SetMeter{Switch: d.id, New: at < 0, Meter: want})
+			l.order(d, fabric.SetMeter{Switch: d.id, New: at < 0, Meter: want})
 		}
 	}
 }
 
-// adopt takes over what was found on a switch: what is wanted stays untouched, hosts are known again, and
-// what is of no use goes.
+// adopt takes over the flows and groups that were found on a switch. Wanted ones stay unchanged, hosts are learnt from them,
+// and unused ones are removed.
 func (l *Law) adopt(d *datapath, first bool) {
 	wanted := map[fabric.FlowKey]fabric.Flow{}
 	for _, f := range everywhere() {
@@ -189,7 +189,7 @@ func (l *Law) adopt(d *datapath, first bool) {
 				d.orphans[f.FlowKey] = true
 			}
 		case fabric.HostThere:
-			d.orphans[f.FlowKey] = true // until placeHosts finds it right
+			d.orphans[f.FlowKey] = true // until placeHosts wants it
 		case fabric.Source:
 			if d.ports[in] == nil || !l.adoptHost(f.Match.EthSrc, law.Port{Switch: d.id, N: in}, first) {
 				l.dropFlow(d, f.FlowKey)
@@ -247,7 +247,7 @@ func (l *Law) portChanged(e *fabric.PortChanged) {
 			l.unlink(at)
 		}
 		if !wasUp && p.Up {
-			// What is plugged in now may be something else.
+			// Another device may be plugged in now.
 			if p.role == lostLink {
 				p.replugged = true
 			} else {
@@ -264,7 +264,7 @@ func (l *Law) setRole(p *port, r role) {
 	}
 }
 
-// tickPorts sends probes that are due, and lets ports become hosts' ports.
+// tickPorts sends probes that are due, and turns ports without another switch into ports of hosts.
 func (l *Law) tickPorts(d *datapath) {
 	if !d.joined {
 		return
@@ -280,7 +280,7 @@ func (l *Law) tickPorts(d *datapath) {
 			l.setRole(p, fresh)
 		}
 		if p.role == fresh && (!l.back(p.was) || !d.settled(d.hears)) {
-			p.since = l.now // a switch may be there that was not heard yet
+			p.since = l.now // the probe of a switch behind it may not have arrived yet
 		}
 		if p.role == fresh && l.now-p.since >= l.cfg.Settle && p.probes >= 3 {
 			l.setRole(p, edge)
@@ -290,17 +290,17 @@ func (l *Law) tickPorts(d *datapath) {
 	}
 }
 
-// back tells whether a switch is connected, or was never known.
+// back reports whether a switch is connected, or was never known.
 func (l *Law) back(id law.Switch) bool {
 	d := l.switches[id]
 	return d == nil || d.joined
 }
 
-// tell gives one order to a switch.
-func (l *Law) tell(d *datapath, a law.Action) {
+// order sends one order to a switch.
+func (l *Law) order(d *datapath, a law.Action) {
 	if !d.changed {
 		d.changed = true
-		l.told = append(l.told, d)
+		l.ordered = append(l.ordered, d)
 	}
 	l.out = append(l.out, a)
 }
@@ -309,7 +309,7 @@ func (l *Law) setFlow(d *datapath, f fabric.Flow) {
 	delete(d.orphans, f.FlowKey)
 	if now, ok := d.flows[f.FlowKey]; !ok || now != f {
 		d.flows[f.FlowKey] = f
-		l.tell(d, fabric.SetFlow{Switch: d.id, Flow: f})
+		l.order(d, fabric.SetFlow{Switch: d.id, Flow: f})
 	}
 }
 
@@ -318,22 +318,22 @@ func (l *Law) dropFlow(d *datapath, k fabric.FlowKey) bool {
 	f, there := d.flows[k]
 	if there && d.joined {
 		delete(d.flows, k)
-		l.tell(d, fabric.DropFlow{Switch: d.id, Flow: f})
+		l.order(d, fabric.DropFlow{Switch: d.id, Flow: f})
 	}
 	return there && d.joined
 }
 
-// barriers asks every switch that was told something to say when it has done it.
+// barriers sends a barrier to every switch that got an order in this step.
 func (l *Law) barriers() {
-	for _, d := range l.told {
+	for _, d := range l.ordered {
 		d.changed = false
 		d.serial++
 		l.out = append(l.out, fabric.Barrier{Switch: d.id, Serial: d.serial})
 	}
-	l.told = l.told[:0]
+	l.ordered = l.ordered[:0]
 }
 
-// sorted gives the values of a map in the order of its keys: a law's actions have one order.
+// sorted returns the values of a map in the order of its keys, so that a law's actions have one order.
 func sorted[K cmp.Ordered, V any](m map[K]V) []V {
 	out := make([]V, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -4,8 +4,8 @@ import (
 	"weir/law/fabric"
 )
 
-// Tables of a switch. A frame that comes in from another switch goes straight on to the pinned flows, so
-// that copies are made, and hosts learnt, only where a frame enters the fabric.
+// The tables of a switch. A frame from another switch goes directly to the pinned flows. So copies are made, and hosts learnt,
+// only where a frame enters the fabric.
 //
 //	0 entry    probes, broadcast ARP: controller | from a link: 2 | SYN, FIN, RST: copy, 1 | else 1
 //	1 source   known host at its port: 2 | else copy, 2
@@ -37,7 +37,7 @@ const (
 	flagRST uint16 = 4
 )
 
-// Meters, one for each reason to come to the controller: a flood of one starves no other.
+// Meters, one for each reason of packets to the controller, so that a flood of one kind does not displace others.
 const (
 	meterProbe = fabric.MeterFirst + iota
 	meterARP
@@ -60,14 +60,14 @@ func flow(table uint8, prio uint16, m fabric.Match, k fabric.Kind, do fabric.Do)
 	return fabric.Flow{FlowKey: fabric.FlowKey{Table: table, Priority: prio, Match: m}, Kind: k, Do: do}
 }
 
-// everywhere is what each switch holds, whatever is linked to it.
+// everywhere returns the flows that every switch has.
 func everywhere() []fabric.Flow {
 	var any fabric.Match
 	tcp := func(flag uint16) fabric.Match { return fabric.Match{EthType: typeIPv4, TCPFlag: flag} }
 	return []fabric.Flow{
 		flow(tableEntry, prioProbe, fabric.Match{EthType: typeLLDP}, fabric.Probe, fabric.Do{Meter: meterProbe}),
 		flow(tableEntry, prioARP, fabric.Match{EthType: typeARP, EthDst: fabric.Broadcast}, fabric.ARP, fabric.Do{Meter: meterARP}),
-		// Of two flags, the one that says more is copied: RST, then SYN.
+		// Of two flags the more important one counts: RST, then SYN.
 		flow(tableEntry, prioCopy+2, tcp(flagRST), fabric.RST, fabric.Do{Meter: meterRST, Goto: tableSource}),
 		flow(tableEntry, prioCopy+1, tcp(flagSYN), fabric.SYN, fabric.Do{Meter: meterSYN, Goto: tableSource}),
 		flow(tableEntry, prioCopy, tcp(flagFIN), fabric.FIN, fabric.Do{Meter: meterFIN, Goto: tableSource}),
@@ -78,12 +78,12 @@ func everywhere() []fabric.Flow {
 	}
 }
 
-// fromLink takes what comes from another switch past the tables for hosts.
+// fromLink lets frames from another switch skip the tables for hosts.
 func fromLink(p fabric.PortNo) fabric.Flow {
 	return flow(tableEntry, prioLink, fabric.Match{InPort: p}, fabric.Link, fabric.Do{Goto: tablePinned})
 }
 
-// fromHost lets a host's frames pass where it belongs. It goes when the host is silent, and so does the host.
+// fromHost lets a host's frames pass at its port. The flow expires after an idle time, and the law then forgets the host.
 func fromHost(m fabric.MAC, p fabric.PortNo, idle uint16) fabric.Flow {
 	f := flow(tableSource, prioHost, fabric.Match{InPort: p, EthSrc: m}, fabric.Source, fabric.Do{Goto: tablePinned})
 	f.Idle = idle

@@ -8,17 +8,17 @@ import (
 	"weir/law/fabric"
 )
 
-// Routes change as a wave that begins at the destination. A switch gets its new group only when each switch
-// that it would then send to has confirmed that it has its own. So a switch that is new sends to switches
-// that are new and nearer, down to the destination; one that is old sends as it did, in what was without
-// loops, until the frame meets one that is new. Count (wave, distance) of the switches along a frame's way:
-// at each hop the wave rises, or stays and the distance falls. So no frame goes round, whatever the order in
-// which the switches carry out what they are told, also when a new wave begins before the last is through.
+// Routes change as a wave that begins at the destination. A switch gets its new group only after each switch that it would
+// then send to has confirmed its own. So a changed switch sends only to changed switches that are nearer to the destination.
+// An unchanged switch sends by the old routes, which are free of loops, until the frame meets a changed one.
 //
-// A switch that has no way to the destination now keeps what it has. So does one that left: where it stands
-// in the count does not change.
+// Proof: take the pair (wave, distance) of each switch along a frame's way. At each hop the wave rises, or it stays and the
+// distance falls. So no frame loops, for any order in which the switches carry out their orders. That is true also when a new
+// wave begins before the last one is complete.
+//
+// A switch without a way to the destination keeps its group, and so does one that left: its pair does not change.
 
-// advance takes the waves as far as what is confirmed allows.
+// advance continues the waves as far as the confirmations allow.
 func (l *Law) advance() {
 	if !l.waving {
 		return
@@ -54,10 +54,10 @@ func (l *Law) advanceRoute(r *route) (whole bool) {
 func (l *Law) setGroup(d *datapath, id uint32, ports []fabric.PortNo) {
 	_, there := d.groups[id]
 	d.groups[id] = &group{ports: slices.Clone(ports), serial: d.barrierNext()}
-	l.tell(d, fabric.SetGroup{Switch: d.id, New: !there, Group: fabric.Group{ID: id, Ports: ports}})
+	l.order(d, fabric.SetGroup{Switch: d.id, New: !there, Group: fabric.Group{ID: id, Ports: ports}})
 }
 
-// dropGroups removes the groups that lead to no host any more. wanted are those that do, and to which switch.
+// dropGroups removes the groups that lead to no host. wanted maps the other group numbers to their switches.
 func (l *Law) dropGroups(d *datapath, wanted map[uint32]law.Switch) {
 	left := map[uint32]bool{}
 	for id := range d.groups {
@@ -73,6 +73,6 @@ func (l *Law) dropGroups(d *datapath, wanted map[uint32]law.Switch) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		delete(d.groups, id)
-		l.tell(d, fabric.DropGroup{Switch: d.id, ID: id})
+		l.order(d, fabric.DropGroup{Switch: d.id, ID: id})
 	}
 }

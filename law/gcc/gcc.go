@@ -1,4 +1,4 @@
-// Package gcc is SDN-GCC: the parameters of per-VM rates that a controller steers by the marks it collects (SPEC 1.6 to 1.8).
+// Package gcc is SDN-GCC: the parameters of per-VM rates that a controller sets from the marks it collects (SPEC 1.6 to 1.8).
 package gcc
 
 import (
@@ -14,7 +14,7 @@ type Config struct {
 	Clear    bool         `json:"clear" jsonschema_description:"GS-7: CE is cleared before delivery"`
 }
 
-// Default gives the defaults: T_i = 5 ms is the paper's; period, depth, timeout, Min_Rate and 5 Mbit/s a mark are the
+// Default returns the defaults: T_i = 5 ms is the paper's; period, depth, timeout, Min_Rate and 5 Mbit/s a mark are the
 // published code's. The increase is fitted to Fig. 2d (1.3 Mbit/s per ms, SPEC GS-5): the paper
 // does not define scale().
 func Default() *Config {
@@ -26,12 +26,12 @@ func Default() *Config {
 	}
 }
 
-// Spec is gcc.
+// Spec describes gcc.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "gcc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
 		Sites: []law.Site{law.SwitchPort, law.Uplink, law.VMPort, law.Controller}, Signals: []law.Signal{law.Backlog, law.Marks},
-		// Its marks are those of ecn, which stands beside it.
+		// The law ecn runs at the same port and sets the marks.
 		Claims: []law.Resource{law.ECN, law.Shim, law.SendRate},
 	}
 }

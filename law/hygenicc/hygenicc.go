@@ -1,4 +1,4 @@
-// Package hygenicc is HyGenICC: the parameters of per-VM rates that the sending host steers by the marks its peers count
+// Package hygenicc is HyGenICC: the parameters of per-VM rates that the sending host sets from the marks its peers count
 // (SPEC 1.9).
 package hygenicc
 
@@ -14,7 +14,7 @@ type Config struct {
 	Feedback string       `json:"feedback" jsonschema:"enum=evil_bit,enum=message" jsonschema_description:"marks go back on the reserved IP flag, or counted in a packet of their own"`
 }
 
-// Default gives the defaults: 500 us (5 RTT) is paper 000's; the rest is the published code's.
+// Default returns the defaults: 500 us (5 RTT) is paper 000's; the rest is the published code's.
 func Default() *Config {
 	return &Config{
 		Params: limiter.Params{
@@ -24,12 +24,12 @@ func Default() *Config {
 	}
 }
 
-// Spec is hygenicc.
+// Spec describes hygenicc.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "hygenicc", Folder: "sdn-gcc", Title: "SDN-GCC (paper 000)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),
 		Sites: []law.Site{law.SwitchPort, law.Uplink, law.VMPort}, Signals: []law.Signal{law.Backlog, law.Marks},
-		// Its marks are those of ecn, which stands beside it.
+		// The law ecn runs at the same port and sets the marks.
 		Claims: []law.Resource{law.ECN, law.Shim, law.SendRate},
 	}
 }

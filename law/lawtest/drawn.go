@@ -12,11 +12,11 @@ import (
 	"weir/law/fabric/modelnet"
 )
 
-// Keeps runs a law under Lent with drawn events, sensible ones and others. New makes the law, each time alike. More are
-// events of the law's own kinds.
+// Keeps runs a law under Checked with random events, some of them impossible. make returns the law, each time the same. more
+// draws events of the law's own kinds.
 func Keeps(t *testing.T, make func() law.Law, more ...func(t *rapid.T) law.Event) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := Lent(t, make(), make())
+		l := Checked(t, make(), make())
 		kinds := slices.Concat(events, more)
 		now := time.Duration(0)
 		for range rapid.IntRange(1, 100).Draw(t, "events") {
@@ -31,7 +31,8 @@ func Keeps(t *testing.T, make func() law.Law, more ...func(t *rapid.T) law.Event
 	})
 }
 
-// events draws one of each kind that a controller has, over few switches, ports and hosts, so that they meet.
+// events draws the kinds of events that a controller has. There are few switches, ports and hosts, so that events concern the
+// same ones.
 var events = []func(t *rapid.T) law.Event{
 	func(t *rapid.T) law.Event {
 		e := &fabric.Joined{Switch: aSwitch(t)}

@@ -1,5 +1,5 @@
-// Package lawtest holds a law against what package law asks of every law: it keeps nothing that was lent, appends to what
-// it is given, and gives the same actions for the same events.
+// Package lawtest checks the rules of package law for every law: it keeps no borrowed memory, it appends to the given slice,
+// and equal events give equal actions.
 package lawtest
 
 import (
@@ -9,32 +9,32 @@ import (
 	"weir/law"
 )
 
-// TB is what a test has that fails: *testing.T, *testing.B or *rapid.T.
+// TB is the part of a test that lawtest needs: *testing.T, *testing.B and *rapid.T have it.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Lent wraps a law. Each event that the law gets is a copy that is overwritten when Step has returned. Its twin, which is
-// made alike, gets the same events and may keep them: when the two decide differently, the law kept what was lent, or does
-// not follow from its events alone, and the test fails.
+// Checked wraps a law. Each event that the law gets is a copy, which is overwritten after Step has returned. A second law of
+// the same kind, the twin, gets the same events in memory that it may keep. If the two decide differently, the law kept
+// borrowed memory, or depends on more than its events, and the test fails.
 //
-// The world gets copies of the actions. They are overwritten when the next Step begins, so a world that keeps what an
-// action points at is found, too.
-func Lent(t TB, l, twin law.Law) law.Law { return &lent{t: t, law: l, twin: twin} }
+// The world gets copies of the actions. They are overwritten when the next Step begins, so that a world that keeps the
+// memory of an action fails as well.
+func Checked(t TB, l, twin law.Law) law.Law { return &checked{t: t, law: l, twin: twin} }
 
-type lent struct {
+type checked struct {
 	t         TB
 	law, twin law.Law
 	given     []law.Action // with the last step
 }
 
-// other is in front of a law's actions: a law appends to those of others.
+// other is an action of another law, in front of the law's own: a law must append.
 type other struct{ N int }
 
 func (other) LawAction() {}
 
-func (l *lent) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
+func (l *checked) Step(now time.Duration, e law.Event, out []law.Action) []law.Action {
 	l.t.Helper()
 	for i := range l.given {
 		overwrite(reflect.ValueOf(l.given[i]))
@@ -59,7 +59,7 @@ func (l *lent) Step(now time.Duration, e law.Event, out []law.Action) []law.Acti
 	return append(out, l.given...)
 }
 
-func (l *lent) Wake() time.Duration {
+func (l *checked) Wake() time.Duration {
 	l.t.Helper()
 	wake := l.law.Wake()
 	if own := l.twin.Wake(); wake != own {
@@ -68,8 +68,8 @@ func (l *lent) Wake() time.Duration {
 	return wake
 }
 
-// overwrite changes all that a value leads to: numbers, texts, the elements of slices and maps. Structs whose fields are
-// not exported become zero.
+// overwrite changes everything that a value refers to: numbers, texts, the elements of slices and maps. Structs with unexported
+// fields become zero.
 func overwrite(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

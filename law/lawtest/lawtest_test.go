@@ -13,7 +13,7 @@ import (
 	"weir/law/fabric"
 )
 
-// failed takes the place of a test that is to fail.
+// failed stands in for a test that must fail.
 type failed struct{ why string }
 
 func (*failed) Helper() {}
@@ -22,7 +22,7 @@ func (f *failed) Fatalf(format string, args ...any) {
 	panic(f)
 }
 
-// keeper sends each frame again one step later.
+// keeper is a law that sends each frame again one step later.
 type keeper struct {
 	right, restarts bool
 	last            []byte
@@ -45,14 +45,14 @@ func (k *keeper) Step(_ time.Duration, e law.Event, out []law.Action) []law.Acti
 }
 func (*keeper) Wake() time.Duration { return 0 }
 
-func TestLent(t *testing.T) {
+func TestChecked(t *testing.T) {
 	for _, row := range []struct {
 		what string
 		law  func() law.Law
-		why  string // "": it is right
+		why  string // part of the failure; "": none
 	}{
 		{"copies", func() law.Law { return &keeper{right: true} }, ""},
-		{"keeps what was lent", func() law.Law { return &keeper{} }, "with events of its own"},
+		{"keeps borrowed memory", func() law.Law { return &keeper{} }, "with events of its own"},
 		{"does not append", func() law.Law { return &keeper{right: true, restarts: true} }, "does not append"},
 	} {
 		f := &failed{}
@@ -62,7 +62,7 @@ func TestLent(t *testing.T) {
 					panic(r)
 				}
 			}()
-			l := Lent(f, row.law(), row.law())
+			l := Checked(f, row.law(), row.law())
 			for n := range byte(3) {
 				frame := []byte{n}
 				for _, a := range l.Step(0, &fabric.PacketIn{Frame: frame}, nil) {
@@ -81,9 +81,9 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// What an action points at is overwritten when the next step begins.
-func TestLent_ActionsOfTheLastStep(t *testing.T) {
-	l := Lent(t, &keeper{right: true}, &keeper{right: true})
+// The memory of an action is overwritten when the next step begins.
+func TestChecked_ActionsOfTheLastStep(t *testing.T) {
+	l := Checked(t, &keeper{right: true}, &keeper{right: true})
 	l.Step(0, &fabric.PacketIn{Frame: []byte{5}}, nil)
 	kept := l.Step(0, law.Tick{}, nil)[0].(fabric.PacketOut)
 	if kept.Frame[0] != 5 {
@@ -91,11 +91,11 @@ func TestLent_ActionsOfTheLastStep(t *testing.T) {
 	}
 	l.Step(0, law.Tick{}, nil)
 	if kept.Frame[0] == 5 {
-		t.Error("a world that keeps an action's frame is not found")
+		t.Error("a world that keeps an action's frame does not fail")
 	}
 }
 
-// All that an event leads to is copied, and overwritten.
+// All memory of an event is copied, and overwritten.
 func TestCopiedAndOverwritten(t *testing.T) {
 	type deep struct {
 		fabric.PacketIn

@@ -1,11 +1,11 @@
-// Package limiter has what the laws that limit a VM's rate share.
+// Package limiter has the common parameters of the laws that limit a VM's rate.
 package limiter
 
 import "weir/law"
 
 // Params are common to the laws that limit a VM's rate, SPEC 1.6 and 1.9.
 type Params struct {
-	MinRate    law.Rate     `json:"min_rate" above:"0" jsonschema_description:"a VM always gets this (Min_Rate)"`
+	MinRate    law.Rate     `json:"min_rate" above:"0" jsonschema_description:"least rate of a VM (Min_Rate)"`
 	Period     law.Duration `json:"period" above:"0" jsonschema_description:"timer of the limiter"`
 	Depth      law.Duration `json:"depth" above:"0" jsonschema_description:"depth of the bucket in time at the VM's rate"`
 	Timeout    law.Duration `json:"timeout" above:"0" jsonschema_description:"silence before the rate rises (Cong_Timeout)"`

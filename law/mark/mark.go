@@ -1,4 +1,5 @@
-// Package mark is red and ecn: marking and dropping at an instantaneous threshold. The decision is datapath/core/mark.h.
+// Package mark describes the laws red and ecn: dropping and marking at an instantaneous threshold. The decision is in
+// datapath/core/mark.h.
 package mark
 
 import "weir/law"
@@ -9,8 +10,8 @@ const (
 	RED = "red"
 )
 
-// Params configures red and ecn: an instantaneous threshold on the queue. red drops what is
-// above it; ecn marks ECT packets and treats the others as NotECT says.
+// Params configures red and ecn: an instantaneous threshold on the queue. Above it, red drops all packets; ecn marks ECT
+// packets, and passes or drops the others as NotECT says.
 type Params struct {
 	Threshold law.Limit `json:"threshold" above:"0" jsonschema:"required" jsonschema_description:"mark or drop above this backlog (K)"`
 	NotECT    string    `json:"not_ect" jsonschema:"enum=pass,enum=drop" jsonschema_description:"ecn: what happens to Not-ECT packets above the threshold"`
@@ -22,14 +23,14 @@ const (
 	Drop = "drop"
 )
 
-// REDSpec is red: it drops every packet above the threshold.
+// REDSpec describes red, which drops every packet above the threshold.
 func REDSpec() law.Spec {
 	s := spec(RED, Drop)
 	s.Idle = map[string]law.Idle{"not_ect": {Why: "red drops every packet above the threshold", Do: "remove it, or choose the law ecn"}}
 	return s
 }
 
-// ECNSpec is ecn: it marks the packets that can be marked.
+// ECNSpec describes ecn, which marks the packets that can be marked.
 func ECNSpec() law.Spec { return spec(ECN, Pass) }
 
 func spec(name, notECT string) law.Spec {

@@ -7,7 +7,7 @@ import (
 	"weir/law/fabric"
 )
 
-// BenchmarkAnswer is a question to one switch, and its answer with 48 ports.
+// BenchmarkAnswer measures a question to one switch and its answer with 48 ports.
 func BenchmarkAnswer(b *testing.B) {
 	l := New(ms)
 	l.Step(0, &fabric.Joined{Switch: 1000}, nil)

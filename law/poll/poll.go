@@ -1,5 +1,5 @@
-// Package poll is the law by which the controller asks switches for their port counters: every period, each
-// switch on a grid of its own that does not drift.
+// Package poll is the law that asks switches for their port counters, once in every period. Each switch has a fixed grid of
+// times, which does not drift.
 package poll
 
 import (
@@ -11,13 +11,13 @@ import (
 	"weir/law/fabric"
 )
 
-// Law asks at start + n*period, n = 1, 2, ... A moment that finds the last question without an answer is
-// skipped: a switch that is slow is asked less, never twice at once. Each answer becomes a Report.
+// Law asks at start + n*period, n = 1, 2, ... If the last question has no answer yet, it skips that time: a slow switch is
+// asked less often, and never twice at once. Each answer becomes a Report.
 type Law struct {
 	period   time.Duration
 	switches map[law.Switch]*grid
 	joined   int           // numbers switches, so that they are not all asked at one moment
-	due      time.Duration // when the first of them is to be asked; 0: none is there
+	due      time.Duration // time of the next question; 0: no switch is connected
 	asked    []law.Switch  // in this step
 	report   fabric.Report // of this step
 }
@@ -29,15 +29,15 @@ type grid struct {
 	counts Counts
 }
 
-// Counts are of one switch, since it joined.
+// Counts holds the counters of one switch since it joined.
 type Counts struct {
 	Asked    uint64 `json:"asked"`
 	Answered uint64 `json:"answered"`
-	Skipped  uint64 `json:"skipped"` // moments that passed with an answer missing, or that came too late
+	Skipped  uint64 `json:"skipped"` // times of the grid without a question: an answer was missing, or the tick was too late
 	Failed   uint64 `json:"failed"`
 }
 
-// New makes the law. A period of 0 asks nobody.
+// New makes the law. With a period of 0 it never asks.
 func New(period time.Duration) *Law {
 	return &Law{period: period, switches: map[law.Switch]*grid{}}
 }
@@ -49,7 +49,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 	}
 	switch e := e.(type) {
 	case *fabric.Joined:
-		const parts = 16 // of a period, to spread switches over
+		const parts = 16 // of a period, over which the switches are spread
 		start := now + l.period*time.Duration(l.joined%parts)/parts
 		l.joined++
 		l.switches[e.Switch] = &grid{start: start, next: start + l.period}
@@ -75,7 +75,7 @@ func (l *Law) Step(now time.Duration, e law.Event, out []law.Action) []law.Actio
 
 func (l *Law) ask(now time.Duration, out []law.Action) []law.Action {
 	if l.due == 0 || now < l.due {
-		return out // most events: no look at every switch
+		return out // most events: do not search all switches
 	}
 	l.asked = l.asked[:0]
 	for s, g := range l.switches {
@@ -101,7 +101,7 @@ func (l *Law) ask(now time.Duration, out []law.Action) []law.Action {
 	return out
 }
 
-// first finds the next moment at which somebody is to be asked.
+// first finds the time of the next question.
 func (l *Law) first() {
 	l.due = 0
 	for _, g := range l.switches {
@@ -111,10 +111,10 @@ func (l *Law) first() {
 	}
 }
 
-// Wake is the next moment at which somebody is to be asked.
+// Wake returns the time of the next question.
 func (l *Law) Wake() time.Duration { return l.due }
 
-// Counts gives those of every switch.
+// Counts returns the counters of every switch.
 func (l *Law) Counts() map[law.Switch]Counts {
 	out := map[law.Switch]Counts{}
 	for s := range maps.Keys(l.switches) {

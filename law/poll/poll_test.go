@@ -14,8 +14,8 @@ import (
 
 const ms = time.Millisecond
 
-// Answers come late, or never, and the controller is late itself: questions stay on the grid of the first
-// one, there is never a second one under way, and each moment of the grid is asked at or counted as skipped.
+// Answers come late or never, and the controller's ticks are late. Still all questions are on the grid of the first one, and at
+// most one waits for its answer. Each time of the grid has a question or counts as skipped.
 func TestGridDoesNotDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		period := time.Duration(rapid.IntRange(1, 20).Draw(t, "period")) * ms
@@ -52,8 +52,8 @@ func TestGridDoesNotDrift(t *testing.T) {
 	})
 }
 
-// The form that plans from the last answer drifts: after 1000 answers of 1 ms each it is a second late.
-// On the grid the question after them is asked at its moment.
+// A law that plans from the last answer drifts: after 1000 answers of 1 ms each it is a second late. On the grid the next
+// question is on time.
 func TestPlannedFromTheAnswerWouldDrift(t *testing.T) {
 	l := New(10 * ms)
 	l.Step(0, &fabric.Joined{Switch: 1}, nil)
@@ -71,7 +71,7 @@ func TestPlannedFromTheAnswerWouldDrift(t *testing.T) {
 	}
 }
 
-// Only an answer to a question of this law is reported.
+// The law reports only answers to its own questions.
 func TestAnswersAreReported(t *testing.T) {
 	l := New(ms)
 	l.Step(0, &fabric.Joined{Switch: 2}, nil)
@@ -98,7 +98,7 @@ func TestAnswersAreReported(t *testing.T) {
 	}
 }
 
-// It keeps nothing that was lent.
+// The law keeps no borrowed memory.
 func TestKeepsNothing(t *testing.T) {
 	lawtest.Keeps(t, func() law.Law { return New(50 * ms) })
 }

@@ -1,4 +1,5 @@
-// Package sicc is SICC: the parameters of a controller that sees an incast coming and holds senders at one segment (SPEC 1.4, 1.5).
+// Package sicc is SICC: the parameters of a controller that predicts an incast and limits senders to one segment (SPEC 1.4,
+// 1.5).
 package sicc
 
 import "weir/law"
@@ -17,8 +18,8 @@ type Params struct {
 	Model         string       `json:"model" jsonschema:"enum=controller,enum=queue" jsonschema_description:"the paper's controller, or the queue discipline of its ns-2 plots"`
 }
 
-// Default gives the defaults: T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 the Journal's; DM = 15 ms and
-// the hold of 4 ms are the published code's, as is an initial window of 10 (SPEC 1.4).
+// Default returns the defaults. T = 1 ms and alpha1 = 0.20 are the paper's, alpha2 = 1.00 is the Journal's. DM = 15 ms, the
+// least duration of 4 ms and an initial window of 10 are the published code's (SPEC 1.4).
 func Default() *Params {
 	return &Params{
 		Interval: 1e6, OffFraction: 0.2, OnFraction: 1, MouseDuration: 15e6, MinHold: 4e6, OffRule: "or",
@@ -26,7 +27,7 @@ func Default() *Params {
 	}
 }
 
-// Spec is sicc.
+// Spec describes sicc.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "sicc", Folder: "sicc", Title: "SICC (paper 003 and its longer reports)", Params: func() any { return Default() }, Worlds: law.BothWorlds(),

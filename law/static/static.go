@@ -9,7 +9,7 @@ type Params struct {
 	Depth law.Duration `json:"depth" above:"0" jsonschema_description:"depth of the bucket in time at that rate"`
 }
 
-// Spec is static.
+// Spec describes static.
 func Spec() law.Spec {
 	return law.Spec{
 		Name: "static", Baseline: true, Params: func() any { return &Params{Depth: law.Duration(25e6)} }, Worlds: []string{law.WorldSim},

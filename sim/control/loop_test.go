@@ -262,7 +262,7 @@ func newLoop(t *testing.T, n *network.Network, m *Messenger, sink *counting, to 
 		return &fixedTable{rates: []uint64{300e6, 500e6}, every: 500 * time.Microsecond, lease: 4 * time.Millisecond, pause: time.Millisecond}
 	}
 	b.law.controller = add(t, m, SiteOptions{
-		Name: "controller", Law: lawtest.Lent(t, newLaw(), newLaw()), Service: 5000, Inbox: 16,
+		Name: "controller", Law: lawtest.Checked(t, newLaw(), newLaw()), Service: 5000, Inbox: 16,
 		Route: func(a law.Action, to []*Site) []*Site {
 			switch g := a.(law.Grant); g.Kind {
 			case law.RateGrant:

@@ -91,7 +91,7 @@ func TestSite_ControllerAndSwitch(t *testing.T) {
 	sw := add(t, m, SiteOptions{Name: "switch", Enforcer: port})
 	ms := time.Millisecond
 	controller := add(t, m, SiteOptions{
-		Name: "controller", Law: lawtest.Lent(t, &clockwork{period: ms, next: ms}, &clockwork{period: ms, next: ms}),
+		Name: "controller", Law: lawtest.Checked(t, &clockwork{period: ms, next: ms}, &clockwork{period: ms, next: ms}),
 		Route: func(_ law.Action, to []*Site) []*Site { return append(to, sw) },
 	})
 	lent := &measured{Ports: []int{1, 2}}

@@ -143,7 +143,7 @@ func tagPassages(path, literal string, line int) []passage {
 }
 
 var (
-	verb  = regexp.MustCompile(`%[-+# 0]*[0-9.*]*\[?[0-9]*\]?[a-zA-Z%]`)
+	verb  = regexp.MustCompile(`%[-+#0]*[0-9.*]*\[?[0-9]*\]?[a-zA-Z%]`)
 	three = regexp.MustCompile(`[A-Za-z]{2,}[,;:]? [a-zA-Z]+[,;:]? [a-zA-Z]{2,}`)
 )
 

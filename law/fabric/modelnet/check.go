@@ -9,8 +9,8 @@ import (
 	"weir/law/fabric"
 )
 
-// Loop looks for a way on which a frame could go round, whichever ports groups choose and wherever it comes
-// in; nil: there is none. Ports that are down count as up: switches may not have seen it yet.
+// Loop returns an error if a frame could loop, for any choice of ports by groups and any port where it enters. Ports that are
+// down count as up: switches may not have noticed yet.
 func (n *Net) Loop(frame []byte) error {
 	const open, closed = 1, 2
 	state := map[law.Port]int{}
@@ -18,7 +18,7 @@ func (n *Net) Loop(frame []byte) error {
 	visit = func(at law.Port) error {
 		switch state[at] {
 		case open:
-			return fmt.Errorf("a frame to %v goes round by %v", fabric.MAC(frame[:6]), at)
+			return fmt.Errorf("a frame to %v loops at %v", fabric.MAC(frame[:6]), at)
 		case closed:
 			return nil
 		}
@@ -44,8 +44,8 @@ func (n *Net) Loop(frame []byte) error {
 	return nil
 }
 
-// Hops gives, for every switch, the number of hops to one of them over links that are up; of connected
-// switches only. It is found the slow way: by trying again until nothing gets shorter.
+// Hops returns the number of hops from every connected switch to one of them, over links that are up. The algorithm is slow:
+// it repeats until no way gets shorter.
 func (n *Net) Hops(to law.Switch) map[law.Switch]int {
 	hops := map[law.Switch]int{to: 0}
 	for again := true; again; {
@@ -63,14 +63,14 @@ func (n *Net) Hops(to law.Switch) map[law.Switch]int {
 	return hops
 }
 
-// Up tells whether a link works and both its ends are connected.
+// Up reports whether a link works and both its ends are connected.
 func (n *Net) Up(a law.Port) bool {
 	b, ok := n.links[a]
 	x, y := n.Switches[a.Switch], n.Switches[b.Switch]
 	return ok && x.Connected && y.Connected && x.Ports[a.N] && y.Ports[b.N]
 }
 
-// Nearer gives the ports of a switch that lead one hop nearer, sorted.
+// Nearer returns the ports of a switch that lead one hop nearer, sorted.
 func (n *Net) Nearer(from law.Switch, hops map[law.Switch]int) (ports []fabric.PortNo) {
 	for a, b := range n.links {
 		if a.Switch == from && n.Up(a) && hops[b.Switch] == hops[from]-1 {

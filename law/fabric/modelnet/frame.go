@@ -6,13 +6,13 @@ import (
 	"weir/law/fabric"
 )
 
-// Ethernet makes a frame of a kind that nobody looks into.
+// Ethernet makes a frame of an EtherType that the law does not parse.
 func Ethernet(from, to fabric.MAC) []byte {
 	b := append(append([]byte{}, to[:]...), from[:]...)
 	return append(b, 0x88, 0xb5, 'x') // IEEE 802, local experimental
 }
 
-// ARP makes a request for an address, or an answer where to is a host.
+// ARP makes a request for an address; an answer if `to` is a host.
 func ARP(from fabric.MAC, ip fabric.IPv4, to fabric.MAC, asked fabric.IPv4) []byte {
 	operation, target := byte(2), to
 	if to == fabric.Broadcast {

@@ -1,6 +1,6 @@
-// Package modelnet is a slow, obvious network for tests: switches that do what flows and groups say, one
-// order at a time in whatever order a test chooses, links that are cut, hosts that send. It forwards real
-// frames, so what a law does to it can be held against what frames then do.
+// Package modelnet is a slow, simple network for tests. Its switches follow their flows and groups, and carry out one order at
+// a time, in any order that a test chooses. Links can be cut and hosts can send. It forwards real frames, so that tests
+// can follow them.
 package modelnet
 
 import (
@@ -14,18 +14,17 @@ import (
 	"weir/law/fabric"
 )
 
-// Net is a network under a law. Nothing happens on its own: Deliver carries out an order, Hear gives the law
-// an event.
+// Net is a network under a law. Nothing happens by itself: Deliver carries out an order, Hear passes an event to the law.
 type Net struct {
 	Law      law.Law
 	Now      time.Duration
 	Switches map[law.Switch]*Switch
 	Hosts    map[fabric.MAC]law.Port
-	Received map[fabric.MAC][][]byte // what hosts were sent
-	Events   []law.Event             // that the law has not heard yet
-	Choose   func(n int) int         // which port of a group
-	Told     func(law.Action)        // each action of the law, when it is given
-	Deaf     map[law.Port]bool       // what is sent from these ports is lost, though they are up
+	Received map[fabric.MAC][][]byte // frames that arrived at hosts
+	Events   []law.Event             // not passed to the law yet
+	Choose   func(n int) int         // the port of a group
+	OnAction func(law.Action)        // is called with each action of the law
+	Lossy    map[law.Port]bool       // ports that are up and lose all frames they send
 
 	links map[law.Port]law.Port
 }
@@ -40,7 +39,7 @@ type Switch struct {
 	Meters    map[uint32]fabric.Meter
 	Orders    []law.Action // not carried out yet
 
-	// The law may still hear of a connection when the next one is there; what it orders then is lost.
+	// The law may learn of a connection after the next one has begun. Its orders for the old one are lost.
 	connections, heard int
 }
 
@@ -49,7 +48,7 @@ func New(l law.Law) *Net {
 	return &Net{
 		Law: l, Switches: map[law.Switch]*Switch{}, Hosts: map[fabric.MAC]law.Port{},
 		Received: map[fabric.MAC][][]byte{}, links: map[law.Port]law.Port{}, Choose: func(int) int { return 0 },
-		Deaf: map[law.Port]bool{},
+		Lossy: map[law.Port]bool{},
 	}
 }
 
@@ -70,7 +69,7 @@ func (s *Switch) clear() {
 // Link joins two ports.
 func (n *Net) Link(a, b law.Port) { n.links[a], n.links[b] = b, a }
 
-// Far is the other end of a port's link.
+// Far returns the other end of a port's link.
 func (n *Net) Far(p law.Port) (law.Port, bool) {
 	q, ok := n.links[p]
 	return q, ok
@@ -112,7 +111,7 @@ func (n *Net) Connect(id law.Switch) {
 	n.Events = append(n.Events, e)
 }
 
-// Disconnect ends the connection; the switch goes on with what it has.
+// Disconnect ends the connection; the switch continues with its flows.
 func (n *Net) Disconnect(id law.Switch) {
 	s := n.Switches[id]
 	if s.Connected {
@@ -127,7 +126,7 @@ func (n *Net) Restart(id law.Switch) {
 	n.Switches[id].clear()
 }
 
-// BeginAgain puts a law in the place of the one that is there. No switch is connected to it; each goes on with what it has.
+// BeginAgain replaces the law. No switch is connected to the new one; each continues with its flows.
 func (n *Net) BeginAgain(l law.Law) {
 	n.Law, n.Events = l, nil
 	for _, s := range n.Switches {
@@ -135,7 +134,7 @@ func (n *Net) BeginAgain(l law.Law) {
 	}
 }
 
-// Hear gives the law the next event.
+// Hear passes the next event to the law.
 func (n *Net) Hear() {
 	e := n.Events[0]
 	n.Events = n.Events[1:]
@@ -147,12 +146,12 @@ func (n *Net) Hear() {
 
 func (n *Net) step(e law.Event) {
 	for _, a := range n.Law.Step(n.Now, e, nil) {
-		if n.Told != nil {
-			n.Told(a)
+		if n.OnAction != nil {
+			n.OnAction(a)
 		}
 		if id, ok := fabric.Target(a); ok {
 			if s := n.Switches[id]; s.Connected && s.heard == s.connections {
-				s.Orders = append(s.Orders, law.Own(a)) // it is lent until the next step
+				s.Orders = append(s.Orders, law.Own(a)) // it is borrowed until the next step
 			}
 		}
 	}
@@ -173,7 +172,7 @@ func (n *Net) Deliver(id law.Switch) error {
 	case fabric.SetFlow:
 		if g := a.Flow.Do.Group; g != 0 {
 			if _, there := s.Groups[g]; !there {
-				return fmt.Errorf("%v: flow %v to group %#x, which is not there", id, a.Flow.FlowKey, g)
+				return fmt.Errorf("%v: flow %v uses group %#x, which does not exist", id, a.Flow.FlowKey, g)
 			}
 		}
 		s.Flows[a.Flow.FlowKey] = a.Flow
@@ -187,7 +186,7 @@ func (n *Net) Deliver(id law.Switch) error {
 	case fabric.DropGroup:
 		for _, f := range s.Flows {
 			if f.Do.Group == a.ID {
-				return fmt.Errorf("%v: group %#x is dropped under flow %v", id, a.ID, f.FlowKey)
+				return fmt.Errorf("%v: group %#x is removed while flow %v uses it", id, a.ID, f.FlowKey)
 			}
 		}
 		delete(s.Groups, a.ID)
@@ -203,7 +202,7 @@ func (n *Net) Deliver(id law.Switch) error {
 	return nil
 }
 
-// Settle carries everything out, oldest first, until nothing is left.
+// Settle carries out all orders and events, oldest first, until none is left.
 func (n *Net) Settle() error {
 	for busy := true; busy; {
 		busy = len(n.Events) > 0
@@ -246,7 +245,7 @@ func (n *Net) Inject(at law.Port, frame []byte) {
 const hopsMax = 64
 
 func (n *Net) emit(from law.Port, frame []byte, hops int) {
-	if !n.Switches[from.Switch].Ports[from.N] || n.Deaf[from] {
+	if !n.Switches[from.Switch].Ports[from.N] || n.Lossy[from] {
 		return
 	}
 	if far, ok := n.links[from]; ok {
@@ -264,7 +263,7 @@ func (n *Net) emit(from law.Port, frame []byte, hops int) {
 
 func (n *Net) process(at law.Port, frame []byte, hops int) {
 	if hops > hopsMax {
-		panic("a frame goes round")
+		panic("a frame loops")
 	}
 	outs, copies := n.Switches[at.Switch].Look(at.N, frame, false)
 	for _, k := range copies {
@@ -277,8 +276,8 @@ func (n *Net) process(at law.Port, frame []byte, hops int) {
 	}
 }
 
-// Look says which ports a switch could send a frame to, one of them, and why it is copied to the controller.
-// Dead: ports that are down are chosen, too, as by a switch that has not seen it yet.
+// Look returns the ports that a switch could choose for a frame (it sends to one of them), and the reasons for copies to the
+// controller. With dead, ports that are down are chosen too, as by a switch that has not noticed yet.
 func (s *Switch) Look(in fabric.PortNo, frame []byte, dead bool) (outs []fabric.PortNo, copies []fabric.Kind) {
 	for table := 0; ; {
 		f, ok := s.best(uint8(table), in, frame)
@@ -297,7 +296,7 @@ func (s *Switch) Look(in fabric.PortNo, frame []byte, dead bool) (outs []fabric.
 			}
 			return outs, copies
 		case f.Do.Out == in:
-			return nil, copies // OpenFlow 1.3, B.6.3: never back where it came from
+			return nil, copies // OpenFlow 1.3, B.6.3: never back out of the ingress port
 		case f.Do.Out != 0:
 			return []fabric.PortNo{f.Do.Out}, copies
 		case int(f.Do.Goto) <= table:
@@ -316,7 +315,7 @@ func (s *Switch) best(table uint8, in fabric.PortNo, frame []byte) (best fabric.
 	return best, ok
 }
 
-// Matches tells whether a frame is what a match asks for.
+// Matches reports whether a frame matches m.
 func Matches(m fabric.Match, in fabric.PortNo, frame []byte) bool {
 	kind := binary.BigEndian.Uint16(frame[12:])
 	switch {
