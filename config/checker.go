@@ -6,23 +6,23 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Checker collects what is wrong with one file.
+// Checker collects the errors of one file.
 type Checker struct {
 	File  string
-	Whole string // what the whole file is: "the keys of an experiment: ..."
+	Whole string // describes the whole file: "the keys of an experiment: ..."
 	Root  *Tree  // nil when there is no file
 	Errs  Errors
-	// Warning says of a file of an earlier version what is to be written instead; "": it is of the newest.
+	// Warning explains how to write a file of an earlier version in the newest one; "": the file has the newest version.
 	Warning string
 
 	version Version
-	older   bool            // the file is of the version before
+	older   bool            // the file has the version before the newest
 	meant   map[string]bool // paths that unknown keys may have meant
 }
 
-// Fail notes an error at path, a list of keys and indices from the top of the file.
+// Fail adds an error at path, a list of keys and indices from the top of the file.
 func (c *Checker) Fail(path []string, wrong, allowed string) {
-	if strings.HasSuffix(wrong, "?") { // it says already what was meant
+	if strings.HasSuffix(wrong, "?") { // it already names what was meant
 		allowed = ""
 	}
 	e := &Error{File: c.File, Line: 1, Key: strings.Join(path, "."), Wrong: wrong, Allowed: allowed}
@@ -33,17 +33,17 @@ func (c *Checker) Fail(path []string, wrong, allowed string) {
 	c.Errs = append(c.Errs, e)
 }
 
-// Given tells whether the file itself says something of a key.
+// Given reports whether the file itself has a key.
 func (c *Checker) Given(path ...string) bool {
 	return c.Root != nil && c.Root.Find(path...) != nil
 }
 
-// Meant tells whether an unknown key was perhaps meant to be the one at path: that it is missing, or
-// nothing, needs not be said then.
+// Meant reports whether an unknown key may be a misspelling of the one at path. Then an error about a missing or empty key
+// at path is not needed.
 func (c *Checker) Meant(path []string) bool { return c.meant[strings.Join(path, ".")] }
 
-// Validate checks the tree against a schema and explains every violation in our words. prefix is
-// where the tree stands in the file's own tree.
+// Validate checks the tree against a schema and explains every violation in Weir's own words. prefix is the path of the tree in
+// the file's own tree.
 func (c *Checker) Validate(s *validator.Schema, t *Tree, prefix ...string) {
 	err := s.Validate(t.Plain())
 	if err == nil {

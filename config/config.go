@@ -1,6 +1,6 @@
-// Package config reads the files that people write for Weir, all in one strict way: YAML, a JSON schema
-// made of the Go types first, then what a schema cannot say. Every error names file, line and key, says
-// what is allowed, and guesses what was meant.
+// Package config reads the files that people write for Weir, all in one strict way. They are YAML. A JSON schema made from the
+// Go types checks them first, then code checks what a schema cannot express. Every error has file, line and key, lists what
+// is allowed, and guesses what was meant.
 //
 //	config.go   kinds of files (kind: Switch)
 //	kinds.go    which command reads which kind
@@ -23,22 +23,22 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Kind is one kind of file: those that begin with `kind: NAME`, and are read into a T.
+// Kind is one kind of file: those that begin with `kind: NAME`. They are read into a T.
 type Kind[T any] struct {
 	Name    string
 	Version Version
 	Limits  Limits
-	// Default gives what holds where the file says nothing.
+	// Default returns the defaults.
 	Default func() *T
-	// Check says what a schema cannot, of what the file was read into.
+	// Check checks the decoded file for what a schema cannot express.
 	Check func(*Checker, *T)
 
 	schema    []byte
 	validator *validator.Schema
 }
 
-// NewKind makes a kind of the keys of T, which are those of the newest version. extend adds keys to the schema that check
-// reads by itself.
+// NewKind makes a kind of file with the keys of T, in their newest version. extend adds keys to the schema that check reads
+// itself.
 func NewKind[T any](name string, v Version, l Limits, def func() *T, check func(*Checker, *T), extend ...func(*jsonschema.Schema)) *Kind[T] {
 	s := SchemaOf(new(T))
 	for _, more := range extend {
@@ -50,10 +50,10 @@ func NewKind[T any](name string, v Version, l Limits, def func() *T, check func(
 	return k
 }
 
-// Schema gives the JSON schema of the kind.
+// Schema returns the JSON schema of the kind.
 func (k *Kind[T]) Schema() []byte { return k.schema }
 
-// Load reads and checks a file. Errors found in it are Errors.
+// Load reads and checks a file. Faults of the file are returned as Errors.
 func (k *Kind[T]) Load(path string) (*T, error) {
 	data, err := ReadFile(path, k.Limits)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Kind[T]) Load(path string) (*T, error) {
 	return k.Parse(path, data)
 }
 
-// Parse checks a file that is in memory; name stands for it in errors.
+// Parse checks a file in memory; name is its name in errors.
 func (k *Kind[T]) Parse(name string, data []byte) (*T, error) {
 	doc, errs := parseNode(name, data, k.holds(), k.Limits)
 	if doc == nil {
@@ -86,7 +86,7 @@ func (k *Kind[T]) Parse(name string, data []byte) (*T, error) {
 
 func (k *Kind[T]) holds() string { return "kind: " + k.Name + " and its keys" }
 
-// FromTree checks what a tree says that was made of options, in the newest version.
+// FromTree checks a tree that was made from options, in the newest version.
 func (k *Kind[T]) FromTree(name string, t *Tree) (*T, error) {
 	return k.check(&Checker{File: name, Root: t})
 }
@@ -106,12 +106,12 @@ func (k *Kind[T]) read(c *Checker) *T {
 		c.Errs = append(c.Errs, other)
 		return nil
 	}
-	// A file of another kind has nothing but keys that are not known here.
+	// All keys of a file of another kind are unknown here.
 	if kind := c.Root.Get("kind"); c.Root.Form == Mapping && (kind == nil || kind.Value != any(k.Name)) {
 		if kind == nil {
 			c.Fail([]string{"kind"}, "the key is missing", "it must be given: kind: "+k.Name)
 		} else {
-			c.Fail([]string{"kind"}, fmt.Sprintf("%q is not the kind of file that is read here", Clip(kind.Text())), "allowed: "+k.Name)
+			c.Fail([]string{"kind"}, fmt.Sprintf("%q is another kind of file", Clip(kind.Text())), "allowed: "+k.Name)
 		}
 		return nil
 	}
@@ -124,7 +124,7 @@ func (k *Kind[T]) read(c *Checker) *T {
 	if err == nil {
 		err = json.Unmarshal(text, out)
 	}
-	if err != nil { // the schema let it pass, so it is not the user's to mend; still no panic
+	if err != nil { // the schema accepted it, so the user cannot fix it; still no panic
 		c.Fail(nil, OneLine(err.Error()), "")
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"weir/law"
 )
 
-// thing is a kind of file of the tests' own.
+// thing is a kind of file for these tests.
 type thing struct {
 	Kind  string         `json:"kind" jsonschema:"required,enum=Thing"`
 	Rate  law.Rate       `json:"rate,omitempty"`
@@ -37,7 +37,7 @@ func TestKind(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, row := range []struct{ text, says string }{
-		{"kind: thing\n", `a.yaml:1: kind: "thing" is not the kind of file that is read here; allowed: Thing`},
+		{"kind: thing\n", `a.yaml:1: kind: "thing" is another kind of file; allowed: Thing`},
 		{"rate: 1Gbit\n", "a.yaml:1: kind: the key is missing; it must be given: kind: Thing"},
 		{"kind: Thing\nrate: 0kbit\n", "a.yaml:2: rate: 0 is no rate; above 0kbit"},
 		{"kind: Thing\nrates: 1Gbit\n", "a.yaml:2: rates: unknown key; did you mean rate? allowed: kind, parts, rate, scope, wait"},
@@ -52,7 +52,7 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// No file makes the reader work for long, however little it takes to write it.
+// No file keeps the reader busy for long, even if it is small.
 func TestLimits(t *testing.T) {
 	k := things(Limits{Bytes: 4096, Nodes: 500})
 	bomb := "kind: Thing\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
@@ -74,7 +74,7 @@ func TestLimits(t *testing.T) {
 	}
 	many := "kind: Thing\n"
 	for range 150 {
-		many += "?\n" // the key null, again and again
+		many += "?\n" // the key null, repeated
 	}
 	_, err := k.Parse("a.yaml", []byte(many))
 	var errs Errors
@@ -83,7 +83,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A schema is compiled also where there is no working directory.
+// A schema can be compiled without a working directory.
 func TestCompile_WithoutWorkingDirectory(t *testing.T) {
 	dir := t.TempDir() + "/gone"
 	if err := os.Mkdir(dir, 0o755); err != nil {

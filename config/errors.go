@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Error is one thing wrong with a file, or with an option that changes it.
+// Error is one fault of a file, or of an option that changes it.
 type Error struct {
 	File    string
 	Line    int    // 0: the whole file
-	Option  string // "--set guests.cc=x": where the value came from, instead of the file
+	Option  string // "--set guests.cc=x": the option that the value came from; "": the file
 	Key     string // traffic.mice.size
 	Wrong   string // what is wrong
 	Allowed string // what is allowed
@@ -23,7 +23,7 @@ func (e *Error) Error() string {
 	switch {
 	case e.Option != "":
 		b.WriteString(e.Option + ": ")
-	case e.File != "" && e.Line > 0: // what is checked need not come from a file
+	case e.File != "" && e.Line > 0: // a tree need not come from a file
 		b.WriteString(e.File + ":" + strconv.Itoa(e.Line) + ": ")
 	case e.File != "":
 		b.WriteString(e.File + ": ")
@@ -38,10 +38,10 @@ func (e *Error) Error() string {
 	return OneLine(b.String())
 }
 
-// Errors is everything that was found wrong, a line each, in the order of the file.
+// Errors lists all faults of a file, one per line, in the order of the file.
 type Errors []*Error
 
-// MaxErrors bounds how many errors are told of one file.
+// MaxErrors limits the errors that are reported for one file.
 const MaxErrors = 100
 
 func (e Errors) Error() string {
@@ -66,7 +66,7 @@ func (e Errors) tidy() Errors {
 	return out
 }
 
-// OrNil keeps an empty list from becoming a non-nil error, and puts another in order.
+// OrNil returns nil for an empty list, and else the tidied list.
 func (e Errors) OrNil() error {
 	if len(e) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (e Errors) OrNil() error {
 	return e.tidy()
 }
 
-// Nearest gives the candidate most like word, or "" if none is near.
+// Nearest returns the candidate most like word, or "" if none is near.
 func Nearest(word string, candidates []string) string {
 	best, at := "", 1+len(word)/3
 	for _, c := range candidates {
@@ -109,7 +109,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneOf writes what is allowed in place of word: all candidates, and the nearest one first.
+// OneOf describes what is allowed in place of word: a guess at the meant candidate, and the list of all.
 func OneOf(word string, candidates []string) string {
 	if len(candidates) == 0 {
 		return "there are none"
@@ -125,10 +125,10 @@ func OneOf(word string, candidates []string) string {
 	return "allowed: " + list
 }
 
-// OneLine makes one line of a text.
+// OneLine joins a text into one line.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Clip shortens what a user wrote for use in a message.
+// Clip shortens a text of the user for a message.
 func Clip(s string) string {
 	s = OneLine(s)
 	if len(s) > 60 {

@@ -33,7 +33,7 @@ func (c *Checker) explainAll(s *validator.Schema, t *Tree, err error, prefix []s
 	}
 }
 
-// leaves lists the violations that have no cause but themselves.
+// leaves lists the violations that have no other violation as their cause.
 func leaves(v *validator.ValidationError, to []*validator.ValidationError) []*validator.ValidationError {
 	if len(v.Causes) == 0 {
 		return append(to, v)
@@ -77,7 +77,7 @@ func (c *Checker) explain(s *validator.Schema, t *Tree, v *validator.ValidationE
 	}
 }
 
-// UnknownKey notes a key that is not known, and which one may have been meant.
+// UnknownKey adds an error for an unknown key, with the key that may have been meant.
 func (c *Checker) UnknownKey(path, known []string) {
 	last := len(path) - 1
 	if c.older {
@@ -96,7 +96,7 @@ func (c *Checker) UnknownKey(path, known []string) {
 	}
 }
 
-// quantities checks what a pattern cannot: that every number with a unit is one that can be held.
+// quantities checks that every number with a unit is in the range of its type, which a pattern cannot.
 func (c *Checker) quantities(s *validator.Schema, t *Tree, path []string) {
 	if s == nil || len(path) > maxDepth {
 		return
@@ -117,7 +117,7 @@ func (c *Checker) quantities(s *validator.Schema, t *Tree, path []string) {
 	}
 }
 
-// wrongBy says what is wrong with a value.
+// wrongBy describes the fault of a value.
 func wrongBy(s *validator.Schema, t *Tree, k validator.ErrorKind) string {
 	given := ""
 	if t != nil && t.Form == Scalar {
@@ -154,7 +154,7 @@ func wrongBy(s *validator.Schema, t *Tree, k validator.ErrorKind) string {
 	return given + " is not allowed"
 }
 
-// what is an error's text without the list of units, which allowedBy adds.
+// what returns an error's text without the list of units, which allowedBy adds.
 func what(err error) string {
 	text, _, _ := strings.Cut(err.Error(), ": a number and ")
 	text, _, _ = strings.Cut(text, " and Gbit")
@@ -173,7 +173,7 @@ func kindName(want []string) string {
 	return strings.Join(out, " or ")
 }
 
-// quantityError reads the value as the quantity that the schema names and gives its error.
+// quantityError reads the value as the quantity that the schema names, and returns the error.
 func quantityError(s *validator.Schema, t *Tree) error {
 	if s == nil || t == nil {
 		return nil
@@ -196,7 +196,7 @@ func quantityError(s *validator.Schema, t *Tree) error {
 	return into.UnmarshalText([]byte(t.Text()))
 }
 
-// allowedBy says what a schema allows.
+// allowedBy describes what a schema allows.
 func allowedBy(s *validator.Schema) string {
 	if s == nil {
 		return ""
@@ -239,7 +239,7 @@ func allowedBy(s *validator.Schema) string {
 	return ""
 }
 
-// largest says how large a quantity may be: 2^53 of its steps, rounded down (package law).
+// largest describes the largest value of a quantity: 2^53 of its smallest units, rounded down (package law).
 func largest(s *validator.Schema) string {
 	switch s.Title {
 	case rateTitle:
@@ -260,7 +260,7 @@ func bound(inclusive, exclusive *big.Rat, with, without string) string {
 	return ""
 }
 
-// prefix is an address prefix whose errors are in our words.
+// prefix is an address prefix with errors in Weir's own words.
 type prefix struct{}
 
 func (*prefix) UnmarshalText(text []byte) error {

@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// readBy names the command that reads each kind of file. A file without `kind` that has the keys of an experiment is one.
+// readBy maps each kind of file to the command that reads it. A file without `kind` that has the keys of an experiment is one.
 var readBy = map[string]string{
 	"Switch":     "weir switch -f",
 	"Controller": "weir controller -f",
@@ -12,8 +12,7 @@ var readBy = map[string]string{
 // Experiment is the one kind of file that does not begin with `kind`.
 const Experiment = "experiment"
 
-// OtherKind gives an error when a tree is a whole file of another known kind than wanted, and the command that reads
-// that kind. It gives nil otherwise.
+// OtherKind returns an error with the right command if a tree is a file of another known kind than wanted, and nil otherwise.
 func OtherKind(name string, t *Tree, wanted string) *Error {
 	kind := kindOf(t)
 	command, known := readBy[kind]
@@ -27,7 +26,7 @@ func OtherKind(name string, t *Tree, wanted string) *Error {
 	return &Error{File: name, Wrong: fmt.Sprintf("this is %s %s file: use %s %s", article, kind, command, name)}
 }
 
-// kindOf gives what a file says that it is; "": it does not say.
+// kindOf returns the kind of a file; "": not given.
 func kindOf(t *Tree) string {
 	if kind := t.Get("kind"); kind != nil {
 		text, _ := kind.Value.(string)

@@ -11,8 +11,8 @@ import (
 )
 
 // Params reads the mapping at path into params: a pointer to a struct that has the defaults, such as a law's parameters. A
-// field with the tag above:"0" cannot be 0. If params has a method Check() error, that says what a schema cannot. Where
-// the file has nothing at path, the defaults are checked.
+// field with the tag above:"0" cannot be 0. If params has a method Check() error, it is called for what a schema cannot
+// express. If the file has nothing at path, the defaults are checked.
 func (c *Checker) Params(params any, path ...string) {
 	given := &Tree{Form: Mapping}
 	if c.Root != nil {
@@ -45,14 +45,14 @@ func (c *Checker) Params(params any, path ...string) {
 	}
 }
 
-// DecodeParams reads JSON into parameters that have their defaults. A key that they do not have is an error.
+// DecodeParams reads JSON into parameters that have their defaults. An unknown key is an error.
 func DecodeParams(text []byte, params any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(params)
 }
 
-// Zeros names the fields of parameters, a pointer to a struct, that are 0 and cannot be: those with the tag above:"0".
+// Zeros lists the fields of parameters, a pointer to a struct, that are 0 although they have the tag above:"0".
 func Zeros(params any) []string {
 	var out []string
 	v := reflect.ValueOf(params).Elem()
@@ -65,7 +65,7 @@ func Zeros(params any) []string {
 	return out
 }
 
-// isNothing tells whether a quantity is 0; 0 packets are nothing too.
+// isNothing reports whether a quantity is 0; so is a limit of 0 packets.
 func isNothing(v reflect.Value) bool {
 	if l, ok := v.Interface().(law.Limit); ok {
 		return l.N == 0

@@ -54,6 +54,6 @@ func TestDecodeParams(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if DecodeParams([]byte(`{"gian": 0.5}`), p) == nil {
-		t.Error("a key that there is not is taken")
+		t.Error("an unknown key is accepted")
 	}
 }

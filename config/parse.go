@@ -14,19 +14,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Limits bound what a file may hold, so that no file can exhaust the reader.
+// Limits bounds the size of a file, so that no file can exhaust the reader.
 type Limits struct {
 	Bytes int
 	Nodes int // values, after aliases are expanded
 }
 
-// DefaultLimits are those of a file that one person writes.
+// DefaultLimits fits a file that is written by hand.
 var DefaultLimits = Limits{Bytes: 1 << 20, Nodes: 50_000}
 
-// maxDepth bounds how deep values may be nested.
+// maxDepth limits the nesting of values.
 const maxDepth = 24
 
-// ReadFile reads a file, but not more of it than shows that it is too large.
+// ReadFile reads a file. Of a file that is too large it reads only one byte more than allowed.
 func ReadFile(path string, l Limits) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func ReadFile(path string, l Limits) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(l.Bytes)+1))
 }
 
-// ParseTree reads the one YAML document in data. holds says what a file holds: "one experiment".
+// ParseTree reads the one YAML document in data. holds describes the content of a file: "one experiment".
 func ParseTree(name string, data []byte, holds string, l Limits) (*Tree, Errors) {
 	doc, errs := parseNode(name, data, holds, l)
 	if doc == nil {
@@ -49,8 +49,8 @@ func ParseTree(name string, data []byte, holds string, l Limits) (*Tree, Errors)
 	return t, nil
 }
 
-// parseNode gives the root of the one YAML document in data. Beside an error for a second document it gives that of the
-// first.
+// parseNode returns the root of the one YAML document in data. A second document is an error; then the root of the first is
+// returned as well.
 func parseNode(name string, data []byte, holds string, l Limits) (*yaml.Node, Errors) {
 	if len(data) > l.Bytes {
 		return nil, Errors{{File: name, Line: 1, Wrong: fmt.Sprintf("the file has %d bytes", len(data)), Allowed: fmt.Sprintf("at most %d", l.Bytes)}}
@@ -80,7 +80,7 @@ func parseNode(name string, data []byte, holds string, l Limits) (*yaml.Node, Er
 	return doc.Content[0], errs
 }
 
-// readTree makes a tree of a document. implied are nodes that are not in the file.
+// readTree makes a tree of a document. implied holds nodes that are not in the file.
 func readTree(name string, doc *yaml.Node, implied map[*yaml.Node]bool, l Limits) (*Tree, Errors) {
 	r := &treeReader{name: name, limits: l, active: map[*yaml.Node]bool{}, implied: implied}
 	t := r.read(doc, 0)
@@ -90,11 +90,11 @@ func readTree(name string, doc *yaml.Node, implied map[*yaml.Node]bool, l Limits
 	return t, nil
 }
 
-// ParseOption reads the value of an option (--set, --sweep) as YAML has it.
+// ParseOption reads the value of an option (--set, --sweep) as YAML.
 func ParseOption(option, text string) (*Tree, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) == 0 {
-		return nil, fmt.Errorf("%s: %q is not a value; quote it, or leave out the option", option, Clip(text))
+		return nil, fmt.Errorf("%s: %q is not a YAML value; quote it, or leave out the option", option, Clip(text))
 	}
 	r := &treeReader{name: option, limits: DefaultLimits, active: map[*yaml.Node]bool{}}
 	v := r.read(doc.Content[0], 0)
@@ -119,7 +119,7 @@ func (r *treeReader) fail(line int, key, wrong, allowed string) {
 	r.errs = append(r.errs, &Error{File: r.name, Line: line, Key: key, Wrong: wrong, Allowed: allowed})
 }
 
-// read makes a tree of a node; errors are kept in r and a null stands where they were.
+// read makes a tree of a node. It adds errors to r and puts null in place of faulty values.
 func (r *treeReader) read(n *yaml.Node, depth int) *Tree {
 	t := &Tree{At: Place{Line: n.Line}, Implied: r.implied[n]}
 	r.nodes++
@@ -201,7 +201,7 @@ func (r *treeReader) scalar(t *Tree, n *yaml.Node) {
 
 var yamlLine = regexp.MustCompile(`line (\d+)(?:, column \d+)?:? ?`)
 
-// yamlError turns the decoder's error into one line of ours.
+// yamlError turns the decoder's error into one line.
 func yamlError(name string, err error) *Error {
 	text := OneLine(strings.TrimPrefix(err.Error(), "yaml: "))
 	line := 1

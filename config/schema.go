@@ -100,7 +100,7 @@ func schemaAt(s *validator.Schema, path []string) *validator.Schema {
 }
 
 // SchemaKeys lists the keys of a JSON schema that hold values, in order: "traffic.*.size" is of each item of a list. Tests
-// hold every key against what it does.
+// check every key for its effect.
 func SchemaKeys(schema []byte) []string {
 	var s map[string]any
 	if err := json.Unmarshal(schema, &s); err != nil {

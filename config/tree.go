@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Tree is a value of a file that knows where it stands. It is what is checked, what options change, and
-// what the typed configuration is decoded from.
+// Tree is a value of a file with its place in the file. Trees are checked, changed by options, and decoded into the typed
+// configuration.
 type Tree struct {
 	Form   Form
 	Value  any     // of a scalar: string, int64, float64, bool or nil
@@ -16,11 +16,11 @@ type Tree struct {
 	Items  []*Tree // of a sequence
 	At     Place
 
-	// Implied: the file does not have it. It is of a version before, which has what is in it one level higher.
+	// Implied: the mapping is not in the file. The file has an earlier version, with the keys one level higher.
 	Implied bool
 }
 
-// Form is what a value consists of.
+// Form is the type of a value.
 type Form uint8
 
 // The forms of a value.
@@ -37,13 +37,13 @@ type Field struct {
 	Value *Tree
 }
 
-// Place is a line of the file, or the option that a value came from.
+// Place is the line of the file, or the option, that a value came from.
 type Place struct {
 	Line   int
 	Option string // "--set guests.cc=reno"
 }
 
-// Get gives the value of a key of a mapping, or nil.
+// Get returns the value of a key of a mapping, or nil.
 func (t *Tree) Get(key string) *Tree {
 	for i := range t.Fields {
 		if t.Fields[i].Key == key {
@@ -53,7 +53,7 @@ func (t *Tree) Get(key string) *Tree {
 	return nil
 }
 
-// Set gives a mapping's key a value, in place of what it had.
+// Set sets the value of a mapping's key.
 func (t *Tree) Set(key string, v *Tree) {
 	for i := range t.Fields {
 		if t.Fields[i].Key == key {
@@ -78,7 +78,7 @@ func (t *Tree) Clone() *Tree {
 	return &c
 }
 
-// Plain gives the tree as the values that JSON decoders give.
+// Plain returns the tree as the values that JSON decoders make.
 func (t *Tree) Plain() any {
 	switch t.Form {
 	case Mapping:
@@ -97,7 +97,7 @@ func (t *Tree) Plain() any {
 	return t.Value
 }
 
-// Text gives a scalar as a user would write it.
+// Text returns a scalar as a user would write it.
 func (t *Tree) Text() string {
 	switch v := t.Value.(type) {
 	case string:
@@ -110,8 +110,8 @@ func (t *Tree) Text() string {
 	return fmt.Sprint(t.Value)
 }
 
-// Locate follows path (keys and indices) as far as it goes and gives the place where it ends; a
-// key that does not exist is looked for where it would stand.
+// Locate follows path (keys and indices) as far as it exists and returns the place where it ends. For a missing key that is
+// the place of its mapping.
 func (t *Tree) Locate(path []string) Place {
 	at := t.At
 	for _, step := range path {
@@ -136,7 +136,7 @@ func (t *Tree) Locate(path []string) Place {
 	return at
 }
 
-// Find follows path and gives the value there, or nil.
+// Find follows path and returns the value there, or nil.
 func (t *Tree) Find(path ...string) *Tree {
 	for _, step := range path {
 		var next *Tree
@@ -154,7 +154,7 @@ func (t *Tree) Find(path ...string) *Tree {
 	return t
 }
 
-// item gives the item of a sequence with an index from 0, or nil.
+// item returns the item of a sequence by its index from 0, or nil.
 func (t *Tree) item(step string) *Tree {
 	if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(t.Items) {
 		return t.Items[i]
@@ -162,7 +162,7 @@ func (t *Tree) item(step string) *Tree {
 	return nil
 }
 
-// Show writes path as a user writes it: items of a list by their name where they have one.
+// Show returns path as a user writes it: with the names of items of lists where they have one.
 func (t *Tree) Show(path []string) string {
 	var out []string
 	for _, step := range path {
@@ -185,7 +185,7 @@ func (t *Tree) Show(path []string) string {
 	return strings.Join(out, ".")
 }
 
-// Label is the name by which an item of a list is known.
+// Label returns the name of an item of a list.
 func (t *Tree) Label() string {
 	for _, key := range []string{"name", "as", "match"} {
 		if v := t.Get(key); v != nil {
@@ -197,15 +197,14 @@ func (t *Tree) Label() string {
 	return ""
 }
 
-// Put sets the value at a path of the tree, making mappings that do not exist yet. The path names a
-// key from the top of the file, parts joined by dots; an item of a list is named by its name or its
-// index from 0. The keys are checked by the schema afterwards; only what a list does not hold is an
-// error here.
+// Put sets the value at a path of the tree, and makes missing mappings. The path is a list of keys from the top of the file,
+// joined by dots; an item of a list has its name or its index from 0. A missing item is an error. The schema checks the
+// keys afterwards.
 func (t *Tree) Put(path string, v *Tree) error {
 	steps := strings.Split(path, ".")
 	for i, step := range steps {
 		if step == "" {
-			return fmt.Errorf("%q is not a path of keys; write it as guests.cc or traffic.NAME.size", Clip(path))
+			return fmt.Errorf("%q is not a path of keys; write it like guests.cc or traffic.NAME.size", Clip(path))
 		}
 		last := i == len(steps)-1
 		switch t.Form {
@@ -231,7 +230,7 @@ func (t *Tree) Put(path string, v *Tree) error {
 			}
 			t = t.Items[k]
 		default:
-			return fmt.Errorf("%s is a single value and has no %q; leave out what follows it", strings.Join(steps[:i], "."), Clip(step))
+			return fmt.Errorf("%s is a single value and has no %q; leave out the part after it", strings.Join(steps[:i], "."), Clip(step))
 		}
 	}
 	return nil
@@ -262,7 +261,7 @@ func (t *Tree) labels() []string {
 	return out
 }
 
-// Changed tells whether an option made any part of the tree.
+// Changed reports whether any part of the tree came from an option.
 func (t *Tree) Changed() bool {
 	if t.At.Option != "" {
 		return true
@@ -271,7 +270,7 @@ func (t *Tree) Changed() bool {
 		slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Value.Changed() })
 }
 
-// relabel makes every value of a tree come from an option.
+// relabel sets the place of every value of a tree to an option.
 func (t *Tree) relabel(at Place) {
 	t.At = at
 	for i := range t.Fields {

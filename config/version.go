@@ -10,22 +10,22 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Version says which layouts of its keys a kind of file has. A file names its own with `version: N`; one that does not
-// has version 1. Files of the version before the newest are read too: their keys are moved first.
+// Version describes the layouts of keys that a kind of file has. A file gives its own with `version: N`, by default 1. Files
+// of the version before the newest are read too: their keys are moved first.
 type Version struct {
 	Newest  int
-	Moved   []Move // what Newest has elsewhere than the version before
-	Command string // prints a file of the version before as Newest, given its name; "": none does
+	Moved   []Move // keys with other paths in Newest than in the version before
+	Command string // prints a file of the version before as Newest, given its name; "": none
 }
 
-// Move is a key that stands elsewhere since a version. Both are paths from the top of the file, "*" for each item of a
-// list. To has one step more than From: the key stands under a new one beside which it stood before.
+// Move is a key whose path changed in a version. Both paths begin at the top of the file; "*" stands for each item of a list.
+// To has one step more than From: the key is now below a new key that took its former place.
 type Move struct{ From, To string }
 
-// moved is what was done to a file of an earlier version.
+// moved lists the changes that were made to a file of an earlier version.
 type moved struct {
 	implied map[*yaml.Node]bool // nodes that the file does not have
-	early   map[*yaml.Node]bool // keys of the newest version that the file has all the same
+	early   map[*yaml.Node]bool // keys of the newest version that the file has nevertheless
 	keys    []movedKey
 }
 
@@ -34,8 +34,8 @@ type movedKey struct {
 	line int
 }
 
-// upgrade makes the document of an earlier version one of the newest, in place. It gives nil for a document that is not
-// of this kind or not of an earlier version.
+// upgrade converts a document of an earlier version to the newest, in place. It returns nil for a document that is not of this
+// kind or not of an earlier version.
 func (k *Kind[T]) upgrade(doc *yaml.Node) *moved {
 	root := alias(doc)
 	if root == nil || root.Kind != yaml.MappingNode || k.Version.Newest < 2 {
@@ -45,7 +45,7 @@ func (k *Kind[T]) upgrade(doc *yaml.Node) *moved {
 		return nil
 	}
 	if v := valueOf(root, "version"); v != nil && v.Value != strconv.Itoa(k.Version.Newest-1) {
-		return nil // the newest, or one that is not known
+		return nil // the newest version, or an unknown one
 	}
 	m := &moved{implied: map[*yaml.Node]bool{}, early: map[*yaml.Node]bool{}}
 	for _, move := range k.Version.Moved {
@@ -56,7 +56,7 @@ func (k *Kind[T]) upgrade(doc *yaml.Node) *moved {
 	return m
 }
 
-// move moves the key at the end of the path from to the mapping that is the last step but one of to.
+// move moves the key at the end of path `from` to the mapping at the last step but one of path `to`.
 func (m *moved) move(at *yaml.Node, from, to []string) {
 	if at = alias(at); at == nil {
 		return
@@ -88,7 +88,7 @@ func (m *moved) move(at *yaml.Node, from, to []string) {
 	if into < 0 {
 		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: key.Line, Style: at.Style}
 		m.implied[made] = true
-		// In the place of the first key that moves, so that comments stay near what they are about.
+		// In the place of the first key that moves, so that comments stay near their keys.
 		at.Content[i] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: to[0], Line: key.Line}
 		at.Content[i+1] = made
 		made.Content = []*yaml.Node{key, value}
@@ -98,7 +98,7 @@ func (m *moved) move(at *yaml.Node, from, to []string) {
 	at.Content = slices.Delete(at.Content, i, i+2)
 }
 
-// setVersion makes the document say the newest version, behind its kind.
+// setVersion writes the newest version into the document, after its kind.
 func (m *moved) setVersion(root *yaml.Node, newest int) {
 	value := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(newest)}
 	m.implied[value] = true
@@ -113,20 +113,20 @@ func (m *moved) setVersion(root *yaml.Node, newest int) {
 	root.Content = slices.Insert(root.Content, i+2, key, value)
 }
 
-// errors refuses keys of the newest version in a file of the one before.
+// errors returns an error for each key of the newest version in a file of the one before.
 func (m *moved) errors(name string, newest int) (errs Errors) {
 	for key := range m.early {
 		errs = append(errs, &Error{
-			File: name, Line: key.Line, Key: key.Value, Wrong: fmt.Sprintf("the file is of version %d, and this is a key of version %d", newest-1, newest),
-			Allowed: fmt.Sprintf("write version: %d behind kind, and all keys as that version has them", newest),
+			File: name, Line: key.Line, Key: key.Value, Wrong: fmt.Sprintf("the file has version %d, and this is a key of version %d", newest-1, newest),
+			Allowed: fmt.Sprintf("write version: %d after kind, and all keys as in that version", newest),
 		})
 	}
 	return errs
 }
 
-// warning says of a file of an earlier version what is to be written instead. It is one line.
+// warning explains, in one line, how to write a file of an earlier version in the newest one.
 func (m *moved) warning(name string, v Version) string {
-	text := fmt.Sprintf("%s is of version %d, which is still read: write version: %d", name, v.Newest-1, v.Newest)
+	text := fmt.Sprintf("%s has version %d, which is still read: write version: %d", name, v.Newest-1, v.Newest)
 	slices.SortStableFunc(m.keys, func(a, b movedKey) int { return a.line - b.line })
 	said := map[string]bool{}
 	for _, k := range m.keys {
@@ -136,13 +136,13 @@ func (m *moved) warning(name string, v Version) string {
 		said[k.text] = true
 	}
 	if v.Command != "" {
-		text += "; to print the whole file so: " + v.Command + " " + name
+		text += "; to print the whole file in that version: " + v.Command + " " + name
 	}
 	return text
 }
 
-// Newest gives the text of a file in the newest version of its kind, with its comments. It gives nil when the file is of
-// that version already. The file need not be right in other ways.
+// Newest returns the text of a file in the newest version of its kind, with its comments, and nil if the file already has that
+// version. The file may have other faults.
 func (k *Kind[T]) Newest(name string, data []byte) ([]byte, error) {
 	doc, errs := parseNode(name, data, k.holds(), k.Limits)
 	if len(errs) > 0 {
@@ -160,7 +160,7 @@ func (k *Kind[T]) Newest(name string, data []byte) ([]byte, error) {
 	return out.Bytes(), e.Close()
 }
 
-// now gives the path that a key of the version before has in the newest; "": it is none that moved.
+// now returns the path that a key of the version before has in the newest; "": the key has not moved.
 func (v *Version) now(path []string) string {
 	for _, move := range v.Moved {
 		if from := strings.Split(move.From, "."); matches(from, path) {
@@ -174,7 +174,7 @@ func matches(pattern, path []string) bool {
 	return slices.EqualFunc(pattern, path, func(p, step string) bool { return p == "*" || p == step })
 }
 
-// knownBefore gives the keys that the version before had at a path where the newest has those of known.
+// knownBefore returns the keys that the version before had at a path where the newest has the keys of known.
 func (v *Version) knownBefore(parent, known []string) (out []string) {
 	drop := map[string]bool{}
 	for _, move := range v.Moved {
@@ -191,8 +191,8 @@ func (v *Version) knownBefore(parent, known []string) (out []string) {
 	return out
 }
 
-// alias gives the node that an alias stands for, and any other node as it is. An alias that contains itself ends as
-// itself: the reader refuses it.
+// alias returns the node that an alias refers to, and any other node unchanged. An alias that contains itself is returned as it
+// is: the reader refuses it.
 func alias(n *yaml.Node) *yaml.Node {
 	for range maxDepth {
 		if n == nil || n.Kind != yaml.AliasNode {

@@ -1,6 +1,6 @@
-// Package localsock has the sockets by which commands of Weir reach a switch or a controller that runs. They are files
-// in a directory that only their user can enter. An abstract Unix socket has no owner: any user of the network namespace
-// could take its name first, and keep the process from starting.
+// Package localsock makes the sockets by which commands of Weir reach a running switch or controller. They are files in a
+// directory that only their user can enter. An abstract Unix socket has no owner: any user of the network namespace could
+// take its name first, and keep the process from starting.
 package localsock
 
 import (
@@ -17,7 +17,7 @@ import (
 	"weir/internal/peer"
 )
 
-// What a socket is of.
+// The kinds of processes that have a socket.
 const (
 	Switch     = "switch"
 	Controller = "controller"
@@ -29,17 +29,17 @@ const (
 	tries   = 100 // Tidy of other processes removes the directory when it is empty
 )
 
-// NobodyError says that no process listens for this name.
+// NobodyError reports that no process listens for this name.
 type NobodyError struct {
 	Kind, Name string
-	Looked     string // where
+	Looked     string // the place that was searched
 }
 
 func (e *NobodyError) Error() string {
 	return fmt.Sprintf("no %s named %s of user %d runs in this network namespace (%s)", e.Kind, e.Name, os.Geteuid(), e.Looked)
 }
 
-// InUseError says that a living process listens for this name.
+// InUseError reports that a living process listens for this name.
 type InUseError struct{ Kind, Name, Path string }
 
 func (e *InUseError) Error() string {
@@ -47,7 +47,8 @@ func (e *InUseError) Error() string {
 }
 
 // Listen makes the socket of a switch or controller of this name. It belongs to the network namespace of the calling
-// thread. The socket file of a dead process is replaced; a living process gives an [InUseError]. Close removes the file.
+// thread. The socket file of a dead process is replaced. If a living process has the name, the error is an [InUseError]. Close
+// removes the file.
 func Listen(kind, name string) (*net.UnixListener, error) {
 	dir, file, err := place(kind, name)
 	if err != nil {
@@ -55,7 +56,7 @@ func Listen(kind, name string) (*net.UnixListener, error) {
 	}
 	path := filepath.Join(dir, file)
 	if len(path) > pathMax {
-		return nil, fmt.Errorf("control socket %s: its path has %d bytes, the kernel takes %d: choose a shorter directory or name", path, len(path), pathMax)
+		return nil, fmt.Errorf("control socket %s: its path has %d bytes, and the kernel allows %d: choose a shorter directory or name", path, len(path), pathMax)
 	}
 	var l *net.UnixListener
 	err = locked(dir, func() error {
@@ -66,7 +67,7 @@ func Listen(kind, name string) (*net.UnixListener, error) {
 		case bound:
 			return &InUseError{kind, name, path}
 		}
-		sweep(dir) // this path, and those of others that were killed
+		sweep(dir) // this path, and those of other dead processes
 		l, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
 		return err
 	})
@@ -76,8 +77,8 @@ func Listen(kind, name string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Dial connects to the switch or controller of this name that runs in the network namespace of the calling thread, and
-// makes sure that it is root's or the caller's own. It gives a [NobodyError] when there is none.
+// Dial connects to the switch or controller of this name that runs in the network namespace of the calling thread. It refuses a
+// process that does not belong to root or to the caller. If no process has the name, the error is a [NobodyError].
 func Dial(kind, name string) (*net.UnixConn, error) {
 	dir, file, err := place(kind, name)
 	if err == nil {
@@ -91,7 +92,7 @@ func Dial(kind, name string) (*net.UnixConn, error) {
 			err = &NobodyError{kind, name, path}
 		}
 	}
-	// A process of an earlier version, that still runs, has an abstract socket.
+	// A running process of an earlier version has an abstract socket.
 	if c, err := dial("@weir/" + kind + "/" + name); err == nil {
 		return c, nil
 	}
@@ -105,7 +106,7 @@ func dial(path string) (*net.UnixConn, error) {
 	}
 	if err := peer.Check(c); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("%s: its listener is refused: %w", path, err)
+		return nil, fmt.Errorf("%s: the process that listens there is refused: %w", path, err)
 	}
 	return c, nil
 }
@@ -118,14 +119,14 @@ func Tidy() {
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
-		return // not there, or not this user's
+		return // missing, or another user's
 	}
 	defer lock.Close()
 	sweep(dir)
 	_ = os.Remove(dir) // fails while something is in it
 }
 
-// place gives the directory and the name of a socket file.
+// place returns the directory and the name of a socket file.
 func place(kind, name string) (dir, file string, err error) {
 	if dir, err = directory(os.Geteuid(), os.Getenv); err != nil {
 		return "", "", err
@@ -134,12 +135,12 @@ func place(kind, name string) (dir, file string, err error) {
 	return dir, fmt.Sprintf("%s-%s-%s%s", kind, name, namespace, suffix), err
 }
 
-// directory is where the sockets of a user are.
+// directory returns the directory of a user's sockets.
 func directory(uid int, env func(string) string) (string, error) {
 	if uid == 0 {
 		return "/run/weir", nil
 	}
-	// systemd gives a list when the unit names several.
+	// systemd sets a list if the unit has several.
 	if dir, _, _ := strings.Cut(env("RUNTIME_DIRECTORY"), ":"); filepath.IsAbs(dir) {
 		return dir, nil
 	}
@@ -149,12 +150,13 @@ func directory(uid int, env func(string) string) (string, error) {
 	return "", fmt.Errorf("control socket: user %d has no runtime directory: set RuntimeDirectory=weir-%d in the systemd unit, or XDG_RUNTIME_DIR to a directory that only this user can write", uid, uid)
 }
 
-// thisNamespace tells network namespaces apart: they may share the directory. The cookie of one is not used again
-// before the machine restarts. Linux before 5.14 does not give it; the namespace's inode is used again when it is gone.
+// thisNamespace identifies the network namespace, because several may share the directory. It returns the namespace's cookie,
+// which is unique until the machine restarts. Linux before 5.14 has no cookie; then it returns the inode number, which the
+// kernel uses again after the namespace has ended.
 func thisNamespace() (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return "", fmt.Errorf("which network namespace this is: %w", err)
+		return "", fmt.Errorf("identify the network namespace: %w", err)
 	}
 	defer unix.Close(fd)
 	if cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err == nil {
@@ -162,12 +164,12 @@ func thisNamespace() (string, error) {
 	}
 	var s unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
-		return "", fmt.Errorf("which network namespace this is: %w", err)
+		return "", fmt.Errorf("identify the network namespace: %w", err)
 	}
 	return fmt.Sprintf("i%d", s.Ino), nil
 }
 
-// locked makes the directory and runs f while no other process is at work in it.
+// locked makes the directory and runs f while no other process changes it.
 func locked(dir string, f func() error) error {
 	for range tries {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -178,11 +180,11 @@ func locked(dir string, f func() error) error {
 			err = f()
 			_ = lock.Close()
 		}
-		if !errors.Is(err, fs.ErrNotExist) { // removed since it was made
+		if !errors.Is(err, fs.ErrNotExist) { // not: removed since it was made
 			return err
 		}
 	}
-	return fmt.Errorf("%s is removed as often as it is made", dir)
+	return fmt.Errorf("make %s: another process removed it %d times in a row", dir, tries)
 }
 
 // lockDir locks the directory and checks that no other user can enter it.
@@ -218,8 +220,8 @@ func private(d *os.File, dir string) error {
 	return nil
 }
 
-// boundTo tells whether a process has a socket bound to the path. A stream socket refuses a datagram socket that
-// connects (EPROTOTYPE), and its process notices nothing; the file of a dead process has no socket (ECONNREFUSED).
+// boundTo reports whether a process has a socket bound to the path. It connects a datagram socket: a stream socket refuses that
+// (EPROTOTYPE) without effect on its process, and the file of a dead process has no socket (ECONNREFUSED).
 func boundTo(path string) (bool, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -232,11 +234,11 @@ func boundTo(path string) (bool, error) {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
 		return false, nil
 	default:
-		return false, fmt.Errorf("who listens on %s: %w", path, err)
+		return false, fmt.Errorf("check whether a process listens on %s: %w", path, err)
 	}
 }
 
-// sweep removes socket files that no process has. The directory is locked.
+// sweep removes the socket files of dead processes. The caller has locked the directory.
 func sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

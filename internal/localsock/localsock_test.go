@@ -53,9 +53,9 @@ func within(t *testing.T, f func() error) error {
 	return <-done
 }
 
-// name is one that no other process uses. Only root has a directory without the environment.
+// name returns a name that no other process uses. Only root has a directory without the environment.
 func name(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "ls") // short: a socket's path is
+	dir, err := os.MkdirTemp("", "ls") // short, because a socket's path is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func die(t *testing.T, kind, name string) string {
 	return l.Addr().String()
 }
 
-// Of many that begin at once, over the file of a dead process, one gets the name. The others are told who has it, and
-// it is still reached.
+// Many processes begin at once, over the file of a dead process. One gets the name. The others get an InUseError, and it can
+// still be reached.
 func TestOneListens(t *testing.T) {
 	me := name(t)
 	for round := range 20 {
@@ -149,7 +149,7 @@ func TestNamespacesShareTheDirectory(t *testing.T) {
 	_ = c.Close()
 }
 
-// Files of dead processes go when another one begins, those of the living stay, and so does what is not a socket.
+// The files of dead processes are removed when another one begins. The files of living ones stay, and so do other files.
 func TestSweep(t *testing.T) {
 	me := name(t)
 	dead := die(t, Controller, me+"-dead")
@@ -175,8 +175,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Whoever has the abstract name that earlier versions used keeps nobody from starting, and is not believed if it is
-// another user. A process of an earlier version is reached.
+// A process that has the abstract name of earlier versions keeps no other from starting. If it belongs to another user, it is
+// refused. A process of an earlier version can be reached.
 func TestAbstractName(t *testing.T) {
 	me := name(t)
 	const nobody = 65534
@@ -192,7 +192,7 @@ func TestAbstractName(t *testing.T) {
 			var none *NobodyError
 			if c, err := Dial(Switch, me); uid == 0 {
 				if err != nil {
-					t.Errorf("an earlier version's: %v", err)
+					t.Errorf("a process of an earlier version: %v", err)
 				} else {
 					_ = c.Close()
 				}
@@ -210,8 +210,8 @@ func TestAbstractName(t *testing.T) {
 	}
 }
 
-// boundAs listens on an abstract socket as a user, in the calling thread's namespace. The thread is that user for the
-// moment of listen(2), when the kernel notes who it is.
+// boundAs listens on an abstract socket as a user, in the calling thread's namespace. The thread becomes that user during
+// listen(2), when the kernel records the user of the socket.
 func boundAs(uid int, address string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -230,10 +230,10 @@ func boundAs(uid int, address string) (int, error) {
 	return fd, err
 }
 
-// The directory is for its user alone, whatever it was before; one of another user is refused.
+// The directory becomes private to its user. A directory of another user is refused.
 func TestDirectoryIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "weir")
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // that is the point
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the test needs these rights
 		t.Fatal(err)
 	}
 	if err := locked(dir, func() error { return nil }); err != nil {
@@ -258,7 +258,7 @@ func TestDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// The directory may be removed at any moment by Tidy of another process.
+// Tidy of another process may remove the directory at any time.
 func TestTidyBesideListen(t *testing.T) {
 	me := name(t)
 	ended := make(chan struct{})
@@ -291,8 +291,8 @@ func TestTidyBesideListen(t *testing.T) {
 	tidies.Wait()
 }
 
-// The units make the directory, for ProtectSystem=strict keeps the process from it. It must outlive each of them: the
-// others and the lab use it, too.
+// The systemd units make the directory, because ProtectSystem=strict keeps the process from doing so. The directory must
+// outlive each unit: the other units and the lab use it as well.
 func TestUnits(t *testing.T) {
 	dir, err := directory(0, os.Getenv)
 	if err != nil {

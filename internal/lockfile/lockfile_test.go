@@ -22,8 +22,7 @@ func held(t *testing.T, path string) bool {
 	return is
 }
 
-// Files and directories, also of a file system that cannot be written to by name: a directory is opened to
-// read only.
+// Files and directories, also those that cannot be opened for writing: a directory is opened read-only.
 func TestTake_OnceAndGivenBack(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "lock")} {
@@ -39,17 +38,17 @@ func TestTake_OnceAndGivenBack(t *testing.T) {
 			t.Errorf("%s: a second: %v", path, err)
 		}
 		if !held(t, path) {
-			t.Errorf("%s: held, and nobody is said to have it", path)
+			t.Errorf("%s: the lock is taken, and Held is false", path)
 		}
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if held(t, path) {
-			t.Errorf("%s: given back, and said to be held", path)
+			t.Errorf("%s: the lock is released, and Held is true", path)
 		}
 		again, err := take(path)
 		if err != nil {
-			t.Fatalf("%s: after it was given back: %v", path, err)
+			t.Fatalf("%s: after the release: %v", path, err)
 		}
 		_ = again.Close()
 	}
@@ -57,12 +56,12 @@ func TestTake_OnceAndGivenBack(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	if held(t, filepath.Join(dir, "none")) {
-		t.Error("no file, and it is said to be held")
+		t.Error("no file, and Held is true")
 	}
 }
 
-// Whoever asks must never be the reason why another does not get the lock. With a question that takes the lock
-// for a moment (flock, shared) this fails within some hundred rounds.
+// A call of [lockfile.Held] must never be the reason why Take fails. With a check that takes the lock for a moment (flock, shared) this test fails
+// within some hundred rounds.
 func TestHeld_TakesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -88,7 +87,7 @@ func TestHeld_TakesNothing(t *testing.T) {
 	for range 20_000 {
 		f, err := lockfile.TakeFile(path)
 		if err != nil {
-			t.Errorf("nobody has it, somebody asks: %v", err)
+			t.Errorf("Take during Held: %v", err)
 			break
 		}
 		_ = f.Close()

@@ -23,7 +23,7 @@ type Feature struct {
 	Fixed bool // it cannot be changed
 }
 
-// names reads what the kernel calls its offloads and the number of each.
+// names reads the kernel's names of the offloads and the number of each.
 func (t *Tool) names(device string) (map[string]int, error) {
 	if t.bits != nil {
 		return t.bits, nil
@@ -38,10 +38,10 @@ func (t *Tool) names(device string) (map[string]int, error) {
 		return nil, err
 	}
 	if count.sets == 0 || count.length == 0 {
-		return nil, fmt.Errorf("the kernel names no offloads: %w", unix.EOPNOTSUPP)
+		return nil, fmt.Errorf("read the names of offloads: the kernel has none: %w", unix.EOPNOTSUPP)
 	}
 	if count.length > featuresMax {
-		return nil, fmt.Errorf("the kernel names %d offloads, at most %d can be read: %w", count.length, featuresMax, unix.E2BIG)
+		return nil, fmt.Errorf("read the names of offloads: the kernel has %d, at most %d can be read: %w", count.length, featuresMax, unix.E2BIG)
 	}
 	list := struct {
 		command, set, length uint32
@@ -80,12 +80,12 @@ func (t *Tool) states(device string) (map[string]int, *states, error) {
 
 func (s *states) of(bit int) Feature {
 	block, mask := s.features[bit/blockBits], uint32(1)<<(bit%blockBits)
-	// What the device cannot do and nobody can switch on is as fixed as what is always on.
+	// An offload that is not available cannot be changed either.
 	return Feature{On: block.active&mask != 0, Fixed: block.fixed&mask != 0 || block.available&mask == 0}
 }
 
-// Features are all offloads of a device by the kernel's names ("tx-tcp-segmentation"). The names take a hundred
-// times as long as a device's states and are read once.
+// Features returns all offloads of a device by the kernel's names ("tx-tcp-segmentation"). Reading the names takes a hundred
+// times as long as reading a device's states, so it is done once.
 func (t *Tool) Features(device string) (map[string]Feature, error) {
 	bits, s, err := t.states(device)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *Tool) Features(device string) (map[string]Feature, error) {
 	return out, nil
 }
 
-// On says of these offloads whether a device has them on; those that this kernel has not are left out.
+// On returns whether a device has these offloads on. Offloads that this kernel lacks are left out.
 func (t *Tool) On(device string, names ...string) (map[string]bool, error) {
 	bits, s, err := t.states(device)
 	if err != nil {
@@ -113,8 +113,8 @@ func (t *Tool) On(device string, names ...string) (map[string]bool, error) {
 	return out, nil
 }
 
-// Change switches offloads on and off, and reads them again: one that is then not as it was asked for is an error
-// that names it. Of a name that this kernel has not, nothing is changed.
+// Change switches offloads on and off, and reads them again. An offload that did not change is an error. If this kernel lacks
+// one of the names, nothing is changed.
 func (t *Tool) Change(device string, want map[string]bool) error {
 	bits, err := t.names(device)
 	if err != nil {
@@ -152,7 +152,7 @@ func (t *Tool) Change(device string, want map[string]bool) error {
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return fmt.Errorf("change offloads of %s: it keeps %s as it was: %w", device, strings.Join(wrong, ", "), unix.EOPNOTSUPP)
+		return fmt.Errorf("change offloads of %s: the device did not change %s: %w", device, strings.Join(wrong, ", "), unix.EOPNOTSUPP)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package nic asks the kernel's ethtool about network devices: driver, offloads, link, channels, speed.
 //
-// It calls the kernel itself, so that an address stays a pointer until the system call. A library that hands it on
-// as a number has the kernel write where a variable was before the stack grew (TestLink_StackGrows).
+// It calls the kernel itself, so that an address stays a pointer until the system call. If a library passes the address as a
+// number, the kernel writes to the old place of a variable after the stack has grown (TestLink_StackGrows).
 package nic
 
 import (
@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tool asks about devices of the network namespace in which it was opened. It is for one goroutine at a time.
+// Tool reads devices of the network namespace in which it was opened. Only one goroutine may use it at a time.
 type Tool struct {
 	fd     int
 	bits   map[string]int // the kernel's names of the offloads, which are the same for all devices; nil: not read yet
-	blocks uint32         // how many times 32 of them; the kernel takes a change with no other number
+	blocks uint32         // number of blocks of 32 offloads; the kernel accepts a change only with this number
 }
 
 // Open opens a Tool in the caller's network namespace.
 func Open() (*Tool, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("socket to ask ethtool: %w", err)
+		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
 	}
 	return &Tool{fd: fd}, nil
 }
 
-// Close ends it.
+// Close closes the Tool.
 func (t *Tool) Close() { _ = unix.Close(t.fd) }
 
-// request is the kernel's struct ifreq with a pointer in it.
+// request is the kernel's struct ifreq with a pointer.
 type request struct {
 	name [unix.IFNAMSIZ]byte
 	data unsafe.Pointer
 	_    [16]byte
 }
 
-// call makes one of ethtool's commands: data points at its struct, whose first field is the command's number.
+// call runs an ethtool command. data points at its struct, whose first field is the command's number.
 func (t *Tool) call(device string, data unsafe.Pointer) error {
 	if device == "" || len(device) >= unix.IFNAMSIZ {
 		return unix.ENODEV
@@ -56,7 +56,7 @@ func (t *Tool) call(device string, data unsafe.Pointer) error {
 	}
 }
 
-// Driver is the name of a device's driver and the address of its bus.
+// Driver returns the name of a device's driver and its address on the bus.
 func (t *Tool) Driver(device string) (driver, bus string, err error) {
 	info, err := unix.IoctlGetEthtoolDrvinfo(t.fd, device)
 	if err != nil {
@@ -65,8 +65,8 @@ func (t *Tool) Driver(device string) (driver, bus string, err error) {
 	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Bus_info[:]), nil
 }
 
-// Link says whether a device's link is up. A question settles what the kernel would otherwise say some time
-// later: a link that came up sends from then on.
+// Link reports whether a device's link is up. It also makes the kernel update a delayed link state: a link that came up can send
+// from then on.
 func (t *Tool) Link(device string) (up bool, err error) {
 	value := struct{ command, data uint32 }{command: unix.ETHTOOL_GLINK}
 	if err := t.call(device, unsafe.Pointer(&value)); err != nil {
@@ -75,7 +75,7 @@ func (t *Tool) Link(device string) (up bool, err error) {
 	return value.data != 0, nil
 }
 
-// Channels is how many queues a device sends and receives with, those that do both in both.
+// Channels returns the numbers of a device's send and receive queues. Combined queues count in both.
 func (t *Tool) Channels(device string) (tx, rx int, err error) {
 	c := struct {
 		command, maxRx, maxTx, maxOther, maxCombined, rx, tx, other, combined uint32
@@ -86,7 +86,7 @@ func (t *Tool) Channels(device string) (tx, rx int, err error) {
 	return int(c.tx + c.combined), int(c.rx + c.combined), nil
 }
 
-// SpeedMbit is a device's speed; 0: the driver does not know it.
+// SpeedMbit returns a device's speed in Mbit/s; 0: the driver does not know it.
 func (t *Tool) SpeedMbit(device string) (int, error) {
 	s := struct {
 		command, supported, advertising uint32

@@ -13,7 +13,7 @@ import (
 	"weir/internal/nic"
 )
 
-// within runs f in the switch of a path, with a device of it: a veth in namespaces of its own.
+// within runs f in the switch's namespace of a test path, with the name of a veth there.
 func within(t *testing.T, f func(tool *nic.Tool, device string) error) {
 	t.Helper()
 	p := testnet.NewPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -31,8 +31,8 @@ func within(t *testing.T, f func(tool *nic.Tool, device string) error) {
 	})
 }
 
-// Every offload that can be changed is, and is then as it was asked for; no other changes with it but those that
-// depend on it, which a second look at the whole tells.
+// Every offload that can be changed takes the wanted state. Other offloads change only if they depend on it, as a second
+// reading of all shows.
 func TestFeatures_Change(t *testing.T) {
 	within(t, func(tool *nic.Tool, device string) error {
 		before, err := tool.Features(device)
@@ -43,7 +43,7 @@ func TestFeatures_Change(t *testing.T) {
 			t.Errorf("TSO of a veth: %+v", f)
 		}
 		if f, known := before["esp-hw-offload"]; !known || !f.Fixed || f.On {
-			t.Errorf("an offload that a veth has not: %+v, known %t", f, known)
+			t.Errorf("an offload that a veth lacks: %+v, known %t", f, known)
 		}
 		for _, name := range []string{"tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro", "rx-gro-list"} {
 			for _, on := range []bool{!before[name].On, before[name].On} {
@@ -83,7 +83,7 @@ func TestChange_Refuses(t *testing.T) {
 			{"no-such-device", map[string]bool{"rx-gro": false}, unix.ENODEV, "no-such-device"},
 			{strings.Repeat("x", 40), map[string]bool{"rx-gro": false}, unix.ENODEV, "xxx"},
 			{device, map[string]bool{"rx-grow": true}, unix.EOPNOTSUPP, `"rx-grow"`},
-			{device, map[string]bool{"esp-hw-offload": true}, unix.EOPNOTSUPP, "keeps esp-hw-offload"},
+			{device, map[string]bool{"esp-hw-offload": true}, unix.EOPNOTSUPP, "did not change esp-hw-offload"},
 		} {
 			err := tool.Change(tt.device, tt.want)
 			if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.says) {
@@ -94,7 +94,7 @@ func TestChange_Refuses(t *testing.T) {
 	})
 }
 
-// What the kernel says elsewhere: in /sys, and of a link that goes down.
+// The values agree with /sys, and with a link that goes down.
 func TestDevice(t *testing.T) {
 	within(t, func(tool *nic.Tool, device string) error {
 		if driver, _, err := tool.Driver(device); err != nil || driver != "veth" {
@@ -116,11 +116,11 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// A question from a goroutine whose stack grows for it is answered like any other: new goroutines have small
-// stacks, and each of these has used another part of its own. Of the same 4000 a library for it,
-// safchain/ethtool v0.7.0, answered 12 with what its variable held before.
+// A call from a goroutine whose stack grows during the call returns the right answer. New goroutines have small stacks, and
+// each of these uses another part of its own. With the library safchain/ethtool v0.7.0, 12 of the same 4000 calls returned
+// the old value of its variable.
 func TestLink_StackGrows(t *testing.T) {
-	within(t, func(tool *nic.Tool, device string) error { // its socket stays in this namespace, whoever uses it
+	within(t, func(tool *nic.Tool, device string) error { // its socket stays in this namespace
 		for depth := range 4000 {
 			var wg sync.WaitGroup
 			wg.Go(func() {
@@ -136,7 +136,7 @@ func TestLink_StackGrows(t *testing.T) {
 	})
 }
 
-// nested calls f with n frames more on the stack.
+// nested calls f with n more frames on the stack.
 //
 //go:noinline
 func nested(n int, f func()) int {

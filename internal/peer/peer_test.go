@@ -11,7 +11,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// Root and oneself may speak; another user may not.
+// Root and the same user are accepted; another user is not.
 func TestCheck(t *testing.T) {
 	testroot.Need(t, "becomes another user")
 	const nobody = 65534
@@ -26,8 +26,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// madeBy gives one end of a pair of sockets that another user made, and so is the other's peer. The thread that became
-// that user ends with its goroutine, for it is never unlocked.
+// madeBy returns one end of a pair of sockets that another user made, so that this user is the peer. The thread that became the
+// user is never unlocked, so it ends with its goroutine.
 func madeBy(t *testing.T, uid int) (*net.UnixConn, error) {
 	t.Helper()
 	var pair [2]int

@@ -1,4 +1,4 @@
-// Package testseed gives tests their random numbers, and tells how to run a test again with the same ones.
+// Package testseed gives tests their random numbers, and logs how to run a test again with the same ones.
 package testseed
 
 import (
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Variable names the environment variable that holds the seed of all tests that draw. Without it the seed is another
-// one in each process.
+// Variable names the environment variable with the seed of all tests that use random numbers. Without it each process has
+// another seed.
 const Variable = "WEIR_SEED"
 
 var clock = sync.OnceValue(func() uint64 { return uint64(time.Now().UnixNano()) })
 
-// Seed gives the test's seed and logs how to run the test again with it. All tests of a process have the same seed.
+// Seed returns the test's seed and logs how to run the test again with it. All tests of a process have the same seed.
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := clock()
@@ -31,7 +31,7 @@ func Seed(tb testing.TB) uint64 {
 	return seed
 }
 
-// New gives a source of random numbers that begins from Seed.
+// New returns a source of random numbers that is seeded with Seed.
 func New(tb testing.TB) *rand.Rand {
 	tb.Helper()
 	return rand.New(rand.NewPCG(Seed(tb), 0))

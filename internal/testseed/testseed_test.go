@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// log keeps what a test logs.
+// log stores the log of a test.
 type log struct {
 	testing.TB
 	text string
@@ -29,7 +29,7 @@ func TestSeed_IsThatOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Two draws of one process have the same seed: what a failed test logged is what all of it drew.
+// Two sources in one process have the same seed, so the log of a failed test is right for all its random numbers.
 func TestSeed_IsOneForTheProcess(t *testing.T) {
 	t.Setenv(Variable, "")
 	if a, b := Seed(t), Seed(t); a != b {

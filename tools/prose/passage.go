@@ -64,9 +64,13 @@ func (p *passage) addLine(text string, line int) {
 	}
 }
 
-// isCode reports whether a word is an identifier, a path, a number with its unit, or one word in quotation marks.
+// isCode reports whether a word is an identifier, a path, a number with its unit, one word in quotation marks, or a link to a
+// declaration.
 func isCode(text string) bool {
 	if len(text) > 2 && text[0] == '"' && strings.HasSuffix(strings.TrimRight(text, ".,;:)"), `"`) {
+		return true
+	}
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(strings.TrimRight(text, ".,;:)"), "]") {
 		return true
 	}
 	bare := trim(text)
