@@ -17,7 +17,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, pattern := range []string{"*.md", "spec/*.md", "../*.md"} {
+	for _, pattern := range []string{"*.md", "spec/*.md", "tables/*.md", "../*.md"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
