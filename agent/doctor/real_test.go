@@ -271,7 +271,7 @@ func TestReal_State(t *testing.T) {
 	}
 	var r *Report
 	testnet.Until(t, "it is at work", func() bool { // a look may take longer than a beat lasts
-		m.Must(t, f.Beat)
+		m.Must(t, f.Heartbeat)
 		r = look()
 		return slices.ContainsFunc(r.Findings, func(n Finding) bool { return n.Check == "weir.switch" && n.Level == OK })
 	})

@@ -45,7 +45,7 @@ type line struct {
 
 // emptyPipe is C*R with nothing queued, in bytes. A handshake that took less than what is configured has
 // seen the true round trip; one that took more may have waited in the queue.
-func (l *line) emptyPipe(handshake time.Duration) float64 {
+func (l *line) bdp(handshake time.Duration) float64 {
 	rtt := l.rtt
 	if handshake > 0 {
 		rtt = min(rtt, handshake)
@@ -60,28 +60,28 @@ func (l *line) emptyPipe(handshake time.Duration) float64 {
 //
 // Half a segment of each flow is added: senders have whole segments in flight, so of a window the rest
 // below one is lost to them.
-func (l *line) fullPipe(handshake time.Duration, queue float64, flows uint32) float64 {
-	pipe := max(l.rate*handshake.Seconds(), l.emptyPipe(handshake)+max(queue, 0))
-	return min(pipe, l.rate*l.rtt.Seconds()+l.buffer) + float64(flows)*l.segment/2
+func (l *line) bdpWithQueue(handshake time.Duration, queue float64, flows uint32) float64 {
+	bdp := max(l.rate*handshake.Seconds(), l.bdp(handshake)+max(queue, 0))
+	return min(bdp, l.rate*l.rtt.Seconds()+l.buffer) + float64(flows)*l.segment/2
 }
 
 const (
-	pipeSlowness = 4 * time.Second // in which a pipe's length follows what is measured
-	pipeStep     = 1.0 / 16        // a smaller change is not worth a write
+	bdpTimeConstant = 4 * time.Second // in which a pipe's length follows what is measured
+	bdpStep         = 1.0 / 16        // a smaller change is not worth a write
 )
 
 // pipeLength is the length of a port's pipe as it is told to the kernel: it follows what is measured
 // slowly, and without jumps.
-type pipeLength struct{ follows, told float64 }
+type smoothedBDP struct{ follows, written float64 }
 
 // measured moves it on by what was measured after such a time.
-func (p *pipeLength) measured(bytes float64, after time.Duration) {
+func (p *smoothedBDP) measured(bytes float64, after time.Duration) {
 	if p.follows == 0 {
 		p.follows = bytes
 	}
-	p.follows += (bytes - p.follows) * min(1, float64(after)/float64(pipeSlowness))
-	if d := p.follows - p.told; d > pipeStep*p.told || -d > pipeStep*p.told {
-		p.told = p.follows
+	p.follows += (bytes - p.follows) * min(1, float64(after)/float64(bdpTimeConstant))
+	if d := p.follows - p.written; d > bdpStep*p.written || -d > bdpStep*p.written {
+		p.written = p.follows
 	}
 }
 
@@ -99,7 +99,7 @@ type canary struct {
 	line      line
 	percent   int
 	stage     stage
-	pipe      pipeLength
+	bdp       smoothedBDP
 	handshake time.Duration // the least that was measured; 0: none
 	watch     *rollbackWatch
 }
@@ -117,7 +117,7 @@ func newCanary(percent int, r *Rollback) *canary {
 }
 
 // hold is what the port's law is to do now.
-func (c *canary) hold() (reading.Hold, uint32) {
+func (c *canary) mode() (reading.Hold, uint32) {
 	share := uint32(c.percent * reading.Lots / 100)
 	switch {
 	case c.stage != stageEnforcing || c.percent <= 0:
@@ -129,11 +129,11 @@ func (c *canary) hold() (reading.Hold, uint32) {
 }
 
 // holding is what the port's law is to hold at its stage.
-func (c *canary) holding() Holding {
-	h := Holding{Pipe: c.line.emptyPipe(c.handshake)}
-	if h.Hold, h.Share = c.hold(); h.Hold == reading.HoldPart {
-		if h.Pipe = c.pipe.told; h.Pipe == 0 {
-			h.Pipe = c.line.fullPipe(0, 0, 0)
+func (c *canary) enforcement() Enforcement {
+	h := Enforcement{BDP: c.line.bdp(c.handshake)}
+	if h.Mode, h.Share = c.mode(); h.Mode == reading.HoldPart {
+		if h.BDP = c.bdp.written; h.BDP == 0 {
+			h.BDP = c.line.bdpWithQueue(0, 0, 0)
 		}
 	}
 	return h
@@ -162,7 +162,7 @@ func (c *canary) wantsFlows() bool {
 // read takes in a reading, some time after the one before it. It says what happened, if anything did: the
 // law is then to be adjusted.
 func (c *canary) read(r *portReading, after time.Duration) (event string) {
-	c.pipe.measured(c.line.fullPipe(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
+	c.bdp.measured(c.line.bdpWithQueue(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
 	if h := r.stats.HandshakeRTT; h > 0 && (c.handshake == 0 || h < c.handshake) {
 		c.handshake = h
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // tendAtMost is how often ports are read whose pipe is to be followed and no more.
-const tendAtMost = time.Second
+const canaryIntervalMax = time.Second
 
 // rolledBackMost is how many ports that are gone are remembered because a rule was broken on them.
 const rolledBackMost = 1024
@@ -35,10 +35,10 @@ func (r *role) look() ([]candidate, error) {
 		if own == nil {
 			own = newCanary(r.cfg.Enforce.percent(c.name), &r.cfg.Rollback)
 			r.canaries[c.name] = own
-			r.sayStage(c.name, own)
+			r.logStage(c.name, own)
 		}
 		own.line = c.line
-		c.params = c.params.With(own.holding())
+		c.params = c.params.With(own.enforcement())
 	}
 	r.forgetCanaries(here)
 	return found, nil
@@ -59,7 +59,7 @@ func (r *role) forgetCanaries(here map[string]bool) {
 	}
 }
 
-func (r *role) sayStage(port string, c *canary) {
+func (r *role) logStage(port string, c *canary) {
 	switch {
 	case c.stage == stageBefore:
 		r.log.Info("measuring first, without holding anything", "port", port, "for", r.cfg.Rollback.Over.String(), "then_percent", c.percent)
@@ -72,36 +72,36 @@ func (r *role) sayStage(port string, c *canary) {
 
 // tendEvery is how often tend is to be called; 0: never, for every flow of every port is held, whatever comes
 // of it.
-func (r *role) tendEvery() time.Duration {
+func (r *role) canaryInterval() time.Duration {
 	every := time.Duration(0)
 	if len(r.cfg.Rollback.If) > 0 {
-		every = min(newRollbackWatch(&r.cfg.Rollback, false).interval(), tendAtMost)
+		every = min(newRollbackWatch(&r.cfg.Rollback, false).interval(), canaryIntervalMax)
 	} else if r.cfg.Enforce.Percent < 100 || len(r.cfg.Enforce.Ports) > 0 {
-		every = tendAtMost
+		every = canaryIntervalMax
 	}
 	return every
 }
 
 // tend reads the ports whose stage may change or whose pipe is followed, and acts on what it finds.
-func (r *role) tend(now time.Time) error {
+func (r *role) readCanaries(now time.Time) error {
 	read, err := r.readPorts()
 	if err != nil {
 		return err // the time counts to the reading after this
 	}
-	after := now.Sub(r.tended)
-	if r.tended.IsZero() {
+	after := now.Sub(r.canariesRead)
+	if r.canariesRead.IsZero() {
 		after = 0
 	}
-	r.tended = now
+	r.canariesRead = now
 	changed := false
 	var errs []error
 	for port, p := range read {
 		c := r.canaries[port]
-		told, was := c.pipe.told, c.stage
+		written, was := c.bdp.written, c.stage
 		if event := c.read(p, after); event != "" {
 			errs = append(errs, r.stageChanged(port, c, event))
 		}
-		changed = changed || c.stage != was || c.pipe.told != told
+		changed = changed || c.stage != was || c.bdp.written != written
 	}
 	if changed {
 		errs = append(errs, r.follow())

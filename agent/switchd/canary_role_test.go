@@ -20,7 +20,7 @@ func (c *counted) Stats() ([]reading.Stats, error) { return c.stats, c.err }
 // The time before a reading that fails counts to the next one.
 func TestRole_TendsAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
-	c.line, c.pipe = testLine, pipeLength{follows: 5000, told: 5000}
+	c.line, c.bdp = testLine, smoothedBDP{follows: 5000, written: 5000}
 	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
 	r := &role{running: f, canaries: map[string]*canary{"p": c}}
 	begun := time.Unix(1000, 0)
@@ -30,8 +30,8 @@ func TestRole_TendsAfterAFault(t *testing.T) {
 		follows float64
 	}{{0, nil, 5000}, {time.Second, errFault, 5000}, {2 * time.Second, nil, 5100}} {
 		f.err = row.err
-		if err := r.tend(begun.Add(row.after)); !errors.Is(err, row.err) || c.pipe.follows != row.follows {
-			t.Errorf("after %v: a pipe of %g bytes, not %g: %v", row.after, c.pipe.follows, row.follows, err)
+		if err := r.readCanaries(begun.Add(row.after)); !errors.Is(err, row.err) || c.bdp.follows != row.follows {
+			t.Errorf("after %v: a pipe of %g bytes, not %g: %v", row.after, c.bdp.follows, row.follows, err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestLine(t *testing.T) {
 		{time.Second, 0, 5000, 130_000}, {0, 4e9, 5000, 130_000}, // no more than a full buffer
 		{400 * time.Microsecond, -1, 5000, 5000}, {1, 0, 0.0125, .0125}, // nothing below 0
 	} {
-		empty, full := testLine.emptyPipe(row.handshake), testLine.fullPipe(row.handshake, row.queue, 0)
+		empty, full := testLine.bdp(row.handshake), testLine.bdpWithQueue(row.handshake, row.queue, 0)
 		if math.Abs(empty-row.empty) > 1e-3 || math.Abs(full-row.full) > 1e-3 {
 			t.Errorf("handshake %v, queue %.0f: pipes of %g and %g, wanted %g and %g", row.handshake, row.queue, empty, full, row.empty, row.full)
 		}
@@ -56,7 +56,7 @@ func TestLine(t *testing.T) {
 func TestLine_WholeSegments(t *testing.T) {
 	l := testLine
 	l.segment = 1448
-	if got := l.fullPipe(0, 4e9, 10); got != 130_000+10*724 {
+	if got := l.bdpWithQueue(0, 4e9, 10); got != 130_000+10*724 {
 		t.Errorf("%g", got)
 	}
 }
@@ -65,31 +65,31 @@ func TestLine_WholeSegments(t *testing.T) {
 // steps that are worth it, and comes near what goes on being measured.
 func TestPipeLength(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p pipeLength
+		var p smoothedBDP
 		least, most := math.Inf(1), 0.0
 		for _, bytes := range rapid.SliceOfN(rapid.Float64Range(1, 1e9), 1, 50).Draw(t, "measured") {
-			before := p.told
+			before := p.written
 			least, most = min(least, bytes), max(most, bytes)
 			p.measured(bytes, time.Duration(rapid.IntRange(0, 10_000).Draw(t, "ms"))*time.Millisecond)
-			if slack := 1e-9 * most; p.told < least-slack || p.told > most+slack {
-				t.Fatalf("told %g, measured %g to %g", p.told, least, most)
+			if slack := 1e-9 * most; p.written < least-slack || p.written > most+slack {
+				t.Fatalf("told %g, measured %g to %g", p.written, least, most)
 			}
-			if d := math.Abs(p.told - before); d > 0 && before > 0 && d <= pipeStep*before {
-				t.Fatalf("moved from %g to %g: not worth it", before, p.told)
+			if d := math.Abs(p.written - before); d > 0 && before > 0 && d <= bdpStep*before {
+				t.Fatalf("moved from %g to %g: not worth it", before, p.written)
 			}
 		}
 		last := rapid.Float64Range(1, 1e9).Draw(t, "last")
 		for range 600 {
 			p.measured(last, 250*time.Millisecond)
 		}
-		if math.Abs(p.told-last) > 2*pipeStep*last {
-			t.Fatalf("told %g, long since %g", p.told, last)
+		if math.Abs(p.written-last) > 2*bdpStep*last {
+			t.Fatalf("told %g, long since %g", p.written, last)
 		}
 	})
-	p := pipeLength{}
+	p := smoothedBDP{}
 	p.measured(1000, 0)
 	p.measured(2000, 250*time.Millisecond)
-	if p.follows != 1062.5 || p.told != 1000 {
+	if p.follows != 1062.5 || p.written != 1000 {
 		t.Errorf("a quarter of a second later: %+v", p)
 	}
 }
@@ -98,7 +98,7 @@ func TestCanary_Holding(t *testing.T) {
 	for _, row := range []struct {
 		percent int
 		stage   stage
-		hold    reading.Hold
+		mode    reading.Hold
 		share   uint32
 	}{
 		{100, stageEnforcing, reading.HoldAll, 0},
@@ -110,7 +110,7 @@ func TestCanary_Holding(t *testing.T) {
 		{10, stageRolledBack, reading.HoldNone, 0},
 	} {
 		c := &canary{percent: row.percent, stage: row.stage, line: testLine}
-		if h := c.holding(); h != (Holding{row.hold, row.share, 5000}) {
+		if h := c.enforcement(); h != (Enforcement{row.mode, row.share, 5000}) {
 			t.Errorf("%+v: %+v", row, h)
 		}
 	}
@@ -119,7 +119,7 @@ func TestCanary_Holding(t *testing.T) {
 	for range 100 {
 		c.read(&portReading{stats: reading.Stats{QueueBytes: 100_000}}, time.Second)
 	}
-	if h := c.holding(); uint32(h.Pipe) != 105_000 {
+	if h := c.enforcement(); uint32(h.BDP) != 105_000 {
 		t.Errorf("with 100 KB in the queue: %+v", h)
 	}
 	// All held: the least handshake is the pipe's, of a line that another configuration makes another.
@@ -127,7 +127,7 @@ func TestCanary_Holding(t *testing.T) {
 	for _, row := range []struct {
 		handshake, rtt time.Duration
 		rate           float64
-		pipe           uint32
+		bdp            uint32
 	}{
 		{0, 400 * time.Microsecond, 12.5e6, 5000},
 		{0, 800 * time.Microsecond, 12.5e6, 10_000},
@@ -137,8 +137,8 @@ func TestCanary_Holding(t *testing.T) {
 	} {
 		c.line.rtt, c.line.rate = row.rtt, row.rate
 		c.read(&portReading{stats: reading.Stats{HandshakeRTT: row.handshake}}, time.Second)
-		if h := c.holding(); uint32(h.Pipe) != row.pipe {
-			t.Errorf("%+v: a pipe of %g bytes", row, h.Pipe)
+		if h := c.enforcement(); uint32(h.BDP) != row.bdp {
+			t.Errorf("%+v: a pipe of %g bytes", row, h.BDP)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestCanary_Stages(t *testing.T) {
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
-	if hold, _ := c.hold(); hold != reading.HoldNone || c.wantsReading() {
+	if mode, _ := c.mode(); mode != reading.HoldNone || c.wantsReading() {
 		t.Error("it goes on")
 	}
 	w.heldBytes *= 4

@@ -66,7 +66,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 	case dead:
 		return r.remove(name, "somebody detached the program: attaching it again")
 	case c.err != nil:
-		return r.letGo(c)
+		return r.release(c)
 	case c.toMake():
 		_, err := r.shapeNew(c) // somebody took Weir's own away
 		return err
@@ -137,12 +137,12 @@ func (r *role) remove(name, why string) error {
 var errGone = errors.New("the device is gone: waiting for it")
 
 // letGo lets the windows of a port go that cannot be managed as it is now, and keeps its flows.
-func (r *role) letGo(c *candidate) error {
+func (r *role) release(c *candidate) error {
 	if r.refused[c.name] == c.err.Error() {
 		return nil
 	}
 	r.refuse(c.name, c.err)
-	return r.running.LetGo(c.name)
+	return r.running.ReleasePort(c.name)
 }
 
 func (r *role) configure(c *candidate) error {
@@ -153,6 +153,6 @@ func (r *role) configure(c *candidate) error {
 		return r.running.Configure(c.name, c.params)
 	}
 	f := c.params.Figures()
-	r.log.Info("its law changed", append([]any{"port", c.name, "hold", f.Hold.String()}, f.log()...)...)
+	r.log.Info("its law changed", append([]any{"port", c.name, "hold", f.Mode.String()}, f.log()...)...)
 	return r.running.Configure(c.name, c.params)
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	// staleBeats is how many beats in a row may be late. The lease is longer: windows are still held.
-	staleBeats = 3
+	staleHeartbeats = 3
 	// fewPackets is how many packets between two readings tell nothing: the readings of the counters are
 	// not of the same instant.
 	fewPackets = 100
@@ -79,10 +79,10 @@ func lookDown(v *view) (reason, remedy string) {
 }
 
 // letGo says whether windows of this port alone are let go.
-func (v *view) letGo() bool { return v.k.Releasing && v.sw.Alive() }
+func (v *view) leavesPort() bool { return v.k.Releasing && v.sw.Alive() }
 
 func lookLeaving(v *view) (reason, remedy string) {
-	if !v.letGo() || v.k.NoQueue != nil || v.device.known && !v.device.shaper.tells() {
+	if !v.leavesPort() || v.k.NoQueue != nil || v.device.known && !v.device.shaper.hasRateAndBuffer() {
 		return "", ""
 	}
 	return "weir switch is leaving this port", ""
@@ -111,7 +111,7 @@ func lookObserved(v *view) (reason, remedy string) {
 // ---- all parts are there ----
 
 func lookStale(v *view) (reason, remedy string) {
-	if v.sw.Releasing || v.sw.BeatAge < staleBeats*reading.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
+	if v.sw.Releasing || v.sw.BeatAge < staleHeartbeats*reading.HeartbeatInterval || !v.sw.Alive() && !v.process.here {
 		return "", ""
 	}
 	who := "weir switch"
@@ -140,17 +140,17 @@ func lookNoQueue(v *view) (reason, remedy string) {
 		return "", ""
 	}
 	reason = fmt.Sprintf("its queue discipline is %q, which keeps no backlog of its own", v.k.NoQueue.Kind)
-	if v.letGo() {
+	if v.leavesPort() {
 		reason += ": windows are let go"
 	}
 	return reason, shaperRemedy(v.k.Port)
 }
 
 // tells says whether a port can be managed by what its queue discipline tells.
-func (s *shaper) tells() bool { return s.Rate > 0 && s.Buffer > 0 }
+func (s *shaper) hasRateAndBuffer() bool { return s.Rate > 0 && s.Buffer > 0 }
 
 func lookUnknownRate(v *view) (reason, remedy string) {
-	if !v.letGo() || v.k.NoQueue != nil || !v.device.known || v.device.shaper.tells() {
+	if !v.leavesPort() || v.k.NoQueue != nil || !v.device.known || v.device.shaper.hasRateAndBuffer() {
 		return "", ""
 	}
 	return fmt.Sprintf("its queue discipline is %q, which does not tell rate and buffer of the port: windows are let go", v.device.shaper.Kind),

@@ -92,7 +92,7 @@ type Site struct {
 type Params interface {
 	Figures() Figures
 	// With gives the same law with another part of the flows held.
-	With(h Holding) Params
+	With(h Enforcement) Params
 	// Differs says what is new, for people.
 	Differs(was Params) string
 	// Follows says whether they differ from was in no more than what follows measurements.
@@ -100,15 +100,15 @@ type Params interface {
 }
 
 // Holding says which flows of a port are held, and how long its pipe is.
-type Holding struct {
-	Hold  reading.Hold
+type Enforcement struct {
+	Mode  reading.Hold
 	Share uint32  // of reading.Lots, with HoldPart
-	Pipe  float64 // bytes
+	BDP   float64 // bytes
 }
 
 // Figures are what a law's parameters come to, in bytes.
 type Figures struct {
-	Hold                       reading.Hold
+	Mode                       reading.Hold
 	Target, Buffer, Cap, Floor uint32 // the queue to keep and the longest; the largest window of a flow and the least
 	MTU                        uint32
 }
@@ -123,7 +123,7 @@ type LawPort struct {
 // when Attach succeeds, or with Release.
 type Owner interface {
 	Attach([]LawPort) (Running, error)
-	Beat() error
+	Heartbeat() error
 	Release() error
 }
 
@@ -131,7 +131,7 @@ type Owner interface {
 type Running interface {
 	Attach(LawPort) error
 	Configure(port string, p Params) error
-	LetGo(port string) error
+	ReleasePort(port string) error
 	Remove(ports ...string) error
 	Gone() []string // ports that the programs are on no more
 	On(port string) bool
@@ -142,7 +142,7 @@ type Running interface {
 	Note(port, text string) error // for status; "" takes it back
 	ClearNotes() error
 
-	Beat() error
+	Heartbeat() error
 	Release(context.Context) error // gradually
 	Close(purge bool) error        // takes the programs off; purge: tables, too
 	Leave() error                  // gives back what this process holds; the programs go on
@@ -152,7 +152,7 @@ type Running interface {
 type Watcher interface {
 	PortStats(port string) (reading.Stats, error)
 	EachFlow(do func(port string, f reading.Flow) bool) error
-	Beat() error
+	Heartbeat() error
 	Close() error
 }
 

@@ -205,7 +205,7 @@ func benchSwitch(ports int) error {
 	if err != nil {
 		return err
 	}
-	return f.Beat()
+	return f.Heartbeat()
 }
 
 func benchPort(name string) (p LawPort, err error) {

@@ -22,15 +22,15 @@ func (e *NoDevice) Error() string {
 	}
 	here := "there is no port here"
 	if n := len(e.Here); n > 0 {
-		here = "ports here: " + strings.Join(e.Here[:min(n, portsTold)], ", ")
-		if n > portsTold {
-			here += fmt.Sprintf(" and %d more", n-portsTold)
+		here = "ports here: " + strings.Join(e.Here[:min(n, portsListed)], ", ")
+		if n > portsListed {
+			here += fmt.Sprintf(" and %d more", n-portsListed)
 		}
 	}
 	return what + "; " + here + "; --wait waits"
 }
 
-const portsTold = 10 // that an error lists
+const portsListed = 10 // that an error lists
 
 // missing refuses with *NoDevice what was named and matches no device, unless it is to be waited for. A file may
 // name devices that come later: its unit starts with the machine.

@@ -28,7 +28,7 @@ func newNotifier(log *slog.Logger, title string) *notifier {
 	return n
 }
 
-func (n *notifier) tell(state string) {
+func (n *notifier) send(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		n.log.Warn("cannot notify systemd", "error", err)
 	}
@@ -36,18 +36,18 @@ func (n *notifier) tell(state string) {
 
 func (n *notifier) ready(ports int) {
 	n.status = n.statusLine(ports)
-	n.tell(daemon.SdNotifyReady + "\nSTATUS=" + n.status)
+	n.send(daemon.SdNotifyReady + "\nSTATUS=" + n.status)
 }
 
 // beat is a sign of life, and what is new about the ports.
-func (n *notifier) beat(ports int) {
+func (n *notifier) heartbeat(ports int) {
 	if n.watchdog > 0 && time.Since(n.alive) >= n.watchdog {
 		n.alive = time.Now()
-		n.tell(daemon.SdNotifyWatchdog)
+		n.send(daemon.SdNotifyWatchdog)
 	}
 	if line := n.statusLine(ports); line != n.status && n.status != "" {
 		n.status = line
-		n.tell("STATUS=" + line)
+		n.send("STATUS=" + line)
 	}
 }
 
@@ -57,7 +57,7 @@ const reloadMost = 5 * time.Minute
 
 // reloading begins a reload, and gives signs of life until done is called.
 func (n *notifier) reloading() (done func()) {
-	n.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+	n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 	if n.watchdog == 0 {
 		return func() {}
 	}
@@ -70,7 +70,7 @@ func (n *notifier) reloading() (done func()) {
 			case <-ctx.Done():
 				return
 			case <-again.C:
-				n.tell(daemon.SdNotifyWatchdog)
+				n.send(daemon.SdNotifyWatchdog)
 			}
 		}
 	}()
@@ -84,10 +84,10 @@ func (n *notifier) reloaded(ports int, err error) {
 	if err != nil {
 		line += "; last reload refused"
 	}
-	n.tell(daemon.SdNotifyReady + "\nSTATUS=" + line)
+	n.send(daemon.SdNotifyReady + "\nSTATUS=" + line)
 }
 
-func (n *notifier) stopping() { n.tell(daemon.SdNotifyStopping + "\nSTATUS=letting windows go") }
+func (n *notifier) stopping() { n.send(daemon.SdNotifyStopping + "\nSTATUS=letting windows go") }
 
 func (n *notifier) statusLine(ports int) string {
 	if ports == 1 {

@@ -23,7 +23,8 @@ type Observation struct {
 type ObservedPort struct {
 	Port    string `json:"port"`
 	Ifindex int    `json:"ifindex"`
-	Hold    string `json:"hold"` // what was held meanwhile: none, part, all
+	Enforce string `json:"enforce"` // which of its flows were limited meanwhile: none, part or all
+	Hold    string `json:"hold"`    // former name of enforce, for one release (docs/names.md)
 
 	RateBps      uint64  `json:"rate_bps"`
 	BufferBytes  uint64  `json:"buffer_bytes"`
@@ -65,7 +66,9 @@ type QueueThen struct {
 	MostBytes       float64 `json:"queue_most_bytes"`
 	DropsPerSecond  float64 `json:"drops_per_s"`
 	DropsMost       float64 `json:"drops_most_per_s"`
-	Newcomers       int     `json:"newcomers"` // flows that may begin at once without a drop
+	NewFlows        int     `json:"new_flows"` // flows that may begin at once without a drop
+
+	Newcomers int `json:"newcomers"` // former name of new_flows, for one release (docs/names.md)
 }
 
 // ObserveFor says how long to observe, and how many flows to list for a port.
@@ -142,7 +145,7 @@ type observedPort struct {
 	law        string // its title
 	gather     *gather
 	handshake  time.Duration // least
-	hold       reading.Hold
+	mode       reading.Hold
 	most       uint32  // longest queue
 	grants     float64 // sum of what windows were held to, at so many samples
 	granted    int
@@ -192,9 +195,9 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 func (w *observer) run(ctx context.Context, long time.Duration) error {
 	sample := time.NewTicker(min(max(time.Duration(len(w.ports))*samplePort, sampleLeast), sampleMost))
 	defer sample.Stop()
-	beat := time.NewTicker(reading.HeartbeatInterval)
-	defer beat.Stop()
-	beats := 0
+	tick := time.NewTicker(reading.HeartbeatInterval)
+	defer tick.Stop()
+	ticks := 0
 	var over <-chan time.Time
 	for {
 		select {
@@ -202,24 +205,24 @@ func (w *observer) run(ctx context.Context, long time.Duration) error {
 			return w.finish()
 		case <-over:
 			return w.finish()
-		case <-beat.C:
-			beats++
-			if err := w.source.beat(); err != nil {
+		case <-tick.C:
+			ticks++
+			if err := w.source.heartbeat(); err != nil {
 				return err
 			}
-			if beats == warmUp {
+			if ticks == warmUp {
 				if err := w.start(); err != nil {
 					return err
 				}
 				over = time.After(long)
 			}
-			if beats >= warmUp {
+			if ticks >= warmUp {
 				if err := w.look(); err != nil {
 					return err
 				}
 			}
 		case <-sample.C:
-			if beats >= warmUp {
+			if ticks >= warmUp {
 				if err := w.sample(); err != nil {
 					return err
 				}
@@ -304,7 +307,7 @@ func (w *observer) look() error {
 		}
 		now := flowNow{From: f.From, To: f.To, InFlight: float64(f.InFlightBytes), Offered: float64(f.OfferedBytes), Scale: f.Scale}
 		if f.Held && f.GrantedBytes < f.OfferedBytes {
-			now.Held = float64(f.GrantedBytes)
+			now.Limit = float64(f.GrantedBytes)
 		}
 		flows[port] = append(flows[port], now)
 		return true
@@ -317,7 +320,7 @@ func (w *observer) look() error {
 		if err != nil {
 			return err
 		}
-		p.hold = s.Hold
+		p.mode = s.Hold
 		if h := s.HandshakeRTT; h > 0 && (p.handshake == 0 || h < p.handshake) {
 			p.handshake = h
 			p.gather.base.RTT = min(p.line.rtt, h).Seconds()

@@ -21,7 +21,7 @@ type flowNow struct {
 	From, To netip.AddrPort
 	InFlight float64 // bytes, at most lately; 0: it is silent
 	Offered  float64 // window that its receiver offers; 0: not known
-	Held     float64 // window that it is held to now; 0: it is not
+	Limit    float64 // window that it is held to now; 0: it is not
 	Scale    uint8   // of its receiver's windows
 }
 
@@ -30,7 +30,7 @@ type flowKey struct{ from, to netip.AddrPort }
 // flowSeen is what was seen of one flow.
 type flowSeen struct {
 	looks, over int // how often it was seen with data in flight; with more than its window
-	held        int // with as much as the window that it is held to now lets it have
+	limited     int // with as much as the window that it is held to now lets it have
 	sum, most   float64
 	offered     float64
 	scale       uint8
@@ -86,9 +86,9 @@ type gather struct {
 	elastic, looks  int     // looks that found an elastic flow; looks with flows
 	flows, flowsMax float64 // sum and largest of the counts
 	seen            map[flowKey]*flowSeen
-	untold          int // flows that found no room in seen
+	unlisted        int // flows that found no room in seen
 	allLooks        int
-	newcomers       int
+	newFlows        int
 }
 
 func newGather(base load) *gather {
@@ -135,7 +135,7 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 		if s == nil {
 			begun++
 			if len(g.seen) == flowsKept {
-				g.untold++
+				g.unlisted++
 				continue
 			}
 			s = &flowSeen{}
@@ -149,12 +149,12 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 		s.most = max(s.most, f.InFlight)
 		s.offered = max(s.offered, f.Offered)
 		s.scale = f.Scale
-		if f.Held > 0 && f.InFlight >= f.Held-g.base.Segment {
-			s.held++
+		if f.Limit > 0 && f.InFlight >= f.Limit-g.base.Segment {
+			s.limited++
 		}
 	}
 	if !first {
-		g.newcomers = max(g.newcomers, begun)
+		g.newFlows = max(g.newFlows, begun)
 	}
 	if g.elasticNow {
 		g.elastic++
@@ -175,7 +175,7 @@ func (g *gather) lasting() (n int) {
 // load is what predict goes by. drops and others are what was counted from begin to end.
 func (g *gather) load(dropsPerSecond, other float64) *load {
 	l := g.base
-	l.Other, l.DropsPerSecond, l.Newcomers = other, dropsPerSecond, float64(g.newcomers)
+	l.Other, l.DropsPerSecond, l.NewFlows = other, dropsPerSecond, float64(g.newFlows)
 	l.QueueNow = g.queue.mean()
 	if g.queue.n > 0 {
 		l.QueueCut = g.cut / float64(g.queue.n)
@@ -217,9 +217,9 @@ func (g *gather) limited() (out []LimitedFlow) {
 }
 
 // heldNow is how many flows are held back already, by a switch that is read along.
-func (g *gather) heldNow() (n int) {
+func (g *gather) limitedNow() (n int) {
 	for _, s := range g.seen {
-		if s.held > 0 && float64(s.held) >= flowsInFlow*float64(s.looks) {
+		if s.limited > 0 && float64(s.limited) >= flowsInFlow*float64(s.looks) {
 			n++
 		}
 	}

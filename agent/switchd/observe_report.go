@@ -40,9 +40,9 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 	then := predict(l)
 	limited := g.limited()
 	o := ObservedPort{
-		Port: p.name, Ifindex: p.ifindex, Hold: p.hold.String(), RateBps: uint64(8 * p.line.rate), BufferBytes: uint64(p.line.buffer),
+		Port: p.name, Ifindex: p.ifindex, Enforce: p.mode.String(), Hold: p.mode.String(), RateBps: uint64(8 * p.line.rate), BufferBytes: uint64(p.line.buffer),
 		TargetBytes: uint64(p.line.target), RTTMs: 1e3 * l.RTT, HandshakeMs: milliseconds(p.handshake),
-		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.untold, OtherPercent: 100 * l.Other,
+		Flows: l.Flows, FlowsMost: g.flowsMax, FlowsSeen: len(g.seen) + g.unlisted, OtherPercent: 100 * l.Other,
 		Now: QueueNow{
 			Samples: g.queue.n, MeanBytes: g.queue.mean(), P99Bytes: g.queue.quantile(0.99), MostBytes: p.most, DropsPerSecond: drops,
 			SentBps:    8 * float64(queue.SentBytes) / seconds,
@@ -50,11 +50,11 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 		},
 		Then: QueueThen{
 			WindowBytes: uint64(then.Window), WindowMostBytes: uint64(then.WindowMost),
-			CanaryBytes: uint64(max((p.line.fullPipe(p.handshake, g.queue.mean(), uint32(l.Flows))+p.line.target)/max(l.Flows, 1), l.floor())),
+			CanaryBytes: uint64(max((p.line.bdpWithQueue(p.handshake, g.queue.mean(), uint32(l.Flows))+p.line.target)/max(l.Flows, 1), l.floor())),
 			MeanBytes:   then.Queue, LeastBytes: then.QueueLeast, MostBytes: then.QueueMost,
-			DropsPerSecond: then.Drops, DropsMost: then.DropsMost, Newcomers: then.Room,
+			DropsPerSecond: then.Drops, DropsMost: then.DropsMost, NewFlows: then.Room, Newcomers: then.Room,
 		},
-		Limited: len(limited), LimitedFlows: limited[:min(list, len(limited))], LimitedNow: g.heldNow(), Notes: then.Notes,
+		Limited: len(limited), LimitedFlows: limited[:min(list, len(limited))], LimitedNow: g.limitedNow(), Notes: then.Notes,
 	}
 	o.notes(p, g)
 	return o
@@ -63,13 +63,13 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 // notes says what bears on how far the figures may be believed.
 func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
-	switch p.hold {
+	switch p.mode {
 	case reading.HoldAll:
 		note("%s holds all flows of this port already: what was measured is with it", p.law)
 	case reading.HoldPart:
 		note("%s holds part of the flows of this port already: what was measured is with it", p.law)
 	}
-	if n := g.untold; n > 0 {
+	if n := g.unlisted; n > 0 {
 		note("%d flows found no room to be told apart", n)
 	}
 	if n := p.end.stats.OneSidedData; n > 0 {

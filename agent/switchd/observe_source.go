@@ -14,7 +14,7 @@ import (
 // observeSource is where an observation reads what passes.
 type observeSource interface {
 	name() string // of the switch that is read along; ""
-	beat() error
+	heartbeat() error
 	stats(port string) (reading.Stats, error)
 	eachFlow(func(port string, f reading.Flow) bool) error
 	close() error
@@ -80,7 +80,7 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	var ports []LawPort
 	for i := range found {
 		n := found[i]
-		n.params = n.params.With(Holding{Hold: reading.HoldNone, Pipe: n.line.emptyPipe(0)})
+		n.params = n.params.With(Enforcement{Mode: reading.HoldNone, BDP: n.line.bdp(0)})
 		ports = append(ports, n.port())
 	}
 	w, err := c.agent.law.Watch(c.common(), ports)
@@ -90,9 +90,9 @@ func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
 	return &ownSource{w}, nil
 }
 
-func (s *ownSource) name() string { return "" }
-func (s *ownSource) beat() error  { return s.watcher.Beat() }
-func (s *ownSource) close() error { return s.watcher.Close() }
+func (s *ownSource) name() string     { return "" }
+func (s *ownSource) heartbeat() error { return s.watcher.Heartbeat() }
+func (s *ownSource) close() error     { return s.watcher.Close() }
 func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
 	return s.watcher.EachFlow(do)
 }
@@ -144,9 +144,9 @@ func openAlong(l Law, name string, found []candidate) (*alongSource, []string, e
 	return s, its, nil
 }
 
-func (s *alongSource) name() string { return s.of }
-func (s *alongSource) beat() error  { return s.view.Watch() }
-func (s *alongSource) close() error { return s.view.Close() }
+func (s *alongSource) name() string     { return s.of }
+func (s *alongSource) heartbeat() error { return s.view.Watch() }
+func (s *alongSource) close() error     { return s.view.Close() }
 func (s *alongSource) eachFlow(do func(string, reading.Flow) bool) error {
 	return s.view.EachFlow(s.names, do)
 }

@@ -65,7 +65,7 @@ func TestGather(t *testing.T) {
 		}
 	}
 	l := g.load(40, 0.1)
-	if l.Elastic != 0.5 || l.QueueNow != 50_500 || l.QueueCut != 13_000 || l.QueueApp != 1000 || l.DropsPerSecond != 40 || l.Other != 0.1 || l.Newcomers != 1 {
+	if l.Elastic != 0.5 || l.QueueNow != 50_500 || l.QueueCut != 13_000 || l.QueueApp != 1000 || l.DropsPerSecond != 40 || l.Other != 0.1 || l.NewFlows != 1 {
 		t.Errorf("%+v", l)
 	}
 	// Four and a fifth were there in half of the looks or more.
@@ -79,13 +79,13 @@ func TestGather(t *testing.T) {
 	if len(limited) != 5 || limited[0].InFlightMean != 90_000 || limited[1].InFlightMean != 20_003 || limited[4].InFlightMost != 20_000 || limited[1].OfferedBytes != 65_000 {
 		t.Errorf("limited: %+v", limited)
 	}
-	if g.heldNow() != 0 {
+	if g.limitedNow() != 0 {
 		t.Error("nobody is held")
 	}
-	held := newGather(*testLoad(0, 0))
-	held.looked(2, []flowNow{{From: flowAt(1, 0).From, InFlight: 6000, Held: 6100}, {From: flowAt(2, 0).From, InFlight: 1300, Held: 6100}})
-	if held.heldNow() != 1 {
-		t.Errorf("one of two fills what it is granted: %d", held.heldNow())
+	full := newGather(*testLoad(0, 0))
+	full.looked(2, []flowNow{{From: flowAt(1, 0).From, InFlight: 6000, Limit: 6100}, {From: flowAt(2, 0).From, InFlight: 1300, Limit: 6100}})
+	if full.limitedNow() != 1 {
+		t.Errorf("one of two fills what it is granted: %d", full.limitedNow())
 	}
 }
 
@@ -102,8 +102,8 @@ func TestGather_IsBounded(t *testing.T) {
 		}
 		g.looked(20_000, flows)
 	}
-	if len(g.seen) != flowsKept || g.untold != 80_000-flowsKept || g.newcomers != 20_000 {
-		t.Errorf("%d kept, %d not told apart, %d newcomers", len(g.seen), g.untold, g.newcomers)
+	if len(g.seen) != flowsKept || g.unlisted != 80_000-flowsKept || g.newFlows != 20_000 {
+		t.Errorf("%d kept, %d not told apart, %d newcomers", len(g.seen), g.unlisted, g.newFlows)
 	}
 }
 

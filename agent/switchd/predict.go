@@ -25,7 +25,7 @@ type load struct {
 	QueueApp float64   // the same of the times without an elastic flow
 
 	DropsPerSecond float64
-	Newcomers      float64 // the most flows that began between two looks
+	NewFlows       float64 // the most flows that began between two looks
 }
 
 // prediction is what the law is expected to make of a load. docs/observe.md derives each line and says how
@@ -45,10 +45,10 @@ const (
 )
 
 // pipe is what is on its way when nothing queues: C*R.
-func (l *load) pipe() float64 { return l.Rate * l.RTT }
+func (l *load) bdp() float64 { return l.Rate * l.RTT }
 
 // free is the part of the rate that the flows have together.
-func (l *load) free() float64 { return 1 - min(max(l.Other, 0), otherMost) }
+func (l *load) flowShare() float64 { return 1 - min(max(l.Other, 0), otherMost) }
 
 func (l *load) floor() float64 {
 	if l.Floor > 0 {
@@ -68,7 +68,7 @@ func (l *load) least() float64 {
 // supply is the payload that all flows together have in flight when the queue holds this many bytes: with
 // their part f of the rate, f*(C*R + Q) less headers.
 func (l *load) supply(queue float64) float64 {
-	return l.free() * (l.pipe() + queue) * l.Segment / l.Frame
+	return l.flowShare() * (l.bdp() + queue) * l.Segment / l.Frame
 }
 
 // onWire is what so much payload of one flow is on the wire: whole segments and what is left.
@@ -83,7 +83,7 @@ func (l *load) onWire(payload float64) float64 {
 
 // queueOf is the queue when all flows together have this much payload in flight.
 func (l *load) queueOf(inFlight float64) float64 {
-	return max(0, inFlight*l.Frame/l.Segment/l.free()-l.pipe())
+	return max(0, inFlight*l.Frame/l.Segment/l.flowShare()-l.bdp())
 }
 
 // window is the share of each of n flows at the target: what the law's windows settle at when every
@@ -145,9 +145,9 @@ func predict(l *load) prediction {
 	switch {
 	case p.Overfull:
 		p.Drops, p.DropsMost = l.DropsPerSecond, l.DropsPerSecond
-	case l.Newcomers > float64(p.Room):
+	case l.NewFlows > float64(p.Room):
 		p.DropsMost = l.DropsPerSecond
-		p.note("up to %.0f flows begin within a quarter of a second, and %d at once are what fits above the target", l.Newcomers, p.Room)
+		p.note("up to %.0f flows begin within a quarter of a second, and %d at once are what fits above the target", l.NewFlows, p.Room)
 	}
 	return p
 }
@@ -169,7 +169,7 @@ func (p *prediction) queue(l *load, settled float64) {
 	}
 	if l.Granted > l.floor() && elastic > 0 {
 		// Windows are written in steps of 1 << scale, rounded up, and some senders use what that adds.
-		rounded := l.Flows*l.onWire(l.Granted)/l.free() - l.pipe()
+		rounded := l.Flows*l.onWire(l.Granted)/l.flowShare() - l.bdp()
 		p.QueueMost = min(max(p.QueueMost, rounded), l.Buffer)
 	}
 }

@@ -86,7 +86,7 @@ func TestPredict(t *testing.T) {
 		}, 24_000, 24_000, 0, 0, 0, 0, 0, false, false, false},
 		{"bursts of newcomers", func() *load {
 			l := testLoad(4, 20_000)
-			l.Newcomers = 7 // room for 6: 100000 / (10 * 1500)
+			l.NewFlows = 7 // room for 6: 100000 / (10 * 1500)
 			return l
 		}, 6000, 6000, 25e3, 25e3, 25e3, 0, 40, false, false, false},
 	} {
@@ -111,7 +111,7 @@ func TestPredict(t *testing.T) {
 		}
 	}
 	l := testLoad(4, 20_000)
-	l.Newcomers = 7
+	l.NewFlows = 7
 	if p := predict(l); p.Room != 6 || !strings.Contains(strings.Join(p.Notes, " "), "6 at once") {
 		t.Errorf("room for newcomers: %+v", p)
 	}
@@ -123,12 +123,12 @@ func drawLoad(t *rapid.T) *load {
 		Buffer: rapid.Float64Range(1e3, 4e9).Draw(t, "buffer"),
 		Frame:  rapid.Float64Range(600, 9014).Draw(t, "frame"), Other: rapid.Float64Range(0, 1.2).Draw(t, "other"),
 		Elastic: rapid.Float64Range(0, 1).Draw(t, "elastic"), DropsPerSecond: rapid.Float64Range(0, 1e6).Draw(t, "drops"),
-		Newcomers: rapid.Float64Range(0, 1e5).Draw(t, "newcomers"),
+		NewFlows: rapid.Float64Range(0, 1e5).Draw(t, "newcomers"),
 	}
 	l.Target = l.Buffer * rapid.Float64Range(0.001, 0.999).Draw(t, "alpha")
 	l.Segment = l.Frame - 66
 	if rapid.Bool().Draw(t, "capped") {
-		l.Cap = l.pipe() + l.Target
+		l.Cap = l.bdp() + l.Target
 	}
 	if rapid.Bool().Draw(t, "floored") {
 		l.Floor = rapid.Float64Range(1, 1e6).Draw(t, "floor")
@@ -172,12 +172,12 @@ func TestPredict_Shares(t *testing.T) {
 			t.Fatalf("%g flows get %g each, %g get %g", n, l.window(n), n+1, l.window(n+1))
 		}
 		q := rapid.Float64Range(0, 1e9).Draw(t, "q")
-		if got := l.queueOf(l.supply(q)); math.Abs(got-q) > 1e-6*(q+l.pipe()+1) {
+		if got := l.queueOf(l.supply(q)); math.Abs(got-q) > 1e-6*(q+l.bdp()+1) {
 			t.Fatalf("a queue of %g is taken for %g", q, got)
 		}
 		w := l.window(n)
 		if w > l.floor() && (l.Cap == 0 || w < l.Cap) {
-			if got := l.queueOf(n * w); math.Abs(got-l.Target) > 1e-6*(l.Target+l.pipe()) {
+			if got := l.queueOf(n * w); math.Abs(got-l.Target) > 1e-6*(l.Target+l.bdp()) {
 				t.Fatalf("%g flows with %g each: a queue of %g, target %g", n, w, got, l.Target)
 			}
 		}

@@ -11,19 +11,19 @@ import (
 )
 
 // changesTold is how many changes an answer lists; there may be one for each port.
-const changesTold = 100
+const changesListed = 100
 
 // transaction is a change of several steps, of which all hold or none.
 type transaction struct {
-	undo []func() error
-	says []string
+	undo    []func() error
+	changes []string
 }
 
 // done notes how the step that was just done is undone, and what it was; "": nothing to speak of.
-func (t *transaction) done(undo func() error, says string) {
+func (t *transaction) done(undo func() error, changes string) {
 	t.undo = append(t.undo, undo)
-	if says != "" {
-		t.says = append(t.says, says)
+	if changes != "" {
+		t.changes = append(t.changes, changes)
 	}
 }
 
@@ -50,8 +50,8 @@ func (r *role) reload() Answer {
 	}
 	r.log.Info("reloaded", "changes", len(changes))
 	r.warnOld()
-	if more := len(changes) - changesTold; more > 0 {
-		changes = append(changes[:changesTold:changesTold], fmt.Sprintf("and %d more", more))
+	if more := len(changes) - changesListed; more > 0 {
+		changes = append(changes[:changesListed:changesListed], fmt.Sprintf("and %d more", more))
 	}
 	return Answer{Changes: append([]string{}, changes...)}
 }
@@ -80,7 +80,7 @@ func (r *role) become(next *Config) ([]string, error) {
 	var t transaction
 	err := r.takeSteps(was, &t)
 	if err == nil {
-		err = r.sayNothing(wasCanaries)
+		err = r.clearNotes(wasCanaries)
 	}
 	if err != nil {
 		r.cfg, r.rules, r.canaries = was, wasRules, wasCanaries
@@ -92,18 +92,18 @@ func (r *role) become(next *Config) ([]string, error) {
 	if err := r.follow(); err != nil {
 		r.log.Warn("cannot follow the devices", "error", err)
 	}
-	return append(t.says, measuredFirst(wasCanaries, r.canaries, r.cfg.Rollback.Over)...), nil
+	return append(t.changes, measuredFirst(wasCanaries, r.canaries, r.cfg.Rollback.Over)...), nil
 }
 
 // measuredFirst says of which ports it is measured anew what holds without Weir, and what follows.
 func measuredFirst(was, is map[string]*canary, over law.Duration) []string {
-	var says []string
+	var changes []string
 	for _, port := range slices.Sorted(maps.Keys(is)) {
 		if c := is[port]; c != was[port] && c.stage == stageBefore {
-			says = append(says, fmt.Sprintf("port %s: holds nothing for %v and measures; then %d %% of its flows", port, over, c.percent))
+			changes = append(changes, fmt.Sprintf("port %s: holds nothing for %v and measures; then %d %% of its flows", port, over, c.percent))
 		}
 	}
-	return says
+	return changes
 }
 
 // keptCanaries are those of ports for which nothing is enforced otherwise. One that was rolled back gets
@@ -134,7 +134,7 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 			return c.err
 		}
 	}
-	if err := r.changeBeside(was, t); err != nil {
+	if err := r.changeMetrics(was, t); err != nil {
 		return err
 	}
 	if err := r.changeCommon(was, t); err != nil {
@@ -157,7 +157,7 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 }
 
 // changeBeside changes what runs beside the law.
-func (r *role) changeBeside(was *Config, t *transaction) error {
+func (r *role) changeMetrics(was *Config, t *transaction) error {
 	if was.Metrics == r.cfg.Metrics || r.metrics == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 		return err
 	}
 	t.done(undo, "")
-	t.says = append(t.says, r.law.Changes(before, next)...)
+	t.changes = append(t.changes, r.law.Changes(before, next)...)
 	return nil
 }
 
@@ -245,7 +245,7 @@ func (r *role) removeUnwanted(t *transaction) error {
 	}
 	t.done(back, "")
 	for _, name := range gone {
-		t.says = append(t.says, "port "+name+": left")
+		t.changes = append(t.changes, "port "+name+": left")
 		delete(r.ports, name)
 		delete(r.refused, name)
 	}
@@ -253,7 +253,7 @@ func (r *role) removeUnwanted(t *transaction) error {
 }
 
 // sayNothing takes back what was said of ports that were rolled back.
-func (r *role) sayNothing(was map[string]*canary) error {
+func (r *role) clearNotes(was map[string]*canary) error {
 	for _, c := range was {
 		if c.stage == stageRolledBack {
 			return r.running.ClearNotes()

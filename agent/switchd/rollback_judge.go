@@ -12,21 +12,21 @@ import (
 // Evidence that a rule demands before it may undo anything. Each is there against one kind of noise:
 // flows differ among themselves whoever holds them, losses come in bursts, and a port is idle at times.
 const (
-	judgeParts    = 5         // a rule is to be broken in each of so many parts of its time, and over all of it
-	judgeFlows    = 2         // in each arm
-	judgeFlowsSum = 4         // in each arm, on average, where only sums of an arm are known
-	judgeBytes    = 150_000   // acknowledged to the free flows in a part: some hundred segments
-	judgeChance   = 0.001     // that flows which are no worse off than the rule allows would look so
-	judgeLost     = 20 * 1500 // retransmitted by held flows over all parts
-	judgeLostFree = 10 * 1500 // added to what free flows retransmitted: 0 may be luck
-	judgeDrops    = 50        // packets, over all parts
-	judgeDropFree = 10        // added to the drops before enforcement: 0 may be luck
-	judgeSent     = 1000      // packets before enforcement
-	portIsFull    = 0.95      // of what the port sent before: whoever sent it, nothing is missing
+	judgeParts       = 5         // a rule is to be broken in each of so many parts of its time, and over all of it
+	judgeFlows       = 2         // in each arm
+	judgeFlowsSum    = 4         // in each arm, on average, where only sums of an arm are known
+	judgeBytes       = 150_000   // acknowledged to the free flows in a part: some hundred segments
+	judgeChance      = 0.001     // that flows which are no worse off than the rule allows would look so
+	judgeLost        = 20 * 1500 // retransmitted by held flows over all parts
+	judgeLostControl = 10 * 1500 // added to what free flows retransmitted: 0 may be luck
+	judgeDrops       = 50        // packets, over all parts
+	judgeDropsBefore = 10        // added to the drops before enforcement: 0 may be luck
+	judgeSent        = 1000      // packets before enforcement
+	portIsFull       = 0.95      // of what the port sent before: whoever sent it, nothing is missing
 )
 
 // armPart is what the flows of one arm did in one part of a rule's time.
-type armPart struct {
+type groupPart struct {
 	Flows                      float64 // mean
 	Data, Retransmitted, Acked float64 // bytes
 }
@@ -34,10 +34,10 @@ type armPart struct {
 // part is what a port did in one part of a rule's time.
 type part struct {
 	Seconds     float64
-	Arms        [2]armPart // free, held
-	Drops, Sent float64    // packets
-	SentBytes   float64    // of whatever kind
-	Busy        bool       // some flow would fill a larger window: else a low goodput says nothing of Weir
+	Groups      [2]groupPart // free, held
+	Drops, Sent float64      // packets
+	SentBytes   float64      // of whatever kind
+	Busy        bool         // some flow would fill a larger window: else a low goodput says nothing of Weir
 }
 
 // flowParts is what one flow got acknowledged in each of the last parts, in bytes.
@@ -50,11 +50,11 @@ func (f *flowParts) sum() (bytes float64) {
 	return bytes
 }
 
-func (a *armPart) add(b *armPart) {
-	a.Flows += b.Flows
-	a.Data += b.Data
-	a.Retransmitted += b.Retransmitted
-	a.Acked += b.Acked
+func (group *groupPart) add(b *groupPart) {
+	group.Flows += b.Flows
+	group.Data += b.Data
+	group.Retransmitted += b.Retransmitted
+	group.Acked += b.Acked
 }
 
 // sum adds parts up; Flows is their mean.
@@ -67,30 +67,30 @@ func sum(parts []part) (s part) {
 		s.Sent += p.Sent
 		s.SentBytes += p.SentBytes
 		s.Busy = s.Busy && p.Busy
-		for a := range s.Arms {
-			s.Arms[a].add(&p.Arms[a])
+		for group := range s.Groups {
+			s.Groups[group].add(&p.Groups[group])
 		}
 	}
-	for a := range s.Arms {
-		s.Arms[a].Flows /= float64(max(len(parts), 1))
+	for group := range s.Groups {
+		s.Groups[group].Flows /= float64(max(len(parts), 1))
 	}
 	return s
 }
 
 // both is what the flows of both arms did.
-func (p *part) both() (a armPart) {
-	a = p.Arms[0]
-	a.add(&p.Arms[1])
-	return a
+func (p *part) both() (group groupPart) {
+	group = p.Groups[0]
+	group.add(&p.Groups[1])
+	return group
 }
 
 // judge decides whether a port's rules are broken. It only reckons: who asks measures.
 type judge struct {
-	rules  []Rule
-	before []part         // at most judgeParts: before anything was held
-	parts  []part         // the last judgeParts since
-	flows  [2][]flowParts // free, held: those that were there in all of parts
-	whole  bool           // all flows are held: there are no free ones
+	rules     []Rule
+	before    []part         // at most judgeParts: before anything was held
+	parts     []part         // the last judgeParts since
+	flows     [2][]flowParts // free, held: those that were there in all of parts
+	noControl bool           // all flows are held: there are no free ones
 }
 
 // latest keeps as many parts as are judged.
@@ -104,7 +104,7 @@ func latest(parts []part, p part) []part {
 // hasBase says whether what was measured before enforcement is enough to compare with.
 func (j *judge) hasBase() bool {
 	base := sum(j.before)
-	needsBusy := j.whole && slices.ContainsFunc(j.rules, func(r Rule) bool { return r.Figure == Goodput })
+	needsBusy := j.noControl && slices.ContainsFunc(j.rules, func(r Rule) bool { return r.Figure == Goodput })
 	all := base.both()
 	return base.Sent >= judgeSent && all.Acked >= judgeBytes && (base.Busy || !needsBusy)
 }
@@ -134,7 +134,7 @@ func (j *judge) decide() string {
 // brokenIn says whether a rule is broken in the i-th part, and against each part of the time before, if that is
 // what it compares with: load swings by itself.
 func (j *judge) brokenIn(r Rule, i int) bool {
-	if r.Figure != Drops && !j.whole {
+	if r.Figure != Drops && !j.noControl {
 		ratio, ok := j.ratio(r, i)
 		return ok && r.broken(ratio)
 	}
@@ -150,7 +150,7 @@ func (j *judge) brokenIn(r Rule, i int) bool {
 // ratio is what a rule looks at in the i-th part, -1: in all together, and whether there is evidence enough
 // for one.
 func (j *judge) ratio(r Rule, i int) (float64, bool) {
-	if r.Figure == Goodput && !j.whole {
+	if r.Figure == Goodput && !j.noControl {
 		return j.goodput(i)
 	}
 	now, base := sum(j.parts), sum(j.before)
@@ -175,18 +175,18 @@ func (j *judge) against(r Rule, now, base *part, all bool) (float64, bool) {
 // starve have none.
 func (j *judge) goodput(i int) (float64, bool) {
 	var mean, bytes [2]float64
-	for arm, flows := range j.flows {
+	for group, flows := range j.flows {
 		if len(flows) < judgeFlows {
 			return 0, false
 		}
 		for f := range flows {
 			if i < 0 {
-				bytes[arm] += flows[f].sum()
+				bytes[group] += flows[f].sum()
 			} else {
-				bytes[arm] += flows[f][i]
+				bytes[group] += flows[f][i]
 			}
 		}
-		mean[arm] = bytes[arm] / float64(len(flows))
+		mean[group] = bytes[group] / float64(len(flows))
 	}
 	if bytes[0] < judgeBytes {
 		return 0, false
@@ -204,21 +204,21 @@ func wholeGoodput(now, base *part, all bool) (float64, bool) {
 	if !now.Busy || !base.Busy || before.Acked <= 0 || all && before.Acked < judgeBytes {
 		return 0, false
 	}
-	return now.Arms[1].Acked / now.Seconds / (before.Acked / base.Seconds), true
+	return now.Groups[1].Acked / now.Seconds / (before.Acked / base.Seconds), true
 }
 
 // retransmissions: the part of the data that was sent again, held to free; where all are held, now to before.
 func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
-	free, held := now.Arms[0], now.Arms[1]
-	if j.whole {
-		free = base.both()
-	} else if free.Flows < judgeFlowsSum || held.Flows < judgeFlowsSum {
+	control, treatment := now.Groups[0], now.Groups[1]
+	if j.noControl {
+		control = base.both()
+	} else if control.Flows < judgeFlowsSum || treatment.Flows < judgeFlowsSum {
 		return 0, false
 	}
-	if free.Data <= 0 || held.Data <= 0 || all && (free.Data < judgeBytes || held.Retransmitted < judgeLost) {
+	if control.Data <= 0 || treatment.Data <= 0 || all && (control.Data < judgeBytes || treatment.Retransmitted < judgeLost) {
 		return 0, false
 	}
-	return held.Retransmitted / held.Data / ((free.Retransmitted + judgeLostFree) / free.Data), true
+	return treatment.Retransmitted / treatment.Data / ((control.Retransmitted + judgeLostControl) / control.Data), true
 }
 
 // drops: the part of the packets that the port drops, now to before.
@@ -226,24 +226,24 @@ func drops(now, base *part, all bool) (float64, bool) {
 	if base.Sent <= 0 || now.Sent <= 0 || all && (base.Sent < judgeSent || now.Drops < judgeDrops) {
 		return 0, false
 	}
-	return now.Drops / (now.Sent + now.Drops) / ((base.Drops + judgeDropFree) / (base.Sent + base.Drops)), true
+	return now.Drops / (now.Sent + now.Drops) / ((base.Drops + judgeDropsBefore) / (base.Sent + base.Drops)), true
 }
 
 // beyondChance asks, of goodput, the flows one by one: sums of few flows say little, as flows differ
 // among themselves. Are held ones smaller than free ones would be at the rule's ratio? Which flows are held,
 // a hash decides, so whatever else makes flows differ makes both arms differ alike.
 func (j *judge) beyondChance(r Rule) bool {
-	if r.Figure != Goodput || j.whole {
+	if r.Figure != Goodput || j.noControl {
 		return true
 	}
 	var bytes [2][]float64
-	for arm, flows := range j.flows {
+	for group, flows := range j.flows {
 		for f := range flows {
 			b := flows[f].sum()
-			if arm == 0 {
+			if group == 0 {
 				b *= r.Than
 			}
-			bytes[arm] = append(bytes[arm], b)
+			bytes[group] = append(bytes[group], b)
 		}
 	}
 	return smaller(bytes[1], bytes[0]) < judgeChance
@@ -252,41 +252,41 @@ func (j *judge) beyondChance(r Rule) bool {
 // say puts a broken rule into words, with the figures.
 func (j *judge) say(r Rule, ratio float64) string {
 	now, base := sum(j.parts), sum(j.before)
-	free, held, before := now.Arms[0], now.Arms[1], base.both()
+	control, treatment, before := now.Groups[0], now.Groups[1], base.both()
 	against, figures := "that of the free flows", ""
 	switch {
 	case r.Figure == Drops:
 		against = "that before enforcement"
 		figures = fmt.Sprintf("the port dropped %.3g %% of its packets, before %.3g %%",
 			percentOf(now.Drops, now.Sent+now.Drops), percentOf(base.Drops, base.Sent+base.Drops))
-	case j.whole:
+	case j.noControl:
 		against = "that before enforcement, for no flow is free"
-		figures = fmt.Sprintf("all flows together had %s, before %s", bitRate(held.Acked/now.Seconds), bitRate(before.Acked/base.Seconds))
+		figures = fmt.Sprintf("all flows together had %s, before %s", bitRate(treatment.Acked/now.Seconds), bitRate(before.Acked/base.Seconds))
 		if r.Figure == Retransmissions {
-			figures = fmt.Sprintf("flows sent %.3g %% again, before %.3g %%", percentOf(held.Retransmitted, held.Data), percentOf(before.Retransmitted, before.Data))
+			figures = fmt.Sprintf("flows sent %.3g %% again, before %.3g %%", percentOf(treatment.Retransmitted, treatment.Data), percentOf(before.Retransmitted, before.Data))
 		}
 	case r.Figure == Goodput:
 		var each [2]string
-		for arm, flows := range j.flows {
+		for group, flows := range j.flows {
 			var bytes float64
 			for f := range flows {
 				bytes += flows[f].sum()
 			}
-			each[arm] = bitRate(bytes / float64(max(len(flows), 1)) / now.Seconds)
+			each[group] = bitRate(bytes / float64(max(len(flows), 1)) / now.Seconds)
 		}
 		figures = fmt.Sprintf("%d held flows had %s each, %d free ones %s", len(j.flows[1]), each[1], len(j.flows[0]), each[0])
 	default:
-		figures = fmt.Sprintf("held flows sent %.3g %% again, free ones %.3g %%", percentOf(held.Retransmitted, held.Data), percentOf(free.Retransmitted, free.Data))
+		figures = fmt.Sprintf("held flows sent %.3g %% again, free ones %.3g %%", percentOf(treatment.Retransmitted, treatment.Data), percentOf(control.Retransmitted, control.Data))
 	}
 	over := time.Duration(now.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
 	return fmt.Sprintf("%s: it was %.2f of %s over %v: %s", r, ratio, against, over, figures)
 }
 
-func percentOf(part, whole float64) float64 {
-	if whole <= 0 {
+func percentOf(part, noControl float64) float64 {
+	if noControl <= 0 {
 		return 0
 	}
-	return 100 * part / whole
+	return 100 * part / noControl
 }
 
 // bitRate is bytes/s as people of networks say it.
@@ -306,12 +306,12 @@ func bitRate(bytesPerSecond float64) string {
 // smaller gives the one-sided p-value of Mann and Whitney's rank test, 0 to 1: how often a would come out as small
 // against b if both were drawn from the same source. It is 1 where nothing can be said: one of them is empty, or all
 // values are equal.
-func smaller(a, b []float64) float64 {
-	test, err := stats.MannWhitneyUTest(a, b, stats.LocationLess)
+func smaller(group, b []float64) float64 {
+	test, err := stats.MannWhitneyUTest(group, b, stats.LocationLess)
 	if err != nil {
 		return 1
 	}
 	// Of more than 25 values with ties, or 50 without, the library has the normal approximation, which is too small where
 	// one side has few. No order of the values is rarer than this:
-	return max(test.P, 1/mathx.Choose(len(a)+len(b), len(a)))
+	return max(test.P, 1/mathx.Choose(len(group)+len(b), len(group)))
 }

@@ -34,7 +34,7 @@ func repeat(p part) (out []part) {
 // judged is a port on which 8 of 40 flows are held and get as much as the others, of 2 MB a second and flow.
 func judged() *judge {
 	usual := part{
-		Seconds: 2, Arms: [2]armPart{{32, 128e6, 1.28e6, 128e6}, {8, 32e6, 0.32e6, 32e6}}, Drops: 1000, Sent: 100_000, Busy: true,
+		Seconds: 2, Groups: [2]groupPart{{32, 128e6, 1.28e6, 128e6}, {8, 32e6, 0.32e6, 32e6}}, Drops: 1000, Sent: 100_000, Busy: true,
 	}
 	return &judge{
 		rules:  []Rule{{Goodput, 0.9}, {Retransmissions, 2}, {Drops, 1.5}},
@@ -45,11 +45,11 @@ func judged() *judge {
 // Without free flows: what is compared is the time before.
 func judgedWhole() *judge {
 	j := judged()
-	j.whole, j.flows = true, [2][]flowParts{}
+	j.noControl, j.flows = true, [2][]flowParts{}
 	for i := range j.parts {
 		p := &j.parts[i]
-		p.Arms[1].add(&p.Arms[0])
-		p.Arms[0] = armPart{}
+		p.Groups[1].add(&p.Groups[0])
+		p.Groups[0] = groupPart{}
 	}
 	return j
 }
@@ -86,11 +86,11 @@ func TestJudge(t *testing.T) {
 		{"free flows hardly send", judged(), func(j *judge) { j.flows = [2][]flowParts{flowsOf(32, even(1000)), flowsOf(8, even(100))} }, ""},
 		{"not long enough", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(0)); j.parts = j.parts[1:] }, ""},
 
-		{"held flows lose three times as much", judged(), each(func(p *part) { p.Arms[1].Retransmitted *= 3 }),
+		{"held flows lose three times as much", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }),
 			"retransmissions > 2: it was 2.99 of that of the free flows over 10s: held flows sent 3 % again, free ones 1 %"},
-		{"twice, less what may be luck", judged(), each(func(p *part) { p.Arms[1].Retransmitted *= 2 }), ""},
-		{"three times, by a handful", judged(), each(func(p *part) { p.Arms[0].Retransmitted, p.Arms[1].Retransmitted = 0, 4500 }), ""},
-		{"three times, of three flows", judged(), each(func(p *part) { p.Arms[1].Retransmitted *= 3; p.Arms[1].Flows = 3 }), ""},
+		{"twice, less what may be luck", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 2 }), ""},
+		{"three times, by a handful", judged(), each(func(p *part) { p.Groups[0].Retransmitted, p.Groups[1].Retransmitted = 0, 4500 }), ""},
+		{"three times, of three flows", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 3; p.Groups[1].Flows = 3 }), ""},
 
 		{"the port drops twice as much", judged(), each(func(p *part) { p.Drops *= 2 }),
 			"drops > 1.5: it was 1.98 of that before enforcement over 10s: the port dropped 1.96 % of its packets, before 0.99 %"},
@@ -106,20 +106,20 @@ func TestJudge(t *testing.T) {
 		}, ""},
 
 		{"all held: all is well", judgedWhole(), func(*judge) {}, ""},
-		{"all held: half", judgedWhole(), each(func(p *part) { p.Arms[1].Acked /= 2 }),
+		{"all held: half", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2 }),
 			"goodput < 0.9: it was 0.50 of that before enforcement, for no flow is free over 10s: all flows together had 320 Mbit/s, before 640 Mbit/s"},
-		{"all held: half, because they have no more to send", judgedWhole(), each(func(p *part) { p.Arms[1].Acked /= 2; p.Busy = false }), ""},
+		{"all held: half, because they have no more to send", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2; p.Busy = false }), ""},
 		{"all held: half, because UDP has the other", judgedWhole(), func(j *judge) {
-			each(func(p *part) { p.Arms[1].Acked /= 2; p.SentBytes = 170e6 })(j)
+			each(func(p *part) { p.Groups[1].Acked /= 2; p.SentBytes = 170e6 })(j)
 			for i := range j.before {
 				j.before[i].SentBytes = 170e6
 			}
 		}, ""},
 		{"all held: half, and before they had no more either", judgedWhole(), func(j *judge) {
-			each(func(p *part) { p.Arms[1].Acked /= 2 })(j)
+			each(func(p *part) { p.Groups[1].Acked /= 2 })(j)
 			j.before[2].Busy = false
 		}, ""},
-		{"all held: they lose three times as much", judgedWhole(), each(func(p *part) { p.Arms[1].Retransmitted *= 3 }), "flows sent 3 % again, before 1 %"},
+		{"all held: they lose three times as much", judgedWhole(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }), "flows sent 3 % again, before 1 %"},
 	} {
 		row.spoil(row.judge)
 		if reason := row.judge.decide(); (reason == "") != (row.says == "") || !strings.Contains(reason, row.says) {
@@ -182,8 +182,8 @@ func TestSmaller(t *testing.T) {
 func TestJudge_FalseAlarms(t *testing.T) {
 	const draws = 20_000
 	for _, flows := range []int{8, 16, 48, 200} {
-		for _, held := range []float64{0.1, 0.5} {
-			r := rand.New(rand.NewPCG(uint64(flows), uint64(held*100)))
+		for _, treatment := range []float64{0.1, 0.5} {
+			r := rand.New(rand.NewPCG(uint64(flows), uint64(treatment*100)))
 			broken, would := 0, 0
 			for range draws {
 				j := &judge{rules: []Rule{{Goodput, 0.9}}, parts: repeat(part{Seconds: 2})}
@@ -193,11 +193,11 @@ func TestJudge_FalseAlarms(t *testing.T) {
 					for i := range f {
 						f[i] = own * math.Exp(0.3*r.NormFloat64())
 					}
-					arm := 0
-					if r.Float64() < held {
-						arm = 1
+					group := 0
+					if r.Float64() < treatment {
+						group = 1
 					}
-					j.flows[arm] = append(j.flows[arm], f)
+					j.flows[group] = append(j.flows[group], f)
 				}
 				if ratio, ok := j.ratio(j.rules[0], -1); ok && ratio < 0.9 {
 					would++
@@ -207,9 +207,9 @@ func TestJudge_FalseAlarms(t *testing.T) {
 				}
 			}
 			rate := float64(broken) / draws
-			t.Logf("%d flows, %.0f %% of them held: %.5f false alarms a population (by the ratio alone %.2f)", flows, 100*held, rate, float64(would)/draws)
+			t.Logf("%d flows, %.0f %% of them held: %.5f false alarms a population (by the ratio alone %.2f)", flows, 100*treatment, rate, float64(would)/draws)
 			if rate > judgeChance {
-				t.Errorf("%d flows, %.0f %% held: %g false alarms, promised %g", flows, 100*held, rate, judgeChance)
+				t.Errorf("%d flows, %.0f %% held: %g false alarms, promised %g", flows, 100*treatment, rate, judgeChance)
 			}
 		}
 	}
@@ -220,26 +220,26 @@ func TestJudge_Power(t *testing.T) {
 	const draws = 500
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, row := range []struct {
-		flows, held   int
-		spread, ratio float64
-		least         float64
+		flows, treatment int
+		spread, ratio    float64
+		least            float64
 	}{{48, 24, 0.3, 0.5, 0.99}, {48, 5, 0.3, 0.5, 0.4}, {48, 5, 0.3, 0.25, 0.99}, {16, 8, 0.1, 0.5, 0.99}, {200, 20, 0.3, 0.75, 0.1}} {
 		seen := 0
 		for range draws {
 			j := &judge{rules: []Rule{{Goodput, 0.9}}, parts: repeat(part{Seconds: 2})}
 			for i := range row.flows {
-				arm, bytes := 0, 4e6*math.Exp(row.spread*r.NormFloat64())
-				if i < row.held {
-					arm, bytes = 1, bytes*row.ratio
+				group, bytes := 0, 4e6*math.Exp(row.spread*r.NormFloat64())
+				if i < row.treatment {
+					group, bytes = 1, bytes*row.ratio
 				}
-				j.flows[arm] = append(j.flows[arm], even(bytes))
+				j.flows[group] = append(j.flows[group], even(bytes))
 			}
 			if j.decide() != "" {
 				seen++
 			}
 		}
 		rate := float64(seen) / draws
-		t.Logf("%d held of %d get %.0f %%: seen in %.3f", row.held, row.flows, 100*row.ratio, rate)
+		t.Logf("%d held of %d get %.0f %%: seen in %.3f", row.treatment, row.flows, 100*row.ratio, rate)
 		if rate < row.least {
 			t.Errorf("%+v: seen in %g", row, rate)
 		}

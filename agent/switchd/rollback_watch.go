@@ -21,7 +21,7 @@ type meteredFlow struct {
 	acknowledged uint32
 	bytes        flowParts
 	parts        int // whole parts that it was there in, judgeParts at most
-	arm          int
+	group        int
 	seen         uint64 // number of the last reading that had it
 }
 
@@ -30,21 +30,21 @@ type rollbackWatch struct {
 	judge judge
 	part  time.Duration // how long one is
 
-	began   time.Duration // so much of the present one is over
-	first   *portReading  // at its beginning
-	armsSum [2]float64    // of the counts of flows
-	looks   int
-	elastic int
-	befores int // parts of the time before enforcement
+	began     time.Duration // so much of the present one is over
+	first     *portReading  // at its beginning
+	groupsSum [2]float64    // of the counts of flows
+	looks     int
+	elastic   int
+	befores   int // parts of the time before enforcement
 
 	flows   map[reading.Flow]*meteredFlow
 	slot    int // of flowParts that is being filled
 	reading uint64
 }
 
-func newRollbackWatch(r *Rollback, whole bool) *rollbackWatch {
+func newRollbackWatch(r *Rollback, noControl bool) *rollbackWatch {
 	return &rollbackWatch{
-		judge: judge{rules: r.If, whole: whole}, part: r.Over.Std() / judgeParts,
+		judge: judge{rules: r.If, noControl: noControl}, part: r.Over.Std() / judgeParts,
 		flows: map[reading.Flow]*meteredFlow{},
 	}
 }
@@ -54,7 +54,7 @@ func (w *rollbackWatch) interval() time.Duration { return max(w.part/watchLooks,
 
 // needsBefore says whether a rule compares with the time before enforcement.
 func (w *rollbackWatch) needsBefore() bool {
-	return w.judge.whole || slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Drops })
+	return w.judge.noControl || slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Drops })
 }
 
 // knowsBefore says whether that time has been measured for as long as it will be compared with. Where too
@@ -80,8 +80,8 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 	}
 	w.began += after
 	w.looks++
-	for arm := range w.armsSum {
-		w.armsSum[arm] += float64(r.stats.Arms[arm].Flows)
+	for group := range w.groupsSum {
+		w.groupsSum[group] += float64(r.stats.Arms[group].Flows)
 	}
 	if isElastic(r, l, s) {
 		w.elastic++
@@ -98,7 +98,7 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 		w.judge.parts = latest(w.judge.parts, p)
 	}
 	w.turn()
-	w.began, w.first, w.looks, w.elastic, w.armsSum = 0, r, 0, 0, [2]float64{}
+	w.began, w.first, w.looks, w.elastic, w.groupsSum = 0, r, 0, 0, [2]float64{}
 	return true
 }
 
@@ -122,10 +122,10 @@ func isElastic(r *portReading, l *line, s stage) bool {
 func (w *rollbackWatch) between(a, b *portReading) part {
 	q := b.queue.Since(a.queue)
 	p := part{Seconds: w.began.Seconds(), Drops: float64(q.Drops), Sent: float64(q.SentPackets), SentBytes: float64(q.SentBytes)}
-	for arm := range p.Arms {
-		x, y := &a.stats.Arms[arm], &b.stats.Arms[arm]
-		p.Arms[arm] = armPart{
-			Flows: w.armsSum[arm] / float64(max(w.looks, 1)), Data: cameBy(x.DataBytes, y.DataBytes),
+	for group := range p.Groups {
+		x, y := &a.stats.Arms[group], &b.stats.Arms[group]
+		p.Groups[group] = groupPart{
+			Flows: w.groupsSum[group] / float64(max(w.looks, 1)), Data: cameBy(x.DataBytes, y.DataBytes),
 			Retransmitted: cameBy(x.RetransmittedBytes, y.RetransmittedBytes), Acked: cameBy(x.AckedBytes, y.AckedBytes),
 		}
 	}
@@ -147,15 +147,15 @@ func (w *rollbackWatch) meter(flows []reading.Flow) {
 		f := &flows[i]
 		key := reading.Flow{From: f.From, To: f.To, VLANs: f.VLANs}
 		m := w.flows[key]
-		arm := 0
+		group := 0
 		if f.Held {
-			arm = 1
+			group = 1
 		}
-		if m == nil || m.arm != arm {
+		if m == nil || m.group != group {
 			if m == nil && len(w.flows) == watchFlows {
 				continue
 			}
-			m = &meteredFlow{acknowledged: f.Acknowledged, arm: arm, parts: -1} // not there from the part's beginning
+			m = &meteredFlow{acknowledged: f.Acknowledged, group: group, parts: -1} // not there from the part's beginning
 			w.flows[key] = m
 		}
 		m.bytes[w.slot] += float64(f.Acknowledged - m.acknowledged)
@@ -180,7 +180,7 @@ func (w *rollbackWatch) turn() {
 			slices.Reverse(f[:w.slot])
 			slices.Reverse(f[w.slot:])
 			slices.Reverse(f[:])
-			w.judge.flows[m.arm] = append(w.judge.flows[m.arm], f)
+			w.judge.flows[m.group] = append(w.judge.flows[m.group], f)
 		}
 		m.bytes[w.slot] = 0
 	}

@@ -24,22 +24,22 @@ const (
 
 // role is a switch at work. One goroutine has it.
 type role struct {
-	cfg     *Config
-	rules   *rules // of cfg
-	log     *slog.Logger
-	law     Law
-	running Running
-	heart   *heart             // nil: nobody beats, in tests
-	ports   map[string]LawPort // those that the law is on
-	refused map[string]string  // those whose windows it cannot hold, and why: said once
-	shapes  *shapes
-	marks   *marks
+	cfg       *Config
+	rules     *rules // of cfg
+	log       *slog.Logger
+	law       Law
+	running   Running
+	heartbeat *heartbeat         // nil: nobody beats, in tests
+	ports     map[string]LawPort // those that the law is on
+	refused   map[string]string  // those whose windows it cannot hold, and why: said once
+	shapes    *shapes
+	marks     *marks
 
-	canaries map[string]*canary // how far each port is from observing to enforcing
-	tended   time.Time          // when they were last read
-	events   events             // what metrics tell of
-	metrics  *metrics.Server
-	notify   *notifier
+	canaries     map[string]*canary // how far each port is from observing to enforcing
+	canariesRead time.Time          // when they were last read
+	events       events             // what metrics tell of
+	metrics      *metrics.Server
+	notify       *notifier
 }
 
 func newRole(c *Config, l Law) *role {
@@ -124,9 +124,9 @@ func (r *role) begin() error {
 	if err := r.running.ClearNotes(); err != nil {
 		return errors.Join(err, r.leave())
 	}
-	r.heart = newHeart(r.running.Beat)
+	r.heartbeat = newHeartbeat(r.running.Heartbeat)
 	r.shapes.alive = r.alive
-	r.sayMissing()
+	r.logMissing()
 	if err := r.follow(); err != nil { // marks, and shapes that a former process left
 		return errors.Join(err, r.end())
 	}
@@ -162,7 +162,7 @@ func (r *role) attachAll(found []candidate, o Owner) (err error) {
 		undo, err := r.shapeNew(c)
 		if err == nil {
 			t.done(undo, "")
-			err = o.Beat() // who is taken over from beats no more
+			err = o.Heartbeat() // who is taken over from beats no more
 		}
 		if err != nil {
 			return errors.Join(err, t.back())
@@ -218,35 +218,35 @@ func names(ports []candidate) (out []string) {
 
 // work follows the devices until ctx is done, and lets the heart beat as long as it comes round.
 func (r *role) work(ctx context.Context, w *watch, control *control) error {
-	beat := time.NewTicker(reading.HeartbeatInterval)
-	defer beat.Stop()
+	heartbeat := time.NewTicker(reading.HeartbeatInterval)
+	defer heartbeat.Stop()
 	look := time.NewTicker(lookAtLeast)
 	defer look.Stop()
-	tend := newPace(r.tendEvery())
-	defer func() { tend.stop() }()
+	readCanaries := newPace(r.canaryInterval())
+	defer func() { readCanaries.stop() }()
 	changed := w.changed
 	var pause <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-beat.C:
+		case <-heartbeat.C:
 			r.alive()
 			continue
-		case err := <-r.heart.failed:
+		case err := <-r.heartbeat.failed:
 			return err
-		case now := <-tend.c:
-			if err := r.tend(now); err != nil {
+		case now := <-readCanaries.c:
+			if err := r.readCanaries(now); err != nil {
 				r.log.Warn("cannot see to what is held", "error", err)
 			}
 			continue
 		case <-r.cfg.Hangup:
 			r.reload()
-			tend = tend.again(r.tendEvery())
+			readCanaries = readCanaries.again(r.canaryInterval())
 			continue
 		case ask := <-control.asked:
 			ask <- r.reload()
-			tend = tend.again(r.tendEvery())
+			readCanaries = readCanaries.again(r.canaryInterval())
 			continue
 		case <-pause:
 			pause, changed = nil, w.changed
@@ -265,8 +265,8 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 
 // alive is called as long as the control loop gets on: the heart may beat on, and systemd's watchdog is told.
 func (r *role) alive() {
-	r.heart.permit()
-	r.notify.beat(len(r.ports))
+	r.heartbeat.permit()
+	r.notify.heartbeat(len(r.ports))
 }
 
 func (r *role) attached(p LawPort) {
@@ -290,7 +290,7 @@ func (r *role) refuse(name string, err error) {
 }
 
 // sayMissing names the ports that were named and are not there.
-func (r *role) sayMissing() {
+func (r *role) logMissing() {
 	for _, name := range r.rules.names() {
 		if _, on := r.ports[name]; !on {
 			r.log.Warn("no such device: waiting for it", "port", name)
@@ -303,13 +303,13 @@ func (r *role) sayMissing() {
 
 // leave gives back what this process holds; what is attached goes on.
 func (r *role) leave() error {
-	r.heart.stop()
+	r.heartbeat.stop()
 	return errors.Join(r.shapes.close(), r.running.Leave(), r.marks.leave())
 }
 
 // end lets windows go and takes off all that Weir put on the ports.
 func (r *role) end() error {
-	r.heart.stop()
+	r.heartbeat.stop()
 	r.log.Info("letting windows go")
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()

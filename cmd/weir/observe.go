@@ -118,7 +118,7 @@ func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 			measured = fmt.Sprintf("handshakes took %.3g ms and more", p.HandshakeMs)
 		}
 		fmt.Fprintf(w, "%s: target %s of %s, round trip %.3g ms (%s); a canary's window is %s; %d flows may begin at once without a drop\n",
-			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, shortBytes(p.Then.CanaryBytes), p.Then.Newcomers)
+			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, shortBytes(p.Then.CanaryBytes), p.Then.NewFlows)
 	}
 	if p.OtherPercent >= 1 {
 		fmt.Fprintf(w, "%s: %.0f %% of the rate are not data of these flows\n", p.Port, p.OtherPercent)

@@ -63,7 +63,7 @@ func (e *Busy) Error() string {
 	return fmt.Sprintf("%s is at work on %s: stop it, or take over from it (--take-over)", e.Holder, e.Dir)
 }
 
-// ErrTakenOver is what Beat returns when another process asks for the pin directory. All that is to be
+// ErrTakenOver is what Heartbeat returns when another process asks for the pin directory. All that is to be
 // done then is Leave.
 var ErrTakenOver = errors.New("another process takes over")
 

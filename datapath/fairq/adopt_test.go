@@ -213,7 +213,7 @@ func TestFairQ_GoverningPortFollowsTheData(t *testing.T) {
 	window := func(what string, want uint32) {
 		t.Helper()
 		testnet.Send(t, c.Client, c.Server, 100_000)
-		if err := f.Beat(); err != nil {
+		if err := f.Heartbeat(); err != nil {
 			t.Fatal(err)
 		}
 		if got := testnet.ReadTCPInfo(t, c.Client).Snd_wnd; got != want {
@@ -324,7 +324,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 			return
 		}
 		last = time.Now()
-		if err := f.Beat(); err != nil {
+		if err := f.Heartbeat(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -127,7 +127,7 @@ type Config struct {
 	Scope []netip.Prefix
 	// Flows is the size of the table, in connections, MaxFlows at most. 0: DefaultFlows.
 	Flows uint32
-	// Lease is how long windows are held after the last Beat; then they are let go within half a
+	// Lease is how long windows are held after the last Heartbeat; then they are let go within half a
 	// second. 0: 1 s.
 	Lease time.Duration
 	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes; a day with
@@ -190,7 +190,7 @@ const (
 // counted.
 const MaxActive = 4 * time.Second
 
-// Attachment is the law at work on the ports of one switch. Its methods are for one goroutine, but for Beat.
+// Attachment is the law at work on the ports of one switch. Its methods are for one goroutine, but for Heartbeat.
 type Attachment struct {
 	cfg     Config
 	maps    *fairqMaps
@@ -223,7 +223,7 @@ func Check() error { return attach.CheckAll(probes()) }
 // by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema, *attach.Busy, *Taken and
 // ErrPermission can be told apart. On an error nothing new stays attached, and what was pinned before goes on.
 //
-// Beat must be called every HeartbeatInterval, or the windows are let go. A pinned port that is not asked for
+// Heartbeat must be called every HeartbeatInterval, or the windows are let go. A pinned port that is not asked for
 // any more is let go before Attach returns.
 func Attach(ports []Port, c Config) (*Attachment, error) {
 	if err := c.checkPorts(ports); err != nil {
@@ -246,7 +246,7 @@ type Owner struct{ f *Attachment }
 
 // Own is the first half of Attach, for who has something to prepare that no second process may do at the
 // same time. The errors are those of Attach that name no port. Attach or Release must follow within c.Lease, or
-// Beat be called.
+// Heartbeat be called.
 func Own(c Config) (*Owner, error) {
 	c = c.withDefaults()
 	if err := c.check(nil); err != nil {
@@ -266,8 +266,8 @@ func Own(c Config) (*Owner, error) {
 	return h, nil
 }
 
-// Beat tells the kernel programs that user space lives.
-func (h *Owner) Beat() error { return h.f.heartbeat() }
+// Heartbeat tells the kernel programs that user space lives.
+func (h *Owner) Heartbeat() error { return h.f.heartbeat() }
 
 // Release gives up the pin directory, and takes off what Attach put on ports before it failed. Tables that were made
 // for it go; those that were there before stay.

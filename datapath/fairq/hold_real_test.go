@@ -56,7 +56,7 @@ func TestFairQObserve_ChangesNothing(t *testing.T) {
 				testnet.Send(t, c.Client, c.Server, 300_000)
 				testnet.Send(t, c.Server, c.Client, 300_000)
 			}
-			if err := f.Beat(); err != nil {
+			if err := f.Heartbeat(); err != nil {
 				t.Fatal(err)
 			}
 			out, in := statsOfBoth(t, f)
@@ -97,7 +97,7 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 	for _, c := range pairs { // now that all count
 		testnet.Send(t, c.Client, c.Server, 200_000)
 	}
-	if err := f.Beat(); err != nil {
+	if err := f.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
 	held, again := [2]uint32{}, [2]uint64{} // nothing is lost here, but a tail may be probed for
@@ -246,7 +246,7 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 			for _, c := range pairs {
 				testnet.Send(t, c.Client, c.Server, 50_000)
 			}
-			if err := f.Beat(); err != nil {
+			if err := f.Heartbeat(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -339,7 +339,7 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 		})
 		if i%20 == 0 {
 			streams.Progress(t, 20_000)
-			if err := f.Beat(); err != nil {
+			if err := f.Heartbeat(); err != nil {
 				t.Fatal(err)
 			}
 		}

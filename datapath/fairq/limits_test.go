@@ -12,7 +12,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// beats is how many calls of Beat there are in a time.
+// beats is how many calls of Heartbeat there are in a time.
 func beats(d time.Duration) int { return int(d / fairq.HeartbeatInterval) }
 
 // inTable says which of the connections the flow table has.
@@ -64,7 +64,7 @@ func (p *rwndPath) dialMany(t *testing.T, l *net.TCPListener, n int) (list []*te
 func beat(t *testing.T, f *fairq.Attachment, n int) {
 	t.Helper()
 	for range n {
-		if err := f.Beat(); err != nil {
+		if err := f.Heartbeat(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -169,7 +169,7 @@ func TestFairQUnify_RemembersSilentConnections(t *testing.T) {
 	c := p.Dial(t, l, testnet.WindowScale(9))
 	testnet.Send(t, c.Client, c.Server, cellBytes)
 	for range 6 * time.Minute / fairq.HeartbeatInterval { // a sweep for each beat
-		if err := f.Beat(); err != nil {
+		if err := f.Heartbeat(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -117,9 +117,9 @@ func (f *Attachment) Configure(name string, law Law) error {
 	return f.arm(f.ports[i].id) // the port's timer ticks now
 }
 
-// LetGo lets a port's windows go, gradually, and stays on it: it goes on learning its flows, and its state
+// ReleasePort lets a port's windows go, gradually, and stays on it: it goes on learning its flows, and its state
 // can be read. Configure holds them again.
-func (f *Attachment) LetGo(name string) error {
+func (f *Attachment) ReleasePort(name string) error {
 	i := f.index(name)
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)

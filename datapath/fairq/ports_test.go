@@ -33,7 +33,7 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 	f := attachTo(t, pinnedConfig(dir), ports...)
 	defer f.Close()
 	streams := p.NewStreams(t, testnet.ReceiverIPv4, 2)
-	testnet.Until(t, "windows are held", func() bool { return f.Beat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are held", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	v, err := fairq.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 	if err := f.Attach(ports[0]); err != nil {
 		t.Fatal(err)
 	}
-	testnet.Until(t, "windows are held again", func() bool { return f.Beat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are held again", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	if now := statsOfPort(t, f, p.Port.Name).Opened + statsOfPort(t, f, p.In.Name).Opened; now != opened {
 		t.Errorf("%d connections entered, then %d: they were lost", opened, now)
 	}
@@ -91,7 +91,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	f := attachTo(t, pinnedConfig(dir), ports...)
 	defer f.Close()
 	p.NewStreams(t, testnet.ReceiverIPv4, 2)
-	testnet.Until(t, "windows are held", func() bool { return f.Beat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are held", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	if gone := f.Gone(); len(gone) != 0 {
 		t.Fatalf("gone: %v", gone)
 	}
@@ -104,7 +104,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	// Windows also end where this test was kept from its heartbeat for a second: the timer may not have looked yet.
 	testnet.Until(t, "the timer refuses the device and its windows end", func() bool {
 		s := statsOfPort(t, f, p.Port.Name)
-		return f.Beat() == nil && s.DeviceRefused > 0 && s.GrantBytes == 0
+		return f.Heartbeat() == nil && s.DeviceRefused > 0 && s.GrantBytes == 0
 	})
 	s := statsOfPort(t, f, p.Port.Name)
 	if s.QueueMax > 100_000 || s.QueueBytes != 0 {

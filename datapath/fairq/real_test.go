@@ -126,7 +126,7 @@ func TestFairQ_ScopeChanges(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := f.Beat(); err != nil {
+	if err := f.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
 	testnet.Send(t, flow.Client, flow.Server, 100_000)

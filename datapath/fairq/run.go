@@ -90,10 +90,10 @@ func scopeKey(p netip.Prefix) fairqScopeKey {
 	return k
 }
 
-// Beat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
+// Heartbeat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
 // when another process asks for the pins: Leave them to it. One goroutine may beat while another calls the rest,
 // until Detach, Close or Leave.
-func (f *Attachment) Beat() error {
+func (f *Attachment) Heartbeat() error {
 	f.shared.Lock()
 	defer f.shared.Unlock()
 	if f.lock != nil {
@@ -127,7 +127,7 @@ func (f *Attachment) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if err := f.Beat(); err != nil {
+			if err := f.Heartbeat(); err != nil {
 				return err
 			}
 		}

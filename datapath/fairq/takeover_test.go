@@ -89,7 +89,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 	if err := fairq.Purge(dir, nil); !errors.As(err, &busy) {
 		t.Fatalf("purged under a living process: %v", err)
 	}
-	if err := first.Beat(); err != nil {
+	if err := first.Heartbeat(); err != nil {
 		t.Fatalf("one that was refused disturbs: %v", err)
 	}
 
@@ -107,7 +107,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 		t.Errorf("tables of another size were to be taken over: %v", err)
 	}
 	c.Flows /= 2
-	if err := first.Beat(); err != nil {
+	if err := first.Heartbeat(); err != nil {
 		t.Fatalf("one that could not take over disturbs: %v", err)
 	}
 
@@ -116,7 +116,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 	go func() {
 		var err error
 		for err == nil {
-			err = first.Beat()
+			err = first.Heartbeat()
 		}
 		if errors.Is(err, attach.ErrTakenOver) {
 			err = first.Leave()
@@ -127,7 +127,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 	if err := <-left; err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Beat(); err != nil {
+	if err := second.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
 	var after *fairq.Switch

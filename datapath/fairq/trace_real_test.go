@@ -177,7 +177,7 @@ func through(law fairq.Law) []func(f *fairq.Attachment, port string) error {
 	}
 	return []func(f *fairq.Attachment, port string) error{
 		configure(fairq.HoldAll, 0), configure(fairq.HoldPart, fairq.Lots/2), configure(fairq.HoldPart, fairq.Lots/4),
-		configure(fairq.HoldNone, 0), configure(fairq.HoldAll, 0), (*fairq.Attachment).LetGo,
+		configure(fairq.HoldNone, 0), configure(fairq.HoldAll, 0), (*fairq.Attachment).ReleasePort,
 	}
 }
 

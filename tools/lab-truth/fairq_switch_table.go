@@ -159,7 +159,7 @@ func timeBeats(f *fairq.Attachment) (wall, cpu float64, err error) {
 	var walls, cpus []float64
 	for range beatRuns {
 		began, had := time.Now(), threadTime()
-		if err := f.Beat(); err != nil {
+		if err := f.Heartbeat(); err != nil {
 			return 0, 0, err
 		}
 		walls, cpus = append(walls, time.Since(began).Seconds()), append(cpus, (threadTime()-had).Seconds())

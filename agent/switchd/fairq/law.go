@@ -87,17 +87,17 @@ func (Law) Memory(keys any, processors int) (connections int, bytes uint64, err 
 }
 
 // Changes says what is new about all ports.
-func (Law) Changes(was, is *switchd.Common) (says []string) {
+func (Law) Changes(was, is *switchd.Common) (changes []string) {
 	a, b := was.Keys.(*allKeys), is.Keys.(*allKeys)
 	for _, word := range []struct{ key, was, is string }{
 		{"count", a.Count, b.Count}, {"scale", a.Scale, b.Scale}, {"shrink", a.Shrink, b.Shrink}, {"signed", a.Signed, b.Signed},
 		{"scope", fmt.Sprint(was.Scope), fmt.Sprint(is.Scope)}, {"edge", edgeText(a.edge()), edgeText(b.edge())},
 	} {
 		if word.was != word.is {
-			says = append(says, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
+			changes = append(changes, fmt.Sprintf("%s: %s became %s", word.key, word.was, word.is))
 		}
 	}
-	return says
+	return changes
 }
 
 func edgeText(e kernel.EdgeMode) string {

@@ -52,15 +52,15 @@ func ProgramsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 
 // Figures are what the parameters come to.
 func (p params) Figures() switchd.Figures {
-	return switchd.Figures{Hold: p.Hold, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
+	return switchd.Figures{Mode: p.Hold, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
 }
 
 // With gives the same law with another part of the flows held. Where a part is, the law's own limit gives way: it is for
 // a queue at its target.
-func (p params) With(h switchd.Holding) switchd.Params {
-	p.Hold, p.HoldShare, p.PipeBytes = h.Hold, h.Share, max(1, saturated(h.Pipe))
-	if h.Hold == reading.HoldPart {
-		p.CapBytes = max(p.CapBytes, saturated(h.Pipe+float64(p.TargetBytes)))
+func (p params) With(h switchd.Enforcement) switchd.Params {
+	p.Hold, p.HoldShare, p.PipeBytes = h.Mode, h.Share, max(1, saturated(h.BDP))
+	if h.Mode == reading.HoldPart {
+		p.CapBytes = max(p.CapBytes, saturated(h.BDP+float64(p.TargetBytes)))
 	}
 	return p
 }

@@ -63,22 +63,22 @@ func TestProgramsAt(t *testing.T) {
 // While free flows fill the queue, held ones are to have a part of it: the law's own limit gives way. All held: it stands.
 func TestParams_With(t *testing.T) {
 	p := at(t, gigabit)
-	all := p.With(switchd.Holding{Hold: reading.HoldAll, Pipe: 5000}).(params)
+	all := p.With(switchd.Enforcement{Mode: reading.HoldAll, BDP: 5000}).(params)
 	if all.Hold != reading.HoldAll || all.PipeBytes != 5000 || all.CapBytes != p.CapBytes {
 		t.Errorf("all: %+v", all)
 	}
-	part := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 655, Pipe: 105_000}).(params)
+	part := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 655, BDP: 105_000}).(params)
 	if part.Hold != reading.HoldPart || part.HoldShare != 655 || part.PipeBytes != 105_000 || part.CapBytes != 305_000 {
 		t.Errorf("a part: %+v", part)
 	}
-	if none := p.With(switchd.Holding{Hold: reading.HoldNone}).(params); none.PipeBytes != 1 {
+	if none := p.With(switchd.Enforcement{Mode: reading.HoldNone}).(params); none.PipeBytes != 1 {
 		t.Errorf("a pipe of nothing: %+v", none)
 	}
-	longer := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 655, Pipe: 205_000})
+	longer := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 655, BDP: 205_000})
 	if !longer.Follows(part) || longer.Differs(part) != "its law changed" {
 		t.Error("another pipe is another law")
 	}
-	if more := p.With(switchd.Holding{Hold: reading.HoldPart, Share: 656, Pipe: 105_000}); more.Follows(part) || more.Differs(part) != "holds part" {
+	if more := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 656, BDP: 105_000}); more.Follows(part) || more.Differs(part) != "holds part" {
 		t.Error("another share is the same law")
 	}
 	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {

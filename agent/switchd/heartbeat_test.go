@@ -9,16 +9,16 @@ import (
 
 // pulse is a heart whose time and ticks the test gives.
 type pulse struct {
-	*heart
+	*heartbeat
 	at    atomic.Int64
 	ticks chan time.Time
-	beats atomic.Int64
+	sent  atomic.Int64
 	fail  error
 }
 
 func newPulse(t *testing.T) *pulse {
 	p := &pulse{ticks: make(chan time.Time)}
-	p.heart = heartAt(func() error { p.beats.Add(1); return p.fail }, func() time.Duration { return time.Duration(p.at.Load()) })
+	p.heartbeat = heartbeatAt(func() error { p.sent.Add(1); return p.fail }, func() time.Duration { return time.Duration(p.at.Load()) })
 	p.stopped.Go(func() { p.run(p.ticks) })
 	t.Cleanup(p.stop)
 	return p
@@ -30,7 +30,7 @@ func (p *pulse) tick(by time.Duration) int64 {
 	p.at.Add(int64(by))
 	p.ticks <- time.Time{}
 	p.ticks <- time.Time{}
-	return p.beats.Load()
+	return p.sent.Load()
 }
 
 // A control loop that is kept for some seconds does not stop the heart; one that hangs does; and when it comes back
@@ -46,7 +46,7 @@ func TestHeart_BeatsAsLongAsItIsPermitted(t *testing.T) {
 		last = now
 	}
 	p.tick(time.Second) // the permit ends; the tick before may still have been in time
-	last = p.beats.Load()
+	last = p.sent.Load()
 	if now := p.tick(time.Second); now != last {
 		t.Errorf("the control loop hangs for %v, and the heart beats: windows would be held for ever", time.Duration(p.at.Load()))
 	}
@@ -65,7 +65,7 @@ func TestHeart_StopsWithTheReason(t *testing.T) {
 	}
 	p.stop()
 	p.stop()
-	if p.beats.Load() != 1 {
-		t.Errorf("%d beats after the one that failed", p.beats.Load()-1)
+	if p.sent.Load() != 1 {
+		t.Errorf("%d beats after the one that failed", p.sent.Load()-1)
 	}
 }

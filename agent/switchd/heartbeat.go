@@ -15,8 +15,8 @@ import (
 const permitFor = 5 * time.Second
 
 // heart beats in a goroutine of its own, as long as the control loop permits.
-type heart struct {
-	beat    func() error
+type heartbeat struct {
+	send    func() error
 	failed  chan error // why it stopped by itself, at most once
 	until   atomic.Int64
 	now     func() time.Duration // since any moment; monotonic
@@ -25,9 +25,9 @@ type heart struct {
 	once    sync.Once
 }
 
-func newHeart(beat func() error) *heart {
+func newHeartbeat(send func() error) *heartbeat {
 	begun := time.Now()
-	h := heartAt(beat, func() time.Duration { return time.Since(begun) })
+	h := heartbeatAt(send, func() time.Duration { return time.Since(begun) })
 	h.stopped.Go(func() {
 		ticker := time.NewTicker(reading.HeartbeatInterval)
 		defer ticker.Stop()
@@ -37,13 +37,13 @@ func newHeart(beat func() error) *heart {
 }
 
 // heartAt is a heart with a clock of the caller's, which does not run yet.
-func heartAt(beat func() error, now func() time.Duration) *heart {
-	h := &heart{beat: beat, failed: make(chan error, 1), now: now, done: make(chan struct{})}
+func heartbeatAt(send func() error, now func() time.Duration) *heartbeat {
+	h := &heartbeat{send: send, failed: make(chan error, 1), now: now, done: make(chan struct{})}
 	h.permit()
 	return h
 }
 
-func (h *heart) run(ticks <-chan time.Time) {
+func (h *heartbeat) run(ticks <-chan time.Time) {
 	for {
 		select {
 		case <-h.done:
@@ -53,7 +53,7 @@ func (h *heart) run(ticks <-chan time.Time) {
 		if int64(h.now()) >= h.until.Load() {
 			continue // a loop that comes back permits it again
 		}
-		if err := h.beat(); err != nil {
+		if err := h.send(); err != nil {
 			h.failed <- err
 			return
 		}
@@ -61,14 +61,14 @@ func (h *heart) run(ticks <-chan time.Time) {
 }
 
 // permit lets the heart beat for permitFor from now.
-func (h *heart) permit() {
+func (h *heartbeat) permit() {
 	if h != nil {
 		h.until.Store(int64(h.now() + permitFor))
 	}
 }
 
 // stop ends the beats; none comes after it returns.
-func (h *heart) stop() {
+func (h *heartbeat) stop() {
 	if h == nil {
 		return
 	}
