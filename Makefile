@@ -132,8 +132,8 @@ lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe,
 	@scripts/need-root
 	scripts/lab-truth $(GROUPS)
 
-fluid: ## FairQ on the fluid model, and where it settles: figures and tables of docs/fairq-simulated.md
-	$(GO) run ./tools/fairq-fluidmap docs/img docs/fairq-simulated.md
+fluid: ## FairQ on the fluid model, and where it settles: docs/img/q0*.png and docs/tables/fluid.md
+	$(GO) run ./tools/fairq-fluidmap docs/img docs/tables/fluid.md
 
 validate: ## hold the simulator against ns-3, from its Python wheel (docs/validation.md): minutes
 	scripts/validate $(OUT)/validate
@@ -154,7 +154,7 @@ experiments: build ## FairQ's paper in the lab, FILES=...: hours, goes on where 
 figures: build ## every paper's figures from the simulator, out/figures/index.html: goes on where it was stopped (docs/results.md)
 	@./weir figures $(IDS) --resume $(FIGURES) || [ $$? -eq 3 ] # a refuted claim is a result
 
-reproduction: ## docs/REPRODUCTION.md and tables beside it anew, from results/ and experiments/
+reproduction: ## docs/REPRODUCTION.md, docs/tables and the table of claims by paper anew, from results/ and experiments/
 	$(GO) run ./tools/reproduction
 
 man: build ## man pages and shell completions, from the --help texts: out/man, out/completion

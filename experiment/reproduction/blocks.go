@@ -13,18 +13,27 @@ import (
 	"weir/experiment/report"
 )
 
-// tablePages are the pages that have tables between the marks of report.Into, from the same summaries as PagePath, by how
-// their names end.
+// tablePages are the pages of tablesDir that have tables between the marks of report.Into, from the same summaries as
+// PagePath, by how their names end.
 var tablePages = []struct{ ending, world string }{{"-simulated.md", experiment.WorldSim}, {labEnding, experiment.WorldLab}}
 
-// Pages makes every page that says what was measured, by its path below the root: PagePath, and the pages with tables
-// beside prose. A claim's verdict stands on PagePath alone, so that no two pages can disagree about it.
+// Pages makes every generated page, by its path below the root: PagePath, the pages of tablesDir, and the pages with the
+// table of claims by paper. A claim's verdict stands on PagePath alone, so that no two pages can disagree about it.
 func Pages(root string, laws *experiment.Laws) (map[string][]byte, error) {
 	page, err := Page(root, laws)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]byte{PagePath: page}
+	out, err := paperPages(root, laws)
+	if err != nil {
+		return nil, err
+	}
+	out[PagePath] = page
+	for _, p := range besides() {
+		if out[p.path], err = p.page(root); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range tablePages {
 		names, err := pagesNamed(root, p.ending)
 		if err != nil {
@@ -43,19 +52,19 @@ func Pages(root string, laws *experiment.Laws) (map[string][]byte, error) {
 	return out, nil
 }
 
-// pagesNamed lists the pages of docs with this ending, by their paths below the root.
+// pagesNamed lists the pages of tablesDir with this ending, by their paths below the root.
 func pagesNamed(root, ending string) ([]string, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "docs", "*"+ending))
+	paths, err := filepath.Glob(filepath.Join(root, tablesDir, "*"+ending))
 	if err != nil {
 		return nil, fmt.Errorf("look for pages with tables: %w", err)
 	}
 	for i := range paths {
-		paths[i] = path.Join("docs", filepath.Base(paths[i]))
+		paths[i] = path.Join(tablesDir, filepath.Base(paths[i]))
 	}
 	return paths, nil
 }
 
-// block is what stands on a page of an experiment's results.
+// block matches the part of a page that holds an experiment's results.
 var block = regexp.MustCompile(`(?s)<!-- results of ([^ ]+) -->\n(.*?)<!-- end of results -->`)
 
 // withBlocks brings the tables of a page up to what is committed of a world.
@@ -89,8 +98,9 @@ func withBlocks(root string, laws *experiment.Laws, page []byte, world string) (
 	return page, nil
 }
 
-// block makes the tables of one experiment in one world; "": PagePath decides nothing there, and what stands stays. Of the
-// lab the tables stay, which are of more seeds than what is committed, and lose their verdicts.
+// block makes the tables of one experiment in one world from its summary. It returns "" where PagePath decides nothing of
+// that world; the page then keeps its tables. The lab's tables are of more seeds than its summaries: block keeps them and
+// removes their verdicts.
 func (s *section) block(stands, world string) (string, error) {
 	for i := range s.columns {
 		c := &s.columns[i]
@@ -105,14 +115,14 @@ func (s *section) block(stands, world string) (string, error) {
 		} else {
 			b.WriteString(withoutVerdicts(stands))
 		}
-		text := strings.TrimRight(b.String(), "\n") + fmt.Sprintf("\n\n%s[REPRODUCTION.md](REPRODUCTION.md#%s).\n", claimsAt, strings.ToLower(s.file.ID))
+		text := strings.TrimRight(b.String(), "\n") + fmt.Sprintf("\n\n%s[REPRODUCTION.md](../REPRODUCTION.md#%s).\n", claimsAt, strings.ToLower(s.file.ID))
 		return text, nil
 	}
 	return "", nil
 }
 
 // claimsAt begins the line that leads to the claims.
-const claimsAt = "What became of its claims: "
+const claimsAt = "Claims: "
 
 // verdicts are the tables of claims and their causes, as report.Markdown writes them.
 var verdicts = regexp.MustCompile(`(?ms)^(\*\*(The paper's claims|What this project asks|Other claims|Claims)\*\*: .*?|Causes:\n.*?)(^\* |\z)`)

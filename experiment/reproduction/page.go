@@ -4,12 +4,16 @@
 //	page.go     the page
 //	results.go  the committed results, and whether they are still of today's files
 //	table.go    the claims of one experiment
+//	blocks.go   docs/tables: the tables of measurements
+//	beside.go   docs/tables: the lab and the simulator side by side
+//	papers.go   the table of claims by paper
 package reproduction
 
 import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -20,7 +24,8 @@ import (
 const (
 	filesDir   = "experiments"
 	resultsDir = "results"
-	// PagePath is the page that is made.
+	tablesDir  = "docs/tables"
+	// PagePath is the page of all claims.
 	PagePath = "docs/REPRODUCTION.md"
 )
 
@@ -30,22 +35,22 @@ const labEnding = "-experiments.md"
 
 const head = `# Reproduction
 
-Every claim of the experiments that have been run so far, what was measured for it, and the command that measures it
-again; the experiments without results are named at the end. This page is made by ` + "`make reproduction`" + ` from
-` + "[results/](../results)" + ` and the files in ` + "[experiments/](../experiments)" + `: it is not written by
-hand, and a test compares it.
+This page holds every claim of the experiments that were run so far: what was measured for it, what became of it, and the
+command that measures it again. The last section names the experiments without results. The page is made by
+` + "`make reproduction`" + ` from ` + "[results/](../results)" + ` and ` + "[experiments/](../experiments)" + `; do not edit it. A test compares it with
+these files. A summary by paper: [what-reproduces.md](what-reproduces.md).
 
-How to follow a claim: its words and its place in the paper stand on the left, the figure that shows it behind them;
-the command stands above the table. **Paper** is what the paper has for the left side of the comparison, **asked** is
-the right side; where worlds have different ones it stands with what they measured. A measured value is the median over
-seeds, with smallest..largest behind it. A claim is decided on the median over seeds of left minus right
-([experiment-file.md](experiment-file.md)), in each world and for each value of the axes that it leaves open (*where*).
-What a claim leaves undecided is said with its reason.
+How to read a table:
 
-Beside each verdict stands how its runs were made: the number of seeds, and what keeps them from being the file's own
-experiment on a quiet machine. *shortened*: its time or its requests were cut (` + "`--set`" + `, in the command). *5x slower*: at
-a fifth of the rates, in five times the time (time_scale). *busy machine*: for a tenth of the time or more the processors
-had less than 5 % to spare, so that the machine may be what was measured.
+* **claim**: its words, its place in the paper, and the figure that shows it. The command stands above the table.
+* **paper**: the paper's value for the left side of the comparison. **asked**: the right side. Where two worlds have different
+  right sides, each stands with what that world measured.
+* A measured value is the median over the seeds, with smallest..largest behind it.
+* A claim is decided on the median over the seeds of left minus right ([experiment-file.md](experiment-file.md#claims)). It is
+  decided in each world and at each value of the axes that it leaves open (*where*).
+* Each verdict has the conditions of its runs: the number of seeds, and any difference from the file on a quiet machine.
+  *shortened*: ` + "`--set`" + ` cut the time or the requests. *5x slower*: a fifth of the rates in five times the time (time_scale).
+  *busy machine*: in a tenth of the seconds or more, less than 5 % of the processors' time was idle.
 `
 
 // Page makes the page from the files below the root of the repository.
@@ -81,7 +86,7 @@ func Page(root string, laws *experiment.Laws) ([]byte, error) {
 		}
 	}
 	if len(without) > 0 {
-		fmt.Fprintf(&b, "\n## Without results\n\nNothing is committed yet of %s.\n", strings.Join(without, ", "))
+		fmt.Fprintf(&b, "\n## Without results\n\nNo results are committed yet of: %s.\n", strings.Join(without, ", "))
 	}
 	return b.Bytes(), nil
 }
@@ -100,7 +105,7 @@ func writeContents(b *bytes.Buffer, sections []*section) {
 		fmt.Fprintf(b, "| [%s](#%s) | %s | %s | %s |\n", s.file.ID, strings.ToLower(s.file.ID), cell(s.file.Paper), sim, lab)
 	}
 	if marked {
-		b.WriteString("\n(1) The simulator at the lab's scale, with the lines, the round trip and the starts of flows that the lab had.\n")
+		b.WriteString("\n(1) The simulator at the lab's scale, with the lab's lines, round trip and starts of flows.\n")
 	}
 }
 
@@ -115,10 +120,10 @@ func (s *section) write(b *bytes.Buffer) {
 		}
 	}
 	if s.labPage != "" && s.counts(experiment.WorldLab) != "" {
-		fmt.Fprintf(b, "\n* lab, of an earlier weir and more seeds: tables without verdicts in [%s](%s)", strings.Split(s.labPage, "#")[0], s.labPage)
+		fmt.Fprintf(b, "\n* lab, an earlier weir with more seeds: tables without verdicts in [%s](%s)", strings.Split(s.labPage, "#")[0], s.labPage)
 	}
 	if s.labPage != "" && s.counts(experiment.WorldLab) == "" {
-		fmt.Fprintf(b, "\n* lab: measured earlier, the tables stand in [%s](%s): `weir figures %s --world lab`",
+		fmt.Fprintf(b, "\n* lab: measured earlier, tables in [%s](%s): `weir figures %s --world lab`",
 			strings.Split(s.labPage, "#")[0], s.labPage, s.file.ID)
 	}
 	b.WriteString("\n")
@@ -150,7 +155,7 @@ func labTables(root, id string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("look for tables of the lab: %w", err)
 		}
-		page := filepath.Base(name)
+		page := path.Base(tablesDir) + "/" + path.Base(name)
 		switch {
 		case !bytes.Contains(text, []byte("<!-- results of "+id+" -->")):
 		case !bytes.Contains(text, []byte("\n## "+id+"\n")):

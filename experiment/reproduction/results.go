@@ -144,7 +144,7 @@ func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
 	return out, nil
 }
 
-const toBeRunAgain = "measured before the file was changed: to be run again"
+const toBeRunAgain = "the file has changed since: run it again"
 
 // staleness says when a file asks today for other runs than those of a document. Claims, figures and windows are not
 // part of it, nor schemes that were not run.

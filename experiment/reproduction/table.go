@@ -187,7 +187,7 @@ func (s *section) writeClaims(b *bytes.Buffer) {
 	}
 	for i, cause := range causes {
 		if i == 0 {
-			b.WriteString("\nWhy:\n\n")
+			b.WriteString("\nCauses:\n\n")
 		}
 		fmt.Fprintf(b, "%d. %s\n", i+1, strings.Join(strings.Fields(cause), " "))
 	}
@@ -211,7 +211,7 @@ func (u *undecidedClaims) add(why, claim string) {
 
 func (u *undecidedClaims) write(b *bytes.Buffer) {
 	for i, why := range u.whys {
-		fmt.Fprintf(b, "\nUndecided, for %s:\n\n", why)
+		fmt.Fprintf(b, "\nUndecided, because %s:\n\n", why)
 		for _, c := range u.claims[i] {
 			fmt.Fprintf(b, "* %s\n", c)
 		}

@@ -1,7 +1,7 @@
 //go:build cgo
 
-// Command fairq-fluidmap is experiment Q0: FairQ on the authors' fluid model of a queue, and a map of where it settles over
-// alpha, T, M and RTT. It draws q0.png and q0-map.png into a directory and puts its tables into a page of
+// Command fairq-fluidmap runs experiment Q0: FairQ on the authors' fluid model of a queue. It also maps where the queue
+// settles, over alpha, T, M and RTT. It draws q0.png and q0-map.png into a directory and puts its tables into a page of
 // documentation, between the marks of Q0.
 package main
 
@@ -80,7 +80,7 @@ const reportedTicks = 100_000 // of Fig. 1
 func meanTable(w *bytes.Buffer) ([]version, []*fluid.Course) {
 	all := versions()
 	var courses []*fluid.Course
-	fmt.Fprintf(w, "Packets of 1500 B, the target is %.1f. Mean: of the queue since the start, as Fig. 1 plots it.\n\n", 83*asReported().Alpha)
+	fmt.Fprintf(w, "A packet is 1500 B, and the target is %.1f packets. The mean is that of the queue since the start, as in Fig. 1.\n\n", 83*asReported().Alpha)
 	fmt.Fprintln(w, "| | mean after 10,000 T | 20,000 T | 100,000 T | queue in the last quarter |")
 	fmt.Fprintln(w, "|---|---:|---:|---:|---:|")
 	for _, v := range all {

@@ -88,7 +88,7 @@ func all(verdicts [][]fluid.Verdict) bool {
 }
 
 func (s *stability) tables(w *bytes.Buffer) {
-	fmt.Fprintf(w, "\nOver RTT (alpha 0.2, T 50 us, M 10); a swing is the queue's largest less its least, in targets:\n\n| gain |")
+	fmt.Fprintf(w, "\nOver RTT (alpha 0.2, T 50 us, M 10). A swing is the largest queue minus the smallest, divided by the target:\n\n| gain |")
 	for _, r := range trips {
 		fmt.Fprintf(w, " %v |", r)
 	}
@@ -106,7 +106,7 @@ func (s *stability) tables(w *bytes.Buffer) {
 	}
 	for i, g := range gains {
 		if all(s.tm[i]) {
-			fmt.Fprintf(w, "\nOver T (%v to %v) and M (%d to %d) with the %s's gain, alpha 0.2, RTT 100 us: it settles everywhere.\n",
+			fmt.Fprintf(w, "\nOver T (%v to %v) and M (%d to %d) with the %s's gain, alpha 0.2, RTT 100 us: the queue settles everywhere.\n",
 				ticks[0], ticks[len(ticks)-1], updates[0], updates[len(updates)-1], g.name)
 			continue
 		}

@@ -1,4 +1,5 @@
-// Command reproduction writes docs/REPRODUCTION.md, and the tables of pages beside it, from the root of the repository (make reproduction).
+// Command reproduction writes docs/REPRODUCTION.md, docs/tables and the table of claims by paper. It runs in the root of the
+// repository (make reproduction).
 package main
 
 import (
