@@ -135,7 +135,7 @@ lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe,
 fluid: ## FairQ on the fluid model, and where it settles: docs/img/q0*.png and docs/tables/fluid.md
 	$(GO) run ./tools/fairq-fluidmap docs/img docs/tables/fluid.md
 
-validate: ## hold the simulator against ns-3, from its Python wheel (docs/validation.md): minutes
+validate: ## compare the simulator with ns-3, from its Python wheel (docs/validation.md): minutes
 	scripts/validate $(OUT)/validate
 
 fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet machine (docs/fairq-lab.md)

@@ -13,7 +13,7 @@ import (
 
 // The tests of response_*.go hold the simulated TCP to the laws that are known of it: what throughput a rate of losses
 // allows, where a queue settles, who gets how much. Each says the law, where it is from, how far off a run may be, and
-// why that far: tolerances were set before the first run. docs/simulator.md, "Against the known laws", has the figures.
+// why that far: tolerances were set before the first run. docs/tables/simulator.md has the figures.
 
 var longer = flag.Int("longer", 1, "TestResponse: measure for so many times as long")
 

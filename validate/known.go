@@ -2,8 +2,8 @@ package main
 
 import "math"
 
-// known is a figure that is further off than its tolerance allows, with the cause that was proved: docs/validation.md has
-// the traces and the runs with that cause taken away. Both figures, of the file's five seeds, have a bound of their own, so
+// known is a figure that is further off than its tolerance allows, with its proven cause: docs/validation.md has the runs
+// without that cause. Both figures, of the file's five seeds, have a bound of their own, so
 // that a known difference passes and a new one does not. Both programs draw the same numbers for the same seeds: the bound
 // is for what compilers and a change of a rounding do, no more.
 type known struct {

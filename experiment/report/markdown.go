@@ -26,8 +26,9 @@ func markdown(w io.Writer, doc *result.Document, verdicts func(*bytes.Buffer, *r
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, weir %s, Linux %s, %s.", count(len(doc.Runs), "run"), doc.Weir, doc.Host.Kernel, count(doc.Host.CPUs, "CPU"))
 	for _, world := range worldNames(doc) {
-		line := worldLine(doc, world)
-		fmt.Fprintf(&b, " %s.", strings.ToUpper(line[:1])+line[1:])
+		for _, part := range strings.Split(worldLine(doc, world), "; ") {
+			fmt.Fprintf(&b, " %s.", strings.ToUpper(part[:1])+part[1:])
+		}
 	}
 	b.WriteString("\n\n")
 	writeOverview(&b, doc)

@@ -29,7 +29,7 @@ func Pages(root string, laws *experiment.Laws) (map[string][]byte, error) {
 		return nil, err
 	}
 	out[PagePath] = page
-	for _, p := range besides() {
+	for _, p := range comparisons() {
 		if out[p.path], err = p.page(root); err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ kept: 1 confirmed
 <!-- end of results -->
 `
 
-// A verdict stands on one page: tables beside prose come from the same results, or lose theirs.
+// A verdict stands on one page. Tables on other pages come from the same results, or lose theirs.
 func TestPages_OneVerdict(t *testing.T) {
 	for world, want := range map[string][]string{
 		"sim":     {"| ecn | 21.5 (21..22) |", "Claims: [REPRODUCTION.md](../REPRODUCTION.md#x1).", "kept: 1 confirmed", "prose"},

@@ -1,12 +1,12 @@
-// Package reproduction makes docs/REPRODUCTION.md: every claim of the experiment files beside what the results that
-// are committed say of it. The same files give the same bytes.
+// Package reproduction makes docs/REPRODUCTION.md: every claim of the experiment files with its verdict on the committed
+// results. The same files give the same bytes.
 //
-//	page.go     the page
-//	results.go  the committed results, and whether they are still of today's files
-//	table.go    the claims of one experiment
-//	blocks.go   docs/tables: the tables of measurements
-//	beside.go   docs/tables: the lab and the simulator side by side
-//	papers.go   the table of claims by paper
+//	page.go        the page
+//	results.go     the committed results, and whether they are still of today's files
+//	table.go       the claims of one experiment
+//	blocks.go      docs/tables: the tables of measurements
+//	comparison.go  docs/tables: the lab and the simulator, bridges and Open vSwitches
+//	papers.go      the table of claims by paper
 package reproduction
 
 import (
@@ -86,7 +86,7 @@ func Page(root string, laws *experiment.Laws) ([]byte, error) {
 		}
 	}
 	if len(without) > 0 {
-		fmt.Fprintf(&b, "\n## Without results\n\nNo results are committed yet of: %s.\n", strings.Join(without, ", "))
+		fmt.Fprintf(&b, "\n## Without results\n\nNo results are committed yet of:\n\n* %s\n", strings.Join(without, "\n* "))
 	}
 	return b.Bytes(), nil
 }

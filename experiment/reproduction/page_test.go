@@ -140,7 +140,7 @@ func TestPage_FollowAClaim(t *testing.T) {
 		"\nCauses:\n\n1. it is lossy\n",
 		"\nUndecided, because scheme sicc was skipped: law sicc is not in this build:\n\n* “best” `sicc.all.drops == 0`\n",
 		"* lab: measured earlier, tables in [tables/fairq-experiments.md](tables/fairq-experiments.md#x2): `weir figures X2 --world lab`",
-		"No results are committed yet of: X3 ([file](../experiments/X3.yaml)).",
+		"No results are committed yet of:\n\n* X3 ([file](../experiments/X3.yaml))\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
@@ -154,7 +154,7 @@ func TestPage_FollowAClaim(t *testing.T) {
 	}
 }
 
-// Where a claim's right side was measured, each world has its own, and is held to that.
+// A right side that was measured differs between worlds; each world is compared with its own.
 func TestPage_TwoWorlds(t *testing.T) {
 	text := page(t, repository(t, "lab,sim", fileText))
 	for _, want := range []string{
@@ -217,7 +217,7 @@ func TestPage_SaysThatTheFileWasChanged(t *testing.T) {
 	}
 }
 
-// What --set changed for the runs is said with the command, and is no change of the file. An Open vSwitch has a column
+// The command shows what --set changed for the runs. That is no change of the file. An Open vSwitch has a column
 // of its own.
 func TestPage_RunsWithChanges(t *testing.T) {
 	asRun := strings.NewReplacer("10s", "2s", "kind: dumbbell", "kind: dumbbell, switch: ovs").Replace(fileText)

@@ -42,7 +42,7 @@ func TestPages_ClaimsByPaper(t *testing.T) {
 }
 
 // A row for each point, scheme and world of what ran in both worlds.
-func TestPages_Beside(t *testing.T) {
+func TestPages_Comparison(t *testing.T) {
 	pages, err := Pages(repository(t, "lab,sim", fileText), laws.All())
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ type column struct {
 	doc     *result.Document // of this world alone
 	command string           // that repeats it
 	figures []figure
-	stale   string // what is to be said of runs that are not of today's file
+	stale   string // a note on runs that are not of today's file
 }
 
 type figure struct{ name, link string }
@@ -78,8 +78,8 @@ func newSection(root string, laws *experiment.Laws, e *experiment.Found) (*secti
 	return s, nil
 }
 
-// bringUp gives a document today's file, with what was changed in it for the runs (--set), and says what is to be
-// said of runs that are not of that.
+// bringUp gives a document today's file, with the changes of its runs (--set). It returns a note where the runs are not of
+// that file.
 func bringUp(doc *result.Document, file *experiment.File) (string, error) {
 	same, changed := "", file
 	if len(doc.Set) > 0 {
@@ -126,7 +126,7 @@ func byWorld(doc *result.Document) map[string]*result.Document {
 	return out
 }
 
-// figuresOf lists the figures that lie beside a summary, in the order of the file.
+// figuresOf lists the figures next to a summary, in the order of the file.
 func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
 	paths, err := filepath.Glob(filepath.Join(root, resultsDir, dir, file.ID, "*.svg"))
 	if err != nil {
@@ -146,8 +146,8 @@ func figuresOf(root, dir string, file *experiment.File) ([]figure, error) {
 
 const toBeRunAgain = "the file has changed since: run it again"
 
-// staleness says when a file asks today for other runs than those of a document. Claims, figures and windows are not
-// part of it, nor schemes that were not run.
+// staleness returns a note if a file asks today for other runs than those of a document, or "". Claims, figures, windows, and
+// schemes that were not run do not count.
 func staleness(now json.RawMessage, doc *result.Document) string {
 	before, errBefore := askedOf(doc.File, doc)
 	today, errNow := askedOf(now, doc)

@@ -26,7 +26,7 @@ func (c *column) title() string {
 	return "simulator"
 }
 
-// runs says how many runs there are, of which seeds.
+// runs returns the number of runs and their seeds.
 func (c *column) runs() string {
 	var seeds []string
 	for _, r := range c.doc.Runs {
@@ -44,7 +44,7 @@ func (c *column) runs() string {
 // atLabScale marks counts of a simulator that did as the lab does.
 const atLabScale = " (1)"
 
-// counts says how an experiment's claims came out in a world, or "" without results.
+// counts returns the numbers of an experiment's claims by verdict in a world, or "" without results.
 func (s *section) counts(world string) string {
 	for i := range s.columns {
 		if c := &s.columns[i]; c.world == world {
@@ -123,7 +123,7 @@ func where(c *result.Claim) string {
 	return strings.Join(out, " ")
 }
 
-// undecided says why no column could decide a claim, or "" where one did.
+// undecided returns the reason why no column could decide a claim, or "" where one did.
 func undecided(rows []row) string {
 	why := ""
 	for _, r := range rows {

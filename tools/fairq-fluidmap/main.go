@@ -60,7 +60,7 @@ func asReported() fluid.Case {
 	}
 }
 
-// version is one curve of Fig. 1, or one beside it.
+// version is one curve of Fig. 1, or one to compare it with.
 type version struct {
 	name string
 	of   fluid.Case

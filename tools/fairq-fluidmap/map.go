@@ -70,7 +70,7 @@ func measure() *stability {
 	return s
 }
 
-// word says how a case ends: where the queue stays within a tenth of the target, else how far it swings, in targets.
+// word returns how a case ends: "settles" where the queue stays within a tenth of the target, else its swing in targets.
 func word(v fluid.Verdict) string {
 	if v.Settles() {
 		return "settles"

@@ -11,8 +11,8 @@ import (
 	"weir/experiment/result"
 )
 
-// A beside is a page that compares two kinds of runs of the same experiments.
-type beside struct {
+// comparison is a page that compares two kinds of runs of the same experiments.
+type comparison struct {
 	path, head string
 	dirs       []kindOf
 }
@@ -20,9 +20,9 @@ type beside struct {
 // kindOf is a directory of summaries. Its runs are shown as name, or as their world where name is "".
 type kindOf struct{ dir, name string }
 
-// besides are the pages of the lab beside the simulator, with the lab's starts and lines, and of bridges beside Open vSwitches.
-func besides() []beside {
-	return []beside{
+// comparisons returns the pages: the lab with the simulator at the lab's starts and lines, and bridges with Open vSwitches.
+func comparisons() []comparison {
+	return []comparison{
 		{tablesDir + "/lab-and-simulator.md", `# The lab and the simulator: tables
 
 Made by ` + "`make reproduction`" + ` from the summaries in [results/lab-sim](../../results/lab-sim); do not edit. What the
@@ -37,15 +37,15 @@ figures mean: [lab.md](../lab.md#open-vswitch).
 	}
 }
 
-// besideFigure is a column: the metric at a path, times a factor.
-type besideFigure struct {
+// comparedFigure is a column: the metric at a path, times a factor.
+type comparedFigure struct {
 	head  string
 	times float64
 	path  []string
 }
 
-func besideFigures() []besideFigure {
-	return []besideFigure{
+func comparedFigures() []comparedFigure {
+	return []comparedFigure{
 		{"used, %", 100, []string{"bottleneck", "utilisation"}},
 		{"elephants, Mbit/s", 1, []string{"elephants", "throughput_mbps"}},
 		{"Jain", 1, []string{"elephants", "jain"}},
@@ -60,7 +60,7 @@ func besideFigures() []besideFigure {
 }
 
 // page makes the page from the summaries below the root of the repository. An experiment must have all kinds.
-func (p *beside) page(root string) ([]byte, error) {
+func (p *comparison) page(root string) ([]byte, error) {
 	paths, err := filepath.Glob(filepath.Join(root, resultsDir, p.dirs[0].dir, "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("look for summaries to compare: %w", err)
@@ -85,13 +85,13 @@ func (p *beside) page(root string) ([]byte, error) {
 				both.Runs = append(both.Runs, doc.Runs...)
 			}
 		}
-		writeBeside(&b, both)
+		writeComparison(&b, both)
 	}
 	return b.Bytes(), nil
 }
 
-// writeBeside writes the table of one experiment: a row for each point, scheme and world, in the order of the runs.
-func writeBeside(b *bytes.Buffer, doc *result.Document) {
+// writeComparison writes the table of one experiment: a row for each point, scheme and world, in the order of the runs.
+func writeComparison(b *bytes.Buffer, doc *result.Document) {
 	type key struct{ point, scheme, world string }
 	var keys []key
 	runs := map[key][]*result.Run{}
@@ -118,8 +118,8 @@ func writeBeside(b *bytes.Buffer, doc *result.Document) {
 		noun = "seed"
 	}
 	fmt.Fprintf(b, "\n## %s\n\n%d %s, weir %s, time scale %g.\n\n| guests | scheme | |", doc.Experiment, len(seeds), noun, doc.Weir, doc.Runs[0].Scale)
-	var shown []besideFigure
-	for _, f := range besideFigures() {
+	var shown []comparedFigure
+	for _, f := range comparedFigures() {
 		if _, ok := doc.Runs[0].Metric(f.path); ok {
 			shown = append(shown, f)
 			b.WriteString(" " + f.head + " |")
@@ -136,7 +136,7 @@ func writeBeside(b *bytes.Buffer, doc *result.Document) {
 }
 
 // median words a figure's median over runs to three digits, or "" where it was not measured.
-func median(runs []*result.Run, f besideFigure) string {
+func median(runs []*result.Run, f comparedFigure) string {
 	var values []float64
 	for _, r := range runs {
 		if v, ok := r.Metric(f.path); ok {
