@@ -54,14 +54,35 @@ func (q *Queue) Halt() { q.halted = true }
 // Set schedules ev for at, behind all that is set for the same time already; a pending one is moved. A time before Now
 // is a mistake of the caller and panics.
 func (q *Queue) Set(ev *Event, at Time) {
+	if at < q.now || ev.slot != 0 {
+		q.setAgain(ev, at)
+	}
+	ev.at = at
+	// At the end of the ring of the slot where the time belongs.
+	level := uint(bits.Len64(uint64(at^q.base)|1)-1) / digitBits
+	digit := uint(at>>(level*digitBits)) % slots
+	slot := level*slots + digit
+	ev.slot = int32(slot) + 1
+	first := q.rings[slot]
+	if first == nil {
+		ev.next, ev.prev = ev, ev
+		q.rings[slot] = ev
+		q.busy[slot/64] |= 1 << (slot % 64)
+		q.words[level] |= 1 << (digit / 64)
+		q.used |= 1 << level
+		return
+	}
+	last := first.prev
+	ev.next, ev.prev = first, last
+	last.next, first.prev = ev, ev
+}
+
+// setAgain is what Set seldom has to do: the event is pending, or its time is over.
+func (q *Queue) setAgain(ev *Event, at Time) {
 	if at < q.now {
 		panic(fmt.Sprintf("event: set for %d ns, which is %d ns ago", at, q.now-at))
 	}
-	if ev.slot != 0 {
-		q.remove(ev)
-	}
-	ev.at = at
-	q.insert(ev)
+	q.remove(ev)
 }
 
 // Stop takes ev out. One that is not pending stays so.
@@ -140,9 +161,10 @@ func (q *Queue) deal(level, slot int, until Time) *Event {
 	q.base = min(next.at, until)
 	last := ring.prev
 	for ev := ring; ; {
-		after := ev.next // before insert changes it
+		after := ev.next // before Set changes it
 		if ev != next || next.at > until {
-			q.insert(ev)
+			ev.slot = 0
+			q.Set(ev, ev.at)
 		}
 		if ev == last {
 			break
@@ -154,26 +176,6 @@ func (q *Queue) deal(level, slot int, until Time) *Event {
 	}
 	next.slot = 0
 	return next
-}
-
-// insert puts ev at the end of the ring of the slot where its time belongs.
-func (q *Queue) insert(ev *Event) {
-	level := uint(bits.Len64(uint64(ev.at^q.base)|1)-1) / digitBits
-	digit := uint(ev.at>>(level*digitBits)) % slots
-	slot := level*slots + digit
-	ev.slot = int32(slot) + 1
-	first := q.rings[slot]
-	if first == nil {
-		ev.next, ev.prev = ev, ev
-		q.rings[slot] = ev
-		q.busy[slot/64] |= 1 << (slot % 64)
-		q.words[level] |= 1 << (digit / 64)
-		q.used |= 1 << level
-		return
-	}
-	last := first.prev
-	ev.next, ev.prev = first, last
-	last.next, first.prev = ev, ev
 }
 
 // remove takes ev out of its ring.
