@@ -88,23 +88,21 @@ func (r *recorder) begin() {
 func (r *recorder) Happen(_ *event.Event, now event.Time) {
 	for i := range r.watch {
 		w := &r.watch[i]
-		backlog := w.port.Backlog()
-		c := w.port.Counters()
-		s := result.Sample{Backlog: backlog, Marks: uint64(c.Marks), Sent: uint64(c.Sent.Bytes)}
-		if last := len(w.samples) - 1; last >= 0 && same(&w.samples[last], &s) {
-			w.samples[last].Count++
-			continue
+		backlog, sent, marks := w.port.Gauge()
+		if n := len(w.samples); n > 0 {
+			if last := &w.samples[n-1]; last.Backlog == backlog && last.Sent == uint64(sent) && last.Marks == uint64(marks) {
+				last.Count++
+				continue
+			}
 		}
-		s.At, s.Step, s.Count = time.Duration(now-r.t0), time.Duration(r.step), 1
-		w.samples = append(w.samples, s)
+		w.samples = append(w.samples, result.Sample{
+			At: time.Duration(now - r.t0), Step: time.Duration(r.step), Count: 1,
+			Backlog: backlog, Sent: uint64(sent), Marks: uint64(marks),
+		})
 	}
 	if len(r.watch) > 0 {
 		r.net.Queue.Set(&r.tick, now+r.step)
 	}
-}
-
-func same(a, b *result.Sample) bool {
-	return a.Backlog == b.Backlog && a.Marks == b.Marks && a.Sent == b.Sent
 }
 
 func (r *recorder) dropped(p *network.Port, pk *network.Packet, reason network.DropReason, now event.Time) {

@@ -106,6 +106,11 @@ func (pk *Packet) ReverseFlow(like *Packet) {
 
 // The setters: meaning, unit and range are those of the method without Set.
 
+// SetEnds sets Src, Dst, SrcPort and DstPort.
+func (pk *Packet) SetEnds(src, dst NodeID, srcPort, dstPort uint16) {
+	pk.src, pk.dst, pk.srcPort, pk.dstPort = src, dst, srcPort, dstPort
+}
+
 // SetSrc sets Src.
 func (pk *Packet) SetSrc(v NodeID) { pk.src = v }
 

@@ -35,6 +35,7 @@ type Rescuer interface {
 const (
 	lent   uint8 = iota
 	pooled       // in the pool
+	passed       // has passed the first Packet.by laws of the port that it is being sent by: sendBehind
 	// Taken by a law at Packet.at, of the number Packet.by in its chain.
 	takenAtPort // a port's law
 	takenOut    // a guard, on the way from its host
@@ -113,8 +114,23 @@ func (p *Port) rest(i int) Law {
 	return nil
 }
 
-// obey asks the law l, which is p.law or the rest of it. False: the packet has been dealt with.
-func (p *Port) obey(pk *Packet, l Law, now event.Time) bool {
+// sendBehind is Send for a packet that has passed the first i laws of the port.
+func (p *Port) sendBehind(pk *Packet, i int) {
+	if p.law != nil && !p.down { // else nobody asks
+		pk.state, pk.by = passed, uint8(i)
+	}
+	p.Send(pk)
+}
+
+// obey asks the laws of a port that has some. False: the packet has been dealt with.
+func (p *Port) obey(pk *Packet, now event.Time) bool {
+	l := p.law
+	if pk.state == passed {
+		pk.state = lent
+		if l = p.rest(int(pk.by)); l == nil {
+			return true
+		}
+	}
 	n, before := p.net, pk.ecn
 	n.asking++
 	v := l.Packet(p, pk, now)
@@ -138,8 +154,8 @@ func (p *Port) dealWith(pk *Packet, l Law, v Verdict, before uint8, now event.Ti
 	}
 	switch v {
 	case Pass:
-		p.in.sub(pk)
-		p.send(pk, nil)
+		p.in.sub(pk) // Send counts it again
+		p.sendBehind(pk, len(p.held.laws))
 	case Take:
 		p.take(pk, before)
 	default:
@@ -219,8 +235,8 @@ func (n *Network) release(pk *Packet) {
 		if pk.ecn == CE && pk.was != CE {
 			p.marks++
 		}
-		p.in.sub(pk) // send counts it again
-		p.send(pk, p.rest(int(pk.by)+1))
+		p.in.sub(pk) // Send counts it again
+		p.sendBehind(pk, int(pk.by)+1)
 	case takenOut:
 		p.in.sub(pk)
 		n.out(p, pk, int(pk.by)+1)
@@ -259,7 +275,7 @@ func (n *Network) goOn(w putting) {
 		n.release(w.pk)
 	case w.kind == takenAtPort:
 		p.byLaws().own.add(w.pk)
-		p.send(w.pk, p.rest(w.by))
+		p.sendBehind(w.pk, w.by)
 	case w.kind == takenOut:
 		p.byLaws().own.add(w.pk)
 		n.out(p, w.pk, w.by)

@@ -127,11 +127,8 @@ func (p *Port) init(delay law.Duration, bare bool) {
 	}
 }
 
-// Send takes pk over. It passes the law, and is then queued, sent and handed to the peer node, or dropped.
-func (p *Port) Send(pk *Packet) { p.send(pk, p.law) }
-
-// send is Send where the packet has yet to pass the laws l; nil: none.
-func (p *Port) send(pk *Packet, l Law) {
+// Send takes pk over. It passes the laws, and is then queued, sent and handed to the peer node, or dropped.
+func (p *Port) Send(pk *Packet) {
 	now := p.net.Queue.Now()
 	p.in.add(pk)
 	if p.down {
@@ -139,10 +136,10 @@ func (p *Port) send(pk *Packet, l Law) {
 		return
 	}
 	if p.kind != fifo {
-		p.sendOther(pk, l, now)
+		p.sendOther(pk, now)
 		return
 	}
-	if l != nil && !p.obey(pk, l, now) {
+	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
 	if !p.fits(pk) {
@@ -274,6 +271,10 @@ func (p *Port) BacklogPackets() int64 {
 	}
 	return 0
 }
+
+// Gauge gives what is sampled of a port every few microseconds: the bytes in the buffer now, the bytes sent, and the
+// packets that the laws made CE. Counters has all the rest.
+func (p *Port) Gauge() (backlog, sentBytes, marks int64) { return p.Backlog(), p.sent.Bytes, p.marks }
 
 // Served says that the port decides what it sends as it sends it: FreeAt means nothing there.
 func (p *Port) Served() bool { return p.kind == served }

@@ -56,12 +56,12 @@ func newServer(p *Port, shared *sharedBuffer) *server {
 }
 
 // sendOther is Send of a port that is up and no FIFO.
-func (p *Port) sendOther(pk *Packet, l Law, now event.Time) {
+func (p *Port) sendOther(pk *Packet, now event.Time) {
 	if p.kind == served {
-		p.server.send(pk, l, now)
+		p.server.send(pk, now)
 		return
 	}
-	if l != nil && !p.obey(pk, l, now) {
+	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
 	p.sent.add(pk)
@@ -76,10 +76,10 @@ func (p *Port) sendOther(pk *Packet, l Law, now event.Time) {
 	p.arrive(pk, now)
 }
 
-func (s *server) send(pk *Packet, l Law, now event.Time) {
+func (s *server) send(pk *Packet, now event.Time) {
 	p := s.p
 	s.catchUp(now)
-	if l != nil && !p.obey(pk, l, now) {
+	if p.law != nil && !p.obey(pk, now) {
 		return
 	}
 	if !s.fits(pk) && (s.scheduler == nil || !s.makeRoom(pk, now)) {
