@@ -162,6 +162,7 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	empty := e.board.len() == 0
 	*e.board.push() = segment{sent: now, seq: e.nxt, bytes: bytes, order: e.order, flags: own}
 	pk := e.header(flags, e.nxt, int32(n))
+	e.entering(n)
 	if e.ecnOK && n > 0 {
 		pk.SetECN(network.ECT0) // RFC 3168 6.1.5: new data only
 		if e.ack.cwr {
@@ -245,6 +246,7 @@ func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 		flags |= network.PSH
 	}
 	pk := e.header(flags, s.seq, int32(payload))
+	e.entering(payload)
 	e.counters.Retransmitted++
 	e.carriedACK(pk)
 	e.stack.send(e.host, pk)
@@ -254,10 +256,7 @@ func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 // header makes a segment with all that does not depend on why it is sent.
 func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Packet {
 	pk := e.stack.Net.NewPacket()
-	pk.SetSrc(e.host)
-	pk.SetDst(e.peer)
-	pk.SetSrcPort(e.port)
-	pk.SetDstPort(e.peerPort)
+	pk.SetEnds(e.host, e.peer, e.port, e.peerPort)
 	pk.SetProto(network.TCP)
 	pk.SetConn(e.index)
 	pk.SetToAcceptor(e.side == 0)
@@ -266,9 +265,6 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 	pk.SetPayload(payload)
 	pk.SetTag(uint64(e.recent)<<32 | uint64(e.order))
 	pk.SetBytes(network.HeaderBytes + payload)
-	if payload > 0 && e.small.nic != nil && e.small.nic.Served() {
-		e.counting().queued += int64(payload)
-	}
 	if flags&network.SYN != 0 {
 		return pk // its caller does the rest
 	}

@@ -142,6 +142,13 @@ func (s *Stack) left(pk *network.Packet) {
 	}
 }
 
+// entering counts the bytes of data of a segment that is about to be sent, where the NIC is a served port.
+func (e *Endpoint) entering(bytes uint32) {
+	if e.small.nic != nil && e.small.nic.Served() {
+		e.counting().queued += int64(bytes)
+	}
+}
+
 // leaving notes when the segment that was just sent will have left the NIC.
 func (e *Endpoint) leaving(s *segment) {
 	if e.small.nic != nil && !e.small.nic.Served() {

@@ -169,12 +169,12 @@ func (s *Stack) retire(index int32) {
 
 // Deliver takes a packet that has arrived at a host (network.Sink).
 func (s *Stack) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
-	if uint32(pk.Conn()) < uint32(len(s.conns)) {
+	if index := uint32(pk.Conn()); index < uint32(len(s.conns)) {
 		side := 0
 		if pk.ToAcceptor() {
 			side = 1
 		}
-		c := &s.conns[pk.Conn()]
+		c := &s.conns[index]
 		if e := c.ends[side]; e == nil {
 			if c.open && side == 1 {
 				s.welcome(host, pk, now)
@@ -206,10 +206,7 @@ func (s *Stack) welcome(host network.NodeID, pk *network.Packet, now event.Time)
 // refuse answers a segment to a closed port with RST (RFC 9293 3.10.7.1).
 func (s *Stack) refuse(host network.NodeID, to *network.Packet) {
 	pk := s.Net.NewPacket()
-	pk.SetSrc(host)
-	pk.SetDst(to.Src())
-	pk.SetSrcPort(to.DstPort())
-	pk.SetDstPort(to.SrcPort())
+	pk.SetEnds(host, to.Src(), to.DstPort(), to.SrcPort())
 	pk.SetProto(network.TCP)
 	pk.SetHash(network.FlowHash(pk.Src(), pk.Dst(), pk.SrcPort(), pk.DstPort(), network.TCP))
 	pk.SetConn(to.Conn())
