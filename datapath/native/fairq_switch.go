@@ -21,73 +21,74 @@ struct native_port {
 	weir_u64 here; // a direction that sits here changes nothing
 };
 
+struct native_slot {
+	struct native_port at;
+	struct port_config config;
+};
+
+// One piece of memory, without pointers: cgo would look at each of them in every call.
 struct weir_world {
-	struct native_port *ports;
-	struct port_config *configs;
 	weir_u32 n;
 	struct edge_config edge;
 	weir_u8 count; // enum count_mode
+	struct native_slot slots[]; // n
 };
+
+enum { NATIVE_SLOTS = __builtin_offsetof(struct weir_world, slots) };
 
 WEIR_INLINE struct port *native_port(struct weir_world *w, weir_u32 id)
 {
-	return id < w->n ? &w->ports[id].port : 0;
+	return id < w->n ? &w->slots[id].at.port : 0;
 }
 
 static struct weir_world *native_begin(weir_u32 n, weir_u8 count)
 {
-	struct weir_world *w = calloc(1, sizeof(*w)); // cgo's calloc does not return without memory; this one may
+	// cgo's calloc does not return without memory; this one may
+	struct weir_world *w = calloc(1, sizeof(*w) + n * sizeof(w->slots[0]));
 
 	if (!w)
 		return 0;
-	w->ports = calloc(n, sizeof(*w->ports));
-	w->configs = calloc(n, sizeof(*w->configs));
 	w->n = n;
 	w->count = count;
 	return w;
 }
 
-static void native_end(struct weir_world *w)
-{
-	free(w->ports);
-	free(w->configs);
-	free(w);
-}
+static void native_end(struct weir_world *w) { free(w); }
 
 // What follows each event at a port.
-static void native_followed(struct weir_world *w, weir_u32 id, weir_u64 gap_ns)
+WEIR_INLINE void native_followed(struct native_slot *s, weir_u32 id, weir_u64 gap_ns)
 {
-	if (port_holds(&w->configs[id], &w->ports[id].port))
-		port_held(&w->configs[id], &w->ports[id].port, gap_ns);
-	w->ports[id].here = seat_at(id, w->ports[id].port.epoch);
+	if (port_holds(&s->config, &s->at.port))
+		port_held(&s->config, &s->at.port, gap_ns);
+	s->at.here = seat_at(id, s->at.port.epoch);
 }
 
 static void native_configured(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 {
-	fairq_reset(&w->configs[id].law, &w->ports[id].port.law, now_ns);
-	w->ports[id].port.generation = 1;
-	w->ports[id].here = seat_at(id, 0);
+	fairq_reset(&w->slots[id].config.law, &w->slots[id].at.port.law, now_ns);
+	w->slots[id].at.port.generation = 1;
+	w->slots[id].at.here = seat_at(id, 0);
 }
 
 static int native_recount(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 {
-	int start = port_recounted(&w->configs[id], &w->ports[id].port, w->count, 1, now_ns);
+	struct native_slot *s = &w->slots[id];
+	int start = port_recounted(&s->config, &s->at.port, w->count, 1, now_ns);
 
-	native_followed(w, id, 0);
+	native_followed(s, id, 0);
 	return start;
 }
 
-static int native_tick(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes, int live)
+static void native_tick(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes)
 {
-	struct port *port = &w->ports[id].port;
+	struct native_slot *s = &w->slots[id];
 
-	native_followed(w, id, port_ticked(&w->configs[id], port, w->count, live, now_ns, backlog_bytes, 1));
-	return port->running;
+	native_followed(s, id, port_ticked(&s->config, &s->at.port, w->count, 1, now_ns, backlog_bytes, 1));
 }
 
 static int native_may_sample(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 {
-	return fairq_packet_may_sample(&w->configs[id].law, &w->ports[id].port.law, now_ns);
+	return fairq_packet_may_sample(&w->slots[id].config.law, &w->slots[id].at.port.law, now_ns);
 }
 
 // A direction takes its place at its port. 1: the port's timer is to be started.
@@ -109,7 +110,7 @@ static int native_enters(struct weir_world *w, struct end *e, weir_u64 now_ns)
 // Data up to `behind` leaves by a port.
 static int native_sends(struct weir_world *w, struct end *e, weir_u32 id, weir_u32 behind, weir_u64 now_ns)
 {
-	struct port *port = &w->ports[id].port;
+	struct port *port = &w->slots[id].at.port;
 	int start = 0;
 
 	end_sends(e, behind);
@@ -135,7 +136,7 @@ static int native_agreed(struct weir_world *w, struct end *e, weir_u64 now_ns)
 			opening_leave(w, &e[i]);
 		if (!port)
 			continue;
-		fairq_saw_mss(&w->configs[id].law, &port->law, e[!i].mss);
+		fairq_saw_mss(&w->slots[id].config.law, &port->law, e[!i].mss);
 		start |= native_enters(w, &e[i], now_ns) << i;
 	}
 	return start;
@@ -155,8 +156,8 @@ static void native_opens(struct weir_world *w, struct end *e, weir_u64 now_ns)
 		return;
 	opening_leave(w, e); // sent again: it counts anew
 	e->registered_at = (weir_u16)id;
-	e->registration = opening_comes(&w->configs[id], port, now_ns);
-	w->ports[id].here = seat_at(id, port->epoch);
+	e->registration = opening_comes(&w->slots[id].config, port, now_ns);
+	w->slots[id].at.here = seat_at(id, port->epoch);
 }
 
 // A direction counts no more.
@@ -187,36 +188,36 @@ static int native_finishes(struct weir_world *w, struct end *e, weir_u32 behind,
 static weir_u64 native_ticked(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes, int live,
 			      int readable)
 {
-	return port_ticked(&w->configs[id], &w->ports[id].port, w->count, live, now_ns, backlog_bytes, readable);
+	return port_ticked(&w->slots[id].config, &w->slots[id].at.port, w->count, live, now_ns, backlog_bytes, readable);
 }
 
 static int native_recounted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, int live)
 {
-	return port_recounted(&w->configs[id], &w->ports[id].port, w->count, live, now_ns);
+	return port_recounted(&w->slots[id].config, &w->slots[id].at.port, w->count, live, now_ns);
 }
 
 static void native_held(struct weir_world *w, weir_u32 id, weir_u64 gap_ns)
 {
-	port_held(&w->configs[id], &w->ports[id].port, gap_ns);
+	port_held(&w->slots[id].config, &w->slots[id].at.port, gap_ns);
 }
 
-static void native_stopped(struct weir_world *w, weir_u32 id) { port_stopped(&w->ports[id].port); }
+static void native_stopped(struct weir_world *w, weir_u32 id) { port_stopped(&w->slots[id].at.port); }
 
-static void native_reused(struct weir_world *w, weir_u32 id) { port_reused(&w->ports[id].port); }
+static void native_reused(struct weir_world *w, weir_u32 id) { port_reused(&w->slots[id].at.port); }
 
 static void native_saw_mss(struct weir_world *w, weir_u32 id, weir_u32 bytes)
 {
-	fairq_saw_mss(&w->configs[id].law, &w->ports[id].port.law, bytes);
+	fairq_saw_mss(&w->slots[id].config.law, &w->slots[id].at.port.law, bytes);
 }
 
 static void native_seat_comes(struct weir_world *w, weir_u32 id, weir_u64 seat)
 {
-	seat_comes(&w->ports[id].port, seat);
+	seat_comes(&w->slots[id].at.port, seat);
 }
 
 static int native_seat_goes(struct weir_world *w, weir_u32 id, weir_u64 seat)
 {
-	return seat_goes(&w->ports[id].port, seat);
+	return seat_goes(&w->slots[id].at.port, seat);
 }
 
 static int native_seat_is_new(struct weir_world *w, weir_u64 old, weir_u64 new, int counted)
@@ -226,30 +227,30 @@ static int native_seat_is_new(struct weir_world *w, weir_u64 old, weir_u64 new, 
 
 static weir_u32 native_opening_comes(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 {
-	return opening_comes(&w->configs[id], &w->ports[id].port, now_ns);
+	return opening_comes(&w->slots[id].config, &w->slots[id].at.port, now_ns);
 }
 
 static int native_opening_goes(struct weir_world *w, weir_u32 id, weir_u32 registration)
 {
-	return opening_goes(&w->ports[id].port, registration);
+	return opening_goes(&w->slots[id].at.port, registration);
 }
 
 static weir_u32 native_register_comes(struct weir_world *w, weir_u32 id)
 {
 	struct end e = {0};
 
-	register_comes(&w->ports[id].port, &e, id);
+	register_comes(&w->slots[id].at.port, &e, id);
 	return e.registration;
 }
 
 static void native_register_goes(struct weir_world *w, weir_u32 id, weir_u32 registration)
 {
-	register_goes(&w->ports[id].port, registration);
+	register_goes(&w->slots[id].at.port, registration);
 }
 
 static weir_u32 native_floor(struct weir_world *w, weir_u32 id, weir_u32 mss, weir_u32 gso)
 {
-	return grant_floor(&w->configs[id], mss, gso);
+	return grant_floor(&w->slots[id].config, mss, gso);
 }
 
 static int native_may_assume(const struct end *receiver, const struct end *sender)
@@ -285,7 +286,7 @@ static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, c
 			   struct granted *granted)
 {
 	struct port *port = native_port(w, id);
-	struct port_config *config = port ? &w->configs[id] : 0;
+	struct port_config *config = port ? &w->slots[id].config : 0;
 	int opens;
 
 	if (!port)
@@ -306,7 +307,7 @@ static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct n
 	if (!granted->window_q8 && !granted->would_q8)
 		return answer;
 	a.window_q8 = granted->window_q8 ? granted->window_q8 : granted->would_q8;
-	a.floor_bytes = grant_floor(&w->configs[id], ask->mss, ask->gso);
+	a.floor_bytes = grant_floor(&w->slots[id].config, ask->mss, ask->gso);
 	a.ack = ask->ack;
 	a.field = own;
 	a.shift = ask->unified ? ask->told : ask->shift;
@@ -353,8 +354,6 @@ static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clo
 	return NATIVE_TELLS | (answer & ~0xffffull) |
 	       edge_tells(&w->edge, e, &a, (weir_u16)answer);
 }
-#cgo noescape native_tick
-#cgo nocallback native_tick
 #cgo noescape native_may_sample
 #cgo nocallback native_may_sample
 #cgo noescape native_sends
@@ -483,7 +482,7 @@ func NewSwitch(ports int, count Count, edge EdgeConfig) *Switch {
 		panic("native: a switch has 1 to 65534 ports")
 	}
 	c := C.native_begin(C.weir_u32(ports), C.weir_u8(count))
-	if c == nil || c.ports == nil || c.configs == nil {
+	if c == nil {
 		panic("native: no memory for a switch")
 	}
 	s := &Switch{c}
@@ -513,21 +512,20 @@ func (s *Switch) Configure(id int, config PortConfig, nowNs uint64) *Port {
 
 // SetConfig puts a port's configuration in place, as user space does between two events.
 func (s *Switch) SetConfig(id int, config *PortConfig) {
-	*s.config(id) = C.struct_port_config{
+	s.slot(id).config = C.struct_port_config{
 		law: config.Law.c(), epoch_ns: C.ulonglong(config.EpochNs), idle_ns: C.ulonglong(config.IdleNs),
 		mss_unknown: C.weir_u32(config.MSSUnknown), releasing: C.weir_u32(config.Releasing), pipe_bytes: C.weir_u32(config.PipeBytes),
 		hold: C.weir_u32(config.Hold), hold_share: C.weir_u32(config.HoldShare), divisor: C.weir_u16(config.Divisor),
 	}
 }
 
-func (s *Switch) config(id int) *C.struct_port_config {
-	return &unsafe.Slice(s.c.configs, s.c.n)[id]
+func (s *Switch) slot(id int) *C.struct_native_slot {
+	first := (*C.struct_native_slot)(unsafe.Add(unsafe.Pointer(s.c), C.NATIVE_SLOTS))
+	return &unsafe.Slice(first, s.c.n)[id]
 }
 
 // Port is a port's state. It is valid until Close.
-func (s *Switch) Port(id int) *Port {
-	return (*Port)(unsafe.Pointer(&unsafe.Slice(s.c.ports, s.c.n)[id]))
-}
+func (s *Switch) Port(id int) *Port { return (*Port)(unsafe.Pointer(&s.slot(id).at)) }
 
 // The mirrors have the layout of what they mirror.
 var (
@@ -562,14 +560,11 @@ func (e *End) Sits(p *Port) bool {
 	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
 }
 
-// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue. live: windows are held, otherwise
-// they are released. It gives whether the timer is to go on.
-func (s *Switch) Tick(id int, nowNs uint64, backlogBytes uint32, live bool) bool {
-	alive := C.int(0)
-	if live {
-		alive = 1
-	}
-	return C.native_tick(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes), alive) != 0
+// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue, and windows are held. Port.Running
+// says whether the timer is to go on. It is called more often than anything else here, so its C returns nothing: a result
+// costs two calls more, and so does the promise that it calls nothing back, which only arguments on the stack need.
+func (s *Switch) Tick(id int, nowNs uint64, backlogBytes uint32) {
+	C.native_tick(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes))
 }
 
 // PacketMaySample says whether the timer is so late that a packet shall sample: fairq_packet_may_sample.

@@ -212,28 +212,61 @@ func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) 
 func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	e, sender := &c.ends[from], &c.ends[1-from]
-	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink}
+	at, apart := q.sw.at(sender.Port), uint64(0)
+	if at == nil {
+		at, apart = q.sw.at(sender.Assumed), 1
+	}
+	if at == nil || q.sw.asksEach || pk.Flags()&network.SYN != 0 {
+		q.ask(c, pk, at, uint8(apart), now)
+		return
+	}
+	// The answer depends on nothing but this. The flows of a port mostly ask the same until its window is another.
+	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Told)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
+	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
+		k.asked, k.grantQ8 = asked, at.state.GrantQ8
+		a := q.question(e, pk, at, uint8(apart))
+		k.answer = q.sw.state.Window(int(at.id)-1, uint64(now), &a, &c.edges[from])
+	}
+	q.hold(pk, at.known.answer)
+}
+
+// known is what a port answered to the last ACK that was held to its window.
+type known struct {
+	asked, grantQ8 uint64
+	answer         native.Field
+}
+
+// question is what core is asked of an ACK that the end e sends. at is the port that it is held to; nil: not known.
+func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
+	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
 		a.Unified = 1
-	}
-	at := q.sw.at(sender.Port)
-	if at == nil {
-		at, a.Apart = q.sw.at(sender.Assumed), 1
 	}
 	if at != nil {
 		a.GrantQ8 = at.state.GrantQ8
 	}
 	if pk.Flags()&network.SYN != 0 {
 		a.SYN = 1
-	} else if q.sw.edge {
+	}
+	return a
+}
+
+// ask asks core about an ACK whose answer is not kept.
+func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, now event.Time) {
+	from := side(pk)
+	a := q.question(&c.ends[from], pk, at, apart)
+	id := -1
+	switch {
+	case q.sw.edge && a.SYN == 0:
 		q.advertise(c, pk, at, &a, now)
 		return
-	}
-	if at == nil && a.Unified == 0 {
+	case at == nil && a.Unified == 0:
 		q.ungoverned++
 		return
+	case at != nil:
+		a.Ack, id = pk.Ack(), int(at.id)-1
 	}
-	q.hold(pk, q.ask(at, &a, pk.Ack(), &c.edges[from], now))
+	q.hold(pk, q.sw.state.Window(id, uint64(now), &a, &c.edges[from]))
 }
 
 // hold writes what was decided about an ACK.
@@ -250,21 +283,6 @@ func (q *fairQPort) hold(pk *network.Packet, f native.Field) {
 		q.rewritten++
 		pk.SetWindow(f.Left())
 	}
-}
-
-// ask asks what to write into an ACK. With shrink: allow the answer depends on nothing but a, and the flows of a port
-// mostly ask the same until its window is another: then there is no call.
-func (q *fairQPort) ask(at *fairQPort, a *native.Ack, ack uint32, edge *native.WindowEdge, now event.Time) native.Field {
-	switch {
-	case at == nil:
-		return q.sw.state.Window(-1, uint64(now), a, edge)
-	case a.Shrink != native.ShrinkAllow || a.SYN != 0:
-		a.Ack = ack
-		return q.sw.state.Window(int(at.id)-1, uint64(now), a, edge)
-	case *a != at.asked:
-		at.asked, at.answer = *a, q.sw.state.Window(int(at.id)-1, uint64(now), a, edge)
-	}
-	return at.answer
 }
 
 // ---- scale: unify (datapath/bpf/fairq/unify.h) ----

@@ -31,8 +31,7 @@ type fairQPort struct {
 	tick  event.Time
 	rest  event.Time // while nothing waits
 
-	asked  native.Ack
-	answer native.Field // to asked
+	known known
 
 	resting bool // the timer does
 	timer   event.Event
@@ -78,7 +77,8 @@ func (q *fairQPort) Happen(_ *event.Event, now event.Time) {
 // sample is the timer's work. It says whether the timer is to go on.
 func (q *fairQPort) sample(now event.Time) bool {
 	q.samples++
-	return q.sw.state.Tick(int(q.id)-1, uint64(now), uint32(min(q.port.Backlog(), math.MaxUint32)), true)
+	q.sw.state.Tick(int(q.id)-1, uint64(now), uint32(min(q.port.Backlog(), math.MaxUint32)))
+	return q.state.Running != 0
 }
 
 // takeTimersPlace samples with a packet where the timer rests and the law says that it is late.

@@ -149,7 +149,7 @@ func TestFairQ_DoesNotAllocate(t *testing.T) {
 			ack.SetWindow(60_000)
 			there.Packet(there.port, data, now)
 			back.Packet(back.port, ack, now)
-			there.asked.GrantQ8 = 0 // it has to ask
+			there.known.grantQ8 = 0 // it has to ask
 			there.sample(now)
 		}); n > 0 {
 			t.Errorf("shrink %s: %v allocations", shrink, n)

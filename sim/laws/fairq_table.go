@@ -61,6 +61,7 @@ type fairQSwitch struct {
 	paths      int        // equal ones
 	divisor    uint16     // of the window that ACKs are held to whose data takes another
 	edge       bool       // windows are told to an edge
+	asksEach   bool       // core is asked about every ACK: what it decides depends on more than the port's window
 	idle       event.Time // count: handshake: a port without data for so long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
@@ -103,6 +104,7 @@ func newFairQSwitch(q *event.Queue, ports int, p *fairq.Params) *fairQSwitch {
 	if p.Shrink == "avoid" && !p.Edge { // what leaves here is not what the sender is granted: the edge keeps right edges
 		s.shrink = native.ShrinkAvoid
 	}
+	s.asksEach = s.edge || s.shrink != native.ShrinkAllow
 	s.sweep.Init(s)
 	return s
 }

@@ -474,7 +474,7 @@ func BenchmarkFairQ(b *testing.B) {
 	}{
 		{"data", func() { there.Packet(there.port, data, now) }},
 		{"ack", func() { ack.SetWindow(60_000); back.Packet(back.port, ack, now) }},
-		{"asked", func() { ack.SetWindow(60_000); there.asked.GrantQ8 = 0; back.Packet(back.port, ack, now) }},
+		{"asked", func() { ack.SetWindow(60_000); there.known.grantQ8 = 0; back.Packet(back.port, ack, now) }},
 		{"sample", func() { there.sample(now) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
