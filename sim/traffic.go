@@ -63,6 +63,7 @@ type traffic struct {
 	ended   int64      // flows
 	results []result.Flow
 	bins    int64 // of delivered bytes, of all flows
+	present presentBin
 	broken  error // why the run cannot go on
 	alive   *flow // list of the flows that have not ended
 	errs    map[string]int

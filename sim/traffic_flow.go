@@ -108,6 +108,21 @@ func (f *flow) Happen(ev *event.Event, now event.Time) {
 	}
 }
 
+// presentBin is the bin of delivered bytes that the clock is in. It is kept: a division is the dearest part of noting a packet.
+type presentBin struct {
+	number int32
+	end    event.Time
+}
+
+// binAt gives the bin that the time now is in. The clock does not go back.
+func (t *traffic) binAt(now event.Time) int32 {
+	if now >= t.present.end {
+		n := (now - t.t0) / t.bin
+		t.present = presentBin{int32(n), t.t0 + (n+1)*t.bin}
+	}
+	return t.present.number
+}
+
 // received notes n bytes that the receiving program got; true when the flow is complete.
 func (f *flow) received(n int64, now event.Time) bool {
 	if f.ended || f.stop > 0 && now >= f.stop {
@@ -115,7 +130,7 @@ func (f *flow) received(n int64, now event.Time) bool {
 	}
 	r := f.result()
 	r.Bytes += n
-	bin := int32((now - f.t.t0) / f.t.bin)
+	bin := f.t.binAt(now)
 	for n > 0 {
 		last := len(r.Delivered) - 1
 		if last < 0 || r.Delivered[last].Bin != bin || r.Delivered[last].Bytes == math.MaxInt32 {

@@ -24,6 +24,8 @@ struct native_port {
 struct native_slot {
 	struct native_port at;
 	struct port_config config;
+	weir_u32 id;
+	weir_u8 count; // enum count_mode
 };
 
 // One piece of memory, without pointers: cgo would look at each of them in every call.
@@ -50,17 +52,21 @@ static struct weir_world *native_begin(weir_u32 n, weir_u8 count)
 		return 0;
 	w->n = n;
 	w->count = count;
+	for (weir_u32 id = 0; id < n; id++) {
+		w->slots[id].id = id;
+		w->slots[id].count = count;
+	}
 	return w;
 }
 
 static void native_end(struct weir_world *w) { free(w); }
 
 // What follows each event at a port.
-WEIR_INLINE void native_followed(struct native_slot *s, weir_u32 id, weir_u64 gap_ns)
+WEIR_INLINE void native_followed(struct native_slot *s, weir_u64 gap_ns)
 {
 	if (port_holds(&s->config, &s->at.port))
 		port_held(&s->config, &s->at.port, gap_ns);
-	s->at.here = seat_at(id, s->at.port.epoch);
+	s->at.here = seat_at(s->id, s->at.port.epoch);
 }
 
 static void native_configured(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
@@ -75,15 +81,15 @@ static int native_recount(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 	struct native_slot *s = &w->slots[id];
 	int start = port_recounted(&s->config, &s->at.port, w->count, 1, now_ns);
 
-	native_followed(s, id, 0);
+	native_followed(s, 0);
 	return start;
 }
 
-static void native_tick(struct weir_world *w, weir_u32 id, weir_u64 now_ns, weir_u32 backlog_bytes)
+static void native_tick(struct native_port *port, weir_u64 now_ns, weir_u32 backlog_bytes)
 {
-	struct native_slot *s = &w->slots[id];
+	struct native_slot *s = (struct native_slot *)port; // its first member
 
-	native_followed(s, id, port_ticked(&s->config, &s->at.port, w->count, 1, now_ns, backlog_bytes, 1));
+	native_followed(s, port_ticked(&s->config, &s->at.port, s->count, 1, now_ns, backlog_bytes, 1));
 }
 
 static int native_may_sample(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
@@ -108,19 +114,17 @@ static int native_enters(struct weir_world *w, struct end *e, weir_u64 now_ns)
 }
 
 // Data up to `behind` leaves by a port.
-static int native_sends(struct weir_world *w, struct end *e, weir_u32 id, weir_u32 behind, weir_u64 now_ns)
+static void native_sends(struct weir_world *w, struct end *e, weir_u32 id, weir_u32 behind, weir_u64 now_ns)
 {
 	struct port *port = &w->slots[id].at.port;
-	int start = 0;
 
 	end_sends(e, behind);
 	if (seats_take(w, e, port, id, w->count))
-		start = native_recount(w, id, now_ns);
+		native_recount(w, id, now_ns);
 	if (w->count == COUNT_HANDSHAKE && register_lapsed(port, e, id)) {
 		register_comes(port, e, id);
-		start |= native_recount(w, id, now_ns);
+		native_recount(w, id, now_ns);
 	}
-	return start;
 }
 
 // Both directions of a connection that both ends agree on. Bit i: the timer of end i's port is to be started.
@@ -356,8 +360,6 @@ static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clo
 }
 #cgo noescape native_may_sample
 #cgo nocallback native_may_sample
-#cgo noescape native_sends
-#cgo nocallback native_sends
 #cgo noescape native_agreed
 #cgo nocallback native_agreed
 #cgo noescape native_opened
@@ -560,11 +562,11 @@ func (e *End) Sits(p *Port) bool {
 	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
 }
 
-// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue, and windows are held. Port.Running
-// says whether the timer is to go on. It is called more often than anything else here, so its C returns nothing: a result
+// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue, and windows are held. Running says
+// then whether the timer is to go on. It is called more often than anything else here, so its C returns nothing: a result
 // costs two calls more, and so does the promise that it calls nothing back, which only arguments on the stack need.
-func (s *Switch) Tick(id int, nowNs uint64, backlogBytes uint32) {
-	C.native_tick(s.c, C.weir_u32(id), C.weir_u64(nowNs), C.weir_u32(backlogBytes))
+func (p *Port) Tick(nowNs uint64, backlogBytes uint32) {
+	C.native_tick((*C.struct_native_port)(unsafe.Pointer(p)), C.weir_u64(nowNs), C.weir_u32(backlogBytes))
 }
 
 // PacketMaySample says whether the timer is so late that a packet shall sample: fairq_packet_may_sample.
@@ -573,9 +575,12 @@ func (s *Switch) PacketMaySample(id int, nowNs uint64) bool {
 }
 
 // Sends says that data of a direction leaves by a port, up to the sequence number behind. It gives whether the port's
-// timer is to be started.
+// timer is to be started. As Tick, it is called often.
 func (s *Switch) Sends(e *End, id int, behind uint32, nowNs uint64) bool {
-	return C.native_sends(s.c, e.c(), C.weir_u32(id), C.weir_u32(behind), C.weir_u64(nowNs)) != 0
+	port := s.Port(id)
+	ran := port.Running
+	C.native_sends(s.c, e.c(), C.weir_u32(id), C.weir_u32(behind), C.weir_u64(nowNs))
+	return ran == 0 && port.Running != 0
 }
 
 // Agreed says that both ends of a connection agree on it: both directions count. Of end i, bit i says whether the timer of

@@ -60,7 +60,7 @@ func (q *Queue) Set(ev *Event, at Time) {
 	ev.at = at
 	// At the end of the ring of the slot where the time belongs.
 	level := uint(bits.Len64(uint64(at^q.base)|1)-1) / digitBits
-	digit := uint(at>>(level*digitBits)) % slots
+	digit := uint(at>>(level*digitBits&63)) % slots
 	slot := level*slots + digit
 	ev.slot = int32(slot) + 1
 	first := q.rings[slot]

@@ -77,7 +77,7 @@ func (q *fairQPort) Happen(_ *event.Event, now event.Time) {
 // sample is the timer's work. It says whether the timer is to go on.
 func (q *fairQPort) sample(now event.Time) bool {
 	q.samples++
-	q.sw.state.Tick(int(q.id)-1, uint64(now), uint32(min(q.port.Backlog(), math.MaxUint32)))
+	q.state.Tick(uint64(now), uint32(min(q.port.Backlog(), math.MaxUint32)))
 	return q.state.Running != 0
 }
 

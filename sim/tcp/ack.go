@@ -167,7 +167,7 @@ func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork
 // takeWindow takes the peer's window, the field of a segment, if the segment is not older than what set it last (RFC 9293
 // 3.10.7.4; Linux: tcp_ack_update_window). It says whether it was taken.
 func (e *Endpoint) takeWindow(field uint16, seq, ack uint32) bool {
-	window := uint32(field) << e.sndShift
+	window := uint32(field) << (e.sndShift & 15)
 	if !after(ack, e.una) && !after(seq, e.wl1) && (seq != e.wl1 || window <= e.sndWnd && window != 0) {
 		return false // nothing new acknowledged, no new data, no wider window
 	}

@@ -93,19 +93,20 @@ func (e *Endpoint) room() int64 { return max(0, e.profile.Buffer-e.held) }
 // windows are not offered (RFC 1122 4.2.3.3): the edge moves by a segment, or half the buffer, or not. It
 // never moves left (RFC 9293 3.8.6).
 func (e *Endpoint) offer() uint16 {
-	unit := int64(1) << e.rcvShift
-	room := min(e.room()&^(unit-1), int64(65535)<<e.rcvShift)
+	shift := e.rcvShift & 15 // it is at most 14, which the compiler does not know
+	unit := int64(1) << shift
+	room := min(e.room()&^(unit-1), 65535<<shift)
 	open := int64(e.rcvEdge - e.rcvNxt)
 	if before(e.rcvEdge, e.rcvNxt) {
 		open = 0
 	}
 	if room < open || e.held > 0 && room-open < min(int64(e.rcvMSS), e.profile.Buffer/2) {
-		room = min((open+unit-1)&^(unit-1), int64(65535)<<e.rcvShift)
+		room = min((open+unit-1)&^(unit-1), 65535<<shift)
 	}
 	if edge := e.rcvNxt + uint32(room); after(edge, e.rcvEdge) {
 		e.rcvEdge = edge
 	}
-	return uint16(room >> e.rcvShift)
+	return uint16(room >> shift)
 }
 
 // windowUpdate tells the peer that the program has read, if that opens the window enough.
