@@ -108,7 +108,7 @@ func (f *flow) Happen(ev *event.Event, now event.Time) {
 	}
 }
 
-// presentBin is the bin of delivered bytes that the clock is in. It is kept: a division is the dearest part of noting a packet.
+// presentBin is the bin of delivered bytes that the clock is in. It is kept because a division for each packet is slow.
 type presentBin struct {
 	number int32
 	end    event.Time

@@ -28,7 +28,7 @@ struct native_slot {
 	weir_u8 count; // enum count_mode
 };
 
-// One piece of memory, without pointers: cgo would look at each of them in every call.
+// One piece of memory without pointers: cgo checks each pointer in every call.
 struct weir_world {
 	weir_u32 n;
 	struct edge_config edge;
@@ -562,9 +562,9 @@ func (e *End) Sits(p *Port) bool {
 	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
 }
 
-// Tick is the timer, or a packet in its place: backlogBytes wait in the port's queue, and windows are held. Running says
-// then whether the timer is to go on. It is called more often than anything else here, so its C returns nothing: a result
-// costs two calls more, and so does the promise that it calls nothing back, which only arguments on the stack need.
+// Tick gives the law a sample: backlogBytes wait in the port's queue, and user space is there. Afterwards Running says
+// whether the timer goes on. Tick is the most frequent call here, so its C function returns nothing: a result costs two
+// more calls. The pragma nocallback costs two as well, and only arguments on the stack need it.
 func (p *Port) Tick(nowNs uint64, backlogBytes uint32) {
 	C.native_tick((*C.struct_native_port)(unsafe.Pointer(p)), C.weir_u64(nowNs), C.weir_u32(backlogBytes))
 }
@@ -574,8 +574,8 @@ func (s *Switch) PacketMaySample(id int, nowNs uint64) bool {
 	return C.native_may_sample(s.c, C.weir_u32(id), C.weir_u64(nowNs)) != 0
 }
 
-// Sends says that data of a direction leaves by a port, up to the sequence number behind. It gives whether the port's
-// timer is to be started. As Tick, it is called often.
+// Sends reports that data of a direction leaves by a port, up to the sequence number behind. It returns whether the caller
+// has to start the port's timer. Like Tick it is called often.
 func (s *Switch) Sends(e *End, id int, behind uint32, nowNs uint64) bool {
 	port := s.Port(id)
 	ran := port.Running

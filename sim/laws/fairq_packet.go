@@ -220,7 +220,7 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 		q.ask(c, pk, at, uint8(apart), now)
 		return
 	}
-	// The answer depends on nothing but this. The flows of a port mostly ask the same until its window is another.
+	// The answer depends on these two numbers only. The flows of a port mostly ask the same until its window changes.
 	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Told)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
 	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
 		k.asked, k.grantQ8 = asked, at.state.GrantQ8
@@ -230,13 +230,13 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 	q.hold(pk, at.known.answer)
 }
 
-// known is what a port answered to the last ACK that was held to its window.
+// known is the answer to the last ACK that a port's window limited, and the question in two numbers.
 type known struct {
 	asked, grantQ8 uint64
 	answer         native.Field
 }
 
-// question is what core is asked of an ACK that the end e sends. at is the port that it is held to; nil: not known.
+// question builds core's question about an ACK that the end e sends. at is the port that limits the ACK; nil: not known.
 func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
 	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
@@ -251,7 +251,7 @@ func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, a
 	return a
 }
 
-// ask asks core about an ACK whose answer is not kept.
+// ask asks core about an ACK, and does not keep the answer.
 func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart uint8, now event.Time) {
 	from := side(pk)
 	a := q.question(&c.ends[from], pk, at, apart)

@@ -61,7 +61,7 @@ type fairQSwitch struct {
 	paths      int        // equal ones
 	divisor    uint16     // of the window that ACKs are held to whose data takes another
 	edge       bool       // windows are told to an edge
-	asksEach   bool       // core is asked about every ACK: what it decides depends on more than the port's window
+	asksEach   bool       // core sees every ACK: its answer depends on more than the port's window
 	idle       event.Time // count: handshake: a port without data for so long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
