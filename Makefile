@@ -9,7 +9,7 @@ REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 OUT     := out
 
-.PHONY: help build demo differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
+.PHONY: help build demo doc-tables differential test soak-switch soak-controller check lint prose generate check-generated bench bench-datapath bench-sim bench-sim-files bench-openflow fuzz-datapath fuzz-sim fuzz-openflow openflow-peers mutate-sim sim-arm64 fairq-lab experiments figures reproduction lab-truth fluid validate man packages deb container deps deps-test clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -71,6 +71,11 @@ generate: deps-test ## regenerate what is generated: kernel objects (clang-16), 
 	./weir run --schema > experiments/schema.json
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
+
+doc-tables: build ## tables of docs/generated, from the sources of weir switch, status, doctor and controller
+	./weir switch --schema > deploy/switch.schema.json
+	./weir controller --schema > deploy/controller.schema.json
+	$(GO) test -count=1 ./agent/switchd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
 check-generated: build ## what is committed is what the sources give
 	@scripts/check-generated

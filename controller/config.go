@@ -17,44 +17,44 @@ import (
 // File is a file of `kind: Controller`, as its author wrote it.
 type File struct {
 	Kind       string       `json:"kind" jsonschema:"required,enum=Controller" jsonschema_description:"Controller"`
-	Version    int          `json:"version,omitempty" jsonschema:"enum=1" jsonschema_description:"of the keys: 1 (default: 1)"`
-	Name       string       `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
+	Version    int          `json:"version,omitempty" jsonschema:"enum=1" jsonschema_description:"version of the keys (default: 1)"`
+	Name       string       `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _: name of the controller (default: default)"`
 	Listen     string       `json:"listen,omitempty" jsonschema_description:"address and port that switches connect to (default: 127.0.0.1:6653)"`
-	TLS        *fileTLS     `json:"tls,omitempty" jsonschema_description:"certificates on both sides (default: plain TCP, where anybody who reaches the address can be any switch)"`
-	Generation string       `json:"generation,omitempty" jsonschema_description:"file that keeps the generation id over a restart; of controllers that share it one is active, the others stand by (default: /var/lib/weir/controller-NAME.generation)"`
+	TLS        *fileTLS     `json:"tls,omitempty" jsonschema_description:"TLS with certificates on both sides (default: plain TCP; every host that reaches the address can claim to be any switch)"`
+	Generation string       `json:"generation,omitempty" jsonschema_description:"file that keeps the generation id over a restart. Of the controllers that share it one is active, the others stand by (default: /var/lib/weir/controller-NAME.generation)"`
 	Poll       law.Duration `json:"poll" jsonschema_description:"how often each switch is asked for its port counters, 1ms to 1h; 0s: never (default: 1s)"`
-	Rates      fileRates    `json:"rates,omitzero" jsonschema_description:"packets a second that one switch may send to the controller, by why"`
-	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"of everything that grows"`
-	Metrics    fileMetrics  `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
+	Rates      fileRates    `json:"rates,omitzero" jsonschema_description:"limits of the packets per second that one switch may send to the controller"`
+	Limits     fileLimits   `json:"limits,omitzero" jsonschema_description:"limits of all tables"`
+	Metrics    fileMetrics  `json:"metrics,omitzero" jsonschema_description:"metrics for Prometheus"`
 
-	Laws map[string]map[string]any `json:"laws,omitempty" jsonschema_description:"laws that run beside forwarding: by name, each with its parameters ({}: their defaults)"`
+	Laws map[string]map[string]any `json:"laws,omitempty" jsonschema_description:"laws that run in addition to forwarding: their names, each with its parameters ({}: defaults)"`
 }
 
 type fileTLS struct {
-	CA          string `json:"ca" jsonschema:"required" jsonschema_description:"PEM file: a switch's certificate must be signed by one of these"`
-	Certificate string `json:"certificate" jsonschema:"required" jsonschema_description:"PEM file: the controller's own, then those between it and the switches' CA"`
-	Key         string `json:"key" jsonschema:"required" jsonschema_description:"PEM file"`
-	Named       bool   `json:"named,omitempty" jsonschema_description:"true: a switch's certificate must have its datapath id, 16 hexadecimal digits, as common name or DNS name; else each switch of that CA can be any other that is not connected (default: false)"`
+	CA          string `json:"ca" jsonschema:"required" jsonschema_description:"PEM file: certificate authorities of the switches"`
+	Certificate string `json:"certificate" jsonschema:"required" jsonschema_description:"PEM file: certificate of the controller, then the intermediate certificates"`
+	Key         string `json:"key" jsonschema:"required" jsonschema_description:"PEM file: key of the controller"`
+	Named       bool   `json:"named,omitempty" jsonschema_description:"true: the certificate of a switch must have its datapath id, 16 hexadecimal digits, as common name or DNS name. false: a switch of the same authority can claim the id of one that is not connected (default: false)"`
 }
 
 type fileRates struct {
 	Probe  uint32 `json:"probe,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"LLDP (default: 1000)"`
 	ARP    uint32 `json:"arp,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"broadcast ARP (default: 500)"`
 	Copy   uint32 `json:"copy,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"copies of SYN, of FIN and of RST, each (default: 2000)"`
-	Source uint32 `json:"source,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"copies of packets of hosts not known yet (default: 500)"`
-	Miss   uint32 `json:"miss,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"packets to hosts not known yet, and group addresses (default: 500)"`
+	Source uint32 `json:"source,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"copies of packets from unknown hosts (default: 500)"`
+	Miss   uint32 `json:"miss,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"packets to unknown hosts and to group addresses (default: 500)"`
 }
 
 type fileLimits struct {
-	Switches     int `json:"switches,omitempty" jsonschema:"minimum=1,maximum=4096" jsonschema_description:"(default: 1024)"`
-	Hosts        int `json:"hosts,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"in all (default: 4096)"`
-	HostsPerPort int `json:"hosts_per_port,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"(default: 64)"`
-	Pins         int `json:"pins,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"flows on a path of their own (default: 1024)"`
-	Floods       int `json:"floods,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"frames a second from one port that are sent to all ports of hosts (default: 50)"`
+	Switches     int `json:"switches,omitempty" jsonschema:"minimum=1,maximum=4096" jsonschema_description:"connected switches (default: 1024)"`
+	Hosts        int `json:"hosts,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"known hosts of all switches (default: 4096)"`
+	HostsPerPort int `json:"hosts_per_port,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"known hosts of one port (default: 64)"`
+	Pins         int `json:"pins,omitempty" jsonschema:"minimum=1,maximum=65536" jsonschema_description:"pinned flows (default: 1024)"`
+	Floods       int `json:"floods,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"frames per second from one port that are flooded to all host ports (default: 50)"`
 }
 
 type fileMetrics struct {
-	Listen string `json:"listen" jsonschema_description:"address and port to serve on (default: 127.0.0.1:9188); an empty text: nowhere"`
+	Listen string `json:"listen" jsonschema_description:"address and port to serve on; an empty string: none (default: 127.0.0.1:9188)"`
 }
 
 const (

@@ -1,8 +1,9 @@
-// Package docs_test holds the pages to what they say: links lead somewhere, and files that they show are
-// read.
+// Package docs_test checks the pages: every link resolves, every file of a switch that a page shows is valid, and the
+// tables of docs/generated are what the sources give.
 package docs_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,24 +14,31 @@ import (
 	"weir/agent/switchd/fairq"
 )
 
-// pages are all of the project's for people, with their text.
+// pages are all Markdown pages of the project, with their text: names are relative to docs/.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, pattern := range []string{"*.md", "spec/*.md", "tables/*.md", "../*.md"} {
-		files, err := filepath.Glob(pattern)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "out"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".md"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out[f] = string(text)
-		}
+		rel, err := filepath.Rel("../docs", path)
+		out[rel] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(out) < 15 {
+	if len(out) < 30 {
 		t.Fatalf("only %d pages", len(out))
 	}
 	return out

@@ -1,18 +1,21 @@
 package doctor
 
 import (
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Every check that a finding can have is in the page's list, and none that is not.
-func TestDocs_ListTheChecks(t *testing.T) {
-	page, err := os.ReadFile("../../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+var update = flag.Bool("update", false, "write the table of checks anew, to be reviewed as a diff")
+
+// checksInSources are the names of all checks that a finding can have.
+func checksInSources(t *testing.T) []string {
+	t.Helper()
 	files, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -37,16 +40,42 @@ func TestDocs_ListTheChecks(t *testing.T) {
 	if len(checks) < 50 {
 		t.Fatalf("only %d checks found in the sources", len(checks))
 	}
-	for c := range checks {
-		if !strings.Contains(string(page), "`"+c+"`") {
-			t.Errorf("docs/doctor.md does not name %s", c)
+	return slices.Sorted(maps.Keys(checks))
+}
+
+// TestDocTables_Checks compares docs/generated/doctor-checks.md with the checks of the sources, and with -update writes it.
+func TestDocTables_Checks(t *testing.T) {
+	areas := []struct{ prefix, of string }{
+		{"kernel", "the kernel"}, {"rights", "rights of this process"}, {"port", "one port"}, {"programs", "programs of others"},
+		{"bypass", "traffic that bypasses the kernel"}, {"mtu", "MTU"}, {"tcp", "TCP, and what hides it"}, {"memory", "memory"},
+		{"weir", "Weir on this machine"}, {"unseen", "parts that could not be read"},
+	}
+	all := checksInSources(t)
+	var b strings.Builder
+	b.WriteString("<!-- made by make doc-tables; do not edit -->\n\n# Checks of weir doctor\n\n" +
+		"Values of `check` in `weir doctor --json`. They stay the same from version to version. The command: [doctor.md](../doctor.md).\n\n" +
+		"| checks | about |\n|---|---|\n")
+	listed := 0
+	for _, area := range areas {
+		var names []string
+		for _, c := range all {
+			if c == area.prefix || strings.HasPrefix(c, area.prefix+".") {
+				names = append(names, "`"+c+"`")
+			}
+		}
+		listed += len(names)
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), area.of)
+	}
+	if listed != len(all) {
+		t.Errorf("%d of %d checks belong to an area", listed, len(all))
+	}
+	const path = "../../docs/generated/doctor-checks.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-	_, list, _ := strings.Cut(string(page), "| check | of |")
-	list, _, _ = strings.Cut(list, "## ")
-	for _, m := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(list, -1) {
-		if !checks[m[1]] {
-			t.Errorf("docs/doctor.md names %s, which no finding has", m[1])
-		}
+	if got, err := os.ReadFile(path); err != nil || string(got) != b.String() {
+		t.Errorf("%s differs from the sources (%v): run make doc-tables", path, err)
 	}
 }

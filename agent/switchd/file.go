@@ -17,14 +17,14 @@ import (
 // what it becomes.
 type File struct {
 	Kind     string         `json:"kind" jsonschema:"required,enum=Switch" jsonschema_description:"Switch"`
-	Version  int            `json:"version" jsonschema:"required,enum=2" jsonschema_description:"of the keys: 2. A file without it is of version 1, which is still read"`
-	Name     string         `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _ (default: default)"`
-	Defaults PortSettings   `json:"defaults,omitzero" jsonschema_description:"any key of a port, for all ports that do not say otherwise"`
-	Ports    []filePort     `json:"ports" jsonschema:"required,minItems=1,maxItems=20000" jsonschema_description:"the ports to manage; the first entry that matches a device counts"`
+	Version  int            `json:"version" jsonschema:"required,enum=2" jsonschema_description:"version of the keys. A file without it is read as version 1"`
+	Name     string         `json:"name,omitempty" jsonschema:"maxLength=32,pattern=^[A-Za-z0-9_-]+$" jsonschema_description:"1 to 32 of a-z, A-Z, 0-9, - and _: name of the switch and of its pins (default: default)"`
+	Defaults PortSettings   `json:"defaults,omitzero" jsonschema_description:"any key of a port; it holds for each port that does not set the key itself"`
+	Ports    []filePort     `json:"ports" jsonschema:"required,minItems=1,maxItems=20000" jsonschema_description:"ports to manage; the first entry that matches a device applies to it"`
 	Scope    []netip.Prefix `json:"scope,omitempty" jsonschema:"maxItems=4096" jsonschema_description:"manage only flows with both ends in one of these prefixes (default: all)"`
-	Enforce  fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are held; elsewhere flows are only observed (default: everywhere)"`
+	Enforce  fileEnforce    `json:"enforce,omitzero" jsonschema_description:"where windows are limited; all other flows are only observed (default: everywhere)"`
 	Rollback fileRollback   `json:"rollback,omitzero" jsonschema_description:"when to stop enforcing on a port (default: never)"`
-	Metrics  fileMetrics    `json:"metrics,omitzero" jsonschema_description:"figures for Prometheus"`
+	Metrics  fileMetrics    `json:"metrics,omitzero" jsonschema_description:"metrics for Prometheus"`
 
 	law     any    // the law's keys of all ports
 	warning string // of a file of version 1: what is to be written instead
@@ -32,18 +32,18 @@ type File struct {
 
 // PortSettings say how a port is managed. What is zero was not said.
 type PortSettings struct {
-	Rate   law.Rate     `json:"rate,omitempty" jsonschema_description:"of the port (default: that of its own tbf or htb)"`
-	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"of the port, below 4.29GB (default: that of its own tbf or htb; with shape what is sent in 1 ms)"`
-	Shape  law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; only where the kernel's default queue discipline stands"`
-	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"of flows when nothing queues, up to 1s (default: 250us)"`
-	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking beside the law, such as {threshold: 200KB}"`
+	Rate   law.Rate     `json:"rate,omitempty" jsonschema_description:"rate of the port (default: the rate of its tbf or htb)"`
+	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"buffer of the port, below 4.29GB (default: the buffer of its tbf or htb; with shape: the bytes sent in 1 ms)"`
+	Shape  law.Rate     `json:"shape,omitempty" jsonschema_description:"give the port a tbf of this rate while Weir runs; it replaces only the kernel's default queue discipline"`
+	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, up to 1s (default: 250us)"`
+	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking in addition to the law, such as {threshold: 200KB}"`
 
 	Law any `json:"-"` // what Keys.PortKeys made, as the file has it
 }
 
 // Mark is ECN marking of a port: ECT packets that find more than Threshold in the queue.
 type Mark struct {
-	Threshold law.Bytes `json:"threshold" jsonschema:"required" jsonschema_description:"mark above this backlog (K); 0B: do not mark"`
+	Threshold law.Bytes `json:"threshold" jsonschema:"required" jsonschema_description:"mark ECN-capable packets above this backlog (K); 0B: do not mark"`
 }
 
 // over gives s where it says something, and base elsewhere.
@@ -61,16 +61,16 @@ type filePort struct {
 
 type fileEnforce struct {
 	Ports   deviceNames `json:"ports,omitempty" jsonschema_description:"a name, a pattern (swp*), or a list of them (default: all ports)"`
-	Percent int         `json:"percent" jsonschema:"minimum=0,maximum=100" jsonschema_description:"of the flows of each, chosen by a hash (default: 100)"`
+	Percent int         `json:"percent" jsonschema:"minimum=0,maximum=100" jsonschema_description:"percentage of each port's flows to limit, chosen by a hash (default: 100)"`
 }
 
 type fileRollback struct {
-	If   []string     `json:"if,omitempty" jsonschema:"maxItems=16" jsonschema_description:"figures of held flows by those of free ones: goodput < 0.9, retransmissions > 2.0, drops > 1.5"`
-	Over law.Duration `json:"over,omitempty" jsonschema_description:"for as long as this, 1s to 1h (default: 10s)"`
+	If   []string     `json:"if,omitempty" jsonschema:"maxItems=16" jsonschema_description:"rules such as goodput < 0.5, retransmissions > 2, drops > 1.5"`
+	Over law.Duration `json:"over,omitempty" jsonschema_description:"how long a rule must be broken, 1s to 1h (default: 10s)"`
 }
 
 type fileMetrics struct {
-	Listen string `json:"listen" jsonschema_description:"address and port to serve on (default: 127.0.0.1:9187); an empty text: nowhere"`
+	Listen string `json:"listen" jsonschema_description:"address and port to serve on; an empty string: none (default: 127.0.0.1:9187)"`
 }
 
 // deviceNames are names of devices or patterns of them: in a file one, or a list.

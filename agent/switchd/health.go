@@ -4,10 +4,10 @@ import "weir/datapath/reading"
 
 // Finding is one thing that is not as it should be with a port, or that is worth knowing.
 type Finding struct {
-	Word   string `json:"word"`             // for programs; the words of checks
-	State  State  `json:"state"`            // the most that the port can be with it; enforced: a warning
-	Reason string `json:"reason"`           // for people
-	Remedy string `json:"remedy,omitempty"` // what to do about it
+	Word   string `json:"word"`             // name of the finding, for programs
+	State  State  `json:"state"`            // best state of the port with this finding; enforced: a warning
+	Reason string `json:"reason"`           // the finding in words; may change
+	Remedy string `json:"remedy,omitempty"` // what to do; may change
 }
 
 // Asked says that a finding is what the configuration asks for, or what somebody did on purpose: nothing is to be
@@ -28,11 +28,12 @@ type view struct {
 	note     string     // what weir switch says of why flows are not held
 }
 
-// check looks for one thing. It says why the port is not what it should be, or "", and what to do.
+// check looks for one thing. look returns why the port is not as it should be, or "", and what to do.
 type check struct {
 	word  string
 	state State
 	look  func(v *view) (reason, remedy string)
+	means string // of the word, for every port: the table in docs/generated/status.md
 }
 
 // Words that the code asks for.
@@ -46,30 +47,54 @@ const (
 
 // checks are in the order of what counts most: what leaves least of the law first.
 var checks = []check{
-	{"detached", Off, lookDetached},
-	{"no-device", Off, lookNoDevice},
-	{"ending", Off, lookEnding},
-	{"released", Off, lookReleased},
-	{wordDown, Off, lookDown},
-	{"leaving", Off, lookLeaving},
-	{"rolled-back", Off, lookRolledBack},
-	{wordObserved, Off, lookObserved},
-	{"stale-heartbeat", Degraded, lookStale},
-	{"no-queue", Degraded, lookNoQueue},
-	{"unknown-rate", Degraded, lookUnknownRate},
-	{"not-reached", Degraded, lookNotReached},
-	{"not-first", Degraded, lookNotFirst},
-	{"bypassed", Degraded, lookBypassed},
-	{"on-chip", Degraded, lookOnChip},
-	{"hidden-segments", Degraded, lookHiddenSegments},
-	{"one-sided", Degraded, lookOneSided},
-	{"tunnels", Degraded, lookTunnels},
-	{"table-full", Degraded, lookTableFull},
-	{wordPart, Enforced, lookPart},
-	{"was-full", Enforced, lookWasFull},
-	{"data-elsewhere", Enforced, lookDataElsewhere},
-	{"hw-tc-offload", Enforced, lookHardware},
-	{"elsewhere", Enforced, lookElsewhere},
+	{"detached", Off, lookDetached,
+		"the BPF link has no device any more, and the device exists. `weir switch` attaches again within a second"},
+	{"no-device", Off, lookNoDevice,
+		"the device was deleted, or made again with a queue that cannot be managed. A port that was given by name stays listed; a port found by a pattern is removed"},
+	{"ending", Off, lookEnding,
+		"`weir switch` is ending"},
+	{"released", Off, lookReleased,
+		"no process holds the lock on the pins, and no heartbeat came for a second. Windows are not limited"},
+	{wordDown, Off, lookDown,
+		"no fault: the port was set down. A port without carrier also has this word, with a remedy"},
+	{"leaving", Off, lookLeaving,
+		"`weir switch` is leaving this port"},
+	{"rolled-back", Off, lookRolledBack,
+		"a rollback rule stopped enforcement; the reason is the rule and its figures"},
+	{wordObserved, Off, lookObserved,
+		"no fault: the configuration limits no flow of this port"},
+	{"stale-heartbeat", Degraded, lookStale,
+		"three heartbeats are missing (750 ms), and the process holds the lock or windows are still limited. After a second without a heartbeat they are not limited"},
+	{"no-queue", Degraded, lookNoQueue,
+		"the root queue discipline was replaced by one without a backlog (`mq`, `pfifo_fast`, none). Flows are learnt and not limited; enforcement starts again with a `tbf` or `htb`"},
+	{"unknown-rate", Degraded, lookUnknownRate,
+		"the root queue discipline was replaced by one that reports no rate or buffer (`fq_codel`). Flows are learnt and not limited"},
+	{"not-reached", Degraded, lookNotReached,
+		"the law's program counted none, or less than half, of the packets that entered the port's queue. Usually another program runs first and ends the chain"},
+	{"not-first", Degraded, lookNotFirst,
+		"other programs run before the law's. They may still let all packets pass"},
+	{"bypassed", Degraded, lookBypassed,
+		"the device sent at least twice as many packets as its queue handed to it: XDP, AF_XDP, or a chip or flow table that forwards"},
+	{"on-chip", Degraded, lookOnChip,
+		"the port belongs to a switch chip, which forwards without the kernel"},
+	{"hidden-segments", Degraded, lookHiddenSegments,
+		"`rx-gro-list` is on. GRO chains whole TCP segments (Linux 6.10 and later), and only the first header of a chain is rewritten. TSO, GSO, GRO and checksum offload hide nothing"},
+	{"one-sided", Degraded, lookOneSided,
+		"for a tenth of the flows or more, data leaves here and no acknowledgement passed a governed port for a second. A port is not named, or the acknowledgements take another switch. One such flow among others is no finding"},
+	{"tunnels", Degraded, lookTunnels,
+		"at least a tenth of the packets are tunnelled or encrypted: their TCP is not seen"},
+	{"table-full", Degraded, lookTableFull,
+		"new connections find no room in the flow table now"},
+	{wordPart, Enforced, lookPart,
+		"a percentage of the flows is limited, as configured"},
+	{"was-full", Enforced, lookWasFull,
+		"the flow table was full once"},
+	{"data-elsewhere", Enforced, lookDataElsewhere,
+		"acknowledgements leave here whose data passes no governed port"},
+	{"hw-tc-offload", Enforced, lookHardware,
+		"the device may be configured to forward by itself"},
+	{"elsewhere", Enforced, lookElsewhere,
+		"the port is in another network namespace: its queue, offloads and other programs are not read"},
 }
 
 // findings are what the checks say, in their order.

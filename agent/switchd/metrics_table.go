@@ -70,83 +70,83 @@ func truth(yes bool) float64 {
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
 var buildInfo = prometheus.NewDesc("weir_build_info",
-	"The Weir that runs: always 1.", []string{"version", "goversion"}, nil)
+	"Version of the running Weir: always 1.", []string{"version", "goversion"}, nil)
 
-var readable = ofSwitch(gauge, "up", "Whether the kernel could be asked about the switch: 1, else 0 and all else of it is missing.", nil)
+var readable = ofSwitch(gauge, "up", "1: the kernel could be read. 0: it could not, and all other metrics of the switch are missing.", nil)
 
 var switchMetrics = []metric[*moment]{
-	someOfSwitch(gauge, "state", "State of the switch, which is the least of its ports': 1 for the one that it has, 0 for the others.", "state",
+	someOfSwitch(gauge, "state", "1 for the current state, 0 for the other states. The switch has the worst state of its ports.", "state",
 		func(m *moment, emit func(float64, ...string)) { emitState(m.words.State, emit) }),
-	ofSwitch(gauge, "ports", "Ports that the law is on.",
+	ofSwitch(gauge, "ports", "Ports that the law is attached to.",
 		func(m *moment) float64 { return float64(len(m.words.Ports)) }),
-	ofSwitch(gauge, "heartbeat_age_seconds", "Time since user space last told the kernel that it lives.",
+	ofSwitch(gauge, "heartbeat_age_seconds", "Time since the last heartbeat of user space; it sends one every 0.25 s.",
 		func(m *moment) float64 { return seconds(m.kernel.BeatAge) }),
-	ofSwitch(gauge, "heartbeat_lease_seconds", "How old a heartbeat may become before windows are let go.",
+	ofSwitch(gauge, "heartbeat_lease_seconds", "Age of the heartbeat at which the kernel program stops limiting windows.",
 		func(m *moment) float64 { return seconds(m.kernel.Lease) }),
-	ofSwitch(gauge, "read_duration_seconds", "What it took to read the kernel for this scrape.",
+	ofSwitch(gauge, "read_duration_seconds", "Time that reading the kernel took for this scrape.",
 		func(m *moment) float64 { return seconds(m.took) }),
-	someOfSwitch(counter, "reloads_total", "Changes of the configuration that were asked for, by result.", "result",
+	someOfSwitch(counter, "reloads_total", "Reloads of the configuration, by result.", "result",
 		func(m *moment, emit func(float64, ...string)) {
 			emit(float64(m.events.applied.Load()), reloadApplied)
 			emit(float64(m.events.refused.Load()), reloadRefused)
 		}),
-	ofSwitch(gauge, "last_reload_successful", "Whether the last change of the configuration that was asked for was applied; 1 before the first.",
+	ofSwitch(gauge, "last_reload_successful", "1: the last reload was applied, or there was none. 0: it was refused, and the configuration before it is in force.",
 		func(m *moment) float64 { return truth(!m.events.lastRefused.Load()) }),
-	someOfSwitch(counter, "signed_segments_total", "Segments that both ends sign (TCP-MD5, TCP-AO), of the 10 sources with the most.", "source",
+	someOfSwitch(counter, "signed_segments_total", "Segments that both ends sign (TCP-MD5, TCP-AO), for the 10 sources with the most of the last 1024.", "source",
 		func(m *moment, emit func(float64, ...string)) {
 			for _, from := range m.words.SignedSources {
 				emit(float64(from.Segments), from.label())
 			}
 		}),
-	ofSwitch(counter, "rollbacks_total", "Times that a canary was taken away by its own rule.",
+	ofSwitch(counter, "rollbacks_total", "Rollbacks: times that a rule of the configuration stopped enforcement on a port.",
 		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
 }
 
 var portMetrics = []metric[*portMoment]{
-	someOfPort(gauge, "state", "State of the port: 1 for the one that it has, 0 for the others.", "state",
+	someOfPort(gauge, "state", "1 for the current state, 0 for the other states.", "state",
 		func(p *portMoment, emit func(float64, ...string)) { emitState(p.words.State, emit) }),
-	someOfPort(gauge, "finding", "A thing that weir status finds about the port: 1; without findings there is none.", "finding",
+	someOfPort(gauge, "finding", "1 for each finding of weir status about the port; no series without findings.", "finding",
 		func(p *portMoment, emit func(float64, ...string)) {
 			for _, f := range p.words.Findings {
 				emit(1, f.Word)
 			}
 		}),
-	ofPort(gauge, "flows", "Flows that send data out of the port now.",
+	ofPort(gauge, "flows", "Flows that send data out of the port now (beta).",
 		func(p *portMoment) float64 { return float64(p.Flows) }),
-	ofPort(gauge, "connections", "Connections in the table that were opened from behind the port.",
+	ofPort(gauge, "connections", "Connections in the flow table that were opened by hosts behind the port.",
 		func(p *portMoment) float64 { return float64(p.Connections) }),
 
 	ofPort(gauge, "window_bytes", "Window that the law gives each flow.",
 		func(p *portMoment) float64 { return float64(p.WindowBytes) }),
-	ofPort(gauge, "grant_bytes", "Window that flows are held to now; 0 where none is held.",
+	ofPort(gauge, "grant_bytes", "Window that flows are limited to now; 0: no flow is limited.",
 		func(p *portMoment) float64 { return float64(p.GrantBytes) }),
-	ofPort(gauge, "equilibrium_window_bytes", "Window at which the port's flows together fill pipe and target: what a part of the flows is held to, and what none would be; 0 without flows.",
+	ofPort(gauge, "equilibrium_window_bytes", "Equilibrium window: (BDP + target) / flows. A canary's flows are limited to it, with the BDP counted together with the current queue; 0 without flows.",
 		func(p *portMoment) float64 { return float64(p.EquilibriumBytes) }),
-	ofPort(gauge, "held_ratio", "Share of the flows that is to be held: 1 all, 0 none, which is to observe.",
+	ofPort(gauge, "held_ratio", "Configured share of the flows to limit: 1 all, 0.1 a canary of 10 %, 0 observe only.",
 		func(p *portMoment) float64 { return heldRatio(p.Hold, p.HoldShare) }),
-	ofPort(gauge, "handshake_rtt_seconds", "Least round trip of handshakes lately, of connections that send by this port; 0 without any.",
+	ofPort(gauge, "handshake_rtt_seconds", "Smallest round-trip time of the handshakes of the last 9 to 17 s, of connections that send by this port. It includes the time in this switch's queues; 0 without handshakes.",
 		func(p *portMoment) float64 { return seconds(p.HandshakeRTT) }),
-	ofPort(gauge, "target_bytes", "Queue that the law keeps.",
+	ofPort(gauge, "target_bytes", "Target queue (alpha x buffer).",
 		func(p *portMoment) float64 { return float64(p.TargetBytes) }),
-	ofPort(gauge, "queue_bytes", "Queue at the last sample; a port without flows is not sampled.",
+	ofPort(gauge, "queue_bytes", "Queue at the last sample. A port without flows is not sampled.",
 		func(p *portMoment) float64 { return float64(p.QueueBytes) }),
 	ofPort(gauge, "queue_max_bytes", "Longest queue that was sampled since the port was first attached.",
 		func(p *portMoment) float64 { return float64(p.QueueMax) }),
-	someOfPort(counter, "samples_total", "Samples of the queue, by what took them: the port's timer, or a packet where that was late.", "by",
+	someOfPort(counter, "samples_total", "Samples of the queue, by the port's timer, or by a packet if the timer was late.", "by",
 		func(p *portMoment, emit func(float64, ...string)) {
 			emit(float64(p.Samples), "timer")
 			emit(float64(p.SamplesByPacket), "packet")
 		}),
 	ofPort(gauge, "sample_age_seconds", "Time since the last sample of the queue; 0 before the first.",
 		func(p *portMoment) float64 { return seconds(p.SampleAge) }),
-	ofPort(counter, "samples_refused_total", "Times that the port's timer found its device gone and read nothing.",
+	ofPort(counter, "samples_refused_total", "Timer ticks that found the device gone and read nothing.",
 		func(p *portMoment) float64 { return float64(p.DeviceRefused) }),
 
-	ofPort(counter, "packets_total", "Packets that left by the port, or would but for signed: limit or drop, as they are on the wire.",
+	ofPort(counter, "packets_total", "Packets that left by the port or were dropped by signed: limit or drop; a packet that the NIC splits counts as its segments.",
 		func(p *portMoment) float64 { return float64(p.Seen) }),
-	ofPort(counter, "rewritten_packets_total", "Of these, acknowledgements whose window was made smaller.",
+	ofPort(counter, "rewritten_packets_total", "Of these, acknowledgements whose window was rewritten.",
 		func(p *portMoment) float64 { return float64(p.Rewritten) }),
-	someOfPort(counter, "passed_packets_total", "Of these, packets that passed as they were, by why.", "reason",
+	someOfPort(counter, "passed_packets_total", "Of these, packets that passed unchanged, by reason.", "reason",
 		func(p *portMoment, emit func(float64, ...string)) {
 			for _, r := range reasons {
 				emit(float64(r.of(&p.Stats)), r.Key)
@@ -154,45 +154,45 @@ var portMetrics = []metric[*portMoment]{
 		}),
 	ofPort(counter, "dropped_packets_total", "Of these, signed segments that signed: limit or drop dropped.",
 		func(p *portMoment) float64 { return float64(p.Dropped) }),
-	ofPort(counter, "data_packets_total", "Of these, packets with payload, whether rewritten or not.",
+	ofPort(counter, "data_packets_total", "Of these, packets with payload, rewritten or not.",
 		func(p *portMoment) float64 { return float64(p.Data) }),
-	ofPort(counter, "connections_opened_total", "Connections that were entered in the table.",
+	ofPort(counter, "connections_opened_total", "Connections that were entered in the flow table.",
 		func(p *portMoment) float64 { return float64(p.Opened) }),
-	ofPort(counter, "connections_adopted_total", "Of these, connections that were older than the law on this switch.",
+	ofPort(counter, "connections_adopted_total", "Of these, adopted connections: they began before the law was attached.",
 		func(p *portMoment) float64 { return float64(p.Adopted) }),
-	ofPort(counter, "connections_refused_total", "Connections that found no room in the table, and pass unmanaged.",
+	ofPort(counter, "connections_refused_total", "Connections that found no room in the flow table and pass unmanaged.",
 		func(p *portMoment) float64 { return float64(p.TableFull) }),
 
-	someOfPort(gauge, "one_sided_connections", "Directions of connections of which for a second only one side passed: data, or acknowledgements.", "seen",
+	someOfPort(gauge, "one_sided_connections", "Directions of connections of which only data, or only acknowledgements, passed this switch for a second.", "seen",
 		func(p *portMoment, emit func(float64, ...string)) {
 			emit(float64(p.OneSidedData), "data")
 			emit(float64(p.OneSidedAcks), "acks")
 		}),
-	ofPort(counter, "told_packets_total", "Edge mode: acknowledgements that told an edge a window.",
+	ofPort(counter, "told_packets_total", "Edge mode: acknowledgements that advertised a window to an edge.",
 		func(p *portMoment) float64 { return float64(p.Told) }),
-	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that another switch sees, which were held to this port's window divided by its equal paths.",
+	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that takes another switch, limited to this port's window divided by paths.",
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
-	armMetric(gauge, "arm_flows", "Flows that count, by arm: free ones, which nothing is done to, and held ones.",
+	armMetric(gauge, "arm_flows", "Active flows, by group: free (control group, not limited) or held (treatment group, limited).",
 		func(a *reading.Arm) float64 { return float64(a.Flows) }),
-	armMetric(counter, "arm_data_bytes_total", "Payload of TCP that left by the port, again or for the first time.",
+	armMetric(counter, "arm_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, and during weir observe.",
 		func(a *reading.Arm) float64 { return float64(a.DataBytes) }),
-	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was sent again, or was overtaken on its way.",
+	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was retransmitted or reordered.",
 		func(a *reading.Arm) float64 { return float64(a.RetransmittedBytes) }),
-	armMetric(counter, "arm_acknowledged_bytes_total", "Payload of TCP that was newly acknowledged: goodput.",
+	armMetric(counter, "arm_acknowledged_bytes_total", "TCP payload that was newly acknowledged: goodput.",
 		func(a *reading.Arm) float64 { return float64(a.AckedBytes) }),
-	armMetric(counter, "arm_acks_total", "Segments that acknowledged it.",
+	armMetric(counter, "arm_acks_total", "Segments that acknowledge data of these flows.",
 		func(a *reading.Arm) float64 { return float64(a.Acks) }),
-	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; of free flows, those that would be if they were held.",
+	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; for free flows, segments that would be rewritten.",
 		func(a *reading.Arm) float64 { return float64(a.Limited) }),
 
-	queueMetric(gauge, "qdisc_backlog_bytes", "Queue of the port's root queue discipline when this was read.",
+	queueMetric(gauge, "qdisc_backlog_bytes", "Backlog of the port's root queue discipline at this scrape.",
 		func(q attach.RootQueue) float64 { return float64(q.BacklogBytes) }),
 	queueMetric(counter, "qdisc_sent_bytes_total", "Bytes that the port's root queue discipline sent.",
 		func(q attach.RootQueue) float64 { return float64(q.SentBytes) }),
-	queueMetric(counter, "qdisc_dropped_packets_total", "Packets that the port's root queue discipline dropped.",
+	queueMetric(counter, "qdisc_dropped_packets_total", "Packets that the port's root queue discipline dropped. The kernel's counter has 32 bits.",
 		func(q attach.RootQueue) float64 { return float64(q.Drops) }),
-	someOfPort(counter, "device_dropped_packets_total", "Packets that the port's device dropped instead of sending them.", "",
+	someOfPort(counter, "device_dropped_packets_total", "Packets that the port's device dropped on transmit.", "",
 		func(p *portMoment, emit func(float64, ...string)) {
 			if p.Local && p.HasDevice {
 				emit(float64(p.words.DeviceDrops))

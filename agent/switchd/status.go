@@ -32,30 +32,29 @@ type Report struct {
 
 // Switch is one name of `weir switch`.
 type Switch struct {
-	Name      string  `json:"name"`
-	State     State   `json:"state"`
-	Word      string  `json:"word,omitempty"`    // the finding that makes it less than enforced
-	Reason    string  `json:"reason,omitempty"`  // the same for people
-	PID       int     `json:"pid,omitempty"`     // of the process that has it, or had it last
-	Version   string  `json:"version,omitempty"` // of that process
-	BeatAgeMs float64 `json:"beat_age_ms"`       // since it last said that it lives
+	Name      string  `json:"name"`              // name of the switch
+	State     State   `json:"state"`             // worst state of the ports that are not down or observed
+	Word      string  `json:"word,omitempty"`    // finding that makes it less than enforced
+	Reason    string  `json:"reason,omitempty"`  // the same finding in words
+	PID       int     `json:"pid,omitempty"`     // process that owns the switch, or owned it last
+	Version   string  `json:"version,omitempty"` // version of that process
+	BeatAgeMs float64 `json:"beat_age_ms"`       // time since the last heartbeat
 
-	UptimeSeconds float64 `json:"uptime_s,omitempty"`    // since the process took the switch, while it lives
-	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // of the process
-	CPUSeconds    float64 `json:"cpu_seconds,omitempty"` // of the process; what the kernel programs take is not in it
+	UptimeSeconds float64 `json:"uptime_s,omitempty"`    // time since the process took the switch, while it lives
+	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // resident memory of the process
+	CPUSeconds    float64 `json:"cpu_seconds,omitempty"` // CPU time of the process; the kernel programs are not included
 
-	// SignedSources are the sources with the most signed segments, 10 at most.
-	SignedSources []SignedSource `json:"signed_sources,omitempty"`
+	SignedSources []SignedSource `json:"signed_sources,omitempty"` // the 10 sources with the most signed segments
 
-	Ports []Port `json:"ports"`
+	Ports []Port `json:"ports"` // ports of the switch
 }
 
 // SignedSource is a source of segments that both ends of their connection sign (TCP-MD5, TCP-AO).
 type SignedSource struct {
-	Address  string `json:"address"`
+	Address  string `json:"address"`        // source address
 	VLAN     uint32 `json:"vlan,omitempty"` // tags from the outer to the inner, 12 bits each
-	Segments uint64 `json:"segments"`
-	Dropped  uint64 `json:"dropped"` // of them, by signed: limit or drop
+	Segments uint64 `json:"segments"`       // signed segments from this address
+	Dropped  uint64 `json:"dropped"`        // of these, segments dropped by signed: limit or drop
 }
 
 // label names the source in metrics.
@@ -68,49 +67,49 @@ func (s *SignedSource) label() string {
 
 // Port is one port of a switch. Packets are those that leave by it, as they are on the wire.
 type Port struct {
-	Port     string    `json:"port"`
-	Ifindex  int       `json:"ifindex"`
-	State    State     `json:"state"`
-	Word     string    `json:"word,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Findings []Finding `json:"findings,omitempty"` // all that was found, what counts most first
-	Warnings []string  `json:"warnings,omitempty"` // what was found beside the reason, for people
-	LinkID   uint32    `json:"link_id"`            // of BPF
-	Program  uint32    `json:"program_id"`         // of BPF
+	Port     string    `json:"port"`               // name of the port
+	Ifindex  int       `json:"ifindex"`            // interface index of the device
+	State    State     `json:"state"`              // enforced, degraded or off
+	Word     string    `json:"word,omitempty"`     // finding that makes it less than enforced
+	Reason   string    `json:"reason,omitempty"`   // the same finding in words
+	Findings []Finding `json:"findings,omitempty"` // all findings, worst first
+	Warnings []string  `json:"warnings,omitempty"` // reasons of the other findings
+	LinkID   uint32    `json:"link_id"`            // BPF link id (bpftool link)
+	Program  uint32    `json:"program_id"`         // BPF program id (bpftool prog)
 
-	Flows       uint32 `json:"flows"`        // that send data out of the port
-	Connections uint32 `json:"connections"`  // in the table, opened from behind the port
-	WindowBytes uint64 `json:"window_bytes"` // the law's, of each flow
-	GrantBytes  uint64 `json:"grant_bytes"`  // what windows are held to now; 0: nothing
-	TargetBytes uint32 `json:"target_bytes"`
-	QueueBytes  uint32 `json:"queue_bytes"`          // at the last sample
-	QueueMax    uint32 `json:"queue_max_bytes"`      // since it was first attached
-	QueueKind   string `json:"queue_kind,omitempty"` // of the root queue discipline that is there now
-	Backlog     uint32 `json:"backlog_bytes"`        // of it, now
-	QueueDrops  uint64 `json:"queue_drops"`          // by it, since it was made
-	DeviceDrops uint64 `json:"device_drops"`         // by the device when sending, since it was made
+	Flows       uint32 `json:"flows"`                // flows that send data out of the port now
+	Connections uint32 `json:"connections"`          // connections in the flow table that were opened by hosts behind the port
+	WindowBytes uint64 `json:"window_bytes"`         // window that the law gives each flow
+	GrantBytes  uint64 `json:"grant_bytes"`          // window that flows are limited to now; 0: none is limited
+	TargetBytes uint32 `json:"target_bytes"`         // target queue
+	QueueBytes  uint32 `json:"queue_bytes"`          // queue at the last sample; a port without flows is not sampled
+	QueueMax    uint32 `json:"queue_max_bytes"`      // longest queue since the port was first attached
+	QueueKind   string `json:"queue_kind,omitempty"` // root queue discipline of the port now
+	Backlog     uint32 `json:"backlog_bytes"`        // backlog of the root queue discipline now
+	QueueDrops  uint64 `json:"queue_drops"`          // drops of the root queue discipline since it was made
+	DeviceDrops uint64 `json:"device_drops"`         // drops of the device on transmit since it was made
 
-	Hold           string  `json:"hold"`                       // all, part or none of its flows
-	HoldPercent    float64 `json:"hold_percent"`               // of its flows
-	OneSidedData   uint32  `json:"one_sided_data"`             // flows whose acknowledgements pass nowhere here
-	OneSidedAcks   uint32  `json:"one_sided_acks"`             // flows whose data passes nowhere here
-	HandshakeRTTUs float64 `json:"handshake_rtt_us,omitempty"` // the least lately
+	Hold           string  `json:"hold"`                       // which flows are limited: all, part or none
+	HoldPercent    float64 `json:"hold_percent"`               // percentage of the flows to limit
+	OneSidedData   uint32  `json:"one_sided_data"`             // flows of which only data passed this switch for a second
+	OneSidedAcks   uint32  `json:"one_sided_acks"`             // flows of which only acknowledgements passed this switch for a second
+	HandshakeRTTUs float64 `json:"handshake_rtt_us,omitempty"` // smallest round-trip time of the handshakes of the last 9 to 17 s
 
-	Samples         uint64  `json:"samples"` // of the queue, by the timer
-	SamplesByPacket uint64  `json:"samples_by_packet"`
-	DeviceRefused   uint64  `json:"device_refused"` // samples that found the device gone
-	SampleAgeMs     float64 `json:"sample_age_ms"`
+	Samples         uint64  `json:"samples"`           // samples of the queue by the timer
+	SamplesByPacket uint64  `json:"samples_by_packet"` // samples of the queue by a packet, when the timer was late
+	DeviceRefused   uint64  `json:"device_refused"`    // timer ticks that found the device gone and read nothing
+	SampleAgeMs     float64 `json:"sample_age_ms"`     // time since the last sample
 
-	Packets   uint64            `json:"packets"`
-	Rewritten uint64            `json:"rewritten"`
-	Passed    map[string]uint64 `json:"passed"`  // the rest of packets, by why
-	Dropped   uint64            `json:"dropped"` // signed segments, by signed: limit or drop
-	Data      uint64            `json:"data"`    // with payload, whatever else
-	Opened    uint64            `json:"opened"`
-	Adopted   uint64            `json:"adopted"`    // of opened, those older than Weir
-	TableFull uint64            `json:"table_full"` // not entered for want of room
+	Packets   uint64            `json:"packets"`    // packets that left or were dropped, as on the wire, since the port was first attached
+	Rewritten uint64            `json:"rewritten"`  // of these, acknowledgements whose window was rewritten
+	Passed    map[string]uint64 `json:"passed"`     // of these, packets that passed unchanged, by reason
+	Dropped   uint64            `json:"dropped"`    // of these, signed segments dropped by signed: limit or drop
+	Data      uint64            `json:"data"`       // of these, packets with payload
+	Opened    uint64            `json:"opened"`     // connections entered in the flow table
+	Adopted   uint64            `json:"adopted"`    // of these, connections that began before the law was attached
+	TableFull uint64            `json:"table_full"` // connections that found no room in the flow table
 
-	Rates *Rates `json:"rates,omitempty"` // from two readings; nil: there was one
+	Rates *Rates `json:"rates,omitempty"` // rates between two readings; absent after one
 }
 
 // Idle says that nothing is wrong with a port that is not enforced: it is down, or to be observed only.
@@ -121,22 +120,22 @@ func (s *Switch) Observes() bool { return s.Word == wordObserved }
 
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
-	Key, Text string
-	of        func(*reading.Stats) uint64
+	Key, Text, Means string // the key; in the text of weir status; in docs/generated/status.md
+	of               func(*reading.Stats) uint64
 }{
-	{"smaller", "windows small enough", func(s *reading.Stats) uint64 { return s.Smaller }},
-	{"ungoverned", "acknowledge data of no governed port", func(s *reading.Stats) uint64 { return s.Ungoverned }},
-	{"free", "of flows that are not held", func(s *reading.Stats) uint64 { return s.Free }},
-	{"unknown", "of no known connection", func(s *reading.Stats) uint64 { return s.Unknown }},
-	{"no_ack", "without acknowledgement", func(s *reading.Stats) uint64 { return s.NoAck }},
-	{"not_tcp", "not TCP", func(s *reading.Stats) uint64 { return s.NotTCP }},
-	{"out_of_scope", "out of scope", func(s *reading.Stats) uint64 { return s.OutOfScope }},
-	{"signed", "signed", func(s *reading.Stats) uint64 { return s.Signed }},
-	{"tunnel", "in tunnels", func(s *reading.Stats) uint64 { return s.Tunnel }},
-	{"fragment", "fragments", func(s *reading.Stats) uint64 { return s.Fragment }},
-	{"short", "broken", func(s *reading.Stats) uint64 { return s.Short }},
-	{"unwritable", "for want of memory", func(s *reading.Stats) uint64 { return s.Unwritable }},
-	{"untold", "left to the edge", func(s *reading.Stats) uint64 { return s.Untold }},
+	{"smaller", "windows small enough", "the window was small enough already", func(s *reading.Stats) uint64 { return s.Smaller }},
+	{"ungoverned", "acknowledge data of no governed port", "the port of the data has no flows, or no law", func(s *reading.Stats) uint64 { return s.Ungoverned }},
+	{"free", "of flows that are not held", "the flow is in the control group, or its port is only observed", func(s *reading.Stats) uint64 { return s.Free }},
+	{"unknown", "of no known connection", "the connection is not in the flow table", func(s *reading.Stats) uint64 { return s.Unknown }},
+	{"no_ack", "without acknowledgement", "the segment acknowledges nothing", func(s *reading.Stats) uint64 { return s.NoAck }},
+	{"not_tcp", "not TCP", "the packet is not TCP", func(s *reading.Stats) uint64 { return s.NotTCP }},
+	{"out_of_scope", "out of scope", "an end of the flow is outside scope", func(s *reading.Stats) uint64 { return s.OutOfScope }},
+	{"signed", "signed", "both ends sign the segments (TCP-MD5, TCP-AO)", func(s *reading.Stats) uint64 { return s.Signed }},
+	{"tunnel", "in tunnels", "the packet is tunnelled or encrypted", func(s *reading.Stats) uint64 { return s.Tunnel }},
+	{"fragment", "fragments", "the packet is an IP fragment", func(s *reading.Stats) uint64 { return s.Fragment }},
+	{"short", "broken", "the headers are incomplete or contradict each other", func(s *reading.Stats) uint64 { return s.Short }},
+	{"unwritable", "for want of memory", "the kernel had no memory to copy the header", func(s *reading.Stats) uint64 { return s.Unwritable }},
+	{"untold", "left to the edge", "edge mode: the edge writes the window", func(s *reading.Stats) uint64 { return s.Untold }},
 }
 
 // Status reads the kernel once, and nothing else: what is pinned of the switch with this name, or of all

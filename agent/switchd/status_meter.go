@@ -30,12 +30,12 @@ func (a *Agent) NewMeter(name string) (*Meter, error) {
 	return m, nil
 }
 
-// Rates are what happened between two readings, a second.
+// Rates are events per second between two readings.
 type Rates struct {
-	IntervalMs float64 `json:"interval_ms"` // between the readings
-	Packets    float64 `json:"packets_per_s"`
-	Rewritten  float64 `json:"rewritten_per_s"`
-	Drops      float64 `json:"drops_per_s"` // of the root queue discipline and of the device together
+	IntervalMs float64 `json:"interval_ms"`     // time between the readings
+	Packets    float64 `json:"packets_per_s"`   // packets that left
+	Rewritten  float64 `json:"rewritten_per_s"` // acknowledgements that were rewritten
+	Drops      float64 `json:"drops_per_s"`     // drops of the root queue discipline and of the device together
 }
 
 // snapshot is what is known of a switch at one moment. It takes a while, and counters are compared that are not

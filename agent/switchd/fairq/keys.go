@@ -18,29 +18,29 @@ import (
 
 // allKeys are FairQ's keys of all ports together.
 type allKeys struct {
-	Count      string   `json:"count,omitempty" jsonschema:"enum=opening,enum=active,enum=handshake" jsonschema_description:"flows that sent lately, with SYN-ACKs held to the share beside open handshakes (opening, default) or without (active), or opened and not closed, the paper's register"`
-	Scale      string   `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"how the window scale of a flow is known: from the SYNs (default), also from a shim at the hosts, or every SYN is made to announce the same one"`
-	UnifyShift int      `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"scale: unify: the window scale that SYNs announce, 0 to 14 (default: 7)"`
-	Flows      int      `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"connections that the flow table holds, some 310 B of kernel memory each; others pass (default: 65536)"`
-	Shrink     string   `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move to the left (default: allow)"`
-	Signed     string   `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO), whose windows cannot be rewritten: let them pass (default), drop data beyond the window that the port grants, or drop them all"`
-	Edge       *edgeKey `json:"edge,omitempty" jsonschema_description:"edge mode: windows are told on some ACKs to weir's edge at the senders, which applies them to all (default: off)"`
+	Count      string   `json:"count,omitempty" jsonschema:"enum=opening,enum=active,enum=handshake" jsonschema_description:"which flows count. active: flows that sent data recently. opening: the same, and open handshakes reduce the window of new connections. handshake: connections that were opened and not closed, as in the paper (default: opening)"`
+	Scale      string   `json:"scale,omitempty" jsonschema:"enum=learn,enum=shim,enum=unify" jsonschema_description:"source of a flow's window scale. learn: its SYNs. shim: also a shim at the hosts. unify: every SYN is rewritten to announce the same scale (default: learn)"`
+	UnifyShift int      `json:"unify_shift,omitempty" jsonschema:"minimum=0,maximum=14" jsonschema_description:"window scale that SYNs announce with scale: unify, 0 to 14 (default: 7)"`
+	Flows      int      `json:"flows,omitempty" jsonschema:"minimum=1024,maximum=1048576" jsonschema_description:"size of the flow table in connections, about 310 B of kernel memory each; more connections pass unmanaged (default: 65536)"`
+	Shrink     string   `json:"shrink,omitempty" jsonschema:"enum=allow,enum=avoid" jsonschema_description:"whether the right edge of a window may move left (default: allow)"`
+	Signed     string   `json:"signed,omitempty" jsonschema:"enum=pass,enum=limit,enum=drop" jsonschema_description:"segments that both ends sign (TCP-MD5, TCP-AO). pass: leave them unchanged. limit: drop data beyond the port's window. drop: drop them all (default: pass)"`
+	Edge       *edgeKey `json:"edge,omitempty" jsonschema_description:"edge mode: some ACKs advertise the window to Weir's edge at the senders, which writes it into all ACKs (default: off)"`
 }
 
 type edgeKey struct {
-	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"a flow is told its window this often, 1ms to 10s (default: 10ms)"`
-	Change   float64      `json:"change,omitempty" jsonschema:"minimum=0.00390625,maximum=1" jsonschema_description:"and at once when it has moved by more than this fraction, 1/256 to 1 (default: 0.125)"`
-	Lease    law.Duration `json:"lease,omitempty" jsonschema_description:"how long the edge remembers, at least twice the interval, up to 60s (default: 1s)"`
+	Interval law.Duration `json:"interval,omitempty" jsonschema_description:"how often the window of a flow is advertised, 1ms to 10s (default: 10ms)"`
+	Change   float64      `json:"change,omitempty" jsonschema:"minimum=0.00390625,maximum=1" jsonschema_description:"a change of the window by more than this fraction is advertised at once, 1/256 to 1 (default: 0.125)"`
+	Lease    law.Duration `json:"lease,omitempty" jsonschema_description:"how long the edge keeps a window: at least two intervals, up to 60s (default: 1s)"`
 }
 
 // portKeys are FairQ's keys of one port.
 type portKeys struct {
-	TargetFraction float64      `json:"target_fraction,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"queue to keep, of the buffer (alpha; default: 0.2)"`
-	Interval       law.Duration `json:"interval,omitempty" jsonschema_description:"sampling interval (T), 10us to 1s (default: 50us)"`
-	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples a window update (M; default: 10)"`
-	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"how strongly windows answer the queue: as the paper has it (default), or as the authors' program"`
-	MinWindow      law.Bytes    `json:"min_window,omitempty" jsonschema_description:"least window of a flow; 0B: one segment (default)"`
-	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"equal paths of which the port is one (ECMP): flows whose data takes another switch than their acknowledgements are held to the port's window divided by it (default: 1, they pass)"`
+	TargetFraction float64      `json:"target_fraction,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1" jsonschema_description:"target queue as a fraction of the buffer (alpha; default: 0.2)"`
+	Interval       law.Duration `json:"interval,omitempty" jsonschema_description:"sampling interval of the queue (T), 10us to 1s (default: 50us)"`
+	Updates        int          `json:"updates,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"samples per window update (M; default: 10)"`
+	Gain           string       `json:"gain,omitempty" jsonschema:"enum=paper,enum=code" jsonschema_description:"gain of the controller: of the paper, or of the authors' code, which is target/MSS times larger (default: paper)"`
+	MinWindow      law.Bytes    `json:"min_window,omitempty" jsonschema_description:"smallest window of a flow; 0B: one segment and a byte (default: 0B)"`
+	Paths          int          `json:"paths,omitempty" jsonschema:"minimum=1,maximum=1024" jsonschema_description:"number of equal paths (ECMP) of which the port is one. A flow whose data takes another switch is limited to the port's window divided by it; with 1 it passes (default: 1)"`
 }
 
 const (
