@@ -63,7 +63,7 @@ func TestDocTables_Status(t *testing.T) {
 	}
 	b.WriteString("\n### Reasons of passed packets\n\nKeys of `passed`, and of the label `reason` of `weir_switch_port_passed_packets_total`.\n\n| key | in the text | meaning |\n|---|---|---|\n")
 	for _, r := range reasons {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Key, r.Text, r.Means)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.Key, r.Text, r.Means)
 	}
 	generated(t, "status.md", b.String())
 }
@@ -130,7 +130,7 @@ func metricTable() string {
 	row := func(d *prometheus.Desc, kind prometheus.ValueType) {
 		m := regexp.MustCompile(`fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)".*variableLabels: \{([^}]*)\}`).FindStringSubmatch(d.String())
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", m[1], map[prometheus.ValueType]string{gauge: "gauge", counter: "counter"}[kind],
-			strings.ReplaceAll(m[3], ",", ", "), metricUnit(m[1]), m[2])
+			"`"+strings.ReplaceAll(m[3], ",", "`, `")+"`", metricUnit(m[1]), m[2])
 	}
 	row(buildInfo, gauge)
 	row(readable.desc, readable.kind)

@@ -173,7 +173,7 @@ var portMetrics = []metric[*portMoment]{
 	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that takes another switch, limited to this port's window divided by paths.",
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
-	armMetric(gauge, "arm_flows", "Active flows, by group: free (control group, not limited) or held (treatment group, limited).",
+	armMetric(gauge, "arm_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
 		func(a *reading.Arm) float64 { return float64(a.Flows) }),
 	armMetric(counter, "arm_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, and during weir observe.",
 		func(a *reading.Arm) float64 { return float64(a.DataBytes) }),
@@ -183,7 +183,7 @@ var portMetrics = []metric[*portMoment]{
 		func(a *reading.Arm) float64 { return float64(a.AckedBytes) }),
 	armMetric(counter, "arm_acks_total", "Segments that acknowledge data of these flows.",
 		func(a *reading.Arm) float64 { return float64(a.Acks) }),
-	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; for free flows, segments that would be rewritten.",
+	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; in the control group, segments that would be rewritten.",
 		func(a *reading.Arm) float64 { return float64(a.Limited) }),
 
 	queueMetric(gauge, "qdisc_backlog_bytes", "Backlog of the port's root queue discipline at this scrape.",

@@ -284,7 +284,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 			continue
 		}
 		delete(names, row[1])
-		labels := strings.FieldsFunc(row[3], func(c rune) bool { return c == ',' || c == ' ' })
+		labels := strings.FieldsFunc(row[3], func(c rune) bool { return c == ',' || c == ' ' || c == '`' })
 		slices.Sort(labels)
 		if has := slices.Sorted(maps.Keys(n.labels)); n.kind != row[2] || !slices.Equal(has, labels) {
 			t.Errorf("%s: documented as %s with %v, is %s with %v", row[1], row[2], labels, n.kind, has)
