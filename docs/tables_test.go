@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/generated anew, to be reviewed as a diff")
+var update = flag.Bool("update", false, "write docs/tables anew, to be reviewed as a diff")
 
 // key is a property of a JSON schema, in the order of the file.
 type key struct {
@@ -114,7 +114,7 @@ func TestDocTables_Keys(t *testing.T) {
 		if strings.Count(b.String(), "\n") < 25 {
 			t.Errorf("%s: only few keys: %s", f.kind, b.String())
 		}
-		path := "generated/" + f.kind + "-keys.md"
+		path := "tables/" + f.kind + "-keys.md"
 		if *update {
 			if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 				t.Fatal(err)

@@ -43,7 +43,7 @@ func checksInSources(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(checks))
 }
 
-// TestDocTables_Checks compares docs/generated/doctor-checks.md with the checks of the sources, and with -update writes it.
+// TestDocTables_Checks compares docs/tables/doctor-checks.md with the checks of the sources, and with -update writes it.
 func TestDocTables_Checks(t *testing.T) {
 	areas := []struct{ prefix, of string }{
 		{"kernel", "the kernel"}, {"rights", "rights of this process"}, {"port", "one port"}, {"programs", "programs of others"},
@@ -69,7 +69,7 @@ func TestDocTables_Checks(t *testing.T) {
 	if listed != len(all) {
 		t.Errorf("%d of %d checks belong to an area", listed, len(all))
 	}
-	const path = "../../docs/generated/doctor-checks.md"
+	const path = "../../docs/tables/doctor-checks.md"
 	if *update {
 		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

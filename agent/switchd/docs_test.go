@@ -17,10 +17,10 @@ import (
 // madeBy heads the pages that `make doc-tables` writes.
 const madeBy = "<!-- made by make doc-tables; do not edit -->\n\n"
 
-// generated compares a page of docs/generated with what the sources give, and with -update writes it.
+// generated compares a page of docs/tables with what the sources give, and with -update writes it.
 func generated(t *testing.T, name, want string) {
 	t.Helper()
-	path := "../../docs/generated/" + name
+	path := "../../docs/tables/" + name
 	if *update {
 		if err := os.WriteFile(path, []byte(madeBy+want), 0o644); err != nil {
 			t.Fatal(err)

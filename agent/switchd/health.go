@@ -33,7 +33,7 @@ type check struct {
 	word  string
 	state State
 	look  func(v *view) (reason, remedy string)
-	means string // of the word, for every port: the table in docs/generated/status.md
+	means string // of the word, for every port: the table in docs/tables/status.md
 }
 
 // Words that the code asks for.

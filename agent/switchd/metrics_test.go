@@ -267,10 +267,10 @@ func TestMetrics_AllCome(t *testing.T) {
 	}
 }
 
-// docs/generated/metrics.md has every metric with its type and its labels, and no other; docs/metrics.md has queries that work.
+// docs/tables/metrics.md has every metric with its type and its labels, and no other; docs/metrics.md has queries that work.
 func TestMetrics_AreDocumented(t *testing.T) {
 	generated(t, "metrics.md", metricTable())
-	page, err := os.ReadFile("../../docs/generated/metrics.md")
+	page, err := os.ReadFile("../../docs/tables/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ func (s *Switch) Observes() bool { return s.Word == wordObserved }
 
 // Reasons why packets pass as they are: the keys of Port.Passed.
 var reasons = []struct {
-	Key, Text, Means string // the key; in the text of weir status; in docs/generated/status.md
+	Key, Text, Means string // the key; in the text of weir status; in docs/tables/status.md
 	of               func(*reading.Stats) uint64
 }{
 	{"smaller", "windows small enough", "the window was small enough already", func(s *reading.Stats) uint64 { return s.Smaller }},
