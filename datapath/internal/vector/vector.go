@@ -54,28 +54,47 @@ func (f Fields) Equal(g Fields) bool {
 	return true
 }
 
+// String writes the fields as a line of a file has them. Elements of an array follow each other in f. Those that are 0 may
+// be left out, and trailing ones are.
 func (f Fields) String() string {
 	var b strings.Builder
-	for i := 0; i < len(f); i++ {
-		array, _, ok := strings.Cut(f[i].Key, ".")
+	for i := 0; i < len(f); {
+		array, _, ok := element(f[i].Key)
 		if !ok {
 			fmt.Fprintf(&b, " %s=%d", f[i].Key, f[i].Value)
+			i++
 			continue
 		}
-		comma := "[" // elements follow each other, those that are 0 left out
-		fmt.Fprintf(&b, " %s=", array)
-		for j := 0; i < len(f) && strings.HasPrefix(f[i].Key, array+"."); j++ {
-			value := f.Get(fmt.Sprint(array, ".", j))
-			fmt.Fprintf(&b, "%s%d", comma, value)
-			comma = ","
-			if value != 0 {
-				i++
+		last := 0 // the highest index of an element that is not 0
+		for ; i < len(f); i++ {
+			a, index, ok := element(f[i].Key)
+			if !ok || a != array {
+				break
+			}
+			if f[i].Value != 0 {
+				last = max(last, index)
 			}
 		}
+		fmt.Fprintf(&b, " %s=[%d", array, f.Get(array+".0"))
+		for j := 1; j <= last; j++ {
+			fmt.Fprintf(&b, ",%d", f.Get(fmt.Sprint(array, ".", j)))
+		}
 		b.WriteByte(']')
-		i--
 	}
 	return b.String()
+}
+
+// mostElements is how long an array can be that is written as a list.
+const mostElements = 1 << 16
+
+// element splits the key ARRAY.INDEX of an element of an array. ok is false for other keys.
+func element(key string) (array string, index int, ok bool) {
+	array, number, ok := strings.Cut(key, ".")
+	if !ok {
+		return "", 0, false
+	}
+	index, err := strconv.Atoi(number)
+	return array, index, err == nil && index >= 0 && index < mostElements && strconv.Itoa(index) == number
 }
 
 // Line is one line of a file. Of a blank line or comment only Text is set.

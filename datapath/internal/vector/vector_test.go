@@ -117,3 +117,27 @@ func TestNamesOfFields(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// Elements that are 0 may be named or not: a list ends with its last element that is not 0.
+func TestArraysAreWritten(t *testing.T) {
+	for _, c := range []struct {
+		fields vector.Fields
+		want   string
+	}{
+		{vector.Fields{{Key: "last.0", Value: 0}}, " last=[0]"},
+		{vector.Fields{{Key: "last.0", Value: 3}, {Key: "last.1", Value: 0}}, " last=[3]"},
+		{vector.Fields{{Key: "last.1", Value: 7}, {Key: "last.2", Value: 0}, {Key: "total", Value: 5}}, " last=[0,7] total=5"},
+		{vector.Fields{{Key: "last.2", Value: 7}, {Key: "next.0", Value: 1}}, " last=[0,0,7] next=[1]"},
+		{vector.Fields{{Key: "total", Value: 0}, {Key: "last.0", Value: 1}, {Key: "last.2", Value: 2}}, " total=0 last=[1,0,2]"},
+		{vector.Fields{{Key: "last.1", Value: 7}, {Key: "last.1", Value: 7}}, " last=[0,7]"},
+		{vector.Fields{{Key: "last.one", Value: 7}, {Key: "last.99999999", Value: 1}}, " last.one=7 last.99999999=1"},
+	} {
+		if got := c.fields.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+		f, err := vector.Parse("written", strings.NewReader("law x\nstate"+c.want+"\n"))
+		if err != nil || !f.Lines[1].Fields.Equal(c.fields) {
+			t.Errorf("%q is read as %v, %v", c.want, f, err)
+		}
+	}
+}
