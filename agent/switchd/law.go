@@ -99,7 +99,7 @@ type Params interface {
 	Follows(was Params) bool
 }
 
-// Holding says which flows of a port are held, and how long its pipe is.
+// Enforcement selects the flows of a port that the law limits, and gives the port's bandwidth-delay product.
 type Enforcement struct {
 	Mode  reading.Hold
 	Share uint32  // of reading.Lots, with HoldPart
