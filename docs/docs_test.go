@@ -121,3 +121,61 @@ func TestSwitchFilesAreSound(t *testing.T) {
 		t.Error("no page shows one")
 	}
 }
+
+var (
+	span        = regexp.MustCompile("`([^`\n]+)`")
+	projectPath = regexp.MustCompile(`^(agent|cmd|config|controller|datapath|deploy|docs|experiments?|internal|lab|law|openflow|results|scripts|sim|tools|validate)/[\w./-]+$`)
+	placeholder = regexp.MustCompile(`NAME|WORLD|\bID\b|everynth|fixedtable`) // the last two are laws of a patch
+)
+
+// Every path of the project that a page names is there.
+func TestPathsExist(t *testing.T) {
+	paths := 0
+	for page, text := range pages(t) {
+		for _, s := range span.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if !projectPath.MatchString(s[1]) || placeholder.MatchString(s[1]) {
+				continue
+			}
+			paths++
+			if _, err := os.Stat(filepath.Join("..", s[1])); err != nil {
+				t.Errorf("%s names %s, which is not there", page, s[1])
+			}
+		}
+	}
+	if paths < 50 {
+		t.Errorf("only %d paths", paths)
+	}
+}
+
+// Every function of the law and of its kernel program that fairq.md names, line by line of Algorithm 1 and step by step of a
+// packet, is in the sources.
+func TestFunctionsExist(t *testing.T) {
+	var sources strings.Builder
+	for _, pattern := range []string{"core/*.h", "core/fairq/*.h", "bpf/lib/*.h", "bpf/fairq/*"} {
+		files, err := filepath.Glob(filepath.Join("../datapath", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources.Write(text)
+		}
+	}
+	function := regexp.MustCompile(`^(connection|fairq|on|segment|window)_\w+$`)
+	functions := 0
+	for _, s := range span.FindAllStringSubmatch(pages(t)["fairq.md"], -1) {
+		if !function.MatchString(s[1]) {
+			continue
+		}
+		functions++
+		if !strings.Contains(sources.String(), s[1]+"(") {
+			t.Errorf("fairq.md names the function %s, which is in no source", s[1])
+		}
+	}
+	if functions < 10 {
+		t.Errorf("only %d functions", functions)
+	}
+}
