@@ -72,7 +72,7 @@ generate: deps-test ## regenerate what is generated: kernel objects (clang-16), 
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
 
-doc-tables: build ## tables of docs/generated, from the sources of weir switch, status, doctor and controller
+doc-tables: build ## tables of docs/tables, from the sources of weir switch, status, doctor and controller
 	./weir switch --schema > deploy/switch.schema.json
 	./weir controller --schema > deploy/controller.schema.json
 	$(GO) test -count=1 ./agent/switchd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update

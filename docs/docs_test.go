@@ -1,5 +1,5 @@
 // Package docs_test checks the pages: every link resolves, every file of a switch that a page shows is valid, and the
-// tables of docs/generated are what the sources give.
+// tables of docs/tables are what the sources give.
 package docs_test
 
 import (

@@ -175,7 +175,7 @@ var portMetrics = []metric[*portMoment]{
 
 	armMetric(gauge, "arm_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
 		func(a *reading.Arm) float64 { return float64(a.Flows) }),
-	armMetric(counter, "arm_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, and during weir observe.",
+	armMetric(counter, "arm_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, where nothing is limited, and during weir observe.",
 		func(a *reading.Arm) float64 { return float64(a.DataBytes) }),
 	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was retransmitted or reordered.",
 		func(a *reading.Arm) float64 { return float64(a.RetransmittedBytes) }),
