@@ -9,13 +9,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// digestKey is a constant of the programs that keep a table of connections: flow_digest_key of bpf/lib/segment.h.
+// digestKey names a constant of the programs that keep a table of connections: flow_digest_key of
+// bpf/lib/segment.h.
 const (
 	digestKey   = "flow_digest_key"
 	digestWords = 20
 )
 
-// SetRandomDigestKey is SetDigestKey with a seed of its own, for tables that go with the process.
+// SetRandomDigestKey calls SetDigestKey with a random seed, for tables that end with the process.
 func SetRandomDigestKey(spec *ebpf.CollectionSpec) error {
 	var seed [16]byte
 	if _, err := rand.Read(seed[:]); err != nil {
@@ -24,8 +25,8 @@ func SetRandomDigestKey(spec *ebpf.CollectionSpec) error {
 	return SetDigestKey(spec, seed)
 }
 
-// SetDigestKey sets the key under which a program's tables find IPv6 connections. Programs that share a table have the same
-// seed, which no sender may know.
+// SetDigestKey sets the key of the hash with which a program's tables find IPv6 connections. Programs that
+// share a table need the same seed. No sender may know the seed, or it could choose addresses that collide.
 func SetDigestKey(spec *ebpf.CollectionSpec, seed [16]byte) error {
 	var key [digestWords]uint32
 	for i := range key {

@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// MissingFeature says what this kernel lacks and which version of Linux brought it.
+// MissingFeature is the error for a feature that this kernel lacks, with the version of Linux that brought it.
 type MissingFeature struct {
 	Feature string // "tcx (BPF programs on a device's traffic)"
-	Since   string // "6.6"; or the kernel option that turns it on: "CONFIG_DEBUG_INFO_BTF"
+	Since   string // "6.6"; or the kernel option that enables it: "CONFIG_DEBUG_INFO_BTF"
 }
 
 func (e *MissingFeature) Error() string {
@@ -30,14 +30,15 @@ func (e *MissingFeature) needs() string {
 // ErrPermission is returned when the process may not load kernel programs.
 var ErrPermission = errors.New("loading kernel programs is not permitted: run as root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")
 
-// Probe asks the kernel for one feature: nil, a *MissingFeature, or why it could not be asked.
+// Probe asks the kernel for one feature.
 type Probe struct {
 	Feature string
 	Since   string
 	Ask     func() (bool, error)
 }
 
-// Check asks the kernel: nil, a *MissingFeature, ErrPermission, or why it could not be asked.
+// Check returns nil if the kernel has the feature, else *MissingFeature or ErrPermission, or another error if
+// the probe itself failed.
 func (p Probe) Check() error {
 	has, err := p.Ask()
 	switch {
@@ -51,7 +52,7 @@ func (p Probe) Check() error {
 	return nil
 }
 
-// CheckAll says whether the kernel has what all the probes ask for: nil, or the error of the first that fails.
+// CheckAll runs all the probes and returns the error of the first that fails, or nil.
 func CheckAll(probes []Probe) error {
 	for _, p := range probes {
 		if err := p.Check(); err != nil {
@@ -61,11 +62,11 @@ func CheckAll(probes []Probe) error {
 	return nil
 }
 
-// CheckMeasure says whether the measuring program (package lab/measure) can work on this kernel and for this user: nil,
-// ErrPermission or a *MissingFeature.
+// CheckMeasure checks that the measuring program (package lab/measure) can run on this kernel and for this
+// user. Errors: ErrPermission or *MissingFeature.
 func CheckMeasure() error { return CheckAll(MeasureProbes()) }
 
-// QueueProbes are those of a program that reads the queue of its device.
+// QueueProbes returns the probes of a program that reads the queue of its device.
 func QueueProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -75,7 +76,7 @@ func QueueProbes() []Probe {
 	}
 }
 
-// PacketProbes are those of a program that reads and writes packets.
+// PacketProbes returns the probes of a program that reads and writes packets.
 func PacketProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -83,7 +84,7 @@ func PacketProbes() []Probe {
 	}
 }
 
-// MeasureProbes are those of the measuring program (package lab/measure).
+// MeasureProbes returns the probes of the measuring program (package lab/measure).
 func MeasureProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -98,7 +99,7 @@ func MeasureProbes() []Probe {
 	}
 }
 
-// SocketProbes are those of a program that sets options of sockets.
+// SocketProbes returns the probes of a program that sets options of sockets.
 func SocketProbes() []Probe {
 	return []Probe{
 		{"permission to load BPF programs", "root", mayLoad},
@@ -106,7 +107,7 @@ func SocketProbes() []Probe {
 	}
 }
 
-// Supported turns an answer of package features into yes, no, or an error.
+// Supported turns an error of package features into yes, no, or an error.
 func Supported(err error) (bool, error) {
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return false, nil
@@ -130,14 +131,14 @@ func haveBTF() (bool, error) {
 	return Supported(err)
 }
 
-// haveTCX asks what is attached to the loopback device, which every namespace has as its first:
-// a kernel without tcx does not know the question.
+// haveTCX queries which programs are attached to the loopback device, which every namespace has as its first
+// device. A kernel without tcx refuses the query.
 func haveTCX() (bool, error) {
 	_, err := ProgramsAt(1, ebpf.AttachTCXEgress)
 	if err == nil {
 		return true, nil
 	}
-	if _, denied := mayLoad(); denied != nil { // the library then takes a refusal for a kernel without
+	if _, denied := mayLoad(); denied != nil { // without permission the library reports that the kernel lacks tcx
 		return false, denied
 	}
 	if isInvalid(err) {
@@ -146,8 +147,8 @@ func haveTCX() (bool, error) {
 	return Supported(err)
 }
 
-// haveTracepointBTF loads a program that does nothing: package features asks by fentry, which
-// some kernels that have tp_btf refuse.
+// haveTracepointBTF loads a program that does nothing. Package features probes with fentry instead, which some
+// kernels that have tp_btf refuse.
 func haveTracepointBTF() (bool, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "kfree_skb", License: "Dual BSD/GPL",
@@ -164,7 +165,7 @@ func haveTracepointBTF() (bool, error) {
 	return true, p.Close()
 }
 
-// KernelHas asks the kernel's BTF for a type of kind T.
+// KernelHas returns a probe that looks for a type of kind T in the kernel's BTF.
 func KernelHas[T btf.Type](name string) func() (bool, error) {
 	return func() (bool, error) {
 		spec, err := btf.LoadKernelSpec()

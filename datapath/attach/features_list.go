@@ -1,9 +1,9 @@
 package attach
 
-// Use is a part of Weir that asks something of the kernel.
+// Use is a part of Weir that needs features of the kernel.
 type Use string
 
-// What Weir may be wanted for.
+// The parts of Weir.
 const (
 	UseSwitch  Use = "switch"  // windows of flows at ports
 	UseMark    Use = "marking" // ECN marks at ports
@@ -11,31 +11,32 @@ const (
 	UseMeasure Use = "lab"     // measurement and guests of the lab
 )
 
-// Feature is one thing that Weir's programs ask of the kernel.
+// Feature is one feature of the kernel that Weir's programs need.
 type Feature struct {
 	Name  string
-	Since string // "6.6"; or the kernel option that turns it on: "CONFIG_DEBUG_INFO_BTF"
+	Since string // "6.6"; or the kernel option that enables it: "CONFIG_DEBUG_INFO_BTF"
 	Uses  []Use
-	// Err is nil where the kernel has it, a *MissingFeature where it has not, ErrPermission where only
-	// root may ask, and another error where it could not be found out.
+	// Err is nil if the kernel has the feature, *MissingFeature if it lacks it, ErrPermission if only root may
+	// ask, and another error if the probe failed.
 	Err error
 }
 
-// Needs is what brings the feature, in words.
+// Needs returns the version of Linux or the kernel option that brings the feature, for people.
 func (f *Feature) Needs() string { return (&MissingFeature{f.Name, f.Since}).needs() }
 
-// Needs are the probes of what one part of Weir asks.
+// Needs are the probes of one part of Weir.
 type Needs struct {
 	Use    Use
 	Probes []Probe
 }
 
-// MeasureNeeds are those of the lab.
+// MeasureNeeds returns the probes of the lab.
 func MeasureNeeds() Needs {
 	return Needs{UseMeasure, append(MeasureProbes(), SocketProbes()[1:]...)}
 }
 
-// Features asks this kernel for everything that these parts of Weir need. Nothing is attached and nothing stays.
+// Features probes this kernel for all that these parts of Weir need. It attaches nothing and leaves nothing
+// behind.
 func Features(parts ...Needs) []Feature {
 	var out []Feature
 	index := map[string]int{}

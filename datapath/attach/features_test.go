@@ -12,7 +12,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// release is the running kernel's version, major and minor.
+// release returns the running kernel's version, major and minor.
 func release(t *testing.T) (major, minor int) {
 	t.Helper()
 	var u unix.Utsname
@@ -25,8 +25,8 @@ func release(t *testing.T) (major, minor int) {
 	return major, minor
 }
 
-// A kernel that is new enough has what a probe asks for: else the probe is wrong, and everything that
-// rests on it would be skipped for ever.
+// A probe must find its feature on a kernel that is new enough. Otherwise the probe is wrong, and every test
+// that depends on it would always be skipped.
 func TestProbes_FindWhatTheKernelHas(t *testing.T) {
 	testroot.Need(t, "asks the kernel about BPF")
 	major, minor := release(t)
@@ -34,7 +34,7 @@ func TestProbes_FindWhatTheKernelHas(t *testing.T) {
 		t.Run(p.Feature, func(t *testing.T) {
 			var sinceMajor, sinceMinor int
 			if n, _ := fmt.Sscanf(p.Since, "%d.%d", &sinceMajor, &sinceMinor); n != 2 {
-				sinceMajor, sinceMinor = 0, 0 // an option of the kernel's, which this one has
+				sinceMajor, sinceMinor = 0, 0 // an option of the kernel, which this one has
 			}
 			err := p.Check()
 			old := major < sinceMajor || major == sinceMajor && minor < sinceMinor
@@ -49,7 +49,7 @@ func TestProbes_FindWhatTheKernelHas(t *testing.T) {
 	}
 }
 
-// What no kernel has is found missing, with its name and version in the error.
+// A probe for a feature that no kernel has fails, with the feature's name and version in the error.
 func TestProbes_FindWhatTheKernelLacks(t *testing.T) {
 	testroot.Need(t, "asks the kernel about BPF")
 	p := Probe{"kfunc weir_no_such_function", "9.9", KernelHas[*btf.Func]("weir_no_such_function")}

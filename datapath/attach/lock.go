@@ -12,23 +12,23 @@ import (
 	"weir/internal/lockfile"
 )
 
-// A pin directory belongs to one process at a time. It holds a lock on the directory itself: whoever
-// sees the tables sees the lock, and it goes with the process, however that ends. Beside the tables is a
-// small one of user space's own, which says who has the lock and who asks for it. Its layout is the
-// same in all versions of Weir, for an upgrade must be able to ask.
+// A pin directory belongs to one process at a time. The process holds a lock on the directory itself, so
+// everyone who can see the tables can see the lock, and the kernel drops it however the process ends. A small
+// table next to the others, used by user space only, records which process has the lock and which one asks for
+// it. All versions of Weir share its layout, so that an upgrade can ask.
 const (
 	OwnerPin      = "owner"
-	ownerHolder   = uint32(0) // who has the lock
-	ownerClaim    = uint32(1) // who asks for it
+	ownerHolder   = uint32(0) // the process that has the lock
+	ownerClaim    = uint32(1) // the process that asks for it
 	ownerEntries  = 2
-	claimFresh    = time.Second // who asks says so again and again
+	claimFresh    = time.Second // a process that asks repeats its request within this time
 	takeOverLimit = 5 * time.Second
 	lockRetry     = 10 * time.Millisecond
 )
 
 // ownerEntry is an entry of that table: 64 bytes.
 type ownerEntry struct {
-	AtNs    uint64 // CLOCK_MONOTONIC: since when it has the lock, or when it last asked
+	AtNs    uint64 // CLOCK_MONOTONIC: when it got the lock, or last asked for it
 	PID     uint32
 	_       uint32
 	Version [48]byte
@@ -36,7 +36,7 @@ type ownerEntry struct {
 
 // Holder is the process that has a pin directory, or had it last.
 type Holder struct {
-	PID     int // in its own PID namespace; 0: not known
+	PID     int // in its own PID namespace; 0: unknown
 	Version string
 	Since   time.Duration // ago
 }
@@ -48,11 +48,11 @@ func (h Holder) String() string {
 	return fmt.Sprintf("process %d (weir %s)", h.PID, h.Version)
 }
 
-// Busy is the error for a pin directory that a living process has.
+// Busy is the error for a pin directory that another running process has.
 type Busy struct {
 	Dir    string
 	Holder Holder
-	// Asked: it was asked to leave, and did not.
+	// Asked: the process was asked to leave, and did not.
 	Asked bool
 }
 
@@ -60,22 +60,22 @@ func (e *Busy) Error() string {
 	if e.Asked {
 		return fmt.Sprintf("%s was asked to leave %s and did not within %v: end it", e.Holder, e.Dir, takeOverLimit)
 	}
-	return fmt.Sprintf("%s is at work on %s: stop it, or take over from it (--take-over)", e.Holder, e.Dir)
+	return fmt.Sprintf("%s is running on %s: stop it, or take over from it (--take-over)", e.Holder, e.Dir)
 }
 
-// ErrTakenOver is what Heartbeat returns when another process asks for the pin directory. All that is to be
-// done then is Leave.
+// ErrTakenOver is what Heartbeat returns when another process asks for the pin directory. The caller must then
+// call Leave.
 var ErrTakenOver = errors.New("another process takes over")
 
-// PinLock is this process's hold on a pin directory.
+// PinLock is this process's lock on a pin directory.
 type PinLock struct {
 	dir   *os.File
 	owner *ebpf.Map
 	since uint64
 }
 
-// LockPins makes this process the one that has dir, which must exist. Before another is asked to leave it,
-// rehearse must find that this one can do its work.
+// LockPins locks dir, which must exist, for this process. It calls rehearse before it asks another process to
+// leave: rehearse must find that this process can do the work.
 func LockPins(dir, version string, takeOver bool, rehearse func() error) (*PinLock, error) {
 	deadline := time.Now().Add(takeOverLimit)
 	for asked := false; ; asked = true {
@@ -88,7 +88,7 @@ func LockPins(dir, version string, takeOver bool, rehearse func() error) (*PinLo
 		case !takeOver:
 			return nil, &Busy{Dir: dir, Holder: ReadHolder(dir)}
 		case time.Now().After(deadline):
-			// Or it would leave when it wakes, and nobody would come.
+			// Otherwise a stopped process would leave when it wakes, and no other process would follow it.
 			withdrawn := claim(dir, 0)
 			return nil, errors.Join(&Busy{Dir: dir, Holder: ReadHolder(dir), Asked: true}, withdrawn)
 		}
@@ -121,8 +121,8 @@ func newPinLock(d *os.File, dir, version string) (*PinLock, error) {
 	return l, nil
 }
 
-// claim asks the process that has dir to leave, or with atNs 0 no more. That one may still be setting
-// up: then there is nothing to ask by yet.
+// claim asks the process that has dir to leave; with atNs 0 it withdraws the request. If that process is still
+// setting up, there is no table yet in which to ask.
 func claim(dir string, atNs uint64) error {
 	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, OwnerPin), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -138,16 +138,16 @@ func claim(dir string, atNs uint64) error {
 	return nil
 }
 
-// Claimed says whether a living process asks for the directory.
+// Claimed reports whether a running process asks for the directory.
 func (l *PinLock) Claimed() (bool, error) {
 	var c ownerEntry
 	if err := l.owner.Lookup(ownerClaim, &c); err != nil {
-		return false, fmt.Errorf("look who asks for the pins: %w", err)
+		return false, fmt.Errorf("read which process asks for the pins: %w", err)
 	}
 	return c.AtNs > l.since && MonotonicNs()-c.AtNs < uint64(claimFresh), nil
 }
 
-// Close gives the directory to whoever asks next.
+// Close releases the directory.
 func (l *PinLock) Close() error {
 	if l == nil {
 		return nil
@@ -155,7 +155,7 @@ func (l *PinLock) Close() error {
 	return errors.Join(l.owner.Close(), l.dir.Close())
 }
 
-// ReadHolder says who has dir, or had it last. It leaves out what it cannot read.
+// ReadHolder returns the process that has dir, or had it last. It leaves out fields that it cannot read.
 func ReadHolder(dir string) (h Holder) {
 	owner, err := ebpf.LoadPinnedMap(filepath.Join(dir, OwnerPin), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pin directory holds the maps under their names and, for each port, its link under a name that
-// says which port it is and what its id in the maps is: "port-COOKIE-IFINDEX-ID". Cookies of namespaces
-// are never used twice, so a name never means another port.
+// A pin directory has the maps under their names. Each port's link has a name made of the namespace's cookie,
+// the device's ifindex and the port's id in the maps: "port-COOKIE-IFINDEX-ID". The kernel never uses a cookie
+// twice, so a name never means another port.
 
 // PinnedLink is a link found in a pin directory.
 type PinnedLink struct {
@@ -23,14 +23,14 @@ type PinnedLink struct {
 	ID   uint32
 }
 
-// Pins is what is in a pin directory; the zero value is an empty one.
+// Pins is the contents of a pin directory. The zero value is an empty directory.
 type Pins struct {
 	Links map[string]PinnedLink // by the name without the id
 	Used  map[uint32]bool
 }
 
-// MakePinDir makes sure that the directory exists. The mount of the file system is the machine's
-// business.
+// MakePinDir makes sure that the directory exists. It does not mount the file system: that is the operator's
+// task.
 func MakePinDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -39,7 +39,7 @@ func MakePinDir(dir string) error {
 		return err
 	}
 	var err error
-	// Somebody who purges removes parents that are empty: one may go before the next is in it.
+	// A purge removes parents that are empty. A parent can vanish before the next directory is made in it.
 	for range 3 {
 		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, os.ErrNotExist) {
 			break
@@ -51,7 +51,7 @@ func MakePinDir(dir string) error {
 	return nil
 }
 
-// inBPFFS says whether dir is in a BPF file system, or would be.
+// inBPFFS returns an error unless dir is in a BPF file system, or would be.
 func inBPFFS(dir string) error {
 	const magic = 0xcafe4a11 // BPF_FS_MAGIC
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -79,7 +79,7 @@ func RemovePinDir(dir string) error {
 	return os.Remove(dir)
 }
 
-// ReadPins reads the links of ports in a pin directory; "" is an empty one.
+// ReadPins reads the links of ports in a pin directory; dir "" has none.
 func ReadPins(dir string) (*Pins, error) {
 	p := &Pins{Links: map[string]PinnedLink{}, Used: map[uint32]bool{}}
 	if dir == "" {
@@ -100,16 +100,16 @@ func ReadPins(dir string) (*Pins, error) {
 	return p, nil
 }
 
-// ParsePortPin reads the name of a port's pin.
+// ParsePortPin splits the name of a port's pin.
 func ParsePortPin(name string) (cookie uint64, ifindex int, id uint32, ok bool) {
 	n, _ := fmt.Sscanf(name, "port-%d-%d-%d", &cookie, &ifindex, &id)
 	return cookie, ifindex, id, n == 3
 }
 
-// PortPin is the name of a port's pin, without its id.
+// PortPin returns the name of a port's pin, without its id.
 func PortPin(cookie uint64, ifindex int) string { return fmt.Sprintf("port-%d-%d", cookie, ifindex) }
 
-// PinName is the name of a port's pin, without the id; not asked for when nothing is pinned.
+// PinName returns the name of a port's pin, without the id; "" without a pin directory.
 func PinName(p PortRef, dir string) (name string, err error) {
 	if dir == "" {
 		return "", nil
@@ -122,7 +122,7 @@ func PinName(p PortRef, dir string) (name string, err error) {
 	return name, err
 }
 
-// Take removes a port's link from the pins and gives it, if there is one that still has its device.
+// Take removes a port's link from the pins and returns it, if there is one whose device still exists.
 func (p *Pins) Take(name string) (PinnedLink, bool) {
 	l, ok := p.Links[name]
 	if !ok || !l.Alive() {
@@ -132,7 +132,7 @@ func (p *Pins) Take(name string) (PinnedLink, bool) {
 	return l, true
 }
 
-// FreeID gives an id that no pinned port has.
+// FreeID returns an id that no pinned port has.
 func (p *Pins) FreeID() uint32 {
 	for id := uint32(0); ; id++ {
 		if !p.Used[id] {
@@ -142,7 +142,7 @@ func (p *Pins) FreeID() uint32 {
 	}
 }
 
-// Alive says whether the link can be opened and its device still exists.
+// Alive reports whether the link can be opened and its device still exists.
 func (l PinnedLink) Alive() bool {
 	opened, err := link.LoadPinnedLink(l.Path, nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func (l PinnedLink) Alive() bool {
 	return HasDevice(opened)
 }
 
-// HasDevice says whether the link still has its device.
+// HasDevice reports whether the link's device still exists.
 func HasDevice(l link.Link) bool {
 	if l == nil {
 		return false
@@ -176,7 +176,7 @@ func (p *Pins) RemoveDead() error {
 	return nil
 }
 
-// Update puts another program in the link's place in the chain, between two packets.
+// Update replaces the program of the link, at its place in the chain. No packet passes in between.
 func (l PinnedLink) Update(prog *ebpf.Program) (link.Link, error) {
 	opened, err := link.LoadPinnedLink(l.Path, nil)
 	if err != nil {
@@ -188,12 +188,12 @@ func (l PinnedLink) Update(prog *ebpf.Program) (link.Link, error) {
 	return opened, nil
 }
 
-// Remove detaches what the link holds.
+// Remove detaches the link and removes its pin.
 func (l PinnedLink) Remove() error {
-	// One that only loses its pin is detached a moment later.
+	// The kernel detaches a link that only loses its pin a moment later.
 	if opened, err := link.LoadPinnedLink(l.Path, nil); err == nil {
 		if err := errors.Join(DetachLink(opened), opened.Close()); err != nil {
-			return fmt.Errorf("detach what %s holds: %w", l.Path, err)
+			return fmt.Errorf("detach the program of %s: %w", l.Path, err)
 		}
 	}
 	if err := os.Remove(l.Path); err != nil {
@@ -211,18 +211,18 @@ func PinLink(l link.Link, dir, name string, id uint32) error {
 	return nil
 }
 
-// DetachLink detaches a link now: the kernel detaches one that is only closed a moment later.
+// DetachLink detaches a link now. The kernel detaches a link that is only closed a moment later.
 func DetachLink(l link.Link) error {
 	if !HasDevice(l) {
 		return nil
 	}
-	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device went in between
+	if err := l.Detach(); err != nil && !errors.Is(err, unix.ENOLINK) { // the device vanished in between
 		return fmt.Errorf("detach: %w", err)
 	}
 	return nil
 }
 
-// RemoveTables removes what else is in a pin directory than links of ports, and is not to be kept.
+// RemoveTables removes everything from a pin directory except the links of ports and the names in keep.
 func RemoveTables(dir string, keep ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -240,7 +240,7 @@ func RemoveTables(dir string, keep ...string) error {
 	return errors.Join(errs...)
 }
 
-// Program is the id of the program of a pinned link; 0: there is none.
+// Program returns the id of the program of a pinned link; 0 if it has none.
 func (l PinnedLink) Program() uint32 {
 	if l.Path == "" {
 		return 0

@@ -1,5 +1,6 @@
-// Package attach is what the loaders of all kernel programs share: ports and their queues, probes of the kernel's
-// features, links, pins, the lock on a pin directory, and the version of pinned tables. It knows no law.
+// Package attach has what the loaders of all kernel programs share: ports and their queues, probes of the
+// kernel's features, links, pins, the lock on a pin directory, and the version of pinned tables. It knows no
+// law.
 package attach
 
 import (
@@ -14,7 +15,7 @@ import (
 
 // PortRef names a port: a device within a network namespace.
 type PortRef struct {
-	Name    string // for people and errors: "switch->receiver1"
+	Name    string // for logs and errors: "switch->receiver1"
 	Ifindex int    // within its namespace
 	// Enter runs f on a thread inside the port's namespace; nil: the caller is inside.
 	Enter func(f func() error) error
@@ -32,10 +33,10 @@ func (p PortRef) In(f func() error) error {
 type NoQueue struct{ Port, Kind string }
 
 func (e *NoQueue) Error() string {
-	return fmt.Sprintf("port %s: its queue discipline %q keeps no backlog of its own: give the port a shaper: shape: RATE in the file or --shape RATE, or a tbf or htb of yours", e.Port, e.Kind)
+	return fmt.Sprintf("port %s: its queue discipline %q keeps no backlog of its own: give the port a shaper (shape: RATE in the file, or --shape RATE), or add a tbf or htb yourself", e.Port, e.Kind)
 }
 
-// RootQueue is what the kernel counts of a device's root queue discipline.
+// RootQueue has the counters of a device's root queue discipline.
 type RootQueue struct {
 	Kind         string // tbf, htb, ...
 	BacklogBytes uint32
@@ -43,17 +44,18 @@ type RootQueue struct {
 	SentPackets  uint32
 	Drops        uint32
 
-	BacklogPackets uint32 // a large one that is not split yet counts once
+	BacklogPackets uint32 // a GSO packet counts once until it is split
 }
 
-// Anew says whether q is another queue discipline than before: its counters began at 0 since. Those that are
-// narrow come round and begin at 0 in the same one, too; that of bytes does not.
+// Anew reports whether q is another queue discipline than before, whose counters have restarted from 0. The
+// narrow counters also wrap to 0 in the same queue discipline, so Anew compares the counter of bytes, which
+// does not wrap.
 func (q RootQueue) Anew(before RootQueue) bool {
 	return q.Kind != before.Kind || q.SentBytes < before.SentBytes
 }
 
-// Since is what q counted after before, with what waits now. Of another queue discipline it is nothing: how much
-// of it came after is not known.
+// Since returns what q counted after before, with the backlog of now. For another queue discipline it returns
+// no counts: how much of them came after before is unknown.
 func (q RootQueue) Since(before RootQueue) RootQueue {
 	if q.Anew(before) {
 		before.SentBytes, before.SentPackets, before.Drops = q.SentBytes, q.SentPackets, q.Drops
@@ -65,7 +67,7 @@ func (q RootQueue) Since(before RootQueue) RootQueue {
 }
 
 // ReadRootQueue reads the root queue of the device with this ifindex in the caller's namespace. The kernel
-// lists those of all devices for it: who reads many uses ReadRootQueues.
+// lists the queues of all devices for it: use ReadRootQueues to read many.
 func ReadRootQueue(ifindex int) (RootQueue, error) {
 	all, err := ReadRootQueues()
 	if err != nil {
@@ -77,7 +79,7 @@ func ReadRootQueue(ifindex int) (RootQueue, error) {
 // RootQueues are the root queues of the devices of a namespace, by ifindex.
 type RootQueues map[int]RootQueue
 
-// Of is the root queue of a device; one that is not listed has none.
+// Of returns the root queue of a device; if it is not listed, one of kind noqueue.
 func (q RootQueues) Of(ifindex int) RootQueue {
 	if r, ok := q[ifindex]; ok {
 		return r
@@ -85,7 +87,7 @@ func (q RootQueues) Of(ifindex int) RootQueue {
 	return RootQueue{Kind: "noqueue"}
 }
 
-// ReadRootQueues reads those of the caller's namespace.
+// ReadRootQueues reads the root queues of the caller's namespace.
 func ReadRootQueues() (RootQueues, error) {
 	qdiscs, err := Again(netlink.ErrDumpInterrupted, func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
 	if err != nil {
@@ -107,8 +109,8 @@ func ReadRootQueues() (RootQueues, error) {
 	return out, nil
 }
 
-// Again reads what may change while it is read, and tries again where that was so: where read fails with changed.
-// If it changes all the time, the error is the last one.
+// Again calls read again while it fails with changed, since the data changed while it was read. After the last
+// try it returns that error.
 func Again[T any](changed error, read func() (T, error)) (T, error) {
 	const tries = 5
 	v, err := read()
@@ -118,8 +120,8 @@ func Again[T any](changed error, read func() (T, error)) (T, error) {
 	return v, err
 }
 
-// ProgramsAt lists the programs at a device of the caller's namespace, first to last. They are counted before
-// they are read: one that is attached in between does not fit.
+// ProgramsAt lists the programs at a device of the caller's namespace, first to last. The library counts them
+// before it reads them; a program attached in between makes the read fail, and it is repeated.
 func ProgramsAt(ifindex int, where ebpf.AttachType) ([]link.AttachedProgram, error) {
 	found, err := Again(unix.ENOSPC, func() (*link.QueryResult, error) {
 		return link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: where})
@@ -130,8 +132,8 @@ func ProgramsAt(ifindex int, where ebpf.AttachType) ([]link.AttachedProgram, err
 	return found.Programs, nil
 }
 
-// QueueWithBacklog reads p's root queue, and refuses with *NoQueue one whose backlog the kernel keeps
-// per CPU or per child, so that the root's reads 0: mq, mqprio, pfifo_fast and none at all.
+// QueueWithBacklog reads p's root queue. It returns *NoQueue if the kernel keeps the backlog per CPU or per
+// child, so that the root's reads 0: mq, mqprio, pfifo_fast, or no queue at all.
 func (p PortRef) QueueWithBacklog() (RootQueue, error) {
 	var r RootQueue
 	err := p.In(func() (err error) {
@@ -144,7 +146,7 @@ func (p PortRef) QueueWithBacklog() (RootQueue, error) {
 	return r, CheckQueue(p.Name, r.Kind)
 }
 
-// CheckQueue refuses with *NoQueue a root queue discipline of this kind, if it keeps no backlog.
+// CheckQueue returns *NoQueue if a root queue discipline of this kind keeps no backlog.
 func CheckQueue(port, kind string) error {
 	switch kind {
 	case "noqueue", "mq", "mqprio", "pfifo_fast":
@@ -153,12 +155,12 @@ func CheckQueue(port, kind string) error {
 	return nil
 }
 
-// NetnsCookie is the kernel's number of the caller's network namespace: unique as long as the machine
-// runs, other than an inode.
+// NetnsCookie returns the kernel's number of the caller's network namespace. It is unique as long as the
+// machine runs; an inode number is not.
 func NetnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0, fmt.Errorf("socket to ask for the namespace's cookie: %w", err)
+		return 0, fmt.Errorf("open a socket to read the namespace's cookie: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
@@ -168,14 +170,14 @@ func NetnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// IsPermission says whether an error is a refusal by the kernel for want of permission.
+// IsPermission reports whether the kernel refused a call because the process lacks permission.
 func IsPermission(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
 func isInvalid(err error) bool { return errors.Is(err, unix.EINVAL) }
 
-// Egress lists the programs at a port's egress, with the cookie of its namespace.
+// Egress lists the programs at a port's egress, and returns the cookie of its namespace.
 func (p PortRef) Egress() (cookie uint64, chain *link.QueryResult, err error) {
 	err = p.In(func() (err error) {
 		if cookie, err = NetnsCookie(); err != nil {
@@ -204,7 +206,8 @@ const (
 	SegmentOverhead = 40 // IPv4 and TCP headers
 )
 
-// DeviceMTU is the MTU of a port's device, of which segments are at most so large.
+// DeviceMTU returns the MTU of a port's device in bytes, at most the largest segment that an MSS option can
+// announce.
 func DeviceMTU(port PortRef) (mtu uint32, err error) {
 	err = port.In(func() error {
 		l, err := netlink.LinkByIndex(port.Ifindex)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What changes while it is read is read again, but not for ever, and nothing else is.
+// Again repeats a read that failed because the data changed, but not for ever. It repeats no other failure.
 func TestAgain(t *testing.T) {
 	changed := fmt.Errorf("query programs: %w", unix.ENOSPC)
 	for what, row := range map[string]struct {
@@ -36,7 +36,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A narrow counter comes round in the same queue discipline; another one began at 0.
+// A narrow counter wraps in the same queue discipline; another queue discipline starts at 0.
 func TestRootQueue_Since(t *testing.T) {
 	before := RootQueue{Kind: "tbf", SentBytes: 9e9, SentPackets: 1<<32 - 10, Drops: 1<<32 - 1}
 	for what, row := range map[string]struct{ now, want RootQueue }{

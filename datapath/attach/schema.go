@@ -8,13 +8,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// OtherSchema is the error for a pin directory that another version of Weir left, whose tables this one
-// cannot read.
+// OtherSchema is the error for a pin directory of another version of Weir, whose tables this version cannot
+// read.
 type OtherSchema struct {
 	Dir  string
 	Want uint32 // the version of the layout that this Weir has
-	Have uint32 // the version of the layout that is there; 0: not known
-	Size uint32 // connections that were asked for, where the tables are for another number of them; else 0
+	Have uint32 // the version of the layout in the directory; 0: unknown
+	Size uint32 // connections that the configuration asks for, if the tables have another size; else 0
 }
 
 func (e *OtherSchema) Error() string {
@@ -25,11 +25,11 @@ func (e *OtherSchema) Error() string {
 	case e.Have != 0:
 		have = fmt.Sprintf("layout %d, this Weir has %d", e.Have, e.Want)
 	}
-	return fmt.Sprintf("the tables in %s have %s: begin anew with --renew (flows that are there are adopted), or remove them with weir switch --purge", e.Dir, have)
+	return fmt.Sprintf("the tables in %s have %s: start afresh with --renew (it adopts the flows that exist), or remove them with weir switch --purge", e.Dir, have)
 }
 
-// CheckSchema refuses maps pinned in dir with *OtherSchema, before any is opened, if their layout is not want. The map
-// of this name has the version.
+// CheckSchema returns *OtherSchema if the layout of the maps pinned in dir is not want, before any is opened.
+// The map called name has the version.
 func CheckSchema(dir, name string, want uint32) error {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
@@ -46,8 +46,8 @@ func CheckSchema(dir, name string, want uint32) error {
 	return nil
 }
 
-// ReadSchema reads the layout's version, which is the first word of the map's first entry whatever the layout is; 0:
-// never set.
+// ReadSchema reads the layout's version: the first word of the map's first entry, in every layout. 0: never
+// set.
 func ReadSchema(controls *ebpf.Map) (uint32, error) {
 	value, err := controls.LookupBytes(uint32(0))
 	if err != nil || len(value) < 4 {
