@@ -1,5 +1,5 @@
-// Package reading has the words for what a law's programs tell of the ports that they are on: figures, flows, and who has
-// the ports. Status, metrics, canaries and the lab read them, whichever law it is.
+// Package reading has the types for what a law's programs report of their ports: figures, flows, and the
+// process that has the ports. Status, metrics, canaries and the lab read them, whichever law it is.
 package reading
 
 import (
@@ -10,21 +10,22 @@ import (
 	"weir/datapath/attach"
 )
 
-// HeartbeatInterval is how often user space tells the kernel that it lives.
+// HeartbeatInterval is the time between two heartbeats, with which user space shows the kernel programs that it
+// runs.
 const HeartbeatInterval = 250 * time.Millisecond
 
-// Hold says which flows of a port are held, and to what window.
+// Hold is which flows of a port are limited, and to what window.
 type Hold uint8
 
 // The values are those in the kernel.
 const (
-	// HoldAll holds every flow to the law's window, which an integrator finds from the queue.
+	// HoldAll limits every flow to the law's window, which an integrator finds from the queue.
 	HoldAll Hold = 0
-	// HoldPart holds a share of the flows to the equilibrium window, and lets the others pass. The queue
-	// says little about the few that are held, so the integrator rests.
+	// HoldPart limits a share of the flows to the equilibrium window, and lets the others pass. The queue
+	// depends little on the few that are limited, so the integrator rests.
 	HoldPart Hold = 1
-	// HoldNone changes nothing: flows are counted, the equilibrium window is reckoned, and what would
-	// be limited is counted.
+	// HoldNone changes nothing. Flows are counted, the equilibrium window is calculated, and ACKs that would be
+	// rewritten are counted.
 	HoldNone Hold = 2
 )
 
@@ -40,52 +41,53 @@ func (h Hold) String() string {
 	return fmt.Sprintf("hold %d", uint8(h))
 }
 
-// Lots is how many lots there are. A connection has one, by a keyed hash of its ends that these do not
-// know, for as long as the tables live; HoldShare so many of them are held. A larger share holds the
-// same flows and more.
+// Lots is the number of buckets. A connection has one for as long as the tables live, by a keyed hash of its
+// ends; the ends do not know the key. HoldShare of the buckets are limited. A larger share limits the same
+// flows and more.
 const Lots = 1 << 16
 
-// Arm is what the held, or the free, flows of a port do, since it was attached. Bytes are TCP's payload,
-// by sequence numbers as they pass this switch.
+// Arm has the counters of a group of a port's flows since the port was attached: treatment group (limited) or
+// control group (unlimited). Bytes are TCP payload, by sequence numbers as they pass this switch.
 type Arm struct {
-	Flows              uint32 // that count, as the last beat found them
+	Flows              uint32 // active flows, as of the last heartbeat
 	DataBytes          uint64 // sent, again or for the first time
-	RetransmittedBytes uint64 // of them, those sent again, or overtaken on their way here
+	RetransmittedBytes uint64 // of them, those sent again, or reordered on their way here
 	AckedBytes         uint64 // newly acknowledged: goodput
-	Acks               uint64 // segments that acknowledge
-	Limited            uint64 // of them, those rewritten; of free flows, those that would be if they were held
+	Acks               uint64 // segments with an acknowledgement
+	Limited            uint64 // of them, those rewritten; in the control group, those that would be if it were limited
 }
 
-// Stats is the state of a port at one moment, and what it counted since it was attached. Packets
-// are those that leave by the port, or would but for Dropped, as they are on the wire: a GSO packet counts its segments.
+// Stats is the state of a port at one moment, and its counters since it was attached. Packets are those that
+// leave by the port, or would but for Dropped, as they are on the wire: a GSO packet counts its segments.
 type Stats struct {
 	Port        string
-	Flows       uint32 // β, held or not
-	WindowBytes uint64 // Rwnd, the law's window of each flow; with another Hold than all: EquilibriumBytes
-	GrantBytes  uint64 // what windows are held to; 0: nothing is held
+	Flows       uint32 // β, limited or not
+	WindowBytes uint64 // Rwnd, the law's window of each flow; EquilibriumBytes unless HoldAll
+	GrantBytes  uint64 // the window that flows are limited to; 0: none is limited
 	TargetBytes uint32 // αB
 	QueueBytes  uint32 // at the last sample
-	QueueMax    uint32 // since attached
+	QueueMax    uint32 // since the port was attached
 	SlowStart   bool
-	Enforced    bool // at the last sample user space was alive
+	Enforced    bool // at the last sample user space was running
 	Hold        Hold
-	HoldShare   uint32 // with HoldPart: of Lots
-	LettingGo   bool   // flows that are held no more still have windows, which grow
+	HoldShare   uint32 // with HoldPart: buckets of Lots that are limited
+	LettingGo   bool   // flows that were limited before are being released
 	MSSBytes    uint16
 
 	// EquilibriumBytes is (PipeBytes + TargetBytes) / Flows within the law's floor and cap. 0: no flows.
 	EquilibriumBytes uint64
 	PipeBytes        uint32 // C*RTT, as configured
-	// HandshakeRTT is the least round-trip time of handshakes lately (8.6 to 17 s) whose connections send by
-	// this port: from the SYN to the acknowledgement of its SYN-ACK, none of them sent again. What they
-	// waited in this switch is part of it. Two hosts that agree can make it short: bound it. 0: none.
+	// HandshakeRTT is the least round-trip time of recent handshakes (8.6 to 17 s) of connections that send by
+	// this port. It is measured from a SYN to the acknowledgement of its SYN-ACK, if none of them was sent
+	// again, and includes the wait in this switch. Two hosts that agree can make it short: bound it. 0: none.
 	HandshakeRTT time.Duration
-	// Directions of connections, as the last beat found them, of which for a second only one side passed
-	// this switch: new data that leaves by this port without acknowledgements, and acknowledgements that
-	// leave by it without data. The other side goes another way, or is tunnelled. Where there are more of
-	// them than the table of half-open connections holds, these are fewer.
+	// OneSidedData and OneSidedAcks count directions of connections, as of the last heartbeat, of which only
+	// one side passed this switch for a second. OneSidedData: new data leaves by this port without
+	// acknowledgements. OneSidedAcks: acknowledgements leave by it without data. The other side takes another
+	// path, or is tunnelled. The counts are too low if there are more than fit the table of half-open
+	// connections.
 	OneSidedData, OneSidedAcks uint32
-	// Arms compares flows whose data leaves by this port: [0] free, [1] held.
+	// Arms compares flows whose data leaves by this port: [0] control group, [1] treatment group.
 	Arms [2]Arm
 
 	Samples         uint64        // of the queue, by the timer
@@ -93,9 +95,9 @@ type Stats struct {
 	DeviceRefused   uint64        // samples that found the device gone
 	SampledAt       time.Duration // CLOCK_MONOTONIC at the last sample; 0: never
 	SampleAge       time.Duration
-	Connections     uint32 // that were opened from behind this port and are in the table
+	Connections     uint32 // opened from behind this port and in the table
 
-	Seen       uint64 // the sum of those down to Dropped
+	Seen       uint64 // the sum of the counters down to Dropped
 	NotTCP     uint64
 	Tunnel     uint64 // encapsulated, encrypted or signed by AH
 	Fragment   uint64
@@ -104,69 +106,69 @@ type Stats struct {
 	Rewritten  uint64
 	Smaller    uint64 // the window was small enough already
 	Unknown    uint64 // of no connection in the table
-	Ungoverned uint64 // the data's port has no flows, no Weir, or Weir has let go
-	Free       uint64 // of a flow that is not held, while others are, or that is only observed
-	Signed     uint64 // TCP-MD5, TCP-AO: acknowledgements left as they are
+	Ungoverned uint64 // the data's port has no flows, no Weir, or its flows were released
+	Free       uint64 // of a flow that is not limited while others are, or that is only observed
+	Signed     uint64 // TCP-MD5, TCP-AO: acknowledgements left unchanged
 	OutOfScope uint64
 	Unwritable uint64 // the kernel had no memory to make it writable
 	Untold     uint64 // edge mode: left to the edge, which knows the window
-	Dropped    uint64 // signed segments, where the configuration drops them
-	Data       uint64 // with payload, whatever else
+	Dropped    uint64 // signed segments, if the configuration drops them
+	Data       uint64 // with payload, whatever else they are
 	Opened     uint64 // connections that were entered in the table
-	Adopted    uint64 // of them, those that began before Weir
+	Adopted    uint64 // of them, those older than the program
 	TableFull  uint64 // not entered: the table or the port's share was full
-	Told       uint64 // edge mode: ACKs that told the edge a window
-	Assumed    uint64 // ACKs whose data passes another switch, held to a part of the window
+	Told       uint64 // edge mode: ACKs that advertised a window to the edge
+	Assumed    uint64 // ACKs whose data passes another switch, limited to a part of the window
 }
 
-// Flow is one direction of a connection: data, and the window that its sender is granted.
+// Flow is one direction of a connection: its data, and the window that its sender is granted.
 type Flow struct {
 	From, To netip.AddrPort // of the data
 	VLANs    uint32         // tags from the outer to the inner, 12 bits each; 0: none
 	Held     bool
-	Counted  bool // it sent lately: one of the port's flows
-	Seen     bool // passed since the beat before the last
+	Counted  bool // it sent data recently: one of the port's active flows
+	Seen     bool // it passed since the heartbeat before the last
 	OneSided bool // for a second only its data, or only its acknowledgements, passed here
 	Signed   bool // both ends sign: TCP-MD5 or TCP-AO
 
-	// InFlightBytes is the most that was sent and not yet acknowledged, as this switch saw it, since the beat
-	// before the last.
+	// InFlightBytes is the most data sent and not yet acknowledged since the heartbeat before the last, as this
+	// switch saw it.
 	InFlightBytes uint32
-	// OfferedBytes is the window that the receiver's last acknowledgement came with, and GrantedBytes the one
-	// that it left with; of a flow that is free, the one that it would have left with. The flow is limited
-	// by its port where the second is less, and in fact where InFlightBytes is near it. 0: none passed yet.
+	// OfferedBytes is the window with which the receiver's last acknowledgement arrived, and GrantedBytes the
+	// one with which it left; for an unlimited flow, the one with which it would have left. The port limits the
+	// flow if GrantedBytes is less, and the limit is effective if InFlightBytes is near it. 0: none passed yet.
 	OfferedBytes, GrantedBytes uint32
-	// Acknowledged is the sequence number behind the last byte that was acknowledged: what it moves on by
-	// between two looks is the flow's goodput.
+	// Acknowledged is the sequence number behind the last byte that was acknowledged. Its increase between two
+	// readings is the flow's goodput in bytes.
 	Acknowledged uint32
-	// Scale is that of the receiver's windows; of an adopted connection, the least that explains what is in
-	// flight.
+	// Scale is the scale shift of the receiver's windows; for an adopted connection, the least that explains
+	// the bytes in flight.
 	Scale uint8
 }
 
-// SignedSource is one source of signed segments (TCP-MD5, TCP-AO) that counted as such.
+// SignedSource is one source whose signed segments (TCP-MD5, TCP-AO) were counted.
 type SignedSource struct {
 	Addr     netip.Addr
 	VLANs    uint32 // tags from the outer to the inner, 12 bits each; 0: none
-	Segments uint64 // on the wire, since the source was heard first
-	Dropped  uint64 // of them, as the configuration of signed segments has it
+	Segments uint64 // on the wire, since the source was first seen
+	Dropped  uint64 // of them, if the configuration drops signed segments
 }
 
 // Switch is what the kernel knows of the ports of one pin directory.
 type Switch struct {
 	Holder    attach.Holder // the process that attached last
 	BeatAge   time.Duration
-	Lease     time.Duration // what a beat lasts for
+	Lease     time.Duration // how long the state stays valid after a heartbeat
 	Releasing bool          // the process is about to leave
 	Ports     []Pinned      // by name
 	// SignedSources are the sources of most signed segments, 10 at most.
 	SignedSources []SignedSource
 }
 
-// Alive says whether a process holds windows.
+// Alive reports whether a running process has the ports: its last heartbeat is younger than the lease.
 func (s *Switch) Alive() bool { return !s.Releasing && s.BeatAge < s.Lease }
 
-// Pinned is one port that a law is pinned to.
+// Pinned is one port that a law's program is attached to by a pinned link.
 type Pinned struct {
 	Stats
 	ID          uint32 // in the tables
@@ -177,9 +179,9 @@ type Pinned struct {
 	HasDevice   bool
 	Releasing   bool // the law is about to leave the port
 
-	// What can be seen only from the port's own namespace.
+	// The fields below are read from within the port's own namespace only.
 	Local   bool     // the caller is in it
-	Before  []string // programs that run before the law's, by name: they may end the chain
+	Before  []string // names of the programs that run before the law's: they may end the chain
 	Queue   attach.RootQueue
-	NoQueue *attach.NoQueue // the queue discipline that is there now keeps no backlog
+	NoQueue *attach.NoQueue // the queue discipline that the port has now keeps no backlog
 }
