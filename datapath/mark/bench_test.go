@@ -8,8 +8,8 @@ import (
 	"weir/datapath/internal/marktest"
 )
 
-// BenchmarkMark times the program by BPF_PROG_TEST_RUN: ns/packet above an empty program, and the
-// same in hash lookups ("lookups"), timed in the same run. Lookups compare machines, ns do not.
+// BenchmarkMark times the program with BPF_PROG_TEST_RUN, in ns/packet above an empty program. It also gives
+// the time in hash lookups ("lookups"), timed in the same run. Compare machines by lookups, not by ns.
 func BenchmarkMark(b *testing.B) {
 	m := newTestMark(b)
 	var ifindex uint32 = 1 // the loopback device, which TEST_RUN's packets are of
@@ -27,7 +27,7 @@ func BenchmarkMark(b *testing.B) {
 		{"ipv6 under the threshold", ipv6.bytes(ect0), 0},
 		{"ipv4 with two tags under the threshold", tagged.bytes(ect0), 0},
 		{"ipv4 not ECT over the threshold", ipv4.bytes(notECT), threshold + 1},
-		// The first run marks the packet, and the others find it marked.
+		// The first run marks the packet; the later runs find it marked.
 		{"ipv4 CE over the threshold", ipv4.bytes(ect0), threshold + 1},
 		{"not IP", append([]byte{0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0x08, 0x06}, make([]byte, 46)...), threshold + 1},
 	}
@@ -45,8 +45,8 @@ func BenchmarkMark(b *testing.B) {
 	}
 }
 
-// BenchmarkMark_Rewrite times a packet that is marked, the system call of a single run included, above
-// one that passes.
+// BenchmarkMark_Rewrite times a packet that is marked, in ns above one that passes. Both include the system
+// call of a single run.
 func BenchmarkMark_Rewrite(b *testing.B) {
 	m := newTestMark(b)
 	for name, f := range map[string]frame{"ipv4": {}, "ipv6": {ipv6: true, next: 6}} {

@@ -52,15 +52,15 @@ func (m *testMark) set(tb testing.TB, c marktest.MarkMarkConfig, backlog uint32)
 	}
 }
 
-// run sends a frame through the program: what it returns and what it makes of the frame. flags are
-// those of BPF_PROG_TEST_RUN.
+// run sends a frame through the program and returns its verdict and the frame that came out. flags are those of
+// BPF_PROG_TEST_RUN.
 func (m *testMark) run(in []byte, flags uint32) (verdict uint32, out []byte, err error) {
 	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64), Flags: flags}
 	verdict, err = m.objects.WeirMark.Run(&o)
 	return verdict, o.DataOut, err
 }
 
-// counted gives what the counters rose by since the last call.
+// counted returns the increase of the counters since the last call.
 func (m *testMark) counted(tb testing.TB) (d mark.Stats) {
 	tb.Helper()
 	var cpus []marktest.MarkPortStats
@@ -97,7 +97,7 @@ type frame struct {
 	dscp     byte
 }
 
-// sum is the Internet checksum of b (RFC 1071) made from scratch.
+// sum returns the Internet checksum of b (RFC 1071), computed in full.
 func sum(b []byte) uint16 {
 	var s uint32
 	for i := 0; i+1 < len(b); i += 2 {
@@ -166,14 +166,14 @@ func tagStacks() map[string][]uint16 {
 	}
 }
 
-// outcome is what the law makes of a packet: its ECN field, or drop, and which counter says so.
+// outcome is what the law does with a packet: its ECN field, or drop, and the counter that it increases.
 type outcome struct {
 	ecn  byte
 	drop bool
 	why  mark.Stats
 }
 
-// mode is a configuration and what it does, by the arriving ECN field, over the threshold.
+// mode is a configuration and its outcome over the threshold, by the arriving ECN field.
 type mode struct {
 	name string
 	conf marktest.MarkMarkConfig
@@ -197,9 +197,9 @@ func modes() []mode {
 	}
 }
 
-// Every kind of IP packet, in every kind of frame, with every ECN field, below, at and over the
-// threshold, under every configuration: the frame that comes out is the one that a sender would have
-// built with that ECN field, byte for byte, checksums included.
+// The program marks every kind of IP packet exactly as its sender would have: the frame is equal byte for byte,
+// checksums included. The rows combine all frames, ECN fields, configurations, and backlogs below, at and over
+// the threshold.
 func TestMark_Table(t *testing.T) {
 	m := newTestMark(t)
 	rows := 0
@@ -249,9 +249,8 @@ func (m *testMark) row(t *testing.T, name string, in, want []byte, o outcome) {
 	}
 }
 
-// What is not IP, or ends too early, or contradicts itself passes as it is, however full the queue.
-// Frames that BPF_PROG_TEST_RUN refuses (untagged and shorter than their header) are in
-// TestMark_RealFrames.
+// Frames that are not IP, end too early, or contradict themselves pass unchanged, however long the queue.
+// TestMark_RealFrames has the frames that BPF_PROG_TEST_RUN refuses (untagged and shorter than their header).
 func TestMark_Untouched(t *testing.T) {
 	m := newTestMark(t)
 	ipv4, ipv6 := frame{}.bytes(ect0), frame{ipv6: true, next: 6}.bytes(ect0)
@@ -295,7 +294,7 @@ func TestMark_Untouched(t *testing.T) {
 			m.row(t, mode.name+", "+r.name, r.in, r.in, outcome{why: r.why})
 		}
 	}
-	// The whole header is there, to the byte: acted on.
+	// The frame ends exactly after its headers: the law applies.
 	m.set(t, marktest.MarkMarkConfig{ThresholdBytes: threshold}, threshold+1)
 	for name, f := range map[string]struct {
 		f   frame
@@ -308,7 +307,7 @@ func TestMark_Untouched(t *testing.T) {
 	}
 }
 
-// A wrong header checksum stays wrong: the program updates it by what it changed and repairs nothing.
+// A wrong header checksum stays wrong: the program updates it by its own change and repairs nothing.
 func TestMark_WrongChecksumStaysWrong(t *testing.T) {
 	m := newTestMark(t)
 	m.set(t, marktest.MarkMarkConfig{ThresholdBytes: threshold}, threshold+1)

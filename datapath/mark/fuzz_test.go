@@ -11,8 +11,8 @@ import (
 	"weir/internal/testseed"
 )
 
-// slowMark is the program in the plainest Go: what becomes of the frame, and why. It knows the
-// specification at the head of core/mark.h and bpf/lib/frame.h, and makes checksums from scratch.
+// slowMark is the program in the plainest Go: what it does with a frame, and why. It follows the specification
+// at the head of core/mark.h and bpf/lib/frame.h, and computes checksums in full.
 func slowMark(in []byte, c marktest.MarkMarkConfig, backlog uint32) (out []byte, drop bool, why mark.Stats) {
 	out, why.Seen = bytes.Clone(in), 1
 	at := 12
@@ -66,8 +66,8 @@ func slowMark(in []byte, c marktest.MarkMarkConfig, backlog uint32) (out []byte,
 	return out, false, why
 }
 
-// setCE marks a packet and keeps the error of its header checksum, if it has one, what it was: the
-// checksum field moves by as much as the sum of the rest does.
+// setCE marks a packet and keeps the error of its header checksum, if it has one: the checksum field changes by
+// as much as the sum of the rest does.
 func setCE(ip []byte) {
 	if ip[0]/16 == 6 {
 		ip[1] |= 0x30
@@ -81,7 +81,7 @@ func setCE(ip []byte) {
 	ip[10], ip[11] = ^byte(check>>8), ^byte(check)
 }
 
-// randomFrame is an IP frame with some of its head overwritten, and perhaps cut.
+// randomFrame returns an IP frame with some of its head overwritten, and perhaps cut.
 func randomFrame(r *rand.Rand) []byte {
 	all := packets()
 	f := all[r.IntN(len(all))]
@@ -99,8 +99,8 @@ func randomFrame(r *rand.Rand) []byte {
 	return b
 }
 
-// 40,000 random frames, with random thresholds and backlogs: the kernel program does as the plain
-// version does, and keeps the packet's whole-packet checksum right.
+// 40,000 random frames, thresholds and backlogs: the kernel program agrees with the plain version, and keeps
+// the packet's whole-packet checksum right.
 func TestMark_AgreesWithPlainGo(t *testing.T) {
 	m := newTestMark(t)
 	seed := testseed.Seed(t)
@@ -133,6 +133,6 @@ func TestMark_AgreesWithPlainGo(t *testing.T) {
 	}
 	t.Logf("%d frames, %d marked or dropped", runs, acted)
 	if acted*20 < runs || runs < 1000 {
-		t.Errorf("only %d of %d frames were acted on: the generator misses the law", acted, runs)
+		t.Errorf("only %d of %d frames were acted on: the generator hardly reaches the law", acted, runs)
 	}
 }

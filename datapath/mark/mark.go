@@ -14,10 +14,10 @@ import (
 	"weir/datapath/attach"
 )
 
-// Action is what a packet meets that finds the queue over the threshold.
+// Action is what the law does with a packet that finds the queue over the threshold.
 type Action uint8
 
-// NotECT is what a Not-ECT packet meets over the threshold under ActionMark.
+// NotECT is what ActionMark does with a Not-ECT packet over the threshold.
 type NotECT uint8
 
 // The values are those of core/mark.h.
@@ -31,16 +31,16 @@ const (
 
 // Config is the configuration of the laws `ecn` and `red`; core/mark.h specifies them.
 type Config struct {
-	ThresholdBytes uint32 // K: over it means more than it
+	ThresholdBytes uint32 // K; "over" means more than K
 	// PortThresholds overrides ThresholdBytes for ports by their name.
 	PortThresholds map[string]uint32
 	Action         Action
 	NotECT         NotECT
-	// Pin is a directory in a BPF file system. With it the program and its counters outlive the process:
-	// a later Attach with the same directory takes the ports over without detaching. Empty: everything
-	// goes with the process.
+	// Pin is a directory in a BPF file system. With it the program and its counters outlive the process, and a
+	// later Attach with the same directory takes the ports over without detaching. Empty: everything ends with
+	// the process.
 	Pin string
-	// Tail attaches at the tail of each port's chain, behind other laws, not at its head.
+	// Tail attaches at the tail of each port's chain, behind other laws, instead of at its head.
 	Tail bool
 }
 
@@ -52,7 +52,7 @@ func (c *Config) of(port string) *markMarkConfig {
 	return &markMarkConfig{ThresholdBytes: threshold, Action: uint8(c.Action), NotEct: uint8(c.NotECT)}
 }
 
-// Mark is the marking program at work on some ports.
+// Mark is the marking program attached to some ports.
 type Mark struct {
 	pin     string
 	anchor  link.Anchor
@@ -66,12 +66,12 @@ type markPort struct {
 	attach.PortRef
 	id      uint32
 	program *ebpf.Program
-	link    link.Link // one that the garbage collector takes is detached: kept here
+	link    link.Link // kept here: the garbage collector would close it, which detaches the program
 	isNew   bool      // not taken over
 }
 
-// Stats counts the packets that reached the program of a port, by what became of them. A GSO
-// packet counts its segments. Seen is the sum of the others.
+// Stats counts the packets that reached the program of a port, by their outcome. A GSO packet counts its
+// segments. Seen is the sum of the others.
 type Stats struct {
 	Port           string
 	Seen           uint64
@@ -89,10 +89,9 @@ type Stats struct {
 // maxMarkPorts is the size of the maps of bpf/mark/mark.bpf.c.
 const maxPorts = 1024
 
-// Attach puts the marking program at the head of each port's egress chain. Programs that are
-// attached at the head later run before it. Errors name the port; *NoQueue, *MissingFeature and
-// ErrPermission can be told apart. On an error nothing new stays attached, and what was pinned before
-// goes on.
+// Attach puts the marking program at the head of each port's egress chain. Programs that are attached at the
+// head later run before it. Errors name the port; they can be *NoQueue, *MissingFeature or ErrPermission. After
+// an error nothing new stays attached, and pinned programs continue.
 func Attach(ports []attach.PortRef, c Config) (*Mark, error) {
 	if len(ports) > maxPorts {
 		return nil, fmt.Errorf("mark: %d ports: at most %d", len(ports), maxPorts)
@@ -120,7 +119,7 @@ func Attach(ports []attach.PortRef, c Config) (*Mark, error) {
 			return nil, errors.Join(fmt.Errorf("attach mark to %s: %w", p.Name, err), m.abandon())
 		}
 	}
-	// Ports that are not asked for any more.
+	// Give up ports that the configuration no longer has.
 	for _, stale := range pinned.Links {
 		if err := stale.Remove(); err != nil {
 			return nil, errors.Join(fmt.Errorf("mark: %w", err), m.abandon())
@@ -129,7 +128,7 @@ func Attach(ports []attach.PortRef, c Config) (*Mark, error) {
 	return m, nil
 }
 
-// createMaps makes the maps that the programs of all ports share, or opens the pinned ones.
+// createMaps creates the maps that the programs of all ports share, or opens the pinned ones.
 func (m *Mark) createMaps(spec *ebpf.CollectionSpec) (err error) {
 	open := func(name string) (*ebpf.Map, error) {
 		s := spec.Maps[name].Copy()
@@ -138,7 +137,7 @@ func (m *Mark) createMaps(spec *ebpf.CollectionSpec) (err error) {
 		}
 		opened, err := ebpf.NewMapWithOptions(s, ebpf.MapOptions{PinPath: m.pin})
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
-			return nil, fmt.Errorf("map %s in %s is of another version of Weir: remove the directory: %w", name, m.pin, err)
+			return nil, fmt.Errorf("map %s in %s belongs to another version of Weir: remove the directory: %w", name, m.pin, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("map %s: %w", name, err)
@@ -155,8 +154,8 @@ func (m *Mark) createMaps(spec *ebpf.CollectionSpec) (err error) {
 	return err
 }
 
-// attach loads the instance of the program for a port and puts it in front of the port's chain, or in
-// the place of the pinned one.
+// attach loads the instance of the program for a port. It puts it in front of the port's chain, or in the place
+// of the pinned one.
 func (m *Mark) attach(src *markSource, ref attach.PortRef, c *markMarkConfig, pinned *attach.Pins) error {
 	if _, err := ref.QueueWithBacklog(); err != nil {
 		return err
@@ -191,7 +190,7 @@ func (m *Mark) attach(src *markSource, ref attach.PortRef, c *markMarkConfig, pi
 	return attach.PinLink(p.link, m.pin, name, p.id)
 }
 
-// clearCounters makes sure that a port does not begin with what a former one with its id counted.
+// clearCounters sets the counters of a port to 0, which an earlier port with its id may have used.
 func (m *Mark) clearCounters(id uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -203,8 +202,8 @@ func (m *Mark) clearCounters(id uint32) error {
 	return nil
 }
 
-// markSource is what the program's instances are made from. The kernel's type information is read once
-// for all of them: it takes far longer than a load.
+// markSource is what the program's instances are made from. It reads the kernel's type information once for all
+// of them, because that takes far longer than a load.
 type markSource struct {
 	spec   *ebpf.CollectionSpec
 	kernel *btf.Cache
@@ -218,7 +217,7 @@ func newMarkSource() (*markSource, error) {
 	return &markSource{spec, btf.NewCache()}, nil
 }
 
-// load loads the program with port_id set to id, around the maps given.
+// load loads the program with port_id set to id, using the maps given.
 func (s *markSource) load(id uint32, configs, counts *ebpf.Map) (*ebpf.Program, error) {
 	spec := s.spec.Copy()
 	if err := spec.Variables[markVarPortId].Set(id); err != nil {
@@ -261,7 +260,7 @@ func (m *Mark) Stats() ([]Stats, error) {
 	return stats, nil
 }
 
-// Close takes the program off every port, pinned or not. A port that is gone already is no error.
+// Close detaches the program from every port, pinned or not. It ignores ports whose device is gone.
 func (m *Mark) Close() error {
 	var errs []error
 	for _, p := range m.ports {
@@ -276,7 +275,7 @@ func (m *Mark) Close() error {
 	return nil
 }
 
-// unpinMaps removes the pinned maps and the directory once no port is pinned any more.
+// unpinMaps removes the pinned maps and the directory when no port is pinned any longer.
 func (m *Mark) unpinMaps() error {
 	if m.pin == "" {
 		return nil
@@ -294,8 +293,7 @@ func (m *Mark) unpinMaps() error {
 	return errors.Join(append(errs, attach.RemovePinDir(m.pin))...)
 }
 
-// Leave gives back what this process holds. What is pinned goes on without it; what is not is
-// detached.
+// Leave closes what this process has open. Pinned programs continue without it; the others are detached.
 func (m *Mark) Leave() error {
 	var errs []error
 	for _, p := range m.ports {
@@ -309,7 +307,7 @@ func (m *Mark) Leave() error {
 	return errors.Join(append(errs, m.configs.Close(), m.counts.Close())...)
 }
 
-// abandon undoes an Attach that failed: new links go, those taken over stay.
+// abandon undoes an Attach that failed: it detaches new links and keeps those taken over.
 func (m *Mark) abandon() error {
 	var errs []error
 	for _, p := range m.ports {
@@ -320,9 +318,8 @@ func (m *Mark) abandon() error {
 	return errors.Join(append(errs, m.unpinMaps(), m.Leave())...)
 }
 
-// Check says whether Attach can work on this kernel and for this user: nil, ErrPermission or
-// a *MissingFeature.
+// Check checks that Attach can work on this kernel and for this user. Errors: ErrPermission or *MissingFeature.
 func Check() error { return attach.CheckAll(attach.QueueProbes()) }
 
-// Needs is what marking asks of the kernel.
+// Needs returns the probes of marking.
 func Needs() attach.Needs { return attach.Needs{Use: attach.UseMark, Probes: attach.QueueProbes()} }

@@ -9,8 +9,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// With a pin directory the program works on when its process is gone, the next process takes it over
-// in place, with its counters, and Close leaves nothing.
+// With a pin directory the program continues when its process ends. The next process takes it over in place,
+// with its counters, and Close leaves nothing behind.
 func TestMark_HandOver(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "mark")
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1_000_000, UplinkBps: 200e6})
@@ -62,12 +62,12 @@ func TestMark_HandOver(t *testing.T) {
 		t.Errorf("the counters began again: %d after %d", s.Seen, before.Seen)
 	}
 
-	// A failure takes nothing away from what works.
+	// A failed Attach changes nothing for the running program.
 	if _, err := mark.Attach([]attach.PortRef{p.Port, p.In}, mark.Config{Pin: dir}); err == nil {
-		t.Error("a port without a queue was taken")
+		t.Error("a port without a queue was accepted")
 	}
 	if testnet.AttachedTo(t, p.Port) != 1 {
-		t.Error("a failed AttachMark detached a pinned program")
+		t.Error("a failed Attach detached a pinned program")
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
@@ -79,6 +79,6 @@ func TestMark_HandOver(t *testing.T) {
 		t.Errorf("closed twice: %v", err)
 	}
 	if _, err := mark.Attach([]attach.PortRef{p.Port, p.In}, mark.Config{Pin: dir}); err == nil || len(testnet.Pinned(t, dir)) != 0 {
-		t.Errorf("a failed first AttachMark left %v, error %v", testnet.Pinned(t, dir), err)
+		t.Errorf("a failed first Attach left %v, error %v", testnet.Pinned(t, dir), err)
 	}
 }

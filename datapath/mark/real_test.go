@@ -39,7 +39,7 @@ func statsOf(t *testing.T, m *mark.Mark) mark.Stats {
 	return s[0]
 }
 
-// programRuns counts how often the program attached to a port first runs during f.
+// programRuns counts how often the program attached first to a port runs during f.
 func programRuns(t *testing.T, p attach.PortRef, f func()) uint64 {
 	t.Helper()
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
@@ -57,7 +57,7 @@ func programRuns(t *testing.T, p attach.PortRef, f func()) uint64 {
 	return s.RunCount
 }
 
-// attachedFirst is the program at the head of a port's egress chain.
+// attachedFirst returns the program at the head of a port's egress chain.
 func attachedFirst(t *testing.T, p attach.PortRef) *ebpf.Program {
 	t.Helper()
 	var q *link.QueryResult
@@ -75,10 +75,10 @@ func attachedFirst(t *testing.T, p attach.PortRef) *ebpf.Program {
 	return prog
 }
 
-// Real TCP through a shaped port, at the switch (forwarded packets) and at the sender itself (cloned
-// packets of local TCP), whatever the devices offload: connections work, every mark arrives as CE
-// and no checksum is wrong. With checksum offload on, the program rewrites packets whose checksum is
-// still to be made, with it off packets that carry one; with GSO on, packets of many segments.
+// Real TCP through a shaped port works, every mark arrives as CE, and no checksum is wrong. The port is the
+// switch's (forwarded packets) or the sender's own (cloned packets of local TCP). With checksum offload on, the
+// program rewrites packets whose checksum is not yet computed; with it off, packets that have one. With GSO on,
+// packets have many segments.
 func TestMark_RealTCP(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"switch", "sender"} {
@@ -131,13 +131,13 @@ func realTCP(t *testing.T, at string, gso, offload, ipv6 bool) {
 			t.Errorf("receiver: %s %s = %d", c[0], c[1], n)
 		}
 	}
-	// That the two offloads were covered, and not silently off.
-	// Local TCP gives its device super-packets always, to be split after tcx; GRO makes them again,
-	// and leaves their checksum to be made.
+	// Check that the two offloads were covered, and not silently off. Local TCP always passes super-packets to
+	// its device, which are split after tcx. GRO makes them again, and leaves their checksum to be computed.
 	if many := runs*4 < s.Seen*3; many != (gso || at == "sender") {
 		t.Errorf("program ran %d times for %d packets", runs, s.Seen)
 	}
-	// A segment that GRO found nothing to join with keeps its checksum: one of the many must be without.
+	// GRO leaves a segment alone if it finds nothing to join it with; the segment keeps its checksum. One
+	// packet without a checksum is enough here.
 	partial := false
 	for range 100 {
 		segment := tap.Receive(t, func(b []byte) bool { return len(b) > 1000 })
@@ -156,13 +156,13 @@ func fromTest(b []byte) bool {
 	return len(b) >= 14 && bytes.Equal(b[6:12], []byte{0x02, 0, 0, 0, 0, 1})
 }
 
-// through sends frames into a port whose queue already holds more than the threshold (0), lets the
-// queue drain and gives what arrived of the frames at the tap.
+// through sends frames into a port whose queue already has more than the threshold (0) of bytes. It lets the
+// queue drain and returns the frames that arrived at the tap.
 func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port attach.PortRef, limit, burst uint32, frames [][]byte) []testnet.Captured {
 	t.Helper()
 	filler := append(frame{}.bytes(notECT), make([]byte, 1300)...)
 	filler[12], filler[13] = 0x88, 0xb5 // not IP
-	// As much as the bucket lets go at once, and more, which waits.
+	// Send as much as the token bucket passes at once, and more, which waits.
 	var fillers [][]byte
 	for bytes := uint32(0); bytes < burst+3000; bytes += uint32(len(filler)) {
 		fillers = append(fillers, filler)
@@ -181,8 +181,8 @@ func through(t *testing.T, from *testnet.Raw, tap *testnet.Raw, port attach.Port
 	return got
 }
 
-// Frames that BPF_PROG_TEST_RUN cannot make: shorter than their headers, larger than a page with the
-// headers outside of the linear part, on the program of a real queue.
+// Frames that BPF_PROG_TEST_RUN cannot make, on the program of a real queue: shorter than their headers, or
+// larger than a page with the headers outside of the linear part.
 func TestMark_RealFrames(t *testing.T) {
 	const burst, limit = 9100, 1 << 20
 	p := testnet.NewPath(t, testnet.PathOptions{UplinkBps: testnet.SlowBps, Burst: burst, MTU: 9000})
@@ -245,7 +245,7 @@ func TestMark_TagInMetadata(t *testing.T) {
 	}
 }
 
-// A port without a queue of its own is refused by name, and nothing stays attached to the others.
+// Attach refuses a port without a queue by its name, and nothing stays attached to the other ports.
 func TestMark_RefusesPortWithoutQueue(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
 	_, err := mark.Attach([]attach.PortRef{p.Port, p.Uplink}, mark.Config{})
@@ -261,7 +261,7 @@ func TestMark_RefusesPortWithoutQueue(t *testing.T) {
 	}
 }
 
-// Two ports with thresholds of their own; `red` drops what `ecn` would mark, and the sender notices.
+// Two ports have their own thresholds. `red` drops what `ecn` would mark, and the sender notices.
 func TestMark_Red(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1_000_000, UplinkBps: 200e6})
 	m, err := mark.Attach([]attach.PortRef{p.Uplink, p.Port}, mark.Config{

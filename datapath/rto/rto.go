@@ -19,10 +19,10 @@ type initialRTO struct {
 	link    link.Link
 }
 
-// AttachInitial sets the initial retransmission timeout of the TCP sockets that processes of the
-// cgroup (version 2, by path) open in the network namespaces given by their cookies (NetnsCookie), for
-// SYN and SYN-ACK alike. Times are rounded up to a whole jiffy (1/CONFIG_HZ s); the kernel allows up
-// to its own maximum RTO. Other namespaces keep the kernel's second. Close detaches.
+// AttachInitial sets the initial retransmission timeout (RTO) of TCP sockets, for SYN and SYN-ACK alike. It
+// applies to sockets that processes of the cgroup (version 2, by path) open in the network namespaces given by
+// their cookies (NetnsCookie). Times are above 0, rounded up to a whole jiffy (1/CONFIG_HZ s), and at most the
+// kernel's maximum RTO. Other namespaces keep the kernel's second. Close detaches.
 func AttachInitial(cgroupPath string, byCookie map[uint64]time.Duration) (io.Closer, error) {
 	if err := Check(); err != nil {
 		return nil, fmt.Errorf("initial RTO: %w", err)
@@ -31,7 +31,7 @@ func AttachInitial(cgroupPath string, byCookie map[uint64]time.Duration) (io.Clo
 	if err != nil {
 		return nil, fmt.Errorf("initial RTO: read the embedded program: %w", err)
 	}
-	// An entry for each namespace, and never an empty map, which the kernel refuses.
+	// One entry for each namespace. The kernel refuses an empty map.
 	spec.Maps[rtoMapInitialRtos].MaxEntries = uint32(max(len(byCookie), 1))
 	r := &initialRTO{}
 	if err := spec.LoadAndAssign(&r.objects, nil); err != nil {
@@ -66,5 +66,6 @@ func (r *initialRTO) Close() error {
 	return nil
 }
 
-// Check says the same of AttachInitial.
+// Check checks that AttachInitial can work on this kernel and for this user. Errors: ErrPermission or
+// *MissingFeature.
 func Check() error { return attach.CheckAll(attach.SocketProbes()) }

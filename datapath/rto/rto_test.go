@@ -44,7 +44,7 @@ func cgroup(t *testing.T) string {
 	return dir
 }
 
-// synRTO connects to an address that does not answer and gives the timer that the SYN waits for.
+// synRTO connects to an address that does not answer and returns the timer of the SYN.
 func synRTO(t *testing.T, ns *testnet.Namespace) (timeout time.Duration) {
 	t.Helper()
 	ns.Must(t, func() error {
@@ -67,8 +67,8 @@ func synRTO(t *testing.T, ns *testnet.Namespace) (timeout time.Duration) {
 	return timeout
 }
 
-// The initial RTO is that of the namespace, rounded up to a jiffy; other namespaces, and all once it is
-// closed, have the kernel's second.
+// The initial RTO is the one given for the namespace, rounded up to a jiffy. Other namespaces, and all after
+// Close, have the kernel's second.
 func TestInitialRTO(t *testing.T) {
 	dir := cgroup(t)
 	p := testnet.NewPath(t, testnet.PathOptions{})
@@ -91,9 +91,9 @@ func TestInitialRTO(t *testing.T) {
 		t.Errorf("initial RTO after Close %s, want 1 s", timeout)
 	}
 	if _, err := rto.AttachInitial(dir, map[uint64]time.Duration{1: 0}); err == nil {
-		t.Error("an initial RTO of 0 was taken")
+		t.Error("an initial RTO of 0 was accepted")
 	}
 	if _, err := rto.AttachInitial(filepath.Join(dir, "none"), byCookie); err == nil {
-		t.Error("a cgroup that does not exist was taken")
+		t.Error("a cgroup that does not exist was accepted")
 	}
 }
