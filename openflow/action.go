@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ActionType is what an action does (ofp_action_type, specification 7.2.5).
+// ActionType is the kind of an action (ofp_action_type, specification 7.2.5).
 type ActionType uint16
 
 // The actions of OpenFlow 1.3.
@@ -37,7 +37,7 @@ var actionNames = [...]string{
 	25: "set_field", 26: "push_pbb", 27: "pop_pbb",
 }
 
-// String gives the specification's name in lower case.
+// String returns the specification's name in lower case.
 func (t ActionType) String() string {
 	if t == ActionTypeExperimenter {
 		return "experimenter"
@@ -45,17 +45,17 @@ func (t ActionType) String() string {
 	return nameOf(actionNames[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t ActionType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
-// Action is one thing to do with a packet; the structs named Action... of this package.
+// Action changes or sends a packet: one of the structs named Action... of this package.
 type Action interface {
 	ActionType() ActionType
 	String() string
 	append(b []byte) ([]byte, error)
 }
 
-// Actions are done in their order.
+// Actions are carried out in their order.
 type Actions []Action
 
 // ActionOutput sends the packet out of a port.
@@ -64,7 +64,7 @@ type ActionOutput struct {
 	MaxLen uint16 `json:"max_len"` // bytes that go to PortController; NoMaxLen: all
 }
 
-// ActionGroup hands the packet to a group.
+// ActionGroup passes the packet to a group.
 type ActionGroup struct {
 	GroupID GroupID `json:"group_id"`
 }
@@ -80,15 +80,15 @@ type ActionSetTTL struct {
 	TTL  uint8 `json:"ttl"`
 }
 
-// ActionPush puts a tag or label before what is there: VLAN, MPLS or PBB.
+// ActionPush adds an outermost tag or label: VLAN, MPLS or PBB.
 type ActionPush struct {
 	Type      ActionType `json:"-"` // ActionTypePushVLAN, ActionTypePushMPLS or ActionTypePushPBB
 	EtherType uint16     `json:"ethertype"`
 }
 
-// ActionPopMPLS takes the outermost label off.
+// ActionPopMPLS removes the outermost label.
 type ActionPopMPLS struct {
-	EtherType uint16 `json:"ethertype"` // of what is below it
+	EtherType uint16 `json:"ethertype"` // of the payload below the label
 }
 
 // ActionPlain is an action without parameters: ActionTypeCopyTTLOut, CopyTTLIn, DecMPLSTTL, DecNwTTL, PopVLAN, PopPBB.
@@ -96,27 +96,27 @@ type ActionPlain struct {
 	Type ActionType `json:"-"`
 }
 
-// ActionSetField writes a field of the packet. OpenFlow 1.3 has no mask here, Open vSwitch takes one.
+// ActionSetField writes a field of the packet. OpenFlow 1.3 has no mask here; Open vSwitch accepts one.
 type ActionSetField struct {
 	Field Field `json:"field"`
 }
 
-// ActionExperimenter is someone's own action, kept as it came.
+// ActionExperimenter is an experimenter's own action, as it was received.
 type ActionExperimenter struct {
 	Experimenter uint32   `json:"experimenter"`
 	Data         HexBytes `json:"data"` // filled up with zeros to whole 8 bytes when written, less 8
 }
 
-// ActionType gives ActionTypeOutput.
+// ActionType returns ActionTypeOutput.
 func (ActionOutput) ActionType() ActionType { return ActionTypeOutput }
 
-// ActionType gives ActionTypeGroup.
+// ActionType returns ActionTypeGroup.
 func (ActionGroup) ActionType() ActionType { return ActionTypeGroup }
 
-// ActionType gives ActionTypeSetQueue.
+// ActionType returns ActionTypeSetQueue.
 func (ActionSetQueue) ActionType() ActionType { return ActionTypeSetQueue }
 
-// ActionType gives ActionTypeSetMPLSTTL or ActionTypeSetNwTTL.
+// ActionType returns ActionTypeSetMPLSTTL or ActionTypeSetNwTTL.
 func (a ActionSetTTL) ActionType() ActionType {
 	if a.MPLS {
 		return ActionTypeSetMPLSTTL
@@ -124,19 +124,19 @@ func (a ActionSetTTL) ActionType() ActionType {
 	return ActionTypeSetNwTTL
 }
 
-// ActionType gives which push it is.
+// ActionType returns the type of push.
 func (a ActionPush) ActionType() ActionType { return a.Type }
 
-// ActionType gives ActionTypePopMPLS.
+// ActionType returns ActionTypePopMPLS.
 func (ActionPopMPLS) ActionType() ActionType { return ActionTypePopMPLS }
 
-// ActionType gives which action it is.
+// ActionType returns the type of the action.
 func (a ActionPlain) ActionType() ActionType { return a.Type }
 
-// ActionType gives ActionTypeSetField.
+// ActionType returns ActionTypeSetField.
 func (ActionSetField) ActionType() ActionType { return ActionTypeSetField }
 
-// ActionType gives ActionTypeExperimenter.
+// ActionType returns ActionTypeExperimenter.
 func (ActionExperimenter) ActionType() ActionType { return ActionTypeExperimenter }
 
 func (a ActionOutput) String() string {
@@ -157,7 +157,7 @@ func (a ActionExperimenter) String() string {
 	return fmt.Sprintf("experimenter:%#x:%s", a.Experimenter, a.Data)
 }
 
-// String gives the actions, with commas; "drop" for none.
+// String returns the actions, with commas; "drop" for none.
 func (as Actions) String() string {
 	if len(as) == 0 {
 		return "drop"
@@ -169,7 +169,7 @@ func (as Actions) String() string {
 	return strings.Join(parts, ",")
 }
 
-// MarshalJSON gives an array of objects, each with its type and its parameters.
+// MarshalJSON returns an array of objects, each with its type and its parameters.
 func (as Actions) MarshalJSON() ([]byte, error) {
 	return typedList(as, func(a Action) string { return a.ActionType().String() })
 }

@@ -68,7 +68,7 @@ func (as Actions) append(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// actions reads all that is left as actions.
+// actions reads the rest as actions.
 func (c *cursor) actions(as Actions) Actions {
 	as = as[:0]
 	for c.more() {
@@ -90,14 +90,14 @@ func (c *cursor) action() Action {
 	return a
 }
 
-// fixed refuses an action whose length is not its type's.
+// fixed checks that an action has the length of its type.
 func (c *cursor) fixed(at, length int) {
 	if n := c.end - at; n != length {
 		c.fail("action.length", at+2, ErrLength, n)
 	}
 }
 
-// actionBody reads what follows an action's length. at is where the action begins.
+// actionBody reads the part after an action's length. at is the offset of the action.
 func (c *cursor) actionBody(typ ActionType, at int) Action {
 	switch typ {
 	case ActionTypeOutput:

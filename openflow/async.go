@@ -1,7 +1,7 @@
 package openflow
 
-// AsyncMasks say which messages a switch sends unasked: bit n of a mask is reason n of that message. Of each pair the
-// first is for MASTER and EQUAL, the second for SLAVE (specification 7.3.10).
+// AsyncMasks selects the messages that a switch sends without a request: bit n of a mask is reason n of that message. Of each
+// pair the first is for MASTER and EQUAL, the second for SLAVE (specification 7.3.10).
 type AsyncMasks struct {
 	PacketIn    [2]uint32 `json:"packet_in_mask"`
 	PortStatus  [2]uint32 `json:"port_status_mask"`
@@ -33,7 +33,7 @@ func (a *AsyncMasks) decode(t Type, b []byte) error {
 	return c.done()
 }
 
-// MessageType gives TypeSetAsync.
+// MessageType returns TypeSetAsync.
 func (*SetAsync) MessageType() Type { return TypeSetAsync }
 
 // AppendBody appends the 24 bytes.
@@ -44,7 +44,7 @@ func (m *SetAsync) DecodeBody(b []byte) error { return m.Masks.decode(TypeSetAsy
 
 func (m *SetAsync) String() string { return text(m) }
 
-// MessageType gives TypeGetAsyncReply.
+// MessageType returns TypeGetAsyncReply.
 func (*GetAsyncReply) MessageType() Type { return TypeGetAsyncReply }
 
 // AppendBody appends the 24 bytes.

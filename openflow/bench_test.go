@@ -7,7 +7,7 @@ import (
 	of "weir/openflow"
 )
 
-// written gives a message as bytes.
+// written returns a message as bytes.
 func written(b *testing.B, m of.Message) []byte {
 	b.Helper()
 	wire, err := of.Append(nil, 1, m)
@@ -17,7 +17,7 @@ func written(b *testing.B, m of.Message) []byte {
 	return wire
 }
 
-// cpuTime gives this process's time on processors so far, in ns: on a busy machine the clock says little.
+// cpuTime returns this process's time on processors so far, in ns: on a busy machine the clock says little.
 func cpuTime(b *testing.B) int64 {
 	b.Helper()
 	var u syscall.Rusage

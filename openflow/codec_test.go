@@ -147,7 +147,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What comes often is decoded into a struct that was used before, without allocating.
+// Frequent messages are decoded into a struct that was used before, without allocation.
 func TestDecodeAllocates(t *testing.T) {
 	var sum uint64
 	for _, c := range []struct {
@@ -190,7 +190,7 @@ func TestDecodeAllocates(t *testing.T) {
 	}
 }
 
-// What OpenFlow cannot say is refused when written, by name.
+// A value that OpenFlow cannot encode is refused when written, with its name in the error.
 func TestAppendRefuses(t *testing.T) {
 	long := make([]byte, MaxLen)
 	for _, c := range []struct {

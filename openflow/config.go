@@ -1,6 +1,6 @@
 package openflow
 
-// ConfigFlags say what a switch does with IP fragments (ofp_config_flags, specification 7.3.2).
+// ConfigFlags is the treatment of IP fragments by a switch (ofp_config_flags, specification 7.3.2).
 type ConfigFlags uint16
 
 // The ways to treat fragments.
@@ -12,10 +12,10 @@ const (
 
 var fragNames = [...]string{"FRAG_NORMAL", "FRAG_DROP", "FRAG_REASM"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (f ConfigFlags) String() string { return nameOf(fragNames[:], uint64(f)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (f ConfigFlags) MarshalJSON() ([]byte, error) { return nameJSON(f.String()), nil }
 
 // GetConfigReply gives a switch's configuration (specification 7.3.2).
@@ -30,7 +30,7 @@ type SetConfig struct {
 	MissSendLen uint16      `json:"miss_send_len"`
 }
 
-// MessageType gives TypeGetConfigReply.
+// MessageType returns TypeGetConfigReply.
 func (*GetConfigReply) MessageType() Type { return TypeGetConfigReply }
 
 // AppendBody appends the 4 bytes.
@@ -47,7 +47,7 @@ func (m *GetConfigReply) DecodeBody(b []byte) error {
 
 func (m *GetConfigReply) String() string { return text(m) }
 
-// MessageType gives TypeSetConfig.
+// MessageType returns TypeSetConfig.
 func (*SetConfig) MessageType() Type { return TypeSetConfig }
 
 // AppendBody appends the 4 bytes.

@@ -1,10 +1,10 @@
 package openflow
 
-// cursor reads a message from front to end. The first thing that is wrong stays in err; all later reads give zero and
-// nothing, so that a decoder asks once, at its end.
+// cursor reads a message from front to end. It keeps the first error in err. All later reads return zero, so that a decoder
+// checks for errors once, at its end.
 type cursor struct {
-	b    []byte // what is left
-	end  int    // where b ends, in bytes from the message's first
+	b    []byte // the unread rest
+	end  int    // end of b, in bytes from the message's first
 	what Type
 	err  error
 }
@@ -14,7 +14,7 @@ func newCursor(what Type, body []byte) cursor {
 	return cursor{b: body, end: HeaderLen + len(body), what: what}
 }
 
-// at is where the next byte is, from the message's first.
+// at returns the offset of the next byte from the message's first.
 func (c *cursor) at() int { return c.end - len(c.b) }
 
 func (c *cursor) more() bool { return len(c.b) > 0 }
@@ -69,10 +69,10 @@ func (c *cursor) u64(field string) uint64 {
 	return v
 }
 
-// pad goes over n bytes whose values mean nothing: senders write zeros, receivers must not look (specification 7.1.1).
+// pad skips n bytes of padding: senders write zeros, receivers ignore them (specification 7.1.1).
 func (c *cursor) pad(n int) { c.take("pad", n) }
 
-// take gives the next n bytes, nil where they are not there.
+// take returns the next n bytes; nil if there are fewer.
 func (c *cursor) take(field string, n int) []byte {
 	if n < 0 || len(c.b) < n {
 		c.short(field)
@@ -83,20 +83,20 @@ func (c *cursor) take(field string, n int) []byte {
 	return v
 }
 
-// rest gives all that is left.
+// rest returns the unread rest.
 func (c *cursor) rest() []byte {
 	v := c.b[:len(c.b):len(c.b)]
 	c.b = c.b[len(c.b):]
 	return v
 }
 
-// sub gives the next n bytes a cursor of their own. Its error is to be brought back by join.
+// sub returns a cursor over the next n bytes. Call join with it afterwards, which takes over its error.
 func (c *cursor) sub(field string, n int) cursor {
 	v := c.take(field, n)
 	return cursor{b: v, end: c.at(), what: c.what, err: c.err}
 }
 
-// join takes over the error of a cursor that sub gave.
+// join takes over the error of a cursor that sub returned.
 func (c *cursor) join(s *cursor) {
 	if c.err == nil && s.err != nil {
 		c.err, c.b = s.err, nil
@@ -104,7 +104,7 @@ func (c *cursor) join(s *cursor) {
 }
 
 // element opens a structure of the kind {type, length, ...} whose length, at offset 2, counts itself and is at least
-// min and a multiple of the alignment. It gives its type and a cursor over what follows the length.
+// min and a multiple of the alignment. It returns the type and a cursor over the bytes after the length.
 func (c *cursor) element(field string, minLen, align int) (uint16, cursor) {
 	if len(c.b) < 4 {
 		c.short(field)
@@ -125,7 +125,7 @@ func (c *cursor) element(field string, minLen, align int) (uint16, cursor) {
 }
 
 // sized opens a structure that begins with its length, which counts itself, is at least minLen and a multiple of align.
-// It gives a cursor over what follows the length.
+// It returns a cursor over the bytes after the length.
 func (c *cursor) sized(field string, minLen, align int) cursor {
 	if len(c.b) < 2 {
 		c.short(field)
@@ -145,7 +145,7 @@ func (c *cursor) sized(field string, minLen, align int) cursor {
 	return s
 }
 
-// done says that the message is to end here.
+// done ends the decoding: it returns the first error, or an error if bytes are left.
 func (c *cursor) done() error {
 	if c.err == nil && len(c.b) > 0 {
 		c.fail("length", c.at(), ErrLength, len(c.b))
@@ -163,7 +163,7 @@ func appendPad(b []byte, start int) []byte {
 	return appendZeros(b, (8-(len(b)-start)%8)%8)
 }
 
-// putLength writes the length of what begins at start into the two bytes at at.
+// putLength writes the length of the structure that begins at start into the two bytes at at.
 func putLength(b []byte, start, at int, what string) ([]byte, error) {
 	n := len(b) - start
 	if n > MaxLen {

@@ -10,7 +10,7 @@ type EchoReply struct {
 	Data HexBytes `json:"data"`
 }
 
-// MessageType gives TypeEchoRequest.
+// MessageType returns TypeEchoRequest.
 func (*EchoRequest) MessageType() Type { return TypeEchoRequest }
 
 // AppendBody appends the data.
@@ -24,7 +24,7 @@ func (m *EchoRequest) DecodeBody(b []byte) error {
 
 func (m *EchoRequest) String() string { return text(m) }
 
-// MessageType gives TypeEchoReply.
+// MessageType returns TypeEchoReply.
 func (*EchoReply) MessageType() Type { return TypeEchoReply }
 
 // AppendBody appends the data.

@@ -1,16 +1,16 @@
 package openflow
 
-// ErrorMessage says that a message was refused (OFPT_ERROR, specification 7.5.4).
+// ErrorMessage reports that a message was refused (OFPT_ERROR, specification 7.5.4).
 type ErrorMessage struct {
 	ErrorType ErrorType `json:"type"`
 	Code      uint16    `json:"code"`
 	Data      HexBytes  `json:"data"` // for most types the refused message, at least its first 64 bytes
 }
 
-// ErrorType is an error message's type; it says whose codes its code is one of (ofp_error_type).
+// ErrorType is an error message's type. The meaning of its code depends on it (ofp_error_type).
 type ErrorType uint16
 
-// MessageType gives TypeError.
+// MessageType returns TypeError.
 func (*ErrorMessage) MessageType() Type { return TypeError }
 
 // AppendBody appends type, code and data.

@@ -21,10 +21,10 @@ const (
 	ErrorRoleRequestFailed   ErrorType = 11
 	ErrorMeterModFailed      ErrorType = 12
 	ErrorTableFeaturesFailed ErrorType = 13
-	ErrorExperimenter        ErrorType = 0xffff // the code is the experimenter's; data begins with his number
+	ErrorExperimenter        ErrorType = 0xffff // the code is the experimenter's; data begins with the experimenter's number
 )
 
-// The codes that a controller or switch of this module sends or asks for.
+// The codes that a controller or switch of this module sends or checks.
 const (
 	CodeHelloIncompatible uint16 = 0 // of ErrorHelloFailed
 	CodeBadVersion        uint16 = 0 // of ErrorBadRequest, as the next eight
@@ -81,7 +81,7 @@ var errorCodes = [...][]string{
 	{"BAD_TABLE", "BAD_METADATA", "BAD_TYPE", "BAD_LEN", "BAD_ARGUMENT", "EPERM"},
 }
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t ErrorType) String() string {
 	if t == ErrorExperimenter {
 		return "EXPERIMENTER"
@@ -89,10 +89,10 @@ func (t ErrorType) String() string {
 	return nameOf(errorTypes[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t ErrorType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
-// CodeName gives the specification's name of the code, which has a meaning with its type only.
+// CodeName returns the specification's name of the code, which depends on the type.
 func (m *ErrorMessage) CodeName() string {
 	if int(m.ErrorType) < len(errorCodes) {
 		return nameOf(errorCodes[m.ErrorType], uint64(m.Code))
@@ -100,7 +100,7 @@ func (m *ErrorMessage) CodeName() string {
 	return strconv.Itoa(int(m.Code))
 }
 
-// String gives type and code by name and number, and what was refused.
+// String returns type and code by name and number, and the refused message.
 func (m *ErrorMessage) String() string {
 	s := fmt.Sprintf("ERROR type=%s code=%s (%d/%d)", m.ErrorType, m.CodeName(), m.ErrorType, m.Code)
 	switch m.ErrorType {
@@ -115,5 +115,5 @@ func (m *ErrorMessage) String() string {
 	return s + " data=" + m.Data.String()
 }
 
-// Error makes an error message of an error value too: what was refused, and why.
+// Error makes the error message a Go error, with the cause and the refused message.
 func (m *ErrorMessage) Error() string { return "the peer refused: " + m.String() }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What is wrong with a message; [DecodeError] and [EncodeError] wrap one of them.
+// The faults of a message. [DecodeError] and [EncodeError] wrap one of them.
 var (
 	ErrTruncated = errors.New("the bytes end too early")
 	ErrLength    = errors.New("a wrong length")
@@ -16,12 +16,12 @@ var (
 	ErrTooLong   = errors.New("too long for the protocol")
 )
 
-// DecodeError says where a message could not be read.
+// DecodeError is the place and the cause of a decoding failure.
 type DecodeError struct {
 	Message string // the message's type, or "header"
 	Field   string // the specification's name
 	Offset  int    // of that field, in bytes from the message's first
-	Value   int64  // the length, type or value that stands there
+	Value   int64  // the length, type or value at that place
 	Err     error  // one of the errors above
 }
 
@@ -35,11 +35,11 @@ func headerError(field string, offset int, err error, value int) *DecodeError {
 	return &DecodeError{Message: "header", Field: field, Offset: offset, Value: int64(value), Err: err}
 }
 
-// EncodeError says which part of a message cannot be said in OpenFlow 1.3.
+// EncodeError is the part of a message that OpenFlow 1.3 cannot encode.
 type EncodeError struct {
 	Message string // the message's type, or the part's
 	Field   string
-	Value   int64 // the length or value that was asked for
+	Value   int64 // the length or value
 	Err     error
 }
 

@@ -1,13 +1,13 @@
 package openflow
 
-// Experimenter is someone's own message, kept as it came (specification 7.5.5).
+// Experimenter is an experimenter's own message, as it was received (specification 7.5.5).
 type Experimenter struct {
 	Experimenter uint32   `json:"experimenter"`
 	ExpType      uint32   `json:"exp_type"`
 	Data         HexBytes `json:"data"`
 }
 
-// MessageType gives TypeExperimenter.
+// MessageType returns TypeExperimenter.
 func (*Experimenter) MessageType() Type { return TypeExperimenter }
 
 // AppendBody appends all of it.

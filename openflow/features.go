@@ -1,6 +1,6 @@
 package openflow
 
-// Capabilities say what a switch can do (ofp_capabilities, specification 7.3.1).
+// Capabilities are the optional features of a switch (ofp_capabilities, specification 7.3.1).
 type Capabilities uint32
 
 // The bits of Capabilities.
@@ -16,26 +16,26 @@ const (
 
 var capabilityNames = [...]string{"FLOW_STATS", "TABLE_STATS", "PORT_STATS", "GROUP_STATS", "", "IP_REASM", "QUEUE_STATS", "", "PORT_BLOCKED"}
 
-// String gives the names of the bits.
+// String returns the names of the bits.
 func (c Capabilities) String() string { return flagsOf(capabilityNames[:], uint64(c)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (c Capabilities) MarshalJSON() ([]byte, error) { return flagsJSON(c.String()), nil }
 
 // DatapathID is a switch's identity: 48 bits of a MAC address below 16 of its owner's choice.
 type DatapathID = uint64
 
-// FeaturesReply says who a switch is (specification 7.3.1).
+// FeaturesReply has a switch's identity and features (specification 7.3.1).
 type FeaturesReply struct {
 	DatapathID   DatapathID   `json:"datapath_id"`
-	Buffers      uint32       `json:"n_buffers"` // packets it can hold
+	Buffers      uint32       `json:"n_buffers"` // packets that it can buffer
 	Tables       uint8        `json:"n_tables"`
 	AuxiliaryID  uint8        `json:"auxiliary_id"` // 0: the main connection
 	Capabilities Capabilities `json:"capabilities"`
 	Reserved     uint32       `json:"reserved"`
 }
 
-// MessageType gives TypeFeaturesReply.
+// MessageType returns TypeFeaturesReply.
 func (*FeaturesReply) MessageType() Type { return TypeFeaturesReply }
 
 func (m *FeaturesReply) String() string { return text(m) }

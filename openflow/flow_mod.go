@@ -3,7 +3,7 @@ package openflow
 // FlowModCommand is what a flow-mod does (ofp_flow_mod_command, specification 7.3.4.1).
 type FlowModCommand uint8
 
-// The commands. The strict ones mean the one entry with the same match and priority.
+// The commands. The strict ones select the one entry with the same match and priority.
 const (
 	FlowAdd FlowModCommand = iota
 	FlowModify
@@ -14,10 +14,10 @@ const (
 
 var flowModCommands = [...]string{"ADD", "MODIFY", "MODIFY_STRICT", "DELETE", "DELETE_STRICT"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (c FlowModCommand) String() string { return nameOf(flowModCommands[:], uint64(c)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (c FlowModCommand) MarshalJSON() ([]byte, error) { return nameJSON(c.String()), nil }
 
 // FlowFlags are a flow entry's flags (ofp_flow_mod_flags).
@@ -34,10 +34,10 @@ const (
 
 var flowFlagNames = [...]string{"SEND_FLOW_REM", "CHECK_OVERLAP", "RESET_COUNTS", "NO_PKT_COUNTS", "NO_BYT_COUNTS"}
 
-// String gives the names of the flags.
+// String returns the names of the flags.
 func (f FlowFlags) String() string { return flagsOf(flowFlagNames[:], uint64(f)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (f FlowFlags) MarshalJSON() ([]byte, error) { return flagsJSON(f.String()), nil }
 
 // FlowMod changes a flow table (specification 7.3.4.1).
@@ -57,7 +57,7 @@ type FlowMod struct {
 	Instructions Instructions   `json:"instructions"`
 }
 
-// MessageType gives TypeFlowMod.
+// MessageType returns TypeFlowMod.
 func (*FlowMod) MessageType() Type { return TypeFlowMod }
 
 func (m *FlowMod) String() string { return text(m) }

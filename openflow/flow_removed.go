@@ -1,6 +1,6 @@
 package openflow
 
-// FlowRemovedReason says why a flow entry went (ofp_flow_removed_reason, specification 7.4.2).
+// FlowRemovedReason is why a flow entry was removed (ofp_flow_removed_reason, specification 7.4.2).
 type FlowRemovedReason uint8
 
 // The reasons.
@@ -13,14 +13,14 @@ const (
 
 var flowRemovedReasons = [...]string{"IDLE_TIMEOUT", "HARD_TIMEOUT", "DELETE", "GROUP_DELETE"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (r FlowRemovedReason) String() string { return nameOf(flowRemovedReasons[:], uint64(r)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (r FlowRemovedReason) MarshalJSON() ([]byte, error) { return nameJSON(r.String()), nil }
 
-// FlowRemoved says that a flow entry with FlowSendRemoved went (specification 7.4.2). Decoding into one that was used
-// before allocates nothing.
+// FlowRemoved reports that a flow entry with FlowSendRemoved was removed (specification 7.4.2). Decoding into a used one allocates
+// nothing.
 type FlowRemoved struct {
 	Cookie       uint64            `json:"cookie"`
 	Priority     uint16            `json:"priority"`
@@ -35,7 +35,7 @@ type FlowRemoved struct {
 	Match        Match             `json:"match"`
 }
 
-// MessageType gives TypeFlowRemoved.
+// MessageType returns TypeFlowRemoved.
 func (*FlowRemoved) MessageType() Type { return TypeFlowRemoved }
 
 func (m *FlowRemoved) String() string { return text(m) }

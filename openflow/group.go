@@ -12,13 +12,13 @@ const (
 
 var groupCommands = [...]string{"ADD", "MODIFY", "DELETE"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (c GroupCommand) String() string { return nameOf(groupCommands[:], uint64(c)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (c GroupCommand) MarshalJSON() ([]byte, error) { return nameJSON(c.String()), nil }
 
-// GroupType says which of a group's buckets a packet goes through (ofp_group_type).
+// GroupType is the way to choose among a group's buckets (ofp_group_type).
 type GroupType uint8
 
 // The types.
@@ -31,10 +31,10 @@ const (
 
 var groupTypes = [...]string{"ALL", "SELECT", "INDIRECT", "FF"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t GroupType) String() string { return nameOf(groupTypes[:], uint64(t)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t GroupType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
 // Bucket is one set of actions of a group (ofp_bucket).
@@ -53,7 +53,7 @@ type GroupMod struct {
 	Buckets []Bucket     `json:"buckets"`
 }
 
-// MessageType gives TypeGroupMod.
+// MessageType returns TypeGroupMod.
 func (*GroupMod) MessageType() Type { return TypeGroupMod }
 
 // AppendBody appends all fields.

@@ -1,9 +1,9 @@
 // Package openflow reads and writes OpenFlow 1.3 messages (wire version 0x04, OpenFlow Switch Specification 1.3.5).
 //
 // It does no I/O. [Decode] turns one message's bytes into a struct, [Append] a struct into bytes; fields bear the
-// specification's names. A decoded message may refer to the bytes it was read from: keep them unchanged for as long
-// as it is used. Whatever the bytes, decoding ends with a message or an error: it never panics, and never allocates more
-// than a small multiple of the message's length, which is at most 64 KiB.
+// specification's names. A decoded message may refer to the bytes it was read from: keep them unchanged while it is used. For
+// any bytes, decoding returns a message or an error. It never panics, and never allocates more than a small multiple of the
+// message's length, which is at most 64 KiB.
 package openflow
 
 import (
@@ -27,23 +27,23 @@ type Header struct {
 	Version uint8  `json:"version"`
 	Type    Type   `json:"type"`
 	Length  uint16 `json:"length"` // of the whole message, in bytes, with the header
-	XID     uint32 `json:"xid"`    // a reply carries its request's
+	XID     uint32 `json:"xid"`    // a reply has that of its request
 }
 
 // Message is one message without its header. All are implemented by pointers to this package's structs.
 type Message interface {
 	MessageType() Type
-	// AppendBody appends what follows the header. It fails, with an [*EncodeError], when the message cannot be said.
+	// AppendBody appends the body. The error is an [*EncodeError] if OpenFlow 1.3 cannot encode the message.
 	AppendBody(b []byte) ([]byte, error)
-	// DecodeBody reads what follows the header, and overwrites the message; slices it holds are used again. What it
-	// reads may refer to b. It fails with a [*DecodeError]; the message is then of no use.
+	// DecodeBody reads the body and overwrites the message; its slices are used again. The message may refer to b. The
+	// error is a [*DecodeError]; the message is invalid then.
 	DecodeBody(b []byte) error
 	// String gives the message on one line, with the specification's names.
 	String() string
 }
 
-// ParseHeader reads the first eight bytes of b. It does not judge version and type, which a hello or the peer's error
-// message may have of another version; it does judge the length, which no peer can mean otherwise.
+// ParseHeader reads the first eight bytes of b. It checks the length, but not version and type: a hello or an error message may
+// have those of another version.
 func ParseHeader(b []byte) (Header, error) {
 	if len(b) < HeaderLen {
 		return Header{}, headerError("header", 0, ErrTruncated, len(b))
@@ -66,7 +66,7 @@ func Decode(b []byte) (Header, Message, error) {
 		return h, nil, headerError("length", 2, ErrTruncated, int(h.Length))
 	case int(h.Length) < len(b):
 		return h, nil, headerError("length", 2, ErrLength, int(h.Length))
-	case h.Version != Version13 && h.Type != TypeHello: // a hello of any version is read: it says which to use
+	case h.Version != Version13 && h.Type != TypeHello: // a hello of any version is read: it is for choosing the version
 		return h, nil, headerError("version", 0, ErrVersion, int(h.Version))
 	}
 	m := New(h.Type)
@@ -95,7 +95,7 @@ func Append(b []byte, xid uint32, m Message) ([]byte, error) {
 	return b, nil
 }
 
-// Text gives a whole message on one line.
+// Text returns a whole message on one line.
 func Text(h Header, m Message) string {
 	return fmt.Sprintf("xid=%#x %s", h.XID, m.String())
 }

@@ -9,17 +9,17 @@ const helloVersionBitmap = 1 // OFPHET_VERSIONBITMAP
 
 // Hello is the first message of either side (specification 7.5.1).
 type Hello struct {
-	// Versions are the wire versions that the sender speaks, of the version bitmap, in rising order. Empty without a
-	// bitmap: the header's version alone counts then. At most 255.
+	// Versions lists the wire versions in the sender's version bitmap, in rising order, at most 255. Empty without a bitmap:
+	// then the header's version counts.
 	Versions []uint8 `json:"versions"`
 }
 
-// MessageType gives TypeHello.
+// MessageType returns TypeHello.
 func (*Hello) MessageType() Type { return TypeHello }
 
 func (m *Hello) String() string { return text(m) }
 
-// MarshalJSON gives the versions as numbers; encoding/json would make a string of bytes.
+// MarshalJSON returns the versions as numbers; encoding/json would make a string of bytes.
 func (m *Hello) MarshalJSON() ([]byte, error) {
 	versions := make([]int, len(m.Versions))
 	for i, v := range m.Versions {
@@ -48,7 +48,7 @@ func (m *Hello) AppendBody(b []byte) ([]byte, error) {
 	return appendPad(b, start), nil
 }
 
-// DecodeBody reads the bitmap. Other elements are passed over, as the specification wants it.
+// DecodeBody reads the bitmap. It skips other elements, as the specification requires.
 func (m *Hello) DecodeBody(b []byte) error {
 	c := newCursor(TypeHello, b)
 	m.Versions = m.Versions[:0]
@@ -71,7 +71,7 @@ func (m *Hello) DecodeBody(b []byte) error {
 	return c.done()
 }
 
-// Has says whether the sender speaks that version, by the bitmap or, without one, by the version of the header: the
+// Has reports whether the sender speaks that version, by the bitmap or, without one, by the version of the header: the
 // lower of two such versions is spoken (specification 6.3.1).
 func (m *Hello) Has(version, header uint8) bool {
 	if len(m.Versions) == 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// InstructionType is what a flow entry does (ofp_instruction_type, specification 7.2.4).
+// InstructionType is the kind of an instruction (ofp_instruction_type, specification 7.2.4).
 type InstructionType uint16
 
 // The instructions of OpenFlow 1.3.
@@ -21,7 +21,7 @@ const (
 
 var instructionNames = [...]string{"", "goto_table", "write_metadata", "write_actions", "apply_actions", "clear_actions", "meter"}
 
-// String gives the specification's name in lower case.
+// String returns the specification's name in lower case.
 func (t InstructionType) String() string {
 	if t == InstructionTypeExperimenter {
 		return "experimenter"
@@ -29,10 +29,10 @@ func (t InstructionType) String() string {
 	return nameOf(instructionNames[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t InstructionType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
-// Instruction is one part of what a flow entry does; the structs named Instruction... of this package.
+// Instruction is one instruction of a flow entry: one of the structs named Instruction... of this package.
 type Instruction interface {
 	InstructionType() InstructionType
 	String() string
@@ -42,7 +42,7 @@ type Instruction interface {
 // Instructions are those of one flow entry; none drops the packet.
 type Instructions []Instruction
 
-// InstructionGotoTable goes on in a later table.
+// InstructionGotoTable continues in a later table.
 type InstructionGotoTable struct {
 	TableID TableID `json:"table_id"`
 }
@@ -66,38 +66,38 @@ type InstructionApplyActions struct {
 // InstructionClearActions empties the set of actions.
 type InstructionClearActions struct{}
 
-// InstructionMeter hands the packet to a meter first.
+// InstructionMeter passes the packet through a meter first.
 type InstructionMeter struct {
 	MeterID MeterID `json:"meter_id"`
 }
 
-// InstructionExperimenter is someone's own instruction, kept as it came.
+// InstructionExperimenter is an experimenter's own instruction, as it was received.
 type InstructionExperimenter struct {
 	Experimenter uint32   `json:"experimenter"`
 	Data         HexBytes `json:"data"` // filled up with zeros to whole 8 bytes when written, less 8
 }
 
-// InstructionType gives InstructionTypeGotoTable.
+// InstructionType returns InstructionTypeGotoTable.
 func (InstructionGotoTable) InstructionType() InstructionType { return InstructionTypeGotoTable }
 
-// InstructionType gives InstructionTypeWriteMetadata.
+// InstructionType returns InstructionTypeWriteMetadata.
 func (InstructionWriteMetadata) InstructionType() InstructionType {
 	return InstructionTypeWriteMetadata
 }
 
-// InstructionType gives InstructionTypeWriteActions.
+// InstructionType returns InstructionTypeWriteActions.
 func (InstructionWriteActions) InstructionType() InstructionType { return InstructionTypeWriteActions }
 
-// InstructionType gives InstructionTypeApplyActions.
+// InstructionType returns InstructionTypeApplyActions.
 func (InstructionApplyActions) InstructionType() InstructionType { return InstructionTypeApplyActions }
 
-// InstructionType gives InstructionTypeClearActions.
+// InstructionType returns InstructionTypeClearActions.
 func (InstructionClearActions) InstructionType() InstructionType { return InstructionTypeClearActions }
 
-// InstructionType gives InstructionTypeMeter.
+// InstructionType returns InstructionTypeMeter.
 func (InstructionMeter) InstructionType() InstructionType { return InstructionTypeMeter }
 
-// InstructionType gives InstructionTypeExperimenter.
+// InstructionType returns InstructionTypeExperimenter.
 func (InstructionExperimenter) InstructionType() InstructionType { return InstructionTypeExperimenter }
 
 func (i InstructionGotoTable) String() string { return "goto_table:" + i.TableID.String() }
@@ -112,7 +112,7 @@ func (i InstructionExperimenter) String() string {
 	return fmt.Sprintf("experimenter:%#x:%s", i.Experimenter, i.Data)
 }
 
-// String gives the instructions, with commas; "drop" for none.
+// String returns the instructions, with commas; "drop" for none.
 func (is Instructions) String() string {
 	if len(is) == 0 {
 		return "drop"
@@ -124,7 +124,7 @@ func (is Instructions) String() string {
 	return strings.Join(parts, ",")
 }
 
-// MarshalJSON gives an array of objects, each with its type and its parameters.
+// MarshalJSON returns an array of objects, each with its type and its parameters.
 func (is Instructions) MarshalJSON() ([]byte, error) {
 	return typedList(is, func(i Instruction) string { return i.InstructionType().String() })
 }

@@ -38,8 +38,8 @@ func allocated(b []byte) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Whatever a peer sends, decoding allocates at most 64 bytes for each byte of the message, and 4 KiB: lists are of
-// what is there, not of what a length promises.
+// For any bytes of a peer, decoding allocates at most 64 bytes for each byte of the message, plus 4 KiB. The size of lists follows
+// from the bytes that are there, not from a length field.
 func TestMemoryIsBounded(t *testing.T) {
 	worst := map[string][]byte{
 		"fields of no length":   emptyFields(),

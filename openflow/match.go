@@ -7,14 +7,14 @@ import (
 
 const matchOXM = 1 // OFPMT_OXM
 
-// maxFields bounds the search for fields that come twice. OpenFlow has 40 fields, Open vSwitch knows some 150.
+// maxFields limits the search for duplicate fields. OpenFlow has 40 fields, Open vSwitch some 150.
 const maxFields = 256
 
-// Match says which packets are meant: those with all these fields (ofp_match, specification 7.2.3). An empty one
-// means all packets. In a packet-in it is what the switch knows beside the packet.
+// Match selects the packets with all these fields (ofp_match, specification 7.2.3). An empty one selects all packets. In a
+// packet-in it has the metadata of the packet.
 type Match []Field
 
-// Get gives the field with that id.
+// Get returns the field with that id.
 func (m Match) Get(id FieldID) (*Field, bool) {
 	for i := range m {
 		if m[i].ID == id {
@@ -24,7 +24,7 @@ func (m Match) Get(id FieldID) (*Field, bool) {
 	return nil, false
 }
 
-// Uint gives a field's value as a number.
+// Uint returns a field's value as a number.
 func (m Match) Uint(id FieldID) (uint64, bool) {
 	if f, ok := m.Get(id); ok {
 		return f.Uint(), true
@@ -32,7 +32,7 @@ func (m Match) Uint(id FieldID) (uint64, bool) {
 	return 0, false
 }
 
-// Addr gives a field's value as an IP address.
+// Addr returns a field's value as an IP address.
 func (m Match) Addr(id FieldID) (netip.Addr, bool) {
 	if f, ok := m.Get(id); ok {
 		return f.Addr(), true
@@ -40,13 +40,13 @@ func (m Match) Addr(id FieldID) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// InPort gives the port that the packet came in by.
+// InPort returns the port that the packet came in by.
 func (m Match) InPort() (PortNo, bool) {
 	v, ok := m.Uint(FieldInPort)
 	return PortNo(v), ok
 }
 
-// TCPFlags gives value and mask of the TCP flags, by whichever of the three fields that carry them.
+// TCPFlags returns value and mask of the TCP flags, from any of the three fields that carry them.
 func (m Match) TCPFlags() (value, mask uint16, ok bool) {
 	for _, id := range [...]FieldID{FieldTCPFlags, FieldTCPFlagsNXM, FieldTCPFlags15} {
 		if f, ok := m.Get(id); ok {
@@ -90,7 +90,7 @@ func (c *cursor) match(m *Match) {
 		return
 	}
 	fields := c.sub("match", n-4)
-	var basic uint64 // the numbers of OpenFlow's own fields that were there already
+	var basic uint64 // the numbers of OpenFlow's own fields that were read already
 	for fields.more() {
 		var f Field
 		at := fields.at()
@@ -112,7 +112,7 @@ func (c *cursor) match(m *Match) {
 	c.pad((8 - n%8) % 8)
 }
 
-// seen says whether m has the field already: no field may come twice (specification 7.2.3.6).
+// seen reports whether m has the field already: no field may come twice (specification 7.2.3.6).
 func seen(m Match, f *Field, basic *uint64) bool {
 	if f.ID.Class() == ClassBasic && f.ID.Number() < 64 {
 		bit := uint64(1) << f.ID.Number()
@@ -124,7 +124,7 @@ func seen(m Match, f *Field, basic *uint64) bool {
 	return ok
 }
 
-// String gives the fields, with commas; "any" for none.
+// String returns the fields, with commas; "any" for none.
 func (m Match) String() string {
 	if len(m) == 0 {
 		return "any"
@@ -136,7 +136,7 @@ func (m Match) String() string {
 	return strings.Join(parts, ",")
 }
 
-// MarshalJSON gives one object: a member per field, its value or {"value":...,"mask":...}.
+// MarshalJSON returns one object: a member per field, its value or {"value":...,"mask":...}.
 func (m Match) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i := range m {

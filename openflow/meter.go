@@ -12,13 +12,13 @@ const (
 
 var meterCommands = [...]string{"ADD", "MODIFY", "DELETE"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (c MeterCommand) String() string { return nameOf(meterCommands[:], uint64(c)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (c MeterCommand) MarshalJSON() ([]byte, error) { return nameJSON(c.String()), nil }
 
-// MeterFlags say what a meter counts (ofp_meter_flags).
+// MeterFlags selects the units and counters of a meter (ofp_meter_flags).
 type MeterFlags uint16
 
 // The flags. Rates and bursts are in kbit/s and kbit, or in packets/s and packets.
@@ -31,13 +31,13 @@ const (
 
 var meterFlagNames = [...]string{"KBPS", "PKTPS", "BURST", "STATS"}
 
-// String gives the names of the flags.
+// String returns the names of the flags.
 func (f MeterFlags) String() string { return flagsOf(meterFlagNames[:], uint64(f)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (f MeterFlags) MarshalJSON() ([]byte, error) { return flagsJSON(f.String()), nil }
 
-// BandType is what happens to packets above a band's rate (ofp_meter_band_type).
+// BandType is the treatment of packets above a band's rate (ofp_meter_band_type).
 type BandType uint16
 
 // The types.
@@ -49,7 +49,7 @@ const (
 
 var bandTypes = [...]string{"", "DROP", "DSCP_REMARK"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t BandType) String() string {
 	if t == BandExperimenter {
 		return "EXPERIMENTER"
@@ -57,7 +57,7 @@ func (t BandType) String() string {
 	return nameOf(bandTypes[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t BandType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
 // Band is one rate of a meter (ofp_meter_band_header).
@@ -78,7 +78,7 @@ type MeterMod struct {
 	Bands   []Band       `json:"bands"`
 }
 
-// MessageType gives TypeMeterMod.
+// MessageType returns TypeMeterMod.
 func (*MeterMod) MessageType() Type { return TypeMeterMod }
 
 // AppendBody appends all fields.

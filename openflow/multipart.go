@@ -1,6 +1,6 @@
 package openflow
 
-// MultipartType says what is asked for, or given (ofp_multipart_type, specification 7.3.5).
+// MultipartType is the content of a multipart message (ofp_multipart_type, specification 7.3.5).
 type MultipartType uint16
 
 // The kinds of multipart messages.
@@ -27,7 +27,7 @@ var multipartNames = [...]string{
 	"METER_CONFIG", "METER_FEATURES", "TABLE_FEATURES", "PORT_DESC",
 }
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t MultipartType) String() string {
 	if t == MultipartExperimenter {
 		return "EXPERIMENTER"
@@ -35,7 +35,7 @@ func (t MultipartType) String() string {
 	return nameOf(multipartNames[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t MultipartType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
 const (
@@ -43,29 +43,29 @@ const (
 	multipartMore    = 1 // OFPMPF_REQ_MORE, OFPMPF_REPLY_MORE
 )
 
-// MultipartRequest asks a switch for what may not fit into one message (specification 7.3.5).
+// MultipartRequest asks a switch for data that may not fit into one message (specification 7.3.5).
 type MultipartRequest struct {
 	Type MultipartType `json:"type"`
-	More bool          `json:"more"` // the request goes on in the next message with the same transaction id
-	Body MultipartBody `json:"body"` // nil where nothing is to be said
+	More bool          `json:"more"` // the request continues in the next message with the same transaction id
+	Body MultipartBody `json:"body"` // nil: the request has no body
 }
 
-// MultipartReply answers it, in one message or several of the same transaction id.
+// MultipartReply answers a MultipartRequest, in one or more messages with the same transaction id.
 type MultipartReply struct {
 	Type MultipartType `json:"type"`
-	More bool          `json:"more"` // the reply goes on
+	More bool          `json:"more"` // the reply continues in the next message
 	Body MultipartBody `json:"body"`
 }
 
-// MultipartBody is what a multipart message is about: the types of this package whose names end in StatsRequest,
-// ConfigRequest or Reply, and TableFeatures and MultipartExperiment, which are both.
+// MultipartBody is the body of a multipart message: the types of this package whose names end in StatsRequest, ConfigRequest or
+// Reply. TableFeatures and MultipartExperiment occur in both directions.
 type MultipartBody interface {
-	// MultipartType says whose body it is.
+	// MultipartType returns the type of message that has this body.
 	MultipartType() MultipartType
 	append(b []byte, reply bool) ([]byte, error)
 }
 
-// MessageType gives TypeMultipartRequest.
+// MessageType returns TypeMultipartRequest.
 func (*MultipartRequest) MessageType() Type { return TypeMultipartRequest }
 
 // AppendBody appends head and body.
@@ -83,7 +83,7 @@ func (m *MultipartRequest) DecodeBody(b []byte) error {
 
 func (m *MultipartRequest) String() string { return text(m) }
 
-// MessageType gives TypeMultipartReply.
+// MessageType returns TypeMultipartReply.
 func (*MultipartReply) MessageType() Type { return TypeMultipartReply }
 
 // AppendBody appends head and body.
@@ -128,8 +128,7 @@ func appendMultipart(b []byte, t MultipartType, more bool, body MultipartBody, r
 	return body.append(b, reply)
 }
 
-// needsBody says which kinds are not complete without a body: requests for something named, and replies that are no
-// list.
+// needsBody reports whether a kind needs a body: requests for a named item, and replies that are no list.
 func needsBody(t MultipartType, reply bool) bool {
 	switch t {
 	case MultipartDesc, MultipartGroupFeatures, MultipartMeterFeatures:
@@ -142,7 +141,7 @@ func needsBody(t MultipartType, reply bool) bool {
 	return true
 }
 
-// multipartError is for a body that is missing, of another kind, or of the other direction.
+// multipartError is the error for a body that is missing, of another kind, or of the other direction.
 func multipartError(t MultipartType) error {
 	return &EncodeError{Message: "MULTIPART", Field: "body", Err: ErrValue, Value: int64(t)}
 }
@@ -229,7 +228,7 @@ func (c *cursor) replyBody(t MultipartType, old MultipartBody) MultipartBody {
 	return c.eitherBody(t)
 }
 
-// eitherBody reads what is the same in both directions.
+// eitherBody reads a body that is the same in both directions.
 func (c *cursor) eitherBody(t MultipartType) MultipartBody {
 	switch t {
 	case MultipartTableFeatures:
@@ -241,14 +240,14 @@ func (c *cursor) eitherBody(t MultipartType) MultipartBody {
 	return nil
 }
 
-// MultipartExperiment is someone's own kind of multipart message, kept as it came.
+// MultipartExperiment is an experimenter's own multipart message, as it was received.
 type MultipartExperiment struct {
 	Experimenter uint32   `json:"experimenter"`
 	ExpType      uint32   `json:"exp_type"`
 	Data         HexBytes `json:"data"`
 }
 
-// MultipartType gives MultipartExperimenter.
+// MultipartType returns MultipartExperimenter.
 func (MultipartExperiment) MultipartType() MultipartType { return MultipartExperimenter }
 
 func (m MultipartExperiment) append(b []byte, _ bool) ([]byte, error) {

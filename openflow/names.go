@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// nameOf gives the name of a value, or its number.
+// nameOf returns the name of a value, or its number.
 func nameOf(names []string, v uint64) string {
 	if v < uint64(len(names)) && names[v] != "" {
 		return names[v]
@@ -14,7 +14,7 @@ func nameOf(names []string, v uint64) string {
 	return strconv.FormatUint(v, 10)
 }
 
-// flagsOf gives the names of the bits that are set, lowest first, and what has no name as one number; "0" for none.
+// flagsOf returns the names of the set bits, lowest first, and unnamed bits as one number; "0" for none.
 func flagsOf(names []string, v uint64) string {
 	if v == 0 {
 		return "0"
@@ -32,7 +32,7 @@ func flagsOf(names []string, v uint64) string {
 	return strings.Join(parts, "|")
 }
 
-// nameJSON gives a name as a JSON string, a number as a number.
+// nameJSON returns a name as a JSON string, a number as a number.
 func nameJSON(s string) []byte {
 	if s[0] >= '0' && s[0] <= '9' {
 		return []byte(s)
@@ -40,7 +40,7 @@ func nameJSON(s string) []byte {
 	return []byte(strconv.Quote(s))
 }
 
-// flagsJSON gives flags as a JSON array of names.
+// flagsJSON returns flags as a JSON array of names.
 func flagsJSON(s string) []byte {
 	if s == "0" {
 		return []byte("[]")

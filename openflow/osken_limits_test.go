@@ -6,7 +6,7 @@ import (
 	of "weir/openflow"
 )
 
-// oskenCannotRead says what os-ken 4.2.2 is wrong about, or does not know; nothing for a message that it can read.
+// oskenCannotRead returns the fault or the gap of os-ken 4.2.2 with a message; "" if os-ken can read it.
 func oskenCannotRead(m of.Message) string {
 	switch m.MessageType() {
 	case of.TypeHello, of.TypeError, of.TypeEchoRequest, of.TypeEchoReply, of.TypeExperimenter, of.TypeFeaturesReply,

@@ -53,7 +53,7 @@ func report(t *testing.T, what string, counts map[string]int) {
 	t.Logf("%6d %s", total, what)
 }
 
-// name gives the message's type, with the kind of a multipart message.
+// name returns the message's type, with the kind of a multipart message.
 func name(m of.Message) string {
 	switch m := m.(type) {
 	case *of.MultipartRequest:
@@ -64,8 +64,8 @@ func name(m of.Message) string {
 	return m.MessageType().String()
 }
 
-// What a switch says, and a flow-mod, is to os-ken what it is to us, field by field. Where os-ken is known to be wrong
-// or to know less, the message is counted with the reason instead.
+// os-ken decodes a switch's messages, and flow-mods, to the same fields as this package. If os-ken is known to be wrong or to
+// lack something, the message is counted with the reason instead.
 func TestOskenReads(t *testing.T) {
 	python := oftest.OskenPython(t)
 	var messages []of.Message
@@ -97,7 +97,7 @@ func TestOskenReads(t *testing.T) {
 	report(t, "messages are left out", left)
 }
 
-// What os-ken writes as a controller, we read as it was meant.
+// This package decodes the messages that os-ken writes as a controller to the same values.
 func TestOskenWrites(t *testing.T) {
 	python := oftest.OskenPython(t)
 	var messages []of.Message

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// FieldID names a field of packets: class, number within it, and for the class of experimenters whose it is
-// (specification 7.2.3.3). The known ones are constants, see FieldInPort.
+// FieldID identifies a field of packets: class, number within it, and the experimenter for ClassExperimenter (specification
+// 7.2.3.3). The known fields are constants, see FieldInPort.
 type FieldID uint64
 
 // The classes of fields.
@@ -31,16 +31,16 @@ func NewFieldID(class uint16, number uint8, experimenter uint32) FieldID {
 	return id
 }
 
-// Class gives the field's class.
+// Class returns the field's class.
 func (id FieldID) Class() uint16 { return uint16(id >> 8) }
 
-// Number gives the field's number in its class.
+// Number returns the field's number in its class.
 func (id FieldID) Number() uint8 { return uint8(id) }
 
-// Experimenter gives whose field it is, in ClassExperimenter.
+// Experimenter returns the experimenter of a field in ClassExperimenter.
 func (id FieldID) Experimenter() uint32 { return uint32(id >> 24) }
 
-// String gives the specification's name in lower case, such as eth_dst; class and number of an unknown field.
+// String returns the specification's name in lower case, such as eth_dst; class and number of an unknown field.
 func (id FieldID) String() string {
 	if info := fieldInfoOf(id); info != nil {
 		return info.name
@@ -51,21 +51,21 @@ func (id FieldID) String() string {
 	return fmt.Sprintf("oxm_%#x_%d", id.Class(), id.Number())
 }
 
-const shortField = 16 // bytes of the longest field that is known: an IPv6 address
+const shortField = 16 // bytes of the longest known field: an IPv6 address
 
-// Field is one field with a value, and a mask where HasMask says so (an OXM TLV, specification 7.2.3.2). It is made
-// by [NewField] or by a constructor such as [InPort]. Equal fields are equal under ==.
+// Field is one field with a value, and a mask if HasMask is true (an OXM TLV, specification 7.2.3.2). [NewField] or a constructor
+// such as [InPort] makes it. Equal fields are equal under ==.
 type Field struct {
 	ID      FieldID
 	HasMask bool
 	size    uint8 // of the value, in bytes
 	value   [shortField]byte
 	mask    [shortField]byte
-	long    string // value and mask, where size is over 16
+	long    string // value and mask, if size is over 16
 }
 
-// NewField makes a field of any kind. mask is nil, or as long as value. It fails where the lengths do not fit, or are
-// not those of a known field.
+// NewField makes a field of any kind. mask is nil, or as long as value. The error is a length that does not fit, or differs from
+// that of a known field.
 func NewField(id FieldID, value, mask []byte) (Field, error) {
 	f := Field{ID: id, HasMask: mask != nil}
 	info := fieldInfoOf(id)
@@ -76,7 +76,7 @@ func NewField(id FieldID, value, mask []byte) (Field, error) {
 	return f, nil
 }
 
-// room is how long a value may be for the length's byte to hold it.
+// room is the longest value that the length's byte allows.
 func (f *Field) room() int {
 	n := 255
 	if f.ID.Class() == ClassExperimenter {
@@ -98,7 +98,7 @@ func (f *Field) set(value, mask []byte) {
 	f.long = string(value) + string(mask)
 }
 
-// Value gives the field's value, in network order.
+// Value returns the field's value, in network order.
 func (f *Field) Value() []byte {
 	if f.size > shortField {
 		return []byte(f.long[:f.size])
@@ -106,7 +106,7 @@ func (f *Field) Value() []byte {
 	return f.value[:f.size]
 }
 
-// Mask gives the mask; all ones where the field has none.
+// Mask returns the mask; all ones if the field has none.
 func (f *Field) Mask() []byte {
 	switch {
 	case !f.HasMask:
@@ -117,16 +117,16 @@ func (f *Field) Mask() []byte {
 	return f.mask[:f.size]
 }
 
-// Uint gives the value of a field of at most 8 bytes as a number; of a longer one its last 8 bytes.
+// Uint returns the value of a field of at most 8 bytes as a number; of a longer one its last 8 bytes.
 func (f *Field) Uint() uint64 { return bigUint(f.Value()) }
 
-// UintMask gives the mask likewise.
+// UintMask returns the mask likewise.
 func (f *Field) UintMask() uint64 { return bigUint(f.Mask()) }
 
-// MAC gives the value of an Ethernet address.
+// MAC returns the value of an Ethernet address.
 func (f *Field) MAC() MAC { return MAC(f.value[:6]) }
 
-// Addr gives the value of an IPv4 or IPv6 address; the zero Addr for a field that is neither long.
+// Addr returns the value of an IPv4 or IPv6 address; the zero Addr for a field of another length.
 func (f *Field) Addr() netip.Addr {
 	a, _ := netip.AddrFromSlice(f.Value())
 	return a
@@ -140,7 +140,7 @@ func bigUint(b []byte) uint64 {
 	return v
 }
 
-// wireLen is how many bytes the field takes, with its header.
+// wireLen returns the encoded length of the field in bytes, with its header.
 func (f *Field) wireLen() int {
 	n := 4 + int(f.size)
 	if f.HasMask {
@@ -208,7 +208,7 @@ func (c *cursor) field(f *Field) {
 	f.set(b[:size], b[size:])
 }
 
-// String gives name=value or name=value/mask.
+// String returns name=value or name=value/mask.
 func (f Field) String() string {
 	s := f.ID.String() + "=" + f.valueText(f.Value())
 	if f.HasMask {
@@ -259,7 +259,7 @@ func (f *Field) member(b []byte) []byte {
 	return append(b, '}')
 }
 
-// MarshalJSON gives an object with the field as its only member.
+// MarshalJSON returns an object with the field as its only member.
 func (f Field) MarshalJSON() ([]byte, error) {
 	return append(f.member([]byte{'{'}), '}'), nil
 }

@@ -49,14 +49,14 @@ const (
 	FieldIPv6ExtHdr
 )
 
-// TCP's flags are no field of OpenFlow 1.3. Open vSwitch takes them by three names, and tells them by the first.
+// OpenFlow 1.3 has no field for TCP's flags. Open vSwitch accepts three ids for them, and sends the first one.
 const (
 	FieldTCPFlags    FieldID = ExperimenterONF<<24 | ClassExperimenter<<8 | 42 // the ONF's extension (ONFOXM_ET_TCP_FLAGS)
 	FieldTCPFlagsNXM FieldID = ClassNXM1<<8 | 34                               // Open vSwitch's own
 	FieldTCPFlags15  FieldID = ClassBasic<<8 | 42                              // OpenFlow 1.5's
 )
 
-// VLANPresent is set in a VLAN id that is there (OFPVID_PRESENT); FieldVLANVID with value 0 means untagged.
+// VLANPresent is set in FieldVLANVID for a tagged packet (OFPVID_PRESENT); a value of 0 means untagged.
 const VLANPresent = 0x1000
 
 // TCP's flags, as in its header.
@@ -82,7 +82,7 @@ const (
 	shapeAddr
 )
 
-// fieldInfo is what is known of a field. Values have as many bytes as their bits need.
+// fieldInfo describes a known field. Values have as many bytes as their bits need.
 type fieldInfo struct {
 	name   string
 	bits   uint8
@@ -140,7 +140,7 @@ var (
 	tcpFlags15Info  = fieldInfo{"oxm15_tcp_flags", 12, 2, true, shapeHex}
 )
 
-// fieldInfoOf gives what is known of a field, nil for nothing.
+// fieldInfoOf returns the description of a known field; nil for others.
 func fieldInfoOf(id FieldID) *fieldInfo {
 	if id-FieldInPort < FieldID(len(basicFields)) {
 		return &basicFields[id-FieldInPort]
@@ -200,7 +200,7 @@ func addr6Field(id FieldID, a, mask netip.Addr) Field {
 	return f
 }
 
-// Fields gives all fields that are known, in the order of their numbers; those of Open vSwitch and the ONF last.
+// Fields returns all known fields, in the order of their numbers; those of Open vSwitch and the ONF last.
 func Fields() []FieldID {
 	ids := make([]FieldID, len(basicFields), len(basicFields)+3)
 	for i := range ids {
@@ -209,7 +209,7 @@ func Fields() []FieldID {
 	return append(ids, FieldTCPFlags, FieldTCPFlagsNXM, FieldTCPFlags15)
 }
 
-// Bits is how many bits a value of the field has; 0 for a field that is not known.
+// Bits returns the number of bits of the field's value; 0 for an unknown field.
 func (id FieldID) Bits() int {
 	if info := fieldInfoOf(id); info != nil {
 		return int(info.bits)
@@ -217,7 +217,7 @@ func (id FieldID) Bits() int {
 	return 0
 }
 
-// Bytes is how many bytes a value takes; 0 for a field that is not known.
+// Bytes returns the number of bytes of the field's value; 0 for an unknown field.
 func (id FieldID) Bytes() int {
 	if info := fieldInfoOf(id); info != nil {
 		return int(info.bytes)
@@ -225,7 +225,7 @@ func (id FieldID) Bytes() int {
 	return 0
 }
 
-// CanMask says whether a mask may be with the field in OpenFlow 1.3. Open vSwitch takes and sends more, and so they are read.
+// CanMask reports whether OpenFlow 1.3 allows a mask for the field. Open vSwitch accepts and sends more masks, so all are decoded.
 func (id FieldID) CanMask() bool {
 	info := fieldInfoOf(id)
 	return info != nil && info.masked

@@ -2,8 +2,8 @@ package openflow
 
 import "net/netip"
 
-// A constructor per field. Where there is a mask, zero (of an address: the zero Addr) and all ones mean none. Bits of
-// the value outside the mask are to be zero. An IPv4 address for an IPv6 field is written as IPv6, the reverse panics.
+// A constructor per field. A mask of zero (of an address: the zero Addr) or of all ones means no mask. Bits of the value outside
+// the mask must be zero. An IPv4 address for an IPv6 field is written as IPv6; the reverse panics.
 
 // InPort matches the port a packet came in by.
 func InPort(port PortNo) Field { return numberField(FieldInPort, uint64(port), 0) }
@@ -90,7 +90,7 @@ func IPv6ExtHdr(value, mask uint16) Field {
 	return numberField(FieldIPv6ExtHdr, uint64(value), uint64(mask))
 }
 
-// TCPFlags matches TCP's flags, 12 bits, by the ONF's extension, which Open vSwitch takes.
+// TCPFlags matches TCP's flags, 12 bits, by the ONF's extension, which Open vSwitch supports.
 func TCPFlags(value, mask uint16) Field {
 	return numberField(FieldTCPFlags, uint64(value), uint64(mask))
 }

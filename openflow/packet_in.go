@@ -1,6 +1,6 @@
 package openflow
 
-// PacketInReason says why a packet came (ofp_packet_in_reason, specification 7.4.1).
+// PacketInReason is why a packet was sent to the controller (ofp_packet_in_reason, specification 7.4.1).
 type PacketInReason uint8
 
 // The reasons.
@@ -12,17 +12,16 @@ const (
 
 var packetInReasons = [...]string{"NO_MATCH", "ACTION", "INVALID_TTL"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (r PacketInReason) String() string { return nameOf(packetInReasons[:], uint64(r)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (r PacketInReason) MarshalJSON() ([]byte, error) { return nameJSON(r.String()), nil }
 
-// PacketIn brings a packet to the controller (specification 7.4.1). Decoding into one that was used before allocates
-// nothing.
+// PacketIn brings a packet to the controller (specification 7.4.1). Decoding into a used one allocates nothing.
 type PacketIn struct {
-	BufferID uint32         `json:"buffer_id"` // where the switch keeps it, or NoBuffer
-	TotalLen uint16         `json:"total_len"` // bytes of the frame, of which Data may be the beginning only
+	BufferID uint32         `json:"buffer_id"` // buffer of the switch that has the packet, or NoBuffer
+	TotalLen uint16         `json:"total_len"` // bytes of the frame; Data may be only its beginning
 	Reason   PacketInReason `json:"reason"`
 	TableID  TableID        `json:"table_id"` // where the flow entry was
 	Cookie   uint64         `json:"cookie"`   // of that entry
@@ -30,7 +29,7 @@ type PacketIn struct {
 	Data     HexBytes       `json:"data"`     // the Ethernet frame
 }
 
-// MessageType gives TypePacketIn.
+// MessageType returns TypePacketIn.
 func (*PacketIn) MessageType() Type { return TypePacketIn }
 
 func (m *PacketIn) String() string { return text(m) }

@@ -3,12 +3,12 @@ package openflow
 // PacketOut makes the switch send a packet (specification 7.3.7).
 type PacketOut struct {
 	BufferID uint32   `json:"buffer_id"` // a packet that the switch keeps; NoBuffer: the one in Data
-	InPort   PortNo   `json:"in_port"`   // that it is to have come in by; PortController if by none
+	InPort   PortNo   `json:"in_port"`   // ingress port for matching; PortController: none
 	Actions  Actions  `json:"actions"`
 	Data     HexBytes `json:"data"` // the Ethernet frame
 }
 
-// MessageType gives TypePacketOut.
+// MessageType returns TypePacketOut.
 func (*PacketOut) MessageType() Type { return TypePacketOut }
 
 func (m *PacketOut) String() string { return text(m) }

@@ -2,7 +2,7 @@ package openflow
 
 import "bytes"
 
-// PortConfig is what an operator or controller wants of a port (ofp_port_config, specification 7.2.1).
+// PortConfig is the configuration of a port by an operator or controller (ofp_port_config, specification 7.2.1).
 type PortConfig uint32
 
 // The bits of PortConfig.
@@ -15,13 +15,13 @@ const (
 
 var portConfigNames = [...]string{"PORT_DOWN", "", "NO_RECV", "", "", "NO_FWD", "NO_PACKET_IN"}
 
-// String gives the names of the bits.
+// String returns the names of the bits.
 func (c PortConfig) String() string { return flagsOf(portConfigNames[:], uint64(c)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (c PortConfig) MarshalJSON() ([]byte, error) { return flagsJSON(c.String()), nil }
 
-// PortState is how a port is (ofp_port_state, specification 7.2.1).
+// PortState is the state of a port (ofp_port_state, specification 7.2.1).
 type PortState uint32
 
 // The bits of PortState.
@@ -33,10 +33,10 @@ const (
 
 var portStateNames = [...]string{"LINK_DOWN", "BLOCKED", "LIVE"}
 
-// String gives the names of the bits.
+// String returns the names of the bits.
 func (s PortState) String() string { return flagsOf(portStateNames[:], uint64(s)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (s PortState) MarshalJSON() ([]byte, error) { return flagsJSON(s.String()), nil }
 
 // PortFeatures are a link's speeds and kinds (ofp_port_features, specification 7.2.1).
@@ -47,10 +47,10 @@ var portFeatureNames = [...]string{
 	"OTHER", "COPPER", "FIBER", "AUTONEG", "PAUSE", "PAUSE_ASYM", //nolint:misspell // the specification's word
 }
 
-// String gives the names of the bits.
+// String returns the names of the bits.
 func (f PortFeatures) String() string { return flagsOf(portFeatureNames[:], uint64(f)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (f PortFeatures) MarshalJSON() ([]byte, error) { return flagsJSON(f.String()), nil }
 
 const (
@@ -103,7 +103,7 @@ func (p *Port) decode(c *cursor) {
 	p.MaxSpeed = c.u32("max_speed")
 }
 
-// text reads a string that is filled up with NUL to n bytes; what follows the first NUL is nothing.
+// text reads a string that is padded with NUL to n bytes. It ignores bytes after the first NUL.
 func (c *cursor) text(field string, n int) string {
 	b, _, _ := bytes.Cut(c.take(field, n), []byte{0})
 	return string(b)
@@ -120,7 +120,7 @@ func appendText(b []byte, s string, n int, field string) ([]byte, error) {
 	return b, nil
 }
 
-// PortReason says what happened to a port (ofp_port_reason, specification 7.4.3).
+// PortReason is the event of a port (ofp_port_reason, specification 7.4.3).
 type PortReason uint8
 
 // The reasons.
@@ -132,19 +132,19 @@ const (
 
 var portReasons = [...]string{"ADD", "DELETE", "MODIFY"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (r PortReason) String() string { return nameOf(portReasons[:], uint64(r)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (r PortReason) MarshalJSON() ([]byte, error) { return nameJSON(r.String()), nil }
 
-// PortStatus says that a port came, went or changed (specification 7.4.3).
+// PortStatus reports that a port was added, removed or changed (specification 7.4.3).
 type PortStatus struct {
 	Reason PortReason `json:"reason"`
 	Desc   Port       `json:"desc"`
 }
 
-// MessageType gives TypePortStatus.
+// MessageType returns TypePortStatus.
 func (*PortStatus) MessageType() Type { return TypePortStatus }
 
 // AppendBody appends reason and port.

@@ -3,13 +3,13 @@ package openflow
 // PortMod changes a port (specification 7.3.4.3).
 type PortMod struct {
 	PortNo    PortNo       `json:"port_no"`
-	HwAddr    MAC          `json:"hw_addr"` // must be the port's: a check that it is the right one
+	HwAddr    MAC          `json:"hw_addr"` // must be the port's address, as a check
 	Config    PortConfig   `json:"config"`
 	Mask      PortConfig   `json:"mask"`      // the bits of Config that change
-	Advertise PortFeatures `json:"advertise"` // 0: as it is
+	Advertise PortFeatures `json:"advertise"` // 0: unchanged
 }
 
-// MessageType gives TypePortMod.
+// MessageType returns TypePortMod.
 func (*PortMod) MessageType() Type { return TypePortMod }
 
 // AppendBody appends all fields.

@@ -8,7 +8,7 @@ type QueueProperty struct {
 	Data         HexBytes          `json:"data,omitempty"`
 }
 
-// QueuePropertyType says which property it is (ofp_queue_properties).
+// QueuePropertyType is the kind of a property (ofp_queue_properties).
 type QueuePropertyType uint16
 
 // The properties.
@@ -20,7 +20,7 @@ const (
 
 var queueProperties = [...]string{"", "MIN_RATE", "MAX_RATE"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t QueuePropertyType) String() string {
 	if t == QueueExperimenter {
 		return "EXPERIMENTER"
@@ -28,7 +28,7 @@ func (t QueuePropertyType) String() string {
 	return nameOf(queueProperties[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t QueuePropertyType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
 // PacketQueue describes a queue of a port (ofp_packet_queue, specification 7.2.2).
@@ -43,13 +43,13 @@ type QueueGetConfigRequest struct {
 	Port PortNo `json:"port"`
 }
 
-// QueueGetConfigReply gives them.
+// QueueGetConfigReply lists the queues.
 type QueueGetConfigReply struct {
 	Port   PortNo        `json:"port"`
 	Queues []PacketQueue `json:"queues"`
 }
 
-// MessageType gives TypeQueueGetConfigRequest.
+// MessageType returns TypeQueueGetConfigRequest.
 func (*QueueGetConfigRequest) MessageType() Type { return TypeQueueGetConfigRequest }
 
 // AppendBody appends the port.
@@ -67,7 +67,7 @@ func (m *QueueGetConfigRequest) DecodeBody(b []byte) error {
 
 func (m *QueueGetConfigRequest) String() string { return text(m) }
 
-// MessageType gives TypeQueueGetConfigReply.
+// MessageType returns TypeQueueGetConfigReply.
 func (*QueueGetConfigReply) MessageType() Type { return TypeQueueGetConfigReply }
 
 // AppendBody appends all queues.

@@ -1,6 +1,6 @@
 package openflow
 
-// Role is a controller's part among several (ofp_controller_role, specification 7.3.9).
+// Role is a controller's role among several (ofp_controller_role, specification 7.3.9).
 type Role uint32
 
 // The roles. A request with RoleNoChange asks for the present one.
@@ -13,10 +13,10 @@ const (
 
 var roleNames = [...]string{"NOCHANGE", "EQUAL", "MASTER", "SLAVE"}
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (r Role) String() string { return nameOf(roleNames[:], uint64(r)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (r Role) MarshalJSON() ([]byte, error) { return nameJSON(r.String()), nil }
 
 // RoleRequest asks for a role (specification 7.3.9).
@@ -31,7 +31,7 @@ type RoleReply struct {
 	GenerationID uint64 `json:"generation_id"` // the largest that the switch has seen
 }
 
-// MessageType gives TypeRoleRequest.
+// MessageType returns TypeRoleRequest.
 func (*RoleRequest) MessageType() Type { return TypeRoleRequest }
 
 // AppendBody appends the 16 bytes.
@@ -47,7 +47,7 @@ func (m *RoleRequest) DecodeBody(b []byte) (err error) {
 
 func (m *RoleRequest) String() string { return text(m) }
 
-// MessageType gives TypeRoleReply.
+// MessageType returns TypeRoleReply.
 func (*RoleReply) MessageType() Type { return TypeRoleReply }
 
 // AppendBody appends the 16 bytes.

@@ -5,7 +5,7 @@ const (
 	serialLen = 32  // SERIAL_NUM_LEN
 )
 
-// DescReply describes a switch in its maker's words (ofp_desc, specification 7.3.5.1).
+// DescReply has a switch's description by its maker (ofp_desc, specification 7.3.5.1).
 type DescReply struct {
 	Manufacturer string `json:"mfr_desc"`
 	Hardware     string `json:"hw_desc"`
@@ -14,7 +14,7 @@ type DescReply struct {
 	Datapath     string `json:"dp_desc"`
 }
 
-// MultipartType gives MultipartDesc.
+// MultipartType returns MultipartDesc.
 func (*DescReply) MultipartType() MultipartType { return MultipartDesc }
 
 func (d *DescReply) append(b []byte, reply bool) ([]byte, error) {
@@ -52,7 +52,7 @@ func (c *cursor) desc() *DescReply {
 // PortDescReply describes all ports of a switch (specification 7.3.5.7).
 type PortDescReply []Port
 
-// MultipartType gives MultipartPortDesc.
+// MultipartType returns MultipartPortDesc.
 func (PortDescReply) MultipartType() MultipartType { return MultipartPortDesc }
 
 func (r PortDescReply) append(b []byte, reply bool) ([]byte, error) {

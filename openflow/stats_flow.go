@@ -40,16 +40,16 @@ type AggregateStatsReply struct {
 	FlowCount   uint32 `json:"flow_count"`
 }
 
-// MultipartType gives MultipartFlow.
+// MultipartType returns MultipartFlow.
 func (FlowStatsRequest) MultipartType() MultipartType { return MultipartFlow }
 
-// MultipartType gives MultipartAggregate.
+// MultipartType returns MultipartAggregate.
 func (AggregateStatsRequest) MultipartType() MultipartType { return MultipartAggregate }
 
-// MultipartType gives MultipartFlow.
+// MultipartType returns MultipartFlow.
 func (FlowStatsReply) MultipartType() MultipartType { return MultipartFlow }
 
-// MultipartType gives MultipartAggregate.
+// MultipartType returns MultipartAggregate.
 func (AggregateStatsReply) MultipartType() MultipartType { return MultipartAggregate }
 
 func (r FlowStatsRequest) append(b []byte, reply bool) ([]byte, error) {

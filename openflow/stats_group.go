@@ -35,7 +35,7 @@ type GroupDesc struct {
 // GroupDescReply gives all groups.
 type GroupDescReply []GroupDesc
 
-// GroupCapabilities say what a switch's groups can do (ofp_group_capabilities, specification 7.3.5.11).
+// GroupCapabilities are the optional features of a switch's groups (ofp_group_capabilities, specification 7.3.5.11).
 type GroupCapabilities uint32
 
 // The bits of GroupCapabilities.
@@ -48,13 +48,13 @@ const (
 
 var groupCapabilityNames = [...]string{"SELECT_WEIGHT", "SELECT_LIVENESS", "CHAINING", "CHAINING_CHECKS"}
 
-// String gives the names of the bits.
+// String returns the names of the bits.
 func (c GroupCapabilities) String() string { return flagsOf(groupCapabilityNames[:], uint64(c)) }
 
-// MarshalJSON gives an array of names.
+// MarshalJSON returns an array of names.
 func (c GroupCapabilities) MarshalJSON() ([]byte, error) { return flagsJSON(c.String()), nil }
 
-// GroupFeaturesReply says what groups a switch has (specification 7.3.5.11). The arrays are by GroupType.
+// GroupFeaturesReply has the features of a switch's groups (specification 7.3.5.11). The arrays are indexed by GroupType.
 type GroupFeaturesReply struct {
 	Types        uint32            `json:"types"` // bit n: GroupType n
 	Capabilities GroupCapabilities `json:"capabilities"`
@@ -62,16 +62,16 @@ type GroupFeaturesReply struct {
 	Actions      [4]uint32         `json:"actions"` // bit n: ActionType n
 }
 
-// MultipartType gives MultipartGroup.
+// MultipartType returns MultipartGroup.
 func (GroupStatsRequest) MultipartType() MultipartType { return MultipartGroup }
 
-// MultipartType gives MultipartGroup.
+// MultipartType returns MultipartGroup.
 func (GroupStatsReply) MultipartType() MultipartType { return MultipartGroup }
 
-// MultipartType gives MultipartGroupDesc.
+// MultipartType returns MultipartGroupDesc.
 func (GroupDescReply) MultipartType() MultipartType { return MultipartGroupDesc }
 
-// MultipartType gives MultipartGroupFeatures.
+// MultipartType returns MultipartGroupFeatures.
 func (GroupFeaturesReply) MultipartType() MultipartType { return MultipartGroupFeatures }
 
 func (r GroupStatsRequest) append(b []byte, reply bool) ([]byte, error) {

@@ -10,7 +10,7 @@ type MeterConfigRequest struct {
 	MeterID MeterID `json:"meter_id"`
 }
 
-// BandStats count what a band acted on (ofp_meter_band_stats).
+// BandStats counts the packets above a band's rate (ofp_meter_band_stats).
 type BandStats struct {
 	PacketCount uint64 `json:"packet_band_count"`
 	ByteCount   uint64 `json:"byte_band_count"`
@@ -40,7 +40,7 @@ type MeterConfig struct {
 // MeterConfigReply gives meters as they were made.
 type MeterConfigReply []MeterConfig
 
-// MeterFeaturesReply says what meters a switch has (ofp_meter_features, specification 7.3.5.14).
+// MeterFeaturesReply has the features of a switch's meters (ofp_meter_features, specification 7.3.5.14).
 type MeterFeaturesReply struct {
 	MaxMeter     uint32 `json:"max_meter"`
 	BandTypes    uint32 `json:"band_types"`   // bit n: BandType n
@@ -49,19 +49,19 @@ type MeterFeaturesReply struct {
 	MaxColor     uint8  `json:"max_color"`
 }
 
-// MultipartType gives MultipartMeter.
+// MultipartType returns MultipartMeter.
 func (MeterStatsRequest) MultipartType() MultipartType { return MultipartMeter }
 
-// MultipartType gives MultipartMeterConfig.
+// MultipartType returns MultipartMeterConfig.
 func (MeterConfigRequest) MultipartType() MultipartType { return MultipartMeterConfig }
 
-// MultipartType gives MultipartMeter.
+// MultipartType returns MultipartMeter.
 func (MeterStatsReply) MultipartType() MultipartType { return MultipartMeter }
 
-// MultipartType gives MultipartMeterConfig.
+// MultipartType returns MultipartMeterConfig.
 func (MeterConfigReply) MultipartType() MultipartType { return MultipartMeterConfig }
 
-// MultipartType gives MultipartMeterFeatures.
+// MultipartType returns MultipartMeterFeatures.
 func (MeterFeaturesReply) MultipartType() MultipartType { return MultipartMeterFeatures }
 
 func (r MeterStatsRequest) append(b []byte, reply bool) ([]byte, error) {

@@ -21,7 +21,7 @@ type PortStats struct {
 	RxOverErr    uint64 `json:"rx_over_err"`
 	RxCRCErr     uint64 `json:"rx_crc_err"`
 	Collisions   uint64 `json:"collisions"`
-	DurationSec  uint32 `json:"duration_sec"`  // how long the port is there
+	DurationSec  uint32 `json:"duration_sec"`  // age of the port
 	DurationNsec uint32 `json:"duration_nsec"` // beyond DurationSec
 }
 
@@ -30,10 +30,10 @@ type PortStatsReply []PortStats
 
 const portStatsLen = 112
 
-// MultipartType gives MultipartPortStats.
+// MultipartType returns MultipartPortStats.
 func (PortStatsRequest) MultipartType() MultipartType { return MultipartPortStats }
 
-// MultipartType gives MultipartPortStats.
+// MultipartType returns MultipartPortStats.
 func (PortStatsReply) MultipartType() MultipartType { return MultipartPortStats }
 
 func (r PortStatsRequest) append(b []byte, reply bool) ([]byte, error) {
@@ -75,7 +75,7 @@ func (s *PortStats) decode(b *[portStatsLen]byte) {
 	s.DurationNsec = be.Uint32(b[108:])
 }
 
-// portStats reads into old where that is as many ports, as it is when a switch is asked again and again.
+// portStats reads into old if that has as many ports, as it has when a switch is polled.
 func (c *cursor) portStats(old MultipartBody) MultipartBody {
 	r, _ := old.(PortStatsReply)
 	if n := len(c.b) / portStatsLen; r == nil || len(r) != n {
@@ -91,14 +91,13 @@ func (c *cursor) portStats(old MultipartBody) MultipartBody {
 	return old
 }
 
-// PortStatsIter goes through a reply with port counters where it lies, without allocating.
+// PortStatsIter iterates over a reply with port counters in place, without allocation.
 type PortStatsIter struct {
 	b    []byte
-	More bool // the reply goes on in another message
+	More bool // the reply continues in another message
 }
 
-// IteratePortStats goes through the body of a MULTIPART_REPLY. It fails when that is not whole, or gives something
-// else than port counters.
+// IteratePortStats iterates over the body of a MULTIPART_REPLY. The error is a body that is incomplete or has no port counters.
 func IteratePortStats(body []byte) (PortStatsIter, error) {
 	c := newCursor(TypeMultipartReply, body)
 	t, more := c.multipartHead()
@@ -115,10 +114,10 @@ func IteratePortStats(body []byte) (PortStatsIter, error) {
 	return PortStatsIter{b: c.b, More: more}, nil
 }
 
-// Len is how many ports are left.
+// Len returns the number of remaining ports.
 func (it *PortStatsIter) Len() int { return len(it.b) / portStatsLen }
 
-// Next reads the next port, and says whether there was one.
+// Next reads the next port, and reports whether there was one.
 func (it *PortStatsIter) Next(s *PortStats) bool {
 	if len(it.b) < portStatsLen {
 		return false

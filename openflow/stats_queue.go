@@ -25,10 +25,10 @@ type QueueStatsReply []QueueStats
 
 const queueStatsLen = 40
 
-// MultipartType gives MultipartQueue.
+// MultipartType returns MultipartQueue.
 func (QueueStatsRequest) MultipartType() MultipartType { return MultipartQueue }
 
-// MultipartType gives MultipartQueue.
+// MultipartType returns MultipartQueue.
 func (QueueStatsReply) MultipartType() MultipartType { return MultipartQueue }
 
 func (r QueueStatsRequest) append(b []byte, reply bool) ([]byte, error) {

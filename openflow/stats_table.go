@@ -8,12 +8,12 @@ type TableStats struct {
 	MatchedCount uint64  `json:"matched_count"`
 }
 
-// TableStatsReply gives those of all tables.
+// TableStatsReply has the counters of all tables.
 type TableStatsReply []TableStats
 
 const tableStatsLen = 24
 
-// MultipartType gives MultipartTable.
+// MultipartType returns MultipartTable.
 func (TableStatsReply) MultipartType() MultipartType { return MultipartTable }
 
 func (r TableStatsReply) append(b []byte, reply bool) ([]byte, error) {

@@ -2,7 +2,7 @@ package openflow
 
 import "slices"
 
-// TableFeatures describe what tables can do; in a request, what they are to do (specification 7.3.5.5).
+// TableFeatures has the features of tables; in a request, the wanted features (specification 7.3.5.5).
 type TableFeatures []TableFeature
 
 // TableFeature describes one table (ofp_table_features).
@@ -21,7 +21,7 @@ const (
 	tableFeatureLen = 64
 )
 
-// MultipartType gives MultipartTableFeatures.
+// MultipartType returns MultipartTableFeatures.
 func (TableFeatures) MultipartType() MultipartType { return MultipartTableFeatures }
 
 func (fs TableFeatures) append(b []byte, _ bool) ([]byte, error) {
@@ -66,7 +66,7 @@ func (c *cursor) tableFeatures() TableFeatures {
 		f.Config = e.u32("config")
 		f.MaxEntries = e.u32("max_entries")
 		for e.more() {
-			if n := len(f.Properties); n == cap(f.Properties) { // by twice, that a long list of short ones costs less
+			if n := len(f.Properties); n == cap(f.Properties) { // doubles, so that a long list of short ones costs less
 				f.Properties = slices.Grow(f.Properties, max(n, 4))
 			}
 			f.Properties = append(f.Properties, e.tableProperty())

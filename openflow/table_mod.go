@@ -7,7 +7,7 @@ type TableMod struct {
 	Config  uint32  `json:"config"`
 }
 
-// MessageType gives TypeTableMod.
+// MessageType returns TypeTableMod.
 func (*TableMod) MessageType() Type { return TypeTableMod }
 
 // AppendBody appends the 8 bytes.

@@ -2,8 +2,8 @@ package openflow
 
 import "fmt"
 
-// TablePropertyType says what a property lists (ofp_table_feature_prop_type). The odd ones, of which each stands
-// behind one of the same meaning, are of the table-miss entry where it differs.
+// TablePropertyType is the content of a property (ofp_table_feature_prop_type). Each odd type has the meaning of the even one before
+// it, but for the table-miss entry, if that differs.
 type TablePropertyType uint16
 
 // The properties.
@@ -32,7 +32,7 @@ var tableProperties = [...]string{
 	"APPLY_SETFIELD", "APPLY_SETFIELD_MISS",
 }
 
-// String gives the specification's name.
+// String returns the specification's name.
 func (t TablePropertyType) String() string {
 	switch t {
 	case TableExperimenter:
@@ -43,10 +43,10 @@ func (t TablePropertyType) String() string {
 	return nameOf(tableProperties[:], uint64(t))
 }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t TablePropertyType) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
-// TableProperty lists what a table has of one sort; only the list of its type is used.
+// TableProperty lists a table's features of one kind; only the list of its type is used.
 type TableProperty struct {
 	Type         TablePropertyType `json:"type"`
 	Instructions []InstructionID   `json:"instruction_ids,omitempty"`
@@ -58,26 +58,26 @@ type TableProperty struct {
 	Data         HexBytes          `json:"data,omitempty"`
 }
 
-// InstructionID names an instruction.
+// InstructionID identifies an instruction.
 type InstructionID struct {
 	Type         InstructionType `json:"type"`
 	Experimenter uint32          `json:"experimenter,omitempty"`
 }
 
-// ActionID names an action.
+// ActionID identifies an action.
 type ActionID struct {
 	Type         ActionType `json:"type"`
 	Experimenter uint32     `json:"experimenter,omitempty"`
 }
 
-// FieldHeader names a field, and says whether a mask may be with it.
+// FieldHeader identifies a field, and whether it may have a mask.
 type FieldHeader struct {
 	ID      FieldID
 	HasMask bool
 	Length  uint8 // of the field's value and mask, in bytes, with an experimenter's number
 }
 
-// String gives the field's name, with a star where a mask may be.
+// String returns the field's name, with a star if it may have a mask.
 func (h FieldHeader) String() string {
 	if h.HasMask {
 		return h.ID.String() + "*"
@@ -85,13 +85,13 @@ func (h FieldHeader) String() string {
 	return h.ID.String()
 }
 
-// MarshalText gives the same as String.
+// MarshalText returns the same as String.
 func (h FieldHeader) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// String gives the name.
+// String returns the name.
 func (i InstructionID) String() string { return idText(i.Type, i.Experimenter) }
 
-// String gives the name.
+// String returns the name.
 func (a ActionID) String() string { return idText(a.Type, a.Experimenter) }
 
 func idText(t fmt.Stringer, experimenter uint32) string {
@@ -101,7 +101,7 @@ func idText(t fmt.Stringer, experimenter uint32) string {
 	return t.String()
 }
 
-// has says which list a property of that type has.
+// has returns which list a property of that type has.
 func (t TablePropertyType) has() string {
 	switch t {
 	case TableInstructions, TableInstructionsMiss:
@@ -212,7 +212,7 @@ func (c *cursor) tableProperty() TableProperty {
 	return p
 }
 
-// id reads the head of an instruction or action that stands for its type.
+// id reads the head of an instruction or action, which identifies its type.
 func (c *cursor) id(field string) (typ uint16, experimenter uint32) {
 	at := c.at()
 	typ, e := c.element(field, 4, 4)

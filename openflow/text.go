@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// HexBytes are bytes that print in hexadecimal, as text and as JSON.
+// HexBytes is bytes that print in hexadecimal, as text and as JSON.
 type HexBytes []byte
 
-// String gives two digits a byte; "-" for none.
+// String returns two digits per byte; "-" for none.
 func (h HexBytes) String() string {
 	if len(h) == 0 {
 		return "-"
@@ -20,10 +20,10 @@ func (h HexBytes) String() string {
 	return hex.EncodeToString(h)
 }
 
-// MarshalText gives two digits a byte.
+// MarshalText returns two digits per byte.
 func (h HexBytes) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
 
-// JSON gives a whole message as one JSON object: type, xid, and the message under "body".
+// JSON returns a whole message as one JSON object: type, xid, and the message under "body".
 func JSON(h Header, m Message) ([]byte, error) {
 	b, err := json.Marshal(struct {
 		Type Type    `json:"type"`
@@ -36,7 +36,7 @@ func JSON(h Header, m Message) ([]byte, error) {
 	return b, nil
 }
 
-// text prints a message by its fields' JSON names. Printing is for people, so that reflection does.
+// text prints a message with its fields' JSON names. Printing is for people, so reflection is fast enough.
 func text(m Message) string {
 	b := textFields([]byte(m.MessageType().String()), reflect.ValueOf(m).Elem())
 	return string(b)

@@ -24,8 +24,8 @@ var (
 // tally counts what became of messages, by type, of one worker.
 type tally struct{ read, refused [256]uint64 }
 
-// Random, mutated and truncated messages: none makes the decoder panic or hang; what is refused is refused with where
-// and why; what is read is the same again when written and read. `make fuzz-openflow` makes millions of them.
+// Random, mutated and truncated messages: none makes the decoder panic or hang. Each error has a place and a cause. A message that
+// can be read is the same after it was written and read again. `make fuzz-openflow` makes millions of them.
 func TestTrials(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // nothing is kept: collecting every 4 MB would be a third of the work
 	corpus := oftest.Corpus(16)
@@ -92,8 +92,8 @@ func trialWorker(t *testing.T, corpus [][]byte, w, n uint64, count *tally) {
 	}
 }
 
-// tryOnce is oftest.Check by bytes, which costs a fiftieth: what was written must be read, and written as the same bytes.
-// slow compares the messages field by field too.
+// tryOnce is oftest.Check on bytes only, at a fiftieth of the cost: written bytes must be readable, and equal when written
+// again. With slow it also compares the messages field by field.
 func tryOnce(b []byte, buf *[2][]byte, slow bool) (read bool, err error) {
 	h, m, refused := of.Decode(b)
 	if slow {

@@ -27,7 +27,7 @@ var tsharkNames = map[string]string{
 	"oxm.undecoded": "oxm_raw", "hello_element.type": "", "next_tables.next_table_id": "next_table_ids",
 }
 
-// tsharkName gives our name of a field of tshark's, "" for one that is not compared.
+// tsharkName returns our name of a field of tshark's, "" for one that is not compared.
 func tsharkName(name string) string {
 	if !strings.HasPrefix(name, "openflow_v4.") && name != "openflow_v4.switch_features_reserved" {
 		return ""
@@ -85,7 +85,7 @@ func flat(list []string, name string, v reflect.Value) []string {
 		return append(list, name+"="+trimHex(fmt.Sprintf("%x", x[:])))
 	case of.Field:
 		return flatField(list, &x)
-	case of.FieldHeader: // whose it is tshark does not show
+	case of.FieldHeader: // tshark does not show the experimenter
 		return list
 	case of.ActionID:
 		return flatID(list, uint16(x.Type), x.Experimenter)
@@ -157,7 +157,7 @@ func flatField(list []string, f *of.Field) []string {
 	return list
 }
 
-// tsharkCannotRead says what tshark 4.0.17 is wrong about, or does not know.
+// tsharkCannotRead returns the fault or the gap of tshark 4.0.17 with a field.
 func tsharkCannotRead(m of.Message) string {
 	return limit(reflect.ValueOf(m), tsharkPart)
 }

@@ -1,6 +1,6 @@
 package openflow
 
-// Type says what a message is (ofp_type, specification 7.1.1).
+// Type is the type of a message (ofp_type, specification 7.1.1).
 type Type uint8
 
 // The messages of OpenFlow 1.3.
@@ -45,13 +45,13 @@ var typeNames = [...]string{
 	"GET_ASYNC_REQUEST", "GET_ASYNC_REPLY", "SET_ASYNC", "METER_MOD",
 }
 
-// String gives the specification's name, such as PACKET_IN; a number where there is none.
+// String returns the specification's name, such as PACKET_IN; a number for a type without a name.
 func (t Type) String() string { return nameOf(typeNames[:], uint64(t)) }
 
-// MarshalJSON gives the name as a string, or the number.
+// MarshalJSON returns the name as a string, or the number.
 func (t Type) MarshalJSON() ([]byte, error) { return nameJSON(t.String()), nil }
 
-// New gives an empty message of that type, nil for a type that OpenFlow 1.3 does not have.
+// New returns an empty message of that type; nil for a type that OpenFlow 1.3 does not have.
 func New(t Type) Message {
 	switch t {
 	case TypeHello:

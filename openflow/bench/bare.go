@@ -12,9 +12,8 @@ import (
 	"weir/openflow"
 )
 
-// bare is no controller: the fewest system calls that a program of sockets can do here, with one thread and one epoll,
-// and the same bytes each time, without a look at what came but for its kind and length. What it takes is the kernel's
-// share of what a controller takes.
+// bare stands in for a controller with the least work: one thread, one epoll, as few system calls as possible, and the same
+// bytes each time. It reads only type and length of each message. Its cost is the kernel's share of a controller's cost.
 type bare struct {
 	flowMod, request []byte
 	asked            int            // requests for statistics that are out at once, of each switch

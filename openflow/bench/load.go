@@ -79,8 +79,8 @@ func (s *switches) quiet() error {
 	})
 }
 
-// pace sends perSecond packet-ins a second evenly, so many at once, to switch after switch, for that long, and waits
-// for the last flow-mods. A packet-in waits from when it was due. How late each was sent is the generator's doing.
+// pace sends perSecond packet-ins a second evenly, in groups, through one switch after the other, and waits for the last
+// flow-mods. The wait of a packet-in begins at its due time. The generator's own lateness is recorded apart.
 func (s *switches) pace(perSecond float64, atOnce int, lasts time.Duration) (late *hdrhistogram.Histogram, err error) {
 	const writes = 16 // then it reads
 	late = hdrhistogram.New(1, longest, 3)

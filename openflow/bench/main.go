@@ -1,6 +1,6 @@
-// Command bench times Weir's OpenFlow codec and connection beside os-ken's: the same switches, the same messages and
-// the same law; and beside sockets without OpenFlow (`make bench-openflow`). Each controller is a process on a processor
-// of its own; the switches are here, on another one.
+// Command bench compares Weir's OpenFlow codec and connection with os-ken's, and with sockets without OpenFlow (`make
+// bench-openflow`). All have the same switches, the same messages and the same law. Each controller is a process on a
+// processor of its own. The switches are in this process, on another processor.
 package main
 
 import (
@@ -24,7 +24,7 @@ type work struct {
 	Replies     int `json:"replies_at_once,omitempty"`    // statistics that are asked for at once, of each switch
 }
 
-// works are all cases. How many messages lie at a socket at once decides how many a system call moves.
+// works lists all cases. A system call moves as many messages as wait at the socket.
 func works() (all []work) {
 	for _, n := range []int{1, 8, 64} {
 		for _, connections := range []int{1, 100, 1000} {

@@ -21,7 +21,7 @@ type row struct {
 	KiBPerConn float64 `json:"kib_per_connection"` // resident, above none
 }
 
-// paced is what was measured at half load: half of PerCPU, sent evenly.
+// paced holds the figures at half load: half of PerCPU, sent evenly.
 type paced struct {
 	PerSecond float64 `json:"messages_per_second"`
 	Busy      float64 `json:"controller_busy"` // share of its processor
@@ -115,7 +115,7 @@ type done struct {
 	used, took time.Duration
 }
 
-// count gives the messages that the switches counted while f ran, and the controller's processor time.
+// count returns the messages that the switches counted while f ran, and the controller's processor time.
 func (s *switches) count(c *controller, f func() error) (done, error) {
 	s.latency.Reset()
 	began, n := time.Now(), s.done

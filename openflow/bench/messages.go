@@ -76,7 +76,7 @@ func appendReply(out []byte, datapath uint64, h openflow.Header, body []byte) ([
 			return out, err
 		}
 		reply = &openflow.RoleReply{Role: role.Role, GenerationID: role.GenerationID}
-	case openflow.TypeMultipartRequest: // of port descriptions: who asks for statistics is answered elsewhere
+	case openflow.TypeMultipartRequest: // for port descriptions; requests for statistics are answered elsewhere
 		reply = &openflow.MultipartReply{Type: openflow.MultipartPortDesc, Body: openflow.PortDescReply{}}
 	default:
 		return out, nil

@@ -48,7 +48,7 @@ func start(cpu int, name string, args ...string) (*controller, error) {
 	return c, nil
 }
 
-// kernelThread finds ksoftirqd of a processor: what the controller's writes leave to it is the controller's, too.
+// kernelThread finds ksoftirqd of a processor. It does work for the controller's writes, so its time counts as well.
 func kernelThread(cpu int) int {
 	names, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is good
 	for _, name := range names {

@@ -82,7 +82,7 @@ type sent struct {
 	bytes uint64
 }
 
-// keep puts down what a port has sent. A switch tells of its ports in the same order each time: i is the place to look.
+// keep stores the bytes that a port has sent. A switch lists its ports in the same order each time: i is the index to try.
 func (p *poll) keep(i int, port openflow.PortNo, bytes uint64) {
 	if i >= len(p.sent) || p.sent[i].port != port {
 		if i = slices.IndexFunc(p.sent, func(s sent) bool { return s.port == port }); i < 0 {

@@ -15,8 +15,8 @@ import (
 
 const longest = int64(time.Minute)
 
-// switches are all switches, worked by one thread that never sleeps: with more threads on its processor the waits for
-// them would be measured, and a thread that sleeps makes the controller pay for waking it.
+// switches holds all switches. One thread that never sleeps runs them. With more threads on its processor, waits for the
+// processor would be measured. To wake a thread that sleeps would cost the controller time.
 type switches struct {
 	templates
 	began   time.Time
@@ -77,7 +77,7 @@ func newSwitches(port, n int) (*switches, error) {
 	return s, nil
 }
 
-// connect tries for a while: a controller may tell its port before it listens.
+// connect retries for some time: a controller may print its port before it listens.
 func connect(port int) (fd int, err error) {
 	for range 200 {
 		if fd, err = connectOnce(port); !errors.Is(err, unix.ECONNREFUSED) {

@@ -53,7 +53,7 @@ func table(to io.Writer, rows []row) {
 	_ = t.Flush()
 }
 
-// atHalf says how many packet-ins a second were sent, how long they waited, and how late the switches were.
+// atHalf describes the half load: packet-ins per second, their waits, and the lateness of the switches.
 func atHalf(p *paced) []string {
 	waits := "-"
 	switch {

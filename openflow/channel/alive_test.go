@@ -193,7 +193,7 @@ func TestLog_Bounded(t *testing.T) {
 		if lines := bytes.Count([]byte(w.log.String()), []byte("\n")); lines != 11 { // 10 at once and one a second later
 			t.Errorf("%d lines, want 11", lines)
 		}
-		has(t, w.log.String(), "lines_left_out=991") // of 1002, with the one that told of the switch
+		has(t, w.log.String(), "lines_left_out=991") // of 1002, with the one about the switch
 	})
 }
 

@@ -11,17 +11,17 @@ import (
 
 const refusalsKept = 16 // of one Apply; further ones are counted
 
-// batch is the messages of one Apply.
+// batch holds the messages of one Apply.
 type batch struct {
-	first, n uint32 // their transaction ids: n from first on, but for those of questions under way
+	first, n uint32 // their transaction ids: n from first on, except those of unfinished questions
 	refused  []error
 	more     int
 }
 
-// Apply sends changes with a barrier behind them and waits for it: when it returns nil, the switch has taken and done
-// them all. It queues all of them or none. What the switch refused comes as [RemoteError]s, joined, the first sixteen;
-// the others were done. After any other error it is not known what was done. It fails with [ErrQueueFull] when the
-// changes find no room; several Applies one after the other keep to the switch's pace.
+// Apply sends changes followed by a barrier, and waits for it. nil: the switch has carried out all of them. It queues all of
+// them or none. If the switch refused some, the error joins their [RemoteError]s, sixteen at most; the others were carried
+// out. After any other error it is not known which were carried out. The error is [ErrQueueFull] if the changes find no room.
+// Several Applies one after the other adapt to the switch's pace.
 func (c *Conn) Apply(ctx context.Context, changes ...openflow.Message) error {
 	b := new(batch)
 	call := &Call{done: make(chan struct{})}
@@ -35,7 +35,7 @@ func (c *Conn) Apply(ctx context.Context, changes ...openflow.Message) error {
 		c.batches = slices.Delete(c.batches, i, i+1)
 	}
 	if b.more > 0 {
-		b.refused = append(b.refused, fmt.Errorf("the switch refused %d more", b.more))
+		b.refused = append(b.refused, fmt.Errorf("the switch refused %d more messages", b.more))
 	}
 	return errors.Join(append(b.refused, err)...)
 }
@@ -63,7 +63,7 @@ func (c *Conn) queueBatch(b *batch, barrier *Call, changes []openflow.Message) e
 	return nil
 }
 
-// refusedInBatch keeps the error with the Apply it belongs to. Conn.mu is held.
+// refusedInBatch adds the error to its Apply. The caller holds Conn.mu.
 func (c *Conn) refusedInBatch(xid uint32, m *openflow.ErrorMessage) bool {
 	for _, b := range c.batches {
 		if xid-b.first < b.n {

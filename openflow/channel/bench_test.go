@@ -101,7 +101,7 @@ func flood(nc net.Conn, id uint64, packetIn []byte, window int) {
 	}
 }
 
-// counting is learning that tells when it has had enough.
+// counting is learning that signals a number of messages.
 type counting struct {
 	learning
 	ups    chan *Conn
@@ -174,7 +174,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchConns gives connections to the switches of another process, MASTER of each.
+// benchConns returns connections to the switches of another process, MASTER of each.
 func benchConns(b *testing.B, h *counting, connections, window int) []*Conn {
 	b.Helper()
 	const no = 1 << 30

@@ -2,11 +2,11 @@ package channel
 
 import "time"
 
-// bucket is a token bucket of the reading goroutine. It is asked for each message: golang.org/x/time/rate, which many
-// may ask at once, took a twentieth of what it costs to handle one of a thousand switches.
+// bucket is a token bucket of the reading goroutine, without a lock. It is used for each message: golang.org/x/time/rate, with
+// its lock, took a twentieth of the cost of handling a message.
 type bucket struct {
 	perSecond, most float64
-	left            float64 // below zero: owed
+	left            float64 // tokens; below zero: owed
 	at              time.Time
 }
 
@@ -20,7 +20,7 @@ func (b *bucket) fill(now time.Time) {
 	}
 }
 
-// take says whether there are n tokens, and takes them.
+// take reports whether there are n tokens, and takes them.
 func (b *bucket) take(now time.Time, n int) bool {
 	b.fill(now)
 	if float64(n) > b.left {
@@ -30,7 +30,7 @@ func (b *bucket) take(now time.Time, n int) bool {
 	return true
 }
 
-// owe takes n tokens, and says for how long nothing more may be taken.
+// owe takes n tokens and returns how long no more may be taken.
 func (b *bucket) owe(now time.Time, n int) time.Duration {
 	b.fill(now)
 	b.left -= float64(n)

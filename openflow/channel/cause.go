@@ -12,23 +12,23 @@ type Cause uint8
 
 // The causes.
 const (
-	CausePeerClosed  Cause = iota // the peer hung up, or the network failed
+	CausePeerClosed  Cause = iota // the peer closed, or the network failed
 	CauseClosed                   // Close was called
 	CauseShutdown                 // the server ends
-	CauseTLS                      // certificates, or what TLS calls an error
+	CauseTLS                      // a certificate, or another error of TLS
 	CauseVersion                  // the peer does not speak OpenFlow 1.3
 	CauseHandshake                // the handshake was not finished in time, or went wrong
 	CauseNotAdmitted              // Config.Admit refused
-	CauseDuplicate                // another switch with this datapath id is there and answers
-	CauseReplaced                 // a switch with this datapath id came, and this one did not answer
+	CauseDuplicate                // another switch with this datapath id is connected and answers
+	CauseReplaced                 // another switch with this datapath id connected, and this one did not answer
 	CauseTooMany                  // connections in all, of one address, or half-open
-	CauseMalformed                // bytes that are no messages, or are too long
+	CauseMalformed                // bytes that are no messages, or messages that are too long
 	CauseSlowMessage              // a message was begun and not finished
 	CauseSilent                   // nothing came after an echo request
 	CauseSlowReader               // the peer does not read what is sent
 	CauseStale                    // another controller has a higher generation id
-	CauseRoleLost                 // the switch says that this controller is not MASTER any more
-	CauseRoleForged               // the switch confirmed something that was not asked
+	CauseRoleLost                 // the switch reports that this controller is no longer MASTER
+	CauseRoleForged               // the switch confirmed another role or id than requested
 	causes
 )
 
@@ -37,7 +37,7 @@ var causeNames = [causes]string{
 	"too_many", "malformed", "slow_message", "silent", "slow_reader", "stale", "role_lost", "role_forged",
 }
 
-// String gives a name fit for a metric's label.
+// String returns a name for metric labels.
 func (c Cause) String() string {
 	if c < causes {
 		return causeNames[c]
@@ -45,10 +45,10 @@ func (c Cause) String() string {
 	return "unknown"
 }
 
-// CloseError says why a connection ended or was not made. All later calls on the connection give it.
+// CloseError is why a connection ended or was not made. All later calls on the connection return it.
 type CloseError struct {
 	Cause Cause
-	Err   error // what was found, for people
+	Err   error // the details, for people
 }
 
 func (e *CloseError) Error() string {
@@ -61,16 +61,16 @@ func closed(cause Cause, format string, args ...any) *CloseError {
 	return &CloseError{Cause: cause, Err: fmt.Errorf(format, args...)}
 }
 
-// What a connection that lives on refuses.
+// Errors after which the connection continues.
 var (
 	// ErrNotMaster is for a message that could change the switch, before MASTER was confirmed.
 	ErrNotMaster = errors.New("this controller is not confirmed as MASTER of the switch")
-	// ErrQueueFull is for a message that found no room: the switch takes less than it is sent.
+	// ErrQueueFull is for a message that found no room: the switch reads more slowly than messages are sent.
 	ErrQueueFull = errors.New("the queue to the switch is full")
 	// ErrOutstanding is for a question while too many others have no answer.
 	ErrOutstanding = errors.New("too many questions to the switch have no answer")
 	// ErrMessage is for a message that only the connection itself may send.
-	ErrMessage = errors.New("not a message to be sent so")
+	ErrMessage = errors.New("only the connection may send this message")
 	// ErrReplySize is for an answer of too many parts or bytes.
 	ErrReplySize = errors.New("the switch's answer is too long")
 )
@@ -89,10 +89,10 @@ func (e *RemoteError) Error() string {
 type UnexpectedReplyError struct{ Want, Got openflow.Type }
 
 func (e *UnexpectedReplyError) Error() string {
-	return fmt.Sprintf("the switch answered with %s where %s was due", e.Got, e.Want)
+	return fmt.Sprintf("the switch answered with %s instead of %s", e.Got, e.Want)
 }
 
-// clip keeps a peer's text short enough for a log.
+// clip shortens a peer's text for a log.
 func clip(s string) string {
 	const most = 200
 	if len(s) > most {

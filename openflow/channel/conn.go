@@ -13,28 +13,28 @@ import (
 	"weir/openflow"
 )
 
-// Handler is told what a switch does. All its methods are called on the goroutine that reads from that switch, one
-// after the other: Up first, Down last. None may wait for an answer of the same connection.
+// Handler receives the events of a switch. All its methods are called on the goroutine that reads from that switch, one
+// after the other: Up first, Down last. No method may wait for an answer of the same connection.
 type Handler interface {
-	// Up is called when hello and features are through. This controller is EQUAL then, and may change nothing.
+	// Up is called after hello and features. This controller is EQUAL then, and may change nothing.
 	Up(c *Conn)
-	// PacketIn owns neither the message nor its bytes once it returns.
+	// PacketIn borrows the message and its bytes until it returns.
 	PacketIn(c *Conn, in *openflow.PacketIn)
-	// Message is given what else came unasked: flow-removed, port status, experimenter, and errors of messages sent
-	// by Send. The message is the handler's.
+	// Message receives all other unrequested messages: flow-removed, port status, experimenter, and errors of messages sent
+	// by Send. The handler owns the message.
 	Message(c *Conn, h openflow.Header, m openflow.Message)
-	// Down is called once nothing more will come or be sent. err is a [CloseError].
+	// Down is called when nothing more will be received or sent. err is a [CloseError].
 	Down(c *Conn, err error)
 }
 
 // Conn is the connection to one switch.
 type Conn struct {
-	// State is the handler's, to be set in Up: what it knows of this switch. The connection does not look at it.
+	// State belongs to the handler, which sets it in Up. The connection does not use it.
 	State any
 
 	srv      *Server
 	nc       net.Conn
-	direct   *direct // nil where writing may wait
+	direct   *direct // nil: writing may wait
 	log      lines
 	since    time.Time
 	remote   string
@@ -45,25 +45,25 @@ type Conn struct {
 	gone    chan struct{} // closed after Handler.Down
 	ended   atomic.Bool   // err is set
 	corked  atomic.Bool   // the reading goroutine will wake the writer
-	listens atomic.Bool   // the reading goroutine waits for bytes: it is not busy with those that came
+	listens atomic.Bool   // the reading goroutine waits for bytes, and is not busy with received ones
 
-	in    readSide // of the reading goroutine alone
+	in    readSide // used by the reading goroutine only
 	count counters
 
-	roleTurn chan struct{} // held by the one SetRole that is under way
+	roleTurn chan struct{} // full while a SetRole is running
 
 	mu         sync.Mutex
 	err        *CloseError
 	out        outQueue
-	xid        uint32 // the last one given
+	xid        uint32 // the last transaction id
 	calls      map[uint32]*Call
-	asked      int // of calls, those that Outstanding counts
+	asked      int // calls that Outstanding counts
 	gathered   int // bytes in parts of unfinished answers
 	batches    []*batch
 	master     bool // MASTER is confirmed
 	role       openflow.Role
-	generation uint64 // the one that MASTER or SLAVE was asked with
-	fenced     bool   // generation holds one
+	generation uint64 // of the last request for MASTER or SLAVE
+	fenced     bool   // generation is set
 	rtt        RTT
 }
 
@@ -75,14 +75,14 @@ type readSide struct {
 	packetInB  bucket // their bytes
 	messages   bucket
 	bytes      bucket
-	turn       int       // bytes since others could have the processor
+	turn       int       // bytes since other goroutines could run
 	now        time.Time // when the last bytes came, or the last deadline passed
 	heard      time.Time // when the last bytes came
 	armed      time.Time // the read deadline
-	begun      time.Time // when the unfinished message was first seen
+	begun      time.Time // when the first byte of the unfinished message was seen
 	begunCut   uint64    // frames.cut at that moment
-	beat       time.Time // when the last echo request was sent
-	unanswered bool      // that one
+	echoed     time.Time // when the last echo request was sent
+	unanswered bool      // the last echo request has no answer
 }
 
 func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
@@ -98,7 +98,7 @@ func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
 			packetInB: newBucket(now, l.PacketInBytes, l.PacketInBytes/4),
 			messages:  newBucket(now, l.Messages, l.Messages),
 			bytes:     newBucket(now, l.ReadBytes, l.ReadBytes/4),
-			now:       now, heard: now, beat: now,
+			now:       now, heard: now, echoed: now,
 		},
 	}
 	c.log = lines{log: s.log.With("peer", c.remote), limit: rate.NewLimiter(rate.Limit(l.LogLines), 10*l.LogLines)}
@@ -106,16 +106,16 @@ func (s *Server) newConn(nc net.Conn, state *tls.ConnectionState) *Conn {
 	return c
 }
 
-// DatapathID is the switch's identity, by its own word; with TLS its certificate can be held against it.
+// DatapathID returns the switch's identity as it reports it. With TLS, the certificate can be used to check it.
 func (c *Conn) DatapathID() openflow.DatapathID { return c.features.DatapathID }
 
-// Features is the switch's answer in the handshake.
+// Features returns the switch's features reply of the handshake.
 func (c *Conn) Features() openflow.FeaturesReply { return c.features }
 
-// RemoteAddr is where the switch is.
+// RemoteAddr returns the switch's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 
-// Certificate is the switch's, verified; nil without TLS.
+// Certificate returns the switch's verified certificate; nil without TLS.
 func (c *Conn) Certificate() *x509.Certificate {
 	if c.state == nil || len(c.state.PeerCertificates) == 0 {
 		return nil
@@ -123,10 +123,10 @@ func (c *Conn) Certificate() *x509.Certificate {
 	return c.state.PeerCertificates[0]
 }
 
-// Done is closed when the connection has ended; Err says why.
+// Done returns a channel that is closed when the connection has ended. Err has the cause.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the connection lives, then a [CloseError].
+// Err returns nil while the connection is open, then a [CloseError].
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,12 +136,12 @@ func (c *Conn) Err() error {
 	return c.err
 }
 
-// Close ends the connection at once; what waits in the queue is lost. A barrier before it makes sure of it.
+// Close ends the connection at once, and queued messages are lost. Call Barrier first to wait for them.
 func (c *Conn) Close() {
 	c.shut(closed(CauseClosed, "closed by this controller"))
 }
 
-// shut ends the connection for that reason, unless it has ended. From here on nothing more is queued or written.
+// shut ends the connection for that reason, unless it has ended. After that nothing is queued or written.
 func (c *Conn) shut(why *CloseError) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -158,14 +158,14 @@ func (c *Conn) shut(why *CloseError) {
 	if why.Cause == CauseStale || why.Cause == CauseRoleLost || why.Cause == CauseSlowReader {
 		c.discard()
 	}
-	_ = c.nc.Close() // whatever it says, it is closed
+	_ = c.nc.Close() // closed, also after an error
 }
 
-// discard makes the kernel throw away what it has not sent: orders of a controller that is no longer obeyed.
+// discard makes the kernel drop bytes that it has not sent: orders of a controller that is no longer MASTER.
 func (c *Conn) discard() {
 	nc := c.nc
 	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn() // TLS would say goodbye first
+		nc = t.NetConn() // TLS would send close_notify first
 	}
 	if t, ok := nc.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // fails on a socket that is closed already
@@ -173,7 +173,7 @@ func (c *Conn) discard() {
 	_ = nc.Close()
 }
 
-// run reads until the connection ends. Whoever opened it calls it on a goroutine of its own.
+// run reads until the connection ends. It is called on a goroutine of its own.
 func (c *Conn) run() {
 	h := c.srv.handler
 	c.log.say(levelInfo, "switch connected", "datapath_id", hexID(c.DatapathID()))
@@ -197,6 +197,6 @@ func (c *Conn) abandon(why *CloseError) {
 		close(c.done)
 	}
 	c.mu.Unlock()
-	_ = c.nc.Close() // whatever it says, it is closed
+	_ = c.nc.Close() // closed, also after an error
 	<-c.out.stopped
 }

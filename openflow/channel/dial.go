@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Keep waits so long before it dials again; doubled each time, within these bounds.
+// Bounds of the time that Keep waits before it dials again. It doubles each time.
 const (
 	redialMin = 100 * time.Millisecond
 	redialMax = 8 * time.Second
 )
 
-// Dial makes one connection, for a tool. Network and address are net.Dial's; "unix" reaches Open vSwitch's
-// BRIDGE.mgmt. The context bounds the dialling, not the connection.
+// Dial makes one connection, for a tool. Network and address are those of net.Dial; "unix" reaches Open vSwitch's
+// BRIDGE.mgmt. The context limits the dialling, not the connection.
 func Dial(ctx context.Context, network, address string, config Config) (*Conn, error) {
 	s, err := NewServer(config)
 	if err != nil {
@@ -24,7 +24,7 @@ func Dial(ctx context.Context, network, address string, config Config) (*Conn, e
 	return s.Dial(ctx, network, address)
 }
 
-// Dial goes to a switch that listens. The connection counts as if it had been accepted; it lives until it is closed.
+// Dial connects to a switch that listens. The connection counts like an accepted one, and stays open until it is closed.
 func (s *Server) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	if err := checkDial(s.tls); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Server) Dial(ctx context.Context, network, address string) (*Conn, erro
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, network, address)
 	if err != nil {
-		return nil, fmt.Errorf("reach the switch: %w", err)
+		return nil, fmt.Errorf("connect to the switch: %w", err)
 	}
 	c, err := s.open(ctx, nc, true)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Server) Dial(ctx context.Context, network, address string) (*Conn, erro
 	return c, nil
 }
 
-// Keep holds a connection to a switch that listens: it dials again whenever it fails, until the context ends. Then it
-// ends the connection, and returns when that is gone.
+// Keep maintains a connection to a switch that listens: it dials again after each failure, until the context ends. Then it
+// closes the connection, and returns after it has ended.
 func (s *Server) Keep(ctx context.Context, network, address string) error {
 	if err := checkDial(s.tls); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Server) Keep(ctx context.Context, network, address string) error {
 		} else {
 			s.lines.say(levelWarn, "cannot connect", "switch", address, "error", err)
 		}
-		if time.Since(begun) > redialMax { // it was well for a while
+		if time.Since(begun) > redialMax { // it worked for some time
 			wait = redialMin
 		}
 		sleep(ctx, wait/2+rand.N(wait/2)) // not all controllers at once

@@ -9,10 +9,10 @@ import (
 	"weir/openflow"
 )
 
-// readGrace is how long a read gets at least. A deadline that passed while a handler ran would say nothing about the peer.
+// readGrace is the least time for a read. A deadline that passed while a handler ran would not be the peer's fault.
 const readGrace = 10 * time.Millisecond
 
-// fill reads more bytes, and does what is due meanwhile.
+// fill reads more bytes, and runs the periodic work while it waits.
 func (c *Conn) fill() *CloseError {
 	in := &c.in
 	in.now = time.Now()
@@ -24,7 +24,7 @@ func (c *Conn) fill() *CloseError {
 	}
 	for {
 		if l := c.srv.limits.MessageTimeout; !in.begun.IsZero() && in.now.Sub(in.begun) >= l {
-			return closed(CauseSlowMessage, "a message was begun %v ago and is not there", l)
+			return closed(CauseSlowMessage, "a message that began %v ago is not complete", l)
 		}
 		if err := c.arm(); err != nil {
 			return closed(CausePeerClosed, "read: %w", err)
@@ -39,15 +39,15 @@ func (c *Conn) fill() *CloseError {
 			c.count.bytes.Add(uint64(n))
 		} else if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return readError(err)
-		} else if in.armed = (time.Time{}); c.waiting() && in.now.Sub(in.beat) >= c.srv.limits.EchoTimeout {
+		} else if in.armed = (time.Time{}); c.waiting() && in.now.Sub(in.echoed) >= c.srv.limits.EchoTimeout {
 			return closed(CauseSilent, "nothing came within %v of an echo request", c.srv.limits.EchoTimeout)
 		}
-		if !c.waiting() && in.now.Sub(in.beat) >= c.srv.limits.EchoInterval {
+		if !c.waiting() && in.now.Sub(in.echoed) >= c.srv.limits.EchoInterval {
 			c.tick()
 		}
 		if n > 0 {
 			c.pause(in.bytes.owe(in.now, n))
-			return nil // an error comes again with the next read
+			return nil // the next read returns the error again
 		}
 	}
 }
@@ -55,19 +55,19 @@ func (c *Conn) fill() *CloseError {
 func readError(err error) *CloseError {
 	switch {
 	case errors.Is(err, io.EOF):
-		return closed(CausePeerClosed, "the switch hung up")
+		return closed(CausePeerClosed, "the switch closed the connection")
 	case isTLS(err):
 		return closed(CauseTLS, "read: %w", err)
 	}
 	return closed(CausePeerClosed, "read: %w", err)
 }
 
-// arm sets the read deadline, unless the one that is set comes before the next thing to do anyway.
+// arm sets the read deadline to the next due time, unless the present deadline is earlier.
 func (c *Conn) arm() error {
 	in, l := &c.in, &c.srv.limits
-	due := in.beat.Add(l.EchoInterval)
+	due := in.echoed.Add(l.EchoInterval)
 	if c.waiting() {
-		due = in.beat.Add(l.EchoTimeout)
+		due = in.echoed.Add(l.EchoTimeout)
 	}
 	if !in.begun.IsZero() {
 		due = earlier(due, in.begun.Add(l.MessageTimeout))
@@ -90,10 +90,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// waiting says that nothing was heard since the last echo request.
-func (c *Conn) waiting() bool { return c.in.unanswered && !c.in.heard.After(c.in.beat) }
+// waiting reports whether nothing has arrived since the last echo request.
+func (c *Conn) waiting() bool { return c.in.unanswered && !c.in.heard.After(c.in.echoed) }
 
-// tick is what is done every EchoInterval.
+// tick runs every EchoInterval.
 func (c *Conn) tick() {
 	in := &c.in
 	if in.now.Sub(in.heard) >= c.srv.limits.EchoInterval/2 {
@@ -107,14 +107,14 @@ func (c *Conn) tick() {
 	c.echo()
 }
 
-// echo asks for a sign of life and measures how long it takes.
+// echo sends an echo request and measures its round trip.
 func (c *Conn) echo() {
 	in := &c.in
 	sent := in.now
-	in.beat, in.unanswered = sent, true
+	in.echoed, in.unanswered = sent, true
 	call := &Call{own: true, each: func(_ []byte, _ bool, err error) {
 		if err == nil {
-			in.unanswered = in.unanswered && in.beat != sent
+			in.unanswered = in.unanswered && in.echoed != sent
 			c.measured(in.now.Sub(sent))
 		}
 	}}

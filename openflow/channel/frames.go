@@ -6,8 +6,8 @@ import (
 	"weir/openflow"
 )
 
-// A buffer begins small, so that a thousand idle switches cost little, and grows only with bytes that came: a header
-// that announces 64 KiB costs nothing.
+// A buffer begins small, so that a thousand idle switches cost little. It grows only with received bytes: a header that announces
+// 64 KiB costs nothing.
 const (
 	bufferMin = 4 << 10
 	bufferMax = 64 << 10 // more than the longest message
@@ -16,15 +16,15 @@ const (
 // frames cuts a stream of bytes into messages. One goroutine uses it.
 type frames struct {
 	buf  []byte
-	r, w int // what was read and not yet given out is buf[r:w]
+	r, w int // buf[r:w] was received and is not part of a returned message yet
 	most int // longest message, bytes
 	grow bool
-	cut  uint64 // messages given out
+	cut  uint64 // messages returned
 }
 
 func newFrames(most int) frames { return frames{buf: make([]byte, bufferMin), most: most} }
 
-// next gives the next message whole, header with it, good until fill is called; nil when more bytes are needed.
+// next returns the next whole message with its header, valid until fill is called; nil if more bytes are needed.
 func (f *frames) next() (openflow.Header, []byte, error) {
 	have := f.buf[f.r:f.w]
 	if len(have) < openflow.HeaderLen {
@@ -46,7 +46,7 @@ func (f *frames) next() (openflow.Header, []byte, error) {
 	return h, have[:n:n], nil
 }
 
-// partial says that a message has begun and not ended.
+// partial reports whether a message has begun and not ended.
 func (f *frames) partial() bool { return f.r < f.w }
 
 // fill reads once.
@@ -64,7 +64,7 @@ func (f *frames) fill(from io.Reader) (int, error) {
 	return n, err
 }
 
-// shrink gives memory back while nothing comes.
+// shrink frees memory while nothing arrives.
 func (f *frames) shrink() {
 	if f.r == f.w && len(f.buf) > bufferMin {
 		f.resize(bufferMin)

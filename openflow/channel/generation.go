@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GenerationStore keeps the highest generation id that this controller has used, so that it never goes back, even after
-// a restart. It is asked by many connections at once.
+// GenerationStore keeps the highest generation id that this controller has used, so that it never decreases, even after a
+// restart. Many connections use it at once.
 type GenerationStore interface {
-	// Advance keeps an id before it is used. An id below the one kept is refused with a [StaleError]; the same one is
-	// not. When it returns nil, the id outlives a loss of power.
+	// Advance stores an id before it is used. An id below the stored one is refused with a [StaleError]; the same id is
+	// accepted. After it returns nil, the id survives a loss of power.
 	Advance(generation uint64) error
 }
 
-// StaleError refuses a generation id.
+// StaleError reports a generation id below the stored one.
 type StaleError struct{ Generation, Kept uint64 }
 
 func (e *StaleError) Error() string {
 	return fmt.Sprintf("generation id %d is below %d, which was used already", e.Generation, e.Kept)
 }
 
-// GenerationFile keeps the generation id in a file, as one decimal number. Several processes may share it. A file that
-// cannot be read, or holds something else, is an error: to begin anew is a person's decision.
+// GenerationFile stores the generation id in a file, as one decimal number. Several processes may share it. A file that cannot
+// be read, or has other content, is an error: an operator must decide to start again.
 type GenerationFile struct {
 	Path string
 
@@ -49,7 +49,7 @@ func (g *GenerationFile) Advance(generation uint64) error {
 	return err
 }
 
-// Next keeps and gives the id above the one kept, 1 in a new file: for a controller whose term comes from nowhere else.
+// Next stores and returns the id above the stored one, 1 in a new file: for a controller without another source of its term.
 func (g *GenerationFile) Next() (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +61,8 @@ func (g *GenerationFile) Next() (uint64, error) {
 	})
 }
 
-// Raise keeps a higher id in the place of from, for a controller whose id a switch calls stale. An id above from in the
-// file is another controller's: then the file stays as it is, and the error is a [StaleError].
+// Raise replaces the id from by a higher one, for a controller whose id a switch calls stale. If the file has an id above from,
+// another controller wrote it: then the file stays unchanged, and the error is a [StaleError].
 func (g *GenerationFile) Raise(from, to uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,8 +75,8 @@ func (g *GenerationFile) Raise(from, to uint64) error {
 	return err
 }
 
-// Check gives a [StaleError] if the file has an id above this one, which another controller put there. Other errors
-// say that the file cannot be read. A file that is not there has none.
+// Check returns a [StaleError] if the file has an id above this one, which another controller put there. Other errors
+// mean that the file cannot be read. A missing file has no id.
 func (g *GenerationFile) Check(generation uint64) error {
 	kept, ok, err := readGeneration(g.Path)
 	if err == nil && ok && older(generation, kept) {
@@ -85,8 +85,8 @@ func (g *GenerationFile) Check(generation uint64) error {
 	return err
 }
 
-// Above gives the id after known, but at most step above generation. False: known is not above generation, or is the
-// number that stands for none.
+// Above returns the id after known, but at most step above generation. False: known is not above generation, or stands for "no
+// id".
 func Above(generation, known, step uint64) (uint64, bool) {
 	if known == noGeneration || !older(generation, known) {
 		return 0, false
@@ -98,13 +98,13 @@ func Above(generation, known, step uint64) (uint64, bool) {
 	return next, true
 }
 
-// locked changes the number while no other process does, and gives the new one.
+// locked changes the number while no other process can, and returns the new one.
 func (g *GenerationFile) locked(change func(kept uint64, ok bool) (uint64, error)) (uint64, error) {
 	lock, err := os.OpenFile(g.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return 0, fmt.Errorf("generation id: %w", err)
 	}
-	defer lock.Close() // gives the lock back
+	defer lock.Close() // releases the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return 0, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -134,7 +134,7 @@ func readGeneration(path string) (generation uint64, ok bool, err error) {
 	return generation, true, nil
 }
 
-// writeGeneration replaces the file in one step: after a loss of power it holds the old number or the new one.
+// writeGeneration replaces the file in one step: after a loss of power it has the old number or the new one.
 func writeGeneration(path string, generation uint64) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*")
@@ -148,11 +148,11 @@ func writeGeneration(path string, generation uint64) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // the first error counts
-		return fmt.Errorf("keep generation id %d: %w", generation, err)
+		return fmt.Errorf("store generation id %d: %w", generation, err)
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("keep generation id %d: %w", generation, err)
+		return fmt.Errorf("store generation id %d: %w", generation, err)
 	}
 	return errors.Join(d.Sync(), d.Close())
 }

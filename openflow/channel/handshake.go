@@ -11,7 +11,7 @@ import (
 	"weir/openflow"
 )
 
-// handshakeMessages is how many messages a peer may send before its features.
+// handshakeMessages limits the messages that a peer may send before its features.
 const handshakeMessages = 1024
 
 // greet exchanges hello and features. nc has the handshake's deadline.
@@ -45,10 +45,10 @@ func (c *Conn) greet() *CloseError {
 			return c.refusedHandshake(body)
 		}
 	}
-	return closed(CauseHandshake, "%d messages came and no features", handshakeMessages)
+	return closed(CauseHandshake, "the switch sent %d messages and no features", handshakeMessages)
 }
 
-// judgeFirst refuses a peer that does not begin as OpenFlow does, before it has sent what it calls its message.
+// judgeFirst refuses a peer by the header of its first message, before the rest has arrived.
 func judgeFirst(h openflow.Header) *CloseError {
 	if h.Length == 0 || h.Type == openflow.TypeHello || h.Type == openflow.TypeError {
 		return nil
@@ -60,7 +60,7 @@ func judgeFirst(h openflow.Header) *CloseError {
 	return closed(CauseHandshake, "the first message is %s of version %d, not a hello%s", h.Type, h.Version, hint)
 }
 
-// await gives the next message. judge is asked with its header as soon as that is there; all zero before.
+// await returns the next message. It calls judge with the header as soon as that has arrived, and with a zero header before.
 func (c *Conn) await(judge func(openflow.Header) *CloseError) (openflow.Header, []byte, *CloseError) {
 	for {
 		h, msg, err := c.in.next()
@@ -80,14 +80,14 @@ func (c *Conn) await(judge func(openflow.Header) *CloseError) (openflow.Header, 
 		c.count.bytes.Add(uint64(n))
 		if n == 0 && err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
-				return h, nil, closed(CauseHandshake, "not finished in time")
+				return h, nil, closed(CauseHandshake, "the handshake was not finished in time")
 			}
 			return h, nil, readError(err)
 		}
 	}
 }
 
-// agree takes the peer's hello: both sides must speak version 1.3 (specification 6.3.1).
+// agree checks the peer's hello: both sides must speak version 1.3 (specification 6.3.1).
 func (c *Conn) agree(h openflow.Header, body []byte) *CloseError {
 	if h.Type == openflow.TypeError {
 		return c.refusedHandshake(body)
@@ -113,13 +113,13 @@ func (c *Conn) refusedHandshake(body []byte) *CloseError {
 		return closed(CauseHandshake, "%w", err)
 	}
 	if m.ErrorType == openflow.ErrorHelloFailed {
-		return closed(CauseVersion, "the switch refused our hello: %s", clip(m.String()))
+		return closed(CauseVersion, "the switch refused the controller's hello: %s", clip(m.String()))
 	}
 	return closed(CauseHandshake, "the switch answered with an error: %s", clip(m.String()))
 }
 
-// farewell writes a last message and waits, within the handshake's deadline and a second, until the peer has it: a
-// socket closed with unread bytes in it would take it back.
+// farewell writes a last message and waits until the peer has it, at most until the handshake's deadline and one second. If a
+// socket is closed with unread bytes, the kernel drops the message.
 func (c *Conn) farewell(xid uint32, m openflow.Message) {
 	_ = c.nc.SetDeadline(earlier(time.Now().Add(time.Second), c.in.armed)) // fails on a closed socket only
 	c.answer(xid, m)
@@ -138,7 +138,7 @@ func (c *Conn) farewell(xid uint32, m openflow.Message) {
 	}
 }
 
-// deadline sets the time by which the handshake must be through.
+// deadline sets the time by which the handshake must be finished.
 func (c *Conn) deadline(ctx context.Context) {
 	at, _ := ctx.Deadline()
 	c.in.armed = at

@@ -109,13 +109,13 @@ func TestHandshake_Refused(t *testing.T) {
 		"HTTP":                {[]byte("GET / HTTP/1.1\r\n\r\n" + string(make([]byte, 1<<15))), CauseHandshake, "not a hello"},
 		"length below 8":      {[]byte{4, 0, 0, 7, 0, 0, 0, 0}, CauseMalformed, "length"},
 		"broken hello":        {[]byte{4, 0, 0, 12, 0, 0, 0, 0, 0, 1, 0, 0}, CauseMalformed, "HELLO"},
-		"hello failed":        {encode(t, 1, &openflow.ErrorMessage{}), CauseVersion, "refused our hello"},
+		"hello failed":        {encode(t, 1, &openflow.ErrorMessage{}), CauseVersion, "refused the controller's hello"},
 		"error for features":  {append(good, encode(t, 1, &openflow.ErrorMessage{ErrorType: 1})...), CauseHandshake, "with an error"},
 		"features too short":  {append(good, 4, 6, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0), CauseHandshake, "FEATURES_REPLY"},
 		"messages for ever":   {append(good, bytes.Repeat(encode(t, 5, &openflow.EchoReply{}), handshakeMessages)...), CauseHandshake, "no features"},
 		"auxiliary":           {append(good, encode(t, 1, &openflow.FeaturesReply{AuxiliaryID: 1})...), CauseNotAdmitted, "auxiliary"},
-		"hangs up at once":    {nil, CausePeerClosed, "hung up"},
-		"hangs up in between": {good[:5], CausePeerClosed, "hung up"},
+		"hangs up at once":    {nil, CausePeerClosed, "closed the connection"},
+		"hangs up in between": {good[:5], CausePeerClosed, "closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, Config{}, func(w *world) {
@@ -203,7 +203,7 @@ func TestHandshake_Limits(t *testing.T) {
 		_ = a.nc.Close()
 		synctest.Wait()
 		w.join(5)
-		has(t, w.log.String(), "in their handshake", "connections of pipe are there")
+		has(t, w.log.String(), "in their handshake", "connections of pipe are open")
 	})
 	inWorld(t, Config{Limits: Limits{Connections: 1}}, func(w *world) {
 		w.join(1)

@@ -13,8 +13,8 @@ import (
 	"weir/openflow"
 )
 
-// TestHostile: beside peers that do everything wrong at once a switch does not notice them: its barriers take none of
-// the bubble's time, its packet-ins arrive, and each of the others ends, or is bounded, by its own limit.
+// TestHostile: hostile peers do not affect a switch that is connected at the same time. Its barriers take none of the bubble's
+// time, and its packet-ins arrive. Each hostile peer is ended or bounded by its own limit.
 func TestHostile(t *testing.T) {
 	limits := Limits{Messages: 100, PacketIns: 400, HalfOpen: 8, MessageBytes: 4096, ReplyBytes: queueMin}
 	inWorld(t, Config{Limits: limits}, func(w *world) {

@@ -42,7 +42,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// recorder is a handler that keeps what it is told. A copy of every packet-in, for its bytes are lent.
+// recorder is a handler that records all calls. It copies every packet-in, whose bytes are borrowed.
 type recorder struct {
 	mu       sync.Mutex
 	events   []string // "up 1", "down 1", by datapath id
@@ -149,7 +149,7 @@ func runWorld(t *testing.T, config Config, test func(w *world)) {
 	test(w)
 }
 
-// connect gives the switch's end of a new connection.
+// connect returns the switch's end of a new connection.
 func (w *world) connect() *fakeSwitch {
 	ours, theirs := net.Pipe()
 	w.listener.accept <- ours
@@ -165,7 +165,7 @@ func (w *world) join(id uint64) (*fakeSwitch, *Conn) {
 	return f, <-w.handler.ups
 }
 
-// ended waits until the connection's handler was told that it is over, and checks why.
+// ended waits until the handler's Down was called, and checks the cause.
 func (w *world) ended(c *Conn, want Cause) {
 	w.t.Helper()
 	<-c.gone

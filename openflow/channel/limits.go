@@ -8,23 +8,23 @@ import (
 	"weir/openflow"
 )
 
-// Limits bound what peers can make a controller spend. Zero stands for the default in brackets.
+// Limits bounds the resources that peers can use in a controller. Zero stands for the default in brackets.
 type Limits struct {
 	Connections int // in all, half-open ones with them [4096]
 	PerAddress  int // of Connections, from one remote address [64]
-	HalfOpen    int // of Connections, before hello and features are through [256]
+	HalfOpen    int // of Connections, before hello and features are finished [256]
 
 	HandshakeTimeout time.Duration // for TLS, hello and features together [10 s]
 	MessageTimeout   time.Duration // from a message's first byte to its last [5 s]
 	WriteTimeout     time.Duration // for 64 KiB to be taken by the peer [5 s]
 	EchoInterval     time.Duration // between two echo requests, and two questions for the role [2 s]
-	EchoTimeout      time.Duration // from an echo request after which nothing came to the end [4 s]
+	EchoTimeout      time.Duration // for anything to arrive after an echo request [4 s]
 	ProbeTimeout     time.Duration // for a switch to answer when another claims its datapath id [1 s]
 	RequestTimeout   time.Duration // for an answer, its last part included [10 s]
 
 	MessageBytes  int // longest message [65535]
 	SocketBytes   int // kernel's buffer in each direction [256 KiB]
-	QueueBytes    int // encoded and not yet taken by the kernel [4 MiB]
+	QueueBytes    int // encoded and not yet in the kernel's buffer [4 MiB]
 	QueueMessages int // the same in messages [16384]
 	Outstanding   int // questions without an answer [1024]
 	ReplyParts    int // parts of one answer [4096]
@@ -38,13 +38,13 @@ type Limits struct {
 	LogLines int // per second and connection; more are counted; ten times as many at once [1]
 }
 
-// queueMin lets the messages of a handshake always pass; readMin is a full read buffer.
+// queueMin leaves room for the messages of a handshake; readMin is a full read buffer.
 const (
 	queueMin = 4096
 	readMin  = 4 * bufferMax
 )
 
-// withDefaults fills in what is zero, and refuses what cannot be meant.
+// withDefaults replaces zeros by defaults, and returns an error for a limit out of range.
 func (l Limits) withDefaults() (Limits, error) {
 	numbers := []struct {
 		name                  string
@@ -69,7 +69,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	}
 	for _, n := range numbers {
 		if *n.at = cmp.Or(*n.at, n.fallback); *n.at < n.least || *n.at > n.most {
-			return l, fmt.Errorf("limit %s of an OpenFlow connection: %d is not in %d to %d", n.name, *n.at, n.least, n.most)
+			return l, fmt.Errorf("limit %s of an OpenFlow connection is %d: choose %d to %d", n.name, *n.at, n.least, n.most)
 		}
 	}
 	times := []struct {
@@ -87,7 +87,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	}
 	for _, t := range times {
 		if *t.at = cmp.Or(*t.at, t.fallback); *t.at < time.Millisecond {
-			return l, fmt.Errorf("limit %s of an OpenFlow connection: %v is less than a millisecond", t.name, *t.at)
+			return l, fmt.Errorf("limit %s of an OpenFlow connection is %v: choose at least a millisecond", t.name, *t.at)
 		}
 	}
 	return l, nil

@@ -14,7 +14,7 @@ const (
 	levelWarn = slog.LevelWarn
 )
 
-// lines is a log that a peer cannot fill: what exceeds the rate is counted, and told with the next line.
+// lines is a log that a peer cannot fill: lines above the rate are counted, and the next line has their number.
 type lines struct {
 	log     *slog.Logger
 	limit   *rate.Limiter

@@ -11,9 +11,9 @@ import (
 	"weir/openflow/oftest"
 )
 
-// TestOskenController: os-ken's own controller has a switch made of this package's codec. It is told to send every
-// message of OpenFlow 1.3 that a controller sends, which come as they were meant; what the switch sends reaches
-// os-ken's application as it was meant. os-ken goes to a switch that listens without TLS only.
+// TestOskenController: os-ken's own controller has a switch made of this package's codec. It sends every message of OpenFlow
+// 1.3 that a controller sends, and they arrive unchanged. The switch's messages reach os-ken's application unchanged. os-ken
+// connects to a switch that listens without TLS only.
 func TestOskenController(t *testing.T) {
 	oftest.OskenPython(t)
 	a := newAuthority(t, "ours")
@@ -156,7 +156,7 @@ func (k *codecTalk) says(xid uint32, m openflow.Message) {
 	k.answer.count(m)
 }
 
-// first gives what a switch says in an exchange that it begins.
+// first returns what a switch says in an exchange that it begins.
 func first(e exchange) openflow.Message {
 	if e.ask != nil {
 		return nil

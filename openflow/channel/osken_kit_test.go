@@ -101,7 +101,7 @@ func (p *oskenPeer) next(event string) oskenLine {
 
 func (p *oskenPeer) listens() string { return "127.0.0.1:" + strconv.Itoa(p.next("listens").Port) }
 
-// do tells it to send or write a message.
+// do orders it to send or write a message.
 func (p *oskenPeer) do(verb string, xid uint32, m openflow.Message) {
 	p.t.Helper()
 	line, err := json.Marshal(map[string]any{"do": verb, "type": int(m.MessageType()), "xid": xid, "fields": oftest.OskenFields(m)})
@@ -113,7 +113,7 @@ func (p *oskenPeer) do(verb string, xid uint32, m openflow.Message) {
 	}
 }
 
-// same says whether os-ken's reading of a message is ours.
+// same reports whether os-ken's reading of a message is ours.
 func (l oskenLine) same(t *testing.T, m openflow.Message) {
 	t.Helper()
 	got, err := oftest.OskenJSON(l.Fields)

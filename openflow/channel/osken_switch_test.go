@@ -39,8 +39,8 @@ func (h *heard) Message(_ *Conn, _ openflow.Header, m openflow.Message) { h.mess
 var oskenLimits = Limits{HandshakeTimeout: oskenPatience, RequestTimeout: oskenPatience, EchoInterval: time.Hour, EchoTimeout: time.Hour}
 
 // TestOskenSwitch: this package is the controller of a switch made of os-ken's parsers, classes and structure formats.
-// Every message of OpenFlow 1.3 passes: those of the controller are, byte for byte, what os-ken's classes write of the
-// same, and what its parsers read, where it has one for them; those of the switch are to us what they are to os-ken.
+// Every message of OpenFlow 1.3 passes. The controller's messages equal those that os-ken's classes write, byte for byte, and
+// its parsers read them, where it has one. Both sides decode the switch's messages to the same values.
 func TestOskenSwitch(t *testing.T) {
 	oftest.OskenPython(t)
 	a := newAuthority(t, "ours")
@@ -218,7 +218,7 @@ func (k *oskenTalk) asked(ask openflow.Message, give []openflow.Message) {
 	}
 }
 
-// unasked is what the handler is told, or, of an echo request, what the connection answers.
+// unasked returns the message that the handler receives or, for an echo request, the connection's answer.
 func (k *oskenTalk) unasked(m openflow.Message) {
 	k.t.Helper()
 	k.says(0, m)

@@ -195,7 +195,7 @@ func (k *ovsTalk) events() {
 	}
 	for _, config := range []openflow.PortConfig{openflow.PortNoFwd, 0} {
 		k.apply(&openflow.PortMod{PortNo: 1, HwAddr: k.port().HwAddr, Config: config, Mask: openflow.PortNoFwd})
-		if got := k.port().Config & openflow.PortNoFwd; got != config { // of its own change a controller is not told
+		if got := k.port().Config & openflow.PortNoFwd; got != config { // a controller gets no event for its own change
 			k.t.Errorf("port configuration %s, want %s", got, config)
 		}
 	}
@@ -208,7 +208,7 @@ func (k *ovsTalk) events() {
 	} {
 		k.v.vsctl(change.args...)
 		told := k.next(openflow.TypePortStatus).(*openflow.PortStatus)
-		for told.Reason == openflow.PortModify { // what it is like is found out by and by
+		for told.Reason == openflow.PortModify { // several events may follow as the switch reads the port
 			told = k.next(openflow.TypePortStatus).(*openflow.PortStatus)
 		}
 		if told.Reason != change.reason || told.Desc.Name != "p2" {
@@ -226,7 +226,7 @@ func (k *ovsTalk) events() {
 	equal(k.t, "flow removed", want, gone)
 }
 
-// port gives port 1 as it is.
+// port returns port 1 as it is.
 func (k *ovsTalk) port() openflow.Port {
 	k.t.Helper()
 	ports, _ := k.multipart(openflow.MultipartPortDesc, nil).(openflow.PortDescReply)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestOpenVSwitch_Every: every message of OpenFlow 1.3 between this package and Open vSwitch, both ways round, over TCP
-// and TLS. What was put into the switch comes back as it was put; what it is known to refuse, it refuses.
+// and TLS. The switch returns settings as they were made, and refuses the messages that it is known to refuse.
 func TestOpenVSwitch_Every(t *testing.T) {
 	v := newVSwitch(t)
 	a := v.certificates()
@@ -130,7 +130,7 @@ func (k *ovsTalk) request(m openflow.Message) openflow.Message {
 	return got
 }
 
-// multipart gives the first part of an answer.
+// multipart returns the first part of an answer.
 func (k *ovsTalk) multipart(kind openflow.MultipartType, body openflow.MultipartBody) openflow.MultipartBody {
 	k.t.Helper()
 	parts, err := k.conn.Multipart(k.ctx, &openflow.MultipartRequest{Type: kind, Body: body})

@@ -133,7 +133,7 @@ func (v *vswitch) serve(config Config) (port string) {
 	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
-// certificates gives the switch its own and whom to trust, and the controller's files.
+// certificates returns the switch its own and whom to trust, and the controller's files.
 func (v *vswitch) certificates() *authority {
 	a := newAuthority(v.t, "ours")
 	a.sign("controller", &x509.Certificate{})
@@ -295,7 +295,7 @@ func TestOpenVSwitch_TwoControllers(t *testing.T) {
 	if err := b.SetRole(ctx, openflow.RoleMaster, 11); err != nil {
 		t.Fatal(err)
 	}
-	<-a.Done() // Open vSwitch told it, or it asked
+	<-a.Done() // by a message of Open vSwitch, or by the connection's own question
 	var why *CloseError
 	if !errors.As(a.Err(), &why) || why.Cause != CauseStale && why.Cause != CauseRoleLost {
 		t.Errorf("the first controller: %v", a.Err())

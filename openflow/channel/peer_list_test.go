@@ -12,7 +12,7 @@ type tally map[string]int
 
 func (n tally) count(m openflow.Message) { n[kindOf(m)]++ }
 
-// kindOf gives a message's type, with the kind of a multipart and the type of a group.
+// kindOf returns a message's type, with the kind of a multipart and the type of a group.
 func kindOf(m openflow.Message) string {
 	switch m := m.(type) {
 	case *openflow.MultipartRequest:
@@ -71,7 +71,7 @@ func kindsOfType(typ openflow.Type) []string {
 	return []string{typ.String()}
 }
 
-// says tells which side sends messages of a type.
+// says returns the side that sends messages of a type.
 func says(typ openflow.Type, controller bool) bool {
 	switch typ {
 	case openflow.TypeHello, openflow.TypeError, openflow.TypeEchoRequest, openflow.TypeEchoReply, openflow.TypeExperimenter:

@@ -13,8 +13,8 @@ type exchange struct {
 	give []openflow.Message
 }
 
-// exchanges are all messages of OpenFlow 1.3 beside hello and features, with something in each field, as os-ken is able
-// to write and read them.
+// exchanges lists all messages of OpenFlow 1.3 except hello and features, with a value in each field, as far as os-ken can
+// write and read them.
 func exchanges() []exchange {
 	return slices.Concat(sessionExchanges(), changeExchanges(), multiparts(), unasked())
 }
@@ -111,7 +111,7 @@ func peerMatch() openflow.Match {
 	}
 }
 
-// matchOf gives each field a value of its own, and a mask where it may have one and that is asked for.
+// matchOf returns each field a value of its own, and a mask where it may have one and that is asked for.
 func matchOf(ids []openflow.FieldID, masked bool) openflow.Match {
 	var match openflow.Match
 	for _, id := range ids {
@@ -176,7 +176,7 @@ func peerBuckets(typ openflow.GroupType) []openflow.Bucket {
 	return list
 }
 
-// unasked is what a switch says by itself. An echo request has the controller answer.
+// unasked lists the messages that a switch sends without a request. The controller answers an echo request.
 func unasked() []exchange {
 	in := &openflow.PacketIn{
 		BufferID: 17, TotalLen: 1500, Reason: openflow.PacketInAction, TableID: 2, Cookie: 0x99, Match: peerMatch(),

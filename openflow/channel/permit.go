@@ -12,9 +12,9 @@ const (
 	multipartMore = 1 // OFPMPF_REQ_MORE, OFPMPF_REPLY_MORE
 )
 
-// permitted says whether a caller may send this encoded message now: all that could change the switch, or what it
-// forwards, is for a confirmed MASTER only. It looks at the very bytes that would be sent; what is not known to be
-// harmless counts as a change.
+// permitted returns an error if a caller may not send this encoded message now. Only a confirmed MASTER may send messages that
+// could change the switch or its forwarding. permitted reads the encoded bytes. A message counts as a change unless it is
+// known to be harmless.
 func permitted(msg []byte, master bool) error {
 	t := openflow.Type(msg[1])
 	switch t {
@@ -45,8 +45,8 @@ func harmless(t openflow.Type, body []byte) bool {
 	return false
 }
 
-// readsOnly says whether a multipart request only asks: table features with a body are set (specification 7.3.5.5), and
-// what an experimenter's does is not known.
+// readsOnly reports whether a multipart request changes nothing. Table features with a body do (specification 7.3.5.5), and an
+// experimenter's may.
 func readsOnly(kind openflow.MultipartType, body []byte) bool {
 	return kind != openflow.MultipartExperimenter && (kind != openflow.MultipartTableFeatures || len(body) == 0)
 }

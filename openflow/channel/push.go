@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// direct writes to a socket without waiting, from the goroutine that has something to say: the writing goroutine need
-// not be woken. TLS and pipes have none. One at a time uses it.
+// direct writes to a socket without waiting, so that the writing goroutine need not be woken. TLS connections and pipes have none.
+// Only one goroutine may use it at a time.
 type direct struct {
 	raw syscall.RawConn
 	try func(fd uintptr) // made once: a closure for each write would be an allocation
@@ -25,13 +25,13 @@ func newDirect(nc net.Conn) *direct {
 	}
 	d := &direct{raw: raw}
 	d.try = func(fd uintptr) {
-		n, _ := syscall.Write(int(fd), d.b) // whatever went wrong goes wrong again for the writing goroutine
+		n, _ := syscall.Write(int(fd), d.b) // the writing goroutine will get the same error
 		d.n = max(n, 0)
 	}
 	return d
 }
 
-// write gives how many bytes the kernel had room for.
+// write returns how many bytes fit in the kernel's buffer.
 func (d *direct) write(b []byte) int {
 	d.b, d.n = b, 0
 	_ = d.raw.Control(d.try) // fails on a closed socket, which has no room
@@ -39,14 +39,14 @@ func (d *direct) write(b []byte) int {
 	return d.n
 }
 
-// push writes what is queued as far as the kernel has room, and leaves the rest to the writing goroutine, which gives
-// the peer its time. On the reading goroutine.
+// push writes queued bytes as far as the kernel's buffer has room, and leaves the rest to the writing goroutine, which waits for
+// the peer. It runs on the reading goroutine.
 func (c *Conn) push() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := &c.out
 	if len(q.buf) == 0 || q.turn != nobody {
-		return // a writing goroutine at work looks again when it is done
+		return // the writing goroutine is busy, and checks again when it is done
 	}
 	if c.direct == nil {
 		q.signal()

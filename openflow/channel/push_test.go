@@ -31,8 +31,8 @@ func narrowSwitch(t *testing.T, address string) *fakeSwitch {
 	return f
 }
 
-// TestPush_Order: what the reading goroutine writes itself, what it leaves to the writing goroutine because the kernel
-// takes no more, and what others send meanwhile, arrives whole, each sender's in its order.
+// TestPush_Order: the reading goroutine writes some messages itself. It leaves others to the writing goroutine because the
+// kernel's buffer is full, and other goroutines send as well. All messages arrive whole, and in order for each sender.
 func TestPush_Order(t *testing.T) {
 	const senders, each = 4, 400
 	message := func(sender, i int) openflow.Message { // of odd lengths, 3000 bytes and more

@@ -8,17 +8,17 @@ import (
 	"weir/openflow"
 )
 
-// batchMessages is after how many messages what they made the handler send is written.
+// batchMessages is the number of received messages after which the handler's messages are written.
 const batchMessages = 64
 
-// A connection lets others have the processor after so much work: a switch that always has something to say would keep
-// it for 10 ms each time, until the runtime takes it away.
+// The amount of work after which a connection yields the processor. A switch that always sends would otherwise keep it for 10 ms
+// each time, until the runtime preempts it.
 const (
 	turnBytes = 8 << 10
-	readBytes = 1 << 10 // a read counts as so many more
+	readBytes = 1 << 10 // a read counts as so many more bytes
 )
 
-// read works until the connection ends, and says why.
+// read reads until the connection ends, and returns the cause.
 func (c *Conn) read() *CloseError {
 	for {
 		if why := c.batch(); why != nil {
@@ -34,7 +34,7 @@ func (c *Conn) read() *CloseError {
 	}
 }
 
-// batch works off what is in the buffer.
+// batch handles the messages in the buffer.
 func (c *Conn) batch() *CloseError {
 	c.cork()
 	defer c.uncork()
@@ -52,9 +52,9 @@ func (c *Conn) batch() *CloseError {
 		c.count.in[slot(h.Type)].Add(1)
 		c.dispatch(h, msg[openflow.HeaderLen:])
 		if c.ended.Load() {
-			return nil // fill finds out why
+			return nil // fill finds the cause
 		}
-		if n%batchMessages == 0 && c.in.partial() { // more is to come
+		if n%batchMessages == 0 && c.in.partial() { // more follows
 			c.uncork()
 			c.cork()
 		}
@@ -87,7 +87,7 @@ func (c *Conn) dispatch(h openflow.Header, body []byte) {
 		if c.charge() && c.roleStatus(body) != nil {
 			c.count.undecodable.Add(1)
 		}
-	default: // a hello too many, or a question: nothing that a switch may ask
+	default: // a second hello, or a question that a switch may not ask
 		if c.charge() {
 			c.count.unknown.Add(1)
 			c.log.say(levelWarn, "message that a switch does not send", "type", h.Type, "xid", h.XID)
@@ -95,7 +95,7 @@ func (c *Conn) dispatch(h openflow.Header, body []byte) {
 	}
 }
 
-// packetIn hands on a packet-in, or drops it when there are too many: the connection has better to do.
+// packetIn passes a packet-in to the handler, or drops it above the rate.
 func (c *Conn) packetIn(body []byte) {
 	in := &c.in
 	if !in.packetIns.take(in.now, 1) || !in.packetInB.take(in.now, len(body)) {
@@ -109,7 +109,7 @@ func (c *Conn) packetIn(body []byte) {
 	c.srv.handler.PacketIn(c, &in.packetIn)
 }
 
-// unasked hands on a copy.
+// unasked passes a copy of a message to the handler.
 func (c *Conn) unasked(h openflow.Header, body []byte) {
 	if !c.charge() {
 		return
@@ -131,21 +131,20 @@ func (c *Conn) undecodable(err error) {
 	c.log.say(levelWarn, "message that cannot be read", "error", err)
 }
 
-// strange is an answer that nobody waits for: late, given twice, or made up.
+// strange counts an answer without an open question: late, duplicate, or forged.
 func (c *Conn) strange(h openflow.Header) {
 	if c.charge() {
 		c.count.strange.Add(1)
-		c.log.say(levelWarn, "answer to nothing that was asked", "type", h.Type, "xid", h.XID)
+		c.log.say(levelWarn, "answer without a question", "type", h.Type, "xid", h.XID)
 	}
 }
 
-// charge takes one of the messages that a switch may send unasked each second, and waits until it may. It says whether
-// the connection still lives.
+// charge takes one token for an unrequested message, and waits if there is none. It reports whether the connection is still open.
 func (c *Conn) charge() bool {
 	return c.pause(c.in.messages.owe(c.in.now, 1))
 }
 
-// pause reads nothing for so long: TCP makes the switch wait.
+// pause stops reading for this time: TCP makes the switch wait.
 func (c *Conn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -158,7 +157,7 @@ func (c *Conn) pause(d time.Duration) bool {
 	select {
 	case <-t.C:
 		c.in.now = time.Now()
-		c.in.heard = c.in.now // it was us who did not listen
+		c.in.heard = c.in.now // the pause is not the switch's silence
 		return true
 	case <-c.done:
 		return false

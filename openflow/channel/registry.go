@@ -11,8 +11,8 @@ import (
 	"weir/openflow"
 )
 
-// addressOf is what PerAddress counts by: an IPv4 address, the /64 of an IPv6 address (one host has all of them), or
-// the kind of network where there are no addresses.
+// addressOf returns the key of PerAddress: an IPv4 address, the /64 of an IPv6 address (one host has all of them), or the kind of
+// network if it has no addresses.
 func addressOf(nc net.Conn) string {
 	t, ok := nc.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -30,20 +30,20 @@ func addressOf(nc net.Conn) string {
 // halfOpen is a connection in its handshake.
 type halfOpen struct {
 	cancel context.CancelFunc
-	pushed bool // out, for another address
+	pushed bool // ended to make room for another address
 }
 
-// enter counts a connection that begins, half-open, or refuses it. When too many are half-open, the address that has
-// most of them loses its oldest one: who holds many open keeps nobody else out.
+// enter counts a new connection as half-open, or refuses it. If too many are half-open, the address with the most of them loses
+// its oldest one, so that one address cannot keep others out.
 func (s *Server) enter(address string, h *halfOpen) *CloseError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accepted++
 	switch {
 	case s.total >= s.limits.Connections:
-		return closed(CauseTooMany, "%d connections are there", s.total)
+		return closed(CauseTooMany, "%d connections are open", s.total)
 	case s.perAddress[address] >= s.limits.PerAddress:
-		return closed(CauseTooMany, "%d connections of %s are there", s.perAddress[address], address)
+		return closed(CauseTooMany, "%d connections of %s are open", s.perAddress[address], address)
 	case s.half >= s.limits.HalfOpen && !s.pushOut(len(s.halfOpen[address])):
 		return closed(CauseTooMany, "%d connections are in their handshake", s.half)
 	}
@@ -54,7 +54,7 @@ func (s *Server) enter(address string, h *halfOpen) *CloseError {
 	return nil
 }
 
-// pushOut ends the oldest handshake of the address that has most, if those are more than so many. mu is held.
+// pushOut ends the oldest handshake of the address that has most of them, if it has more than `more`. The caller holds mu.
 func (s *Server) pushOut(more int) bool {
 	var address string
 	for a, all := range s.halfOpen {
@@ -73,7 +73,7 @@ func (s *Server) pushOut(more int) bool {
 	return true
 }
 
-// through ends a connection's time as half-open, and tells whether it was pushed out meanwhile.
+// through ends a connection's time as half-open, and reports whether it was ended to make room.
 func (s *Server) through(address string, h *halfOpen) (pushed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +101,8 @@ func (s *Server) exit(address string) {
 	}
 }
 
-// claim takes the datapath id for this connection. Another connection that has it keeps it if its switch answers:
-// otherwise anybody could push a switch out by naming its id. If it does not, that switch has come back.
+// claim takes the datapath id for this connection. Another connection keeps the id if its switch answers, so that nobody can
+// replace a switch by using its id. If it does not answer, the same switch has connected again.
 func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 	id := c.DatapathID()
 	if c.features.AuxiliaryID != 0 {
@@ -120,7 +120,7 @@ func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 		if old.alive(ctx) {
 			return closed(CauseDuplicate, "switch %s is connected from %s and answers", hexID(id), old.remote)
 		}
-		old.shut(closed(CauseReplaced, "the switch did not answer when %s came with its datapath id", c.remote))
+		old.shut(closed(CauseReplaced, "the switch did not answer when %s connected with its datapath id", c.remote))
 		select {
 		case <-old.gone:
 		case <-ctx.Done():
@@ -129,13 +129,13 @@ func (s *Server) claim(ctx context.Context, c *Conn) *CloseError {
 	}
 }
 
-// alive says whether the switch answers within ProbeTimeout, or may have, for we were busy.
+// alive reports whether the switch answers within ProbeTimeout, or may have answered while this side was busy.
 func (c *Conn) alive(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.srv.limits.ProbeTimeout)
 	defer cancel()
 	call := &Call{own: true, done: make(chan struct{})}
 	if err := c.ask(&openflow.EchoRequest{}, call); err != nil {
-		return errors.Is(err, ErrQueueFull) // whether it reads at all, the writer's deadline decides
+		return errors.Is(err, ErrQueueFull) // the writer's deadline ends a switch that does not read
 	}
 	return call.wait(ctx) == nil || c.Err() == nil && !c.listens.Load()
 }
@@ -156,14 +156,14 @@ func (s *Server) tally(cause Cause) {
 	s.mu.Unlock()
 }
 
-// Conn gives the connection to a switch, nil if there is none.
+// Conn returns the connection to a switch, nil if there is none.
 func (s *Server) Conn(id openflow.DatapathID) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
 }
 
-// Conns gives all connections, by datapath id.
+// Conns returns all connections, by datapath id.
 func (s *Server) Conns() []*Conn {
 	s.mu.Lock()
 	all := make([]*Conn, 0, len(s.byID))
@@ -185,12 +185,12 @@ type ServerStats struct {
 	Time        time.Time
 	Connections int // now, half-open ones with them
 	HalfOpen    int
-	Switches    int              // with hello and features through
-	Accepted    uint64           // connections begun, dialled ones with them
-	Ended       map[Cause]uint64 // or refused, by why
+	Switches    int              // after hello and features
+	Accepted    uint64           // connections begun, including dialled ones
+	Ended       map[Cause]uint64 // ended or refused connections by cause
 }
 
-// Stats gives the figures now.
+// Stats returns the figures now.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -141,7 +141,7 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestFrames gives the same messages however the bytes are cut.
+// TestFrames returns the same messages however the bytes are cut.
 func TestFrames(t *testing.T) {
 	var stream []byte
 	var want []int

@@ -7,7 +7,8 @@ import (
 	"weir/openflow"
 )
 
-// reply is on the reading goroutine, as all in this file. body lies in the read buffer. It says whether anybody waited.
+// reply handles an answer and reports whether anybody waited for it. It runs on the reading goroutine, as all functions in this
+// file. body is in the read buffer.
 func (c *Conn) reply(h openflow.Header, body []byte) bool {
 	c.mu.Lock()
 	call := c.calls[h.XID]
@@ -33,7 +34,7 @@ func (c *Conn) reply(h openflow.Header, body []byte) bool {
 	return true
 }
 
-// part takes one part of a multipart's answer.
+// part handles one part of the answer to a multipart request.
 func (c *Conn) part(call *Call, body []byte) {
 	if len(body) < multipartHead {
 		c.finish(call, nil, &openflow.DecodeError{Message: openflow.TypeMultipartReply.String(), Field: "type",
@@ -71,12 +72,12 @@ func (c *Conn) part(call *Call, body []byte) {
 	}
 }
 
-// gather accounts for bytes that are kept until the answer is whole.
+// gather counts bytes that are kept until the answer is complete.
 func (c *Conn) gather(call *Call, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[call.xid] != call {
-		return true // nobody waits any more: its share was given back
+		return true // nobody waits for it now: its bytes were released
 	}
 	if c.gathered+n > c.srv.limits.ReplyBytes {
 		return false
@@ -86,7 +87,7 @@ func (c *Conn) gather(call *Call, n int) bool {
 	return true
 }
 
-// refusal takes an error message. It says whether the error was of something asked.
+// refusal handles an error message, and reports whether it answers a question.
 func (c *Conn) refusal(h openflow.Header, body []byte) bool {
 	m := new(openflow.ErrorMessage)
 	if err := m.DecodeBody(slices.Clone(body)); err != nil {

@@ -9,19 +9,19 @@ import (
 	"weir/openflow"
 )
 
-// Call is a question under way: a future. It ends with the answer, an error, or after [Limits].RequestTimeout.
+// Call is an open question: a future. It ends with the answer, an error, or after [Limits].RequestTimeout.
 type Call struct {
 	conn     *Conn
 	xid      uint32
 	want     openflow.Type
 	kind     uint16 // of a multipart
 	deadline time.Time
-	own      bool // the connection's: not counted against Limits.Outstanding
+	own      bool // asked by the connection itself: not counted for Limits.Outstanding
 	each     Part // instead of done: see Poll
 	setsRole bool // SetRole's question
 
-	count int // parts that came
-	bytes int // of Conn.gathered
+	count int // received parts
+	bytes int // share of Conn.gathered
 	parts []*openflow.MultipartReply
 
 	done  chan struct{}
@@ -29,19 +29,19 @@ type Call struct {
 	err   error
 }
 
-// Part is given each part of an answer: its body, good until it returns, whether it is the last, and an error if there
-// is no more to come. It is called on the connection's reading goroutine.
+// Part receives each part of an answer: its body, borrowed until Part returns; whether it is the last part; and an error if no
+// more follows. It is called on the connection's reading goroutine.
 type Part func(body []byte, last bool, err error)
 
-// Done is closed when the call has ended.
+// Done returns a channel that is closed when the call has ended.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// XID is the question's transaction id.
+// XID returns the question's transaction id.
 func (c *Call) XID() uint32 { return c.xid }
 
-// Wait gives the answer. When the context ends first, the question is forgotten, and its answer, if one comes, counted
-// as strange. It fails with a [RemoteError], an [UnexpectedReplyError], [ErrReplySize], a [CloseError], the codec's
-// error, or context.DeadlineExceeded or context.Canceled wrapped.
+// Wait returns the answer. If the context ends first, the question is forgotten, and a later answer is counted as strange. Errors
+// are a [RemoteError], an [UnexpectedReplyError], [ErrReplySize], a [CloseError], the codec's error, or a wrapped
+// context.DeadlineExceeded or context.Canceled.
 func (c *Call) Wait(ctx context.Context) (openflow.Message, error) {
 	if err := c.wait(ctx); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (c *Call) late() error {
 	return fmt.Errorf("no %s within %v: %w", c.want, c.conn.srv.limits.RequestTimeout, context.DeadlineExceeded)
 }
 
-// Ask sends a question and gives the future of its answer. Besides Send's errors it fails with [ErrOutstanding].
+// Ask sends a question and returns the future of its answer. It has Send's errors, and [ErrOutstanding].
 func (c *Conn) Ask(m openflow.Message) (*Call, error) {
 	call := &Call{done: make(chan struct{})}
 	if err := c.ask(m, call); err != nil {
@@ -78,10 +78,10 @@ func (c *Conn) Ask(m openflow.Message) (*Call, error) {
 	return call, nil
 }
 
-// Request asks and waits. A multipart's answer is to be had from Multipart.
+// Request asks and waits for the answer. Use Multipart for multipart requests.
 func (c *Conn) Request(ctx context.Context, m openflow.Message) (openflow.Message, error) {
 	if m.MessageType() == openflow.TypeMultipartRequest {
-		return nil, fmt.Errorf("%w: ask a multipart with Multipart", ErrMessage)
+		return nil, fmt.Errorf("%w: use Multipart for a multipart request", ErrMessage)
 	}
 	call, err := c.Ask(m)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Conn) Request(ctx context.Context, m openflow.Message) (openflow.Messag
 	return call.Wait(ctx)
 }
 
-// Barrier waits until the switch has done everything that was sent before.
+// Barrier waits until the switch has carried out all earlier messages.
 func (c *Conn) Barrier(ctx context.Context) error {
 	_, err := c.Request(ctx, &openflow.BarrierRequest{})
 	return err
@@ -108,8 +108,8 @@ func (c *Conn) Multipart(ctx context.Context, m *openflow.MultipartRequest) ([]*
 	return call.parts, nil
 }
 
-// Poll asks for statistics and hands on each part of the answer as it is read, without copying or gathering. each is
-// called at least once, at last with last true; an error may come up to EchoInterval after RequestTimeout.
+// Poll asks for statistics and passes on each part of the answer as it is read, without copying or gathering. each is called at
+// least once, the last time with last true. An error may come up to EchoInterval after RequestTimeout.
 func (c *Conn) Poll(m *openflow.MultipartRequest, each Part) error {
 	return c.ask(m, &Call{each: each})
 }
@@ -145,7 +145,7 @@ func (c *Conn) askLocked(m openflow.Message, call *Call) error {
 	return nil
 }
 
-// answerOf says which message answers a question.
+// answerOf returns the type of message that answers a question.
 func answerOf(t openflow.Type) (openflow.Type, bool) {
 	switch t {
 	case openflow.TypeEchoRequest, openflow.TypeFeaturesRequest, openflow.TypeGetConfigRequest, openflow.TypeMultipartRequest,
@@ -157,7 +157,7 @@ func answerOf(t openflow.Type) (openflow.Type, bool) {
 	return 0, false
 }
 
-// nextXID gives an id that no unfinished question has. Zero is for what a switch says unasked. Conn.mu is held.
+// nextXID returns an id that no open question has. Zero is for a switch's unrequested messages. The caller holds Conn.mu.
 func (c *Conn) nextXID() uint32 {
 	for {
 		c.xid++

@@ -9,20 +9,20 @@ import (
 	"weir/openflow"
 )
 
-// How a switch tells that roles have changed.
+// The messages by which a switch reports a change of roles.
 const (
 	typeRoleStatus       = openflow.Type(30) // of OpenFlow 1.4
 	experimenterONF      = 0x4f4e4600
 	experimenterRoleStat = 1911 // the same in 1.3: ONF extension 191, as Open vSwitch sends it
 )
 
-// older says that generation id a is below b, as the specification counts (6.3.6): the difference is signed.
+// older reports whether generation id a is below b. The difference is signed (specification 6.3.6).
 func older(a, b uint64) bool { return int64(a-b) < 0 }
 
-// SetRole asks the switch for a role and waits until it is confirmed. For MASTER and SLAVE the generation id is first
-// put into the [GenerationStore], which refuses one below its own; EQUAL needs none. Until the switch confirms MASTER
-// nothing may be changed, nor while a request is under way. A confirmation of something else ends the connection. So
-// does a switch that calls the id stale, after it was asked for the id that it knows: the error is a [RefusedIDError].
+// SetRole asks the switch for a role and waits until it is confirmed. For MASTER and SLAVE it first puts the generation id into
+// the [GenerationStore], which refuses an id below its own; EQUAL needs no id. Until the switch confirms MASTER, and during a
+// request, no changes may be sent. A confirmation of another role or id ends the connection. If the switch calls the id stale,
+// SetRole asks for the id that the switch knows and ends the connection: the error is a [RefusedIDError].
 func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint64) error {
 	if role != openflow.RoleMaster && role != openflow.RoleSlave && role != openflow.RoleEqual {
 		return fmt.Errorf("%w: role %s cannot be asked for", ErrMessage, role)
@@ -37,7 +37,7 @@ func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint6
 	}
 	if role != openflow.RoleEqual && c.srv.generations != nil {
 		if err := c.srv.generations.Advance(generation); err != nil {
-			return fmt.Errorf("keep generation id %d before it is used: %w", generation, err)
+			return fmt.Errorf("store generation id %d before it is used: %w", generation, err)
 		}
 	}
 	confirmed := make(chan error, 1)
@@ -64,12 +64,12 @@ func (c *Conn) SetRole(ctx context.Context, role openflow.Role, generation uint6
 	return err
 }
 
-// RefusedIDError says that a switch calls a generation id stale. Known is what it says that it knows, the id itself if it
-// did not say: the word of a peer, who may lie.
+// RefusedIDError reports that a switch calls a generation id stale. Known is the id that the switch reports, or Generation if it
+// reported none. The switch may lie.
 type RefusedIDError struct{ Generation, Known uint64 }
 
 func (e *RefusedIDError) Error() string {
-	return fmt.Sprintf("the switch calls generation id %d stale; it says that it knows %d", e.Generation, e.Known)
+	return fmt.Sprintf("the switch calls generation id %d stale; it reports id %d", e.Generation, e.Known)
 }
 
 // refusedID asks the switch for the generation id that it knows, and ends the connection.
@@ -92,7 +92,7 @@ func isStale(m *openflow.ErrorMessage) bool {
 	return m.ErrorType == openflow.ErrorRoleRequestFailed && m.Code == openflow.CodeRoleStale
 }
 
-// confirm takes the answer to SetRole, on the reading goroutine: nothing read later can come before it.
+// confirm handles the answer to SetRole, on the reading goroutine, so that no later message can come before it.
 func (c *Conn) confirm(role openflow.Role, generation uint64, body []byte, err error) error {
 	var m openflow.RoleReply
 	if err == nil {
@@ -116,15 +116,14 @@ func (c *Conn) confirm(role openflow.Role, generation uint64, body []byte, err e
 	return nil
 }
 
-// Master says whether this controller is confirmed as MASTER, and with which generation id.
+// Master reports whether this controller is confirmed as MASTER, and returns the generation id.
 func (c *Conn) Master() (generation uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.generation, c.master
 }
 
-// watchRole asks which role this controller has, if it is MASTER by what it knows: a switch that has obeyed another
-// since does not always say so.
+// watchRole asks for this controller's role while it is MASTER: a switch that has another MASTER does not always report it.
 func (c *Conn) watchRole() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,11 +137,11 @@ func (c *Conn) watchRole() {
 			c.heedRole(m.Role, m.GenerationID, generation)
 		}
 	}}
-	_ = c.askLocked(&openflow.RoleRequest{Role: openflow.RoleNoChange}, call) // without room: at the next beat
+	_ = c.askLocked(&openflow.RoleRequest{Role: openflow.RoleNoChange}, call) // without room: at the next tick
 }
 
-// heedRole ends the connection when the switch gives this controller another role than MASTER, or knows a higher
-// generation id. asked is the id that was ours when the question was sent.
+// heedRole ends the connection if the switch reports another role than MASTER, or a higher generation id. asked is this
+// controller's id when the question was sent.
 func (c *Conn) heedRole(role openflow.Role, generation, asked uint64) {
 	c.mu.Lock()
 	ours, master, fenced := c.generation, c.master, c.fenced
@@ -150,17 +149,17 @@ func (c *Conn) heedRole(role openflow.Role, generation, asked uint64) {
 	switch {
 	case !fenced || ours != asked:
 	case generation != noGeneration && older(ours, generation):
-		c.shut(closed(CauseStale, "generation id %d is in use, ours is %d", generation, ours))
+		c.shut(closed(CauseStale, "generation id %d is in use, this controller has %d", generation, ours))
 	case master && role != openflow.RoleMaster:
-		c.shut(closed(CauseRoleLost, "the switch gives us role %s, we were MASTER with generation id %d", role, ours))
+		c.shut(closed(CauseRoleLost, "the switch gives this controller role %s; it was MASTER with generation id %d", role, ours))
 	}
 }
 
-// noGeneration is what Open vSwitch says while it has none.
+// noGeneration is the id that Open vSwitch reports while it has none.
 const noGeneration = ^uint64(0)
 
-// heedError ends the connection on errors that say that another controller is MASTER. SetRole takes the error of its
-// own question.
+// heedError ends the connection on errors that mean that another controller is MASTER. SetRole handles the error of its own
+// question.
 func (c *Conn) heedError(m *openflow.ErrorMessage, setsRole bool) {
 	switch {
 	case isStale(m) && setsRole:
@@ -170,7 +169,7 @@ func (c *Conn) heedError(m *openflow.ErrorMessage, setsRole bool) {
 		c.mu.Unlock()
 		c.shut(closed(CauseStale, "the switch calls generation id %d stale", ours))
 	case m.ErrorType == openflow.ErrorBadRequest && m.Code == openflow.CodeIsSlave:
-		c.shut(closed(CauseRoleLost, "the switch calls us a SLAVE"))
+		c.shut(closed(CauseRoleLost, "the switch treats this controller as SLAVE"))
 	}
 }
 

@@ -158,7 +158,7 @@ func TestRole_TooLate(t *testing.T) {
 	})
 }
 
-// store keeps what it was given, and refuses as told.
+// store keeps the ids that it was given, and returns a chosen error.
 type store struct {
 	mu   sync.Mutex
 	kept []uint64
@@ -247,7 +247,7 @@ func TestRole_PeerEndsIt(t *testing.T) {
 	}
 }
 
-// TestRole_Answers: a wrong confirmation ends the connection, a refusal is told.
+// TestRole_Answers: a wrong confirmation ends the connection, and a refusal is returned.
 func TestRole_Answers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer openflow.Message
@@ -329,7 +329,7 @@ func TestRole_RefusedID(t *testing.T) {
 	}
 }
 
-// TestRole_Watched: a switch that has another master and tells nobody is found out at the next beat.
+// TestRole_Watched: a switch that has another master and reports it to nobody is detected at the next echo interval.
 func TestRole_Watched(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
 		f, c := w.join(1)

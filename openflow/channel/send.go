@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	writeChunk = 64 << 10 // bytes that the peer has to take within WriteTimeout
+	writeChunk = 64 << 10 // bytes that the peer must read within WriteTimeout
 	writeEarly = 32 << 10 // bytes for which a corked writer is woken
 	keepBuffer = 64 << 10 // larger buffers are not kept for the next batch
 )
 
-// outQueue is what waits to be written, encoded. All but wake and stopped is under Conn.mu.
+// outQueue holds encoded messages that wait to be written. Conn.mu guards all fields except wake and stopped.
 type outQueue struct {
 	queued
 	spare   []byte
-	rest    []byte        // of what push has taken, what the kernel did not: goes before buf
-	turn    turn          // whose it is to write
-	flight  int           // bytes taken to be written and not yet by the kernel
+	rest    []byte        // bytes that push took and the kernel did not accept: written before buf
+	turn    turn          // the goroutine that writes
+	flight  int           // bytes that a goroutine is writing and the kernel has not accepted yet
 	flightN int           // the same in messages
-	last    bool          // nothing more will be queued: write what is there and stop
+	last    bool          // nothing more will be queued: write the rest and stop
 	wake    chan struct{} // buffered: there is something to write
 	stopped chan struct{} // closed when the writer has returned
 	refused uint64
 }
 
-// turn says who writes. Whoever else has something to be written leaves it in the queue.
+// turn is the goroutine that writes. Others leave their messages in the queue.
 type turn uint8
 
 const (
@@ -37,7 +37,7 @@ const (
 	writing      // the writing goroutine, or it is about to: rest waits for it
 )
 
-// queued is what a message changes that is queued: Apply puts it back.
+// queued is the part of the state that a queued message changes, so that Apply can restore it.
 type queued struct {
 	buf      []byte
 	messages int // in buf
@@ -52,7 +52,7 @@ func (q *outQueue) init() {
 
 func (q *outQueue) drop() { q.buf, q.spare, q.rest, q.messages = nil, nil, nil, 0 }
 
-// shrink gives memory back while nothing is sent.
+// shrink frees memory while nothing is sent.
 func (q *outQueue) shrink() {
 	q.spare = nil
 	if len(q.buf) == 0 {
@@ -67,9 +67,9 @@ func (q *outQueue) signal() {
 	}
 }
 
-// Send queues a message for which no answer is due, and gives its transaction id: an error that the switch answers
-// carries it, and comes to [Handler].Message. It never waits. It fails with [ErrNotMaster], [ErrQueueFull],
-// [ErrMessage], a [CloseError], or the codec's error.
+// Send queues a message that has no answer, and returns its transaction id. If the switch answers with an error, the error
+// carries the id and goes to [Handler].Message. Send never waits. Errors are [ErrNotMaster], [ErrQueueFull], [ErrMessage], a
+// [CloseError], or the codec's error.
 func (c *Conn) Send(m openflow.Message) (xid uint32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Conn) Send(m openflow.Message) (xid uint32, err error) {
 	return xid, nil
 }
 
-// enqueue encodes a message into the queue; what is the connection's own needs no permission. Conn.mu is held.
+// enqueue encodes a message into the queue. The connection's own messages need no permission. The caller holds Conn.mu.
 func (c *Conn) enqueue(xid uint32, m openflow.Message, own bool) error {
 	if c.err != nil {
 		return c.err
@@ -112,14 +112,14 @@ func (c *Conn) enqueue(xid uint32, m openflow.Message, own bool) error {
 	return nil
 }
 
-// flush sees to it that what was queued is written. Conn.mu is held.
+// flush starts the writing of queued messages. The caller holds Conn.mu.
 func (c *Conn) flush() {
 	if !c.corked.Load() || len(c.out.buf) >= writeEarly {
 		c.out.signal()
 	}
 }
 
-// cork lets what is sent wait until uncork: the reading goroutine works off a batch.
+// cork delays writing until uncork: the reading goroutine handles a batch.
 func (c *Conn) cork() { c.corked.Store(true) }
 
 func (c *Conn) uncork() {
@@ -127,8 +127,8 @@ func (c *Conn) uncork() {
 	c.push()
 }
 
-// answer queues a message of the connection's own, of any kind. That there is no room is the peer's doing, who does not
-// read: the writer's deadline will end it.
+// answer queues a message of the connection itself. If there is no room, the peer does not read, and the writer's deadline will
+// end the connection.
 func (c *Conn) answer(xid uint32, m openflow.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Conn) answer(xid uint32, m openflow.Message) {
 	}
 }
 
-// write is the writing goroutine: whatever has gathered, and push did not get rid of, goes out as one.
+// write is the writing goroutine. It writes all bytes that have gathered, and that push did not write, together.
 func (c *Conn) write() {
 	defer close(c.out.stopped)
 	var armed time.Time
@@ -161,7 +161,7 @@ func (c *Conn) write() {
 	}
 }
 
-// next gives the writer what it is to write, unless somebody else writes. Whatever it was given before is written.
+// next returns the bytes for the writer, unless another goroutine writes. The bytes of the last call have been written.
 func (c *Conn) next() (b []byte, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func (c *Conn) next() (b []byte, last bool) {
 	return b, q.last || c.err != nil
 }
 
-// take gives all that is queued, and takes back the buffer that was written.
+// take returns all queued bytes, and reuses the buffer that was written.
 func (q *outQueue) take() []byte {
 	q.flight, q.flightN = len(q.buf), q.messages
 	b := q.buf
@@ -190,11 +190,11 @@ func (q *outQueue) take() []byte {
 	return b
 }
 
-// writeAll writes in pieces, each within its own deadline: a slow peer that reads is not cut off for a long queue.
+// writeAll writes in chunks, each with its own deadline, so that a slow peer that reads is not ended because of a long queue.
 func (c *Conn) writeAll(b []byte, armed *time.Time) error {
 	timeout := c.srv.limits.WriteTimeout
 	for len(b) > 0 && !c.ended.Load() {
-		// Setting a deadline costs as much as a small write: it may lie up to a quarter further off.
+		// Setting a deadline costs as much as a small write: so it may be up to a quarter later.
 		if now := time.Now(); armed.Sub(now) < timeout {
 			*armed = now.Add(timeout + timeout/4)
 			if err := c.nc.SetWriteDeadline(*armed); err != nil {
@@ -212,7 +212,7 @@ func (c *Conn) writeAll(b []byte, armed *time.Time) error {
 
 func writeError(err error, timeout time.Duration) *CloseError {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return closed(CauseSlowReader, "the switch took less than %d bytes in %v", writeChunk, timeout)
+		return closed(CauseSlowReader, "the switch read less than %d bytes in %v", writeChunk, timeout)
 	}
 	return closed(CausePeerClosed, "write: %w", err)
 }

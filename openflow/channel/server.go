@@ -16,19 +16,19 @@ import (
 	"weir/openflow"
 )
 
-// Config is what a controller's connections have in common.
+// Config configures all connections of a controller.
 type Config struct {
-	Handler     Handler         // nil: what switches send unasked is thrown away
-	TLS         *tls.Config     // see ServerTLS and ClientTLS; nil: plain TCP, where anybody can be any switch
-	Generations GenerationStore // nil: generation ids are not kept over a restart
+	Handler     Handler         // nil: unrequested messages of switches are dropped
+	TLS         *tls.Config     // see ServerTLS and ClientTLS; nil: plain TCP, where any peer can claim to be any switch
+	Generations GenerationStore // nil: generation ids do not survive a restart
 	Limits      Limits
 	Log         *slog.Logger // nil: nothing is logged
-	// Admit, if set, is asked before a switch is let in, with hello and features through. It can hold the datapath id
-	// against the certificate. It is to answer at once.
+	// Admit, if set, is called after hello and features, and an error refuses the switch. It can compare the datapath id with
+	// the certificate. It must return at once.
 	Admit func(c *Conn) error
 }
 
-// Server holds the connections of one controller.
+// Server has the connections of one controller.
 type Server struct {
 	handler     Handler
 	tls         *tls.Config
@@ -48,7 +48,7 @@ type Server struct {
 	ended      [causes]uint64
 }
 
-// NewServer fails when a limit cannot be meant.
+// NewServer makes a server. The error is a limit out of range.
 func NewServer(c Config) (*Server, error) {
 	limits, err := c.Limits.withDefaults()
 	if err != nil {
@@ -64,7 +64,7 @@ func NewServer(c Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	// Connections come and go as peers please: so do the lines about them.
+	// Peers decide how often connections begin and end, so the log of that is limited.
 	s.lines = lines{log: s.log, limit: rate.NewLimiter(20, 200)}
 	return s, nil
 }
@@ -84,8 +84,8 @@ func (Ignore) Message(*Conn, openflow.Header, openflow.Message) {}
 // Down does nothing.
 func (Ignore) Down(*Conn, error) {}
 
-// Serve accepts switches until the context ends, or the listener fails. It closes the listener, ends the connections
-// it accepted and waits for them. It gives nil when the context ended.
+// Serve accepts switches until the context ends or the listener fails. Then it closes the listener, ends the connections that it
+// accepted, and waits for them. It returns nil if the context ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := checkListen(s.tls); err != nil {
 		_ = l.Close()
@@ -95,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept gives the error
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns the error
 	defer stop()
 	defer l.Close()
 	pause := time.Duration(0)
@@ -127,7 +127,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// open brings a connection to where a handler may have it, or closes it.
+// open prepares a connection for the handler, or closes it.
 func (s *Server) open(ctx context.Context, nc net.Conn, dialled bool) (*Conn, error) {
 	address := addressOf(nc)
 	ctx, cancel := context.WithTimeout(ctx, s.limits.HandshakeTimeout)
@@ -137,13 +137,13 @@ func (s *Server) open(ctx context.Context, nc net.Conn, dialled bool) (*Conn, er
 		s.refuse(nc, why)
 		return nil, why
 	}
-	if t, ok := nc.(*net.TCPConn); ok { // these only fail on a socket that fails anyway
+	if t, ok := nc.(*net.TCPConn); ok { // these fail only on a broken socket
 		_ = t.SetReadBuffer(s.limits.SocketBytes)
 		_ = t.SetWriteBuffer(s.limits.SocketBytes)
 	}
 	c, why := s.negotiate(ctx, nc, dialled)
 	if pushed := s.through(address, h); pushed && why != nil {
-		why = closed(CauseTooMany, "%d connections are in their handshake, most of them of %s", s.limits.HalfOpen, address)
+		why = closed(CauseTooMany, "%d connections are in their handshake, most of them from %s", s.limits.HalfOpen, address)
 	}
 	if why != nil {
 		s.refuse(nc, why)
@@ -156,7 +156,7 @@ func (s *Server) open(ctx context.Context, nc net.Conn, dialled bool) (*Conn, er
 func (s *Server) negotiate(ctx context.Context, nc net.Conn, dialled bool) (*Conn, *CloseError) {
 	raw := nc
 	stop := context.AfterFunc(ctx, func() {
-		_ = raw.SetDeadline(time.Unix(1, 0)) // ends what is under way: the reason is found there
+		_ = raw.SetDeadline(time.Unix(1, 0)) // ends a read or write that is running, which returns the reason
 	})
 	defer stop()
 	nc, state, why := s.secure(nc, dialled)
@@ -173,7 +173,7 @@ func (s *Server) negotiate(ctx context.Context, nc net.Conn, dialled bool) (*Con
 		}
 	}
 	if why == nil && !stop() {
-		why = closed(CauseHandshake, "not finished in time")
+		why = closed(CauseHandshake, "the handshake was not finished in time")
 	}
 	if why == nil {
 		why = s.claim(ctx, c)
@@ -185,7 +185,7 @@ func (s *Server) negotiate(ctx context.Context, nc net.Conn, dialled bool) (*Con
 	return c, nil
 }
 
-// secure puts TLS over the connection, if there is to be any.
+// secure starts TLS on the connection, if it is configured.
 func (s *Server) secure(nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionState, *CloseError) {
 	if s.tls == nil {
 		return nc, nil, nil
@@ -196,7 +196,7 @@ func (s *Server) secure(nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionSta
 	} else {
 		t = tls.Server(nc, s.tls)
 	}
-	// Not HandshakeContext: that gives the context's error in the place of what TLS had found. The caller ends this one.
+	// Not HandshakeContext: it returns the context's error in place of TLS's own. The caller ends this handshake.
 	if err := t.Handshake(); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, nil, closed(CauseHandshake, "TLS was not finished in time")
@@ -207,11 +207,11 @@ func (s *Server) secure(nc net.Conn, dialled bool) (net.Conn, *tls.ConnectionSta
 	return t, &state, nil
 }
 
-// refuse closes a connection that was not made, and says why.
+// refuse closes a connection that was not admitted, and logs the cause.
 func (s *Server) refuse(nc net.Conn, why *CloseError) {
-	_ = nc.Close() // whatever it says, it is closed
+	_ = nc.Close() // closed, also after an error
 	s.lines.say(levelWarn, "connection refused", "peer", nc.RemoteAddr().String(), "cause", why.Cause, "error", why.Err)
-	s.tally(why.Cause) // after the line: a reader that sees the count finds the line
+	s.tally(why.Cause) // after the log, so that the line exists when the count has changed
 }
 
 func sleep(ctx context.Context, d time.Duration) {

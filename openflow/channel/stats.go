@@ -7,7 +7,7 @@ import (
 	"weir/openflow"
 )
 
-// Types is how many message types are counted apart; the last is for all that OpenFlow 1.3 does not have.
+// Types is the number of counted message types; the last one is for types that OpenFlow 1.3 does not have.
 const Types = 32
 
 func slot(t openflow.Type) int { return int(min(t, Types-1)) }
@@ -20,33 +20,33 @@ type counters struct {
 	packetIns, strange, undecodable, unknown, pauses atomic.Uint64
 }
 
-// RTT is how long echo requests took: what lies between, and what either side had to do first.
+// RTT holds the times of echo requests. They include the work that either side did first.
 type RTT struct {
 	Last, Smooth, Least time.Duration // Smooth moves by an eighth, as TCP's
 	Count               uint64
 }
 
-// Stats are a connection's figures since it was made.
+// Stats holds a connection's figures since it was made.
 type Stats struct {
 	Since             time.Time
 	In, Out           [Types]uint64 // messages by openflow.Type
-	BytesIn, BytesOut uint64        // without TLS's own
+	BytesIn, BytesOut uint64        // without the overhead of TLS
 	RTT               RTT
 
 	PacketInsDropped uint64 // above the rate
-	Strange          uint64 // answers that nobody waited for
+	Strange          uint64 // answers without an open question
 	Undecodable      uint64 // messages that the codec refused
 	Unknown          uint64 // messages that a switch does not send
-	Pauses           uint64 // reading was held up for the rate
+	Pauses           uint64 // times that reading waited because of a rate
 	Refused          uint64 // messages that found no room in the queue
 
-	QueuedBytes, QueuedMessages int // encoded and not yet taken by the kernel
+	QueuedBytes, QueuedMessages int // encoded and not yet in the kernel's buffer
 	Outstanding                 int // questions without an answer
 	Role                        openflow.Role
-	Generation                  uint64 // that the role was last asked with
+	Generation                  uint64 // of the last request for a role
 }
 
-// Stats gives the figures now.
+// Stats returns the figures now.
 func (c *Conn) Stats() Stats {
 	s := Stats{
 		Since: c.since, BytesIn: c.count.bytes.Load(), PacketInsDropped: c.count.packetIns.Load(),

@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// Certificates are three PEM files: whom to trust, who we are, and our key.
+// Certificates names three PEM files: the trusted CAs, the controller's certificate, and its key.
 type Certificates struct {
 	CA          string // one or more certificates; the peer's must be signed by one of them
-	Certificate string // ours, then those between it and the peer's CA
+	Certificate string // the controller's, then those between it and the peer's CA
 	Key         string
 }
 
-// ServerTLS is for listening: TLS 1.2 or later; a switch must show a certificate that CA signed. The files are read
-// again when they have changed, for connections made then. Files that cannot be used are logged, and the last good
-// ones stay; log may be nil.
+// ServerTLS returns the configuration for listening: TLS 1.2 or later; a switch must show a certificate that CA signed. Changed
+// files are read again, for new connections. Unusable files are logged, and the last good ones stay; log may be nil.
 func ServerTLS(files Certificates, log *slog.Logger) (*tls.Config, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -44,14 +43,14 @@ func (f Certificates) serving() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca,
-		SessionTicketsDisabled: true, // a certificate is verified each time
+		SessionTicketsDisabled: true, // so that a certificate is verified each time
 	}, nil
 }
 
-// renewEvery is how often the files are looked at, at most: peers decide how often connections are made.
+// renewEvery is the least time between two checks of the files: peers decide how often connections are made.
 const renewEvery = time.Second
 
-// renewal holds the configuration of the files as they were read last.
+// renewal has the configuration from the files as they were read last.
 type renewal struct {
 	files Certificates
 	log   *slog.Logger
@@ -62,14 +61,14 @@ type renewal struct {
 	looked time.Time
 }
 
-// stamp changes when a file does: a new one in its place, or new contents.
+// stamp changes when a file is replaced or gets new contents.
 type stamp struct {
 	inode, device uint64
 	size          int64
 	modified      time.Time
 }
 
-// stamps looks at the files; one that is not there has the zero stamp.
+// stamps returns the stamps of the files; a missing file has the zero stamp.
 func (f Certificates) stamps() (out [3]stamp) {
 	for i, name := range [...]string{f.CA, f.Certificate, f.Key} {
 		info, err := os.Stat(name)
@@ -91,14 +90,14 @@ func (r *renewal) current(now time.Time) *tls.Config {
 		return r.config
 	}
 	r.looked = now
-	stamps := r.files.stamps() // before they are read: who writes meanwhile is seen the next time
+	stamps := r.files.stamps() // before they are read, so that a later write shows the next time
 	if stamps == r.stamps {
 		return r.config
 	}
 	r.stamps = stamps
 	config, err := r.files.serving()
 	if err != nil {
-		r.log.Error("new certificates cannot be used: those read before stay", "error", err)
+		r.log.Error("new certificates cannot be used: the earlier ones stay", "error", err)
 		return r.config
 	}
 	r.config = config
@@ -107,8 +106,8 @@ func (r *renewal) current(now time.Time) *tls.Config {
 	return config
 }
 
-// ClientTLS is for dialling a switch that listens: TLS 1.2 or later; its certificate must be signed by CA and, when a
-// name is given, be for that name. Without one any switch of that CA is taken for any other.
+// ClientTLS returns the configuration for dialling a switch that listens: TLS 1.2 or later. The switch's certificate must be signed
+// by CA and, if a name is given, be for that name. Without a name any switch of that CA is accepted.
 func ClientTLS(files Certificates, name string) (*tls.Config, error) {
 	ca, own, err := files.load()
 	if err != nil {
@@ -116,7 +115,7 @@ func ClientTLS(files Certificates, name string) (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, RootCAs: ca,
-		InsecureSkipVerify: true, // Go would insist on a name; VerifyConnection verifies the rest
+		InsecureSkipVerify: true, // Go would require a name; VerifyConnection verifies the rest
 		VerifyConnection: func(state tls.ConnectionState) error {
 			options := x509.VerifyOptions{Roots: ca, Intermediates: x509.NewCertPool(), DNSName: name}
 			for _, c := range state.PeerCertificates[1:] {
@@ -131,11 +130,11 @@ func ClientTLS(files Certificates, name string) (*tls.Config, error) {
 func (f Certificates) load() (*x509.CertPool, tls.Certificate, error) {
 	pem, err := os.ReadFile(f.CA)
 	if err != nil {
-		return nil, tls.Certificate{}, fmt.Errorf("certificates to trust: %w", err)
+		return nil, tls.Certificate{}, fmt.Errorf("read trusted certificates: %w", err)
 	}
 	ca := x509.NewCertPool()
 	if !ca.AppendCertsFromPEM(pem) {
-		return nil, tls.Certificate{}, fmt.Errorf("certificates to trust: %s holds no PEM certificate", f.CA)
+		return nil, tls.Certificate{}, fmt.Errorf("read trusted certificates: %s has no PEM certificate", f.CA)
 	}
 	own, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
@@ -144,13 +143,13 @@ func (f Certificates) load() (*x509.CertPool, tls.Certificate, error) {
 	return ca, own, nil
 }
 
-// checkListen refuses a configuration that would let in somebody without a certificate; nil is plain TCP.
+// checkListen refuses a configuration that would accept a peer without a certificate; nil is plain TCP.
 func checkListen(c *tls.Config) error {
 	switch {
 	case c == nil:
 		return nil
 	case c.ClientAuth != tls.RequireAndVerifyClientCert:
-		return errors.New("TLS for OpenFlow: switches must have to show a certificate: set ClientAuth to RequireAndVerifyClientCert")
+		return errors.New("TLS for OpenFlow: switches must show a certificate: set ClientAuth to RequireAndVerifyClientCert")
 	case c.MinVersion < tls.VersionTLS12:
 		return errors.New("TLS for OpenFlow: set MinVersion to TLS 1.2 or later")
 	}
@@ -169,7 +168,7 @@ func checkDial(c *tls.Config) error {
 	return nil
 }
 
-// isTLS says that TLS itself refused or was refused: the network is well.
+// isTLS reports whether the error is one of TLS itself, not of the network.
 func isTLS(err error) bool {
 	var op *net.OpError
 	var header tls.RecordHeaderError

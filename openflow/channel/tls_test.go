@@ -39,7 +39,7 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-// sign writes NAME.pem and NAME.key. What the template leaves open is valid for an hour around now.
+// sign writes NAME.pem and NAME.key. Without times in the template the certificate is valid for an hour around now.
 func (a *authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

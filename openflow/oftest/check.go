@@ -15,8 +15,8 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// Check decodes any bytes. What cannot be read gives a [of.DecodeError] that points into the bytes; what can, gives
-// the same message again after being written and read again. It says whether the bytes are a message.
+// Check decodes any bytes and reports whether they are a message. An error must be a [of.DecodeError] that points into the bytes.
+// A message must be the same again after it was written and read.
 func Check(t failer, b []byte) bool {
 	t.Helper()
 	h, m, err := of.Decode(b)
@@ -50,5 +50,5 @@ func Check(t failer, b []byte) bool {
 
 var equal = []cmp.Option{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b of.Field) bool { return a == b })}
 
-// Equal says whether two messages are the same; an empty list is as none.
+// Equal reports whether two messages are the same; an empty list is as none.
 func Equal(a, b of.Message) bool { return cmp.Equal(a, b, equal...) }

@@ -8,7 +8,7 @@ import (
 	of "weir/openflow"
 )
 
-// Corpus gives n messages of each type, and as many multipart messages as that of each kind, as bytes. It is always the
+// Corpus returns n messages of each type, and as many multipart messages as that of each kind, as bytes. It is always the
 // same: for fuzzing to start from, and for other implementations to read.
 func Corpus(n int) [][]byte { return corpus(newMaker(anyField()), n) }
 

@@ -22,7 +22,7 @@ func NewMutator(corpus [][]byte) *Mutator {
 	return m
 }
 
-// Message gives trial n of a seed: random, mutated or cut. It is valid until the next call.
+// Message returns trial n of a seed: random, mutated or cut. It is valid until the next call.
 func (m *Mutator) Message(seed, n uint64) []byte {
 	m.source.Seed(seed, n)
 	switch kind := m.rng.IntN(8); kind {
@@ -45,7 +45,7 @@ func (m *Mutator) Message(seed, n uint64) []byte {
 
 func (m *Mutator) pick() []byte { return m.corpus[m.rng.IntN(len(m.corpus))] }
 
-// random gives a header of a type that there is, and any bytes.
+// random returns a header of a type that there is, and any bytes.
 func (m *Mutator) random() {
 	m.buf = append(m.buf[:0], of.Version13, byte(m.rng.IntN(32)), 0, 0, 0, 0, 0, 1)
 	n := m.rng.IntN(200)

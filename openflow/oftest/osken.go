@@ -18,7 +18,7 @@ import (
 	of "weir/openflow"
 )
 
-// OskenPython gives a Python that has os-ken, as scripts/osken leaves it. Without one the test is skipped, but fails
+// OskenPython returns a Python that has os-ken, as scripts/osken leaves it. Without one the test is skipped, but fails
 // where OSKEN_PYTHON names one. With -short the test is skipped: it starts many Pythons.
 func OskenPython(t testing.TB) string {
 	t.Helper()
@@ -42,7 +42,7 @@ func OskenPython(t testing.TB) string {
 	return python
 }
 
-// OskenFields gives a message as testdata/osken.py does: fields by name, numbers as they are on the wire.
+// OskenFields returns a message as testdata/osken.py does: fields by name, numbers as they are on the wire.
 func OskenFields(m of.Message) any {
 	fields := plainStruct(reflect.ValueOf(m).Elem())
 	switch m := m.(type) {
@@ -113,7 +113,7 @@ func plainStruct(v reflect.Value) map[string]any {
 	return out
 }
 
-// FieldName gives the name of a struct's field in JSON; "" for one that a message of its type does not have.
+// FieldName returns the name of a struct's field in JSON; "" for one that a message of its type does not have.
 func FieldName(v reflect.Value, i int) string {
 	name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 	if name == "-" || (option == "omitempty" && isEmpty(v.Field(i)) && !optionalButThere(v, name)) {
@@ -125,7 +125,7 @@ func FieldName(v reflect.Value, i int) string {
 // isEmpty is what encoding/json leaves out.
 func isEmpty(v reflect.Value) bool { return v.IsZero() || (v.Kind() == reflect.Slice && v.Len() == 0) }
 
-// optionalButThere says which fields that may be zero and not printed os-ken has for the type that the struct is of.
+// optionalButThere lists the fields that os-ken prints for a struct's type although they may be zero and left out.
 func optionalButThere(v reflect.Value, name string) bool {
 	switch x := v.Interface().(type) {
 	case of.Band:
@@ -160,7 +160,7 @@ func plainValue(v reflect.Value) any {
 		return plainField(&x)
 	case of.FieldHeader:
 		name := oskenFieldName(x.ID)
-		if x.ID.Class() == of.ClassExperimenter { // whose it is os-ken leaves out of the name here
+		if x.ID.Class() == of.ClassExperimenter { // os-ken omits the experimenter from the name here
 			name = fmt.Sprintf("field_%d", int(x.ID.Class())<<7|int(x.ID.Number()))
 		}
 		return []any{name, x.HasMask, number(uint64(x.Length))}
@@ -184,7 +184,7 @@ func plainValue(v reflect.Value) any {
 	return number(v.Uint())
 }
 
-// plainField gives name, value and mask as os-ken's users see them.
+// plainField returns name, value and mask as os-ken's users see them.
 func plainField(f *of.Field) []any {
 	value := func(b []byte) any {
 		name := f.ID.String()
@@ -209,7 +209,7 @@ func plainField(f *of.Field) []any {
 	return []any{oskenFieldName(f.ID), value(f.Value()), value(f.Mask())}
 }
 
-// oskenFieldName gives os-ken's name of a field.
+// oskenFieldName returns os-ken's name of a field.
 func oskenFieldName(id of.FieldID) string {
 	switch id {
 	case of.FieldTCPFlagsNXM:
