@@ -57,7 +57,7 @@ func (d *door) listen(string) (net.Listener, error) {
 	return d.open, nil
 }
 
-// dial gives the switch's end of a new connection; nil: nobody listens.
+// dial returns the switch's end of a new connection; nil: nobody listens.
 func (d *door) dial() net.Conn {
 	d.mu.Lock()
 	l := d.open
@@ -131,7 +131,7 @@ func (b *bubble) connect(m model, to string, pause time.Duration) {
 	})
 }
 
-// until lets time go on until the condition holds.
+// until lets time pass until the condition is true.
 func (b *bubble) until(what string, condition func() bool) {
 	b.t.Helper()
 	const limit = 5 * time.Minute // of the bubble's clock
@@ -145,7 +145,7 @@ func (b *bubble) until(what string, condition func() bool) {
 	}
 }
 
-// active gives the one controller that is at work; nil: none or several are.
+// active returns the one active controller; nil: none or several are active.
 func (b *bubble) active() (active *role) {
 	for _, r := range b.roles {
 		if r.term.Load() == nil {
@@ -159,7 +159,7 @@ func (b *bubble) active() (active *role) {
 	return active
 }
 
-// serves tells whether one controller alone is at work, its id is that in the file, and it has so many switches.
+// serves reports whether exactly one controller is active, its id is that in the file, and it has so many switches.
 func (b *bubble) serves(switches int) bool {
 	r := b.active()
 	if r == nil {

@@ -12,7 +12,8 @@ import (
 	"weir/openflow/channel"
 )
 
-// carry routes one action of a law. A switch that cannot take it is cut off: when it connects again, it is compared whole.
+// carry routes one action of a law. If a switch cannot take it, its connection is ended. When it connects again, all of its
+// flows and groups are compared.
 func (c *Core) carry(from string, a law.Action) {
 	switch a := a.(type) {
 	case *fabric.Report:
@@ -30,7 +31,7 @@ func (c *Core) carry(from string, a law.Action) {
 	c.counts.orders.Add(1)
 	s := c.sessions[id]
 	if s == nil {
-		c.counts.actionsLate.Add(1) // it has just left
+		c.counts.actionsLate.Add(1) // the switch has just left
 		return
 	}
 	var err error
@@ -40,7 +41,7 @@ func (c *Core) carry(from string, a law.Action) {
 	case fabric.AskStats:
 		err = c.askStats(s)
 	case fabric.PacketOut:
-		// One frame less is better than a switch that is cut off.
+		// Losing one frame is better than ending the connection.
 		if _, err := s.conn.Send(packetOut(a)); err != nil {
 			c.counts.framesDropped.Add(1)
 		}
@@ -54,12 +55,12 @@ func (c *Core) carry(from string, a law.Action) {
 		_, err = s.conn.Send(m)
 	}
 	if err != nil && s.conn.Err() == nil {
-		c.log.Error("cannot give a switch its orders: its connection is ended", "switch", s.id, "error", err)
+		c.log.Error("cannot send an order to a switch: its connection is ended", "switch", s.id, "error", err)
 		s.conn.Close()
 	}
 }
 
-// message is the OpenFlow message of a change; nil: there is none.
+// message returns the OpenFlow message of a change; nil: none.
 func message(a law.Action) openflow.Message {
 	switch a := a.(type) {
 	case fabric.SetFlow:
@@ -93,11 +94,11 @@ func (c *Core) report(r *fabric.Report) {
 type reason uint8
 
 const (
-	grants  reason = iota // no agent enforces them yet
-	unknown               // this controller has no route for its kind
+	grants  reason = iota // no agent enforces grants yet
+	unknown               // this controller has no route for the kind of action
 )
 
-// ignored names the actions of one kind of one law.
+// ignored identifies the actions of one kind of one law.
 type ignored struct {
 	why  reason
 	law  string
@@ -111,13 +112,13 @@ func (c *Core) ignore(why reason, from string, a law.Action) {
 		return
 	}
 	if why == grants {
-		c.log.Warn("a law grants windows or rates, and this controller has no agents that enforce them: they are counted and have no effect; take the law out of the controller's file", "law", from)
+		c.log.Warn("a law grants windows or rates, and this controller has no agents that enforce them: they are counted and have no effect; remove the law from the controller's file", "law", from)
 		return
 	}
-	c.log.Error("a law wants what this controller cannot do: such actions are counted and have no effect; give controller/carry.go a route for this kind, or take the law out of the controller's file", "law", from, "kind", k.kind)
+	c.log.Error("a law has an action that this controller cannot carry out: such actions are counted and have no effect; add a route for this kind to controller/carry.go, or remove the law from the controller's file", "law", from, "kind", k.kind)
 }
 
-// barrier asks for a confirmation. A switch that gives none in time is ended: nobody knows what it does.
+// barrier asks for a confirmation. If a switch does not confirm in time, its connection is ended, because its state is unknown.
 func (c *Core) barrier(s *session, a fabric.Barrier) error {
 	call, err := s.conn.Ask(&openflow.BarrierRequest{})
 	if err != nil {
@@ -156,19 +157,19 @@ func (c *Core) askStats(s *session) error {
 			switch {
 			case !last:
 			case failed:
-				c.tell(s, &fabric.StatsFailed{Switch: s.id})
+				c.post(s, &fabric.StatsFailed{Switch: s.id})
 			default:
-				c.tell(s, stats)
+				c.post(s, stats)
 			}
 		})
 	if errors.Is(err, channel.ErrOutstanding) || errors.Is(err, channel.ErrQueueFull) {
-		c.later = append(c.later, event{s, &fabric.StatsFailed{Switch: s.id}}) // the laws are in a step
+		c.later = append(c.later, event{s, &fabric.StatsFailed{Switch: s.id}}) // a step of the laws is running
 		return nil
 	}
 	return err
 }
 
-// counters appends those of one part of an answer.
+// counters appends the counters of one part of an answer.
 func counters(to []fabric.Counters, body []byte) ([]fabric.Counters, error) {
 	it, err := openflow.IteratePortStats(body)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestOrdersHaveMessages(t *testing.T) {
 	}
 }
 
-// The counters of a report are the law's: what the status says later is a copy. They go with the connection.
+// The counters of a report belong to the law, and the status has a copy. They are dropped with the connection.
 func TestReportsAreCopied(t *testing.T) {
 	c := newCore(newFence(nil, 1, nil), nil)
 	c.sessions[1] = &session{id: 1}

@@ -59,7 +59,7 @@ type fileMetrics struct {
 
 const (
 	defaultListen  = "127.0.0.1:6653" // 6653 is OpenFlow's (IANA)
-	defaultMetrics = "127.0.0.1:9188" // beside a switch agent's 9187
+	defaultMetrics = "127.0.0.1:9188" // next to a switch agent's 9187
 	generationDir  = "/var/lib/weir"
 )
 
@@ -80,42 +80,42 @@ func defaultFile() *File {
 	}
 }
 
-// check says what the schema cannot.
+// check checks what the schema cannot express.
 func check(c *config.Checker, f *File) {
 	if poll := time.Duration(f.Poll); poll != 0 && (poll < time.Millisecond || poll > time.Hour) {
 		c.Fail([]string{"poll"}, fmt.Sprintf("%v is out of range", poll), "1ms to 1h, or 0s for never")
 	}
 	if _, err := net.ResolveTCPAddr("tcp", f.Listen); err != nil {
-		c.Fail([]string{"listen"}, fmt.Sprintf("%q is no address with a port", config.Clip(f.Listen)), "such as "+defaultListen)
+		c.Fail([]string{"listen"}, fmt.Sprintf("%q is not an address with a port", config.Clip(f.Listen)), "such as "+defaultListen)
 	}
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
 		c.Fail([]string{"metrics", "listen"}, err.Error(), "")
 	}
 }
 
-// Config says what a controller is to do, with nothing left open.
+// Config is the complete configuration of a controller.
 type Config struct {
 	Name       string
 	Listen     string
 	TLS        *channel.Certificates // nil: plain TCP
-	Named      bool                  // certificates have to name the datapath id
+	Named      bool                  // certificates must name the datapath id
 	Generation string                // file
 	Poll       time.Duration         // 0: never
-	Forward    forward.Config        // Key is made anew by Run
+	Forward    forward.Config        // Run makes a new Key
 	Metrics    string                // address; "": nowhere
-	Laws       []Law                 // that run beside forwarding and polling
+	Laws       []Law                 // in addition to forwarding and polling
 
 	Version string
 	Log     *slog.Logger // nil: none
 	Ready   func(address net.Addr)
 
-	beforeDraw func() // of tests: called when the lease is taken, before the generation id is drawn
+	beforeDraw func() // for tests: called when the lease is taken, before the generation id is drawn
 }
 
-// Schema is the JSON schema of `kind: Controller`.
+// Schema returns the JSON schema of `kind: Controller`.
 func Schema() []byte { return kindController().Schema() }
 
-// kindWith is kindController for a build that has these laws.
+// kindWith returns kindController for a build that has these laws.
 func kindWith(specs law.Specs) *config.Kind[File] {
 	k := *kindController()
 	k.Check = func(c *config.Checker, f *File) {
@@ -136,7 +136,7 @@ func Load(path string, specs law.Specs) (*Config, error) {
 	return c, err
 }
 
-// FromOptions makes a configuration of options instead of a file. None of them is for laws.
+// FromOptions makes a configuration from options instead of a file. No option is for laws.
 func FromOptions(t *config.Tree) (*Config, error) {
 	f, err := kindController().FromTree("", t)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestFile(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"kind: Controller\npoll: 10us\n":                       "c.yaml:2: poll: 10µs is out of range; 1ms to 1h, or 0s for never",
-		"kind: Controller\nlisten: nowhere\n":                  `c.yaml:2: listen: "nowhere" is no address with a port; such as 127.0.0.1:6653`,
+		"kind: Controller\nlisten: nowhere\n":                  `c.yaml:2: listen: "nowhere" is not an address with a port; such as 127.0.0.1:6653`,
 		"kind: Controller\nrates: {syn: 5}\n":                  "c.yaml:2: rates.syn: unknown key; allowed: arp, copy, miss, probe, source",
 		"kind: Controller\ntls: {ca: a, certificate: b}\n":     "c.yaml:2: tls.key: the key is missing; it must be given: PEM file: key of the controller",
 		"kind: Controller\nlimits: {hosts: 0}\n":               `c.yaml:2: limits.hosts: "0" is out of range; at least 1 and at most 65536`,

@@ -1,6 +1,6 @@
-// Package controller is Weir's SDN controller: it holds the OpenFlow connections to switches, feeds the laws
-// (law.Law) with what happens there, and carries out what they decide. One goroutine has the laws; what
-// switches send waits for it within limits, and is taken in turn, so that one that floods holds up no other.
+// Package controller is Weir's SDN controller. It has the OpenFlow connections to switches, passes their events to the laws
+// (law.Law), and carries out the laws' actions. One goroutine runs the laws. Messages of switches wait for it in bounded
+// queues, which it serves in turn, so that a switch that floods does not delay others.
 //
 //	controller.go the goroutine of the laws
 //	turns.go      what waits for it
@@ -28,7 +28,7 @@ import (
 	"weir/openflow/channel"
 )
 
-// refusedMax is how many switches that are not managed are remembered: their ids are what peers say.
+// refusedMax limits the list of switches that are not managed: peers choose their ids.
 const refusedMax = 256
 
 // Core runs laws over OpenFlow connections. It is the channel's handler.
@@ -40,26 +40,26 @@ type Core struct {
 	byConn  sync.Map // *channel.Conn -> *session
 	ask     chan func()
 	ended   chan struct{}
-	reading sync.Mutex // what switches tell of their tables
-	later   []event    // of the laws' own goroutine
+	reading sync.Mutex // for reading the tables of switches, one at a time
+	later   []event    // used by the laws' own goroutine
 
 	fence    *fence
-	flowsMax int                     // of one switch that is taken in
-	sessions map[law.Switch]*session // those that the laws know; of the laws' goroutine
+	flowsMax int                     // limit for a switch that joins
+	sessions map[law.Switch]*session // that the laws know; used by the laws' goroutine
 	out      []law.Action
 	refused  map[law.Switch]string // switches that are not managed, and why
 	ignored  map[ignored]uint64    // actions that were not carried out
 
 	patience     patience
 	counts       counts
-	overRateSaid uint64 // of the laws' goroutine
+	overRateSaid uint64 // used by the laws' goroutine
 }
 
-// counts are figures of the core; written by many.
+// counts holds figures of the core, which many goroutines write.
 type counts struct {
 	frames, framesDropped  atomic.Uint64
 	eventsDropped          atomic.Uint64 // before the switch joined
-	overRate               atomic.Uint64 // packets above the rate of a connection that is gone
+	overRate               atomic.Uint64 // packets above the rate, of connections that have ended
 	orders, ordersRefused  atomic.Uint64
 	actionsLate            atomic.Uint64 // for a switch that had left
 	changes                atomic.Uint64
@@ -68,19 +68,19 @@ type counts struct {
 	notManaged             atomic.Uint64
 }
 
-// event is one for the laws, of one connection.
+// event is an event for the laws from one connection.
 type event struct {
 	from *session
 	e    law.Event
 }
 
-// namedLaw is a law and what it is called in logs and status.
+// namedLaw is a law and its name in logs and status.
 type namedLaw struct {
 	name string
 	law.Law
 }
 
-// newCore makes a core whose roles are asked for with the fence's generation id.
+// newCore makes a core that requests roles with the fence's generation id.
 func newCore(f *fence, log *slog.Logger, laws ...namedLaw) *Core {
 	return &Core{
 		laws: laws, log: log, begun: time.Now(), fence: f,
@@ -90,7 +90,7 @@ func newCore(f *fence, log *slog.Logger, laws ...namedLaw) *Core {
 	}
 }
 
-// work feeds the laws until ctx is done.
+// work runs the laws until ctx is done.
 func (c *Core) work(ctx context.Context) {
 	defer close(c.ended)
 	defer c.turns.end()
@@ -128,7 +128,7 @@ func (c *Core) work(ctx context.Context) {
 	}
 }
 
-// wake is the first time at which a law wants a tick; 0: none does.
+// wake returns the first time at which a law wants a tick; 0: none.
 func (c *Core) wake() time.Duration {
 	next := time.Duration(0)
 	for _, l := range c.laws {
@@ -139,7 +139,7 @@ func (c *Core) wake() time.Duration {
 	return next
 }
 
-// sleep sets the timer to when a law wants to be woken.
+// sleep sets the timer to the first time at which a law wants a tick.
 func (c *Core) sleep(wake *time.Timer) {
 	next := c.wake()
 	if next == 0 {
@@ -149,7 +149,7 @@ func (c *Core) sleep(wake *time.Timer) {
 	wake.Reset(max(next-time.Since(c.begun), 0))
 }
 
-// take hands one event to the laws, if its connection is the one that they know.
+// take passes one event to the laws, if its connection is the one that they know.
 func (c *Core) take(e event) {
 	switch in := e.e.(type) {
 	case *fabric.Joined:
@@ -191,7 +191,7 @@ func (c *Core) step(e law.Event) {
 	}
 }
 
-// Do runs f where the laws are, between two steps. False: the context ended first, or the core did.
+// Do runs f on the laws' goroutine, between two steps. False: the context or the core ended first.
 func (c *Core) Do(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	select {
@@ -204,7 +204,7 @@ func (c *Core) Do(ctx context.Context, f func()) bool {
 	return false
 }
 
-// Tell gives the laws an event from elsewhere, such as a request to pin a flow.
-func (c *Core) Tell(ctx context.Context, e law.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
+// Post passes an external event to the laws, such as a request to pin a flow.
+func (c *Core) Post(ctx context.Context, e law.Event) bool { return c.Do(ctx, func() { c.step(e) }) }
 
 var _ channel.Handler = (*Core)(nil)

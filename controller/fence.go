@@ -10,18 +10,18 @@ import (
 	"weir/openflow/channel"
 )
 
-// How far the generation id is raised on the word of switches. One that lies about the id that it knows can raise ours by
-// 2^16 a second: it takes four million years to get half round the 64-bit circle, where honest switches would take a
-// later id for an earlier one.
+// How far switches can raise the generation id. A switch that lies about the id that it knows can raise ours by 2^16 a second.
+// It would take four million years to get half round the 64-bit circle, where honest switches would mistake a later id for an
+// earlier one.
 const (
 	raiseStep  = 1 << 16
 	raiseEvery = time.Second
 )
 
-// fence has the generation id of a term. The generation file and the switches' words are different authorities. An id
-// above ours in the file was drawn by another controller: the term is over. A switch that calls ours stale may lie: only
-// its connection ends, and the id is raised by a limited step, while the other switches stay as they are. So a fabric goes
-// on whose generation file was lost or came from a backup.
+// fence has the generation id of a term. It trusts the generation file more than the switches. If the file has an id above ours,
+// another controller drew it: the term ends. A switch that calls our id stale may lie: only its connection ends, and the id is
+// raised by a limited step, while the other switches stay connected. So a fabric continues to work if its generation file was
+// lost or came from a backup.
 type fence struct {
 	store *channel.GenerationFile
 	log   *slog.Logger
@@ -29,25 +29,25 @@ type fence struct {
 
 	mu         sync.Mutex
 	generation uint64
-	known      uint64 // of the ids above ours that switches named since the last raise, the farthest
+	known      uint64 // the highest id above ours that switches reported since the last raise
 	raised     time.Time
 	raises     uint64
-	unreadable bool // the file was, at the last look
+	unreadable bool // the file could not be read the last time
 }
 
 func newFence(store *channel.GenerationFile, generation uint64, log *slog.Logger) *fence {
 	return &fence{store: store, log: log, over: func() {}, generation: generation, known: generation}
 }
 
-// now gives the id to ask switches for a role with, and how often it was raised in this term.
+// now returns the id to ask switches for a role with, and how often it was raised in this term.
 func (f *fence) now() (generation, raises uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.generation, f.raises
 }
 
-// holds reads the generation file and tells whether no other controller has drawn an id above ours. Otherwise it ends the
-// term. A file that cannot be read must not stop the fabric.
+// holds reads the generation file and reports whether no other controller has drawn an id above ours. Otherwise it ends the
+// term. A file that cannot be read must not stop the fabric: then it reports true.
 func (f *fence) holds() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,13 +61,13 @@ func (f *fence) holdsLocked(err error) bool {
 		return false
 	}
 	if err != nil && !f.unreadable {
-		f.log.Error("cannot read or write the generation file: this controller goes on", "error", err)
+		f.log.Error("cannot read or write the generation file: this controller continues", "error", err)
 	}
 	f.unreadable = err != nil
 	return true
 }
 
-// refused raises the id above what a switch says that it knows, within raiseStep and raiseEvery.
+// refused raises the id above the one that a switch reports, within raiseStep and raiseEvery.
 func (f *fence) refused(id law.Switch, why *channel.RefusedIDError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

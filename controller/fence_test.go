@@ -12,9 +12,9 @@ import (
 	"weir/openflow"
 )
 
-// Controllers that pause for any time between taking the lease and drawing the generation id: in the end one of them is
-// at work, with the highest id, and has all switches. Without the fence one could keep the lease with an id below
-// another's for ever, and no switch could join.
+// Controllers pause for any time between taking the lease and drawing the generation id. In the end one of them is active, with
+// the highest id, and has all switches. Without the fence one could keep the lease for ever with an id below another's, and no
+// switch could join.
 func TestFence_PauseBeforeDraw(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

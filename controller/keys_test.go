@@ -11,8 +11,8 @@ import (
 	"weir/config"
 )
 
-// keysOfFile has, for each key of a Controller file, a file with it and, where more is needed, the file to hold it
-// against; and the test that sees what is made of the configuration.
+// keysOfFile has, for each key of a Controller file, a file with the key, a file to compare it with if needed, and the test that
+// checks its effect.
 var keysOfFile = map[string]struct{ file, without, shownBy string }{
 	"kind":                  {shownBy: "../config/config_test.go TestKind"},
 	"version":               {shownBy: "../config/version_test.go TestVersion_Unknown"},

@@ -10,20 +10,20 @@ import (
 	"weir/law"
 )
 
-// Law is a law that a controller runs beside forwarding and polling. New makes it anew for each term.
+// Law is a law that a controller runs in addition to forwarding and polling. New makes it for each term.
 type Law struct {
 	Name string // in logs and status
 	New  func() (law.Law, error)
 }
 
-// forController are the laws of a build that work at a controller.
+// forController returns the laws of a build that run at a controller.
 func forController(specs law.Specs) law.Specs {
 	return slices.DeleteFunc(slices.Clone(specs), func(l law.Spec) bool {
 		return l.New == nil || !slices.Contains(l.Sites, law.Controller)
 	})
 }
 
-// checkLaws says what is wrong with the laws of a file: a name that is none, parameters, two laws that cannot be composed.
+// checkLaws checks the laws of a file: their names, their parameters, and that they can run together.
 func checkLaws(c *config.Checker, f *File, specs law.Specs) {
 	var together []*law.Spec
 	specs = forController(specs)
@@ -34,7 +34,7 @@ func checkLaws(c *config.Checker, f *File, specs law.Specs) {
 			if len(specs) > 0 {
 				allowed = config.OneOf(name, specs.Names())
 			}
-			c.Fail([]string{"laws", name}, fmt.Sprintf("%q is no law of a controller", config.Clip(name)), allowed)
+			c.Fail([]string{"laws", name}, fmt.Sprintf("%q is not a law of a controller", config.Clip(name)), allowed)
 			continue
 		}
 		params, before := l.Params(), len(c.Errs)
@@ -51,7 +51,7 @@ func checkLaws(c *config.Checker, f *File, specs law.Specs) {
 	}
 }
 
-// laws are those of a file that was checked, in the order of their names.
+// laws returns the laws of a checked file, sorted by name.
 func (f *File) laws(specs law.Specs) ([]Law, error) {
 	var out []Law
 	for _, name := range slices.Sorted(maps.Keys(f.Laws)) {

@@ -94,9 +94,9 @@ func TestLawsOfAFile(t *testing.T) {
 		}
 	}
 	for _, row := range []struct{ text, says string }{
-		{"laws: {tabel: {window: 3KB}}\n", `c.yaml:2: laws.tabel: "tabel" is no law of a controller; did you mean table? allowed: fixed, shims, table`},
-		{"laws: {port: {window: 3KB}}\n", `c.yaml:2: laws.port: "port" is no law of a controller; allowed: fixed, shims, table`},
-		{"laws: {core: {}}\n", `c.yaml:2: laws.core: "core" is no law of a controller; allowed: fixed, shims, table`},
+		{"laws: {tabel: {window: 3KB}}\n", `c.yaml:2: laws.tabel: "tabel" is not a law of a controller; did you mean table? allowed: fixed, shims, table`},
+		{"laws: {port: {window: 3KB}}\n", `c.yaml:2: laws.port: "port" is not a law of a controller; allowed: fixed, shims, table`},
+		{"laws: {core: {}}\n", `c.yaml:2: laws.core: "core" is not a law of a controller; allowed: fixed, shims, table`},
 		{"laws:\n  table: {}\n", "c.yaml:3: laws.table.window: the key is missing; it must be given: a size is a number and B, KB, MB, KiB or MiB"},
 		{"laws:\n  table:\n    windows: 3KB\n    window: 3KB\n", "c.yaml:4: laws.table.windows: unknown key; did you mean window? allowed: every, window"},
 		{"laws:\n  table:\n    window: 3KB\n    every: 0s\n", "c.yaml:5: laws.table.every: 0 is not allowed; above 0"},
@@ -111,7 +111,7 @@ func TestLawsOfAFile(t *testing.T) {
 	}
 }
 
-// A law of a file runs beside forwarding, wakes by itself, and what it grants is counted.
+// A law of a file runs in addition to forwarding and gets its ticks, and its grants are counted.
 func TestLawsRunBesideForwarding(t *testing.T) {
 	c, err := loadLaws(t, "laws: {table: {window: 3KB}}\n")
 	if err != nil {

@@ -19,7 +19,7 @@ func (r *role) exporter() *metrics.Server {
 
 type exporter struct{ r *role }
 
-// figure is one metric and where it comes from.
+// figure is one metric and its source.
 type figure struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -49,9 +49,9 @@ var figures = []figure{
 	}),
 	gauge("switches_refused", "Switches that are connected and not managed.", func(s *Status) int { return len(s.Refused) }),
 	gauge("links", "Links between switches, known in both directions.", func(s *Status) int { return len(s.Forward.Links) }),
-	gauge("hosts", "Hosts whose place is known.", func(s *Status) int { return len(s.Forward.Hosts) }),
+	gauge("hosts", "Hosts whose port is known.", func(s *Status) int { return len(s.Forward.Hosts) }),
 	gauge("pins", "Flows on a path of their own.", func(s *Status) int { return len(s.Forward.Pins) }),
-	gauge("settled", "1: every switch has confirmed that it is as it should be.", func(s *Status) int {
+	gauge("settled", "1: every switch has confirmed its wanted state.", func(s *Status) int {
 		if s.Forward.Settled {
 			return 1
 		}
@@ -83,7 +83,7 @@ func sum(counts map[string]uint64) (n uint64) {
 	return n
 }
 
-var activeDesc = desc("active", "1: at work; 0: stands by for another controller with the same generation file, and has no other figures.")
+var activeDesc = desc("active", "1: active; 0: stands by for another controller with the same generation file, and has no other figures.")
 
 var endedDesc = prometheus.NewDesc("weir_controller_connections_ended_total", "Connections that ended or were refused, by cause.",
 	[]string{"controller", "cause"}, nil)

@@ -22,7 +22,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// testMain is set in the environment of the process that is to be the controller.
+// testMain is set in the environment of the process that runs the controller.
 const testMain = "WEIR_TEST_CONTROLLER"
 
 // testPause in its environment has it stop itself when it has first taken the lease, before it draws a generation id.
@@ -38,10 +38,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// racks is a network of Open vSwitch bridges in one namespace, leaves and spines, and hosts in one each. All
-// bridges are of one process, to be light: what is between them are veth pairs, as between machines.
+// racks is a network of Open vSwitch bridges in one namespace, leaves and spines, and of hosts in a namespace each. One process
+// runs all bridges, to save resources. Veth pairs join them, as between machines.
 type racks struct {
-	tb                      testing.TB // of the whole test: what is started lives as long
+	tb                      testing.TB // of the whole test, which its processes outlive no further
 	leaves, spines, perLeaf int
 
 	dir        string
@@ -263,7 +263,7 @@ func (r *racks) vsctl(tb testing.TB, args ...string) {
 	}
 }
 
-// ofctl asks a bridge by its management socket, beside the controller.
+// ofctl asks a bridge through its management socket, not through the controller.
 func (r *racks) ofctl(tb testing.TB, command, bridge string, more ...string) string {
 	tb.Helper()
 	args := append([]string{"-O", "OpenFlow13", command, "unix:" + r.path(bridge+".mgmt")}, more...)

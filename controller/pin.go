@@ -21,7 +21,7 @@ func tuple(proto uint8, src, dst string) (t fabric.Tuple, err error) {
 	a, err1 := netip.ParseAddrPort(src)
 	b, err2 := netip.ParseAddrPort(dst)
 	if err := errors.Join(err1, err2); err != nil {
-		return t, fmt.Errorf("a flow from %q to %q: address:port is meant: %w", src, dst, err)
+		return t, fmt.Errorf("a flow from %q to %q: write both as address:port: %w", src, dst, err)
 	}
 	if !a.Addr().Is4() || !b.Addr().Is4() || proto != protoTCP && proto != protoUDP {
 		return t, fmt.Errorf("a flow from %q to %q: only TCP (6) and UDP (17) over IPv4 can be pinned", src, dst)
@@ -29,7 +29,7 @@ func tuple(proto uint8, src, dst string) (t fabric.Tuple, err error) {
 	return fabric.Tuple{Proto: proto, Src: a.Addr().As4(), Dst: b.Addr().As4(), SrcPort: a.Port(), DstPort: b.Port()}, nil
 }
 
-// Pin asks the controller of this name for a path of its own for a flow.
+// Pin asks the controller of this name to keep a flow on one path.
 func Pin(ctx context.Context, name string, in Within, p PinRequest) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -45,13 +45,13 @@ func Pin(ctx context.Context, name string, in Within, p PinRequest) error {
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(a.Body, 1000)) // better than nothing
+		said, _ := io.ReadAll(io.LimitReader(a.Body, 1000)) // a part is enough
 		return fmt.Errorf("controller %s: %s", name, strings.TrimSpace(string(said)))
 	}
 	return nil
 }
 
-// ownUser lets in root and the controller's own user alone.
+// ownUser accepts only root and the controller's own user.
 type ownUser struct{ *net.UnixListener }
 
 func (l ownUser) Accept() (net.Conn, error) {

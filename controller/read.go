@@ -12,12 +12,12 @@ import (
 	"weir/openflow/channel"
 )
 
-// becomeMaster asks for the role of MASTER, and judges a refusal.
+// becomeMaster asks for the role of MASTER, and handles a refusal.
 func (c *Core) becomeMaster(ctx context.Context, s *session) error {
 	generation, _ := c.fence.now()
 	err := s.conn.SetRole(ctx, openflow.RoleMaster, generation)
 	if errors.As(err, new(*channel.StaleError)) && c.fence.holds() {
-		generation, _ = c.fence.now() // it was raised meanwhile
+		generation, _ = c.fence.now() // it has been raised
 		err = s.conn.SetRole(ctx, openflow.RoleMaster, generation)
 	}
 	if why := new(channel.RefusedIDError); errors.As(err, &why) {
@@ -26,7 +26,7 @@ func (c *Core) becomeMaster(ctx context.Context, s *session) error {
 	return err
 }
 
-// find becomes master of a switch and reads what it has.
+// find becomes master of a switch and reads its flows, groups and meters.
 func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	j := &fabric.Joined{Switch: s.id}
 	if err := c.becomeMaster(ctx, s); err != nil {
@@ -71,12 +71,12 @@ func (c *Core) find(ctx context.Context, s *session) (*fabric.Joined, error) {
 	return j, nil
 }
 
-// Limits on what a switch may list, so that an endless list ends.
+// Limits of the lists that a switch may send, so that an endless list ends.
 const (
-	allFlowsMax = 1 << 18 // others' with them
+	allFlowsMax = 1 << 18 // including those of others
 	bucketsMax  = 1 << 18
 	metersMax   = int(fabric.MeterLast - fabric.MeterFirst + 1)
-	lastTable   = 3 // of ours
+	lastTable   = 3 // of Weir's
 )
 
 func most(n, limit int, what string) error {
@@ -86,13 +86,13 @@ func most(n, limit int, what string) error {
 	return nil
 }
 
-// sort keeps a flow of ours. Another's flow in one of our tables would be changed by ours, or hide them: with one
-// there the switch is not managed. Flows with our cookie that this version would not make are removed.
+// sort adds a flow of Weir's to found. A foreign flow in one of Weir's tables could hide Weir's flows: then the switch is not
+// managed. Flows with Weir's cookie that this version does not make are removed.
 func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) error {
 	f, ours, ok := readFlow(stats)
 	switch {
 	case !ours && stats.TableID <= lastTable:
-		return fmt.Errorf("a flow of somebody else is in a table that Weir uses (0 to %d): %s; remove it, or leave this switch alone",
+		return fmt.Errorf("a foreign flow is in a table that Weir uses (0 to %d): %s; remove it, or do not connect this switch",
 			lastTable, foreign(stats))
 	case !ours:
 	case !ok:
@@ -109,8 +109,8 @@ func (c *Core) sort(s *session, stats *openflow.FlowStats, found *fabric.State) 
 	return most(len(found.Flows), c.flowsMax, "flows of Weir's")
 }
 
-// each asks, and hands on every entry of the answer as it is read: what is kept is what f keeps. f is called on the
-// connection's reading goroutine, no more once it has failed.
+// each asks, and calls f with every entry of the answer as it is read, without storing it. f is called on the connection's
+// reading goroutine, and not again after it has failed.
 func each[T ~[]E, E any](ctx context.Context, reading *sync.Mutex, conn *channel.Conn, kind openflow.MultipartType, body openflow.MultipartBody, f func(*E) error) error {
 	done := make(chan error, 1)
 	ended := false
@@ -119,7 +119,7 @@ func each[T ~[]E, E any](ctx context.Context, reading *sync.Mutex, conn *channel
 			return
 		}
 		if err == nil {
-			// One at a time: switches that tell without end keep no more than one processor from the others.
+			// One at a time: switches with endless answers use at most one processor.
 			reading.Lock()
 			err = eachOf[T](part, f)
 			reading.Unlock()

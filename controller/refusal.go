@@ -10,17 +10,17 @@ import (
 	"weir/openflow"
 )
 
-// A switch that refuses a flow or group by which frames are forwarded is not as the law believes, though it confirms
-// what comes after. So its connection is ended, as that of one that confirms nothing: the law then counts on what it
-// did last, and sends nothing new that way. When it comes again it waits, longer each time, and is then compared whole
-// and told again what it lacks. What only copies to the controller may be missing: that is counted and logged.
+// If a switch refuses a flow or group for forwarding, its state differs from the law's, although it confirms later barriers. So
+// its connection is ended, like that of a switch that does not confirm. The law then assumes the last confirmed state, and
+// sends nothing new that way. When the switch connects again it waits, longer each time. Then all of its flows and groups are
+// compared, and missing ones are sent again. A refused flow that only copies to the controller is counted and logged.
 const (
 	againMin  = time.Second
 	againMax  = 5 * time.Minute
-	againOver = 15 * time.Minute // without a refusal, all is forgotten
+	againOver = 15 * time.Minute // without a refusal: then earlier ones are forgotten
 )
 
-// patience says when switches that refused an order are told again.
+// patience has the times at which switches that refused an order may join again.
 type patience struct {
 	mu sync.Mutex
 	of map[law.Switch]again
@@ -31,7 +31,7 @@ type again struct {
 	wait    time.Duration
 }
 
-// refused notes a refusal, and gives how long to wait.
+// refused records a refusal, and returns how long to wait.
 func (p *patience) refused(id law.Switch, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *patience) refused(id law.Switch, now time.Time) time.Duration {
 	return a.wait
 }
 
-// left is how long a switch has to wait yet.
+// left returns how long a switch still has to wait.
 func (p *patience) left(id law.Switch, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *patience) left(id law.Switch, now time.Time) time.Duration {
 	return max(0, a.wait-now.Sub(a.refused))
 }
 
-// forwards tells whether a refused message, or its beginning, makes or changes how frames are forwarded.
+// forwards reports whether a refused message, or its beginning, is a flow or group for forwarding.
 func forwards(message []byte) bool {
 	if len(message) < openflow.HeaderLen+8 {
 		return false

@@ -22,19 +22,19 @@ import (
 	"weir/openflow/channel"
 )
 
-// role is a controller: at work, or standing by.
+// role is a controller that is active or stands by.
 type role struct {
 	cfg   *Config
 	log   *slog.Logger
 	begun time.Time
 	store *channel.GenerationFile
 	term  atomic.Pointer[term]   // nil: stands by
-	waits atomic.Pointer[string] // for this controller
+	waits atomic.Pointer[string] // the active controller that this one waits for
 
 	listen func(address string) (net.Listener, error)
 }
 
-// term is a controller at work, with one generation id.
+// term is the time during which a controller is active, with one generation id.
 type term struct {
 	*role
 	core    *Core
@@ -43,8 +43,8 @@ type term struct {
 	server  *channel.Server
 }
 
-// Run is a controller until ctx is done. What it installed on switches stays there and goes on forwarding;
-// the next process takes it over. While another controller with the same generation file is active, it stands by.
+// Run runs a controller until ctx is done. Its flows and groups stay on the switches and continue to forward; the next process
+// takes them over. While another controller with the same generation file is active, this one stands by.
 func Run(ctx context.Context, cfg *Config) error {
 	log := cfg.Log
 	if log == nil {
@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg *Config) error {
 	r := &role{cfg: cfg, log: log.With("controller", cfg.Name), begun: time.Now(), store: &channel.GenerationFile{Path: cfg.Generation}}
 	r.listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	if err := os.MkdirAll(filepath.Dir(cfg.Generation), 0o700); err != nil {
-		return fmt.Errorf("keep the generation id: %w", err)
+		return fmt.Errorf("store the generation id: %w", err)
 	}
 	control, err := r.serveControl()
 	if err != nil {
@@ -66,16 +66,16 @@ func Run(ctx context.Context, cfg *Config) error {
 	}
 	defer m.Close()
 	if os.Getenv("GOGC") == "" {
-		// The heap is small: by default it would be collected hundreds of times a second while peers flood.
+		// The heap is small: with the default the garbage collector would run hundreds of times a second while peers flood.
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30)) // from here on it is
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30)) // from this size on it runs more often
 	}
 	return r.terms(ctx)
 }
 
-// terms stands by and works in turn until ctx is done.
+// terms stands by and is active in turn, until ctx is done.
 func (r *role) terms(ctx context.Context) error {
 	lease := newLease(r.cfg.Generation, r.cfg.Name, r.log)
 	defer lease.release()
@@ -94,7 +94,7 @@ func (r *role) terms(ctx context.Context) error {
 	return nil
 }
 
-// standBy notes who is active.
+// standBy records which controller is active.
 func (r *role) standBy(active string) {
 	if was := r.waits.Swap(&active); was == nil || *was != active {
 		r.log.Info("standing by", "active", active)
@@ -110,7 +110,7 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	if err != nil {
 		return err
 	}
-	if !lease.ours() { // it took too long: whoever has the lease now draws again
+	if !lease.ours() { // it took too long: the owner of the lease draws a new id
 		r.log.Warn("another controller has taken over before this one began: it stands by", "generation", generation)
 		return nil
 	}
@@ -140,12 +140,12 @@ func (r *role) work(ctx context.Context, lease *lease) error {
 	r.term.Store(nil)
 	r.waits.Store(nil)
 	if err == nil {
-		r.log.Info("ended: switches go on as they are")
+		r.log.Info("ended: switches continue with their flows")
 	}
 	return err
 }
 
-// newTerm makes all that works with a generation id, which is on disk already.
+// newTerm makes the parts of a term. Its generation id is on disk already.
 func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 	t := &term{role: r}
 	laws, err := t.makeLaws()
@@ -153,17 +153,17 @@ func (r *role) newTerm(generation uint64) (*term, net.Listener, error) {
 		return nil, nil, err
 	}
 	t.core = newCore(newFence(r.store, generation, r.log), r.log, laws...)
-	// What an earlier configuration with other limits left is taken in, too, within reason.
+	// More than the configured limits, because an earlier configuration may have left more flows.
 	t.core.flowsMax = max(16384, 2*(r.cfg.Forward.HostsMax+2*r.cfg.Forward.PinsMax))
 	l, err := t.serveSwitches()
 	return t, l, err
 }
 
-// makeLaws makes the controller's own laws, then those that it was given.
+// makeLaws makes the controller's own laws, then those of its configuration.
 func (t *term) makeLaws() ([]namedLaw, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("a key for link discovery: %w", err)
+		return nil, fmt.Errorf("make a key for link discovery: %w", err)
 	}
 	c := t.cfg.Forward
 	c.Key = key
@@ -183,7 +183,7 @@ func (t *term) makeLaws() ([]namedLaw, error) {
 	return laws, nil
 }
 
-// serveSwitches makes the server, and the listener that it is to have.
+// serveSwitches makes the server and its listener.
 func (t *term) serveSwitches() (net.Listener, error) {
 	c := channel.Config{Handler: t.core, Generations: t.store, Log: t.log, Limits: limits(&t.cfg.Forward.Rates)}
 	var err error
@@ -203,22 +203,23 @@ func (t *term) serveSwitches() (net.Listener, error) {
 		return nil, fmt.Errorf("listen for switches on %s: %w", t.cfg.Listen, err)
 	}
 	if t.cfg.TLS == nil && !metrics.Local(l.Addr().String()) {
-		t.log.Warn("open to the network without TLS: whoever reaches the address can be any switch", "address", l.Addr())
+		t.log.Warn("open to the network without TLS: any peer that reaches the address can claim to be any switch", "address", l.Addr())
 	}
 	return l, nil
 }
 
-// named holds a switch to the datapath id that its certificate has as common name or as a DNS name.
+// named returns an error unless the switch's certificate has its datapath id as common name or as a DNS name.
 func named(c *channel.Conn) error {
 	id, shown := law.Switch(c.DatapathID()).String(), c.Certificate()
 	if shown.Subject.CommonName == id || slices.Contains(shown.DNSNames, id) {
 		return nil
 	}
-	return fmt.Errorf("its certificate is of %q, not of %s", clip(shown.Subject.String()), id)
+	return fmt.Errorf("the switch's certificate is for %q, not for %s", clip(shown.Subject.String()), id)
 }
 
-// limits let all orders of a switch with full tables wait, hear of one that hangs sooner than by default, and take
-// twice as many packets as its meters let through: one that does not keep to them costs little more.
+// limits returns the limits of a connection. The queue has room for all orders of a switch with full tables. A switch that hangs is
+// noticed sooner than by default. The rate of packets is twice that of its meters, so that a switch that ignores its meters
+// costs little more.
 func limits(r *forward.Rates) channel.Limits {
 	metered := int(r.Probe) + int(r.ARP) + 3*int(r.Copy) + int(r.Source) + int(r.Miss)
 	return channel.Limits{
@@ -228,4 +229,4 @@ func limits(r *forward.Rates) channel.Limits {
 	}
 }
 
-var errStandby = errors.New("this controller stands by: ask the active one")
+var errStandby = errors.New("this controller stands by; ask the active one")

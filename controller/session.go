@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	joinTimeout    = 10 * time.Second // for role, ports and all flows to be read
-	confirmTimeout = 5 * time.Second  // for a switch to carry out what it was told
+	joinTimeout    = 10 * time.Second // for reading role, ports and all flows
+	confirmTimeout = 5 * time.Second  // for a switch to carry out its orders
 	earlyMax       = 4096             // events that wait for the switch to join
-	readings       = 3                // of a switch that changes more than that while it is read
+	readings       = 3                // of a switch with more than earlyMax changes while it is read
 )
 
 // session is one connection to one switch.
@@ -26,13 +26,13 @@ type session struct {
 	conn *channel.Conn
 	box  mailbox // of turns
 
-	ports []fabric.Counters                // as last reported; of the laws' goroutine
+	ports []fabric.Counters                // as last reported; used by the laws' goroutine
 	spare atomic.Pointer[fabric.PortStats] // memory for the next answer with port counters
 
 	mu      sync.Mutex
 	joined  bool
-	early   []law.Event // that came before, since the reading began
-	dropped int         // further ones
+	early   []law.Event // events since the reading began, before the switch joined
+	dropped int         // events above earlyMax
 }
 
 // sessionOf finds the session of a connection; nil before Up.
@@ -43,7 +43,7 @@ func (c *Core) sessionOf(conn *channel.Conn) *session {
 	return nil
 }
 
-// Up asks for everything that has to be known before the switch can join.
+// Up starts to read the switch, so that it can join.
 func (c *Core) Up(conn *channel.Conn) {
 	s := &session{id: law.Switch(conn.DatapathID()), conn: conn}
 	c.byConn.Store(conn, s)
@@ -68,12 +68,12 @@ func (c *Core) Up(conn *channel.Conn) {
 	}()
 }
 
-// join reads the switch and hands it to the laws. A law that lacked an event would believe in a port or a flow that is
-// gone: a switch that changed too much while it was read is read again.
+// join reads the switch and passes its state to the laws. If the laws lacked an event, they would count on a port or a flow that
+// no longer exists. So a switch that changed too much while it was read is read again.
 func (c *Core) join(ctx context.Context, s *session) error {
 	for range readings {
 		s.mu.Lock()
-		s.early, s.dropped = nil, 0 // the answers to questions asked from here on have all that came before
+		s.early, s.dropped = nil, 0 // the answers to later questions include all earlier changes
 		s.mu.Unlock()
 		joined, err := c.find(ctx, s)
 		if err != nil {
@@ -86,7 +86,7 @@ func (c *Core) join(ctx context.Context, s *session) error {
 	return fmt.Errorf("more than %d of its ports and flows changed while it was read, %d times in a row", earlyMax, readings)
 }
 
-// enter hands the laws a switch as it was read, and what came since. False: some of that was dropped.
+// enter passes to the laws the state of a switch as it was read, and the events since then. False: some events were dropped.
 func (c *Core) enter(s *session, joined *fabric.Joined) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,14 +100,14 @@ func (c *Core) enter(s *session, joined *fabric.Joined) bool {
 	}
 	s.joined, s.early = true, nil
 	select {
-	case <-s.conn.Done(): // Down may have been here before
+	case <-s.conn.Done(): // Down may have run before
 		c.turns.must(s, &fabric.Left{Switch: s.id})
 	default:
 	}
 	return true
 }
 
-// Down ends what the laws know of a connection.
+// Down reports the end of a connection to the laws.
 func (c *Core) Down(conn *channel.Conn, err error) {
 	s := c.sessionOf(conn)
 	c.byConn.Delete(conn)
@@ -116,11 +116,11 @@ func (c *Core) Down(conn *channel.Conn, err error) {
 		return
 	}
 	c.log.Info("switch left", "switch", s.id, "reason", err)
-	c.tell(s, &fabric.Left{Switch: s.id})
+	c.post(s, &fabric.Left{Switch: s.id})
 }
 
-// tell queues an event that must not be lost; before the switch has joined it waits.
-func (c *Core) tell(s *session, e law.Event) {
+// post queues an event that must not be lost; before the switch has joined it waits.
+func (c *Core) post(s *session, e law.Event) {
 	s.mu.Lock()
 	if !s.joined {
 		if len(s.early) < earlyMax {
@@ -136,7 +136,7 @@ func (c *Core) tell(s *session, e law.Event) {
 	c.turns.must(s, e)
 }
 
-// refuse remembers why a switch is not managed; of too many, some are forgotten.
+// refuse records why a switch is not managed. If there are too many, it forgets some.
 func (c *Core) refuse(id law.Switch, why error) {
 	for old := range c.refused {
 		if len(c.refused) < refusedMax {
@@ -147,7 +147,7 @@ func (c *Core) refuse(id law.Switch, why error) {
 	c.refused[id] = clip(why.Error())
 }
 
-// clip keeps a peer's text short.
+// clip shortens a peer's text.
 func clip(s string) string {
 	const most = 500
 	if len(s) > most {
@@ -156,7 +156,7 @@ func clip(s string) string {
 	return s
 }
 
-// PacketIn queues a copy of a frame; over the switch's share it is dropped.
+// PacketIn queues a copy of a frame, or drops it if the switch has too many queued.
 func (c *Core) PacketIn(conn *channel.Conn, in *openflow.PacketIn) {
 	s := c.sessionOf(conn)
 	kind, ours := fabric.KindOf(in.Cookie)
@@ -171,7 +171,7 @@ func (c *Core) PacketIn(conn *channel.Conn, in *openflow.PacketIn) {
 	}
 }
 
-// Message takes what else a switch sends by itself.
+// Message handles all other unrequested messages of a switch.
 func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message) {
 	s := c.sessionOf(conn)
 	if s == nil {
@@ -182,20 +182,20 @@ func (c *Core) Message(conn *channel.Conn, h openflow.Header, m openflow.Message
 		if m.Desc.PortNo > openflow.PortMax {
 			return // the bridge's own port
 		}
-		c.tell(s, &fabric.PortChanged{Switch: s.id, Port: readPort(&m.Desc), Gone: m.Reason == openflow.PortDelete})
+		c.post(s, &fabric.PortChanged{Switch: s.id, Port: readPort(&m.Desc), Gone: m.Reason == openflow.PortDelete})
 	case *openflow.FlowRemoved:
 		if _, ours := fabric.KindOf(m.Cookie); !ours || m.Reason != openflow.RemovedIdleTimeout {
 			return
 		}
 		if of, ok := readMatch(m.Match); ok {
-			c.tell(s, &fabric.Expired{Switch: s.id, Flow: fabric.FlowKey{Table: uint8(m.TableID), Priority: m.Priority, Match: of}})
+			c.post(s, &fabric.Expired{Switch: s.id, Flow: fabric.FlowKey{Table: uint8(m.TableID), Priority: m.Priority, Match: of}})
 		}
 	case *openflow.ErrorMessage:
 		c.counts.ordersRefused.Add(1)
 		c.log.Error("a switch refused an order", "switch", s.id, "error", m.Error(), "xid", h.XID, "order", clip(fmt.Sprintf("%x", m.Data)))
 		if forwards(m.Data) {
 			wait := c.patience.refused(s.id, time.Now())
-			c.log.Error("it does not forward as it should: its connection is ended, and it is told again", "switch", s.id, "after", wait)
+			c.log.Error("the switch lacks a flow or group for forwarding: its connection is ended, and all orders are sent again after it has joined", "switch", s.id, "after", wait)
 			conn.Close()
 		}
 	}

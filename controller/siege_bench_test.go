@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkSiege measures what an honest switch notices of others that attack the controller: the time from a
-// packet-in to the packet-out that answers it, one question every 2 ms for ten seconds, or when the last one was
-// answered or lost. The attackers are a
-// process of their own and share the machine's cores with the controller.
+// BenchmarkSiege measures the effect of attacks on an honest switch: the time from a packet-in to the packet-out that answers it.
+// The switch asks every 2 ms for ten seconds, or when the last question was answered or lost. The attackers are a process of
+// their own and share the machine's cores with the controller.
 func BenchmarkSiege(b *testing.B) {
 	for _, a := range append([]attack{{name: "alone"}}, attacks...) {
 		b.Run(a.name, func(b *testing.B) {
@@ -55,7 +54,7 @@ func BenchmarkSiege(b *testing.B) {
 	}
 }
 
-// memoryOf gives a process's resident memory in MB.
+// memoryOf returns a process's resident memory in MB.
 func memoryOf(tb testing.TB, p *process) float64 {
 	tb.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))

@@ -80,8 +80,8 @@ type model struct {
 	role  func(asked *openflow.RoleRequest) openflow.Message // nil: confirms what is asked
 	flows func(p *remote, xid uint32) error                  // nil: none
 	seen  func(h openflow.Header, m openflow.Message)
-	begun func(p *remote) // called beside it when the handshake is through
-	// joined is called once the controller has told the switch something and waits for it to be confirmed.
+	begun func(p *remote) // called on a goroutine of its own after the handshake
+	// joined is called when the controller has sent the switch orders and waits for their confirmation.
 	joined func()
 }
 
@@ -228,7 +228,7 @@ func newHonest(tb testing.TB, r *racks) *honest {
 
 func honestMAC(n byte) fabric.MAC { return fabric.MAC{2, 0xaa, 0, 0, 0, n} }
 
-// ask gives how long the controller took to answer; false: longer than it was waited for.
+// ask returns how long the controller took to answer; false: longer than it was waited for.
 func (h *honest) ask(number byte, wait time.Duration) (time.Duration, bool) {
 	number %= 8 // as many addresses as a host may have
 	frame := modelnet.ARP(honestMAC(1), fabric.IPv4{10, 1, 0, number}, fabric.Broadcast, fabric.IPv4{10, 2, 0, 0})

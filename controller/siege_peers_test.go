@@ -91,7 +91,7 @@ func with(from string, f func(p *remote)) {
 	f(p)
 }
 
-// joined is an honest switch until the controller has taken it in; then f is run beside it.
+// joined is an honest switch until the controller has accepted it; then f runs on a goroutine of its own.
 func joined(from string, m model, f func(p *remote)) {
 	with(from, func(p *remote) {
 		m.joined = func() { go f(p) }
@@ -164,7 +164,7 @@ func echoFlood(from string, id uint64) {
 	joined(from, model{id: id, ports: 1}, func(p *remote) { repeat(p, &openflow.EchoRequest{Data: make([]byte, 100)}) })
 }
 
-// forgedGeneration says that a far higher generation id is in use.
+// forgedGeneration reports a far higher generation id as in use.
 func forgedGeneration(from string, id uint64) {
 	joined(from, model{id: id, ports: 1}, func(p *remote) {
 		body := binary.BigEndian.AppendUint32(nil, uint32(openflow.RoleSlave))

@@ -10,8 +10,8 @@ import (
 	"weir/openflow"
 )
 
-// A switch that refuses a flow of forwarding is let go, told again when it comes back, and then settled. One that
-// refuses only a copy to the controller stays.
+// The connection of a switch that refuses a flow for forwarding is ended. When the switch comes back it gets the orders again, and
+// then settles. A switch that refuses only a copy to the controller stays connected.
 func TestRefusedOrderIsToldAgain(t *testing.T) {
 	r := newSiege(t)
 	for id, kind := range map[uint64]fabric.Kind{1: fabric.Pass, 2: fabric.SYN} {

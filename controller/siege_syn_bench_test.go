@@ -22,10 +22,10 @@ import (
 	"weir/law/fabric"
 )
 
-// BenchmarkSYNFlood has a host send SYNs, 200,000 a second or as many as the machine makes, of random addresses and
-// ports to one MAC address in another rack, through Open vSwitch in user space. It reports a second's SYNs: sent, read
-// by the switch, out of its port towards the spine, and to the controller by its meter; and what others notice: round trips of
-// datagrams through the same switches, each 2 ms, and what the controller takes to answer another switch.
+// BenchmarkSYNFlood has a host send SYNs, 200,000 a second or as many as the machine can make, of random addresses and ports to
+// one MAC address in another rack, through Open vSwitch in user space. It reports the SYNs per second at four places: sent, read
+// by the switch, out of its port towards the spine, and to the controller through its meter. It also reports the effect on
+// others: round trips of datagrams through the same switches, one each 2 ms, and the controller's time to answer another switch.
 func BenchmarkSYNFlood(b *testing.B) {
 	const seconds = 10
 	r := newRacks(b, 2, 1, 2)

@@ -7,9 +7,9 @@ import (
 	"weir/datapath/testnet"
 )
 
-// All attacks at once on a controller that has a fabric of Open vSwitch with hosts: each ends by its cause, which is
-// counted and logged, the controller's memory stays bounded, and the honest switches are served as before. The floods
-// are gentle ones, for a machine that does much else: BenchmarkSiege has the others.
+// All attacks at once on a controller that has a fabric of Open vSwitch with hosts. Each ends with its cause, which is counted and
+// logged. The controller's memory stays bounded, and the honest switches are served as before. The floods are small ones, for a
+// busy machine: BenchmarkSiege has the others.
 func TestSiege(t *testing.T) {
 	t.Parallel()
 	r := newRacks(t, 2, 1, 2)

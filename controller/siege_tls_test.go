@@ -80,8 +80,8 @@ func (r *racks) shows(tb testing.TB, own *tls.Certificate, id uint64) *x509.Cert
 	return nil
 }
 
-// Open vSwitch over TLS is served; whoever shows a wrong certificate, or none, or is no TLS at all, is refused and
-// counted; and the controller's certificate is renewed while it runs.
+// Open vSwitch over TLS is served. A peer with a wrong certificate, without one, or without TLS is refused and counted. The
+// controller's certificate is renewed while it runs.
 func TestControllerTLS(t *testing.T) {
 	r := newRacks(t, 1, 1, 1)
 	hour := time.Now().Add(time.Hour)
@@ -114,7 +114,7 @@ func TestControllerTLS(t *testing.T) {
 		t.Errorf("%+v, %d switches", s.Peers, len(s.Forward.Switches))
 	}
 	log := r.controller.log.String()
-	for _, why := range []string{"didn't provide a certificate", "unknown authority", "expired", "does not look like a TLS handshake", "not of 0000000000000001"} {
+	for _, why := range []string{"didn't provide a certificate", "unknown authority", "expired", "does not look like a TLS handshake", "not for 0000000000000001"} {
 		if !strings.Contains(log, why) {
 			t.Errorf("the log does not say %q", why)
 		}

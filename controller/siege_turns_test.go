@@ -65,7 +65,7 @@ func TestTurns(t *testing.T) {
 			t.Fatal("it waits for ever")
 		}
 	}
-	// What must not be lost goes before what may, and probes before other packets.
+	// Events that must not be lost come before packets, and probes before other packets.
 	for _, e := range []fabric.PacketIn{{Frame: frame}, {Kind: fabric.Probe, Frame: frame}} {
 		turns.may(quiet, e)
 	}
@@ -119,7 +119,7 @@ func TestTurnsWait(t *testing.T) {
 			turns.must(a, &fabric.Left{Switch: 1})
 		}
 	})
-	turns.end() // nobody is held up by a controller that has ended
+	turns.end() // a controller that has ended delays nobody
 	sent.Wait()
 }
 

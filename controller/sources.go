@@ -2,8 +2,8 @@ package controller
 
 import "embed"
 
-// Sources are the controller's, tests among them: a finished run of a lab is filed with a digest of those that it was
-// made by.
+// Sources holds the controller's source files, including tests. A finished run of a lab is stored with a digest of the sources
+// that made it.
 //
 //go:embed *.go
 var Sources embed.FS

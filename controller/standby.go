@@ -13,36 +13,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Controllers that share a generation file are one controller to its switches: one is active, the others stand by.
-// The active one holds a lock on the file beside it, and writes there that it lives. Who ends or is killed loses the
-// lock at once. Who hangs is replaced after a time, by another file under that name; it stands by as soon as it finds
-// out. Until then two may think that they are active, and it is the switches that decide: the later one has the
-// higher generation id. One that pauses between the lock and its generation id can draw the higher id and not have
-// the lease. So whoever has the lease also looks whether its id is the highest (fence), and begins anew if not.
+// Controllers that share a generation file act as one controller: one is active, the others stand by. The active one has a lock
+// on the lease file next to the generation file, and writes a heartbeat to it. When its process ends, the kernel releases the
+// lock at once.
+//
+// If the active one hangs, another controller replaces the lease file by a new one after a time. The old one stands by as soon
+// as it notices that. Until then two controllers may both act as the active one, and the switches decide: the later one has the
+// higher generation id.
+//
+// A controller that pauses between taking the lock and drawing its generation id can get the higher id without the lease. So the
+// owner of the lease also checks that its id is the highest (fence), and begins again if it is not.
 const (
 	leaseEvery = 250 * time.Millisecond // the active one writes; the others look
-	leaseStale = 3 * time.Second        // without a word the active one hangs
+	leaseStale = 3 * time.Second        // without a heartbeat the active one counts as hung
 )
 
 // lease is the right to be active.
 type lease struct {
-	path string // beside the generation file
+	path string // next to the generation file
 	name string // of this controller
 	log  *slog.Logger
 
-	file  *os.File // locked while this one is active
-	beats uint64
+	file       *os.File // locked while this one is active
+	heartbeats uint64
 }
 
 func newLease(generation, name string, log *slog.Logger) *lease {
 	return &lease{path: generation + ".active", name: name, log: log}
 }
 
-// take waits until this controller is the active one, or ctx ends. waits is told for whom it waits.
+// take waits until this controller is the active one, or ctx ends. It calls waits with the controller that it waits for.
 func (l *lease) take(ctx context.Context, waits func(of string)) error {
 	look := time.NewTicker(leaseEvery)
 	defer look.Stop()
-	said, holder, heard := "", "", time.Now() // what the active one wrote last, and when that was new
+	said, holder, heard := "", "", time.Now() // the last heartbeat of the active one, its name, and the time of the heartbeat
 	for ctx.Err() == nil {
 		got, says, err := l.try()
 		if err != nil || got {
@@ -54,7 +58,7 @@ func (l *lease) take(ctx context.Context, waits func(of string)) error {
 			waits(holder)
 		}
 		if time.Since(heard) >= leaseStale {
-			l.log.Warn("the active controller hangs: its place is taken", "hangs", holder)
+			l.log.Warn("the active controller hangs: this one takes over", "hangs", holder)
 			return l.replace()
 		}
 		select {
@@ -65,11 +69,11 @@ func (l *lease) take(ctx context.Context, waits func(of string)) error {
 	return nil
 }
 
-// try takes the lock if nobody has it, else gives what its holder says.
+// try takes the lock if it is free, and else returns the holder's heartbeat.
 func (l *lease) try() (got bool, says string, err error) {
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return false, "", fmt.Errorf("who is active: %w", err)
+		return false, "", fmt.Errorf("read which controller is active: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
@@ -85,17 +89,17 @@ func (l *lease) try() (got bool, says string, err error) {
 		l.release()
 		return false, "", nil
 	}
-	return true, "", l.beat()
+	return true, "", l.heartbeat()
 }
 
-// replace puts a locked file in the place of the one whose holder hangs.
+// replace replaces the lease file of a controller that hangs by a new, locked file.
 func (l *lease) replace() error {
 	f, err := os.CreateTemp(filepath.Dir(l.path), "active.new-*")
 	if err != nil {
 		return fmt.Errorf("become active: %w", err)
 	}
 	l.file = f
-	err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), l.beat())
+	err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), l.heartbeat())
 	if err == nil {
 		err = os.Rename(f.Name(), l.path)
 	}
@@ -107,7 +111,7 @@ func (l *lease) replace() error {
 	return nil
 }
 
-// ours tells whether the file under the name is still the one that is locked.
+// ours reports whether the file under the name is still the one that is locked.
 func (l *lease) ours() bool {
 	named, err := os.Stat(l.path)
 	if err != nil {
@@ -117,17 +121,17 @@ func (l *lease) ours() bool {
 	return err == nil && os.SameFile(named, held)
 }
 
-// beat says that this controller lives.
-func (l *lease) beat() error {
-	l.beats++
-	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n", l.name, l.beats), 0); err != nil {
-		return fmt.Errorf("say who is active: %w", err)
+// heartbeat writes that this controller runs.
+func (l *lease) heartbeat() error {
+	l.heartbeats++
+	if _, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n", l.name, l.heartbeats), 0); err != nil {
+		return fmt.Errorf("write the heartbeat: %w", err)
 	}
 	return nil
 }
 
-// keep says so until ctx is done, or another one is active: then it calls lost. fenced tells whether another one has
-// drawn a higher generation id; it ends the term itself.
+// keep sends heartbeats until ctx is done, or until another controller is active: then it calls lost. fenced reports whether
+// another one has drawn a higher generation id; it ends the term itself.
 func (l *lease) keep(ctx context.Context, fenced func() bool, lost func()) {
 	defer l.release()
 	every := time.NewTicker(leaseEvery)
@@ -146,13 +150,13 @@ func (l *lease) keep(ctx context.Context, fenced func() bool, lost func()) {
 		if fenced() {
 			return
 		}
-		if err := l.beat(); err != nil { // a full disk must not stop the fabric; who waits decides
-			l.log.Error("cannot say that this controller lives", "error", err)
+		if err := l.heartbeat(); err != nil { // a full disk must not stop the fabric; waiting controllers may take over
+			l.log.Error("cannot write the heartbeat of this controller", "error", err)
 		}
 	}
 }
 
-// release gives the lock back.
+// release releases the lock.
 func (l *lease) release() {
 	if l.file != nil {
 		_ = l.file.Close()

@@ -19,15 +19,15 @@ import (
 	"weir/openflow/channel"
 )
 
-// Status is what a controller knows now.
+// Status is the state of a controller.
 type Status struct {
 	Name       string                   `json:"name"`
 	Version    string                   `json:"version"`
 	UpSeconds  int64                    `json:"up_seconds"`
-	Active     string                   `json:"active,omitempty"` // the controller for which this one stands by; nothing below then
+	Active     string                   `json:"active,omitempty"` // the active controller, if this one stands by; then the fields below are empty
 	Generation uint64                   `json:"generation"`
-	Raises     uint64                   `json:"generation_raises"` // of Generation, since a switch called it stale
-	Refused    map[string]string        `json:"refused"`           // switches that are not managed, and why
+	Raises     uint64                   `json:"generation_raises"` // of Generation, because a switch called it stale
+	Refused    map[string]string        `json:"refused"`           // switches that are not managed, with the reason
 	Forward    forward.Status           `json:"forward"`
 	Poll       map[string]poll.Counts   `json:"poll"`
 	Ports      map[string][]PortCounter `json:"ports"`
@@ -35,15 +35,15 @@ type Status struct {
 	Peers      PeersStatus              `json:"peers"`
 }
 
-// PeersStatus are the connections, those of peers that are no switches of ours with them.
+// PeersStatus counts the connections, including those of peers that are no managed switches.
 type PeersStatus struct {
 	Now      int               `json:"now"`
-	HalfOpen int               `json:"half_open"` // of Now: hello and features are not through
+	HalfOpen int               `json:"half_open"` // of Now: before the end of hello and features
 	Accepted uint64            `json:"accepted"`
 	Ended    map[string]uint64 `json:"ended"` // or refused, by cause
 }
 
-// PortCounter are the counters of one port, as the last answer had them.
+// PortCounter has the counters of one port from the last answer.
 type PortCounter struct {
 	Port      uint32 `json:"port"`
 	RxPackets uint64 `json:"rx_packets"`
@@ -54,10 +54,10 @@ type PortCounter struct {
 	TxDropped uint64 `json:"tx_dropped"`
 }
 
-// CoreStatus are figures of the machinery.
+// CoreStatus has the figures of the core.
 type CoreStatus struct {
 	Frames        uint64 `json:"frames"`         // that came to the controller
-	FramesDropped uint64 `json:"frames_dropped"` // over a limit of it
+	FramesDropped uint64 `json:"frames_dropped"` // above a limit of the controller
 	EventsDropped uint64 `json:"events_dropped"` // changes of switches before they joined: these were read again
 	Orders        uint64 `json:"orders"`
 	Changes       uint64 `json:"changes"`        // of these: of flows, groups and meters
@@ -65,9 +65,9 @@ type CoreStatus struct {
 	ActionsLate   uint64 `json:"actions_late"`   // of laws, for a switch that had left: not carried out
 	SlowestStepUs int64  `json:"slowest_step_us"`
 
-	// Grants are windows and rates that laws granted, by law. This controller has no agents yet: nobody enforces them.
+	// Grants counts the windows and rates that laws granted, by law. This controller has no agents yet to enforce them.
 	Grants map[string]uint64 `json:"grants"`
-	// Unknown are actions that this controller has no route for, by law and kind. They had no effect.
+	// Unknown counts the actions that this controller has no route for, by law and kind. They had no effect.
 	Unknown map[string]uint64 `json:"unknown_actions"`
 }
 
@@ -104,9 +104,9 @@ func (r *term) peers() PeersStatus {
 	return p
 }
 
-// overRate counts packets that connections dropped, above the rate that meters allow; it never goes back.
+// overRate returns the number of packets that connections dropped above the rate of the meters. It never decreases.
 func (c *Core) overRate() uint64 {
-	n := c.counts.overRate.Load() // of those that are gone
+	n := c.counts.overRate.Load() // of ended connections
 	c.byConn.Range(func(conn, _ any) bool {
 		n += conn.(*channel.Conn).Stats().PacketInsDropped
 		return true
@@ -148,7 +148,7 @@ func (r *role) status(ctx context.Context) (s *Status) {
 	return s
 }
 
-// PinRequest asks for one path for both directions of a flow; Drop takes it back.
+// PinRequest asks for one path for both directions of a flow; Drop ends the pin.
 type PinRequest struct {
 	Proto       uint8  `json:"proto"`
 	Src         string `json:"src"` // address:port
@@ -182,7 +182,7 @@ func (r *role) serveControl() (*http.Server, error) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s) // who asked is gone, most likely
+		_ = json.NewEncoder(w).Encode(s) // fails if the client has left
 	})
 	mux.HandleFunc("POST /pin", func(w http.ResponseWriter, q *http.Request) {
 		var p PinRequest
@@ -198,7 +198,7 @@ func (r *role) serveControl() (*http.Server, error) {
 		if t := r.term.Load(); t == nil {
 			http.Error(w, errStandby.Error(), http.StatusServiceUnavailable)
 		} else {
-			t.core.Tell(q.Context(), e)
+			t.core.Post(q.Context(), e)
 		}
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
@@ -206,10 +206,10 @@ func (r *role) serveControl() (*http.Server, error) {
 	return s, nil
 }
 
-// Within runs f on a thread that is in a controller's network namespace.
+// Within runs f on a thread in a controller's network namespace.
 type Within func(f func() error) error
 
-// Here is for a controller in the namespace of this process.
+// Here is Within for a controller in the namespace of this process.
 func Here(f func() error) error { return f() }
 
 // ReadStatus asks the controller of this name.
@@ -230,10 +230,10 @@ func ReadStatus(ctx context.Context, name string, in Within) (*Status, error) {
 	return &s, json.NewDecoder(a.Body).Decode(&s)
 }
 
-// unreached is the error of a question that a controller did not answer.
+// unreached explains why a controller could not be reached.
 func unreached(name string, err error) error {
 	if nobody := new(localsock.NobodyError); errors.As(err, &nobody) {
-		return fmt.Errorf("%w: start it with weir controller, or give its --name; one that another user started, ask as that user", nobody)
+		return fmt.Errorf("%w: start it with weir controller, or give its --name; if another user started it, run this command as that user", nobody)
 	}
 	return fmt.Errorf("ask controller %s: %w", name, err)
 }
@@ -253,8 +253,8 @@ func client(name string, in Within) *http.Client {
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 }
 
-// Well tells whether all switches that were ever seen are connected and as they should be, and none
-// refused an order. One that stands by is.
+// Well reports whether all switches that were ever seen are connected and in their wanted state, and none refused an order. It is
+// true for a controller that stands by.
 func (s *Status) Well() bool {
 	if s.Active != "" {
 		return true

@@ -10,9 +10,9 @@ import (
 	"weir/openflow"
 )
 
-// Copies to the controller go through a meter that holds up the copy alone. OpenFlow 1.3 has none such: its
-// meter instruction drops the packet itself, so a flood of SYNs would keep honest ones from connecting. Open
-// vSwitch's own action for it is NXAST_CONTROLLER2, with the meter as a property.
+// Copies to the controller go through a meter that limits only the copies. OpenFlow 1.3 has no such meter: its meter instruction
+// drops the packet itself, so that a flood of SYNs would keep honest hosts from connecting. Open vSwitch has an action of its own
+// for it, NXAST_CONTROLLER2, with the meter as a property.
 const (
 	experimenterNicira = 0x00002320
 	subtypeController2 = 37
@@ -36,7 +36,7 @@ func copyAction(meter uint32, maxLen uint16) openflow.Action {
 	return openflow.ActionExperimenter{Experimenter: experimenterNicira, Data: b}
 }
 
-// readCopyAction gives the meter of an action that copyAction made.
+// readCopyAction returns the meter of an action that copyAction made.
 func readCopyAction(a openflow.ActionExperimenter) (meter uint32, ok bool) {
 	if a.Experimenter != experimenterNicira || len(a.Data) < 8 || binary.BigEndian.Uint16(a.Data) != subtypeController2 {
 		return 0, false
@@ -54,7 +54,7 @@ func readCopyAction(a openflow.ActionExperimenter) (meter uint32, ok bool) {
 	return meter, ok
 }
 
-// copied is how much of a frame the controller needs.
+// copied returns how many bytes of a frame the controller needs.
 func copied(k fabric.Kind) uint16 {
 	switch k {
 	case fabric.SYN, fabric.FIN, fabric.RST, fabric.UnknownSource:
@@ -63,7 +63,7 @@ func copied(k fabric.Kind) uint16 {
 	return wholeFrame
 }
 
-// match says in OpenFlow what a flow is for.
+// match converts a match to OpenFlow.
 func match(m fabric.Match) openflow.Match {
 	var out openflow.Match
 	none := openflow.MAC{}
@@ -104,7 +104,7 @@ const (
 	protoUDP = 17
 )
 
-// readMatch is the way back. False: none of ours looks so.
+// readMatch is the inverse of match. False: Weir makes no such match.
 func readMatch(m openflow.Match) (out fabric.Match, ok bool) {
 	proto := uint8(0)
 	for i := range m {
@@ -143,7 +143,7 @@ func readMatch(m openflow.Match) (out fabric.Match, ok bool) {
 	return out, true
 }
 
-// instructions say in OpenFlow what a flow does.
+// instructions converts the action of a flow to OpenFlow.
 func instructions(f fabric.Flow) (out openflow.Instructions) {
 	var actions openflow.Actions
 	if f.Do.Meter != 0 {
@@ -164,7 +164,7 @@ func instructions(f fabric.Flow) (out openflow.Instructions) {
 	return out
 }
 
-// readInstructions is the way back.
+// readInstructions is the inverse of instructions.
 func readInstructions(is openflow.Instructions) (do fabric.Do, ok bool) {
 	for _, i := range is {
 		switch i := i.(type) {
@@ -192,14 +192,14 @@ func readInstructions(is openflow.Instructions) (do fabric.Do, ok bool) {
 	return do, true
 }
 
-// flowMod makes or changes a flow of ours.
+// flowMod returns the message that adds, changes or removes a flow of Weir's.
 func flowMod(f fabric.Flow, command openflow.FlowModCommand) *openflow.FlowMod {
 	m := &openflow.FlowMod{
 		Cookie: f.Kind.Cookie(), TableID: openflow.TableID(f.Table), Command: command, Priority: f.Priority,
 		BufferID: openflow.NoBuffer, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny, Match: match(f.Match),
 	}
 	if command == openflow.FlowDeleteStrict {
-		m.CookieMask = fabric.CookieMask // another's flow with the same match stays
+		m.CookieMask = fabric.CookieMask // a foreign flow with the same match stays
 		return m
 	}
 	m.IdleTimeout = f.Idle
@@ -210,7 +210,7 @@ func flowMod(f fabric.Flow, command openflow.FlowModCommand) *openflow.FlowMod {
 	return m
 }
 
-// readFlow gives a flow that was found on a switch. ours: its cookie is; ok: Weir makes such flows.
+// readFlow converts a flow that was found on a switch. ours: it has Weir's cookie; ok: Weir makes such flows.
 func readFlow(s *openflow.FlowStats) (f fabric.Flow, ours, ok bool) {
 	f.Table, f.Priority, f.Idle = uint8(s.TableID), s.Priority, s.IdleTimeout
 	f.Kind, ours = fabric.KindOf(s.Cookie)
@@ -220,8 +220,8 @@ func readFlow(s *openflow.FlowStats) (f fabric.Flow, ours, ok bool) {
 	return f, ours, ok1 && ok2
 }
 
-// groupMod makes or changes a group. A bucket watches its port: Open vSwitch then passes over ports that are
-// down before the controller has heard of it, and without one.
+// groupMod returns the message that adds, changes or removes a group. A bucket watches its port: so Open vSwitch skips ports that
+// are down before the controller knows it, and without a controller.
 func groupMod(g fabric.Group, command openflow.GroupCommand) *openflow.GroupMod {
 	m := &openflow.GroupMod{Command: command, Type: openflow.GroupTypeSelect, GroupID: openflow.GroupID(g.ID)}
 	for _, p := range g.Ports {
@@ -280,7 +280,7 @@ func packetOut(a fabric.PacketOut) *openflow.PacketOut {
 	return m
 }
 
-// foreign describes a flow that is in a table of ours and not ours.
+// foreign describes a flow in one of Weir's tables that is not Weir's.
 func foreign(s *openflow.FlowStats) string {
 	return fmt.Sprintf("table %d priority %d cookie %#x %v", s.TableID, s.Priority, s.Cookie, s.Match)
 }

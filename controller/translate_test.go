@@ -58,7 +58,7 @@ func TestFlowsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// What is not ours is not taken for it, whatever it looks like.
+// A foreign flow is not taken for Weir's, even if it looks similar.
 func TestFlowsOfOthers(t *testing.T) {
 	for _, s := range []openflow.FlowStats{
 		{Cookie: 0},

@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	urgentPerSwitch = 1024                  // events that must not be lost; a switch that sends more is read from later
+	urgentPerSwitch = 1024                  // events that must not be lost; a switch that sends more is read more slowly
 	framesPerSwitch = 1024                  // packets for the laws; further ones are dropped
 	bytesPerSwitch  = 512 << 10             // of these packets
 	freeMax         = 1024                  // packets whose memory is kept for further ones
 	freeBytesMax    = 2048                  // of each of these
-	turn            = 50 * time.Microsecond // of the laws' time, for one switch after the other
+	turn            = 50 * time.Microsecond // of the laws' time, for each switch in turn
 )
 
-// turns hands the laws what switches have sent, one switch after the other, each for the same time: one that sends
-// much, or what costs the laws much, holds up no other. Who has sent nothing lately comes first, for one turn. It is
-// the scheduler of FQ-CoDel (RFC 8290, 4.2) with time in the place of bytes.
+// turns passes the messages of switches to the laws, one switch after the other, each for the same time. So a switch with many or
+// expensive messages does not delay others. A switch that has sent nothing recently comes first, for one turn. It is the
+// scheduler of FQ-CoDel (RFC 8290, 4.2), with time in place of bytes.
 type turns struct {
 	wake chan struct{} // buffered: something waits
 
 	mu         sync.Mutex
-	room       sync.Cond // of urgentPerSwitch
+	room       sync.Cond // for urgentPerSwitch
 	ended      bool
 	fresh, old queue[*session]
 	free       []*fabric.PacketIn
 }
 
-// mailbox is what one switch has sent and the laws have not seen.
+// mailbox holds the messages of one switch that wait for the laws.
 type mailbox struct {
 	urgent queue[law.Event]
-	probes queue[*fabric.PacketIn] // links must not go because frames flood
+	probes queue[*fabric.PacketIn] // apart, so that a flood of frames does not take links down
 	frames queue[*fabric.PacketIn]
 	bytes  int // of probes and frames
 	listed bool
@@ -46,7 +46,7 @@ func newTurns() *turns {
 	return t
 }
 
-// must queues an event that may not be lost; who sends faster than the laws work waits.
+// must queues an event that may not be lost. It waits while the switch has too many queued.
 func (t *turns) must(s *session, e law.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *turns) may(s *session, in fabric.PacketIn) bool {
 	return true
 }
 
-// copied is a copy of a packet, in memory that an earlier one had.
+// copied copies a packet, into the memory of an earlier one.
 func (t *turns) copied(in fabric.PacketIn) *fabric.PacketIn {
 	var e *fabric.PacketIn
 	if last := len(t.free) - 1; last >= 0 {
@@ -100,7 +100,7 @@ func (t *turns) list(s *session) {
 	}
 }
 
-// next gives the event whose turn it is; false: there is none. It goes back to spent, with what it cost.
+// next returns the event whose turn it is; false: none. The caller must pass it to spent afterwards, with its cost.
 func (t *turns) next() (*session, law.Event, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *turns) next() (*session, law.Event, bool) {
 			b.credit += turn
 			t.old.push(s)
 		case from == &t.fresh && t.old.len() > 0:
-			t.old.push(s) // not first again before the others had their turn
+			t.old.push(s) // first again only after the others had their turn
 		default:
 			b.listed = false
 		}
@@ -151,9 +151,8 @@ func (t *turns) pop(b *mailbox) (law.Event, bool) {
 	return p, true
 }
 
-// spent takes what an event cost from its switch's credit, at most ten turns: while the processor had other things to
-// do, time passed, too, and the switch would wait for that among all others. The laws have given the event back: a packet's
-// memory is used again.
+// spent subtracts the cost of an event from its switch's credit, at most ten turns: the cost is elapsed time, which includes
+// other work of the processor. The laws no longer use the event, so a packet's memory is used again.
 func (t *turns) spent(s *session, e law.Event, d time.Duration) {
 	t.mu.Lock()
 	s.box.credit -= min(d, 10*turn)
@@ -163,7 +162,7 @@ func (t *turns) spent(s *session, e law.Event, d time.Duration) {
 	t.mu.Unlock()
 }
 
-// end lets nobody wait any more.
+// end wakes all waiters, and nobody waits after it.
 func (t *turns) end() {
 	t.mu.Lock()
 	t.ended = true

@@ -19,9 +19,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// judge reads what Open vSwitch logs of its OpenFlow connections, and finds orders of a controller that is not
-// MASTER: those that were refused, and those that were not. Each bridge reaches each controller by an address of
-// its own, so that a line tells which bridge and which controller it is of.
+// judge reads Open vSwitch's log of its OpenFlow connections, and finds the refused and the accepted orders of a controller that
+// is not MASTER. Each bridge reaches each controller through an address of its own, so that a line identifies both.
 type judge struct {
 	mu      sync.Mutex
 	rest    []byte
@@ -96,7 +95,7 @@ func (j *judge) line(text string) {
 	}
 }
 
-// obeyed gives the orders that were taken from a controller that was not MASTER.
+// obeyed returns the orders that were taken from a controller that was not MASTER.
 func (j *judge) obeyed() (lines []string) {
 	for _, b := range j.bridges {
 		for _, line := range b.open {
@@ -111,7 +110,7 @@ type pair struct {
 	*racks
 	judge *judge
 	of    map[string]*process
-	turns atomic.Uint64 // orders asked for: flows pinned or let go
+	turns atomic.Uint64 // requests: flows pinned or unpinned
 	lost  atomic.Uint64 // such that no controller took
 }
 
@@ -189,7 +188,7 @@ func (p *pair) active(tb testing.TB, names ...string) (name, other string) {
 	return name, map[string]string{"a": "b", "b": "a"}[name]
 }
 
-// churn has flows pinned and let go without pause, so that orders are always under way.
+// churn pins and unpins flows without pause, so that orders are always on their way.
 func (p *pair) churn() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Two controllers with one generation file: one has the switches, the other takes over when it is killed or hangs,
-// and none of the old one's orders is carried out after that, by the switches' own log.
+// Two controllers have one generation file. One has the switches; the other takes over when the first is killed or hangs. By the
+// switches' own log, no order of the old one is carried out after that.
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -40,9 +40,8 @@ func (p *pair) verdict(tb testing.TB, changes int) {
 	}
 }
 
-// BenchmarkTwoControllers takes the fabric from one controller to the other as often as it is told (-benchtime
-// 100x), every other time by a kill, else by a stop, and reports how long it took until all switches, links and
-// flows were confirmed to the new one.
+// BenchmarkTwoControllers moves the fabric from one controller to the other, b.N times (-benchtime 100x), by a kill and by a stop
+// in turn. It reports the time until all switches, links and flows are confirmed to the new one.
 func BenchmarkTwoControllers(b *testing.B) {
 	p := newPair(b)
 	stop := p.churn()

@@ -17,7 +17,7 @@ func attributes(b []byte) []syscall.NetlinkRouteAttr {
 	return all
 }
 
-// attributeOf gives the value of the first of a kind; nil without.
+// attributeOf returns the value of the first of a kind; nil without.
 func attributeOf(list []syscall.NetlinkRouteAttr, kind uint16) []byte {
 	for i := range list {
 		if list[i].Attr.Type&nl.NLA_TYPE_MASK == kind {

@@ -10,11 +10,11 @@ import (
 	"weir/agent/switchd"
 )
 
-// Options says what of a machine is wanted.
+// Options selects the ports and the configuration to check.
 type Options struct {
 	// Ports are names of devices, or patterns (path.Match). None: every device that can be a port.
 	Ports []string
-	// Config is a configuration to judge the ports by; nil: the defaults. Without Ports its ports count.
+	// Config is the configuration for which the ports are checked; nil: the defaults. Without Ports, its ports are checked.
 	Config  *switchd.Config
 	Version string // of Weir
 	// Agent is `weir switch` as this build has it, with its law.
@@ -49,7 +49,7 @@ func CheckPattern(port string) error {
 	return nil
 }
 
-// Check judges a machine by what was gathered of it.
+// Check makes the report on a machine from its facts.
 func Check(f *Facts, o Options) *Report {
 	o.Ports = o.ports()
 	j := &judge{f: f, o: o, level: OK}
@@ -87,7 +87,7 @@ type judge struct {
 	level Level
 }
 
-// add puts one finding down. Everything that comes from the machine is made safe to print here.
+// add adds a finding. It makes all text that comes from the machine safe to print.
 func (j *judge) add(n Finding) {
 	n.Subject, n.Text, n.Remedy = clean(n.Subject), clean(n.Text), clean(n.Remedy)
 	j.level = worse(j.level, n.Level)
@@ -128,8 +128,7 @@ func names(devices []*Device) []string {
 	return out
 }
 
-// choose gives the devices that were asked for, or those that can be ports, and says of what was asked
-// for in vain.
+// choose returns the wanted devices, or those that can be ports. It adds a finding for each wanted device that is missing.
 func (j *judge) choose() (chosen []*Device) {
 	if len(j.o.Ports) == 0 {
 		for i := range j.f.Devices {
@@ -160,7 +159,7 @@ func (j *judge) choose() (chosen []*Device) {
 		if !found && !j.hidden(seeDevices) {
 			j.add(Finding{
 				Area: AreaPorts, Check: "port.missing", Subject: p, Level: Problem, Text: "no such device in this network namespace; weir switch refuses it, or waits for it (--wait, -f)",
-				Remedy: "mind the spelling, or run it in the port's namespace (ip netns exec NAMESPACE weir doctor)", port: p, asks: attaching,
+				Remedy: "check the spelling, or run it in the port's namespace (ip netns exec NAMESPACE weir doctor)", port: p, asks: attaching,
 			})
 		}
 	}
@@ -173,11 +172,11 @@ var attaching = []Ability{Switching, Observing, Marking, Edging}
 // queueing are those that need the length of its queue.
 var queueing = []Ability{Switching, Observing, Marking}
 
-// place says what a device is in the network, and whether it is one to attach to.
+// place is the role of a device in the network, and whether Weir can attach to it.
 type place struct {
 	role   string
 	attach bool
-	// instead: what to name in its place, where attach is false.
+	// instead: what to name in its place, if attach is false.
 	instead string
 	level   Level
 }
@@ -197,7 +196,7 @@ func (d *Device) isTunnel() bool {
 	return slices.Contains(tunnelKinds, d.Kind) && !slices.Contains(fallbacks, d.Name)
 }
 
-// place is by the kind first, for that decides where its packets go.
+// place returns the place of a device. The kind counts first, because it decides where packets go.
 func (j *judge) place(d *Device) place {
 	switch {
 	case d.Loopback:
@@ -220,7 +219,7 @@ func (j *judge) place(d *Device) place {
 	case "macvlan", "ipvlan":
 		return place{role: "a " + d.Kind + ", whose packets queue on the device below", instead: j.below(d), level: Problem}
 	case "macvtap", "ipvtap":
-		return place{role: "a " + d.Kind + " of a VM: what goes to the VM leaves by no device, so its acknowledgements cannot be changed", instead: "a tap in a bridge for the VM", level: Blocked}
+		return place{role: "a " + d.Kind + " of a VM: traffic to the VM leaves by no device, so its acknowledgements cannot be changed", instead: "a tap in a bridge for the VM", level: Blocked}
 	case "netkit":
 		return place{role: "a netkit device: packets go straight into the container", instead: "the uplink", level: Problem}
 	}
@@ -250,7 +249,7 @@ func (j *judge) below(d *Device) string {
 	return d.Lower
 }
 
-// role is that of a device that can be a port.
+// role returns the role of a device that can be a port.
 func (j *judge) role(d *Device) string {
 	what := "port"
 	switch {

@@ -14,7 +14,7 @@ var abilityOf = map[attach.Use][]Ability{
 	attach.UseSwitch: {Switching, Observing}, attach.UseMark: {Marking}, attach.UseEdge: {Edging}, attach.UseMeasure: {Lab},
 }
 
-// everything is what needs the kernel's BPF.
+// everything lists the abilities that need the kernel's BPF.
 var everything = []Ability{Switching, Observing, Marking, Edging, Lab}
 
 func (j *judge) kernel() {
@@ -41,7 +41,7 @@ func (j *judge) kernel() {
 	}
 }
 
-// features judges what BPF can do here. What only root may ask is told in one line.
+// features checks the features of the kernel's BPF. Features that only root can check share one finding.
 func (j *judge) features() {
 	denied := Finding{
 		Area: AreaKernel, Check: "kernel.feature", Level: Note, Remedy: "run weir doctor as root",
@@ -100,11 +100,11 @@ func (j *judge) rehearsal() {
 	if !k.Rehearsed || errors.Is(k.Rehearsal, attach.ErrPermission) {
 		return // the features have said so
 	}
-	n := Finding{Area: AreaKernel, Check: "kernel.verifier", Level: OK, Text: "the kernel's verifier takes Weir's switch programs (loaded, attached to nothing, let go)"}
+	n := Finding{Area: AreaKernel, Check: "kernel.verifier", Level: OK, Text: "the kernel's verifier accepts Weir's switch programs (loaded, not attached, and unloaded)"}
 	if k.Rehearsal != nil {
 		n.Level, n.bars = Blocked, []Ability{Switching, Observing}
-		n.Text = "the kernel does not take Weir's switch programs: " + firstLine(k.Rehearsal)
-		n.Remedy = "mend what is blocked above; if nothing is, report this line with the output of weir version"
+		n.Text = "the kernel does not accept Weir's switch programs: " + firstLine(k.Rehearsal)
+		n.Remedy = "fix the blocked findings above; without any, report this line with the output of weir version"
 	}
 	j.add(n)
 }
@@ -132,7 +132,7 @@ func (j *judge) bpffs() {
 	j.add(n)
 }
 
-// bpffs is where Weir pins.
+// bpffs is where Weir pins its programs and tables.
 const bpffs = "/sys/fs/bpf"
 
 func (j *judge) timers() {
@@ -289,7 +289,7 @@ func (j *judge) rights() {
 	}
 }
 
-// refused says whether the kernel lets nothing be loaded.
+// refused reports whether the kernel lets nothing be loaded.
 func (j *judge) refused() bool {
 	for i := range j.f.Kernel.Features {
 		if errors.Is(j.f.Kernel.Features[i].Err, attach.ErrPermission) {

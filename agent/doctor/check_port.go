@@ -9,7 +9,7 @@ import (
 	"weir/law"
 )
 
-// port judges one device that was chosen.
+// port checks one chosen device.
 func (j *judge) port(d *Device) {
 	at := j.place(d)
 	n := Finding{Area: AreaPorts, Check: "port.role", Subject: d.Name, Level: OK, Text: j.describe(d, at), port: d.Name}
@@ -38,7 +38,7 @@ func (j *judge) port(d *Device) {
 	j.hardware(d)
 }
 
-// describe says in one line what a device is.
+// describe returns a description of a device in one line.
 func (j *judge) describe(d *Device, at place) string {
 	parts := []string{at.role}
 	switch {
@@ -52,7 +52,7 @@ func (j *judge) describe(d *Device, at place) string {
 	if d.SpeedMbit > 0 {
 		parts = append(parts, speed(d).String()+"/s")
 	} else {
-		parts = append(parts, "speed not told")
+		parts = append(parts, "speed unknown")
 	}
 	if d.TxQueues > 0 {
 		parts = append(parts, fmt.Sprintf("queues %d out, %d in", d.TxQueues, d.RxQueues))
@@ -66,12 +66,13 @@ func (j *judge) describe(d *Device, at place) string {
 
 func speed(d *Device) law.Rate { return law.Rate(int64(d.SpeedMbit) * 1e6) }
 
-// keepsQueue says whether the root queue discipline of this kind keeps a length that Weir can read.
+// keepsQueue reports whether the root queue discipline of this kind keeps a length that Weir can read.
 func keepsQueue(kind string) bool {
 	return kind != "noop" && kind != "" && attach.CheckQueue("", kind) == nil
 }
 
-// shapeRate is what to shape a port to, in words: the queue must stand in the shaper and not in the NIC.
+// shapeRate returns the rate to shape a port to, as text. It is below the line's rate, so that the queue is in the shaper and not in
+// the NIC.
 func shapeRate(d *Device) string {
 	if d.SpeedMbit <= 0 {
 		return "RATE"
@@ -79,7 +80,7 @@ func shapeRate(d *Device) string {
 	return law.Rate(int64(d.SpeedMbit) * 980_000).String()
 }
 
-// queue judges the root queue discipline: what weir switch would make of it, if that is known.
+// queue checks the root queue discipline: whether weir switch would accept it, if that is known.
 func (j *judge) queue(d *Device) {
 	q, v := d.Root, d.Verdict
 	n := Finding{Area: AreaPorts, Check: "port.queue", Subject: d.Name, Level: OK, port: d.Name}
@@ -118,10 +119,10 @@ func (j *judge) queue(d *Device) {
 		return
 	case v == nil && keepsQueue(q.Kind):
 		n.Level, n.hides = Note, queueing
-		n.Text = q.Kind + " keeps its queue; what weir switch would make of it is not known"
+		n.Text = q.Kind + " keeps its queue; whether weir switch would accept it is not known"
 	case keepsQueue(q.Kind):
 		n.Level, n.asks = Problem, queueing
-		n.Text = fmt.Sprintf("%s keeps its queue, but tells no rate%s", q.Kind, ownLaw(q.Kind))
+		n.Text = fmt.Sprintf("%s keeps its queue, but has no rate%s", q.Kind, ownLaw(q.Kind))
 		n.Remedy = "give rate and buffer of the port in the configuration, or a shaper: " + tbf
 	default:
 		n.Level, n.asks = Problem, queueing
@@ -136,7 +137,7 @@ func (j *judge) queue(d *Device) {
 	j.oneLock(d)
 }
 
-// oneLock tells what a shaper is before a NIC of many queues.
+// oneLock warns of a shaper in front of a NIC with many queues.
 func (j *judge) oneLock(d *Device) {
 	if d.TxQueues <= 1 {
 		return
@@ -169,7 +170,7 @@ func why(d *Device) string {
 	return d.Root.Kind + " keeps its length for each CPU, where no program can read it"
 }
 
-// ownLaw says of queue disciplines that do something about queues themselves.
+// ownLaw describes queue disciplines that control queues themselves.
 func ownLaw(kind string) string {
 	switch kind {
 	case "fq_codel", "codel", "fq_pie", "pie", "red", "cake", "sfb", "choke", "gred":
@@ -263,7 +264,7 @@ func (j *judge) offloads(d *Device) {
 	}
 }
 
-// hardware judges what forwards beside the kernel on this very device.
+// hardware checks for forwarding past the kernel on this device.
 func (j *judge) hardware(d *Device) {
 	switch {
 	case d.Represents:
@@ -273,7 +274,7 @@ func (j *judge) hardware(d *Device) {
 		})
 	case d.SwitchID != "" && d.MaxVFs == 0 && !d.IsVF:
 		n := Finding{
-			Area: AreaPorts, Check: "port.chip", Subject: d.Name, Level: Note, port: d.Name, Text: "port of a switch chip (" + d.SwitchID + "): what the chip forwards by itself never reaches the kernel",
+			Area: AreaPorts, Check: "port.chip", Subject: d.Name, Level: Note, port: d.Name, Text: "port of a switch chip (" + d.SwitchID + "): packets that the chip forwards itself never reach the kernel",
 			Remedy: "keep it out of bridges that the chip takes over",
 		}
 		if d.MasterKind == "bridge" || d.MasterKind == "openvswitch" || j.f.TCP.Forwarding {
@@ -286,7 +287,7 @@ func (j *judge) hardware(d *Device) {
 		j.add(Finding{
 			Area: AreaPorts, Check: "port.sriov", Subject: d.Name, Level: Blocked, port: d.Name,
 			Text:   fmt.Sprintf("off for %s of SR-IOV: the NIC switches their packets, past the kernel", plural(d.VFs, "virtual function")),
-			Remedy: "give VMs taps in a bridge, or hold their flows at the next switch; what passes this device itself is held",
+			Remedy: "give VMs taps in a bridge, or limit their flows at the next switch; flows through this device itself are limited",
 		})
 	case d.MaxVFs > 0:
 		j.add(Finding{Area: AreaPorts, Check: "port.sriov", Subject: d.Name, Level: OK, port: d.Name, Text: fmt.Sprintf("SR-IOV: none of %s in use", plural(d.MaxVFs, "virtual function"))})

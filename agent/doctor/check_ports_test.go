@@ -27,7 +27,7 @@ func TestCheck_Queues(t *testing.T) {
 			spoil: func(f *Facts, p *Device) { plain("noqueue")(f, p); p.SpeedMbit = 0 }, swtch: Changes, mark: Changes},
 		{what: "fq_codel", check: "port.queue", subject: "swp1", level: Problem, says: "drops or marks by a law of its own", remedy: "rate and buffer", spoil: plain("fq_codel"), swtch: Changes, mark: Changes},
 		{what: "fq", check: "port.queue", subject: "swp1", level: Problem, says: "paces", spoil: plain("fq"), swtch: Changes, mark: Changes},
-		{what: "bfifo", check: "port.queue", subject: "swp1", level: Problem, says: "tells no rate", spoil: plain("bfifo"), swtch: Changes, mark: Changes},
+		{what: "bfifo", check: "port.queue", subject: "swp1", level: Problem, says: "has no rate", spoil: plain("bfifo"), swtch: Changes, mark: Changes},
 		{what: "Weir's shaper, left", check: "port.shape_left", subject: "swp1", level: Problem, says: "no more", remedy: "--purge", spoil: func(_ *Facts, p *Device) { p.Root.Ours = true }},
 		{what: "Weir's shaper", check: "port.queue", subject: "swp1", level: OK, says: "Weir's own shaper (shape) keeps the queue: 9800Mbit/s, buffer 1MB, target 200KB",
 			spoil: func(f *Facts, p *Device) {

@@ -28,7 +28,7 @@ func (j *judge) programs() {
 	}
 }
 
-// hidden says whether any of these could not be read.
+// hidden reports whether any of these could not be read.
 func (j *judge) hidden(what ...string) bool {
 	return slices.ContainsFunc(j.f.Unseen, func(u Unseen) bool { return slices.Contains(what, u.What) })
 }
@@ -40,7 +40,7 @@ func (p *Program) String() string {
 	return fmt.Sprintf("%s (%d)", p.Name, p.ID)
 }
 
-// egressHooks tells of chains of nftables before tcx.
+// egressHooks reports chains of nftables before tcx.
 func (j *judge) egressHooks() {
 	for _, h := range j.f.Bypass.EgressHooks {
 		j.add(Finding{
@@ -77,7 +77,7 @@ func (j *judge) egress(d *Device) {
 	default:
 		n.Level = Note
 		n.Text = fmt.Sprintf("at egress, in order: %s: Weir will attach before them, and passes packets on", list(d.Egress))
-		n.Remedy = "start weir switch after them; one that attaches at the head later would stand before Weir's (weir status tells)"
+		n.Remedy = "start weir switch after them; one that attaches at the head later would run before Weir's (weir status shows that)"
 	}
 	j.add(n)
 }
@@ -100,7 +100,7 @@ func (j *judge) xdp(d *Device, chosen bool) {
 	}
 	n := Finding{Area: AreaPrograms, Check: "programs.xdp", Subject: d.Name, Level: Note, port: d.Name}
 	n.Text = fmt.Sprintf("XDP program %s (%s): it sees packets before the kernel does, and may drop or send back some", d.XDP, d.XDPMode)
-	n.Remedy = "what it drops or sends back is not Weir's; nothing to do if it only filters"
+	n.Remedy = "packets that it drops or sends back do not reach Weir; nothing to do if it only filters"
 	if d.XDP.Redirects {
 		n.Text = fmt.Sprintf("XDP program %s (%s) has a map to redirect by: packets so forwarded leave by no egress hook", d.XDP, d.XDPMode)
 		n.Remedy = "off for those packets: forward by the kernel what Weir is to hold (ip link set " + shell(d.Name) + " xdp off, if it is not needed)"
@@ -146,7 +146,7 @@ func (j *judge) filters(d *Device, chosen bool) {
 	if in := kinds(func(f Filter) bool { return !f.Egress && !f.Root }); len(in) > 0 {
 		j.add(Finding{
 			Area: AreaPrograms, Check: "programs.clsact", Subject: d.Name, Level: Note, port: d.Name,
-			Text:   "filters at ingress (clsact): " + some(in) + ": what they drop or redirect comes first",
+			Text:   "filters at ingress (clsact): " + some(in) + ": they drop or redirect packets first",
 			Remedy: "policing at ingress ruins TCP more than any queue: tc -s filter show dev " + shell(d.Name) + " ingress",
 		})
 	}
@@ -174,11 +174,11 @@ func (j *judge) bypass() {
 			"Weir holds what passes kernel devices only: bind it to its kernel driver (dpdk-devbind.py -b), or hold its flows at the next switch")
 	}
 	if len(b.DPDK) > 0 {
-		add("bypass.dpdk", Problem, "DPDK processes are at work ("+some(b.DPDK)+"): ports that they drive are off", "name only ports that the kernel drives")
+		add("bypass.dpdk", Problem, "DPDK processes are running ("+some(b.DPDK)+"): ports that they drive are off", "name only ports that the kernel drives")
 	}
 	if len(b.VhostUser) > 0 {
 		add("bypass.vhost_user", Blocked, "off for VMs on vhost-user sockets ("+some(b.VhostUser)+"): their switch moves packets in memory, past the kernel",
-			"give those VMs taps (vhost-net), or hold their flows at the next switch")
+			"give those VMs taps (vhost-net), or limit their flows at the next switch")
 	}
 	if len(b.VDPA) > 0 {
 		add("bypass.vdpa", Blocked, "off for VMs on vDPA devices ("+some(b.VDPA)+"): the NIC moves their packets", "give those VMs taps (vhost-net)")
@@ -188,7 +188,7 @@ func (j *judge) bypass() {
 			"Open vSwitch: ovs-vsctl get bridge BRIDGE datapath_type; netdev is user space: its AF_PACKET ports pass Weir's hook, its DPDK and AF_XDP ports do not")
 	}
 	if b.XDPSockets > 0 {
-		add("bypass.af_xdp", Problem, plural(b.XDPSockets, "AF_XDP socket")+" here: what is sent by them passes no hook", "off for their packets; nothing to do if they only receive")
+		add("bypass.af_xdp", Problem, plural(b.XDPSockets, "AF_XDP socket")+" here: packets that they send pass no hook", "off for their packets; nothing to do if they only receive")
 	}
 	j.flowtables(add)
 	j.direct(add)
@@ -209,11 +209,11 @@ func (j *judge) direct(add func(check string, level Level, text, remedy string))
 	}
 	if taps := slices.Concat(byKind["macvtap"], byKind["ipvtap"]); len(taps) > 0 {
 		add("bypass.macvtap", Blocked, "off for data that VMs on "+some(taps)+" send: their acknowledgements come from the wire straight to the VM and leave by no device",
-			"give those VMs taps in a bridge, or hold their flows at the next switch")
+			"give those VMs taps in a bridge, or limit their flows at the next switch")
 	}
 	if own := slices.Concat(byKind["macvlan"], byKind["ipvlan"]); len(own) > 0 {
-		add("bypass.macvlan", Note, "data that "+some(own)+" send is not held here: its acknowledgements come from the wire straight to them; nor is what they send to each other",
-			"use veth pairs in a bridge, or hold their flows at the next switch")
+		add("bypass.macvlan", Note, "data that "+some(own)+" send is not limited here: its acknowledgements come from the wire directly to them; data that they send to each other is not limited either",
+			"use veth pairs in a bridge, or limit their flows at the next switch")
 	}
 	if kits := byKind["netkit"]; len(kits) > 0 {
 		add("bypass.netkit", Note, "packets to "+some(kits)+" (netkit) may be put straight into the container", "name the uplink as a port, and compare weir status with ip -s link")

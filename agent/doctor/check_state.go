@@ -64,7 +64,7 @@ func (j *judge) state() {
 		}
 	}
 	if len(j.f.Switches) == 0 && !j.hidden(seeSwitches) {
-		j.add(Finding{Area: AreaState, Check: "weir.switch", Level: OK, Text: "no switch is pinned: nothing of Weir is at work"})
+		j.add(Finding{Area: AreaState, Check: "weir.switch", Level: OK, Text: "no switch is pinned: no part of Weir is running"})
 	}
 }
 
@@ -74,7 +74,7 @@ func (j *judge) owned(device string) bool {
 	})
 }
 
-// alive says whether a switch that is at work has a port.
+// alive reports whether a running switch has a port.
 func (j *judge) alive(device string) bool {
 	return slices.ContainsFunc(j.f.Switches, func(s Switch) bool {
 		return s.Alive && slices.ContainsFunc(s.Ports, func(p SwitchPort) bool { return p.Local && p.Name == device })
@@ -89,7 +89,7 @@ func (j *judge) pinned(s *Switch) {
 		if p.Gone {
 			j.add(Finding{
 				Area: AreaState, Check: "weir.port_gone", Subject: p.Name, Level: Note, Text: "a port of switch " + s.Name + " whose device is gone",
-				Remedy: "nothing: it is taken up again when it comes back, and let go when weir switch starts without it",
+				Remedy: "nothing: it is attached again when it comes back, and removed when weir switch starts without it",
 			})
 		}
 	}
@@ -99,13 +99,13 @@ func (j *judge) pinned(s *Switch) {
 		n.Level, n.Text = Problem, "its pinned tables are another version's: "+s.Refused
 		n.Remedy = "start weir switch --name " + shell(s.Name) + " with --renew (flows are adopted), or remove them: " + purge
 	case s.Refused != "":
-		n.Level, n.Text = Problem, "what is pinned cannot be read: "+s.Refused
+		n.Level, n.Text = Problem, "its pinned tables cannot be read: "+s.Refused
 		n.Remedy = purge
 	case s.Alive:
-		n.Text = fmt.Sprintf("at work on %s: %s", some(ports), s.Holder)
+		n.Text = fmt.Sprintf("running on %s: %s", some(ports), s.Holder)
 	case len(s.Ports) > 0:
 		n.Level = Problem
-		n.Text = fmt.Sprintf("stale: attached to %s, but the last sign of life of %s was %v ago: windows are let go", some(ports), s.Holder, s.Age.Round(time.Second))
+		n.Text = fmt.Sprintf("stale: attached to %s, but the last heartbeat of %s was %v ago: windows are released", some(ports), s.Holder, s.Age.Round(time.Second))
 		n.Remedy = "start weir switch --name " + shell(s.Name) + " again, which takes it over; or remove it: " + purge
 	default:
 		n.Level, n.Text = Note, "stopped: only its tables are pinned, for the next start"
@@ -119,7 +119,7 @@ var hiddenBy = map[string][]Ability{
 	seeProcess: everything, seeKernel: everything, seeBPF: everything, seeDevices: attaching,
 }
 
-// unseen tells what could not be looked at.
+// unseen reports what could not be read.
 func (j *judge) unseen() {
 	if n := j.f.DevicesLeft; n > 0 {
 		j.add(Finding{

@@ -60,7 +60,7 @@ func (j *judge) sameMTU(master string, ports []*Device) {
 	case kind == "bridge" || kind == "openvswitch":
 		j.add(Finding{
 			Area: AreaMTU, Check: "mtu.mismatch", Subject: master, Level: Problem,
-			Text:   "ports of one " + kind + " differ: " + some(seen) + ": what is too long for a port is dropped there without a word, and TCP stalls",
+			Text:   "ports of one " + kind + " differ: " + some(seen) + ": packets that are too long for a port are dropped there without an error, and TCP stalls",
 			Remedy: "ip link set PORT mtu N: one MTU for all ports and for the machines behind them",
 		})
 	case master == "":
@@ -144,7 +144,7 @@ func (j *judge) bridged() bool {
 	return slices.ContainsFunc(j.ports, func(d *Device) bool { return d.MasterKind == "bridge" })
 }
 
-// receiveWindow says how windows of this host's connections are scaled: net/ipv4, tcp_select_initial_window.
+// receiveWindow reports how windows of this host's connections are scaled: net/ipv4, tcp_select_initial_window.
 func (j *judge) receiveWindow(add func(check string, level Level, text, remedy string)) {
 	rmem, known := j.sysctl("net.ipv4.tcp_rmem")
 	f := strings.Fields(rmem)
@@ -201,7 +201,7 @@ func (j *judge) tunnels() {
 	}
 	if n := j.f.TCP.SAs; n > 0 {
 		j.add(Finding{
-			Area: AreaTCP, Check: "tcp.ipsec", Level: Note, Text: plural(n, "IPsec security association") + ": what they encrypt passes unheld, and AH signs the window",
+			Area: AreaTCP, Check: "tcp.ipsec", Level: Note, Text: plural(n, "IPsec security association") + ": encrypted packets pass without a limit, and AH signs the window",
 			Remedy: "nothing to do: it is counted and left alone",
 		})
 	}

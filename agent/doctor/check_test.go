@@ -221,7 +221,7 @@ func TestCheck_MemoryAndState(t *testing.T) {
 			spoil: func(f *Facts, _ *Device) { f.Memory.CgroupLimit, f.Memory.CgroupLeft = 64e6, 30e6 }, swtch: Changes},
 		{what: "locked memory", check: "memory.locked", level: OK, says: "8.4MB",
 			spoil: func(f *Facts, _ *Device) { f.Memory.LockedUnlimited, f.Memory.LockedLimit = false, 8<<20 }},
-		{what: "at work", check: "weir.switch", subject: "default", level: OK, says: "at work on swp1, swp2: process 7",
+		{what: "running", check: "weir.switch", subject: "default", level: OK, says: "running on swp1, swp2: process 7",
 			spoil: func(f *Facts, _ *Device) {
 				f.Switches = []Switch{{Name: "default", Alive: true, Holder: "process 7", Ports: held}}
 			}},
@@ -319,7 +319,7 @@ func TestCheck_Config(t *testing.T) {
 	}
 }
 
-// A host of many containers is told in a few lines.
+// The report on a host with many containers has few lines.
 func TestPrint_ManyOfAKind(t *testing.T) {
 	f := sane()
 	like := f.Devices[2]

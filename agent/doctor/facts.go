@@ -1,6 +1,6 @@
-// Package doctor tells an operator, before anything is changed, what Weir can and cannot do on a
-// machine, and what to do about it. Gather reads the machine, and changes nothing; Check judges what was
-// read, and reads nothing: every finding can be tested on a machine that nobody here has.
+// Package doctor reports to an operator, before anything is changed, what Weir can and cannot do on a machine, and what to do
+// about it. Gather reads the machine and changes nothing. Check makes the findings from the facts and reads nothing, so that
+// every finding can be tested for machines that the developers do not have.
 package doctor
 
 import (
@@ -9,7 +9,7 @@ import (
 	"weir/datapath/attach"
 )
 
-// Facts is what there is to know of a machine. What could not be read is in Unseen, and zero here.
+// Facts describes a machine. Facts that could not be read are zero, and listed in Unseen.
 type Facts struct {
 	Host    Host
 	Process Process
@@ -80,7 +80,7 @@ type Device struct {
 	NoEthernet  bool // its packets begin with IP or something else: tun, WireGuard, GRE
 	Up, Carrier bool
 	MTU         int
-	SpeedMbit   int // 0: not told
+	SpeedMbit   int // 0: unknown
 	TxQueues    int // in use, as far as known
 	RxQueues    int
 	Addresses   int    // of IP
@@ -94,7 +94,7 @@ type Device struct {
 	Verdict  *Verdict // of weir switch; nil: not asked
 	Children []string // kinds of the qdiscs below an mq or mqprio
 
-	Offloads map[string]bool // of ethtool; nil: not told
+	Offloads map[string]bool // of ethtool; nil: unknown
 	XPS      int             // send queues that CPUs are mapped to
 
 	VFs, MaxVFs int

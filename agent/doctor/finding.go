@@ -13,14 +13,14 @@ type Level string
 // The levels, from the best.
 const (
 	OK      Level = "ok"      // as it should be
-	Note    Level = "note"    // Weir works; this is to be known
-	Problem Level = "problem" // Weir works in part, or only after this is mended
+	Note    Level = "note"    // Weir works; for information
+	Problem Level = "problem" // Weir works in part, or only after this is fixed
 	Blocked Level = "blocked" // Weir does not work with this
 )
 
 var ranks = map[Level]int{OK: 0, Note: 1, Problem: 2, Blocked: 3}
 
-// worse gives the worse of two levels.
+// worse returns the worse of two levels.
 func worse(a, b Level) Level {
 	if ranks[b] > ranks[a] {
 		return b
@@ -31,7 +31,7 @@ func worse(a, b Level) Level {
 // Area groups findings.
 type Area string
 
-// The areas, in the order in which they are told.
+// The areas, in the order of the report.
 const (
 	AreaKernel   Area = "kernel"
 	AreaRights   Area = "rights"
@@ -49,24 +49,24 @@ var areas = []Area{
 	AreaKernel, AreaRights, AreaPorts, AreaPrograms, AreaBypass, AreaMTU, AreaTCP, AreaMemory, AreaState, AreaUnseen,
 }
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Area    Area   `json:"area"`
-	Check   string `json:"check"`             // what was looked at: stays the same from version to version
+	Check   string `json:"check"`             // name of the check; it does not change between versions
 	Subject string `json:"subject,omitempty"` // port, feature
 	Level   Level  `json:"level"`
 	Text    string `json:"text"`
 	Remedy  string `json:"remedy,omitempty"` // what to do, in one line
-	// What does not work at all because of it; works after it is mended; cannot be said.
+	// Abilities that do not work because of it; that work after it is fixed; that are not known because of it.
 	bars, asks, hides []Ability
 	// port is the device that a finding is about; "" for the machine.
 	port string
 }
 
-// Ability is something Weir may be wanted for on a machine.
+// Ability is a use of Weir on a machine.
 type Ability string
 
-// What the summary tells of.
+// The abilities of the summary.
 const (
 	Switching Ability = "switch"
 	Observing Ability = "observe"
@@ -90,7 +90,7 @@ const (
 	Unknown = "unknown"
 )
 
-// Report is what the doctor says.
+// Report is the result of weir doctor.
 type Report struct {
 	Schema   int       `json:"schema"` // of this document
 	Weir     string    `json:"weir"`
@@ -100,14 +100,14 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// reportSchema is raised when a field changes its meaning or goes; fields may be added without.
+// reportSchema is raised when a field changes its meaning or is removed. New fields do not raise it.
 const reportSchema = 1
 
-// textMax bounds what a name, a driver or an error may add to a line, in bytes.
+// textMax limits the part of a line that a name, a driver or an error may fill, in bytes.
 const textMax = 400
 
-// clean makes text from anywhere safe to print: names of devices, drivers, aliases and programs may
-// hold anything, also what a terminal obeys or what turns the order of the text round.
+// clean makes foreign text safe to print: names of devices, drivers, aliases and programs may contain any bytes, also control
+// sequences of terminals and marks that reverse the direction of text.
 func clean(s string) string {
 	var b strings.Builder
 	for i, w := 0, 0; i < len(s); i += w {
@@ -131,7 +131,7 @@ func clean(s string) string {
 	return b.String()
 }
 
-// shell writes a device's name so that a command with it can be pasted: names may hold quotes and dollars.
+// shell quotes a device's name for a shell, so that a command can be pasted: names may contain quotes and dollars.
 func shell(name string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-@+", r)
@@ -162,5 +162,5 @@ func plural(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Fine says that there is neither a problem nor anything blocked.
+// Fine reports whether there is no problem and nothing is blocked.
 func (r *Report) Fine() bool { return ranks[r.Level] < ranks[Problem] }

@@ -20,7 +20,7 @@ import (
 // Limits on what is read.
 const (
 	gatherLimit  = 30 * time.Second // of all
-	sectionLimit = 15 * time.Second // of one part: a sick driver may never answer
+	sectionLimit = 15 * time.Second // of one part: a faulty driver may never answer
 	fileMax      = 4 << 20
 	entriesMax   = 1 << 16 // of a directory, a table of sockets
 	devicesMax   = 1024
@@ -38,11 +38,10 @@ type gatherer struct {
 	inline bool
 }
 
-// note is what a section found: it is put into the facts when the section is through in time.
+// note writes the result of a section into the facts, if the section has finished in time.
 type note func(*Facts)
 
-// Gather reads this machine and changes nothing. It takes as long as gatherLimit at most; what it could
-// not see is in Unseen.
+// Gather reads this machine and changes nothing. It takes at most gatherLimit. Unseen lists what it could not read.
 func Gather(ctx context.Context, o Options) *Facts {
 	return (&gatherer{root: "/", o: o}).gather(ctx)
 }
@@ -72,7 +71,7 @@ func (g *gatherer) gather(ctx context.Context) *Facts {
 	return f
 }
 
-// adopt marks the programs that are pinned as Weir's: without CAP_SYS_ADMIN the kernel tells no names.
+// adopt marks the pinned programs that are Weir's: without CAP_SYS_ADMIN the kernel returns no names.
 func (f *Facts) adopt() {
 	ours := map[uint32]bool{}
 	for _, s := range f.Switches {
@@ -88,7 +87,7 @@ func (f *Facts) adopt() {
 	}
 }
 
-// section runs one part and leaves it behind when it takes too long.
+// section runs one part, and continues without it if it takes too long.
 func (g *gatherer) section(ctx context.Context, f *Facts, what string, read func() note) {
 	if g.inline {
 		read()(f)
@@ -106,7 +105,7 @@ func (g *gatherer) section(ctx context.Context, f *Facts, what string, read func
 	}
 }
 
-// unseen puts down why something could not be read; what is not there at all is not put down.
+// unseen records why something could not be read. A missing file or feature is not recorded.
 func (f *Facts) unseen(what string, err error) {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return
@@ -142,7 +141,7 @@ func (g *gatherer) line(parts ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number reads a file of one number, or gives other.
+// number reads a file of one number, and returns other if that fails.
 func (g *gatherer) number(other int, parts ...string) int {
 	n, err := strconv.Atoi(g.line(parts...))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// bypass reads what moves packets past the kernel's hooks.
+// bypass reads the ways by which packets bypass the kernel's hooks.
 func (g *gatherer) bypass() note {
 	b := Bypass{UserDrivers: g.userDrivers(), Daemons: g.daemons()}
 	b.VDPA = first(g.names("sys/bus/vdpa/devices"))
@@ -63,7 +63,7 @@ var forwarders = []string{
 	"ovs-vswitchd", "vpp_main", "vpp", "dpdk-testpmd", "testpmd", "snabb", "bessd", "contrail-vrouter", "vrouter",
 }
 
-// daemons are those that run, by the names of the processes.
+// daemons returns the forwarders that run, by the names of processes.
 func (g *gatherer) daemons() (out []string) {
 	for _, pid := range g.names("proc") {
 		if _, err := strconv.Atoi(pid); err != nil {

@@ -19,13 +19,13 @@ import (
 // devices reads all devices of the network namespace.
 func (g *gatherer) devices() note {
 	links, err := netlink.LinkList()
-	if errors.Is(err, netlink.ErrDumpInterrupted) { // something changed meanwhile: what came is good
+	if errors.Is(err, netlink.ErrDumpInterrupted) { // devices changed during the dump; its entries are valid
 		err = nil
 	}
 	if err != nil {
 		return func(f *Facts) { f.unseen(seeDevices, err) }
 	}
-	// Those that were asked for come first, so that they are never the ones left out.
+	// Wanted devices come first, so that the limit never omits them.
 	slices.SortStableFunc(links, func(a, b netlink.Link) int {
 		return g.rank(a.Attrs().Name) - g.rank(b.Attrs().Name)
 	})
@@ -77,7 +77,7 @@ func (g *gatherer) rank(name string) int {
 	return 1
 }
 
-// verdicts asks the switch what it would make of the devices, by ifindex.
+// verdicts asks the switch role whether it would accept the devices, by ifindex.
 func (g *gatherer) verdicts() (map[int]*Verdict, error) {
 	list, err := g.o.Agent.DefaultVerdicts()
 	if g.o.Config != nil {
@@ -99,12 +99,12 @@ func (g *gatherer) verdicts() (map[int]*Verdict, error) {
 	return out, nil
 }
 
-// deviceTables is what was read of all devices at once.
+// deviceTables has the data that is read for all devices at once.
 type deviceTables struct {
 	names, kinds map[int]string // by ifindex
 	qdiscs       map[int][]qdisc
 	addresses    map[int]int
-	ethtool      *nic.Tool // nil: not to be had
+	ethtool      *nic.Tool // nil: not available
 	foreignSys   bool      // /sys is of another namespace
 }
 

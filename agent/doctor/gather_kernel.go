@@ -133,7 +133,7 @@ func (g *gatherer) features() note {
 	}
 }
 
-// moduleSign is what tells that a part of the kernel is there.
+// moduleSign has the signs that a part of the kernel is present.
 type moduleSign struct{ name, btfType, option string }
 
 // moduleFinder reads the lists of modules once.
@@ -166,7 +166,7 @@ func (g *gatherer) moduleFinder() func(moduleSign) ModuleState {
 	}
 }
 
-// config is the kernel's configuration; "" if it is not told.
+// config returns the kernel's configuration; "" if it is not available.
 func (g *gatherer) config() string {
 	if file, err := os.Open(g.path("proc/config.gz")); err == nil {
 		defer func() { _ = file.Close() }()

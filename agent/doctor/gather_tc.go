@@ -74,7 +74,7 @@ type programReader struct {
 	err, errFilters error // the first
 }
 
-// tooOld says whether an answer means that the kernel has no such thing, or that the device went.
+// tooOld reports whether an answer means that the kernel has no such thing, or that the device went.
 func tooOld(err error) bool {
 	return errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT)
 }
@@ -143,7 +143,7 @@ func (r *programReader) program(id uint32) Program {
 	return p
 }
 
-// redirects says whether a map is one that packets are sent elsewhere by.
+// redirects reports whether a map is one that packets are sent elsewhere by.
 func redirects(id ebpf.MapID) bool {
 	m, err := ebpf.NewMapFromID(id)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestGather_SectionThatHangs(t *testing.T) {
 	}
 }
 
-// What comes from the kernel in binary is cut anywhere, and never read beyond its end.
+// Binary data of the kernel may be cut anywhere. It is never read beyond its end.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 12, 0, 2, 0, 'f', 't', 0, 0, 0, 0, 0, 0})
 	f.Add([]byte{})

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Print writes the report for people: what Weir can do here, then the findings, each with what to do about it below:
-// blocked features and problems first, whatever their area, then notes by area. Findings that are well are counted, and
-// listed only if all is true. Equal findings of several ports share one line.
+// Print writes the report for people: what Weir can do here, then the findings, each with its remedy below. Blocked features and
+// problems of all areas come first, then notes by area. Findings that are OK are counted, and listed only if all is true. Equal
+// findings of several ports share one line.
 func (r *Report) Print(w io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "weir %s on %s: Linux %s, %s, %s\n\n", clean(r.Weir), r.Host.Name, r.Host.Release, r.Host.Arch, plural(r.Host.CPUs, "CPU"))
@@ -48,7 +48,7 @@ func (r *Report) Print(w io.Writer, all bool) error {
 	return err
 }
 
-// atLevels are the lines of some levels: the worse level first where both are what is to be mended.
+// atLevels returns the lines of some levels. Blocked lines come before problems.
 func atLevels(found []line, levels ...Level) (out []line) {
 	for _, l := range found {
 		if slices.Contains(levels, l.Level) {
@@ -72,14 +72,13 @@ func (l *line) print(b *strings.Builder) {
 	}
 }
 
-// line is what is the same of some subjects.
+// line is a finding that several subjects share.
 type line struct {
 	Finding
 	subjects []string
 }
 
-// lines puts together findings that differ in their subject only, where the first of them stands. They are
-// ordered by area.
+// lines joins findings that differ only in their subject, at the place of the first one. The result is ordered by area.
 func lines(findings []Finding) (out []line) {
 	type same struct {
 		area         Area

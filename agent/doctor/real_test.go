@@ -173,7 +173,7 @@ func TestReal_Switch(t *testing.T) {
 	}
 
 	one := m.examine("swp1")
-	if c := answer(one, Switching); c.Can != Yes || !strings.Contains(c.Why, "on swp1; flows are held only if") {
+	if c := answer(one, Switching); c.Can != Yes || !strings.Contains(c.Why, "on swp1; flows are limited only if") {
 		t.Errorf("%+v", c)
 	}
 	if !one.Fine() {
@@ -230,7 +230,7 @@ func TestReal_Programs(t *testing.T) {
 	}
 	finding(t, r, "programs.ingress", "swp1", "theirs_first")
 	finding(t, r, "programs.clsact", "swp1", "bpf old.o:[classifier]: they run after")
-	finding(t, r, "programs.clsact", "swp1", "u32: what they drop or redirect comes first")
+	finding(t, r, "programs.clsact", "swp1", "u32: they drop or redirect packets first")
 	if n := finding(t, r, "programs.xdp", "swp1", "theirs_fast"); n.Level != Problem || !strings.Contains(n.Text, "generic") {
 		t.Errorf("%+v", n)
 	}
@@ -257,7 +257,7 @@ func TestReal_State(t *testing.T) {
 		}}, fairq.Config{Pin: dir, Version: "v9"})
 		return err
 	})
-	// Only what changes is read: the last beat lasts for a second.
+	// Only changes are read: the last heartbeat is valid for a second.
 	look := func() (r *Report) {
 		m.Must(t, func() error {
 			facts, g := &Facts{}, &gatherer{o: Options{Agent: agent()}, root: "/", inline: true}
@@ -270,12 +270,12 @@ func TestReal_State(t *testing.T) {
 		return r
 	}
 	var r *Report
-	testnet.Until(t, "it is at work", func() bool { // a look may take longer than a beat lasts
+	testnet.Until(t, "it is running", func() bool { // a reading may take longer than a heartbeat is valid
 		m.Must(t, f.Heartbeat)
 		r = look()
 		return slices.ContainsFunc(r.Findings, func(n Finding) bool { return n.Check == "weir.switch" && n.Level == OK })
 	})
-	if n := finding(t, r, "weir.switch", "mine", "at work on swp1"); n.Level != OK || !strings.Contains(n.Text, "v9") {
+	if n := finding(t, r, "weir.switch", "mine", "running on swp1"); n.Level != OK || !strings.Contains(n.Text, "v9") {
 		t.Errorf("%+v", n)
 	}
 	finding(t, r, "programs.egress", "swp1", "Weir's own program alone")
@@ -380,8 +380,8 @@ func TestReal_Sockets(t *testing.T) {
 	}
 }
 
-// An htb is taken if its default class is there, whose rate and buffer are then told; else it is not, as
-// weir switch would not.
+// An htb is accepted if its default class exists, and its rate and buffer are shown. Without that class it is refused, as by weir
+// switch.
 func TestReal_HTB(t *testing.T) {
 	m := newMachine(t)
 	index := m.pair("swp1", 0)

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// summary says what Weir can do here, from the findings.
+// summary returns what Weir can do here, from the findings.
 func (j *judge) summary() []Can {
 	out := []Can{}
 	for _, a := range []Ability{Switching, Observing, Marking, Edging, Lab} {
@@ -64,7 +64,7 @@ func (j *judge) can(a Ability) Can {
 	case a == Edging:
 		return Can{a, Yes, why + "; experiments use it (weir run), no command attaches it by itself yet"}
 	case a == Switching && len(ready) == 1:
-		return Can{a, Yes, why + "; flows are held only if their acknowledgements leave by a port of the switch too"}
+		return Can{a, Yes, why + "; flows are limited only if their acknowledgements leave by a port of the switch too"}
 	}
 	return Can{a, Yes, why}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	freshFor = time.Second // what was read is answered with for so long at least
-	// costShare bounds the CPU that scrapers can make the daemon spend on reading: one part of so many.
+	freshFor = time.Second // least time for which a reading is served
+	// costShare limits the CPU time of readings for scrapers to one part in so many.
 	costShare = 20
-	// answersMax is how often one reading is handed out: several Prometheis, probes and a person.
+	// answersMax is how often one reading is served: to several Prometheus servers, probes and a person.
 	answersMax = 16
 )
 
-// cache holds the last reading and makes a new one when that is old and somebody asks.
+// cache has the last reading. It makes a new one for a request if the last one is old.
 type cache struct {
 	source Source
 	log    *slog.Logger
@@ -30,25 +30,24 @@ type cache struct {
 
 	mu      sync.Mutex
 	reading *reading
-	failed  string // the last error, said once
+	failed  string // the last error, logged once
 }
 
-// reading is what was read at one moment. It does not change, but for what is counted under cache.mu.
+// reading has the metrics of one moment. Only its counters change, under cache.mu.
 type reading struct {
 	text   []byte
 	gzip   []byte // made when first asked for
 	well   bool
 	health string
-	until  time.Time // it is fresh
-	left   int       // answers that it is good for
+	until  time.Time // end of its validity
+	left   int       // answers that it may still be used for
 }
 
 func newCache(s Source, l *slog.Logger, now func() time.Time) *cache {
 	return &cache{source: s, log: l, now: now}
 }
 
-// take gives a fresh reading, or nil when it was handed out too often. Whoever comes while a reading is
-// made waits for that one.
+// take returns a fresh reading, or nil if it was served too often. A request during a reading waits for it.
 func (c *cache) take(zipped bool) *reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +69,7 @@ func (c *cache) take(zipped bool) *reading {
 	return r
 }
 
-// extend sets how long the reading that was begun at this moment is fresh.
+// extend sets the validity of the reading that began at this moment.
 func (c *cache) extend(begun time.Time) {
 	end := c.now()
 	c.reading.until = end.Add(max(freshFor, costShare*end.Sub(begun)))
@@ -81,7 +80,7 @@ func (c *cache) read() *reading {
 	families, err := c.source.Gather.Gather()
 	var out bytes.Buffer
 	e := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
-	for _, f := range families { // with an error, too: what could be had
+	for _, f := range families { // after an error too: some metrics may be there
 		if encodeErr := e.Encode(f); encodeErr != nil && err == nil {
 			err = fmt.Errorf("write %s: %w", f.GetName(), encodeErr)
 		}
@@ -94,7 +93,7 @@ func (c *cache) read() *reading {
 	return r
 }
 
-// say logs an error that was not there the last time.
+// say logs an error that is new since the last reading.
 func (c *cache) say(err error) {
 	text := ""
 	if err != nil {
@@ -109,7 +108,7 @@ func (c *cache) say(err error) {
 func compress(text []byte) []byte {
 	var out bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed) // its only error is an unknown level
-	_, _ = z.Write(text)                              // a bytes.Buffer takes everything
+	_, _ = z.Write(text)                              // a bytes.Buffer never fails
 	_ = z.Close()
 	return out.Bytes()
 }
@@ -130,7 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := s.cache.take(zipped)
 	if now == nil {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "asked too often", http.StatusTooManyRequests)
+		http.Error(w, "too many requests", http.StatusTooManyRequests)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -143,7 +142,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !now.well {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = fmt.Fprintln(w, now.health) // a client that went away
+	_, _ = fmt.Fprintln(w, now.health) // fails if the client has left
 }
 
 func (r *reading) serveMetrics(w http.ResponseWriter, zipped bool) {
@@ -154,5 +153,5 @@ func (r *reading) serveMetrics(w http.ResponseWriter, zipped bool) {
 	}
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // a client that went away
+	_, _ = w.Write(body) // fails if the client has left
 }

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// source is a gatherer that counts and takes time by a clock of its own.
+// source is a gatherer that counts readings and has its own clock.
 type source struct {
 	now    time.Time
 	reads  int
@@ -53,7 +53,7 @@ func TestCache_ReadsOnceASecond(t *testing.T) {
 	}
 }
 
-// However often somebody asks, reading takes a twentieth of one CPU at most.
+// For any number of requests, reading takes at most a twentieth of one CPU.
 func TestCache_BoundsTheShareOfReading(t *testing.T) {
 	for _, takes := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second} {
 		s := &source{takes: takes}
@@ -87,7 +87,7 @@ func TestCache_HandsOneReadingOutSoOften(t *testing.T) {
 	}
 }
 
-// What could be had is answered, and what is wrong is said once for as long as it stays the same.
+// After an error, the metrics that could be read are served. The same error is logged once.
 func TestCache_SaysErrorsOnce(t *testing.T) {
 	s := &source{err: errors.New("half of it")}
 	c := s.cache()
@@ -108,6 +108,6 @@ func TestCache_SaysErrorsOnce(t *testing.T) {
 	s.err = errors.New("half of it")
 	next()
 	if n := strings.Count(s.log.String(), "half of it"); n != 2 {
-		t.Errorf("after it was well: said %d times", n)
+		t.Errorf("after a reading without error: logged %d times", n)
 	}
 }

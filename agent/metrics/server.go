@@ -1,7 +1,6 @@
-// Package metrics serves what a daemon measures, to Prometheus and to probes. Whoever scrapes, how often
-// and how slowly, costs the daemon little: what is answered is read at most once a second, and so
-// seldom that the reading takes at most a twentieth of one CPU; connections, their time and their
-// headers have limits. Nothing here shares a lock with the daemon's work.
+// Package metrics serves a daemon's metrics to Prometheus and to probes. Scrapers cost the daemon little, even if they are many
+// or slow. Metrics are read at most once a second, and so rarely that reading takes at most a twentieth of one CPU. Connections,
+// their time and their headers have limits. This package shares no lock with the daemon's work.
 package metrics
 
 import (
@@ -23,16 +22,16 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// DefaultListen is where a daemon serves when nobody says where.
+// DefaultListen is the default address.
 const DefaultListen = "127.0.0.1:9187"
 
-// limits of what one scraper, or many, can have.
+// limits bounds the resources of scrapers.
 type limits struct {
 	connections   int
-	headerTimeout time.Duration // a request has to be there within
-	writeTimeout  time.Duration // an answer has to be taken within
+	headerTimeout time.Duration // for a request to arrive
+	writeTimeout  time.Duration // for an answer to be read
 	headerBytes   int
-	retryEvery    time.Duration // where the address could not be had
+	retryEvery    time.Duration // between attempts to listen on the address
 }
 
 func defaultLimits() limits {
@@ -41,11 +40,11 @@ func defaultLimits() limits {
 	}
 }
 
-// Source is what is served.
+// Source is the source of the metrics.
 type Source struct {
 	Gather prometheus.Gatherer
-	// Health says in one line how the daemon does, and whether that is well. It is asked after Gather,
-	// by the same goroutine. Nil: well.
+	// Health returns the daemon's state in one line, and whether it is healthy. It is called after Gather, on the same
+	// goroutine. nil: always healthy.
 	Health func() (well bool, text string)
 	Log    *slog.Logger
 }
@@ -57,10 +56,10 @@ type Server struct {
 	limits limits
 
 	mu     sync.Mutex
-	listen string             // as asked for
+	listen string             // the configured address
 	http   *http.Server       // nil: does not serve
-	socket net.Listener       // where it serves
-	stop   context.CancelFunc // of the attempts to get the address
+	socket net.Listener       // on which it serves
+	stop   context.CancelFunc // ends the attempts to listen
 	trying sync.WaitGroup
 }
 
@@ -73,7 +72,7 @@ func New(s Source) *Server {
 	return &Server{log: l, cache: newCache(s, l, time.Now), limits: defaultLimits()}
 }
 
-// CheckListen refuses an address that cannot be listened on anywhere. "" is none, and no error.
+// CheckListen returns an error for an address that no machine can listen on. "" means none, and is no error.
 func CheckListen(listen string) error {
 	if listen == "" {
 		return nil
@@ -82,7 +81,7 @@ func CheckListen(listen string) error {
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err == nil && host != "" && host != "localhost" { // a name would have to be looked up at boot
+	if err == nil && host != "" && host != "localhost" { // a name would need DNS at boot
 		_, err = netip.ParseAddr(host)
 	}
 	if err != nil {
@@ -91,7 +90,7 @@ func CheckListen(listen string) error {
 	return nil
 }
 
-// Local says whether only this machine reaches the address.
+// Local reports whether only this machine can reach the address.
 func Local(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -101,9 +100,9 @@ func Local(listen string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// Listen makes the server serve on this address and nowhere else; "": nowhere. With an error it goes on
-// where it was. Patient: an address that cannot be had now is no error, but is logged and tried for until it
-// can, or until something else is asked for: another process may be about to leave it.
+// Listen makes the server serve on this address only; "": nowhere. After an error it continues on the former address. With
+// patient, an address that is not available now is no error: Listen logs it and tries again until the address is available or
+// another one is set. For example, another process may be about to leave it.
 func (s *Server) Listen(listen string, patient bool) error {
 	if err := CheckListen(listen); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (s *Server) Listen(listen string, patient bool) error {
 		if !patient {
 			return err
 		}
-		s.log.Warn("no metrics yet", "error", err)
+		s.log.Warn("metrics are not served yet", "error", err)
 	}
 	s.quiet()
 	s.listen = listen
@@ -134,8 +133,8 @@ func (s *Server) Listen(listen string, patient bool) error {
 	return nil
 }
 
-// have listens on an address while the server still serves on the one before; "": on none. Where the two
-// differ only in the host, the one before has to go first, and comes again if the new one cannot be had.
+// have listens on an address while the server still serves on the former one; "": on none. If the two differ only in the host, it
+// closes the former one first, and opens it again if the new one is not available.
 func (s *Server) have(listen string) (net.Listener, error) {
 	if listen == "" {
 		return nil, nil
@@ -154,7 +153,7 @@ func (s *Server) have(listen string) (net.Listener, error) {
 	return l, err
 }
 
-// open listens; on 0.0.0.0 on IPv4 alone, which Go takes for every address of both.
+// open listens on an address. On 0.0.0.0 it uses IPv4 only; Go would use both families.
 func open(listen string) (net.Listener, error) {
 	network := "tcp"
 	if host, _, err := net.SplitHostPort(listen); err == nil {
@@ -166,11 +165,11 @@ func open(listen string) (net.Listener, error) {
 }
 
 func port(listen string) string {
-	_, port, _ := net.SplitHostPort(listen) // checked before
+	_, port, _ := net.SplitHostPort(listen) // CheckListen has checked it
 	return port
 }
 
-// explain says what to do about an address that cannot be listened on.
+// explain adds the remedy to an error of listening.
 func explain(listen string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -183,7 +182,7 @@ func explain(listen string, err error) error {
 	return fmt.Errorf("metrics on %s: %w", listen, err)
 }
 
-// try listens as soon as the address can be had.
+// try listens as soon as the address is available.
 func (s *Server) try(ctx context.Context, listen string) {
 	again := time.NewTicker(s.limits.retryEvery)
 	defer again.Stop()
@@ -208,27 +207,27 @@ func (s *Server) try(ctx context.Context, listen string) {
 	}
 }
 
-// serve answers on l; s.mu is held.
+// serve answers on l. The caller holds s.mu.
 func (s *Server) serve(l net.Listener) {
 	s.socket = l
 	s.http = &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: s.limits.headerTimeout, ReadTimeout: s.limits.headerTimeout, WriteTimeout: s.limits.writeTimeout,
 		MaxHeaderBytes: s.limits.headerBytes,
-		ErrorLog:       log.New(io.Discard, "", 0), // what clients do wrong is not to fill the daemon's log
+		ErrorLog:       log.New(io.Discard, "", 0), // clients must not fill the daemon's log
 	}
-	// So that a client without a request holds none of the few connections.
+	// So that a client without a request uses none of the few connections.
 	s.http.SetKeepAlivesEnabled(false)
 	address := l.Addr().String()
 	s.log.Info("metrics", "address", address)
 	if !Local(address) {
-		s.log.Warn("metrics are open to the network: whoever reaches the address sees names and loads of ports", "address", address)
+		s.log.Warn("metrics are open to the network: anyone who can reach the address sees names and loads of ports", "address", address)
 	}
 	server, limited := s.http, netutil.LimitListener(l, s.limits.connections)
 	go func() { _ = server.Serve(limited) }()
 }
 
-// quiet ends what serves and what tries to; s.mu is held.
+// quiet ends serving and the attempts to listen. The caller holds s.mu.
 func (s *Server) quiet() {
 	if s.stop != nil {
 		s.stop()
@@ -241,7 +240,7 @@ func (s *Server) quiet() {
 	}
 }
 
-// Address is where the server serves; nil: nowhere.
+// Address returns the address on which the server serves; nil: none.
 func (s *Server) Address() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +250,7 @@ func (s *Server) Address() net.Addr {
 	return s.socket.Addr()
 }
 
-// Close ends serving at once, whoever is being answered.
+// Close ends serving at once, also in the middle of an answer.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.quiet()

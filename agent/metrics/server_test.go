@@ -31,7 +31,7 @@ func serving(t *testing.T, s Source, change func(*limits)) (*Server, string) {
 	return server, server.Address().String()
 }
 
-// answer is one of the server's.
+// answer is an answer of the server.
 type answer struct {
 	code   int
 	header http.Header
@@ -107,7 +107,7 @@ func TestServer_Answers(t *testing.T) {
 	}
 }
 
-// A request is not kept for as long as somebody likes to write at it.
+// A client cannot keep a request open by writing without end.
 func TestServer_RefusesLongHeaders(t *testing.T) {
 	s := &source{}
 	_, address := serving(t, Source{Gather: s}, nil)
@@ -128,7 +128,7 @@ func TestServer_RefusesLongHeaders(t *testing.T) {
 func TestServer_SaysWhatIsNotWell(t *testing.T) {
 	s, address := serving(t, Source{Gather: registry(t), Health: func() (bool, string) { return false, "degraded: half of it" }}, nil)
 	at := time.Now()
-	s.cache.now = func() time.Time { return at } // a slow machine makes no new reading meanwhile
+	s.cache.now = func() time.Time { return at } // so that a slow machine makes no new reading
 	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.code != 503 || text != "degraded: half of it\n" {
 		t.Errorf("%d %q", answer.code, text)
 	}
@@ -140,7 +140,7 @@ func TestServer_SaysWhatIsNotWell(t *testing.T) {
 	}
 }
 
-// large is more than the buffers of two sockets take.
+// large is more than fits in the buffers of two sockets.
 type large []*dto.MetricFamily
 
 func (l large) Gather() ([]*dto.MetricFamily, error) { return l, nil }
@@ -160,12 +160,11 @@ func newLarge(t *testing.T) large {
 	return families
 }
 
-// Clients that send nothing, or take nothing, hold all connections there are, but not for long: who comes
-// after them is served.
+// Clients that send nothing, or read nothing, use all connections, but not for long: later clients are served.
 func TestServer_CutsOffWhoIsStuck(t *testing.T) {
 	short := func(l *limits) { l.headerTimeout, l.writeTimeout, l.connections = 2*time.Second, 2*time.Second, 4 }
 	s, address := serving(t, Source{Gather: newLarge(t)}, short)
-	s.cache.take(false) // read it before: a slow machine is not to be what cuts anybody off
+	s.cache.take(false) // read it now, so that a slow machine does not cause a timeout
 	var stuck []net.Conn
 	for n := range 4 {
 		c, err := net.Dial("tcp", address)
@@ -183,7 +182,7 @@ func TestServer_CutsOffWhoIsStuck(t *testing.T) {
 	if answer, text := ask(t, address, "GET", "/healthz", nil); answer.code != 200 {
 		t.Errorf("behind stuck clients: %d %s", answer.code, text)
 	}
-	// The one that took nothing was cut off in the middle of its answer.
+	// The connection of the client that read nothing was closed in the middle of its answer.
 	_ = stuck[0].SetReadDeadline(time.Now().Add(time.Minute))
 	answer, err := http.ReadResponse(bufio.NewReader(stuck[0]), nil)
 	if err != nil {
@@ -213,7 +212,7 @@ func TestCheckListen(t *testing.T) {
 	}
 }
 
-// What cannot be listened on is told with what to do, and the server goes on where it was.
+// An error of listening has a remedy, and the server continues on its former address.
 func TestServer_ListenFails(t *testing.T) {
 	other, taken := serving(t, Source{Gather: registry(t)}, nil)
 	s, address := serving(t, Source{Gather: registry(t)}, nil)
@@ -242,7 +241,7 @@ func TestServer_ListenFails(t *testing.T) {
 	}
 }
 
-// An address that another one has is had as soon as that one leaves it.
+// The server gets an address as soon as its former owner leaves it.
 func TestServer_IsPatient(t *testing.T) {
 	other, taken := serving(t, Source{Gather: registry(t)}, nil)
 	s := New(Source{Gather: registry(t)})
@@ -258,8 +257,7 @@ func TestServer_IsPatient(t *testing.T) {
 	}
 }
 
-// From this machine only to the whole network and back, on one port: the address before is in the way of
-// the one after.
+// From this machine only to the whole network and back, on one port: each address blocks the other.
 func TestServer_ChangesHost(t *testing.T) {
 	s, address := serving(t, Source{Gather: registry(t)}, nil)
 	_, number, _ := net.SplitHostPort(address)

@@ -68,7 +68,7 @@ func TestDoctor_BesideASwitch(t *testing.T) {
 		check, subject, text string
 	}{
 		{"port.queue", "out0", "Weir's own shaper (shape) keeps the queue: 100Mbit/s, buffer 125KB"},
-		{"weir.switch", "default", "at work on in0, out0"}, {"programs.egress", "out0", "Weir's own program"},
+		{"weir.switch", "default", "running on in0, out0"}, {"programs.egress", "out0", "Weir's own program"},
 	} {
 		if got := says(&r, want.check, want.subject, want.text); got != doctor.OK {
 			t.Errorf("at work, %s of %s: %q in %+v", want.check, want.subject, got, r.Findings)

@@ -226,7 +226,7 @@ func TestSwitch_MetricsAddressTaken(t *testing.T) {
 		return err
 	})
 	p := m.switchUp("weir")
-	if !strings.Contains(p.log.String(), "no metrics yet") || !strings.Contains(p.log.String(), "another program") {
+	if !strings.Contains(p.log.String(), "metrics are not served yet") || !strings.Contains(p.log.String(), "another program") {
 		t.Errorf("it does not say so: %s", p.log)
 	}
 	_ = other.Close()
