@@ -13,22 +13,22 @@ import (
 	"weir/sim/network"
 )
 
-// AC/DC TCP (He et al., SIGCOMM 2016): DCTCP enforced by the virtual switches of the hosts, whatever TCP the guests
-// speak. It is here as a baseline: the published scheme nearest to FairQ in what it asks of guests, which is nothing.
+// AC/DC TCP (He et al., SIGCOMM 2016): the virtual switches of the hosts enforce DCTCP, whatever TCP the guests use. It
+// is a baseline: of the published schemes it is the nearest to FairQ, because it too asks nothing of guests.
 //
 //	acdc.go         parameters; what a run reads of it
-//	acdc_window.go  DCTCP's window, computed beside the guest
-//	acdc_table.go   what virtual switches know of connections
-//	acdc_guard.go   a packet: what it tells, and what is written into it
+//	acdc_window.go  DCTCP's window, computed for each sending guest
+//	acdc_table.go   a virtual switch's table of connections
+//	acdc_guard.go   a packet: what is read from it, and what is written into it
 //
-// The virtual switch stands between a guest and its link, in its hypervisor or in the driver of its NIC: what leaves and
-// reaches a guest passes it first and last.
+// The virtual switch runs between a guest and its link, in the hypervisor or in the driver of the NIC. So it is the
+// first to see what the guest sends, and the last to see what it gets.
 
-// ACDC is `acdc` in the simulator.
+// ACDC returns the law `acdc`.
 func ACDC() Law { return Law{Check: checkACDC, Put: putACDC} }
 
-// putACDC makes the switches in r.At mark, and puts a virtual switch before every host.
-func putACDC(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+// putACDC puts marking on the switches in r.At, and a virtual switch before every host.
+func putACDC(n *network.Network, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[acdclaw.Params](r.Params, name)
 	if err != nil {
 		return nil, err
@@ -41,14 +41,14 @@ func putACDC(n *network.Network, r *experiment.Run, name string) (AtWork, error)
 	return a, nil
 }
 
-// checkACDC says what of a run's AC/DC cannot be.
+// checkACDC returns an error if the parameters of a run's AC/DC are out of range.
 func checkACDC(r *experiment.Run, name string) error {
 	params, err := law.Params[acdclaw.Params](r.Params, name)
 	if err != nil {
 		return err
 	}
 	if params.MinWindow < 0 || params.MinWindow > mostWindow {
-		return fmt.Errorf("law %s: a window of %v at least: 0B to %v", name, params.MinWindow, law.Bytes(mostWindow))
+		return fmt.Errorf("law %s: min_window %v is out of range: set 0B to %v", name, params.MinWindow, law.Bytes(mostWindow))
 	}
 	return nil
 }
@@ -62,17 +62,17 @@ func newACDC(n *network.Network, p *acdclaw.Params) *acdc {
 	return a
 }
 
-// acdcCounts is what AC/DC did at all hosts of a network so far.
+// acdcCounts counts what AC/DC did at all hosts of a network.
 type acdcCounts struct {
-	acks      uint64 // that came for a guest whose connection is known
-	rewritten uint64 // of them, to a smaller window
-	opened    uint64 // ends of connections that came into a table
-	refused   uint64 // attempts to, for which there was no room
-	policed   uint64 // segments that were dropped for being beyond the window
-	alone     uint64 // feedback that had no room in a guest's segment
+	acks      uint64 // ACKs to guests whose connection is in the table
+	rewritten uint64 // ACKs whose window was made smaller
+	opened    uint64 // connection ends that were entered in a table
+	refused   uint64 // connection ends that a full table refused
+	policed   uint64 // segments dropped because they ended beyond the window
+	alone     uint64 // feedback sent in an ACK of its own, because the guest's segment had no room
 }
 
-// Tally is what it counted, under the names of its Spec.
+// Tally returns the counts under the names of the law's Spec.
 func (a *acdc) Tally() law.Tally {
 	return law.Tally{acdclaw.Acks: a.counts.acks, acdclaw.Rewritten: a.counts.rewritten, acdclaw.Opened: a.counts.opened, acdclaw.Refused: a.counts.refused}
 }

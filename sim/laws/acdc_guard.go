@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// Reserved bits of a TCP header: a virtual switch, and not the guest, made the packet ECT; and the sender's virtual
-	// switch knows the connection, and hears of its marks.
+	// Reserved bits of a TCP header. madeECT: a virtual switch made the packet ECT, not the guest. heedsMark: the
+	// sender's virtual switch knows the connection and reacts to its marks.
 	madeECT     = 1
 	heedsMark   = 2
-	mostOptions = 40 // what a TCP header has room for
+	mostOptions = 40 // bytes of options that a TCP header has room for
 )
 
-// Out is what the virtual switch does with a segment that its host sends: it is made ECT, and tells what came for the
-// host. What is beyond every window that the guest was granted may be dropped.
+// Out processes a segment that the virtual switch's host sends. It makes the segment ECT, and writes feedback about
+// received data into it. With police, it drops data beyond every window that the guest was granted.
 func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
 	if pk.Proto() != network.TCP {
 		return network.Pass
@@ -47,12 +47,13 @@ func (a *acdc) Out(host network.NodeID, pk *network.Packet, now event.Time) netw
 	}
 	pk.SetReserved(pk.Reserved() | heedsMark)
 	if pk.Flags()&(network.ACK|network.SYN|network.RST) == network.ACK {
-		a.tell(e, host, pk)
+		a.report(e, host, pk)
 	}
 	return network.Pass
 }
 
-// synOut takes a SYN or SYN-ACK that the host sends. A SYN begins an end, unless it is the same sent again.
+// synOut processes a SYN or SYN-ACK that the host sends, and returns its end. A SYN begins an end, unless it is a
+// retransmission.
 func (a *acdc) synOut(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
 	if pk.Flags()&network.ACK == 0 && (e == nil || e.own.first != pk.Seq()) {
 		e = a.begin(host, placeOf(pk.Conn(), side(pk)), now)
@@ -61,13 +62,13 @@ func (a *acdc) synOut(e *acdcEnd, host network.NodeID, pk *network.Packet, now e
 		return e
 	}
 	e.own = synOf(pk)
-	e.began, e.granted = false, false // who accepted had aborted, and accepts again
+	e.began, e.granted = false, false // the acceptor aborted, and accepts again
 	e.window.una, e.window.nxt = pk.Seq(), pk.Seq()+1
 	e.start(a, now)
 	return e
 }
 
-// synIn takes one that came for the host.
+// synIn processes a SYN or SYN-ACK that came for the host, and returns its end.
 func (a *acdc) synIn(e *acdcEnd, host network.NodeID, pk *network.Packet, now event.Time) *acdcEnd {
 	if pk.Flags()&network.ACK == 0 && (e == nil || e.peer.first != pk.Seq()) {
 		e = a.begin(host, placeOf(pk.Conn(), 1-side(pk)), now)
@@ -84,7 +85,7 @@ func synOf(pk *network.Packet) acdcSYN {
 	return acdcSYN{first: pk.Seq(), mss: pk.MSS(), scale: min(pk.Scale(), mostShift), seen: true}
 }
 
-// start begins the window once both ends' SYNs were seen: a segment is what both allow.
+// start begins the window once the SYNs of both ends were seen. The MSS is the smaller of the two.
 func (e *acdcEnd) start(a *acdc, now event.Time) {
 	if e.began || !e.own.seen || !e.peer.seen {
 		return
@@ -103,7 +104,7 @@ func (e *acdcEnd) start(a *acdc, now event.Time) {
 	e.window.start(mss, floor, a.gain, a.patience, now)
 }
 
-// shift is the scale of the windows that the peer offers: there is one if both ends sent one (RFC 7323 1.3).
+// shift returns the scale of the windows that the peer offers. It is 0 unless both ends sent one (RFC 7323 1.3).
 func (e *acdcEnd) shift() uint8 {
 	if e.own.scale < 0 || e.peer.scale < 0 {
 		return 0
@@ -111,28 +112,29 @@ func (e *acdcEnd) shift() uint8 {
 	return uint8(e.peer.scale)
 }
 
-// beyond says whether data ends behind every window that the guest was granted, by more than the byte of a window probe.
+// beyond reports whether a segment's data ends beyond every window that the guest was granted. The byte of a window
+// probe is allowed.
 func (e *acdcEnd) beyond(pk *network.Packet) bool {
 	return pk.Payload() > 0 && e.granted && isAfter(pk.Seq()+uint32(pk.Payload()), e.right+1)
 }
 
-// tell writes what came for the host into a segment that acknowledges it (PACK). Where that has no room, and there is
-// news, it goes in an ACK of its own (FACK), behind the guest's. Counts are of all that came, so that what is lost is told
-// with the next.
-func (a *acdc) tell(e *acdcEnd, host network.NodeID, pk *network.Packet) {
+// report writes feedback about received data into a segment that acknowledges it (PACK). If the segment has no room,
+// new feedback goes in an ACK of its own behind it (FACK). The counts are totals, so that the next report makes up for
+// a lost one.
+func (a *acdc) report(e *acdcEnd, host network.NodeID, pk *network.Packet) {
 	options := pk.Bytes() - pk.Payload() - network.HeaderBytes
 	if options+network.FeedbackBytes <= mostOptions && pk.Bytes()+network.FeedbackBytes <= network.FullFrame {
 		pk.SetFeedback(network.FeedbackOption)
 		pk.SetTotal(e.total)
 		pk.SetMarked(e.marked)
 		pk.SetBytes(pk.Bytes() + network.FeedbackBytes)
-		e.lastTold = e.total
+		e.lastReported = e.total
 		return
 	}
-	if e.lastTold == e.total {
+	if e.lastReported == e.total {
 		return
 	}
-	e.lastTold = e.total
+	e.lastReported = e.total
 	a.counts.alone++
 	own := a.net.NewPacket()
 	own.SameFlow(pk)
@@ -149,8 +151,8 @@ func (a *acdc) tell(e *acdcEnd, host network.NodeID, pk *network.Packet) {
 	a.net.InjectOut(a, host, own)
 }
 
-// In is what the virtual switch does with what came for its host: marks and feedback are counted and taken off, and an
-// ACK grants no more than the window.
+// In processes a segment that came for the virtual switch's host. It counts and removes marks and feedback, and limits
+// the window of an ACK.
 func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) network.Verdict {
 	if pk.Proto() != network.TCP {
 		return network.Pass
@@ -184,9 +186,9 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) netwo
 	e.seen = a.sweeps
 	e.comes(pk, marked)
 	if marked && !made && heeds {
-		pk.SetECN(network.ECT0) // the guest speaks ECN, and would have its sender answer the mark a second time
+		pk.SetECN(network.ECT0) // the guest speaks ECN: its sender would answer the mark a second time
 	}
-	if e.told && pk.Flags()&network.SYN == 0 {
+	if e.reported && pk.Flags()&network.SYN == 0 {
 		pk.SetFlags(pk.Flags() &^ network.ECE)
 	}
 	if e.began && pk.Flags()&(network.ACK|network.RST) == network.ACK {
@@ -195,7 +197,7 @@ func (a *acdc) In(host network.NodeID, pk *network.Packet, now event.Time) netwo
 	return network.Pass
 }
 
-// comes counts what comes for the host.
+// comes counts a segment that came for the host.
 func (e *acdcEnd) comes(pk *network.Packet, marked bool) {
 	e.reset = e.reset || pk.Flags()&network.RST != 0
 	e.finIn = e.finIn || pk.Flags()&network.FIN != 0
@@ -205,19 +207,20 @@ func (e *acdcEnd) comes(pk *network.Packet, marked bool) {
 	}
 }
 
-// hears takes feedback, and says whether it tells of marks. What is older than what was heard before is left out.
+// hears takes the feedback of a segment, and reports whether it counts new marks. Feedback older than the latest is
+// ignored.
 func (e *acdcEnd) hears(pk *network.Packet) bool {
-	total, marked := pk.Total()-e.toldTotal, pk.Marked()-e.toldMarked
+	total, marked := pk.Total()-e.reportedTotal, pk.Marked()-e.reportedMarked
 	if int32(total) < 0 || marked > total {
 		return false
 	}
-	e.told = true
-	e.toldTotal, e.toldMarked = pk.Total(), pk.Marked()
+	e.reported = true
+	e.reportedTotal, e.reportedMarked = pk.Total(), pk.Marked()
 	e.window.hears(total, marked)
 	return marked > 0
 }
 
-// acknowledgement tells the window of an ACK, and holds the ACK to it.
+// acknowledgement updates the window with an ACK, and limits the ACK to the window.
 func (a *acdc) acknowledgement(e *acdcEnd, pk *network.Packet, news bool, now event.Time) {
 	a.counts.acks++
 	duplicate := pk.Payload() == 0 && pk.Flags()&(network.SYN|network.FIN) == 0 && (pk.Window() == e.field || pk.NBlocks() > 0)

@@ -2,5 +2,5 @@
 
 package laws
 
-// ACDC is `acdc`, which this build does not have.
+// ACDC returns a law that is refused: this build lacks `acdc`.
 func ACDC() Law { return refused() }

@@ -12,7 +12,7 @@ import (
 	"weir/sim/network"
 )
 
-// newGuarded is newBed with AC/DC: switches mark above 20 KB.
+// newGuarded is newBed with AC/DC. Its switches mark above 20 KB.
 func newGuarded(t testing.TB, topology experiment.Topology, p acdclaw.Params) (*bed, *acdc) {
 	t.Helper()
 	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
@@ -37,8 +37,8 @@ func newGuarded(t testing.TB, topology experiment.Topology, p acdclaw.Params) (*
 
 var twoSenders = experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}
 
-// data sends n segments of 1000 bytes from the dialler, beginning at byte from, and acknowledges them all; ce marks them on
-// the wire.
+// data sends n segments of 1000 bytes from the dialler, beginning at byte from, and acknowledges them all. ce marks
+// them on the wire.
 func (k *talk) data(from uint32, n int, ce bool) {
 	k.b.t.Helper()
 	k.marks(ce)
@@ -53,7 +53,7 @@ func (k *talk) data(from uint32, n int, ce bool) {
 	k.send(ack)
 }
 
-// marks makes the switch mark all that is ECT, or not.
+// marks makes the switch mark all ECT packets, or none.
 func (k *talk) marks(all bool) {
 	p := k.b.net.PortByName("switch->receiver1")
 	p.SetLaws()
@@ -71,8 +71,8 @@ func (markAll) Packet(_ *network.Port, pk *network.Packet, _ event.Time) network
 	return network.Pass
 }
 
-// Guests without ECN see neither mark nor feedback; guests with ECN their own ECT and no mark. The one is told from the
-// other by a reserved bit, in both places where a virtual switch can be.
+// Guests without ECN see neither marks nor feedback. Guests with ECN see their own ECT and no mark. A reserved bit
+// distinguishes the two, in both places where a virtual switch can be.
 func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 	for _, hypervisors := range []bool{false, true} {
 		for _, ecn := range []uint8{network.NotECT, network.ECT0} {
@@ -95,7 +95,7 @@ func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 				t.Errorf("hypervisors %v, ecn %d: the guest gets %+v", hypervisors, ecn, got)
 			}
 			if e := a.find(placeOf(0, 1)); e.total != 1000 || e.marked != 1000 {
-				t.Errorf("%d bytes came, %d of them marked; want 1000 each", e.total, e.marked)
+				t.Errorf("%d bytes arrived, %d of them marked; want 1000 each", e.total, e.marked)
 			}
 			ack := k.segment(1, network.ACK|network.ECE, 0, 60_000)
 			ack.SetAck(ack.Ack() + 1000)
@@ -109,8 +109,8 @@ func TestACDC_GuestsDoNotSeeIt(t *testing.T) {
 	}
 }
 
-// By hand: a window of 14600 bytes in a field of units of 128, rounded up; never above what stands there, never 0 where
-// that is not, not scaled in a SYN-ACK.
+// By hand: a window of 14600 bytes in a field with units of 128 bytes, rounded up. It is never above the guest's own
+// field, is 0 only where that is 0, and is not scaled in a SYN-ACK.
 func TestACDC_WindowField(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	k := b.talk(0, "sender1", "receiver1")
@@ -135,28 +135,28 @@ func TestACDC_WindowField(t *testing.T) {
 	}
 }
 
-// Feedback counts modulo 2^32 and what is lost is told with the next; older feedback that comes late changes nothing. Where
-// a segment has no room for it, it goes alone, and only if there is news.
+// Feedback counts modulo 2^32, and the next report makes up for a lost one. Older feedback that arrives late changes
+// nothing. Feedback is sent alone if a segment has no room for it, and only if it is new.
 func TestACDC_Feedback(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	k := b.talk(0, "sender1", "receiver1")
 	k.opens()
 	out, in := a.find(placeOf(0, 0)), a.find(placeOf(0, 1))
-	in.total, in.marked, in.lastTold = 1<<32-1500, 1<<32-700, 1<<32-1500
-	out.toldTotal, out.toldMarked = in.total, in.marked
+	in.total, in.marked, in.lastReported = 1<<32-1500, 1<<32-700, 1<<32-1500
+	out.reportedTotal, out.reportedMarked = in.total, in.marked
 	k.data(0, 1, true)
 	if out.window.bytes != 7300 {
 		t.Errorf("%d bytes behind marks whose count wrapped, want 7300", out.window.bytes)
 	}
 	k.data(1000, 2, false)
-	if in.total != 1500 || in.marked != 300 || out.toldTotal != 1500 || out.toldMarked != 300 {
-		t.Errorf("%d bytes and %d marked, told %d and %d; want 1500 and 300", in.total, in.marked, out.toldTotal, out.toldMarked)
+	if in.total != 1500 || in.marked != 300 || out.reportedTotal != 1500 || out.reportedMarked != 300 {
+		t.Errorf("%d bytes and %d marked, reported %d and %d; want 1500 and 300", in.total, in.marked, out.reportedTotal, out.reportedMarked)
 	}
 	old := new(network.Packet)
 	old.SetTotal(1000)
 	old.SetMarked(300)
-	if out.hears(old) || out.toldTotal != 1500 {
-		t.Error("feedback from the past was heard")
+	if out.hears(old) || out.reportedTotal != 1500 {
+		t.Error("old feedback was taken")
 	}
 	k.data(3000, 1, true)
 	seen := a.counts.alone
@@ -165,7 +165,7 @@ func TestACDC_Feedback(t *testing.T) {
 		full.SetAck(full.Ack() + 4000)
 		k.send(full)
 	}
-	if n := a.counts.alone - seen; n != 0 { // the ACK of data has told it already
+	if n := a.counts.alone - seen; n != 0 { // the ACK of data has reported it already
 		t.Errorf("%d times alone without news", n)
 	}
 	pk := k.segment(0, network.ACK, 1000, 60_000)
@@ -175,8 +175,8 @@ func TestACDC_Feedback(t *testing.T) {
 	full.SetAck(full.Ack() + 5000)
 	got := k.send(full)
 	b.wait(event.Millisecond) // its own ACK comes behind it
-	if n := a.counts.alone - seen; n != 1 || out.toldTotal != in.total || got.Payload() != 1460 || b.net.Lent() != 0 {
-		t.Errorf("%d times alone, told %d of %d, %d packets lent, and the guest got %+v", n, out.toldTotal, in.total, b.net.Lent(), got)
+	if n := a.counts.alone - seen; n != 1 || out.reportedTotal != in.total || got.Payload() != 1460 || b.net.Lent() != 0 {
+		t.Errorf("%d times alone, reported %d of %d, %d packets in use, and the guest got %+v", n, out.reportedTotal, in.total, b.net.Lent(), got)
 	}
 	blocks := k.segment(1, network.ACK, 0, 60_000)
 	blocks.SetAck(blocks.Ack() + 5000)
@@ -186,13 +186,13 @@ func TestACDC_Feedback(t *testing.T) {
 	k.send(pk)
 	got = k.send(blocks)
 	b.wait(event.Millisecond)
-	if a.counts.alone-seen != 2 || got.Bytes() != network.HeaderBytes+40 || out.toldTotal != in.total {
+	if a.counts.alone-seen != 2 || got.Bytes() != network.HeaderBytes+40 || out.reportedTotal != in.total {
 		t.Errorf("options are full: %d times alone, %+v", a.counts.alone-seen, got)
 	}
 }
 
-// police drops what is beyond every window that was granted, a probe's byte apart; without it, and within, everything
-// passes. A window that shrank makes nobody guilty.
+// police drops data beyond every window that was granted, except for the byte of a window probe. Data within it passes,
+// and everything passes without police. A window that shrank makes no sent data wrong.
 func TestACDC_Police(t *testing.T) {
 	for _, police := range []bool{true, false} {
 		b, a := newGuarded(t, twoSenders, acdclaw.Params{Police: police})
@@ -223,7 +223,8 @@ func TestACDC_Police(t *testing.T) {
 	}
 }
 
-// A host's table is bounded; who has no room, and UDP, passes as it is. Ends of connections that are over are forgotten.
+// A host's table is bounded. Connections without room, and UDP, pass unchanged. Ends of connections that are over are
+// removed.
 func TestACDC_TableIsBounded(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	if a.mostConns != 65_536 {
@@ -238,7 +239,7 @@ func TestACDC_TableIsBounded(t *testing.T) {
 		t.Errorf("%d ends, %+v", a.known, a.counts)
 	}
 	if got := two.says(0, network.ACK, 1000, 60_000); got.ECN() != network.NotECT || got.Bytes() != network.HeaderBytes+1000 || got.Reserved() != 0 {
-		t.Errorf("what one virtual switch does not know gets %+v", got)
+		t.Errorf("a connection that only one virtual switch knows gets %+v", got)
 	}
 	udp := one.segment(0, 0, 1000, 0)
 	udp.SetProto(network.UDP)
@@ -249,8 +250,8 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	one.says(1, network.ACK|network.FIN, 0, 60_000)
 	two.says(0, network.RST|network.ACK, 0, 0)
 	b.wait(event.Second)
-	if a.known != 0 || a.sweep.Pending() || a.held[one.from] != 0 || a.find(placeOf(0, 0)) != nil {
-		t.Errorf("%d ends after their end, sweep %v, held %v", a.known, a.sweep.Pending(), a.held)
+	if a.known != 0 || a.sweep.Pending() || a.entries[one.from] != 0 || a.find(placeOf(0, 0)) != nil {
+		t.Errorf("%d ends after their end, sweep %v, entries %v", a.known, a.sweep.Pending(), a.entries)
 	}
 	three := b.talk(2, "sender2", "receiver1")
 	synACK, _ = three.opens()
@@ -271,8 +272,8 @@ func TestACDC_TableIsBounded(t *testing.T) {
 	}
 }
 
-// Where only the receiver's virtual switch has room for a connection, nobody answers its feedback: guests with ECN keep
-// their marks and what is said of them.
+// Only the receiver's virtual switch has room for a connection, so nobody answers its feedback. Guests with ECN keep
+// their marks and the ECE that answers them.
 func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{})
 	a.mostConns = 1
@@ -295,7 +296,7 @@ func TestACDC_MarksOfWhoIsNotHeld(t *testing.T) {
 	}
 }
 
-// Who accepts may abort, and accept again with another SYN: positions begin anew.
+// An acceptor may abort, and accept again with another SYN: sequence numbers begin anew.
 func TestACDC_AnotherSYNACK(t *testing.T) {
 	b, a := newGuarded(t, twoSenders, acdclaw.Params{Police: true})
 	k := b.talk(0, "sender1", "receiver1")

@@ -11,22 +11,23 @@ import (
 const (
 	alphaOne = 1 << 20 // alpha = 1
 	gainOne  = 1 << 16 // g = 1
-	// firstSegments is the window that a connection begins with (RFC 6928), as the kernels of the paper have it.
+	// firstSegments is the window at the start of a connection, in segments (RFC 6928), as in the kernels of the paper.
 	firstSegments = 10
-	// mostWindow is just above the largest that TCP can offer, 65535 << 14 (RFC 7323 2.3).
+	// mostWindow is just above the largest window that TCP can offer, 65535 << 14 bytes (RFC 7323 2.3).
 	mostWindow = 1 << 30
-	// lossDupACKs are a loss (RFC 5681 3.2).
+	// lossDupACKs is the number of duplicate ACKs that show a loss (RFC 5681 3.2).
 	lossDupACKs = 3
 )
 
-// dctcpWindow is the window that AC/DC computes beside a guest for what the guest sends: DCTCP's (RFC 8257) in bytes,
-// from what passes a virtual switch and what the receiver's tells. Integers only, so that every machine gets the same.
+// dctcpWindow is the window that AC/DC computes for what a guest sends: DCTCP's (RFC 8257), in bytes. Its input is the
+// traffic that passes the virtual switch, and the feedback of the receiver's virtual switch. It uses integers only, so
+// that every machine gets the same result.
 //
-// The paper leaves open when a window may grow that its guest does not fill. It does not: without that a guest which its
-// own window limits would find the enforced one far too large when marks come. (Linux: tcp_is_cwnd_limited.)
+// The paper does not say whether a window grows that its guest does not fill. Here it does not grow. Otherwise a guest
+// limited by its own window would find the enforced one far too large when marks come. (Linux: tcp_is_cwnd_limited.)
 type dctcpWindow struct {
-	una, nxt  uint32 // SND.UNA and SND.NXT, as they are seen in passing
-	bytes     uint32 // the window
+	una, nxt  uint32 // SND.UNA and SND.NXT, as seen by the virtual switch
+	bytes     uint32 // the window, bytes
 	threshold uint32 // ssthresh
 	counted   uint32 // bytes acknowledged towards the next segment of congestion avoidance
 	mss       uint32
@@ -34,25 +35,25 @@ type dctcpWindow struct {
 
 	gain     uint32 // g in 1/gainOne
 	alpha    uint32 // in 1/alphaOne
-	measured uint32 // alpha's observation ends when this is acknowledged
-	total    uint32 // bytes that came to the receiver in it
-	marked   uint32 // and those with CE
+	measured uint32 // alpha's observation ends when this sequence number is acknowledged
+	total    uint32 // bytes that reached the receiver during it
+	marked   uint32 // those of them with CE
 
-	cutEnd   uint32 // until more than this is acknowledged nothing is cut again,
-	cutting  bool   // if so
+	cutEnd   uint32 // the window is not cut again until more than this is acknowledged,
+	cutting  bool   // if cutting is set
 	dupACKs  uint8
-	patience event.Time // without any ACK: a timeout
-	heard    event.Time // when the last ACK came, or data left where nothing was under way
+	patience event.Time // a timeout: time without any ACK
+	heard    event.Time // when the last ACK came, or data left while nothing was in flight
 }
 
-// start begins with the window of a new connection. nxt and una stay.
+// start begins with the window of a new connection. It keeps nxt and una.
 func (w *dctcpWindow) start(mss, floor, gain uint32, patience, now event.Time) {
 	w.mss, w.floor, w.gain, w.patience, w.heard = mss, floor, gain, patience, now
 	w.bytes, w.threshold = max(firstSegments*mss, floor), math.MaxUint32
 	w.alpha, w.measured = alphaOne, w.nxt
 }
 
-// sent notes that a guest sent up to end.
+// sent notes that the guest sent data up to end.
 func (w *dctcpWindow) sent(end uint32, now event.Time) {
 	if w.una == w.nxt {
 		w.heard = now
@@ -62,13 +63,13 @@ func (w *dctcpWindow) sent(end uint32, now event.Time) {
 	}
 }
 
-// hears takes what the receiver's virtual switch counted since it last told, in bytes.
+// hears adds what the receiver's virtual switch counted since its last report, in bytes.
 func (w *dctcpWindow) hears(total, marked uint32) {
 	w.total += total
 	w.marked += marked
 }
 
-// acknowledged takes an ACK, behind hears. duplicate: it has the form of one; marked: it told of marks.
+// acknowledged processes an ACK, after hears. duplicate: the ACK has the form of a duplicate. marked: it reports marks.
 func (w *dctcpWindow) acknowledged(ack uint32, duplicate, marked bool, now event.Time) {
 	flight := w.nxt - w.una
 	if flight == 0 {
@@ -94,7 +95,7 @@ func (w *dctcpWindow) acknowledged(ack uint32, duplicate, marked bool, now event
 	}
 	switch {
 	case lost:
-		w.cut(alphaOne) // RFC 8257 3.5: as TCP answers a loss, by half
+		w.cut(alphaOne) // RFC 8257 3.5: half, as TCP answers a loss
 	case marked:
 		w.cut(w.alpha)
 	case advances:
@@ -102,8 +103,8 @@ func (w *dctcpWindow) acknowledged(ack uint32, duplicate, marked bool, now event
 	}
 }
 
-// measure is RFC 8257 3.3, steps 5 to 8: once a window, alpha moves by g towards the marked fraction. Where nothing was
-// told nothing is known.
+// measure is RFC 8257 3.3, steps 5 to 8: once per window, alpha moves by g towards the marked fraction. Without a
+// report, alpha stays.
 func (w *dctcpWindow) measure() {
 	if w.total > 0 {
 		fraction := int64(min(w.marked, w.total)) * alphaOne / int64(w.total)
@@ -114,7 +115,7 @@ func (w *dctcpWindow) measure() {
 	w.total, w.marked, w.measured = 0, 0, w.nxt
 }
 
-// cut takes half of part, in 1/alphaOne, of the window away, once until all that is under way was acknowledged.
+// cut reduces the window by half of part (in 1/alphaOne). It does so once, until all data in flight is acknowledged.
 func (w *dctcpWindow) cut(part uint32) {
 	if w.cutting {
 		return
@@ -131,8 +132,8 @@ func (w *dctcpWindow) timedOut() {
 	w.cutting, w.cutEnd = true, w.nxt
 }
 
-// grow is RFC 5681 3.1, by the bytes acknowledged (RFC 3465), where flight bytes were under way and the window was what
-// limited them.
+// grow is RFC 5681 3.1, by n acknowledged bytes (RFC 3465). It does nothing unless flight, the bytes in flight, was
+// limited by the window.
 func (w *dctcpWindow) grow(n, flight uint32) {
 	if w.bytes < w.threshold {
 		if 2*flight > w.bytes {
@@ -149,5 +150,5 @@ func (w *dctcpWindow) grow(n, flight uint32) {
 	}
 }
 
-// isAfter compares sequence numbers (RFC 9293 3.4).
+// isAfter reports whether sequence number a is after b (RFC 9293 3.4).
 func isAfter(a, b uint32) bool { return int32(a-b) > 0 }

@@ -9,15 +9,15 @@ import (
 	"weir/sim/event"
 )
 
-// newWindow is the window of a connection whose SYN was acknowledged: segments of 1000 bytes, g = 1/16, its first byte
-// at from.
+// newWindow returns the window of a connection whose SYN was acknowledged. Segments are 1000 bytes, g = 1/16, and the
+// first byte is at from.
 func newWindow(from uint32) *dctcpWindow {
 	w := &dctcpWindow{una: from, nxt: from}
 	w.start(1000, 1001, gainOne/16, 200*event.Millisecond, 0)
 	return w
 }
 
-// round lets the guest keep the window full, and acknowledges what was under way; marked segments of it are.
+// round has the guest fill the window, and acknowledges what was in flight. Of it, marked segments carried a mark.
 func (w *dctcpWindow) round(marked uint32) {
 	fill := func() { w.sent(max(w.nxt, w.una+w.bytes/w.mss*w.mss), 0) }
 	fill()
@@ -32,8 +32,8 @@ func (w *dctcpWindow) round(marked uint32) {
 	}
 }
 
-// By hand: alpha is 1, and comes down by 1/16 a round trip without marks; with every second segment marked it goes to
-// 1/2, and with all of them to 1.
+// By hand: alpha begins at 1, and falls by 1/16 per round trip without marks. With every second segment marked it goes
+// to 1/2, and with all marked to 1.
 func TestACDC_AlphaIsTheMarkedFraction(t *testing.T) {
 	w := newWindow(0)
 	near := func(what string, want, off float64) {
@@ -42,7 +42,7 @@ func TestACDC_AlphaIsTheMarkedFraction(t *testing.T) {
 			t.Errorf("%s: alpha is %.6f, want %.6f", what, got, want)
 		}
 	}
-	// A window of ten segments: when one is acknowledged, nine are under way, and end the observation.
+	// A window of ten segments: when one is acknowledged, nine are in flight, and these end the observation.
 	const rounds = 20
 	w.bytes, w.threshold = 10_000, 10_000
 	taken := 0
@@ -58,7 +58,7 @@ func TestACDC_AlphaIsTheMarkedFraction(t *testing.T) {
 	if taken != rounds {
 		t.Errorf("alpha was taken %d times in %d windows", taken, rounds)
 	}
-	// Every second window all of it is marked, and the window is kept as it is.
+	// In every second window all segments are marked. The window stays as it is.
 	for i := range 400 {
 		w.round(uint32(i%2) * 1000)
 		w.bytes, w.counted = 20_000, 0
@@ -80,7 +80,7 @@ func TestACDC_AlphaIsTheMarkedFraction(t *testing.T) {
 	was := w.alpha
 	w.measure()
 	if w.alpha != was {
-		t.Error("alpha changed where nothing was told")
+		t.Error("alpha changed without a report")
 	}
 	w.gain, w.alpha = gainOne, 12_345
 	w.hears(3000, 1000)
@@ -89,8 +89,8 @@ func TestACDC_AlphaIsTheMarkedFraction(t *testing.T) {
 	}
 }
 
-// A window is cut by alpha/2 once, however many ACKs of it tell of marks, and again for a mark of the next one. A loss
-// takes half.
+// A window is cut by alpha/2 once, however many of its ACKs report marks, and again for a mark of the next window. A
+// loss takes half.
 func TestACDC_OneCutAWindow(t *testing.T) {
 	for _, from := range []uint32{0, math.MaxUint32 - 20_500, 1<<31 - 20_500} { // sequence numbers wrap on the way
 		w := newWindow(from)
@@ -100,7 +100,7 @@ func TestACDC_OneCutAWindow(t *testing.T) {
 			w.hears(2000, 2000)
 			w.acknowledged(from+2000*(i+1), false, true, 0)
 			if i == 0 {
-				w.sent(from+75_000, 0) // goes out within the window that is cut
+				w.sent(from+75_000, 0) // is sent within the window that is cut
 			}
 		}
 		if w.bytes != 35_000 || w.threshold != 35_000 {
@@ -122,14 +122,14 @@ func TestACDC_OneCutAWindow(t *testing.T) {
 	}
 }
 
-// Slow start adds what is acknowledged, congestion avoidance a segment a window; a guest that does not fill the window
-// does not make it grow.
+// Slow start adds the acknowledged bytes, congestion avoidance a segment per window. The window does not grow if the
+// guest does not fill it.
 func TestACDC_Growth(t *testing.T) {
 	w := newWindow(0)
 	if w.bytes != 10_000 {
 		t.Fatalf("it begins with %d bytes, want 10 segments", w.bytes)
 	}
-	// A round acknowledges what was under way when it began.
+	// A round acknowledges what was in flight when it began.
 	for _, want := range []uint32{20_000, 40_000, 80_000} {
 		if w.round(0); w.bytes != want {
 			t.Errorf("%d bytes in slow start, want %d", w.bytes, want)
@@ -147,7 +147,7 @@ func TestACDC_Growth(t *testing.T) {
 		before := w.bytes
 		w.sent(w.una+flight, 0)
 		if w.acknowledged(w.una+flight, false, false, 0); w.bytes != before {
-			t.Errorf("%d of %d bytes were under way, and slow start made it %d", flight, before, w.bytes)
+			t.Errorf("%d of %d bytes were in flight, and slow start made it %d", flight, before, w.bytes)
 		}
 	}
 	w.threshold = w.bytes
@@ -155,7 +155,7 @@ func TestACDC_Growth(t *testing.T) {
 		before := w.bytes
 		w.sent(w.una+before-2000, 0)
 		if w.acknowledged(w.nxt, false, false, 0); w.bytes != before {
-			t.Errorf("all but two segments were under way, and %d became %d", before, w.bytes)
+			t.Errorf("all but two segments were in flight, and %d became %d", before, w.bytes)
 		}
 	}
 	w.bytes, w.threshold = mostWindow-500, mostWindow-500
@@ -166,8 +166,8 @@ func TestACDC_Growth(t *testing.T) {
 	}
 }
 
-// Data that nobody acknowledges for longer than a timeout starts slowly again; an idle connection, and one that hears
-// ACKs all the time, does not. Nothing goes below the floor.
+// Data that is not acknowledged for longer than a timeout restarts in slow start. An idle connection does not, nor one
+// that gets ACKs all the time. Nothing goes below the floor.
 func TestACDC_Timeout(t *testing.T) {
 	const patience = 200 * event.Millisecond
 	w := newWindow(5)

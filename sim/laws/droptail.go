@@ -5,7 +5,7 @@ import (
 	"weir/sim/network"
 )
 
-// DropTail is `droptail` in the simulator: the buffers' own.
+// DropTail returns the law `droptail`: ports drop what their buffers have no room for.
 func DropTail() Law {
-	return Law{Put: func(*network.Network, *experiment.Run, string) (AtWork, error) { return Quiet{}, nil }}
+	return Law{Put: func(*network.Network, *experiment.Run, string) (Attached, error) { return Quiet{}, nil }}
 }

@@ -13,31 +13,32 @@ import (
 	"weir/sim/network"
 )
 
-// FairQ at the ports of a simulated switch. Which flows count, what is granted, whose window an acknowledgement is held
-// to, what is advertised and what is written into a window field are decided by the C of datapath/core, as in the
-// kernel. Here packets are read and written, and connections are looked up: by number, where the kernel hashes addresses.
+// FairQ at the ports of a simulated switch. The C of datapath/core makes all decisions, as in the kernel: which flows
+// count, the grant, which port limits an acknowledgement, what is advertised, and the window field that is written. The
+// code here reads and writes packets, and looks up connections: by number, where the kernel hashes addresses.
 //
-//	fairq.go         parameters; what a run reads of it
-//	fairq_port.go    a port: its timer, and what packets did there
-//	fairq_table.go   a switch's table of connections
-//	fairq_packet.go  a packet: what it tells, and what is written into it
-//	fairq_paths.go   equal paths: ACKs whose data takes another switch
-//	fairq_tell.go    edge mode at a switch: ACKs that advertise a window
-//	fairq_edge.go    edge mode at the ports to hosts: every ACK is held to what was advertised
+//	fairq.go            parameters; what a run reads of it
+//	fairq_port.go       a port: its timer, and what packets did there
+//	fairq_table.go      a switch's table of connections
+//	fairq_packet.go     a packet: what is read from it, and what is written into it
+//	fairq_paths.go      equal paths: ACKs whose data takes another switch
+//	fairq_advertise.go  edge mode at a switch: ACKs that advertise a window
+//	fairq_edge.go       edge mode at the ports to hosts: every ACK is limited to the advertised window
 
-// mostMSS is what Ethernet carries: 1500 bytes less 40 of headers. A larger option is not believed.
+// mostMSS is the largest MSS on Ethernet: 1500 bytes less 40 of headers. A larger option counts as this one.
 const mostMSS = 1460
 
-// FairQ is `fairq` in the simulator.
+// FairQ returns the law `fairq`.
 func FairQ() Law { return Law{Check: checkFairQ, Put: putFairQ} }
 
-// putFairQ puts FairQ on each switch in r.At: one table a switch, as data and its acknowledgements meet there.
-func putFairQ(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+// putFairQ puts FairQ on each switch in r.At. The ports of a switch share one table, because data and its
+// acknowledgements meet there.
+func putFairQ(n *network.Network, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[fairq.Params](r.Params, name)
 	if err != nil {
 		return nil, err
 	}
-	work := fairQAtWork{}
+	work := fairQPorts{}
 	for _, at := range r.At {
 		ports := n.SwitchPorts([]string{at})
 		if len(ports) == 0 {
@@ -46,18 +47,18 @@ func putFairQ(n *network.Network, r *experiment.Run, name string) (AtWork, error
 		sw := newFairQSwitch(n.Queue, len(ports), &params)
 		for _, p := range ports {
 			at := params.At(r.Config.RTT, p.Rate, p.Buffer.Bytes())
-			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(liveEpochs-1))
+			q := newFairQPort(sw, p, fairQLaw(at, &params), event.Time(at.Active)/(activeEpochs-1))
 			add(p, q)
 			work[p] = q
 		}
 	}
-	if params.Edge { // behind the switch's own law, at a port that has both
+	if params.Edge { // after the switch's own law, at a port that has both
 		putEdge(n, r.Config.Graph, &params)
 	}
 	return work, nil
 }
 
-// checkFairQ says what of a run's FairQ the simulator cannot do.
+// checkFairQ returns an error if the simulator cannot run the run's FairQ.
 func checkFairQ(r *experiment.Run, name string) error {
 	params, err := law.Params[fairq.Params](r.Params, name)
 	if err != nil {
@@ -69,7 +70,7 @@ func checkFairQ(r *experiment.Run, name string) error {
 	return nil
 }
 
-// fairQLaw is what core is told of the law of a port.
+// fairQLaw returns core's configuration for the law of a port.
 func fairQLaw(at fairq.Port, p *fairq.Params) native.FairQConfig {
 	c := native.FairQConfig{
 		TargetBytes: at.Target, BufferBytes: at.Buffer, MSSMaxBytes: mostMSS, TickNs: uint32(at.Tick), PeriodNs: uint32(at.Period),
@@ -89,11 +90,11 @@ func fairQLaw(at fairq.Port, p *fairq.Params) native.FairQConfig {
 
 // ---- what a run reads ----
 
-// fairQAtWork is FairQ at all ports of a network that have it.
-type fairQAtWork map[*network.Port]*fairQPort
+// fairQPorts is FairQ at all ports of a network that have it.
+type fairQPorts map[*network.Port]*fairQPort
 
-// Sample is what FairQ holds of a port now.
-func (w fairQAtWork) Sample(p *network.Port, out []law.Value) []law.Value {
+// Sample appends FairQ's values of a port.
+func (w fairQPorts) Sample(p *network.Port, out []law.Value) []law.Value {
 	q := w[p]
 	if q == nil {
 		return out
@@ -101,13 +102,13 @@ func (w fairQAtWork) Sample(p *network.Port, out []law.Value) []law.Value {
 	return append(out, fairq.Sample(q.state.Law.Flows, q.state.Law.WindowQ8>>8, q.state.GrantQ8>>8)...)
 }
 
-// Tally adds up what FairQ did at all ports so far. Its timers are never late.
-func (w fairQAtWork) Tally() law.Tally {
+// Tally adds up what FairQ did at all ports. The simulator's timers are never late.
+func (w fairQPorts) Tally() law.Tally {
 	t := law.Tally{}
 	for _, q := range w {
 		t[fairq.Acks] += q.rewritten + q.smaller + q.ungoverned + q.left
 		t[fairq.Rewritten] += q.rewritten
-		t[fairq.Told] += q.told
+		t[fairq.Told] += q.advertised
 		t[fairq.Left] += q.left
 		t[fairq.Seen] += q.seen
 		t[fairq.Unknown] += q.unknown
@@ -117,8 +118,8 @@ func (w fairQAtWork) Tally() law.Tally {
 	return t
 }
 
-// Close stops its timers and frees what its ports have in C memory.
-func (w fairQAtWork) Close() {
+// Close stops the timers and frees the C memory of the ports.
+func (w fairQPorts) Close() {
 	for _, q := range w {
 		q.sw.queue.Stop(&q.timer)
 		q.sw.queue.Stop(&q.sw.sweep)
@@ -126,7 +127,7 @@ func (w fairQAtWork) Close() {
 	}
 }
 
-// fairQOf finds FairQ among the laws of a port.
+// fairQOf returns the FairQ among the laws of a port, or nil.
 func fairQOf(p *network.Port) *fairQPort {
 	for _, l := range p.Laws() {
 		if q, ok := l.(*fairQPort); ok {

@@ -10,15 +10,16 @@ import (
 	"weir/sim/network"
 )
 
-// The edge of edge mode (datapath/bpf/fairq/edge.bpf.c): what a switch tells of a flow on some of its ACKs, the edge writes
-// into all of them. It is at the last port before each host, a switch's or a hypervisor's, as in the lab.
+// The edge of edge mode (datapath/bpf/fairq/edge.bpf.c). A switch advertises a flow's window in some of its ACKs, and
+// the edge writes it into all of them. The edge is at the last port before each host, of a switch or of a hypervisor,
+// as in the lab.
 //
-//	apply  towards the host. A flagged ACK: its window is remembered, the flag cleared. Any other is held to what is
-//	       remembered, until a lease after the last flagged one.
-//	guard  from the host, at its own port. A flag that comes from there is cleared.
+//	apply  Towards the host. It remembers the window of a flagged ACK and clears the flag. It limits any other
+//	       ACK to the remembered window, until a lease after the last flagged one.
+//	guard  From the host, at the host's own port. It clears a flag that the host set.
 //
-// Both read SYNs, for scale and least window. Where the kernel forgets the flow unused longest of 65,536, every
-// connection has its place here.
+// Both read SYNs, for the scale and the least window. The kernel's table has 65,536 entries and evicts the least
+// recently used one; here every connection has its place.
 
 // fairQEdges is the edge of all hosts.
 type fairQEdges struct {
@@ -27,10 +28,10 @@ type fairQEdges struct {
 	forged uint64 // ACKs from hosts whose flag was cleared
 }
 
-// edgeFlow is what the port next to one end of a connection knows of the ACKs that go there.
+// edgeFlow is the state of one direction's ACKs, at the port next to the host that gets them.
 type edgeFlow struct {
 	native.EdgeFlow
-	// What was decided last of an ACK without a flag. With shrink: allow the same is decided of the same field, at the
+	// The last answer for an ACK without a flag. With shrink: allow, the answer is the same for the same field at the
 	// same time of the edge's clock.
 	answered       bool
 	at             native.EdgeTime
@@ -91,7 +92,7 @@ func (s *fairQEdges) flow(conn int32, host int) *edgeFlow {
 	return &s.flows[conn][host]
 }
 
-// handshake takes a SYN or SYN-ACK that passes the port next to an end.
+// handshake processes a SYN or SYN-ACK that passes the port next to a host.
 func (s *fairQEdges) handshake(pk *network.Packet, host int) {
 	if pk.Flags()&(network.RST|network.FIN) != 0 {
 		return
@@ -106,7 +107,7 @@ func (s *fairQEdges) handshake(pk *network.Packet, host int) {
 	}
 }
 
-// acknowledgement holds an ACK to what was told of its flow.
+// acknowledgement limits an ACK to the window advertised for its flow.
 func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now native.EdgeTime) {
 	window, flagged := pk.Window(), pk.Reserved()&edgeFlag != 0
 	if !flagged {
@@ -114,7 +115,7 @@ func (s *fairQEdges) acknowledgement(f *edgeFlow, pk *network.Packet, now native
 			pk.SetWindow(f.behind)
 			return
 		}
-		if f.Field == 0 && s.rules.Shrink == 0 { // nothing was told, and no edge is kept
+		if f.Field == 0 && s.rules.Shrink == 0 { // nothing was advertised, and right edges are not kept
 			return
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"weir/sim/network"
 )
 
-// crossing is what passes between two switches.
+// crossing counts what passes between two switches.
 type crossing struct {
 	flagged, plain int
-	changed        int // plain ones with another window than they were sent with
+	changed        int // unflagged ACKs whose window was changed
 }
 
 func (b *bed) cross(port string) *crossing {
@@ -34,8 +34,9 @@ func (b *bed) cross(port string) *crossing {
 	return c
 }
 
-// The switches tell a flow's window once in 10 ms, and at once when it moved by more than an eighth; all other ACKs
-// cross them as they are, and come to the sender held all the same, without a flag. By hand, as docs/fairq.md has it.
+// The switches advertise a flow's window once in 10 ms, and at once when it moved by more than an eighth. All other
+// ACKs cross the switches unchanged. They still arrive at the sender limited, and without a flag. By hand, as in
+// docs/fairq.md.
 func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 	p := fairQDefaults()
 	p.Edge = true
@@ -57,16 +58,16 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 			t.Errorf("%s: %d flagged between the switches, want %d", what, got, flagged)
 		}
 	}
-	expect("the first tells 25000", 196, 1)
+	expect("the first advertises 25000", 196, 1)
 	for range 3 {
 		expect("the others are left to the edge", 196, 0)
 	}
-	if right.told != 1 || right.left != 3 || right.rewritten != 1 || left.told != 0 || left.left != 3 {
-		t.Errorf("told, left, rewritten: right %d, %d, %d; left %d, %d", right.told, right.left, right.rewritten, left.told, left.left)
+	if right.advertised != 1 || right.left != 3 || right.rewritten != 1 || left.advertised != 0 || left.left != 3 {
+		t.Errorf("advertised, left, rewritten: right %d, %d, %d; left %d, %d", right.advertised, right.left, right.rewritten, left.advertised, left.left)
 	}
 	synACK, _ = two.opens()
 	b.expect("a SYN-ACK is rewritten and never flagged", synACK, 25_000)
-	expect("two flows have 12500 each: told at once", 98, 1)
+	expect("two flows have 12500 each: advertised at once", 98, 1)
 	expect("and left again", 98, 0)
 	for range 3 {
 		b.wait(3300 * event.Microsecond)
@@ -79,8 +80,8 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 	}
 	expect("10 ms later", uint16((grant+127)>>7), 1)
 	b.wait(20 * event.Millisecond)
-	expect("nobody sends, and nothing is granted: the edge is told the receiver's own window", 60_000, 1)
-	expect("and holds no more", 60_000, 0)
+	expect("nobody sends, and nothing is granted: the receiver's own window is advertised", 60_000, 1)
+	expect("and no longer limited", 60_000, 0)
 	if back.changed > 0 {
 		t.Errorf("%d windows were changed without a flag", back.changed)
 	}
@@ -89,7 +90,7 @@ func TestFairQ_EdgeModeTellsSome(t *testing.T) {
 	}
 }
 
-// Several switches: what arrives is the least of their grants, whichever tells first.
+// Several switches: the least of their grants arrives, whichever switch advertises first.
 func TestFairQ_EdgeModeLeastOfSeveral(t *testing.T) {
 	p := fairQDefaults()
 	p.Edge = true
@@ -105,17 +106,17 @@ func TestFairQ_EdgeModeLeastOfSeveral(t *testing.T) {
 	b.expect("4 from right to left, 1 to sender1: 6250", one.window(0), 49)
 }
 
-// edgeOnly is a network whose switches have no FairQ, but whose hosts have the edge; says sends an ACK from between the
-// switches, as a switch that tells would.
-func edgeOnly(t *testing.T, shrink string) (*bed, func(k *talk, told bool, ack uint32, window uint16) uint16) {
+// edgeOnly is a network whose switches lack FairQ and whose hosts have the edge. says sends an ACK from between the
+// switches, as an advertising switch would.
+func edgeOnly(t *testing.T, shrink string) (*bed, func(k *talk, flagged bool, ack uint32, window uint16) uint16) {
 	p := fairQDefaults()
 	p.Edge, p.Shrink = true, shrink
 	b := newBedOn(t, experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 2}, p)
-	return b, func(k *talk, told bool, ack uint32, window uint16) uint16 {
+	return b, func(k *talk, flagged bool, ack uint32, window uint16) uint16 {
 		t.Helper()
 		pk := k.segment(1, network.ACK, 0, window)
 		pk.SetAck(pk.Ack() + ack)
-		if told {
+		if flagged {
 			pk.SetReserved(edgeFlag)
 		}
 		b.last = nothing()
@@ -128,46 +129,46 @@ func edgeOnly(t *testing.T, shrink string) (*bed, func(k *talk, told bool, ack u
 	}
 }
 
-// The edge remembers a window for a second, holds no flow under its least window, compares fields where it has not seen
-// the handshake, and believes no flag of a host.
+// The edge remembers a window for a second, and limits no flow below its least window. It compares fields where it has
+// not seen the handshake, and ignores flags that a host set.
 func TestFairQ_EdgeRemembers(t *testing.T) {
 	b, says := edgeOnly(t, "allow")
 	one := b.talk(0, "sender1", "receiver1")
 	one.opens()
-	b.expect("nothing was told", says(one, false, 0, 60_000), 60_000)
-	b.expect("told", says(one, true, 0, 196), 196)
-	b.expect("held", says(one, false, 0, 60_000), 196)
+	b.expect("nothing was advertised", says(one, false, 0, 60_000), 60_000)
+	b.expect("advertised", says(one, true, 0, 196), 196)
+	b.expect("limited", says(one, false, 0, 60_000), 196)
 	b.expect("smaller", says(one, false, 0, 195), 195)
 	b.expect("full", says(one, true, 0, 0), 0)
 	b.expect("which says nothing of the network", says(one, false, 0, 60_000), 196)
-	b.expect("told less than a segment", says(one, true, 0, 3), 3)
+	b.expect("less than a segment is advertised", says(one, true, 0, 3), 3)
 	b.expect("1461 bytes are the least", says(one, false, 0, 60_000), 12)
 	b.wait(900 * event.Millisecond)
 	b.expect("0.9 s later", says(one, false, 0, 60_000), 12)
 	b.wait(100 * event.Millisecond)
 	b.expect("the lease is over", says(one, false, 0, 60_000), 60_000)
-	b.expect("told", says(one, true, 0, 196), 196)
+	b.expect("advertised", says(one, true, 0, 196), 196)
 	one.says(0, network.SYN, 0, 65_535)
 	one.says(1, network.SYN|network.ACK, 0, 65_535)
 	b.expect("the same ends again: another connection", says(one, false, 0, 60_000), 60_000)
 	old := b.talk(1, "sender1", "receiver1")
 	b.expect("its handshake was not seen", says(old, true, 0, 300), 300)
-	b.expect("held as it stands", says(old, false, 0, 60_000), 300)
+	b.expect("limited to the field as it is", says(old, false, 0, 60_000), 300)
 	pk := one.segment(1, network.ACK, 0, 5)
 	pk.SetReserved(edgeFlag)
 	b.expect("a host's own window", one.send(pk).Window(), 5)
-	b.expect("and it told nothing", says(one, false, 0, 60_000), 60_000)
+	b.expect("and it advertised nothing", says(one, false, 0, 60_000), 60_000)
 	if e := b.net.PortByName("receiver1->right").Laws()[0].(edgeGuard); e.forged != 1 {
 		t.Errorf("%d forged flags", e.forged)
 	}
 }
 
-// shrink: avoid. The edge keeps right edges: what the SYN-ACK granted is used up first.
+// shrink: avoid. The edge keeps right edges: the window that the SYN-ACK granted is used up first.
 func TestFairQ_EdgeKeepsTheRightEdge(t *testing.T) {
 	b, says := edgeOnly(t, "avoid")
 	one := b.talk(0, "sender1", "receiver1")
 	one.opens() // grants 65535 from 1001 on
-	b.expect("told 25088", says(one, true, 0, 196), 512)
+	b.expect("advertised 25088", says(one, true, 0, 196), 512)
 	b.expect("52535 are left", says(one, false, 13_000, 60_000), 411)
 	b.expect("all are used up", says(one, false, 65_608, 60_000), 196)
 	old := b.talk(1, "sender1", "receiver1")

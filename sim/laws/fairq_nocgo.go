@@ -2,5 +2,5 @@
 
 package laws
 
-// FairQ is `fairq`, which this build does not have.
+// FairQ returns a law that is refused: this build lacks `fairq`.
 func FairQ() Law { return refused() }

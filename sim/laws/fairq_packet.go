@@ -10,13 +10,13 @@ import (
 
 const mostShift = 14 // RFC 7323 2.3
 
-// Packet is what the kernel's program does with a packet that leaves by the port (datapath/bpf/fairq/fairq.bpf.c):
+// Packet does with a packet that leaves by the port what the kernel's program does (datapath/bpf/fairq/fairq.bpf.c):
 //
-//	data        seats its direction here, which is how the port is learnt and counted
-//	ACK         is held to the window of the port that the data it acknowledges leaves by
+//	data        takes a slot for its direction here: this counts the flow, and shows by which port it leaves
+//	ACK         is limited to the window of the port by which the acknowledged data leaves
 //	SYN, FIN    begin and end a connection
 //
-// Nothing is dropped.
+// It drops nothing.
 func (q *fairQPort) Packet(_ *network.Port, pk *network.Packet, now event.Time) network.Verdict {
 	q.seen++
 	if q.resting {
@@ -38,7 +38,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 		return
 	}
 	c.seen = q.sw.sweeps
-	if pk.Payload() > 0 && c.owner != nil { // who is not in the table counts as no flow
+	if pk.Payload() > 0 && c.owner != nil { // a connection outside the table counts as no flow
 		q.data(c, pk, now)
 	}
 	if pk.Flags()&(network.FIN|network.RST) != 0 {
@@ -49,7 +49,7 @@ func (q *fairQPort) segment(pk *network.Packet, now event.Time) {
 	}
 }
 
-// side is who sent the packet: 0 who dialled, 1 who accepted.
+// side returns who sent the packet: 0 for the dialler, 1 for the acceptor.
 func side(pk *network.Packet) int {
 	if pk.ToAcceptor() {
 		return 0
@@ -57,7 +57,7 @@ func side(pk *network.Packet) int {
 	return 1
 }
 
-// connection gives a segment's connection, nil if it is to pass: what its SYNs tell is noted on the way.
+// connection returns a segment's connection, or nil if the segment passes unchanged. It notes what SYNs announce.
 func (q *fairQPort) connection(pk *network.Packet, now event.Time) *connection {
 	c := q.sw.find(pk.Conn())
 	switch {
@@ -73,29 +73,29 @@ func (q *fairQPort) connection(pk *network.Packet, now event.Time) *connection {
 	return q.synACK(c, pk, now)
 }
 
-// halfOpen takes a segment of a pending connection: perhaps it acknowledges the SYN-ACK.
+// halfOpen processes a segment of a pending connection, which may acknowledge the SYN-ACK.
 func (q *fairQPort) halfOpen(c *connection, pk *network.Packet, now event.Time) *connection {
 	from := side(pk)
 	switch {
 	case pk.Flags()&network.RST != 0:
 		q.sw.remove(c, now)
-	case pk.Flags()&network.ACK == 0 || c.ends[1-from].Flags&native.EndSYN == 0: // the other end was not heard here
+	case pk.Flags()&network.ACK == 0 || c.ends[1-from].Flags&native.EndSYN == 0: // the other end was not seen here
 		if q.assumesPort(c, pk) {
 			return c
 		}
 	case q.sw.enter(c, q, now):
 		return c
 	case (c.ends[0].Flags|c.ends[1].Flags)&native.EndUnified != 0:
-		return c // there is no room: it passes, but what its ends were told has to be kept
+		return c // the table is full: it passes, but the scale announced to its ends still applies
 	}
 	return nil
 }
 
-// syn begins a connection. One that has its number already and another SYN is over: numbers are used again.
+// syn begins a connection. A connection with the same number and another SYN is over, because numbers are reused.
 func (q *fairQPort) syn(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	if c != nil {
-		if e := &c.ends[from]; e.Flags&native.EndSYN != 0 && e.First == pk.Seq() { // sent again
+		if e := &c.ends[from]; e.Flags&native.EndSYN != 0 && e.First == pk.Seq() { // a retransmission
 			announceAgain(e, pk)
 			return
 		}
@@ -109,7 +109,7 @@ func (q *fairQPort) syn(c *connection, pk *network.Packet, now event.Time) {
 	q.sw.announce(e, pk)
 }
 
-// synACK takes the other end's SYN. A scale counts if both ends sent one (RFC 7323 1.3).
+// synACK processes the other end's SYN. A scale counts if both ends sent one (RFC 7323 1.3).
 func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *connection {
 	from := side(pk)
 	if c != nil {
@@ -118,13 +118,13 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 		if heard && e.First != pk.Seq() || opener.Flags&native.EndSYN != 0 && opener.First+1 != pk.Ack() {
 			q.sw.remove(c, now)
 			c = nil
-		} else if heard { // sent again
+		} else if heard { // a retransmission
 			announceAgain(e, pk)
 			q.sw.open(c, now)
 			return c
 		}
 	}
-	if c == nil { // the SYN went another way
+	if c == nil { // the SYN took another path
 		c = q.sw.begin(pk.Conn(), now)
 	}
 	e, opener := &c.ends[from], &c.ends[1-from]
@@ -154,7 +154,7 @@ func (q *fairQPort) synACK(c *connection, pk *network.Packet, now event.Time) *c
 
 // open counts both directions of a connection that the acceptor has answered, with count: opening.
 func (s *fairQSwitch) open(c *connection, now event.Time) {
-	if !s.opens || c.entered || c.ends[0].Port == 0 || c.ends[1].Port == 0 { // the SYN went another way: so will the data
+	if !s.opens || c.entered || c.ends[0].Port == 0 || c.ends[1].Port == 0 { // the SYN took another path, and so will the data
 		return
 	}
 	for i := range c.ends {
@@ -162,7 +162,7 @@ func (s *fairQSwitch) open(c *connection, now event.Time) {
 	}
 }
 
-// opened says that the handshake is over.
+// opened ends the count of the connection as an open handshake.
 func (s *fairQSwitch) opened(c *connection) {
 	for i := range c.ends {
 		if s.opens && c.ends[i].Registration != 0 {
@@ -171,13 +171,13 @@ func (s *fairQSwitch) opened(c *connection) {
 	}
 }
 
-// takeSYN notes what a SYN or SYN-ACK tells of its sender.
+// takeSYN notes what a SYN or SYN-ACK announces of its sender.
 func (q *fairQPort) takeSYN(e *native.End, pk *network.Packet) {
 	e.Flags, e.First, e.Port, e.MSS = native.EndSeen|native.EndSYN, pk.Seq(), q.id, pk.MSS()
 	e.Shift = uint8(max(0, min(pk.Scale(), mostShift)))
 }
 
-// behind is where the segment ends in its sender's sequence space.
+// behind returns the sequence number that follows the segment.
 func behind(pk *network.Packet) uint32 {
 	next := pk.Seq() + uint32(pk.Payload())
 	if pk.Flags()&network.FIN != 0 {
@@ -186,18 +186,18 @@ func behind(pk *network.Packet) uint32 {
 	return next
 }
 
-// data leaves by this port: here its direction is counted, and this port's window governs it.
+// data processes data that leaves by this port. Its direction counts here, and this port's window governs it.
 func (q *fairQPort) data(c *connection, pk *network.Packet, now event.Time) {
 	e := &c.ends[side(pk)]
 	q.state.DataSeen = 1
 	e.Port = q.id
-	c.reset = false // the ends did not believe it
+	c.reset = false // the ends ignored the reset
 	if !e.Sits(q.state) && q.sw.state.Sends(e, int(q.id)-1, behind(pk), uint64(now)) {
 		q.start(now)
 	}
 }
 
-// ending takes a FIN or RST.
+// ending processes a FIN or RST.
 func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) {
 	if pk.Flags()&network.RST != 0 {
 		s.state.Leaves(&c.ends[0], uint64(now))
@@ -208,7 +208,8 @@ func (s *fairQSwitch) ending(c *connection, pk *network.Packet, now event.Time) 
 	s.state.Finishes(&c.ends[side(pk)], behind(pk), uint64(now))
 }
 
-// acknowledgement holds an ACK to the window of its data's port, or to a part of that of the port's twin here.
+// acknowledgement limits an ACK to the window of its data's port. If that port is unknown, it uses a part of the window
+// of the port's twin here.
 func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event.Time) {
 	from := side(pk)
 	e, sender := &c.ends[from], &c.ends[1-from]
@@ -220,23 +221,25 @@ func (q *fairQPort) acknowledgement(c *connection, pk *network.Packet, now event
 		q.ask(c, pk, at, uint8(apart), now)
 		return
 	}
-	// The answer depends on these two numbers only. The flows of a port mostly ask the same until its window changes.
+	// The answer depends on these two numbers only. Most flows of a port ask the same question until its window
+	// changes.
 	asked := uint64(pk.Window()) | uint64(e.MSS)<<16 | uint64(e.Shift)<<32 | uint64(e.Told)<<40 | uint64(e.Flags&native.EndUnified)<<48 | apart<<56
 	if k := &at.known; k.asked != asked || k.grantQ8 != at.state.GrantQ8 {
 		k.asked, k.grantQ8 = asked, at.state.GrantQ8
 		a := q.question(e, pk, at, uint8(apart))
 		k.answer = q.sw.state.Window(int(at.id)-1, uint64(now), &a, &c.edges[from])
 	}
-	q.hold(pk, at.known.answer)
+	q.write(pk, at.known.answer)
 }
 
-// known is the answer to the last ACK that a port's window limited, and the question in two numbers.
+// known is the answer to the last ACK that a port's window limited, and the question as two numbers.
 type known struct {
 	asked, grantQ8 uint64
 	answer         native.Field
 }
 
-// question builds core's question about an ACK that the end e sends. at is the port that limits the ACK; nil: not known.
+// question builds core's question about an ACK that the end e sends. at is the port that limits the ACK, or nil if it
+// is unknown.
 func (q *fairQPort) question(e *native.End, pk *network.Packet, at *fairQPort, apart uint8) native.Ack {
 	a := native.Ack{Field: pk.Window(), MSS: e.MSS, Shift: e.Shift, Told: e.Told, Shrink: q.sw.shrink, Apart: apart}
 	if e.Flags&native.EndUnified != 0 {
@@ -266,11 +269,11 @@ func (q *fairQPort) ask(c *connection, pk *network.Packet, at *fairQPort, apart 
 	case at != nil:
 		a.Ack, id = pk.Ack(), int(at.id)-1
 	}
-	q.hold(pk, q.sw.state.Window(id, uint64(now), &a, &c.edges[from]))
+	q.write(pk, q.sw.state.Window(id, uint64(now), &a, &c.edges[from]))
 }
 
-// hold writes what was decided about an ACK.
-func (q *fairQPort) hold(pk *network.Packet, f native.Field) {
+// write writes core's decision into an ACK, and counts it.
+func (q *fairQPort) write(pk *network.Packet, f native.Field) {
 	if own := f.Own(); own != pk.Window() {
 		pk.SetWindow(own)
 	}
@@ -287,7 +290,7 @@ func (q *fairQPort) hold(pk *network.Packet, f native.Field) {
 
 // ---- scale: unify (datapath/bpf/fairq/unify.h) ----
 
-// announce makes a SYN, or a SYN-ACK that takes up its option, announce the switch's scale.
+// announce writes the switch's scale into a SYN, or into a SYN-ACK that accepts its option.
 func (s *fairQSwitch) announce(e *native.End, pk *network.Packet) {
 	if s.unify && pk.Scale() >= 0 {
 		e.Told = s.unifyShift
@@ -296,7 +299,7 @@ func (s *fairQSwitch) announce(e *native.End, pk *network.Packet) {
 	}
 }
 
-// announceAgain does so with the same SYN or SYN-ACK sent again.
+// announceAgain writes the same scale into a retransmitted SYN or SYN-ACK.
 func announceAgain(e *native.End, pk *network.Packet) {
 	if e.Flags&native.EndUnified != 0 && pk.Scale() >= 0 {
 		pk.SetScale(int8(e.Told))

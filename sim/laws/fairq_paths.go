@@ -4,14 +4,15 @@ package laws
 
 import "weir/sim/network"
 
-// Equal paths (datapath/bpf/fairq/ecmp.h): acknowledgements of which the data passes another switch.
+// Equal paths (datapath/bpf/fairq/ecmp.h): the data of a flow passes one switch, and its acknowledgements pass another.
 //
-// The port that they came in by is the twin of the one that the data fills: where the data would leave if it came this
-// way. With `paths: N` they are held to an Nth of its window (SPEC 1.1; docs/fairq.md), with `undivided` to the whole. Of
-// flows whose data passes here, the port is known, and nothing is divided.
+// The port that these ACKs came in by is the twin of the port that the data leaves by: the data would leave there if it
+// passed this switch. With `paths: N` the ACKs are limited to an Nth of its window (SPEC 1.1; docs/fairq.md), with
+// `undivided` to the whole window. If the data passes here too, its port is known, and nothing is divided.
 
-// assumesPort says whether the ACKs of a connection whose data was never heard here are held all the same. Only those of
-// an end whose SYN-ACK was seen are: it alone tells the scale. Ways are fixed here, so the port is looked for once.
+// assumesPort reports whether the twin's window limits the ACKs of a connection whose data was not seen here. It does
+// if the SYN-ACK of the end that sends them was seen, because only that announces the scale. Routes are fixed in the
+// simulator, so the port is looked up once.
 func (q *fairQPort) assumesPort(c *connection, pk *network.Packet) bool {
 	e, sender := &c.ends[side(pk)], &c.ends[1-side(pk)]
 	switch {

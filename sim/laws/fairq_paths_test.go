@@ -12,7 +12,7 @@ import (
 	"weir/sim/network"
 )
 
-// by has a connection's data take one spine, and its acknowledgements another.
+// by routes a connection's data over one spine, and its acknowledgements over another.
 func (k *talk) by(data, acks int) *talk {
 	k.b.t.Helper()
 	for s, port := range []string{fmt.Sprintf("spine%d->leaf2", data), fmt.Sprintf("spine%d->leaf1", acks)} {
@@ -28,9 +28,9 @@ func (k *talk) by(data, acks int) *talk {
 	return k
 }
 
-// Where the acknowledgements of a flow come by another spine than its data took, `paths` has them held to that part of
-// the window of the port that they came in by: over all paths the parts are the port's window, 25000. Undivided each is
-// the whole, and without `paths` they pass, and are counted as unknown. By hand; the kernel's rule is ecmp.h's.
+// The acknowledgements of a flow take another spine than its data. `paths` limits them to a part of the window of the
+// port that they came in by. Over all paths the parts add up to the port's window, 25000. Undivided, each part is the
+// whole window. Without `paths` the ACKs pass and count as unknown. By hand; the kernel's rule is in ecmp.h.
 func TestFairQ_EqualPaths(t *testing.T) {
 	const spines = 4
 	for what, c := range map[string]struct {
@@ -41,7 +41,7 @@ func TestFairQ_EqualPaths(t *testing.T) {
 		"undivided":       {func(p *fairq.Params) { p.Paths, p.Undivided = spines, true }, spines * 25_000},
 		"one path":        {func(p *fairq.Params) {}, spines * 60_000},
 		"a floor of 8 KB": {func(p *fairq.Params) { p.Paths, p.MinWindow = spines, 8000 }, spines * 8000},
-		// The SYN-ACK alone enters the table, and the port of the data is not known.
+		// The SYN-ACK alone enters the connection in the table, and the port of the data is not known.
 		"count: handshake": {func(p *fairq.Params) { p.Paths, p.Count = spines, "handshake" }, spines * 60_000},
 	} {
 		p := fairQDefaults()
@@ -49,7 +49,7 @@ func TestFairQ_EqualPaths(t *testing.T) {
 		b := newBedOn(t, experiment.Topology{Kind: "leaf_spine", Leaves: 2, Spines: spines, Servers: 1}, p, "spine1", "spine2", "spine3", "spine4")
 		from, to := "rack1.server1", "rack2.server1"
 		var whole [spines]*talk
-		for i := range spines { // a flow at each that has its data and its ACKs there
+		for i := range spines { // at each, a flow that has both its data and its ACKs there
 			whole[i] = b.talk(int32(i), from, to).by(i+1, i+1)
 			whole[i].scale = [2]int8{}
 			whole[i].opens()
@@ -60,10 +60,10 @@ func TestFairQ_EqualPaths(t *testing.T) {
 			k := b.talk(int32(10+i), from, to).by(i+1, (i+1)%spines+1)
 			k.scale = [2]int8{}
 			if _, ack := k.opens(); ack != 60_000 {
-				t.Errorf("%s: the opener's scale is not known for certain, and its ACK was held to %d", what, ack)
+				t.Errorf("%s: the opener's scale is not known for certain, and its ACK was limited to %d", what, ack)
 			}
 			sum += int(k.window(1))
-			b.expect(what+": seen whole, beside them", whole[i].window(1), 25_000)
+			b.expect(what+": seen whole, next to them", whole[i].window(1), 25_000)
 		}
 		if sum != c.sum {
 			t.Errorf("%s: the parts are %d together, want %d", what, sum, c.sum)

@@ -11,40 +11,42 @@ import (
 )
 
 const (
-	liveEpochs = 4 // that a direction counts for after it last sent (core/fairq/seats.h)
-	// mostRest is the longest that the timer rests while nothing waits.
+	activeEpochs = 4 // epochs for which a direction counts after it last sent (core/fairq/seats.h)
+	// mostRest is the longest that the timer rests while the queue is empty.
 	mostRest = 4 * event.Millisecond
-	// looksEvery is how many packets pass between two looks whether one shall sample in the timer's place.
+	// looksEvery: while the timer rests, every 16th packet checks whether a sample is due.
 	looksEvery = 16
 )
 
-// fairQPort is FairQ at one port. What it counts, grants and releases is core's; here are its timer and what packets did.
+// fairQPort is FairQ at one port. Core counts, grants and releases; the code here has the timer, and counts what
+// packets did.
 //
-// Its timer runs while it has flows. It samples the queue every interval; while nothing waits it rests for an
-// update's time, and packets that come meanwhile sample in its place. A sample stands for the time since the one
-// before it, so the law is the same.
+// The timer runs while the port has flows. It samples the queue every interval. While the queue is empty it rests for
+// the time of one update, and packets that come meanwhile sample in its place. A sample stands for the time since the
+// one before it, so the law is the same.
 type fairQPort struct {
 	sw    *fairQSwitch
 	port  *network.Port
-	id    uint16 // in the switch, and 1
+	id    uint16 // number of the port in its switch, from 1
 	state *native.Port
 	tick  event.Time
-	rest  event.Time // while nothing waits
+	rest  event.Time // rest of the timer while the queue is empty
 
 	known known
 
-	resting bool // the timer does
+	resting bool // the timer rests
 	timer   event.Event
 	samples uint64
 
-	// Packets that left here. An ACK of a connection in the table is one of rewritten, smaller, ungoverned and left.
+	// Packets that left here. Each ACK of a connection in the table counts as one of rewritten, smaller, ungoverned and
+	// left.
 	seen, rewritten, smaller, ungoverned, left, unknown uint64
-	told                                                uint64 // edge mode: of all but the left ones, those that tell a window
-	opened, refused                                     uint64 // connections, from here
+	advertised                                          uint64 // edge mode: ACKs that advertise a window, of those that are not left
+	opened, refused                                     uint64 // connections opened from here
 	owned                                               int    // connections in the table that were opened from behind this port
 }
 
-// newFairQPort puts the law on the next port of a switch. epoch is in ns: a direction counts for 3 to 4 of them.
+// newFairQPort puts the law on the next port of a switch. epoch is in ns; a direction counts for 3 to 4 epochs.
 func newFairQPort(sw *fairQSwitch, p *network.Port, c native.FairQConfig, epoch event.Time) *fairQPort {
 	q := &fairQPort{
 		sw: sw, port: p, id: uint16(len(sw.ports) + 1),
@@ -74,14 +76,14 @@ func (q *fairQPort) Happen(_ *event.Event, now event.Time) {
 	q.sw.queue.Set(&q.timer, now+next)
 }
 
-// sample is the timer's work. It says whether the timer is to go on.
+// sample takes a sample, and reports whether the timer must go on.
 func (q *fairQPort) sample(now event.Time) bool {
 	q.samples++
 	q.state.Tick(uint64(now), uint32(min(q.port.Backlog(), math.MaxUint32)))
 	return q.state.Running != 0
 }
 
-// takeTimersPlace samples with a packet where the timer rests and the law says that it is late.
+// takeTimersPlace takes a sample with a packet, if the timer rests and the law says that a sample is due.
 func (q *fairQPort) takeTimersPlace(now event.Time) {
 	if q.seen%looksEvery == 0 && q.sw.state.PacketMaySample(int(q.id)-1, uint64(now)) {
 		q.sample(now)

@@ -13,8 +13,8 @@ import (
 	"weir/sim/network"
 )
 
-// The table has the kernel's limits: a share for each port that opens connections, pending ones that are forgotten, and
-// sweeps that take out what ended.
+// The table has the kernel's limits: a share for each port that opens connections, pending connections that are
+// forgotten, and sweeps that remove ended ones.
 func TestFairQ_TableIsBounded(t *testing.T) {
 	b := newBed(t, 1, fairQDefaults())
 	sw := b.port("switch->receiver1").sw
@@ -53,10 +53,10 @@ func TestFairQ_TableIsBounded(t *testing.T) {
 	answer := again.segment(1, network.SYN|network.ACK, 0, 65_535)
 	answer.SetAck(78)
 	again.send(answer)
-	b.expect("and held", again.window(0), 196)
+	b.expect("and limited", again.window(0), 196)
 }
 
-// scale: unify. Both ends hear 7, and windows are converted, also where nothing is granted.
+// scale: unify. Both ends hear 7, and windows are converted, even if nothing is granted.
 func TestFairQ_Unify(t *testing.T) {
 	p := fairQDefaults()
 	p.Scale, p.UnifyShift = "unify", 7
@@ -74,7 +74,7 @@ func TestFairQ_Unify(t *testing.T) {
 		}
 	}
 	b.expect("1000 << 3 is 62.5 << 7", k.says(0, network.ACK, 0, 1000).Window(), 62)
-	b.expect("held: 25000", k.says(1, network.ACK, 0, 1000).Window(), 196)
+	b.expect("limited: 25000", k.says(1, network.ACK, 0, 1000).Window(), 196)
 	b.expect("20 << 9 is 80 << 7", k.says(1, network.ACK, 0, 20).Window(), 80)
 	b.wait(30 * event.Millisecond)
 	b.expect("nobody sends: 60000 << 9 saturates", k.says(1, network.ACK, 0, 60_000).Window(), 65_535)
@@ -88,7 +88,7 @@ func TestFairQ_Unify(t *testing.T) {
 	b.expect("nobody scales", k.says(0, network.ACK, 0, 1000).Window(), 1000)
 }
 
-// shrink: avoid. A window that shrinks gives nothing new until what was granted is used up.
+// shrink: avoid. A window that shrinks grants nothing new until the earlier grant is used up.
 func TestFairQ_ShrinkAvoidKeepsTheEdge(t *testing.T) {
 	p := fairQDefaults()
 	p.Shrink = "avoid"
@@ -107,7 +107,7 @@ func TestFairQ_ShrinkAvoidKeepsTheEdge(t *testing.T) {
 	b.expect("the edge moves on: 12500", two.send(pk).Window(), 98)
 }
 
-// What the simulator has not, or the law cannot, is refused in one line that says so.
+// Parameters that the simulator lacks, or that the law cannot have, are refused in one line that names them.
 func TestFairQ_RefusesWhatCannotBe(t *testing.T) {
 	for want, edit := range map[string]func(p *fairq.Params){
 		"edge mode with scale: unify":             func(p *fairq.Params) { p.Edge, p.Scale = true, "unify" },
@@ -134,7 +134,7 @@ func TestFairQ_RefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A packet takes nothing from the heap.
+// A packet allocates nothing.
 func TestFairQ_DoesNotAllocate(t *testing.T) {
 	for _, shrink := range []string{"allow", "avoid"} {
 		p := fairQDefaults()

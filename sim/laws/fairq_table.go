@@ -11,44 +11,44 @@ import (
 // The table of a switch has the sizes of the kernel's (datapath/bpf/fairq/flows.h).
 const (
 	tableFlows   = 1 << 16 // connections whose ends have both answered
-	tablePending = 1 << 14 // others: the oldest is forgotten for a new one
-	// beat is the time between two sweeps over the table. A closed connection stays for closedSweeps: its last ACKs
-	// are still on the way. A silent one stays for five minutes, and with unify for a day.
-	beat          = 250 * event.Millisecond
+	tablePending = 1 << 14 // other connections: the oldest is removed for a new one
+	// sweepEvery is the time between two sweeps over the table. A closed connection stays for closedSweeps, because its
+	// last ACKs are still on the way. A silent one stays for five minutes, and with unify for a day.
+	sweepEvery    = 250 * event.Millisecond
 	closedSweeps  = 2
-	forgetSweeps  = uint32(5 * 60 * event.Second / beat)
-	forgetUnified = uint32(24 * 3600 * event.Second / beat)
+	forgetSweeps  = uint32(5 * 60 * event.Second / sweepEvery)
+	forgetUnified = uint32(24 * 3600 * event.Second / sweepEvery)
 )
 
-// connection is what a switch knows of one.
+// connection is what a switch knows of one connection.
 type connection struct {
-	ends    [2]native.End        // who dialled, who accepted
-	edges   [2]native.WindowEdge // that the ACKs of an end granted; kept with shrink: avoid
-	owner   *fairQPort           // in whose share it is; nil: not in the table, or opened from elsewhere
+	ends    [2]native.End        // dialler, acceptor
+	edges   [2]native.WindowEdge // right edges that the ACKs of an end granted; kept with shrink: avoid
+	owner   *fairQPort           // the port whose share it counts in; nil: not in the table, or opened from elsewhere
 	index   int32                // Packet.Conn
-	slot    int32                // its own
-	before  int32                // among those pending: slots; 0 is the list's beginning and end
-	after   int32                // and among the free ones
+	slot    int32                // its own place in the table
+	before  int32                // previous pending connection; 0 is the list's beginning and end
+	after   int32                // next pending connection, or next free place
 	seen    uint32               // the sweep in which it was last seen
 	entered bool                 // in the table, not pending
 	reset   bool                 // not counted until data flows again
-	assumes bool                 // its ACKs are held to a part of the window of their data's twin here (fairq_paths.go)
+	assumes bool                 // a part of the window of its data's twin port here limits its ACKs (fairq_paths.go)
 }
 
 func (c *connection) closed() bool {
 	return c.reset || c.ends[0].Flags&c.ends[1].Flags&native.EndFIN != 0
 }
 
-// fairQSwitch is what the ports of a switch have in common. Where the kernel hashes addresses, a connection has its
-// number; each switch has a table of its own all the same, with what passed there and no more.
+// fairQSwitch is the state that the ports of a switch share. The kernel hashes addresses; here a connection has a
+// number. Still, each switch has a table of its own, with only what passed there.
 //
 //	SYN                     a pending connection
 //	SYN-ACK                 its other end. (count: handshake enters it in the table now, as the paper counts; count:
 //	                        opening counts it among the open handshakes of its ports)
-//	next ACK of either end  it comes into the table, and both directions are counted
+//	next ACK of either end  it enters the table, and both directions are counted
 //
-// Nobody here begins before the law does, so no connection is adopted in mid-stream as in the kernel: one that is not
-// known passes.
+// The law is there from the start, so the simulator adopts no connection in mid-stream, as the kernel does. An unknown
+// connection passes unchanged.
 type fairQSwitch struct {
 	queue      *event.Queue
 	state      *native.Switch
@@ -58,22 +58,22 @@ type fairQSwitch struct {
 	unify      bool
 	unifyShift uint8
 	shrink     native.Shrink
-	paths      int        // equal ones
-	divisor    uint16     // of the window that ACKs are held to whose data takes another
-	edge       bool       // windows are told to an edge
+	paths      int        // number of equal paths
+	divisor    uint16     // divisor of the window for ACKs whose data takes another switch
+	edge       bool       // windows are advertised to an edge
 	asksEach   bool       // core sees every ACK: its answer depends on more than the port's window
-	idle       event.Time // count: handshake: a port without data for so long has no flows
+	idle       event.Time // count: handshake: a port without data for this long has no flows
 
 	index   []int32 // slot by Packet.Conn; 0: none
 	table   []connection
-	lefts   [][2]left // edge mode: by slot
+	lefts   [][2]left // edge mode: by place in the table
 	free    int32
 	pending int
 	flows   int
 	sweeps  uint32
 	sweep   event.Event
 	forget  uint32
-	// Limits of table, pending connections, and of what one port may open.
+	// Limits of the table, of pending connections, and of the connections that one port may open.
 	mostFlows, mostPending, share int
 }
 
@@ -101,7 +101,7 @@ func newFairQSwitch(q *event.Queue, ports int, p *fairq.Params) *fairQSwitch {
 	if p.Paths > 1 && !p.Undivided {
 		s.divisor = uint16(p.Paths)
 	}
-	if p.Shrink == "avoid" && !p.Edge { // what leaves here is not what the sender is granted: the edge keeps right edges
+	if p.Shrink == "avoid" && !p.Edge { // with an edge, the sender is granted another window than leaves here: the edge keeps right edges
 		s.shrink = native.ShrinkAvoid
 	}
 	s.asksEach = s.edge || s.shrink != native.ShrinkAllow
@@ -109,7 +109,7 @@ func newFairQSwitch(q *event.Queue, ports int, p *fairq.Params) *fairQSwitch {
 	return s
 }
 
-// at gives a port by what core knows it by: its number and 1; nil: not known.
+// at returns the port with core's number id, from 1, or nil if there is none.
 func (s *fairQSwitch) at(id uint16) *fairQPort {
 	if id == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (s *fairQSwitch) find(index int32) *connection {
 	return nil
 }
 
-// begin makes a pending connection. Pointers to others are not valid any more.
+// begin adds a pending connection. It invalidates pointers to other connections.
 func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
 	if s.pending >= s.mostPending {
 		s.remove(&s.table[s.table[0].after], now)
@@ -153,17 +153,17 @@ func (s *fairQSwitch) begin(index int32, now event.Time) *connection {
 	return c
 }
 
-// unlist takes a connection out of the pending ones.
+// unlist removes a connection from the list of pending ones.
 func (s *fairQSwitch) unlist(c *connection) {
 	s.table[c.before].after, s.table[c.after].before = c.after, c.before
 	c.before, c.after = 0, 0
 	s.pending--
 }
 
-// enter moves a pending connection to the table, and counts both of its directions. False: there is no room in it, or
-// in the share of the port that it was opened from behind. q is the port by which the packet leaves that is the cause.
+// enter moves a pending connection into the table, and counts both of its directions. It returns false if the table, or
+// the share of the port from which it was opened, is full. q is the port by which the current packet leaves.
 func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
-	owner := s.at(c.ends[1].Port) // what answers the opener leaves by it
+	owner := s.at(c.ends[1].Port) // answers to the opener leave by it
 	if s.flows >= s.mostFlows || owner != nil && owner.owned >= s.share {
 		q.refused++
 		return false
@@ -175,7 +175,7 @@ func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
 	}
 	q.opened++
 	if s.flows++; s.flows == 1 {
-		s.queue.Set(&s.sweep, (now/beat+1)*beat)
+		s.queue.Set(&s.sweep, (now/sweepEvery+1)*sweepEvery)
 	}
 	start := s.state.Agreed(&c.ends, uint64(now))
 	for i := range c.ends {
@@ -186,7 +186,7 @@ func (s *fairQSwitch) enter(c *connection, q *fairQPort, now event.Time) bool {
 	return true
 }
 
-// remove forgets a connection, pending or not.
+// remove removes a connection, pending or not.
 func (s *fairQSwitch) remove(c *connection, now event.Time) {
 	if c.entered {
 		s.flows--
@@ -205,7 +205,7 @@ func (s *fairQSwitch) remove(c *connection, now event.Time) {
 	s.free = slot
 }
 
-// Happen is a sweep: connections that ended, or were silent for long, are forgotten.
+// Happen is a sweep. It removes connections that ended or were silent for long.
 func (s *fairQSwitch) Happen(_ *event.Event, now event.Time) {
 	s.sweeps++
 	for i := range s.table {
@@ -215,6 +215,6 @@ func (s *fairQSwitch) Happen(_ *event.Event, now event.Time) {
 		}
 	}
 	if s.flows > 0 {
-		s.queue.Set(&s.sweep, now+beat)
+		s.queue.Set(&s.sweep, now+sweepEvery)
 	}
 }

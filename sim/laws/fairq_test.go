@@ -17,27 +17,27 @@ import (
 	"weir/sim/network"
 )
 
-// bed is a network with FairQ at its switches: 1 Gbit/s, buffers of 125 KB, a round trip of 200 us. A port's target is
-// 25 KB, and a flow gets 50 KB at most.
+// bed is a network with FairQ at its switches: 1 Gbit/s, buffers of 125 KB, an RTT of 200 us. A port's target is 25 KB,
+// and a flow gets 50 KB at most.
 type bed struct {
 	t    testing.TB
 	net  *network.Network
 	laws *Set
-	last network.Packet // that arrived
+	last network.Packet // the packet that arrived last
 }
 
-// tally is what the only law counted so far.
+// tally returns the counts of the only law.
 func (b *bed) tally() law.Tally { return b.laws.Tallies()[0] }
 
-// Deliver is network.Sink.
+// Deliver implements network.Sink.
 func (b *bed) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 	b.last = *pk
 	b.net.Free(pk)
 	b.net.Queue.Halt()
 }
 
-// fairQDefaults are the law's parameters, with no update of windows within a test's first 10 ms, and with count: active: what
-// the default counts beside is TestFairQ_CountsOpenHandshakes's.
+// fairQDefaults returns the law's parameters for these tests: no update of windows within the first 10 ms, and count:
+// active. TestFairQ_CountsOpenHandshakes checks what the default counts in addition.
 func fairQDefaults() fairq.Params {
 	p := *fairq.Default()
 	p.Interval = law.Duration(event.Millisecond)
@@ -50,7 +50,7 @@ func newBed(t testing.TB, receivers int, params fairq.Params) *bed {
 	return newBedOn(t, experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: receivers}, params, "switch", "left", "right")
 }
 
-// newBedOn is one of another topology, with FairQ at these switches.
+// newBedOn builds a bed on another topology, with FairQ at these switches.
 func newBedOn(t testing.TB, topology experiment.Topology, params fairq.Params, at ...string) *bed {
 	t.Helper()
 	g, err := experiment.BuildGraph(topology, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
@@ -82,14 +82,14 @@ func (b *bed) port(name string) *fairQPort {
 	return q
 }
 
-// wait lets time pass.
+// wait advances the clock by d.
 func (b *bed) wait(d event.Time) {
 	for end := b.net.Queue.Now() + d; b.net.Queue.Now() < end; {
 		b.net.Queue.Run(end)
 	}
 }
 
-// talk is a connection whose segments the test sends. Windows are in units of 128 bytes where scale is 7.
+// talk is a connection whose segments the test sends. Windows are in units of 128 bytes if scale is 7.
 type talk struct {
 	b        *bed
 	conn     int32
@@ -105,7 +105,7 @@ func (b *bed) talk(conn int32, from, to string) *talk {
 	return k
 }
 
-// segment makes one: side 0 dialled. Sequence numbers begin at 1000 and 2000.
+// segment builds a segment. Side 0 dialled. Sequence numbers begin at 1000 and 2000.
 func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *network.Packet {
 	pk := k.b.net.NewPacket()
 	pk.SetSrc(k.from)
@@ -134,13 +134,13 @@ func (k *talk) segment(side int, flags uint16, payload int32, window uint16) *ne
 	return pk
 }
 
-// says sends one and gives it as it arrives.
+// says sends a segment and returns it as it arrives.
 func (k *talk) says(side int, flags uint16, payload int32, window uint16) *network.Packet {
 	k.b.t.Helper()
 	return k.send(k.segment(side, flags, payload, window))
 }
 
-// nothing is a packet of no connection: what arrived last if nothing did.
+// nothing returns a packet of no connection. It stands for a segment that did not arrive.
 func nothing() (pk network.Packet) {
 	pk.SetConn(-1)
 	return pk
@@ -158,13 +158,13 @@ func (k *talk) send(pk *network.Packet) *network.Packet {
 	return &arrived
 }
 
-// window is that of a pure ACK that offers much, as it arrives.
+// window sends a pure ACK with a large window, and returns the window as it arrives.
 func (k *talk) window(side int) uint16 {
 	k.b.t.Helper()
 	return k.says(side, network.ACK, 0, 60_000).Window()
 }
 
-// opens shakes hands, and gives the window of the SYN-ACK and of the ACK behind it.
+// opens does the handshake, and returns the window of the SYN-ACK and of the ACK after it.
 func (k *talk) opens() (synACK, ack uint16) {
 	k.b.t.Helper()
 	if w := k.says(0, network.SYN, 0, 65_535).Window(); w != 65_535 {
@@ -181,8 +181,8 @@ func (b *bed) expect(what string, got, want uint16) {
 	}
 }
 
-// By hand: the windows of a port's flows are 25 KB together, the field is rounded up to 128 bytes, a SYN-ACK's is not
-// scaled, and no flow gets less than a byte over its MSS.
+// By hand: the windows of a port's flows add up to 25 KB, and the field is rounded up to 128 bytes. A SYN-ACK's field
+// is not scaled. No flow gets less than its MSS and a byte.
 func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	b := newBed(t, 1, fairQDefaults())
 	one := b.talk(0, "sender1", "receiver1")
@@ -196,7 +196,7 @@ func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	b.expect("with data", one.says(1, network.ACK|network.PSH, 100, 60_000).Window(), 196)
 	two := b.talk(1, "sender2", "receiver1")
 	synACK, ack = two.opens()
-	b.expect("SYN-ACK beside one flow: 25000", synACK, 25_000)
+	b.expect("SYN-ACK next to one flow: 25000", synACK, 25_000)
 	b.expect("the only flow to sender2: 25000", ack, 196)
 	b.expect("two flows: 12500", one.window(1), 98)
 	b.expect("two flows: 12500", two.window(1), 98)
@@ -220,7 +220,7 @@ func TestFairQ_HoldsAcksToTheWindowOfTheirDatasPort(t *testing.T) {
 	}
 }
 
-// An ACK that passes two switches has the least of their windows, whichever is first.
+// An ACK that passes two switches has the smaller of their windows, in either order.
 func TestFairQ_LeastOfSeveral(t *testing.T) {
 	b := newBed(t, 2, fairQDefaults())
 	one := b.talk(0, "sender1", "receiver1")
@@ -236,8 +236,8 @@ func TestFairQ_LeastOfSeveral(t *testing.T) {
 	}
 }
 
-// count: active. A direction counts while it sent data lately; a port without flows holds nothing and has no timer, and
-// begins anew.
+// count: active. A direction counts while it sent data recently. A port without flows limits nothing and has no timer,
+// and begins anew.
 func TestFairQ_CountsWhoSentLately(t *testing.T) {
 	b := newBed(t, 1, fairQDefaults())
 	one, two := b.talk(0, "sender1", "receiver1"), b.talk(1, "sender2", "receiver1")
@@ -259,7 +259,7 @@ func TestFairQ_CountsWhoSentLately(t *testing.T) {
 	}
 	two.says(0, network.ACK, 1000, 60_000)
 	b.expect("one begins anew: 25000", two.window(1), 196)
-	b.expect("who sends nothing is held to it too", one.window(1), 196)
+	b.expect("an end that sends nothing is limited to it too", one.window(1), 196)
 	two.says(0, network.ACK|network.FIN, 0, 60_000)
 	b.wait(2 * event.Millisecond)
 	b.expect("its FIN ends it", two.window(1), 60_000)
@@ -272,7 +272,7 @@ func TestFairQ_CountsWhoSentLately(t *testing.T) {
 	}
 }
 
-// count: handshake. SYN-ACKs less FINs, each once (FQ-9), and nothing after a second without data.
+// count: handshake. The count is SYN-ACKs less FINs, each once (FQ-9), and 0 after a second without data.
 func TestFairQ_CountsHandshakes(t *testing.T) {
 	p := fairQDefaults()
 	p.Count = "handshake"
@@ -308,8 +308,8 @@ func TestFairQ_CountsHandshakes(t *testing.T) {
 	flows("a reset", 0)
 }
 
-// count: opening. By hand: a port's flows have 25 KB together, and a SYN-ACK is held to what would be left of it if every
-// open handshake, its own too, became a flow. Who sends is held to the share of those who send.
+// count: opening. By hand: a port's flows have 25 KB together. A SYN-ACK is limited to what would be left of it if
+// every open handshake, its own too, became a flow. Senders are limited to the share of those who send.
 func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	p := fairQDefaults()
 	p.Count = "opening"
@@ -333,15 +333,15 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	}
 	one.window(0)
 	b.expect("one is a flow, and the other not yet: 25000", one.window(1), 196)
-	answer("sent again beside a flow", two, 12_500)
+	answer("sent again next to a flow", two, 12_500)
 	for i := range int32(1000) { // a flood of SYNs in 8 ms
 		half(2+i).says(1, network.SYN|network.ACK, 0, 65_535)
 		if i%125 == 0 {
 			one.says(0, network.ACK, 1000, 60_000)
 		}
 	}
-	b.expect("beside half-open ones a flow has what it had", one.window(1), 196)
-	answer("a newcomer begins with a segment", half(2000), 1461)
+	b.expect("half-open connections do not change a flow's window", one.window(1), 196)
+	answer("a new flow begins with a segment", half(2000), 1461)
 	two.window(0)
 	b.expect("and has its share as soon as it sends: 12500", two.window(1), 98)
 	b.wait(20 * event.Millisecond)
@@ -350,11 +350,11 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	one.says(1, network.RST|network.ACK, 0, 0)
 	b.wait(2 * event.Millisecond) // the law learns of it with its next sample
 	third := half(2002)
-	answer("beside another that is open", third, 12_500)
+	answer("next to another that is open", third, 12_500)
 	third.says(0, network.RST, 0, 0)
 	answer("that was reset", half(2003), 12_500)
 	b.wait(20 * event.Millisecond)
-	for i := range int32(3) { // their SYNs went another way, and so will the data
+	for i := range int32(3) { // their SYNs took another path, and so will the data
 		b.talk(3000+i, "receiver1", "sender1").says(1, network.SYN|network.ACK, 0, 65_535)
 	}
 	answer("alone: 25000", half(2004), 25_000)
@@ -365,9 +365,9 @@ func TestFairQ_CountsOpenHandshakes(t *testing.T) {
 	}
 }
 
-// The port, with its timer that rests and the packets that take its place, grants what Algorithm 1 in floating point
-// does that is told the same samples, while flows come and go and the queue swings between empty and full: with both
-// gains, and in FairSwitch's form.
+// The port grants what Algorithm 1 in floating point grants for the same samples. Its timer rests, and packets sample
+// in its place. Flows come and go, and the queue swings between empty and full. Both gains are checked, and
+// FairSwitch's form.
 func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
 	for _, c := range []struct {
 		gain     string
@@ -416,7 +416,7 @@ func TestFairQ_GrantsWhatAlgorithm1Does(t *testing.T) {
 	}
 }
 
-// follower tells Algorithm 1 what the port was told.
+// follower gives Algorithm 1 the samples that the port got.
 type follower struct {
 	q       *fairQPort
 	model   *model.Queue
@@ -427,7 +427,7 @@ type follower struct {
 }
 
 func (f *follower) look() string {
-	// In one step a flow may come behind a sample. With FairSwitch it makes a difference which was first.
+	// In one step a flow may begin after a sample. With FairSwitch the order of the two makes a difference.
 	if s := f.q.state.Law; f.model.FairSwitch && s.ElapsedNs == 0 && s.UnderByteNs|s.OverByteNs == 0 {
 		f.sample()
 		f.count()
@@ -460,7 +460,7 @@ func (f *follower) sample() {
 	f.model.Sample(int64(f.q.state.Law.LastSampleNs), float64(int64(f.q.state.Backlog)))
 }
 
-// BenchmarkFairQ is what FairQ adds to a hop of data and to one of its ACKs, and what a sample takes.
+// BenchmarkFairQ measures what FairQ adds to a hop of data and to one of its ACKs, and the cost of a sample.
 func BenchmarkFairQ(b *testing.B) {
 	bd := newBed(b, 1, fairQDefaults())
 	k := bd.talk(0, "sender1", "receiver1")

@@ -8,7 +8,7 @@ import (
 	"weir/sim/network"
 )
 
-// inC is l, whose decisions are C. In a build without cgo it is a law that is refused.
+// inC returns l, a law that the C of datapath/core decides. In a build without cgo it returns a law that is refused.
 func inC(l Law) Law {
 	if native.Built {
 		return l
@@ -16,11 +16,11 @@ func inC(l Law) Law {
 	return refused()
 }
 
-// refused is a law that is C, in a build without cgo.
+// refused returns a law that a build without cgo refuses, because its decisions are C.
 func refused() Law {
 	check := func(_ *experiment.Run, name string) error {
 		return fmt.Errorf("law %s is C (datapath/core) and this weir was built without cgo: build it with CGO_ENABLED=1 and a C compiler", name)
 	}
-	put := func(_ *network.Network, r *experiment.Run, name string) (AtWork, error) { return nil, check(r, name) }
+	put := func(_ *network.Network, r *experiment.Run, name string) (Attached, error) { return nil, check(r, name) }
 	return Law{Check: check, Put: put}
 }

@@ -1,5 +1,5 @@
-// Package laws puts the control laws of a run on the ports of a simulated network. What is done with a packet is
-// what the C of datapath/core says, by cgo; a build without cgo refuses such a law.
+// Package laws puts the control laws of a run on the ports of a simulated network. The C of datapath/core decides about
+// packets, through cgo. A build without cgo refuses such laws.
 package laws
 
 import (
@@ -13,31 +13,31 @@ import (
 
 // Law is a control law in the simulator.
 type Law struct {
-	// Check says what of a run the law cannot do here; nil: it can do all.
+	// Check returns an error if the law cannot do here what the run asks for. nil: it can do everything.
 	Check func(r *experiment.Run, name string) error
-	// Put puts the law to work on the ports of the switches in r.At, and on what else it works on.
-	Put func(n *network.Network, r *experiment.Run, name string) (AtWork, error)
-	// Report is that of the law's Spec.
+	// Put puts the law on the ports of the switches in r.At, and on hosts if it works there.
+	Put func(n *network.Network, r *experiment.Run, name string) (Attached, error)
+	// Report is the Report of the law's Spec.
 	Report func(law.Tally) ([]law.Value, []string)
 }
 
-// AtWork is a law that was put to work. Quiet has what most laws say.
-type AtWork interface {
-	// Sample appends what the law holds of a port now: values of its metrics of kind law.OverTime.
+// Attached is a law that was put on a network. Embed Quiet for the methods that a law does not need.
+type Attached interface {
+	// Sample appends the law's values for a port now: those of its metrics of kind law.OverTime.
 	Sample(p *network.Port, out []law.Value) []law.Value
-	// Tally is what it counted so far, at all ports; nil: it counts nothing.
+	// Tally returns the law's counts at all ports; nil: it counts nothing.
 	Tally() law.Tally
-	// Close frees what it holds outside of Go's memory, and stops its timers.
+	// Close frees memory outside of Go's heap, and stops the law's timers.
 	Close()
 }
 
-// Quiet is a law that measures nothing of itself and holds nothing.
+// Quiet is a law that measures nothing of itself and has nothing to free.
 type Quiet struct{}
 
-// Sample has nothing to add.
+// Sample appends nothing.
 func (Quiet) Sample(_ *network.Port, out []law.Value) []law.Value { return out }
 
-// Tally is nil.
+// Tally returns nil.
 func (Quiet) Tally() law.Tally { return nil }
 
 // Close does nothing.
@@ -46,12 +46,12 @@ func (Quiet) Close() {}
 // Laws are the simulator's laws, by name.
 type Laws map[string]Law
 
-// Check says which law of r this build lacks or cannot run, or nil.
+// Check returns an error for the first law of r that this build lacks or cannot run.
 func (ls Laws) Check(r *experiment.Run) error {
 	for _, name := range r.Laws {
 		l, ok := ls[name]
 		if !ok {
-			return fmt.Errorf("the simulator has no law %s", name)
+			return fmt.Errorf("the simulator has no law %s: run this experiment in the lab", name)
 		}
 		if l.Check == nil {
 			continue
@@ -63,8 +63,8 @@ func (ls Laws) Check(r *experiment.Run) error {
 	return nil
 }
 
-// Put puts the laws of r, in their order, on the ports of the switches in r.At, and on what else they work
-// on. A packet passes them in that order. On an error no law stays at a port; a host that is shaped stays so.
+// Put puts the laws of r, in their order, on the ports of the switches in r.At, and on hosts if they work there. A
+// packet passes them in that order. After an error no law stays at a port; a host that is shaped stays so.
 func (ls Laws) Put(n *network.Network, r *experiment.Run) (*Set, error) {
 	if err := ls.Check(r); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (ls Laws) Put(n *network.Network, r *experiment.Run) (*Set, error) {
 	return s, nil
 }
 
-// Set is the laws of a run, at work.
+// Set is the laws of a run, attached to its network.
 type Set struct {
 	net  *network.Network
 	laws []atWork
@@ -90,10 +90,10 @@ type Set struct {
 type atWork struct {
 	name   string
 	report func(law.Tally) ([]law.Value, []string)
-	AtWork
+	Attached
 }
 
-// Sample appends what the laws hold of a port now.
+// Sample appends the laws' values for a port now.
 func (s *Set) Sample(p *network.Port, out []law.Value) []law.Value {
 	for _, l := range s.laws {
 		out = l.Sample(p, out)
@@ -101,7 +101,7 @@ func (s *Set) Sample(p *network.Port, out []law.Value) []law.Value {
 	return out
 }
 
-// Tallies are what the laws counted so far, in their order.
+// Tallies returns the laws' counts, in their order.
 func (s *Set) Tallies() []law.Tally {
 	var out []law.Tally
 	for _, l := range s.laws {
@@ -110,7 +110,7 @@ func (s *Set) Tallies() []law.Tally {
 	return out
 }
 
-// Report says what was counted since before (Tallies), and what kept laws from working as they should.
+// Report returns totals of what was counted since before (Tallies), and what kept laws from working as they should.
 func (s *Set) Report(before []law.Tally) (totals []law.Value, unmet []result.Unmet) {
 	for i, t := range s.Tallies() {
 		l := &s.laws[i]
@@ -124,7 +124,7 @@ func (s *Set) Report(before []law.Tally) (totals []law.Value, unmet []result.Unm
 	return totals, unmet
 }
 
-// Close takes all laws off the ports and frees what they hold.
+// Close removes all laws from the ports and frees their memory.
 func (s *Set) Close() {
 	for _, l := range s.laws {
 		l.Close()

@@ -12,21 +12,21 @@ import (
 	"weir/sim/network"
 )
 
-// marker is `ecn` and `red`: the answers of datapath/core/mark.h. mark_decide has no state: what it says to a packet
-// follows from its ECN field and from whether the backlog has reached one number, so it is asked for all of that
-// beforehand. A call into C for each packet would be the dearest part of a hop.
+// marker is `ecn` and `red`, with the answers of datapath/core/mark.h. mark_decide has no state: its answer follows
+// from a packet's ECN field and from whether the backlog exceeds one threshold. So all answers are fetched in advance,
+// because a call into C for each packet would be the most expensive part of a hop.
 type marker struct {
 	answers [4]answer // by ECN field
 	packets bool      // threshold and queue are counted in packets; mark.h compares two numbers of one unit
 }
 
-// answer is what packets of one ECN field are told.
+// answer is the verdict for packets of one ECN field.
 type answer struct {
-	from         uint32 // least backlog that is told above
+	from         uint32 // least backlog that gets the verdict above
 	under, above native.MarkVerdict
 }
 
-// newMark asks mark_decide. Where its answer changes is found with it too, by halving.
+// newMark builds the answers with mark_decide, and finds by bisection the backlog where they change.
 func newMark(c native.MarkConfig, packets bool) *marker {
 	l := &marker{packets: packets}
 	for ecn := range l.answers {
@@ -44,7 +44,7 @@ func newMark(c native.MarkConfig, packets bool) *marker {
 	return l
 }
 
-// verdict is mark_decide's.
+// verdict returns what mark_decide would return.
 func (l *marker) verdict(backlog int64, ecn uint8) native.MarkVerdict {
 	a := &l.answers[ecn%4]
 	if backlog >= int64(a.from) {
@@ -53,12 +53,12 @@ func (l *marker) verdict(backlog int64, ecn uint8) native.MarkVerdict {
 	return a.under
 }
 
-// Mark is `ecn` and `red` in the simulator.
+// Mark returns the law `ecn` and `red`.
 func Mark() Law { return inC(Law{Put: putMark}) }
 
-// putMark gives each port of the switches the law, as the lab does. A threshold in packets is one in
-// packets here; the lab counts 1500 bytes for each.
-func putMark(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+// putMark puts the law on each port of the switches, as the lab does. A threshold in packets counts packets here; the
+// lab counts 1500 bytes for each.
+func putMark(n *network.Network, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[mark.Params](r.Params, name)
 	if err != nil {
 		return nil, err
@@ -73,10 +73,10 @@ func putMark(n *network.Network, r *experiment.Run, name string) (AtWork, error)
 	return Quiet{}, markAt(n, r, name, c, params.Threshold)
 }
 
-// markAt is putMark, with these answers.
+// markAt is putMark with the given configuration and threshold.
 func markAt(n *network.Network, r *experiment.Run, name string, c native.MarkConfig, threshold law.Limit) error {
 	if threshold.N < 0 || threshold.N > math.MaxUint32 {
-		return fmt.Errorf("law %s: a threshold of %v is out of range", name, threshold)
+		return fmt.Errorf("law %s: threshold %v is out of range", name, threshold)
 	}
 	c.ThresholdBytes = uint32(threshold.N)
 	l := newMark(c, threshold.Packets)
@@ -86,7 +86,7 @@ func markAt(n *network.Network, r *experiment.Run, name string, c native.MarkCon
 	return nil
 }
 
-// Packet does with a packet what mark_decide says.
+// Packet marks, drops or passes a packet as mark_decide decides.
 func (l *marker) Packet(p *network.Port, pk *network.Packet, _ event.Time) network.Verdict {
 	backlog := p.Backlog()
 	if l.packets {

@@ -18,7 +18,7 @@ import (
 	"weir/sim/network"
 )
 
-// sink takes what arrives.
+// sink counts what arrives.
 type sink struct {
 	net *network.Network
 	ecn []uint8
@@ -57,8 +57,7 @@ func packet(n *network.Network, bytes int32, ecn uint8) *network.Packet {
 	return pk
 }
 
-// At a port the laws do what the table of mark.h says, strictly above the threshold, whether it is in bytes
-// or in packets.
+// The laws at a port follow the table of mark.h, strictly above the threshold, whether it is in bytes or in packets.
 func TestMarkAtPort(t *testing.T) {
 	const pass, ce, drop = "pass", "ce", "drop"
 	over := map[string][4]string{ // by law and not_ect: Not-ECT, ECT(1), ECT(0), CE
@@ -107,8 +106,8 @@ func TestMarkAtPort(t *testing.T) {
 	}
 }
 
-// What packets are told is what mark_decide says, asked for each: in every configuration, for every ECN field, with
-// nothing waiting, around the threshold, at the ends of its range, and anywhere between.
+// The stored answers equal those of mark_decide: in every configuration, for every ECN field, with an empty queue,
+// around the threshold, at the ends of its range, and anywhere between.
 func TestVerdictIsMarkDecides(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		edges := rapid.SampledFrom([]uint32{0, 1, 2, 30_000, 1 << 31, math.MaxUint32 - 1, math.MaxUint32})
@@ -132,7 +131,7 @@ func TestVerdictIsMarkDecides(t *testing.T) {
 	})
 }
 
-// Laws work at the switches that the scheme names only, and several at one port one behind the other.
+// Laws are attached only to the switches that the scheme names. Several at one port act in their order.
 func TestPutWhere(t *testing.T) {
 	n, _ := dumbbell(t, experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 2})
 	r := &experiment.Run{
@@ -163,7 +162,7 @@ func TestPutWhere(t *testing.T) {
 	}
 }
 
-// static holds every source of data to its rate, one by one even where they share a hypervisor.
+// static limits every source of data to its rate, each by itself even if they share a hypervisor.
 func TestStatic(t *testing.T) {
 	for _, vms := range []int{0, 2} {
 		n, s := dumbbell(t, experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: vms > 0, VMs: vms})

@@ -14,7 +14,7 @@ import (
 	"weir/sim/network"
 )
 
-// What cannot be put to work leaves no law at a port, those before it neither.
+// A law that cannot be attached leaves no law at a port, nor do those before it.
 func TestPut_LeavesNoLawWhenItFails(t *testing.T) {
 	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 2, Receivers: 1}, experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
 	if err != nil {

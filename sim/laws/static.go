@@ -9,12 +9,11 @@ import (
 	"weir/sim/network"
 )
 
-// Static is `static` in the simulator.
+// Static returns the law `static`.
 func Static() Law { return Law{Put: putStatic} }
 
-// putStatic is `static`: every host that data comes from sends at a fixed rate at most, by a token bucket
-// that delays (SPEC, G1s).
-func putStatic(n *network.Network, r *experiment.Run, name string) (AtWork, error) {
+// putStatic limits every host that sends data to a fixed rate, by a token bucket that delays (SPEC, G1s).
+func putStatic(n *network.Network, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[static.Params](r.Params, name)
 	if err != nil {
 		return nil, err

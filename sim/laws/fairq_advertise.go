@@ -9,25 +9,27 @@ import (
 	"weir/sim/network"
 )
 
-// Edge mode in the switch: which ACKs advertise a window to the edge, core says (core/fairq/edge.h). The others pass as they
-// are. SYN-ACKs are always rewritten and never flagged.
+// Edge mode in the switch: core decides which ACKs advertise a window to the edge (core/fairq/edge.h). The others pass
+// unchanged. SYN-ACKs are always rewritten and never flagged.
 
 const (
-	// edgeFlag is the highest of the header's reserved bits (datapath/bpf/fairq/edge.h, where AE counts as one of them).
+	// edgeFlag is the highest of the header's reserved bits (datapath/bpf/fairq/edge.h, where AE counts as one of
+	// them).
 	edgeFlag   = 1 << 2
 	edgeChange = uint32(fairq.EdgeChange * 256)
 )
 
 var edgeLease = native.EdgeTimeOf(int64(fairq.EdgeLease))
 
-// left is the last ACK of an end that was left to the edge. The next one is left too if the same is asked of it.
+// left is the last ACK of an end that was left to the edge. The next one is left too if the question about it is the
+// same.
 type left struct {
 	asked native.Ack
 	now   native.EdgeTime
 	at    uint16 // fairQPort.id; 0: none was left
 }
 
-// advertise leaves an ACK to the edge, or makes it advertise.
+// advertise leaves an ACK to the edge, or writes an advertised window and the flag into it.
 func (q *fairQPort) advertise(c *connection, pk *network.Packet, at *fairQPort, a *native.Ack, time event.Time) {
 	from, now, id := side(pk), native.EdgeTimeOf(int64(time)), -1
 	if at != nil {
@@ -46,7 +48,7 @@ func (q *fairQPort) advertise(c *connection, pk *network.Packet, at *fairQPort, 
 		return
 	}
 	if !f.Advertises() {
-		q.hold(pk, f)
+		q.write(pk, f)
 		return
 	}
 	switch {
@@ -59,7 +61,7 @@ func (q *fairQPort) advertise(c *connection, pk *network.Packet, at *fairQPort, 
 	}
 	if !flagged {
 		pk.SetReserved(pk.Reserved() | edgeFlag)
-		q.told++
+		q.advertised++
 	}
 	pk.SetWindow(f.Left())
 }
