@@ -8,8 +8,8 @@ import (
 	"weir/datapath/native"
 )
 
-// One call from Go into the law, and its ratio to baseline_call: the call that does least, which is the
-// price of cgo.
+// BenchmarkFairQ times one call from Go into the law, and its ratio to baseline_call: the call that does the
+// least, which is the cost of cgo.
 func BenchmarkFairQ(b *testing.B) {
 	baselineNs := 0.0
 	run := func(name string, f func(b *testing.B)) {

@@ -2,5 +2,5 @@
 
 package native
 
-// Built tells whether this build has the laws. Without cgo it has only their types.
+// Built reports whether this build has the laws. Without cgo it has only their types.
 const Built = true

@@ -35,13 +35,13 @@ import "C"
 
 import "unsafe"
 
-// FairQ is the law of one queue, its configuration and state in C memory. Times are nanoseconds of
-// any clock that the caller keeps to. Not for concurrent use. Close frees it.
+// FairQ is the law of one queue, with its configuration and state in C memory. Times are nanoseconds of any
+// clock, the same in all calls. Not for concurrent use. Close frees it.
 type FairQ struct {
 	c *C.struct_native_fairq
 }
 
-// NewFairQ begins a queue without flows at nowNs.
+// NewFairQ returns a queue without flows, which begins at nowNs.
 func NewFairQ(config FairQConfig, nowNs uint64) *FairQ {
 	// cgo's calloc does not return without memory.
 	f := &FairQ{(*C.struct_native_fairq)(C.calloc(1, C.sizeof_struct_native_fairq))}
@@ -50,68 +50,68 @@ func NewFairQ(config FairQConfig, nowNs uint64) *FairQ {
 	return f
 }
 
-// Close frees the queue. It is of no use afterwards.
+// Close frees the queue, which must not be used afterwards.
 func (f *FairQ) Close() {
 	C.free(unsafe.Pointer(f.c))
 	f.c = nil
 }
 
-// Reset forgets flows and windows: fairq_reset.
+// Reset removes flows and windows: fairq_reset.
 func (f *FairQ) Reset(nowNs uint64) {
 	C.fairq_reset(&f.c.config, &f.c.state, C.weir_u64(nowNs))
 }
 
-// Restart begins the windows anew, for the flows that there are: fairq_restart.
+// Restart calculates the windows afresh for the present flows: fairq_restart.
 func (f *FairQ) Restart() {
 	C.fairq_restart(&f.c.config, &f.c.state)
 }
 
-// SawMSS notes the MSS of a flow: fairq_saw_mss.
+// SawMSS records the MSS of a flow: fairq_saw_mss.
 func (f *FairQ) SawMSS(bytes uint32) {
 	C.fairq_saw_mss(&f.c.config, &f.c.state, C.weir_u32(bytes))
 }
 
-// SetFlows says how many flows there are: fairq_flows.
+// SetFlows sets the number of flows: fairq_flows.
 func (f *FairQ) SetFlows(nowNs uint64, flows uint32) {
 	C.fairq_flows(&f.c.config, &f.c.state, C.weir_u64(nowNs), C.weir_u32(flows))
 }
 
-// FlowAdded counts a flow: fairq_flow_added.
+// FlowAdded adds a flow: fairq_flow_added.
 func (f *FairQ) FlowAdded(nowNs uint64) {
 	C.fairq_flow_added(&f.c.config, &f.c.state, C.weir_u64(nowNs))
 }
 
-// FlowRemoved counts a flow's end: fairq_flow_removed.
+// FlowRemoved removes a flow: fairq_flow_removed.
 func (f *FairQ) FlowRemoved() {
 	C.fairq_flow_removed(&f.c.config, &f.c.state)
 }
 
-// Sample tells the law its queue's length, and updates the window when that is due: fairq_sample.
+// Sample passes the queue's length to the law, which updates the window when an update is due: fairq_sample.
 func (f *FairQ) Sample(nowNs uint64, backlogBytes uint32) {
 	C.fairq_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs), C.weir_u32(backlogBytes))
 }
 
-// PacketMaySample says whether the timer is so late that a packet shall sample:
+// PacketMaySample reports whether the timer is so late that a packet must take the sample:
 // fairq_packet_may_sample.
 func (f *FairQ) PacketMaySample(nowNs uint64) bool {
 	return C.fairq_packet_may_sample(&f.c.config, &f.c.state, C.weir_u64(nowNs)) != 0
 }
 
-// OpeningQ8 is Rwnd as it would be with so many more flows, in 1/256 byte: fairq_opening_q8.
+// OpeningQ8 returns Rwnd as it would be with opening more flows, in 1/256 byte.
 func (f *FairQ) OpeningQ8(opening uint32) uint64 {
 	return uint64(C.fairq_opening_q8(&f.c.config, &f.c.state, C.weir_u32(opening)))
 }
 
-// WindowQ8 is Rwnd, the window of each flow, in 1/256 byte. No call into C.
+// WindowQ8 returns Rwnd, the window of each flow, in 1/256 byte. It does not call into C.
 func (f *FairQ) WindowQ8() uint64 { return uint64(f.c.state.window_q8) }
 
-// Flows is how many flows there are. No call into C.
+// Flows returns the number of flows. It does not call into C.
 func (f *FairQ) Flows() uint32 { return uint32(f.c.state.flows) }
 
-// MSSBytes is the largest MSS seen; 0: none. No call into C.
+// MSSBytes returns the largest MSS seen; 0: none. It does not call into C.
 func (f *FairQ) MSSBytes() uint32 { return uint32(f.c.state.mss_bytes) }
 
-// Config gives the configuration in force.
+// Config returns the present configuration.
 func (f *FairQ) Config() FairQConfig {
 	c := &f.c.config
 	return FairQConfig{
@@ -133,7 +133,7 @@ func (c *FairQConfig) c() C.struct_fairq_config {
 	}
 }
 
-// State gives a copy of the state.
+// State returns a copy of the state.
 func (f *FairQ) State() FairQState {
 	s := &f.c.state
 	out := FairQState{
@@ -149,7 +149,7 @@ func (f *FairQ) State() FairQState {
 	return out
 }
 
-// SetState puts a state in place, as a test vector has it.
+// SetState sets the state, for a test vector.
 func (f *FairQ) SetState(in FairQState) {
 	s := C.struct_fairq_state{
 		aggregate_q8: C.weir_u64(in.AggregateQ8), window_q8: C.weir_u64(in.WindowQ8),

@@ -5,13 +5,13 @@ package native
 /*
 #include "../core/fairq/edge.h"
 
-// What the port next to a host knows of the ACKs that go there.
+// What the port next to a host records of the ACKs that go there.
 struct native_edge {
 	struct edge_handshake handshake;
 	struct edge_window window;
 };
 
-// A SYN or SYN-ACK passes. side: of the host that the ACKs come from.
+// A SYN or SYN-ACK passes. side: the host that the ACKs come from.
 static int native_edge_syn(struct native_edge *n, const struct syn *s, weir_u16 field, int answers, weir_u8 side)
 {
 	if (!answers) {
@@ -48,28 +48,28 @@ import "C"
 
 import "unsafe"
 
-// EdgeTime is a time as edge mode counts it, modulo 2^32: units of 2^20 ns.
+// EdgeTime is a time of edge mode, modulo 2^32, in units of 2^20 ns.
 type EdgeTime uint32
 
-// EdgeTimeOf is a time or a span in ns, rounded down.
+// EdgeTimeOf converts a time or a span in ns, rounded down.
 func EdgeTimeOf(ns int64) EdgeTime { return EdgeTime(ns >> C.EDGE_CLOCK_LOG2_NS) }
 
-// EdgeNone is a window in bytes that is no limit.
+// EdgeNone is a window in bytes that limits nothing.
 const EdgeNone = C.WINDOW_EDGE_MAX
 
 // EdgeConfig is struct edge_config of core/fairq/edge.h: when a switch advertises a window. All 0: every ACK is rewritten.
 type EdgeConfig struct {
 	Interval EdgeTime // 1 or more
-	Lease    EdgeTime // how long the edge remembers, above Interval
-	Change   uint32   // by so much of 256 a window moves that is advertised at once
+	Lease    EdgeTime // how long the edge remembers; above Interval
+	Change   uint32   // in 1/256: a window that changed by more is advertised at once
 }
 
-// EdgeRules is struct edge_rules of core/fairq/edge.h: what holds at a port next to a host.
+// EdgeRules is struct edge_rules of core/fairq/edge.h: the limits at a port next to a host.
 type EdgeRules struct {
 	Lease      EdgeTime
 	FloorBytes uint32 // of every flow's window; 0: its own MSS
 	MSSMax     uint32 // bytes: the port's MTU - 40
-	Shrink     uint32 // of Shrink
+	Shrink     uint32 // one of Shrink
 }
 
 // SYN is struct syn of core/handshake.h: a SYN or SYN-ACK.
@@ -77,22 +77,22 @@ type SYN struct {
 	Seq, Ack uint32
 	MSS      uint16 // its option, bytes; 0: none
 	Shift    uint8  // its option, 0 .. 14
-	Flags    uint8  // 4: it has that option
-	Side     uint8  // who sent it, 0 or 1
+	Flags    uint8  // 4: it has the window scale option
+	Side     uint8  // of its sender, 0 or 1
 	_        [3]uint8
 }
 
-// SYNScale is SYN.Flags of one with a window scale.
+// SYNScale is SYN.Flags of a SYN with a window scale.
 const SYNScale = C.HANDSHAKE_SCALE
 
-// EdgeFlow is what the port next to a host knows of one connection: its handshake, and what switches advertised on the
-// ACKs that go to the host.
+// EdgeFlow is what the port next to a host records of one connection: its handshake, and the windows that
+// switches advertised on the ACKs that go to the host.
 type EdgeFlow struct {
-	Asked      uint32 // acknowledges the last SYN
-	Opener     uint8  // side that sent it
+	Asked      uint32 // acknowledgement number that answers the last SYN
+	Opener     uint8  // the side that sent it
 	AskedShift uint8
 	AskedFlags uint8
-	Flags      uint8 // 1: a SYN was seen, 2: and its answer
+	Flags      uint8 // bits: 1: a SYN was seen; 2: its answer too
 	AskedMSS   uint16
 	MSS        [2]uint16 // by the side that announced it
 	Shift      [2]uint8
@@ -100,7 +100,7 @@ type EdgeFlow struct {
 
 	Edge   WindowEdge // granted by the ACKs that left
 	ToldAt EdgeTime
-	Field  uint16 // advertised; 0: nothing was yet
+	Field  uint16 // the last field advertised; 0: none yet
 	scale  uint8
 	Known  uint8 // 1: the handshake was seen
 	mss    uint16
@@ -121,8 +121,8 @@ var (
 
 func (f *EdgeFlow) c() *C.struct_native_edge { return (*C.struct_native_edge)(unsafe.Pointer(f)) }
 
-// Handshake takes a SYN, or an answer to one with this window. side is the one that the ACKs of this flow come from. It
-// says whether the SYN is answered: what was advertised before was of another connection.
+// Handshake takes a SYN, or an answer to one with this window. side is the one that the ACKs of this flow come
+// from. It returns whether the SYN is answered: earlier advertisements then belong to another connection.
 func (f *EdgeFlow) Handshake(s *SYN, window uint16, answers bool, side uint8) bool {
 	answer := C.int(0)
 	if answers {
@@ -131,7 +131,7 @@ func (f *EdgeFlow) Handshake(s *SYN, window uint16, answers bool, side uint8) bo
 	return C.native_edge_syn(f.c(), (*C.struct_syn)(unsafe.Pointer(s)), C.weir_u16(window), answer, C.weir_u8(side)) != 0
 }
 
-// Acknowledge gives the field that an ACK has behind the edge. flagged: it advertises a window.
+// Acknowledge returns the field that an ACK has behind the edge. flagged: the ACK advertises a window.
 func (f *EdgeFlow) Acknowledge(rules *EdgeRules, ack uint32, field uint16, flagged bool, now EdgeTime) uint16 {
 	flag := C.int(0)
 	if flagged {

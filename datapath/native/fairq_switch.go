@@ -18,7 +18,7 @@ WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
 
 struct native_port {
 	struct port port;
-	weir_u64 here; // a direction that sits here changes nothing
+	weir_u64 here; // a direction in this slot changes nothing
 };
 
 struct native_slot {
@@ -61,7 +61,7 @@ static struct weir_world *native_begin(weir_u32 n, weir_u8 count)
 
 static void native_end(struct weir_world *w) { free(w); }
 
-// What follows each event at a port.
+// The steps that follow each event at a port.
 WEIR_INLINE void native_followed(struct native_slot *s, weir_u64 gap_ns)
 {
 	if (port_holds(&s->config, &s->at.port))
@@ -97,7 +97,7 @@ static int native_may_sample(struct weir_world *w, weir_u32 id, weir_u64 now_ns)
 	return fairq_packet_may_sample(&w->slots[id].config.law, &w->slots[id].at.port.law, now_ns);
 }
 
-// A direction takes its place at its port. 1: the port's timer is to be started.
+// A direction enters its slot at its port. Result 1: the caller must start the port's timer.
 static int native_enters(struct weir_world *w, struct end *e, weir_u64 now_ns)
 {
 	weir_u32 id = (weir_u32)e->port - 1;
@@ -127,7 +127,7 @@ static void native_sends(struct weir_world *w, struct end *e, weir_u32 id, weir_
 	}
 }
 
-// Both directions of a connection that both ends agree on. Bit i: the timer of end i's port is to be started.
+// Both ends of a connection agree on it. Bit i of the result: the caller must start the timer of end i's port.
 static int native_agreed(struct weir_world *w, struct end *e, weir_u64 now_ns)
 {
 	int start = 0;
@@ -158,13 +158,13 @@ static void native_opens(struct weir_world *w, struct end *e, weir_u64 now_ns)
 
 	if (!port)
 		return;
-	opening_leave(w, e); // sent again: it counts anew
+	opening_leave(w, e); // sent again: it is counted afresh
 	e->registered_at = (weir_u16)id;
 	e->registration = opening_comes(&w->slots[id].config, port, now_ns);
 	w->slots[id].at.here = seat_at(id, port->epoch);
 }
 
-// A direction counts no more.
+// A direction no longer counts.
 static int native_leaves(struct weir_world *w, struct end *e, weir_u64 now_ns)
 {
 	weir_u32 registration;
@@ -181,7 +181,7 @@ static int native_leaves(struct weir_world *w, struct end *e, weir_u64 now_ns)
 	return native_recount(w, e->registered_at, now_ns);
 }
 
-// A FIN up to `behind` leaves: the first ends its direction.
+// A FIN up to `behind` leaves. The first FIN ends its direction.
 static int native_finishes(struct weir_world *w, struct end *e, weir_u32 behind, weir_u64 now_ns)
 {
 	return end_finishes(e, behind) ? native_leaves(w, e, now_ns) : 0;
@@ -262,21 +262,21 @@ static int native_may_assume(const struct end *receiver, const struct end *sende
 	return end_may_assume(receiver, sender);
 }
 
-// An ACK, and whose window it is held to.
+// An ACK, and the end whose window limits it.
 struct native_ack {
-	weir_u64 grant_q8; // of the port; for the caller, who keeps the answer to the same question
+	weir_u64 grant_q8; // of the port; the caller keeps the answer to the same question
 	weir_u32 ack;
 	weir_u32 lot;
 	weir_u16 field;
 	weir_u16 mss;
 	weir_u8 shift;
 	weir_u8 told;
-	weir_u8 unified; // 1: told is what the receiver takes shift for
+	weir_u8 unified; // 1: converted; the receiver uses the next field as the shift
 	weir_u8 syn;
 	weir_u8 shrink;
 	weir_u8 apart; // 1: its data takes another of the port's paths
 	weir_u16 gso;
-	weir_u8 gone; // 1: user space is
+	weir_u8 gone; // 1: user space has gone
 	weir_u8 zero[3];
 };
 
@@ -285,7 +285,7 @@ struct native_ack {
 #define NATIVE_TELLS (1ull << 34)
 #define NATIVE_LAW 48
 
-// What a port grants an ACK.
+// The window that a port grants an ACK.
 static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
 			   struct granted *granted)
 {
@@ -322,13 +322,13 @@ static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct n
 		*edge = kept;
 		return NATIVE_GOVERNED | (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | field;
 	}
-	if (ask->shrink == WINDOW_SHRINK_AVOID) // a free flow passes, and grants what it offers
+	if (ask->shrink == WINDOW_SHRINK_AVOID) // an unlimited flow passes, and grants what it offers
 		window_granted(edge, ask->ack, (weir_u32)own << window_shift(a.shift, a.syn));
 	return (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | own;
 }
 
-// The field that an ACK leaves with; above it, what it would leave with if nothing governed it; above that, whether
-// anything does; on top, what the port's window makes of it.
+// The fields of an ACK: in the low 16 bits the one it leaves with, then the one it would leave with if no port granted
+// a window. One bit says whether a port does. The top 16 bits are the field of the port's window.
 static weir_u64 native_window(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
 			      struct window_edge *edge)
 {
@@ -338,7 +338,7 @@ static weir_u64 native_window(struct weir_world *w, weir_u32 id, weir_u64 now_ns
 	return native_rewrite(w, id, ask, &granted, edge);
 }
 
-// The same in edge mode, not of SYN-ACKs: and whether the ACK is left to the edge, or advertises.
+// The same in edge mode, for all ACKs but SYN-ACKs. Two more bits: the ACK is left to the edge, or it advertises.
 static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clock, int flagged, int may_leave,
 				 const struct native_ack *ask, struct end *e, struct window_edge *edge)
 {
@@ -381,75 +381,76 @@ import "C"
 
 import "unsafe"
 
-// Count says which directions of connections are flows of a port: enum count_mode of core/fairq/switch.h.
+// Count is the rule by which directions of connections are flows of a port: enum count_mode of
+// core/fairq/switch.h.
 type Count uint8
 
 // The ways to count.
 const (
-	CountActive    Count = iota // directions that sent data lately
+	CountActive    Count = iota // directions that sent data recently
 	CountHandshake              // the paper's register
-	CountOpening                // as CountActive; SYN-ACKs are held to the share beside open handshakes
+	CountOpening                // as CountActive; SYN-ACKs are limited to the share with open handshakes included
 )
 
 // End.Flags: enum end_flags of core/fairq/switch.h.
 const (
-	EndSeen    = C.END_SEEN    // it sent something
+	EndSeen    = C.END_SEEN    // it sent a segment
 	EndSYN     = C.END_SYN     // First is valid
-	EndScale   = C.END_SCALE   // Shift is known. Of a SYN that was not answered: there is no option
+	EndScale   = C.END_SCALE   // Shift is known. For an unanswered SYN: it has no option
 	EndFIN     = C.END_FIN     // it will send no more data
-	EndUnified = C.END_UNIFIED // its SYN was made to announce Told: its windows are converted
+	EndUnified = C.END_UNIFIED // its SYN was changed to announce another scale: its windows are converted
 )
 
-// End is struct end of core/fairq/switch.h: what one end of a connection sends, as a switch knows it.
+// End is struct end of core/fairq/switch.h: what a switch knows of the sender at one end of a connection.
 type End struct {
-	Seat         uint64 // the port at which it counts, and the epoch; 0: nowhere
-	Registration uint32 // of its port's register, or of its open handshake; 0: none
+	Seat         uint64 // its slot: the port at which it counts, and the epoch; 0: none
+	Registration uint32 // in its port's register, or of its open handshake; 0: none
 	First        uint32 // sequence number of its SYN
 	Next         uint32 // behind its FIN
-	_            uint32 // of connections that the simulator has not
+	_            uint32 // in the kernel only: of connections that the simulator does not have
 	_            uint16
-	Port         uint16 // id + 1 of the port that its data leaves by; 0: not known
+	Port         uint16 // id + 1 of the port that its data leaves by; 0: unknown
 	MSS          uint16 // its option, bytes; 0: none
 	_            uint16
-	Shift        uint8 // of its windows
+	Shift        uint8 // scale shift of its windows
 	Flags        uint8 // EndSeen ...
 	RegisteredAt uint16
 	_            uint16
-	Told         uint8 // what the other end takes Shift for, with EndUnified
+	Told         uint8 // with EndUnified: the scale shift that the other end uses instead of Shift
 	_            uint8
-	EdgeTold     uint32 // edge mode: window that the edge was told last, bytes; 0: none
-	EdgeToldAt   uint32 // and when, of the edge's clock
-	UpstreamAt   uint32 // when a switch before this one told it
-	Upstream     uint16 // the field that it told; 0: none
-	Assumed      uint16 // id + 1 of the port that its data would leave by here; 0: not known
+	EdgeTold     uint32 // edge mode: the window last advertised to the edge, bytes; 0: none
+	EdgeToldAt   uint32 // when, on the edge's clock
+	UpstreamAt   uint32 // when a switch before this one advertised
+	Upstream     uint16 // the field that it advertised; 0: none
+	Assumed      uint16 // id + 1 of the port that its data would leave by here; 0: unknown
 }
 
-// PortConfig is struct port_config of core/fairq/switch.h, as far as it decides something.
+// PortConfig is struct port_config of core/fairq/switch.h, without the fields that decide nothing here.
 type PortConfig struct {
 	Law        FairQConfig
-	EpochNs    uint64 // a direction counts for 3 to 4 of them after it last sent
-	IdleNs     uint64 // CountHandshake: after so long without data there are no flows
-	MSSUnknown uint32 // the largest MSS that the port can carry, bytes: more is not believed, and it stands for one that is not known
+	EpochNs    uint64 // a direction counts for 3 to 4 epochs after it last sent
+	IdleNs     uint64 // CountHandshake: after this time without data the port has no flows
+	MSSUnknown uint32 // largest MSS that the port can carry, bytes: limits announced ones, and stands for an unknown one
 	Releasing  uint32 // 1: windows are released
 	PipeBytes  uint32 // C * RTT
-	Hold       uint32 // 0: all flows are held; 1: HoldShare of 65536; 2: none
+	Hold       uint32 // 0: all flows are limited; 1: HoldShare of 65536 buckets; 2: none
 	HoldShare  uint32
-	Divisor    uint16 // of the window of ACKs whose data takes another of the port's equal paths; 0, 1: the whole
+	Divisor    uint16 // divides the window of ACKs whose data takes another of the port's equal paths; 0, 1: no division
 }
 
-// Port is struct port of core/fairq/switch.h, which stands in C memory. It is changed by the events of its Switch; the world
-// itself writes DataSeen.
+// Port is struct port of core/fairq/switch.h, in C memory. The events of its Switch change it. The world itself
+// writes only DataSeen.
 type Port struct {
 	_             uint32 // lock
-	Running       uint32 // 1: the timer is to run
-	GrantQ8       uint64 // what ACKs are held to, bytes * 256; 0: nothing
+	Running       uint32 // 1: the timer must run
+	GrantQ8       uint64 // the window that ACKs are limited to, bytes * 256; 0: none
 	Epoch         uint64
-	Spared        uint32 // flows with a lot below it are free
-	LetGoFrom     uint32 // of those, the ones from this lot on are released
-	LetGoQ8       uint64 // what they are held to meanwhile; 0: nothing
-	EquilibriumQ8 uint64 // (C * RTT + target) / flows, where flows are held in part
+	Spared        uint32 // flows in buckets below it are unlimited
+	LetGoFrom     uint32 // of those, flows in buckets from this one on are being released
+	LetGoQ8       uint64 // the window that limits them meanwhile, bytes * 256; 0: none
+	EquilibriumQ8 uint64 // (C * RTT + target) / flows, if only a part of the flows is limited
 	Law           FairQState
-	Wheel         [8]uint32 // directions, by the epoch they sit in
+	Wheel         [8]uint32 // directions, by the epoch of their slot
 	Opening       [8]uint32 // directions of open handshakes, by the epoch of their SYN-ACK
 	EpochBeganNs  uint64
 	TickedNs      uint64
@@ -461,7 +462,7 @@ type Port struct {
 	Registered    uint32 // directions in the register
 	Generation    uint32 // of the register, from 1
 	_             uint32
-	Enforced      uint32 // 1: at the last tick windows were the law's
+	Enforced      uint32 // 1: at the last tick the law limited windows
 	_             uint32
 	_             uint64
 	Hold          uint32
@@ -472,13 +473,13 @@ type Port struct {
 	here uint64 // struct native_port
 }
 
-// Switch is what the ports of one switch count, grant and release, in C memory. Events give times in ns of one clock.
-// Not for concurrent use. Close frees it.
+// Switch counts flows, grants windows and releases flows at the ports of one switch, in C memory. Events take
+// times in ns of one clock. Not for concurrent use. Close frees it.
 type Switch struct {
 	c *C.struct_weir_world
 }
 
-// NewSwitch begins a switch with so many ports, from 1 to 65534, which Configure makes.
+// NewSwitch returns a switch with 1 to 65534 ports. Configure begins each port.
 func NewSwitch(ports int, count Count, edge EdgeConfig) *Switch {
 	if ports < 1 || ports > 65534 {
 		panic("native: a switch has 1 to 65534 ports")
@@ -492,12 +493,12 @@ func NewSwitch(ports int, count Count, edge EdgeConfig) *Switch {
 	return s
 }
 
-// SetEdge puts the switch's part of edge mode in place.
+// SetEdge sets the switch's part of edge mode.
 func (s *Switch) SetEdge(edge EdgeConfig) {
 	s.c.edge = C.struct_edge_config{interval: C.weir_u32(edge.Interval), lease: C.weir_u32(edge.Lease), change: C.weir_u32(edge.Change)}
 }
 
-// Close frees the switch. Its ports are of no use afterwards.
+// Close frees the switch. Its ports must not be used afterwards.
 func (s *Switch) Close() {
 	if s.c != nil {
 		C.native_end(s.c)
@@ -505,14 +506,14 @@ func (s *Switch) Close() {
 	}
 }
 
-// Configure puts a port's configuration in place, and begins it without flows.
+// Configure sets a port's configuration, and begins the port without flows.
 func (s *Switch) Configure(id int, config PortConfig, nowNs uint64) *Port {
 	s.SetConfig(id, &config)
 	C.native_configured(s.c, C.weir_u32(id), C.weir_u64(nowNs))
 	return s.Port(id)
 }
 
-// SetConfig puts a port's configuration in place, as user space does between two events.
+// SetConfig sets a port's configuration, as user space does between two events.
 func (s *Switch) SetConfig(id int, config *PortConfig) {
 	s.slot(id).config = C.struct_port_config{
 		law: config.Law.c(), epoch_ns: C.ulonglong(config.EpochNs), idle_ns: C.ulonglong(config.IdleNs),
@@ -526,10 +527,10 @@ func (s *Switch) slot(id int) *C.struct_native_slot {
 	return &unsafe.Slice(first, s.c.n)[id]
 }
 
-// Port is a port's state. It is valid until Close.
+// Port returns a port's state. It is valid until Close.
 func (s *Switch) Port(id int) *Port { return (*Port)(unsafe.Pointer(&s.slot(id).at)) }
 
-// The mirrors have the layout of what they mirror.
+// The Go types have the layout of their C types.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(End{})-C.sizeof_struct_end]
 	_ = [1]struct{}{}[unsafe.Offsetof(End{}.Assumed)-unsafe.Offsetof(C.struct_end{}.assumed)]
@@ -552,30 +553,32 @@ var (
 
 func (e *End) c() *C.struct_end { return (*C.struct_end)(unsafe.Pointer(e)) }
 
-// MayAssume says whether the ACKs that e sends may be held to the window of the port that they came in by, as their
-// data takes another of the equal paths: end_may_assume.
+// MayAssume reports whether the ACKs that e sends may be limited to the window of the port that they arrived
+// by, because their data takes another of the equal paths: end_may_assume.
 func (e *End) MayAssume(sender *End) bool { return C.native_may_assume(e.c(), sender.c()) != 0 }
 
-// Sits says that data of this direction changes nothing at a port: it sits there, in the present epoch, and neither a FIN
-// nor a register that was emptied is to be looked at again. Otherwise Sends. No call into C.
+// Sits reports whether data of this direction changes nothing at a port: it is in its slot of the present
+// epoch, and has no FIN and no emptied register to check. Otherwise call Sends. It does not call into C.
 func (e *End) Sits(p *Port) bool {
 	return e.Seat == p.here && e.Flags&EndFIN == 0 && (e.Registration == 0 || e.Registration == p.Generation)
 }
 
-// Tick gives the law a sample: backlogBytes wait in the port's queue, and user space is there. Afterwards Running says
-// whether the timer goes on. Tick is the most frequent call here, so its C function returns nothing: a result costs two
-// more calls. The pragma nocallback costs two as well, and only arguments on the stack need it.
+// Tick passes a sample to the law: backlogBytes wait in the port's queue, and user space runs. Afterwards
+// Running reports whether the timer continues. Tick is the most frequent call here, so its C function returns
+// nothing: a result costs two more calls. The pragma nocallback costs two as well, and only arguments on the
+// stack need it.
 func (p *Port) Tick(nowNs uint64, backlogBytes uint32) {
 	C.native_tick((*C.struct_native_port)(unsafe.Pointer(p)), C.weir_u64(nowNs), C.weir_u32(backlogBytes))
 }
 
-// PacketMaySample says whether the timer is so late that a packet shall sample: fairq_packet_may_sample.
+// PacketMaySample reports whether the timer is so late that a packet must take the sample:
+// fairq_packet_may_sample.
 func (s *Switch) PacketMaySample(id int, nowNs uint64) bool {
 	return C.native_may_sample(s.c, C.weir_u32(id), C.weir_u64(nowNs)) != 0
 }
 
-// Sends reports that data of a direction leaves by a port, up to the sequence number behind. It returns whether the caller
-// has to start the port's timer. Like Tick it is called often.
+// Sends records that data of a direction leaves by a port, up to the sequence number behind. It returns whether
+// the caller must start the port's timer. Like Tick it is called often.
 func (s *Switch) Sends(e *End, id int, behind uint32, nowNs uint64) bool {
 	port := s.Port(id)
 	ran := port.Running
@@ -583,73 +586,76 @@ func (s *Switch) Sends(e *End, id int, behind uint32, nowNs uint64) bool {
 	return ran == 0 && port.Running != 0
 }
 
-// Agreed says that both ends of a connection agree on it: both directions count. Of end i, bit i says whether the timer of
-// its port is to be started.
+// Agreed records that both ends of a connection agree on it, so that both directions count. If bit i of the
+// result is set, the caller must start the timer of end i's port.
 func (s *Switch) Agreed(ends *[2]End, nowNs uint64) int {
 	return int(C.native_agreed(s.c, ends[0].c(), C.weir_u64(nowNs)))
 }
 
-// Opens says that a direction's handshake is open, with CountOpening.
+// Opens records that a direction's handshake is open, with CountOpening.
 func (s *Switch) Opens(e *End, nowNs uint64) { C.native_opens(s.c, e.c(), C.weir_u64(nowNs)) }
 
-// Opened says that it is over, with CountOpening.
+// Opened records that the handshake is over, with CountOpening.
 func (s *Switch) Opened(e *End) { C.native_opened(s.c, e.c()) }
 
-// Leaves says that a direction counts no more: its connection was reset, or is forgotten.
+// Leaves removes a direction from the count: its connection was reset, or its entry removed.
 func (s *Switch) Leaves(e *End, nowNs uint64) { C.native_leaves(s.c, e.c(), C.weir_u64(nowNs)) }
 
-// Finishes says that a FIN leaves, which ends at the sequence number behind.
+// Finishes records that a FIN leaves, which ends at the sequence number behind.
 func (s *Switch) Finishes(e *End, behind uint32, nowNs uint64) {
 	C.native_finishes(s.c, e.c(), C.weir_u32(behind), C.weir_u64(nowNs))
 }
 
-// Ack is an acknowledgement, and what decides about its window. Of two that are equal the answer is the same, unless
-// Shrink is ShrinkAvoid, or it is a SYN-ACK.
+// Ack is an acknowledgement, and what decides about its window. Two equal ones have the same answer, unless
+// Shrink is ShrinkAvoid, or they are SYN-ACKs.
 type Ack struct {
 	GrantQ8 uint64 // Port.GrantQ8
-	Ack     uint32 // of effect with ShrinkAvoid
-	Lot     uint32 // which of 65536 groups the flow is in: Port.Spared
-	Field   uint16 // the window as it stands there
+	Ack     uint32 // used with ShrinkAvoid only
+	Lot     uint32 // the flow's bucket, of 65536: Port.Spared
+	Field   uint16 // the window field as it arrived
 	MSS     uint16 // End.MSS of its sender
-	Shift   uint8  // and the other fields of End
+	Shift   uint8  // this and the other fields of End
 	Told    uint8
 	Unified uint8 // 1: EndUnified
 	SYN     uint8 // 1: SYN-ACK
 	Shrink  Shrink
 	Apart   uint8  // 1: its data takes another of the port's equal paths
-	GSO     uint16 // largest segment that the data's sender was seen to send, bytes; 0: not seen
-	Gone    uint8  // 1: user space is, and windows are released
+	GSO     uint16 // largest segment seen from the data's sender, bytes; 0: unknown
+	Gone    uint8  // 1: user space has gone, and flows are released
 	_       [3]uint8
 }
 
 // Field is the answer to an Ack.
 type Field uint64
 
-// Left is the field that the ACK leaves with.
+// Left returns the field that the ACK leaves with.
 func (f Field) Left() uint16 { return uint16(f) }
 
-// Own is the field that it would leave with if no port granted anything: the same as it came, but with Unified.
+// Own returns the field that the ACK would leave with if no port granted a window. It is the field that
+// arrived, except with Unified.
 func (f Field) Own() uint16 { return uint16(f >> 16) }
 
-// Governed says whether the port grants anything.
+// Governed reports whether the port grants a window.
 func (f Field) Governed() bool { return f>>32&1 != 0 }
 
-// Law is the field that the port's window gives it, before it advertises; of a free flow: that it would.
+// Law returns the field of the port's window, before it is advertised. For an unlimited flow, it is the field
+// that the ACK would have if it were limited.
 func (f Field) Law() uint16 { return uint16(f >> 48) }
 
-// LeftToEdge says that the ACK is left as it is: the edge knows its window.
+// LeftToEdge reports whether the ACK stays unchanged, because the edge knows its window.
 func (f Field) LeftToEdge() bool { return f>>33&1 != 0 }
 
-// Advertises says that the ACK advertises its window to the edge.
+// Advertises reports whether the ACK advertises its window to the edge.
 func (f Field) Advertises() bool { return f>>34&1 != 0 }
 
-// Window decides about an ACK, by what a port grants: the one that its data leaves by, or would; -1: not known.
+// Window returns the field for an ACK, by the grant of the port that its data leaves by, or would leave by; id
+// -1: unknown.
 func (s *Switch) Window(id int, nowNs uint64, a *Ack, edge *WindowEdge) Field {
 	return Field(C.native_window(s.c, C.weir_u32(id), C.weir_u64(nowNs), (*C.struct_native_ack)(unsafe.Pointer(a)), (*C.struct_window_edge)(unsafe.Pointer(edge))))
 }
 
-// Advertise does the same in edge mode, where it is not a SYN-ACK. e is the end that sends the ACK; flagged: a switch
-// before this one has advertised its window; mayLeave: it is not decided yet that the ACK is not left to the edge.
+// Advertise does the same in edge mode, for all ACKs but SYN-ACKs. e is the end that sends the ACK. flagged: a
+// switch before this one has advertised its window. mayLeave: the ACK may still be left to the edge.
 func (s *Switch) Advertise(id int, now EdgeTime, flagged, mayLeave bool, a *Ack, e *End, edge *WindowEdge) Field {
 	flag, leave := C.int(0), C.int(0)
 	if flagged {
@@ -664,29 +670,29 @@ func (s *Switch) Advertise(id int, now EdgeTime, flagged, mayLeave bool, a *Ack,
 
 // ---- one event at a time, as the kernel's program has them ----
 
-// Event is what is done to a port in one go, under its lock.
+// Event is one change of a port, under its lock.
 type Event uint32
 
 // The events, in the order of bpf/fairq/trace.h.
 const (
 	Ticked    Event = iota + 1 // Value: backlog, bytes
 	Recounted                  // of its flows
-	Held                       // NowNs: the gap. Its flows are held in part, or were
+	Held                       // NowNs: the gap. A part of its flows is limited, or was
 	SawMSS                     // Value: bytes
 	Stopped                    // by user space
-	Reused                     // its id is another port's
+	Reused                     // its id now belongs to another port
 )
 
-// Turn is one event and what it is told.
+// Turn is one event with its input.
 type Turn struct {
 	Event    Event
 	NowNs    uint64
 	Value    uint32
-	Live     bool // user space is there
+	Live     bool // user space runs
 	Readable bool // the port's queue could be read
 }
 
-// Turn lets one event happen, and nothing behind it.
+// Turn runs one event, and none that follows from it.
 func (s *Switch) Turn(id int, t *Turn) {
 	live, readable := C.int(0), C.int(0)
 	if t.Live {
@@ -711,19 +717,18 @@ func (s *Switch) Turn(id int, t *Turn) {
 	}
 }
 
-// SeatComes counts a direction that has taken this seat, and SeatGoes counts one no more that had it: it gives whether it
-// still counted. SeatIsNew says whether the port has a flow more by that. (core/fairq/seats.h)
+// SeatComes counts a direction that has entered this slot (core/fairq/seats.h).
 func (s *Switch) SeatComes(id int, seat uint64) {
 	C.native_seat_comes(s.c, C.weir_u32(id), C.weir_u64(seat))
 }
 
-// SeatGoes is SeatComes's opposite.
+// SeatGoes removes a direction from the slot. It reports whether the direction still counted.
 func (s *Switch) SeatGoes(id int, seat uint64) bool {
 	return C.native_seat_goes(s.c, C.weir_u32(id), C.weir_u64(seat)) != 0
 }
 
-// SeatIsNew says whether a port has a flow more, after a direction went from a seat to another. counted: the old one still
-// did.
+// SeatIsNew reports whether a port has one flow more, after a direction moved from one slot to another.
+// counted: the direction still counted in the old slot.
 func (s *Switch) SeatIsNew(before, after uint64, counted bool) bool {
 	was := C.int(0)
 	if counted {
@@ -732,42 +737,41 @@ func (s *Switch) SeatIsNew(before, after uint64, counted bool) bool {
 	return C.native_seat_is_new(s.c, C.weir_u64(before), C.weir_u64(after), was) != 0
 }
 
-// OpeningComes counts an open handshake, and gives its registration; OpeningGoes counts it no more, and gives whether it
-// still counted.
+// OpeningComes counts an open handshake and returns its registration.
 func (s *Switch) OpeningComes(id int, nowNs uint64) uint32 {
 	return uint32(C.native_opening_comes(s.c, C.weir_u32(id), C.weir_u64(nowNs)))
 }
 
-// OpeningGoes is OpeningComes's opposite.
+// OpeningGoes removes an open handshake from the count. It reports whether the handshake still counted.
 func (s *Switch) OpeningGoes(id int, registration uint32) bool {
 	return C.native_opening_goes(s.c, C.weir_u32(id), C.weir_u32(registration)) != 0
 }
 
-// RegisterComes enters a direction in a port's register, and gives its registration; RegisterGoes takes it out.
+// RegisterComes enters a direction in a port's register, and returns its registration.
 func (s *Switch) RegisterComes(id int) uint32 {
 	return uint32(C.native_register_comes(s.c, C.weir_u32(id)))
 }
 
-// RegisterGoes is RegisterComes's opposite.
+// RegisterGoes removes a direction from a port's register.
 func (s *Switch) RegisterGoes(id int, registration uint32) {
 	C.native_register_goes(s.c, C.weir_u32(id), C.weir_u32(registration))
 }
 
-// Floor is the least window of a flow whose ACKs are held to a port's window, bytes: grant_floor.
+// Floor returns the least window of a flow whose ACKs a port limits, in bytes: grant_floor.
 func (s *Switch) Floor(id int, mss, gso uint16) uint32 {
 	return uint32(C.native_floor(s.c, C.weir_u32(id), C.weir_u32(mss), C.weir_u32(gso)))
 }
 
-// Kept is a port as a trace has it: struct port from grant_q8 up to rtt_ns.
+// Kept is the part of a port that a trace records: struct port from grant_q8 up to rtt_ns.
 type Kept [(unsafe.Offsetof(C.struct_port{}.rtt_ns) - unsafe.Offsetof(C.struct_port{}.grant_q8)) / 8]uint64
 
-// SetKept puts in place what a trace has of a port.
+// SetKept sets the part that a trace records.
 func (p *Port) SetKept(kept *Kept) { *(*Kept)(unsafe.Pointer(&p.GrantQ8)) = *kept }
 
-// Kept is what a trace would have of it.
+// Kept returns the part of the port that a trace records.
 func (p *Port) Kept() Kept { return *(*Kept)(unsafe.Pointer(&p.GrantQ8)) }
 
-// Same says whether two ports are the same in all that core decides.
+// Same reports whether two ports are equal in all that core decides.
 func (p *Port) Same(other *Port) bool {
 	a, b := *p, *other
 	a.here, b.here = 0, 0

@@ -1,11 +1,11 @@
-// Package native runs the per-packet laws of datapath/core as machine code, for the simulator and for
-// tests: what is simulated is what the kernel programs are compiled from. It needs cgo and a C
-// compiler; without them only the types are there.
+// Package native runs the per-packet laws of datapath/core as machine code, for the simulator and for tests.
+// The kernel programs are compiled from the same headers. It needs cgo and a C compiler; without them it has
+// only the types.
 package native
 
 import _ "weir/datapath/core" // a change of a header rebuilds this package
 
-// Gain says how strongly FairQ answers the queue (SPEC FQ-10).
+// Gain is how strongly FairQ reacts to the queue (SPEC FQ-10).
 type Gain uint8
 
 // The gains.
@@ -14,7 +14,7 @@ const (
 	GainOVS               // an update adds mean(αB - Q), as the authors' Open vSwitch code does
 )
 
-// SlowStart says what FairQ's probing step of 2 MSS is added to (SPEC FQ-11).
+// SlowStart is what FairQ's probing step of 2 MSS is added to (SPEC FQ-11).
 type SlowStart uint8
 
 // The kinds of slow start.
@@ -36,7 +36,7 @@ const (
 // FairQConfig is struct fairq_config of core/fairq/fairq.h.
 type FairQConfig struct {
 	TargetBytes uint32    // αB, 1 or more
-	BufferBytes uint32    // B: a longer queue counts as this; 0: unknown
+	BufferBytes uint32    // B: a longer queue counts as B; 0: unknown
 	TickNs      uint32    // T: when the next sample is due
 	PeriodNs    uint32    // M*T: time between updates, 1 .. 2^30
 	FloorBytes  uint32    // least window of a flow; 0: the largest MSS seen (FQ-12)
@@ -55,11 +55,11 @@ type FairQState struct {
 	OverByteNs   uint64 // γ where Q > αB
 	LastSampleNs uint64 // on the caller's clock
 	BacklogSum   uint64 // FairSwitch: of Backlogs
-	Rest         uint32 // left over by divisions, in 1/256 byte / αB (gain paper)
+	Rest         uint32 // left over from divisions, in 1/256 byte / αB (gain paper)
 	RestNs       uint32 // and of those, in 1/PeriodNs
 	ElapsedNs    uint32 // since an update was due
 	Flows        uint32 // β, at most 2^20
-	MSSBytes     uint16 // largest seen; 0: none, and 1460 counts
+	MSSBytes     uint16 // largest seen; 0: none, and 1460 is used
 	SlowStart    uint8  // 1: probing
 	Next         uint8  // FairSwitch: the oldest of Backlogs
 	_            uint32
@@ -72,13 +72,13 @@ type WindowAck struct {
 	FloorBytes uint32 // the flow's own least window: WindowFloor
 	CapBytes   uint32 // 0: none
 	Ack        uint32 // acknowledgement number
-	Field      uint16 // window field as it stands there, in host order
-	Shift      uint8  // window scale of the ACK's sender, 0 .. 14; of no effect in a SYN (FQ-14)
+	Field      uint16 // window field as it arrived, in host order
+	Shift      uint8  // window scale of the ACK's sender, 0 .. 14; not used for a SYN (FQ-14)
 	SYN        uint8  // 1: SYN-ACK
 	Shrink     Shrink
 }
 
-// Shrink says whether a window's right edge may move to the left.
+// Shrink is whether a window's right edge may move to the left.
 type Shrink uint8
 
 // The ways to shrink.
@@ -107,7 +107,7 @@ type MarkVerdict uint8
 const (
 	MarkPassUnder  MarkVerdict = iota // the queue is at or under the threshold
 	MarkPassCE                        // over it, CE already
-	MarkPassNotECT                    // over it, cannot be marked and is spared
+	MarkPassNotECT                    // over it, cannot be marked and passes
 	MarkSetCE                         // over it: rewrite ECT to CE
 	MarkDropLaw                       // over it, Action 1
 	MarkDropNotECT                    // over it, Action 0, cannot be marked

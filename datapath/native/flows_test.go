@@ -8,7 +8,7 @@ import (
 	"weir/datapath/native"
 )
 
-// Flows that come and go at once are those that come and go one by one.
+// Adding or removing many flows at once equals adding or removing them one by one.
 func TestSetFlows(t *testing.T) {
 	for _, variant := range []native.Variant{native.VariantAlg1, native.VariantFairSwitch} {
 		c := config()

@@ -9,13 +9,13 @@ import (
 	"weir/datapath/native"
 )
 
-// reportModel is the queue of the authors' analysis in their model of it, told to the law every T.
+// reportModel is the queue of the authors' analysis in their model of it, with a sample for the law every T.
 func reportModel() *fluid.Model {
 	return &fluid.Model{RateBps: rateBps, RTT: rttNs, Tick: tickNs}
 }
 
-// packets gives the queue's extremes, in packets: the largest of the first quarter, and the least, mean
-// and largest of the last.
+// packets returns the queue's extremes, in packets: the largest of the first quarter, and the least, mean and
+// largest of the last.
 func packets(c *fluid.Course) (first, least, mean, most float64) {
 	_, _, first = c.Range(0, 0.25)
 	least, mean, most = c.Range(0.75, 1)
@@ -30,7 +30,7 @@ func govern(t *testing.T, m *fluid.Model, c native.FairQConfig, flows, ticks int
 		func(backlog float64) { q.tick(uint32(backlog)) }))
 }
 
-// The queue settles at its target with either gain, and on the way there stays within the buffer.
+// With either gain the queue settles at its target, and stays within the buffer until then.
 func TestFluid_QueueSettlesAtItsTarget(t *testing.T) {
 	for _, gain := range []native.Gain{native.GainPaper, native.GainOVS} {
 		for _, variant := range []native.Variant{native.VariantAlg1, native.VariantFairSwitch} {
@@ -51,9 +51,9 @@ func TestFluid_QueueSettlesAtItsTarget(t *testing.T) {
 	}
 }
 
-// FairSwitch's mean looks 32 samples back. An update that takes out the whole error, as gain ovs does,
-// must not come more often: every M = 10 samples it takes the same error out three times, and the queue
-// swings between empty and twice its target.
+// FairSwitch's mean covers the last 32 samples. With gain ovs an update takes out the whole error, so it must
+// not come more often than every 32 samples. Every M = 10 samples it takes out the same error three times, and
+// the queue swings between empty and twice its target.
 func TestFairSwitch_GainOVSNeedsAnUpdatePerMean(t *testing.T) {
 	c := config()
 	c.Gain, c.Variant = native.GainOVS, native.VariantFairSwitch
@@ -62,8 +62,8 @@ func TestFairSwitch_GainOVSNeedsAnUpdatePerMean(t *testing.T) {
 	}
 }
 
-// As typeset, with the round trip the same whatever waits, the model does not settle: it swings about
-// the target, which its mean keeps.
+// As typeset, with a round trip that does not depend on the queue, the model does not settle: it swings about
+// the target, which is its mean.
 func TestFluid_ConstantRTTDoesNotSettle(t *testing.T) {
 	c := config()
 	c.CapBytes = 0
@@ -76,8 +76,8 @@ func TestFluid_ConstantRTTDoesNotSettle(t *testing.T) {
 	}
 }
 
-// Windows that can only be whole segments put flows*MSS in flight, and the queue then stands at
-// flows*MSS - BDP whatever its target is.
+// Windows of at least one whole segment put flows*MSS in flight, and the queue then stays at flows*MSS - BDP
+// whatever its target is.
 func TestFQ12_ManyFlowsQueueWhatTheFloorPutsInFlight(t *testing.T) {
 	_, least, _, most := govern(t, reportModel(), config(), 150, 4000)
 	if want := 150 - bdp/packet; least < want-0.1 || most > want+0.1 {
@@ -85,8 +85,8 @@ func TestFQ12_ManyFlowsQueueWhatTheFloorPutsInFlight(t *testing.T) {
 	}
 }
 
-// Slow start as printed gives each of 80 flows 2 MSS at once, more than the buffer; given to all together
-// they overshoot by what one flow would.
+// Slow start as printed gives each of 80 flows 2 MSS at once, more than the buffer. If all flows share the
+// step, they overshoot by as much as one flow would.
 func TestFQ11_SlowStartStepsForAllFlowsTogether(t *testing.T) {
 	c := config()
 	together, _, _, _ := govern(t, reportModel(), c, 80, 4000)
@@ -100,8 +100,8 @@ func TestFQ11_SlowStartStepsForAllFlowsTogether(t *testing.T) {
 	}
 }
 
-// RWNDQ1 Eq. 2 as typeset sums Q/αB outside the mean, and so settles where the sum of M samples is the
-// target: at αB/M. The law settles at αB.
+// RWNDQ1 Eq. 2 as typeset sums Q/αB outside the mean. It settles where the sum of M samples is the target, at
+// αB/M. The law settles at αB.
 func TestFQ18_EquilibriumIsTheTarget(t *testing.T) {
 	sum, ticks, rwnd := 0.0, 0, float64(target)
 	_, least, _, most := packets(reportModel().Run(20_000, func() float64 { return rwnd }, func(backlog float64) {

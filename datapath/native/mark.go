@@ -10,7 +10,7 @@ package native
 */
 import "C"
 
-// Mark says what to do with a packet of this ECN field that finds backlogBytes waiting: mark_decide.
+// Mark returns the verdict on a packet with this ECN field that finds backlogBytes in the queue: mark_decide.
 func Mark(config MarkConfig, backlogBytes uint32, ecn uint8) MarkVerdict {
 	c := C.struct_mark_config{
 		threshold_bytes: C.weir_u32(config.ThresholdBytes),

@@ -2,5 +2,5 @@
 
 package native
 
-// Mark is not in this build.
+// Mark panics: this build has no laws.
 func Mark(MarkConfig, uint32, uint8) MarkVerdict { panic(withoutC) }

@@ -17,7 +17,7 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// Lines 8 to 10: the last flow's end divides by a count of 0.
+// Lines 8 to 10: the end of the last flow divides by a count of 0.
 func TestFQ1_LastFlowDoesNotDivideByZero(t *testing.T) {
 	var p printed
 	p.synAck()
@@ -30,8 +30,8 @@ func TestFQ1_LastFlowDoesNotDivideByZero(t *testing.T) {
 	near(t, "window without flows", q.window(), target)
 }
 
-// Γ is never set back, so Γ == M holds once in a queue's life; neither is γ, so that a queue that is
-// where it should be would go on being corrected.
+// Γ is never reset, so Γ == M holds once in a queue's life. γ is not reset either, so that a queue at its
+// target would still be corrected.
 func TestFQ2_GammaBeginsAgainAfterAnUpdate(t *testing.T) {
 	p := printed{rwnd: 10 * packet, beta: 1}
 	for range 100 * m {
@@ -53,7 +53,7 @@ func TestFQ2_GammaBeginsAgainAfterAnUpdate(t *testing.T) {
 	near(t, "after 10 periods at the target", q.window(), target-3*4*packet)
 }
 
-// As printed only a FIN begins slow start; the prose begins it with the first flow.
+// As printed only a FIN begins slow start. The prose begins it with the first flow.
 func TestFQ3_SlowStartBeginsWithTheFirstFlowAndAfterTheLast(t *testing.T) {
 	var p printed
 	p.synAck()
@@ -77,7 +77,7 @@ func TestFQ3_SlowStartBeginsWithTheFirstFlowAndAfterTheLast(t *testing.T) {
 	near(t, "it begins again", q.window(), target+2*packet)
 }
 
-// A FIN too many makes the printed count negative, and two flows then count as one.
+// One FIN too many makes the printed count negative, and two flows then count as one.
 func TestFQ4_TheCountIsNeverNegative(t *testing.T) {
 	p := printed{rwnd: target}
 	p.fin()
@@ -96,7 +96,7 @@ func TestFQ4_TheCountIsNeverNegative(t *testing.T) {
 	near(t, "each has half", q.window(), target/2)
 }
 
-// The authors' code counts 0..M, M+1 ticks, and divides by M; the law updates every M*T, by the mean.
+// The authors' code counts 0..M, M+1 ticks, and divides by M. The law updates every M*T, by the mean.
 func TestFQ10_AnUpdateIsTheMeanOfMTicks(t *testing.T) {
 	c := config()
 	c.SlowStart = native.SlowStartOff
@@ -119,8 +119,7 @@ func TestFQ10_AnUpdateIsTheMeanOfMTicks(t *testing.T) {
 	}
 }
 
-// The code's gain is αB/MSS times the paper's: both are there, and the step of both is shared by the
-// flows.
+// The code's gain is αB/MSS times the paper's. The law has both, and the flows share the step of both.
 func TestFQ10_BothGains(t *testing.T) {
 	for _, flows := range []int{1, 4} {
 		for _, backlog := range []float64{0, target / 2, target, 2 * target} {
@@ -141,8 +140,8 @@ func TestFQ10_BothGains(t *testing.T) {
 	}
 }
 
-// A timer that comes late when the queue is long leaves the window of one that comes in time: what
-// counts is how long the queue was how long. A law that counts ticks winds up.
+// A timer that is late while the queue is long gives the same window as one on time: the law weighs each
+// backlog by its duration. A law that counts ticks winds up.
 func TestLateTicksChangeNothingOnAverage(t *testing.T) {
 	c := config()
 	c.SlowStart, c.FloorBytes, c.CapBytes = native.SlowStartOff, 1, 0
@@ -175,7 +174,7 @@ func TestLateTicksChangeNothingOnAverage(t *testing.T) {
 	}
 }
 
-// FairSwitch (SPEC 1.3): a new count begins at target/count, and a burst weighs a 32nd per sample.
+// FairSwitch (SPEC 1.3): a new count begins at target/count, and a burst has a weight of 1/32 per sample.
 func TestFairSwitch_DividesTheTargetAndAveragesTheQueue(t *testing.T) {
 	c := config()
 	c.Variant, c.FloorBytes = native.VariantFairSwitch, 1

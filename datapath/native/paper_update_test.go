@@ -8,8 +8,8 @@ import (
 	"weir/datapath/native"
 )
 
-// Lines 22 to 24 lost their indentation. With the test of line 24 inside of the `else` slow start, once it
-// is on, never looks at the queue.
+// Lines 22 to 24 lost their indentation. With the test of line 24 inside the `else`, slow start never looks at
+// the queue once it is on.
 func TestFQ5_SlowStartEndsAtTheTarget(t *testing.T) {
 	const periods = 20
 	asPrinted, slowStart := float64(target), true
@@ -41,8 +41,8 @@ func TestFQ5_SlowStartEndsAtTheTarget(t *testing.T) {
 	near(t, "a full buffer takes the window down to its floor", q.window(), packet)
 }
 
-// The prose changes the window after Γ updates, and Γ counts them: it would change at each. M is the
-// number.
+// The prose changes the window after Γ updates, and Γ counts the updates, so it would change at each. M is the
+// right number.
 func TestFQ7_WindowChangesAfterMTicks(t *testing.T) {
 	prose := float64(target)
 	for range m {
@@ -60,8 +60,8 @@ func TestFQ7_WindowChangesAfterMTicks(t *testing.T) {
 	near(t, "after M ticks", q.window(), target+2*packet)
 }
 
-// swing runs a law over a queue that holds what the windows of `delay` updates ago put into it beyond what
-// is on its way, and gives the extremes that it comes to in the end, in packets.
+// swing runs a law over a queue that has the windows of `delay` updates ago less the bytes on their way. It
+// returns the extremes of the queue at the end, in packets.
 func swing(t *testing.T, gain native.Gain, delay int) (least, most float64) {
 	t.Helper()
 	c := config()
@@ -81,9 +81,9 @@ func swing(t *testing.T, gain native.Gain, delay int) (least, most float64) {
 	return least, most
 }
 
-// An update by the code's gain takes out the whole error. Where what it did shows only some updates later
-// (a round trip of over M*T) it takes it out again and again, and the queue swings between empty and
-// full. The paper's gain, the default, takes out an αB/MSS-th part and settles.
+// An update by the code's gain takes out the whole error. If its effect shows only some updates later (a round
+// trip of over M*T), it takes the error out again and again, and the queue swings between empty and full. The
+// paper's gain, the default, takes out an αB/MSS-th part and settles.
 func TestFQ10_GainOfTheCodeSwingsWhereFeedbackIsLate(t *testing.T) {
 	for _, delay := range []int{2, 5, 10} {
 		if least, most := swing(t, native.GainOVS, delay); least > 1 || most < 2*16.6 {

@@ -59,7 +59,7 @@ func (q *queue) period(backlog uint32) {
 
 func (q *queue) window() float64 { return float64(q.WindowQ8()) / 256 }
 
-// printed is Algorithm 1 to the letter, line by line, errors and all.
+// printed is Algorithm 1 to the letter, line by line, errors included.
 type printed struct {
 	rwnd, beta, gamma float64
 	ticks             int // Γ
@@ -101,7 +101,7 @@ func (p *printed) timer(backlog float64) {
 	}
 }
 
-// reset is what FQ-2 found missing.
+// reset is the step that FQ-2 found missing.
 func (p *printed) reset() {
 	if p.ticks == m {
 		p.gamma, p.ticks = 0, 0

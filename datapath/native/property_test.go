@@ -14,7 +14,8 @@ import (
 	"weir/datapath/native"
 )
 
-// drawn is a configuration of one queue with limits that keep the float's own error below ours.
+// drawn returns a configuration of one queue with limits that keep the rounding error of the float model below
+// the law's.
 func drawn(t *rapid.T) native.FairQConfig {
 	target := rapid.Uint32Range(1500, 1<<20).Draw(t, "target")
 	period := rapid.Uint32Range(1, 20_000_000).Draw(t, "period")
@@ -40,7 +41,8 @@ func modelOf(c native.FairQConfig) model.Config {
 	}
 }
 
-// What an open handshake is held to is what Rwnd would become if all open ones were flows, and asking changes nothing.
+// Opening returns the window that Rwnd would have if all open handshakes were flows, and does not change the
+// state.
 func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawn(t)
@@ -56,11 +58,11 @@ func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
 		before := law.State()
 		got := law.OpeningQ8(opening)
 		if after := law.State(); after != before {
-			t.Fatalf("asking changed the state: %+v, before %+v", after, before)
+			t.Fatalf("OpeningQ8 changed the state: %+v, before %+v", after, before)
 		}
 		law.SetFlows(before.LastSampleNs, before.Flows+opening)
 		if got != law.WindowQ8() {
-			t.Fatalf("%d open beside %d flows: %d, and %d once they are flows", opening, before.Flows, got, law.WindowQ8())
+			t.Fatalf("%d open handshakes with %d flows: %d, and %d once they are flows", opening, before.Flows, got, law.WindowQ8())
 		}
 	})
 }
@@ -69,11 +71,11 @@ func TestFairQ_OpeningIsTheWindowBesideSoManyMore(t *testing.T) {
 //
 //	|W - W'| <= 1/256 + N * 2^-50 * S  bytes
 //
-// after N events, where S is the largest sum of windows, or step of it, so far. The first term is the
-// law's: it divides once, downwards, and carries what its other divisions leave over. The second is the
-// float's: an event rounds the sum of windows by at most 8 times 2^-53 of it (scaling with the count 2,
-// an increment 4 and its addition 1), errors add, and a clamp takes both sides to one value or brings
-// them nearer. With this test's configurations it stays below 2/256 altogether.
+// after N events, where S is the largest sum of windows, or step of it, so far. The first term is the law's: it
+// divides once, downwards, and carries the rests of its other divisions. The second term is the float's: an
+// event rounds the sum of windows by at most 8 times 2^-53 of it. Scaling with the count rounds by 2 of these,
+// an increment by 4, its addition by 1. Errors add. A clamp sets both sides to one value or brings them nearer.
+// With this test's configurations the second term stays below 2/256 in total.
 func TestFairQ_AgreesWithAlgorithm1(t *testing.T) {
 	const perRun = 40_000
 	worst, total, updates := 0.0, 0, 0
@@ -107,19 +109,19 @@ func TestFairQ_AgreesWithAlgorithm1(t *testing.T) {
 	}
 }
 
-// event lets one thing happen to both and gives the time it took.
+// event makes one event happen to both and returns the time it took, in ns.
 func event(r *rand.Rand, law *native.FairQ, model *model.Queue, now uint64, most int, c native.FairQConfig) (gap uint64) {
 	switch r.IntN(16) {
 	case 0:
 		if model.Beta == 0 {
-			gap = r.Uint64N(uint64(c.PeriodNs)) // nobody samples for nobody
+			gap = r.Uint64N(uint64(c.PeriodNs)) // without flows nothing samples
 		}
 		if int(model.Beta) < most {
 			law.FlowAdded(now + gap)
 			model.FlowAdded(int64(now + gap))
 		}
 	case 1:
-		if r.IntN(4) > 0 || int(model.Beta) > most/2 { // more come than go
+		if r.IntN(4) > 0 || int(model.Beta) > most/2 { // more flows come than go
 			law.FlowRemoved()
 			model.FlowRemoved()
 		}
@@ -147,8 +149,8 @@ func event(r *rand.Rand, law *native.FairQ, model *model.Queue, now uint64, most
 	return gap
 }
 
-// The bound's first term is not slack but exactness: over the whole range of every value the sum of
-// windows is the exact rational's, rounded down to 1/256 byte. So no product wraps either.
+// The bound's first term is exact, not slack: over the whole range of every value the sum of windows is the
+// exact rational's, rounded down to 1/256 byte. So no product wraps either.
 func TestFairQ_IsExactOverItsWholeRange(t *testing.T) {
 	events := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -18,12 +18,12 @@ var randomEvents = map[string]func() *vector.File{
 	"seats":  randomSeats, "release": randomRelease, "groups": randomGroups, "edge": randomEdge,
 }
 
-// happens is a line that lets one happen.
+// happens returns the line of one event.
 func happens(name string, fields ...vector.Field) vector.Line {
 	return vector.Line{Keyword: "do", Name: name, Fields: fields}
 }
 
-// begins are the lines of a case. What is 0 is left out.
+// begins returns the lines that begin a case. They leave out fields that are 0.
 func begins(i int, config, state vector.Fields) []vector.Line {
 	none := func(f vector.Field) bool { return f.Value == 0 }
 	config, state = slices.DeleteFunc(config, none), slices.DeleteFunc(state, none)
@@ -171,7 +171,7 @@ func header(law string) *vector.File {
 	}}
 }
 
-// sized gives a number below 2^bits whose length in bits is uniform.
+// sized returns a number below 2^bits whose length in bits is uniform.
 func sized(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - bits) >> r.IntN(bits) }
 
 func randomFairQ() *vector.File {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the native laws do into the test vectors")
 
-// The native code bears out every vector. With -update it makes them: review the difference.
+// The native laws reproduce every vector. With -update the test writes the vectors: review the difference.
 func TestVectors(t *testing.T) {
 	if *update {
 		for law, events := range randomEvents {
@@ -53,7 +53,7 @@ func TestVectors(t *testing.T) {
 				t.Error(w)
 			}
 			if len(wrong) > 0 {
-				t.Log("if the law is meant to do this: go test ./datapath/native -run TestVectors -update, and review the difference")
+				t.Log("if this change of the law is intended: go test ./datapath/native -run TestVectors -update, and review the difference")
 			}
 			t.Logf("%d checked, %d wrong", checked, len(wrong))
 		})

@@ -14,8 +14,8 @@ package native
 */
 import "C"
 
-// WindowRewrite gives the field to write into an ACK, its own when nothing is to be written, and keeps
-// the flow's edge where a.Shrink asks for it: window_rewrite.
+// WindowRewrite returns the field to write into an ACK, or the ACK's own field if it stays unchanged. It
+// updates the flow's edge if a.Shrink requires it: window_rewrite.
 func WindowRewrite(a *WindowAck, edge *WindowEdge) uint16 {
 	ack := C.struct_window_ack{
 		window_q8: C.weir_u64(a.WindowQ8), floor_bytes: C.weir_u32(a.FloorBytes), cap_bytes: C.weir_u32(a.CapBytes),
@@ -28,19 +28,19 @@ func WindowRewrite(a *WindowAck, edge *WindowEdge) uint16 {
 	return uint16(field)
 }
 
-// WindowGranted notes that a window of bytes was granted at ack: window_granted.
+// WindowGranted records that a window of bytes was granted at ack: window_granted.
 func WindowGranted(edge *WindowEdge, ack, bytes uint32) {
 	e := C.struct_window_edge{right: C.weir_u32(edge.Right), known: C.weir_u32(edge.Known)}
 	C.window_granted(&e, C.weir_u32(ack), C.weir_u32(bytes))
 	*edge = WindowEdge{uint32(e.right), uint32(e.known)}
 }
 
-// WindowFloor is the least window of a flow, from what is known of its MSS (0: unknown): window_floor.
+// WindowFloor returns the least window of a flow, from what is known of its MSS (0: unknown): window_floor.
 func WindowFloor(mssOptionBytes, gsoSizeBytes uint32) uint32 {
 	return uint32(C.window_floor(C.weir_u32(mssOptionBytes), C.weir_u32(gsoSizeBytes)))
 }
 
-// WindowChecksum is the checksum after one word changed: window_checksum.
+// WindowChecksum returns the checksum after one word changed: window_checksum.
 func WindowChecksum(check, oldWord, newWord uint16) uint16 {
 	return uint16(C.window_checksum(C.weir_u16(check), C.weir_u16(oldWord), C.weir_u16(newWord)))
 }

@@ -9,12 +9,12 @@ import (
 	"weir/datapath/native"
 )
 
-// rewrite gives the field for a window in bytes, without a floor.
+// rewrite returns the field for a window in bytes, without a floor.
 func rewrite(bytes uint64, field uint16, shift, syn uint8) uint16 {
 	return native.WindowRewrite(&native.WindowAck{WindowQ8: bytes << 8, Field: field, Shift: shift, SYN: syn}, &native.WindowEdge{})
 }
 
-// αB/β is under 1 MSS from 18 flows on; Linux sends nothing useful then. Each flow's own MSS holds.
+// αB/β is under 1 MSS from 18 flows on, and Linux sends nothing useful then. The floor is each flow's own MSS.
 func TestFQ12_WindowHasAFloor(t *testing.T) {
 	for _, flows := range []int{126, 630} {
 		var p printed
@@ -29,11 +29,11 @@ func TestFQ12_WindowHasAFloor(t *testing.T) {
 		q := newQueue(t, c, flows)
 		for range 3 {
 			near(t, "window of each", q.window(), packet)
-			q.period(buffer) // as far down as it goes
+			q.period(buffer) // down to the floor
 		}
 		q.period(0)
 		if w := q.window(); w <= packet {
-			t.Errorf("%d flows: an empty queue leaves the window at %g: it was wound down below its floor", flows, w)
+			t.Errorf("%d flows: an empty queue leaves the window at %g: it went below its floor", flows, w)
 		}
 	}
 	for _, flow := range []struct{ option, gso, want uint32 }{{8960, 0, 8961}, {1460, 1448, 1461}, {536, 1448, 1449}, {0, 0, 1461}} {
@@ -44,10 +44,10 @@ func TestFQ12_WindowHasAFloor(t *testing.T) {
 	}
 }
 
-// asPrinted is line 15's field.
+// asPrinted returns the field of line 15.
 func asPrinted(rwnd uint64, scale uint8) uint64 { return rwnd >> scale }
 
-// Rwnd >> scale is under the window, and 0 from scale 11 on.
+// Rwnd >> scale is less than the window, and 0 from scale 11 on.
 func TestFQ13_ScalingRoundsUp(t *testing.T) {
 	below := 0
 	for shift := uint8(0); shift <= 14; shift++ {
@@ -82,7 +82,7 @@ func TestFQ14_WindowOfASYNIsNotScaled(t *testing.T) {
 	}
 }
 
-// checksum is that of RFC 1071, made from scratch.
+// checksum is that of RFC 1071, computed in full.
 func checksum(words []uint16) uint16 {
 	var sum uint32
 	for _, w := range words {
@@ -94,7 +94,7 @@ func checksum(words []uint16) uint16 {
 	return ^uint16(sum)
 }
 
-// CSum + Rwnd' - Rwnd has the sign of a sum, and the checksum is a sum's complement.
+// CSum + Rwnd' - Rwnd has the sign of a sum, but the checksum is a sum's complement.
 func TestFQ15_ChecksumIsUpdatedAsRFC1624Says(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 0))
 	wrong, runs := 0, 200_000
@@ -125,7 +125,7 @@ func TestFQ15_ChecksumIsUpdatedAsRFC1624Says(t *testing.T) {
 	}
 }
 
-// The prose compares the window with the unscaled field, and leaves 64 KB where 25 KB are granted.
+// The prose compares the window with the unscaled field, and leaves 64 KB although 25 KB are granted.
 func TestFQ16_WindowsAreComparedShifted(t *testing.T) {
 	prose := 0
 	for shift := uint8(0); shift <= 14; shift++ {
@@ -143,8 +143,8 @@ func TestFQ16_WindowsAreComparedShifted(t *testing.T) {
 	}
 }
 
-// Whatever stands in an ACK: the field never grows, never becomes 0, and grants what the flow may have
-// or what its receiver offers, rounded up to a unit.
+// For every ACK the field never grows and never becomes 0. It grants what the flow may have or what its
+// receiver offers, rounded up to a unit.
 func TestWindowRewrite_OnlyEverShrinks(t *testing.T) {
 	r := rand.New(rand.NewPCG(16, 0))
 	rewritten := 0
@@ -177,12 +177,12 @@ func TestWindowRewrite_OnlyEverShrinks(t *testing.T) {
 	}
 }
 
-// A sender's right edge never moves left but by its receiver's own doing, over many times around the
-// sequence numbers; and the clamp takes hold: the window is not more than it has to be.
+// A sender's right edge moves left only if its receiver moves it, over many wraps of the sequence numbers. The
+// clamp is effective: the window is never larger than it must be.
 func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 0))
 	var edge native.WindowEdge
-	var sent, right uint64 // not wrapped: what is acknowledged, and the furthest that was granted
+	var sent, right uint64 // not wrapped: the bytes acknowledged, and the furthest edge granted
 	sent, right = 3<<30, 3<<30
 	held, allowLeft := 0, 0
 	for i := range 300_000 {
@@ -214,7 +214,8 @@ func TestShrinkAvoid_RightEdgeNeverMovesLeft(t *testing.T) {
 	}
 }
 
-// What is noted of a window that passes is the edge that a rewrite keeps to; one that ends before it moves nothing.
+// A window that passes sets the edge that a rewrite respects. A window that ends before the edge does not move
+// it.
 func TestWindowGranted_IsTheEdgeThatIsKept(t *testing.T) {
 	var edge native.WindowEdge
 	native.WindowGranted(&edge, 1000, 60_000)
