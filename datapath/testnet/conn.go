@@ -14,26 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SocketOption sets something on a socket before it connects or listens.
+// SocketOption sets an option of a socket before it connects or listens.
 type SocketOption func(fd int) error
 
 // WindowScale makes the socket announce this window scale (0 .. 14), as far as net.ipv4.tcp_rmem of its
-// namespace allows it: the kernel takes the one that the largest window needs.
+// namespace allows it. The kernel chooses the scale that the largest window needs.
 func WindowScale(shift int) SocketOption {
 	return func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, 65535<<shift)
 	}
 }
 
-// Congestion names the socket's congestion control. Without it a Pair has cubic.
+// Congestion names the socket's congestion control. The default of a Pair is cubic.
 func Congestion(name string) SocketOption {
 	return func(fd int) error { return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name) }
 }
 
 // Pair is a TCP connection and both its ends.
 type Pair struct {
-	Client *net.TCPConn // of the sender's namespace: it connected
-	Server *net.TCPConn // of the receiver's
+	Client *net.TCPConn // in the sender's namespace: it connected
+	Server *net.TCPConn // in the receiver's
 }
 
 func options(list []SocketOption) []SocketOption {
@@ -99,8 +99,8 @@ func (c *Pair) Close() {
 	}
 }
 
-// Send sends this many bytes from one end, reads them at the other, and waits until they are
-// acknowledged. It leaves no deadline at either.
+// Send sends this many bytes from one end, reads them at the other, and waits until they are acknowledged. It
+// clears the deadlines of both ends.
 func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	tb.Helper()
 	limit := func(deadline time.Time) error {
@@ -119,7 +119,7 @@ func Send(tb testing.TB, from, to *net.TCPConn, bytes int) {
 	if err != nil {
 		tb.Fatalf("%d bytes from %s to %s: %v", bytes, from.LocalAddr(), to.LocalAddr(), err)
 	}
-	// The last segment's acknowledgement would be delayed.
+	// The kernel would delay the acknowledgement of the last segment.
 	Option(tb, to, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) })
 	Until(tb, fmt.Sprintf("all %d bytes from %s are acknowledged", bytes, from.LocalAddr()), func() bool {
 		i := ReadTCPInfo(tb, from)
@@ -154,7 +154,7 @@ func ReadTCPInfo(tb testing.TB, c *net.TCPConn) (info TCPInfo) {
 			return err
 		}
 		info.TCPInfo = *i
-		// Two bit fields of 4 behind the options, where x/sys has padding.
+		// Two bit fields of 4 follow the options, where x/sys has padding.
 		scales := (*[8]byte)(unsafe.Pointer(i))[6]
 		info.PeerScale, info.OwnScale = scales&15, scales>>4
 		return nil
@@ -162,17 +162,17 @@ func ReadTCPInfo(tb testing.TB, c *net.TCPConn) (info TCPInfo) {
 	return info
 }
 
-// AddrPort is an address as package netip has it, IPv4 as IPv4.
+// AddrPort converts an address to package netip's, IPv4 addresses to IPv4.
 func AddrPort(a net.Addr) netip.AddrPort {
 	p := a.(*net.TCPAddr).AddrPort()
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// Patience is how long a test waits for what has to come. Only what never comes takes so long: on a machine that
-// others keep busy, what takes 10 ms may take seconds.
+// Patience is how long a test waits for an event. Only a failure takes so long: on a busy machine an event that
+// needs 10 ms may take seconds.
 const Patience = time.Minute
 
-// Until waits for a condition, and fails if it does not come about within a minute.
+// Until waits for a condition, and fails if it does not become true within Patience.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
 	look := time.NewTicker(200 * time.Microsecond)

@@ -9,8 +9,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// Mount mounts a kernel file system ("bpf", "cgroup2") that only the calling test sees and gives its
-// path. The test's goroutine stays on its thread, which ends with it and takes the mount along, even if
+// Mount mounts a kernel file system ("bpf", "cgroup2") that only the calling test sees, and returns its path.
+// The test's goroutine stays on its thread, which ends with it and removes the mount, even if the process is
 // killed.
 func Mount(tb testing.TB, kind string) string {
 	tb.Helper()

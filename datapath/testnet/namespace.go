@@ -1,5 +1,5 @@
-// Package testnet builds small networks of namespaces for the tests of kernel programs. The
-// namespaces have no names: they go with the process, even when it is killed.
+// Package testnet builds small networks of namespaces for the tests of kernel programs. The namespaces have no
+// names: they end with the process, even if it is killed.
 package testnet
 
 import (
@@ -25,14 +25,14 @@ type Namespace struct {
 	gone   chan struct{} // closed when the thread's goroutine has ended
 }
 
-// errGone is what Enter gives when its function, or one before it, ended the thread's goroutine.
+// errGone is the error of Enter when its function, or one before it, ended the thread's goroutine.
 var errGone = errors.New("a function that ran in this namespace called t.Fatal, t.FailNow or t.Skip, which end the goroutine " +
 	"that calls them: return an error to the test instead")
 
-// errOver is what Enter gives to a goroutine that is still at work when its test has ended.
-var errOver = errors.New("the test that this namespace is of has ended")
+// errOver is the error of Enter for a goroutine that still runs when its test has ended.
+var errOver = errors.New("the test that made this namespace has ended: stop its goroutines before it ends")
 
-// NewNamespace makes a namespace that lasts as long as the test. It takes root.
+// NewNamespace makes a namespace that lasts as long as the test. It needs root.
 func NewNamespace(tb testing.TB) *Namespace {
 	tb.Helper()
 	testroot.Need(tb, "makes network namespaces")
@@ -40,7 +40,7 @@ func NewNamespace(tb testing.TB) *Namespace {
 	ready := make(chan error)
 	go func() {
 		defer close(n.gone)
-		// Never unlocked: the thread ends with the goroutine and takes the namespace along.
+		// The thread is never unlocked: it ends with the goroutine and removes the namespace.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		ready <- err
@@ -67,8 +67,8 @@ func NewNamespace(tb testing.TB) *Namespace {
 	return n
 }
 
-// Enter runs f on the namespace's thread. f must not call t.Fatal, t.FailNow or t.Skip: Enter then gives an error, and
-// so do all calls after it.
+// Enter runs f on the namespace's thread. f must not call t.Fatal, t.FailNow or t.Skip: Enter then returns an
+// error, and so do all later calls.
 func (n *Namespace) Enter(f func() error) error {
 	done := make(chan error, 1)
 	select {
@@ -82,14 +82,14 @@ func (n *Namespace) Enter(f func() error) error {
 	case <-n.gone:
 	}
 	select {
-	case err := <-done: // the last one before the end
+	case err := <-done: // the last call before the end
 		return err
 	default:
 		return n.why()
 	}
 }
 
-// why tells why the namespace takes no more calls.
+// why returns the error of calls that the namespace no longer takes.
 func (n *Namespace) why() error {
 	select {
 	case <-n.over:
@@ -99,7 +99,7 @@ func (n *Namespace) why() error {
 	}
 }
 
-// Must is Enter for what has to work.
+// Must calls Enter and fails the test on an error.
 func (n *Namespace) Must(tb testing.TB, f func() error) {
 	tb.Helper()
 	if err := n.Enter(f); err != nil {
@@ -107,15 +107,15 @@ func (n *Namespace) Must(tb testing.TB, f func() error) {
 	}
 }
 
-// Sysctl sets a variable of the namespace: "net.ipv4.tcp_ecn".
+// Sysctl sets a variable of the namespace, for example "net.ipv4.tcp_ecn".
 func (n *Namespace) Sysctl(tb testing.TB, name, value string) {
 	tb.Helper()
 	path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 	n.Must(tb, func() error { return os.WriteFile(path, []byte(value), 0o644) })
 }
 
-// SNMP reads a counter of the namespace: "Tcp", "InCsumErrors". Those of IPv6 have no group:
-// "", "Ip6InCEPkts".
+// SNMP reads a counter of the namespace, for example "Tcp", "InCsumErrors". Counters of IPv6 have no group: "",
+// "Ip6InCEPkts".
 func (n *Namespace) SNMP(tb testing.TB, group, name string) (value uint64) {
 	tb.Helper()
 	n.Must(tb, func() error {

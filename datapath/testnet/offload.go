@@ -25,9 +25,9 @@ func SetOffloads(tb testing.TB, p attach.PortRef, on bool) {
 	}
 }
 
-// settle makes sure that a port's device sends. One whose far end came up later does when the kernel's
-// link watch says so, which may take it a second; until then it drops. Asking for the link's state makes
-// it say so.
+// settle makes sure that a port's device sends. If the far end came up later, the device drops until the
+// kernel's link watch reports the link, which may take a second. Reading the link's state makes the kernel
+// report it at once.
 func settle(tb testing.TB, p attach.PortRef) {
 	tb.Helper()
 	err := p.In(func() error {

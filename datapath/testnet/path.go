@@ -12,8 +12,8 @@ import (
 	"weir/internal/nic"
 )
 
-// Path is sender - switch - receiver: two veth pairs and a bridge. The switch's port towards the
-// receiver is shaped by a TBF, and so may be the sender's uplink.
+// Path is sender - switch - receiver: two veth pairs and a bridge. A TBF shapes the switch's port towards the
+// receiver; another one can shape the sender's uplink.
 type Path struct {
 	Sender, Switch, Receiver *Namespace
 	Port                     attach.PortRef // the switch's port towards the receiver
@@ -29,17 +29,17 @@ var (
 	ReceiverIPv6 = net.ParseIP("fd00::2")
 )
 
-// PathOptions says how a Path is made. Zero rates: not shaped.
+// PathOptions are the properties of a Path. Rate 0: not shaped.
 type PathOptions struct {
 	PortBps, UplinkBps uint64
 	Limit              uint32 // bytes of the port's queue
 	UplinkLimit        uint32 // bytes of the uplink's; 0: 10 MB
-	Burst              uint32 // bytes of the shapers' bucket: larger frames do not pass; 0: two frames
+	Burst              uint32 // bytes of the shapers' token bucket: larger frames do not pass; 0: two frames
 	MTU                int    // of all devices; 0: 1500
 	GSO                bool   // segmentation offloads on at all devices
 	ChecksumOffload    bool   // on at all devices
-	NoIPv6             bool   // no IPv6 at all, and so no traffic of its own making
-	InitialWindow      int    // segments that a connection may send at once, before it knows its path; 0: the kernel's 10
+	NoIPv6             bool   // no IPv6 at all, and so no traffic that IPv6 itself sends
+	InitialWindow      int    // segments that a connection may send before it knows its path; 0: the kernel's 10
 }
 
 // device is one end of a veth pair.
@@ -60,14 +60,14 @@ func NewPath(tb testing.TB, o PathOptions) *Path {
 		n.Sysctl(tb, "net.ipv6.conf.all.disable_ipv6", flag(o.NoIPv6))
 		n.Sysctl(tb, "net.ipv6.conf.default.disable_ipv6", flag(o.NoIPv6))
 	}
-	// A bridge that asks iptables drops malformed frames and trims padded ones: that is not a switch.
+	// A bridge that passes frames to iptables drops malformed frames and trims padded ones; a switch does not.
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"} {
 		if _, err := os.Stat("/proc/sys/net/bridge/" + name); err == nil {
 			p.Switch.Sysctl(tb, "net.bridge."+name, "0")
 		}
 	}
 	p.Switch.Must(tb, func() error {
-		// With snooping it would report a group of its own (224.0.0.106), into the ports under test.
+		// With snooping the bridge would send group reports of its own (224.0.0.106) into the ports under test.
 		snooping := false
 		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}, MulticastSnooping: &snooping}
 		if err := netlink.LinkAdd(br); err != nil {
@@ -168,7 +168,7 @@ func initialWindow(l netlink.Link, segments int) error {
 		if r.Dst == nil || !r.Dst.IP.IsGlobalUnicast() {
 			continue
 		}
-		// Not the one listed as it is: the kernel takes none of the flags that it tells.
+		// Do not send the route back as it was listed: the kernel refuses the flags that it reports.
 		again := &netlink.Route{
 			LinkIndex: r.LinkIndex, Dst: r.Dst, Src: r.Src, Scope: r.Scope, Protocol: r.Protocol, Table: r.Table,
 			Priority: r.Priority, Type: r.Type, InitCwnd: segments,
@@ -205,7 +205,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// Shape puts a TBF at the root of a port's device, or changes the one there. Rate 0: none.
+// Shape puts a TBF at the root of a port's device, or changes the one there. Rate 0 removes it.
 func Shape(tb testing.TB, p attach.PortRef, bps uint64, limit, burst uint32) {
 	tb.Helper()
 	if bps == 0 {
@@ -222,7 +222,7 @@ func Shape(tb testing.TB, p attach.PortRef, bps uint64, limit, burst uint32) {
 	}
 }
 
-// ticks is the time to send this many bytes in the unit that TBF's buffer is given in.
+// ticks returns the time to send this many bytes, in the unit of TBF's buffer.
 func ticks(bytes, bps uint64) uint32 {
 	us := float64(bytes) * 8 * 1e6 / float64(bps)
 	return uint32(us*netlink.TickInUsec()) + 1

@@ -12,13 +12,13 @@ import (
 
 // Rates of ports, in bit/s.
 const (
-	// SlowBps is so slow that a queue does not drain while a test fills it (but not slower: TBF's bucket holds 4.29 s at
-	// most, and drops what is larger).
+	// SlowBps is so slow that a queue does not drain while a test fills it. It is not slower because TBF's
+	// token bucket holds at most 4.29 s and drops larger frames.
 	SlowBps  = 40_000
-	QuickBps = 1e9 // empties it
+	QuickBps = 1e9 // drains it quickly
 )
 
-// AttachedTo is the number of programs at a port's egress.
+// AttachedTo returns the number of programs at a port's egress.
 func AttachedTo(t *testing.T, p attach.PortRef) (n int) {
 	t.Helper()
 	err := p.In(func() error {
@@ -34,7 +34,7 @@ func AttachedTo(t *testing.T, p attach.PortRef) (n int) {
 	return n
 }
 
-// Pinned lists the names in a directory of pins; none if it is not there.
+// Pinned lists the names in a directory of pins; nothing if the directory does not exist.
 func Pinned(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

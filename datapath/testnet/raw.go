@@ -20,10 +20,10 @@ type Raw struct {
 // Captured is a frame that arrived at a device.
 type Captured struct {
 	Data []byte
-	// Tag is the VLAN tag that stood in the packet's metadata, 0: none. Kernels put the outer tag
-	// there as a frame arrives.
+	// Tag is the VLAN tag in the packet's metadata; 0: none. Kernels move the outer tag there when a frame
+	// arrives.
 	TPID, TCI uint16
-	// Partial says that the transport checksum was still to be made (CHECKSUM_PARTIAL).
+	// Partial reports that the transport checksum was not yet complete (CHECKSUM_PARTIAL).
 	Partial bool
 }
 
@@ -59,7 +59,7 @@ func NewRaw(tb testing.TB, p attach.PortRef) *Raw {
 	return r
 }
 
-// Send puts a frame out of the device.
+// Send sends a frame out of the device.
 func (r *Raw) Send(tb testing.TB, frame []byte) {
 	tb.Helper()
 	to := &unix.SockaddrLinklayer{Ifindex: r.ifindex, Halen: 6}
@@ -68,7 +68,7 @@ func (r *Raw) Send(tb testing.TB, frame []byte) {
 	}
 }
 
-// Receive takes the next frame that came in and that wanted says yes to.
+// Receive returns the next received frame for which wanted returns true.
 func (r *Raw) Receive(tb testing.TB, wanted func(frame []byte) bool) Captured {
 	tb.Helper()
 	buf, oob := make([]byte, 1<<16), make([]byte, 256)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunDelay is for how long the threads that this process has now were ready to run and were not run, added up
-// (run_delay of the kernel's sched_info). It grows by almost nothing on a machine with a processor to spare.
+// RunDelay returns how long the present threads of this process were ready to run but did not run, summed up
+// (run_delay of the kernel's sched_info). It hardly grows on a machine with an idle processor.
 func RunDelay(tb testing.TB) (sum time.Duration) {
 	tb.Helper()
 	list, err := filepath.Glob("/proc/self/task/*/schedstat")

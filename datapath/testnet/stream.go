@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Streams are TCP connections from the sender to the receiver that send without end, and what their
-// receiver saw of each.
+// Streams are TCP connections from the sender to the receiver that send without end, with what the receiver saw
+// of each.
 type Streams struct {
 	list []*stream
 	stop atomic.Bool
@@ -23,7 +23,7 @@ type stream struct {
 	pair  *Pair
 	bytes atomic.Int64
 	last  atomic.Int64          // when bytes last arrived, ns since began
-	gap   atomic.Int64          // the longest time without since Mark
+	gap   atomic.Int64          // the longest time without bytes since Mark
 	err   atomic.Pointer[error] // why it broke
 }
 
@@ -31,12 +31,12 @@ var began = time.Now()
 
 func sinceBegan() int64 { return int64(time.Since(began)) }
 
-// streamBuffers is what the sockets of all streams hold together at each end: what 100 Mbit/s carry in 2.5 s. So
-// the streams go on, in the kernel, while a busy machine keeps this process waiting.
+// streamBuffers is the size of the buffers of all streams together at each end, in bytes: what 100 Mbit/s carry
+// in 2.5 s. So the streams continue, in the kernel, while a busy machine keeps this process waiting.
 const streamBuffers = 32 << 20
 
-// NewStreams connects n streams and lets them send for the length of the test. They begin when some of
-// every one's bytes have arrived.
+// NewStreams connects n streams and lets them send for the length of the test. It returns when bytes of every
+// stream have arrived.
 func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption) *Streams {
 	tb.Helper()
 	list = append([]SocketOption{buffers(streamBuffers / n)}, list...)
@@ -56,7 +56,7 @@ func (p *Path) NewStreams(tb testing.TB, ip net.IP, n int, list ...SocketOption)
 	return s
 }
 
-// buffers gives a socket buffers of so many bytes each way, whatever the machine's limits are.
+// buffers sets a socket's buffers to this many bytes each way, whatever the machine's limits are.
 func buffers(bytes int) SocketOption {
 	return func(fd int) error {
 		return errors.Join(
@@ -107,7 +107,7 @@ func (s *Streams) Stop() {
 	s.wg.Wait()
 }
 
-// Mark begins the time that LongestGap looks at.
+// Mark begins the measurement of LongestGap.
 func (s *Streams) Mark() {
 	for _, one := range s.list {
 		one.gap.Store(0)
@@ -115,7 +115,7 @@ func (s *Streams) Mark() {
 	}
 }
 
-// LongestGap is the longest time since Mark that any stream went without a byte at its receiver.
+// LongestGap returns the longest time since Mark without a byte of some stream at its receiver.
 func (s *Streams) LongestGap() (longest time.Duration) {
 	for _, one := range s.list {
 		longest = max(longest, time.Duration(one.gap.Load()), time.Duration(sinceBegan()-one.last.Load()))
@@ -123,7 +123,7 @@ func (s *Streams) LongestGap() (longest time.Duration) {
 	return longest
 }
 
-// Bytes is what has arrived of all streams.
+// Bytes returns the bytes that have arrived of all streams.
 func (s *Streams) Bytes() (sum int64) {
 	for _, one := range s.list {
 		sum += one.bytes.Load()
@@ -131,9 +131,9 @@ func (s *Streams) Bytes() (sum int64) {
 	return sum
 }
 
-// Progress waits until so many bytes more have arrived of every stream, and fails if one broke or
-// does not come on. One that was starved before may first have to wait for its retransmission timer, which TCP
-// doubles with each timeout: seven in a row, from 200 ms on, are 25 s.
+// Progress waits until so many bytes more have arrived of every stream. It fails if a stream broke or made no
+// progress. A stream that was starved before may have to wait for its retransmission timer, which TCP doubles
+// with each timeout: seven in a row, from 200 ms on, are 25 s.
 func (s *Streams) Progress(tb testing.TB, bytes int64) {
 	tb.Helper()
 	before := make([]int64, len(s.list))
@@ -149,7 +149,7 @@ func (s *Streams) Progress(tb testing.TB, bytes int64) {
 	})
 }
 
-// until waits until every stream is as far as it has to be.
+// until waits until far is true for every stream.
 func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 	tb.Helper()
 	look := time.NewTicker(200 * time.Microsecond)
@@ -164,7 +164,7 @@ func (s *Streams) until(tb testing.TB, far func(i int) bool) {
 		}
 		if time.Since(start) > Patience {
 			info := ReadTCPInfo(tb, s.list[late].pair.Client)
-			tb.Fatalf("not within %v: stream %d comes on: %d timeouts in a row, RTO %d ms, sent %d ms ago, %d segments out, %d lost, window %d segments",
+			tb.Fatalf("no progress within %v: stream %d: %d timeouts in a row, RTO %d ms, sent %d ms ago, %d segments out, %d lost, window %d segments",
 				Patience, late, info.Backoff, info.Rto/1000, info.Last_data_sent, info.Unacked, info.Lost, info.Snd_cwnd)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"weir/datapath/attach"
 )
 
-// Segment is the header of a TCP segment that passed a Tap; of a GSO packet, that of all its segments.
+// Segment is the header of a TCP segment that passed a Tap; for a GSO packet, the header of all its segments.
 type Segment struct {
-	At       time.Time // when it passed, by the kernel
+	At       time.Time // when it passed, by the kernel's clock
 	Out      bool      // sent by the device, not received
 	From, To netip.AddrPort
 	Seq, Ack uint32
-	Window   uint16 // the field
+	Window   uint16 // the header's field, not scaled
 	Reserved uint8
 	Flags    uint8
 	Options  []byte
@@ -34,7 +34,7 @@ const (
 	ACK = 0x10
 )
 
-// End is the sequence number behind what the segment carries.
+// End returns the sequence number behind the segment's data.
 func (s *Segment) End() uint32 {
 	n := uint32(s.Payload)
 	for _, f := range []uint8{SYN, FIN} {
@@ -45,14 +45,14 @@ func (s *Segment) End() uint32 {
 	return s.Seq + n
 }
 
-// Tap sees the headers of all TCP segments at a device: what it sends as it leaves the stack, what it
-// receives before the stack has it. So what a socket did is never ahead of its tap.
+// Tap records the headers of all TCP segments at a device: those it sends when they leave the stack, those it
+// receives before the stack has them. So a socket is never ahead of its tap.
 type Tap struct{ fd int }
 
 const tapBytes = 160 // of a frame: all headers
 
-// NewTap opens a tap at the port's device for the length of the test. It holds what passes until Each
-// is called, up to 64 MB.
+// NewTap opens a tap at the port's device for the length of the test. It buffers what passes until Each is
+// called, up to 64 MB.
 func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 	tb.Helper()
 	t := &Tap{}
@@ -76,7 +76,7 @@ func NewTap(tb testing.TB, p attach.PortRef) *Tap {
 	return t
 }
 
-// Each gives the segments that passed since the last call, in order.
+// Each calls f for the segments that passed since the last call, in order.
 func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	tb.Helper()
 	buf, oob := make([]byte, tapBytes), make([]byte, 64)
@@ -109,7 +109,7 @@ func (t *Tap) Each(tb testing.TB, f func(s *Segment)) {
 	}
 }
 
-// timeOf reads struct timespec of SO_TIMESTAMPNS, the only control message that was asked for.
+// timeOf reads struct timespec of SO_TIMESTAMPNS, the only control message that the tap asks for.
 func timeOf(oob []byte) (time.Time, error) {
 	h, data, _, err := unix.ParseOneSocketControlMessage(oob)
 	if err != nil || h.Level != unix.SOL_SOCKET || h.Type != unix.SO_TIMESTAMPNS || len(data) < 16 {
@@ -118,7 +118,7 @@ func timeOf(oob []byte) (time.Time, error) {
 	return time.Unix(int64(binary.NativeEndian.Uint64(data)), int64(binary.NativeEndian.Uint64(data[8:]))), nil
 }
 
-// parseSegment reads an Ethernet frame without tags, with IPv4 or IPv6 without extensions.
+// parseSegment reads an Ethernet frame without tags, with IPv4, or IPv6 without extensions.
 func parseSegment(b []byte) (*Segment, bool) {
 	if len(b) < 14+20+20 {
 		return nil, false
@@ -157,7 +157,7 @@ func parseSegment(b []byte) (*Segment, bool) {
 	return s, true
 }
 
-// Option gives the body of the segment's first option of this kind, nil if there is none.
+// Option returns the body of the segment's first option of this kind, nil if there is none.
 func (s *Segment) Option(kind byte) []byte {
 	for o := s.Options; len(o) > 0 && o[0] != 0; {
 		if o[0] == 1 {

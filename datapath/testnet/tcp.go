@@ -22,7 +22,7 @@ func namespaceFD() (int, error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// congestionControl chooses a socket's TCP: what the kernel takes by default varies.
+// congestionControl chooses a socket's congestion control: the kernel's default varies.
 func congestionControl(name string) func(network, address string, c syscall.RawConn) error {
 	return control(func(fd int) error {
 		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
@@ -32,8 +32,8 @@ func congestionControl(name string) func(network, address string, c syscall.RawC
 // Flow is one finished TCP transfer.
 type Flow struct{ Sender, Receiver net.Addr }
 
-// Transfer sends this many bytes over each of several TCP connections at once, from sender to
-// receiver, and checks that they arrive. cc names the sender's congestion control.
+// Transfer sends this many bytes over each of several concurrent TCP connections, from sender to receiver, and
+// checks that they arrive. cc names the sender's congestion control.
 func (p *Path) Transfer(tb testing.TB, ip net.IP, cc string, flows, bytes int) []Flow {
 	tb.Helper()
 	var listener net.Listener

@@ -20,8 +20,8 @@ type UDP struct {
 	To               net.Addr
 }
 
-// NewUDP opens a flow from sender to receiver whose packets carry tos (DSCP and ECN) as their TOS
-// byte or traffic class.
+// NewUDP opens a flow from sender to receiver. tos (DSCP and ECN) is the TOS byte or traffic class of its
+// packets.
 func (p *Path) NewUDP(tb testing.TB, ip net.IP, tos int) *UDP {
 	tb.Helper()
 	u := &UDP{}
@@ -58,25 +58,25 @@ func control(f func(fd int) error) func(network, address string, c syscall.RawCo
 	}
 }
 
-// Send sends packets of this many payload bytes as fast as they go.
+// Send sends packets of this many payload bytes as fast as possible.
 func (u *UDP) Send(tb testing.TB, packets, bytes int) {
 	tb.Helper()
 	b := make([]byte, bytes)
 	for range packets {
-		// A queue at the sender that drops says so; the packet was sent all the same.
+		// A queue at the sender that drops returns an error, although the packet was sent.
 		if _, err := u.Sender.WriteTo(b, u.To); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			tb.Fatal(err)
 		}
 	}
 }
 
-// Arrived counts the packets that arrived and were not yet counted: it waits for as many as are
-// wanted, and then looks whether there are more.
+// Arrived counts the packets that arrived since the last count. It waits for wanted of them, and then checks
+// whether there are more.
 func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
 	tb.Helper()
 	b := make([]byte, 1<<16)
 	for {
-		// A deadline in the past takes nothing that is there: it must be ahead.
+		// A deadline in the past reads nothing, even what has arrived: set one in the future.
 		wait := 20 * time.Millisecond
 		if n < wanted {
 			wait = Patience
@@ -95,7 +95,7 @@ func (u *UDP) Arrived(tb testing.TB, wanted int) (n int) {
 	}
 }
 
-// Quiet waits until the queues of all given ports are empty and nothing passes them any more.
+// Quiet waits until the queues of all given ports are empty and no packet passes them.
 func Quiet(tb testing.TB, ports ...attach.PortRef) {
 	tb.Helper()
 	const same = 50 // readings in a row

@@ -1,5 +1,5 @@
-// Package timers tells when BPF timers ran, for tests: not by what their programs note, but by the
-// kernel's trace point of expiring timers.
+// Package timers reports when BPF timers ran, for tests. It reads the kernel's trace point of expiring timers,
+// not what the programs record.
 package timers
 
 import (
@@ -25,7 +25,7 @@ type Watch struct {
 // Ticks is what one timer did since Mark.
 type Ticks struct {
 	Count   uint64
-	Longest time.Duration // between two, the one before Mark apart
+	Longest time.Duration // between two runs, but for the one before Mark
 }
 
 // NewWatch watches the timers of the array map with this id for the length of the test.
@@ -72,7 +72,7 @@ func symbol(name string) (address uint64, err error) {
 	return 0, fmt.Errorf("the kernel has no function %s", name)
 }
 
-// Mark begins anew.
+// Mark begins a new measurement.
 func (w *Watch) Mark(tb testing.TB, slot uint32) {
 	tb.Helper()
 	if err := w.objects.Seen.Put(slot, timersTicks{}); err != nil {
@@ -80,7 +80,7 @@ func (w *Watch) Mark(tb testing.TB, slot uint32) {
 	}
 }
 
-// Since reads what the timer of one element of the map did since Mark.
+// Since returns what the timer of one element of the map did since Mark.
 func (w *Watch) Since(tb testing.TB, slot uint32) Ticks {
 	tb.Helper()
 	var t timersTicks
