@@ -1,4 +1,4 @@
-// Package bpftest is what the tests of kernel programs share.
+// Package bpftest has what the tests of kernel programs share.
 package bpftest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verifiedMax is how many instructions the verifier may walk for one program: far below the million that
-// it allows, so that a load takes milliseconds and another kernel's verifier finds room.
+// verifiedMax is the most instructions that the verifier may walk for one program. It is far below the kernel's
+// limit of a million, so that a load takes milliseconds and the verifiers of other kernels have room.
 const verifiedMax = 50_000
 
 // CheckVerified fails the test if the verifier walked too many instructions for a loaded program.
@@ -28,8 +28,8 @@ func CheckVerified(t *testing.T, name string, p *ebpf.Program) {
 	t.Logf("%s: %d", name, n)
 }
 
-// PerRun is the least of many short means, in ns: what other work on the machine adds is not the program's,
-// and some of them are too short to be disturbed.
+// PerRun returns the least of many short means, in ns. Other work on the machine adds to a mean; some means are
+// short enough not to be disturbed.
 func PerRun(b *testing.B, p *ebpf.Program, in []byte) float64 {
 	b.Helper()
 	best := 1e9
@@ -43,7 +43,7 @@ func PerRun(b *testing.B, p *ebpf.Program, in []byte) float64 {
 	return best
 }
 
-// Minus gives what the counters of now, a struct of them, count more than those of last.
+// Minus returns the increase of the counters from last to now, each a struct of them.
 func Minus[T any](now, last T) (d T) {
 	from, to, out := reflect.ValueOf(last), reflect.ValueOf(now), reflect.ValueOf(&d).Elem()
 	for i := range out.NumField() {
@@ -54,14 +54,14 @@ func Minus[T any](now, last T) (d T) {
 	return d
 }
 
-// Refused says that BPF_PROG_TEST_RUN does not take such a frame.
+// Refused reports whether BPF_PROG_TEST_RUN refused such a frame.
 func Refused(err error) bool { return errors.Is(err, unix.EINVAL) }
 
-// ChecksumComplete makes the kernel give the packet a CHECKSUM_COMPLETE sum and fail with
-// EBADMSG when it is not right after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+// ChecksumComplete makes the kernel compute a CHECKSUM_COMPLETE sum of the packet. The run fails with EBADMSG
+// if the sum is wrong after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
 const ChecksumComplete = 4
 
-// What tcx programs return.
+// Return values of tcx programs.
 const (
 	TCXNext = 0xffffffff
 	TCXDrop = 2

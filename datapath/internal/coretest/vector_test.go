@@ -15,14 +15,14 @@ import (
 	"weir/internal/testroot"
 )
 
-// The events that bpf/coretest.bpf.c numbers.
+// events numbers the events as bpf/coretest.bpf.c does.
 var events = map[string]uint32{
 	"reset": 1, "saw_mss": 2, "flow_added": 3, "flow_removed": 4, "sample": 5, "packet_may_sample": 6,
 	"rewrite": 7, "floor": 8, "checksum": 9,
 	"decide": 10, "opening": 11,
 }
 
-// The kernel bears out every vector, to the bit.
+// The kernel reproduces every vector, to the bit.
 func TestVectors(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	var objects coretest.CoreObjects
@@ -64,7 +64,7 @@ func TestVectors(t *testing.T) {
 				t.Error(w)
 			}
 			if len(wrong) > 0 {
-				t.Log("after a change of datapath/core: make generate, which compiles the kernel objects anew")
+				t.Log("after a change of datapath/core: run make generate, which compiles the kernel objects again")
 			}
 			t.Logf("%d checked, %d wrong", checked, len(wrong))
 			all[f.Law] += checked
@@ -77,13 +77,13 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// kernel runs one law's program on its map's one value.
+// kernel runs one law's program on the one value of its map.
 type kernel struct {
 	program *ebpf.Program
 	events  *ebpf.Map
 }
 
-// run lets one event happen: value is a pointer to it, and becomes what the program makes of it.
+// run runs one event: value is a pointer to the event, and the program's result replaces it.
 func (k kernel) run(value any) error {
 	if err := k.events.Put(uint32(0), value); err != nil {
 		return err

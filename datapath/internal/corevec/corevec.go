@@ -21,8 +21,8 @@ import (
 	"weir/datapath/internal/coretest"
 )
 
-// Run lets one event happen: value is a pointer to one of coretest's generated structs of events, which have the layout of
-// events.h.
+// Run runs one event. value is a pointer to one of coretest's generated structs of events, which have the
+// layout of events.h.
 func Run(value any) error {
 	unknown := C.int(1)
 	switch e := value.(type) {
@@ -36,7 +36,7 @@ func Run(value any) error {
 		unknown = C.corevec_edge(unsafe.Pointer(e))
 	}
 	if unknown != 0 {
-		return errors.New("the event is not known")
+		return errors.New("unknown event")
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode. The events are C
-// (events.h), which this package calls as machine code, and the kernel's programs in package coretest include.
+// Package corevec runs the events of the test vectors of core's counting, release, groups and edge mode. The
+// events are C (events.h). This package calls them as machine code; the kernel programs of package coretest
+// include them.
 package corevec
 
 import (
@@ -12,8 +13,9 @@ import (
 	"weir/datapath/internal/vector"
 )
 
-// Machines run the vectors of counting, release, groups and edge mode, by their law. run lets one event happen: it gets a
-// pointer to a struct of events.h, as package coretest has it, which the event changes.
+// Machines returns the machines that run the vectors of counting, release, groups and edge mode, by their law.
+// run runs one event: its argument is a pointer to a struct of events.h, as package coretest has it, which the
+// event changes.
 func Machines(run func(value any) error) map[string]func() vector.Machine {
 	return map[string]func() vector.Machine{
 		"seats": func() vector.Machine {
@@ -40,8 +42,8 @@ func Machines(run func(value any) error) map[string]func() vector.Machine {
 	}
 }
 
-// machine runs one law's events. A line's keys are the fields of the event's struct; of a config line also those of its
-// field config, and of an is line those that begin as state says.
+// machine runs one law's events. The keys of a line are the fields of the event's struct. A config line has
+// those of its field config; an is line those whose names begin with one of state.
 type machine[E any] struct {
 	run    func(value any) error
 	state  []string
@@ -49,7 +51,7 @@ type machine[E any] struct {
 	begun  vector.Fields // config and state
 }
 
-// Begin is vector.Machine.
+// Begin implements vector.Machine.
 func (m *machine[E]) Begin(config, state vector.Fields) error {
 	m.begun = nil
 	for _, f := range config {
@@ -62,7 +64,7 @@ func (m *machine[E]) Begin(config, state vector.Fields) error {
 	return m.begun.Into(new(E))
 }
 
-// Do is vector.Machine.
+// Do implements vector.Machine.
 func (m *machine[E]) Do(event string, args vector.Fields) (state vector.Fields, result uint64, err error) {
 	number, known := m.events[event]
 	if !known {

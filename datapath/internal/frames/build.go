@@ -1,6 +1,6 @@
-// Package frames builds Ethernet frames with TCP, takes them apart and mutates them, for tests of the
-// kernel programs, of which it knows nothing. gopacket builds what is well formed; what a test wants otherwise is
-// written over it, and frames are taken apart from the RFCs, since most of those of a test are broken.
+// Package frames builds Ethernet frames with TCP, takes them apart and mutates them, for tests of the kernel
+// programs. It knows nothing of these programs. gopacket builds well-formed frames, and a test overwrites parts
+// of them. Parse follows the RFCs instead of gopacket, since most frames of a test are broken.
 //
 //	0   destination and source address, 12 B
 //	12  VLAN tags, 4 B each: TPID 2 B, TCI 2 B
@@ -61,20 +61,20 @@ const (
 // Tag is a VLAN tag in the data of a frame.
 type Tag struct{ TPID, TCI uint16 }
 
-// Extension is an IPv6 extension header: its kind, and what stands behind the two bytes of next header
-// and length. The builder fills it up to a multiple of 8 bytes.
+// Extension is an IPv6 extension header: its kind, and what follows the two bytes of next header and length.
+// The builder pads it to a multiple of 8 bytes.
 type Extension struct {
 	Kind byte
 	Body []byte
 }
 
-// Link is what comes before the IP header.
+// Link is what precedes the IP header.
 type Link struct {
 	Dst, Src [6]byte
 	Tags     []Tag // outer first
 }
 
-// IP is an IP header. Its version is that of the addresses.
+// IP is an IP header. The addresses decide its version.
 type IP struct {
 	From, To   netip.Addr
 	TOS        byte
@@ -98,10 +98,10 @@ type Segment struct {
 	Padding          int // bytes behind the IP packet
 }
 
-// Bytes builds the frame, every checksum made in full.
+// Bytes builds the frame, every checksum computed in full.
 func (s *Segment) Bytes() []byte { return s.Append(nil) }
 
-// Append is Bytes behind what stands in b.
+// Append appends the frame to b.
 func (s *Segment) Append(b []byte) []byte {
 	w := newWriter()
 	defer writers.Put(w)
@@ -112,7 +112,7 @@ func (s *Segment) Append(b []byte) []byte {
 		ACK: s.Flags&ACK != 0, URG: s.Flags&URG != 0, ECE: s.Flags&ECE != 0, CWR: s.Flags&CWR != 0,
 	}
 	w.put(s.Payload)
-	w.put(s.Options) // as they are: a test may want any
+	w.put(s.Options) // unchecked: a test may want any
 	network := w.network(&s.IP, layers.IPProtocolTCP)
 	must(w.tcp.SetNetworkLayerForChecksum(network))
 	w.layer(&w.tcp)
@@ -137,8 +137,8 @@ func Packet(l Link, ip IP, protocol byte, payload []byte) []byte {
 	return append([]byte(nil), w.Bytes()...)
 }
 
-// writer is a buffer that layers are put into, the innermost first, and the layers: ten million frames are built in
-// one run.
+// writer is a buffer, into which layers are put innermost first, and the layers. It is reused: one run builds
+// ten million frames.
 type writer struct {
 	gopacket.SerializeBuffer
 	tcp      layers.TCP
@@ -155,14 +155,14 @@ func newWriter() *writer {
 	return w
 }
 
-// must ends a test whose frame the library refuses to build.
+// must panics if the library refuses to build a frame.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("frames: build a frame: %v", err))
 	}
 }
 
-// layer puts a layer before what is there. Lengths are what the layer says.
+// layer puts a layer in front of the buffer's contents. Lengths are those given in the layer.
 func (w *writer) layer(l gopacket.SerializableLayer) {
 	must(l.SerializeTo(w, gopacket.SerializeOptions{ComputeChecksums: true}))
 }
@@ -173,7 +173,7 @@ func (w *writer) put(b []byte) {
 	copy(at, b)
 }
 
-// network prepares the IP header of a packet with this protocol, its length left open.
+// network returns the IP header of a packet with this protocol, without its length.
 func (w *writer) network(ip *IP, protocol layers.IPProtocol) gopacket.NetworkLayer {
 	w.from, _ = ip.From.AppendBinary(w.from[:0])
 	w.to, _ = ip.To.AppendBinary(w.to[:0])
@@ -190,14 +190,14 @@ func (w *writer) network(ip *IP, protocol layers.IPProtocol) gopacket.NetworkLay
 	return &w.ip6
 }
 
-// finish puts the headers before what is there, and gives the offset of what was there.
+// finish puts the headers in front of the buffer's contents, and returns the offset of those contents.
 func (w *writer) finish(l *Link, ip *IP) (l4 int) {
 	inner := len(w.Bytes())
 	kind := layers.EthernetTypeIPv6
 	if ip.From.Is4() {
 		kind = layers.EthernetTypeIPv4
 		w.ip4.Length = uint16(ipv4Header + len(ip.Options) + inner)
-		w.put(ip.Options) // as they are, too
+		w.put(ip.Options) // unchecked, too
 		w.layer(&w.ip4)
 		header := w.Bytes()[:ipv4Header+len(ip.Options)]
 		header[10], header[11] = 0, 0
@@ -221,7 +221,8 @@ func (w *writer) finish(l *Link, ip *IP) (l4 int) {
 	return len(w.Bytes()) - inner
 }
 
-// bytes is the extension header before a header of this kind. The library takes only bodies that are well formed.
+// bytes returns the extension header in front of a header of kind next. The library accepts only well-formed
+// bodies.
 func (e *Extension) bytes(next byte) []byte {
 	words := (2 + len(e.Body) + 7) / 8
 	length := byte(words - 1)

@@ -5,24 +5,25 @@ import (
 	"fmt"
 )
 
-// Rules say what a switch may make of a frame.
+// Rules are the changes that a switch may make to a frame.
 type Rules struct {
-	// Unify: a SYN may be made to announce another window scale, and windows be converted to it, which
-	// makes them larger, or 0, too.
+	// Unify: a SYN may announce another window scale, and windows may be converted to it. They may then be
+	// larger, or 0.
 	Unify bool
-	// Edge: an acknowledgement that is no SYN may be flagged, in the highest reserved bit.
+	// Edge: an acknowledgement other than a SYN may be flagged, in the highest reserved bit.
 	Edge bool
 }
 
-// Check says what a switch that holds windows may not have made of a frame: anything but a smaller
-// window in an acknowledgement, with its checksum. (Which segments are signed, their connection says.) A checksum that was right is
-// right, and one that was wrong is wrong by the same amount. rewritten says that the frame is another.
+// Check returns an error for a change that a switch may not make. It may only make a window in an
+// acknowledgement smaller, and update its checksum. A correct checksum must stay correct, and a wrong one wrong
+// by the same amount. Check does not know which connections are signed. rewritten reports that the frame has
+// changed.
 func (r Rules) Check(in, out []byte) (rewritten bool, err error) {
 	if string(in) == string(out) {
 		return false, nil
 	}
 	if len(in) != len(out) {
-		return false, fmt.Errorf("of %d bytes %d came out", len(in), len(out))
+		return false, fmt.Errorf("a frame of %d bytes came out with %d", len(in), len(out))
 	}
 	a := Parse(in)
 	if a.Kind != KindTCP {
@@ -44,7 +45,7 @@ func (r Rules) Check(in, out []byte) (rewritten bool, err error) {
 	return true, nil
 }
 
-// bytes checks that only those are others that may be.
+// bytes checks that only bytes that may change have changed.
 func (r Rules) bytes(a, b *View) error {
 	window, check := a.L4+14, a.L4+16
 	changed := false
@@ -74,7 +75,7 @@ func (r Rules) bytes(a, b *View) error {
 	return nil
 }
 
-// window checks a window that was changed.
+// window checks a changed window.
 func (r Rules) window(a, b *View) error {
 	switch {
 	case a.Flags()&(ACK|RST) != ACK:
@@ -89,7 +90,7 @@ func (r Rules) window(a, b *View) error {
 	return nil
 }
 
-// scales are the offsets of the shifts that a segment announces.
+// scales returns the offsets of the shifts that a segment announces.
 func scales(v *View) (at []int) {
 	list := v.Options()
 	for i := 0; i < len(list) && list[i] != OptionEnd; {

@@ -18,7 +18,7 @@ func segment() *frames.Segment {
 	}
 }
 
-// Frames that Linux sent, with checksum offload off, and what they are made of.
+// captured has frames that Linux sent, with checksum offload off, and their fields.
 func captured() map[string]frames.Segment {
 	host, peer := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
 	v4, peer4 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
@@ -47,7 +47,7 @@ func captured() map[string]frames.Segment {
 	}
 }
 
-// The same fields give the bytes that Linux made of them.
+// The builder makes the same bytes as Linux from the same fields.
 func TestSegment_AsLinuxBuildsIt(t *testing.T) {
 	for text, s := range captured() {
 		want, err := hex.DecodeString(text)
@@ -60,12 +60,12 @@ func TestSegment_AsLinuxBuildsIt(t *testing.T) {
 		v := frames.Parse(want)
 		if v.Kind != frames.KindTCP || v.ChecksumError() != 0 || string(v.Options()) != string(s.Options) ||
 			v.Window() != s.Window || v.Flags() != s.Flags || v.End != len(want) {
-			t.Errorf("read as %+v, checksum off by %#x", v, v.ChecksumError())
+			t.Errorf("parsed as %+v, checksum off by %#x", v, v.ChecksumError())
 		}
 	}
 }
 
-// Every bit of the segment and of the addresses is in the checksum; nothing else is.
+// The checksum covers every bit of the segment and of the addresses, and nothing else.
 func TestView_ChecksumCoversAll(t *testing.T) {
 	for _, from := range []string{"10.0.0.2", "fd00::2"} {
 		s := segment()
@@ -95,7 +95,7 @@ func TestView_ChecksumCoversAll(t *testing.T) {
 	}
 }
 
-// Whatever is done to a frame other than a smaller window with its checksum is found.
+// Check finds every change of a frame other than a smaller window with its checksum.
 func TestRules_Check(t *testing.T) {
 	var none frames.Rules
 	s := segment()
@@ -136,7 +136,7 @@ func TestRules_Check(t *testing.T) {
 			t.Errorf("window of a %s changed: not found", name)
 		}
 	}
-	// A checksum that was wrong stays wrong: put right, it would hide what happened on the way.
+	// A wrong checksum must stay wrong: a corrected one would hide an error of the path.
 	wrong := append([]byte(nil), in...)
 	wrong[v.Data]++
 	if _, err := none.Check(wrong, append(good[:v.Data:v.Data], wrong[v.Data:]...)); err != nil {
@@ -149,7 +149,7 @@ func TestRules_Check(t *testing.T) {
 	}
 }
 
-// With unify the scale of a SYN may be another, but nothing else of its options; and windows grow.
+// With unify the scale of a SYN may change, but no other option, and windows may grow.
 func TestRules_CheckUnify(t *testing.T) {
 	syn := segment()
 	syn.Flags, syn.Payload = frames.SYN, nil
@@ -174,7 +174,7 @@ func TestRules_CheckUnify(t *testing.T) {
 	}
 }
 
-// The frames of Traffic are whole and right before they are mutated, and connections are complete.
+// The frames of Traffic are complete and correct before they are mutated, and connections are complete.
 func TestTraffic(t *testing.T) {
 	traffic := frames.NewTraffic(rand.New(rand.NewPCG(1, 2)), 64)
 	flags := map[byte]int{}
@@ -193,7 +193,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// Every kind of frame comes out of the mutator, from one seed always the same.
+// The mutator makes every kind of frame, and one seed always gives the same frames.
 func TestMutate(t *testing.T) {
 	kinds := map[frames.Kind]int{}
 	var sums [2]uint64

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Mutate makes another frame of one, in place where it can; of two frames in five nothing. Some of the
-// others are still right, some are wrong in one thing, some are noise.
+// Mutate makes another frame of one, in place where it can. It leaves two frames in five unchanged. Some of the
+// others are still correct, some have one error, some are noise.
 func Mutate(r *rand.Rand, frame []byte) []byte {
 	if r.IntN(100) < 40 {
 		return frame
@@ -16,18 +16,18 @@ func Mutate(r *rand.Rand, frame []byte) []byte {
 		v := Parse(frame)
 		frame = mutations[r.IntN(len(mutations))](r, frame, &v)
 	}
-	// Where the TCP header is still to be found, half of the checksums are right: a wrong one must not
-	// hide what follows from a right one.
+	// If the TCP header can still be found, make half of the checksums correct. With a wrong checksum the
+	// program would not show how it handles the rest.
 	if v := Parse(frame); v.Kind == KindTCP && r.IntN(2) == 0 {
 		v.SetChecksum()
 	}
 	return frame
 }
 
-// mutation changes a frame, which v is the view of.
+// mutation changes a frame, whose view is v.
 type mutation func(r *rand.Rand, frame []byte, v *View) []byte
 
-// mutations: one that stands here twice is done twice as often.
+// mutations lists some twice, to run them twice as often.
 var mutations = []mutation{
 	flipHead, flipHead, flipAny, overwrite, cut, cut, lengthen, ipLength, ipHeader, protocol, protocol, fragment,
 	dataOffset, options, options, flags, flags, window, tag, etherType, checksum, ports, noise,
@@ -64,7 +64,7 @@ func lengthen(r *rand.Rand, b []byte, _ *View) []byte {
 	return b
 }
 
-// ipLength gives the packet another length: a little off, or any.
+// ipLength sets another length of the packet: a little off, or any.
 func ipLength(r *rand.Rand, b []byte, v *View) []byte {
 	at := v.L3 + 2
 	if len(b) > v.L3 && b[v.L3]>>4 == 6 {
@@ -84,7 +84,7 @@ func ipLength(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// ipHeader gives the header another version or length.
+// ipHeader sets another version or header length.
 func ipHeader(r *rand.Rand, b []byte, v *View) []byte {
 	if v.L3 < len(b) {
 		b[v.L3] = []byte{0x45, 0x46, 0x4f, 0x44, 0x40, 0x60, 0x55, byte(r.Uint32())}[r.IntN(8)]
@@ -92,7 +92,7 @@ func ipHeader(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// protocol says that the packet holds something else than TCP.
+// protocol sets another protocol than TCP.
 func protocol(r *rand.Rand, b []byte, v *View) []byte {
 	at := v.L3 + 9
 	if len(b) > v.L3 && b[v.L3]>>4 == 6 {
@@ -114,7 +114,7 @@ func fragment(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// dataOffset gives the TCP header another length; what was payload are options then, or the reverse.
+// dataOffset sets another length of the TCP header: payload becomes options, or the reverse.
 func dataOffset(r *rand.Rand, b []byte, v *View) []byte {
 	if v.Kind == KindTCP {
 		b[v.L4+12] = byte(r.Uint32())
@@ -127,7 +127,7 @@ func options(r *rand.Rand, b []byte, v *View) []byte {
 	if v.Kind != KindTCP {
 		return b
 	}
-	if room := min(40, v.End-v.L4-20) / 4 * 4; r.IntN(2) == 0 { // of the payload too
+	if room := min(40, v.End-v.L4-20) / 4 * 4; r.IntN(2) == 0 { // overwriting payload too
 		b[v.L4+12] = byte(20+room)/4<<4 | b[v.L4+12]&15
 		v.Data = v.L4 + 20 + room
 	}
@@ -162,7 +162,7 @@ func window(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// tag puts a VLAN tag before the packet.
+// tag inserts a VLAN tag before the packet.
 func tag(r *rand.Rand, b []byte, _ *View) []byte {
 	if len(b) < ethHeader || len(b) > 3000 {
 		return b
@@ -182,7 +182,7 @@ func etherType(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// checksum makes it one of those that arithmetic gets wrong, or any.
+// checksum sets a value that arithmetic often gets wrong, or any.
 func checksum(r *rand.Rand, b []byte, v *View) []byte {
 	if v.Kind == KindTCP {
 		binary.BigEndian.PutUint16(b[v.L4+16:], []uint16{0, 0xffff, 1, 0xfffe, uint16(r.Uint32())}[r.IntN(5)])
@@ -190,7 +190,7 @@ func checksum(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// ports makes the segment one of another connection, which is hardly known.
+// ports makes the segment belong to another connection, mostly an unknown one.
 func ports(r *rand.Rand, b []byte, v *View) []byte {
 	if v.Kind == KindTCP {
 		binary.BigEndian.PutUint32(b[v.L4:], r.Uint32())
@@ -198,7 +198,7 @@ func ports(r *rand.Rand, b []byte, v *View) []byte {
 	return b
 }
 
-// noise is random bytes, mostly behind what looks like a header.
+// noise returns random bytes, mostly behind bytes that look like a header.
 func noise(r *rand.Rand, b []byte, v *View) []byte {
 	from := []int{12, v.L3, v.L3 + 1, v.L3 + 20, v.L3 + 40}[r.IntN(5)]
 	for i := from; i < len(b); i++ {

@@ -16,23 +16,23 @@ const (
 	OptionFastOpen   = 34
 )
 
-// Option is one option as it stands in the header: kind, length, content.
+// Option returns one option as it stands in the header: kind, length, content.
 func Option(kind byte, content ...byte) []byte {
 	return append([]byte{kind, byte(2 + len(content))}, content...)
 }
 
-// MSS is the maximum segment size option.
+// MSS returns the maximum segment size option.
 func MSS(bytes uint16) []byte { return Option(OptionMSS, byte(bytes>>8), byte(bytes)) }
 
-// Scale is the window scale option.
+// Scale returns the window scale option.
 func Scale(shift byte) []byte { return Option(OptionScale, shift) }
 
-// Timestamps is the timestamps option.
+// Timestamps returns the timestamps option.
 func Timestamps(value, echo uint32) []byte {
 	return Option(OptionTimestamps, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, value), echo)...)
 }
 
-// SACK has blocks of 100 bytes from a sequence number on, 200 apart.
+// SACK returns an option with blocks of 100 bytes from a sequence number on, 200 apart.
 func SACK(blocks int, from uint32) []byte {
 	var content []byte
 	for i := range blocks {
@@ -42,7 +42,7 @@ func SACK(blocks int, from uint32) []byte {
 	return Option(OptionSACK, content...)
 }
 
-// List puts options behind each other and fills up with fill, OptionEnd or OptionNop, to 4 bytes.
+// List concatenates options and pads them with fill, OptionEnd or OptionNop, to 4 bytes.
 func List(fill byte, options ...[]byte) (list []byte) {
 	for _, o := range options {
 		list = append(list, o...)
@@ -53,11 +53,11 @@ func List(fill byte, options ...[]byte) (list []byte) {
 	return list
 }
 
-// Nop is one byte that says nothing.
+// Nop is one byte without meaning.
 var Nop = []byte{OptionNop}
 
-// Signed says whether a list of options has one that signs the segment. A list ends where an option
-// contradicts itself: what stands behind is no option to anybody (RFC 9293 3.1, MUST-68).
+// Signed reports whether a list of options has one that signs the segment. A list ends where an option
+// contradicts itself: no receiver reads the bytes behind it as options (RFC 9293 3.1, MUST-68).
 func Signed(list []byte) bool {
 	for len(list) > 0 && list[0] != OptionEnd {
 		if list[0] == OptionNop {

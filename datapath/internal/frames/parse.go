@@ -7,7 +7,7 @@ import (
 	"github.com/gopacket/gopacket"
 )
 
-// Kind says what a frame holds, as far as a switch can know.
+// Kind is what a frame contains, as far as a switch can know.
 type Kind int
 
 // Kinds of frames.
@@ -30,14 +30,14 @@ type View struct {
 	L3    int
 	L4    int // TCP header
 	Data  int // payload
-	End   int // behind the IP packet; what follows is padding
+	End   int // behind the IP packet; padding follows
 }
 
-// MaxExtensions is how many IPv6 extension headers are followed.
+// MaxExtensions is the number of IPv6 extension headers that Parse follows.
 const MaxExtensions = 6
 
-// Parse takes a frame apart. Up to two tags are followed. A length of 0 in the IP header stands for the
-// rest of the frame (RFC 2675; Linux uses it for IPv4 too).
+// Parse takes a frame apart. It follows up to two tags. A length of 0 in the IP header means the rest of the
+// frame (RFC 2675; Linux uses it for IPv4 too).
 func Parse(frame []byte) View {
 	v := View{Frame: frame, Kind: KindShort, L3: ethHeader}
 	if len(frame) < ethHeader {
@@ -86,7 +86,7 @@ func (v *View) ipv6() {
 	at, protocol := behind, ip[6]
 	for followed := 0; protocol != TCP; followed++ {
 		if followed == MaxExtensions {
-			v.Kind = KindOther // TCP perhaps, behind more headers than anybody sends
+			v.Kind = KindOther // perhaps TCP, behind more headers than anybody sends
 			return
 		}
 		switch protocol {
@@ -106,7 +106,7 @@ func (v *View) ipv6() {
 	v.tcp(at, behind+int(binary.BigEndian.Uint16(ip[4:])), behind)
 }
 
-// notTCP is what a packet of another protocol is, whose payload is at l4.
+// notTCP returns the kind of a packet of another protocol, whose payload is at l4.
 func (v *View) notTCP(protocol byte, l4 int) Kind {
 	switch protocol {
 	case IPIP, IPv6InIP, GRE, ESP, AH:
@@ -121,10 +121,10 @@ func (v *View) notTCP(protocol byte, l4 int) Kind {
 	return KindOther
 }
 
-// TunnelPorts are UDP's of VXLAN (and the one that Linux had before), Geneve, ESP and WireGuard.
+// TunnelPorts are the UDP ports of VXLAN (and the one that Linux used before), Geneve, ESP and WireGuard.
 var TunnelPorts = []uint16{4789, 8472, 6081, 4500, 51820}
 
-// tcp looks at a TCP header at l4 of a packet that ends at end; end == zero: its length is given as 0.
+// tcp reads a TCP header at l4 of a packet that ends at end. If end is zero, the IP header has length 0.
 func (v *View) tcp(l4, end, zero int) {
 	if end == zero {
 		end = len(v.Frame)
@@ -139,32 +139,32 @@ func (v *View) tcp(l4, end, zero int) {
 	v.Kind, v.L4, v.Data, v.End = KindTCP, l4, l4+header, end
 }
 
-// Flags of the TCP header.
+// Flags returns the flags of the TCP header.
 func (v *View) Flags() byte { return v.Frame[v.L4+13] }
 
-// Window is the field as it stands there.
+// Window returns the window field, not scaled.
 func (v *View) Window() uint16 { return binary.BigEndian.Uint16(v.Frame[v.L4+14:]) }
 
-// Options of the TCP header.
+// Options returns the options of the TCP header.
 func (v *View) Options() []byte { return v.Frame[v.L4+tcpHeader : v.Data] }
 
-// ChecksumError is what the TCP checksum is off by, computed from all of the segment: 0 when it is right.
+// ChecksumError returns the error of the TCP checksum, computed from all of the segment: 0 if it is correct.
 func (v *View) ChecksumError() uint16 { return v.sum() % 0xffff }
 
-// sum is all ones when the checksum is right.
+// sum is all ones if the checksum is correct.
 func (v *View) sum() uint16 {
 	return ^gopacket.FoldChecksum(gopacket.ComputeChecksum(v.Frame[v.L4:v.End], uint32(v.PartialChecksum())))
 }
 
-// SetChecksum makes the TCP checksum right.
+// SetChecksum sets the correct TCP checksum.
 func (v *View) SetChecksum() {
 	check := v.Frame[v.L4+16 : v.L4+18]
 	check[0], check[1] = 0, 0
 	binary.BigEndian.PutUint16(check, ^v.sum())
 }
 
-// PartialChecksum is what stands in the checksum field of a segment whose checksum the device shall
-// complete: the sum of the pseudo header.
+// PartialChecksum returns the checksum field of a segment whose checksum the device completes: the sum of the
+// pseudo header.
 func (v *View) PartialChecksum() uint16 {
 	addresses := v.Frame[v.L3+12 : v.L3+20]
 	if v.Frame[v.L3]>>4 == 6 {
@@ -173,15 +173,15 @@ func (v *View) PartialChecksum() uint16 {
 	return ^gopacket.FoldChecksum(gopacket.ComputeChecksum(addresses, TCP+uint32(v.End-v.L4)))
 }
 
-// SetPartialChecksum makes the TCP checksum one that the device shall complete.
+// SetPartialChecksum sets a TCP checksum that the device completes.
 func (v *View) SetPartialChecksum() {
 	binary.BigEndian.PutUint16(v.Frame[v.L4+16:], v.PartialChecksum())
 }
 
-// Checksum is the field as it stands there.
+// Checksum returns the checksum field.
 func (v *View) Checksum() uint16 { return binary.BigEndian.Uint16(v.Frame[v.L4+16:]) }
 
-// Ports are the source and the destination port.
+// Ports returns the source and the destination port.
 func (v *View) Ports() [2]uint16 {
 	return [2]uint16{binary.BigEndian.Uint16(v.Frame[v.L4:]), binary.BigEndian.Uint16(v.Frame[v.L4+2:])}
 }

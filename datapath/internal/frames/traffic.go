@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// Traffic is what many TCP connections between hosts on the left and on the right of a switch send:
-// handshakes, data, acknowledgements, ends; of either IP version, with and without tags, options and
-// extension headers.
+// Traffic is what many TCP connections send between hosts on the left and on the right of a switch: handshakes,
+// data, acknowledgements and ends. It has both IP versions, with and without tags, options and extension
+// headers.
 type Traffic struct {
 	r     *rand.Rand
 	conns []connection
@@ -21,16 +21,15 @@ type Sent struct {
 	LeftToRight bool
 }
 
-// connection is one of Traffic. Its two ends are those of the segments it is made of: 0 sends to the
-// right, 1 to the left.
+// connection is one connection of Traffic. End 0 sends to the right, end 1 to the left.
 type connection struct {
 	ends  [2]Segment
 	style style
 	step  step
-	left  int // steps of data that it still makes
+	left  int // steps of data that it will still make
 }
 
-// step is what a connection does next.
+// step is the next action of a connection.
 type step int
 
 const (
@@ -47,7 +46,7 @@ type style struct {
 	padded               bool
 }
 
-// NewTraffic begins so many connections; one that ends is followed by another.
+// NewTraffic begins this many connections. A new one follows each that ends.
 func NewTraffic(r *rand.Rand, connections int) *Traffic {
 	t := &Traffic{r: r, conns: make([]connection, connections), buf: make([]byte, 0, 4096)}
 	for i := range t.conns {
@@ -95,14 +94,14 @@ func address6(r *rand.Rand) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// Next is the next frame of some connection.
+// Next returns the next frame of some connection.
 func (t *Traffic) Next() Sent {
 	c := &t.conns[t.r.IntN(len(t.conns))]
 	side := t.segment(c)
 	t.buf = c.ends[side].Append(t.buf[:0])
 	if c.step > stepEnd {
 		t.begin(c)
-	} else if t.r.IntN(64) != 0 { // sometimes the same is sent again
+	} else if t.r.IntN(64) != 0 { // sometimes the same segment is sent again
 		c.ends[side].Seq += c.ends[side].occupies()
 		c.ends[1-side].Ack = c.ends[side].Seq
 		if c.step < stepData {
@@ -112,7 +111,7 @@ func (t *Traffic) Next() Sent {
 	return Sent{t.buf, side == 0}
 }
 
-// occupies is how much of the sequence space a segment takes.
+// occupies returns how much of the sequence space a segment takes.
 func (s *Segment) occupies() uint32 {
 	n := uint32(len(s.Payload))
 	if s.Flags&SYN != 0 {
@@ -124,7 +123,7 @@ func (s *Segment) occupies() uint32 {
 	return n
 }
 
-// segment prepares the connection's next segment and gives the end that sends it.
+// segment prepares the connection's next segment and returns the end that sends it.
 func (t *Traffic) segment(c *connection) int {
 	r := t.r
 	side := []int{0, 1, 0, r.IntN(2), r.IntN(2)}[c.step]
@@ -156,7 +155,7 @@ func (t *Traffic) segment(c *connection) int {
 	return side
 }
 
-// data is what an open connection sends: data, acknowledgements of it, and what is rare.
+// data is what an open connection sends: data, acknowledgements, and rare segments.
 func (t *Traffic) data(c *connection, s *Segment) {
 	r := t.r
 	t.options(c, s)
@@ -200,7 +199,7 @@ func (t *Traffic) synOptions(c *connection, s *Segment) {
 	t.options(c, s)
 }
 
-// options are those of every segment of the connection. Each is a multiple of 4 bytes.
+// options returns the options of every segment of the connection. Each is a multiple of 4 bytes.
 func (t *Traffic) options(c *connection, s *Segment) {
 	r := t.r
 	if c.style.signed {

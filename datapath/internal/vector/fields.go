@@ -8,8 +8,9 @@ import (
 	"unicode"
 )
 
-// Of gives the fields of a struct of unsigned integers, arrays of them, and structs and arrays of such, that are not 0. A Go field
-// WindowQ8 or MSSBytes is window_q8 or mss_bytes; unexported fields are padding.
+// Of returns the fields of a struct that are not 0. The struct has unsigned integers, arrays of them, and
+// structs and arrays of such. The key of the Go field WindowQ8 is window_q8, of MSSBytes mss_bytes; unexported
+// fields are padding.
 func Of(structure any) Fields {
 	var out Fields
 	each(reflect.ValueOf(structure), func(key string, v reflect.Value) {
@@ -20,8 +21,8 @@ func Of(structure any) Fields {
 	return out
 }
 
-// Into sets a struct's fields, the others to 0. A key without a field, or a value that the field
-// cannot hold, is an error.
+// Into sets a struct's fields, and all others to 0. It returns an error for a key without a field, or a value
+// too large for its field.
 func (f Fields) Into(structure any) error {
 	v := reflect.ValueOf(structure).Elem()
 	v.SetZero()
@@ -40,8 +41,8 @@ func (f Fields) Into(structure any) error {
 	return nil
 }
 
-// each visits the unsigned integers of a struct. A field of a struct within it is named OUTER_FIELD, and of the i-th of an
-// array of structs OUTERi_FIELD.
+// each visits the unsigned integers of a struct. The key of a field of a struct within it is OUTER_FIELD; in
+// the i-th of an array of structs it is OUTERi_FIELD.
 func each(v reflect.Value, visit func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		field, name := v.Field(i), v.Type().Field(i)

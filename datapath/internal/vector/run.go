@@ -4,13 +4,13 @@ import "fmt"
 
 // Machine is a world that runs a law.
 type Machine interface {
-	// Begin puts a configuration and a state in place.
+	// Begin sets a configuration and a state.
 	Begin(config, state Fields) error
-	// Do lets an event happen. It gives the whole state afterwards and the result, 0 if it has none.
+	// Do runs an event. It returns the whole state afterwards and the result, 0 if it has none.
 	Do(event string, args Fields) (state Fields, result uint64, err error)
 }
 
-// Mismatch is an is line that the machine does not bear out.
+// Mismatch is an is line that differs from the machine's result.
 type Mismatch struct {
 	Line      int
 	Case      string
@@ -22,8 +22,7 @@ func (m Mismatch) String() string {
 	return fmt.Sprintf("line %d, case %q: %s\n want%s\n got %s", m.Line, m.Case, m.Event, m.Want, m.Got)
 }
 
-// Run lets the machine go through the file and gives how many is lines it checked and which of them do
-// not hold.
+// Run runs the file on the machine. It returns the number of is lines it checked, and the lines that differ.
 func (f *File) Run(m Machine) (checked int, wrong []Mismatch, err error) {
 	err = f.walk(m, func(name string, event Line, is *Line, got Fields) {
 		checked++
@@ -34,7 +33,7 @@ func (f *File) Run(m Machine) (checked int, wrong []Mismatch, err error) {
 	return checked, wrong, err
 }
 
-// Update rewrites every is line to what the machine says. A do line without one gets one.
+// Update rewrites every is line to the machine's result. It adds the line to a do line without one.
 func (f *File) Update(m Machine) error {
 	var lines []Line
 	for i, l := range f.Lines {

@@ -28,11 +28,11 @@ type Fields []Field
 
 // Field is one value.
 type Field struct {
-	Key   string // of an element of an array NAME.INDEX
+	Key   string // for an element of an array NAME.INDEX
 	Value uint64
 }
 
-// Get gives the value of a key, 0 if it is not there.
+// Get returns the value of a key, 0 if it is missing.
 func (f Fields) Get(key string) uint64 {
 	for _, field := range f {
 		if field.Key == key {
@@ -42,7 +42,7 @@ func (f Fields) Get(key string) uint64 {
 	return 0
 }
 
-// Equal says whether two sets of fields mean the same.
+// Equal reports whether two sets of fields mean the same.
 func (f Fields) Equal(g Fields) bool {
 	for _, pair := range [][2]Fields{{f, g}, {g, f}} {
 		for _, field := range pair[0] {
@@ -54,8 +54,8 @@ func (f Fields) Equal(g Fields) bool {
 	return true
 }
 
-// String writes the fields as a line of a file has them. Elements of an array follow each other in f. Those that are 0 may
-// be left out, and trailing ones are.
+// String writes the fields as a line of a file. Elements of an array are next to each other in f. Those that
+// are 0 may be missing, and String leaves out trailing ones.
 func (f Fields) String() string {
 	var b strings.Builder
 	for i := 0; i < len(f); {
@@ -84,7 +84,7 @@ func (f Fields) String() string {
 	return b.String()
 }
 
-// mostElements is how long an array can be that is written as a list.
+// mostElements is the largest length of an array that is written as a list.
 const mostElements = 1 << 16
 
 // element splits the key ARRAY.INDEX of an element of an array. ok is false for other keys.
@@ -97,7 +97,7 @@ func element(key string) (array string, index int, ok bool) {
 	return array, index, err == nil && index >= 0 && index < mostElements && strconv.Itoa(index) == number
 }
 
-// Line is one line of a file. Of a blank line or comment only Text is set.
+// Line is one line of a file. A blank line or comment sets only Text.
 type Line struct {
 	Number  int
 	Keyword string // law, case, config, state, do, is
@@ -124,7 +124,7 @@ type File struct {
 	Lines []Line
 }
 
-// Parse reads a file; name is for its errors.
+// Parse reads a file. name is for its errors.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{}
 	in := bufio.NewScanner(r)

@@ -42,7 +42,7 @@ func (s *sum) Do(event string, args vector.Fields) (state vector.Fields, result 
 	return vector.Of(s.state), 1, nil
 }
 
-// A file is read, holds, and is written as it was; a wrong expectation is found, and put right.
+// A file is read, run, and written unchanged. Run finds a wrong expectation, and Update corrects it.
 func TestFileGoesThrough(t *testing.T) {
 	f, err := vector.Parse("text", strings.NewReader(text))
 	if err != nil {
@@ -74,7 +74,7 @@ func TestFileGoesThrough(t *testing.T) {
 	}
 }
 
-// What is not understood is refused with its line, not passed over.
+// Parse refuses a line that it does not understand, and names the line.
 func TestFileIsStrict(t *testing.T) {
 	for _, bad := range []string{
 		"case no law\n",
@@ -118,7 +118,7 @@ func TestNamesOfFields(t *testing.T) {
 	}
 }
 
-// Elements that are 0 may be named or not: a list ends with its last element that is not 0.
+// Elements that are 0 may be named or not. A list ends with its last element that is not 0.
 func TestArraysAreWritten(t *testing.T) {
 	for _, c := range []struct {
 		fields vector.Fields
