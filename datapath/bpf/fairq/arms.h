@@ -66,12 +66,12 @@ static __always_inline void sip_word(__u64 v[4], __u64 word)
 }
 
 // SipHash-1-3 of the key, cut to 16 bits. The ends' choice of ports and addresses does not tell them.
-__noinline int lot_of(const struct flow_ends *key)
+static __always_inline __u16 lot_of(const struct flow_ends *key)
 {
 	struct control *control = control_of();
 	__u64 v[4];
 
-	if (!key || !control)
+	if (!control)
 		return 0;
 	v[0] = control->seed[0] ^ 0x736f6d6570736575;
 	v[1] = control->seed[1] ^ 0x646f72616e646f6d;
@@ -119,12 +119,15 @@ static __always_inline int is_watched(void)
 }
 
 // A connection begins with what its first segments tell; c is not in the flow table yet.
-static __always_inline void arms_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
+__noinline int arms_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
 {
-	segment_ends(ctx, s, &c->ends);
+	if (!c || !s)
+		return 0;
+	segment_ends_read(ctx, s, &c->ends);
 	c->lot = lot_of(&c->ends);
 	for (int side = 0; side < 2; side++)
 		c->data_lately[side] = c->acks_lately[side] = LATELY;
+	return 0;
 }
 
 // Data, or acknowledgements, of a direction went on. Where they had not for long, the others have time to follow.

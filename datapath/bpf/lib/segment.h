@@ -106,9 +106,24 @@ static __always_inline int is_tunnel_port(__be16 port)
 	return 0;
 }
 
+#define SEGMENT_DIRECT_MAX 256 // headers that begin further in are read by the helper
+
+// Reads n words of the packet, at the offset `at`. They are mostly directly accessible: a helper takes longer than the
+// rest of the parser. Words, because the compiler copies bytes one by one. 0: the packet has them.
+static __always_inline long segment_words(struct __sk_buff *ctx, __u32 at, __u32 *word, __u32 n)
+{
+	__u8 *head = (__u8 *)(long)ctx->data;
+
+	if (at >= SEGMENT_DIRECT_MAX || head + at + 4 * n > (__u8 *)(long)ctx->data_end)
+		return bpf_skb_load_bytes(ctx, at, word, 4 * n);
+	for (__u32 i = 0; i < n; i++)
+		word[i] = ((__u32 *)(head + at))[i];
+	return 0;
+}
+
 static __always_inline enum segment_kind segment_not_tcp(struct __sk_buff *ctx, __u8 protocol, __u32 l4)
 {
-	__be16 port[2];
+	__u32 ports;
 
 	switch (protocol) {
 	case IP_IPIP:
@@ -118,7 +133,7 @@ static __always_inline enum segment_kind segment_not_tcp(struct __sk_buff *ctx, 
 	case IP_AH:
 		return SEGMENT_TUNNEL;
 	case IP_UDP:
-		if (!bpf_skb_load_bytes(ctx, l4, port, sizeof(port)) && (is_tunnel_port(port[1]) || is_tunnel_port(port[0])))
+		if (!segment_words(ctx, l4, &ports, 1) && (is_tunnel_port(ports >> 16) || is_tunnel_port(ports & 0xffff)))
 			return SEGMENT_TUNNEL;
 	}
 	return SEGMENT_OTHER;
@@ -127,12 +142,9 @@ static __always_inline enum segment_kind segment_not_tcp(struct __sk_buff *ctx, 
 // Reads the TCP header at l4 and puts the ends in order. end is the offset behind the IP packet.
 static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx, struct segment *s, __u32 l4, __u32 end)
 {
-	__u8 *head = (__u8 *)(long)ctx->data;
-	__u32 word[5];
+	__u32 word[TCP_BYTES / 4];
 
-	if (l4 < 256 && head + l4 + TCP_BYTES <= (__u8 *)(long)ctx->data_end)
-		__builtin_memcpy(word, head + l4, TCP_BYTES);
-	else if (bpf_skb_load_bytes(ctx, l4, word, TCP_BYTES))
+	if (segment_words(ctx, l4, word, TCP_BYTES / 4))
 		return SEGMENT_SHORT;
 	s->l4 = l4;
 	s->ports = word[0];
@@ -154,11 +166,11 @@ static __always_inline __u32 ports_swapped(__u32 ports) { return ports << 16 | p
 static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx, struct segment *s, __u8 *head, __u32 l3)
 {
 	enum segment_kind kind;
-	__u32 word[5], header, bytes;
+	const __u32 *word = (const __u32 *)(head + l3);
+	__u32 header, bytes;
 
 	if (head + l3 + FRAME_IPV4_BYTES > (__u8 *)(long)ctx->data_end)
 		return SEGMENT_SHORT;
-	__builtin_memcpy(word, head + l3, FRAME_IPV4_BYTES);
 	header = (word[0] & 15) * 4;
 	bytes = bpf_ntohs(word[0] >> 16);
 	if ((word[0] >> 4 & 15) != 4 || header < FRAME_IPV4_BYTES)
@@ -181,11 +193,11 @@ static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx
 }
 
 // Whether the sender of an IPv6 segment is end 1.
-static __always_inline int segment_side(const __u32 address[2][4], __u32 ports)
+static __always_inline int segment_side(const __u32 *from, const __u32 *to, __u32 ports)
 {
 	for (int i = 0; i < 4; i++)
-		if (address[0][i] != address[1][i])
-			return address[0][i] > address[1][i];
+		if (from[i] != to[i])
+			return from[i] > to[i];
 	return (ports & 0xffff) > ports >> 16;
 }
 
@@ -199,16 +211,11 @@ const volatile __u32 flow_digest_key[2 * DIGEST_WORDS] = {
 
 // Two words of NH (Black et al., UMAC, 1999) over the ends: two connections have the same with a chance of 2^-64, whatever
 // their ends are, as long as nobody knows the key.
-static __always_inline void segment_digest(struct flow_key *key, const __u32 address[2][4], __u32 side, __u32 ports,
+static __always_inline void segment_digest(struct flow_key *key, const __u32 *first, const __u32 *second, __u32 ports,
 					   __u32 vlans)
 {
 	const volatile __u32 *k = flow_digest_key;
-	__u32 first[4], second[4];
 
-	for (int i = 0; i < 4; i++) {
-		first[i] = side ? address[1][i] : address[0][i];
-		second[i] = side ? address[0][i] : address[1][i];
-	}
 	for (int n = 0; n < 2; n++, k += DIGEST_WORDS)
 		key->word[n] = (__u64)(first[0] + k[0]) * (first[1] + k[1]) + (__u64)(first[2] + k[2]) * (first[3] + k[3]) +
 			       (__u64)(second[0] + k[4]) * (second[1] + k[5]) + (__u64)(second[2] + k[6]) * (second[3] + k[7]) +
@@ -219,7 +226,8 @@ static __always_inline void segment_digest(struct flow_key *key, const __u32 add
 __noinline int segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u32 l3)
 {
 	__u8 *ip;
-	__u32 l4 = l3 + FRAME_IPV6_BYTES, bytes, address[2][4];
+	__u32 l4 = l3 + FRAME_IPV6_BYTES, bytes;
+	const __u32 *from, *to;
 	enum segment_kind kind;
 	__u8 protocol;
 
@@ -230,7 +238,8 @@ __noinline int segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u32
 		return SEGMENT_SHORT;
 	bytes = bpf_ntohs(*(__be16 *)(ip + 4));
 	protocol = ip[6];
-	__builtin_memcpy(address, ip + 8, sizeof(address));
+	from = (const __u32 *)(ip + 8);
+	to = from + 4;
 	for (int i = 0; i < SEGMENT_EXTENSIONS_MAX && protocol != IP_TCP; i++) {
 		__u8 next[2];
 
@@ -250,8 +259,11 @@ __noinline int segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u32
 	kind = segment_read_tcp(ctx, s, l4, bytes ? l3 + FRAME_IPV6_BYTES + bytes : ctx->len);
 	if (kind != SEGMENT_TCP)
 		return kind;
-	s->side = segment_side(address, s->ports);
-	segment_digest(&s->key, address, s->side, s->side ? ports_swapped(s->ports) : s->ports, s->vlans);
+	s->side = segment_side(from, to, s->ports);
+	if (s->side)
+		segment_digest(&s->key, to, from, ports_swapped(s->ports), s->vlans);
+	else
+		segment_digest(&s->key, from, to, s->ports, s->vlans);
 	return kind;
 }
 
@@ -297,20 +309,19 @@ static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, str
 	return segment_read_ip(ctx, s, head, *(__be16 *)(head + two - 2), two);
 }
 
-// Reads the ends in full, for what is seldom: they are not kept from the first reading. Checked by the verifier once.
-__noinline int segment_ends(struct __sk_buff *ctx, const struct segment *s, struct flow_ends *ends)
+// Reads the ends in full, for what is seldom: they are not kept from the first reading. 0: the packet does not have them.
+static __always_inline int segment_ends_read(struct __sk_buff *ctx, const struct segment *s, struct flow_ends *ends)
 {
-	__u32 address[2][4] = {}, side;
+	__u32 address[2][4] = {}, ipv4[2], side = s->side & 1;
 
-	if (!s || !ends)
-		return 0;
-	side = s->side & 1;
 	if (s->is_ipv6) {
-		if (bpf_skb_load_bytes(ctx, s->l3 + 8, address, sizeof(address)))
+		if (segment_words(ctx, s->l3 + 8, address[0], 8))
 			return 0;
 	} else {
-		if (bpf_skb_load_bytes(ctx, s->l3 + 12, &address[0][3], 4) || bpf_skb_load_bytes(ctx, s->l3 + 16, &address[1][3], 4))
+		if (segment_words(ctx, s->l3 + 12, ipv4, 2))
 			return 0;
+		address[0][3] = ipv4[0];
+		address[1][3] = ipv4[1];
 		address[0][2] = address[1][2] = bpf_htonl(0xffff);
 	}
 	for (int i = 0; i < 4; i++) {
@@ -321,6 +332,12 @@ __noinline int segment_ends(struct __sk_buff *ctx, const struct segment *s, stru
 	ends->port[!side] = (__be16)(s->ports >> 16);
 	ends->vlans = s->vlans;
 	return 1;
+}
+
+// The same, checked by the verifier once.
+__noinline int segment_ends(struct __sk_buff *ctx, const struct segment *s, struct flow_ends *ends)
+{
+	return s && ends ? segment_ends_read(ctx, s, ends) : 0;
 }
 
 // ---- options ----
@@ -350,7 +367,7 @@ struct option_walk {
 };
 
 // One option of the walk. 1: that was all, or the list contradicts itself.
-static long option_step(__u32 i, struct option_walk *w)
+static __always_inline int option_read(struct option_walk *w)
 {
 	__u32 at = w->at;
 	__u8 kind, length;
@@ -380,6 +397,16 @@ static long option_step(__u32 i, struct option_walk *w)
 	return 0;
 }
 
+#define OPTIONS_A_STEP 3 // a call of the loop takes longer than an option
+
+static long option_step(__u32 i, struct option_walk *w)
+{
+	for (int n = 0; n < OPTIONS_A_STEP; n++)
+		if (option_read(w))
+			return 1;
+	return 0;
+}
+
 // Reads a segment's options. A function that the verifier checks once, on its own.
 __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment *s, struct tcp_options *o)
 {
@@ -396,7 +423,7 @@ __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment 
 	w.bytes = bytes;
 	// 0, which the verifier does not know: else it walks the list anew from every byte that it could be at.
 	w.at = s->l4 >> 16;
-	bpf_loop(TCP_OPTIONS_MAX, option_step, &w, 0);
+	bpf_loop(TCP_OPTIONS_MAX / OPTIONS_A_STEP + 1, option_step, &w, 0);
 	*o = w.found;
 	return 0;
 }
