@@ -144,8 +144,7 @@ WEIR_INLINE weir_u16 window_convert(weir_u16 field, weir_u8 from_shift, weir_u8 
 
 // The checksum after a 16-bit word of what it covers became another: RFC 1624, equation 3,
 // HC' = ~(~HC + ~m + m'). (FQ-15: the paper adds m' - m to HC, which is the wrong sign.) All three in
-// one byte order, whichever. For worlds without a helper: a kernel program uses bpf_l4_csum_replace,
-// which knows the packet's checksum state.
+// one byte order, whichever. Not for a packet whose checksum the device still has to add (bpf/lib/rewrite.h).
 WEIR_INLINE weir_u16 window_checksum(weir_u16 check, weir_u16 old_word, weir_u16 new_word)
 {
 	weir_u32 sum = (weir_u16)~check + (weir_u32)(weir_u16)~old_word + new_word;

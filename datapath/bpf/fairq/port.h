@@ -16,6 +16,7 @@
 #include <bpf/bpf_core_read.h>
 #include "flows.h"
 #include "trace.h"
+#include "../lib/rewrite.h"
 #include "../../core/fairq/release.h"
 #include "../../core/fairq/seats.h"
 
@@ -23,7 +24,6 @@
 #define NAP_MAX_NS 4000000u         // packets may end at any time; a gap over 5 ms is one too long
 #define NETREG_REGISTERED 1
 
-extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
 
 struct timer_slot {

@@ -32,7 +32,7 @@
 #include "../lib/rewrite.h"
 
 // Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.
-static __always_inline long unify_write(struct __sk_buff *ctx, const struct segment *s, __u32 scale_at, __u8 shift)
+static __always_inline long unify_write(struct __sk_buff *ctx, struct segment *s, __u32 scale_at, __u8 shift)
 {
 	__u32 at = scale_at & ~1u;
 	__be16 old, new, mask;
@@ -41,7 +41,7 @@ static __always_inline long unify_write(struct __sk_buff *ctx, const struct segm
 		return -1;
 	mask = scale_at & 1 ? bpf_htons(0x00ff) : bpf_htons(0xff00);
 	new = (old & ~mask) | ((__be16)(shift << 8 | shift) & mask);
-	return new == old ? 0 : tcp_write(ctx, s, at, old, new, sizeof(new));
+	return new == old ? 0 : option_write(ctx, s, at, old, new);
 }
 
 static __always_inline int observes(void)

@@ -44,6 +44,11 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 };
 
+// sk_buff.ip_summed: the device adds the checksum.
+enum {
+	CHECKSUM_PARTIAL = 3,
+};
+
 // Errors that helpers return, negated.
 enum {
 	EBUSY = 16,
@@ -160,6 +165,7 @@ struct sk_buff {
 	char cb[48];
 	unsigned int len;
 	unsigned int data_len;
+	__u8 ip_summed : 2;
 	unsigned int end; // an offset from head on 64-bit machines
 	unsigned char *head;
 	unsigned char *data;

@@ -1,47 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// How a program writes into a TCP header. Every write goes through tcp_write: window, reserved bits, options.
+// How a program writes into a TCP header: window, reserved bits, options. Checksums follow.
 #ifndef WEIR_BPF_REWRITE_H
 #define WEIR_BPF_REWRITE_H
 
+#include <bpf/bpf_core_read.h>
+#include "../../core/window.h"
 #include "segment.h"
 
-// Replaces `bytes` (2 or 4) of the TCP header, `at` bytes from its start, and updates the checksum. `at` is even; old and
-// new are as on the wire. 0, or an error of the kernel's (no memory), the packet then being as it was.
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+
+// Whether the device adds the checksum: the header then holds the sum of the pseudo-header, which no write changes.
+static __always_inline int checksum_is_partial(struct __sk_buff *ctx)
+{
+	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+
+	return BPF_CORE_READ_BITFIELD(skb, ip_summed) == CHECKSUM_PARTIAL;
+}
+
+// Stores `bytes` of the TCP header, from byte `at` to the end of its checksum, which follows the words that changed. One
+// helper takes half the time of bpf_l4_csum_replace and a store. 0, or an error of the kernel's (no memory), the packet
+// then being as it was.
 //
-// The helper knows the states of a checksum: whole, partial (the device adds the rest), complete (the sum over the
-// packet, which stays: the word and the checksum change it to and fro, so the store recomputes nothing).
-static __always_inline long tcp_write(struct __sk_buff *ctx, const struct segment *s, __u32 at, __be32 old, __be32 new,
+// A checksum that is partial is not stored. skb->csum of a CHECKSUM_COMPLETE packet stays: words and checksum change the
+// packet's sum to and fro, so the store recomputes nothing (flag 0).
+static __always_inline long tcp_store(struct __sk_buff *ctx, const struct segment *s, __u32 at, const void *words,
 				      __u32 bytes)
 {
-	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, bytes);
-
-	// The checksum's write has made the header writable: the store cannot fail after it.
-	return err ? err : bpf_skb_store_bytes(ctx, s->l4 + at, &new, bytes, 0);
+	if (checksum_is_partial(ctx))
+		return bpf_skb_store_bytes(ctx, s->l4 + at, words, bytes - sizeof(__sum16), 0);
+	return bpf_skb_store_bytes(ctx, s->l4 + at, words, bytes, 0);
 }
 
 // Replaces the window.
 static __always_inline long window_write(struct __sk_buff *ctx, const struct segment *s, __u16 field)
 {
-	return tcp_write(ctx, s, TCP_WINDOW, bpf_htons(s->window), bpf_htons(field), 2);
+	__be16 words[2] = {bpf_htons(field)};
+
+	words[1] = window_checksum(s->check, bpf_htons(s->window), words[0]);
+	return tcp_store(ctx, s, TCP_WINDOW, words, sizeof(words));
 }
 
-// Replaces the reserved bits, which stand in one word with data offset and flags.
-static __always_inline long reserved_write(struct __sk_buff *ctx, const struct segment *s, __u8 reserved)
-{
-	__u16 word = s->header / 4 << 12 | s->flags;
-
-	return tcp_write(ctx, s, TCP_RESERVED, bpf_htons(word | s->reserved << 8), bpf_htons(word | reserved << 8), 2);
-}
-
-// Replaces reserved bits and window in one write.
+// Replaces reserved bits, which stand in one word with data offset and flags, and window.
 static __always_inline long reserved_window_write(struct __sk_buff *ctx, const struct segment *s, __u8 reserved,
 						  __u16 field)
 {
-	__u32 word = (__u32)(s->header / 4) << 28 | (__u32)s->flags << 16;
+	__u16 word = s->header / 4 << 12 | s->flags;
+	__be16 words[3] = {bpf_htons(word | reserved << 8), bpf_htons(field)};
 
-	return tcp_write(ctx, s, TCP_RESERVED, bpf_htonl(word | (__u32)s->reserved << 24 | s->window),
-			 bpf_htonl(word | (__u32)reserved << 24 | field), 4);
+	words[2] = window_checksum(s->check, bpf_htons(word | s->reserved << 8), words[0]);
+	words[2] = window_checksum(words[2], bpf_htons(s->window), words[1]);
+	return tcp_store(ctx, s, TCP_RESERVED, words, sizeof(words));
+}
+
+// Replaces the reserved bits.
+static __always_inline long reserved_write(struct __sk_buff *ctx, const struct segment *s, __u8 reserved)
+{
+	return reserved_window_write(ctx, s, reserved, s->window);
+}
+
+// Replaces two bytes of the options, `at` bytes from the start of the TCP header, and updates the checksum, also in s: the
+// window may be written next. `at` is even; old and new are as on the wire. 0, or an error of the kernel's, the packet then
+// being as it was.
+static __always_inline long option_write(struct __sk_buff *ctx, struct segment *s, __u32 at, __be16 old, __be16 new)
+{
+	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));
+
+	if (err)
+		return err;
+	s->check = window_checksum(s->check, old, new);
+	// The checksum's write has made the header writable: the store cannot fail after it.
+	return bpf_skb_store_bytes(ctx, s->l4 + at, &new, sizeof(new), 0);
 }
 
 #endif

@@ -59,6 +59,7 @@ struct segment {
 	__u32 seq;
 	__u32 ack;
 	__u16 window;  // the field, host order
+	__sum16 check; // as on the wire
 	__u8 header;   // bytes, options included
 	__u8 reserved; // the 4 bits
 	__u8 flags;
@@ -155,6 +156,7 @@ static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx,
 	s->reserved = word[3] >> 24 & 15;
 	s->flags = word[3] >> 16;
 	s->window = word[3];
+	s->check = word[4];
 	if (s->header < TCP_BYTES || end > ctx->len || l4 + s->header > end)
 		return SEGMENT_SHORT;
 	s->payload = end - l4 - s->header;
