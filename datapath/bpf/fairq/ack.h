@@ -39,11 +39,13 @@ struct ack {
 static __always_inline void ack_begins(struct ack *a, const struct segment *s, struct connection *c,
 				       struct port_counts *stats)
 {
+	__u32 id = paths_port(&c->end[!s->side]); // not a->id, whose address would keep all of *a in memory
+
 	a->receiver = &c->end[s->side & 1];
 	a->sender = &c->end[!s->side];
-	a->id = paths_port(a->sender);
-	a->port = port_of(a->id);
-	a->config = bpf_map_lookup_elem(&configs, &a->id);
+	a->id = id;
+	a->port = port_of(id);
+	a->config = bpf_map_lookup_elem(&configs, &id);
 	a->said = &stats->ungoverned;
 	a->granted = (struct granted){};
 	a->asked = (struct asked){};
@@ -58,13 +60,12 @@ static __always_inline void ack_begins(struct ack *a, const struct segment *s, s
 
 static __always_inline void ack_is_granted(struct ack *a, const struct segment *s, struct connection *c, __u64 packets)
 {
-	struct control *control = control_of();
 	int live = 0, opens = 0;
 	__u64 now = 0;
 
-	if (count == COUNT_OPENING && a->window.syn && a->sender->port && control) {
+	if (count == COUNT_OPENING && a->window.syn && a->sender->port) {
 		now = bpf_ktime_get_ns();
-		live = control_is_live(control, now);
+		live = is_live(now);
 		opens = port_holds_opening(a->config, a->port, live);
 	}
 	asked_begins(&a->asked, a->id, a->port);
@@ -79,6 +80,12 @@ static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
 	return (__u32)field << window_shift(a->window.shift, a->window.syn);
 }
 
+// The law with shrink: avoid. Checked by the verifier once, as it has many paths.
+__noinline int ack_keeps_edge(const struct window_ack *window, struct window_edge *edge)
+{
+	return window && edge ? window_rewrite(window, edge) : 0;
+}
+
 // Gives the field that leaves. Of a free flow it is its own, and a->window.field says what it would be.
 static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets,
 					    __u16 *limited)
@@ -86,11 +93,16 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 	struct window_edge edge = {};
 	__u16 own = a->window.field;
 
-	if (shrink == WINDOW_SHRINK_AVOID)
-		edge = acks->edge;
 	a->window.window_q8 = a->granted.window_q8 ? a->granted.window_q8 : a->granted.would_q8;
 	a->window.floor_bytes = grant_floor(a->config, a->receiver->mss, a->sender->gso);
-	*limited = window_rewrite(&a->window, &edge);
+	if (shrink == WINDOW_SHRINK_AVOID) {
+		struct window_ack window = a->window; // whose address is passed on: *a stays in registers
+
+		edge = acks->edge;
+		*limited = ack_keeps_edge(&window, &edge);
+	} else {
+		*limited = window_rewrite(&a->window, &edge);
+	}
 	asked_law(&a->asked, &a->window, *limited);
 	if (!a->sender->port)
 		stats->assumed += packets;
@@ -109,10 +121,10 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 // Writes field and reserved bits, if they are others than what stands there: with scale: unify the field may be another
 // though the law left it. Gives the field that leaves.
 static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct segment *s, struct port_counts *stats,
-					    __u64 packets, __u16 field, __u8 bits, __u64 *said)
+					    __u64 packets, __u16 field, __u8 bits, __u64 *said, const int edge)
 {
 	if (field != s->window || bits != s->reserved) {
-		if (edge_interval ? reserved_window_write(ctx, s, bits, field) : window_write(ctx, s, field)) {
+		if (edge ? reserved_window_write(ctx, s, bits, field) : window_write(ctx, s, field)) {
 			said = &stats->unwritable;
 			field = s->window;
 		} else if (bits != s->reserved) {
@@ -123,22 +135,19 @@ static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct 
 	return field;
 }
 
-// Gives the field that the acknowledgement leaves with.
-__noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
-		      __u64 packets)
+// Gives the field that the acknowledgement leaves with. watched: it is counted for observers. edge: it may advertise; a
+// constant, so that full mode has none of it.
+static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
+				  __u64 packets, int watched, const int edge)
 {
+	struct acks *acks = &c->acks[s->side & 1];
+	__u8 bits = s->reserved;
 	__u16 field, limited;
-	struct acks *acks;
 	struct ack a;
-	__u8 bits;
 
-	if (!s || !c || !stats)
-		return 0;
-	acks = &c->acks[s->side & 1];
-	bits = s->reserved;
 	ack_begins(&a, s, c, stats);
 	if (s->is_signed) {
-		observe_ack(c, s, a.port, ack_bytes(&a, a.window.field), ack_bytes(&a, a.window.field), packets);
+		observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, a.window.field), packets, watched);
 		stats->signed_ += packets;
 		return s->window;
 	}
@@ -148,13 +157,20 @@ __noinline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connectio
 		if (a.granted.window_q8 || a.granted.would_q8)
 			field = ack_is_limited(&a, acks, stats, packets, &limited);
 	}
-	observe_ack(c, s, a.port, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets);
-	if (edge_interval)
+	observe_ack(c, s, ack_bytes(&a, a.window.field), ack_bytes(&a, limited), packets, watched);
+	if (edge)
 		field = edge_advertises(&a.window, a.receiver, s, field, &bits, &a.granted,
 					grant_advertises(a.port, c->lot, &a.granted), &a.asked);
-	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said);
+	field = ack_is_written(ctx, s, stats, packets, field, bits, a.said, edge);
 	asked_told(&a.asked, ctx, s, c, field);
 	return field;
+}
+
+// The same as a function of its own, for edge mode and the trace: they need more stack than there is left. A call takes 7 ns.
+__noinline int on_ack_apart(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
+			    __u64 packets)
+{
+	return s && c && stats ? on_ack(ctx, s, c, stats, packets, is_watched(), edge_interval != 0) : 0;
 }
 
 #endif

@@ -230,6 +230,20 @@ static __always_inline void adopt_ack(struct end *e, const struct segment *s, __
 	e->flags |= END_ACKED;
 }
 
+// Whether so much in flight is more than a window of this field and shift allows.
+static __always_inline int adopt_exceeds(__u32 field, __u8 shift, __u32 in_flight)
+{
+	return shift < 14 && (field << (shift & 15)) + ADOPT_SLACK < in_flight;
+}
+
+// The scale of an end is larger than was thought. Gives the least with which so much may be in flight.
+__noinline int adopt_shift(__u32 field, __u32 shift, __u32 in_flight)
+{
+	for (int i = 0; i < 14 && adopt_exceeds(field, shift, in_flight); i++)
+		shift++;
+	return shift;
+}
+
 // Data towards an end whose scale is not known: the window must have allowed it.
 static __always_inline void adopt_data(struct end *receiver, const struct segment *s)
 {
@@ -238,11 +252,8 @@ static __always_inline void adopt_data(struct end *receiver, const struct segmen
 
 	if (!field || !(receiver->flags & END_ACKED) || in_flight > ACK_ADOPT_MAX)
 		return;
-	for (int i = 0; i < 14; i++) {
-		if (receiver->shift >= 14 || (field << (receiver->shift & 15)) + ADOPT_SLACK >= in_flight)
-			return;
-		receiver->shift++;
-	}
+	if (adopt_exceeds(field, receiver->shift, in_flight))
+		receiver->shift = adopt_shift(field, receiver->shift, in_flight);
 }
 
 // Moves a connection from pending to flows. 0 when the table or the port's share is full.

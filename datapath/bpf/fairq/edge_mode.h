@@ -12,15 +12,6 @@
 #include "port.h"
 #include "unify.h"
 
-// Called once, so that the verifier checks it once.
-__noinline int edge_observes(struct segment *s, struct connection *c, __u32 offered, __u32 granted, __u64 packets)
-{
-	if (!s || !c)
-		return 0;
-	observe_ack(c, s, port_of((__u32)c->end[!s->side].port - 1), offered, granted, packets);
-	return 0;
-}
-
 // Gives the field that an ACK has behind the edge, to which it is left; -1: it is to advertise, or nothing was advertised
 // of its flow.
 __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_counts *stats, __u64 packets)
@@ -56,7 +47,7 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	if (due)
 		return -1;
 	left = edge_left(e, s->window, shift);
-	edge_observes(s, c, (__u32)s->window << shift, left, packets);
+	observe_ack(c, s, (__u32)s->window << shift, left, packets, is_watched());
 	stats->untold += packets;
 	return left >> shift;
 }

@@ -150,7 +150,12 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 	if (count == COUNT_HANDSHAKE && c->syn_ns && is_opener(c, &s))
 		handshake_ends(c);
 	left = edge_interval ? edge_leaves(&s, c, stats, packets) : -1;
-	field = left < 0 ? on_ack(ctx, &s, c, stats, packets) : left;
+	if (left >= 0)
+		field = left;
+	else if (edge_interval || LAW_TRACED)
+		field = on_ack_apart(ctx, &s, c, stats, packets);
+	else
+		field = on_ack(ctx, &s, c, stats, packets, control->watched, 0);
 	if (!(c->end[s.side & 1].flags & END_SCALE))
 		adopt_ack(&c->end[s.side & 1], &s, field);
 	return TCX_NEXT;

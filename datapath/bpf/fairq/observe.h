@@ -9,24 +9,40 @@
 #include "flows.h"
 #include "port.h"
 
-// An acknowledgement leaves that offered so many bytes, and grants so many; of a free flow: that would.
-static __always_inline void observe_ack(struct connection *c, const struct segment *s, const struct port *port,
-					__u32 offered, __u32 granted, __u64 packets)
+// Counts an acknowledgement that offered so many bytes, and grants so many; of a free flow: that would.
+__noinline int observe_counts(struct connection *c, const struct segment *s, __u32 offered, __u32 granted, __u64 packets)
 {
-	const struct end *sender = &c->end[!s->side];
-	struct acks *acks = &c->acks[s->side & 1];
-	struct arm_counts *arm = NULL;
+	struct port_arms *counts;
+	struct arm_counts *arm;
+	struct acks *acks;
+	struct port *port;
+	__u32 id;
 
-	if (is_watched()) {
-		acks->offered = offered;
-		acks->granted = granted;
-		if (port)
-			arm = arm_of((__u32)sender->port - 1, is_held(port, c));
-		if (arm && granted < offered)
-			arm->limited += packets;
-	}
-	if (sender->port)
-		arm_ack(c, s, arm, packets);
+	if (!c || !s)
+		return 0;
+	acks = &c->acks[s->side & 1];
+	acks->offered = offered;
+	acks->granted = granted;
+	id = (__u32)c->end[!s->side].port - 1;
+	port = port_of(id);
+	counts = bpf_map_lookup_elem(&arms, &id);
+	if (!port || !counts) // the port that the data leaves by is not known
+		return 0;
+	arm = &counts->arm[is_held(port, c)];
+	if (granted < offered)
+		arm->limited += packets;
+	arm_ack(c, s, arm, packets);
+	return 0;
+}
+
+// An acknowledgement leaves.
+static __always_inline void observe_ack(struct connection *c, const struct segment *s, __u32 offered, __u32 granted,
+					__u64 packets, int watched)
+{
+	if (watched)
+		observe_counts(c, s, offered, granted, packets);
+	else if (c->end[!s->side].port)
+		arm_ack(c, s, NULL, packets);
 }
 
 #endif

@@ -47,6 +47,14 @@ static __always_inline int control_is_live(const struct control *control, __u64 
 	return lease_is_live(control->releasing, control->heartbeat_ns, control->lease_ns, now);
 }
 
+// The same of the switch's control entry.
+static __always_inline int is_live(__u64 now)
+{
+	struct control *control = control_of();
+
+	return control && control_is_live(control, now);
+}
+
 // What ACKs are held to in another mode, or on the way to one. That may lower the grant at once, but not
 // raise it: senders would burst.
 __noinline int port_hold(__u32 id, __u64 gap)

@@ -35,6 +35,8 @@ enum law_left {
 
 #ifdef WEIR_LAW_TRACE
 
+#define LAW_TRACED 1
+
 // core/fairq/seats.h, with the port's lock around it.
 #define WEIR_SEAT_COMES(port, id, seat) law_seat_comes(id, seat)
 #define WEIR_SEAT_GOES(port, id, seat) law_seat_goes(id, seat, 0)
@@ -558,6 +560,8 @@ static __always_inline void asked_left(struct asked *asked, const struct segment
 }
 
 #else
+
+#define LAW_TRACED 0
 
 struct turn {
 };

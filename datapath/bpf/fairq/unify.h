@@ -102,8 +102,10 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 }
 
 // The field of an end's window in the unit that the other end takes it for.
-static __always_inline __u16 unify_field(const struct end *e, const struct segment *s)
+__noinline int unify_field(const struct end *e, const struct segment *s)
 {
+	if (!e || !s)
+		return 0;
 	if (!(e->flags & END_UNIFIED) || s->flags & TCP_SYN)
 		return s->window;
 	return window_convert(s->window, e->shift, e->told);
