@@ -25,7 +25,7 @@
 #include "arms.h"
 #include "flows.h"
 #include "port.h"
-#include "../lib/segment.h"
+#include "../lib/options.h"
 
 enum signed_mode {
 	SIGNED_PASS = 0,  // left as they are

@@ -29,6 +29,7 @@
 
 #include "flows.h"
 #include "port.h"
+#include "../lib/options.h"
 #include "../lib/rewrite.h"
 
 // Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.

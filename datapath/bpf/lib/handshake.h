@@ -6,7 +6,7 @@
 #define WEIR_BPF_HANDSHAKE_H
 
 #include "../../core/handshake.h"
-#include "segment.h"
+#include "options.h"
 
 // Whether a segment acknowledges a SYN: `asked` is the number behind it.
 static __always_inline int handshake_answers(const struct segment *s, __u32 asked)
