@@ -89,7 +89,7 @@ func (g *gatherer) verdicts() (map[int]*Verdict, error) {
 	out := map[int]*Verdict{}
 	for _, v := range list {
 		to := &Verdict{
-			RateBits: uint64(v.Rate), ShapeBits: uint64(v.Shape), BufferBytes: uint64(v.Buffer), TargetBytes: uint64(v.Target), PipeBytes: uint64(v.Pipe),
+			RateBits: uint64(v.Rate), ShapeBits: uint64(v.Shape), BufferBytes: uint64(v.Buffer), TargetBytes: uint64(v.Target), PipeBytes: uint64(v.Windows),
 		}
 		if v.Err != nil {
 			to.Refusal = firstLine(v.Err)

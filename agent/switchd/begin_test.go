@@ -17,7 +17,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// machine is a namespace with a BPF file system of its own and two veths, and what runs switches there.
+// machine is a namespace with a BPF file system of its own and two veths, and the switches that run there.
 type machine struct {
 	*testnet.Namespace
 	net, mounts *os.File
@@ -45,11 +45,11 @@ func newMachine(t *testing.T, ports ...string) *machine {
 	return m
 }
 
-// run runs a switch in the namespace until ctx is done, as a process of its own would.
+// run runs a switch in the namespace until ctx is done, like a process of its own.
 func (m *machine) run(ctx context.Context, c *Config) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(int(m.mounts.Fd()), unix.CLONE_NEWNS), unix.Setns(int(m.net.Fd()), unix.CLONE_NEWNET))
 		if err == nil {
 			err = Run(ctx, c)
@@ -72,8 +72,8 @@ func shaping(name string, ports ...string) *Config {
 	return c
 }
 
-// Of processes that start at once under one name one works and the others are told so. They leave what the first
-// recorded: without its record nobody would take its shaper off after a crash.
+// Of several processes started at once under one name, one runs and the others get an error. They must not remove the
+// records of the first: without them nobody would remove its shaper after a crash.
 func TestRun_SeveralAtOnce(t *testing.T) {
 	m := newMachine(t, "p0", "p1", "p2")
 	for round := range 4 {
@@ -120,8 +120,8 @@ func TestRun_SeveralAtOnce(t *testing.T) {
 	}
 }
 
-// Two switches with a port in common: the second is refused, whether it names the port or a pattern, before it
-// changes anything; and it can have the others.
+// Two switches have a port in common. The second is refused before it changes anything, whether it lists the port by
+// name or by a pattern. It can have the other ports.
 func TestRun_PortOfAnotherSwitch(t *testing.T) {
 	m := newMachine(t, "p0", "p1")
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,14 +8,14 @@ import (
 	"weir/datapath/reading"
 )
 
-// Enforce says where windows are held: on which ports, and of how many of their flows. The other ports, and
-// the other flows, are only observed.
+// Enforce says on which ports, and for which share of their flows, windows are limited. All other flows are only
+// observed.
 type Enforce struct {
 	Ports   []string // names or patterns; empty: all
-	Percent int      // of the flows of each, 0 to 100, chosen by a hash
+	Percent int      // of the flows of each, 0 to 100, chosen by a hash of the connection
 }
 
-// percent is how many of a port's flows are to be held.
+// percent returns the share of a port's flows to limit, 0 to 100.
 func (e *Enforce) percent(port string) int {
 	if len(e.Ports) == 0 {
 		return e.Percent
@@ -33,18 +33,18 @@ const (
 	tcpOverhead = ethernet + 20 + 20 + 12 // with IPv4 and timestamps
 )
 
-// line is what a port is like, whatever is held on it.
+// line describes a port, independent of what is limited on it.
 type line struct {
 	rate   float64       // C, bytes/s
-	rtt    time.Duration // configured: of flows when nothing queues
+	rtt    time.Duration // configured round-trip time of flows with empty queues
 	target float64       // αB, bytes
 	buffer float64       // B, bytes
 
 	segment float64 // payload of the largest packet, bytes
 }
 
-// emptyPipe is C*R with nothing queued, in bytes. A handshake that took less than what is configured has
-// seen the true round trip; one that took more may have waited in the queue.
+// bdp returns C*R with empty queues, in bytes. A handshake shorter than the configured RTT measured the true round
+// trip; a longer one may include queueing, so it is ignored.
 func (l *line) bdp(handshake time.Duration) float64 {
 	rtt := l.rtt
 	if handshake > 0 {
@@ -53,28 +53,27 @@ func (l *line) bdp(handshake time.Duration) float64 {
 	return l.rate * rtt.Seconds()
 }
 
-// fullPipe is what is on its way and waiting while free flows fill the queue: what held flows are to have
-// their share of, or the free ones would starve them. It is what a handshake took lately, queue and all,
-// or the empty pipe and the queue, whichever is more: the least of the handshakes may have met a queue
-// that was empty for a moment. With a full buffer it cannot be more.
+// bdpWithQueue returns the bytes in flight, queued ones included, while the unlimited flows of a canary fill the queue.
+// The limited flows get their share of it; with less, the unlimited flows would starve them. It is C times the recent
+// handshake RTT, which includes the queue, or BDP plus queue, whichever is larger: the shortest handshake may have met
+// a queue that was empty for a moment. BDP plus buffer is the upper bound.
 //
-// Half a segment of each flow is added: senders have whole segments in flight, so of a window the rest
-// below one is lost to them.
+// Half a segment per flow is added: senders send whole segments, so on average half a segment of each window stays
+// unused.
 func (l *line) bdpWithQueue(handshake time.Duration, queue float64, flows uint32) float64 {
 	bdp := max(l.rate*handshake.Seconds(), l.bdp(handshake)+max(queue, 0))
 	return min(bdp, l.rate*l.rtt.Seconds()+l.buffer) + float64(flows)*l.segment/2
 }
 
 const (
-	bdpTimeConstant = 4 * time.Second // in which a pipe's length follows what is measured
-	bdpStep         = 1.0 / 16        // a smaller change is not worth a write
+	bdpTimeConstant = 4 * time.Second // with which the value follows the measurements
+	bdpStep         = 1.0 / 16        // smaller relative changes are not written to the kernel
 )
 
-// pipeLength is the length of a port's pipe as it is told to the kernel: it follows what is measured
-// slowly, and without jumps.
+// smoothedBDP is a port's BDP as written to the kernel. It follows the measurements slowly and without jumps.
 type smoothedBDP struct{ follows, written float64 }
 
-// measured moves it on by what was measured after such a time.
+// measured updates the value with a measurement of bytes, taken after the given time.
 func (p *smoothedBDP) measured(bytes float64, after time.Duration) {
 	if p.follows == 0 {
 		p.follows = bytes
@@ -85,22 +84,22 @@ func (p *smoothedBDP) measured(bytes float64, after time.Duration) {
 	}
 }
 
-// stage is how far a port is.
+// stage is the stage of a port's canary.
 type stage uint8
 
 const (
-	stageBefore     stage = iota // what holds without Weir is measured first
-	stageEnforcing               // windows are held
-	stageRolledBack              // a rule was broken: nothing is held until the configuration is read again
+	stageBefore     stage = iota // measures how the port behaves without Weir
+	stageEnforcing               // limits windows
+	stageRolledBack              // a rule was broken: nothing is limited until the configuration is read again
 )
 
-// canary is one port's way from observing to enforcing, and back.
+// canary is the state of one port between observing and enforcing.
 type canary struct {
 	line      line
 	percent   int
 	stage     stage
 	bdp       smoothedBDP
-	handshake time.Duration // the least that was measured; 0: none
+	handshake time.Duration // shortest one measured; 0: none
 	watch     *rollbackWatch
 }
 
@@ -116,7 +115,7 @@ func newCanary(percent int, r *Rollback) *canary {
 	return c
 }
 
-// hold is what the port's law is to do now.
+// mode returns which flows the port's law must limit now, and how many buckets of them.
 func (c *canary) mode() (reading.Hold, uint32) {
 	share := uint32(c.percent * reading.Lots / 100)
 	switch {
@@ -128,7 +127,7 @@ func (c *canary) mode() (reading.Hold, uint32) {
 	return reading.HoldPart, share
 }
 
-// holding is what the port's law is to hold at its stage.
+// enforcement returns what the port's law must limit at its stage.
 func (c *canary) enforcement() Enforcement {
 	h := Enforcement{BDP: c.line.bdp(c.handshake)}
 	if h.Mode, h.Share = c.mode(); h.Mode == reading.HoldPart {
@@ -139,28 +138,28 @@ func (c *canary) enforcement() Enforcement {
 	return h
 }
 
-// portReading is what is read of a port now and then.
+// portReading is one periodic reading of a port.
 type portReading struct {
 	stats reading.Stats
 	queue attach.RootQueue
-	flows []reading.Flow // if the watch asked for them
+	flows []reading.Flow // if wantsFlows asked for them
 }
 
-// wantsReading says whether anything comes of reading the port.
+// wantsReading reports whether the port must be read at all.
 func (c *canary) wantsReading() bool {
 	return c.percent > 0 && c.stage != stageRolledBack && (c.percent < 100 || c.watch != nil)
 }
 
-// wantsQueue says whether its queue discipline is to be read with it.
+// wantsQueue reports whether its queue discipline must be read, too.
 func (c *canary) wantsQueue() bool { return c.watch != nil && c.stage != stageRolledBack }
 
-// wantsFlows says whether the next reading is to have the flows one by one.
+// wantsFlows reports whether the next reading must list the flows one by one.
 func (c *canary) wantsFlows() bool {
 	return c.watch != nil && c.stage != stageRolledBack && c.watch.wantsFlows()
 }
 
-// read takes in a reading, some time after the one before it. It says what happened, if anything did: the
-// law is then to be adjusted.
+// read processes a reading taken some time after the one before. It returns a description of what happened, or "".
+// After an event the law must be configured again.
 func (c *canary) read(r *portReading, after time.Duration) (event string) {
 	c.bdp.measured(c.line.bdpWithQueue(r.stats.HandshakeRTT, float64(r.stats.QueueBytes), r.stats.Flows), after)
 	if h := r.stats.HandshakeRTT; h > 0 && (c.handshake == 0 || h < c.handshake) {
@@ -176,9 +175,9 @@ func (c *canary) read(r *portReading, after time.Duration) (event string) {
 		c.stage = stageEnforcing
 		c.watch.begin()
 		if !c.watch.judge.hasBase() {
-			return "too little passed to compare with: enforcing now, and rules that compare with the time before are not judged"
+			return "too little traffic to compare with: enforcing now; rules that compare with the time before are ignored"
 		}
-		return "measured without holding anything: enforcing now"
+		return "measured the port without limiting it: enforcing now"
 	case c.stage == stageEnforcing:
 		if reason := c.watch.judge.decide(); reason != "" {
 			c.stage = stageRolledBack

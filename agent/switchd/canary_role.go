@@ -9,13 +9,13 @@ import (
 	"weir/datapath/reading"
 )
 
-// tendAtMost is how often ports are read whose pipe is to be followed and no more.
+// canaryIntervalMax is how often ports are read if only their BDP must be followed.
 const canaryIntervalMax = time.Second
 
-// rolledBackMost is how many ports that are gone are remembered because a rule was broken on them.
+// rolledBackMost limits how many deleted ports are remembered as rolled back.
 const rolledBackMost = 1024
 
-// look lists the devices that the configuration names, each with the law of its stage.
+// look lists the devices that the configuration names, with the law's parameters for the stage of each.
 func (r *role) look() ([]candidate, error) {
 	found, err := r.rules.look()
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *role) look() ([]candidate, error) {
 	return found, nil
 }
 
-// forgetCanaries forgets ports that are gone, except those that must not be enforced on when they come back.
+// forgetCanaries forgets deleted ports, but not those rolled back, which must not be enforced if they reappear.
 func (r *role) forgetCanaries(here map[string]bool) {
 	remembered := 0
 	for name, c := range r.canaries {
@@ -62,16 +62,16 @@ func (r *role) forgetCanaries(here map[string]bool) {
 func (r *role) logStage(port string, c *canary) {
 	switch {
 	case c.stage == stageBefore:
-		r.log.Info("measuring first, without holding anything", "port", port, "for", r.cfg.Rollback.Over.String(), "then_percent", c.percent)
+		r.log.Info("measuring first, without limiting anything", "port", port, "for", r.cfg.Rollback.Over.String(), "then_percent", c.percent)
 	case c.percent == 0:
-		r.log.Info("only observed", "port", port)
+		r.log.Info("observing only", "port", port)
 	case c.percent < 100:
 		r.log.Info("canary", "port", port, "percent", c.percent)
 	}
 }
 
-// tendEvery is how often tend is to be called; 0: never, for every flow of every port is held, whatever comes
-// of it.
+// canaryInterval returns how often readCanaries must be called; 0: never, because all flows of all ports are limited
+// and there is no rollback rule.
 func (r *role) canaryInterval() time.Duration {
 	every := time.Duration(0)
 	if len(r.cfg.Rollback.If) > 0 {
@@ -82,11 +82,11 @@ func (r *role) canaryInterval() time.Duration {
 	return every
 }
 
-// tend reads the ports whose stage may change or whose pipe is followed, and acts on what it finds.
+// readCanaries reads the ports whose stage or BDP may change, and applies the changes.
 func (r *role) readCanaries(now time.Time) error {
 	read, err := r.readPorts()
 	if err != nil {
-		return err // the time counts to the reading after this
+		return err // the next reading covers the time of this one
 	}
 	after := now.Sub(r.canariesRead)
 	if r.canariesRead.IsZero() {
@@ -109,8 +109,8 @@ func (r *role) readCanaries(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// stageChanged says what became of a port, in the log and, where its flows are not held any more, in the
-// kernel, for status.
+// stageChanged logs what happened to a port. If its flows are no longer limited, it notes that in the kernel for
+// status.
 func (r *role) stageChanged(port string, c *canary, event string) error {
 	if c.stage != stageRolledBack {
 		r.log.Info(event, "port", port, "percent", c.percent)
@@ -118,11 +118,11 @@ func (r *role) stageChanged(port string, c *canary, event string) error {
 	}
 	r.events.rolledBack()
 	err := r.running.Note(port, fmt.Sprintf("rolled back: %s", event))
-	r.log.Warn("rolled back: windows are let go, and not held again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
+	r.log.Warn("rolled back: windows are released, and not limited again before a reload or a restart", "port", port, "percent", c.percent, "reason", event)
 	return err
 }
 
-// readPorts reads the ports that want it: their counters, their queues and flows if they want those, too.
+// readPorts reads the ports that need it: counters, and where needed queues and flows.
 func (r *role) readPorts() (map[string]*portReading, error) {
 	stats, err := r.running.Stats()
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *role) readPorts() (map[string]*portReading, error) {
 	return read, r.readFlows(flows)
 }
 
-// readQueues reads the queues of these ports, in one list of all.
+// readQueues reads the queues of these ports in one request.
 func (r *role) readQueues(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (r *role) readQueues(read map[string]*portReading) error {
 	return nil
 }
 
-// readFlows reads the flows of these ports, in one pass over the table.
+// readFlows reads the flows of these ports in one pass over the table.
 func (r *role) readFlows(read map[string]*portReading) error {
 	if len(read) == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (r *role) readFlows(read map[string]*portReading) error {
 	})
 }
 
-// pace is a ticker that need not tick.
+// pace is a ticker that may be off.
 type pace struct {
 	c      <-chan time.Time
 	ticker *time.Ticker
@@ -198,7 +198,7 @@ func (p *pace) stop() {
 	}
 }
 
-// again is a pace of another interval, in place of p.
+// again stops p and returns a pace with another interval.
 func (p *pace) again(every time.Duration) *pace {
 	p.stop()
 	return newPace(every)

@@ -8,7 +8,7 @@ import (
 	"weir/datapath/reading"
 )
 
-// counted is a law that only counts, or cannot.
+// counted is a law that returns counters, or an error.
 type counted struct {
 	Running
 	stats []reading.Stats
@@ -17,8 +17,8 @@ type counted struct {
 
 func (c *counted) Stats() ([]reading.Stats, error) { return c.stats, c.err }
 
-// The time before a reading that fails counts to the next one.
-func TestRole_TendsAfterAFault(t *testing.T) {
+// The time before a reading that fails counts for the next one.
+func TestRole_ReadsCanariesAfterAFault(t *testing.T) {
 	c := newCanary(50, &Rollback{})
 	c.line, c.bdp = testLine, smoothedBDP{follows: 5000, written: 5000}
 	f := &counted{stats: []reading.Stats{{Port: "p", QueueBytes: 200}}}
@@ -31,7 +31,7 @@ func TestRole_TendsAfterAFault(t *testing.T) {
 	}{{0, nil, 5000}, {time.Second, errFault, 5000}, {2 * time.Second, nil, 5100}} {
 		f.err = row.err
 		if err := r.readCanaries(begun.Add(row.after)); !errors.Is(err, row.err) || c.bdp.follows != row.follows {
-			t.Errorf("after %v: a pipe of %g bytes, not %g: %v", row.after, c.bdp.follows, row.follows, err)
+			t.Errorf("after %v: a BDP of %g bytes, want %g: %v", row.after, c.bdp.follows, row.follows, err)
 		}
 	}
 }

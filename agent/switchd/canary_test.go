@@ -28,7 +28,7 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// testLine is a port of 100 Mbit/s and 125 KB whose empty round trip is told to be 400 us: a pipe of 5 KB.
+// testLine is a port of 100 Mbit/s with a buffer of 125 KB and a configured RTT of 400 us: a BDP of 5 KB.
 var testLine = line{rate: 12.5e6, rtt: 400 * time.Microsecond, target: 25_000, buffer: 125_000}
 
 func TestLine(t *testing.T) {
@@ -37,22 +37,22 @@ func TestLine(t *testing.T) {
 		queue       float64
 		empty, full float64
 	}{
-		{0, 0, 5000, 5000},                                       // nothing known but what is configured
-		{0, 100_000, 5000, 105_000},                              // and the queue
-		{100 * time.Microsecond, 0, 1250, 1250},                  // a shorter round trip is believed
-		{100 * time.Microsecond, 60_000, 1250, 61_250},           // a handshake that met an empty queue for a moment
-		{8400 * time.Microsecond, 60_000, 5000, 105_000},         // one that waited in it
-		{time.Second, 0, 5000, 130_000}, {0, 4e9, 5000, 130_000}, // no more than a full buffer
-		{400 * time.Microsecond, -1, 5000, 5000}, {1, 0, 0.0125, .0125}, // nothing below 0
+		{0, 0, 5000, 5000},                                       // only the configuration is known
+		{0, 100_000, 5000, 105_000},                              // the same with a queue
+		{100 * time.Microsecond, 0, 1250, 1250},                  // a shorter round trip is used
+		{100 * time.Microsecond, 60_000, 1250, 61_250},           // a handshake that met an empty queue
+		{8400 * time.Microsecond, 60_000, 5000, 105_000},         // a handshake that waited in the queue
+		{time.Second, 0, 5000, 130_000}, {0, 4e9, 5000, 130_000}, // at most a full buffer
+		{400 * time.Microsecond, -1, 5000, 5000}, {1, 0, 0.0125, .0125}, // never below 0
 	} {
 		empty, full := testLine.bdp(row.handshake), testLine.bdpWithQueue(row.handshake, row.queue, 0)
 		if math.Abs(empty-row.empty) > 1e-3 || math.Abs(full-row.full) > 1e-3 {
-			t.Errorf("handshake %v, queue %.0f: pipes of %g and %g, wanted %g and %g", row.handshake, row.queue, empty, full, row.empty, row.full)
+			t.Errorf("handshake %v, queue %.0f: BDPs of %g and %g, want %g and %g", row.handshake, row.queue, empty, full, row.empty, row.full)
 		}
 	}
 }
 
-// Ten flows lose ten halves of a segment to whole ones.
+// Ten flows lose half a segment each, because they send whole segments.
 func TestLine_WholeSegments(t *testing.T) {
 	l := testLine
 	l.segment = 1448
@@ -61,9 +61,9 @@ func TestLine_WholeSegments(t *testing.T) {
 	}
 }
 
-// The pipe that the kernel is told stays between the least and the most that was measured, moves only by
-// steps that are worth it, and comes near what goes on being measured.
-func TestPipeLength(t *testing.T) {
+// The BDP that is written to the kernel stays between the smallest and the largest measurement, changes only by steps
+// of a certain size, and approaches a steady measurement.
+func TestSmoothedBDP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p smoothedBDP
 		least, most := math.Inf(1), 0.0
@@ -72,10 +72,10 @@ func TestPipeLength(t *testing.T) {
 			least, most = min(least, bytes), max(most, bytes)
 			p.measured(bytes, time.Duration(rapid.IntRange(0, 10_000).Draw(t, "ms"))*time.Millisecond)
 			if slack := 1e-9 * most; p.written < least-slack || p.written > most+slack {
-				t.Fatalf("told %g, measured %g to %g", p.written, least, most)
+				t.Fatalf("wrote %g, measured %g to %g", p.written, least, most)
 			}
 			if d := math.Abs(p.written - before); d > 0 && before > 0 && d <= bdpStep*before {
-				t.Fatalf("moved from %g to %g: not worth it", before, p.written)
+				t.Fatalf("changed from %g to %g: too small a step", before, p.written)
 			}
 		}
 		last := rapid.Float64Range(1, 1e9).Draw(t, "last")
@@ -83,7 +83,7 @@ func TestPipeLength(t *testing.T) {
 			p.measured(last, 250*time.Millisecond)
 		}
 		if math.Abs(p.written-last) > 2*bdpStep*last {
-			t.Fatalf("told %g, long since %g", p.written, last)
+			t.Fatalf("wrote %g, measured %g for long", p.written, last)
 		}
 	})
 	p := smoothedBDP{}
@@ -94,7 +94,7 @@ func TestPipeLength(t *testing.T) {
 	}
 }
 
-func TestCanary_Holding(t *testing.T) {
+func TestCanary_Enforcement(t *testing.T) {
 	for _, row := range []struct {
 		percent int
 		stage   stage
@@ -114,7 +114,7 @@ func TestCanary_Holding(t *testing.T) {
 			t.Errorf("%+v: %+v", row, h)
 		}
 	}
-	// While free flows fill the queue, held ones are to have a part of it.
+	// While unlimited flows fill the queue, limited ones must get their share of it.
 	c := &canary{percent: 10, stage: stageEnforcing, line: testLine}
 	for range 100 {
 		c.read(&portReading{stats: reading.Stats{QueueBytes: 100_000}}, time.Second)
@@ -122,7 +122,7 @@ func TestCanary_Holding(t *testing.T) {
 	if h := c.enforcement(); uint32(h.BDP) != 105_000 {
 		t.Errorf("with 100 KB in the queue: %+v", h)
 	}
-	// All held: the least handshake is the pipe's, of a line that another configuration makes another.
+	// With all flows limited the shortest handshake determines the BDP; another configuration changes it.
 	c = &canary{percent: 100, stage: stageEnforcing, line: testLine}
 	for _, row := range []struct {
 		handshake, rtt time.Duration
@@ -138,12 +138,12 @@ func TestCanary_Holding(t *testing.T) {
 		c.line.rtt, c.line.rate = row.rtt, row.rate
 		c.read(&portReading{stats: reading.Stats{HandshakeRTT: row.handshake}}, time.Second)
 		if h := c.enforcement(); uint32(h.BDP) != row.bdp {
-			t.Errorf("%+v: a pipe of %g bytes", row, h.BDP)
+			t.Errorf("%+v: a BDP of %g bytes", row, h.BDP)
 		}
 	}
 }
 
-// world is a port that the canary reads: flows, of which some are held, that come on by so much each second.
+// world is a port that the canary reads: limited and unlimited flows with so much progress per second.
 type world struct {
 	free, held           int
 	freeBytes, heldBytes float64 // of each flow, a second
@@ -169,7 +169,7 @@ func (w *world) reading() *portReading {
 	return r
 }
 
-// run has the canary read the world for a while, and gives what it said.
+// run has the canary read the world for a while, and returns its events.
 func (w *world) run(c *canary, long time.Duration) (events []string) {
 	const every = 200 * time.Millisecond
 	for range long / every {
@@ -185,25 +185,25 @@ func TestCanary_Stages(t *testing.T) {
 	rollback := &Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(2 * time.Second)}
 	c, w := newCanary(50, rollback), &world{free: 12, held: 12, freeBytes: 5e5, heldBytes: 5e5}
 	if c.stage != stageEnforcing || !c.wantsFlows() {
-		t.Errorf("there are free flows to compare with: %+v", c)
+		t.Errorf("there is a control group: %+v", c)
 	}
 	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageEnforcing {
-		t.Errorf("all is well, and yet: %v", events)
+		t.Errorf("nothing is wrong, but: %v", events)
 	}
-	w.heldBytes /= 2 // their counters jump back: that is no progress, and no harm
+	w.heldBytes /= 2 // their counters jump back, which counts as no progress
 	events := w.run(c, 4*time.Second)
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
 	}
 	if mode, _ := c.mode(); mode != reading.HoldNone || c.wantsReading() {
-		t.Error("it goes on")
+		t.Error("it still enforces")
 	}
 	w.heldBytes *= 4
 	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageRolledBack {
-		t.Errorf("it is well again, and held again: %v", events)
+		t.Errorf("it limits flows again: %v", events)
 	}
 
-	// With all held: first what is without, then with.
+	// With all flows limited: first the time before enforcement, then enforcement.
 	c, w = newCanary(100, rollback), &world{free: 8, freeBytes: 1e6, sentPerSecond: 5000}
 	if c.stage != stageBefore {
 		t.Errorf("nothing to compare with: %+v", c)
@@ -214,17 +214,17 @@ func TestCanary_Stages(t *testing.T) {
 	}
 	w = &world{held: 8, heldBytes: 1e6, sentPerSecond: 5000, at: w.at}
 	if events := w.run(c, 20*time.Second); len(events) != 0 {
-		t.Errorf("as before, and yet: %v", events)
+		t.Errorf("as before, but: %v", events)
 	}
 
-	// Nothing passes: it waits for something, but not for ever.
+	// Without traffic it waits for some, for a limited time.
 	c, w = newCanary(100, rollback), &world{}
 	events = w.run(c, 30*time.Second)
-	if len(events) != 1 || !strings.HasPrefix(events[0], "20") || !strings.Contains(events[0], "too little passed") {
-		t.Errorf("nothing passes: %v", events)
+	if len(events) != 1 || !strings.HasPrefix(events[0], "20") || !strings.Contains(events[0], "too little traffic") {
+		t.Errorf("without traffic: %v", events)
 	}
 
-	// Drops are of the whole port: they need a time before, too.
+	// Drops are counted for the whole port, so they need a time before enforcement.
 	c = newCanary(10, &Rollback{If: []Rule{{Drops, 1.5}}, Over: law.Duration(2 * time.Second)})
 	w = &world{free: 9, held: 1, freeBytes: 1e6, heldBytes: 1e6, sentPerSecond: 5000, dropsPerSecond: 50}
 	if events = w.run(c, 4*time.Second); len(events) != 1 || c.stage != stageEnforcing || c.wantsFlows() {
@@ -236,8 +236,8 @@ func TestCanary_Stages(t *testing.T) {
 	}
 }
 
-// A port whose flows come and go does not fill the memory, and flows that were not there all of the time are
-// no evidence.
+// A port whose flows change all the time does not fill the memory, and flows that did not exist all of the time are no
+// evidence.
 func TestRollbackWatch_Flows(t *testing.T) {
 	w := newRollbackWatch(&Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(time.Second)}, false)
 	one := func(i int) reading.Flow {
@@ -254,7 +254,7 @@ func TestRollbackWatch_Flows(t *testing.T) {
 		}
 	}
 	if n := len(w.judge.flows[0]); n != 0 {
-		t.Errorf("%d flows that were there once are evidence", n)
+		t.Errorf("%d flows that were seen once are evidence", n)
 	}
 	steady := reading.Flow{From: one(1).From}
 	for range judgeParts + 2 {
@@ -266,14 +266,14 @@ func TestRollbackWatch_Flows(t *testing.T) {
 	}
 }
 
-// The answer to a reload says of which ports it is measured first what holds without Weir.
+// The answer to a reload lists the ports that are measured before anything is limited.
 func TestMeasuredFirst(t *testing.T) {
 	kept, held := &canary{stage: stageBefore, percent: 10}, &canary{stage: stageEnforcing, percent: 20}
 	was := map[string]*canary{"a": kept, "b": {stage: stageEnforcing, percent: 10}, "c": {stage: stageEnforcing}}
 	is := map[string]*canary{"a": kept, "b": {stage: stageBefore, percent: 100}, "c": held, "d": {stage: stageBefore, percent: 5}}
 	want := []string{
-		"port b: holds nothing for 5s and measures; then 100 % of its flows",
-		"port d: holds nothing for 5s and measures; then 5 % of its flows",
+		"port b: limits nothing for 5s and measures; then limits 100 % of its flows",
+		"port d: limits nothing for 5s and measures; then limits 5 % of its flows",
 	}
 	if got := measuredFirst(was, is, law.Duration(5*time.Second)); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

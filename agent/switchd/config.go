@@ -1,6 +1,6 @@
-// Package switchd is the agent's switch role: it keeps a law on the ports of one switch, from the
-// first to the last moment of the process, and says what the kernel knows of it. It knows no law: what one needs here
-// is the interface Law, and stands in a folder of the law's name.
+// Package switchd is the agent's switch role: it attaches a law to the ports of one switch, detaches it at the end, and
+// reports the state that the kernel has. It knows no law: the interface Law lists what a law must provide, and each law
+// implements it in a folder of its name.
 package switchd
 
 import (
@@ -16,91 +16,90 @@ import (
 	"weir/law"
 )
 
-// pinRoot is where switches are pinned, each in a directory of its name. Tests mount a BPF file system
-// of their own there.
+// pinRoot is the directory where switches are pinned, each in a directory of its name. Tests mount a BPF file system of
+// their own there.
 const pinRoot = "/sys/fs/bpf/weir/switch"
 
 const nameMax = 32
 
-// Config says what a switch is to do, with nothing left open: what Load makes of a file, and FromOptions of
-// options.
+// Config is a complete configuration of a switch. Load makes it from a file, and FromOptions from options.
 type Config struct {
-	Name  string     // of the switch: names its pins
-	File  string     // that it was read from, for a reload; "": none
-	Ports []PortRule // the first that matches a device counts
+	Name  string     // of the switch, and of the directory of its pins
+	File  string     // the file it was read from, read again by a reload; "": none
+	Ports []PortRule // the first entry that matches a device counts
 
-	Scope []netip.Prefix // of flows that are managed; none: all
-	Law   any            // the law's keys of all ports: what Keys.AllKeys made
+	Scope []netip.Prefix // limits what is managed to flows with both ends in it; none: all
+	Law   any            // the law's keys of all ports, from Keys.AllKeys
 
 	Enforce  Enforce
 	Rollback Rollback
 	Metrics  Metrics
 
-	Warning string // of a file of an earlier version: one line that says what to write instead
+	Warning string // for a file of an earlier version: one line with the command that converts it
 
-	agent *Agent // that made it
+	agent *Agent // the agent that made it
 
 	Options
 }
 
-// Options are of a process, not of the switch: no file has them, and no reload changes them.
+// Options belong to a process, not to the switch: no file contains them, and no reload changes them.
 type Options struct {
-	Purge    bool // leave nothing pinned at the end
-	TakeOver bool // from a living process
-	Renew    bool // tables of another layout
-	Wait     bool // for ports that are not there at the start; else *NoDevice
+	Purge    bool // remove the tables at the end, too
+	TakeOver bool // from a running process
+	Renew    bool // replace tables of another layout
+	Wait     bool // for ports that do not exist at the start; otherwise *NoDevice
 	Version  string
-	Hangup   <-chan os.Signal // read File again; nil: nobody says so
+	Hangup   <-chan os.Signal // signals to read File again; nil: none
 	Log      *slog.Logger     // nil: none
 }
 
-// PortRule says how the devices that it matches are managed.
+// PortRule says how to manage the devices that it matches.
 type PortRule struct {
 	Match []string // names of devices in the process's namespace, or patterns (path.Match)
 	PortSettings
 }
 
-// Metrics says where figures are served.
+// Metrics says where metrics are served.
 type Metrics struct {
-	Listen string // "": nowhere
+	Listen string // address and port; "": nowhere
 }
 
-// defaultPort is right for a port of 10 Gbit/s. The round trip limits a window, so one that is too short costs throughput,
-// and one too long only time to settle: 250 us is what the authors' testbed had.
+// defaultPort fits a port of 10 Gbit/s. The round-trip time limits a window: too small a value costs throughput, too
+// large a value only makes windows settle later. 250 us is the value of the authors' testbed.
 func defaultPort(l Law) PortSettings {
 	return PortSettings{RTT: law.Duration(250 * time.Microsecond), Mark: &Mark{}, Law: l.PortKeys()}
 }
 
-// DefaultName is the name of a switch where neither a file nor an option says another.
+// DefaultName is the name of a switch if neither a file nor an option gives another.
 const DefaultName = "default"
 
-// CheckName refuses a name of a switch that is not one element of a path.
+// CheckName returns an error unless the name can be one element of a path.
 func CheckName(name string) error {
 	bad := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	}
 	if name == "" || len(name) > nameMax || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("name %q: 1 to %d of a-z, A-Z, 0-9, dash and underscore", name, nameMax)
+		return fmt.Errorf("name %q is not valid: use 1 to %d of a-z, A-Z, 0-9, - and _", name, nameMax)
 	}
 	return nil
 }
 
-// pinDir is where a switch is pinned.
+// pinDir is the directory where a switch is pinned.
 func pinDir(name string) string { return filepath.Join(pinRoot, name) }
 
-// common is what the ports have in common.
+// common returns the configuration that the ports share.
 func (c *Config) common() *Common {
 	return &Common{Pin: pinDir(c.Name), TakeOver: c.TakeOver, Renew: c.Renew, Version: c.Version, Scope: c.Scope, Watch: len(c.Rollback.If) > 0, Keys: c.Law}
 }
 
-// NoRate is the error for a port whose rate or buffer is neither given nor to be read.
+// NoRate is the error for a port whose rate or buffer is neither configured nor readable from its queue discipline.
 type NoRate struct{ Port, Kind, Missing string }
 
 func (e *NoRate) Error() string {
-	return fmt.Sprintf("port %s: its queue discipline %q does not tell its %s: give --%s, or %s in the file", e.Port, e.Kind, e.Missing, e.Missing, e.Missing)
+	return fmt.Sprintf("port %s: its queue discipline %q reports no %s: set --%s, or %s in the file", e.Port, e.Kind, e.Missing, e.Missing, e.Missing)
 }
 
-// site is a port with these settings, this shaper and MTU, as its law's parameters follow from it.
+// site returns what a law's parameters depend on: these settings, this shaper and this MTU.
 func (s *PortSettings) site(port string, own shaper, mtu int) (Site, error) {
 	site := Site{Rate: cmp.Or(s.Rate, own.Rate), Buffer: cmp.Or(s.Buffer, min(own.Buffer, 1<<32-1)), RTT: s.RTT, MTU: mtu}
 	if site.Rate == 0 {

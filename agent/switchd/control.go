@@ -16,29 +16,29 @@ import (
 	"weir/internal/peer"
 )
 
-// A switch at work can be asked to read its file again, and answers. Its socket (package localsock) belongs to the
-// network namespace, as the ports do. Both ends of it must be root or the switch's own user.
+// A running switch can be asked to read its file again, and answers. Like its ports, its socket (package localsock)
+// belongs to the network namespace. Both ends must run as root or as the switch's own user.
 const (
 	askReload   = "reload"
 	askBytes    = 64
 	answerBytes = 1 << 20
-	askTimeout  = 5 * time.Second // to say what one wants
+	askTimeout  = 5 * time.Second // to send the request
 )
 
-// Answer is what became of a reload.
+// Answer is the result of a reload.
 type Answer struct {
-	Refused string   `json:"refused,omitempty"` // why; nothing has changed
-	Changes []string `json:"changes"`           // what has, a line each
+	Refused string   `json:"refused,omitempty"` // the reason; nothing has changed
+	Changes []string `json:"changes"`           // what changed, one per line
 }
 
-// control takes in what others ask of a switch at work.
+// control receives the requests to a running switch.
 type control struct {
 	name   string // of the switch
 	log    *slog.Logger
 	asked  chan chan<- Answer
 	socket *net.UnixListener
 	done   chan struct{}
-	said   bool // that it cannot listen
+	said   bool // that it cannot listen was logged
 }
 
 func newControl(name string, log *slog.Logger) *control {
@@ -47,8 +47,8 @@ func newControl(name string, log *slog.Logger) *control {
 	return c
 }
 
-// listen listens, unless it does. The process that is taken over from may still have the address: then it
-// is called again.
+// listen opens the socket if it is not open. The process that is taken over may still have the address; then listen is
+// called again later.
 func (c *control) listen() {
 	if c.socket != nil {
 		return
@@ -56,7 +56,7 @@ func (c *control) listen() {
 	s, err := localsock.Listen(localsock.Switch, c.name)
 	if err != nil {
 		if !c.said {
-			c.log.Warn("cannot be asked to reload yet, except by SIGHUP", "error", err)
+			c.log.Warn("control socket not available yet: reload works by SIGHUP only", "error", err)
 		}
 		c.said = true
 		return
@@ -65,7 +65,7 @@ func (c *control) listen() {
 	go c.accept(s)
 }
 
-// accept serves one after the other: a reload is nothing to do twice at once.
+// accept serves one request after the other.
 func (c *control) accept(s *net.UnixListener) {
 	for {
 		one, err := s.AcceptUnix()
@@ -73,19 +73,19 @@ func (c *control) accept(s *net.UnixListener) {
 			return
 		}
 		if err != nil {
-			c.log.Warn("cannot take in what is asked", "error", err)
+			c.log.Warn("cannot accept a request on the control socket", "error", err)
 			select {
 			case <-c.done:
 				return
-			case <-time.After(time.Second): // no file left, most likely
+			case <-time.After(time.Second): // most likely no file descriptor is free
 			}
 			continue
 		}
 		switch err := c.serve(one); {
 		case wentAway(err):
-			c.log.Debug("who asked went away", "error", err)
+			c.log.Debug("the client closed the control socket early", "error", err)
 		case err != nil:
-			c.log.Warn("asked for something wrongly", "error", err)
+			c.log.Warn("request on the control socket refused", "error", err)
 		}
 		_ = one.Close()
 	}
@@ -106,7 +106,7 @@ func (c *control) serve(one *net.UnixConn) error {
 		return io.ErrUnexpectedEOF
 	}
 	if strings.TrimSpace(string(text)) != askReload {
-		return fmt.Errorf("%q is nothing that can be asked for", text)
+		return fmt.Errorf("unknown request %q: only reload is known", text)
 	}
 	answer := make(chan Answer, 1)
 	select {
@@ -125,7 +125,7 @@ func (c *control) serve(one *net.UnixConn) error {
 	}
 }
 
-// wentAway says whether a connection ended before the answer.
+// wentAway reports whether the client closed the connection before the answer.
 func wentAway(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }
@@ -142,8 +142,8 @@ func (c *control) close() {
 	}
 }
 
-// Reload asks the process that has the switch with this name, in this network namespace, to read its file
-// again, and waits for its answer.
+// Reload asks the process of the switch with this name, in this network namespace, to read its file again, and waits
+// for its answer.
 func (a *Agent) Reload(name string) (*Answer, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -167,18 +167,18 @@ func (a *Agent) Reload(name string) (*Answer, error) {
 	}
 	var answer Answer
 	if err := json.NewDecoder(io.LimitReader(c, answerBytes)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("reload switch %s: no answer, its log says more: %w", name, err)
+		return nil, fmt.Errorf("reload switch %s: no answer; see the log of weir switch: %w", name, err)
 	}
 	return &answer, nil
 }
 
-// whoHas says why nobody answers for a switch.
+// whoHas explains why no process answers for a switch.
 func (a *Agent) whoHas(nobody *localsock.NobodyError) error {
 	if v, err := a.law.Open(pinDir(nobody.Name)); err == nil {
 		defer func() { _ = v.Close() }()
 		if s, err := v.Read(); err == nil && s.Alive() {
-			return fmt.Errorf("%v has it and cannot be asked: it is of another network namespace, or could not make its control socket (its log says why): kill -HUP %d", s.Holder, s.Holder.PID)
+			return fmt.Errorf("%v runs it, but does not answer here: it is in another network namespace, or could not make its control socket (see its log); use kill -HUP %d", s.Holder, s.Holder.PID)
 		}
 	}
-	return fmt.Errorf("%w: start it with weir switch -f FILE, or give its --name", nobody)
+	return fmt.Errorf("%w; start it with weir switch -f FILE, or set its --name", nobody)
 }

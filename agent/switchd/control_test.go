@@ -19,8 +19,8 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who goes away before the answer is no fault of the switch's; who asks for something else is to be seen.
-func TestControl_SaysWhoAskedWrongly(t *testing.T) {
+// A client that goes away before the answer is no fault of the switch; an unknown request is logged as a warning.
+func TestControl_LogsUnknownRequests(t *testing.T) {
 	n := testnet.NewNamespace(t)
 	log := make(lines, 10)
 	var c *control
@@ -55,7 +55,7 @@ func TestControl_SaysWhoAskedWrongly(t *testing.T) {
 				t.Errorf("%q: %s, not %s", row.asks, line, row.says)
 			}
 		case <-time.After(testnet.Patience):
-			t.Fatalf("%q: nothing is said of it", row.asks)
+			t.Fatalf("%q: nothing is logged", row.asks)
 		}
 	}
 }

@@ -2,20 +2,20 @@ package switchd
 
 import "sync/atomic"
 
-// Reload results, as metrics have them.
+// Results of a reload, as the metrics show them.
 const (
 	reloadApplied = "applied"
 	reloadRefused = "refused"
 )
 
-// events counts what happened to a switch since its process began. Its methods are for any goroutine.
+// events counts events of a switch since its process began. Its methods are safe for concurrent use.
 type events struct {
 	applied, refused atomic.Uint64
 	lastRefused      atomic.Bool
 	rollbacks        atomic.Uint64
 }
 
-// reloaded counts a change of the configuration that was asked for; err: why it was refused.
+// reloaded counts a requested change of the configuration; err is the reason if it was refused.
 func (e *events) reloaded(err error) {
 	e.lastRefused.Store(err != nil)
 	if err != nil {
@@ -25,5 +25,5 @@ func (e *events) reloaded(err error) {
 	e.applied.Add(1)
 }
 
-// rolledBack counts a canary that was taken away by its own rule.
+// rolledBack counts a canary that a rule of the configuration stopped.
 func (e *events) rolledBack() { e.rollbacks.Add(1) }

@@ -8,8 +8,8 @@ import (
 	"weir/datapath/fairq"
 )
 
-// A tag cannot name a constant: the most connections that a file may ask for are those that the table takes.
-func TestFile_FlowsAreTheTables(t *testing.T) {
+// A struct tag cannot use a constant: the maximum in the schema must be that of the table.
+func TestFile_MaximumOfFlowsIsTheTables(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/switch.schema.json")
 	if err != nil {
 		t.Fatal(err)

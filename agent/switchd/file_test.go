@@ -56,8 +56,7 @@ func brokenFiles(t *testing.T) []string {
 	return paths
 }
 
-// Every file of testdata/broken has one thing wrong, one has several; what is said of each stands in
-// broken.golden.
+// Every file of testdata/broken has one fault, and one file has several. broken.golden has their errors.
 func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
 	var out bytes.Buffer
 	for _, path := range brokenFiles(t) {
@@ -84,13 +83,13 @@ func TestLoad_BrokenFilesGetPreciseErrors(t *testing.T) {
 	golden(t, "testdata/broken.golden", out.Bytes())
 }
 
-// The schema is committed for editors; it must be that of the types.
+// The committed schema, which editors use, must match the types.
 func TestSchemaIsCommitted(t *testing.T) {
 	golden(t, "../../deploy/switch.schema.json", testAgent().Schema())
 }
 
-// The example that packages install says of every key what holds without it.
-func TestExample_SaysTheDefaults(t *testing.T) {
+// The example in the packages shows every key with its default value.
+func TestExample_ShowsTheDefaults(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/switch.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +98,11 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Every key of the schema stands in it, if only in a comment; what a comment says can be said.
+	// Every key of the schema is in it, at least in a comment, and the comments are valid keys.
 	said := regexp.MustCompile(`(?m)^( *(?:- )?)# ?([a-z_]+:)`).ReplaceAllString(string(data), "$1$2")
 	for _, key := range slices.Concat(keysOf(reflect.TypeFor[File]()), keysOf(reflect.TypeOf(TestLaw.AllKeys())), keysOf(reflect.TypeOf(TestLaw.PortKeys()))) {
 		if !regexp.MustCompile(`(?m)[ {]` + key + `:|^` + key + `:`).MatchString(said) {
-			t.Errorf("the example does not tell of %s", key)
+			t.Errorf("the example does not show %s", key)
 		}
 	}
 	want, err := testKind().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\n"))
@@ -111,13 +110,13 @@ func TestExample_SaysTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := testAgent().config(c), testAgent().config(want); !reflect.DeepEqual(got, want) {
-		t.Errorf("the example is not what holds without a word:\n%+v\n%+v", got, want)
+		t.Errorf("the example differs from the defaults:\n%+v\n%+v", got, want)
 	}
 	checkComments(t, said)
 }
 
-// checkComments reads the example with all that it says in comments. That is what holds without, but for what is
-// the port's own, and what is off without.
+// checkComments reads the example with all keys in its comments. They are the defaults, except for values of a single
+// port and features that are off by default.
 func checkComments(t *testing.T, said string) {
 	t.Helper()
 	without := func(key string) *Config {
@@ -128,13 +127,13 @@ func checkComments(t *testing.T, said string) {
 		}
 		f, err := testKind().Parse("said.yaml", []byte(text))
 		if err != nil {
-			t.Fatalf("what the example says in comments cannot be said: %v\n%s", err, text)
+			t.Fatalf("the keys in the example's comments are not valid: %v\n%s", err, text)
 		}
 		return testAgent().config(f)
 	}
 	got, shaped := without("shape"), without("rate") // one or the other
 	if shaped.Ports[0].Shape == 0 || got.Ports[0].Rate == 0 || got.Ports[0].Buffer == 0 || len(got.Rollback.If) != len(figures) {
-		t.Errorf("the example does not tell of rate, buffer, shape and every rule: %+v", got)
+		t.Errorf("the example does not show rate, buffer, shape and every rule: %+v", got)
 	}
 	plain, err := testKind().Parse("", []byte("kind: Switch\nversion: 2\nports: [{match: \"swp*\"}]\nscope: []\nfairq: {edge: {}}\n"))
 	if err != nil {
@@ -143,11 +142,11 @@ func checkComments(t *testing.T, said string) {
 	want := testAgent().config(plain)
 	want.Ports[0].Rate, want.Ports[0].Buffer, want.Rollback.If = got.Ports[0].Rate, got.Ports[0].Buffer, got.Rollback.If
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("what the example says in comments is not what holds without:\n%+v\n%+v", got, want)
+		t.Errorf("the example's comments are not the defaults:\n%+v\n%+v", got, want)
 	}
 }
 
-// The unit of one switch and that of one of several are the same but for the name.
+// The unit for one switch and the unit for one of several differ in nothing but the name.
 func TestUnits_AreTheSame(t *testing.T) {
 	settings := func(file string) (out []string) {
 		text, err := os.ReadFile("../../deploy/systemd/" + file)
@@ -170,7 +169,7 @@ func TestUnits_AreTheSame(t *testing.T) {
 	}
 }
 
-// keysOf lists the keys of a file, also those within others.
+// keysOf lists the keys of a file, nested ones included.
 func keysOf(t reflect.Type) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -191,7 +190,7 @@ func keysOf(t reflect.Type) (keys []string) {
 	return keys
 }
 
-// What a port does not say, defaults say, and what these do not, Weir.
+// A port's key overrides defaults, and defaults override Weir's own default.
 func TestLoad_Precedence(t *testing.T) {
 	c, err := parse(t, `kind: Switch
 version: 2
@@ -228,7 +227,7 @@ enforce: {percent: 10}
 	}
 }
 
-// With a shape the port is what the tbf makes of it.
+// With a shape, the port has the rate and buffer of the tbf.
 func TestShape_IsThePort(t *testing.T) {
 	for _, row := range []struct {
 		s    PortSettings
@@ -246,7 +245,7 @@ func TestShape_IsThePort(t *testing.T) {
 	}
 }
 
-// An option is told wrong by its own name.
+// An error about an option names the option.
 func TestFromOptions(t *testing.T) {
 	at := func(option, text string) *config.Tree {
 		return &config.Tree{Value: text, At: config.Place{Option: option}}
@@ -270,7 +269,7 @@ func TestFromOptions(t *testing.T) {
 	}
 }
 
-// A file of ten thousand ports, each with a line of its own.
+// A file of ten thousand ports, each with an entry of its own.
 func manyPorts(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString("kind: Switch\nversion: 2\nports:\n")
@@ -290,7 +289,7 @@ func TestLoad_TenThousandPorts(t *testing.T) {
 		t.Errorf("swp9999: %+v", got)
 	}
 	if r.of("swp10000") != nil {
-		t.Error("a device that no rule names has one")
+		t.Error("a device that no rule matches has one")
 	}
 }
 
@@ -353,7 +352,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%T with %d errors", err, len(errs))
 		}
 		for _, e := range errs {
-			ofAnotherKind := strings.Contains(e.Wrong, "file: use weir ") // said of the whole file
+			ofAnotherKind := strings.Contains(e.Wrong, "file: use weir ") // about the whole file
 			if strings.ContainsAny(e.Error(), "\n\r") || e.Line < 1 && !ofAnotherKind {
 				t.Fatalf("not one line with a line number: %q", e.Error())
 			}

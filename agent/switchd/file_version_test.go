@@ -13,7 +13,7 @@ import (
 	"weir/config"
 )
 
-// toKernel gives what a configuration makes of a switch: what the programs are told, and what the role does by itself.
+// toKernel returns the effect of a configuration: that of the programs, and that of the role.
 func toKernel(t *testing.T, c *Config) string {
 	t.Helper()
 	var out strings.Builder
@@ -28,8 +28,9 @@ func toKernel(t *testing.T, c *Config) string {
 	return out.String()
 }
 
-// A file of version 1 makes the switch that it made before version 2 was there (kernel.golden was written by the last
-// Weir without it; since then 10 ms, 1 s and no paths are said where the programs took them so by themselves), and --newest prints a file that makes the same one, comments and all.
+// A file of version 1 has the same effect as before version 2 existed (kernel.golden was written by the last Weir
+// without it; since then 10 ms, 1 s and no paths are explicit where the programs used them by default). --newest prints
+// a file with the same effect and its comments.
 func TestVersion1_IsReadAsBefore(t *testing.T) {
 	const path = "testdata/version/1.yaml"
 	old, err := testAgent().Load(path)
@@ -49,18 +50,18 @@ func TestVersion1_IsReadAsBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now.Warning != "" {
-		t.Errorf("a file of the newest version is warned of: %s", now.Warning)
+		t.Errorf("a warning for a file of the newest version: %s", now.Warning)
 	}
 	now.File, now.Warning, now.agent = old.File, old.Warning, old.agent
 	if !reflect.DeepEqual(now, old) {
-		t.Errorf("what --newest prints makes another switch:\n%+v\n%+v", now, old)
+		t.Errorf("the output of --newest has another effect:\n%+v\n%+v", now, old)
 	}
 	if again, err := testAgent().Newest("testdata/version/2.yaml"); err != nil || string(again) != string(text) {
-		t.Errorf("a file of the newest version does not stay as it is: %v\n%s", err, again)
+		t.Errorf("a file of the newest version is changed: %v\n%s", err, again)
 	}
 }
 
-// A fault of a file of version 1 is also one in version 2, and the error names the new key there.
+// A fault in a file of version 1 is a fault in version 2, too, and the error there names the new key.
 func TestVersion2_BrokenFilesGetPreciseErrors(t *testing.T) {
 	var out strings.Builder
 	for _, path := range brokenFiles(t) {
@@ -86,7 +87,7 @@ func TestVersion2_BrokenFilesGetPreciseErrors(t *testing.T) {
 	golden(t, "testdata/broken2.golden", []byte(out.String()))
 }
 
-// Every key that has moved is of the newest version, and no key of it is one that has moved away.
+// Every moved key is of the newest version, and its former name is not.
 func TestVersion_KeysThatMoved(t *testing.T) {
 	keys := config.SchemaKeys(testAgent().Schema())
 	under := func(path string) bool {
@@ -94,7 +95,7 @@ func TestVersion_KeysThatMoved(t *testing.T) {
 	}
 	for _, move := range version(TestLaw).Moved {
 		if !under(move.To) || under(move.From) {
-			t.Errorf("%s -> %s: the schema has the former or has not the latter", move.From, move.To)
+			t.Errorf("%s -> %s: the schema has the former name, or lacks the new one", move.From, move.To)
 		}
 	}
 }

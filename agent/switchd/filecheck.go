@@ -20,12 +20,12 @@ import (
 
 const (
 	leastBuffer = 1514 // one full Ethernet frame
-	deviceName  = 15   // letters of a device's name, IFNAMSIZ less one
-	maxPatterns = 256  // of one file, beside any number of plain names
+	deviceName  = 15   // letters in a device's name: IFNAMSIZ less one
+	maxPatterns = 256  // of one file, in addition to any number of plain names
 	longestRTT  = time.Second
 )
 
-// fileChecker says what a schema cannot.
+// fileChecker checks what a schema cannot express.
 type fileChecker struct {
 	*config.Checker
 	law Law
@@ -44,11 +44,12 @@ func (c *fileChecker) check(f *File) {
 	c.rollback(&f.Rollback)
 	if err := metrics.CheckListen(f.Metrics.Listen); err != nil {
 		c.Fail([]string{"metrics", "listen"}, fmt.Sprintf("%q is not an address and a port", config.Clip(f.Metrics.Listen)),
-			"an address of this machine and a port, such as "+metrics.DefaultListen+"; an empty text: none")
+			"an address of this machine and a port, such as "+metrics.DefaultListen+"; an empty string: none")
 	}
 }
 
-// readLaw reads the law's keys: of all ports, and of each over those of defaults, over the law's own.
+// readLaw reads the law's keys: those of all ports, and those of each port, which default to those of defaults, which
+// default to the law's own.
 func (c *fileChecker) readLaw(f *File) {
 	name := c.law.Name()
 	c.readOver(f.law, name)
@@ -64,7 +65,7 @@ func (c *fileChecker) readLaw(f *File) {
 	}
 }
 
-// readOver reads what the file says at a path over what is there.
+// readOver reads the values that the file has at a path into keys.
 func (c *fileChecker) readOver(keys any, at ...string) {
 	t := c.Root.Find(at...)
 	if t == nil {
@@ -74,36 +75,36 @@ func (c *fileChecker) readOver(keys any, at ...string) {
 	if err == nil {
 		err = json.Unmarshal(text, keys)
 	}
-	if err != nil { // the schema let it pass
+	if err != nil { // which the schema allowed
 		c.Fail(at, config.OneLine(err.Error()), "")
 	}
 }
 
-// copyOf copies a struct that a pointer points to.
+// copyOf returns a copy of the struct that keys points to.
 func copyOf(keys any) any {
 	out := reflect.New(reflect.TypeOf(keys).Elem())
 	out.Elem().Set(reflect.ValueOf(keys).Elem())
 	return out.Interface()
 }
 
-// settings checks what is said at one place. whole is what becomes of it: with what was said elsewhere.
+// settings checks the settings at one place of the file. whole has the defaults filled in.
 func (c *fileChecker) settings(at []string, said, whole PortSettings) {
 	in := func(keys ...string) []string { return append(at[:len(at):len(at)], keys...) }
 	given := func(key string) bool { return c.Given(in(key)...) }
 	if given("rate") && said.Rate == 0 {
-		c.Fail(in("rate"), "0 is no rate", "above 0kbit, or leave it out")
+		c.Fail(in("rate"), "0 is not a rate", "above 0kbit, or leave it out")
 	}
 	if given("shape") && said.Shape == 0 {
-		c.Fail(in("shape"), "0 is no rate", "above 0kbit, or leave it out")
+		c.Fail(in("shape"), "0 is not a rate", "above 0kbit, or leave it out")
 	}
 	if given("buffer") && (said.Buffer < leastBuffer || said.Buffer > math.MaxUint32) {
-		c.Fail(in("buffer"), fmt.Sprintf("%s is out of range", said.Buffer), fmt.Sprintf("from %dB, one full frame, to 4.29GB", leastBuffer))
+		c.Fail(in("buffer"), fmt.Sprintf("%s is out of range", said.Buffer), fmt.Sprintf("%dB (one full frame) to 4.29GB", leastBuffer))
 	}
 	if d := said.RTT.Std(); given("rtt") && (d <= 0 || d > longestRTT) {
 		c.Fail(in("rtt"), fmt.Sprintf("%s is out of range", said.RTT), "above 0s, up to 1s")
 	}
 	if given("rate") && given("shape") {
-		c.Fail(in("rate"), "both rate and shape are given", "shape alone: it is the port's rate")
+		c.Fail(in("rate"), "both rate and shape are given", "shape alone, which is also the port's rate")
 	}
 	if given(c.law.Name()) {
 		c.law.CheckPort(c.Checker, in(c.law.Name()), whole.Law)
@@ -122,14 +123,14 @@ func (c *fileChecker) mark(in func(...string) []string, said, whole PortSettings
 	}
 }
 
-// named is where a name or pattern stands.
+// named is a name or pattern, and its place in the file.
 type named struct {
 	text string
 	at   []string
 	line int
 }
 
-// names gives the elements of a list of names with the places where they stand.
+// names returns the elements of a list of names with their places in the file.
 func (c *fileChecker) names(at []string, n deviceNames) (out []named) {
 	t := c.Root.Find(at...)
 	for i, text := range n {
@@ -142,31 +143,31 @@ func (c *fileChecker) names(at []string, n deviceNames) (out []named) {
 	return out
 }
 
-// checkDevice says what is wrong with a name of a device or a pattern of them.
+// checkDevice returns an error if text can be neither the name of a device nor a pattern.
 func checkDevice(text string) error {
 	if _, err := path.Match(text, ""); err != nil {
-		return fmt.Errorf("%q is not a pattern: a bracket or backslash is left open", config.Clip(text))
+		return fmt.Errorf("%q is not a valid pattern: a bracket or backslash is not closed", config.Clip(text))
 	}
 	switch {
 	case text == "":
-		return errors.New("an empty name")
+		return errors.New("the name is empty")
 	case strings.ContainsAny(text, "/ \t\n"):
-		return fmt.Errorf("%q has a blank or slash: no device is called so", config.Clip(text))
+		return fmt.Errorf("%q contains a blank or slash, which no device name does", config.Clip(text))
 	case !isPattern(text) && len(text) > deviceName:
-		return fmt.Errorf("%q has %d letters: no device is called so", config.Clip(text), len(text))
+		return fmt.Errorf("%q has %d letters, more than a device name can have", config.Clip(text), len(text))
 	}
 	return nil
 }
 
 const deviceRule = "a device's name of up to 15 letters, or a pattern such as swp* or eth[0-3]"
 
-// matches checks that every name and pattern can be one, and that each can ever count.
+// matches checks each name and pattern, and that no earlier entry hides it.
 func (c *fileChecker) matches(f *File) {
 	exact, patterns := map[string]named{}, []named{}
 	for i, p := range f.Ports {
 		at := []string{"ports", strconv.Itoa(i), "match"}
 		if len(p.Match) == 0 {
-			c.Fail(at, "0 values are given", "a name, a pattern, or a list of them")
+			c.Fail(at, "the list is empty", "a name, a pattern, or a list of them")
 		}
 		for _, n := range c.names(at, p.Match) {
 			if err := checkDevice(n.text); err != nil {
@@ -182,7 +183,7 @@ func (c *fileChecker) matches(f *File) {
 				if before.line == 0 {
 					where = ""
 				}
-				c.Fail(n.at, fmt.Sprintf("%q is matched before this, by %q%s", n.text, before.text, where), "the first entry that matches counts: put this one first, or leave it out")
+				c.Fail(n.at, fmt.Sprintf("%q never applies: %q%s matches it first", n.text, before.text, where), "put this entry before the other one, since the first match counts, or leave it out")
 				continue
 			}
 			exact[n.text] = n
@@ -190,14 +191,14 @@ func (c *fileChecker) matches(f *File) {
 				patterns = append(patterns, n)
 			}
 			if len(patterns) == maxPatterns+1 {
-				c.Fail(n.at, fmt.Sprintf("this is pattern %d of the file", len(patterns)), fmt.Sprintf("at most %d patterns, beside any number of names", maxPatterns))
+				c.Fail(n.at, fmt.Sprintf("this is pattern %d of the file", len(patterns)), fmt.Sprintf("at most %d patterns; names are not limited", maxPatterns))
 				return
 			}
 		}
 	}
 }
 
-// matching gives the first of the patterns that matches a name.
+// matching returns the first pattern that matches a name.
 func matching(patterns []named, name string) (named, bool) {
 	for _, p := range patterns {
 		if ok, _ := path.Match(p.text, name); ok {
@@ -211,7 +212,7 @@ func (c *fileChecker) scope(scope []netip.Prefix) {
 	seen := map[netip.Prefix]bool{}
 	for i, p := range scope {
 		if seen[p] {
-			c.Fail([]string{"scope", strconv.Itoa(i)}, fmt.Sprintf("%s stands here again", p), "each prefix once")
+			c.Fail([]string{"scope", strconv.Itoa(i)}, fmt.Sprintf("%s is listed twice", p), "each prefix once")
 		}
 		seen[p] = true
 	}
@@ -232,7 +233,7 @@ func (c *fileChecker) enforce(f *File) {
 		}
 	}
 	if c.Given("enforce", "ports") && len(f.Enforce.Ports) == 0 {
-		c.Fail([]string{"enforce", "ports"}, "0 values are given", "at least one; percent: 0 enforces nowhere")
+		c.Fail([]string{"enforce", "ports"}, "the list is empty", "at least one; percent: 0 enforces nowhere")
 	}
 }
 
@@ -245,7 +246,7 @@ func (c *fileChecker) rollback(r *fileRollback) {
 		case err != nil:
 			c.Fail(at, err.Error(), "goodput < NUMBER, retransmissions > NUMBER or drops > NUMBER")
 		case first[rule.Figure]:
-			c.Fail(at, fmt.Sprintf("a second rule for %s", rule.Figure), "one of each: keep the stricter")
+			c.Fail(at, fmt.Sprintf("a second rule for %s", rule.Figure), "one rule per figure: keep the stricter one")
 		}
 		first[rule.Figure] = true
 	}

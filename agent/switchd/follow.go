@@ -8,7 +8,7 @@ import (
 	"weir/law"
 )
 
-// follow makes the ports that the law is on those that are there.
+// follow attaches the law to ports that appeared, and detaches it from ports that are gone.
 func (r *role) follow() error {
 	found, err := r.look()
 	if err != nil {
@@ -52,13 +52,13 @@ func byName(found []candidate) map[string]*candidate {
 	return m
 }
 
-// followPort does what is to be done about a port that the law is on. c is the device of its name now, nil:
-// none; dead: the law's program is on none any more.
+// followPort handles a port to which the law was attached. c is the device that has its name now, or nil. dead reports
+// that the law's program is attached to no device any more.
 func (r *role) followPort(name string, c *candidate, dead bool) error {
 	p, byName := r.ports[name], r.rules.byName(name)
 	switch {
 	case dead && byName && c == nil:
-		r.refuse(name, errGone) // what is pinned stays: status tells that a port is missing
+		r.refuse(name, errGone) // what is pinned stays, so that status can report the missing port
 	case dead && byName && c.err != nil:
 		r.refuse(name, c.err)
 	case c == nil || c.ifindex != p.Ifindex:
@@ -68,7 +68,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 	case c.err != nil:
 		return r.release(c)
 	case c.toMake():
-		_, err := r.shapeNew(c) // somebody took Weir's own away
+		_, err := r.shapeNew(c) // somebody removed the shaper that Weir made
 		return err
 	case c.has != c.tbf && c.tbf != tbf{}:
 		return r.shapes.change(name, c.ifindex, c.mtu, c.tbf)
@@ -78,10 +78,10 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 	return nil
 }
 
-// attachOne shapes a port if it is to be shaped, and attaches the law to it.
+// attachOne shapes a port if it is configured so, and attaches the law to it.
 func (r *role) attachOne(c *candidate) error {
 	if err := r.law.CheckTaken(pinDir(r.cfg.Name), c.port().PortRef); err != nil {
-		return err // before a shaper is made
+		return err // checked before a shaper is made
 	}
 	undo, err := r.shapeNew(c)
 	if err != nil {
@@ -93,10 +93,10 @@ func (r *role) attachOne(c *candidate) error {
 	return nil
 }
 
-// toMake says whether the port is to have a tbf of Weir's own, and has none.
+// toMake reports whether the port needs a tbf that Weir has not made yet.
 func (c *candidate) toMake() bool { return c.tbf != tbf{} && c.has == tbf{} }
 
-// shapeNew makes a port's tbf where it has none yet, and gives what undoes that.
+// shapeNew makes a port's tbf if it needs one, and returns a function that removes it again.
 func (r *role) shapeNew(c *candidate) (undo func() error, err error) {
 	if !c.toMake() {
 		return func() error { return nil }, nil
@@ -108,7 +108,7 @@ func (r *role) shapeNew(c *candidate) (undo func() error, err error) {
 	return func() error { return r.shapes.restore(c.ifindex) }, nil
 }
 
-// restoreShapes takes Weir's own tbf off ports that are not to have one any more.
+// restoreShapes removes the tbf of ports that no longer need one.
 func (r *role) restoreShapes(found []candidate) error {
 	shaped := map[int]bool{}
 	for i := range found {
@@ -117,7 +117,7 @@ func (r *role) restoreShapes(found []candidate) error {
 	return r.shapes.restoreAll(func(ifindex int) bool { return shaped[ifindex] })
 }
 
-// wantedMarks are the thresholds of the ports that the law is on and that are to mark.
+// wantedMarks returns the marking thresholds of the ports to which the law is attached and that mark, in bytes.
 func (r *role) wantedMarks(now map[string]*candidate) map[markPort]uint32 {
 	want := map[markPort]uint32{}
 	for name, p := range r.ports {
@@ -136,7 +136,7 @@ func (r *role) remove(name, why string) error {
 
 var errGone = errors.New("the device is gone: waiting for it")
 
-// letGo lets the windows of a port go that cannot be managed as it is now, and keeps its flows.
+// release releases the windows of a port that cannot be managed at present. Its flows stay in the table.
 func (r *role) release(c *candidate) error {
 	if r.refused[c.name] == c.err.Error() {
 		return nil
@@ -153,6 +153,6 @@ func (r *role) configure(c *candidate) error {
 		return r.running.Configure(c.name, c.params)
 	}
 	f := c.params.Figures()
-	r.log.Info("its law changed", append([]any{"port", c.name, "hold", f.Mode.String()}, f.log()...)...)
+	r.log.Info("parameters of the port changed", append([]any{"port", c.name, "enforce", f.Mode.String()}, f.log()...)...)
 	return r.running.Configure(c.name, c.params)
 }

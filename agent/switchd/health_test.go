@@ -9,7 +9,7 @@ import (
 	"weir/datapath/reading"
 )
 
-// wellReading is one of a switch of two ports that lacks nothing.
+// wellReading is a reading of a switch of two ports without faults.
 func wellReading() *snapshot {
 	port := func(id uint32, name string) reading.Pinned {
 		return reading.Pinned{
@@ -32,7 +32,7 @@ func wellReading() *snapshot {
 	}
 }
 
-// wellBefore is a reading 200 ms before wellReading: data went out of a, its acknowledgements out of b.
+// wellBefore is a reading 200 ms before wellReading: data left by port a, its acknowledgements by port b.
 func wellBefore() *snapshot {
 	r := wellReading()
 	r.at = r.at.Add(-200 * time.Millisecond)
@@ -55,8 +55,8 @@ func (r *snapshot) edit(change func(*portDevice)) {
 	r.devices["a"] = d
 }
 
-// One row for each check, and for what it must not take for the same: the words found at port a, what counts
-// most first, what the first says, and what is to be done.
+// One row for each check, and for states that it must not confuse with it: the words found at port a in order, the
+// reason of the first, and its remedy.
 func TestChecks(t *testing.T) {
 	met := map[string]bool{}
 	for _, row := range []struct {
@@ -74,7 +74,7 @@ func TestChecks(t *testing.T) {
 			a.HasDevice, now.process = false, process{}
 			now.kernel.BeatAge = time.Minute
 		}, "detached released", Off, "detached by somebody else", "start weir switch"},
-		{"device gone", func(now, _ *snapshot, a *reading.Pinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "bring it back"},
+		{"device gone", func(now, _ *snapshot, a *reading.Pinned) { a.HasDevice = false; delete(now.devices, "a") }, "no-device", Off, "its device is gone", "create it again"},
 		{"device made again", func(now, _ *snapshot, a *reading.Pinned) {
 			a.HasDevice = false
 			now.edit(func(d *portDevice) { d.ifindex = 9 })
@@ -87,16 +87,16 @@ func TestChecks(t *testing.T) {
 		{"ending", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.Releasing = true }, "ending", Off, "is ending", ""},
 		{"killed", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process, now.kernel.BeatAge = process{}, time.Minute
-		}, "released", Off, "the last beat was 1m0s ago", "start weir switch again"},
+		}, "released", Off, "the last heartbeat was 1m0s ago", "start weir switch again"},
 		{"killed this moment", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process, now.kernel.BeatAge = process{}, 800*time.Millisecond
-		}, "stale-heartbeat", Degraded, "weir switch has not beaten for 800ms; windows are let go after 1s", "whether it lives"},
+		}, "stale-heartbeat", Degraded, "weir switch has sent no heartbeat for 800ms; windows are released after 1s", "whether it runs"},
 		{"in another PID namespace", func(now, _ *snapshot, _ *reading.Pinned) { now.process = process{} }, "", "", "", ""},
 		{"stopped", func(now, _ *snapshot, _ *reading.Pinned) {
 			now.process.state, now.kernel.BeatAge = 'T', 5*time.Second
-		}, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s: it is stopped, windows are let go", "kill -CONT 7"},
-		{"hangs", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has not beaten for 5s, windows are let go", "what keeps it"},
-		{"one beat late", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
+		}, "stale-heartbeat", Degraded, "process 7 has sent no heartbeat for 5s: it is stopped, windows are not limited", "kill -CONT 7"},
+		{"hangs", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 5 * time.Second }, "stale-heartbeat", Degraded, "process 7 has sent no heartbeat for 5s, windows are not limited", "what delays it"},
+		{"one heartbeat late", func(now, _ *snapshot, _ *reading.Pinned) { now.kernel.BeatAge = 600 * time.Millisecond }, "", "", "", ""},
 
 		{"taken down", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.up = false }) }, "down", Off, "the port is down (ip link set dev a up)", ""},
 		{"no carrier", func(now, _ *snapshot, _ *reading.Pinned) { now.edit(func(d *portDevice) { d.carrier = false }) }, "down", Off, "no carrier", "cable"},
@@ -104,11 +104,11 @@ func TestChecks(t *testing.T) {
 
 		{"mq", func(_, _ *snapshot, a *reading.Pinned) {
 			a.NoQueue, a.Releasing, a.Queue.Kind = &attach.NoQueue{Kind: "mq"}, true, "mq"
-		}, "no-queue", Degraded, `"mq", which keeps no backlog of its own: windows are let go`, "tc qdisc replace"},
+		}, "no-queue", Degraded, `"mq", which has no backlog of its own: windows are not limited`, "tc qdisc replace"},
 		{"fq_codel", func(now, _ *snapshot, a *reading.Pinned) {
 			a.Releasing, a.Queue.Kind = true, "fq_codel"
 			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "fq_codel"} })
-		}, "unknown-rate", Degraded, `"fq_codel", which does not tell rate`, "its rate and buffer"},
+		}, "unknown-rate", Degraded, `"fq_codel", which reports no rate`, "its rate and buffer"},
 		{"bfifo whose rate was given", func(now, _ *snapshot, a *reading.Pinned) {
 			now.edit(func(d *portDevice) { d.shaper = shaper{Kind: "bfifo", Buffer: 1e6} })
 		}, "", "", "", ""},
@@ -119,7 +119,7 @@ func TestChecks(t *testing.T) {
 		}, "not-reached not-first", Degraded, "none of the last 1000 packets of the port; a program that runs before it ends the chain: cil", "behind FairQ"},
 		{"one that takes most", func(_, before *snapshot, a *reading.Pinned) {
 			a.Before, before.kernel.Ports[0].Seen = []string{"cil"}, a.Seen-300
-		}, "not-reached not-first", Degraded, "reached by 300 of the last 1000", "behind FairQ"},
+		}, "not-reached not-first", Degraded, "saw only 300 of the last 1000", "behind FairQ"},
 		{"something takes all, and is not in the chain", func(_, before *snapshot, a *reading.Pinned) { before.kernel.Ports[0].Seen = a.Seen },
 			"not-reached", Degraded, "none of the last 1000", "nft list ruleset"},
 		{"nothing sent", func(now, before *snapshot, a *reading.Pinned) { *before = *now }, "", "", "", ""},
@@ -152,7 +152,7 @@ func TestChecks(t *testing.T) {
 		}, "one-sided", Degraded, "the data of 2 flows leaves here", "edge mode"},
 		{"data one way only, and nothing counts as a flow", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData, a.Flows = 1, 3, 0
-		}, "one-sided", Degraded, "the data of 1 flows", "name every port"},
+		}, "one-sided", Degraded, "the data of 1 flows", "configure every port"},
 		{"data one way only, now and not before", func(_, _ *snapshot, a *reading.Pinned) { a.OneSidedData, a.Flows = 3, 0 }, "", "", "", ""},
 		{"data of one flow of a few one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedData, before.kernel.Ports[0].OneSidedData = 1, 1
@@ -162,7 +162,7 @@ func TestChecks(t *testing.T) {
 		}, "", "", "", ""},
 		{"acknowledgements one way only", func(_, before *snapshot, a *reading.Pinned) {
 			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks = 2, 2
-		}, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "name every port"},
+		}, "data-elsewhere", Enforced, "acknowledgements of 2 flows", "configure every port"},
 		{"acknowledgements of few flows one way only", func(now, before *snapshot, a *reading.Pinned) {
 			a.OneSidedAcks, before.kernel.Ports[0].OneSidedAcks, now.kernel.Ports[1].Flows = 2, 2, 20
 		}, "", "", "", ""},
@@ -170,7 +170,7 @@ func TestChecks(t *testing.T) {
 			a.Hold, a.HoldShare = reading.HoldPart, reading.Lots/10
 		}, "part", Enforced, "10 % of its flows", ""},
 		{"observed", func(_, _ *snapshot, a *reading.Pinned) { a.Hold = reading.HoldNone }, "observed", Off, "observed only, as configured", ""},
-		{"observed, beside flows of other ports", func(now, before *snapshot, a *reading.Pinned) {
+		{"observed, with flows of other ports", func(now, before *snapshot, a *reading.Pinned) {
 			a.Hold, a.Rewritten = reading.HoldNone, before.kernel.Ports[0].Rewritten+2900
 		}, "observed", Off, "rewritten for flows of other ports", ""},
 		{"rolled back", func(now, _ *snapshot, a *reading.Pinned) {
@@ -179,10 +179,10 @@ func TestChecks(t *testing.T) {
 		}, "rolled-back", Off, "goodput 0.7", "tries again"},
 		{"tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 300 }, "tunnels", Degraded, "30 % of its packets", "where the tunnels end"},
 		{"a few tunnels", func(_, _ *snapshot, a *reading.Pinned) { a.Tunnel = 90 }, "", "", "", ""},
-		{"the table is full", func(_, _ *snapshot, a *reading.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 connections find no room", "--scope"},
+		{"the table is full", func(_, _ *snapshot, a *reading.Pinned) { a.TableFull = 12 }, "table-full", Degraded, "12 new connections pass unmanaged", "--scope"},
 		{"the table was full", func(_, before *snapshot, a *reading.Pinned) {
 			a.TableFull, before.kernel.Ports[0].TableFull = 12, 12
-		}, "was-full", Enforced, "found no room in the flow table, and passed unmanaged: 12", "--scope"},
+		}, "was-full", Enforced, "12 connections passed unmanaged", "--scope"},
 		{"another namespace", func(_, _ *snapshot, a *reading.Pinned) { a.Local = false }, "elsewhere", Enforced, "in another network namespace", "nsenter"},
 	} {
 		now, before := wellReading(), wellBefore()
@@ -203,16 +203,16 @@ func TestChecks(t *testing.T) {
 	}
 	for i, c := range checks {
 		if i > 0 && less(c.state, checks[i-1].state) {
-			t.Errorf("%q leaves less of the law than %q before it", c.word, checks[i-1].word)
+			t.Errorf("%q leaves less of the law in force than %q before it", c.word, checks[i-1].word)
 		}
 		if !met[c.word] {
-			t.Errorf("no row meets %q", c.word)
+			t.Errorf("no row tests %q", c.word)
 		}
-		delete(met, c.word) // two with one word: the second is not met
+		delete(met, c.word) // two checks with one word: the second has no row
 	}
 }
 
-// Rates are of what happened between two readings; without a second there are none, nor of another device.
+// Rates need two readings of the same device.
 func TestRates(t *testing.T) {
 	now, before := wellReading(), wellBefore()
 	a := &now.kernel.Ports[0]

@@ -8,18 +8,18 @@ import (
 	"weir/datapath/reading"
 )
 
-// permitFor is how long the heart beats after the control loop last gave its permit. A file that is read again, a
-// program that loads on a busy machine or a shaper that runs empty may keep the loop for a second or two: no reason
-// to release the windows of all ports. A loop that hangs for longer must not keep them: 5 s later the heart stops,
-// and the kernel releases them after the lease, as if the process were dead.
+// permitFor is how long heartbeats continue after the control loop's last permit. Reading a file, loading a program on
+// a busy machine or draining a shaper may take the loop a second or two; that is no reason to release the windows of
+// all ports. If the loop hangs for longer, heartbeats stop after 5 s, and the kernel releases the windows after the
+// lease, as if the process were dead.
 const permitFor = 5 * time.Second
 
-// heart beats in a goroutine of its own, as long as the control loop permits.
+// heartbeat calls send in a goroutine of its own, as long as the control loop permits.
 type heartbeat struct {
 	send    func() error
-	failed  chan error // why it stopped by itself, at most once
+	failed  chan error // the error that stopped it, at most one
 	until   atomic.Int64
-	now     func() time.Duration // since any moment; monotonic
+	now     func() time.Duration // from an arbitrary start; monotonic
 	done    chan struct{}
 	stopped sync.WaitGroup
 	once    sync.Once
@@ -36,7 +36,7 @@ func newHeartbeat(send func() error) *heartbeat {
 	return h
 }
 
-// heartAt is a heart with a clock of the caller's, which does not run yet.
+// heartbeatAt is newHeartbeat with the caller's clock. It does not run yet.
 func heartbeatAt(send func() error, now func() time.Duration) *heartbeat {
 	h := &heartbeat{send: send, failed: make(chan error, 1), now: now, done: make(chan struct{})}
 	h.permit()
@@ -51,7 +51,7 @@ func (h *heartbeat) run(ticks <-chan time.Time) {
 		case <-ticks:
 		}
 		if int64(h.now()) >= h.until.Load() {
-			continue // a loop that comes back permits it again
+			continue // a loop that recovers permits it again
 		}
 		if err := h.send(); err != nil {
 			h.failed <- err
@@ -60,14 +60,14 @@ func (h *heartbeat) run(ticks <-chan time.Time) {
 	}
 }
 
-// permit lets the heart beat for permitFor from now.
+// permit allows heartbeats for permitFor from now.
 func (h *heartbeat) permit() {
 	if h != nil {
 		h.until.Store(int64(h.now() + permitFor))
 	}
 }
 
-// stop ends the beats; none comes after it returns.
+// stop ends the heartbeats; none is sent after it returns.
 func (h *heartbeat) stop() {
 	if h == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pulse is a heart whose time and ticks the test gives.
+// pulse is a heartbeat with the test's time and ticks.
 type pulse struct {
 	*heartbeat
 	at    atomic.Int64
@@ -24,8 +24,8 @@ func newPulse(t *testing.T) *pulse {
 	return p
 }
 
-// tick lets the clock go on, and gives how many beats there were by then. The heart takes the second tick only when
-// it is through with the first.
+// tick advances the clock, and returns how many heartbeats were sent by then. The second tick is accepted only after
+// the first is processed.
 func (p *pulse) tick(by time.Duration) int64 {
 	p.at.Add(int64(by))
 	p.ticks <- time.Time{}
@@ -33,39 +33,39 @@ func (p *pulse) tick(by time.Duration) int64 {
 	return p.sent.Load()
 }
 
-// A control loop that is kept for some seconds does not stop the heart; one that hangs does; and when it comes back
-// the heart goes on.
-func TestHeart_BeatsAsLongAsItIsPermitted(t *testing.T) {
+// A control loop that is busy for some seconds does not stop the heartbeats. One that hangs does, and when it recovers
+// they continue.
+func TestHeartbeat_IsSentAsLongAsPermitted(t *testing.T) {
 	p := newPulse(t)
 	last := int64(0)
 	for range 4 {
 		now := p.tick(time.Second)
 		if now <= last {
-			t.Fatalf("the control loop is busy, and the heart stops after %v", time.Duration(p.at.Load()))
+			t.Fatalf("the control loop is busy, and heartbeats stop after %v", time.Duration(p.at.Load()))
 		}
 		last = now
 	}
 	p.tick(time.Second) // the permit ends; the tick before may still have been in time
 	last = p.sent.Load()
 	if now := p.tick(time.Second); now != last {
-		t.Errorf("the control loop hangs for %v, and the heart beats: windows would be held for ever", time.Duration(p.at.Load()))
+		t.Errorf("the control loop hangs for %v, and heartbeats continue: windows would stay limited for ever", time.Duration(p.at.Load()))
 	}
 	p.permit()
 	if now := p.tick(0); now <= last {
-		t.Error("the control loop is back, and the heart does not beat")
+		t.Error("the control loop recovered, and no heartbeat is sent")
 	}
 }
 
-func TestHeart_StopsWithTheReason(t *testing.T) {
+func TestHeartbeat_StopsWithTheReason(t *testing.T) {
 	p := newPulse(t)
 	p.fail = errors.New("another process takes over")
 	p.ticks <- time.Time{}
 	if err := <-p.failed; !errors.Is(err, p.fail) {
-		t.Errorf("it says %v", err)
+		t.Errorf("got %v", err)
 	}
 	p.stop()
 	p.stop()
 	if p.sent.Load() != 1 {
-		t.Errorf("%d beats after the one that failed", p.sent.Load()-1)
+		t.Errorf("%d heartbeats after the one that failed", p.sent.Load()-1)
 	}
 }

@@ -14,10 +14,10 @@ import (
 
 // keyCase changes one key of a Switch file.
 type keyCase struct {
-	// file is the file with the key, without what it has in common with the other (keysBase).
+	// file has the key, without the lines that both files share (keysBase)
 	file, without string
-	// see names where the key makes a difference: the law of a port or the switch program's configuration, as they
-	// go into the kernel; or "config", and shownBy is then the test that sees what is made of it.
+	// see names where the key has an effect: the law of a port or the switch program's configuration, as written to the
+	// kernel; or "config", and shownBy is the test of its effect.
 	see, shownBy string
 }
 
@@ -58,7 +58,7 @@ var (
 	}
 )
 
-// seenOf gives what a file makes at a level: the laws of its ports on a NIC with a tbf, the switch program's
+// seenOf returns the effect of a file at a level: the laws of its ports on a NIC with a tbf, the switch program's
 // configuration, or the configuration of the switch.
 func seenOf(t *testing.T, level, text string) string {
 	t.Helper()
@@ -89,8 +89,8 @@ func seenOf(t *testing.T, level, text string) string {
 	return string(text2)
 }
 
-// Every key of a Switch file reaches the kernel, or a test sees what becomes of it. A key of the schema that is not in
-// the tables fails here.
+// Every key of a Switch file reaches the kernel, or a test shows its effect. A key of the schema without a case fails
+// here.
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	cases := maps.Clone(keysOfFile)
 	for key, value := range keysOfPorts {
@@ -109,7 +109,7 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 			continue
 		}
 		if c.file != "" && seenOf(t, c.see, c.file) == seenOf(t, c.see, c.without) {
-			t.Errorf("%s makes no difference", key)
+			t.Errorf("%s has no effect", key)
 		}
 		if c.see != "config" {
 			continue

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// begunHandler tells a channel of the record that a switch has begun.
+// begunHandler sends the log record of a switch that has begun to a channel.
 type begunHandler struct{ begun chan<- struct{} }
 
 func logBegun(begun chan<- struct{}) *slog.Logger { return slog.New(begunHandler{begun}) }
@@ -22,8 +22,8 @@ func (h begunHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// ownBPFFS gives the caller's thread a mount namespace with a BPF file system of its own, whatever the machine has
-// mounted there.
+// ownBPFFS gives the calling thread a mount namespace with a BPF file system of its own, independent of the machine's
+// mounts.
 func ownBPFFS() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	"weir/datapath/mark"
 )
 
-// markRoot is where marking is pinned, beside the switches.
+// markRoot is where marking is pinned, next to the switches.
 var markRoot = filepath.Join(filepath.Dir(pinRoot), "mark")
 
-// marks is ECN marking on the ports that ask for it. Its program stands behind the law's, and outlives the
-// process as that does: marking needs nobody.
+// marks is the ECN marking on the ports that ask for it. Its program runs after the law's. Like that, it stays attached
+// after the process ends; it needs no heartbeat.
 type marks struct {
 	dir string
 	at  *mark.Mark // nil: nowhere
@@ -31,8 +31,8 @@ type markPort struct {
 
 func newMarks(name string) *marks { return &marks{dir: filepath.Join(markRoot, name)} }
 
-// change makes these ports mark above these thresholds, and no others. Those that marked before are taken
-// over in place. It gives what undoes that; with an error it is undone already.
+// change sets the marking thresholds of these ports and removes marking from all others. Ports that already mark are
+// updated in place. It returns a function that undoes the change; on error the change is undone already.
 func (m *marks) change(want map[markPort]uint32) (undo func() error, err error) {
 	before := m.set
 	if before != nil && maps.Equal(want, before) {
@@ -58,12 +58,12 @@ func (m *marks) apply(want map[markPort]uint32) error {
 	if err != nil {
 		return err
 	}
-	_ = m.leave() // what it held is the new one's
+	_ = m.leave() // its programs and tables now belong to the new one
 	m.at, m.set = at, maps.Clone(want)
 	return nil
 }
 
-// leave gives back what this process holds; marking goes on.
+// leave closes what this process has open; marking continues.
 func (m *marks) leave() error {
 	if m.at == nil {
 		return nil
@@ -73,7 +73,7 @@ func (m *marks) leave() error {
 	return err
 }
 
-// end takes marking off every port, also off those where a former process left it.
+// end removes marking from every port, also from those where an earlier process left it.
 func (m *marks) end() error {
 	errs := []error{m.leave(), purgeMarks(m.dir)}
 	m.set = map[markPort]uint32{}
@@ -85,7 +85,7 @@ func purgeMarks(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	at, err := mark.Attach(nil, mark.Config{Pin: dir}) // takes it off the ports that are not asked for
+	at, err := mark.Attach(nil, mark.Config{Pin: dir}) // removes it from all ports, since none is listed
 	if err != nil {
 		return fmt.Errorf("remove marking: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"weir/datapath/reading"
 )
 
-// moment is a switch as it was read at one moment: as the kernel has it, and in words.
+// moment is one reading of a switch: the kernel's figures, and their description.
 type moment struct {
 	kernel *reading.Switch
 	words  *Switch
@@ -26,14 +26,13 @@ type moment struct {
 	events *events
 }
 
-// portMoment is a port of it.
+// portMoment is one port of a moment.
 type portMoment struct {
 	*reading.Pinned
 	words *Port
 }
 
-// exporter reads the kernel when Prometheus asks, over files of its own: the goroutine that beats
-// knows nothing of it.
+// exporter reads the kernel for each scrape with file descriptors of its own, independent of the heartbeat.
 type exporter struct {
 	name, version string
 	events        *events
@@ -49,15 +48,14 @@ func newExporter(of Law, name, version string, e *events, l *slog.Logger) *expor
 	return &exporter{name: name, version: version, events: e, log: l, read: (&momentReader{of: func(name string) (*snapshot, error) { return readSwitch(of, name) }}).read, state: Off, reason: "not read yet"}
 }
 
-// registry is a Prometheus registry of the switch's own, with what Go and the kernel tell of the process.
+// registry returns a Prometheus registry for this switch, with the collectors of Go and of the process.
 func (x *exporter) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(x, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// momentReader remembers the reading before: some of what is wrong shows only in counters that move or
-// stand still.
+// momentReader keeps the previous reading: some findings follow from how counters change.
 type momentReader struct {
 	of     func(name string) (*snapshot, error)
 	mu     sync.Mutex
@@ -76,7 +74,7 @@ func (m *momentReader) read(name string) (*reading.Switch, *Switch, error) {
 	return now.kernel, words, nil
 }
 
-// health says how the switch was when it was read last.
+// health returns how the switch was at the last reading.
 func (x *exporter) health() (well bool, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,7 +85,7 @@ func (x *exporter) health() (well bool, text string) {
 	return x.state == Enforced, text
 }
 
-// setHealth notes how the switch is, and says whether that is new.
+// setHealth stores how the switch is, and reports whether that is new.
 func (x *exporter) setHealth(s State, reason string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -114,7 +112,7 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	all, err := x.figures()
 	if err != nil {
 		if reason := "it cannot be read: " + err.Error(); x.setHealth(Off, reason) && !errors.Is(err, fs.ErrNotExist) {
-			x.log.Warn("cannot read the switch for its metrics", "error", err) // not there yet is no fault
+			x.log.Warn("cannot read the switch for its metrics", "error", err) // a switch that does not exist yet is no fault
 		}
 		to <- readable.is(0, x.name)
 		return
@@ -125,7 +123,7 @@ func (x *exporter) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// figures reads the switch. That this panics must not end the process, which has windows to hold.
+// figures reads the switch. A panic in here must not end the process, which limits windows.
 func (x *exporter) figures() (all []prometheus.Metric, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -157,8 +155,8 @@ func (x *exporter) figures() (all []prometheus.Metric, err error) {
 	return all, nil
 }
 
-// ports gives each name once. What is pinned of another namespace may bear the name of a port that is
-// here.
+// ports returns each name once. A port pinned in another namespace may have the same name as a port of this one, which
+// is preferred.
 func (m *moment) ports() []*portMoment {
 	at := map[string]int{}
 	var out []*portMoment
@@ -194,8 +192,8 @@ func label(s string) string {
 	return out.String()
 }
 
-// serveMetrics makes what serves the switch's figures and lets it listen. Nobody asked for the default
-// address, and who is taken over from still has his: no reason not to begin.
+// serveMetrics starts the server of the metrics. A busy default address, or that of the process that is taken over,
+// must not prevent the start.
 func (r *role) serveMetrics() error {
 	x := newExporter(r.law, r.cfg.Name, r.cfg.Version, &r.events, r.log)
 	r.metrics = metrics.New(metrics.Source{Gather: x.registry(), Health: x.health, Log: r.log})

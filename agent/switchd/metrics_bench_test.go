@@ -24,9 +24,9 @@ import (
 
 var scrapePorts = flag.Int("scrape-ports", 0, "time a scrape with so many ports, too: 1024 take three minutes to be attached")
 
-// BenchmarkScrape is what one reading of /metrics costs the switch, with FairQ on so many ports: the kernel
-// read, and all written as Prometheus reads it, in CPU time. The baseline is listing the queue disciplines of
-// all devices once. A scraper gets such a reading at most once a second, and at most a twentieth of a CPU.
+// BenchmarkScrape measures the CPU time of one scrape of /metrics with FairQ on so many ports: reading the kernel and
+// writing the text. The baseline is listing the queue disciplines of all devices once. A scraper gets a new reading at
+// most once a second, and scrapes use at most a twentieth of a CPU.
 func BenchmarkScrape(b *testing.B) {
 	for _, ports := range []int{10, 100, *scrapePorts} {
 		if ports == 0 {
@@ -68,7 +68,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// threadTime is the CPU time of the calling thread, which the machine's load does not change much.
+// threadTime returns the CPU time of the calling thread, which depends little on the machine's load.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -77,8 +77,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkScrapeWritten is the part of a scrape that is not reading the kernel, with as many ports as a switch may
-// have: their figures made and written. The baseline is copying what was written, as text, line by line.
+// BenchmarkScrapeWritten measures the part of a scrape after the kernel is read, with the most ports a switch may have.
+// The baseline is copying the text line by line.
 func BenchmarkScrapeWritten(b *testing.B) {
 	const ports = 1024
 	r := sampleReading()
@@ -125,10 +125,10 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// benchScrape does what a scrape does, on the calling thread.
+// benchScrape does the work of a scrape on the calling thread.
 func benchScrape(x *exporter, to io.Writer) error {
 	r := prometheus.NewRegistry()
-	sent := make(chan prometheus.Metric, 1000) // as a registry has it
+	sent := make(chan prometheus.Metric, 1000) // the size that a registry uses
 	done := make(chan []prometheus.Metric)
 	go func() {
 		var all []prometheus.Metric
@@ -155,8 +155,8 @@ func benchScrape(x *exporter, to io.Writer) error {
 	return nil
 }
 
-// replay collects what was collected on another thread: a registry collects on threads of its own, which
-// are not in the namespace.
+// replay repeats metrics collected on another thread: a registry collects on threads of its own, which are not in the
+// namespace.
 type replay struct {
 	*exporter
 	metrics []prometheus.Metric
@@ -168,7 +168,7 @@ func (r replay) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// benchSwitch puts FairQ on so many ports of the calling thread's namespace, pinned in a BPF file system
+// benchSwitch attaches FairQ to so many ports of the calling thread's namespace, pinned in a BPF file system
 // that only this thread sees.
 func benchSwitch(ports int) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

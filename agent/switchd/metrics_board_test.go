@@ -12,19 +12,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Words of PromQL that are neither metrics nor labels; functions are told by the parenthesis behind them.
+// Words of PromQL that are neither metrics nor labels; functions are recognized by the parenthesis that follows.
 var (
 	promWords     = []string{"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset", "inf", "nan"}
 	promGroups    = []string{"by", "without", "on", "ignoring", "group_left", "group_right"}
 	promFunctions = []string{
 		"sum", "min", "max", "avg", "count", "rate", "increase", "avg_over_time", "max_over_time", "vector",
 	}
-	// Labels that Prometheus gives what it scrapes.
+	// Labels that Prometheus adds to scraped metrics.
 	targetLabels = []string{"instance", "job"}
 	promToken    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\$\w+|[a-zA-Z_][a-zA-Z0-9_]*|[0-9][0-9a-z.]*|=~|!~|!=|==|>=|<=|\S`)
 )
 
-// checkQuery says which metrics, labels and values of a query do not exist.
+// checkQuery reports the metrics, labels and values of a query that do not exist.
 func checkQuery(query string, names map[string]*exposed) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	tokens := append(promToken.FindAllString(query, -1), "", "", "")
@@ -64,7 +64,7 @@ func checkQuery(query string, names map[string]*exposed) (wrong []string) {
 	return wrong
 }
 
-// checkMatchers looks at what stands between braces behind a metric's name.
+// checkMatchers checks the text between braces behind a metric's name.
 func checkMatchers(metric string, n *exposed, tokens []string) (wrong []string) {
 	for i := 0; tokens[i] != "}" && tokens[i] != ""; i++ {
 		label, sign, value := tokens[i], tokens[i+1], tokens[i+2]
@@ -104,7 +104,7 @@ func hasLabel(label string, names map[string]*exposed) bool {
 	return false
 }
 
-// The checker finds what is wrong, or the tests below show nothing.
+// Without a checker that finds faults, the tests below would show nothing.
 func TestCheckQuery(t *testing.T) {
 	names := exposedNames(t)
 	for query, says := range map[string]string{
@@ -125,7 +125,7 @@ func TestCheckQuery(t *testing.T) {
 	}
 }
 
-// Every query of the board asks for what there is, and every legend shows a label that its query keeps.
+// Every query of the board uses existing metrics, and every legend a label that its query keeps.
 func TestBoard(t *testing.T) {
 	file, err := os.ReadFile("../../deploy/grafana/weir-switch.json")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// Every alert asks for what there is, and says what happened and what to do.
+// Every alert uses existing metrics, and has a text that says what happened and what to do.
 func TestAlerts(t *testing.T) {
 	file, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
 	if err != nil {
@@ -211,7 +211,7 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := exposedNames(t)
-	names["up"] = &exposed{} // Prometheus' own
+	names["up"] = &exposed{} // a metric of Prometheus itself
 	seen := map[string]bool{}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {

@@ -9,10 +9,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// NoDevice is the error for a port that was asked for and is not there when the switch begins.
+// NoDevice is the error for a port that is configured and does not exist when the switch begins.
 type NoDevice struct {
 	Port string   // a name, or a pattern that matches nothing
-	Here []string // devices of the namespace that could be meant
+	Here []string // devices of the namespace that may be meant
 }
 
 func (e *NoDevice) Error() string {
@@ -20,20 +20,20 @@ func (e *NoDevice) Error() string {
 	if isPattern(e.Port) {
 		what = "no device matches " + e.Port
 	}
-	here := "there is no port here"
+	here := "this network namespace has no port"
 	if n := len(e.Here); n > 0 {
-		here = "ports here: " + strings.Join(e.Here[:min(n, portsListed)], ", ")
+		here = "its ports: " + strings.Join(e.Here[:min(n, portsListed)], ", ")
 		if n > portsListed {
 			here += fmt.Sprintf(" and %d more", n-portsListed)
 		}
 	}
-	return what + "; " + here + "; --wait waits"
+	return what + "; " + here + "; correct the name, or wait for it with --wait"
 }
 
-const portsListed = 10 // that an error lists
+const portsListed = 10 // listed in an error
 
-// missing refuses with *NoDevice what was named and matches no device, unless it is to be waited for. A file may
-// name devices that come later: its unit starts with the machine.
+// missing returns *NoDevice if a name or pattern matches no device, unless --wait is set or a file is used. A file may
+// name devices that appear later, because its unit starts with the machine.
 func (r *role) missing(found []candidate) error {
 	if r.cfg.Wait || r.cfg.File != "" {
 		return nil
@@ -55,7 +55,7 @@ func (r *role) missing(found []candidate) error {
 	return nil
 }
 
-// portsHere names the devices of the namespace that can be ports.
+// portsHere lists the devices of the namespace that can be ports.
 func portsHere() (names []string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {

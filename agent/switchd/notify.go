@@ -9,12 +9,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notifier tells systemd how the process does (sd_notify(3)). Without systemd it does nothing.
+// notifier reports the state of the process to systemd (sd_notify(3)). Without systemd it does nothing.
 type notifier struct {
 	title    string // of the law
 	log      *slog.Logger
-	watchdog time.Duration // between two signs of life; 0: nobody waits for any
-	alive    time.Time     // the last one
+	watchdog time.Duration // interval of watchdog messages; 0: no watchdog
+	alive    time.Time     // when the last one was sent
 	status   string
 }
 
@@ -22,7 +22,7 @@ func newNotifier(log *slog.Logger, title string) *notifier {
 	n := &notifier{log: log, title: title}
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		log.Warn("cannot tell what systemd's watchdog expects", "error", err)
+		log.Warn("cannot read the watchdog interval from systemd", "error", err)
 	}
 	n.watchdog = within / 3
 	return n
@@ -39,7 +39,7 @@ func (n *notifier) ready(ports int) {
 	n.send(daemon.SdNotifyReady + "\nSTATUS=" + n.status)
 }
 
-// beat is a sign of life, and what is new about the ports.
+// heartbeat resets the watchdog, and reports a changed number of ports.
 func (n *notifier) heartbeat(ports int) {
 	if n.watchdog > 0 && time.Since(n.alive) >= n.watchdog {
 		n.alive = time.Now()
@@ -51,11 +51,11 @@ func (n *notifier) heartbeat(ports int) {
 	}
 }
 
-// reloadMost is how long a reload may take before the watchdog takes it for hung, and who asked for it gives up.
-// Loading the programs of a thousand ports takes minutes on a busy machine.
+// reloadMost is how long a reload may take. After that the watchdog ends the process, and Reload gives up. Loading the
+// programs of a thousand ports takes minutes on a busy machine.
 const reloadMost = 5 * time.Minute
 
-// reloading begins a reload, and gives signs of life until done is called.
+// reloading begins a reload, and resets the watchdog until done is called.
 func (n *notifier) reloading() (done func()) {
 	n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 	if n.watchdog == 0 {
@@ -77,7 +77,7 @@ func (n *notifier) reloading() (done func()) {
 	return cancel
 }
 
-// reloaded ends a reload, which systemd waits for however it went.
+// reloaded reports the end of a reload, which systemd waits for even if the reload failed.
 func (n *notifier) reloaded(ports int, err error) {
 	n.status = n.statusLine(ports)
 	line := n.status
@@ -87,7 +87,7 @@ func (n *notifier) reloaded(ports int, err error) {
 	n.send(daemon.SdNotifyReady + "\nSTATUS=" + line)
 }
 
-func (n *notifier) stopping() { n.send(daemon.SdNotifyStopping + "\nSTATUS=letting windows go") }
+func (n *notifier) stopping() { n.send(daemon.SdNotifyStopping + "\nSTATUS=releasing windows") }
 
 func (n *notifier) statusLine(ports int) string {
 	if ports == 1 {

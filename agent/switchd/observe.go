@@ -12,14 +12,14 @@ import (
 	"weir/law"
 )
 
-// Observation is what a law would make of some ports. docs/observe.md says how it is derived.
+// Observation is the expected effect of a law on some ports. docs/observe.md says how it is derived.
 type Observation struct {
 	Seconds float64        `json:"seconds"`
-	Along   string         `json:"along,omitempty"` // the switch whose tables were read; "": a program of its own was there meanwhile
+	Along   string         `json:"along,omitempty"` // the switch whose tables were read; "": a program of the observation's own was attached
 	Ports   []ObservedPort `json:"ports"`
 }
 
-// ObservedPort is one port of it. Windows are payload, queues are as the kernel counts them.
+// ObservedPort is one port of an Observation. Windows are payload; queues are as the kernel counts them.
 type ObservedPort struct {
 	Port    string `json:"port"`
 	Ifindex int    `json:"ifindex"`
@@ -29,19 +29,19 @@ type ObservedPort struct {
 	RateBps      uint64  `json:"rate_bps"`
 	BufferBytes  uint64  `json:"buffer_bytes"`
 	TargetBytes  uint64  `json:"target_bytes"`
-	RTTMs        float64 `json:"rtt_ms"`           // of an empty queue, as reckoned with
-	HandshakeMs  float64 `json:"handshake_rtt_ms"` // least that was measured; 0: none passed
-	Flows        float64 `json:"flows"`            // mean of the time with flows
+	RTTMs        float64 `json:"rtt_ms"`           // of an empty queue, as used in the calculation
+	HandshakeMs  float64 `json:"handshake_rtt_ms"` // shortest one measured; 0: none
+	Flows        float64 `json:"flows"`            // mean over the time with flows
 	FlowsMost    float64 `json:"flows_most"`
 	FlowsSeen    int     `json:"flows_seen"`    // different ones
-	OtherPercent float64 `json:"other_percent"` // of the rate: what is not of these flows
+	OtherPercent float64 `json:"other_percent"` // of the rate: traffic that is not data of these flows
 
 	Now  QueueNow  `json:"now"`
 	Then QueueThen `json:"then"`
 
 	Limited      int           `json:"limited"` // flows that mostly had more in flight than the window
 	LimitedFlows []LimitedFlow `json:"limited_flows"`
-	LimitedNow   int           `json:"limited_now"` // flows that are held back already
+	LimitedNow   int           `json:"limited_now"` // flows that are limited already
 	Notes        []string      `json:"notes,omitempty"`
 }
 
@@ -53,44 +53,45 @@ type QueueNow struct {
 	MostBytes      uint32  `json:"queue_most_bytes"`
 	DropsPerSecond float64 `json:"drops_per_s"`
 	SentBps        float64 `json:"sent_bps"`
-	GrantBytes     float64 `json:"grant_bytes"` // mean of what windows were held to; 0: nothing was held
+	GrantBytes     float64 `json:"grant_bytes"` // mean of the window that flows were limited to; 0: no flow was limited
 }
 
-// QueueThen is what is expected when the law holds all flows.
+// QueueThen is what is expected when the law limits all flows.
 type QueueThen struct {
-	WindowBytes     uint64  `json:"window_bytes"`      // of each flow that fills its own
-	WindowMostBytes uint64  `json:"window_most_bytes"` // if those with less leave the rest
-	CanaryBytes     uint64  `json:"canary_bytes"`      // window while most flows are free
+	WindowBytes     uint64  `json:"window_bytes"`      // of each flow that fills its window
+	WindowMostBytes uint64  `json:"window_most_bytes"` // if flows that need less leave the rest
+	CanaryBytes     uint64  `json:"canary_bytes"`      // window of the limited flows of a small canary
 	MeanBytes       float64 `json:"queue_mean_bytes"`
 	LeastBytes      float64 `json:"queue_least_bytes"`
 	MostBytes       float64 `json:"queue_most_bytes"`
 	DropsPerSecond  float64 `json:"drops_per_s"`
 	DropsMost       float64 `json:"drops_most_per_s"`
-	NewFlows        int     `json:"new_flows"` // flows that may begin at once without a drop
+	NewFlows        int     `json:"new_flows"` // flows that may begin at the same time without a drop
 
 	Newcomers int `json:"newcomers"` // former name of new_flows, for one release (docs/names.md)
 }
 
-// ObserveFor says how long to observe, and how many flows to list for a port.
+// ObserveFor says how long to observe, and how many flows to list per port.
 type ObserveFor struct {
 	Time time.Duration // 1s to 24h
 	List int           // 0 to 10000
 }
 
-// Check says what is wrong with it.
+// Check returns an error if a value is out of range.
 func (o *ObserveFor) Check() error {
 	if o.Time < time.Second || o.Time > 24*time.Hour {
-		return fmt.Errorf("observe for %s: 1s to 24h", law.Duration(o.Time))
+		return fmt.Errorf("observe for %s: use 1s to 24h", law.Duration(o.Time))
 	}
 	if o.List < 0 || o.List > flowsListMax {
-		return fmt.Errorf("list %d flows: 0 to %d", o.List, flowsListMax)
+		return fmt.Errorf("list %d flows: use 0 to %d", o.List, flowsListMax)
 	}
 	return nil
 }
 
-// Observe says what the law of c would make of the ports that c names, after the time given or when ctx is done. It
-// changes no packet. Where a living weir switch has all of the ports its tables are read; where none has any,
-// a program that only looks is there meanwhile, and nothing is left of it. Otherwise *ObserveApart.
+// Observe predicts the effect of the law of c on the ports that c names. It observes for the time of o, or until ctx is
+// done, and changes no packet. If a running weir switch has all of the ports, it reads the tables of that. If none has
+// any of them, it attaches a program that only observes, and detaches it at the end. Otherwise it returns
+// *ObserveApart.
 func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func Observe(ctx context.Context, c *Config, o ObserveFor) (*Observation, error)
 	return w.report(o.List), nil
 }
 
-// observedDevices are the ports that are there and can be observed. One that is named must be.
+// observedDevices returns the existing ports that can be observed. Each port given by name must be one.
 func observedDevices(c *Config) ([]candidate, error) {
 	rules := newRules(c.agent.law, c.Ports)
 	all, err := rules.look()
@@ -125,29 +126,29 @@ func observedDevices(c *Config) ([]candidate, error) {
 		case n.byName:
 			return nil, n.err
 		default:
-			c.logger().Warn("not observed", "port", n.name, "reason", n.err.Error())
+			c.logger().Warn("cannot observe", "port", n.name, "reason", n.err.Error())
 		}
 	}
 	for _, name := range rules.names() {
 		if !slices.ContainsFunc(found, func(n candidate) bool { return n.name == name }) {
-			return nil, fmt.Errorf("port %s: no such device", name)
+			return nil, fmt.Errorf("port %s: no such device; check the name and the network namespace", name)
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New("no port to observe: no device matches")
+		return nil, errors.New("no port to observe: no device matches; name at least one")
 	}
 	return found, nil
 }
 
-// observedPort is a port while it is observed.
+// observedPort is a port during the observation.
 type observedPort struct {
 	candidate
 	law        string // its title
 	gather     *gather
-	handshake  time.Duration // least
+	handshake  time.Duration // shortest
 	mode       reading.Hold
 	most       uint32  // longest queue
-	grants     float64 // sum of what windows were held to, at so many samples
+	grants     float64 // sum of the limits over so many samples
 	granted    int
 	begin, end portReading
 }
@@ -164,12 +165,12 @@ type observer struct {
 }
 
 const (
-	samplePort  = 500 * time.Microsecond // between two samples, for each port
+	samplePort  = 500 * time.Microsecond // between two samples, per port
 	sampleLeast = 5 * time.Millisecond
 	sampleMost  = 100 * time.Millisecond
-	sampleFresh = 25 * time.Millisecond // a sample of the kernel's that is older says nothing
-	queuesEvery = 50 * time.Millisecond // between two looks at the queue disciplines for ports without
-	warmUp      = 3                     // beats until the flows that were there are known
+	sampleFresh = 25 * time.Millisecond // an older sample of the kernel program is not used
+	queuesEvery = 50 * time.Millisecond // between two readings of the queue disciplines, for ports that the kernel program does not sample
+	warmUp      = 3                     // heartbeats until the flows that existed before are known
 )
 
 func watchThem(c *Config, found []candidate) (*observer, error) {
@@ -191,7 +192,7 @@ func watchThem(c *Config, found []candidate) (*observer, error) {
 	return w, err
 }
 
-// run observes until the time is over or ctx is done.
+// run observes for the given time or until ctx is done.
 func (w *observer) run(ctx context.Context, long time.Duration) error {
 	sample := time.NewTicker(min(max(time.Duration(len(w.ports))*samplePort, sampleLeast), sampleMost))
 	defer sample.Stop()
@@ -238,13 +239,13 @@ func (w *observer) start() error {
 
 func (w *observer) finish() error {
 	if w.began.IsZero() {
-		return errors.New("ended before anything was observed")
+		return errors.New("ended before anything was observed; observe for longer")
 	}
 	w.lasted = time.Since(w.began)
 	return w.read(func(p *observedPort) *portReading { return &p.end })
 }
 
-// read reads counters.
+// read reads the counters.
 func (w *observer) read(into func(*observedPort) *portReading) error {
 	queues, err := attach.ReadRootQueues()
 	if err != nil {
@@ -286,7 +287,7 @@ func (w *observer) sample() error {
 	return nil
 }
 
-// queueOf is the length of a queue that the kernel program did not sample: one without flows.
+// queueOf returns the queue of a port that the kernel program did not sample because it has no flows.
 func (w *observer) queueOf(ifindex int) (uint32, error) {
 	if time.Since(w.readAt) > queuesEvery {
 		q, err := Queues()
@@ -298,7 +299,7 @@ func (w *observer) queueOf(ifindex int) (uint32, error) {
 	return w.queues[ifindex], nil
 }
 
-// look looks at the flows, in one pass over the table.
+// look reads the flows in one pass over the table.
 func (w *observer) look() error {
 	flows := map[string][]flowNow{}
 	err := w.source.eachFlow(func(port string, f reading.Flow) bool {

@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// Limits on what an observation keeps, however long it takes and whatever passes the port.
+// Limits on the memory of an observation, for any duration and any traffic.
 const (
 	queueBins    = 1024  // of the histogram of a queue, over its buffer
-	flowsKept    = 65536 // flows of a port that are told apart; the others count in its sums
-	flowsInFlow  = 0.5   // part of the looks at a flow that decides what is said of it
-	flowsListed  = 10    // in a report, unless told otherwise
+	flowsKept    = 65536 // flows of a port that are followed one by one; the others count in its sums
+	flowsInFlow  = 0.5   // fraction of the readings of a flow that decides how it is classified
+	flowsListed  = 10    // in a report, by default
 	flowsListMax = 10_000
 )
 
-// flowNow is one flow whose data leaves by a port, as the kernel has it now.
+// flowNow is the present state of one flow whose data leaves by a port.
 type flowNow struct {
 	From, To netip.AddrPort
-	InFlight float64 // bytes, at most lately; 0: it is silent
-	Offered  float64 // window that its receiver offers; 0: not known
-	Limit    float64 // window that it is held to now; 0: it is not
-	Scale    uint8   // of its receiver's windows
+	InFlight float64 // bytes, recent maximum; 0: the flow is silent
+	Offered  float64 // window that its receiver advertises, bytes; 0: not known
+	Limit    float64 // window that it is limited to now, bytes; 0: not limited
+	Scale    uint8   // window scale of its receiver
 }
 
 type flowKey struct{ from, to netip.AddrPort }
 
-// flowSeen is what was seen of one flow.
+// flowSeen sums up what was seen of one flow.
 type flowSeen struct {
-	looks, over int // how often it was seen with data in flight; with more than its window
-	limited     int // with as much as the window that it is held to now lets it have
+	looks, over int // readings with data in flight; readings with more than its window in flight
+	limited     int // readings in which it filled the window that it is limited to
 	sum, most   float64
 	offered     float64
 	scale       uint8
@@ -42,7 +42,7 @@ type histogram struct {
 	n    uint64
 	sum  float64
 	most uint32
-	of   float64 // the buffer
+	of   float64 // the buffer, bytes
 }
 
 func (h *histogram) add(bytes uint32) {
@@ -63,7 +63,7 @@ func (h *histogram) mean() float64 {
 	return h.sum / float64(h.n)
 }
 
-// quantile is an upper bound that is off by a bin, a thousandth of the buffer.
+// quantile returns an upper bound with an error of one bin: a thousandth of the buffer.
 func (h *histogram) quantile(q float64) float64 {
 	var below uint64
 	need := uint64(math.Ceil(q * float64(h.n)))
@@ -75,18 +75,18 @@ func (h *histogram) quantile(q float64) float64 {
 	return float64(h.most)
 }
 
-// gather is what an observation of one port comes to.
+// gather collects the measurements of one port.
 type gather struct {
-	base load // what is known of the port from the beginning: rate, buffer, target, frames
+	base load // known from the beginning: rate, buffer, target, frames
 
 	queue           histogram
-	cut, app        float64 // sums of min(queue, target): of all samples, of those without an elastic flow
+	cut, app        float64 // sums of min(queue, target): over all samples, and over those without an elastic flow
 	apps            uint64
 	elasticNow      bool
-	elastic, looks  int     // looks that found an elastic flow; looks with flows
+	elastic, looks  int     // readings with an elastic flow; readings with flows
 	flows, flowsMax float64 // sum and largest of the counts
 	seen            map[flowKey]*flowSeen
-	unlisted        int // flows that found no room in seen
+	unlisted        int // flows that did not fit in seen
 	allLooks        int
 	newFlows        int
 }
@@ -97,7 +97,7 @@ func newGather(base load) *gather {
 	return g
 }
 
-// sampled notes the length of the queue.
+// sampled adds a sample of the queue.
 func (g *gather) sampled(bytes uint32) {
 	g.queue.add(bytes)
 	cut := min(float64(bytes), g.base.Target)
@@ -108,7 +108,7 @@ func (g *gather) sampled(bytes uint32) {
 	}
 }
 
-// looked notes what the flows have in flight, and how many the kernel counts.
+// looked adds a reading of the flows; counted is the kernel's count of active flows.
 func (g *gather) looked(counted uint32, flows []flowNow) {
 	first := g.allLooks == 0
 	g.allLooks++
@@ -161,8 +161,8 @@ func (g *gather) looked(counted uint32, flows []flowNow) {
 	}
 }
 
-// lasting is how many flows were there most of the time. With the law each of them counts all of the time; those
-// that wait for a timeout now do not.
+// lasting returns how many flows existed most of the time. With the law each of them counts all the time; at present
+// those that wait for a timeout do not.
 func (g *gather) lasting() (n int) {
 	for _, s := range g.seen {
 		if float64(s.looks) >= flowsInFlow*float64(g.looks) {
@@ -172,7 +172,7 @@ func (g *gather) lasting() (n int) {
 	return n
 }
 
-// load is what predict goes by. drops and others are what was counted from begin to end.
+// load returns the input of predict. Drops per second and other traffic come from the counters at begin and end.
 func (g *gather) load(dropsPerSecond, other float64) *load {
 	l := g.base
 	l.Other, l.DropsPerSecond, l.NewFlows = other, dropsPerSecond, float64(g.newFlows)
@@ -200,7 +200,7 @@ func (g *gather) load(dropsPerSecond, other float64) *load {
 	return &l
 }
 
-// limited are the flows that mostly had more in flight than their window, those with the most first.
+// limited returns the flows that mostly had more in flight than their window would be, the largest first.
 func (g *gather) limited() (out []LimitedFlow) {
 	for key, s := range g.seen {
 		if float64(s.over) >= flowsInFlow*float64(s.looks) {
@@ -216,7 +216,7 @@ func (g *gather) limited() (out []LimitedFlow) {
 	return out
 }
 
-// heldNow is how many flows are held back already, by a switch that is read along.
+// limitedNow returns how many flows a running switch limits already.
 func (g *gather) limitedNow() (n int) {
 	for _, s := range g.seen {
 		if s.limited > 0 && float64(s.limited) >= flowsInFlow*float64(s.looks) {
@@ -226,7 +226,7 @@ func (g *gather) limitedNow() (n int) {
 	return n
 }
 
-// LimitedFlow is a flow that the law would hold back.
+// LimitedFlow is a flow that the law would limit.
 type LimitedFlow struct {
 	From         netip.AddrPort `json:"from"`
 	To           netip.AddrPort `json:"to"`

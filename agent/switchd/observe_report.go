@@ -7,7 +7,7 @@ import (
 	"weir/datapath/reading"
 )
 
-// report is what was observed, and what follows from it.
+// report returns the measurements and the prediction.
 func (w *observer) report(list int) *Observation {
 	o := &Observation{Seconds: w.lasted.Seconds(), Along: w.source.name(), Ports: []ObservedPort{}}
 	for _, p := range w.ports {
@@ -16,10 +16,10 @@ func (w *observer) report(list int) *Observation {
 	return o
 }
 
-// plainBytes is a segment without payload: an acknowledgement with timestamps.
+// plainBytes is the size of a segment without payload: an acknowledgement with timestamps.
 const plainBytes = tcpOverhead
 
-// other is the part of the rate that went to what is not data of known flows.
+// other returns the fraction of the rate used by traffic that is not data of known flows.
 func (p *observedPort) other(seconds float64) float64 {
 	a, b := &p.begin.stats, &p.end.stats
 	var data float64
@@ -60,22 +60,22 @@ func (p *observedPort) report(lasted time.Duration, list int) ObservedPort {
 	return o
 }
 
-// notes says what bears on how far the figures may be believed.
+// notes adds what limits the accuracy of the figures.
 func (o *ObservedPort) notes(p *observedPort, g *gather) {
 	note := func(format string, args ...any) { o.Notes = append(o.Notes, fmt.Sprintf(format, args...)) }
 	switch p.mode {
 	case reading.HoldAll:
-		note("%s holds all flows of this port already: what was measured is with it", p.law)
+		note("%s limits all flows of this port already: the measurements include its effect", p.law)
 	case reading.HoldPart:
-		note("%s holds part of the flows of this port already: what was measured is with it", p.law)
+		note("%s limits part of the flows of this port already: the measurements include its effect", p.law)
 	}
 	if n := g.unlisted; n > 0 {
-		note("%d flows found no room to be told apart", n)
+		note("%d flows more than can be observed one by one", n)
 	}
 	if n := p.end.stats.OneSidedData; n > 0 {
-		note("of %d flows only the data passes this switch: they cannot be held", n)
+		note("of %d flows only the data passes this switch: they cannot be limited", n)
 	}
 	if n := cameBy(p.begin.stats.TableFull, p.end.stats.TableFull); n > 0 {
-		note("%.0f connections found no room in the table: they were not observed", n)
+		note("%.0f connections were not observed: the flow table was full", n)
 	}
 }

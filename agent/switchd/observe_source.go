@@ -11,17 +11,17 @@ import (
 	"weir/datapath/reading"
 )
 
-// observeSource is where an observation reads what passes.
+// observeSource supplies the counters and flows of an observation.
 type observeSource interface {
-	name() string // of the switch that is read along; ""
+	name() string // of the running switch whose tables are read, or ""
 	heartbeat() error
 	stats(port string) (reading.Stats, error)
 	eachFlow(func(port string, f reading.Flow) bool) error
 	close() error
 }
 
-// ObserveApart is the error for ports of which a living switch has only some. A flow is known by data at one
-// port and acknowledgements at another, so both must be in one table.
+// ObserveApart is the error for ports of which a running switch has only some. A flow is known by its data at one port
+// and its acknowledgements at another, so both must be in one table.
 type ObserveApart struct {
 	Switch          string
 	Its, Others     []string
@@ -30,13 +30,13 @@ type ObserveApart struct {
 
 func (e *ObserveApart) Error() string {
 	if e.SeveralSwitches {
-		return fmt.Sprintf("%s belong to several switches, which know nothing of each other's flows: observe the ports of one at a time", strings.Join(e.Its, ", "))
+		return fmt.Sprintf("%s belong to several switches, and each switch knows only its own flows; observe the ports of one switch at a time", strings.Join(e.Its, ", "))
 	}
-	return fmt.Sprintf("weir switch %s has %s and not %s: observe one or the other, or give it both and let it observe (enforce: {percent: 0})",
+	return fmt.Sprintf("weir switch %s manages %s and not %s; observe one or the other, or configure it with both and let it observe (enforce: {percent: 0})",
 		e.Switch, strings.Join(e.Its, ", "), strings.Join(e.Others, ", "))
 }
 
-// newObserveSource reads along a living switch that has the ports, or attaches a program that only looks.
+// newObserveSource reads the tables of a running switch that has the ports, or attaches a program that only observes.
 func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 	names, err := SwitchNames()
 	if err != nil {
@@ -72,8 +72,8 @@ func newObserveSource(c *Config, found []candidate) (observeSource, error) {
 	return along, nil
 }
 
-// ownSource is a program of the observation's own, which holds nothing, and is pinned nowhere: it goes with
-// the process, however that ends.
+// ownSource is a program of the observation's own. It limits nothing and is not pinned, so that it ends with the
+// process even after a crash.
 type ownSource struct{ watcher Watcher }
 
 func newOwnSource(c *Config, found []candidate) (*ownSource, error) {
@@ -99,7 +99,7 @@ func (s *ownSource) eachFlow(do func(string, reading.Flow) bool) error {
 
 func (s *ownSource) stats(port string) (reading.Stats, error) { return s.watcher.PortStats(port) }
 
-// alongSource reads what is pinned of a living switch, and changes nothing but that the switch counts what flows do.
+// alongSource reads what is pinned of a running switch. It changes nothing except that the switch counts what flows do.
 type alongSource struct {
 	view  View
 	of    string
@@ -107,7 +107,7 @@ type alongSource struct {
 	names map[uint32]string
 }
 
-// openAlong opens a switch that is alive and has some of the ports, and says which; nil: it has none.
+// openAlong opens a running switch that has some of the ports, and returns which; nil: it has none.
 func openAlong(l Law, name string, found []candidate) (*alongSource, []string, error) {
 	v, err := l.Open(pinDir(name))
 	var other *attach.OtherSchema

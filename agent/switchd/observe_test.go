@@ -19,7 +19,7 @@ func flowAt(i int, inFlight float64) flowNow {
 	}
 }
 
-// A histogram's quantile is off by a bin at most, on the side of more.
+// A histogram's quantile is too large by at most one bin.
 func TestHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := histogram{of: 125_000}
@@ -40,8 +40,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// What is gathered of four flows that fill the queue half of the time, one that never does, and one that came
-// once.
+// Four flows fill the queue half of the time, one never does, and one was seen once.
 func TestGather(t *testing.T) {
 	g := newGather(*testLoad(0, 0))
 	for look := range 100 {
@@ -68,7 +67,7 @@ func TestGather(t *testing.T) {
 	if l.Elastic != 0.5 || l.QueueNow != 50_500 || l.QueueCut != 13_000 || l.QueueApp != 1000 || l.DropsPerSecond != 40 || l.Other != 0.1 || l.NewFlows != 1 {
 		t.Errorf("%+v", l)
 	}
-	// Four and a fifth were there in half of the looks or more.
+	// Four and a fifth existed in at least half of the readings.
 	if len(l.InFlight) != 5 || l.Flows < 5 || l.Flows > 5.05 || g.flowsMax != 6 {
 		t.Errorf("flows %g, at most %g: %v", l.Flows, g.flowsMax, l.InFlight)
 	}
@@ -80,16 +79,16 @@ func TestGather(t *testing.T) {
 		t.Errorf("limited: %+v", limited)
 	}
 	if g.limitedNow() != 0 {
-		t.Error("nobody is held")
+		t.Error("no flow is limited")
 	}
 	full := newGather(*testLoad(0, 0))
 	full.looked(2, []flowNow{{From: flowAt(1, 0).From, InFlight: 6000, Limit: 6100}, {From: flowAt(2, 0).From, InFlight: 1300, Limit: 6100}})
 	if full.limitedNow() != 1 {
-		t.Errorf("one of two fills what it is granted: %d", full.limitedNow())
+		t.Errorf("one of two fills its window: %d", full.limitedNow())
 	}
 }
 
-// However many flows pass, a bounded number is kept, and the rest is told of.
+// The memory is bounded for any number of flows; the others are counted.
 func TestGather_IsBounded(t *testing.T) {
 	g := newGather(*testLoad(0, 0))
 	for look := range 4 {
@@ -103,7 +102,7 @@ func TestGather_IsBounded(t *testing.T) {
 		g.looked(20_000, flows)
 	}
 	if len(g.seen) != flowsKept || g.unlisted != 80_000-flowsKept || g.newFlows != 20_000 {
-		t.Errorf("%d kept, %d not told apart, %d newcomers", len(g.seen), g.unlisted, g.newFlows)
+		t.Errorf("%d kept, %d not kept, %d new flows", len(g.seen), g.unlisted, g.newFlows)
 	}
 }
 
@@ -113,7 +112,7 @@ func TestObserveFor_Check(t *testing.T) {
 		says string
 	}{
 		{ObserveFor{time.Minute, 10}, ""}, {ObserveFor{time.Second, 0}, ""},
-		{ObserveFor{0, 10}, "observe for 0ns: 1s to 24h"}, {ObserveFor{25 * time.Hour, 10}, "1s to 24h"},
+		{ObserveFor{0, 10}, "observe for 0ns: use 1s to 24h"}, {ObserveFor{25 * time.Hour, 10}, "1s to 24h"},
 		{ObserveFor{time.Minute, -1}, "list -1 flows"}, {ObserveFor{time.Minute, 10_001}, "0 to 10000"},
 	} {
 		if err := row.o.Check(); (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
@@ -121,7 +120,7 @@ func TestObserveFor_Check(t *testing.T) {
 		}
 	}
 	apart := &ObserveApart{Switch: "default", Its: []string{"a"}, Others: []string{"b"}}
-	if text := fmt.Sprint(apart); text != "weir switch default has a and not b: observe one or the other, or give it both and let it observe (enforce: {percent: 0})" {
+	if text := fmt.Sprint(apart); text != "weir switch default manages a and not b; observe one or the other, or configure it with both and let it observe (enforce: {percent: 0})" {
 		t.Error(text)
 	}
 }

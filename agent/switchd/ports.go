@@ -13,18 +13,18 @@ import (
 	"weir/law"
 )
 
-// candidate is a device that the configuration names, as it is now.
+// candidate is an existing device that the configuration names.
 type candidate struct {
 	name    string
 	ifindex int
 	mtu     int
-	byName  bool // and not by a pattern
+	byName  bool // not by a pattern
 	set     PortSettings
 	params  Params
 	line    line
 	err     error // why it cannot be managed
 
-	// With shape: the tbf that is to be there, and the one of Weir's own that is; what stands in its place.
+	// With shape: the tbf it must have, and the tbf of Weir that it has; the kind of queue discipline it replaces.
 	tbf, has tbf
 	former   string
 }
@@ -33,10 +33,10 @@ func (c *candidate) port() LawPort {
 	return LawPort{PortRef: attach.PortRef{Name: c.name, Ifindex: c.ifindex}, Params: c.params}
 }
 
-// isPattern says whether a port was given as a pattern and not by its name.
+// isPattern reports whether a port is given as a pattern, not by name.
 func isPattern(port string) bool { return strings.ContainsAny(port, `*?[\`) }
 
-// rules finds the first rule that matches a device, without trying every one of ten thousand.
+// rules finds the first rule that matches a device without trying all of them; there may be ten thousand.
 type rules struct {
 	law      Law
 	list     []PortRule
@@ -55,7 +55,7 @@ func newRules(l Law, list []PortRule) *rules {
 	for i := range list {
 		for _, m := range list[i].Match {
 			if _, twice := r.exact[m]; !twice {
-				r.exact[m] = i // a device may be called by what else is a pattern
+				r.exact[m] = i // the name of a device may contain such characters
 			}
 			if isPattern(m) {
 				r.patterns = append(r.patterns, ruledPattern{m, i})
@@ -65,7 +65,7 @@ func newRules(l Law, list []PortRule) *rules {
 	return r
 }
 
-// of gives the rule for a device, or nil.
+// of returns the rule for a device, or nil.
 func (r *rules) of(device string) *PortRule {
 	best, found := r.exact[device]
 	for _, p := range r.patterns {
@@ -83,16 +83,16 @@ func (r *rules) of(device string) *PortRule {
 	return &r.list[best]
 }
 
-// byName says whether a rule names a device by its very name.
+// byName reports whether the rule lists a device by its name.
 func (r *PortRule) byName(device string) bool { return slices.Contains(r.Match, device) }
 
-// byName says whether a device is named by its very name, by the rule that counts for it.
+// byName reports whether the rule that applies to a device lists it by its name.
 func (r *rules) byName(device string) bool {
 	rule := r.of(device)
 	return rule != nil && rule.byName(device)
 }
 
-// names lists the devices that are named by their very names.
+// names lists the devices that are given by name.
 func (r *rules) names() (out []string) {
 	for i := range r.list {
 		for _, m := range r.list[i].Match {
@@ -107,7 +107,7 @@ func (r *rules) names() (out []string) {
 // look lists the devices of the namespace that the configuration names.
 func (r *rules) look() ([]candidate, error) {
 	links, err := netlink.LinkList()
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // then a change is reported, too
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // an interrupted list is read again on the change that follows
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
 	var qdiscs map[int][]qdisc
@@ -128,7 +128,7 @@ func (r *rules) look() ([]candidate, error) {
 	return out, nil
 }
 
-// judge says how a device is to be managed, or why it cannot be.
+// judge returns how to manage a device, or why that is not possible.
 func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shapes) candidate {
 	n := candidate{name: dev.Name, ifindex: dev.Index, mtu: dev.MTU, byName: r.byName(dev.Name), set: r.PortSettings, tbf: r.wantedTBF()}
 	s, err := readShaper(dev, list)
@@ -144,14 +144,14 @@ func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shap
 	}
 	switch {
 	case n.tbf == tbf{} && own:
-		s = shaper{Kind: before} // as it will be when Weir's own is gone
+		s = shaper{Kind: before} // what it will be when Weir's tbf is removed
 	case n.tbf == tbf{}:
 	case !own && root.handle != 0:
 		n.err = &ForeignQueue{dev.Name, root.kind}
 		return n
 	default:
 		s = shaper{"tbf", n.tbf.Rate, law.Bytes(n.tbf.Limit)}
-		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's are the port's
+		n.set.Rate, n.set.Buffer = 0, 0 // the shaper's values apply
 	}
 	if n.err = attach.CheckQueue(dev.Name, s.Kind); n.err == nil {
 		n.err = n.decide(l, s)
@@ -159,14 +159,14 @@ func (r *PortRule) judge(l Law, dev *netlink.LinkAttrs, list []qdisc, made *shap
 	return n
 }
 
-// ForeignQueue is the error for a port that is to be shaped and has a queue discipline that somebody set.
+// ForeignQueue is the error for a port with shape whose queue discipline was configured by somebody else.
 type ForeignQueue struct{ Port, Kind string }
 
 func (e *ForeignQueue) Error() string {
-	return fmt.Sprintf("port %s: somebody set its queue discipline %q, and shape changes only the kernel's default: leave shape out, or remove that (tc qdisc del dev %s root)", e.Port, e.Kind, e.Port)
+	return fmt.Sprintf("port %s: its queue discipline %q was not set by Weir, and shape replaces only the kernel's default; leave shape out, or remove the queue discipline (tc qdisc del dev %s root)", e.Port, e.Kind, e.Port)
 }
 
-// decide gives the port its law's parameters.
+// decide sets the law's parameters of the port.
 func (c *candidate) decide(l Law, own shaper) error {
 	site, err := c.set.site(c.name, own, c.mtu)
 	if err != nil {

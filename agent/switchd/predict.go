@@ -6,48 +6,47 @@ import (
 	"slices"
 )
 
-// load is what was measured of a port while its windows were as their receivers wrote them. Rates are in
-// bytes/s, sizes in bytes. What lies in a queue counts with its headers, what a window grants without.
+// load describes the measured traffic of a port, with windows as their receivers wrote them. Rates are in bytes/s,
+// sizes in bytes. Queues count headers, windows do not.
 type load struct {
-	Rate, RTT      float64 // C; R in s, of flows when nothing queues
+	Rate, RTT      float64 // C; R in s, with empty queues
 	Buffer, Target float64 // B; αB
-	Cap            float64 // the largest window that the law grants, 0: none
-	Floor          float64 // the least that the law is told to grant; 0: a segment and a byte
-	Frame, Segment float64 // the largest packet of the port; the payload that it carries
-	Granted        float64 // what the floor comes to in the units that receivers write windows in, mean; 0: the floor itself
-	Other          float64 // 0 to 1: part of C that is not data of the flows
-	Flows          float64 // β, mean of the time with flows
+	Cap            float64 // the largest window that the law grants; 0: no limit
+	Floor          float64 // the smallest window that the law is configured to grant; 0: a segment and a byte
+	Frame, Segment float64 // the largest packet of the port, and its payload
+	Granted        float64 // mean of the floor rounded up to the units of the receivers' windows; 0: the floor itself
+	Other          float64 // 0 to 1: fraction of C that is not data of the flows
+	Flows          float64 // β, mean over the time with flows
 
-	InFlight []float64 // of each flow, mean of the times it was seen, at most what it had
-	Elastic  float64   // 0 to 1: part of the time with a flow that would fill a larger window
-	QueueNow float64   // mean, of all times
-	QueueCut float64   // mean of min(queue, target), of all times
-	QueueApp float64   // the same of the times without an elastic flow
+	InFlight []float64 // of each flow, mean of the readings that showed it
+	Elastic  float64   // 0 to 1: fraction of the time with a flow that would fill a larger window
+	QueueNow float64   // mean over the whole time
+	QueueCut float64   // mean of min(queue, target) over the whole time
+	QueueApp float64   // the same over the time without an elastic flow
 
 	DropsPerSecond float64
-	NewFlows       float64 // the most flows that began between two looks
+	NewFlows       float64 // the most flows that began between two readings
 }
 
-// prediction is what the law is expected to make of a load. docs/observe.md derives each line and says how
-// far off it may be.
+// prediction is the expected effect of the law on a load. docs/observe.md derives each line and states its error.
 type prediction struct {
 	Window, WindowMost               float64 // of each flow that is limited
 	Queue, QueueLeast, QueueMost     float64 // mean
 	Drops, DropsMost                 float64 // per second
-	Room                             int     // flows that may begin at once without a drop
+	Room                             int     // flows that may begin at the same time without a drop
 	Floored, Overfull, OtherFillsAll bool
 	Notes                            []string
 }
 
 const (
 	initialWindow = 10   // segments that a sender may send at first (RFC 6928)
-	otherMost     = 0.98 // of the rate: what is left is no rate to reckon with
+	otherMost     = 0.98 // of the rate: above it nothing useful can be calculated for the rest
 )
 
-// pipe is what is on its way when nothing queues: C*R.
+// bdp returns C*R: the bytes in flight with empty queues.
 func (l *load) bdp() float64 { return l.Rate * l.RTT }
 
-// free is the part of the rate that the flows have together.
+// flowShare returns the fraction of the rate that the flows have together.
 func (l *load) flowShare() float64 { return 1 - min(max(l.Other, 0), otherMost) }
 
 func (l *load) floor() float64 {
@@ -57,7 +56,8 @@ func (l *load) floor() float64 {
 	return l.Segment + 1
 }
 
-// least is what a flow has in flight at the floor: the byte over a segment is for its receiver.
+// least returns what a flow has in flight at the floor. The extra byte above a segment only makes its receiver
+// acknowledge at once.
 func (l *load) least() float64 {
 	if l.Floor > 0 {
 		return l.Floor
@@ -65,13 +65,13 @@ func (l *load) least() float64 {
 	return l.Segment
 }
 
-// supply is the payload that all flows together have in flight when the queue holds this many bytes: with
-// their part f of the rate, f*(C*R + Q) less headers.
+// supply returns the payload in flight of all flows together when the queue has this length: f*(C*R + Q) less headers,
+// where f is the flows' share of the rate.
 func (l *load) supply(queue float64) float64 {
 	return l.flowShare() * (l.bdp() + queue) * l.Segment / l.Frame
 }
 
-// onWire is what so much payload of one flow is on the wire: whole segments and what is left.
+// onWire returns the bytes on the wire for so much payload of one flow: whole segments and a rest.
 func (l *load) onWire(payload float64) float64 {
 	whole := math.Floor(payload / l.Segment)
 	bytes := whole * l.Frame
@@ -81,13 +81,13 @@ func (l *load) onWire(payload float64) float64 {
 	return bytes
 }
 
-// queueOf is the queue when all flows together have this much payload in flight.
+// queueOf returns the queue when all flows together have this much payload in flight.
 func (l *load) queueOf(inFlight float64) float64 {
 	return max(0, inFlight*l.Frame/l.Segment/l.flowShare()-l.bdp())
 }
 
-// window is the share of each of n flows at the target: what the law's windows settle at when every
-// flow fills its own.
+// window returns the window of each of n flows with the queue at the target: the value at which windows settle when
+// every flow fills its own.
 func (l *load) window(n float64) float64 {
 	w := l.supply(l.Target) / max(n, 1)
 	if l.Cap > 0 {
@@ -96,7 +96,7 @@ func (l *load) window(n float64) float64 {
 	return max(w, l.floor())
 }
 
-// windowLeft is the share when the flows that have less in flight than theirs leave the rest to the others.
+// windowLeft returns the window when flows with less in flight leave the rest of theirs to the others.
 func (l *load) windowLeft() float64 {
 	sorted := slices.Clone(l.InFlight)
 	slices.Sort(sorted)
@@ -118,11 +118,11 @@ func (l *load) windowLeft() float64 {
 	return w
 }
 
-// predict says what the law makes of the load.
+// predict calculates the expected effect of the law on the load.
 func predict(l *load) prediction {
 	p := prediction{Window: l.window(l.Flows), WindowMost: l.windowLeft()}
 	p.Room = int(max(0, l.Buffer-l.Target) / (initialWindow * l.Frame))
-	// The queue that remains when every flow has its least window in flight.
+	// The queue that remains when every flow has its smallest window in flight.
 	least := l.queueOf(max(l.Flows, 0) * l.least())
 	settled := l.Target
 	switch {
@@ -135,11 +135,11 @@ func predict(l *load) prediction {
 	case least > l.Buffer:
 		p.Floored, p.Overfull = true, true
 		settled = l.Buffer
-		p.note("one segment of each flow is more than the pipe and the buffer hold: the queue stays full and drops go on")
+		p.note("one segment of each flow is more than BDP and buffer together: the queue stays full and drops continue")
 	case least > l.Target:
 		p.Floored = true
 		settled = least
-		p.note("one segment of each flow is more than the pipe and the target hold: the queue stays above the target")
+		p.note("one segment of each flow is more than BDP and target together: the queue stays above the target")
 	}
 	p.queue(l, settled)
 	switch {
@@ -147,28 +147,28 @@ func predict(l *load) prediction {
 		p.Drops, p.DropsMost = l.DropsPerSecond, l.DropsPerSecond
 	case l.NewFlows > float64(p.Room):
 		p.DropsMost = l.DropsPerSecond
-		p.note("up to %.0f flows begin within a quarter of a second, and %d at once are what fits above the target", l.NewFlows, p.Room)
+		p.note("up to %.0f flows begin within a quarter of a second; the buffer above the target has room for %d at once", l.NewFlows, p.Room)
 	}
 	return p
 }
 
-// queue: while some flow would fill a larger window, the law lets windows grow until the queue is as long
-// as it shall be; while none would, it only cuts what is longer.
+// queue sets the expected queue. While some flow would fill a larger window, the law lets windows grow until the queue
+// is at the target. Otherwise it only cuts longer queues.
 func (p *prediction) queue(l *load, settled float64) {
 	elastic := min(max(l.Elastic, 0), 1)
 	if l.Flows <= 0 {
 		elastic = 0
 	}
 	idle := min(l.QueueApp, settled)
-	p.Queue = min(idle+elastic*(settled-idle), settled) // rounding
+	p.Queue = min(idle+elastic*(settled-idle), settled) // the minimum only guards against rounding
 	p.QueueLeast = min(l.QueueCut, p.Queue)
 	p.QueueMost = p.Queue
 	if elastic > 0 || l.DropsPerSecond > 0 {
-		// Who lost packets may have more to send than it could show.
+		// A flow that lost packets may have more to send than it could show.
 		p.QueueMost = max(p.Queue, settled)
 	}
 	if l.Granted > l.floor() && elastic > 0 {
-		// Windows are written in steps of 1 << scale, rounded up, and some senders use what that adds.
+		// Windows are written in steps of 1 << scale, rounded up, and some senders use the difference.
 		rounded := l.Flows*l.onWire(l.Granted)/l.flowShare() - l.bdp()
 		p.QueueMost = min(max(p.QueueMost, rounded), l.Buffer)
 	}

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testLoad is n flows that fill a port of 100 Mbit/s and 125 KB, α = 0.2, R = 400 us: a pipe of 5000 bytes.
-// Frames of 1500 and segments of 1200 make headers a fifth.
+// testLoad is n flows that fill a port of 100 Mbit/s and 125 KB with α = 0.2 and R = 400 us: a BDP of 5000 bytes. With
+// frames of 1500 and segments of 1200, headers are a fifth.
 func testLoad(n int, inFlight float64) *load {
 	l := &load{
 		Rate: 12.5e6, RTT: 400e-6, Buffer: 125_000, Target: 25_000, Cap: 30_000, Frame: 1500, Segment: 1200,
@@ -33,9 +33,9 @@ func TestPredict(t *testing.T) {
 	}{
 		// (5000 + 25000) * 1200/1500 / 4
 		{"four that fill it", func() *load { return testLoad(4, 20_000) }, 6000, 6000, 25e3, 25e3, 25e3, 0, 0, false, false, false},
-		// 16 segments are 24000 on the wire, 5000 of them on their way; 24000/16 = 1500 a flow.
+		// 16 segments are 24000 bytes on the wire, 5000 of them in flight; 24000/16 = 1500 a flow.
 		{"sixteen: a segment and a quarter each", func() *load { return testLoad(16, 6000) }, 1500, 1500, 25e3, 25e3, 25e3, 0, 0, false, false, false},
-		// 48 segments: 72000 on the wire less the pipe.
+		// 48 segments: 72000 bytes on the wire less the BDP.
 		// 16 * (2048 = a segment and 848 on 1500 and 1148 of wire) - 5000
 		{"sixteen, windows in steps of 1024", func() *load {
 			l := testLoad(16, 6000)
@@ -43,8 +43,8 @@ func TestPredict(t *testing.T) {
 			return l
 		}, 1500, 1500, 25e3, 25e3, 16*2648 - 5000, 0, 0, false, false, false},
 		{"forty-eight: the floor", func() *load { return testLoad(48, 2400) }, 1201, 1201, 67e3, 25e3, 67e3, 0, 0, true, false, false},
-		{"a hundred: more than there is room for", func() *load { return testLoad(100, 1200) }, 1201, 1201, 125e3, 25e3, 125e3, 40, 40, true, true, false},
-		{"a floor that was asked for", func() *load {
+		{"a hundred: more than the buffer has room for", func() *load { return testLoad(100, 1200) }, 1201, 1201, 125e3, 25e3, 125e3, 40, 40, true, true, false},
+		{"a configured floor", func() *load {
 			l := testLoad(4, 20_000)
 			l.Floor = 8000
 			return l
@@ -64,7 +64,7 @@ func TestPredict(t *testing.T) {
 			l.Elastic, l.QueueNow, l.QueueCut, l.QueueApp, l.DropsPerSecond = 0, 2000, 1500, 1500, 0
 			return l
 		}, 6000, 24_000 - 3*1000, 1500, 1500, 1500, 0, 0, false, false, false},
-		{"two that leave to the others", func() *load {
+		{"two that leave some to the others", func() *load {
 			l := testLoad(4, 20_000)
 			l.InFlight[0], l.InFlight[1] = 1000, 3000
 			return l
@@ -84,7 +84,7 @@ func TestPredict(t *testing.T) {
 			l.Elastic, l.QueueNow, l.QueueCut, l.DropsPerSecond = 1, 0, 0, 0
 			return l
 		}, 24_000, 24_000, 0, 0, 0, 0, 0, false, false, false},
-		{"bursts of newcomers", func() *load {
+		{"bursts of new flows", func() *load {
 			l := testLoad(4, 20_000)
 			l.NewFlows = 7 // room for 6: 100000 / (10 * 1500)
 			return l
@@ -113,7 +113,7 @@ func TestPredict(t *testing.T) {
 	l := testLoad(4, 20_000)
 	l.NewFlows = 7
 	if p := predict(l); p.Room != 6 || !strings.Contains(strings.Join(p.Notes, " "), "6 at once") {
-		t.Errorf("room for newcomers: %+v", p)
+		t.Errorf("room for new flows: %+v", p)
 	}
 }
 
@@ -141,7 +141,7 @@ func drawLoad(t *rapid.T) *load {
 	return l
 }
 
-// Whatever is measured, what is predicted is possible.
+// For any load, the prediction is physically possible.
 func TestPredict_IsPossible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLoad(t)
@@ -162,8 +162,8 @@ func TestPredict_IsPossible(t *testing.T) {
 	})
 }
 
-// More flows: no larger share. supply and queueOf undo one another. What the windows let into the queue is
-// the target, where neither floor nor cap decide.
+// More flows get no larger share. supply and queueOf are inverse functions. Without floor and cap, the windows give the
+// target queue.
 func TestPredict_Shares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLoad(t)
@@ -173,7 +173,7 @@ func TestPredict_Shares(t *testing.T) {
 		}
 		q := rapid.Float64Range(0, 1e9).Draw(t, "q")
 		if got := l.queueOf(l.supply(q)); math.Abs(got-q) > 1e-6*(q+l.bdp()+1) {
-			t.Fatalf("a queue of %g is taken for %g", q, got)
+			t.Fatalf("a queue of %g comes back as %g", q, got)
 		}
 		w := l.window(n)
 		if w > l.floor() && (l.Cap == 0 || w < l.Cap) {
@@ -184,7 +184,7 @@ func TestPredict_Shares(t *testing.T) {
 	})
 }
 
-// windowLeft against the slow way: raise the window until what flows then have is the supply.
+// windowLeft equals a slow calculation: raise the window until the flows' total is the supply.
 func TestPredict_WindowLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLoad(t)
@@ -194,7 +194,7 @@ func TestPredict_WindowLeft(t *testing.T) {
 		}
 		supply := l.supply(l.Target)
 		low, high := 0.0, supply
-		// The flow with the most always takes what is left.
+		// The flow with the most always takes the rest.
 		most := slices.Max(l.InFlight)
 		taken := func(w float64) (sum float64) {
 			last := false

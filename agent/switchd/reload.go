@@ -10,16 +10,16 @@ import (
 	"weir/law"
 )
 
-// changesTold is how many changes an answer lists; there may be one for each port.
+// changesListed limits the changes listed in an answer; there may be one per port.
 const changesListed = 100
 
-// transaction is a change of several steps, of which all hold or none.
+// transaction is a change of several steps that is applied completely or not at all.
 type transaction struct {
 	undo    []func() error
 	changes []string
 }
 
-// done notes how the step that was just done is undone, and what it was; "": nothing to speak of.
+// done records how to undo the step just made, and its description; "": none.
 func (t *transaction) done(undo func() error, changes string) {
 	t.undo = append(t.undo, undo)
 	if changes != "" {
@@ -27,7 +27,7 @@ func (t *transaction) done(undo func() error, changes string) {
 	}
 }
 
-// back undoes all steps, the last one first.
+// back undoes all steps, the latest first.
 func (t *transaction) back() error {
 	var errs []error
 	for _, undo := range slices.Backward(t.undo) {
@@ -37,7 +37,7 @@ func (t *transaction) back() error {
 	return errors.Join(errs...)
 }
 
-// reload reads the file again and makes the switch what it says, all of it or nothing.
+// reload reads the file again and applies it completely, or not at all.
 func (r *role) reload() Answer {
 	done := r.notify.reloading()
 	defer done()
@@ -58,7 +58,7 @@ func (r *role) reload() Answer {
 
 func (r *role) reread() ([]string, error) {
 	if r.cfg.File == "" {
-		return nil, errors.New("this switch was started without a file (-f): there is nothing to read again")
+		return nil, errors.New("this switch was started without a file (-f): there is no file to read again; start it with -f FILE, or restart it with the new options")
 	}
 	next, err := r.cfg.agent.Load(r.cfg.File)
 	if err != nil {
@@ -66,12 +66,12 @@ func (r *role) reread() ([]string, error) {
 	}
 	next.Options = r.cfg.Options
 	if next.Name != r.cfg.Name {
-		return nil, fmt.Errorf("%s: name: %s became %s: the name is not changed while it runs: restart", r.cfg.File, r.cfg.Name, next.Name)
+		return nil, fmt.Errorf("%s: name: %s became %s, but a running switch cannot change its name: restart it", r.cfg.File, r.cfg.Name, next.Name)
 	}
 	return r.become(next)
 }
 
-// become makes the switch what next says. With an error it is what it was.
+// become applies the configuration next. On error everything is as before.
 func (r *role) become(next *Config) ([]string, error) {
 	was, wasRules, wasCanaries := r.cfg, r.rules, r.canaries
 	wasPorts, wasRefused := maps.Clone(r.ports), maps.Clone(r.refused)
@@ -88,25 +88,25 @@ func (r *role) become(next *Config) ([]string, error) {
 		r.ports, r.refused = wasPorts, wasRefused
 		return nil, errors.Join(err, back)
 	}
-	// What remains follows from what holds now: a port that is let go, a shaper that nobody wants.
+	// The rest follows from the new state: ports to release, shapers to remove.
 	if err := r.follow(); err != nil {
-		r.log.Warn("cannot follow the devices", "error", err)
+		r.log.Warn("cannot adapt to the changed devices", "error", err)
 	}
 	return append(t.changes, measuredFirst(wasCanaries, r.canaries, r.cfg.Rollback.Over)...), nil
 }
 
-// measuredFirst says of which ports it is measured anew what holds without Weir, and what follows.
+// measuredFirst describes the ports that are measured again before anything is limited on them.
 func measuredFirst(was, is map[string]*canary, over law.Duration) []string {
 	var changes []string
 	for _, port := range slices.Sorted(maps.Keys(is)) {
 		if c := is[port]; c != was[port] && c.stage == stageBefore {
-			changes = append(changes, fmt.Sprintf("port %s: holds nothing for %v and measures; then %d %% of its flows", port, over, c.percent))
+			changes = append(changes, fmt.Sprintf("port %s: limits nothing for %v and measures; then limits %d %% of its flows", port, over, c.percent))
 		}
 	}
 	return changes
 }
 
-// keptCanaries are those of ports for which nothing is enforced otherwise. One that was rolled back gets
+// keptCanaries returns the canaries of ports whose enforcement does not change. A port that was rolled back gets
 // another chance.
 func keptCanaries(was, next *Config, all map[string]*canary) map[string]*canary {
 	kept := map[string]*canary{}
@@ -121,7 +121,7 @@ func keptCanaries(was, next *Config, all map[string]*canary) map[string]*canary 
 	return kept
 }
 
-// takeSteps changes one thing after the other, those first that most likely cannot be.
+// takeSteps changes one thing after the other, those most likely to fail first.
 func (r *role) takeSteps(was *Config, t *transaction) error {
 	found, err := r.look()
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 	now := byName(found)
 	for i := range found {
 		c := &found[i]
-		if c.err != nil && c.byName && r.refused[c.name] != c.err.Error() { // those that were refused before may stay so
+		if c.err != nil && c.byName && r.refused[c.name] != c.err.Error() { // a port that was refused before may stay so
 			return c.err
 		}
 	}
@@ -142,7 +142,7 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 	}
 	for i := range found {
 		if found[i].err != nil {
-			continue // follow sees to it
+			continue // follow handles it
 		}
 		if err := r.changePort(&found[i], t); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (r *role) takeSteps(was *Config, t *transaction) error {
 	return r.removeUnwanted(t)
 }
 
-// changeBeside changes what runs beside the law.
+// changeMetrics moves the metrics to another address.
 func (r *role) changeMetrics(was *Config, t *transaction) error {
 	if was.Metrics == r.cfg.Metrics || r.metrics == nil {
 		return nil
@@ -168,7 +168,7 @@ func (r *role) changeMetrics(was *Config, t *transaction) error {
 	return nil
 }
 
-// changeCommon changes what all ports have in common.
+// changeCommon changes what all ports share.
 func (r *role) changeCommon(was *Config, t *transaction) error {
 	before, next := was.common(), r.cfg.common()
 	if reflect.DeepEqual(before, next) {
@@ -183,13 +183,13 @@ func (r *role) changeCommon(was *Config, t *transaction) error {
 	return nil
 }
 
-// changePort changes the law or the shaper of a port, or attaches to one that is new.
+// changePort changes the law's parameters or the shaper of a port, or attaches to a new port.
 func (r *role) changePort(c *candidate, t *transaction) error {
 	r.alive()
 	p, on := r.ports[c.name]
 	switch {
 	case on && (p.Ifindex != c.ifindex || r.refused[c.name] != ""):
-		return nil // follow sees to it
+		return nil // follow handles it
 	case c.has != (tbf{}) && c.tbf != (tbf{}) && c.has != c.tbf:
 		if err := r.shapes.change(c.name, c.ifindex, c.mtu, c.tbf); err != nil {
 			return err
@@ -219,7 +219,7 @@ func (r *role) changePort(c *candidate, t *transaction) error {
 	return nil
 }
 
-// removeUnwanted takes the law off the ports that no rule matches any more, gradually.
+// removeUnwanted releases and detaches the ports that no rule matches any more.
 func (r *role) removeUnwanted(t *transaction) error {
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(r.ports)) {
@@ -245,14 +245,14 @@ func (r *role) removeUnwanted(t *transaction) error {
 	}
 	t.done(back, "")
 	for _, name := range gone {
-		t.changes = append(t.changes, "port "+name+": left")
+		t.changes = append(t.changes, "port "+name+": detached")
 		delete(r.ports, name)
 		delete(r.refused, name)
 	}
 	return nil
 }
 
-// sayNothing takes back what was said of ports that were rolled back.
+// clearNotes removes the notes of ports that were rolled back.
 func (r *role) clearNotes(was map[string]*canary) error {
 	for _, c := range was {
 		if c.stage == stageRolledBack {

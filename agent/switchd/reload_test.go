@@ -19,7 +19,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// faulty is a law at work of which one call fails, without doing anything.
+// faulty is a running law of which one call fails without an effect.
 type faulty struct {
 	Running
 	calls, failAt int // failAt 0: none
@@ -65,8 +65,8 @@ func (f *faulty) Remove(ports ...string) error {
 	return f.Running.Remove(ports...)
 }
 
-// bench is a role at work on four ports of a namespace with a BPF file system of its own. p3 has the
-// kernel's default queue discipline, the others a tbf.
+// bench is a running role on four ports of a namespace with a BPF file system of its own. p3 has the kernel's default
+// queue discipline, the others a tbf.
 type bench struct {
 	t    *testing.T
 	n    *testnet.Namespace
@@ -75,7 +75,7 @@ type bench struct {
 	file string
 }
 
-// benchOwner puts the bench's faults before the law.
+// benchOwner adds the bench's faults to the law's owner.
 type benchOwner struct {
 	Owner
 	b *bench
@@ -151,7 +151,7 @@ func (b *bench) write(text string) {
 	}
 }
 
-// reload reads the file again with this text; the call of this number fails.
+// reload reads the file again with this text; the call with this number fails.
 func (b *bench) reload(text string, failAt int) (changes []string, err error) {
 	b.t.Helper()
 	b.write(text)
@@ -164,7 +164,7 @@ func (b *bench) reload(text string, failAt int) (changes []string, err error) {
 	return changes, err
 }
 
-// state is all that the kernel and the role have.
+// state is the complete state of the kernel and the role.
 type state struct {
 	Ports    map[string]LawPort
 	Refused  map[string]string
@@ -246,8 +246,7 @@ version: 2
 ports:
   - {match: [p0, p1], mark: {threshold: 50KB}}
 `
-	// A scope where there was none, another law, a mark less, a port with a queue, one that is to be shaped, and
-	// one that goes.
+	// A new scope, another law, one mark less, a port with a queue, one to be shaped, and one that goes.
 	benchAfter = `kind: Switch
 version: 2
 scope: [10.0.0.0/8]
@@ -258,8 +257,8 @@ ports:
 `
 )
 
-// Whichever call of a reload fails, everything is as it was; without a failure everything is as the file says,
-// and the way back works, too.
+// After a failure of any call of a reload, everything is as before. Without a failure everything is as the file says,
+// and changing back works, too.
 func TestReload_FailsMidway(t *testing.T) {
 	b := newBench(t, benchBefore)
 	before := b.state()
@@ -282,7 +281,7 @@ func TestReload_FailsMidway(t *testing.T) {
 		}
 	}
 	if want := []string{"change", "configure p0", "attach p2", "attach p3", "remove p1"}; !slices.Equal(slices.Sorted(slices.Values(failed)), slices.Sorted(slices.Values(want))) {
-		t.Errorf("faults were made at %q, wanted %q", failed, want)
+		t.Errorf("calls that failed: %q, want %q", failed, want)
 	}
 	after := b.state()
 	if got := slices.Sorted(maps.Keys(after.Ports)); !slices.Equal(got, []string{"p0", "p2", "p3"}) {
@@ -296,13 +295,13 @@ func TestReload_FailsMidway(t *testing.T) {
 	}
 	now := b.state()
 	before.Config, now.Config = nil, nil
-	// A port that was left and comes back is attached anew, in another place of its table perhaps.
+	// A port that was detached and comes back is attached again, perhaps at another index of the table.
 	if !slices.Equal(now.Chains, before.Chains) || len(now.Shaped) != 0 || now.Scope != 0 || !reflect.DeepEqual(now.Marked, before.Marked) || len(now.Ports) != 2 {
 		t.Errorf("the way back:\n%+v\n%+v", before, now)
 	}
 }
 
-// A port that was refused before does not keep a reload from being applied; one that is refused by it does.
+// A port that was refused before does not prevent a reload; one that the new file makes invalid does.
 func TestReload_RefusedPorts(t *testing.T) {
 	b := newBench(t, benchBefore)
 	b.n.Must(t, func() error {
@@ -317,29 +316,29 @@ func TestReload_RefusedPorts(t *testing.T) {
 		t.Fatal("a port without a queue is not refused: the test shows nothing")
 	}
 	if _, err := b.reload(strings.Replace(benchBefore, "50KB", "60KB", 1), 0); err != nil {
-		t.Errorf("refused for a port that was refused before: %v", err)
+		t.Errorf("the reload is refused because of a port that was refused before: %v", err)
 	}
 	before := b.state()
 	_, err := b.reload(strings.Replace(benchBefore, "p1]", "p1, p3]", 1), 0)
 	var queue *attach.NoQueue
 	if !errors.As(err, &queue) || queue.Port != "p3" {
-		t.Errorf("a port without a queue is taken: %v", err)
+		t.Errorf("a port without a queue is accepted: %v", err)
 	}
 	if now := b.state(); !reflect.DeepEqual(now, before) {
 		t.Errorf("refused, and something has changed:\n%+v\n%+v", before, now)
 	}
 }
 
-// What follows from a rollback stays through a reload that says nothing else of enforcement: only a port that was
-// rolled back gets another chance.
+// A reload that does not change enforcement keeps the result of a rollback; with a change, the ports that were rolled
+// back get another chance.
 func TestKeptCanaries(t *testing.T) {
 	c := func(stage stage, percent int) *canary { return &canary{stage: stage, percent: percent} }
 	all := map[string]*canary{
-		"held": c(stageEnforcing, 10), "before": c(stageBefore, 10), "rolled back": c(stageRolledBack, 10), "observed": c(stageEnforcing, 0),
+		"enforcing": c(stageEnforcing, 10), "before": c(stageBefore, 10), "rolled back": c(stageRolledBack, 10), "observed": c(stageEnforcing, 0),
 	}
 	was := &Config{Enforce: Enforce{Percent: 10}, Rollback: Rollback{If: []Rule{{Drops, 2}}, Over: RollbackOver}}
 	same := *was
-	if got := slices.Sorted(maps.Keys(keptCanaries(was, &same, all))); !slices.Equal(got, []string{"before", "held"}) {
+	if got := slices.Sorted(maps.Keys(keptCanaries(was, &same, all))); !slices.Equal(got, []string{"before", "enforcing"}) {
 		t.Errorf("kept: %v", got)
 	}
 	more := *was

@@ -10,11 +10,11 @@ import (
 	"weir/law"
 )
 
-// Figure is what a rule looks at: of flows that are held, divided by that of flows that are free.
+// Figure is the quantity that a rule checks: that of the limited flows divided by that of the unlimited ones.
 type Figure string
 
-// Goodput is acknowledged bytes a second and flow. Retransmissions is the part of sent bytes that were
-// sent before. Drops is the part of packets that the port drops, divided by that before enforcement.
+// Goodput is acknowledged bytes per second and flow. Retransmissions is the fraction of sent bytes that were sent
+// before. Drops is the fraction of packets that the port drops, divided by the fraction before enforcement.
 const (
 	Goodput         Figure = "goodput"
 	Retransmissions Figure = "retransmissions"
@@ -23,35 +23,35 @@ const (
 
 var figures = []Figure{Goodput, Retransmissions, Drops}
 
-// below says whether a figure is bad when it is small.
+// below reports whether small values of the figure are bad.
 func (f Figure) below() bool { return f == Goodput }
 
-// Rule is one reason to stop enforcing: `goodput < 0.9`, `retransmissions > 2`, `drops > 1.5`.
+// Rule is one condition to stop enforcing: `goodput < 0.9`, `retransmissions > 2`, `drops > 1.5`.
 type Rule struct {
 	Figure Figure
 	Than   float64
 }
 
-// ruleMost is the largest ratio that a rule may name: beyond it a rule is a slip of the pen.
+// ruleMost is the largest ratio that a rule may use; a larger one is taken for a typing error.
 const ruleMost = 1000
 
-// ParseRule reads FIGURE < NUMBER, or FIGURE > NUMBER: three words. Which of the two signs a figure takes
-// is fixed, so that a rule turned round is refused and does not take effect.
+// ParseRule parses FIGURE < NUMBER or FIGURE > NUMBER: three words. Each figure allows only one of the signs, so that a
+// reversed rule is refused.
 func ParseRule(text string) (r Rule, err error) {
 	fail := func(format string, args ...any) (Rule, error) {
-		return Rule{}, fmt.Errorf("rule %q: %w", text, fmt.Errorf(format, args...))
+		return Rule{}, fmt.Errorf("rollback rule %q: %w", text, fmt.Errorf(format, args...))
 	}
 	words := strings.Split(text, " ")
 	if len(words) != 3 {
-		return fail("three words with a space between: goodput < 0.9")
+		return fail("write three words with one space between, such as goodput < 0.9")
 	}
 	r.Figure = Figure(words[0])
 	if !slices.Contains(figures, r.Figure) {
-		return fail("%q is not measured: choose goodput, retransmissions or drops", words[0])
+		return fail("unknown figure %q: use goodput, retransmissions or drops", words[0])
 	}
 	switch {
 	case words[1] != "<" && words[1] != ">":
-		return fail("%q between figure and number: < or >", words[1])
+		return fail("%q is not a comparison: use < or >", words[1])
 	case words[1] != r.sign():
 		return fail("%s is bad when it %s: write %s %s NUMBER", r.Figure, r.bad(), r.Figure, r.sign())
 	}
@@ -70,9 +70,9 @@ func ParseRule(text string) (r Rule, err error) {
 func (r Rule) check() error {
 	switch {
 	case r.Figure.below() && (r.Than <= 0 || r.Than > 1):
-		return fmt.Errorf("%g: above 0, and at most 1, which is as good as without Weir", r.Than)
+		return fmt.Errorf("%g is out of range: use a number above 0 and up to 1 (1: as good as without Weir)", r.Than)
 	case !r.Figure.below() && (r.Than < 1 || r.Than > ruleMost):
-		return fmt.Errorf("%g: from 1, which is as bad as without Weir, to %d", r.Than, ruleMost)
+		return fmt.Errorf("%g is out of range: use a number from 1 (as bad as without Weir) to %d", r.Than, ruleMost)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (r Rule) bad() string {
 	return "rises"
 }
 
-// broken says whether a ratio is what the rule forbids.
+// broken reports whether a ratio breaks the rule.
 func (r Rule) broken(ratio float64) bool {
 	if r.Figure.below() {
 		return ratio < r.Than
@@ -99,17 +99,16 @@ func (r Rule) broken(ratio float64) bool {
 	return ratio > r.Than
 }
 
-// String is the rule as ParseRule reads it.
+// String returns the rule in the syntax of ParseRule.
 func (r Rule) String() string {
 	return fmt.Sprintf("%s %s %s", r.Figure, r.sign(), strconv.FormatFloat(r.Than, 'f', -1, 64))
 }
 
-// Rollback says when to stop enforcing on a port: when a rule is broken for as long as Over. Without rules:
-// never.
+// Rollback says when to stop enforcing on a port: when a rule is broken for the time Over. Without rules, never.
 type Rollback struct {
 	If   []Rule
 	Over law.Duration // 1s to 1h
 }
 
-// RollbackOver is what Over is where a file does not say it.
+// RollbackOver is the default of Over.
 const RollbackOver = law.Duration(10 * time.Second)

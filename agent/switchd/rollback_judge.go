@@ -9,23 +9,23 @@ import (
 	"github.com/aclements/go-moremath/stats"
 )
 
-// Evidence that a rule demands before it may undo anything. Each is there against one kind of noise:
-// flows differ among themselves whoever holds them, losses come in bursts, and a port is idle at times.
+// Evidence that a rule needs before it stops enforcement. Each limit excludes one kind of noise: flows differ among
+// themselves in either group, losses come in bursts, and ports are idle at times.
 const (
-	judgeParts       = 5         // a rule is to be broken in each of so many parts of its time, and over all of it
-	judgeFlows       = 2         // in each arm
-	judgeFlowsSum    = 4         // in each arm, on average, where only sums of an arm are known
-	judgeBytes       = 150_000   // acknowledged to the free flows in a part: some hundred segments
-	judgeChance      = 0.001     // that flows which are no worse off than the rule allows would look so
-	judgeLost        = 20 * 1500 // retransmitted by held flows over all parts
-	judgeLostControl = 10 * 1500 // added to what free flows retransmitted: 0 may be luck
+	judgeParts       = 5         // a rule must be broken in each of these parts of its time, and in their sum
+	judgeFlows       = 2         // in each group
+	judgeFlowsSum    = 4         // in each group, on average, if only sums of a group are known
+	judgeBytes       = 150_000   // acknowledged to the control group in a part: about a hundred segments
+	judgeChance      = 0.001     // probability that flows no worse off than the rule allows look worse
+	judgeLost        = 20 * 1500 // bytes retransmitted by the treatment group over all parts
+	judgeLostControl = 10 * 1500 // added to the retransmitted bytes of the control group: 0 may be chance
 	judgeDrops       = 50        // packets, over all parts
-	judgeDropsBefore = 10        // added to the drops before enforcement: 0 may be luck
+	judgeDropsBefore = 10        // added to the drops before enforcement: 0 may be chance
 	judgeSent        = 1000      // packets before enforcement
-	portIsFull       = 0.95      // of what the port sent before: whoever sent it, nothing is missing
+	portIsFull       = 0.95      // of what the port sent before: if it sends as much, no goodput was lost
 )
 
-// armPart is what the flows of one arm did in one part of a rule's time.
+// groupPart is what the flows of one group did in one part of a rule's time.
 type groupPart struct {
 	Flows                      float64 // mean
 	Data, Retransmitted, Acked float64 // bytes
@@ -34,13 +34,13 @@ type groupPart struct {
 // part is what a port did in one part of a rule's time.
 type part struct {
 	Seconds     float64
-	Groups      [2]groupPart // free, held
+	Groups      [2]groupPart // control, treatment
 	Drops, Sent float64      // packets
-	SentBytes   float64      // of whatever kind
-	Busy        bool         // some flow would fill a larger window: else a low goodput says nothing of Weir
+	SentBytes   float64      // all traffic
+	Busy        bool         // some flow would fill a larger window: without one, a low goodput is not caused by Weir
 }
 
-// flowParts is what one flow got acknowledged in each of the last parts, in bytes.
+// flowParts is what one flow got acknowledged in each of the latest parts, in bytes.
 type flowParts [judgeParts]float64
 
 func (f *flowParts) sum() (bytes float64) {
@@ -77,23 +77,23 @@ func sum(parts []part) (s part) {
 	return s
 }
 
-// both is what the flows of both arms did.
+// both returns the sum of both groups.
 func (p *part) both() (group groupPart) {
 	group = p.Groups[0]
 	group.add(&p.Groups[1])
 	return group
 }
 
-// judge decides whether a port's rules are broken. It only reckons: who asks measures.
+// judge decides whether a port's rules are broken. It only calculates; rollbackWatch measures.
 type judge struct {
 	rules     []Rule
-	before    []part         // at most judgeParts: before anything was held
-	parts     []part         // the last judgeParts since
-	flows     [2][]flowParts // free, held: those that were there in all of parts
-	noControl bool           // all flows are held: there are no free ones
+	before    []part         // at most judgeParts: before enforcement
+	parts     []part         // the latest judgeParts since
+	flows     [2][]flowParts // control, treatment: flows that existed during all of parts
+	noControl bool           // all flows are limited: there is no control group
 }
 
-// latest keeps as many parts as are judged.
+// latest appends p and keeps the last judgeParts parts.
 func latest(parts []part, p part) []part {
 	if len(parts) == judgeParts {
 		parts = slices.Delete(parts, 0, 1)
@@ -101,7 +101,7 @@ func latest(parts []part, p part) []part {
 	return append(parts, p)
 }
 
-// hasBase says whether what was measured before enforcement is enough to compare with.
+// hasBase reports whether the time before enforcement has enough traffic to compare with.
 func (j *judge) hasBase() bool {
 	base := sum(j.before)
 	needsBusy := j.noControl && slices.ContainsFunc(j.rules, func(r Rule) bool { return r.Figure == Goodput })
@@ -109,8 +109,8 @@ func (j *judge) hasBase() bool {
 	return base.Sent >= judgeSent && all.Acked >= judgeBytes && (base.Busy || !needsBusy)
 }
 
-// decide says why a port is to be left alone, by the first rule that is broken: in every part, and in all
-// together. "": by none.
+// decide returns the first rule that is broken, in words, or "". A rule is broken if every part breaks it, and all
+// parts together do.
 func (j *judge) decide() string {
 	if len(j.parts) < judgeParts {
 		return ""
@@ -131,8 +131,8 @@ func (j *judge) decide() string {
 	return ""
 }
 
-// brokenIn says whether a rule is broken in the i-th part, and against each part of the time before, if that is
-// what it compares with: load swings by itself.
+// brokenIn reports whether the i-th part breaks a rule. A rule that compares with the time before enforcement must be
+// broken compared with each part of that time, because load varies by itself.
 func (j *judge) brokenIn(r Rule, i int) bool {
 	if r.Figure != Drops && !j.noControl {
 		ratio, ok := j.ratio(r, i)
@@ -147,8 +147,8 @@ func (j *judge) brokenIn(r Rule, i int) bool {
 	return true
 }
 
-// ratio is what a rule looks at in the i-th part, -1: in all together, and whether there is evidence enough
-// for one.
+// ratio returns a rule's ratio in the i-th part (-1: in all parts together), and whether there is enough evidence for
+// it.
 func (j *judge) ratio(r Rule, i int) (float64, bool) {
 	if r.Figure == Goodput && !j.noControl {
 		return j.goodput(i)
@@ -160,7 +160,7 @@ func (j *judge) ratio(r Rule, i int) (float64, bool) {
 	return j.against(r, &now, &base, i < 0)
 }
 
-// against is the ratio of what was measured to what was before, or of arms. all: of all parts together.
+// against returns the ratio to the time before enforcement, or of the groups. all: now is the sum of all parts.
 func (j *judge) against(r Rule, now, base *part, all bool) (float64, bool) {
 	switch r.Figure {
 	case Goodput:
@@ -171,8 +171,8 @@ func (j *judge) against(r Rule, now, base *part, all bool) (float64, bool) {
 	return drops(now, base, all)
 }
 
-// goodput: bytes that were acknowledged to a flow, held to free. Of held flows none are demanded: those that
-// starve have none.
+// goodput returns the acknowledged bytes per flow of the treatment group divided by those of the control group. The
+// treatment group needs no minimum: starved flows have no bytes acknowledged.
 func (j *judge) goodput(i int) (float64, bool) {
 	var mean, bytes [2]float64
 	for group, flows := range j.flows {
@@ -194,8 +194,8 @@ func (j *judge) goodput(i int) (float64, bool) {
 	return mean[1] / mean[0], true
 }
 
-// wholeGoodput: of all flows together, now to before. A port that sends as much as before, if to others, is not
-// left idle by Weir.
+// wholeGoodput returns the goodput of all flows, now divided by before. A port that still sends as many bytes as
+// before, of whatever traffic, is not left idle by Weir: the ratio is 1.
 func wholeGoodput(now, base *part, all bool) (float64, bool) {
 	before := base.both()
 	if base.SentBytes > 0 && now.SentBytes/now.Seconds >= portIsFull*base.SentBytes/base.Seconds {
@@ -207,7 +207,8 @@ func wholeGoodput(now, base *part, all bool) (float64, bool) {
 	return now.Groups[1].Acked / now.Seconds / (before.Acked / base.Seconds), true
 }
 
-// retransmissions: the part of the data that was sent again, held to free; where all are held, now to before.
+// retransmissions returns the retransmitted fraction of the data: of the treatment group divided by the control group,
+// or, if all flows are limited, now divided by before.
 func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
 	control, treatment := now.Groups[0], now.Groups[1]
 	if j.noControl {
@@ -221,7 +222,7 @@ func (j *judge) retransmissions(now, base *part, all bool) (float64, bool) {
 	return treatment.Retransmitted / treatment.Data / ((control.Retransmitted + judgeLostControl) / control.Data), true
 }
 
-// drops: the part of the packets that the port drops, now to before.
+// drops returns the fraction of packets that the port drops, now divided by before.
 func drops(now, base *part, all bool) (float64, bool) {
 	if base.Sent <= 0 || now.Sent <= 0 || all && (base.Sent < judgeSent || now.Drops < judgeDrops) {
 		return 0, false
@@ -229,9 +230,9 @@ func drops(now, base *part, all bool) (float64, bool) {
 	return now.Drops / (now.Sent + now.Drops) / ((base.Drops + judgeDropsBefore) / (base.Sent + base.Drops)), true
 }
 
-// beyondChance asks, of goodput, the flows one by one: sums of few flows say little, as flows differ
-// among themselves. Are held ones smaller than free ones would be at the rule's ratio? Which flows are held,
-// a hash decides, so whatever else makes flows differ makes both arms differ alike.
+// beyondChance tests goodput flow by flow, because sums of few flows say little: flows differ among themselves. It asks
+// whether the limited flows got less than the unlimited ones would at the rule's ratio. A hash assigns flows to the
+// groups, so other differences affect both groups alike.
 func (j *judge) beyondChance(r Rule) bool {
 	if r.Figure != Goodput || j.noControl {
 		return true
@@ -249,18 +250,18 @@ func (j *judge) beyondChance(r Rule) bool {
 	return smaller(bytes[1], bytes[0]) < judgeChance
 }
 
-// say puts a broken rule into words, with the figures.
+// say describes a broken rule with its figures.
 func (j *judge) say(r Rule, ratio float64) string {
 	now, base := sum(j.parts), sum(j.before)
 	control, treatment, before := now.Groups[0], now.Groups[1], base.both()
-	against, figures := "that of the free flows", ""
+	against, figures := "that of the unlimited flows", ""
 	switch {
 	case r.Figure == Drops:
 		against = "that before enforcement"
 		figures = fmt.Sprintf("the port dropped %.3g %% of its packets, before %.3g %%",
 			percentOf(now.Drops, now.Sent+now.Drops), percentOf(base.Drops, base.Sent+base.Drops))
 	case j.noControl:
-		against = "that before enforcement, for no flow is free"
+		against = "that before enforcement (all flows are limited)"
 		figures = fmt.Sprintf("all flows together had %s, before %s", bitRate(treatment.Acked/now.Seconds), bitRate(before.Acked/base.Seconds))
 		if r.Figure == Retransmissions {
 			figures = fmt.Sprintf("flows sent %.3g %% again, before %.3g %%", percentOf(treatment.Retransmitted, treatment.Data), percentOf(before.Retransmitted, before.Data))
@@ -274,22 +275,22 @@ func (j *judge) say(r Rule, ratio float64) string {
 			}
 			each[group] = bitRate(bytes / float64(max(len(flows), 1)) / now.Seconds)
 		}
-		figures = fmt.Sprintf("%d held flows had %s each, %d free ones %s", len(j.flows[1]), each[1], len(j.flows[0]), each[0])
+		figures = fmt.Sprintf("%d limited flows had %s each, %d unlimited flows %s each", len(j.flows[1]), each[1], len(j.flows[0]), each[0])
 	default:
-		figures = fmt.Sprintf("held flows sent %.3g %% again, free ones %.3g %%", percentOf(treatment.Retransmitted, treatment.Data), percentOf(control.Retransmitted, control.Data))
+		figures = fmt.Sprintf("limited flows sent %.3g %% again, unlimited flows %.3g %%", percentOf(treatment.Retransmitted, treatment.Data), percentOf(control.Retransmitted, control.Data))
 	}
 	over := time.Duration(now.Seconds * float64(time.Second)).Round(100 * time.Millisecond)
 	return fmt.Sprintf("%s: it was %.2f of %s over %v: %s", r, ratio, against, over, figures)
 }
 
-func percentOf(part, noControl float64) float64 {
-	if noControl <= 0 {
+func percentOf(part, total float64) float64 {
+	if total <= 0 {
 		return 0
 	}
-	return 100 * part / noControl
+	return 100 * part / total
 }
 
-// bitRate is bytes/s as people of networks say it.
+// bitRate formats bytes/s as bit/s.
 func bitRate(bytesPerSecond float64) string {
 	bits := 8 * bytesPerSecond
 	for _, u := range []struct {
@@ -303,15 +304,15 @@ func bitRate(bytesPerSecond float64) string {
 	return fmt.Sprintf("%.3g kbit/s", bits/1e3)
 }
 
-// smaller gives the one-sided p-value of Mann and Whitney's rank test, 0 to 1: how often a would come out as small
-// against b if both were drawn from the same source. It is 1 where nothing can be said: one of them is empty, or all
-// values are equal.
-func smaller(group, b []float64) float64 {
-	test, err := stats.MannWhitneyUTest(group, b, stats.LocationLess)
+// smaller returns the one-sided p-value of the Mann-Whitney rank test, 0 to 1: the probability that a is this small
+// compared with b if both come from the same distribution. It returns 1 if nothing can be said: one of them is empty,
+// or all values are equal.
+func smaller(a, b []float64) float64 {
+	test, err := stats.MannWhitneyUTest(a, b, stats.LocationLess)
 	if err != nil {
 		return 1
 	}
-	// Of more than 25 values with ties, or 50 without, the library has the normal approximation, which is too small where
-	// one side has few. No order of the values is rarer than this:
-	return max(test.P, 1/mathx.Choose(len(group)+len(b), len(group)))
+	// For more than 25 values with ties, or 50 without, the library uses the normal approximation, which is too small
+	// if one side has few values. The p-value cannot be below that of the rarest order:
+	return max(test.P, 1/mathx.Choose(len(a)+len(b), len(a)))
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// even is a flow that got so much in each part.
+// even is a flow with the same bytes in each part.
 func even(bytes float64) (f flowParts) {
 	for i := range f {
 		f[i] = bytes
@@ -31,7 +31,7 @@ func repeat(p part) (out []part) {
 	return out
 }
 
-// judged is a port on which 8 of 40 flows are held and get as much as the others, of 2 MB a second and flow.
+// judged is a port with 8 of 40 flows limited; all flows get 2 MB/s.
 func judged() *judge {
 	usual := part{
 		Seconds: 2, Groups: [2]groupPart{{32, 128e6, 1.28e6, 128e6}, {8, 32e6, 0.32e6, 32e6}}, Drops: 1000, Sent: 100_000, Busy: true,
@@ -42,7 +42,7 @@ func judged() *judge {
 	}
 }
 
-// Without free flows: what is compared is the time before.
+// Without a control group, the time before enforcement is compared.
 func judgedWhole() *judge {
 	j := judged()
 	j.noControl, j.flows = true, [2][]flowParts{}
@@ -68,10 +68,10 @@ func TestJudge(t *testing.T) {
 		spoil func(*judge)
 		says  string // of the reason; "": nothing is broken
 	}{
-		{"all is well", judged(), func(*judge) {}, ""},
-		{"held flows get half", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(2e6)) },
-			"goodput < 0.9: it was 0.50 of that of the free flows over 10s: 8 held flows had 8 Mbit/s each, 32 free ones 16 Mbit/s"},
-		{"held flows get nothing", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(0)) }, "it was 0.00 of"},
+		{"nothing is wrong", judged(), func(*judge) {}, ""},
+		{"limited flows get half", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(2e6)) },
+			"goodput < 0.9: it was 0.50 of that of the unlimited flows over 10s: 8 limited flows had 8 Mbit/s each, 32 unlimited flows 16 Mbit/s each"},
+		{"limited flows get nothing", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(0)) }, "it was 0.00 of"},
 		{"a little less", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(3.7e6)) }, ""},
 		{"half, but not in one part", judged(), func(j *judge) {
 			for f := range j.flows[1] {
@@ -80,46 +80,46 @@ func TestJudge(t *testing.T) {
 			}
 		}, ""},
 		{"half of one flow", judged(), func(j *judge) { j.flows[1] = flowsOf(1, even(2e6)) }, ""},
-		{"half of two: it may be luck", judged(), func(j *judge) { j.flows[1] = flowsOf(2, even(2e6)) }, ""},
-		{"half of three: hardly", judged(), func(j *judge) { j.flows[1] = flowsOf(3, even(2e6)) }, "3 held flows had 8 Mbit/s each"},
+		{"half of two: may be chance", judged(), func(j *judge) { j.flows[1] = flowsOf(2, even(2e6)) }, ""},
+		{"half of three: hardly chance", judged(), func(j *judge) { j.flows[1] = flowsOf(3, even(2e6)) }, "3 limited flows had 8 Mbit/s each"},
 		{"half of eight of sixteen", judged(), func(j *judge) { j.flows = [2][]flowParts{flowsOf(8, even(4e6)), flowsOf(8, even(2e6))} }, "goodput < 0.9"},
-		{"free flows hardly send", judged(), func(j *judge) { j.flows = [2][]flowParts{flowsOf(32, even(1000)), flowsOf(8, even(100))} }, ""},
+		{"unlimited flows hardly send", judged(), func(j *judge) { j.flows = [2][]flowParts{flowsOf(32, even(1000)), flowsOf(8, even(100))} }, ""},
 		{"not long enough", judged(), func(j *judge) { j.flows[1] = flowsOf(8, even(0)); j.parts = j.parts[1:] }, ""},
 
-		{"held flows lose three times as much", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }),
-			"retransmissions > 2: it was 2.99 of that of the free flows over 10s: held flows sent 3 % again, free ones 1 %"},
-		{"twice, less what may be luck", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 2 }), ""},
+		{"limited flows lose three times as much", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }),
+			"retransmissions > 2: it was 2.99 of that of the unlimited flows over 10s: limited flows sent 3 % again, unlimited flows 1 %"},
+		{"twice, less what may be chance", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 2 }), ""},
 		{"three times, by a handful", judged(), each(func(p *part) { p.Groups[0].Retransmitted, p.Groups[1].Retransmitted = 0, 4500 }), ""},
 		{"three times, of three flows", judged(), each(func(p *part) { p.Groups[1].Retransmitted *= 3; p.Groups[1].Flows = 3 }), ""},
 
 		{"the port drops twice as much", judged(), each(func(p *part) { p.Drops *= 2 }),
 			"drops > 1.5: it was 1.98 of that before enforcement over 10s: the port dropped 1.96 % of its packets, before 0.99 %"},
-		{"twice as much, but so it was at times", judged(), func(j *judge) {
+		{"twice as much, as sometimes before", judged(), func(j *judge) {
 			each(func(p *part) { p.Drops *= 2 })(j)
 			j.before[1].Drops *= 2
 			j.before[2].Drops = 0
 		}, ""},
-		{"nothing is known of before", judged(), func(j *judge) { j.before = nil; j.parts = repeat(part{Seconds: 2, Drops: 1e5, Sent: 1e5}) }, ""},
+		{"no time before enforcement", judged(), func(j *judge) { j.before = nil; j.parts = repeat(part{Seconds: 2, Drops: 1e5, Sent: 1e5}) }, ""},
 		{"few drops, none before", judged(), func(j *judge) {
 			j.before = repeat(part{Seconds: 2, Sent: 1e5})
 			each(func(p *part) { p.Drops = 9 })(j)
 		}, ""},
 
-		{"all held: all is well", judgedWhole(), func(*judge) {}, ""},
-		{"all held: half", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2 }),
-			"goodput < 0.9: it was 0.50 of that before enforcement, for no flow is free over 10s: all flows together had 320 Mbit/s, before 640 Mbit/s"},
-		{"all held: half, because they have no more to send", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2; p.Busy = false }), ""},
-		{"all held: half, because UDP has the other", judgedWhole(), func(j *judge) {
+		{"all limited: nothing is wrong", judgedWhole(), func(*judge) {}, ""},
+		{"all limited: half", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2 }),
+			"goodput < 0.9: it was 0.50 of that before enforcement (all flows are limited) over 10s: all flows together had 320 Mbit/s, before 640 Mbit/s"},
+		{"all limited: half, because they have no more to send", judgedWhole(), each(func(p *part) { p.Groups[1].Acked /= 2; p.Busy = false }), ""},
+		{"all limited: half, because UDP has the other", judgedWhole(), func(j *judge) {
 			each(func(p *part) { p.Groups[1].Acked /= 2; p.SentBytes = 170e6 })(j)
 			for i := range j.before {
 				j.before[i].SentBytes = 170e6
 			}
 		}, ""},
-		{"all held: half, and before they had no more either", judgedWhole(), func(j *judge) {
+		{"all limited: half, and before they had no more either", judgedWhole(), func(j *judge) {
 			each(func(p *part) { p.Groups[1].Acked /= 2 })(j)
 			j.before[2].Busy = false
 		}, ""},
-		{"all held: they lose three times as much", judgedWhole(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }), "flows sent 3 % again, before 1 %"},
+		{"all limited: they lose three times as much", judgedWhole(), each(func(p *part) { p.Groups[1].Retransmitted *= 3 }), "flows sent 3 % again, before 1 %"},
 	} {
 		row.spoil(row.judge)
 		if reason := row.judge.decide(); (reason == "") != (row.says == "") || !strings.Contains(reason, row.says) {
@@ -134,12 +134,12 @@ func TestSmaller(t *testing.T) {
 		t.Errorf("the two least of five: %g, wanted 1 in 10", got)
 	}
 	if smaller(nil, []float64{1}) != 1 || smaller([]float64{1}, nil) != 1 {
-		t.Error("without values there is no evidence")
+		t.Error("no values are no evidence")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := rapid.IntRange(1, 4).Draw(t, "n"), rapid.IntRange(1, 5).Draw(t, "m")
 		values := rapid.Permutation([]float64{1, 2, 3, 4, 5, 6, 7, 8, 9}[:n+m]).Draw(t, "values")
-		wins := func(a uint) (w int) { // of those in the set a over the others
+		wins := func(a uint) (w int) { // number of pairs that the set a wins
 			for i := range n + m {
 				for k := range n + m {
 					if a>>i&1 == 1 && a>>k&1 == 0 && values[i] > values[k] {
@@ -167,7 +167,7 @@ func TestSmaller(t *testing.T) {
 			t.Fatalf("%v below %v: %g, by all orders %g", values[:n], values[n:], got, few/all)
 		}
 	})
-	// Equal values say nothing, and half a win each beside others.
+	// Equal values show nothing, and count as half a win each otherwise.
 	if got := smaller([]float64{1, 1}, []float64{1, 1}); got != 1 {
 		t.Errorf("equal values: %g, wanted 1", got)
 	}
@@ -176,9 +176,8 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// Flows that differ a lot among themselves, for as long as they live and from part to part, and of which a
-// hash holds some that are no worse off for it: how often is a rule broken all the same? judgeChance is
-// the promise; the rate is logged for docs/observe.md.
+// Flows differ a lot among themselves, over their life and from part to part, and a hash limits some that are no worse
+// off. How often is a rule broken by chance? judgeChance is the promise; docs/observe.md has the logged rate.
 func TestJudge_FalseAlarms(t *testing.T) {
 	const draws = 20_000
 	for _, flows := range []int{8, 16, 48, 200} {
@@ -215,7 +214,7 @@ func TestJudge_FalseAlarms(t *testing.T) {
 	}
 }
 
-// And how often it is seen that held flows are worse off.
+// How often it is detected that limited flows are worse off.
 func TestJudge_Power(t *testing.T) {
 	const draws = 500
 	r := rand.New(rand.NewPCG(1, 2))

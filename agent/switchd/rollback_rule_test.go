@@ -26,12 +26,12 @@ func TestParseRule(t *testing.T) {
 		{" goodput < 0.9", Rule{}, "three words"},
 		{"goodput < 0.9 ", Rule{}, "three words"},
 		{"goodput < 0.9 of free", Rule{}, "three words"},
-		{"Goodput < 0.9", Rule{}, `"Goodput" is not measured: choose goodput, retransmissions or drops`},
-		{"latency > 2", Rule{}, `"latency" is not measured`},
+		{"Goodput < 0.9", Rule{}, `unknown figure "Goodput": use goodput, retransmissions or drops`},
+		{"latency > 2", Rule{}, `unknown figure "latency"`},
 		{"goodput > 0.9", Rule{}, "goodput is bad when it falls: write goodput < NUMBER"},
 		{"drops < 2", Rule{}, "drops is bad when it rises: write drops > NUMBER"},
-		{"drops >= 2", Rule{}, `">=" between figure and number: < or >`},
-		{"drops = 2", Rule{}, `"=" between figure and number`},
+		{"drops >= 2", Rule{}, `">=" is not a comparison: use < or >`},
+		{"drops = 2", Rule{}, `"=" is not a comparison`},
 		{"goodput < 90%", Rule{}, `"90%" is not a number such as 0.9`},
 		{"goodput < -1", Rule{}, "not a number"},
 		{"goodput < 1e-1", Rule{}, "not a number"},
@@ -39,9 +39,9 @@ func TestParseRule(t *testing.T) {
 		{"goodput < NaN", Rule{}, "not a number"},
 		{"drops > Inf", Rule{}, "not a number"},
 		{"goodput < .", Rule{}, "not a number"},
-		{"goodput < 0", Rule{}, "above 0, and at most 1"},
-		{"goodput < 1.1", Rule{}, "above 0, and at most 1"},
-		{"drops > 0.5", Rule{}, "from 1, which is as bad as without Weir, to 1000"},
+		{"goodput < 0", Rule{}, "above 0 and up to 1"},
+		{"goodput < 1.1", Rule{}, "above 0 and up to 1"},
+		{"drops > 0.5", Rule{}, "from 1 (as bad as without Weir) to 1000"},
 		{"retransmissions > 1001", Rule{}, "from 1"},
 	} {
 		r, err := ParseRule(row.text)
@@ -56,7 +56,7 @@ func TestParseRule(t *testing.T) {
 	}
 }
 
-// What is read is written the same, and nothing else is read.
+// A parsed rule is written the same way; nothing else is accepted.
 func TestParseRule_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Rule{Figure: rapid.SampledFrom(figures).Draw(t, "figure")}

@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	watchLooks    = 4                      // readings in a part, where there is time for them
+	watchLooks    = 4                      // readings per part, if the part is long enough
 	watchLeast    = 200 * time.Millisecond // between two readings
-	watchFlows    = 4096                   // flows that are looked at one by one
-	windowIsFull  = 0.5                    // of its window: a flow with so much in flight may want more
+	watchFlows    = 4096                   // flows that are followed one by one
+	windowIsFull  = 0.5                    // of its window: a flow with this much in flight may want more
 	elasticEnough = 0.5                    // of the readings
-	beforeMost    = 10 * judgeParts        // parts that are waited for something to compare with
+	beforeMost    = 10 * judgeParts        // parts after which the wait for enough traffic to compare with ends
 )
 
-// meteredFlow is one flow that is looked at.
+// meteredFlow is one flow that is followed.
 type meteredFlow struct {
 	acknowledged uint32
 	bytes        flowParts
-	parts        int // whole parts that it was there in, judgeParts at most
+	parts        int // whole parts during which it existed, judgeParts at most
 	group        int
 	seen         uint64 // number of the last reading that had it
 }
 
-// rollbackWatch measures what a port's rules look at, part by part.
+// rollbackWatch measures, part by part, what a port's rules check.
 type rollbackWatch struct {
 	judge judge
-	part  time.Duration // how long one is
+	part  time.Duration // length of a part
 
-	began     time.Duration // so much of the present one is over
-	first     *portReading  // at its beginning
-	groupsSum [2]float64    // of the counts of flows
+	began     time.Duration // elapsed time of the current part
+	first     *portReading  // reading at its beginning
+	groupsSum [2]float64    // sum of the flow counts of all readings, by group
 	looks     int
 	elastic   int
-	befores   int // parts of the time before enforcement
+	befores   int // parts measured before enforcement
 
 	flows   map[reading.Flow]*meteredFlow
-	slot    int // of flowParts that is being filled
+	slot    int // index in flowParts of the current part
 	reading uint64
 }
 
@@ -49,16 +49,16 @@ func newRollbackWatch(r *Rollback, noControl bool) *rollbackWatch {
 	}
 }
 
-// interval is how often a reading is wanted.
+// interval returns how often a reading is needed.
 func (w *rollbackWatch) interval() time.Duration { return max(w.part/watchLooks, watchLeast) }
 
-// needsBefore says whether a rule compares with the time before enforcement.
+// needsBefore reports whether a rule compares with the time before enforcement.
 func (w *rollbackWatch) needsBefore() bool {
 	return w.judge.noControl || slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Drops })
 }
 
-// knowsBefore says whether that time has been measured for as long as it will be compared with. Where too
-// little passes to compare with, it waits for more, but not for ever.
+// knowsBefore reports whether that time was measured for long enough. With too little traffic to compare with it waits
+// for more, for at most beforeMost parts.
 func (w *rollbackWatch) knowsBefore() bool {
 	return len(w.judge.before) == judgeParts && (w.judge.hasBase() || w.befores >= beforeMost)
 }
@@ -67,10 +67,10 @@ func (w *rollbackWatch) wantsFlows() bool {
 	return slices.ContainsFunc(w.judge.rules, func(r Rule) bool { return r.Figure == Goodput })
 }
 
-// begin forgets what was measured of flows before anything was held.
+// begin forgets the flows measured before enforcement.
 func (w *rollbackWatch) begin() { clear(w.flows) }
 
-// read takes in a reading. It says whether it ended a part.
+// read processes a reading. It reports whether the reading ended a part.
 func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Duration) bool {
 	w.reading++
 	if w.first == nil {
@@ -102,9 +102,9 @@ func (w *rollbackWatch) read(r *portReading, l *line, s stage, after time.Durati
 	return true
 }
 
-// isElastic says whether some flow would fill a larger window: it has more in flight than it would be
-// granted, or nearly what it is. One that is granted less than a segment may have nothing in flight for that very
-// reason, and may not count as sending.
+// isElastic reports whether some flow would fill a larger window: before enforcement, a flow with more in flight than
+// its grant would be; later, a flow that nearly fills its grant. A flow whose grant is below a segment may have nothing
+// in flight for that very reason, and may not count as active; it is elastic, too.
 func isElastic(r *portReading, l *line, s stage) bool {
 	return slices.ContainsFunc(r.flows, func(f reading.Flow) bool {
 		switch granted := float64(f.GrantedBytes); {
@@ -118,7 +118,7 @@ func isElastic(r *portReading, l *line, s stage) bool {
 	})
 }
 
-// between is what happened from one reading to another.
+// between returns what happened from reading a to reading b.
 func (w *rollbackWatch) between(a, b *portReading) part {
 	q := b.queue.Since(a.queue)
 	p := part{Seconds: w.began.Seconds(), Drops: float64(q.Drops), Sent: float64(q.SentPackets), SentBytes: float64(q.SentBytes)}
@@ -133,7 +133,7 @@ func (w *rollbackWatch) between(a, b *portReading) part {
 	return p
 }
 
-// cameBy is how far a counter came; one that began anew came nowhere.
+// cameBy returns the increase of a counter; 0 if it was reset.
 func cameBy(before, now uint64) float64 {
 	if now < before {
 		return 0
@@ -141,7 +141,7 @@ func cameBy(before, now uint64) float64 {
 	return float64(now - before)
 }
 
-// meter notes how far each flow came since the last reading. Those that are gone are forgotten.
+// meter adds up how far each flow came since the last reading. Flows that ended are forgotten.
 func (w *rollbackWatch) meter(flows []reading.Flow) {
 	for i := range flows {
 		f := &flows[i]
@@ -155,7 +155,7 @@ func (w *rollbackWatch) meter(flows []reading.Flow) {
 			if m == nil && len(w.flows) == watchFlows {
 				continue
 			}
-			m = &meteredFlow{acknowledged: f.Acknowledged, group: group, parts: -1} // not there from the part's beginning
+			m = &meteredFlow{acknowledged: f.Acknowledged, group: group, parts: -1} // did not exist at the beginning of the part
 			w.flows[key] = m
 		}
 		m.bytes[w.slot] += float64(f.Acknowledged - m.acknowledged)
@@ -168,7 +168,7 @@ func (w *rollbackWatch) meter(flows []reading.Flow) {
 	}
 }
 
-// turn ends a part for the flows, and tells the judge of those that were there in all that it judges.
+// turn ends a part for the flows, and passes the judge those that existed during all its parts.
 func (w *rollbackWatch) turn() {
 	w.judge.flows = [2][]flowParts{}
 	w.slot = (w.slot + 1) % judgeParts
@@ -176,7 +176,7 @@ func (w *rollbackWatch) turn() {
 		m.parts = min(m.parts+1, judgeParts)
 		if m.parts == judgeParts {
 			f := m.bytes
-			// In the order of time, the oldest first: that of the parts.
+			// Order the parts by time, oldest first.
 			slices.Reverse(f[:w.slot])
 			slices.Reverse(f[w.slot:])
 			slices.Reverse(f[:])

@@ -18,35 +18,34 @@ import (
 	"weir/law"
 )
 
-// A port with `shape` gets a tbf of Weir's own as its root, if the queue discipline that stands there is
-// the kernel's default: one whose handle is 0, for nobody asked for it. The kernel itself refuses to put
-// another in the place of one that somebody asked for, or to delete one by another handle than its own,
-// so nothing that Weir did not make can be changed. What Weir made is recorded in a pinned table before
-// it is made: whoever comes after a crash knows.
+// A port with `shape` gets a tbf as its root, if its root is the kernel's default: handle 0, configured by nobody. The
+// kernel itself refuses to replace a configured root, or to delete one by another handle than its own, so Weir can
+// change only what it made. A pinned table records each tbf before it is made, so that the next process knows of it
+// after a crash.
 const (
 	ShapeMajor = 0x7765 // of the handle: "we"
-	// wakeLate is how late the kernel may wake the tbf. What cannot be sent meanwhile has to fit the bucket.
+	// wakeLate is how late the kernel may wake the tbf. The token bucket must hold what cannot be sent meanwhile.
 	wakeLate     = 200 * time.Microsecond
-	leastFrames  = 2 // that fit the bucket
+	leastFrames  = 2 // that fit in the token bucket
 	shapedFor    = time.Millisecond
 	shapesMax    = 4096
 	drainedPause = time.Millisecond
 	drainedTries = 100
-	drainRate    = math.MaxUint32 // bytes/s, 34 Gbit/s: the queue runs empty before it goes
+	drainRate    = math.MaxUint32 // bytes/s (34 Gbit/s): drains the queue before the tbf is removed
 )
 
 var shapeHandle = netlink.MakeHandle(ShapeMajor, 0)
 
-// shapeRoot is where the records are pinned, beside the switches.
+// shapeRoot is where the records are pinned, next to the switches.
 var shapeRoot = filepath.Join(filepath.Dir(pinRoot), "shape")
 
-// tbf is a token bucket filter as Weir makes it. Zero: none.
+// tbf is a token bucket filter that Weir makes. Zero: none.
 type tbf struct {
 	Rate  law.Rate
-	Limit uint32 // bytes that may wait
+	Limit uint32 // of the queue, bytes
 }
 
-// wantedTBF is the one that the settings ask for.
+// wantedTBF returns the tbf that the settings require.
 func (s *PortSettings) wantedTBF() tbf {
 	if s.Shape == 0 {
 		return tbf{}
@@ -68,26 +67,26 @@ func (t tbf) qdisc(ifindex int, mtu int) *netlink.Tbf {
 	}
 }
 
-// shapeKey is a port, as the table of records has it: 16 bytes.
+// shapeKey is a port in the table of records: 16 bytes.
 type shapeKey struct {
-	Cookie  uint64 // of its namespace
+	Cookie  uint64 // of its network namespace
 	Ifindex uint32
 	_       uint32
 }
 
-// shapeRecord says what stood there before: 16 bytes.
+// shapeRecord names the kind of queue discipline that was replaced: 16 bytes.
 type shapeRecord struct{ Former [16]byte }
 
-// shapes are the tbfs that Weir made on this machine's ports under one name.
+// shapes are the tbfs that Weir made on this machine's ports for one switch.
 type shapes struct {
 	dir, pin string
 	cookie   uint64
 	records  *ebpf.Map         // nil: none yet
-	made     map[uint32]string // by ifindex, in this namespace: what stood there before
-	alive    func()            // called between two ports, where many are restored; nil: nobody waits
+	made     map[uint32]string // by ifindex, in this namespace: the kind that was replaced
+	alive    func()            // called after each port when many are restored, or nil
 }
 
-// openShapes reads what a former process recorded.
+// openShapes reads the records of an earlier process.
 func openShapes(name string) (*shapes, error) {
 	cookie, err := attach.NetnsCookie()
 	if err != nil {
@@ -99,7 +98,7 @@ func openShapes(name string) (*shapes, error) {
 		return s, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the records of shaped ports: %w", err)
+		return nil, fmt.Errorf("open the table of shaped ports: %w", err)
 	}
 	var k shapeKey
 	var r shapeRecord
@@ -112,7 +111,7 @@ func openShapes(name string) (*shapes, error) {
 	return s, all.Err()
 }
 
-// recordedShapes reads the records and gives back the table: it is for who only looks.
+// recordedShapes reads the records and closes the table, for a caller that makes no change.
 func recordedShapes(name string) (*shapes, error) {
 	s, err := openShapes(name)
 	if err != nil || s.records == nil {
@@ -123,7 +122,7 @@ func recordedShapes(name string) (*shapes, error) {
 	return s, err
 }
 
-// own says whether a root queue discipline is one that Weir made, and what stood there before.
+// own reports whether Weir made a root queue discipline, and the kind that it replaced.
 func (s *shapes) own(ifindex int, root *qdisc) (former string, own bool) {
 	if s == nil {
 		return "", false
@@ -132,25 +131,25 @@ func (s *shapes) own(ifindex int, root *qdisc) (former string, own bool) {
 	return former, recorded && root.kind == "tbf" && root.handle == shapeHandle
 }
 
-// record notes what is about to be made.
+// record records a tbf before it is made.
 func (s *shapes) record(ifindex int, former string) error {
 	if s.records == nil {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
-			return fmt.Errorf("make the directory for pins: %w", err)
+			return fmt.Errorf("create the directory for pins: %w", err)
 		}
 		m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "weir_shapes", Type: ebpf.Hash, KeySize: 16, ValueSize: 16, MaxEntries: shapesMax})
 		if err != nil {
-			return fmt.Errorf("table for records of shaped ports: %w", err)
+			return fmt.Errorf("create the table of shaped ports: %w", err)
 		}
 		if err := m.Pin(s.pin); err != nil {
-			return errors.Join(fmt.Errorf("pin the records of shaped ports: %w", err), m.Close())
+			return errors.Join(fmt.Errorf("pin the table of shaped ports: %w", err), m.Close())
 		}
 		s.records = m
 	}
 	var r shapeRecord
 	copy(r.Former[:len(r.Former)-1], former)
 	if err := s.records.Put(s.key(ifindex), r); err != nil {
-		return fmt.Errorf("record that port %d is shaped: %w", ifindex, err)
+		return fmt.Errorf("record that device %d is shaped: %w", ifindex, err)
 	}
 	s.made[uint32(ifindex)] = former
 	return nil
@@ -160,7 +159,7 @@ func (s *shapes) key(ifindex int) shapeKey {
 	return shapeKey{Cookie: s.cookie, Ifindex: uint32(ifindex)}
 }
 
-// make gives a port a tbf, in the place of the kernel's default.
+// make gives a port a tbf in place of the kernel's default.
 func (s *shapes) make(name string, ifindex, mtu int, former string, t tbf) error {
 	if err := s.record(ifindex, former); err != nil {
 		return err
@@ -172,7 +171,7 @@ func (s *shapes) make(name string, ifindex, mtu int, former string, t tbf) error
 	return nil
 }
 
-// change gives Weir's own tbf another rate or limit; what waits in it stays.
+// change gives a tbf of Weir another rate or limit. Its queue stays.
 func (s *shapes) change(name string, ifindex, mtu int, t tbf) error {
 	if err := netlink.QdiscChange(t.qdisc(ifindex, mtu)); err != nil {
 		return fmt.Errorf("shape port %s to %v: %w", name, t.Rate, err)
@@ -180,8 +179,8 @@ func (s *shapes) change(name string, ifindex, mtu int, t tbf) error {
 	return nil
 }
 
-// restore takes Weir's own tbf off: the kernel's default takes its place. What waits is sent first. A port
-// that is gone, or that somebody else gave another queue discipline since, is no error.
+// restore sends what is queued, then removes Weir's tbf: the kernel's default takes its place. It is no error if the
+// device is gone, or has another queue discipline by now.
 func (s *shapes) restore(ifindex int) error {
 	dev, err := netlink.LinkByIndex(ifindex)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -202,7 +201,7 @@ func (s *shapes) restore(ifindex int) error {
 		return errors.Join(err, s.forget(ifindex))
 	}
 	drain := tbf{Rate: drainRate * 8, Limit: math.MaxInt32}
-	_ = netlink.QdiscChange(drain.qdisc(ifindex, dev.Attrs().MTU)) // else what waits is dropped
+	_ = netlink.QdiscChange(drain.qdisc(ifindex, dev.Attrs().MTU)) // otherwise queued packets are dropped
 	for range drainedTries {
 		if q, err := attach.ReadRootQueue(ifindex); err != nil || q.BacklogBytes == 0 {
 			break
@@ -221,12 +220,12 @@ func (s *shapes) restore(ifindex int) error {
 func (s *shapes) forget(ifindex int) error {
 	delete(s.made, uint32(ifindex))
 	if err := s.records.Delete(s.key(ifindex)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget that device %d is shaped: %w", ifindex, err)
+		return fmt.Errorf("delete the record of device %d: %w", ifindex, err)
 	}
 	return nil
 }
 
-// restoreAll takes off all that Weir made in this namespace but what is to be kept.
+// restoreAll removes every tbf that Weir made in this namespace, except those that keep returns true for.
 func (s *shapes) restoreAll(keep func(ifindex int) bool) error {
 	var errs []error
 	for ifindex := range s.made {
@@ -240,7 +239,7 @@ func (s *shapes) restoreAll(keep func(ifindex int) bool) error {
 	return errors.Join(errs...)
 }
 
-// close gives the table back, and removes it when nothing is recorded in it.
+// close closes the table, and removes it if it is empty.
 func (s *shapes) close() error {
 	if s.records == nil {
 		return nil
@@ -250,7 +249,7 @@ func (s *shapes) close() error {
 	var errs []error
 	if all := s.records.Iterate(); !all.Next(&k, &r) && all.Err() == nil {
 		errs = append(errs, s.records.Unpin())
-		_ = os.Remove(s.dir) // another switch may have its records there
+		_ = os.Remove(s.dir) // fails if another switch has its records there
 	}
 	errs = append(errs, s.records.Close())
 	s.records = nil

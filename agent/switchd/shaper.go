@@ -13,21 +13,21 @@ import (
 	"weir/law"
 )
 
-// shaper is what a port's queue discipline tells of the port. 0: not told.
+// shaper holds what a port's queue discipline reports about the port. 0: not reported.
 type shaper struct {
 	Kind   string
 	Rate   law.Rate
 	Buffer law.Bytes
 }
 
-// qdisc is a queue discipline as the kernel lists it.
+// qdisc is a queue discipline in the kernel's list.
 type qdisc struct {
 	kind           string
 	handle, parent uint32
 	options        []byte
 }
 
-// listQdiscs lists those of all devices at once, by ifindex.
+// listQdiscs lists the queue disciplines of all devices, by ifindex.
 func listQdiscs() (map[int][]qdisc, error) {
 	messages, err := attach.Again(netlink.ErrDumpInterrupted, func() ([][]byte, error) {
 		req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
@@ -58,8 +58,8 @@ func listQdiscs() (map[int][]qdisc, error) {
 	return out, nil
 }
 
-// rootOf gives the root among a device's queue disciplines. One whose handle is 0 nobody asked for: it is
-// the kernel's default.
+// rootOf returns the root queue discipline of a device. Handle 0 means that nobody configured it: it is the kernel's
+// default.
 func rootOf(list []qdisc) *qdisc {
 	for i := range list {
 		if list[i].parent == netlink.HANDLE_ROOT {
@@ -69,7 +69,7 @@ func rootOf(list []qdisc) *qdisc {
 	return &qdisc{kind: "noqueue"}
 }
 
-// readShaper reads what the root queue discipline among a device's tells.
+// readShaper reads what the root queue discipline of a device reports.
 func readShaper(dev *netlink.LinkAttrs, list []qdisc) (shaper, error) {
 	root := rootOf(list)
 	s := shaper{Kind: root.kind}
@@ -104,8 +104,7 @@ func (s *shaper) tbf(options []byte) error {
 	return nil
 }
 
-// htb reads the class that traffic goes to by default: its rate is what the class at the top above it
-// may have at most, its buffer that of its leaf.
+// htb reads the default class: its rate is the ceiling of its topmost parent, its buffer that of its leaf.
 func (s *shaper) htb(dev *netlink.LinkAttrs, root qdisc, list []qdisc) error {
 	attrs, err := nl.ParseRouteAttr(root.options)
 	if err != nil {
@@ -133,10 +132,10 @@ func (s *shaper) htb(dev *netlink.LinkAttrs, root qdisc, list []qdisc) error {
 		top = byHandle[top.Parent]
 	}
 	if top == nil {
-		return nil // what no class matches passes unshaped
+		return nil // unclassified traffic is not shaped
 	}
 	s.Rate = law.Rate(top.Ceil) * 8
-	s.Buffer = fifoLimit(dev, qdisc{kind: "pfifo"}) // the leaf that the kernel makes is not listed
+	s.Buffer = fifoLimit(dev, qdisc{kind: "pfifo"}) // the kernel does not list the leaf that it makes by itself
 	for _, q := range list {
 		if q.parent == leaf {
 			s.Buffer = fifoLimit(dev, q)
@@ -145,7 +144,7 @@ func (s *shaper) htb(dev *netlink.LinkAttrs, root qdisc, list []qdisc) error {
 	return nil
 }
 
-// htbDefault is the handle of the class for what no filter classifies.
+// htbDefault returns the handle of the default class.
 func htbDefault(root qdisc, attrs []syscall.NetlinkRouteAttr) uint32 {
 	for _, a := range attrs {
 		if a.Attr.Type == nl.TCA_HTB_INIT && len(a.Value) >= nl.SizeofTcHtbGlob {
@@ -155,8 +154,8 @@ func htbDefault(root qdisc, attrs []syscall.NetlinkRouteAttr) uint32 {
 	return 0
 }
 
-// fifoLimit is the length of a FIFO in bytes; 0 for another queue discipline. One that counts packets
-// is taken to be full of the largest.
+// fifoLimit returns the capacity of a FIFO in bytes; 0 for other queue disciplines. One that counts packets is assumed
+// to be full of packets of the largest size.
 func fifoLimit(dev *netlink.LinkAttrs, q qdisc) law.Bytes {
 	limit := law.Bytes(dev.TxQLen)
 	if len(q.options) >= 4 {

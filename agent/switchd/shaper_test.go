@@ -11,7 +11,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// device makes a veth in a namespace and gives what runs something on it and reads what is then there.
+// device makes a veth in a namespace. It returns a function that runs something on it and reads what is there
+// afterwards.
 func device(t *testing.T) (n *testnet.Namespace, index int) {
 	t.Helper()
 	n = testnet.NewNamespace(t)
@@ -28,7 +29,7 @@ func device(t *testing.T) (n *testnet.Namespace, index int) {
 	return n, index
 }
 
-// lookAt gives the one port that c finds in the namespace.
+// lookAt returns the one port that c finds in the namespace.
 func lookAt(t *testing.T, n *testnet.Namespace, s PortSettings) (found candidate) {
 	t.Helper()
 	r := newRules(TestLaw, []PortRule{{Match: []string{"p0"}, PortSettings: s}})
@@ -49,7 +50,7 @@ func handle(major, minor uint16) uint32 { return netlink.MakeHandle(major, minor
 
 func TestLook_TBF(t *testing.T) {
 	n, index := device(t)
-	for _, rate := range []uint64{1e9, 10e9, 100e9} { // over 34 Gbit/s it is told in another place
+	for _, rate := range []uint64{1e9, 10e9, 100e9} { // rates over 34 Gbit/s have an attribute of their own
 		n.Must(t, func() error {
 			return netlink.QdiscReplace(&netlink.Tbf{
 				QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)},
@@ -66,11 +67,11 @@ func TestLook_TBF(t *testing.T) {
 	c := defaultPort(TestLaw)
 	c.Rate, c.Buffer = 1e9, 500_000
 	if l := lookAt(t, n, c).params.Figures(); l.Buffer != 500_000 || l.Target != 100_000 || l.Cap != 100_000+31_250 {
-		t.Errorf("what is given is not taken: %+v", l)
+		t.Errorf("the configured rate is not used: %+v", l)
 	}
 }
 
-// The rate of HTB is that of the class at the top above the default class, its buffer that of the leaf.
+// The rate of HTB is that of the default class's topmost parent, its buffer that of the leaf.
 func TestLook_HTB(t *testing.T) {
 	n, index := device(t)
 	class := func(minor uint16, parent uint32, rate, ceil uint64) error {
@@ -90,7 +91,7 @@ func TestLook_HTB(t *testing.T) {
 	if l := found.params.Figures(); found.err != nil || l.Buffer != full || l.Cap != l.Target+281_250 {
 		t.Errorf("%+v, %v", l, found.err)
 	}
-	// Without a class for it traffic passes unshaped: nothing tells its rate.
+	// Without a default class traffic is not shaped: there is no rate.
 	n.Must(t, func() error {
 		return errors.Join(netlink.QdiscDel(&netlink.Htb{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)}}),
 			netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Parent: netlink.HANDLE_ROOT, Handle: handle(1, 0)})))
@@ -123,7 +124,7 @@ func TestLook_Refuses(t *testing.T) {
 	}
 }
 
-// The first rule that matches counts, whether it gives a name or a pattern.
+// The first rule that matches applies, whether by name or by pattern.
 func TestRules(t *testing.T) {
 	r := newRules(TestLaw, []PortRule{
 		{Match: []string{"eth1", "swp1"}}, {Match: []string{"swp*", "veth[0-9]"}}, {Match: []string{"swp2", "eth*"}},

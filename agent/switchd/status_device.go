@@ -12,26 +12,26 @@ import (
 	"weir/internal/nic"
 )
 
-// portDevice is what the kernel says of a port's device, beside what the law reads of it.
+// portDevice is what the kernel reports about a port's device, in addition to the law's own readings.
 type portDevice struct {
 	known     bool
 	ifindex   int
-	up        bool // not taken down
+	up        bool // administratively up
 	carrier   bool
 	txPackets uint64
 	txDropped uint64
 	onChip    bool // a switch chip forwards between it and others
 	shaper    shaper
-	features  map[string]bool // those of interest, by ethtool's names
+	features  map[string]bool // the features below, by ethtool's names
 }
 
-// Features that matter.
+// Features that matter here.
 const (
-	featureFraglist = "rx-gro-list"   // GRO chains whole segments: only the first one's header is seen
-	featureHardware = "hw-tc-offload" // tc and netfilter may have the device forward
+	featureFraglist = "rx-gro-list"   // GRO chains whole segments, and only the header of the first is seen
+	featureHardware = "hw-tc-offload" // tc and netfilter may let the device forward by itself
 )
 
-// devices are those of the caller's namespace that ports are on, by name.
+// devices are the devices of the ports in the caller's namespace, by name.
 type devices map[string]portDevice
 
 // readDevices reads the devices of the ports that are in the caller's namespace.
@@ -73,13 +73,13 @@ func readDevice(a *netlink.LinkAttrs, list []qdisc, offloads *nic.Tool) portDevi
 	if s := a.Statistics; s != nil {
 		d.txPackets, d.txDropped = s.TxPackets, s.TxDropped
 	}
-	// What cannot be read tells nothing, as far as status is concerned: weir switch says why.
+	// A queue discipline that cannot be parsed counts as one that reports nothing; weir switch logs the reason.
 	d.shaper, _ = readShaper(a, list)
 	d.features, _ = offloads.On(a.Name, featureFraglist, featureHardware)
 	return d
 }
 
-// of is the device of a port.
+// of returns the device of a port.
 func (d devices) of(k *reading.Pinned) portDevice {
 	if !k.Local || !k.HasDevice {
 		return portDevice{}
@@ -87,7 +87,7 @@ func (d devices) of(k *reading.Pinned) portDevice {
 	if own := d[k.Port]; own.ifindex == k.Ifindex {
 		return own
 	}
-	for _, one := range d { // it was given another name since
+	for _, one := range d { // it was renamed
 		if one.ifindex == k.Ifindex {
 			return one
 		}
@@ -95,7 +95,7 @@ func (d devices) of(k *reading.Pinned) portDevice {
 	return portDevice{}
 }
 
-// named is the device that has a port's name.
+// named returns the device that has a port's name.
 func (d devices) named(k *reading.Pinned) portDevice {
 	if !k.Local {
 		return portDevice{}

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The holder of a lock is told by the kernel's list, while it holds it, and no other file's holder is.
+// The kernel's list of locks gives the holder of a lock as long as it holds it, and not of other files.
 func TestLockHolder(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	if p := lockHolder(dir); p.here {
-		t.Errorf("nobody locked it: %+v", p)
+		t.Errorf("it is not locked: %+v", p)
 	}
 	d, err := os.Open(dir)
 	if err != nil {
@@ -31,9 +31,9 @@ func TestLockHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := lockHolder(dir); p.here {
-		t.Errorf("nobody any more: %+v", p)
+		t.Errorf("it is unlocked: %+v", p)
 	}
 	if p := lockHolder(dir + "/none"); p.here {
-		t.Errorf("what is not there: %+v", p)
+		t.Errorf("a file that does not exist: %+v", p)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weir/datapath/reading"
 )
 
-// What is found with a port is what is said of it, and of its switch the worst of its ports; ports that are
-// down count only when all are.
+// The state and reason of a port come from its worst finding, those of a switch from its worst port. Ports that are
+// down count only if all are.
 func TestDescribe(t *testing.T) {
 	for _, row := range []struct {
 		what  string
@@ -19,7 +19,7 @@ func TestDescribe(t *testing.T) {
 		says  string
 	}{
 		{"nothing", func(*snapshot) {}, Enforced, Enforced, ""},
-		{"no beat", func(r *snapshot) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last beat was 3s ago"},
+		{"no heartbeat", func(r *snapshot) { r.kernel.BeatAge, r.process = 3*time.Second, process{} }, Off, Off, "the last heartbeat was 3s ago"},
 		{"one without a queue", func(r *snapshot) { r.kernel.Ports[0].NoQueue = &attach.NoQueue{Kind: "mq"} }, Degraded, Degraded, `a: its queue discipline is "mq"`},
 		{"one without a device, one without a queue", func(r *snapshot) {
 			r.kernel.Ports[0].HasDevice = false
@@ -39,7 +39,7 @@ func TestDescribe(t *testing.T) {
 			r.kernel.Ports[0].Hold, r.kernel.Ports[1].Hold = reading.HoldNone, reading.HoldNone
 		}, Off, Off, "observed only"},
 		{"no ports", func(r *snapshot) { r.kernel.Ports = r.kernel.Ports[:0] }, "", Off, "attached to no port"},
-		{"no ports, no beat", func(r *snapshot) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch: the last beat was 1m0s ago"},
+		{"no ports, no heartbeat", func(r *snapshot) { r.kernel.Ports, r.kernel.BeatAge, r.process = nil, time.Minute, process{} }, "", Off, "no port; no weir switch is running: the last heartbeat was 1m0s ago"},
 	} {
 		r := wellReading()
 		row.spoil(r)
@@ -52,18 +52,18 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	if (&Report{}).Enforced() {
-		t.Error("no switch at all enforces")
+		t.Error("an empty report counts as enforced")
 	}
 }
 
-// Findings beside the one that decides are warnings.
+// All findings but the first are warnings.
 func TestDescribe_Warns(t *testing.T) {
 	r := wellReading()
 	r.kernel.Ports[0].Before, r.kernel.Ports[0].TableFull = []string{"theirs"}, 3
 	r.kernel.Ports[1].TableFull = 4
 	s := describe("x", r, nil)
 	a, b := s.Ports[0], s.Ports[1]
-	if a.State != Degraded || a.Word != "not-first" || len(a.Findings) != 2 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "unmanaged: 3") {
+	if a.State != Degraded || a.Word != "not-first" || len(a.Findings) != 2 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "3 connections passed unmanaged") {
 		t.Errorf("a program in front, and a table that was full: %+v", a)
 	}
 	if b.State != Enforced || b.Reason != "" || len(b.Warnings) != 1 {
@@ -71,8 +71,8 @@ func TestDescribe_Warns(t *testing.T) {
 	}
 }
 
-// Every counter that a packet can end in has a name in the report.
-func TestPassed_IsWhole(t *testing.T) {
+// Every counter of packets has a name in the report.
+func TestPassed_IsComplete(t *testing.T) {
 	k := reading.Pinned{Stats: reading.Stats{
 		Smaller: 1, Ungoverned: 2, Unknown: 3, NoAck: 4, NotTCP: 5, OutOfScope: 6, Signed: 7, Tunnel: 8, Fragment: 9, Short: 10, Unwritable: 11, Untold: 12, Free: 13,
 	}}

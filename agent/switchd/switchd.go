@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	releaseLimit = time.Second           // windows are let go within
+	releaseLimit = time.Second           // for releasing the windows at the end
 	lookAtMost   = 50 * time.Millisecond // between two looks at the devices
-	lookAtLeast  = time.Second           // should a report of a change be lost
+	lookAtLeast  = time.Second           // in case a report of a change is lost
 )
 
-// role is a switch at work. One goroutine has it.
+// role is a running switch. One goroutine owns it.
 type role struct {
 	cfg       *Config
 	rules     *rules // of cfg
 	log       *slog.Logger
 	law       Law
 	running   Running
-	heartbeat *heartbeat         // nil: nobody beats, in tests
-	ports     map[string]LawPort // those that the law is on
-	refused   map[string]string  // those whose windows it cannot hold, and why: said once
+	heartbeat *heartbeat         // nil: none is sent, in tests
+	ports     map[string]LawPort // to which the law is attached
+	refused   map[string]string  // ports that cannot be managed, and the reason: each is logged once
 	shapes    *shapes
 	marks     *marks
 
-	canaries     map[string]*canary // how far each port is from observing to enforcing
+	canaries     map[string]*canary // the stage of each port between observing and enforcing
 	canariesRead time.Time          // when they were last read
-	events       events             // what metrics tell of
+	events       events             // counted for the metrics
 	metrics      *metrics.Server
 	notify       *notifier
 }
@@ -51,17 +51,17 @@ func newRole(c *Config, l Law) *role {
 	return r
 }
 
-// Run keeps the law of c on the ports that c names until ctx is done, and takes it off again: windows are let
-// go within a second, then nothing is attached and no timer runs. Tables stay pinned for the next
-// start, unless c.Purge. A port that goes and comes again, or comes later, is attached when it is there.
-// The configuration is read again when c.Hangup says so, and when Reload asks for it.
+// Run attaches the law of c to the ports that c names, keeps it there until ctx is done, and detaches it: it releases
+// the windows within a second, then nothing is attached and no timer runs. Tables stay pinned for the next start,
+// unless c.Purge is set. A port that appears later, or disappears and comes back, is attached then. Run reads the
+// configuration again on a signal from c.Hangup and when Reload asks for it.
 //
-// It returns nil, too, when another process took over: that one goes on where this one was. Errors that
-// can be told apart: those of the law's Kernel, *NoRate and *ForeignQueue.
+// It also returns nil when another process takes over and continues in its place. Typed errors: those of the law's
+// Kernel, *NoRate and *ForeignQueue.
 func Run(ctx context.Context, c *Config) (err error) {
 	r := newRole(c, c.agent.law)
 	r.warnOld()
-	// First, so that nothing changes unseen between the first look and this.
+	// Subscribe first, so that no change between the first look and this one is missed.
 	w, err := newWatch()
 	if err != nil {
 		return err
@@ -70,10 +70,10 @@ func Run(ctx context.Context, c *Config) (err error) {
 	if r.rules.made, err = recordedShapes(c.Name); err != nil {
 		return err
 	}
-	if _, err := r.firstPorts(); err != nil { // nothing is touched then, and nobody asked to leave
+	if _, err := r.firstPorts(); err != nil { // nothing is changed yet
 		return err
 	}
-	// What runs beside the law: metrics here, the canaries with the ports (look, tend).
+	// Next to the law run the metrics and, with the ports, the canaries (look, readCanaries).
 	if err := r.serveMetrics(); err != nil {
 		return err
 	}
@@ -94,23 +94,23 @@ func Run(ctx context.Context, c *Config) (err error) {
 		return r.leave()
 	}
 	if err != nil {
-		// What is attached passes packets by itself once its lease is over.
+		// The attached programs pass packets unchanged once the lease expires.
 		return errors.Join(err, r.leave())
 	}
 	return r.end()
 }
 
-// warnOld says of a file of an earlier version what to write instead.
+// warnOld logs a warning for a file of an earlier version, with the command that converts it.
 func (r *role) warnOld() {
 	if r.cfg.Warning != "" {
 		r.log.Warn(r.cfg.Warning)
 	}
 }
 
-// begin attaches to the ports that are there. A port that was named and cannot be managed is an error:
-// whoever starts a switch by hand learns it at once.
+// begin attaches to the ports that exist. A port that is given by name and cannot be managed is an error: an operator
+// who starts a switch by hand learns of it at once.
 func (r *role) begin() error {
-	const tries = 3 // a port that goes in between is no reason not to begin
+	const tries = 3 // a port that disappears meanwhile must not stop the start
 	for try := 1; ; try++ {
 		found, err := r.beginOnce()
 		if err == nil {
@@ -127,14 +127,14 @@ func (r *role) begin() error {
 	r.heartbeat = newHeartbeat(r.running.Heartbeat)
 	r.shapes.alive = r.alive
 	r.logMissing()
-	if err := r.follow(); err != nil { // marks, and shapes that a former process left
+	if err := r.follow(); err != nil { // marking and shapers that an earlier process left
 		return errors.Join(err, r.end())
 	}
 	return nil
 }
 
-// beginOnce takes the pins, so that no other process begins under this name; only then it reads what is there of
-// Weir, changes shapers and attaches. It gives the ports that it found; nil: it did not get so far.
+// beginOnce locks the pins, so that no other process begins under this name. Only then it reads what Weir has
+// installed, changes shapers and attaches. It returns the ports that it found, or nil if it failed before that.
 func (r *role) beginOnce() (found []candidate, err error) {
 	o, err := r.law.Own(r.cfg.common())
 	if err != nil {
@@ -153,7 +153,7 @@ func (r *role) beginOnce() (found []candidate, err error) {
 	return found, nil
 }
 
-// attachAll shapes the first ports and attaches to them. With an error no shaper of its own is left.
+// attachAll shapes the first ports and attaches to them. If it fails, it removes the shapers that it made.
 func (r *role) attachAll(found []candidate, o Owner) (err error) {
 	var t transaction
 	var ports []LawPort
@@ -162,7 +162,7 @@ func (r *role) attachAll(found []candidate, o Owner) (err error) {
 		undo, err := r.shapeNew(c)
 		if err == nil {
 			t.done(undo, "")
-			err = o.Heartbeat() // who is taken over from beats no more
+			err = o.Heartbeat() // the process that is taken over no longer sends any
 		}
 		if err != nil {
 			return errors.Join(err, t.back())
@@ -178,8 +178,8 @@ func (r *role) attachAll(found []candidate, o Owner) (err error) {
 	return nil
 }
 
-// firstPorts are the ports that can be managed. A port where another switch is at work is an error, also one that a
-// pattern matches: two switches were meant for one port.
+// firstPorts returns the ports that can be managed. A port that belongs to another switch is an error even if only a
+// pattern matches it: two switches were configured for one port.
 func (r *role) firstPorts() (ports []candidate, err error) {
 	found, err := r.look()
 	if err != nil {
@@ -216,7 +216,7 @@ func names(ports []candidate) (out []string) {
 	return out
 }
 
-// work follows the devices until ctx is done, and lets the heart beat as long as it comes round.
+// work follows the devices until ctx is done, and permits the heartbeat each time round.
 func (r *role) work(ctx context.Context, w *watch, control *control) error {
 	heartbeat := time.NewTicker(reading.HeartbeatInterval)
 	defer heartbeat.Stop()
@@ -237,7 +237,7 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 			return err
 		case now := <-readCanaries.c:
 			if err := r.readCanaries(now); err != nil {
-				r.log.Warn("cannot see to what is held", "error", err)
+				r.log.Warn("cannot read the ports of the canary", "error", err)
 			}
 			continue
 		case <-r.cfg.Hangup:
@@ -252,18 +252,18 @@ func (r *role) work(ctx context.Context, w *watch, control *control) error {
 			pause, changed = nil, w.changed
 			continue
 		case <-changed:
-			// What comes in the meantime waits in the channel.
+			// Further changes wait in the channel.
 			pause, changed = time.After(lookAtMost), nil
 		case <-look.C:
 			control.listen()
 		}
 		if err := r.follow(); err != nil {
-			r.log.Warn("cannot follow the devices", "error", err)
+			r.log.Warn("cannot adapt to the changed devices", "error", err)
 		}
 	}
 }
 
-// alive is called as long as the control loop gets on: the heart may beat on, and systemd's watchdog is told.
+// alive is called while the control loop makes progress: it permits the heartbeat and resets systemd's watchdog.
 func (r *role) alive() {
 	r.heartbeat.permit()
 	r.notify.heartbeat(len(r.ports))
@@ -276,12 +276,12 @@ func (r *role) attached(p LawPort) {
 	r.log.Info("attached", append([]any{"port", p.Name, "ifindex", p.Ifindex}, f.log()...)...)
 }
 
-// log has the figures as a line of the log has them.
+// log returns the figures as attributes of a log line.
 func (f *Figures) log() []any {
 	return []any{"buffer", law.Bytes(f.Buffer).String(), "target", law.Bytes(f.Target).String(), "window_limit", law.Bytes(f.Cap).String()}
 }
 
-// refuse says once why a port is not managed.
+// refuse logs once why a port is not managed.
 func (r *role) refuse(name string, err error) {
 	if text := err.Error(); r.refused[name] != text {
 		r.refused[name] = text
@@ -289,7 +289,7 @@ func (r *role) refuse(name string, err error) {
 	}
 }
 
-// sayMissing names the ports that were named and are not there.
+// logMissing logs the ports that are given by name and do not exist.
 func (r *role) logMissing() {
 	for _, name := range r.rules.names() {
 		if _, on := r.ports[name]; !on {
@@ -301,20 +301,20 @@ func (r *role) logMissing() {
 	}
 }
 
-// leave gives back what this process holds; what is attached goes on.
+// leave closes what this process has open. The attached programs continue.
 func (r *role) leave() error {
 	r.heartbeat.stop()
 	return errors.Join(r.shapes.close(), r.running.Leave(), r.marks.leave())
 }
 
-// end lets windows go and takes off all that Weir put on the ports.
+// end releases the windows and removes everything that Weir put on the ports.
 func (r *role) end() error {
 	r.heartbeat.stop()
-	r.log.Info("letting windows go")
+	r.log.Info("releasing windows")
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
 	err := r.running.Release(ctx)
-	// The pins last: until then no other process begins under this name, and finds shapers half taken off.
+	// Release the pins last: until then no other process can begin under this name and find half-removed shapers.
 	err = errors.Join(err, r.marks.end(), r.shapes.restoreAll(nil), r.shapes.close())
 	err = errors.Join(err, r.running.Close(r.cfg.Purge))
 	if r.cfg.Purge {
@@ -326,9 +326,9 @@ func (r *role) end() error {
 	return err
 }
 
-// Purge removes all that a switch left pinned, whatever became of its process: windows are let go, then
-// programs, timers and tables go, and queue disciplines that Weir set. *attach.Busy while a process
-// lives.
+// Purge removes everything that a switch left pinned, even after its process was killed. It releases the windows, then
+// removes programs, timers, tables and the queue disciplines that Weir set. It returns *attach.Busy while a process is
+// running.
 func (a *Agent) Purge(name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -347,9 +347,9 @@ func (a *Agent) Purge(name string) error {
 	return nil
 }
 
-// removeParents removes the directories that all switches share, when none is left.
+// removeParents removes the directories that all switches share, if they are empty.
 func removeParents() {
 	for _, dir := range []string{pinRoot, markRoot, shapeRoot, filepath.Dir(pinRoot)} {
-		_ = os.Remove(dir) // fails where something is left in it
+		_ = os.Remove(dir) // fails if the directory is not empty
 	}
 }

@@ -4,30 +4,31 @@ import (
 	"weir/law"
 )
 
-// Verdict is what a configuration would make of a device: what `weir doctor` tells of it beforehand.
+// Verdict describes what a configuration would do with a device; `weir doctor` shows it in advance.
 type Verdict struct {
 	Ifindex int
-	Err     error // why it cannot be managed: *attach.NoQueue, *NoRate or *ForeignQueue; nil: it can be
+	Err     error // why it cannot be managed (*attach.NoQueue, *NoRate or *ForeignQueue), or nil
 
-	Rate   law.Rate  // of the port, by its shaper or the configuration
-	Buffer law.Bytes // B
-	Target law.Bytes // αB
-	Pipe   law.Bytes // C*RTT + αB: what all windows together come to
-	Shape  law.Rate  // of the shaper that Weir would put there; 0: none
+	Rate    law.Rate  // of the port, from its shaper or the configuration
+	Buffer  law.Bytes // B
+	Target  law.Bytes // αB
+	Windows law.Bytes // C*RTT + αB: sum of all windows
+	Shape   law.Rate  // of the shaper that Weir would add; 0: none
 }
 
-// Verdicts judges the devices of this network namespace that the configuration names. Nothing is changed.
+// Verdicts returns a verdict for each device of this network namespace that the configuration names. It changes
+// nothing.
 func (c *Config) Verdicts() ([]Verdict, error) {
 	r := newRules(c.agent.law, c.Ports)
-	if made, err := openShapes(c.Name); err == nil { // else, without root, none of Weir's is known
+	if made, err := openShapes(c.Name); err == nil { // without root, shapers made by Weir are not recognized
 		defer func() { _ = made.close() }()
 		r.made = made
 	}
 	return r.verdicts()
 }
 
-// DefaultVerdicts judges all devices by the settings that hold when nothing is configured. A shaper of
-// Weir's own counts as the port's.
+// DefaultVerdicts returns a verdict for every device, with the default settings. A shaper that Weir made counts as the
+// port's own.
 func (a *Agent) DefaultVerdicts() ([]Verdict, error) {
 	return newRules(a.law, []PortRule{{Match: []string{"*"}, PortSettings: defaultPort(a.law)}}).verdicts()
 }
@@ -43,7 +44,7 @@ func (r *rules) verdicts() ([]Verdict, error) {
 		v := Verdict{Ifindex: c.ifindex, Err: c.err, Shape: c.tbf.Rate}
 		if c.err == nil {
 			f := c.params.Figures()
-			v.Rate, v.Buffer, v.Target, v.Pipe = law.Rate(c.line.rate*8), law.Bytes(f.Buffer), law.Bytes(f.Target), law.Bytes(f.Cap)
+			v.Rate, v.Buffer, v.Target, v.Windows = law.Rate(c.line.rate*8), law.Bytes(f.Buffer), law.Bytes(f.Target), law.Bytes(f.Cap)
 		}
 		out = append(out, v)
 	}

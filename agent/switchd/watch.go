@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells that devices or their queue disciplines changed, not what: whoever hears of it looks
-// himself. So no message that the kernel drops under load is missed.
+// watch signals that devices or their queue disciplines changed, not how: the receiver reads them again. So it does no
+// harm if the kernel drops messages under load.
 type watch struct {
 	socket  *nl.NetlinkSocket
 	changed chan struct{}
@@ -29,11 +29,11 @@ func (w *watch) run() {
 	for {
 		_, _, err := w.socket.Receive()
 		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
-			return // closed; after anything else the look every second remains
+			return // closed; after any other error the look every second remains
 		}
 		select {
 		case w.changed <- struct{}{}:
-		default: // told already
+		default: // already signalled
 		}
 	}
 }

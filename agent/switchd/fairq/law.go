@@ -1,8 +1,4 @@
-// Package fairq is what FairQ needs at a switch: its keys of the file, its parameters at a port, its programs.
-//
-//	keys.go     keys of the file and flags
-//	port.go     what they come to at a port
-//	law.go      the programs, as the role asks for them
+// Package fairq implements FairQ at a switch: its keys of the file, its parameters at a port, its kernel programs.
 package fairq
 
 import (
@@ -20,13 +16,13 @@ import (
 // Law is FairQ at a switch.
 type Law struct{}
 
-// Name is its key in a file.
+// Name is FairQ's key in a file.
 func (Law) Name() string { return "fairq" }
 
-// Title is what people call it.
+// Title is the name for people.
 func (Law) Title() string { return "FairQ" }
 
-// Own takes the pins of a switch.
+// Own locks the pins of a switch.
 func (Law) Own(c *switchd.Common) (switchd.Owner, error) {
 	cfg, err := KernelConfig(c)
 	if err != nil {
@@ -39,7 +35,7 @@ func (Law) Own(c *switchd.Common) (switchd.Owner, error) {
 	return owner{o}, nil
 }
 
-// Watch attaches programs that only look.
+// Watch attaches programs that only observe.
 func (Law) Watch(c *switchd.Common, ports []switchd.LawPort) (switchd.Watcher, error) {
 	cfg, err := KernelConfig(c)
 	if err != nil {
@@ -47,7 +43,7 @@ func (Law) Watch(c *switchd.Common, ports []switchd.LawPort) (switchd.Watcher, e
 	}
 	cfg.Pin, cfg.TakeOver, cfg.Renew, cfg.Observe = "", false, false, true
 	if cfg.Scale == kernel.ScaleUnify {
-		cfg.Scale = kernel.ScaleLearn // that one writes
+		cfg.Scale = kernel.ScaleLearn // unify would rewrite SYNs
 	}
 	f, err := kernel.Attach(kernelPorts(ports), cfg)
 	if err != nil {
@@ -56,7 +52,7 @@ func (Law) Watch(c *switchd.Common, ports []switchd.LawPort) (switchd.Watcher, e
 	return f, nil
 }
 
-// Open reads what is pinned.
+// Open reads what is pinned in dir.
 func (Law) Open(dir string) (switchd.View, error) {
 	v, err := kernel.Open(dir)
 	if err != nil {
@@ -65,28 +61,28 @@ func (Law) Open(dir string) (switchd.View, error) {
 	return v, nil
 }
 
-// Purge removes what is pinned.
-func (Law) Purge(dir string, beside func() error) error { return kernel.Purge(dir, beside) }
+// Purge removes what is pinned in dir.
+func (Law) Purge(dir string, before func() error) error { return kernel.Purge(dir, before) }
 
-// CheckTaken is an error where FairQ is at work on a port for somebody else.
+// CheckTaken returns an error if another switch has attached FairQ to a port.
 func (Law) CheckTaken(dir string, ports ...attach.PortRef) error {
 	return kernel.CheckTaken(dir, ports...)
 }
 
-// Needs lists what the switch's programs, and those of the edge, ask of a kernel.
+// Needs lists the kernel features that the programs of the switch and of the edge use.
 func (Law) Needs() []attach.Needs { return []attach.Needs{kernel.Needs(), edge.Needs()} }
 
 // Rehearse has the kernel verify the programs.
 func (Law) Rehearse() error { return kernel.Rehearse() }
 
-// Memory says for how many connections the tables are, and what they take.
+// Memory returns the capacity of the tables in connections and their size in bytes.
 func (Law) Memory(keys any, processors int) (connections int, bytes uint64, err error) {
 	n := keys.(*allKeys).Flows
 	bytes, err = kernel.Memory(uint32(n), processors)
 	return n, bytes, err
 }
 
-// Changes says what is new about all ports.
+// Changes describes the differences of the keys of all ports.
 func (Law) Changes(was, is *switchd.Common) (changes []string) {
 	a, b := was.Keys.(*allKeys), is.Keys.(*allKeys)
 	for _, word := range []struct{ key, was, is string }{
@@ -107,7 +103,7 @@ func edgeText(e kernel.EdgeMode) string {
 	return fmt.Sprintf("every %v, at %.3g, for %v", e.Interval, e.Change, e.Lease)
 }
 
-// KernelConfig is what the programs are told of all ports.
+// KernelConfig returns the programs' configuration for all ports.
 func KernelConfig(c *switchd.Common) (kernel.Config, error) {
 	k, ok := c.Keys.(*allKeys)
 	if !ok {
@@ -122,7 +118,7 @@ func KernelConfig(c *switchd.Common) (kernel.Config, error) {
 	return cfg, errors.Join(err, errSigned)
 }
 
-// ProgramsConfig is what the switch programs are told of all ports, of FairQ's parameters. The lab asks it, too.
+// ProgramsConfig returns the switch programs' configuration for FairQ's parameters. The lab uses it, too.
 func ProgramsConfig(p *fairqlaw.Params) (kernel.Config, error) {
 	count, err1 := counts.parse("count", p.Count)
 	scale, err2 := scales.parse("scale", p.Scale)
@@ -147,7 +143,7 @@ func (o owner) Attach(ports []switchd.LawPort) (switchd.Running, error) {
 	return running{f}, nil
 }
 
-// running is FairQ on the ports of a switch. Embedded methods are those of the role that need no change.
+// running is FairQ attached to the ports of a switch. The embedded Attachment provides the other methods of Running.
 type running struct{ *kernel.Attachment }
 
 func (r running) Attach(p switchd.LawPort) error { return r.Attachment.Attach(kernelPort(p)) }

@@ -10,10 +10,10 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// params are FairQ's parameters at a port, as the programs take them.
+// params are FairQ's parameters at a port, in the form that the programs use.
 type params struct{ kernel.Law }
 
-// At gives the parameters of a port with these keys.
+// At returns the parameters of a port with these keys.
 func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	k, ok := keys.(*portKeys)
 	if !ok {
@@ -22,12 +22,11 @@ func (Law) At(site switchd.Site, keys any) (switchd.Params, error) {
 	p := fairqlaw.Default()
 	p.TargetFraction, p.Interval, p.Updates, p.Gain, p.MinWindow, p.Paths = k.TargetFraction, k.Interval, k.Updates, k.Gain, k.MinWindow, k.Paths
 	l, err := ProgramsAt(p, site)
-	l.Active = min(l.Active, kernel.MaxActive) // a slow port is managed as well: the lab refuses it
+	l.Active = min(l.Active, kernel.MaxActive) // slow ports are managed with the maximum; the lab refuses them
 	return params{l}, err
 }
 
-// ProgramsAt is what the switch program is told of a port: of FairQ's parameters what they come to there. The lab asks it,
-// too, so that what is measured is what runs.
+// ProgramsAt returns the switch program's parameters at a port. The lab uses it, too, so that it measures what runs.
 func ProgramsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 	gain, err := gains.parse("gain", p.Gain)
 	if err != nil {
@@ -50,13 +49,13 @@ func ProgramsAt(p *fairqlaw.Params, site switchd.Site) (kernel.Law, error) {
 	return l, nil
 }
 
-// Figures are what the parameters come to.
+// Figures returns the values of the parameters at the port, in bytes.
 func (p params) Figures() switchd.Figures {
 	return switchd.Figures{Mode: p.Hold, Target: p.TargetBytes, Buffer: p.BufferBytes, Cap: p.CapBytes, Floor: p.FloorBytes, MTU: p.MTU}
 }
 
-// With gives the same law with another part of the flows held. Where a part is, the law's own limit gives way: it is for
-// a queue at its target.
+// With returns the parameters with another share of the flows limited. With a part of the flows limited, the law's cap,
+// which is meant for a queue at its target, is raised.
 func (p params) With(h switchd.Enforcement) switchd.Params {
 	p.Hold, p.HoldShare, p.PipeBytes = h.Mode, h.Share, max(1, saturated(h.BDP))
 	if h.Mode == reading.HoldPart {
@@ -65,7 +64,7 @@ func (p params) With(h switchd.Enforcement) switchd.Params {
 	return p
 }
 
-// Follows says whether p differs from was in no more than the length of the pipe, which follows what is measured.
+// Follows reports whether p differs from was only in the BDP, which follows measurements.
 func (p params) Follows(was switchd.Params) bool {
 	a, b := was.(params).Law, p.Law
 	a.PipeBytes, b.PipeBytes = 0, 0
@@ -75,16 +74,18 @@ func (p params) Follows(was switchd.Params) bool {
 	return a == b
 }
 
-// Differs says what is new.
+// Differs describes the difference.
 func (p params) Differs(before switchd.Params) string {
 	was := before.(params)
 	if was.TargetBytes != p.TargetBytes || was.BufferBytes != p.BufferBytes {
 		return fmt.Sprintf("target %v of %v", law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes))
 	}
 	if was.Hold != p.Hold || was.HoldShare != p.HoldShare {
-		return "holds " + p.Hold.String()
+		return "limits " + limitedFlows[p.Hold]
 	}
-	return "its law changed"
+	return "its parameters changed"
 }
 
 func saturated(bytes float64) uint32 { return uint32(min(max(bytes, 0), 1<<32-1)) }
+
+var limitedFlows = map[reading.Hold]string{reading.HoldAll: "all flows", reading.HoldPart: "part of the flows", reading.HoldNone: "no flow"}

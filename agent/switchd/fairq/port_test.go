@@ -21,8 +21,8 @@ func at(t *testing.T, site switchd.Site) params {
 
 var gigabit = switchd.Site{Rate: 1e9, Buffer: 1e6, RTT: 250e3, MTU: 1500}
 
-// The paper's figures of a port of 1 Gbit/s with 1 MB and 250 us: αB, C*RTT + αB, four round trips with the queue at its
-// target.
+// The paper's figures of a port of 1 Gbit/s with 1 MB and 250 us: αB, C*RTT + αB, and four round trips with the queue
+// at its target.
 func TestAt(t *testing.T) {
 	p := at(t, gigabit)
 	if p.Figures() != (switchd.Figures{Target: 200_000, Buffer: 1e6, Cap: 31_250 + 200_000, MTU: 1500}) {
@@ -36,8 +36,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// A port so slow that its queue takes seconds to drain is managed as well: its flows count for as long as
-// the kernel programs can count.
+// A port whose queue takes seconds to drain is managed, too: its flows count for as long as the kernel programs can
+// count.
 func TestAt_SlowPort(t *testing.T) {
 	if p := at(t, switchd.Site{Rate: 1e6, Buffer: 10e6, RTT: 250e3, MTU: 1500}); p.Active != 4*time.Second {
 		t.Errorf("%+v", p)
@@ -60,7 +60,8 @@ func TestProgramsAt(t *testing.T) {
 	}
 }
 
-// While free flows fill the queue, held ones are to have a part of it: the law's own limit gives way. All held: it stands.
+// With a part of the flows limited, the unlimited ones fill the queue, and the limited ones must get their share of it,
+// so the law's cap is raised. With all flows limited the cap stays.
 func TestParams_With(t *testing.T) {
 	p := at(t, gigabit)
 	all := p.With(switchd.Enforcement{Mode: reading.HoldAll, BDP: 5000}).(params)
@@ -72,13 +73,13 @@ func TestParams_With(t *testing.T) {
 		t.Errorf("a part: %+v", part)
 	}
 	if none := p.With(switchd.Enforcement{Mode: reading.HoldNone}).(params); none.PipeBytes != 1 {
-		t.Errorf("a pipe of nothing: %+v", none)
+		t.Errorf("a BDP of 0: %+v", none)
 	}
 	longer := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 655, BDP: 205_000})
-	if !longer.Follows(part) || longer.Differs(part) != "its law changed" {
-		t.Error("another pipe is another law")
+	if !longer.Follows(part) || longer.Differs(part) != "its parameters changed" {
+		t.Error("another BDP is another law")
 	}
-	if more := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 656, BDP: 105_000}); more.Follows(part) || more.Differs(part) != "holds part" {
+	if more := p.With(switchd.Enforcement{Mode: reading.HoldPart, Share: 656, BDP: 105_000}); more.Follows(part) || more.Differs(part) != "limits part of the flows" {
 		t.Error("another share is the same law")
 	}
 	if larger := at(t, switchd.Site{Rate: 1e9, Buffer: 2e6, RTT: 250e3, MTU: 1500}); larger.Differs(p) != "target 400KB of 2MB" {
