@@ -400,7 +400,7 @@ func TestReal_HTB(t *testing.T) {
 		q.Defcls = 9
 		return netlink.QdiscReplace(q)
 	})
-	if n := finding(t, look(), "port.queue", "swp1", "does not tell its rate"); n.Level != Problem || !strings.Contains(n.Remedy, "default class") {
+	if n := finding(t, look(), "port.queue", "swp1", "reports no rate"); n.Level != Problem || !strings.Contains(n.Remedy, "default class") {
 		t.Errorf("%+v", n)
 	}
 	m.Must(t, func() error {

@@ -17,7 +17,7 @@ import (
 // madeBy heads the pages that `make doc-tables` writes.
 const madeBy = "<!-- made by make doc-tables; do not edit -->\n\n"
 
-// generated compares a page of docs/tables with what the sources give, and with -update writes it.
+// generated compares a page of docs/tables with the sources; with -update it writes the page.
 func generated(t *testing.T, name, want string) {
 	t.Helper()
 	path := "../../docs/tables/" + name
@@ -31,8 +31,7 @@ func generated(t *testing.T, name, want string) {
 	}
 }
 
-// TestDocTables_Status writes the words of findings, and the fields of weir status --json with the comments that they
-// have in the sources.
+// TestDocTables_Status writes the findings and the fields of weir status --json, with their comments in the sources.
 func TestDocTables_Status(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Tables of weir status\n\nWhat they mean together: [status.md](../status.md).\n\n" +
@@ -95,7 +94,7 @@ func fieldComments(t *testing.T, files ...string) map[string]string {
 	return out
 }
 
-// processMetrics are those of Prometheus' client for Go: their help is not Weir's.
+// processMetrics are those of Prometheus' client for Go, whose help texts are not Weir's.
 var processMetrics = []struct{ name, kind, unit, help string }{
 	{"process_cpu_seconds_total", "counter", "s", "CPU time of the process, user and system. Kernel programs are not included."},
 	{"process_resident_memory_bytes", "gauge", "B", "Resident memory."},
@@ -108,7 +107,7 @@ var processMetrics = []struct{ name, kind, unit, help string }{
 	{"process_network_transmit_bytes_total", "counter", "B", "Bytes sent by the whole network namespace."},
 }
 
-// metricUnit gives the unit that the name of a metric says, or what it counts.
+// metricUnit returns the unit in a metric's name, or what it counts.
 func metricUnit(name string) string {
 	for _, u := range []struct{ in, unit string }{
 		{"_bytes", "B"}, {"_seconds", "s"}, {"_packets_total", "packets"}, {"_connections", "connections"}, {"_segments_total", "segments"},

@@ -13,8 +13,7 @@ import (
 	"weir/law"
 )
 
-// File is a file of `kind: Switch`, as its author wrote it. This is the contract with its users; Config is
-// what it becomes.
+// File is a file of `kind: Switch` as its author wrote it: the interface to users. Config is made from it.
 type File struct {
 	Kind     string         `json:"kind" jsonschema:"required,enum=Switch" jsonschema_description:"Switch"`
 	Version  int            `json:"version" jsonschema:"required,enum=2" jsonschema_description:"version of the keys. A file without it is read as version 1"`
@@ -27,10 +26,10 @@ type File struct {
 	Metrics  fileMetrics    `json:"metrics,omitzero" jsonschema_description:"metrics for Prometheus"`
 
 	law     any    // the law's keys of all ports
-	warning string // of a file of version 1: what is to be written instead
+	warning string // for a file of version 1: how to convert it
 }
 
-// PortSettings say how a port is managed. What is zero was not said.
+// PortSettings say how to manage a port. A zero value is not set.
 type PortSettings struct {
 	Rate   law.Rate     `json:"rate,omitempty" jsonschema_description:"rate of the port (default: the rate of its tbf or htb)"`
 	Buffer law.Bytes    `json:"buffer,omitempty" jsonschema_description:"buffer of the port, below 4.29GB (default: the buffer of its tbf or htb; with shape: the bytes sent in 1 ms)"`
@@ -38,15 +37,15 @@ type PortSettings struct {
 	RTT    law.Duration `json:"rtt,omitempty" jsonschema_description:"round-trip time of flows with an empty queue, up to 1s (default: 250us)"`
 	Mark   *Mark        `json:"mark,omitempty" jsonschema_description:"ECN marking in addition to the law, such as {threshold: 200KB}"`
 
-	Law any `json:"-"` // what Keys.PortKeys made, as the file has it
+	Law any `json:"-"` // from Keys.PortKeys, with the values of the file
 }
 
-// Mark is ECN marking of a port: ECT packets that find more than Threshold in the queue.
+// Mark is ECN marking of a port: ECN-capable packets that meet a backlog above Threshold are marked.
 type Mark struct {
 	Threshold law.Bytes `json:"threshold" jsonschema:"required" jsonschema_description:"mark ECN-capable packets above this backlog (K); 0B: do not mark"`
 }
 
-// over gives s where it says something, and base elsewhere.
+// over returns the settings of s, with those of base where s has none.
 func (s PortSettings) over(base PortSettings) PortSettings {
 	return PortSettings{
 		Rate: cmp.Or(s.Rate, base.Rate), Buffer: cmp.Or(s.Buffer, base.Buffer), Shape: cmp.Or(s.Shape, base.Shape),
@@ -73,7 +72,7 @@ type fileMetrics struct {
 	Listen string `json:"listen" jsonschema_description:"address and port to serve on; an empty string: none (default: 127.0.0.1:9187)"`
 }
 
-// deviceNames are names of devices or patterns of them: in a file one, or a list.
+// deviceNames are names of devices or patterns: one, or a list.
 type deviceNames []string
 
 // UnmarshalJSON reads one name or a list.
@@ -86,7 +85,7 @@ func (n *deviceNames) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(n))
 }
 
-// JSONSchema is of a text or a list of texts.
+// JSONSchema is the schema of a string or a list of strings.
 func (deviceNames) JSONSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Extras:   map[string]any{"type": []string{"string", "array"}},
@@ -97,11 +96,11 @@ func (deviceNames) JSONSchema() *jsonschema.Schema {
 
 const maxNames = 4096 // of one entry
 
-// fileLimits let a file list ten thousand ports one by one, with every key of each.
+// fileLimits allow a file with ten thousand ports listed one by one, each with every key.
 var fileLimits = config.Limits{Bytes: 16 << 20, Nodes: 500_000}
 
-// FileVersion is the newest version of the keys of `kind: Switch`. In version 2 the keys of one law stand under its name,
-// and those that any law has do not.
+// FileVersion is the newest version of the keys of `kind: Switch`. In version 2 the keys of one law are nested under
+// its name.
 const FileVersion = 2
 
 func version(l Law) config.Version {
@@ -118,7 +117,7 @@ func version(l Law) config.Version {
 	return v
 }
 
-// kindSwitch is `kind: Switch` with the keys of a law.
+// kindSwitch returns `kind: Switch` with the keys of a law.
 func kindSwitch(l Law) *config.Kind[File] {
 	extend := func(s *jsonschema.Schema) {
 		under := func(s *jsonschema.Schema, keys any, where string) {
@@ -143,7 +142,7 @@ func kindSwitch(l Law) *config.Kind[File] {
 	}, extend)
 }
 
-// defaultFile is what holds where a file says nothing. Ports have defaults of their own: defaultPort.
+// defaultFile has the default values. Ports have their own: defaultPort.
 func defaultFile(l Law) *File {
 	return &File{
 		Name: DefaultName, law: l.AllKeys(),
@@ -155,7 +154,7 @@ func defaultFile(l Law) *File {
 // Schema is the JSON schema of `kind: Switch`.
 func (a *Agent) Schema() []byte { return a.kind().Schema() }
 
-// Load reads and checks a file of `kind: Switch`. Its faults are config.Errors.
+// Load reads and checks a file of `kind: Switch`. Faults in the file are config.Errors.
 func (a *Agent) Load(path string) (*Config, error) {
 	f, err := a.kind().Load(path)
 	if err != nil {
@@ -166,7 +165,7 @@ func (a *Agent) Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Parse is Load of a file that is in memory; name stands for it in errors.
+// Parse is Load for a file in memory; name stands for it in errors.
 func (a *Agent) Parse(name string, data []byte) (*Config, error) {
 	f, err := a.kind().Parse(name, data)
 	if err != nil {
@@ -175,8 +174,8 @@ func (a *Agent) Parse(name string, data []byte) (*Config, error) {
 	return a.config(f), nil
 }
 
-// FromOptions makes a configuration of options instead of a file: the tree is what a file would hold,
-// each value labelled with the option that it came from.
+// FromOptions makes a configuration from options instead of a file. The tree has the form of a file, and each value is
+// labelled with its option.
 func (a *Agent) FromOptions(t *config.Tree) (*Config, error) {
 	f, err := a.kind().FromTree("", t)
 	if err != nil {
@@ -185,8 +184,8 @@ func (a *Agent) FromOptions(t *config.Tree) (*Config, error) {
 	return a.config(f), nil
 }
 
-// Newest gives the text of a file of `kind: Switch` in the newest version, with its comments; one that is of that
-// version already as it is. Errors are config.Errors, or those of reading the file.
+// Newest returns the text of a file of `kind: Switch` in the newest version, with its comments. A file of that version
+// is returned unchanged. Errors are config.Errors, or those of reading the file.
 func (a *Agent) Newest(path string) ([]byte, error) {
 	data, err := config.ReadFile(path, fileLimits)
 	if err != nil {
@@ -199,12 +198,12 @@ func (a *Agent) Newest(path string) ([]byte, error) {
 	return text, err
 }
 
-// NewestOf is Newest of a file that is in memory; nil: it is of that version already, or not of this kind.
+// NewestOf is Newest for a file in memory. It returns nil if the file is of the newest version, or of another kind.
 func (a *Agent) NewestOf(name string, data []byte) ([]byte, error) {
 	return a.kind().Newest(name, data)
 }
 
-// config gives what a checked file says, with nothing left open.
+// config makes a complete configuration from a checked file.
 func (a *Agent) config(f *File) *Config {
 	c := &Config{
 		Name: f.Name, Scope: f.Scope, Law: f.law,
@@ -218,7 +217,7 @@ func (a *Agent) config(f *File) *Config {
 	}
 	c.Rollback.Over = f.Rollback.Over
 	for _, text := range f.Rollback.If {
-		if rule, err := ParseRule(text); err == nil { // checked
+		if rule, err := ParseRule(text); err == nil { // the file was checked before
 			c.Rollback.If = append(c.Rollback.If, rule)
 		}
 	}

@@ -2,7 +2,7 @@ package switchd
 
 import "weir/datapath/reading"
 
-// Finding is one thing that is not as it should be with a port, or that is worth knowing.
+// Finding is one fault of a port, or one fact worth knowing.
 type Finding struct {
 	Word   string `json:"word"`             // name of the finding, for programs
 	State  State  `json:"state"`            // best state of the port with this finding; enforced: a warning
@@ -10,22 +10,21 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"` // what to do; may change
 }
 
-// Asked says that a finding is what the configuration asks for, or what somebody did on purpose: nothing is to be
-// done about it.
+// Asked reports whether the configuration, or somebody's action, causes the finding on purpose: nothing must be done.
 func (f *Finding) Asked() bool {
 	return f.Word == wordObserved || f.Word == wordPart || f.Word == wordDown && f.Remedy == ""
 }
 
-// view is all that a check may look at.
+// view is everything that a check reads.
 type view struct {
 	law      string // its title
 	k        *reading.Pinned
 	sw       *reading.Switch
 	process  process
-	device   portDevice // of the port; not known: it is in another namespace, or gone
-	namesake portDevice // that has the port's name now
-	recent   *change    // since the reading before; nil: there was none
-	note     string     // what weir switch says of why flows are not held
+	device   portDevice // of the port; not known if it is in another namespace or gone
+	namesake portDevice // the device that has the port's name now
+	recent   *change    // since the previous reading; nil: there was none
+	note     string     // the reason why flows are not limited, as noted by weir switch
 }
 
 // check looks for one thing. look returns why the port is not as it should be, or "", and what to do.
@@ -33,10 +32,10 @@ type check struct {
 	word  string
 	state State
 	look  func(v *view) (reason, remedy string)
-	means string // of the word, for every port: the table in docs/tables/status.md
+	means string // meaning of the word, for the table in docs/tables/status.md
 }
 
-// Words that the code asks for.
+// Words that the code uses.
 const (
 	wordDown     = "down"
 	wordObserved = "observed"
@@ -45,7 +44,7 @@ const (
 	wordLayout   = "other-layout"
 )
 
-// checks are in the order of what counts most: what leaves least of the law first.
+// checks in the order of their weight, worst first.
 var checks = []check{
 	{"detached", Off, lookDetached,
 		"the BPF link has no device any more, and the device exists. `weir switch` attaches again within a second"},
@@ -80,7 +79,7 @@ var checks = []check{
 	{"hidden-segments", Degraded, lookHiddenSegments,
 		"`rx-gro-list` is on. GRO chains whole TCP segments (Linux 6.10 and later), and only the first header of a chain is rewritten. TSO, GSO, GRO and checksum offload hide nothing"},
 	{"one-sided", Degraded, lookOneSided,
-		"for a tenth of the flows or more, data leaves here and no acknowledgement passed a governed port for a second. A port is not named, or the acknowledgements take another switch. One such flow among others is no finding"},
+		"for a tenth of the flows or more, data leaves here and no acknowledgement passed a managed port for a second. A port is not configured, or the acknowledgements take another switch. One such flow among others is no finding"},
 	{"tunnels", Degraded, lookTunnels,
 		"at least a tenth of the packets are tunnelled or encrypted: their TCP is not seen"},
 	{"table-full", Degraded, lookTableFull,
@@ -90,14 +89,14 @@ var checks = []check{
 	{"was-full", Enforced, lookWasFull,
 		"the flow table was full once"},
 	{"data-elsewhere", Enforced, lookDataElsewhere,
-		"acknowledgements leave here whose data passes no governed port"},
+		"acknowledgements leave here whose data passes no managed port"},
 	{"hw-tc-offload", Enforced, lookHardware,
 		"the device may be configured to forward by itself"},
 	{"elsewhere", Enforced, lookElsewhere,
 		"the port is in another network namespace: its queue, offloads and other programs are not read"},
 }
 
-// findings are what the checks say, in their order.
+// findings returns the results of the checks, in their order.
 func (v *view) findings() (out []Finding) {
 	for _, c := range checks {
 		if reason, remedy := c.look(v); reason != "" {

@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,9 +10,10 @@ import (
 	"weir/datapath/reading"
 )
 
-// metric is one name of /metrics: what it is called, what it means, and how it is had from what was read.
-// Labels have few values: a switch is one name, a port one of 1024, a reason one of a list.
+// metric is one name of /metrics with its help text and the function that gets its values from a reading.
+// Labels have few values: one switch, at most 1024 ports, a list of reasons.
 type metric[T any] struct {
+	name string // without prefix
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(from T, emit func(value float64, labels ...string))
@@ -26,13 +28,13 @@ const (
 	counter = prometheus.CounterValue
 )
 
-// some makes a metric with a label of its own.
+// some makes a metric with a label of its own, in addition to the common ones; "": none.
 func some[T any](prefix string, common []string, kind prometheus.ValueType, name, help, own string, of func(T, func(float64, ...string))) metric[T] {
 	labels := common
 	if own != "" {
 		labels = append(append([]string{}, common...), own)
 	}
-	return metric[T]{prometheus.NewDesc(prefix+name, help, labels, nil), kind, of}
+	return metric[T]{name, prometheus.NewDesc(prefix+name, help, labels, nil), kind, of}
 }
 
 func ofSwitch(kind prometheus.ValueType, name, help string, of func(*moment) float64) metric[*moment] {
@@ -102,7 +104,9 @@ var switchMetrics = []metric[*moment]{
 		func(m *moment) float64 { return float64(m.events.rollbacks.Load()) }),
 }
 
-var portMetrics = []metric[*portMoment]{
+var portMetrics = slices.Concat(namedPortMetrics, formerPortMetrics(namedPortMetrics))
+
+var namedPortMetrics = []metric[*portMoment]{
 	someOfPort(gauge, "state", "1 for the current state, 0 for the other states.", "state",
 		func(p *portMoment, emit func(float64, ...string)) { emitState(p.words.State, emit) }),
 	someOfPort(gauge, "finding", "1 for each finding of weir status about the port; no series without findings.", "finding",
@@ -122,8 +126,8 @@ var portMetrics = []metric[*portMoment]{
 		func(p *portMoment) float64 { return float64(p.GrantBytes) }),
 	ofPort(gauge, "equilibrium_window_bytes", "Equilibrium window: (BDP + target) / flows. A canary's flows are limited to it, with the BDP counted together with the current queue; 0 without flows.",
 		func(p *portMoment) float64 { return float64(p.EquilibriumBytes) }),
-	ofPort(gauge, "held_ratio", "Configured share of the flows to limit: 1 all, 0.1 a canary of 10 %, 0 observe only.",
-		func(p *portMoment) float64 { return heldRatio(p.Hold, p.HoldShare) }),
+	ofPort(gauge, "enforced_ratio", "Configured share of the flows to limit: 1 all, 0.1 a canary of 10 %, 0 observe only.",
+		func(p *portMoment) float64 { return enforcedRatio(p.Hold, p.HoldShare) }),
 	ofPort(gauge, "handshake_rtt_seconds", "Smallest round-trip time of the handshakes of the last 9 to 17 s, of connections that send by this port. It includes the time in this switch's queues; 0 without handshakes.",
 		func(p *portMoment) float64 { return seconds(p.HandshakeRTT) }),
 	ofPort(gauge, "target_bytes", "Target queue (alpha x buffer).",
@@ -168,23 +172,23 @@ var portMetrics = []metric[*portMoment]{
 			emit(float64(p.OneSidedData), "data")
 			emit(float64(p.OneSidedAcks), "acks")
 		}),
-	ofPort(counter, "told_packets_total", "Edge mode: acknowledgements that advertised a window to an edge.",
+	ofPort(counter, "advertised_packets_total", "Edge mode: acknowledgements that advertised a window to an edge.",
 		func(p *portMoment) float64 { return float64(p.Told) }),
 	ofPort(counter, "assumed_packets_total", "Acknowledgements of data that takes another switch, limited to this port's window divided by paths.",
 		func(p *portMoment) float64 { return float64(p.Assumed) }),
 
-	armMetric(gauge, "arm_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
-		func(a *reading.Arm) float64 { return float64(a.Flows) }),
-	armMetric(counter, "arm_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, where nothing is limited, and during weir observe.",
-		func(a *reading.Arm) float64 { return float64(a.DataBytes) }),
-	armMetric(counter, "arm_retransmitted_bytes_total", "Of this, payload that was retransmitted or reordered.",
-		func(a *reading.Arm) float64 { return float64(a.RetransmittedBytes) }),
-	armMetric(counter, "arm_acknowledged_bytes_total", "TCP payload that was newly acknowledged: goodput.",
-		func(a *reading.Arm) float64 { return float64(a.AckedBytes) }),
-	armMetric(counter, "arm_acks_total", "Segments that acknowledge data of these flows.",
-		func(a *reading.Arm) float64 { return float64(a.Acks) }),
-	armMetric(counter, "arm_limited_acks_total", "Of these, segments that were rewritten; in the control group, segments that would be rewritten.",
-		func(a *reading.Arm) float64 { return float64(a.Limited) }),
+	groupMetric(gauge, "group_flows", "Active flows of the control group, which are not limited, and of the treatment group, which are limited.",
+		func(g *reading.Arm) float64 { return float64(g.Flows) }),
+	groupMetric(counter, "group_data_bytes_total", "TCP payload that left by the port, retransmissions included. This and the following count only with a canary or a rollback rule, where nothing is limited, and during weir observe.",
+		func(g *reading.Arm) float64 { return float64(g.DataBytes) }),
+	groupMetric(counter, "group_retransmitted_bytes_total", "Of this, payload that was retransmitted or reordered.",
+		func(g *reading.Arm) float64 { return float64(g.RetransmittedBytes) }),
+	groupMetric(counter, "group_acknowledged_bytes_total", "TCP payload that was newly acknowledged: goodput.",
+		func(g *reading.Arm) float64 { return float64(g.AckedBytes) }),
+	groupMetric(counter, "group_acks_total", "Segments that acknowledge data of these flows.",
+		func(g *reading.Arm) float64 { return float64(g.Acks) }),
+	groupMetric(counter, "group_limited_acks_total", "Of these, segments that were rewritten; in the control group, segments that would be rewritten.",
+		func(g *reading.Arm) float64 { return float64(g.Limited) }),
 
 	queueMetric(gauge, "qdisc_backlog_bytes", "Backlog of the port's root queue discipline at this scrape.",
 		func(q attach.RootQueue) float64 { return float64(q.BacklogBytes) }),
@@ -200,16 +204,16 @@ var portMetrics = []metric[*portMoment]{
 		}),
 }
 
-// armMetric has one value for the flows that are free and one for those that are held.
-func armMetric(kind prometheus.ValueType, name, help string, of func(*reading.Arm) float64) metric[*portMoment] {
-	return someOfPort(kind, name, help, "arm", func(p *portMoment, emit func(float64, ...string)) {
-		for i, arm := range []string{"free", "held"} {
-			emit(of(&p.Arms[i]), arm)
-		}
+// groupMetric has one value for the control group of a canary and one for the treatment group.
+func groupMetric(kind prometheus.ValueType, name, help string, of func(*reading.Arm) float64) metric[*portMoment] {
+	return someOfPort(kind, name, help, "group", func(p *portMoment, emit func(float64, ...string)) {
+		emit(of(&p.Arms[0]), "control")
+		emit(of(&p.Arms[1]), "treatment")
 	})
 }
 
-func heldRatio(h reading.Hold, share uint32) float64 {
+// enforcedRatio returns the share of the flows to limit, 0 to 1.
+func enforcedRatio(h reading.Hold, share uint32) float64 {
 	switch h {
 	case reading.HoldAll:
 		return 1
@@ -219,7 +223,7 @@ func heldRatio(h reading.Hold, share uint32) float64 {
 	return 0
 }
 
-// queueMetric is told of the queue discipline, which only the port's own namespace shows.
+// queueMetric is read from the root queue discipline, which is visible only in the port's own namespace.
 func queueMetric(kind prometheus.ValueType, name, help string, of func(attach.RootQueue) float64) metric[*portMoment] {
 	return someOfPort(kind, name, help, "", func(p *portMoment, emit func(float64, ...string)) {
 		if p.Local && p.HasDevice {

@@ -25,9 +25,9 @@ import (
 	"weir/datapath/reading"
 )
 
-var update = flag.Bool("update", false, "write the expected files anew, to be reviewed as a diff")
+var update = flag.Bool("update", false, "rewrite the expected files; review the diff")
 
-// sampleReading is a switch with two ports, each figure another number.
+// sampleReading is a switch with two ports in which every figure has another value.
 func sampleReading() *snapshot {
 	stats := reading.Stats{
 		Port: "swp1", Flows: 2, WindowBytes: 3001, GrantBytes: 3002, TargetBytes: 3003, QueueBytes: 3004, QueueMax: 3005,
@@ -62,7 +62,7 @@ func sampleReading() *snapshot {
 	return r
 }
 
-// exported makes an exporter that reads this.
+// exported makes an exporter of this reading.
 func exported(read func(string) (*snapshot, error)) *exporter {
 	x := newExporter(TestLaw, "default", "v1", &events{}, slog.New(slog.DiscardHandler))
 	x.read = (&momentReader{of: read}).read
@@ -78,7 +78,7 @@ func scrape(t *testing.T, x *exporter) []*dto.MetricFamily {
 	return families
 }
 
-// text is what Prometheus reads, of the names that begin so.
+// text returns the metrics whose names have this prefix, as Prometheus reads them.
 func exposition(t *testing.T, families []*dto.MetricFamily, prefix string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -92,8 +92,8 @@ func exposition(t *testing.T, families []*dto.MetricFamily, prefix string) strin
 	return out.String()
 }
 
-// One figure of what the kernel has ends in one line of what Prometheus reads, and in the right one:
-// testdata/metrics.prom (go test -run Metrics -update writes it).
+// Each figure of a reading appears in one line, the right one, of the text that Prometheus reads: testdata/metrics.prom
+// (go test -run Metrics -update writes it).
 func TestMetrics_AreWhatWasRead(t *testing.T) {
 	x := exported(func(string) (*snapshot, error) { return sampleReading(), nil })
 	x.events.reloaded(nil)
@@ -103,7 +103,7 @@ func TestMetrics_AreWhatWasRead(t *testing.T) {
 	got := exposition(t, scrape(t, x), "weir_")
 	got = regexp.MustCompile(`goversion="[^"]*"`).ReplaceAllString(got, `goversion="..."`)
 	got = regexp.MustCompile(`(read_duration_seconds{.*}) .*`).ReplaceAllString(got, `$1 0`)
-	// What is found, and so the state, is the affair of other tests; but for a port that is gone.
+	// Findings, and so the state, are tested elsewhere, except for a deleted port.
 	for _, series := range []string{
 		`port_finding{finding="no-device",port="swp2",switch="default"} 1`, `port_state{port="swp2",state="off",switch="default"} 1`,
 		`port_state{port="swp2",state="enforced",switch="default"} 0`, `state{state="off",switch="default"} 1`,
@@ -147,7 +147,7 @@ func TestMetrics_KeepPrometheusConventions(t *testing.T) {
 	}
 }
 
-// A switch that cannot be read is a figure and no failure of the scrape; not even a panic is.
+// A switch that cannot be read is shown as a metric. It does not fail the scrape; not even a panic does.
 func TestMetrics_OfWhatCannotBeRead(t *testing.T) {
 	for what, read := range map[string]func(string) (*snapshot, error){
 		"error":        func(string) (*snapshot, error) { return nil, errors.New("no pins") },
@@ -165,8 +165,8 @@ func TestMetrics_OfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A device may be called anything, and a name may be pinned twice: from this namespace and from one that
-// is gone. Neither may fail the scrape.
+// A device may have any name, and a name may be pinned twice: from this namespace and from a deleted one. Neither fails
+// the scrape.
 func TestMetrics_OfStrangePorts(t *testing.T) {
 	r := sampleReading()
 	r.kernel.Ports[0].Port = "a\xffb\"\n"
@@ -190,7 +190,7 @@ type exposed struct {
 	labels map[string][]string
 }
 
-// exposedNames are the names with everything in them that can be.
+// exposedNames returns all metric names, with all label values that occur.
 func exposedNames(t *testing.T) map[string]*exposed {
 	t.Helper()
 	out := map[string]*exposed{}
@@ -213,8 +213,8 @@ func exposedNames(t *testing.T) map[string]*exposed {
 	return out
 }
 
-// Every number that the kernel has of a port is a metric, but for those that say how it is configured.
-func TestMetrics_LeaveNothingOut(t *testing.T) {
+// Every number that a reading has of a port is a metric, except for its configuration.
+func TestMetrics_AreComplete(t *testing.T) {
 	not := []string{"Hold", "HoldShare", "PipeBytes", "MSSBytes", "SampledAt", "SampleAge", "HandshakeRTT"}
 	r := sampleReading()
 	stats := reflect.ValueOf(&r.kernel.Ports[0].Stats).Elem()
@@ -246,9 +246,9 @@ func TestMetrics_LeaveNothingOut(t *testing.T) {
 	}
 }
 
-// Every name is described, and every description sent: a registry refuses what is not described, but
-// not what never comes.
-func TestMetrics_AllCome(t *testing.T) {
+// Every metric is described, and every described metric is sent: a registry refuses undescribed metrics, but does not
+// notice missing ones.
+func TestMetrics_AllAreSent(t *testing.T) {
 	x := exported(func(string) (*snapshot, error) { return sampleReading(), nil })
 	to := make(chan *prometheus.Desc, 1000)
 	x.Describe(to)
@@ -267,7 +267,7 @@ func TestMetrics_AllCome(t *testing.T) {
 	}
 }
 
-// docs/tables/metrics.md has every metric with its type and its labels, and no other; docs/metrics.md has queries that work.
+// docs/tables/metrics.md has all metrics with type and labels; the queries of docs/metrics.md work.
 func TestMetrics_AreDocumented(t *testing.T) {
 	generated(t, "metrics.md", metricTable())
 	page, err := os.ReadFile("../../docs/tables/metrics.md")

@@ -8,37 +8,38 @@ import (
 	"weir/datapath/reading"
 )
 
-// State is what may be said of a port or a switch in one word.
+// State sums up a port or a switch in one word.
 type State string
 
-// Of a port: its windows are held to the law; all its parts are there and something keeps the law
-// from some of the traffic or all; a part is missing. Of a switch: the least of its ports'.
+// A port is Enforced if its windows are limited as configured, Degraded if something keeps the law from some or all of
+// the traffic, and Off if a part is missing. A switch has the worst state of its ports.
 const (
 	Enforced State = "enforced"
 	Degraded State = "degraded"
 	Off      State = "off"
 )
 
-// less orders the states by what is left of the law.
+// less reports whether a is worse than b.
 func less(a, b State) bool {
 	rank := map[State]int{Off: 0, Degraded: 1, Enforced: 2}
 	return rank[a] < rank[b]
 }
 
-// Report is what the kernel knows of all switches, or of one.
+// Report is the kernel's state of one switch, or of all.
 type Report struct {
 	Switches []Switch `json:"switches"`
 }
 
-// Switch is one name of `weir switch`.
+// Switch is one switch of `weir switch`.
 type Switch struct {
-	Name      string  `json:"name"`              // name of the switch
-	State     State   `json:"state"`             // worst state of the ports that are not down or observed
-	Word      string  `json:"word,omitempty"`    // finding that makes it less than enforced
-	Reason    string  `json:"reason,omitempty"`  // the same finding in words
-	PID       int     `json:"pid,omitempty"`     // process that owns the switch, or owned it last
-	Version   string  `json:"version,omitempty"` // version of that process
-	BeatAgeMs float64 `json:"beat_age_ms"`       // time since the last heartbeat
+	Name           string  `json:"name"`              // name of the switch
+	State          State   `json:"state"`             // worst state of the ports that are not down or observed
+	Word           string  `json:"word,omitempty"`    // finding that makes it less than enforced
+	Reason         string  `json:"reason,omitempty"`  // the same finding in words
+	PID            int     `json:"pid,omitempty"`     // process that owns the switch, or owned it last
+	Version        string  `json:"version,omitempty"` // version of that process
+	HeartbeatAgeMs float64 `json:"heartbeat_age_ms"`  // time since the last heartbeat
+	BeatAgeMs      float64 `json:"beat_age_ms"`       // former name of heartbeat_age_ms, for one release
 
 	UptimeSeconds float64 `json:"uptime_s,omitempty"`    // time since the process took the switch, while it lives
 	RSSBytes      uint64  `json:"rss_bytes,omitempty"`   // resident memory of the process
@@ -65,7 +66,7 @@ func (s *SignedSource) label() string {
 	return fmt.Sprintf("%s vlan %d", s.Address, s.VLAN)
 }
 
-// Port is one port of a switch. Packets are those that leave by it, as they are on the wire.
+// Port is one port of a switch. Packets are those that leave by it, counted as on the wire.
 type Port struct {
 	Port     string    `json:"port"`               // name of the port
 	Ifindex  int       `json:"ifindex"`            // interface index of the device
@@ -89,8 +90,10 @@ type Port struct {
 	QueueDrops  uint64 `json:"queue_drops"`          // drops of the root queue discipline since it was made
 	DeviceDrops uint64 `json:"device_drops"`         // drops of the device on transmit since it was made
 
-	Hold           string  `json:"hold"`                       // which flows are limited: all, part or none
-	HoldPercent    float64 `json:"hold_percent"`               // percentage of the flows to limit
+	Enforce        string  `json:"enforce"`                    // which flows are limited: all, part or none
+	EnforcePercent float64 `json:"enforce_percent"`            // percentage of the flows to limit
+	Hold           string  `json:"hold"`                       // former name of enforce, for one release
+	HoldPercent    float64 `json:"hold_percent"`               // former name of enforce_percent, for one release
 	OneSidedData   uint32  `json:"one_sided_data"`             // flows of which only data passed this switch for a second
 	OneSidedAcks   uint32  `json:"one_sided_acks"`             // flows of which only acknowledgements passed this switch for a second
 	HandshakeRTTUs float64 `json:"handshake_rtt_us,omitempty"` // smallest round-trip time of the handshakes of the last 9 to 17 s
@@ -112,20 +115,20 @@ type Port struct {
 	Rates *Rates `json:"rates,omitempty"` // rates between two readings; absent after one
 }
 
-// Idle says that nothing is wrong with a port that is not enforced: it is down, or to be observed only.
+// Idle reports whether a port that is not enforced has no fault: it is down, or observed only.
 func (p *Port) Idle() bool { return p.Word == wordDown || p.Word == wordObserved }
 
-// Observes says that no flow is held on any port of the switch, as its configuration says.
+// Observes reports whether the configuration limits no flow on any port of the switch.
 func (s *Switch) Observes() bool { return s.Word == wordObserved }
 
-// Reasons why packets pass as they are: the keys of Port.Passed.
+// reasons why packets pass unchanged: the keys of Port.Passed.
 var reasons = []struct {
 	Key, Text, Means string // the key; in the text of weir status; in docs/tables/status.md
 	of               func(*reading.Stats) uint64
 }{
 	{"smaller", "windows small enough", "the window was small enough already", func(s *reading.Stats) uint64 { return s.Smaller }},
-	{"ungoverned", "acknowledge data of no governed port", "the port of the data has no flows, or no law", func(s *reading.Stats) uint64 { return s.Ungoverned }},
-	{"free", "of flows that are not held", "the flow is in the control group, or its port is only observed", func(s *reading.Stats) uint64 { return s.Free }},
+	{"ungoverned", "acknowledge data of no managed port", "the port of the data has no flows, or no law", func(s *reading.Stats) uint64 { return s.Ungoverned }},
+	{"free", "of flows that are not limited", "the flow is in the control group, or its port is only observed", func(s *reading.Stats) uint64 { return s.Free }},
 	{"unknown", "of no known connection", "the connection is not in the flow table", func(s *reading.Stats) uint64 { return s.Unknown }},
 	{"no_ack", "without acknowledgement", "the segment acknowledges nothing", func(s *reading.Stats) uint64 { return s.NoAck }},
 	{"not_tcp", "not TCP", "the packet is not TCP", func(s *reading.Stats) uint64 { return s.NotTCP }},
@@ -134,12 +137,12 @@ var reasons = []struct {
 	{"tunnel", "in tunnels", "the packet is tunnelled or encrypted", func(s *reading.Stats) uint64 { return s.Tunnel }},
 	{"fragment", "fragments", "the packet is an IP fragment", func(s *reading.Stats) uint64 { return s.Fragment }},
 	{"short", "broken", "the headers are incomplete or contradict each other", func(s *reading.Stats) uint64 { return s.Short }},
-	{"unwritable", "for want of memory", "the kernel had no memory to copy the header", func(s *reading.Stats) uint64 { return s.Unwritable }},
+	{"unwritable", "no memory", "the kernel had no memory to copy the header", func(s *reading.Stats) uint64 { return s.Unwritable }},
 	{"untold", "left to the edge", "edge mode: the edge writes the window", func(s *reading.Stats) uint64 { return s.Untold }},
 }
 
-// Status reads the kernel once, and nothing else: what is pinned of the switch with this name, or of all
-// when it is "". No switch at all is an empty report. What takes two readings to see, a Meter sees.
+// Status reads, once, the kernel's state of the switch with this name, or of all with "". Without any switch the report
+// is empty. A Meter also sees what takes two readings.
 func (a *Agent) Status(name string) (*Report, error) {
 	m, err := a.NewMeter(name)
 	if err != nil {
@@ -148,8 +151,7 @@ func (a *Agent) Status(name string) (*Report, error) {
 	return m.Read()
 }
 
-// Enforced says whether there is a switch, and windows are held on every port of every one that is not
-// idle.
+// Enforced reports whether there is a switch, and all switches enforce on every port that is not idle.
 func (r *Report) Enforced() bool {
 	for i := range r.Switches {
 		if r.Switches[i].State != Enforced {
@@ -159,11 +161,12 @@ func (r *Report) Enforced() bool {
 	return len(r.Switches) > 0
 }
 
-// describe puts a reading into words; before is the one before it, or nil.
+// describe makes the report of a reading; before is the previous one, or nil.
 func describe(name string, now, before *snapshot) *Switch {
 	k := now.kernel
 	s := &Switch{
-		Name: name, State: Enforced, PID: k.Holder.PID, Version: k.Holder.Version, BeatAgeMs: milliseconds(k.BeatAge),
+		Name: name, State: Enforced, PID: k.Holder.PID, Version: k.Holder.Version,
+		HeartbeatAgeMs: milliseconds(k.BeatAge), BeatAgeMs: milliseconds(k.BeatAge),
 		RSSBytes: now.process.rssBytes, CPUSeconds: now.process.cpu.Seconds(), Ports: []Port{},
 	}
 	if k.Alive() || now.process.here {
@@ -210,7 +213,8 @@ func describePort(v *view) Port {
 		TargetBytes: k.TargetBytes, QueueBytes: k.QueueBytes, QueueMax: k.QueueMax, QueueKind: k.Queue.Kind,
 		Backlog:    k.Queue.BacklogBytes,
 		QueueDrops: uint64(k.Queue.Drops), DeviceDrops: v.device.txDropped,
-		Hold: k.Hold.String(), HoldPercent: 100 * heldRatio(k.Hold, k.HoldShare),
+		Enforce: k.Hold.String(), EnforcePercent: 100 * enforcedRatio(k.Hold, k.HoldShare),
+		Hold: k.Hold.String(), HoldPercent: 100 * enforcedRatio(k.Hold, k.HoldShare),
 		OneSidedData: k.OneSidedData, OneSidedAcks: k.OneSidedAcks, HandshakeRTTUs: float64(k.HandshakeRTT) / float64(time.Microsecond),
 		Samples: k.Samples, SamplesByPacket: k.SamplesByPacket, DeviceRefused: k.DeviceRefused, SampleAgeMs: milliseconds(k.SampleAge),
 		Packets: k.Seen, Rewritten: k.Rewritten, Passed: map[string]uint64{}, Dropped: k.Dropped, Data: k.Data,
@@ -230,8 +234,7 @@ func describePort(v *view) Port {
 	return p
 }
 
-// PassedText says why packets of p passed as they were, the reasons that occurred, most frequent kinds
-// of traffic first.
+// PassedText lists the packets of p that passed unchanged, by reason, in the order of reasons.
 func (p *Port) PassedText() string {
 	var out []string
 	for _, r := range reasons {

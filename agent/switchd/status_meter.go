@@ -9,15 +9,15 @@ import (
 	"weir/datapath/reading"
 )
 
-// Meter reads switches again and again: from its second reading on, rates are known, and what only shows
-// in counters that move or stand still.
+// Meter reads switches repeatedly. From the second reading on it knows rates, and findings that follow from how
+// counters change.
 type Meter struct {
 	law    Law
-	names  []string // nil: all that are pinned
+	names  []string // nil: all pinned switches
 	before map[string]*snapshot
 }
 
-// NewMeter reads the switch with this name, or all when it is "".
+// NewMeter returns a Meter of the switch with this name, or of all with "".
 func (a *Agent) NewMeter(name string) (*Meter, error) {
 	m := &Meter{law: a.law}
 	if name == "" {
@@ -38,16 +38,16 @@ type Rates struct {
 	Drops      float64 `json:"drops_per_s"`     // drops of the root queue discipline and of the device together
 }
 
-// snapshot is what is known of a switch at one moment. It takes a while, and counters are compared that are not
-// of the same instant: queues are read before those of the law and of devices, and once more behind them.
+// snapshot is one reading of a switch. Its counters are not read at the same instant: queues are read before the
+// counters of the law and of devices, and once more after them.
 type snapshot struct {
 	at      time.Time
 	law     string // its title
 	kernel  *reading.Switch
 	process process
 	devices devices
-	queues  attach.RootQueues // the second time
-	notes   map[uint32]string // by a port's number in the tables
+	queues  attach.RootQueues // read the second time
+	notes   map[uint32]string // by the port's index in the tables
 }
 
 // Read reads the kernel.
@@ -65,7 +65,7 @@ func (m *Meter) Read() (*Report, error) {
 		read, err := readSwitch(m.law, name)
 		var other *attach.OtherSchema
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone this moment
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case errors.As(err, &other):
 			r.Switches = append(r.Switches, Switch{Name: name, State: Off, Word: wordLayout, Reason: err.Error(), Ports: []Port{}})
 		case err != nil:
@@ -79,8 +79,7 @@ func (m *Meter) Read() (*Report, error) {
 	return r, nil
 }
 
-// Queues reads the queues of all devices of the caller's namespace now, in bytes, by ifindex, and nothing
-// else.
+// Queues reads the backlog of all devices of the caller's namespace, in bytes, by ifindex.
 func Queues() (map[int]uint32, error) {
 	queues, err := attach.ReadRootQueues()
 	if err != nil {
@@ -124,7 +123,7 @@ func readSwitch(l Law, name string) (*snapshot, error) {
 	return r, err
 }
 
-// port is what a reading has of the port with this number; nil: nothing.
+// port returns the port with this index of a reading, or nil.
 func (r *snapshot) port(id uint32) *reading.Pinned {
 	if r == nil {
 		return nil
@@ -137,7 +136,7 @@ func (r *snapshot) port(id uint32) *reading.Pinned {
 	return nil
 }
 
-// view is the i-th port as the checks see it.
+// view returns the i-th port as the checks see it.
 func (r *snapshot) view(i int, before *snapshot) *view {
 	k := &r.kernel.Ports[i]
 	v := &view{law: r.law, k: k, sw: r.kernel, process: r.process, device: r.devices.of(k), namesake: r.devices.named(k), note: r.notes[k.ID]}
@@ -159,7 +158,7 @@ func (r *snapshot) view(i int, before *snapshot) *view {
 	return v
 }
 
-// queues takes the queue's part of two readings, each with the queue as it was read first and last.
+// queues compares the queues of two readings, each read before and after the other counters.
 func (c *change) queues(first1, last1, first2, last2 attach.RootQueue) {
 	for _, q := range []attach.RootQueue{last1, first2, last2} {
 		if q.Anew(first1) {
@@ -174,21 +173,21 @@ func (c *change) queues(first1, last1, first2, last2 attach.RootQueue) {
 	q.sent = uint64(last2.Since(first1).SentPackets)
 }
 
-// change is what happened at a port between two readings.
+// change holds what happened at a port between two readings.
 type change struct {
 	interval time.Duration
 
-	oneSidedData, oneSidedAcks uint32 // flows, at the reading before
+	oneSidedData, oneSidedAcks uint32 // flows, at the previous reading
 
-	seen, rewritten, tunnel, tableFull uint64 // packets at the law's program
+	seen, rewritten, tunnel, tableFull uint64 // packets that the law's program saw
 
 	queue struct {
 		known   bool
-		entered uint64 // packets, while those were counted that the law saw
-		sent    uint64 // packets, since before those were counted that the device sent, until after
+		entered uint64 // packets, from the end of the first reading to the beginning of the second
+		sent    uint64 // packets, from the beginning of the first reading to the end of the second
 		drops   uint64
 	}
-	deviceSent, deviceDrops uint64 // packets, as the device has them: a large one may count once
+	deviceSent, deviceDrops uint64 // as counted by the device: a GSO packet may count once
 }
 
 func (c *change) stats(now, old *reading.Stats) {
@@ -196,7 +195,7 @@ func (c *change) stats(now, old *reading.Stats) {
 	c.tunnel, c.tableFull = since(now.Tunnel, old.Tunnel), since(now.TableFull, old.TableFull)
 }
 
-// since is how far a counter went; one that began anew went from 0.
+// since returns the increase of a counter; one that was reset started at 0.
 func since(now, old uint64) uint64 {
 	if now < old {
 		return now

@@ -84,7 +84,7 @@ func TestPassed_IsComplete(t *testing.T) {
 	if sum != 91 || len(p.Passed) != 13 {
 		t.Errorf("passed: %v", p.Passed)
 	}
-	if text := p.PassedText(); !strings.HasPrefix(text, "1 windows small enough, 2 acknowledge data of no governed port") || strings.Count(text, ",") != 12 {
+	if text := p.PassedText(); !strings.HasPrefix(text, "1 windows small enough, 2 acknowledge data of no managed port") || strings.Count(text, ",") != 12 {
 		t.Errorf("in words: %s", text)
 	}
 	if text := (&Port{}).PassedText(); text != "none" {

@@ -48,64 +48,65 @@ const (
 	edgeLease  = time.Second
 
 	leastTick    = 10 * time.Microsecond
-	longestRound = time.Second // of an interval, of an update
+	longestRound = time.Second // of an interval, and of a window update
 )
 
-// AllKeys gives the keys of all ports together, with their defaults.
+// AllKeys returns the keys of all ports together, with their defaults.
 func (Law) AllKeys() any {
 	return &allKeys{Count: fairqlaw.DefaultCount, Scale: "learn", UnifyShift: 7, Flows: kernel.DefaultFlows, Shrink: "allow", Signed: "pass"}
 }
 
-// PortKeys gives the keys of a port, with their defaults. T = 50 us, M = 10 and α = 0.2 are the paper's (docs/spec 1.1).
+// PortKeys returns the keys of a port, with their defaults. T = 50 us, M = 10 and α = 0.2 are the paper's (docs/spec
+// 1.1).
 func (Law) PortKeys() any {
 	return &portKeys{TargetFraction: 0.2, Interval: law.Duration(50 * time.Microsecond), Updates: 10, Gain: "paper", Paths: 1}
 }
 
-// Before lists the keys that stood at the top, and among the keys of a port, in version 1 of the file.
+// Before lists the keys that version 1 of the file had at the top, and among the keys of a port.
 func (Law) Before() (all, port []string) {
 	return []string{"count", "scale", "unify_shift", "flows", "shrink", "signed", "edge"},
 		[]string{"target_fraction", "interval", "updates", "gain", "min_window", "paths"}
 }
 
-// Flags are those of `weir switch`.
+// Flags returns the flags of `weir switch`.
 func (Law) Flags() []switchd.Flag {
 	return []switchd.Flag{
-		{Name: "target-fraction", Key: "defaults.fairq.target_fraction", Default: "0.2", Number: true, Observe: true, Help: "queue to keep, as a fraction of the buffer (alpha)"},
-		{Name: "interval", Key: "defaults.fairq.interval", Default: "50us", Help: "sample the queues this often (T)"},
-		{Name: "updates", Key: "defaults.fairq.updates", Default: "10", Number: true, Help: "samples a window update (M)"},
-		{Name: "gain", Key: "defaults.fairq.gain", Default: "paper", Help: "how strongly windows answer the queue: paper, or code (the authors' program)"},
-		{Name: "count", Key: "fairq.count", Default: fairqlaw.DefaultCount, Observe: true, Help: "flows that count: active (sent lately), opening (the same, SYN-ACKs beside open handshakes), or handshake (opened, not closed)"},
+		{Name: "target-fraction", Key: "defaults.fairq.target_fraction", Default: "0.2", Number: true, Observe: true, Help: "target queue, as a fraction of the buffer (alpha)"},
+		{Name: "interval", Key: "defaults.fairq.interval", Default: "50us", Help: "sampling interval of the queues (T)"},
+		{Name: "updates", Key: "defaults.fairq.updates", Default: "10", Number: true, Help: "samples per window update (M)"},
+		{Name: "gain", Key: "defaults.fairq.gain", Default: "paper", Help: "gain of the controller: paper, or code (of the authors' program)"},
+		{Name: "count", Key: "fairq.count", Default: fairqlaw.DefaultCount, Observe: true, Help: "flows that count: active (sent data recently), opening (the same, and open handshakes reduce new windows), or handshake (opened, not closed)"},
 		{Name: "shrink", Key: "fairq.shrink", Default: "allow", Help: "whether the right edge of a window may move left: allow or avoid"},
 		{Name: "signed", Key: "fairq.signed", Default: "pass", Help: "segments that both ends sign (TCP-MD5, TCP-AO): pass, limit (drop data beyond the window) or drop"},
-		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "how window scales are known: learn, shim or unify"},
+		{Name: "scale", Key: "fairq.scale", Default: "learn", Help: "source of window scales: learn, shim or unify"},
 	}
 }
 
-// CheckAll says what a schema cannot.
+// CheckAll checks what a schema cannot express.
 func (Law) CheckAll(c *config.Checker, at []string, keys any) {
 	k, in := keys.(*allKeys), below(at)
 	if c.Given(in("unify_shift")...) && k.Scale != "unify" {
-		c.Fail(in("unify_shift"), "it says nothing with scale: "+k.Scale, "leave it out, or scale: unify")
+		c.Fail(in("unify_shift"), "it has no effect with scale: "+k.Scale, "leave it out, or set scale: unify")
 	}
 	e := k.edge()
 	switch {
 	case k.Edge == nil:
 	case c.Given(in("edge", "interval")...) && k.Edge.Interval == 0:
-		c.Fail(in("edge", "interval"), "0 is no interval", "1ms to 10s; to have no edge mode leave edge out")
+		c.Fail(in("edge", "interval"), "0 is out of range", "1ms to 10s; for no edge mode, leave edge out")
 	case c.Given(in("edge", "lease")...) && k.Edge.Lease == 0:
-		c.Fail(in("edge", "lease"), "0 is no lease", "at least twice the interval, up to 60s; to have no edge mode leave edge out")
+		c.Fail(in("edge", "lease"), "0 is out of range", "at least twice the interval, up to 60s; for no edge mode, leave edge out")
 	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
 		c.Fail(in("edge", "interval"), fmt.Sprintf("%s is out of range", k.Edge.Interval), "1ms to 10s")
 	case e.Lease < 2*e.Interval || e.Lease > time.Minute:
 		c.Fail(in("edge", "lease"), fmt.Sprintf("%v is out of range", e.Lease), "at least twice the interval, up to 60s")
 	case k.Scale == "shim":
-		c.Fail(in("edge"), "edge mode flags ACKs with a bit that scale: shim fills", "scale: learn")
+		c.Fail(in("edge"), "edge mode and scale: shim use the same bit of ACKs", "scale: learn")
 	default:
-		*k.Edge = edgeKey{law.Duration(e.Interval), e.Change, law.Duration(e.Lease)} // nothing is left open
+		*k.Edge = edgeKey{law.Duration(e.Interval), e.Change, law.Duration(e.Lease)} // fill in the defaults
 	}
 }
 
-// CheckPort says what a schema cannot.
+// CheckPort checks what a schema cannot express.
 func (Law) CheckPort(c *config.Checker, at []string, keys any) {
 	k, in := keys.(*portKeys), below(at)
 	given := func(key string) bool { return c.Given(in(key)...) }
@@ -127,7 +128,7 @@ func below(at []string) func(...string) []string {
 	return func(keys ...string) []string { return slices.Concat(at, keys) }
 }
 
-// edge gives the edge mode that the file asks for.
+// edge returns the edge mode of the file.
 func (k *allKeys) edge() kernel.EdgeMode {
 	if k.Edge == nil {
 		return kernel.EdgeMode{}
@@ -138,13 +139,13 @@ func (k *allKeys) edge() kernel.EdgeMode {
 	}
 }
 
-// mode is a choice of one of several words.
+// mode maps the words of a choice to values.
 type mode[T any] map[string]T
 
 func (m mode[T]) parse(what, word string) (v T, err error) {
 	v, ok := m[word]
 	if !ok {
-		return v, fmt.Errorf("%s %q: choose %s", what, word, strings.Join(slices.Sorted(maps.Keys(m)), " or "))
+		return v, fmt.Errorf("%s %q is not known: use %s", what, word, strings.Join(slices.Sorted(maps.Keys(m)), " or "))
 	}
 	return v, nil
 }
