@@ -8,7 +8,7 @@ import (
 	"weir/datapath/reading"
 )
 
-// Enforce says on which ports, and for which share of their flows, windows are limited. All other flows are only
+// Enforce selects the ports, and the share of their flows, whose windows are limited. All other flows are only
 // observed.
 type Enforce struct {
 	Ports   []string // names or patterns; empty: all

@@ -53,13 +53,13 @@ type Options struct {
 	Log      *slog.Logger     // nil: none
 }
 
-// PortRule says how to manage the devices that it matches.
+// PortRule has the settings of the devices that it matches.
 type PortRule struct {
 	Match []string // names of devices in the process's namespace, or patterns (path.Match)
 	PortSettings
 }
 
-// Metrics says where metrics are served.
+// Metrics is the address of the metrics.
 type Metrics struct {
 	Listen string // address and port; "": nowhere
 }

@@ -28,9 +28,9 @@ func toKernel(t *testing.T, c *Config) string {
 	return out.String()
 }
 
-// A file of version 1 has the same effect as before version 2 existed (kernel.golden was written by the last Weir
-// without it; since then 10 ms, 1 s and no paths are explicit where the programs used them by default). --newest prints
-// a file with the same effect and its comments.
+// A file of version 1 has the same effect as before version 2 existed: the last Weir without it wrote kernel.golden.
+// Since then 10 ms, 1 s and no paths are explicit where the programs used them by default. --newest prints a file with
+// the same effect and its comments.
 func TestVersion1_IsReadAsBefore(t *testing.T) {
 	const path = "testdata/version/1.yaml"
 	old, err := testAgent().Load(path)

@@ -58,7 +58,7 @@ func (r *role) followPort(name string, c *candidate, dead bool) error {
 	p, byName := r.ports[name], r.rules.byName(name)
 	switch {
 	case dead && byName && c == nil:
-		r.refuse(name, errGone) // what is pinned stays, so that status can report the missing port
+		r.refuse(name, errGone) // the pins stay, so that status can report the missing port
 	case dead && byName && c.err != nil:
 		r.refuse(name, c.err)
 	case c == nil || c.ifindex != p.Ifindex:

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Words of PromQL that are neither metrics nor labels; functions are recognized by the parenthesis that follows.
+// Words of PromQL that are neither metrics nor labels; functions are recognised by the parenthesis that follows.
 var (
 	promWords     = []string{"and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset", "inf", "nan"}
 	promGroups    = []string{"by", "without", "on", "ignoring", "group_left", "group_right"}

@@ -8,7 +8,7 @@ var formerNames = map[string]string{
 	"advertised_packets_total": "told_packets_total",
 }
 
-// formerGroups are the former values of the label group, which was called arm.
+// formerGroups are the former values of the label group.
 var formerGroups = map[string]string{"control": "free", "treatment": "held"}
 
 // formerPortMetrics returns the renamed metrics under their former names, with the same values.

@@ -71,7 +71,7 @@ type QueueThen struct {
 	Newcomers int `json:"newcomers"` // former name of new_flows, for one release (docs/names.md)
 }
 
-// ObserveFor says how long to observe, and how many flows to list per port.
+// ObserveFor is the duration of an observation, and the number of flows to list per port.
 type ObserveFor struct {
 	Time time.Duration // 1s to 24h
 	List int           // 0 to 10000

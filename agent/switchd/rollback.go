@@ -104,7 +104,7 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s %s %s", r.Figure, r.sign(), strconv.FormatFloat(r.Than, 'f', -1, 64))
 }
 
-// Rollback says when to stop enforcing on a port: when a rule is broken for the time Over. Without rules, never.
+// Rollback stops enforcement on a port when a rule is broken for the time Over.
 type Rollback struct {
 	If   []Rule
 	Over law.Duration // 1s to 1h

@@ -51,8 +51,8 @@ func newRole(c *Config, l Law) *role {
 	return r
 }
 
-// Run attaches the law of c to the ports that c names, keeps it there until ctx is done, and detaches it: it releases
-// the windows within a second, then nothing is attached and no timer runs. Tables stay pinned for the next start,
+// Run attaches the law of c to the ports that c names, and keeps it there until ctx is done.
+// Then it releases the windows within a second and detaches the law: no program is attached, and no timer runs. Tables stay pinned for the next start,
 // unless c.Purge is set. A port that appears later, or disappears and comes back, is attached then. Run reads the
 // configuration again on a signal from c.Hangup and when Reload asks for it.
 //

@@ -20,7 +20,7 @@ type Verdict struct {
 // nothing.
 func (c *Config) Verdicts() ([]Verdict, error) {
 	r := newRules(c.agent.law, c.Ports)
-	if made, err := openShapes(c.Name); err == nil { // without root, shapers made by Weir are not recognized
+	if made, err := openShapes(c.Name); err == nil { // without root, shapers made by Weir are not recognised
 		defer func() { _ = made.close() }()
 		r.made = made
 	}
