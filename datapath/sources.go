@@ -8,5 +8,5 @@ import "embed"
 // Sources has the sources of the kernel programs, of the packages that load them and of package native, tests
 // included. A finished run records their digest. Package core embeds its own sources.
 //
-//go:embed */*.go */*/*.go bpf/*/*.c bpf/*/*.h
+//go:embed */*.go */*/*.go bpf/*/*.c bpf/*/*.h native/*.h
 var Sources embed.FS

@@ -99,7 +99,7 @@ func TestCodeOf_CoversTheWorlds(t *testing.T) {
 		if code, err := codeOf(world); err != nil || len(code) != 32 {
 			t.Fatalf("%q, %v", code, err)
 		}
-		list, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{join .GoFiles " "}} {{join .CgoFiles " "}}{{end}}`, pkg).Output()
+		list, err := exec.Command("go", "list", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{join .GoFiles " "}} {{join .CgoFiles " "}} {{join .HFiles " "}}{{end}}`, pkg).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

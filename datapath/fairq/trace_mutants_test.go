@@ -97,6 +97,20 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 		}
 		write(strings.TrimPrefix(path, "../core/"), text)
 	}
+	// The native package includes core, and headers of its own that do: the copies name the mutant, and one another.
+	native, err := filepath.Glob("../native/*.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	includes := []string{`"../core/`, `"` + dir + `/`}
+	for _, path := range native {
+		name := filepath.Base(path)
+		includes = append(includes, `#include "`+name+`"`, `#include "`+filepath.Join(dir, "native_"+name)+`"`)
+	}
+	redirect := strings.NewReplacer(includes...)
+	for _, path := range native {
+		write("native_"+filepath.Base(path), redirect.Replace(read(path)))
+	}
 	sources, err := filepath.Glob("../native/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -104,14 +118,15 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 	replace := map[string]string{}
 	for _, path := range sources {
 		text := read(path)
-		if !strings.Contains(text, `"../core/`) {
+		changed := redirect.Replace(text)
+		if changed == text {
 			continue
 		}
 		source, err := filepath.Abs(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replace[source] = write(filepath.Base(path), strings.ReplaceAll(text, `"../core/`, `"`+dir+`/`))
+		replace[source] = write(filepath.Base(path), changed)
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -1,0 +1,104 @@
+// The decision about the window of an ACK.
+#ifndef WEIR_NATIVE_FAIRQ_ACKS_H
+#define WEIR_NATIVE_FAIRQ_ACKS_H
+
+#include "fairq_world.h"
+
+// An ACK, and the end whose window limits it.
+struct native_ack {
+	weir_u64 grant_q8; // of the port; the caller keeps the answer to the same question
+	weir_u32 ack;
+	weir_u32 lot;
+	weir_u16 field;
+	weir_u16 mss;
+	weir_u8 shift;
+	weir_u8 told;
+	weir_u8 unified; // 1: converted; the receiver uses the next field as the shift
+	weir_u8 syn;
+	weir_u8 shrink;
+	weir_u8 apart; // 1: its data takes another of the port's paths
+	weir_u16 gso;
+	weir_u8 gone; // 1: user space has gone
+	weir_u8 zero[3];
+};
+
+#define NATIVE_GOVERNED (1ull << 32)
+#define NATIVE_LEFT (1ull << 33)
+#define NATIVE_TELLS (1ull << 34)
+#define NATIVE_LAW 48
+
+// The window that a port grants an ACK.
+static void native_granted(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
+			   struct granted *granted)
+{
+	struct port *port = native_port(w, id);
+	struct port_config *config = port ? &w->slots[id].config : 0;
+	int opens;
+
+	if (!port)
+		return;
+	opens = w->count == COUNT_OPENING && ask->syn && !ask->apart && port_holds_opening(config, port, !ask->gone);
+	grant_of(config, port, ask->lot, opens, grant_divisor(config, !ask->apart), now_ns, granted);
+}
+
+static weir_u64 native_rewrite(struct weir_world *w, weir_u32 id, const struct native_ack *ask,
+			       const struct granted *granted, struct window_edge *edge)
+{
+	weir_u16 own = ask->unified && !ask->syn ? window_convert(ask->field, ask->shift, ask->told) : ask->field;
+	weir_u64 answer = (weir_u64)own << 16 | own | (weir_u64)own << NATIVE_LAW;
+	struct window_edge kept = *edge;
+	struct window_ack a = {0};
+	weir_u16 field;
+
+	if (!granted->window_q8 && !granted->would_q8)
+		return answer;
+	a.window_q8 = granted->window_q8 ? granted->window_q8 : granted->would_q8;
+	a.floor_bytes = grant_floor(&w->slots[id].config, ask->mss, ask->gso);
+	a.ack = ask->ack;
+	a.field = own;
+	a.shift = ask->unified ? ask->told : ask->shift;
+	a.syn = ask->syn;
+	a.shrink = ask->shrink;
+	field = window_rewrite(&a, &kept);
+	if (granted->window_q8) {
+		*edge = kept;
+		return NATIVE_GOVERNED | (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | field;
+	}
+	if (ask->shrink == WINDOW_SHRINK_AVOID) // an unlimited flow passes, and grants what it offers
+		window_granted(edge, ask->ack, (weir_u32)own << window_shift(a.shift, a.syn));
+	return (weir_u64)field << NATIVE_LAW | (weir_u64)own << 16 | own;
+}
+
+// The fields of an ACK: in the low 16 bits the one it leaves with, then the one it would leave with if no port granted
+// a window. One bit says whether a port does. The top 16 bits are the field of the port's window.
+static weir_u64 native_window(struct weir_world *w, weir_u32 id, weir_u64 now_ns, const struct native_ack *ask,
+			      struct window_edge *edge)
+{
+	struct granted granted = {0};
+
+	native_granted(w, id, now_ns, ask, &granted);
+	return native_rewrite(w, id, ask, &granted, edge);
+}
+
+// The same in edge mode, for all ACKs but SYN-ACKs. Two more bits: the ACK is left to the edge, or it advertises.
+static weir_u64 native_advertise(struct weir_world *w, weir_u32 id, weir_u32 clock, int flagged, int may_leave,
+				 const struct native_ack *ask, struct end *e, struct window_edge *edge)
+{
+	struct edge_ack a = {.now = clock, .field = ask->field, .shift = ask->shift, .flagged = flagged != 0};
+	struct granted granted = {0};
+	weir_u64 answer;
+	int due;
+
+	native_granted(w, id, 0, ask, &granted);
+	a.grant_q8 = granted.window_q8;
+	due = edge_is_due(&w->edge, e, &a);
+	if (may_leave && !due && e->edge_told && !ask->apart && id < w->n)
+		return NATIVE_LEFT | (weir_u64)ask->field << 16 | ask->field;
+	answer = native_rewrite(w, id, ask, &granted, edge);
+	if (!due || !grant_advertises(native_port(w, id), ask->lot, &granted))
+		return answer;
+	return NATIVE_TELLS | (answer & ~0xffffull) |
+	       edge_tells(&w->edge, e, &a, (weir_u16)answer);
+}
+
+#endif

@@ -1,0 +1,53 @@
+// The ports of one switch in the memory of a process, as the world of core/fairq: of a switch of the simulator, or of
+// the replay of a trace.
+#ifndef WEIR_NATIVE_FAIRQ_WORLD_H
+#define WEIR_NATIVE_FAIRQ_WORLD_H
+
+#include <stdlib.h>
+#define WEIR_PORT(world, id) native_port(world, id)
+#define WEIR_SPAN unsigned long long
+#include "../core/types.h"
+struct weir_world;
+struct port;
+WEIR_INLINE struct port *native_port(struct weir_world *world, weir_u32 id);
+#include "../core/fairq/edge.h"
+#include "../core/fairq/groups.h"
+#include "../core/fairq/release.h"
+#include "../core/fairq/seats.h"
+
+struct native_port {
+	struct port port;
+	weir_u64 here; // a direction in this slot changes nothing
+};
+
+struct native_slot {
+	struct native_port at;
+	struct port_config config;
+	weir_u32 id;
+	weir_u8 count; // enum count_mode
+};
+
+// One piece of memory without pointers: cgo checks each pointer in every call.
+struct weir_world {
+	weir_u32 n;
+	struct edge_config edge;
+	weir_u8 count; // enum count_mode
+	struct native_slot slots[]; // n
+};
+
+enum { NATIVE_SLOTS = __builtin_offsetof(struct weir_world, slots) };
+
+WEIR_INLINE struct port *native_port(struct weir_world *w, weir_u32 id)
+{
+	return id < w->n ? &w->slots[id].at.port : 0;
+}
+
+// The steps that follow each event at a port.
+WEIR_INLINE void native_followed(struct native_slot *s, weir_u64 gap_ns)
+{
+	if (port_holds(&s->config, &s->at.port))
+		port_held(&s->config, &s->at.port, gap_ns);
+	s->at.here = seat_at(s->id, s->at.port.epoch);
+}
+
+#endif
