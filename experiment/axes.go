@@ -8,10 +8,10 @@ import (
 	"weir/config"
 )
 
-// maxPoints bounds how many points the axes of a file span.
+// maxPoints limits how many points the axes of a file span.
 const maxPoints = 10_000
 
-// axis is one axis of vary: its values in order, and what each sets.
+// axis is one axis of vary: its values in order, and what each value sets.
 type axis struct {
 	name   string
 	values []axisValue
@@ -27,7 +27,7 @@ type setting struct {
 	value *config.Tree
 }
 
-// axes reads vary and says what is wrong with it.
+// axes reads vary and notes its errors.
 func (c *checker) axes(f *File) []axis {
 	var out []axis
 	points := 1
@@ -39,7 +39,7 @@ func (c *checker) axes(f *File) []axis {
 		case a.Key != "" && len(a.Cases) > 0:
 			c.Fail(in("cases"), "both key and cases are given", "key and values, or cases")
 		case a.Key == "" && len(a.Cases) == 0:
-			c.Fail(path, "an axis without key or cases", "{key: guests.cc, values: [cubic, reno]}, or {as: NAME, cases: {...}}")
+			c.Fail(path, "the axis has neither key nor cases", "{key: guests.cc, values: [cubic, reno]}, or {as: NAME, cases: {...}}")
 		case a.Key != "" && len(a.Values) == 0:
 			c.Fail(in("values"), "the key is missing", "a list of at least 1")
 		case a.Key != "":
@@ -53,7 +53,7 @@ func (c *checker) axes(f *File) []axis {
 			c.Fail(in("as"), fmt.Sprintf("%q is not a name for an axis", config.Clip(a.As)), labelRule)
 		}
 		if slices.ContainsFunc(out, func(b axis) bool { return b.name == one.name }) {
-			c.Fail(in("as"), fmt.Sprintf("a second axis is called %s", one.name), "names that differ")
+			c.Fail(in("as"), fmt.Sprintf("another axis is called %s", one.name), "names that differ")
 		}
 		if points *= max(len(one.values), 1); points > maxPoints {
 			c.Fail(path, fmt.Sprintf("the axes span more than %d points", maxPoints), "fewer values")
@@ -74,7 +74,7 @@ func (c *checker) axisValues(in func(...string) []string, a Axis) []axisValue {
 			name = strconv.Itoa(k)
 		}
 		if slices.ContainsFunc(out, func(o axisValue) bool { return o.name == name }) {
-			c.Fail(at, fmt.Sprintf("the value %s is there twice", config.Clip(name)), "values that differ")
+			c.Fail(at, fmt.Sprintf("the value %s is listed twice", config.Clip(name)), "values that differ")
 		}
 		out = append(out, c.axisValue(in("key"), name, setting{a.Key, v}))
 	}
@@ -100,7 +100,7 @@ func (c *checker) axisCases(in func(...string) []string, a Axis) []axisValue {
 	return out
 }
 
-// axisValue notes settings that cannot be applied.
+// axisValue resolves one value of an axis, and notes the settings that cannot be applied.
 func (c *checker) axisValue(at []string, name string, sets ...setting) axisValue {
 	trial := c.Root.Clone()
 	for _, s := range sets {
@@ -125,11 +125,11 @@ func topOf(path string) string {
 	return path
 }
 
-// apply gives a copy of the tree with value i of the axis set.
+// apply returns a copy of the tree with value i of the axis set.
 func (a axis) apply(t *config.Tree, i int) *config.Tree {
 	out := t.Clone()
 	for _, s := range a.values[i].sets {
-		_ = out.Put(s.path, s.value.Clone()) // tried when the axis was read
+		_ = out.Put(s.path, s.value.Clone()) // applied without error when the axis was read
 	}
 	return out
 }

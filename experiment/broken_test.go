@@ -14,7 +14,7 @@ import (
 	"weir/config"
 )
 
-var update = flag.Bool("update", false, "write golden files anew; review them as a diff")
+var update = flag.Bool("update", false, "write the golden files again; review them as a diff")
 
 // golden compares got with a file under testdata.
 func golden(t *testing.T, name string, got []byte) {
@@ -36,8 +36,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 var oneError = regexp.MustCompile(`^[a-z_0-9]+\.yaml:[0-9]+: .+; .+$`)
 
-// Every file of testdata/broken has one thing wrong, some several; what is said of each stands in
-// broken.golden.
+// Every file of testdata/broken has one error, some have several; broken.golden lists the messages.
 func TestBrokenFilesGetPreciseErrors(t *testing.T) {
 	paths, err := filepath.Glob("testdata/broken/*.yaml")
 	if err != nil || len(paths) < 20 {
@@ -82,7 +81,7 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// The schema is committed for editors; it must be that of the types.
+// The schema is committed for editors; it must be the one that follows from the types.
 func TestSchemaIsCommitted(t *testing.T) {
 	golden(t, "../../experiments/schema.json", testLaws.Schema())
 }

@@ -11,14 +11,14 @@ import (
 	"weir/law"
 )
 
-// meaning checks what a schema cannot say. Every error is noted; a later check that rests on an
-// earlier one is left out when that failed.
+// meaning checks what a schema cannot express. It notes every error; a check that depends on an earlier one is
+// skipped when that one failed.
 func (c *checker) meaning(f *File) {
 	if f.ID == "" {
 		c.Fail([]string{"id"}, "the key is missing", "a name, or ids for a file that several experiments share")
 	}
 	if f.Duration <= 0 {
-		c.Fail([]string{"duration"}, "0 is no duration", "above 0s")
+		c.Fail([]string{"duration"}, "0 is not a duration", "above 0s")
 	}
 	c.network(f.Network)
 	c.names(f)
@@ -47,9 +47,9 @@ func (c *checker) network(n Network) {
 	case n.RTT > 0 && n.Delay > 0:
 		c.Fail([]string{"network", "delay"}, "both rtt and delay are given", "one of them")
 	case n.RTT == 0 && n.Delay == 0 && c.Given("network", "rtt"):
-		c.Fail([]string{"network", "rtt"}, "0 is no round trip", "above 0s")
+		c.Fail([]string{"network", "rtt"}, "0 is not a round trip", "above 0s")
 	case n.RTT == 0 && n.Delay == 0 && c.Given("network", "delay"):
-		c.Fail([]string{"network", "delay"}, "0 is no delay", "above 0s")
+		c.Fail([]string{"network", "delay"}, "0 is not a delay", "above 0s")
 	case n.RTT == 0 && n.Delay == 0:
 		c.Fail([]string{"network", "rtt"}, "neither rtt nor delay is given", "one of them, above 0s")
 	case n.RTT > maxDelay:
@@ -58,7 +58,7 @@ func (c *checker) network(n Network) {
 		c.Fail([]string{"network", "delay"}, fmt.Sprintf("%s is out of range", n.Delay), fmt.Sprintf("at most %s", maxDelay))
 	}
 	if n.Rate == 0 {
-		c.Fail([]string{"network", "rate"}, "0 is no rate", "above 0kbit")
+		c.Fail([]string{"network", "rate"}, "0 is not a rate", "above 0kbit")
 	}
 	if c.Given("network", "control_delay") {
 		c.Fail([]string{"network", "control_delay"}, "no scheme here has a controller yet", "remove it")
@@ -68,22 +68,22 @@ func (c *checker) network(n Network) {
 
 func (c *checker) buffer(path []string, l law.Limit) {
 	if l.N == 0 || !l.Packets && l.N < smallestBufferLen {
-		c.Fail(path, fmt.Sprintf("a buffer of %s holds no full frame", l), fmt.Sprintf("at least %dB or 1pkt", smallestBufferLen))
+		c.Fail(path, fmt.Sprintf("a buffer of %s is smaller than a full frame", l), fmt.Sprintf("at least %dB or 1pkt", smallestBufferLen))
 	}
 }
 
-// names checks that names which meet in paths and results are distinct.
+// names checks that names that share a namespace in paths and results are distinct.
 func (c *checker) names(f *File) {
 	items, schemes := map[string]bool{}, map[string]bool{}
 	for i, t := range f.Traffic {
 		if items[t.Name] {
-			c.Fail([]string{"traffic", strconv.Itoa(i), "name"}, fmt.Sprintf("a second item is called %s", t.Name), "names that differ; group measures items together")
+			c.Fail([]string{"traffic", strconv.Itoa(i), "name"}, fmt.Sprintf("another item is called %s", t.Name), "names that differ; group measures items together")
 		}
 		items[t.Name] = true
 	}
 	for i, s := range f.Schemes {
 		if schemes[s.Name] {
-			c.Fail([]string{"schemes", strconv.Itoa(i), "name"}, fmt.Sprintf("a second scheme is called %s", s.Name), "labels that differ; laws may repeat")
+			c.Fail([]string{"schemes", strconv.Itoa(i), "name"}, fmt.Sprintf("another scheme is called %s", s.Name), "labels that differ; laws may repeat")
 		}
 		schemes[s.Name] = true
 	}
@@ -94,7 +94,7 @@ func (c *checker) names(f *File) {
 		case !labelPattern.MatchString(label):
 			c.Fail(path, fmt.Sprintf("%q is not a label", config.Clip(label)), labelRule)
 		case label == "all":
-			c.Fail(path, "all stands for every port", "another label")
+			c.Fail(path, "all is the name for the sum of all ports", "another label")
 		case slices.Contains(groups, label):
 			c.Fail(path, "a group of traffic has this name", "labels that differ from groups")
 		}
@@ -111,7 +111,7 @@ func (c *checker) names(f *File) {
 	}
 }
 
-// groups lists the groups of traffic in order.
+// groups lists the groups of traffic, in order.
 func (f *File) groups() []string {
 	var out []string
 	for _, t := range f.Traffic {
@@ -122,7 +122,7 @@ func (f *File) groups() []string {
 	return out
 }
 
-// guests checks times that cannot be 0.
+// guests checks the times that cannot be 0.
 func (c *checker) guests(path []string, g Guests) {
 	for key, d := range map[string]*law.Duration{"rto_min": g.RTOMin, "initial_rto": g.InitialRTO} {
 		if d != nil && (*d < 10e3 || *d > 120e9) {
@@ -151,7 +151,7 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 		if !c.Given(in("laws")...) {
 			at = in("name")
 		}
-		c.Fail(at, fmt.Sprintf("%q is no law", config.Clip(name)), config.OneOf(name, c.laws.Specs().Names()))
+		c.Fail(at, fmt.Sprintf("%q is not a law", config.Clip(name)), config.OneOf(name, c.laws.Specs().Names()))
 	}
 	if len(laws) == len(s.Laws) {
 		c.params(in("params"), laws, s.Params)
@@ -172,19 +172,19 @@ func (c *checker) scheme(f *File, i int, g *Graph) {
 	}
 }
 
-// together refuses laws that cannot work at one place.
+// together refuses laws that cannot run at one place.
 func (c *checker) together(path []string, laws []Law) {
 	var specs []*law.Spec
 	for i := range laws {
 		specs = append(specs, &laws[i].Spec)
 	}
 	if conflict := (*law.ConflictError)(nil); errors.As(law.Compose(specs...), &conflict) {
-		c.Fail(path, fmt.Sprintf("%s and %s cannot work at one place: both claim %s, which has one owner", conflict.A, conflict.B, conflict.Resource),
+		c.Fail(path, fmt.Sprintf("%s and %s cannot run at one place: both need %s, which has one owner", conflict.A, conflict.B, conflict.Resource),
 			"make each a scheme of its own")
 	}
 }
 
-// idleIn tells whether a parameter has no effect on any of the laws that have it.
+// idleIn reports whether a parameter has no effect on any of the laws that have it, and why.
 func idleIn(laws []Law, key string) (why law.Idle, is bool) {
 	for i := range laws {
 		if !slices.Contains(laws[i].fields(), key) {
@@ -197,8 +197,8 @@ func idleIn(laws []Law, key string) (why law.Idle, is bool) {
 	return why, is
 }
 
-// params checks a scheme's params against the fields of its laws: every key must belong to one of
-// them, every law sees the keys that are its own.
+// params checks a scheme's params against the fields of its laws. Every key must belong to at least one of the
+// laws; each law gets the keys that it has.
 func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	var known []string
 	for _, l := range laws {
@@ -241,7 +241,7 @@ func (c *checker) params(path []string, laws []Law, params map[string]any) {
 	}
 }
 
-// maxPairs bounds the pairs of one traffic item (32 B each): all of a fat tree of 16 pods with each other.
+// maxPairs limits the pairs of one traffic item (32 B each): a fat tree of 16 pods, all guests with each other.
 const maxPairs = 1 << 20
 
 func (c *checker) endpoints(f *File, i int, g *Graph) {
@@ -274,7 +274,7 @@ func (c *checker) ports(f *File, g *Graph) {
 	}
 }
 
-// somePort names a port as an example.
+// somePort returns the name of a port, as an example for errors.
 func (g *Graph) somePort() string {
 	for _, l := range g.Links {
 		if l.Rate > 0 {
@@ -302,5 +302,5 @@ func (c *checker) windows(f *File) {
 	}
 }
 
-// maxSteps bounds the steps of rates over time (8 B each, for every group and up to 64 flows).
+// maxSteps limits the steps of rates over time (8 B each, for every group and up to 64 flows).
 const maxSteps = 1_000_000

@@ -11,8 +11,8 @@ import (
 	"weir/experiment/result"
 )
 
-// claims checks the claims of a file, and its figures, which speak of metrics too: their syntax, and that every scheme, axis, value, window,
-// group, port and metric in them exists.
+// claims checks the syntax of a file's claims, and that every scheme, axis, value, window, group, port and metric
+// in them exists. It checks the file's figures in the same way.
 func (c *checker) claims(f *File, axes []axis) {
 	for i, s := range f.Claims {
 		path := []string{"claims", strconv.Itoa(i)}
@@ -56,7 +56,7 @@ func (c *checker) claimPath(path []string, f *File, axes []axis, p *claim.Path) 
 	c.metricPath(path, f, p.Names, p.Distribution)
 }
 
-// metricPath checks what follows the scheme: [WINDOW.]GROUP-OR-PORT.METRIC.
+// metricPath checks the names after the scheme: [WINDOW.]GROUP-OR-PORT.METRIC.
 func (c *checker) metricPath(path []string, f *File, names []string, distribution bool) {
 	if _, window := f.Measure.Windows[names[0]]; window && len(names) > 1 {
 		names = names[1:]
@@ -86,7 +86,7 @@ func (c *checker) metricPath(path []string, f *File, names []string, distributio
 	}
 }
 
-// figures checks that every metric that a figure draws exists, and that it draws something.
+// figures checks that every figure draws something, and that every metric it draws exists.
 func (c *checker) figures(f *File, axes []axis) {
 	names := map[string]bool{}
 	for i := range f.Figures {
@@ -99,7 +99,7 @@ func (c *checker) figures(f *File, axes []axis) {
 			}
 		}
 		if kinds != 1 {
-			c.Fail(path, "bars, cdf, line, rates and queue: one of them is needed",
+			c.Fail(path, "a figure needs one of bars, cdf, line, rates and queue",
 				"bars: a list of metrics; line: the same, over an axis; cdf: a distribution; rates: groups; queue: a port")
 		}
 		if names[fig.Name] {
@@ -124,14 +124,14 @@ func (c *checker) figures(f *File, axes []axis) {
 	}
 }
 
-// lineFigure checks the metrics and the axis of a figure over an axis.
+// lineFigure checks the metrics and the axis of a line figure.
 func (c *checker) lineFigure(path []string, f *File, fig *Figure, axes []axis) {
 	for j, text := range fig.Line {
 		c.metricPath(append(slices.Clone(path), "line", strconv.Itoa(j)), f, strings.Split(text, "."), false)
 	}
 	switch {
 	case len(fig.Line) > 0 && fig.Over == "":
-		c.Fail(append(slices.Clone(path), "line"), "over is missing", "over: the axis that the line goes along")
+		c.Fail(append(slices.Clone(path), "line"), "over is missing", "over: the axis on x")
 	case fig.Over != "" && len(fig.Line) == 0:
 		c.Fail(append(slices.Clone(path), "over"), "over without line", "line: the metrics that are drawn over it")
 	case fig.Over != "":
@@ -139,8 +139,8 @@ func (c *checker) lineFigure(path []string, f *File, fig *Figure, axes []axis) {
 	}
 }
 
-// siblings are the metrics that begin like the one that was written, or if there are none the
-// first parts of all: there are more than a hundred metrics.
+// siblings returns the metrics that have the same first part as the one that was written. If none has, it returns
+// the first parts of all metrics: there are more than a hundred metrics.
 func siblings(metric string, all []string) []string {
 	head, _, _ := strings.Cut(metric, ".")
 	var same, heads []string

@@ -13,14 +13,15 @@ import (
 // Endpoint patterns:
 //
 //	receiver1            one node
-//	sender*              all of them, whatever their number
+//	sender*              all senders
 //	sender2..4           2, 3, 4
 //	sender2..            from 2 to the last
-//	sender1../5          1, 6, 11 ...
-//	rack1..3.server*     of several racks
+//	sender1../5          senders 1, 6, 11 ...
+//	rack1..3.server*     the servers of several racks
 //	sender1, sender3     both
 //
-// A pattern that names a server with VMs stands for all its VMs. "*" is a number: agg* is not aggregator.
+// A pattern that names a server with VMs selects all its VMs. "*" stands for a number: agg* does not match
+// aggregator.
 
 var (
 	labelPattern = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -76,7 +77,7 @@ func parsePattern(text string) ([]part, error) {
 	return parts, nil
 }
 
-// matches tells whether one part of a node's name fits.
+// matches reports whether one part of a node's name matches.
 func (p part) matches(name string) bool {
 	if !p.any && !p.ranged {
 		return name == p.name
@@ -87,18 +88,18 @@ func (p part) matches(name string) bool {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || number != strconv.Itoa(n) {
-		return false // agg* is agg1 and agg2, not aggregator
+		return false // agg* matches agg1 and agg2, not aggregator
 	}
 	return p.any || n >= p.from && n <= p.to && (n-p.from)%p.step == 0
 }
 
-// Select gives the names of the nodes of a kind that a pattern (or a comma list of them) names, in
+// Select returns the names of the nodes of a kind that match a pattern, or a comma-separated list of patterns, in
 // the order of the graph. A pattern that matches nothing is an error.
 func (g *Graph) Select(pattern string, kind NodeKind) ([]string, error) {
 	return g.match(pattern, &kind)
 }
 
-// match is Select for one kind or, with nil, for guests (or their servers) and switches.
+// match is Select for one kind; with nil it selects guests (or their servers) and switches.
 func (g *Graph) match(pattern string, kind *NodeKind) ([]string, error) {
 	chosen := map[string]bool{}
 	for _, one := range strings.Split(pattern, ",") {
@@ -147,7 +148,7 @@ func (g *Graph) kindText(kind *NodeKind) string {
 	return "guest"
 }
 
-// fits compares a pattern with the parts of a name; VMs may follow the parts that were named.
+// fits reports whether a name matches the parts of a pattern; the name may have a VM part after them.
 func fits(parts []part, name []string) bool {
 	behind := len(name) == len(parts)+1 && strings.HasPrefix(name[len(parts)], "vm")
 	if len(parts) != len(name) && !behind {
@@ -193,8 +194,8 @@ func (g *Graph) families(kind NodeKind) string {
 	return strings.Join(out, ", ")
 }
 
-// index is what same_index compares: the numbers in a guest's name but for those of its rack or
-// switch. An extra host, which has none, is its own index.
+// index returns the value that same_index compares: the numbers in a guest's name, without those of its rack or
+// switch. An extra host has no number: its index is its name.
 func index(name string) string {
 	parts := strings.Split(name, ".")
 	if len(parts) > 1 && !strings.HasPrefix(parts[1], "vm") {

@@ -1,7 +1,7 @@
 package experiment
 
-// fatTree is a fat tree as the papers have them: every aggregation switch is joined to every core, every ToR switch to
-// every aggregation switch.
+// fatTree builds a fat tree as the papers describe it: every aggregation switch is connected to every core switch,
+// every ToR switch to every aggregation switch.
 func (b *builder) fatTree() {
 	if b.t.Pods > 0 {
 		b.podTree()
@@ -16,13 +16,13 @@ func (b *builder) fatTree() {
 	b.rackServers(tors, b.t.Servers)
 }
 
-// podTree is the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2): k pods of k/2 ToR and k/2
-// aggregation switches, (k/2)^2 cores, and k/2 servers a ToR; every switch has k ports. Pod p has the ToR and the
-// aggregation switches (p-1)k/2+1 to p k/2. The first aggregation switch of each pod is joined to the first k/2 cores,
-// the second to the second k/2, and so on, each ToR to the aggregation switches of its pod.
+// podTree builds the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2): k pods with k/2
+// ToR and k/2 aggregation switches each, (k/2)^2 cores, and k/2 servers at each ToR; every switch has k ports. Pod
+// p has ToR and aggregation switches (p-1)k/2+1 to p k/2. The first aggregation switch of each pod is connected to
+// the first k/2 cores, the second to the second k/2, and so on; each ToR to all aggregation switches of its pod.
 //
-// With single routing a spanning tree is left: core1, the first aggregation switch of each pod, and the ToRs. The other
-// switches have no links.
+// With single routing only a spanning tree is built: core1, the first aggregation switch of each pod, and the
+// ToRs. The other switches have no links.
 func (b *builder) podTree() {
 	half := b.t.Pods / 2
 	cores, aggs, tors := numbered("core", half*half), numbered("agg", b.t.Pods*half), numbered("tor", b.t.Pods*half)
@@ -31,7 +31,7 @@ func (b *builder) podTree() {
 	b.switches(tors...)
 	first := func(int) int { return 0 }
 	for i := range aggs {
-		at := i % half // its place in its pod
+		at := i % half // its position in its pod
 		if at == 0 || b.t.Routing != "single" {
 			b.up(aggs[i:i+1], cores[at*half:(at+1)*half], first)
 		}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Al-Fares, Loukissas and Vahdat 2008, section 2.2: k^3/4 hosts, 5k^2/4 switches of k ports each, and (k/2)^2 shortest
-// paths between any two hosts of different pods.
+// Al-Fares, Loukissas and Vahdat 2008, section 2.2: k^3/4 hosts, 5k^2/4 switches with k ports each, and (k/2)^2
+// shortest paths between any two hosts of different pods.
 func TestPodTree(t *testing.T) {
 	for _, k := range []int{2, 4, 6, 16} {
 		g, err := BuildGraph(Topology{Kind: "fat_tree", Pods: k}, oneGigabit)
@@ -44,7 +44,8 @@ func TestPodTree(t *testing.T) {
 	}
 }
 
-// shortest counts the links of the shortest paths from the first server to another node, and these.
+// shortest returns the number of links of a shortest path from the first server to another node, and the number of
+// such paths.
 func shortest(g *Graph, to string) (hops, paths int) {
 	next := map[string][]string{}
 	for _, l := range g.Links {
@@ -69,7 +70,7 @@ func shortest(g *Graph, to string) (hops, paths int) {
 	return hops, ways[to]
 }
 
-// A spanning tree of the pods has one path between any two hosts, of 6 links at most.
+// With single routing there is one path between any two hosts, of at most 6 links.
 func TestPodTree_Single(t *testing.T) {
 	g, err := BuildGraph(Topology{Kind: "fat_tree", Pods: 6, Routing: "single"}, oneGigabit)
 	if err != nil {
@@ -82,7 +83,7 @@ func TestPodTree_Single(t *testing.T) {
 	}
 }
 
-// The largest network that a file may ask for is built; one that is larger is refused before anything is.
+// The largest network that a file may ask for is built. A larger one is refused before anything is built.
 func TestTopologySize(t *testing.T) {
 	g, err := BuildGraph(Topology{Kind: "fat_tree", Pods: 32, Hypervisors: true}, oneGigabit)
 	if err != nil || len(g.Nodes) != 2*8192+1280 || g.rtt() != oneGigabit.RTT {

@@ -1,10 +1,10 @@
-// Package experiment is the experiment file: what it may say, how it is checked, and how it
-// becomes the list of runs that a world (lab, simulator) carries out.
+// Package experiment reads and checks the experiment file, and plans the runs that a world (lab, simulator)
+// carries out.
 //
-//	file.go      the keys of the file (this is the contract with its users)
-//	schema.go    the JSON schema made of those keys
-//	load.go      strict reading by package config: schema first, then meaning
-//	check.go     what a schema cannot say
+//	file.go      the keys of the file (the contract with users)
+//	schema.go    the JSON schema, made from those keys
+//	load.go      strict reading with package config: schema first, then meaning
+//	check.go     what a schema cannot express
 //	laws.go      the configuration fields of every law
 //	set.go       --set and --sweep paths
 //	plan.go      schemes x axes x seeds x worlds -> []Run, each with a resolved Config
@@ -18,37 +18,37 @@ import (
 	"weir/law"
 )
 
-// File is one experiment as written by its author, with the defaults filled in.
+// File is an experiment file with the defaults filled in.
 type File struct {
-	ID       string            `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; what the results are filed under"`
+	ID       string            `json:"id" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"a name: letters, digits, _ and -; results are stored under it"`
 	IDs      []string          `json:"ids,omitempty" jsonschema:"minItems=1,maxItems=20,pattern=^[A-Za-z][A-Za-z0-9_-]*$" jsonschema_description:"the experiments of the papers that share this file"`
 	Paper    string            `json:"paper,omitempty" jsonschema_description:"where the experiment comes from"`
-	Notes    []string          `json:"notes,omitempty" jsonschema_description:"what a reader of the results has to know"`
+	Notes    []string          `json:"notes,omitempty" jsonschema_description:"what a reader of the results must know"`
 	Worlds   []string          `json:"worlds" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"where it can run (default: lab and sim)"`
 	Duration law.Duration      `json:"duration" jsonschema:"required" jsonschema_description:"the run ends when every flow has, at latest then"`
 	Seeds    []int64           `json:"seeds" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"one run for each (default: [1])"`
-	Topology Topology          `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and how they are joined"`
+	Topology Topology          `json:"topology" jsonschema:"required" jsonschema_description:"the nodes and the links between them"`
 	Network  Network           `json:"network" jsonschema:"required" jsonschema_description:"rate, delay and buffer of every link"`
 	Guests   Guests            `json:"guests" jsonschema_description:"how the tenants' TCP is set"`
 	Traffic  []Traffic         `json:"traffic" jsonschema:"required,minItems=1,maxItems=200" jsonschema_description:"the flows"`
 	Schemes  []Scheme          `json:"schemes" jsonschema:"required,minItems=1,maxItems=50" jsonschema_description:"the columns of the comparison"`
-	Vary     []Axis            `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes that the runs are multiplied by, crossed in order"`
+	Vary     []Axis            `json:"vary,omitempty" jsonschema:"maxItems=6" jsonschema_description:"axes; the runs are all combinations of their values, in order"`
 	Lab      Lab               `json:"lab,omitzero" jsonschema_description:"what differs on real Linux"`
-	Measure  Measure           `json:"measure" jsonschema_description:"what is looked at"`
+	Measure  Measure           `json:"measure" jsonschema_description:"what is measured, beyond groups and flows"`
 	Claims   []claim.Statement `json:"claims,omitempty" jsonschema:"maxItems=200" jsonschema_description:"LEFT op RIGHT over the results, decided on the median over seeds"`
-	Figures  []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report beside those that it draws of every experiment"`
+	Figures  []Figure          `json:"figures,omitempty" jsonschema:"maxItems=50" jsonschema_description:"figures of the report, in addition to those drawn for every experiment"`
 
 	name string       // of the file, for errors
-	tree *config.Tree // what it was decoded from, for --set and vary
-	laws *Laws        // of the build that it was read in
+	tree *config.Tree // the tree it was decoded from, for --set and vary
+	laws *Laws        // of the build that read it
 }
 
-// Topology says which nodes there are and how they are joined.
+// Topology describes the nodes and the links between them.
 type Topology struct {
 	Kind        string            `json:"kind" jsonschema:"required,enum=dumbbell,enum=racks,enum=leaf_spine,enum=fat_tree,enum=chain" jsonschema_description:"the kind of network"`
-	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"what the switches of the lab are (default: bridge); those of the simulator are the same with each; rtl is refused: not in this build"`
+	Switch      string            `json:"switch" jsonschema:"enum=bridge,enum=ovs,enum=rtl" jsonschema_description:"the lab's switches (default: bridge); the simulator has one kind of switch; rtl is refused: not in this build"`
 	Senders     int               `json:"senders,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: senders; chain: senders a switch"`
-	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers, several of them stand behind a second switch; chain: receivers a switch"`
+	Receivers   int               `json:"receivers,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"dumbbell: receivers; several of them are behind a second switch; chain: receivers a switch"`
 	Racks       int               `json:"racks,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"racks: number of racks"`
 	Servers     int               `json:"servers,omitempty" jsonschema:"minimum=1,maximum=250" jsonschema_description:"servers a rack"`
 	Spines      int               `json:"spines,omitempty" jsonschema:"minimum=1,maximum=32" jsonschema_description:"leaf_spine: spine switches"`
@@ -58,11 +58,11 @@ type Topology struct {
 	ToRs        int               `json:"tors,omitempty" jsonschema:"minimum=1,maximum=100" jsonschema_description:"fat_tree: top-of-rack switches, one a rack"`
 	Pods        int               `json:"pods,omitempty" jsonschema:"minimum=2,maximum=32" jsonschema_description:"fat_tree, instead of cores, aggs, tors and servers: pods of a k-ary fat tree (k, even), k^3/4 servers in all"`
 	Hops        int               `json:"hops,omitempty" jsonschema:"minimum=1,maximum=20" jsonschema_description:"chain: links between switches, each a bottleneck"`
-	Hypervisors bool              `json:"hypervisors" jsonschema_description:"whether a hypervisor stands between guest and network (default: true)"`
+	Hypervisors bool              `json:"hypervisors" jsonschema_description:"whether a hypervisor is between guest and network (default: true)"`
 	VMs         int               `json:"vms,omitempty" jsonschema:"minimum=0,maximum=64" jsonschema_description:"guests a server; 0: the server itself is the guest"`
-	Hosts       map[string]string `json:"hosts,omitempty" jsonschema_description:"extra hosts: name: the switch it hangs on"`
-	Routing     string            `json:"routing,omitempty" jsonschema:"enum=ecmp,enum=single" jsonschema_description:"where equal paths exist: all of them (default), or a tree"`
-	Links       []LinkRule        `json:"links,omitempty" jsonschema:"maxItems=100" jsonschema_description:"links that differ from network"`
+	Hosts       map[string]string `json:"hosts,omitempty" jsonschema_description:"extra hosts: name: the switch it is connected to"`
+	Routing     string            `json:"routing,omitempty" jsonschema:"enum=ecmp,enum=single" jsonschema_description:"if there are equal paths: use all of them (default), or a tree"`
+	Links       []LinkRule        `json:"links,omitempty" jsonschema:"maxItems=100" jsonschema_description:"links with other values than network"`
 }
 
 // LinkRule overrides the properties of the links between two sets of nodes.
@@ -77,53 +77,53 @@ type LinkRule struct {
 type Network struct {
 	Rate         law.Rate     `json:"rate" jsonschema:"required" jsonschema_description:"of every link"`
 	RTT          law.Duration `json:"rtt,omitempty" jsonschema_description:"base round trip across the longest path"`
-	Delay        law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; stands for rtt"`
+	Delay        law.Duration `json:"delay,omitempty" jsonschema_description:"one way, each link; instead of rtt"`
 	Buffer       law.Limit    `json:"buffer" jsonschema:"required" jsonschema_description:"of every switch port"`
 	ControlDelay law.Duration `json:"control_delay,omitempty" jsonschema_description:"one way, between switch and controller; refused: no scheme of this build has a controller"`
 }
 
-// Guests is how the tenants' TCP is set. A nil pointer or empty string was not said.
+// Guests is the TCP configuration of the tenants' machines. A nil pointer or empty string means: not set.
 type Guests struct {
-	Stack         string        `json:"stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP (default: linux)"`
-	ToStack       string        `json:"to_stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"whose TCP where data goes to (default: as stack)"`
-	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp,enum=newreno,enum=sack" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn; newreno (RFC 6582, no SACK) and sack (RFC 6675) are the simulator's: recovery by the RFC alone, without what Linux adds"`
+	Stack         string        `json:"stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"the TCP implementation (default: linux)"`
+	ToStack       string        `json:"to_stack,omitempty" jsonschema:"enum=linux,enum=netstack" jsonschema_description:"the TCP implementation of the receiving side (default: as stack)"`
+	CC            string        `json:"cc,omitempty" jsonschema:"enum=cubic,enum=reno,enum=bbr,enum=dctcp,enum=d2tcp,enum=newreno,enum=sack" jsonschema_description:"congestion control (default: cubic); dctcp and d2tcp imply ecn; newreno (RFC 6582, no SACK) and sack (RFC 6675) exist in the simulator only: recovery by the RFC alone, without Linux's additions"`
 	ECN           *bool         `json:"ecn,omitempty" jsonschema_description:"whether ECN is negotiated (default: false)"`
 	InitialWindow *int          `json:"initial_window,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"segments (default: 10)"`
-	RTOMin        *law.Duration `json:"rto_min,omitempty" jsonschema_description:"least retransmission timeout (default: 200ms)"`
+	RTOMin        *law.Duration `json:"rto_min,omitempty" jsonschema_description:"minimum retransmission timeout (default: 200ms)"`
 	InitialRTO    *law.Duration `json:"initial_rto,omitempty" jsonschema_description:"timeout of the first SYN (default: 1s)"`
 	DelayedACK    *bool         `json:"delayed_ack,omitempty" jsonschema_description:"default: true"`
 	SACK          *bool         `json:"sack,omitempty" jsonschema_description:"default: true"`
 }
 
-// Traffic is one group of flows of the same kind.
+// Traffic is a set of flows of the same kind.
 type Traffic struct {
 	Name        string       `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"a name: a-z, then a-z, 0-9 and _"`
-	Group       string       `json:"group,omitempty" jsonschema:"pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"items measured together: a-z, then a-z, 0-9 and _ (default: the name)"`
+	Group       string       `json:"group,omitempty" jsonschema:"pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"items with the same group are measured together: a-z, then a-z, 0-9 and _ (default: the name)"`
 	Proto       string       `json:"proto,omitempty" jsonschema:"enum=tcp,enum=udp" jsonschema_description:"default: tcp"`
-	From        string       `json:"from" jsonschema:"required" jsonschema_description:"where the data comes from: sender*, sender2..4, rack1.server*"`
-	To          string       `json:"to" jsonschema:"required" jsonschema_description:"where the data goes"`
-	Pair        string       `json:"pair,omitempty" jsonschema:"enum=all,enum=same_index,enum=other_index" jsonschema_description:"which of from with which of to (default: all)"`
+	From        string       `json:"from" jsonschema:"required" jsonschema_description:"the nodes that send the data: sender*, sender2..4, rack1.server*"`
+	To          string       `json:"to" jsonschema:"required" jsonschema_description:"the nodes that receive the data"`
+	Pair        string       `json:"pair,omitempty" jsonschema:"enum=all,enum=same_index,enum=other_index" jsonschema_description:"how nodes of from are paired with nodes of to (default: all)"`
 	Data        string       `json:"data,omitempty" jsonschema:"enum=push,enum=pull" jsonschema_description:"who connects: from (push, default) or to, which asks for the data (pull)"`
 	Pattern     string       `json:"pattern" jsonschema:"required,enum=bulk,enum=cbr,enum=burst,enum=closed_loop,enum=poisson" jsonschema_description:"when flows start"`
 	Size        law.Bytes    `json:"size,omitempty" jsonschema_description:"payload of a flow, or of one answer"`
-	CDF         string       `json:"cdf,omitempty" jsonschema:"enum=web_search,enum=data_mining,enum=hadoop,enum=storage" jsonschema_description:"distribution that sizes are drawn from"`
+	CDF         string       `json:"cdf,omitempty" jsonschema:"enum=web_search,enum=data_mining,enum=hadoop,enum=storage" jsonschema_description:"the distribution of sizes"`
 	Load        float64      `json:"load,omitempty" jsonschema:"exclusiveMinimum=0,maximum=2" jsonschema_description:"poisson: share of the from side's links, above 0 and at most 2"`
 	Count       int          `json:"count,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"flows a pair (default: 1)"`
-	Requests    int          `json:"requests,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"closed_loop: total a pair, shared by its connections; each epoch anew"`
+	Requests    int          `json:"requests,omitempty" jsonschema:"minimum=1,maximum=1000000" jsonschema_description:"closed_loop: total a pair, shared by its connections, in each epoch"`
 	Concurrency int          `json:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"closed_loop: connections a pair (default: 1)"`
 	Start       law.Duration `json:"start" jsonschema_description:"default: 0s"`
-	Stop        law.Duration `json:"stop,omitempty" jsonschema_description:"when no more is sent"`
+	Stop        law.Duration `json:"stop,omitempty" jsonschema_description:"the time after which nothing more is sent"`
 	Every       law.Duration `json:"every,omitempty" jsonschema_description:"from one epoch to the next"`
-	Epochs      int          `json:"epochs,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"how often (default: 1, with every as often as fits)"`
+	Epochs      int          `json:"epochs,omitempty" jsonschema:"minimum=1,maximum=100000" jsonschema_description:"number of epochs (default: 1; with every: as many as fit)"`
 	Gap         law.Duration `json:"gap,omitempty" jsonschema_description:"mean of the exponential gap between successive starts, in seeded random order"`
-	GiveUp      law.Duration `json:"give_up,omitempty" jsonschema_description:"an older flow is aborted and counts as unfinished"`
+	GiveUp      law.Duration `json:"give_up,omitempty" jsonschema_description:"a flow that lasts longer than this is aborted and counts as unfinished"`
 	Connection  string       `json:"connection,omitempty" jsonschema:"enum=new,enum=persistent" jsonschema_description:"a connection for each request (default), or one for all"`
 	Deadline    law.Duration `json:"deadline,omitempty" jsonschema_description:"from a flow's start"`
 	Rate        law.Rate     `json:"rate,omitempty" jsonschema_description:"cbr: bit rate of the payload"`
 	Guests
 }
 
-// Scheme is one column of the comparison: which laws run, with what, on which guests.
+// Scheme is one column of the comparison: the laws, their parameters and the guests' settings.
 type Scheme struct {
 	Name   string         `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"the label: a-z, then a-z, 0-9 and _"`
 	Laws   []string       `json:"laws,omitempty" jsonschema:"minItems=1,maxItems=4,uniqueItems=true" jsonschema_description:"default: the name"`
@@ -133,7 +133,7 @@ type Scheme struct {
 	Worlds []string       `json:"worlds,omitempty" jsonschema:"minItems=1,uniqueItems=true,enum=lab,enum=sim" jsonschema_description:"default: those of the file"`
 }
 
-// Axis is one dimension that the runs are multiplied by: values of one key, or named cases.
+// Axis is one dimension of the runs: values of one key, or named cases.
 type Axis struct {
 	Key    string                    `json:"key,omitempty" jsonschema_description:"a --set path"`
 	As     string                    `json:"as,omitempty" jsonschema:"pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"the axis's name: a-z, then a-z, 0-9 and _ (default: the last part of key)"`
@@ -142,28 +142,28 @@ type Axis struct {
 	order  []string                  // names of the cases as written
 }
 
-// Lab is what differs when the experiment runs on real Linux instead of the simulator.
+// Lab has the settings that differ when the experiment runs on real Linux instead of the simulator.
 type Lab struct {
 	TimeScale float64 `json:"time_scale,omitempty" jsonschema:"minimum=1,maximum=1000" jsonschema_description:"rates are divided and times multiplied by it, 1 to 1000 (default: 1)"`
-	Seeds     []int64 `json:"seeds,omitempty" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"instead of seeds"`
+	Seeds     []int64 `json:"seeds,omitempty" jsonschema:"minItems=1,maxItems=1000,uniqueItems=true,minimum=0" jsonschema_description:"used instead of seeds"`
 }
 
-// Figure is one figure as a paper draws it: metrics as bars or over an axis, a distribution, or rates or a
-// queue over time.
+// Figure is one figure as a paper draws it: metrics as bars or over an axis, a distribution, or rates or a queue
+// over time.
 type Figure struct {
-	Name  string   `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"of its files: a-z, then a-z, 0-9 and _"`
-	Title string   `json:"title,omitempty" jsonschema_description:"what stands above it (default: the name)"`
-	Note  string   `json:"note,omitempty" jsonschema_description:"what stands below it"`
+	Name  string   `json:"name" jsonschema:"required,pattern=^[a-z][a-z0-9_]*$" jsonschema_description:"the name of its files: a-z, then a-z, 0-9 and _"`
+	Title string   `json:"title,omitempty" jsonschema_description:"the text above it (default: the name)"`
+	Note  string   `json:"note,omitempty" jsonschema_description:"the text below it"`
 	Bars  []string `json:"bars,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit: [WINDOW.]GROUP-OR-PORT.METRIC"`
 	CDF   string   `json:"cdf,omitempty" jsonschema_description:"a distribution: [WINDOW.]GROUP-OR-PORT.DISTRIBUTION"`
-	Line  []string `json:"line,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit, over an axis: with over"`
-	Over  string   `json:"over,omitempty" jsonschema_description:"the axis of line; its values are numbers"`
-	Rates []string `json:"rates,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"groups, whose rates over time are drawn, a picture for each scheme"`
-	Queue string   `json:"queue,omitempty" jsonschema_description:"a port, whose queue over time is drawn"`
+	Line  []string `json:"line,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"metrics of one unit, over the axis that over names"`
+	Over  string   `json:"over,omitempty" jsonschema_description:"the axis of line; its values must be numbers"`
+	Rates []string `json:"rates,omitempty" jsonschema:"minItems=1,maxItems=8" jsonschema_description:"groups: their rates over time, one picture for each scheme"`
+	Queue string   `json:"queue,omitempty" jsonschema_description:"a port: its queue over time"`
 	Log   bool     `json:"log,omitempty" jsonschema_description:"bars and line: a logarithmic scale"`
 }
 
-// Measure names what is looked at.
+// Measure lists what is measured, beyond groups and flows.
 type Measure struct {
 	Ports   map[string]string          `json:"ports,omitempty" jsonschema_description:"label: \"switch->receiver1\""`
 	Windows map[string][2]law.Duration `json:"windows,omitempty" jsonschema_description:"label: [from, to]"`

@@ -9,7 +9,7 @@ import (
 	"weir/law"
 )
 
-// NodeKind tells what a node of a Graph does.
+// NodeKind is the role of a node of a Graph.
 type NodeKind int
 
 // The kinds of node.
@@ -23,11 +23,11 @@ const (
 type Node struct {
 	Name string
 	Kind NodeKind
-	// Attached is the switch a guest hangs on (through its hypervisor, if any); empty for switches.
+	// Attached is the switch that a guest is connected to (through its hypervisor, if any); empty for switches.
 	Attached string
 }
 
-// Link joins two nodes. Each end is a port with a queue of its own.
+// Link connects two nodes. Each end is a port with a queue of its own.
 type Link struct {
 	A, B   string
 	Rate   law.Rate     // 0: not shaped (between a guest and its hypervisor)
@@ -35,15 +35,15 @@ type Link struct {
 	Buffer law.Limit    // of a switch's port; a host's own queue is not limited by it
 }
 
-// Graph is a topology made concrete. Order of nodes and links is the same for the same file.
+// Graph is the network of a topology: nodes and links. Their order is always the same for the same file.
 type Graph struct {
 	Nodes []Node
 	Links []Link
-	// Multipath is true when equal paths exist and routing is ecmp: bridges would loop.
+	// Multipath is true when equal paths exist and routing is ecmp: bridges would form a loop.
 	Multipath bool
 }
 
-// Node gives the node of that name, or nil.
+// Node returns the node with this name, or nil.
 func (g *Graph) Node(name string) *Node {
 	for i := range g.Nodes {
 		if g.Nodes[i].Name == name {
@@ -53,7 +53,7 @@ func (g *Graph) Node(name string) *Node {
 	return nil
 }
 
-// nodes gives the names of the nodes of a kind, in order.
+// nodes returns the names of the nodes of a kind, in order.
 func (g *Graph) nodes(kind NodeKind) []string {
 	var names []string
 	for _, n := range g.Nodes {
@@ -75,8 +75,8 @@ func (g *Graph) perSwitch() map[string]int {
 	return count
 }
 
-// Port resolves a port's name as users write it, "switch->receiver1", to the two ends of its link:
-// the node that holds the port and its peer. A hypervisor stands for its server towards a switch.
+// Port resolves a port's name as users write it, "switch->receiver1", to the two ends of its link: the node with
+// the port and its peer. Towards a switch, a hypervisor's port has the name of its server.
 func (g *Graph) Port(name string) (node, peer string, err error) {
 	from, to, ok := strings.Cut(name, "->")
 	from, to = strings.TrimSpace(from), strings.TrimSpace(to)
@@ -89,7 +89,7 @@ func (g *Graph) Port(name string) (node, peer string, err error) {
 		}
 	}
 	for _, l := range g.Links {
-		if l.Rate == 0 { // between a guest and its hypervisor: only under its full name
+		if l.Rate == 0 { // between a guest and its hypervisor: by its full name only
 			if l.A == from && l.B == to || l.A == to && l.B == from {
 				return from, to, nil
 			}
@@ -103,10 +103,10 @@ func (g *Graph) Port(name string) (node, peer string, err error) {
 			return l.B, l.A, nil
 		}
 	}
-	return "", "", fmt.Errorf("no link joins %s and %s", from, to)
+	return "", "", fmt.Errorf("there is no link between %s and %s", from, to)
 }
 
-// PortName is the name of the port of node towards peer as users write it.
+// PortName returns the name of the port of node towards peer, as users write it.
 func PortName(node, peer string) string {
 	if strings.TrimSuffix(node, hypervisorSuffix) == strings.TrimSuffix(peer, hypervisorSuffix) || isVMOf(node, peer) || isVMOf(peer, node) {
 		return node + "->" + peer
@@ -114,14 +114,14 @@ func PortName(node, peer string) string {
 	return strings.TrimSuffix(node, hypervisorSuffix) + "->" + strings.TrimSuffix(peer, hypervisorSuffix)
 }
 
-// isVMOf tells whether guest is a VM behind hypervisor hv.
+// isVMOf reports whether guest is a VM behind hypervisor hv.
 func isVMOf(guest, hv string) bool {
 	server, ok := strings.CutSuffix(hv, hypervisorSuffix)
 	return ok && strings.HasPrefix(guest, server+".vm")
 }
 
-// hasLoop tells whether switches can be reached by several ways: a connected graph of n switches
-// without loops has n-1 links between them. Switches without links do not count.
+// hasLoop reports whether there are several paths between switches: a connected graph of n switches without loops
+// has n-1 links between them. Switches without links do not count.
 func (g *Graph) hasLoop() bool {
 	switches, linked, links := toSet(g.nodes(Switch)), map[string]bool{}, 0
 	for _, l := range g.Links {
@@ -133,15 +133,15 @@ func (g *Graph) hasLoop() bool {
 	return links > 0 && links > len(linked)-1
 }
 
-// reach is a way through switches.
+// reach is a path through switches.
 type reach struct {
 	hops  int
 	delay law.Duration
 }
 
-// longest gives the number of shaped links and the one-way delay of the longest of the shortest
-// paths between two guests (fewest links, and of these the least delay), one for each measure.
-// It searches once from every switch that has guests: 16.8 million steps in a fat tree of 32 pods.
+// longest returns the number of shaped links and the one-way delay of the longest path between two guests. Each is
+// the maximum over the shortest paths (fewest links, then least delay). It searches once from every switch with
+// guests: 16.8 million steps in a fat tree of 32 pods.
 func (g *Graph) longest() (hops int, delay law.Duration) {
 	type edge struct {
 		to    int
@@ -154,7 +154,7 @@ func (g *Graph) longest() (hops int, delay law.Duration) {
 		}
 	}
 	next := make([][]edge, len(number))
-	access := slices.Repeat([]law.Duration{-1}, len(number)) // the slowest access link of each switch; -1: it has no guests
+	access := slices.Repeat([]law.Duration{-1}, len(number)) // the slowest access link of each switch; -1: no guests
 	for _, l := range g.Links {
 		a, fromSwitch := number[l.A]
 		b, toSwitch := number[l.B]
@@ -195,7 +195,7 @@ func (g *Graph) longest() (hops int, delay law.Duration) {
 	return hops, delay
 }
 
-// rtt is the base round trip across the longest path.
+// rtt returns the base round trip across the longest path.
 func (g *Graph) rtt() law.Duration {
 	_, delay := g.longest()
 	return 2 * delay

@@ -8,16 +8,17 @@ import (
 	"weir/law"
 )
 
-// Bytes of a frame that has no payload, on a line: Ethernet, IPv4 and TCP headers, preamble, CRC and gap. Options are left
-// out, for what is ideal is a lower bound.
+// Bytes on the line of a frame without payload: Ethernet, IPv4 and TCP headers, preamble, CRC and gap. TCP options
+// are left out because the ideal time is a lower bound.
 const emptyFrame = 14 + 20 + 20 + 24
 
-// ideal is how long a flow takes that has the whole path to itself and a sender that never waits for a window: the
-// messages that have to cross before its last byte can (SYN, SYN-ACK, the request of a pull), then its frames, one
-// behind the other over every line. 0: not known, for a flow without a size and for one between guests of one server.
+// ideal returns a function for the ideal completion time of a flow. The flow has the whole path to itself and a
+// sender that never waits for a window. The time is the messages that precede the data (SYN, SYN-ACK, the request
+// of a pull), then the flow's frames back to back over every line. The result 0 means: not known, for a flow
+// without a size or between guests of one server.
 //
-// Of equal paths it is the first. The lab has no delays of its own: there each crossing takes half of the round trip
-// that was measured.
+// If there are equal paths it uses the first. The lab adds no delay of its own: there each crossing takes half of
+// the measured round trip.
 func (r *Run) ideal() func(f *result.Flow, raw *result.Raw) time.Duration {
 	items := map[string]*Item{}
 	for i := range r.Config.Items {
@@ -43,7 +44,7 @@ func (r *Run) ideal() func(f *result.Flow, raw *result.Raw) time.Duration {
 	}
 }
 
-// crossings is how many messages cross before the data can.
+// crossings returns how many messages cross the network before the data can.
 func crossings(it *Item) int {
 	n := 0
 	if it.Connection != "persistent" {
@@ -55,7 +56,7 @@ func crossings(it *Item) int {
 	return n
 }
 
-// frameSize is a full frame's payload and what it takes on a line, in bytes.
+// frameSize is the payload of a full frame and its size on the line, in bytes.
 type frameSize struct{ payload, line float64 }
 
 func (r *Run) fullFrame(raw *result.Raw) frameSize {
@@ -63,7 +64,7 @@ func (r *Run) fullFrame(raw *result.Raw) frameSize {
 		return frameSize{1448, 1448 / result.PayloadShareLab}
 	}
 	line := 1448 / result.PayloadShareSim
-	if r.LabRTT { // the lab's lines
+	if r.LabRTT { // with the lab's rates
 		line = 1448 / result.PayloadShareLab
 	}
 	if raw.PayloadShare > 0 {
@@ -75,7 +76,7 @@ func (r *Run) fullFrame(raw *result.Raw) frameSize {
 // way is the shaped links from one guest to another.
 type way []*Link
 
-// crossing is the time of an empty frame, in ns.
+// crossing returns the time of an empty frame, in ns.
 func (w way) crossing() float64 {
 	ns := 0.0
 	for _, l := range w {
@@ -92,12 +93,12 @@ func (w way) slowest() float64 {
 	return least
 }
 
-// transfer is when the last byte of a flow has arrived after its first was sent, in ns. All frames but the last are
-// full; each line sends them one after the other.
+// transfer returns the time from a flow's first byte sent to its last byte received, in ns. All frames but the
+// last are full; each line sends them one after the other.
 func (w way) transfer(size float64, frame frameSize) float64 {
 	frames := math.Ceil(size / frame.payload)
-	rest := size - (frames-1)*frame.payload + (frame.line - frame.payload) // the last frame's bytes
-	full, end := 0.0, 0.0                                                  // when the last full frame, and the last of all, has left the line
+	rest := size - (frames-1)*frame.payload + (frame.line - frame.payload) // size of the last frame
+	full, end := 0.0, 0.0                                                  // when the last full frame, and the very last, has left the line
 	slowest := math.Inf(1)
 	for _, l := range w {
 		rate := float64(l.Rate) / 8e9
@@ -113,13 +114,14 @@ func (w way) transfer(size float64, frame frameSize) float64 {
 	return end
 }
 
-// ways finds paths through the switches, of the fewest links. It keeps a tree for each switch that data came from.
+// ways finds paths of the fewest links through the switches. It keeps a tree for each switch that data has come
+// from.
 type ways struct {
-	number map[string]int32 // of switches
+	number map[string]int32 // of each switch
 	next   [][]hop          // of each switch
 	access map[string]*Link // the shaped link of each guest
 	at     map[string]int32 // the switch of each guest
-	trees  map[int32][]hop  // by root: the step back to it from each switch
+	trees  map[int32][]hop  // by root: the next link towards it from each switch
 }
 
 // hop is a link to a switch.
@@ -171,7 +173,7 @@ func newWays(g *Graph) *ways {
 	return w
 }
 
-// between gives the way from one guest to another; nil: there is none through a switch.
+// between returns the path from one guest to another; nil: there is none through a switch.
 func (w *ways) between(src, dst string) way {
 	first, last := w.access[src], w.access[dst]
 	if first == nil || last == nil || first == last {
@@ -189,7 +191,7 @@ func (w *ways) between(src, dst string) way {
 	return append(out, last)
 }
 
-// tree gives the first link from every switch towards root.
+// tree returns the first link from every switch towards root.
 func (w *ways) tree(root int32) []hop {
 	if t := w.trees[root]; t != nil {
 		return t

@@ -6,7 +6,7 @@ import (
 	"weir/experiment/result"
 )
 
-// Info is what the statistics of a run need to know about it.
+// Info returns what the statistics need to know about the run.
 func (r *Run) Info() result.Info {
 	info := result.Info{
 		World: r.World, Seed: r.Seed, Scale: r.Scale, Scheme: r.Scheme, Laws: r.Laws,
@@ -19,7 +19,7 @@ func (r *Run) Info() result.Info {
 	return info
 }
 
-// switchKind is what the lab's switches are where they are not bridges or routers; a simulated switch is of no kind.
+// switchKind returns the kind of the lab's switches if they are neither bridges nor routers; "" in the simulator.
 func (r *Run) switchKind() string {
 	if r.World != "lab" || r.Config.Switch == "bridge" {
 		return ""
@@ -27,7 +27,7 @@ func (r *Run) switchKind() string {
 	return r.Config.Switch
 }
 
-// guestCC is the congestion control of all TCP items; empty when they differ.
+// guestCC returns the congestion control of all TCP items; "" when they differ.
 func (r *Run) guestCC() string {
 	cc := ""
 	for _, item := range r.Config.Items {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kindKeys are the keys of topology that each kind needs, and those it may have.
+// kindKeys are the keys of topology that each kind needs, and those that it may have.
 var kindKeys = map[string]struct{ needs, may []string }{
 	"dumbbell":   {needs: []string{"senders", "receivers"}},
 	"racks":      {needs: []string{"racks", "servers"}},
@@ -15,8 +15,8 @@ var kindKeys = map[string]struct{ needs, may []string }{
 	"chain":      {needs: []string{"hops", "senders", "receivers"}},
 }
 
-// keys are those that the topology needs. A fat tree is told by the number of each kind of switch, as the papers' are,
-// or by its pods alone.
+// keys returns the keys that the topology needs. A fat tree is described by the number of each kind of switch, as
+// in the papers, or by its pods alone.
 func (t Topology) keys() []string {
 	if t.Kind == "fat_tree" && t.Pods > 0 {
 		return []string{"pods"}
@@ -54,10 +54,10 @@ func (c *checker) topologyKeys(t Topology) bool {
 		}
 	}
 	if t.Pods%2 != 0 && t.Kind == "fat_tree" {
-		c.Fail([]string{"topology", "pods"}, fmt.Sprintf("%d is odd, and half of a switch's ports lead up", t.Pods), "an even number of pods")
+		c.Fail([]string{"topology", "pods"}, fmt.Sprintf("%d is odd, but half of a switch's ports must lead up", t.Pods), "an even number of pods")
 	}
 	if c.Given("topology", "routing") && !slices.Contains(kindKeys[t.Kind].may, "routing") {
-		c.Fail([]string{"topology", "routing"}, t.Kind+" has one path only", "leaf_spine and fat_tree have equal paths")
+		c.Fail([]string{"topology", "routing"}, t.Kind+" has only one path", "leaf_spine and fat_tree have equal paths")
 	}
 	if t.Switch == "rtl" {
 		c.Fail([]string{"topology", "switch"}, "rtl is not in this build", "bridge or ovs")
@@ -68,7 +68,7 @@ func (c *checker) topologyKeys(t Topology) bool {
 	return len(c.Errs) == before
 }
 
-// topologySize says what is too much, before anything of it is made.
+// topologySize checks the number of nodes before any node is built.
 func (c *checker) topologySize(t Topology) bool {
 	before := len(c.Errs)
 	if n := len(t.Hosts); n > maxHosts {
@@ -91,7 +91,7 @@ func (t Topology) size() (switches, nodes int) {
 	return switches, switches + (t.servers()+len(t.Hosts))*server
 }
 
-// servers is how many servers the topology has, extra hosts apart.
+// servers returns the number of servers of the topology, without extra hosts.
 func (t Topology) servers() int {
 	switch t.Kind {
 	case "dumbbell":
@@ -109,7 +109,7 @@ func (t Topology) servers() int {
 	return t.ToRs * t.Servers
 }
 
-// switches is how many switches the topology has.
+// switches returns the number of switches of the topology.
 func (t Topology) switches() int {
 	switch t.Kind {
 	case "dumbbell":

@@ -21,22 +21,22 @@ const (
 	WorldSim = law.WorldSim
 )
 
-// BuiltWorlds are the worlds that this build has.
+// BuiltWorlds returns the worlds that this build has.
 func BuiltWorlds() []string { return law.BothWorlds() }
 
 // Law is a control law that a scheme may name.
 type Law struct {
 	law.Spec
-	// Built are the worlds that have it in this build.
+	// Built lists the worlds that have this law in this build.
 	Built []string
 
 	schema func() *validator.Schema // of its configuration
 }
 
-// Laws are the laws of a build. Experiment files are read with them, for they say which names and parameters there are.
+// Laws are the laws of a build. They determine the names and parameters that an experiment file may use.
 type Laws struct{ list []Law }
 
-// NewLaws makes them, in the order of the documentation.
+// NewLaws returns the laws in the order given, which is that of the documentation.
 func NewLaws(list ...Law) *Laws {
 	for i := range list {
 		l := &list[i]
@@ -45,7 +45,7 @@ func NewLaws(list ...Law) *Laws {
 	return &Laws{list}
 }
 
-// Specs are those of all laws.
+// Specs returns the specifications of all laws.
 func (ls *Laws) Specs() law.Specs {
 	out := make(law.Specs, len(ls.list))
 	for i := range ls.list {
@@ -54,7 +54,7 @@ func (ls *Laws) Specs() law.Specs {
 	return out
 }
 
-// named gives the law called name.
+// named returns the law called name.
 func (ls *Laws) named(name string) (Law, bool) {
 	for _, l := range ls.list {
 		if l.Name == name {
@@ -64,7 +64,7 @@ func (ls *Laws) named(name string) (Law, bool) {
 	return Law{}, false
 }
 
-// fields gives the names of the law's configuration fields.
+// fields returns the names of the law's configuration fields.
 func (l *Law) fields() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(l.Params()).Elem()) {
@@ -76,7 +76,7 @@ func (l *Law) fields() []string {
 	return names
 }
 
-// decode gives the law's typed configuration: its defaults, then what params says of its fields.
+// decode returns the law's typed configuration: its defaults, overridden by the fields that params sets.
 func (l *Law) decode(params map[string]any) (any, error) {
 	own := maps.Clone(params)
 	known := l.fields()
@@ -92,7 +92,7 @@ func (l *Law) decode(params map[string]any) (any, error) {
 	return p, nil
 }
 
-// Network is what laws may know of the network of a run.
+// Network returns what laws may know about the network of a run.
 func (c *Config) Network() *law.Topology {
 	t := &law.Topology{RTT: c.RTT}
 	if c.Graph != nil {

@@ -14,8 +14,8 @@ import (
 	"weir/law/sicc"
 )
 
-// Every law's defaults are within the ranges of its own fields, and every field has a unit or a
-// range that the schema knows.
+// Every law's defaults are within the ranges of its own fields, and every field has a unit or a range that the
+// schema knows.
 func TestLawDefaultsAreAllowed(t *testing.T) {
 	for _, l := range testLaws.list {
 		text, err := json.Marshal(l.Params())
@@ -31,7 +31,7 @@ func TestLawDefaultsAreAllowed(t *testing.T) {
 		}
 		fields := l.fields()
 		if l.Name == "fairq" {
-			values["fairswitch"] = false // not written where false: runs that were stored before it keep their names
+			values["fairswitch"] = false // not written when false: runs stored before this field keep their names
 		}
 		if len(fields) != len(values) || slices.Contains(fields, "") {
 			t.Errorf("%s has fields %v and writes %s", l.Name, fields, text)
@@ -44,14 +44,14 @@ func TestLawDefaultsAreAllowed(t *testing.T) {
 	}
 }
 
-// The symbols of the papers have the values that the papers give them.
+// The papers' symbols have the papers' values.
 func TestLawDefaultsAreThePapers(t *testing.T) {
 	fq, si, gc, hy, se := fairq.Default(), sicc.Default(), gcc.Default(), hygenicc.Default(), sed.Default()
 	for what, same := range map[string]bool{
 		"fairq T = 50 us":           fq.Interval.String() == "50us",
 		"fairq M = 10":              fq.Updates == 10,
 		"fairq alpha = 0.2":         fq.TargetFraction == 0.2,
-		"fairq slow start":          fq.Aggregate, // FQ-11: as core/fairq/fairq.h's default
+		"fairq slow start":          fq.Aggregate, // FQ-11: the default of core/fairq/fairq.h
 		"fairq 1 s without data":    fq.Idle.String() == "1s",
 		"sicc T = 1 ms":             si.Interval.String() == "1ms",
 		"sicc alpha1 = 0.2":         si.OffFraction == 0.2,

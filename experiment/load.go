@@ -16,7 +16,7 @@ import (
 	"weir/law"
 )
 
-// Load reads and checks an experiment file. Errors found in it are Errors.
+// Load reads and checks an experiment file. Errors in the file are returned as Errors.
 func (ls *Laws) Load(path string) (*File, error) {
 	data, err := ReadFile(path)
 	if err != nil {
@@ -25,8 +25,8 @@ func (ls *Laws) Load(path string) (*File, error) {
 	return ls.Parse(path, data)
 }
 
-// ReadFile reads the text of an experiment file. Where there is no file at path, the error is fs.ErrNotExist and names
-// the file that may be meant.
+// ReadFile reads the text of an experiment file. If there is no file at path, the error is fs.ErrNotExist and
+// suggests the file that may be meant.
 func ReadFile(path string) ([]byte, error) {
 	data, err := config.ReadFile(path, config.DefaultLimits)
 	switch {
@@ -40,7 +40,7 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse checks an experiment that is in memory; name stands for the file in errors.
+// Parse checks an experiment file in memory; errors use name as the name of the file.
 func (ls *Laws) Parse(name string, data []byte) (*File, error) {
 	t, errs := config.ParseTree(name, data, "one experiment", config.DefaultLimits)
 	if len(errs) > 0 {
@@ -56,13 +56,13 @@ func (ls *Laws) Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// Error is one thing wrong with a file.
+// Error is one error in a file.
 type Error = config.Error
 
-// Errors is everything that is wrong with it.
+// Errors lists all errors in a file.
 type Errors = config.Errors
 
-// checker collects what is wrong with one file.
+// checker collects the errors of one file.
 type checker struct {
 	config.Checker
 	laws *Laws
@@ -72,7 +72,7 @@ func (ls *Laws) newChecker(name string, t *config.Tree) *checker {
 	return &checker{config.Checker{File: name, Root: t, Whole: "the keys of an experiment: id, topology, traffic ..."}, ls}
 }
 
-// check validates a tree, first its form, then its meaning, also under every value of every axis.
+// check validates a tree: first its form, then its meaning, also with every value of every axis.
 func (ls *Laws) check(name string, t *config.Tree) (*File, Errors) {
 	f, errs := ls.checkBase(name, t)
 	if len(errs) > 0 {
@@ -94,8 +94,8 @@ func (ls *Laws) check(name string, t *config.Tree) (*File, Errors) {
 	return f, c.Errs
 }
 
-// claimsAreOfThisFile is false when an option changed what the file runs: its claims may then name
-// axes that are gone, which leaves them undecided and is no error.
+// claimsAreOfThisFile is false when an option changed what the file runs. Its claims may then name axes that no
+// longer exist; that leaves them undecided and is not an error.
 func (c *checker) claimsAreOfThisFile() bool {
 	for _, fd := range c.Root.Fields {
 		if fd.Key == "vary" && fd.Value.Changed() {
@@ -119,7 +119,7 @@ func (ls *Laws) checkBase(name string, t *config.Tree) (*File, Errors) {
 	return f, c.Errs
 }
 
-// decode makes the File of a tree that the schema accepts, with defaults.
+// decode returns the File of a tree that the schema accepts, with defaults.
 func (c *checker) decode(t *config.Tree) *File {
 	text, err := json.Marshal(t.Plain())
 	f := &File{name: c.File, tree: t, laws: c.laws}
@@ -127,7 +127,7 @@ func (c *checker) decode(t *config.Tree) *File {
 	if err == nil {
 		err = json.Unmarshal(text, f)
 	}
-	if err != nil { // the schema let it pass, so it is not the user's to mend; still no panic
+	if err != nil { // the schema accepted it, so the user cannot fix it; an error, not a panic
 		c.Fail(nil, config.OneLine(err.Error()), "")
 		return nil
 	}
@@ -144,7 +144,7 @@ func (c *checker) decode(t *config.Tree) *File {
 	return f
 }
 
-// defaults fills in what the file does not say; this is the only place that knows.
+// defaults fills in the keys that the file does not set. No other place knows the defaults.
 func (f *File) defaults() {
 	if f.ID == "" {
 		f.ID = strings.Join(f.IDs, "-")
@@ -170,7 +170,7 @@ func (f *File) defaults() {
 		t.Count = cmp.Or(t.Count, 1)
 		t.Concurrency = cmp.Or(t.Concurrency, 1)
 		if t.Every == 0 && t.Epochs == 0 {
-			t.Epochs = 1 // with every and no epochs: as many as fit
+			t.Epochs = 1 // with every but without epochs: as many as fit
 		}
 	}
 	for i := range f.Schemes {
@@ -193,7 +193,7 @@ func (f *File) defaults() {
 	f.Measure.Series = cmp.Or(f.Measure.Series, law.Duration(10e6))
 }
 
-// defaultGuests is the TCP of a guest of which nothing is said: Linux as it comes, without ECN.
+// defaultGuests is a guest's TCP without any setting: Linux's defaults, without ECN.
 func defaultGuests() Guests {
 	no, yes, window := false, true, 10
 	rtoMin, initialRTO := law.Duration(200e6), law.Duration(1e9)
@@ -203,7 +203,7 @@ func defaultGuests() Guests {
 	}
 }
 
-// over gives g where it says something, and base elsewhere.
+// over returns the fields of g that are set, and those of base for the others.
 func (g Guests) over(base Guests) Guests {
 	return Guests{
 		Stack: cmp.Or(g.Stack, base.Stack), ToStack: cmp.Or(g.ToStack, base.ToStack), CC: cmp.Or(g.CC, base.CC),
@@ -213,7 +213,7 @@ func (g Guests) over(base Guests) Guests {
 	}
 }
 
-// impliedECN turns ECN on for the congestion controls that cannot do without.
+// impliedECN turns ECN on for the congestion controls that need it.
 func (g Guests) impliedECN() Guests {
 	if g.CC == "dctcp" || g.CC == "d2tcp" {
 		yes := true
@@ -232,8 +232,9 @@ func toSet(names []string) map[string]bool {
 	return set
 }
 
-// Plannable loads a file and plans what o asks of it, in each of its worlds (all that the file names, if o names none), as
-// if this build had every world and law: what --check does. each, if not nil, looks at every run.
+// Plannable loads a file and plans the runs that o asks for, in each of o's worlds (none: all worlds of the file).
+// It assumes that this build has every world and law: this is what --check does. each, if not nil, is called for
+// every run.
 func (ls *Laws) Plannable(path string, o Options, each func(*Run) error) error {
 	f, err := ls.Load(path)
 	if err != nil {

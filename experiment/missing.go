@@ -10,7 +10,7 @@ import (
 	"weir/config"
 )
 
-// missingError says that there is no file of this name, and which one may be meant.
+// missingError reports that there is no file with this name, and which file may be meant.
 type missingError struct{ path string }
 
 func (e *missingError) Error() string {
@@ -21,11 +21,11 @@ func (e *missingError) Error() string {
 	return text + "; name an experiment file" + example("experiments")
 }
 
-// Unwrap makes it fs.ErrNotExist.
+// Unwrap returns fs.ErrNotExist.
 func (e *missingError) Unwrap() error { return fs.ErrNotExist }
 
-// meant lists up to 3 experiment files called like path: in its own directory, here, and in the tree ./experiments. A
-// file of that very name comes before those of a similar one.
+// meant lists up to 3 experiment files with a name like path's: in its own directory, in the current directory,
+// and in ./experiments. A file of exactly that name comes before files with similar names.
 func meant(path string) []string {
 	files := experimentFiles(filepath.Dir(path), ".", "experiments", "experiments/*")
 	name := baseName(path)
@@ -45,18 +45,18 @@ func meant(path string) []string {
 	for _, f := range files {
 		names = append(names, strings.ToLower(baseName(f)))
 	}
-	// One letter of two, as in F1 and F9, is another experiment and no slip.
+	// A difference of one letter in two, as between F1 and F9, names another experiment; it is not a typing error.
 	if near := config.Nearest(name, names); near != "" && len(name) > 2 {
 		return named(near)
 	}
 	return nil
 }
 
-// experimentFiles lists the YAML files of directories, which may be patterns, each once.
+// experimentFiles lists the YAML files of directories, which may be patterns. Each file is listed once.
 func experimentFiles(dirs ...string) []string {
 	var out []string
 	for _, dir := range dirs {
-		found, _ := filepath.Glob(filepath.Join(dir, "*.yaml")) // a name that is no pattern matches nothing
+		found, _ := filepath.Glob(filepath.Join(dir, "*.yaml")) // an invalid pattern matches nothing
 		for _, f := range found {
 			if !slices.Contains(out, f) {
 				out = append(out, f)
@@ -66,7 +66,7 @@ func experimentFiles(dirs ...string) []string {
 	return out
 }
 
-// example names a file of the first directory that has one: ", such as experiments/incast.yaml".
+// example returns a file of the first directory that has one: ", such as experiments/incast.yaml".
 func example(dirs ...string) string {
 	for _, dir := range dirs {
 		files := experimentFiles(dir, filepath.Join(dir, "*"))
@@ -80,7 +80,7 @@ func example(dirs ...string) string {
 	return ""
 }
 
-// baseName gives the name of a file without directory and ending.
+// baseName returns the name of a file without directory and extension.
 func baseName(path string) string {
 	name := filepath.Base(path)
 	return strings.TrimSuffix(strings.TrimSuffix(name, ".yaml"), ".yml")

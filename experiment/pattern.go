@@ -9,8 +9,8 @@ import (
 	"weir/law"
 )
 
-// patternKeys says which keys of a traffic item its pattern must and may have, apart from those
-// that every item may have.
+// patternKeys lists for each pattern the keys that a traffic item must have and may have. Keys that every item may
+// have are not in it.
 var patternKeys = map[string]struct{ needs, may []string }{
 	"bulk":        {may: []string{"size", "count", "stop", "gap", "give_up", "deadline"}},
 	"cbr":         {needs: []string{"rate"}, may: []string{"size", "count", "stop", "gap"}},
@@ -19,7 +19,7 @@ var patternKeys = map[string]struct{ needs, may []string }{
 	"poisson":     {needs: []string{"load"}, may: []string{"size", "cdf", "stop", "give_up", "connection", "deadline"}},
 }
 
-// patternOnly are the keys that some pattern lacks.
+// patternOnly lists the keys that only some patterns have.
 var patternOnly = []string{
 	"size", "cdf", "load", "count", "requests", "concurrency", "stop", "every", "epochs", "gap", "give_up", "connection", "deadline", "rate",
 }
@@ -48,10 +48,10 @@ func (c *checker) pattern(f *File, i int) {
 	case !sized && slices.Contains(keys.may, "cdf"):
 		c.Fail(in("size"), "the key is missing", fmt.Sprintf("pattern %s needs size or cdf", t.Pattern))
 	case has("size") && t.Size == 0:
-		c.Fail(in("size"), "0 is no size", "at least 1B")
+		c.Fail(in("size"), "0 is not a size", "at least 1B")
 	}
 	if t.Pattern == "cbr" && has("rate") && t.Rate == 0 {
-		c.Fail(in("rate"), "0 is no rate", "above 0kbit")
+		c.Fail(in("rate"), "0 is not a rate", "above 0kbit")
 	}
 	if t.Pattern == "closed_loop" && !has("requests") && !has("stop") {
 		c.Fail(in("requests"), "the key is missing", "pattern closed_loop needs requests or stop")
@@ -60,7 +60,7 @@ func (c *checker) pattern(f *File, i int) {
 		c.Fail(in("deadline"), "a flow without size has no deadline", "a size as well")
 	}
 	if has("deadline") && t.Deadline == 0 {
-		c.Fail(in("deadline"), "0 is no deadline", "above 0s")
+		c.Fail(in("deadline"), "0 is not a deadline", "above 0s")
 	}
 	c.udp(t, in)
 	c.times(f, t, in, has)
@@ -81,26 +81,26 @@ func (c *checker) udp(t Traffic, in func(string) []string) {
 
 func (c *checker) times(f *File, t Traffic, in func(string) []string, has func(string) bool) {
 	if t.Start >= f.Duration && f.Duration > 0 {
-		c.Fail(in("start"), fmt.Sprintf("it starts at %s, the run ends at %s", t.Start, f.Duration), "before the duration")
+		c.Fail(in("start"), fmt.Sprintf("it starts at %s, but the run ends at %s", t.Start, f.Duration), "before the duration")
 	}
 	if has("stop") && t.Stop <= t.Start {
 		c.Fail(in("stop"), fmt.Sprintf("it stops at %s and starts at %s", t.Stop, t.Start), "after start")
 	}
 	if t.Stop > f.Duration {
-		c.Fail(in("stop"), fmt.Sprintf("it stops at %s, the run ends at %s", t.Stop, f.Duration), "at most the duration")
+		c.Fail(in("stop"), fmt.Sprintf("it stops at %s, but the run ends at %s", t.Stop, f.Duration), "at most the duration")
 	}
 	switch {
 	case t.Epochs > 1 && t.Every == 0:
 		c.Fail(in("every"), "the key is missing", "several epochs need every, above 0s")
 	case has("every") && t.Every == 0:
-		c.Fail(in("every"), "0 is no interval", "above 0s")
+		c.Fail(in("every"), "0 is not an interval", "above 0s")
 	case t.Epochs > 1 && t.Start < f.Duration:
-		// Divided, not multiplied: the product could be past what a duration holds.
+		// This divides instead of multiplying because the product could overflow.
 		if (f.Duration-t.Start-1)/t.Every+1 < law.Duration(t.Epochs) {
 			c.Fail(in("epochs"), fmt.Sprintf("%d epochs every %s do not start before %s", t.Epochs, t.Every, f.Duration), "as many as start before the duration")
 		}
 	}
 	if has("give_up") && t.GiveUp == 0 {
-		c.Fail(in("give_up"), "0 gives every flow up", "above 0s")
+		c.Fail(in("give_up"), "0 aborts every flow", "above 0s")
 	}
 }

@@ -11,38 +11,38 @@ import (
 	"weir/config"
 )
 
-// Options chooses what of a file is run, and changes it.
+// Options selects what of a file is run, and changes it.
 type Options struct {
-	Worlds    []string // of lab, sim; none: those of the file that this build has
+	Worlds    []string // of lab, sim; none: the file's worlds that this build has
 	Schemes   []string // labels; none: all
 	Seeds     []int64  // instead of the file's
-	SeedCount int      // seeds 1..N, instead of the file's; 0: not said
+	SeedCount int      // seeds 1..N, instead of the file's; 0: not set
 	Set       []string // "guests.cc=reno"
 	Sweep     []string // "schemes.ecn.params.threshold=10KB,20KB"
-	// Available skips the schemes whose laws this build lacks, where it would refuse them.
+	// Available skips the schemes whose laws this build lacks; otherwise they are an error.
 	Available bool
-	// AssumeAll plans as if this build had every world and law: for checking files.
+	// AssumeAll plans as if this build had every world and law, to check files.
 	AssumeAll bool
 }
 
-// Plan is what is to be run.
+// Plan is the list of runs.
 type Plan struct {
 	File    *File // with Set and Sweep applied
 	Set     []string
 	Runs    []*Run
 	Skipped []Skip
 
-	links int // of the networks of Runs
+	links int // of the networks of all Runs
 }
 
-// Skip is a scheme that a world cannot run by its nature, or by the file.
+// Skip is a scheme that a world cannot run, because of the law's or the file's worlds.
 type Skip struct{ Scheme, World, Reason string }
 
-// UnavailableError says that this build does not have what was asked for.
+// UnavailableError reports that this build does not have what was asked for.
 type UnavailableError struct {
 	What  string   // "world" or "law"
-	Names []string // of worlds, or of laws
-	By    []string // the schemes that ask for each of the laws
+	Names []string // worlds, or laws
+	By    []string // the schemes that use each of the laws
 	World string   // where the laws are missing
 	Can   []string // what can be asked for instead: worlds, or schemes
 	Hint  string   // what to do, in full
@@ -66,15 +66,14 @@ func (e *UnavailableError) Error() string {
 	return text + "; " + e.Hint
 }
 
-// maxRuns and maxLinks bound a plan: its runs, and the links of all their networks (72 B each).
+// maxRuns and maxLinks limit a plan: the number of its runs, and the links of all their networks (72 B each).
 const (
 	maxRuns  = 20_000
 	maxLinks = 20_000_000
 )
 
-// Plan resolves the file into runs: worlds x schemes x points on the axes x seeds, in that order.
-// Errors in what Set and Sweep make of the file are Errors; what this build does not have is an
-// UnavailableError.
+// Plan resolves the file into runs: worlds x schemes x points on the axes x seeds, in that order. Errors that Set
+// and Sweep cause in the file are Errors. A world or law that this build lacks is an UnavailableError.
 func (f *File) Plan(o Options) (*Plan, error) {
 	file, err := f.override(o.Set, o.Sweep)
 	if err != nil {
@@ -157,7 +156,7 @@ func (f *File) schemesAsked(o Options) ([]string, error) {
 			return nil, fmt.Errorf("experiment %s has no scheme %q; %s", f.ID, config.Clip(s), config.OneOf(s, all))
 		}
 	}
-	// The file's order, whatever the order of asking: results compare side by side.
+	// The file's order, independent of the order of the options: results compare column by column.
 	return slices.DeleteFunc(all, func(s string) bool { return !slices.Contains(o.Schemes, s) }), nil
 }
 
@@ -171,7 +170,7 @@ func unique(names []string) []string {
 	return out
 }
 
-// scheme gives the scheme with this label.
+// scheme returns the scheme with this label.
 func (f *File) scheme(label string) *Scheme {
 	for i := range f.Schemes {
 		if f.Schemes[i].Name == label {
@@ -181,7 +180,8 @@ func (f *File) scheme(label string) *Scheme {
 	return nil
 }
 
-// split tells for each world which schemes run, which are skipped, and which this build lacks.
+// split returns for each world the schemes that run; it notes in p those that are skipped. Laws that this build
+// lacks are an error.
 func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, error) {
 	runnable := map[string][]string{}
 	can := map[string]bool{}
@@ -194,7 +194,7 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 				continue
 			}
 			if l := p.File.unbuilt(s, w); l != "" && !o.AssumeAll {
-				// Who did not choose the worlds gets what each can run.
+				// Users who did not choose a world get all schemes that each world can run.
 				if o.Available || len(o.Worlds) == 0 && slices.ContainsFunc(worlds, func(w string) bool { return p.File.runsIn(s, w) }) {
 					p.Skipped = append(p.Skipped, Skip{label, w, "law " + l + " is not in this build"})
 					continue
@@ -214,13 +214,13 @@ func (p *Plan) split(worlds, schemes []string, o Options) (map[string][]string, 
 		for _, s := range p.Skipped {
 			reasons = append(reasons, fmt.Sprintf("%s: %s", s.Scheme, s.Reason))
 		}
-		return nil, fmt.Errorf("nothing of experiment %s can run here (%s); ask for other schemes or another world", p.File.ID, strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("nothing of experiment %s can run here (%s); choose other schemes or another world", p.File.ID, strings.Join(reasons, "; "))
 	}
 	return runnable, nil
 }
 
-// instead says what can be asked for in place of what is missing: the schemes that every world
-// asked for either has or skips, and one at least has.
+// instead notes in missing what the user can ask for: the schemes that every world asked for either has or skips,
+// and that at least one has.
 func (p *Plan) instead(missing *UnavailableError, worlds, schemes []string) {
 	for i := range p.File.Schemes {
 		s := &p.File.Schemes[i]
@@ -242,13 +242,13 @@ func (p *Plan) instead(missing *UnavailableError, worlds, schemes []string) {
 	if len(asked) > 0 {
 		missing.Can = asked
 	}
-	missing.Hint = "this build can run no scheme of this file; see the changelog for what it has"
+	missing.Hint = "this build can run no scheme of this file; the changelog lists the laws of each version"
 	if len(missing.Can) > 0 {
 		missing.Hint = "ask for --scheme " + strings.Join(missing.Can, ",")
 	}
 }
 
-// skipReason says why a scheme never runs in a world, or "".
+// skipReason returns why a scheme never runs in a world, or "".
 func (f *File) skipReason(s *Scheme, world string) string {
 	if !slices.Contains(s.Worlds, world) {
 		return "the file runs it in " + strings.Join(s.Worlds, ", ") + " only"
@@ -261,12 +261,12 @@ func (f *File) skipReason(s *Scheme, world string) string {
 	return ""
 }
 
-// runsIn says whether this build can run the scheme in a world.
+// runsIn reports whether this build can run the scheme in a world.
 func (f *File) runsIn(s *Scheme, world string) bool {
 	return f.skipReason(s, world) == "" && f.unbuilt(s, world) == ""
 }
 
-// unbuilt names a law of the scheme that this build does not have in a world, or "".
+// unbuilt returns a law of the scheme that this build does not have in a world, or "".
 func (f *File) unbuilt(s *Scheme, world string) string {
 	for _, name := range s.Laws {
 		if l, _ := f.laws.named(name); !slices.Contains(l.Built, world) {
@@ -280,14 +280,14 @@ func (f *File) unbuilt(s *Scheme, world string) string {
 func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Options) error {
 	scale := 1.0
 	seeds := p.File.Seeds
-	if slices.Contains(worlds, WorldLab) { // both worlds side by side run at the lab's scale
+	if slices.Contains(worlds, WorldLab) { // with --world lab,sim both run at the lab's scale
 		scale, seeds = p.File.Lab.TimeScale, p.File.Lab.Seeds
 	}
 	switch {
 	case len(o.Seeds) > 0:
 		seeds = o.Seeds
-	case o.SeedCount > maxRuns: // before they are listed
-		return fmt.Errorf("%d seeds are more runs than the %d that an experiment may have; ask for fewer", o.SeedCount, maxRuns)
+	case o.SeedCount > maxRuns: // checked before they are listed
+		return fmt.Errorf("%d seeds make more than %d runs, the limit of an experiment; use fewer seeds", o.SeedCount, maxRuns)
 	case o.SeedCount > 0:
 		seeds = nil
 		for n := range o.SeedCount {
@@ -295,7 +295,7 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 		}
 	}
 	if len(p.Runs)+len(points)*len(seeds) > maxRuns {
-		return fmt.Errorf("experiment %s makes more than %d runs: scheme %s alone has %d points x %d seeds; use fewer seeds or axis values",
+		return fmt.Errorf("experiment %s has more than %d runs: scheme %s alone has %d points x %d seeds; use fewer seeds or axis values",
 			p.File.ID, maxRuns, scheme, len(points), len(seeds))
 	}
 	for _, pt := range points {
@@ -319,7 +319,7 @@ func (p *Plan) add(world, scheme string, points []*point, worlds []string, o Opt
 	return nil
 }
 
-// Limits of the lab, which plans addresses for its nodes and has them all on one machine.
+// Limits of the lab, which plans addresses for its nodes and runs all of them on one machine.
 const (
 	maxNodesInLab    = 1024
 	maxSwitchesInLab = 250
@@ -330,29 +330,29 @@ const (
 // simOnlyCC are the congestion controls that no kernel has.
 var simOnlyCC = []string{"newreno", "sack"}
 
-// fitsLab checks the limits of the lab, and that its guests are machines.
+// fitsLab checks the limits of the lab, and that a kernel has the guests' congestion controls.
 func fitsLab(c *Config) error {
 	if nodes, switches := len(c.Graph.Nodes), len(c.Graph.nodes(Switch)); nodes > maxNodesInLab || switches > maxSwitchesInLab {
-		return fmt.Errorf("%d nodes, %d of them switches; the lab takes %d and %d: use world sim, or fewer", nodes, switches, maxNodesInLab, maxSwitchesInLab)
+		return fmt.Errorf("%d nodes, %d of them switches; the lab's limits are %d and %d: use world sim, or fewer nodes", nodes, switches, maxNodesInLab, maxSwitchesInLab)
 	}
 	for i := range c.Items {
 		t := &c.Items[i]
 		if len(t.Pairs) > maxPairsInLab {
-			return fmt.Errorf("traffic %s: %d pairs; the lab takes %d: use world sim, or fewer", t.Name, len(t.Pairs), maxPairsInLab)
+			return fmt.Errorf("traffic %s: %d pairs; the lab's limit is %d: use world sim, or fewer pairs", t.Name, len(t.Pairs), maxPairsInLab)
 		}
 		if cc := c.Profiles[t.Profile].CC; t.Proto != "udp" && slices.Contains(simOnlyCC, cc) {
-			return fmt.Errorf("traffic %s: guests.cc %s exists in sim only: ask for --world sim, or another cc", t.Name, cc)
+			return fmt.Errorf("traffic %s: guests.cc %s exists in sim only: use --world sim, or another cc", t.Name, cc)
 		}
 	}
 	for sw, n := range c.Graph.perSwitch() {
 		if n > maxGuestsInLab {
-			return fmt.Errorf("%d guests on %s; the lab addresses %d a switch: use world sim, or fewer", n, sw, maxGuestsInLab)
+			return fmt.Errorf("%d guests on %s; the lab has addresses for %d a switch: use world sim, or fewer guests", n, sw, maxGuestsInLab)
 		}
 	}
 	return nil
 }
 
-// point is one scheme at one point of the axes that it uses, in the experiment's own time.
+// point is one scheme at one point of the axes that it uses, before time_scale is applied.
 type point struct {
 	at     map[string]string
 	order  []string // names of the axes in at
@@ -374,7 +374,7 @@ func (p *point) String() string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// run makes a run of the point at a time scale, but for world, seed and label.
+// run returns a run of the point at a time scale, without world, seed and label.
 func (p *point) run(scale float64) *Run {
 	r := &Run{Scale: scale, Laws: p.laws, At: p.where, Params: map[string]any{}, Point: maps.Clone(p.at)}
 	for name, params := range p.params {
@@ -384,14 +384,14 @@ func (p *point) run(scale float64) *Run {
 	return r
 }
 
-// fingerprint is equal for two points that a world could not tell apart.
+// fingerprint is equal for two points that run the same in every world.
 func (p *point) fingerprint() (string, error) {
-	told := p.config
-	told.Items = slices.Clone(told.Items)
-	for i := range told.Items {
-		told.Items[i].Pairs = nil // follow from the graph and the item
+	compared := p.config
+	compared.Items = slices.Clone(compared.Items)
+	for i := range compared.Items {
+		compared.Items[i].Pairs = nil // they follow from the graph and the item
 	}
-	b, err := json.Marshal([]any{told, p.laws, p.where, p.params})
+	b, err := json.Marshal([]any{compared, p.laws, p.where, p.params})
 	if err != nil {
 		return "", fmt.Errorf("compare points of a scheme: %w", err)
 	}

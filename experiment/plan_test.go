@@ -55,7 +55,7 @@ func planned(t *testing.T, text string, o Options) *Plan {
 	return p
 }
 
-// A scheme is run at the points of the axes that make a difference to it, and no others.
+// A scheme runs only at the points of the axes that make a difference to it.
 func TestAxesThatASchemeDoesNotUse(t *testing.T) {
 	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true})
 	got := map[string][]string{}
@@ -65,9 +65,9 @@ func TestAxesThatASchemeDoesNotUse(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"droptail": {"map[guest_cc:reno]", "map[guest_cc:cubic]"}, // the threshold is ecn's
+		"droptail": {"map[guest_cc:reno]", "map[guest_cc:cubic]"}, // the threshold is a parameter of ecn
 		"ecn":      {"map[guest_cc:reno mark:20KB]", "map[guest_cc:reno mark:30KB]", "map[guest_cc:cubic mark:20KB]", "map[guest_cc:cubic mark:30KB]"},
-		"dctcp":    {"map[]"}, // its own cc goes before the axis
+		"dctcp":    {"map[]"}, // its own cc has precedence over the axis
 		"fairq":    {"map[guest_cc:reno]", "map[guest_cc:cubic]"},
 		"static":   {"map[guest_cc:reno]", "map[guest_cc:cubic]"},
 	}
@@ -82,7 +82,7 @@ func TestAxesThatASchemeDoesNotUse(t *testing.T) {
 	}
 }
 
-// Traffic item over scheme over vary over guests, and defaults below them all.
+// Precedence: traffic item, scheme, vary, guests, then the defaults.
 func TestPrecedenceOfGuests(t *testing.T) {
 	p := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true})
 	guests := func(scheme, cc, item string) Guests {
@@ -128,8 +128,8 @@ func TestProfilesAreDistinct(t *testing.T) {
 	}
 }
 
-// In the lab every rate is divided and every time multiplied by time_scale; bytes, the RTT and the
-// delay of links are not.
+// In the lab every rate is divided and every time multiplied by time_scale; bytes, the RTT and the delay of links
+// are not scaled.
 func TestTimeScale(t *testing.T) {
 	lab := planned(t, planBase, Options{Worlds: []string{"lab"}, AssumeAll: true, Schemes: []string{"ecn", "fairq", "droptail"}})
 	sim := planned(t, planBase, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"ecn"}})
@@ -169,8 +169,8 @@ func TestTimeScale(t *testing.T) {
 	}
 }
 
-// The times of a law are scaled too, its rates the other way; both worlds together run at the
-// lab's scale and seeds.
+// The times of a law are multiplied, its rates divided; both worlds together run at the lab's scale and with its
+// seeds.
 func TestLawsAreScaled(t *testing.T) {
 	text := strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: fairq, params: {interval: 50us}}\n  - {name: gcc, params: {min_rate: 10Mbit}}", 1)
 	p := planned(t, text, Options{Worlds: []string{"lab", "sim"}, AssumeAll: true, Schemes: []string{"fairq", "gcc"}})
@@ -195,8 +195,8 @@ func TestLawsAreScaled(t *testing.T) {
 	}
 }
 
-// The recovery that only RFCs describe is for the simulator: no kernel has it by that name, and a lab
-// that took reno in its place would be compared with something else.
+// newreno and sack exist in the simulator only: no kernel has them by that name. A lab that used reno instead
+// would be compared with something else.
 func TestCCOfTheSimulatorOnly(t *testing.T) {
 	f := parsed(t, planBase)
 	o := Options{Worlds: []string{"lab"}, Schemes: []string{"droptail"}, Set: []string{"guests.cc=sack"}, AssumeAll: true}
@@ -213,7 +213,7 @@ func TestCCOfTheSimulatorOnly(t *testing.T) {
 
 func TestSkippedAndUnavailable(t *testing.T) {
 	f := parsed(t, planBase)
-	// The whole file: fairq is the file's own to skip in the lab, static no lab can have.
+	// The whole file: the file itself skips fairq in the lab; the law static exists in no lab.
 	p, err := f.Plan(Options{Worlds: []string{"lab"}})
 	if err != nil {
 		t.Fatal(err)
@@ -222,18 +222,18 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	if !slices.Equal(p.Skipped, want) {
 		t.Errorf("skipped %v, want %v", p.Skipped, want)
 	}
-	// Asking for only that is an error.
+	// Asking for these two alone is an error.
 	if _, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: []string{"static", "fairq"}}); err == nil || !strings.Contains(err.Error(), "nothing of experiment plan can run here") {
 		t.Errorf("only what is skipped: %v", err)
 	}
-	// A law that this build has in no world, in a file that has others for the simulator.
+	// A law that this build has in no world; the file has other laws for the simulator.
 	var u *UnavailableError
 	lacks := parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: gcc, worlds: [sim], params: {min_rate: 10Mbit}}", 1))
 	if _, err := lacks.Plan(Options{Worlds: []string{"sim"}}); !errors.As(err, &u) || u.What != "law" || u.World != "sim" || u.Names[0] != "gcc" ||
 		!slices.Equal(u.Can, []string{"droptail", "ecn", "dctcp", "static"}) {
 		t.Errorf("sim: %v", err)
 	}
-	// A law that this build does not have, in a file that wants it.
+	// A law that this build does not have, with an option that asks for it.
 	f = parsed(t, strings.Replace(planBase, "{name: fairq, worlds: [sim]}", "{name: sicc}", 1))
 	if _, err := f.Plan(Options{Worlds: []string{"lab"}}); !errors.As(err, &u) || u.Names[0] != "sicc" ||
 		err.Error() != "law sicc (of scheme sicc) is not in this build for world lab; ask for --scheme droptail,ecn,dctcp" {
@@ -260,7 +260,7 @@ func TestSkippedAndUnavailable(t *testing.T) {
 	}
 }
 
-// A result says what its lab's switches were, where they were not bridges; those of the simulator are of no kind.
+// A result names the kind of the lab's switches if they are not bridges; simulated switches have no kind.
 func TestInfoNamesTheSwitches(t *testing.T) {
 	for _, c := range []struct {
 		world, set, want string
@@ -294,7 +294,7 @@ func TestSetAndSweep(t *testing.T) {
 	if q := p.Runs[2].Params["ecn"].(mark.Params).Threshold; !q.Packets || q.Bytes() != 22_500 {
 		t.Errorf("15pkt is %+v", q)
 	}
-	// A name that the axes have already.
+	// A sweep name that an axis already has.
 	p = planned(t, planBase, Options{Worlds: []string{"lab"}, Schemes: []string{"ecn"}, Sweep: []string{"network.rate=1Gbit", "traffic.noise.rate=1Mbit,2Mbit"}})
 	if _, ok := p.Runs[0].Point["traffic_noise_rate"]; !ok {
 		t.Errorf("point %v", p.Runs[0].Point)
@@ -306,7 +306,7 @@ func TestSetAndSweep(t *testing.T) {
 	}
 }
 
-// Cases set several keys at once; one case may make another key impossible, which is told.
+// Cases set several keys at once. A case may make another key invalid; the error reports that.
 func TestCases(t *testing.T) {
 	vary := "vary:\n  - as: noise_kind\n    cases:\n      udp: {traffic.noise.proto: udp}\n      tcp: {traffic.noise.proto: tcp, traffic.noise.cc: bbr}\n"
 	head, rest, _ := strings.Cut(planBase, "vary:")
@@ -328,7 +328,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Where the laws act.
+// The option at selects the switches that run the laws.
 func TestAt(t *testing.T) {
 	text := strings.Replace(planBase, "{kind: dumbbell, senders: 3, receivers: 1}", "{kind: dumbbell, senders: 3, receivers: 2}", 1)
 	text = strings.Replace(text, "switch->receiver1", "left->right", 1)
@@ -342,7 +342,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// Two laws in one scheme share params by field.
+// Two laws in one scheme share params by field name.
 func TestSchemeOfTwoLaws(t *testing.T) {
 	text := strings.Replace(planBase, "{name: static, params: {rate: 250Mbit}}", "{name: sdn, laws: [gcc, ecn], params: {interval: 10ms, threshold: 20pkt, not_ect: drop}}", 1)
 	p := planned(t, text, Options{Worlds: []string{"sim"}, AssumeAll: true, Schemes: []string{"sdn"}})
@@ -352,8 +352,7 @@ func TestSchemeOfTwoLaws(t *testing.T) {
 	}
 }
 
-// What the file says of claims and what a plan holds are not the file's alone: two plans of one
-// file do not share memory that a world could change.
+// Two plans of one file do not share memory that a world could change.
 func TestPlansDoNotShare(t *testing.T) {
 	f := parsed(t, planBase)
 	a, err := f.Plan(Options{Worlds: []string{"lab"}, Set: []string{"network.rate=500Mbit"}})

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// grid is the file at every point of its axes, each checked once and shared by all schemes.
+// grid is the file at every point of its axes. Each point is checked once; all schemes share it.
 type grid struct {
 	file  *File
 	axes  []axis
@@ -46,7 +46,7 @@ func (f *File) grid() (*grid, error) {
 	return g, nil
 }
 
-// networks holds each network once, however many points have it: they only read it.
+// networks stores each network once, however many points have it: the points only read it.
 type networks map[string]*Graph
 
 func (n networks) of(f *File) (*Graph, error) {
@@ -61,8 +61,8 @@ func (n networks) of(f *File) (*Graph, error) {
 	return n[key], err
 }
 
-// points resolves one scheme at every point of the axes. An axis that makes no difference to the
-// scheme, anywhere, is left out of its points.
+// points resolves one scheme at every point of the axes. An axis that makes no difference to the scheme at any
+// point is left out.
 func (g *grid) points(label string) ([]*point, error) {
 	all := make([]*point, len(g.files))
 	for n := range all {
@@ -92,7 +92,7 @@ func (g *grid) points(label string) ([]*point, error) {
 	return out, nil
 }
 
-// used tells for each axis whether any of its values makes a difference anywhere.
+// used reports for each axis whether any of its values makes a difference anywhere.
 func (g *grid) used(all []*point) []bool {
 	used := make([]bool, len(g.axes))
 	for k := range g.axes {
@@ -108,7 +108,7 @@ func (g *grid) used(all []*point) []bool {
 	return used
 }
 
-// coordinates gives the index on each axis of point n; the last axis runs fastest.
+// coordinates returns the index on each axis of point n; the last axis varies fastest.
 func coordinates(axes []axis, n int) []int {
 	at := make([]int, len(axes))
 	for k := len(axes) - 1; k >= 0; k-- {
@@ -126,8 +126,8 @@ func ordinal(axes []axis, at []int) int {
 	return n
 }
 
-// resolve makes the point of a scheme from the file at that point (vary was set in its tree, so
-// that its precedence is that of the key it sets): traffic item over scheme over guests.
+// resolve returns the point of a scheme for the file at that point. vary is already applied to the file's tree, so
+// its precedence is that of the key it sets: traffic item, scheme, guests.
 func (f *File) resolve(label string, g *Graph) (*point, error) {
 	s := f.scheme(label)
 	p := &point{at: map[string]string{}, laws: s.Laws, params: map[string]any{}}
@@ -155,7 +155,7 @@ func (f *File) resolve(label string, g *Graph) (*point, error) {
 	return p, err
 }
 
-// switches gives the names of the switches that run a scheme's laws.
+// switches returns the names of the switches that run a scheme's laws.
 func (f *File) switches(s *Scheme, g *Graph) ([]string, error) {
 	if len(s.At) == 0 {
 		return g.nodes(Switch), nil
@@ -167,7 +167,7 @@ func (f *File) switches(s *Scheme, g *Graph) ([]string, error) {
 	return names, nil
 }
 
-// items resolves the traffic: endpoints to pairs, TCP settings to profiles, each profile once.
+// items resolves the traffic: endpoints to pairs, TCP settings to profiles. Equal settings share a profile.
 func (f *File) items(c *Config, s *Scheme) error {
 	for _, t := range f.Traffic {
 		from, err := c.Graph.Select(t.From, Guest)
@@ -189,7 +189,7 @@ func (f *File) items(c *Config, s *Scheme) error {
 	return nil
 }
 
-// equal compares two settings of which every field is said.
+// equal compares two settings in which every field is set.
 func (g Guests) equal(h Guests) bool {
 	return g.Stack == h.Stack && cmp.Or(g.ToStack, g.Stack) == cmp.Or(h.ToStack, h.Stack) && g.CC == h.CC && *g.ECN == *h.ECN && *g.InitialWindow == *h.InitialWindow &&
 		*g.RTOMin == *h.RTOMin && *g.InitialRTO == *h.InitialRTO && *g.DelayedACK == *h.DelayedACK && *g.SACK == *h.SACK

@@ -8,19 +8,18 @@ import (
 	"weir/law"
 )
 
-// A world that is k times slower (lab.time_scale) gets every rate divided and every time multiplied
-// by k; sizes stay.
+// A world that is k times slower (lab.time_scale) has every rate divided and every time multiplied by k. Sizes are
+// not changed.
 
-// scaleTime and scaleRate bring a time or rate of the experiment to a world that is k times slower.
+// scaleTime and scaleRate convert a time or rate of the experiment to a world that is k times slower.
 func scaleTime(d law.Duration, k float64) law.Duration { return law.Duration(round(float64(d) * k)) }
 
 func scaleRate(r law.Rate, k float64) law.Rate { return law.Rate(round(float64(r) / k)) }
 
 func round(x float64) int64 { return int64(x + 0.5) }
 
-// scaleConfig brings a Config to a world that is k times slower: every rate divided, every time
-// multiplied by k. Sizes stay, and so do the delay of links and the RTT, which no world can scale
-// for real.
+// scaleConfig converts a Config to a world that is k times slower: every rate divided, every time multiplied by k.
+// It does not change sizes, the delay of links and the RTT, which no world can really scale.
 func scaleConfig(c Config, k float64) Config {
 	g := *c.Graph
 	g.Links = slices.Clone(g.Links)
@@ -51,7 +50,7 @@ func scaleConfig(c Config, k float64) Config {
 	return c
 }
 
-// scaleGuests multiplies the times that the stack lets us set; delayed ACK is not one of them.
+// scaleGuests multiplies the times that can be set in the TCP stack; delayed ACK is not one of them.
 func scaleGuests(g Guests, k float64) Guests {
 	scaled := func(d *law.Duration) *law.Duration {
 		if d == nil {
@@ -64,13 +63,13 @@ func scaleGuests(g Guests, k float64) Guests {
 	return g
 }
 
-// scaleParams returns a copy of a law's configuration with every time multiplied and every rate
-// divided by k; sizes and fractions stay. It is a value, not a pointer.
+// scaleParams returns a copy of a law's configuration, every time multiplied and every rate divided by k. It does
+// not change sizes and fractions. The copy is a value, not a pointer.
 func scaleParams(params any, k float64) any {
 	return scaled(reflect.ValueOf(params).Elem(), k).Interface()
 }
 
-// scaled is a copy of v in which all times and rates are scaled: also those in lists, tables and structs within it.
+// scaled returns a copy of v with all times and rates scaled, including those in lists, tables and structs in it.
 func scaled(v reflect.Value, k float64) reflect.Value {
 	switch x := v.Interface().(type) {
 	case law.Duration:

@@ -7,7 +7,7 @@ import (
 	"weir/law"
 )
 
-// Times and rates of a law are scaled wherever they stand; the law's own configuration stays as it was.
+// Times and rates of a law are scaled at any depth; the law's own configuration is not changed.
 func TestScaleParams_GoesDeep(t *testing.T) {
 	type part struct {
 		Rate law.Rate

@@ -8,12 +8,12 @@ import (
 	"weir/config"
 )
 
-// Schema gives the JSON schema (draft 2020-12) of the experiment file, made from the Go types.
+// Schema returns the JSON schema (draft 2020-12) of the experiment file, made from the Go types.
 func (ls *Laws) Schema() []byte {
 	s := config.SchemaOf(&File{})
 	s.Title = "Weir experiment"
 	s.ID = ""
-	// Laws are checked by name after the schema; editors get the names all the same.
+	// Laws are checked by name after the schema; the schema has their names for editors.
 	if schemes, ok := s.Properties.Get("schemes"); ok {
 		if laws, ok := schemes.Items.Properties.Get("laws"); ok {
 			for _, l := range ls.list {

@@ -7,17 +7,17 @@ import (
 	"weir/config"
 )
 
-// splitOption takes KEY=VALUE apart.
+// splitOption splits KEY=VALUE.
 func splitOption(flag, text string) (key, value, option string, err error) {
 	key, value, ok := strings.Cut(text, "=")
 	option = flag + " " + config.Clip(text)
 	if !ok || key == "" || value == "" {
-		return "", "", "", fmt.Errorf("%s: not KEY=VALUE; write it as %s guests.cc=reno", option, flag)
+		return "", "", "", fmt.Errorf("%s: not of the form KEY=VALUE; write for example %s guests.cc=reno", option, flag)
 	}
 	return strings.TrimSpace(key), value, option, nil
 }
 
-// splitValues takes the values of --sweep apart at commas outside brackets.
+// splitValues splits the values of --sweep at commas outside brackets.
 func splitValues(text string) []string {
 	var out []string
 	depth, from := 0, 0
@@ -36,16 +36,16 @@ func splitValues(text string) []string {
 	return append(out, text[from:])
 }
 
-// With is the file with values changed as by --set KEY=VALUE.
+// With returns a copy of the file with values changed as by --set KEY=VALUE.
 func (f *File) With(set []string) (*File, error) { return f.override(set, nil) }
 
-// override applies --set and --sweep to a copy of the file's tree and checks the whole anew.
+// override applies --set and --sweep to a copy of the file's tree and checks the result.
 func (f *File) override(set, sweep []string) (*File, error) {
 	if f.tree == nil {
-		return nil, fmt.Errorf("experiment %s was not read from a file: make it with Load or Parse", f.ID)
+		return nil, fmt.Errorf("experiment %s was not read from a file: use Load or Parse", f.ID)
 	}
 	t := f.tree.Clone()
-	given := map[string]string{} // by key: the option that changed it last
+	given := map[string]string{} // by key: the last option that changed it
 	for _, s := range set {
 		key, text, option, err := splitOption("--set", s)
 		if err != nil {
@@ -69,7 +69,7 @@ func (f *File) override(set, sweep []string) (*File, error) {
 			return nil, err
 		}
 		if other, twice := given[key]; twice {
-			return nil, fmt.Errorf("%s: %s says this key too; a key is set once, or swept once with all its values", option, other)
+			return nil, fmt.Errorf("%s: %s also sets this key; set a key once, or sweep it once with all its values", option, other)
 		}
 		given[key] = option
 		if err := addAxis(t, key, list, option); err != nil {
@@ -83,8 +83,8 @@ func (f *File) override(set, sweep []string) (*File, error) {
 	return out, nil
 }
 
-// dropAxis removes the axis that varies key: a key that is set has one value. One case of an axis
-// of cases cannot be taken out of its others.
+// dropAxis removes the axis that varies key: a key that is set has one value. If the axis has cases, one key
+// cannot be removed from them: that is an error.
 func dropAxis(t *config.Tree, key, option string) error {
 	vary := t.Get("vary")
 	if vary == nil {
@@ -109,8 +109,8 @@ func dropAxis(t *config.Tree, key, option string) error {
 	return nil
 }
 
-// addAxis turns a --sweep into an axis of vary, named by the last part of its key; an axis of the
-// same key is replaced.
+// addAxis adds a --sweep to vary, as an axis named by the last part of its key. It replaces an axis of the same
+// key.
 func addAxis(t *config.Tree, key, list, option string) error {
 	if err := dropAxis(t, key, option); err != nil {
 		return err
@@ -143,7 +143,7 @@ func addAxis(t *config.Tree, key, list, option string) error {
 	return nil
 }
 
-// axisName is the name of an axis of vary.
+// axisName returns the name of an axis of vary.
 func axisName(t *config.Tree) string {
 	if as := t.Get("as"); as != nil {
 		return as.Text()

@@ -2,8 +2,8 @@ package experiment
 
 import "embed"
 
-// Sources are those of this package that a run depends on beside what Plan makes of its file: the schedule of flows, tests
-// among them. A finished run is filed with a digest of those that it was made by.
+// Sources are this package's sources that a run depends on, in addition to the plan: the schedule of flows, with
+// its tests. The digest of the sources is stored with each finished run.
 //
 //go:embed laws.go workload/*.go
 var Sources embed.FS

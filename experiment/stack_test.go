@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whose TCP it is comes from the traffic item, else the scheme, else vary, else guests; where data
-// goes to may have another one, by the same rule. Items that come to the same share a profile.
+// The stack comes from the traffic item, then the scheme, vary, and guests, in this order; the receiving side's
+// stack follows the same rule. Items with the same settings share a profile.
 func TestStacksOfGuests(t *testing.T) {
 	for _, c := range []struct {
 		guests, scheme, item string
@@ -20,7 +20,7 @@ func TestStacksOfGuests(t *testing.T) {
 		{guests: "cc: reno", scheme: "stack: netstack", long: [2]string{"netstack", ""}, short: [2]string{"netstack", ""}, profiles: 1},
 		{guests: "to_stack: netstack", scheme: "to_stack: linux", long: [2]string{"linux", "linux"}, short: [2]string{"linux", "linux"}, profiles: 1},
 		{guests: "cc: reno", item: ", to_stack: netstack", long: [2]string{"linux", ""}, short: [2]string{"linux", "netstack"}, profiles: 2},
-		// The same, said in two ways.
+		// The same setting, written in two ways.
 		{guests: "cc: reno", item: ", to_stack: linux", long: [2]string{"linux", ""}, profiles: 1},
 		{guests: "cc: reno", set: []string{"guests.stack=netstack", "guests.to_stack=linux"}, long: [2]string{"netstack", "linux"}, short: [2]string{"netstack", "linux"}, profiles: 1},
 	} {
@@ -55,7 +55,7 @@ schemes: [` + scheme + `]
 		for i, want := range [][2]string{c.long, c.short} {
 			g := cfg.Profiles[cfg.Items[i].Profile]
 			if c.profiles == 1 && i == 1 && want == [2]string{} {
-				continue // it has the first one's, said differently
+				continue // it has the first one's, written differently
 			}
 			if got := [2]string{g.Stack, g.ToStack}; got != want {
 				t.Errorf("%+v: %s has %v, want %v", c, cfg.Items[i].Name, got, want)

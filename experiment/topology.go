@@ -10,9 +10,9 @@ import (
 	"weir/law"
 )
 
-// Limits of a network. Nothing of it is made before it is known to keep them. The lab has narrower ones: fitsLab.
+// Limits of a network, checked before any of it is built. The lab has smaller ones: fitsLab.
 const (
-	// maxNodes and maxSwitches let a fat tree of 32 pods be (8192 servers with a hypervisor each, 1280 switches).
+	// maxNodes and maxSwitches allow a fat tree of 32 pods (8192 servers with a hypervisor each, 1280 switches).
 	maxNodes          = 20_000
 	maxSwitches       = 1500
 	maxGuestsSwitch   = 1000
@@ -22,7 +22,7 @@ const (
 	smallestBufferLen = 1514 // one full Ethernet frame
 )
 
-// BuildGraph makes the topology concrete. Errors are Errors without a file.
+// BuildGraph builds the nodes and links of a topology. Errors are Errors without a file.
 func BuildGraph(t Topology, n Network) (*Graph, error) {
 	c := &checker{}
 	if g := c.buildGraph(t, n); len(c.Errs) == 0 {
@@ -38,7 +38,7 @@ type builder struct {
 	g Graph
 }
 
-// buildGraph makes the graph and says what is impossible about it.
+// buildGraph builds the graph and notes what is impossible.
 func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	if !c.topologyKeys(t) || !c.topologySize(t) {
 		return nil
@@ -61,7 +61,7 @@ func (c *checker) buildGraph(t Topology, n Network) *Graph {
 	g.Multipath = g.hasLoop()
 	for name, guests := range g.perSwitch() {
 		if guests > maxGuestsSwitch {
-			c.Fail([]string{"topology"}, fmt.Sprintf("%d guests hang on %s", guests, name), fmt.Sprintf("at most %d a switch", maxGuestsSwitch))
+			c.Fail([]string{"topology"}, fmt.Sprintf("%d guests are connected to %s", guests, name), fmt.Sprintf("at most %d a switch", maxGuestsSwitch))
 		}
 	}
 	c.linkDelays(b)
@@ -83,7 +83,7 @@ func (b *builder) link(x, y string, rate law.Rate) {
 	b.g.Links = append(b.g.Links, Link{A: x, B: y, Rate: rate, Buffer: b.n.Buffer})
 }
 
-// server adds a server to a switch: with a hypervisor and VMs if there are to be.
+// server adds a server to a switch, with a hypervisor and VMs if the topology asks for them.
 func (b *builder) server(name, sw string) {
 	if !b.t.Hypervisors {
 		b.node(name, Guest, sw)
@@ -132,7 +132,7 @@ func (b *builder) racks() {
 	b.rackServers(tors, b.t.Servers)
 }
 
-// rackServers puts n servers, those of rack i, on the i-th switch.
+// rackServers adds n servers to each switch, those of rack i to the i-th.
 func (b *builder) rackServers(tors []string, n int) {
 	for i, tor := range tors {
 		b.servers(numbered(fmt.Sprintf("rack%d.server", i+1), n), tor)
@@ -147,8 +147,8 @@ func (b *builder) leafSpine() {
 	b.rackServers(leaves, b.t.Servers)
 }
 
-// up joins every lower switch with every upper one; with single routing each has one parent, so
-// that the whole is a tree, as a spanning tree would leave it.
+// up connects every lower switch to every upper one. With single routing each has one parent: the result is a
+// tree, as a spanning tree protocol would leave it.
 func (b *builder) up(lower, upper []string, parent func(i int) int) {
 	single := b.t.Routing == "single"
 	for i, l := range lower {
@@ -172,7 +172,7 @@ func (b *builder) chain() {
 	}
 }
 
-// extraHosts adds topology.hosts in the order of their names.
+// extraHosts adds topology.hosts, ordered by name.
 func (c *checker) extraHosts(b *builder) {
 	for _, name := range sortedKeys(b.t.Hosts) {
 		path, sw := []string{"topology", "hosts", name}, b.t.Hosts[name]
@@ -180,7 +180,7 @@ func (c *checker) extraHosts(b *builder) {
 		case !labelPattern.MatchString(name):
 			c.Fail(path, fmt.Sprintf("%q is not a name for a host", config.Clip(name)), labelRule)
 		case b.g.Node(name) != nil:
-			c.Fail(path, "a node of this name exists already", "another name")
+			c.Fail(path, "a node with this name already exists", "another name")
 		case n == nil || n.Kind != Switch:
 			c.Fail(path, fmt.Sprintf("there is no switch %q", config.Clip(sw)), config.OneOf(sw, b.g.nodes(Switch)))
 		default:
@@ -189,8 +189,8 @@ func (c *checker) extraHosts(b *builder) {
 	}
 }
 
-// linkDelays gives every link its delay: network.delay, or the share of network.rtt that makes the
-// longest path's round trip.
+// linkDelays sets the delay of every link: network.delay, or the share of network.rtt that gives the longest path
+// this round trip.
 func (c *checker) linkDelays(b *builder) {
 	between, access := b.n.Delay, b.n.Delay
 	if b.n.RTT > 0 {
@@ -209,16 +209,16 @@ func (c *checker) linkDelays(b *builder) {
 	}
 }
 
-// shares divides a round trip over the links of a path, each of which it takes twice: those between switches, and the
-// first and the last. What does not divide evenly is the latter's. A share that is even, times two, is a multiple of
-// 4 ns, so with an rtt that is one too (as every whole microsecond is) nothing is left over; else up to 3 ns are.
+// shares divides a round trip among the links of a path; a round trip crosses each of them twice. The first and
+// last link get the remainder. If the RTT is a multiple of 4 ns (every whole microsecond is), the result is exact;
+// otherwise up to 3 ns are lost.
 func shares(rtt law.Duration, hops int) (between, access law.Duration) {
 	n := law.Duration(hops)
 	between = rtt / (2 * n) &^ 1
 	return between, (rtt - 2*(n-2)*between) / 4
 }
 
-// linkRules applies topology.links in order; the last rule that names a link wins.
+// linkRules applies topology.links in order; the last rule that matches a link is used.
 func (c *checker) linkRules(b *builder) {
 	for i, r := range b.t.Links {
 		at := []string{"topology", "links", strconv.Itoa(i)}
@@ -244,21 +244,21 @@ func (c *checker) linkRules(b *builder) {
 			}
 		}
 		if !found {
-			c.Fail(append(at, "between"), "no link joins "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
+			c.Fail(append(at, "between"), "there is no link between "+strings.Join(r.Between, " and "), "two patterns of nodes that are neighbours")
 		}
 	}
 }
 
-// linkRule says what of a rule of topology.links cannot be.
+// linkRule checks the values of a rule of topology.links.
 func (c *checker) linkRule(at []string, r LinkRule) bool {
 	before := len(c.Errs)
 	in := func(key string) []string { return append(slices.Clone(at), key) }
 	rate, delay, buffer := c.Given(in("rate")...), c.Given(in("delay")...), c.Given(in("buffer")...)
 	switch {
 	case rate && r.Rate == 0:
-		c.Fail(in("rate"), "0 is no rate", "above 0kbit")
+		c.Fail(in("rate"), "0 is not a rate", "above 0kbit")
 	case delay && r.Delay == 0:
-		c.Fail(in("delay"), "0 does not differ from what is not said", "at least 1ns")
+		c.Fail(in("delay"), "0 means: not set", "at least 1ns")
 	case r.Delay > maxDelay:
 		c.Fail(in("delay"), fmt.Sprintf("%s is out of range", r.Delay), fmt.Sprintf("at most %s", maxDelay))
 	case buffer || r.Buffer.N > 0:
@@ -281,7 +281,7 @@ func (l *Link) apply(r LinkRule) {
 	}
 }
 
-// numbered gives prefix1 .. prefixN.
+// numbered returns prefix1 .. prefixN.
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {

@@ -14,7 +14,7 @@ import (
 
 var oneGigabit = Network{Rate: 1e9, RTT: 240e3, Buffer: law.Limit{N: 125_000}}
 
-// Nodes and links of every kind, as testdata/topology.golden has them.
+// Nodes and links of every kind, as in testdata/topology.golden.
 func TestTopologies(t *testing.T) {
 	var out bytes.Buffer
 	for _, c := range []struct {
@@ -61,7 +61,7 @@ func TestTopologies(t *testing.T) {
 	golden(t, "topology.golden", bytes.ReplaceAll(out.Bytes(), []byte(" \n"), []byte("\n")))
 }
 
-// Whether bridges would loop depends on the switches, not on the kind.
+// Whether bridges would form a loop depends on the switches, not on the kind of topology.
 func TestMultipath(t *testing.T) {
 	for _, c := range []struct {
 		t    Topology
@@ -192,8 +192,7 @@ func TestPortNames(t *testing.T) {
 	}
 }
 
-// The base round trip that network.rtt asks for is that of the longest path, in every topology: exactly, where it is a
-// multiple of 4 ns.
+// network.rtt is the base round trip of the longest path in every topology: exact if it is a multiple of 4 ns.
 func TestLongestPathHasTheRTT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := rapid.IntRange(1, 3)
@@ -229,8 +228,8 @@ func TestLongestPathHasTheRTT(t *testing.T) {
 	})
 }
 
-// slowest is the largest delay between two guests along their shortest paths (Floyd and Warshall,
-// to check the breadth-first search with something else).
+// slowest returns the largest delay between two guests along their shortest paths. It uses Floyd and Warshall's
+// algorithm, to check the breadth-first search with another method.
 func slowest(g *Graph) law.Duration {
 	const far = law.Duration(1) << 50
 	n := len(g.Nodes)

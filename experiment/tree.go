@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Found is an experiment file of a tree.
+// Found is an experiment file found in a directory tree.
 type Found struct {
 	Path string
 	Text []byte
 	File *File
 }
 
-// Has tells whether the file is of the experiment with this id.
+// Has reports whether the file has the experiment with this id.
 func (e *Found) Has(id string) bool { return e.File.ID == id || slices.Contains(e.File.IDs, id) }
 
-// Tree reads the experiment files below a directory, part by part (PartOf). The first that cannot be read is an
-// error.
+// Tree reads the experiment files below a directory, ordered by part (PartOf). The first file that cannot be read
+// is an error.
 func (ls *Laws) Tree(root string) ([]Found, error) {
 	var out []Found
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -43,10 +43,10 @@ func (ls *Laws) Tree(root string) ([]Found, error) {
 	return out, nil
 }
 
-// own is the part of what is of no paper.
+// own is the part of the experiments that come from no paper.
 const own = "Weir's own"
 
-// Parts are the headings under which experiments are shown, in the order of the laws.
+// Parts returns the headings under which experiments are shown, in the order of the laws.
 func (ls *Laws) Parts() []string {
 	var out []string
 	for _, l := range ls.list {
@@ -57,7 +57,7 @@ func (ls *Laws) Parts() []string {
 	return append(out, own)
 }
 
-// PartOf gives the heading for an experiment file, by its directory.
+// PartOf returns the heading for an experiment file, from its directory.
 func (ls *Laws) PartOf(path string) string {
 	dir := filepath.Base(filepath.Dir(path))
 	for _, l := range ls.list {

@@ -43,7 +43,7 @@ func (r *record) controllerFile(suffix string) string {
 	return filepath.Join(labsDir, r.Name, "controller."+suffix)
 }
 
-// hasController tells whether the switches of this lab have one.
+// hasController reports whether the switches of this lab have one.
 func (l *Lab) hasController() bool {
 	o, ok := l.fabric.(ovs)
 	return ok && o.controller.IsValid()

@@ -12,7 +12,7 @@ import (
 type fabric interface {
 	// check says in one line what this machine lacks for such switches in the network p.
 	check(p *plan) error
-	// finishChecksums tells whether hosts must write their checksums themselves.
+	// finishChecksums reports whether hosts must write their checksums themselves.
 	finishChecksums() bool
 	// setUp runs in the namespace of switch n, whose ports exist and are up. They get their queues afterwards.
 	setUp(l *Lab, h *netlink.Handle, n *node) error

@@ -53,7 +53,7 @@ func (p *plan) useStacks() error {
 	return nil
 }
 
-// isForeign tells whether n is netstack for a profile; by hand nobody is, for want of a process.
+// isForeign reports whether n is netstack for a profile; by hand nobody is, for want of a process.
 func (l *Lab) isForeign(n *node, profile int) bool {
 	if !slices.Contains(n.foreign, profile) {
 		return false

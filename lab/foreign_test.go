@@ -48,7 +48,7 @@ func upForeign(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	return l
 }
 
-// items gives a configuration traffic from every sender to receiver1.
+// items returns a configuration traffic from every sender to receiver1.
 func items(cfg *experiment.Config, duration time.Duration, list ...experiment.Traffic) *experiment.Config {
 	var pairs []experiment.Pair
 	for _, n := range cfg.Graph.Nodes {
@@ -130,7 +130,7 @@ func TestNetstackFillsALink(t *testing.T) {
 	}
 }
 
-// fillsLink gives for how much of a second some data of one flow waited before its link, and whether this process was kept
+// fillsLink returns for how much of a second some data of one flow waited before its link, and whether this process was kept
 // from the processor meanwhile.
 func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starved bool) {
 	t.Helper()

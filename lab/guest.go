@@ -39,7 +39,7 @@ func guestSysctls(m map[string]string) {
 	m["net/ipv4/tcp_tw_reuse"] = "1"
 }
 
-// setUpGuest gives a guest an address and a route for every profile of TCP settings. The route
+// setUpGuest returns a guest an address and a route for every profile of TCP settings. The route
 // carries the settings, so a socket has those of the address that it is bound to.
 func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	eth := n.ports[0]

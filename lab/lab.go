@@ -126,7 +126,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	return l, nil
 }
 
-// leave gives up the threads and the lock: the lab lives on by its names in /run/netns.
+// leave returns up the threads and the lock: the lab lives on by its names in /run/netns.
 func (l *Lab) leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

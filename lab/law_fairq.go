@@ -124,7 +124,7 @@ func (w *fairQAtWork) on(port string) *fairq.Attachment {
 	return nil
 }
 
-// Has tells whether FairQ is on the port.
+// Has reports whether FairQ is on the port.
 func (w *fairQAtWork) Has(port string) bool { return w.on(port) != nil }
 
 // Sample is what FairQ holds of a port now.

@@ -59,7 +59,7 @@ func (t *lawTrace) read(at AtWork, ports []string) error {
 	return nil
 }
 
-// stop gives what was seen, with times from t0 (CLOCK_MONOTONIC, ns) on, up to length.
+// stop returns what was seen, with times from t0 (CLOCK_MONOTONIC, ns) on, up to length.
 func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, error) {
 	close(t.end)
 	<-t.done

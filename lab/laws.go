@@ -25,7 +25,7 @@ type Law struct {
 
 // AtWork is a law that was put to work. Quiet has what most laws say.
 type AtWork interface {
-	// Has tells whether the law holds anything of a port, "switch->receiver1", that Sample would tell.
+	// Has reports whether the law holds anything of a port, "switch->receiver1", that Sample would tell.
 	Has(port string) bool
 	// Sample is what the law holds of a port now: values of its metrics of kind law.OverTime.
 	Sample(port string) ([]law.Value, error)
@@ -70,7 +70,7 @@ func (ls Laws) Check(r *experiment.Run) error {
 	return nil
 }
 
-// NeedProcess tells whether a law of r is enforced only while the process lives that attached it.
+// NeedProcess reports whether a law of r is enforced only while the process lives that attached it.
 func (ls Laws) NeedProcess(r *experiment.Run) bool {
 	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
 }

@@ -187,7 +187,7 @@ func (l *Lab) setUpKind(h *netlink.Handle, n *node) error {
 	}
 }
 
-// setUp gives a port its readable name and its offloads, and brings it up.
+// setUp returns a port its readable name and its offloads, and brings it up.
 func (p *port) setUp(h *netlink.Handle, e *nic.Tool, finishChecksums bool) error {
 	link, err := h.LinkByName(p.ifname)
 	if err != nil {

@@ -25,7 +25,7 @@ type Info struct {
 	Memory int64
 }
 
-// List gives the labs of this machine, by name.
+// List returns the labs of this machine, by name.
 func List() ([]Info, error) {
 	names, _, err := labNames()
 	if errors.Is(err, fs.ErrPermission) {

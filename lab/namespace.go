@@ -176,7 +176,7 @@ func netnsBelow() (*os.File, error) {
 
 func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
-// isNamespace tells whether a namespace is mounted at path.
+// isNamespace reports whether a namespace is mounted at path.
 func isNamespace(path string) bool {
 	var s unix.Statfs_t
 	return unix.Statfs(path, &s) == nil && s.Type == unix.NSFS_MAGIC
@@ -201,7 +201,7 @@ func carriesToken(path, token string) (bool, error) {
 	return ours, err
 }
 
-// workerIn gives a thread in the namespace at path.
+// workerIn returns a thread in the namespace at path.
 func workerIn(path string) (*worker, error) {
 	return startWorker(func() error {
 		ns, err := os.Open(path)

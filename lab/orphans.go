@@ -37,7 +37,7 @@ func (c *claim) endOrphans(nodes []string) (failed map[string]error) {
 	return failed
 }
 
-// orphansEnd says whether this kernel is new enough.
+// orphansEnd reports whether this kernel is new enough.
 func orphansEnd() error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

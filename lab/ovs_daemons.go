@@ -129,7 +129,7 @@ func (d *ovsDaemons) preferForwarder(t turn) error {
 	return prefer(pid)
 }
 
-// prefer gives a thread the processor before others; 0: the calling one.
+// prefer returns a thread the processor before others; 0: the calling one.
 func prefer(thread int) (err error) {
 	const highest = -20
 	for _, attr := range []unix.SchedAttr{

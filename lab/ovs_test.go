@@ -147,7 +147,7 @@ func TestOVS_StartThatFails(t *testing.T) {
 	sameHost(t, before, "after a start that failed")
 }
 
-// askOVS gives what a command of ovs-appctl's prints.
+// askOVS returns what a command of ovs-appctl's prints.
 func askOVS(t testing.TB, l *Lab, node, command string, args ...string) string {
 	t.Helper()
 	d, err := l.ovsDaemons(l.plan.byName[node])

@@ -82,7 +82,7 @@ const (
 	lostNegligible = 1000
 )
 
-// countFrames gives how many frames came in at the ports of n, how many of them did not go out by one nor wait to, and
+// countFrames returns how many frames came in at the ports of n, how many of them did not go out by one nor wait to, and
 // how often a queue refused one.
 func (l *Lab) countFrames(n *node) (in, lost, refused uint64, err error) {
 	now, err := l.countAll(n)

@@ -276,7 +276,7 @@ func (p *plan) distances(guest *node) []int {
 	return hops
 }
 
-// towards gives for every guest that n can reach the ports of n on a shortest path to it: all of
+// towards returns for every guest that n can reach the ports of n on a shortest path to it: all of
 // them when flows are to be spread, else the first.
 func (p *plan) towards(n *node) map[*node][]*port {
 	m := map[*node][]*port{}
@@ -293,7 +293,7 @@ func (p *plan) towards(n *node) map[*node][]*port {
 	return m
 }
 
-// switchesLoop tells whether the switches are joined by more links than a tree has.
+// switchesLoop reports whether the switches are joined by more links than a tree has.
 func switchesLoop(g *experiment.Graph) bool {
 	parent := map[string]string{}
 	var root func(s string) string

@@ -41,7 +41,7 @@ func watchProcessors() *processors {
 	return p
 }
 
-// stop gives the share of all processors that was not idle, second by second.
+// stop returns the share of all processors that was not idle, second by second.
 func (p *processors) stop() []float64 {
 	close(p.end)
 	<-p.done

@@ -72,7 +72,7 @@ type observer struct {
 	ids  map[int]string // number -> node
 }
 
-// observe gives numbers to the namespaces of the nodes that exist. Without a management namespace
+// observe returns numbers to the namespaces of the nodes that exist. Without a management namespace
 // of ours (killed before it was made) there is no observer, and nobody waits.
 func (c *claim) observe(nodes []string) (*observer, error) {
 	path := filepath.Join(netnsDir, c.Namespaces[mgmtNode])
@@ -117,7 +117,7 @@ func (c *claim) observe(nodes []string) (*observer, error) {
 	return o, nil
 }
 
-// number gives the namespace at path a number here; one with a link to here has one already.
+// number returns the namespace at path a number here; one with a link to here has one already.
 func (o *observer) number(h *netlink.Handle, node, path, token string) error {
 	if !isNamespace(path) {
 		return nil

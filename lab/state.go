@@ -122,7 +122,7 @@ func (c *claim) fill() error {
 	return c.save()
 }
 
-// takeFinalName gives a draft the lab's name if that is free.
+// takeFinalName returns a draft the lab's name if that is free.
 func (c *claim) takeFinalName() error {
 	final := filepath.Join(labsDir, c.Name)
 	err := unix.Renameat2(unix.AT_FDCWD, c.dir, unix.AT_FDCWD, final, unix.RENAME_NOREPLACE)

@@ -25,7 +25,7 @@ func emptyRecord(name string) record {
 	return record{Name: name, Token: newToken(), Namespaces: entries, Pid: os.Getpid(), Owned: true, Built: true}
 }
 
-// take gives a lab of which only the record exists.
+// take returns a lab of which only the record exists.
 func take(t *testing.T, name string) *claim {
 	t.Helper()
 	c, err := takeName(emptyRecord(name))

@@ -82,7 +82,7 @@ func runName() string {
 	return fmt.Sprintf("run-%d", os.Getpid())
 }
 
-// setInitialRTOs gives the guests that want one an initial RTO of their own. The kernel has no such
+// setInitialRTOs returns the guests that want one an initial RTO of their own. The kernel has no such
 // setting: a program answers for the sockets that this process makes, so it joins the lab's cgroup.
 // Where that cannot be done the run goes on and says so.
 func (l *Lab) setInitialRTOs() (restore func() error, err error) {

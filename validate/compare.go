@@ -43,7 +43,7 @@ type row struct {
 	known *known
 }
 
-// ok tells whether the figures are as near as they have to be. A figure that is not there is not.
+// ok reports whether the figures are as near as they have to be. A figure that is not there is not.
 func (r *row) ok() bool {
 	switch {
 	case r.check.factor == 0:
@@ -108,7 +108,7 @@ func evaluate(point string, c check, theirs, ours []*result.Run) row {
 	return r
 }
 
-// bySeed gives a metric of every run; nothing when one lacks it.
+// bySeed returns a metric of every run; nothing when one lacks it.
 func bySeed(runs []*result.Run, path []string) []float64 {
 	var out []float64
 	for _, r := range runs {
@@ -121,7 +121,7 @@ func bySeed(runs []*result.Run, path []string) []float64 {
 	return out
 }
 
-// pooled gives the sorted values of all runs together; nothing when one lacks them.
+// pooled returns the sorted values of all runs together; nothing when one lacks them.
 func pooled(runs []*result.Run, path []string) []float64 {
 	var out []float64
 	for _, r := range runs {

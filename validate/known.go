@@ -64,7 +64,7 @@ func asKnown(file string, r *row) *known {
 	return nil
 }
 
-// holds tells whether both figures are within their bounds.
+// holds reports whether both figures are within their bounds.
 func (k *known) holds(r *row) bool {
 	if len(r.ns3) == 0 || len(r.sim) == 0 {
 		return false

@@ -23,8 +23,8 @@ func group(x float64) *result.Group {
 
 type at map[string]string
 
-// doc makes a document: each run is world, scheme, seed, axes and the value that group mice has;
-// window loaded has twice as much.
+// doc makes a document: each run is world, scheme, seed, axes and the value of group mice; window loaded has twice
+// the value.
 type run struct {
 	world, scheme string
 	seed          int64
@@ -45,7 +45,7 @@ func document(runs ...run) *result.Document {
 	return d
 }
 
-// one decides a claim that has one point and returns how: "yes", "no", "null", "undecided".
+// one decides a claim that has one point and returns the verdict: "yes", "no", "null", "undecided".
 func one(t *testing.T, text string, d *result.Document, requested ...string) (string, result.Claim) {
 	t.Helper()
 	got := Decide(Statements(text), d, requested)
@@ -89,10 +89,10 @@ func TestArithmeticAndPaths(t *testing.T) {
 		{"a.mice.drops<b.mice.drops", "yes"},
 		{"a.mice.drops / (b.mice.drops - 6) > 0", "null"}, // x/0
 		{"a.mice.jain > 0", "null"},                       // absent
-		{"a.mice.fct_ms > 0", "null"},                     // no number
+		{"a.mice.fct_ms > 0", "null"},                     // not a number
 		{"a.ants.drops > 0", "null"},
 		{"fraction_below(a.mice.fct_ms, 5) > 0", "null"}, // a document without the values
-		{"c.mice.drops > 0", "null"},                     // asked for, and there is no run
+		{"c.mice.drops > 0", "null"},                     // asked for, but there is no run
 	} {
 		if got, full := one(t, c.text, d); got != c.want {
 			t.Errorf("%s: %s (%s), want %s", c.text, got, full.Why, c.want)
@@ -102,9 +102,9 @@ func TestArithmeticAndPaths(t *testing.T) {
 
 func TestSyntaxErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "column 1: the end was found"},
+		{"", "column 1: found the end"},
 		{"a.mice.drops", "expected one of <="},
-		{"a.mice.drops = 3", `"=" was found; expected one of <=`},
+		{"a.mice.drops = 3", `found "="; expected one of <=`},
 		{"a.mice.drops < 3 < 4", "expected the end"},
 		{"a.mice < 3", "expected a path: a.GROUP.METRIC"},
 		{"a < 3", "expected a path"},
@@ -115,7 +115,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"a[cc=].mice.drops < 3", "expected a value of the axis"},
 		{"a[cc=x.mice.drops < 3", "expected a value of the axis"},
 		{"a[cc=x,cc=y].mice.drops < 3", "each axis once"},
-		{"sum(a.mice.drops) < 3", `"sum" was found; expected abs`},
+		{"sum(a.mice.drops) < 3", `found "sum"; expected abs`},
 		{"spread(a.mice.drops) < 3", `expected ","`},
 		{"spread(3, cc) < 3", "expected a path"},
 		{"first_below(a.mice.drops, cc) < 3", `expected ","`},
@@ -151,7 +151,7 @@ func TestMedianOverSeeds(t *testing.T) {
 	if got, _ := one(t, "a.mice.drops < b.mice.drops", d); got != "yes" {
 		t.Errorf("even count: %s, want yes", got)
 	}
-	// A seed that one scheme lacks leaves the claim open.
+	// If one scheme lacks a seed, the claim stays open.
 	d = document(run{"lab", "a", 1, nil, 1}, run{"lab", "b", 1, nil, 2}, run{"lab", "a", 2, nil, 1})
 	got, c = one(t, "a.mice.drops < b.mice.drops", d)
 	if got != "null" || !math.IsNaN(c.Right[1]) || c.Left[1] != 1 || !strings.Contains(c.Why, "no run of b with seed 2") {
@@ -166,8 +166,8 @@ var axes = document(
 	run{"sim", "a", 1, at{"cc": "cubic", "n": "5"}, 1}, run{"sim", "b", 1, at{"n": "5"}, 2},
 )
 
-// One decision for each value of every axis that the claim leaves open, in each world; a scheme
-// that does not use an axis is the same at all its values.
+// There is one decision in each world for each value of every axis that the claim leaves open. A scheme that does
+// not use an axis has the same runs at all its values.
 func TestOpenAxes(t *testing.T) {
 	decide := func(text string) map[string]string {
 		out := map[string]string{}
@@ -200,13 +200,13 @@ func TestOpenAxes(t *testing.T) {
 	equal("a[cc=cubic].mice.drops - b.mice.drops > 0", map[string]string{
 		`lab{"n":"5"}`: "no", `lab{"n":"20"}`: "yes", `lab{"n":"100"}`: "yes", `sim{"n":"5"}`: "no",
 	})
-	// b has no axis cc: its runs are those of every cc.
+	// b has no axis cc: its runs count for every cc.
 	equal("b[cc=reno,n=5].mice.drops == 11", map[string]string{`lab{}`: "yes", `sim{}`: "no"})
-	// The axis of spread and first_below is not open.
+	// The axis of spread and first_below is not left open.
 	equal("spread(a.mice.drops, n) == 30", map[string]string{`lab{"cc":"cubic"}`: "yes", `lab{"cc":"reno"}`: "yes", `sim{"cc":"cubic"}`: "no"})
 	// 15 is the first below 0.5 x 40, and 10 comes before it; 20 is below half of 50.
 	equal("first_below(a.mice.drops, n, 0.5) == 5", map[string]string{`lab{"cc":"cubic"}`: "yes", `lab{"cc":"reno"}`: "yes", `sim{"cc":"cubic"}`: "no"})
-	equal("first_below(b.mice.drops, n, 0.5) > 100", map[string]string{`lab{}`: "yes", `sim{}`: "yes"}) // never: above everything
+	equal("first_below(b.mice.drops, n, 0.5) > 100", map[string]string{`lab{}`: "yes", `sim{}`: "yes"}) // never reached: +Inf, above everything
 	equal("first_below(b.mice.drops, n, 0.5) == first_below(b.mice.drops, n, 0.1)", map[string]string{`lab{}`: "null", `sim{}`: "null"})
 }
 
@@ -219,8 +219,8 @@ func TestUndecided(t *testing.T) {
 		{"a.mice.drops < s.mice.drops", "undecided", "scheme s was skipped: law static"},
 		{"a[cc=cubic].mice.drops < 3", "undecided", "cc=cubic was not run"},
 		{"a[cc=reno].mice.drops < 3", "yes", ""},
-		{"a[n=5].mice.drops < 3", "yes", ""},          // declared, and a does not use it
-		{"a[m=5].mice.drops < 3", "undecided", "m=5"}, // an option took the axis away
+		{"a[n=5].mice.drops < 3", "yes", ""},          // declared, but a does not use it
+		{"a[m=5].mice.drops < 3", "undecided", "m=5"}, // an option removed the axis
 		{"spread(a.mice.drops, n) < 3", "undecided", "a was not run over n"},
 	} {
 		got, full := one(t, c.text, d, "a", "s")
@@ -233,7 +233,7 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// What is fatal leaves the claims that it concerns undecided, with any seed; the others are decided.
+// A fatal unmet setting leaves the claims that it concerns undecided, with any seed; the others are decided.
 func TestUndecided_FatalUnmet(t *testing.T) {
 	for _, c := range []struct {
 		what  string

@@ -12,14 +12,15 @@ import (
 	"weir/experiment/result"
 )
 
-// maxPoints bounds how many values of open axes one claim is decided for.
+// maxPoints limits how many values of open axes one claim is decided for.
 const maxPoints = 10_000
 
-// Decide decides every claim in each world of the document and for each value of every axis that
-// the claim leaves open, on the median over seeds of LEFT - RIGHT. An absent metric or a division
-// by 0 leaves Holds nil. A claim about a scheme that was not run because it was not asked for
-// (requested; none means all) or was skipped is Undecided, and so is one about a value of an axis
-// that was not run, and a claim about a run, or about a group of it, to which something unmet is fatal (with any seed).
+// Decide decides every claim in each world of the document, for each value of every axis that the claim leaves
+// open, on the median over seeds of LEFT - RIGHT. An absent metric or a division by 0 leaves Holds nil.
+//
+// A claim is Undecided if it is about a scheme that was skipped or was not asked for (requested; none means all),
+// or about a value of an axis that was not run. It is also Undecided if an unmet setting is fatal to one of its
+// runs, or to a group of it, with any seed.
 func Decide(claims []Statement, doc *result.Document, requested []string) []result.Claim {
 	var out []result.Claim
 	for _, s := range claims {
@@ -90,7 +91,7 @@ func (c *Claim) at(rs *runs, at map[string]string, seeds []int64) result.Claim {
 	case len(seeds) == 0:
 		out.Why = "there is no run of it"
 	case slices.ContainsFunc(differences, math.IsNaN):
-		out.Why = "neither side is ever reached" // Inf - Inf
+		out.Why = "neither side is reached at any value of the axis" // Inf - Inf
 	default:
 		holds := compare(median(differences), c.Op)
 		out.Holds = &holds
@@ -101,8 +102,8 @@ func (c *Claim) at(rs *runs, at map[string]string, seeds []int64) result.Claim {
 // decision is a claim while it is decided.
 type decision struct{ result.Claim }
 
-// side evaluates one side of the claim; NaN where that cannot be had, and Why says the reason. What is fatal stands before
-// what is absent: the second may follow from the first.
+// side evaluates one side of the claim. NaN means that it has no value; Why then has the reason. A fatal unmet
+// setting has precedence over an absent metric: the second may follow from the first.
 func (d *decision) side(x expr, e *env) float64 {
 	v, err := x.eval(e)
 	if err == nil {
@@ -132,7 +133,7 @@ func compare(difference float64, op string) bool {
 	return difference != 0
 }
 
-// median of at least one number; of an even count the mean of the middle two.
+// median returns the median of at least one number; for an even count, the mean of the middle two.
 func median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	if m := len(v) / 2; len(v)%2 == 0 && v[m-1] != v[m] { // equal ones may be infinite
@@ -145,7 +146,7 @@ func median(values []float64) float64 {
 type runs struct {
 	world    string
 	byScheme map[string][]*result.Run
-	axes     map[string]bool // declared by the file or met in a run
+	axes     map[string]bool // declared by the file or found in a run
 	skipped  map[string]string
 }
 
@@ -167,7 +168,7 @@ func newRuns(doc *result.Document, world string) *runs {
 	return rs
 }
 
-// declaredAxes reads the names of the axes from the file that a document holds.
+// declaredAxes reads the names of the axes from the file in a document.
 func declaredAxes(file json.RawMessage) map[string]bool {
 	var f struct {
 		Vary []struct{ As, Key string }
@@ -196,7 +197,7 @@ func (rs *runs) values(scheme, axis string) []string {
 	return out
 }
 
-// seeds lists every seed that a scheme of the claim was run with, in rising order.
+// seeds lists every seed that a scheme of the claim was run with, in ascending order.
 func (rs *runs) seeds(c *Claim) []int64 {
 	set := map[int64]bool{}
 	for _, p := range c.Paths() {
@@ -207,7 +208,7 @@ func (rs *runs) seeds(c *Claim) []int64 {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// notRun says why a claim is undecided: it is about something that was left out on purpose.
+// notRun returns why a claim is undecided because something was not run, or "".
 func (c *Claim) notRun(rs *runs, requested []string) string {
 	for _, p := range c.Paths() {
 		if reason, ok := rs.skipped[p.Scheme]; ok {
@@ -229,10 +230,10 @@ func (c *Claim) notRun(rs *runs, requested []string) string {
 	return ""
 }
 
-// is compares an axis value as a text or as a number: 0.50 is 0.5.
+// is compares an axis value as a text or as a number: 0.50 equals 0.5.
 func (b Binding) is(value string) bool { return SameValue(b.Value, value) }
 
-// SameValue tells whether two texts name the same value of an axis.
+// SameValue reports whether two texts are the same value of an axis.
 func SameValue(a, b string) bool {
 	if a == b {
 		return true
@@ -241,7 +242,7 @@ func SameValue(a, b string) bool {
 	return x == y && x != 0 && unitOf(a) == unitOf(b)
 }
 
-// unitOf is what follows the number.
+// unitOf returns the text after the number.
 func unitOf(text string) string { return strings.TrimLeft(text, "0123456789. ") }
 
 type openAxis struct {
@@ -271,7 +272,7 @@ func (c *Claim) openAxes(rs *runs) ([]openAxis, int) {
 	return out, points
 }
 
-// fatalError says that something without which nothing can be decided is unmet in a run.
+// fatalError reports an unmet setting without which a run decides nothing.
 type fatalError struct {
 	scheme string
 	seed   int64
@@ -282,8 +283,8 @@ func (e *fatalError) Error() string {
 	return fmt.Sprintf("%s, seed %d: %s", e.scheme, e.seed, e.unmet.Text)
 }
 
-// run finds the run that a path names here; axis over, if not empty, has the value given. An axis
-// that the scheme does not use does not tell its runs apart.
+// run finds the run that a path selects here; axis over, if not empty, has the value given. An axis that the
+// scheme does not use is ignored.
 func (e *env) run(p *Path, over, value string) (*result.Run, error) {
 	for _, r := range e.runs.byScheme[p.Scheme] {
 		if r.Seed != e.seed || !e.fits(p, r, over, value) {

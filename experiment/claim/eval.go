@@ -10,15 +10,15 @@ import (
 
 // expr is a part of a claim.
 type expr interface {
-	// eval gives the number, or an error that says why there is none.
+	// eval returns the number, or an error with the reason why there is none.
 	eval(e *env) (float64, error)
-	// paths appends the paths within.
+	// paths appends the paths in the expression.
 	paths(to []*Path) []*Path
-	// words says it; within: as a part of something larger.
+	// words describes the expression in words; within: as a part of a larger one.
 	words(within bool) string
 }
 
-// env is what an expression is evaluated in: one world, one seed, one value for each open axis.
+// env is the environment of an evaluation: one world, one seed, one value for each open axis.
 type env struct {
 	runs *runs
 	seed int64
@@ -115,7 +115,7 @@ func (f *function) eval(e *env) (float64, error) {
 
 func (v *value) eval(e *env) (float64, error) { return e.metric(v.path, "", "") }
 
-// along gives the metric at every value of the axis, in the axis's order.
+// along returns the metric at every value of the axis, in the axis's order.
 func (e *env) along(p *Path) (names []string, values []float64, err error) {
 	names = e.runs.values(p.Scheme, p.Over)
 	if len(names) == 0 {
@@ -143,7 +143,7 @@ func (s *spread) eval(e *env) (float64, error) {
 	return high - low, nil
 }
 
-// eval gives +Inf when no value of the axis is below: it is reached never.
+// eval returns +Inf when no value of the axis is below the limit.
 func (f *firstBelow) eval(e *env) (float64, error) {
 	names, values, err := e.along(f.path)
 	if err != nil {
@@ -179,7 +179,7 @@ func (f *fractionBelow) eval(e *env) (float64, error) {
 	return float64(below) / float64(len(values)), nil
 }
 
-// axisNumber gives an axis value as a number; what is none counts by its position from 1.
+// axisNumber returns an axis value as a number. A value that is not a number has its position, from 1.
 func axisNumber(text string, position int) float64 {
 	if v, ok := result.AxisNumber(text); ok {
 		return v

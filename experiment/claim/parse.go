@@ -1,4 +1,4 @@
-// Package claim reads the claims of an experiment file and decides them on its results.
+// Package claim reads the claims of an experiment file and decides them from its results.
 //
 //	claim  = sum op sum                        op: <= >= < > == !=
 //	sum    = product { (+|-) product }
@@ -36,9 +36,9 @@ type Path struct {
 	Scheme string
 	At     []Binding // axes that the path fixes, in the order written
 	Names  []string  // [window,] group or port, metric...
-	// Over is the axis that spread or first_below runs over, or empty.
+	// Over is the axis of spread or first_below, or empty.
 	Over string
-	// Distribution is true within fraction_below: the path names no single number.
+	// Distribution is true in fraction_below: the path names a distribution, not a number.
 	Distribution bool
 }
 
@@ -67,7 +67,7 @@ func btoi(b bool) int {
 // Paths lists every path of the claim, from left to right.
 func (c *Claim) Paths() []*Path { return append(c.left.paths(nil), c.right.paths(nil)...) }
 
-// Parse reads a claim. The error says what was expected and where.
+// Parse reads a claim. The error gives the column and what was expected there.
 func Parse(text string) (*Claim, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the claim has %d characters; at most %d", len(text), maxText)
@@ -91,14 +91,14 @@ func Parse(text string) (*Claim, error) {
 		return nil, p.err
 	}
 	if len(c.Paths()) == 0 {
-		return nil, fmt.Errorf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on one side at least", text)
+		return nil, fmt.Errorf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on at least one side", text)
 	}
 	return c, nil
 }
 
 type parser struct {
 	text  string
-	pos   int    // behind the token
+	pos   int    // after the token
 	start int    // of the token
 	token string // empty at the end
 	err   error
@@ -112,7 +112,7 @@ func (p *parser) expected(what string) {
 	if p.token != "" {
 		found = strconv.Quote(p.token)
 	}
-	p.err = fmt.Errorf("column %d: %s was found; expected %s", p.start+1, found, what)
+	p.err = fmt.Errorf("column %d: found %s; expected %s", p.start+1, found, what)
 	p.token, p.pos = "", len(p.text)
 }
 
@@ -219,7 +219,7 @@ func (p *parser) number() float64 {
 	return v
 }
 
-// call reads a function's arguments; the bracket is the current token.
+// call reads a function's arguments; the current token is the bracket.
 func (p *parser) call(name string, depth int) expr {
 	at := p.start
 	p.need("(")
@@ -265,7 +265,7 @@ func (p *parser) name(what string) string {
 
 func (p *parser) namedPath() *Path { return p.path(p.name("a path")) }
 
-// path reads what follows the scheme's name.
+// path reads the names after the scheme's name.
 func (p *parser) path(scheme string) *Path {
 	out := &Path{Scheme: scheme}
 	if p.token == "[" {
@@ -280,7 +280,7 @@ func (p *parser) path(scheme string) *Path {
 	return out
 }
 
-// bindings reads [axis=value,...]. A value may be any text without comma and bracket.
+// bindings reads [axis=value,...]. A value may be any text without commas and brackets.
 func (p *parser) bindings(out *Path) {
 	p.next() // "["
 	for {

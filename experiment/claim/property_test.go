@@ -11,13 +11,13 @@ import (
 	"weir/experiment/result"
 )
 
-// tree is an expression made at random with its value, computed as it is made.
+// tree is a random expression with its value, calculated as it is built.
 type tree struct {
 	text  string
 	value []float64 // by seed
 }
 
-// expression draws an expression over two schemes whose mice.throughput_mbps are left and right.
+// expression draws an expression over two schemes; left and right are their mice.throughput_mbps.
 func expression(t *rapid.T, left, right []float64, depth int) tree {
 	kind := rapid.IntRange(0, 8).Draw(t, "kind")
 	if depth == 0 {
@@ -62,7 +62,7 @@ func expression(t *rapid.T, left, right []float64, depth int) tree {
 	return out
 }
 
-// Whatever the expression, the decision is that of the median of the differences worked out by hand.
+// For every expression, the decision is that of the median of the differences, calculated by hand.
 func TestDecisionsMatchHandCalculation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seeds := rapid.IntRange(1, 5).Draw(t, "seeds")
@@ -84,8 +84,8 @@ func TestDecisionsMatchHandCalculation(t *testing.T) {
 		}
 		want := byHand(l.value, r.value, op)
 		got := Decide(Statements(text), d, nil)
-		if _, err := Parse(text); err != nil { // no scheme in it, or an expression too deep
-			if want := fmt.Sprintf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on one side at least", text); err.Error() != want {
+		if _, err := Parse(text); err != nil { // it has no scheme, or the expression is too deep
+			if want := fmt.Sprintf("the claim %q names no scheme; write SCHEME.GROUP.METRIC on at least one side", text); err.Error() != want {
 				t.Fatal(err)
 			}
 			return
@@ -112,7 +112,7 @@ func byHand(left, right []float64, op string) string {
 	return map[bool]string{true: "yes", false: "no"}[holds]
 }
 
-// The parser ends on every text, and what it accepts has paths that print as they parse.
+// The parser ends on every text, and the paths that it accepts print as they parse.
 func FuzzParseClaim(f *testing.F) {
 	for _, s := range []string{
 		"a.b.c < 1", "droptail.mice.fct_ms.p99 / fairq.mice.fct_ms.p99 >= 10", "spread(a[x=1,y=2ms].b.c, z) <= 5",

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Words says a claim as a sentence without its formula: "p99 completion time of mice under droptail divided by p99
-// completion time of mice under ecn: at least 10". Units are those of the metrics (ms, Mbit/s, bytes).
+// Words returns a claim as a sentence without its formula: "p99 completion time of mice under droptail divided by
+// p99 completion time of mice under ecn: at least 10". Units are those of the metrics (ms, Mbit/s, bytes).
 func (c *Claim) Words() string {
 	return c.left.words(false) + ": " + opWords[c.Op] + " " + c.right.words(false)
 }
@@ -16,7 +16,7 @@ var opWords = map[string]string{
 	"<=": "at most", ">=": "at least", "<": "less than", ">": "more than", "==": "equal to", "!=": "other than",
 }
 
-// inside puts a part of a larger expression in brackets where a reader could tie it otherwise.
+// inside puts a part of a larger expression in brackets where the sentence would be ambiguous.
 func inside(text string, within bool) string {
 	if within {
 		return "(" + text + ")"
@@ -46,11 +46,11 @@ func (f *function) words(bool) string {
 	}
 	switch f.name {
 	case "abs":
-		return "the size of (" + args[0] + ")"
+		return "the absolute value of (" + args[0] + ")"
 	case "min":
-		return "the least of " + strings.Join(args, " and ")
+		return "the minimum of " + strings.Join(args, " and ")
 	}
-	return "the most of " + strings.Join(args, " and ")
+	return "the maximum of " + strings.Join(args, " and ")
 }
 
 func (v *value) words(bool) string { return v.path.words() }
@@ -64,14 +64,14 @@ func (f *fractionBelow) words(bool) string {
 }
 
 func (f *firstBelow) words(bool) string {
-	return fmt.Sprintf("the first %s at which %s falls below %g of its most", f.path.Over, f.path.words(), f.fraction)
+	return fmt.Sprintf("the first %s at which %s falls below %g of its maximum", f.path.Over, f.path.words(), f.fraction)
 }
 
-// words names what a path looks at: its metric, of what, in which window, under which scheme.
+// words describes a path: its metric, of which group or port, in which window, under which scheme.
 func (p *Path) words() string {
 	names := p.Names
 	window := ""
-	// What stands before a metric's name is a group or a port, and before that a window.
+	// The name before the metric's is a group or a port; the name before that is a window.
 	if at := metricAt(names); at == 2 {
 		window, names = " in "+names[0], names[1:]
 	}
@@ -86,7 +86,7 @@ func (p *Path) words() string {
 	return text
 }
 
-// metricAt is where in a path the metric begins.
+// metricAt returns the position in a path where the metric begins.
 func metricAt(names []string) int {
 	if len(names) > 2 {
 		if _, known := metricNames[names[1]]; !known {
@@ -100,10 +100,10 @@ func metricAt(names []string) int {
 var metricNames = map[string]string{
 	"flows": "flows", "unfinished": "unfinished flows", "never_connected": "connections never opened", "bytes": "payload in bytes",
 	"drops": "drops", "timeouts": "timeouts", "flows_with_timeout": "flows with a timeout",
-	"timeouts_floss": "timeouts after a full window loss", "timeouts_lack": "timeouts for lack of ACKs",
+	"timeouts_floss": "timeouts after a full window loss", "timeouts_lack": "timeouts because of lost ACKs",
 	"throughput_mbps": "throughput", "goodput_mbps": "goodput per flow", "fct_ms": "completion time", "jain": "Jain index",
 	"series_mbps": "rate over time", "by_mouse": "by mouse:", "by_size": "by size:", "slowdown": "slowdown", "deadlines": "deadlines",
-	"queue_bytes": "queue", "marks": "marks", "utilisation": "share of the rate used", "law": "law:", "live": "flows under way",
+	"queue_bytes": "queue", "marks": "marks", "utilisation": "utilisation", "law": "law:", "live": "flows in progress",
 	"settling": "settling:",
 }
 

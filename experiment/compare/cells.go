@@ -11,10 +11,10 @@ import (
 	"weir/experiment/result"
 )
 
-// maxCells bounds what is compared at once: each cell of A is looked for in B.
+// maxCells limits the number of cells that are compared: each cell of A is searched for in B.
 const maxCells = 2000
 
-// cell holds the runs of one side that differ by their seed alone.
+// cell has the runs of one side that differ only by their seed.
 type cell struct {
 	world, scheme string
 	axes          map[string]string
@@ -26,7 +26,7 @@ func (c *cell) name() CellName {
 	return CellName{World: c.world, Scheme: c.scheme, Axes: c.axes, Seeds: slices.Sorted(maps.Keys(c.seeds()))}
 }
 
-// seeds gives the cell's seeds, each with nothing.
+// seeds returns the cell's seeds, each with the value 0.
 func (c *cell) seeds() map[int64]float64 {
 	out := map[int64]float64{}
 	for _, r := range c.runs {
@@ -35,7 +35,7 @@ func (c *cell) seeds() map[int64]float64 {
 	return out
 }
 
-// values gives a metric by seed, of the runs that have it.
+// values returns a metric by seed, for the runs that have it.
 func (c *cell) values(path []string) map[int64]float64 {
 	out := map[int64]float64{}
 	for _, r := range c.runs {
@@ -46,7 +46,7 @@ func (c *cell) values(path []string) map[int64]float64 {
 	return out
 }
 
-// cells lists those of a side that were asked for. Runs that were cut short are in none.
+// cells lists the cells of a side that were asked for. Runs that were cut short are not included.
 func cells(s Side, side int, o Options) ([]*cell, error) {
 	var out []*cell
 	at := map[string]*cell{}
@@ -69,12 +69,12 @@ func cells(s Side, side int, o Options) ([]*cell, error) {
 		c.runs, c.index = append(c.runs, r), append(c.index, i)
 	}
 	if len(out) > maxCells {
-		return nil, fmt.Errorf("%s has %d schemes at points of axes; %d are compared at once: choose with --scheme, --world or --at", s.Name, len(out), maxCells)
+		return nil, fmt.Errorf("%s has %d schemes at points of axes, but at most %d are compared: choose with --scheme, --world or --at", s.Name, len(out), maxCells)
 	}
 	return out, nil
 }
 
-// wants says whether a run was asked for.
+// wants reports whether a run was asked for.
 func (o Options) wants(side int, r *result.Run) bool {
 	if s := o.Schemes[side]; s != "" && r.Scheme != s {
 		return false
@@ -90,13 +90,13 @@ func (o Options) wants(side int, r *result.Run) bool {
 	return true
 }
 
-// matched is what stands against what.
+// matched has the pairs of cells that are compared, and the cells without a partner.
 type matched struct {
 	pairs        [][2]*cell
 	onlyA, onlyB []string
 }
 
-// match finds for each cell of A those of B that it is compared with.
+// match finds for each cell of A the cells of B that it is compared with.
 func match(a, b Side, o Options) (*matched, error) {
 	left, err := cells(a, 0, o)
 	if err != nil {
@@ -109,7 +109,7 @@ func match(a, b Side, o Options) (*matched, error) {
 	if err := o.axesAreThere(a.Doc, b.Doc); err != nil {
 		return nil, err
 	}
-	// Where each side has one scheme or one world only, there is no doubt what is meant.
+	// If each side has one scheme or one world only, the choice is clear.
 	anyWorld := o.Worlds[0] != "" || one(left, world) && one(right, world)
 	anyScheme := o.Schemes[0] != "" || one(left, scheme) && one(right, scheme)
 	axesA, axesB := axesOf(a.Doc), axesOf(b.Doc)
@@ -117,7 +117,7 @@ func match(a, b Side, o Options) (*matched, error) {
 	met := map[*cell]bool{}
 	for _, x := range left {
 		for _, y := range right {
-			if x.runs[0] == y.runs[0] { // one result held against itself
+			if x.runs[0] == y.runs[0] { // a result compared with itself
 				continue
 			}
 			if (anyWorld || x.world == y.world) && (anyScheme || x.scheme == y.scheme) && o.samePoint(x, y, axesA, axesB) {
@@ -138,7 +138,7 @@ func match(a, b Side, o Options) (*matched, error) {
 		return nil, o.nothingInCommon(a, b, out)
 	}
 	if len(out.pairs) > maxCells {
-		return nil, fmt.Errorf("%d cells of %s stand against cells of %s; %d are compared at once: choose with --scheme, --world or --at",
+		return nil, fmt.Errorf("%d cells of %s match cells of %s, but at most %d are compared: choose with --scheme, --world or --at",
 			len(out.pairs), a.Name, b.Name, maxCells)
 	}
 	return out, nil
@@ -147,13 +147,13 @@ func match(a, b Side, o Options) (*matched, error) {
 func world(c *cell) string  { return c.world }
 func scheme(c *cell) string { return c.scheme }
 
-// one says whether all cells have the same.
+// one reports whether all cells have the same value.
 func one(list []*cell, of func(*cell) string) bool {
 	return !slices.ContainsFunc(list, func(c *cell) bool { return of(c) != of(list[0]) })
 }
 
-// samePoint says whether two cells lie at the same point of the axes that were not chosen. An axis that a scheme does
-// not use does not tell its cells apart; one that the other result does not have at all does.
+// samePoint reports whether two cells lie at the same point of the axes that were not chosen. An axis that a
+// scheme does not use is ignored for its cells; an axis that the other result does not have at all is not ignored.
 func (o Options) samePoint(x, y *cell, axesA, axesB map[string]bool) bool {
 	for axis, v := range x.axes {
 		if _, chosen := o.At[axis]; chosen {
@@ -173,7 +173,7 @@ func (o Options) samePoint(x, y *cell, axesA, axesB map[string]bool) bool {
 	return true
 }
 
-// axesOf lists the axes that any run lies on.
+// axesOf lists the axes of all runs.
 func axesOf(d *result.Document) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range d.Runs {
@@ -184,7 +184,7 @@ func axesOf(d *result.Document) map[string]bool {
 	return out
 }
 
-// axesAreThere refuses a choice on an axis that neither has, and of a value that none of its runs has.
+// axesAreThere refuses a choice on an axis that neither side has, and of a value that none of its runs has.
 func (o Options) axesAreThere(a, b *result.Document) error {
 	for _, axis := range slices.Sorted(maps.Keys(o.At)) {
 		known := axesOf(a)
@@ -211,7 +211,7 @@ func (o Options) axesAreThere(a, b *result.Document) error {
 	return nil
 }
 
-// nothingInCommon says what there is on each side.
+// nothingInCommon returns an error that lists what each side has.
 func (o Options) nothingInCommon(a, b Side, m *matched) error {
 	text := fmt.Sprintf("%s and %s have nothing in common: A has %s; B has %s", a.Name, b.Name, some(m.onlyA), some(m.onlyB))
 	axesA, axesB := axesOf(a.Doc), axesOf(b.Doc)
@@ -228,7 +228,7 @@ func (o Options) nothingInCommon(a, b Side, m *matched) error {
 	return fmt.Errorf("%s; put one against the other with --scheme X,Y, --world X,Y or --at AXIS=V,W", text)
 }
 
-// some lists up to 4.
+// some lists up to 4 names.
 func some(names []string) string {
 	if len(names) > 4 {
 		return strings.Join(names[:4], "; ") + fmt.Sprintf("; and %d more", len(names)-4)

@@ -1,10 +1,10 @@
-// Package compare puts two results side by side: what was run on both sides, by how much its metrics differ, and how
-// sure that is, as far as the seeds can tell.
+// Package compare compares two results: the runs that both sides have, the differences of their metrics, and
+// confidence intervals over the seeds.
 //
-//	cells.go     which runs belong together, and which of A stand against which of B
+//	cells.go     which runs belong together, and which cells of A and B are compared
 //	interval.go  the confidence interval of a difference of means
-//	flows.go     completion times of single flows, of flows.parquet
-//	file.go      where the experiment files differ
+//	flows.go     completion times of single flows, from flows.parquet
+//	file.go      differences between the experiment files
 package compare
 
 import (
@@ -18,13 +18,13 @@ import (
 	"weir/law"
 )
 
-// Options chooses what stands against what. The first of two is A's, the second B's.
+// Options selects what is compared. The first element of a pair is A's, the second B's.
 type Options struct {
-	Schemes    [2]string            // "": all, each against the same
-	Worlds     [2]string            // "": all, each against the same
-	At         map[string][2]string // by axis: the value that is compared
+	Schemes    [2]string            // "": all, each with the same one
+	Worlds     [2]string            // "": all, each with the same one
+	At         map[string][2]string // by axis: the values that are compared
 	Metrics    []string             // paths, names joined by a dot; none: the main metrics
-	LawMetrics []law.Metric         // of the build: they say which of the laws' are main ones
+	LawMetrics []law.Metric         // of the build, with those of the laws that are main metrics
 	// Confidence of the intervals, above 0 and below 1.
 	Confidence float64
 }
@@ -36,50 +36,50 @@ type Side struct {
 	Flows Flows // nil: not known
 }
 
-// Comparison is B held against A. Values are means over seeds, in the units of the document.
+// Comparison is the comparison of B with A. Values are means over seeds, in the units of the document.
 type Comparison struct {
 	A          Input        `json:"a"`
 	B          Input        `json:"b"`
 	Confidence float64      `json:"confidence"`
 	Files      []FileChange `json:"files_differ"`
 	Pairs      []*Pair      `json:"pairs"`
-	OnlyA      []string     `json:"only_a"` // cells that stand against nothing
+	OnlyA      []string     `json:"only_a"` // cells without a partner
 	OnlyB      []string     `json:"only_b"`
-	// Intervals counts those of metrics that are not the same with every seed, Significant those that leave 0 out.
-	// Were there no difference but chance, 1 - Confidence of them would.
+	// Intervals counts the metrics with an interval that differ with some seed; Significant counts those whose
+	// interval does not include 0. By chance alone, a share of 1 - Confidence would be significant.
 	Intervals   int `json:"intervals"`
 	Significant int `json:"significant"`
 }
 
-// Input says what one side is.
+// Input describes one side.
 type Input struct {
 	Name       string   `json:"name"`
 	Experiment string   `json:"experiment"`
 	Weir       []string `json:"weir"`    // versions that made its runs
-	Kernels    []string `json:"kernels"` // that they were made on
+	Kernels    []string `json:"kernels"` // of the machines that made them
 	Worlds     []string `json:"worlds"`
 	Schemes    []string `json:"schemes"`
 	Runs       int      `json:"runs"`
-	Partial    int      `json:"partial"` // of the runs: cut short, and left out here
+	Partial    int      `json:"partial"` // runs that were cut short; they are not compared
 	HasFlows   bool     `json:"has_flows"`
 }
 
-// Pair is one cell of A against one of B.
+// Pair is one cell of A compared with one of B.
 type Pair struct {
 	A CellName `json:"a"`
 	B CellName `json:"b"`
-	// SeedsA and SeedsB are compared, of metrics that every run has; By says how.
+	// SeedsA and SeedsB are the seeds compared, for metrics that every run has; By is the kind of interval.
 	SeedsA []int64  `json:"seeds_a"`
 	SeedsB []int64  `json:"seeds_b"`
 	By     string   `json:"interval,omitempty"`
 	OnlyA  []string `json:"only_a"` // metrics that B lacks
 	OnlyB  []string `json:"only_b"`
-	// Metrics that both have.
+	// Metrics are those that both have.
 	Metrics       []Difference   `json:"metrics"`
 	Distributions []Distribution `json:"distributions"`
 }
 
-// CellName says which runs a cell holds: those that differ by their seed alone.
+// CellName describes the runs of a cell, which differ only by their seed.
 type CellName struct {
 	World  string            `json:"world"`
 	Scheme string            `json:"scheme"`
@@ -95,18 +95,18 @@ func (c CellName) String() string {
 	return text
 }
 
-// Compare holds b against a. Errors say what was asked for that is not there, and what is.
+// Compare compares b with a. An error names what was asked for but does not exist, and lists what does.
 func Compare(a, b Side, o Options) (*Comparison, error) {
 	if !(o.Confidence > 0 && o.Confidence < 1) {
-		return nil, fmt.Errorf("a confidence of %v; it lies between 0 and 1", o.Confidence)
+		return nil, fmt.Errorf("confidence is %v; it must be between 0 and 1", o.Confidence)
 	}
 	out := &Comparison{A: input(a), B: input(b), Confidence: o.Confidence, Pairs: []*Pair{}}
 	for side, in := range []Input{out.A, out.B} {
 		if in.Runs == 0 {
-			return nil, fmt.Errorf("%s holds no runs", in.Name)
+			return nil, fmt.Errorf("%s has no runs", in.Name)
 		}
 		if in.Runs == in.Partial {
-			return nil, fmt.Errorf("%s holds no run that was finished", in.Name)
+			return nil, fmt.Errorf("%s has no finished run", in.Name)
 		}
 		if err := o.sound(side, in); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func Compare(a, b Side, o Options) (*Comparison, error) {
 	return out, out.sum(o)
 }
 
-// sound says what of the options a side does not have.
+// sound checks that a side has the schemes and worlds of the options.
 func (o Options) sound(side int, in Input) error {
 	if s := o.Schemes[side]; s != "" && !slices.Contains(in.Schemes, s) {
 		return fmt.Errorf("%s has no scheme %q; it has %s", in.Name, s, strings.Join(in.Schemes, ", "))
@@ -139,7 +139,7 @@ func (o Options) sound(side int, in Input) error {
 	return nil
 }
 
-// sum counts intervals, and refuses a metric that was asked for and is nowhere.
+// sum counts intervals, and returns an error if a metric that was asked for does not exist.
 func (c *Comparison) sum(o Options) error {
 	found := map[string]bool{}
 	for _, p := range c.Pairs {
@@ -158,16 +158,16 @@ func (c *Comparison) sum(o Options) error {
 	}
 	for _, m := range o.Metrics {
 		if !found[m] {
-			return fmt.Errorf("no run that is compared has the metric %s; write it as in a claim, without the scheme: mice.fct_ms.p99", m)
+			return fmt.Errorf("no compared run has the metric %s; write it as in a claim, without the scheme: mice.fct_ms.p99", m)
 		}
 	}
 	if len(found) == 0 {
-		return errors.New("the runs have no metric in common: their groups of traffic and ports have other names")
+		return errors.New("the runs have no metric in common: their groups of traffic and ports have different names")
 	}
 	return nil
 }
 
-// Beyond lists the differences that are significant and larger than the share of A's value, in words.
+// Beyond lists, in words, the differences that are significant and larger than the share of A's value.
 func (c *Comparison) Beyond(share float64) []string {
 	var out []string
 	for _, p := range c.Pairs {
@@ -204,7 +204,7 @@ func input(s Side) Input {
 	return in
 }
 
-// comparePair holds every metric of one cell against the other's.
+// comparePair compares every metric of one cell with the other's.
 func comparePair(a, b *cell, o Options) *Pair {
 	p := &Pair{A: a.name(), B: b.name()}
 	p.SeedsA, p.SeedsB, p.By = chosen(a.seeds(), b.seeds())
@@ -224,7 +224,7 @@ func comparePair(a, b *cell, o Options) *Pair {
 	return p
 }
 
-// metricsOf gives the paths that are compared.
+// metricsOf returns the paths that are compared.
 func metricsOf(runs []*result.Run, o Options) [][]string {
 	if len(o.Metrics) == 0 {
 		return result.MainMetrics(runs, o.LawMetrics)

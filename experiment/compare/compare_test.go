@@ -19,7 +19,7 @@ import (
 	"weir/experiment/result"
 )
 
-// aRun is one with a single metric, mice.drops.
+// aRun is a run with a single metric, mice.drops.
 func aRun(world, scheme, axes string, seed, drops int64) *result.Run {
 	r := &result.Run{
 		World: world, Scheme: scheme, Seed: seed, Scale: 1, Axes: map[string]string{},
@@ -50,7 +50,7 @@ func pairsOf(c *Comparison) []string {
 	return out
 }
 
-// What stands against what, and what stands alone.
+// Cells that are compared, and cells without a partner.
 func TestCompare_Matches(t *testing.T) {
 	lab := side("lab", aRun("lab", "droptail", "cc=reno", 1, 10), aRun("lab", "droptail", "cc=cubic", 1, 11), aRun("lab", "ecn", "cc=reno mark=10KB", 1, 12))
 	both := side("both", aRun("lab", "droptail", "cc=reno", 1, 20), aRun("sim", "droptail", "cc=reno", 1, 21), aRun("sim", "red", "", 1, 22))
@@ -95,7 +95,7 @@ func TestCompare_Matches(t *testing.T) {
 	}
 }
 
-// What cannot be compared is said in one line, with what can.
+// A comparison that is impossible gives an error of one line, which says what can be compared.
 func TestCompare_Refuses(t *testing.T) {
 	a := side("a.json", aRun("sim", "ecn", "load=0.5", 1, 1), aRun("sim", "droptail", "", 1, 1))
 	plain := side("b.json", aRun("sim", "ecn", "", 1, 1))
@@ -110,8 +110,8 @@ func TestCompare_Refuses(t *testing.T) {
 	}{
 		{a, plain, Options{}, "only A has an axis load: choose a value of it with --at load=VALUE"},
 		{a, side("c.json", aRun("lab", "red", "load=0.5", 1, 1), aRun("sim", "red", "load=0.5", 1, 1)), Options{}, "put one against the other with --scheme X,Y"},
-		{a, side("empty.json"), Options{}, "empty.json holds no runs"},
-		{a, side("cut.json", partial), Options{}, "cut.json holds no run that was finished"},
+		{a, side("empty.json"), Options{}, "empty.json has no runs"},
+		{a, side("cut.json", partial), Options{}, "cut.json has no finished run"},
 		{a, a, Options{Schemes: [2]string{"ecn", "red"}}, `a.json has no scheme "red"; it has ecn, droptail`},
 		{a, a, Options{Worlds: [2]string{"lab", "sim"}}, `a.json has no runs in world "lab"; it has sim`},
 		{a, a, Options{At: map[string][2]string{"cc": {"x", "y"}}}, `there is no axis "cc"; there are: load`},
@@ -131,8 +131,8 @@ func TestCompare_Refuses(t *testing.T) {
 	}
 }
 
-// Pairing against the plain reading of its rule: two cells belong together when no axis that both have differs, and an
-// axis that one lacks is one that its result has elsewhere.
+// Pairing is checked against a plain reading of its rule: two cells belong together when no axis that both have
+// differs, and an axis that one lacks is an axis that its result has elsewhere.
 func TestCompare_PairsAsTheRuleSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) Side {
@@ -207,7 +207,7 @@ func TestCompare_PairsAsTheRuleSays(t *testing.T) {
 	})
 }
 
-// A metric that only one side knows is named and not made up; one that some seeds lack is of the others.
+// A metric that only one side has is listed and not made up. If some seeds lack it, the others are compared.
 func TestCompare_AbsentMetrics(t *testing.T) {
 	var left, right []*result.Run
 	for seed := range int64(3) {
@@ -231,12 +231,12 @@ func TestCompare_AbsentMetrics(t *testing.T) {
 	}
 }
 
-// Beyond a share are the differences that are both larger and significant.
+// Beyond lists the differences that are both larger than the share and significant.
 func TestBeyond(t *testing.T) {
 	var left, right []*result.Run
 	for seed := range int64(4) {
 		x, y := aRun("sim", "ecn", "", seed, 100), aRun("sim", "ecn", "", seed, 110)
-		x.Groups["mice"].Flows, y.Groups["mice"].Flows = 50, 50+int(seed%2)*40 // 40 % more, and not sure
+		x.Groups["mice"].Flows, y.Groups["mice"].Flows = 50, 50+int(seed%2)*40 // 40 % more, but not significant
 		x.Groups["mice"].Bytes, y.Groups["mice"].Bytes = 0, 1
 		left, right = append(left, x), append(right, y)
 	}
@@ -268,7 +268,7 @@ func TestFileChanges(t *testing.T) {
 	}
 }
 
-// withFlows gives a document whose runs have completion times: of seed s they are base + s, base + s + 1 ...
+// withFlows returns a document whose runs have completion times: those of seed s are base + s, base + s + 1 ...
 func withFlows(scheme string, base float64, seeds ...int64) *result.Document {
 	doc := &result.Document{Experiment: "x"}
 	for _, s := range seeds {
@@ -297,7 +297,7 @@ func writeFlows(t *testing.T, doc *result.Document) string {
 	return path
 }
 
-// Distributions are of the seeds that are compared, out of the file of flows.
+// Distributions of flows cover only the seeds that are compared.
 func TestFlows_ComparedBySeed(t *testing.T) {
 	a, b := withFlows("ecn", 0, 1, 2, 9), withFlows("ecn", 10, 1, 2, 3)
 	left, right := Side{Name: "a", Doc: a}, Side{Name: "b", Doc: b}
@@ -324,7 +324,7 @@ func TestFlows_ComparedBySeed(t *testing.T) {
 	}
 }
 
-// A file of flows that is not of these results is refused, not mixed up with them.
+// A file of flows that belongs to other results is refused.
 func TestReadFlows_Refuses(t *testing.T) {
 	doc := withFlows("ecn", 0, 1, 2)
 	for name, other := range map[string]*result.Document{

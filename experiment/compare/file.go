@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// FileChange is one value in which the experiment files differ; "" where a file does not say it.
+// FileChange is one value in which the experiment files differ; "" if a file does not set it.
 type FileChange struct {
 	Key string `json:"key"` // network.rate, traffic.mice.size
 	A   string `json:"a"`
 	B   string `json:"b"`
 }
 
-// notRun are the keys of a file that do not change a run, or stand with the runs: worlds, axes and seeds. Windows are
-// not among them: they do not change a run, but what metrics of a window mean.
+// notRun lists the keys of a file that do not change a run, or that are shown with the runs: worlds, axes and
+// seeds. Windows are not listed: they do not change a run, but they change the meaning of a window's metrics.
 var notRun = []string{"claims", "figures", "notes", "paper", "ids", "worlds", "seeds", "vary"}
 
-// fileChanges lists where two experiment files differ in what they run.
+// fileChanges lists the differences of two experiment files that affect the runs.
 func fileChanges(a, b json.RawMessage) []FileChange {
 	x, y := flat(a), flat(b)
 	keys := maps.Clone(x)
@@ -32,7 +32,7 @@ func fileChanges(a, b json.RawMessage) []FileChange {
 	return out
 }
 
-// flat gives the values of a file by their keys; entries of lists that have a name stand under it.
+// flat returns the values of a file by their keys; list entries with a name use it as a key.
 func flat(file json.RawMessage) map[string]string {
 	out := map[string]string{}
 	var top map[string]any
@@ -82,7 +82,7 @@ func flatten(into map[string]string, at string, v any) {
 	case nil:
 	default:
 		text, err := json.Marshal(v)
-		if err == nil { // it was JSON a moment ago
+		if err == nil { // it was parsed from JSON
 			into[at] = string(text)
 		}
 	}

@@ -13,29 +13,29 @@ import (
 	"weir/experiment/result"
 )
 
-// Flows are the completion times of single flows in ms, of each run by group, sorted.
+// Flows are the completion times of single flows in ms, sorted, of each run by group.
 type Flows []map[string][]float64
 
-// maxFlows bounds the completion times that are held at once, 8 B each.
+// maxFlows limits the completion times in memory, 8 B each.
 const maxFlows = 50_000_000
 
-// quantiles that a distribution is shown by.
+// quantiles are the quantiles shown for a distribution.
 var quantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999}
 
-// Distribution is the completion times of a group of flows on both sides, of all seeds that are compared.
+// Distribution compares the completion times of a group of flows, over all seeds that are compared.
 type Distribution struct {
 	Group string `json:"group"`
 	A     Shape  `json:"a"`
 	B     Shape  `json:"b"`
-	// KS is the Kolmogorov-Smirnov distance: the largest vertical distance of the two cumulative distributions, 0 to
-	// 1. There is no test behind it: the flows of a run meet in the same queues and are not independent. BetweenA and
-	// BetweenB are the largest distance between one seed and the next of the same side: what chance does.
+	// KS is the Kolmogorov-Smirnov distance: the largest vertical distance of the two cumulative distributions, 0
+	// to 1. No test is made with it: the flows of a run share queues and are not independent. BetweenA and
+	// BetweenB are the largest distance between one seed and the next of the same side: the effect of chance.
 	KS       float64  `json:"ks"`
 	BetweenA *float64 `json:"ks_between_seeds_a,omitempty"`
 	BetweenB *float64 `json:"ks_between_seeds_b,omitempty"`
 }
 
-// Shape sums a distribution up, in ms.
+// Shape summarises a distribution, in ms.
 type Shape struct {
 	N         int       `json:"n"`
 	P         []float64 `json:"p"`
@@ -43,8 +43,8 @@ type Shape struct {
 	Max       float64   `json:"max_ms"`
 }
 
-// ReadFlows reads the completion times of a document's runs from the flows.parquet that was written with it. A file
-// of other runs is an error.
+// ReadFlows reads the completion times of a document's runs from the flows.parquet that was written with it. A
+// file of other runs is an error.
 func ReadFlows(path string, doc *result.Document) (Flows, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func ReadFlows(path string, doc *result.Document) (Flows, error) {
 	}
 	file, err := parquet.OpenFile(f, info.Size())
 	if err != nil {
-		return nil, fmt.Errorf("read flows: %s is no Parquet file: %w", path, err)
+		return nil, fmt.Errorf("read flows: %s is not a Parquet file: %w", path, err)
 	}
 	out := make(Flows, len(doc.Runs))
 	for i := range out {
@@ -74,7 +74,7 @@ func ReadFlows(path string, doc *result.Document) (Flows, error) {
 	return out, nil
 }
 
-// flowTime is of a flow's row what is needed here.
+// flowTime has the columns of a flow's row that are needed here.
 type flowTime struct {
 	Run    int32    `parquet:"run"`
 	World  string   `parquet:"world"`
@@ -92,7 +92,7 @@ func (fl Flows) read(file *parquet.File, doc *result.Document) error {
 		}
 	}
 	if file.NumRows() > maxFlows {
-		return fmt.Errorf("it has %d flows; up to %d are compared", file.NumRows(), maxFlows)
+		return fmt.Errorf("it has %d flows; at most %d are compared", file.NumRows(), maxFlows)
 	}
 	in := parquet.NewGenericReader[flowTime](file)
 	defer in.Close()
@@ -102,15 +102,15 @@ func (fl Flows) read(file *parquet.File, doc *result.Document) error {
 	}
 	rows := make([]flowTime, 4096)
 	for {
-		clear(rows) // of what a null would leave standing
+		clear(rows) // a null would leave the old value
 		n, err := in.Read(rows)
 		for i := range rows[:n] {
 			row := &rows[i]
 			if row.Run < 0 || int(row.Run) >= len(doc.Runs) {
-				return fmt.Errorf("it holds flows of a run %d; the results have %d runs", row.Run, len(doc.Runs))
+				return fmt.Errorf("it has flows of run %d, but the results have %d runs", row.Run, len(doc.Runs))
 			}
 			if r := doc.Runs[row.Run]; row.World != r.World || row.Seed != r.Seed || row.Scheme != r.Scheme || row.Axes != axes[row.Run] {
-				return fmt.Errorf("it is of other results: its run %d is %s in %s with seed %d", row.Run, row.Scheme, row.World, row.Seed)
+				return fmt.Errorf("it belongs to other results: its run %d is %s in %s with seed %d", row.Run, row.Scheme, row.World, row.Seed)
 			}
 			if row.FCT != nil {
 				fl[row.Run][row.Group] = append(fl[row.Run][row.Group], *row.FCT)
@@ -125,8 +125,7 @@ func (fl Flows) read(file *parquet.File, doc *result.Document) error {
 	}
 }
 
-// distributions compares the groups that have completion times in both cells, over the seeds that metrics are compared
-// over.
+// distributions compares the groups that have completion times in both cells, over the same seeds as the metrics.
 func distributions(a, b *cell, flowsA, flowsB Flows) []Distribution {
 	out := []Distribution{}
 	if flowsA == nil || flowsB == nil {
@@ -158,7 +157,7 @@ type seedTimes struct {
 	times []float64
 }
 
-// times gives those of a group for each seed that has some, by rising seed.
+// times returns the completion times of a group for each seed that has some, in ascending order of seeds.
 func (c *cell) times(group string, flows Flows) []seedTimes {
 	var out []seedTimes
 	for i, r := range c.runs {
@@ -183,7 +182,7 @@ func pool(list []seedTimes) []float64 {
 	return out
 }
 
-// between is the largest distance of a seed to the next; nil of one seed.
+// between returns the largest distance of a seed to the next; nil for a single seed.
 func between(list []seedTimes) *float64 {
 	if len(list) < 2 {
 		return nil

@@ -9,13 +9,13 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// How an interval was made.
+// The kinds of interval.
 const (
 	Paired = "paired" // Student's t of the differences, seed by seed
-	Welch  = "welch"  // Welch's t of two sets of seeds that have nothing to do with each other
+	Welch  = "welch"  // Welch's t of two independent sets of seeds
 )
 
-// Difference is one metric of a pair.
+// Difference is the comparison of one metric of a pair.
 type Difference struct {
 	Metric string `json:"metric"`
 	// A and B are means over NA and NB seeds.
@@ -25,19 +25,19 @@ type Difference struct {
 	NB         int      `json:"n_b"`
 	Difference float64  `json:"difference"`      // B - A
 	Ratio      *float64 `json:"ratio,omitempty"` // B / A; absent when A is 0
-	// Low and High bound the difference; absent when there are too few seeds to say.
+	// Low and High bound the difference; absent when there are too few seeds.
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
 	By   string   `json:"interval,omitempty"` // Paired or Welch
-	// Significant: the interval leaves 0 out.
+	// Significant is true if the interval does not include 0.
 	Significant bool `json:"significant"`
 }
 
-// chosen gives the seeds of each side that are compared, of those that have the metric, and how.
+// chosen returns the seeds of each side that are compared, among those with the metric, and the kind of interval.
 //
-// Seeds that both sides have are compared seed by seed, where there are two: the same seed is the same traffic, so
-// what it does to both goes away. Seeds without a partner are then left out. Where fewer are common, all of them
-// count and the sides are taken for independent. With one seed on a side there is no interval.
+// If the sides have two or more seeds in common, these are compared seed by seed: the same seed is the same
+// traffic, so its effect on both sides cancels. Seeds without a partner are then left out. Otherwise all seeds
+// count and the sides are treated as independent. With one seed on a side there is no interval.
 func chosen(a, b map[int64]float64) (seedsA, seedsB []int64, by string) {
 	seedsA, seedsB = slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
 	common := slices.DeleteFunc(slices.Clone(seedsA), func(s int64) bool { _, has := b[s]; return !has })
@@ -84,12 +84,12 @@ func at(values map[int64]float64, seeds []int64) []float64 {
 	return out
 }
 
-// Same says that nothing differs, with any seed.
+// Same reports whether all seeds have the same values.
 func (d *Difference) Same() bool {
 	return d.Difference == 0 && (d.Low == nil || *d.Low == *d.High)
 }
 
-// paired bounds the mean of y - x.
+// paired returns the confidence interval of the mean of y - x.
 func paired(x, y []float64, confidence float64) (low, high float64) {
 	d := make([]float64, len(x))
 	for i := range x {
@@ -100,7 +100,8 @@ func paired(x, y []float64, confidence float64) (low, high float64) {
 	return around(mean, math.Sqrt(variance/n), n-1, confidence)
 }
 
-// welch bounds the difference of the means of y and x (B. L. Welch, Biometrika 34, 1947).
+// welch returns the confidence interval of the difference of the means of y and x (B. L. Welch, Biometrika 34,
+// 1947).
 func welch(x, y []float64, confidence float64) (low, high float64) {
 	meanX, varX := stat.MeanVariance(x, nil)
 	meanY, varY := stat.MeanVariance(y, nil)
@@ -113,7 +114,7 @@ func welch(x, y []float64, confidence float64) (low, high float64) {
 	return around(meanY-meanX, math.Sqrt(u+v), freedom, confidence)
 }
 
-// around is what Student's t allows about a mean with this standard error.
+// around returns the interval of Student's t around a mean with this standard error.
 func around(mean, standardError, freedom, confidence float64) (low, high float64) {
 	if standardError == 0 {
 		return mean, mean

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slowT is the quantile of Student's t by its density alone: the area from 0, added up in small steps until it is
-// p - 1/2. p is above 1/2. Past 10,000 it gives up, with what is equal to nothing.
+// slowT returns the quantile of Student's t calculated from its density alone: it adds up the area from 0 in small
+// steps until it is p - 1/2. p is above 1/2. Past 10,000 it gives up and returns NaN.
 func slowT(p, freedom float64) float64 {
 	a, _ := math.Lgamma((freedom + 1) / 2)
 	b, _ := math.Lgamma(freedom / 2)
@@ -28,8 +28,8 @@ func slowT(p, freedom float64) float64 {
 	return math.NaN()
 }
 
-// slowDifference follows the words: the seeds that both have, else all; mean, deviation and interval by their
-// definitions.
+// slowDifference follows the description: the seeds that both have, else all; mean, deviation and interval by
+// their definitions.
 func slowDifference(a, b map[int64]float64, confidence float64) (meanA, meanB, half float64, by string) {
 	var common []int64
 	for seed := range a {
@@ -80,12 +80,13 @@ func slowDifference(a, b map[int64]float64, confidence float64) (meanA, meanB, h
 	return mean(x), mean(y), slowT((1+confidence)/2, freedom) * math.Sqrt(u+v), Welch
 }
 
-// Whatever seeds the sides have, means and interval are those of the definitions.
+// For any seeds of the sides, means and interval follow the definitions.
 func TestDifference_IsTheDefinitions(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		side := func(name string) map[int64]float64 {
-			// Thousandths: the square of a value near 0 is 0 to the machine, and the definition would divide by it.
+			// Thousandths: the square of a value near 0 is 0 in floating point, and the definition would divide by
+			// it.
 			values := rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.IntRange(-100_000, 1_000_000).Draw(t, "v")) / 1000 })
 			return rapid.MapOfN(rapid.Int64Range(1, 12), values, 1, 8).Draw(t, name)
 		}
@@ -94,7 +95,7 @@ func TestDifference_IsTheDefinitions(t *testing.T) {
 		got := difference("m", a, b, confidence)
 		meanA, meanB, half, by := slowDifference(a, b, confidence)
 		seen[by]++
-		// The slow quantile is right to its step, 1e-4.
+		// The slow quantile is exact to its step, 1e-4.
 		near := func(x, y float64) bool { return math.Abs(x-y) <= 3e-4*(math.Abs(half)+1e-6)+1e-9*(math.Abs(x)+1) }
 		if !near(got.A, meanA) || !near(got.B, meanB) || !near(got.Difference, meanB-meanA) || got.By != by {
 			t.Fatalf("%+v, want %v, %v, %q", got, meanA, meanB, by)
@@ -123,7 +124,7 @@ func TestDifference_IsTheDefinitions(t *testing.T) {
 	}
 }
 
-// The textbook's table of Student's t, two-sided 95 %: half the width of the interval over the standard error.
+// A textbook table of Student's t, two-sided 95 %: half the width of the interval over the standard error.
 func TestInterval_KnownQuantiles(t *testing.T) {
 	for n, want := range map[int]float64{2: 12.706, 3: 4.303, 4: 3.182, 6: 2.571, 11: 2.228, 21: 2.086} {
 		x, y := make([]float64, n), make([]float64, n)
@@ -137,7 +138,7 @@ func TestInterval_KnownQuantiles(t *testing.T) {
 	}
 }
 
-// Seeds make the same change to both sides: seed by seed the difference is seen, with the sides taken for independent
+// Seeds make the same change to both sides: paired by seed the difference is significant, with independent sides
 // it is not.
 func TestDifference_PairingSeesWhatSeedsHide(t *testing.T) {
 	a, b, others := map[int64]float64{}, map[int64]float64{}, map[int64]float64{}
@@ -153,7 +154,7 @@ func TestDifference_PairingSeesWhatSeedsHide(t *testing.T) {
 	}
 }
 
-// slowKS looks at both distributions at every value of either.
+// slowKS compares both distributions at every value of either.
 func slowKS(x, y []float64) float64 {
 	below := func(of []float64, at float64) float64 {
 		n := 0
@@ -171,7 +172,7 @@ func slowKS(x, y []float64) float64 {
 	return most
 }
 
-// The library's distance is that of the definition, also where values repeat.
+// The library's distance follows the definition, also with repeated values.
 func TestKolmogorovSmirnov_IsTheDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := func(name string) []seedTimes {

@@ -22,7 +22,7 @@ type asked struct {
 	Log               bool
 }
 
-// askedFigures reads the figures of the file that a document holds.
+// askedFigures reads the figures of a document's experiment file.
 func askedFigures(doc *result.Document) []asked {
 	var f struct{ Figures []asked }
 	if json.Unmarshal(doc.File, &f) != nil {
@@ -31,14 +31,14 @@ func askedFigures(doc *result.Document) []asked {
 	return f.Figures
 }
 
-// askedPictures draws them, all schemes at all points on the axes in one picture, as papers do.
+// askedPictures draws them: all schemes at all points on the axes in one picture, as papers do.
 func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
 	var out []*picture
 	for _, a := range askedFigures(doc) {
 		a.Title = cmp.Or(a.Title, a.Name)
 		for _, p := range a.pictures(doc, style) {
 			if len(p.curves) == 0 {
-				continue // no run has any of it
+				continue // no run has it
 			}
 			p.of = asDrawn
 			if seeds := seedsText(doc, "Median over seeds, and the smallest and largest."); seeds != "" {
@@ -50,7 +50,7 @@ func askedPictures(doc *result.Document, style func(*cell) look) []*picture {
 	return out
 }
 
-// asDrawn is what the figures that a file asks for are of.
+// asDrawn is the heading of the figures that a file asks for.
 const asDrawn = "As the paper draws it"
 
 // drawn lists the pictures of a figure by file name and title, in the order of schemes.
@@ -72,8 +72,8 @@ func (a *asked) drawn(doc *result.Document) []indexFigure {
 	return out
 }
 
-// FigureOf chooses among pictures by their names that which shows a claim: its figure; where that has a picture for
-// each scheme, the one of the scheme that the claim names first. It gives "" where none of them does.
+// FigureOf returns which of the pictures with these names shows a claim: the claim's figure. If that has a picture
+// for each scheme, it is that of the scheme that the claim names first. It returns "" if there is none.
 func FigureOf(figure, text string, names []string) string {
 	if figure == "" {
 		return ""
@@ -83,7 +83,7 @@ func FigureOf(figure, text string, names []string) string {
 	}
 	parsed, err := claim.Parse(text)
 	if err != nil {
-		return "" // of a file that another version has read
+		return "" // another version of Weir can read it
 	}
 	for _, path := range parsed.Paths() {
 		for _, label := range []string{path.Scheme, path.Scheme + " lab", path.Scheme + " sim"} {
@@ -118,7 +118,7 @@ type variant struct {
 	*cell
 	label string
 	look  look
-	pale  bool // every second point, to tell points apart within a colour
+	pale  bool // every second point, to separate points of the same colour
 }
 
 func variants(doc *result.Document, style func(*cell) look) []variant {
@@ -133,7 +133,7 @@ func variants(doc *result.Document, style func(*cell) look) []variant {
 				if slices.ContainsFunc(out, func(v variant) bool {
 					return v.scheme == scheme && v.world == c.world && maps.Equal(v.runs[0].Axes, c.runs[0].Axes)
 				}) {
-					continue // an axis that the scheme does not use shows it at every point
+					continue // a scheme without this axis is shown at every point
 				}
 				v := variant{cell: c, label: c.label(worlds), look: style(c), pale: i%2 == 1}
 				if len(c.runs[0].Axes) > 0 {
@@ -147,7 +147,7 @@ func variants(doc *result.Document, style func(*cell) look) []variant {
 	return out
 }
 
-// pointValues names a point by its values alone: "cubic".
+// pointValues returns a point's values without the axes' names: "cubic".
 func pointValues(p map[string]string) string {
 	var out []string
 	for _, axis := range slices.Sorted(maps.Keys(p)) {
@@ -156,7 +156,7 @@ func pointValues(p map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// barsPicture draws metrics side by side, the variants of each beside each other.
+// barsPicture draws metrics next to each other, the variants of each next to each other.
 func barsPicture(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
 	all := variants(doc, style)
 	low, high := math.Inf(1), 0.0
@@ -224,7 +224,7 @@ func valuesPicture(doc *result.Document, a *asked, p *picture, style func(*cell)
 	p.thin()
 }
 
-// unit words what a metric is and in what, for an axis: "fct (ms)".
+// unit returns a metric's name and unit, for an axis: "fct (ms)".
 func unit(path string) string {
 	names := strings.Split(path, ".")
 	for i, n := range slices.Backward(names) {
@@ -246,7 +246,7 @@ func unit(path string) string {
 	return strings.ReplaceAll(names[len(names)-1], "_", " ")
 }
 
-// barName names one metric among those of a figure.
+// barName returns the name of one metric among those of a figure.
 func barName(path string, all []string) string {
 	names := strings.Split(path, ".")
 	last := names[len(names)-1]
@@ -264,7 +264,7 @@ func barName(path string, all []string) string {
 	return last
 }
 
-// group is what a path is of, with its window.
+// group returns the group or port of a path, with its window.
 func group(names []string) string {
 	of := names[:len(names)-1]
 	if n := len(of); n > 1 && (strings.HasSuffix(of[n-1], "_ms") || strings.HasSuffix(of[n-1], "_mbps")) {
@@ -276,5 +276,5 @@ func group(names []string) string {
 	return strings.Join(of, " ")
 }
 
-// bar is one bar of a figure: a median, and the ends that it ranges between.
+// bar is one bar of a figure: a median, with the smallest and largest value.
 type bar struct{ x, width, y, low, high float64 }

@@ -14,7 +14,7 @@ import (
 )
 
 // linePicture draws metrics over an axis: a curve for each metric, scheme and point on the other axes. A scheme
-// that the axis does not touch is a level line.
+// that does not use the axis is a horizontal line.
 func linePicture(doc *result.Document, a *asked, p *picture, style func(*cell) look) {
 	values := axisValues(doc, a.Over)
 	if len(values) == 0 {
@@ -62,7 +62,7 @@ func linePicture(doc *result.Document, a *asked, p *picture, style func(*cell) l
 	}
 }
 
-// axisValues lists the values of an axis, by size where they are numbers, else as they were run.
+// axisValues lists the values of an axis: in ascending order if they are numbers, else in the order of the runs.
 func axisValues(doc *result.Document, name string) []string {
 	var out []string
 	for _, r := range doc.Runs {
@@ -80,7 +80,7 @@ func axisValues(doc *result.Document, name string) []string {
 	return out
 }
 
-// placesOf gives where on an axis its values lie: as numbers of one unit, else one after the other.
+// placesOf returns the positions of the values on an axis: their numbers if these have one unit, else 0, 1, 2 ...
 func placesOf(values []string) (at []float64, numeric bool) {
 	for i, text := range values {
 		v, u, ok := quantity(text)
@@ -99,7 +99,7 @@ func placesOf(values []string) (at []float64, numeric bool) {
 	return at, numeric
 }
 
-// lineRow is the runs of one curve: a scheme in a world at one point on all axes but one.
+// lineRow has the runs of one curve: a scheme in a world at one point on all axes but one.
 type lineRow struct {
 	label string
 	look  look
@@ -107,7 +107,7 @@ type lineRow struct {
 	over  string
 }
 
-// at gives the runs at one value of the axis that the line goes along.
+// at returns the runs at one value of the axis on x.
 func (l lineRow) at(value string) *cell {
 	c := &cell{}
 	for _, r := range l.runs {
@@ -141,11 +141,11 @@ func lineRows(doc *result.Document, over string, style func(*cell) look) []lineR
 	return out
 }
 
-// timePieces is into how many pieces of time a curve over time is cut where seeds are laid over each other.
+// timePieces is the number of pieces of a curve over time that shows several seeds.
 const timePieces = 125
 
-// ratesPictures draws groups' rates over time, a picture for each scheme: a curve for each group at each point
-// on the axes.
+// ratesPictures draws groups' rates over time, a picture for each scheme: a curve for each group at each point on
+// the axes.
 func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*picture {
 	var out []*picture
 	most := 0.0
@@ -164,7 +164,7 @@ func ratesPictures(doc *result.Document, a *asked, style func(*cell) look) []*pi
 		p := out[i]
 		for _, group := range a.Rates {
 			var seeds []plotter.XYs
-			join := 1 // of all seeds, so that their points are of the same instants
+			join := 1 // for all seeds, so that their points are at the same instants
 			for _, r := range detailed(v.cell) {
 				join = max(join, len(r.Detail.Rates[group])/timePieces)
 			}
@@ -232,8 +232,8 @@ func queueOverTime(doc *result.Document, a *asked, p *picture, style func(*cell)
 	p.caption = strings.TrimSpace(fmt.Sprintf("%s Mean over %s ms.", p.caption, number(end/timePieces)))
 }
 
-// overSeeds lays curves over each other: the line is the median at each instant, the band goes from the
-// smallest to the largest. An instant that a seed has no point at is of the others.
+// overSeeds combines the curves of several seeds. The line is the median at each instant; the band is from the
+// smallest to the largest. If a seed has no point at an instant, the others count.
 func overSeeds(seeds []plotter.XYs) curve {
 	var c curve
 	var upper plotter.XYs

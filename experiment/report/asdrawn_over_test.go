@@ -11,7 +11,7 @@ import (
 	"weir/experiment/result"
 )
 
-// over is a document with schemes over an axis, two seeds each.
+// over returns a document with schemes over an axis, two seeds each.
 func over(figures string, values ...string) *result.Document {
 	doc := &result.Document{Experiment: "F9", Weir: "v1", Host: result.Host{Kernel: "6.18", CPUs: 2}, File: []byte(`{"seeds":[1,2],"figures":` + figures + `}`)}
 	for _, v := range values {
@@ -39,7 +39,8 @@ func over(figures string, values ...string) *result.Document {
 	return doc
 }
 
-// Over an axis: in order of its values, a band over seeds, and a level for a scheme that the axis does not touch.
+// Over an axis: in the order of its values, with a band over seeds, and a horizontal line for a scheme that does
+// not use the axis.
 func TestAskedPictures_Line(t *testing.T) {
 	figures := `[{"name":"fig7","line":["g.fct_ms.mean"],"over":"interval"}]`
 	doc := over(figures, "10ms", "500us", "2ms")
@@ -68,7 +69,7 @@ func TestAskedPictures_Line(t *testing.T) {
 	}
 }
 
-// Rates over time: a picture for each scheme, all on one scale, with the median and the band over seeds.
+// Rates over time: a picture for each scheme, all with one scale, with the median and the band over seeds.
 func TestAskedPictures_Rates(t *testing.T) {
 	doc := over(`[{"name":"fig2","title":"Fig. 2","rates":["g"]}]`, "1ms", "2ms")
 	all := askedPictures(doc, styles(doc))
@@ -105,8 +106,8 @@ func TestAskedPictures_Queue(t *testing.T) {
 	}
 }
 
-// Seeds that took unequally long are held against each other at the same instants: both have the same rate and the same
-// queue at every time that both have.
+// Seeds of different durations are compared at the same instants: both have the same rate and the same queue at
+// every time that both have.
 func TestAskedPictures_UnequalDurations(t *testing.T) {
 	doc := over(`[{"name":"fig2","rates":["g"]},{"name":"fig5","queue":"port"}]`, "1ms")
 	for _, r := range doc.Runs {
@@ -143,7 +144,7 @@ func TestAskedPictures_UnequalDurations(t *testing.T) {
 	}
 }
 
-// A seed that ended earlier than another does not end the curve, nor does one that has nothing for a while move it.
+// A seed that ends earlier than another does not end the curve; a gap in one seed does not move it.
 func TestOverSeeds(t *testing.T) {
 	short, long := joined([]float64{2, 4}, 1000, 1), joined([]float64{4, 8, 6}, 1000, 1)
 	if c := overSeeds(nil); len(c.line)+len(c.band) != 0 {

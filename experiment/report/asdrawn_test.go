@@ -9,7 +9,7 @@ import (
 	"weir/experiment/result"
 )
 
-// drawn is a document with two schemes at two points, two seeds each, and the figures given.
+// drawn returns a document with two schemes at two points, two seeds each, and the figures given.
 func drawn(figures string) *result.Document {
 	doc := &result.Document{Experiment: "F9", Weir: "v1", Host: result.Host{Kernel: "6.18", CPUs: 2}, File: []byte(`{"figures":` + figures + `}`)}
 	for i, scheme := range []string{"droptail", "fairq"} {
@@ -62,7 +62,7 @@ func TestAskedPictures_Bars(t *testing.T) {
 	}
 }
 
-// A scheme that an axis does not touch has one bar for it, not one at each of its values.
+// A scheme that does not use an axis has one bar, not one at each of its values.
 func TestAskedPictures_UntouchedScheme(t *testing.T) {
 	doc := drawn(`[{"name":"fig6","bars":["all.drops"]}]`)
 	bare := run("static", 1, nil, &result.Group{})
@@ -139,7 +139,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// A cause stands below every claim that it refutes, in full below the first.
+// The cause is shown below every claim that it refutes, in full below the first.
 func TestClaims_Cause(t *testing.T) {
 	refuted := func(text string) result.Claim {
 		return result.Claim{Claim: text, Ours: "ours", World: "lab", Left: result.PerSeed{1}, Right: result.PerSeed{2}, Holds: new(false), Because: "it is <slow>"}
@@ -179,7 +179,8 @@ func TestInto(t *testing.T) {
 	}
 }
 
-// A claim is shown by its figure; of a figure with a picture for each scheme by the first scheme's that has one.
+// A claim is shown by its figure. If the figure has one picture for each scheme, it is that of the first scheme
+// that has one.
 func TestFigureOf(t *testing.T) {
 	names := []string{"fig1", "fig2-dctcp", "fig2-fairq", "fig2-fairq_edge", "fig3-fairq_edge_lab", "fig3-fairq_lab"}
 	for _, c := range []struct{ figure, claim, want string }{

@@ -12,8 +12,8 @@ import (
 	"weir/law"
 )
 
-// axisPictures draws metrics over an axis whose values are numbers, such as the number of senders or a size,
-// when it is the only one and has at least three values.
+// axisPictures draws metrics over an axis whose values are numbers, such as the number of senders or a size. The
+// axis must be the only one and have at least three values.
 func axisPictures(doc *result.Document, style func(*cell) look) []*picture {
 	parts := blocks(doc)
 	if len(parts) < 3 {
@@ -44,7 +44,7 @@ func axisPictures(doc *result.Document, style func(*cell) look) []*picture {
 	return out
 }
 
-// numericAxis gives the name of the only axis when all its values are numbers, of one unit if any.
+// numericAxis returns the name of the only axis if all its values are numbers, of one unit if any.
 func numericAxis(parts []*block) (string, bool) {
 	names := slices.Collect(maps.Keys(parts[0].axes))
 	if len(names) != 1 {
@@ -64,7 +64,7 @@ func axisNumber(b *block, name string) float64 {
 	return v
 }
 
-// quantity reads the value of an axis: a number, or one with a unit, which it brings to KB, ms or Mbit/s.
+// quantity reads the value of an axis: a number, or one with a unit, which it converts to KB, ms or Mbit/s.
 func quantity(text string) (v float64, unit string, ok bool) {
 	if v, err := strconv.ParseFloat(text, 64); err == nil {
 		return v, "", true

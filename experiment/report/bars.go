@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// barsPlotter draws the bars of one variant, from the foot of the axis, with their values above them.
+// barsPlotter draws the bars of one variant, from the bottom of the axis, with their values above them.
 type barsPlotter struct {
 	curve
 	names bool // there is room for the values
@@ -20,7 +20,7 @@ func (b barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	foot := y(p.Y.Min)
 	place := func(v float64) vg.Length {
-		if v <= p.Y.Min || math.IsNaN(v) { // 0 has no place on a logarithmic axis
+		if v <= p.Y.Min || math.IsNaN(v) { // a logarithmic axis has no 0
 			return foot
 		}
 		return y(v)
@@ -53,7 +53,8 @@ func (b barsPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// name writes the value of a bar above it; upright where it is wider than the bar, for its neighbours have values too.
+// name writes the value of a bar above it; vertically if it is wider than the bar, because neighbours have values
+// too.
 func (b barsPlotter) name(c draw.Canvas, style draw.TextStyle, value string, left, right, foot vg.Length) {
 	if style.Width(value) > 1.1*(right-left) {
 		style.Rotation = math.Pi / 2
@@ -71,7 +72,7 @@ func nameTicks(names []string) plot.Ticker {
 	return out
 }
 
-// barCount is how many bars a picture has.
+// barCount returns the number of bars of a picture.
 func (p *picture) barCount() int {
 	n := 0
 	for _, c := range p.curves {
@@ -80,5 +81,5 @@ func (p *picture) barCount() int {
 	return n
 }
 
-// namedBars is up to how many bars there is room for their values.
+// namedBars is the largest number of bars with room for their values.
 const namedBars = 26

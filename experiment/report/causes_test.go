@@ -7,7 +7,7 @@ import (
 	"weir/experiment/result"
 )
 
-// Timeouts have their causes beside them where a world knows these, and the shares of payload are given as far as they
+// Timeouts are shown with their causes if a world knows them. The shares of payload are shown as a range if they
 // differ.
 func TestTable_CausesOfTimeouts(t *testing.T) {
 	group := func() *result.Group {

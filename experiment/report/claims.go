@@ -12,7 +12,7 @@ import (
 	"weir/experiment/result"
 )
 
-// decided words a decision.
+// decided returns a decision in words.
 func decided(c *result.Claim) string {
 	switch {
 	case c.Holds == nil:
@@ -23,7 +23,7 @@ func decided(c *result.Claim) string {
 	return "refuted"
 }
 
-// sign is how a decision is shown: confirmed, refuted, not decided.
+// sign returns the symbol of a decision: confirmed, refuted, not decided.
 func sign(c *result.Claim) string {
 	switch {
 	case c.Holds == nil:
@@ -34,7 +34,7 @@ func sign(c *result.Claim) string {
 	return "✘"
 }
 
-// sides tells what was compared, seed by seed.
+// sides returns the values that were compared, seed by seed.
 func sides(c *result.Claim) string {
 	if len(c.Left) == 0 && len(c.Right) == 0 {
 		return ""
@@ -59,7 +59,7 @@ func writeClaims(w *bytes.Buffer, doc *result.Document) {
 		return
 	}
 	fmt.Fprintf(w, "\nclaims (%s)\n", Counts(doc))
-	causes := told{}
+	causes := seen{}
 	for _, s := range claimSections(doc) {
 		if s.title != "" {
 			fmt.Fprintf(w, "  %s (%s)\n", strings.ToLower(s.title[:1])+s.title[1:], s.counts())
@@ -101,19 +101,19 @@ func writeDecision(w *bytes.Buffer, doc *result.Document, c *result.Claim) {
 	writeWrapped(w, "    "+sign(c)+" ", "      ", where+": "+strings.Join(parts, "; "))
 }
 
-// told is what was said already: several claims may have one cause.
-type told map[string]bool
+// seen has the texts that were written before: several claims may have one cause.
+type seen map[string]bool
 
-// once gives a text in full the first time only.
-func (t told) once(text string) string {
-	if t[text] {
+// once returns a text in full the first time only.
+func (s seen) once(text string) string {
+	if s[text] {
 		return "as above"
 	}
-	t[text] = true
+	s[text] = true
 	return text
 }
 
-// writeWrapped writes a text in lines of at most Width, the first with one lead and the others with another.
+// writeWrapped writes a text in lines of at most Width, the first after one prefix and the others after another.
 func writeWrapped(w *bytes.Buffer, first, other, text string) {
 	for i, line := range wrap(text, Width-utf8.RuneCountInString(first)) {
 		if i == 0 {
@@ -124,20 +124,20 @@ func writeWrapped(w *bytes.Buffer, first, other, text string) {
 	}
 }
 
-// claimSection is the claims of one party.
+// claimSection has the claims of one source: the paper, this project, or neither.
 type claimSection struct {
-	title  string // "" for claims that nobody is said to make
+	title  string // "" for claims without a source
 	claims []claimGroup
 }
 
-// claimGroup is what was decided of one claim, and what was said with it.
+// claimGroup has the decisions on one claim.
 type claimGroup struct {
 	text, says, because string
 	paper               bool
 	decisions           []*result.Claim
 }
 
-// words says the claim without its formula.
+// words returns the claim without its formula.
 func (q *claimGroup) words() string {
 	c, err := claim.Parse(q.text)
 	if err != nil {
@@ -146,7 +146,7 @@ func (q *claimGroup) words() string {
 	return c.Words()
 }
 
-// quoted is what a claim stands for, the paper's in quotation marks.
+// quoted returns the statement behind a claim; the paper's in quotation marks.
 func quoted(q claimGroup) string {
 	if q.paper {
 		return "“" + q.says + "”"
@@ -154,7 +154,7 @@ func quoted(q claimGroup) string {
 	return q.says
 }
 
-// claimSections puts the paper's claims first, then what this project asks, then what is nobody's.
+// claimSections returns the paper's claims first, then this project's, then the others.
 func claimSections(doc *result.Document) []claimSection {
 	sections := []claimSection{{title: "The paper's claims"}, {title: "What this project asks"}, {title: "Other claims"}}
 	last := -1
@@ -186,7 +186,7 @@ func claimSections(doc *result.Document) []claimSection {
 	return sections
 }
 
-// counts says how many of the section's decisions went which way.
+// counts returns the numbers of the section's decisions, by verdict.
 func (s *claimSection) counts() string {
 	var all []*result.Claim
 	for _, q := range s.claims {
@@ -195,7 +195,7 @@ func (s *claimSection) counts() string {
 	return countDecisions(all)
 }
 
-// claimOrder brings together what was decided of one claim.
+// claimOrder puts all decisions on one claim next to each other.
 func claimOrder(doc *result.Document) []*result.Claim {
 	var texts []string
 	out := make([]*result.Claim, len(doc.Claims))
@@ -209,7 +209,7 @@ func claimOrder(doc *result.Document) []*result.Claim {
 	return out
 }
 
-// Counts says how many claims held: "4 confirmed, 1 refuted, 2 undecided".
+// Counts returns how many claims held: "4 confirmed, 1 refuted, 2 undecided".
 func Counts(doc *result.Document) string {
 	return countDecisions(claimOrder(doc))
 }
@@ -222,10 +222,10 @@ func countDecisions(claims []*result.Claim) string {
 	return fmt.Sprintf("%d confirmed, %d refuted, %d undecided", n["confirmed"], n["refuted"], n["undecided"])
 }
 
-// crowded is the share of all processors from which on the machine may be what is measured.
+// crowded is the share of busy processors above which the machine may limit the results.
 const crowded = 0.95
 
-// madeOtherwise says what a reader has to know of how a run was made.
+// madeOtherwise returns notes on how a run was made, if it was made under other conditions.
 func madeOtherwise(doc *result.Document, r *result.Run) []string {
 	var out []string
 	if r.By != nil && r.By.Weir != doc.Weir {
@@ -235,19 +235,19 @@ func madeOtherwise(doc *result.Document, r *result.Run) []string {
 		out = append(out, fmt.Sprintf("made earlier, on Linux %s", r.By.Kernel))
 	}
 	if isCrowded(r) {
-		out = append(out, fmt.Sprintf("for a tenth of the time or more the processors had less than %.0f %% to spare: the machine may be what was measured",
-			100*(1-crowded)))
+		out = append(out, fmt.Sprintf("the processors were more than %.0f %% busy for at least a tenth of the time: the machine may have limited the results",
+			100*crowded))
 	}
 	return out
 }
 
-// runNote is something said of a number of runs.
+// runNote is a note with the number of runs that it applies to.
 type runNote struct {
 	text string
 	runs int
 }
 
-// runNotes collects what the runs did not get, each thing once.
+// runNotes collects the notes on the runs, each once.
 func runNotes(doc *result.Document) []runNote {
 	runs := map[string]int{}
 	for _, r := range doc.Runs {
@@ -258,7 +258,7 @@ func runNotes(doc *result.Document) []runNote {
 			runs[note]++
 		}
 		if r.Partial {
-			runs["the run was cut short: its values are of the part that was run"]++
+			runs["the run was cut short: its values cover the part that ran"]++
 		}
 	}
 	var out []runNote

@@ -12,18 +12,18 @@ import (
 	"weir/law"
 )
 
-// column is one metric of a group or port: its head in two lines, name over unit.
+// column is one metric of a group or port, with its heading in two lines: name over unit.
 type column struct {
 	name, unit string
 	path       []string // below the subject
-	times      float64  // the shown value is the metric times this; 0 is 1
+	times      float64  // the shown value is the metric times this; 0 means 1
 }
 
 func col(name, unit, path string, times float64) column {
 	return column{name, unit, strings.Split(path, "."), times}
 }
 
-// names tell the column from others in the name of a file.
+// names returns the words that distinguish the column in the name of a file.
 func (c column) names() []string {
 	if len(c.path) < 2 {
 		return []string{c.path[0], c.path[0]}
@@ -31,7 +31,7 @@ func (c column) names() []string {
 	return c.path
 }
 
-// label names the column in running text.
+// label returns the column's name in running text.
 func (c column) label() string { return strings.TrimSpace(c.name + " " + c.unit) }
 
 var (
@@ -59,8 +59,8 @@ var (
 	settlingColumns = []column{
 		col("changes", "", "settling.changes", 1),
 		col("fair after", "ms p50", "settling.reached_ms.p50", 1),
-		col("at most", "ms", "settling.reached_ms.max", 1),
-		col("never", "", "settling.unreached", 1),
+		col("fair after", "ms max", "settling.reached_ms.max", 1),
+		col("never fair", "", "settling.unreached", 1),
 		col("stays fair", "% of time", "settling.held", 100),
 	}
 	lossColumns = []column{
@@ -80,7 +80,7 @@ var (
 	}
 )
 
-// portColumns are those of a port, laws' metrics behind the others.
+// portColumns are those of a port, laws' metrics after the others.
 func portColumns(doc *result.Document) []column {
 	out := slices.Clone(plainPortColumns)
 	for _, m := range doc.Laws.Metrics() {
@@ -91,7 +91,7 @@ func portColumns(doc *result.Document) []column {
 	return out
 }
 
-// classColumns are of groups whose flows differ in size.
+// classColumns are those of groups with flows of several size classes.
 func classColumns() []column {
 	out := []column{col("all sizes", "slowdown p50", "slowdown.p50", 1), col("all sizes", "slowdown p99", "slowdown.p99", 1)}
 	for _, c := range result.SizeClasses() {
@@ -101,14 +101,14 @@ func classColumns() []column {
 	return out
 }
 
-// subject is a group or port, in a window or in the whole run, and what is shown of it.
+// subject is a group or port, in a window or in the whole run, with the columns that are shown.
 type subject struct {
 	path    []string // [window,] name
 	columns []column
 	more    []string // names of further groups in the same table
 }
 
-// members are the subjects that have rows in the table.
+// members returns the subjects that have rows in the table.
 func (s subject) members() []subject {
 	out := []subject{s}
 	for _, name := range s.more {
@@ -119,7 +119,7 @@ func (s subject) members() []subject {
 	return out
 }
 
-// rowLabel names the row of a cell, and of a member where there are several.
+// rowLabel returns the name of a cell's row, with the member's name if there are several.
 func (s subject) rowLabel(cell string, member subject) string {
 	if len(s.more) == 0 {
 		return cell
@@ -127,15 +127,15 @@ func (s subject) rowLabel(cell string, member subject) string {
 	return cell + " " + member.path[len(member.path)-1]
 }
 
-// oneFlow tells whether a group is one flow in every run.
+// oneFlow reports whether a group is one flow in every run.
 func oneFlow(doc *result.Document, name string) bool {
 	return !anyRun(doc, func(r *result.Run) bool { g := r.Groups[name]; return g == nil || g.Flows > 1 })
 }
 
-// leastJoined is from how many groups of one flow on they have one table.
+// leastJoined is the number of groups of one flow from which they share a table.
 const leastJoined = 3
 
-// joined puts groups of one flow each, shown by the same columns, into one table.
+// joinedGroups puts groups of one flow each, with the same columns, into one table.
 func joinedGroups(doc *result.Document, groups []subject) []subject {
 	var out []subject
 	for _, s := range groups {
@@ -170,8 +170,8 @@ func (s subject) title() string {
 	return name + " in " + s.path[0]
 }
 
-// subjects lists what there is to show. The whole run comes first; of a window only what is a
-// rate or a queue is shown, because a table is for a first look and the JSON has the rest.
+// subjects lists the tables. The whole run comes first. A window has only rates and queues, because a table is an
+// overview and the JSON has the rest.
 func subjects(doc *result.Document) []subject {
 	var out []subject
 	for _, name := range groupNames(doc) {
@@ -200,7 +200,7 @@ func subjects(doc *result.Document) []subject {
 	return out
 }
 
-// lawShows tells whether a total of a law has a column, and a number in this run.
+// lawShows reports whether a total of a law has a column, and a number in this run.
 func lawShows(doc *result.Document, r *result.Run) bool {
 	return slices.ContainsFunc(doc.Laws.Metrics(), func(m law.Metric) bool {
 		_, has := r.Metric(append([]string{result.AllPorts}, strings.Split(m.Path(), ".")...))
@@ -208,8 +208,8 @@ func lawShows(doc *result.Document, r *result.Run) bool {
 	})
 }
 
-// onlyPort says whether there is nothing to say of all ports together: nothing was dropped anywhere else
-// than at this one, and no law has a total to show.
+// onlyPort reports whether a table of all ports would add nothing: packets were dropped only at this port, and no
+// law has a total to show.
 func onlyPort(doc *result.Document, name string) bool {
 	for _, r := range doc.Runs {
 		one, ok := r.Metric([]string{name, "drops"})
@@ -246,17 +246,17 @@ func groupColumns(doc *result.Document, name string) []column {
 	if never && !slices.ContainsFunc(out, neverOpened.is) {
 		out = append(out, neverOpened)
 	}
-	if !never { // nothing to say
+	if !never { // every flow connected
 		out = slices.DeleteFunc(out, neverOpened.is)
 	}
 	return append(out, lossColumns...)
 }
 
-// is tells whether two columns are of the same metric.
+// is reports whether two columns show the same metric.
 func (c column) is(other column) bool { return slices.Equal(c.path, other.path) }
 
-// hasRates says whether a group is better described by rates than by completion times: some of
-// its flows have none although they did not fail.
+// hasRates reports whether a group is better described by rates than by completion times: some of its flows have
+// no completion time although they did not fail.
 func hasRates(doc *result.Document, name string) bool {
 	return anyRun(doc, func(r *result.Run) bool {
 		g := r.Groups[name]
@@ -275,7 +275,7 @@ func anyRun(doc *result.Document, is func(*result.Run) bool) bool {
 	return slices.ContainsFunc(doc.Runs, is)
 }
 
-// shown drops the columns that no run has a value for.
+// shown returns the subject without the columns that no run has a value for.
 func (s subject) shown(doc *result.Document) subject {
 	s.columns = slices.DeleteFunc(slices.Clone(s.columns), func(c column) bool {
 		return !anyRun(doc, func(r *result.Run) bool {
@@ -287,12 +287,12 @@ func (s subject) shown(doc *result.Document) subject {
 
 func (s subject) metric(c column) []string { return append(slices.Clone(s.path), c.path...) }
 
-// values gives a cell's values of a column, one for each seed that has one.
+// values returns a cell's values of a column, one for each seed that has one.
 func (s subject) values(c column, of *cell) []float64 {
 	return of.values(s.metric(c), cmp.Or(c.times, 1))
 }
 
-// spread writes the median over seeds and, where they differ as written, smallest..largest.
+// spread returns the median over seeds and, if they differ as written, smallest..largest.
 func spread(values []float64) (middle, span string) {
 	if len(values) == 0 {
 		return "-", ""
@@ -305,14 +305,13 @@ func spread(values []float64) (middle, span string) {
 	return number(median(x)), span
 }
 
-// median of sorted values; the mean of the middle two of an even number.
+// median returns the median of sorted values; for an even number, the mean of the middle two.
 func median(x []float64) float64 {
 	n := len(x)
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// number writes a value with three significant digits, whole numbers and those of 100 and more
-// without a fraction.
+// number returns a value with three significant digits; whole numbers and those of 100 and more have no fraction.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):

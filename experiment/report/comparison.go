@@ -11,9 +11,9 @@ import (
 	"weir/experiment/compare"
 )
 
-// Comparison writes two results side by side for a terminal: where what was run differs, then for each scheme at each
-// point on the axes the metrics that differ, with their intervals, those that do not, and the distributions. Without all
-// it writes of each pair at most the shortRows metrics that differ most.
+// Comparison writes the comparison of two results for a terminal: differences of the files, then for each scheme
+// at each point on the axes the metrics that differ, with their intervals, those that do not, and the
+// distributions. Without all it writes for each pair at most the shortRows metrics that differ most.
 func Comparison(w io.Writer, c *compare.Comparison, all bool) error {
 	out := &bytes.Buffer{}
 	comparisonHead(out, c)
@@ -49,14 +49,14 @@ func comparisonHead(w *bytes.Buffer, c *compare.Comparison) {
 		text := fmt.Sprintf("%s: %s, %s of %s, weir %s on Linux %s", side.name, in.Name, count(in.Runs, "run"), in.Experiment,
 			strings.Join(in.Weir, ", "), strings.Join(in.Kernels, ", "))
 		if in.Partial > 0 {
-			text += fmt.Sprintf("; %d cut short, left out", in.Partial)
+			text += fmt.Sprintf("; %d runs cut short, not compared", in.Partial)
 		}
 		writeWrapped(w, "", "", text)
 	}
 	if len(c.Files) > 0 {
 		var changes []string
 		for _, f := range c.Files[:min(len(c.Files), 8)] {
-			changes = append(changes, fmt.Sprintf("%s %s, %s", f.Key, said(f.A), said(f.B)))
+			changes = append(changes, fmt.Sprintf("%s %s, %s", f.Key, fileValue(f.A), fileValue(f.B)))
 		}
 		if more := len(c.Files) - len(changes); more > 0 {
 			changes = append(changes, fmt.Sprintf("and %d more", more))
@@ -72,7 +72,7 @@ func comparisonHead(w *bytes.Buffer, c *compare.Comparison) {
 		"Chance alone would give about %s.", level, c.Significant, c.Intervals, number(float64(c.Intervals)*(1-c.Confidence))))
 }
 
-// noIntervals says why no interval is given.
+// noIntervals returns the reason why there are no intervals.
 func noIntervals(c *compare.Comparison) string {
 	single := func(p *compare.Pair) bool { return len(p.SeedsA) < 2 || len(p.SeedsB) < 2 }
 	if slices.ContainsFunc(c.Pairs, single) {
@@ -82,8 +82,8 @@ func noIntervals(c *compare.Comparison) string {
 	return "Means over seeds. No intervals: no metric differs."
 }
 
-// said writes a value of a file.
-func said(v string) string {
+// fileValue returns a value of a file, "-" if it is not set.
+func fileValue(v string) string {
 	if v == "" {
 		return "-"
 	}
@@ -132,7 +132,7 @@ func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64, all bool) {
 	case len(rows) == 1:
 		fmt.Fprintf(w, "  no difference in %s\n", count(len(same), "metric"))
 	case left > 0:
-		writeWrapped(w, "  ", "  ", fmt.Sprintf("not shown: %s that differ, %d that do not, %d known of one side only; --all shows them",
+		writeWrapped(w, "  ", "  ", fmt.Sprintf("not shown: %s that differ, %d that do not, %d of one side only; --all shows them",
 			count(left, "metric"), len(same), len(p.OnlyA)+len(p.OnlyB)))
 	case len(same) > 0:
 		writeWrapped(w, "  ", "  ", "the same: "+strings.Join(same, ", "))
@@ -150,14 +150,14 @@ func writePair(w *bytes.Buffer, p *compare.Pair, confidence float64, all bool) {
 // writeOneSided lists the metrics that one side lacks.
 func writeOneSided(w *bytes.Buffer, p *compare.Pair) {
 	if len(p.OnlyA) > 0 {
-		writeWrapped(w, "  ", "  ", "known of A only: "+strings.Join(p.OnlyA, ", "))
+		writeWrapped(w, "  ", "  ", "in A only: "+strings.Join(p.OnlyA, ", "))
 	}
 	if len(p.OnlyB) > 0 {
-		writeWrapped(w, "  ", "  ", "known of B only: "+strings.Join(p.OnlyB, ", "))
+		writeWrapped(w, "  ", "  ", "in B only: "+strings.Join(p.OnlyB, ", "))
 	}
 }
 
-// ofSeeds says which seeds stand against which, and which are left out.
+// ofSeeds returns the seeds that are compared, and how many are left out.
 func ofSeeds(p *compare.Pair) string {
 	text := "; " + seedList(p.SeedsA)
 	switch {
@@ -175,7 +175,7 @@ func ofSeeds(p *compare.Pair) string {
 	return text
 }
 
-// seedList writes runs of seeds as such: "seeds 1..3, 7".
+// seedList returns seeds with consecutive ones as a range: "seeds 1..3, 7".
 func seedList(seeds []int64) string {
 	var parts []string
 	for i := 0; i < len(seeds); {
@@ -197,7 +197,7 @@ func seedList(seeds []int64) string {
 	return "seeds " + strings.Join(parts, ", ")
 }
 
-// note says what is not with this metric as with the others: some runs do not have it.
+// note returns a remark on a metric if it was compared over fewer seeds, or not paired.
 func note(d compare.Difference, p *compare.Pair) string {
 	switch {
 	case d.NA == len(p.SeedsA) && d.NB == len(p.SeedsB):
@@ -208,7 +208,7 @@ func note(d compare.Difference, p *compare.Pair) string {
 	return fmt.Sprintf("(%s)", count(d.NA, "seed"))
 }
 
-// writeColumns aligns rows: the first column to the left, and the last, which is a text.
+// writeColumns aligns rows: the first column and the last, a text, to the left.
 func writeColumns(w *bytes.Buffer, rows [][]string) {
 	last := len(rows[0]) - 1
 	for _, row := range rows {

@@ -9,9 +9,9 @@ import (
 	"weir/experiment/result"
 )
 
-// Conditions says how the runs were made that a decision rests on, as it stands beside the verdict: "3 seeds", then what
-// keeps it from being the experiment of the file: "shortened" (--set took a part of its traffic or its time away), "5x
-// slower" (time_scale), "busy machine" (see crowded). It is empty where nothing was run.
+// Conditions returns how the runs behind a decision were made, for display next to the verdict: "3 seeds", then
+// the differences from the experiment of the file: "shortened" (--set reduced its traffic or its time), "5x
+// slower" (time_scale), "busy machine" (see crowded). It is empty if nothing was run.
 func Conditions(doc *result.Document, c *result.Claim) string {
 	if len(c.Left)+len(c.Right) == 0 {
 		return ""
@@ -33,7 +33,7 @@ func Conditions(doc *result.Document, c *result.Claim) string {
 	return conditions(doc, runs, max(len(c.Seeds), len(c.Left)))
 }
 
-// WorldConditions is Conditions of all runs of a world.
+// WorldConditions returns the Conditions of all runs of a world.
 func WorldConditions(doc *result.Document, world string) string {
 	var runs []*result.Run
 	var seeds []int64
@@ -81,13 +81,13 @@ func countBusy(runs []*result.Run) int {
 	return n
 }
 
-// isCrowded tells whether for a tenth of the time or more the processors had next to nothing to spare.
+// isCrowded reports whether the processors were almost fully busy for a tenth of the time or more.
 func isCrowded(r *result.Run) bool { return r.Busy != nil && r.Busy.P90 > crowded }
 
-// shortening are the ends of keys of a file that say how long it lasts and how much it sends.
+// shortening lists the ends of the keys of a file that determine how long it lasts and how much it sends.
 var shortening = []string{"duration", "stop", "requests", "epochs"}
 
-// shortened tells whether some of what was changed in a file for its runs (Document.Set) says how much is done.
+// shortened reports whether a change of the file for its runs (Document.Set) affects how much is done.
 func shortened(set []string) bool {
 	for _, s := range set {
 		key, _, _ := strings.Cut(s, "=")
@@ -98,7 +98,7 @@ func shortened(set []string) bool {
 	return false
 }
 
-// compatible tells whether no axis has one value here and another there.
+// compatible reports whether no axis has different values in a and b.
 func compatible(a, b map[string]string) bool {
 	for axis, v := range a {
 		if w, ok := b[axis]; ok && w != v {

@@ -10,14 +10,14 @@ import (
 	"weir/experiment/result"
 )
 
-// sample is the values of one run, and the share of its flows that they are.
+// sample has the values of one run, and the share of its flows that they are.
 type sample struct {
 	values []float64 // sorted
 	share  float64
 }
 
-// cdfPicture draws the distribution of the group's completion times. A curve ends at the share of
-// flows that finished.
+// cdfPicture draws the distribution of the group's completion times. A curve ends at the share of flows that
+// finished.
 func cdfPicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{
 		name:  fileName("fct", group, b.title),
@@ -48,7 +48,7 @@ func cdfPicture(doc *result.Document, b *block, group string, style func(*cell) 
 	return p
 }
 
-// fit sets the ends of an axis around the data: a logarithmic one to 1, 2 or 5 times a power of 10.
+// fit sets the ends of an axis around the data: of a logarithmic one to 1, 2 or 5 times a power of 10.
 func (a *axis) fit(low, high float64) {
 	a.min, a.max = low, roundUp(high)
 	if a.log = logWorthy(low, high); !a.log {
@@ -86,11 +86,11 @@ func fctSample(r *result.Run, group string) sample {
 	return s
 }
 
-// cdfLevels is how finely a distribution is drawn.
+// cdfLevels is the number of points of a distribution's curve.
 const cdfLevels = 400
 
-// distributionCurve draws one cell: at each level the median over seeds of the quantile, and the
-// band from the smallest to the largest.
+// distributionCurve draws one cell: at each level the median over seeds of the quantile, and the band from the
+// smallest to the largest.
 func distributionCurve(label string, l look, runs []sample) curve {
 	c := curve{label: label, look: l}
 	var left, right plotter.XYs
@@ -114,11 +114,11 @@ func distributionCurve(label string, l look, runs []sample) curve {
 	return c
 }
 
-// rankedFlows is the number of flows up to which goodput is drawn flow by flow.
+// rankedFlows is the largest number of flows whose goodput is drawn flow by flow.
 const rankedFlows = 64
 
-// goodputPicture draws the goodput of each flow of a group that is about rates, the flows in
-// order of it; of many flows its distribution.
+// goodputPicture draws the goodput of each flow of a group described by rates, the flows sorted by goodput; for
+// many flows it draws the distribution.
 func goodputPicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{name: fileName("goodput", group, b.title), title: at("Goodput per flow of "+group, b)}
 	seeds := seedsText(doc, " Line: median over seeds; band: smallest to largest.")
@@ -148,7 +148,7 @@ func goodputPicture(doc *result.Document, b *block, group string, style func(*ce
 	}
 	p.x = axis{label: "flows, slowest first", min: 0.5, max: max(1.5, float64(flows)+0.5)}
 	p.y = axis{label: "goodput (Mbit/s)", max: roundUp(most)}
-	p.caption = "Payload of each flow of " + group + " over its own active time, the flows in order of it; a level line is a fair share." + seeds
+	p.caption = "Payload of each flow of " + group + " over its own active time, sorted; a horizontal line is a fair share." + seeds
 	for i, c := range cells {
 		p.curves = append(p.curves, rankedCurve(c.label(worldNames(doc)), style(c), samples[i]))
 	}
@@ -197,7 +197,7 @@ func rankedCurve(label string, l look, runs []sample) curve {
 	return c
 }
 
-// thin drops points of lines and bands that lie too close to the one before to be seen.
+// thin removes points of lines and bands that are too close to the previous one to be visible.
 func (p *picture) thin() {
 	for i := range p.curves {
 		c := &p.curves[i]
@@ -219,7 +219,7 @@ func (p *picture) thinned(points plotter.XYs) plotter.XYs {
 	return kept
 }
 
-// place gives where on the axis a value lies, 0 to 1.
+// place returns the position of a value on the axis, 0 to 1.
 func (a *axis) place(v float64) float64 {
 	if a.log {
 		return math.Log(v/a.min) / math.Log(a.max/a.min)

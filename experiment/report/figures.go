@@ -22,16 +22,16 @@ type Figure struct {
 	Name    string // of its files, without extension
 	Title   string
 	Caption string
-	Of      string // the point on the axes that it is of, or "over AXIS"
+	Of      string // the point on the axes that it shows, or "over AXIS"
 	SVG     []byte
 	Height  float64 // points
 }
 
-// Figures draws the document's figures into dir, each as NAME.svg and NAME.png: for each point on
-// the axes the distribution of completion times and the goodput per flow of each group, and the
-// queue of each named port over time, all schemes in one picture; where a few long flows join and
-// leave, the rate of each of them over the queue, a picture for each scheme. The runs need their Detail:
-// a document that was read from JSON gives none. The same document gives the same bytes.
+// Figures draws the document's figures into dir, each as NAME.svg and NAME.png. For each point on the axes it
+// draws the distribution of completion times and the goodput per flow of each group, and the queue of each named
+// port over time, all schemes in one picture. If a few long flows join and leave, it draws the rate of each of
+// them over the queue, a picture for each scheme. The runs need their Detail: a document that was read from JSON
+// gives no figures. The same document gives the same bytes.
 func Figures(dir string, doc *result.Document) ([]Figure, error) {
 	var out []Figure
 	for _, p := range pictures(doc) {
@@ -53,7 +53,7 @@ func Figures(dir string, doc *result.Document) ([]Figure, error) {
 	return out, nil
 }
 
-// pictures says what there is to draw.
+// pictures returns the pictures to draw.
 func pictures(doc *result.Document) []*picture {
 	var out []*picture
 	style := styles(doc)
@@ -88,10 +88,10 @@ func pictures(doc *result.Document) []*picture {
 	return slices.DeleteFunc(out, func(p *picture) bool { return len(p.curves) == 0 })
 }
 
-// look is what tells curves apart: a colour for each scheme, dashes for each scheme in each world.
+// look distinguishes curves: a colour for each scheme, dashes for each scheme in each world.
 type look struct{ colour, dash int }
 
-// plainLook is the look of a curve that stands for nothing else in its picture.
+// plainLook is the look of a curve that needs no distinction in its picture.
 var plainLook = look{colour: -1}
 
 func (l look) color() color.NRGBA {
@@ -101,8 +101,8 @@ func (l look) color() color.NRGBA {
 	return palette[l.colour]
 }
 
-// styles gives each scheme its look, the same in the whole document. Past the last colour colours
-// and dashes begin again, paired otherwise.
+// styles returns each scheme's look, the same in the whole document. After the last colour, colours and dashes
+// repeat in other combinations.
 func styles(doc *result.Document) func(*cell) look {
 	schemes, worlds := schemeNames(doc), worldNames(doc)
 	return func(c *cell) look {
@@ -112,7 +112,7 @@ func styles(doc *result.Document) func(*cell) look {
 	}
 }
 
-// at words a title: "FCT of mice, guest_cc=cubic".
+// at returns a title: "FCT of mice, guest_cc=cubic".
 func at(what string, b *block) string {
 	if b.title == "" {
 		return what
@@ -122,7 +122,7 @@ func at(what string, b *block) string {
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9.=_-]+`)
 
-// fileName makes a name for files of what is drawn.
+// fileName returns a name for the files of a picture.
 func fileName(parts ...string) string {
 	var fit []string
 	for _, p := range parts {
@@ -133,12 +133,12 @@ func fileName(parts ...string) string {
 	return strings.Join(fit, "-")
 }
 
-// detailed gives the runs of a cell that can be drawn.
+// detailed returns the runs of a cell that can be drawn.
 func detailed(c *cell) []*result.Run {
 	return slices.DeleteFunc(slices.Clone(c.runs), func(r *result.Run) bool { return r.Detail == nil })
 }
 
-// seedsText gives the text when a cell has several seeds: what the thin lines or the band are.
+// seedsText returns the text if a cell has several seeds: it explains the thin lines or the band.
 func seedsText(doc *result.Document, several string) string {
 	for _, b := range blocks(doc) {
 		for _, c := range b.cells {
@@ -161,13 +161,13 @@ func (p *picture) svg() ([]byte, error) {
 	return pathData.ReplaceAllFunc(text, func(d []byte) []byte { return fraction.ReplaceAll(d, []byte("$1")) }), nil
 }
 
-// A tenth of a point is as fine as a path is drawn: what is beyond would be half of the file.
+// Paths are drawn to a tenth of a point: further digits would be half of the file.
 var (
 	pathData = regexp.MustCompile(` d="[^"]*"`)
 	fraction = regexp.MustCompile(`(\.\d)\d+`)
 )
 
-// fontFallback finds the fonts of an SVG: machines without Liberation have Arial, which is as wide.
+// fontFallback matches the fonts of an SVG: machines without Liberation have Arial, which has the same widths.
 var fontFallback = regexp.MustCompile(`font-family:[^;"]*`)
 
 func (p *picture) png() ([]byte, error) {
@@ -180,10 +180,10 @@ func (p *picture) png() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// logWorthy says whether values are better seen on a logarithmic axis.
+// logWorthy reports whether values are better shown on a logarithmic axis.
 func logWorthy(low, high float64) bool { return low > 0 && high/low > 50 }
 
-// roundUp gives the end of an axis that shows v with a little room.
+// roundUp returns the end of an axis that shows v with a little room.
 func roundUp(v float64) float64 {
 	if v <= 0 {
 		return 1

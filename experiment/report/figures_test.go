@@ -68,7 +68,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// svgTexts gives the texts of an SVG, which must be well-formed.
+// svgTexts returns the texts of an SVG, which must be well-formed.
 func svgTexts(t *testing.T, svg []byte) []string {
 	t.Helper()
 	var out []string
@@ -94,7 +94,7 @@ func svgTexts(t *testing.T, svg []byte) []string {
 	}
 }
 
-// A document that was read from JSON has nothing to draw, and that is no error.
+// A document that was read from JSON gives no figures, without an error.
 func TestFigures_WithoutDetail(t *testing.T) {
 	doc := syntheticDocument()
 	for _, r := range doc.Runs {
@@ -132,7 +132,7 @@ func TestAxisPicture(t *testing.T) {
 	}
 }
 
-// Sizes, times and rates are numbers too; what is not all of one unit is drawn over nothing.
+// Sizes, times and rates are numbers too; values without a common unit are not drawn over an axis.
 func TestNumericAxis(t *testing.T) {
 	for _, tt := range []struct {
 		values []string
@@ -165,7 +165,7 @@ func TestNumericAxis(t *testing.T) {
 	}
 }
 
-// A curve of completion times ends at the share of flows that finished, and its band holds every seed.
+// A curve of completion times ends at the share of flows that finished, and its band includes every seed.
 func TestDistributionCurve(t *testing.T) {
 	c := distributionCurve("x", look{}, []sample{{[]float64{1, 2, 3}, 0.5}, {[]float64{2, 4, 6}, 1}, {[]float64{1, 3, 9}, 0.75}})
 	last := c.line[len(c.line)-1]
@@ -180,7 +180,7 @@ func TestDistributionCurve(t *testing.T) {
 func TestEnvelope_AgainstEveryInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var steps []result.QueueStep
-		var kb []float64 // by ms; NaN where nothing was seen
+		var kb []float64 // by ms; NaN if nothing was seen
 		for range rapid.IntRange(1, 10).Draw(t, "steps") {
 			from := float64(len(kb))
 			n, v := rapid.IntRange(1, 9).Draw(t, "length"), rapid.Int64Range(0, 99).Draw(t, "value")*1000
@@ -255,8 +255,8 @@ func TestAxisFit(t *testing.T) {
 	tests := []struct{ low, high, min, max float64 }{
 		{3, 160, 2, 200},   // more than 50-fold: logarithmic
 		{3, 140, 3, 150},   // linear
-		{1, 1000, 1, 1000}, // ends that are round already
-		{0, 80, 0, 85},     // 0 is on no logarithmic axis
+		{1, 1000, 1, 1000}, // the ends are round already
+		{0, 80, 0, 85},     // no logarithmic axis has a 0
 	}
 	for _, tt := range tests {
 		var a axis

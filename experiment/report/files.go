@@ -14,7 +14,7 @@ import (
 	"weir/experiment/result"
 )
 
-// Names of what Write puts into its directory.
+// Names of the files that Write writes to its directory.
 const (
 	DocumentFile = "results.json"
 	FlowsFile    = "flows.parquet"
@@ -24,10 +24,10 @@ const (
 	figuresDir   = "figures"
 )
 
-// Write puts everything into dir, which is made when it is not there: results.json, flows.parquet,
-// runs.parquet, series.parquet, figures/ and report.html. Each file is complete or not there at all. A directory
-// that holds files of these names without being one of ours is left alone: the error says so.
-// It gives the path of the report.
+// Write writes everything to dir, which it creates if it does not exist: results.json, flows.parquet,
+// runs.parquet, series.parquet, figures/ and report.html. Each file is complete or absent. Write does not touch a
+// directory with files of these names that Weir did not write: it returns an error. It returns the path of the
+// report.
 func Write(dir string, doc *result.Document) (string, error) {
 	if err := CheckDir(dir); err != nil {
 		return "", err
@@ -59,11 +59,11 @@ func Write(dir string, doc *result.Document) (string, error) {
 	return path, writeWith(path, func(w io.Writer) error { return HTML(w, doc, figures) })
 }
 
-// figureID finds the figures of a report that we wrote.
+// figureID matches the figures of a report that Weir wrote.
 var figureID = regexp.MustCompile(`<figure id="([A-Za-z0-9.=_-]+)">`)
 
-// removeOld removes the figures that the report which is to be replaced shows and the new one does not: of
-// another point on an axis, under another name.
+// removeOld removes the figures that the report to be replaced shows and the new one does not: of another point on
+// an axis, or with another name.
 func removeOld(dir string, figures []Figure) error {
 	page, err := os.ReadFile(filepath.Join(dir, reportFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,8 +86,8 @@ func removeOld(dir string, figures []Figure) error {
 	return nil
 }
 
-// CheckDir makes dir and says whether Write may use it, so that this is known before an experiment
-// runs: a directory that has files of our names must hold results that we wrote.
+// CheckDir makes dir and reports whether Write may use it, before an experiment runs: if the directory has files
+// of Weir's names, they must be results that Weir wrote.
 func CheckDir(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, figuresDir), 0o755); err != nil {
 		return fmt.Errorf("make a directory for the results: %w", err)
@@ -95,7 +95,7 @@ func CheckDir(dir string) error {
 	stored, err := os.ReadFile(filepath.Join(dir, DocumentFile))
 	if err == nil {
 		if _, err := result.ReadJSON(bytes.NewReader(stored)); err != nil {
-			return fmt.Errorf("%s in %s is not of weir; choose another directory for the results", DocumentFile, dir)
+			return fmt.Errorf("%s in %s was not written by weir; choose another directory for the results", DocumentFile, dir)
 		}
 		return nil
 	}
@@ -104,7 +104,7 @@ func CheckDir(dir string) error {
 	}
 	for _, name := range []string{FlowsFile, runsFile, seriesFile, reportFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return fmt.Errorf("%s holds a %s that is not of weir; choose another directory for the results", dir, name)
+			return fmt.Errorf("%s has a %s that was not written by weir; choose another directory for the results", dir, name)
 		}
 	}
 	return nil
@@ -118,13 +118,13 @@ func writeWith(path string, write func(io.Writer) error) error {
 	return writeFile(path, b.Bytes())
 }
 
-// writeFile replaces path at once: a reader sees the old file or the whole new one.
+// writeFile replaces path atomically: a reader sees the old file or the whole new one.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".weir-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // nothing is there after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // nothing is left after the rename
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(0o644), f.Close())
 	if err == nil {

@@ -8,9 +8,9 @@ import (
 	"weir/experiment/result"
 )
 
-// Headline is the verdict in one sentence: what the main scheme does to the tail of completion times, to throughput and to
-// drops, beside the first scheme of the document, at the first point of its axes; and how the claims came out. It is empty
-// of a document without runs.
+// Headline returns the verdict in one sentence: the effect of the main scheme on the tail of completion times, on
+// throughput and on drops, compared with the first scheme of the document, at the first point of its axes; and the
+// number of claims confirmed and refuted. It is empty for a document without runs.
 func Headline(doc *result.Document) string {
 	parts := blocks(doc)
 	if len(parts) == 0 {
@@ -28,11 +28,11 @@ func Headline(doc *result.Document) string {
 		where = append(where, b.title)
 	}
 	where = append(where, conditions(doc, main.runs, len(main.runs)))
-	said := effects(doc, base, main)
-	if len(said) == 0 {
-		said = []string{count(len(doc.Runs), "run")}
+	changes := effects(doc, base, main)
+	if len(changes) == 0 {
+		changes = []string{count(len(doc.Runs), "run")}
 	}
-	text := strings.Join(said, ", ") + ": " + main.scheme
+	text := strings.Join(changes, ", ") + ": " + main.scheme
 	if main != base {
 		text += " against " + base.scheme
 	}
@@ -43,7 +43,7 @@ func Headline(doc *result.Document) string {
 	return text + "."
 }
 
-// mainCell is the first whose law is none of the baselines, else the last.
+// mainCell returns the first cell whose law is not a baseline, else the last.
 func mainCell(doc *result.Document, cells []*cell) *cell {
 	for _, c := range cells {
 		if slices.ContainsFunc(c.runs[0].Laws, func(name string) bool { l, known := doc.Laws.Named(name); return !known || !l.Baseline }) {
@@ -53,11 +53,11 @@ func mainCell(doc *result.Document, cells []*cell) *cell {
 	return cells[len(cells)-1]
 }
 
-// mostTails is of how many groups the headline says the tail.
+// mostTails is the number of groups whose tail is in the headline.
 const mostTails = 2
 
-// effects words the change of what matters: the tail of groups with completion times, the throughput of those without
-// together, and all drops.
+// effects returns the main changes in words: the tail of groups with completion times, the sum of the throughput
+// of the other groups, and all drops.
 func effects(doc *result.Document, base, main *cell) []string {
 	var out []string
 	var timed, rated []string
@@ -85,7 +85,7 @@ func effects(doc *result.Document, base, main *cell) []string {
 	return out
 }
 
-// middle is the median over a cell's seeds; false: it has none.
+// middle returns the median over a cell's seeds; false: it has none.
 func (c *cell) middle(path []string) (float64, bool) {
 	values := c.values(path, 1)
 	if len(values) == 0 {
@@ -106,7 +106,7 @@ func arrow(base, main *cell, path []string, unit string) string {
 	return number(a) + " -> " + number(b) + unit
 }
 
-// percent words the change of the throughput of groups together; "" where one is not known.
+// percent returns the change of the throughput of groups together, in words; "" if one is not known.
 func percent(base, main *cell, groups []string) string {
 	a, b := 0.0, 0.0
 	for _, name := range groups {

@@ -18,8 +18,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// HTML writes the report: one page that needs nothing else, neither files nor network. figures
-// are those that Figures gave; nil leaves them out.
+// HTML writes the report: one page that needs no other files and no network. figures are those that Figures
+// returned; nil omits them.
 func HTML(w io.Writer, doc *result.Document, figures []Figure) error {
 	t, err := template.ParseFS(templates, "templates/report.html")
 	if err != nil {
@@ -39,7 +39,7 @@ func HTML(w io.Writer, doc *result.Document, figures []Figure) error {
 	return err
 }
 
-// page is what the template shows.
+// page is the input of the template.
 type page struct {
 	Doc         *result.Document
 	About       about
@@ -57,7 +57,7 @@ type page struct {
 	File        string
 }
 
-// about is what the page takes out of the experiment file.
+// about has the keys of the experiment file that the page shows.
 type about struct {
 	Paper    string   `json:"paper"`
 	Notes    []string `json:"notes"`
@@ -71,7 +71,7 @@ type noteView struct {
 	Runs, Of int
 }
 
-// claimSectionView is the claims of one party.
+// claimSectionView has the claims of one source.
 type claimSectionView struct {
 	Title, Counts string
 	Claims        []claimView
@@ -100,7 +100,7 @@ type tableRow struct {
 
 type tableCell struct{ Middle, Span string }
 
-// figureBlock is the figures of one point on the axes.
+// figureBlock has the figures of one point on the axes.
 type figureBlock struct {
 	Title   string
 	Figures []figureView
@@ -160,7 +160,7 @@ func facts(doc *result.Document, a about) []fact {
 
 func claimViews(doc *result.Document) []claimSectionView {
 	var out []claimSectionView
-	causes := told{}
+	causes := seen{}
 	for _, section := range claimSections(doc) {
 		v := claimSectionView{Title: section.title, Counts: section.counts()}
 		said := ""
@@ -233,8 +233,8 @@ var (
 	svgHead   = regexp.MustCompile(`(?s)^.*?<svg[^>]*>`)
 )
 
-// inline makes a figure part of the page: it takes the page's width and the page's colours, so that
-// it can be read on a dark screen too.
+// inline makes a figure part of the page. The figure gets the page's width and the page's colours, so that it is
+// readable on a dark screen too.
 func inline(f Figure) template.HTML {
 	head := fmt.Sprintf(`<svg viewBox="0 0 %v %v" role="img" aria-label="%s">`, float64(figureWidth), f.Height,
 		template.HTMLEscapeString(f.Title))
@@ -242,8 +242,8 @@ func inline(f Figure) template.HTML {
 	return template.HTML(hexColour.ReplaceAllStringFunc(body, pageColour))
 }
 
-// pageColour gives the page's name for a colour of the figures. Translucent ones come out of the
-// SVG rounded, hence the nearest.
+// pageColour returns the page's name for a colour of the figures. Translucent colours are rounded in the SVG, so
+// it takes the nearest.
 func pageColour(hex string) string {
 	var c color.NRGBA
 	if _, err := fmt.Sscanf(hex, "#%02X%02X%02X", &c.R, &c.G, &c.B); err != nil {

@@ -21,7 +21,7 @@ func html(t *testing.T, doc *result.Document, figures []Figure) string {
 	return b.String()
 }
 
-// The page needs no other file and no network, and runs nothing.
+// The page needs no other file and no network, and runs no code.
 func TestHTML_StandsAlone(t *testing.T) {
 	doc := syntheticDocument()
 	figures, err := Figures(t.TempDir(), doc)
@@ -60,7 +60,7 @@ func TestHTML_StandsAlone(t *testing.T) {
 	}
 }
 
-// Names come from files that anyone may have written.
+// Names come from files of any origin.
 func TestHTML_EscapesNames(t *testing.T) {
 	evil := `<script>alert("x")</script>`
 	r := run(evil, 1, map[string]string{evil: evil}, &result.Group{Flows: 1, FCT: &result.Distribution{N: 1}})
@@ -108,13 +108,13 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Figures of the report before that are not of this one go; files that no report showed stay.
+// Figures of the previous report that are not in this one are removed; files that no report showed are kept.
 func TestWrite_RemovesOldFigures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(figures string) {
 		doc := drawn(figures)
 		for _, r := range doc.Runs {
-			r.Detail = nil // only what is asked for is drawn
+			r.Detail = nil // only the figures that the file asks for are drawn
 		}
 		if _, err := Write(dir, doc); err != nil {
 			t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 	"weir/experiment/result"
 )
 
-// Entry is an experiment whose results lie in a directory below that of the index.
+// Entry is an experiment whose results are in a directory below that of the index.
 type Entry struct {
 	Dir  string // its directory, below the index
-	Part string // the heading that it stands under
+	Part string // the heading that it is listed under
 	Doc  *result.Document
 }
 
-// indexView is what the template of the index shows.
+// indexView is the input of the index's template.
 type indexView struct {
 	Style  template.CSS
 	Counts string
@@ -48,8 +48,8 @@ type indexClaim struct {
 
 type indexRow struct{ Class, Where, Measured, Asked string }
 
-// WriteIndex writes DIR/index.html: every experiment with its figures small, its claims and what became of them,
-// and the command that repeats it. The parts come in the order given. It gives the page's path.
+// WriteIndex writes DIR/index.html: every experiment with small figures, its claims with their verdicts, and the
+// command that repeats it. The parts are in the order given. It returns the path of the page.
 func WriteIndex(dir string, parts []string, entries []Entry) (string, error) {
 	t, err := template.ParseFS(templates, "templates/index.html")
 	if err != nil {
@@ -103,7 +103,7 @@ func newIndexEntry(dir string, e Entry) (indexEntry, error) {
 	if out.Figures, err = thumbnails(filepath.Join(dir, e.Dir), e.Doc); err != nil {
 		return out, err
 	}
-	causes := told{}
+	causes := seen{}
 	for _, section := range claimSections(e.Doc) {
 		for _, q := range section.claims {
 			if q.because != "" {
@@ -142,7 +142,7 @@ func newIndexClaim(q claimGroup, figures []indexFigure) indexClaim {
 	return c
 }
 
-// sourceOf says where in the paper a claim stands and what the paper has.
+// sourceOf returns the claim's place in the paper, and the paper's value.
 func sourceOf(c *result.Claim) string {
 	switch {
 	case c.Source != "" && c.Value != "":
@@ -153,8 +153,8 @@ func sourceOf(c *result.Claim) string {
 	return c.Source
 }
 
-// thumbnails lists the figures that were drawn as the paper draws them; where a file asks for none, the first
-// of each kind.
+// thumbnails lists the figures that were drawn as the paper draws them. If a file asks for none, it lists the
+// first of each kind.
 func thumbnails(dir string, doc *result.Document) ([]indexFigure, error) {
 	files, err := filepath.Glob(filepath.Join(dir, figuresDir, "*.svg"))
 	if err != nil {
@@ -184,7 +184,7 @@ func thumbnails(dir string, doc *result.Document) ([]indexFigure, error) {
 	return out, nil
 }
 
-// Command is what repeats the runs of a document.
+// Command returns the command that repeats the runs of a document.
 func Command(doc *result.Document) string {
 	text := "weir figures " + doc.Experiment
 	worlds := worldNames(doc)
@@ -198,7 +198,7 @@ func Command(doc *result.Document) string {
 	return text
 }
 
-// seedsFlag asks for the seeds of a document, where its file asks for others.
+// seedsFlag returns the flag for the seeds of a document, if they differ from the file's.
 func seedsFlag(doc *result.Document, lab bool) string {
 	var file struct {
 		Seeds []int64
@@ -229,7 +229,7 @@ func seedsFlag(doc *result.Document, lab bool) string {
 	return ""
 }
 
-// ReadDocument reads the results that Write put into a directory.
+// ReadDocument reads the results that Write wrote to a directory.
 func ReadDocument(dir string) (*result.Document, error) {
 	path := filepath.Join(dir, DocumentFile)
 	file, err := os.Open(path)

@@ -92,7 +92,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Runs on Open vSwitch do not take the place of those on bridges.
+// Runs on Open vSwitch do not replace those on bridges.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct{ world, kind, want string }{
 		{"lab", "bridge", "lab/X.json"}, {"lab", "ovs", "lab-ovs/X.json"}, {"sim", "ovs", "sim/X.json"},
@@ -104,7 +104,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The figures that a file asks for lie beside the summary, and no others, also not those of an earlier one.
+// The figures that a file asks for are next to the summary, and no others, including those of an earlier one.
 func TestWriteSummary(t *testing.T) {
 	root := t.TempDir()
 	list := func() string {

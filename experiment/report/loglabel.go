@@ -8,12 +8,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The plotting library keeps room for the name of a logarithmic axis where the middle of its values would
-// lie, not its own middle, so half the figure stays empty. We draw these names ourselves.
+// The plotting library reserves room for the name of a logarithmic axis at the middle of its values, not at the
+// middle of the axis, so half the figure stays empty. Therefore we draw these names ourselves.
 
 const logLabelRoom = labelSize * 1.45
 
-// logRoom is what the names of logarithmic axes need at the left and at the foot.
+// logRoom is the room that the names of logarithmic axes need at the left and at the bottom.
 func (p *picture) logRoom() (left, foot vg.Length) {
 	if p.y.log {
 		left = logLabelRoom
@@ -24,7 +24,7 @@ func (p *picture) logRoom() (left, foot vg.Length) {
 	return left, foot
 }
 
-// drawLogLabels names the logarithmic axes of a plot whose data lie in data and which ends with c.
+// drawLogLabels writes the names of the logarithmic axes of a plot on canvas c; its data lie in data.
 func (p *picture) drawLogLabels(c, data draw.Canvas) {
 	style := textStyle(labelSize, false)
 	style.XAlign, style.YAlign = text.XCenter, text.YBottom

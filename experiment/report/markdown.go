@@ -11,13 +11,13 @@ import (
 	"weir/experiment/result"
 )
 
-// Markdown writes what a page of documentation shows of an experiment: a table of what matters, and the
-// claims beside what was measured. A value is the median over seeds, smallest..largest behind it.
+// Markdown writes the part of a documentation page about an experiment: a table of the main metrics, and the
+// claims with the measured values. A value is the median over seeds, followed by smallest..largest.
 func Markdown(w io.Writer, doc *result.Document) error {
 	return markdown(w, doc, writeVerdicts)
 }
 
-// Measured is Markdown without the claims, for a page beside one that has them.
+// Measured is Markdown without the claims, for a page that refers to another page for them.
 func Measured(w io.Writer, doc *result.Document) error {
 	return markdown(w, doc, func(*bytes.Buffer, *result.Document) {})
 }
@@ -94,7 +94,7 @@ func overviews(doc *result.Document) []overview {
 func writeOverview(b *bytes.Buffer, doc *result.Document) {
 	columns := overviews(doc)
 	all := variants(doc, styles(doc))
-	columns = slices.DeleteFunc(columns, func(c overview) bool { // a column of nothing, or of zeroes
+	columns = slices.DeleteFunc(columns, func(c overview) bool { // a column without values, or with zeros only
 		return !slices.ContainsFunc(all, func(v variant) bool {
 			return slices.ContainsFunc(c.values(v), func(x float64) bool { return x != 0 })
 		})
@@ -121,7 +121,7 @@ func withSpread(values []float64) string {
 	return middle
 }
 
-// writeVerdicts puts the claims beside what was measured.
+// writeVerdicts writes the claims with the measured values.
 func writeVerdicts(b *bytes.Buffer, doc *result.Document) {
 	var causes []string
 	for _, s := range claimSections(doc) {
@@ -175,8 +175,8 @@ func writeVerdict(b *bytes.Buffer, doc *result.Document, says, note string, c *r
 	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", cellText(says), pointValues(c.For), cellText(measured), cellText(wanted), verdict)
 }
 
-// Sides words what was measured for a claim and what it asks for: medians over seeds, with smallest..largest where
-// they differ. What could not be decided has its reason in place of the first.
+// Sides returns the measured value of a claim and the asked one: medians over seeds, with smallest..largest if
+// they differ. For an undecided claim the first is the reason.
 func Sides(c *result.Claim) (measured, asked string) {
 	if c.Holds == nil {
 		return c.Why, ""
@@ -188,28 +188,28 @@ func Sides(c *result.Claim) (measured, asked string) {
 	return withSpread(c.Left), op + withSpread(c.Right)
 }
 
-// cellText keeps a text within its cell of a table.
+// cellText escapes a text for a cell of a table.
 func cellText(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "|", "\\|"), "\n", " ")
 }
 
-// The marks on a page between which the results of an experiment stand.
+// The marks on a page around the results of an experiment.
 const (
 	beginMark = "<!-- results of %s -->\n"
 	endMark   = "<!-- end of results -->"
 )
 
-// Into puts a text into a page in place of what stands there as the results of an experiment.
+// Into replaces the results of an experiment on a page with a text.
 func Into(page []byte, experiment string, text []byte) ([]byte, error) {
 	begin := fmt.Sprintf(beginMark, experiment)
 	before, rest, ok := strings.Cut(string(page), begin)
 	if !ok {
-		return nil, fmt.Errorf("the page has no place for the results of %s: put %q and %q there, on lines of their own",
+		return nil, fmt.Errorf("the page has no place for the results of %s: add %q and %q, on lines of their own",
 			experiment, strings.TrimSpace(begin), endMark)
 	}
 	_, after, ok := strings.Cut(rest, endMark)
 	if !ok {
-		return nil, fmt.Errorf("the results of %s have no end on the page: put %q there, on a line of its own", experiment, endMark)
+		return nil, fmt.Errorf("the results of %s have no end on the page: add %q, on a line of its own", experiment, endMark)
 	}
 	return []byte(before + begin + "\n" + string(text) + "\n" + endMark + after), nil
 }

@@ -8,7 +8,7 @@ import (
 	"weir/experiment/result"
 )
 
-// writeSizes writes a table of slowdowns by the size of flows, for each group that differs in it.
+// writeSizes writes a table of slowdowns by the size of flows, for each group with several size classes.
 func writeSizes(b *bytes.Buffer, doc *result.Document) {
 	for _, g := range groupNames(doc) {
 		if !anyRun(doc, func(r *result.Run) bool { return r.Groups[g] != nil && r.Groups[g].BySize != nil }) {

@@ -1,10 +1,10 @@
 // Package report shows results to people: a table for the terminal, figures, and one HTML page.
 //
 //	model.go    which runs belong together: points on the axes, schemes, seeds
-//	columns.go  what is shown of a group and of a port, and how numbers are written
+//	columns.go  the columns of a group and of a port, and the format of numbers
 //	table.go    the table for the terminal
 //	claims.go   claims, unmet and skipped, for the terminal
-//	figures.go  what is drawn; plot.go, envelope.go: how
+//	figures.go  which figures are drawn; plot.go, overtime.go: how
 //	html.go     the page
 package report
 
@@ -16,21 +16,21 @@ import (
 	"weir/experiment/result"
 )
 
-// cell holds the runs that differ by nothing but their seed.
+// cell has the runs that differ only by their seed.
 type cell struct {
 	world, scheme string
 	runs          []*result.Run // in order of seed
 }
 
-// block is one point on every axis, and the cells that were run for it: by scheme, then world.
+// block is one point on every axis, and its cells: by scheme, then world.
 type block struct {
 	title string // "guest_cc=cubic", "" without axes
 	axes  map[string]string
 	cells []*cell
 }
 
-// blocks orders the runs of a document for showing. A scheme that an axis does not touch was run
-// once for all its values, and is shown at each.
+// blocks groups the runs of a document for display. A scheme that does not use an axis was run once for all its
+// values, and is shown at each.
 func blocks(doc *result.Document) []*block {
 	var points []map[string]string
 	for _, r := range doc.Runs {
@@ -48,7 +48,7 @@ func blocks(doc *result.Document) []*block {
 	return out
 }
 
-// within says whether every axis of p has the same value in q.
+// within reports whether every axis of p has the same value in q.
 func within(p, q map[string]string) bool {
 	for axis, value := range p {
 		if v, ok := q[axis]; !ok || v != value {
@@ -110,7 +110,7 @@ func worldNames(doc *result.Document) []string {
 	return out
 }
 
-// label names a cell within its block: the world only where there are several.
+// label returns a cell's name in its block: with the world only if there are several.
 func (c *cell) label(worlds []string) string {
 	if len(worlds) > 1 {
 		return c.scheme + " " + c.world
@@ -118,7 +118,7 @@ func (c *cell) label(worlds []string) string {
 	return c.scheme
 }
 
-// values gives those of a metric times a factor, one for each seed that has one.
+// values returns the values of a metric times a factor, one for each seed that has one.
 func (c *cell) values(path []string, times float64) []float64 {
 	var out []float64
 	for _, r := range c.runs {

@@ -9,12 +9,12 @@ import (
 	"weir/experiment/compare"
 )
 
-// shortRows is how many metrics of a pair the short form of a comparison shows.
+// shortRows is the number of metrics of a pair in the short form of a comparison.
 const shortRows = 10
 
-// mostDifferent chooses the metrics of the short form, by their index: all that differ if they are few or all are asked
-// for, else those that say most. These are first the main ones (see secondary), then those whose interval leaves 0 out,
-// then those with the largest difference relative to the larger of both values.
+// mostDifferent selects the metrics of the short form, by their index. It selects all that differ if they are few
+// or all is true. Otherwise it selects first the main metrics (see secondary), then those whose interval does not
+// include 0, then those with the largest difference relative to the larger value.
 func mostDifferent(metrics []compare.Difference, all bool) map[int]bool {
 	var differ []int
 	for i, d := range metrics {
@@ -23,7 +23,7 @@ func mostDifferent(metrics []compare.Difference, all bool) map[int]bool {
 		}
 	}
 	if !all && len(differ) > shortRows {
-		whole := map[string]bool{} // metrics of the whole run, beside which a window says the same again
+		whole := map[string]bool{} // metrics of the whole run; those of a window repeat them
 		for _, d := range metrics {
 			whole[d.Metric] = true
 		}
@@ -44,8 +44,8 @@ func mostDifferent(metrics []compare.Difference, all bool) map[int]bool {
 	return out
 }
 
-// secondary tells metrics that say in another way what a main one says: of a window where there is the whole run, other
-// statistics of a distribution than mean, p50 and p99, timeouts by cause, and bytes beside throughput.
+// secondary reports whether a metric repeats a main one in another form: a window's metric that the whole run has,
+// other statistics of a distribution than mean, p50 and p99, timeouts by cause, and bytes if there is throughput.
 func secondary(metric string, whole map[string]bool) bool {
 	if _, rest, found := strings.Cut(metric, "."); found && whole[rest] {
 		return true
@@ -54,7 +54,7 @@ func secondary(metric string, whole map[string]bool) bool {
 	return slices.Contains([]string{"sd", "min", "max", "p10", "p25", "p75", "p90", "bytes", "timeouts_floss", "timeouts_lack"}, last)
 }
 
-// relative is the difference as a share of the larger value, 0 to 2.
+// relative returns the difference as a share of the larger value, 0 to 2.
 func relative(d compare.Difference) float64 {
 	larger := max(math.Abs(d.A), math.Abs(d.B))
 	if larger == 0 {

@@ -9,7 +9,7 @@ import (
 	"weir/experiment/compare"
 )
 
-// The short form of a comparison has the ten main metrics that differ most, and says what is left out.
+// The short form of a comparison has the ten main metrics that differ most, and the number of those left out.
 func TestComparison_Short(t *testing.T) {
 	p := &compare.Pair{A: compare.CellName{World: "sim", Scheme: "a"}, B: compare.CellName{World: "sim", Scheme: "b"},
 		SeedsA: []int64{1}, SeedsB: []int64{1}, OnlyB: []string{"all.law.acks"}}
@@ -20,7 +20,7 @@ func TestComparison_Short(t *testing.T) {
 		add(fmt.Sprintf("g%d.throughput_mbps", i), 100, 101+float64(i))
 	}
 	add("g1.fct_ms.p99", 2031, 22)
-	add("g1.fct_ms.sd", 660, 1) // another statistic of the same
+	add("g1.fct_ms.sd", 660, 1) // another statistic of the same distribution
 	add("loaded.g1.fct_ms.p99", 2031, 22)
 	add("g1.flows", 7, 7)
 	c := &compare.Comparison{Confidence: 0.95, Pairs: []*compare.Pair{p}}
@@ -35,7 +35,7 @@ func TestComparison_Short(t *testing.T) {
 	for _, want := range []string{
 		"\n  g1.fct_ms.p99 ", "\n  g11.throughput_mbps ", "\n  g3.throughput_mbps ",
 		"No intervals: they need two seeds or more on both sides",
-		"not shown: 5 metrics that differ, 1 that do not, 1 known of one side only; --all shows them",
+		"not shown: 5 metrics that differ, 1 that do not, 1 of one side only; --all shows them",
 	} {
 		if !strings.Contains(short, want) {
 			t.Errorf("%q is missing:\n%s", want, short)
@@ -47,7 +47,7 @@ func TestComparison_Short(t *testing.T) {
 		}
 	}
 	whole := text(true)
-	for _, want := range []string{"g0.throughput_mbps", "g1.fct_ms.sd", "loaded.g1.fct_ms.p99", "the same: g1.flows 7", "known of B only: all.law.acks"} {
+	for _, want := range []string{"g0.throughput_mbps", "g1.fct_ms.sd", "loaded.g1.fct_ms.p99", "the same: g1.flows 7", "in B only: all.law.acks"} {
 		if !strings.Contains(whole, want) {
 			t.Errorf("with --all %q is missing:\n%s", want, whole)
 		}

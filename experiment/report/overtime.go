@@ -12,15 +12,15 @@ import (
 	"weir/law"
 )
 
-// A long time is drawn in pieces: their least and most as a band, and, in longer pieces so that the
-// line can be followed, their mean.
+// A long time is drawn in pieces: their minimum and maximum as a band, and, in longer pieces so that the line is
+// readable, their mean.
 const (
 	envelopeColumns = 160
 	meanColumns     = 50
 )
 
-// queuePicture draws a port's queue over the whole run: the mean of each short piece of time as a
-// line, between its least and most as a band; further seeds as thin lines.
+// queuePicture draws a port's queue over the whole run: the mean of each short piece of time as a line, between
+// its minimum and maximum as a band; further seeds as thin lines.
 func queuePicture(doc *result.Document, b *block, port string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("queue", port, b.title), title: at("Queue of "+port, b),
@@ -51,7 +51,7 @@ func queuePicture(doc *result.Document, b *block, port string, style func(*cell)
 	p.x.max = length / 1e3
 	p.lines = portLines(b, port)
 	p.fitQueue()
-	p.caption = fmt.Sprintf("Backlog of %s. Line: mean over %s ms; band: least to most within %s ms.%s", port,
+	p.caption = fmt.Sprintf("Backlog of %s. Line: mean over %s ms; band: minimum to maximum within %s ms.%s", port,
 		number(length/meanColumns), number(length/envelopeColumns), seedsText(doc, " First seed; the means of the other seeds as thin lines."))
 	return p
 }
@@ -71,7 +71,7 @@ func (p *picture) fitQueue() {
 	p.y.max = roundUp(most)
 }
 
-// closeUpPicture draws a stretch of the queue sample by sample, where the loop can be seen at work.
+// closeUpPicture draws a part of the queue sample by sample, so that the control loop is visible.
 func closeUpPicture(doc *result.Document, b *block, port string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("queue", port, "close-up", b.title), title: at("Queue of "+port+", close up", b),
@@ -94,13 +94,13 @@ func closeUpPicture(doc *result.Document, b *block, port string, style func(*cel
 	return p
 }
 
-// closeUp picks the stretch: from the middle, a twentieth of the run and at most half a second.
+// closeUp selects the part: from the middle, a twentieth of the run and at most half a second.
 func closeUp(durationMs float64) (from, to float64) {
 	return durationMs / 2, durationMs/2 + min(500, durationMs/20)
 }
 
-// envelope cuts [from, to) ms into columns and gives of each its time-weighted mean, and the least
-// and most of it, in KB over s. Columns that nothing was seen of are left out.
+// envelope divides [from, to) ms into columns and returns for each its time-weighted mean, minimum and maximum, in
+// KB over s. Columns without samples are left out.
 func envelope(steps []result.QueueStep, from, to float64, columns int) (mean, low, high plotter.XYs) {
 	width := (to - from) / float64(columns)
 	i := 0
@@ -126,7 +126,7 @@ func envelope(steps []result.QueueStep, from, to float64, columns int) (mean, lo
 	return mean, low, high
 }
 
-// portLines gives the levels that matter at a port: its buffer, and the laws' thresholds.
+// portLines returns the levels that are marked at a port: its buffer, and the laws' thresholds.
 func portLines(b *block, port string) []refLine {
 	var out []refLine
 	add := func(l refLine) {
@@ -148,7 +148,7 @@ func portLines(b *block, port string) []refLine {
 		if text != "" && limit.UnmarshalText([]byte(text)) == nil {
 			add(refLine{c.scheme + " " + limit.String(), float64(limit.Bytes()) / 1e3})
 		}
-		// A law's target is a fraction of the buffer. Schemes that share it have one line.
+		// A law's target is a fraction of the buffer. Schemes with the same target share a line.
 		if share, ok := r.Params["target_fraction"].(float64); ok && result.BufferBytes != nil {
 			add(refLine{"target", share * float64(*result.BufferBytes) / 1e3})
 		}
@@ -157,7 +157,7 @@ func portLines(b *block, port string) []refLine {
 	return out
 }
 
-// ratePicture draws the rate of a group over time, in pieces as long as need be to be read.
+// ratePicture draws the rate of a group over time, in pieces long enough to be readable.
 func ratePicture(doc *result.Document, b *block, group string, style func(*cell) look) *picture {
 	p := &picture{
 		name: fileName("rate", group, b.title), title: at("Rate of "+group, b),
@@ -192,13 +192,13 @@ func ratePicture(doc *result.Document, b *block, group string, style func(*cell)
 	return p
 }
 
-// coarse joins neighbouring steps until there are few enough of them to be drawn.
+// coarse joins neighbouring steps until there are few enough to draw.
 func coarse(rates []float64, stepMs float64) (points plotter.XYs, joinedMs float64) {
 	join := (len(rates) + 2*meanColumns - 1) / (2 * meanColumns)
 	return joined(rates, stepMs, join), float64(join) * stepMs
 }
 
-// joined brings steps together, so many at a time, into their mean.
+// joined joins groups of this many steps to their mean.
 func joined(rates []float64, stepMs float64, join int) plotter.XYs {
 	var out plotter.XYs
 	for i := 0; join > 0 && i+join <= len(rates); i += join {

@@ -16,12 +16,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// picture is one figure, said without a way to draw it.
+// picture is one figure, independent of how it is drawn.
 type picture struct {
 	name    string // of its files, without extension
 	title   string
 	caption string
-	of      string // the point on the axes that it is of, or "over AXIS"
+	of      string // the point on the axes that it shows, or "over AXIS"
 	x, y    axis
 	curves  []curve
 	lines   []refLine
@@ -31,28 +31,28 @@ type picture struct {
 	below   *picture // a second plot below this one, over the same x
 }
 
-// guide is what curves are to be held against where that is no level: drawn in steps, named in the
-// margin beside its end.
+// guide is a reference for curves that changes over time: drawn in steps, with its name in the margin next to its
+// end.
 type guide struct {
 	label string
 	steps plotter.XYs
 }
 
-// event is an instant that is named above the plot, in the colour of the curve that it is of.
+// event is an instant that is named above the plot, in the colour of its curve.
 type event struct {
 	x     float64
 	label string
 	look  look
 }
 
-// axis is one axis of a picture. With min = max the data say where it ends.
+// axis is one axis of a picture. If min equals max, its ends follow from the data.
 type axis struct {
 	label    string
 	log      bool
 	min, max float64
 }
 
-// curve is what one scheme looks like: a line, the band between the extremes, thin lines.
+// curve is one scheme in a picture: a line, the band between the extremes, thin lines.
 type curve struct {
 	label   string
 	look    look
@@ -62,27 +62,27 @@ type curve struct {
 	markers bool
 	steps   bool
 	bars    []bar
-	pale    bool // bars are of the same colour as another's, and paler
+	pale    bool // bars with the same colour as another's, but paler
 }
 
-// refLine is a level that means something, such as a buffer's size: named in the margin.
+// refLine is a level with a meaning, such as a buffer's size: its name is in the margin.
 type refLine struct {
 	label string
 	y     float64
 }
 
-// Size of a figure in points, and its type: read at half size, 15 pt is 7.5 pt.
+// Size of a figure in points, and its font size: figures are shown at half size, where 15 pt is 7.5 pt.
 const (
 	figureWidth  = vg.Length(660)
 	figureHeight = vg.Length(420)
-	belowHeight  = vg.Length(180) // more, where there is a second plot
+	belowHeight  = vg.Length(180) // additional height of a second plot
 	labelSize    = vg.Length(15)
 	tickSize     = vg.Length(14)
 	titleSize    = vg.Length(16)
 )
 
-// palette is Okabe and Ito's, which stays distinct for most colour-blind readers; the dashes
-// differ too, for print without colour.
+// palette is Okabe and Ito's, which most colour-blind readers can distinguish; the dashes differ too, for print
+// without colour.
 var palette = []color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, {0xD5, 0x5E, 0x00, 0xFF}, {0x00, 0x9E, 0x73, 0xFF}, {0xAA, 0x4A, 0x8C, 0xFF},
 	{0xB0, 0x7D, 0x00, 0xFF}, {0x3C, 0x9D, 0xD8, 0xFF}, {0x6B, 0x4E, 0xC8, 0xFF}, {0x8A, 0x5A, 0x44, 0xFF},
@@ -119,8 +119,8 @@ func textStyle(size vg.Length, bold bool) text.Style {
 	return text.Style{Color: inkColor, Font: f, Handler: plot.DefaultTextHandler, XAlign: text.XLeft, YAlign: text.YBottom}
 }
 
-// draw puts the picture on a canvas: title, legend and plot below each other, so that the legend
-// never lies on the data, and the names of reference lines in the right margin.
+// draw draws the picture on a canvas: title, legend and plot below each other, so that the legend never covers the
+// data, and the names of reference lines in the right margin.
 func (p *picture) draw(c draw.Canvas) {
 	c.SetColor(paper)
 	c.Fill(c.Path())
@@ -129,7 +129,7 @@ func (p *picture) draw(c draw.Canvas) {
 	title.YAlign = text.YTop
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, p.title)
 	c.Max.Y -= titleSize * 1.55
-	if len(p.events) > 0 { // which name the curves
+	if len(p.events) > 0 { // the events name the curves
 		c.Max.Y -= eventRows * eventHeight
 	} else {
 		c.Max.Y -= p.drawLegend(c)
@@ -137,7 +137,7 @@ func (p *picture) draw(c draw.Canvas) {
 	p.drawPlots(c)
 }
 
-// drawPlots draws the plot, and the one below it with its x in line.
+// drawPlots draws the plot, and the one below it with the same x.
 func (p *picture) drawPlots(c draw.Canvas) {
 	panels, margin := []*picture{p}, p.marginWidth()
 	if p.below != nil {
@@ -158,7 +158,7 @@ func (p *picture) drawPlots(c draw.Canvas) {
 	}
 }
 
-// height of the whole figure.
+// height returns the height of the whole figure.
 func (p *picture) height() vg.Length {
 	if p.below != nil {
 		return figureHeight + belowHeight
@@ -171,7 +171,7 @@ const (
 	eventHeight = tickSize + 4
 )
 
-// drawEvents names the events above the plot, in the next row where a name would touch the one before.
+// drawEvents writes the events' names above the plot, in the next row if a name would touch the previous one.
 func (p *picture) drawEvents(pl *plot.Plot, data draw.Canvas) {
 	var ends [eventRows]vg.Length // where each row is free from
 	for _, e := range p.events {
@@ -190,7 +190,7 @@ func (p *picture) drawEvents(pl *plot.Plot, data draw.Canvas) {
 	}
 }
 
-// drawLegend draws the names of the curves in rows, and says how high they are.
+// drawLegend draws the names of the curves in rows, and returns its height.
 func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 	const sample, gap, rowHeight = 34, 20, 21
 	style := textStyle(labelSize, false)
@@ -211,7 +211,7 @@ func (p *picture) drawLegend(c draw.Canvas) vg.Length {
 	return c.Max.Y - y + rowHeight/2 + 4
 }
 
-// drawSample shows in the legend what a curve looks like.
+// drawSample draws a sample of a curve in the legend.
 func (cv *curve) drawSample(c draw.Canvas, x, y, width vg.Length) {
 	box := rectangle(x, y-6, x+width, y+6)
 	if len(cv.bars) > 0 {
@@ -251,7 +251,7 @@ func (p *picture) marginWidth() vg.Length {
 	return width
 }
 
-// margin is what is named beside the plot, in order of y.
+// margin returns the lines that are named next to the plot, in order of y.
 func (p *picture) margin() []refLine {
 	out := slices.Clone(p.lines)
 	if n := len(p.guide.steps); n > 0 {
@@ -261,7 +261,7 @@ func (p *picture) margin() []refLine {
 	return out
 }
 
-// drawMargin names the reference lines beside the plot; names that would collide move up.
+// drawMargin writes the names of the reference lines next to the plot; names that would collide move up.
 func (p *picture) drawMargin(c draw.Canvas, pl *plot.Plot, data draw.Canvas) {
 	style := textStyle(tickSize-1, false)
 	style.YAlign = text.YCenter
@@ -283,7 +283,7 @@ func (p *picture) plot() *plot.Plot {
 	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
 	pl.Add(grid)
 	for i, c := range p.bands() {
-		if i > 0 { // two translucent colours over each other are a third one, which stands for nothing
+		if i > 0 { // two translucent colours on top of each other would be a third one, which has no meaning
 			pl.Add(&plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: paper})
 		}
 		pl.Add(&plotter.Polygon{XYs: []plotter.XYs{c.band}, Color: faded(c.look.color(), 0x38)})
@@ -337,7 +337,7 @@ func setAxis(a *plot.Axis, is axis) {
 	}
 	a.Label.Text = is.label
 	if is.log {
-		a.Label.Text = "" // drawLogLabels
+		a.Label.Text = "" // drawLogLabels writes it
 	}
 	label, tick := textStyle(labelSize, false), textStyle(tickSize, false)
 	label.XAlign, label.YAlign = a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign
@@ -352,7 +352,7 @@ func setAxis(a *plot.Axis, is axis) {
 	}
 }
 
-// linearTicks puts at most seven named ticks at multiples of 1, 2 or 5.
+// linearTicks returns at most seven named ticks at multiples of 1, 2 or 5.
 func linearTicks(low, high float64) []plot.Tick {
 	step := math.Pow(10, math.Floor(math.Log10((high-low)/7)))
 	for _, m := range []float64{1, 2, 5, 10} {
@@ -369,7 +369,7 @@ func linearTicks(low, high float64) []plot.Tick {
 	return out
 }
 
-// logTicks names the powers of ten, and 2 and 5 times those where there are few.
+// logTicks names the powers of ten, and 2 and 5 times those if there are few.
 func logTicks(low, high float64) []plot.Tick {
 	few := math.Log10(high/low) < 3.2
 	var out []plot.Tick
@@ -394,14 +394,14 @@ func tickText(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// bands are the curves with a band, the widest first, so that a narrow one is seen in front of a wide one.
+// bands returns the curves with a band, the widest first, so that a narrow one is in front of a wide one.
 func (p *picture) bands() []curve {
 	out := slices.DeleteFunc(slices.Clone(p.curves), func(c curve) bool { return len(c.band) <= 2 })
 	slices.SortStableFunc(out, func(a, b curve) int { return cmp.Compare(area(b.band), area(a.band)) })
 	return out
 }
 
-// area is that of a closed polygon.
+// area returns the area of a closed polygon.
 func area(polygon plotter.XYs) float64 {
 	sum := 0.0
 	for i, a := range polygon {

@@ -70,7 +70,7 @@ func newRunView(r *result.Run) runView {
 	return v
 }
 
-// plain writes a parameter as its JSON, text without its quotes.
+// plain returns a parameter as its JSON, text without quotes.
 func plain(v any) string {
 	if s, ok := v.(string); ok {
 		return s

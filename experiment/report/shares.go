@@ -11,21 +11,20 @@ import (
 	"weir/experiment/result"
 )
 
-// Rates are drawn in pieces as long as those that settling is told by, longer where a long run would
-// have too many to be seen.
+// Rates are drawn in pieces as long as those that settling uses; longer for a long run, which would have too many.
 const (
 	sharePieceSteps = 10
 	sharePieces     = 250
 )
 
-// longFlow is a flow without a size, and what it is called.
+// longFlow is a flow without a size, and its name.
 type longFlow struct {
 	*result.FlowDetail
 	name string
 }
 
-// sharesPictures draws, where a few long flows join and leave one another, the rate of each over the
-// queue of the first named port: one picture for each cell, of its first seed.
+// sharesPictures draws, if a few long flows join and leave one another, the rate of each over the queue of the
+// first named port: one picture for each cell, of its first seed.
 func sharesPictures(doc *result.Document, b *block) []*picture {
 	var out []*picture
 	most := 0.0
@@ -45,7 +44,7 @@ func sharesPictures(doc *result.Document, b *block) []*picture {
 		}
 		if p.below != nil {
 			p.x.label = ""
-			p.caption += fmt.Sprintf(" Below: backlog of %s; line: mean, band: least to most.", portNames(doc)[0])
+			p.caption += fmt.Sprintf(" Below: backlog of %s; line: mean, band: minimum to maximum.", portNames(doc)[0])
 		}
 		out = append(out, p)
 	}
@@ -55,8 +54,8 @@ func sharesPictures(doc *result.Document, b *block) []*picture {
 	return out
 }
 
-// longFlows gives the flows without a size, in order of their start, where at least one comes or goes
-// while others go on, and where there are colours for all.
+// longFlows returns the flows without a size, in order of their start, if at least one joins or leaves while
+// others continue, and if there are colours for all.
 func longFlows(d *result.Detail) []longFlow {
 	var flows []longFlow
 	for i := range d.Flows {
@@ -80,8 +79,8 @@ func longFlows(d *result.Detail) []longFlow {
 	return flows
 }
 
-// nameFlows calls each flow by its item, its sender, or both with a number: the first that tells all
-// of them apart.
+// nameFlows names each flow by its item, its sender, or both with a number: the first of these that distinguishes
+// all of them.
 func nameFlows(flows []longFlow) {
 	for _, name := range []func(f *result.FlowDetail) string{
 		func(f *result.FlowDetail) string { return f.Item },
@@ -117,12 +116,12 @@ func sharesPicture(doc *result.Document, b *block, c *cell, r *result.Run, flows
 	}
 	slices.SortStableFunc(p.events, func(a, b event) int { return cmp.Compare(a.x, b.x) })
 	p.guide = guide{"fair share", fairShare(flows)}
-	p.caption = fmt.Sprintf("Payload of each flow, mean over %s ms; + and \u2212: it joins, it leaves. Dashed: the flows' median rate together, divided by their number.%s",
+	p.caption = fmt.Sprintf("Payload of each flow, mean over %s ms; + and \u2212: it joins, it leaves. Dashed: the flows' total median rate, divided by their number.%s",
 		number(float64(join)*d.StepMs), seedsText(doc, " First seed."))
 	return p
 }
 
-// ratesWhileActive joins steps to pieces, of which those are drawn that the flow was active in.
+// ratesWhileActive joins steps to pieces, and returns the pieces in which the flow was active.
 func ratesWhileActive(f *result.FlowDetail, stepMs float64, join int) plotter.XYs {
 	var out plotter.XYs
 	for i := 0; i+join <= len(f.Rates); i += join {
@@ -134,7 +133,7 @@ func ratesWhileActive(f *result.FlowDetail, stepMs float64, join int) plotter.XY
 		for _, v := range f.Rates[i : i+join] {
 			sum += v
 		}
-		// A flow that came or went within the piece had this in less time.
+		// A flow that joined or left in the piece sent these bytes in less time.
 		active := min(to, f.EndMs) - max(from, f.StartMs)
 		if active < (to-from)/2 {
 			continue
@@ -145,7 +144,7 @@ func ratesWhileActive(f *result.FlowDetail, stepMs float64, join int) plotter.XY
 	return out
 }
 
-// fairShare is the flows' median rate together, divided by the number of flows at each time.
+// fairShare returns the flows' total median rate, divided by the number of flows at each time.
 func fairShare(flows []longFlow) plotter.XYs {
 	var total, instants []float64
 	for i := 0; i+sharePieceSteps <= len(flows[0].Rates); i += sharePieceSteps {
@@ -173,7 +172,7 @@ func fairShare(flows []longFlow) plotter.XYs {
 				n++
 			}
 		}
-		if n == 0 { // the last is gone
+		if n == 0 { // the last one has left
 			out = append(out, plotter.XY{X: t / 1e3, Y: out[len(out)-1].Y})
 			break
 		}
@@ -182,7 +181,7 @@ func fairShare(flows []longFlow) plotter.XYs {
 	return out
 }
 
-// top is the largest value of the curves, their bands and the guide.
+// top returns the largest value of the curves, their bands and the guide.
 func (p *picture) top() float64 {
 	most := 0.0
 	for _, c := range p.curves {
@@ -196,7 +195,7 @@ func (p *picture) top() float64 {
 	return most
 }
 
-// queueOfOne draws a port's queue in one run as queuePicture does; nil when it was not seen.
+// queueOfOne draws a port's queue in one run as queuePicture does; nil if it was not sampled.
 func queueOfOne(c *cell, r *result.Run, port string) *picture {
 	steps, length := r.Detail.Queues[port], r.Detail.DurationMs
 	if len(steps) == 0 {

@@ -12,8 +12,8 @@ import (
 	"weir/experiment/result"
 )
 
-// joining is a run of three flows of 60 Mbit/s together: one from 0 to 6 s, one from 2 to 6 s, one from
-// 3 to 5 s, on items of these names.
+// joining returns a run of three flows with 60 Mbit/s in total: one from 0 to 6 s, one from 2 to 6 s, one from 3
+// to 5 s, on items with these names.
 func joining(scheme string, items ...string) *result.Run {
 	raw := &result.Raw{Duration: 6 * time.Second, Bin: 10 * time.Millisecond}
 	spans := [][2]time.Duration{{0, 6}, {2, 6}, {3, 5}}
@@ -88,7 +88,7 @@ func TestSharesPicture(t *testing.T) {
 	}
 }
 
-// Flows of one item go by their senders. Flows that begin and end together are no such picture.
+// Flows of one item are named by their senders. Flows that begin and end together have no such picture.
 func TestSharesPicture_Flows(t *testing.T) {
 	flows := longFlows(joining("fairq", "a", "a", "a").Detail)
 	if len(flows) != 3 || flows[2].name != "sender3" {

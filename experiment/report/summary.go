@@ -15,8 +15,8 @@ import (
 	"weir/experiment/result"
 )
 
-// Place is where below a root the summary of a document is kept: WORLD/ID.json, lab-sim for both worlds beside
-// each other, lab-ovs for a lab of Open vSwitches.
+// Place returns the path of a document's summary below a root: WORLD/ID.json, lab-sim for both worlds together,
+// lab-ovs for a lab of Open vSwitches.
 func Place(doc *result.Document) string {
 	worlds := worldNames(doc)
 	slices.Sort(worlds)
@@ -27,8 +27,8 @@ func Place(doc *result.Document) string {
 	return filepath.Join(strings.Join(worlds, "-"), doc.Experiment+".json")
 }
 
-// WriteSummary writes what is kept in a repository of an experiment: ROOT/WORLD/ID.json, and in ROOT/WORLD/ID
-// those figures that its file asks for, drawn, as SVG. It gives the path of the first.
+// WriteSummary writes the parts of an experiment's results that a repository stores: ROOT/WORLD/ID.json, and in
+// ROOT/WORLD/ID the figures that its file asks for, as SVG. It returns the path of the first.
 func WriteSummary(root string, doc *result.Document) (string, error) {
 	path := filepath.Join(root, Place(doc))
 	small, err := doc.Summary(looked(doc))
@@ -49,7 +49,7 @@ func WriteSummary(root string, doc *result.Document) (string, error) {
 	return path, writeAsked(figures, doc)
 }
 
-// writeAsked draws the figures that a file asks for into a directory that holds nothing else.
+// writeAsked draws the figures that a file asks for into a directory without other files.
 func writeAsked(dir string, doc *result.Document) error {
 	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
 	for _, name := range old {
@@ -76,12 +76,12 @@ func writeAsked(dir string, doc *result.Document) error {
 	return nil
 }
 
-// looked says what the claims and figures of a document look at.
+// looked returns the parts of a document that its claims and figures use.
 func looked(doc *result.Document) result.Looked {
 	var at result.Looked
 	see := func(names []string) {
 		if len(names) > 1 {
-			at.Windows = append(at.Windows, names[0]+"."+names[1]) // where it is a window; else it is none's name
+			at.Windows = append(at.Windows, names[0]+"."+names[1]) // if it is a window; other names match no window
 		}
 	}
 	for i := range doc.Claims {

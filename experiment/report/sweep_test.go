@@ -8,8 +8,8 @@ import (
 	"weir/experiment/result"
 )
 
-// sweepDocument is an experiment over a number of senders, in two worlds, with five schemes,
-// deadlines and flows that do not finish.
+// sweepDocument is an experiment over a number of senders, in two worlds, with five schemes, deadlines and flows
+// that do not finish.
 func sweepDocument() *result.Document {
 	doc := &result.Document{Experiment: "D1", Weir: "v0.1.0", Host: result.Host{Kernel: "6.18.5", CPUs: 2}}
 	for _, world := range []string{"lab", "sim"} {

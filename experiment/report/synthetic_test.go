@@ -11,10 +11,10 @@ import (
 	"weir/experiment/result"
 )
 
-// kind is how a made-up scheme behaves.
+// kind describes the behaviour of a synthetic scheme.
 type kind struct {
 	scheme       string
-	low, high    float64 // bytes between which the queue saws
+	low, high    float64 // bytes between which the sawtooth of the queue moves
 	tooth        time.Duration
 	lossy        bool
 	marks        bool
@@ -37,8 +37,8 @@ const (
 	synthBurst = 170
 )
 
-// synthetic makes up a run of the incast experiment that looks like the real one: a sawtooth
-// queue, mice that wait for it and, when lossy, for retransmission timers.
+// synthetic returns a run of the incast experiment that looks like a real one: a sawtooth queue, mice that wait
+// for it and, when lossy, for retransmission timers.
 func synthetic(k kind, cc string, seed int64) *result.Run {
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(len(cc)+len(k.scheme))))
 	raw := &result.Raw{RTT: 214 * time.Microsecond, Duration: synthSpan, Bin: 10 * time.Millisecond}
@@ -57,7 +57,7 @@ func synthetic(k kind, cc string, seed int64) *result.Run {
 	}, raw)
 }
 
-// saw fills in the samples of the port, and gives the queue as a function of time.
+// saw fills in the samples of the port, and returns the queue as a function of time.
 func saw(k kind, rng *rand.Rand, port *result.Port) func(time.Duration) float64 {
 	const step = 500 * time.Microsecond
 	var levels []float64
@@ -151,8 +151,7 @@ func mice(raw *result.Raw, k kind, rng *rand.Rand, queue func(time.Duration) flo
 	}
 }
 
-// syntheticDocument is the incast experiment with two schemes, two values of an axis and three
-// seeds.
+// syntheticDocument is the incast experiment with two schemes, two values of an axis and three seeds.
 func syntheticDocument() *result.Document {
 	doc := &result.Document{Laws: laws.All().Specs(),
 		Experiment: "incast", Weir: "v0.1.0", Host: result.Host{Kernel: "6.18.5", CPUs: 2},

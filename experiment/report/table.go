@@ -12,13 +12,13 @@ import (
 	"weir/experiment/result"
 )
 
-// Width is the number of columns that a table keeps within, as long as one name and one value fit.
+// Width is the number of columns of a table, unless one name and one value need more.
 const Width = 120
 
-// Table writes the results for a terminal: a table for each group and port with a row for each
-// scheme at each point on the axes, then the claims, what could not be set and what was skipped.
-// A value is the median over seeds, with smallest..largest where they differ. It writes no
-// colours, so that it reads the same in a file.
+// Table writes the results for a terminal: a table for each group and port with a row for each scheme at each
+// point on the axes, then the claims, the settings that could not be made and the skipped schemes. A value is the
+// median over seeds, with smallest..largest if they differ. It writes no colours, so that the text is the same in
+// a file.
 func Table(w io.Writer, doc *result.Document) error {
 	out := &bytes.Buffer{}
 	writeHead(out, doc)
@@ -59,7 +59,7 @@ func writeHeadline(w *bytes.Buffer, doc *result.Document) {
 	fmt.Fprintln(w)
 }
 
-// worldLine says on what terms a world ran: scale, round trip, payload share.
+// worldLine returns the conditions of a world: scale, round trip, payload share.
 func worldLine(doc *result.Document, world string) string {
 	var rtt []float64
 	var seeds []string
@@ -98,7 +98,7 @@ func worldLine(doc *result.Document, world string) string {
 	return text + busyText(doc, world)
 }
 
-// busyText says how busy the machine was.
+// busyText returns how busy the machine was.
 func busyText(doc *result.Document, world string) string {
 	var mean []float64
 	most := 0.0
@@ -115,7 +115,7 @@ func busyText(doc *result.Document, world string) string {
 	return strings.TrimRight("; processors busy "+middle+" % "+span, " ") + fmt.Sprintf(" of the time, %.0f %% in the busiest second", most)
 }
 
-// writeParams says with what configuration each scheme's laws ran.
+// writeParams writes the configuration of each scheme's laws.
 func writeParams(w *bytes.Buffer, doc *result.Document) {
 	head := "\nlaws\n"
 	for _, scheme := range schemeNames(doc) {
@@ -131,7 +131,7 @@ func writeParams(w *bytes.Buffer, doc *result.Document) {
 	}
 }
 
-// params lists a scheme's parameters: "not_ect pass, threshold 25KB or 50KB". An axis stands with the
+// params lists a scheme's parameters: "not_ect pass, threshold 25KB or 50KB". Values of an axis are shown with the
 // runs.
 func params(doc *result.Document, scheme string) string {
 	values := map[string][]string{}
@@ -159,8 +159,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// writeSubject writes one table, in several pieces where its columns do not fit side by side. A
-// column that holds the same in every row is said once, below.
+// writeSubject writes one table, in several pieces if its columns do not fit next to each other. A column with the
+// same value in every row is written once, below.
 func writeSubject(w *bytes.Buffer, s subject, parts []*block, worlds []string) {
 	columns, rows, same := s.grid(parts, worlds)
 	first := utf8.RuneCountInString(s.title())
@@ -191,8 +191,8 @@ func writeSubject(w *bytes.Buffer, s subject, parts []*block, worlds []string) {
 	}
 }
 
-// grid lays out the texts of a subject: its columns, the labels of their rows, and what is the same
-// in every row. The title of a block is a row of its own, without values.
+// grid returns the texts of a subject: its columns, the labels of their rows, and the values that are the same in
+// every row. The title of a block is a row of its own, without values.
 func (s subject) grid(parts []*block, worlds []string) (columns []*textColumn, rows, same []string) {
 	for _, b := range parts {
 		indent := ""
@@ -226,7 +226,7 @@ func (s subject) grid(parts []*block, worlds []string) (columns []*textColumn, r
 	return columns, rows, same
 }
 
-// textColumn is a column as written: medians, flush right, and what they range over, flush left.
+// textColumn is a column as written: medians, flush right, and their ranges, flush left.
 type textColumn struct {
 	column
 	middle, span []string
@@ -236,7 +236,7 @@ func (t *textColumn) add(middle, span string) {
 	t.middle, t.span = append(t.middle, middle), append(t.span, span)
 }
 
-// constant gives the value that every row has.
+// constant returns the value that every row has.
 func (t *textColumn) constant() (string, bool) {
 	value := ""
 	for i, v := range t.middle {

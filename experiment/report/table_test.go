@@ -61,7 +61,7 @@ func run(scheme string, seed int64, axes map[string]string, g *result.Group) *re
 	}
 }
 
-// The median over seeds is shown with what it ranges over; what is absent is a dash, not a 0.
+// The median over seeds is shown with its range; an absent value is a dash, not a 0.
 func TestTable_MedianAndAbsence(t *testing.T) {
 	doc := &result.Document{Experiment: "x", Runs: []*result.Run{
 		run("a", 1, nil, &result.Group{Flows: 4, Timeouts: new(int64(10)), Drops: new(int64(0)), FCT: &result.Distribution{N: 4, P50: 1.234}}),
@@ -94,7 +94,7 @@ func TestTable_SaysWhatWentWrong(t *testing.T) {
 	got := table(t, doc)
 	for _, line := range []string{
 		"guests.cc: no dctcp here (2 of 2 runs)", "network.rtt: no delay (1 of 2 runs)",
-		"the run was cut short: its values are of the part that was run (1 of 2 runs)", "fairq in lab: not in this build",
+		"the run was cut short: its values cover the part that ran (1 of 2 runs)", "fairq in lab: not in this build",
 	} {
 		if !strings.Contains(got, "\n  "+line+"\n") {
 			t.Errorf("there is no line %q in\n%s", line, got)
@@ -108,7 +108,7 @@ func TestTable_NothingRan(t *testing.T) {
 	}
 }
 
-// A scheme that an axis does not touch stands beside the others at each of its values.
+// A scheme that does not use an axis is shown with the others at each of its values.
 func TestBlocks(t *testing.T) {
 	on := func(v string) map[string]string { return map[string]string{"cc": v} }
 	doc := &result.Document{Runs: []*result.Run{

@@ -13,7 +13,7 @@ import (
 	"weir/experiment/result"
 )
 
-// two is a document of two schemes: answers with a tail, long flows with a rate.
+// two returns a document of two schemes: answers with a tail, long flows with a rate.
 func two() *result.Document {
 	one := func(scheme string, law string, p99, mbps float64, drops int64, seed int64) *result.Run {
 		return &result.Run{
@@ -59,7 +59,7 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// Beside a verdict stands what keeps it from being of the whole experiment on a quiet machine.
+// Next to a verdict is a note if its runs are not of the whole experiment on a quiet machine.
 func TestConditions(t *testing.T) {
 	c := &result.Claim{Claim: "mine.mice.drops < droptail.mice.drops", World: "sim", Seeds: []int64{1, 2, 3}, Left: result.PerSeed{1, 1, 1}, Right: result.PerSeed{1, 1, 1}}
 	for _, tt := range []struct {
@@ -75,7 +75,7 @@ func TestConditions(t *testing.T) {
 			each(d, func(r *result.Run) { r.Busy = &result.Distribution{P90: 0.96} })
 		}},
 		{"3 seeds, busy machine in 1 of 6 runs", func(d *result.Document) { d.Runs[4].Busy = &result.Distribution{P90: 0.96} }},
-		{"3 seeds", func(d *result.Document) { d.Runs[3].Busy = &result.Distribution{P90: 1} }}, // ecn, which it is not about
+		{"3 seeds", func(d *result.Document) { d.Runs[3].Busy = &result.Distribution{P90: 1} }}, // ecn, which the claim is not about
 		{"3 seeds, cut short", func(d *result.Document) { d.Runs[0].Partial = true }},
 	} {
 		doc := two()
@@ -106,7 +106,7 @@ func each(d *result.Document, do func(*result.Run)) {
 	}
 }
 
-// Groups of one flow each have one table, whichever way they are shown.
+// Groups of one flow each have one table, in any form of display.
 func TestTable_GroupsOfOneFlow(t *testing.T) {
 	doc := &result.Document{Experiment: "x"}
 	for i, scheme := range []string{"droptail", "fairq"} {
@@ -138,7 +138,7 @@ func TestTable_GroupsOfOneFlow(t *testing.T) {
 	}
 }
 
-// Where bands overlap there is the colour of one of them: each is drawn on a ground of paper but the first.
+// Where bands overlap, the colour is that of one of them: each but the first has a background of paper.
 func TestDraw_BandsDoNotMix(t *testing.T) {
 	box := func(low, high float64) plotter.XYs {
 		return plotter.XYs{{X: 0, Y: low}, {X: 1, Y: low}, {X: 1, Y: high}, {X: 0, Y: high}}

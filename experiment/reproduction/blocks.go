@@ -67,7 +67,7 @@ func pagesNamed(root, ending string) ([]string, error) {
 // block matches the part of a page that holds an experiment's results.
 var block = regexp.MustCompile(`(?s)<!-- results of ([^ ]+) -->\n(.*?)<!-- end of results -->`)
 
-// withBlocks brings the tables of a page up to what is committed of a world.
+// withBlocks updates the tables of a page from the committed results of a world.
 func withBlocks(root string, laws *experiment.Laws, page []byte, world string) ([]byte, error) {
 	files, err := laws.Tree(filepath.Join(root, filesDir))
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *section) block(stands, world string) (string, error) {
 // claimsAt begins the line that leads to the claims.
 const claimsAt = "Claims: "
 
-// verdicts are the tables of claims and their causes, as report.Markdown writes them.
+// verdicts matches the tables of claims and their causes, as report.Markdown writes them.
 var verdicts = regexp.MustCompile(`(?ms)^(\*\*(The paper's claims|What this project asks|Other claims|Claims)\*\*: .*?|Causes:\n.*?)(^\* |\z)`)
 
 func withoutVerdicts(text string) string {

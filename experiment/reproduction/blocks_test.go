@@ -105,7 +105,7 @@ func TestPages_IncastFigures(t *testing.T) {
 		}
 		return result.Quantile(slices.Sorted(slices.Values(values)), 0.5)
 	}
-	digits := func(v float64) string { // as on the pages: three digits, 100 and more whole
+	digits := func(v float64) string { // as on the pages: three digits, whole numbers from 100
 		if v >= 99.95 {
 			return fmt.Sprintf("%.0f", v)
 		}

@@ -20,7 +20,7 @@ import (
 	"weir/experiment"
 )
 
-// Where things are below the root of the repository.
+// Paths below the root of the repository.
 const (
 	filesDir   = "experiments"
 	resultsDir = "results"
@@ -29,8 +29,8 @@ const (
 	PagePath = "docs/REPRODUCTION.md"
 )
 
-// labEnding is how pages are named with tables of runs in the lab whose measurements are not kept, between the marks of
-// report.Into.
+// labEnding ends the names of pages with tables of runs in the lab whose measurements are not stored, between the
+// marks of report.Into.
 const labEnding = "-experiments.md"
 
 const head = `# Reproduction
@@ -53,7 +53,7 @@ How to read a table:
   *busy machine*: in a tenth of the seconds or more, less than 5 % of the processors' time was idle.
 `
 
-// Page makes the page from the files below the root of the repository.
+// Page returns the page, made from the files below the root of the repository.
 func Page(root string, laws *experiment.Laws) ([]byte, error) {
 	files, err := laws.Tree(filepath.Join(root, filesDir))
 	if err != nil {
@@ -91,7 +91,7 @@ func Page(root string, laws *experiment.Laws) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeContents lists the experiments with how their claims came out.
+// writeContents lists the experiments with the verdicts on their claims.
 func writeContents(b *bytes.Buffer, sections []*section) {
 	marked := false
 	b.WriteString("\n| experiment | of | simulator: confirmed / refuted / undecided | lab |\n|---|---|---|---|\n")
@@ -144,7 +144,7 @@ func (s *section) writeFigures(b *bytes.Buffer) {
 	}
 }
 
-// labTables gives the place of the tables of an experiment's runs in the lab, as a link from docs, or "".
+// labTables returns the place of the tables of an experiment's runs in the lab, as a link from docs, or "".
 func labTables(root, id string) (string, error) {
 	names, err := pagesNamed(root, labEnding)
 	if err != nil {
@@ -167,7 +167,7 @@ func labTables(root, id string) (string, error) {
 	return "", nil
 }
 
-// cell keeps a text within its cell of a table.
+// cell escapes a text for a cell of a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
 }

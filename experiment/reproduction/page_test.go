@@ -14,7 +14,7 @@ import (
 	"weir/experiment/result"
 )
 
-// The pages are what the committed files give.
+// The committed pages are those that follow from the committed files.
 func TestPages_AreCommitted(t *testing.T) {
 	pages, err := Pages("../..", laws.All())
 	if err != nil || len(pages) < 5 {
@@ -59,8 +59,8 @@ claims:
   - {paper: "best", claim: "sicc.all.drops == 0"}
 `
 
-// repository makes the root of a repository with the experiment above, and results of it in one world or two, of the
-// file as it was run.
+// repository makes the root of a repository with the experiment above and results of it in one world or two, made
+// with the file as it was run.
 func repository(t *testing.T, world, asRun string, set ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -88,7 +88,7 @@ func repository(t *testing.T, world, asRun string, set ...string) string {
 	return root
 }
 
-// runsIn are both schemes' in one world, where drop-tail drops so many more.
+// runsIn returns runs of both schemes in one world; drop-tail drops more packets by more.
 func runsIn(world string, more int64) []*result.Run {
 	var out []*result.Run
 	for i, scheme := range []string{"droptail", "ecn"} {
@@ -104,7 +104,7 @@ func runsIn(world string, more int64) []*result.Run {
 	return out
 }
 
-// parsed is a file as a document holds it.
+// parsed returns a file as a document stores it.
 func parsed(t *testing.T, text string) []byte {
 	t.Helper()
 	f, err := laws.All().Parse("X1.yaml", []byte(text))
@@ -127,7 +127,7 @@ func page(t *testing.T, root string) string {
 	return string(text)
 }
 
-// From the sentence in the paper to place, value, figure, measurement, cause and command.
+// A reader can follow a claim from the paper's sentence to place, value, figure, measurement, cause and command.
 func TestPage_FollowAClaim(t *testing.T) {
 	text := page(t, repository(t, "sim", fileText))
 	for _, want := range []string{
@@ -172,7 +172,7 @@ func TestPage_TwoWorlds(t *testing.T) {
 	}
 }
 
-// Of a figure with a picture for each scheme a claim has its scheme's.
+// For a figure with one picture for each scheme, a claim shows its scheme's picture.
 func TestPage_FigureOfTheScheme(t *testing.T) {
 	root := repository(t, "sim", fileText)
 	file := strings.Replace(fileText, "bars: [all.drops]", "rates: [long]", 1)

@@ -24,23 +24,23 @@ type section struct {
 	link    string // to its file, from docs
 	part    string
 	columns []column
-	labPage string // with tables of the lab, as a link from docs
+	labPage string // the page with tables of the lab, as a link from docs
 }
 
-// column is what one world said in one summary.
+// column has the results of one world in one summary.
 type column struct {
-	beside  bool // both worlds were run side by side, at the lab's scale
+	beside  bool // both worlds were run together, at the lab's scale
 	ovs     bool // the lab's switches were Open vSwitches
 	world   string
 	doc     *result.Document // of this world alone
-	command string           // that repeats it
+	command string           // the command that repeats it
 	figures []figure
 	stale   string // a note on runs that are not of today's file
 }
 
 type figure struct{ name, link string }
 
-// kept are the directories of summaries, in order of their columns.
+// kept are the directories of summaries, in the order of their columns.
 var kept = []string{"sim", "lab-sim", "lab", "lab-ovs"}
 
 func newSection(root string, laws *experiment.Laws, e *experiment.Found) (*section, error) {
@@ -72,7 +72,7 @@ func newSection(root string, laws *experiment.Laws, e *experiment.Found) (*secti
 		for _, world := range slices.Sorted(maps.Keys(byWorld(doc))) {
 			c := column{beside: dir == "lab-sim", ovs: dir == "lab-ovs", world: world, doc: byWorld(doc)[world], command: report.Command(doc), figures: figures, stale: stale}
 			s.columns = append(s.columns, c)
-			figures = nil // one picture is of both worlds
+			figures = nil // one picture shows both worlds
 		}
 	}
 	return s, nil
@@ -84,7 +84,7 @@ func bringUp(doc *result.Document, file *experiment.File) (string, error) {
 	same, changed := "", file
 	if len(doc.Set) > 0 {
 		var err error
-		if changed, err = file.With(doc.Set); err != nil { // it has not those keys any more
+		if changed, err = file.With(doc.Set); err != nil { // the file no longer has those keys
 			same, changed = toBeRunAgain, file
 		}
 	}
@@ -95,7 +95,7 @@ func bringUp(doc *result.Document, file *experiment.File) (string, error) {
 	if same == "" {
 		same = staleness(now, doc)
 	}
-	doc.File = now // its axes, for claims
+	doc.File = now // its axes are needed for claims
 	return same, nil
 }
 
@@ -112,7 +112,7 @@ func readSummary(path string) (*result.Document, error) {
 	return doc, nil
 }
 
-// byWorld parts a document into those of its worlds.
+// byWorld splits a document into one for each world.
 func byWorld(doc *result.Document) map[string]*result.Document {
 	out := map[string]*result.Document{}
 	for _, r := range doc.Runs {
@@ -157,7 +157,7 @@ func staleness(now json.RawMessage, doc *result.Document) string {
 	return ""
 }
 
-// askedOf is that part of a file that decides how the runs of a document go.
+// askedOf returns the part of a file that determines the runs of a document.
 func askedOf(file json.RawMessage, doc *result.Document) (map[string]any, error) {
 	var f map[string]any
 	if err := json.Unmarshal(file, &f); err != nil {

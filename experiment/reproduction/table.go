@@ -13,7 +13,7 @@ import (
 	"weir/experiment/result"
 )
 
-// title names a column.
+// title returns the name of a column.
 func (c *column) title() string {
 	switch {
 	case c.world == experiment.WorldLab && c.ovs:
@@ -41,7 +41,7 @@ func (c *column) runs() string {
 	return text
 }
 
-// atLabScale marks counts of a simulator that did as the lab does.
+// atLabScale marks counts of a simulator that ran at the lab's scale.
 const atLabScale = " (1)"
 
 // counts returns the numbers of an experiment's claims by verdict in a world, or "" without results.
@@ -72,10 +72,10 @@ func verdict(c *result.Claim) string {
 	return "refuted"
 }
 
-// row is a claim at one point, and what each column says of it.
+// row is a claim at one point, with the decision of each column.
 type row struct {
 	where     string
-	decisions []*result.Claim // by column; nil: the column has no such point
+	decisions []*result.Claim // by column; nil: the column does not have this point
 }
 
 // rows decides a claim in every column.
@@ -97,7 +97,7 @@ func (s *section) rows(statement claim.Statement) []row {
 	return out
 }
 
-// asked is the right side of a claim where all columns have the same one.
+// asked returns the right side of a claim if it is the same in all columns.
 func (r *row) asked() (text string, together bool) {
 	for _, d := range r.decisions {
 		if d == nil {
@@ -114,7 +114,7 @@ func (r *row) asked() (text string, together bool) {
 	return text, true
 }
 
-// where names the point that a claim was decided at.
+// where returns the point that a claim was decided at.
 func where(c *result.Claim) string {
 	var out []string
 	for _, axis := range slices.Sorted(maps.Keys(c.For)) {
@@ -139,7 +139,7 @@ func undecided(rows []row) string {
 	return why
 }
 
-// writeClaims writes the table of the claims: the paper's, what this project asks, those that are nobody's.
+// writeClaims writes the table of the claims: the paper's, this project's, then the others.
 func (s *section) writeClaims(b *bytes.Buffer) {
 	if len(s.columns) == 0 {
 		return
@@ -194,7 +194,7 @@ func (s *section) writeClaims(b *bytes.Buffer) {
 	open.write(b)
 }
 
-// undecidedClaims are those that no column could decide, by the reason.
+// undecidedClaims are the claims that no column could decide, by reason.
 type undecidedClaims struct {
 	whys   []string
 	claims [][]string
@@ -218,7 +218,7 @@ func (u *undecidedClaims) write(b *bytes.Buffer) {
 	}
 }
 
-// rank puts the paper's claims first and those that are nobody's last.
+// rank orders the paper's claims first and the others last.
 func rank(s claim.Statement) int {
 	switch {
 	case s.Ours != "":
@@ -229,7 +229,7 @@ func rank(s claim.Statement) int {
 	return 2
 }
 
-// says words a claim, with its place in the paper.
+// says returns a claim with its place in the paper.
 func says(s claim.Statement) string {
 	text := "`" + s.Claim + "`"
 	switch {
@@ -244,7 +244,7 @@ func says(s claim.Statement) string {
 	return text
 }
 
-// figureLink links to the figure that shows a claim.
+// figureLink returns a link to the figure that shows a claim.
 func (s *section) figureLink(statement claim.Statement) string {
 	for i := range s.columns {
 		var names []string
@@ -258,7 +258,7 @@ func (s *section) figureLink(statement claim.Statement) string {
 	return ""
 }
 
-// note numbers a cause.
+// note returns the number of a cause.
 func note(cause string, causes *[]string) string {
 	if cause == "" {
 		return ""

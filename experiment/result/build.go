@@ -8,38 +8,39 @@ import (
 	"time"
 )
 
-// PayloadShareLab is the share of a link's rate that can be payload in the lab: its shaper (TBF)
-// counts 1514-byte frames (Ethernet header, no preamble, CRC or gap), of which 1448 bytes are
-// payload: 20 B IP, 20 B TCP, 12 B timestamps.
+// PayloadShareLab is the largest share of a link's rate that can be payload in the lab. Its shaper (TBF) counts
+// 1514-byte frames (Ethernet header, no preamble, CRC or gap) with 1448 bytes of payload. The rest is 14 B
+// Ethernet, 20 B IP, 20 B TCP and 12 B timestamps.
 const PayloadShareLab = 1448.0 / 1514
 
-// PayloadShareSim is the same on a simulated wire, where a frame takes 1538 bytes with preamble,
-// CRC and gap. Guests without timestamps have 1460 bytes of payload in it: see Raw.PayloadShare.
+// PayloadShareSim is the same on a simulated line, where a frame takes 1538 bytes with preamble, CRC and gap.
+// Guests without timestamps send 1460 bytes of payload in it: see Raw.PayloadShare.
 const PayloadShareSim = 1448.0 / 1538
 
-// Info says which run Raw was measured in. Durations are in the world's own time, as in Raw.
+// Info describes the run that Raw was measured in. Durations are in the world's own time, as in Raw.
 type Info struct {
 	World   string
 	Seed    int64
-	Scale   float64 // time_scale; 0 is 1
+	Scale   float64 // time_scale; 0 means 1
 	Scheme  string
 	Laws    []string
-	GuestCC string         // the guests' congestion control where it is one; else ""
+	GuestCC string         // the guests' congestion control if they have the same one, else ""
 	Params  map[string]any // typed configuration of each law, by the law's name; scaled
 	Axes    map[string]string
-	Switch  string        // what the lab's switches are, if not Linux bridges or routers
-	Series  time.Duration // measure.series; 0 is 10 ms of the experiment's time
+	Switch  string        // the kind of the lab's switches, if not Linux bridges or routers
+	Series  time.Duration // measure.series; 0 means 10 ms of the experiment's time
 	Windows map[string][2]time.Duration
 	// PayloadShare overrides Raw's and the world's; 0: Raw's, else PayloadShareLab for the lab and
 	// PayloadShareSim for the simulator.
 	PayloadShare float64
-	// Ideal is how long a flow would take alone on its path, in the world's time; 0: not known. May be nil.
+	// Ideal returns how long a flow would take alone on its path, in the world's time; 0: not known. It may be
+	// nil.
 	Ideal func(f *Flow, raw *Raw) time.Duration
 }
 
-// Build makes the statistics of one run out of what was measured, and brings times and rates back
-// to the experiment's own: measured times are divided by Info.Scale, rates multiplied by it. raw
-// is not kept and not changed.
+// Build calculates the statistics of one run from its measurements. It converts times and rates to the
+// experiment's own: measured times are divided by Info.Scale, rates multiplied by it. It neither keeps nor changes
+// raw.
 func Build(info Info, raw *Raw) *Run {
 	if info.Scale <= 0 {
 		info.Scale = 1
@@ -61,7 +62,7 @@ func Build(info Info, raw *Raw) *Run {
 	}
 	if raw.LostRecords > 0 {
 		run.Unmet = append(run.Unmet, UnmetTexts("measurement", Warning,
-			fmt.Sprintf("measurement: %d records did not fit, so nothing of ports and no drops are given", raw.LostRecords))...)
+			fmt.Sprintf("measurement: %d records did not fit, so metrics of ports and drops are absent", raw.LostRecords))...)
 	}
 	whole := b.window(span{0, raw.Duration, true})
 	run.Groups, run.Ports = whole.Groups, whole.Ports
@@ -79,15 +80,15 @@ func Build(info Info, raw *Raw) *Run {
 	return run
 }
 
-// builder holds what all parts of Build need of one run.
+// builder holds what all parts of Build need to know about a run.
 type builder struct {
 	Info
 	raw     *Raw
-	counted bool // ports were watched, and every drop and queue sample was recorded
+	counted bool // ports were recorded, with every drop and queue sample
 	groups  []string
 	flows   map[string][]int // indices into raw.Flows by group, in order of start
-	mice    map[string]int   // number of mice by group: one more than the largest index
-	// dropFlow is the flow that each drop belongs to, an index into raw.Flows, or -1.
+	mice    map[string]int   // number of mice by group: the largest index plus 1
+	// dropFlow is the flow of each drop, an index into raw.Flows, or -1.
 	dropFlow  []int
 	flowDrops []int64          // by flow
 	drops     map[string][]int // indices into raw.Drops by group
@@ -122,9 +123,9 @@ func (b *builder) index() {
 	}
 }
 
-// attribute finds the flow of each drop: of the flows with the packet's key, in either direction,
-// the latest that had started. Keys are used again, by requests on one connection and by ports
-// that come round. A packet dropped before any such flow started belongs to none (-1).
+// attribute finds the flow of each drop. Keys are reused, by requests on one connection and by ports that repeat:
+// of the flows with the packet's key, in either direction, it takes the last one that had started. A packet
+// dropped before any such flow started belongs to none (-1).
 func attribute(flows []Flow, drops []Drop) []int {
 	out := make([]int, len(drops))
 	if len(drops) == 0 {
@@ -165,8 +166,8 @@ func attribute(flows []Flow, drops []Drop) []int {
 	return out
 }
 
-// span is the time [from, to), in the world's time. The whole run takes in every flow and drop,
-// also those at its very edges.
+// span is the time [from, to), in the world's time. The whole run includes every flow and drop, also those at its
+// ends.
 type span struct {
 	from, to time.Duration
 	whole    bool
@@ -174,8 +175,8 @@ type span struct {
 
 func (s span) has(t time.Duration) bool { return s.whole || t >= s.from && t < s.to }
 
-// clip cuts a window of a run that was cut short down to the part that was measured. A run that
-// ended because all its flows had is not cut: nothing flowed in the rest.
+// clip shortens a window of a run that was cut short to the part that was measured. It does not shorten the window
+// of a run that ended because all flows had: nothing was sent in the rest.
 func (b *builder) clip(s span) span {
 	s.from = max(s.from, 0)
 	if b.raw.Partial {
@@ -232,10 +233,10 @@ func (b *builder) payloadShare() float64 {
 	return PayloadShareSim
 }
 
-// ms gives a time of the world in ms of the experiment.
+// ms converts a time of the world to ms of the experiment.
 func (b *builder) ms(d time.Duration) float64 { return float64(d) / 1e6 / b.Scale }
 
-// mbps gives the rate of n bytes in a time of the world, in Mbit/s of the experiment.
+// mbps returns the rate of n bytes in a time of the world, in Mbit/s of the experiment.
 func (b *builder) mbps(n float64, d time.Duration) float64 {
 	return n * 8 / d.Seconds() / 1e6 * b.Scale
 }

@@ -27,13 +27,13 @@ func udpKey(host, port int) Key {
 
 func split(path string) []string { return strings.Split(path, ".") }
 
-// cmpEmpty takes no list and an empty one for the same.
+// cmpEmpty treats no list and an empty one as equal.
 var cmpEmpty = cmpopts.EquateEmpty()
 
 func TestAttribute(t *testing.T) {
 	a, b := tcpKey(1, 1), tcpKey(1, 2)
 	flows := []Flow{
-		{Key: a, Start: 50 * ms}, {Key: a, Start: 10 * ms}, // the key is used again, and flows are in any order
+		{Key: a, Start: 50 * ms}, {Key: a, Start: 10 * ms}, // the key is reused, and flows are in any order
 		{Key: b, Start: 0}, {Key: b.Reverse(), Start: 20 * ms}, // the other end connects
 		{Key: udpKey(1, 1), Start: 0},
 	}
@@ -92,7 +92,7 @@ func TestAttribute_AgainstScan(t *testing.T) {
 	})
 }
 
-// The payload within windows and within steps is that of every instant added up.
+// The payload in windows and in steps is the sum over every instant.
 func TestBytes_AgainstEveryInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(low, high int, what string) time.Duration {
@@ -151,7 +151,7 @@ func TestBytes_AgainstEveryInstant(t *testing.T) {
 	})
 }
 
-// 130,000 flows and as many drops and samples are a matter of a second, not of minutes.
+// A run with 130,000 flows, and as many drops and samples, takes about a second, not minutes.
 func TestBuild_LargeRun(t *testing.T) {
 	const n = 130_000
 	raw := &Raw{Duration: n * ms, Bin: 10 * ms, Ports: []Port{{Name: "p", Labels: []string{"b"}, RateBps: 1e9}}}

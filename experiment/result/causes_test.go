@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The causes of a group's timeouts are known when they are of every flow, and absent, not 0, when they are not: the lab
-// knows of none.
+// The causes of a group's timeouts are known if they are known for every flow; otherwise they are absent, not 0.
+// The lab does not know them.
 func TestGroup_CausesOfTimeouts(t *testing.T) {
 	flow := func(group string, port int, timeouts int, c Causes) Flow {
 		return Flow{Group: group, Key: tcpKey(1, port), End: ms, Done: true, Timeouts: timeouts, Causes: c}
@@ -20,7 +20,7 @@ func TestGroup_CausesOfTimeouts(t *testing.T) {
 	}}
 	r := Build(Info{World: "sim", Scheme: "x"}, raw)
 	point(t, r, map[string]any{
-		"sim.timeouts": 7, "sim.timeouts_floss": 4, "sim.timeouts_lack": 2, // and one of a handshake
+		"sim.timeouts": 7, "sim.timeouts_floss": 4, "sim.timeouts_lack": 2, // and one in a handshake
 		"half.timeouts": 2, "half.timeouts_floss": nil, "half.timeouts_lack": nil,
 		"lab.timeouts": 2, "lab.timeouts_floss": nil, "lab.timeouts_lack": nil,
 		"udp.timeouts_floss": nil, "udp.timeouts_lack": nil,
@@ -33,7 +33,7 @@ func TestGroup_CausesOfTimeouts(t *testing.T) {
 	}
 }
 
-// What the run itself says of its share of payload goes before what its world has, and what is asked for before both.
+// The run's own share of payload overrides the world's; the one asked for overrides both.
 func TestBuild_PayloadShare(t *testing.T) {
 	for _, c := range []struct {
 		world     string

@@ -4,42 +4,42 @@ import (
 	"time"
 )
 
-// Detail is a run flow by flow and instant by instant, in the experiment's own time and rate:
-// what figures and Parquet rows are made of.
+// Detail is a run flow by flow and instant by instant, in the experiment's own time and rate: the input of figures
+// and Parquet rows.
 type Detail struct {
 	DurationMs float64
 	Flows      []FlowDetail
-	// Queues holds the backlog of each named port, by its label.
+	// Queues has the backlog of each named port, by its label.
 	Queues map[string][]QueueStep
-	// Rates holds the rate of each group in successive steps of StepMs from 0, in Mbit/s.
+	// Rates has the rate of each group in successive steps of StepMs from 0, in Mbit/s.
 	Rates  map[string][]float64
 	StepMs float64
 }
 
 // FlowDetail is one flow or request. Times are ms from the start of the traffic.
 type FlowDetail struct {
-	Group, Item    string // Item: of the file's traffic
+	Group, Item    string // Item: the traffic item of the file
 	Src, Dst       string
 	Mouse, Epoch   int
 	StartMs, EndMs float64
 	FCTMs          *float64 // nil: unfinished, or without a size
 	Bytes          int64
 	Size           *int64   // nil: none, or not known
-	Slowdown       *float64 // nil: unfinished, without a size, or not known what would be ideal
+	Slowdown       *float64 // nil: unfinished, without a size, or the ideal time is not known
 	Drops          *int64   // nil: not known
-	Timeouts       *int64   // nil: not known, or no TCP
-	FLoss, LAck    *int64   // of the Timeouts, see Causes; nil: not known, or no TCP
+	Timeouts       *int64   // nil: not known, or not TCP
+	FLoss, LAck    *int64   // of the Timeouts, see Causes; nil: not known, or not TCP
 	Missed         *bool    // nil: no deadline
 	Done, Endless  bool
-	// Rates is the flow's rate in successive steps of Detail.StepMs from 0, in Mbit/s; of a flow without
-	// a size, where there are at most RatedFlows of them.
+	// Rates is the flow's rate in successive steps of Detail.StepMs from 0, in Mbit/s. Only flows without a size
+	// have it, and only if there are at most RatedFlows of them.
 	Rates []float64
 }
 
-// RatedFlows is up to how many flows without a size each has its rate over time.
+// RatedFlows limits how many flows without a size have their rate over time.
 const RatedFlows = 64
 
-// GoodputMbps is the flow's payload over its active time; false when it had none.
+// GoodputMbps returns the flow's payload over its active time; false when it was never active.
 func (f *FlowDetail) GoodputMbps() (float64, bool) {
 	if f.EndMs <= f.StartMs {
 		return 0, false
@@ -47,7 +47,7 @@ func (f *FlowDetail) GoodputMbps() (float64, bool) {
 	return float64(f.Bytes) * 8 / 1e3 / (f.EndMs - f.StartMs), true
 }
 
-// QueueStep is a backlog that stood from FromMs to ToMs.
+// QueueStep is a backlog that lasted from FromMs to ToMs.
 type QueueStep struct {
 	FromMs, ToMs float64
 	Bytes        int64
@@ -108,7 +108,7 @@ func (b *builder) flowDetail(i int) FlowDetail {
 	return out
 }
 
-// flowRates fills in the rates of flows without a size, which go on for long and are few.
+// flowRates fills in the rates of flows without a size; these last long and are few.
 func (b *builder) flowRates(flows []FlowDetail) {
 	n := 0
 	for i := range flows {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// distribute sums up values; nil when there are none. The order of values is not changed.
+// distribute summarises values; nil when there are none. It does not change their order.
 func distribute(values []float64) *Distribution {
 	n := len(values)
 	if n == 0 {
@@ -23,8 +23,8 @@ func distribute(values []float64) *Distribution {
 	}
 }
 
-// moments gives mean and standard deviation of the population, in two passes so that a small
-// deviation of large values is not lost.
+// moments returns mean and standard deviation of the population. It takes two passes, so that a small deviation of
+// large values is not lost.
 func moments(x []float64) (mean, sd float64) {
 	for _, v := range x {
 		mean += v
@@ -36,7 +36,7 @@ func moments(x []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(len(x)))
 }
 
-// Quantile interpolates between order statistics as Distribution says; x is sorted, not empty.
+// Quantile interpolates between order statistics as described at Distribution; x must be sorted and not empty.
 func Quantile(x []float64, p float64) float64 {
 	h := float64(len(x)-1) * p
 	i := int(h)
@@ -46,14 +46,14 @@ func Quantile(x []float64, p float64) float64 {
 	return x[i] + (h-float64(i))*(x[i+1]-x[i])
 }
 
-// level is a value that stood for a time, seen by a number of samples.
+// level is a value that lasted for a time, with the number of samples that saw it.
 type level struct {
 	value   float64
 	weight  time.Duration
 	samples int64
 }
 
-// distributeTime sums up a quantity over time; nil when there is no time. It sorts levels.
+// distributeTime summarises a quantity over time; nil when there is no time. It sorts levels.
 func distributeTime(levels []level) *Distribution {
 	var total, samples int64
 	mean := 0.0
@@ -91,7 +91,7 @@ func distributeTime(levels []level) *Distribution {
 	return d
 }
 
-// expand writes every sample of the levels out.
+// expand returns every sample of the levels.
 func expand(levels []level) []float64 {
 	n := int64(0)
 	for _, l := range levels {
@@ -106,7 +106,7 @@ func expand(levels []level) []float64 {
 	return out
 }
 
-// jain is Jain's fairness index; nil when it is not defined (no values, or all 0).
+// jain returns Jain's fairness index; nil when it is not defined (no values, or all 0).
 func jain(x []float64) *float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range x {

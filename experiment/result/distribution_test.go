@@ -47,7 +47,7 @@ func TestDistributeTime(t *testing.T) {
 	if d := distributeTime(nil); d != nil {
 		t.Errorf("no time gave %+v", d)
 	}
-	// 10 ms in all: 6 at 0, 3 at 10, 1 at 100. At or below 10 for exactly 90 % of the time.
+	// 10 ms in total: 6 at 0, 3 at 10, 1 at 100. At or below 10 for exactly 90 % of the time.
 	got := distributeTime([]level{{100, 1 * ms, 2}, {0, 6 * ms, 12}, {10, 3 * ms, 6}})
 	want := &Distribution{20, 13, math.Sqrt((6*169 + 3*9 + 87*87) / 10.0), 0, 0, 0, 0, 10, 10, 100, 100}
 	if diff := cmp.Diff(want, got, near); diff != "" {
@@ -55,7 +55,7 @@ func TestDistributeTime(t *testing.T) {
 	}
 }
 
-// Levels with weights are the same as every unit of time written out.
+// Levels with weights give the same as every unit of time written out.
 func TestDistributeTime_AgainstEveryInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var levels []level
@@ -67,7 +67,7 @@ func TestDistributeTime_AgainstEveryInstant(t *testing.T) {
 			instants = append(instants, slices.Repeat([]float64{v}, int(n))...)
 		}
 		slices.Sort(instants)
-		slow := func(p float64) float64 { // least value at or below which a share p of the instants lie
+		slow := func(p float64) float64 { // smallest value at or below which a share p of the instants lie
 			for i, v := range instants {
 				if float64(i+1) >= p*float64(len(instants)) {
 					return v

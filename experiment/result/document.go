@@ -12,32 +12,31 @@ import (
 	"weir/law"
 )
 
-// Document is everything one call of weir yields, and the JSON that it prints and stores. Times
-// are milliseconds and rates Mbit/s (10^6 bit/s), both of the experiment's own time and rate (see
-// Run.Scale), sizes are bytes. What does not apply or could not be measured is absent, never 0;
-// a 0 was measured.
+// Document is the result of one call of weir, and the JSON that it prints and stores. Times are milliseconds and
+// rates Mbit/s (10^6 bit/s), both in the experiment's own time and rate (see Run.Scale); sizes are bytes. A metric
+// that does not apply or could not be measured is absent, never 0; a 0 was measured.
 type Document struct {
 	Experiment string          `json:"experiment"`
 	Weir       string          `json:"weir"` // version that made it
 	Host       Host            `json:"host"`
 	File       json.RawMessage `json:"file,omitempty"` // the experiment file as it was run
-	Set        []string        `json:"set,omitempty"`  // KEY=VALUE: what was changed in it for these runs
+	Set        []string        `json:"set,omitempty"`  // KEY=VALUE: changes of the file for these runs
 	Skipped    []Skip          `json:"skipped"`
 	Runs       []*Run          `json:"runs"`
 	Claims     []Claim         `json:"claims"`
 
-	// Laws are those of the build: they say how their metrics are shown, and which are baselines. They are not part of the
-	// JSON: who reads a document sets them.
+	// Laws are the laws of the build: how their metrics are shown, and which are baselines. They are not part of
+	// the JSON; the reader of a document sets them.
 	Laws law.Specs `json:"-"`
 }
 
-// Host is the machine that the experiment ran on.
+// Host is the machine that ran the experiment.
 type Host struct {
 	Kernel string `json:"kernel"` // release, as uname -r
 	CPUs   int    `json:"cpus"`
 }
 
-// Skip is a scheme that was asked for and cannot run in a world.
+// Skip is a scheme that was asked for but cannot run in a world.
 type Skip struct {
 	Scheme string `json:"scheme"`
 	World  string `json:"world"`
@@ -52,110 +51,110 @@ type Run struct {
 	Scheme  string            `json:"scheme"`
 	Laws    []string          `json:"laws"`
 	GuestCC string            `json:"guest_cc,omitempty"`
-	Switch  string            `json:"switch,omitempty"` // what the lab's switches were; absent: Linux bridges, or routers
+	Switch  string            `json:"switch,omitempty"` // kind of the lab's switches; absent: Linux bridges, or routers
 	Params  map[string]any    `json:"params"`           // the laws' configuration, and the value of each axis by its name
-	Axes    map[string]string `json:"axes,omitempty"`   // the axes alone; a claim's [axis=value] selects by them
+	Axes    map[string]string `json:"axes,omitempty"`   // the axes alone, for [axis=value] in claims
 	Partial bool              `json:"partial"`          // cut short
-	Unmet   []Unmet           `json:"unmet"`            // asked for and not as asked
-	// RTTus is the round trip on the idle network as measured, in µs: the one time that is not
-	// brought back to the experiment's own scale.
+	Unmet   []Unmet           `json:"unmet"`            // settings and requests that were not fulfilled
+	// RTTus is the measured round trip of the idle network, in µs. It is the only time that is not converted to
+	// the experiment's own scale.
 	RTTus *float64 `json:"rtt_us,omitempty"`
-	// Busy is over seconds of the machine's clock: the share of all its processors that was not idle.
+	// Busy is a distribution over seconds of the machine's clock: the share of all its processors that was not
+	// idle.
 	Busy *Distribution `json:"busy,omitempty"`
 	By   *Maker        `json:"by,omitempty"`
-	// PayloadShare is the largest throughput_mbps there can be on a full link, as a share of the
-	// link's rate, as the guests' TCP has it: see PayloadShareLab and PayloadShareSim.
+	// PayloadShare is the largest possible throughput_mbps of a full link, as a share of the link's rate, with the
+	// guests' TCP: see PayloadShareLab and PayloadShareSim.
 	PayloadShare float64                `json:"payload_share"`
 	Groups       map[string]*Group      `json:"groups"`
 	Ports        map[string]*PortResult `json:"ports"`
 	Windows      map[string]Window      `json:"windows,omitempty"`
 
-	// Behind holds, in a summary, the values behind some distributions, by their paths.
+	// Behind has, in a summary, the values of some distributions, by their paths.
 	Behind map[string][]float64 `json:"values,omitempty"`
 
-	// Detail is what figures and Parquet rows are made of. It is not part of the JSON.
+	// Detail is the input of figures and Parquet rows. It is not part of the JSON.
 	Detail *Detail `json:"-"`
 }
 
-// Maker says what made a run, for a document may hold runs of several days.
+// Maker describes the build, kernel and time of a run: a document may have runs of several days.
 type Maker struct {
 	Weir   string    `json:"weir"`
 	Kernel string    `json:"kernel"`
 	Ended  time.Time `json:"ended"`
-	TookS  float64   `json:"took_s"` // seconds, with building the network and taking it down
+	TookS  float64   `json:"took_s"` // seconds, including building and removing the network
 }
 
-// Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse,
-// deadlines and timeouts are of the flows that start in it; bytes, throughput, goodput, jain,
-// series, drops, marks, utilisation and queue are of what happens in it. Where the instants cut a
-// bin of bytes or a sample, it counts in proportion.
+// Window is the part of a run between two instants [from, to). Counts of flows, fct_ms, by_mouse, deadlines and
+// timeouts cover the flows that start in it. Bytes, throughput, goodput, jain, series, drops, marks, utilisation
+// and queue cover the events in it. A bin of bytes or a sample that lies partly in the window counts in
+// proportion.
 type Window struct {
 	Groups map[string]*Group      `json:"groups"`
 	Ports  map[string]*PortResult `json:"ports"`
 }
 
-// Group is what the flows of one group met with.
+// Group has the metrics of the flows of one group.
 type Group struct {
 	Flows      int `json:"flows"`      // started
 	Unfinished int `json:"unfinished"` // of these: given up, cut off, failed
-	// NeverConnected counts those of Flows whose connection never opened. Absent for UDP, and when not known of every flow.
+	// NeverConnected counts the Flows whose connection never opened. Absent for UDP, and if not known for every
+	// flow.
 	NeverConnected *int `json:"never_connected,omitempty"`
-	// Live is over time: how many were under way.
+	// Live is the number of flows in progress, over time.
 	Live  *Level `json:"live,omitempty"`
 	Bytes int64  `json:"bytes"` // payload at the receiving programs
-	// Drops are the group's packets, in both directions, dropped at any port. Absent when records
-	// of drops were lost.
+	// Drops are the group's packets, in both directions, dropped at any port. Absent when records of drops were
+	// lost.
 	Drops *int64 `json:"drops,omitempty"`
-	// Timeouts are RTO events of the group's TCP flows. Absent when not known of every one.
+	// Timeouts are RTO events of the group's TCP flows. Absent if not known for every flow.
 	Timeouts         *int64 `json:"timeouts,omitempty"`
 	FlowsWithTimeout *int64 `json:"flows_with_timeout,omitempty"`
-	// FLoss and LAck are those of the timeouts for which a full window loss (FLoss-TO) or a lack of ACKs
-	// (LAck-TO) is the cause; a handshake's are neither. Absent when not known of every flow: the lab does
-	// not know.
+	// FLoss and LAck count the timeouts that a full window loss (FLoss-TO) or a lack of ACKs (LAck-TO) caused; a
+	// handshake's timeouts are neither. Absent if not known for every flow: the lab does not know them.
 	FLoss *int64 `json:"timeouts_floss,omitempty"`
 	LAck  *int64 `json:"timeouts_lack,omitempty"`
 	// ThroughputMbps is the group's payload over the length of the window (the whole run if none).
 	ThroughputMbps *float64 `json:"throughput_mbps,omitempty"`
-	// FCT is over finished flows that have a size, in ms.
+	// FCT is the distribution over finished flows with a size, in ms.
 	FCT *Distribution `json:"fct_ms,omitempty"`
-	// Goodput is over flows: each one's payload over its own active time, in Mbit/s.
+	// Goodput is the distribution over flows: the payload of each over its own active time, in Mbit/s.
 	Goodput *Distribution `json:"goodput_mbps,omitempty"`
 	// Jain is Jain's index of the flows' goodput: (Σx)² / (n Σx²), 1/n to 1.
 	Jain *float64 `json:"jain,omitempty"`
-	// Series is over time: the group's rate in each full step of measure.series, in Mbit/s.
+	// Series is the distribution over time of the group's rate in each full step of measure.series, in Mbit/s.
 	Series *Distribution `json:"series_mbps,omitempty"`
-	// Settling is how soon flows without a size have their shares when one of them joins or leaves.
+	// Settling measures how soon flows without a size have fair shares after one of them joins or leaves.
 	Settling *Settling `json:"settling,omitempty"`
 	ByMouse  *ByMouse  `json:"by_mouse,omitempty"`
-	// Slowdown is over the flows of FCT: each one's completion time over what it would take alone on its
-	// path. Absent when that is not known of every one.
+	// Slowdown is the distribution over the flows of FCT: completion time divided by the time that the flow would
+	// take alone on its path. Absent if that is not known for every flow.
 	Slowdown *Distribution `json:"slowdown,omitempty"`
-	// BySize tells small flows from large ones; of a group whose sizes are not all of one class.
+	// BySize separates the flows by size; absent if all sizes are in one class.
 	BySize    *BySize    `json:"by_size,omitempty"`
 	Deadlines *Deadlines `json:"deadlines,omitempty"`
 
-	values map[string][]float64 // behind the distributions, by metric
+	values map[string][]float64 // of the distributions, by metric
 }
 
-// Level is a number that goes up and down, over time.
+// Level is a number over time: its mean and maximum.
 type Level struct {
 	Mean float64 `json:"mean"`
 	Max  float64 `json:"max"`
 }
 
-// ByMouse is the papers' view: for each mouse (a pair of hosts and a connection index) a figure
-// over its epochs or requests, then the distribution of that figure over the mice. A flow that
-// did not finish counts as UnfinishedScoreMs.
+// ByMouse has the papers' metrics: for each mouse (a pair of hosts and a connection index) a figure over its
+// epochs or requests, then the distribution of that figure over the mice. A flow that did not finish counts as
+// UnfinishedScoreMs.
 type ByMouse struct {
 	Mean  *Distribution `json:"mean_ms,omitempty"` // the papers' AFCT
 	SD    *Distribution `json:"sd_ms,omitempty"`   // population
 	P99   *Distribution `json:"p99_ms,omitempty"`
 	Max   *Distribution `json:"max_ms,omitempty"`
-	Drops *Distribution `json:"drops,omitempty"` // packets of a mouse dropped, all epochs together
+	Drops *Distribution `json:"drops,omitempty"` // dropped packets of a mouse, all epochs together
 }
 
-// BySize divides the flows of a group by how much they were to send, in decades. A class is absent when
-// no flow is of it.
+// BySize divides the flows of a group by the bytes they had to send, in decades. A class without flows is absent.
 type BySize struct {
 	To1KB     *SizeClass `json:"to_1kb,omitempty"` // up to 1000 bytes
 	To10KB    *SizeClass `json:"to_10kb,omitempty"`
@@ -165,7 +164,7 @@ type BySize struct {
 	Above10MB *SizeClass `json:"above_10mb,omitempty"`
 }
 
-// SizeClass is what the flows of a class of sizes met with; see Group.
+// SizeClass has the metrics of the flows of a size class; see Group.
 type SizeClass struct {
 	Flows      int           `json:"flows"`
 	Unfinished int           `json:"unfinished"`
@@ -173,45 +172,45 @@ type SizeClass struct {
 	Slowdown   *Distribution `json:"slowdown,omitempty"`
 }
 
-// UnfinishedScoreMs is what an unfinished flow counts for in ByMouse, in ms of the experiment's
-// own time: the published scripts of paper 003 score so.
+// UnfinishedScoreMs is the completion time of an unfinished flow in ByMouse, in ms of the experiment's own time,
+// as in the published scripts of paper 003.
 const UnfinishedScoreMs = 2000
 
-// Deadlines counts the flows that have one. An unfinished flow missed it.
+// Deadlines counts the flows with a deadline. An unfinished flow missed it.
 type Deadlines struct {
 	Flows  int `json:"flows"`
 	Missed int `json:"missed"`
-	// MissedIDs says which: epoch x (number of mice in the group) + mouse, from 0. With one epoch
+	// MissedIDs lists the flows that missed: epoch x (number of mice in the group) + mouse, from 0. With one epoch
 	// this is the index of the mouse.
 	MissedIDs []int `json:"missed_ids"`
 }
 
-// PortResult is what was seen at one port. The pseudo-port "all" has only the drops, of every port.
+// PortResult has the metrics of one port. The pseudo-port "all" has only the drops, of every port.
 type PortResult struct {
 	RateMbps    *float64 `json:"rate_mbps,omitempty"`
 	BufferBytes *int64   `json:"buffer_bytes,omitempty"`
-	// Queue is over time: each length weighs as long as it stood; N is the number of samples.
+	// Queue is the distribution over time: each length is weighted by its duration; N is the number of samples.
 	Queue *Distribution `json:"queue_bytes,omitempty"`
 	Drops *int64        `json:"drops,omitempty"` // packets; absent when records of drops were lost
-	Marks *int64        `json:"marks,omitempty"` // packets that left with CE and came without
-	// Utilisation is the share of the port's rate that was used, 0 to 1, frames counted as the
-	// port's shaper counts them.
+	Marks *int64        `json:"marks,omitempty"` // packets that arrived without CE and left with it
+	// Utilisation is the used share of the port's rate, 0 to 1; frames have the size that the port's shaper
+	// counts.
 	Utilisation *float64 `json:"utilisation,omitempty"`
-	// Law is what laws counted and held here.
+	// Law has the laws' own metrics at this port.
 	Law LawResult `json:"law,omitempty"`
 
-	levels []level              // behind Queue
-	values map[string][]float64 // behind Law, by metric
+	levels []level              // of Queue
+	values map[string][]float64 // of Law, by metric
 }
 
-// AllPorts is the name of the pseudo-port that stands for every port together.
+// AllPorts is the name of the pseudo-port for all ports together.
 const AllPorts = "all"
 
-// Distribution sums up a set of values, or a quantity over time. Quantiles of a set of n values
-// are interpolated between order statistics: with the sorted values x[0..n-1] and h = (n-1)p it
-// is x[⌊h⌋] + (h-⌊h⌋)(x[⌊h⌋+1] - x[⌊h⌋]), the "type 7" of Hyndman and Fan and the default of R
-// and NumPy. Quantiles over time are the least level that the quantity did not exceed for at least
-// the share p of the time. SD is of the population (divisor n).
+// Distribution summarises a set of values, or a quantity over time. Quantiles of a set of n values are
+// interpolated between order statistics. With the sorted values x[0..n-1] and h = (n-1)p, a quantile is x[⌊h⌋] +
+// (h-⌊h⌋)(x[⌊h⌋+1] - x[⌊h⌋]): the "type 7" of Hyndman and Fan, the default of R and NumPy. A quantile over time is
+// the smallest level that the quantity did not exceed for at least the share p of the time. SD is that of the
+// population (divisor n).
 type Distribution struct {
 	N    int     `json:"n"`
 	Mean float64 `json:"mean"`
@@ -226,33 +225,33 @@ type Distribution struct {
 	Max  float64 `json:"max"`
 }
 
-// Claim is one claim of the file, decided in one world for one point on the axes that it leaves
-// open.
+// Claim is one claim of the file, decided in one world for one point on the axes that it leaves open.
 type Claim struct {
 	Claim string `json:"claim"`
-	Paper string `json:"paper,omitempty"` // what the paper says, where the claim is the paper's
-	Ours  string `json:"ours,omitempty"`  // what this project asks, where it is ours
-	// Source is where in the paper it stands, Value what the paper has for the left side, Figure the name of
-	// the figure that shows it.
+	Paper string `json:"paper,omitempty"` // the paper's statement, if the claim is the paper's
+	Ours  string `json:"ours,omitempty"`  // what this project asks, if the claim is its own
+	// Source is the place in the paper. Value is the paper's value of the left side. Figure is the name of the
+	// figure that shows it.
 	Source string            `json:"source,omitempty"`
 	Value  string            `json:"value,omitempty"`
 	Figure string            `json:"figure,omitempty"`
 	World  string            `json:"world"`
 	For    map[string]string `json:"for"`
-	Seeds  []int64           `json:"seeds,omitempty"` // that Left and Right are given for, in order
+	Seeds  []int64           `json:"seeds,omitempty"` // of Left and Right, in order
 	Left   PerSeed           `json:"left"`
 	Right  PerSeed           `json:"right"`
-	// Holds is nil when it could not be decided: a metric is absent, something was divided by 0, or something fatal is unmet.
+	// Holds is nil when the claim could not be decided: a metric is absent, a division by 0, or a fatal unmet
+	// setting.
 	Holds *bool `json:"holds"`
-	// Undecided: the claim is about something that was not asked for, or something fatal is unmet in a run that it
-	// compares (see Unmet), which is no failure.
+	// Undecided is true if the claim is about something that was not asked for, or if an unmet setting (see Unmet)
+	// is fatal to a run that it compares. This is not a failure.
 	Undecided bool   `json:"undecided,omitempty"`
-	Why       string `json:"why,omitempty"` // what is missing, when Holds is nil
-	// Because is the cause that the file gives for the claim not holding; it means nothing where it holds.
+	Why       string `json:"why,omitempty"` // the reason when Holds is nil
+	// Because is the cause that the file gives if the claim does not hold; ignore it if the claim holds.
 	Because string `json:"because,omitempty"`
 }
 
-// PerSeed holds one value for each seed. NaN stands for "could not be had" and is null in JSON.
+// PerSeed has one value for each seed. NaN means that there is no value; it is null in JSON.
 type PerSeed []float64
 
 // MarshalJSON writes NaN and infinities as null.
@@ -282,8 +281,8 @@ func (s *PerSeed) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// WriteJSON writes the document, indented, with a final newline. Lists that the format promises
-// are [] when empty.
+// WriteJSON writes the document, indented, with a final newline. Lists that the format guarantees are [] when
+// empty.
 func (d *Document) WriteJSON(w io.Writer) error {
 	out := *d
 	if out.Skipped == nil {
@@ -309,8 +308,8 @@ func (d *Document) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// ReadJSON reads a stored document. It refuses what is not one: another shape, something after it,
-// runs that could not be shown.
+// ReadJSON reads a stored document. It refuses a file of another form, with text after the document, or with runs
+// that could not be shown.
 func ReadJSON(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
 	var d Document
@@ -318,10 +317,10 @@ func ReadJSON(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("read results: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read results: there is more after the document")
+		return nil, errors.New("read results: there is text after the document")
 	}
 	if d.Experiment == "" {
-		return nil, errors.New("read results: no \"experiment\": this is no document of weir run --json")
+		return nil, errors.New("read results: no \"experiment\": this is not a document of weir run --json")
 	}
 	for i, r := range d.Runs {
 		if err := r.check(); err != nil {
@@ -331,7 +330,7 @@ func ReadJSON(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// check says what makes a run unusable by those who read documents.
+// check returns why a run is unusable for readers of documents, or nil.
 func (r *Run) check() error {
 	if r == nil || r.World == "" || r.Scheme == "" {
 		return errors.New("world and scheme are needed")

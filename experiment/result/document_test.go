@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// contract is the shape that readers of the JSON were promised; {} stands for a distribution.
+// contract is the form of the JSON that readers rely on; {} is a distribution.
 const contract = `{"experiment":"incast","weir":"v0.1.0","host":{"kernel":"6.18","cpus":2},"file":{},"skipped":[],
  "runs":[{"world":"lab","seed":1,"scale":1,"scheme":"fairq","laws":["fairq"],"guest_cc":"cubic","params":{},"partial":false,"unmet":[],"rtt_us":210,
   "groups":{"mice":{"flows":2720,"unfinished":0,"bytes":31280000,"drops":0,"timeouts":0,"flows_with_timeout":0,"throughput_mbps":0,
@@ -52,7 +52,7 @@ func TestDocument_HasTheShapeThatWasPromised(t *testing.T) {
 	missing(t, "", want, got)
 }
 
-// missing reports what is in want and, by name and value, not in got.
+// missing reports the parts of want that got lacks, by name and value.
 func missing(t *testing.T, path string, want, got any) {
 	t.Helper()
 	switch w := want.(type) {
@@ -85,7 +85,7 @@ func missing(t *testing.T, path string, want, got any) {
 	}
 }
 
-// goldenDocument has one of everything, and something absent of everything that can be.
+// goldenDocument has one of everything, and one absent value of everything that can be absent.
 func goldenDocument() *Document {
 	raw := &Raw{
 		RTT: 214500, Duration: 40 * ms, Bin: 10 * ms, Unmet: UnmetTexts("network.rtt", Note, "network.rtt: the lab cannot set delay"),
@@ -168,7 +168,7 @@ func TestReadJSON_Refuses(t *testing.T) {
 		{"nothing", "", "EOF"},
 		{"something else", `{"name":"x"}`, `no "experiment"`},
 		{"a list", `[]`, "cannot unmarshal array"},
-		{"more than one", `{"experiment":"x"}{}`, "more after the document"},
+		{"more than one", `{"experiment":"x"}{}`, "text after the document"},
 		{"text for a number", run(`{"world":"lab","scheme":"a","scale":"1"}`), "scale"},
 		{"no run", run(`null`), "runs[0]: world and scheme are needed"},
 		{"no scheme", run(`{"world":"lab","scale":1}`), "runs[0]: world and scheme"},
@@ -183,7 +183,7 @@ func TestReadJSON_Refuses(t *testing.T) {
 	}
 }
 
-// What the reader takes can be written, read again as the same, and asked for any metric.
+// A document that the reader accepts can be written, read again as the same, and asked for any metric.
 func FuzzReadJSON(f *testing.F) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "document.json"))
 	if err != nil {
@@ -226,7 +226,7 @@ func TestMetric_Paths(t *testing.T) {
 	r := goldenDocument().Runs[0]
 	r.Windows["mice"] = Window{Groups: map[string]*Group{"flows": {Flows: 99}}}
 	point(t, r, map[string]any{
-		"mice.flows": 2, // the group, not the window of that name
+		"mice.flows": 2, // the group, not the window with that name
 		"mice":       nil, "": nil, "nobody.flows": nil, "mice.fct_ms": nil, "mice.fct_ms.p42": nil, "mice.fct_ms.p99.x": nil, "mice.deadlines.missed_ids": nil,
 		"loaded": nil, "loaded.mice": nil, "loaded.nobody.flows": nil, "mice.values": nil, "bottleneck.levels": nil, "mice.-": nil,
 		"elephants.deadlines.missed": nil, "mice.deadlines.missed": 2, "loaded.mice.deadlines.flows": 2, "all.drops": 2, "all.marks": nil,
@@ -243,7 +243,7 @@ func TestMetric_Paths(t *testing.T) {
 	}
 }
 
-// Every distribution that a claim may name has the values behind it that its statistics are of.
+// Every distribution that a claim may name has the values that its statistics come from.
 func TestValues_AreThoseOfTheDistribution(t *testing.T) {
 	found := map[string]bool{}
 	check := func(r *Run, subject []string, names []string) {

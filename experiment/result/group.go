@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// group makes the statistics of one group within a span.
+// group calculates the statistics of one group in a span.
 func (b *builder) group(name string, s span) *Group {
 	g := &Group{values: map[string][]float64{}}
 	payload := 0.0
@@ -55,7 +55,7 @@ func (b *builder) group(name string, s span) *Group {
 	return g
 }
 
-// distribution sums values up and keeps them under the metric's path.
+// distribution summarises values and keeps them under the metric's path.
 func (g *Group) distribution(path string, values []float64) *Distribution {
 	if len(values) > 0 {
 		g.values[path] = values
@@ -63,7 +63,7 @@ func (g *Group) distribution(path string, values []float64) *Distribution {
 	return distribute(values)
 }
 
-// overlap is how long a flow was active within a span.
+// overlap returns how long a flow was active in a span.
 func overlap(f *Flow, s span) time.Duration {
 	if s.whole {
 		return f.End - f.Start
@@ -71,8 +71,8 @@ func overlap(f *Flow, s span) time.Duration {
 	return min(f.End, s.to) - max(f.Start, s.from)
 }
 
-// bytesIn is the payload of a flow that arrived within a span: exact when the flow lies in it,
-// else by its bins, a bin that is cut in proportion to the flow's active time in it.
+// bytesIn returns the payload of a flow that arrived in a span. It is exact when the flow lies in the span.
+// Otherwise it uses the flow's bins; a bin at the edge counts in proportion to the flow's active time.
 func (b *builder) bytesIn(f *Flow, s span) float64 {
 	if s.whole || f.Start >= s.from && f.End <= s.to {
 		return float64(f.Bytes)
@@ -95,8 +95,8 @@ func (b *builder) bytesIn(f *Flow, s span) float64 {
 	return sum
 }
 
-// pieces tells when a flow's bytes arrived: n bytes evenly over [lo, hi], or at lo where both are
-// the same. Without bins they are spread over the flow's active time.
+// pieces reports when a flow's bytes arrived: n bytes evenly over [lo, hi], or at lo if both are equal. Without
+// bins they are spread over the flow's active time.
 func (b *builder) pieces(f *Flow, each func(lo, hi time.Duration, n float64)) {
 	if len(f.Delivered) == 0 || b.raw.Bin <= 0 {
 		if f.Bytes > 0 {
@@ -107,14 +107,14 @@ func (b *builder) pieces(f *Flow, each func(lo, hi time.Duration, n float64)) {
 	for _, d := range f.Delivered {
 		from := time.Duration(d.Bin) * b.raw.Bin
 		lo, hi := max(from, f.Start), min(from+b.raw.Bin, f.End)
-		if hi < lo { // a clock's rounding put the bytes outside the flow's time
+		if hi < lo { // rounding of a clock put the bytes outside the flow's time
 			lo, hi = from, from
 		}
 		each(lo, hi, float64(d.Bytes))
 	}
 }
 
-// rates is the group's rate in each full step of measure.series from the start of the span.
+// rates returns the group's rate in each full step of measure.series from the start of the span.
 func (b *builder) rates(name string, s span) []float64 {
 	steps := int((s.to - s.from) / b.Series)
 	if steps <= 0 {
@@ -183,8 +183,8 @@ func btoi(b bool) int {
 
 const udp = 17
 
-// timeouts counts RTO events of the group's TCP flows that start in the span. They are known only
-// when they are known of every such flow: a flow's events have no time of their own.
+// timeouts counts RTO events of the group's TCP flows that start in the span. The count is known only if it is
+// known for every such flow: a flow's events have no time of their own.
 func (b *builder) timeouts(g *Group, name string, s span) {
 	events, with, tcp := int64(0), int64(0), false
 	floss, lack, known := int64(0), int64(0), true
@@ -212,7 +212,7 @@ func (b *builder) timeouts(g *Group, name string, s span) {
 	}
 }
 
-// byMouse sums up, over the mice, figures that each has over its epochs.
+// byMouse summarises, over the mice, figures that each mouse has over its epochs.
 func (b *builder) byMouse(g *Group, name string, s span) {
 	fct := map[int][]float64{}
 	for _, i := range b.flows[name] {
@@ -255,7 +255,7 @@ func (b *builder) byMouse(g *Group, name string, s span) {
 	}
 }
 
-// missed says whether a flow with a deadline missed it.
+// missed reports whether a flow with a deadline missed it.
 func missed(f *Flow) bool { return !f.Done || f.FCT() > f.Deadline }
 
 // deadlines counts the flows that start in the span and have a deadline.

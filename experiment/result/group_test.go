@@ -59,7 +59,7 @@ func TestGroup_CompletionTimes(t *testing.T) {
 		"other.fct_ms.n":    nil, "other.unfinished": 1, "other.goodput_mbps.max": 0, "other.jain": nil,
 		"other.throughput_mbps": 0, "other.by_mouse.mean_ms.max": 2000,
 		"long.fct_ms.n": nil, "long.by_mouse.mean_ms.n": nil, "long.timeouts": 2, "long.deadlines.flows": nil,
-		// In the window: the flows that start in it, but every byte of the time.
+		// The window has the flows that start in it, but all bytes that arrive in it.
 		"late.g.flows": 2, "late.g.unfinished": 1, "late.g.fct_ms.max": 4.0, "late.g.fct_ms.n": 1,
 		"late.g.bytes": 525, "late.g.throughput_mbps": 525 * 8 / 0.05 / 1e6, "late.g.goodput_mbps.n": 3,
 		"late.long.flows": 0, "late.long.timeouts": nil,
@@ -69,7 +69,7 @@ func TestGroup_CompletionTimes(t *testing.T) {
 	}
 }
 
-// A lab that runs 5 times slower yields the figures of the experiment as written.
+// A lab that runs 5 times slower gives the figures of the experiment as written.
 func TestBuild_Unscales(t *testing.T) {
 	build := func(scale time.Duration) *Run {
 		info := Info{
@@ -115,9 +115,9 @@ func TestGroup_GoodputOverOwnActiveTime(t *testing.T) {
 	r := Build(Info{World: "sim", Scheme: "x", Windows: map[string][2]time.Duration{"w": {5 * ms, 7 * ms}, "half": {5250 * us, 7 * ms}}}, raw)
 	point(t, r, map[string]any{
 		"g.goodput_mbps.n": 2, "g.goodput_mbps.min": 8.0, "g.goodput_mbps.max": 8.0, "g.jain": 1.0,
-		// 8000 B in 2 ms; 600 B in the half millisecond that is left of the second flow.
+		// 8000 B in 2 ms; 600 B in the remaining half millisecond of the second flow.
 		"w.g.goodput_mbps.max": 32.0, "w.g.goodput_mbps.min": 9.6, "w.g.bytes": 8600, "w.g.jain": 41.6 * 41.6 / (2 * (32*32 + 9.6*9.6)),
-		// A quarter of bin 5 is cut off: 6000 B. Of the second flow's 600 B in [5, 5.5) half is left.
+		// A quarter of bin 5 is outside: 6000 B. Of the second flow's 600 B in [5, 5.5), half remain.
 		"half.g.bytes": 6300,
 	})
 }
@@ -172,7 +172,7 @@ func TestGroup_Deadlines(t *testing.T) {
 		flow(2, 1, 20*ms, true), flow(1, 1, 21*ms, true), flow(0, 0, 5*ms, false), flow(0, 1, 5*ms, true), without,
 	}}
 	r := Build(Info{World: "lab", Scheme: "x"}, raw)
-	// Exactly in time is in time. Three mice: mouse 1 of epoch 1 is 1 x 3 + 1.
+	// A flow that ends exactly at its deadline met it. Three mice: mouse 1 of epoch 1 is 1 x 3 + 1.
 	want := &Deadlines{Flows: 4, Missed: 2, MissedIDs: []int{0, 4}}
 	if diff := cmp.Diff(want, r.Groups["g"].Deadlines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -197,8 +197,8 @@ func TestGroup_Timeouts(t *testing.T) {
 	})
 }
 
-// A window of a run that was cut short is measured over what there is of it, and one that was not
-// reached is absent. Of a run that ended because its flows had, the rest of a window is quiet.
+// A window of a run that was cut short covers only the part that ran; a window that was not reached is absent. If
+// a run ended because its flows had, the rest of a window counts as idle.
 func TestBuild_PartialWindows(t *testing.T) {
 	raw := Raw{Duration: 30 * ms, Partial: true, Ports: watched, Flows: []Flow{
 		{Group: "g", Key: tcpKey(1, 1), End: 30 * ms, Done: true, Endless: true, Bytes: 30000},

@@ -9,11 +9,11 @@ import (
 	"weir/law"
 )
 
-// LawResult is what laws measured of themselves at a port, metric by metric. Its JSON is an object: a distribution by the
-// name of each metric over time, a number by that of each total.
+// LawResult is the laws' own metrics at a port. Its JSON is an object: each metric over time is a distribution
+// under its name, each total a number.
 type LawResult []LawMetric
 
-// LawMetric is one metric: Over, or Total where that is nil.
+// LawMetric is one metric: Over, or if that is nil, Total.
 type LawMetric struct {
 	Name  string
 	Over  *Distribution
@@ -46,7 +46,7 @@ func (r LawResult) MarshalJSON() ([]byte, error) {
 func (r *LawResult) UnmarshalJSON(text []byte) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	if t, err := in.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("what laws measured is no JSON object: %w", err)
+		return fmt.Errorf("metrics of laws: not a JSON object: %w", err)
 	}
 	*r = LawResult{}
 	for in.More() {
@@ -71,7 +71,7 @@ func (r *LawResult) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// metric gives a metric's value by its path below law: flows mean, acks.
+// metric returns a metric's value by its path below law, such as "flows mean" or "acks".
 func (r LawResult) metric(path []string) any {
 	for i := range r {
 		if m := &r[i]; len(path) > 0 && m.Name == path[0] {
@@ -84,8 +84,8 @@ func (r LawResult) metric(path []string) any {
 	return nil
 }
 
-// paths lists the metrics that laws have here: paths of numbers below a port, law.flows.mean, and of
-// distributions, law.flows.
+// paths lists the metrics of laws at this port: paths of numbers below a port (law.flows.mean), and of
+// distributions (law.flows).
 func (r LawResult) paths() (numbers, distributions []string) {
 	for _, m := range r {
 		if m.Over == nil {
@@ -98,7 +98,7 @@ func (r LawResult) paths() (numbers, distributions []string) {
 	return numbers, distributions
 }
 
-// lawPaths lists the paths below a port of laws' metrics of one kind, all numbers of each.
+// lawPaths lists the paths below a port of laws' metrics of one kind, with all numbers of each.
 func lawPaths(metrics []law.Metric, kind law.MetricKind) []string {
 	var out []string
 	for _, m := range metrics {
@@ -113,7 +113,7 @@ func lawPaths(metrics []law.Metric, kind law.MetricKind) []string {
 	return out
 }
 
-// laws sums up what laws held of a port; nothing where there was none.
+// laws summarises the laws' samples of a port; nothing if there are none.
 func (b *builder) laws(out *PortResult, p *Port, s span) {
 	var order []string
 	values := map[string][]float64{}
@@ -138,7 +138,7 @@ func (b *builder) laws(out *PortResult, p *Port, s span) {
 	}
 }
 
-// lawTotals is what laws counted at all their ports.
+// lawTotals returns what laws counted at all their ports.
 func (b *builder) lawTotals() LawResult {
 	var out LawResult
 	for _, v := range b.raw.LawTotals {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// live is how many of the group's flows were under way, over the part of the span from the first of them
-// that was to the last.
+// live returns how many of the group's flows were in progress. It covers the part of the span from the first such
+// flow to the last.
 func (b *builder) live(name string, s span) *Level {
 	type change struct {
 		at time.Duration

@@ -14,7 +14,7 @@ func TestLive(t *testing.T) {
 	raw := &Raw{Duration: 12 * time.Second, Bin: time.Second, Flows: []Flow{flow(2, 6), flow(2, 4), flow(4, 10), flow(5, 5)}}
 	info := Info{World: "lab", Scale: 1, Windows: map[string][2]time.Duration{"late": {5 * time.Second, 12 * time.Second}}}
 	r := Build(info, raw)
-	// 2 flows from 2 to 6 s, then 1 to 10 s; nothing is said of the time when none was.
+	// 2 flows from 2 to 6 s, then 1 to 10 s; the time without flows does not count.
 	if l := r.Groups["g"].Live; l == nil || l.Mean != 1.5 || l.Max != 2 {
 		t.Errorf("live: %+v, want 1.5 on average and at most 2", l)
 	}

@@ -10,14 +10,14 @@ import (
 	"weir/law"
 )
 
-// Metric gives one number of the run by its path in the document, names separated:
+// Metric returns one number of the run by its path in the document, the names as separate elements:
 //
-//	mice fct_ms p99                      of a group, over the whole run
-//	loaded elephants throughput_mbps     of a group, in a window
-//	bottleneck queue_bytes mean          of a port; "all drops" is of every port
+//	mice fct_ms p99                      a group, over the whole run
+//	loaded elephants throughput_mbps     a group, in a window
+//	bottleneck queue_bytes mean          a port; "all drops" has those of every port
 //
-// Where a window has the name of a group or port, the group or port is meant. The result is false
-// when the metric is absent or there is nothing of that name.
+// If a window has the name of a group or port, the path means the group or port. The result is false when the
+// metric is absent or the name does not exist.
 func (r *Run) Metric(path []string) (float64, bool) {
 	subject, rest := r.subject(path)
 	if subject == nil {
@@ -26,11 +26,10 @@ func (r *Run) Metric(path []string) (float64, bool) {
 	return number(reflect.ValueOf(subject), rest)
 }
 
-// Values gives the values behind a distribution, in no particular order: of each flow (fct_ms,
-// goodput_mbps), each mouse (by_mouse.*), each step (series_mbps), each sample (queue_bytes). The
-// path is Metric's without the statistic: mice fct_ms. The result is false when the distribution
-// is absent, and in a document that was read from JSON, which does not hold them but for a few in a Summary.
-// The slice is the run's own: it must not be changed.
+// Values returns the values of a distribution, in no particular order: one for each flow (fct_ms, goodput_mbps),
+// each mouse (by_mouse.*), each step (series_mbps), each sample (queue_bytes). The path is Metric's without the
+// statistic: mice fct_ms. The result is false when the distribution is absent, and for a document that was read
+// from JSON: it has no values, apart from a few in a Summary. The caller must not change the slice.
 func (r *Run) Values(path []string) ([]float64, bool) {
 	if v, ok := r.Behind[strings.Join(path, ".")]; ok {
 		return v, true
@@ -50,7 +49,7 @@ func (r *Run) Values(path []string) ([]float64, bool) {
 	return nil, false
 }
 
-// subject finds the group or port that a path begins with, and what follows it.
+// subject finds the group or port that a path begins with, and returns the rest of the path.
 func (r *Run) subject(path []string) (any, []string) {
 	if len(path) < 2 {
 		return nil, nil
@@ -105,7 +104,7 @@ func number(v reflect.Value, path []string) (float64, bool) {
 	return 0, false
 }
 
-// fieldNamed gives the index of the exported field with this JSON name, or -1.
+// fieldNamed returns the index of the exported field with this JSON name, or -1.
 func fieldNamed(t reflect.Type, name string) int {
 	for i := range t.NumField() {
 		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -116,10 +115,11 @@ func fieldNamed(t reflect.Type, name string) int {
 	return -1
 }
 
-// GroupMetrics lists every path below a group that is a number: "fct_ms.p99", "drops".
+// GroupMetrics lists every path below a group that has a number: "fct_ms.p99", "drops".
 func GroupMetrics() []string { return numbers(reflect.TypeFor[Group](), "") }
 
-// PortMetrics lists every path below a port that is a number: "queue_bytes.mean", "drops", and those of laws' metrics.
+// PortMetrics lists every path below a port that has a number: "queue_bytes.mean", "drops", and those of laws'
+// metrics.
 func PortMetrics(laws []law.Metric) []string {
 	return append(numbers(reflect.TypeFor[PortResult](), ""), lawPaths(laws, law.OverTime)...)
 }
@@ -129,8 +129,8 @@ func AllPortsMetrics(laws []law.Metric) []string {
 	return append([]string{"drops"}, lawPaths(laws, law.Total)...)
 }
 
-// Metrics lists every path below this port that is a number, and those of Run.Values: what any port has, and what laws
-// measured here.
+// Metrics lists every path below this port that has a number, and those that Run.Values takes: the metrics of any
+// port, and those of the laws at this one.
 func (p *PortResult) Metrics() (numbers, distributions []string) {
 	of, over := p.Law.paths()
 	all := PortMetrics(nil)
@@ -177,7 +177,7 @@ func numbers(t reflect.Type, prefix string) []string {
 	return nil
 }
 
-// The metrics that tables compare runs by, in the order in which they are shown: of a group and of a port.
+// The metrics that tables compare, in the order in which they are shown: of a group and of a port.
 var (
 	mainOfGroup = []string{
 		"flows", "unfinished", "never_connected", "bytes", "live.mean",
@@ -218,7 +218,7 @@ func MainMetrics(runs []*Run, laws []law.Metric) [][]string {
 	return out
 }
 
-// names collects the names that any run has, sorted; all ports together come last.
+// names collects the names that any run has, sorted; "all" comes last.
 func names(runs []*Run, of func(*Run) []string) []string {
 	seen := map[string]bool{}
 	for _, r := range runs {
@@ -233,8 +233,8 @@ func names(runs []*Run, of func(*Run) []string) []string {
 	return out
 }
 
-// AxisNumber gives the value of an axis as a number: as it is, a duration in ms, a rate in Mbit/s, a size in bytes, a
-// limit in packets. The result is false for what is none of these.
+// AxisNumber returns the value of an axis as a number: a plain number, a duration in ms, a rate in Mbit/s, a size
+// in bytes, a limit in packets. The result is false for any other value.
 func AxisNumber(text string) (float64, bool) {
 	if v, err := strconv.ParseFloat(text, 64); err == nil {
 		return v, true

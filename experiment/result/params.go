@@ -9,9 +9,8 @@ import (
 	"weir/law"
 )
 
-// params puts the fields of every law's configuration side by side, in the experiment's own time
-// and rate, and the value of each axis under its name. A field that two laws set differently
-// stands as law.field for the later one.
+// params merges the fields of all laws' configurations, in the experiment's own time and rate, and adds the value
+// of each axis under its name. If two laws set a field differently, the later law's is under law.field.
 func (b *builder) params() map[string]any {
 	out := map[string]any{}
 	for _, name := range b.lawNames() {
@@ -28,7 +27,7 @@ func (b *builder) params() map[string]any {
 	return out
 }
 
-// lawNames lists the laws that have a configuration: in their order, then what else there is.
+// lawNames lists the laws with a configuration: first those of the run in order, then any others.
 func (b *builder) lawNames() []string {
 	var names, rest []string
 	for _, name := range b.Laws {
@@ -45,7 +44,7 @@ func (b *builder) lawNames() []string {
 	return append(names, rest...)
 }
 
-// fields gives the JSON fields of a configuration; none of a value that is no JSON object.
+// fields returns the JSON fields of a configuration; none if it is not a JSON object.
 func fields(config any) map[string]any {
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -58,8 +57,7 @@ func fields(config any) map[string]any {
 	return out
 }
 
-// unscale copies a configuration with every law.Duration divided by scale and every law.Rate
-// multiplied by it.
+// unscale copies a configuration with every law.Duration divided by scale and every law.Rate multiplied by it.
 func unscale(config any, scale float64) any {
 	if config == nil || scale == 1 {
 		return config

@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FlowRow is one row of flows.parquet: one flow or request. Times are ms of the experiment's own
-// time, from the start of the traffic. A null is a value that does not apply or is not known.
+// FlowRow is one row of flows.parquet: one flow or request. Times are ms of the experiment's own time, from the
+// start of the traffic. A null is a value that does not apply or is not known.
 type FlowRow struct {
 	Run      int32    `parquet:"run"` // index into the document's runs
 	World    string   `parquet:"world,dict"`
@@ -20,7 +20,7 @@ type FlowRow struct {
 	GuestCC  string   `parquet:"guest_cc,dict"`
 	Axes     string   `parquet:"axes,dict"` // "guest_cc=cubic,load=0.5"
 	Group    string   `parquet:"group,dict"`
-	Src      string   `parquet:"src,dict"` // where the data came from
+	Src      string   `parquet:"src,dict"` // the node that sent the data
 	Dst      string   `parquet:"dst,dict"`
 	Mouse    int32    `parquet:"mouse"`
 	Epoch    int32    `parquet:"epoch"`
@@ -28,8 +28,8 @@ type FlowRow struct {
 	End      float64  `parquet:"end"`
 	FCT      *float64 `parquet:"fct,optional"`      // null: unfinished, or without a size
 	Bytes    int64    `parquet:"bytes"`             // payload that reached the receiving program
-	Size     *int64   `parquet:"size,optional"`     // payload that was to; null: without a size, or not known
-	Slowdown *float64 `parquet:"slowdown,optional"` // fct over that of a flow alone on the path
+	Size     *int64   `parquet:"size,optional"`     // payload it had to send; null: without a size, or not known
+	Slowdown *float64 `parquet:"slowdown,optional"` // fct divided by that of a flow alone on the path
 	Drops    *int64   `parquet:"drops,optional"`
 	Timeouts *int64   `parquet:"timeouts,optional"`
 	FLoss    *int64   `parquet:"timeouts_floss,optional"`
@@ -53,10 +53,10 @@ type SeriesRow struct {
 	Value   float64 `parquet:"value"`
 }
 
-// queueGridMs is the step in which series.parquet gives queues, in ms.
+// queueGridMs is the step of queues in series.parquet, in ms.
 const queueGridMs = 1.0
 
-// AxesText writes the values of axes as one text, in the order of their names.
+// AxesText returns the values of axes as one text, in the order of their names.
 func AxesText(axes map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(axes)) {
@@ -65,7 +65,7 @@ func AxesText(axes map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// WriteFlows writes flows.parquet: every flow of every run that has its Detail.
+// WriteFlows writes flows.parquet: every flow of every run that has a Detail.
 func (d *Document) WriteFlows(w io.Writer) error {
 	out := parquet.NewGenericWriter[FlowRow](w, parquet.Compression(&parquet.Snappy),
 		parquet.KeyValueMetadata("experiment", d.Experiment),
@@ -119,13 +119,13 @@ func (d *Document) WriteSeries(w io.Writer) error {
 	return nil
 }
 
-// series makes the rows of one run, one list for each What; row holds what they share.
+// series returns the rows of one run, one list for each What; row has the values that they share.
 func (d *Detail) series(row SeriesRow) [][]SeriesRow {
 	var out [][]SeriesRow
 	for _, label := range slices.Sorted(maps.Keys(d.Queues)) {
 		row.What = label + ".queue_bytes"
 		var rows []SeriesRow
-		next := 0 // a grid point by its number, so that no rounding adds up
+		next := 0 // the number of a grid point, so that rounding errors do not add up
 		for _, s := range d.Queues[label] {
 			for t := float64(next) * queueGridMs; t < s.ToMs; t = float64(next) * queueGridMs {
 				if t >= s.FromMs {

@@ -13,7 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// Everything that a row can say or leave out comes back from the file.
+// All values of a row, present or absent, are the same after reading the file.
 func TestParquet_ReadsBack(t *testing.T) {
 	k := tcpKey(1, 1000)
 	raw := &Raw{
@@ -45,8 +45,8 @@ func TestParquet_ReadsBack(t *testing.T) {
 	at := func(what string, t, value float64) SeriesRow {
 		return SeriesRow{1, "lab", 3, "ecn", "reno", "a=1,b=2", what, t, value}
 	}
-	// Nothing is known between 3.5 and 5 ms, so the grid's point at 4 ms is missing. 500 B in 2 ms
-	// are 2 Mbit/s; half of the flow's time in bin [2, 4) ms is within it.
+	// Nothing is known between 3.5 and 5 ms, so the grid's point at 4 ms is missing. 500 B in 2 ms are 2 Mbit/s;
+	// half of the flow's time in bin [2, 4) ms is in it.
 	series := []SeriesRow{
 		at("b.queue_bytes", 0, 7), at("b.queue_bytes", 1, 7), at("b.queue_bytes", 2, 9), at("b.queue_bytes", 3, 9), at("b.queue_bytes", 5, 4),
 		at("mice.rate_mbps", 0, 0), at("mice.rate_mbps", 2, 2), at("mice.rate_mbps", 4, 0),
@@ -56,7 +56,7 @@ func TestParquet_ReadsBack(t *testing.T) {
 	}
 }
 
-// A run's row holds each axis as written and as a number, and a metric where the run has it.
+// A run's row has each axis as written and as a number, and the metrics that the run has.
 func TestRunRows_ReadBack(t *testing.T) {
 	ended := time.Date(2026, 11, 22, 12, 0, 0, 5e6, time.UTC)
 	first := &Run{

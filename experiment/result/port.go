@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// port makes the statistics of one port within a span. Queue, marks and utilisation are over the
-// part of the span that was sampled. Without samples they are absent, and so is everything when
-// records were lost: the recorder's figures are too small then.
+// port calculates the statistics of one port in a span. Queue, marks and utilisation cover the part of the span
+// that was sampled. Without samples they are absent. If records were lost everything is absent: the recorder's
+// figures are then too small.
 func (b *builder) port(p *Port, s span) *PortResult {
 	out := &PortResult{}
 	if p.RateBps > 0 {
@@ -28,8 +28,8 @@ func (b *builder) port(p *Port, s span) *PortResult {
 	return out
 }
 
-// levelsIn cuts the samples down to the span. A sample stands from its point of the grid to the
-// next one, and counts where its point lies in the span.
+// levelsIn returns the samples in the span. A sample lasts from its point of the grid to the next, and counts if
+// its point lies in the span.
 func levelsIn(samples []Sample, s span) []level {
 	var out []level
 	for i := range samples {
@@ -48,7 +48,7 @@ func levelsIn(samples []Sample, s span) []level {
 
 func ceilDiv(a, b time.Duration) int64 { return int64((a + b - 1) / b) }
 
-// counters fills in what comes of the difference of counters between the ends of the span.
+// counters fills in the differences of counters between the ends of the span.
 func (b *builder) counters(out *PortResult, p *Port, s span) {
 	if len(p.Samples) == 0 {
 		return
@@ -61,7 +61,7 @@ func (b *builder) counters(out *PortResult, p *Port, s span) {
 	}
 	marks := counterAt(p.Samples, to, marksOf) - counterAt(p.Samples, from, marksOf)
 	sent := counterAt(p.Samples, to, sentOf) - counterAt(p.Samples, from, sentOf)
-	if marks < 0 || sent < 0 { // the counters were set back: the device was replaced
+	if marks < 0 || sent < 0 { // the counters were reset: the device was replaced
 		return
 	}
 	out.Marks = new(int64(math.Round(marks)))
@@ -73,8 +73,8 @@ func (b *builder) counters(out *PortResult, p *Port, s span) {
 func marksOf(s *Sample) uint64 { return s.Marks }
 func sentOf(s *Sample) uint64  { return s.Sent }
 
-// counterAt gives a counter at time t, not before the first sample. A counter stands still through
-// the points of one sample, and is taken to rise evenly from the last of them to the next sample.
+// counterAt returns a counter at time t, not before the first sample. A counter is constant over the points of one
+// sample, and is assumed to rise linearly from the last of them to the next sample.
 func counterAt(samples []Sample, t time.Duration, of func(*Sample) uint64) float64 {
 	i, found := slices.BinarySearchFunc(samples, t, func(s Sample, t time.Duration) int { return cmp.Compare(s.At, t) })
 	if !found {

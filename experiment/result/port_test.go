@@ -12,7 +12,7 @@ import (
 
 func TestPort(t *testing.T) {
 	bottleneck := Port{Name: "s->r", Labels: []string{"bottleneck", "out"}, RateBps: 8e6, Buffer: 5000, Samples: []Sample{
-		// Still until 3 ms, then 1000 B are sent each ms, the last point being at 9 ms.
+		// Idle until 3 ms, then 1000 B are sent each ms; the last point is at 9 ms.
 		{At: 0, Step: ms, Count: 4, Backlog: 0, Sent: 500, Marks: 7},
 		{At: 4 * ms, Step: ms, Count: 1, Backlog: 2000, Sent: 1500, Marks: 8},
 		{At: 5 * ms, Step: ms, Count: 1, Backlog: 4000, Sent: 2500, Marks: 10},
@@ -30,8 +30,8 @@ func TestPort(t *testing.T) {
 		"unsampled.drops": 0, "unsampled.queue_bytes.n": nil, "unsampled.marks": nil, "unsampled.utilisation": nil, "unsampled.rate_mbps": nil,
 		"all.drops": 4, "all.queue_bytes.n": nil,
 		"all.law.acks": 9, "all.law.acks_rewritten": 5, "all.law.acks_told": 2, "all.law.acks_left": 3, "w.all.law.acks": nil,
-		// 0.5 ms of 0, then 1 ms each of 2000 and 4000, in 2.5 ms. Two points of the grid lie in it. At 3.5 ms half
-		// of the first step's 1000 B were sent.
+		// 0.5 ms of 0, then 1 ms each of 2000 and 4000, in 2.5 ms. Two points of the grid lie in it. At 3.5 ms
+		// half of the first step's 1000 B were sent.
 		"w.bottleneck.queue_bytes.n": 2, "w.bottleneck.queue_bytes.mean": 2400.0, "w.bottleneck.queue_bytes.min": 0,
 		"w.bottleneck.drops": 1, "w.bottleneck.utilisation": 1.0, "w.all.drops": 2,
 		"idle.bottleneck.queue_bytes.max": 0, "idle.bottleneck.utilisation": 0, "idle.bottleneck.marks": 0, "idle.all.drops": 0,
@@ -41,7 +41,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// What could not be measured is absent; what was measured as nothing is 0.
+// A value that could not be measured is absent; a measured value of nothing is 0.
 func TestBuild_AbsentIsNotZero(t *testing.T) {
 	flows := []Flow{{Group: "g", Key: tcpKey(1, 1), End: ms, Done: true, Bytes: 1}}
 	samples := []Sample{{At: 0, Step: ms, Count: 10}}
@@ -72,7 +72,7 @@ func TestBuild_AbsentIsNotZero(t *testing.T) {
 	}
 }
 
-// Samples cut by a window are the same as every instant of the window looked up.
+// Samples clipped by a window give the same as every instant of the window looked up.
 func TestLevels_AgainstEveryInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var samples []Sample

@@ -12,8 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// RunRow is the part of a row of runs.parquet that every experiment has: what was run, and on what terms. Beside it
-// stand a column for each axis and one for each main metric: see WriteRuns.
+// RunRow has the columns of runs.parquet that every experiment has: the run and its conditions. There is also a
+// column for each axis and for each main metric: see WriteRuns.
 type RunRow struct {
 	Run        int32      `parquet:"run"` // as in flows.parquet and series.parquet
 	Experiment string     `parquet:"experiment,dict"`
@@ -35,20 +35,20 @@ type RunRow struct {
 	Payload    float64    `parquet:"payload_share"`
 }
 
-// numberSuffix is of the column that has an axis's values as numbers, besides the one that has them as written.
+// numberSuffix ends the name of the column with an axis's values as numbers; another column has them as written.
 const numberSuffix = "_number"
 
-// runColumn is a column that this experiment has and another may not.
+// runColumn is a column that depends on the experiment.
 type runColumn struct {
 	name string
-	kind reflect.Type // of its field: a pointer, nil where the run has no such value
+	kind reflect.Type // of its field: a pointer, nil if the run has no such value
 	of   func(*Run) any
 }
 
-// WriteRuns writes runs.parquet: a row for each run, with a column NAME for every axis, one NAME_number where all its
-// values are numbers (AxisNumber), and one for each of MainMetrics, called as in a claim without its scheme:
-// mice.fct_ms.p99. An axis that has the name of another column is called axis_NAME. A null is a value that does not
-// apply or is not known.
+// WriteRuns writes runs.parquet, a row for each run. It has a column NAME for every axis, a column NAME_number if
+// all its values are numbers (AxisNumber), and a column for each of MainMetrics, named as in a claim without its
+// scheme: mice.fct_ms.p99. An axis with the name of another column is called axis_NAME. A null is a value that
+// does not apply or is not known.
 func (d *Document) WriteRuns(w io.Writer) error {
 	columns := d.runColumns()
 	fixed := reflect.TypeFor[RunRow]()
@@ -91,7 +91,7 @@ func (d *Document) WriteRuns(w io.Writer) error {
 	return nil
 }
 
-// runRow fills in what every row has.
+// runRow fills in the columns that every experiment has.
 func (d *Document) runRow(i int) (RunRow, error) {
 	r := d.Runs[i]
 	params := map[string]any{}
@@ -175,7 +175,7 @@ func axisNames(runs []*Run) []string {
 	})
 }
 
-// isGuestCC says whether the column of the guests' congestion control holds the axis's values already.
+// isGuestCC reports whether the column of the guests' congestion control already has the axis's values.
 func (d *Document) isGuestCC(axis string) bool {
 	return !slices.ContainsFunc(d.Runs, func(r *Run) bool {
 		v, has := r.Axes[axis]
@@ -183,7 +183,7 @@ func (d *Document) isGuestCC(axis string) bool {
 	})
 }
 
-// isNumeric says whether every value on the axis is a number.
+// isNumeric reports whether every value on the axis is a number.
 func (d *Document) isNumeric(axis string) bool {
 	return !slices.ContainsFunc(d.Runs, func(r *Run) bool {
 		v, has := r.Axes[axis]

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// Settling says how soon long flows have their fair shares after one of them joined or left. A flow
-// has its share when its rate over settleSteps steps of measure.series is within settleWithin of it.
-// The fair share is the group's median rate divided by the number of flows, so flows that leave a link
-// idle have not settled. Times are in steps from the change: 0 means that no rate over settleSteps was
-// ever off.
+// Settling measures how soon long flows have their fair shares after one of them joined or left. A flow has its
+// share when its rate over settleSteps steps of measure.series is within settleWithin of it. The fair share is the
+// group's median rate divided by the number of flows, so flows that leave a link idle have not settled. Times are
+// in steps from the change: 0 means that no rate over settleSteps was outside.
 type Settling struct {
-	Changes   int `json:"changes"`   // a flow joined or left while others went on
-	Unreached int `json:"unreached"` // of these: before the next change never all had their shares at once
-	Unsettled int `json:"unsettled"` // of these: at the next change not all had them
-	// Reached is until all had their shares for the first time, Ms until they had them for good.
+	Changes   int `json:"changes"`   // a flow joined or left while others continued
+	Unreached int `json:"unreached"` // of these: before the next change, the flows never all had their shares at once
+	Unsettled int `json:"unsettled"` // of these: at the next change, not all had them
+	// Reached is the time until all had their shares for the first time, Ms until they had them for good.
 	Reached *Distribution `json:"reached_ms,omitempty"`
 	Ms      *Distribution `json:"ms,omitempty"`
-	// Held is the share of the time from the first change on in which all had them.
+	// Held is the share of the time, from the first change on, in which all had them.
 	Held *float64 `json:"held,omitempty"`
 }
 
-// A rate is over 10 steps, 100 ms where series is not set: at a fair share of 10 Mbit/s that is 86
-// segments, of which one burst more or less is a tenth. Less would measure the bursts.
+// A rate is taken over 10 steps, 100 ms if series is not set. At a fair share of 10 Mbit/s that is 86 segments;
+// one burst more or less is a tenth of them. A shorter time would measure the bursts.
 const (
 	settleSteps  = 10
 	settleWithin = 0.10
 )
 
-// history is what one flow had received by the end of each step.
+// history is the bytes that one flow had received by the end of each step.
 type history struct {
 	flow *Flow
 	step time.Duration
@@ -46,7 +45,7 @@ func (b *builder) history(f *Flow) history {
 	return h
 }
 
-// at gives the bytes received by time t, evenly within a step.
+// at returns the bytes received by time t, linear in a step.
 func (h *history) at(t time.Duration) float64 {
 	i := int(t / h.step)
 	if t <= 0 {
@@ -64,7 +63,7 @@ func (h *history) at(t time.Duration) float64 {
 
 func (h *history) active(t time.Duration) bool { return h.flow.Start <= t && h.flow.End > t }
 
-// settling looks at the changes within the span. It adds nothing when there were none.
+// settling measures the changes in the span. It adds nothing when there are none.
 func (b *builder) settling(g *Group, name string, s span) {
 	var flows []history
 	var events []time.Duration
@@ -129,11 +128,11 @@ func lastIndex(list []bool, v bool) int {
 	return -1
 }
 
-// change is an instant at which the number of flows became another, and when it did again.
+// change is an instant at which the number of flows changes, and the instant of the next change.
 type change struct{ at, next time.Duration }
 
-// changesAmong finds the changes before and after which there are flows. Those that follow each other
-// more closely than apart are one, which is at the last of them.
+// changesAmong finds the changes that have flows before and after. Changes that follow each other more closely
+// than apart count as one, at the time of the last.
 func changesAmong(flows []history, events []time.Duration, apart time.Duration) []change {
 	slices.Sort(events)
 	var at []time.Duration
@@ -145,7 +144,7 @@ func changesAmong(flows []history, events []time.Duration, apart time.Duration) 
 		at = append(at, t)
 	}
 	var out []change
-	for i := 1; i < len(at)-1; i++ { // the first begins it all, the last ends it
+	for i := 1; i < len(at)-1; i++ { // the first begins the run, the last ends it
 		if slices.ContainsFunc(flows, func(h history) bool { return h.active(at[i]) }) {
 			out = append(out, change{at[i], at[i+1]})
 		}
@@ -153,8 +152,8 @@ func changesAmong(flows []history, events []time.Duration, apart time.Duration) 
 	return out
 }
 
-// medianRate is the flows' common rate, in bytes a second: the median over pieces as long as those
-// that shares are measured over.
+// medianRate returns the flows' total rate, in bytes a second: the median over pieces as long as those used for
+// shares.
 func (b *builder) medianRate(flows []history, from, to time.Duration) float64 {
 	width := settleSteps * b.Series
 	var rates []float64
@@ -169,7 +168,7 @@ func (b *builder) medianRate(flows []history, from, to time.Duration) float64 {
 	return Quantile(rates, 0.5)
 }
 
-// shared tells, for the rates from each step after the change on, whether every flow had its share.
+// shared reports, for the rates from each step after the change on, whether every flow had its share.
 func (b *builder) shared(flows []history, c change, total float64) []bool {
 	width := settleSteps * b.Series
 	var active []*history

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// joinLeave is a run of three long flows on a link of 12000 bytes a step: one from 0 to 6 s, one from 2
-// to 6 s, one from 3 to 5 s. For late after each change they are but three tenths of the way from
-// their old shares to the new ones.
+// joinLeave is a run of three long flows on a link of 12000 bytes a step: one from 0 to 6 s, one from 2 to 6 s,
+// one from 3 to 5 s. For the time late after each change they have made only three tenths of the step from their
+// old shares to the new ones.
 func joinLeave(late time.Duration) *Run {
 	raw := &Raw{Duration: 6 * time.Second, Bin: 10 * ms, Ports: watched}
 	spans := [][2]time.Duration{{0, 6 * time.Second}, {2 * time.Second, 6 * time.Second}, {3 * time.Second, 5 * time.Second}}
@@ -42,27 +42,27 @@ func joinLeave(late time.Duration) *Run {
 		}
 		raw.Flows = append(raw.Flows, f)
 	}
-	// A flow with a size is no long flow: it changes nothing.
+	// A flow with a size is not a long flow: it changes nothing.
 	raw.Flows = append(raw.Flows, Flow{Group: "flows", Key: tcpKey(1, 9), Mouse: 9, Start: time.Second, End: 4 * time.Second, Done: true, Bytes: 1})
 	return Build(Info{World: "sim", Scheme: "x", Windows: map[string][2]time.Duration{"second": {2500 * ms, 4 * time.Second}}}, raw)
 }
 
 func TestSettling(t *testing.T) {
-	// Nobody is late: the 100 ms that follow the change are fair already.
+	// No flow is late: the 100 ms after the change are fair already.
 	point(t, joinLeave(0), map[string]any{
 		"flows.settling.changes": 3, "flows.settling.unsettled": 0, "flows.settling.ms.n": 3, "flows.settling.ms.max": 0,
 		"flows.settling.unreached": 0, "flows.settling.reached_ms.max": 0, "flows.settling.held": 1,
 		"second.flows.settling.changes": 1,
 	})
-	// A newcomer that has 0.3 of its share for one step has 0.93 of it over ten.
+	// A new flow that has 0.3 of its share for one step has 0.93 of it over ten.
 	point(t, joinLeave(10*ms), map[string]any{"flows.settling.ms.max": 0})
-	// When it does for 300 ms, the first ten steps with 0.9 begin at 290 ms. When one of three leaves, the
-	// others have 0.767 of their new shares: four such steps of ten are within a tenth.
+	// If it does for 300 ms, the first ten steps with 0.9 begin at 290 ms. When one of three leaves, the others
+	// have 0.767 of their new shares: four such steps of ten are within a tenth.
 	point(t, joinLeave(300*ms), map[string]any{
 		"flows.settling.unsettled": 0, "flows.settling.ms.n": 3, "flows.settling.ms.min": 260, "flows.settling.ms.max": 290,
 		"second.flows.settling.ms.mean": 290,
 	})
-	// Not before the next change, but for the one that has 2 s until then.
+	// Not before the next change, except for the change with 2 s until then.
 	point(t, joinLeave(time.Second), map[string]any{
 		"flows.settling.changes": 3, "flows.settling.unsettled": 2, "flows.settling.ms.n": 1, "flows.settling.ms.max": 990,
 		"flows.settling.unreached": 2, "flows.settling.reached_ms.mean": 990,
@@ -71,7 +71,7 @@ func TestSettling(t *testing.T) {
 	})
 }
 
-// Flows that begin and end together never joined or left one another; nor did one alone.
+// Flows that begin and end together do not join or leave one another; neither does a single flow.
 func TestSettling_WithoutChanges(t *testing.T) {
 	for _, starts := range [][]time.Duration{{0}, {0, 100 * us, 190 * ms}} {
 		raw := &Raw{Duration: 3 * time.Second, Bin: 10 * ms, Ports: watched}
@@ -82,8 +82,8 @@ func TestSettling_WithoutChanges(t *testing.T) {
 	}
 }
 
-// A change that follows another within 200 ms is the same one, which is then at its end; a link that
-// is left idle has nobody settled.
+// A change within 200 ms of another counts as the same change, at the time of the last. On a link that is left
+// idle no flow has settled.
 func TestSettling_ChangesTogether(t *testing.T) {
 	raw := &Raw{Duration: 4 * time.Second, Bin: 10 * ms, Ports: watched}
 	add := func(i int, start, end time.Duration, perBin func(at time.Duration) int32) {
@@ -100,7 +100,7 @@ func TestSettling_ChangesTogether(t *testing.T) {
 		}
 		return 5000 // also when it is alone again, from 3 s on
 	}
-	// Fair for a while, then not, then again: reached at once, but not for good.
+	// Fair for a time, then not, then again: reached at once, but not for good.
 	gone := func(at time.Duration) int32 {
 		if at >= 2*time.Second && at < 2200*ms {
 			return 1000
@@ -113,13 +113,13 @@ func TestSettling_ChangesTogether(t *testing.T) {
 	point(t, Build(Info{World: "sim", Scheme: "x"}, raw), map[string]any{
 		"g.settling.changes": 2, "g.settling.unsettled": 1, "g.settling.unreached": 1,
 		"g.settling.reached_ms.max": 0, "g.settling.ms.n": 1, "g.settling.ms.max": 1090,
-		// Of 181 starts of 100 ms those that have 0.2 s of a fifth in them by more than a step are off: 27.
-		// Of the 91 after the second change none is fair.
+		// Of 181 starts of 100 ms, 27 are off: those with more than a step in the 0.2 s at a fifth. Of the 91
+		// after the second change none is fair.
 		"g.settling.held": 154.0 / (181 + 91),
 	})
 }
 
-// Against a direct reading of the definition, step by step.
+// Checked against a direct reading of the definition, step by step.
 func TestHistory_IsTheBytesReceived(t *testing.T) {
 	raw := &Raw{Duration: 50 * ms, Bin: 10 * ms, Flows: []Flow{{
 		Start: 5 * ms, End: 45 * ms, Endless: true, Bytes: 700,

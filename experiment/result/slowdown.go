@@ -2,7 +2,7 @@ package result
 
 import "time"
 
-// size is how many bytes a flow was to send; 0: it has no size, or it is not known. A flow that is done has
+// size returns the bytes that a flow had to send; 0: it has no size, or it is not known. A flow that is done has
 // sent them.
 func (f *Flow) size() int64 {
 	switch {
@@ -14,7 +14,7 @@ func (f *Flow) size() int64 {
 	return f.Size
 }
 
-// ideal is how long a flow would take alone; 0: not known.
+// ideal returns how long a flow would take alone; 0: not known.
 func (b *builder) ideal(f *Flow) time.Duration {
 	if b.Ideal == nil {
 		return 0
@@ -24,9 +24,9 @@ func (b *builder) ideal(f *Flow) time.Duration {
 	return b.Ideal(&of, b.raw)
 }
 
-// classes are the classes of BySize, smallest first, with the largest size of each.
+// classes are the classes of BySize, smallest first, with the upper bound of each in bytes.
 var classes = []struct {
-	name string // of its JSON
+	name string // in JSON
 	text string
 	most int64
 	of   func(*BySize) **SizeClass
@@ -39,7 +39,7 @@ var classes = []struct {
 	{"above_10mb", "above 10 MB", 1<<63 - 1, func(s *BySize) **SizeClass { return &s.Above10MB }},
 }
 
-// SizeClasses gives the classes of BySize, smallest first: each one's name in a path, and in words.
+// SizeClasses returns the classes of BySize, smallest first: the name of each in a path, and in words.
 func SizeClasses() [][2]string {
 	var out [][2]string
 	for _, c := range classes {
@@ -48,7 +48,7 @@ func SizeClasses() [][2]string {
 	return out
 }
 
-// slowdown fills in what depends on the sizes of the flows that start in the span.
+// slowdown fills in the metrics that depend on the sizes of the flows that start in the span.
 func (b *builder) slowdown(g *Group, name string, s span) {
 	type class struct {
 		SizeClass

@@ -9,7 +9,7 @@ func sized(port int, size int64, fct time.Duration) Flow {
 	return Flow{Group: "g", Key: tcpKey(1, port), End: fct, Done: true, Bytes: size, Size: size}
 }
 
-// ideally says that a flow needs 1 ms for each KB.
+// ideally returns 1 ms for each KB of a flow.
 func ideally(f *Flow, _ *Raw) time.Duration { return time.Duration(f.Size) * us }
 
 func TestGroup_SlowdownBySize(t *testing.T) {
@@ -34,12 +34,13 @@ func TestGroup_SlowdownBySize(t *testing.T) {
 	}
 }
 
-// Where sizes or ideal times are not known, what depends on them is absent, never wrong: a run of a build that did not
-// note sizes, a world that does not know paths. One class of sizes is the group itself.
+// If sizes or ideal times are not known, metrics that depend on them are absent, not wrong: a run of a build that
+// did not record sizes, or a world that does not know paths. If all sizes are in one class there is no table by
+// size.
 func TestGroup_SlowdownThatIsNotKnown(t *testing.T) {
 	raw := &Raw{Duration: time.Second, Flows: []Flow{
 		sized(1, 100, ms), sized(2, 1e6, time.Second),
-		{Group: "g", Key: tcpKey(1, 3), End: time.Second, Bytes: 7}, // cut off, its size not noted
+		{Group: "g", Key: tcpKey(1, 3), End: time.Second, Bytes: 7}, // cut off, its size not recorded
 		{Group: "same", Key: tcpKey(1, 4), End: ms, Done: true, Bytes: 500},
 		{Group: "same", Key: tcpKey(1, 5), End: ms, Done: true, Bytes: 400},
 	}}

@@ -12,21 +12,22 @@ import (
 	"strings"
 )
 
-// Looked says what of a document somebody looks at: the groups and ports within windows, as WINDOW.NAME, and the
-// distributions whose single values are asked for, as Run.Values takes them, joined by dots.
+// Looked selects parts of a document: the groups and ports in windows, as WINDOW.NAME, and the distributions whose
+// single values are needed, as Run.Values takes them, joined by dots.
 type Looked struct {
 	Windows, Distributions []string
 }
 
-// digits is to how many significant digits a summary gives its figures.
+// digits is the number of significant digits in a summary.
 const digits = 6
 
-// keptValues is up to how many values of a distribution a summary holds; of more it holds as many quantiles.
+// keptValues is the maximum number of values of a distribution in a summary; a larger one is reduced to as many
+// quantiles.
 const keptValues = 1001
 
-// Summary gives the document as it is kept in a repository: every figure of the whole run to six digits, windows
-// and single values only where they are looked at, and no claims, which can be decided anew. It leaves the
-// document as it is.
+// Summary returns the document as a repository stores it. It has every figure of the whole run to six digits. It
+// has windows and single values only as far as at selects them, and no claims, which can be decided again. It does
+// not change the document.
 func (d *Document) Summary(at Looked) (*Document, error) {
 	var b bytes.Buffer
 	if err := d.WriteJSON(&b); err != nil {
@@ -66,7 +67,7 @@ func (d *Document) Summary(at Looked) (*Document, error) {
 	return out, nil
 }
 
-// thinned sorts values, and of very many takes as many quantiles as a summary may hold.
+// thinned sorts values, and reduces them to as many quantiles as a summary may have.
 func thinned(values []float64) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if len(sorted) <= keptValues {
@@ -79,8 +80,8 @@ func thinned(values []float64) []float64 {
 	return out
 }
 
-// round brings every number with a fraction below v to as many digits as a summary has. The laws' parameters
-// are what was asked for, and stay.
+// round rounds every number with a fraction below v to the digits of a summary. It does not round the laws'
+// parameters, which are settings.
 func round(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -102,22 +103,22 @@ func round(v reflect.Value) {
 			if v.Type().Elem().Kind() == reflect.Interface {
 				return
 			}
-			value := reflect.New(v.Type().Elem()).Elem() // what is in a map cannot be set
+			value := reflect.New(v.Type().Elem()).Elem() // values in a map cannot be set
 			value.Set(v.MapIndex(key))
 			round(value)
 			v.SetMapIndex(key, value)
 		}
 	case reflect.Float64:
 		if f := v.Float(); v.CanSet() && !math.IsNaN(f) && !math.IsInf(f, 0) {
-			short, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'g', digits, 64), 64) // it was one before
+			short, _ := strconv.ParseFloat(strconv.FormatFloat(f, 'g', digits, 64), 64) // it was a number before
 			v.SetFloat(short)
 		}
 	default:
 	}
 }
 
-// WriteLines writes the document as WriteJSON does, but compact: a line for each run, so that a difference can
-// be read.
+// WriteLines writes the document as WriteJSON does, but compact: one line for each run, so that a diff is
+// readable.
 func (d *Document) WriteLines(w io.Writer) error {
 	var b bytes.Buffer
 	head := *d

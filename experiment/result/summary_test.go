@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A summary keeps every figure to six digits, of windows what is looked at, and says the same when it is read.
+// A summary keeps every figure to six digits and the selected parts of windows, and is the same after reading.
 func TestSummary(t *testing.T) {
 	doc := goldenDocument()
 	for _, r := range doc.Runs {

@@ -8,32 +8,31 @@ import (
 	"strings"
 )
 
-// Severity says what an Unmet means for the claims about its run.
+// Severity is the effect of an Unmet on the claims about its run.
 type Severity string
 
 // The severities, from the mildest.
 const (
-	// Note: the world never gives this (the lab adds no delay). Claims are decided as usual.
+	// Note: the world never provides this (the lab adds no delay). Claims are decided as usual.
 	Note Severity = "note"
-	// Warning: the run differs from what was asked for, and the claims are decided all the same. Look at it before you
-	// believe one.
+	// Warning: the run differs from what was asked for, but claims are decided. Read it before you rely on one.
 	Warning Severity = "warning"
-	// Fatal: what a claim compares was not there. A claim about this run is undecided; with a Group, a claim about that
-	// group.
+	// Fatal: something that claims compare is missing. A claim about this run is undecided; with a Group, a claim
+	// about that group.
 	Fatal Severity = "fatal"
 )
 
-// Unmet is something that was asked for in a run and is not as asked.
+// Unmet is a setting or request that a run did not fulfil.
 type Unmet struct {
-	Key      string   `json:"key"`             // what: a key of the file (network.rtt), the name of a law, traffic, measurement, ...
-	Group    string   `json:"group,omitempty"` // of traffic; empty: the whole run
+	Key      string   `json:"key"`             // a key of the file (network.rtt), the name of a law, traffic, measurement, ...
+	Group    string   `json:"group,omitempty"` // a group of traffic; empty: the whole run
 	Severity Severity `json:"severity"`
-	Text     string   `json:"text"` // a sentence for people, which names key and group too
+	Text     string   `json:"text"` // a sentence for people; it also names key and group
 }
 
 func (u Unmet) String() string { return u.Text }
 
-// UnmetTexts makes one Unmet of each text.
+// UnmetTexts returns one Unmet for each text.
 func UnmetTexts(key string, severity Severity, texts ...string) []Unmet {
 	var out []Unmet
 	for _, t := range texts {
@@ -42,7 +41,7 @@ func UnmetTexts(key string, severity Severity, texts ...string) []Unmet {
 	return out
 }
 
-// OldUnmet reads a text of a build that knew texts only. Its key is the text's first word; it is never fatal.
+// OldUnmet reads a text of a build that had texts only. Its key is the text's first word; it is never fatal.
 func OldUnmet(text string) Unmet {
 	u := Unmet{Key: text, Severity: Warning, Text: text}
 	if end := strings.IndexAny(text, ": "); end > 0 {
@@ -54,7 +53,7 @@ func OldUnmet(text string) Unmet {
 	return u
 }
 
-// UnmarshalJSON reads the mapping, or the text that documents of earlier builds have in its place.
+// UnmarshalJSON reads the mapping, or the text that documents of earlier builds have instead.
 func (u *Unmet) UnmarshalJSON(b []byte) error {
 	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] == '"' {
 		var text string
@@ -75,7 +74,7 @@ func (u *Unmet) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmetTexts lists the texts of what is unmet, each once, sorted. What is fatal says so.
+// UnmetTexts lists the texts of the unmet settings, each once, sorted. Fatal ones are marked.
 func (r *Run) UnmetTexts() []string {
 	var out []string
 	for _, u := range r.Unmet {
@@ -89,7 +88,8 @@ func (r *Run) UnmetTexts() []string {
 	return slices.Compact(out)
 }
 
-// FatalTo gives what is fatal to a claim that looks at this path (see Metric) of the run; false: nothing is.
+// FatalTo returns the unmet setting that is fatal to a claim about this path (see Metric) of the run; false: there
+// is none.
 func (r *Run) FatalTo(path []string) (Unmet, bool) {
 	for _, u := range r.Unmet {
 		if u.Severity == Fatal && (u.Group == "" || r.groupOf(path) == u.Group) {
@@ -99,7 +99,7 @@ func (r *Run) FatalTo(path []string) (Unmet, bool) {
 	return Unmet{}, false
 }
 
-// groupOf names the group that a path is about, or "".
+// groupOf returns the group that a path is about, or "".
 func (r *Run) groupOf(path []string) string {
 	if len(path) > 0 && r.Groups[path[0]] != nil {
 		return path[0]
@@ -112,7 +112,7 @@ func (r *Run) groupOf(path []string) string {
 	return ""
 }
 
-// addUnconnected says for each group of which no connection ever opened that there is nothing to decide about it.
+// addUnconnected adds a fatal Unmet for each group of which no connection ever opened.
 func (r *Run) addUnconnected() {
 	for name, g := range r.Groups {
 		if g.NeverConnected != nil && g.Flows > 0 && *g.NeverConnected == g.Flows {

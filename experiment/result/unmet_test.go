@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Documents of earlier builds have texts in place of mappings.
+// Documents of earlier builds have texts instead of mappings.
 func TestUnmet_ReadsBothForms(t *testing.T) {
 	text := `["network.rtt 200us: the lab adds no delay", "traffic: 1 flows failed: x", {"key":"guests.cc","severity":"fatal","text":"t"},
 		{"key":"never_connected","group":"g","severity":"fatal","text":"u"}]`
@@ -52,7 +52,7 @@ func TestNeverConnected(t *testing.T) {
 		"none.never_connected": 0, "udp.never_connected": nil, "old.never_connected": nil, "late.none.never_connected": nil,
 	})
 	want := []Unmet{{Key: "never_connected", Group: "all", Severity: Fatal, Text: "traffic all: none of its 2 connections ever opened"}}
-	if d := cmp.Diff(want, r.Unmet); d != "" { // a share of a group is a result
+	if d := cmp.Diff(want, r.Unmet); d != "" { // a part of a group without connections is a result
 		t.Errorf("-want +got\n%s", d)
 	}
 	for path, fatal := range map[string]bool{

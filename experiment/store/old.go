@@ -8,9 +8,9 @@ import (
 	"weir/law"
 )
 
-// Forms of entries that earlier builds wrote. They do not change any more.
+// Formats of entries that earlier builds wrote. They no longer change.
 
-// textEntry is an Entry of a build for which what is unmet was a list of texts.
+// textEntry is an Entry of a build whose unmet settings were a list of texts.
 type textEntry struct {
 	Weir   string
 	Kernel string
@@ -52,20 +52,20 @@ func decodeText(r io.Reader) (*Entry, error) {
 	return &Entry{Weir: e.Weir, Kernel: e.Kernel, Ended: e.Ended, Took: e.Took, Raw: raw}, nil
 }
 
-// fixedLaws is what an entry of form 0 says of laws: the metrics that the only law with any had then.
+// fixedLaws has the laws' metrics of an entry of form 0: those of FairQ, then the only law with metrics.
 type fixedLaws struct {
 	Raw *struct {
 		Laws []struct {
 			At            time.Duration
 			Port          string
 			Flows         uint32
-			Window, Grant uint64 // bytes; a grant of 0: nothing was held
+			Window, Grant uint64 // bytes; a grant of 0: no flow was limited
 		}
 		Acks *struct{ All, Rewritten, Told, Left uint64 }
 	}
 }
 
-// decodeLaws adds to raw what an entry of form 0 says of laws.
+// decodeLaws adds to raw the laws' metrics of an entry of form 0.
 func decodeLaws(r io.Reader, raw *result.Raw) error {
 	var e fixedLaws
 	if err := decodeInto(r, &e); err != nil {

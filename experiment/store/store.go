@@ -1,7 +1,7 @@
-// Package store keeps what finished runs measured, a file each, so that an experiment of hours can be
-// stopped at any instant and go on later, and its report be made again without running anything.
+// Package store keeps the measurements of finished runs, one file each. An experiment of hours can so be stopped
+// at any time and resumed later, and its report can be made again without running anything.
 //
-// A run is filed under a hash of all that it was asked: a run of a changed file is another run.
+// A run is stored under a hash of everything that determines it: a run of a changed file is another run.
 package store
 
 import (
@@ -27,39 +27,39 @@ import (
 	"weir/experiment/result"
 )
 
-// Names of what is kept, below the directory of an experiment's results.
+// Names of the stored files, below the directory of an experiment's results.
 const (
 	runsDir   = "runs"
-	lockFile  = "lock"       // holds the process that runs the experiment
-	askedFile = "asked.json" // what was asked for
+	lockFile  = "lock"       // names the process that runs the experiment
+	askedFile = "asked.json" // the options and the file
 	extension = ".run"
 )
 
-// format is a part of every key: files of another form are runs that were not done.
+// format is a part of every key: stored runs of another format count as not done.
 const format = 1
 
-// form is what entries hold now: since 1, laws' metrics by name.
+// form is the version of an entry's content; since 1, laws' metrics by name.
 const form = 1
 
 // Entry is a finished run.
 type Entry struct {
-	Form   int    // of what it holds: form; less: of an earlier build
+	Form   int    // version of the content; less than form: written by an earlier build
 	Weir   string // version that ran it
-	Code   string // digest of the sources that decide what is measured; "": of a build that did not note it
+	Code   string // digest of the sources that determine what is measured; "": the build did not record it
 	Kernel string
 	Ended  time.Time
-	Took   time.Duration // building the network and taking it down included
+	Took   time.Duration // includes building and removing the network
 	Raw    *result.Raw
 }
 
-// Asked is an experiment as it was asked for.
+// Asked is an experiment as the user asked for it.
 type Asked struct {
 	Name    string             `json:"name"` // of the file
 	File    string             `json:"file"` // its text
 	Options experiment.Options `json:"options"`
 }
 
-// Plan plans the experiment anew.
+// Plan plans the experiment again.
 func (a *Asked) Plan(laws *experiment.Laws) (*experiment.Plan, error) {
 	f, err := laws.Parse(a.Name, []byte(a.File))
 	if err != nil {
@@ -68,35 +68,35 @@ func (a *Asked) Plan(laws *experiment.Laws) (*experiment.Plan, error) {
 	return f.Plan(a.Options)
 }
 
-// Dir holds the runs of one experiment.
+// Dir is the directory with the runs of one experiment.
 type Dir struct {
 	path string
 	lock *os.File
 }
 
-// InUseError says that another process runs the experiment of this directory.
+// InUseError reports that another process runs the experiment of this directory.
 type InUseError struct {
 	Dir string
 	Pid int
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("process %d is running an experiment into %s: wait for it, or choose another directory", e.Pid, e.Dir)
+	return fmt.Sprintf("%s: process %d is running an experiment in this directory: wait for it, or choose another directory", e.Dir, e.Pid)
 }
 
-// Open takes the directory for a run, and makes it when it is not there. killed is the process that
-// had it last when that did not close it, else 0.
+// Open locks the directory for a run, and creates it if it does not exist. killed is the last process that had it
+// locked and ended without closing it, or 0.
 func Open(dir string) (d *Dir, killed int, err error) {
 	d = &Dir{path: filepath.Join(dir, runsDir)}
 	if err := os.MkdirAll(d.path, 0o755); err != nil {
 		return nil, 0, fmt.Errorf("make a directory for finished runs: %w", err)
 	}
-	// The kernel gives the lock back however its process ends.
+	// The kernel releases the lock when its process ends, for any reason.
 	d.lock, err = os.OpenFile(filepath.Join(d.path, lockFile), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, 0, fmt.Errorf("lock the results: %w", err)
 	}
-	text, _ := io.ReadAll(io.LimitReader(d.lock, 32)) // what is no number names nobody
+	text, _ := io.ReadAll(io.LimitReader(d.lock, 32)) // a text that is not a number names no process
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = d.lock.Close() // nothing was written
@@ -111,7 +111,7 @@ func Open(dir string) (d *Dir, killed int, err error) {
 	return d, pid, nil
 }
 
-// sign writes who has the directory.
+// sign writes which process has the directory.
 func (d *Dir) sign(who string) error {
 	err := d.lock.Truncate(0)
 	if err == nil {
@@ -123,10 +123,10 @@ func (d *Dir) sign(who string) error {
 	return nil
 }
 
-// Read gives a directory for reading only: other processes may be writing into it.
+// Read opens a directory for reading only: other processes may be writing to it.
 func Read(dir string) *Dir { return &Dir{path: filepath.Join(dir, runsDir)} }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (d *Dir) Close() error {
 	if d.lock == nil {
 		return nil
@@ -134,8 +134,8 @@ func (d *Dir) Close() error {
 	return errors.Join(d.sign(""), d.lock.Close())
 }
 
-// Key names a run by all that it was asked: two runs have the same key when no world could tell them
-// apart. Windows are not in it, for they only say how to sum up what was measured.
+// Key returns the name of a run, a hash of everything that determines it: two runs have the same key when they are
+// the same in every world. Windows are not part of it: they only select what is summed up.
 func Key(r *experiment.Run) (string, error) {
 	asked := *r
 	asked.Config.Windows = nil
@@ -149,13 +149,14 @@ func Key(r *experiment.Run) (string, error) {
 
 func (d *Dir) file(key string) string { return filepath.Join(d.path, key+extension) }
 
-// Has tells whether the run is there.
+// Has reports whether the run is there.
 func (d *Dir) Has(key string) bool {
 	_, err := os.Stat(d.file(key))
 	return err == nil
 }
 
-// Load reads a finished run. What cannot be read whole is an error; fs.ErrNotExist: it was not run.
+// Load reads a finished run. A file that cannot be read completely is an error. fs.ErrNotExist: there is no such
+// run.
 func (d *Dir) Load(key string) (*Entry, error) {
 	f, err := os.Open(d.file(key))
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *Dir) Load(key string) (*Entry, error) {
 	e, err := decode(f)
 	if err != nil {
 		if _, seekErr := f.Seek(0, io.SeekStart); seekErr == nil {
-			e, _ = decodeText(f) // err says what is wrong with it
+			e, _ = decodeText(f) // err has the reason if this fails
 		}
 	}
 	if e != nil && e.Form < form {
@@ -190,7 +191,7 @@ func decode(r io.Reader) (*Entry, error) {
 	return &e, nil
 }
 
-var errNoRaw = errors.New("it holds no measurement")
+var errNoRaw = errors.New("it has no measurement")
 
 func decodeInto(r io.Reader, e any) error {
 	z, err := gzip.NewReader(bufio.NewReaderSize(r, 1<<16))
@@ -200,14 +201,14 @@ func decodeInto(r io.Reader, e any) error {
 	if err := gob.NewDecoder(z).Decode(e); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, z) // to its checksum
+	_, err = io.Copy(io.Discard, z) // up to its checksum
 	return err
 }
 
-// Save files a finished run: whole, or not at all. It sets the entry's Form.
+// Save stores a finished run: completely, or not at all. It sets the entry's Form.
 func (d *Dir) Save(key string, e *Entry) error {
 	if e.Raw == nil || e.Raw.Partial {
-		return errors.New("file a run: only a finished one may be used again")
+		return errors.New("store a run: it is not finished, and only finished runs can be used again")
 	}
 	e.Form = form
 	return d.write(d.file(key), func(w io.Writer) error {
@@ -219,16 +220,16 @@ func (d *Dir) Save(key string, e *Entry) error {
 	})
 }
 
-// Ask files what was asked for.
+// Ask stores what the user asked for.
 func (d *Dir) Ask(a *Asked) error {
 	return d.write(filepath.Join(d.path, askedFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(a) })
 }
 
-// Asked tells what was asked for last.
+// Asked returns what the user asked for last.
 func (d *Dir) Asked() (*Asked, error) {
 	text, err := os.ReadFile(filepath.Join(d.path, askedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s holds no finished runs: 'weir run FILE --out %s' puts them there", filepath.Dir(d.path), filepath.Dir(d.path))
+		return nil, fmt.Errorf("%s has no finished runs: make them with 'weir run FILE --out %s'", filepath.Dir(d.path), filepath.Dir(d.path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was asked for: %w", err)
@@ -240,13 +241,13 @@ func (d *Dir) Asked() (*Asked, error) {
 	return &a, nil
 }
 
-// write replaces a file at once, and has it on the disk before it has its name.
+// write replaces a file atomically: the content is on the disk before the file has its name.
 func (d *Dir) write(path string, content func(io.Writer) error) error {
 	f, err := os.CreateTemp(d.path, ".weir-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // nothing is there after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // nothing is left after the rename
 	w := bufio.NewWriterSize(f, 1<<16)
 	err = content(w)
 	if err == nil {

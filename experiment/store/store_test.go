@@ -28,7 +28,7 @@ vary: [{key: guests.cc, as: guest_cc, values: [cubic, reno]}]
 measure: {ports: {bottleneck: "switch->receiver1"}, windows: {early: [0s, 1s]}}
 `
 
-// keys gives the key of every run of a file, in the order of its plan.
+// keys returns the key of every run of a file, in the order of its plan.
 func keys(t *testing.T, file string, o experiment.Options) []string {
 	t.Helper()
 	o.AssumeAll = true
@@ -47,7 +47,7 @@ func keys(t *testing.T, file string, o experiment.Options) []string {
 	return out
 }
 
-// A run is another one when what it was asked is, and only then.
+// A run has another key when anything that determines it changes, and only then.
 func TestKey(t *testing.T) {
 	before := keys(t, small, experiment.Options{})
 	seen := map[string]bool{}
@@ -104,7 +104,7 @@ func entry() *Entry {
 	}
 }
 
-// filed is entry as Save files it.
+// filed is entry as Save stores it.
 func filed() *Entry {
 	e := entry()
 	e.Form = form
@@ -145,7 +145,7 @@ func TestSaveLoad(t *testing.T) {
 	}
 }
 
-// A file that lacks its end, or has one byte that is another, is not taken for a run.
+// A file that is truncated, or has one changed byte, is not accepted as a run.
 func TestLoad_Damaged(t *testing.T) {
 	dir := t.TempDir()
 	d, _, err := Open(dir)
@@ -165,7 +165,7 @@ func TestLoad_Damaged(t *testing.T) {
 		}
 		e, err := d.Load("k")
 		if err == nil && cmp.Diff(filed(), e, addrs) == "" {
-			return // a bit of the head that means nothing
+			return // a bit of the header that has no effect
 		}
 		if err == nil || !strings.Contains(err.Error(), "remove it to run it again") {
 			t.Errorf("%s: %v", what, err)
@@ -181,7 +181,8 @@ func TestLoad_Damaged(t *testing.T) {
 	}
 }
 
-// Two processes do not run one experiment; whoever died without closing is named to the next.
+// Two processes cannot run one experiment; the error names the process. A process that died without closing is
+// reported to the next one.
 func TestOpen_OneAtATime(t *testing.T) {
 	dir := t.TempDir()
 	first, _, err := Open(dir)
@@ -193,7 +194,7 @@ func TestOpen_OneAtATime(t *testing.T) {
 	if !errors.As(err, &inUse) || inUse.Pid != os.Getpid() {
 		t.Fatalf("%v; want that process %d has it", err, os.Getpid())
 	}
-	if err := first.lock.Close(); err != nil { // as a kill does: unsigned
+	if err := first.lock.Close(); err != nil { // like kill: the file keeps its process id
 		t.Fatal(err)
 	}
 	second, killed, err := Open(dir)
@@ -238,7 +239,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// testdata/texts.run was filed by a build for which what is unmet was a list of texts (weir 0822ffa).
+// testdata/texts.run was written by a build whose unmet settings were a list of texts (weir 0822ffa).
 func TestLoad_TextsOfUnmet(t *testing.T) {
 	dir := t.TempDir()
 	d, _, err := Open(dir)

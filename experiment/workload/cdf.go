@@ -11,14 +11,14 @@ import (
 // Distribution is a cumulative distribution of flow sizes, linear between its points.
 type Distribution struct {
 	Name   string
-	Source string // who measured it
+	Source string // the paper with the measurement
 	points []point
 }
 
-// point says that a share P of the flows has at most Bytes.
+// point means that a share P of the flows has at most Bytes.
 type point struct{ Bytes, P float64 }
 
-// distributions are those of the field's papers.
+// distributions are published in papers of the field.
 func distributions() []Distribution {
 	return []Distribution{
 		{"web_search", "Alizadeh et al., DCTCP, SIGCOMM 2010 (table as used by HPCC and PIAS)", []point{
@@ -41,7 +41,7 @@ func distributions() []Distribution {
 	}
 }
 
-// Distributions names the distributions that `cdf` may ask for.
+// Distributions lists the names that `cdf` may have.
 func Distributions() []string {
 	var names []string
 	for _, d := range distributions() {
@@ -50,7 +50,7 @@ func Distributions() []string {
 	return names
 }
 
-// DistributionOf finds a distribution by its name.
+// DistributionOf returns the distribution with this name.
 func DistributionOf(name string) (*Distribution, error) {
 	all := distributions()
 	i := slices.IndexFunc(all, func(d Distribution) bool { return d.Name == name })
@@ -60,7 +60,7 @@ func DistributionOf(name string) (*Distribution, error) {
 	return &all[i], nil
 }
 
-// Mean is the mean size in bytes.
+// Mean returns the mean size in bytes.
 func (d *Distribution) Mean() float64 {
 	sum := 0.0
 	for i := 1; i < len(d.points); i++ {
@@ -70,7 +70,7 @@ func (d *Distribution) Mean() float64 {
 	return sum
 }
 
-// Quantile is the size that a share u in [0, 1) of the flows does not exceed, 1 B at least.
+// Quantile returns the size that a share u in [0, 1) of the flows does not exceed, at least 1 B.
 func (d *Distribution) Quantile(u float64) law.Bytes {
 	i := 1
 	for i < len(d.points)-1 && u >= d.points[i].P {

@@ -16,7 +16,7 @@ type expander struct {
 	jitter law.Duration
 	mice   map[string]int                // mice so far in each group
 	total  int64                         // flows and requests so far
-	links  map[string][]*experiment.Link // of each node; nil: not asked for yet
+	links  map[string][]*experiment.Link // of each node; nil: not calculated yet
 	out    Workload
 }
 
@@ -24,9 +24,9 @@ type expander struct {
 type plan struct {
 	*experiment.Item
 	index        int32
-	count        int // units (flows or connections) of a pair
+	count        int // flows or connections of a pair
 	epochs       int
-	stop         law.Duration // no start at or after this
+	stop         law.Duration // no flow starts at or after this
 	distribution *Distribution
 	firstMouse   int
 }
@@ -70,7 +70,7 @@ func (e *expander) item(i int) error {
 	return expand(p)
 }
 
-// check says which keys do not go together.
+// check returns an error if keys cannot be combined.
 func (p *plan) check() error {
 	sized := p.Size > 0 || p.distribution != nil
 	udp, persistent := UDP(&p.Traffic), Persistent(&p.Traffic)
@@ -105,7 +105,7 @@ func (p *plan) check() error {
 	return nil
 }
 
-// repeats is how many epochs start before the item's stop; without `epochs` as many as fit.
+// repeats returns how many epochs start before the item's stop; without `epochs` as many as fit.
 func (p *plan) repeats() int {
 	if p.Start >= p.stop {
 		return 0
@@ -120,16 +120,16 @@ func (p *plan) repeats() int {
 	return int(min(fit, MaxFlows+1))
 }
 
-// reserve counts flows against the limit before they are made.
+// reserve counts flows towards the limit before they are created.
 func (e *expander) reserve(n float64, lower string) error {
 	if n+float64(e.total) > MaxFlows {
-		return fmt.Errorf("a run of %.0f flows is more than %d: lower %s", n+float64(e.total), MaxFlows, lower)
+		return fmt.Errorf("the run has %.0f flows, more than the limit of %d: lower %s", n+float64(e.total), MaxFlows, lower)
 	}
 	e.total += int64(n)
 	return nil
 }
 
-// starts draws when the n units of each epoch start, epoch by epoch.
+// starts draws the start times of the n units of each epoch, epoch by epoch.
 func (e *expander) starts(p *plan, n int) func(epoch int) []law.Duration {
 	jitter := newRandom(e.seed, p.Name, "jitter")
 	order := newRandom(e.seed, p.Name, "order")
@@ -183,7 +183,7 @@ func (e *expander) flows(p *plan) error {
 	return nil
 }
 
-// draw is the size of the next flow.
+// draw returns the size of the next flow.
 func (p *plan) draw(r random) law.Bytes {
 	if p.distribution == nil {
 		return p.Size
@@ -191,8 +191,8 @@ func (p *plan) draw(r random) law.Bytes {
 	return p.distribution.Quantile(r.unit())
 }
 
-// pace is the rate the sender keeps to. UDP has none of its own: without `rate` it fills the
-// source's link.
+// pace returns the rate that the sender keeps to. UDP has no rate of its own: without `rate` it fills the source's
+// link.
 func (e *expander) pace(p *plan, pair int) (law.Rate, error) {
 	if p.Rate > 0 || !UDP(&p.Traffic) {
 		return p.Rate, nil
@@ -201,7 +201,7 @@ func (e *expander) pace(p *plan, pair int) (law.Rate, error) {
 	return link.rate, err
 }
 
-// loops schedules closed loops: one of each pair in each epoch.
+// loops schedules closed loops: one for each pair in each epoch.
 func (e *expander) loops(p *plan) error {
 	requests := max(p.Requests, p.count)
 	if err := e.reserve(float64(len(p.Pairs))*float64(p.epochs)*float64(requests), "requests or epochs"); err != nil {
@@ -238,7 +238,7 @@ func (e *expander) poisson(p *plan) error {
 	for _, l := range links {
 		expected += float64(p.stop-p.Start) / l.gapNs(p.Load, mean)
 	}
-	// Four standard deviations above the mean: the limit holds for what is drawn, too.
+	// Four standard deviations above the mean: the limit holds for the drawn number, too.
 	if err := e.reserve(max(0, math.Ceil(expected+4*math.Sqrt(max(expected, 0)))), "load or duration"); err != nil {
 		return err
 	}

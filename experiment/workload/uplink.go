@@ -7,15 +7,15 @@ import (
 	"weir/law"
 )
 
-// link is a shaped link by which sources reach the network.
+// link is a shaped link through which sources reach the network.
 type link struct {
 	name  string // its two ends
 	rate  law.Rate
 	pairs []int // of the item, whose sources are behind it
 }
 
-// gapNs is the mean time between arrivals, in ns, at which flows of a mean size (in bytes) load
-// the link.
+// gapNs returns the mean time between arrivals, in ns, at which flows with this mean size (in bytes) load the
+// link.
 func (l *link) gapNs(load, meanBytes float64) float64 {
 	return float64(meanBytes*8e9) / float64(load*float64(l.rate))
 }
@@ -27,7 +27,7 @@ func (e *expander) sources(p *plan) ([]*link, error) {
 	byName := map[string]*link{}
 	var l *link
 	for i, pair := range p.Pairs {
-		if i == 0 || pair.Src != p.Pairs[i-1].Src { // a source has all its pairs in a row
+		if i == 0 || pair.Src != p.Pairs[i-1].Src { // the pairs of a source follow one another
 			found, err := e.uplink(pair.Src)
 			if err != nil {
 				return nil, err
@@ -43,11 +43,11 @@ func (e *expander) sources(p *plan) ([]*link, error) {
 	return links, nil
 }
 
-// uplink finds the shaped link between a guest and the network: its own, or that of the
-// hypervisor it hangs on by a link without a rate.
+// uplink finds the shaped link between a guest and the network: its own, or that of the hypervisor that it is
+// connected to by a link without a rate.
 func (e *expander) uplink(node string) (link, error) {
 	if e.cfg.Graph == nil {
-		return link{}, fmt.Errorf("the rate of %s's link is needed, and there is no network", node)
+		return link{}, fmt.Errorf("the rate of %s's link is needed, but there is no network", node)
 	}
 	if e.links == nil {
 		e.links = make(map[string][]*experiment.Link, len(e.cfg.Graph.Nodes))
@@ -70,5 +70,5 @@ func (e *expander) uplink(node string) (link, error) {
 		}
 		from = next
 	}
-	return link{}, fmt.Errorf("the link of %s has no rate: give network.rate, or the item a rate", node)
+	return link{}, fmt.Errorf("the link of %s has no rate: set network.rate, or the item's rate", node)
 }

@@ -1,6 +1,6 @@
-// Package workload turns the traffic of a run into a schedule: which flow starts when, with how
-// many bytes. It is pure: the same Config and seed give the same schedule on every machine, for
-// every scheme and in every world, so that schemes are compared under the same traffic.
+// Package workload turns the traffic of a run into a schedule: when each flow starts, and its size. It is pure:
+// the same Config and seed give the same schedule on every machine, for every scheme and in every world, so that
+// schemes are compared under the same traffic.
 //
 //	workload.go  the schedule's types, Expand
 //	patterns.go  bulk, burst, cbr, closed_loop, poisson
@@ -18,37 +18,37 @@ import (
 	"weir/law"
 )
 
-// MaxFlows is the largest number of scheduled flows in one run (56 B each here, and some hundred
-// once they are measured).
+// MaxFlows is the largest number of scheduled flows in one run (56 B each here, and some hundred bytes once they
+// are measured).
 const MaxFlows = 5_000_000
 
-// DefaultJitter bounds the jitter of starts when the Config names no round-trip time.
+// DefaultJitter is the limit of the jitter of starts when the Config has no round-trip time.
 const DefaultJitter = law.Duration(100_000)
 
-// Workload is what is to be sent in one run. Nothing of it starts at or after Config.Duration.
+// Workload is the schedule of one run. Nothing in it starts at or after Config.Duration.
 type Workload struct {
-	Flows []Flow // open loop: each starts at its time whatever the others do; ordered by Start
-	Loops []Loop // closed loops: the next request starts when the one before is complete
+	Flows []Flow // open loop: each starts at its time, independent of the others; ordered by Start
+	Loops []Loop // closed loops: the next request starts when the previous one is complete
 }
 
 // Flow is one scheduled flow.
 //
-// On `connection: persistent` all flows of one Item and Mouse use one connection, one after the
-// other: a flow whose connection is still busy at Start waits for it.
+// With `connection: persistent` all flows of one Item and Mouse use one connection, one after the other. A flow
+// whose connection is still busy at Start waits for it.
 type Flow struct {
 	Item, Pair int32 // indices into Config.Items and its Pairs
 	Mouse      int32 // index of its pair and connection within the group
-	Epoch      int32 // which burst; with poisson, which flow of its pair
+	Epoch      int32 // number of the burst; with poisson, number of the flow of its pair
 	Start      law.Duration
-	Wrote      law.Duration // beside the lab: its program writes no sooner than this after Start
-	Stop       law.Duration // bulk and cbr are cut here; 0: nothing cuts it but the run's end
+	Wrote      law.Duration // next to the lab: its program writes no sooner than this after Start
+	Stop       law.Duration // bulk and cbr end here; 0: at the run's end
 	Size       law.Bytes    // 0: endless, until Stop
-	Rate       law.Rate     // pace of the sender; 0: as fast as the transport lets it
+	Rate       law.Rate     // pace of the sender; 0: as fast as the transport allows
 }
 
-// Loop is one closed loop of one pair: Requests requests, shared by the connections. Connection c
-// starts at Starts[c], and takes the next request whenever its last one is complete. With
-// `connection: new` each request has a connection of its own.
+// Loop is one closed loop of one pair: Requests requests, shared by the connections. Connection c starts at
+// Starts[c], and takes the next request whenever its last one is complete. With `connection: new` each request has
+// its own connection.
 type Loop struct {
 	Item, Pair   int32
 	Mouse        int32 // of connection 0; connection c is mouse Mouse+c
@@ -61,7 +61,7 @@ type Loop struct {
 	key          uint64
 }
 
-// Size is how many bytes request n of the loop transfers.
+// Size returns how many bytes request n of the loop transfers.
 func (l *Loop) Size(n int) law.Bytes {
 	if l.distribution == nil {
 		return l.size
@@ -69,13 +69,13 @@ func (l *Loop) Size(n int) law.Bytes {
 	return l.distribution.Quantile(toUnit(mix(l.key + mix(uint64(n)))))
 }
 
-// Group is what an item's flows are measured with.
+// Group returns the group that an item's flows are measured in.
 func Group(t *experiment.Traffic) string { return cmp.Or(t.Group, t.Name) }
 
-// Pulls tells whether the side that gets the data connects and asks for it.
+// Pulls reports whether the receiving side connects and asks for the data.
 func Pulls(t *experiment.Traffic) bool { return t.Data == "pull" }
 
-// Ends gives the side of a pair that connects and the side that accepts.
+// Ends returns the side of a pair that connects and the side that accepts.
 func Ends(t *experiment.Traffic, p experiment.Pair) (client, server string) {
 	if Pulls(t) {
 		return p.Dst, p.Src
@@ -83,28 +83,27 @@ func Ends(t *experiment.Traffic, p experiment.Pair) (client, server string) {
 	return p.Src, p.Dst
 }
 
-// UDP tells whether an item's flows are UDP.
+// UDP reports whether an item's flows are UDP.
 func UDP(t *experiment.Traffic) bool { return t.Proto == "udp" }
 
-// Persistent tells whether an item's flows share connections.
+// Persistent reports whether an item's flows share connections.
 func Persistent(t *experiment.Traffic) bool { return t.Connection == "persistent" }
 
-// Expand makes the schedule of a run.
+// Expand returns the schedule of a run.
 //
-// Starts: bulk, cbr and the connections of a closed loop start at `start`, bursts every `every`.
-// Without `gap` each start of an epoch is shifted by a jitter of its own, uniform in
-// [0, Config.RTT) (DefaultJitter if that is 0). With `gap` the starts follow each other in random
-// order at exponential distances and one such jitter shifts the whole epoch. Poisson arrivals are
-// random in themselves.
+// Starts: bulk, cbr and the connections of a closed loop start at `start`, bursts every `every`. Without `gap`,
+// each start of an epoch is shifted by its own jitter, uniform in [0, Config.RTT) (DefaultJitter if that is 0).
+// With `gap`, the starts follow each other in random order at exponential distances, and one such jitter shifts
+// the whole epoch. Poisson arrivals are random in themselves.
 //
-// Poisson: `load` is the payload's share of the rate of each link by which sources reach the
-// network. Sources that share a link share its load; each arrival picks one of their pairs.
+// Poisson: `load` is the payload's share of the rate of each link through which sources reach the network. Sources
+// that share a link share its load; each arrival picks one of their pairs.
 //
-// What would start at or after Config.Duration or `stop` is left out. An error names the item and
-// what to change.
+// Flows that would start at or after Config.Duration or `stop` are left out. An error names the item and what to
+// change.
 func Expand(cfg *experiment.Config, seed int64) (*Workload, error) {
 	if cfg.Duration <= 0 {
-		return nil, errors.New("duration is not set: give the experiment a duration")
+		return nil, errors.New("duration is not set: set the experiment's duration")
 	}
 	e := &expander{cfg: cfg, seed: seed, jitter: cmp.Or(cfg.RTT, DefaultJitter), mice: map[string]int{}}
 	for i := range cfg.Items {
@@ -123,8 +122,9 @@ func (w *Workload) order() {
 	})
 }
 
-// StartAt lets flows begin, and their programs write, when those of the same names did elsewhere, which is no earlier than 0;
-// the others as scheduled. What would start at or after its Stop or Config.Duration stays where it is.
+// StartAt moves the starts and first writes of open-loop flows to those in starts, by name; times are 0 or later.
+// Flows that are not in starts, or whose new start would be at or after their Stop or Config.Duration, keep their
+// schedule.
 func (w *Workload) StartAt(cfg *experiment.Config, starts map[experiment.FlowName]experiment.FlowStart) {
 	for i := range w.Flows {
 		f := &w.Flows[i]

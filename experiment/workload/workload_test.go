@@ -66,7 +66,7 @@ func text(w *Workload) string {
 	return b.String()
 }
 
-// TestGolden pins the schedule: a change of it changes every result ever published with a seed.
+// TestGolden pins the schedule: a change of it changes every published result of a seed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	cfg := config(
@@ -146,7 +146,7 @@ func TestScheduleProperties(t *testing.T) {
 	})
 }
 
-// checkOwners: within a group a mouse belongs to one pair of one item.
+// checkOwners checks that a mouse of a group belongs to one pair of one item.
 func checkOwners(t *rapid.T, cfg *experiment.Config, w *Workload) {
 	type mouse struct {
 		group string
@@ -170,7 +170,7 @@ func checkOwners(t *rapid.T, cfg *experiment.Config, w *Workload) {
 	}
 }
 
-// checkItem: counts and start times of one item.
+// checkItem checks counts and start times of one item.
 func checkItem(t *rapid.T, cfg *experiment.Config, w *Workload, i int) {
 	it := &cfg.Items[i]
 	limit := cfg.Duration
@@ -196,7 +196,7 @@ func checkItem(t *rapid.T, cfg *experiment.Config, w *Workload, i int) {
 		if it.Epochs > 0 {
 			fit = min(fit, it.Epochs)
 		}
-		for e := range fit - 1 { // the last may be cut by the end
+		for e := range fit - 1 { // the end may cut off the last
 			if want := len(it.Pairs) * max(it.Count, 1); perEpoch[int32(e)] != want {
 				t.Fatalf("%s: epoch %d has %d flows, not %d", it.Name, e, perEpoch[int32(e)], want)
 			}
@@ -218,7 +218,7 @@ func checkItem(t *rapid.T, cfg *experiment.Config, w *Workload, i int) {
 	}
 }
 
-// TestSourcesAreIndependent: a change of one item leaves the schedule of the others as it was.
+// TestSourcesAreIndependent checks that a change of one item does not change the schedule of the others.
 func TestSourcesAreIndependent(t *testing.T) {
 	t.Parallel()
 	mice := experiment.Item{Pairs: pairs(8), Traffic: experiment.Traffic{Name: "mice", Pattern: "burst", CDF: "storage", Every: 100 * ms, Epochs: 10, Gap: 1000}}
@@ -299,7 +299,7 @@ func TestPoissonLoad(t *testing.T) {
 	}
 }
 
-// TestPoissonSharedUplink: virtual machines behind one uplink share its load.
+// TestPoissonSharedUplink checks that virtual machines behind one uplink share its load.
 func TestPoissonSharedUplink(t *testing.T) {
 	t.Parallel()
 	cfg := config(experiment.Item{Pairs: []experiment.Pair{{Src: "s.vm1", Dst: "r"}, {Src: "s.vm2", Dst: "r"}},
@@ -311,8 +311,7 @@ func TestPoissonSharedUplink(t *testing.T) {
 	}
 }
 
-// TestGapMean: with gap, starts follow each other at exponential distances in another order each
-// time.
+// TestGapMean checks that with gap, starts follow each other at exponential distances, in another order each time.
 func TestGapMean(t *testing.T) {
 	t.Parallel()
 	gap := law.Duration(24 * time.Microsecond)
@@ -363,7 +362,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Flows begin when they are told to, in order; what could not begin then stays.
+// Flows begin at the times given, in order; those that could not begin then keep their schedule.
 func TestStartAt(t *testing.T) {
 	cfg := &experiment.Config{Duration: 1000, Items: []experiment.Item{{Traffic: experiment.Traffic{Name: "a"}}, {Traffic: experiment.Traffic{Name: "b"}}}}
 	w := Workload{Flows: []Flow{{Start: 10}, {Item: 1, Start: 20}, {Item: 1, Epoch: 1, Start: 30}, {Item: 1, Mouse: 1, Start: 40, Stop: 90}, {Start: 50, Epoch: 7}}}

@@ -164,7 +164,7 @@ func (r *Recorder) readOthers() error {
 	return nil
 }
 
-// dropReasons gives the running kernel's names of reasons. Subsystems have ranges of their own that
+// dropReasons returns the running kernel's names of reasons. Subsystems have ranges of their own that
 // are not in the enumeration.
 func dropReasons() map[uint64]string {
 	names := map[uint64]string{}

@@ -236,7 +236,7 @@ func (r *Recorder) detach() error {
 	return errors.Join(errs...)
 }
 
-// release gives back everything that is held in the kernel.
+// release returns back everything that is held in the kernel.
 func (r *Recorder) release() error {
 	var errs []error
 	for _, l := range r.links {

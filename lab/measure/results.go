@@ -74,7 +74,7 @@ func lastSample(p *measurePort) measureSample {
 	}
 }
 
-// unseen gives the times of drops that the queue's counter tells of and no event does, to the
+// unseen returns the times of drops that the queue's counter tells of and no event does, to the
 // precision of the records. An event follows its count by some microseconds, so that the counter may
 // be ahead for a moment: what no later record makes good was missed.
 func unseen(records []measureSample, events []uint64) (times []uint64) {

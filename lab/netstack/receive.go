@@ -48,7 +48,7 @@ func newReader() *reader {
 	return r
 }
 
-// renew gives message i a new room.
+// renew returns message i a new room.
 func (r *reader) renew(i int) {
 	r.rooms[i] = buffer.NewViewSize(frameRoom)
 	r.iovecs[i] = [2]unix.Iovec{

@@ -41,7 +41,7 @@ func (g *Guest) NewDatagrams(receiveBytes int) (*Datagrams, error) {
 // Local is the socket's own address.
 func (d *Datagrams) Local() netip.AddrPort { return d.local }
 
-// Join gives the socket the only one that it sends to and receives from.
+// Join returns the socket the only one that it sends to and receives from.
 func (d *Datagrams) Join(peer netip.AddrPort) error { return goError(d.ep.Connect(fullAddress(peer))) }
 
 // Send sends one datagram; there may be no room for it, and then it is lost.

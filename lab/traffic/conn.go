@@ -88,7 +88,7 @@ func (c *conn) key() result.Key {
 	return result.Key{Proto: unix.IPPROTO_TCP, Src: c.local, Dst: c.route.listener.addr}
 }
 
-// attach gives the connection its server's end and serves it.
+// attach returns the connection its server's end and serves it.
 func (c *conn) attach(s end) {
 	c.r.met.Add(1)
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *conn) attach(s end) {
 	c.r.spawn(c.serve)
 }
 
-// accepted tells whether the server has its end: the handshake is over.
+// accepted reports whether the server has its end: the handshake is over.
 func (c *conn) accepted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -65,7 +65,7 @@ func (d *dialer) prepare(n int) error {
 	return d.fill(n)
 }
 
-// take gives a socket; the caller owns it.
+// take returns a socket; the caller owns it.
 func (d *dialer) take(r *runner) (int, error) {
 	d.mu.Lock()
 	if d.batch > 0 && len(d.free) <= d.batch/2 && !d.making && !d.closed {

@@ -42,7 +42,7 @@ func newMixedPair(t testing.TB, rate law.Rate, nodes ...string) *pairNet {
 	return n
 }
 
-// setUpForeign gives a node its address of the profile foreign, in netstack or in the kernel.
+// setUpForeign returns a node its address of the profile foreign, in netstack or in the kernel.
 func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs map[netip.Addr]net.HardwareAddr) error {
 	link, err := netlink.LinkByName("weirtest-" + node)
 	if err != nil {

@@ -98,7 +98,7 @@ func (s *streams) totals() []int64 {
 	return t
 }
 
-// rates gives in Mbit/s what arrived of each connection between two totals.
+// rates returns in Mbit/s what arrived of each connection between two totals.
 func rates(before, after []int64, took time.Duration) (each []float64, sum float64) {
 	for i := range before {
 		mbps := float64(after[i]-before[i]) * 8 / took.Seconds() / 1e6

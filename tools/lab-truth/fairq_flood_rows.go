@@ -120,7 +120,7 @@ func (b *floodBench) liveEntries() (map[liveEnds]fairq.Connection, error) {
 	return found, nil
 }
 
-// sameEntry says whether what the law uses of an entry is the same.
+// sameEntry reports whether what the law uses of an entry is the same.
 func sameEntry(a, b fairq.Connection) bool {
 	for i := range a.End {
 		a.End[i].Ended, b.End[i].Ended = false, false

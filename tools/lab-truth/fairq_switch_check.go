@@ -51,7 +51,7 @@ func checkCost(ctx context.Context, weir string) (rows []row, err error) {
 	}, nil
 }
 
-// checkFile gives the time in ms and the resident memory at most of a check. The memory is of runs of their own,
+// checkFile returns the time in ms and the resident memory at most of a check. The memory is of runs of their own,
 // for looking at it takes time; the largest of all, for a look comes up to 1 ms before the end.
 func checkFile(ctx context.Context, weir, path string) (ms, bytes float64, err error) {
 	var times []float64

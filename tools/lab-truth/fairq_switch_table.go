@@ -152,7 +152,7 @@ func measureTable(ctx context.Context, f *fairq.Attachment, p *place) (s tableSt
 	return s, err
 }
 
-// timeBeats gives the median time of a beat, by the clock and of this thread.
+// timeBeats returns the median time of a beat, by the clock and of this thread.
 func timeBeats(f *fairq.Attachment) (wall, cpu float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -173,7 +173,7 @@ type asked struct {
 	wall, cpu   float64 // seconds
 }
 
-// askStatus gives the medians of some calls.
+// askStatus returns the medians of some calls.
 func askStatus(ctx context.Context, p *place, name string) (all asked, err error) {
 	var walls, cpus []float64
 	for range statusRuns {

@@ -137,7 +137,7 @@ func governPath(l *lab.Lab, p path, tick time.Duration) (*running, error) {
 	})
 }
 
-// governedFlows says whether the flows of the path went by FairQ's program as they should.
+// governedFlows reports whether the flows of the path went by FairQ's program as they should.
 func governedFlows(f *running, p path, flows int) error {
 	s, err := f.PortStats("switch->" + p.to)
 	if err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows) || s.Samples == 0) {
