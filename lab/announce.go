@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// announce has guests heard of: of each a frame for each of its addresses comes in at its switch. Such a frame is sent to
-// the guest's own hardware address, so it goes no further: no queue but that of the guest's own link ever holds one.
+// announce makes every guest known to the controller. For each address of a guest, a frame arrives at the guest's
+// switch. It is addressed to the guest's own hardware address, so only the queue of the guest's own link ever has
+// one.
 func (l *Lab) announce(guests []*node) error {
 	for _, g := range guests {
-		from := l.plan.routerPort(g).far // the guest's, or its hypervisor's
+		from := l.plan.routerPort(g).far // the port at the guest, or at its hypervisor
 		err := l.Enter(from.node.name, func() error {
 			fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
@@ -42,5 +43,5 @@ func announcement(mac, ip []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, field)
 	}
 	b = slices.Concat(b, mac, ip, make([]byte, len(mac)), ip)
-	return append(b, make([]byte, 60-len(b))...) // Ethernet's shortest frame, without its CRC
+	return append(b, make([]byte, 60-len(b))...) // Ethernet's minimum frame size, without CRC
 }

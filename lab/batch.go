@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchBytes is how much is sent at once: well below the default send buffer of a socket.
+// batchBytes is the size of one send: well below the default send buffer of a socket.
 const batchBytes = 32 << 10
 
-// sendBatch sends many requests with few system calls, in the calling thread's namespace. Only the
-// last of a send is acknowledged; the kernel reports the failure of any. A lab's neighbour entries
-// grow with the square of its guests.
+// sendBatch sends many requests with few system calls, in the calling thread's namespace. Only the last request of
+// a send is acknowledged, but the kernel reports every failure. A lab's neighbour entries grow with the square of
+// its guests.
 func sendBatch(requests []*nl.NetlinkRequest) error {
 	if len(requests) == 0 {
 		return nil
@@ -24,7 +24,7 @@ func sendBatch(requests []*nl.NetlinkRequest) error {
 		return err
 	}
 	defer unix.Close(fd)
-	// An error quotes the request only in part, so that many fit.
+	// An error quotes the request only in part, so that many errors fit into the buffer.
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func awaitAck(fd int, seq uint32) error {
 		for rest := buf[:n]; len(rest) >= unix.SizeofNlMsghdr; {
 			size := nl.NativeEndian().Uint32(rest)
 			if size < unix.SizeofNlMsghdr+4 || int(size) > len(rest) {
-				return fmt.Errorf("answer of %d bytes in a message of %d", size, len(rest))
+				return fmt.Errorf("an answer of %d bytes in a message of %d bytes", size, len(rest))
 			}
 			if nl.NativeEndian().Uint16(rest[4:]) == unix.NLMSG_ERROR {
 				if errno := int32(nl.NativeEndian().Uint32(rest[unix.SizeofNlMsghdr:])); errno != 0 {
@@ -79,7 +79,7 @@ func awaitAck(fd int, seq uint32) error {
 	}
 }
 
-// neighbour is a request for one entry of a neighbour table (ip set) or of a bridge's table.
+// neighbour returns a request for one entry of a neighbour table (ip set) or of a bridge's table.
 func neighbour(family uint8, ifindex int, state uint16, flags uint8, ip net.IP, mac net.HardwareAddr) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	req.AddData(&netlink.Ndmsg{Family: family, Index: uint32(ifindex), State: state, Flags: flags})

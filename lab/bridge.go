@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bridge is a Linux bridge per switch, for networks without loops. It is also what a hypervisor is.
+// bridge makes a switch a Linux bridge, for networks without loops. Every hypervisor is a bridge, too.
 type bridge struct{}
 
-func (bridge) check(*plan) error { return nil } // every lab has bridges
+func (bridge) check(*plan) error { return nil } // every kernel that runs labs has bridges
 
 func (bridge) finishChecksums() bool { return false }
 
@@ -42,12 +42,12 @@ func makeBridge(h *netlink.Handle, mac net.HardwareAddr) error {
 		return fmt.Errorf("make the bridge: %w", err)
 	}
 	if err := bridgeTimers(br.Attrs().Index); err != nil {
-		return fmt.Errorf("set the bridge: %w", err)
+		return fmt.Errorf("configure the bridge: %w", err)
 	}
 	return h.LinkSetUp(br)
 }
 
-// bridgeTimers takes away the spanning tree and its delay, which the library cannot say.
+// bridgeTimers disables the spanning tree and its delay, which the library cannot set.
 func bridgeTimers(ifindex int) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -77,8 +77,8 @@ func joinBridge(h *netlink.Handle, ifname string) error {
 	return h.LinkSetUp(link)
 }
 
-// knowGuests tells a bridge which port leads to which guest, so that it never floods a frame into
-// queues where it does not belong, not even after a guest has been silent for minutes.
+// knowGuests adds forwarding entries for all guests, so that a bridge never floods a frame into other queues, not
+// even after a guest has been silent for minutes.
 func knowGuests(n *node, p *plan) error {
 	var batch []*nl.NetlinkRequest
 	towards := p.towards(n)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is what a TCP segment looked like on the wire.
+// segment has the fields of a captured TCP segment.
 type segment struct {
 	src, dst          netip.AddrPort
 	syn, ack, rst     bool
@@ -18,8 +18,8 @@ type segment struct {
 	checksumsComplete bool
 }
 
-// capture watches what comes into a switch from one of its ports. The function returned stops it and
-// gives the TCP segments.
+// capture records the TCP segments that enter a switch through one of its ports. The returned function stops it
+// and returns them.
 func capture(t *testing.T, l *Lab, node, port string) func() []segment {
 	t.Helper()
 	ifindex := 0
@@ -69,7 +69,7 @@ func capture(t *testing.T, l *Lab, node, port string) func() []segment {
 	}
 }
 
-// parseSegment looks into an IPv4 packet.
+// parseSegment parses an IPv4 packet.
 func parseSegment(ip []byte) (s segment, ok bool) {
 	if len(ip) < 40 || ip[0]>>4 != 4 || ip[9] != unix.IPPROTO_TCP {
 		return s, false
@@ -92,7 +92,7 @@ func parseSegment(ip []byte) (s segment, ok bool) {
 	}, true
 }
 
-// sum adds 16-bit words in the slow way.
+// sum adds 16-bit words one by one.
 func sum(b []byte) (total uint32) {
 	for i, x := range b {
 		if i%2 == 0 {

@@ -16,12 +16,12 @@ import (
 	"weir/experiment"
 )
 
-// Switches and controller of a lab show each other certificates of an authority of its own. The authority's key is
-// nowhere but in this process, and is gone when the certificates are made.
+// The switches and the controller of a lab have certificates of the lab's own authority. The authority's key
+// exists only in this process, until the certificates are made.
 
 const certificatesDir = "tls"
 
-// certificateLife is longer than any lab is up.
+// certificateLife is longer than the life of any lab.
 const certificateLife = 10 * 365 * 24 * time.Hour
 
 func (r *record) certificateFile(name string) string {
@@ -48,7 +48,8 @@ func (l *Lab) makeCertificates() error {
 	return nil
 }
 
-// certify makes a key and a certificate, which ca signs; without a ca it is one itself, and its key is not written.
+// certify makes a key and a certificate, signed by ca. Without a ca it makes the authority's own, and does not
+// write its key.
 func (l *Lab) certify(name string, ca *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// The lab's cgroup is where a program can choose TCP settings for sockets (sockops), and what tells
-// the processes that `weir lab exec` started from others. It has two children: run, for a process
-// that carries out a run, and exec.
+// The lab's cgroup allows a program to set TCP options of sockets (sockops), and identifies the processes that
+// `weir lab exec` started. It has two children: run, for a process that carries out a run, and exec.
 
 var errNoCgroup2 = errors.New("no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup/unified")
 
-// cgroup2Root finds where the unified hierarchy is mounted, which differs between distributions.
+// cgroup2Root returns where the unified hierarchy is mounted, which differs between distributions.
 func cgroup2Root() (string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -33,12 +32,12 @@ func cgroup2Root() (string, error) {
 	return "", errNoCgroup2
 }
 
-// cgroupDir is the directory of a lab's cgroup; the token keeps it apart from others of that name.
+// cgroupDir returns the directory of a lab's cgroup; the token distinguishes it from others with that name.
 func cgroupDir(root, lab, token string) string {
 	return filepath.Join(root, "weir-"+lab+"-"+strings.TrimPrefix(token, "weir:")[:8])
 }
 
-// Cgroup makes the lab's cgroup and gives its directory.
+// Cgroup makes the lab's cgroup and returns its directory.
 func (l *Lab) Cgroup() (string, error) { return l.claim.makeCgroup() }
 
 func (r *record) makeCgroup() (string, error) {
@@ -53,8 +52,8 @@ func (r *record) makeCgroup() (string, error) {
 	return r.Cgroup, nil
 }
 
-// JoinCgroup moves this process into the lab's cgroup, so that programs attached there see the
-// sockets it makes from now on. Down moves it back.
+// JoinCgroup moves this process into the lab's cgroup, so that programs attached there see the sockets that it
+// opens from then on. Down moves it back.
 func (l *Lab) JoinCgroup() error {
 	dir, err := l.Cgroup()
 	if err != nil {
@@ -90,7 +89,7 @@ func moveSelf(dir string) error {
 	return nil
 }
 
-// ownCgroup is the directory of this process's place in the unified hierarchy.
+// ownCgroup returns the directory of this process's cgroup in the unified hierarchy.
 func ownCgroup() (string, error) {
 	root, err := cgroup2Root()
 	if err != nil {

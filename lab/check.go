@@ -14,9 +14,9 @@ import (
 	"weir/experiment"
 )
 
-// checkHost tells in one line, before anything with a name is created, why this machine cannot
-// hold a lab of this configuration: no root, a kernel without a part, a topology that is too large
-// or not in this build. It gives what it worked out.
+// checkHost returns the plan of a lab with this configuration. If this machine cannot run it, the error gives the
+// reason in one line, before anything with a name is created: no root, a missing kernel feature, a topology that
+// is too large or not in this build.
 func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("the lab needs root to make network namespaces: run it with sudo")
@@ -35,8 +35,8 @@ func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 	return p, f, checkKernel()
 }
 
-// checkKernel tries what every lab is made of in a namespace that has no name and ends with its
-// thread: trying loads a module where it is one, and asks the kernel and not its configuration.
+// checkKernel creates every kind of device that labs need, in a namespace without a name that ends with its
+// thread. This loads modules, and tests the running kernel instead of its configuration.
 func checkKernel() error {
 	w, err := startWorker(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -76,13 +76,12 @@ func tryParts() error {
 	return nil
 }
 
-// missing says what to do about a part that the kernel does not have.
+// missing returns an error for a kernel feature that is missing, with the remedy.
 func missing(what, option, module string, err error) error {
-	return fmt.Errorf("this kernel makes no %s (CONFIG_%s): run 'modprobe %s' or use a kernel that has it: %w", what, option, module, err)
+	return fmt.Errorf("this kernel has no %s (CONFIG_%s): run 'modprobe %s' or use a kernel with it: %w", what, option, module, err)
 }
 
-// kernelMemoryKB is what the kernel has taken for itself and cannot give back at will: a lab is
-// mostly that.
+// kernelMemoryKB returns the kernel memory that cannot be reclaimed: most of the memory of a lab.
 func kernelMemoryKB() int64 {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"weir/internal/lockfile"
 )
 
-// Clean removes labs: those named, or else every lab that no living process owns, be it left
-// running on purpose or left behind by a process that was killed. A lab that a process owns is
-// never touched: naming it is an error. What is not recorded as ours is not touched either,
-// whatever it is called. The error also tells which processes keep a removed namespace alive.
+// Clean removes labs: those named, or without names every lab that no running process owns. Such a lab was left
+// running on purpose, or its process was killed. Clean never removes a lab with an owner: naming one is an error.
+// It never removes namespaces that are not recorded as the lab's, whatever their names. The error also lists the
+// processes that keep a removed namespace alive.
 func Clean(names ...string) (cleaned []string, err error) {
 	return clean(names, func(string) bool { return true })
 }
 
-// clean is Clean; without names it looks at the labs that mine accepts.
+// clean is Clean; without names it considers the labs that mine accepts.
 func clean(names []string, mine func(name string) bool) (cleaned []string, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("cleaning labs needs root: run it with sudo")
@@ -55,11 +55,11 @@ func clean(names []string, mine func(name string) bool) (cleaned []string, err e
 	return cleaned, err
 }
 
-// cleanOne removes one lab unless somebody owns it.
+// cleanOne removes one lab unless a process owns it.
 func cleanOne(name string) (done bool, left []string, err error) {
 	dir := filepath.Join(labsDir, name)
-	// The lock is on the file that has this name now. Another process may have removed the lab since we listed it,
-	// and a third may have built one of the same name.
+	// The lock is on the file that has this name now. Since the list was made, another process may have removed
+	// the lab, and a third may have built a new one with the same name.
 	lock, err := lockfile.Take(filepath.Join(dir, lockFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -75,19 +75,20 @@ func cleanOne(name string) (done bool, left []string, err error) {
 		return false, nil, c.release()
 	}
 	if err != nil {
-		return false, nil, errors.Join(fmt.Errorf("%w; look at %s and remove it by hand", err, dir), c.release())
+		return false, nil, errors.Join(fmt.Errorf("%w; inspect %s and remove it by hand", err, dir), c.release())
 	}
 	c.record = *r
 	left, err = c.removeAll()
 	return err == nil, left, err
 }
 
-// removeDraft removes a record whose process died before the record got its name, or while it was removed. Nothing is left
-// that it speaks of. A draft that has no lock yet may be of a living process, which then begins another.
+// removeDraft removes a record whose process died before the record had its name, or while the record was removed.
+// Nothing that it lists exists. A draft without a lock may be that of a running process, which then starts another
+// one.
 func removeDraft(dir string) error {
 	switch lock, err := lockfile.Take(filepath.Join(dir, lockFile)); {
 	case errors.Is(err, lockfile.ErrHeld):
-		return nil // in the making
+		return nil // being created
 	case err == nil:
 		defer lock.Close()
 	case !errors.Is(err, fs.ErrNotExist):
@@ -103,12 +104,11 @@ func stillInside(lab string, left []string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return fmt.Errorf("lab %s is removed, but its namespaces live on while there is: %s", lab, strings.Join(left, ", "))
+	return fmt.Errorf("lab %s is removed, but its namespaces remain until these end: %s", lab, strings.Join(left, ", "))
 }
 
-// removeAll removes everything that the record speaks of and then the record. It ends the
-// processes that `weir lab exec` started; left names others that still run in a namespace, which
-// lives on without a name until they end.
+// removeAll removes everything in the record, then the record. It ends the processes that `weir lab exec` started.
+// left lists other processes that still run in a namespace; the namespace remains without a name until they end.
 func (c *claim) removeAll() (left []string, err error) {
 	errs := []error{endExecuted(&c.record)}
 	nodes := slices.Sorted(maps.Keys(c.Namespaces))
@@ -122,7 +122,7 @@ func (c *claim) removeAll() (left []string, err error) {
 	}
 	held, err := c.removeNamespaces(nodes, busy)
 	for _, node := range held {
-		left = append(left, "something that holds the namespace of "+node)
+		left = append(left, "an unknown user of the namespace of "+node)
 	}
 	errs = append(errs, err, c.removeCgroup())
 	if err := errors.Join(errs...); err != nil {

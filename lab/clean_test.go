@@ -37,13 +37,13 @@ func TestDownLeavesNothing(t *testing.T) {
 			t.Error("a node could be entered after Down")
 		}
 	}
-	// Another process may have a lab, and others have sockets beside the labs' directory.
+	// Another process may have a lab, and other programs have sockets next to the labs' directory.
 	if entries, err := os.ReadDir(labsDir); err == nil && len(entries) == 0 {
 		t.Errorf("%s is there after the last lab", labsDir)
 	}
 }
 
-// kill -9 at any moment of building, then Clean: as before.
+// kill -9 at any time while a lab is built, then Clean: the host is as before.
 func TestCleanAfterKill(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	before := hostState(t)
@@ -63,13 +63,13 @@ func TestCleanAfterKill(t *testing.T) {
 		if i == 20 {
 			t.Fatalf("of %d labs %d were killed before they were whole", i, killed)
 		}
-		// Two are killed when the lab is whole and the process has joined its cgroup.
+		// Two are killed when the lab is complete and the process has joined its cgroup.
 		moment := time.Duration(random.Int64N(latest))
 		whole := i == 10 || i == 11
 		switch early := killChild(t, name, moment, whole); {
 		case early:
 			killed++
-		case !whole: // it builds faster than this process did
+		case !whole: // the lab was complete before the kill
 			latest = max(1, int64(moment))
 		}
 		cleaned, err := clean(nil, ofThisTest)
@@ -83,8 +83,8 @@ func TestCleanAfterKill(t *testing.T) {
 	}
 }
 
-// killChild starts a process that builds a lab and kills it; it tells whether that was before the
-// lab was whole.
+// killChild starts a process that builds a lab, and kills it. It reports whether that was before the lab was
+// complete.
 func killChild(t *testing.T, name string, after time.Duration, whole bool) (early bool) {
 	t.Helper()
 	c := child(t, "up", name, "")
@@ -116,7 +116,7 @@ func killChild(t *testing.T, name string, after time.Duration, whole bool) (earl
 		t.Fatal(err)
 	}
 	_, _ = out.ReadFrom(pipe)
-	_ = c.Wait() // killed, as asked
+	_ = c.Wait() // killed, as intended
 	return !strings.Contains(out.String(), "up\n")
 }
 
@@ -130,7 +130,7 @@ func TestCleanSparesLivingRunsAndForeignNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := "weir-" + testName("kept") + "-foreign"
-	ipNetns(t, "add", foreign) // with labs up: their mounts are now there twice
+	ipNetns(t, "add", foreign) // with labs up: their mounts now exist twice
 	t.Cleanup(func() { ipNetns(t, "del", foreign) })
 
 	if err := talkFromOutside(kept); err != nil {
@@ -157,7 +157,7 @@ func TestCleanSparesLivingRunsAndForeignNamespaces(t *testing.T) {
 	}
 }
 
-// talkFromOutside reaches a guest of a lab that has no owner, by the names in /run/netns.
+// talkFromOutside connects to a guest of a lab without an owner, by the names in /run/netns.
 func talkFromOutside(l *Lab) error {
 	return inNamespace(filepath.Join(netnsDir, l.Namespaces()["sender1"]), func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -173,7 +173,7 @@ func talkFromOutside(l *Lab) error {
 	})
 }
 
-// A namespace that has taken the place of one of ours is not ours.
+// A namespace that replaced one of the lab's is not removed.
 func TestCleanSparesWhatTookOurPlace(t *testing.T) {
 	if !privateMounts(t) {
 		return
@@ -216,7 +216,7 @@ func TestUpRefusesNamesInUse(t *testing.T) {
 	t.Cleanup(func() { ipNetns(t, "del", foreign) })
 	before := hostState(t)
 	_, err = Up(t.Context(), testName("ns"), dumbbell(1, false).config(), Options{Owned: true})
-	if err == nil || !strings.Contains(err.Error(), foreign+" exists and is not of this lab") {
+	if err == nil || !strings.Contains(err.Error(), foreign+" exists and does not belong to this lab") {
 		t.Errorf("a foreign namespace %s: error %v", foreign, err)
 	}
 	if !isNamespace(filepath.Join(netnsDir, foreign)) {

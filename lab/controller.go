@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	controllerPort = 6653 // OpenFlow's (IANA)
+	controllerPort = 6653 // OpenFlow's port (IANA)
 	controllerName = "default"
-	// controllerPatience is how long nothing may be found anew, while something is still missing.
+	// controllerPatience is how long discovery may make no progress while something is still missing.
 	controllerPatience = 30 * time.Second
 	controllerLook     = 100 * time.Millisecond
 )
 
-// process is a child of this one. When this one goes it stays, as one of the lab's control group.
+// process is a child of this process. It survives this process, as a member of the lab's control group.
 type process struct {
 	pid   int
 	ended chan struct{}
 	err   error // how it ended, once it has
 }
 
-// address is where the controller listens, in the management network.
+// controllerAddress returns the address that the controller listens on, in the management network.
 func (p *plan) controllerAddress() netip.AddrPort {
 	return netip.AddrPortFrom(p.byName[controllerNode].mgmt, controllerPort)
 }
@@ -43,14 +43,14 @@ func (r *record) controllerFile(suffix string) string {
 	return filepath.Join(labsDir, r.Name, "controller."+suffix)
 }
 
-// hasController reports whether the switches of this lab have one.
+// hasController reports whether the switches of this lab have a controller.
 func (l *Lab) hasController() bool {
 	o, ok := l.fabric.(ovs)
 	return ok && o.controller.IsValid()
 }
 
-// startController starts the controller in its node, as a process of the lab's with a file and a log in the lab's
-// directory. Where it begins anew, the log goes on.
+// startController starts the controller in its node, as a process of the lab with its file and log in the lab's
+// directory. A restarted controller appends to the log.
 func (l *Lab) startController() error {
 	text := fmt.Sprintf("kind: Controller\nname: %s\nlisten: %s\ngeneration: %s\ntls:\n  ca: %s\n  certificate: %s\n  key: %s\n",
 		controllerName, l.plan.controllerAddress(), l.claim.controllerFile("generation"),
@@ -73,7 +73,8 @@ func (l *Lab) startController() error {
 		return err
 	}
 	defer done()
-	// A controller has a machine of its own: it does not wait for the guests' programs, as switches do not.
+	// The controller has real-time priority, as the forwarding processes have: it does not wait for the guests'
+	// programs.
 	err = l.enterController(func() error { return preferred(cmd.Start) })
 	if err != nil {
 		return fmt.Errorf("start the controller: %w", err)
@@ -84,7 +85,8 @@ func (l *Lab) startController() error {
 	return nil
 }
 
-// preferred runs start on this thread while it has the processor first, which what it starts inherits.
+// preferred runs start on this thread while the thread has priority on the processor; processes that start
+// inherits it.
 func preferred(start func() error) error {
 	before, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
@@ -96,9 +98,9 @@ func preferred(start func() error) error {
 	return errors.Join(start(), unix.SchedSetAttr(0, before, 0))
 }
 
-// awaitController waits until the controller has found every switch, every link and every guest, and the switches are as
-// it wants them. Nothing else tells it of guests: all know each other, so none ever asks, and one that only receives
-// would stay unknown.
+// awaitController waits until the controller has found every switch, every link and every guest, and has set up
+// the switches. The controller learns of guests only from announcements: all guests know each other, so none sends
+// ARP requests, and a guest that only receives would stay unknown.
 func (l *Lab) awaitController(ctx context.Context, say func(phase string)) error {
 	look := time.NewTicker(controllerLook)
 	defer look.Stop()
@@ -114,10 +116,10 @@ func (l *Lab) awaitController(ctx context.Context, say func(phase string)) error
 		now := left.String()
 		if now != last {
 			last, found = now, time.Now()
-			say("the controller looks for " + now)
+			say("waiting for the controller to find " + now)
 		}
 		if time.Since(found) > controllerPatience {
-			return l.withControllerLog(fmt.Errorf("the controller has not found %s in %v", now, controllerPatience))
+			return l.withControllerLog(fmt.Errorf("the controller has not found %s within %v", now, controllerPatience))
 		}
 		if err := l.announce(left.guests); err != nil {
 			return err
@@ -130,11 +132,11 @@ func (l *Lab) awaitController(ctx context.Context, say func(phase string)) error
 	}
 }
 
-// unknown is what the controller does not know.
+// unknown lists what the controller has not found yet.
 type unknown struct {
 	switches, links []string
 	guests          []*node
-	unsettled       bool // some switch is not yet as it should be
+	unsettled       bool // some switch is not configured yet
 }
 
 func (u *unknown) none() bool {
@@ -159,13 +161,13 @@ func (u *unknown) String() string {
 	}
 	add("guests", guests)
 	if len(words) == 0 {
-		return "the switches' answer that all is as it should be"
+		return "the switches' confirmation of their configuration"
 	}
 	return strings.Join(words, ", ")
 }
 
-// unknown asks the controller what it knows. While it does not answer, it knows nothing. An error is one that does not
-// go away.
+// unknown returns what the controller does not know. A controller that does not answer knows nothing. The error is
+// permanent.
 func (l *Lab) unknown(ctx context.Context) (*unknown, error) {
 	select {
 	case <-l.controller.ended:
@@ -177,7 +179,7 @@ func (l *Lab) unknown(ctx context.Context) (*unknown, error) {
 		s = &controller.Status{}
 	}
 	if n := s.Core.OrdersRefused; n > 0 {
-		return nil, fmt.Errorf("switches refused %d orders of the controller's", n)
+		return nil, fmt.Errorf("switches refused %d commands of the controller", n)
 	}
 	return l.plan.unknown(s), nil
 }
@@ -214,11 +216,11 @@ func (p *plan) unknown(s *controller.Status) *unknown {
 	return u
 }
 
-// datapath is the number of a switch in OpenFlow, that in the addresses of its guests, as Open vSwitch and the controller
-// write it.
+// datapath returns the number of a switch in OpenFlow, the same as in the addresses of its guests, as Open vSwitch
+// and the controller write it.
 func (n *node) datapath() string { return fmt.Sprintf("%016x", n.subnet) }
 
-// ofPort is the number of a port in OpenFlow: p1 is 1.
+// ofPort returns the number of a port in OpenFlow: p1 is 1.
 func ofPort(i int) int { return i + 1 }
 
 func (l *Lab) controllerStatus(ctx context.Context) (*controller.Status, error) {
@@ -228,12 +230,12 @@ func (l *Lab) controllerStatus(ctx context.Context) (*controller.Status, error) 
 func (l *Lab) enterController(f func() error) error { return l.Enter(controllerNode, f) }
 
 func (l *Lab) controllerEnded() error {
-	return fmt.Errorf("the controller has ended: %w", cmp.Or(l.controller.err, errors.New("as if it had been asked to")))
+	return fmt.Errorf("the controller has ended: %w", cmp.Or(l.controller.err, errors.New("exit code 0, without a request to end")))
 }
 
 func (l *Lab) withControllerLog(err error) error { return withLog(err, l.claim.controllerFile("log")) }
 
-// troubleOfController tells after a run what the controller has lost.
+// troubleOfController returns after a run what the controller has lost, one line each.
 func (l *Lab) troubleOfController(ctx context.Context) []string {
 	if !l.hasController() {
 		return nil
@@ -241,7 +243,7 @@ func (l *Lab) troubleOfController(ctx context.Context) []string {
 	left, err := l.unknown(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w; switches go on with the flows that they have, frames that they lost are not counted", err)
+		err = fmt.Errorf("%w; switches keep their flows, and frames that they lost are not counted", err)
 	case !left.none():
 		err = fmt.Errorf("the controller has lost %s", left)
 	default:

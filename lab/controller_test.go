@@ -24,7 +24,7 @@ import (
 	"weir/law/forward"
 )
 
-// childController is what `weir controller -f FILE` is.
+// childController runs `weir controller -f FILE`.
 func childController(file string) error {
 	c, err := controller.Load(file, nil)
 	if err != nil {
@@ -36,7 +36,7 @@ func childController(file string) error {
 	return controller.Run(ctx, c)
 }
 
-// testController is this test's own program as a controller.
+// testController starts this test program as a controller.
 func testController(tb testing.TB) []string {
 	tb.Helper()
 	self, err := os.Executable()
@@ -66,8 +66,8 @@ func upControlled(tb testing.TB, suffix string, g *graphBuilder) *Lab {
 	return l
 }
 
-// When a lab with several paths is up, its controller knows all of it and everybody reaches everybody, though no guest ever
-// asks for another. Nothing has been flooded, and nothing is.
+// When a lab with several paths is up, its controller knows all of it, and every guest reaches every other,
+// although no guest sends ARP requests. Nothing is flooded, before or after.
 func TestController_KnowsAllBeforeTraffic(t *testing.T) {
 	before := hostState(t)
 	t.Run("labs", func(t *testing.T) {
@@ -116,7 +116,8 @@ func knowsAllBeforeTraffic(t *testing.T, hypervisors bool) {
 	}
 }
 
-// Who has no certificate of the lab's is no switch of it: one without any, and one with another lab's, are refused.
+// Only the lab's switches have its certificates: a client without a certificate, or with another lab's, is
+// refused.
 func TestController_LetsInItsSwitchesOnly(t *testing.T) {
 	t.Parallel()
 	l := upControlled(t, "ctltls", leafSpine(2, 1, false))
@@ -162,7 +163,7 @@ func TestController_LetsInItsSwitchesOnly(t *testing.T) {
 	}
 }
 
-// status asks the lab's controller.
+// status requests the status of the lab's controller.
 func (l *Lab) status(tb testing.TB) *controller.Status {
 	tb.Helper()
 	s, err := l.controllerStatus(tb.Context())
@@ -172,7 +173,7 @@ func (l *Lab) status(tb testing.TB) *controller.Status {
 	return s
 }
 
-// kill ends the lab's controller as a crash would.
+// kill ends the lab's controller like a crash.
 func (p *process) kill(tb testing.TB) {
 	tb.Helper()
 	if err := unix.Kill(p.pid, unix.SIGKILL); err != nil {
@@ -181,8 +182,8 @@ func (p *process) kill(tb testing.TB) {
 	<-p.ended
 }
 
-// A controller that ends in a run is told of, with its log's last words, and the switches go on without it. One that was
-// restarted meanwhile forwards nothing: it does not take to learning by itself.
+// A controller that ends during a run is reported, with the end of its log, and the switches continue without it.
+// A switch that restarts meanwhile forwards nothing: it does not start to learn by itself.
 func TestController_Ends(t *testing.T) {
 	t.Parallel()
 	l := upControlled(t, "ctlends", leafSpine(2, 1, false))
@@ -193,7 +194,7 @@ func TestController_Ends(t *testing.T) {
 	}
 	lines := l.troubleOfController(t.Context())
 	if len(lines) != 1 || !strings.HasPrefix(lines[0],
-		"topology.switch ovs: the controller has ended: signal: killed; switches go on with the flows that they have, frames that they lost are not counted; its log ends with ") {
+		"topology.switch ovs: the controller has ended: signal: killed; switches keep their flows, and frames that they lost are not counted; its log ends with ") {
 		t.Errorf("trouble: %q", lines)
 	}
 	if err := l.RestartSwitch("leaf1"); err != nil {
@@ -216,7 +217,7 @@ func TestController_Ends(t *testing.T) {
 	}
 }
 
-// What a controller misses at the end of a run is named.
+// The objects that a controller has lost at the end of a run are named.
 func TestController_NamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	l := upControlled(t, "ctlmiss", leafSpine(2, 1, false))
@@ -233,7 +234,7 @@ func TestController_NamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-// A controller that cannot begin is an error with its last words, and nothing is left.
+// If a controller cannot start, the error has the end of its log, and nothing is left.
 func TestController_ThatDoesNotBegin(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	g := onOVS(t, leafSpine(2, 1, false))
@@ -249,7 +250,7 @@ func TestController_ThatDoesNotBegin(t *testing.T) {
 	sameHost(t, before, "after a controller that does not begin")
 }
 
-// What is missing is said in few words, however much it is.
+// The list of missing objects is short, however many there are.
 func TestController_SaysWhatItLooksFor(t *testing.T) {
 	p, err := newPlan(leafSpine(3, 2, false).config())
 	if err != nil {

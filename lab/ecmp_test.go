@@ -9,9 +9,9 @@ import (
 	"weir/law/fairq"
 )
 
-// Flows are hashed over two spines. Routers hash data and acknowledgements apart, Open vSwitches alike. The leaf next
-// to the senders holds every flow to the window of the uplink that its data leaves by, whichever uplink its
-// acknowledgements come in by.
+// Flows are hashed over two spines. Routers hash data and acknowledgements separately, Open vSwitches together.
+// The leaf next to the senders limits every flow to the window of the uplink that its data leaves by, whichever
+// uplink its acknowledgements arrive at.
 func TestFairQOnEqualPaths(t *testing.T) {
 	t.Parallel()
 	const flows = 24
@@ -29,7 +29,7 @@ func TestFairQOnEqualPaths(t *testing.T) {
 	})
 }
 
-// fairQOnEqualPaths tells how many flows' acknowledgements came by another uplink.
+// fairQOnEqualPaths returns how many flows' acknowledgements used another uplink than their data.
 func fairQOnEqualPaths(t *testing.T, l *Lab, g *graphBuilder, flows int) (crossed int) {
 	t.Helper()
 	const window = 20_000
@@ -72,7 +72,7 @@ func fairQOnEqualPaths(t *testing.T, l *Lab, g *graphBuilder, flows int) (crosse
 	return crossed
 }
 
-// pathsOf says by which ports a client's data last left, and its acknowledgements last came in.
+// pathsOf returns the ports where a client's data last left, and where its acknowledgements last arrived.
 func pathsOf(t *testing.T, taps map[string]*testnet.Tap, client netip.AddrPort) (data, acks string) {
 	t.Helper()
 	for name, tap := range taps {

@@ -14,18 +14,18 @@ import (
 	"weir/config"
 )
 
-// Exec replaces this process by a command in the network namespace of a lab's node, with its
-// standard input and output, its signals and its exit code. lab may be empty if there is one lab
-// only. It returns when it fails, and then only. The command keeps the mounts of the host, so that
-// cgroups and bpffs are there (`ip netns exec` hides them), and so there are no names of the lab to
-// look up: an argument that is the name of a guest is replaced by its address. It is noted as the
-// lab's (by its cgroup), so that cleaning the lab ends it and what it started.
+// Exec replaces this process with a command in the network namespace of a lab's node, with its standard input and
+// output, its signals and its exit code. lab may be empty if there is only one lab. It returns only if it fails.
+//
+// The command keeps the mounts of the host, so cgroups and bpffs are available (`ip netns exec` hides them). Names
+// of the lab's nodes cannot be resolved there: an argument that is the name of a guest is replaced by its address.
+// The command is in the lab's cgroup, so that cleaning the lab ends it and its children.
 func Exec(lab, node string, argv []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("entering a lab needs root: run it with sudo")
 	}
 	if len(argv) == 0 {
-		return errors.New("no command: use weir lab exec NODE -- COMMAND")
+		return errors.New("no command: use 'weir lab exec NODE -- COMMAND'")
 	}
 	r, err := findLab(lab)
 	if err != nil {
@@ -37,16 +37,16 @@ func Exec(lab, node string, argv []string) error {
 	}
 	program, err := exec.LookPath(argv[0])
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("no program %q on this machine: nodes have the programs of the host; install it, or name its path", argv[0])
+		return fmt.Errorf("no program %q on this machine: nodes use the programs of the host; install it, or give its path", argv[0])
 	}
 	if err != nil {
 		return err
 	}
 	ns, err := os.Open(filepath.Join(netnsDir, entry))
 	if err != nil {
-		return fmt.Errorf("lab %s is not whole: run 'weir lab clean %s': %w", r.Name, r.Name, err)
+		return fmt.Errorf("lab %s is incomplete: run 'weir lab clean %s': %w", r.Name, r.Name, err)
 	}
-	// Without cgroup2 the command runs all the same; cleaning then reports it instead of ending it.
+	// Without cgroup2 the command still runs; cleaning then reports it instead of ending it.
 	if dir, err := r.makeCgroup(); err == nil {
 		if err := moveSelf(filepath.Join(dir, "exec")); err != nil {
 			return err
@@ -60,7 +60,8 @@ func Exec(lab, node string, argv []string) error {
 	return fmt.Errorf("run %s: %w", program, err)
 }
 
-// ovsEnvironment makes ovs-vsctl and its like speak to the Open vSwitch of the node, where it is one.
+// ovsEnvironment returns variables for ovs-vsctl and similar programs to use the Open vSwitch of the node, if it
+// is one.
 func (r *record) ovsEnvironment(node string) []string {
 	dir := r.ovsRunDir(node)
 	if _, err := os.Stat(dir); err != nil {
@@ -69,7 +70,7 @@ func (r *record) ovsEnvironment(node string) []string {
 	return ovsEnvironment(dir)
 }
 
-// withAddresses is argv with the addresses of guests in the place of their names.
+// withAddresses returns argv with the names of guests replaced by their addresses.
 func (r *record) withAddresses(argv []string) []string {
 	out := slices.Clone(argv)
 	for i, arg := range out[1:] {
@@ -80,7 +81,7 @@ func (r *record) withAddresses(argv []string) []string {
 	return out
 }
 
-// noLab says that there is no lab of this name, and which there are.
+// noLab returns the error that there is no lab with this name; it lists those that exist.
 func noLab(name string, names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("no lab %q; no lab is up: build one with 'weir lab up FILE'", name)
@@ -88,7 +89,7 @@ func noLab(name string, names []string) error {
 	return fmt.Errorf("no lab %q; labs that are up: %s", name, strings.Join(names, ", "))
 }
 
-// findLab is the record of the lab of this name, or of the only one.
+// findLab returns the record of the lab with this name, or of the only lab.
 func findLab(name string) (*record, error) {
 	names, _, err := labNames()
 	if err != nil {
@@ -112,7 +113,7 @@ func findLab(name string) (*record, error) {
 		return nil, err
 	}
 	if !r.Built {
-		return nil, fmt.Errorf("lab %q is not built yet, or was killed while it was: wait, or run 'weir lab clean %s'", name, name)
+		return nil, fmt.Errorf("lab %q is not built yet, or its process was killed while building: wait, or run 'weir lab clean %s'", name, name)
 	}
 	return r, nil
 }

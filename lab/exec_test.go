@@ -20,7 +20,7 @@ func TestExecInALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = Clean(kept.Name()) }) // it is gone by then, if all goes well
+	t.Cleanup(func() { _, _ = Clean(kept.Name()) }) // already removed if the test passes
 	out, err := child(t, "exec", kept.Name(), "sender1", "ip", "-4", "-o", "addr").Output()
 	if err != nil || !strings.Contains(string(out), kept.Addr("sender1", 0).String()) {
 		t.Errorf("addresses inside: %q, %v", out, err)
@@ -37,7 +37,7 @@ func TestExecInALab(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), `has no node "nobody"; allowed: controller, mgmt, receiver1, sender1, switch`) {
 		t.Errorf("unknown node: %q, %v", out, err)
 	}
-	// What exec started, and what that started, ends with the lab; what came in otherwise is named.
+	// Processes that exec started, and their children, end with the lab; others in its namespaces are named.
 	started := child(t, "exec", kept.Name(), "sender1", "sh", "-c", "sleep 1000 & echo ready; wait")
 	pipe, err := started.StdoutPipe()
 	if err != nil {

@@ -7,18 +7,17 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// fabric makes switches out of namespaces. A new kind of switch is one more file with one more
-// fabric.
+// fabric makes switches out of namespaces. Each kind of switch is one file with one fabric.
 type fabric interface {
-	// check says in one line what this machine lacks for such switches in the network p.
+	// check returns, in one line, what this machine lacks for such switches in the network p.
 	check(p *plan) error
-	// finishChecksums reports whether hosts must write their checksums themselves.
+	// finishChecksums reports whether hosts must calculate checksums in software.
 	finishChecksums() bool
-	// setUp runs in the namespace of switch n, whose ports exist and are up. They get their queues afterwards.
+	// setUp runs in the namespace of switch n. Its ports exist and are up; they get their queues afterwards.
 	setUp(l *Lab, h *netlink.Handle, n *node) error
 }
 
-// newFabric chooses the fabric for the kind of switch, and for the shape of the network.
+// newFabric returns the fabric for the kind of switch and the topology of the network.
 func newFabric(p *plan, o Options) (fabric, error) {
 	switch kind := p.cfg.Switch; {
 	case kind == "ovs":

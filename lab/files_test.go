@@ -10,8 +10,8 @@ import (
 	"weir/experiment"
 )
 
-// Every experiment that the lab can run today fits into a lab: its topology, its guests, its ports, and what
-// becomes of FairQ's parameters at its time scale.
+// Every experiment file that the lab can run today fits into a lab: its topology, guests and ports, and FairQ's
+// parameters at its time scale.
 func TestExperimentFilesFitALab(t *testing.T) {
 	runs, fairqs := 0, 0
 	err := filepath.WalkDir("../experiments", func(path string, _ fs.DirEntry, err error) error {
@@ -28,7 +28,7 @@ func TestExperimentFilesFitALab(t *testing.T) {
 		for _, scheme := range f.Schemes {
 			plan, err := f.Plan(experiment.Options{Worlds: []string{"lab"}, Schemes: []string{scheme.Name}, SeedCount: 1})
 			if err != nil {
-				continue // its law is not in this build: that is the experiment package's to say
+				continue // its law is not in this build: the experiment package reports that
 			}
 			for _, run := range plan.Runs {
 				runs++

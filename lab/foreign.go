@@ -12,13 +12,13 @@ import (
 	"weir/lab/netstack"
 )
 
-// A guest whose stack is netstack has its TCP in this process (package netstack). The kernel of its
-// namespace has not got its address, so it is silent: what comes in for the address it drops.
+// The TCP of a guest whose stack is netstack runs in this process (package netstack). The kernel of its namespace
+// does not have the guest's address, so it is silent: it drops packets for that address.
 
 const foreignStack = "netstack"
 
-// useStacks tells every guest for which of its profiles it is netstack. A profile may have one stack
-// where data comes from and another where it goes.
+// useStacks determines for which of its profiles each guest is netstack. A profile may have one stack for the
+// sending side and another for the receiving side.
 func (p *plan) useStacks() error {
 	said := map[*node]map[int]string{}
 	for _, item := range p.cfg.Items {
@@ -35,8 +35,8 @@ func (p *plan) useStacks() error {
 					said[n] = map[int]string{}
 				}
 				if other := said[n][item.Profile]; other != "" && other != stack {
-					return fmt.Errorf("guest %s is to be %s and %s at once: data comes from it and goes to it, "+
-						"and guests.stack is %s and guests.to_stack %s: give one traffic item guests of its own",
+					return fmt.Errorf("guest %s would need the stacks %s and %s at once: it sends and receives data, "+
+						"but guests.stack is %s and guests.to_stack %s: use other guests for one of the traffic items",
 						name, min(stack, other), max(stack, other), from, g.ToStack)
 				}
 				said[n][item.Profile] = stack
@@ -53,18 +53,19 @@ func (p *plan) useStacks() error {
 	return nil
 }
 
-// isForeign reports whether n is netstack for a profile; by hand nobody is, for want of a process.
+// isForeign reports whether n is netstack for a profile; in a lab without a run no guest is, because no process
+// would be its stack.
 func (l *Lab) isForeign(n *node, profile int) bool {
 	if !slices.Contains(n.foreign, profile) {
 		return false
 	}
 	if !l.netstack {
-		l.unmet.add(n.name, "guests.stack", foreignStack, "only in a run; by hand this guest's TCP is Linux's")
+		l.unmet.add(n.name, "guests.stack", foreignStack, "netstack works only in a run; without a run this guest's TCP is Linux's")
 	}
 	return l.netstack
 }
 
-// kernelProfiles are the profiles with traffic for which n's TCP is Linux's.
+// kernelProfiles returns the profiles with traffic for which n's TCP is Linux's.
 func (l *Lab) kernelProfiles(n *node) []int {
 	return slices.DeleteFunc(slices.Clone(n.profiles), func(profile int) bool {
 		return l.netstack && slices.Contains(n.foreign, profile)
@@ -109,8 +110,8 @@ func (l *Lab) openForeign(n *node, profile int, queue *netstack.Queue) error {
 	return nil
 }
 
-// wayOut is the queue through which guest n leaves its host: its own, or its hypervisor's; nil if
-// there is none.
+// wayOut returns the queue through which guest n leaves its host: its own, or its hypervisor's; nil if there is
+// none.
 func (l *Lab) wayOut(n *node) (queue *netstack.Queue, err error) {
 	p := l.plan.routerPort(n).far
 	if p.rate == 0 {
@@ -123,8 +124,8 @@ func (l *Lab) wayOut(n *node) (queue *netstack.Queue, err error) {
 	return queue, err
 }
 
-// netstackSettings are a profile's settings as netstack names them. What is not said is what
-// netstack does by itself.
+// netstackSettings converts a profile's settings to netstack's. Settings that are not set keep netstack's
+// defaults.
 func netstackSettings(g experiment.Guests) netstack.Settings {
 	s := netstack.Defaults()
 	s.CC = cmp.Or(g.CC, s.CC)
@@ -149,7 +150,7 @@ func netstackSettings(g experiment.Guests) netstack.Settings {
 	return s
 }
 
-// nextHop is where a packet of guest n goes first: what guestNeighbours tells a kernel.
+// nextHop returns a function for the next hop of guest n's packets: the same as guestNeighbours sets in a kernel.
 func (p *plan) nextHop(n *node) func(netip.Addr) (net.HardwareAddr, bool) {
 	if p.routed {
 		mac := p.routerPort(n).mac
@@ -167,8 +168,7 @@ func (p *plan) nextHop(n *node) func(netip.Addr) (net.HardwareAddr, bool) {
 	}
 }
 
-// Guest is the netstack of a node for one of the configuration's guest profiles; nil where the TCP
-// is Linux's.
+// Guest returns the netstack of a node for one of the configuration's guest profiles; nil if the TCP is Linux's.
 func (l *Lab) Guest(node string, profile int) *netstack.Guest {
 	if n := l.plan.byName[node]; n != nil {
 		return n.guests[profile]
@@ -176,8 +176,8 @@ func (l *Lab) Guest(node string, profile int) *netstack.Guest {
 	return nil
 }
 
-// troubleOfGuests tells what went wrong in netstack guests and not in the network, one line each: what this process lost
-// or cannot count, and connections that stopped.
+// troubleOfGuests returns what went wrong in netstack guests and not in the network, one line each: packets that
+// this process lost or cannot count, and connections that stopped.
 func (l *Lab) troubleOfGuests() (lines, stopped []string) {
 	stuck := 0
 	for _, n := range l.plan.guests() {
@@ -185,19 +185,19 @@ func (l *Lab) troubleOfGuests() (lines, stopped []string) {
 		for _, g := range n.guests {
 			trouble, err := g.Trouble()
 			if err != nil {
-				lines = append(lines, fmt.Sprintf("netstack at %s: what it lost is not known: %v", n.name, err))
+				lines = append(lines, fmt.Sprintf("netstack at %s: its losses cannot be read: %v", n.name, err))
 			}
 			lost += trouble.Lost
 			stuck += trouble.Stuck
 		}
 		if lost > 0 {
-			lines = append(lines, fmt.Sprintf("netstack at %s: %d packets were lost in this process, which was too slow: "+
-				"do not believe this run", n.name, lost))
+			lines = append(lines, fmt.Sprintf("netstack at %s: this process was too slow and lost %d packets: "+
+				"the run is not valid; repeat it on a less busy machine", n.name, lost))
 		}
 	}
 	if stuck > 0 {
-		stopped = append(stopped, fmt.Sprintf("netstack: %d connections stopped for good with data to send, a defect of netstack's "+
-			"loss recovery or of its cubic: repeat the run, with guests.cc reno or a larger buffer", stuck))
+		stopped = append(stopped, fmt.Sprintf("netstack: %d connections stopped permanently with data to send, because of a defect in netstack's "+
+			"loss recovery or its cubic: repeat the run, with guests.cc reno or a larger buffer", stuck))
 	}
 	return lines, stopped
 }

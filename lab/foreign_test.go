@@ -21,18 +21,18 @@ import (
 	"weir/law"
 )
 
-// stacks is reno with these TCPs where data comes from and where it goes. (netstack's cubic may stop
-// for good.)
+// stacks returns reno with these TCPs at the sending and the receiving side. (netstack's cubic may stop
+// permanently.)
 func stacks(from, to string) experiment.Guests {
 	g := cubic()
 	g.Stack, g.ToStack, g.CC, g.DelayedACK = from, to, "reno", ptr(false)
 	return g
 }
 
-// mixes are all ways in which netstack has a part.
+// mixes are all combinations of stacks that include netstack.
 var mixes = [][2]string{{"netstack", "netstack"}, {"linux", "netstack"}, {"netstack", "linux"}}
 
-// upForeign is up with this process as the netstack guests.
+// upForeign is up, with this process as the netstack guests.
 func upForeign(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
@@ -48,7 +48,7 @@ func upForeign(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	return l
 }
 
-// items returns a configuration traffic from every sender to receiver1.
+// items adds traffic from every sender to receiver1 to a configuration.
 func items(cfg *experiment.Config, duration time.Duration, list ...experiment.Traffic) *experiment.Config {
 	var pairs []experiment.Pair
 	for _, n := range cfg.Graph.Nodes {
@@ -63,14 +63,15 @@ func items(cfg *experiment.Config, duration time.Duration, list ...experiment.Tr
 	return cfg
 }
 
-// makeTraffic makes the traffic of l's configuration once. void lists what makes the run worthless for a test that is not
-// about it: frames that this process had no time to read, and connections that netstack forgot (see netstack.Trouble).
+// makeTraffic runs the traffic of l's configuration once. void lists what invalidates the run for a test of
+// something else: frames that this process had no time to read, and connections that netstack forgot (see
+// netstack.Trouble).
 func makeTraffic(t *testing.T, l *Lab) (out *traffic.Outcome, void []string) {
 	t.Helper()
 	return makeTrafficUntil(t.Context(), t, l)
 }
 
-// makeTrafficUntil makes it until ctx is done.
+// makeTrafficUntil runs it until ctx is done.
 func makeTrafficUntil(ctx context.Context, t *testing.T, l *Lab) (out *traffic.Outcome, void []string) {
 	t.Helper()
 	out, err := traffic.Run(ctx, l, l.plan.cfg, 1, traffic.Options{})
@@ -81,7 +82,7 @@ func makeTrafficUntil(ctx context.Context, t *testing.T, l *Lab) (out *traffic.O
 	return out, append(lost, stopped...)
 }
 
-// untilWhole runs try until it is not void, five times at most.
+// untilWhole repeats try until it is not void, five times at most.
 func untilWhole(t *testing.T, try func() (void []string)) {
 	t.Helper()
 	const tries = 5
@@ -95,7 +96,7 @@ func untilWhole(t *testing.T, try func() (void []string)) {
 	t.Fatalf("each of %d runs was void", tries)
 }
 
-// runTraffic makes the traffic of l's configuration until a run is not void, and none of its flows may fail.
+// runTraffic runs the traffic of l's configuration until a run is not void; none of its flows may fail.
 func runTraffic(t *testing.T, l *Lab) (out *traffic.Outcome) {
 	t.Helper()
 	untilWhole(t, func() (void []string) {
@@ -108,10 +109,10 @@ func runTraffic(t *testing.T, l *Lab) (out *traffic.Outcome) {
 	return out
 }
 
-// One flow fills its link whoever's TCP it is, and takes no more: after its beginning, some of its data always waits before
-// the link. Behind a queue that loses nothing, for this is no test of how a TCP recovers. A run in which this process waited
-// for the processor is repeated at half the rate: what waits before the link lasts longer there than netstack is kept
-// waiting. What else the machine does to netstack's round trips may cost a run all the same, not several.
+// One flow fills its link with either TCP, and not more: after its start, some of its data always waits before the
+// link. The queue loses nothing, because this is not a test of loss recovery. A run in which this process waited
+// for the processor is repeated at half the rate: the data before the link then lasts longer than netstack has to
+// wait. Other effects of the machine on netstack's round trips may cost one run, but not several.
 func TestNetstackFillsALink(t *testing.T) {
 	const rounds = 6
 	for _, mix := range mixes {
@@ -130,13 +131,13 @@ func TestNetstackFillsALink(t *testing.T) {
 	}
 }
 
-// fillsLink returns for how much of a second some data of one flow waited before its link, and whether this process was kept
-// from the processor meanwhile.
+// fillsLink returns the share of a second in which data of one flow waited before its link, and whether this
+// process had to wait for the processor.
 func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starved bool) {
 	t.Helper()
 	g := dumbbell(1, false)
-	g.Links[0].Rate, g.Links[1].Rate = 1000*mbit, rate // sender1's, receiver1's
-	g.Links[1].Buffer = law.Limit{N: 8e6}              // twice what a sender's buffer holds
+	g.Links[0].Rate, g.Links[1].Rate = 1000*mbit, rate // of sender1, of receiver1
+	g.Links[1].Buffer = law.Limit{N: 8e6}              // twice a sender's buffer
 	cfg := items(g.config(stacks(mix[0], mix[1])), testnet.Patience, experiment.Traffic{Name: "bulk", Pattern: "bulk"})
 	cfg.Series = law.Duration(time.Second)
 	l := upForeign(t, "nsfill", cfg)
@@ -168,7 +169,7 @@ func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starv
 		t.Errorf("%v: failures %v", mix, out.Failures)
 	}
 	seconds := time.Duration(now.Nano() - out.T0).Seconds()
-	all, full := 0.0, float64(rate)/8*seconds*1448/1514 // a frame of 1514 B carries 1448
+	all, full := 0.0, float64(rate)/8*seconds*1448/1514 // a frame of 1514 B has 1448 B of payload
 	for _, d := range out.Flows[0].Delivered {
 		all += float64(d.Bytes)
 	}
@@ -186,8 +187,8 @@ func fillsLink(t *testing.T, mix [2]string, rate law.Rate) (share float64, starv
 	return share, starved
 }
 
-// queueIsHeld looks at a port's queue each 10 ms and gives the share of 100 looks, after 50 since something waited there
-// first, at which something did.
+// queueIsHeld reads a port's queue every 10 ms. It returns the share of 100 readings with a backlog, after 50
+// readings that follow the first backlog.
 func queueIsHeld(ctx context.Context, l *Lab, p Port) (share float64, err error) {
 	const warmUp, looks = 50, 100
 	var h *netlink.Handle
@@ -223,7 +224,7 @@ func queueIsHeld(ctx context.Context, l *Lab, p Port) (share float64, err error)
 	}
 }
 
-// queueBacklog is what waits in a port's queue, in bytes.
+// queueBacklog returns the backlog of a port's queue, in bytes.
 func queueBacklog(h *netlink.Handle, p Port) (uint32, error) {
 	list, err := h.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: p.Ifindex}})
 	for _, q := range list {
@@ -234,8 +235,8 @@ func queueBacklog(h *netlink.Handle, p Port) (uint32, error) {
 	return 0, errors.Join(err, fmt.Errorf("port %s has no queue", p.Name))
 }
 
-// Bursts, closed loops and long flows side by side, through one bottleneck: all complete, all right.
-// One mix after another: side by side they take the processor from each other.
+// Bursts, closed loops and long flows share a bottleneck: all complete, with the right bytes. The mixes run one
+// after another: in parallel they would compete for the processor.
 func TestNetstackTrafficCompletes(t *testing.T) {
 	for _, mix := range mixes {
 		t.Run(mix[0]+" to "+mix[1], func(t *testing.T) { netstackTraffic(t, mix) })
@@ -245,7 +246,7 @@ func TestNetstackTrafficCompletes(t *testing.T) {
 func netstackTraffic(t *testing.T, mix [2]string) {
 	t.Helper()
 	g := dumbbell(4, false)
-	// receiver1's: what four long flows begin with does not fit, however slow their TCP is.
+	// receiver1's: the initial windows of four long flows do not fit, however slow their TCP is.
 	g.Links[4].Rate, g.Links[4].Buffer = 50*mbit, law.Limit{N: 27, Packets: true}
 	cfg := items(g.config(stacks(mix[0], mix[1])), 2*time.Minute,
 		experiment.Traffic{Name: "long", Pattern: "bulk", Stop: law.Duration(time.Second)},
@@ -259,7 +260,7 @@ func netstackTraffic(t *testing.T, mix [2]string) {
 	count := map[string]int{}
 	for _, f := range out.Flows {
 		count[f.Item]++
-		// long: what the network lost of it in its second may be all of it.
+		// long: the network may lose all that was sent in its second.
 		want := map[string]int64{"long": f.Bytes, "file": 1_000_000, "burst": 11_500, "web": 11_500, "store": 5000}[f.Item]
 		if !f.Done || f.Bytes != want || f.Timeouts < 0 {
 			t.Errorf("%v: %s %s->%s %d.%d: done %v, %d B, %d timeouts", mix, f.Item, f.Src, f.Dst, f.Mouse, f.Epoch, f.Done, f.Bytes, f.Timeouts)
@@ -274,7 +275,7 @@ func netstackTraffic(t *testing.T, mix [2]string) {
 	}
 }
 
-// checkDropsAreTheSwitchs: a sender fills the network's queues and not its own.
+// checkDropsAreTheSwitchs checks that only the network's queues drop packets, not the sender's own.
 func checkDropsAreTheSwitchs(t *testing.T, l *Lab, what string) {
 	t.Helper()
 	for _, p := range l.Ports() {
@@ -285,8 +286,8 @@ func checkDropsAreTheSwitchs(t *testing.T, l *Lab, what string) {
 	}
 }
 
-// What is on the wire is netstack's and nobody else's: its way of opening a connection, the guests'
-// addresses, whole checksums, and no reset by a kernel that knows nothing of the connection.
+// The packets on the line are netstack's alone: its SYN options, the guests' addresses, full checksums, and no
+// reset by a kernel that does not know the connection.
 func TestTheWireShowsWhoseTCPItIs(t *testing.T) {
 	t.Parallel()
 	for _, mix := range append(mixes, [2]string{"linux", "linux"}) {
@@ -294,7 +295,7 @@ func TestTheWireShowsWhoseTCPItIs(t *testing.T) {
 	}
 }
 
-// checkTheWire looks at what both guests of a mix send in a run, which may be void.
+// checkTheWire checks what both guests of a mix send in a run, which may be void.
 func checkTheWire(t *testing.T, mix [2]string) (void []string) {
 	t.Helper()
 	cfg := items(dumbbell(1, false).config(stacks(mix[0], mix[1])), time.Minute,
@@ -326,7 +327,7 @@ func checkTheWire(t *testing.T, mix [2]string) (void []string) {
 	return void
 }
 
-// checkSegments looks at what one guest sent.
+// checkSegments checks what one guest sent.
 func checkSegments(t *testing.T, what string, netstack bool, list []segment, keys map[result.Key]bool) {
 	t.Helper()
 	syns, data := 0, 0
@@ -343,13 +344,13 @@ func checkSegments(t *testing.T, what string, netstack bool, list []segment, key
 			t.Errorf("%s: checksums of %v -> %v are wrong", what, s.src, s.dst)
 		}
 		data += s.payload
-		// Linux forbids to fragment its SYN and SYN-ACK, netstack forgets to.
+		// Linux forbids fragmentation of its SYN and SYN-ACK; netstack does not.
 		if s.syn {
 			syns++
 			if s.dontFragment == netstack {
 				t.Errorf("%s: SYN with window %d, don't fragment %v", what, s.window, s.dontFragment)
 			}
-			// Ten segments twice, in units of its window scale, is where netstack starts; Linux with 44.
+			// netstack's first window is ten segments twice, in units of its window scale; Linux's is 44.
 			if (s.window == 2*10*1460&^63) != netstack {
 				t.Errorf("%s: SYN with window %d", what, s.window)
 			}
@@ -360,7 +361,7 @@ func checkSegments(t *testing.T, what string, netstack bool, list []segment, key
 	}
 }
 
-// The kernel below a netstack guest says nothing: a port where nobody listens is refused once.
+// The kernel of a netstack guest is silent: a connection to a closed port is refused once.
 func TestTheKernelBelowNetstackIsSilent(t *testing.T) {
 	cfg := items(dumbbell(1, false).config(stacks("linux", "netstack")), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
 	l := upForeign(t, "nssilent", cfg)
@@ -432,7 +433,7 @@ func TestNetstackInEveryTopology(t *testing.T) {
 	}
 }
 
-// One node can be Linux for one item and netstack for another: each has an address of its own.
+// One node can be Linux for one item and netstack for another; each has its own address.
 func TestOneNodeHasBothStacks(t *testing.T) {
 	cfg := items(dumbbell(1, false).config(stacks("linux", ""), stacks("netstack", "")), time.Minute,
 		experiment.Traffic{Name: "linux", Pattern: "burst", Size: 50_000}, experiment.Traffic{Name: "netstack", Pattern: "burst", Size: 50_000})
@@ -458,7 +459,7 @@ func TestWhatNetstackCannotDoIsUnmet(t *testing.T) {
 	cfg := items(dumbbell(1, false).config(odd), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
 	l := upForeign(t, "nsunmet", cfg)
 	want := []string{
-		"guests.cc bbr on receiver1 and 1 more: netstack offers reno and cubic",
+		"guests.cc bbr on receiver1 and 1 more: netstack has reno and cubic",
 		"guests.delayed_ack true on receiver1 and 1 more: netstack delays no ACK",
 		"guests.ecn true on receiver1 and 1 more: netstack has no ECN",
 		"guests.initial_rto 3s on receiver1 and 1 more: netstack always starts with 1s",
@@ -472,14 +473,14 @@ func TestWhatNetstackCannotDoIsUnmet(t *testing.T) {
 	}
 }
 
-// By hand there is no process to be the guests: they are Linux, and that is said.
+// Without a run no process can be the guests: they are Linux, and that is reported.
 func TestNetstackByHandIsLinux(t *testing.T) {
 	cfg := items(dumbbell(1, false).config(stacks("netstack", "")), time.Second, experiment.Traffic{Name: "x", Pattern: "bulk"})
 	l := up(t, "nshand", cfg)
 	if err := talk(l, "sender1", "receiver1", 0); err != nil {
 		t.Error(err)
 	}
-	want := []string{"guests.stack netstack on receiver1 and 1 more: only in a run"}
+	want := []string{"guests.stack netstack on receiver1 and 1 more: netstack works only in a run"}
 	if !slices.EqualFunc(l.Unmet(), want, strings.HasPrefix) {
 		t.Errorf("unmet %q, want %q", l.Unmet(), want)
 	}

@@ -18,29 +18,29 @@ import (
 
 const (
 	kernelInitialRTO = time.Second
-	// fallbackCC is in every kernel; the host's default would differ from machine to machine.
+	// fallbackCC is in every kernel; the host's default differs between machines.
 	fallbackCC = "reno"
 	featureECN = 1 // RTAX_FEATURE_ECN
-	perMachine = "it is set per machine, and other traffic of this one has it otherwise"
+	perMachine = "it is set per machine, and other traffic of this machine needs another value"
 )
 
-// guestSysctls are what every guest's namespace has, whatever the experiment says of its TCP: what
-// would make one run depend on another, on the machine's memory or on its distribution.
+// guestSysctls are set in every guest's namespace, independent of the experiment. Their defaults would make a run
+// depend on another one, on the machine's memory or on its distribution.
 func guestSysctls(m map[string]string) {
-	m["net/ipv4/tcp_no_metrics_save"] = "1"     // or a run starts with the last one's ssthresh
+	m["net/ipv4/tcp_no_metrics_save"] = "1"     // otherwise a run starts with the previous run's ssthresh
 	m["net/ipv4/tcp_syn_linear_timeouts"] = "0" // SYNs back off exponentially, as in every paper
-	m["net/ipv4/tcp_ecn"] = "2"                 // a server answers as it is asked; who asks is said by route
+	m["net/ipv4/tcp_ecn"] = "2"                 // a server answers as requested; a route makes a client request ECN
 	m["net/ipv4/tcp_rmem"] = "4096 131072 6291456"
 	m["net/ipv4/tcp_wmem"] = "4096 16384 4194304"
-	// Thousands of requests at once must not meet a limit of the listener's or run out of ports.
+	// Thousands of requests at once must not exceed a limit of the listener or use up the ports.
 	m["net/core/somaxconn"] = "65535"
 	m["net/ipv4/tcp_max_syn_backlog"] = "65535"
 	m["net/ipv4/ip_local_port_range"] = "10000 65000"
 	m["net/ipv4/tcp_tw_reuse"] = "1"
 }
 
-// setUpGuest returns a guest an address and a route for every profile of TCP settings. The route
-// carries the settings, so a socket has those of the address that it is bound to.
+// setUpGuest gives a guest an address and a route for every profile of TCP settings. The route has the settings,
+// so a socket has those of the address that it is bound to.
 func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	eth := n.ports[0]
 	if err := l.setSACK(n); err != nil {
@@ -67,7 +67,7 @@ func (l *Lab) setUpGuest(h *netlink.Handle, n *node) error {
 	return nil
 }
 
-// guestNeighbours are permanent entries for all that n can send to, so that no ARP is ever sent.
+// guestNeighbours returns permanent entries for all destinations of n, so that no ARP is ever sent.
 func (p *plan) guestNeighbours(n *node) []*nl.NetlinkRequest {
 	eth := n.ports[0]
 	if p.routed {
@@ -87,12 +87,12 @@ func (p *plan) guestNeighbours(n *node) []*nl.NetlinkRequest {
 	return batch
 }
 
-// routerPort is the port of its switch that guest n hangs on, directly or through a hypervisor.
+// routerPort returns the port of its switch that guest n is connected to, directly or through a hypervisor.
 func (p *plan) routerPort(n *node) *port {
 	return p.towards(p.byName[n.attached])[n][0]
 }
 
-// addGuestRoute makes the route of a profile. What the kernel refuses is noted and left out.
+// addGuestRoute adds the route of a profile. Settings that the kernel refuses are recorded and left out.
 func (l *Lab) addGuestRoute(h *netlink.Handle, n *node, profile int) error {
 	eth := n.ports[0]
 	r := netlink.Route{
@@ -105,7 +105,7 @@ func (l *Lab) addGuestRoute(h *netlink.Handle, n *node, profile int) error {
 	l.setMetrics(&r, n, g)
 	err := h.RouteAdd(&r)
 	if errors.Is(err, unix.EINVAL) && r.Congctl != "" {
-		// The one metric that a sound value can be refused for: an algorithm this kernel lacks.
+		// The only valid metric that may be refused: an algorithm that this kernel lacks.
 		l.unmet.add(n.name, "guests.cc", g.CC, "this kernel offers "+availableCC()+"; "+fallbackCC+" is used")
 		r.Congctl = fallbackCC
 		err = h.RouteAdd(&r)
@@ -130,16 +130,16 @@ func (l *Lab) setMetrics(r *netlink.Route, n *node, g experiment.Guests) {
 	}
 	if g.RTOMin != nil && *g.RTOMin > 0 {
 		d := g.RTOMin.Std()
-		r.RtoMin = max(1, int(d.Milliseconds())) // the kernel takes whole milliseconds
-		r.RtoMinLock = true                      // without the lock TCP does not look at it
+		r.RtoMin = max(1, int(d.Milliseconds())) // the kernel has whole milliseconds
+		r.RtoMinLock = true                      // without the lock TCP ignores it
 		if d%time.Millisecond != 0 {
 			l.unmet.add(n.name, "guests.rto_min", g.RTOMin.String(),
-				fmt.Sprintf("the kernel takes whole milliseconds; %dms is used", r.RtoMin))
+				fmt.Sprintf("the kernel has whole milliseconds; %dms is used", r.RtoMin))
 		}
 	}
 }
 
-// setSACK sets what TCP has per namespace only: profiles of one node that differ cannot both be met.
+// setSACK sets the options that TCP has per namespace only: if profiles of one node differ, only one is met.
 func (l *Lab) setSACK(n *node) error {
 	value := ""
 	for _, i := range l.kernelProfiles(n) {
@@ -156,15 +156,14 @@ func (l *Lab) setSACK(n *node) error {
 		}
 	}
 	if value == "" {
-		return nil // no TCP of this kernel's has any traffic
+		return nil // no traffic uses this kernel's TCP
 	}
 	return setSysctls(map[string]string{"net/ipv4/tcp_sack": value})
 }
 
-// InitialRTOs tells which namespaces, by cookie, are to start with a retransmission timeout other
-// than the kernel's 1 s. The kernel has no setting for it: a sockops program on the lab's cgroup
-// does it (Cgroup, JoinCgroup). Where the profiles of one node differ, the first that its traffic
-// uses counts, and the others are in Unmet.
+// InitialRTOs returns the namespaces, by cookie, whose initial retransmission timeout differs from the kernel's 1
+// s. The kernel has no setting for it: a sockops program on the lab's cgroup sets it (Cgroup, JoinCgroup). If the
+// profiles of one node differ, the first that its traffic uses counts, and the others are in Unmet.
 func (l *Lab) InitialRTOs() map[uint64]time.Duration {
 	m := map[uint64]time.Duration{}
 	for _, n := range l.plan.guests() {

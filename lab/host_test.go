@@ -16,8 +16,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// TestMain lets the tests start this program again as another process: one that builds a lab and
-// is killed, one that enters a lab, or one that is its controller.
+// TestMain lets the tests start this program again as another process: one that builds a lab and is killed, one
+// that enters a lab, or one that is its controller.
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_CHILD") {
 	case "up":
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// moreAtOnce lets more tests run at once than there are processors, where -parallel does not say otherwise: they wait for
-// timers and for the kernel most of the time.
+// moreAtOnce runs more tests in parallel than there are processors, unless -parallel is set: most of the time they
+// wait for timers and for the kernel.
 func moreAtOnce() {
 	flag.Parse()
 	given := false
@@ -46,8 +46,8 @@ func moreAtOnce() {
 	}
 }
 
-// childUp builds a lab until it is killed, or tells why it could not. It says when it starts and
-// when it is done.
+// childUp builds a lab until it is killed, or reports why it could not. It prints when it starts and when it is
+// done.
 func childUp() error {
 	g := racks(2, 3, true)
 	g.kind = os.Getenv("WEIR_TEST_SWITCH")
@@ -75,11 +75,11 @@ func child(t *testing.T, what, lab, node string, argv ...string) *exec.Cmd {
 	return c
 }
 
-// ofThisTest keeps a test from cleaning labs that somebody has left running on this machine.
+// ofThisTest protects labs that somebody has left running on this machine from a test's cleaning.
 func ofThisTest(name string) bool { return strings.HasPrefix(name, testName("")) }
 
-// hostState is what a lab could leave behind on the host: its links, and whatever bears the mark
-// of these tests. Other programs may make namespaces of their own meanwhile.
+// hostState lists what a lab could leave on the host: its links, and everything with the mark of these tests.
+// Other programs may create namespaces meanwhile.
 func hostState(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("ip", "-d", "link").Output()
@@ -123,8 +123,8 @@ func hostState(t *testing.T) string {
 	return state
 }
 
-// privateMounts runs the test again in a process with mounts of its own, and tells whether this is
-// that process: `ip netns add` mounts /run/netns over itself, which would stay on the host.
+// privateMounts runs the test again in a process with its own mounts, and reports whether this is that process:
+// `ip netns add` mounts /run/netns over itself, which would stay on the host.
 func privateMounts(t *testing.T) bool {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
@@ -133,7 +133,7 @@ func privateMounts(t *testing.T) bool {
 		t.Cleanup(func() {
 			_ = exec.Command("umount", netnsDir).Run()
 			if err != nil {
-				_ = os.Remove(netnsDir) // made by ip or the lab, and empty by now
+				_ = os.Remove(netnsDir) // made by ip or the lab, and empty now
 			}
 		})
 		return true

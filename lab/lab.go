@@ -1,20 +1,19 @@
-// Package lab builds an experiment's network on this machine: one network namespace per node,
-// real Linux TCP in the guests, bridges or routes in the switches, shaped ports, and takes all of
-// it down again.
+// Package lab builds an experiment's network on this machine, and removes it again: one network namespace per
+// node, real Linux TCP in the guests, bridges or routes in the switches, and shaped ports.
 //
-//	plan.go       what a configuration means as namespaces, ports and addresses; touches nothing
-//	lab.go        Up, Down and what a running lab offers
-//	worker.go     the thread that lives in a namespace
-//	namespace.go  making, marking and removing namespaces
+//	plan.go       the namespaces, ports and addresses of a configuration; changes nothing
+//	lab.go        Up, Down and the methods of a running lab
+//	worker.go     the thread in a namespace
+//	namespace.go  creates, marks and removes namespaces
 //	link.go       veth pairs and their settings
-//	fabric.go     what a switch is: bridge.go, routed.go, ovs.go with its daemons and their sockets
-//	controller.go who tells Open vSwitches what to forward; certificates.go  how they know each other;
-//	              announce.go  how it hears of the guests
+//	fabric.go     the kinds of switch: bridge.go, routed.go, ovs.go with its daemons and their sockets
+//	controller.go the controller of Open vSwitches; certificates.go  their TLS certificates;
+//	              announce.go  how it learns of the guests
 //	shape.go      the queue of a port
-//	guest.go      addresses and TCP of the guests; foreign.go  those that are netstack
-//	state.go      what is remembered on disk; clean.go, exec.go and list.go live on it
+//	guest.go      addresses and TCP of the guests; foreign.go  guests with netstack
+//	state.go      the record on disk; clean.go, exec.go and list.go use it
 //	cgroup.go     the lab's control group
-//	check.go      whether this machine can do it
+//	check.go      whether this machine can run it
 //
 // Nothing is ever created in the namespace of the host.
 package lab
@@ -38,22 +37,22 @@ import (
 	"weir/law"
 )
 
-// Options says how a lab is built.
+// Options selects how a lab is built.
 type Options struct {
 	Experiment string // its id, for the list of labs
-	// Owned is a lab that ends with this process: until Down it is locked, and `weir lab clean`
-	// removes it when the process is dead. Otherwise Up leaves it to itself once it is built.
+	// Owned is a lab that ends with this process: it is locked until Down, and `weir lab clean` removes it when
+	// the process is dead. Otherwise the lab stays after Up.
 	Owned bool
-	// Netstack makes this process the guests whose stack is netstack; it needs Owned. Otherwise their
-	// TCP is Linux's, which Unmet then says.
+	// Netstack makes this process run the guests whose stack is netstack; it needs Owned. Otherwise their TCP is
+	// Linux's, which Unmet then reports.
 	Netstack bool
-	// Controller is a program with its first arguments; `-f FILE` follows, FILE being of kind Controller. Open vSwitches
-	// in a network with several paths forward what it tells them and nothing else. nil: such networks are refused.
+	// Controller is a program with its first arguments; `-f FILE` is added, FILE being of kind Controller. Open
+	// vSwitches in a network with several paths forward only as it commands. nil: such networks are refused.
 	Controller []string
-	// Scale says how many times slower the network is than the one that it stands for; cfg is already slowed down. Under
-	// 1: as 1.
+	// Scale is how many times slower the network is than the one that it represents; cfg is already slowed down.
+	// Below 1 means 1.
 	Scale float64
-	// Progress is told what is waited for, where it takes more than a moment; nil: nobody is.
+	// Progress receives what Up waits for, if it takes more than a moment; may be nil.
 	Progress func(phase string)
 }
 
@@ -69,7 +68,7 @@ type Lab struct {
 	controller        *process // once it is started
 	atFirst           map[*node]frames
 
-	laws []atWork // Enforce
+	laws []attachedLaw // attached by Enforce
 
 	mu     sync.RWMutex // Enter against Down
 	down   bool
@@ -80,17 +79,17 @@ type Lab struct {
 // Port is a shaped port: its queue is a TBF at the link's rate.
 type Port struct {
 	Name        string // "switch->receiver1", as in the experiment's graph
-	Node, Peer  string // Node is the namespace that it lives in
+	Node, Peer  string // Node is the namespace of the port
 	Ifname      string
 	Ifindex     int
-	NetnsCookie uint64 // tells it from the same ifindex elsewhere
+	NetnsCookie uint64 // distinguishes it from the same ifindex elsewhere
 	Rate        law.Rate
 	Buffer      law.Bytes // limit of its queue
 	OfSwitch    bool
 }
 
-// Up builds the lab. What it leaves behind when it fails or ctx is cancelled is nothing.
-// The name, [a-z0-9-]{1,20}, is part of the names of the namespaces: weir-NAME-NODE.
+// Up builds the lab. If it fails or ctx is cancelled, it leaves nothing behind. The name, [a-z0-9-]{1,20}, is part
+// of the names of the namespaces: weir-NAME-NODE.
 func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*Lab, error) {
 	if !labNamePattern.MatchString(name) {
 		return nil, fmt.Errorf("lab name %q: use 1 to 20 of a-z, 0-9 and dash", name)
@@ -126,7 +125,7 @@ func Up(ctx context.Context, name string, cfg *experiment.Config, o Options) (*L
 	return l, nil
 }
 
-// leave returns up the threads and the lock: the lab lives on by its names in /run/netns.
+// leave gives up the threads and the lock: the lab remains, by its names in /run/netns.
 func (l *Lab) leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +136,7 @@ func (l *Lab) leave() error {
 	return l.claim.release()
 }
 
-// build makes everything, in steps that need the one before; within a step nodes are done side by side.
+// build builds the lab in steps that depend on each other; in one step nodes are built in parallel.
 func (l *Lab) build(ctx context.Context, say func(phase string)) error {
 	if l.hasController() {
 		if err := l.makeCertificates(); err != nil {
@@ -179,7 +178,7 @@ func (l *Lab) build(ctx context.Context, say func(phase string)) error {
 	return l.claim.save()
 }
 
-// eachNode does f for all nodes, a few at a time: most of the kernel's work is under one lock.
+// eachNode calls f for all nodes, a few in parallel: most of the kernel's work is under one lock.
 func (l *Lab) eachNode(ctx context.Context, what string, f func(n *node) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(2 * runtime.NumCPU())
@@ -206,9 +205,8 @@ func (l *Lab) makeNode(n *node) error {
 	return w.do(func() error { return n.prepare(l.plan) })
 }
 
-// Down takes the lab away: its namespaces with everything in them, its cgroup, its record, and the
-// processes that `weir lab exec` started there. It may be called again. An error names what could
-// not be removed.
+// Down removes the lab: its namespaces with everything in them, its cgroup, its record, and the processes that
+// `weir lab exec` started. It may be called again. An error names what could not be removed.
 func (l *Lab) Down() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,15 +225,15 @@ func (l *Lab) Down() error {
 	return errors.Join(err, e)
 }
 
-// Left tells after Down what was not started by us and keeps a namespace alive that has lost its
-// name: "123 (sh) in sender1".
+// Left lists, after Down, the processes of others that keep a namespace without a name alive: "123 (sh) in
+// sender1".
 func (l *Lab) Left() []string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.left
 }
 
-// Addr is the node's address for one of the configuration's guest profiles; zero if node is no guest.
+// Addr returns the node's address for one of the configuration's guest profiles; zero if node is not a guest.
 func (l *Lab) Addr(node string, profile int) netip.Addr {
 	n := l.plan.byName[node]
 	if n == nil || n.kind != experiment.Guest || profile < 0 || profile >= len(l.plan.cfg.Profiles) {
@@ -244,9 +242,9 @@ func (l *Lab) Addr(node string, profile int) netip.Addr {
 	return n.addr(profile)
 }
 
-// Enter runs f on the one thread that lives in node's network namespace, and gives f's error.
-// Sockets that f makes belong to the node for good. Calls for one node run one after the other,
-// so f should not wait for the network. All else (mounts, process) is as outside.
+// Enter runs f on the one thread in node's network namespace, and returns f's error. Sockets that f opens belong
+// to the node permanently. Calls for one node run one after the other, so f should not wait for the network. Only
+// the network namespace differs: mounts and process are those of the caller.
 func (l *Lab) Enter(node string, f func() error) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -260,7 +258,7 @@ func (l *Lab) Enter(node string, f func() error) error {
 	return n.w.do(f)
 }
 
-// Ports are all shaped ports, of switches and of hosts, in the order of the graph.
+// Ports returns all shaped ports, of switches and of hosts, in the order of the graph.
 func (l *Lab) Ports() []Port {
 	var list []Port
 	for _, n := range l.plan.nodes {
@@ -278,14 +276,14 @@ func (l *Lab) Ports() []Port {
 	return list
 }
 
-// PortRef is a port as package datapath has it.
+// PortRef returns a port in the form of package datapath.
 func (l *Lab) PortRef(p Port) attach.PortRef { return l.portRef(p.Node, p.Name, p.Ifindex) }
 
 func (l *Lab) portRef(node, name string, ifindex int) attach.PortRef {
 	return attach.PortRef{Name: name, Ifindex: ifindex, Enter: func(f func() error) error { return l.Enter(node, f) }}
 }
 
-// NetnsCookie tells a node's namespace from all others since boot; 0 if there is no such node.
+// NetnsCookie returns the cookie of a node's namespace, unique since boot; 0 if there is no such node.
 func (l *Lab) NetnsCookie(node string) uint64 {
 	if n := l.plan.byName[node]; n != nil {
 		return n.cookie
@@ -293,16 +291,16 @@ func (l *Lab) NetnsCookie(node string) uint64 {
 	return 0
 }
 
-// Unmet lists what the configuration asks for and this machine could not set, one line each.
+// Unmet lists the settings that this machine could not make, one line each.
 func (l *Lab) Unmet() []string { return l.unmet.lines() }
 
-// Name is the lab's name.
+// Name returns the lab's name.
 func (l *Lab) Name() string { return l.claim.Name }
 
-// Namespaces are the entries in /run/netns of the lab's nodes, by node.
+// Namespaces returns the entries in /run/netns of the lab's nodes, by node.
 func (l *Lab) Namespaces() map[string]string { return maps.Clone(l.claim.Namespaces) }
 
-// Nodes are the names of all nodes, those of the graph first.
+// Nodes returns the names of all nodes, those of the graph first.
 func (l *Lab) Nodes() []string {
 	names := make([]string, 0, len(l.plan.nodes))
 	for _, n := range l.plan.nodes {

@@ -30,7 +30,7 @@ func cubic() experiment.Guests {
 	}
 }
 
-// testName is a lab's name that no other process uses.
+// testName returns a lab name that no other process uses.
 func testName(suffix string) string { return fmt.Sprintf("t%d-%s", os.Getpid(), suffix) }
 
 // up builds a lab that ends with the test.
@@ -49,7 +49,7 @@ func up(t *testing.T, suffix string, cfg *experiment.Config) *Lab {
 	return l
 }
 
-// dial connects two guests of a lab over TCP and hands both ends, with what arrived, to look.
+// dial connects two guests of a lab over TCP and passes both ends, and the bytes received, to look.
 func dial(l *Lab, from, to string, profile int, look func(client, server *net.TCPConn) error) error {
 	var ln net.Listener
 	err := l.Enter(to, func() (err error) {
@@ -92,7 +92,7 @@ func talk(l *Lab, from, to string, profile int) error {
 	err := dial(l, from, to, profile, func(client, server *net.TCPConn) error {
 		for _, way := range [][2]*net.TCPConn{{client, server}, {server, client}} {
 			message := strings.Repeat("x", 20000)
-			go func() { _, _ = io.WriteString(way[0], message) }() // the reader tells
+			go func() { _, _ = io.WriteString(way[0], message) }() // the reader reports errors
 			got := make([]byte, len(message))
 			if err := way[1].SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
 				return err
@@ -155,7 +155,7 @@ func TestGuestsReachEachOther(t *testing.T) {
 	}
 }
 
-// Nothing of the plumbing crosses a queue: the neighbours are known and bridges need not flood.
+// Only traffic crosses the queues: the neighbours are known and bridges need not flood.
 func TestQueuesHoldOnlyWhatIsSent(t *testing.T) {
 	for _, g := range []*graphBuilder{racks(2, 2, true), leafSpine(2, 2, false)} {
 		l := up(t, "quiet", g.config())
@@ -186,7 +186,7 @@ func TestQueuesHoldOnlyWhatIsSent(t *testing.T) {
 	}
 }
 
-// An idle lab is silent: nothing is sent through any queue while it is built.
+// An idle lab is silent: no queue sends anything while it is built.
 func TestIdleLabIsSilent(t *testing.T) {
 	l := up(t, "idle", racks(2, 2, true).config())
 	for name, sent := range sentByPort(t, l) {
@@ -217,7 +217,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 		_, err := net.DialTimeout("tcp4", ln.Addr().String(), testnet.Patience)
 		return err
 	})
-	// The same address exists in lab b, where nobody listens.
+	// The same address exists in lab b, but nothing listens there.
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("from lab b to a listener of lab a: %v, want connection refused by b's own receiver", err)
 	}
@@ -274,7 +274,7 @@ func TestFlowsSpreadOverEqualPaths(t *testing.T) {
 
 func TestSinglePathWhenAskedFor(t *testing.T) {
 	g := leafSpine(2, 1, false)
-	g.Multipath = false // routing: single; there are loops all the same
+	g.Multipath = false // routing: single, although there are loops
 	l := up(t, "single", g.config())
 	for range 24 {
 		if err := talk(l, "leaf1.server1", "leaf2.server1", 0); err != nil {

@@ -2,7 +2,7 @@ package lab
 
 import "weir/experiment"
 
-// DropTail is `droptail` in the lab: the buffers' own.
+// DropTail is `droptail` in the lab: the buffers themselves drop.
 func DropTail() Law {
-	return Law{Stays: true, Start: func(*Lab, *experiment.Run, string) (AtWork, error) { return Quiet{}, nil }}
+	return Law{Stays: true, Start: func(*Lab, *experiment.Run, string) (Attached, error) { return Quiet{}, nil }}
 }

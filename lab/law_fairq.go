@@ -16,36 +16,36 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// Lab ports have the MTU of a veth.
+// labMTU is the MTU of the lab's veth ports.
 const labMTU = 1500
 
 // FairQ is `fairq` in the lab.
 func FairQ() Law { return RecordedFairQ(nil) }
 
-// RecordedFairQ is FairQ whose every answer is recorded, for a differential run: record gives a recorder for each switch.
-// The caller stops them after the run. nil: none is recorded.
+// RecordedFairQ is FairQ with a record of every answer, for a differential run: record returns a recorder for each
+// switch. The caller stops the recorders after the run. nil: no recording.
 func RecordedFairQ(record func(node string) (*lawtrace.Recorder, error)) Law {
 	return Law{
 		Check: checkFairQ,
-		Start: func(l *Lab, r *experiment.Run, name string) (AtWork, error) { return startFairQ(l, r, name, record) },
+		Start: func(l *Lab, r *experiment.Run, name string) (Attached, error) { return startFairQ(l, r, name, record) },
 	}
 }
 
-// fairQAtWork is FairQ on the switches of a lab.
-type fairQAtWork struct {
-	cancel  context.CancelFunc
-	beats   chan error // of each of running, when it ends
-	running []*fairq.Attachment
-	shim    *shim.Shim
-	edge    *edge.Edge
+// attachedFairQ is FairQ on the switches of a lab.
+type attachedFairQ struct {
+	cancel     context.CancelFunc
+	heartbeats chan error // the result of each instance's heartbeat
+	running    []*fairq.Attachment
+	shim       *shim.Shim
+	edge       *edge.Edge
 }
 
-// Close lets go of all flows and detaches the programs.
-func (w *fairQAtWork) Close() error {
+// Close releases all flows and detaches the programs.
+func (w *attachedFairQ) Close() error {
 	w.cancel()
 	var errs []error
 	for _, f := range w.running {
-		errs = append(errs, <-w.beats, f.Close())
+		errs = append(errs, <-w.heartbeats, f.Close())
 	}
 	if w.shim != nil {
 		errs = append(errs, w.shim.Close())
@@ -56,14 +56,14 @@ func (w *fairQAtWork) Close() error {
 	return errors.Join(errs...)
 }
 
-// startFairQ puts FairQ on the switches: one instance each, for a flow's data and its acknowledgements
-// meet in the flow table of the switch that both cross.
-func startFairQ(l *Lab, r *experiment.Run, name string, record func(node string) (*lawtrace.Recorder, error)) (AtWork, error) {
+// startFairQ attaches FairQ to the switches. Each switch has one instance, so that a flow's data and its
+// acknowledgements use the same flow table of the switch.
+func startFairQ(l *Lab, r *experiment.Run, name string, record func(node string) (*lawtrace.Recorder, error)) (Attached, error) {
 	params, err := law.Params[fairqlaw.Params](r.Params, name)
 	if err != nil {
 		return nil, err
 	}
-	w := &fairQAtWork{beats: make(chan error)}
+	w := &attachedFairQ{heartbeats: make(chan error)}
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
 	if err := w.start(ctx, l, r, &params, record); err != nil {
@@ -72,7 +72,7 @@ func startFairQ(l *Lab, r *experiment.Run, name string, record func(node string)
 	return w, nil
 }
 
-func (w *fairQAtWork) start(ctx context.Context, l *Lab, r *experiment.Run, params *fairqlaw.Params, record func(node string) (*lawtrace.Recorder, error)) (err error) {
+func (w *attachedFairQ) start(ctx context.Context, l *Lab, r *experiment.Run, params *fairqlaw.Params, record func(node string) (*lawtrace.Recorder, error)) (err error) {
 	if params.Scale == "shim" {
 		if w.shim, err = shim.Attach(l.shimPorts(), shim.Config{}); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (w *fairQAtWork) start(ctx context.Context, l *Lab, r *experiment.Run, para
 	}
 	// A time_scale can ask for more.
 	if params.Count == "handshake" && params.Idle.Std() > fairq.MaxActive {
-		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("%v is the longest that can be had", fairq.MaxActive))
+		l.unmet.add("all switches", "fairq.idle", params.Idle.String(), fmt.Sprintf("the maximum is %v", fairq.MaxActive))
 	}
 	for _, at := range r.At {
 		ports, err := l.fairQPorts(at, &r.Config, params)
@@ -109,13 +109,13 @@ func (w *fairQAtWork) start(ctx context.Context, l *Lab, r *experiment.Run, para
 			return err
 		}
 		w.running = append(w.running, f)
-		go func() { w.beats <- f.Run(ctx) }()
+		go func() { w.heartbeats <- f.Run(ctx) }()
 	}
 	return nil
 }
 
-// on is the instance that has a port; nil: none.
-func (w *fairQAtWork) on(port string) *fairq.Attachment {
+// on returns the instance at a port; nil: there is none.
+func (w *attachedFairQ) on(port string) *fairq.Attachment {
 	for _, f := range w.running {
 		if f.On(port) {
 			return f
@@ -125,10 +125,10 @@ func (w *fairQAtWork) on(port string) *fairq.Attachment {
 }
 
 // Has reports whether FairQ is on the port.
-func (w *fairQAtWork) Has(port string) bool { return w.on(port) != nil }
+func (w *attachedFairQ) Has(port string) bool { return w.on(port) != nil }
 
-// Sample is what FairQ holds of a port now.
-func (w *fairQAtWork) Sample(port string) ([]law.Value, error) {
+// Sample returns FairQ's current metrics of a port.
+func (w *attachedFairQ) Sample(port string) ([]law.Value, error) {
 	f := w.on(port)
 	if f == nil {
 		return nil, nil
@@ -140,8 +140,8 @@ func (w *fairQAtWork) Sample(port string) ([]law.Value, error) {
 	return fairqlaw.Sample(p.Flows, p.WindowBytes, p.GrantBytes), nil
 }
 
-// Tally adds up what FairQ did at all ports so far.
-func (w *fairQAtWork) Tally() (law.Tally, error) {
+// Tally returns the sum of FairQ's counters at all ports.
+func (w *attachedFairQ) Tally() (law.Tally, error) {
 	t := law.Tally{}
 	for _, f := range w.running {
 		ports, err := f.Stats()
@@ -165,7 +165,7 @@ func (w *fairQAtWork) Tally() (law.Tally, error) {
 	return t, nil
 }
 
-// checkFairQ says before anything starts what of a run's FairQ the switch program cannot do.
+// checkFairQ returns, before anything starts, what the switch program cannot do for a run's FairQ, or nil.
 func checkFairQ(r *experiment.Run, name string) error {
 	if err := fairq.Check(); err != nil {
 		return err
@@ -180,7 +180,8 @@ func checkFairQ(r *experiment.Run, name string) error {
 	return nil
 }
 
-// fairQPorts are the ports of one switch with what the switch program is told of each, as `weir switch` tells it.
+// fairQPorts returns the ports of one switch with the switch program's parameters for each, the same as `weir
+// switch` sets.
 func (l *Lab) fairQPorts(node string, cfg *experiment.Config, p *fairqlaw.Params) (out []fairq.Port, err error) {
 	for _, port := range l.Ports() {
 		if !port.OfSwitch || port.Node != node {

@@ -7,8 +7,8 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// edgePorts are the places of edge mode's edge in the lab: the last port before each guest, which is its
-// hypervisor's or, without hypervisors, its switch's.
+// edgePorts returns the ports of edge mode's edge in the lab: the last port before each guest, at its hypervisor
+// or, without hypervisors, at its switch.
 func (l *Lab) edgePorts() []edge.Port {
 	var list []edge.Port
 	for _, n := range l.plan.nodes {

@@ -10,8 +10,7 @@ import (
 	"weir/law/fairq"
 )
 
-// The edge stands at the last port before each guest, also where a hypervisor is between, and never between
-// switches.
+// The edge is at the last port before each guest, also behind a hypervisor, and never between switches.
 func TestEdgeStandsBeforeTheGuests(t *testing.T) {
 	for hypervisors, want := range map[bool]string{
 		false: "switch1->receiver1, switch1->sender1, switch2->receiver2, switch2->sender2",
@@ -32,8 +31,9 @@ func TestEdgeStandsBeforeTheGuests(t *testing.T) {
 	}
 }
 
-// With edge: true over several switches a sender is held to what the least of them grants, most
-// acknowledgements cross the middle one as they came, and no guest sees a flag. Afterwards all is as before.
+// With edge: true over several switches a sender is limited to the smallest grant of the switches. Most
+// acknowledgements cross the middle switch unchanged, and no guest sees a flag. After detaching, the state is as
+// before.
 func TestFairQInEdgeMode(t *testing.T) {
 	t.Parallel()
 	for _, hypervisors := range []bool{false, true} {
@@ -41,7 +41,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 		l := up(t, map[bool]string{false: "edge", true: "edgehv"}[hypervisors], g.config())
 		r := shimRun(g, "learn")
 		params := r.Params["fairq"].(fairq.Params)
-		// An interval so long that a busy machine does not make it a matter of time which acknowledgements tell.
+		// With such a long interval a busy machine does not change which acknowledgements advertise.
 		params.Edge, params.EdgeInterval, params.MaxWindow = true, 500e6, 20_000
 		r.Params["fairq"] = params
 		middle := testnet.NewTap(t, portOf(t, l, "switch2->switch3"))
@@ -59,7 +59,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 				if err := send(ends[0], ends[1], 500_000); err != nil {
 					return err
 				}
-				// Rounded up to the receiver's unit.
+				// Rounded up to the unit of the receiver's window scale.
 				if i := testnet.ReadTCPInfo(t, ends[0]); i.Snd_wnd > 20_000+1<<i.PeerScale {
 					t.Errorf("hypervisors %t: a window of %d", hypervisors, i.Snd_wnd)
 				}
@@ -88,7 +88,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 					t.Errorf("hypervisors %t: a segment came to the guest with reserved bits %d", hypervisors, s.Reserved)
 				}
 			})
-			if came < 2*500_000/20_000 { // of each window one at least, or its acknowledgement
+			if came < 2*500_000/20_000 { // at least one for each window, or its acknowledgement
 				t.Errorf("hypervisors %t: only %d segments came to the guest", hypervisors, came)
 			}
 			return nil

@@ -5,9 +5,9 @@ import (
 	"weir/experiment"
 )
 
-// shimPorts are the places of FairQ's shim in the lab. It tells scales where traffic enters the network:
-// at a hypervisor's uplink or, without hypervisors, at the guest's own device, as a host would run it. It
-// takes them out again at the last port that is not the guest's: the VM's, or the switch's.
+// shimPorts returns the ports of FairQ's shim in the lab. The shim adds window scales where traffic enters the
+// network: at a hypervisor's uplink or, without hypervisors, at the guest's own device, as a host would run it. It
+// removes them at the last port that is not the guest's: the VM's port, or the switch's.
 func (l *Lab) shimPorts() []shim.Port {
 	var list []shim.Port
 	for _, n := range l.plan.nodes {
@@ -22,7 +22,7 @@ func (l *Lab) shimPorts() []shim.Port {
 	return list
 }
 
-// shimSide says what the shim does at a port that leads from one kind of node to another.
+// shimSide returns what the shim does at a port between these kinds of node.
 func shimSide(from, to experiment.NodeKind) (side shim.Side, ok bool) {
 	switch {
 	case from != experiment.Switch && to == experiment.Switch:

@@ -17,7 +17,7 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// portOf is a port of the lab by its name, shaped or not.
+// portOf returns a port of the lab by its name, shaped or not.
 func portOf(t *testing.T, l *Lab, name string) attach.PortRef {
 	t.Helper()
 	for _, n := range l.plan.nodes {
@@ -31,8 +31,8 @@ func portOf(t *testing.T, l *Lab, name string) attach.PortRef {
 	return attach.PortRef{}
 }
 
-// The shim sends where traffic enters the network and clears at the last port before the guest, also
-// where a hypervisor stands between, and never between switches.
+// The shim adds scales where traffic enters the network and removes them at the last port before the guest, also
+// behind a hypervisor, and never between switches.
 func TestShimStandsAtTheEdge(t *testing.T) {
 	for hypervisors, want := range map[bool]string{
 		false: "receiver1->switch1 send, receiver2->switch2 send, sender1->switch1 send, sender2->switch2 send, " +
@@ -55,8 +55,7 @@ func TestShimStandsAtTheEdge(t *testing.T) {
 	}
 }
 
-// shimWatch counts what a connection's acknowledgements look like at a port, by the direction that they
-// pass it.
+// shimWatch records a connection's acknowledgements at a port, by direction.
 type shimWatch struct {
 	tap     *testnet.Tap
 	in, out map[uint8]int // by reserved bits
@@ -106,11 +105,11 @@ func both(client, server net.Conn, bytes int64) error {
 	return errors.Join(send(client, server, bytes), send(server, client, bytes))
 }
 
-// shimRun is a run of fairq on all switches with a way to know scales.
+// shimRun is a run of fairq on all switches with one of the ways to learn window scales.
 func shimRun(g *graphBuilder, scale string) *experiment.Run {
 	r := &experiment.Run{Laws: []string{"fairq"}, Config: *g.config(), Params: map[string]any{"fairq": fairqlaw.Params{
 		Interval: 500e3, Updates: 10, TargetFraction: 0.5, Gain: "paper",
-		Count: "handshake", Idle: 4e9, // flows count however slow the machine is
+		Count: "handshake", Idle: 4e9, // flows count even on a slow machine
 		Scale: scale, UnifyShift: 5, Shrink: "allow",
 	}}}
 	r.Config.RTT = 200e3
@@ -122,9 +121,9 @@ func shimRun(g *graphBuilder, scale string) *experiment.Run {
 	return r
 }
 
-// With scale: shim the segments carry their sender's scale between all switches, and guests neither send
-// nor see it; unify has guests believe the one that was asked for; learn leaves everything. Afterwards
-// all is as before.
+// With scale: shim the segments carry their sender's scale between all switches, and guests neither send nor see
+// it. unify makes guests use the scale that was set. learn changes nothing. After detaching, the state is as
+// before.
 func TestFairQWaysToKnowScales(t *testing.T) {
 	t.Parallel()
 	for _, hypervisors := range []bool{false, true} {
@@ -180,8 +179,8 @@ func onlyBits(t *testing.T, where string, seen map[uint8]int, want uint8) {
 	}
 }
 
-// Every switch on the path reads the bits (FQ-17): of a connection that none of them saw begin, each holds
-// the window to just what it grants.
+// Every switch on the path reads the bits (FQ-17): for a connection whose start none of them saw, each limits the
+// window to exactly its grant.
 func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 	t.Parallel()
 	const near, far = 2 << 14, 4 << 14
@@ -199,7 +198,7 @@ func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 		}
 		// The receiver's acknowledgements pass switch3 first, which grants more than switch1.
 		for node, grant := range map[string]uint32{"switch3": far, "switch1": near} {
-			f, err := l.holdWindows(node, grant)
+			f, err := l.limitWindows(node, grant)
 			if err != nil {
 				return err
 			}
@@ -223,8 +222,8 @@ func TestFQ17_TwoSwitchesReadTheShim(t *testing.T) {
 	}
 }
 
-// holdWindows attaches FairQ to a switch, with a law that grants so much whatever the queue does.
-func (l *Lab) holdWindows(node string, bytes uint32) (*fairq.Attachment, error) {
+// limitWindows attaches FairQ to a switch, with a law that always grants this many bytes.
+func (l *Lab) limitWindows(node string, bytes uint32) (*fairq.Attachment, error) {
 	var ports []fairq.Port
 	for _, p := range l.switchPorts([]string{node}) {
 		ports = append(ports, fairq.Port{PortRef: p, Law: fairq.Law{

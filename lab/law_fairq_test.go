@@ -13,8 +13,8 @@ import (
 	fairqlaw "weir/law/fairq"
 )
 
-// What experiment's limits let through the switch program takes, at each limit's last value, and what it refuses they
-// refuse: so all is said before anything is built.
+// The limits of package experiment and of the switch program agree, tested at the last allowed value of each
+// limit: an invalid value is refused before anything is built.
 func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 	for what, edit := range map[string]func(p *fairqlaw.Params){
 		"the defaults":         func(*fairqlaw.Params) {},
@@ -43,7 +43,7 @@ func TestFairQ_LimitsAreTheSwitchPrograms(t *testing.T) {
 		}
 		cfg := &experiment.Config{RTT: 200e3, Graph: &experiment.Graph{Links: []experiment.Link{{A: "a", B: "b", Rate: rate, Buffer: law.Limit{N: 125_000}}}}}
 		before := params.Check(cfg.Network(), fairqlaw.LabLimits())
-		// There is no such device: it is refused too, but as it is attached.
+		// The device does not exist: this is refused too, but only when attaching.
 		l, err := switchfairq.ProgramsAt(&params, switchd.Site{Rate: rate, Buffer: 125_000, RTT: cfg.RTT, MTU: labMTU})
 		if err != nil {
 			t.Fatal(err)

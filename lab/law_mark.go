@@ -17,10 +17,10 @@ type marker struct {
 	*mark.Mark
 }
 
-// Close detaches it.
+// Close detaches the program.
 func (m marker) Close() error { return m.Mark.Close() }
 
-func startMark(l *Lab, r *experiment.Run, name string) (AtWork, error) {
+func startMark(l *Lab, r *experiment.Run, name string) (Attached, error) {
 	params, err := law.Params[marklaw.Params](r.Params, name)
 	if err != nil {
 		return nil, err

@@ -12,18 +12,18 @@ import (
 	"weir/experiment/result"
 )
 
-// lawTrace reads what laws hold of the ports whose queues are sampled.
+// lawTrace reads the laws' metrics of the ports whose queues are sampled.
 type lawTrace struct {
 	end, done chan struct{}
 	seen      []result.LawSample // At is CLOCK_MONOTONIC
 	err       error
 }
 
-// traceLaws begins to read, until stop.
+// traceLaws starts to read, until stop.
 func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 	t := &lawTrace{end: make(chan struct{}), done: make(chan struct{})}
-	ports := slices.Compact(slices.Sorted(maps.Values(cfg.Ports))) // labels may share one
-	has := slices.ContainsFunc(l.laws, func(at atWork) bool { return slices.ContainsFunc(ports, at.Has) })
+	ports := slices.Compact(slices.Sorted(maps.Values(cfg.Ports))) // several labels may name one port
+	has := slices.ContainsFunc(l.laws, func(at attachedLaw) bool { return slices.ContainsFunc(ports, at.Has) })
 	go func() {
 		defer close(t.done)
 		tick := time.NewTicker(result.LawEvery)
@@ -42,7 +42,7 @@ func (l *Lab) traceLaws(cfg *experiment.Config) *lawTrace {
 	return t
 }
 
-func (t *lawTrace) read(at AtWork, ports []string) error {
+func (t *lawTrace) read(at Attached, ports []string) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *lawTrace) read(at AtWork, ports []string) error {
 	return nil
 }
 
-// stop returns what was seen, with times from t0 (CLOCK_MONOTONIC, ns) on, up to length.
+// stop returns the samples from t0 (CLOCK_MONOTONIC, ns) on, up to length; times are relative to t0.
 func (t *lawTrace) stop(t0 int64, length time.Duration) ([]result.LawSample, error) {
 	close(t.end)
 	<-t.done

@@ -13,38 +13,39 @@ import (
 
 // Law is a control law in the lab.
 type Law struct {
-	// Check says before anything is built what of a run this machine, or the law here, cannot do. nil: it can do all.
+	// Check returns, before anything is built, why this machine or the law's lab form cannot do a run. nil: it can
+	// do all.
 	Check func(r *experiment.Run, name string) error
-	// Start puts the law to work on the switches in r.At, and on what else it works on.
-	Start func(l *Lab, r *experiment.Run, name string) (AtWork, error)
-	// Stays: the law is enforced without a process that lives.
+	// Start attaches the law to the switches in r.At, and to all other places where it runs.
+	Start func(l *Lab, r *experiment.Run, name string) (Attached, error)
+	// Stays: the law continues after its process ends.
 	Stays bool
 	// Report is that of the law's Spec.
 	Report func(law.Tally) ([]law.Value, []string)
 }
 
-// AtWork is a law that was put to work. Quiet has what most laws say.
-type AtWork interface {
-	// Has reports whether the law holds anything of a port, "switch->receiver1", that Sample would tell.
+// Attached is a law that was attached. Quiet has the methods of most laws.
+type Attached interface {
+	// Has reports whether Sample returns metrics of the port, "switch->receiver1".
 	Has(port string) bool
-	// Sample is what the law holds of a port now: values of its metrics of kind law.OverTime.
+	// Sample returns the law's current metrics of a port, those of kind law.OverTime.
 	Sample(port string) ([]law.Value, error)
-	// Tally is what it counted so far, at all ports; nil: it counts nothing.
+	// Tally returns the law's counters so far, over all ports; nil: it counts nothing.
 	Tally() (law.Tally, error)
-	// Close detaches it.
+	// Close detaches the law.
 	Close() error
 }
 
-// Quiet is a law that measures nothing of itself.
+// Quiet is a law without metrics.
 type Quiet struct{}
 
-// Has is false.
+// Has returns false.
 func (Quiet) Has(string) bool { return false }
 
-// Sample is nothing.
+// Sample returns nothing.
 func (Quiet) Sample(string) ([]law.Value, error) { return nil, nil }
 
-// Tally is nil.
+// Tally returns nil.
 func (Quiet) Tally() (law.Tally, error) { return nil, nil }
 
 // Close does nothing.
@@ -53,7 +54,7 @@ func (Quiet) Close() error { return nil }
 // Laws are the lab's laws, by name.
 type Laws map[string]Law
 
-// Check says which law of r this build lacks or cannot run here, or nil.
+// Check returns which law of r this build lacks or cannot run here, or nil.
 func (ls Laws) Check(r *experiment.Run) error {
 	for _, name := range r.Laws {
 		l, ok := ls[name]
@@ -70,7 +71,7 @@ func (ls Laws) Check(r *experiment.Run) error {
 	return nil
 }
 
-// NeedProcess reports whether a law of r is enforced only while the process lives that attached it.
+// NeedProcess reports whether a law of r works only while the process that attached it runs.
 func (ls Laws) NeedProcess(r *experiment.Run) bool {
 	return slices.ContainsFunc(r.Laws, func(name string) bool { return !ls[name].Stays })
 }
@@ -90,19 +91,19 @@ func (l *Lab) Enforce(r *experiment.Run, ls Laws) (stop func() error, err error)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("scheme %s: %w", r.Scheme, err), stop())
 		}
-		l.laws = append(l.laws, atWork{name, ls[name].Report, at})
+		l.laws = append(l.laws, attachedLaw{name, ls[name].Report, at})
 	}
 	return stop, nil
 }
 
-// atWork is one law of a lab.
-type atWork struct {
+// attachedLaw is an attached law with its name.
+type attachedLaw struct {
 	name   string
 	report func(law.Tally) ([]law.Value, []string)
-	AtWork
+	Attached
 }
 
-// lawTotals says what laws counted, and what kept them from working as they should.
+// lawTotals returns what the laws counted, and what kept them from working as intended.
 func (l *Lab) lawTotals() (totals []law.Value, unmet []result.Unmet) {
 	for _, at := range l.laws {
 		t, err := at.Tally()
@@ -119,7 +120,7 @@ func (l *Lab) lawTotals() (totals []law.Value, unmet []result.Unmet) {
 	return totals, unmet
 }
 
-// switchPorts are the ports of the switches that run the scheme's laws.
+// switchPorts returns the ports of the switches that run the scheme's laws.
 func (l *Lab) switchPorts(at []string) []attach.PortRef {
 	var ports []attach.PortRef
 	for _, p := range l.Ports() {

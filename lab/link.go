@@ -15,19 +15,19 @@ import (
 
 const (
 	mtu        = 1500
-	frameBytes = mtu + 14 // what a qdisc counts for a full frame: Ethernet header, no FCS
+	frameBytes = mtu + 14 // size of a full frame for a qdisc: Ethernet header, no FCS
 	mgmtIfname = "mgmt"
 	bridgeName = "br0"
 	txQueueLen = 1000
 )
 
-// wholeFrames tells the offloads that put bundles of up to 64 KB into a queue in the place of the
-// frames of the wire: those are switched off. Checksum offload stays on where it can: real hosts have it.
+// wholeFrames reports whether an offload puts bundles of up to 64 KB into a queue instead of the frames on the
+// line: those are switched off. Checksum offload stays on if possible, as on real hosts.
 func wholeFrames(feature string) bool {
 	return strings.Contains(feature, "segmentation") || strings.HasPrefix(feature, "tx-gso") || strings.HasPrefix(feature, "rx-gro")
 }
 
-// prepare sets what a new namespace must have before it gets devices. It runs in the namespace.
+// prepare sets what a new namespace needs before it has devices. It runs in the namespace.
 func (n *node) prepare(p *plan) error {
 	var err error
 	if n.cookie, err = netnsCookie(); err != nil {
@@ -36,7 +36,7 @@ func (n *node) prepare(p *plan) error {
 	return setSysctls(n.sysctls(p))
 }
 
-// netnsCookie is the cookie of the calling thread's namespace.
+// netnsCookie returns the cookie of the calling thread's namespace.
 func netnsCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -50,16 +50,16 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// sysctls are the settings of a namespace of this kind.
+// sysctls returns the settings of a namespace of this kind.
 func (n *node) sysctls(p *plan) map[string]string {
 	m := map[string]string{
-		// No duplicate address detection, no router solicitation, nothing that a queue would see.
+		// No duplicate address detection, no router solicitation: nothing that would enter a queue.
 		"net/ipv6/conf/all/disable_ipv6":     "1",
 		"net/ipv6/conf/default/disable_ipv6": "1",
 		"net/ipv4/conf/all/rp_filter":        "0",
 		"net/ipv4/conf/default/rp_filter":    "0",
 		"net/ipv4/conf/all/send_redirects":   "0",
-		// A bridge must not run frames through a firewall, whatever the host has set for itself.
+		// A bridge must not pass frames to a firewall, whatever the host's setting is.
 		"net/bridge/bridge-nf-call-iptables":  "0",
 		"net/bridge/bridge-nf-call-ip6tables": "0",
 		"net/bridge/bridge-nf-call-arptables": "0",
@@ -74,8 +74,8 @@ func (n *node) sysctls(p *plan) map[string]string {
 	return m
 }
 
-// setSysctls writes under /proc/sys, which shows the settings of the calling thread's namespace.
-// What this kernel does not have is passed over: the features that matter are probed elsewhere.
+// setSysctls writes under /proc/sys, which shows the settings of the calling thread's namespace. It skips settings
+// that this kernel does not have: the features that matter are probed elsewhere.
 func setSysctls(m map[string]string) error {
 	for name, value := range m {
 		err := os.WriteFile("/proc/sys/"+name, []byte(value), 0)
@@ -86,8 +86,8 @@ func setSysctls(m map[string]string) error {
 	return nil
 }
 
-// makeLinks makes the links that start at n, with the far end in the peer's namespace at once: no
-// device of the lab is ever in the host's namespace.
+// makeLinks makes the links that start at n, with the far end directly in the peer's namespace: no device of the
+// lab is ever in the host's namespace.
 func (l *Lab) makeLinks(n *node) error {
 	return n.w.do(func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -123,7 +123,7 @@ func (l *Lab) makeVeth(h *netlink.Handle, name string, mac net.HardwareAddr, far
 	defer ns.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.TxQLen = name, mac, mtu, txQueueLen
-	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // one queue, whatever the number of CPUs
+	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1 // one queue, for any number of CPUs
 	veth := netlink.NewVeth(attrs)
 	veth.PeerNumTxQueues, veth.PeerNumRxQueues = 1, 1
 	veth.PeerName, veth.PeerHardwareAddr, veth.PeerMTU = farName, farMAC, mtu
@@ -131,7 +131,7 @@ func (l *Lab) makeVeth(h *netlink.Handle, name string, mac net.HardwareAddr, far
 	return h.LinkAdd(veth)
 }
 
-// setUpNode makes a node what it is, once all its ports exist.
+// setUpNode configures a node, once all its ports exist.
 func (l *Lab) setUpNode(n *node) error {
 	return n.w.do(func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -160,7 +160,7 @@ func (l *Lab) setUpNode(n *node) error {
 		if err := l.setUpKind(h, n); err != nil {
 			return err
 		}
-		// Last: a switch that takes its ports over may take their queues away.
+		// Last: a switch that takes over its ports may remove their queues.
 		for _, p := range n.ports {
 			if p.rate == 0 {
 				continue
@@ -187,7 +187,7 @@ func (l *Lab) setUpKind(h *netlink.Handle, n *node) error {
 	}
 }
 
-// setUp returns a port its readable name and its offloads, and brings it up.
+// setUp sets a port's readable name and its offloads, and brings it up.
 func (p *port) setUp(h *netlink.Handle, e *nic.Tool, finishChecksums bool) error {
 	link, err := h.LinkByName(p.ifname)
 	if err != nil {
@@ -203,8 +203,8 @@ func (p *port) setUp(h *netlink.Handle, e *nic.Tool, finishChecksums bool) error
 	return h.LinkSetUp(link)
 }
 
-// switchOff turns off what bundles frames, and what leaves their checksums to the hardware, as far as this kernel
-// has it and lets us.
+// switchOff turns off the offloads that bundle frames, and if checksums is set those that leave checksums to the
+// hardware, as far as this kernel has and allows it.
 func switchOff(e *nic.Tool, ifname string, checksums bool) error {
 	features, err := e.Features(ifname)
 	if err != nil {
@@ -219,10 +219,10 @@ func switchOff(e *nic.Tool, ifname string, checksums bool) error {
 	return e.Change(ifname, off)
 }
 
-// settle makes sure that every device of the node sends. A veth whose far end came up later starts
-// to send when the kernel's link watch says so, which may take it a second (it counts as not urgent
-// when both ends happen to have the same ifindex): until then it drops, and a SYN costs a second
-// more. Asking for the state of the link makes the kernel settle it at once.
+// settle makes sure that every device of the node sends. A veth whose far end came up later starts to send when
+// the kernel's link watch notices, which may take a second (the kernel treats it as not urgent when both ends have
+// the same ifindex). Until then it drops, and a lost SYN costs another second. Reading the state of the link makes
+// the kernel notice at once.
 func (l *Lab) settle(n *node) error {
 	return n.w.do(func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -252,14 +252,14 @@ func (l *Lab) settle(n *node) error {
 				return err
 			}
 			if state := now.Attrs().OperState; state != netlink.OperUp {
-				return fmt.Errorf("%s is %v and not up", name, state)
+				return fmt.Errorf("%s is %v, not up", name, state)
 			}
 		}
 		return nil
 	})
 }
 
-// setUpManagement joins the management network: unshaped, only for switches, hosts and controllers.
+// setUpManagement connects a node to the management network: unshaped, only for switches, hosts and controllers.
 func (l *Lab) setUpManagement(h *netlink.Handle, n *node) error {
 	if !n.mgmt.IsValid() {
 		return nil

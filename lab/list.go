@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Info is what is known of a lab on this machine.
+// Info describes a lab on this machine.
 type Info struct {
 	Name       string
 	Experiment string
 	Nodes      []string          // all, by name: those of the experiment, and LabNodes
-	LabNodes   []string          // of Nodes: those that every lab has of its own
+	LabNodes   []string          // of Nodes: those that every lab adds
 	Addresses  map[string]string // guest -> its address for the first profile of guests' settings
 	Created    time.Time
 	Owned      bool // ends with its process
 	Pid        int  // the process that built it
-	Alive      bool // that process still holds it
-	Built      bool // false: it is being built, or its building was killed
-	// Memory is by how much the kernel's own memory grew while the lab was built, in bytes; 0: not
-	// known. Other programs disturb it.
+	Alive      bool // that process still has its lock
+	Built      bool // false: it is being built, or its process was killed while building
+	// Memory is the growth of the kernel's own memory while the lab was built, in bytes; 0: not known. Other
+	// programs affect it.
 	Memory int64
 }
 

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A namespace of ours carries the lab's token in two places: in the file that its name is mounted
-// on (hidden by the mount), and as the alias of its lo. Whatever does not carry it is not ours,
-// whatever it is called.
+// A namespace of the lab has the lab's token in two places: in the file that its name is mounted on (hidden by the
+// mount), and as the alias of its lo. A namespace without the token is not the lab's, whatever its name.
 
-// createNamespace makes a namespace with the entry name in /run/netns and gives the thread in it.
+// createNamespace creates a namespace with the entry name in /run/netns and returns the thread in it.
 func createNamespace(entry, token string) (*worker, error) {
 	path := filepath.Join(netnsDir, entry)
 	if err := createEntry(path, token); err != nil {
@@ -35,8 +34,8 @@ func createNamespace(entry, token string) (*worker, error) {
 	})
 }
 
-// createEntry makes the file that the namespace will be mounted on. It appears with its content
-// in one step, and never in the place of somebody else's.
+// createEntry creates the file that the namespace will be mounted on. The file appears with its content in one
+// step, and never replaces another.
 func createEntry(path, token string) error {
 	for try := 0; ; try++ {
 		err := tryCreateEntry(path, token)
@@ -45,7 +44,7 @@ func createEntry(path, token string) error {
 			continue
 		}
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("namespace %s exists and is not of this lab: remove it (ip netns del %s) or choose another lab name",
+			return fmt.Errorf("namespace %s exists and does not belong to this lab: remove it (ip netns del %s) or choose another lab name",
 				path, filepath.Base(path))
 		}
 		return err
@@ -72,14 +71,14 @@ func tryCreateEntry(path, token string) error {
 	return nil
 }
 
-// makeNetnsDir makes /run/netns where it is missing and remembers that, so that the last lab
-// removes it. It is not made a mount, as `ip netns` does: that would outlive us.
+// makeNetnsDir creates /run/netns if it is missing and records that, so that the last lab removes it. It does not
+// make it a mount, as `ip netns` does: that would remain.
 func makeNetnsDir() error {
 	if _, err := os.Stat(netnsDir); err == nil {
 		return nil
 	}
 	if err := os.WriteFile(madeNetns, nil, 0o600); err != nil {
-		return fmt.Errorf("remember that %s is ours: %w", netnsDir, err)
+		return fmt.Errorf("record that weir made %s: %w", netnsDir, err)
 	}
 	if err := os.Mkdir(netnsDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make %s: %w", netnsDir, err)
@@ -100,7 +99,8 @@ func prepareLoopback(token string) error {
 	return nil
 }
 
-// removeNamespace takes away what entry is, if it is of the lab with this token. Not there is done.
+// removeNamespace removes the namespace of an entry, if it belongs to the lab with this token. A missing one is
+// not an error.
 func removeNamespace(entry, token string) error {
 	below, err := netnsBelow()
 	if err != nil {
@@ -117,7 +117,7 @@ func removeNamespace(entry, token string) error {
 		return err
 	}
 	if isNamespace(path) {
-		return nil // not ours
+		return nil // not the lab's
 	}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +130,7 @@ func removeNamespace(entry, token string) error {
 		return nil
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("%w (see 'grep %s /proc/*/mountinfo' for who still has it mounted)", err, entry)
+		return fmt.Errorf("%w ('grep %s /proc/*/mountinfo' lists the processes that still have it mounted)", err, entry)
 	}
 	return nil
 }
@@ -149,10 +149,9 @@ func unmountOurs(path, token string) error {
 	return nil
 }
 
-// netnsBelow opens the directory /run/netns below what is mounted on it; nil if nothing is. The
-// first `ip netns add` of a machine mounts a copy of the directory over itself, with copies of the
-// mounts in it: those of a lab that is up are then there twice, and the lower ones have no path any
-// more. A file handle leads to them.
+// netnsBelow opens the directory /run/netns below the mount on it; nil if there is no mount. The first `ip netns
+// add` of a machine mounts a copy of the directory over itself, with copies of the mounts in it. Mounts of a lab
+// that is up then exist twice, and the lower ones no longer have a path. A file handle leads to them.
 func netnsBelow() (*os.File, error) {
 	parent, err := os.Open(filepath.Dir(netnsDir))
 	if err != nil {
@@ -161,7 +160,7 @@ func netnsBelow() (*os.File, error) {
 	defer parent.Close()
 	_, parentMount, err := unix.NameToHandleAt(int(parent.Fd()), "", unix.AT_EMPTY_PATH)
 	if err != nil {
-		return nil, nil // no handles on this file system, so no way below
+		return nil, nil // no handles on this file system, so no path below
 	}
 	handle, mount, err := unix.NameToHandleAt(unix.AT_FDCWD, netnsDir, unix.AT_SYMLINK_FOLLOW)
 	if err != nil || mount == parentMount {
@@ -169,7 +168,7 @@ func netnsBelow() (*os.File, error) {
 	}
 	fd, err := unix.OpenByHandleAt(int(parent.Fd()), handle, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {
-		return nil, nil // what is mounted there is not a copy
+		return nil, nil // the mount there is not a copy
 	}
 	return os.NewFile(uintptr(fd), netnsDir), nil
 }
@@ -182,7 +181,7 @@ func isNamespace(path string) bool {
 	return unix.Statfs(path, &s) == nil && s.Type == unix.NSFS_MAGIC
 }
 
-// carriesToken looks into the namespace at path for the lab's mark.
+// carriesToken reports whether the namespace at path has the lab's token.
 func carriesToken(path, token string) (bool, error) {
 	ours := false
 	err := inNamespace(path, func() error {
@@ -213,7 +212,7 @@ func workerIn(path string) (*worker, error) {
 	})
 }
 
-// inNamespace runs f on a thread of its own in the namespace at path.
+// inNamespace runs f on its own thread in the namespace at path.
 func inNamespace(path string, f func() error) error {
 	w, err := workerIn(path)
 	if err != nil {

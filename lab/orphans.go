@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphansEndSince is the first Linux that closes a connection without a process when asked to. Those before only
-// throw away what it has to send: nobody repeats it, no timer gives up, and it stays for ever.
+// orphansEndSince is the first Linux that closes a connection without a process on request. Earlier kernels only
+// discard its send buffer: nothing is retransmitted, no timer expires, and the connection stays for ever.
 var orphansEndSince = [2]int{6, 11}
 
-// endOrphans ends the TCP connections of these nodes that no process has any more, and tells of which nodes it could
-// not. One that was cut while it had data to send keeps its namespace alive until TCP gives up, which takes minutes
-// when nobody answers. It only shortens that wait: a failure is no fault of the lab's.
+// endOrphans ends the TCP connections of these nodes that no process has any more, and returns the nodes where it
+// could not. A connection that was cut while it had data to send keeps its namespace alive until TCP gives up,
+// which takes minutes without answers. endOrphans only shortens that time: a failure is not an error of the lab.
 func (c *claim) endOrphans(nodes []string) (failed map[string]error) {
 	failed = map[string]error{}
 	for _, n := range nodes {
@@ -37,7 +37,7 @@ func (c *claim) endOrphans(nodes []string) (failed map[string]error) {
 	return failed
 }
 
-// orphansEnd reports whether this kernel is new enough.
+// orphansEnd returns an error if this kernel is too old.
 func orphansEnd() error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -54,8 +54,8 @@ func orphansEnd() error {
 	return nil
 }
 
-// endOrphansHere ends those of the thread's namespace. The lab has no IPv6 of its own. A kernel without sock_diag
-// or without CONFIG_INET_DIAG_DESTROY refuses; one that is too old is not asked.
+// endOrphansHere ends the orphans of the thread's namespace. The lab has no IPv6 of its own. A kernel without
+// sock_diag or without CONFIG_INET_DIAG_DESTROY refuses; a kernel that is too old is not tried.
 func endOrphansHere() error {
 	sockets, err := netlink.SocketDiagTCP(unix.AF_INET)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -77,5 +77,5 @@ func endOrphansHere() error {
 	return nil
 }
 
-// orphanStates are those in which a connection without a process waits for the other end.
+// orphanStates are the states in which a connection without a process waits for the other end.
 var orphanStates = []uint8{netlink.TCP_FIN_WAIT1, netlink.TCP_CLOSING, netlink.TCP_LAST_ACK}

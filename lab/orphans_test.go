@@ -14,7 +14,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// Connections that were cut with data under way, which nobody will ever acknowledge, do not keep namespaces alive.
+// Connections that were cut with unacknowledged data do not keep namespaces alive.
 func TestDown_EndsOrphans(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	l, err := Up(t.Context(), testName("orphans"), dumbbell(2, false).config(), Options{Owned: true, Experiment: "test"})
@@ -48,8 +48,7 @@ func TestDown_EndsOrphans(t *testing.T) {
 	}
 }
 
-// needOrphansToEnd skips where the kernel cannot end a connection that no process has: Down then only waits, which is
-// all that it can do.
+// needOrphansToEnd skips if the kernel cannot end a connection that no process has: Down can then only wait.
 func needOrphansToEnd(t *testing.T, l *Lab) {
 	t.Helper()
 	if err := orphansEnd(); err != nil {
@@ -60,7 +59,7 @@ func needOrphansToEnd(t *testing.T, l *Lab) {
 			return unix.EOPNOTSUPP
 		}
 		nobody := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-		return netlink.SocketDestroy(nobody, nobody) // there is none: the question is whether it may be asked
+		return netlink.SocketDestroy(nobody, nobody) // there is no such connection: this tests the permission
 	})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -100,7 +99,7 @@ func cut(ctx context.Context, l *Lab, node, address string, listener net.Listene
 	}); err != nil {
 		return err
 	}
-	// Less than any send buffer holds, and a moment to fail in all the same.
+	// Less than any send buffer; the deadline limits the time if it blocks nevertheless.
 	if err := client.SetWriteDeadline(time.Now().Add(testnet.Patience)); err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func cut(ctx context.Context, l *Lab, node, address string, listener net.Listene
 	return server.Close()
 }
 
-// orphans counts the connections of a node that no process has.
+// orphans returns the number of connections of a node that no process has.
 func orphans(t *testing.T, l *Lab, node string) (n int) {
 	t.Helper()
 	if err := l.Enter(node, func() error {

@@ -15,22 +15,22 @@ import (
 	"weir/experiment"
 )
 
-// ovs is an Open vSwitch of its own for every switch: two daemons that live in the switch's namespace, with a
-// run directory of the lab's. The system's Open vSwitch, if there is one, is not touched.
+// ovs is a separate Open vSwitch for every switch: two daemons in the switch's namespace, with a run directory of
+// the lab. It does not touch the system's Open vSwitch.
 type ovs struct {
-	// kernel says that openvswitch.ko forwards; otherwise ovs-vswitchd does, in user space, and reads and sends
-	// frames by packet sockets.
+	// kernel means that openvswitch.ko forwards; otherwise ovs-vswitchd forwards in user space, and reads and
+	// sends frames with packet sockets.
 	kernel bool
-	// controller is who alone tells the switches what to forward, in the management network. Invalid: they
-	// learn and forward by themselves.
+	// controller is the address of the controller that commands the switches, in the management network. Invalid:
+	// they learn and forward by themselves.
 	controller netip.AddrPort
 	turn       turn
 }
 
-// ovsPrograms are what must be on this machine.
+// ovsPrograms are the programs that this machine must have.
 var ovsPrograms = []string{"ovsdb-tool", "ovsdb-server", "ovs-vsctl", "ovs-vswitchd", "ovs-ofctl"}
 
-// newOVS looks which datapath there is. Asking for the kernel's loads its module where there is one.
+// newOVS selects the datapath. Probing for the kernel's loads its module if there is one.
 func newOVS(p *plan, controller netip.AddrPort, scale float64) ovs {
 	_, err := netlink.GenlFamilyGet("ovs_datapath")
 	switches := 0
@@ -42,10 +42,10 @@ func newOVS(p *plan, controller netip.AddrPort, scale float64) ovs {
 	return ovs{kernel: err == nil, controller: controller, turn: turnOf(scale, switches, runtime.NumCPU())}
 }
 
-// check names what this machine lacks, and its package.
+// check returns an error with what this machine lacks, and its package.
 func (o ovs) check(p *plan) error {
 	if p.paths && !o.controller.IsValid() {
-		return errors.New("topology.switch ovs: this network has several paths, for which an Open vSwitch needs a controller, and this program brings none: use bridge, or weir")
+		return errors.New("topology.switch ovs: this network has several paths, so an Open vSwitch needs a controller, which this program does not have: use bridge, or weir")
 	}
 	for _, program := range ovsPrograms {
 		if _, err := exec.LookPath(program); err != nil {
@@ -56,13 +56,13 @@ func (o ovs) check(p *plan) error {
 		return missing("tap devices, which Open vSwitch in user space needs", "TUN", "tun", err)
 	}
 	if _, err := cgroup2Root(); err != nil {
-		return fmt.Errorf("topology.switch ovs: its processes are found again by their control group: %w", err)
+		return fmt.Errorf("topology.switch ovs: a cgroup is needed to find its processes again: %w", err)
 	}
 	return nil
 }
 
-// finishChecksums: trap 1. What waits for the hardware to write its checksum is not written by a packet socket:
-// the far host drops it, and no TCP connection ever comes to be. So hosts finish checksums themselves.
+// finishChecksums: trap 1. A packet socket does not calculate a checksum that is left to the hardware: the far
+// host drops the packet, and no TCP connection can open. So hosts calculate checksums in software.
 func (o ovs) finishChecksums() bool { return !o.kernel }
 
 func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
@@ -84,21 +84,21 @@ func (o ovs) setUp(l *Lab, _ *netlink.Handle, n *node) error {
 	return o.startForwarding(l, n, d)
 }
 
-// configuration is the switch as arguments of ovs-vsctl, all in one transaction. OpenFlow numbers ports as
-// their devices do; the datapath id is the number of the switch.
+// configuration returns the switch as arguments of ovs-vsctl, all in one transaction. OpenFlow port numbers are
+// those of the devices; the datapath id is the number of the switch.
 func (o ovs) configuration(l *Lab, n *node) []string {
 	datapath := map[bool]string{false: "netdev", true: "system"}[o.kernel]
 	args := []string{
 		"init",
-		// One thread each: a lab has many switches, and these only answer for flows not seen before.
+		// One thread each: a lab has many switches, and these threads only handle new flows.
 		"--", "set", "Open_vSwitch", ".", "other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1",
 		"--", "add-br", bridgeName,
 		"--", "set", "Bridge", bridgeName, "datapath_type=" + datapath, "fail_mode=" + o.failMode(),
 		"other_config:datapath-id=" + n.datapath(), fmt.Sprintf("other_config:hwaddr=%q", n.bridgeMAC()),
-		// Its own rules for reaching a controller by the data ports: ours is in the management network.
+		// Disables its rules for a controller on the data ports: the lab's is in the management network.
 		"other_config:disable-in-band=true",
 		// Trap 3: Open vSwitch owns the queues of its ports. At add-port, and at each start, it removes a TBF,
-		// unless it is told that there is nothing for it to do. Ports get theirs after this, too.
+		// unless its type of QoS is linux-noop. Ports get their queues after this, too.
 		"--", "--id=@none", "create", "QoS", "type=linux-noop",
 	}
 	for i, p := range n.ports {
@@ -110,7 +110,7 @@ func (o ovs) configuration(l *Lab, n *node) []string {
 		args = append(args, "--", "set-ssl",
 			l.claim.certificateFile(n.name+".key"), l.claim.certificateFile(n.name+".pem"), l.claim.certificateFile("ca.pem"),
 			"--", "set-controller", bridgeName, "ssl:"+o.controller.String(),
-			// It tries again within a second, not within eight.
+			// It retries within a second, not within eight.
 			"--", "set", "Controller", bridgeName, "connection_mode=out-of-band", "max_backoff=1000")
 	}
 	return args
@@ -118,12 +118,12 @@ func (o ovs) configuration(l *Lab, n *node) []string {
 
 func (o ovs) failMode() string {
 	if o.controller.IsValid() {
-		return "secure" // without its controller it forwards what it was told, and no more
+		return "secure" // without its controller it keeps its flows and adds none
 	}
 	return "standalone"
 }
 
-// startForwarding starts ovs-vswitchd and makes good what does not outlive it.
+// startForwarding starts ovs-vswitchd and sets what a restart loses.
 func (o ovs) startForwarding(l *Lab, n *node, d *ovsDaemons) error {
 	if err := d.startForwarder(); err != nil {
 		return err
@@ -139,8 +139,8 @@ func (o ovs) startForwarding(l *Lab, n *node, d *ovsDaemons) error {
 	return d.knowGuests(n, l.plan)
 }
 
-// knowGuests enters every guest for its port for good: a switch that had to learn them would flood the first
-// frame to each, into queues where it does not belong, and again when a guest was silent for five minutes.
+// knowGuests adds a permanent entry for every guest's port. A switch that had to learn them would flood the first
+// frame to each into other queues, and again after a guest was silent for five minutes.
 func (d *ovsDaemons) knowGuests(n *node, p *plan) error {
 	control, err := d.dial(forwarder)
 	if err != nil {
@@ -152,15 +152,15 @@ func (d *ovsDaemons) knowGuests(n *node, p *plan) error {
 		if port := towards[guest]; len(port) > 0 {
 			const vlan = "0"
 			if _, err := control.call("fdb/add", bridgeName, port[0].ifname, vlan, guest.ports[0].mac.String()); err != nil {
-				return fmt.Errorf("enter %s (Open vSwitch 2.16 or later): %w", guest.name, err)
+				return fmt.Errorf("add a forwarding entry for %s (needs Open vSwitch 2.16 or later): %w", guest.name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// createSendSocket has the switch send one frame. The one socket by which ovs-vswitchd sends to all ports comes
-// to be with the first. The address is one that no bridge forwards, and no host knows the protocol.
+// createSendSocket makes the switch send one frame. With the first frame, ovs-vswitchd opens the one socket that
+// it uses for all ports. No bridge forwards the address, and no host knows the protocol.
 func (d *ovsDaemons) createSendSocket(n *node) error {
 	if len(n.ports) == 0 {
 		return nil
@@ -173,9 +173,9 @@ func (d *ovsDaemons) createSendSocket(n *node) error {
 		fmt.Sprintf("in_port=LOCAL packet=%s actions=output:%d", hex.EncodeToString(frame), 1))
 }
 
-// RestartSwitch ends the forwarding daemon of a switch that is an Open vSwitch and starts it again, as an upgrade
-// would. Trap 4: its flows are gone. Without a controller it forwards as before when this returns; with one it
-// forwards nothing until it is told to.
+// RestartSwitch ends the forwarding daemon of an Open vSwitch and starts it again, as an upgrade would. Trap 4:
+// its flows are lost. Without a controller it forwards as before when this returns; with one it forwards nothing
+// until the controller sets it up.
 func (l *Lab) RestartSwitch(node string) error {
 	o, ok := l.fabric.(ovs)
 	n := l.plan.byName[node]
@@ -191,7 +191,7 @@ func (l *Lab) RestartSwitch(node string) error {
 	})
 }
 
-// lastLine is the end of a program's words.
+// lastLine returns the last line of a program's output.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]

@@ -22,15 +22,15 @@ import (
 const (
 	database  = "ovsdb-server"
 	forwarder = "ovs-vswitchd"
-	// ovsDir holds, in the lab's own directory, a run directory for each switch.
+	// ovsDir has, in the lab's directory, a run directory for each switch.
 	ovsDir = "ovs"
-	// ovsPatience is how long a program of Open vSwitch may take. Each needs well under a second.
+	// ovsPatience limits the time of a program of Open vSwitch. Each needs well under a second.
 	ovsPatience = 30 * time.Second
 )
 
-// ovsDaemons are the two daemons of one switch: ovsdb-server, which holds its configuration, and ovs-vswitchd,
-// which forwards. Their pid files, sockets, database and logs are in dir. They belong to the lab's control
-// group, so that cleaning ends them whatever became of the process that started them.
+// ovsDaemons are the two daemons of one switch: ovsdb-server, which stores its configuration, and ovs-vswitchd,
+// which forwards. Their pid files, sockets, database and logs are in dir. They belong to the lab's control group,
+// so that cleaning ends them even if the process that started them is dead.
 type ovsDaemons struct {
 	dir    string
 	record *record
@@ -38,7 +38,7 @@ type ovsDaemons struct {
 
 func (r *record) ovsRunDir(node string) string { return filepath.Join(labsDir, r.Name, ovsDir, node) }
 
-// ovsDaemons are those of switch n, started or not.
+// ovsDaemons returns those of switch n, running or not.
 func (l *Lab) ovsDaemons(n *node) (*ovsDaemons, error) {
 	d := &ovsDaemons{dir: l.claim.ovsRunDir(n.name), record: &l.claim.record}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
@@ -49,7 +49,7 @@ func (l *Lab) ovsDaemons(n *node) (*ovsDaemons, error) {
 
 func (d *ovsDaemons) file(name string) string { return filepath.Join(d.dir, name) }
 
-// ovsEnvironment points every program of Open vSwitch to the files of one switch.
+// ovsEnvironment returns variables that point every program of Open vSwitch to the files of one switch.
 func ovsEnvironment(dir string) []string {
 	var env []string
 	for _, name := range []string{"OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"} {
@@ -58,14 +58,14 @@ func ovsEnvironment(dir string) []string {
 	return env
 }
 
-// run runs a program of Open vSwitch to its end, in the namespace of the calling thread and in the lab's control
-// group. A daemon ends so when its child is at work, or has said why it cannot be.
+// run runs a program of Open vSwitch until it ends, in the namespace of the calling thread and in the lab's
+// control group. A daemon's parent ends when the child is running, or has reported why it cannot run.
 func (d *ovsDaemons) run(program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ovsPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), ovsEnvironment(d.dir)...)
-	cmd.WaitDelay = time.Second // a child that keeps our end of the pipe open is not waited for
+	cmd.WaitDelay = time.Second // does not wait for a child that keeps our end of the output pipe open
 	done, err := d.record.adopt(cmd)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (d *ovsDaemons) vsctl(args ...string) error {
 	return d.run("ovs-vsctl", append([]string{"--db=unix:" + d.file("db.sock"), "--no-wait", "--"}, args...)...)
 }
 
-// startDatabase makes the database and starts its server. Neither needs systemd or files in /etc.
+// startDatabase creates the database and starts its server, without systemd or files in /etc.
 func (d *ovsDaemons) startDatabase() error {
 	if err := d.run("ovsdb-tool", "create"); err != nil {
 		return err
@@ -90,16 +90,17 @@ func (d *ovsDaemons) startDatabase() error {
 	return d.start(database, "--remote=punix:"+d.file("db.sock"))
 }
 
-// startForwarder starts ovs-vswitchd, which sets itself up as its database says before it goes on by itself.
+// startForwarder starts ovs-vswitchd, which configures itself from its database before it becomes a daemon.
 func (d *ovsDaemons) startForwarder() error { return d.start(forwarder) }
 
-// turn says how much of each period ovs-vswitchd works. Woken for every frame it looks at all its ports each time,
-// which costs more than the frame. In a slow lab a frame may wait a little, so that they are taken together.
+// turn is the part of each period in which ovs-vswitchd runs. When it is woken for every frame it polls all its
+// ports each time, which costs more than the frame. In a slow lab frames may wait a little, so that it handles
+// several at once.
 type turn struct{ runtime, period time.Duration }
 
-// turnOf is the turn of each of so many switches: the period is a hundredth of a ms in the experiment's own time, the
-// part of it for work such that 0.8 of the processors is for switches. No turn where a period is shorter than it
-// takes to look at all ports a few times.
+// turnOf returns the turn of each of this many switches. The period is a hundredth of a ms in the experiment's own
+// time; the runtimes add up to 0.8 of the processors. There is no turn if a period is shorter than a few polls of
+// all ports.
 func turnOf(scale float64, switches, processors int) turn {
 	const shortest = 500 * time.Microsecond
 	period := time.Duration(scale * float64(10*time.Microsecond))
@@ -110,8 +111,8 @@ func turnOf(scale float64, switches, processors int) turn {
 	return turn{time.Duration(share * float64(period)), period}
 }
 
-// preferForwarder lets ovs-vswitchd have a processor before programs of guests do, in its turn if it has one. A switch does
-// not wait for its hosts; the kernel's forwarding, in soft interrupts, does not either.
+// preferForwarder gives ovs-vswitchd priority over guests' programs, within its turn if it has one. A real switch
+// does not wait for its hosts; the kernel's forwarding, in soft interrupts, does not either.
 func (d *ovsDaemons) preferForwarder(t turn) error {
 	pid, err := d.pid(forwarder)
 	if err != nil {
@@ -124,27 +125,27 @@ func (d *ovsDaemons) preferForwarder(t turn) error {
 		}
 		if unix.SchedSetAttr(pid, &attr, 0) == nil {
 			return nil
-		} // the kernel has promised the processors to others already: without turns, then
+		} // the kernel has no real-time capacity left: without turns
 	}
 	return prefer(pid)
 }
 
-// prefer returns a thread the processor before others; 0: the calling one.
+// prefer gives a thread priority on the processor; 0: the calling thread.
 func prefer(thread int) (err error) {
 	const highest = -20
 	for _, attr := range []unix.SchedAttr{
 		{Policy: unix.SCHED_RR, Priority: 1},
-		{Policy: unix.SCHED_NORMAL, Nice: highest}, // where real time is not for our control group
+		{Policy: unix.SCHED_NORMAL, Nice: highest}, // if our control group has no real-time scheduling
 	} {
 		attr.Size = unix.SizeofSchedAttr
 		if err = unix.SchedSetAttr(thread, &attr, 0); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("give a process of the lab's the processor first: %w", err)
+	return fmt.Errorf("set the priority of a process of the lab: %w", err)
 }
 
-// start starts a daemon and makes sure that it is there: its pid file names it, and it answers.
+// start starts a daemon and checks that it runs: its pid file names it, and it answers.
 func (d *ovsDaemons) start(daemon string, args ...string) error {
 	args = append(args, "--pidfile", "--unixctl="+d.file(daemon+".ctl"), "--log-file", "--no-chdir", "--detach",
 		"-vconsole:off", "-vsyslog:off")
@@ -160,12 +161,12 @@ func (d *ovsDaemons) start(daemon string, args ...string) error {
 		_, err = d.pid(daemon)
 	}
 	if err != nil {
-		return d.withLog(daemon, fmt.Errorf("%s was started and does not answer: %w", daemon, err))
+		return d.withLog(daemon, fmt.Errorf("%s was started, but does not answer: %w", daemon, err))
 	}
 	return nil
 }
 
-// withLog adds to an error of a daemon's the last that it wrote to its log.
+// withLog adds the end of a daemon's log to its error.
 func (d *ovsDaemons) withLog(daemon string, err error) error {
 	return withLog(err, d.file(daemon+".log"))
 }
@@ -178,7 +179,7 @@ func withLog(err error, file string) error {
 	return fmt.Errorf("%w; its log ends with %q", err, lastLine(string(text)))
 }
 
-// pid is the process of a daemon: the one that its pid file names, if it is one of the lab's.
+// pid returns the process of a daemon: the one in its pid file, if it belongs to the lab.
 func (d *ovsDaemons) pid(daemon string) (int, error) {
 	text, err := os.ReadFile(d.file(daemon + ".pid"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +198,7 @@ func (d *ovsDaemons) pid(daemon string) (int, error) {
 	return pid, nil
 }
 
-// alive says which daemon has ended.
+// alive returns an error for a daemon that has ended.
 func (d *ovsDaemons) alive() error {
 	for _, daemon := range []string{database, forwarder} {
 		if _, err := d.pid(daemon); err != nil {
@@ -207,7 +208,7 @@ func (d *ovsDaemons) alive() error {
 	return nil
 }
 
-// endForwarder ends ovs-vswitchd and waits until it has.
+// endForwarder ends ovs-vswitchd and waits until it has ended.
 func (d *ovsDaemons) endForwarder() error {
 	pid, err := d.pid(forwarder)
 	if err != nil {
@@ -218,7 +219,7 @@ func (d *ovsDaemons) endForwarder() error {
 		return nil
 	}
 	defer unix.Close(fd)
-	// The descriptor may be of another process that has the number since: look again.
+	// The descriptor may be of another process that got this number since: check again.
 	if again, err := d.pid(forwarder); err != nil || again != pid {
 		return nil
 	}
@@ -235,7 +236,7 @@ func (d *ovsDaemons) endForwarder() error {
 	return fmt.Errorf("%s (process %d) does not end", forwarder, pid)
 }
 
-// ovsControl is a connection to a daemon's control socket, which speaks JSON-RPC 1.0.
+// ovsControl is a connection to a daemon's control socket, with JSON-RPC 1.0.
 type ovsControl struct {
 	conn  net.Conn
 	in    *json.Decoder
@@ -251,7 +252,7 @@ func (d *ovsDaemons) dial(daemon string) (*ovsControl, error) {
 	defer dir.Close()
 	conn, err := net.DialTimeout("unix", fdPath(dir)+"/"+daemon+".ctl", ovsPatience)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", daemon, err)
+		return nil, fmt.Errorf("connect to %s: %w", daemon, err)
 	}
 	if err := conn.SetDeadline(time.Now().Add(ovsPatience)); err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -261,7 +262,7 @@ func (d *ovsDaemons) dial(daemon string) (*ovsControl, error) {
 
 func (c *ovsControl) close() { _ = c.conn.Close() }
 
-// call carries out a command of ovs-appctl's and gives what it prints.
+// call runs a command of ovs-appctl and returns its output.
 func (c *ovsControl) call(command string, args ...string) (string, error) {
 	if args == nil {
 		args = []string{}
@@ -287,7 +288,7 @@ func (c *ovsControl) call(command string, args ...string) (string, error) {
 	case answer.Error != nil:
 		return "", fmt.Errorf("%s: %s", command, strings.TrimSpace(*answer.Error))
 	case answer.ID != c.calls || answer.Result == nil:
-		return "", fmt.Errorf("%s: an answer to something else", command)
+		return "", fmt.Errorf("%s: the answer is for another request", command)
 	}
 	return *answer.Result, nil
 }

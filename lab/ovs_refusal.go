@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// hideRefusals: trap 5. ovs-vswitchd in user space sends up to 32 frames with one call. When a queue refuses one, it
-// offers that one again and throws the rest away, though there may be room for them: the queue's count of drops
-// then knows the refused frame twice and the others not at all. A program at each port with a queue hides the
-// refusal. It stays as long as the port. It runs in the namespace, where the queues need not be yet.
+// hideRefusals: trap 5. ovs-vswitchd in user space sends up to 32 frames with one call. When a queue refuses one,
+// it offers that frame again and drops the rest, even if the queue has room for them. The queue's drop counter
+// then has the refused frame twice and the others not at all. A program at each port with a queue hides the
+// refusal. It stays as long as the port. This runs in the namespace, possibly before the queues exist.
 func (o ovs) hideRefusals(l *Lab, n *node) error {
 	spec, err := loadRefusal()
 	if err != nil {
@@ -23,11 +23,11 @@ func (o ovs) hideRefusals(l *Lab, n *node) error {
 		}
 		err := hideRefusalsOf(spec.Copy(), p)
 		if errors.Is(err, ebpf.ErrNotSupported) {
-			l.unmet.add(n.name, "topology.switch", "ovs", "without tcx (Linux 6.6) frames behind one that a queue refuses are thrown away")
+			l.unmet.add(n.name, "topology.switch", "ovs", "without tcx (Linux 6.6) Open vSwitch drops frames that follow a refused frame")
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("port %s: hide what its queue refuses: %w", p.name, err)
+			return fmt.Errorf("port %s: hide refusals of its queue: %w", p.name, err)
 		}
 	}
 	return nil
@@ -41,7 +41,7 @@ func hideRefusalsOf(spec *ebpf.CollectionSpec, p *port) error {
 	if err := spec.LoadAndAssign(&programs, nil); err != nil {
 		return err
 	}
-	// Without a link it is not this process that holds it: a lab may outlive that.
+	// Attached without a link, so that it stays when this process ends: a lab may outlive it.
 	err := link.RawAttachProgram(link.RawAttachProgramOptions{
 		Target: p.ifindex, Program: programs.WeirRefusal, Attach: ebpf.AttachTCXEgress, Anchor: link.Tail(),
 	})

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// ovsSendBytes is how much memory frames on their way out may take, which the kernel doubles. It is not
-	// to be what limits: that are the queues, and a short frame takes twelve times its length.
+	// ovsSendBytes is the memory for outgoing frames, which the kernel doubles. It must not be the limit: the
+	// queues are, and a short frame takes twelve times its length.
 	ovsSendBytes = 512 << 20
-	// ovsReceiveBytes is what may wait at one port until ovs-vswitchd gets a processor: 200 Mbit/s for a
-	// tenth of a second, in frames that take twice their length.
+	// ovsReceiveBytes is the memory for frames of one port that wait for ovs-vswitchd to get a processor: 200
+	// Mbit/s for a tenth of a second, in frames that take twice their length.
 	ovsReceiveBytes = 4 << 20
 )
 
-// widenSockets: trap 2. ovs-vswitchd in user space sends to all ports by one packet socket. What waits in any
-// port's queue counts against it, and with the usual 208 KB a full queue at one port makes frames to idle ones
-// disappear, and no queue longer than that can be seen. The sockets are ovs-vswitchd's: they are borrowed.
+// widenSockets: trap 2. ovs-vswitchd in user space sends to all ports with one packet socket, and the frames in
+// all ports' queues count towards its buffer. With the usual 208 KB, a full queue at one port makes frames to idle
+// ports disappear, and no queue can be longer. The sockets are ovs-vswitchd's: they are borrowed.
 func (d *ovsDaemons) widenSockets(n *node) error {
 	if err := d.createSendSocket(n); err != nil {
 		return err
@@ -33,13 +33,13 @@ func (d *ovsDaemons) widenSockets(n *node) error {
 		)
 	})
 	if err != nil {
-		return fmt.Errorf("give %s's sockets more room: %w", forwarder, err)
+		return fmt.Errorf("enlarge the socket buffers of %s: %w", forwarder, err)
 	}
 	return nil
 }
 
-// eachPacketSocket borrows the packet sockets of ovs-vswitchd one by one: for each port one that receives, and
-// one that sends.
+// eachPacketSocket borrows the packet sockets of ovs-vswitchd one by one: for each port one that receives, and one
+// that sends for all.
 func (d *ovsDaemons) eachPacketSocket(f func(fd int, sends bool) error) error {
 	pid, err := d.pid(forwarder)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *ovsDaemons) eachPacketSocket(f func(fd int, sends bool) error) error {
 			continue // closed since
 		}
 		if err != nil {
-			return fmt.Errorf("borrow descriptor %d of process %d (Linux 5.6, CAP_SYS_PTRACE): %w", theirs, pid, err)
+			return fmt.Errorf("borrow descriptor %d of process %d (needs Linux 5.6 and CAP_SYS_PTRACE): %w", theirs, pid, err)
 		}
 		if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err == nil && domain == unix.AF_PACKET {
 			protocol, e := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
@@ -80,7 +80,8 @@ func (d *ovsDaemons) eachPacketSocket(f func(fd int, sends bool) error) error {
 	return nil
 }
 
-// unread counts the frames that came in and that ovs-vswitchd was too slow to read. The kernel forgets them then.
+// unread returns how many frames arrived that ovs-vswitchd was too slow to read. Reading resets the kernel's
+// counter.
 func (d *ovsDaemons) unread() (frames uint64, err error) {
 	err = d.eachPacketSocket(func(fd int, sends bool) error {
 		if sends {

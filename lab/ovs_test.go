@@ -14,8 +14,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// onOVS makes the switches of a network Open vSwitches. Where the lab would refuse those, the test is skipped for
-// the reason that it gives.
+// onOVS makes the switches of a network Open vSwitches. If the lab refuses those, the test is skipped with the
+// lab's reason.
 func onOVS(t testing.TB, g *graphBuilder) *graphBuilder {
 	t.Helper()
 	testroot.Need(t, "makes network namespaces")
@@ -50,7 +50,7 @@ func TestOVS_GuestsReachEachOther(t *testing.T) {
 	}
 }
 
-// Its two daemons end with the lab, and of a lab that is left to itself with Clean. `weir lab exec` leads the
+// Its two daemons end with the lab; those of a lab without an owner end with Clean. `weir lab exec` directs the
 // tools of Open vSwitch to them.
 func TestOVS_DaemonsEndWithTheLab(t *testing.T) {
 	g := onOVS(t, dumbbell(1, false))
@@ -73,7 +73,7 @@ func TestOVS_DaemonsEndWithTheLab(t *testing.T) {
 	sameHost(t, before, "after Clean")
 }
 
-// kill -9 while daemons are being started, and when they are, then Clean: as before.
+// kill -9 while daemons start, and when they run, then Clean: the host is as before.
 func TestOVS_CleanAfterKill(t *testing.T) {
 	onOVS(t, dumbbell(1, false))
 	t.Setenv("WEIR_TEST_SWITCH", "ovs")
@@ -97,7 +97,7 @@ func TestOVS_CleanAfterKill(t *testing.T) {
 	}
 }
 
-// A daemon that is gone is an error of the run's, with its log's last words.
+// A daemon that has ended is reported in the run, with the end of its log.
 func TestOVS_NamesADaemonThatEnded(t *testing.T) {
 	l := up(t, "ovsgone", onOVS(t, dumbbell(1, false)).config())
 	d, err := l.ovsDaemons(l.plan.byName["switch"])
@@ -116,7 +116,7 @@ func TestOVS_NamesADaemonThatEnded(t *testing.T) {
 func TestOVS_Refuses(t *testing.T) {
 	g := onOVS(t, leafSpine(2, 1, false))
 	_, err := Up(t.Context(), testName("ovsr"), g.config(), Options{})
-	if err == nil || !strings.Contains(err.Error(), "several paths, for which an Open vSwitch needs a controller") {
+	if err == nil || !strings.Contains(err.Error(), "several paths, so an Open vSwitch needs a controller") {
 		t.Errorf("a network with several paths: %v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
@@ -126,7 +126,7 @@ func TestOVS_Refuses(t *testing.T) {
 	}
 }
 
-// A start that fails says why, in the words of the program, and leaves nothing.
+// A start that fails reports the program's error message, and leaves nothing.
 func TestOVS_StartThatFails(t *testing.T) {
 	g := onOVS(t, dumbbell(1, false))
 	before := hostState(t)
@@ -147,7 +147,7 @@ func TestOVS_StartThatFails(t *testing.T) {
 	sameHost(t, before, "after a start that failed")
 }
 
-// askOVS returns what a command of ovs-appctl's prints.
+// askOVS returns the output of a command of ovs-appctl.
 func askOVS(t testing.TB, l *Lab, node, command string, args ...string) string {
 	t.Helper()
 	d, err := l.ovsDaemons(l.plan.byName[node])
@@ -166,12 +166,12 @@ func askOVS(t testing.TB, l *Lab, node, command string, args ...string) string {
 	return text
 }
 
-// FairQ on its ports: what the sender is told arrives, as its socket and the wire before it have it.
+// FairQ on its ports: the advertised window arrives at the sender's socket, and is on the line before it.
 func TestOVS_SenderSeesTheWindow(t *testing.T) {
 	const grant = 2 << 14
 	l := up(t, "ovswindow", onOVS(t, chain(2, false)).config())
 	guest := testnet.NewTap(t, portOf(t, l, "sender1->switch1"))
-	f, err := l.holdWindows("switch1", grant)
+	f, err := l.limitWindows("switch1", grant)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"weir/law"
 )
 
-// Trap 1. A host that leaves its checksums to the hardware sends an Open vSwitch in user space segments that no host
-// accepts, and a lab's hosts do not. Between bridges they go on as real hosts do.
+// Trap 1. A host that leaves its checksums to the hardware sends segments through an Open vSwitch in user space
+// that no host accepts; a lab's hosts do not do that. Between bridges they use the offload, as real hosts do.
 func TestOVS_HostsFinishTheirChecksums(t *testing.T) {
 	for kind, want := range map[string]bool{"bridge": true, "ovs": false} {
 		t.Run(kind, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestOVS_HostsFinishTheirChecksums(t *testing.T) {
 	}
 }
 
-// inUserSpace skips the test of a trap that the kernel's datapath has not.
+// inUserSpace skips the test of a trap that the kernel's datapath does not have.
 func inUserSpace(t *testing.T, l *Lab) {
 	t.Helper()
 	if o, ok := l.fabric.(ovs); ok && o.kernel {
@@ -59,7 +59,7 @@ func inUserSpace(t *testing.T, l *Lab) {
 	}
 }
 
-// unfinished sends a datagram to receiver1 and tells how it comes in at the switch.
+// unfinished sends a datagram to receiver1 and reports whether its checksum is unfinished at the switch.
 func unfinished(t *testing.T, l *Lab, in *testnet.Raw) bool {
 	t.Helper()
 	text := []byte("checksum-of-this")
@@ -69,12 +69,12 @@ func unfinished(t *testing.T, l *Lab, in *testnet.Raw) bool {
 	return in.Receive(t, func(frame []byte) bool { return bytes.Contains(frame, text) }).Partial
 }
 
-// discard is where nobody listens at receiver1.
+// discard is an address at receiver1 where nothing listens.
 func discard(l *Lab) net.Addr {
 	return &net.UDPAddr{IP: l.Addr("receiver1", 0).AsSlice(), Port: 9}
 }
 
-// udp opens a UDP socket in a node, with a buffer that holds whatever a test sends.
+// udp opens a UDP socket in a node, with a buffer large enough for any test.
 func udp(t *testing.T, l *Lab, node string) *net.UDPConn {
 	t.Helper()
 	var c *net.UDPConn
@@ -92,13 +92,14 @@ func udp(t *testing.T, l *Lab, node string) *net.UDPConn {
 	return c
 }
 
-// Trap 2. A queue may grow to its limit, beyond what a packet socket usually holds, and ports beside it lose
-// nothing meanwhile. After a restart, too.
+// Trap 2. A queue may grow to its limit, beyond the usual buffer of a packet socket, and other ports lose nothing
+// meanwhile. The same holds after a restart.
 func TestOVS_AFullQueueHurtsNoOtherPort(t *testing.T) {
 	const limit, frames, beside = 900_000, 700, 200
 	g := onOVS(t, dumbbell(2, false))
 	g.Links[len(g.Links)-1].Rate, g.Links[len(g.Links)-1].Buffer = 250_000, law.Limit{N: limit}
-	// The switch may get the processor late, and send all that waits for it at once: the idle port's own queue holds that.
+	// The switch may get the processor late and send all waiting frames at once: the idle port's own queue has
+	// room for them.
 	g.Links[1].Buffer = law.Limit{N: limit} // sender2's
 	l := up(t, "sendbuffer", g.config())
 	inUserSpace(t, l)
@@ -111,7 +112,8 @@ func TestOVS_AFullQueueHurtsNoOtherPort(t *testing.T) {
 		}
 	}
 	for range 2 {
-		// Behind the flood, on the same way to the switch: where the last of these is, the flood is in the queue.
+		// After the flood, on the same path to the switch: when the last of these arrives, the flood is in the
+		// queue.
 		send(discard(l), frames)
 		send(idle.LocalAddr(), beside)
 		for range beside {
@@ -131,7 +133,7 @@ func TestOVS_AFullQueueHurtsNoOtherPort(t *testing.T) {
 	}
 }
 
-// Trap 3. Ports have the queues that were asked for, and the same ones after a restart.
+// Trap 3. Ports have the queues that were set, and the same ones after a restart.
 func TestOVS_LeavesTheQueuesAlone(t *testing.T) {
 	l := up(t, "queues", onOVS(t, dumbbell(1, false)).config())
 	if err := talk(l, "sender1", "receiver1", 0); err != nil {
@@ -156,7 +158,7 @@ func TestOVS_LeavesTheQueuesAlone(t *testing.T) {
 	}
 }
 
-// Trap 4. A restarted switch forwards as before, and floods nothing, though it has heard of nobody.
+// Trap 4. A restarted switch forwards as before, and floods nothing, although it has learned no address.
 func TestOVS_RestartForwardsAsBefore(t *testing.T) {
 	g := onOVS(t, chain(2, false))
 	l := up(t, "restart", g.config())
@@ -192,7 +194,7 @@ func TestOVS_RestartForwardsAsBefore(t *testing.T) {
 	}
 }
 
-// Trap 7. In a slow lab switches forward in turns, also after a restart; a fast one has no time for it.
+// Trap 7. In a slow lab switches forward in turns, also after a restart; in a fast lab a turn would be too short.
 func TestOVS_ForwardsInTurns(t *testing.T) {
 	for _, c := range []struct {
 		scale                float64
@@ -244,8 +246,8 @@ func TestOVS_ForwardsInTurns(t *testing.T) {
 	}
 }
 
-// Trap 5. Of frames that come together each that finds no room is refused, once, and the others are not thrown away
-// with it.
+// Trap 5. Of several frames that arrive together, each one without room is refused, once, and the others are not
+// dropped with it.
 func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	const frames, fit = 500, 4
 	g := onOVS(t, dumbbell(1, false))
@@ -261,7 +263,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// While it sleeps frames gather, which it then handles 32 at a time.
+	// While it sleeps frames collect; it then handles them 32 at a time.
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +273,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One went out that never came in: the one of createSendSocket.
+	// One frame left that never arrived: that of createSendSocket.
 	missing := func() (lost, refused uint64) {
 		_, lost, refused, err := l.countFrames(n)
 		if err != nil {
@@ -283,7 +285,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	// The counters are read one after the other, and differ by what the switch does meanwhile.
+	// The counters are read one after the other, and change meanwhile.
 	var lost, refused uint64
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -299,7 +301,7 @@ func TestOVS_RefusedFramesTakeNoOthersAlong(t *testing.T) {
 	}
 }
 
-// What a law drops takes others along all the same, and what is lost beside full queues is told of.
+// A frame that a law drops still causes the loss of others, and losses without a full queue are reported.
 func TestOVS_TellsOfLostFrames(t *testing.T) {
 	g := onOVS(t, dumbbell(1, false))
 	g.Links[len(g.Links)-1].Rate = mbit
@@ -321,6 +323,6 @@ func TestOVS_TellsOfLostFrames(t *testing.T) {
 	}
 	testnet.Until(t, "the law's drops are missed", func() bool {
 		got := strings.Join(l.troubleOfSwitches(), "\n")
-		return strings.HasPrefix(got, "topology.switch ovs on switch: of ") && strings.Contains(got, "full queues refused 0")
+		return strings.HasPrefix(got, "topology.switch ovs on switch: it lost ") && strings.Contains(got, "full queues refused 0")
 	})
 }

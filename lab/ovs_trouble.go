@@ -12,7 +12,8 @@ import (
 	"weir/experiment"
 )
 
-// troubleOfSwitches tells which Open vSwitch has ended, and what one lost that no queue of its ports counted.
+// troubleOfSwitches returns which Open vSwitch has ended, and frames lost in a switch that no queue of its ports
+// counted.
 func (l *Lab) troubleOfSwitches() []string {
 	o, ok := l.fabric.(ovs)
 	if !ok {
@@ -32,7 +33,7 @@ func (l *Lab) troubleOfSwitches() []string {
 			lost, err = l.lostIn(n, d)
 		}
 		if errors.Is(err, errNoCount) {
-			err = nil // troubleOfController says it, once
+			err = nil // troubleOfController reports it, once
 		}
 		if err != nil {
 			lost = err.Error()
@@ -44,14 +45,14 @@ func (l *Lab) troubleOfSwitches() []string {
 	return lines
 }
 
-// lostIn speaks of frames that were lost in a switch and that no queue refused: those that it was too slow to read, and
-// those behind one that a law dropped, which it throws away (trap 5). A few are lost when it changes its flows.
+// lostIn describes frames that were lost in a switch and that no queue refused: those that it was too slow to
+// read, and those that followed a frame that a law dropped (trap 5). A few are lost when it changes its flows.
 func (l *Lab) lostIn(n *node, d *ovsDaemons) (string, error) {
 	unread, err := d.unread()
 	if err != nil {
 		return "", err
 	}
-	// What is under way looks lost. It goes on until there is no more of it than before.
+	// Frames in the switch look lost. Repeat until the number no longer falls.
 	in, lost, refused, err := l.countFrames(n)
 	for range settleLooks {
 		if err != nil || lost <= refused {
@@ -64,26 +65,26 @@ func (l *Lab) lostIn(n *node, d *ovsDaemons) (string, error) {
 		}
 	}
 	negligible := in / lostNegligible
-	if l.hasController() { // a probe that is just being sent or heard
+	if l.hasController() { // a probe that is just sent or received
 		negligible += uint64(2 * len(n.ports))
 	}
 	if err != nil || lost-min(lost, refused) <= negligible {
 		return "", err
 	}
-	return fmt.Sprintf("of %d frames that it lost full queues refused %d and %d were not read in time; the rest a law dropped, or Open vSwitch threw them away",
+	return fmt.Sprintf("it lost %d frames: full queues refused %d, %d were not read in time; a law or Open vSwitch dropped the others",
 		lost, refused, unread), nil
 }
 
 const (
-	// How often a switch is looked at until frames under way have left it, and how long after one another.
+	// Number of readings until frames in the switch have left it, and the time between two of them.
 	settleLooks = 50
 	settlePause = 20 * time.Millisecond
-	// lostNegligible: less than one frame in so many is not spoken of.
+	// lostNegligible: losses below one frame in this many are not reported.
 	lostNegligible = 1000
 )
 
-// countFrames returns how many frames came in at the ports of n, how many of them did not go out by one nor wait to, and
-// how often a queue refused one.
+// countFrames returns how many frames arrived at the ports of n, how many of them neither left nor wait in a
+// queue, and how often a queue refused one.
 func (l *Lab) countFrames(n *node) (in, lost, refused uint64, err error) {
 	now, err := l.countAll(n)
 	if err != nil {
@@ -94,7 +95,7 @@ func (l *Lab) countFrames(n *node) (in, lost, refused uint64, err error) {
 	return in, in - min(in, out), now.refused - before.refused, nil
 }
 
-// frames are counts since the switch was made, without the controller's probes: they begin and end in a switch.
+// frames are counts since the switch was made, without the controller's probes, which begin and end in a switch.
 type frames struct{ in, out, refused uint64 }
 
 func (l *Lab) countAll(n *node) (f frames, err error) {
@@ -123,9 +124,9 @@ func (l *Lab) countAll(n *node) (f frames, err error) {
 	return f, nil
 }
 
-var errNoCount = errors.New("without the controller nobody knows how many of the frames were its own")
+var errNoCount = errors.New("without the controller the number of its own frames is not known")
 
-// countAtFirst notes what the controller sent and swallowed before any traffic.
+// countAtFirst records how many frames the controller sent and received before any traffic.
 func (l *Lab) countAtFirst() error {
 	l.atFirst = map[*node]frames{}
 	for _, n := range l.plan.nodes {
@@ -141,7 +142,8 @@ func (l *Lab) countAtFirst() error {
 	return nil
 }
 
-// countFramesHere runs in the namespace. What came in is read first, so that what is under way is not taken for lost.
+// countFramesHere runs in the namespace. It reads the received frames first, so that frames in the switch are not
+// counted as lost.
 func (n *node) countFramesHere() (f frames, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

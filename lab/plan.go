@@ -13,7 +13,7 @@ import (
 	"weir/law"
 )
 
-// Limits of one lab. They keep the address plan within its bytes and the machine alive.
+// Limits of one lab. They keep the address plan within its bytes, and limit the load of the machine.
 const (
 	maxNodes         = 1024
 	maxProfiles      = 200 // second byte of a guest's address
@@ -21,13 +21,13 @@ const (
 	maxGuestsASwitch = 250 // fourth byte
 )
 
-// Names of the two nodes that every lab has beside those of its graph.
+// Names of the two nodes that every lab adds to those of its graph.
 const (
 	mgmtNode       = "mgmt"       // the management bridge
-	controllerNode = "controller" // where a controller or bus would run
+	controllerNode = "controller" // for a controller or bus
 )
 
-// hypervisorSuffix ends the name of the hypervisor of a server: "receiver1.hv".
+// hypervisorSuffix is the end of the name of a server's hypervisor: "receiver1.hv".
 const hypervisorSuffix = ".hv"
 
 var (
@@ -40,18 +40,18 @@ type node struct {
 	name     string
 	kind     experiment.NodeKind
 	index    int
-	mgmtOnly bool   // mgmt, controller: not of the graph
-	attached string // the switch a guest hangs on
+	mgmtOnly bool   // mgmt, controller: not in the graph
+	attached string // the switch that a guest is connected to
 	ports    []*port
 
 	subnet, host int        // S and H of a guest's addresses 10.P.S.H; S of a switch
 	mgmt         netip.Addr // on the management network, if it has one
 	profiles     []int      // guest TCP profiles that traffic of this node uses, ascending
-	foreign      []int      // those of them for which it is netstack
+	foreign      []int      // the profiles for which it is netstack
 
 	cookie uint64                  // of its namespace, once that exists
 	w      *worker                 // while this process builds or owns the lab
-	guests map[int]*netstack.Guest // by profile, while this process is those guests
+	guests map[int]*netstack.Guest // by profile, while this process runs those guests
 }
 
 // port is one end of a link: a veth.
@@ -63,28 +63,28 @@ type port struct {
 	ifindex    int // known once the lab is up
 	mac        net.HardwareAddr
 	rate       law.Rate  // 0: not shaped
-	buffer     law.Bytes // of a switch's port; 0: host-like
+	buffer     law.Bytes // of a switch's port; 0: the queue of a host
 }
 
-// plan is a lab worked out from its configuration before anything is created.
+// plan is the layout of a lab, calculated from its configuration before anything is created.
 type plan struct {
 	cfg    *experiment.Config
 	nodes  []*node // graph's order, then mgmt and controller
 	byName map[string]*node
 	paths  bool            // there are several between some nodes
-	routed bool            // so switches are routers: bridges would loop
-	hops   map[*node][]int // by guest: how far every node is from it, -1: not joined
+	routed bool            // switches are routers, because bridges would form a loop
+	hops   map[*node][]int // by guest: distance of every node, -1: not connected
 }
 
-// newPlan checks what the configuration asks for against what a lab can be, and lays out ports
-// and addresses. It touches nothing.
+// newPlan checks the configuration against the limits of a lab, and assigns ports and addresses. It changes
+// nothing.
 func newPlan(cfg *experiment.Config) (*plan, error) {
 	g := cfg.Graph
 	if len(g.Nodes) > maxNodes {
-		return nil, fmt.Errorf("%d nodes are more than the %d of one lab: lower the number of servers or senders", len(g.Nodes), maxNodes)
+		return nil, fmt.Errorf("%d nodes are more than the limit of %d: lower the number of servers or senders", len(g.Nodes), maxNodes)
 	}
 	if len(cfg.Profiles) == 0 || len(cfg.Profiles) > maxProfiles {
-		return nil, fmt.Errorf("%d different guest settings: a lab has 1 to %d", len(cfg.Profiles), maxProfiles)
+		return nil, fmt.Errorf("%d different guest settings, but a lab has 1 to %d: use fewer different settings", len(cfg.Profiles), maxProfiles)
 	}
 	p := &plan{cfg: cfg, byName: map[string]*node{}}
 	for _, n := range g.Nodes {
@@ -131,7 +131,7 @@ func (p *plan) add(n *node) error {
 	return nil
 }
 
-// join lays out the two ports of a link.
+// join creates the two ports of a link.
 func (p *plan) join(l experiment.Link) error {
 	a, b := p.byName[l.A], p.byName[l.B]
 	if a == nil || b == nil || a == b {
@@ -155,7 +155,7 @@ func (p *plan) end(n, peer *node, l experiment.Link) *port {
 	return e
 }
 
-// ifname is short (a kernel name has 15 bytes); what people read is the altname, the port's name.
+// ifname returns a short name (the kernel allows 15 bytes); the port's full name is the altname.
 func ifname(n, peer *node) string {
 	switch {
 	case n.kind == experiment.Guest:
@@ -169,7 +169,7 @@ func ifname(n, peer *node) string {
 	}
 }
 
-// portName names a port as users do: between a switch and a server the hypervisor is not said.
+// portName returns a port's name as users write it: between a switch and a server without the hypervisor.
 func portName(n, peer *node) string {
 	from, to := n.name, peer.name
 	if n.kind == experiment.Switch {
@@ -181,7 +181,7 @@ func portName(n, peer *node) string {
 	return from + "->" + to
 }
 
-// address numbers switches and guests: 10.P.S.H, and 172.31.x.y on the management network.
+// address assigns addresses: 10.P.S.H to guests, and 172.31.x.y on the management network.
 func (p *plan) address() error {
 	switches := 0
 	for _, n := range p.nodes {
@@ -194,7 +194,7 @@ func (p *plan) address() error {
 		}
 	}
 	if switches > maxSwitches {
-		return fmt.Errorf("%d switches are more than the %d of one lab", switches, maxSwitches)
+		return fmt.Errorf("%d switches are more than the limit of %d: use fewer switches", switches, maxSwitches)
 	}
 	hosts := map[*node]int{}
 	for _, n := range p.nodes {
@@ -203,10 +203,10 @@ func (p *plan) address() error {
 		}
 		sw := p.byName[n.attached]
 		if sw == nil || sw.kind != experiment.Switch {
-			return fmt.Errorf("guest %s hangs on %q, which is no switch", n.name, n.attached)
+			return fmt.Errorf("guest %s is connected to %q, which is not a switch", n.name, n.attached)
 		}
 		if len(n.ports) != 1 {
-			return fmt.Errorf("guest %s has %d links: the lab gives a guest one", n.name, len(n.ports))
+			return fmt.Errorf("guest %s has %d links, but a guest can have only one", n.name, len(n.ports))
 		}
 		hosts[sw]++
 		if hosts[sw] > maxGuestsASwitch {
@@ -217,7 +217,7 @@ func (p *plan) address() error {
 	return nil
 }
 
-// useProfiles tells every guest which profiles its traffic has; profile 0 when it has none.
+// useProfiles assigns to every guest the profiles that its traffic uses; profile 0 if it has none.
 func (p *plan) useProfiles() {
 	for _, item := range p.cfg.Items {
 		for _, pair := range item.Pairs {
@@ -236,17 +236,17 @@ func (p *plan) useProfiles() {
 	}
 }
 
-// addr is the node's address for one guest profile.
+// addr returns the node's address for one guest profile.
 func (n *node) addr(profile int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(profile), byte(n.subnet), byte(n.host)})
 }
 
-// profileNet holds the addresses of all guests for one profile.
+// profileNet is the network with the addresses of all guests for one profile.
 func profileNet(profile int) *net.IPNet {
 	return &net.IPNet{IP: net.IPv4(10, byte(profile), 0, 0).To4(), Mask: net.CIDRMask(16, 32)}
 }
 
-// guests are the nodes with addresses of tenants.
+// guests returns the nodes of tenants.
 func (p *plan) guests() []*node {
 	var list []*node
 	for _, n := range p.nodes {
@@ -276,8 +276,8 @@ func (p *plan) distances(guest *node) []int {
 	return hops
 }
 
-// towards returns for every guest that n can reach the ports of n on a shortest path to it: all of
-// them when flows are to be spread, else the first.
+// towards returns for every guest that n can reach the ports of n on a shortest path to it: all of them if flows
+// are spread, else the first.
 func (p *plan) towards(n *node) map[*node][]*port {
 	m := map[*node][]*port{}
 	for guest, hops := range p.hops {
@@ -293,7 +293,7 @@ func (p *plan) towards(n *node) map[*node][]*port {
 	return m
 }
 
-// switchesLoop reports whether the switches are joined by more links than a tree has.
+// switchesLoop reports whether there are more links between switches than in a tree.
 func switchesLoop(g *experiment.Graph) bool {
 	parent := map[string]string{}
 	var root func(s string) string

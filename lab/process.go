@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endGrace is how long a process that `weir lab exec` started may take to end when asked to.
+// endGrace is the time that a process started by `weir lab exec` has to end after SIGTERM.
 const endGrace = 500 * time.Millisecond
 
-// killGrace is how long killed processes may take to end. On a machine with little processor time that is seconds.
+// killGrace is the time that killed processes have to end. On a machine with little processor time that is
+// seconds.
 const killGrace = 30 * time.Second
 
-// processesIn finds who runs in the namespaces of these entries of /run/netns: entry -> "123 (sh)".
+// processesIn finds the processes in the namespaces of these entries of /run/netns: entry -> "123 (sh)".
 func processesIn(entries []string) map[string][]string {
 	byInode := map[uint64]string{}
 	for _, e := range entries {
@@ -57,8 +58,8 @@ func processName(pid string) string {
 	return fmt.Sprintf("%s (%s)", pid, strings.TrimSpace(string(comm)))
 }
 
-// endExecuted ends what `weir lab exec` started, with all that came of it: the members of the
-// lab's exec cgroup. They are asked first, then killed until none is left: one may start another meanwhile.
+// endExecuted ends the processes that `weir lab exec` started, with their children: the members of the lab's exec
+// cgroup. It sends SIGTERM first, then SIGKILL until none is left, because a process may start another meanwhile.
 func endExecuted(r *record) error {
 	left, err := signalExecuted(r, unix.SIGTERM, endGrace)
 	for deadline := time.Now().Add(killGrace); err == nil && len(left) > 0; {
@@ -67,14 +68,14 @@ func endExecuted(r *record) error {
 		}
 		left, err = signalExecuted(r, unix.SIGKILL, time.Until(deadline))
 		if len(left) > 0 {
-			time.Sleep(time.Millisecond) // a process that has ended may be listed for a moment more
+			time.Sleep(time.Millisecond) // a process that has ended may be listed for a moment
 		}
 	}
 	return err
 }
 
-// signalExecuted sends a signal to all that `weir lab exec` started and waits for at most limit until they have ended.
-// It returns the processes that are there then.
+// signalExecuted sends a signal to all processes that `weir lab exec` started, and waits at most limit until they
+// have ended. It returns the processes that are left.
 func signalExecuted(r *record, signal unix.Signal, limit time.Duration) (left []int, err error) {
 	pids, err := executed(r)
 	if err != nil || len(pids) == 0 {
@@ -87,8 +88,8 @@ func signalExecuted(r *record, signal unix.Signal, limit time.Duration) (left []
 			continue // has ended
 		}
 		defer unix.Close(fd)
-		// The descriptor is of the process that we have just seen in the cgroup, or of one that
-		// took its number since: look again before the signal.
+		// The descriptor is of the process that was just in the cgroup, or of one that got its number since: check
+		// again before the signal.
 		if again, err := executed(r); err != nil || !slices.Contains(again, pid) {
 			continue
 		}
@@ -101,7 +102,7 @@ func signalExecuted(r *record, signal unix.Signal, limit time.Duration) (left []
 	return executed(r)
 }
 
-// await waits until all processes have ended, at most for limit, and gives those that have not.
+// await waits until all processes have ended, at most for limit, and returns those that have not.
 func await(ends []unix.PollFd, limit time.Duration) (alive []unix.PollFd) {
 	for deadline := time.Now().Add(limit); len(ends) > 0; {
 		rest := time.Until(deadline)
@@ -122,8 +123,8 @@ func await(ends []unix.PollFd, limit time.Duration) (alive []unix.PollFd) {
 	return ends
 }
 
-// adopt makes a command, not started yet, one of the lab's: cleaning ends it, whatever became of this process. done is
-// to be called when it was started.
+// adopt makes a command that is not started yet a member of the lab: cleaning ends it, even if this process is
+// dead. The caller must call done after starting it.
 func (r *record) adopt(cmd *exec.Cmd) (done func(), err error) {
 	dir, err := r.makeCgroup()
 	if err != nil {
@@ -134,12 +135,12 @@ func (r *record) adopt(cmd *exec.Cmd) (done func(), err error) {
 		return nil, err
 	}
 	cmd.Dir = "/"
-	// An interrupt at the terminal is for us, who then take the lab down in order.
+	// An interrupt at the terminal is for this process only, which then removes the lab in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setpgid: true}
 	return func() { _ = group.Close() }, nil
 }
 
-// executed are the processes in the lab's exec cgroup.
+// executed returns the processes in the lab's exec cgroup.
 func executed(r *record) ([]int, error) {
 	if r.Cgroup == "" {
 		return nil, nil

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// processors watches how busy the machine's processors are: where they have no rest, a run measures
-// them and not the network.
+// processors records how busy the machine's processors are: if they are fully busy, a run measures them and not
+// the network.
 type processors struct {
 	end  chan struct{}
 	done chan struct{}
 	busy []float64
 }
 
-// watchProcessors begins to watch, until stop gives what was seen. Where the kernel does not tell,
-// nothing is seen.
+// watchProcessors records until stop returns the result. If the kernel does not report it, the result is empty.
 func watchProcessors() *processors {
 	p := &processors{end: make(chan struct{}), done: make(chan struct{})}
 	go func() {
@@ -48,15 +47,15 @@ func (p *processors) stop() []float64 {
 	return p.busy
 }
 
-// ProcessorTimes is what the kernel counted of all processors since it started, in its ticks.
+// ProcessorTimes are the kernel's counters over all processors since it started, in ticks.
 type ProcessorTimes struct{ idle, total float64 }
 
-// BusySince is the share of all processors that was not idle since before.
+// BusySince returns the share of all processors that was not idle since before.
 func (t ProcessorTimes) BusySince(before ProcessorTimes) float64 {
 	return 1 - (t.idle-before.idle)/(t.total-before.total)
 }
 
-// ReadProcessors reads them.
+// ReadProcessors reads the counters.
 func ReadProcessors() (ProcessorTimes, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -65,8 +64,8 @@ func ReadProcessors() (ProcessorTimes, error) {
 	return parseProcessors(string(text))
 }
 
-// parseProcessors reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal
-// guest guest_nice, the last two of which are in user and nice already.
+// parseProcessors reads the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal guest
+// guest_nice; the last two are included in user and nice.
 func parseProcessors(text string) (ProcessorTimes, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)

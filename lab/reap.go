@@ -13,20 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapLimit is how long we wait for the kernel to take the namespaces of a lab apart. It needs less
-// than a second for sixty, and more when other programs' namespaces come first.
+// reapLimit is how long we wait for the kernel to destroy the namespaces of a lab. It needs less than a second for
+// sixty, and more if other programs' namespaces are queued before them.
 const reapLimit = 10 * time.Second
 
-// removeNamespaces removes the nodes' namespaces and waits until the kernel has taken them apart,
-// which it does on its own time: what comes next should find the machine quiet. busy are those
-// that processes keep alive. left are others that live on without a name, for a reason that cannot
-// be seen: a socket that was handed away, a mount in another mount namespace; or a connection that was
-// not ended, and then it says why.
+// removeNamespaces removes the nodes' namespaces and waits until the kernel has destroyed them, which it does
+// asynchronously, so that the machine is quiet afterwards. busy are those that processes keep alive. left are
+// others that remain without a name, for a reason that cannot be seen: a socket that was passed on, a mount in
+// another mount namespace, or a connection that was not ended; for a connection the text has the reason.
 //
-// The kernel takes namespaces apart in batches, one after the other, and when it starts on one it
-// tells all that have a number for it. So the management namespace, the last to go, gives numbers
-// to the others and listens: first for the start of all, then for the start of the controller's,
-// which is dropped only then. That start is the end of the others.
+// The kernel destroys namespaces in batches, one after the other. When it starts on one it notifies all namespaces
+// that have an id for it. So the management namespace, the last to go, assigns ids to the others and listens.
+// First it waits for the notifications of all, then for that of the controller's namespace, which is removed only
+// then: when the kernel starts on it, the others are destroyed.
 func (c *claim) removeNamespaces(nodes, busy []string) (left []string, err error) {
 	notEnded := c.endOrphans(nodes)
 	observer, err := c.observe(nodes)
@@ -42,7 +41,7 @@ func (c *claim) removeNamespaces(nodes, busy []string) (left []string, err error
 	}
 	errs = append(errs, c.removeNamespace(controllerNode))
 	if observer != nil && len(left) == 0 && errors.Join(errs...) == nil {
-		_, err = observer.await([]string{controllerNode}) // late is no fault: the kernel is at it
+		_, err = observer.await([]string{controllerNode}) // a timeout is not an error: the kernel is working on it
 		errs = append(errs, err)
 	}
 	for i, n := range left {
@@ -65,15 +64,15 @@ func (c *claim) removeNamespace(node string) error {
 	return removeNamespace(c.Namespaces[node], c.Token)
 }
 
-// observer listens in the management namespace for the end of others.
+// observer listens in the management namespace for the end of the others.
 type observer struct {
 	w    *worker
 	sock *nl.NetlinkSocket
-	ids  map[int]string // number -> node
+	ids  map[int]string // id -> node
 }
 
-// observe returns numbers to the namespaces of the nodes that exist. Without a management namespace
-// of ours (killed before it was made) there is no observer, and nobody waits.
+// observe assigns ids to the namespaces of the nodes that exist. Without the lab's management namespace (its
+// process was killed before it existed) there is no observer and no waiting.
 func (c *claim) observe(nodes []string) (*observer, error) {
 	path := filepath.Join(netnsDir, c.Namespaces[mgmtNode])
 	if !isNamespace(path) {
@@ -91,7 +90,7 @@ func (c *claim) observe(nodes []string) (*observer, error) {
 		if o.sock, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_NSID); err != nil {
 			return err
 		}
-		// All namespaces may end at once; a message that finds no room is lost.
+		// All namespaces may end at once; a notification without room in the buffer is lost.
 		if err := unix.SetsockoptInt(o.sock.GetFd(), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, maxNodes*4096); err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func (c *claim) observe(nodes []string) (*observer, error) {
 	return o, nil
 }
 
-// number returns the namespace at path a number here; one with a link to here has one already.
+// number assigns an id to the namespace at path; one with a link to this namespace already has one.
 func (o *observer) number(h *netlink.Handle, node, path, token string) error {
 	if !isNamespace(path) {
 		return nil
@@ -141,8 +140,8 @@ func (o *observer) number(h *netlink.Handle, node, path, token string) error {
 	return nil
 }
 
-// await returns when the kernel has begun to take all of the nodes' namespaces apart, or tells
-// after reapLimit which are left.
+// await returns when the kernel has started to destroy all of the nodes' namespaces; after reapLimit it returns
+// those that are left.
 func (o *observer) await(nodes []string) (left []string, err error) {
 	deadline := time.Now().Add(reapLimit)
 	for {
@@ -173,7 +172,7 @@ func (o *observer) await(nodes []string) (left []string, err error) {
 	}
 }
 
-// nsid reads the number out of a message about it.
+// nsid returns the id in a notification.
 func nsid(data []byte) (int, bool) {
 	const header = 4 // struct rtgenmsg, padded
 	if len(data) < header {

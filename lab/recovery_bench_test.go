@@ -16,21 +16,21 @@ import (
 
 const (
 	recoveryPairs = 16
-	recoveryEvery = 5 * time.Millisecond // between two datagrams of a pair: what is too short to be seen
+	recoveryEvery = 5 * time.Millisecond // between two datagrams of a pair; shorter outages are not visible
 )
 
-// recovery takes four racks of seven under two spines through faults, while pairs of hosts in different racks send, and
-// notes the longest time that each pair heard nothing.
+// recovery causes faults in four racks of seven under two spines, while pairs of hosts in different racks send,
+// and records the longest time that each pair received nothing.
 type recovery struct {
 	*Lab
 	b      *testing.B
 	rng    *rand.Rand
 	kinds  []string
-	silent map[string][]float64 // ms, by what happened
+	silent map[string][]float64 // ms, by kind of fault
 }
 
-// BenchmarkRecovery reports the median and the worst of pairs and seeds. The seed of a repetition is its number; it draws
-// the link, the spine, the leaf and the pairs.
+// BenchmarkRecovery reports the median and the worst of pairs and seeds. The seed of a repetition is its number;
+// the link, the spine, the leaf and the pairs are drawn from it.
 func BenchmarkRecovery(b *testing.B) {
 	r := &recovery{Lab: upControlled(b, "recovery", leafSpine(4, 7, false)), b: b, silent: map[string][]float64{}}
 	for seed := uint64(1); b.Loop(); seed++ {
@@ -72,8 +72,8 @@ func (r *recovery) round(seed uint64) {
 	})
 }
 
-// during sends between pairs of racks while something happens, and a second after it. Pairs of the rack without are
-// left out.
+// during sends between pairs of racks while a fault happens, and a second after it. It leaves out the pairs of the
+// rack without.
 func (r *recovery) during(what, without string, happens func()) {
 	var racks [][]*node
 	for _, n := range r.plan.nodes {
@@ -107,8 +107,8 @@ func (p *plan) guestsOf(sw string) []*node {
 	return slices.DeleteFunc(p.guests(), func(n *node) bool { return n.attached != sw })
 }
 
-// stream sends datagrams until stop, and then gives the longest time between two arrivals in ms, or from the last one
-// to the end.
+// stream sends datagrams until stop, then returns the longest time between two arrivals, or from the last one to
+// the end, in ms.
 func (r *recovery) stream(a, z *node, stop <-chan struct{}, gap chan<- float64) {
 	var to, from *net.UDPConn
 	err := r.Enter(z.name, func() (err error) {
@@ -136,7 +136,7 @@ func (r *recovery) stream(a, z *node, stop <-chan struct{}, gap chan<- float64) 
 				return
 			case <-tick.C:
 				binary.BigEndian.PutUint64(b[:], n)
-				_, _ = from.Write(b[:]) // what is lost is what is measured
+				_, _ = from.Write(b[:]) // losses are what is measured
 			}
 		}
 	}()
@@ -155,8 +155,8 @@ func (r *recovery) stream(a, z *node, stop <-chan struct{}, gap chan<- float64) 
 	}()
 }
 
-// BenchmarkSpread reports how far from half the split of a thousand connections over two spines was at worst, and for
-// pinned connections how many frames came back by the other spine; probes of links are among them.
+// BenchmarkSpread reports the largest deviation from an even split of a thousand connections over two spines. For
+// pinned connections it reports how many frames came back over the other spine; these include probes of links.
 func BenchmarkSpread(b *testing.B) {
 	l := upControlled(b, "spread", leafSpine(4, 7, false))
 	var worst float64

@@ -17,7 +17,7 @@ import (
 	"weir/experiment"
 )
 
-// setLink takes the device of a port down or up, as a cut cable and a mended one would.
+// setLink takes the device of a port down or up, as a cut and a repaired cable would.
 func (l *Lab) setLink(tb testing.TB, node, ifname string, up bool) {
 	tb.Helper()
 	err := l.Enter(node, func() error {
@@ -35,7 +35,7 @@ func (l *Lab) setLink(tb testing.TB, node, ifname string, up bool) {
 	}
 }
 
-// signalSwitch sends a signal to the daemon that forwards. After a kill it waits until that is gone.
+// signalSwitch sends a signal to the forwarding daemon. After a kill it waits until the daemon has ended.
 func (l *Lab) signalSwitch(tb testing.TB, node string, signal unix.Signal) {
 	tb.Helper()
 	d, err := l.ovsDaemons(l.plan.byName[node])
@@ -61,7 +61,7 @@ func (l *Lab) restart(tb testing.TB, node string) {
 	}
 }
 
-// knows waits until the controller misses so many switches and links, and the others are as it wants them.
+// knows waits until the controller misses this many switches and links, and has set up the others.
 func (l *Lab) knows(tb testing.TB, without, linksLess int) {
 	tb.Helper()
 	testnet.Until(tb, fmt.Sprintf("the controller misses %d switches and %d links", without, linksLess), func() bool {
@@ -83,7 +83,7 @@ func (l *Lab) controllerAgain(tb testing.TB) {
 	}
 }
 
-// Connections that are there go on, and new ones come to be, after each thing that may happen to the network.
+// Existing connections continue, and new ones can be opened, after each fault of the network.
 func TestController_FlowsGoOn(t *testing.T) {
 	t.Parallel()
 	l := upControlled(t, "goon", leafSpine(3, 1, false))
@@ -117,7 +117,8 @@ func TestController_FlowsGoOn(t *testing.T) {
 	}
 }
 
-// withFlows connects every guest to every other one; alive asks over each of these connections and over new ones.
+// withFlows connects every guest to every other one; alive exchanges data over each of these connections and over
+// new ones.
 func (l *Lab) withFlows(f func(alive func(when string)) error, t *testing.T) error {
 	type flow struct {
 		name           string
@@ -163,8 +164,8 @@ func (l *Lab) withFlows(f func(alive func(when string)) error, t *testing.T) err
 	return open(pairs)
 }
 
-// Four racks of seven: everybody reaches everybody, a thousand connections split over the spines within 10 %, and the
-// acknowledgements of a pinned one come back by its data's spine.
+// Four racks of seven: every guest reaches every other, a thousand connections split over the spines within 10 %,
+// and the acknowledgements of a pinned one return over its data's spine.
 func TestController_FourRacks(t *testing.T) {
 	t.Parallel()
 	l := upControlled(t, "racks", leafSpine(4, 7, false))
@@ -180,7 +181,8 @@ func TestController_FourRacks(t *testing.T) {
 	}
 	got := l.spread(t, "leaf1.server1", "leaf2.server1")
 	t.Logf("%d connections: %d by spine1, %d by spine2", spreadConnections, got[0], got[1])
-	// Half of them, with a standard deviation of 27: 10 % off is 5.5 of them, once in 25 million runs. Probes pass, too.
+	// Half of them, with a standard deviation of 27: 10 % off is 5.5 of them, once in 25 million runs. Probes are
+	// counted too.
 	const fewest, most = spreadConnections * 45 / 100, spreadConnections*55/100 + 10
 	for s, n := range got {
 		if n < fewest || n > most {
@@ -193,13 +195,13 @@ func TestController_FourRacks(t *testing.T) {
 	if up[1] > up[0] {
 		way = 1
 	}
-	// 1 MB is 725 segments; acknowledgements are at least one for every 64 KB. The others are probes.
+	// 1 MB is 725 segments; there is at least one acknowledgement for every 64 KB. The others are probes.
 	if up[way] < 700 || up[1-way] > 50 || down[way] < 16 || down[1-way] > 50 {
 		t.Errorf("by spine1 and spine2: frames of data %v, back %v: both should pass the same one", up, down)
 	}
 }
 
-// uplinks counts the frames that left leaf1 for each spine, and came from it.
+// uplinks returns the number of frames that left leaf1 for each spine, and that came from it.
 func (l *Lab) uplinks(tb testing.TB) (up, down [2]uint64) {
 	tb.Helper()
 	err := l.Enter("leaf1", func() error {
@@ -220,7 +222,7 @@ func (l *Lab) uplinks(tb testing.TB) (up, down [2]uint64) {
 
 const spreadConnections = 3000
 
-// spread opens so many connections to a port where nobody listens, and counts what each uplink carried.
+// spread opens this many connections to a port where nothing listens, and counts the frames of each uplink.
 func (l *Lab) spread(tb testing.TB, from, to string) (got [2]uint64) {
 	tb.Helper()
 	before, _ := l.uplinks(tb)
@@ -244,7 +246,7 @@ func (l *Lab) spread(tb testing.TB, from, to string) (got [2]uint64) {
 	return [2]uint64{after[0] - before[0], after[1] - before[1]}
 }
 
-// pinned sends 1 MB over a pinned connection, and counts what each uplink carried up and down.
+// pinned sends 1 MB over a pinned connection, and counts the frames of each uplink, up and down.
 func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint64) {
 	tb.Helper()
 	src := &net.TCPAddr{IP: l.Addr(from, 0).AsSlice(), Port: port}
@@ -265,7 +267,7 @@ func (l *Lab) pinned(tb testing.TB, from, to string, port int) (up, down [2]uint
 		s := l.status(tb)
 		return s.Forward.Settled && len(s.Forward.Pins) == 1 && len(s.Forward.Pins[0].Path) == 3 && strings.Contains(s.Forward.Pins[0].Flow, src.String())
 	})
-	// A switch has confirmed its tables, but the cache before them goes on until its next round.
+	// A switch has confirmed its tables, but its cache is updated only in its next round.
 	for _, n := range l.plan.nodes {
 		if n.kind == experiment.Switch {
 			askOVS(tb, l, n.name, "revalidator/wait")

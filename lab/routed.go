@@ -11,14 +11,14 @@ import (
 	"weir/experiment"
 )
 
-// routed is a router per switch, for networks with several paths: bridges would loop there. Ports
-// have no addresses. What is next on a link is always called gateway: a permanent neighbour whose
-// hardware address is that of the far end.
+// routed makes each switch a router, for networks with several paths, where bridges would form loops. Ports have
+// no addresses. The next hop on a link always has the address gateway: a permanent neighbour entry with the
+// hardware address of the far end.
 type routed struct{}
 
 var gateway = net.IPv4(169, 254, 0, 1).To4()
 
-func (routed) check(*plan) error { return nil } // every kernel routes
+func (routed) check(*plan) error { return nil } // every kernel can route
 
 func (routed) finishChecksums() bool { return false }
 
@@ -32,7 +32,7 @@ func (routed) setUp(l *Lab, h *netlink.Handle, n *node) error {
 		}
 	}
 	towards := p.towards(n)
-	reached := map[int]bool{} // subnets of other switches that have their route
+	reached := map[int]bool{} // subnets of other switches that already have a route
 	for _, guest := range p.guests() {
 		ports := towards[guest]
 		if len(ports) == 0 {
@@ -66,7 +66,7 @@ func (routed) setUp(l *Lab, h *netlink.Handle, n *node) error {
 	return nil
 }
 
-// viaPorts is a route over all the ports, each flow on one of them.
+// viaPorts returns a route over all the ports; each flow uses one of them.
 func viaPorts(dst *net.IPNet, ports []*port) *netlink.Route {
 	if len(ports) == 1 {
 		return &netlink.Route{Dst: dst, Gw: gateway, LinkIndex: ports[0].ifindex, Flags: int(netlink.FLAG_ONLINK)}

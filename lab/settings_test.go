@@ -107,7 +107,7 @@ func TestPortsAreShapedAsAsked(t *testing.T) {
 	}
 }
 
-// A port's rate changes in the queue that is there, and 0 gives the link's own back.
+// A port's rate changes in the existing queue, and 0 restores the link's rate.
 func TestPort_RateChanges(t *testing.T) {
 	l := up(t, "rate", dumbbell(1, false).config())
 	var port Port
@@ -132,7 +132,7 @@ func TestPort_RateChanges(t *testing.T) {
 	}
 }
 
-// A queue must hold the frames of the wire, and people must find a port by its name.
+// A queue must have the frames of the line, and a port must be found by its name.
 func TestPortsHaveNamesAndWholeFrames(t *testing.T) {
 	l := up(t, "frames", dumbbell(1, true).config())
 	for _, n := range l.plan.nodes {
@@ -203,7 +203,7 @@ func TestSocketsHaveTheirProfile(t *testing.T) {
 	}
 }
 
-// checkSocket asks the kernel what a connection really has.
+// checkSocket asks the kernel for the actual settings of a connection.
 func checkSocket(t *testing.T, c *net.TCPConn, want experiment.Guests) {
 	t.Helper()
 	err := control(c, func(fd int) error {
@@ -288,7 +288,7 @@ func TestWhatCannotBeSetIsUnmet(t *testing.T) {
 	want := []string{
 		"guests.cc nosuchcc on receiver1 and 2 more: this kernel offers ",
 		"guests.initial_rto 3s on receiver1 and 1 more: it is set per machine",
-		"guests.rto_min 1500us on receiver1 and 2 more: the kernel takes whole milliseconds; 1ms is used",
+		"guests.rto_min 1500us on receiver1 and 2 more: the kernel has whole milliseconds; 1ms is used",
 		"guests.sack false on receiver1 and 1 more: it is set per machine",
 	}
 	lines := l.Unmet()
@@ -307,7 +307,7 @@ func TestWhatCannotBeSetIsUnmet(t *testing.T) {
 			t.Errorf("%+v, want %s, %s", u, key, severity)
 		}
 	}
-	// A refused algorithm costs that metric only.
+	// Only the refused algorithm is lost, not the other metrics.
 	err := dial(l, "sender1", "receiver1", 2, func(c, _ *net.TCPConn) error {
 		return control(c, func(fd int) error {
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -365,19 +365,19 @@ func TestNamespacesHaveTheirSettings(t *testing.T) {
 	}
 }
 
-// A sender is told by the network only: its packets in a switch's queue must not count as its own
-// (the kernel's small queues would then keep every queue short, and nothing would ever be lost).
+// Only the network limits a sender: its packets in a switch's queue must not count as its own (the kernel's small
+// queues would then keep every queue short, and nothing would ever be lost).
 func TestOneFlowFillsABuffer(t *testing.T) {
 	g := dumbbell(1, false)
-	g.Links[0].Rate = 1000 * mbit // sender1's
-	g.Links[1].Rate = 100 * mbit  // receiver1's
+	g.Links[0].Rate = 1000 * mbit // of sender1
+	g.Links[1].Rate = 100 * mbit  // of receiver1
 	reno := cubic()
-	reno.CC = "reno" // its slow start ends with a loss, whatever the machine does to the round trips
+	reno.CC = "reno" // its slow start ends with a loss, for any round trips of the machine
 	l := up(t, "fill", g.config(reno))
 	const size = 6e6
 	err := dial(l, "sender1", "receiver1", 0, func(client, server *net.TCPConn) error {
 		go func() {
-			_, _ = client.Write(make([]byte, size)) // the reader tells
+			_, _ = client.Write(make([]byte, size)) // the reader reports errors
 			_ = client.CloseWrite()
 		}()
 		if err := server.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {

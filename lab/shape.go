@@ -11,28 +11,27 @@ import (
 	"weir/law"
 )
 
-// Every shaped port has a TBF as its root qdisc, so that dev->qdisc->qstats.backlog is the queue
-// of the port: the measuring program and the laws read that.
+// Every shaped port has a TBF as its root qdisc, so that dev->qdisc->qstats.backlog is the queue of the port: the
+// measuring program and the laws read it.
 const (
-	// tbfWake is how late the kernel's timer may wake the TBF (measured here: 60 us at the median,
-	// 110 us at p99; docs/lab.md). Tokens that arrive while the bucket is full are lost, so the bucket
-	// holds what the link carries in that time; more would let through bursts that a wire would not.
+	// tbfWakeMicroseconds is the delay of the kernel's timer that the TBF tolerates (measured here: 60 us at the
+	// median, 110 us at p99; docs/lab.md). Tokens that arrive while the bucket is full are lost, so the bucket
+	// holds what the link sends in that time. A larger one would let bursts through that a line would not.
 	tbfWakeMicroseconds = 200
 	// tbfLeastFrames keeps a slow link able to send: a frame larger than the bucket is dropped.
 	tbfLeastFrames = 2
-	// hostQueueFrames is the limit of a host's own queue: Linux's default txqueuelen, which TCP
-	// (TSQ) never fills.
+	// hostQueueFrames is the limit of a host's own queue: Linux's default txqueuelen, which TCP (TSQ) never fills.
 	hostQueueFrames = 1000
 )
 
-// tbfBurst is the size of the bucket in bytes.
+// tbfBurst returns the size of the bucket in bytes.
 func tbfBurst(rate law.Rate) uint32 {
 	burst := int64(rate) / 8 * tbfWakeMicroseconds / 1e6
 	return uint32(min(max(burst, tbfLeastFrames*frameBytes), math.MaxInt32))
 }
 
-// tbfLimit is the queue in bytes, Ethernet headers included: of a switch's port the buffer, of a
-// host, and where no buffer is said, a queue that does not drop.
+// tbfLimit returns the queue in bytes, Ethernet headers included: the buffer of a switch's port; for a host, or if
+// no buffer is set, a queue that does not drop.
 func tbfLimit(p *port) uint32 {
 	if p.node.kind == experiment.Switch && p.buffer > 0 {
 		return uint32(min(max(int64(p.buffer), frameBytes), math.MaxInt32))
@@ -40,7 +39,7 @@ func tbfLimit(p *port) uint32 {
 	return hostQueueFrames * frameBytes
 }
 
-// tbf is the queue of a port that sends at rate.
+// tbf returns the queue of a port that sends at rate.
 func tbf(p *port, rate law.Rate) *netlink.Tbf {
 	bytes := uint64(rate) / 8
 	return &netlink.Tbf{
@@ -51,7 +50,7 @@ func tbf(p *port, rate law.Rate) *netlink.Tbf {
 	}
 }
 
-// shape makes the TBF of a port, in the namespace that h is of.
+// shape creates the TBF of a port, in the namespace of h.
 func shape(h *netlink.Handle, p *port) error {
 	if err := h.QdiscAdd(tbf(p, p.rate)); err != nil {
 		return fmt.Errorf("shape to %v: %w", p.rate, err)
@@ -59,8 +58,8 @@ func shape(h *netlink.Handle, p *port) error {
 	return nil
 }
 
-// setRate limits what a shaped port sends to rate, in bit/s, or to its link's rate if that is less; 0: to its link's rate.
-// Packets that wait stay in the queue.
+// setRate limits a shaped port to rate, in bit/s, or to its link's rate if that is less; 0: to its link's rate.
+// Waiting packets stay in the queue.
 func (l *Lab) setRate(p *port, rate law.Rate) error {
 	if rate <= 0 || rate > p.rate {
 		rate = p.rate

@@ -18,19 +18,19 @@ import (
 	"weir/internal/lockfile"
 )
 
-// Where the lab keeps what it must remember. /run is empty after a boot, as the kernel's state is.
+// Paths of the lab's records. /run is empty after a boot, like the kernel's state.
 const (
 	labsDir    = "/run/weir/labs"
 	netnsDir   = "/run/netns"
-	madeNetns  = "/run/weir/made-netns" // exists when /run/netns was made by us
+	madeNetns  = "/run/weir/made-netns" // exists if weir created /run/netns
 	recordFile = "record.json"
 	lockFile   = "lock"
-	draftMark  = ".draft-" // of a record that has not got its name yet
-	goneMark   = ".gone-"  // of a record that is being removed and has lost its name
+	draftMark  = ".draft-" // a record that has no name yet
+	goneMark   = ".gone-"  // a record that is being removed and no longer has its name
 )
 
-// record is what is known of a lab on disk. It is written before anything is created, so that
-// whatever a killed process leaves behind can be found, and told from what is not ours.
+// record is the information about a lab on disk. It is written before anything is created, so that everything that
+// a killed process leaves can be found, and distinguished from what is not the lab's.
 type record struct {
 	Name       string            `json:"name"`
 	Experiment string            `json:"experiment"`
@@ -38,21 +38,21 @@ type record struct {
 	Namespaces map[string]string `json:"namespaces"` // node -> entry of /run/netns
 	Addresses  map[string]string `json:"addresses"`  // guest -> its address for the first profile
 	Pid        int               `json:"pid"`
-	Owned      bool              `json:"owned"` // ends with its process; otherwise lives until it is cleaned
+	Owned      bool              `json:"owned"` // ends with its process; otherwise stays until it is cleaned
 	Built      bool              `json:"built"`
 	Created    time.Time         `json:"created"`
 	Cgroup     string            `json:"cgroup,omitempty"` // directory, planned or made
 	MemoryKB   int64             `json:"memory_kb,omitempty"`
 }
 
-// claim is a record together with the lock that its living owner holds.
+// claim is a record together with the lock of its running owner.
 type claim struct {
 	record
 	dir  string
 	lock *os.File
 }
 
-// inUseError tells that a lab of this name exists.
+// inUseError reports that a lab with this name exists.
 type inUseError struct {
 	Name  string
 	Owner int // process that runs it, 0: none
@@ -65,7 +65,7 @@ func (e *inUseError) Error() string {
 	return fmt.Sprintf("lab %q exists: run 'weir lab clean %s', or choose another name", e.Name, e.Name)
 }
 
-// tokenPrefix begins the token of every lab.
+// tokenPrefix is the beginning of every lab's token.
 const tokenPrefix = "weir:"
 
 func newToken() string {
@@ -74,7 +74,7 @@ func newToken() string {
 	return tokenPrefix + hex.EncodeToString(b[:])
 }
 
-// takeName writes the record of a new lab and takes its lock, in one step as others see it.
+// takeName writes the record of a new lab and takes its lock, atomically for others.
 func takeName(r record) (*claim, error) {
 	for try := 0; ; try++ {
 		c, err := newDraft(r)
@@ -90,8 +90,8 @@ func takeName(r record) (*claim, error) {
 		if c != nil {
 			err = errors.Join(err, c.release(), os.RemoveAll(c.dir))
 		}
-		// Another process may have removed the directory with its last lab, or the draft, which it took for one of a
-		// process that was killed.
+		// Another process may have removed the directory with its last lab, or the draft, which it took for that
+		// of a killed process.
 		if try < 100 && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, lockfile.ErrHeld)) {
 			continue
 		}
@@ -99,9 +99,9 @@ func takeName(r record) (*claim, error) {
 	}
 }
 
-// newDraft makes the directory of a record that has no name yet.
+// newDraft creates the directory of a record that has no name yet.
 func newDraft(r record) (*claim, error) {
-	for _, dir := range []string{filepath.Dir(labsDir), labsDir} { // os.MkdirAll has an error of its own for a directory that goes meanwhile
+	for _, dir := range []string{filepath.Dir(labsDir), labsDir} { // os.MkdirAll returns another error for a directory that is removed meanwhile
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make %s: %w", dir, err)
 		}
@@ -122,7 +122,7 @@ func (c *claim) fill() error {
 	return c.save()
 }
 
-// takeFinalName returns a draft the lab's name if that is free.
+// takeFinalName gives a draft the lab's name if that is free.
 func (c *claim) takeFinalName() error {
 	final := filepath.Join(labsDir, c.Name)
 	err := unix.Renameat2(unix.AT_FDCWD, c.dir, unix.AT_FDCWD, final, unix.RENAME_NOREPLACE)
@@ -136,8 +136,9 @@ func (c *claim) takeFinalName() error {
 	return nil
 }
 
-// discardRecord removes the directory of a record in one step as others see it: the name is free at once, and no record is ever
-// seen with a part of its files. A process that was killed in between leaves a directory that removeDraft removes.
+// discardRecord removes the directory of a record, atomically for others: the name is free at once, and no record
+// is ever visible with only some of its files. A process that was killed in between leaves a directory that
+// removeDraft removes.
 func discardRecord(dir string) error {
 	gone := filepath.Join(labsDir, goneMark+strings.TrimPrefix(newToken(), tokenPrefix))
 	if err := os.Rename(dir, gone); err != nil {
@@ -168,24 +169,25 @@ func (c *claim) release() error {
 	return err
 }
 
-// forget removes the record and, after the last lab, the directories that we made.
+// forget removes the record and, after the last lab, the directories that weir created.
 func (c *claim) forget() error {
 	err := errors.Join(discardRecord(c.dir), c.release())
 	removeEmptyDirs()
 	return err
 }
 
-// removeEmptyDirs removes what is only there for labs, once there are none. Each step fails
-// harmlessly while somebody uses the directory.
+// removeEmptyDirs removes directories that exist only for labs, once there are none. Each step fails without harm
+// while another process uses the directory.
 func removeEmptyDirs() {
 	if os.Remove(labsDir) != nil {
 		return
 	}
-	// The mark goes first: from here on a lab that is being built finds the directory, or makes it anew with a mark.
+	// The mark is removed first: from then on, a lab that is being built finds the directory, or creates it again
+	// with a mark.
 	if os.Remove(madeNetns) == nil && os.Remove(netnsDir) != nil {
-		_ = os.WriteFile(madeNetns, nil, 0o600) // in use: still ours to remove
+		_ = os.WriteFile(madeNetns, nil, 0o600) // in use: weir must still remove it
 	}
-	localsock.Tidy() // a controller that was killed left its socket in /run/weir
+	localsock.Tidy() // a killed controller left its socket in /run/weir
 }
 
 func readRecord(name string) (*record, error) {
@@ -198,12 +200,12 @@ func readRecord(name string) (*record, error) {
 		return nil, fmt.Errorf("record of lab %q: %w", name, err)
 	}
 	if r.Name != name || !labNamePattern.MatchString(name) {
-		return nil, fmt.Errorf("record of lab %q speaks of %q", name, r.Name)
+		return nil, fmt.Errorf("record of lab %q has the name %q", name, r.Name)
 	}
 	return &r, nil
 }
 
-// inUse makes the error for a name that is taken.
+// inUse returns the error for a name that is taken.
 func inUse(name string) error {
 	e := &inUseError{Name: name}
 	if r, err := readRecord(name); err == nil && ownerAlive(name) {
@@ -212,7 +214,7 @@ func inUse(name string) error {
 	return e
 }
 
-// inUseBySomebody makes the error for a name whose lock a process has.
+// inUseBySomebody returns the error for a name whose lock a process has.
 func inUseBySomebody(name string) error {
 	e := &inUseError{Name: name}
 	if r, err := readRecord(name); err == nil {
@@ -221,13 +223,14 @@ func inUseBySomebody(name string) error {
 	return e
 }
 
-// ownerAlive reports whether a process has the lab's lock. It does not take it, so that no `weir lab clean` finds it taken.
+// ownerAlive reports whether a process has the lab's lock. It does not take the lock, so that `weir lab clean`
+// never finds it taken.
 func ownerAlive(name string) bool {
 	held, err := lockfile.Held(filepath.Join(labsDir, name, lockFile))
 	return err == nil && held
 }
 
-// labNames are the names that have a record, and drafts are records that have none (yet, or any more).
+// labNames returns the names that have a record; drafts are records without a name (not yet, or no longer).
 func labNames() (names, drafts []string, err error) {
 	entries, err := os.ReadDir(labsDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// emptyRecord is the record of a lab of which nothing is made.
+// emptyRecord is the record of a lab without any objects.
 func emptyRecord(name string) record {
 	entries := map[string]string{}
 	for _, node := range []string{mgmtNode, controllerNode} {
@@ -40,8 +40,8 @@ func take(t *testing.T, name string) *claim {
 	return c
 }
 
-// betweenOpenAndLock cleans a lab that nobody owns and does f after the cleaner opened the lab's lock and before it took
-// it. A write lease on the file stops the open in the kernel, and tells us of it by a signal.
+// betweenOpenAndLock cleans a lab without an owner, and calls f after the cleaner opened the lab's lock and before
+// it took it. A write lease on the file stops the open in the kernel, and notifies this process by a signal.
 func betweenOpenAndLock(t *testing.T, name string, f func()) (done bool, err error) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(labsDir, name, lockFile), os.O_RDWR, 0)
@@ -73,8 +73,8 @@ func betweenOpenAndLock(t *testing.T, name string, f func()) (done bool, err err
 	return done, err
 }
 
-// Two `weir lab clean` at once, and `weir lab up` of the same name between them: the slower cleaner has opened the lock
-// of the old lab, and must not remove the new one.
+// Two `weir lab clean` at the same time, and `weir lab up` with the same name between them: the slower cleaner has
+// opened the lock of the old lab, and must not remove the new one.
 func TestClean_LabReplacedBeforeItsLockIsTaken(t *testing.T) {
 	testroot.Need(t, "keeps records of labs")
 	name := testName("swapped")
@@ -116,7 +116,7 @@ func TestClean_LabRemovedBeforeItsLockIsTaken(t *testing.T) {
 	}
 }
 
-// `weir lab clean` removes the draft of a record at any moment of its making: the lab gets another one.
+// `weir lab clean` removes the draft of a record at any time while it is made: the lab makes another one.
 func TestTakeName_WhileDraftsAreCleaned(t *testing.T) {
 	testroot.Need(t, "keeps records of labs")
 	name := testName("draft")
@@ -169,8 +169,8 @@ func TestTakeName_WhileDraftsAreCleaned(t *testing.T) {
 	}
 }
 
-// Labs are built, listed and cleaned at once, all of the same few names: whoever has a name has its whole record and its
-// lock until it gives it back, no question takes a lock, and nothing is left.
+// Labs with the same few names are built, listed and cleaned at the same time. The owner of a name has the
+// complete record and the lock until it releases them, no query takes a lock, and nothing is left.
 func TestUpAndCleanAtOnce(t *testing.T) {
 	testroot.Need(t, "keeps records of labs")
 	names := []string{testName("once-a"), testName("once-b")}
@@ -229,7 +229,7 @@ func TestUpAndCleanAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever asks for the owner of a lab never keeps another from cleaning it.
+// A query for the owner of a lab never prevents another process from cleaning it.
 func TestOwnerAlive_TakesNothing(t *testing.T) {
 	testroot.Need(t, "keeps records of labs")
 	name := testName("asked")

@@ -8,8 +8,8 @@ import (
 	"weir/law"
 )
 
-// The topologies of these tests are built by hand, so that the lab is tested against what a graph
-// says and not against what the experiment package makes of a file.
+// The topologies of these tests are built by hand, so that the lab is tested against a graph and not against what
+// the experiment package makes of a file.
 
 const mbit = law.Rate(1e6)
 
@@ -47,7 +47,7 @@ func (g *graphBuilder) config(profiles ...experiment.Guests) *experiment.Config 
 	return &experiment.Config{Graph: &g.Graph, Switch: cmp.Or(g.kind, "bridge"), Profiles: profiles}
 }
 
-// dumbbell is senders and one receiver on one switch.
+// dumbbell has senders and one receiver on one switch.
 func dumbbell(senders int, hypervisors bool) *graphBuilder {
 	g := &graphBuilder{hypervisors: hypervisors}
 	g.sw("switch")
@@ -58,7 +58,7 @@ func dumbbell(senders int, hypervisors bool) *graphBuilder {
 	return g
 }
 
-// racks is a core with a ToR and its servers for every rack.
+// racks has a core, and a ToR with its servers for every rack.
 func racks(racks, servers int, hypervisors bool) *graphBuilder {
 	g := &graphBuilder{hypervisors: hypervisors}
 	g.sw("core")
@@ -73,7 +73,7 @@ func racks(racks, servers int, hypervisors bool) *graphBuilder {
 	return g
 }
 
-// chain is switches in a row with one sender and one receiver each.
+// chain has switches in a row with one sender and one receiver each.
 func chain(switches int, hypervisors bool) *graphBuilder {
 	g := &graphBuilder{hypervisors: hypervisors}
 	for i := 1; i <= switches; i++ {

@@ -9,7 +9,7 @@ import (
 	"weir/experiment/result"
 )
 
-// unmetList gathers what could not be set. One cause on many nodes is one line.
+// unmetList collects the settings that could not be made. A cause on many nodes is one line.
 type unmetList struct {
 	mu    sync.Mutex
 	nodes map[unmetCause][]string
@@ -29,7 +29,7 @@ func (u *unmetList) add(node, key, value, reason string) {
 	}
 }
 
-// list is lines with the key of each, and what it means for claims.
+// list returns the lines with the key and the severity of each.
 func (u *unmetList) list() []result.Unmet {
 	var out []result.Unmet
 	for _, line := range u.lines() {
@@ -43,11 +43,11 @@ func (u *unmetList) list() []result.Unmet {
 	return out
 }
 
-// fatalKeys are settings without which a scheme is another one: guests with another congestion control, or without ECN
-// under marks, are not what a claim compares.
+// fatalKeys are settings that define a scheme: guests with another congestion control, or without ECN under
+// marking, are not what a claim compares.
 var fatalKeys = []string{"guests.cc", "guests.ecn", "guests.stack"}
 
-// lines are the causes as text, sorted: "guests.cc dctcp on sender1 and 15 more: this kernel ...".
+// lines returns the causes as text, sorted: "guests.cc dctcp on sender1 and 15 more: this kernel ...".
 func (u *unmetList) lines() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

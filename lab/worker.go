@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errGone is what Enter gives after Down.
+// errGone is the error of Enter after Down.
 var errGone = errors.New("the lab is down")
 
-// errEnded is what Enter gives when its function ended the goroutine that it ran on.
+// errEnded is the error of Enter when its function ended the goroutine that it ran on.
 var errEnded = errors.New("a function that ran in a namespace of the lab ended its goroutine: it must return")
 
-// worker is one operating system thread that lives in one network namespace.
+// worker is one operating system thread in one network namespace.
 type worker struct {
 	jobs chan func()
 	quit chan struct{}
-	done chan struct{} // closed when the goroutine has ended; its thread ends at once after
+	done chan struct{} // closed when the goroutine has ended; its thread ends directly after
 }
 
-// startWorker runs enter on a new thread and keeps that thread for do. The thread changes its
-// network namespace only: a new mount namespace would lose /sys/fs/cgroup and bpffs.
+// startWorker runs enter on a new thread and keeps that thread for do. The thread changes only its network
+// namespace: a new mount namespace would lose /sys/fs/cgroup and bpffs.
 func startWorker(enter func() error) (*worker, error) {
 	w := &worker{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -38,8 +38,8 @@ func startWorker(enter func() error) (*worker, error) {
 func (w *worker) loop(enter func() error, started chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		// The main thread cannot end, so it would hold the namespace for ever, and /proc/self/ns/net
-		// would be the lab's. While this goroutine holds it, the next one gets another thread.
+		// The main thread cannot end, so it would keep the namespace for ever, and /proc/self/ns/net would be the
+		// lab's. While this goroutine occupies it, the next goroutine gets another thread.
 		moved := make(chan error, 1)
 		go w.loop(enter, moved)
 		started <- <-moved
@@ -84,13 +84,13 @@ func (w *worker) do(f func() error) error {
 	}
 }
 
-// stop ends the thread once it is idle. Call it once.
+// stop ends the thread once it is idle. It must be called once.
 func (w *worker) stop() {
 	close(w.quit)
 	<-w.done
 }
 
-// enterNamespace moves the calling thread into the network namespace that f is open on.
+// enterNamespace moves the calling thread into the network namespace of the open file f.
 func enterNamespace(f *os.File) error {
 	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter namespace %s: %w", f.Name(), err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A function that ends the worker's goroutine, as t.Skip does, is an error: nobody waits for its answer for ever.
+// A function that ends the worker's goroutine, as t.Skip does, gives an error: the caller does not wait for ever.
 func TestWorker_GoexitIsAnError(t *testing.T) {
 	w, err := startWorker(func() error { return nil })
 	if err != nil {

@@ -20,21 +20,21 @@ import (
 	"weir/law"
 )
 
-// World runs experiments on real Linux TCP: it builds a lab, attaches the scheme's laws to its
-// switches, starts the measuring program, sends the traffic, and takes everything down again.
+// World runs experiments on real Linux TCP: it builds a lab, attaches the scheme's laws to its switches, starts
+// the measuring program, sends the traffic, and removes everything.
 type World struct {
 	Laws Laws
-	// WithoutMeasuring leaves the measuring program out, to see what it costs: queues, drops and
-	// marks are then absent from the result.
+	// WithoutMeasuring omits the measuring program, to determine its cost: queues, drops and marks are then absent
+	// from the result.
 	WithoutMeasuring bool
 	// Controller is Options.Controller.
 	Controller []string
 }
 
-// Name is "lab".
+// Name returns "lab".
 func (w *World) Name() string { return "lab" }
 
-// Check tells before anything starts whether this machine can carry out r.
+// Check returns, before anything starts, why this machine cannot carry out r, or nil.
 func (w *World) Check(r *experiment.Run) error {
 	if _, _, err := checkHost(&r.Config, Options{Controller: w.Controller}); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (w *World) Check(r *experiment.Run) error {
 	return nil
 }
 
-// Run carries out one run. What was measured before a cancelled context is returned as partial.
+// Run carries out one run. If the context is cancelled, the measurements so far are returned as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	l, err := Up(ctx, runName(), &r.Config, Options{
@@ -61,7 +61,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 		return nil, err
 	}
 	defer func() {
-		p.Phase("taking down")
+		p.Phase("removing the lab")
 		err = errors.Join(err, l.Down())
 	}()
 	stop, err := l.Enforce(r, w.Laws)
@@ -77,14 +77,14 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	return w.measured(ctx, l, r, p)
 }
 
-// runName is a lab's name that no other run on this machine has.
+// runName returns a lab's name that no other run on this machine has.
 func runName() string {
 	return fmt.Sprintf("run-%d", os.Getpid())
 }
 
-// setInitialRTOs returns the guests that want one an initial RTO of their own. The kernel has no such
-// setting: a program answers for the sockets that this process makes, so it joins the lab's cgroup.
-// Where that cannot be done the run goes on and says so.
+// setInitialRTOs sets the initial RTO of the guests that want one. The kernel has no such setting: a program sets
+// it for the sockets that this process opens, so the process joins the lab's cgroup. If that fails the run
+// continues and reports it.
 func (l *Lab) setInitialRTOs() (restore func() error, err error) {
 	none := func() error { return nil }
 	rtos := l.InitialRTOs()
@@ -124,7 +124,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 		if rec, err = measure.Start(measuredPorts(l, cfg)); err != nil {
 			return nil, err
 		}
-		defer func() { _ = rec.Stop() }() // when it ends early; Stop is called again below
+		defer func() { _ = rec.Stop() }() // if it ends early; Stop is called again below
 	}
 	p.Phase("running")
 	cpus, laws := watchProcessors(), l.traceLaws(cfg)
@@ -133,7 +133,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	})
 	busy := cpus.stop()
 	if err != nil {
-		_, _ = laws.stop(0, 0) // there is nothing that it could be put beside
+		_, _ = laws.stop(0, 0) // there is no time to relate its samples to
 		return nil, err
 	}
 	traced, err := laws.stop(out.T0, out.Ended)
@@ -154,7 +154,7 @@ func (w *World) measured(ctx context.Context, l *Lab, r *experiment.Run, p exper
 	return raw, nil
 }
 
-// unmet lists what was asked for and is not as asked: no netem, so the delay is the machine's.
+// unmet lists the settings and requests that were not fulfilled. There is no netem, so the delay is the machine's.
 func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Outcome, ofLaws []result.Unmet) []result.Unmet {
 	list := append(l.unmet.list(), ofLaws...)
 	add := func(key string, severity result.Severity, texts ...string) {
@@ -173,14 +173,14 @@ func unmet(ctx context.Context, l *Lab, cfg *experiment.Config, out *traffic.Out
 		add("traffic", result.Note, fmt.Sprintf("traffic: %d connections were opened twice, because the kernel reset them before their first byte", out.Reopened))
 	}
 	if cfg.RTT > 0 {
-		add("network.rtt", result.Note, fmt.Sprintf("network.rtt %v: the lab adds no delay; see rtt_us for what was measured", cfg.RTT))
+		add("network.rtt", result.Note, fmt.Sprintf("network.rtt %v: the lab adds no delay; rtt_us is the measured round trip", cfg.RTT))
 	}
 	slices.SortFunc(list, func(a, b result.Unmet) int { return strings.Compare(a.Text, b.Text) })
 	return slices.Compact(list)
 }
 
-// idleRTT measures the round trip between the ends of the first pair of every item and gives the
-// largest, before any traffic flows.
+// idleRTT measures, before any traffic, the round trip between the ends of the first pair of every item, and
+// returns the largest.
 func idleRTT(ctx context.Context, l *Lab, cfg *experiment.Config) (time.Duration, error) {
 	var longest time.Duration
 	for _, item := range cfg.Items {
@@ -197,7 +197,7 @@ func idleRTT(ctx context.Context, l *Lab, cfg *experiment.Config) (time.Duration
 	return longest, nil
 }
 
-// measuredPorts are all shaped ports for drops and marks; the queue is sampled at labelled ones.
+// measuredPorts returns all shaped ports, for drops and marks; queues are sampled only at labelled ones.
 func measuredPorts(l *Lab, cfg *experiment.Config) []measure.Port {
 	labels := map[string][]string{}
 	for label, name := range cfg.Ports {

@@ -68,7 +68,7 @@ func TestLabByHand(t *testing.T) {
 	}
 	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sender1", "--", "cat", "/proc/net/dev"), "eth0:")
 	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sender1", "--", "no-such-program"),
-		`weir: no program "no-such-program" on this machine: nodes have the programs of the host; install it, or name its path`)
+		`weir: no program "no-such-program" on this machine: nodes use the programs of the host; install it, or give its path`)
 	says(weirAs(t, 0, "lab", "exec", "--lab", name, "sendr1", "--", "true"), `has no node "sendr1"; did you mean sender1?`)
 	says(weirAs(t, 0, "lab", "exec", "--lab", "nosuch", "sender1", "--", "true"), `weir: no lab "nosuch"; labs that are up: `)
 	says(weirAs(t, 0, "lab", "clean", "nosuch"), `weir: no lab "nosuch"; labs that are up: `)

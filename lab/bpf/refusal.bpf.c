@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Keeps from Open vSwitch in user space that a port's queue refused a frame. It sends many frames with one
-// call, and when the kernel reports one as refused it throws away those behind it, though there is room for
-// them. So a frame that finds no room is sent again from here: the queue refuses and counts it all the
-// same, once, but what comes of a redirected frame is reported to nobody.
+// Hides from Open vSwitch in user space that a port's queue refused a frame. Open vSwitch sends many frames
+// with one call. When the kernel reports one as refused, Open vSwitch drops the frames after it, even if the
+// queue has room for them. So this program sends a frame without room again: the queue still refuses and
+// counts it, once, but the result of a redirected frame is not reported to the sender.
 //
-// One instance runs on each port. It stands behind the laws, which see such a frame twice.
+// One instance runs on each port, after the laws, which see such a frame twice.
 #include "../../datapath/bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#define SENT_AGAIN 0x57656972 // as a mark: nothing else in a lab has marks
+#define SENT_AGAIN 0x57656972 // a packet mark: nothing else in a lab uses marks
 
 char _license[] SEC("license") = WEIR_LICENSE;
 

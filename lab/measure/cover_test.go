@@ -9,14 +9,14 @@ import (
 	"weir/internal/testseed"
 )
 
-// queueEvent is a change of a queue's state at a moment.
+// queueEvent is a change of a queue's state.
 type queueEvent struct {
 	at      int64
 	backlog uint32
 	sent    uint64
 }
 
-// recordsOf is what the kernel program reports of events: see report() in bpf/measure.bpf.c.
+// recordsOf returns the records that the kernel program writes for events: see report() in bpf/measure.bpf.c.
 func recordsOf(start int64, events []queueEvent) (records []measureSample) {
 	var last measurePort
 	last.NextNs = roundUp(start, int64(Step))
@@ -31,8 +31,8 @@ func recordsOf(start int64, events []queueEvent) (records []measureSample) {
 	return append(records, lastSample(&last))
 }
 
-// Whatever happens at a queue and whenever the traffic starts and ends, each grid point of [t0, end)
-// is covered once, in order, with what the queue held there.
+// For all events at a queue, and all starts and ends of the traffic, each grid point of [t0, end) is covered once,
+// in order, with the state of the queue at that time.
 func TestCover_EveryGridPointOnce(t *testing.T) {
 	seed := testseed.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -53,7 +53,7 @@ func TestCover_EveryGridPointOnce(t *testing.T) {
 	}
 }
 
-// checkCover walks the grid the slow way.
+// checkCover checks the grid point by point.
 func checkCover(t *testing.T, seed uint64, samples []result.Sample, events []queueEvent, t0, end int64) {
 	t.Helper()
 	i, within := 0, int64(0)
@@ -82,7 +82,7 @@ func checkCover(t *testing.T, seed uint64, samples []result.Sample, events []que
 	}
 }
 
-// A lost record leaves no hole in the grid: the value before it holds on.
+// A lost record leaves no gap in the grid: the previous value continues.
 func TestCover_LostRecord(t *testing.T) {
 	step := int64(Step)
 	got := cover([]measureSample{
@@ -105,8 +105,8 @@ func TestCover_LostRecord(t *testing.T) {
 	}
 }
 
-// Drops that the counter tells of and no event does are found, at the record that first has them; an
-// event that comes late is not one of them.
+// Drops that the counter has and no event reports are found, at the first record that has them; an event that
+// arrives late is not one of them.
 func TestUnseen(t *testing.T) {
 	at := func(ms int) uint64 { return uint64(ms) * 1e6 }
 	record := func(ms int, drops uint32) measureSample { return measureSample{FirstNs: at(ms), Drops: drops} }
@@ -130,7 +130,7 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// A marked packet that the queue then drops is no mark, not even for the moment in between.
+// A marked packet that the queue then drops is not a mark, not even between the two events.
 func TestCover_MarkTakenBack(t *testing.T) {
 	step := int64(Step)
 	got := cover([]measureSample{

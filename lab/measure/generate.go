@@ -1,5 +1,5 @@
 package measure
 
-// As the kernel programs of package datapath: little-endian, clang-16 and libbpf-dev of Debian 12.
+// Built as the kernel programs of package datapath: little-endian, clang-16 and libbpf-dev of Debian 12.
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type sample -type drop measure bpf/measure.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror

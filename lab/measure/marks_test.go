@@ -14,8 +14,8 @@ import (
 	"weir/experiment/result"
 )
 
-// Marks are the packets that came without CE and entered the queue with it: not those that came with
-// CE, not those that were marked and dropped.
+// Marks are the packets that arrived without CE and entered the queue with it: not those that arrived with CE, and
+// not those that were marked and dropped.
 func TestRecorder_Marks(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ipv6=%t", ipv6), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRecorder_Marks(t *testing.T) {
 			marks := int(ports[0].Samples[len(ports[0].Samples)-1].Marks)
 			cameWithCE := ce.Arrived(t, 1)
 			want := int(p.Receiver.SNMP(t, counter[0], counter[1])) - cameWithCE
-			// A drop that no event told of may have been of a marked packet.
+			// A drop without an event may have been that of a marked packet.
 			_, keyless := count(drops)
 			fewKeyless(t, keyless, len(drops))
 			if marks < want || marks > want+keyless || want == 0 || cameWithCE == 0 {
@@ -59,7 +59,7 @@ func TestRecorder_Marks(t *testing.T) {
 	}
 }
 
-// Without drops, marks are the law's own count, super-packets included.
+// Without drops, marks are the law's own count, including super-packets.
 func TestRecorder_MarksAreTheLaws(t *testing.T) {
 	for _, gso := range []bool{false, true} {
 		t.Run(fmt.Sprintf("gso=%t", gso), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRecorder_MarksAreTheLaws(t *testing.T) {
 	}
 }
 
-// What a law drops is a drop of the port, for that reason; a port that is not sampled has its drops too.
+// A packet that a law drops is a drop of the port, with that reason; a port that is not sampled has its drops too.
 func TestRecorder_LawDrops(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 1_000_000, NoIPv6: true})
 	m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 15_000, Action: mark.ActionDrop})
@@ -110,7 +110,7 @@ func TestRecorder_LawDrops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No counter of the kernel's tells of drops by a law that no event told of.
+	// No counter of the kernel includes drops by a law that no event reported.
 	law := int(s[0].DroppedByLaw)
 	if len(drops) > law || len(drops)*10 < law*9 || law == 0 || ports[0].Samples != nil {
 		t.Errorf("%d drops, the law counted %d; %d samples", len(drops), law, len(ports[0].Samples))
@@ -127,7 +127,7 @@ func TestRecorder_OtherProtocols(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e4, Limit: 1_000_000, NoIPv6: true})
 	u := p.NewUDP(t, testnet.ReceiverIPv4, 0)
 	warm(t, u)
-	u.Send(t, 50, 1000) // 40 s of queue; more the socket would not buffer
+	u.Send(t, 50, 1000) // 40 s of queue; the socket has no room for more
 	testnet.Until(t, "the queue is far over the threshold", func() bool { return testnet.Queue(t, p.Port).BacklogBytes > 40_000 })
 	m, err := mark.Attach([]attach.PortRef{p.Port}, mark.Config{ThresholdBytes: 5_000, Action: mark.ActionDrop})
 	if err != nil {
@@ -166,7 +166,7 @@ func TestRecorder_OtherProtocols(t *testing.T) {
 	}
 }
 
-// A law that is attached after the recorder runs before it: that is said, not measured wrong.
+// A law that is attached after the recorder runs before it: this is reported, not measured wrongly.
 func TestStop_LawInFront(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
 	r, err := Start([]Port{portOf(p.Port, p.Switch, true)})

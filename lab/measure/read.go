@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// poll is how often the ring buffer is emptied. The programs never wake the reader, so that it
-// costs a few wake-ups a second whatever the traffic.
+// poll is the interval at which the ring buffer is emptied. The programs never wake the reader, so that it costs a
+// few wake-ups a second, independent of the traffic.
 const poll = 25 * time.Millisecond
 
 // The kinds of records of bpf/measure.bpf.c.
@@ -24,7 +24,7 @@ const (
 	recordDrop   = 2
 )
 
-// records is what the ring buffer has given so far.
+// records are those read from the ring buffer so far.
 type records struct {
 	samples [][]measureSample // by port
 	drops   []measureDrop
@@ -49,9 +49,9 @@ func (r *Recorder) read(stop <-chan struct{}) {
 	}
 }
 
-// drain takes what is in the ring buffer now.
+// drain reads what is in the ring buffer now.
 func (r *Recorder) drain() {
-	// A deadline in the past: take what is there, wait for nothing.
+	// A deadline in the past: read what is there without waiting.
 	r.reader.SetDeadline(time.Unix(0, 1))
 	for {
 		err := r.reader.ReadInto(&r.record)
@@ -68,7 +68,7 @@ func (r *Recorder) drain() {
 	}
 }
 
-// take files one record.
+// take stores one record.
 func (r *records) take(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < 4 {
@@ -93,8 +93,8 @@ func (r *records) take(b []byte) error {
 	return nil
 }
 
-// Records are decoded field by field: thousands come every second, and reflection would cost more
-// than the kernel program does.
+// Records are decoded field by field: there are thousands a second, and reflection would cost more than the kernel
+// program.
 func decodeSample(b []byte) measureSample {
 	var s measureSample
 	le := binary.LittleEndian
@@ -120,7 +120,7 @@ func decodeDrop(b []byte) measureDrop {
 	d.Law = b[unsafe.Offsetof(d.Law)]
 	d.Family = b[unsafe.Offsetof(d.Family)]
 	d.Proto = b[unsafe.Offsetof(d.Proto)]
-	// Port numbers are in network order.
+	// Port numbers are in network byte order.
 	d.SrcPort = binary.BigEndian.Uint16(b[unsafe.Offsetof(d.SrcPort):])
 	d.DstPort = binary.BigEndian.Uint16(b[unsafe.Offsetof(d.DstPort):])
 	copy(d.Src[:], b[unsafe.Offsetof(d.Src):])
@@ -128,8 +128,8 @@ func decodeDrop(b []byte) measureDrop {
 	return d
 }
 
-// readFinal reads what the maps hold once the programs are off: the state of each port, other drops,
-// records lost, and what the programs cost.
+// readFinal reads the maps after the programs are detached: the state of each port, other drops, lost records, and
+// the cost of the programs.
 func (r *Recorder) readFinal() error {
 	r.final = make([]measurePort, len(r.ports))
 	for i := range r.ports {
@@ -138,12 +138,12 @@ func (r *Recorder) readFinal() error {
 		}
 	}
 	if err := r.objects.LostRecords.Get(&r.lost); err != nil {
-		return fmt.Errorf("count of lost records: %w", err)
+		return fmt.Errorf("read the count of lost records: %w", err)
 	}
 	for _, prog := range r.programs() {
 		stats, err := prog.Stats()
 		if err != nil {
-			return fmt.Errorf("statistics of %s: %w", programName(prog), err)
+			return fmt.Errorf("read the statistics of %s: %w", programName(prog), err)
 		}
 		r.costs = append(r.costs, Cost{Program: programName(prog), Events: stats.RunCount, Time: stats.Runtime, Missed: stats.RecursionMisses})
 	}
@@ -164,8 +164,8 @@ func (r *Recorder) readOthers() error {
 	return nil
 }
 
-// dropReasons returns the running kernel's names of reasons. Subsystems have ranges of their own that
-// are not in the enumeration.
+// dropReasons returns the running kernel's names of reasons. Subsystems have ranges of their own that are not in
+// the enumeration.
 func dropReasons() map[uint64]string {
 	names := map[uint64]string{}
 	spec, err := btf.LoadKernelSpec()

@@ -1,6 +1,6 @@
-// Package measure records what happens at the queues of a lab's ports, with a kernel program of its
-// own that is the same under every scheme (bpf/measure.bpf.c): backlog, bytes and marks on a fixed
-// grid of time, and every drop. It changes no packet and asks no law.
+// Package measure records the events at the queues of a lab's ports, with its own kernel program that is the same
+// under every scheme (bpf/measure.bpf.c): backlog, bytes and marks on a fixed grid of time, and every drop. It
+// changes no packet and is independent of the laws.
 package measure
 
 import (
@@ -18,19 +18,19 @@ import (
 	"weir/datapath/attach"
 )
 
-// Step is the grid of samples.
+// Step is the interval of the grid of samples.
 const Step = 500 * time.Microsecond
 
 // Port is a port to be measured.
 type Port struct {
 	Name        string
-	NetnsCookie uint64 // of the namespace it is in: attach.NetnsCookie
-	Ifindex     int    // within it
+	NetnsCookie uint64 // of its namespace: attach.NetnsCookie
+	Ifindex     int    // in that namespace
 	RateBps     int64
 	BufferBytes int64
 	Labels      []string
 	Sample      bool // record its queue; drops are recorded at every port
-	// Enter runs f on a thread inside the port's namespace; nil: the caller is inside.
+	// Enter runs f on a thread in the port's namespace; nil: the caller is in it.
 	Enter func(f func() error) error
 }
 
@@ -42,7 +42,7 @@ func (p *Port) key() measurePortKey {
 	return measurePortKey{NetnsCookie: p.NetnsCookie, Ifindex: uint32(p.Ifindex)}
 }
 
-// Recorder is a measurement that runs, or has run.
+// Recorder is a measurement, running or stopped.
 type Recorder struct {
 	ports   []Port
 	objects measureObjects
@@ -59,8 +59,8 @@ type Recorder struct {
 	costs  []Cost
 }
 
-// OtherDrops counts packets that were dropped at a port's device for reasons that are neither a full
-// queue nor a law: on their way in, or by a driver.
+// OtherDrops counts packets that were dropped at a port's device for reasons other than a full queue or a law: on
+// input, or by a driver.
 type OtherDrops struct {
 	Port    string
 	Reason  string // the kernel's name, without SKB_DROP_REASON_
@@ -70,13 +70,13 @@ type OtherDrops struct {
 // maxPorts is the size of the map of ports in bpf/measure.bpf.c.
 const maxPorts = 4096
 
-// Start attaches the measuring program. Laws are attached before: the program has to see packets
-// before and after them to know which were marked. Errors that a caller may tell apart: *attach.MissingFeature,
-// attach.ErrPermission, *attach.NoQueue for a port that is to be sampled and has no queue with a
-// backlog. On an error nothing stays attached.
+// Start attaches the measuring program. Laws must be attached before: the program must see packets before and
+// after them to know which were marked. Errors that a caller can distinguish: *attach.MissingFeature,
+// attach.ErrPermission, and *attach.NoQueue for a sampled port without a queue that has a backlog. After an error
+// nothing stays attached.
 func Start(ports []Port) (*Recorder, error) {
 	if len(ports) > maxPorts {
-		return nil, fmt.Errorf("measure: %d ports: at most %d", len(ports), maxPorts)
+		return nil, fmt.Errorf("measure: %d ports, but at most %d are possible", len(ports), maxPorts)
 	}
 	if err := attach.CheckMeasure(); err != nil {
 		return nil, fmt.Errorf("measure: %w", err)
@@ -102,7 +102,7 @@ func Start(ports []Port) (*Recorder, error) {
 	return r, nil
 }
 
-// ringBytes sizes the ring buffer: room for 2 s of samples of all ports, should user space not get a
+// ringBytes returns the size of the ring buffer: room for 2 s of samples of all ports, in case user space gets no
 // CPU for that long, and as much again for drops. A sample takes 56 bytes of it.
 func ringBytes(ports []Port) uint32 {
 	const perPort, least, most = 2 * 2 * 2000 * 56, 1 << 20, 1 << 26
@@ -118,7 +118,7 @@ func ringBytes(ports []Port) uint32 {
 
 func (r *Recorder) attach() (err error) {
 	if r.reader, err = ringbuf.NewReader(r.objects.Records); err != nil {
-		return fmt.Errorf("ring buffer: %w", err)
+		return fmt.Errorf("open the ring buffer: %w", err)
 	}
 	for id := range r.ports {
 		if err := r.register(uint32(id)); err != nil {
@@ -135,7 +135,7 @@ func (r *Recorder) attach() (err error) {
 	return nil
 }
 
-// register tells the programs of a port and of the state of its queue at this moment.
+// register enters a port into the programs' map, with the current state of its queue.
 func (r *Recorder) register(id uint32) error {
 	p := &r.ports[id]
 	state := measurePort{Id: id}
@@ -154,14 +154,14 @@ func (r *Recorder) register(id uint32) error {
 	if !p.Sample {
 		return nil
 	}
-	// Departure first: what it finds without a note of arrival it leaves alone.
+	// Departure first: it ignores packets without a note of arrival.
 	if err := r.attachTCX(p, r.objects.WeirDeparture, link.Tail()); err != nil {
 		return err
 	}
 	return r.attachTCX(p, r.objects.WeirArrival, link.Head())
 }
 
-// attachTCX puts one of the two programs around the laws to its end of a port's egress chain.
+// attachTCX attaches one of the two programs around the laws to its end of a port's egress chain.
 func (r *Recorder) attachTCX(p *Port, prog *ebpf.Program, where link.Anchor) error {
 	return p.ref().In(func() error {
 		l, err := link.AttachTCX(link.TCXOptions{
@@ -175,7 +175,7 @@ func (r *Recorder) attachTCX(p *Port, prog *ebpf.Program, where link.Anchor) err
 	})
 }
 
-// Stop detaches the program and reads what it had not yet reported. Stop may be called again.
+// Stop detaches the programs and reads the remaining records. It may be called again.
 func (r *Recorder) Stop() error {
 	if r.stop == nil {
 		return nil
@@ -184,10 +184,10 @@ func (r *Recorder) Stop() error {
 	r.stop = nil
 	r.stopped.Wait()
 	err := errors.Join(r.checkFirst(), r.detach())
-	// Nothing runs any more: what is in the ring is all there will be.
+	// No program runs any more: the ring buffer is complete.
 	r.drain()
 	if r.readErr != nil {
-		err = errors.Join(err, fmt.Errorf("ring buffer: %w", r.readErr))
+		err = errors.Join(err, fmt.Errorf("read the ring buffer: %w", r.readErr))
 	}
 	err = errors.Join(err, r.readFinal(), r.release())
 	if err != nil {
@@ -196,12 +196,12 @@ func (r *Recorder) Stop() error {
 	return nil
 }
 
-// checkFirst makes sure that no program has come before weir_arrival: what it marked would have passed as
-// marked on arrival. A port that is gone is not asked.
+// checkFirst checks that no program has been attached before weir_arrival: a packet that it marked would count as
+// marked on arrival. A port that no longer exists is skipped.
 func (r *Recorder) checkFirst() error {
 	info, err := r.objects.WeirArrival.Info()
 	if err != nil {
-		return fmt.Errorf("ask for weir_arrival: %w", err)
+		return fmt.Errorf("read the id of weir_arrival: %w", err)
 	}
 	arrival, _ := info.ID()
 	var errs []error
@@ -222,21 +222,21 @@ func (r *Recorder) checkFirst() error {
 	return errors.Join(errs...)
 }
 
-// detach takes the programs off and waits until none runs on any CPU.
+// detach detaches the programs and waits until none runs on any CPU.
 func (r *Recorder) detach() error {
 	var errs []error
 	for _, l := range r.links {
 		errs = append(errs, l.Close())
 	}
 	r.links = nil
-	// Programs run under RCU, and this system call waits for a grace period of it.
+	// Programs run under RCU, and this system call waits for a grace period.
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
 		errs = append(errs, fmt.Errorf("wait for running programs: membarrier: %w", errno))
 	}
 	return errors.Join(errs...)
 }
 
-// release returns back everything that is held in the kernel.
+// release releases all kernel objects.
 func (r *Recorder) release() error {
 	var errs []error
 	for _, l := range r.links {

@@ -18,7 +18,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// portOf is a port of a path for the recorder.
+// portOf returns a port of a path for the recorder.
 func portOf(p attach.PortRef, ns *testnet.Namespace, sample bool) Port {
 	return Port{Name: p.Name, Ifindex: p.Ifindex, Enter: p.Enter, NetnsCookie: ns.Cookie, Sample: sample}
 }
@@ -37,7 +37,7 @@ func start(t *testing.T, ports ...Port) *Recorder {
 	return r
 }
 
-// finish stops a recorder and gives what it saw since t0, nothing of it lost.
+// finish stops a recorder and returns its results since t0; no record may be lost.
 func finish(t *testing.T, r *Recorder, t0 int64) (ports []result.Port, drops []result.Drop, end time.Duration) {
 	t.Helper()
 	end = time.Duration(monotonic() - t0)
@@ -51,7 +51,7 @@ func finish(t *testing.T, r *Recorder, t0 int64) (ports []result.Port, drops []r
 	return ports, drops, end
 }
 
-// checkGrid holds a port's samples against the contract: each grid point of [0, end) once.
+// checkGrid checks a port's samples: each grid point of [0, end) once.
 func checkGrid(t *testing.T, p result.Port, end time.Duration) {
 	t.Helper()
 	if len(p.Samples) == 0 || p.Samples[0].At < 0 || p.Samples[0].At >= Step {
@@ -72,7 +72,7 @@ func checkGrid(t *testing.T, p result.Port, end time.Duration) {
 	}
 }
 
-// startQuiet starts a recorder while nothing passes the ports, and gives their queues' counters then.
+// startQuiet starts a recorder while no packet passes the ports, and returns their queues' counters at that time.
 func startQuiet(t *testing.T, refs []attach.PortRef, ports ...Port) (*Recorder, []attach.RootQueue) {
 	t.Helper()
 	const rounds = 20
@@ -80,7 +80,7 @@ func startQuiet(t *testing.T, refs []attach.PortRef, ports ...Port) (*Recorder, 
 		testnet.Quiet(t, refs...)
 		before := queues(t, refs)
 		r := start(t, ports...)
-		// The kernel sends group reports of its own accord now and then.
+		// The kernel sends group reports by itself now and then.
 		if slices.Equal(before, queues(t, refs)) {
 			return r, before
 		}
@@ -100,7 +100,7 @@ func queues(t *testing.T, refs []attach.PortRef) (qs []attach.RootQueue) {
 	return qs
 }
 
-// warm sends a packet of each flow: later ones wait for no neighbour.
+// warm sends a packet of each flow, so that later ones need no neighbour resolution.
 func warm(t *testing.T, flows ...*testnet.UDP) {
 	t.Helper()
 	for _, u := range flows {
@@ -111,7 +111,7 @@ func warm(t *testing.T, flows ...*testnet.UDP) {
 	}
 }
 
-// count sorts drops: by key, and those of no known flow.
+// count counts drops: by key, and those of no known flow.
 func count(drops []result.Drop) (byKey map[result.Key]int, keyless int) {
 	byKey = map[result.Key]int{}
 	for _, d := range drops {
@@ -122,7 +122,7 @@ func count(drops []result.Drop) (byKey map[result.Key]int, keyless int) {
 	return byKey, keyless
 }
 
-// fewKeyless holds the drops that no event told of against what such machines showed: one in a hundred.
+// fewKeyless checks the number of drops without an event: such machines showed one in a hundred.
 func fewKeyless(t *testing.T, keyless, all int) {
 	t.Helper()
 	if keyless > 0 {
@@ -133,9 +133,9 @@ func fewKeyless(t *testing.T, keyless, all int) {
 	}
 }
 
-// With more UDP than fits, of two flows, everything adds up to the packet: drops to the queue discipline's
-// own counter, each flow's to what it sent and did not get through, sent bytes to the queue
-// discipline's, and no backlog is above the limit.
+// With more UDP than fits, of two flows, all counts agree to the packet: drops with the queue discipline's own
+// counter, each flow's drops with what it sent and did not deliver, sent bytes with the queue discipline's, and no
+// backlog is above the limit.
 func TestRecorder_AddsUp(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ipv6=%t", ipv6), func(t *testing.T) { addsUp(t, ipv6) })
@@ -260,8 +260,8 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 	}
 }
 
-// Samples say what a reader of the kernel's statistics sees at the same time. The queue drains slowly,
-// so that a reading and the grid points around it fall together.
+// Samples agree with the kernel's statistics read at the same time. The queue drains slowly, so that a reading and
+// the grid points around it have the same value.
 func TestRecorder_AgreesWithStatistics(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 1e6, Limit: 60_000, NoIPv6: true})
 	u := p.NewUDP(t, testnet.ReceiverIPv4, 0)
@@ -274,7 +274,7 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 	}
 	var readings []reading
 	seen := map[attach.RootQueue]bool{}
-	for wave := 0; len(seen) < 8 || wave < 3; wave++ { // a busy machine may let a wave pass by
+	for wave := 0; len(seen) < 8 || wave < 3; wave++ { // a busy machine may miss a wave
 		if wave == 20 {
 			t.Fatalf("%d waves of packets were read in %d states only", wave, len(seen))
 		}
@@ -304,15 +304,15 @@ func TestRecorder_AgreesWithStatistics(t *testing.T) {
 			unknown[held] = true
 		}
 	}
-	// An event that the kernel did not tell of hides one state, until the next event: few in many, and with few
-	// states in all one or two.
+	// An event that the kernel did not report hides one state, until the next event: few of many, and of few
+	// states one or two.
 	if len(unknown) > max(2, len(states)/8) {
 		t.Errorf("%d of %d states that were read are in no sample around: %v, %+v", len(unknown), len(states), unknown, samples)
 	}
 	t.Logf("%d readings, %d states, %d of them in no sample", len(readings), len(states), len(unknown))
 }
 
-// Two recorders at once, on ports with the same ifindex in different namespaces, see their own only.
+// Two recorders at the same time, on ports with the same ifindex in different namespaces, see only their own.
 func TestRecorder_TwoAtOnce(t *testing.T) {
 	a := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
 	b := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
@@ -331,7 +331,7 @@ func TestRecorder_TwoAtOnce(t *testing.T) {
 	}
 }
 
-// A recorder that is stopped at once ends, whether or not its reader has begun.
+// A recorder that is stopped at once ends, whether or not its reader has started.
 func TestStop_AtOnce(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 20e6, Limit: 20_000})
 	for range 8 {
@@ -356,7 +356,7 @@ func TestStart_Refuses(t *testing.T) {
 	}
 }
 
-// What measuring costs, by the kernel's own statistics, under load.
+// The cost of measuring under load, by the kernel's own statistics.
 func TestRecorder_Costs(t *testing.T) {
 	testroot.Need(t, "counts what kernel programs cost")
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

@@ -16,27 +16,29 @@ const (
 	ReasonLaw  = "law"  // a program at tcx dropped it
 )
 
-// Cost is what one of the programs took. Events and Time are counted only while someone has the kernel's
-// BPF statistics turned on (ebpf.EnableStats).
+// Cost is the cost of one of the programs. Events and Time are counted only while the kernel's BPF statistics are
+// turned on (ebpf.EnableStats).
 type Cost struct {
 	Program string
 	Events  uint64
 	Time    time.Duration
-	Missed  uint64 // calls that the kernel left out, of any device, because one was under way
+	Missed  uint64 // calls that the kernel skipped, at any device, because one was in progress
 }
 
-// Costs tells what the programs took, after Stop.
+// Costs returns the cost of the programs, after Stop.
 func (r *Recorder) Costs() []Cost { return r.costs }
 
-// OtherDrops tells what was dropped at the ports' devices for other reasons, after Stop.
+// OtherDrops returns the drops at the ports' devices for other reasons, after Stop.
 func (r *Recorder) OtherDrops() []OtherDrops { return r.others }
 
-// Results gives, after Stop, what happened from t0 (CLOCK_MONOTONIC, ns) to end later, in time since
-// t0. The samples of a port cover the grid points of [0, end) once each and in order. Marks and Sent
-// count from Start; a mark counts when the packet enters the queue. A GSO packet that was dropped whole
-// gives a Drop for each packet it stands for, and what is neither TCP nor UDP one without Key. What a sampled
-// port's queue counted as dropped and no event told of is a Drop without Key and Bytes, its time that of the
-// grid. lost counts records that did not fit: with any, figures are too small and samples repeat the one before.
+// Results returns, after Stop, the measurements from t0 (CLOCK_MONOTONIC, ns) for the time end, relative to t0.
+// The samples of a port cover the grid points of [0, end) once each and in order. Marks and Sent count from Start;
+// a mark counts when the packet enters the queue.
+//
+// A dropped GSO packet gives a Drop for each packet it stands for. A packet of neither TCP nor UDP gives one
+// without Key. A drop in a sampled port's counter that no event reported gives a Drop without Key and Bytes; its
+// time is that of the grid. lost counts records that did not fit: if there are any, figures are too small and
+// samples repeat the previous one.
 func (r *Recorder) Results(t0 int64, end time.Duration) (ports []result.Port, drops []result.Drop, lost uint64) {
 	seen := make([][]uint64, len(r.ports)) // times of the drops by a queue
 	for i := range r.drops {
@@ -61,12 +63,12 @@ func (r *Recorder) Results(t0 int64, end time.Duration) (ports []result.Port, dr
 		}
 		ports = append(ports, out)
 	}
-	// Records reach the ring buffer in the order they reserved room, not of time.
+	// Records enter the ring buffer in the order in which they reserved room, not in order of time.
 	slices.SortStableFunc(drops, func(a, b result.Drop) int { return cmp.Compare(a.At, b.At) })
 	return ports, drops, r.lost
 }
 
-// lastSample is what holds since the last event, for ever.
+// lastSample returns the state since the last event; it lasts for ever.
 func lastSample(p *measurePort) measureSample {
 	return measureSample{
 		FirstNs: p.NextNs, Count: math.MaxUint32, BacklogBytes: p.BacklogBytes,
@@ -74,9 +76,9 @@ func lastSample(p *measurePort) measureSample {
 	}
 }
 
-// unseen returns the times of drops that the queue's counter tells of and no event does, to the
-// precision of the records. An event follows its count by some microseconds, so that the counter may
-// be ahead for a moment: what no later record makes good was missed.
+// unseen returns the times of drops that the queue's counter has and no event reported, to the precision of the
+// records. An event follows its count by some microseconds, so the counter may be ahead for a moment: only a
+// difference that no later record closes was missed.
 func unseen(records []measureSample, events []uint64) (times []uint64) {
 	slices.Sort(events)
 	missing := make([]int, len(records))
@@ -98,12 +100,12 @@ func unseen(records []measureSample, events []uint64) (times []uint64) {
 	return times
 }
 
-// cover turns the records of a port, the last of which holds for ever, into samples of the grid points
-// in [t0, end).
+// cover turns the records of a port, the last of which lasts for ever, into samples of the grid points in [t0,
+// end).
 func cover(records []measureSample, t0, end int64) []result.Sample {
 	const step = int64(Step)
 	samples := make([]result.Sample, 0, len(records))
-	next := t0 // grid points before it are covered, or of no interest
+	next := t0 // grid points before it are covered, or not of interest
 	for i := range records {
 		s := &records[i]
 		first, count := int64(s.FirstNs), int64(s.Count)
@@ -114,7 +116,7 @@ func cover(records []measureSample, t0, end int64) []result.Sample {
 		if count <= 0 {
 			continue
 		}
-		// Only a lost record leaves a gap: the sample before it holds on.
+		// Only a lost record leaves a gap: the sample before it continues.
 		if n := len(samples); n > 0 && next < first {
 			samples[n-1].Count += (first - next) / step
 		}
@@ -124,7 +126,7 @@ func cover(records []measureSample, t0, end int64) []result.Sample {
 		})
 		next = first + count*step
 	}
-	// A mark that is dropped is taken back some microseconds later; it was never one.
+	// The mark of a packet that is then dropped is subtracted some microseconds later; it never counts.
 	for i := len(samples) - 2; i >= 0; i-- {
 		samples[i].Marks = min(samples[i].Marks, samples[i+1].Marks)
 	}

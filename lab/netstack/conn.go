@@ -16,25 +16,25 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// Conn is one end of a TCP connection. One goroutine at a time may read, and one write.
+// Conn is one end of a TCP connection. At most one goroutine may read, and one write.
 type Conn struct {
 	guest *Guest
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
-	id    atomic.Pointer[handshake] // once there is a handshake
+	id    atomic.Pointer[handshake] // set once there is a handshake
 
 	readable, writable    chan struct{}
 	readEntry, writeEntry waiter.Entry
 	closed, stopped       chan struct{}
 	closeOnce, stopOnce   sync.Once
-	broken                atomic.Pointer[error] // the first failure: netstack tells it only once
-	timeouts              atomic.Int32          // when it was closed
+	broken                atomic.Pointer[error] // the first failure: netstack returns it only once
+	timeouts              atomic.Int32          // set when it was closed
 
 	sink   sink
 	source bytes.Reader
 }
 
-// NewConn makes a connection that Connect begins.
+// NewConn returns a connection for Connect.
 func (g *Guest) NewConn() (*Conn, error) {
 	queue := &waiter.Queue{}
 	ep, err := g.stack.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, queue)
@@ -54,8 +54,8 @@ func (g *Guest) newConn(ep tcpip.Endpoint, queue *waiter.Queue) *Conn {
 	return c
 }
 
-// Connect sends the SYN and returns at once, with the address the connection has here. Reading and
-// writing wait for the answer.
+// Connect sends the SYN and returns at once, with the connection's local address. Reading and writing wait for the
+// answer.
 func (c *Conn) Connect(server netip.AddrPort) (local netip.AddrPort, err error) {
 	e := c.ep.Connect(fullAddress(server))
 	if _, started := e.(*tcpip.ErrConnectStarted); e != nil && !started {
@@ -70,7 +70,7 @@ func (c *Conn) Connect(server netip.AddrPort) (local netip.AddrPort, err error) 
 	return local, nil
 }
 
-// Discard waits for data and throws away at most want bytes of it; io.EOF when the peer has closed.
+// Discard waits for data and discards at most want bytes of it; io.EOF when the peer has closed.
 func (c *Conn) Discard(want int) (int, error) {
 	for {
 		c.sink.left = want
@@ -90,7 +90,7 @@ func (c *Conn) Discard(want int) (int, error) {
 	}
 }
 
-// sink takes at most so many bytes and keeps none.
+// sink accepts at most this many bytes and stores none.
 type sink struct{ left int }
 
 func (s *sink) Write(p []byte) (int, error) {
@@ -103,8 +103,8 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Write waits until the stack has taken all of p. After StopWriting it is os.ErrDeadlineExceeded,
-// with the number of bytes taken before.
+// Write waits until the stack has accepted all of p. After StopWriting it returns os.ErrDeadlineExceeded, with the
+// number of bytes accepted before.
 func (c *Conn) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
@@ -132,8 +132,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// failure is an error of the endpoint for its reader or writer. Both get the first one: netstack
-// gives it to one of them, and to the other an end that looks like a good one.
+// failure converts an error of the endpoint for its reader or writer. Both get the first error: netstack returns
+// it to one of them, and to the other a normal end.
 func (c *Conn) failure(err tcpip.Error) error {
 	select {
 	case <-c.closed:
@@ -150,16 +150,16 @@ func (c *Conn) failure(err tcpip.Error) error {
 	return *c.broken.Load()
 }
 
-// StopWriting ends a write under way, and all later ones.
+// StopWriting ends a write in progress, and all later ones.
 func (c *Conn) StopWriting() { c.stopOnce.Do(func() { close(c.stopped) }) }
 
-// CloseWrite says that nothing more will be sent.
+// CloseWrite ends the sending direction (FIN).
 func (c *Conn) CloseWrite() {
 	_ = c.ep.Shutdown(tcpip.ShutdownWrite) // fails only if the connection is gone
 }
 
-// Timeouts is the number of retransmission timeouts so far, the handshake's included, also after
-// Close; -1: not known.
+// Timeouts returns the number of retransmission timeouts so far, including the handshake's, also after Close; -1:
+// not known.
 func (c *Conn) Timeouts() int {
 	select {
 	case <-c.closed:
@@ -182,7 +182,7 @@ func (c *Conn) count() int {
 	return n + int(stats.SendErrors.Timeouts.Value())
 }
 
-// noteTrouble is called before the connection is closed: closed, it has no room for anything.
+// noteTrouble is called before the connection is closed, because a closed connection has no buffer space.
 func (c *Conn) noteTrouble() {
 	if stats, ok := c.ep.Stats().(*tcp.Stats); ok {
 		c.guest.dropped.Add(int64(stats.ReceiveErrors.SegmentQueueDropped.Value()))
@@ -196,10 +196,10 @@ func (c *Conn) noteTrouble() {
 	}
 }
 
-// Close ends the connection in the normal way (FIN). Once is enough, and then Abort does nothing.
+// Close ends the connection in the normal way (FIN). After the first call, Close and Abort do nothing.
 func (c *Conn) Close() { c.end(false) }
 
-// Abort ends the connection with a reset and wakes whoever reads or writes.
+// Abort ends the connection with a reset and wakes its reader and writer.
 func (c *Conn) Abort() { c.end(true) }
 
 func (c *Conn) end(reset bool) {

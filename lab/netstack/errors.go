@@ -8,8 +8,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip"
 )
 
-// goError is an error as the kernel's sockets give it, so that who uses both kinds of guest sees
-// one kind of error.
+// goError returns an error in the form of the kernel's sockets, so that users of both kinds of guest see the same
+// errors.
 func goError(err tcpip.Error) error {
 	switch err.(type) {
 	case nil:

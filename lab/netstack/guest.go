@@ -1,13 +1,13 @@
-// Package netstack is a guest whose TCP is not Linux's but gVisor's, as a library in this process.
-// Its packets leave and enter at a veth of a network namespace, as those of the kernel's own TCP do.
+// Package netstack is a guest with gVisor's TCP instead of Linux's, as a library in this process. Its packets
+// leave and enter at a veth of a network namespace, as those of the kernel's own TCP do.
 //
 //	guest.go     a stack with its one address
-//	settings.go  what it can be told, and what not
+//	settings.go  settings that it has, and those that it lacks
 //	link.go      its end of the veth: a packet socket
 //	receive.go   frames from the veth;  queue.go  the queue of its host
 //	conn.go      a connection;  listen.go  a listener;  udp.go  datagrams
 //	stuck.go     connections that netstack will not continue
-//	errors.go    its errors as the kernel names them
+//	errors.go    its errors, as errors of the kernel
 package netstack
 
 import (
@@ -29,39 +29,39 @@ import (
 // nic is the number of the guest's one interface.
 const nic = tcpip.NICID(1)
 
-// Ports that connections are made from, and how long one is kept for a connection that has ended:
-// 55,000 ports for each server, free again after 1 s, as in the Linux guests.
+// Ports for outgoing connections, and how long a port stays reserved after its connection ended: 55,000 ports for
+// each server, free again after 1 s, as in the Linux guests.
 const (
 	firstPort, lastPort = 10240, 65535
 	timeWait            = time.Second
 )
 
-// Config says what a guest is.
+// Config describes a guest.
 type Config struct {
 	Ifindex int              // of the veth, in the namespace of the calling thread
 	MAC     net.HardwareAddr // of the veth
 	MTU     uint32           // of IP packets, bytes
-	Addr    netip.Addr       // the guest's only address: IPv4, and not one of the kernel's
-	// Next is the hardware address that a packet to an IPv4 address goes to: neighbours are known
-	// and no ARP is ever sent.
+	Addr    netip.Addr       // the guest's only address: IPv4, and not an address of the kernel
+	// Next returns the hardware address for a packet to an IPv4 address: neighbours are known and no ARP is ever
+	// sent.
 	Next     func(netip.Addr) (net.HardwareAddr, bool)
 	Settings Settings
-	// Queue, if there is one, is that of the host through which the guest sends. The guest closes it.
+	// Queue, if not nil, is the queue of the host through which the guest sends. The guest closes it.
 	Queue *Queue
 }
 
-// Guest is a stack that is up.
+// Guest is a running stack.
 type Guest struct {
 	addr    netip.Addr
 	stack   *stack.Stack
 	link    *link
-	dropped atomic.Int64          // packets that connections had no room for
+	dropped atomic.Int64          // packets for which connections had no room
 	stuck   atomic.Int64          // connections
 	unread  atomic.Pointer[error] // why the state of a connection could not be read
 }
 
-// Open starts a guest. It must be called on a thread in the guest's network namespace; the guest
-// can then be used, and closed, from any thread.
+// Open starts a guest. It must be called on a thread in the guest's network namespace; the guest can then be used,
+// and closed, from any thread.
 func Open(c Config) (*Guest, error) {
 	l, err := openLink(c)
 	if err != nil {
@@ -102,20 +102,20 @@ func (g *Guest) start(c Config) error {
 	return nil
 }
 
-// Addr is the guest's address.
+// Addr returns the guest's address.
 func (g *Guest) Addr() netip.Addr { return g.addr }
 
-// Trouble is what went wrong in a guest and not in the network.
+// Trouble lists what went wrong in a guest and not in the network.
 type Trouble struct {
-	// Lost packets came in, and this process was too slow to have room for them: it makes a
-	// measurement worthless. Those that a connection had no room for count once it is closed.
+	// Lost counts packets that arrived while this process was too slow to have room for them: they make a
+	// measurement invalid. Those for which a connection had no room count once it is closed.
 	Lost int
-	// Stuck connections had something to send when they were closed, and netstack would never have sent it: a defect of
-	// netstack (see sender.stuck).
+	// Stuck counts connections that had data to send when they were closed, which netstack would never have sent:
+	// a defect of netstack (see sender.stuck).
 	Stuck int
 }
 
-// Trouble tells what went wrong since it was last asked.
+// Trouble returns what went wrong since the last call.
 func (g *Guest) Trouble() (Trouble, error) {
 	lost, err := g.link.lost()
 	if unread := g.unread.Load(); unread != nil {
@@ -124,7 +124,7 @@ func (g *Guest) Trouble() (Trouble, error) {
 	return Trouble{Lost: lost + int(g.dropped.Swap(0)), Stuck: int(g.stuck.Swap(0))}, err
 }
 
-// Close resets what is open and ends the guest.
+// Close resets open connections and ends the guest.
 func (g *Guest) Close() error {
 	if g.stack != nil {
 		g.stack.Close()
@@ -139,14 +139,14 @@ func (g *Guest) Close() error {
 	return err
 }
 
-// address is an address as netstack has it.
+// address converts an address to netstack's form.
 func address(a netip.Addr) tcpip.Address { return tcpip.AddrFrom4(a.As4()) }
 
 func fullAddress(a netip.AddrPort) tcpip.FullAddress {
 	return tcpip.FullAddress{NIC: nic, Addr: address(a.Addr()), Port: a.Port()}
 }
 
-// addrPort is a full address as Go has it.
+// addrPort converts netstack's full address to Go's form.
 func addrPort(a tcpip.FullAddress) netip.AddrPort {
 	if a.Addr.Len() != header.IPv4AddressSize {
 		return netip.AddrPort{}

@@ -17,13 +17,13 @@ import (
 	"weir/datapath/testnet"
 )
 
-// The guest is at the receiver of a testnet.Path, whose kernel has other addresses.
+// The guest is at the receiver of a testnet.Path; its kernel has other addresses.
 var (
 	guestAddr = netip.AddrFrom4([4]byte{10, 9, 0, 2})
-	peerAddr  = netip.AddrFrom4([4]byte{10, 9, 0, 1}) // frames made by hand come from here
+	peerAddr  = netip.AddrFrom4([4]byte{10, 9, 0, 1}) // the source of frames made by hand
 )
 
-// open starts a guest at the end of a path; everything it sends goes to the path's sender.
+// open starts a guest at the end of a path; all it sends goes to the path's sender.
 func open(t *testing.T, p *testnet.Path) *Guest {
 	t.Helper()
 	return openWith(t, p, Defaults())
@@ -62,7 +62,7 @@ func hardware(t *testing.T, in func(func() error) error, ifindex int) (mac net.H
 	return mac
 }
 
-// syn is a frame with a SYN from a port of the peer, with right checksums.
+// syn is a frame with a SYN from a port of the peer, with correct checksums.
 func syn(t *testing.T, p *testnet.Path, from uint16) []byte {
 	t.Helper()
 	f := make([]byte, 54)
@@ -85,7 +85,7 @@ func syn(t *testing.T, p *testnet.Path, from uint16) []byte {
 	return f
 }
 
-// slowSum is the Internet checksum's sum, a word at a time.
+// slowSum is the Internet checksum's sum, word by word.
 func slowSum(b []byte) uint16 {
 	total := 0
 	for i := 0; i+1 < len(b); i += 2 {
@@ -97,7 +97,7 @@ func slowSum(b []byte) uint16 {
 	return uint16(total)
 }
 
-// Frames with a wrong checksum are thrown away: the first answer is to the first right one.
+// Frames with a wrong checksum are dropped: the first answer is for the first correct frame.
 func TestChecksumsAreChecked(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})
 	g := open(t, p)
@@ -110,7 +110,7 @@ func TestChecksumsAreChecked(t *testing.T) {
 	wrongTCP, wrongIP, elsewhere, right := syn(t, p, 1001), syn(t, p, 1002), syn(t, p, 1003), syn(t, p, 1004)
 	wrongTCP[50] ^= 1
 	wrongIP[24] ^= 1
-	elsewhere[33]++ // another address, with both checksums made good again
+	elsewhere[33]++ // another address, with both checksums corrected
 	binary.BigEndian.PutUint16(elsewhere[24:], binary.BigEndian.Uint16(elsewhere[24:])-1)
 	binary.BigEndian.PutUint16(elsewhere[50:], binary.BigEndian.Uint16(elsewhere[50:])-1)
 	for _, f := range [][]byte{wrongTCP, wrongIP, elsewhere, right} {
@@ -127,7 +127,7 @@ func TestChecksumsAreChecked(t *testing.T) {
 	}
 }
 
-// The kernel's own connections may come with unfinished checksums, or with all done; both are good.
+// The kernel's own connections may have unfinished checksums, or finished ones; both are accepted.
 func TestLinuxTalksToNetstack(t *testing.T) {
 	for _, offload := range []bool{true, false} {
 		p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true, ChecksumOffload: offload})
@@ -143,7 +143,7 @@ func TestLinuxTalksToNetstack(t *testing.T) {
 		}
 		const size = 1_000_001
 		go func() {
-			_, _ = client.Write(make([]byte, size)) // the reader tells
+			_, _ = client.Write(make([]byte, size)) // the reader reports errors
 			client.Close()
 		}()
 		got := 0
@@ -195,7 +195,7 @@ func dialFromKernel(t *testing.T, p *testnet.Path) net.Conn {
 	return c
 }
 
-// A guest that is closed leaves nobody waiting and nothing behind.
+// A closed guest leaves no caller waiting and no resources.
 func TestCloseEndsEverything(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})
 	routines, files := runtime.NumGoroutine(), openFiles(t)
@@ -210,7 +210,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody has this address: the SYN is not answered.
+	// No host has this address: the SYN is not answered.
 	if _, err := connecting.Connect(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, 0, 77}), 80)); err != nil {
 		t.Fatal(err)
 	}

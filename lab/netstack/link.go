@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// sendBuffer bounds what a guest has in all queues of the network, as much.
+	// sendBuffer limits a guest's data in all queues of the network.
 	sendBuffer = 16 << 20
-	// receiveBuffer holds what arrives while this process does not run: 16 MB, which the kernel
+	// receiveBuffer holds the packets that arrive while this process does not run: 16 MB, which the kernel
 	// doubles, are 14,000 full frames.
 	receiveBuffer = 16 << 20
-	// virtioHeader comes before every frame at the socket (struct virtio_net_hdr). It says whether
-	// the kernel has left a checksum for the hardware to do.
+	// virtioHeader is the size of the header before every frame at the socket (struct virtio_net_hdr). It shows
+	// whether the kernel has left a checksum to the hardware.
 	virtioHeader = 10
 	frameHeader  = header.EthernetMinimumSize
 )
 
-// link is the guest's end of its veth: a packet socket bound to it. What it sends goes through the
-// queue of the veth; what it receives is what the kernel's IPv4 receives, as a copy.
+// link is the guest's end of its veth: a packet socket bound to it. Packets that it sends pass the queue of the
+// veth; it receives copies of the packets that the kernel's IPv4 receives.
 type link struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -43,8 +43,7 @@ type link struct {
 	reader *reader
 	tasks  sync.WaitGroup
 
-	// One sender at a time. The arguments and results of a send are kept here, so that it
-	// allocates nothing.
+	// One sender at a time. The arguments and results of a send are fields, so that it allocates nothing.
 	sending sync.Mutex
 	iovecs  []unix.Iovec
 	message unix.Msghdr
@@ -63,7 +62,7 @@ func openLink(c Config) (*link, error) {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
 	for _, set := range []func() error{
-		// The socket gets nothing before bind says what: so no packet passes the filter by.
+		// The socket receives nothing before bind: so no packet bypasses the filter.
 		func() error { return filterFor(fd, c.Addr) },
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1) },
 		func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) },
@@ -100,7 +99,7 @@ func filterFor(fd int, addr netip.Addr) error {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_HOST, Jf: 3},
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: destination},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: want, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 18}, // all of it
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 18}, // the whole packet
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
@@ -109,7 +108,7 @@ func filterFor(fd int, addr netip.Addr) error {
 
 func networkOrder(x uint16) uint16 { return x>>8 | x<<8 }
 
-// lost counts packets that found the receive buffer full since it was last asked.
+// lost returns how many packets found the receive buffer full since the last call.
 func (l *link) lost() (int, error) {
 	lost := 0
 	var inner error
@@ -125,8 +124,8 @@ func (l *link) lost() (int, error) {
 	return lost, err
 }
 
-// WritePackets sends packets, in order. A TCP packet waits for room in the host's queue; another
-// that finds none is lost, as it would be for a socket of the kernel.
+// WritePackets sends packets, in order. A TCP packet waits for room in the host's queue; another packet without
+// room is lost, as it would be for a socket of the kernel.
 func (l *link) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range list.AsSlice() {
 		if err := l.write(pkt); err != nil {
@@ -173,10 +172,10 @@ func (l *link) write(pkt *stack.PacketBuffer) tcpip.Error {
 	}
 }
 
-// noOffload is the header of a frame that is complete, its checksums included.
+// noOffload is the header of a complete frame with finished checksums.
 var noOffload [virtioHeader]byte
 
-// trySend is false when there is no room, which makes the caller wait for it.
+// trySend is false when there is no room; the caller then waits for it.
 func (l *link) trySend(fd uintptr) bool {
 	for {
 		_, _, l.errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&l.message)), 0)
@@ -193,7 +192,7 @@ func (l *link) trySend(fd uintptr) bool {
 // AddHeader writes the Ethernet header.
 func (l *link) AddHeader(pkt *stack.PacketBuffer) {
 	h := pkt.LinkHeader().Push(frameHeader)
-	// A packet to where no neighbour is gets the address of nobody, and is lost at the switch.
+	// A packet without a neighbour gets an address that no node has, and is lost at the switch.
 	if mac, ok := l.next(netip.AddrFrom4(pkt.EgressRoute.RemoteAddress.As4())); ok {
 		copy(h, mac)
 	}
@@ -201,7 +200,7 @@ func (l *link) AddHeader(pkt *stack.PacketBuffer) {
 	binary.BigEndian.PutUint16(h[2*header.EthernetAddressSize:], uint16(pkt.NetworkProtocolNumber))
 }
 
-// shut ends the link: no packet goes out or comes in any more.
+// shut ends the link: no packet is sent or received any more.
 func (l *link) shut() error {
 	err := l.file.Close()
 	l.tasks.Wait()
@@ -215,8 +214,8 @@ func (l *link) Attach(d stack.NetworkDispatcher) {
 	}
 }
 
-// The rest of stack.LinkEndpoint: what a plain Ethernet device says of itself. It offloads nothing,
-// so netstack makes and checks every checksum.
+// The other methods of stack.LinkEndpoint: those of a plain Ethernet device. It has no offloads, so netstack
+// calculates and checks every checksum.
 
 func (l *link) MTU() uint32                                  { return l.mtu }
 func (l *link) SetMTU(uint32)                                {}

@@ -36,7 +36,7 @@ func (g *Guest) Listen(port uint16) (*Listener, error) {
 	l.ep = ep
 	l.entry, l.arrived = waiter.NewChannelEntry(waiter.ReadableEvents)
 	l.queue.EventRegister(&l.entry)
-	ep.SocketOptions().SetReuseAddress(true) // connections of a listener that was here may still end
+	ep.SocketOptions().SetReuseAddress(true) // connections of an earlier listener may still be ending
 	if err = ep.Bind(fullAddress(netip.AddrPortFrom(g.addr, port))); err == nil {
 		err = ep.Listen(backlog)
 	}
@@ -53,10 +53,10 @@ func (g *Guest) Listen(port uint16) (*Listener, error) {
 	return l, nil
 }
 
-// Addr is the address that connections come to.
+// Addr returns the listener's address.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept waits for a connection, with the client's address; nil when the listener is closed.
+// Accept waits for a connection and returns it with the client's address; nil when the listener is closed.
 func (l *Listener) Accept() (*Conn, netip.AddrPort) {
 	for {
 		var peer tcpip.FullAddress

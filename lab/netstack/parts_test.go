@@ -87,7 +87,8 @@ func TestErrorsAreTheKernels(t *testing.T) {
 	}
 }
 
-// What the kernel leaves to a network card: a sum from here on, stored there.
+// The form in which the kernel leaves a checksum to a network card: the sum from an offset on, and where to store
+// it.
 func TestFinishChecksum(t *testing.T) {
 	frame := make([]byte, 61) // an odd length: the last byte counts as the upper one of a word
 	for i := range frame {
@@ -161,7 +162,7 @@ func TestSYNsBeyondTheLimitAreNotCounted(t *testing.T) {
 	}
 }
 
-// The queue is the kernel's, to the byte: room is given up to a limit, and again when it has drained.
+// The queue is the kernel's, to the byte: there is room up to a limit, and again when it has drained.
 func TestQueueGivesRoom(t *testing.T) {
 	const rate = 1e6
 	p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true, UplinkBps: rate, UplinkLimit: 1 << 20})
@@ -183,7 +184,7 @@ func TestQueueGivesRoom(t *testing.T) {
 			t.Fatal("there is always room")
 		}
 	}
-	// The bucket takes two frames at once, and 16 may wait; more leave while the loop runs.
+	// The bucket holds two frames, and 16 may wait; more leave while the loop runs.
 	if sent < 16 {
 		t.Errorf("no room after %d frames", sent)
 	}
@@ -205,7 +206,7 @@ func TestQueueGivesRoom(t *testing.T) {
 
 func TestOpenQueueRefuses(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})
-	for _, ifindex := range []int{1, 12345} { // lo, which has no queue; not there
+	for _, ifindex := range []int{1, 12345} { // lo, which has no queue, and a device that does not exist
 		err := p.Uplink.In(func() error {
 			q, err := OpenQueue(ifindex, 1e6)
 			if err == nil {

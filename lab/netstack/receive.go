@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// batch is how many frames are fetched at once.
+	// batch is how many frames are read at once.
 	batch = 32
-	// frameRoom is the room for one; longer frames cannot be on a veth of the lab and are cut,
-	// which their checksum shows.
+	// frameRoom is the buffer for one frame; longer frames do not occur on a veth of the lab and are truncated, so
+	// that their checksum is wrong.
 	frameRoom = 2048
-	// shortFrame is copied out of its room, which then serves again: most frames of a sender are
-	// ACKs.
+	// shortFrame is the size up to which a frame is copied, so that its buffer can be reused: most frames at a
+	// sender are ACKs.
 	shortFrame = 256
 )
 
@@ -30,7 +30,7 @@ type multiHeader struct {
 	_      uint32
 }
 
-// reader fetches frames from the socket and hands them to the stack.
+// reader reads frames from the socket and delivers them to the stack.
 type reader struct {
 	virtio  [batch][virtioHeader]byte
 	rooms   [batch]*buffer.View
@@ -48,7 +48,7 @@ func newReader() *reader {
 	return r
 }
 
-// renew returns message i a new room.
+// renew gives message i a new buffer.
 func (r *reader) renew(i int) {
 	r.rooms[i] = buffer.NewViewSize(frameRoom)
 	r.iovecs[i] = [2]unix.Iovec{
@@ -63,7 +63,7 @@ func (r *reader) run(raw syscall.RawConn, d stack.NetworkDispatcher) {
 	fetch := r.fetch
 	for raw.Read(fetch) == nil {
 		if r.errno != 0 {
-			continue // the interface was down for a moment: the socket says so once
+			continue // the interface was down for a moment; the socket reports it once
 		}
 		for i := range r.got {
 			if pkt := r.take(i); pkt != nil {
@@ -84,7 +84,7 @@ func (r *reader) fetch(fd uintptr) bool {
 	return errno != unix.EAGAIN && errno != unix.EINTR
 }
 
-// take makes a packet of message i.
+// take makes a packet from message i.
 func (r *reader) take(i int) *stack.PacketBuffer {
 	n := int(r.headers[i].length) - virtioHeader
 	if n < frameHeader+header.IPv4MinimumSize || n > frameRoom {
@@ -100,13 +100,13 @@ func (r *reader) take(i int) *stack.PacketBuffer {
 		r.renew(i)
 	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(view)})
-	pkt.LinkHeader().Consume(frameHeader) // there are so many bytes: n was checked
+	pkt.LinkHeader().Consume(frameHeader) // there are enough bytes: n was checked
 	pkt.NetworkProtocolNumber = header.IPv4ProtocolNumber
 	return pkt
 }
 
-// finishChecksum does what a network card does for the kernel that sent the frame: within one
-// machine a checksum may travel unfinished. netstack then checks all of it.
+// finishChecksum does the work of a network card for the kernel that sent the frame: within one machine a checksum
+// may be unfinished. netstack then checks all of it.
 func finishChecksum(virtio, frame []byte) {
 	if virtio[0]&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM == 0 {
 		return
@@ -114,12 +114,12 @@ func finishChecksum(virtio, frame []byte) {
 	start := int(binary.NativeEndian.Uint16(virtio[6:]))
 	at := start + int(binary.NativeEndian.Uint16(virtio[8:]))
 	if at+2 > len(frame) {
-		return // it will be found wrong
+		return // the checksum is wrong, and netstack drops the packet
 	}
-	// The field holds the sum of the pseudo header, which so is in the sum.
+	// The field contains the sum of the pseudo header, which is so included.
 	sum := ^checksum.Checksum(frame[start:], 0)
 	if sum == 0 {
-		sum = 0xffff // 0 would say for UDP that there is none
+		sum = 0xffff // for UDP, 0 would mean: no checksum
 	}
 	binary.BigEndian.PutUint16(frame[at:], sum)
 }

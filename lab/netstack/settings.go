@@ -11,39 +11,39 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// Settings are a guest's TCP, named as in an experiment's `guests`.
+// Settings are a guest's TCP settings, named as in an experiment's `guests`.
 type Settings struct {
 	CC            string // reno or cubic
 	ECN           bool
 	InitialWindow int           // segments
-	RTOMin        time.Duration // least retransmission timeout
+	RTOMin        time.Duration // minimum retransmission timeout
 	InitialRTO    time.Duration // of the first SYN
 	DelayedACK    bool
 	SACK          bool
 }
 
-// Defaults are what netstack does by itself.
+// Defaults returns netstack's own settings.
 func Defaults() Settings {
 	return Settings{
 		CC: algorithms()[0], InitialWindow: tcp.InitialCwnd, RTOMin: tcp.MinRTO, InitialRTO: tcp.InitialRTO, SACK: true,
 	}
 }
 
-// Refused is a setting that netstack does not have as asked.
+// Refused is a setting that netstack does not support.
 type Refused struct{ Key, Value, Reason string }
 
-// algorithms that netstack has; the first stands in for others, as in a Linux guest.
+// algorithms returns the algorithms that netstack has; the first replaces others, as in a Linux guest.
 func algorithms() []string { return []string{"reno", "cubic"} }
 
-// Unmet lists what of s netstack cannot do.
+// Unmet lists the settings of s that netstack does not support.
 func (s Settings) Unmet() []Refused {
 	var list []Refused
 	add := func(key, value, reason string) { list = append(list, Refused{key, value, reason}) }
 	if !slices.Contains(algorithms(), s.CC) {
-		add("cc", s.CC, "netstack offers reno and cubic; "+algorithms()[0]+" is used")
+		add("cc", s.CC, "netstack has reno and cubic; "+algorithms()[0]+" is used")
 	}
 	if s.ECN {
-		add("ecn", "true", "netstack has no ECN: it neither asks for it nor agrees to it")
+		add("ecn", "true", "netstack has no ECN: it neither requests nor accepts it")
 	}
 	if s.InitialWindow != tcp.InitialCwnd {
 		add("initial_window", strconv.Itoa(s.InitialWindow), fmt.Sprintf("netstack always starts with %d segments", tcp.InitialCwnd))
@@ -52,14 +52,14 @@ func (s Settings) Unmet() []Refused {
 		add("initial_rto", s.InitialRTO.String(), fmt.Sprintf("netstack always starts with %v", tcp.InitialRTO))
 	}
 	if s.DelayedACK {
-		add("delayed_ack", "true", "netstack delays no ACK: it sends one for all that it processes together")
+		add("delayed_ack", "true", "netstack delays no ACK: it sends one for all segments that it processes together")
 	}
 	return list
 }
 
-// apply sets what can be set. Buffers tune themselves, up to the size of the Linux guests'. The
-// receive buffer starts as large as netstack's own default: it charges 0.6 KB for each segment, and
-// drops what a smaller buffer has no room for when many small ones come at once.
+// apply sets the supported settings. Buffers tune themselves, up to the size of the Linux guests'. The receive
+// buffer starts with netstack's own default size: netstack charges 0.6 KB for each segment, and a smaller buffer
+// would drop segments when many small ones arrive at once.
 func (s Settings) apply(st *stack.Stack) error {
 	cc := s.CC
 	if !slices.Contains(algorithms(), cc) {

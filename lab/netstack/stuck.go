@@ -9,9 +9,9 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// sender is the part of a connection's send state that decides whether it can go on by itself.
+// sender is the part of a connection's send state that determines whether it can continue by itself.
 type sender struct {
-	unfinished bool          // there is data, or a FIN, that the peer has not acknowledged
+	unfinished bool          // data, or a FIN, is not acknowledged
 	armed      bool          // a timer runs that will send something
 	window     int           // congestion window, segments
 	rto        time.Duration // retransmission timeout
@@ -34,12 +34,13 @@ func (s sender) stuck() bool {
 // timerArmed is netstack's timerStateEnabled.
 const timerArmed = 2
 
-// senderOf reads the state of ep's sender at the time now; all zero if ep is not connected. netstack exports nothing of its
-// timers, so the fields are read by name. The error says that this version of netstack has other fields.
+// senderOf reads the state of ep's sender at the time now; all zero if ep is not connected. netstack exports
+// nothing about its timers, so the fields are read by name. The error means that this version of netstack has
+// other fields.
 func senderOf(ep tcpip.Endpoint, now tcpip.MonotonicTime) (s sender, err error) {
 	e, ok := ep.(*tcp.Endpoint)
 	if !ok {
-		return sender{}, fmt.Errorf("state of a %T: not a TCP endpoint", ep)
+		return sender{}, fmt.Errorf("read the state of a %T: not a TCP endpoint", ep)
 	}
 	e.LockUser()
 	defer e.UnlockUser()

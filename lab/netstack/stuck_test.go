@@ -30,7 +30,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// handPeer is the far end of one connection to a guest, whose segments a test makes by hand.
+// handPeer is the far end of one connection to a guest; the test makes its segments by hand.
 type handPeer struct {
 	t        *testing.T
 	path     *testnet.Path
@@ -54,7 +54,7 @@ func (p *handPeer) send(flags byte, options ...byte) {
 	p.raw.Send(p.t, f)
 }
 
-// next is the sequence number and the end of the next segment from the guest that has a flag or data.
+// next returns the sequence number and the end of the next segment from the guest that has a flag or data.
 func (p *handPeer) next(wanted func(h header.TCP, payload int) bool) (seq, end uint32) {
 	p.t.Helper()
 	payload := func(f []byte) int {
@@ -75,12 +75,12 @@ func (p *handPeer) data(end uint32) (seq, last uint32) {
 	})
 }
 
-// After a recovery, netstack loses the last segments and their tail loss probe. The peer has received neither, so it sends
-// no answer, and netstack has no timer left.
+// After a recovery, netstack loses the last segments and their tail loss probe. The peer has received neither, so
+// it sends no answer, and netstack has no timer left.
 func TestStuckIsFoundAfterALostProbe(t *testing.T) {
 	path := testnet.NewPath(t, testnet.PathOptions{NoIPv6: true})
 	settings := Defaults()
-	settings.RTOMin = time.Minute // the test needs no retransmission timeout, however slow the machine is
+	settings.RTOMin = time.Minute // the test needs no retransmission timeout, even on a slow machine
 	g := openWith(t, path, settings)
 	l, err := g.Listen(80)
 	if err != nil {
@@ -95,15 +95,15 @@ func TestStuckIsFoundAfterALostProbe(t *testing.T) {
 	p.send(ackFlag)
 	c, _ := l.Accept()
 
-	const segment = 964 // what is left of the MSS with room for SACK
+	const segment = 964 // the MSS without the space for SACK
 	const first, second = 8 * segment, 2 * segment
 	if _, err := c.Write(make([]byte, first)); err != nil {
 		t.Fatal(err)
 	}
 	end := iss + 1 + first
-	p.data(end) // all eight segments are out
+	p.data(end) // all eight segments are sent
 	p.data(end) // and the last of them once more, as a probe
-	// The peer has got the last four: four are lost.
+	// The peer has received the last four: four are lost.
 	lost := iss + 1 + 4*segment
 	sack := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{1, 1, 5, 10}, lost), end)
 	p.send(ackFlag, sack...)
@@ -113,7 +113,7 @@ func TestStuckIsFoundAfterALostProbe(t *testing.T) {
 	}
 	p.data(end + second)
 	p.ack = end
-	p.send(ackFlag) // all that was lost has arrived; what follows does not
+	p.send(ackFlag) // all lost segments have arrived; the following ones do not
 	p.data(end + second)
 
 	var s sender

@@ -8,18 +8,18 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// maxHandshakes bounds what is remembered of connections that were begun and not closed.
+// maxHandshakes limits the records of connections that were begun and not closed.
 const maxHandshakes = 1 << 16
 
-// handshake tells one connection of a guest from its others.
+// handshake identifies one connection of a guest.
 type handshake struct {
 	remote     tcpip.Address
 	remotePort uint16
 	localPort  uint16
 }
 
-// synCount counts the SYNs and SYN-ACKs sent for each connection: all but the first are timeouts of
-// the handshake, which netstack's own counters leave out.
+// synCount counts the SYNs and SYN-ACKs sent for each connection: all but the first are timeouts of the handshake,
+// which netstack's own counters do not include.
 type synCount struct {
 	mu   sync.Mutex
 	sent map[handshake]int
@@ -42,14 +42,14 @@ func (s *synCount) note(pkt *stack.PacketBuffer) {
 	}
 }
 
-// timeouts is how often a handshake timed out; -1: not known.
+// timeouts returns how often a handshake timed out; -1: not known.
 func (s *synCount) timeouts(k handshake) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent[k] - 1
 }
 
-// forget is for a connection that is closed.
+// forget removes the record of a connection that is closed.
 func (s *synCount) forget(k handshake) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,14 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// Datagrams is a UDP socket joined to one other. It never waits. One goroutine at a time may use it.
+// Datagrams is a UDP socket connected to one other. It never waits. Only one goroutine at a time may use it.
 type Datagrams struct {
 	ep     tcpip.Endpoint
 	local  netip.AddrPort
 	source bytes.Reader
 }
 
-// NewDatagrams opens a UDP socket at any port, with a receive buffer of so many bytes.
+// NewDatagrams opens a UDP socket at any port, with a receive buffer of this many bytes.
 func (g *Guest) NewDatagrams(receiveBytes int) (*Datagrams, error) {
 	ep, err := g.stack.NewEndpoint(udp.ProtocolNumber, ipv4.ProtocolNumber, &waiter.Queue{})
 	if err != nil {
@@ -38,19 +38,19 @@ func (g *Guest) NewDatagrams(receiveBytes int) (*Datagrams, error) {
 	return d, nil
 }
 
-// Local is the socket's own address.
+// Local returns the socket's own address.
 func (d *Datagrams) Local() netip.AddrPort { return d.local }
 
-// Join returns the socket the only one that it sends to and receives from.
+// Join sets the only address that it sends to and receives from.
 func (d *Datagrams) Join(peer netip.AddrPort) error { return goError(d.ep.Connect(fullAddress(peer))) }
 
-// Send sends one datagram; there may be no room for it, and then it is lost.
+// Send sends one datagram; it is lost if there is no room.
 func (d *Datagrams) Send(p []byte) {
 	d.source.Reset(p)
 	_, _ = d.ep.Write(&d.source, tcpip.WriteOptions{})
 }
 
-// Receive takes a datagram that has arrived and gives its length; false if there is none.
+// Receive takes an arrived datagram and returns its length; false if there is none.
 func (d *Datagrams) Receive() (int, bool) {
 	r, err := d.ep.Read(&sink{left: 1 << 16}, tcpip.ReadOptions{})
 	return r.Count, err == nil

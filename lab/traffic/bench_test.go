@@ -11,7 +11,7 @@ import (
 	"weir/lab/traffic"
 )
 
-// cpu is the processor time of this process so far, the kernel's part for it included.
+// cpu returns the processor time of this process so far, including its time in the kernel.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -21,8 +21,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bench runs the traffic once for each b.N and gives what the last run yielded, with the
-// processor time of all.
+// bench runs the traffic once for each b.N and returns the outcome of the last run, with the processor time of all
+// runs.
 func bench(b *testing.B, n *pairNet, cfg *experiment.Config) (*traffic.Outcome, time.Duration) {
 	b.Helper()
 	var out *traffic.Outcome
@@ -36,8 +36,8 @@ func bench(b *testing.B, n *pairNet, cfg *experiment.Config) (*traffic.Outcome, 
 	return out, (cpu(b) - before) / time.Duration(b.N)
 }
 
-// BenchmarkShortFlows: 630 clients' connections of 11.5 KB each, as fast as they go. Read
-// conn/s against the experiments' need (some thousands) and us-cpu/conn as the cost of one.
+// BenchmarkShortFlows: 630 clients' connections of 11.5 KB each, as fast as possible. Compare conn/s with the need
+// of the experiments (some thousands); us-cpu/conn is the cost of one connection.
 func BenchmarkShortFlows(b *testing.B) {
 	out, used := bench(b, newPair(b, 0), config(time.Minute, item(experiment.Traffic{
 		Data: "pull", Pattern: "closed_loop", Size: 11_500, Requests: 12_600, Concurrency: 630,
@@ -46,8 +46,8 @@ func BenchmarkShortFlows(b *testing.B) {
 	b.ReportMetric(float64(used.Microseconds())/float64(len(out.Flows)), "us-cpu/conn")
 }
 
-// BenchmarkBulk: one flow at 200 Mbit/s for a second. Read %cpu as the share of one core that
-// the traffic's programs and their part of the kernel take.
+// BenchmarkBulk: one flow at 200 Mbit/s for a second. %cpu is the share of one core that the traffic's programs
+// and their part of the kernel use.
 func BenchmarkBulk(b *testing.B) {
 	out, used := bench(b, newPair(b, 200e6), config(time.Second, item(experiment.Traffic{Pattern: "bulk"})))
 	b.ReportMetric(float64(out.Flows[0].Bytes)*8/1e6, "Mbit/s")
@@ -61,8 +61,8 @@ func BenchmarkUDP(b *testing.B) {
 	b.ReportMetric(100*used.Seconds(), "%cpu")
 }
 
-// BenchmarkForeignBulk is BenchmarkBulk between guests whose TCP is netstack: all of it, and not
-// the kernel's part only, is in this process.
+// BenchmarkForeignBulk is BenchmarkBulk between guests whose TCP is netstack: all of the work, not only the
+// kernel's part, is in this process.
 func BenchmarkForeignBulk(b *testing.B) {
 	n := newMixedPair(b, 200e6, "a", "b")
 	out, used := bench(b, n, config(time.Second, n.item(experiment.Traffic{Pattern: "bulk"})))

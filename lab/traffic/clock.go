@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock reads CLOCK_MONOTONIC, which the measuring programs in the kernel use too, without a
-// system call: Go's own monotonic clock is the same clock with another zero.
+// clock reads CLOCK_MONOTONIC, which the kernel's measuring programs use too, without a system call: Go's own
+// monotonic clock is the same clock with another zero.
 type clock struct {
 	base     time.Time
 	baseMono int64
@@ -23,7 +23,7 @@ func newClock() clock {
 	for range 16 {
 		var ts unix.Timespec
 		before := time.Now()
-		// The clock exists on every Linux: no error is possible.
+		// Every Linux has this clock: no error is possible.
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 		if width := time.Since(before); width < best {
 			best, c.base, c.baseMono = width, before.Add(width/2), ts.Nano()
@@ -32,15 +32,14 @@ func newClock() clock {
 	return c
 }
 
-// now is CLOCK_MONOTONIC in ns.
+// now returns CLOCK_MONOTONIC in ns.
 func (c clock) now() int64 { return c.baseMono + int64(time.Since(c.base)) }
 
-// until is how long it is to a time of CLOCK_MONOTONIC.
+// until returns the time until a time of CLOCK_MONOTONIC.
 func (c clock) until(mono int64) time.Duration { return time.Duration(mono - c.now()) }
 
-// alarm waits for points in time. It is a timerfd served by Go's poller, because Go's own timers
-// are rounded up to 1 ms when nothing else runs, and starts lie 24 us apart. It holds no thread
-// while it waits.
+// alarm waits for points in time. It is a timerfd, read through Go's poller: Go's own timers are rounded up to 1
+// ms when nothing else runs, and starts are 24 us apart. It uses no thread while it waits.
 type alarm struct{ file *os.File }
 
 func newAlarm() (*alarm, error) {
@@ -51,8 +50,7 @@ func newAlarm() (*alarm, error) {
 	return &alarm{os.NewFile(uintptr(fd), "timer")}, nil
 }
 
-// wait returns at the time mono of CLOCK_MONOTONIC, at once if it has passed; false once the
-// alarm is closed.
+// wait returns at the time mono of CLOCK_MONOTONIC, or at once if it has passed; false once the alarm is closed.
 func (a *alarm) wait(mono int64) bool {
 	raw, err := a.file.SyscallConn()
 	if err != nil {
@@ -60,7 +58,7 @@ func (a *alarm) wait(mono int64) bool {
 	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(mono, 1))}
 	err = raw.Control(func(fd uintptr) {
-		// Fails only for a time before 1970's zero, which max excludes.
+		// This fails only for a time before the clock's zero, which max excludes.
 		_ = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
 	})
 	if err != nil {
@@ -73,15 +71,15 @@ func (a *alarm) wait(mono int64) bool {
 
 func (a *alarm) close() { a.file.Close() }
 
-// closeWhen closes the alarm, which ends a wait, when ctx is done; the function returned undoes it.
+// closeWhen closes the alarm when ctx is done, which ends a wait; the returned function undoes it.
 func (a *alarm) closeWhen(ctx context.Context) func() bool { return context.AfterFunc(ctx, a.close) }
 
-// totalRTO reads how many retransmission timeouts a TCP socket had, the handshake's included;
-// -1 where the kernel does not tell (before 6.7).
+// totalRTO returns how many retransmission timeouts a TCP socket had, including the handshake's; -1 if the kernel
+// does not report it (before 6.7).
 func totalRTO(fd int) int {
 	var info unix.TCPInfo
 	size := uint32(unsafe.Sizeof(info))
-	// unix.GetsockoptTCPInfo hides how much of the structure the kernel filled in.
+	// unix.GetsockoptTCPInfo does not return how much of the structure the kernel filled in.
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 || uintptr(size) < unsafe.Offsetof(info.Total_rto)+unsafe.Sizeof(info.Total_rto) {

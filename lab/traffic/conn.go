@@ -14,37 +14,37 @@ import (
 	"weir/experiment/result"
 )
 
-// messageBytes is the size of a request (pull) and of the answer to a push on a persistent
-// connection. They travel against the data, or before it, and are not part of a flow's bytes.
+// messageBytes is the size of a request (pull) and of the answer to a push on a persistent connection. These
+// messages are sent against the direction of the data, or before it, and do not count as a flow's bytes.
 const messageBytes = 64
 
-// notSentLimit bounds what an endless sender has in its socket beyond the congestion window, so
-// that a stopped flow does not go on for seconds with what was already written.
+// notSentLimit limits the unsent data in the socket of an endless sender, so that a stopped flow does not continue
+// for seconds with data that was already written.
 const notSentLimit = 128 << 10
 
 // maxBacklog asks for the longest queue of connections that wait for accept.
 const maxBacklog = 65535
 
-// route is where the connections of a pair of nodes go.
+// route is where the connections of a pair of nodes lead.
 type route struct {
 	client     place
 	dialer     opener
 	listener   *listener
-	pull       bool // the connecting side gets the data
+	pull       bool // the connecting side receives the data
 	persistent bool
 }
 
-// conn is a TCP connection with both its ends. It carries one flow at a time. The side that gets
-// the data closes first: the other knows by that, and not by a message, that all has arrived,
-// and no FIN stands in the data's queue before the data is through.
+// conn is a TCP connection with both its ends. It carries one flow at a time. The receiving side closes first:
+// that informs the other side, without a message, that all data arrived, and no FIN enters the data's queue before
+// all data has left it.
 type conn struct {
 	r     *runner
 	route *route
-	local netip.AddrPort // client's address
+	local netip.AddrPort // the client's address
 
 	client end
 	only   *flow      // the one flow of a connection that is not persistent
-	work   chan *flow // from the client's goroutine to the server's; closed when there is no more
+	work   chan *flow // from the client's goroutine to the server's; closed after the last flow
 
 	mu     sync.Mutex
 	server end
@@ -54,7 +54,7 @@ type conn struct {
 	timer  *time.Timer
 }
 
-// dial connects, and begins f (which may be nil) with the moment just before connect().
+// dial connects, and begins f (which may be nil) at the time just before connect().
 func (r *runner) dial(rt *route, f *flow) (*conn, error) {
 	o, err := rt.dialer.open(r, rt.listener.addr)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *runner) dial(rt *route, f *flow) (*conn, error) {
 	return c, nil
 }
 
-// refused words a failed connection and keeps the first for the run's error.
+// refused wraps the error of a failed connection and keeps the first for the run's error.
 func (r *runner) refused(rt *route, err error) error {
 	err = fmt.Errorf("connect %s (%v) to %v: %w", rt.client.node, r.net.Addr(rt.client.node, rt.client.profile), rt.listener.addr, err)
 	r.mu.Lock()
@@ -88,7 +88,7 @@ func (c *conn) key() result.Key {
 	return result.Key{Proto: unix.IPPROTO_TCP, Src: c.local, Dst: c.route.listener.addr}
 }
 
-// attach returns the connection its server's end and serves it.
+// attach passes the server's end to the connection and serves it.
 func (c *conn) attach(s end) {
 	c.r.met.Add(1)
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *conn) attach(s end) {
 	c.r.spawn(c.serve)
 }
 
-// accepted reports whether the server has its end: the handshake is over.
+// accepted reports whether the server has its end, that is, whether the handshake is over.
 func (c *conn) accepted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,8 +128,8 @@ func (c *conn) serve() {
 	c.server.Close()
 }
 
-// broke ends the connection because the server's side failed. What becomes of the flow is left
-// to the client's side, which fails with it.
+// broke ends the connection because the server's side failed. The flow ends with the client's side, which fails
+// too.
 func (c *conn) broke(err error) {
 	c.mu.Lock()
 	c.cause = err
@@ -137,7 +137,7 @@ func (c *conn) broke(err error) {
 	c.abort()
 }
 
-// reason is why the client's side failed with err: what the server's side met if that was first.
+// reason returns why the client's side failed with err: the server's error if that came first.
 func (c *conn) reason(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *conn) serveFlow(f *flow) error {
 
 // exchange is the client's side of one flow.
 func (c *conn) exchange(f *flow) error {
-	c.work <- f // never waits: the server has taken the one before
+	c.work <- f // never waits: the server has taken the previous flow
 	if k, ok := c.client.(*socket); ok && f.counted && f == c.only {
 		if now, ok := k.connected(c.r.clock); ok {
 			f.wrote(now)
@@ -181,8 +181,7 @@ func (c *conn) exchange(f *flow) error {
 	return discardAll(c.client, messageBytes)
 }
 
-// quit ends the client's side; a cause makes it a reset. It returns the cause, or what went wrong
-// in the end.
+// quit ends the client's side; a cause makes it a reset. It returns the cause, or the error of the orderly end.
 func (c *conn) quit(cause error) error {
 	defer c.leave()
 	close(c.work)
@@ -225,8 +224,7 @@ func (c *conn) send(s end, f *flow) error {
 	return nil
 }
 
-// paced writes at f.rate payload bits per second: every paceStep what has become due, and not every
-// byte by itself as it does.
+// paced returns a writer at f.rate payload bits per second: every paceStep it writes all bytes that are due.
 func (c *conn) paced(s end, f *flow) func([]byte) (int, error) {
 	begin, sent := c.r.clock.now(), int64(0)
 	step := max(1, int64(float64(f.rate)*paceStep.Seconds()/8))
@@ -248,7 +246,7 @@ func (c *conn) paced(s end, f *flow) func([]byte) (int, error) {
 
 const paceStep = 2 * time.Millisecond
 
-// receive counts a flow's bytes as they come.
+// receive counts a flow's bytes as they arrive.
 func (c *conn) receive(s end, f *flow) error {
 	left := f.size
 	for {
@@ -276,7 +274,7 @@ func (c *conn) receive(s end, f *flow) error {
 	}
 }
 
-// stopSending lets the sender of an endless flow end it, and resets it if that takes too long.
+// stopSending makes the sender of an endless flow end it, and resets the connection if that takes too long.
 func (c *conn) stopSending() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +305,7 @@ func (c *conn) abort() {
 	}
 }
 
-// leave is called by each end's goroutine when it is through with the connection.
+// leave is called by each end's goroutine when it no longer uses the connection.
 func (c *conn) leave() {
 	c.mu.Lock()
 	c.ends--
@@ -329,7 +327,7 @@ func (c *conn) leave() {
 	c.r.remove(c)
 }
 
-// timeouts is the number of RTO events of both ends so far; -1: not known.
+// timeouts returns the number of RTO events of both ends so far; -1: not known.
 func (c *conn) timeouts() int {
 	c.mu.Lock()
 	server := c.server

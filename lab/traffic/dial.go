@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialer opens connections of the kernel's TCP. It has sockets ready that are bound to one address of a node. Making a socket needs the
-// node's thread and queues behind others there (p99 7 ms), so sockets are made in batches and
-// ahead of their use: at a flow's start only connect() is left to do.
+// dialer opens connections of the kernel's TCP. It has a stock of sockets that are bound to one address of a node.
+// Opening a socket needs the node's thread and may wait for others there (p99 7 ms). So sockets are opened in
+// batches before they are needed: at a flow's start only connect() remains.
 type dialer struct {
 	net   Net
 	place place
 	addr  netip.Addr
-	batch int // made at a time; refilled when fewer than half are left
+	batch int // sockets opened at once; refilled when fewer than half are left
 
 	mu     sync.Mutex
 	free   []int
@@ -34,7 +34,7 @@ type place struct {
 func (d *dialer) open(r *runner, to netip.AddrPort) (opened, error) {
 	fd, err := d.take(r)
 	if err != nil {
-		r.fail(err) // no descriptors, no namespace: the whole run is in doubt
+		r.fail(err) // no descriptors or no namespace: the whole run is invalid
 		return opened{}, err
 	}
 	r.attempted.Add(1)
@@ -103,7 +103,7 @@ func (d *dialer) fill(n int) error {
 	return err
 }
 
-// make makes n bound sockets in the node's namespace.
+// make opens n bound sockets in the node's namespace.
 func (d *dialer) make(n int) ([]int, error) {
 	var fds []int
 	err := d.net.Enter(d.place.node, func() error {
@@ -113,7 +113,7 @@ func (d *dialer) make(n int) ([]int, error) {
 				return err
 			}
 			fds = append(fds, fd)
-			// The port is left to connect(), which then may use one port to many servers.
+			// connect() chooses the port, and can then use one port for several servers.
 			if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ func (d *dialer) make(n int) ([]int, error) {
 	})
 	if err != nil {
 		closeAll(fds)
-		return nil, fmt.Errorf("make sockets in %s: %w", d.place.node, err)
+		return nil, fmt.Errorf("open sockets in %s: %w", d.place.node, err)
 	}
 	return fds, nil
 }

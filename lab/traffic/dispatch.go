@@ -10,14 +10,14 @@ import (
 	"weir/law"
 )
 
-// startAhead is between the end of the preparations and t = 0.
+// startAhead is the time between the end of the preparations and t = 0.
 const startAhead = 20 * time.Millisecond
 
-// openAhead is how long before its first request a persistent connection is opened, so that the
-// request finds it ready.
+// openAhead is how long before its first request a persistent connection is opened, so that the connection is
+// ready for the request.
 const openAhead = law.Duration(100 * time.Millisecond)
 
-// event is something that starts at a time and is not an open-loop flow on its own connection.
+// event is something that starts at a time, other than an open-loop flow on its own connection.
 type event struct {
 	at  law.Duration
 	run func()
@@ -29,7 +29,7 @@ func (r *runner) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.left.Store(1) // the dispatcher itself, so that an empty schedule ends
+	r.left.Store(1) // counts the dispatcher itself, so that an empty schedule ends
 	routes := make([][]*route, len(r.cfg.Items))
 	for i := range r.cfg.Items {
 		it := &r.cfg.Items[i]
@@ -64,8 +64,8 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-// dispatcher starts flows and events in the order of their times. Connections are opened from
-// here, not from a goroutine of their own, so that a start is as exact as the timer.
+// dispatcher starts flows and events in the order of their times. It opens connections itself, not in other
+// goroutines, so that a start is as exact as the timer.
 type dispatcher struct {
 	r      *runner
 	routes [][]*route
@@ -122,7 +122,7 @@ func (d *dispatcher) flow(w *workload.Flow) {
 	case workload.UDP(&it.Traffic):
 		r.udp.begin(f, int(w.Item), int(w.Pair))
 	case workload.Persistent(&it.Traffic):
-		d.lines[line{w.Item, w.Mouse}] <- f // has room for all its flows
+		d.lines[line{w.Item, w.Mouse}] <- f // has room for all flows of the line
 	default:
 		c, err := r.dial(d.routes[w.Item][w.Pair], f)
 		if err != nil {

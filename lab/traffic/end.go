@@ -6,39 +6,38 @@ import (
 	"net/netip"
 )
 
-// A flow's code does not know whose TCP carries it. What it needs of one are the three interfaces
-// here; kernel sockets (socket.go, dial.go, listen.go) and netstack (foreign.go) have them.
+// The code of a flow does not depend on the TCP implementation. It uses the three interfaces here; kernel sockets
+// (socket.go, dial.go, listen.go) and netstack (foreign.go) implement them.
 
-// end is one end of a TCP connection. One goroutine at a time may read, and one write.
+// end is one end of a TCP connection. At most one goroutine may read, and one write.
 type end interface {
-	// Write waits until all of p is taken. After StopWriting it is os.ErrDeadlineExceeded.
+	// Write waits until all of p is accepted. After StopWriting it returns os.ErrDeadlineExceeded.
 	Write(p []byte) (int, error)
-	// Discard waits for data and throws away at most want bytes of it; io.EOF when the peer has
-	// closed.
+	// Discard waits for data and discards at most want bytes of it; io.EOF when the peer has closed.
 	Discard(want int) (int, error)
-	// StopWriting wakes whoever writes; who will write fails.
+	// StopWriting ends a write in progress; later writes fail.
 	StopWriting()
-	// CloseWrite says that nothing more will be sent.
+	// CloseWrite ends the sending direction (FIN).
 	CloseWrite()
-	// Timeouts is the number of RTO events of this end so far, also after Close; -1: not known.
+	// Timeouts returns the number of RTO events of this end so far, also after Close; -1: not known.
 	Timeouts() int
 	// Close ends the connection in the normal way (FIN).
 	Close()
-	// Abort ends the connection with a reset and wakes whoever reads or writes.
+	// Abort ends the connection with a reset and wakes its reader and writer.
 	Abort()
 }
 
 // opener opens connections from one place.
 type opener interface {
-	// prepare makes ready what n connections need that are opened at once.
+	// prepare gets ready for n connections that are opened at once.
 	prepare(n int) error
-	// open begins a connection and does not wait for the answer. It gives the client's address and
-	// the moment just before the SYN.
+	// open begins a connection without waiting for the answer. It returns the client's address and the time just
+	// before the SYN.
 	open(r *runner, to netip.AddrPort) (opened, error)
 	close()
 }
 
-// opened is a connection's client end, whose SYN is under way.
+// opened is a connection's client end, after its SYN was sent.
 type opened struct {
 	end   end
 	local netip.AddrPort
@@ -47,13 +46,13 @@ type opened struct {
 
 // acceptor accepts connections to one address.
 type acceptor interface {
-	// accept hands over what comes until the acceptor is closed. An error is one of the machine.
+	// accept passes arriving connections to arrived until the acceptor is closed. An error is one of the machine.
 	accept(arrived func(client netip.AddrPort, e end)) error
 	address() netip.AddrPort
 	close()
 }
 
-// newOpener and newAcceptor choose by whose TCP a place has.
+// newOpener and newAcceptor select the implementation by the TCP of a place.
 func newOpener(net Net, p place, addr netip.Addr) opener {
 	if guest := net.Guest(p.node, p.profile); guest != nil {
 		return &foreignOpener{guest: guest}
@@ -68,7 +67,7 @@ func newAcceptor(net Net, p place, addr netip.AddrPort) (acceptor, error) {
 	return newKernelAcceptor(net, p.node, addr)
 }
 
-// discardAll throws away exactly n bytes.
+// discardAll discards exactly n bytes.
 func discardAll(e end, n int) error {
 	for n > 0 {
 		got, err := e.Discard(n)
@@ -80,7 +79,7 @@ func discardAll(e end, n int) error {
 	return nil
 }
 
-// drain throws data away until the peer closes.
+// drain discards data until the peer closes.
 func drain(e end) error {
 	for {
 		if _, err := e.Discard(maxRead); err != nil {

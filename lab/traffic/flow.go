@@ -7,33 +7,33 @@ import (
 	"weir/experiment/result"
 )
 
-// flow is one flow, or one request, from its start to its end. Times are of CLOCK_MONOTONIC, ns.
+// flow is one flow, or one request, from its start to its end. Times are CLOCK_MONOTONIC, ns.
 type flow struct {
 	r    *runner
 	size int64 // 0: endless
 	rate int64 // bit/s, 0: unpaced
-	stop int64 // 0: only the run's end stops it
+	stop int64 // 0: only at the run's end
 	give int64 // aborted this long after its start; 0: never
-	// counted is true when the run waits for this flow by itself (open loop).
+	// counted is true when the run waits for this flow itself (open loop).
 	counted bool
 
 	mu    sync.Mutex
 	by    carrier
 	timer *time.Timer
-	limit int64 // when the timer ends it; 0: only the run's end
+	limit int64 // when the timer ends it; 0: only at the run's end
 	ended bool
 	res   result.Flow
 }
 
-// carrier is what a flow's bytes travel by.
+// carrier is what transports a flow's bytes: a connection, or a pair of UDP sockets.
 type carrier interface {
 	key() result.Key
-	stopSending() // the flow was stopped as planned
-	abort()       // the flow was given up
+	stopSending() // called when the flow is stopped as planned
+	abort()       // called when the flow is given up
 }
 
-// begin says that the flow starts now on c and sets the timer that ends it. A flow that has
-// begun, and goes on by another carrier, keeps its start.
+// begin records that the flow starts now on c, and sets the timer that ends it. A flow that has begun, and
+// continues on another carrier, keeps its start.
 func (f *flow) begin(c carrier, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,8 @@ func (f *flow) begin(c carrier, now int64) {
 	}
 }
 
-// wrote says that the connecting program is about to write its first byte. A connection that is opened again keeps it.
+// wrote records that the connecting program is about to write its first byte. A connection that is opened again
+// keeps the first time.
 func (f *flow) wrote(now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +68,7 @@ func (f *flow) wrote(now int64) {
 	}
 }
 
-// expire ends the flow at its stop or when it is given up.
+// expire ends the flow at its stop, or when it is given up.
 func (f *flow) expire(at int64) {
 	f.mu.Lock()
 	by := f.by
@@ -83,8 +84,8 @@ func (f *flow) expire(at int64) {
 	}
 }
 
-// finish ends a flow that goes on at the end of the run. One whose time was over before ends then: the machine kept its
-// timer waiting.
+// finish ends a flow that still runs at the end of the run. If its time was over before, it ends then: the machine
+// delayed its timer.
 func (f *flow) finish(planned bool, now int64) {
 	f.mu.Lock()
 	limit := f.limit
@@ -96,14 +97,14 @@ func (f *flow) finish(planned bool, now int64) {
 	f.end(planned && f.size == 0, now)
 }
 
-// untouched tells that the flow goes on and nothing of it has been received.
+// untouched reports that the flow still runs and nothing of it has been received.
 func (f *flow) untouched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.ended && f.res.Bytes == 0
 }
 
-// received notes n bytes that the receiving program got; true when the flow is complete.
+// received counts n bytes that the receiving program got; true when the flow is complete.
 func (f *flow) received(n int, now int64) bool {
 	f.mu.Lock()
 	if f.ended || (f.stop > 0 && now >= f.stop) {
@@ -125,7 +126,7 @@ func (f *flow) received(n int, now int64) bool {
 	return complete
 }
 
-// end ends the flow once; false when it had ended before.
+// end ends the flow once; false if it had ended before.
 func (f *flow) end(done bool, now int64) bool {
 	f.mu.Lock()
 	if f.ended {
@@ -152,7 +153,7 @@ func (f *flow) hasEnded() bool {
 	return f.ended
 }
 
-// addTimeouts notes n RTO events of a connection that carried the flow; -1: not known.
+// addTimeouts adds n RTO events of a connection that carried the flow; -1: not known.
 func (f *flow) addTimeouts(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

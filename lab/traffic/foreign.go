@@ -13,7 +13,7 @@ import (
 // foreignOpener opens connections of a guest whose TCP is netstack.
 type foreignOpener struct{ guest *netstack.Guest }
 
-func (o *foreignOpener) prepare(int) error { return nil } // there is nothing to queue for
+func (o *foreignOpener) prepare(int) error { return nil } // there is no queue for sockets
 func (o *foreignOpener) close()            {}
 
 func (o *foreignOpener) open(r *runner, to netip.AddrPort) (opened, error) {
@@ -67,5 +67,5 @@ func (d foreignDatagrams) send(p []byte)                  { d.Send(p) }
 func (d foreignDatagrams) receive() (int, bool)           { return d.Receive() }
 func (d foreignDatagrams) close()                         { d.Close() }
 
-// errForeign is for what is done with the kernel's sockets only.
-var errForeign = errors.New("its TCP is netstack, and this is done with Linux guests only: leave guests.stack at linux")
+// errForeign is the error of functions that use the kernel's sockets only.
+var errForeign = errors.New("its TCP is netstack, but this works with Linux guests only: set guests.stack to linux")

@@ -60,7 +60,7 @@ func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs ma
 			Ifindex: link.Attrs().Index, MAC: link.Attrs().HardwareAddr, MTU: 1500, Queue: queue, Addr: addr,
 			Next: func(a netip.Addr) (net.HardwareAddr, bool) { mac, ok := macs[a]; return mac, ok },
 			Settings: netstack.Settings{
-				CC: "reno", InitialWindow: 10, RTOMin: 200 * time.Millisecond, InitialRTO: time.Second, SACK: true, // its cubic may stop for good
+				CC: "reno", InitialWindow: 10, RTOMin: 200 * time.Millisecond, InitialRTO: time.Second, SACK: true, // its cubic may stop permanently
 			},
 		})
 		if err != nil {
@@ -68,7 +68,7 @@ func (n *pairNet) setUpForeign(t testing.TB, node string, rate law.Rate, macs ma
 		}
 		n.guests[node] = g
 		t.Cleanup(func() {
-			// Frames lost since the last run are of no run.
+			// Frames lost since the last run belong to no run.
 			if trouble, err := g.Trouble(); trouble.Stuck > 0 || err != nil {
 				t.Errorf("%s: %+v, %v", node, trouble, err)
 			}
@@ -116,8 +116,8 @@ func everyTCP(t *testing.T, rate law.Rate, test func(t *testing.T, n *pairNet)) 
 	}
 }
 
-// everyTCPAtOnce is everyTCP side by side: for tests that wait and send next to nothing. Netstack loses frames where this
-// process has no time to read them.
+// everyTCPAtOnce is everyTCP in parallel: for tests that wait and send almost nothing. Netstack loses frames if
+// this process has no time to read them.
 func everyTCPAtOnce(t *testing.T, rate law.Rate, test func(t *testing.T, n *pairNet)) {
 	for _, p := range pairsOfTCPs {
 		t.Run(p.name, func(t *testing.T) {
@@ -127,7 +127,8 @@ func everyTCPAtOnce(t *testing.T, rate law.Rate, test func(t *testing.T, n *pair
 	}
 }
 
-// untilWhole runs a test with netstack at these nodes, each time on a new network, until none of its runs is void (see checkWhole); five times at most.
+// untilWhole runs a test with netstack at these nodes, each time on a new network, until none of its runs is void
+// (see checkWhole); five times at most.
 func untilWhole(t *testing.T, rate law.Rate, nodes []string, test func(t *testing.T, n *pairNet)) {
 	t.Helper()
 	const tries = 5
@@ -147,10 +148,10 @@ func untilWhole(t *testing.T, rate law.Rate, nodes []string, test func(t *testin
 	t.Fatalf("each of %d tries was void", tries)
 }
 
-// voidRun says why a run shows nothing; checkWhole panics with it, so that the test looks no further.
+// voidRun is the reason why a run is void; checkWhole panics with it, which ends the test's function.
 type voidRun string
 
-// whyVoid calls f and says why a run in it was void; empty if none was.
+// whyVoid calls f and returns why a run in it was void; empty if none was.
 func whyVoid(f func()) (why string) {
 	defer func() {
 		switch r := recover().(type) {
@@ -165,8 +166,8 @@ func whyVoid(f func()) (why string) {
 	return ""
 }
 
-// checkWhole is called after each run, before its results are looked at. A run is void when this process had no time to
-// read frames that came for netstack, for the test would tell of the machine and not of the traffic.
+// checkWhole is called after each run, before its results are checked. A run is void when this process had no time
+// to read frames for netstack: the test would check the machine and not the traffic.
 func (n *pairNet) checkWhole(t testing.TB) {
 	t.Helper()
 	for node, g := range n.guests {
@@ -183,7 +184,7 @@ func (n *pairNet) checkWhole(t testing.TB) {
 	}
 }
 
-// item is traffic between the TCPs that n is about.
+// item returns traffic between the TCPs that n is about.
 func (n *pairNet) item(t experiment.Traffic) experiment.Item {
 	return experiment.Item{Traffic: t, Profile: n.profile()}
 }

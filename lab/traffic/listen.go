@@ -14,16 +14,15 @@ import (
 // Port is the TCP port that receives connections on every node.
 const Port = 5001
 
-// listener accepts the connections to one address of a node and brings each together with the
-// conn whose client end it belongs to. The two are matched by the client's address, so nothing
-// has to be said inside the data.
+// listener accepts the connections to one address of a node and passes each to the conn with its client end. It
+// matches them by the client's address, so the data needs no identification.
 type listener struct {
 	acceptor
 	addr netip.AddrPort
 
 	mu       sync.Mutex
 	expected map[netip.AddrPort]*conn // by the client's address: connected, not yet accepted
-	early    map[netip.AddrPort]end   // accepted before the client could say so
+	early    map[netip.AddrPort]end   // accepted before the client had registered
 	closed   bool
 }
 
@@ -50,7 +49,7 @@ func (l *listener) arrived(client netip.AddrPort, e end) {
 		e.Close()
 	case c == nil:
 		if old := l.early[client]; old != nil {
-			old.Close() // of a client that gave up before it was expected
+			old.Close() // of a client that gave up before it registered
 		}
 		l.early[client] = e
 	default:
@@ -62,7 +61,7 @@ func (l *listener) arrived(client netip.AddrPort, e end) {
 	}
 }
 
-// expect tells the listener whose connection will come, or has come, from c's client address.
+// expect registers a conn whose connection will arrive, or has arrived, from c's client address.
 func (l *listener) expect(c *conn) {
 	l.mu.Lock()
 	e := l.early[c.local]
@@ -118,7 +117,7 @@ func newKernelAcceptor(net Net, node string, addr netip.AddrPort) (*kernelAccept
 		if err := unix.Bind(fd, sockaddr(addr)); err != nil {
 			return err
 		}
-		return unix.Listen(fd, maxBacklog) // the kernel cuts it to somaxconn
+		return unix.Listen(fd, maxBacklog) // the kernel limits it to somaxconn
 	})
 	if err == nil {
 		addr, err = localAddr(fd)
@@ -146,7 +145,7 @@ func (a *kernelAcceptor) close()                  { a.file.Close() }
 // accept is acceptor.accept.
 func (a *kernelAcceptor) accept(arrived func(client netip.AddrPort, e end)) error {
 	var fatal error
-	// The only error of Read says that the file is closed.
+	// The only error of Read means that the file is closed.
 	_ = a.raw.Read(func(fd uintptr) bool {
 		for {
 			accepted, sa, err := unix.Accept4(int(fd), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)

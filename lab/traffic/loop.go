@@ -11,18 +11,17 @@ import (
 	"weir/law"
 )
 
-// failurePause is how long a closed loop waits after a request that failed before its time, so
-// that a server that refuses is not asked as fast as it can refuse.
+// failurePause is how long a closed loop waits after a request that failed early, so that it does not flood a
+// server that refuses.
 const failurePause = 10 * time.Millisecond
 
-// single does f on a connection of its own, c, which has just been dialled for it. It waits until
-// both have ended; false when the flow failed.
+// single carries f on its own connection c, which has just been dialled for it. It waits until both have ended;
+// false when the flow failed.
 //
-// A connection that is reset before anything came through is opened once more, as part of the
-// same flow. No network resets connections: Linux does (seen on 6.18, one connection in 10^5),
-// when the handshake's last packet and the first data meet on two processors. While the open
-// socket takes the half-open one's place in the hash table, a lookup finds neither, and the data
-// is answered with a reset.
+// A connection that is reset before any data arrived is opened once more, as part of the same flow. The network
+// resets no connections, but Linux does (seen on 6.18, one connection in 10^5), when the handshake's last packet
+// and the first data are processed on two processors at once. While the open socket replaces the half-open one in
+// the hash table, a lookup finds neither, and the kernel answers the data with a reset.
 func (r *runner) single(c *conn, f *flow) bool {
 	err := c.quit(c.exchange(f))
 	if errors.Is(err, unix.ECONNRESET) && f.untouched() {
@@ -84,7 +83,7 @@ func (s *session) close() {
 // line is a persistent connection of open-loop flows.
 type line struct{ item, mouse int32 }
 
-// persistentLines makes the channels to the persistent connections and the events that open them.
+// persistentLines returns the channels to the persistent connections and the events that open them.
 func (r *runner) persistentLines(routes [][]*route) (map[line]chan *flow, []event) {
 	type use struct {
 		first law.Duration
@@ -128,7 +127,7 @@ func (s *session) serve(flows <-chan *flow) {
 	}
 }
 
-// loopEvents makes the events that start the connections of the closed loops.
+// loopEvents returns the events that start the connections of the closed loops.
 func (r *runner) loopEvents(routes [][]*route) []event {
 	var events []event
 	for i := range r.work.Loops {
@@ -147,7 +146,7 @@ func (r *runner) loopEvents(routes [][]*route) []event {
 	return events
 }
 
-// loop is a closed loop under way.
+// loop is a closed loop in progress.
 type loop struct {
 	r *runner
 	*workload.Loop
@@ -155,7 +154,7 @@ type loop struct {
 	taken atomic.Int64 // requests
 }
 
-// connection does requests, one after the other, until there are no more.
+// connection carries requests, one after the other, until there are no more.
 func (l *loop) connection(n int) {
 	s := &session{r: l.r, route: l.route}
 	defer s.close()

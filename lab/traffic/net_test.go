@@ -18,9 +18,8 @@ import (
 	"weir/law"
 )
 
-// pairNet is two nodes, "a" and "b", each in a namespace of its own, joined by one veth. The
-// namespaces have no name and live as long as the threads that are in them, so nothing can be
-// left behind, even when the test is killed.
+// pairNet is two nodes, "a" and "b", each in its own namespace, connected by one veth. The namespaces have no name
+// and end with the threads in them, so nothing is left, even when the test is killed.
 type pairNet struct {
 	nodes  map[string]*testnet.Namespace
 	guests map[string]*netstack.Guest // by node, for the profile foreign
@@ -54,8 +53,8 @@ func (n *pairNet) Enter(node string, f func() error) error {
 	return ns.Enter(f)
 }
 
-// newPair builds the network. With a rate both ends are shaped to it, with a queue that drops nothing: a drop at the
-// sender's own interface is no loss to Linux TCP but an error it retries after 200 ms.
+// newPair builds the network. With a rate both ends are shaped to it, with a queue that drops nothing. A drop at
+// the sender's own interface is not a loss for Linux TCP: it is an error, and TCP retries after 200 ms.
 func newPair(t testing.TB, rate law.Rate) *pairNet {
 	t.Helper()
 	n := &pairNet{nodes: map[string]*testnet.Namespace{"a": testnet.NewNamespace(t), "b": testnet.NewNamespace(t)}}
@@ -125,8 +124,8 @@ func offloadsOff(name string) error {
 	})
 }
 
-// settle makes an interface send at once. One whose far end came up later may drop for a second,
-// until the kernel looks at it of its own accord.
+// settle makes an interface send at once. An interface whose far end came up later may drop for a second, until
+// the kernel checks it.
 func settle(name string) error {
 	e, err := nic.Open()
 	if err != nil {
@@ -137,7 +136,7 @@ func settle(name string) error {
 	return err
 }
 
-// config is a Config with the given traffic, whose empty Pairs become a -> b.
+// config is a Config with the given traffic; empty Pairs become a -> b.
 func config(duration time.Duration, items ...experiment.Item) *experiment.Config {
 	for i := range items {
 		if items[i].Name == "" {
@@ -157,10 +156,11 @@ func item(t experiment.Traffic) experiment.Item { return experiment.Item{Traffic
 
 func ms(n float64) law.Duration { return law.Duration(n * 1e6) }
 
-// longEnough is the length of runs that end when their flows do, on however slow a machine.
+// longEnough is the duration of runs that end when their flows do, on any machine.
 const longEnough = 2 * time.Minute
 
-// run runs the traffic and fails the test on an error. It does not return from a run that is void (see checkWhole).
+// run runs the traffic and fails the test on an error. It does not return from a run that is void (see
+// checkWhole).
 func run(t testing.TB, n *pairNet, cfg *experiment.Config) *traffic.Outcome {
 	t.Helper()
 	out, err := traffic.Run(context.Background(), n, cfg, 1, traffic.Options{})

@@ -9,15 +9,15 @@ import (
 	"weir/experiment/workload"
 )
 
-// maxBatch bounds the sockets that are made ahead for one address.
+// maxBatch limits the sockets that are opened in advance for one address.
 const maxBatch = 128
 
-// sysctls that thousands of connections need, set in every node that connects or accepts:
+// sysctls returns the settings that thousands of connections need, in every node that connects or accepts:
 //
 //   - room for all connections of a burst that wait for accept;
 //   - 55,000 client ports for each server address, and a port in TIME_WAIT may be used again
-//     after 1 s (the timestamps keep the connections apart). The side that gets the data closes
-//     first and so has the TIME_WAIT: a pair can then do 126,000 connections in a minute.
+//     after 1 s (the timestamps separate the connections). The receiving side closes
+//     first and so has the TIME_WAIT: a pair can then open 126,000 connections in a minute.
 func sysctls() [][2]string {
 	return [][2]string{
 		{"core/somaxconn", "65535"},
@@ -27,7 +27,7 @@ func sysctls() [][2]string {
 	}
 }
 
-// prepare opens listeners and makes sockets wherever the traffic will need them.
+// prepare opens listeners and sockets wherever the traffic needs them.
 func (r *runner) prepare() error {
 	tuned := map[string]bool{}
 	wanted := map[place]int{} // connections of an address that may be opened at once
@@ -114,7 +114,7 @@ func (r *runner) openDialer(p place) error {
 	return nil
 }
 
-// route is how the connections of a pair go.
+// route returns the route of a pair's connections.
 func (r *runner) route(it *experiment.Item, pair int) *route {
 	client, server := workload.Ends(&it.Traffic, it.Pairs[pair])
 	from := place{client, it.Profile}

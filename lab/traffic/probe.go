@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pings is how many round trips RTT takes its median of, after some that warm everything up.
+// pings is the number of round trips whose median RTT returns, after some to warm up.
 const (
 	pings       = 101
 	warmUpPings = 10
 	pingLimit   = 20 * time.Second // for all of them, on a busy machine
 )
 
-// RTT measures the round trip between two nodes on the idle network: the median of 1-byte
-// ping-pongs over TCP. It includes what waking the two programs costs.
+// RTT measures the round trip between two nodes on the idle network: the median of 1-byte ping-pongs over TCP. It
+// includes the time to wake the two programs.
 func RTT(ctx context.Context, net Net, src, dst string, profile int) (time.Duration, error) {
 	rtt, err := rttOf(ctx, net, src, dst, profile)
 	if err != nil {
@@ -51,7 +51,7 @@ func rttOf(ctx context.Context, net Net, src, dst string, profile int) (time.Dur
 	defer servers.Wait()
 	defer a.close()
 	servers.Go(func() {
-		// What goes wrong here, the client sees as well.
+		// The client sees errors of this side as well.
 		_ = a.accept(func(_ netip.AddrPort, e end) { servers.Go(func() { echo(ctx, e) }) })
 	})
 	client, err := o.open(&runner{clock: newClock(), fail: func(error) {}}, a.address())
@@ -68,7 +68,7 @@ func rttOf(ctx context.Context, net Net, src, dst string, profile int) (time.Dur
 	return rtt, err
 }
 
-// echo answers every byte until the peer has closed, or for as long as all may take.
+// echo answers every byte until the peer has closed, or the time limit of the measurement.
 func echo(ctx context.Context, e end) {
 	defer e.Close()
 	defer context.AfterFunc(ctx, e.Abort)()
@@ -104,7 +104,7 @@ func pingPong(client end) (time.Duration, error) {
 	return times[len(times)/2], nil
 }
 
-// openSocket makes a socket of the kernel bound to any port of a node's address.
+// openSocket opens a socket of the kernel bound to any port of a node's address.
 func openSocket(net Net, p place, socket func() (int, error)) (int, error) {
 	addr, err := addressOf(net, p)
 	if err != nil {
@@ -128,7 +128,7 @@ func openSocket(net Net, p place, socket func() (int, error)) (int, error) {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return -1, fmt.Errorf("make a socket in %s: %w", p.node, err)
+		return -1, fmt.Errorf("open a socket in %s: %w", p.node, err)
 	}
 	return fd, nil
 }
@@ -139,19 +139,19 @@ func newUDP() (int, error) {
 
 // Sample is one round trip that Probe measured.
 type Sample struct {
-	At  int64         // CLOCK_MONOTONIC when it was sent, ns
-	RTT time.Duration // 0: no answer came
+	At  int64         // CLOCK_MONOTONIC of sending, ns
+	RTT time.Duration // 0: no answer
 }
 
-// probeBytes is the payload of a probe: a frame of 58 B, too small to be felt by the queues.
+// probeBytes is the payload of a probe: a frame of 58 B, too small to affect the queues.
 const probeBytes = 16
 
 // probeTail is how long Probe waits for the last answers.
 const probeTail = 300 * time.Millisecond
 
-// Probe sends a small UDP packet from src to dst every so often until ctx is done, and measures
-// how long its echo takes. Under load this sees the queues on the way there and back. Each probe
-// is sent at its time whether or not the one before came back.
+// Probe sends a small UDP packet from src to dst at this interval until ctx is done, and measures the time until
+// its echo. Under load this includes the queues in both directions. Each probe is sent at its time, whether or not
+// the previous one was answered.
 func Probe(ctx context.Context, net Net, src, dst string, profile int, every time.Duration) ([]Sample, error) {
 	p, err := newProber(net, src, dst, profile)
 	if err != nil {
@@ -219,7 +219,7 @@ func (p *prober) send() error {
 	return err
 }
 
-// answer is the far side's echo.
+// answer echoes probes at the far side.
 func (p *prober) answer() {
 	b := make([]byte, probeBytes)
 	for {
@@ -233,7 +233,7 @@ func (p *prober) answer() {
 	}
 }
 
-// collect notes the answers.
+// collect records the answers.
 func (p *prober) collect() {
 	defer p.collected.Done()
 	b := make([]byte, probeBytes)

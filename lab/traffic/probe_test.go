@@ -34,7 +34,7 @@ func TestProbe(t *testing.T) {
 	n := newPair(t, 0)
 	const every, wanted, rounds = 2 * time.Millisecond, 50, 20
 	answered := 0
-	for round := 1; answered < wanted; round++ { // a machine that keeps this process waiting sends few
+	for round := 1; answered < wanted; round++ { // a machine that delays this process sends few
 		if round > rounds {
 			t.Fatalf("%d probes came back in %d rounds, want %d", answered, rounds, wanted)
 		}
@@ -48,8 +48,8 @@ func TestProbe(t *testing.T) {
 		if most := int(time.Since(start)/every) + 1; len(samples) > most {
 			t.Errorf("%d samples, one every %v: want %d at most", len(samples), every, most)
 		}
-		// Probe waits for the last answers for 300 ms, and the machine may keep them longer. But when the answer to a
-		// probe came that was sent so much later, none may be missing.
+		// Probe waits 300 ms for the last answers, and the machine may delay them longer. But if the answer to a
+		// much later probe came, none may be missing.
 		last := slices.IndexFunc(samples, func(s traffic.Sample) bool { return s.RTT <= 0 })
 		if last < 0 {
 			last = len(samples)
@@ -66,7 +66,7 @@ func TestProbe(t *testing.T) {
 
 func TestProbeRefusesNetstack(t *testing.T) {
 	n := newMixedPair(t, 0, "b")
-	if _, err := traffic.Probe(t.Context(), n, "a", "b", foreign, time.Millisecond); err == nil || !strings.Contains(err.Error(), "leave guests.stack at linux") {
+	if _, err := traffic.Probe(t.Context(), n, "a", "b", foreign, time.Millisecond); err == nil || !strings.Contains(err.Error(), "set guests.stack to linux") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -23,7 +23,7 @@ type runner struct {
 	work    *workload.Workload
 	options Options
 	drain   time.Duration
-	bin     int64 // of delivered bytes, ns
+	bin     int64 // bin width of delivered bytes, ns
 	zeros   []byte
 	clock   clock
 	t0      int64
@@ -32,7 +32,7 @@ type runner struct {
 
 	dialers   map[place]opener
 	listeners map[place]*listener
-	order     []place // of dialers and listeners: the order they were needed in
+	order     []place // of dialers and listeners: the order in which they were needed
 	udp       *udpEngine
 
 	// Everything the run starts is in tasks; release waits for it.
@@ -47,10 +47,10 @@ type runner struct {
 	mu           sync.Mutex
 	over         bool // nothing may start any more
 	conns        map[*conn]struct{}
-	quiet        chan struct{} // closed when over and no connection is left
+	quiet        chan struct{} // closed when over is set and no connection is left
 	flows        []*flow
 	firstRefusal error
-	errs         map[string]int // what flows failed of, and how many
+	errs         map[string]int // causes of failed flows, and how many
 }
 
 func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Options) *runner {
@@ -70,7 +70,7 @@ func newRunner(net Net, cfg *experiment.Config, work *workload.Workload, o Optio
 	return r
 }
 
-// spawn runs f as a task of the run. It may be called before the run begins and from tasks.
+// spawn runs f as a task of the run. It may be called before the run begins, and from tasks.
 func (r *runner) spawn(f func()) {
 	r.tasks.Add(1)
 	go func() {
@@ -108,7 +108,7 @@ func (r *runner) isOver() bool {
 	return r.over
 }
 
-// newFlow makes the record of a flow that is about to start.
+// newFlow returns the record of a flow that is about to start.
 func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 	it := &r.cfg.Items[item]
 	p := it.Pairs[pair]
@@ -119,12 +119,12 @@ func (r *runner) newFlow(item, pair, mouse, epoch int, size int64) *flow {
 		Start: time.Duration(r.clock.now() - r.t0), Timeouts: -1,
 	}
 	if !workload.UDP(&it.Traffic) {
-		f.res.Opening = result.NeverOpened // until it does
+		f.res.Opening = result.NeverOpened // until it opens
 	}
 	return f
 }
 
-// admit takes a flow into the run; false when the run is over.
+// admit registers a flow; false when the run is over.
 func (r *runner) admit(f *flow) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +135,8 @@ func (r *runner) admit(f *flow) bool {
 	return true
 }
 
-// flowFailed ends a flow that its connection failed. Without effect on a flow that has ended:
-// its end is what broke the connection.
+// flowFailed ends a flow because its connection failed. It has no effect on a flow that has ended: then the flow's
+// end broke the connection.
 func (r *runner) flowFailed(f *flow, err error) {
 	if !f.end(false, r.clock.now()) || errors.Is(err, errOver) {
 		return
@@ -158,15 +158,15 @@ func (r *runner) flowEnded(f *flow) {
 	}
 }
 
-// oneLess says that one thing the run waits for has ended.
+// oneLess records that one thing that the run waits for has ended.
 func (r *runner) oneLess() {
 	if r.left.Add(-1) == 0 {
 		close(r.allEnded)
 	}
 }
 
-// finish ends whatever still goes on: at Duration and on cancellation at once, otherwise after
-// the connections have closed by themselves.
+// finish ends everything that still runs: at Duration and on cancellation at once, otherwise after the connections
+// have closed by themselves.
 func (r *runner) finish(ctx context.Context) {
 	now := r.clock.now()
 	end := r.t0 + int64(r.cfg.Duration)
@@ -219,7 +219,7 @@ func (r *runner) release() {
 	}
 }
 
-// addressOf is Net.Addr, checked.
+// addressOf is Net.Addr with a check.
 func addressOf(net Net, p place) (netip.Addr, error) {
 	a := net.Addr(p.node, p.profile)
 	if !a.Is4() {
@@ -228,7 +228,7 @@ func addressOf(net Net, p place) (netip.Addr, error) {
 	return a, nil
 }
 
-// note keeps what could not be set, once.
+// note records a setting that could not be made, once.
 func (r *runner) note(text string) {
 	if !slices.Contains(r.unmet, text) {
 		r.unmet = append(r.unmet, text)

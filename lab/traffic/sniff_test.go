@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sniff watches the TCP packets at a node's interface. The function returned stops it and gives
-// how many different payload bytes went into the node and out of it, and the time from its first
-// packet to the last data into it.
+// sniff records the TCP packets at a node's interface. The returned function stops it and returns how many
+// different payload bytes entered and left the node, and the time from its first packet to the last data that
+// entered.
 func sniff(t *testing.T, n *pairNet, node string) func() (in, out int64, span time.Duration) {
 	t.Helper()
 	fd := -1
@@ -62,11 +62,11 @@ type stream struct {
 type watch struct {
 	first      map[stream]uint32 // sequence number of the first data byte
 	most       map[stream]uint32 // payload up to the highest sequence number seen
-	into       map[stream]bool   // the node
+	into       map[stream]bool   // whether the direction is into the node
 	begin, end int64
 }
 
-// packet notes an IPv4 packet of TCP.
+// packet records an IPv4 packet of TCP.
 func (w *watch) packet(ip []byte, incoming bool, at int64) {
 	header := int(ip[0]&15) * 4
 	tcp := ip[header:]

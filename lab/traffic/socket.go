@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is one end of a TCP connection of the kernel, served by Go's poller.
+// socket is one end of a TCP connection of the kernel, through Go's poller.
 //
-// A socket belongs for ever to the network namespace it was made in, and can be used from any
-// thread. Received bytes are thrown away in the kernel (MSG_TRUNC): the programs count them, and
-// neither a buffer nor a copy is needed.
+// A socket belongs permanently to the network namespace where it was opened, and can be used from any thread. The
+// kernel discards received bytes (MSG_TRUNC): the programs only count them, so no buffer and no copy is needed.
 type socket struct {
 	file *os.File
 	raw  syscall.RawConn
-	rtos atomic.Int32 // as last seen
+	rtos atomic.Int32 // last known value
 
-	// discard's arguments and results; kept here so that a read allocates nothing.
+	// discard's arguments and results; fields, so that a read allocates nothing.
 	want    int
 	got     int
 	readErr error
 	reader  func(fd uintptr) bool
 }
 
-// newSocket takes over fd, which must be non-blocking and connected or connecting.
+// newSocket takes ownership of fd, which must be non-blocking and connected or connecting.
 func newSocket(fd int) (*socket, error) {
 	file := os.NewFile(uintptr(fd), "tcp")
 	raw, err := file.SyscallConn()
@@ -59,11 +58,11 @@ func (s *socket) tryDiscard(fd uintptr) bool {
 	}
 }
 
-// connected waits until the connection stands and gives the time then: what a program that writes waits for. Not ok: it
-// failed, or a SYN was lost, so that the time says nothing of the program.
+// connected waits until the connection is open and returns that time, the earliest for a first write. Not ok: it
+// failed, or a SYN was lost, so that the time is not the program's.
 func (s *socket) connected(c clock) (now int64, ok bool) {
 	err := s.raw.Write(func(fd uintptr) bool {
-		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, fd, 0, 0, 0, 0, 0) // no byte: it only waits
+		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, fd, 0, 0, 0, 0, 0) // sends no byte: it only waits
 		return errno != unix.EAGAIN
 	})
 	return c.now(), err == nil && s.Timeouts() == 0
@@ -74,12 +73,12 @@ func (s *socket) Write(p []byte) (int, error) { return s.file.Write(p) }
 
 // StopWriting is end.StopWriting.
 func (s *socket) StopWriting() {
-	// The past: whoever writes, or will, is woken. It fails only if the socket is closed.
+	// A time in the past: it wakes a writer, and later writes fail. It fails only if the socket is closed.
 	_ = s.file.SetWriteDeadline(time.Unix(1, 0))
 }
 
-// limitUnsent bounds what the kernel takes beyond what it has sent. It is an optimisation: without
-// it a stopped flow drains longer.
+// limitUnsent limits the data that the kernel accepts beyond what it has sent. It is an optimisation: without it a
+// stopped flow takes longer to drain.
 func (s *socket) limitUnsent(bytes int) {
 	s.control(func(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes) })
 }
@@ -96,9 +95,9 @@ func (s *socket) Discard(want int) (int, error) {
 	return s.got, s.readErr
 }
 
-// control runs f on the descriptor; nothing happens once the socket is closed.
+// control runs f on the descriptor; it does nothing once the socket is closed.
 func (s *socket) control(f func(fd int)) {
-	// The only error says that the socket is closed.
+	// The only error means that the socket is closed.
 	_ = s.raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
@@ -131,17 +130,17 @@ func lingerZero(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}) // cannot fail on a socket
 }
 
-// maxRead bounds one discarding read: far above any receive buffer.
+// maxRead limits one discarding read: far above any receive buffer.
 const maxRead = 1 << 30
 
-// newTCP makes a non-blocking TCP socket in the namespace of the calling thread.
+// newTCP opens a non-blocking TCP socket in the namespace of the calling thread.
 func newTCP() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
 		return -1, err
 	}
-	// Nagle's algorithm would hold the last part of a flow back until all before it is
-	// acknowledged; servers of short transfers turn it off, too.
+	// Nagle's algorithm would delay the last part of a flow until everything before it is acknowledged; servers of
+	// short transfers turn it off, too.
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		unix.Close(fd)
 		return -1, err
@@ -161,7 +160,7 @@ func addrPort(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
 }
 
-// localAddr is the address a socket is bound to.
+// localAddr returns the address that a socket is bound to.
 func localAddr(fd int) (netip.AddrPort, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {

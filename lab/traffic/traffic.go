@@ -1,6 +1,5 @@
-// Package traffic makes the traffic of a run on real TCP and times it. Client and server of
-// every flow live in this one process; their sockets are made inside the nodes' network
-// namespaces.
+// Package traffic generates the traffic of a run on real TCP and measures its times. Client and server of every
+// flow run in this one process; their sockets are opened in the nodes' network namespaces.
 //
 //	traffic.go   Run: from the schedule to the finished flows
 //	runner.go    what the parts of a run share
@@ -8,19 +7,19 @@
 //	loop.go      closed loops and persistent connections
 //	flow.go      one flow: its bytes, its end
 //	conn.go      one TCP connection, both ends
-//	end.go       what a flow needs of a TCP, whose ever it is
-//	dial.go      the kernel's: sockets made ahead;  listen.go  servers;  socket.go  one end
+//	end.go       what a flow needs of any TCP
+//	dial.go      the kernel's: sockets opened in advance;  listen.go  servers;  socket.go  one end
 //	foreign.go   netstack's
 //	udp.go       UDP at a constant rate
 //	clock.go     CLOCK_MONOTONIC and exact waiting
-//	prepare.go   what the nodes' namespaces need
+//	prepare.go   settings of the nodes' namespaces
 //	probe.go     round-trip times, idle (RTT) and under load (Probe)
 //
-// What is on the wire: a push is exactly `size` bytes from the connecting side, a pull a request
-// of 64 B and exactly `size` bytes back. A push on a persistent connection is answered with 64 B.
+// On the line, a push is exactly `size` bytes from the connecting side; a pull is a request of 64 B and exactly
+// `size` bytes back. A push on a persistent connection is answered with 64 B.
 //
-// What is timed: a flow starts just before connect(), on a persistent connection just before its
-// first byte is written, and is complete when the receiving program has its last byte.
+// A flow starts just before connect(), on a persistent connection just before its first byte is written. It is
+// complete when the receiving program has its last byte.
 package traffic
 
 import (
@@ -41,43 +40,41 @@ import (
 
 // Net is the network that the traffic crosses.
 type Net interface {
-	// Addr is the IPv4 address of a node for one profile of guests' TCP.
+	// Addr returns the IPv4 address of a node for one profile of guests' TCP.
 	Addr(node string, profile int) netip.Addr
-	// Enter runs f on a thread that is in the node's network namespace.
+	// Enter runs f on a thread in the node's network namespace.
 	Enter(node string, f func() error) error
-	// Guest is the foreign TCP of a node for one profile; nil where it is the kernel's.
+	// Guest returns the foreign TCP of a node for one profile; nil if it is the kernel's.
 	Guest(node string, profile int) *netstack.Guest
 }
 
 // Options of Run.
 type Options struct {
-	// Progress, if set, is told from time to time how far the run is.
+	// Progress, if set, receives the progress of the run from time to time.
 	Progress func(now law.Duration, flowsDone int)
-	// Drain is how long a connection may take to end after its last flow, before it is reset;
-	// 0: 1 s.
+	// Drain is how long a connection may take to end after its last flow, before it is reset; 0: 1 s.
 	Drain time.Duration
 }
 
-// Outcome is what a run of the traffic gave.
+// Outcome is the result of a run of the traffic.
 type Outcome struct {
 	T0      int64         // CLOCK_MONOTONIC of t = 0, ns
 	Flows   []result.Flow // ordered by Start
 	Ended   time.Duration // when the last flow ended, from t = 0
 	Partial bool          // the context was cancelled before the end
-	Unmet   []string      // what the nodes refused
-	// Failures counts, by their cause, the flows that are unfinished because their connection
-	// failed (not those that were given up or cut).
+	Unmet   []string      // settings that the nodes refused
+	// Failures counts, by cause, the flows that are unfinished because their connection failed (not those that
+	// were given up or cut).
 	Failures map[string]int
-	// Reopened counts connections that were reset before anything came through and were opened
-	// again within their flow, which is a defect of some kernels.
+	// Reopened counts connections that were reset before any data arrived and were opened again within their flow;
+	// this is a defect of some kernels.
 	Reopened int
 }
 
-// Run makes the traffic of cfg. It ends when every flow has, at latest at cfg.Duration: endless
-// flows are then done, others unfinished. Requests that a closed loop had not begun by then are
-// not reported. When ctx is cancelled all flows are cut and the outcome is Partial. A flow that
-// fails by itself is unfinished; it is an error when no connection at all comes about, or when
-// sockets cannot be made.
+// Run generates the traffic of cfg. It ends when every flow has, at latest at cfg.Duration: endless flows are then
+// done, others unfinished. Requests that a closed loop had not begun by then are not reported. When ctx is
+// cancelled all flows are cut and the outcome is Partial. A flow that fails by itself is unfinished. Run returns
+// an error if no connection at all opens, or if sockets cannot be opened.
 func Run(ctx context.Context, net Net, cfg *experiment.Config, seed int64, o Options) (*Outcome, error) {
 	work, err := workload.Expand(cfg, seed)
 	if err != nil {
@@ -105,13 +102,13 @@ func Run(ctx context.Context, net Net, cfg *experiment.Config, seed int64, o Opt
 		return nil, broken.error
 	}
 	if r.attempted.Load() > 0 && r.met.Load() == 0 && cause == nil {
-		return nil, fmt.Errorf("none of %d connections came about: check the lab's addresses and routes: %w",
+		return nil, fmt.Errorf("none of %d connections opened: check the lab's addresses and routes: %w",
 			r.attempted.Load(), cmp.Or(r.firstRefusal, errNoAnswer))
 	}
 	return r.outcome(cause != nil), nil
 }
 
-// failure is an error of the traffic itself, as against of a flow.
+// failure is an error of the traffic itself, not of a single flow.
 type failure struct{ error }
 
 var (
@@ -145,7 +142,7 @@ func (r *runner) await(ctx context.Context) {
 
 const progressStep = 200 * time.Millisecond
 
-// outcome gathers the flows. Nothing of the run is active any more.
+// outcome collects the flows. Nothing of the run is active any more.
 func (r *runner) outcome(partial bool) *Outcome {
 	out := &Outcome{T0: r.t0, Partial: partial, Unmet: r.unmet, Failures: r.errs, Reopened: int(r.reopened.Load())}
 	out.Flows = make([]result.Flow, 0, len(r.flows))

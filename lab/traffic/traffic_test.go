@@ -24,7 +24,7 @@ import (
 	"weir/law"
 )
 
-// checkDone asserts what holds of every flow that is complete.
+// checkDone checks the properties of every complete flow.
 func checkDone(t *testing.T, f *result.Flow, size int64) {
 	t.Helper()
 	var delivered int64
@@ -47,8 +47,8 @@ func checkDone(t *testing.T, f *result.Flow, size int64) {
 	}
 }
 
-// TestBytesOnTheWire watches the wire: exactly `size` bytes in the data's direction, and the
-// request or answer of 64 B in the other.
+// TestBytesOnTheWire captures the packets: exactly `size` bytes in the data's direction, and the request or answer
+// of 64 B in the other.
 func TestBytesOnTheWire(t *testing.T) { everyTCP(t, 0, testBytesOnTheWire) }
 
 func testBytesOnTheWire(t *testing.T, n *pairNet) {
@@ -89,8 +89,8 @@ func testBytesOnTheWire(t *testing.T, n *pairNet) {
 	}
 }
 
-// TestFCT: the completion time contains what the wire saw, from the SYN to the last data, and
-// is what the rate of the link allows.
+// TestFCT: the completion time includes all packets of the flow, from the SYN to the last data, and fits the rate
+// of the link.
 func TestFCT(t *testing.T) { everyTCP(t, 100e6, testFCT) }
 
 func testFCT(t *testing.T, n *pairNet) {
@@ -99,11 +99,11 @@ func testFCT(t *testing.T, n *pairNet) {
 		out := run(t, n, config(longEnough, n.item(experiment.Traffic{Data: data, Pattern: "burst", Size: 1_000_000})))
 		checkDone(t, &out.Flows[0], 1_000_000)
 		_, _, span := wire()
-		// 1 MB at 100 Mbit/s is 80 ms; the queue's own bucket lets 64 KB through at once.
+		// 1 MB at 100 Mbit/s takes 80 ms; the queue's own bucket lets 64 KB through at once.
 		if fct := out.Flows[0].FCT(); fct < span || fct < 75*time.Millisecond {
 			t.Errorf("%s: FCT %v, on the wire %v", data, fct, span)
 		}
-		// Only the kernel's connections tell when they stand.
+		// Only the kernel's connections report when they open.
 		if f := &out.Flows[0]; (f.Wrote > 0) != (n.Guest(connects, n.profile()) == nil) || f.Wrote > f.FCT() {
 			t.Errorf("%s: written %v after connect(), of %v in all", data, f.Wrote, f.FCT())
 		}
@@ -152,7 +152,7 @@ func testPersistentLoop(t *testing.T, n *pairNet) {
 	}
 }
 
-// runUntil runs the traffic until none of its flows was kept waiting by the machine for all of its time.
+// runUntil runs the traffic until the machine delayed none of its flows for all of its time.
 func runUntil(t *testing.T, n *pairNet, cfg *experiment.Config, waited func(f result.Flow) bool) *traffic.Outcome {
 	t.Helper()
 	const rounds = 20
@@ -218,7 +218,7 @@ func testStop(t *testing.T, n *pairNet) {
 func TestPoisson(t *testing.T) { everyTCP(t, 100e6, testPoisson) }
 
 func testPoisson(t *testing.T, n *pairNet) {
-	// A busy machine starts some after the stop, and ends them later yet.
+	// A busy machine starts some after the stop, and ends them even later.
 	out := run(t, n, config(longEnough, n.item(experiment.Traffic{Pattern: "poisson", Size: 5000, Load: 0.4, Stop: ms(500)})))
 	// 100 Mbit/s x 0.4 x 0.5 s / 40,000 bit = 500, standard deviation 22.
 	if len(out.Flows) < 430 || len(out.Flows) > 570 {
@@ -239,10 +239,10 @@ func testUDPRate(t *testing.T, n *pairNet) {
 		n.item(experiment.Traffic{Name: "sized", Proto: "udp", Pattern: "cbr", Rate: 10e6, Size: 100_001, Start: ms(100)}),
 	)
 	waited := testnet.RunDelay(t)
-	out := runUntil(t, n, cfg, func(f result.Flow) bool { // for three quarters of it: what is left would show too little
+	out := runUntil(t, n, cfg, func(f result.Flow) bool { // for three quarters of it: the rest would show too little
 		return f.Item != "sized" && 4*unsent(&f) > 3*(f.End-f.Start)
 	})
-	waited = testnet.RunDelay(t) - waited // also where it was short, and no bin is without a byte
+	waited = testnet.RunDelay(t) - waited // also if it was short, and no bin is empty
 	for _, f := range out.Flows {
 		perSecond := map[string]float64{"fast": 20e6, "slow": 1.2e6, "link": 100e6}[f.Item] / 8 / 1500 * 1472
 		want, not := perSecond*(f.End-f.Start).Seconds(), perSecond*max(unsent(&f), waited).Seconds()
@@ -259,9 +259,9 @@ func testUDPRate(t *testing.T, n *pairNet) {
 	}
 }
 
-// unsent is the most of a UDP flow's time of which nothing was sent. One goroutine sends and receives: bins without a
-// byte say that the machine kept it waiting, since the beginning of the bin before them at the earliest until the end of
-// the one after them at the latest. It makes up for 50 ms of that (udpLag), and for nothing once the flow is over.
+// unsent returns the longest time of a UDP flow in which nothing was sent. One goroutine sends and receives: bins
+// without a byte mean that the machine delayed it, at most from the beginning of the bin before them to the end of
+// the bin after them. It makes up for 50 ms of that (udpLag), and for nothing once the flow is over.
 func unsent(f *result.Flow) time.Duration {
 	const bin, madeUp = 10 * time.Millisecond, 5
 	last, bins := int32(f.Start/bin), int32(0)
@@ -283,8 +283,8 @@ func testTCPAtARate(t *testing.T, n *pairNet) {
 	if !f.Done || len(f.Delivered) == 0 {
 		t.Fatalf("done %v, delivered %v", f.Done, f.Delivered)
 	}
-	// 10 KB a bin: never more, and after 200 ms or later all of it that is due since the flow began, but for the last
-	// two. (A machine that is busy delivers some late.)
+	// 10 KB a bin: never more, and after 200 ms or later all that is due since the flow began, except the last two
+	// bins. (A busy machine delivers some late.)
 	first, sum, kept := int64(f.Delivered[0].Bin), int64(0), false
 	for _, d := range f.Delivered {
 		sum += int64(d.Bytes)
@@ -329,8 +329,7 @@ func testCancel(t *testing.T, n *pairNet) {
 	}
 }
 
-// TestUnansweredSYN: a SYN without answer costs one RTO, which counts as a timeout and in the
-// completion time.
+// TestUnansweredSYN: a SYN without answer costs one RTO, which counts as a timeout and in the completion time.
 func TestUnansweredSYN(t *testing.T) { everyTCPAtOnce(t, 0, testUnansweredSYN) }
 
 func testUnansweredSYN(t *testing.T, n *pairNet) {
@@ -374,18 +373,18 @@ func testNothingConnects(t *testing.T, n *pairNet) {
 	}
 }
 
-// elsewhere has addresses that no node has.
+// elsewhere returns addresses that no node has.
 type elsewhere struct{ traffic.Net }
 
 func (elsewhere) Addr(string, int) netip.Addr { return netip.AddrFrom4([4]byte{10, 99, 99, 99}) }
 
-// deafen makes node b hear nothing of whatever TCP.
+// deafen makes node b drop all received TCP packets.
 func deafen(t *testing.T, n *pairNet) {
 	t.Helper()
 	filterAt(t, n, asm.Instructions{asm.Mov.Imm(asm.R0, tcxDrop), asm.Return()})
 }
 
-// missFirst makes node b miss the first segment that comes to it, a SYN.
+// missFirst makes node b drop the first segment that arrives, a SYN.
 func missFirst(t *testing.T, n *pairNet) {
 	t.Helper()
 	missed, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -403,7 +402,7 @@ func missFirst(t *testing.T, n *pairNet) {
 		asm.LoadMapValue(asm.R1, missed.FD(), 0),
 		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word),
 		asm.JNE.Imm(asm.R2, 0, "pass"),
-		asm.StoreImm(asm.R1, 0, 1, asm.Word), // the next segment comes a second later
+		asm.StoreImm(asm.R1, 0, 1, asm.Word), // the next segment arrives a second later
 		asm.Mov.Imm(asm.R0, tcxDrop),
 		asm.Return(),
 		asm.Mov.Imm(asm.R0, tcxNext).WithSymbol("pass"),
@@ -411,13 +410,13 @@ func missFirst(t *testing.T, n *pairNet) {
 	})
 }
 
-// What a program says of a packet (enum tcx_action_base).
+// Return values of a program (enum tcx_action_base).
 const (
 	tcxNext = -1
 	tcxDrop = 2
 )
 
-// filterAt puts a program before what comes to node b, for the length of the test.
+// filterAt attaches a program before node b's input, for the duration of the test.
 func filterAt(t *testing.T, n *pairNet, program asm.Instructions) {
 	t.Helper()
 	var l link.Link
@@ -440,7 +439,7 @@ func filterAt(t *testing.T, n *pairNet, program asm.Instructions) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// TestNoLeak: descriptors and goroutines are as before, whichever way a run ends.
+// TestNoLeak: descriptors and goroutines are as before, however a run ends.
 func TestNoLeak(t *testing.T) { everyTCP(t, 50e6, testNoLeak) }
 
 func testNoLeak(t *testing.T, n *pairNet) {
@@ -452,7 +451,7 @@ func testNoLeak(t *testing.T, n *pairNet) {
 			n.item(experiment.Traffic{Name: "udp", Proto: "udp", Pattern: "cbr", Rate: 1e6}),
 		)
 	}
-	run(t, n, cfg(500*time.Millisecond)) // opens what the Go runtime keeps for ever
+	run(t, n, cfg(500*time.Millisecond)) // opens what the Go runtime never closes
 	fds, routines := descriptors(t), runtime.NumGoroutine()
 	run(t, n, cfg(500*time.Millisecond))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -469,7 +468,7 @@ func testNoLeak(t *testing.T, n *pairNet) {
 	if _, err := traffic.Run(context.Background(), elsewhere{n}, cfg(time.Second), 1, traffic.Options{}); err == nil {
 		t.Error("a run without addresses succeeded")
 	}
-	// A context's AfterFunc, which closes a timer, ends by itself, a moment after what it did.
+	// A context's AfterFunc, which closes a timer, ends by itself, a moment after its work.
 	for end := time.Now().Add(testnet.Patience); (runtime.NumGoroutine() > routines || descriptors(t) > fds) && time.Now().Before(end); {
 		runtime.Gosched()
 	}

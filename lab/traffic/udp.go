@@ -17,22 +17,22 @@ import (
 const (
 	// datagramBytes of payload fill an IPv4 packet of 1500 B.
 	datagramBytes = 1472
-	// datagramHeaders are IPv4 and UDP. A flow's rate counts them: it is the rate of IP packets.
+	// datagramHeaders are IPv4 and UDP. A flow's rate includes them: it is the rate of IP packets.
 	datagramHeaders = 28
-	// udpStep is how often packets that are due are sent and arrived ones counted.
+	// udpStep is the interval at which due packets are sent and arrived ones counted.
 	udpStep = 500 * time.Microsecond
-	// udpLag is the most that is made up for after the machine stalled; the rest is not sent.
+	// udpLag is the longest delay that is made up for after the machine stalled; the rest is not sent.
 	udpLag = 50 * time.Millisecond
-	// udpReceiveBuffer holds what arrives between two steps, with room for stalls.
+	// udpReceiveBuffer holds the packets that arrive between two steps, with room for stalls.
 	udpReceiveBuffer = 4 << 20
 )
 
-// udpEngine sends and receives all UDP flows from one goroutine, which sleeps between steps: a
-// wake-up for each packet would cost more than the packets.
+// udpEngine sends and receives all UDP flows in one goroutine, which sleeps between steps: waking up for each
+// packet would cost more than the packets.
 type udpEngine struct {
 	r     *runner
 	timer *alarm
-	wake  chan struct{} // of one: a flow has been added
+	wake  chan struct{} // of capacity 1: a flow has been added
 	pairs map[udpLine]*udpPair
 
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ type udpLine struct{ item, pair, mouse int32 }
 // udpPair is the two sockets of a flow.
 type udpPair struct{ tx, rx datagrams }
 
-// datagrams is a UDP socket, the kernel's or netstack's, joined to one other. It never waits.
+// datagrams is a UDP socket, the kernel's or netstack's, connected to one other. It never waits.
 type datagrams interface {
 	local() netip.AddrPort
 	join(peer netip.AddrPort) error
@@ -69,13 +69,13 @@ func (d *kernelDatagrams) receive() (int, bool) {
 	return int(n), errno == 0
 }
 
-// udpFlow is a flow under way.
+// udpFlow is a flow in progress.
 type udpFlow struct {
 	*flow
 	*udpPair
 	begun    int64
-	sent     int64 // packets, or packets' turns that have passed
-	sentLeft int64 // of a sized flow, bytes
+	sent     int64 // packets sent, or packets whose time has passed
+	sentLeft int64 // of a flow with a size, bytes
 	lastSent int64
 }
 
@@ -83,11 +83,11 @@ func (u *udpPair) key() result.Key {
 	return result.Key{Proto: unix.IPPROTO_UDP, Src: u.tx.local(), Dst: u.rx.local()}
 }
 
-// stopSending and abort need do nothing: the engine leaves flows that have ended.
+// stopSending and abort have nothing to do: the engine drops flows that have ended.
 func (u *udpPair) stopSending() {}
 func (u *udpPair) abort()       {}
 
-// prepareUDP makes the sockets of every UDP flow.
+// prepareUDP opens the sockets of every UDP flow.
 func (r *runner) prepareUDP() error {
 	e := &udpEngine{r: r, wake: make(chan struct{}, 1), pairs: map[udpLine]*udpPair{}}
 	r.udp = e
@@ -108,18 +108,18 @@ func (r *runner) prepareUDP() error {
 			return err
 		}
 		if err := errors.Join(u.tx.join(u.rx.local()), u.rx.join(u.tx.local())); err != nil {
-			return fmt.Errorf("join %s and %s by udp: %w", p.Src, p.Dst, err)
+			return fmt.Errorf("connect %s and %s by udp: %w", p.Src, p.Dst, err)
 		}
 	}
 	return nil
 }
 
-// openUDP makes a socket bound to an address of a node.
+// openUDP opens a socket bound to an address of a node.
 func (r *runner) openUDP(p place) (datagrams, error) {
 	if guest := r.net.Guest(p.node, p.profile); guest != nil {
 		d, err := guest.NewDatagrams(udpReceiveBuffer)
 		if err != nil {
-			return nil, fmt.Errorf("make a socket in %s: %w", p.node, err)
+			return nil, fmt.Errorf("open a socket in %s: %w", p.node, err)
 		}
 		return foreignDatagrams{d}, nil
 	}
@@ -127,7 +127,7 @@ func (r *runner) openUDP(p place) (datagrams, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Beyond rmem_max by force, which root may; the default is enough for slow flows.
+	// Larger than rmem_max, which root may set; the default is enough for slow flows.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpReceiveBuffer)
 	local, err := localAddr(fd)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *runner) openUDP(p place) (datagrams, error) {
 	return &kernelDatagrams{fd, local}, nil
 }
 
-// startUDP starts the engine if there is anything for it.
+// startUDP starts the engine if there are UDP flows.
 func (r *runner) startUDP(ctx context.Context) error {
 	e := r.udp
 	if len(e.pairs) == 0 {
@@ -160,7 +160,7 @@ func (r *runner) startUDP(ctx context.Context) error {
 	return nil
 }
 
-// begin hands a flow to the engine.
+// begin passes a flow to the engine.
 func (e *udpEngine) begin(f *flow, item, pair int) {
 	u := e.pairs[udpLine{int32(item), int32(pair), int32(f.res.Mouse)}]
 	f.addTimeouts(0) // UDP has none
@@ -169,7 +169,7 @@ func (e *udpEngine) begin(f *flow, item, pair int) {
 	e.mu.Unlock()
 	select {
 	case e.wake <- struct{}{}:
-	default: // a wake-up is already waiting
+	default: // a wake-up is already pending
 	}
 }
 
@@ -204,7 +204,7 @@ func (e *udpEngine) run(ctx context.Context) {
 	}
 }
 
-// step does what is due of one flow; false when it has ended.
+// step sends and receives what is due for one flow; false when it has ended.
 func (e *udpEngine) step(u *udpFlow, now int64) bool {
 	if u.begun == 0 {
 		u.begun = now
@@ -216,14 +216,14 @@ func (e *udpEngine) step(u *udpFlow, now int64) bool {
 	}
 	u.transmit(e.r.zeros, now)
 	if u.size > 0 && u.sentLeft == 0 && now > u.lastSent+int64(e.r.drain) {
-		u.end(false, now) // what has not arrived by now is lost
+		u.end(false, now) // packets that have not arrived by now are lost
 		return false
 	}
 	return true
 }
 
-// transmit sends the packets that are due. A packet that the socket has no room for is lost, as
-// it would be in a source that knows nothing of the network.
+// transmit sends the packets that are due. A packet without room in the socket is lost, as for a source without
+// flow control.
 func (u *udpFlow) transmit(payload []byte, now int64) {
 	perNs := float64(u.rate) / (8e9 * (datagramBytes + datagramHeaders)) // packets
 	due := int64(float64(now-u.begun)*perNs) + 1
@@ -241,12 +241,12 @@ func (u *udpFlow) transmit(payload []byte, now int64) {
 	}
 }
 
-// receive counts what has arrived.
+// receive counts the arrived packets.
 func (u *udpFlow) receive(now int64) {
 	for {
 		n, ok := u.rx.receive()
 		if !ok {
-			return // nothing there
+			return // nothing has arrived
 		}
 		u.received(n, now)
 	}

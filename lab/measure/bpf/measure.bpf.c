@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The measuring program: what happens at the queues of given ports, seen from outside of whatever law
-// runs there. It reads the kernel's own counters at the kernel's own trace points, shares no map with
-// a law, and changes no packet.
+// The measuring program records the events at the queues of given ports, independent of the law there. It reads
+// the kernel's own counters at the kernel's own trace points, shares no map with a law, and changes no packet.
 //
-//   weir_arrival    tcx egress, before every law: notes in the packet's control block whether it came
+//   weir_arrival    tcx egress, before every law: notes in the packet's control block whether it arrived
 //                   with CE
-//   weir_departure  tcx egress, after every law: counts it if it has CE now and had not
-//   weir_enqueue    tp_btf/qdisc_enqueue, the port's root queue took a packet
-//   weir_dequeue    tp_btf/qdisc_dequeue, the port's root queue gave one (or none: it waits for tokens)
+//   weir_departure  tcx egress, after every law: counts the packet if it has CE now and had not
+//   weir_enqueue    tp_btf/qdisc_enqueue, the port's root queue accepted a packet
+//   weir_dequeue    tp_btf/qdisc_dequeue, the port's root queue released one (or none: it waits for tokens)
 //   weir_drop       tp_btf/kfree_skb, with the kernel's reason
 //
-// Samples. Time has a fixed grid. What a queue holds changes only where one of the two queue events
-// tells of it, under the queue's lock, so each event reports for all grid points passed since the one
-// before it the value that held there: no timer, no device pointer, no grid point missed or late. A
-// point takes the value from before an event at the very same nanosecond. Bytes and drops are the
-// queue discipline's own counters; nothing is added up here that the kernel adds up itself.
+// Samples are on a fixed grid of time. The state of a queue changes only at one of the two queue events, under the
+// queue's lock. So each event reports the previous state for all grid points since the previous event: no timer,
+// no device pointer, no grid point missing or late. A point at exactly the nanosecond of an event has the state
+// before it. Bytes and drops are the queue discipline's own counters; this program does not count what the kernel
+// counts itself.
 //
-// Marks are packets that entered the queue with CE and came to the port without. weir_departure counts
-// them before the queue takes them; weir_drop takes back those that the queue then drops, segment
-// by segment, because the kernel keeps the first 28 bytes of the control block through tbf, htb and
-// the fifos and copies them to each segment of a packet that the queue splits.
+// Marks are packets that arrived at the port without CE and entered the queue with it. weir_departure counts them
+// before the queue accepts them; weir_drop subtracts those that the queue then drops, segment by segment. This
+// works because the kernel keeps the first 28 bytes of the control block through tbf, htb and the fifos, and
+// copies them to each segment of a packet that the queue splits.
 //
-// Missed events. The kernel does not run a trace point's program inside itself, and there are machines
-// on which it does not run in the context of some processes at all. A missed queue event is made
-// good by the next, since counters are read and not kept; a missed drop shows as a difference between
-// the queue's counter and the events, which user space reports as a drop of no known flow.
+// Missed events: the kernel does not run a trace point's program recursively, and on some machines it does not run
+// it in the context of some processes at all. The next event repairs a missed queue event, because counters are
+// read and not kept. A missed drop is a difference between the queue's counter and the events; user space reports
+// it as a drop of no known flow.
 #include "../../../datapath/bpf/lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -46,11 +45,10 @@ struct port_key {
 	__u32 zero;
 };
 
-// A port and the state of its queue at the last event there. Written under the queue's lock, marks
-// apart.
+// A port and the state of its queue at the last event there. Written under the queue's lock, except marks.
 struct port {
-	__u64 next_ns;       // the first grid point not yet reported
-	__u64 sent_bytes;    // taken from the queue since the start
+	__u64 next_ns;       // the first grid point not reported yet
+	__u64 sent_bytes;    // released by the queue since the start
 	__u64 counter_bytes; // the queue discipline's own counter
 	__u64 marks;         // packets that got CE here; atomic
 	__u64 marks_dropped; // those of them that the queue dropped; atomic
@@ -58,7 +56,7 @@ struct port {
 	__u32 counter_drops; // the queue discipline's own counter
 	__u32 backlog_bytes;
 	__u32 id;
-	__u32 sample; // 0: only its drops are of interest
+	__u32 sample; // 0: only its drops are recorded
 	__u32 zero;
 };
 
@@ -69,13 +67,13 @@ struct {
 	__type(value, struct port);
 } ports SEC(".maps");
 
-// User space sets the size. It polls, so nothing here wakes it.
+// User space sets the size. It polls, so the program never wakes it.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } records SEC(".maps");
 
-// Drops for other reasons than a full queue or a law, counted by port and reason.
+// Drops for reasons other than a full queue or a law, counted by port and reason.
 struct other_key {
 	__u32 port;
 	__u32 reason; // enum skb_drop_reason of the running kernel
@@ -106,8 +104,8 @@ static __always_inline struct port *port_of(const struct net_device *dev)
 
 // ---- around the laws ----
 
-// __sk_buff's cb[4], whose bytes no qdisc but choke uses: a tag, the offset of the IP header, its
-// version and the ECN field on arrival. Control blocks hold other people's leavings, hence the tag.
+// __sk_buff's cb[4], whose bytes no qdisc but choke uses: a tag, the offset of the IP header, its version and the
+// ECN field on arrival. The tag is needed because control blocks contain old data of other users.
 #define NOTE_CB 4
 #define NOTE_TAG 0x57650000
 #define NOTE_TAG_MASK 0xffff0000
@@ -127,7 +125,7 @@ int weir_arrival(struct __sk_buff *ctx)
 	return TCX_NEXT;
 }
 
-// Whether a packet with this note came without CE.
+// Reports whether a packet with this note arrived without CE.
 static __always_inline int came_without_ce(__u32 note)
 {
 	return (note & NOTE_TAG_MASK) == NOTE_TAG && (note & 3) != ECN_CE;
@@ -138,7 +136,7 @@ static __always_inline __u32 note_l3(__u32 note)
 	return note >> NOTE_L3_SHIFT & 0xff;
 }
 
-// Whether the first 16 bits of the IP header, host order, say CE.
+// Reports whether the first 16 bits of the IP header, in host order, have CE.
 static __always_inline int says_ce(__u32 note, __u16 word)
 {
 	return (word >> (note & NOTE_IPV6 ? FRAME_IPV6_ECN_SHIFT : FRAME_IPV4_ECN_SHIFT) & 3) == ECN_CE;
@@ -155,7 +153,7 @@ int weir_departure(struct __sk_buff *ctx)
 	if (!came_without_ce(note) || bpf_skb_load_bytes(ctx, note_l3(note), &word, sizeof(word)) ||
 	    !says_ce(note, bpf_ntohs(word)))
 		return TCX_NEXT;
-	// bpf_get_netns_cookie would give the socket's namespace, and the first one for a forwarded packet.
+	// bpf_get_netns_cookie would return the socket's namespace, and the first one for a forwarded packet.
 	skb = bpf_cast_to_kern_ctx(ctx);
 	p = port_of(skb->dev);
 	if (p)
@@ -170,7 +168,7 @@ static __always_inline __u64 counter_bytes(struct Qdisc *q)
 	return *(__u64 *)&q->bstats.bytes;
 }
 
-// Reports the value that held since the last event for the grid points passed since.
+// Reports the state since the last event for the grid points since then.
 static __always_inline void report(struct port *p)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -198,8 +196,7 @@ static __always_inline void report(struct port *p)
 	p->next_ns += count * step_ns;
 }
 
-// Brings the state of port p up to date with its queue. A queue discipline that was replaced counts
-// from 0 again.
+// Updates the state of port p from its queue. A queue discipline that was replaced counts from 0 again.
 static __always_inline void update(struct port *p, struct Qdisc *q)
 {
 	__u64 bytes = counter_bytes(q);
@@ -226,14 +223,14 @@ static __always_inline int queue_event(struct Qdisc *q, const struct netdev_queu
 SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(weir_enqueue, struct Qdisc *q, const struct netdev_queue *txq)
 {
-	// The packet is no argument of ours: tbf has freed it if it split it.
+	// The packet is not an argument of this program: tbf has freed it if it split it.
 	return queue_event(q, txq);
 }
 
 SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(weir_dequeue, struct Qdisc *q, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
 {
-	// A shaper is asked more often than it gives, and then nothing has changed.
+	// A shaper is called more often than it releases packets; then nothing has changed.
 	return skb ? queue_event(q, txq) : 0;
 }
 
@@ -250,7 +247,7 @@ enum skb_drop_reason {
 	(bpf_core_enum_value_exists(enum skb_drop_reason, name) && \
 	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
 
-// Packets that skb stands for on the wire.
+// Returns how many packets skb stands for on the line.
 static __always_inline __u64 wire_packets(struct sk_buff *skb)
 {
 	struct skb_shared_info *shared = (void *)(skb->head + skb->end);
@@ -260,7 +257,7 @@ static __always_inline __u64 wire_packets(struct sk_buff *skb)
 	return segments > 1 ? segments : 1;
 }
 
-// Whether weir_departure has counted skb as marked.
+// Reports whether weir_departure has counted skb as marked.
 static __always_inline int was_marked(struct sk_buff *skb)
 {
 	struct qdisc_skb_cb *cb = (void *)skb->cb;
@@ -284,7 +281,7 @@ static __always_inline void count_other(__u32 port, __u32 reason)
 		__sync_fetch_and_add(n, 1);
 }
 
-// Called for every packet that is dropped, each of a list by itself (kfree_skb_list_reason), and each
+// Called for every packet that is dropped: each packet of a list separately (kfree_skb_list_reason), and each
 // segment that tbf could not queue.
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(weir_drop, struct sk_buff *skb, void *location, enum skb_drop_reason reason)

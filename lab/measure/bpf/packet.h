@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Reading a packet in a trace point's program, where its data are only memory of the kernel.
+// Reads a packet in a trace point's program, where its data are only memory of the kernel.
 #ifndef WEIR_MEASURE_PACKET_H
 #define WEIR_MEASURE_PACKET_H
 
@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "records.h"
 
-// Copies bytes of the packet's linear part. 0, or not 0 when they are not there.
+// Copies bytes of the packet's linear part. Returns 0, or not 0 if the packet does not have them.
 static __always_inline long load(struct sk_buff *skb, __u32 off, void *to, __u32 bytes)
 {
 	if (off + bytes > skb->len - skb->data_len)
@@ -20,7 +20,7 @@ static __always_inline long load(struct sk_buff *skb, __u32 off, void *to, __u32
 #define PROTO_TCP 6
 #define PROTO_UDP 17
 
-// The transport connection of the Ethernet frame skb, if it is TCP or UDP directly over IP.
+// Reads the transport connection of the Ethernet frame skb, if it is TCP or UDP directly over IP.
 static __always_inline void read_key(struct sk_buff *skb, struct drop *d)
 {
 	__u32 off = 12, l4;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the measuring program puts into the ring buffer.
+// Records of the measuring program in the ring buffer.
 #ifndef WEIR_MEASURE_RECORDS_H
 #define WEIR_MEASURE_RECORDS_H
 
@@ -29,7 +29,7 @@ struct drop {
 	__u32 port;
 	__u64 at_ns;
 	__u32 bytes; // as the queue counts them
-	__u16 packets; // on the wire: the segments of a GSO packet
+	__u16 packets; // on the line: the segments of a GSO packet
 	__u8 law;    // dropped by a program at tcx, not by a full queue
 	__u8 family; // 4, 6; 0: no key
 	__u8 proto;
