@@ -10,40 +10,41 @@ import (
 	"weir/experiment/result"
 )
 
-// kind is what of a metric is compared.
+// kind is the part of a metric that is compared.
 type kind int
 
 const (
 	median kind = iota // over the seeds
-	total              // of all seeds together: for what is counted
-	shape              // all flows of all seeds: their distribution
+	total              // of all seeds together: for counts
+	shape              // the distribution of all flows of all seeds
 )
 
-// check is one figure that is compared, and how far apart it may be. It is written down before the first run.
+// check is one figure that is compared, with its tolerance. It is written before the first run.
 type check struct {
-	metric string // as in a claim: [window.]group-or-port.metric; of a shape without the statistic
+	metric string // as in a claim: [window.]group-or-port.metric; for a shape without the statistic
 	kind   kind
-	// factor is how many times the smaller the larger may be, 1 or more. 0: the figure is only shown.
+	// factor is the largest allowed ratio of the larger figure to the smaller, 1 or more. 0: the figure is only
+	// shown.
 	factor float64
-	// slack is a difference that passes whatever the factor; of a shape it is a share of the flows, see apart.
+	// slack is a difference that passes with any ratio; for a shape it is a share of the flows, see apart.
 	slack   float64
-	schemes []string // those it is for; none: all
-	why     string   // what differs by right
+	schemes []string // schemes it applies to; none: all
+	why     string   // the accepted difference between the programs
 }
 
 // row is a check of one scheme at one point of the axes.
 type row struct {
 	point string
 	check check
-	// By seed; of a shape the quantiles of all flows. Empty: a run lacks the figure.
+	// By seed; for a shape the quantiles of all flows. Empty: a run lacks the figure.
 	ns3, sim []float64
-	// What is compared. Of a shape sim is how far the distributions are apart, and ns3 is 0.
+	// The figures that are compared. For a shape, sim is the distance of the distributions, and ns3 is 0.
 	a, b float64
-	// known is set where the figure is further off than its tolerance, by as much as is known and for a proved cause.
+	// known is set if the figure is outside its tolerance by a known amount, with a proved cause.
 	known *known
 }
 
-// ok reports whether the figures are as near as they have to be. A figure that is not there is not.
+// ok reports whether the figures are within the tolerance. A missing figure is not.
 func (r *row) ok() bool {
 	switch {
 	case r.check.factor == 0:
@@ -57,7 +58,7 @@ func (r *row) ok() bool {
 	return high-low <= r.check.slack || low > 0 && high <= low*r.check.factor
 }
 
-// compare evaluates every check at every scheme and point. Without runs of the simulator nothing can be ok.
+// compare evaluates every check at every scheme and point. Without runs of the simulator no check is ok.
 func compare(checks []check, theirs, ours []*result.Run) []row {
 	var points []string
 	a, b := map[string][]*result.Run{}, map[string][]*result.Run{}
@@ -83,7 +84,7 @@ func compare(checks []check, theirs, ours []*result.Run) []row {
 	return rows
 }
 
-// pointName names scheme and place on the axes.
+// pointName returns the scheme and the point on the axes.
 func pointName(r *result.Run) string {
 	parts := []string{r.Scheme}
 	for _, axis := range slices.Sorted(maps.Keys(r.Axes)) {
@@ -108,7 +109,7 @@ func evaluate(point string, c check, theirs, ours []*result.Run) row {
 	return r
 }
 
-// bySeed returns a metric of every run; nothing when one lacks it.
+// bySeed returns a metric of every run; nothing if a run lacks it.
 func bySeed(runs []*result.Run, path []string) []float64 {
 	var out []float64
 	for _, r := range runs {
@@ -121,7 +122,7 @@ func bySeed(runs []*result.Run, path []string) []float64 {
 	return out
 }
 
-// pooled returns the sorted values of all runs together; nothing when one lacks them.
+// pooled returns the sorted values of all runs together; nothing if a run lacks them.
 func pooled(runs []*result.Run, path []string) []float64 {
 	var out []float64
 	for _, r := range runs {
@@ -149,7 +150,7 @@ func together(values []float64, k kind) float64 {
 	return result.Quantile(slices.Sorted(slices.Values(values)), 0.5)
 }
 
-// shown are the quantiles of a shape that stand in the table.
+// shown are the quantiles of a shape in the table.
 var shown = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1}
 
 func quantiles(sorted []float64) []float64 {
@@ -163,14 +164,14 @@ func quantiles(sorted []float64) []float64 {
 	return out
 }
 
-// apart is how far two distributions are from one another: the least share d so that, whatever the time x,
+// apart is the distance of two distributions: the smallest share d such that for every time x,
 //
 //	A(x/stretch) - d <= B(x) <= A(x*stretch) + d
 //
-// where A and B say which share of the flows took no longer. It is Lévy's distance with the logarithm of time,
-// its width given. With stretch 1 it is that of Kolmogorov and Smirnov. Quantiles alone would not do: where a
-// quarter of the flows wait 200 ms for a timeout, the 74th percentile of one and the 76th of the other are 20
-// times apart and nothing is wrong. a and b are sorted and not empty.
+// where A and B are the shares of flows that took at most that time. It is Lévy's distance with the logarithm of
+// time, at a given width. With stretch 1 it is that of Kolmogorov and Smirnov. Quantiles alone are not sufficient:
+// if a quarter of the flows wait 200 ms for a timeout, the 74th percentile of one and the 76th of the other differ
+// by a factor of 20 although nothing is wrong. a and b are sorted and not empty.
 func apart(a, b []float64, stretch float64) float64 {
 	d := 0.0
 	for i, x := range a { // A(x/stretch) - B(x) is largest where A rises
@@ -182,7 +183,7 @@ func apart(a, b []float64, stretch float64) float64 {
 	return d
 }
 
-// share is which share of the values is at most x.
+// share returns the share of the values that are at most x.
 func share(sorted []float64, x float64) float64 {
 	n, _ := slices.BinarySearchFunc(sorted, x, func(v, x float64) int {
 		if v <= x {
@@ -193,7 +194,7 @@ func share(sorted []float64, x float64) float64 {
 	return float64(n) / float64(len(sorted))
 }
 
-// show prints the figures of both, side by side; alone: ns-3's.
+// show prints the figures of both programs; alone: only ns-3's.
 func show(w io.Writer, id string, rows []row, alone bool) {
 	last := ""
 	for i := range rows {
@@ -209,14 +210,14 @@ func show(w io.Writer, id string, rows []row, alone bool) {
 		fmt.Fprintf(w, "  %-36s sim  %s   %s\n", "", r.values(r.sim, r.b), r.verdict())
 		switch {
 		case r.known != nil:
-			fmt.Fprintf(w, "  %-36s known, for: %s\n", "", r.known.cause)
+			fmt.Fprintf(w, "  %-36s known difference: %s\n", "", r.known.cause)
 		case !r.ok():
-			fmt.Fprintf(w, "  %-36s allowed for: %s\n", "", r.check.why)
+			fmt.Fprintf(w, "  %-36s allowed because: %s\n", "", r.check.why)
 		}
 	}
 }
 
-// values writes the figures of one world: of each seed and what is made of them, or the quantiles.
+// values returns the figures of one world as text: those of each seed and the combined one, or the quantiles.
 func (r *row) values(v []float64, one float64) string {
 	if len(v) == 0 {
 		return "absent"
@@ -256,9 +257,9 @@ func (r *row) verdict() string {
 	case r.check.factor == 0:
 		return "ratio " + ratio
 	case r.check.kind == shape:
-		return fmt.Sprintf("%s %.3f of the flows apart at a factor of %g; allowed %g", sign, r.b, r.check.factor, r.check.slack)
+		return fmt.Sprintf("%s distance %.3f of the flows at a factor of %g; allowed %g", sign, r.b, r.check.factor, r.check.slack)
 	case r.check.slack > 0:
-		return fmt.Sprintf("%s ratio %s; allowed a factor of %g, or %g apart", sign, ratio, r.check.factor, r.check.slack)
+		return fmt.Sprintf("%s ratio %s; allowed a factor of %g, or a difference of %g", sign, ratio, r.check.factor, r.check.slack)
 	}
 	return fmt.Sprintf("%s ratio %s; allowed a factor of %g", sign, ratio, r.check.factor)
 }

@@ -2,35 +2,35 @@ package main
 
 import "math"
 
-// known is a figure that is further off than its tolerance allows, with its proven cause: docs/validation.md has the runs
-// without that cause. Both figures, of the file's five seeds, have a bound of their own, so
-// that a known difference passes and a new one does not. Both programs draw the same numbers for the same seeds: the bound
-// is for what compilers and a change of a rounding do, no more.
+// known is a figure outside its tolerance, with the proved cause; docs/validation.md describes the cause. Both
+// figures, over the file's five seeds, have their own bound, so that a known difference passes and a new one does
+// not. Both programs draw the same numbers for the same seeds: the bound allows only for compilers and changes in
+// rounding.
 type known struct {
 	file, point, metric string
-	// ns3 and sim are what was compared: the median over the seeds or the sum of them. Of a shape sim is the share of the
-	// flows apart, and ns3 is 0.
+	// ns3 and sim are the compared figures: the median over the seeds, or the sum. For a shape, sim is the share
+	// of the flows apart, and ns3 is 0.
 	ns3, sim float64
 	cause    string
 }
 
 const (
-	// knownWithin is how far either figure may be from the known one, of it.
+	// knownWithin is the largest deviation of either figure from the known one, as a share of it.
 	knownWithin = 0.05
-	// knownCounts is how far a count may be from it all the same, and knownApart a share of flows.
+	// knownCounts is an allowed deviation of a count, and knownApart of a share of flows.
 	knownCounts, knownApart = 5, 0.02
 )
 
 const (
-	causeFlightSize = "ns-3 takes as FlightSize what is neither SACKed nor marked lost, so that after a burst of losses it sends less " +
-		"again at once; RFC 6675 5 (4.2) takes all that is not acknowledged. With ns-3's rule the simulator has 7 timeouts a run and not 231"
-	causeMice = "ns-3's FlightSize as in incast, and the length of its frames, which decides who loses. With RFC 5681's FlightSize " +
+	causeFlightSize = "ns-3's FlightSize excludes data that is SACKed or marked lost, so after a burst of losses it sends less " +
+		"again at once; in RFC 6675 5 (4.2) it is all data not acknowledged. With ns-3's rule the simulator has 7 timeouts a run instead of 231"
+	causeMice = "ns-3's FlightSize as in incast, and the length of its frames, which determines which flows lose packets. With RFC 5681's FlightSize " +
 		"ns-3 has 266 timeouts (seed 1), with ns-3's frames the simulator has 266"
-	causeRecover = "ns-3 begins a fast retransmit where the acknowledgement covers recover alone; RFC 6582 3.2 (2) asks for more. " +
+	causeRecover = "ns-3 begins a fast retransmit if the acknowledgement covers just recover; RFC 6582 3.2 (2) requires more. " +
 		"With this one comparison as the RFC has it ns-3 has 1335 drops and not 5890 beside mice (seed 1)"
-	causeRACK = "Linux's RACK and TLP find lost retransmissions and tails, which ns-3 has not"
-	causePRR  = "on a mark ns-3 spreads the cut over what is in flight and adds a segment, keeps the count towards the next segment, and " +
-		"halves bytes; Linux spreads over the window, forgets the count and halves segments. With ns-3's three rules the simulator has x 0.95"
+	causeRACK = "Linux's RACK and TLP find lost retransmissions and tails, which ns-3 does not have"
+	causePRR  = "after a mark ns-3 spreads the cut over the data in flight and adds a segment, keeps the count towards the next segment, and " +
+		"halves bytes; Linux spreads over the window, resets the count and halves segments. With ns-3's three rules the simulator has x 0.95"
 )
 
 // knownDifferences were measured with ns-3 3.44.post0 and the simulator of November 2026.
@@ -53,7 +53,7 @@ var knownDifferences = []known{
 	{"mixed", "sack", "mice.fct_ms", 0, 0.187, causeMice},
 }
 
-// asKnown finds the known difference that a row is, within its bound; nil: it is none.
+// asKnown returns the known difference that matches a row, within its bound; nil: there is none.
 func asKnown(file string, r *row) *known {
 	for i := range knownDifferences {
 		k := &knownDifferences[i]

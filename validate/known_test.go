@@ -23,7 +23,8 @@ func contains(schemes []string, point string) bool {
 	return false
 }
 
-// Each known difference is one: out by its tolerance. It passes as it is known, and not when either figure moves.
+// Each known difference is outside its tolerance. It passes with the known figures, and not when either figure
+// changes.
 func TestKnownDifferences(t *testing.T) {
 	if len(knownDifferences) != 16 {
 		t.Errorf("%d known differences; docs/validation.md says 16", len(knownDifferences))

@@ -1,12 +1,13 @@
-// Command validate holds the simulator against ns-3: the same experiment in both, with the same starts of the
-// same flows, their figures side by side. It exits with 1 when one is further off than was allowed beforehand.
-// Run it by `make validate`, which gets and builds the ns-3 side; docs/validation.md says what is compared.
+// Command validate compares the simulator with ns-3: the same experiment in both, with the same starts of the same
+// flows, and their figures side by side. It exits with 1 when a figure is outside its tolerance, which was written
+// before. Run it with `make validate`, which downloads and builds the ns-3 side; docs/validation.md describes the
+// comparison.
 //
-//	scenario.go    an experiment's run, as the ns-3 program (validate/ns3) wants it
-//	ns3.go         runs that program and reads what it measured
-//	sim.go         runs `weir run --world sim` and reads what it measured
-//	tolerances.go  what is compared, how far apart it may be, and why that far
-//	known.go       what is further off than that, by how much, and the cause that was proved
+//	scenario.go    an experiment's run as input of the ns-3 program (validate/ns3)
+//	ns3.go         runs that program and reads its measurements
+//	sim.go         runs `weir run --world sim` and reads its measurements
+//	tolerances.go  the figures that are compared, their tolerances, and the reasons
+//	known.go       figures outside their tolerances, with the proved cause
 //	compare.go     the comparison
 package main
 
@@ -28,7 +29,7 @@ import (
 	"weir/experiment/result"
 )
 
-// options is what the command was asked for.
+// options are the options of the command line.
 type options struct {
 	weir, ns3, out string
 	onlyNS3        bool
@@ -44,9 +45,9 @@ func (w *words) Set(s string) error { *w = append(*w, s); return nil }
 
 func main() {
 	var o options
-	flag.StringVar(&o.weir, "weir", "./weir", "the weir to run")
+	flag.StringVar(&o.weir, "weir", "./weir", "the weir program to run")
 	flag.StringVar(&o.ns3, "ns3", "out/validate/scenario", "the program built from validate/ns3")
-	flag.StringVar(&o.out, "out", "out/validate", "where results go, a directory for each file")
+	flag.StringVar(&o.out, "out", "out/validate", "directory of the results, with a directory for each file")
 	flag.BoolVar(&o.onlyNS3, "ns3-only", false, "run ns-3 alone and show its figures")
 	flag.IntVar(&o.seeds, "seeds", 0, "seeds 1..N instead of the file's")
 	flag.Var(&o.set, "set", "KEY=VALUE: change one value of the files, in both (repeatable)")
@@ -59,10 +60,10 @@ func main() {
 	}
 }
 
-// validate compares all files; what is out is an error.
+// validate compares all files; figures outside their tolerances are an error.
 func validate(ctx context.Context, o options, files []string, w io.Writer) error {
 	if len(files) == 0 {
-		return errors.New("no files: give experiments that tolerances.go knows, such as validate/long.yaml")
+		return errors.New("no files: name experiment files with tolerances in tolerances.go, such as validate/long.yaml")
 	}
 	out, rows, differ := 0, 0, 0
 	for _, path := range files {
@@ -81,15 +82,15 @@ func validate(ctx context.Context, o options, files []string, w io.Writer) error
 		}
 	}
 	if !o.onlyNS3 {
-		fmt.Fprintf(w, "\n%d figures: %d within their tolerances, %d differ as is known and explained, %d further off\n", rows, rows-differ-out, differ, out)
+		fmt.Fprintf(w, "\n%d figures: %d within their tolerances, %d known and explained differences, %d outside\n", rows, rows-differ-out, differ, out)
 	}
 	if out > 0 {
-		return fmt.Errorf("%d of %d figures are further off than was allowed", out, rows)
+		return fmt.Errorf("%d of %d figures are outside their tolerances; the table marks them", out, rows)
 	}
 	return nil
 }
 
-// validateFile runs one experiment in both and compares.
+// validateFile runs one experiment in both programs and compares them.
 func validateFile(ctx context.Context, o options, path string, w io.Writer) ([]row, error) {
 	f, err := laws.All().Load(path)
 	if err != nil {
@@ -97,7 +98,7 @@ func validateFile(ctx context.Context, o options, path string, w io.Writer) ([]r
 	}
 	checks := tolerances[f.ID]
 	if checks == nil {
-		return nil, fmt.Errorf("no tolerances for experiment %s: write them down in validate/tolerances.go before the first run", f.ID)
+		return nil, fmt.Errorf("no tolerances for experiment %s: write them in validate/tolerances.go before the first run", f.ID)
 	}
 	plan, err := f.Plan(experiment.Options{
 		Worlds: []string{experiment.WorldSim}, AssumeAll: true, SeedCount: o.seeds, Set: o.set,
@@ -117,7 +118,7 @@ func validateFile(ctx context.Context, o options, path string, w io.Writer) ([]r
 		}
 	}
 	rows := compare(checks, theirs, ours)
-	if o.seeds == 0 && len(o.set) == 0 { // known figures are of the file as it stands
+	if o.seeds == 0 && len(o.set) == 0 { // known figures are those of the unchanged file
 		for i := range rows {
 			if !rows[i].ok() {
 				rows[i].known = asKnown(f.ID, &rows[i])

@@ -20,11 +20,11 @@ import (
 	"weir/experiment/workload"
 )
 
-// worldNS3 is what reports call it.
+// worldNS3 is its name in reports.
 const worldNS3 = "ns3"
 
-// runNS3 carries the runs out in ns-3, as many at a time as there are processors, and gives their statistics in
-// order. What the program is told is kept in dir.
+// runNS3 carries out the runs in ns-3, as many in parallel as there are processors, and returns their statistics
+// in order. The program's input files are kept in dir.
 func runNS3(ctx context.Context, program, dir string, runs []*experiment.Run) ([]*result.Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("run ns-3: %w", err)
@@ -62,7 +62,7 @@ func runNS3(ctx context.Context, program, dir string, runs []*experiment.Run) ([
 	return out, nil
 }
 
-// oneNS3 carries out one run. file is where its scenario is written.
+// oneNS3 carries out one run. file is the path of its scenario.
 func oneNS3(ctx context.Context, program, file string, r *experiment.Run) (*result.Run, error) {
 	s, err := newScenario(r)
 	if err != nil {
@@ -86,9 +86,9 @@ func oneNS3(ctx context.Context, program, file string, r *experiment.Run) (*resu
 	return result.Build(info, raw), nil
 }
 
-// line is one line of what the program prints: a flow, a drop, or the queue.
+// line is one line of the program's output: a flow, a drop, or the queue.
 type line struct {
-	Flow      int        `json:"flow"` // of a flow or a drop; -1: of none
+	Flow      int        `json:"flow"` // the flow's index, also for a drop; -1: no flow
 	StartNs   int64      `json:"start_ns"`
 	EndNs     *int64     `json:"end_ns"`
 	Done      bool       `json:"done"`
@@ -106,7 +106,7 @@ type line struct {
 	DropsElsewhere int     `json:"drops_elsewhere"`
 }
 
-// read makes of what the program printed what a world measures.
+// read converts the program's output to the measurements of a world.
 func (s *scenario) read(r io.Reader) (*result.Raw, error) {
 	raw := &result.Raw{Bin: s.run.Config.Series.Std(), Flows: make([]result.Flow, len(s.work.Flows))}
 	port := result.Port{
@@ -121,10 +121,10 @@ func (s *scenario) read(r io.Reader) (*result.Raw, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what ns-3 measured: %w", err)
+			return nil, fmt.Errorf("read the output of ns-3: %w", err)
 		}
 		if l.Flow < -1 || l.Flow >= len(raw.Flows) {
-			return nil, fmt.Errorf("read what ns-3 measured: there is no flow %d", l.Flow)
+			return nil, fmt.Errorf("read the output of ns-3: there is no flow %d", l.Flow)
 		}
 		switch {
 		case l.DropNs != nil:
@@ -137,14 +137,14 @@ func (s *scenario) read(r io.Reader) (*result.Raw, error) {
 			port.Samples = samples(&l)
 			queues++
 			if l.DropsElsewhere > 0 {
-				return nil, fmt.Errorf("%d packets were dropped elsewhere than at the bottleneck", l.DropsElsewhere)
+				return nil, fmt.Errorf("%d packets were dropped at other ports than the bottleneck", l.DropsElsewhere)
 			}
 		default:
-			return nil, errors.New("read what ns-3 measured: a line that is neither flow nor drop nor queue")
+			return nil, errors.New("read the output of ns-3: a line that is neither flow nor drop nor queue")
 		}
 	}
 	if flows != len(raw.Flows) || queues != 1 {
-		return nil, fmt.Errorf("read what ns-3 measured: %d of %d flows, %d of 1 queue", flows, len(raw.Flows), queues)
+		return nil, fmt.Errorf("read the output of ns-3: %d of %d flows, %d of 1 queue", flows, len(raw.Flows), queues)
 	}
 	raw.Ports = []result.Port{port}
 	return raw, nil
@@ -176,7 +176,7 @@ func (s *scenario) drop(l *line, port string) result.Drop {
 	return d
 }
 
-// key is a connection's name: in ns-3 the client's port says which flow it is.
+// key returns the key of a connection: in ns-3 the client's port identifies the flow.
 func key(flow int) result.Key {
 	const tcp = 6
 	return result.Key{
@@ -186,12 +186,13 @@ func key(flow int) result.Key {
 	}
 }
 
-// samples are the means of the queue over equal steps, exact over time where the simulator looks at moments.
+// samples returns the means of the queue over equal steps, exact over time; the simulator samples at points in
+// time.
 func samples(l *line) []result.Sample {
 	out := make([]result.Sample, len(l.Mean))
 	for i := range out {
 		out[i] = result.Sample{At: time.Duration(int64(i) * l.StepNs), Step: time.Duration(l.StepNs), Count: 1, Backlog: l.Mean[i]}
-		if i > 0 { // a sample's counters are of its beginning
+		if i > 0 { // a sample's counters are those at its beginning
 			out[i].Sent, out[i].Marks = uint64(l.Sent[i-1]), uint64(l.Marks[i-1])
 		}
 	}

@@ -15,22 +15,22 @@ import (
 	"weir/law/mark"
 )
 
-// What is made equal, and how:
+// How the two programs are made equal:
 //
-//   - Line. Ours takes an Ethernet frame (14 bytes more than the IP packet) and 24 bytes of preamble, CRC and gap:
-//     1538 for a full segment. ns-3's point-to-point link takes 2 bytes more than the IP packet: 1502. So its rate
-//     is lower by 1502/1538, and a full segment takes as long in both. A bare ACK takes 43 of our bytes and not 84.
-//   - Buffer. Ours counts frames of 1514 bytes, that which is being sent included; ns-3's queue discipline counts IP
+//   - Line. Ours counts an Ethernet frame (14 bytes more than the IP packet) and 24 bytes of preamble, CRC and gap:
+//     1538 for a full segment. ns-3's point-to-point link counts 2 bytes more than the IP packet: 1502. So its rate
+//     is lower by 1502/1538, and a full segment takes as long in both. A bare ACK takes 43 of our bytes instead of 84.
+//   - Buffer. Ours counts frames of 1514 bytes, including the one being sent; ns-3's queue discipline counts IP
 //     packets of 1500, and the device behind it holds two more.
-//   - Threshold. Ours marks when it is exceeded, ns-3's RED when it is reached.
+//   - Threshold. Ours marks above the threshold, ns-3's RED at and above it.
 //   - Reported queue and drops are bytes of Ethernet frames, all packets in the port, in both.
 const (
 	ourLine, theirLine = 1538, 1502
 	frame, ipPacket    = 1514, 1500
-	inDevice           = 2 // packets that ns-3's device holds: one being sent and one behind it
+	inDevice           = 2 // packets in ns-3's device: one being sent and one after it
 )
 
-// What sim/tcp takes where an experiment file cannot say (tcp.Default).
+// Values of sim/tcp that an experiment file cannot set (tcp.Default).
 const (
 	receiveBuffer = 3 << 20
 	delayedACK    = 40 * time.Millisecond
@@ -40,23 +40,24 @@ const (
 	requestBytes  = 64 // of a pull
 )
 
-// ns-3's own: what an application may write ahead; and queues that are to lose nothing, longer than the largest
-// window: without small queues (TSQ) a sender whose link is the bottleneck puts all of it into its NIC.
+// ns-3's own: the data that an application may write in advance, and queues that must lose nothing, longer than
+// the largest window. Without TCP small queues (TSQ) a sender whose link is the bottleneck has its whole window in
+// its NIC.
 const (
 	sendBuffer = 1 << 20
 	otherLimit = 4000
 )
 
-// Ports of the ns-3 program (transfer.h): a client's says which flow it is.
+// Ports of the ns-3 program (transfer.h): a client's port identifies the flow.
 const (
 	serverPort, firstClientPort = 5001, 10240
 	mostFlows                   = 65536 - firstClientPort
 )
 
-// queueStep is over how much time the ns-3 program gives the mean of the queue.
+// queueStep is the time over which the ns-3 program averages the queue.
 const queueStep = time.Millisecond
 
-// transport is what a guest's congestion control is in ns-3.
+// transport is a guest's congestion control in ns-3.
 type transport struct {
 	control, recovery string
 	sack, timestamps  bool
@@ -70,7 +71,7 @@ type scenario struct {
 	text   strings.Builder
 }
 
-// newScenario writes r down for ns-3. What the program there cannot do is an error.
+// newScenario converts r to a scenario for ns-3. A setting that the program does not support is an error.
 func newScenario(r *experiment.Run) (*scenario, error) {
 	cfg := &r.Config
 	link, hosts, err := dumbbell(cfg)
@@ -95,7 +96,7 @@ func newScenario(r *experiment.Run) (*scenario, error) {
 	s := &scenario{run: r, work: work}
 	for _, label := range slices.Sorted(maps.Keys(cfg.Ports)) {
 		if port := cfg.Ports[label]; port != experiment.PortName("switch", receiver) {
-			return nil, fmt.Errorf("measure.ports: %s is %s: ns-3 looks at switch->%s alone", label, port, receiver)
+			return nil, fmt.Errorf("measure.ports: %s is %s: ns-3 measures switch->%s only", label, port, receiver)
 		}
 		s.labels = append(s.labels, label)
 	}
@@ -142,7 +143,7 @@ func (s *scenario) transport(t transport, g *experiment.Guests) {
 	s.line("send_buffer_bytes", sendBuffer)
 }
 
-// flows writes the schedule: that of the simulator.
+// flows writes the schedule, the same as the simulator's.
 func (s *scenario) flows(hosts map[string]int) {
 	for i := range s.work.Flows {
 		f := &s.work.Flows[i]
@@ -155,7 +156,7 @@ func (s *scenario) flows(hosts map[string]int) {
 	}
 }
 
-// theirBytes is a length of our queue in ns-3's queue discipline.
+// theirBytes converts a length of our queue to that of ns-3's queue discipline.
 func theirBytes(ours int64) int64 { return max(0, ours-inDevice*frame) * ipPacket / frame }
 
 func number(b bool) int {
@@ -168,7 +169,7 @@ func number(b bool) int {
 const receiver = "receiver1"
 
 // dumbbell checks that the network is the one that the program builds: one switch, equal links, no hypervisors. It
-// gives what all links are like, and the index of each sender.
+// returns the properties of the links, and the index of each sender.
 func dumbbell(cfg *experiment.Config) (experiment.Link, map[string]int, error) {
 	hosts := map[string]int{}
 	for _, n := range cfg.Graph.Nodes {
@@ -182,25 +183,25 @@ func dumbbell(cfg *experiment.Config) (experiment.Link, map[string]int, error) {
 	first := cfg.Graph.Links[0]
 	for _, l := range cfg.Graph.Links {
 		if l.Rate != first.Rate || l.Delay != first.Delay || l.Buffer != first.Buffer {
-			return first, nil, fmt.Errorf("link %s - %s is not as the others: in ns-3 all links are the same", l.A, l.B)
+			return first, nil, fmt.Errorf("link %s - %s differs from the others: in ns-3 all links are the same", l.A, l.B)
 		}
 	}
 	if first.Buffer.Packets || theirBytes(first.Buffer.N) < ipPacket {
-		return first, nil, fmt.Errorf("a buffer of %v: in ns-3 it is in bytes, and of %d at least", first.Buffer, (inDevice+1)*frame)
+		return first, nil, fmt.Errorf("a buffer of %v: in ns-3 it must be in bytes, at least %d", first.Buffer, (inDevice+1)*frame)
 	}
 	return first, hosts, nil
 }
 
-// supported tells what of the traffic the program cannot do.
+// supported returns an error if the program does not support the traffic.
 func supported(cfg *experiment.Config, work *workload.Workload) error {
 	if len(cfg.Profiles) != 1 {
-		return fmt.Errorf("%d settings of TCP: in ns-3 all flows of a run have the same", len(cfg.Profiles))
+		return fmt.Errorf("%d settings of TCP: in ns-3 all flows of a run have the same one", len(cfg.Profiles))
 	}
 	if len(work.Flows) > mostFlows {
-		return fmt.Errorf("%d flows: in ns-3 each has a port of its own, of %d", len(work.Flows), mostFlows)
+		return fmt.Errorf("%d flows: in ns-3 each needs its own port, and there are %d", len(work.Flows), mostFlows)
 	}
 	if len(work.Loops) > 0 {
-		return errors.New("closed loops: ns-3 has flows with a start of their own only")
+		return errors.New("closed loops: ns-3 has only flows with a fixed start")
 	}
 	for i := range cfg.Items {
 		it := &cfg.Items[i]
@@ -211,7 +212,7 @@ func supported(cfg *experiment.Config, work *workload.Workload) error {
 		}
 		switch {
 		case workload.UDP(&it.Traffic) || workload.Persistent(&it.Traffic) || it.Rate > 0 || it.GiveUp > 0:
-			return fmt.Errorf("traffic %s: ns-3 has unpaced TCP, a connection for each flow, and gives none up", it.Name)
+			return fmt.Errorf("traffic %s: ns-3 has TCP without pacing, a connection for each flow, and no give_up", it.Name)
 		case it.Stop > 0 && it.Stop < cfg.Duration && it.Size == 0:
 			return fmt.Errorf("traffic %s stops at %v: in ns-3 a flow without a size ends with the run", it.Name, it.Stop)
 		}
@@ -219,14 +220,14 @@ func supported(cfg *experiment.Config, work *workload.Workload) error {
 	return nil
 }
 
-// transportOf finds what is the same TCP in ns-3. newreno and sack are the RFCs alone in both. reno and dctcp are
-// Linux's here; ns-3 has their windows, PRR and timestamps, but no RACK, TLP, F-RTO or undo.
+// transportOf returns the same TCP in ns-3. newreno and sack follow only the RFCs in both programs. reno and dctcp
+// are Linux's here; ns-3 has their windows, PRR and timestamps, but no RACK, TLP, F-RTO or undo.
 func transportOf(g *experiment.Guests) (transport, error) {
 	const plain, prr = "ns3::TcpClassicRecovery", "ns3::TcpPrrRecovery"
 	switch g.CC {
 	case "newreno", "sack":
 		if *g.DelayedACK {
-			return transport{}, fmt.Errorf("guests.cc %s with delayed ACKs: TcpNewReno grows by acknowledgements, ours by segments; say delayed_ack: false", g.CC)
+			return transport{}, fmt.Errorf("guests.cc %s with delayed ACKs: ns-3's TcpNewReno grows by acknowledgements, ours by segments; set delayed_ack: false", g.CC)
 		}
 		return transport{"ns3::TcpNewReno", plain, g.CC == "sack", false}, nil
 	case "reno":
@@ -234,14 +235,14 @@ func transportOf(g *experiment.Guests) (transport, error) {
 	case "dctcp":
 		return transport{"ns3::TcpDctcp", prr, *g.SACK, true}, nil
 	}
-	return transport{}, fmt.Errorf("guests.cc %s: newreno, sack, reno and dctcp are compared with ns-3", g.CC)
+	return transport{}, fmt.Errorf("guests.cc %s: only newreno, sack, reno and dctcp are compared with ns-3", g.CC)
 }
 
-// thresholdOf is from where on RED marks, in the bytes of its queue: the least number of them for which our port
-// holds more than the threshold. 0: nothing is marked.
+// thresholdOf returns the threshold at which RED marks, in the bytes of its queue: the smallest backlog there for
+// which our port is above the threshold. 0: no marking.
 func thresholdOf(r *experiment.Run) (int64, error) {
 	if len(r.Laws) != 1 {
-		return 0, fmt.Errorf("laws %v: ns-3 has one, droptail or ecn", r.Laws)
+		return 0, fmt.Errorf("laws %v: ns-3 has one law, droptail or ecn", r.Laws)
 	}
 	if r.Laws[0] == droptail.Name {
 		return 0, nil
@@ -252,9 +253,9 @@ func thresholdOf(r *experiment.Run) (int64, error) {
 	case r.Laws[0] != mark.ECN || !ok:
 		return 0, fmt.Errorf("law %s: ns-3 has droptail and ecn", r.Laws[0])
 	case params.NotECT != mark.Drop:
-		return 0, fmt.Errorf("not_ect: %s: ns-3's RED drops what it cannot mark; say drop", params.NotECT)
+		return 0, fmt.Errorf("not_ect: %s: ns-3's RED drops packets that it cannot mark; set not_ect: drop", params.NotECT)
 	case params.Threshold.Packets || params.Threshold.N < least.N:
-		return 0, fmt.Errorf("a threshold of %v: in ns-3 it is in bytes, and of %v at least", params.Threshold, least)
+		return 0, fmt.Errorf("a threshold of %v: in ns-3 it must be in bytes, at least %v", params.Threshold, least)
 	}
 	return theirBytes(params.Threshold.N) + 1, nil
 }

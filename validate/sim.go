@@ -13,10 +13,10 @@ import (
 	"weir/experiment/store"
 )
 
-// refuted is the exit code of weir when a claim does not hold, which is no failure here.
+// refuted is weir's exit code when a claim does not hold, which is not an error here.
 const refuted = 3
 
-// runSim lets weir run the file in the simulator, and gives the statistics of the runs in their order.
+// runSim runs the file in the simulator with weir, and returns the statistics of the runs in their order.
 func runSim(ctx context.Context, o options, path, dir string, runs []*experiment.Run) ([]*result.Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("run the simulator: %w", err)
@@ -34,7 +34,7 @@ func runSim(ctx context.Context, o options, path, dir string, runs []*experiment
 	if err := cmd.Run(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != refuted) {
 		return nil, fmt.Errorf("%s run %s --world sim: %w", o.weir, path, err)
 	}
-	// The document that it prints has no single flow; the store of its runs has.
+	// The printed document has no single flows; the store of its runs has.
 	kept := store.Read(dir)
 	var out []*result.Run
 	for _, r := range runs {

@@ -14,7 +14,7 @@ import (
 	"weir/experiment/result"
 )
 
-// planOf plans an experiment for the simulator, whether this build has it or not.
+// planOf plans an experiment for the simulator, whether or not this build has it.
 func planOf(t *testing.T, path string, set ...string) []*experiment.Run {
 	t.Helper()
 	f, err := laws.All().Load(path)
@@ -28,8 +28,8 @@ func planOf(t *testing.T, path string, set ...string) []*experiment.Run {
 	return p.Runs
 }
 
-// Every file can be carried out by ns-3 in all its runs, has five seeds, and tolerances that were thought about, of
-// figures that its groups and ports have.
+// ns-3 can carry out all runs of every file. Each file has five seeds, and tolerances of figures that its groups
+// and ports have.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) != len(tolerances) {
@@ -75,7 +75,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A run says to ns-3 what its file says, in ns-3's measures.
+// A scenario has the settings of its file, in ns-3's units.
 func TestScenario(t *testing.T) {
 	runs := planOf(t, "long.yaml")
 	want := map[string]string{
@@ -106,7 +106,7 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// The threshold and the buffer mean the same number of full packets in both.
+// The threshold and the buffer mean the same number of full packets in both programs.
 func TestTheirBytes(t *testing.T) {
 	for packets := int64(inDevice + 1); packets < 300; packets++ {
 		for _, ours := range []int64{packets * frame, packets*frame + 1, packets*frame + frame - 1} {
@@ -126,7 +126,7 @@ func TestTheirBytes(t *testing.T) {
 	}
 }
 
-// What ns-3 cannot do is refused.
+// Settings that ns-3 does not support are refused.
 func TestRefused(t *testing.T) {
 	for set, want := range map[string]string{
 		"schemes.reno_ecn.params.not_ect=pass":                      "not_ect: pass",
@@ -137,8 +137,8 @@ func TestRefused(t *testing.T) {
 		"topology.receivers=2 measure.ports.bottleneck=left->right": "one switch",
 		"topology.hypervisors=true":                                 "hypervisors",
 		"traffic.flows.stop=10s":                                    "ends with the run",
-		"traffic.flows.proto=udp":                                   "unpaced TCP",
-		"measure.ports.bottleneck=switch->sender1":                  "alone",
+		"traffic.flows.proto=udp":                                   "TCP without pacing",
+		"measure.ports.bottleneck=switch->sender1":                  "->receiver1 only",
 	} {
 		var refused []string
 		for _, r := range planOf(t, "long.yaml", strings.Fields(set)...) {
@@ -162,7 +162,7 @@ const printed = `{"flow":0,"start_ns":100,"end_ns":20000000000,"done":true,"byte
 {"step_ns":1000000000,"mean":[0,0,10,30,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"sent":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"marks":[1,5,5,9,9,9,9,9,9,9,9,9,9,9,9,9,9,9,9,9],"drops_elsewhere":0}
 `
 
-// What ns-3 prints becomes the figures that the simulator's results have.
+// The output of ns-3 becomes the same figures as the simulator's results.
 func TestRead(t *testing.T) {
 	s, err := newScenario(planOf(t, "long.yaml")[0])
 	if err != nil {
@@ -201,7 +201,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A figure passes within the factor or the slack, and not when it was not measured.
+// A figure passes within the factor or the slack, and not when it is missing.
 func TestRowOK(t *testing.T) {
 	for _, c := range []struct {
 		kind          kind
@@ -247,7 +247,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// The table names what is out and why that much was allowed.
+// The table names the figures outside, and the reasons of the tolerances.
 func TestShow(t *testing.T) {
 	var b bytes.Buffer
 	c := check{metric: "mice.fct_ms.p50", factor: 1.1, why: "the reason"}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What is measured at the bottleneck: the port of the switch towards the receiver. A packet is in it from when
-// the queue discipline takes it until its last bit has left, as in the simulator: ns-3's own figures leave out
-// the two packets that are in the device, one being sent and one behind it.
+// Measurements at the bottleneck: the port of the switch towards the receiver. A packet is in the port from the
+// time the queue discipline accepts it until its last bit has left, as in the simulator: ns-3's own figures do not
+// include the two packets in the device, one being sent and one after it.
 #ifndef WEIR_VALIDATE_BOTTLENECK_H
 #define WEIR_VALIDATE_BOTTLENECK_H
 
@@ -15,12 +15,12 @@
 #include <functional>
 #include <iostream>
 
-// pppBytes is the header that a packet has in a point-to-point device and nowhere else.
+// pppBytes is the size of the header of a packet in a point-to-point device; other packets do not have it.
 constexpr int64_t pppBytes = 2;
 
 class Bottleneck {
 public:
-	// flowOf gives the index of the flow that a packet is of, or -1.
+	// flowOf returns the index of a packet's flow, or -1.
 	Bottleneck(const Input &in, std::function<int64_t(ns3::Ptr<const ns3::Packet>)> flowOf) : m_in(in), m_flowOf(flowOf) {}
 
 	void Watch(ns3::Ptr<ns3::QueueDisc> queue, ns3::Ptr<ns3::NetDevice> device) {
@@ -32,13 +32,13 @@ public:
 		Simulator::Schedule(NanoSeconds(m_in.step_ns), &Bottleneck::Step, this);
 	}
 
-	// WatchOther counts drops at a queue where there are to be none.
+	// WatchOther counts drops at a queue that should have none.
 	void WatchOther(ns3::Ptr<ns3::QueueDisc> queue) {
 		queue->TraceConnectWithoutContext("Drop", ns3::MakeCallback(&Bottleneck::DroppedElsewhere, this));
 	}
 
-	// Write gives drops, one a line, and the queue over time: its mean in each step, and how many bytes had left
-	// and packets had been marked by the end of it.
+	// Write writes drops, one a line, and the queue over time: its mean in each step, and the bytes sent and packets
+	// marked by the end of the step.
 	void Write(std::ostream &out) {
 		for (const Drop &d : m_drops)
 			out << "{\"drop_ns\":" << d.at << ",\"flow\":" << d.flow << ",\"bytes\":" << d.bytes << ",\"law\":"
@@ -64,7 +64,7 @@ public:
 private:
 	struct Drop {
 		int64_t at, flow, bytes;
-		bool law; // RED's; else the buffer was full
+		bool law; // dropped by RED; otherwise the buffer was full
 	};
 
 	void Came(ns3::Ptr<const ns3::QueueDiscItem> item) { Change(item->GetSize() + m_in.frame_bytes); }
@@ -77,7 +77,7 @@ private:
 
 	void Marked(ns3::Ptr<const ns3::QueueDiscItem>, const char *) { m_marks++; }
 
-	// The packet of an item that was not taken has no IP header yet.
+	// The packet of an item that was not accepted has no IP header yet.
 	void Dropped(ns3::Ptr<const ns3::QueueDiscItem> item, const char *reason) {
 		const bool law = std::string(reason) == ns3::RedQueueDisc::FORCED_DROP;
 		m_drops.push_back({Now(), m_flowOf(item->GetPacket()), item->GetSize() + m_in.frame_bytes, law});
@@ -85,7 +85,7 @@ private:
 
 	void DroppedElsewhere(ns3::Ptr<const ns3::QueueDiscItem>) { m_elsewhere++; }
 
-	// Change adds to the backlog, and what it was so far to its integral over time.
+	// Change adds to the backlog, after adding the old value to its integral over time.
 	void Change(int64_t bytes) {
 		m_integral += m_backlog * (Now() - m_since);
 		m_since = Now();

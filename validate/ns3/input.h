@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the program is told: one `key value` a line, each key once, then the flows in their order:
+// Input of the program: one `key value` a line, each key once, then the flows in their order:
 //
-//   flow SENDER pull|push START_NS BYTES      SENDER counts from 0; BYTES 0: until the end of the run
+//   flow SENDER pull|push START_NS BYTES      SENDER is from 0; BYTES 0: until the end of the run
 //
-// validate/scenario.go writes it and says how it follows from an experiment file. Units stand in the keys.
+// validate/scenario.go writes it from an experiment file. Units are in the keys.
 #ifndef WEIR_VALIDATE_INPUT_H
 #define WEIR_VALIDATE_INPUT_H
 
@@ -18,19 +18,19 @@
 
 // FlowSpec is one flow of the schedule.
 struct FlowSpec {
-	uint32_t sender;  // index of the host that data comes from
-	bool pull;        // the receiver connects, asks with 64 bytes and gets the data
+	uint32_t sender;  // index of the host that sends the data
+	bool pull;        // the receiver connects, sends a request of 64 bytes and receives the data
 	int64_t start_ns; // connect()
-	uint64_t bytes;   // 0: as much as goes through until the end
+	uint64_t bytes;   // 0: as much as possible until the end
 };
 
 // Input is a whole scenario: senders, one switch, one receiver.
 struct Input {
 	int64_t senders, rate_bps, delay_ns;     // every link; delay is one way
 	int64_t limit_bytes;                     // of the bottleneck's queue discipline, IP packets
-	int64_t threshold_bytes;                 // RED marks from here on; 0: a FIFO
+	int64_t threshold_bytes;                 // RED marks at and above it; 0: a FIFO
 	int64_t other_limit_packets;             // of every other queue
-	int64_t frame_bytes;                     // what an IP packet gets on top where bytes are reported: an Ethernet header
+	int64_t frame_bytes;                     // added to an IP packet in reported bytes: an Ethernet header
 	int64_t segment_bytes, initial_window;   // payload of a full segment; segments
 	int64_t min_rto_ns, initial_rto_ns, granularity_ns;
 	int64_t ack_every, delayed_ack_ns;       // a segment that is not the ack_every-th waits that long
@@ -42,7 +42,7 @@ struct Input {
 	std::vector<FlowSpec> flows;
 };
 
-// readInput reads a file; what is wrong with it is thrown.
+// readInput reads a file. It throws an error if the file is invalid.
 inline Input readInput(const std::string &path) {
 	Input in{};
 	std::map<std::string, int64_t *> numbers = {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// scenario FILE: one run of a dumbbell in ns-3, for `make validate`. N senders and one receiver hang on one switch
-// (a router: ns-3's bridge wants CSMA); the switch's port towards the receiver is the bottleneck. FILE is written
-// by validate/scenario.go; input.h says what stands in it. Prints JSON lines: every flow, every drop at the
+// scenario FILE: one run of a dumbbell in ns-3, for `make validate`. N senders and one receiver are connected to one
+// switch (a router: ns-3's bridge needs CSMA); the switch's port towards the receiver is the bottleneck. FILE is written
+// by validate/scenario.go; input.h describes its format. It prints JSON lines: every flow, every drop at the
 // bottleneck, its queue over time.
 //
-//   input.h       what to do
-//   socket.h      ns-3's TCP, which counts its timeouts
+//   input.h       the input
+//   socket.h      ns-3's TCP with a counter of timeouts
 //   transfer.h    the programs at both ends of a flow
-//   bottleneck.h  what is measured at the port
+//   bottleneck.h  the measurements at the port
 #include "bottleneck.h"
 #include "input.h"
 #include "socket.h"
@@ -27,7 +27,7 @@ using namespace ns3;
 
 namespace {
 
-// setTcp sets what is not an argument of a socket.
+// setTcp makes the settings that are not arguments of a socket.
 void setTcp(const Input &in) {
 	const std::string socket = "ns3::TcpSocket::", base = "ns3::TcpSocketBase::";
 	Config::SetDefault(socket + "SegmentSize", UintegerValue(in.segment_bytes));
@@ -54,7 +54,7 @@ struct Network {
 	Ipv4Address receiverAddress;
 };
 
-// queue puts a queue discipline on a device, which itself holds one packet behind the one being sent.
+// queue sets the queue discipline of a device, which itself holds one packet after the one being sent.
 Ptr<QueueDisc> queue(Ptr<NetDevice> device, const Input &in, bool bottleneck) {
 	TrafficControlHelper tc;
 	if (!bottleneck)
@@ -62,8 +62,8 @@ Ptr<QueueDisc> queue(Ptr<NetDevice> device, const Input &in, bool bottleneck) {
 	else if (in.threshold_bytes == 0)
 		tc.SetRootQueueDisc("ns3::FifoQueueDisc", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::BYTES, in.limit_bytes)));
 	else
-		// The average is the queue itself (QW 1), and at one threshold every packet is marked: no probability
-		// is left. What cannot be marked is dropped; RED has no other way.
+		// The average is the queue itself (QW 1), and with a single threshold every packet at and above it is
+		// marked, without a probability. RED drops packets that it cannot mark.
 		tc.SetRootQueueDisc("ns3::RedQueueDisc",
 			"MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::BYTES, in.limit_bytes)),
 			"MinTh", DoubleValue(double(in.threshold_bytes)), "MaxTh", DoubleValue(double(in.threshold_bytes)),
@@ -72,7 +72,7 @@ Ptr<QueueDisc> queue(Ptr<NetDevice> device, const Input &in, bool bottleneck) {
 	return tc.Install(device).Get(0);
 }
 
-// build makes nodes, links and addresses.
+// build creates nodes, links and addresses.
 Network build(const Input &in, Bottleneck &bottleneck) {
 	Network n;
 	n.senders.Create(in.senders);
@@ -143,7 +143,7 @@ private:
 		m_flows.at(InetSocketAddress::ConvertFrom(from).GetPort() - firstClientPort)->Accepted(s);
 	}
 
-	// Ended: the run ends when every flow has. One without a size never does.
+	// Ended: the run ends when every flow has. A flow without a size never ends.
 	void Ended() {
 		if (--m_left == 0)
 			Simulator::Stop();
@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
 	try {
 		const Input in = readInput(argv[1]);
 		if (in.flows.size() > 65536 - firstClientPort)
-			throw std::runtime_error("more flows than there are ports of clients");
+			throw std::runtime_error("more flows than client ports");
 		setTcp(in);
 		Bottleneck bottleneck(in, flowOf);
 		Run run(in, bottleneck);

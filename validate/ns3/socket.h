@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// ns-3's TCP with one thing more: it counts retransmission timeouts. A trace of the congestion state does not
-// do: a second timeout in a row leaves CA_LOSS as it is.
+// ns-3's TCP with a counter of retransmission timeouts. A trace of the congestion state is not sufficient: a
+// second timeout in a row leaves the state at CA_LOSS.
 #ifndef WEIR_VALIDATE_SOCKET_H
 #define WEIR_VALIDATE_SOCKET_H
 
@@ -21,13 +21,14 @@ public:
 	ns3::TypeId GetInstanceTypeId() const override { return GetTypeId(); }
 
 	CountingSocket() = default;
-	// A listener's copy for a new connection begins at 0.
+	// A listener's copy for a new connection starts at 0.
 	CountingSocket(const CountingSocket &other) : ns3::TcpSocketBase(other) {}
 
-	// Timeouts are RTO events so far: of data, and of SYN and SYN-ACK. Not of a FIN: the flow is over then.
+	// Timeouts returns the RTO events so far: of data, and of SYN and SYN-ACK. Those of a FIN do not count: the flow
+	// has ended.
 	uint32_t Timeouts() const { return m_timeouts; }
 
-	// Create makes a socket of a node as TcpL4Protocol::CreateSocket does.
+	// Create creates a socket of a node as TcpL4Protocol::CreateSocket does.
 	static ns3::Ptr<CountingSocket> Create(ns3::Ptr<ns3::Node> node, const Input &in) {
 		using namespace ns3;
 		Ptr<TcpL4Protocol> tcp = node->GetObject<TcpL4Protocol>();
@@ -44,15 +45,15 @@ public:
 protected:
 	ns3::Ptr<ns3::TcpSocketBase> Fork() override { return ns3::CopyObject<CountingSocket>(this); }
 
-	// What TcpSocketBase does nothing about, or only sends its FIN again, is not counted.
+	// Timeouts that TcpSocketBase ignores, or that only repeat a FIN, do not count.
 	void ReTxTimeout() override {
 		if (m_state != CLOSED && m_state != TIME_WAIT && m_state != SYN_SENT && m_txBuffer->Size() > 0)
 			m_timeouts++;
 		ns3::TcpSocketBase::ReTxTimeout();
 	}
 
-	// The timer of a handshake calls this again. A SYN-ACK that answers a SYN once more is no timeout: the timer
-	// still runs then.
+	// The timer of a handshake calls this again. A SYN-ACK that answers a repeated SYN is not a timeout: its timer
+	// still runs.
 	void SendEmptyPacket(uint8_t flags) override {
 		if ((flags & ns3::TcpHeader::SYN) && m_synCount < m_synRetries && m_retxEvent.IsExpired())
 			m_timeouts++;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The programs at both ends of a connection that carries one flow, as sim/traffic_conn.go and lab/traffic have
-// them: a flow begins with connect(), whichever side connects, and is complete when the receiving program has
-// its last byte. The side that gets the data closes first.
+// The programs at both ends of a connection that carries one flow, as in sim/traffic_conn.go and lab/traffic: a
+// flow begins with connect(), on either side, and is complete when the receiving program has its last byte. The
+// receiving side closes first.
 #ifndef WEIR_VALIDATE_TRANSFER_H
 #define WEIR_VALIDATE_TRANSFER_H
 
@@ -13,7 +13,7 @@
 #include <functional>
 #include <iostream>
 
-// Ports. Those of the clients are all different, so that one names its flow.
+// Ports. Those of the clients all differ, so that a port identifies its flow.
 constexpr uint16_t serverPort = 5001, firstClientPort = 10240;
 
 class Transfer {
@@ -31,13 +31,13 @@ public:
 		m_client->Connect(InetSocketAddress(m_server, serverPort));
 	}
 
-	// Accepted gives the flow its server's end.
+	// Accepted passes the server's end to the flow.
 	void Accepted(ns3::Ptr<ns3::Socket> s) {
 		m_serverEnd = ns3::DynamicCast<CountingSocket>(s);
 		Attach(s);
 	}
 
-	// Write gives the flow as a line. end is the end of the run, for a flow that is under way.
+	// Write writes the flow as a line. end is the end of the run, for a flow in progress.
 	void Write(std::ostream &out, int64_t end) const {
 		uint32_t timeouts = 0;
 		for (const ns3::Ptr<CountingSocket> &s : {m_client, m_serverEnd})
@@ -69,7 +69,7 @@ private:
 			Fill(s);
 	}
 
-	// Readable takes what has come: data, or the request of a pull.
+	// Readable reads what has arrived: data, or the request of a pull.
 	void Readable(ns3::Ptr<ns3::Socket> s) {
 		uint64_t n = 0;
 		for (ns3::Ptr<ns3::Packet> p; (p = s->Recv()) && p->GetSize() > 0;)
@@ -105,7 +105,7 @@ private:
 
 	bool GetsData(ns3::Ptr<ns3::Socket> s) const { return m_spec.pull == (s == m_client); }
 
-	// Fill writes as much as the socket takes. A flow without an end is written in whole segments.
+	// Fill writes as much as the socket accepts. A flow without an end is written in full segments.
 	void Fill(ns3::Ptr<ns3::Socket> s) {
 		m_writing = true;
 		while (m_spec.bytes == 0 || m_written < m_spec.bytes) {
@@ -119,7 +119,7 @@ private:
 		m_writing = false;
 	}
 
-	// Not within a callback of the socket, which goes on with its state when that returns.
+	// Not in a callback of the socket, which continues with its state when the callback returns.
 	void PeerClosed(ns3::Ptr<ns3::Socket> s) { ns3::Simulator::ScheduleNow(&Transfer::Close, this, s); }
 	void Close(ns3::Ptr<ns3::Socket> s) {
 		bool &closed = s == m_client ? m_clientClosed : m_serverClosed;
