@@ -16,7 +16,7 @@ func (b *builder) fatTree() {
 	b.rackServers(tors, b.t.Servers)
 }
 
-// podTree builds the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2): k pods with k/2
+// podTree builds the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2). It has k pods with k/2
 // ToR and k/2 aggregation switches each, (k/2)^2 cores, and k/2 servers at each ToR; every switch has k ports. Pod
 // p has ToR and aggregation switches (p-1)k/2+1 to p k/2. The first aggregation switch of each pod is connected to
 // the first k/2 cores, the second to the second k/2, and so on; each ToR to all aggregation switches of its pod.

@@ -61,7 +61,7 @@ func TestTopologies(t *testing.T) {
 	golden(t, "topology.golden", bytes.ReplaceAll(out.Bytes(), []byte(" \n"), []byte("\n")))
 }
 
-// Whether bridges would form a loop depends on the switches, not on the kind of topology.
+// Bridges would form a loop depending on the switches, not on the kind of topology.
 func TestMultipath(t *testing.T) {
 	for _, c := range []struct {
 		t    Topology

@@ -15,7 +15,7 @@ import (
 )
 
 // checkHost returns the plan of a lab with this configuration. If this machine cannot run it, the error gives the
-// reason in one line, before anything with a name is created: no root, a missing kernel feature, a topology that
+// reason in one line, before anything with a name is created. Reasons are: no root, a missing kernel feature, a topology that
 // is too large or not in this build.
 func checkHost(cfg *experiment.Config, o Options) (*plan, fabric, error) {
 	if os.Geteuid() != 0 {

@@ -219,9 +219,8 @@ func switchOff(e *nic.Tool, ifname string, checksums bool) error {
 	return e.Change(ifname, off)
 }
 
-// settle makes sure that every device of the node sends. A veth whose far end came up later starts to send when
-// the kernel's link watch notices, which may take a second (the kernel treats it as not urgent when both ends have
-// the same ifindex). Until then it drops, and a lost SYN costs another second. Reading the state of the link makes
+// settle makes sure that every device of the node sends. A veth whose far end came up later starts to send when the kernel's link watch notices. That may take a second: the kernel treats it as not urgent when both ends have the
+// same ifindex. Until then it drops, and a lost SYN costs another second. Reading the state of the link makes
 // the kernel notice at once.
 func (l *Lab) settle(n *node) error {
 	return n.w.do(func() error {

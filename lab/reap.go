@@ -19,8 +19,9 @@ const reapLimit = 10 * time.Second
 
 // removeNamespaces removes the nodes' namespaces and waits until the kernel has destroyed them, which it does
 // asynchronously, so that the machine is quiet afterwards. busy are those that processes keep alive. left are
-// others that remain without a name, for a reason that cannot be seen: a socket that was passed on, a mount in
-// another mount namespace, or a connection that was not ended; for a connection the text has the reason.
+// others that remain without a name, for a reason that cannot be seen: a socket that was
+// passed on, a mount in another mount namespace, or a connection that was not ended. For a connection the text has the
+// reason.
 //
 // The kernel destroys namespaces in batches, one after the other. When it starts on one it notifies all namespaces
 // that have an id for it. So the management namespace, the last to go, assigns ids to the others and listens.

@@ -169,9 +169,7 @@ func quantiles(sorted []float64) []float64 {
 //	A(x/stretch) - d <= B(x) <= A(x*stretch) + d
 //
 // where A and B are the shares of flows that took at most that time. It is Lévy's distance with the logarithm of
-// time, at a given width. With stretch 1 it is that of Kolmogorov and Smirnov. Quantiles alone are not sufficient:
-// if a quarter of the flows wait 200 ms for a timeout, the 74th percentile of one and the 76th of the other differ
-// by a factor of 20 although nothing is wrong. a and b are sorted and not empty.
+// time, at a given width. With stretch 1 it is that of Kolmogorov and Smirnov. Quantiles alone are not sufficient. If a quarter of the flows wait 200 ms for a timeout, the 74th percentile of one and the 76th of the other differ 20-fold without an error. a and b are sorted and not empty.
 func apart(a, b []float64, stretch float64) float64 {
 	d := 0.0
 	for i, x := range a { // A(x/stretch) - B(x) is largest where A rises

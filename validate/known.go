@@ -27,7 +27,7 @@ const (
 	causeMice = "ns-3's FlightSize as in incast, and the length of its frames, which determines which flows lose packets. With RFC 5681's FlightSize " +
 		"ns-3 has 266 timeouts (seed 1), with ns-3's frames the simulator has 266"
 	causeRecover = "ns-3 begins a fast retransmit if the acknowledgement covers just recover; RFC 6582 3.2 (2) requires more. " +
-		"With this one comparison as the RFC has it ns-3 has 1335 drops and not 5890 beside mice (seed 1)"
+		"With this one comparison as the RFC has it ns-3 has 1335 drops and not 5890 with mice (seed 1)"
 	causeRACK = "Linux's RACK and TLP find lost retransmissions and tails, which ns-3 does not have"
 	causePRR  = "after a mark ns-3 spreads the cut over the data in flight and adds a segment, keeps the count towards the next segment, and " +
 		"halves bytes; Linux spreads over the window, resets the count and halves segments. With ns-3's three rules the simulator has x 0.95"

@@ -10,8 +10,8 @@ package main
 //
 //   - A bare ACK takes 43 of our bytes on ns-3's line and 84 on ours: at 100 Mbit/s 3 us a hop, of a round trip of 1
 //     or 2 ms.
-//   - Events of one nanosecond happen in another order, and drop-tail with equal rates and equal segments amplifies
-//     that: which flow loses depends on the phase. Seeds differ in their starts only, by less than a round trip.
+//   - Events at the same nanosecond have another order. Drop-tail with equal rates and equal segments amplifies that:
+//     the phase determines the flow that loses. Seeds differ in their starts only, by less than a round trip.
 //   - ns-3 resets a retransmission timeout to its base at the first new acknowledgement; RFC 6298 does so with the
 //     first new measurement of the round trip. Second and third timeouts of a flow are further apart in the simulator.
 //   - ns-3 has no TCP small queues: data beyond the line's BDP waits in the sender's NIC, whose queue loses

@@ -11,7 +11,7 @@ import (
 	"weir/experiment/compare"
 )
 
-// Comparison writes the comparison of two results for a terminal: differences of the files, then for each scheme
+// Comparison writes the comparison of two results for a terminal. First come the differences of the files, then for each scheme
 // at each point on the axes the metrics that differ, with their intervals, those that do not, and the
 // distributions. Without all it writes for each pair at most the shortRows metrics that differ most.
 func Comparison(w io.Writer, c *compare.Comparison, all bool) error {

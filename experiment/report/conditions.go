@@ -9,8 +9,7 @@ import (
 	"weir/experiment/result"
 )
 
-// Conditions returns how the runs behind a decision were made, for display next to the verdict: "3 seeds", then
-// the differences from the experiment of the file: "shortened" (--set reduced its traffic or its time), "5x
+// Conditions returns how the runs behind a decision were made, for display next to the verdict. The text begins with "3 seeds"; then come the differences from the experiment of the file: "shortened" (--set reduced its traffic or its time), "5x
 // slower" (time_scale), "busy machine" (see crowded). It is empty if nothing was run.
 func Conditions(doc *result.Document, c *result.Claim) string {
 	if len(c.Left)+len(c.Right) == 0 {

@@ -8,9 +8,8 @@ import (
 	"weir/experiment/result"
 )
 
-// Headline returns the verdict in one sentence: the effect of the main scheme on the tail of completion times, on
-// throughput and on drops, compared with the first scheme of the document, at the first point of its axes; and the
-// number of claims confirmed and refuted. It is empty for a document without runs.
+// Headline returns the verdict in one sentence. It has the effect of the main scheme on the tail of completion times, on throughput and on drops. It compares with the
+// first scheme of the document, at the first point of its axes. Then come the numbers of claims confirmed and refuted. It is empty for a document without runs.
 func Headline(doc *result.Document) string {
 	parts := blocks(doc)
 	if len(parts) == 0 {

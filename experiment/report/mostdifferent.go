@@ -44,8 +44,7 @@ func mostDifferent(metrics []compare.Difference, all bool) map[int]bool {
 	return out
 }
 
-// secondary reports whether a metric repeats a main one in another form: a window's metric that the whole run has,
-// other statistics of a distribution than mean, p50 and p99, timeouts by cause, and bytes if there is throughput.
+// secondary reports whether a metric repeats a main one in another form. Examples: a window's metric that the whole run has, other statistics of a distribution than mean, p50 and p99, timeouts by cause, and bytes if there is throughput.
 func secondary(metric string, whole map[string]bool) bool {
 	if _, rest, found := strings.Cut(metric, "."); found && whole[rest] {
 		return true

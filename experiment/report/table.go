@@ -15,8 +15,7 @@ import (
 // Width is the number of columns of a table, unless one name and one value need more.
 const Width = 120
 
-// Table writes the results for a terminal: a table for each group and port with a row for each scheme at each
-// point on the axes, then the claims, the settings that could not be made and the skipped schemes. A value is the
+// Table writes the results for a terminal: a table for each group and port with a row for each scheme at each point on the axes. Then come the claims, the settings that could not be made and the skipped schemes. A value is the
 // median over seeds, with smallest..largest if they differ. It writes no colours, so that the text is the same in
 // a file.
 func Table(w io.Writer, doc *result.Document) error {

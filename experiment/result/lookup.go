@@ -191,8 +191,7 @@ var (
 	}
 )
 
-// MainMetrics lists the paths, as Run.Metric takes them, of the main metrics that at least one of the runs has: of
-// every group, of every named port, of all ports; then the same in each window. Those of laws come last.
+// MainMetrics lists the paths, as Run.Metric takes them, of the main metrics that at least one of the runs has. They are those of every group, of every named port, of all ports; then the same in each window. Those of laws come last.
 func MainMetrics(runs []*Run, laws []law.Metric) [][]string {
 	port := slices.Clone(mainOfPort)
 	for i := range laws {

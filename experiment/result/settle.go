@@ -17,8 +17,8 @@ type Settling struct {
 	// Reached is the time until all had their shares for the first time, Ms until they had them for good.
 	Reached *Distribution `json:"reached_ms,omitempty"`
 	Ms      *Distribution `json:"ms,omitempty"`
-	// Held is the share of the time, from the first change on, in which all had them.
-	Held *float64 `json:"held,omitempty"`
+	// FairShare is the share of the time, from the first change on, in which all had them.
+	FairShare *float64 `json:"held,omitempty"`
 }
 
 // A rate is taken over 10 steps, 100 ms if series is not set. At a fair share of 10 Mbit/s that is 86 segments;
@@ -113,7 +113,7 @@ func (b *builder) settling(g *Group, name string, s span) {
 		return
 	}
 	if of > 0 {
-		out.Held = new(float64(fair) / float64(of))
+		out.FairShare = new(float64(fair) / float64(of))
 	}
 	out.Reached, out.Ms = g.distribution("settling.reached_ms", reached), g.distribution("settling.ms", settled)
 	g.Settling = out

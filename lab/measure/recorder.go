@@ -1,5 +1,4 @@
-// Package measure records the events at the queues of a lab's ports, with its own kernel program that is the same
-// under every scheme (bpf/measure.bpf.c): backlog, bytes and marks on a fixed grid of time, and every drop. It
+// Package measure records the events at the queues of a lab's ports. Its kernel program is the same under every scheme (bpf/measure.bpf.c). It records backlog, bytes and marks on a fixed grid of time, and every drop. It
 // changes no packet and is independent of the laws.
 package measure
 

@@ -133,8 +133,8 @@ func fewKeyless(t *testing.T, keyless, all int) {
 	}
 }
 
-// With more UDP than fits, of two flows, all counts agree to the packet: drops with the queue discipline's own
-// counter, each flow's drops with what it sent and did not deliver, sent bytes with the queue discipline's, and no
+// With more UDP than fits, of two flows, all counts agree to the packet. Drops agree with the queue discipline's own
+// counter, each flow's drops with what it sent and did not deliver, and sent bytes with the queue discipline's. No
 // backlog is above the limit.
 func TestRecorder_AddsUp(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {

@@ -363,7 +363,7 @@ func testNothingConnects(t *testing.T, n *pairNet) {
 	deafen(t, n)
 	_, err := traffic.Run(context.Background(), n, config(200*time.Millisecond,
 		n.item(experiment.Traffic{Pattern: "bulk"})), 1, traffic.Options{})
-	if err == nil || !strings.Contains(err.Error(), "none of 1 connections came about") {
+	if err == nil || !strings.Contains(err.Error(), "none of 1 connections opened") {
 		t.Errorf("error %v", err)
 	}
 	_, err = traffic.Run(context.Background(), elsewhere{n}, config(200*time.Millisecond,

@@ -1,8 +1,9 @@
-// Command differential runs an experiment's FairQ in the lab, on real TCP, with every decision of core recorded
-// in the kernel, and asks the native core the same (docs/differential.md). It goes through the file's runs, as they are and
-// in edge mode, until there are enough acknowledgements and answers of each kind. It prints how often each function was
-// called and how many answers differ, and exits with 1 and the first call that does.
-// Run it by `make differential`.
+// Command differential runs an experiment's FairQ in the lab, on real TCP. It records every decision of core in
+// the kernel, and compares it with that of the native core (docs/differential.md). It runs the file's runs, as
+// they are and in edge mode, until there are enough acknowledgements and answers of each kind. It prints how often
+// each function was called and how many answers differ. It exits with 1 and the first call that differs.
+//
+// Run it with `make differential`.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 	"weir/law/fairq"
 )
 
-// asked is what the command line says.
+// asked has the options of the command line.
 type asked struct {
 	file string
 	acks uint64
@@ -37,7 +38,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	a := asked{file: "experiments/incast.yaml"}
-	flag.Uint64Var(&a.acks, "acks", 100_000, "acknowledgements that the law is asked for, and answers of each kind, at least")
+	flag.Uint64Var(&a.acks, "acks", 100_000, "minimum number of acknowledgements, and of answers of each kind")
 	flag.StringVar(&a.keep, "keep", "", "write the traces into this directory, for datapath/fairq/lawtrace/replay")
 	flag.Func("set", "KEY=VALUE: change one value of FILE (repeatable)", func(s string) error {
 		a.set = append(a.set, s)
@@ -53,7 +54,7 @@ func main() {
 	}
 }
 
-// differential goes through the runs of FairQ until enough was recorded: as the file has it, and then in edge mode.
+// differential runs the runs of FairQ until enough was recorded: as in the file, and then in edge mode.
 func differential(ctx context.Context, a *asked) error {
 	var all lawtrace.Report
 	for _, mode := range []struct {
@@ -71,18 +72,18 @@ func differential(ctx context.Context, a *asked) error {
 		return err
 	}
 	if all.Differences > 0 {
-		return fmt.Errorf("%d answers of the native core are not the kernel's", all.Differences)
+		return fmt.Errorf("%d answers of the native core differ from the kernel's", all.Differences)
 	}
 	for k, n := range all.Kinds {
 		if n < a.acks {
-			return fmt.Errorf("all runs of %s gave %d answers about %s: want %d", a.file, n, lawtrace.Kind(k), a.acks)
+			return fmt.Errorf("all runs of %s gave %d answers about %s, but %d are needed: use a longer experiment or a smaller -acks", a.file, n, lawtrace.Kind(k), a.acks)
 		}
 	}
 	return nil
 }
 
-// enough goes through the runs of the file, with these values changed, until there are enough answers of each of the kinds,
-// and enough ACKs.
+// enough runs the runs of the file, with these values changed, until there are enough answers of each of the
+// kinds, and enough ACKs.
 func enough(ctx context.Context, a *asked, set []string, kinds []lawtrace.Kind, all *lawtrace.Report) error {
 	f, err := laws.All().Load(a.file)
 	if err != nil {
@@ -104,7 +105,7 @@ func enough(ctx context.Context, a *asked, set []string, kinds []lawtrace.Kind, 
 	return nil
 }
 
-// one records and replays one run, and adds what it found to all.
+// one records and replays one run, and adds the result to all.
 func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Report) error {
 	recorders := map[string]*lawtrace.Recorder{}
 	of := laws.Lab()
@@ -124,7 +125,7 @@ func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Repor
 		err = errors.New("the run was cut short")
 	}
 	traces := map[string]*lawtrace.Trace{}
-	for node, r := range recorders { // also after an error: they hold maps
+	for node, r := range recorders { // also after an error: they keep maps open
 		t, stopErr := r.Stop()
 		traces[node], err = t, errors.Join(err, stopErr)
 	}
@@ -147,7 +148,7 @@ func one(ctx context.Context, a *asked, run *experiment.Run, all *lawtrace.Repor
 	return nil
 }
 
-// nameOf names a switch in a run: scheme, values of the axes, seed, node.
+// nameOf returns the name of a switch in a run: scheme, values of the axes, seed, node.
 func nameOf(run *experiment.Run, node string) string {
 	parts := []string{run.Scheme}
 	for _, key := range slices.Sorted(maps.Keys(run.Point)) {
@@ -156,7 +157,7 @@ func nameOf(run *experiment.Run, node string) string {
 	return strings.Join(append(parts, fmt.Sprint(run.Seed), node), "-")
 }
 
-// keep writes a trace, where it was asked for.
+// keep writes a trace, if the option is set.
 func keep(dir string, run *experiment.Run, node string, t *lawtrace.Trace) error {
 	if dir == "" {
 		return nil

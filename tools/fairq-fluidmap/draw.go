@@ -47,7 +47,7 @@ func drawMeans(path string, versions []version, courses []*fluid.Course) error {
 	return save(path, mean, queue)
 }
 
-// runningMean thins the mean since the start to so many points.
+// runningMean reduces the mean since the start to this many points.
 func runningMean(c *fluid.Course, ticks, points int) plotter.XYs {
 	var out plotter.XYs
 	each, sum := len(c.Queue)/points, 0.0
@@ -59,7 +59,7 @@ func runningMean(c *fluid.Course, ticks, points int) plotter.XYs {
 	return out
 }
 
-// mostSwing is where the colours end.
+// mostSwing is the end of the scale of colours.
 const mostSwing = 3
 
 // panel is the map of one gain.
@@ -106,7 +106,7 @@ func labels(values []float64) plot.ConstantTicks {
 	return out
 }
 
-// save draws plots side by side; a scale of colours takes less room.
+// save draws plots next to each other; a scale of colours needs less room.
 func save(path string, plots ...*plot.Plot) error {
 	const width, height, bar = 420, 320, 110
 	total := vg.Length(0)

@@ -14,15 +14,15 @@ import (
 	"weir/lab"
 )
 
-// streams are TCP connections from some nodes to receiver1 that send as fast as they may until close.
-// What arrived of each can be read at any time.
+// streams are TCP connections from some nodes to receiver1 that send as fast as possible until close. The bytes
+// received on each can be read at any time.
 type streams struct {
 	clients, servers []net.Conn
 	received         []atomic.Int64
 	tasks            sync.WaitGroup
 }
 
-// openStreams opens a connection from each of the nodes and sets it going.
+// openStreams opens a connection from each of the nodes and starts to send.
 func openStreams(l *lab.Lab, nodes []string) (*streams, error) {
 	s := &streams{received: make([]atomic.Int64, len(nodes))}
 	var err error
@@ -54,8 +54,8 @@ func (c counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// dialAll opens one connection from each of the nodes to receiver1, and gives both ends of each. What was
-// opened before an error is given too.
+// dialAll opens one connection from each of the nodes to receiver1, and returns both ends of each, also those
+// opened before an error.
 func dialAll(l *lab.Lab, nodes []string) (clients, servers []net.Conn, err error) {
 	var listener net.Listener
 	err = l.Enter("receiver1", func() (err error) {
@@ -89,7 +89,7 @@ func dialAll(l *lab.Lab, nodes []string) (clients, servers []net.Conn, err error
 	return clients, servers, nil
 }
 
-// totals is what has arrived of each connection, in bytes.
+// totals returns the bytes received on each connection.
 func (s *streams) totals() []int64 {
 	t := make([]int64, len(s.received))
 	for i := range t {
@@ -98,7 +98,7 @@ func (s *streams) totals() []int64 {
 	return t
 }
 
-// rates returns in Mbit/s what arrived of each connection between two totals.
+// rates returns the rate of each connection between two totals, in Mbit/s.
 func rates(before, after []int64, took time.Duration) (each []float64, sum float64) {
 	for i := range before {
 		mbps := float64(after[i]-before[i]) * 8 / took.Seconds() / 1e6

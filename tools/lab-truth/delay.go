@@ -18,8 +18,8 @@ import (
 
 const probeEvery = 5 * time.Millisecond
 
-// queueAgainstDelay fills the bottleneck with 16 flows and holds the queue that the measuring
-// program saw against the delay that a probe from a 17th sender met in it.
+// queueAgainstDelay fills the bottleneck with 16 flows and compares the queue that the measuring program records
+// with the delay of a probe from a 17th sender.
 func queueAgainstDelay(ctx context.Context) ([]row, error) {
 	var queue, delay float64
 	err := withLab(ctx, "truth-delay", strings.ReplaceAll(longFlows, "sender*", "sender1..16"), func(l *lab.Lab, r *experiment.Run) error {
@@ -31,7 +31,7 @@ func queueAgainstDelay(ctx context.Context) ([]row, error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = rec.Stop() }() // when it ends early; Stop is called again below
+		defer func() { _ = rec.Stop() }() // if it ends early; Stop is called again below
 		probing, stop := context.WithCancel(ctx)
 		defer stop()
 		type probed struct {
@@ -57,7 +57,7 @@ func queueAgainstDelay(ctx context.Context) ([]row, error) {
 		return err
 	}, "topology.senders=17")
 	const bytesPerMs = 200e6 / 8 / 1e3
-	return []row{{what: "delay met by a probe, against the queue / rate", ours: delay, reference: queue / bytesPerMs, unit: "ms", limit: 0.15,
+	return []row{{what: "delay of a probe, compared with queue / rate", ours: delay, reference: queue / bytesPerMs, unit: "ms", limit: 0.15,
 		note: fmt.Sprintf("mean queue %.0f KB", queue/1e3)}}, err
 }
 
@@ -67,7 +67,7 @@ func probeFor(ctx context.Context, l *lab.Lab, d time.Duration) ([]traffic.Sampl
 	return traffic.Probe(ctx, l, "sender17", "receiver1", 0, probeEvery)
 }
 
-// meanMs is the mean round trip of the probes sent in [from, to) that were answered.
+// meanMs returns the mean round trip of the answered probes sent in [from, to).
 func meanMs(samples []traffic.Sample, from, to int64) float64 {
 	sum, n := 0.0, 0
 	for _, s := range samples {
@@ -79,7 +79,7 @@ func meanMs(samples []traffic.Sample, from, to int64) float64 {
 	return sum / float64(n)
 }
 
-// labelled is one port of the lab for the measuring program, under the label of the base text.
+// labelled returns one port of the lab for the measuring program, with the label of the base text.
 func labelled(l *lab.Lab, name string) []measure.Port {
 	for _, p := range l.Ports() {
 		if p.Name == name {
@@ -93,7 +93,7 @@ func labelled(l *lab.Lab, name string) []measure.Port {
 	return nil
 }
 
-// idleCost watches the machine for a while: resident bytes of this process, busy share of all CPUs.
+// idleCost measures the idle machine: resident bytes of this process, busy share of all CPUs.
 func idleCost(ctx context.Context, d time.Duration) (residentBytes, busy float64, err error) {
 	before, err := lab.ReadProcessors()
 	if err != nil {

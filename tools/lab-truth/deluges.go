@@ -11,21 +11,21 @@ var synOptions = []byte{2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3
 type deluge struct {
 	name string
 	rate int
-	// node is whom it is sent to. By default it has a port of its own on the switch, so that the flood's
-	// bytes take nothing from the bottleneck.
+	// node is the target. By default it has its own port on the switch, so that the flood's bytes do not use the
+	// bottleneck.
 	node    string
 	cookies string // net.ipv4.tcp_syncookies there; "": 1
-	forges  bool   // in the live flows' names: the count may be off while it lasts
-	// fill makes a segment to `to` (its port to be set), of the live flows' ends if it forges.
-	fill func(r *rand.Rand, s *forged, to netip.Addr, live []liveEnds)
+	forges  bool   // with the addresses of active flows: the count may be off during the flood
+	// fill makes a segment to `to` (its port is not set yet); if forges, with the addresses of an active flow.
+	fill func(r *rand.Rand, s *forged, to netip.Addr, live []flowEnds)
 }
 
-// liveEnds are the two ends of a live flow.
-type liveEnds struct{ client, server netip.AddrPort }
+// flowEnds are the two ends of an active flow.
+type flowEnds struct{ client, server netip.AddrPort }
 
-// fromStranger makes a fill of segments from random ends to a port; 0: any.
-func fromStranger(port uint16, change func(s *forged)) func(*rand.Rand, *forged, netip.Addr, []liveEnds) {
-	return func(r *rand.Rand, s *forged, to netip.Addr, _ []liveEnds) {
+// fromStranger returns a fill of segments from random ends to a port; 0: any.
+func fromStranger(port uint16, change func(s *forged)) func(*rand.Rand, *forged, netip.Addr, []flowEnds) {
+	return func(r *rand.Rand, s *forged, to netip.Addr, _ []flowEnds) {
 		p := port
 		if p == 0 {
 			p = uint16(1024 + r.IntN(64000))
@@ -35,9 +35,9 @@ func fromStranger(port uint16, change func(s *forged)) func(*rand.Rand, *forged,
 	}
 }
 
-// forLiveFlow makes a fill of segments in the name of either end of a live flow.
-func forLiveFlow(flags byte) func(*rand.Rand, *forged, netip.Addr, []liveEnds) {
-	return func(r *rand.Rand, s *forged, _ netip.Addr, live []liveEnds) {
+// forActiveFlow returns a fill of segments with the addresses of either end of an active flow.
+func forActiveFlow(flags byte) func(*rand.Rand, *forged, netip.Addr, []flowEnds) {
+	return func(r *rand.Rand, s *forged, _ netip.Addr, live []flowEnds) {
 		e := live[r.IntN(len(live))]
 		s.from, s.to, s.flags = e.client, e.server, flags
 		if r.IntN(2) == 0 {
@@ -60,8 +60,8 @@ func deluges() []deluge {
 		{name: "ACKs of no connection", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags = flagACK })},
 		{name: "data of no connection", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags, s.payload = flagACK|flagPSH, make([]byte, 16) })},
 		{name: "SYN-ACKs without a SYN", rate: floodRate, fill: fromStranger(0, func(s *forged) { s.flags, s.options = flagACK|flagSYN, synOptions })},
-		{name: "live flows' RSTs", rate: forgeRate, forges: true, fill: forLiveFlow(flagRST)},
-		{name: "live flows' FINs", rate: forgeRate, forges: true, fill: forLiveFlow(flagFIN | flagACK)},
-		{name: "live flows' SYNs", rate: forgeRate, forges: true, fill: forLiveFlow(flagSYN)},
+		{name: "active flows' RSTs", rate: forgeRate, forges: true, fill: forActiveFlow(flagRST)},
+		{name: "active flows' FINs", rate: forgeRate, forges: true, fill: forActiveFlow(flagFIN | flagACK)},
+		{name: "active flows' SYNs", rate: forgeRate, forges: true, fill: forActiveFlow(flagSYN)},
 	}
 }

@@ -17,17 +17,17 @@ import (
 	"weir/lab"
 )
 
-// The flood. Its rate is the one that the requirement names, with a margin: at 100 000 a second the two
-// processors of a small machine have nothing left, and goodput falls with or without FairQ.
+// The rate of the flood is the one of the requirement, with a margin: at 100,000 a second the two processors of a
+// small machine are fully busy, and goodput falls with or without FairQ.
 const (
-	portBps    = 200e6
-	liveFlows  = 16
-	halfOpen   = 10_000
-	floodRate  = 55_000 // segments a second from strangers
-	forgeRate  = 10_000 // segments a second in the live flows' names
-	floodPairs = 6      // seconds without and with the flood, in turn
-	floodSpan  = time.Second
-	countEvery = 5 * time.Millisecond
+	portBps     = 200e6
+	activeFlows = 16
+	halfOpen    = 10_000
+	floodRate   = 55_000 // segments a second from strangers
+	forgeRate   = 10_000 // segments a second with the active flows' addresses
+	floodPairs  = 6      // pairs of a second without and a second with the flood
+	floodSpan   = time.Second
+	countEvery  = 5 * time.Millisecond
 
 	attacker = "sender17"
 	aside    = "sender18" // a server that is not behind the bottleneck
@@ -35,8 +35,9 @@ const (
 	openPort, closedPort, halfOpenPort = 7001, 7002, 7003
 )
 
-// flood holds live flows beside floods against the same flows without, with FairQ and, to see what the
-// machine itself loses, without; and what half-open connections alone do to the paper's way of counting.
+// flood compares active flows during floods with the same flows without floods: with FairQ, and without FairQ to see
+// the machine's own losses. It also measures the effect of half-open connections alone on the paper's way of
+// counting.
 func flood(ctx context.Context) (rows []row, err error) {
 	for _, law := range []string{"droptail", "fairq", "handshake"} {
 		err := withLab(ctx, "truth-flood", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
@@ -60,17 +61,17 @@ func flood(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// floodBench is the network with its live flows and its half-open connections.
+// floodBench is the network with its active flows and its half-open connections.
 type floodBench struct {
 	l         *lab.Lab
 	fairq     *running // nil: drop-tail
 	flows     *streams
-	ends      []liveEnds
+	ends      []flowEnds
 	forger    *forger
 	listeners []int
 }
 
-// newFloodBench makes them under drop-tail, under FairQ, or under FairQ with count: handshake.
+// newFloodBench builds them under drop-tail, under FairQ, or under FairQ with count: handshake.
 func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, err error) {
 	b = &floodBench{l: l}
 	defer func() {
@@ -81,14 +82,14 @@ func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, 
 	for _, node := range []string{"receiver1", aside} {
 		if err := errors.Join(
 			answerStrangers(l, node, attacker),
-			sysctl(l, node, "net/ipv4/tcp_synack_retries", "10"), // half an hour: half-open ones stay half-open
+			sysctl(l, node, "net/ipv4/tcp_synack_retries", "10"), // half an hour: half-open connections stay half-open
 			b.listen(node, openPort, 128), b.listen(node, halfOpenPort, 2*halfOpen),
 		); err != nil {
 			return b, err
 		}
 	}
 	if law != "droptail" {
-		c := fairq.Config{Count: fairq.CountOpening} // the product's
+		c := fairq.Config{Count: fairq.CountOpening} // the product's default
 		if law == "handshake" {
 			c.Count = fairq.CountHandshake
 		}
@@ -100,14 +101,14 @@ func newFloodBench(ctx context.Context, l *lab.Lab, law string) (b *floodBench, 
 		return b, err
 	}
 	var nodes []string
-	for i := range liveFlows {
+	for i := range activeFlows {
 		nodes = append(nodes, fmt.Sprintf("sender%d", i+1))
 	}
 	if b.flows, err = openStreams(l, nodes); err != nil {
 		return b, err
 	}
 	for _, c := range b.flows.clients {
-		b.ends = append(b.ends, liveEnds{addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())})
+		b.ends = append(b.ends, flowEnds{addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())})
 	}
 	return b, b.openHalf(ctx)
 }
@@ -130,7 +131,7 @@ func (b *floodBench) close() error {
 	return errors.Join(errs...)
 }
 
-// listen has a node listen, for so many connections that nobody accepts.
+// listen opens a listener on a node, with a backlog for this many connections that no program accepts.
 func (b *floodBench) listen(node string, port uint16, backlog int) error {
 	return b.l.Enter(node, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
@@ -145,8 +146,8 @@ func (b *floodBench) listen(node string, port uint16, backlog int) error {
 	})
 }
 
-// openHalf begins connections to the receiver of the live flows, through the bottleneck, that nobody
-// acknowledges.
+// openHalf begins connections to the receiver of the active flows, through the bottleneck, that are never
+// acknowledged.
 func (b *floodBench) openHalf(ctx context.Context) error {
 	to := netip.AddrPortFrom(b.l.Addr("receiver1", 0), halfOpenPort)
 	for range 5 { // some may be lost in a full queue
@@ -167,7 +168,7 @@ func (b *floodBench) openHalf(ctx context.Context) error {
 	return nil
 }
 
-// halfOpen counts the connections that the receiver of the live flows waits for.
+// halfOpen returns how many half-open connections the receiver of the active flows has.
 func (b *floodBench) halfOpen() (n int, err error) {
 	err = b.l.Enter("receiver1", func() error {
 		data, err := os.ReadFile("/proc/thread-self/net/tcp")
@@ -177,7 +178,7 @@ func (b *floodBench) halfOpen() (n int, err error) {
 	return n, err
 }
 
-// run lets each kind of flood loose.
+// run runs each kind of flood.
 func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error) {
 	for _, d := range deluges() {
 		if d.node == "" {
@@ -199,8 +200,8 @@ func (b *floodBench) run(ctx context.Context, law string) (rows []row, err error
 	return append(rows, r), err
 }
 
-// most is how many SYNs a second one thread of this machine brings through the switch: an information of
-// the machine, at which nothing is left for the live flows.
+// most returns how many SYNs a second one thread of this machine sends through the switch. It describes the
+// machine: at this rate nothing is left for the active flows.
 func (b *floodBench) most(ctx context.Context, law string) (row, error) {
 	d := deluges()[2]
 	d.rate, d.node = 0, aside
@@ -210,11 +211,11 @@ func (b *floodBench) most(ctx context.Context, law string) (row, error) {
 	}
 	return row{
 		what: law + ": most SYNs a second, closed port", ours: float64(s.sent) / floodSpan.Seconds(), reference: floodRate, unit: "/s",
-		note: fmt.Sprintf("live flows have %.0f Mbit/s", s.mbps),
+		note: fmt.Sprintf("active flows get %.0f Mbit/s", s.mbps),
 	}, nil
 }
 
-// paper is what the half-open connections alone do where SYN-ACKs are counted.
+// paper returns the effect of the half-open connections alone if SYN-ACKs are counted.
 func (b *floodBench) paper(ctx context.Context) ([]row, error) {
 	s, err := b.span(ctx, nil)
 	if err != nil {
@@ -225,14 +226,14 @@ func (b *floodBench) paper(ctx context.Context) ([]row, error) {
 		counts = append(counts, float64(c))
 	}
 	return []row{{
-		what: "count: handshake, half-open ones alone: flows counted", ours: mean(counts), reference: liveFlows,
-		note: fmt.Sprintf("as in the paper; the attacker's port has its share; goodput %.0f Mbit/s, mean queue %.0f KB", s.mbps, mean(s.queue)/1e3),
+		what: "count: handshake, half-open only: flows counted", ours: mean(counts), reference: activeFlows,
+		note: fmt.Sprintf("as in the paper; the attacker's port gets a share; goodput %.0f Mbit/s, mean queue %.0f KB", s.mbps, mean(s.queue)/1e3),
 	}}, nil
 }
 
-// span is what was seen in one second.
+// span has the measurements of one second.
 type span struct {
-	mbps   float64 // of the live flows together
+	mbps   float64 // of the active flows together
 	busy   float64 // share of all processors
 	sent   int     // by the flood
 	share  float64 // of the bottleneck's capacity that the flood took
@@ -242,7 +243,7 @@ type span struct {
 
 // deluge compares seconds with the flood and without.
 func (b *floodBench) deluge(ctx context.Context, law string, d *deluge) ([]row, error) {
-	before, err := b.liveEntries()
+	before, err := b.activeEntries()
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +265,7 @@ func (b *floodBench) deluge(ctx context.Context, law string, d *deluge) ([]row, 
 	return append(rows, state...), err
 }
 
-// span watches the live flows for a second, beside a flood if there is one.
+// span measures the active flows for a second, during a flood if d is not nil.
 func (b *floodBench) span(ctx context.Context, d *deluge) (*span, error) {
 	s := &span{}
 	over, cancel := context.WithTimeout(ctx, floodSpan)
@@ -289,7 +290,7 @@ func (b *floodBench) span(ctx context.Context, d *deluge) (*span, error) {
 	return s, nil
 }
 
-// forge floods until over is done.
+// forge sends the flood until over is done.
 func (b *floodBench) forge(over context.Context, d *deluge, s *span) (err error) {
 	if d == nil {
 		return nil

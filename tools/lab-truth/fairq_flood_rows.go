@@ -22,7 +22,7 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 		note: fmt.Sprintf("%.0f/s; CPUs busy %.0f %%, without %.0f %%", median(sent[1]), 100*median(busy[1]), 100*median(busy[0])),
 	}
 	if took > 0 {
-		r.note += fmt.Sprintf("; less %.1f %% that the flood's own bytes take", 100*took)
+		r.note += fmt.Sprintf("; less %.1f %% for the flood's own bytes", 100*took)
 	}
 	if b.fairq != nil {
 		r.limit = 0.05
@@ -31,19 +31,19 @@ func (b *floodBench) goodput(law string, d *deluge, spans [2][]*span) row {
 	return r
 }
 
-// state says what the flood left of the kernel's tables.
-func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]fairq.Connection) ([]row, error) {
+// state compares the kernel's tables with those before the flood.
+func (b *floodBench) state(d *deluge, spans [2][]*span, before map[flowEnds]fairq.Connection) ([]row, error) {
 	var counts []uint32
 	for _, s := range spans[1] {
 		counts = append(counts, s.counts...)
 	}
 	right := 0
 	for _, c := range counts {
-		if c == liveFlows {
+		if c == activeFlows {
 			right++
 		}
 	}
-	after, err := b.liveEntries()
+	after, err := b.activeEntries()
 	if err != nil {
 		return nil, err
 	}
@@ -71,34 +71,34 @@ func (b *floodBench) state(d *deluge, spans [2][]*span, before map[liveEnds]fair
 	}
 	count := row{
 		what: "   samples with the right count of flows", ours: float64(right), reference: float64(len(counts)), limit: 0.99, atLeast: true,
-		note: fmt.Sprintf("%d to %d of %d", slices.Min(counts), slices.Max(counts), liveFlows),
+		note: fmt.Sprintf("%d to %d of %d", slices.Min(counts), slices.Max(counts), activeFlows),
 	}
 	if d.forges {
-		count.limit, count.note = 0, count.note+": off while it lasts"
+		count.limit, count.note = 0, count.note+": may be off during the flood"
 	}
 	return []row{
 		count,
-		{what: "   flows counted within a second after", ours: float64(last), reference: liveFlows, limit: 0.001},
+		{what: "   flows counted within a second after", ours: float64(last), reference: activeFlows, limit: 0.001},
 		{what: "   live entries as before", ours: float64(intact), reference: float64(len(before)), limit: 0.001},
-		{what: "   connections in the flow table", ours: float64(len(all)), reference: liveFlows, limit: 0.001,
+		{what: "   connections in the flow table", ours: float64(len(all)), reference: activeFlows, limit: 0.001,
 			note: fmt.Sprintf("%d half-open ones wait at the receiver", half)},
-		{what: "   half-open ones remembered, of at most", ours: float64(pending), reference: float64(limit), limit: 1, atMost: true},
+		{what: "   half-open connections recorded, of the limit", ours: float64(pending), reference: float64(limit), limit: 1, atMost: true},
 	}, nil
 }
 
-// settled is the count of flows when it is right, or a second after.
+// settled returns the count of flows once it is right, or after a second.
 func (b *floodBench) settled() (uint32, error) {
 	for end := time.Now().Add(time.Second); ; {
 		s, err := b.fairq.PortStats(bottleneck)
-		if err != nil || s.Flows == liveFlows || time.Now().After(end) {
+		if err != nil || s.Flows == activeFlows || time.Now().After(end) {
 			return s.Flows, err
 		}
 		time.Sleep(countEvery)
 	}
 }
 
-// liveEntries are the live flows' entries.
-func (b *floodBench) liveEntries() (map[liveEnds]fairq.Connection, error) {
+// activeEntries returns the active flows' entries.
+func (b *floodBench) activeEntries() (map[flowEnds]fairq.Connection, error) {
 	if b.fairq == nil {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (b *floodBench) liveEntries() (map[liveEnds]fairq.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[liveEnds]fairq.Connection{}
+	found := map[flowEnds]fairq.Connection{}
 	for _, c := range all {
 		for _, e := range b.ends {
 			if c.End[0].Addr == e.client && c.End[1].Addr == e.server || c.End[1].Addr == e.client && c.End[0].Addr == e.server {
@@ -115,12 +115,12 @@ func (b *floodBench) liveEntries() (map[liveEnds]fairq.Connection, error) {
 		}
 	}
 	if len(found) != len(b.ends) {
-		return nil, fmt.Errorf("%d of %d live flows are in the flow table", len(found), len(b.ends))
+		return nil, fmt.Errorf("%d of %d active flows are in the flow table", len(found), len(b.ends))
 	}
 	return found, nil
 }
 
-// sameEntry reports whether what the law uses of an entry is the same.
+// sameEntry reports whether the fields of an entry that the law uses are the same.
 func sameEntry(a, b fairq.Connection) bool {
 	for i := range a.End {
 		a.End[i].Ended, b.End[i].Ended = false, false

@@ -16,14 +16,14 @@ import (
 const (
 	busyFlows = 4
 	idleFlows = 1000
-	// poolByte is when the next idle connection sends a byte: each does every 10 s.
+	// poolByte is the interval between bytes on idle connections: each connection sends one every 10 s.
 	poolByte    = 10 * time.Second / idleFlows
 	poolSettle  = 3 * time.Second
 	poolMeasure = 5 * time.Second
 	poolLater   = 20 * time.Second
 )
 
-// pool shows what idle keep-alive connections between the same hosts do to busy flows, with each way of
+// pool measures the effect of idle keep-alive connections between the same hosts on busy flows, with each way of
 // counting flows.
 func pool(ctx context.Context) (rows []row, err error) {
 	for _, c := range []struct {
@@ -31,7 +31,7 @@ func pool(ctx context.Context) (rows []row, err error) {
 		count fairq.Count
 	}{{"active", fairq.CountActive}, {"handshake", fairq.CountHandshake}} {
 		err := withLab(ctx, "truth-pool", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
-			got, err := besidePool(ctx, l, c.count)
+			got, err := withPool(ctx, l, c.count)
 			if err != nil {
 				return err
 			}
@@ -45,18 +45,18 @@ func pool(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// shares is what the busy flows had over some seconds.
+// shares has the rates of the busy flows over some seconds.
 type shares struct {
 	each                 []float64 // Mbit/s
 	sum                  float64
 	flows, window, queue []float64 // samples of the bottleneck
 }
 
-// besides is that without the pool, at once when it is open, and later.
-type besides struct{ alone, atOnce, later *shares }
+// poolShares has the shares without the pool, directly after it opens, and later.
+type poolShares struct{ alone, atOnce, later *shares }
 
-// besidePool measures the busy flows alone and beside the pool.
-func besidePool(ctx context.Context, l *lab.Lab, count fairq.Count) (got besides, err error) {
+// withPool measures the busy flows alone and with the pool.
+func withPool(ctx context.Context, l *lab.Lab, count fairq.Count) (got poolShares, err error) {
 	f, err := startFairQ(l, fairq.Config{Count: count}, nil)
 	if err != nil {
 		return got, err
@@ -139,10 +139,11 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// rows compares with the flows alone. With held the pool must change nothing; otherwise it must be seen.
-func (b *besides) rows(name string, held bool) (rows []row) {
+// rows compares with the flows alone. If excluded is true the pool must change nothing; otherwise it must be
+// visible.
+func (b *poolShares) rows(name string, excluded bool) (rows []row) {
 	limit := func(l float64) float64 {
-		if held {
+		if excluded {
 			return l
 		}
 		return 0
@@ -161,14 +162,14 @@ func (b *besides) rows(name string, held bool) (rows []row) {
 			row{what: what + "mean queue", ours: mean(at.s.queue) / 1e3, reference: mean(b.alone.queue) / 1e3, unit: "KB", limit: limit(0.2)},
 		)
 		count := row{what: what + "flows counted, mean", ours: mean(at.s.flows), reference: mean(b.alone.flows),
-			note: fmt.Sprintf("%.0f to %.0f; 100 bytes a second of the idle ones", slices.Min(at.s.flows), slices.Max(at.s.flows))}
-		if !held {
+			note: fmt.Sprintf("%.0f to %.0f; the idle ones send 100 bytes a second", slices.Min(at.s.flows), slices.Max(at.s.flows))}
+		if !excluded {
 			count.reference, count.limit = busyFlows+idleFlows, 0.01
 		}
 		rows = append(rows, count)
-		if !held && at.s == b.atOnce {
+		if !excluded && at.s == b.atOnce {
 			window := &rows[len(rows)-3]
-			window.limit, window.atMost, window.note = 0.7, true, "the law makes up for it slowly, as it then does for any change"
+			window.limit, window.atMost, window.note = 0.7, true, "the law reacts slowly, here as to any change"
 		}
 	}
 	return rows

@@ -10,7 +10,7 @@ import (
 	"weir/law"
 )
 
-// The law of the checks of this file's callers, as experiments have it: T, M, alpha (docs/spec 1.1).
+// The law's parameters in the checks of this file's callers, as in experiments: T, M, alpha (docs/spec 1.1).
 const (
 	fairqTick    = 50 * time.Microsecond
 	fairqSamples = 10
@@ -20,7 +20,7 @@ const (
 	bottleneck = "switch->receiver1"
 )
 
-// fairqLaw is the law of a port of this rate and buffer, as the lab derives it for `fairq`.
+// fairqLaw returns the law of a port with this rate and buffer, as the lab derives it for `fairq`.
 func fairqLaw(rate law.Rate, buffer law.Bytes) fairq.Law {
 	target := float64(buffer) * fairqAlpha
 	pipe := float64(rate) / 8 * labRTT.Seconds()
@@ -31,18 +31,18 @@ func fairqLaw(rate law.Rate, buffer law.Bytes) fairq.Law {
 	}
 }
 
-// running is FairQ on all ports of the lab's switches, with somebody who beats. Stats and the tables
-// may be read meanwhile.
+// running is FairQ on all ports of the lab's switches, with a goroutine that sends its heartbeats. Stats and the
+// tables may be read meanwhile.
 type running struct {
 	*fairq.Attachment
-	cancel context.CancelFunc
-	beats  chan error
+	cancel     context.CancelFunc
+	heartbeats chan error
 }
 
-// startFairQ attaches FairQ to the ports of the lab's switches. lawOf gives the law of a port and whether
-// it is to have one; nil: all have the lab's.
+// startFairQ attaches FairQ to the ports of the lab's switches. lawOf returns the law of a port and whether it
+// gets one; nil: all get the lab's.
 func startFairQ(l *lab.Lab, c fairq.Config, lawOf func(p *lab.Port) (fairq.Law, bool)) (*running, error) {
-	r := &running{beats: make(chan error, 1)}
+	r := &running{heartbeats: make(chan error, 1)}
 	var ports []fairq.Port
 	for _, p := range l.Ports() {
 		if !p.OfSwitch {
@@ -63,17 +63,17 @@ func startFairQ(l *lab.Lab, c fairq.Config, lawOf func(p *lab.Port) (fairq.Law, 
 	r.Attachment = f
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	go func() { r.beats <- f.Run(ctx) }()
+	go func() { r.heartbeats <- f.Run(ctx) }()
 	return r, nil
 }
 
-// stop takes FairQ off again. It may be called more than once.
+// stop detaches FairQ. It may be called more than once.
 func (r *running) stop() error {
 	if r.Attachment == nil {
 		return nil
 	}
 	r.cancel()
-	err := errors.Join(<-r.beats, r.Close())
+	err := errors.Join(<-r.heartbeats, r.Close())
 	r.Attachment = nil
 	return err
 }

@@ -16,8 +16,8 @@ const (
 	checkRuns   = 5
 )
 
-// manyPorts is a configuration file with so many entries, each for a port of its own name with what the reader
-// has to understand. At most 20 000 entries and 16 MB are read (docs/switch.md).
+// manyPorts returns a configuration file with this many entries, each for a port with its own name and settings.
+// The limits of the reader are 20,000 entries and 16 MB (docs/switch.md).
 func manyPorts(entries int) string {
 	var b strings.Builder
 	b.WriteString("kind: Switch\nversion: 2\ndefaults: {rtt: 250us}\nports:\n")
@@ -27,7 +27,7 @@ func manyPorts(entries int) string {
 	return b.String()
 }
 
-// checkCost is what `weir switch --check` takes for a large file, beside one with one entry.
+// checkCost measures `weir switch --check` for a large file, compared with a file of one entry.
 func checkCost(ctx context.Context, weir string) (rows []row, err error) {
 	var took, memory [2]float64
 	dir := filepath.Dir(weir)
@@ -51,8 +51,9 @@ func checkCost(ctx context.Context, weir string) (rows []row, err error) {
 	}, nil
 }
 
-// checkFile returns the time in ms and the resident memory at most of a check. The memory is of runs of their own,
-// for looking at it takes time; the largest of all, for a look comes up to 1 ms before the end.
+// checkFile returns the time in ms and the peak resident memory of a check. The memory comes from separate runs,
+// because reading it takes time. It is the largest of all runs, because the last reading is up to 1 ms before the
+// end.
 func checkFile(ctx context.Context, weir, path string) (ms, bytes float64, err error) {
 	var times []float64
 	for range checkRuns {

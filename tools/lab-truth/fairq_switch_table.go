@@ -18,19 +18,19 @@ import (
 	"weir/lab"
 )
 
-// The daemon has its default table, of which each of 4 ports has a quarter. What 100 000 connections take is
-// measured one level below, with a table of twice that size and this process to beat, so that nothing else of the
-// daemon is in the figures.
+// The daemon has its default table; each of 4 ports has a quarter of it. The cost of 100,000 connections is
+// measured one level below, with a table of twice that size and heartbeats from this process, so that nothing else
+// of the daemon is included.
 const (
-	daemonFlows = fairq.DefaultFlows
-	tableSize   = 2 * daemonFlows
-	tableFlows  = 100_000
-	tableName   = "truth"
-	beatRuns    = 20
-	statusRuns  = 5
+	daemonFlows   = fairq.DefaultFlows
+	tableSize     = 2 * daemonFlows
+	tableFlows    = 100_000
+	tableName     = "truth"
+	heartbeatRuns = 20
+	statusRuns    = 5
 )
 
-// fullTable fills the daemon's table and watches it.
+// fullTable fills the daemon's table and measures the daemon.
 func (b *switchBench) fullTable(ctx context.Context) ([]row, error) {
 	empty, err := askStatus(ctx, b.place, "default")
 	if err != nil {
@@ -54,7 +54,7 @@ func (b *switchBench) fullTable(ctx context.Context) ([]row, error) {
 	return append(rows, statusRows("full table: weir status", full, empty)...), nil
 }
 
-// tableCost is what 100 000 connections take in a table that has room for them, against none.
+// tableCost measures 100,000 connections in a table with room for them, compared with an empty table.
 func tableCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err error) {
 	f, err := attachPinned(l, p)
 	if err != nil {
@@ -65,7 +65,7 @@ func tableCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err error
 	if err != nil {
 		return nil, err
 	}
-	err = beating(ctx, f, func() error {
+	err = withHeartbeats(ctx, f, func() error {
 		return fillTable(ctx, l, tableFlows, func() (n int, err error) {
 			all, err := f.Stats()
 			for _, s := range all {
@@ -85,16 +85,16 @@ func tableCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err error
 	rows = []row{
 		{what: what + "kernel memory", ours: full.memory / 1e6, reference: empty.memory / 1e6, unit: "MB",
 			note: fmt.Sprintf("made whole, with %d places of %.0f B", tableSize, full.memory/tableSize)},
-		{what: what + "a beat, with its sweep", ours: 1e3 * full.beat, reference: 1e3 * empty.beat, unit: "ms",
-			note: fmt.Sprintf("median of %d; by the thread's own time %.0f ns a connection", beatRuns,
-				1e9*(full.beatCPU-empty.beatCPU)/float64(full.status.connections))},
-		{what: what + "CPU of the beats", ours: 100 * full.beatCPU / fairq.HeartbeatInterval.Seconds(),
-			reference: 100 * empty.beatCPU / fairq.HeartbeatInterval.Seconds(), unit: "%", note: "of one processor, at a beat every 250 ms"},
+		{what: what + "a heartbeat, with its sweep", ours: 1e3 * full.heartbeat, reference: 1e3 * empty.heartbeat, unit: "ms",
+			note: fmt.Sprintf("median of %d; by the thread's own time %.0f ns a connection", heartbeatRuns,
+				1e9*(full.heartbeatCPU-empty.heartbeatCPU)/float64(full.status.connections))},
+		{what: what + "CPU of the heartbeats", ours: 100 * full.heartbeatCPU / fairq.HeartbeatInterval.Seconds(),
+			reference: 100 * empty.heartbeatCPU / fairq.HeartbeatInterval.Seconds(), unit: "%", note: "of one processor, at a heartbeat every 250 ms"},
 	}
 	return append(rows, statusRows(what+"weir status", full.status, empty.status)...), nil
 }
 
-// attachPinned puts FairQ with a larger table on the core's ports, pinned where `weir status` finds it.
+// attachPinned attaches FairQ with a larger table to the core's ports, pinned where `weir status` finds it.
 func attachPinned(l *lab.Lab, p *place) (f *fairq.Attachment, err error) {
 	var ports []fairq.Port
 	for _, port := range l.Ports() {
@@ -111,8 +111,8 @@ func attachPinned(l *lab.Lab, p *place) (f *fairq.Attachment, err error) {
 	return f, err
 }
 
-// beating beats while do runs.
-func beating(ctx context.Context, f *fairq.Attachment, do func() error) error {
+// withHeartbeats sends heartbeats while do runs.
+func withHeartbeats(ctx context.Context, f *fairq.Attachment, do func() error) error {
 	over, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -122,11 +122,11 @@ func beating(ctx context.Context, f *fairq.Attachment, do func() error) error {
 	return errors.Join(err, <-done)
 }
 
-// tableState is what a table takes as it is.
+// tableState is the cost of a table in its current state.
 type tableState struct {
-	memory        float64 // bytes
-	beat, beatCPU float64 // seconds each
-	status        asked
+	memory                  float64 // bytes
+	heartbeat, heartbeatCPU float64 // seconds each
+	status                  asked
 }
 
 func measureTable(ctx context.Context, f *fairq.Attachment, p *place) (s tableState, err error) {
@@ -142,22 +142,22 @@ func measureTable(ctx context.Context, f *fairq.Attachment, p *place) (s tableSt
 	if s.memory == 0 {
 		return s, errors.New("no map of the table's size")
 	}
-	if s.beat, s.beatCPU, err = timeBeats(f); err != nil {
+	if s.heartbeat, s.heartbeatCPU, err = timeHeartbeats(f); err != nil {
 		return s, err
 	}
-	err = beating(ctx, f, func() error {
+	err = withHeartbeats(ctx, f, func() error {
 		s.status, err = askStatus(ctx, p, tableName)
 		return err
 	})
 	return s, err
 }
 
-// timeBeats returns the median time of a beat, by the clock and of this thread.
-func timeBeats(f *fairq.Attachment) (wall, cpu float64, err error) {
+// timeHeartbeats returns the median time of a heartbeat, by the clock and of this thread.
+func timeHeartbeats(f *fairq.Attachment) (wall, cpu float64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var walls, cpus []float64
-	for range beatRuns {
+	for range heartbeatRuns {
 		began, had := time.Now(), threadTime()
 		if err := f.Heartbeat(); err != nil {
 			return 0, 0, err
@@ -167,7 +167,7 @@ func timeBeats(f *fairq.Attachment) (wall, cpu float64, err error) {
 	return median(walls), median(cpus), nil
 }
 
-// asked is what `weir status --json` said and took.
+// asked is the result and the cost of `weir status --json`.
 type asked struct {
 	connections int
 	wall, cpu   float64 // seconds
@@ -195,7 +195,7 @@ func askOnce(p *place, name string) (a asked, err error) {
 	if err != nil {
 		return a, err
 	}
-	// The exit code is that of the switch's state, which is no matter here.
+	// The exit code is the switch's state, which does not matter here.
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		return a, err
@@ -206,7 +206,7 @@ func askOnce(p *place, name string) (a asked, err error) {
 	return a, err
 }
 
-// connectionsIn adds up the connections of the one switch that `weir status --json` told of.
+// connectionsIn returns the number of connections of the one switch in the output of `weir status --json`.
 func connectionsIn(text []byte) (n int, err error) {
 	var doc struct {
 		Switches []struct {
@@ -217,7 +217,7 @@ func connectionsIn(text []byte) (n int, err error) {
 		return 0, fmt.Errorf("weir status --json: %w: %.300s", err, text)
 	}
 	if len(doc.Switches) != 1 || len(doc.Switches[0].Ports) == 0 {
-		return 0, fmt.Errorf("weir status --json tells not of one switch with ports: %.300s", text)
+		return 0, fmt.Errorf("weir status --json does not list one switch with ports: %.300s", text)
 	}
 	for _, p := range doc.Switches[0].Ports {
 		n += p.Connections
@@ -228,22 +228,22 @@ func connectionsIn(text []byte) (n int, err error) {
 func statusRows(what string, full, empty asked) []row {
 	return []row{
 		{what: what + ", time", ours: 1e3 * full.wall, reference: 1e3 * empty.wall, unit: "ms",
-			note: fmt.Sprintf("median of %d, with %d connections against %d; 200 ms are between its two looks", statusRuns, full.connections, empty.connections)},
+			note: fmt.Sprintf("median of %d, with %d connections against %d; it waits 200 ms between its two readings", statusRuns, full.connections, empty.connections)},
 		{what: what + ", CPU", ours: 1e3 * full.cpu, reference: 1e3 * empty.cpu, unit: "ms", note: "user and system, of a call"},
 	}
 }
 
-// Connections of strangers are opened from behind each of the core's ports to the next, by forged handshakes:
-// both ends are addresses that no node has, so nobody answers.
+// Connections of strangers are opened from behind each of the core's ports to the next, with forged handshakes: no
+// node has the addresses of their ends, so nothing answers.
 const (
-	openBatch  = 512 // what the ports' queues hold, of each of the three segments
+	openBatch  = 512 // the capacity of the ports' queues, for each of the three segments
 	openDrain  = 2 * time.Millisecond
 	openRate   = 200_000
 	coreRacks  = 4
 	openRounds = 5
 )
 
-// fillTable opens connections through the core until count says that there are so many.
+// fillTable opens connections through the core until count returns this many.
 func fillTable(ctx context.Context, l *lab.Lab, connections int, count func() (int, error)) (err error) {
 	var servers [coreRacks]*forger
 	for i := range servers {
@@ -258,7 +258,7 @@ func fillTable(ctx context.Context, l *lab.Lab, connections int, count func() (i
 		servers[next].macs[openerOf(i, 0).Addr()] = servers[next].macs[l.Addr(rackServer(i), 0)]
 	}
 	n := 0
-	for range openRounds { // some may be lost; what is there already is not entered twice
+	for range openRounds { // some may be lost; existing ones are not entered twice
 		for i := range servers {
 			if err := openFrom(ctx, i, servers[i], servers[(i+1)%coreRacks], connections/coreRacks); err != nil {
 				return err

@@ -18,11 +18,11 @@ import (
 
 const (
 	spinSpan  = 20 * time.Millisecond
-	spinSpans = 60 // of which the best counts: others use the processors too
+	spinSpans = 60 // the best one counts: other programs use the processors too
 )
 
-// timer says what share of a processor the timer of one busy port takes, at several sampling intervals.
-// It is mostly the interrupt: cheap on bare metal, dear on a virtual machine.
+// timer measures the share of a processor that the timer of one busy port uses, at several sampling intervals. It
+// is mostly the interrupt: cheap on bare metal, expensive on a virtual machine.
 func timer(ctx context.Context) (rows []row, err error) {
 	err = withLab(ctx, "truth-timer", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
 		for _, tick := range []time.Duration{fairqTick, 2 * fairqTick, 4 * fairqTick, 10 * fairqTick, 20 * fairqTick} {
@@ -37,8 +37,8 @@ func timer(ctx context.Context) (rows []row, err error) {
 	return rows, err
 }
 
-// timerCost compares how fast each processor computes while the port's timer runs and before. The timer
-// is on one of them.
+// timerCost compares how fast each processor computes with the port's timer and without. The timer runs on one of
+// them.
 func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
 	f, err := startFairQ(l, fairq.Config{}, func(*lab.Port) (fairq.Law, bool) {
 		return fairq.Law{TargetBytes: 1e6, Tick: tick, Period: tick, Active: fairq.MaxActive}, true
@@ -79,8 +79,7 @@ func timerCost(l *lab.Lab, tick time.Duration) (r row, err error) {
 	}, nil
 }
 
-// spinAll has every processor compute and gives how much each did, per second of its own time, in its
-// best moment.
+// spinAll computes on every processor and returns how much each did, per second of its own time, in its best span.
 func spinAll() []float64 {
 	best := make([]float64, runtime.NumCPU())
 	var all sync.WaitGroup
@@ -92,7 +91,7 @@ func spinAll() []float64 {
 }
 
 func spin(cpu int) (best float64) {
-	runtime.LockOSThread() // never unlocked: the thread ends with its affinity
+	runtime.LockOSThread() // never unlocked: the thread and its affinity end together
 	var set unix.CPUSet
 	set.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
@@ -112,7 +111,7 @@ func spin(cpu int) (best float64) {
 	return best
 }
 
-// threadTime is the processor time of this thread. Interrupts are in it.
+// threadTime returns the processor time of this thread, including interrupts.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

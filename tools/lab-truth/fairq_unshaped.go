@@ -20,31 +20,31 @@ import (
 	"weir/lab"
 )
 
-// A machine's speed drifts by more in seconds than what is looked for. So two paths of one kind, one with
-// FairQ on its ports and one without, take turns of a quarter of a second, and a ratio is one of
-// neighbours; then the paths change their parts.
+// A machine's speed drifts in seconds by more than the effect to be measured. So two equal paths, one with FairQ
+// on its ports and one without, alternate every quarter of a second, and a ratio compares neighbouring slices;
+// then the paths swap roles.
 const (
 	slicePairs  = 40
 	sliceSettle = 60 * time.Millisecond
 	sliceSpan   = 200 * time.Millisecond
 
-	unshapedBuffer = 8 << 20 // bytes of the port's queue, of which half is the target
+	unshapedBuffer = 8 << 20 // bytes of the port's queue; the target is half of it
 	iperfPort      = 5201
 )
 
-// unshapedTicks are the sampling intervals (T) that are compared: that of the experiments, and one that
-// takes one sample an update (M = 1, and the same M*T). What a timer costs, the group `timer` says.
+// unshapedTicks are the sampling intervals (T) that are compared: that of the experiments, and one with one sample
+// per update (M = 1, and the same M*T). The group `timer` measures the cost of the timer.
 var unshapedTicks = []time.Duration{fairqTick, fairqTick * fairqSamples}
 
-// path is a way through the switch: iperf3's client, and its server.
+// path is a path through the switch: iperf3's client, and its server.
 type path struct{ from, to string }
 
 var unshapedPaths = [2]path{{"sender1", "sender2"}, {"sender3", "sender4"}}
 
 func (p path) has(port *lab.Port) bool { return port.Peer == p.from || port.Peer == p.to }
 
-// unshaped compares the throughput of iperf3 on a path that nothing limits but the processors, with FairQ
-// on its ports and without. The ports have a queue (bfifo), for FairQ needs one, in both cases.
+// unshaped compares the throughput of iperf3 with FairQ and without, on a path that only the processors limit. The
+// ports have a queue (bfifo) in both cases, because FairQ needs one.
 func unshaped(ctx context.Context) (rows []row, err error) {
 	for _, offloads := range []bool{true, false} {
 		err := withLab(ctx, "truth-unshaped", oneFlow, func(l *lab.Lab, _ *experiment.Run) error {
@@ -77,7 +77,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// withAgainstWithout compares the two paths, with FairQ on the one and then on the other.
+// withAgainstWithout compares the two paths, with FairQ on one and then on the other.
 func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, tick time.Duration) (row, error) {
 	var with, without, ratios []float64
 	for i := range unshapedPaths {
@@ -99,8 +99,7 @@ func withAgainstWithout(ctx context.Context, l *lab.Lab, flows int, tick time.Du
 	}, nil
 }
 
-// takeTurns has iperf3 send on both paths in turn, with FairQ on one, and gives the rates of all slices in
-// Mbit/s.
+// takeTurns runs iperf3 on both paths in turn, with FairQ on one, and returns the rates of all slices in Mbit/s.
 func takeTurns(ctx context.Context, l *lab.Lab, flows int, tick time.Duration, governed int) (mbps [2][]float64, err error) {
 	f, err := governPath(l, unshapedPaths[governed], tick)
 	if err != nil {
@@ -116,7 +115,7 @@ func takeTurns(ctx context.Context, l *lab.Lab, flows int, tick time.Duration, g
 	}
 	for i := range slicePairs {
 		for j := range clients {
-			k := (i + j) % 2 // who is first alternates
+			k := (i + j) % 2 // the first path alternates
 			got, err := clients[k].slice(ctx)
 			if err != nil {
 				return mbps, err
@@ -127,21 +126,21 @@ func takeTurns(ctx context.Context, l *lab.Lab, flows int, tick time.Duration, g
 	return mbps, governedFlows(f, unshapedPaths[governed], flows)
 }
 
-// governPath puts FairQ on the ports of one path.
+// governPath attaches FairQ to the ports of one path.
 func governPath(l *lab.Lab, p path, tick time.Duration) (*running, error) {
 	return startFairQ(l, fairq.Config{}, func(port *lab.Port) (fairq.Law, bool) {
-		// No largest window: what is measured is what the program costs.
+		// No largest window: the cost of the program is measured.
 		return fairq.Law{
 			TargetBytes: unshapedBuffer / 2, BufferBytes: unshapedBuffer, Tick: tick, Period: fairqTick * fairqSamples,
 		}, p.has(port)
 	})
 }
 
-// governedFlows reports whether the flows of the path went by FairQ's program as they should.
+// governedFlows checks that FairQ's program processed the flows of the path.
 func governedFlows(f *running, p path, flows int) error {
 	s, err := f.PortStats("switch->" + p.to)
 	if err == nil && (s.Data == 0 || s.DeviceRefused != 0 || s.Opened < uint64(flows) || s.Samples == 0) {
-		err = fmt.Errorf("the flows were not governed: %+v", s)
+		err = fmt.Errorf("FairQ did not process the flows: %+v", s)
 	}
 	return err
 }
@@ -154,7 +153,7 @@ type iperf struct {
 }
 
 // startIperf starts client and server and stops the client once it sends. A veth forwards on the sender's
-// processor, the first one; the server has the second.
+// processor, the first one; the server uses the second.
 func startIperf(ctx context.Context, l *lab.Lab, p path, flows int) (*iperf, error) {
 	r := &iperf{l: l, path: p}
 	r.server = exec.CommandContext(ctx, "iperf3", "-4", "-s", "-A", "1")
@@ -173,10 +172,10 @@ func startIperf(ctx context.Context, l *lab.Lab, p path, flows int) (*iperf, err
 	}
 	r.client = client
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		const sure = 50e6 // bytes: more than what opens the connections
+		const sure = 50e6 // bytes: more than the connections need to open
 		got, err := r.received()
 		if err == nil && got < sure && time.Now().After(end) {
-			err = fmt.Errorf("iperf3 from %s does not send: is it there, and %s:%d free?", p.from, address, iperfPort)
+			err = fmt.Errorf("iperf3 from %s does not send: check that it is installed and that %s:%d is free", p.from, address, iperfPort)
 		}
 		if err != nil {
 			r.kill()
@@ -188,7 +187,7 @@ func startIperf(ctx context.Context, l *lab.Lab, p path, flows int) (*iperf, err
 	}
 }
 
-// awaitListening waits until somebody listens, without a connection: iperf3 has one client at a time.
+// awaitListening waits until a program listens, without a connection: iperf3 accepts one client at a time.
 func awaitListening(ctx context.Context, l *lab.Lab, node string, port int) error {
 	listens := fmt.Sprintf(":%04X 00000000:0000 0A", port)
 	for found := false; !found; {
@@ -212,12 +211,12 @@ func (r *iperf) kill() {
 	for _, cmd := range []*exec.Cmd{r.client, r.server} {
 		if cmd != nil {
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // says that it was killed
+			_ = cmd.Wait() // its error is that it was killed
 		}
 	}
 }
 
-// received is how many bytes have come to the server's device.
+// received returns how many bytes arrived at the server's device.
 func (r *iperf) received() (bytes uint64, err error) {
 	err = r.l.Enter(r.path.to, func() error {
 		link, err := netlink.LinkByName("eth0")
@@ -229,7 +228,7 @@ func (r *iperf) received() (bytes uint64, err error) {
 	return bytes, err
 }
 
-// slice lets the client send for a while and gives its rate in Mbit/s.
+// slice lets the client send for a while and returns its rate in Mbit/s.
 func (r *iperf) slice(ctx context.Context) (float64, error) {
 	if err := r.client.Process.Signal(syscall.SIGCONT); err != nil {
 		return 0, fmt.Errorf("iperf3 from %s: %w", r.path.from, err)
@@ -249,8 +248,8 @@ func (r *iperf) slice(ctx context.Context) (float64, error) {
 	return float64(after-before) * 8 / took.Seconds() / 1e6, nil
 }
 
-// unshape takes the shapers away, gives the switch's ports a queue without a rate, and turns the
-// offloads of all devices on or off.
+// unshape removes the shapers, gives the switch's ports a queue without a rate, and turns the offloads of all
+// devices on or off.
 func unshape(l *lab.Lab, offloads bool) error {
 	for _, p := range l.Ports() {
 		err := l.Enter(p.Node, func() error {
@@ -265,7 +264,7 @@ func unshape(l *lab.Lab, offloads bool) error {
 			if err != nil {
 				return err
 			}
-			// The limit of a bfifo that is not told one.
+			// The limit of a bfifo without its own setting.
 			if err := netlink.LinkSetTxQLen(link, unshapedBuffer/(link.Attrs().MTU+14)); err != nil {
 				return err
 			}
@@ -277,7 +276,7 @@ func unshape(l *lab.Lab, offloads bool) error {
 		if p.OfSwitch {
 			continue
 		}
-		// Or each slice would begin with slow start.
+		// Otherwise each slice would begin with slow start.
 		if err := sysctl(l, p.Node, "net/ipv4/tcp_slow_start_after_idle", "0"); err != nil {
 			return err
 		}

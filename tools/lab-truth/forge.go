@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	forgedBatch = 64  // frames a system call
+	forgedBatch = 64  // frames per system call
 	forgedBytes = 128 // room for one
 	flagFIN     = 1
 	flagSYN     = 2
@@ -28,20 +28,20 @@ const (
 	flagACK     = 16
 )
 
-// forged is a TCP segment whose sender says to be somebody else. Addresses are IPv4.
+// forged is a TCP segment with a false source address. Addresses are IPv4.
 type forged struct {
 	from, to netip.AddrPort
 	seq, ack uint32
 	flags    byte
-	options  []byte // a multiple of 4
+	options  []byte // length is a multiple of 4
 	payload  []byte
 }
 
-// forger sends whole frames from a node's device, past its queue and its TCP.
+// forger sends complete frames from a node's device, bypassing its queue and its TCP.
 type forger struct {
 	fd   int
 	mac  net.HardwareAddr
-	macs map[netip.Addr]net.HardwareAddr // of who can be sent to
+	macs map[netip.Addr]net.HardwareAddr // of the nodes that it can send to
 
 	buffer   []byte
 	iovecs   []unix.Iovec
@@ -103,10 +103,10 @@ func (f *forger) close() error {
 	return err
 }
 
-// flood sends segments until ctx is done, at most so many a second (0: as many as go) and at most so many
-// at all (0: no limit). make fills in each.
+// flood sends segments until ctx is done, at most this many a second (0: as many as possible) and at most this
+// many in total (0: no limit). fill sets each.
 func (f *forger) flood(ctx context.Context, perSecond, most int, fill func(*rand.Rand, *forged)) (sent int, err error) {
-	runtime.LockOSThread() // a thread of its own: it is mostly in system calls
+	runtime.LockOSThread() // its own thread: it is mostly in system calls
 	defer runtime.UnlockOSThread()
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	start := time.Now()
@@ -138,7 +138,7 @@ func (f *forger) flood(ctx context.Context, perSecond, most int, fill func(*rand
 	return sent, nil
 }
 
-// write builds the frame: Ethernet, IPv4, TCP, all checksums right.
+// write builds the frame: Ethernet, IPv4, TCP, with correct checksums.
 func (f *forger) write(b []byte, s *forged) ([]byte, error) {
 	mac := f.macs[s.to.Addr()]
 	if mac == nil {
@@ -148,7 +148,7 @@ func (f *forger) write(b []byte, s *forged) ([]byte, error) {
 	b = append(append(append(b, mac...), f.mac...), 0x08, 0x00)
 	length := ip + tcp + len(s.options) + len(s.payload)
 	if eth+length > cap(b) {
-		return nil, fmt.Errorf("a frame of %d bytes: at most %d", eth+length, cap(b))
+		return nil, fmt.Errorf("a frame of %d bytes is too long: at most %d", eth+length, cap(b))
 	}
 	from, to := s.from.Addr().As4(), s.to.Addr().As4()
 	b = append(b, 0x45, 0, byte(length>>8), byte(length), 0, 0, 0x40, 0, 64, unix.IPPROTO_TCP, 0, 0)
@@ -166,7 +166,7 @@ func (f *forger) write(b []byte, s *forged) ([]byte, error) {
 	return b, nil
 }
 
-// sum16 is the sum in one's complement of the 16-bit words of b.
+// sum16 returns the one's complement sum of the 16-bit words of b.
 func sum16(b []byte, sum uint32) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(b[0])<<8 | uint32(b[1])
@@ -188,7 +188,7 @@ func stranger(r *rand.Rand) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18 | byte(v>>16&1), byte(v >> 8), byte(v)}), uint16(1+r.IntN(65535)))
 }
 
-// answerStrangers routes what a node answers to strangers to the one that forges them, who drops it.
+// answerStrangers routes a node's answers to strangers to the forging node, which drops them.
 func answerStrangers(l *lab.Lab, node, forger string) error {
 	err := l.Enter(node, func() error {
 		link, err := netlink.LinkByName("eth0")

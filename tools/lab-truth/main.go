@@ -1,8 +1,9 @@
-// Command truth holds the lab against the world outside it: iperf3, nginx with ab, the delay that
-// a probe sees, the machine itself; and a law against floods, idle pools and a path without it. It
-// prints one row a check and exits with 1 when one is out.
-// Run it by `make lab-truth` on a quiet machine; it takes about twenty-five minutes. Names of groups as
-// arguments (make lab-truth GROUPS="flood pool") choose some.
+// Command truth compares the lab with measurements from outside it: iperf3, nginx with ab, the delay of a probe,
+// and the machine itself. It also tests a law with floods, with idle connection pools, and against a path without
+// the law. It prints one row for each check and exits with 1 when one is outside its limit.
+//
+// Run it with `make lab-truth` on a quiet machine; it takes about twenty-five minutes. Names of groups as
+// arguments (make lab-truth GROUPS="flood pool") select some.
 package main
 
 import (
@@ -13,13 +14,13 @@ import (
 	"slices"
 )
 
-// row is one check: what we say, what the outside says, and how far apart they may be.
+// row is one check: our value, the reference, and the allowed difference.
 type row struct {
 	what            string
 	ours, reference float64
 	unit            string
-	// limit is the largest |ours/reference - 1| that passes; with atLeast, the smallest
-	// ours/reference, with atMost the largest; 0: anything, the row is for information.
+	// limit is the largest |ours/reference - 1| that passes; with atLeast, the smallest ours/reference, with
+	// atMost the largest; 0: no limit, the row is for information.
 	limit           float64
 	atLeast, atMost bool
 	note            string
@@ -107,7 +108,7 @@ func runChecks(ctx context.Context, names []string) error {
 		}
 	}
 	if out > 0 {
-		return fmt.Errorf("%d checks are out", out)
+		return fmt.Errorf("%d checks are outside their limits; the table marks them", out)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func planOf(text string, set ...string) ([]*experiment.Run, error) {
 	return p.Runs, nil
 }
 
-// runOnce runs the first run of an experiment text and gives its statistics.
+// runOnce runs the first run of an experiment text and returns its statistics.
 func runOnce(ctx context.Context, w *lab.World, traffic string, set ...string) (*result.Run, error) {
 	runs, err := plan(traffic, set...)
 	if err != nil {
@@ -60,7 +60,7 @@ func runOnce(ctx context.Context, w *lab.World, traffic string, set ...string) (
 	return result.Build(runs[0].Info(), raw), nil
 }
 
-// metric is one figure of a run; it must be there.
+// metric returns one figure of a run; a missing one is an error.
 func metric(r *result.Run, path string) (float64, error) {
 	v, ok := r.Metric(strings.Split(path, "."))
 	if !ok {
@@ -101,7 +101,7 @@ const (
 // portLimitMbps is the payload that the port can carry: 1448 of each 1514 B that its shaper counts.
 const portLimitMbps = 200 * result.PayloadShareLab
 
-// capacity: one flow reaches the port's limit, 16 flows fill it.
+// capacity checks that one flow reaches the port's limit, and that 16 flows fill it.
 func capacity(ctx context.Context) ([]row, error) {
 	one, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, oneFlow)
 	if err != nil {
@@ -124,15 +124,15 @@ func capacity(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		{what: "goodput of 1 flow, against the port's limit", ours: got, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true},
-		{what: "goodput of 16 flows, against the port's limit", ours: all, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true,
-			note: "retransmitted segments use the port and are no goodput"},
+		{what: "goodput of 1 flow, compared with the port's limit", ours: got, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true},
+		{what: "goodput of 16 flows, compared with the port's limit", ours: all, reference: portLimitMbps, unit: "Mbit/s", limit: 0.95, atLeast: true,
+			note: "retransmitted segments use the port but are not goodput"},
 		{what: "utilisation with 16 flows", ours: used, reference: 1, unit: "", limit: 0.99, atLeast: true},
 	}, nil
 }
 
-// costOfMeasuring runs the same traffic with and without the measuring program, in turn: bursts that
-// the buffer holds, because what loses packets repeats within 5 % only, with or without.
+// costOfMeasuring runs the same traffic with and without the measuring program, alternately. The bursts fit the
+// buffer, because runs with losses repeat only within 5 %, with or without the program.
 func costOfMeasuring(ctx context.Context) ([]row, error) {
 	const rounds = 5
 	var goodput, fct [2][]float64
@@ -155,16 +155,16 @@ func costOfMeasuring(ctx context.Context) ([]row, error) {
 	}
 	note := fmt.Sprintf("medians of %d rounds in turn", rounds)
 	return []row{
-		{what: "goodput with against without measuring", ours: median(goodput[0]), reference: median(goodput[1]), unit: "Mbit/s", limit: 0.01, note: note},
-		{what: "mice's p50 FCT with against without measuring", ours: median(fct[0]), reference: median(fct[1]), unit: "ms", limit: 0.03, note: note},
+		{what: "goodput with measuring / without", ours: median(goodput[0]), reference: median(goodput[1]), unit: "Mbit/s", limit: 0.01, note: note},
+		{what: "mice's p50 FCT with measuring / without", ours: median(fct[0]), reference: median(fct[1]), unit: "ms", limit: 0.03, note: note},
 	}, nil
 }
 
-// repeatability runs the same seed three times, of three kinds of traffic. What cannot repeat is
-// given for information: when bursts do not fit the buffer, one mouse of ten (ecn) or four (droptail)
-// meet a retransmission timeout, and which they are is decided by microseconds.
+// repeatability runs the same seed three times, with three kinds of traffic. Values that cannot repeat are for
+// information: if bursts do not fit the buffer, one mouse of ten (ecn) or four (droptail) has a retransmission
+// timeout, and microseconds determine which ones.
 func repeatability(ctx context.Context) ([]row, error) {
-	const chaotic = "for information: the median depends on which of the mice meet an RTO"
+	const chaotic = "for information: the median depends on which of the mice have an RTO"
 	var rows []row
 	for _, c := range []struct {
 		what, traffic, fct, goodput, note string
@@ -206,15 +206,15 @@ func repeatability(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// marking turns the scheme of the base text into one that marks.
+// marking changes the scheme of the base text to one that marks.
 const marking = "schemes=[{name: ecn, guests: {ecn: true}, params: {threshold: 25KB}}]"
 
-// whole makes the mixed traffic as long as experiments/incast.yaml.
+// whole makes the mixed traffic as long as in experiments/incast.yaml.
 func whole() []string {
 	return []string{"duration=20s", "traffic.long.stop=20s", "traffic.mice.epochs=170", "measure.windows.loaded=[2s, 19s]"}
 }
 
-// racksUpDown builds the papers' testbed, 4 x 7 servers with hypervisors, and takes it down.
+// racksUpDown builds the papers' testbed, 4 x 7 servers with hypervisors, and removes it.
 func racksUpDown(ctx context.Context) ([]row, error) {
 	runs, err := planOf(racks + racksPages)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"weir/lab"
 )
 
-// withLab builds the network of a traffic text, calls f and takes the network down.
+// withLab builds the network of a traffic text, calls f and removes the network.
 func withLab(ctx context.Context, name, traffic string, f func(*lab.Lab, *experiment.Run) error, set ...string) (err error) {
 	runs, err := plan(traffic, set...)
 	if err != nil {
@@ -36,7 +36,7 @@ func withLab(ctx context.Context, name, traffic string, f func(*lab.Lab, *experi
 	return f(l, runs[0])
 }
 
-// start starts a program inside a node: a child inherits the namespace of the thread that forks.
+// start starts a program in a node: a child inherits the namespace of the thread that forks.
 func start(l *lab.Lab, node string, cmd *exec.Cmd) error {
 	if err := l.Enter(node, cmd.Start); err != nil {
 		return fmt.Errorf("start %s in %s: %w", cmd.Path, node, err)
@@ -44,7 +44,7 @@ func start(l *lab.Lab, node string, cmd *exec.Cmd) error {
 	return nil
 }
 
-// awaitListener waits until something accepts connections on a port of a node.
+// awaitListener waits until a program accepts connections on a port of a node.
 func awaitListener(ctx context.Context, l *lab.Lab, node, address string) error {
 	for ctx.Err() == nil {
 		err := l.Enter(node, func() error {
@@ -62,7 +62,7 @@ func awaitListener(ctx context.Context, l *lab.Lab, node, address string) error 
 	return ctx.Err()
 }
 
-// goodputAgainstIperf sends the same 16 flows by our client and by iperf3.
+// goodputAgainstIperf sends the same 16 flows with our client and with iperf3.
 func goodputAgainstIperf(ctx context.Context) ([]row, error) {
 	r, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, longFlows)
 	if err != nil {
@@ -80,12 +80,12 @@ func goodputAgainstIperf(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []row{{what: "goodput of 16 flows, against iperf3's receivers", ours: ours, reference: theirs, unit: "Mbit/s", limit: 0.02}}, nil
+	return []row{{what: "goodput of 16 flows, compared with iperf3's receivers", ours: ours, reference: theirs, unit: "Mbit/s", limit: 0.02}}, nil
 }
 
-// iperfSum runs one iperf3 client in each sender against servers in the receiver and adds up what
-// the servers say they received from the 4th to the 14th second. The clients start one after the
-// other and run for 18 s, so that all of them send in all of that time.
+// iperfSum runs one iperf3 client in each sender against servers in the receiver, and adds up the bytes that the
+// servers received from the 4th to the 14th second. The clients start one after the other and run for 18 s, so
+// that all of them send during that time.
 func iperfSum(ctx context.Context, l *lab.Lab, senders int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
@@ -99,7 +99,7 @@ func iperfSum(ctx context.Context, l *lab.Lab, senders int) (float64, error) {
 			return 0, err
 		}
 	}
-	time.Sleep(500 * time.Millisecond) // a look would use up the one test that -1 allows
+	time.Sleep(500 * time.Millisecond) // a test connection would use up the one test that -1 allows
 	var g errgroup.Group
 	for i := range senders {
 		cmd := exec.CommandContext(ctx, "iperf3", "-c", address, "-p", strconv.Itoa(5201+i), "-t", "18")
@@ -126,7 +126,7 @@ func iperfSum(ctx context.Context, l *lab.Lab, senders int) (float64, error) {
 	return total, nil
 }
 
-// iperfMean is the mean rate in Mbit/s over the seconds [from, to) of an iperf3 server's report.
+// iperfMean returns the mean rate in Mbit/s over the seconds [from, to) of an iperf3 server's report.
 func iperfMean(report []byte, from, to int) (float64, error) {
 	var doc struct {
 		Intervals []struct {
@@ -148,8 +148,8 @@ func iperfMean(report []byte, from, to int) (float64, error) {
 	return sum / float64(to-from), nil
 }
 
-// requests is how many pages each of the loopSenders is asked for, one after another. The pages of
-// eight fit into the buffer: what loses packets does not repeat well enough to be compared.
+// requests is how many pages each of the loopSenders requests, one after another. The pages of eight fit into the
+// buffer: runs with losses do not repeat well enough to be compared.
 const (
 	requests    = 500
 	loopSenders = 8
@@ -157,7 +157,7 @@ const (
 
 const loopTraffic = `  - {name: pages, from: "sender1..8", to: receiver1, data: pull, pattern: closed_loop, size: 11.5KB, start: 0s, requests: 500, concurrency: 1}`
 
-// fctAgainstHTTP asks for the same pages from our server by our client, and from nginx by ab.
+// fctAgainstHTTP requests the same pages from our server with our client, and from nginx with ab.
 func fctAgainstHTTP(ctx context.Context) ([]row, error) {
 	r, err := runOnce(ctx, &lab.World{Laws: laws.Lab()}, loopTraffic, "duration=60s")
 	if err != nil {
@@ -181,12 +181,12 @@ func fctAgainstHTTP(ctx context.Context) ([]row, error) {
 	}
 	note := "8 closed loops; an HTTP answer is 240 B longer than the page"
 	return []row{
-		{what: "FCT p50 of 11.5 KB pages, against nginx and ab", ours: p50, reference: theirs.p50, unit: "ms", limit: 0.10, note: note},
-		{what: "FCT mean of 11.5 KB pages, against nginx and ab", ours: mean, reference: theirs.mean, unit: "ms", limit: 0.10, note: note},
+		{what: "FCT p50 of 11.5 KB pages, compared with nginx and ab", ours: p50, reference: theirs.p50, unit: "ms", limit: 0.10, note: note},
+		{what: "FCT mean of 11.5 KB pages, compared with nginx and ab", ours: mean, reference: theirs.mean, unit: "ms", limit: 0.10, note: note},
 	}, nil
 }
 
-// abResult is the median over the clients of what each reports, in ms.
+// abResult is the median over the clients of their reports, in ms.
 type abResult struct{ p50, mean float64 }
 
 func abAgainstNginx(ctx context.Context, l *lab.Lab, senders int) (res abResult, err error) {
@@ -241,7 +241,7 @@ func abAgainstNginx(ctx context.Context, l *lab.Lab, senders int) (res abResult,
 	return abResult{median(p50s), median(means)}, nil
 }
 
-// startNginx runs an nginx of its own in a node, with everything it writes under dir.
+// startNginx runs a separate nginx in a node; it writes only below dir.
 func startNginx(ctx context.Context, l *lab.Lab, node, dir string) (stop func(), err error) {
 	conf := filepath.Join(dir, node+".conf")
 	text := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/%[2]s.pid; error_log %[1]s/%[2]s.log;
@@ -290,5 +290,5 @@ func readMean(text string) (float64, error) {
 			return strconv.ParseFloat(strings.Fields(rest)[0], 64)
 		}
 	}
-	return 0, errors.New("ab told no time per request")
+	return 0, errors.New("ab reported no time per request")
 }

@@ -16,7 +16,7 @@ import (
 	"weir/lab/traffic"
 )
 
-// The core of the papers' testbed is the switch; the servers of rack 4 are sent to.
+// The core of the papers' testbed is the switch; the servers of rack 4 receive.
 const (
 	racksLong  = `  - {name: long, from: "rack1..3.server*", to: "rack4.server*", pair: other_index, pattern: bulk, start: 0s, stop: 60s}`
 	racksPages = `  - {name: pages, from: "rack1..3.server*", to: "rack4.server*", pair: other_index, data: pull, pattern: closed_loop, size: 11.5KB, requests: 1000, start: 0s}`
@@ -36,8 +36,8 @@ type switchBench struct {
 	idle  usage
 }
 
-// switchCost is what the process `weir switch` takes: beside traffic, while it is asked, with a large file,
-// with a full table. What the kernel programs take is not in it (group `timer`, make bench-datapath).
+// switchCost measures the process `weir switch`: during traffic, while it answers requests, with a large file, and
+// with a full table. It does not include the kernel programs (group `timer`, make bench-datapath).
 func switchCost(ctx context.Context) (rows []row, err error) {
 	weir, remove, err := buildWeir(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func switchCost(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-// coreDevices are the names of the core switch's devices.
+// coreDevices returns the names of the core switch's devices.
 func coreDevices(l *lab.Lab) (names []string) {
 	for _, p := range l.Ports() {
 		if p.Node == coreSwitch {
@@ -81,8 +81,8 @@ func coreDevices(l *lab.Lab) (names []string) {
 	return names
 }
 
-// daemonCost watches the daemon idle, beside traffic, while it is asked, and with as many connections as its
-// table takes.
+// daemonCost measures the daemon idle, during traffic, while it answers requests, and with as many connections as
+// its table can hold.
 func daemonCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err error) {
 	b := &switchBench{l: l, place: p}
 	if b.d, err = startDaemon(ctx, p, coreDevices(l)); err != nil {
@@ -96,7 +96,7 @@ func daemonCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err erro
 		return nil, err
 	}
 	rows = b.rows("idle", b.idle)
-	for _, f := range []func(context.Context) ([]row, error){b.besideLong, b.besidePages, b.fullTable} {
+	for _, f := range []func(context.Context) ([]row, error){b.duringLong, b.duringPages, b.fullTable} {
 		got, err := f(ctx)
 		rows = append(rows, got...)
 		if err != nil {
@@ -106,7 +106,7 @@ func daemonCost(ctx context.Context, l *lab.Lab, p *place) (rows []row, err erro
 	return rows, nil
 }
 
-// usage is what the daemon took over a while.
+// usage is the daemon's use of resources over a time.
 type usage struct {
 	cpu        float64 // % of one processor
 	rss        float64 // bytes, at the end
@@ -114,7 +114,7 @@ type usage struct {
 	mapsN      int
 	programs   float64
 	machineCPU float64 // share of all processors that was busy
-	mbps       float64 // that left by the bottleneck
+	mbps       float64 // sent by the bottleneck
 }
 
 func (b *switchBench) watch(ctx context.Context) (u usage, err error) {
@@ -151,7 +151,7 @@ func (b *switchBench) watch(ctx context.Context) (u usage, err error) {
 	return u, err
 }
 
-// sentBy is how many bytes a port sent.
+// sentBy returns how many bytes a port sent.
 func sentBy(l *lab.Lab, name string) (bytes uint64, err error) {
 	for _, p := range l.Ports() {
 		if p.Name != name {
@@ -169,7 +169,7 @@ func sentBy(l *lab.Lab, name string) (bytes uint64, err error) {
 	return 0, fmt.Errorf("no port %s", name)
 }
 
-// rows are against the idle daemon. The maps are made whole at the start: their row comes last.
+// rows compares with the idle daemon. The maps are allocated at the start: their row is the last.
 func (b *switchBench) rows(when string, u usage) []row {
 	what := "weir switch, " + when + ": "
 	return []row{
@@ -181,8 +181,8 @@ func (b *switchBench) rows(when string, u usage) []row {
 	}
 }
 
-// beside runs traffic and f while it runs.
-func (b *switchBench) beside(ctx context.Context, items string, f func() error) error {
+// during runs traffic, and f while it runs.
+func (b *switchBench) during(ctx context.Context, items string, f func() error) error {
 	runs, err := planOf(racks+items, "topology.hypervisors=false")
 	if err != nil {
 		return err
@@ -207,8 +207,8 @@ func (b *switchBench) beside(ctx context.Context, items string, f func() error) 
 	return errors.Join(err, <-done)
 }
 
-func (b *switchBench) besideLong(ctx context.Context) (rows []row, err error) {
-	err = b.beside(ctx, racksLong, func() error {
+func (b *switchBench) duringLong(ctx context.Context) (rows []row, err error) {
+	err = b.during(ctx, racksLong, func() error {
 		u, err := b.watch(ctx)
 		rows = b.rows("126 long flows", u)[:2]
 		return err
@@ -216,8 +216,8 @@ func (b *switchBench) besideLong(ctx context.Context) (rows []row, err error) {
 	return rows, err
 }
 
-func (b *switchBench) besidePages(ctx context.Context) (rows []row, err error) {
-	err = b.beside(ctx, racksPages, func() error {
+func (b *switchBench) duringPages(ctx context.Context) (rows []row, err error) {
+	err = b.during(ctx, racksPages, func() error {
 		u, err := b.watch(ctx)
 		if err != nil {
 			return err
@@ -240,7 +240,7 @@ func (b *switchBench) besidePages(ctx context.Context) (rows []row, err error) {
 	return rows, err
 }
 
-// scraped watches while /metrics is read once a second.
+// scraped measures while /metrics is read once a second.
 func (b *switchBench) scraped(ctx context.Context) (u usage, n int, err error) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
@@ -293,7 +293,7 @@ func scrape(ctx context.Context, client *http.Client) error {
 	return err
 }
 
-// polled watches beside a `weir status --watch`, and gives what that one takes, too.
+// polled measures while `weir status --watch` runs, and returns the cost of that process, too.
 func (b *switchBench) polled(ctx context.Context) (u usage, watcher float64, err error) {
 	var said lockedText
 	cmd, err := b.place.command(&said, "status", "--watch")
@@ -302,7 +302,7 @@ func (b *switchBench) polled(ctx context.Context) (u usage, watcher float64, err
 	}
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL)
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // its error is that it was killed
 	}()
 	began := time.Now()
 	u, err = b.watch(ctx)
@@ -311,7 +311,7 @@ func (b *switchBench) polled(ctx context.Context) (u usage, watcher float64, err
 	}
 	took, err := processTime(cmd.Process.Pid)
 	if err == nil && said.String() == "" {
-		err = errors.New("weir status --watch said nothing")
+		err = errors.New("weir status --watch printed nothing")
 	}
 	return u, 100 * took.Seconds() / time.Since(began).Seconds(), err
 }

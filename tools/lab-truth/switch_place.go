@@ -21,11 +21,11 @@ import (
 // coreSwitch is the node that `weir switch` runs in.
 const coreSwitch = "core"
 
-// place is a thread in the core switch's network namespace that has a BPF file system of its own at the usual
-// path: weir runs there as on a switch, and nothing of it is left to others.
+// place is a thread in the core switch's network namespace with its own BPF file system at the usual path: weir
+// runs there as on a switch, and other programs see none of its files.
 type place struct {
 	jobs chan func()
-	weir string // the program
+	weir string // path of the program
 }
 
 func newPlace(l *lab.Lab, weir string) (*place, error) {
@@ -60,14 +60,14 @@ func newPlace(l *lab.Lab, weir string) (*place, error) {
 
 func (p *place) close() { close(p.jobs) }
 
-// do runs f there.
+// do runs f on that thread.
 func (p *place) do(f func() error) error {
 	done := make(chan error, 1)
 	p.jobs <- func() { done <- f() }
 	return <-done
 }
 
-// command starts weir there. It dies with its starter's thread.
+// command prepares weir for that thread. It dies with its starter's thread.
 func (p *place) command(out *lockedText, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(p.weir, args...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -75,14 +75,14 @@ func (p *place) command(out *lockedText, args ...string) (*exec.Cmd, error) {
 	return cmd, p.do(cmd.Start)
 }
 
-// daemon is a `weir switch` at work.
+// daemon is a running `weir switch`.
 type daemon struct {
 	cmd  *exec.Cmd
 	log  lockedText
 	done chan error
 }
 
-// startDaemon starts weir switch on these devices and waits until it is at work.
+// startDaemon starts weir switch on these devices and waits until it is ready.
 func startDaemon(ctx context.Context, p *place, ports []string) (*daemon, error) {
 	d := &daemon{done: make(chan error, 1)}
 	var err error
@@ -98,7 +98,7 @@ func startDaemon(ctx context.Context, p *place, ports []string) (*daemon, error)
 		default:
 		}
 		if err == nil && time.Now().After(end) {
-			err = fmt.Errorf("weir switch does not begin: %s", d.log.String())
+			err = fmt.Errorf("weir switch does not start: %s", d.log.String())
 		}
 		if err != nil {
 			return nil, errors.Join(err, d.kill())
@@ -109,7 +109,7 @@ func startDaemon(ctx context.Context, p *place, ports []string) (*daemon, error)
 
 func (d *daemon) pid() int { return d.cmd.Process.Pid }
 
-// stop has it end as an operator would.
+// stop ends it as an operator would.
 func (d *daemon) stop() error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (d *daemon) kill() error {
 	return err
 }
 
-// lockedText is what a process says, read while it runs.
+// lockedText is the output of a process, read while it runs.
 type lockedText struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -149,7 +149,7 @@ func (t *lockedText) String() string {
 	return t.b.String()
 }
 
-// buildWeir builds the program into a directory of its own: what ./weir is made of is not known here.
+// buildWeir builds the program into its own directory, because ./weir may be of other sources.
 func buildWeir(ctx context.Context) (path string, remove func() error, err error) {
 	dir, err := os.MkdirTemp("", "weir-truth-")
 	if err != nil {

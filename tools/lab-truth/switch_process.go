@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime is what a process has had of the processors, user and system, also by threads that ended. It is
-// the kernel's own sum: in /proc/PID/stat it stands in hundredths of a second.
+// processTime returns the processor time of a process, user and system, including threads that ended. It is the
+// kernel's own sum; /proc/PID/stat has it only in hundredths of a second.
 func processTime(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	const scheduler = 2 // CPUCLOCK_SCHED
 	if err := unix.ClockGettime(^int32(pid)<<3|scheduler, &t); err != nil {
-		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+		return 0, fmt.Errorf("read the processor time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }
 
-// memoryOf is a line of /proc/PID/status, in bytes: VmRSS, VmHWM.
+// memoryOf returns a line of /proc/PID/status, in bytes: VmRSS, VmHWM.
 func memoryOf(pid int, field string) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -42,7 +42,7 @@ func memoryOf(pid int, field string) (float64, error) {
 	return 0, fmt.Errorf("process %d has no %s", pid, field)
 }
 
-// kernelObject is a map or a program that a process holds, as /proc/PID/fdinfo tells it.
+// kernelObject is a map or a program that a process has open, as shown in /proc/PID/fdinfo.
 type kernelObject struct {
 	kind       string // map, prog
 	id         uint64
@@ -50,7 +50,7 @@ type kernelObject struct {
 	bytes      float64
 }
 
-// kernelObjects are those of a process, and the maps that only its programs hold, each once.
+// kernelObjects returns the objects of a process, and the maps that only its programs use, each once.
 func kernelObjects(pid int) ([]kernelObject, error) {
 	out, err := heldObjects(pid)
 	if err != nil {
@@ -83,7 +83,7 @@ func kernelObjects(pid int) ([]kernelObject, error) {
 	return out, nil
 }
 
-// mapsOf are the numbers of the maps of a program.
+// mapsOf returns the ids of a program's maps.
 func mapsOf(program uint64) (ids []uint64, err error) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(program))
 	if err != nil {
@@ -114,12 +114,12 @@ func mapByID(id uint64) (o kernelObject, err error) {
 	defer f.Close()
 	o, ok, err := readObject(f)
 	if err == nil && !ok {
-		err = fmt.Errorf("map %d tells no memory", id)
+		err = fmt.Errorf("map %d reports no memory", id)
 	}
 	return o, err
 }
 
-// heldObjects are those that a process has open.
+// heldObjects returns the objects that a process has open.
 func heldObjects(pid int) ([]kernelObject, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
@@ -159,8 +159,8 @@ func isGone(err error) bool {
 	return err != nil && (os.IsNotExist(err) || strings.Contains(err.Error(), unix.ESRCH.Error()))
 }
 
-// readObject reads the fdinfo of one file; ok where it is a map or a program. A link tells the number of its
-// program, too: only what tells its memory is one.
+// readObject reads the fdinfo of one file; ok if it is a map or a program. A link also has the id of its program:
+// only entries with memory are objects.
 func readObject(r io.Reader) (o kernelObject, ok bool, err error) {
 	for s := bufio.NewScanner(r); ; {
 		if !s.Scan() {
@@ -191,7 +191,7 @@ func readObject(r io.Reader) (o kernelObject, ok bool, err error) {
 	}
 }
 
-// sumOf adds up the memory of one kind.
+// sumOf returns the memory of one kind, and the number of objects.
 func sumOf(objects []kernelObject, kind string) (bytes float64, n int) {
 	for _, o := range objects {
 		if o.kind == kind {
@@ -201,8 +201,8 @@ func sumOf(objects []kernelObject, kind string) (bytes float64, n int) {
 	return bytes, n
 }
 
-// peak is the largest resident memory of a process that ends by itself. What wait4 tells would be that of the
-// process that forked it, where that is larger.
+// peak returns the largest resident memory of a process that ends by itself. The value of wait4 would be that of
+// the process that forked it, if that is larger.
 func peak(pid int, ended <-chan struct{}) (bytes float64, err error) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -215,7 +215,7 @@ func peak(pid int, ended <-chan struct{}) (bytes float64, err error) {
 			return bytes, err
 		case <-tick.C:
 		}
-		// One that has ended, and is not waited for yet, has no such line.
+		// A process that has ended, and is not waited for yet, does not have this line.
 		if now, err := memoryOf(pid, "VmHWM"); err == nil {
 			bytes = max(bytes, now)
 		}

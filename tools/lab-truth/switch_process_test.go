@@ -40,7 +40,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// What is generated is as large as it says, and the reader takes it.
+// The generated file has the expected size, and the reader accepts it.
 func TestManyPorts(t *testing.T) {
 	text := manyPorts(fileEntries)
 	if n := strings.Count(text, "match:"); n != fileEntries {

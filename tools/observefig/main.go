@@ -1,5 +1,6 @@
-// Command observefig draws docs/img/observe.png: what weir observe expected of each load, and what enforcing
-// then gave it. It reads what `go test ./cmd/weir -run TestObserve_Predicts -soak -observe-out FILE` wrote.
+// Command observefig draws docs/img/observe.png: the prediction of weir observe for each load, and the measurement
+// with enforcing. It reads the file written by `go test ./cmd/weir -run TestObserve_Predicts -soak -observe-out
+// FILE`.
 package main
 
 import (
@@ -82,10 +83,10 @@ func read(path string) ([]pair, error) {
 // figures are those of one load; below 0: there is none.
 type figures struct {
 	now, expected, measured float64
-	least, most             float64 // of what is expected; 0: no range is drawn
+	least, most             float64 // range of the prediction; 0: no range is drawn
 }
 
-// ranges are lines from the least to the most that is expected.
+// ranges are lines from the smallest to the largest predicted value.
 type ranges struct {
 	plotter.XYs
 	plotter.YErrors
@@ -148,7 +149,7 @@ func figure(what string, pairs []pair, of func(*pair) figures) (*plot.Plot, erro
 	return p, nil
 }
 
-// save draws the figures side by side.
+// save draws the figures next to each other.
 func save(path string, row []*plot.Plot) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(vg.Length(len(row))*3.5*vg.Inch, 2.8*vg.Inch), vgimg.UseDPI(120))
 	tiles := draw.Tiles{Rows: 1, Cols: len(row), PadX: vg.Inch / 5, PadTop: vg.Points(4), PadBottom: vg.Points(4), PadRight: vg.Points(4)}

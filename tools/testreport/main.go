@@ -1,9 +1,9 @@
-// Command testreport reads what `go test -json` prints and reports it for people: a line for each package, the
-// output of the tests that failed, the tests that were skipped and why, and the slowest tests.
+// Command testreport reads the output of `go test -json` and prints a report: a line for each package, the output
+// of failed tests, skipped tests with the reason, and the slowest tests.
 //
 //	go test -json ./... | go run ./tools/testreport -slowest 10
 //
-// It exits with status 1 when a test or a package failed, when the input ends before all of them have, or when a test
+// It exits with status 1 if a test or a package failed, if the input ends before all packages have, or if a test
 // that -must names was skipped.
 package main
 
@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	slowest := flag.Int("slowest", 0, "list so many of the slowest tests")
-	must := flag.String("must", "", "fail when a test was skipped whose name this regular expression matches")
+	slowest := flag.Int("slowest", 0, "list this number of the slowest tests")
+	must := flag.String("must", "", "fail if a skipped test's name matches this regular expression")
 	flag.Parse()
 	r := newReport(os.Stdout)
 	if *must != "" {

@@ -17,13 +17,13 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of build-output
+	ImportPath string // in build output
 	Test       string
 	Elapsed    float64 // seconds
 	Output     string
 }
 
-// test is a test, a subtest or, without a name, what a package prints itself.
+// test is a test, a subtest or, without a name, the output of a package itself.
 type test struct{ pkg, name string }
 
 type timed struct {
@@ -49,8 +49,8 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, outputs: map[test][]string{}, open: map[string]bool{}, skipped: map[test]string{}}
 }
 
-// read takes all events of a run and prints a line for each package that ends. Lines that are no event are printed
-// as they are.
+// read reads all events of a run and prints a line for each package that ends. Lines that are not events are
+// printed unchanged.
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -109,7 +109,7 @@ func (r *report) endTest(t test, e event) {
 	}
 }
 
-// print prints what a test printed, without the lines that say that it began, paused and went on.
+// print prints the output of a test, without the lines that it began, paused and continued.
 func (r *report) print(t test) {
 	for _, line := range r.outputs[t] {
 		if !strings.HasPrefix(line, "=== ") {
@@ -118,8 +118,7 @@ func (r *report) print(t test) {
 	}
 }
 
-// reason finds what a test gave as its reason to skip: testroot's message, else the last line before the one that
-// says that it was skipped.
+// reason returns why a test was skipped: testroot's message, or the last line before the one with the skip.
 func reason(output []string) string {
 	last := "no reason given"
 	for _, line := range output {
@@ -171,7 +170,7 @@ func (r *report) endPackage(e event) {
 	delete(r.outputs, own)
 }
 
-// finish prints what there is to say of the whole run, and reports whether it failed.
+// finish prints the summary of the run, and reports whether it failed.
 func (r *report) finish(slowest int) (failed bool) {
 	slices.SortStableFunc(r.times, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
 	if n := min(slowest, len(r.times)); n > 0 {
@@ -205,9 +204,9 @@ func (r *report) finish(slowest int) (failed bool) {
 	for _, p := range never {
 		fmt.Fprintf(r.out, "FAIL  %s: did not end\n", p)
 	}
-	fmt.Fprintf(r.out, "%d tests of %d packages passed; the packages took %.1f s, added up\n", r.passed, r.packs, r.seconds)
+	fmt.Fprintf(r.out, "%d tests of %d packages passed; the packages took %.1f s in total\n", r.passed, r.packs, r.seconds)
 	if root > 0 {
-		fmt.Fprintf(r.out, "%d tests need root and were left out: make test\n", root)
+		fmt.Fprintf(r.out, "%d tests need root and were left out: run 'make test' for them\n", root)
 	}
 	failed = len(r.failed)+len(never)+len(missing) > 0
 	if len(missing) > 0 {

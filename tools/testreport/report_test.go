@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A run with a test that fails in a subtest, one that needs root, one skipped for another reason, a package that
-// a panic ended, and one whose end is missing.
+// A run with a test that fails in a subtest, one that needs root, one skipped for another reason, a package that a
+// panic ended, and one without an end.
 func TestReport(t *testing.T) {
 	in, err := os.Open("testdata/run.json")
 	if err != nil {
@@ -47,13 +47,13 @@ func TestReport_Passes(t *testing.T) {
 	if r.finish(0) {
 		t.Error("a run without failures failed")
 	}
-	want := "ok        2.0 s  p (cached)\n\n1 tests of 1 packages passed; the packages took 2.0 s, added up\n"
+	want := "ok        2.0 s  p (cached)\n\n1 tests of 1 packages passed; the packages took 2.0 s in total\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
 
-// A test that must run here and was skipped fails the run.
+// A skipped test that must run fails the run.
 func TestReport_Must(t *testing.T) {
 	in := `{"Action":"start","Package":"p"}
 {"Action":"output","Package":"p","Test":"TestTsharkReads","Output":"    x_test.go:3: no tshark\\n"}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestImports_LoadersHaveNoCgo: what loads the kernel programs of a switch links no C of ours, so that it builds without
-// a C compiler. The simulator's laws and the differential run are cgo.
+// TestImports_LoadersHaveNoCgo: packages that load the kernel programs of a switch have no C code of ours, so that
+// they build without a C compiler. The simulator's laws and the differential run use cgo.
 func TestImports_LoadersHaveNoCgo(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", `{{if .CgoFiles}}{{.ImportPath}}{{end}}`,
 		"./datapath/attach", "./datapath/fairq", "./datapath/fairq/edge", "./datapath/fairq/shim", "./datapath/mark", "./datapath/rto", "./agent/...")

@@ -14,8 +14,8 @@ import (
 // free are the rooms that may import everything.
 var free = []string{"cmd/weir", "tools"}
 
-// TestImports_EveryRoomHasARule: each folder of production code has a rule of depguard in .golangci.yml. Without a rule,
-// depguard allows a new folder everything.
+// TestImports_EveryRoomHasARule: each folder of production code has a rule of depguard in .golangci.yml. Without a
+// rule, depguard allows a new folder to import everything.
 func TestImports_EveryRoomHasARule(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {

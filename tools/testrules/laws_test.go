@@ -10,8 +10,8 @@ import (
 
 var stepMethod = regexp.MustCompile(`(?m)^func \(.*\) Step\(\w+ time\.Duration, `)
 
-// TestLaws_AreHeldAgainstLawtest: each law that steps is wrapped by lawtest in its own tests, so that none keeps what was
-// lent to it.
+// TestLaws_AreHeldAgainstLawtest: the tests of each law with a Step wrap it with lawtest, so that no law keeps
+// borrowed memory.
 func TestLaws_AreHeldAgainstLawtest(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "law", "*", "*.go"))
 	if err != nil {

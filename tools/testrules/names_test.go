@@ -12,14 +12,14 @@ import (
 	"weir/cmd/weir/laws"
 )
 
-// otherNames are names that laws have beside that of their Spec, and of files and folders that hold nothing but a law's.
+// otherNames are other names of laws, and names of files and folders with only a law's code.
 var otherNames = []string{"rwndq", "fairswitch"}
 
-// words are names of laws that mean something else too: a queue discipline, a header field, a program. Nobody can tell by
-// reading.
+// words are names of laws with a second meaning: a queue discipline, a header field, a program. A search cannot
+// distinguish the meanings.
 var words = []string{"red", "ecn", "static", "sed", "gcc", "droptail"}
 
-// namesAll are the places where a law's name may stand though they are no folder or file of its own.
+// namesAll are other places where a law's name is allowed.
 var namesAll = []struct{ path, why string }{
 	{"cmd/weir/laws/", "the list of laws"},
 	{"docs/", "docs"},
@@ -31,8 +31,8 @@ var namesAll = []struct{ path, why string }{
 	{"tools/testrules/", "this test"},
 }
 
-// TestNames_OfLawsStandWithTheLaws: what is no law's own knows no law. A file is a law's own where its path has the law's
-// name between / _ - and dots. Tests and generated files may name laws.
+// TestNames_OfLawsStandWithTheLaws: code that does not belong to a law names no law. A file belongs to a law if
+// its path has the law's name between / _ - and dots. Tests and generated files may name laws.
 func TestNames_OfLawsStandWithTheLaws(t *testing.T) {
 	var distinct []string
 	for _, name := range append(laws.All().Specs().Names(), otherNames...) {
@@ -41,7 +41,7 @@ func TestNames_OfLawsStandWithTheLaws(t *testing.T) {
 		}
 	}
 	own := regexp.MustCompile(`(^|[/_.-])(` + strings.Join(slices.Concat(distinct, words), "|") + `)([/_.-]|$)`)
-	// rsed ends "parsed": names of four letters count as whole words.
+	// "parsed" ends with rsed: names of four letters count only as whole words.
 	var parts []string
 	for _, name := range distinct {
 		if len(name) < 5 {
@@ -95,7 +95,7 @@ func TestNames_OfLawsStandWithTheLaws(t *testing.T) {
 	}
 }
 
-// isCode tells production code and scripts from tests, generated files and pages.
+// isCode reports whether a file is production code or a script, not a test, generated file or page.
 func isCode(rel string) bool {
 	name := filepath.Base(rel)
 	switch {

@@ -1,4 +1,4 @@
-// Package testrules reads the sources of all tests and holds them to rules that cost an afternoon each.
+// Package testrules checks the sources of all tests against rules that prevent errors which are hard to find.
 package testrules
 
 import (
@@ -15,12 +15,12 @@ import (
 
 const root = "../.."
 
-// elsewhere are the functions and methods that run the function that they are given on another goroutine: that of a
-// namespace, mostly.
+// elsewhere are the functions and methods that run their argument on another goroutine, mostly that of a
+// namespace.
 var elsewhere = []string{"Enter", "Must", "In", "Go", "within"}
 
-// ends are the methods of *testing.T that end the goroutine that calls them. On any but the test's own, the test goes
-// on, or waits for ever.
+// ends are the methods of *testing.T that end the calling goroutine. On any goroutine but the test's own, the test
+// continues, or waits for ever.
 var ends = []string{"Fatal", "Fatalf", "FailNow", "Skip", "Skipf", "SkipNow"}
 
 // draws are the functions of math/rand/v2 that only make a source.
@@ -57,7 +57,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// broken lists what a file has against the rules.
+// broken lists the rules that a file breaks.
 func broken(set *token.FileSet, f *ast.File) (found []string) {
 	say := func(at ast.Node, format string, a ...any) {
 		p := set.Position(at.Pos())
@@ -97,7 +97,7 @@ func broken(set *token.FileSet, f *ast.File) (found []string) {
 	return found
 }
 
-// endsIn reports each call in body that would end its goroutine. Functions in it that a subtest runs are its own.
+// endsIn reports each call in body that would end its goroutine. It skips functions that a subtest runs.
 func endsIn(body *ast.FuncLit, say func(ast.Node, string, ...any)) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -115,7 +115,7 @@ func endsIn(body *ast.FuncLit, say func(ast.Node, string, ...any)) {
 	})
 }
 
-// nameOf is the name of a function or method that is called.
+// nameOf returns the name of a function or method that is called.
 func nameOf(f ast.Expr) string {
 	switch f := f.(type) {
 	case *ast.Ident:
@@ -126,7 +126,7 @@ func nameOf(f ast.Expr) string {
 	return ""
 }
 
-// methodOf takes a call x.name(...) apart. For another call both are empty.
+// methodOf splits a call x.name(...). For another call both are empty.
 func methodOf(call *ast.CallExpr) (x, name string) {
 	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
 		if id, ok := s.X.(*ast.Ident); ok {
@@ -150,7 +150,7 @@ func imports(f *ast.File, path string) bool {
 	return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"`+path+`"` })
 }
 
-// Each rule finds what breaks it.
+// Each rule finds code that breaks it.
 func TestRules_Find(t *testing.T) {
 	const source = `package x
 import "math/rand/v2"

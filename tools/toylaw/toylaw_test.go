@@ -1,5 +1,6 @@
-// Package toylaw shows that a law moves in without a change elsewhere: toy-law.patch has a law of a switch's port and a law
-// of a controller, and is applied to a copy of this tree, built, tested and run in both worlds.
+// Package toylaw shows that a law can be added without a change elsewhere: toy-law.patch has a law of a switch's
+// port and a law of a controller. The test applies it to a copy of this tree, builds and tests it, and runs it in
+// both worlds.
 package toylaw
 
 import (
@@ -27,8 +28,9 @@ const (
 // names are the laws of the patch.
 var names = []string{"everynth", "fixedtable"}
 
-// TestPatch_TouchesOnlyItsOwn: the patch adds files and changes only the list of laws, by an import or two and a line for
-// each law. A file is a law's own where its path has the law's name; of those, sim and lab have one each beside tests.
+// TestPatch_TouchesOnlyItsOwn: the patch adds files and changes only the list of laws, by an import or two and a
+// line for each law. A file belongs to a law if its path has the law's name; sim and lab have one such file each,
+// in addition to tests.
 func TestPatch_TouchesOnlyItsOwn(t *testing.T) {
 	text, err := os.ReadFile(patch)
 	if err != nil {
@@ -67,14 +69,14 @@ func TestPatch_TouchesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// file is what a patch does to a file.
+// file is a patch's change of a file.
 type file struct {
 	path           string
 	isNew          bool
 	added, removed []string
 }
 
-// changed reads a patch as git writes it.
+// changed parses a patch in git's format.
 func changed(patch []byte) (files []file) {
 	lines := bufio.NewScanner(bytes.NewReader(patch))
 	for lines.Scan() {
@@ -98,7 +100,7 @@ func changed(patch []byte) (files []file) {
 	return files
 }
 
-// checkList holds what the patch does to the list of laws against: an import and an entry a law.
+// checkList checks the patch's change of the list of laws: an import and an entry for each law.
 func checkList(t *testing.T, f file) {
 	t.Helper()
 	want := map[string]*regexp.Regexp{}
@@ -126,8 +128,9 @@ func checkList(t *testing.T, f file) {
 	}
 }
 
-// TestPatch_RunsInBothWorlds applies the patch to a copy of the tree, makes the kernel object, runs the laws' tests and the
-// rules for all sources, builds weir, and runs the experiment: every claim is confirmed in both worlds.
+// TestPatch_RunsInBothWorlds applies the patch to a copy of the tree and builds the kernel object. It runs the laws'
+// tests and the rules for all sources, builds weir, and runs the experiment: every claim is confirmed in both
+// worlds.
 func TestPatch_RunsInBothWorlds(t *testing.T) {
 	testroot.Need(t, "builds a lab")
 	tree := t.TempDir()
@@ -136,10 +139,10 @@ func TestPatch_RunsInBothWorlds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, tree, "git", "apply", "-C1", text) // the list of laws may grow around its lines
+	run(t, tree, "git", "apply", "-C1", text) // the lines around the change may differ: the list of laws may grow
 	run(t, tree, "go", "generate", "./datapath/everynth")
 
-	// -trimpath and the tags are those of make build, so that what is compiled already is not compiled again.
+	// -trimpath and the tags are those of make build, so that compiled packages are reused.
 	flags := []string{"-trimpath", "-tags", "netgo,osusergo"}
 	run(t, tree, "go", slices.Concat([]string{"build"}, flags, []string{"-ldflags=-w", "-o", "weir-toy", "./cmd/weir"})...)
 	tests := slices.Concat([]string{"test", "-vet=off", "-ldflags=-w"}, flags)
@@ -150,7 +153,7 @@ func TestPatch_RunsInBothWorlds(t *testing.T) {
 	checkResults(t, filepath.Join(tree, "out/toy"))
 }
 
-// copyTree copies the sources of this tree as they are now: also what is not committed.
+// copyTree copies the current sources of this tree, including uncommitted ones.
 func copyTree(t *testing.T, to string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -184,7 +187,7 @@ func copyTree(t *testing.T, to string) {
 	}
 }
 
-// run runs a command in the copy; what it prints is shown when it fails.
+// run runs a command in the copy; its output is shown if it fails.
 func run(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)
@@ -196,7 +199,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// checkResults wants each claim confirmed in both worlds, and the figures of the file.
+// checkResults checks that each claim is confirmed in both worlds, and that the figures of the file exist.
 func checkResults(t *testing.T, out string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "results.json"))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Measurements at the bottleneck: the port of the switch towards the receiver. A packet is in the port from the
-// time the queue discipline accepts it until its last bit has left, as in the simulator: ns-3's own figures do not
+// time the queue discipline accepts it until its last bit has left, as in the simulator. ns-3's own figures do not
 // include the two packets in the device, one being sent and one after it.
 #ifndef WEIR_VALIDATE_BOTTLENECK_H
 #define WEIR_VALIDATE_BOTTLENECK_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The programs at both ends of a connection that carries one flow, as in sim/traffic_conn.go and lab/traffic: a
-// flow begins with connect(), on either side, and is complete when the receiving program has its last byte. The
+// The programs at both ends of a connection that carries one flow, as in sim/traffic_conn.go and lab/traffic. A flow begins with connect(), on either side, and is complete when the receiving program has its last byte. The
 // receiving side closes first.
 #ifndef WEIR_VALIDATE_TRANSFER_H
 #define WEIR_VALIDATE_TRANSFER_H
