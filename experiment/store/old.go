@@ -52,7 +52,7 @@ func decodeText(r io.Reader) (*Entry, error) {
 	return &Entry{Weir: e.Weir, Kernel: e.Kernel, Ended: e.Ended, Took: e.Took, Raw: raw}, nil
 }
 
-// fixedLaws has the laws' metrics of an entry of form 0: those of FairQ, then the only law with metrics.
+// fixedLaws has the metrics in an entry of form 0, of the only law that then had any.
 type fixedLaws struct {
 	Raw *struct {
 		Laws []struct {
