@@ -245,7 +245,7 @@ func TestSkippedAndUnavailable(t *testing.T) {
 		t.Errorf("two laws: %v", err)
 	}
 	if p, err := f.Plan(Options{Worlds: []string{"lab"}, Schemes: u.Can}); err != nil || len(p.Runs) == 0 {
-		t.Errorf("what the error tells to ask for: %v", err)
+		t.Errorf("the hint of the error: %v", err)
 	}
 	for _, o := range []Options{
 		{Worlds: []string{"moon"}}, {Schemes: []string{"ecm"}},

@@ -76,7 +76,7 @@ func TestFairQInEdgeMode(t *testing.T) {
 				}
 			})
 			if flagged == 0 || plain <= flagged {
-				t.Errorf("hypervisors %t: between the switches %d acknowledgements tell a window and %d do not", hypervisors, flagged, plain)
+				t.Errorf("hypervisors %t: between the switches %d acknowledgements advertise a window and %d do not", hypervisors, flagged, plain)
 			}
 			came := 0
 			guest.Each(t, func(s *testnet.Segment) {

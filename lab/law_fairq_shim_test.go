@@ -145,11 +145,11 @@ func TestFairQWaysToKnowScales(t *testing.T) {
 			}
 			err := dial(l, "sender1", "receiver3", 0, func(client, server *net.TCPConn) error {
 				c, s := testnet.ReadTCPInfo(t, client), testnet.ReadTCPInfo(t, server)
-				told := [2]uint8{s.OwnScale, c.OwnScale}
+				scales := [2]uint8{s.OwnScale, c.OwnScale}
 				if scale == "unify" {
-					told = [2]uint8{5, 5}
+					scales = [2]uint8{5, 5}
 				}
-				if c.OwnScale < 2 || s.OwnScale < 2 || c.PeerScale != told[0] || s.PeerScale != told[1] {
+				if c.OwnScale < 2 || s.OwnScale < 2 || c.PeerScale != scales[0] || s.PeerScale != scales[1] {
 					t.Errorf("hypervisors %t, scale %q: the ends have %d and %d, and take each other's for %d and %d",
 						hypervisors, scale, c.OwnScale, s.OwnScale, s.PeerScale, c.PeerScale)
 				}

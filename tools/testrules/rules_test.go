@@ -85,11 +85,11 @@ func broken(set *token.FileSet, f *ast.File) (found []string) {
 				say(n, "rand.%s draws numbers that nobody can draw again: use testseed.New", name)
 			}
 			if of == "rand" && slices.Contains(draws, name) && calls(n, "UnixNano") {
-				say(n, "a seed from the clock that nobody is told: use testseed.New")
+				say(n, "a seed from the clock that no output shows: use testseed.New")
 			}
 		case *ast.AssignStmt:
 			if id, ok := n.Lhs[0].(*ast.Ident); ok && strings.Contains(strings.ToLower(id.Name), "seed") && calls(n.Rhs[0], "UnixNano") {
-				say(n, "a seed from the clock: use testseed.Seed, which tells it")
+				say(n, "a seed from the clock: use testseed.Seed, which prints it")
 			}
 		}
 		return true
