@@ -86,7 +86,7 @@ __noinline int ack_keeps_edge(const struct window_ack *window, struct window_edg
 	return window && edge ? window_rewrite(window, edge) : 0;
 }
 
-// Gives the field that leaves. Of a free flow it is its own, and a->window.field says what it would be.
+// Returns the field that leaves. An unlimited flow keeps its own field; *limited is what it would be.
 static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, struct port_counts *stats, __u64 packets,
 					    __u16 *limited)
 {

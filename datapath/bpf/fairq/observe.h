@@ -9,7 +9,7 @@
 #include "flows.h"
 #include "port.h"
 
-// Counts an acknowledgement that offered so many bytes, and grants so many; of a free flow: that would.
+// Counts an acknowledgement: the bytes that it offered, and those that it grants or, of an unlimited flow, would grant.
 __noinline int observe_counts(struct connection *c, const struct segment *s, __u32 offered, __u32 granted, __u64 packets)
 {
 	struct port_arms *counts;
