@@ -122,17 +122,6 @@ func count(drops []result.Drop) (byKey map[result.Key]int, keyless int) {
 	return byKey, keyless
 }
 
-// fewKeyless checks the number of drops without an event: such machines showed one in a hundred.
-func fewKeyless(t *testing.T, keyless, all int) {
-	t.Helper()
-	if keyless > 0 {
-		t.Logf("%d of %d drops are of no known flow", keyless, all)
-	}
-	if keyless*10 > all {
-		t.Errorf("%d of %d drops are of no known flow", keyless, all)
-	}
-}
-
 // With more UDP than fits, of two flows, all counts agree to the packet. Drops agree with the queue discipline's own
 // counter, each flow's drops with what it sent and did not deliver, and sent bytes with the queue discipline's. No
 // backlog is above the limit.
@@ -152,7 +141,9 @@ func addsUp(t *testing.T, ipv6 bool) {
 	flows := []*testnet.UDP{p.NewUDP(t, ip, 0), p.NewUDP(t, ip, 0)}
 	warm(t, flows...)
 	refs := []attach.PortRef{p.Port}
-	r, before := startQuiet(t, refs, portOf(p.Port, p.Switch, true))
+	port := portOf(p.Port, p.Switch, true)
+	r, before := startQuiet(t, refs, port)
+	w := watchDrops(t, port)
 	t0 := monotonic()
 	for range packets / 10 {
 		for _, f := range flows {
@@ -179,7 +170,7 @@ func addsUp(t *testing.T, ipv6 bool) {
 		t.Errorf("backlog up to %d, limit %d", most, limit)
 	}
 	byKey, keyless := count(drops)
-	fewKeyless(t, keyless, len(drops))
+	allRecorded(t, r, w)
 	total := 0
 	for i, f := range flows {
 		key := result.Key{Proto: unix.IPPROTO_UDP, Src: addrPort(t, f.Sender.LocalAddr()), Dst: addrPort(t, f.To)}
@@ -217,7 +208,9 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 				UplinkBps: 50e6, UplinkLimit: 40_000, PortBps: 40e6, Limit: 30_000, GSO: offload, ChecksumOffload: offload, NoIPv6: true,
 			})
 			refs := []attach.PortRef{p.Uplink, p.Port}
-			r, before := startQuiet(t, refs, portOf(p.Uplink, p.Sender, true), portOf(p.Port, p.Switch, true))
+			watched := []Port{portOf(p.Uplink, p.Sender, true), portOf(p.Port, p.Switch, true)}
+			r, before := startQuiet(t, refs, watched...)
+			w := watchDrops(t, watched...)
 			t0 := monotonic()
 			flows := p.Transfer(t, testnet.ReceiverIPv4, "reno", 4, 300_000)
 			testnet.Quiet(t, refs...)
@@ -248,8 +241,8 @@ func TestRecorder_TCPSuperPackets(t *testing.T) {
 			for _, f := range flows {
 				known[result.Key{Proto: unix.IPPROTO_TCP, Src: addrPort(t, f.Sender), Dst: addrPort(t, f.Receiver)}] = true
 			}
-			byKey, keyless := count(drops)
-			fewKeyless(t, keyless, len(drops))
+			byKey, _ := count(drops)
+			allRecorded(t, r, w)
 			for key := range byKey {
 				if !known[key] {
 					t.Errorf("drops of an unknown flow: %+v", key)
