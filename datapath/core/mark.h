@@ -3,24 +3,24 @@
 // Marking at an instantaneous threshold: the laws `ecn` (mark) and `red` (drop).
 //
 // Numeric specification
-//   backlog_bytes    u32, bytes that wait in the port's queue, this packet not included. As the
+//   backlog_bytes    u32, bytes that wait in the port's queue, without this packet. As the
 //                    queue discipline counts them (with Ethernet headers).
-//   threshold_bytes  u32, K in bytes. 0 is allowed: whoever finds anything waiting is marked.
+//   threshold_bytes  u32, K in bytes. 0 is allowed: every packet behind another one is marked.
 //   ecn              the two low bits of the IPv4 TOS byte or IPv6 traffic class: 0 Not-ECT,
 //                    1 ECT(1), 2 ECT(0), 3 CE (RFC 3168). Higher bits are ignored.
-//   The queue is over the threshold when backlog_bytes > threshold_bytes, strictly: DCTCP marks
+//   The queue is over the threshold when backlog_bytes > threshold_bytes, strictly. DCTCP marks
 //   "if the queue occupancy is greater than K upon its arrival" (Alizadeh et al., SIGCOMM 2010,
-//   section 3.1), and so a packet that finds an empty queue is never marked, even with K = 0.
+//   section 3.1). So a packet that finds an empty queue is never marked, even with K = 0.
 //   No state, no average, no randomness, no rounding: one comparison of two integers.
 //
 //              at or under K     over K, action `mark`            over K, action `drop`
 //   Not-ECT    pass              not_ect: pass -> pass,            drop
 //                                not_ect: drop -> drop
 //   ECT(0|1)   pass              becomes CE                        drop
-//   CE         pass              pass: it says it already          drop
+//   CE         pass              pass: it is marked already        drop
 //
 // `mark` with `not_ect: drop` is RED with ECN whose thresholds coincide (RFC 3168 section 5);
-// `drop` is RED without ECN. `not_ect: pass` spares Linux's SYN-ACKs, pure ACKs and
+// `drop` is RED without ECN. `not_ect: pass` passes Linux's SYN-ACKs, pure ACKs and
 // retransmissions, which are Not-ECT.
 #ifndef WEIR_CORE_MARK_H
 #define WEIR_CORE_MARK_H
@@ -45,18 +45,18 @@ enum mark_not_ect {
 	MARK_NOT_ECT_DROP = 1,
 };
 
-// What a port is told to do. A value outside the enumerations acts as the enumeration's 0.
+// The configuration of a port. A value outside an enumeration acts as its 0.
 struct mark_config {
 	weir_u32 threshold_bytes;
 	weir_u8 action;  // enum mark_action
 	weir_u8 not_ect; // enum mark_not_ect; only with MARK_ACTION_MARK
 };
 
-// What to do with the packet, and why: each outcome is counted apart.
+// What to do with the packet, and why. Each outcome has its own counter.
 enum mark_verdict {
 	MARK_PASS_UNDER,   // the queue is at or under the threshold
 	MARK_PASS_CE,      // over it, CE already
-	MARK_PASS_NOT_ECT, // over it, cannot be marked and is spared
+	MARK_PASS_NOT_ECT, // over it, cannot be marked, passes
 	MARK_SET_CE,       // over it: rewrite ECT to CE
 	MARK_DROP_LAW,     // over it, action drop
 	MARK_DROP_NOT_ECT, // over it, action mark, cannot be marked

@@ -13,7 +13,7 @@ typedef unsigned long long weir_u64;
 _Static_assert(sizeof(weir_u8) == 1 && sizeof(weir_u16) == 2, "8 and 16 bits");
 _Static_assert(sizeof(weir_u32) == 4 && sizeof(weir_u64) == 8, "32 and 64 bits");
 
-// A law is inlined into its caller: a kernel program without a call is cheaper and the verifier
+// A law is inlined into its caller: a kernel program is cheaper without a call, and the verifier
 // then knows the arguments.
 #define WEIR_INLINE static inline __attribute__((always_inline))
 

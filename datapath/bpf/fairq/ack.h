@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// An acknowledgement leaves by a port. Its window field is min(rwnd, W): what the receiver of the data offers, and what
-// the port grants that the data leaves by.
+// An acknowledgement leaves by a port with the window min(rwnd, W). rwnd is the receive window that it came with. W is
+// the grant of the port that the acknowledged data leaves by.
 //
-//   1 ack_begins      whose data it acknowledges, and by which port that leaves
-//   2 ack_is_granted  what that port grants the flow now; 0: nothing, and the window stays
-//   3 ack_is_limited  the field: the least of both, not below the flow's floor
-//   4 ack_is_written  into the header, with the checksum
+//   1 ack_begins      finds the data's sender, and the port that the data leaves by
+//   2 ack_is_granted  reads what that port grants the flow; 0: nothing, and the window stays
+//   3 ack_is_limited  calculates the field: the smaller of both, not below the flow's floor
+//   4 ack_is_written  writes it into the header, with the checksum
 //
-// Everything else stands in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h),
-// equal paths (ecmp.h), what observers want to know (observe.h).
+// The rest is in files of its own, each behind one call: edge mode (edge_mode.h), scale: unify (unify.h), equal paths
+// (ecmp.h), and counts for observers (observe.h).
 #ifndef WEIR_BPF_ACK_H
 #define WEIR_BPF_ACK_H
 
@@ -27,10 +27,10 @@
 
 struct ack {
 	struct end *receiver, *sender; // of the data
-	struct port *port;             // that the data leaves by; NULL: not known
+	struct port *port;             // the port that the data leaves by; NULL: not known
 	struct port_config *config;
-	__u64 *said;       // the counter of what became of it
-	struct granted granted; // what the port grants it
+	__u64 *said;       // the counter of its outcome
+	struct granted granted; // what the port grants the flow
 	__u32 id;          // of the port
 	struct window_ack window;
 	struct asked asked;
@@ -39,7 +39,7 @@ struct ack {
 static __always_inline void ack_begins(struct ack *a, const struct segment *s, struct connection *c,
 				       struct port_counts *stats)
 {
-	__u32 id = paths_port(&c->end[!s->side]); // not a->id, whose address would keep all of *a in memory
+	__u32 id = paths_port(&c->end[!s->side]); // a local, because the address of a->id would keep *a in memory
 
 	a->receiver = &c->end[s->side & 1];
 	a->sender = &c->end[!s->side];
@@ -74,13 +74,13 @@ static __always_inline void ack_is_granted(struct ack *a, const struct segment *
 	asked_about(&a->asked, s, c, a->window.shift, now, live, packets);
 }
 
-// A field in bytes.
+// Returns a window field in bytes.
 static __always_inline __u32 ack_bytes(const struct ack *a, __u16 field)
 {
 	return (__u32)field << window_shift(a->window.shift, a->window.syn);
 }
 
-// The law with shrink: avoid. Checked by the verifier once, as it has many paths.
+// Limits a window with shrink: avoid. A function of its own, so that the verifier checks its many paths once.
 __noinline int ack_keeps_edge(const struct window_ack *window, struct window_edge *edge)
 {
 	return window && edge ? window_rewrite(window, edge) : 0;
@@ -96,7 +96,7 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 	a->window.window_q8 = a->granted.window_q8 ? a->granted.window_q8 : a->granted.would_q8;
 	a->window.floor_bytes = grant_floor(a->config, a->receiver->mss, a->sender->gso);
 	if (shrink == WINDOW_SHRINK_AVOID) {
-		struct window_ack window = a->window; // whose address is passed on: *a stays in registers
+		struct window_ack window = a->window; // a copy, because the address of a->window would keep *a in memory
 
 		edge = acks->edge;
 		*limited = ack_keeps_edge(&window, &edge);
@@ -118,8 +118,8 @@ static __always_inline __u16 ack_is_limited(struct ack *a, struct acks *acks, st
 	return *limited;
 }
 
-// Writes field and reserved bits, if they are others than what stands there: with scale: unify the field may be another
-// though the law left it. Gives the field that leaves.
+// Writes the field and the reserved bits if they differ from the header's. With scale: unify the field may differ also
+// where nothing is limited. Returns the field that leaves.
 static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct segment *s, struct port_counts *stats,
 					    __u64 packets, __u16 field, __u8 bits, __u64 *said, const int edge)
 {
@@ -135,8 +135,8 @@ static __always_inline __u16 ack_is_written(struct __sk_buff *ctx, const struct 
 	return field;
 }
 
-// Gives the field that the acknowledgement leaves with. watched: it is counted for observers. edge: it may advertise; a
-// constant, so that full mode has none of it.
+// Limits the window of an acknowledgement. Returns the field that it leaves with. watched: count it for observers. edge:
+// it may advertise; a constant, so that the program has no code of edge mode in full mode.
 static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
 				  __u64 packets, int watched, const int edge)
 {
@@ -166,7 +166,7 @@ static __always_inline int on_ack(struct __sk_buff *ctx, struct segment *s, stru
 	return field;
 }
 
-// The same as a function of its own, for edge mode and the trace: they need more stack than there is left. A call takes 7 ns.
+// Calls on_ack with a stack of its own: edge mode and the trace need more than the caller has left. A call takes 7 ns.
 __noinline int on_ack_apart(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port_counts *stats,
 			    __u64 packets)
 {

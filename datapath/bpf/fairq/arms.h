@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Held and free flows of a port, side by side: what each arm sends, sends again, and gets acknowledged.
+// The two groups of a port's flows: bytes sent, sent again and acknowledged are counted for each group.
 //
-//   arm 1  held: its acknowledgements' windows are the port's (port.h)
-//   arm 0  free: nothing of them is touched; what would have been is counted
+//   1  treatment: limited. Their ACKs carry the port's window (port.h)
+//   0  control: unlimited. Their ACKs pass unchanged; those that a limit would have changed are counted
 //
-// Which arm a connection is in, its lot says: a hash under a key that no sender knows. It is the same for
-// as long as the tables live, also when the connection was forgotten and is adopted again.
+// A connection's bucket decides its group. The bucket is a hash under a key that no sender knows. It stays the same
+// while the tables exist, also when the connection is forgotten and adopted again.
 //
-// Bytes are counted by sequence numbers, of what passes here. Data at or below what its direction sent
-// before is sent again (or was overtaken on its way here). What is acknowledged counts up to what was
-// sent: a receiver that acknowledges more than it got adds nothing.
+// Bytes are counted by sequence numbers, as they pass here. Data at or below the furthest byte sent before is sent
+// again (or was overtaken on its way here). Acknowledged bytes count up to the furthest byte sent: a receiver that
+// acknowledges more than it got adds nothing.
 #ifndef WEIR_BPF_ARMS_H
 #define WEIR_BPF_ARMS_H
 
@@ -18,21 +18,21 @@
 #include "port.h"
 #include "../../core/fairq/groups.h"
 
-#define REACH (1u << 30) // further apart than the largest window: not of the same stream of bytes
+#define REACH (1u << 30) // bytes, above the largest window: numbers further apart are not of one stream
 
 struct arm_counts {
 	__u64 data_bytes;
-	__u64 again_bytes; // of them, sent again
+	__u64 again_bytes; // the part of data_bytes that was sent again
 	__u64 acked_bytes;
 	__u64 acks;
-	__u64 limited; // of them, rewritten, or with a free flow: that would be
+	__u64 limited; // ACKs that were rewritten; of an unlimited flow: that would have been
 };
 
 struct port_arms {
 	struct arm_counts arm[2];
 };
 
-// By the port that the data leaves by.
+// The index is the id of the port that the data leaves by.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FAIRQ_PORTS);
@@ -40,7 +40,7 @@ struct {
 	__type(value, struct port_arms);
 } arms SEC(".maps");
 
-// ---- lots ----
+// ---- buckets ----
 
 #define SIP_ROTATE(x, bits) (((x) << (bits)) | ((x) >> (64 - (bits))))
 
@@ -65,7 +65,8 @@ static __always_inline void sip_word(__u64 v[4], __u64 word)
 	v[0] ^= word;
 }
 
-// SipHash-1-3 of the key, cut to 16 bits. The ends' choice of ports and addresses does not tell them.
+// Returns the bucket of a connection: SipHash-1-3 of its ends, cut to 16 bits. An end cannot choose its bucket by its
+// ports and addresses.
 static __always_inline __u16 lot_of(const struct flow_ends *key)
 {
 	struct control *control = control_of();
@@ -88,7 +89,7 @@ static __always_inline __u16 lot_of(const struct flow_ends *key)
 	return (v[0] ^ v[1] ^ v[2] ^ v[3]) & (LOTS - 1);
 }
 
-// The lot of a segment's connection, whether it is in a table or not.
+// Returns the bucket of a segment's connection, which need not be in a table.
 __noinline int segment_lot(struct __sk_buff *ctx, const struct segment *s)
 {
 	struct flow_ends ends = {};
@@ -110,7 +111,7 @@ static __always_inline struct arm_counts *arm_of(__u32 id, int held)
 	return a ? &a->arm[held & 1] : NULL;
 }
 
-// Whether somebody wants to know what flows do: a canary, a rollback, an observer (observe.h).
+// Reports whether a canary, a rollback or an observer reads the counts of flows (observe.h).
 static __always_inline int is_watched(void)
 {
 	struct control *control = control_of();
@@ -118,7 +119,7 @@ static __always_inline int is_watched(void)
 	return control && control->watched;
 }
 
-// A connection begins with what its first segments tell; c is not in the flow table yet.
+// Sets the ends, the bucket and the marks of one-sided flows of a new connection. c is not in the flow table yet.
 __noinline int arms_begin(struct __sk_buff *ctx, struct connection *c, const struct segment *s)
 {
 	if (!c || !s)
@@ -130,7 +131,8 @@ __noinline int arms_begin(struct __sk_buff *ctx, struct connection *c, const str
 	return 0;
 }
 
-// Data, or acknowledgements, of a direction went on. Where they had not for long, the others have time to follow.
+// New data or a new acknowledgement passed: `these` is its own mark, `others` that of the opposite kind. If none had
+// passed for LATELY sweeps, `others` gets as many sweeps to follow.
 static __always_inline void went_on(__u8 *these, __u8 *others)
 {
 	if (*these == LATELY)
@@ -140,7 +142,7 @@ static __always_inline void went_on(__u8 *these, __u8 *others)
 	*these = LATELY;
 }
 
-// Data leaves. again: of a segment that lies astride, the part below counts.
+// Counts data that leaves. Of a segment that is new in part, the bytes before the furthest byte sent count as again.
 static __always_inline void arm_data(struct connection *c, const struct segment *s, int held, int watched)
 {
 	struct arm_counts *arm;
@@ -160,9 +162,9 @@ static __always_inline void arm_data(struct connection *c, const struct segment 
 	arm->again_bytes += again;
 }
 
-// Moves what is acknowledged to ack, and gives by how much that is. Acknowledgements of one flow may be on
-// several CPUs at once: each byte is counted by one of them. A CPU that finds it moved twice leaves it to the next. A plain
-// store does where nobody counts bytes.
+// Sets `una` to ack if that is an advance. Returns the advance in bytes. Several CPUs may handle ACKs of one flow at
+// once; each byte is counted by one of them. A CPU whose compare-and-swap fails twice leaves the advance to the next
+// ACK. Without `counted` nobody counts bytes, and a plain store is enough.
 static __always_inline __u32 una_moves(struct acks *a, __u32 ack, int counted)
 {
 	if (!counted) {
@@ -184,7 +186,7 @@ static __always_inline __u32 una_moves(struct acks *a, __u32 ack, int counted)
 	return 0;
 }
 
-// Where a direction's acknowledgements begin.
+// Sets the number at which a direction's acknowledgements begin.
 static __always_inline void acks_begin(struct acks *a, __u32 seq) { a->una = a->round = seq; }
 
 static __always_inline void flight_is(struct acks *a, __u32 bytes)
@@ -193,8 +195,8 @@ static __always_inline void flight_is(struct acks *a, __u32 bytes)
 		a->flight = bytes;
 }
 
-// An acknowledgement leaves, of data that leaves by the arm's port. What was sent, another CPU is writing:
-// it is looked at once a round trip. arm: NULL: nobody watches.
+// Counts an acknowledgement that leaves, in the group of the data's port. Another CPU may be writing `sent`: it is read
+// once a round trip. A group of NULL: nobody reads the counts.
 static __always_inline void arm_ack(struct connection *c, const struct segment *s, struct arm_counts *arm, __u64 packets)
 {
 	struct acks *a = &c->acks[s->side & 1];
@@ -204,7 +206,7 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 	if (ack - a->round - 1 < REACH) {
 		sent = c->sent[!s->side];
 		beyond = ack - sent - 1 < REACH;
-		if (beyond) // its FIN, or data that went another way
+		if (beyond) // it acknowledges a FIN, or data that took another path
 			ack = sent;
 		a->round = sent;
 		if (arm)
@@ -219,7 +221,8 @@ static __always_inline void arm_ack(struct connection *c, const struct segment *
 	arm->acks += packets;
 }
 
-// A segment of a connection that is not in the flow table tells where its ends are, if nothing did so far.
+// Takes the sequence numbers of both ends from a segment, where none are known yet. The connection is not in the flow
+// table.
 static __always_inline void arms_hear(struct connection *c, const struct segment *s)
 {
 	struct acks *a = &c->acks[s->side & 1];
@@ -232,7 +235,7 @@ static __always_inline void arms_hear(struct connection *c, const struct segment
 		c->sent[!s->side] = s->ack;
 }
 
-// The other end was not heard, and this one goes on: data without acknowledgements, or these without data.
+// Advances the sequence numbers of an end whose peer was not seen: it sends data without ACKs, or ACKs without data.
 static __always_inline void arms_alone(struct connection *c, const struct segment *s)
 {
 	struct acks *a = &c->acks[s->side & 1];
@@ -247,7 +250,7 @@ static __always_inline void arms_alone(struct connection *c, const struct segmen
 	}
 }
 
-// So many sweeps later.
+// Moves the bytes in flight on by this number of sweeps.
 static __always_inline void arm_sweep(struct acks *a, __u32 sweeps)
 {
 	a->flight_before = sweeps == 1 ? a->flight : 0;
@@ -256,7 +259,7 @@ static __always_inline void arm_sweep(struct acks *a, __u32 sweeps)
 
 // ---- round-trip times ----
 
-// A round trip was seen of a connection whose data leaves by this port.
+// Records a round-trip time of a connection whose data leaves by this port.
 static __always_inline void port_saw_rtt(__u32 id, __u64 now, __u32 rtt_ns)
 {
 	struct port *port = port_of(id);
@@ -275,8 +278,9 @@ static __always_inline void port_saw_rtt(__u32 id, __u64 now, __u32 rtt_ns)
 	bpf_spin_unlock(&port->lock);
 }
 
-// The opener's acknowledgement of the SYN-ACK: SYN, SYN-ACK and this have passed here, each once, so the
-// time since the SYN is the round trip of both halves. (Karn: what was sent again times nothing.)
+// Measures the round-trip time at the opener's ACK of the SYN-ACK, for the ports of both ends. SYN, SYN-ACK and this ACK
+// passed here once each, so the time since the SYN covers both halves. (Karn: a segment that was sent again times
+// nothing.)
 __noinline int handshake_ends(struct connection *c)
 {
 	__u64 now = bpf_ktime_get_ns(), rtt;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// How a connection gets into the flow table, and what its SYNs tell.
+// How a connection enters the flow table, and what is read from its SYNs.
 //
-//   SYN          A -> pending: A's MSS, window scale, sequence number
-//   SYN-ACK      that acknowledges it -> pending: B's. A window scale counts if both ends sent one.
-//   first ACK    that acknowledges the SYN-ACK -> flows, and both directions are counted. (count:
-//                handshake counts at the SYN-ACK, as the paper does; count: opening counts an open handshake
-//                there, until this ACK.)
+//   SYN          of end A: its MSS, window scale and sequence number go into `pending`
+//   SYN-ACK      that acknowledges the SYN: those of end B, too. A window scale counts only if both ends sent one
+//   first ACK    that acknowledges the SYN-ACK: the connection enters `flows`, and both directions are counted.
+//                (count: handshake counts at the SYN-ACK, as the paper does. count: opening counts an open
+//                handshake from the SYN-ACK to this ACK.)
 //
-// A connection that began before Weir was attached is adopted: when both ends were heard of and the
-// second acknowledges what the first sent. Its window scale is then the smallest with which the bytes
-// in flight fit the windows that left here: never more than the true one, so that the clamp may be too
-// weak and never starves.
+// A connection that began before Weir was attached is adopted when both ends were seen and the second acknowledges
+// what the first sent. Its window scale is then the smallest with which the bytes in flight fit the windows that left
+// here. This is never above the true scale: a limit may be too weak, but it never starves the flow.
 #ifndef WEIR_BPF_CONNECTION_H
 #define WEIR_BPF_CONNECTION_H
 
@@ -24,7 +23,7 @@
 #include "unify.h"
 #include "../lib/handshake.h"
 
-// Space for a connection that is put together: too large for the stack.
+// Space in which a connection is built: it is too large for the stack.
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -32,7 +31,7 @@ struct {
 	__type(value, struct connection);
 } drafts SEC(".maps");
 
-// Where a connection is.
+// The table that holds a connection.
 enum table {
 	TABLE_NONE = 0,
 	TABLE_PENDING = 1,
@@ -64,7 +63,7 @@ static __always_inline int in_scope(struct __sk_buff *ctx, const struct segment 
 	return !scoped || in_scope_ends(ctx, s);
 }
 
-// Where the segment ends in its sender's sequence space.
+// Returns the sequence number behind the segment.
 static __always_inline __u32 segment_next(const struct segment *s)
 {
 	return s->seq + s->payload + !!(s->flags & TCP_SYN) + !!(s->flags & TCP_FIN);
@@ -75,7 +74,7 @@ static __always_inline int connection_is_closed(const struct connection *c)
 	return c->flags & CONNECTION_RESET || c->end[0].flags & c->end[1].flags & END_FIN;
 }
 
-// Takes a connection out of the table and gives its place in its port's share back.
+// Removes a connection from the table and returns its place to its port's share.
 __noinline int connection_remove(struct flow_key *key, struct connection *c)
 {
 	struct port *owner;
@@ -86,13 +85,13 @@ __noinline int connection_remove(struct flow_key *key, struct connection *c)
 	direction_ends(c, 1);
 	owner = port_of((__u32)c->owner - 1);
 	if (bpf_map_delete_elem(&flows, key))
-		return 0; // another CPU did
+		return 0; // another CPU removed it
 	if (owner)
 		__sync_fetch_and_add(&owner->owned, -1);
 	return 0;
 }
 
-// Enters what is known of a SYN's sender.
+// Records what a SYN or SYN-ACK announces of its sender.
 static __always_inline void end_from_syn(struct connection *c, const struct segment *s, const struct tcp_options *o)
 {
 	struct end *e = &c->end[s->side & 1];
@@ -134,7 +133,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	end_from_syn(draft, s, &o);
 	draft->syn_ns = bpf_ktime_get_ns();
 	draft->flags = opened_by(s->side);
-	// Whether the scale counts, the SYN-ACK says; until then END_SCALE with 0 means: no option.
+	// The SYN-ACK decides whether the scale counts. Until then END_SCALE with shift 0 means: no option.
 	if (!o.has_scale)
 		draft->end[s->side & 1].flags |= END_SCALE;
 	if (scale == SCALE_UNIFY)
@@ -143,7 +142,7 @@ __noinline int on_syn(struct __sk_buff *ctx, struct segment *s)
 	return TABLE_NONE;
 }
 
-// Whether the other end was heard of, and this segment acknowledges what it sent.
+// Reports whether the other end was seen, and this segment acknowledges what it sent.
 static __always_inline int answers(const struct connection *c, const struct segment *s)
 {
 	const struct end *other = &c->end[!s->side];
@@ -167,7 +166,7 @@ static __always_inline void law_sees_mss(const struct connection *c, __u32 side)
 	law_saw_mss(id, config, port, mss);
 }
 
-// Counts both directions of a connection that both ends agree on.
+// Counts both directions of a connection whose handshake is complete, or that was adopted.
 __noinline int connection_count(struct connection *c)
 {
 	if (!c)
@@ -184,11 +183,11 @@ __noinline int connection_count(struct connection *c)
 	return 0;
 }
 
-// Takes a place of a port's share. It is taken before it is known to be there, or two CPUs could both
-// take the last one.
+// Takes a place of a port's share; returns 0 if the share is full. The addition comes before the check: otherwise two
+// CPUs could both take the last place.
 static __always_inline int share_take(struct port *owner, const struct port_config *config)
 {
-	// May be below 0: a port's id had another port.
+	// The count may be below 0 after the id was given to another port.
 	if ((__s32)__sync_fetch_and_add(&owner->owned, 1) < (__s32)config->flows_max)
 		return 1;
 	__sync_fetch_and_add(&owner->owned, -1);
@@ -197,18 +196,18 @@ static __always_inline int share_take(struct port *owner, const struct port_conf
 
 // ---- adopted connections ----
 //
-// A sender has at most its window in flight. So the window that left here in the last acknowledgements,
-// in bytes, is at least what is in flight, and its scale at least so large. The largest field of this sweep
-// and of the one before it counts: what is in flight was sent under one of these, as no round trip takes
-// a sweep (250 ms). While windows are wide this says little; as soon as they are held, senders fill them.
+// A sender has at most its window in flight. So the window that left here in the last ACKs, in bytes, is at least
+// the bytes in flight: that gives a lower bound of its scale. The largest field of this sweep and of the sweep before
+// counts. No round trip takes a sweep (250 ms), so the bytes in flight were sent under one of these fields. The bound is
+// weak while windows are wide, and tight as soon as windows are limited, because senders then fill them.
 //
-// What left before the connection was adopted was not held. Of the first two sweeps the fields count as
+// ACKs that left before the connection was adopted were not limited. So in the first two sweeps the fields count as
 // they came: a receiver does not take back what it once granted.
 
 #define ADOPT_SWEEPS 2
-#define ADOPT_SLACK 1500 // a probe may be beyond the window
+#define ADOPT_SLACK 1500 // bytes: a probe may be beyond the window
 
-// A sweep later.
+// Moves the fields of an adopted end on by one sweep.
 static __always_inline void adopt_sweep(struct end *e)
 {
 	e->field_before = e->field;
@@ -217,26 +216,26 @@ static __always_inline void adopt_sweep(struct end *e)
 		e->sweeps++;
 }
 
-// An acknowledgement left with this field.
+// Records that an acknowledgement left with this field.
 static __always_inline void adopt_ack(struct end *e, const struct segment *s, __u16 field)
 {
 	if (e->sweeps < ADOPT_SWEEPS)
 		field = s->window;
 	if (field > e->field)
 		e->field = field;
-	// One that was overtaken would show too much in flight.
+	// An ACK that was overtaken would show too many bytes in flight.
 	if (!(e->flags & END_ACKED) || (__s32)(s->ack - e->acked) > 0)
 		e->acked = s->ack;
 	e->flags |= END_ACKED;
 }
 
-// Whether so much in flight is more than a window of this field and shift allows.
+// Reports whether these bytes in flight exceed a window of this field and shift.
 static __always_inline int adopt_exceeds(__u32 field, __u8 shift, __u32 in_flight)
 {
 	return shift < 14 && (field << (shift & 15)) + ADOPT_SLACK < in_flight;
 }
 
-// The scale of an end is larger than was thought. Gives the least with which so much may be in flight.
+// Returns the least shift, from this one on, that allows these bytes in flight.
 __noinline int adopt_shift(__u32 field, __u32 shift, __u32 in_flight)
 {
 	for (int i = 0; i < 14 && adopt_exceeds(field, shift, in_flight); i++)
@@ -244,7 +243,7 @@ __noinline int adopt_shift(__u32 field, __u32 shift, __u32 in_flight)
 	return shift;
 }
 
-// Data towards an end whose scale is not known: the window must have allowed it.
+// Raises the scale of an end until its window allows the data that is sent to it. For ends whose scale is inferred.
 static __always_inline void adopt_data(struct end *receiver, const struct segment *s)
 {
 	__u32 in_flight = segment_next(s) - receiver->acked;
@@ -256,7 +255,7 @@ static __always_inline void adopt_data(struct end *receiver, const struct segmen
 		receiver->shift = adopt_shift(field, receiver->shift, in_flight);
 }
 
-// Moves a connection from pending to flows. 0 when the table or the port's share is full.
+// Moves a connection from `pending` to `flows`. Returns 0 if the table or the port's share is full.
 __noinline int connection_enter(struct segment *s, struct connection *c)
 {
 	__u32 id = port_id;
@@ -269,12 +268,12 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 
 	if (!s || !c || !stats)
 		return 0;
-	// The port that the opening end is behind is the one that the answers to it leave by.
+	// The opening end is behind the port that the answers to it leave by.
 	owner_id = (__u32)c->end[!(c->flags & CONNECTION_OPENED_BY_1)].port - 1;
 	config = bpf_map_lookup_elem(&configs, &owner_id);
 	owner = port_of(owner_id);
-	// Two CPUs may enter it at once, and the first copies it: what they write here is the same, and one that finds
-	// the share used up writes nothing.
+	// Two CPUs may enter it at once, and the first of them copies it. Both write the same here, and a CPU that
+	// finds the share full writes nothing.
 	if (config && owner) {
 		if (!share_take(owner, config)) {
 			stats->table_full++;
@@ -293,7 +292,7 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	if (err) {
 		if (owner && config)
 			__sync_fetch_and_add(&owner->owned, -1);
-		if (err == -EEXIST) // the other CPU has
+		if (err == -EEXIST) // another CPU entered it
 			return 1;
 		c->owner = 0;
 		stats->table_full++;
@@ -310,8 +309,8 @@ __noinline int connection_enter(struct segment *s, struct connection *c)
 	return 1;
 }
 
-// Whether a connection in the table gives way to one that begins with the same ends. One that was seen
-// just now does not, unless it has ended: who can forge both ends' SYNs could take its place.
+// Reports whether a new connection with the same ends may replace this one of the table. A connection that was seen in
+// this sweep stays, unless it has ended: otherwise somebody who forges the SYNs of both ends could take its place.
 static __always_inline int connection_gives_way(const struct connection *old)
 {
 	struct control *control = control_of();
@@ -341,7 +340,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 			unify_again(ctx, s, &old->end[s->side & 1]);
 		return TABLE_FLOWS;
 	}
-	if (!c) { // the SYN passed before Weir was attached, or another way
+	if (!c) { // the SYN passed before Weir was attached, or took another path
 		draft = bpf_map_lookup_elem(&drafts, &zero);
 		if (!draft)
 			return TABLE_NONE;
@@ -372,7 +371,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	segment_read_options(ctx, s, &o);
 	c->flags = (c->flags & ~CONNECTION_OPENED_BY_1) | opened_by(!s->side);
 	end_from_syn(c, s, &o);
-	e->flags |= END_SCALE; // an answer has the option only if the question had it (RFC 7323 1.3)
+	e->flags |= END_SCALE; // a SYN-ACK has the option only if the SYN had it (RFC 7323 1.3)
 	if (!handshake_scales(!(opener->flags & END_SYN) || !(opener->flags & END_SCALE), &o)) {
 		e->shift = opener->shift = 0;
 		opener->flags |= END_SCALE;
@@ -383,7 +382,7 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	}
 	if (scale == SCALE_UNIFY)
 		unify_syn_ack(ctx, s, opener, e, &o);
-	if (old) // the same ends again: the acceptor answers only when it has no such connection
+	if (old) // the acceptor sends a SYN-ACK only if the older connection of these ends is gone
 		connection_remove(&s->key, old);
 	if (count == COUNT_HANDSHAKE)
 		return connection_enter(s, c) ? TABLE_FLOWS : TABLE_NONE;
@@ -392,9 +391,9 @@ __noinline int on_syn_ack(struct __sk_buff *ctx, struct segment *s)
 	return TABLE_PENDING;
 }
 
-// Whether a segment can be of the connection that its sender's SYN began. It cannot if the SYN was forged
-// for ends that have a connection already, which would otherwise stay out of the table for good. What SYNs
-// were made to announce (unify) is not given up.
+// Reports whether a segment can belong to the connection that its sender's SYN began. It cannot if the SYN was forged
+// for ends that have a connection already: that connection would otherwise stay out of the table for good. With unify,
+// an entry is kept if its SYNs were rewritten, because the ends use the announced scale.
 static __always_inline int follows_syn(const struct connection *c, const struct segment *s)
 {
 	const struct end *e = &c->end[s->side & 1];
@@ -404,8 +403,8 @@ static __always_inline int follows_syn(const struct connection *c, const struct 
 	return s->seq - e->first <= SYN_REACH;
 }
 
-// A segment of a connection that is not in the table, SYNs apart: perhaps its handshake's last, or the
-// connection is older than Weir. Gives the table that the connection now is in, if any.
+// Handles a segment, not a SYN, of a connection that is not in the flow table: it may complete a handshake, or belong to
+// a connection older than Weir. Returns the table that the connection is in afterwards.
 __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 {
 	struct connection *c, *draft;
@@ -451,7 +450,7 @@ __noinline int on_unknown(struct __sk_buff *ctx, struct segment *s)
 	}
 	if (connection_enter(s, c))
 		return TABLE_FLOWS;
-	// There is no room: it passes, but what its ends were told has to be kept.
+	// There is no room: it passes, but the scale that its ends were sent is kept.
 	return scale == SCALE_UNIFY && (c->end[0].flags | c->end[1].flags) & END_UNIFIED ? TABLE_PENDING : TABLE_NONE;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The programs that user space runs, beside the sweep (sweep.h): a port's timer is started and stopped, and a port's
-// state is cleared.
+// Programs that user space runs: they start a port's timer, stop it, and clear a port's state. (The sweep is in
+// sweep.h.)
 #ifndef WEIR_BPF_CONTROL_H
 #define WEIR_BPF_CONTROL_H
 
@@ -12,7 +12,7 @@ struct port_arg {
 	__u32 id;
 };
 
-// Sets the port's timer going, or makes the one that is there run this program's code from now on.
+// Starts the port's timer. If the map already has one, it runs this program's code from now on.
 SEC("syscall")
 int weir_fairq_arm(struct port_arg *arg)
 {
@@ -23,7 +23,7 @@ int weir_fairq_arm(struct port_arg *arg)
 	if (!slot)
 		return 1;
 	err = bpf_timer_init(&slot->timer, &timers, CLOCK_MONOTONIC);
-	if (err && err != -EBUSY) // EBUSY: there is one, and it is taken over
+	if (err && err != -EBUSY) // EBUSY: a timer exists, and is taken over
 		return err;
 	err = bpf_timer_set_callback(&slot->timer, port_timer);
 	return err ? err : bpf_timer_start(&slot->timer, 0, 0);
@@ -40,12 +40,12 @@ int weir_fairq_disarm(struct port_arg *arg)
 
 struct port_clear_arg {
 	__u32 id;
-	__u32 all; // 1: the number is another port's from now on
+	__u32 all; // 1: the id belongs to another port from now on
 };
 
-// Clears what a port grants, once its timer has stopped: connections may still name it. With all it also clears
-// the rest of its state but for what connections of the former port still take from. User space never writes a port
-// itself: it would write back counts that packets changed since it read them.
+// Clears the grants of a port whose timer has stopped: connections may still refer to the port. With `all` it clears
+// the rest of the state, too, except the counts from which connections of the former port still subtract. User space
+// never writes a port itself: it would overwrite counts that packets have changed since it read them.
 SEC("syscall")
 int weir_fairq_clear(struct port_clear_arg *arg)
 {

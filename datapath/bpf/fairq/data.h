@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A segment with payload leaves by the port, and what ends its direction: FIN and RST.
+// Segments with payload that leave by the port, and the end of a direction: FIN and RST.
 #ifndef WEIR_BPF_DATA_H
 #define WEIR_BPF_DATA_H
 
@@ -10,7 +10,7 @@
 #include "port.h"
 #include "seats.h"
 
-// Data leaves by this port: here its direction is counted, and this port's window governs it.
+// Handles data that leaves by this port: its direction counts here, and this port's window governs it.
 static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, struct connection *c, struct port *port,
 				    struct port_counts *stats, __u64 packets, int watched)
 {
@@ -21,7 +21,7 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 		port->data_seen = 1;
 	if (e->port != port_id + 1)
 		e->port = port_id + 1;
-	if (c->flags & CONNECTION_RESET) // it was not: the ends did not believe it
+	if (c->flags & CONNECTION_RESET) // the ends did not accept the RST: data goes on
 		c->flags &= ~CONNECTION_RESET;
 	end_sends(e, segment_next(s));
 	if (e->seat != seat_at(port_id, port->epoch))
@@ -35,7 +35,7 @@ static __always_inline void on_data(struct __sk_buff *ctx, struct segment *s, st
 	arm_data(c, s, is_held(port, c), watched);
 }
 
-// FIN or RST of a connection in the table.
+// Handles FIN or RST of a connection in the table.
 __noinline int on_end(struct segment *s, struct connection *c)
 {
 	if (!s || !c)

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Equal paths (ECMP; docs/fairq.md): ACKs of which the data passes another switch.
+// Equal paths (ECMP; docs/fairq.md): ACKs whose data passes through another switch.
 //
 //              +-- spine 1: data -> [port to leaf 2] --+
 //   leaf 1 ----+                                       +---- leaf 2
 //              +-- spine 2: <------------------- ACK --+
 //
-// Spine 2 does not see the data, but it has the twin of the port that the data fills: the one that the ACK came
-// in by, which is where the data would leave if it came this way. Where that port says that it is one of N
-// (`paths`), the ACK is held to 1/N of its window, as the paper has it. What is divided, and why, says
-// docs/fairq.md.
+// Spine 2 does not see the data, but it has the twin of the port that the data fills. The twin is the port that the ACK
+// came in by: the data would leave there if it passed through spine 2. If the twin is configured as one of N paths
+// (`paths`), the ACK is limited to 1/N of its window, as in the paper. docs/fairq.md explains this.
 //
-// Which ACKs these are, and what part of the window they get, is decided in core/fairq/groups.h.
+// core/fairq/groups.h decides which ACKs are limited so, and to what part of the window.
 #ifndef WEIR_BPF_ECMP_H
 #define WEIR_BPF_ECMP_H
 
@@ -19,7 +18,7 @@
 #include "port.h"
 #include "../../core/fairq/groups.h"
 
-// The id of the port that an end's data leaves by; where another switch has it, of its twin here.
+// Returns the id of the port that an end's data leaves by. If that port is on another switch: the id of its twin here.
 static __always_inline __u32 paths_port(const struct end *sender)
 {
 	return (__u32)(sender->port ? sender->port : sender->assumed) - 1;
@@ -35,7 +34,7 @@ static long twin_step(__u32 id, struct twin_search *t)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
 
-	if (!config || !config->netns_cookie) // ids are given in order: the rest was never used
+	if (!config || !config->netns_cookie) // ids are assigned in order: the rest was never used
 		return 1;
 	if (config->ifindex != t->ifindex || config->netns_cookie != t->netns_cookie)
 		return 0;
@@ -50,9 +49,9 @@ static __always_inline int twin_is(__u32 id, const struct twin_search *t)
 	return config && config->ifindex == t->ifindex && config->netns_cookie == t->netns_cookie;
 }
 
-// Whether the ACKs of a connection whose data was never heard are to be held all the same: to the window of the
-// port that they came in by. It is looked for once, and again when they come in by another; where there was
-// none, once a sweep.
+// Reports whether the ACKs of a connection must be limited although its data was never seen here: to the window of the
+// port that they came in by. That port is searched once, and again when ACKs come in by another device. Where none was
+// found, it is searched once a sweep.
 __noinline int assumes_port(struct __sk_buff *ctx, const struct segment *s, struct connection *c)
 {
 	__u32 own = port_id, id;

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The edge of edge mode: what a switch tells of a flow on some of its ACKs, the edge writes into all of them
-// (docs/fairq.md; edge.h has the flag).
+// The edge of edge mode (docs/fairq.md): a switch advertises a flow's window on some ACKs, and the edge writes it into all
+// of them. edge.h describes the flag.
 //
 //                      port to a guest: a VM's, or a rack    a host's own device
 //                      switch's to its server
 //   weir_edge_apply    egress                                ingress (weir_edge_apply_in)
 //   weir_edge_guard    ingress                               egress (weir_edge_guard_out)
 //
-//   apply  towards the sender of data. A flagged ACK: the window is remembered, the flag cleared. Any other
-//          is held to what is remembered, until `lease_ns` after the last flagged one: then ACKs pass as
-//          they are, for whoever told windows is gone.
-//   guard  from the guest. A flag that comes from there is cleared: windows are told by switches alone.
+//   apply  towards the sender of data. From a flagged ACK the edge takes the window, and clears the flag. Other ACKs are
+//          limited to that window. `lease` after the last flagged ACK they pass unchanged: the switch that advertised
+//          is gone.
+//   guard  from the guest. It clears every flag: only switches may advertise windows.
 //
-// So the boundary of trust is the guest's port. Behind it, between switches, a flag is believed; whoever can
-// forge packets there can forge anything. A guest whose flags a missing guard let through tells windows of its
-// own connections, which it can do by their windows already.
+// The guest's port is the boundary of trust. Between switches a flag is believed: an attacker who can forge packets
+// there can forge anything. Without the guard, a guest could advertise windows of its own connections only, and it
+// controls these windows anyway.
 //
-// Signatures (TCP-MD5, TCP-AO) are not looked at here: the switch that flags an ACK has found that its flow is not signed,
-// whatever options the ACK has, and of a signed flow it flags none. A guest that signs and sets the flag itself
-// has it cleared all the same; no end does both in earnest.
+// The edge does not check signatures (TCP-MD5, TCP-AO). A switch flags no ACK of a signed flow: it checks this before
+// it flags one. If a guest signs and sets the flag itself, the flag is cleared and the signature breaks. No honest end
+// does both.
 //
-// Both read SYNs: they tell how windows are scaled, for the least window and the right edge. Of a connection
-// whose handshake was not seen, windows are compared as they stand in the header, which is the same while
-// both are the same end's; a right edge cannot be kept then, so with shrink: avoid it is left alone.
+// Both programs read SYNs for the window scales: the least window and the right edge need them. If the handshake was not
+// seen, windows are compared as the header has them. That is correct, because both fields come from the same end. A right
+// edge cannot be kept then: with shrink: avoid such ACKs pass unchanged.
 //
-// Two tables, each of which forgets what was unused longest. SYNs, which anybody sends, fill `handshakes`;
-// an entry of `windows` is made by a flagged ACK only, so no flood takes the place of a flow that is held.
+// Two tables hold the state, and each evicts its least recently used entry. Anybody can send SYNs, which fill
+// `handshakes`. Only a flagged ACK makes an entry of `windows`, so a flood of SYNs evicts no limited flow.
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/window.h"
@@ -41,21 +41,20 @@
 char _license[] SEC("license") = WEIR_LICENSE;
 
 const volatile __u32 port_id = 0;
-const volatile __u32 lease = 0;       // of edge_clock
-const volatile __u32 floor_bytes = 0; // of every flow's window; 0: its own MSS
-const volatile __u32 mss_max = 0;     // of the port: MTU - 40
+const volatile __u32 lease = 0;       // units of edge_clock
+const volatile __u32 floor_bytes = 0; // least window of every flow; 0: from its own MSS
+const volatile __u32 mss_max = 0;     // bytes: the port's MTU - 40
 const volatile __u8 shrink = WINDOW_SHRINK_ALLOW;
 
-// A port has tables of its own within the maps: what tenants behind different ports have for addresses may
-// be the same.
+// The key has the port, because tenants behind different ports may use the same addresses.
 struct edge_key {
 	struct flow_key flow;
-	__u32 port; // and, in `windows`, the side that the ACKs come from: in the top bit
+	__u32 port; // in `windows`, the top bit is the side that sends the ACKs
 	__u32 zero;
 };
 
-// Segments towards the guest, as they are on the wire: a GSO packet counts its segments. Each is in seen and
-// in one of the others up to unwritable.
+// Counts of segments towards the guest, as on the wire: a GSO packet counts as its segments. Each is counted in seen
+// and in exactly one of the others up to unwritable.
 struct edge_counts {
 	__u64 seen;
 	__u64 not_tcp;
@@ -63,15 +62,15 @@ struct edge_counts {
 	__u64 fragment;
 	__u64 short_;
 	__u64 no_ack;  // SYN, RST, or nothing acknowledged
-	__u64 told;    // flagged: the window was remembered
-	__u64 applied; // held to what is remembered
+	__u64 told;    // flagged: its window was recorded
+	__u64 applied; // limited to the window that was advertised
 	__u64 smaller; // its window was small enough already
-	__u64 untold;  // of a flow that nothing was told of
-	__u64 expired; // was told too long ago
+	__u64 untold;  // its flow has no advertised window
+	__u64 expired; // the lease of the advertised window is over
 	__u64 unwritable; // the kernel had no memory to make it writable
-	__u64 forged;  // segments from the guest whose flag was cleared; not in seen
-	__u64 learnt;  // handshakes, in either direction
-	__u64 entered; // flows that were entered in the table
+	__u64 forged;  // segments from the guest whose flag was cleared; not counted in seen
+	__u64 learnt;  // handshakes seen, in either direction
+	__u64 entered; // flows entered in `windows`
 };
 
 struct {
@@ -95,7 +94,7 @@ struct {
 	__type(value, struct edge_window);
 } windows SEC(".maps");
 
-// SYN or SYN-ACK, in either direction.
+// Records a SYN or SYN-ACK, in either direction.
 __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edge_counts *stats)
 {
 	struct edge_key key = {.port = port_id};
@@ -118,7 +117,7 @@ __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edg
 		return 0;
 	edge_begins(known, s->side, s->ack, s->window);
 	stats->learnt++;
-	// The same ends again: what was told was told of another connection.
+	// A new connection of the same ends: windows advertised before belong to the older one.
 	for (__u32 side = 0; side < 2; side++) {
 		key.port = port_id | side << 31;
 		bpf_map_delete_elem(&windows, &key);
@@ -126,7 +125,7 @@ __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct edg
 	return 0;
 }
 
-// Enters a flow that is told of for the first time.
+// Enters a flow in `windows` at the first window advertised for it.
 __noinline int window_enter(struct edge_key *key, struct edge_counts *stats)
 {
 	struct edge_window w = {};
@@ -154,7 +153,7 @@ static __always_inline void rules_of(struct edge_rules *rules)
 	rules->shrink = shrink;
 }
 
-// shrink: avoid. An ACK of which nothing is told leaves as it came: it grants all the same.
+// With shrink: avoid, records the right edge that an ACK grants which passes unchanged.
 static __always_inline void window_note(const struct segment *s, struct edge_key *key, struct edge_window *w)
 {
 	__u32 port = key->port, side = port >> 31;
@@ -172,7 +171,7 @@ static __always_inline void window_note(const struct segment *s, struct edge_key
 		edge_passes(&h->edge[side & 1], h->told.shift[side & 1], s->ack, s->window);
 }
 
-// Writes the field and clears the flag, if that is a change.
+// Writes the field and clears the flag, if either changes.
 static __always_inline void ack_write(struct __sk_buff *ctx, const struct segment *s, struct edge_counts *stats,
 				      __u64 packets, __u16 field, __u64 *said)
 {
@@ -183,7 +182,7 @@ static __always_inline void ack_write(struct __sk_buff *ctx, const struct segmen
 	*said += packets;
 }
 
-// An ACK towards the guest.
+// Handles an ACK towards the guest.
 static __always_inline void on_ack(struct __sk_buff *ctx, struct segment *s, struct edge_counts *stats, __u64 packets)
 {
 	struct edge_key key = {.flow = s->key, .port = port_id | (__u32)(s->side & 1) << 31};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Edge mode in the switch program (docs/fairq.md): an ACK is left to the edge, or advertises a window to it. The file
-// edge_tell.h decides which. With edge_interval 0, a constant of the program, none of this is in it.
+// edge_tell.h decides which. If the constant edge_interval is 0, the program contains none of this code.
 #ifndef WEIR_BPF_EDGE_MODE_H
 #define WEIR_BPF_EDGE_MODE_H
 
@@ -12,8 +12,8 @@
 #include "port.h"
 #include "unify.h"
 
-// Gives the field that an ACK has behind the edge, to which it is left; -1: it is to advertise, or nothing was advertised
-// of its flow.
+// Returns the field that the edge will write, if the ACK is left to it. Returns -1 if the ACK must advertise, or if
+// nothing was advertised for its flow.
 __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_counts *stats, __u64 packets)
 {
 	struct granted granted = {};
@@ -52,8 +52,8 @@ __noinline int edge_leaves(struct segment *s, struct connection *c, struct port_
 	return left >> shift;
 }
 
-// An ACK that is not left to the edge. field is what the law makes of its window; may: it may advertise (core/fairq/groups.h).
-// Gives the field that leaves, and in bits the reserved bits.
+// Handles an ACK that is not left to the edge. field: its window under the law's limit. may: it may advertise
+// (core/fairq/groups.h). Returns the field that leaves, and sets the flag in *bits if the ACK advertises.
 static __always_inline __u16 edge_advertises(const struct window_ack *w, struct end *receiver, const struct segment *s,
 					     __u16 field, __u8 *bits, const struct granted *granted, int may,
 					     struct asked *asked)

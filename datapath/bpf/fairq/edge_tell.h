@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Edge mode in the switch: core/fairq/edge.h decides which ACKs advertise a window to the edge, and which. The others pass
-// untouched. SYN-ACKs are rewritten always and never flagged.
+// Edge mode in the switch: core/fairq/edge.h decides which ACKs advertise a window to the edge, and which window. The
+// other ACKs pass unchanged. SYN-ACKs are always rewritten and never flagged.
 #ifndef WEIR_BPF_EDGE_TELL_H
 #define WEIR_BPF_EDGE_TELL_H
 
@@ -25,7 +25,7 @@ static __always_inline void edge_ack_of(struct edge_ack *a, const struct segment
 	a->flagged = !!(s->reserved & EDGE_FLAG);
 }
 
-// Whether the ACK is to advertise.
+// Reports whether the ACK must advertise.
 __noinline int edge_due(const struct end *e, const struct edge_ack *a)
 {
 	struct edge_config config;
@@ -36,7 +36,7 @@ __noinline int edge_due(const struct end *e, const struct edge_ack *a)
 	return edge_is_due(&config, e, a);
 }
 
-// The ACK advertises: `field` is what the law makes of its window. Gives the field that is advertised.
+// Advertises on this ACK. `field` is its window under the law's limit. Returns the field that is advertised.
 __noinline int edge_tell(struct end *e, const struct edge_ack *a, __u32 field)
 {
 	struct edge_config config;

@@ -5,14 +5,13 @@
 // One instance of the program runs on each port. Its port is a constant of the instance, an index into
 // the array maps: an ifindex collides across namespaces. The instances of one switch share the maps.
 //
-//   data        seats its direction at this port (flows.h), which is how the port is learnt and counted
-//   ACK         is held to the window of the port that the data it acknowledges leaves by
+//   data        gives its direction a slot at this port (data.h): so the port is learnt, and the flow is counted
+//   ACK         is limited to the window of the port that the acknowledged data leaves by (ack.h)
 //   SYN, FIN    begin and end a connection (connection.h)
+//   signed      TCP-MD5 and TCP-AO segments pass unchanged, or as `signed_mode` says (signed.h)
 //
-//   signed      TCP-MD5 and TCP-AO are left as they are, or as the operator says (signed.h)
-//
-// Queues are sampled by a timer for each port (port.h). Nothing here drops a packet, but signed ones where the
-// operator chose so.
+// A timer for each port samples its queue (port.h). The program drops signed segments if the operator configured it,
+// and no other packet.
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "ack.h"
@@ -31,8 +30,8 @@
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// A timer that died or stalls must not leave a port without a law, and one that may rest costs less: every
-// 16th packet looks whether it shall sample.
+// Every 16th packet checks whether it must sample in the timer's place. So a timer that stalls does not stop the law,
+// and a timer may rest, which costs less.
 static __always_inline void take_timers_place(struct port *port, __u64 seen, __u64 packets)
 {
 	struct port_config *config;
@@ -55,7 +54,7 @@ static __always_inline int acknowledges(const struct segment *s)
 	return (s->flags & (TCP_ACK | TCP_RST)) == TCP_ACK;
 }
 
-// The connection of a segment, NULL if it is in no table: what its SYNs tell is noted on the way.
+// Returns the connection of a segment, NULL if it is in no table. Records what SYNs announce.
 static __always_inline struct connection *connection_of(struct __sk_buff *ctx, struct segment *s, int *table)
 {
 	struct connection *c;
@@ -77,7 +76,7 @@ static __always_inline struct connection *connection_of(struct __sk_buff *ctx, s
 	return NULL;
 }
 
-// A segment of no connection.
+// Handles a segment whose connection is in no table. Returns the program's verdict.
 static __always_inline int on_no_connection(struct __sk_buff *ctx, struct segment *s, struct port_counts *stats,
 					    __u64 packets, int out_of_scope)
 {
@@ -130,7 +129,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		adopt_sweep(&c->end[1]);
 		c->signs[0] = signs_later(c->signs[0]);
 		c->signs[1] = signs_later(c->signs[1]);
-		if (!in_scope(ctx, &s)) { // the scope is another one than when it was entered
+		if (!in_scope(ctx, &s)) { // the scope has changed since the connection was entered
 			connection_remove(&s.key, c);
 			return on_no_connection(ctx, &s, stats, packets, 1);
 		}
@@ -139,7 +138,7 @@ static __always_inline int fairq_packet(struct __sk_buff *ctx)
 		stats->dropped += packets;
 		return TCX_DROP;
 	}
-	if (s.payload && c->owner) // who is not in the table counts as no flow, whatever it sends with its SYN
+	if (s.payload && c->owner) // only connections in the table count, also if their SYN carries data
 		on_data(ctx, &s, c, port, stats, packets, control->watched);
 	if (s.flags & (TCP_FIN | TCP_RST))
 		on_end(&s, c);

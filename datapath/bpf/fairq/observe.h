@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Counts of acknowledgements for a canary, a rollback or an observer: how far they moved, whether they were limited,
-// and to what. They are kept only while the control entry says that somebody watches.
+// Counts of acknowledgements for a canary, a rollback or an observer: how far ACKs advanced, whether they were limited,
+// and to which window. They are kept only while `watched` is set in the control entry.
 #ifndef WEIR_BPF_OBSERVE_H
 #define WEIR_BPF_OBSERVE_H
 
@@ -35,7 +35,7 @@ __noinline int observe_counts(struct connection *c, const struct segment *s, __u
 	return 0;
 }
 
-// An acknowledgement leaves.
+// Handles an acknowledgement that leaves. watched: it is counted. offered, granted: as in observe_counts.
 static __always_inline void observe_ack(struct connection *c, const struct segment *s, __u32 offered, __u32 granted,
 					__u64 packets, int watched)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The life of a port: its timer samples its queue for the law, its flows are counted, and its
-// windows are let go when user space is gone.
+// A port's timer: it samples the queue for the law, counts the flows, and releases the windows when the lease of user
+// space expires.
 //
-// A port's timer runs while the port has flows, and stops by itself when it has none. It is dear: in a
-// virtual machine 25 us each time, a thousand times what a sample by a passing packet costs. So it rests
-// where nothing is lost by it: for a period where the queue is empty, and longer where packets come so
-// close that they keep sampling in its place (fairq_packet_may_sample: it is more than 2T late).
+// The timer runs while the port has flows, and stops by itself when it has none. It is expensive: 25 us each time in a
+// virtual machine, a thousand times the cost of a sample by a passing packet. So it rests where that loses nothing. With
+// an empty queue it rests for a period. It rests longer while packets are so frequent that they sample in its place
+// (fairq_packet_may_sample: the timer is more than 2T late).
 //
-// Functions here that are neither static nor inline are checked by the verifier once, on their own, and
-// not once more for every path that leads to them: that is what keeps the program checkable.
+// The verifier checks a function that is neither static nor inline once, on its own, and not again on every path that
+// calls it. Without that the program would be too large to check.
 #ifndef WEIR_BPF_PORT_H
 #define WEIR_BPF_PORT_H
 
@@ -20,8 +20,8 @@
 #include "../../core/fairq/release.h"
 #include "../../core/fairq/seats.h"
 
-#define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are let go
-#define NAP_MAX_NS 4000000u         // packets may end at any time; a gap over 5 ms is one too long
+#define PASSIVE_TICK_NS 20000000ull // of a port with flows whose windows are released
+#define NAP_MAX_NS 4000000u         // longest rest: packets may stop at any time, and a gap must stay below 5 ms
 #define NETREG_REGISTERED 1
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
@@ -40,14 +40,14 @@ struct {
 
 static int port_timer(void *map, __u32 *id, struct timer_slot *slot);
 
-// ---- what is granted ----
+// ---- grants ----
 
 static __always_inline int control_is_live(const struct control *control, __u64 now)
 {
 	return lease_is_live(control->releasing, control->heartbeat_ns, control->lease_ns, now);
 }
 
-// The same of the switch's control entry.
+// Reports whether the lease of user space is valid.
 static __always_inline int is_live(__u64 now)
 {
 	struct control *control = control_of();
@@ -55,8 +55,8 @@ static __always_inline int is_live(__u64 now)
 	return control && control_is_live(control, now);
 }
 
-// What ACKs are held to in another mode, or on the way to one. That may lower the grant at once, but not
-// raise it: senders would burst.
+// Sets the grant of a port in a mode other than HOLD_ALL, or in a change of modes. The grant may fall at once, but rises
+// gradually: otherwise senders would burst.
 __noinline int port_hold(__u32 id, __u64 gap)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
@@ -75,9 +75,9 @@ __noinline int port_hold(__u32 id, __u64 gap)
 	return 0;
 }
 
-// Bytes waiting at the port's device, and whether it is still the port's: what a deleted device left
-// behind reads as a wild backlog. The timer runs inside an RCU section: a device that is registered now
-// is not freed before the timer is through.
+// Reads the bytes in the queue of the port's device. Returns 0 if the device is no longer the port's: the memory of a
+// deleted device would read as a wild backlog. The timer runs in an RCU section, so a device that is registered now is
+// not freed before the timer returns.
 static __always_inline int port_backlog(const struct port_config *config, const struct port *port, __u32 *backlog)
 {
 	struct net_device *device;
@@ -95,12 +95,12 @@ static __always_inline int port_backlog(const struct port_config *config, const 
 	return 1;
 }
 
-// How long the timer rests until its next tick.
+// Returns how long the timer rests until its next tick, in ns.
 static __always_inline __u32 port_rest(const struct port_config *config, struct port *port, __u64 now, __u32 backlog)
 {
 	__u32 tick = config->law.tick_ns, period = fairq_period(&config->law);
 
-	if ((__s64)(now - port->looked_ns) < 4ll * tick) { // or packets stopped coming close
+	if ((__s64)(now - port->looked_ns) < 4ll * tick) { // else packets have become rare
 		port->nap_ns = port->nap_ns < NAP_MAX_NS / 2 ? 2 * port->nap_ns : NAP_MAX_NS;
 		return port->nap_ns > tick ? port->nap_ns : tick;
 	}
@@ -112,8 +112,8 @@ static __always_inline __u32 port_rest(const struct port_config *config, struct 
 	return period > tick ? period : tick;
 }
 
-// How long it rests in the mode that the port is in. 0: until there is a flow again. Without the law flows
-// are to be counted in time, and that is all.
+// Returns how long the timer rests in the port's present mode, in ns; 0: it stops until the port has a flow again. Where
+// the law does not run, the timer only counts flows.
 static __always_inline __u64 port_next(const struct port_config *config, struct port *port, __u64 now, __u32 backlog)
 {
 	__u64 passive = config->epoch_ns < PASSIVE_TICK_NS && port->enforced ? config->epoch_ns : PASSIVE_TICK_NS;
@@ -125,7 +125,7 @@ static __always_inline __u64 port_next(const struct port_config *config, struct 
 	return passive;
 }
 
-// The timer's work at a port. Gives the time to the next, 0 for none.
+// Does one tick of a port: sample, count, grant. Returns the time to the next tick in ns, 0 for none.
 __noinline __u64 port_tick(__u32 id, __u32 by_packet)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);

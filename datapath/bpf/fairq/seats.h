@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What core/fairq/seats.h decides about a port's flows, done to the maps: the port is looked up, its lock taken, and its law
-// told.
+// Applies the decisions of core/fairq/seats.h about a port's flows to the maps: looks up the port, takes its lock, and
+// passes the new number of flows to its law.
 #ifndef WEIR_BPF_SEATS_H
 #define WEIR_BPF_SEATS_H
 
 #include "flows.h"
 #include "port.h"
 
-// The law learns now, and not with the next tick, that a port has another number of flows: what the
-// newcomer is granted first must be its share. Wakes the timer.
+// Passes a changed number of flows to the port's law now, before the next tick: the first grant of a new flow must be
+// its share. Starts the timer if it has stopped.
 __noinline int port_recount(__u32 id)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
@@ -36,7 +36,7 @@ __noinline int port_recount(__u32 id)
 	return 0;
 }
 
-// Counts a direction where it now sends: seats it in the port's present epoch.
+// Counts a direction at the port that it now sends by: gives it a slot in the port's present epoch.
 __noinline int seat_take(struct connection *c, __u32 side, __u32 id)
 {
 	struct port *port = port_of(id);
@@ -46,7 +46,7 @@ __noinline int seat_take(struct connection *c, __u32 side, __u32 id)
 	return 0;
 }
 
-// Counts a direction no more.
+// Ends the count of a direction: returns its slot.
 __noinline int seat_leave(struct connection *c, __u32 side)
 {
 	if (c)
@@ -66,7 +66,7 @@ static __always_inline void opening_take(struct connection *c, __u32 side, __u64
 
 	if (!config || !port)
 		return;
-	opening_leave(THE_MAPS, e); // sent again: it counts anew
+	opening_leave(THE_MAPS, e); // a SYN-ACK that was sent again counts once, in the latest epoch
 	count_begins(&told, id, COUNT_OPENING_COMES);
 	bpf_spin_lock(&port->lock);
 	registration = opening_comes(config, port, now);
@@ -77,7 +77,8 @@ static __always_inline void opening_take(struct connection *c, __u32 side, __u64
 	e->registration = registration;
 }
 
-// A SYN-ACK passes. Where the SYN went another way, so will the data.
+// Counts an open handshake at its SYN-ACK. It counts only if the SYN passed here, too: otherwise the data takes another
+// path.
 __noinline int connection_opens(struct connection *c)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -100,7 +101,7 @@ __noinline int connection_opened(struct connection *c)
 
 // ---- the register ----
 
-// Enters a direction in the register of the port that it leaves by.
+// Enters a direction in the register of the port that its data leaves by.
 __noinline int register_enter(struct connection *c, __u32 side)
 {
 	struct count_told told;
@@ -125,7 +126,7 @@ __noinline int register_enter(struct connection *c, __u32 side)
 	return 0;
 }
 
-// Takes it out again.
+// Removes a direction from the register.
 __noinline int register_leave(struct connection *c, __u32 side)
 {
 	struct count_told told;
@@ -149,7 +150,7 @@ __noinline int register_leave(struct connection *c, __u32 side)
 	return 0;
 }
 
-// A direction ends: its FIN left by the port of its data (FQ-8), or the connection was reset.
+// Ends a direction: its FIN left by the port of its data (FQ-8), or the connection was reset or removed.
 static __always_inline void direction_ends(struct connection *c, __u32 side)
 {
 	seat_leave(c, side);

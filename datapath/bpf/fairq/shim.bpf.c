@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// FairQ's end-host shim: it tells the switches how the windows of an end are scaled (docs/spec 1.2).
+// FairQ's end-host shim: it writes the window scale of an end where switches can read it (docs/spec 1.2).
 //
 //                    sending side                          receiving side
 //   where            uplink of a host or hypervisor        VM port, or the last switch port
@@ -8,20 +8,19 @@
 //   weir_shim_send   egress: writes the reserved bits      -
 //   weir_shim_clear  -                                     egress: clears them
 //
-// The 4 reserved bits of a segment that acknowledges hold its sender's window scale, so that a switch
-// that did not see the handshake knows it all the same. The checksum always follows, so every switch on
-// the path may read them, and only the last program takes them away (FQ-17).
+// The 4 reserved bits of an ACK carry its sender's window scale, for switches that did not see the handshake. The
+// checksum is always updated, so every switch on the path may read the bits. Only the last program clears them (FQ-17).
 //
-// Who did not see both SYNs of a connection touches none of its segments. Both directions of a port are
-// read for that: a scale counts only if both ends announced one (RFC 7323 1.3). Ingress is never
-// rewritten: taps, and so a userspace Open vSwitch, have the packet before.
+// The shim changes a segment only if it saw both SYNs of the connection, because a scale counts only if both ends
+// announced one (RFC 7323 1.3). For that it reads both directions of a port. It never rewrites at ingress: taps, and so
+// a userspace Open vSwitch, get the packet before the program does.
 //
-// A scale of 0 is written as 0, which reads as "nobody told". The switch then takes what it learnt: the
-// same 0 if it saw the handshake; if not, the smallest scale that explains the bytes in flight, and those
-// never exceed an unscaled field, so that is 0 as well.
+// A scale of 0 is written as 0, which switches read as "no scale given". A switch that saw the handshake then has the
+// same 0. Any other switch infers the smallest scale that explains the bytes in flight. These never exceed an unscaled
+// field, so it infers 0 as well.
 //
-// Left alone: signed segments (TCP-MD5, TCP-AO), which sign these bits too, and connections that
-// negotiated AccECN, whose lowest reserved bit is a counter's (RFC 9768).
+// Two kinds pass unchanged. Signed segments (TCP-MD5, TCP-AO) sign these bits, too. Connections that negotiated AccECN
+// use the lowest reserved bit for a counter (RFC 9768).
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../lib/counts.h"
@@ -35,30 +34,29 @@ char _license[] SEC("license") = WEIR_LICENSE;
 
 const volatile __u32 port_id = 0;
 
-// A port has a table of its own within the map: what tenants behind different ports have for addresses
-// may be the same.
+// The key has the port, because tenants behind different ports may use the same addresses.
 struct shim_key {
 	struct flow_key flow;
 	__u32 port;
 	__u32 zero;
 };
 
-// Packets that left by the port, as they are on the wire: a GSO packet counts its segments. Each is in
-// seen and in one of the others up to unwritable.
+// Counts of packets that left by the port, as on the wire: a GSO packet counts as its segments. Each is counted in
+// seen and in exactly one of the others up to unwritable.
 struct shim_counts {
 	__u64 seen;
 	__u64 not_tcp;
 	__u64 tunnel;
 	__u64 fragment;
 	__u64 short_;
-	__u64 no_ack;  // SYN, or nothing acknowledged: no window that is scaled
+	__u64 no_ack;  // a SYN, or no ACK: it has no scaled window
 	__u64 written; // the bits were changed
-	__u64 same;    // they were right already
+	__u64 same;    // the bits were right already
 	__u64 unknown; // the handshake was not seen
 	__u64 signed_; // TCP-MD5, TCP-AO
 	__u64 accecn;
 	__u64 unwritable; // the kernel had no memory to make it writable
-	__u64 learnt;     // handshakes, in either direction
+	__u64 learnt;     // handshakes seen, in either direction
 };
 
 struct {
@@ -68,8 +66,8 @@ struct {
 	__type(value, struct shim_counts);
 } counts SEC(".maps");
 
-// The news of handshakes. An entry goes when the table needs room and it is the one unused longest: it outlives the FIN,
-// after which acknowledgements still flow.
+// Handshakes by port and connection. The map evicts the least recently used entry when it is full. No entry is removed
+// at a FIN, because ACKs still pass after it.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -77,7 +75,7 @@ struct {
 	__type(value, struct handshake);
 } connections SEC(".maps");
 
-// SYN or SYN-ACK, in either direction.
+// Records a SYN or SYN-ACK, in either direction.
 __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct shim_counts *stats)
 {
 	struct shim_key key = {.port = port_id};
@@ -101,7 +99,7 @@ __noinline int on_handshake(struct __sk_buff *ctx, struct segment *s, struct shi
 	return 0;
 }
 
-// A segment that acknowledges leaves by the port: it gets the scale of its sender, or 0.
+// Writes the sender's scale, or 0, into an ACK that leaves by the port.
 static __always_inline void on_segment(struct __sk_buff *ctx, const struct segment *s, struct shim_counts *stats,
 				       __u64 packets, int clear)
 {
@@ -109,7 +107,7 @@ static __always_inline void on_segment(struct __sk_buff *ctx, const struct segme
 	struct handshake *c;
 	__u8 bits;
 
-	if (clear && !s->reserved) { // mostly, and no lookup is needed to know it
+	if (clear && !s->reserved) { // the usual case: it needs no lookup
 		stats->same += packets;
 		return;
 	}
@@ -128,7 +126,7 @@ static __always_inline void on_segment(struct __sk_buff *ctx, const struct segme
 		stats->signed_ += packets;
 	else if (bits == s->reserved)
 		stats->same += packets;
-	else if (segment_is_signed(ctx, s)) // since its handshake
+	else if (segment_is_signed(ctx, s)) // although its SYNs were not
 		stats->signed_ += packets;
 	else if (reserved_write(ctx, s, bits))
 		stats->unwritable += packets;

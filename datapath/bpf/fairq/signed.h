@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Signed segments: TCP-MD5 (option 19, RFC 2385) and TCP-AO (option 29, RFC 5925). The signature covers the
-// window, so a rewritten segment would be discarded by its receiver.
+// Signed segments: TCP-MD5 (option 19, RFC 2385) and TCP-AO (option 29, RFC 5925). The signature covers the window, so the
+// receiver would discard a rewritten segment.
 //
-// The option alone proves nothing: the switch has no key, and an end that has none either ignores the option.
-// A guest that could free its flow by adding it would do so. What both ends say counts:
+// The option alone proves nothing: the switch has no key, and an end without a key ignores the option. A guest could
+// add it to escape the limit. So both ends must agree:
 //
-//   both SYNs were seen, both signed    CONNECTION_SIGNED: a segment with the option is left as it is
+//   both SYNs were seen, both signed    CONNECTION_SIGNED: a segment with the option passes unchanged
 //   both were seen, one or none signed  CONNECTION_BARE: an end accepts segments without the option, so nothing is
 //                                       signed. The option is not looked for; every ACK is rewritten
-//   a SYN was not seen (adopted)        a segment with the option is left as it is while the other end signs, too:
-//                                       its last segment had the option, and none without it left in this sweep or
-//                                       the one before. An honest end without a key never sends the option, so
-//                                       its own data keeps its peer from freeing the flow
-//   the other end was never heard here  (`paths`) the option is believed
+//   a SYN was not seen (adopted)        a segment with the option passes unchanged while the other end signs, too.
+//                                       That is: its last segment had the option, and none without it left in this
+//                                       sweep or the sweep before. An honest end without a key never sends the option,
+//                                       so its data keeps its peer from escaping the limit
+//   the other end was never seen here   (`paths`) the option is believed
 //
-// A segment without the option is rewritten in every flow: one that signs discards it anyway.
+// A segment without the option is rewritten in every flow: in a signed flow its receiver discards it anyway.
 //
-// signed_mode says what else happens to signed segments. All modes count them by their sources, and their
-// flows have a seat like any other. Ports that observe drop nothing, and neither does a switch without user space.
+// signed_mode decides what else happens to signed segments. All modes count them by their sources, and count their flows
+// as active flows. Ports that observe drop nothing, nor do ports whose lease has expired.
 #ifndef WEIR_BPF_SIGNED_H
 #define WEIR_BPF_SIGNED_H
 
@@ -28,17 +28,17 @@
 #include "../lib/options.h"
 
 enum signed_mode {
-	SIGNED_PASS = 0,  // left as they are
-	SIGNED_LIMIT = 1, // data beyond the window that the port grants is dropped: the sender is not told of it
-	SIGNED_DROP = 2,  // dropped
+	SIGNED_PASS = 0,  // they pass unchanged
+	SIGNED_LIMIT = 1, // data beyond the granted window is dropped: the sender cannot learn the window
+	SIGNED_DROP = 2,  // they are dropped
 };
 
-// What an end of an adopted connection sent: connection.signs.
+// Bits of connection.signs: what an end of an adopted connection sent.
 enum signs {
 	SIGNS_LAST = 1,        // its last segment had the option
-	SIGNS_BARE = 2,        // one without left in this sweep
-	SIGNS_BARE_BEFORE = 4, // or in the one before
-	SIGNS_HEARD = 8,       // any
+	SIGNS_BARE = 2,        // a segment without it left in this sweep
+	SIGNS_BARE_BEFORE = 4, // and in the sweep before
+	SIGNS_HEARD = 8,       // any segment left
 };
 
 const volatile __u8 signed_mode = SIGNED_PASS;
@@ -49,11 +49,11 @@ struct source_key {
 };
 
 struct source_counts {
-	__u64 segments; // signed ones, on the wire
-	__u64 dropped;  // of them
+	__u64 segments; // signed segments, as on the wire
+	__u64 dropped;  // those of them that were dropped
 };
 
-// Forgets the source that was silent longest: a flood of forged sources costs nothing but these counts.
+// Evicts the least recently used source: a flood of forged sources loses nothing but these counts.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
@@ -71,14 +71,14 @@ static __always_inline __u8 signs_heard(__u8 signs, int has)
 	return SIGNS_HEARD | (has ? signs | SIGNS_LAST : (signs & ~SIGNS_LAST) | SIGNS_BARE);
 }
 
-// Both SYNs were seen: that settles whether the connection is signed.
+// Decides from both SYNs whether the connection is signed.
 static __always_inline void signed_by_syns(struct connection *c)
 {
 	c->flags &= ~(CONNECTION_SIGNED | CONNECTION_BARE);
 	c->flags |= c->end[0].flags & c->end[1].flags & END_SIGNED ? CONNECTION_SIGNED : CONNECTION_BARE;
 }
 
-// Notes whether an end signs, and gives whether this segment's signature counts.
+// Records whether an end signs. Returns whether this segment's signature counts.
 __noinline int signature_counts(struct __sk_buff *ctx, const struct segment *s, struct connection *c)
 {
 	__u8 was, is, other;
@@ -123,7 +123,7 @@ __noinline int source_counted(struct __sk_buff *ctx, const struct segment *s, __
 	return 0;
 }
 
-// Whether this port governs connections with this lot.
+// Reports whether this port limits connections of this bucket: the lease is valid, and the mode includes them.
 static __always_inline int port_governs(__u32 lot)
 {
 	__u32 id = port_id;
@@ -134,9 +134,9 @@ static __always_inline int port_governs(__u32 lot)
 	       lot >= spared_of(config);
 }
 
-// Whether a segment's data is beyond the window that its sender would have been told: more would be on its way
-// than that. One packet may always be, and data that is sent again. Where no new acknowledgement has passed here
-// for a second, it is not known what is on its way, and nothing is beyond.
+// Reports whether a segment's data is beyond the window that its sender would have got: with it, more bytes would be in
+// flight. One packet in flight is always allowed, and so is data that is sent again. If no new acknowledgement has
+// passed for a second, the bytes in flight are unknown, and nothing is beyond.
 static __always_inline int is_beyond(const struct segment *s, const struct connection *c)
 {
 	__u32 id = port_id, side = s->side & 1, floor, ahead;
@@ -154,7 +154,8 @@ static __always_inline int is_beyond(const struct segment *s, const struct conne
 	return ahead + s->payload > window_effective(granted.window_q8, floor, 0);
 }
 
-// A segment of a connection in a table, which SYNs did not show to be bare. Sets is_signed; 1: drop it.
+// Handles a segment of a connection in a table that is not CONNECTION_BARE. Sets is_signed. Returns 1 if it must be
+// dropped.
 __noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connection *c, __u64 packets)
 {
 	int drop = 0;
@@ -170,7 +171,7 @@ __noinline int on_signed(struct __sk_buff *ctx, struct segment *s, struct connec
 	return drop;
 }
 
-// A segment of no connection in a table, SYNs among them. 1: drop it.
+// Handles a segment whose connection is in no table, also a SYN. Returns 1 if it must be dropped.
 __noinline int on_signed_unknown(struct __sk_buff *ctx, struct segment *s, __u64 packets)
 {
 	if (!s || signed_mode != SIGNED_DROP || !segment_is_signed(ctx, s) || !port_governs(segment_lot(ctx, s)))

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What user space has done every beat (250 ms): connections that ended are forgotten, and flows are told
-// apart that no packet can tell by itself: how many of a port's are held, and which are seen one way only.
+// The sweep over the flow table, which user space runs with every heartbeat (250 ms). It removes connections that
+// ended. It counts two things that no single packet shows: the limited flows of a port, and its one-sided directions.
 //
-//   data, no acks   they return by another switch: the window that leaves with them is out of reach
-//   acks, no data   the data leaves by another switch: which port it fills is not known
+//   data, no acks   the ACKs return through another switch: their windows are out of reach
+//   acks, no data   the data leaves by another switch: the port that it fills is not known
 //
-// New data for as long as LATELY sweeps, without a new acknowledgement in them, is such a direction; so are
-// acknowledgements that go on without data. Mostly the connection is then among the pending ones: the
-// other end was never heard.
+// A direction is one-sided if it sent new data for LATELY sweeps, and no new acknowledgement passed in them. The same
+// holds for acknowledgements that advance without data. Such a connection is usually in `pending`, because its other
+// end was never seen.
 #ifndef WEIR_BPF_SWEEP_H
 #define WEIR_BPF_SWEEP_H
 
@@ -22,10 +22,10 @@ struct swept {
 	__u32 removed;
 	__u32 idle_sweeps;
 	__u32 now;
-	__u32 watched; // from user space: 1: somebody wants to know what flows do, until the next sweep
+	__u32 watched; // from user space: 1: the counts of flows are read until the next sweep
 };
 
-#define CLOSED_SWEEPS 2 // a closed connection stays for so many: its last ACKs are still on the way
+#define CLOSED_SWEEPS 2 // how many a closed connection stays: its last ACKs are still on the way
 
 static __always_inline struct port_swept *swept_of(__u32 id, __u32 now)
 {
@@ -62,7 +62,7 @@ static __always_inline void sweep_one_sided(struct connection *c, __u32 side, __
 		c->acks_lately[side & 1] = acks - 1;
 }
 
-// Counts a direction in its arm, if it counts as a flow.
+// Counts a direction in its group, if it is an active flow.
 static __always_inline void sweep_arm(const struct connection *c, __u32 side, __u32 now)
 {
 	const struct end *e = &c->end[side & 1];
@@ -89,7 +89,7 @@ static long sweep_flow(void *map, struct flow_key *key, struct connection *c, st
 	for (__u32 side = 0; side < 2; side++) {
 		sweep_one_sided(c, side, swept->now);
 		sweep_arm(c, side, swept->now);
-		if (unseen == 1) // also of data that nothing acknowledged in this sweep
+		if (unseen == 1) // includes data that was not acknowledged in this sweep
 			flight_is(&c->acks[!side], c->sent[side] - c->acks[!side].una);
 	}
 	if (unseen < CLOSED_SWEEPS || (!connection_is_closed(c) && unseen < swept->idle_sweeps))

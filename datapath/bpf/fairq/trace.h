@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The differential run (docs/differential.md): every decision of core about a port's flows, windows and
-// acknowledgements, recorded in its order, so that the native build of core can be asked the same and its answers
-// compared to the bit.
+// The trace of the differential run (docs/differential.md). It records, in order, every decision of core about a port's
+// flows, windows and acknowledgements. The native build of core then makes the same decisions again, and the results
+// are compared to the bit.
 //
-// Only with WEIR_LAW_TRACE, which datapath/fairq/lawtrace is compiled with. Without it everything here is empty,
-// and the switch program is the same to the instruction.
+// datapath/fairq/lawtrace compiles it, with WEIR_LAW_TRACE. Without that macro everything here is empty, and the switch
+// program has the same instructions as without this file.
 //
-//   turn    what is done to a port under its lock in one go (core/fairq/release.h), and the port behind it
-//   count   a direction comes to the counts of a port, or leaves them (core/fairq/seats.h)
-//   look    a packet asks whether it shall sample
-//   ack     an acknowledgement: what its data's port grants, whether it is left to the edge, and what is written
+//   turn    one change of a port under its lock (core/fairq/release.h), and the port after it
+//   count   a direction that begins or ends to count at a port (core/fairq/seats.h)
+//   look    whether a packet must sample
+//   ack     an acknowledgement: the grant of its data's port, whether it is left to the edge, and what is written
 //           (core/fairq/groups.h, window.h, edge.h)
 //
-// Order: each port has a number that its lock guards. Whatever changes the port, or is decided by it, takes the next
-// number under the lock: turns before they give it back; counts, looks and acks take the lock here for it. (Without a
-// trace counts are atomic additions, and an ack reads the port bare.) So the numbers of a port are the order in which
-// its decisions were made, whichever CPU made them. Records may come out of the ring in another order, and are sorted.
-// A record that finds the ring full is counted, and its number is missing: such a trace is refused.
+// Order: each port has a number that its lock guards. Each change of the port, and each decision that depends on it, takes
+// the next number under the lock. Turns take it before they unlock; counts, looks and acks lock here for it. (Without a
+// trace counts are atomic additions, and an ack reads the port without the lock.) So the numbers of a port are the
+// order of its decisions on all CPUs. The ring may return records in another order; the reader sorts them. If the ring
+// is full, the record is counted as lost and its number is missing: the reader refuses such a trace.
 //
-// What a decision is told is taken from the record: time, backlog, whether user space is there, data since the last
-// tick, configurations, MSS, lots, and what is known of an ACK's end.
+// The record holds all inputs of a decision: time, backlog, whether the lease is valid, data since the last tick,
+// configurations, MSS, buckets, and the state of the end that sent the ACK.
 #ifndef WEIR_BPF_TRACE_H
 #define WEIR_BPF_TRACE_H
 
 #include "flows.h"
 
-// What becomes of an ACK.
+// How an ACK leaves.
 enum law_left {
 	LEFT_WRITTEN = 0, // the program decides about its window
-	LEFT_TO_EDGE = 1, // it passes as it is: the edge knows its window
-	LEFT_NOT = 2,     // it was not left to the edge, and is decided about next
+	LEFT_TO_EDGE = 1, // it passes unchanged: the edge has its window
+	LEFT_NOT = 2,     // it is not left to the edge: another record of it follows
 };
 
 #ifdef WEIR_LAW_TRACE
@@ -63,11 +63,11 @@ enum law_turn_event {
 	TURN_HELD = 3,      // now_ns: the gap
 	TURN_SAW_MSS = 4,   // value: bytes
 	TURN_STOPPED = 5,
-	TURN_REUSED = 6,    // recorded behind it
+	TURN_REUSED = 6,    // recorded after the change
 };
 
 enum law_count_event {
-	COUNT_SEAT_TAKEN = 1,     // old, new; counted: the old one still did; answer: the port has a flow more
+	COUNT_SEAT_TAKEN = 1,     // old, new; counted: the old slot still counted; answer: the port has one more flow
 	COUNT_SEAT_GOES = 2,      // old; answer: it still counted
 	COUNT_OPENING_COMES = 3,  // now_ns; answer: the registration
 	COUNT_OPENING_GOES = 4,   // new: the registration; answer: it still counted
@@ -76,17 +76,17 @@ enum law_count_event {
 };
 
 struct law_head {
-	__u64 number; // of the port, from 1
+	__u64 number; // in the order of the port, from 1
 	__u32 port;
 	__u32 record; // enum law_record
 };
 
 struct law_turn {
 	struct law_head head;
-	struct port_config config; // but for its name
+	struct port_config config; // without the name
 	__u64 now_ns;
 	__u16 event; // enum law_turn_event
-	__u8 torn;   // 1: user space changed the configuration meanwhile, which it does without the lock
+	__u8 torn;   // 1: user space, which takes no lock, changed the configuration meanwhile
 	__u8 zero;
 	__u32 value;
 	__u8 live;
@@ -105,9 +105,9 @@ struct law_count {
 	__u64 old;
 	__u64 new;
 	__u64 now_ns;
-	__u64 epoch_ns; // of the port's configuration; 0: not of effect
+	__u64 epoch_ns; // of the port's configuration; 0: without effect
 	__u64 answer;
-	__u32 flows;    // what counts at the port after it, in this way of counting
+	__u32 flows;    // number of flows at the port after it, in this count mode
 	__u16 event;    // enum law_count_event
 	__u8 counted;
 	__u8 count;     // enum count_mode
@@ -120,7 +120,7 @@ struct law_look {
 	__u64 answer;
 };
 
-// What is known of the end that sends an ACK, as far as it is decided by.
+// State of the end that sends an ACK, as far as decisions use it.
 struct law_end {
 	__u32 edge_told;
 	__u32 edge_told_at;
@@ -135,7 +135,7 @@ struct law_end {
 
 struct law_ack {
 	struct law_head head;
-	struct port_config config; // but for its name
+	struct port_config config; // without the name
 	struct edge_config edge_config;
 	__u64 now_ns;
 	struct granted granted;
@@ -146,20 +146,20 @@ struct law_ack {
 	__u32 lot;
 	__u32 packets;
 	__u32 floor;  // the least window of the flow
-	__u16 own;    // the window as it came
-	__u16 gso;    // as the floor was told
-	__u16 law;    // the field that the port's window gives it
-	__u16 left;   // as the program says that it left
-	__u16 wire;   // as it stands in the packet
+	__u16 own;    // the window field as it came
+	__u16 gso;    // input of the floor
+	__u16 law;    // the field under the port's window
+	__u16 left;   // the field that the program reports
+	__u16 wire;   // the field in the packet
 	__u8 syn;
 	__u8 shrink;
 	__u8 apart;   // its data takes another of the port's equal paths
 	__u8 flagged; // a switch before this one advertised
 	__u8 tells;   // it advertises
 	__u8 leaves;  // enum law_left
-	__u8 live;    // user space is there, of a SYN-ACK with count: opening
+	__u8 live;    // the lease is valid; of a SYN-ACK with count: opening
 	__u8 count;
-	__u8 called;  // window_rewrite was
+	__u8 called;  // window_rewrite was called
 	__u8 zero[5];
 };
 
@@ -170,7 +170,7 @@ struct law_order {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 12); // user space says how much
+	__uint(max_entries, 1 << 12); // user space sets the size
 } law_records SEC(".maps");
 
 struct {
@@ -205,7 +205,7 @@ static __always_inline int config_differs(const struct port_config *a, const str
 
 // ---- turns ----
 
-// Both are had before the port's lock: no call can be made under it.
+// Record and order are looked up before the lock is taken: no helper can be called under it.
 struct turn {
 	struct law_turn *record; // NULL: the ring is full
 	struct law_order *order;
@@ -226,7 +226,7 @@ static __always_inline void turn_begins(struct turn *turn, __u32 id, __u32 event
 	record->count = count;
 }
 
-// What the turn is told: the first thing under the lock.
+// Records the inputs of the turn. Call it first under the lock.
 static __always_inline void turn_hears(struct turn *turn, const struct port_config *config, const struct port *port,
 				       __u64 now, __u32 value, int live, int readable)
 {
@@ -241,7 +241,7 @@ static __always_inline void turn_hears(struct turn *turn, const struct port_conf
 	config_copy(&record->config, config);
 }
 
-// The last thing under the lock.
+// Records the result of the turn. Call it last under the lock.
 static __always_inline void turn_ends(struct turn *turn, const struct port_config *config, const struct port *port)
 {
 	struct law_turn *record = turn->record;
@@ -254,7 +254,7 @@ static __always_inline void turn_ends(struct turn *turn, const struct port_confi
 	record->head.number = number;
 	record->torn = config_differs(&record->config, config);
 	record->running = port->running;
-	// Packets write it without the lock: what the tick read shows in what it made of it.
+	// Packets write port->data_seen without the lock. The value that the tick read follows from data_ns.
 	record->data_seen = record->event == TURN_TICKED && port->data_ns == port->ticked_ns;
 	__builtin_memcpy(record->after, &port->grant_q8, sizeof(record->after));
 }
@@ -267,7 +267,7 @@ static __always_inline void turn_told(struct turn *turn)
 		law_lost(turn->order);
 }
 
-// Checked by the verifier once: it is inlined into a loop.
+// A function of its own, so that the verifier checks it once: its caller is inlined into a loop.
 __noinline int law_hears_mss(__u32 id, __u32 mss)
 {
 	struct port_config *config = bpf_map_lookup_elem(&configs, &id);
@@ -310,7 +310,7 @@ static __always_inline void count_begins(struct count_told *told, __u32 id, __u3
 	record->count = count;
 }
 
-// The last thing under the lock. flows: of the count that it changed.
+// Records the result of a count. Call it last under the lock.
 static __always_inline void count_ends(struct count_told *told, const struct port_config *config,
 				       const struct port *port, __u64 now, __u64 answer)
 {
@@ -360,7 +360,7 @@ __noinline int law_seat_taken(__u32 id, __u32 number, __u64 old, __u64 new, __u3
 	return law_counts(&record);
 }
 
-// Gives the number of the record: a global function gives 32 bits.
+// Returns the number of the record, cut to 32 bits: the verifier allows a global function no wider result.
 __noinline int law_seat_comes(__u32 id, __u64 seat)
 {
 	struct port *port = port_of(id);
@@ -423,7 +423,7 @@ __noinline int law_looks(__u32 id, __u64 now)
 // ---- acks ----
 
 struct asked {
-	struct law_ack *record; // NULL: nothing governs it, or the ring is full
+	struct law_ack *record; // NULL: no port governs the ACK, or the ring is full
 	struct law_order *order;
 };
 
@@ -439,7 +439,7 @@ static __always_inline void asked_end(struct law_end *to, const struct end *e)
 	to->flags = e->flags;
 }
 
-// What is granted is read under the lock, with its place in the order: from here to asked_grants.
+// Takes the port's lock until asked_grants: the grant is read under it, together with its number in the order.
 static __always_inline void asked_begins(struct asked *asked, __u32 id, struct port *port)
 {
 	struct law_ack *record = bpf_ringbuf_reserve(&law_records, sizeof(*record), 0);
@@ -471,8 +471,8 @@ static __always_inline void asked_grants(struct asked *asked, const struct port_
 	record->granted = *granted;
 }
 
-// The ACK, and the end that sends it, as they were before anything was decided. shift: of its windows as the program
-// takes it, which may be another than the end's.
+// Records the ACK and its end before the decision. shift: the scale that the program uses, which may differ from the
+// end's.
 static __always_inline void asked_about(struct asked *asked, const struct segment *s, const struct connection *c,
 					__u32 shift, __u64 now, int live, __u64 packets)
 {
@@ -497,7 +497,7 @@ static __always_inline void asked_about(struct asked *asked, const struct segmen
 	record->live = live;
 }
 
-// Edge mode.
+// Records the inputs of edge mode, and whether the ACK advertises.
 static __always_inline void asked_edge(struct asked *asked, const struct edge_ack *a, int tells)
 {
 	struct law_ack *record = asked->record;
@@ -536,7 +536,7 @@ static __always_inline void asked_ends(struct asked *asked, const struct segment
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
-// The acknowledgement is through, and has the field `left`. What stands in the packet is read from it.
+// Records that the ACK leaves with the field `left`, and the field that is in the packet.
 static __always_inline void asked_told(struct asked *asked, struct __sk_buff *ctx, const struct segment *s,
 				       const struct connection *c, __u16 left)
 {
@@ -550,7 +550,7 @@ static __always_inline void asked_told(struct asked *asked, struct __sk_buff *ct
 	asked_ends(asked, s, c, left, bpf_ntohs(wire), LEFT_WRITTEN);
 }
 
-// It passes as it is, or is decided about next.
+// Records that the ACK passes unchanged, or is not left to the edge (enum law_left).
 static __always_inline void asked_left(struct asked *asked, const struct segment *s, const struct connection *c, int leaves)
 {
 	if (asked->record)

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// scale: unify. Every SYN and SYN-ACK is made to announce one window scale s* (`unify_shift`), and every
-// later window is converted from its sender's own scale to s*, which is what the receiver takes it for:
+// scale: unify. Every SYN and SYN-ACK is rewritten to announce one window scale s* (`unify_shift`). Every later window is
+// converted from its sender's own scale to s*, which the receiver assumes:
 //
 //   A --- SYN scale a ---> [switch: notes a] --- SYN scale s* ---> B
 //   A --- field << a ----> [switch]          --- field' << s* ---> B
 //
 //   own      bytes of A's window: field << a
-//   field'   own >> s*, rounded down: no more is promised than A has room for
+//   field'   own >> s*, rounded down: the field never promises more room than A has
 //   law      a smaller grant is rounded up to s*, which does not exceed own rounded down
 //
-// So every switch behind the first one knows every scale without a table; there own is s*, and the
-// conversion changes nothing. A SYN's window is never scaled and not converted.
+// So every switch behind the first one knows every scale without a table: it sees s*, and its conversion changes
+// nothing. A SYN's window is never scaled and not converted.
 //
-// This cannot fail open. The ends believe what they were told for as long as the connection lives, so
-// the conversion goes on where nothing is granted (no flows counted, no heartbeat, windows let go), and
-// stopping it (Close, a change of scale, an entry that is forgotten) breaks windows of connections that
-// live. Both directions must cross the switch, each once. Windows are kept in steps of 1 << s* bytes: a
-// receiver with less room than a step reads as closed.
+// This cannot fail open: the ends use the announced scale until the connection ends. So the conversion goes on where
+// nothing is granted (no flows counted, no heartbeat, windows released). If it stops (Close, a change of scale, a lost
+// entry), it breaks the windows of open connections. Both directions must cross the switch, each once. Windows are
+// multiples of 1 << s* bytes: a receiver with less room than one step appears closed.
 //
-// A port that observes (HOLD_NONE) lets the SYNs that leave by it pass as they are. Connections whose SYN
-// it rewrote before go on.
+// A port that observes (HOLD_NONE) passes SYNs unchanged. Connections whose SYN it rewrote before are still converted.
 //
-// Connections whose SYN was not rewritten (those, older ones, signed ones, one end without the option) have
-// their own scales, as with `learn`.
+// Connections whose SYN was not rewritten keep their own scales, as with `learn`: those of observing ports, older ones,
+// signed ones, and those with one end that lacks the option.
 #ifndef WEIR_BPF_UNIFY_H
 #define WEIR_BPF_UNIFY_H
 
@@ -32,7 +30,7 @@
 #include "../lib/options.h"
 #include "../lib/rewrite.h"
 
-// Puts a shift in the place of the one at scale_at. It may stand in either half of a checksummed word.
+// Writes a shift at scale_at, which may be either byte of a 16-bit word of the checksum. Returns 0 or an error.
 static __always_inline long unify_write(struct __sk_buff *ctx, struct segment *s, __u32 scale_at, __u8 shift)
 {
 	__u32 at = scale_at & ~1u;
@@ -53,8 +51,8 @@ static __always_inline int observes(void)
 	return config && hold_of(config) == HOLD_NONE;
 }
 
-// The sender of a SYN, or of a SYN-ACK that takes up its option, announces s* from here on. If it cannot
-// be written the sender keeps its own scale, and nothing of it is converted.
+// Rewrites the scale of a SYN, or of the SYN-ACK to a rewritten SYN, to s*. If the write fails, the sender keeps its own
+// scale and its windows are not converted.
 __noinline int unify_syn(struct __sk_buff *ctx, struct segment *s, struct end *e, struct tcp_options *o)
 {
 	if (!s || !e || !o || !o->scale_at || o->is_signed || observes() || unify_write(ctx, s, o->scale_at, unify_shift))
@@ -64,7 +62,7 @@ __noinline int unify_syn(struct __sk_buff *ctx, struct segment *s, struct end *e
 	return 0;
 }
 
-// The same SYN or SYN-ACK sent again.
+// Rewrites a SYN or SYN-ACK that was sent again.
 __noinline int unify_again(struct __sk_buff *ctx, struct segment *s, struct end *e)
 {
 	struct tcp_options o = {};
@@ -77,7 +75,7 @@ __noinline int unify_again(struct __sk_buff *ctx, struct segment *s, struct end 
 	return 0;
 }
 
-// A SYN-ACK decides for both: without the option nobody scales.
+// Handles a SYN-ACK, which decides for both ends: without the option neither scales.
 __noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct end *opener, struct end *e,
 			     struct tcp_options *o)
 {
@@ -90,9 +88,9 @@ __noinline int unify_syn_ack(struct __sk_buff *ctx, struct segment *s, struct en
 	return 0;
 }
 
-// How the windows are scaled that an end sends. What the SYNs told counts before the reserved bits, which
-// anybody can set. 1 in the bits may as well be AccECN's, as nobody here saw the handshake: the scale that
-// was inferred is then 1 at most, too, if a shim wrote it.
+// Returns the scale of the windows that an end sends. A scale from the SYNs counts before the reserved bits, which anybody
+// can set. A value of 1 in the bits may also be AccECN's, because the handshake was not seen. Then the inferred scale is
+// used: it is 1 at most, too, if a shim wrote the bits.
 static __always_inline __u8 shift_of(const struct end *e, const struct segment *s)
 {
 	if (scale == SCALE_UNIFY && e->flags & END_UNIFIED)
@@ -102,7 +100,7 @@ static __always_inline __u8 shift_of(const struct end *e, const struct segment *
 	return e->shift;
 }
 
-// The field of an end's window in the unit that the other end takes it for.
+// Returns the field of an end's window in the scale that the other end assumes.
 __noinline int unify_field(const struct end *e, const struct segment *s)
 {
 	if (!e || !s)

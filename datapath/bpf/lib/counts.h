@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What every program counts of the packets that it looks at. Packets are counted as they are on the wire.
+// Counts that every program keeps of the packets that it reads. Packets count as on the wire.
 #ifndef WEIR_BPF_COUNTS_H
 #define WEIR_BPF_COUNTS_H
 
 #include "segment.h"
 
-// The packets that a buffer becomes on the wire: a GSO packet's segments.
+// Returns the number of packets on the wire: a GSO packet has several segments.
 static __always_inline __u64 packets_of(const struct __sk_buff *ctx) { return ctx->gso_segs > 1 ? ctx->gso_segs : 1; }
 
-// Counts packets without a TCP header that can be read. counters are four, in this order: other, tunnel, fragment, short.
+// Counts packets without a readable TCP header. counters has four elements: other, tunnel, fragment, short.
 static __always_inline void count_not_tcp(__u64 *counters, enum segment_kind kind, __u64 packets)
 {
 	switch (kind) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// How a program writes the ECN field of an IP header.
+// Writes the ECN field of an IP header.
 #ifndef WEIR_BPF_ECN_H
 #define WEIR_BPF_ECN_H
 
 #include "frame.h"
 
-// Rewrites the ECN field of f to CE. 0, or an error of the kernel's, the frame then being as it was.
+// Rewrites the ECN field of f to CE. Returns 0, or an error of the kernel: the frame is then unchanged.
 //
 // Checksums. Neither TCP's nor UDP's covers the ECN field, so CHECKSUM_PARTIAL needs nothing.
-// IPv4: the header checksum is updated by what the field changed (RFC 1624). The header's 16-bit
-// sum, its checksum included, is then what it was, and so is skb->csum of a CHECKSUM_COMPLETE
-// packet: the store must not touch it (flag 0).
+// IPv4: the header checksum is updated by the change of the field (RFC 1624). So the header's 16-bit sum, checksum
+// included, stays the same, and with it skb->csum of a CHECKSUM_COMPLETE packet: the store must not change it (flag 0).
 // IPv6 has no header checksum to compensate: skb->csum must follow (BPF_F_RECOMPUTE_CSUM).
-// bpf_skb_ecn_set_ce is no help: it does nothing to a cloned skb, which is what local TCP sends.
+// bpf_skb_ecn_set_ce cannot be used: it does nothing to a cloned skb, and local TCP sends clones.
 static __always_inline long ecn_set_ce(struct __sk_buff *ctx, const struct frame *f)
 {
 	int ipv4 = f->kind == FRAME_IPV4;

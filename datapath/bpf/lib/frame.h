@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Where the IP header of an Ethernet frame is and what its ECN field says, for tcx programs.
+// Finds the IP header of an Ethernet frame and reads its ECN field, for tcx programs.
 //
 //   0  destination address  6 B
 //   6  source address       6 B
-//  12  [0x8100|0x88a8, TCI] 4 B   up to two tags in the data; one more may stand in the skb's
+//  12  [0x8100|0x88a8, TCI] 4 B   up to two tags in the data; one more may be in the skb's
 //                                 metadata, where the kernel puts the outer tag it received
 //  12+ EtherType            2 B   0x0800 IPv4, 0x86dd IPv6; anything else is not IP
-//  14+ IP header
-//        IPv4: version and header length 1 B, TOS 1 B, ... checksum at 10; 20 B and options
-//        IPv6: version 4 bits, traffic class 8 bits, flow label 20 bits, ...; 40 B
+//  14+ IPv4 header         20 B   and options: version and header length 1 B, TOS 1 B, ... checksum at 10
+//  14+ IPv6 header         40 B   version 4 bits, traffic class 8 bits, flow label 20 bits, ...
 //
-// Every fragment has an ECN field of its own, so fragments are not told apart.
+// Every fragment has its own ECN field, so fragments need no special treatment.
 #ifndef WEIR_BPF_FRAME_H
 #define WEIR_BPF_FRAME_H
 
@@ -34,27 +33,27 @@ enum frame_kind {
 	FRAME_IPV4,
 	FRAME_IPV6,
 	FRAME_NOT_IP,
-	FRAME_SHORT, // says it is IP, or tagged, but ends before the header does or contradicts itself
+	FRAME_SHORT, // tagged or IP by its EtherType, but it ends before the header does or contradicts itself
 };
 
 struct frame {
 	enum frame_kind kind;
 	__u32 l3;    // offset of the IP header from skb->data
-	__u16 word;  // the header's first 16 bits, host order: they hold the ECN field of both versions
+	__u16 word;  // the header's first 16 bits, host order: they have the ECN field in both versions
 	__u8 ecn;    // the ECN field, 0..3
 };
 
-// The ECN field within the header's first 16 bits: the low bits of IPv4's second byte; of IPv6's
+// The ECN field within the header's first 16 bits: in IPv4 the low bits of the second byte, in IPv6 the low bits of the
 // traffic class, which starts half a byte earlier.
 #define FRAME_ECN_CE 3
 #define FRAME_IPV4_ECN_SHIFT 0
 #define FRAME_IPV6_ECN_SHIFT 4
 
-// Bytes of a frame that this file may look at.
+// Bytes of a frame that this file may read.
 #define FRAME_HEAD_BYTES (FRAME_ETH_BYTES + FRAME_TAGS * FRAME_TAG_BYTES + FRAME_IPV6_BYTES)
 
-// Makes the head of the frame directly accessible. It is almost always; after a pull, packet pointers
-// have to be loaded again.
+// Makes the head of the frame directly accessible. It almost always is already. After a pull, packet pointers must be
+// loaded again.
 static __always_inline void frame_make_linear(struct __sk_buff *ctx)
 {
 	__u32 bytes = ctx->len < FRAME_HEAD_BYTES ? ctx->len : FRAME_HEAD_BYTES;
@@ -68,7 +67,7 @@ static __always_inline int frame_is_tag(__be16 ethertype)
 	return ethertype == bpf_htons(FRAME_ETH_P_8021Q) || ethertype == bpf_htons(FRAME_ETH_P_8021AD);
 }
 
-// The IP header at offset l3, a constant, of a frame whose EtherType is known.
+// Reads the IP header at offset l3, a constant, of a frame whose EtherType is known.
 static __always_inline void frame_read_ip(struct __sk_buff *ctx, struct frame *f, __u8 *head, __be16 ethertype, __u32 l3)
 {
 	__u32 ipv6 = ethertype == bpf_htons(FRAME_ETH_P_IPV6);
@@ -93,15 +92,15 @@ static __always_inline void frame_read_ip(struct __sk_buff *ctx, struct frame *f
 		return;
 	f->word = bpf_ntohs(*(__be16 *)(head + l3));
 	options_end = l3 + (f->word >> 8 & 15) * 4;
-	// Options need not be in the linear part, as nothing of them is read, but must be in the frame.
+	// Options are not read, so they need not be in the linear part; but they must be in the frame.
 	if (f->word >> 12 != 4 || options_end < l3 + FRAME_IPV4_BYTES || options_end > ctx->len)
 		return;
 	f->kind = FRAME_IPV4;
 	f->ecn = f->word >> FRAME_IPV4_ECN_SHIFT & 3;
 }
 
-// Reads the headers of ctx into f. Written out for each number of tags: the verifier wants packet
-// pointers with constant offsets.
+// Reads the headers of ctx into f. The code has no loop over the tags, because the verifier requires packet pointers with
+// constant offsets.
 static __always_inline void frame_read(struct __sk_buff *ctx, struct frame *f)
 {
 	const __u32 one = FRAME_ETH_BYTES + FRAME_TAG_BYTES, two = one + FRAME_TAG_BYTES;

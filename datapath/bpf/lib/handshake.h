@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a handshake tells, read from SYN and SYN-ACK as they pass: the rules are core/handshake.h. `struct handshake` is
-// for programs that need to know no more than this of a connection.
+// Reads what SYN and SYN-ACK announce, as they pass. The rules are in core/handshake.h. `struct handshake` is for
+// programs that need no other state of a connection.
 #ifndef WEIR_BPF_HANDSHAKE_H
 #define WEIR_BPF_HANDSHAKE_H
 
 #include "../../core/handshake.h"
 #include "options.h"
 
-// Whether a segment acknowledges a SYN: `asked` is the number behind it.
+// Reports whether a segment acknowledges a SYN. asked: the sequence number behind the SYN.
 static __always_inline int handshake_answers(const struct segment *s, __u32 asked)
 {
 	return syn_acknowledged(s->ack, asked);
 }
 
-// Whether windows are scaled: both ends announced it.
+// Reports whether windows are scaled: both ends announced the option.
 static __always_inline int handshake_scales(int asked, const struct tcp_options *answer)
 {
 	return asked && answer->has_scale;
@@ -30,7 +30,7 @@ static __always_inline void syn_of(struct syn *syn, const struct segment *s, con
 	syn->side = s->side;
 }
 
-// A SYN. 0: it was sent again, and tells nothing new.
+// Records a SYN. Returns 0 if it was sent again and has nothing new.
 static __always_inline int handshake_asks(struct handshake *h, const struct segment *s, const struct tcp_options *o)
 {
 	struct syn syn = {};
@@ -39,7 +39,7 @@ static __always_inline int handshake_asks(struct handshake *h, const struct segm
 	return syn_asks(h, &syn);
 }
 
-// A SYN-ACK. 1: it answers the SYN that was noted.
+// Records a SYN-ACK. Returns 1 if it answers the recorded SYN.
 static __always_inline int handshake_answered(struct handshake *h, const struct segment *s, const struct tcp_options *o)
 {
 	struct syn syn = {};

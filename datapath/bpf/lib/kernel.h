@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The declarations that Weir's kernel programs need, and no others.
+// The declarations that Weir's kernel programs need.
 //
-// First the user ABI (contexts, return codes, flags, map types): fixed by the kernel for ever, and
-// declared here so that the objects do not depend on the kernel headers of whoever builds them.
-// Then kernel structures, of which only the fields that are read are named: the loader finds their
-// real offsets in the running kernel's BTF (CO-RE), so order and gaps mean nothing here.
+// First the user ABI (contexts, return codes, flags, map types), which the kernel never changes. It is declared here so
+// that the objects do not depend on the kernel headers of the machine that builds them.
+// Then kernel structures with the fields that the programs read. The loader finds the real offsets in the running
+// kernel's BTF (CO-RE), so order and gaps have no meaning here.
 #ifndef WEIR_BPF_KERNEL_H
 #define WEIR_BPF_KERNEL_H
 
@@ -44,7 +44,7 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 };
 
-// sk_buff.ip_summed: the device adds the checksum.
+// Value of sk_buff.ip_summed: the device adds the checksum.
 enum {
 	CHECKSUM_PARTIAL = 3,
 };
@@ -55,7 +55,7 @@ enum {
 	EEXIST = 17,
 };
 
-// What a tcx program returns. NEXT hands the packet to the next program of the chain.
+// Return values of a tcx program. NEXT passes the packet to the next program of the chain.
 enum {
 	TCX_NEXT = -1,
 	TCX_PASS = 0,
@@ -111,7 +111,7 @@ struct bpf_timer {
 	__u64 opaque[2];
 };
 
-// Context of sockops programs, as far as it is used.
+// Context of sockops programs, up to reply.
 struct bpf_sock_ops {
 	__u32 op;
 	__u32 reply;
@@ -134,8 +134,7 @@ struct gnet_stats_queue {
 	__u32 drops;
 };
 
-// Counters of 64 bits sit in a nest of one-member structures; only the outermost is named and
-// read as the 64 bits it is.
+// The kernel nests 64-bit counters in one-member structures. Only the outermost is declared, and is read as 64 bits.
 typedef struct {
 } u64_stats_t;
 

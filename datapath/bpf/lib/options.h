@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The options of a TCP segment: MSS, window scale, signatures.
+// Reads the options of a TCP segment: MSS, window scale, signatures.
 #ifndef WEIR_BPF_OPTIONS_H
 #define WEIR_BPF_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 struct tcp_options {
 	__u16 mss;      // 0: no such option
-	__u8 shift;     // of the window scale option; above 14 it is 14 (RFC 7323 2.3)
+	__u8 shift;     // of the window scale option; values above 14 become 14 (RFC 7323 2.3)
 	__u8 has_scale;
 	__u8 is_signed; // TCP-MD5 or TCP-AO (RFC 2385, RFC 5925): they sign the window
 	__u8 scale_at;  // offset of the shift from the TCP header; 0: no such option
@@ -32,7 +32,7 @@ struct option_walk {
 	struct tcp_options found;
 };
 
-// One option of the walk. 1: that was all, or the list contradicts itself.
+// Reads one option. Returns 1 at the end of the list, or if the list contradicts itself.
 static __always_inline int option_read(struct option_walk *w)
 {
 	__u32 at = w->at;
@@ -63,7 +63,7 @@ static __always_inline int option_read(struct option_walk *w)
 	return 0;
 }
 
-#define OPTIONS_A_STEP 3 // a call of the loop takes longer than an option
+#define OPTIONS_A_STEP 3 // options per call of the loop: a call takes longer than an option
 
 static long option_step(__u32 i, struct option_walk *w)
 {
@@ -73,7 +73,7 @@ static long option_step(__u32 i, struct option_walk *w)
 	return 0;
 }
 
-// Reads a segment's options. A function that the verifier checks once, on its own.
+// Reads a segment's options. A function of its own, so that the verifier checks it once.
 __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment *s, struct tcp_options *o)
 {
 	struct option_walk w = {};
@@ -87,7 +87,7 @@ __noinline int segment_read_options(struct __sk_buff *ctx, const struct segment 
 	if (bpf_skb_load_bytes(ctx, s->l4 + TCP_BYTES, w.list, bytes))
 		return 0;
 	w.bytes = bytes;
-	// 0, which the verifier does not know: else it walks the list anew from every byte that it could be at.
+	// This is 0, but the verifier does not know it. With a constant it would walk the list again from every byte.
 	w.at = s->l4 >> 16;
 	bpf_loop(TCP_OPTIONS_MAX / OPTIONS_A_STEP + 1, option_step, &w, 0);
 	*o = w.found;
@@ -104,7 +104,7 @@ __noinline int segment_options_sign(struct __sk_buff *ctx, const struct segment 
 	return o.is_signed;
 }
 
-// Whether the segment has an option that signs its header. Mostly it has no options, or the timestamps alone.
+// Reports whether the segment has an option that signs its header. Most segments have no options, or timestamps only.
 static __always_inline int segment_is_signed(struct __sk_buff *ctx, const struct segment *s)
 {
 	const __be32 timestamps = bpf_htonl(0x0101080a); // NOP NOP kind 8 length 10

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// How a program writes into a TCP header: window, reserved bits, options. Checksums follow.
+// Writes into a TCP header (window, reserved bits, options) and updates its checksum.
 #ifndef WEIR_BPF_REWRITE_H
 #define WEIR_BPF_REWRITE_H
 
@@ -10,7 +10,8 @@
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 
-// Whether the device adds the checksum: the header then holds the sum of the pseudo-header, which no write changes.
+// Reports whether the device adds the checksum. The header then has the sum of the pseudo-header, and a write does not
+// change that.
 static __always_inline int checksum_is_partial(struct __sk_buff *ctx)
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
@@ -18,12 +19,12 @@ static __always_inline int checksum_is_partial(struct __sk_buff *ctx)
 	return BPF_CORE_READ_BITFIELD(skb, ip_summed) == CHECKSUM_PARTIAL;
 }
 
-// Stores `bytes` of the TCP header, from byte `at` to the end of its checksum, which follows the words that changed. One
-// helper takes half the time of bpf_l4_csum_replace and a store. 0, or an error of the kernel's (no memory), the packet
-// then being as it was.
+// Stores `bytes` of the TCP header, from byte `at` to the end of its checksum, which is next to the changed words. One call
+// takes half the time of bpf_l4_csum_replace and a store. Returns 0, or an error of the kernel (no memory): the packet is
+// then unchanged.
 //
-// A checksum that is partial is not stored. skb->csum of a CHECKSUM_COMPLETE packet stays: words and checksum change the
-// packet's sum to and fro, so the store recomputes nothing (flag 0).
+// A partial checksum is not stored. skb->csum of a CHECKSUM_COMPLETE packet stays the same, because words and checksum
+// change by opposite amounts. So the store recomputes nothing (flag 0).
 static __always_inline long tcp_store(struct __sk_buff *ctx, const struct segment *s, __u32 at, const void *words,
 				      __u32 bytes)
 {
@@ -41,7 +42,7 @@ static __always_inline long window_write(struct __sk_buff *ctx, const struct seg
 	return tcp_store(ctx, s, TCP_WINDOW, words, sizeof(words));
 }
 
-// Replaces reserved bits, which stand in one word with data offset and flags, and window.
+// Replaces the window and the reserved bits, which share a 16-bit word with data offset and flags.
 static __always_inline long reserved_window_write(struct __sk_buff *ctx, const struct segment *s, __u8 reserved,
 						  __u16 field)
 {
@@ -59,9 +60,9 @@ static __always_inline long reserved_write(struct __sk_buff *ctx, const struct s
 	return reserved_window_write(ctx, s, reserved, s->window);
 }
 
-// Replaces two bytes of the options, `at` bytes from the start of the TCP header, and updates the checksum, also in s: the
-// window may be written next. `at` is even; old and new are as on the wire. 0, or an error of the kernel's, the packet then
-// being as it was.
+// Replaces two bytes of the options, `at` bytes from the start of the TCP header, and updates the checksum. It updates
+// s->check, too, because the window may be written next. `at` is even; old and new are in wire order. Returns 0, or an
+// error of the kernel: the packet is then unchanged.
 static __always_inline long option_write(struct __sk_buff *ctx, struct segment *s, __u32 at, __be16 old, __be16 new)
 {
 	long err = bpf_l4_csum_replace(ctx, s->l4 + TCP_CHECK, old, new, sizeof(new));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The TCP segment in an Ethernet frame, for tcx programs.
+// Reads the TCP segment in an Ethernet frame, for tcx programs.
 //
 //   0  Ethernet, 14 B; up to two VLAN tags of 4 B in the data, and one in the skb's metadata, where
 //      the kernel puts the outer tag that it received
@@ -10,9 +10,9 @@
 //            13 flags: CWR ECE URG ACK PSH RST SYN FIN
 //            14 window 2 B  16 checksum 2 B   18 urgent 2 B    20 options
 //
-// What signs the window is not TCP to us: IPsec AH passes as a tunnel does. Fragments pass too: only
-// the first has a TCP header. Lengths come from the IP header (a frame may be padded), except where a
-// GSO packet is too long for it.
+// IPsec AH signs the window, so it counts as a tunnel and not as TCP. Fragments are not read: only the first has a TCP
+// header. Lengths come from the IP header, because a frame may be padded. If a GSO packet is too long for the IP length
+// field, its length is the frame's.
 #ifndef WEIR_BPF_SEGMENT_H
 #define WEIR_BPF_SEGMENT_H
 
@@ -34,16 +34,16 @@ enum {
 
 #define TCP_AE 0x01 // in the reserved bits
 
-// The ends of a connection, sorted, so that either direction gives the same. IPv4 addresses stand as ::ffff:a.b.c.d. The
-// VLAN is part of it: tenants' addresses may overlap.
+// The ends of a connection, sorted, so that both directions have the same value. IPv4 addresses are stored as
+// ::ffff:a.b.c.d. The VLAN tags are part of it, because addresses of tenants may overlap.
 struct flow_ends {
 	__u32 address[2][4]; // as on the wire
 	__be16 port[2];
 	__u32 vlans; // tags from the outer to the inner, 12 bits each; 0: none
 };
 
-// The same in 16 bytes, for tables: a lookup takes half the time that it takes with all 40. IPv4: all of it. IPv6: a digest
-// under a key that no sender knows (segment_digest).
+// The ends in 16 bytes, as key of tables: a lookup takes half the time of one with all 40. IPv4: the ends themselves.
+// IPv6: a digest under a key that no sender knows (segment_digest).
 struct flow_key {
 	__u64 word[2];
 };
@@ -54,23 +54,23 @@ struct segment {
 	__u32 vlans;   // as in flow_ends
 	__u32 l3;      // offset of the IP header from skb->data
 	__u32 l4;      // offset of the TCP header from skb->data
-	__u32 payload; // bytes; a GSO packet's altogether
+	__u32 payload; // bytes; of a GSO packet: of all its segments
 	__u32 seq;
 	__u32 ack;
-	__u16 window;  // the field, host order
+	__u16 window;  // the window field, host order
 	__sum16 check; // as on the wire
 	__u8 header;   // bytes, options included
 	__u8 reserved; // the 4 bits
 	__u8 flags;
 	__u8 side;     // which end of the key sent it: 0 or 1
 	__u8 is_ipv6;
-	__u8 is_signed; // set by signed.h: its signature counts
+	__u8 is_signed; // 1: its signature counts (set by signed.h)
 };
 
 enum segment_kind {
 	SEGMENT_TCP,
 	SEGMENT_OTHER,    // not IP, or IP without TCP
-	SEGMENT_TUNNEL,   // encapsulated or encrypted or signed, also over UDP: what is inside is out of reach
+	SEGMENT_TUNNEL,   // encapsulated, encrypted or signed, also over UDP: the inner packet is out of reach
 	SEGMENT_FRAGMENT,
 	SEGMENT_SHORT,    // ended before its headers did, or they contradict themselves
 };
@@ -92,12 +92,12 @@ enum {
 #define SEGMENT_EXTENSIONS_MAX 6
 #define SEGMENT_PULL_BYTES 128
 
-// UDP to or from these ports is taken for a tunnel.
+// Reports whether UDP to or from this port counts as a tunnel.
 static __always_inline int is_tunnel_port(__be16 port)
 {
 	switch (port) {
 	case bpf_htons(4789):  // VXLAN (RFC 7348)
-	case bpf_htons(8472):  // the same, where Linux had it first
+	case bpf_htons(8472):  // VXLAN, Linux's older default
 	case bpf_htons(6081):  // Geneve (RFC 8926)
 	case bpf_htons(4500):  // ESP through NATs (RFC 3948)
 	case bpf_htons(51820): // WireGuard
@@ -108,8 +108,9 @@ static __always_inline int is_tunnel_port(__be16 port)
 
 #define SEGMENT_DIRECT_MAX 256 // headers that begin further in are read by the helper
 
-// Reads n words of the packet, at the offset `at`. They are mostly directly accessible: a helper takes longer than the
-// rest of the parser. Words, because the compiler copies bytes one by one. 0: the packet has them.
+// Reads n words of 32 bits of the packet, at the offset `at`. Returns 0, or an error if the packet is too short. Usually
+// they are directly accessible, because a helper takes longer than the rest of the parser. It copies words, because the
+// compiler would copy an array of bytes one by one.
 static __always_inline long segment_words(struct __sk_buff *ctx, __u32 at, __u32 *word, __u32 n)
 {
 	__u8 *head = (__u8 *)(long)ctx->data;
@@ -139,7 +140,7 @@ static __always_inline enum segment_kind segment_not_tcp(struct __sk_buff *ctx, 
 	return SEGMENT_OTHER;
 }
 
-// Reads the TCP header at l4 and puts the ends in order. end is the offset behind the IP packet.
+// Reads the TCP header at l4. end: the offset behind the IP packet.
 static __always_inline enum segment_kind segment_read_tcp(struct __sk_buff *ctx, struct segment *s, __u32 l4, __u32 end)
 {
 	__u32 word[TCP_BYTES / 4];
@@ -193,7 +194,7 @@ static __always_inline enum segment_kind segment_read_ipv4(struct __sk_buff *ctx
 	return kind;
 }
 
-// Whether the sender of an IPv6 segment is end 1.
+// Reports whether the sender of an IPv6 segment is end 1.
 static __always_inline int segment_side(const __u32 *from, const __u32 *to, __u32 ports)
 {
 	for (int i = 0; i < 4; i++)
@@ -204,14 +205,14 @@ static __always_inline int segment_side(const __u32 *from, const __u32 *to, __u3
 
 #define DIGEST_WORDS 10
 
-// Of segment_digest: random, and the same for all programs that share a table. User space sets it.
+// The key of segment_digest: random, and the same for all programs that share a table. User space sets it.
 const volatile __u32 flow_digest_key[2 * DIGEST_WORDS] = {
 	0x243f6a89, 0x85a308d3, 0x13198a2f, 0x03707345, 0xa4093823, 0x299f31d1, 0x082efa99, 0xec4e6c89, 0x452821e7, 0x38d01377,
 	0xbe5466cf, 0x34e90c6d, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917, 0x9216d5d9, 0x8979fb1b, 0xd1310ba7, 0x98dfb5ad,
 };
 
-// Two words of NH (Black et al., UMAC, 1999) over the ends: two connections have the same with a chance of 2^-64, whatever
-// their ends are, as long as nobody knows the key.
+// Calculates the digest: two words of NH (Black et al., UMAC, 1999) over the ends. Any two connections have the same
+// digest with a probability of 2^-64, as long as the key is secret.
 static __always_inline void segment_digest(struct flow_key *key, const __u32 *first, const __u32 *second, __u32 ports,
 					   __u32 vlans)
 {
@@ -223,7 +224,7 @@ static __always_inline void segment_digest(struct flow_key *key, const __u32 *fi
 			       (__u64)(ports + k[8]) * (vlans + k[9]);
 }
 
-// A function that the verifier checks once, on its own: its stack is not its caller's.
+// A function of its own, so that the verifier checks it once, and it has its own stack.
 __noinline int segment_read_ipv6(struct __sk_buff *ctx, struct segment *s, __u32 l3)
 {
 	__u8 *ip;
@@ -286,7 +287,7 @@ static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, str
 	__be16 ethertype;
 	__u8 *head, *end;
 
-	// The headers are directly accessible almost always. 54 bytes are the most common ones.
+	// The headers are almost always directly accessible. 54 bytes cover the most common ones.
 	if ((void *)(long)ctx->data + FRAME_ETH_BYTES + FRAME_IPV4_BYTES + TCP_BYTES > (void *)(long)ctx->data_end)
 		bpf_skb_pull_data(ctx, bytes);
 	head = (__u8 *)(long)ctx->data;
@@ -310,7 +311,8 @@ static __always_inline enum segment_kind segment_read(struct __sk_buff *ctx, str
 	return segment_read_ip(ctx, s, head, *(__be16 *)(head + two - 2), two);
 }
 
-// Reads the ends in full, for what is seldom: they are not kept from the first reading. 0: the packet does not have them.
+// Reads the ends in full. Only rare paths need them, so segment_read does not keep them. Returns 0 if the packet is too
+// short.
 static __always_inline int segment_ends_read(struct __sk_buff *ctx, const struct segment *s, struct flow_ends *ends)
 {
 	__u32 address[2][4] = {}, ipv4[2], side = s->side & 1;
@@ -335,13 +337,13 @@ static __always_inline int segment_ends_read(struct __sk_buff *ctx, const struct
 	return 1;
 }
 
-// The same, checked by the verifier once.
+// Calls segment_ends_read. A function of its own, so that the verifier checks it once.
 __noinline int segment_ends(struct __sk_buff *ctx, const struct segment *s, struct flow_ends *ends)
 {
 	return s && ends ? segment_ends_read(ctx, s, ends) : 0;
 }
 
-// Whether a SYN-ACK agrees to AccECN: these answers nothing else gives (RFC 9768, table 2).
+// Reports whether a SYN-ACK agrees to AccECN: only AccECN uses these values (RFC 9768, table 2).
 static __always_inline int segment_answers_accecn(const struct segment *s)
 {
 	__u32 bits = (s->reserved & TCP_AE) << 2 | !!(s->flags & TCP_CWR) << 1 | !!(s->flags & TCP_ECE);

@@ -2,14 +2,13 @@
 //
 // The laws `ecn` and `red` on a port: a tcx egress program around core/mark.h.
 //
-// One instance of the program runs on each port. Its port is a constant of the instance, an index
-// that user space assigns into the two array maps, and not (netns cookie, ifindex): an array access
-// with a constant index is a few inlined instructions where a hash lookup costs about 28 ns per
-// packet, an ifindex alone collides across namespaces, and an upgrade replaces the program of a
-// link by one with the same index.
+// One instance of the program runs on each port. Its port is a constant of the instance: an index into the two array
+// maps, which user space assigns. The key is not (netns cookie, ifindex), for three reasons. An array access with a
+// constant index is a few inlined instructions; a hash lookup costs about 28 ns per packet. An ifindex alone collides
+// across namespaces. An upgrade replaces the program of a link by one with the same index.
 //
-// The backlog is that of the device the packet leaves by. Only what has a queue discipline that
-// keeps its own backlog (tbf, htb, bfifo, ...) can be marked by it: user space refuses the others.
+// The backlog is that of the device by which the packet leaves. The device needs a queue discipline that keeps its own
+// backlog (tbf, htb, bfifo, ...): user space refuses others.
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include "../../core/mark.h"
@@ -28,18 +27,18 @@ struct {
 	__type(value, struct mark_config);
 } configs SEC(".maps");
 
-// Packets as they are on the wire: a GSO packet counts its segments.
+// Counts of packets as on the wire: a GSO packet counts as its segments.
 struct port_stats {
-	__u64 seen;            // all; the sum of those below
+	__u64 seen;            // all: the sum of those below
 	__u64 pass_under;      // queue at or under the threshold
 	__u64 pass_ce;         // over it, CE already
-	__u64 pass_not_ect;    // over it, Not-ECT, spared
+	__u64 pass_not_ect;    // over it, Not-ECT, passed
 	__u64 marked;          // ECT became CE
 	__u64 drop_law;        // over it, action drop
-	__u64 drop_not_ect;    // over it, Not-ECT, not spared
+	__u64 drop_not_ect;    // over it, Not-ECT, dropped
 	__u64 pass_not_ip;     // neither IPv4 nor IPv6
 	__u64 pass_short;      // ended before its headers did
-	__u64 pass_unwritable; // should be marked, and the kernel could not (no memory)
+	__u64 pass_unwritable; // not marked: the kernel had no memory to make it writable
 };
 
 struct {
@@ -54,8 +53,8 @@ const volatile __u32 port_id = 0;
 #ifndef MARK_BACKLOG
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 
-// Bytes in the queue of the device that ctx leaves by, ctx itself not included. Read without the
-// queue's lock: a 32-bit load of what the kernel writes whole.
+// Returns the bytes in the queue of the device that ctx leaves by, without ctx itself. It takes no lock: the kernel writes
+// the 32 bits in one store.
 static __always_inline __u32 mark_backlog_bytes(struct __sk_buff *ctx)
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);

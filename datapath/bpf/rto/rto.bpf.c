@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Sets the initial retransmission timeout of the guests' TCP, which has no sysctl: a sockops program
-// of a cgroup answers the question for it, by the network namespace of the socket.
+// Sets the initial retransmission timeout of the guests' TCP, for which Linux has no sysctl. The kernel asks this sockops
+// program of a cgroup for it. The program answers by the network namespace of the socket.
 #include "../lib/kernel.h"
 #include <bpf/bpf_helpers.h>
 
 char _license[] SEC("license") = WEIR_LICENSE;
 
-// Answers are in jiffies, so user space must know how long one is. The loader fills this in.
+// The answer is in jiffies; this is their number per second. The loader fills it in.
 extern __u32 CONFIG_HZ __kconfig;
 
 struct {
@@ -26,7 +26,7 @@ int weir_initial_rto(struct bpf_sock_ops *ctx)
 		return 1;
 	cookie = bpf_get_netns_cookie(ctx);
 	rto_ns = bpf_map_lookup_elem(&initial_rtos, &cookie);
-	// Without an answer of 1 or more the kernel takes its own second.
+	// Without an answer of 1 or more the kernel uses its default of 1 s.
 	if (!rto_ns)
 		return 1;
 	jiffies = (*rto_ns * CONFIG_HZ + 999999999) / 1000000000;

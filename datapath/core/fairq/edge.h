@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Edge mode (docs/fairq.md): a switch of the core advertises a flow's window on some of its ACKs only, and the edge next
-// to the flow's sender writes it into all of them. Here are the decisions of both: which ACKs advertise, and what.
+// Edge mode (docs/fairq.md): a switch of the core advertises a flow's window on some ACKs only, and the edge next to the
+// flow's sender writes it into all of them. This file has the decisions of both: which ACKs advertise, and which window.
 //
 // At a switch, for each ACK:
-//   grant < own window     advertised once an interval, and at once when the grant has moved by more than change/256 of
-//                          what was advertised: a shrinking share reaches its sender in time
-//   grant >= own window    nothing to hold. The edge still remembers the last window: the own one is advertised while
-//                          that is larger, until the edge's memory has run out (lease)
-//   an ACK is flagged      a switch before this one advertised. It is lowered to this one's grant if need be, and noted:
-//                          what this switch advertises is never above what the other did. An ACK crosses the switches
-//                          in one order, so the last of them knows the least window
+//   grant < own window     it advertises once an interval, and at once if the grant has changed by more than change/256
+//                          of the advertised window: so a smaller share reaches the sender in time
+//   grant >= own window    no limit is needed. The edge still applies the last window. So the own window is advertised
+//                          while it is larger than that, until the lease at the edge has expired
+//   an ACK is flagged      a switch before this one advertised. This switch lowers the window to its own grant if that
+//                          is smaller. It records the other window, and never advertises more. An ACK passes the
+//                          switches in one order, so the last of them advertises the smallest window
 //
 // At the edge, for each ACK towards the sender of data:
-//   flagged                its window is remembered. A receiver that is full (field 0) says nothing of the network
-//   not flagged            held to what is remembered, until `lease` after the last flagged one: then ACKs pass as they
-//                          are, for whoever advertised windows is gone
-// SYNs tell the edge how windows are scaled. Of a connection whose handshake it did not see, windows are compared as they
-// stand in the header; a right edge cannot be kept then, so with shrink: avoid it is left alone.
+//   flagged                its window is recorded, unless it is 0: that is a full receiver, and no limit of the network
+//   not flagged            limited to the recorded window, until `lease` after the last flagged ACK. Then ACKs pass
+//                          unchanged: the switch that advertised is gone
+// The edge reads window scales from SYNs. If it did not see the handshake, it compares windows as the header has them. A
+// right edge cannot be kept then: with shrink: avoid such ACKs pass unchanged.
 //
 // Numeric specification
-//   windows         bytes as the ACK's sender scales them, u32, below WINDOW_EDGE_MAX = 2^30, which is no limit.
-//   clock           u32 units of 2^EDGE_CLOCK_LOG2_NS = 1.05 ms, compared modulo 2^32.
-//   interval        1 or more units; lease: above it; change: of 256.
+//   windows         bytes, scaled by the ACK's sender, u32, below WINDOW_EDGE_MAX = 2^30, which means no limit.
+//   clock           u32, units of 2^EDGE_CLOCK_LOG2_NS ns = 1.05 ms, compared modulo 2^32.
+//   interval, lease units of the clock; interval at least 1, lease above it. change: in 256ths.
 #ifndef WEIR_CORE_EDGE_H
 #define WEIR_CORE_EDGE_H
 
@@ -35,19 +35,19 @@
 // ---- at a switch ----
 
 struct edge_config {
-	weir_u32 interval; // of the clock; 0: full mode, every ACK is rewritten
-	weir_u32 lease;    // how long the edge remembers
-	weir_u32 change;   // of 256
+	weir_u32 interval; // units of the clock; 0: full mode, every ACK is rewritten
+	weir_u32 lease;    // units of the clock: how long an advertised window is valid at the edge
+	weir_u32 change;   // in 256ths
 	weir_u32 zero;
 };
 
-// The field of an ACK that the switches before this one leave to it.
+// Returns the field of an ACK within the window that a switch before this one advertised.
 WEIR_INLINE weir_u16 edge_field(const struct edge_config *config, const struct end *e, weir_u16 field, weir_u32 now)
 {
 	return e->upstream && now - e->upstream_at < config->lease && e->upstream < field ? e->upstream : field;
 }
 
-// Bytes that a grant stands for; a grant of 0 is no limit.
+// Returns a grant in bytes; a grant of 0 is no limit.
 WEIR_INLINE weir_u32 edge_bytes(weir_u64 grant_q8)
 {
 	weir_u64 bytes = grant_q8 >> 8;
@@ -64,14 +64,14 @@ WEIR_INLINE int edge_moved(const struct edge_config *config, weir_u32 told, weir
 
 // An ACK at a switch.
 struct edge_ack {
-	weir_u64 grant_q8; // what it is held to; 0: nothing
-	weir_u32 now;      // of the clock
+	weir_u64 grant_q8; // the window that limits it; 0: none
+	weir_u32 now;      // units of the clock
 	weir_u16 field;    // as it came
 	weir_u8 shift;     // of its sender
 	weir_u8 flagged;   // 1: a switch before this one advertised
 };
 
-// Whether an ACK of this end is to advertise.
+// Reports whether an ACK of this end must advertise.
 WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *e, const struct edge_ack *a)
 {
 	weir_u32 grant = edge_bytes(a->grant_q8), past = a->now - e->edge_told_at;
@@ -86,7 +86,7 @@ WEIR_INLINE int edge_is_due(const struct edge_config *config, const struct end *
 	return own > e->edge_told && (past >= config->interval || edge_moved(config, e->edge_told, own));
 }
 
-// Event: the ACK advertises. field: what the law makes of its window. Gives the field that is advertised.
+// Event: the ACK advertises. field: its window under the law's limit. Returns the field that is advertised.
 WEIR_INLINE weir_u16 edge_tells(const struct edge_config *config, struct end *e, const struct edge_ack *a,
 				weir_u16 field)
 {
@@ -98,12 +98,13 @@ WEIR_INLINE weir_u16 edge_tells(const struct edge_config *config, struct end *e,
 	}
 	field = edge_field(config, e, field, a->now);
 	told = (weir_u32)field << window_shift(a->shift, 0);
-	e->edge_told = told > grant ? grant : told; // the floor, or rounding, is above the grant: the next is compared with that
+	// Floor or rounding may exceed the grant. The next grant is compared with this one, and not with the field.
+	e->edge_told = told > grant ? grant : told;
 	e->edge_told_at = a->now;
 	return field;
 }
 
-// The window that an ACK has behind the edge to which it is left, in bytes.
+// Returns the window of an ACK that is left to the edge, as the edge will write it, in bytes.
 WEIR_INLINE weir_u32 edge_left(const struct end *e, weir_u16 field, weir_u8 shift)
 {
 	weir_u32 own = (weir_u32)field << window_shift(shift, 0);
@@ -113,17 +114,17 @@ WEIR_INLINE weir_u32 edge_left(const struct end *e, weir_u16 field, weir_u8 shif
 
 // ---- at the edge ----
 
-// What the handshake told.
+// The handshake of a connection, as the edge saw it.
 struct edge_handshake {
 	struct handshake told;
-	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is told
+	struct window_edge edge[2]; // shrink: avoid: granted by each side's ACKs while nothing is advertised
 };
 
-// What was told of one direction.
+// The advertised window of one direction.
 struct edge_window {
 	struct window_edge edge; // granted by the ACKs that left
-	weir_u32 told_at;        // of the clock
-	weir_u16 field;          // 0: nothing was told yet
+	weir_u32 told_at;        // when it was advertised, units of the clock
+	weir_u16 field;          // 0: nothing was advertised yet
 	weir_u8 shift;
 	weir_u8 known;           // 1: the handshake was seen: shift and mss are valid
 	weir_u16 mss;            // of the side that sends the ACKs; 0: no such option
@@ -131,21 +132,21 @@ struct edge_window {
 };
 
 struct edge_rules {
-	weir_u32 lease;       // of the clock
-	weir_u32 floor_bytes; // of every flow's window; 0: its own MSS
-	weir_u32 mss_max;     // of the port: MTU - 40
+	weir_u32 lease;       // units of the clock
+	weir_u32 floor_bytes; // least window of every flow; 0: from its own MSS
+	weir_u32 mss_max;     // bytes: the port's MTU - 40
 	weir_u32 shrink;      // enum window_shrink
 };
 
-// Event: a SYN-ACK passes that answers the SYN. Its window is granted; what was told before was told of another
-// connection.
+// Event: a SYN-ACK that answers the SYN passes. Its window is granted. Edges recorded before belong to an older
+// connection, and are cleared.
 WEIR_INLINE void edge_begins(struct edge_handshake *h, weir_u8 side, weir_u32 ack, weir_u16 field)
 {
 	h->edge[0].known = h->edge[1].known = 0;
 	window_granted(&h->edge[side & 1], ack, field);
 }
 
-// Event: a flow is advertised for the first time, of which this side sends the ACKs. h: 0, or what its handshake told.
+// Event: the first window is advertised for a flow whose ACKs this side sends. h: its handshake; 0: not seen.
 WEIR_INLINE void edge_enters(struct edge_window *w, const struct edge_handshake *h, weir_u8 side)
 {
 	if (!h || !(h->told.flags & HANDSHAKE_KNOWN))
@@ -156,7 +157,7 @@ WEIR_INLINE void edge_enters(struct edge_window *w, const struct edge_handshake 
 	w->edge = h->edge[side & 1];
 }
 
-// The least window of a flow: in bytes, or of one whose scale is not known, as a field.
+// Returns the least window of a flow in bytes; if its scale is not known: 1, as a field.
 WEIR_INLINE weir_u32 edge_floor(const struct edge_rules *rules, const struct edge_window *w)
 {
 	if (!w->known)
@@ -166,7 +167,7 @@ WEIR_INLINE weir_u32 edge_floor(const struct edge_rules *rules, const struct edg
 	return window_floor(w->mss < rules->mss_max ? w->mss : rules->mss_max, 0);
 }
 
-// The field that an ACK leaves with: held to what is remembered.
+// Returns the field that an ACK leaves with: limited to the recorded window.
 WEIR_INLINE weir_u16 edge_holds(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field,
 				int flagged)
 {
@@ -176,7 +177,7 @@ WEIR_INLINE weir_u16 edge_holds(const struct edge_rules *rules, struct edge_wind
 		return field;
 	a.floor_bytes = edge_floor(rules, w);
 	a.window_q8 = ((weir_u64)w->field << window_shift(w->shift, 0)) << 8;
-	// What a flagged ACK's sender announced is lost. It announced more before, if more was granted.
+	// The own window of a flagged ACK was overwritten. Its sender announced at least what the right edge grants.
 	if (flagged && rules->shrink == WINDOW_SHRINK_AVOID && w->edge.known)
 		a.field = WINDOW_FIELD_MAX;
 	else if (flagged)
@@ -184,7 +185,7 @@ WEIR_INLINE weir_u16 edge_holds(const struct edge_rules *rules, struct edge_wind
 	return window_rewrite(&a, &w->edge);
 }
 
-// Event: a flagged ACK passes. Gives the field that it leaves with.
+// Event: a flagged ACK passes. Returns the field that it leaves with.
 WEIR_INLINE weir_u16 edge_hears(const struct edge_rules *rules, struct edge_window *w, weir_u32 ack, weir_u16 field,
 				weir_u32 now)
 {
@@ -195,13 +196,14 @@ WEIR_INLINE weir_u16 edge_hears(const struct edge_rules *rules, struct edge_wind
 	return edge_holds(rules, w, ack, field, 1);
 }
 
-// Whether a window is remembered.
+// Reports whether a window is recorded and its lease is valid.
 WEIR_INLINE int edge_remembers(const struct edge_rules *rules, const struct edge_window *w, weir_u32 now)
 {
 	return w->field && now - w->told_at < rules->lease;
 }
 
-// Event: an ACK of which nothing is remembered passes as it came. It grants all the same (shrink: avoid).
+// Event: an ACK passes unchanged, because no window is recorded for it. Records the right edge that it grants (shrink:
+// avoid).
 WEIR_INLINE void edge_passes(struct window_edge *edge, weir_u8 shift, weir_u32 ack, weir_u16 field)
 {
 	window_granted(edge, ack, (weir_u32)field << window_shift(shift, 0));

@@ -5,41 +5,41 @@
 //
 // Numeric specification
 //   bytes, ns      u32 whole, or _q8: u64 with 8 fraction bits.
-//   aggregate_q8   beta * Rwnd, the windows of all flows together. Alg. 1 keeps Rwnd and scales it by
-//                  beta/(beta+1) when a flow comes and back when it goes; both leave beta * Rwnd
-//                  alone, and so does gamma/beta: added to Rwnd it is gamma added to the aggregate.
-//                  So the aggregate is what is kept: a flow that comes and goes rounds nothing.
-//   window_q8      Rwnd: aggregate_q8 / flows, towards 0, within [floor, cap]. What packets read.
-//   rest, rest_ns  what divisions left over, carried on. The aggregate is exactly
+//   aggregate_q8   beta * Rwnd: the sum of the windows of all flows. Alg. 1 keeps Rwnd, and scales it
+//                  by beta/(beta+1) when a flow begins and back when it ends. Both leave beta * Rwnd
+//                  unchanged. gamma/beta added to Rwnd is gamma added to the aggregate. So the state
+//                  is the aggregate: a flow that begins and ends causes no rounding.
+//   window_q8      Rwnd: aggregate_q8 / flows, towards 0, within [floor, cap]. Packets read it.
+//   rest, rest_ns  remainders of the divisions, kept for the next one. The aggregate is exactly
 //                    (aggregate_q8 + (rest + rest_ns / period_ns) / divisor) / 256 bytes
 //                  with divisor = target_bytes (gain paper) or 1 (gain ovs), 0 <= rest < divisor,
-//                  0 <= rest_ns < period_ns. Nothing is rounded but window_q8, once, downwards:
-//                  its error is in (-1/256, 0] byte after any number of events.
-//   under_byte_ns, gamma, not yet divided, as its two unsigned sides: the integrals over time of
+//                  0 <= rest_ns < period_ns. Only window_q8 is rounded: once, downwards. Its error
+//                  is in (-1/256, 0] byte after any number of events.
+//   under_byte_ns, gamma before its division, as two unsigned parts: the integrals over time of
 //   over_byte_ns   (target - backlog) and (backlog - target) where positive, since the last update.
 //
-//   A sample stands for the time since the sample before it, so a late or irregular timer changes
-//   nothing on average. With kappa = 1 - Q/target an update adds to the aggregate
+//   A sample stands for the time since the sample before it, so a late or irregular timer does not
+//   change the average. With kappa = 1 - Q/target an update adds to the aggregate
 //       gain paper   MSS/period * integral of kappa dt    = MSS * mean(kappa), if in time
 //       gain ovs     1/period * integral of (target-Q) dt = mean(target - Q), if in time
-//   and is due when elapsed_ns >= period_ns; elapsed_ns keeps what is beyond it (FQ-10: not M+1). A
-//   step of slow start is added for each period_ns that elapsed.
+//   and is due when elapsed_ns >= period_ns; elapsed_ns keeps the excess (FQ-10: not M+1). A step of
+//   slow start is added for each period_ns that elapsed.
 //
 // Saturation
-//   backlog        at buffer_bytes, if that is not 0: more cannot wait. kappa is in [1 - 1/alpha, 1].
-//   time           a gap counts for at most one period, or 2T where that is longer (M = 1): one
-//                  reading says little about hours (suspended machine, stopped timer). A clock
-//                  behind the last sample counts 0, and is believed when behind by over a period.
-//   flows          0 .. FAIRQ_FLOWS_MAX. (The world's flow table ends before that.)
-//   period_ns      1 .. FAIRQ_PERIOD_NS_MAX; target_bytes 1 .. 2^32-1: outside, the nearest.
+//   backlog        at buffer_bytes, if that is not 0: no more can wait. kappa is in [1 - 1/alpha, 1].
+//   time           a gap counts for at most one period, or for 2T if that is longer (M = 1): one
+//                  reading does not represent hours (suspended machine, stopped timer). A clock
+//                  behind the last sample counts 0; if it is behind by over a period, it is adopted.
+//   flows          0 .. FAIRQ_FLOWS_MAX. (The world's flow table is smaller.)
+//   period_ns      1 .. FAIRQ_PERIOD_NS_MAX; target_bytes 1 .. 2^32-1: values outside become the nearest.
 //   cap_bytes      FAIRQ_WINDOW_MAX when 0 or above that; at least the floor.
-//   floor_bytes    the largest MSS seen when 0. A window under the MSS starves Linux (FQ-12).
-//   aggregate      clamped to flows * [floor, cap] at each update, and only there: flows that come
-//                  and go between two updates change nothing for the others. Its rest is then 0.
+//   floor_bytes    the largest MSS seen when 0. A window below the MSS starves Linux (FQ-12).
+//   aggregate      clamped to flows * [floor, cap] at each update, and only there: flows that begin
+//                  and end between two updates change nothing for the others. Its rest is then 0.
 //
-// Bounds (no product wraps): at an update elapsed < 3 * period <= 3 * 2^30, so a side is below
-// 2^32 * 3 * 2^30 < 2^64. factor = 256 * MSS < 2^24; factor * (side / period) < 2^24 * 2^32 * 3 < 2^58;
-// factor * (side % period) < 2^54. aggregate <= 2^30 * 2^8 * 2^20 = 2^58 plus one such step.
+// Bounds (no product wraps): at an update elapsed < 3 * period <= 3 * 2^30, so a part is below
+// 2^32 * 3 * 2^30 < 2^64. factor = 256 * MSS < 2^24; factor * (part / period) < 2^24 * 2^32 * 3 < 2^58;
+// factor * (part % period) < 2^54. aggregate <= 2^30 * 2^8 * 2^20 = 2^58 plus one such step.
 #ifndef WEIR_CORE_FAIRQ_H
 #define WEIR_CORE_FAIRQ_H
 
@@ -58,10 +58,10 @@ enum fairq_gain {
 	FAIRQ_GAIN_OVS = 1,   // mean(target - Q): target/MSS times as much
 };
 
-// FQ-11: 2 MSS at each update until the queue first reaches its target: added to what?
-// Default: all flows together, as the authors' code has it. It is then twice the largest step of
-// gain paper, for any number of flows; as printed, 34 flows step by more than the 66 packets that
-// an 83-packet buffer has above its target, before the queue can say anything.
+// FQ-11: slow start adds 2 MSS at each update until the queue first reaches its target. The enumeration selects to what
+// it is added. The default is the sum of all windows, as in the authors' code: twice the largest step of gain paper, for
+// any number of flows. As printed, it is added to each window. An 83-packet buffer has 66 packets above its target, and
+// 34 flows then add more than that in one step, before the queue shows it.
 enum fairq_slow_start {
 	FAIRQ_SLOW_START_AGGREGATE = 0,
 	FAIRQ_SLOW_START_PER_FLOW = 1, // as printed
@@ -70,12 +70,12 @@ enum fairq_slow_start {
 
 enum fairq_variant {
 	FAIRQ_VARIANT_ALG1 = 0,
-	// Q is the mean of the last 32 samples (zeros at first, as a register after reset), rounded
-	// down; a change of the count begins again at Rwnd = target/flows; no slow start.
+	// Q is the mean of the last 32 samples, rounded down (zeros at first, like a register after reset). A change of the
+	// number of flows restarts at Rwnd = target/flows. No slow start.
 	FAIRQ_VARIANT_FAIRSWITCH = 1,
 };
 
-// What user space tells a queue. A value outside an enumeration acts as its 0.
+// The configuration of a queue, written by user space. A value outside an enumeration acts as its 0.
 struct fairq_config {
 	weir_u32 target_bytes; // alpha * B
 	weir_u32 buffer_bytes; // B; 0: unknown
@@ -83,30 +83,30 @@ struct fairq_config {
 	weir_u32 period_ns;    // M * T: time between updates
 	weir_u32 floor_bytes;  // of a flow's window; 0: the largest MSS seen
 	weir_u32 cap_bytes;    // of a flow's window: bandwidth * delay + target; 0: none
-	weir_u16 mss_max_bytes; // the port's MTU less 40: no segment can be larger; 0: 65535
+	weir_u16 mss_max_bytes; // the port's MTU - 40: no segment can be larger; 0: 65535
 	weir_u8 gain;           // enum fairq_gain
 	weir_u8 slow_start;     // enum fairq_slow_start
 	weir_u8 variant;        // enum fairq_variant
 	weir_u8 zero[3];
 };
 
-// One queue. Begins as zeros, then fairq_reset.
+// The state of a queue. It begins as zeros, then call fairq_reset.
 struct fairq_state {
 	weir_u64 aggregate_q8;
 	weir_u64 window_q8;      // Rwnd
 	weir_u64 under_byte_ns;  // gamma where Q < target
 	weir_u64 over_byte_ns;   // gamma where Q > target
 	weir_u64 last_sample_ns; // the caller's clock
-	weir_u64 backlog_sum;    // FairSwitch: of backlogs
+	weir_u64 backlog_sum;    // FairSwitch: the sum of backlogs
 	weir_u32 rest;
 	weir_u32 rest_ns;
-	weir_u32 elapsed_ns; // since an update was due; below period_ns between events
+	weir_u32 elapsed_ns; // since the latest update was due; below period_ns between events
 	weir_u32 flows;      // beta
 	weir_u16 mss_bytes;  // the largest seen; 0: none yet
 	weir_u8 slow_start;  // 1: probing
-	weir_u8 next;        // FairSwitch: the oldest of backlogs
+	weir_u8 next;        // FairSwitch: index of the oldest of backlogs
 	weir_u32 zero;
-	weir_u32 backlogs[FAIRQ_SAMPLES]; // FairSwitch: the last samples
+	weir_u32 backlogs[FAIRQ_SAMPLES]; // FairSwitch: the latest samples
 };
 
 WEIR_INLINE weir_u32 fairq_target(const struct fairq_config *config)
@@ -143,7 +143,7 @@ WEIR_INLINE weir_u64 fairq_cap_q8(const struct fairq_config *config, weir_u64 fl
 	return cap_q8 > floor_q8 ? cap_q8 : floor_q8;
 }
 
-// Rwnd from the aggregate.
+// Calculates Rwnd from the aggregate.
 WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_state *state)
 {
 	weir_u64 floor_q8 = fairq_floor_q8(config, state);
@@ -155,9 +155,9 @@ WEIR_INLINE void fairq_publish(const struct fairq_config *config, struct fairq_s
 	state->window_q8 = window_q8 > floor_q8 ? window_q8 : floor_q8;
 }
 
-// Rwnd as it would be with so many more flows: what a SYN-ACK is held to where open handshakes are counted apart from
-// the flows that send. It changes nothing. A queue without flows begins at its target with the first (FQ-3), and
-// FairSwitch begins again at target/flows with every one.
+// Returns Rwnd as it would be with `opening` more flows, and changes no state. It limits SYN-ACKs if open handshakes count
+// apart from active flows. A queue without flows begins at its target with the first flow (FQ-3), and FairSwitch
+// restarts at target/flows with every flow.
 WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const struct fairq_state *state,
 				      weir_u32 opening)
 {
@@ -178,7 +178,7 @@ WEIR_INLINE weir_u64 fairq_opening_q8(const struct fairq_config *config, const s
 	return window_q8 > floor_q8 ? window_q8 : floor_q8;
 }
 
-// gamma and Gamma to 0, with what their divisions left over (FQ-2).
+// Sets gamma and Gamma to 0, and the remainders of their divisions (FQ-2).
 WEIR_INLINE void fairq_clear(struct fairq_state *state)
 {
 	state->under_byte_ns = 0;
@@ -188,7 +188,7 @@ WEIR_INLINE void fairq_clear(struct fairq_state *state)
 	state->rest_ns = 0;
 }
 
-// The windows together are alpha * B again: lines 3, 11 and 12 of Alg. 1, both of them (FQ-3).
+// Sets the sum of the windows to alpha * B again: lines 3, 11 and 12 of Alg. 1, both of them (FQ-3).
 WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_state *state)
 {
 	fairq_clear(state);
@@ -197,7 +197,7 @@ WEIR_INLINE void fairq_restart(const struct fairq_config *config, struct fairq_s
 	fairq_publish(config, state);
 }
 
-// Event: the queue is empty of flows: at the beginning, or after 1 s without data (docs/spec 1.1).
+// Event: the queue has no flows: at the beginning, or after 1 s without data (docs/spec 1.1).
 WEIR_INLINE void fairq_reset(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
 {
 	state->flows = 0;
@@ -205,9 +205,9 @@ WEIR_INLINE void fairq_reset(const struct fairq_config *config, struct fairq_sta
 	fairq_restart(config, state);
 }
 
-// Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS
-// option or gso_size, never from a packet's length (a GSO packet is not a segment). mss_max_bytes at
-// most: else one SYN that claims 65535 lifts the floor of every flow, and the port is no longer held.
+// Event: a flow of this MSS crosses the queue; line 2 of Alg. 1. In bytes of payload, from the MSS option or gso_size,
+// never from a packet's length (a GSO packet is not a segment). It counts up to mss_max_bytes. Otherwise one SYN that
+// announces 65535 would raise the floor of every flow, and the port would no longer be limited.
 WEIR_INLINE void fairq_saw_mss(const struct fairq_config *config, struct fairq_state *state, weir_u32 mss_bytes)
 {
 	weir_u32 most = config->mss_max_bytes ? config->mss_max_bytes : 0xffff;
@@ -220,7 +220,7 @@ WEIR_INLINE void fairq_saw_mss(const struct fairq_config *config, struct fairq_s
 	fairq_publish(config, state);
 }
 
-// Event: the number of flows is another; lines 3-12.
+// Event: the number of flows has changed; lines 3-12.
 WEIR_INLINE void fairq_flows(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns,
 			     weir_u32 flows)
 {
@@ -243,14 +243,14 @@ WEIR_INLINE void fairq_flow_added(const struct fairq_config *config, struct fair
 	fairq_flows(config, state, now_ns, state->flows + 1);
 }
 
-// Event: a flow ends; lines 7-12. One end too many is none (FQ-1, FQ-4).
+// Event: a flow ends; lines 7-12. Without flows it has no effect (FQ-1, FQ-4).
 WEIR_INLINE void fairq_flow_removed(const struct fairq_config *config, struct fairq_state *state)
 {
 	if (state->flows)
 		fairq_flows(config, state, state->last_sample_ns, state->flows - 1);
 }
 
-// Adds gamma, divided, to the aggregate: exactly, with what earlier divisions left over.
+// Adds gamma, divided, to the aggregate: exactly, with the remainders of earlier divisions.
 WEIR_INLINE void fairq_add_gamma(const struct fairq_config *config, struct fairq_state *state)
 {
 	int ovs = config->gain == FAIRQ_GAIN_OVS;
@@ -315,7 +315,7 @@ WEIR_INLINE void fairq_update(const struct fairq_config *config, struct fairq_st
 	fairq_publish(config, state);
 }
 
-// The most that one sample can stand for: one to two periods.
+// Returns the most time that one sample can stand for, in ns: one to two periods.
 WEIR_INLINE weir_u32 fairq_gap_max(const struct fairq_config *config)
 {
 	weir_u32 period = fairq_period(config);
@@ -324,7 +324,7 @@ WEIR_INLINE weir_u32 fairq_gap_max(const struct fairq_config *config)
 	return tick > period / 2 ? tick * 2 : period;
 }
 
-// The time that a sample at now_ns stands for. Moves last_sample_ns.
+// Returns the time that a sample at now_ns stands for, in ns. Sets last_sample_ns.
 WEIR_INLINE weir_u32 fairq_gap(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns)
 {
 	weir_u32 most = fairq_gap_max(config);
@@ -339,7 +339,7 @@ WEIR_INLINE weir_u32 fairq_gap(const struct fairq_config *config, struct fairq_s
 	return gap < most ? (weir_u32)gap : most;
 }
 
-// The queue length that the law sees.
+// Returns the queue length that the law uses, in bytes.
 WEIR_INLINE weir_u32 fairq_backlog(const struct fairq_config *config, struct fairq_state *state, weir_u32 backlog_bytes)
 {
 	weir_u32 *oldest = &state->backlogs[state->next & (FAIRQ_SAMPLES - 1)];
@@ -355,8 +355,8 @@ WEIR_INLINE weir_u32 fairq_backlog(const struct fairq_config *config, struct fai
 	return (weir_u32)(state->backlog_sum >> FAIRQ_SAMPLES_LOG2);
 }
 
-// Event: backlog_bytes wait in the queue at now_ns; lines 17-24. Every T by a timer, or when
-// fairq_packet_may_sample says so.
+// Event: backlog_bytes wait in the queue at now_ns; lines 17-24. A timer calls it every T, or a packet if
+// fairq_packet_may_sample returns 1.
 WEIR_INLINE void fairq_sample(const struct fairq_config *config, struct fairq_state *state, weir_u64 now_ns,
 			      weir_u32 backlog_bytes)
 {
@@ -377,8 +377,8 @@ WEIR_INLINE void fairq_sample(const struct fairq_config *config, struct fairq_st
 		fairq_update(config, state);
 }
 
-// Whether a packet at now_ns shall do the timer's work: the timer, due T after the last sample, is
-// more than 2T late. The timer is the authority; this is what remains when it died.
+// Reports whether a packet at now_ns must sample in the timer's place: the timer, due T after the last sample, is more
+// than 2T late. Normally the timer samples; packets do if it stalls or rests.
 WEIR_INLINE int fairq_packet_may_sample(const struct fairq_config *config, const struct fairq_state *state,
 					weir_u64 now_ns)
 {

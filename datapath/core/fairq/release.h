@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a port grants the flows that it holds, and how windows are released: when user space is gone, and when other
-// flows are held than before. A window never jumps to nothing at all: senders would burst, all at once.
+// The grant of a port to its limited flows, and the release of windows: when the lease of user space expires, and when
+// other flows are limited than before. A limit never ends at once: all senders would burst together.
 //
-//   enforced   user space is there: the law's window (fairq.h), or the equilibrium window where flows are held in part
-//   released   it is not: each grant grows by e in RELEASE_NS, and at RELEASED_Q8 nothing is granted any more
-//   easing     another mode is set: the grant may fall at once, and rises only as fast as a released one
+//   enforced   the lease is valid: the law's window (fairq.h), or the equilibrium window if a part of the flows is limited
+//   released   the lease has expired: each grant grows by a factor e in RELEASE_NS, and ends at RELEASED_Q8
+//   easing     the mode has changed: the grant may fall at once, but rises only as fast as a released one
 //
 // Numeric specification
-//   grant_q8      u64, bytes with 8 fraction bits; 0: nothing is granted, and ACKs pass. A released grant is at least
+//   grant_q8      u64, bytes with 8 fraction bits; 0: no grant, and ACKs pass. A released grant is at least
 //                 RELEASE_FROM_Q8, and below RELEASED_Q8 = 2^34.
 //   growth        grant + floor(grant * min(gap, RELEASE_NS) / RELEASE_NS). No product wraps: 2^34 * 2^25.
-//   equilibrium   floor((pipe_bytes + target) * 256 / flows), within the law's floor and cap: the window with which so
-//                 many flows fill pipe and target. A port whose flows are held in part grants it: its queue says
-//                 nothing about them, and the integrator would starve them.
-//   hold_share    of LOTS. Flows with a lot below `spared` are free (groups.h).
-//   gap           ns since the tick before; 0 where flows are counted between two ticks.
+//   equilibrium   floor((pipe_bytes + target) * 256 / flows), within the law's floor and cap: the window with which all
+//                 flows together fill the BDP and the target. A port that limits a part of its flows grants it: the
+//                 unlimited flows fill its queue, and the integrator would starve the limited ones.
+//   hold_share    number of limited buckets, of 65536. Flows with a bucket below `spared` are unlimited (groups.h).
+//   gap           ns since the previous tick; 0 if flows are counted between two ticks.
 // A value outside an enumeration acts as its 0.
 #ifndef WEIR_CORE_RELEASE_H
 #define WEIR_CORE_RELEASE_H
@@ -23,17 +23,17 @@
 #include "seats.h"
 #include "switch.h"
 
-#define RELEASE_NS 32000000ull      // while windows are released, they grow by e in this time
-#define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; then nothing is granted
+#define RELEASE_NS 32000000ull      // released windows grow by a factor e in this time
+#define RELEASED_Q8 (1ull << 34)    // 64 MiB: no sender has more in flight; the grant ends here
 #define RELEASE_FROM_Q8 (1448 << 8) // a grant below this would grow too slowly
 
-// Whether windows are held: user space has not said that it leaves, and its last heartbeat is less than lease_ns old.
+// Reports whether the lease is valid: user space is not leaving, and its last heartbeat is less than lease_ns old.
 WEIR_INLINE int lease_is_live(weir_u32 leaving, weir_u64 heartbeat_ns, weir_u64 lease_ns, weir_u64 now_ns)
 {
 	return !leaving && (long long)(now_ns - heartbeat_ns) < (long long)lease_ns;
 }
 
-// What an e-fold in RELEASE_NS makes of a grant after gap_ns.
+// Returns a grant after gap_ns of growth by a factor e in RELEASE_NS.
 WEIR_INLINE weir_u64 grown(weir_u64 grant_q8, weir_u64 gap_ns)
 {
 	if (grant_q8 < RELEASE_FROM_Q8)
@@ -43,7 +43,7 @@ WEIR_INLINE weir_u64 grown(weir_u64 grant_q8, weir_u64 gap_ns)
 	return grant_q8 + grant_q8 * (gap_ns < RELEASE_NS ? gap_ns : RELEASE_NS) / RELEASE_NS;
 }
 
-// The same of a grant that is released: at last, nothing.
+// Returns a released grant after gap_ns: it grows, and at RELEASED_Q8 it is 0.
 WEIR_INLINE weir_u64 released(weir_u64 grant_q8, weir_u64 gap_ns)
 {
 	if (grant_q8)
@@ -56,7 +56,7 @@ WEIR_INLINE weir_u32 hold_of(const struct port_config *config)
 	return config->hold == HOLD_PART || config->hold == HOLD_NONE ? config->hold : HOLD_ALL;
 }
 
-// Below which lot flows are not held.
+// Returns the bucket below which flows are unlimited.
 WEIR_INLINE weir_u32 spared_of(const struct port_config *config)
 {
 	switch (hold_of(config)) {
@@ -81,7 +81,7 @@ WEIR_INLINE weir_u64 port_equilibrium(const struct port_config *config, const st
 	return window_q8 > floor_q8 ? window_q8 : floor_q8;
 }
 
-// Another share of the flows is held. Those that are held no more are released, from what they had.
+// Sets the bucket below which flows are unlimited. Flows that were limited until now are released from their last grant.
 WEIR_INLINE void port_spare(struct port *port, weir_u32 spared)
 {
 	if (spared > port->spared && port->grant_q8) {
@@ -91,19 +91,19 @@ WEIR_INLINE void port_spare(struct port *port, weir_u32 spared)
 			port->let_go_q8 = port->grant_q8;
 	}
 	port->spared = spared;
-	if (port->let_go_from >= spared) // they are held again
+	if (port->let_go_from >= spared) // they are limited again
 		port->let_go_q8 = 0;
 }
 
-// Whether port_held has something to do: flows are held in part or not at all, or a release goes on.
+// Reports whether port_held must run: the mode is not HOLD_ALL, or was not, or a release goes on.
 WEIR_INLINE int port_holds(const struct port_config *config, const struct port *port)
 {
 	return config->hold | port->hold | port->easing || port->let_go_q8;
 }
 
-// Sets what ACKs are held to: the law's window; without user space ever more of it, then nothing. A law that comes back
-// begins anew: it saw a queue that it did not govern. Where not all flows are held, or were not just now, it is left to
-// port_held.
+// Sets the grant: the law's window. Without a valid lease the grant grows and then ends. When the lease is valid again,
+// the law restarts, because it had no influence on the queue meanwhile. If not all flows are limited, or were not until
+// now, port_held sets the grant instead.
 WEIR_INLINE void port_grant(const struct port_config *config, struct port *port, int live, weir_u64 gap_ns)
 {
 	if (!live || config->releasing) {
@@ -121,8 +121,8 @@ WEIR_INLINE void port_grant(const struct port_config *config, struct port *port,
 
 // ---- events, each under the port's lock ----
 
-// Event: the port may have another number of flows. Its law learns now, and not with the next tick: what a newcomer is
-// granted first must be its share. Gives 1 if the port's timer is to be started. port_held comes next, if port_holds.
+// Event: the port may have another number of flows. Its law gets the number now, before the next tick: the first grant of
+// a new flow must be its share. Returns 1 if the port's timer must be started. If port_holds, call port_held next.
 WEIR_INLINE int port_recounted(const struct port_config *config, struct port *port, weir_u8 count, int live,
 			       weir_u64 now_ns)
 {
@@ -139,15 +139,15 @@ WEIR_INLINE int port_recounted(const struct port_config *config, struct port *po
 	return start && port->running;
 }
 
-// Event: the timer, or a packet in its place. backlog_bytes wait in the port's queue, if it could be read. Gives the
-// gap, in ns, that port_held gets, if port_holds. The port is not `running` any more when it grants nothing and has no
-// flows: then its timer stops.
+// Event: the timer ticks, or a packet samples in its place. backlog_bytes wait in the port's queue; readable: the queue
+// could be read. Returns the gap in ns; if port_holds, call port_held with it next. A port without flows and grants is no
+// longer `running`: its timer stops.
 WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *port, weir_u8 count, int live,
 				 weir_u64 now_ns, weir_u32 backlog_bytes, int readable)
 {
 	weir_u64 gap_ns;
 
-	if ((long long)(now_ns - port->ticked_ns) < 0) // a tick on another CPU was later and is through
+	if ((long long)(now_ns - port->ticked_ns) < 0) // a later tick on another CPU has finished
 		now_ns = port->ticked_ns;
 	port_turn(config, port, now_ns);
 	port_hears(config, port, count, now_ns);
@@ -167,7 +167,8 @@ WEIR_INLINE weir_u64 port_ticked(const struct port_config *config, struct port *
 	return gap_ns;
 }
 
-// Event: a port whose mode is another than HOLD_ALL, or was, grants. The grant may fall at once, but not rise.
+// Event: sets the grant of a port whose mode is not HOLD_ALL, or was not. The grant may fall at once, but rises
+// gradually.
 WEIR_INLINE void port_held(const struct port_config *config, struct port *port, weir_u64 gap_ns)
 {
 	weir_u32 hold = hold_of(config);
@@ -195,7 +196,7 @@ WEIR_INLINE void port_held(const struct port_config *config, struct port *port, 
 	port->grant_q8 = want;
 }
 
-// Event: user space has stopped the port's timer. Nothing is granted; connections may still name the port.
+// Event: user space has stopped the port's timer. Clears its grants; connections may still refer to the port.
 WEIR_INLINE void port_stopped(struct port *port)
 {
 	port->grant_q8 = 0;
@@ -204,8 +205,9 @@ WEIR_INLINE void port_stopped(struct port *port)
 	port->enforced = 0;
 }
 
-// Event: the port's id is another port's from now on. Its state is cleared, but for what connections of the former port
-// still take from: they sit in epochs and registers that are over then.
+// Event: the port's id belongs to another port from now on. Clears the state, except the counts from which connections of
+// the former port still subtract. Epoch and generation move on, so that the slots and registrations of those
+// connections no longer count.
 WEIR_INLINE void port_reused(struct port *port)
 {
 	weir_u32 *words = (weir_u32 *)port;

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Which directions of connections are flows of a port (beta of Alg. 1; docs/spec 1.1, FQ-1, FQ-5 ... FQ-9).
+// Counts the directions of connections that are flows of a port (beta of Alg. 1; docs/spec 1.1, FQ-1, FQ-5 ... FQ-9).
 //
-//   seats            active: a direction that sent data lately
-//   open handshakes  opening: beside the seats, what a SYN-ACK is held to
+//   slots            active: directions that sent data recently
+//   open handshakes  opening: in addition to the slots, for the limit of SYN-ACKs
 //   register         handshake: opened and not closed, as the paper counts (FQ-9)
 //
-// Seats. Time is cut into epochs. Each direction has a seat: the port and the epoch that it last sent in. Each port
-// keeps how many directions sit in each of the last FLOWS_WHEEL epochs. A flow counts until FLOWS_LIVE epochs have
-// passed without data. So a packet moves its direction only once an epoch, and nobody walks a table to count.
+// Slots. Time is divided into epochs. Each direction has a slot: the port and the epoch in which it last sent. Each port
+// counts the directions in each of the last FLOWS_WHEEL epochs. A flow counts until FLOWS_LIVE epochs have passed
+// without data. So a packet moves its direction at most once an epoch, and no table is walked to count.
 //
 // Numeric specification
-//   seat            u64: id + 1 in the upper 16 bits, 1 .. 65535; epoch modulo 2^48 below. 0: none.
-//   epoch           u64, and one is config->epoch_ns long. It is live while fewer than FLOWS_LIVE have begun since,
-//                   its own included.
-//   wheel, opening  u32 by epoch modulo FLOWS_WHEEL. Their sum over the live epochs is the count. It may be one off
-//                   while packets move seats on several CPUs; above FAIRQ_FLOWS_MAX it is below 0 for a moment: 0.
-//   registration    u32. Of the register: its generation, from 1. Of an open handshake: the epoch modulo 2^32, and 1.
+//   slot            u64: id + 1 in the upper 16 bits, 1 .. 65535; epoch modulo 2^48 below. 0: none.
+//   epoch           u64; each is config->epoch_ns long. An epoch counts while at most FLOWS_LIVE epochs have begun, from
+//                   it on and including it.
+//   wheel, opening  u32 by epoch modulo FLOWS_WHEEL. Their sum over the epochs that count is the number of flows. It may
+//                   be one off while packets move slots on several CPUs. A sum above FAIRQ_FLOWS_MAX is a negative
+//                   number of that kind, and reads as 0.
+//   registration    u32. Of the register: its generation, from 1. Of an open handshake: the epoch modulo 2^32, plus 1.
 #ifndef WEIR_CORE_SEATS_H
 #define WEIR_CORE_SEATS_H
 
 #include "switch.h"
 
 #define SEAT_EPOCH ((1ull << 48) - 1)
-#define FIN_REACH (1u << 24) // bytes; no sender has more on their way when it sends its FIN
+#define FIN_REACH (1u << 24) // bytes: no sender has more in flight when it sends its FIN
 
-// A trace has these told, with their order at the port. SEAT_COMES and SEAT_GOES do what seat_comes and seat_goes do,
-// and OPENING_GOES what opening_goes does.
+// A trace defines these, to record each call and its order at the port. SEAT_COMES, SEAT_GOES and OPENING_GOES must do
+// the same as seat_comes, seat_goes and opening_goes.
 #ifndef WEIR_SEAT_COMES
 #define WEIR_SEAT_COMES(port, id, seat) seat_comes(port, seat)
 #define WEIR_SEAT_GOES(port, id, seat) seat_goes(port, seat)
@@ -36,28 +37,28 @@
 
 // ---- epochs ----
 
-// The seat of a direction that sends at the port of this id in this epoch.
+// Returns the slot of a direction that sends at the port of this id in this epoch.
 WEIR_INLINE weir_u64 seat_at(weir_u32 id, weir_u64 epoch)
 {
 	return (weir_u64)(id + 1) << 48 | (epoch & SEAT_EPOCH);
 }
 
-// The id of a seat's port; of no seat, 2^32 - 1, which no port has.
+// Returns the id of a slot's port; for 0, 2^32 - 1, which no port has.
 WEIR_INLINE weir_u32 seat_port(weir_u64 seat) { return (weir_u32)(seat >> 48) - 1; }
 
-// Whether a seat at this port counts.
+// Reports whether a slot at this port counts.
 WEIR_INLINE int seat_is_live(const struct port *port, weir_u64 seat)
 {
 	return ((port->epoch - seat) & SEAT_EPOCH) < FLOWS_LIVE;
 }
 
-// Whether an open handshake at this port counts.
+// Reports whether an open handshake at this port counts.
 WEIR_INLINE int opening_is_live(const struct port *port, weir_u32 registration)
 {
 	return (weir_u32)port->epoch + 1 - registration < FLOWS_LIVE;
 }
 
-// Event, under the port's lock: begins the epochs that are due. After a pause longer than all of them nobody is live.
+// Event, under the port's lock: begins the epochs that are due. After a pause longer than all of them no flow counts.
 WEIR_INLINE void port_turn(const struct port_config *config, struct port *port, weir_u64 now_ns)
 {
 	for (int i = 0; i < FLOWS_WHEEL; i++) {
@@ -71,7 +72,7 @@ WEIR_INLINE void port_turn(const struct port_config *config, struct port *port, 
 	port->epoch_began_ns = now_ns;
 }
 
-// How many directions are flows of the port.
+// Returns how many directions are flows of the port.
 WEIR_INLINE weir_u32 port_flows(const struct port *port, weir_u8 count)
 {
 	weir_u32 flows = 0;
@@ -83,8 +84,8 @@ WEIR_INLINE weir_u32 port_flows(const struct port *port, weir_u8 count)
 	return flows > FAIRQ_FLOWS_MAX ? 0 : flows;
 }
 
-// How many directions have an open handshake at now_ns. Epochs that are due, and not begun yet, count as begun: a port
-// without flows has no timer that begins them.
+// Returns how many directions have an open handshake at now_ns. Epochs that are due count as begun: a port without flows
+// has no timer that begins them.
 WEIR_INLINE weir_u32 port_openings(const struct port_config *config, const struct port *port, weir_u64 now_ns)
 {
 	long long past_ns = (long long)(now_ns - port->epoch_began_ns);
@@ -96,8 +97,8 @@ WEIR_INLINE weir_u32 port_openings(const struct port_config *config, const struc
 	return openings > FAIRQ_FLOWS_MAX ? 0 : openings;
 }
 
-// Event, under the port's lock, with each sample: notes whether data left since the one before it. The register is
-// emptied after idle_ns without: it forgets flows that send nothing, and knows one again that sends.
+// Event, under the port's lock, with each sample: records whether data left since the previous one. After idle_ns without
+// data it empties the register, so that silent flows no longer count. A flow that sends again is entered again.
 WEIR_INLINE void port_hears(const struct port_config *config, struct port *port, weir_u8 count, weir_u64 now_ns)
 {
 	if (port->data_seen) {
@@ -109,7 +110,7 @@ WEIR_INLINE void port_hears(const struct port_config *config, struct port *port,
 	}
 }
 
-// ---- seats ----
+// ---- slots ----
 
 WEIR_INLINE weir_u64 seat_comes(struct port *port, weir_u64 seat)
 {
@@ -117,7 +118,7 @@ WEIR_INLINE weir_u64 seat_comes(struct port *port, weir_u64 seat)
 	return 0;
 }
 
-// Gives 1 if the seat still counted.
+// Returns 1 if the slot still counted.
 WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
 {
 	if (!seat_is_live(port, seat))
@@ -126,15 +127,15 @@ WEIR_INLINE int seat_goes(struct port *port, weir_u64 seat)
 	return 1;
 }
 
-// Whether a direction that took a seat makes its port's flows one more. counted: it has left a seat that counted.
+// Reports whether a direction that took a slot adds a flow to its port. counted: the slot that it left still counted.
 WEIR_INLINE int seat_is_new(weir_u64 old, weir_u64 new, int counted, weir_u8 count)
 {
 	return count != COUNT_HANDSHAKE && !(counted && seat_port(old) == seat_port(new));
 }
 
-// Event: a direction sends by the port of this id. It takes its seat there, in the epoch that the port is in. Gives 1
-// if the port has a flow more, which its law learns at once; not where the register counts. One that already sits
-// there changes nothing: a world need not ask.
+// Event: a direction sends by the port of this id. It takes a slot there, in the port's present epoch. Returns 1 if the
+// port has one more flow, which its law must learn at once; 0 in count mode handshake. If it has that slot already,
+// nothing changes: a world may skip the call.
 WEIR_INLINE int seats_take(struct weir_world *world, struct end *e, struct port *port, weir_u32 id, weir_u8 count)
 {
 	weir_u64 old = e->seat, new = seat_at(id, port->epoch), order;
@@ -153,7 +154,7 @@ WEIR_INLINE int seats_take(struct weir_world *world, struct end *e, struct port 
 	return more;
 }
 
-// Event: a direction is counted no more.
+// Event: a direction no longer counts.
 WEIR_INLINE void seats_leave(struct weir_world *world, struct end *e)
 {
 	weir_u64 old = WEIR_SWAP(&e->seat, 0);
@@ -168,10 +169,9 @@ WEIR_INLINE void seats_leave(struct weir_world *world, struct end *e)
 
 // ---- open handshakes ----
 //
-// count: opening. A connection's SYN-ACK has passed, and nothing behind it. Both of its directions count at their
-// ports until the handshake is over, and no longer than a flow counts that sends nothing. SYN-ACKs are held to the
-// share that would be left if all open handshakes became flows. Nobody else is: half-open connections, however many,
-// take nothing from flows that send.
+// count: opening. A handshake is open after its SYN-ACK. Both directions count at their ports until the handshake is
+// over, but no longer than a silent flow counts. SYN-ACKs are limited to the share that would be left if all open
+// handshakes became flows. Only SYN-ACKs are: no number of half-open connections takes anything from active flows.
 
 WEIR_INLINE int opening_goes(struct port *port, weir_u32 registration)
 {
@@ -204,8 +204,7 @@ WEIR_INLINE weir_u32 opening_comes(const struct port_config *config, struct port
 
 // ---- the register ----
 
-// Whether a direction is to be entered in the register of the port of this id. Once; and again if the register was
-// emptied since.
+// Reports whether a direction must be entered in the port's register: once, and again after the register was emptied.
 WEIR_INLINE int register_wants(const struct port *port, const struct end *e)
 {
 	return !e->registration || e->registration != port->generation;
@@ -219,8 +218,8 @@ WEIR_INLINE void register_comes(struct port *port, struct end *e, weir_u32 id)
 	port->registered++;
 }
 
-// Event, under the port's lock: a direction that had this registration leaves it. One that is out already is left
-// alone (FQ-9).
+// Event, under the port's lock: a direction with this registration leaves the register. If the register was emptied
+// meanwhile, nothing changes (FQ-9).
 WEIR_INLINE void register_goes(struct port *port, weir_u32 registration)
 {
 	if (registration == port->generation && port->registered)
@@ -229,21 +228,21 @@ WEIR_INLINE void register_goes(struct port *port, weir_u32 registration)
 
 // ---- ends of connections ----
 
-// Whether a direction that sends at the port of this id has a place in a register that was emptied since.
+// Reports whether a direction that sends at the port of this id was in a register that was emptied since.
 WEIR_INLINE int register_lapsed(const struct port *port, const struct end *e, weir_u32 id)
 {
 	return e->registration && e->registered_at == id && e->registration != port->generation;
 }
 
-// Event: data up to `behind` leaves. A FIN that it goes far beyond was none: the ends did not believe it. Else it is
-// data that is sent again; it fills the queue too, and is counted.
+// Event: data up to `behind` leaves. Data far beyond a FIN means that the ends did not accept the FIN: it is forgotten.
+// Other data after a FIN is sent again. It fills the queue, too, and counts.
 WEIR_INLINE void end_sends(struct end *e, weir_u32 behind)
 {
 	if (e->flags & END_FIN && e->next - behind > FIN_REACH)
 		e->flags &= (weir_u8)~END_FIN;
 }
 
-// Event: a FIN up to `behind` leaves (FQ-8). Gives 1 if it ends the direction: it is the first.
+// Event: a FIN up to `behind` leaves (FQ-8). Returns 1 if it ends the direction: it is the first FIN.
 WEIR_INLINE int end_finishes(struct end *e, weir_u32 behind)
 {
 	if (e->flags & END_FIN)
