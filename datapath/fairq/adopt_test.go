@@ -14,7 +14,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// fairQStats reads both ports: the one to the receiver and the one to the sender.
+// statsOfBoth reads both ports: the one to the receiver and the one to the sender.
 func statsOfBoth(t *testing.T, f *fairq.Attachment) (out, in fairq.Stats) {
 	t.Helper()
 	s, err := f.Stats()
@@ -27,7 +27,7 @@ func statsOfBoth(t *testing.T, f *fairq.Attachment) (out, in fairq.Stats) {
 // adopted is a connection that began before Weir.
 type adopted struct {
 	*testnet.Pair
-	client, server int // their scales
+	client, server int // their scale shifts
 	waits          int // timeouts before it was adopted
 }
 
@@ -37,9 +37,9 @@ func timeouts(t *testing.T, c *testnet.Pair) int {
 	return int(testnet.ReadTCPInfo(t, c.Client).Total_rto) + int(testnet.ReadTCPInfo(t, c.Server).Total_rto)
 }
 
-// Connections that were there before the law are adopted, with data in either direction, whatever the
-// scales: they are counted, their scale is never taken for more than it is, their senders never have a
-// window below their MSS, and none ever waits for a timer.
+// Connections older than the law are adopted, with data in either direction, whatever the scales. They are
+// counted, and their inferred scale is never too large. Their senders never have a window below their MSS, and
+// none ever waits for a timer.
 func TestFairQ_AdoptsConnections(t *testing.T) {
 	t.Parallel()
 	for _, o := range []testnet.PathOptions{
@@ -82,7 +82,7 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 		took[1] += time.Since(began)
 		c.check(t, p)
 	}
-	// One for each delayed acknowledgement is 40 ms without anything sent.
+	// Each delayed acknowledgement costs 40 ms without any sending.
 	if n := p.delayedACKs(t) - delayed; n > 3*2*uint64(len(flows)) {
 		t.Errorf("%d acknowledgements were delayed: senders waited for them", n)
 	}
@@ -105,14 +105,14 @@ func adopt(t *testing.T, o testnet.PathOptions, grant uint32) {
 		inferred, out.Rewritten+in.Rewritten, out.Smaller+in.Smaller, rate(before, took[0]), rate(after, took[1]))
 }
 
-// delayedACKs counts the acknowledgements that both ends sent when their timer said so.
+// delayedACKs counts the acknowledgements that both ends sent by timer.
 func (p *rwndPath) delayedACKs(t *testing.T) uint64 {
 	t.Helper()
 	return p.Sender.SNMP(t, "TcpExt", "DelayedACKs") + p.Receiver.SNMP(t, "TcpExt", "DelayedACKs")
 }
 
-// checkKnown checks what the flow table has of an adopted connection, and gives the sum of the scales that
-// it takes its ends to have.
+// checkKnown checks the flow table's entry of an adopted connection, and returns the sum of the scales of its
+// ends.
 func (c *adopted) checkKnown(t *testing.T, p *rwndPath, f *fairq.Attachment) (scales int) {
 	t.Helper()
 	known, err := f.Connections()
@@ -143,7 +143,7 @@ func (c *adopted) checkKnown(t *testing.T, p *rwndPath, f *fairq.Attachment) (sc
 	return scales
 }
 
-// check looks at what both ends of an adopted connection had while it was governed.
+// check checks the windows that both ends of an adopted connection had while it was governed.
 func (c *adopted) check(t *testing.T, p *rwndPath) {
 	t.Helper()
 	atClient, atServer := passed(t, p.client), passed(t, p.server)
@@ -176,8 +176,8 @@ func passed(t *testing.T, tap *testnet.Tap) (all []testnet.Segment) {
 	return all
 }
 
-// windows gives the smallest field of what went out of its peer's device, or came in at its own, to c, by
-// the number acknowledged.
+// windows returns the smallest window field sent to c, by the number acknowledged, as its peer's device sent it
+// or its own received it.
 func windows(segments []testnet.Segment, c *net.TCPConn, out bool) map[uint32]uint32 {
 	least := map[uint32]uint32{}
 	own, peer := testnet.AddrPort(c.LocalAddr()), testnet.AddrPort(c.RemoteAddr())
@@ -192,8 +192,7 @@ func windows(segments []testnet.Segment, c *net.TCPConn, out bool) map[uint32]ui
 	return least
 }
 
-// The port whose window holds a sender is the one that its data leaves by now, not the one that it once
-// left by.
+// The port that limits a sender is the one that its data leaves by now, not the one that it once left by.
 func TestFairQ_GoverningPortFollowsTheData(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	other, mac := p.secondPort(t)
@@ -254,7 +253,7 @@ func (p *rwndPath) secondPort(t *testing.T) (port attach.PortRef, mac net.Hardwa
 			return err
 		}
 		mac = l.Attrs().HardwareAddr
-		if err := netlink.LinkSetARPOff(l); err != nil { // or it answers for the first one's address too
+		if err := netlink.LinkSetARPOff(l); err != nil { // otherwise it answers for the first one's address too
 			return err
 		}
 		return netlink.LinkSetUp(l)
@@ -284,7 +283,7 @@ func (p *rwndPath) secondPort(t *testing.T) (port attach.PortRef, mac net.Hardwa
 	return port, mac
 }
 
-// sendBy makes the sender send to this address of the receiver's, and gives the one before.
+// sendBy makes the sender send to this address of the receiver's, and returns the one before.
 func (p *rwndPath) sendBy(t *testing.T, mac net.HardwareAddr) (before net.HardwareAddr) {
 	t.Helper()
 	p.Sender.Must(t, func() error {
@@ -304,9 +303,9 @@ func (p *rwndPath) sendBy(t *testing.T, mac net.HardwareAddr) (before net.Hardwa
 	return before
 }
 
-// Streams that filled the queue before the law came are held by it after some sweeps: their windows, once
-// held by too little, are filled by their senders, which is what tells their scale. Streams whose scale
-// stayed unknown would keep the queue full, and the law would starve the others for it.
+// The law limits streams that filled the queue before it came, after some sweeps. Their senders fill windows
+// that are too small, which shows their scale. Streams with an unknown scale would keep the queue full, and the
+// law would starve the others.
 func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 	const scale = 7
 	path, ports := pinnedPath(t)
@@ -319,7 +318,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 		}
 	})
 	var last time.Time
-	beat := func() { // here: a FairQ is for one goroutine
+	beat := func() { // here, since an Attachment is for one goroutine
 		if time.Since(last) < fairq.HeartbeatInterval {
 			return
 		}
@@ -350,7 +349,7 @@ func TestFairQ_HoldsAdoptedStreams(t *testing.T) {
 		return held
 	})
 	var out, in fairq.Stats
-	testnet.Until(t, "all streams count", func() bool { // one that stalls for a moment does not
+	testnet.Until(t, "all streams count", func() bool { // a stream that stalls for a moment does not count
 		beat()
 		out, in = statsOfBoth(t, f)
 		return out.Flows == 8

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// portArms is what arms a port has.
-type portArms struct {
+// portGroups has the figures of a port's two groups of flows.
+type portGroups struct {
 	arm                        [2]Arm
 	oneSidedData, oneSidedAcks uint32
 }
 
-func (m *fairqMaps) arms(id uint32, p *fairqPort) (a portArms, err error) {
+func (m *fairqMaps) groups(id uint32, p *fairqPort) (a portGroups, err error) {
 	var cpus []fairqPortArms
 	if err := m.Arms.Lookup(id, &cpus); err != nil {
-		return a, fmt.Errorf("read its arms: %w", err)
+		return a, fmt.Errorf("read the counters of its groups: %w", err)
 	}
 	for i := range cpus {
 		for j := range a.arm {
-			addArm(&a.arm[j], &cpus[i], j)
+			addGroup(&a.arm[j], &cpus[i], j)
 		}
 	}
 	var c fairqControl
 	if err := m.Controls.Lookup(uint32(0), &c); err != nil {
 		return a, fmt.Errorf("read control: %w", err)
 	}
-	if s := &p.Swept[c.Swept%2]; s.Sweep == c.Swept { // or that sweep found nothing here
+	if s := &p.Swept[c.Swept%2]; s.Sweep == c.Swept { // the last sweep may have found nothing here
 		a.oneSidedData, a.oneSidedAcks = s.OneSidedData, s.OneSidedAcks
 		for j := range a.arm {
 			a.arm[j].Flows = s.Flows[j]
@@ -34,7 +34,7 @@ func (m *fairqMaps) arms(id uint32, p *fairqPort) (a portArms, err error) {
 	return a, nil
 }
 
-func addArm(a *Arm, c *fairqPortArms, arm int) {
+func addGroup(a *Arm, c *fairqPortArms, arm int) {
 	counts := &c.Arm[arm]
 	a.DataBytes += counts.DataBytes
 	a.RetransmittedBytes += counts.AgainBytes
@@ -46,7 +46,7 @@ func addArm(a *Arm, c *fairqPortArms, arm int) {
 // rttSpanLog2Ns is RTT_SPAN_LOG2_NS of bpf/fairq/flows.h.
 const rttSpanLog2Ns = 33
 
-// handshakeRTT is the least of this span of time and the one before it.
+// handshakeRTT returns the least round-trip time of this span and the one before it.
 func (p *fairqPort) handshakeRTT(nowNs uint64) time.Duration {
 	rtt := p.RttNs
 	switch uint32(nowNs>>rttSpanLog2Ns) - p.RttSpan {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/testseed"
 )
 
-// What is sent again, told by sequence numbers: whole segments, parts of them, across the end of the
-// sequence space; and what is acknowledged, up to what was sent.
+// By sequence numbers the program recognises what is sent again: whole segments, parts of them, across the end
+// of the sequence space. It also counts what is acknowledged, up to what was sent.
 func TestFairQFrames_ArmBytes(t *testing.T) {
 	type step struct {
 		seq, bytes  uint32 // from the first byte; 0 bytes: an acknowledgement up to seq
@@ -21,9 +21,9 @@ func TestFairQFrames_ArmBytes(t *testing.T) {
 		{0, 1000, 0, 0}, {1000, 1000, 0, 0}, {0, 1000, 1000, 0}, {1500, 1000, 500, 0}, {2500, 1, 0, 0},
 		{1000, 0, 0, 1000}, {1000, 0, 0, 0}, {500, 0, 0, 0}, {2501, 0, 0, 1501},
 		{0, 2600, 2501, 0}, // astride, from the beginning
-		{5000, 100, 0, 0},  // a gap: what was before it went another way, or was lost
+		{5000, 100, 0, 0},  // a gap: the bytes before took another path, or were lost
 		{2600, 1000, 1000, 0},
-		{1 << 31, 0, 0, 0}, {5101, 0, 0, 2599}, {9999, 0, 0, 0}, // never sent: it counts up to what was
+		{1 << 31, 0, 0, 0}, {5101, 0, 0, 2599}, {9999, 0, 0, 0}, // never sent: counts up to what was sent
 		{5100, 1400, 0, 0}, {6500, 0, 0, 1400},
 		{6499, 1, 1, 0}, // a probe of a closed window
 	}
@@ -55,7 +55,7 @@ func TestFairQFrames_ArmBytes(t *testing.T) {
 	}
 }
 
-// openAt opens a connection whose opener's SYN has this number.
+// openAt opens a connection whose opener's SYN has this sequence number.
 func (s *frameSwitch) openAt(t *testing.T, c *frameConn, number uint32) {
 	t.Helper()
 	syn, synAck, ack := c.back(), c.segment(), c.back()
@@ -67,7 +67,7 @@ func (s *frameSwitch) openAt(t *testing.T, c *frameConn, number uint32) {
 	s.mustRun(t, 1, ack.Bytes())
 }
 
-// A GSO packet is all its segments' bytes, also when it is sent again.
+// A GSO packet counts the bytes of all its segments, also when it is sent again.
 func TestFairQFrames_ArmGSO(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
@@ -131,7 +131,7 @@ func TestFairQFrames_HandshakeRTT(t *testing.T) {
 	}
 }
 
-// The least of two spans of time counts, and what is older does not.
+// The least of two spans of time counts; older ones do not.
 func TestFairQStats_HandshakeRTTIsRecent(t *testing.T) {
 	const span = 1 << rttSpanLog2Ns
 	for _, r := range []struct {
@@ -148,15 +148,15 @@ func TestFairQStats_HandshakeRTTIsRecent(t *testing.T) {
 	}
 }
 
-// Directions of which one side passes alone are found in a second, those of which both do never; and what
-// begins, ends, or is sent again into nothing is none.
+// Directions of which one side passes alone are found within a second; those of which both pass never are. A
+// direction that begins, ends, or is sent again without an answer does not count.
 func TestFairQFrames_OneSided(t *testing.T) {
 	for _, r := range []struct {
 		name       string
-		open       string // who is heard before: both ends' handshake, the SYN alone, none
+		open       string // handshakes seen before: of both ends, the SYN alone, none
 		data, acks bool   // pass in each sweep
 		again      bool   // the data is always the same
-		pauses     int    // of so many sweeps between those in which something passes
+		pauses     int    // number of sweeps without packets between those with packets
 		want       [2]uint32
 	}{
 		{name: "both", open: "both", data: true, acks: true},
@@ -213,21 +213,21 @@ func TestFairQFrames_OneSided(t *testing.T) {
 	}
 }
 
-// oneSided gives how many directions with data alone, and with acknowledgements alone, a port has.
+// oneSided returns the number of directions with data alone, and with acknowledgements alone, at a port.
 func (s *frameSwitch) oneSided(tb testing.TB, port uint32) [2]uint32 {
 	tb.Helper()
 	var p fairqPort
 	if err := s.Ports.Lookup(port, &p); err != nil {
 		tb.Fatal(err)
 	}
-	a, err := s.arms(port, &p)
+	a, err := s.groups(port, &p)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return [2]uint32{a.oneSidedData, a.oneSidedAcks}
 }
 
-// The sweep counts the flows of each arm: together those that the port counts.
+// The sweep counts the flows of each group: together they are those that the port counts.
 func TestFairQFrames_ArmFlows(t *testing.T) {
 	r := testseed.New(t)
 	for count := range uint8(2) {
@@ -251,7 +251,7 @@ func TestFairQFrames_ArmFlows(t *testing.T) {
 			if err := f.Ports.Lookup(port, &p); err != nil {
 				t.Fatal(err)
 			}
-			a, err := f.arms(port, &p)
+			a, err := f.groups(port, &p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +262,7 @@ func TestFairQFrames_ArmFlows(t *testing.T) {
 	}
 }
 
-// Flows gives both directions of a connection at their ports, with what passed of them.
+// Flows returns both directions of a connection at their ports, with their figures.
 func TestFairQFrames_Flows(t *testing.T) {
 	f := newFrameTable(t, frameConfig{law: holdLaw(HoldNone, 0)})
 	c := f.conn(frames.IP{})
@@ -307,7 +307,7 @@ func TestFairQFrames_Flows(t *testing.T) {
 	if got := list(2); got != nil {
 		t.Errorf("out of another port: %+v", got)
 	}
-	for flow, err := range f.portFlows(1) { // may be left at any time
+	for flow, err := range f.portFlows(1) { // the caller may stop at any time
 		if err != nil || flow.From != left {
 			t.Errorf("%+v, %v", flow, err)
 		}

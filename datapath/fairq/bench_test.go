@@ -18,9 +18,9 @@ var (
 	benchRight = netip.MustParseAddrPort("10.0.0.2:80")
 )
 
-const benchWindow = 60000 // field that stands in its acknowledgements
+const benchWindow = 60000 // the window field of its acknowledgements
 
-// benchFrame is an Ethernet frame with an IPv4 TCP segment, its checksum right.
+// benchFrame builds an Ethernet frame with an IPv4 TCP segment and a correct checksum.
 func benchFrame(from, to netip.AddrPort, flags byte, options []byte, payload int) []byte {
 	tcp := make([]byte, 20+len(options)+payload)
 	binary.BigEndian.PutUint16(tcp[0:], from.Port())
@@ -82,8 +82,8 @@ func newBench(b *testing.B) *lawBench {
 	return f
 }
 
-// begin puts the connection into the table, with its data to the left leaving by port 0, to the right
-// by port 1, and ports that grant so many bytes.
+// begin puts the connection into the table. Its data to the left leaves by port 0, to the right by port 1; the
+// ports grant this many bytes.
 func (f *lawBench) begin(b *testing.B, grant uint64) {
 	b.Helper()
 	left, right := benchLeft.Addr().As4(), benchRight.Addr().As4()
@@ -117,7 +117,7 @@ func (f *lawBench) begin(b *testing.B, grant uint64) {
 	}
 }
 
-// observe has port 1 hold nothing, and reckon that it would grant so many bytes.
+// observe makes port 1 limit no flow, and calculate that it would grant so many bytes.
 func (f *lawBench) observe(b *testing.B, would uint64) {
 	b.Helper()
 	p := fairqtest.FairQPort{Running: 1, Spared: 1 << 16, LetGoFrom: 1 << 16, Hold: 2, EquilibriumQ8: would << 8}
@@ -126,9 +126,9 @@ func (f *lawBench) observe(b *testing.B, would uint64) {
 	}
 }
 
-// BenchmarkFairQ times each path of the switch program by BPF_PROG_TEST_RUN: ns/packet above an empty
-// program, and the same in hash lookups of a 16-byte key ("lookups"), timed in the same run. Lookups
-// compare machines, ns do not.
+// BenchmarkFairQ times each path of the switch program with BPF_PROG_TEST_RUN, in ns/packet above an empty
+// program. It also gives the time in hash lookups of a 16-byte key ("lookups"), timed in the same run. Compare
+// machines by lookups, not by ns.
 func BenchmarkFairQ(b *testing.B) {
 	f := newBench(b)
 	const ack, syn, psh = 0x10, 0x02, 0x18
@@ -140,11 +140,11 @@ func BenchmarkFairQ(b *testing.B) {
 	rows := []struct {
 		name    string
 		program *ebpf.Program
-		above   *ebpf.Program // what it is above
+		above   *ebpf.Program // the program whose time is subtracted
 		in      []byte
 		grant   uint64
-		spares  bool                                    // the port holds no flow
-		counter func(*fairqtest.FairQPortCounts) uint64 // that each packet raises
+		spares  bool                                    // the port limits no flow
+		counter func(*fairqtest.FairQPortCounts) uint64 // increased by each packet
 	}{
 		{"part: reading the clock", f.Clock, f.Empty, data, 0, false, nil},
 		{"part: the parser", f.Parse, f.Empty, data, 0, false, nil},
@@ -178,7 +178,7 @@ func BenchmarkFairQ(b *testing.B) {
 	}
 }
 
-// counted sums a counter of port 0 over the CPUs and sets all counters back to 0.
+// counted sums a counter of port 0 over the CPUs and resets all counters to 0.
 func (f *lawBench) counted(b *testing.B, counter func(*fairqtest.FairQPortCounts) uint64) (sum uint64) {
 	b.Helper()
 	var cpus []fairqtest.FairQPortCounts
@@ -194,8 +194,8 @@ func (f *lawBench) counted(b *testing.B, counter func(*fairqtest.FairQPortCounts
 	return sum
 }
 
-// BenchmarkFairQSweep times what user space has done every beat: ns for each connection of a table of 65536,
-// all of them live, and how long that takes together.
+// BenchmarkFairQSweep times the sweep of each heartbeat, in ns for each connection of a table of 65536, all of
+// them active, and in total.
 func BenchmarkFairQSweep(b *testing.B) {
 	const connections = 1 << 16
 	f := newBench(b)

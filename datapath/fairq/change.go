@@ -10,18 +10,19 @@ import (
 	"weir/datapath/attach"
 )
 
-// ErrNotLive is the error for what cannot be changed while FairQ works.
+// ErrNotLive is the error for a setting that cannot change while FairQ runs.
 var ErrNotLive = errors.New("not while it runs: restart")
 
-// Change changes what the ports have in common, while they work: scale, shrink, signed, edge mode, Watch and the scope; the
-// rest of c is not looked at. Where that takes other programs, they are replaced in their links,
-// each between two packets; timers tick on, tables stay. It gives what undoes that. With an error everything
-// is as it was.
+// Change changes what the ports have in common, while they run: scale, shrink, signed, edge mode, Watch and the
+// scope. It ignores the rest of c. If the change needs other programs, they are replaced in their links, each
+// between two packets; timers and tables continue. Change returns the function that undoes it. After an error
+// nothing has changed.
 //
-// Four things do not change live (ErrNotLive). The size of the table. Count: either register is kept only while
-// it counts, so there would be no flows at first. Scale unify, to it and from it: connections believe what their SYNs were made to
-// say. And shrink from allow, or from edge mode, which acts as that, to avoid: the right edges that senders were
-// granted are not known then, so each flow would be granted its receiver's whole window once.
+// These settings cannot change live (ErrNotLive). (1) The size of the table. (2) Count: the switch maintains a
+// register only while it is used for counting, so at first there would be no flows. (3) Scale, to or from
+// unify: connections keep the scale that their SYNs were changed to announce. (4) Shrink, from allow to avoid,
+// or from edge mode, which acts as allow: the right edges granted before are unknown, so each flow would once
+// be granted its receiver's whole window.
 func (f *Attachment) Change(c Config) (undo func() error, err error) {
 	was, next := f.cfg, f.cfg
 	next.Count, next.Scale, next.Shrink, next.Scope, next.Edge = c.Count, c.Scale, c.Shrink, c.Scope, c.Edge
@@ -68,7 +69,7 @@ func (f *Attachment) change(next Config) error {
 	return f.setWatch(nil)
 }
 
-// constants are those of the programs, which are set when they are loaded.
+// constants returns the programs' constants, which are set when they are loaded.
 func (c *Config) constants() any {
 	return struct {
 		Count
@@ -81,8 +82,8 @@ func (c *Config) constants() any {
 	}{c.Count, c.Scale, c.Shrink, c.Edge, c.Signed, c.UnifyShift, len(c.Scope) > 0}
 }
 
-// replace loads programs with other constants and puts them in the place of those at work. The prefixes
-// of the scope are there before programs that ask for them, and go after those.
+// replace loads programs with other constants and puts them in the place of those that run. It adds prefixes of
+// the scope before programs that use them, and removes others afterwards.
 func (f *Attachment) replace(next Config) (err error) {
 	var source *programSource
 	var control *controlPrograms
@@ -95,7 +96,7 @@ func (f *Attachment) replace(next Config) (err error) {
 			_ = control.close()
 		}
 	}()
-	err = f.beating(func() (err error) {
+	err = f.withHeartbeats(func() (err error) {
 		if source, err = newSource(&next); err != nil {
 			return err
 		}
@@ -123,11 +124,11 @@ func (f *Attachment) replace(next Config) (err error) {
 	}
 	before := f.control
 	if done, err := f.swap(control, loaded); err != nil {
-		// What was loaded before takes its place again; nothing of it was closed.
+		// Put the former programs in their place again: none of them was closed.
 		_, back := f.swap(before, f.programs()[:done])
 		return errors.Join(err, back)
 	}
-	// From here on nothing can go wrong that would be worth going back for.
+	// From here on no error is worth a return to the former programs.
 	for i := range f.ports {
 		_ = f.ports[i].program.Close()
 		f.ports[i].program = loaded[i]
@@ -135,26 +136,25 @@ func (f *Attachment) replace(next Config) (err error) {
 	_ = before.close()
 	f.source, f.cfg = source, next
 	if !scoped {
-		_ = f.setScope() // nobody asks for what would be left
+		_ = f.setScope() // no program reads the prefixes that could remain
 	}
 	return nil
 }
 
-// beating does what takes long, and beats meanwhile: on a busy machine a single load may take longer than a
-// lease lasts.
-func (f *Attachment) beating(do func() error) error {
+// withHeartbeats runs do and sends heartbeats meanwhile: on a busy machine a single load may take longer than a lease.
+func (f *Attachment) withHeartbeats(do func() error) error {
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	err := f.heartbeat()
 	go func() {
-		beat := time.NewTicker(HeartbeatInterval)
-		defer beat.Stop()
+		heartbeats := time.NewTicker(HeartbeatInterval)
+		defer heartbeats.Stop()
 		var err error
 		for {
 			select {
 			case <-stop:
 				stopped <- err
 				return
-			case <-beat.C:
+			case <-heartbeats.C:
 				err = errors.Join(err, f.heartbeat())
 			}
 		}
@@ -173,8 +173,8 @@ func (f *Attachment) programs() (all []*ebpf.Program) {
 	return all
 }
 
-// swap puts programs into the links of the first ports and has their timers run those of control. It says
-// of how many ports anything was changed.
+// swap puts programs into the links of the first ports and makes their timers run those of control. It returns
+// the number of ports that it changed.
 func (f *Attachment) swap(control *controlPrograms, programs []*ebpf.Program) (done int, err error) {
 	f.shared.Lock()
 	f.control = control
@@ -184,7 +184,7 @@ func (f *Attachment) swap(control *controlPrograms, programs []*ebpf.Program) (d
 		if !attach.HasDevice(port.link) {
 			continue
 		}
-		if err := port.link.Update(p); err != nil && attach.HasDevice(port.link) { // it may go in between
+		if err := port.link.Update(p); err != nil && attach.HasDevice(port.link) { // the device may vanish in between
 			return i + 1, fmt.Errorf("replace the program of %s: %w", port.Name, err)
 		}
 		if err := f.arm(port.id); err != nil {
@@ -194,5 +194,5 @@ func (f *Attachment) swap(control *controlPrograms, programs []*ebpf.Program) (d
 	return len(programs), nil
 }
 
-// On says whether FairQ is on a port of this name.
+// On reports whether FairQ is on a port of this name.
 func (f *Attachment) On(port string) bool { return f.index(port) >= 0 }

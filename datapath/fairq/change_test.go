@@ -9,8 +9,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// What windows' right edges were granted has to be known before they are kept: avoid comes live after avoid
-// alone, as the programs have it, and edge mode has allow whatever is configured.
+// The right edges granted before must be known to be respected. So avoid can follow live on avoid only, as the
+// programs have it, and edge mode has allow whatever is configured.
 func TestFairQChange_AvoidIsNotLive(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
 	on := fairq.EdgeMode{Interval: fairq.EdgeInterval}

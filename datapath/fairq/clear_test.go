@@ -8,8 +8,9 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// Packets of other ports, and sweeps, change how many connections a port has opened at any time. A port that ends,
-// or whose number is given to another, must not write back what that was before: the difference would stay for ever.
+// Packets of other ports, and sweeps, change a port's count of opened connections at any time. When a port
+// ends, or its id is given to another, the program must not write back an old count: the difference would stay
+// for ever.
 func TestFairQFrames_EndOfPortKeepsCounts(t *testing.T) {
 	const connections = 5000
 	s := newFrameTable(t, frameConfig{flows: 65536, pending: 16384})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// Another seed gives another key of digests, so that no sender can know which connections fall together.
+// Another seed gives another key of the hash, so that no sender can know which connections collide.
 func TestDigestKey_IsTheSeeds(t *testing.T) {
 	keys := map[[20]uint32]bool{}
 	for _, seed := range [][16]byte{{}, {1}, {15: 1}, {1}} {
@@ -36,8 +36,8 @@ func TestDigestKey_IsTheSeeds(t *testing.T) {
 	}
 }
 
-// The keys of IPv6 connections that differ in one bit of one end differ in both words. Each connection has one entry,
-// whichever end sends, and its ends stand in it.
+// The keys of IPv6 connections that differ in one bit of one end differ in both words. Each connection has one
+// entry, whichever end sends, and the entry has its ends.
 func TestFairQFrames_KeysOfConnections(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	f := newFrameTable(t, frameConfig{})

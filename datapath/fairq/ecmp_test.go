@@ -8,7 +8,7 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// twinTable is a switch whose port 1, of the device with twinIfindex, is one of so many equal paths.
+// twinTable makes a switch whose port 1, the device with twinIfindex, is one of so many equal paths.
 func twinTable(t *testing.T, paths, divisor uint16) *frameTable {
 	t.Helper()
 	f := newFrameTable(t, frameConfig{})
@@ -33,8 +33,8 @@ func (f *frameTable) twin(t *testing.T, change func(*fairqPortConfig)) {
 	}
 }
 
-// from sends a segment that came in by a device out of port 0, and checks the window that it leaves with and
-// what is counted.
+// from sends a segment that arrived by a device out of port 0. It checks the window that the segment leaves
+// with and the counters.
 func (f *frameTable) from(t *testing.T, name string, ifindex uint32, s *frames.Segment, window uint16, why fairqPortCounts) {
 	t.Helper()
 	skb := make([]byte, 192)
@@ -54,7 +54,7 @@ func (f *frameTable) from(t *testing.T, name string, ifindex uint32, s *frames.S
 	}
 }
 
-// answer sends the SYN-ACK of a connection whose SYN went another way.
+// answer sends the SYN-ACK of a connection whose SYN took another path.
 func (f *frameTable) answer(t *testing.T) (*frameConn, *frames.Segment) {
 	t.Helper()
 	c := f.conn(frames.IP{})
@@ -69,8 +69,8 @@ var (
 	unseen  = fairqPortCounts{Unknown: 1}
 )
 
-// The data takes another switch: its ACKs are held to the window of the port that they came in by, divided by
-// the number of equal paths, or whole; where there is no other path they pass.
+// If the data takes another switch, its ACKs are limited to the window of the port that they arrived by,
+// divided by the number of equal paths, or whole. Without another path they pass.
 func TestECMP_DataTakesAnotherSwitch(t *testing.T) {
 	for _, r := range []struct{ paths, divisor, window uint16 }{{2, 2, rowField / 2}, {4, 4, rowField / 4}, {2, 1, rowField}} {
 		f := twinTable(t, r.paths, r.divisor)
@@ -91,8 +91,8 @@ func TestECMP_DataTakesAnotherSwitch(t *testing.T) {
 	}
 }
 
-// What is not known is not held: no SYN-ACK, so no scale; a SYN-ACK that somebody else sent; a device with the
-// same number in another namespace; a port that has no flows.
+// ACKs pass if the switch lacks information. It then has no SYN-ACK and so no scale, or a SYN-ACK that somebody else
+// sent. Or the device has the same number in another namespace, or the port has no flows.
 func TestECMP_HoldsNothingThatItDoesNotKnow(t *testing.T) {
 	f := twinTable(t, 2, 2)
 	c := f.conn(frames.IP{})
@@ -111,7 +111,7 @@ func TestECMP_HoldsNothingThatItDoesNotKnow(t *testing.T) {
 	f.from(t, "no flows", twinIfindex, ack, rowWindow, fairqPortCounts{Ungoverned: 1})
 }
 
-// As soon as the data was seen the port is known, and nothing is divided, whichever port the ACKs come in by.
+// Once the switch has seen the data it knows the port, and divides nothing, whichever port the ACKs arrive by.
 func TestECMP_DataThatIsSeenIsNotDivided(t *testing.T) {
 	f := twinTable(t, 2, 2)
 	c, ack := f.answer(t)

@@ -11,7 +11,7 @@ import (
 	"weir/datapath/internal/fairqtest"
 )
 
-// newEdgeModeBench is newFairQBench with the switch program in edge mode, whose interval never ends.
+// newEdgeModeBench is newBench with the switch program in edge mode, whose interval never ends.
 func newEdgeModeBench(b *testing.B) *lawBench {
 	b.Helper()
 	spec, err := fairqtest.LoadFairQ()
@@ -46,7 +46,7 @@ func withFlag(in []byte) []byte {
 }
 
 // BenchmarkFairQEdgeMode times an ACK in the switch as BenchmarkFairQ does, in full mode and in edge mode: one
-// that is left to the edge, and one that tells. (It is flagged when it comes: that makes it tell each time.)
+// that is left to the edge, and one that advertises. (It arrives flagged, so that it advertises each time.)
 func BenchmarkFairQEdgeMode(b *testing.B) {
 	full, edge := newBench(b), newEdgeModeBench(b)
 	answer := benchFrame(benchRight, benchLeft, 0x10, benchTimestamps, 0)
@@ -59,11 +59,11 @@ func BenchmarkFairQEdgeMode(b *testing.B) {
 	}{
 		{"full mode: ACK rewritten", full, rewriting, undoing, answer, func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
 		{"edge mode: ACK left to the edge", edge, passing, emptily, answer, func(c *fairqtest.FairQPortCounts) uint64 { return c.Untold }},
-		{"edge mode: ACK that tells", edge, rewriting, undoing, withFlag(answer), func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
+		{"edge mode: ACK that advertises", edge, rewriting, undoing, withFlag(answer), func(c *fairqtest.FairQPortCounts) uint64 { return c.Rewritten }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
 			r.f.begin(b, 4000)
-			bpftest.PerRun(b, r.f.WeirFairq, answer) // the first tells
+			bpftest.PerRun(b, r.f.WeirFairq, answer) // the first one advertises
 			r.f.counted(b, r.counter)
 			empty := bpftest.PerRun(b, r.f.Empty, r.in)
 			lookup := bpftest.PerRun(b, r.f.HashLookup, r.in) - empty
@@ -104,7 +104,7 @@ func BenchmarkFairQEdge(b *testing.B) {
 	}
 	answer := benchFrame(benchRight, benchLeft, 0x10, benchTimestamps, 0)
 	unknown := benchFrame(netip.MustParseAddrPort("10.0.0.9:5"), benchLeft, 0x10, benchTimestamps, 0)
-	small := append([]byte(nil), withFlag(answer)...) // tells a window below that of answer; its checksum is nobody's business
+	small := append([]byte(nil), withFlag(answer)...) // advertises a window below that of answer; nothing checks its checksum
 	small[34+14], small[34+15] = 4000>>8, 4000&0xff
 	for _, r := range []struct {
 		name           string
@@ -113,8 +113,8 @@ func BenchmarkFairQEdge(b *testing.B) {
 		counter        func(*edgetest.EdgeEdgeCounts) uint64
 	}{
 		{"other traffic", e.WeirEdgeApply, e.Empty, benchUDP(), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.NotTcp }},
-		{"ACK of a flow that nothing is told of", e.WeirEdgeApply, e.Empty, unknown, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Untold }},
-		{"ACK that tells", e.ApplyAndUndo, e.Undo, small, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Told }},
+		{"ACK of a flow without an advertised window", e.WeirEdgeApply, e.Empty, unknown, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Untold }},
+		{"ACK that advertises", e.ApplyAndUndo, e.Undo, small, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Told }},
 		{"ACK held", e.ApplyAndUndo, e.Undo, answer, func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Applied }},
 		{"from the guest: no flag", e.WeirEdgeGuard, e.Empty, answer, nil},
 		{"from the guest: flag cleared", e.GuardAndUndo, e.Undo, withFlag(answer), func(c *edgetest.EdgeEdgeCounts) uint64 { return c.Forged }},
@@ -133,7 +133,7 @@ func BenchmarkFairQEdge(b *testing.B) {
 	}
 }
 
-// edgeCounted sums a counter over the CPUs and sets all counters back to 0.
+// edgeCounted sums a counter over the CPUs and resets all counters to 0.
 func edgeCounted(b *testing.B, e *edgetest.EdgeObjects, counter func(*edgetest.EdgeEdgeCounts) uint64) (sum uint64) {
 	b.Helper()
 	var cpus []edgetest.EdgeEdgeCounts

@@ -17,17 +17,17 @@ import (
 	"weir/datapath/testnet"
 )
 
-const flagged = 8 // in the reserved bits: a switch tells this window
+const flagged = 8 // in the reserved bits: a switch advertises this window
 
-// edgeBench is the edge at a guest's port and at a host's own device, and their programs. The guest is a
-// talk's client.
+// edgeBench is the edge at a guest's port and at a host's own device, and their programs. The guest is the
+// client of a talk.
 type edgeBench struct {
 	*edge.Edge
 	apply, guard [2]*ebpf.Program // by side
 	last         [2]edge.Stats
 }
 
-// newEdgeBench puts them on devices that are down: no packet passes but those of the test.
+// newEdgeBench attaches the edge to devices that are down: only the packets of the test pass.
 func newEdgeBench(t *testing.T, c edge.Config) *edgeBench {
 	t.Helper()
 	ports := downPorts(t, "guest", "host")
@@ -52,7 +52,7 @@ func attachEdge(t *testing.T, c edge.Config, ports ...edge.Port) *edge.Edge {
 	return e
 }
 
-// counted is what a port's counters rose by since the last call.
+// counted returns the increase of a port's counters since the last call.
 func (b *edgeBench) counted(t *testing.T, side int) edge.Stats {
 	t.Helper()
 	all, err := b.Stats()
@@ -64,7 +64,7 @@ func (b *edgeBench) counted(t *testing.T, side int) edge.Stats {
 	return bpftest.Minus(now, last)
 }
 
-// shakeHands lets the edge at a port see a handshake that its guest opens.
+// shakeHands sends a handshake that the guest opens through the edge at a port.
 func (b *edgeBench) shakeHands(t *testing.T, k *talk, side int) {
 	t.Helper()
 	for i, p := range []*ebpf.Program{b.guard[side], b.apply[side]} {
@@ -75,7 +75,7 @@ func (b *edgeBench) shakeHands(t *testing.T, k *talk, side int) {
 	}
 }
 
-// towards is an ACK of the server with this window and these bits.
+// withOptions builds an ACK of the server with this window, these bits and these options.
 func (k *talk) withOptions(window uint16, bits byte, list []byte) []byte {
 	at := *k
 	at.window = int(window)
@@ -90,8 +90,8 @@ func (k *talk) towards(window uint16, bits byte, payload int) []byte {
 	return at.segment(true, frames.ACK, bits, dataOptions, payload)
 }
 
-// expect sends an ACK towards the guest and checks the window that it arrives with, and what is counted. The
-// frame that comes out is the one that its sender would have built with that window and no flag, to the byte.
+// expect sends an ACK towards the guest and checks the window that it arrives with, and the counters. The frame
+// that comes out is the one that its sender would have built with that window and no flag, to the byte.
 func (b *edgeBench) expect(t *testing.T, k *talk, side int, window uint16, bits byte, want uint16, why edge.Stats) {
 	t.Helper()
 	why.Seen = 1
@@ -121,8 +121,8 @@ var (
 	untold  = edge.Stats{Untold: 1}
 )
 
-// Every kind of header, both sides, scales of both ends: a window that is told holds every ACK after it, is
-// replaced by the next that is told, and never goes below a segment and a byte; the flag is gone.
+// An advertised window limits every later ACK until the next advertisement, and never goes below a segment and
+// a byte; the flag is cleared. The rows are every kind of header, both sides, and scales of both ends.
 func TestEdge_Table(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	port := uint16(0)
@@ -143,7 +143,7 @@ func TestEdge_Table(t *testing.T) {
 				b.expect(t, &k, side, floor+20, flagged, floor+20, told)
 				b.expect(t, &k, side, floor+19, 0, floor+19, smaller)
 				b.expect(t, &k, side, 65535, 7, floor+20, applied) // other bits stay
-				b.expect(t, &k, side, 0, flagged, 0, told)         // a receiver that is full tells nothing
+				b.expect(t, &k, side, 0, flagged, 0, told)         // a receiver that is full advertises nothing
 				b.expect(t, &k, side, 60000, 0, floor+20, applied)
 				if floor > 1 {
 					b.expect(t, &k, side, floor-1, flagged, floor-1, told)
@@ -155,7 +155,7 @@ func TestEdge_Table(t *testing.T) {
 	t.Logf("%d connections", port)
 }
 
-// The least window is what the configuration says, if it says so.
+// The configuration can set the least window.
 func TestEdge_Floor(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, FloorBytes: 500})
 	k := &talk{name: "floor of 500", port: 1, client: 2, server: 2}
@@ -166,7 +166,7 @@ func TestEdge_Floor(t *testing.T) {
 	b.expect(t, k, 0, 60000, 0, 125, applied)
 }
 
-// Of a connection whose handshake was not seen windows are held as they stand in the header.
+// If the handshake was not seen, windows are limited without a scale.
 func TestEdge_UnknownHandshake(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	k := &talk{name: "older than the edge", port: 1}
@@ -179,7 +179,7 @@ func TestEdge_UnknownHandshake(t *testing.T) {
 	b.expect(t, k, 0, 60000, 0, 60000, smaller)
 }
 
-// Nothing is held longer than the lease, which every flagged ACK renews.
+// No limit outlasts the lease, which every flagged ACK renews.
 func TestEdge_LeaseExpires(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: 50 * time.Millisecond})
 	k := &talk{name: "forgotten", port: 1, client: 7, server: 7}
@@ -198,8 +198,8 @@ func TestEdge_LeaseExpires(t *testing.T) {
 	}
 }
 
-// The option of a signature frees no flow: the switch that told a window has found that the flow is not signed. A flag
-// that a guest sets is cleared, whatever options it sets with it.
+// An option of a signature releases no flow: the switch that advertised has found that the flow is not signed.
+// The edge clears a flag from a guest whatever options the segment has.
 func TestEdge_OptionFreesNothing(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	for i, o := range [][]byte{
@@ -225,7 +225,7 @@ func TestEdge_OptionFreesNothing(t *testing.T) {
 	}
 }
 
-// A flag that comes from the guest goes no further, and tells the edge nothing; SYNs and other bits stay.
+// A flag from the guest is cleared, and has no effect on the edge. SYNs and other bits stay.
 func TestEdge_BelievesNoGuest(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	k := &talk{name: "forger", port: 1, client: 7, server: 7}
@@ -244,7 +244,7 @@ func TestEdge_BelievesNoGuest(t *testing.T) {
 				if flags&frames.RST == 0 {
 					continue
 				}
-				// Nor does one that a forger far away put on a reset reach the guest.
+				// A flag that a remote forger sets on a reset does not reach the guest either.
 				reset := k.segment(true, flags, bits, nil, 0)
 				if out := throughProgram(t, b.apply[side], reset, 0); !bytes.Equal(out, k.segment(true, flags, bits&^flagged, nil, 0)) {
 					t.Errorf("side %d, flags %#x, bits %d: a reset came out as %x", side, flags, bits, out)
@@ -253,19 +253,20 @@ func TestEdge_BelievesNoGuest(t *testing.T) {
 			}
 		}
 		b.expect(t, k, side, 60000, 0, 60000, untold)
-		// What the guest's own window is held to is another direction's.
+		// The limit of the guest's own window belongs to the other direction.
 		throughProgram(t, b.apply[side], k.segment(false, frames.ACK, flagged, dataOptions, 0), 0)
 		b.expect(t, k, side, 60000, 0, 60000, untold)
 	}
 }
 
-// The same ends again are another connection: what the former was told is forgotten with its scales.
+// The same ends again are another connection: the edge forgets the advertised window and the scales of the
+// former one.
 func TestEdge_NewConnectionBeginsAnew(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	k := &talk{name: "again", port: 1, client: 7, server: 7}
 	b.shakeHands(t, k, 0)
 	b.expect(t, k, 0, 100, flagged, 100, entered)
-	throughProgram(t, b.guard[0], k.syn(false), 0) // a SYN alone is nothing: anybody can send one
+	throughProgram(t, b.guard[0], k.syn(false), 0) // a SYN alone has no effect: anybody can send one
 	b.expect(t, k, 0, 60000, 0, 100, applied)
 	k.server = 2
 	throughProgram(t, b.apply[0], k.syn(true), 0)
@@ -274,7 +275,7 @@ func TestEdge_NewConnectionBeginsAnew(t *testing.T) {
 	b.expect(t, k, 0, 60000, 0, (1461+3)/4, applied)
 }
 
-// A packet that stands for several counts as these.
+// A GSO packet counts its segments.
 func TestEdge_CountsSegments(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute})
 	k := &talk{name: "GSO", port: 1, client: 7, server: 7}
@@ -295,7 +296,7 @@ func TestEdge_CountsSegments(t *testing.T) {
 	}
 }
 
-// SYNs, answered or not, take no place of flows that are held, nor do flows of other ports.
+// SYNs, answered or not, and flows of other ports take no entries from limited flows.
 func TestEdge_FloodsDoNotMakeItForget(t *testing.T) {
 	const table, flood = 1024, 20 * 1024
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, Connections: table})
@@ -314,7 +315,7 @@ func TestEdge_FloodsDoNotMakeItForget(t *testing.T) {
 	b.expect(t, k, 1, 60000, 0, 60000, untold)
 }
 
-// More flows are told windows than there is room for: each is held to its own, or passes.
+// If more flows have advertised windows than fit the table, each flow is limited to its own window, or passes.
 func TestEdge_ForgetsWithinItsLimit(t *testing.T) {
 	const table = 1024
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, Connections: table})
@@ -334,12 +335,12 @@ func TestEdge_ForgetsWithinItsLimit(t *testing.T) {
 		}
 	}
 	if held == 0 || held > table {
-		t.Errorf("%d flows are held, the table holds %d", held, table)
+		t.Errorf("%d flows are limited, the table has room for %d", held, table)
 	}
 }
 
-// With shrink: avoid no right edge moves to the left, whatever is told, and each window is what was told or
-// what keeps the edge. Where nothing is told for a while windows are the receiver's.
+// With shrink: avoid no right edge moves to the left, whatever is advertised. Each window is the advertised
+// one, or the one that keeps the edge. After a time without advertisements windows are the receiver's.
 func TestEdge_KeepsRightEdges(t *testing.T) {
 	b := newEdgeBench(t, edge.Config{Lease: time.Minute, Shrink: fairq.ShrinkAvoid})
 	const shift = 3
@@ -362,7 +363,7 @@ func TestEdge_KeepsRightEdges(t *testing.T) {
 				t.Fatalf("%s, ACK %d: right edge moves from %d to %d", k.name, i, right, now)
 			}
 			if w := uint32(v.Window()); w > max(lastTold, (right-k.acked+1<<shift-1)>>shift) {
-				t.Fatalf("%s, ACK %d: window %d, told %d, edge at %d of %d", k.name, i, w, lastTold, right, k.acked)
+				t.Fatalf("%s, ACK %d: window %d, advertised %d, edge at %d of %d", k.name, i, w, lastTold, right, k.acked)
 			}
 			right = now
 		}

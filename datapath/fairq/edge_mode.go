@@ -8,20 +8,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// EdgeMode is edge mode in the switch (docs/fairq.md): of a flow's ACKs only some are rewritten, and
-// flagged for the edge, which remembers the window and applies it to all of them. Without an edge before
-// a flow's sender the flow is hardly held.
+// EdgeMode configures edge mode in the switch (docs/fairq.md). The switch rewrites only some of a flow's ACKs
+// and flags them for the edge, which remembers the window and applies it to all ACKs. Without an edge in front
+// of a flow's sender the flow is hardly limited.
 type EdgeMode struct {
-	// Interval: a flow whose window is held is told it once in so long. 0: off, every ACK is rewritten.
-	// The kernel's tick (4 ms at 250 Hz) is the least that it can tell apart.
+	// Interval is the time between two advertisements of a limited flow's window: 1 ms to 10 s, in steps of the
+	// kernel's tick (4 ms at 250 Hz). 0: edge mode is off, and every ACK is rewritten.
 	Interval time.Duration
-	// Change: a flow is told at once when its window has moved by more than this fraction. 0: 1/8.
+	// Change is the fraction (1/256 to 1) by which a window must change to be advertised at once. 0: 1/8.
 	Change float64
 	// Lease is how long the edge remembers: edge.Config.Lease. 0: 1 s.
 	Lease time.Duration
 }
 
-// EdgeInterval is an interval that suits most networks: a flow of 10 Gbit/s is told with one ACK of
+// EdgeInterval is an interval that suits most networks: a flow of 10 Gbit/s gets an advertisement on one ACK of
 // some thousands.
 const EdgeInterval = 10 * time.Millisecond
 
@@ -45,14 +45,14 @@ func (e *EdgeMode) check(c *Config) error {
 	case e.Interval < time.Millisecond || e.Interval > 10*time.Second:
 		return fmt.Errorf("an edge interval of %v: 1ms to 10s", e.Interval)
 	case e.Lease < 2*e.Interval || e.Lease > 60*time.Second:
-		// One ACK that is lost must not let a flow go.
+		// The loss of one ACK must not release a flow.
 		return fmt.Errorf("an edge's lease of %v: at least twice the interval (%v), at most 60s", e.Lease, e.Interval)
 	case e.Change < 1.0/256 || e.Change > 1:
 		return fmt.Errorf("an edge's change of %v: 1/256 to 1", e.Change)
 	case c.Scale == ScaleShim:
-		return errors.New("edge mode flags ACKs with one of the reserved bits that scale: shim fills: choose scale learn, with which switch and edge read the scales from the handshakes")
+		return errors.New("edge mode flags ACKs with one of the reserved bits that scale: shim uses: choose scale: learn, with which switch and edge read the scales from the handshakes")
 	case c.Scale == ScaleUnify:
-		return errors.New("scale: unify converts the window of every ACK: edge mode spares it nothing, choose scale learn")
+		return errors.New("scale: unify converts the window of every ACK, so edge mode saves nothing: choose scale: learn")
 	}
 	return nil
 }
@@ -72,8 +72,8 @@ func (e *EdgeMode) set(spec *ebpf.CollectionSpec) error {
 	)
 }
 
-// shrink is Shrink as the switch's programs have it. In edge mode what leaves the switch is not what the sender is
-// granted: the edge keeps right edges.
+// shrink returns Shrink for the switch's programs. In edge mode the window that leaves the switch is not the
+// one that the sender is granted, and the edge respects right edges.
 func (c *Config) shrink() Shrink {
 	if c.Edge.Interval != 0 {
 		return ShrinkAllow
@@ -81,5 +81,5 @@ func (c *Config) shrink() Shrink {
 	return c.Shrink
 }
 
-// EdgeClock is a time in units of edge_clock.
+// EdgeClock converts a duration to units of edge_clock.
 func EdgeClock(d time.Duration) uint32 { return uint32(d.Nanoseconds() >> edgeClockShift) }

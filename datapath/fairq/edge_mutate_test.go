@@ -14,9 +14,9 @@ import (
 	"weir/internal/testseed"
 )
 
-// checkEdge says what the edge may not have made of a frame: anything but a smaller window and no flag in a
-// segment that is no SYN, with its checksum. A checksum that was right is right, and one
-// that was wrong is wrong by the same amount. A flag that may be cleared is.
+// checkEdge returns an error for a change that the edge may not make. It may only make the window smaller and
+// clear the flag, in a segment other than a SYN, and update its checksum. A correct checksum must stay correct,
+// and a wrong one wrong by the same amount. A flag that may be cleared must be.
 func checkEdge(in, out []byte, guard bool) (changed bool, err error) {
 	a := frames.Parse(in)
 	if a.Kind == frames.KindTCP && len(in) == len(out) && out[a.L4+12]&flagged != 0 && a.Flags()&frames.SYN == 0 {
@@ -50,9 +50,9 @@ func checkEdge(in, out []byte, guard bool) (changed bool, err error) {
 	return true, nil
 }
 
-// Random and mutated frames of connections that are held: nothing but window, flag and checksum ever
-// changes, every checksum is off by what it was off by, windows only shrink, no flag passes, nothing is
-// lost, each packet is counted once.
+// The edge gets random and mutated frames of limited connections. Only window, flag and checksum ever change,
+// every checksum keeps its error, and windows only shrink. No flag passes, no frame is lost, and each packet is
+// counted once.
 func TestEdge_ChangesNothingElse(t *testing.T) {
 	const runs = 60_000
 	r := testseed.New(t)
@@ -70,7 +70,7 @@ func TestEdge_ChangesNothingElse(t *testing.T) {
 	var ran, changed [2]uint64
 	for range runs {
 		in := mutated(r, all)
-		for side := range 2 { // mutated frames tell windows too
+		for side := range 2 { // mutated frames advertise windows too
 			throughProgram(t, b.apply[side], all[r.IntN(len(all))].towards(uint16(100+r.IntN(10000)), flagged, 0), 0)
 			ran[side]++
 		}

@@ -13,25 +13,25 @@ import (
 	"weir/datapath/testnet"
 )
 
-// atSwitch puts the edge at the switch's ports to both ends, as a rack switch has it, behind the program that
-// tells windows.
+// atSwitch attaches the edge to the switch's ports to both ends, as in a rack switch, behind the program that
+// advertises windows.
 func (p *rwndPath) atSwitch(t *testing.T, c edge.Config) *edge.Edge {
 	t.Helper()
 	p.edge = true
 	return attachEdge(t, c, edge.Port{PortRef: p.In}, edge.Port{PortRef: p.Port})
 }
 
-// atHosts puts the edge on the hosts' own devices.
+// atHosts attaches the edge to the hosts' own devices.
 func (p *rwndPath) atHosts(t *testing.T, c edge.Config) *edge.Edge {
 	t.Helper()
 	return attachEdge(t, c, edge.Port{PortRef: p.Uplink, Side: edge.Host}, edge.Port{PortRef: p.Rx, Side: edge.Host})
 }
 
-// rarely tells a window that stays once in so long that a test is over by then: how many ACKs tell it is then no
-// matter of the machine's haste.
+// rarely advertises a window that stays the same only once during a test. So the number of ACKs that advertise
+// it does not depend on the machine's speed.
 var rarely = fairq.EdgeMode{Interval: 10 * time.Second, Lease: time.Minute}
 
-// noFlags fails if a flag comes to a guest, and gives how many segments did.
+// noFlags fails if a flag reaches a guest, and returns the number of segments.
 func noFlags(t *testing.T, tap *testnet.Tap) (segments int) {
 	t.Helper()
 	tap.Each(t, func(s *testnet.Segment) {
@@ -46,9 +46,9 @@ func noFlags(t *testing.T, tap *testnet.Tap) (segments int) {
 	return segments
 }
 
-// Real TCP, pairs of window scales, whatever the devices offload: with an edge every sender is held to the
-// same window as without, from its first segment on; the switch leaves most ACKs to the edge, whose flag no
-// guest sees.
+// With an edge every sender is limited to the same window as without, from its first segment on. The switch
+// leaves most ACKs to the edge, and no guest sees the edge's flag. The runs are real TCP, pairs of window
+// scales, with all offloads.
 func TestEdge_RealTCP(t *testing.T) {
 	const grant = 23457
 	for _, offload := range []bool{false, true} {
@@ -75,7 +75,7 @@ func TestEdge_RealTCP(t *testing.T) {
 	}
 }
 
-// edgeCounts checks that the switch told what the edge was told, and left most to it.
+// edgeCounts checks that the edge received what the switch advertised, and that most ACKs were left to it.
 func (p *rwndPath) edgeCounts(t *testing.T, f *fairq.Attachment, e *edge.Edge) {
 	t.Helper()
 	told, untold, heard, applied := uint64(0), uint64(0), uint64(0), uint64(0)
@@ -101,13 +101,13 @@ func (p *rwndPath) edgeCounts(t *testing.T, f *fairq.Attachment, e *edge.Edge) {
 			t.Errorf("counted %+v", s)
 		}
 	}
-	t.Logf("the switch told %d ACKs and left %d to the edge, which heard %d and held %d", told, untold, heard, applied)
+	t.Logf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", told, untold, heard, applied)
 	if told == 0 || told != heard || told*2 > untold || applied == 0 {
-		t.Errorf("the switch told %d ACKs and left %d to the edge, which heard %d and held %d", told, untold, heard, applied)
+		t.Errorf("the switch advertised on %d ACKs and left %d to the edge, which received %d and limited %d", told, untold, heard, applied)
 	}
 }
 
-// The same where the edge is on the hosts' own devices, whose TCP is the guest.
+// The same with the edge on the hosts' own devices, whose TCP is the guest.
 func TestEdge_OnTheHosts(t *testing.T) {
 	const grant = 23457
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -129,8 +129,8 @@ func TestEdge_OnTheHosts(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// The switch goes from one moment to the next: nothing is told any more, and when the lease is over, senders
-// have their receivers' windows. A switch that comes back is believed at once.
+// A switch that vanishes advertises no longer, and when the lease is over, senders have their receivers'
+// windows. The edge follows a switch that comes back at once.
 func TestEdge_OutlivesTheSwitchByItsLease(t *testing.T) {
 	const grant, lease = 23457, 300 * time.Millisecond
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -143,15 +143,15 @@ func TestEdge_OutlivesTheSwitchByItsLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		flow := p.Dial(t, l, testnet.WindowScale(9))
-		testnet.Until(t, "the window is held", func() bool {
+		testnet.Until(t, "the window is limited", func() bool {
 			testnet.Send(t, flow.Client, flow.Server, 100_000)
 			return testnet.ReadTCPInfo(t, flow.Client).Snd_wnd == granted(grant, 5)
 		})
-		if err := f.Close(); err != nil { // windows are not let go before
+		if err := f.Close(); err != nil { // flows are not released before
 			t.Fatal(err)
 		}
 		expired := edgeStats(t, e)[0].Expired
-		testnet.Until(t, "the edge lets go", func() bool {
+		testnet.Until(t, "the edge's lease expires", func() bool {
 			testnet.Send(t, flow.Client, flow.Server, 10_000)
 			return testnet.ReadTCPInfo(t, flow.Client).Snd_wnd > 2*grant
 		})
@@ -171,8 +171,8 @@ func edgeStats(t *testing.T, e *edge.Edge) []edge.Stats {
 	return s
 }
 
-// Windows are let go gradually through the edge as without it: when a switch leaves, it tells ever larger
-// ones, and the edge has forgotten nothing by then.
+// Flows are released gradually through the edge as without it. When a switch leaves, it advertises ever larger
+// windows, and the edge's lease does not expire before.
 func TestEdge_IsLetGoGradually(t *testing.T) {
 	const grant = 23457
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -185,8 +185,8 @@ func TestEdge_IsLetGoGradually(t *testing.T) {
 	if err := f.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The receiver's own window is told last. It may still grow beyond it, once.
-	testnet.Until(t, "nothing is held", func() bool {
+	// The receiver's own window is advertised last. It may still grow beyond it, once.
+	testnet.Until(t, "nothing is limited", func() bool {
 		before := edgeStats(t, e)[0].Applied
 		s.Progress(t, 500_000)
 		return edgeStats(t, e)[0].Applied == before
@@ -200,7 +200,7 @@ func TestEdge_IsLetGoGradually(t *testing.T) {
 	}
 }
 
-// Where the edge attaches, and that Close and errors leave nothing.
+// The edge attaches at the right places, and Close and errors leave nothing.
 func TestEdge_AttachesWhereItBelongs(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
 	chains := func() string {

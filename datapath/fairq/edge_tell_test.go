@@ -7,8 +7,8 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// tellTable is a table of the switch program in edge mode, whose interval and lease nothing in a test
-// outlasts unless it says so.
+// tellTable is a table of the switch program in edge mode. Its interval and lease outlast a test unless the
+// test sets them.
 func tellTable(t *testing.T, e EdgeMode) *frameTable {
 	t.Helper()
 	if e.Interval == 0 {
@@ -22,8 +22,7 @@ func tellTable(t *testing.T, e EdgeMode) *frameTable {
 
 const edgeFlag = 8
 
-// once sends one ACK through the switch and checks window and flag that it leaves with, and what was
-// counted of it.
+// once sends one ACK through the switch, and checks its window, its flag and the counters.
 func (f *frameTable) once(t *testing.T, name string, s *frames.Segment, window uint16, reserved byte, why fairqPortCounts) {
 	t.Helper()
 	f.counted(t, 0)
@@ -48,8 +47,8 @@ var (
 	leaves         = fairqPortCounts{Untold: 1}
 )
 
-// Which ACKs tell: the first, one that comes after the window has moved by more than an eighth either way,
-// and none of the others; they pass to the byte.
+// The first ACK advertises, and each ACK after the window has changed by more than an eighth either way. The
+// others pass unchanged.
 func TestEdgeTell_Once(t *testing.T) {
 	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}} {
 		f := tellTable(t, EdgeMode{})
@@ -80,29 +79,29 @@ func TestEdgeTell_Once(t *testing.T) {
 	}
 }
 
-// A window that is held is told once an interval; after the lease, as if nothing had been told.
+// A limited window is advertised once an interval. After the lease it is advertised as if for the first time.
 func TestEdgeTell_Interval(t *testing.T) {
 	f := tellTable(t, EdgeMode{Interval: 20 * time.Millisecond})
 	c := f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	told, sent, began := uint64(0), uint64(0), time.Now()
-	until(t, "ten windows are told", func() bool {
+	until(t, "ten windows are advertised", func() bool {
 		f.mustRun(t, 0, c.segment().Bytes())
 		sent++
 		told = f.counts(t, 0).Told
 		return told >= 10
 	})
-	// Nine intervals, whatever the machine did meanwhile; the clock is as coarse as the kernel's tick.
+	// Nine intervals pass, whatever the machine did meanwhile. The clock is as coarse as the kernel's tick.
 	if passed := time.Since(began); passed < 9*15*time.Millisecond {
-		t.Errorf("10 windows were told within %v (%d ACKs), want an interval of 20ms between", passed, sent)
+		t.Errorf("10 windows were advertised within %v (%d ACKs), want an interval of 20ms between", passed, sent)
 	}
 	if untold := f.counts(t, 0).Untold; untold < sent/2 {
 		t.Errorf("%d of %d ACKs were left to the edge", untold, sent)
 	}
 }
 
-// When nothing is to be held any more the edge learns the receiver's own window, while it is larger than what
-// it remembers; a window that was never told is not.
+// When nothing is limited any longer the edge learns the receiver's own window, while it is larger than the one
+// that it remembers. A window that was never advertised is not.
 func TestEdgeTell_Release(t *testing.T) {
 	f := tellTable(t, EdgeMode{})
 	c := f.conn(frames.IP{})
@@ -114,10 +113,10 @@ func TestEdgeTell_Release(t *testing.T) {
 	f.once(t, "held", s, rowField, edgeFlag, tellsRewritten)
 	f.setGrant(t, 1, 1<<24)
 	s.Window = 10
-	f.once(t, "a small window of its own needs no word", s, 10, 0, leaves)
+	f.once(t, "a small window of its own is not advertised", s, 10, 0, leaves)
 	s.Window = rowWindow
 	f.once(t, "its own", s, rowWindow, edgeFlag, tellsSmaller)
-	f.once(t, "and no more", s, rowWindow, 0, leaves)
+	f.once(t, "and not again", s, rowWindow, 0, leaves)
 	s.Window = 65535
 	f.once(t, "a little larger", s, 65535, 0, leaves)
 	f.setGrant(t, 1, rowGrant)
@@ -127,7 +126,7 @@ func TestEdgeTell_Release(t *testing.T) {
 	f.once(t, "still", s, 65535, 0, leaves)
 }
 
-// SYN-ACKs and signed segments never tell; a SYN-ACK is held all the same.
+// SYN-ACKs and signed segments never advertise; a SYN-ACK is limited all the same.
 func TestEdgeTell_Never(t *testing.T) {
 	f := tellTable(t, EdgeMode{})
 	other := f.conn(frames.IP{})
@@ -148,8 +147,8 @@ func TestEdgeTell_Never(t *testing.T) {
 	f.once(t, "SYN-ACK", synAck, rowGrant, 0, fairqPortCounts{Rewritten: 1})
 }
 
-// Two switches on the way, this one the later: a window that the other told goes on, or is lowered; what
-// this one tells is never above it, until the other is silent for the lease.
+// Two switches are on the path, this one the second. A window that the other advertised passes, or is lowered.
+// This one never advertises a larger one, until the other was silent for the lease.
 func TestEdgeTell_SeveralSwitches(t *testing.T) {
 	f := tellTable(t, EdgeMode{})
 	c := f.conn(frames.IP{})
@@ -185,7 +184,7 @@ func TestEdgeTell_SeveralSwitches(t *testing.T) {
 	plain = c.segment()
 	told.FromPort, told.ToPort = plain.FromPort, plain.ToPort
 	tell("smaller than ours", 50, 50)
-	until(t, "the other's word is old", func() bool {
+	until(t, "the other's lease expires", func() bool {
 		out, err := f.run(0, plain.Bytes(), 0, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +194,7 @@ func TestEdgeTell_SeveralSwitches(t *testing.T) {
 	})
 }
 
-// until waits for a condition that a lease's end brings about.
+// until waits for a condition that the end of a lease causes.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !condition(); {
@@ -205,7 +204,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// A free flow passes as it is, whatever was told of it before, here or by another switch.
+// An unlimited flow passes unchanged, whatever was advertised before, here or by another switch.
 func TestEdgeTell_FreeFlows(t *testing.T) {
 	ungoverned := fairqPortCounts{Ungoverned: 1}
 	f := tellTable(t, EdgeMode{})
@@ -217,13 +216,13 @@ func TestEdgeTell_FreeFlows(t *testing.T) {
 	f.setGrant(t, 1, 0)
 	f.spare(t, 1, Lots)
 	f.once(t, "free", plain, rowWindow, 0, ungoverned)
-	f.once(t, "free, and another switch tells", told, 50, edgeFlag, ungoverned)
+	f.once(t, "unlimited, and another switch advertises", told, 50, edgeFlag, ungoverned)
 	f.once(t, "free still", plain, rowWindow, 0, ungoverned)
 	f.spare(t, 1, 0)
-	f.once(t, "counted as held again, and let go", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
+	f.once(t, "counted as limited again, and released", plain, rowWindow, edgeFlag, fairqPortCounts{Ungoverned: 1, Told: 1})
 }
 
-// spare frees connections of lots below this at a port.
+// spare makes the connections in the first buckets unlimited at a port.
 func (s *frameSwitch) spare(t *testing.T, id, lots uint32) {
 	t.Helper()
 	var p fairqPort

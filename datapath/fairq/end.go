@@ -17,13 +17,13 @@ import (
 
 const (
 	releasePoll = 10 * time.Millisecond
-	// otherRelease is how long programs of another layout take to let their windows go once nobody
-	// beats: their lease and the half second that follows.
+	// otherRelease is how long programs of another layout take to release their flows after the last heartbeat:
+	// their lease and the half second that follows.
 	otherRelease = 1500 * time.Millisecond
 )
 
-// Release lets the windows go, gradually: a sender that is let off at once sends its whole
-// congestion window in one burst. It returns when every port has, or ctx is done.
+// Release releases all flows gradually: a sender whose limit ends at once sends its whole congestion window in
+// one burst. It returns when every port is done, or ctx is.
 func (f *Attachment) Release(ctx context.Context) error {
 	if err := f.setControl(func(c *fairqControl) { c.Releasing = 1 }); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (f *Attachment) Release(ctx context.Context) error {
 	ticker := time.NewTicker(releasePoll)
 	defer ticker.Stop()
 	for {
-		held, err := f.maps.holding(ids)
+		held, err := f.maps.anyLimited(ids)
 		if err != nil || !held {
 			return err
 		}
@@ -47,8 +47,8 @@ func (f *Attachment) Release(ctx context.Context) error {
 	}
 }
 
-// Detach takes the program off every port and stops every timer. Pinned tables stay, for the next
-// Attach to know the flows by.
+// Detach detaches the program from every port and stops every timer. Pinned tables stay, so that the next
+// Attach knows the flows.
 func (f *Attachment) Detach() error {
 	if err := errors.Join(f.detachPorts(), f.Leave()); err != nil {
 		return fmt.Errorf("detach fairq: %w", err)
@@ -56,7 +56,7 @@ func (f *Attachment) Detach() error {
 	return nil
 }
 
-// Close takes everything away: programs, timers, tables, pins. A port that is gone already is no error.
+// Close removes everything: programs, timers, tables, pins. It ignores ports whose device is gone.
 func (f *Attachment) Close() error {
 	if err := errors.Join(f.detachPorts(), f.unpinTables(), f.Leave()); err != nil {
 		return fmt.Errorf("detach fairq: %w", err)
@@ -64,8 +64,8 @@ func (f *Attachment) Close() error {
 	return nil
 }
 
-// Leave gives back what this process holds. What is pinned goes on without it, until its lease ends;
-// what is not is detached.
+// Leave closes what this process has open. Pinned programs continue without it until the lease expires; the
+// others are detached.
 func (f *Attachment) Leave() error {
 	var errs []error
 	for i := range f.ports {
@@ -84,8 +84,8 @@ func (f *Attachment) Leave() error {
 	return errors.Join(errs...)
 }
 
-// abandon undoes an Attach that failed: new links go, those taken over stay, and so do tables that
-// were there.
+// abandon undoes an Attach that failed: it detaches new links. Links taken over and tables that existed before
+// stay.
 func (f *Attachment) abandon() error {
 	var errs []error
 	for i := range f.ports {
@@ -108,7 +108,7 @@ func (f *Attachment) detachPorts() error {
 	return errors.Join(errs...)
 }
 
-// detachPort takes the program off one port and stops its timer. The port is not to be used after it.
+// detachPort detaches the program from one port and stops its timer. The port must not be used afterwards.
 func (f *Attachment) detachPort(p *attachedPort) error {
 	var errs []error
 	if p.link != nil {
@@ -131,18 +131,18 @@ func (f *Attachment) unpinTables() error {
 	return errors.Join(attach.RemoveTables(f.cfg.Pin), attach.RemovePinDir(f.cfg.Pin))
 }
 
-// Purge removes all that is pinned in dir, whichever version of Weir left it: windows are let go,
-// then programs, timers and tables go; then it calls beside, for what its caller has to remove with them, while no
-// other process can begin there. A directory that is not there is no error, and nil stands for no beside;
-// *attach.Busy is the error when a living process has it: then nothing is touched.
-func Purge(dir string, beside func() error) error {
-	if beside == nil {
-		beside = func() error { return nil }
+// Purge removes everything pinned in dir, whichever version of Weir pinned it. It releases flows, then removes
+// programs, timers and tables. Then it calls also, if not nil, for what the caller must remove while no other
+// process can start there. A missing directory is no error. If a running process has it, the error is
+// *attach.Busy, and nothing changes.
+func Purge(dir string, also func() error) error {
+	if also == nil {
+		also = func() error { return nil }
 	}
 	if _, err := os.Stat(filepath.Dir(dir)); errors.Is(err, fs.ErrNotExist) {
-		return beside() // no file system for pins, or none of Weir's in it
+		return also() // no file system for pins, or none of Weir's in it
 	}
-	if err := attach.MakePinDir(dir); err != nil { // to have what to lock: a process that begins now makes it too
+	if err := attach.MakePinDir(dir); err != nil { // needed for the lock: a process that starts now makes it too
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}
 	d, err := lockfile.Take(dir)
@@ -152,15 +152,15 @@ func Purge(dir string, beside func() error) error {
 	case err != nil:
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}
-	err = errors.Join(clearPins(dir), beside(), attach.RemovePinDir(dir), d.Close())
+	err = errors.Join(clearPins(dir), also(), attach.RemovePinDir(dir), d.Close())
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", dir, err)
 	}
 	return nil
 }
 
-// clearPins lets the windows go and removes all pins but those to keep. The kernel stops the timers of a
-// table that nobody has any more.
+// clearPins releases all flows and removes all pins but those in keep. The kernel stops the timers of a table
+// when nobody refers to it.
 func clearPins(dir string, keep ...string) error {
 	pinned, err := attach.ReadPins(dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func clearPins(dir string, keep ...string) error {
 	var errs []error
 	if len(pinned.Links) > 0 {
 		if err := releasePinned(dir, pinned); err != nil {
-			// Of another layout: its programs let their windows go by themselves.
+			// The programs of another layout release their flows by themselves.
 			time.Sleep(otherRelease)
 		}
 	}
@@ -179,7 +179,7 @@ func clearPins(dir string, keep ...string) error {
 	return errors.Join(append(errs, attach.RemoveTables(dir, keep...))...)
 }
 
-// releasePinned lets the windows of all pinned ports go. An error: the tables cannot be used.
+// releasePinned releases the flows of all pinned ports. An error means that the tables cannot be used.
 func releasePinned(dir string, pinned *attach.Pins) error {
 	if err := attach.CheckSchema(dir, fairqMapControls, schemaVersion); err != nil {
 		return err

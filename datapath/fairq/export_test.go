@@ -11,7 +11,7 @@ import "github.com/cilium/ebpf/link"
 // StopTimer stops a port's timer, as if it had died.
 func (f *Attachment) StopTimer(port string) error { return f.disarm(f.ports[f.index(port)].id) }
 
-// Attacher loads a program and gives what attaches it to a port, as Attach does.
+// Attacher loads a program and returns a function that attaches it to a port, as Attach does.
 func (f *Attachment) Attacher() (func(attach.PortRef) (link.Link, error), error) {
 	program, err := f.source.loadPort(0, f.maps)
 	return func(p attach.PortRef) (link.Link, error) { return f.attachFirst(p, 0, program) }, err

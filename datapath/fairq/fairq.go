@@ -1,5 +1,5 @@
-// Package fairq loads FairQ's switch program and attaches it to ports, and reads what the kernel knows of it. The law is
-// core/fairq/fairq.h and core/window.h, the program bpf/fairq/fairq.bpf.c.
+// Package fairq loads FairQ's switch program, attaches it to ports, and reads its state from the kernel. The
+// law is core/fairq/fairq.h and core/window.h; the program is bpf/fairq/fairq.bpf.c.
 package fairq
 
 import (
@@ -16,27 +16,27 @@ import (
 	"weir/datapath/attach"
 )
 
-// Gain says how strongly the windows answer the queue (FQ-10).
+// Gain is how strongly the windows react to the queue (FQ-10).
 type Gain uint8
 
-// SlowStart says what the probing step of 2 MSS is added to (FQ-11).
+// SlowStart is what the probing step of 2 MSS is added to (FQ-11).
 type SlowStart uint8
 
 // Variant is the paper's software or its hardware.
 type Variant uint8
 
-// Count says which flows of a port are counted.
+// Count is the rule by which flows of a port are counted.
 type Count uint8
 
-// Scale says how the window scale of a flow is known.
+// Scale is the source of the window scale of a flow.
 type Scale uint8
 
-// Shrink says whether the right edge of a window may move to the left.
+// Shrink is whether the right edge of a window may move to the left.
 type Shrink uint8
 
-// Signed says what happens to signed segments (TCP-MD5, TCP-AO), whose windows cannot be rewritten. In all modes
-// they are counted by their sources, and their flows count as flows of the port. Segments of a connection of
-// which a SYN was not signed are rewritten, whatever options they have: its ends take unsigned ones.
+// Signed is the policy for signed segments (TCP-MD5, TCP-AO), whose windows cannot be rewritten. In all modes
+// they are counted by their sources, and their flows count as flows of the port. If a SYN of a connection was
+// not signed, its ends accept unsigned segments, so its segments are rewritten whatever options they have.
 type Signed uint8
 
 // The values are those of core/fairq/fairq.h, core/window.h, bpf/fairq/flows.h and bpf/fairq/signed.h.
@@ -51,22 +51,22 @@ const (
 	Alg1       Variant = 0
 	FairSwitch Variant = 1 // 32-sample mean of Q, windows from αB/β on each change of β
 
-	CountActive    Count = 0 // directions that sent data lately
+	CountActive    Count = 0 // directions that sent data recently
 	CountHandshake Count = 1 // the paper's register: SYN-ACKs less FINs
-	CountOpening   Count = 2 // as CountActive; SYN-ACKs are held to the share beside open handshakes
+	CountOpening   Count = 2 // as CountActive; SYN-ACKs are limited to the share with open handshakes included
 
 	ScaleLearn Scale = 0 // from the SYNs
-	ScaleShim  Scale = 1 // from the SYNs; where they were not seen, from the reserved bits (shim.Attach)
-	// Every SYN is made to announce the same one, and every window is converted to it. It cannot fail
-	// open: connections believe what they were told for as long as they live, and their windows break
-	// when the conversion ends (Detach, Close, a process that dies without Pin, another Scale). Both
-	// directions of a connection must cross the switch, each once.
+	ScaleShim  Scale = 1 // from the SYNs; if they were not seen, from the reserved bits (shim.Attach)
+	// Every SYN is changed to announce the same scale, and every window is converted to it. It cannot fail
+	// open: connections keep the announced scale for as long as they live. Their windows are wrong when the
+	// conversion ends (Detach, Close, a process that dies without Pin, another Scale). Both directions of a
+	// connection must cross the switch, each once.
 	ScaleUnify Scale = 2
 
 	ShrinkAllow Shrink = 0
 	ShrinkAvoid Shrink = 1
 
-	SignedPass  Signed = 0 // they pass as they are
+	SignedPass  Signed = 0 // they pass unchanged
 	SignedLimit Signed = 1 // data beyond the window that a flow of the port is granted is dropped
 	SignedDrop  Signed = 2 // they are dropped
 )
@@ -74,36 +74,36 @@ const (
 // Law configures the law of one port: struct fairq_config of core/fairq/fairq.h.
 type Law struct {
 	TargetBytes uint32        // αB, 1 or more
-	BufferBytes uint32        // B: a longer queue counts as this; 0: unknown
+	BufferBytes uint32        // B: a longer queue counts as B; 0: unknown
 	Tick        time.Duration // T, 10 µs or more
-	Period      time.Duration // M*T: between updates, T .. 1 s
+	Period      time.Duration // M*T: time between updates, T .. 1 s
 	FloorBytes  uint32        // least window of a flow; 0: the flow's own MSS (FQ-12)
 	CapBytes    uint32        // largest window of a flow, near C*RTT + αB; 0: none
 	Gain        Gain
 	SlowStart   SlowStart
 	Variant     Variant
-	// Active is how long a flow is counted after it last sent data: at least 10 ms, and 4 (RTT + αB/C)
-	// where that is longer. 0: 10 ms.
+	// Active is how long a flow counts after it last sent data: at least 10 ms, or 4 (RTT + αB/C) if that is
+	// longer; at most MaxActive. 0: 10 ms.
 	Active time.Duration
-	// Idle: with CountHandshake, a port without data for so long has no flows. 0: 1 s.
+	// Idle: with CountHandshake, a port without data for this time has no flows. At most MaxActive; 0: 1 s.
 	Idle time.Duration
-	// MTU of the port, which no segment exceeds. 0: 1500.
+	// MTU of the port in bytes, 576 to 65535, which no segment exceeds. 0: 1500.
 	MTU uint32
-	// Flows is the most connections that may be opened from behind this port. 0: an eighth of the table, or
-	// an equal part of it where that is more.
+	// Flows is the most connections that may be opened from behind this port. 0: an eighth of the table, or an
+	// equal part of it if that is more.
 	Flows uint32
 
-	// Hold is which flows are held, and HoldShare of HoldPart how many: out of Lots.
+	// Hold is which flows are limited. HoldPart limits the part HoldShare / 65536 of them.
 	Hold      Hold
 	HoldShare uint32
-	// Paths: the port is one of so many that lead the same way, over which flows are hashed. ACKs whose data takes
-	// one that another switch has are held to this port's window divided by Paths; Undivided: to the whole of
-	// it. 0 and 1: they pass. Of flows whose data was seen to leave by a port of this switch the port is
-	// known, whichever port their ACKs come in by, and nothing is divided.
+	// Paths is the number of ports, this one included, that lead the same way and over which flows are hashed.
+	// An ACK whose data takes a path of another switch is limited to this port's window divided by Paths; with
+	// Undivided, to the whole window. 0 and 1: such ACKs pass. If data of a flow left by a port of this switch,
+	// that port is known, and its window is not divided.
 	Paths     uint16
 	Undivided bool
-	// PipeBytes is C*RTT. (PipeBytes + TargetBytes) / flows is the equilibrium window, which HoldPart
-	// grants and HoldNone reckons: 1 or more with these.
+	// PipeBytes is the BDP, C*RTT, in bytes. (PipeBytes + TargetBytes) / flows is the equilibrium window, which
+	// HoldPart grants and HoldNone calculates: both need 1 byte or more.
 	PipeBytes uint32
 }
 
@@ -117,55 +117,56 @@ type Port struct {
 type Config struct {
 	Count Count
 	Scale Scale
-	// UnifyShift is what ScaleUnify makes SYNs announce: 0 .. 14. Windows are then at most 65535 <<
-	// UnifyShift bytes, in steps of 1 << UnifyShift: a receiver that has less room than a step reads as
-	// closed, so above 10 a step may be more than a segment.
+	// UnifyShift is the scale that ScaleUnify makes SYNs announce: 0 .. 14. Windows are then at most 65535 <<
+	// UnifyShift bytes, in steps of 1 << UnifyShift. A receiver with less room than a step appears closed:
+	// above 10 a step may be larger than a segment.
 	UnifyShift uint8
 	Shrink     Shrink
 	Signed     Signed
 	// Scope: only flows with both ends in one of these prefixes are rewritten and counted. Empty: all.
 	Scope []netip.Prefix
-	// Flows is the size of the table, in connections, MaxFlows at most. 0: DefaultFlows.
+	// Flows is the size of the table, in connections: at most MaxFlows. 0: DefaultFlows.
 	Flows uint32
-	// Lease is how long windows are held after the last Heartbeat; then they are let go within half a
-	// second. 0: 1 s.
+	// Lease is how long flows stay limited after the last Heartbeat: at least two heartbeats. Then they are
+	// released within half a second. 0: 1 s.
 	Lease time.Duration
-	// Forget is how long a connection may be silent before its entry goes. 0: 5 minutes; a day with
-	// ScaleUnify, for what is forgotten is not converted any more.
+	// Forget is how long a connection may be silent before its entry is removed. 0: 5 minutes, or a day with
+	// ScaleUnify, because windows of a removed entry are no longer converted.
 	Forget time.Duration
-	// Pin is a directory in a BPF file system. With it programs, timers and tables outlive the process:
-	// a later Attach with the same directory takes them over without detaching. One process at a
-	// time has it. Empty: everything goes with the process.
+	// Pin is a directory in a BPF file system. With it programs, timers and tables outlive the process, and a
+	// later Attach with the same directory takes them over without detaching. It belongs to one process at a
+	// time. Empty: everything ends with the process.
 	Pin string
-	// TakeOver asks a living process that has Pin to leave it to this one. Without it: *attach.Busy.
+	// TakeOver asks a running process that has Pin to leave it to this one. Without it: *attach.Busy.
 	TakeOver bool
-	// Renew removes pinned tables of another layout first, after their windows were let go, and begins
-	// anew: flows are then adopted. Without it: *OtherSchema.
+	// Renew releases the flows of pinned tables of another layout, removes the tables and creates new ones,
+	// which adopt flows. Without it: *OtherSchema.
 	Renew bool
 	// Version of the process, for status.
 	Version string
-	// Observe: this one only looks, so it may stand at a port where a switch is at work, and never keeps one from
-	// it. Every port's Hold must be HoldNone.
+	// Observe: this process only measures, so it may be attached to a port where a switch runs, and never keeps
+	// a switch from it. Every port's Hold must be HoldNone.
 	Observe bool
-	// Watch counts what flows do, from the first heartbeat on: Stats.Arms but for their Flows, and a Flow's InFlightBytes,
-	// OfferedBytes and GrantedBytes. It costs some ns a packet. Observe, and a port whose Hold is not HoldAll, count
-	// anyway; View.Watch has another process's switch count.
+	// Watch counts per flow and per group from the first heartbeat on: Stats.Arms except Flows, and a Flow's
+	// InFlightBytes, OfferedBytes and GrantedBytes. It costs some ns a packet. Observe, and a port whose Hold
+	// is not HoldAll, count anyway. View.Watch makes another process's switch count.
 	Watch bool
-	// Edge: windows are told to an edge (edge.Attach) on some ACKs, which applies them to all. Zero: every
-	// ACK is rewritten here.
+	// Edge: windows are advertised on some ACKs to an edge (edge.Attach), which applies them to all. Zero:
+	// every ACK is rewritten here.
 	Edge EdgeMode
-	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs
-	// a lock for each ACK. Not with Pin, and for one Attach only: the second is refused.
+	// Trace records every call of the law, for a differential run (docs/differential.md); nil: none. It costs a
+	// lock for each ACK. It does not work with Pin, and works for one Attach only: a second one returns an
+	// error.
 	Trace Tracer
 }
 
 // Tracer records the calls of the law: the program with hooks, and the maps that the hooks write. Package lawtrace has
 // one. It is an interface so that the production loader does not link the simulator's code.
 type Tracer interface {
-	// Spec is the switch program with its hooks: the same programs, variables and maps, and Maps besides. The caller
-	// may change what it gets.
+	// Spec returns the switch program with its hooks: the same programs, variables and maps, and those of Maps
+	// in addition. The caller may change the result.
 	Spec() (*ebpf.CollectionSpec, error)
-	// Maps are the recorder's own, by name, which every instance of the program is loaded around.
+	// Maps returns the recorder's own maps, by name. Every instance of the program is loaded with them.
 	Maps() map[string]*ebpf.Map
 }
 
@@ -179,52 +180,50 @@ const (
 	fairQScopeMax = 4096
 )
 
-// Sizes of a flow table, in connections: where Config does not say, and at most. The law of a port counts no more
-// flows (FAIRQ_FLOWS_MAX of core/fairq/fairq.h).
+// DefaultFlows and MaxFlows are the default and the largest size of a flow table, in connections. The law of a
+// port counts no more flows than MaxFlows (FAIRQ_FLOWS_MAX of core/fairq/fairq.h).
 const (
 	DefaultFlows = 1 << 16
 	MaxFlows     = 1 << 20
 )
 
-// MaxActive is the most of Law's Active and Idle: a flow, or a port, that is silent for longer is not
-// counted.
+// MaxActive is the largest Active and Idle of Law: a flow, or a port, that is silent for longer does not count.
 const MaxActive = 4 * time.Second
 
-// Attachment is the law at work on the ports of one switch. Its methods are for one goroutine, but for Heartbeat.
+// Attachment is FairQ attached to the ports of one switch. Its methods are for one goroutine, except Heartbeat.
 type Attachment struct {
 	cfg     Config
 	maps    *fairqMaps
 	control *controlPrograms
 	ports   []attachedPort
 	source  *programSource
-	shared  sync.Mutex      // over the control entry, and over which programs control is
-	lock    *attach.PinLock // on cfg.Pin; nil without
-	fresh   bool            // no tables were there before
-	watch   atomic.Bool     // what flows do is to be counted
+	shared  sync.Mutex      // over the control entry and the field control
+	lock    *attach.PinLock // on cfg.Pin; nil without Pin
+	fresh   bool            // no tables existed before
+	watch   atomic.Bool     // counters of flows must run
 }
 
 // fairQAttached is one port of a FairQ.
 type attachedPort struct {
 	Port
-	id      uint32
-	cookie  uint64 // of its namespace
-	program *ebpf.Program
-	link    link.Link // one that the garbage collector takes is detached: kept here
-	isNew   bool      // not taken over
-	letGo   bool      // its windows are, until it is configured again
+	id       uint32
+	cookie   uint64 // of its namespace
+	program  *ebpf.Program
+	link     link.Link // kept here: the garbage collector would close it, which detaches the program
+	isNew    bool      // not taken over
+	released bool      // its flows are released, until it is configured again
 }
 
-// Check says whether Attach can work on this kernel and for this user: nil, ErrPermission or
-// a *MissingFeature.
+// Check checks that Attach can work on this kernel and for this user. Errors: ErrPermission or *MissingFeature.
 func Check() error { return attach.CheckAll(probes()) }
 
-// Attach puts FairQ at the head of each port's egress chain. The ports are those of one switch:
-// an acknowledgement that leaves by one of them is held to the window of the port that its data leaves
-// by. Errors name the port; *NoQueue, *MissingFeature, *OtherSchema, *attach.Busy, *Taken and
-// ErrPermission can be told apart. On an error nothing new stays attached, and what was pinned before goes on.
+// Attach puts FairQ at the head of each port's egress chain. The ports are those of one switch: an
+// acknowledgement that leaves by one of them is limited by the window of the port that its data leaves by.
+// Errors name the port; they can be *NoQueue, *MissingFeature, *OtherSchema, *attach.Busy, *Taken and
+// ErrPermission. After an error nothing new stays attached, and pinned programs continue.
 //
-// Heartbeat must be called every HeartbeatInterval, or the windows are let go. A pinned port that is not asked for
-// any more is let go before Attach returns.
+// Heartbeat must be called every HeartbeatInterval, or the lease expires and flows are released. A pinned port
+// that is no longer configured is given up before Attach returns.
 func Attach(ports []Port, c Config) (*Attachment, error) {
 	if err := c.checkPorts(ports); err != nil {
 		return nil, fmt.Errorf("fairq: %w", err)
@@ -240,13 +239,14 @@ func Attach(ports []Port, c Config) (*Attachment, error) {
 	return f, nil
 }
 
-// Owner is this process's ownership of a pin directory before FairQ is on any port: no other process may
-// begin, and the tables are open. It ends when Attach succeeds, or with Release. Its methods are for one goroutine.
+// Owner is this process's ownership of a pin directory before FairQ is on any port: no other process may start
+// there, and the tables are open. It ends when Attach succeeds, or with Release. Its methods are for one
+// goroutine.
 type Owner struct{ f *Attachment }
 
-// Own is the first half of Attach, for who has something to prepare that no second process may do at the
-// same time. The errors are those of Attach that name no port. Attach or Release must follow within c.Lease, or
-// Heartbeat be called.
+// Own is the first half of Attach, for a caller that must prepare something while no second process may. Its
+// errors are those of Attach that name no port. Attach or Release must follow within c.Lease, or calls of
+// Heartbeat.
 func Own(c Config) (*Owner, error) {
 	c = c.withDefaults()
 	if err := c.check(nil); err != nil {
@@ -266,14 +266,14 @@ func Own(c Config) (*Owner, error) {
 	return h, nil
 }
 
-// Heartbeat tells the kernel programs that user space lives.
+// Heartbeat shows the kernel programs that user space runs.
 func (h *Owner) Heartbeat() error { return h.f.heartbeat() }
 
-// Release gives up the pin directory, and takes off what Attach put on ports before it failed. Tables that were made
-// for it go; those that were there before stay.
+// Release gives up the pin directory, and detaches what Attach attached before it failed. It removes tables
+// that were created since Own, and keeps those that existed before.
 func (h *Owner) Release() error { return h.f.abandon() }
 
-// Attach is the second half of Attach. After an error Release must follow.
+// Attach is the second half of Attach. Release must follow an error.
 func (h *Owner) Attach(ports []Port) (*Attachment, error) {
 	f := h.f
 	err := f.cfg.checkPorts(ports)
@@ -314,9 +314,9 @@ func (c *Config) check(ports []Port) error {
 	case c.UnifyShift > 14:
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Trace != nil && c.Pin != "":
-		return errors.New("the law is not traced where it is pinned")
+		return errors.New("Trace works without Pin only: leave one of them out")
 	case c.Lease < 2*HeartbeatInterval:
-		return fmt.Errorf("a lease of %v: at least %v, two beats", c.Lease, 2*HeartbeatInterval)
+		return fmt.Errorf("a lease of %v: at least %v, two heartbeats", c.Lease, 2*HeartbeatInterval)
 	}
 	if err := c.Edge.check(c); err != nil {
 		return err
@@ -333,7 +333,7 @@ func (c *Config) checkPorts(ports []Port) error {
 			return fmt.Errorf("port %s: %w", ports[i].Name, err)
 		}
 		if c.Observe && ports[i].Law.Hold != HoldNone {
-			return fmt.Errorf("port %s: flows are to be held by what only looks", ports[i].Name)
+			return fmt.Errorf("port %s: an observing process must not limit flows: Hold must be HoldNone", ports[i].Name)
 		}
 	}
 	return nil
@@ -350,17 +350,17 @@ func (l *Law) check() error {
 	case l.Period < l.Tick || l.Period > time.Second:
 		return fmt.Errorf("an update period of %v: from the sampling interval (%v) to 1s", l.Period, l.Tick)
 	case l.Active > MaxActive || l.Idle > MaxActive:
-		return fmt.Errorf("a flow that is silent for over %v is not counted: shorten active or idle", MaxActive)
+		return fmt.Errorf("active or idle is over %v, after which a silent flow no longer counts: shorten it", MaxActive)
 	case l.Hold > HoldNone:
 		return fmt.Errorf("hold %d: 0 all, 1 part, 2 none", l.Hold)
 	case l.HoldShare > Lots:
-		return fmt.Errorf("a share of %d is held: at most %d, which is all", l.HoldShare, Lots)
+		return fmt.Errorf("a share of %d is limited: at most %d, which is all", l.HoldShare, Lots)
 	case l.Hold != HoldAll && l.PipeBytes == 0:
-		return errors.New("flows are held in part, or observed: their equilibrium window needs the pipe, rate x RTT, of 1 byte or more")
+		return errors.New("a canary and observe need the BDP (rate x RTT) of 1 byte or more, to calculate the equilibrium window")
 	case l.MTU != 0 && (l.MTU < 576 || l.MTU > 65535):
 		return fmt.Errorf("an MTU of %d: 576 to 65535", l.MTU)
 	case l.Variant == FairSwitch && l.Gain == GainOVS && l.Period > 4*l.Tick:
-		// The mean over 32 samples is so old that this gain overshoots without end.
+		// The mean over 32 samples is so old that this gain overshoots again and again.
 		return errors.New("variant FairSwitch with the gain of the Open vSwitch code oscillates unless an update takes at most 4 samples: choose gain paper")
 	}
 	return nil

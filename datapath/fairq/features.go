@@ -21,7 +21,7 @@ func probes() []attach.Probe {
 	}...)
 }
 
-// haveDeviceState asks whether net_device.reg_state can be read as a byte; it was a bit field before.
+// haveDeviceState probes whether net_device.reg_state can be read as a byte; it was a bit field before.
 func haveDeviceState() (bool, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -39,8 +39,8 @@ func haveDeviceState() (bool, error) {
 	return false, nil
 }
 
-// fairQHelperProbes are those of helpers that every kernel with tcx should have, and that a vendor's
-// may not.
+// helperProbes returns the probes of helpers that every kernel with tcx should have, but a vendor's kernel may
+// lack.
 func helperProbes() []attach.Probe {
 	helper := func(kind ebpf.ProgramType, f asm.BuiltinFunc) func() (bool, error) {
 		return func() (bool, error) { return attach.Supported(features.HaveProgramHelper(kind, f)) }
@@ -57,8 +57,8 @@ func helperProbes() []attach.Probe {
 	}
 }
 
-// Rehearse has the kernel's verifier look at the switch programs, with tables of a few flows that go
-// at once. Nothing is attached.
+// Rehearse loads the switch programs, which the kernel's verifier checks, with small tables that it removes at
+// once. It attaches nothing.
 func Rehearse() error {
 	source, err := newSource(&Config{Flows: 1024})
 	if err != nil {
@@ -82,8 +82,8 @@ func mayNot(err error) error {
 	return err
 }
 
-// Memory is about how many bytes of kernel memory the tables of a switch take that has room for so
-// many connections, on a machine with so many CPUs. 0 flows: the default.
+// Memory returns roughly how many bytes of kernel memory the tables of a switch take, for this many connections
+// and CPUs. 0 flows: the default.
 func Memory(flows uint32, cpus int) (uint64, error) {
 	if flows == 0 {
 		flows = DefaultFlows
@@ -99,7 +99,7 @@ func Memory(flows uint32, cpus int) (uint64, error) {
 	return sum, nil
 }
 
-// mapMemory is what the kernel takes for a map whose entries are there from the start.
+// mapMemory returns the bytes that the kernel takes for a map whose entries are allocated at the start.
 func mapMemory(m *ebpf.MapSpec, cpus int) uint64 {
 	const (
 		hashEntry, lruEntry = 48, 48 // struct htab_elem before the key
@@ -111,18 +111,18 @@ func mapMemory(m *ebpf.MapSpec, cpus int) uint64 {
 	case ebpf.Hash, ebpf.LRUHash:
 		buckets := uint64(1) << bits.Len64(entries-1)
 		if m.Type == ebpf.Hash {
-			entries += uint64(cpus) // a spare of each CPU
+			entries += uint64(cpus) // one spare entry for each CPU
 		}
 		return entries*(hashEntry+round(m.KeySize)+round(m.ValueSize)) + buckets*bucket
 	case ebpf.PerCPUArray:
 		return entries * (round(m.ValueSize)*uint64(cpus) + 8)
-	case ebpf.LPMTrie: // entries come as they are needed
+	case ebpf.LPMTrie: // entries are allocated as needed
 		return 0
 	}
 	return entries * round(m.ValueSize)
 }
 
-// Needs is what the switch program asks of the kernel.
+// Needs returns the probes of the switch program.
 func Needs() attach.Needs {
 	return attach.Needs{Use: attach.UseSwitch, Probes: append(probes(), helperProbes()...)}
 }

@@ -12,8 +12,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// Every feature is listed once with what needs it, and this kernel, on which the programs load, has those
-// of the switch: a probe that is wrong would keep an operator from it.
+// Every feature is listed once with the parts that need it. This kernel, on which the programs load, has those
+// of the switch: a wrong probe would keep an operator from it.
 func TestFeatures(t *testing.T) {
 	testroot.Need(t, "asks the kernel about BPF")
 	rehearsed := fairq.Rehearse()

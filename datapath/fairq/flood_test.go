@@ -19,20 +19,20 @@ import (
 	"weir/internal/testseed"
 )
 
-// live are a path's flows that nothing forged may disturb, and what the switch knows of them.
+// live has a path's flows that no forged packet may disturb, and the switch's entries of them.
 type live struct {
 	*rwndPath
 	f     *fairq.Attachment
 	flows []*testnet.Pair
 	known []fairq.Connection
-	raw   [2]*testnet.Raw // at the sender's and the receiver's device: whoever is there can forge
-	link  [2]frames.Link  // of what they send
+	raw   [2]*testnet.Raw // at the sender's and the receiver's device: places of a forger
+	link  [2]frames.Link  // of the frames that they send
 	rand  *rand.Rand
 }
 
 const liveGrant = 30000
 
-// newLive opens four connections of different scales and has each send both ways.
+// newLive opens four connections of different scales and makes each send both ways.
 func newLive(t *testing.T, c fairq.Config) *live {
 	t.Helper()
 	l := &live{rwndPath: newRwndPath(t, testnet.PathOptions{NoIPv6: true, GSO: true, ChecksumOffload: true})}
@@ -63,7 +63,7 @@ func newLive(t *testing.T, c fairq.Config) *live {
 	return l
 }
 
-// send has every live flow send both ways.
+// send makes every flow of l send both ways.
 func (l *live) send(t *testing.T) {
 	t.Helper()
 	for _, c := range l.flows {
@@ -110,14 +110,14 @@ func (l *live) floodFrom(t *testing.T, device, n int, forge func(s *frames.Segme
 	testnet.Until(t, fmt.Sprintf("%d segments have passed the switch", n), func() bool { return passed() >= before+uint64(n) })
 }
 
-// stranger is an address that nobody has: 198.18.0.0/15.
+// stranger returns an address that nobody has: 198.18.0.0/15.
 func (l *live) stranger() netip.Addr {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], 198<<24|18<<16|l.rand.Uint32()&(1<<17-1))
 	return netip.AddrFrom4(b)
 }
 
-// check says whether the flows are known, counted and held as they were before.
+// check checks that the flows are known, counted and limited as they were before.
 func (l *live) check(t *testing.T) {
 	t.Helper()
 	if now := l.table(t); !reflect.DeepEqual(now, l.known) {
@@ -130,7 +130,7 @@ func (l *live) check(t *testing.T) {
 	if n, limit, err := l.f.Pending(); err != nil || n > limit {
 		t.Errorf("%d half-open connections are kept, more than %d: %v", n, limit, err)
 	}
-	l.client.Each(t, func(*testnet.Segment) {}) // what a tap does not read, it drops in the end
+	l.client.Each(t, func(*testnet.Segment) {}) // read the tap, or it drops segments at some point
 	l.server.Each(t, func(*testnet.Segment) {})
 	l.send(t)
 	for _, c := range l.flows {
@@ -145,9 +145,9 @@ func (l *live) check(t *testing.T) {
 
 var synOptions = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(7))
 
-// Segments that answer nothing and that nothing answers, from ever other ends, neither come into the flow
-// table nor count, and the flows that are there stay as they are. Whatever the number, the table of what
-// is half-open keeps its size.
+// Segments without a question and without an answer, from ever other ends, do not enter the flow table and do
+// not count. The live flows stay unchanged. Whatever the number, the table of half-open connections keeps its
+// size.
 func TestFairQ_Floods(t *testing.T) {
 	const frameCount = 6000 // more than three times the table of half-open connections
 	for name, forge := range map[string]func(s *frames.Segment){
@@ -173,8 +173,8 @@ func TestFairQ_Floods(t *testing.T) {
 	}
 }
 
-// Half-open connections: SYNs that the server answers and nobody acknowledges. They are not flows, and a
-// connection that opens among them is.
+// Half-open connections are SYNs that the server answers and nobody acknowledges. They are not flows. A
+// connection that opens among them is one.
 func TestFairQ_HalfOpenConnections(t *testing.T) {
 	l := newLive(t, fairq.Config{Flows: 1000})
 	listener := l.Listen(t, testnet.ReceiverIPv4)
@@ -193,7 +193,7 @@ func TestFairQ_HalfOpenConnections(t *testing.T) {
 		return now.Seen >= before.Seen+n
 	})
 	l.check(t)
-	// Not acknowledged with the right number, which who forges an address cannot know, they stay what they are.
+	// Only an acknowledgement with the right number opens them, and a forger cannot know the number.
 	l.flood(t, n, func(s *frames.Segment) { s.ToPort, s.Flags = port, frames.ACK })
 	l.check(t)
 	c := l.Dial(t, listener)
@@ -203,7 +203,7 @@ func TestFairQ_HalfOpenConnections(t *testing.T) {
 	}
 }
 
-// positions are where the ends of the live flows are in their sequence spaces: behind what each sent last.
+// positions returns where the ends of the live flows are in their sequence spaces: behind their last bytes.
 func (l *live) positions(t *testing.T) map[netip.AddrPort]uint32 {
 	t.Helper()
 	l.client.Each(t, func(*testnet.Segment) {})
@@ -213,7 +213,7 @@ func (l *live) positions(t *testing.T) map[netip.AddrPort]uint32 {
 	return at
 }
 
-// forge sends a segment in the name of the flow's client (0) or server (1), from where that is.
+// forge sends a segment in the name of the flow's client (0) or server (1), from that end's side.
 func (l *live) forge(t *testing.T, c *testnet.Pair, end int, seq, ack uint32, flags byte) {
 	t.Helper()
 	ends := [2]netip.AddrPort{testnet.AddrPort(c.Client.LocalAddr()), testnet.AddrPort(c.Server.LocalAddr())}
@@ -231,8 +231,8 @@ func forgeFor(s *frames.Segment, from, to netip.AddrPort, seq, ack uint32, flags
 	}
 }
 
-// Segments forged for the live flows' own ends, with numbers that the ends do not believe. Whatever they
-// do to the count, it is right again when the flows go on, and the flows are known and held as before.
+// Segments are forged for the live flows' own ends, with numbers that the ends do not accept. Whatever they do
+// to the count, it is right again when the flows continue, and the flows are known and limited as before.
 func TestFairQ_ForgedForLiveFlows(t *testing.T) {
 	t.Parallel()
 	type step struct {
@@ -254,8 +254,8 @@ func TestFairQ_ForgedForLiveFlows(t *testing.T) {
 			for _, ahead := range []int32{-2_000_000_000, -20_000_000, 20_000_000, 2_000_000_000} {
 				at := l.positions(t)
 				for _, c := range l.flows {
-					// Each end's numbers are as far from its own position: a FIN that is at most FIN_REACH ahead of its
-					// sender is believed.
+					// Each end's numbers are as far from its own position: the program accepts a FIN that is at
+					// most FIN_REACH ahead of its sender.
 					next := [2]uint32{
 						at[testnet.AddrPort(c.Client.LocalAddr())] + uint32(ahead), at[testnet.AddrPort(c.Server.LocalAddr())] + uint32(ahead),
 					}
@@ -300,7 +300,7 @@ func TestFairQ_ForgedSYNKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// Data that is sent again behind a FIN does not take back that the flow has ended.
+// Data that is sent again behind a FIN does not undo the flow's end.
 func TestFQ9_DataSentAgainBehindItsFIN(t *testing.T) {
 	l := newLive(t, fairq.Config{})
 	at := l.positions(t)

@@ -10,21 +10,21 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// End is what the flow table knows of one end of a connection.
+// End is what the flow table has of one end of a connection.
 type End struct {
 	Addr       netip.AddrPort
-	Port       string // that its data leaves by; "": not known, or not a port of this process
-	Scale      uint8  // of its windows
-	ScaleKnown bool   // its SYN told the scale; otherwise it is inferred
-	MSS        uint16 // that its SYN announced; 0: not known
+	Port       string // port that its data leaves by; "": unknown, or not a port of this process
+	Scale      uint8  // scale shift of its windows
+	ScaleKnown bool   // its SYN announced the scale; otherwise it is inferred
+	MSS        uint16 // announced by its SYN; 0: unknown
 	Ended      bool   // it sent a FIN
 }
 
 // Connection is a connection in the flow table.
 type Connection struct {
 	End     [2]End
-	Opener  string // port that it is opened from behind, in whose share it is
-	Adopted bool   // began before Weir saw it
+	Opener  string // the port that it is opened from behind, in whose share it counts
+	Adopted bool   // it is older than the program
 	Signed  bool   // both ends sign: TCP-MD5 or TCP-AO
 	Reset   bool
 }
@@ -37,10 +37,10 @@ const (
 	connectionReset   = 4
 )
 
-// tableBatch is how many entries are read at a time: above the fullest bucket of a table.
+// tableBatch is the number of entries of one read: more than the fullest hash bucket of a table has.
 const tableBatch = 4096
 
-// Connections reads the flow table, in no order. A table that changes meanwhile is not read as of one
+// Connections reads the flow table, in no order. If the table changes meanwhile, the result is not of one
 // moment.
 func (f *Attachment) Connections() ([]Connection, error) {
 	names := map[uint32]string{}
@@ -73,8 +73,8 @@ func (f *Attachment) Connections() ([]Connection, error) {
 	return out, nil
 }
 
-// Flows walks the flows whose data leaves by a port, in no order, and holds a few thousand at a time. A
-// table that changes meanwhile is not read as of one moment. An error ends it.
+// Flows iterates over the flows whose data leaves by a port, in no order, and keeps a few thousand in memory.
+// If the table changes meanwhile, the result is not of one moment. An error ends the iteration.
 func (f *Attachment) Flows(port string) iter.Seq2[Flow, error] {
 	i := f.index(port)
 	if i < 0 {
@@ -85,7 +85,7 @@ func (f *Attachment) Flows(port string) iter.Seq2[Flow, error] {
 	return f.maps.portFlows(f.ports[i].id)
 }
 
-// Flows is the same by the port's number in the tables.
+// Flows does the same by the port's id in the tables.
 func (v *View) Flows(id uint32) iter.Seq2[Flow, error] { return v.maps.portFlows(id) }
 
 func (m *fairqMaps) portFlows(id uint32) iter.Seq2[Flow, error] {
@@ -97,14 +97,14 @@ func (m *fairqMaps) portFlows(id uint32) iter.Seq2[Flow, error] {
 	}
 }
 
-// flow is the direction of what one side sends, at its port.
+// flow returns the direction of the data that one side sends, at its port.
 func (c *fairqConnection) flow(side int, p *fairqPort, sweep uint32) Flow {
 	sender, receiver, back := &c.End[side], &c.End[1-side], &c.Acks[1-side]
 	data, acks := c.DataLately[side], c.AcksLately[side]
 	f := Flow{
 		From: c.Ends.end(side), To: c.Ends.end(1 - side), VLANs: c.Ends.Vlans,
 		Held: uint32(c.Lot) >= p.Spared, Counted: p.counts(sender), Seen: sweep-c.Seen <= 1,
-		OneSided: data == 0 && acks+2 >= latelySweeps || acks == 0 && data+2 >= latelySweeps, // as the last sweep left them
+		OneSided: data == 0 && acks+2 >= latelySweeps || acks == 0 && data+2 >= latelySweeps, // as of the last sweep
 		Signed:   c.isSigned(),
 	}
 	f.OfferedBytes, f.GrantedBytes = back.Offered, back.Granted
@@ -119,8 +119,8 @@ func (c *fairqConnection) flow(side int, p *fairqPort, sweep uint32) Flow {
 	return f
 }
 
-// counts says whether an end is one of the port's flows: seated in an epoch that still counts, or in its
-// register (count: handshake).
+// counts reports whether an end is one of the port's flows: its slot is of an epoch that still counts, or it is
+// in the port's register (count: handshake).
 func (p *fairqPort) counts(e *fairqEnd) bool {
 	if e.Registration != 0 {
 		return e.Registration == p.Generation
@@ -129,7 +129,7 @@ func (p *fairqPort) counts(e *fairqEnd) bool {
 	return e.Seat != 0 && (p.Epoch-e.Seat)&epochs < liveEpochs
 }
 
-// Pending counts the connections of which only one end was heard of, and says how many there can be.
+// Pending returns the number of connections of which only one end was seen, and the largest number.
 func (f *Attachment) Pending() (n, limit int, err error) {
 	err = eachEntry(f.maps.Pending, func(*fairqFlowKey, *fairqConnection) bool {
 		n++
@@ -141,8 +141,8 @@ func (f *Attachment) Pending() (n, limit int, err error) {
 	return n, int(f.maps.Pending.MaxEntries()), nil
 }
 
-// eachEntry reads a table in batches: unlike a walk from key to key it does not begin anew when the key
-// that it stands at goes. It ends when do gives false.
+// eachEntry reads a table in batches. A walk from key to key would begin again when its present key is removed.
+// It ends when do returns false.
 func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error {
 	keys, values := make([]fairqFlowKey, tableBatch), make([]fairqConnection, tableBatch)
 	var cursor ebpf.MapBatchCursor
@@ -153,7 +153,7 @@ func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error
 				return nil
 			}
 		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) { // that was all
+		if errors.Is(err, ebpf.ErrKeyNotExist) { // the end of the table
 			return nil
 		}
 		if err != nil {
@@ -162,7 +162,7 @@ func eachEntry(m *ebpf.Map, do func(*fairqFlowKey, *fairqConnection) bool) error
 	}
 }
 
-// end is one end of a connection.
+// end returns one end of a connection.
 func (k *fairqFlowEnds) end(i int) netip.AddrPort {
 	var b [16]byte
 	for j, word := range k.Address[i] {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// EachFlow walks the flows of all ports in one pass over the table, until do gives false: with many ports
+// EachFlow walks the flows of all ports in one pass over the table, until do returns false. With many ports
 // that is far less work than Flows of each.
 func (f *Attachment) EachFlow(do func(port string, flow Flow) bool) error {
 	names := map[uint32]string{}
@@ -15,7 +15,7 @@ func (f *Attachment) EachFlow(do func(port string, flow Flow) bool) error {
 	return f.maps.eachFlow(names, do)
 }
 
-// EachFlow is the same of ports given by their numbers in the tables.
+// EachFlow does the same for ports given by their ids in the tables.
 func (v *View) EachFlow(names map[uint32]string, do func(port string, flow Flow) bool) error {
 	return v.maps.eachFlow(names, do)
 }

@@ -36,7 +36,7 @@ func entries[V any](tb testing.TB, m *ebpf.Map) (all []V) {
 	}
 }
 
-// checkLimits checks that no table, and no port's part of it, is larger than it may be.
+// checkLimits checks that no table, and no port's part of it, exceeds its size.
 func (r *round) checkLimits(t *testing.T) {
 	t.Helper()
 	flows, pending := r.contents(t), entries[fairqConnection](t, r.Pending)
@@ -70,7 +70,7 @@ func (s *frameSwitch) port(tb testing.TB, id int) (p fairqPort) {
 	return p
 }
 
-// armTimers has the ports' timers run, until the round ends.
+// armTimers starts the ports' timers, until the round ends.
 func (r *round) armTimers(t *testing.T) {
 	t.Helper()
 	for port := range r.ports {
@@ -80,10 +80,10 @@ func (r *round) armTimers(t *testing.T) {
 	}
 }
 
-// Of flows.h: epochs that a seat counts for, and slots that they are kept in.
+// From flows.h: epochs for which a slot counts, and entries of the ring of epochs.
 const flowsLive, flowsWheel = 4, 8
 
-// finish stops the round's timers, and checks that the flows which ports count are those in the table.
+// finish stops the round's timers, and checks that the flows that ports count are those in the table.
 func (r *round) finish(t *testing.T) {
 	t.Helper()
 	for port := range r.ports {
@@ -92,7 +92,7 @@ func (r *round) finish(t *testing.T) {
 		}
 	}
 	if len(r.workers) > 1 {
-		return // while packets move seats the count may be one off, until the epoch passes
+		return // while packets move slots the count may be one off, until the epoch passes
 	}
 	flows := r.contents(t)
 	for port := range r.ports {
@@ -122,8 +122,8 @@ func (r *round) finish(t *testing.T) {
 	}
 }
 
-// A SYN-ACK with data that answers nobody, from ever other ports: one forged packet each must not count
-// as a flow, or a single host takes the share of all others.
+// A SYN-ACK with data that answers nobody, from ever other ports, must not count as a flow. Otherwise a single
+// host takes the share of all others with one forged packet each.
 func TestFairQFrames_ForgedSynAcksCountNothing(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	honest := f.conn(frames.IP{})
@@ -139,8 +139,8 @@ func TestFairQFrames_ForgedSynAcksCountNothing(t *testing.T) {
 	f.checkShares(t, 1, 0)
 }
 
-// Who fills the tables from behind one port: nothing grows past its limit, no other port's share is
-// touched, connections that are there stay, and what is not seen again is forgotten.
+// A host fills the tables from behind one port. Nothing grows past its limit, no other port's share changes,
+// present connections stay, and those that are not seen again are removed.
 func TestFairQFrames_Floods(t *testing.T) {
 	const share, packets = 300, 20_000
 	c := frameConfig{flows: 1000, pending: 512, law: fairqPortConfig{FlowsMax: share}}
@@ -206,7 +206,7 @@ func TestFairQFrames_Floods(t *testing.T) {
 			f.rewritten(t, "a connection that was there", honest.segment(), rowField, fairqPortCounts{})
 			t.Logf("at most %d connections", most)
 
-			// Opened from behind the other port there is room, whatever the first has done.
+			// Behind the other port there is room, whatever the first has done.
 			opposite := f.conn(frames.IP{})
 			syn, synAck, ack := opposite.segment(), opposite.back(), opposite.segment()
 			syn.Flags, syn.Seq, synAck.Flags, synAck.Seq = frames.SYN, 7000, frames.SYN|frames.ACK, 3000
@@ -220,7 +220,7 @@ func TestFairQFrames_Floods(t *testing.T) {
 	}
 }
 
-// anybody is a connection of random hosts and ports, in some VLAN.
+// anybody returns a connection of random hosts and ports, in some VLAN.
 func (f *frameTable) anybody(r *rand.Rand) *frameConn {
 	c := f.conn(frames.IP{})
 	c.port = uint16(r.Uint32())
@@ -243,7 +243,7 @@ func address6(r *rand.Rand) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// fromLeft is the port that a segment leaves by.
+// fromLeft returns the port that a segment leaves by.
 func fromLeft(s *frames.Segment) int {
 	if s.Src == leftMAC {
 		return 1
@@ -251,7 +251,7 @@ func fromLeft(s *frames.Segment) int {
 	return 0
 }
 
-// forget sweeps until connections that are not seen are forgotten.
+// forget sweeps until connections that are not seen are removed.
 func (s *frameSwitch) forget(t *testing.T) {
 	t.Helper()
 	const sweeps = 4

@@ -6,8 +6,9 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// count: opening. By hand: the flows of a port share its target, and a SYN-ACK is held to what would be left of it if every
-// open handshake, its own too, became a flow. Who sends is held to the share of those who send.
+// count: opening. By hand: the flows of a port share its target. A SYN-ACK is limited to the share that would
+// be left if every open handshake, its own too, became a flow. Active flows are limited to the share of the
+// active flows.
 func TestFairQFrames_OpenHandshakes(t *testing.T) {
 	p := newPaperSwitch(t, CountOpening)
 	half := func() (*dialogue, []*frames.Segment) {
@@ -54,7 +55,7 @@ func TestFairQFrames_OpenHandshakes(t *testing.T) {
 	}
 	granted("half-open ones take nothing from it", 1)
 	_, third := half()
-	answer("a newcomer beside them begins with a segment", third[1], 1461)
+	answer("a new flow among them begins with a segment", third[1], 1461)
 	p.send(t, second[2])
 	granted("and has its share as soon as it sends", 2)
 
@@ -65,7 +66,7 @@ func TestFairQFrames_OpenHandshakes(t *testing.T) {
 	if got := p.openings(t, 1); got != before-1 {
 		t.Errorf("after a reset %d are open, before %d", got, before)
 	}
-	for range 3 { // their SYNs went another way, and so will the data
+	for range 3 { // their SYNs took another path, and so will the data
 		_, h := p.dialogue(), p.dialogue().handshake()
 		p.send(t, h[1])
 	}
@@ -77,7 +78,7 @@ func TestFairQFrames_OpenHandshakes(t *testing.T) {
 	granted("both send", 2)
 }
 
-// openings adds up the open handshakes of a port.
+// openings returns the number of open handshakes of a port.
 func (p *paperSwitch) openings(t *testing.T, port int) (n uint32) {
 	t.Helper()
 	for _, opening := range p.frameSwitch.port(t, port).Opening {

@@ -11,13 +11,13 @@ import (
 
 var md5Option = frames.List(frames.OptionNop, frames.Option(frames.OptionMD5, make([]byte, 16)...))
 
-// signing gives a segment the option.
+// signing adds the option to a segment.
 func signing(s *frames.Segment) *frames.Segment {
 	s.Options = md5Option
 	return s
 }
 
-// sends sends a frame out of a port and gives whether the program passed it on.
+// sends sends a frame out of a port and returns whether the program passed it on.
 func (s *frameSwitch) sends(t *testing.T, port int, in []byte) (passed bool) {
 	t.Helper()
 	_, err := s.run(port, in, 0, nil)
@@ -27,8 +27,9 @@ func (s *frameSwitch) sends(t *testing.T, port int, in []byte) (passed bool) {
 	return err == nil
 }
 
-// A connection is signed where both SYNs were. Its signed segments are left alone; one without a signature, which its
-// ends discard, is rewritten as any other. Where a SYN was not signed, the option in later segments frees nothing.
+// A connection is signed if both SYNs were. Its signed segments pass unchanged. One without a signature, which
+// its ends discard, is rewritten as any other. If a SYN was not signed, the option in later segments has no
+// effect.
 func TestFairQFrames_SignedHandshake(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	for name, list := range signed() {
@@ -60,7 +61,7 @@ func TestFairQFrames_SignedHandshake(t *testing.T) {
 	}
 }
 
-// A SYN that is forged between two genuine ones decides nothing: it has another number.
+// A SYN that is forged between two genuine ones has no effect: it has another number.
 func TestFairQFrames_SignedForgedHandshake(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	for _, forged := range []struct {
@@ -98,8 +99,8 @@ func TestFairQFrames_SignedForgedHandshake(t *testing.T) {
 	}
 }
 
-// Of a connection whose SYNs were not seen, its segments say whether it is signed: the option counts while
-// the other end signs too. An end that has sent a segment without it lately does not.
+// If the SYNs were not seen, the segments decide whether a connection is signed: the option counts while the
+// other end signs too. It does not count for an end that recently sent a segment without it.
 func TestFairQFrames_SignedAdopted(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	data := func(c *frameConn) *frames.Segment {
@@ -129,7 +130,7 @@ func TestFairQFrames_SignedAdopted(t *testing.T) {
 	for range 5 {
 		f.sweep(t)
 	}
-	held("after the sender was silent for five beats", liar)
+	held("after the sender was silent for five heartbeats", liar)
 
 	honest := f.conn(frames.IP{})
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
@@ -141,17 +142,17 @@ func TestFairQFrames_SignedAdopted(t *testing.T) {
 	held("and one with it", honest)
 	f.sweep(t)
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
-	held("a beat later", honest)
+	held("a heartbeat later", honest)
 	f.sweep(t)
 	f.mustRun(t, 1, signing(data(honest)).Bytes())
-	free("two beats later", honest)
+	free("two heartbeats later", honest)
 
-	half := f.conn(frames.IP{}) // its SYN went another way
+	half := f.conn(frames.IP{}) // its SYN took another path
 	synAck := half.segment()
 	synAck.Flags, synAck.Seq, synAck.Options = frames.SYN|frames.ACK, 7000, md5Option
 	f.mustRun(t, 0, synAck.Bytes())
 	f.mustRun(t, 1, data(half).Bytes())
-	held("a SYN-ACK alone says nothing of the other end", half)
+	held("a SYN-ACK alone does not show that the other end signs", half)
 }
 
 // Flows whose segments are signed count as flows, in every mode.
@@ -189,7 +190,7 @@ func (c *frameConn) openSigned(t *testing.T, s *frameSwitch) {
 }
 
 // signed: limit. Data of a signed flow beyond the window that its port grants is dropped, at the port that it
-// leaves by: what is on its way is never more, and data that is sent again passes.
+// leaves by. There is never more data in flight, and data that is sent again passes.
 func TestFairQFrames_SignedLimit(t *testing.T) {
 	f := newFrameTable(t, frameConfig{signed: SignedLimit})
 	const segment = 1000
@@ -222,17 +223,17 @@ func TestFairQFrames_SignedLimit(t *testing.T) {
 	}
 	ack(3 * segment)
 	sends("what an acknowledgement makes room for", full, 3*segment, true)
-	sends("and no more", full+3*segment, segment, false)
+	sends("but not more", full+3*segment, segment, false)
 	ack(900_000) // of more than passed here
 	sends("acknowledged before it was sent", full+3*segment, segment, true)
 	f.setGrant(t, 1, 0)
 	sends("nothing is granted", full+100*segment, segment, true)
 
-	f.setGrant(t, 1, 100) // below a segment: one may always be on its way
+	f.setGrant(t, 1, 100) // below a segment: one may always be in flight
 	ack(full + 101*segment)
 	sends("one segment", full+101*segment, 1460, true)
 	sends("a second one", full+101*segment+1460, 1460, false)
-	for range 5 { // no acknowledgement passed here for a second: they go another way
+	for range 5 { // no acknowledgement passed here for a second: they take another path
 		f.sweep(t)
 	}
 	sends("without acknowledgements", full+101*segment+1460, 1460, true)
@@ -246,7 +247,8 @@ func TestFairQFrames_SignedLimit(t *testing.T) {
 	}
 }
 
-// signed: drop. Signed segments do not pass, whoever sends them, but those of connections that are not signed.
+// signed: drop. Signed segments do not pass, whoever sends them, except those of connections that are not
+// signed.
 func TestFairQFrames_SignedDrop(t *testing.T) {
 	for _, hold := range []Hold{HoldAll, HoldNone} {
 		f := newFrameTable(t, frameConfig{signed: SignedDrop, law: fairqPortConfig{Hold: uint32(hold), PipeBytes: 1}})
@@ -295,7 +297,7 @@ func TestFairQFrames_SignedDropFailsOpen(t *testing.T) {
 	}
 }
 
-// Signed segments are counted by their sources, of which so many are remembered and no more.
+// Signed segments are counted by their sources, of which the table has a fixed number.
 func TestFairQFrames_SignedSources(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
@@ -313,7 +315,7 @@ func TestFairQFrames_SignedSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Handshakes: the SYN is of no connection yet, SYN-ACK and ACK are.
+	// In handshakes the SYN belongs to no connection yet; SYN-ACK and ACK do.
 	want := []SignedSource{{Addr: rightIPv4, Segments: 4}, {Addr: leftIPv4, Segments: 1}, {Addr: leftIPv6, VLANs: 7, Segments: 1}, {Addr: rightIPv6, VLANs: 7, Segments: 1}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("sources %v, want %v", got, want)

@@ -13,9 +13,9 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// What a switch knows of a connection when an acknowledgement comes decides what becomes of it.
+// The tests below check how the switch's state of a connection decides about an acknowledgement.
 
-// Every order of the options of a SYN, filled up either way: scale and MSS are learnt from it.
+// The program learns scale and MSS from a SYN with any order of options, padded either way.
 func TestFairQFrames_SynOptions(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	options := [][]byte{frames.MSS(1200), frames.Scale(5), frames.Option(frames.OptionPermitted), frames.Timestamps(1, 0), frames.Option(254, 1, 2, 3)}
@@ -34,7 +34,7 @@ func TestFairQFrames_SynOptions(t *testing.T) {
 			c.open(t, f.frameSwitch)
 			name := fmt.Sprintf("order %v filled with %d", order, fill)
 			f.rewritten(t, name, c.segment(), rowGrant>>5, fairqPortCounts{})
-			// Less than an MSS is never granted; the MSS is the one that the receiver announced.
+			// A window below an MSS is never granted; the MSS is the one that the receiver announced.
 			f.setGrant(t, 1, 100)
 			f.rewritten(t, name+", floor", c.segment(), (1200+31)>>5, fairqPortCounts{})
 			rows += 2
@@ -43,7 +43,7 @@ func TestFairQFrames_SynOptions(t *testing.T) {
 	t.Logf("%d rows", rows)
 }
 
-// permutations of 0 .. n-1.
+// permutations returns all orders of 0 .. n-1.
 func permutations(n int) (all [][]int) {
 	if n == 0 {
 		return [][]int{nil}
@@ -57,8 +57,8 @@ func permutations(n int) (all [][]int) {
 	return all
 }
 
-// Both ends' window scales, none (-1) and too large ones (RFC 7323 2.3) among them, in both directions:
-// scales count only when both SYNs have one.
+// Both ends' window scales, among them none (-1) and too large ones (RFC 7323 2.3), in both directions: scales
+// count only if both SYNs have one.
 func TestFairQFrames_Scales(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	option := func(shift int) []byte {
@@ -93,7 +93,7 @@ func TestFairQFrames_Scales(t *testing.T) {
 	}
 }
 
-// The window of an acknowledgement is that of the port which its data leaves by, and of no other.
+// The window of an acknowledgement is that of the port by which its data leaves, and of no other.
 func TestFairQFrames_Governed(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
@@ -102,9 +102,9 @@ func TestFairQFrames_Governed(t *testing.T) {
 	c = f.conn(frames.IP{})
 	c.open(t, f.frameSwitch)
 	f.setGrant(t, 1, 0)
-	f.same(t, "no window is held", c.segment().Bytes(), fairqPortCounts{Ungoverned: 1})
+	f.same(t, "no window is limited", c.segment().Bytes(), fairqPortCounts{Ungoverned: 1})
 	f.setGrant(t, 0, rowGrant)
-	f.same(t, "the port that the acknowledgement leaves by holds windows", c.segment().Bytes(), fairqPortCounts{Ungoverned: 1})
+	f.same(t, "the port that the acknowledgement leaves by limits windows", c.segment().Bytes(), fairqPortCounts{Ungoverned: 1})
 	f.setGrant(t, 1, 1<<33)
 	f.same(t, "a grant above 2^32", c.segment().Bytes(), fairqPortCounts{Smaller: 1})
 	f.setGrant(t, 1, 2*rowGrant)
@@ -121,14 +121,14 @@ func TestFairQFrames_Governed(t *testing.T) {
 	other.link.Tags = other.link.Tags[:1]
 	f.rewritten(t, "a tag without a VLAN", other.segment(), 2*rowField, fairqPortCounts{})
 
-	// Data that takes another way takes its window along.
+	// Data that takes another path takes its window along.
 	data := c.back()
 	data.Payload = []byte{1}
 	f.mustRun(t, 0, data.Bytes())
 	f.setGrant(t, 0, rowGrant)
 	f.rewritten(t, "data moved to another port", c.segment(), rowField, fairqPortCounts{})
 
-	// With its ports used again a connection is the one that now is, not the one before.
+	// If its ports are used again, the entry is of the new connection.
 	reset := c.back()
 	reset.Flags = frames.RST
 	f.mustRun(t, 1, reset.Bytes())
@@ -137,7 +137,7 @@ func TestFairQFrames_Governed(t *testing.T) {
 	f.rewritten(t, "its ports are used again", c.segment(), 2*rowField, fairqPortCounts{})
 }
 
-// A handshake step by step: what each frame is counted as.
+// A handshake step by step: how each frame is counted.
 func TestFairQFrames_Handshake(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
@@ -163,12 +163,13 @@ func TestFairQFrames_Handshake(t *testing.T) {
 	stray := *ack
 	stray.Ack = 6999
 	step("ACK that acknowledges another SYN-ACK", 1, &stray, rowWindow, fairqPortCounts{Unknown: 1})
-	// A newcomer is granted its share at once: all of the target, where it is the only one.
+	// A new flow is granted its share at once: all of the target, if it is the only one.
 	step("ACK", 1, ack, rowTarget>>2, fairqPortCounts{Rewritten: 1, Opened: 1})
 	f.setGrant(t, 0, rowGrant)
 	step("ACK again", 1, ack, rowGrant>>2, fairqPortCounts{Rewritten: 1})
 
-	// Older than the switch: adopted when both ends were heard of. Its scale is not known: 0. It is the
+	// A connection older than the switch is adopted when both ends were seen. Its scale is unknown: 0. It is
+	// the second at its port.
 	// second at its port.
 	c = f.conn(frames.IP{})
 	data, answer := c.back(), c.segment()
@@ -178,15 +179,15 @@ func TestFairQFrames_Handshake(t *testing.T) {
 	step("its acknowledgement", 0, answer, rowTarget/2, fairqPortCounts{Rewritten: 1, Opened: 1, Adopted: 1})
 }
 
-// A port's share that is full: further connections that are opened from behind it pass, those in the
-// table stay, and those opened from behind another port find their place.
+// When a port's share is full, further connections that are opened from behind it pass. Those in the table
+// stay, and those opened from behind another port get an entry.
 func TestFairQFrames_Full(t *testing.T) {
 	for count := range uint8(2) {
 		f := newFrameTable(t, frameConfig{count: count, law: fairqPortConfig{FlowsMax: 1}})
 		first, second := f.conn(frames.IP{}), f.conn(frames.IP{})
 		first.open(t, f.frameSwitch)
 		second.open(t, f.frameSwitch)
-		// Every packet that could enter it knocks again.
+		// Every packet that could enter the table tries again.
 		f.same(t, "no place", second.segment().Bytes(), fairqPortCounts{Unknown: 1, TableFull: 1})
 		f.mustRun(t, 1, second.back().Bytes())
 		f.same(t, "no place after its answer", second.segment().Bytes(), fairqPortCounts{Unknown: 1, TableFull: 1})
@@ -231,8 +232,8 @@ func TestFairQFrames_Scope(t *testing.T) {
 	}
 }
 
-// scale: shim. Of connections whose SYNs nobody saw, reserved bits give the scale; 1 may as well be
-// AccECN's. Otherwise they say nothing.
+// scale: shim. For connections whose SYNs were not seen, reserved bits give the scale; 1 may also be AccECN's.
+// Otherwise they have no meaning.
 func TestFairQFrames_Shim(t *testing.T) {
 	for _, scale := range []uint8{0, 1} {
 		f := newFrameTable(t, frameConfig{scale: scale})
@@ -256,7 +257,7 @@ func TestFairQFrames_Shim(t *testing.T) {
 	}
 }
 
-// shrink: avoid. The right edge of what was granted stays where it is, or moves on.
+// shrink: avoid. The right edge of a granted window stays in place, or moves on.
 func TestFairQFrames_KeepsRightEdge(t *testing.T) {
 	f := newFrameTable(t, frameConfig{shrink: 1})
 	c := f.conn(frames.IP{})
@@ -277,8 +278,8 @@ func TestFairQFrames_KeepsRightEdge(t *testing.T) {
 	f.rewritten(t, "and moves on", s, rowField/2, fairqPortCounts{})
 }
 
-// skbContext is struct __sk_buff as BPF_PROG_TEST_RUN takes it, with the fields of a GSO packet. (It
-// takes no VLAN tag: those in the metadata are in TestFairQVeth_Tags.)
+// skbContext builds struct __sk_buff for BPF_PROG_TEST_RUN, with the fields of a GSO packet. (It takes no VLAN
+// tag: TestFairQVeth_Tags has those in the metadata.)
 func skbContext(segments, size uint32) []byte {
 	b := make([]byte, 192)
 	binary.NativeEndian.PutUint32(b[164:], segments)
@@ -286,7 +287,7 @@ func skbContext(segments, size uint32) []byte {
 	return b
 }
 
-// A GSO packet is as many as it will be on the wire, and shows how large segments of its flow are.
+// A GSO packet counts its segments on the wire, and shows how large segments of its flow are.
 func TestFairQFrames_Segmented(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})
@@ -299,7 +300,8 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	if got := f.counted(t, 0); err != nil || got != (fairqPortCounts{Seen: 3, Rewritten: 3, Data: 3}) || !bytes.Equal(out, want) {
 		t.Errorf("%v: counted %+v\n out  %x\n want %x", err, got, out, want)
 	}
-	// The floor of what flows that way is a segment. A gso_size that the port cannot carry is not believed.
+	// The floor of a flow in that direction is a segment. The program ignores a gso_size that the port cannot
+	// carry.
 	large := c.back()
 	large.Payload = make([]byte, 3000)
 	if _, err := f.run(1, large.Bytes(), 0, skbContext(1, 2900)); err != nil {
@@ -307,7 +309,7 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	}
 	f.setGrant(t, 1, 100)
 	f.rewritten(t, "a gso_size above what the port carries", c.segment(), floorField(1460), fairqPortCounts{})
-	// Of a flow whose MSS nobody saw the largest gso_size is the least window.
+	// If the MSS of a flow was not seen, the largest gso_size is the least window.
 	old := f.conn(frames.IP{})
 	old.adopt(t, f.frameSwitch)
 	for _, r := range []struct{ gso, floor int }{{1000, 1000}, {1460, 1460}, {1461, 1460}, {9000, 1460}, {65535, 1460}} {
@@ -321,10 +323,11 @@ func TestFairQFrames_Segmented(t *testing.T) {
 	}
 }
 
-// floorField is the field of a window of one segment, and a byte, in rows.
+// floorField returns the field of a window of one segment and a byte, in rows.
 func floorField(segment int) uint16 { return uint16((segment + 1 + 1<<rowShift - 1) >> rowShift) }
 
-// What tunnels hide over UDP passes: an acknowledgement inside that is known when it comes by itself.
+// Traffic in tunnels over UDP passes: the program knows the same acknowledgement when it comes without the
+// tunnel.
 func TestFairQFrames_UDPTunnels(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	for _, ip := range []frames.IP{{}, {From: rightIPv6, To: leftIPv6}, {From: rightIPv6, To: leftIPv6, Extensions: []frames.Extension{hopByHop}}} {
@@ -347,7 +350,7 @@ func TestFairQFrames_UDPTunnels(t *testing.T) {
 	}
 }
 
-// What BPF_PROG_TEST_RUN refuses, so that the other tests know, and may call nothing else refused.
+// BPF_PROG_TEST_RUN refuses these frames, and no other: the other tests rely on it.
 func TestFairQFrames_Refused(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	v4, v6 := f.conn(frames.IP{}).segment(), f.conn(frames.IP{From: rightIPv6, To: leftIPv6}).segment()
@@ -364,10 +367,10 @@ func TestFairQFrames_Refused(t *testing.T) {
 	}
 }
 
-// testRunLongest is what fits into a page with the head and tail room that the kernel wants.
+// testRunLongest is the longest frame that fits into a page with the head and tail room of the kernel.
 const testRunLongest = 3600
 
-// testRunRefuses says whether BPF_PROG_TEST_RUN takes no such frame.
+// testRunRefuses reports whether BPF_PROG_TEST_RUN refuses such a frame.
 func testRunRefuses(frame []byte) bool {
 	least := 14
 	if len(frame) >= least {

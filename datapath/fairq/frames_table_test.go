@@ -16,7 +16,7 @@ func tagStacks() map[string][]frames.Tag {
 	}
 }
 
-// ipShapes are IP headers whose TCP is read.
+// ipShapes returns IP headers whose TCP is read.
 func ipShapes() map[string]frames.IP {
 	shapes := map[string]frames.IP{
 		"ipv4 higher address": {From: leftIPv4, To: rightIPv4},
@@ -50,7 +50,7 @@ func ipShapes() map[string]frames.IP {
 	return shapes
 }
 
-// unsigned are lists of TCP options that sign nothing.
+// unsigned returns lists of TCP options that sign nothing.
 func unsigned() map[string][]byte {
 	nop, stamps := frames.Nop, frames.Timestamps(0x01020304, 0xa0b0c0d0)
 	o := map[string][]byte{
@@ -94,7 +94,7 @@ func make40(kind byte) []byte {
 	return list
 }
 
-// signed are lists of TCP options that sign the segment.
+// signed returns lists of TCP options that sign the segment.
 func signed() map[string][]byte {
 	nop, stamps := frames.Nop, frames.Timestamps(1, 2)
 	md5, ao := frames.Option(frames.OptionMD5, make([]byte, 16)...), frames.Option(frames.OptionAO, make([]byte, 14)...)
@@ -114,8 +114,8 @@ func signed() map[string][]byte {
 	}
 }
 
-// Every IP header in every stack of tags with every list of options: the window and the checksum are
-// written where they stand, and nothing else.
+// Every IP header in every stack of tags with every list of options: the program writes only the window and the
+// checksum, at their places.
 func TestFairQFrames_Shapes(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	rows := 0
@@ -130,7 +130,7 @@ func TestFairQFrames_Shapes(t *testing.T) {
 				f.rewritten(t, fmt.Sprintf("%s, %s, options %s", tags, shape, options), s, rowField, fairqPortCounts{})
 				rows++
 			}
-			// Its SYNs were not signed, so the option frees nothing.
+			// Its SYNs were not signed, so the option has no effect.
 			for options, list := range signed() {
 				s := c.segment()
 				s.Options = list
@@ -142,7 +142,7 @@ func TestFairQFrames_Shapes(t *testing.T) {
 	t.Logf("%d rows", rows)
 }
 
-// Every kind of segment of a connection that is known.
+// Every kind of segment of a known connection.
 func TestFairQFrames_Segments(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	payload := []byte("The quick brown fox jumps over the lazy dog.")
@@ -195,7 +195,7 @@ func TestFairQFrames_Segments(t *testing.T) {
 	}
 }
 
-// Frames of a known connection that contradict themselves, or whose TCP is out of reach.
+// Frames of a known connection that contradict themselves, or whose TCP cannot be read.
 func TestFairQFrames_PassAsTheyAre(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	short, other := fairqPortCounts{Short: 1}, fairqPortCounts{NotTcp: 1}
@@ -273,7 +273,7 @@ func TestFairQFrames_PassAsTheyAre(t *testing.T) {
 
 var hopByHop = frames.Extension{Kind: frames.HopByHop, Body: []byte{1, 4, 0, 0, 0, 0}}
 
-// chain is a segment behind IPv6 extension headers.
+// chain returns a segment behind IPv6 extension headers.
 func chain(s *frames.Segment, e ...frames.Extension) []byte {
 	return with(s, func(s *frames.Segment) { s.Extensions = e })
 }

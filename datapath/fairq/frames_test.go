@@ -15,8 +15,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// frameSwitch is the switch program on ports that are no devices: BPF_PROG_TEST_RUN sends frames
-// through it. Its timers do not run, so a grant stays what a test sets.
+// frameSwitch is the switch program on ports without devices: BPF_PROG_TEST_RUN sends frames through it. Its
+// timers do not run, so a grant stays as a test sets it.
 type frameSwitch struct {
 	fairqMaps
 	programs []*ebpf.Program // of each port
@@ -24,7 +24,7 @@ type frameSwitch struct {
 	last     []fairqPortCounts
 }
 
-// frameConfig is what the switch is made with. Zeros: as the program has it.
+// frameConfig is the configuration of the switch. Zeros: the program's defaults.
 type frameConfig struct {
 	count, scale, shrink, unifyShift uint8
 	signed                           Signed
@@ -34,7 +34,7 @@ type frameConfig struct {
 	edge                             EdgeMode
 }
 
-// newFrameSwitch makes a switch with so many ports.
+// newFrameSwitch makes a switch with this many ports.
 func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	tb.Helper()
 	testroot.Need(tb, "loads kernel programs")
@@ -81,7 +81,7 @@ func newFrameSwitch(tb testing.TB, c frameConfig, ports int) *frameSwitch {
 	return s
 }
 
-// withDefaults is a port's configuration, with what the test leaves open.
+// withDefaults returns a port's configuration with defaults for unset fields.
 func (c *fairqPortConfig) withDefaults(tb testing.TB) *fairqPortConfig {
 	tb.Helper()
 	cookie, err := attach.NetnsCookie()
@@ -113,7 +113,7 @@ func (s *frameSwitch) run(port int, in []byte, flags uint32, context any) ([]byt
 	return o.DataOut, err
 }
 
-// mustRun is run for frames that only bring a connection about.
+// mustRun is run for frames that only set up a connection.
 func (s *frameSwitch) mustRun(tb testing.TB, port int, in []byte) {
 	tb.Helper()
 	if _, err := s.run(port, in, 0, nil); err != nil {
@@ -121,14 +121,14 @@ func (s *frameSwitch) mustRun(tb testing.TB, port int, in []byte) {
 	}
 }
 
-// setGrant sets what windows of data leaving by a port are held to.
+// setGrant sets the window to which data that leaves by a port is limited.
 func (s *frameSwitch) setGrant(tb testing.TB, port int, bytes uint64) {
 	tb.Helper()
 	var p fairqPort
 	if err := s.Ports.Lookup(uint32(port), &p); err != nil {
 		tb.Fatal(err)
 	}
-	p.GrantQ8, p.Running = bytes<<8, 0 // nor shall packets take the timer's place
+	p.GrantQ8, p.Running = bytes<<8, 0 // packets must not replace the timer either
 	if err := s.Ports.Put(uint32(port), p); err != nil {
 		tb.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (s *frameSwitch) counts(tb testing.TB, port int) (sum fairqPortCounts) {
 	return sum
 }
 
-// counted gives what the counters of a port rose by since the last call.
+// counted returns the increase of a port's counters since the last call.
 func (s *frameSwitch) counted(tb testing.TB, port int) fairqPortCounts {
 	tb.Helper()
 	now := s.counts(tb, port)
@@ -157,7 +157,7 @@ func (s *frameSwitch) counted(tb testing.TB, port int) fairqPortCounts {
 	return d
 }
 
-// add adds o, times as often.
+// add adds o, multiplied by times.
 func (c *fairqPortCounts) add(o *fairqPortCounts, times uint64) {
 	sum, more := reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem()
 	for i := range sum.NumField() {
@@ -167,8 +167,8 @@ func (c *fairqPortCounts) add(o *fairqPortCounts, times uint64) {
 	}
 }
 
-// checkShares checks how many connections in the table were opened from behind each port, and that the
-// ports know it.
+// checkShares checks how many connections in the table were opened from behind each port, and that the ports
+// have the same count.
 func (s *frameSwitch) checkShares(tb testing.TB, want ...int) {
 	tb.Helper()
 	got := make([]int, len(want))
@@ -192,8 +192,8 @@ func (s *frameSwitch) checkShares(tb testing.TB, want ...int) {
 	}
 }
 
-// row sends a frame out of port 0, with a checksum of the whole packet and without one, and checks
-// what comes out and what is counted.
+// row sends a frame out of port 0, with a checksum of the whole packet and without one, and checks the frame
+// that comes out and the counters.
 func (s *frameSwitch) row(t *testing.T, name string, in, want []byte, why fairqPortCounts) {
 	t.Helper()
 	s.counted(t, 0)
@@ -210,22 +210,22 @@ func (s *frameSwitch) row(t *testing.T, name string, in, want []byte, why fairqP
 		if got := s.counted(t, 0); got != why {
 			t.Errorf("%s: counted %+v, want %+v", name, got, why)
 		}
-		why.Opened, why.Adopted = 0, 0 // it is there the second time
+		why.Opened, why.Adopted = 0, 0 // it is in the table the second time
 	}
 }
 
-// testRunChecksumComplete makes the kernel give the packet a sum over all of it, and fail with EBADMSG
-// when that is not right after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+// testRunChecksumComplete makes the kernel compute a sum of the whole packet. The run fails with EBADMSG if the
+// sum is wrong after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
 const testRunChecksumComplete = 4
 
-// Rows of the table are acknowledgements from right to left, leaving by port 0, of data that leaves by
-// port 1, of which so many bytes are granted.
+// Rows of the table are acknowledgements from right to left, leaving by port 0. Their data leaves by port 1,
+// which grants so many bytes.
 const (
 	rowGrant  = 25600
 	rowShift  = 7
-	rowField  = rowGrant >> rowShift // what is written
-	rowWindow = 60000                // what stood there
-	rowTarget = 25000                // of every port, if a test says nothing else
+	rowField  = rowGrant >> rowShift // written by the program
+	rowWindow = 60000                // in the frame before
+	rowTarget = 25000                // of every port, unless a test sets it
 )
 
 // frameConn is a connection of the table: opened from the left, which is behind port 0.
@@ -236,7 +236,7 @@ type frameConn struct {
 	syn, synAck []byte    // options
 }
 
-// segment is one from right to left, acknowledging.
+// segment returns a segment from right to left, acknowledging.
 func (c *frameConn) segment() *frames.Segment {
 	return &frames.Segment{
 		Link: c.link, IP: c.ip, FromPort: 80, ToPort: c.port,
@@ -244,7 +244,7 @@ func (c *frameConn) segment() *frames.Segment {
 	}
 }
 
-// back is one from left to right.
+// back returns a segment from left to right.
 func (c *frameConn) back() *frames.Segment {
 	s := c.segment()
 	s.From, s.To, s.FromPort, s.ToPort, s.Seq, s.Ack = s.To, s.From, s.ToPort, s.FromPort, s.Ack, s.Seq
@@ -265,7 +265,7 @@ func (c *frameConn) open(t *testing.T, s *frameSwitch) {
 	s.setGrant(t, 1, rowGrant)
 }
 
-// adopt has the switch see the connection for the first time when it is long there.
+// adopt makes the switch see the connection for the first time in mid-stream.
 func (c *frameConn) adopt(t *testing.T, s *frameSwitch) {
 	t.Helper()
 	s.mustRun(t, 1, c.back().Bytes())
@@ -292,7 +292,7 @@ func newFrameTable(t *testing.T, c frameConfig) *frameTable {
 	return &frameTable{newFrameSwitch(t, c, 2), 1024}
 }
 
-// conn is a connection of hosts that scale their windows, not yet opened.
+// conn returns a connection of hosts that scale their windows, not yet opened.
 func (f *frameTable) conn(ip frames.IP) *frameConn {
 	f.port++
 	if !ip.From.IsValid() {
@@ -305,15 +305,15 @@ func (f *frameTable) conn(ip frames.IP) *frameConn {
 	}
 }
 
-// with gives a segment's bytes after a change of the segment.
+// with returns a segment's bytes after a change of the segment.
 func with(s *frames.Segment, change func(*frames.Segment)) []byte {
 	c := *s
 	change(&c)
 	return c.Bytes()
 }
 
-// rewritten is a row whose window becomes another: the frame that comes out is the one that its sender
-// would have built with that window, checksum included, to the byte.
+// rewritten is a row whose window changes: the frame that comes out is the one that its sender would have built
+// with that window, checksum included, to the byte.
 func (f *frameTable) rewritten(t *testing.T, name string, s *frames.Segment, window uint16, why fairqPortCounts) {
 	t.Helper()
 	want := with(s, func(s *frames.Segment) { s.Window = window })
@@ -323,7 +323,7 @@ func (f *frameTable) rewritten(t *testing.T, name string, s *frames.Segment, win
 	f.row(t, name, s.Bytes(), want, why)
 }
 
-// same is a row that comes out as it went in.
+// same is a row that comes out unchanged.
 func (f *frameTable) same(t *testing.T, name string, in []byte, why fairqPortCounts) {
 	t.Helper()
 	f.row(t, name, in, in, why)

@@ -13,7 +13,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// sharing is a law of a port whose flows have (pipe + target) / flows at equilibrium: `bytes` together.
+// sharing is a law of a port whose flows have (BDP + target) / flows at equilibrium: `bytes` together.
 func sharing(hold fairq.Hold, share, bytes uint32) fairq.Law {
 	return fairq.Law{
 		TargetBytes: bytes / 2, PipeBytes: bytes - bytes/2, Hold: hold, HoldShare: share,
@@ -21,7 +21,7 @@ func sharing(hold fairq.Hold, share, bytes uint32) fairq.Law {
 	}
 }
 
-// wire is what a tap saw go out and come in, a line for each TCP segment, sorted.
+// wire returns what a tap saw leave and arrive, a line for each TCP segment, sorted.
 func wire(t *testing.T, tap *testnet.Tap) (out, in []string) {
 	t.Helper()
 	tap.Each(t, func(s *testnet.Segment) {
@@ -38,13 +38,13 @@ func wire(t *testing.T, tap *testnet.Tap) (out, in []string) {
 	return out, in
 }
 
-// Observed, real connections keep every header as it was sent, whichever way scales are known, and are counted:
-// the flows, what would be limited, and the window that they would have.
+// Observed connections keep every header as it was sent, whichever way scales are known. They are counted: the
+// flows, what would be limited, and the window that they would have.
 func TestFairQObserve_ChangesNothing(t *testing.T) {
 	const flows, share = 4, 40_000
 	for _, m := range scaleModes {
 		if m.scale == fairq.ScaleShim {
-			continue // who changes bits there is the shim
+			continue // here the shim changes bits
 		}
 		t.Run(m.name, func(t *testing.T) {
 			p := newRwndPath(t, testnet.PathOptions{}) // without offloads every frame stays one
@@ -81,7 +81,7 @@ func TestFairQObserve_ChangesNothing(t *testing.T) {
 	}
 }
 
-// Of many connections the held ones have the equilibrium window, and the others their receiver's own.
+// Of many connections the limited ones have the equilibrium window, and the others their receiver's own.
 func TestFairQPart_HoldsItsArm(t *testing.T) {
 	const flows, share = 48, 20_000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -100,7 +100,7 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 	if err := f.Heartbeat(); err != nil {
 		t.Fatal(err)
 	}
-	held, again := [2]uint32{}, [2]uint64{} // nothing is lost here, but a tail may be probed for
+	held, again := [2]uint32{}, [2]uint64{} // nothing is lost here, but TCP may probe for a tail
 	for flow, err := range f.Flows(p.Port.Name) {
 		if err != nil {
 			t.Fatal(err)
@@ -131,24 +131,24 @@ func TestFairQPart_HoldsItsArm(t *testing.T) {
 	}
 	s, in := statsOfBoth(t, f)
 	if held[0]+held[1] != flows || held[0] == 0 || held[1] == 0 || held != [2]uint32{s.Arms[0].Flows, s.Arms[1].Flows} {
-		t.Errorf("%v flows are free and held; counted %d and %d", held, s.Arms[0].Flows, s.Arms[1].Flows)
+		t.Errorf("%v flows are unlimited and limited; counted %d and %d", held, s.Arms[0].Flows, s.Arms[1].Flows)
 	}
 	for arm, a := range s.Arms {
 		if want := uint64(held[arm]) * 200_000; a.AckedBytes != want || a.DataBytes != want+again[arm] {
-			t.Errorf("arm %d: %+v, want %d bytes", arm, a, want)
+			t.Errorf("group %d: %+v, want %d bytes", arm, a, want)
 		}
 		if a.Limited == 0 {
-			t.Errorf("arm %d: nothing limited", arm)
+			t.Errorf("group %d: nothing limited", arm)
 		}
 	}
-	if in.Rewritten == 0 || in.Free == 0 { // where the ACKs leave
+	if in.Rewritten == 0 || in.Free == 0 { // at the port where the ACKs leave
 		t.Errorf("counted %+v", in)
 	}
 	p.checksums(t)
 }
 
-// What the switch counts as sent again is what the senders say, where the queue behind it loses packets; and
-// what it counts as acknowledged is what arrived.
+// If the queue behind the switch loses packets, the switch counts the same bytes as sent again as the senders,
+// and counts as acknowledged what arrived.
 func TestFairQArms_AgreeWithSenders(t *testing.T) {
 	const flows, bytes = 6, 3_000_000
 	for _, offload := range []bool{false, true} {
@@ -194,7 +194,7 @@ func TestFairQArms_AgreeWithSenders(t *testing.T) {
 	}
 }
 
-// The round trip of handshakes is that of their senders: here what a SYN waits behind 60 kB at 2 Mbit/s.
+// The round trip of handshakes is that of their senders: here the wait of a SYN behind 60 kB at 2 Mbit/s.
 func TestFairQ_HandshakeRTT(t *testing.T) {
 	const waiting, bps = 60_000, 2_000_000
 	p := &rwndPath{Path: testnet.NewPath(t, testnet.PathOptions{PortBps: bps, Limit: 1 << 20, NoIPv6: true}), unified: -1}
@@ -209,7 +209,7 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 	}
 	var min time.Duration
 	var out, in fairq.Stats
-	testnet.Until(t, "a SYN waits", func() bool { // the frames before it may be gone when this test was kept waiting
+	testnet.Until(t, "a SYN waits", func() bool { // the frames before it may be gone if this test had to wait
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -235,8 +235,8 @@ func TestFairQ_HandshakeRTT(t *testing.T) {
 	t.Logf("handshake %v, the sender's least %v; before %v", out.HandshakeRTT, min, quick.HandshakeRTT)
 }
 
-// Connections whose data, or whose acknowledgements, pass another switch are found and counted at the port
-// that the side leaves by which is seen; those seen both ways are not.
+// Connections whose data, or whose acknowledgements, pass another switch are found. They are counted at the
+// port by which the visible side leaves. Those seen both ways are not counted.
 func TestFairQ_AsymmetricPaths(t *testing.T) {
 	const flows = 5
 	law := sharing(fairq.HoldAll, 0, 200_000)
@@ -317,8 +317,8 @@ func TestFairQ_AsymmetricPaths(t *testing.T) {
 	})
 }
 
-// Modes change under load as fast as they can: no connection breaks or stalls, other ports are not touched,
-// and at the end everything is held again.
+// Modes change under load as fast as possible: no connection breaks or stalls, other ports do not change, and
+// in the end every flow is limited again.
 func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 	const flows = 8
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -351,13 +351,13 @@ func TestFairQ_ModesChangeUnderLoad(t *testing.T) {
 	out, in := statsOfBoth(t, f)
 	streams.Stop()
 	if out.GrantBytes == 0 || out.LettingGo || in.Hold != fairq.HoldAll {
-		t.Errorf("at the end %d are granted, letting go %t; the other port holds %v", out.GrantBytes, out.LettingGo, in.Hold)
+		t.Errorf("at the end %d are granted, releasing %t; the other port has hold %v", out.GrantBytes, out.LettingGo, in.Hold)
 	}
 	p.checksums(t)
 }
 
-// A port that goes from all to none lets windows grow by and by: what a sender may have at any moment is at
-// most an e-fold per 32 ms of what it had, and in the end its receiver's own.
+// A port that goes from all to none lets windows grow gradually. In each 32 ms a window grows at most by a
+// factor of e, and in the end it is its receiver's own.
 func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	f := p.govern(t, held(23457), held(23457), fairq.Config{})
@@ -371,7 +371,7 @@ func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 		t.Fatal(err)
 	}
 	sawLettingGo, took := false, time.Duration(0)
-	testnet.Until(t, "the windows are let go", func() bool {
+	testnet.Until(t, "the flows are released", func() bool {
 		s, _ := statsOfBoth(t, f)
 		took = time.Since(began)
 		sawLettingGo = sawLettingGo || s.LettingGo
@@ -379,17 +379,17 @@ func TestFairQ_AllToNoneIsGradual(t *testing.T) {
 	})
 	streams.Progress(t, 1_000_000)
 	streams.Stop()
-	if !sawLettingGo && took < 200*time.Millisecond { // to 64 MB it takes 255 ms, which a busy machine may not look into
-		t.Errorf("they were let go within %v", took)
+	if !sawLettingGo && took < 200*time.Millisecond { // to 64 MB it takes 255 ms, which a busy machine may miss
+		t.Errorf("they were released within %v", took)
 	}
 	if last := grewGradually(t, tap, 23457, began); last < 4*23457 {
 		t.Errorf("in the end a window of %d", last)
 	}
 }
 
-// grewGradually fails if the window that a sender got, of scale 4, was ever more than an e-fold in each 32 ms, since
-// it began to be let go, makes of what was granted: a machine that is late only makes it smaller. The first tick
-// may double it, for the time before. It gives the last window.
+// grewGradually fails if the window that a sender got, of scale 4, ever grew by more than a factor of e in each
+// 32 ms since its release began, from the granted window. A late machine only makes it smaller. The first tick
+// may double it, for the time before. It returns the last window.
 func grewGradually(t *testing.T, tap *testnet.Tap, granted float64, began time.Time) (last uint32) {
 	t.Helper()
 	from, seen := netip.MustParseAddr("10.0.0.2"), 0
@@ -401,7 +401,7 @@ func grewGradually(t *testing.T, tap *testnet.Tap, granted float64, began time.T
 		last = uint32(s.Window) << 4
 		passed := max(0, s.At.Sub(began))
 		if most := 2 * granted * math.Exp(float64(passed)/float64(32*time.Millisecond)); float64(last) > most && !t.Failed() {
-			t.Errorf("%v after it began to be let go the window is %d, want %.0f at most", passed, last, most)
+			t.Errorf("%v after its release began the window is %d, want %.0f at most", passed, last, most)
 		}
 	})
 	if seen == 0 {
@@ -410,7 +410,7 @@ func grewGradually(t *testing.T, tap *testnet.Tap, granted float64, began time.T
 	return last
 }
 
-// A takeover keeps who is held, and in what mode.
+// A takeover keeps the groups of flows, and the mode.
 func TestFairQ_ArmsSurviveTakeOver(t *testing.T) {
 	const flows = 40
 	pin := testnet.Mount(t, "bpf") + "/weir"
@@ -456,13 +456,13 @@ func TestFairQ_ArmsSurviveTakeOver(t *testing.T) {
 	held := 0
 	for from, was := range before {
 		if after[from] != was {
-			t.Errorf("%v: held %t, then %t", from, was, after[from])
+			t.Errorf("%v: limited %t, then %t", from, was, after[from])
 		}
 		if was {
 			held++
 		}
 	}
 	if held == 0 || held == flows {
-		t.Errorf("%d of %d flows are held: the test wants some of both", held, flows)
+		t.Errorf("%d of %d flows are limited: the test needs some of both", held, flows)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// A port whose flows are held in part, or not at all, stands before a full queue that it does not govern. When
-// all are held again the law begins anew at its target, as if it had seen nothing.
+// A port that limits only a part of its flows, or none, has a full queue that it does not govern. When all are
+// limited again the law begins afresh at its target, as if it had seen nothing.
 func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 	const flows, target = 4, 80_000
 	for _, hold := range []fairq.Hold{fairq.HoldNone, fairq.HoldPart} {
@@ -26,7 +26,7 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 		if err := f.Configure(p.Port.Name, other); err != nil {
 			t.Fatal(err)
 		}
-		testnet.Until(t, "the queue is the free flows'", func() bool {
+		testnet.Until(t, "the queue is the unlimited flows'", func() bool {
 			s, _ := statsOfBoth(t, f)
 			return s.QueueBytes > 3*target && !s.LettingGo
 		})
@@ -37,7 +37,7 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s fairq.Stats
-		testnet.Until(t, "all are held", func() bool {
+		testnet.Until(t, "all are limited", func() bool {
 			s, _ = statsOfBoth(t, f)
 			return s.Hold == fairq.HoldAll && s.GrantBytes > 0 && s.Arms[1].Acks > 0
 		})
@@ -47,7 +47,7 @@ func TestFairQ_LawBeginsAnewWhenAllAreHeld(t *testing.T) {
 	}
 }
 
-// When a share becomes smaller, the flows that stay in it keep their windows, and the others' are let go.
+// When a share becomes smaller, the flows that stay in it keep their windows, and the others are released.
 func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 	const flows, share = 24, 20_000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -71,7 +71,7 @@ func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 				want = granted(share, 4)
 			}
 			if window != want || own <= 2*share {
-				t.Errorf("%s: held %t, a window of %d, want %d; its receiver's own is %d", when, is, window, want, own)
+				t.Errorf("%s: limited %t, a window of %d, want %d; its receiver's own is %d", when, is, window, want, own)
 			}
 			if is {
 				held[1]++
@@ -81,23 +81,23 @@ func TestFairQ_SmallerShareLetsOnlyTheOthersGo(t *testing.T) {
 		}
 		return held
 	}
-	check("all are held", true)
+	check("all are limited", true)
 	if err := f.Configure(p.Port.Name, sharing(fairq.HoldPart, fairq.Lots/2, flows*share)); err != nil {
 		t.Fatal(err)
 	}
 	from, _ := statsOfBoth(t, f)
-	testnet.Until(t, "the others are let go", func() bool { // they begin to be at the next tick, of which two tell
+	testnet.Until(t, "the others are released", func() bool { // the release begins at the next tick; two ticks show it
 		testnet.Send(t, pairs[0].Client, pairs[0].Server, 1) // a port whose flows are silent has none
 		s, _ := statsOfBoth(t, f)
 		return s.Samples+s.SamplesByPacket > from.Samples+from.SamplesByPacket+1 && !s.LettingGo
 	})
 	if held := check("half of them are", false); held[0] == 0 || held[1] == 0 {
-		t.Errorf("%v flows are free and held: this test shows nothing", held)
+		t.Errorf("%v flows are unlimited and limited: this test shows nothing", held)
 	}
 }
 
-// Unified connections go on being converted on ports that observe; connections that begin there are not
-// unified, and are held by their own scales when the port holds again.
+// Windows of unified connections are still converted on ports that observe. Connections that begin there are
+// not unified, and are limited by their own scales when the port limits flows again.
 func TestFairQUnify_Observed(t *testing.T) {
 	const own, told, peer = 3, 11, 7
 	p := newRwndPath(t, testnet.PathOptions{})

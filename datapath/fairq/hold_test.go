@@ -21,17 +21,17 @@ func holdLaw(hold Hold, share uint32) fairqPortConfig {
 	return fairqPortConfig{Hold: uint32(hold), HoldShare: share, PipeBytes: holdPipe}
 }
 
-// dataArms reads the arms of the port that the tables' data leaves by, summed over the CPUs.
+// dataArms reads the groups of the port that the tables' data leaves by, summed over the CPUs.
 func (s *frameSwitch) dataArms(tb testing.TB) [2]Arm {
 	tb.Helper()
-	a, err := s.arms(1, &fairqPort{})
+	a, err := s.groups(1, &fairqPort{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return a.arm
 }
 
-// entry is what the flow table has of a connection.
+// entry returns the flow table's entry of a connection.
 func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fairqConnection) {
 	tb.Helper()
 	found := false
@@ -47,8 +47,8 @@ func (s *frameSwitch) entry(tb testing.TB, c *frameConn) (k fairqFlowKey, v fair
 	return k, v
 }
 
-// What becomes of an acknowledgement in each mode, what it is counted as, and in which arm. 400 is the field
-// of an equilibrium window of 51200 bytes, 200 that of a grant of 25600.
+// What each mode does with an acknowledgement, how it is counted, and in which group. 400 is the field of an
+// equilibrium window of 51200 bytes, 200 that of a grant of 25600.
 func TestFairQFrames_Hold(t *testing.T) {
 	for _, scale := range []uint8{0, scaleUnify} {
 		for _, r := range []struct {
@@ -85,7 +85,7 @@ func TestFairQFrames_Hold(t *testing.T) {
 						want.Acks, want.Limited = want.Acks+2, want.Limited+2*r.limited // a row is sent twice
 					}
 					if after[arm] != want {
-						t.Errorf("arm %d: %+v, want %+v", arm, after[arm], want)
+						t.Errorf("group %d: %+v, want %+v", arm, after[arm], want)
 					}
 				}
 				_, v := f.entry(t, c)
@@ -101,7 +101,7 @@ func TestFairQFrames_Hold(t *testing.T) {
 	}
 }
 
-// The integrator rests where not every flow is held: whatever the queue was, the window is the equilibrium's.
+// The integrator rests if not every flow is limited: the window is then the equilibrium's, for any queue.
 func TestFairQFrames_Equilibrium(t *testing.T) {
 	for _, hold := range []Hold{HoldPart, HoldNone} {
 		f := newFrameTable(t, frameConfig{law: holdLaw(hold, Lots)})
@@ -155,7 +155,7 @@ func sip(c, d int, k0, k1 uint64, message []byte) uint64 {
 	return v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-// lot is what a connection's lot is to be.
+// lot returns the bucket that a connection must have.
 func (k *fairqFlowEnds) lot(seed [2]uint64) uint16 {
 	var b []byte
 	for end := range k.Address {
@@ -180,8 +180,8 @@ func (s *frameSwitch) setSeed(tb testing.TB, seed [2]uint64) {
 	}
 }
 
-// Connections that a sender makes as much alike as it can fall into the arms as coins would, each share within
-// five deviations, whatever the seed; and a larger share holds the same ones and more.
+// Connections that a sender makes as similar as possible fall into the groups as coins would. Each share is
+// within five deviations, whatever the seed, and a larger share limits the same flows and more.
 func TestFairQFrames_Share(t *testing.T) {
 	message := make([]byte, 15)
 	for i := range message {
@@ -212,7 +212,7 @@ func TestFairQFrames_Share(t *testing.T) {
 		entries := f.Flows.Iterate()
 		for entries.Next(&k, &c) {
 			if want := c.Ends.lot(seed); c.Lot != want {
-				t.Fatalf("%s: %v has the lot %d, want %d", name, c.Ends.end(0), c.Lot, want)
+				t.Fatalf("%s: %v has the bucket %d, want %d", name, c.Ends.end(0), c.Lot, want)
 			}
 			lots = append(lots, c.Lot)
 		}
@@ -230,22 +230,22 @@ func TestFairQFrames_Share(t *testing.T) {
 			p := float64(share) / Lots
 			mean, deviation := flows*p, math.Sqrt(flows*p*(1-p))
 			if math.Abs(float64(held)-mean) > 5*deviation {
-				t.Errorf("%s, seed %x: of %d flows %d are held, want %.0f +- %.0f", name, seed, flows, held, mean, 5*deviation)
+				t.Errorf("%s, seed %x: of %d flows %d are limited, want %.0f +- %.0f", name, seed, flows, held, mean, 5*deviation)
 			}
-			t.Logf("%s, %g %%: of %d flows %d are held (mean %.0f, deviation %.1f)", name, percent, flows, held, mean, deviation)
+			t.Logf("%s, %g %%: of %d flows %d are limited (mean %.0f, deviation %.1f)", name, percent, flows, held, mean, deviation)
 		}
 	}
 }
 
-// A flow is held or not for good: after its entry is forgotten and it is adopted again, in another process's
-// program, in its other direction. What is held is what its lot says.
+// A flow stays in its group, also after its entry is removed and it is adopted again, in another process's
+// program, in its other direction. Its bucket decides.
 func TestFairQFrames_ArmStays(t *testing.T) {
 	f := newFrameTable(t, frameConfig{law: holdLaw(HoldPart, Lots/2)})
 	f.setSeed(t, [2]uint64{1, 2})
 	held := 0
 	for range 64 {
 		c := f.conn(frames.IP{})
-		c.synAck, c.syn = nil, nil // no scale: also known when it is adopted
+		c.synAck, c.syn = nil, nil // no scale, so that it is known after an adoption too
 		c.open(t, f.frameSwitch)
 		k, v := f.entry(t, c)
 		is := v.Lot >= Lots/2
@@ -269,11 +269,12 @@ func TestFairQFrames_ArmStays(t *testing.T) {
 		check("adopted")
 	}
 	if held < 10 || held > 54 {
-		t.Errorf("%d of 64 are held", held)
+		t.Errorf("%d of 64 are limited", held)
 	}
 }
 
-// With `shrink: avoid` what a free flow was granted binds when it is held again: no right edge moves left.
+// With `shrink: avoid` the window granted to an unlimited flow counts when it is limited again: no right edge
+// moves left.
 func TestFairQFrames_FreeWindowsBind(t *testing.T) {
 	f := newFrameTable(t, frameConfig{law: holdLaw(HoldNone, 0), shrink: 1})
 	c := f.conn(frames.IP{})
@@ -289,23 +290,23 @@ func TestFairQFrames_FreeWindowsBind(t *testing.T) {
 	if err := f.Ports.Put(uint32(1), p); err != nil {
 		t.Fatal(err)
 	}
-	f.same(t, "held, at the same byte", s.Bytes(), fairqPortCounts{Smaller: 1})
+	f.same(t, "limited, at the same byte", s.Bytes(), fairqPortCounts{Smaller: 1})
 	s.Ack += 12800
 	f.rewritten(t, "12800 bytes later", s, 400, fairqPortCounts{})
 	s.Ack += 64000
 	f.rewritten(t, "when the edge is behind", s, rowField, fairqPortCounts{})
 }
 
-// A law that cannot be is refused, and the error says why.
+// An impossible law is refused, with the reason in the error.
 func TestFairQLaw_HoldIsChecked(t *testing.T) {
 	for _, r := range []struct {
 		hold        Hold
 		share, pipe uint32
-		says        string // "": it can be
+		says        string // "": it is possible
 	}{
 		{HoldAll, 0, 0, ""}, {HoldPart, Lots, 1, ""}, {HoldNone, 0, 1, ""},
-		{HoldPart, Lots + 1, 1, "a share of 65537 is held: at most 65536"},
-		{HoldPart, 1, 0, "needs the pipe"}, {HoldNone, 0, 0, "needs the pipe"},
+		{HoldPart, Lots + 1, 1, "a share of 65537 is limited: at most 65536"},
+		{HoldPart, 1, 0, "need the BDP"}, {HoldNone, 0, 0, "need the BDP"},
 		{3, 0, 1, "hold 3"},
 	} {
 		law := Law{TargetBytes: 1, Tick: time.Millisecond, Period: time.Millisecond, Hold: r.hold, HoldShare: r.share, PipeBytes: r.pipe}

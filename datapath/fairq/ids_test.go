@@ -9,8 +9,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// A port has the id that it had before; a new one has an id that none had; when there is none, that of the
-// port that is gone for longest, which the connections that still name it are taken off.
+// A port has the id that it had before. A new port has an id that no port had. If there is none, it has that of
+// the port that is gone for longest, whose connections are removed from it.
 func TestFairQ_PortIDs(t *testing.T) {
 	testroot.Need(t, "makes BPF maps")
 	f, err := Attach(nil, Config{Flows: 1024})
@@ -50,9 +50,9 @@ func TestFairQ_PortIDs(t *testing.T) {
 	}{
 		{"p17", cookie, 17}, // it is back
 		{"p17", 8, spare},   // of another namespace: another port
-		{"new", 8, oldest},  // no id is new any more
-		{"p500", cookie, 0}, // its id has another port now: the next oldest
-		{"p0", cookie, 1},   // and so has this one's
+		{"new", 8, oldest},  // no unused id is left
+		{"p500", cookie, 0}, // another port has its id now: the next oldest
+		{"p0", cookie, 1},   // the same for this one's
 		{"p1023", cookie, 1023},
 	} {
 		id, err := f.portID(c.name, c.cookie, used)

@@ -18,7 +18,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// lie is what a guest's receiver writes into its segments. Zero: it tells the truth, with a window of 65535 << 7.
+// lie is what a guest's receiver writes into its segments. Zero: the truth, with a window of 65535 << 7.
 type lie struct {
 	name       string
 	mss        uint16 // of its SYN-ACK; 0: 1460
@@ -27,10 +27,11 @@ type lie struct {
 	options    []byte // of every acknowledgement
 	reserved   byte
 	flags      byte
-	ahead      bool // acknowledges what did not come yet
+	ahead      bool // acknowledges data before it arrives
 	fragments  bool // sends every acknowledgement in two IP fragments
 	gso        uint16
-	// Segments of the largest window that the liar's sender is granted; 0: more than the law allows, which docs/limits.md says.
+	// Segments of the largest window that the liar's sender is granted; 0: more than the law allows, see
+	// docs/limits.md.
 	segments int
 }
 
@@ -43,7 +44,7 @@ type liar struct {
 	mac     [6]byte        // of the sender
 	next    uint32         // of the data
 	later   map[uint32]uint32
-	bytes   atomic.Int64 // of data that came, the first time
+	bytes   atomic.Int64 // new bytes of data that arrived
 	seq     uint32
 	id      uint32
 }
@@ -78,7 +79,8 @@ func (l *liar) send(flags byte, ack uint32, options []byte) error {
 	return nil
 }
 
-// inTwo gives a segment in two fragments, the first with 16 bytes of TCP: the window is in it, the checksum is not.
+// inTwo returns a segment in two fragments, the first with 16 bytes of TCP: it has the window, but not the
+// checksum.
 func (l *liar) inTwo(s *frames.Segment) [][]byte {
 	whole := s.Bytes()
 	tcp := whole[34:]
@@ -135,12 +137,13 @@ func (l *liar) answer(v *frames.View) error {
 		return nil
 	}
 	switch ahead := seq - l.next; {
-	case l.ahead: // what is lost on the way it never asks for
+	case l.ahead: // it never asks again for what is lost
 		l.bytes.Add(int64(size))
 		if end := seq + size; int32(end-l.next) > 0 {
 			l.next = end
 		}
-		// Each that is taken has its sender send one more, which the next one acknowledges. Too much is not taken.
+		// Each ACK that is accepted makes the sender send one more segment, which the next ACK acknowledges.
+		// Further ones are not accepted.
 		for more := range uint32(32) {
 			if err := l.send(frames.ACK|l.flags, l.next+more*liarOnTheWire, l.options); err != nil {
 				return err
@@ -158,7 +161,7 @@ func (l *liar) answer(v *frames.View) error {
 	return l.send(frames.ACK|l.flags, l.next, l.options)
 }
 
-// liars are what all lies have in common: a port that 15 honest flows fill, so that all windows are one segment.
+// liars is what all lies share: a port that 15 honest flows fill, so that all windows are one segment.
 type liars struct {
 	*testnet.Path
 	fairq  *fairq.Attachment
@@ -200,8 +203,8 @@ func newLiars(t *testing.T, c fairq.Config) *liars {
 	return n
 }
 
-// tell has a sender send to a liar, and gives the largest window that the sender was granted, and the liar's share,
-// of an honest neighbour's.
+// tell makes a sender send to a liar. It returns the largest window that the sender was granted, and the liar's
+// share, relative to an honest neighbour's.
 func (n *liars) tell(t *testing.T, what lie) (window uint32, share float64) {
 	t.Helper()
 	l := &liar{lie: what, ifindex: n.Rx.Ifindex}
@@ -267,7 +270,7 @@ func (n *liars) tell(t *testing.T, what lie) (window uint32, share float64) {
 	return window, share
 }
 
-// sendGSO sends a packet in the name of a connection, that is to be cut into segments of this size.
+// sendGSO sends a packet in the name of a connection, which must be cut into segments of this size.
 func (n *liars) sendGSO(t *testing.T, c *net.TCPConn, size uint16) {
 	t.Helper()
 	s := &frames.Segment{
@@ -277,8 +280,8 @@ func (n *liars) sendGSO(t *testing.T, c *net.TCPConn, size uint16) {
 	n.vnet.send(t, &vnetFrame{data: s.Bytes(), partial: true, size: size})
 }
 
-// What a receiver gains by lying against 15 honest flows of the same port, on the kernel's TCP: docs/limits.md has the
-// table. The window that its sender is granted is the fact; the share is measured, and printed.
+// A receiver lies against 15 honest flows of the same port, on the kernel's TCP: docs/limits.md has the table.
+// The test checks the window that its sender is granted; the share is measured and printed.
 func TestFairQ_Liars(t *testing.T) {
 	ao := frames.Option(frames.OptionAO, make([]byte, 14)...)
 	for name, c := range map[string]fairq.Config{
@@ -309,7 +312,7 @@ func TestFairQ_Liars(t *testing.T) {
 	}
 }
 
-// tellAll tells lies one after another.
+// tellAll tries lies one after another.
 func (n *liars) tellAll(t *testing.T, list ...lie) {
 	t.Helper()
 	for _, l := range list {

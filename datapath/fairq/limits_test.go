@@ -12,10 +12,10 @@ import (
 	"weir/datapath/testnet"
 )
 
-// beats is how many calls of Heartbeat there are in a time.
+// beats returns the number of heartbeats in a time.
 func beats(d time.Duration) int { return int(d / fairq.HeartbeatInterval) }
 
-// inTable says which of the connections the flow table has.
+// inTable returns which of the connections are in the flow table.
 func inTable(t *testing.T, f *fairq.Attachment, list []*testnet.Pair) (found []bool) {
 	t.Helper()
 	all, err := f.Connections()
@@ -32,7 +32,7 @@ func inTable(t *testing.T, f *fairq.Attachment, list []*testnet.Pair) (found []b
 	return found
 }
 
-// expect fails unless of the connections exactly those from..to are in the table, and held to the grant.
+// expect fails unless exactly the connections from..to are in the table and limited to the grant.
 func expect(t *testing.T, f *fairq.Attachment, list []*testnet.Pair, from, to int, what string) {
 	t.Helper()
 	for i, in := range inTable(t, f, list) {
@@ -71,8 +71,8 @@ func beat(t *testing.T, f *fairq.Attachment, n int) {
 }
 
 // When the table is full, or the share of the port that connections are opened from behind, new ones pass
-// unmanaged and none that is there goes. What the closed ones leave is used again within a second's beats:
-// first by those that had found no place.
+// unmanaged and none in the table is removed. The entries of closed ones are free within a second of
+// heartbeats, first for those that found no room.
 func TestFairQ_TableFull(t *testing.T) {
 	const size, more = 8, 4
 	share := held(liveGrant)
@@ -97,7 +97,7 @@ func TestFairQ_TableFull(t *testing.T) {
 			if out.TableFull+in.TableFull < more || in.Connections != size || out.Connections != 0 {
 				t.Errorf("%d and %d found no place; shares %d and %d", out.TableFull, in.TableFull, out.Connections, in.Connections)
 			}
-			for _, conn := range list[size:] { // they pass as if Weir were not there
+			for _, conn := range list[size:] { // they pass as if Weir were absent
 				i := testnet.ReadTCPInfo(t, conn.Client)
 				if peer := testnet.ReadTCPInfo(t, conn.Server); i.Snd_wnd != peer.Rcv_wnd || i.Total_retrans != 0 {
 					t.Errorf("without a place: window %d, announced are %d; sent again %d", i.Snd_wnd, peer.Rcv_wnd, i.Total_retrans)
@@ -120,7 +120,7 @@ func TestFairQ_TableFull(t *testing.T) {
 	}
 }
 
-// closedInTable counts the connections in the table both of whose ends have ended.
+// closedInTable returns the number of connections in the table both of whose ends have ended.
 func closedInTable(t *testing.T, f *fairq.Attachment) (n int) {
 	t.Helper()
 	all, err := f.Connections()
@@ -165,8 +165,8 @@ func (p *rwndPath) dialBack(t *testing.T, n int) (list []*testnet.Pair) {
 	return list
 }
 
-// Connections that are silent for Forget are forgotten, not before; when they speak again they are adopted.
-// Closed ones go within a second's beats.
+// Connections that are silent for Forget are removed, not before; when they send again they are adopted. Closed
+// ones are removed within a second of heartbeats.
 func TestFairQ_Forgets(t *testing.T) {
 	const forget = 10 * time.Second
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true, GSO: true, ChecksumOffload: true})
@@ -206,8 +206,8 @@ func TestFairQ_Forgets(t *testing.T) {
 	}
 }
 
-// However many connections are only begun, so many of them are remembered and no more; the oldest are
-// forgotten, not the newest: a connection that opens meanwhile comes into the table.
+// However many connections are begun, the table has a fixed number of them. The oldest are removed, not the
+// newest: a connection that opens meanwhile enters the table.
 func TestFairQ_HalfOpenTableIsBounded(t *testing.T) {
 	l := newLive(t, fairq.Config{Flows: 1000})
 	begin := func(n int) {

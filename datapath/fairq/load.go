@@ -14,7 +14,7 @@ import (
 	"weir/datapath/attach"
 )
 
-// other is the error for a pinned map that is not as its specification says.
+// other returns the error for a pinned map that differs from its specification.
 func (s *programSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *attach.OtherSchema {
 	o := &attach.OtherSchema{Dir: s.cfg.Pin, Want: schemaVersion}
 	if have != nil && have.Type() == spec.Type && have.KeySize() == spec.KeySize && have.ValueSize() == spec.ValueSize && have.MaxEntries() != spec.MaxEntries {
@@ -23,8 +23,8 @@ func (s *programSource) other(spec *ebpf.MapSpec, have *ebpf.Map) *attach.OtherS
 	return o
 }
 
-// fairQSource is what the program's instances are made from. The kernel's type information is read
-// once for all of them: it takes far longer than a load.
+// programSource is what the program's instances are made from. It reads the kernel's type information once for
+// all of them, because that takes far longer than a load.
 type programSource struct {
 	spec   *ebpf.CollectionSpec
 	kernel *btf.Cache
@@ -61,7 +61,7 @@ func newSource(c *Config) (*programSource, error) {
 	return &programSource{spec: spec, kernel: btf.NewCache(), cfg: c}, nil
 }
 
-// byName says where the maps are, by their names, that the instances of a switch share, and that are pinned.
+// byName returns where the maps are that the instances of a switch share, and that are pinned, by their names.
 func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		fairqMapControls: &m.Controls, fairqMapConfigs: &m.Configs, fairqMapPorts: &m.Ports, fairqMapCounts: &m.Counts,
@@ -70,7 +70,7 @@ func (m *fairqMaps) byName() map[string]**ebpf.Map {
 	}
 }
 
-// shared are the same maps, for a program that is loaded around them.
+// shared returns the same maps, for a program that uses them.
 func (m *fairqMaps) shared() map[string]*ebpf.Map {
 	all := map[string]*ebpf.Map{}
 	for name, at := range m.byName() {
@@ -79,7 +79,7 @@ func (m *fairqMaps) shared() map[string]*ebpf.Map {
 	return all
 }
 
-// openMaps makes the shared maps, or opens the pinned ones.
+// openMaps creates the shared maps, or opens the pinned ones.
 func (s *programSource) openMaps() (*fairqMaps, error) {
 	if s.cfg.Pin != "" {
 		if err := attach.CheckSchema(s.cfg.Pin, fairqMapControls, schemaVersion); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -105,14 +105,13 @@ func (s *programSource) openMaps() (*fairqMaps, error) {
 	return open, nil
 }
 
-// tablesPinned says whether there are any in dir.
+// tablesPinned reports whether dir has pinned tables.
 func tablesPinned(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, fairqMapControls))
 	return err == nil
 }
 
-// rehearse says whether the programs load here and could take over the pinned tables, and changes
-// nothing.
+// rehearse checks that the programs load here and could take over the pinned tables. It changes nothing.
 func (s *programSource) rehearse() error {
 	if !s.cfg.Renew {
 		if err := s.checkPinned(); err != nil {
@@ -134,7 +133,7 @@ func (s *programSource) rehearse() error {
 	return programs.Close()
 }
 
-// checkPinned says whether the pinned tables are such as this version makes.
+// checkPinned checks that the pinned tables have the layout of this version.
 func (s *programSource) checkPinned() error {
 	if err := attach.CheckSchema(s.cfg.Pin, fairqMapControls, schemaVersion); err != nil {
 		return ignoreMissing(err)
@@ -152,7 +151,7 @@ func (s *programSource) checkPinned() error {
 	return nil
 }
 
-// ignoreMissing makes no error of tables that are not there yet.
+// ignoreMissing ignores an error for tables that do not exist yet.
 func ignoreMissing(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -160,7 +159,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// load loads all programs, as those of port 0, around the maps given.
+// load loads all programs, for port 0, with the maps given.
 func (s *programSource) load(maps *fairqMaps) (*fairqPrograms, error) {
 	programs := &fairqPrograms{}
 	return programs, s.loadInto(programs, 0, maps)
@@ -175,7 +174,7 @@ func (s *programSource) loadPort(id uint32, maps *fairqMaps) (*ebpf.Program, err
 	return one.WeirFairq, err
 }
 
-// fairqControlPrograms are those that user space runs.
+// controlPrograms are the programs that user space runs.
 type controlPrograms struct {
 	Arm    *ebpf.Program `ebpf:"weir_fairq_arm"`
 	Disarm *ebpf.Program `ebpf:"weir_fairq_disarm"`

@@ -9,7 +9,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// What the tables are said to take is near to what the kernel counts for them.
+// The reported memory of the tables is near the kernel's own count.
 func TestFairQMemory(t *testing.T) {
 	testroot.Need(t, "makes tables")
 	cpus, err := ebpf.PossibleCPU()
@@ -33,7 +33,7 @@ func TestFairQMemory(t *testing.T) {
 			}
 			bytes, known := info.Memlock()
 			if !known || bytes == 0 {
-				t.Fatalf("%v: this kernel does not tell what it takes (%d, %t)", m, bytes, known)
+				t.Fatalf("%v: this kernel does not report what it takes (%d, %t)", m, bytes, known)
 			}
 			counted += bytes
 		}
@@ -45,7 +45,7 @@ func TestFairQMemory(t *testing.T) {
 			t.Errorf("%d connections: said %d, the kernel counts %d, %v", flows, said, counted, err)
 		}
 	}
-	// But for what every table takes, 16 times the connections take 16 times as much.
+	// Apart from a constant for every table, 16 times the connections take 16 times as much.
 	some, err1 := Memory(1<<16, 1)
 	many, err2 := Memory(1<<20, 1)
 	if err := errors.Join(err1, err2); err != nil || many < 15*some || many > 16*some {

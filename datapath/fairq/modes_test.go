@@ -12,10 +12,10 @@ import (
 	"weir/datapath/testnet"
 )
 
-// modeGrant is a whole number of steps of every scale, so that rounding is none.
+// modeGrant is a whole number of steps of every scale, so that nothing is rounded.
 const modeGrant = 2 << largestShift
 
-// scaleMode is a way to know scales. unify: the scale that SYNs are made to announce, -1: none.
+// scaleMode is a source of scales. unify: the scale that SYNs are made to announce, -1: none.
 type scaleMode struct {
 	name  string
 	scale fairq.Scale
@@ -27,8 +27,8 @@ var scaleModes = []scaleMode{
 	{"unify to 0", fairq.ScaleUnify, 0}, {"unify to 7", fairq.ScaleUnify, 7}, {"unify to 14", fairq.ScaleUnify, 14},
 }
 
-// Whatever way the scales are known, real senders have the same window: what is granted. With a shim that
-// holds for connections that were there before the switch program, whose scales it could only guess.
+// Whatever the source of the scales, real senders have the granted window. With a shim that includes
+// connections older than the switch program, whose scales it could only guess.
 func TestFairQ_EveryWayToKnowScales(t *testing.T) {
 	t.Parallel()
 	pairs := [][2]int{{0, 0}, {0, 14}, {14, 0}, {7, 2}, {3, 11}, {9, 9}, {14, 14}}
@@ -89,8 +89,8 @@ func (p *rwndPath) checkMode(t *testing.T, m scaleMode, scales [2]int) {
 	p.server.Each(t, func(*testnet.Segment) {})
 }
 
-// acks are the windows of a connection's acknowledgements from one end, SYNs apart, as a tap sees them:
-// in the order of what they acknowledge, for a switch with several CPUs may change that of the packets.
+// acks returns the windows of a connection's acknowledgements from one end without SYNs, as a tap sees them.
+// They are in the order of what they acknowledge, since a switch with several CPUs may reorder the packets.
 func acks(t *testing.T, tap *testnet.Tap, from net.Addr, out bool) (fields []uint16, scale []byte) {
 	t.Helper()
 	var all []uint64
@@ -114,8 +114,8 @@ func acks(t *testing.T, tap *testnet.Tap, from net.Addr, out bool) (fields []uin
 	return fields, scale
 }
 
-// Nothing is granted any more, and unifying goes on: each window that the server sends comes to the client
-// in the unit that it was told, never above what the server has, less than a step below it.
+// Flows are released, and unifying continues. Each window that the server sends reaches the client in the
+// announced unit, never above the server's, and less than a step below it.
 func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
 	const own = 3
 	for _, told := range []uint8{0, 7, 11} {
@@ -132,7 +132,7 @@ func TestFairQUnify_GoesOnWhenWindowsAreLetGo(t *testing.T) {
 		if err := f.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		testnet.Until(t, "the port holds nothing", func() bool {
+		testnet.Until(t, "the port limits nothing", func() bool {
 			s, err := f.Stats()
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFairQUnify_RemembersSilentConnections(t *testing.T) {
 	l := p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(9))
 	c := p.Dial(t, l, testnet.WindowScale(9))
 	testnet.Send(t, c.Client, c.Server, cellBytes)
-	for range 6 * time.Minute / fairq.HeartbeatInterval { // a sweep for each beat
+	for range 6 * time.Minute / fairq.HeartbeatInterval { // a sweep for each heartbeat
 		if err := f.Heartbeat(); err != nil {
 			t.Fatal(err)
 		}

@@ -20,20 +20,20 @@ import (
 	"weir/internal/testseed"
 )
 
-// make fuzz-datapath gives these.
+// Flags of make fuzz-datapath.
 var (
 	mutateFrames = flag.Uint64("frames", 200_000, "mutated frames to send through the switch program")
-	mutateSeed   = flag.Uint64("seed", 0, "of the mutated frames; 0: another each time")
+	mutateSeed   = flag.Uint64("seed", 0, "seed of the mutated frames; 0: another each time")
 )
 
 const (
 	scaleUnify   = 2 // of flows.h
 	tcxDrop      = 2 // verdict of a tcx program
 	mutateBatch  = 4096
-	mutateRounds = 40 // switches, each made in another way, that the frames are sent through
+	mutateRounds = 40 // switches of different configurations that the frames are sent through
 )
 
-// MutationSeed is what a test begins from that mutates frames.
+// MutationSeed returns the seed of a test that mutates frames.
 func MutationSeed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := *mutateSeed
@@ -43,10 +43,10 @@ func MutationSeed(tb testing.TB) uint64 {
 	return seed
 }
 
-// TestFairQMutated sends frames of many connections, mutated, through switches of every configuration.
-// Of each frame: the verdict is NEXT, or of a signed one where the switch drops these DROP, nothing but a smaller window in an acknowledgement and its checksum
-// is another, and the checksum is as right as it was. Of all: every one is counted as what it is, every
-// path of the program is taken, no table grows past its limit, and the books add up.
+// TestFairQMutated sends mutated frames of many connections through switches of every configuration. The
+// verdict of each frame is NEXT, or DROP for a signed one if the switch drops these. Only a window in an
+// acknowledgement gets smaller, with its checksum, whose error stays the same. Every frame is counted by its
+// kind, every path of the program is taken, no table exceeds its size, and the counters add up.
 func TestFairQMutated(t *testing.T) {
 	m := &mutation{seed: MutationSeed(t)}
 	begin := time.Now()
@@ -67,11 +67,11 @@ func TestFairQMutated(t *testing.T) {
 	m.report(t, time.Since(begin))
 }
 
-// mutation is what all rounds came to.
+// mutation is the sum of all rounds.
 type mutation struct {
 	seed    uint64
 	sent    uint64
-	total   fairqPortCounts // in packets on the wire: a GSO packet is as many as it has segments
+	total   fairqPortCounts // in packets on the wire: a GSO packet counts its segments
 	refused uint64          // by BPF_PROG_TEST_RUN: too short for it
 	wrong   uint64          // rewritten, with a checksum that was wrong before
 	kinds   [5]uint64
@@ -79,8 +79,7 @@ type mutation struct {
 	pending int
 }
 
-// round is a switch of one configuration, and who sends through it: one worker, or two on the same
-// connections at once.
+// round is a switch of one configuration, and its senders: one worker, or two on the same connections at once.
 type round struct {
 	*frameSwitch
 	*mutation
@@ -96,7 +95,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 		count: uint8(r.IntN(2)), scale: uint8(r.IntN(3)), unifyShift: uint8(r.IntN(15)), shrink: uint8(r.IntN(2)),
 		flows: []uint32{64, 1000, 65536}[(i+i/3)%3], pending: []uint32{256, 4096}[r.IntN(2)],
 	}
-	if i%3 == 0 { // every few rounds, not by chance: a short run shall take each path too
+	if i%3 == 0 { // every few rounds, not by chance: a short run must take each path too
 		// A third of Traffic's connections over IPv4, most of those over IPv6.
 		for _, p := range []string{"10.0.0.0/24", "fd00::/120"} {
 			c.scope = append(c.scope, scopeKey(netip.MustParsePrefix(p)))
@@ -128,7 +127,7 @@ func (m *mutation) newRound(t *testing.T, i uint64) *round {
 	return rd
 }
 
-// batch has every worker send frames, and then checks what was counted and how large the tables are.
+// batch makes every worker send frames, and then checks the counters and the sizes of the tables.
 func (r *round) batch(t *testing.T) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -139,7 +138,7 @@ func (r *round) batch(t *testing.T) {
 			w.err = w.send(r.frameSwitch)
 		}()
 	}
-	if len(r.workers) > 1 { // the sweep meets packets of what it forgets
+	if len(r.workers) > 1 { // the sweep meets packets of connections that it removes
 		r.sweep(t)
 	}
 	wg.Wait()
@@ -172,7 +171,7 @@ func (r *round) batch(t *testing.T) {
 	r.checkLimits(t)
 }
 
-// agree says whether frames were counted as what they are.
+// agree returns an error unless frames were counted by their kinds.
 func agree(c *fairqPortCounts, kinds [5]uint64) error {
 	tcp := c.NoAck + c.Rewritten + c.Smaller + c.Unknown + c.Ungoverned + c.Free + c.Signed + c.OutOfScope + c.Unwritable + c.Untold + c.Dropped
 	got := [5]uint64{frames.KindTCP: tcp, frames.KindOther: c.NotTcp, frames.KindTunnel: c.Tunnel, frames.KindFragment: c.Fragment, frames.KindShort: c.Short}
@@ -186,7 +185,7 @@ func agree(c *fairqPortCounts, kinds [5]uint64) error {
 	return nil
 }
 
-// report prints how often each path was taken, and complains of those that hardly were.
+// report prints how often each path was taken, and fails for those hardly taken.
 func (m *mutation) report(t *testing.T, took time.Duration) {
 	t.Helper()
 	t.Logf("seed %d: %d frames in %.1f s, and %d too short for BPF_PROG_TEST_RUN; %d rewritten that had a wrong checksum; tables held up to %d flows, %d pending",
@@ -200,7 +199,7 @@ func (m *mutation) report(t *testing.T, took time.Duration) {
 		}
 		n := v.Field(i).Uint()
 		t.Logf("%-12s %9d  %6.3f %%", strings.ToLower(name), n, 100*float64(n)/float64(m.total.Seen))
-		// Unwritable: the kernel has memory. The others are of the generator's making.
+		// Unwritable does not occur: the kernel has memory. The others depend on the generator.
 		if n*4000 < m.total.Seen && name != "Unwritable" {
 			t.Errorf("only %d of %d packets took the path %s: the generator misses it", n, m.total.Seen, name)
 		}
@@ -213,7 +212,7 @@ type mutant struct {
 	traffic  *frames.Traffic
 	ports    int
 	rules    frames.Rules
-	observes bool // nothing is to change
+	observes bool // nothing must change
 	drops    bool // signed segments may be dropped
 	out      []byte
 	arena    []byte // what was sent in this batch
@@ -241,13 +240,13 @@ func (w *mutant) send(s *frameSwitch) error {
 		if next.LeftToRight {
 			f.port = 1
 		}
-		if w.r.IntN(50) == 0 { // traffic that takes another way
+		if w.r.IntN(50) == 0 { // traffic that takes another path
 			f.port = w.r.IntN(w.ports)
 		}
 		if w.r.IntN(100) == 0 {
 			f.segments = 1 + w.r.Uint32N(45)
 		}
-		if w.r.IntN(2) == 0 { // the test's ports all have this one's number: data would leave by port 0
+		if w.r.IntN(2) == 0 { // all test ports have this one's number: data would leave by port 0
 			f.ingress = 1
 		}
 		in := frames.Mutate(w.r, next.Data)
@@ -267,7 +266,7 @@ func (w *mutant) send(s *frameSwitch) error {
 	return nil
 }
 
-// one sends a frame and checks what comes out.
+// one sends a frame and checks the frame that comes out.
 func (w *mutant) one(s *frameSwitch, f *sent) error {
 	o := ebpf.RunOptions{Data: f.frame, DataOut: w.out[:len(f.frame)], Flags: f.flags}
 	if f.segments > 1 {
@@ -279,7 +278,7 @@ func (w *mutant) one(s *frameSwitch, f *sent) error {
 	}
 	verdict, err := s.programs[f.port].Run(&o)
 	if err == nil && w.drops && !w.observes && verdict == tcxDrop && optionSigns(f.frame) {
-		verdict = ^uint32(0) // as it may be
+		verdict = ^uint32(0) // any is allowed
 	}
 	if err == nil && int32(verdict) != -1 {
 		err = fmt.Errorf("the program returned %d", int32(verdict))
@@ -302,13 +301,13 @@ func (w *mutant) one(s *frameSwitch, f *sent) error {
 	return nil
 }
 
-// optionSigns says whether a frame has an option that signs it.
+// optionSigns reports whether a frame has an option that signs it.
 func optionSigns(frame []byte) bool {
 	v := frames.Parse(frame)
 	return v.Kind == frames.KindTCP && frames.Signed(v.Options())
 }
 
-// blame sends the frames of a batch again, one by one, to find those that are counted as something else.
+// blame sends the frames of a batch again, one by one, to find those that are counted wrongly.
 func (w *mutant) blame(t *testing.T, s *frameSwitch) {
 	t.Helper()
 	for _, f := range w.sent {
@@ -347,7 +346,7 @@ func FuzzFairQ(f *testing.F) {
 	s.setGrant(f, 0, 4000)
 	s.setGrant(f, 1, 4000)
 	f.Fuzz(func(t *testing.T, in []byte, how uint8) {
-		// As long as BPF_PROG_TEST_RUN takes it; TestFairQVeth_Mutated sends frames of other lengths too.
+		// Frames are as long as BPF_PROG_TEST_RUN allows; TestFairQVeth_Mutated sends other lengths too.
 		for in = in[:min(len(in), testRunLongest)]; testRunRefuses(in); {
 			in = append(in[:len(in):len(in)], 0)
 		}

@@ -12,9 +12,9 @@ import (
 	"weir/datapath/attach"
 )
 
-// A note is what user space has to say of a port, for status to read from the kernel: why its flows are
-// not held. It is pinned beside the tables and outlives the process. Its table is user space's own, and is made
-// with the first note.
+// A note is a text of user space about a port, which status reads from the kernel: why its flows are not
+// limited. It is pinned with the tables and outlives the process. Only user space uses its table, which is
+// created with the first note.
 const (
 	notesPin  = "notes"
 	noteBytes = 256 // with the 0 at its end
@@ -28,8 +28,8 @@ func notesSpec() *ebpf.MapSpec {
 	}
 }
 
-// Note says something of a port, 255 bytes at most; "" takes back what was said. Without Config.Pin
-// nobody could read it: then it does nothing.
+// Note sets a port's note, at most 255 bytes; "" removes it. Without Config.Pin nobody could read the note, so
+// Note does nothing.
 func (f *Attachment) Note(port, text string) error {
 	i := f.index(port)
 	if i < 0 || f.cfg.Pin == "" {
@@ -62,7 +62,7 @@ func (f *Attachment) Note(port, text string) error {
 	return nil
 }
 
-// ClearNotes takes back all that was said of ports, by this process or one before it.
+// ClearNotes removes all notes, by this process or one before it.
 func (f *Attachment) ClearNotes() error {
 	if f.cfg.Pin == "" {
 		return nil
@@ -73,7 +73,7 @@ func (f *Attachment) ClearNotes() error {
 	return nil
 }
 
-// Note reads what user space said of the port with this number in the tables.
+// Note reads the note of the port with this id in the tables.
 func (v *View) Note(id uint32) (string, error) {
 	m, err := openNotes(v.dir, &ebpf.LoadPinOptions{ReadOnly: true})
 	if errors.Is(err, fs.ErrNotExist) {

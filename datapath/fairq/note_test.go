@@ -9,7 +9,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// A port's note is read from what is pinned, outlives the process, can be taken back, and goes with the rest.
+// A port's note is read from the pinned tables, outlives the process, can be removed, and ends with the rest.
 func TestFairQ_Note(t *testing.T) {
 	dir := testnet.Mount(t, "bpf") + "/notes"
 	p, ports := pinnedPath(t)

@@ -21,7 +21,8 @@ type View struct {
 	maps *fairqMaps
 }
 
-// Open opens what is pinned in dir. fs.ErrNotExist: nothing is; *OtherSchema: it cannot be read.
+// Open opens the tables pinned in dir. Errors: fs.ErrNotExist if there are none, *OtherSchema if they cannot be
+// read.
 func Open(dir string) (*View, error) {
 	if err := attach.CheckSchema(dir, fairqMapControls, schemaVersion); err != nil {
 		return nil, err
@@ -33,10 +34,10 @@ func Open(dir string) (*View, error) {
 	return &View{dir, m}, nil
 }
 
-// Close gives back what the view holds.
+// Close closes the view's tables.
 func (v *View) Close() error { return v.maps.Close() }
 
-// Stats reads one port, by its number in the tables, and nothing around it.
+// Stats reads one port by its id in the tables.
 func (v *View) Stats(id uint32) (Stats, error) { return v.maps.stats(id) }
 
 // Read reads the switch and all its ports.
@@ -55,7 +56,7 @@ func (v *View) Read() (*Switch, error) {
 	s.SignedSources = sources
 	pinned, err := attach.ReadPins(v.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil // purged this moment
+		return s, nil // purged meanwhile
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (v *View) Read() (*Switch, error) {
 	for _, l := range pinned.Links {
 		p, err := v.port(l, here, queues)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // detached this moment
+			continue // detached meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -82,7 +83,7 @@ func (v *View) Read() (*Switch, error) {
 	return s, nil
 }
 
-// port reads one port; here is the caller's namespace, and queues are its.
+// port reads one port. here is the cookie of the caller's namespace, and queues are its queues.
 func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) (*Pinned, error) {
 	stats, err := v.maps.stats(l.ID)
 	if err != nil {
@@ -93,7 +94,7 @@ func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) 
 		return nil, fmt.Errorf("port %d: read its configuration: %w", l.ID, err)
 	}
 	p := &Pinned{Stats: stats, ID: l.ID, NetnsCookie: c.NetnsCookie, Ifindex: int(c.Ifindex), Releasing: c.Releasing != 0}
-	opened, err := link.LoadPinnedLink(l.Path, nil) // the kernel opens links only for both
+	opened, err := link.LoadPinnedLink(l.Path, nil) // the kernel opens links for reading and writing only
 	if err != nil {
 		return nil, fmt.Errorf("port %s: open its link: %w", p.Port, err)
 	}
@@ -108,13 +109,13 @@ func (v *View) port(l attach.PinnedLink, here uint64, queues attach.RootQueues) 
 		return p, nil
 	}
 	err = lookAround(p, queues)
-	if errors.Is(err, unix.ENODEV) { // deleted this moment
+	if errors.Is(err, unix.ENODEV) { // deleted meanwhile
 		p.HasDevice, err = false, nil
 	}
 	return p, err
 }
 
-// lookAround sees what only the port's own namespace shows.
+// lookAround reads what only the port's own namespace shows.
 func lookAround(p *Pinned, queues attach.RootQueues) error {
 	p.Queue = queues.Of(p.Ifindex)
 	_ = errors.As(attach.CheckQueue(p.Port, p.Queue.Kind), &p.NoQueue)
@@ -131,7 +132,7 @@ func lookAround(p *Pinned, queues attach.RootQueues) error {
 	return nil
 }
 
-// programName is a program's name, or its id where it has none.
+// programName returns a program's name, or its id if it has none.
 func programName(id ebpf.ProgramID) string {
 	prog, err := ebpf.NewProgramFromID(id)
 	if err == nil {

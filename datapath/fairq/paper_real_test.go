@@ -18,15 +18,15 @@ import (
 	"weir/datapath/testnet"
 )
 
-// filler is a frame that is not IP, of so many bytes, which the bridge floods.
+// filler returns a frame of size bytes that is not IP, which the bridge floods.
 func filler(size int) []byte {
 	f := make([]byte, size)
 	copy(f, []byte{0x02, 0, 0, 0, 0, 9, 0x02, 0, 0, 0, 0, 1, 0x88, 0xb5})
 	return f
 }
 
-// Q is what waits in front of a packet, without it. Counted in, as an arrival's queue would be, an idle
-// port reads one packet each time, and a target of one packet is always reached.
+// Q is the queue in front of a packet, without it. If it counted, as in an arrival's queue, an idle port would
+// read one packet each time, and a target of one packet would always be reached.
 func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	const size = 1000
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: testnet.QuickBps, Limit: 1 << 20, NoIPv6: true})
@@ -76,8 +76,8 @@ func TestFQ6_QueueIsWithoutThePacket(t *testing.T) {
 	}
 }
 
-// The law of a packet is that of the queue that it leaves by. By the port where it arrives, a sender's data
-// would be held to a queue that is always empty.
+// The law of a packet is that of the queue that it leaves by. By its port of arrival, a sender's data would be
+// limited by a queue that is always empty.
 func TestFQ6_DataIsOfThePortThatItLeavesBy(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	law := fairq.Law{TargetBytes: 30_000, Tick: time.Millisecond, Period: 4 * time.Millisecond}
@@ -98,7 +98,7 @@ func TestFQ6_DataIsOfThePortThatItLeavesBy(t *testing.T) {
 			byArrival++
 		}
 	})
-	// An acknowledgement may wait there for another one, which is nothing beside the target.
+	// An acknowledgement may wait there for another one, which is nothing compared with the target.
 	if byArrival == 0 || in.QueueMax > law.TargetBytes/8 {
 		t.Errorf("%d packets of data arrive by the port to the sender, whose queue is up to %d: this test shows nothing", byArrival, in.QueueMax)
 	}
@@ -114,8 +114,8 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// The published patch calls its own function in the place of the one that sends. Behind ours every packet
-// goes on, in order: what it knows and what not, rewritten or not.
+// The published patch calls its own function instead of the one that sends. With our program every packet is
+// forwarded, in order, known or not, rewritten or not.
 func TestFQ20_PacketsAreForwarded(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
 	raw, rx := testnet.NewRaw(t, p.Uplink), testnet.NewRaw(t, p.Rx)
@@ -141,8 +141,8 @@ func TestFQ20_PacketsAreForwarded(t *testing.T) {
 			}
 		}
 	}
-	// In the place of the program, one that looks and does not send; then none. The first to arrive is
-	// sent after it is gone.
+	// Replace the program by one that reads and does not send, then by none. The first frame to arrive is sent
+	// after it is gone.
 	printed, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TCX_DROP
 	})
@@ -181,8 +181,8 @@ func TestFQ20_PacketsAreForwarded(t *testing.T) {
 	arrive("with the law", all)
 }
 
-// On real TCP: an end that has ended its data still holds the other to its window, and both ports are
-// without flows when both have ended or either was reset.
+// On real TCP: an end that has ended its data still limits the other to its window. Both ports are without flows
+// when both ends have ended or either was reset.
 func TestFQ8_HalfClosedConnection(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -215,8 +215,8 @@ func TestFQ8_HalfClosedConnection(t *testing.T) {
 	}
 }
 
-// A timer is dear: where the queue is empty it comes once in a period, or 4 ms, and not each T, and where packets
-// come close it leaves the sampling to them.
+// A timer is expensive. If the queue is empty it runs once in a period, or 4 ms, and not each T. If packets
+// come close together it leaves the sampling to them.
 func TestFairQ_TimerRests(t *testing.T) {
 	const longestRest = 4 * time.Millisecond // of bpf/fairq/port.h, and shorter than the period
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -224,7 +224,7 @@ func TestFairQ_TimerRests(t *testing.T) {
 	f := p.govern(t, law, law, fairq.Config{})
 	flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4))
 	testnet.Send(t, flow.Client, flow.Server, 1000)
-	began := time.Now() // before the look: this test may be kept waiting after it
+	began := time.Now() // before the first reading: this test may have to wait after it
 	first, _ := statsOfBoth(t, f)
 	var last fairq.Stats
 	testnet.Until(t, "the timer has come often", func() bool {
@@ -248,8 +248,8 @@ func TestFairQ_TimerRests(t *testing.T) {
 	ends.Wait()
 }
 
-// The register forgets flows that send nothing for a while (docs/spec 1.1). A connection that then sends again
-// counts again: else it would be held to nothing for as long as it lives.
+// The register drops flows that send nothing for a while (docs/spec 1.1). A connection that then sends again
+// counts again: otherwise nothing would limit it for as long as it lives.
 func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	law := held(23457)
@@ -261,7 +261,7 @@ func TestFairQ_HandshakeForgetsAndCountsAgain(t *testing.T) {
 		return out.Flows == flows && in.Flows == 0
 	}
 	for range 3 {
-		testnet.Until(t, "the flow counts while it sends", func() bool { // also where this test waits longer than Idle
+		testnet.Until(t, "the flow counts while it sends", func() bool { // also if this test waits longer than Idle
 			testnet.Send(t, c.Client, c.Server, 1000)
 			return counted(1)
 		})

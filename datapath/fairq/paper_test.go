@@ -8,10 +8,10 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// The paper's forms of FairQ on a switch of two ports, fed with the packets that the program gets. A
-// packet that leaves by a port came in by the other one.
+// The paper's forms of FairQ on a switch of two ports, with the packets of the program. A packet that leaves by
+// one port arrived by the other.
 
-// register is the paper's count of flows: a number for each queue, moved by flags alone.
+// register is the paper's count of flows: a number for each queue, changed by flags alone.
 type register struct {
 	flows        [2]int
 	finAtIngress bool // of the FIN and the RST only, as in RWNDQ2 and its code; otherwise the FIN's egress, both for a RST
@@ -34,7 +34,7 @@ func (r *register) packet(out int, flags byte) {
 
 func (r *register) end(queue int) { r.flows[queue] = max(0, r.flows[queue]-1) }
 
-// paperSwitch is the program, and forms of the paper's register beside it.
+// paperSwitch is the program, with forms of the paper's register for comparison.
 type paperSwitch struct {
 	*frameTable
 	count     Count
@@ -58,7 +58,7 @@ func (p *paperSwitch) send(t *testing.T, s *frames.Segment) {
 	}
 }
 
-// flows counts as the program does, of both ports.
+// flows returns the program's counts of both ports.
 func (p *paperSwitch) flows(t *testing.T) (n [2]int) {
 	t.Helper()
 	for i := range n {
@@ -101,7 +101,7 @@ func (d *dialogue) next(s *frames.Segment, seq *uint32, ack uint32, flags byte, 
 	return s
 }
 
-// handshake gives the three segments that open the connection.
+// handshake returns the three segments that open the connection.
 func (d *dialogue) handshake() []*frames.Segment {
 	syn := d.fromLeft(frames.SYN, 0)
 	syn.Options, syn.Ack = d.syn, 0
@@ -110,14 +110,14 @@ func (d *dialogue) handshake() []*frames.Segment {
 	return []*frames.Segment{syn, answer, d.fromLeft(frames.ACK, 0)}
 }
 
-// Both ways of counting must be right where the paper's register is not.
+// Both ways of counting must be right where the paper's register is wrong.
 func bothCounts(t *testing.T, f func(t *testing.T, count Count)) {
 	t.Run("active", func(t *testing.T) { f(t, CountActive) })
 	t.Run("handshake", func(t *testing.T) { f(t, CountHandshake) })
 }
 
-// A FIN ends the data that leaves by its own egress queue. Taken off the queue that it came in by, the
-// queue that the other end still sends through has no flow, and nothing holds it.
+// A FIN ends the data that leaves by its own egress queue. If the count decreases at the queue of arrival, the
+// queue that the other end still sends through has no flow, and nothing limits it.
 func TestFQ8_FINEndsTheFlowOfItsEgressQueue(t *testing.T) {
 	bothCounts(t, func(t *testing.T, count Count) {
 		printed := &register{finAtIngress: true}
@@ -137,7 +137,7 @@ func TestFQ8_FINEndsTheFlowOfItsEgressQueue(t *testing.T) {
 		if got := p.flows(t); got != [2]int{1, 0} {
 			t.Errorf("the left has ended: %v", got)
 		}
-		// What the right sends leaves by port 0, which has the flow and so holds its windows.
+		// The right's data leaves by port 0, which has the flow and so limits its windows.
 		p.setGrant(t, 0, rowGrant)
 		ack := d.fromLeft(frames.ACK, 0)
 		out, err := p.run(1, ack.Bytes(), 0, nil)
@@ -155,7 +155,7 @@ func TestFQ8_FINEndsTheFlowOfItsEgressQueue(t *testing.T) {
 	})
 }
 
-// A RST ends both directions. The code takes one off the queue that it came in by: the other leaks, and
+// A RST ends both directions. The code decreases the count of the queue of arrival only: the other leaks, and
 // each reset takes a share for ever.
 func TestFQ8_RSTEndsBothFlows(t *testing.T) {
 	bothCounts(t, func(t *testing.T, count Count) {
@@ -183,8 +183,8 @@ func TestFQ8_RSTEndsBothFlows(t *testing.T) {
 	})
 }
 
-// A SYN-ACK or FIN sent again counts once. A plain register counts each: a SYN-ACK too many shrinks every
-// share until the queue is idle, a FIN too many takes another flow's share away.
+// A SYN-ACK or FIN sent again counts once. A plain register counts each: a SYN-ACK too many shrinks every share
+// until the queue is idle, a FIN too many removes another flow's share.
 func TestFQ9_RetransmissionsCountOnce(t *testing.T) {
 	bothCounts(t, func(t *testing.T, count Count) {
 		plain := &register{}
@@ -260,8 +260,8 @@ func TestFQ9_CountStaysRight(t *testing.T) {
 	})
 }
 
-// A SYN-ACK's window is in bytes, whatever scale it announces. As printed it is scaled like any other, and
-// the first window of a connection is a few bytes.
+// A SYN-ACK's window is in bytes, whatever scale it announces. As printed it is scaled like any other, and the
+// first window of a connection is a few bytes.
 func TestFQ14_WindowOfASYNACKIsWrittenUnscaled(t *testing.T) {
 	starved := 0
 	p := newPaperSwitch(t, CountActive)
@@ -270,7 +270,7 @@ func TestFQ14_WindowOfASYNACKIsWrittenUnscaled(t *testing.T) {
 		d.synAck = frames.List(frames.OptionNop, frames.MSS(1460), frames.Scale(shift))
 		open := d.handshake()
 		p.send(t, open[0])
-		p.setGrant(t, 1, rowGrant) // another flow's: the port has one already
+		p.setGrant(t, 1, rowGrant) // another flow's: the port already has one
 		got, err := p.run(0, open[1].Bytes(), 0, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -288,7 +288,7 @@ func TestFQ14_WindowOfASYNACKIsWrittenUnscaled(t *testing.T) {
 	}
 }
 
-// CSum + Rwnd' - Rwnd is the sign of a sum; a checksum is a sum's complement. Each receiver would drop
+// CSum + Rwnd' - Rwnd has the sign of a sum, but a checksum is a sum's complement. Each receiver would drop
 // nearly every ACK.
 func TestFQ15_ChecksumOfARewrittenACK(t *testing.T) {
 	const acks = 2000

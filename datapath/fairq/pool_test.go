@@ -40,7 +40,7 @@ func newBusyPath(t *testing.T) *rwndPath {
 		NoIPv6: true, GSO: true, ChecksumOffload: true, PortBps: bps, Limit: limit, Burst: burst,
 	})}
 	testnet.Shape(t, p.In, bps, limit, burst)
-	// Large from the first: how far the kernel raises a receiver's window by itself is a matter of round trips.
+	// Large from the start: the kernel's own increase of a receiver's window depends on round trips.
 	p.Receiver.Sysctl(t, "net.ipv4.tcp_rmem", fmt.Sprintf("4096 %d %d", 8<<20, largestWindow))
 	return p
 }
@@ -58,12 +58,12 @@ func idlePool(t *testing.T, p *rwndPath, n int) []*testnet.Pair {
 	return pool
 }
 
-// A pool of idle connections takes nothing from busy ones: they are not counted once they are silent, and
-// a byte now and then counts for as long as it is `active`. The paper's register counts them for good: the
-// busy flows' windows are then those of a crowd.
+// A pool of idle connections takes nothing from busy ones. Idle ones no longer count once they are silent, and
+// a byte now and then counts for `active`. The paper's register counts them for ever: the busy flows then have
+// the windows of a crowd.
 func TestFairQ_IdlePoolTakesNoShare(t *testing.T) {
 	const busy, idle, target = 2, 60, 1_200_000
-	law := fairq.Law{ // so slow that a window is the target by the count
+	law := fairq.Law{ // so slow that a window is the target divided by the count
 		TargetBytes: target, Tick: time.Millisecond, Period: time.Second, SlowStart: fairq.SlowStartOff,
 		Gain: fairq.GainPaper, Active: 100 * time.Millisecond, Idle: 4 * time.Second,
 	}

@@ -10,7 +10,7 @@ import (
 	"weir/datapath/attach"
 )
 
-// hold makes this process the one that has the pins, and opens the tables.
+// hold locks the pins for this process, and opens the tables.
 func (f *Attachment) hold() (err error) {
 	if f.cfg.Pin != "" {
 		if err := attach.MakePinDir(f.cfg.Pin); err != nil {
@@ -23,7 +23,7 @@ func (f *Attachment) hold() (err error) {
 	if err := f.openTables(); err != nil {
 		return err
 	}
-	// A heartbeat before what takes time: the process that is taken over from has stopped sending its own.
+	// Send a heartbeat before the slow part: the process we replace has stopped sending its own.
 	return f.begin()
 }
 
@@ -43,10 +43,10 @@ func (f *Attachment) attachAll(ports []Port) (err error) {
 			return fmt.Errorf("attach fairq to %s: %w", p.Name, err)
 		}
 	}
-	return f.letGo(pinned)
+	return f.giveUp(pinned)
 }
 
-// openTables opens the maps: new, pinned, or new in the place of some of another layout.
+// openTables opens the maps: new, pinned, or new in the place of maps of another layout.
 func (f *Attachment) openTables() (err error) {
 	f.fresh = f.cfg.Pin == "" || !tablesPinned(f.cfg.Pin)
 	f.maps, err = f.source.openMaps()
@@ -62,8 +62,8 @@ func (f *Attachment) openTables() (err error) {
 	return err
 }
 
-// letGo takes FairQ off pinned ports that are not asked for any more, as gently as at the end.
-func (f *Attachment) letGo(pinned *attach.Pins) error {
+// giveUp removes FairQ from pinned ports that are no longer configured, as gradually as at the end.
+func (f *Attachment) giveUp(pinned *attach.Pins) error {
 	var ids []uint32
 	for _, l := range pinned.Links {
 		ids = append(ids, l.ID)
@@ -75,8 +75,8 @@ func (f *Attachment) letGo(pinned *attach.Pins) error {
 	return errors.Join(errs...)
 }
 
-// Attach puts FairQ on one more port. A port that was deleted and made again under its name goes on
-// where it was: the same flows, the same counters.
+// Attach puts FairQ on one more port. If a port was deleted and made again under its name, it continues with
+// the same flows and counters.
 func (f *Attachment) Attach(port Port) error {
 	if err := port.Law.check(); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", port.Name, err)
@@ -99,9 +99,9 @@ func (f *Attachment) Attach(port Port) error {
 	return f.configureAll()
 }
 
-// Configure changes a port's law, and holds its windows if they were let go: at once, and without touching
-// other ports. Another Hold never lets windows jump: flows that are held no more are let go within half a
-// second; the law begins anew when all are.
+// Configure changes a port's law at once, without an effect on other ports. It limits the port's flows again if
+// they were released. Another Hold never makes windows jump: flows that are no longer limited are released
+// within half a second, and the law begins afresh when all are.
 func (f *Attachment) Configure(name string, law Law) error {
 	if err := law.check(); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", name, err)
@@ -110,26 +110,26 @@ func (f *Attachment) Configure(name string, law Law) error {
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
 	}
-	f.ports[i].Law, f.ports[i].letGo = law, false
+	f.ports[i].Law, f.ports[i].released = law, false
 	if err := f.configure(&f.ports[i], len(f.ports)); err != nil {
 		return fmt.Errorf("fairq: port %s: %w", name, err)
 	}
-	return f.arm(f.ports[i].id) // the port's timer ticks now
+	return f.arm(f.ports[i].id) // start the port's timer now
 }
 
-// ReleasePort lets a port's windows go, gradually, and stays on it: it goes on learning its flows, and its state
-// can be read. Configure holds them again.
+// ReleasePort releases a port's flows gradually, and stays on the port: it still learns flows, and its state
+// can be read. Configure limits the flows again.
 func (f *Attachment) ReleasePort(name string) error {
 	i := f.index(name)
 	if i < 0 {
 		return fmt.Errorf("fairq: port %s: FairQ is not on it", name)
 	}
-	f.ports[i].letGo = true
+	f.ports[i].released = true
 	return f.configure(&f.ports[i], len(f.ports))
 }
 
-// Remove takes FairQ off ports. The windows of those that are still there are let go first, all together
-// and within a second; those of ports that are gone end with their flows.
+// Remove removes FairQ from ports. It first releases the flows of those that still exist, all together and
+// within a second. Windows of ports that are gone end with their flows.
 func (f *Attachment) Remove(names ...string) error {
 	var there []uint32
 	for _, name := range names {
@@ -154,7 +154,7 @@ func (f *Attachment) Remove(names ...string) error {
 	return nil
 }
 
-// Gone names the ports whose device is gone.
+// Gone returns the names of the ports whose device is gone.
 func (f *Attachment) Gone() (names []string) {
 	for i := range f.ports {
 		info, err := f.ports[i].link.Info()
@@ -174,8 +174,8 @@ func (f *Attachment) index(name string) int {
 	return -1
 }
 
-// attach configures a port, loads its instance of the program, and puts it in front of the port's
-// chain or in the place of the pinned one. of is how many ports share the table.
+// attach configures a port and loads its instance of the program. It puts it in front of the port's chain or in
+// the place of the pinned one. of is the number of ports that share the table.
 func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 	if _, err := port.QueueWithBacklog(); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 	if err := f.configure(&p, of); err != nil {
 		return err
 	}
-	err = f.beating(func() (err error) {
+	err = f.withHeartbeats(func() (err error) {
 		p.program, err = f.source.loadPort(p.id, f.maps)
 		return err
 	})
@@ -213,7 +213,7 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 		attached.link, err = old.Update(p.program)
 		return errors.Join(err, f.arm(p.id), f.heartbeat())
 	}
-	// The timer first: a program without one would have only packets to sample its queue by.
+	// Start the timer first: a program without one would sample its queue by packets only.
 	if err := f.arm(p.id); err != nil {
 		return err
 	}
@@ -225,11 +225,11 @@ func (f *Attachment) attach(port Port, pinned *attach.Pins, of int) error {
 			return err
 		}
 	}
-	return f.heartbeat() // many ports take longer to attach than a lease lasts
+	return f.heartbeat() // attaching many ports takes longer than a lease
 }
 
-// portID gives a new port its id in the maps: the one that it had before, which connections of the
-// table may still name; else one that none had; else that of the port that is gone for longest.
+// portID returns the id of a new port in the maps: the one that it had before, which connections of the table
+// may still name. Otherwise it returns an id that no port had, or that of the port that is gone for longest.
 func (f *Attachment) portID(name string, cookie uint64, used map[uint32]bool) (uint32, error) {
 	var unused, oldest uint32 = maxPorts, maxPorts
 	var oldestNs uint64
@@ -266,9 +266,9 @@ func (f *Attachment) portID(name string, cookie uint64, used map[uint32]bool) (u
 	return id, f.clearPort(id)
 }
 
-// clearPort makes sure that a port does not begin with what a former one with its id had. Connections
-// that name that one stay behind: they sit in epochs and registers that are over, and are still to be
-// taken off its share.
+// clearPort makes sure that a port does not begin with the state of a former port with its id. Connections that
+// name the former one stay in the table. Their epochs and registers are over, but they still count in its
+// share.
 func (f *Attachment) clearPort(id uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -281,8 +281,7 @@ func (f *Attachment) clearPort(id uint32) error {
 	)
 }
 
-// stop ends a port's timer. Nothing may stay granted by a port that has none: connections may still
-// name it.
+// stop ends a port's timer. Nothing may stay granted by a port without a timer: connections may still name it.
 func (f *Attachment) stop(id uint32) error {
 	if err := f.disarm(id); err != nil {
 		return err
@@ -290,7 +289,7 @@ func (f *Attachment) stop(id uint32) error {
 	return f.clear(id, false)
 }
 
-// releasePorts lets the windows of some ports go and waits until they are, a second at most.
+// releasePorts releases the flows of some ports and waits until that is done, a second at most.
 func (f *Attachment) releasePorts(ids []uint32) error {
 	for _, id := range ids {
 		var c fairqPortConfig
@@ -305,26 +304,26 @@ func (f *Attachment) releasePorts(ids []uint32) error {
 	return f.maps.awaitReleased(ids, time.Second, f.heartbeat)
 }
 
-// awaitReleased waits until none of the ports holds windows, or the time is over. Meanwhile it calls
-// beat now and then.
-func (m *fairqMaps) awaitReleased(ids []uint32, limit time.Duration, beat func() error) error {
+// awaitReleased waits until no flow of the ports is limited, or the time is over. Meanwhile it calls heartbeat
+// repeatedly.
+func (m *fairqMaps) awaitReleased(ids []uint32, limit time.Duration, heartbeat func() error) error {
 	deadline := time.Now().Add(limit)
 	for polls := 1; ; polls++ {
-		held, err := m.holding(ids)
+		held, err := m.anyLimited(ids)
 		if err != nil || !held || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(releasePoll)
 		if polls%int(HeartbeatInterval/releasePoll) == 0 {
-			if err := beat(); err != nil {
+			if err := heartbeat(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// holding says whether any of the ports still holds windows.
-func (m *fairqMaps) holding(ids []uint32) (bool, error) {
+// anyLimited reports whether any flow of the ports is still limited.
+func (m *fairqMaps) anyLimited(ids []uint32) (bool, error) {
 	for _, id := range ids {
 		var p fairqPort
 		if err := m.Ports.Lookup(id, &p); err != nil {
@@ -337,7 +336,7 @@ func (m *fairqMaps) holding(ids []uint32) (bool, error) {
 	return false, nil
 }
 
-// configureAll configures every port anew: their shares of the table depend on how many they are.
+// configureAll configures all ports again: their shares of the table depend on the number of ports.
 func (f *Attachment) configureAll() error {
 	var errs []error
 	for i := range f.ports {
@@ -348,7 +347,7 @@ func (f *Attachment) configureAll() error {
 
 func (f *Attachment) configure(p *attachedPort, of int) error {
 	c := f.portConfig(&p.Port, p.cookie, of)
-	if p.letGo {
+	if p.released {
 		c.Releasing = 1
 	}
 	if err := f.setWatch(p); err != nil {
@@ -393,7 +392,7 @@ func (f *Attachment) portConfig(p *Port, cookie uint64, of int) *fairqPortConfig
 	return c
 }
 
-// portName is a name as struct port_config has it.
+// portName returns a name for struct port_config.
 func portName(name string) (b [portNameBytes]int8) {
 	for i := range min(len(name), portNameBytes-1) {
 		b[i] = int8(name[i])

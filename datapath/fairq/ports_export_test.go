@@ -3,7 +3,7 @@ package fairq
 // Schema is the layout of this version's tables.
 const Schema = schemaVersion
 
-// SetOwned sets how many connections each port is thought to have opened.
+// SetOwned sets each port's count of opened connections.
 func (f *Attachment) SetOwned(owned uint32) error {
 	for i := range f.ports {
 		var p fairqPort

@@ -25,15 +25,15 @@ func statsOfPort(t *testing.T, f *fairq.Attachment, name string) fairq.Stats {
 	return all[i]
 }
 
-// A port that is left has let its windows go before; the others stay as they are. It comes back with the
-// flows that it had.
+// A port that is removed releases its flows before; the others stay as they are. It comes back with the flows
+// that it had.
 func TestFairQ_RemoveAndAttach(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p, ports := pinnedPath(t)
 	f := attachTo(t, pinnedConfig(dir), ports...)
 	defer f.Close()
 	streams := p.NewStreams(t, testnet.ReceiverIPv4, 2)
-	testnet.Until(t, "windows are held", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are limited", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	v, err := fairq.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 	if err := f.Attach(ports[0]); err != nil {
 		t.Fatal(err)
 	}
-	testnet.Until(t, "windows are held again", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are limited again", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	if now := statsOfPort(t, f, p.Port.Name).Opened + statsOfPort(t, f, p.In.Name).Opened; now != opened {
 		t.Errorf("%d connections entered, then %d: they were lost", opened, now)
 	}
@@ -77,13 +77,12 @@ func TestFairQ_RemoveAndAttach(t *testing.T) {
 	}
 	law.TargetBytes = 0
 	if err := f.Configure(p.Port.Name, law); err == nil {
-		t.Error("a law without a target was taken")
+		t.Error("a law without a target was accepted")
 	}
 	streams.Progress(t, 100_000)
 }
 
-// The timer of a port whose device is deleted reads nothing of what its memory is now; windows end with
-// the flows.
+// The timer of a port whose device is deleted does not read the freed memory. Windows end with the flows.
 func TestFairQ_DeviceDeleted(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p, ports := pinnedPath(t)
@@ -91,7 +90,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	f := attachTo(t, pinnedConfig(dir), ports...)
 	defer f.Close()
 	p.NewStreams(t, testnet.ReceiverIPv4, 2)
-	testnet.Until(t, "windows are held", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
+	testnet.Until(t, "windows are limited", func() bool { return f.Heartbeat() == nil && statsOfPort(t, f, p.Port.Name).GrantBytes > 0 })
 	if gone := f.Gone(); len(gone) != 0 {
 		t.Fatalf("gone: %v", gone)
 	}
@@ -101,7 +100,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	if gone := f.Gone(); !slices.Equal(gone, []string{p.Port.Name}) {
 		t.Errorf("gone: %v", gone)
 	}
-	// Windows also end where this test was kept from its heartbeat for a second: the timer may not have looked yet.
+	// Windows also end if this test missed its heartbeats for a second: the timer may not have run yet.
 	testnet.Until(t, "the timer refuses the device and its windows end", func() bool {
 		s := statsOfPort(t, f, p.Port.Name)
 		return f.Heartbeat() == nil && s.DeviceRefused > 0 && s.GrantBytes == 0
@@ -113,7 +112,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	if !portOf(t, readSwitch(t, dir), p.In).HasDevice || portOf(t, readSwitch(t, dir), p.Port).HasDevice {
 		t.Errorf("read: %+v", readSwitch(t, dir))
 	}
-	// Who starts then does not trip over its pin.
+	// The next start ignores the stale pin.
 	if err := f.Leave(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +123,7 @@ func TestFairQ_DeviceDeleted(t *testing.T) {
 	}
 }
 
-// A port's count of connections may be short of the truth; that is no reason to take none.
+// A port's count of connections may be too low; it still accepts connections.
 func TestFairQ_CountBelowZero(t *testing.T) {
 	p, ports := pinnedPath(t)
 	f := attachTo(t, fairq.Config{Flows: 4096}, ports...)

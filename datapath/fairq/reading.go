@@ -2,25 +2,25 @@ package fairq
 
 import "weir/datapath/reading"
 
-// The types in which FairQ tells of its ports are those that all laws share.
+// FairQ reports its ports in the types that all laws share.
 type (
-	// Hold says which flows of a port are held.
+	// Hold is which flows of a port are limited.
 	Hold = reading.Hold
-	// Arm is what the held, or the free, flows of a port do.
+	// Arm has the counters of a group of a port's flows: limited or unlimited.
 	Arm = reading.Arm
-	// Stats is the state of a port and what it counted.
+	// Stats is the state of a port, and its counters.
 	Stats = reading.Stats
 	// Flow is one direction of a connection.
 	Flow = reading.Flow
 	// SignedSource is one source of signed segments.
 	SignedSource = reading.SignedSource
-	// Pinned is one port that FairQ is pinned to.
+	// Pinned is one port that FairQ is attached to by a pinned link.
 	Pinned = reading.Pinned
 	// Switch is what the kernel knows of the ports of one pin directory.
 	Switch = reading.Switch
 )
 
-// The values of Hold, Lots and HeartbeatInterval are those of package reading. The kernel's are in bpf/fairq/flows.h.
+// The values are those of package reading. The kernel's are in bpf/fairq/flows.h.
 const (
 	HoldAll           = reading.HoldAll
 	HoldPart          = reading.HoldPart

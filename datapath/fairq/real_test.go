@@ -16,7 +16,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// IPv6, with scales that differ.
+// Connections over IPv6, with scales that differ.
 func TestFairQ_IPv6(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		p := newCellPath(t, testnet.PathOptions{MTU: mtu, GSO: true, ChecksumOffload: true})
@@ -40,8 +40,8 @@ func TestFairQ_IPv6(t *testing.T) {
 	}
 }
 
-// Only flows with both ends in a prefix of the scope are held and counted. An IPv6 prefix never means
-// IPv4, though IPv4 lies within IPv6 in the kernel's table.
+// Only flows with both ends in a prefix of the scope are limited and counted. An IPv6 prefix never includes
+// IPv4, although IPv4 is mapped into IPv6 in the kernel's table.
 func TestFairQ_Scope(t *testing.T) {
 	for _, c := range []struct {
 		scope    string
@@ -72,11 +72,11 @@ func TestFairQ_Scope(t *testing.T) {
 	}
 }
 
-// checkScope says whether a flow was held and counted as one in the scope, or not at all.
+// checkScope checks that a flow was limited and counted as one in the scope, or not at all.
 func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.Pair, in bool) {
 	t.Helper()
 	client, server := testnet.ReadTCPInfo(t, flow.Client), testnet.ReadTCPInfo(t, flow.Server)
-	wantClient, wantServer := server.Rcv_wnd, client.Rcv_wnd // what the other announced
+	wantClient, wantServer := server.Rcv_wnd, client.Rcv_wnd // announced by the other end
 	if in {
 		wantClient, wantServer = granted(23457, client.PeerScale), granted(23457, server.PeerScale)
 	}
@@ -98,7 +98,7 @@ func (p *rwndPath) checkScope(t *testing.T, f *fairq.Attachment, flow *testnet.P
 	p.checksums(t)
 }
 
-// A scope that changes takes effect on connections that are in the table.
+// A changed scope applies to connections that are in the table.
 func TestFairQ_ScopeChanges(t *testing.T) {
 	pin := testnet.Mount(t, "bpf") + "/weir"
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
@@ -175,8 +175,8 @@ func leftMoves(t *testing.T, tap *testnet.Tap) (left, acks int) {
 	return left, acks
 }
 
-// With `shrink: avoid` no sender's right edge ever moves to the left while flows come and windows fall;
-// with `allow` it does. Either way windows fall to what the flows may have.
+// With `shrink: avoid` no sender's right edge ever moves to the left while flows come and windows fall; with
+// `allow` it does. Either way windows fall to the flows' shares.
 func TestFairQ_Shrink(t *testing.T) {
 	const flows, grant = 6, 60_000
 	for _, shrink := range []fairq.Shrink{fairq.ShrinkAllow, fairq.ShrinkAvoid} {
@@ -209,7 +209,7 @@ func TestFairQ_Shrink(t *testing.T) {
 	}
 }
 
-// A receiver whose own window is smaller than what the port grants keeps it.
+// A receiver whose own window is smaller than the grant keeps it.
 func TestFairQ_SmallerWindowsStay(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	f := p.govern(t, held(23457), held(23457), fairq.Config{})
@@ -225,11 +225,11 @@ func TestFairQ_SmallerWindowsStay(t *testing.T) {
 	}
 }
 
-// A receiver that does not read closes its window, and it stays closed: probes are answered with 0. When
-// it reads, the flow goes on.
+// A receiver that does not read closes its window, and it stays closed: probes are answered with 0. When it
+// reads, the flow continues.
 func TestFairQ_ZeroWindowsStay(t *testing.T) {
 	t.Parallel()
-	const bytes = 40_000_000 // more than any receive buffer grows to: 1 MB fitted into one, once
+	const bytes = 40_000_000 // more than any receive buffer: 1 MB fitted into one, once
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})
 	p.govern(t, held(23457), held(23457), fairq.Config{})
 	for _, scale := range []int{0, 7, 14} {
@@ -270,11 +270,11 @@ func TestFairQ_ZeroWindowsStay(t *testing.T) {
 	}
 }
 
-// A window of exactly one segment, the floor that comes to mind first, is starvation: the receiver waits
-// for a second segment, and then for 40 ms, before it acknowledges one. The floor leaves room for more.
+// A window of exactly one segment, the obvious floor, is starvation: the receiver waits for a second segment,
+// and then for 40 ms, before it acknowledges one. The floor leaves room for more.
 func TestFQ12_FloorIsMoreThanOneSegment(t *testing.T) {
 	const segments, most = 50, 10
-	rounds := 0 // a receiver that is kept waiting reads late, and then delays fewer acknowledgements: more rounds are sent
+	rounds := 0 // a receiver that waits reads late, and then delays fewer acknowledgements: more rounds are sent
 	for _, c := range []struct {
 		floor uint32 // 0: the law's own
 		mss   uint32
@@ -284,7 +284,7 @@ func TestFQ12_FloorIsMoreThanOneSegment(t *testing.T) {
 		p.Sender.Sysctl(t, "net.ipv4.tcp_timestamps", "0") // with them a segment is smaller than the MSS option
 		p.govern(t, held(c.floor), held(c.floor), fairq.Config{})
 		flow := p.Dial(t, p.Listen(t, testnet.ReceiverIPv4, testnet.WindowScale(0)))
-		testnet.Send(t, flow.Client, flow.Server, 20*int(c.mss)) // as many are never delayed
+		testnet.Send(t, flow.Client, flow.Server, 20*int(c.mss)) // the first 20 are never delayed
 		before := p.delayedACKs(t)
 		delayed := uint64(0)
 		for n := 0; c.slow && n < most && delayed <= segments/4 || !c.slow && n < rounds; n++ {
@@ -303,8 +303,8 @@ func TestFQ12_FloorIsMoreThanOneSegment(t *testing.T) {
 	}
 }
 
-// A receiver that announces an MSS which the sender's port cannot carry, as one with jumbo frames on a
-// network without does, has no larger floor for it.
+// A receiver may announce an MSS that the sender's port cannot carry, for instance one with jumbo frames. Its
+// floor does not grow by it.
 func TestFairQ_MSSBeyondThePort(t *testing.T) {
 	const grant = 3000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})

@@ -25,7 +25,7 @@ func (f *Attachment) begin() error {
 		c.Watched = 1
 	}
 	c.IdleSweeps = uint32(f.cfg.Forget / HeartbeatInterval)
-	if c.Seed == [2]uint64{} { // who takes over goes on with the same: flows stay in their arms
+	if c.Seed == [2]uint64{} { // a process that takes over keeps the seed, so that flows stay in their groups
 		for i := range c.Seed {
 			c.Seed[i] = rand.Uint64()
 		}
@@ -36,11 +36,10 @@ func (f *Attachment) begin() error {
 	return f.setScope()
 }
 
-// setScope makes the prefixes in the kernel those of the configuration: first those that come, then
-// those that go.
+// setScope makes the prefixes in the kernel those of the configuration: it adds first, and removes afterwards.
 func (f *Attachment) setScope() error {
 	want := map[fairqScopeKey]uint32{}
-	// IPv4 lies within IPv6 here, but a prefix of IPv6 does not mean it.
+	// IPv4 addresses are mapped into IPv6 here, but a prefix of IPv6 does not include them.
 	ipv4, mapped := scopeKey(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), netip.AddrFrom16([16]byte{10: 0xff, 11: 0xff})
 	for _, p := range f.cfg.Scope {
 		if p.Bits() < 96 && p.Contains(mapped) {
@@ -75,7 +74,7 @@ func (f *Attachment) setScope() error {
 	return nil
 }
 
-// scopeKey is the prefix as struct scope_key has it: IPv4 as ::ffff:a.b.c.d.
+// scopeKey returns the prefix as struct scope_key has it: IPv4 as ::ffff:a.b.c.d.
 func scopeKey(p netip.Prefix) fairqScopeKey {
 	p = p.Masked()
 	bits := p.Bits()
@@ -90,9 +89,9 @@ func scopeKey(p netip.Prefix) fairqScopeKey {
 	return k
 }
 
-// Heartbeat tells the kernel programs that user space lives, and forgets connections that ended. ErrTakenOver
-// when another process asks for the pins: Leave them to it. One goroutine may beat while another calls the rest,
-// until Detach, Close or Leave.
+// Heartbeat shows the kernel programs that user space runs, and removes connections that ended. It returns
+// ErrTakenOver when another process asks for the pins: then call Leave. One goroutine may call Heartbeat while
+// another calls the rest, until Detach, Close or Leave.
 func (f *Attachment) Heartbeat() error {
 	f.shared.Lock()
 	defer f.shared.Unlock()
@@ -118,7 +117,7 @@ func (f *Attachment) heartbeat() error { return f.setControl(heartbeatNow) }
 
 func heartbeatNow(c *fairqControl) { c.HeartbeatNs = attach.MonotonicNs() }
 
-// Run beats until ctx is done.
+// Run sends heartbeats until ctx is done.
 func (f *Attachment) Run(ctx context.Context) error {
 	ticker := time.NewTicker(HeartbeatInterval)
 	defer ticker.Stop()
@@ -141,8 +140,8 @@ func (f *Attachment) setControl(change func(*fairqControl)) error {
 	return f.changeControl(change)
 }
 
-// changeControl is setControl for who has f.shared. The sweep number of the entry is the kernel's: a sweep runs
-// only under that lock.
+// changeControl is setControl for a caller that has locked f.shared. The sweep number of the entry is the
+// kernel's: a sweep runs only under that lock.
 func (f *Attachment) changeControl(change func(*fairqControl)) error {
 	var c fairqControl
 	if err := f.maps.Controls.Lookup(uint32(0), &c); err != nil {
@@ -167,14 +166,14 @@ func syscallResult(p *ebpf.Program, arg any) error {
 	return nil
 }
 
-// From Linux 6.18 on, the kernel allocates a timer without waiting for a lock, so that it fails when another CPU
-// holds one. This is over in microseconds, or when a thread that holds the lock runs again.
+// From Linux 6.18 on, the kernel allocates a timer without waiting for a lock, and fails if another CPU has
+// locked it. The lock is released within microseconds, or when the thread that has it runs again.
 const (
 	armTries = 50
 	armPause = 10 * time.Millisecond
 )
 
-// untilMemory runs what allocates memory until it gets some. After armTries it gives its error.
+// untilMemory calls run until it succeeds in allocating memory. After armTries it returns run's error.
 func untilMemory(run func() error) error {
 	err := run()
 	for n := 1; n < armTries && errors.Is(err, unix.ENOMEM); n++ {
@@ -197,13 +196,13 @@ func (f *Attachment) disarm(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("stop the timer of port %d: %w", id, err)
 	}
-	if e := int32(result); e < 0 && unix.Errno(-e) != unix.EINVAL { // EINVAL: it has none
+	if e := int32(result); e < 0 && unix.Errno(-e) != unix.EINVAL { // EINVAL: it has no timer
 		return fmt.Errorf("stop the timer of port %d: %w", id, unix.Errno(-e))
 	}
 	return nil
 }
 
-// clear ends what a port grants, and with all begins its state anew, for another port.
+// clear ends what a port grants. With all it also begins the port's state afresh, for another port.
 func (f *Attachment) clear(id uint32, all bool) error {
 	arg := fairqPortClearArg{Id: id}
 	if all {

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A timer that the kernel has no memory for just then is asked for again; any other error, and a lack that stays,
-// are given.
+// Starting a timer for which the kernel has no memory is tried again. Any other error is returned, and so is a
+// lack that stays.
 func TestUntilMemory(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		fails    int // as often, from the first try on
+		fails    int // from the first try on
 		with     error
 		runs     int
 		wantsErr error

@@ -13,14 +13,14 @@ import (
 	"weir/datapath/testnet"
 )
 
-// largestShift is RFC 7323's, and the largest window it makes.
+// largestShift is that of RFC 7323, and largestWindow the window it gives.
 const (
 	largestShift  = 14
 	largestWindow = 65535 << largestShift
 )
 
-// held is a law that grants this many bytes, whatever the queue does: floor and cap are one. 0: the
-// least that the law ever grants, a byte more than the flow's MSS.
+// held is a law that grants this many bytes, whatever the queue does: floor and cap are equal. 0: the least
+// that the law ever grants, a byte more than the flow's MSS.
 func held(bytes uint32) fairq.Law {
 	l := fairq.Law{
 		TargetBytes: 10_000_000, Tick: time.Millisecond, Period: time.Millisecond,
@@ -37,12 +37,12 @@ func held(bytes uint32) fairq.Law {
 type rwndPath struct {
 	*testnet.Path
 	client, server *testnet.Tap
-	unified        int  // the scale that both ends are told instead of the other's; -1: none
-	edge           bool // an ACK that overtakes the one that tells the edge its window comes unheld
+	unified        int  // the scale announced to both ends instead of the other's; -1: none
+	edge           bool // an ACK that overtakes the advertising one arrives unlimited
 }
 
-// newCellPath is a rwndPath for cells: its ports are slow enough that a sender writes a window's worth before the
-// acknowledgement of its beginning is back, without offloads and on a slow machine too.
+// newCellPath is a rwndPath for cells. Its ports are so slow that a sender writes a whole window before the
+// first acknowledgement is back, without offloads and on a slow machine too.
 func newCellPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 	t.Helper()
 	o.PortBps = 200e6
@@ -51,13 +51,13 @@ func newCellPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 
 func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 	t.Helper()
-	// Ports so slow that windows fill, and queues so long that none is ever full.
+	// The ports are so slow that windows fill, and the queues so long that none is ever full.
 	const limit = 10_000_000
 	bps := cmp.Or(o.PortBps, 400e6)
 	burst := uint32(2*max(o.MTU, 1500) + 28)
 	o.PortBps, o.Limit, o.Burst = bps, limit, burst
-	// With the kernel's own first window it is a matter of the machine's haste whether a short transfer fills what
-	// was granted: acknowledgements may come before the sender's next write.
+	// With the kernel's own first window it depends on the machine's speed whether a short transfer fills the
+	// granted window: acknowledgements may come before the sender's next write.
 	o.InitialWindow = 64
 	p := &rwndPath{Path: testnet.NewPath(t, o), unified: -1}
 	testnet.Shape(t, p.In, bps, limit, burst)
@@ -69,8 +69,8 @@ func newRwndPath(t *testing.T, o testnet.PathOptions) *rwndPath {
 	return p
 }
 
-// govern attaches FairQ to both ports: what goes to the receiver is under `out`, what goes to the sender
-// under `in`. The lease is so long that nobody needs to beat.
+// govern attaches FairQ to both ports, with law `out` towards the receiver and law `in` towards the sender. The
+// lease is so long that no heartbeat is needed.
 func (p *rwndPath) govern(t *testing.T, out, in fairq.Law, c fairq.Config) *fairq.Attachment {
 	t.Helper()
 	if c.Lease == 0 {
@@ -88,23 +88,23 @@ func (p *rwndPath) govern(t *testing.T, out, in fairq.Law, c fairq.Config) *fair
 	return f
 }
 
-// granted is what a field means that grants at least this many bytes.
+// granted returns the value of the smallest field that grants at least this many bytes.
 func granted(bytes uint32, shift uint8) uint32 { return (bytes + 1<<shift - 1) >> shift << shift }
 
-// seen is what a tap saw of one end's data and of the windows granted to it.
+// seen has the figures of a tap about one end: its data, and the windows granted to it.
 type seen struct {
 	scale   uint8 // of the other end
 	acked   uint32
-	flight  uint32 // most bytes that were on their way
-	window  uint32 // largest that an ACK granted
-	ahead   uint32 // largest that an ACK granted which came before one with a smaller number: it overtook that
+	flight  uint32 // most bytes in flight
+	window  uint32 // largest granted by an ACK
+	ahead   uint32 // largest granted by an ACK that overtook one with a smaller number
 	smaller int    // ACKs that granted less than `expect`
 	expect  uint32
 	synAck  uint32 // the window of a SYN-ACK; 0: none seen
 	acks    int
 }
 
-// watch reads from the tap at an end's device what concerns it and its peer.
+// watch reads from the tap at an end's device the segments of it and its peer.
 func watch(t *testing.T, tap *testnet.Tap, c *net.TCPConn, s *seen) {
 	t.Helper()
 	own, peer := testnet.AddrPort(c.LocalAddr()), testnet.AddrPort(c.RemoteAddr())
@@ -148,13 +148,13 @@ func watch(t *testing.T, tap *testnet.Tap, c *net.TCPConn, s *seen) {
 	})
 }
 
-// cells sums up what many connections showed.
+// cells is the sum over many connections.
 type cells struct {
 	n, acks, smaller int
-	deviation        int64 // of the window that a sender has from the one that it should, the largest
+	deviation        int64 // the largest difference of a sender's window from the expected one
 	over             int64 // the most that a sender had in flight beyond its window
-	full             int   // senders that had all of it in flight, but for less than a segment
-	least            bool  // the least window was granted: of it there is always less than a segment left
+	full             int   // senders that had all of it in flight, less at most a segment
+	least            bool  // the least window was granted: less than a segment of it is always left
 }
 
 func (c *cells) String() string {
@@ -164,8 +164,8 @@ func (c *cells) String() string {
 
 const cellBytes = 60_000 // each way
 
-// cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and
-// sends data both ways. The port grants `grant`; 0: the least.
+// cell opens a connection whose ends announce these scales (as negotiated; -1: no such option) and sends data
+// both ways. The port grants `grant`; 0: the least.
 func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScale, serverScale int, grant uint32) *testnet.Pair {
 	t.Helper()
 	dial := []testnet.SocketOption{testnet.Congestion("reno")}
@@ -191,7 +191,7 @@ func (p *rwndPath) cell(t *testing.T, sum *cells, l *net.TCPListener, clientScal
 		tap  *testnet.Tap
 	}{{"client", c.Client, p.client}, {"server", c.Server, p.server}} {
 		i := testnet.ReadTCPInfo(t, e.conn)
-		// What the kernel calls its MSS is what timestamps leave of the option.
+		// The kernel's MSS is the option less the timestamps.
 		bytes := grant
 		if bytes == 0 {
 			bytes = i.Advmss + 12*uint32(i.Options&1) + 1
@@ -240,8 +240,8 @@ func (c *cells) add(i *testnet.TCPInfo, s *seen) {
 	}
 }
 
-// report logs the sum, and fails if too few senders filled their windows to say that they obey them. A window of a
-// segment and a byte, the least, every sender fills that sends a segment: there it says nothing.
+// report logs the sum, and fails if too few senders filled their windows to show that they obey them. Every
+// sender fills the least window, a segment and a byte: there it shows nothing.
 func (c *cells) report(t *testing.T) {
 	t.Helper()
 	t.Log(c)
@@ -250,8 +250,8 @@ func (c *cells) report(t *testing.T) {
 	}
 }
 
-// all opens a connection for each pair of scales from the two lists. Each stays open until the next one
-// is: the ports always have a flow, so that the first window of the next is governed too.
+// all opens a connection for each pair of scales from the two lists. Each stays open until the next one is
+// open: the ports always have a flow, so that the first window of the next is governed too.
 func (p *rwndPath) all(t *testing.T, sum *cells, ip net.IP, clientScales, serverScales []int, grant uint32) {
 	t.Helper()
 	sum.least = grant == 0
@@ -279,7 +279,7 @@ var (
 	noScale    = []int{-1}
 )
 
-// checksums fails if a segment came with a wrong checksum to an end.
+// checksums fails if a segment with a wrong checksum reached an end.
 func (p *rwndPath) checksums(t *testing.T) {
 	t.Helper()
 	for _, n := range []*testnet.Namespace{p.Sender, p.Receiver} {
@@ -289,9 +289,9 @@ func (p *rwndPath) checksums(t *testing.T) {
 	}
 }
 
-// Real TCP, each pair of window scales, whatever the devices offload, also with jumbo frames: what a
-// sender takes its window for is what the port grants, rounded up to the receiver's unit; never under its
-// MSS; what it has in flight obeys it from the first segment on.
+// Real TCP for each pair of window scales, with all offloads, also with jumbo frames. A sender's window is the
+// grant rounded up to the receiver's unit, and never under its MSS. Its data in flight obeys the window from
+// the first segment on.
 func TestFairQ_EveryPairOfScales(t *testing.T) {
 	t.Parallel()
 	for _, mtu := range []int{1500, 9000} {
@@ -321,7 +321,7 @@ func TestFairQ_EveryPairOfScales(t *testing.T) {
 	}
 }
 
-// With `scale: unify` both ends take the other's windows for the switch's scale, whatever they announced.
+// With `scale: unify` both ends use the switch's scale for the other's windows, whatever they announced.
 func TestFairQ_EveryPairOfScalesUnified(t *testing.T) {
 	t.Parallel()
 	const grant = 23457

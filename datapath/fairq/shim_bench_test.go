@@ -55,7 +55,7 @@ func BenchmarkFairQShim(b *testing.B) {
 	}
 }
 
-// shimCounted sums a counter over the CPUs and sets all counters back to 0.
+// shimCounted sums a counter over the CPUs and resets all counters to 0.
 func shimCounted(b *testing.B, s *shimtest.ShimObjects, counter func(*shimtest.ShimShimCounts) uint64) (sum uint64) {
 	b.Helper()
 	var cpus []shimtest.ShimShimCounts

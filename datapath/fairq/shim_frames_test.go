@@ -30,7 +30,7 @@ func newShimBench(t *testing.T) *shimBench {
 	return newShimBenchOf(t, shim.Config{})
 }
 
-// newShimBenchOf puts them on devices that are down: no packet passes but those of the test.
+// newShimBenchOf attaches them to devices that are down: only the packets of the test pass.
 func newShimBenchOf(t *testing.T, c shim.Config) *shimBench {
 	t.Helper()
 	ports := downPorts(t, "sends", "clears")
@@ -40,7 +40,7 @@ func newShimBenchOf(t *testing.T, c shim.Config) *shimBench {
 	return b
 }
 
-// downPorts makes two devices that are down: no packet passes but those of the test.
+// downPorts makes two devices that are down: only the packets of the test pass.
 func downPorts(t *testing.T, names ...string) (ports [2]attach.PortRef) {
 	t.Helper()
 	n := testnet.NewNamespace(t)
@@ -83,7 +83,7 @@ func attachShim(t *testing.T, c shim.Config, ports ...shim.Port) *shim.Shim {
 	return s
 }
 
-// programAt is the first program of a port's chain, for the length of the test.
+// programAt returns the first program of a port's chain, for the length of the test.
 func programAt(t *testing.T, p attach.PortRef, where ebpf.AttachType) *ebpf.Program {
 	t.Helper()
 	var q *link.QueryResult
@@ -102,7 +102,7 @@ func programAt(t *testing.T, p attach.PortRef, where ebpf.AttachType) *ebpf.Prog
 	return program
 }
 
-// through gives what a program makes of a frame. With flags, those of BPF_PROG_TEST_RUN.
+// throughProgram returns the frame that a program makes of one. flags are those of BPF_PROG_TEST_RUN.
 func throughProgram(t *testing.T, p *ebpf.Program, in []byte, flags uint32) []byte {
 	t.Helper()
 	o := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64), Flags: flags}
@@ -116,7 +116,7 @@ func throughProgram(t *testing.T, p *ebpf.Program, in []byte, flags uint32) []by
 	return o.DataOut
 }
 
-// counted is what a port's counters rose by since the last call. Side 0 sends, 1 clears.
+// counted returns the increase of a port's counters since the last call. Side 0 sends, 1 clears.
 func (b *shimBench) counted(t *testing.T, side int) shim.Stats {
 	t.Helper()
 	all, err := b.Stats()
@@ -128,7 +128,7 @@ func (b *shimBench) counted(t *testing.T, side int) shim.Stats {
 	return bpftest.Minus(now, last)
 }
 
-// talk makes the frames of one connection. Its client is always an end's own address: 10.0.0.1 or
+// talk makes the frames of one connection. Its client always has one of the ends' own addresses: 10.0.0.1 or
 // fd00::1.
 type talk struct {
 	name           string
@@ -179,7 +179,7 @@ func (k *talk) segment(fromServer bool, flags, reserved byte, options []byte, pa
 	return s.Bytes()
 }
 
-// syn is the SYN or, of the server, the SYN-ACK.
+// syn returns the SYN or, of the server, the SYN-ACK.
 func (k *talk) syn(fromServer bool) []byte {
 	scale, i, flags := k.client, 0, byte(frames.SYN)
 	if fromServer {
@@ -197,12 +197,12 @@ func (k *talk) syn(fromServer bool) []byte {
 
 var dataOptions = frames.List(frames.OptionNop, frames.Nop, frames.Nop, frames.Timestamps(1, 2))
 
-// ack acknowledges, with this many bytes of data.
+// ack returns an acknowledgement with this many bytes of data.
 func (k *talk) ack(fromServer bool, reserved byte, payload int) []byte {
 	return k.segment(fromServer, frames.ACK, reserved, dataOptions, payload)
 }
 
-// shift is the scale that counts for an end: RFC 7323 1.3.
+// shift returns the scale that counts for an end: RFC 7323 1.3.
 func (k *talk) shift(server bool) byte {
 	switch {
 	case k.client < 0 || k.server < 0:
@@ -213,13 +213,13 @@ func (k *talk) shift(server bool) byte {
 	return byte(min(k.client, 14))
 }
 
-// shakeHands lets the shim at a port see a handshake: own says which end is behind the port of a sending
-// shim, which is the one that a receiving shim hears from.
+// shakeHands sends a handshake through the shim at a port. own is the end behind the port of a sending shim,
+// and the end that a receiving shim receives from.
 func (b *shimBench) shakeHands(t *testing.T, k *talk, ownIsServer, atClear bool) {
 	t.Helper()
 	egress, ingress := b.send, b.hearSending
 	if atClear {
-		egress, ingress = b.hearClears, b.clear // what the host sends comes in
+		egress, ingress = b.hearClears, b.clear // the host's segments arrive here
 	}
 	for _, fromServer := range []bool{false, true} {
 		p := egress
@@ -233,7 +233,7 @@ func (b *shimBench) shakeHands(t *testing.T, k *talk, ownIsServer, atClear bool)
 	}
 }
 
-// headers are the ways that a segment may be wrapped.
+// headers returns the ways to wrap a segment.
 func headers() []talk {
 	v4 := []byte{7, 8, 4, 0, 0, 0, 0, 0} // record route
 	extended := []frames.Extension{{Kind: frames.HopByHop, Body: make([]byte, 6)}, {Kind: frames.ToHost, Body: make([]byte, 22)}}
@@ -250,9 +250,9 @@ func headers() []talk {
 	return all
 }
 
-// Every kind of header, both roles, scales of both ends, no option at one of them: what leaves a sending
-// shim is the segment that its sender would have built with the scale in the reserved bits, byte for
-// byte, and what leaves a receiving shim is the one that it built.
+// A sending shim makes the segment that its sender would have built with the scale in the reserved bits, byte
+// for byte, and a receiving shim makes the original again. The rows are every kind of header, both roles,
+// scales of both ends, and no option at one of them.
 func TestShim_Table(t *testing.T) {
 	b := newShimBench(t)
 	rows, port := 0, uint16(0)

@@ -14,9 +14,9 @@ import (
 	"weir/internal/testseed"
 )
 
-// checkBits says what a shim may not have made of a frame: anything but other reserved bits in a segment
-// that acknowledges, is no SYN and is not signed, with its checksum. A checksum that was right is right,
-// and one that was wrong is wrong by the same amount.
+// checkBits returns an error for a change that a shim may not make. It may only change the reserved bits of a
+// segment that acknowledges, is no SYN and is not signed, and update its checksum. A correct checksum must stay
+// correct, and a wrong one wrong by the same amount.
 func checkBits(in, out []byte) (changed bool, err error) {
 	if bytes.Equal(in, out) {
 		return false, nil
@@ -44,7 +44,7 @@ func checkBits(in, out []byte) (changed bool, err error) {
 	return true, nil
 }
 
-// mutated is a frame of one of the connections, some of it overwritten, and perhaps cut or padded.
+// mutated returns a frame of one of the connections, some of it overwritten, and perhaps cut or padded.
 func mutated(r *rand.Rand, all []talk) []byte {
 	k := &all[r.IntN(len(all))]
 	server := r.IntN(2) == 1
@@ -58,7 +58,7 @@ func mutated(r *rand.Rand, all []talk) []byte {
 	case 2:
 		in = k.segment(server, byte(r.IntN(256)), byte(r.IntN(16)), dataOptions, r.IntN(50))
 	}
-	if v := frames.Parse(in); r.IntN(2) == 0 { // within the TCP header, so that much still gets that far
+	if v := frames.Parse(in); r.IntN(2) == 0 { // within the TCP header, so that many still get that far
 		in[v.L4+r.IntN(v.Data-v.L4)] ^= byte(1 << r.IntN(8))
 	}
 	for range r.IntN(4) * r.IntN(2) {
@@ -73,8 +73,8 @@ func mutated(r *rand.Rand, all []talk) []byte {
 	return in
 }
 
-// Random and mutated frames of known connections: nothing but reserved bits and checksum ever changes,
-// every checksum is off by what it was off by, nothing is lost, each packet is counted once.
+// Random and mutated frames of known connections: only reserved bits and checksum ever change, every checksum
+// keeps its error, nothing is lost, and each packet is counted once.
 func TestShim_ChangesNothingElse(t *testing.T) {
 	const runs = 60_000
 	r := testseed.New(t)
@@ -125,7 +125,7 @@ func TestShim_ChangesNothingElse(t *testing.T) {
 	t.Logf("%d frames each, %d and %d changed", ran[0], changed[0], changed[1])
 }
 
-// A table that is full forgets, and what is forgotten is left alone: never a wrong scale.
+// A full table removes entries, and the shim ignores their connections: it never writes a wrong scale.
 func TestShim_ForgetsWithinItsLimit(t *testing.T) {
 	const table = 1024
 	b := newShimBenchOf(t, shim.Config{Connections: table})

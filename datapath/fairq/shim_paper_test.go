@@ -10,8 +10,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// switchBench is a switch's programs, to be run on frames: out is that of the port to the server, back
-// that of the port to the client.
+// switchBench is a switch's programs, to run on frames: out is that of the port to the server, back that of the
+// port to the client.
 type switchBench struct {
 	*fairq.Attachment
 	out, back *ebpf.Program
@@ -37,9 +37,9 @@ func printedSwitch(frame []byte) (shift byte) {
 	return shift
 }
 
-// As printed the shim leaves the checksum, which is wrong on the wire until the switch has cleared the
-// bits; and the next switch on the path sees none. Ours is right on every link, every switch reads the
-// scale, of connections whose handshake it missed too, and the receiver gets what it always got.
+// As printed the shim leaves the checksum, which is wrong on the wire until the switch has cleared the bits,
+// and the next switch on the path sees none. Ours is correct on every link. Every switch reads the scale, also
+// of connections whose handshake it missed, and the receiver gets the original segment.
 func TestFQ17_EverySwitchReadsTheScale(t *testing.T) {
 	k := &talk{name: "FQ-17", port: 1, client: 4, server: 7}
 	wire := k.ack(true, 0, 0)
@@ -71,7 +71,7 @@ func TestFQ17_EverySwitchReadsTheScale(t *testing.T) {
 		grant uint32
 	}{{"first switch", 1_000_000}, {"second switch", 16384}} {
 		sw := newSwitchBench(t, s.grant, fairq.Config{Scale: fairq.ScaleShim})
-		throughProgram(t, sw.out, k.ack(false, 4, 1000), 0) // data, that the switch knows the port by
+		throughProgram(t, sw.out, k.ack(false, 4, 1000), 0) // data, which shows the switch the port
 		wire = throughProgram(t, sw.back, wire, 0)
 		check(s.name, uint16((s.grant+127)>>7), 7)
 	}

@@ -15,16 +15,15 @@ import (
 	"weir/datapath/testnet"
 )
 
-// shimmed puts the shim where a bare-metal host has it: it sends at the hosts' own devices, and the
-// switch's ports clear.
+// shimmed attaches the shim as for bare-metal hosts: it sends at the hosts' own devices, and the switch's ports
+// clear.
 func (p *rwndPath) shimmed(t *testing.T) *shim.Shim {
 	t.Helper()
 	return attachShim(t, shim.Config{}, send(p.Uplink), send(p.Rx), cleared(p.In), cleared(p.Port))
 }
 
-// Real TCP, whatever the devices offload (checksums still to be made, packets of many segments): each
-// segment leaves its host with the host's scale, to its last after FIN, and comes to the other with none;
-// no checksum is wrong.
+// Real TCP with all offloads (checksums not yet computed, packets of many segments). Each segment leaves its
+// host with the host's scale, to its last after FIN, and reaches the other with none. No checksum is wrong.
 func TestShim_RealTCP(t *testing.T) {
 	for _, offload := range []bool{false, true} {
 		for _, ipv6 := range []bool{false, true} {
@@ -88,7 +87,7 @@ func (p *rwndPath) checkBitsOnTheWire(t *testing.T, ip net.IP, scales [2]int) {
 	}
 }
 
-// Programs attached to a port, first to last.
+// chainAt lists the programs attached to a port, first to last.
 func chainAt(t *testing.T, p attach.PortRef, where ebpf.AttachType) (names []string) {
 	t.Helper()
 	var q *link.QueryResult
@@ -114,8 +113,8 @@ func chainAt(t *testing.T, p attach.PortRef, where ebpf.AttachType) (names []str
 	return names
 }
 
-// At a switch's last port who reads the bits comes before who clears them, whichever came first; Close
-// leaves nothing; a port that is not there is named, and nothing stays at the others.
+// At a switch's last port the reader of the bits runs before the program that clears them, whichever was
+// attached first. Close leaves nothing. The error for a missing port names it, and nothing stays at the others.
 func TestShim_AttachesWhereItBelongs(t *testing.T) {
 	p := newRwndPath(t, testnet.PathOptions{NoIPv6: true})
 	f := p.govern(t, held(30000), held(30000), fairq.Config{Scale: fairq.ScaleShim})

@@ -10,7 +10,7 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// reserved is what a sending shim makes of the reserved bits of the client's acknowledgement.
+// reserved returns the reserved bits of the client's acknowledgement behind a sending shim.
 func (b *shimBench) reserved(t *testing.T, k *talk) byte {
 	t.Helper()
 	in := k.ack(false, 0, 0)
@@ -23,8 +23,8 @@ func (b *shimBench) reserved(t *testing.T, k *talk) byte {
 	return bits
 }
 
-// Both SYNs are needed, and the second must answer the first; a FIN or reset ends nothing, for
-// acknowledgements still flow; a SYN by itself changes nothing, for anybody can send one.
+// Both SYNs are needed, and the second must answer the first. A FIN or reset ends nothing, because
+// acknowledgements still flow. A SYN by itself changes nothing, because anybody can send one.
 func TestShim_KnowsAConnectionByItsHandshake(t *testing.T) {
 	b := newShimBench(t)
 	expect := func(k *talk, when string, want byte) {
@@ -55,7 +55,7 @@ func TestShim_KnowsAConnectionByItsHandshake(t *testing.T) {
 	k = &talk{name: "SYN-ACK with another number", port: 3, client: 7, server: 8}
 	throughProgram(t, b.send, k.syn(false), 0)
 	forged := k.syn(true)
-	binary.BigEndian.PutUint32(forged[14+20+8:], clientSeq+1+0x10000) // checksum is nobody's business here
+	binary.BigEndian.PutUint32(forged[14+20+8:], clientSeq+1+0x10000) // nothing checks the checksum here
 	throughProgram(t, b.hearSending, forged, 0)
 	expect(k, "heard", 0)
 	withData := k.syn(true) // as far as data in a SYN can be acknowledged
@@ -108,8 +108,8 @@ func TestShim_KnowsAConnectionByItsHandshake(t *testing.T) {
 	}
 }
 
-// What the shim must not touch, whatever its bits: segments that are signed, AccECN's counter, and
-// connections that it knows nothing of.
+// The shim must not change these, whatever their bits: signed segments, AccECN's counter, and connections that
+// it does not know.
 func TestShim_LeavesAlone(t *testing.T) {
 	b := newShimBench(t)
 	md5, ao := frames.Option(frames.OptionMD5, make([]byte, 16)...), frames.Option(frames.OptionAO, make([]byte, 14)...)
@@ -181,7 +181,7 @@ func TestShim_LeavesAlone(t *testing.T) {
 	}
 }
 
-// Each kind of frame that is not a whole TCP segment passes, and is counted as what it is.
+// Each kind of frame that is not a whole TCP segment passes, and is counted by its kind.
 func TestShim_PassesWhatIsNotTCP(t *testing.T) {
 	b := newShimBench(t)
 	k := &talk{name: "known", port: 1, client: 7, server: 7}
@@ -221,7 +221,7 @@ func TestShim_PassesWhatIsNotTCP(t *testing.T) {
 	}
 }
 
-// Tenants behind different ports may have the same addresses, and the tags of a VLAN tell others apart.
+// Tenants behind different ports may have the same addresses, and the tags of a VLAN distinguish others.
 func TestShim_PortsAndVLANsAreApart(t *testing.T) {
 	b := newShimBench(t)
 	k := &talk{name: "one", port: 1, client: 7, server: 7}
@@ -236,7 +236,7 @@ func TestShim_PortsAndVLANsAreApart(t *testing.T) {
 	}
 }
 
-// The table is full all the time, of handshakes that are never used: a connection that is used stays.
+// The table is always full of handshakes that are never used: a connection in use stays.
 func TestShim_FloodsDoNotMakeItForget(t *testing.T) {
 	const table, flood = 4096, 20 * 4096
 	p := newShimBenchOf(t, shim.Config{Connections: table})

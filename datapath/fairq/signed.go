@@ -11,20 +11,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// MaxSignedSources is how many sources of signed segments a switch counts at most; the one that was silent
-// longest is forgotten.
+// MaxSignedSources is the largest number of sources of signed segments that a switch counts. It drops the one
+// that was silent longest.
 const MaxSignedSources = 1024
 
-// SignedSourcesShown is how many of them Switch lists.
+// SignedSourcesShown is the number of sources that Switch lists.
 const SignedSourcesShown = 10
 
-// SignedSources gives the sources of signed segments with the most of them, at most `most`, all when that is
+// SignedSources returns the sources with the most signed segments, at most `most` of them; all if that is
 // negative.
 func (f *Attachment) SignedSources(most int) ([]SignedSource, error) {
 	return f.maps.signedSources(most)
 }
 
-// SignedSources is the same of what is pinned.
+// SignedSources does the same for the pinned tables.
 func (v *View) SignedSources(most int) ([]SignedSource, error) {
 	return v.maps.signedSources(most)
 }
@@ -53,7 +53,7 @@ func (m *fairqMaps) signedSources(most int) ([]SignedSource, error) {
 	return all, nil
 }
 
-// isSigned says whether signatures of a connection's segments count: signed.h.
+// isSigned reports whether the signatures of a connection's segments count: signed.h.
 func (c *fairqConnection) isSigned() bool {
 	const signed, bare, heard, last = 1, 16, 8, 1
 	switch {

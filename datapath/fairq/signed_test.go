@@ -30,7 +30,7 @@ func signedWith(peer net.IP) testnet.SocketOption {
 	}
 }
 
-// needMD5 skips the test on a kernel that was built without TCP-MD5, which is what this error says.
+// needMD5 skips the test on a kernel that was built without TCP-MD5, as its error shows.
 func needMD5(t *testing.T, p *rwndPath) {
 	t.Helper()
 	err := p.Sender.Enter(func() error {
@@ -49,8 +49,8 @@ func needMD5(t *testing.T, p *rwndPath) {
 	}
 }
 
-// Connections whose segments are signed carry data through ports that hold others to their windows: their
-// own are not touched, and they count as flows. So do those that began before the law.
+// Connections whose segments are signed carry data through ports that limit others. Their own windows do not
+// change, and they count as flows. Connections older than the law do too.
 func TestFairQ_SignedConnectionsLive(t *testing.T) {
 	t.Parallel()
 	for _, offloads := range []bool{true, false} {
@@ -85,7 +85,7 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config fairq.Con
 		testnet.Send(t, c.Client, c.Server, bytes)
 		testnet.Send(t, c.Server, c.Client, bytes)
 		for _, end := range [][2]*net.TCPConn{{c.Client, c.Server}, {c.Server, c.Client}} {
-			// The receiver's own, as far as the field goes.
+			// The window is the receiver's own, as far as the field reaches.
 			window, want := testnet.ReadTCPInfo(t, end[0]).Snd_wnd, min(testnet.ReadTCPInfo(t, end[1]).Rcv_wnd, 65535<<scale)
 			if c == plain {
 				want = granted(grant, scale)
@@ -115,7 +115,7 @@ func signedLive(t *testing.T, o testnet.PathOptions, ip net.IP, config fairq.Con
 	}
 }
 
-// mostInFlight is the most that any flow by a port had on its way.
+// mostInFlight returns the most that any flow by a port had in flight.
 func mostInFlight(t *testing.T, f *fairq.Attachment, port string) (most uint32) {
 	t.Helper()
 	for flow, err := range f.Flows(port) {
@@ -127,10 +127,12 @@ func mostInFlight(t *testing.T, f *fairq.Attachment, port string) (most uint32) 
 	return most
 }
 
-// signed: limit. A signed connection carries its data whole, and has no more on its way than the window that its
-// port grants, though its sender is never told of it. (A packet that is segmented behind the switch is one.)
+// signed: limit. A signed connection carries all its data, and has no more in flight than the window that its
+// port grants, although its sender never learns the window. (A packet that is segmented behind the switch
+// counts once.)
 func TestFairQ_SignedLimit(t *testing.T) {
-	// A port so slow that the first flight, 64 segments at once, waits in its queue however busy the machine is.
+	// The port is so slow that the first flight, 64 segments at once, waits in its queue however busy the
+	// machine is.
 	const grant, bytes, bps = 23457, 150_000, 2e6
 	for _, offloads := range []bool{false, true} {
 		for _, mode := range []fairq.Signed{fairq.SignedPass, fairq.SignedLimit} {
@@ -160,8 +162,8 @@ func TestFairQ_SignedLimit(t *testing.T) {
 	}
 }
 
-// signed: drop. No signed connection opens and those that are there stand still, until the operator chooses otherwise;
-// others go on.
+// signed: drop. No signed connection opens and present ones stall, until the operator changes the setting;
+// others continue.
 func TestFairQ_SignedDrop(t *testing.T) {
 	const grant, bytes = 23457, 100_000
 	p := newRwndPath(t, testnet.PathOptions{GSO: true, ChecksumOffload: true})

@@ -34,7 +34,7 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 	if err := m.Counts.Lookup(id, &cpus); err != nil {
 		return Stats{}, fmt.Errorf("read its counters: %w", err)
 	}
-	arms, err := m.arms(id, &p)
+	arms, err := m.groups(id, &p)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -66,7 +66,8 @@ func (m *fairqMaps) stats(id uint32) (Stats, error) {
 	return s, nil
 }
 
-// equilibriumBytes is what bpf/fairq/port.h reckons where not all flows are held: the floor above the cap.
+// equilibriumBytes calculates as bpf/fairq/port.h does if not all flows are limited: the floor is above the
+// cap.
 func equilibriumBytes(c *fairqPortConfig, p *fairqPort) uint64 {
 	if p.Law.Flows == 0 {
 		return 0
@@ -79,7 +80,7 @@ func equilibriumBytes(c *fairqPortConfig, p *fairqPort) uint64 {
 	if floor == 0 {
 		floor = uint64(p.Law.MssBytes)
 	}
-	if floor == 0 { // until one was seen
+	if floor == 0 { // until an MSS was seen
 		floor = attach.DefaultMTU - attach.SegmentOverhead
 	}
 	return max(window, floor)

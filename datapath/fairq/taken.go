@@ -14,15 +14,15 @@ import (
 	"weir/internal/lockfile"
 )
 
-// The names by which the kernel knows the switch program, where it may hold windows and where it only looks. The
-// kernel's list of programs at a port says so who is there, whatever is pinned and whichever process lives.
+// Names of the switch program in the kernel: one that may limit flows, and one that only observes. The kernel's
+// list of programs at a port so shows who is there, whatever is pinned and whichever process runs.
 const (
 	switchProgram  = "weir_fairq"
 	observeProgram = "weir_observe"
 )
 
-// Taken is the error for a port where FairQ of another switch is. Two laws on one queue would each take the
-// flows of the other for its own.
+// Taken is the error for a port where FairQ of another switch is attached. Two laws on one queue would each
+// count the flows of the other as its own.
 type Taken struct {
 	Port   string
 	Switch string        // its name; "": it is pinned nowhere that this process sees, for instance a lab's
@@ -40,8 +40,8 @@ func (e *Taken) Error() string {
 	return fmt.Sprintf("port %s: switch %q (process %d) already runs FairQ here; stop it or choose another port", e.Port, e.Switch, e.Holder.PID)
 }
 
-// CheckTaken refuses with *Taken the first of the ports where FairQ runs that is not pinned in dir.
-// Attach asks the same, and nothing can come in between there. A port that is gone is not refused.
+// CheckTaken returns *Taken for the first of the ports where FairQ runs that is not pinned in dir. Attach
+// checks the same, and no program can be attached in between there. It ignores ports that are gone.
 func CheckTaken(dir string, ports ...attach.PortRef) error {
 	pinned, err := attach.ReadPins(dir)
 	if err != nil {
@@ -63,8 +63,8 @@ func CheckTaken(dir string, ports ...attach.PortRef) error {
 	return nil
 }
 
-// attachFirst puts a program in front of a port's egress chain. Where FairQ of another switch is in it, it refuses
-// with *Taken: the kernel attaches only to the very chain that was looked at.
+// attachFirst puts a program in front of a port's egress chain. If FairQ of another switch is in it, the error
+// is *Taken. The kernel attaches only if the chain is still the one that was read.
 func (f *Attachment) attachFirst(p attach.PortRef, cookie uint64, prog *ebpf.Program) (link.Link, error) {
 	return attach.Again(unix.ESTALE, func() (l link.Link, err error) {
 		_, chain, err := p.Egress()
@@ -86,7 +86,8 @@ func (f *Attachment) attachFirst(p attach.PortRef, cookie uint64, prog *ebpf.Pro
 	})
 }
 
-// takenBy refuses a port whose chain has FairQ of another switch than that of dir. own is a program that is dir's.
+// takenBy returns *Taken if a port's chain has FairQ of another switch than that of dir. own is a program of
+// dir.
 func takenBy(p attach.PortRef, cookie uint64, dir string, chain *link.QueryResult, own uint32) error {
 	for _, at := range chain.Programs {
 		if uint32(at.ID) == own || programName(at.ID) != switchProgram {
@@ -97,7 +98,8 @@ func takenBy(p attach.PortRef, cookie uint64, dir string, chain *link.QueryResul
 	return nil
 }
 
-// ownerOf finds the switch that has a program at a port, among those that are pinned beside dir.
+// ownerOf finds the switch that has a program at a port, among those pinned in the same parent directory as
+// dir.
 func ownerOf(p attach.PortRef, cookie uint64, program uint32, dir string) *Taken {
 	taken := &Taken{Port: p.Name}
 	if dir == "" {
@@ -119,8 +121,8 @@ func ownerOf(p attach.PortRef, cookie uint64, program uint32, dir string) *Taken
 	return taken
 }
 
-// alive says whether a process has a pin directory: by its lock, and by its heartbeat where an older version does
-// not mark its lock.
+// alive reports whether a process has a pin directory: by its lock, or by its heartbeat if an older version
+// does not mark its lock.
 func alive(dir string) bool {
 	if held, err := lockfile.Held(dir); err == nil && held {
 		return true

@@ -15,8 +15,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// Two laws on one queue would each take the flows of the other for its own: a port has one switch. Who has it is
-// told, also when its process is gone; who only looks may look.
+// A port has one switch, because two laws on one queue would each count the flows of the other as its own. The
+// error names the switch that has the port, also if its process is gone. An observing process may attach.
 func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 	root := testnet.Mount(t, "bpf")
 	a, b := filepath.Join(root, "weir", "switch", "a"), filepath.Join(root, "weir", "switch", "b")
@@ -48,14 +48,14 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 	look := fairq.Config{Flows: 1024, Observe: true}
 	held := ports[0]
 	if f, err := fairq.Attach(ports, look); err == nil {
-		t.Error("who only looks holds windows: ", f.Close())
+		t.Error("an observing process limits windows: ", f.Close())
 	}
 	held.Law.Hold, held.Law.PipeBytes = fairq.HoldNone, 1
 	watcher := attachTo(t, look, held)
 	if testnet.AttachedTo(t, p.Port) != 2 {
-		t.Errorf("%d programs while somebody looks", testnet.AttachedTo(t, p.Port))
+		t.Errorf("%d programs while another process observes", testnet.AttachedTo(t, p.Port))
 	}
-	// Nor does who looks keep a switch from its port.
+	// An observing process does not keep a switch from its port either.
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := first.Leave(); err != nil { // as a process that is killed, but for its last heartbeat
+	if err := first.Leave(); err != nil { // as after a kill, except for its last heartbeat
 		t.Fatal(err)
 	}
 	testnet.Until(t, "its lease is over", func() bool { return !readSwitch(t, a).Alive() })
@@ -83,8 +83,8 @@ func TestFairQ_PortOfAnotherSwitch(t *testing.T) {
 	}
 }
 
-// Of switches that attach to one port at the same time one has it, and the others are refused: never two. Without
-// the revision of the chain that the kernel compares, two of four get through within some rounds.
+// If several switches attach to one port at the same time, one gets it, and the others are refused. Without the
+// revision of the chain that the kernel compares, two of four succeed within some rounds.
 func TestFairQ_OnePortManySwitchesAtOnce(t *testing.T) {
 	p, _ := pinnedPath(t)
 	const rounds, many = 60, 4

@@ -16,7 +16,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// pinnedFairQ is a law for the testnet's port, pinned to dir.
+// pinnedConfig is a configuration pinned to dir.
 func pinnedConfig(dir string) fairq.Config {
 	return fairq.Config{Flows: 4096, Pin: dir, Version: "test"}
 }
@@ -27,8 +27,7 @@ func lawFor(p attach.PortRef, buffer uint32) fairq.Port {
 	}}
 }
 
-// pinnedPath is a path and both ports of its switch: data leaves by the first, acknowledgements by the
-// second.
+// pinnedPath is a path and both ports of its switch: data leaves by the first, acknowledgements by the second.
 func pinnedPath(t *testing.T) (*testnet.Path, []fairq.Port) {
 	t.Helper()
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
@@ -36,7 +35,7 @@ func pinnedPath(t *testing.T) (*testnet.Path, []fairq.Port) {
 	return p, []fairq.Port{lawFor(p.Port, 100_000), lawFor(p.In, 1_000_000)}
 }
 
-// portOf is what was read of one port.
+// portOf returns the state of one port.
 func portOf(t *testing.T, s *fairq.Switch, p attach.PortRef) *fairq.Pinned {
 	t.Helper()
 	for i := range s.Ports {
@@ -57,7 +56,7 @@ func attachTo(t *testing.T, c fairq.Config, ports ...fairq.Port) *fairq.Attachme
 	return f
 }
 
-// readSwitch reads what is pinned in dir.
+// readSwitch reads the tables pinned in dir.
 func readSwitch(t *testing.T, dir string) *fairq.Switch {
 	t.Helper()
 	v, err := fairq.Open(dir)
@@ -72,8 +71,8 @@ func readSwitch(t *testing.T, dir string) *fairq.Switch {
 	return s
 }
 
-// A second process takes program, timers, tables and flows over without detaching, and only when it
-// asks to; the first one hears of it at its next beat.
+// A second process takes program, timers, tables and flows over without detaching, and only if it asks to; the
+// first one learns of it at its next heartbeat.
 func TestFairQ_TakeOver(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "weir", "switch", "a")
 	p, ports := pinnedPath(t)
@@ -84,10 +83,10 @@ func TestFairQ_TakeOver(t *testing.T) {
 
 	var busy *attach.Busy
 	if _, err := fairq.Attach(ports, pinnedConfig(dir)); !errors.As(err, &busy) || busy.Holder.PID != os.Getpid() || busy.Holder.Version != "test" {
-		t.Fatalf("a second process was let in, or not told by whom not: %v", err)
+		t.Fatalf("a second process was admitted, or its error does not name the first: %v", err)
 	}
 	if err := fairq.Purge(dir, nil); !errors.As(err, &busy) {
-		t.Fatalf("purged under a living process: %v", err)
+		t.Fatalf("purged under a running process: %v", err)
 	}
 	if err := first.Heartbeat(); err != nil {
 		t.Fatalf("one that was refused disturbs: %v", err)
@@ -95,16 +94,16 @@ func TestFairQ_TakeOver(t *testing.T) {
 
 	c := pinnedConfig(dir)
 	c.TakeOver, c.Version = true, "next"
-	// One that could not do the work does not ask for it.
+	// A process that could not do the work does not ask for it.
 	setSchema(t, dir, 99)
 	var other *attach.OtherSchema
 	if _, err := fairq.Attach(ports, c); !errors.As(err, &other) {
-		t.Errorf("tables of another layout were to be taken over: %v", err)
+		t.Errorf("tables of another layout were accepted for a takeover: %v", err)
 	}
 	setSchema(t, dir, fairq.Schema)
 	c.Flows *= 2
 	if _, err := fairq.Attach(ports, c); !errors.As(err, &other) || other.Size != c.Flows {
-		t.Errorf("tables of another size were to be taken over: %v", err)
+		t.Errorf("tables of another size were accepted for a takeover: %v", err)
 	}
 	c.Flows /= 2
 	if err := first.Heartbeat(); err != nil {
@@ -148,7 +147,7 @@ func TestFairQ_TakeOver(t *testing.T) {
 		t.Errorf("after: %+v, %d programs", after, testnet.AttachedTo(t, p.Port))
 	}
 	samples := is.Samples
-	testnet.Until(t, "the timer goes on", func() bool { return portOf(t, readSwitch(t, dir), p.Port).Samples > samples+10 })
+	testnet.Until(t, "the timer continues", func() bool { return portOf(t, readSwitch(t, dir), p.Port).Samples > samples+10 })
 	streams.Progress(t, 100_000)
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
@@ -158,8 +157,8 @@ func TestFairQ_TakeOver(t *testing.T) {
 	}
 }
 
-// Detach leaves the tables and nothing else; the next start goes on with the flows it knows. A port
-// that is not asked for any more is let go.
+// Detach leaves only the tables; the next start continues with the flows it knows. A port that is no longer
+// configured is given up.
 func TestFairQ_DetachAndAgain(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p, ports := pinnedPath(t)
@@ -203,7 +202,7 @@ func TestFairQ_DetachAndAgain(t *testing.T) {
 	}
 }
 
-// Tables of another layout are refused, untouched, with their number; Renew puts new ones in their place.
+// Tables of another layout are refused, unchanged, with their number; Renew puts new ones in their place.
 func TestFairQ_OtherSchema(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})
@@ -222,7 +221,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 		t.Errorf("tables of another layout were read: %v", err)
 	}
 	if testnet.AttachedTo(t, p.Port) != 1 || !slices.Equal(pins, testnet.Pinned(t, dir)) {
-		t.Errorf("refusing took away: %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
+		t.Errorf("the refusal removed: %d programs, pins %v", testnet.AttachedTo(t, p.Port), testnet.Pinned(t, dir))
 	}
 
 	c := pinnedConfig(dir)
@@ -236,7 +235,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Purging needs no knowledge of the layout.
+	// A purge works without knowledge of the layout.
 	setSchema(t, dir, 100)
 	if err := fairq.Purge(dir, nil); err != nil || testnet.AttachedTo(t, p.Port) != 0 {
 		t.Errorf("purge: %v, %d programs", err, testnet.AttachedTo(t, p.Port))
@@ -249,7 +248,7 @@ func TestFairQ_OtherSchema(t *testing.T) {
 	}
 }
 
-// tableID is the kernel's id of the pinned table of connections.
+// tableID returns the kernel's id of the pinned table of connections.
 func tableID(t *testing.T, dir string) ebpf.MapID {
 	t.Helper()
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "flows"), nil)
@@ -265,7 +264,7 @@ func tableID(t *testing.T, dir string) ebpf.MapID {
 	return id
 }
 
-// setSchema makes the tables those of another layout: its number is their first word for ever.
+// setSchema marks the tables as those of another layout: the number is their first word in every layout.
 func setSchema(t *testing.T, dir string, schema uint32) {
 	t.Helper()
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "controls"), nil)
@@ -283,7 +282,7 @@ func setSchema(t *testing.T, dir string, schema uint32) {
 	}
 }
 
-// A start that fails leaves what was there before, and of its own nothing.
+// A start that fails leaves the former state, and nothing of its own.
 func TestFairQ_FailedStart(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 50e6, Limit: 100_000})

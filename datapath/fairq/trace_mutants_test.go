@@ -22,8 +22,8 @@ import (
 // lawMutant is a fault put into the native core, and not into the kernel's.
 type lawMutant struct {
 	name, header, old, new string
-	trace                  string // in which it shows
-	first                  string // what the replay names
+	trace                  string // the trace that shows it
+	first                  string // named first by the replay
 }
 
 var lawMutants = []lawMutant{
@@ -31,17 +31,17 @@ var lawMutants = []lawMutant{
 	{"the rest of a division is dropped", "fairq.h", "state->rest = (weir_u32)(sum % divisor);", "state->rest = 0;", "", "the law"},
 	{"the field is rounded down (FQ-13)", "window.h", "((weir_u64)bytes + (1u << shift) - 1) >> shift", "(weir_u64)bytes >> shift", "", "what its window is limited to"},
 	{"the floor is the MSS and no byte more (FQ-12)", "window.h", "WINDOW_MSS_DEFAULT) + 1;", "WINDOW_MSS_DEFAULT);", "", "grant_floor("},
-	{"a seat counts for an epoch less", "switch.h", "#define FLOWS_LIVE 4 ", "#define FLOWS_LIVE 3 ", "", ""},
-	{"a seat that is left still counts", "seats.h", "WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], -1);", ";", "", "what counts"},
-	{"a direction that stays is a flow more", "seats.h", "!(counted && seat_port(old) == seat_port(new))", "1", "", "seat_is_new("},
+	{"a slot counts for an epoch less", "switch.h", "#define FLOWS_LIVE 4 ", "#define FLOWS_LIVE 3 ", "", ""},
+	{"a slot that is left still counts", "seats.h", "WEIR_ADD(&port->wheel[seat & (FLOWS_WHEEL - 1)], -1);", ";", "", "what counts"},
+	{"a direction that stays counts as a new flow", "seats.h", "!(counted && seat_port(old) == seat_port(new))", "1", "", "seat_is_new("},
 	{"an open handshake leaves another epoch's count", "seats.h", "[(registration - 1) & (FLOWS_WHEEL - 1)]", "[registration & (FLOWS_WHEEL - 1)]", "opening", "what counts"},
 	{"open handshakes take no share of a SYN-ACK's window", "fairq.h", "flows = state->flows + opening;", "flows = state->flows;", "opening", "what its window is limited to"},
 	{"an entry of the register is left twice (FQ-9)", "seats.h", "if (registration == port->generation && port->registered)", "port->registered--;\n\tif (registration == port->generation && port->registered)", "register", "register_goes("},
 	{"released windows grow half as fast", "release.h", "#define RELEASE_NS 32000000ull", "#define RELEASE_NS 64000000ull", "", "what is granted"},
-	{"the equilibrium window leaves the pipe empty", "release.h", "((weir_u64)config->pipe_bytes + fairq_target(&config->law))", "((weir_u64)fairq_target(&config->law))", "part", "what is granted"},
+	{"the equilibrium window ignores the BDP", "release.h", "((weir_u64)config->pipe_bytes + fairq_target(&config->law))", "((weir_u64)fairq_target(&config->law))", "part", "what is granted"},
 	{"another mode raises the grant at once", "release.h", "port->easing = 1;", "port->easing = 0;", "part", "what is granted"},
-	{"the other group is held", "groups.h", "return lot >= port->spared;", "return lot < port->spared;", "part", "whether it is held"},
-	{"a free flow's window is not known", "groups.h", "granted->would_q8 = port->equilibrium_q8;", "granted->would_q8 = 0;", "part", "what its window is limited to"},
+	{"the other group is limited", "groups.h", "return lot >= port->spared;", "return lot < port->spared;", "part", "whether it is limited"},
+	{"an unlimited flow's window is unknown", "groups.h", "granted->would_q8 = port->equilibrium_q8;", "granted->would_q8 = 0;", "part", "what its window is limited to"},
 	{"a window that moved by an eighth is not advertised at once", "edge.h", "(weir_u64)told * config->change >> 8", "(weir_u64)told * config->change >> 6", "edge", ""},
 	{"what was rounded up is kept as advertised", "edge.h", "e->edge_told = told > grant ? grant : told;", "e->edge_told = told;", "edge", "what is kept of what was advertised"},
 	{"the interval counts from the first advertisement", "edge.h", "e->edge_told_at = a->now;", "if (!e->edge_told_at) e->edge_told_at = a->now;", "edge", "what is kept of what was advertised"},
@@ -59,7 +59,8 @@ func lawTraces(t *testing.T) map[string]*lawtrace.Trace {
 	}
 }
 
-// overlay gives the arguments with which go build compiles the native core from the mutant. The tree stays as it is.
+// overlay returns the arguments with which go build compiles the native core from the mutant. The tree does not
+// change.
 func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 	t.Helper()
 	read := func(path string) string {
@@ -135,8 +136,8 @@ func (m *lawMutant) overlay(t *testing.T, dir string) []string {
 	return []string{"-overlay", write("overlay.json", string(list))}
 }
 
-// Each fault in the native core is found by the replay of a real trace, which core as it is agrees with: that
-// the two agree is therefore something that could be otherwise.
+// The replay of a real trace finds each fault in the native core, and agrees with the core without faults. So
+// the agreement could fail.
 func TestDifferential_FindsMutants(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}

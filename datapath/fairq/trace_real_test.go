@@ -14,7 +14,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// tracedLaw is a law that works: target and pace of the lab's incast.
+// tracedLaw is a law in operation: target and pace of the lab's incast.
 func tracedLaw() fairq.Law {
 	return fairq.Law{
 		TargetBytes: 62_500, BufferBytes: 125_000, Tick: 500 * time.Microsecond, Period: 5 * time.Millisecond, CapBytes: 80_000,
@@ -22,15 +22,15 @@ func tracedLaw() fairq.Law {
 	}
 }
 
-// traced lets the law hold an incast, long flows and flows that come and go, until it was asked for so many
-// acknowledgements at least. Then windows are let go. It gives the trace, which has no less in it than the
+// traced runs the law on an incast, long flows and flows that come and go, until it was called for so many
+// acknowledgements at least. Then flows are released. It returns the trace, which has no fewer calls than the
 // program's own counters.
 func traced(t *testing.T, law fairq.Law, c fairq.Config, acks uint64) *lawtrace.Trace {
 	t.Helper()
 	return tracedThrough(t, law, c, acks, nil)
 }
 
-// tracedThrough does so with a configuration for each round of flows, in turn; nil: it stays as it is.
+// tracedThrough does so with a configuration for each round of flows, in turn; nil: no change.
 func tracedThrough(t *testing.T, law fairq.Law, c fairq.Config, acks uint64, rounds []func(f *fairq.Attachment, port string) error) *lawtrace.Trace {
 	t.Helper()
 	const bps, limit = 100e6, 125_000
@@ -54,7 +54,7 @@ func tracedThrough(t *testing.T, law fairq.Law, c fairq.Config, acks uint64, rou
 				}
 			}
 		}
-		for range 4 { // a flow more, and one less
+		for range 4 { // one flow more, and one less
 			short := p.Dial(t, l)
 			testnet.Send(t, short.Client, short.Server, 11_500)
 			short.Close()
@@ -92,7 +92,7 @@ func tracedThrough(t *testing.T, law fairq.Law, c fairq.Config, acks uint64, rou
 	return trace
 }
 
-// callsOf is how often a function of the law was called.
+// callsOf returns how often a function of the law was called.
 func callsOf(r *lawtrace.Report, what string) (n uint64) {
 	for _, c := range r.Calls {
 		if c.What == what {
@@ -102,7 +102,7 @@ func callsOf(r *lawtrace.Report, what string) (n uint64) {
 	return n
 }
 
-// asked is for how many acknowledgements the law was asked at all ports, and how often their queues were
+// asked returns for how many acknowledgements the law was called at all ports, and how often their queues were
 // sampled.
 func asked(f *fairq.Attachment) (acks, samples uint64, err error) {
 	ports, err := f.Stats()
@@ -113,7 +113,7 @@ func asked(f *fairq.Attachment) (acks, samples uint64, err error) {
 	return acks, samples, err
 }
 
-// agreed replays a trace, in which kernel and native core say the same.
+// agreed replays a trace and fails unless kernel and native core agree.
 func agreed(t *testing.T, trace *lawtrace.Trace) *lawtrace.Report {
 	t.Helper()
 	r, err := trace.Replay()
@@ -131,7 +131,7 @@ func agreed(t *testing.T, trace *lawtrace.Trace) *lawtrace.Report {
 	return r
 }
 
-// What the law says in the kernel under real TCP, the native law says, to the bit: in each of its forms.
+// Under real TCP the native law agrees with the law in the kernel, to the bit, in each of its forms.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestDifferential(t *testing.T) {
 			l.SlowStart, c.Count, c.Scale, c.UnifyShift = fairq.SlowStartPerFlow, fairq.CountHandshake, fairq.ScaleUnify, 5
 		}},
 		{"edge mode", 4000, func(_ *fairq.Law, c *fairq.Config) { c.Edge.Interval = fairq.EdgeInterval }},
-		{"held in part", 2000, func(l *fairq.Law, _ *fairq.Config) {
+		{"limited in part", 2000, func(l *fairq.Law, _ *fairq.Config) {
 			l.Hold, l.HoldShare, l.PipeBytes = fairq.HoldPart, fairq.Lots/2, 5000
 		}},
 	} {
@@ -166,7 +166,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// through are the modes that an operator takes a port through: each begins with the release of what another held.
+// through returns the modes of an operator's changes of a port: each begins with the release of flows that
+// another limited.
 func through(law fairq.Law) []func(f *fairq.Attachment, port string) error {
 	configure := func(hold fairq.Hold, share uint32) func(f *fairq.Attachment, port string) error {
 		return func(f *fairq.Attachment, port string) error {
@@ -181,18 +182,18 @@ func through(law fairq.Law) []func(f *fairq.Attachment, port string) error {
 	}
 }
 
-var releaseAnswers = flag.Uint64("release-answers", 200, "TestDifferential_Release: answers about released windows and flows held in part, at least")
+var releaseAnswers = flag.Uint64("release-answers", 200, "TestDifferential_Release: least number of answers about released and limited flows")
 
-// Flows held in part, not at all, all again, and windows that are let go while traffic goes on: what each port grants, and
-// which flows are held to it, the native core decides as the kernel does.
+// The native core decides the grant of each port, and the flows that it limits, as the kernel does. Traffic
+// continues while flows are limited in part, not at all, all again, and are released.
 func TestDifferential_Release(t *testing.T) {
 	t.Parallel()
 	var all lawtrace.Report
 	for released := uint64(0); released < *releaseAnswers; {
 		trace := tracedThrough(t, tracedLaw(), fairq.Config{}, 2000+min(*releaseAnswers, 40_000), through(tracedLaw()))
 		r := agreed(t, trace)
-		for _, what := range []string{"turns that released windows, of all flows", "port_held: turns of a port whose flows are held in part, or were",
-			"ACKs held to a window that was being released", "  of them: of a flow that is not held, nothing written"} {
+		for _, what := range []string{"turns that released windows, of all flows", "port_held: turns of a port of whose flows a part is limited, or was",
+			"ACKs of flows that were being released", "  of them: of an unlimited flow, nothing written"} {
 			n := callsOf(r, what)
 			if released += n; n == 0 {
 				t.Errorf("there are no %s", what)

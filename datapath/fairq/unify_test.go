@@ -17,7 +17,7 @@ func unifyTable(t *testing.T, shift uint8) *frameTable {
 	return newFrameTable(t, frameConfig{scale: scaleUnify, unifyShift: shift})
 }
 
-// scaleOptions are a SYN's options, with the shift at any offset. -1: none.
+// scaleOptions returns a SYN's options, with the shift at any offset. -1: none.
 func scaleOptions(shift, nops int) []byte {
 	list := [][]byte{frames.MSS(1460), bytes.Repeat(frames.Nop, nops)}
 	if shift >= 0 {
@@ -26,7 +26,7 @@ func scaleOptions(shift, nops int) []byte {
 	return frames.List(frames.OptionNop, append(list, frames.Timestamps(1, 2))...)
 }
 
-// handshake gives a connection's SYN and SYN-ACK.
+// handshake returns a connection's SYN and SYN-ACK.
 func (c *frameConn) handshake() (syn, synAck *frames.Segment) {
 	syn, synAck = c.back(), c.segment()
 	syn.Flags, syn.Seq, syn.Ack, syn.Options = frames.SYN, 3000, 0, c.syn
@@ -34,8 +34,8 @@ func (c *frameConn) handshake() (syn, synAck *frames.Segment) {
 	return syn, synAck
 }
 
-// comes fails unless this frame comes out of a port, with a checksum of the whole packet and without
-// one. It is sent twice, which is no more than sent again.
+// comes fails unless this frame comes out of a port, with a checksum of the whole packet and without one. It
+// sends it twice, which equals a retransmission.
 func (s *frameSwitch) comes(t *testing.T, name string, port int, in, want *frames.Segment) {
 	t.Helper()
 	for _, flags := range []uint32{0, testRunChecksumComplete} {
@@ -46,8 +46,8 @@ func (s *frameSwitch) comes(t *testing.T, name string, port int, in, want *frame
 	}
 }
 
-// unified is the window field that must come out, put as plainly as can be: what the end has room for in
-// whole steps, or what is granted in steps begun, whichever is less. grant 0: nothing is held.
+// unified returns the window field that must come out, calculated plainly: the end's room in whole steps, or
+// the grant in steps begun, whichever is less. grant 0: no limit.
 func unified(field uint16, own, told int, grant uint64) uint16 {
 	step := uint64(1) << told
 	room := uint64(field) << own / step
@@ -57,9 +57,9 @@ func unified(field uint16, own, told int, grant uint64) uint16 {
 	return uint16(min(room, 65535))
 }
 
-// Every pair of scales, with and without the option: SYNs announce the unified one, also when they are
-// sent again, and windows are converted to it, whether anything is granted or not. If one end has no
-// option, nothing is.
+// Every pair of scales, with and without the option: SYNs announce the unified scale, also when they are sent
+// again. Windows are converted to it, whether anything is granted or not. If one end has no option, nothing is
+// converted.
 func TestFairQUnify_EveryPairOfScales(t *testing.T) {
 	for _, told := range []int{0, 7, 11, 14} {
 		f := unifyTable(t, uint8(told))
@@ -117,7 +117,7 @@ func (f *frameTable) windows(t *testing.T, name string, c *frameConn, scales [2]
 	}
 }
 
-// The counters say what the law made of a window, not its unit.
+// The counters show what the law made of a window, not its unit.
 func TestFairQUnify_Counts(t *testing.T) {
 	f := unifyTable(t, 9)
 	c := f.conn(frames.IP{})
@@ -136,7 +136,7 @@ func TestFairQUnify_Counts(t *testing.T) {
 	f.row(t, "closed, still acknowledging", s.Bytes(), want(rowWindow>>2), fairqPortCounts{Ungoverned: 1})
 }
 
-// The right edge stays where the receiver put it, but for what is rounded.
+// The right edge stays where the receiver put it, except for rounding.
 func TestFairQUnify_KeepsRightEdge(t *testing.T) {
 	const told = 9
 	f := newFrameTable(t, frameConfig{scale: scaleUnify, unifyShift: told, shrink: uint8(ShrinkAvoid)})
@@ -156,8 +156,8 @@ func TestFairQUnify_KeepsRightEdge(t *testing.T) {
 	check("at the edge", rowGrant>>told)
 }
 
-// Windows that no SYN of ours speaks for are as with `learn`: of connections older than the switch, of
-// those whose SYN it missed, and of signed ones.
+// Windows without a changed SYN are as with `learn`: of connections older than the switch, of those whose SYN
+// it missed, and of signed ones.
 func TestFairQUnify_LeavesOthersTheirScale(t *testing.T) {
 	f := unifyTable(t, 9)
 	adopted := f.conn(frames.IP{})
@@ -190,7 +190,7 @@ func TestFairQUnify_LeavesOthersTheirScale(t *testing.T) {
 	f.rewritten(t, "an option that its SYNs did not have", s, rowGrant>>9, fairqPortCounts{})
 }
 
-// A second switch on the path is told the unified scale, and converts nothing.
+// A second switch on the path sees the unified scale, and converts nothing.
 func TestFairQUnify_SecondSwitchChangesNothing(t *testing.T) {
 	for _, told := range []uint8{0, 7, 14} {
 		first, second := unifyTable(t, told), unifyTable(t, told)
@@ -213,8 +213,8 @@ func TestFairQUnify_SecondSwitchChangesNothing(t *testing.T) {
 	}
 }
 
-// What an end was told holds for its connection, also under a program that tells another scale, and where
-// there is no room for the connection in the table.
+// The scale announced to an end stays for its connection, also under a program that announces another scale,
+// and if there is no room for the connection in the table.
 func TestFairQUnify_KeepsItsWord(t *testing.T) {
 	f := newFrameTable(t, frameConfig{scale: scaleUnify, unifyShift: 9, flows: 1, pending: 1024})
 	first, full := f.conn(frames.IP{}), f.conn(frames.IP{})
@@ -256,7 +256,7 @@ func TestFairQUnify_KeepsItsWord(t *testing.T) {
 	f.comes(t, "SYN-ACK sent again under another program", 0, synAck, &told)
 }
 
-// Both ends' scales hold when the handshake loses a frame and the SYN-ACK is sent again.
+// Both ends' scales stay correct when the handshake loses a frame and the SYN-ACK is sent again.
 func TestFairQFrames_AnswerSentAgain(t *testing.T) {
 	f := newFrameTable(t, frameConfig{})
 	c := f.conn(frames.IP{})

@@ -15,7 +15,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// Every configuration of the switch program stays cheap to verify.
+// The verifier walks few instructions for every configuration of the switch program.
 func TestPrograms_AreCheapToVerify(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	for _, scale := range []Scale{ScaleLearn, ScaleShim, ScaleUnify} {
@@ -58,7 +58,7 @@ func TestPrograms_AreCheapToVerify(t *testing.T) {
 	}
 }
 
-// What records the law for a differential run is in a program of its own: the one that switches run has none of it.
+// A program of its own records the law for a differential run: the one that switches run has none of its hooks.
 func TestPrograms_HaveNoTrace(t *testing.T) {
 	testroot.Need(t, "makes maps")
 	spec, err := loadFairq()
@@ -86,7 +86,7 @@ func TestPrograms_HaveNoTrace(t *testing.T) {
 	}
 }
 
-// traceNames are the maps and functions of bpf/fairq/trace.h in a program, sorted.
+// traceNames returns the maps and functions of bpf/fairq/trace.h in a program, sorted.
 func traceNames(spec *ebpf.CollectionSpec) []string {
 	names := slices.Collect(maps.Keys(spec.Maps))
 	for _, p := range spec.Programs {

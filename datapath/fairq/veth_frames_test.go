@@ -13,12 +13,12 @@ import (
 	"weir/datapath/internal/frames"
 )
 
-// make fuzz-datapath gives it.
+// A flag of make fuzz-datapath.
 var vethFrames = flag.Int("veth", 5_000, "mutated frames to send over real devices")
 
-// Mutated frames of many connections over real devices, among them those that BPF_PROG_TEST_RUN cannot
-// make: as short as an Ethernet header, jumbo ones whose headers are outside of the linear part, tags in
-// the metadata. None is lost, none changes places, and nothing but windows and checksums is another.
+// Mutated frames of many connections over real devices, among them those that BPF_PROG_TEST_RUN cannot make: as
+// short as an Ethernet header, jumbo ones whose headers are outside of the linear part, tags in the metadata.
+// None is lost or reordered, and only windows and checksums change.
 func TestFairQVeth_Mutated(t *testing.T) {
 	seed := fairq.MutationSeed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -78,8 +78,7 @@ func count(b bool) int {
 	return 0
 }
 
-// mutateForDevices is frames.Mutate for frames that devices and a bridge carry as they are; nil: they do
-// not.
+// mutateForDevices is frames.Mutate for frames that devices and a bridge carry unchanged; nil: they do not.
 func mutateForDevices(r *rand.Rand, in []byte) []byte {
 	addresses := [12]byte(in)
 	if r.IntN(8) == 0 {
@@ -90,7 +89,7 @@ func mutateForDevices(r *rand.Rand, in []byte) []byte {
 		return nil
 	}
 	copy(in, addresses[:])
-	// Of tags that are cut the kernel makes nothing: such a frame ends before the bridge.
+	// The kernel drops a frame with a cut tag before the bridge.
 	if _, tag := inKernel(append(bytes.Clone(in), 0, 0)); tag != nil && len(in) < 22 {
 		return nil
 	}
@@ -114,7 +113,7 @@ func enlarge(r *rand.Rand, in []byte) []byte {
 	return in
 }
 
-// open opens a connection that c begins, from the left, and gives an acknowledgement back.
+// open opens a connection that c begins, from the left, and returns an acknowledgement of the other direction.
 func (n *frameNet) open(t *testing.T, c *frames.Segment) (rightToLeft frames.Segment) {
 	t.Helper()
 	back := *c
@@ -138,9 +137,9 @@ const (
 	vethField = vethGrant >> vethShift
 )
 
-// A switch's kernel keeps the outer tag of what it forwards in the packet's metadata. With two more in
-// the data the segment is still found; behind a fourth it is not. Priorities do not tell connections
-// apart, VLANs do, wherever they stand.
+// A switch's kernel moves the outer tag of a forwarded frame to the packet's metadata. With two more in the
+// data the segment is still found; behind a fourth it is not. VLANs distinguish connections wherever they
+// stand; priorities do not.
 func TestFairQVeth_Tags(t *testing.T) {
 	n := newFrameNet(t, false)
 	arrives := func(s *frames.Segment, window uint16) {
@@ -178,10 +177,10 @@ func TestFairQVeth_Tags(t *testing.T) {
 	}
 }
 
-// Segments with checksums that a device is to make, one by one and as packets of many (GSO), of either
-// IP version, tagged or not, when the port that they leave by makes checksums and segments, makes
-// checksums only, or has it all done by the kernel. What arrives is what the sender would have built
-// with the window granted, to the byte.
+// Segments whose checksums a device computes, one by one and as packets of many (GSO), of either IP version,
+// tagged or not. The port that they leave by makes checksums and segments, makes checksums only, or leaves all
+// to the kernel. The frame that arrives is what the sender would have built with the granted window, to the
+// byte.
 func TestFairQVeth_Offloads(t *testing.T) {
 	n := newFrameNet(t, false)
 	port := uint16(1024)
@@ -227,8 +226,8 @@ func pattern(n int) []byte {
 	return b
 }
 
-// offloaded sends one segment, or one packet of segments of size bytes, from the right to the left and
-// checks what arrives.
+// offloaded sends one segment, or one packet of segments of size bytes, from the right to the left and checks
+// what arrives.
 func (n *frameNet) offloaded(t *testing.T, s frames.Segment, size int, far map[string]bool) {
 	t.Helper()
 	if size > 0 {
@@ -263,7 +262,7 @@ func (n *frameNet) offloaded(t *testing.T, s frames.Segment, size int, far map[s
 	}
 }
 
-// checkArrived checks a frame with so many bytes of s from at on, the number-th.
+// checkArrived checks the frame with this number, which has length bytes of s from at on.
 func checkArrived(t *testing.T, s *frames.Segment, number, at, length int, out *vnetFrame) {
 	t.Helper()
 	want := *s

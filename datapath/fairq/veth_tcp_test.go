@@ -15,10 +15,10 @@ import (
 	"weir/datapath/testnet"
 )
 
-// Real TCP, both directions of each connection busy at once, so that windows are written into packets of
-// many segments too. The ports that the packets leave by make checksums and segments, or have the kernel
-// do it, each direction in its own way: the hosts' kernels find no checksum wrong, and neither does who
-// computes it anew.
+// Real TCP, both directions of each connection busy at once, so that windows are written into packets of many
+// segments too. The ports that the packets leave by make checksums and segments, or leave it to the kernel,
+// each direction in its own way. The hosts' kernels find no wrong checksum, and the test's own computation
+// finds none.
 func TestFairQVeth_RealTCP(t *testing.T) {
 	n := newFrameNet(t, true)
 	for _, ip := range []net.IP{testnet.ReceiverIPv4, testnet.ReceiverIPv6} {
@@ -46,8 +46,7 @@ func TestFairQVeth_RealTCP(t *testing.T) {
 	}
 }
 
-// exchange sends this many bytes each way over each of several connections at once, and gives the port
-// that they were made to.
+// exchange sends this many bytes each way over each of several connections at once, and returns their port.
 func (n *frameNet) exchange(t *testing.T, ip net.IP, connections, length int) (port uint16) {
 	t.Helper()
 	l := n.Listen(t, ip)
@@ -87,7 +86,7 @@ func (n *frameNet) exchange(t *testing.T, ip net.IP, connections, length int) (p
 	return testnet.AddrPort(l.Addr()).Port()
 }
 
-// checkKernels fails if the hosts' kernels threw segments away.
+// checkKernels fails if the hosts' kernels dropped segments.
 func (n *frameNet) checkKernels(t *testing.T) {
 	t.Helper()
 	for _, host := range []*testnet.Namespace{n.Sender, n.Receiver} {
@@ -99,8 +98,8 @@ func (n *frameNet) checkKernels(t *testing.T) {
 	}
 }
 
-// checkAll takes what has arrived and checks each TCP checksum of connections to a port. super says that packets of many segments
-// are to be among it.
+// checkAll reads what has arrived and checks each TCP checksum of connections to a port. super: packets of many
+// segments must be among it.
 func (s *vnetSocket) checkAll(t *testing.T, port uint16, super bool) {
 	t.Helper()
 	segments, large := 0, 0

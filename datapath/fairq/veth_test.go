@@ -18,8 +18,8 @@ import (
 	"weir/internal/nic"
 )
 
-// frameNet is a switch with FairQ on both ports, and raw sockets at the devices of its two hosts that
-// send and take whole frames: segmented or not, with checksums made or to be made.
+// frameNet is a switch with FairQ on both ports, and raw sockets at the devices of its two hosts. They send and
+// receive whole frames, segmented or not, with checksums complete or not.
 type frameNet struct {
 	*testnet.Path
 	fairq       *fairq.Attachment
@@ -27,7 +27,7 @@ type frameNet struct {
 	last        []fairq.Stats
 }
 
-// vethGrant is what windows are held to on a frameNet.
+// vethGrant is the window in bytes that flows are limited to on a frameNet.
 const vethGrant = 20_000
 
 // newFrameNet makes a switch whose queues are so fast and long that nothing is lost.
@@ -39,7 +39,7 @@ func newFrameNet(t *testing.T, ipv6 bool) *frameNet {
 	})}
 	testnet.Shape(t, n.In, bps, limit, burst)
 	for _, p := range []attach.PortRef{n.Uplink, n.In, n.Port, n.Rx} {
-		// What is received stays as it was sent.
+		// Received packets stay as they were sent.
 		setFeatures(t, p, map[string]bool{"rx-gro": false})
 	}
 	law := held(vethGrant)
@@ -78,7 +78,7 @@ func setFeatures(t *testing.T, p attach.PortRef, features map[string]bool) {
 	}
 }
 
-// vnetSocket sends and takes whole frames at a device, each with what a device is told of it
+// vnetSocket sends and receives whole frames at a device, each with the device's offload header
 // (PACKET_VNET_HDR).
 type vnetSocket struct {
 	fd      int
@@ -87,12 +87,12 @@ type vnetSocket struct {
 	oob     []byte
 }
 
-// vnetFrame is a frame and what a device is told of it.
+// vnetFrame is a frame and its offload header.
 type vnetFrame struct {
 	data    []byte
-	partial bool   // its checksum is to be made
-	size    uint16 // of the segments that are to be made of it; 0: it is one
-	tag     []byte // of 4 bytes, that stood in the metadata
+	partial bool   // the device must complete its checksum
+	size    uint16 // of the segments that the device must make of it; 0: it is one
+	tag     []byte // of 4 bytes, from the metadata
 }
 
 const (
@@ -151,7 +151,7 @@ func (s *vnetSocket) send(t *testing.T, f *vnetFrame) {
 	}
 }
 
-// receive takes the next frame.
+// receive returns the next frame.
 func (s *vnetSocket) receive(t *testing.T) *vnetFrame {
 	t.Helper()
 	n, oobn, _, _, err := unix.Recvmsg(s.fd, s.buf, s.oob, 0)
@@ -159,7 +159,7 @@ func (s *vnetSocket) receive(t *testing.T) *vnetFrame {
 		t.Fatalf("no frame: %v", err)
 	}
 	if !bytes.HasPrefix(s.buf[vnetHeader+6:n], []byte{2, 0, 0, 0}) {
-		return s.receive(t) // not from this test: with IPv6 the kernel speaks MLD of its own
+		return s.receive(t) // not from this test: with IPv6 the kernel sends MLD of its own
 	}
 	f := &vnetFrame{data: bytes.Clone(s.buf[vnetHeader:n]), partial: s.buf[0]&vnetNeedsCsum != 0, size: binary.NativeEndian.Uint16(s.buf[4:])}
 	messages, err := unix.ParseSocketControlMessage(s.oob[:oobn])
@@ -177,7 +177,7 @@ func (s *vnetSocket) receive(t *testing.T) *vnetFrame {
 	return f
 }
 
-// inKernel is a frame as the switch's kernel holds it: the outer tag is in the metadata, not in the data.
+// inKernel returns a frame as in the switch's kernel: the outer tag is in the metadata, not in the data.
 func inKernel(frame []byte) (data, tag []byte) {
 	if len(frame) < 16 || !bytes.Equal(frame[12:14], []byte{0x81, 0}) && !bytes.Equal(frame[12:14], []byte{0x88, 0xa8}) {
 		return frame, nil
@@ -185,7 +185,7 @@ func inKernel(frame []byte) (data, tag []byte) {
 	return append(bytes.Clone(frame[:12]), frame[16:]...), frame[12:16]
 }
 
-// fromTo gives the sockets that a frame is sent at and comes to.
+// fromTo returns the sockets that a frame is sent from and arrives at.
 func (n *frameNet) fromTo(leftToRight bool) (from, to *vnetSocket) {
 	if leftToRight {
 		return n.left, n.right
@@ -193,8 +193,8 @@ func (n *frameNet) fromTo(leftToRight bool) (from, to *vnetSocket) {
 	return n.right, n.left
 }
 
-// counted gives what both ports counted since the last call, together. In NotTCP, and so in Seen, may be
-// frames of the kernel itself.
+// counted returns the increase of both ports' counters since the last call, summed. NotTCP, and so Seen, may
+// include frames of the kernel itself.
 func (n *frameNet) counted(t *testing.T) (d fairq.Stats) {
 	t.Helper()
 	now, err := n.fairq.Stats()

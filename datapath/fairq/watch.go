@@ -12,22 +12,22 @@ import (
 	"weir/datapath/attach"
 )
 
-// What flows do is counted while somebody wants to know it: the switch's own process (Config.Watch), or another one that
-// only reads (View.Watch). The latter writes until when into a table that is user space's own, pinned beside the others;
-// the switch's process looks at each heartbeat.
+// The programs count what flows do while a process needs it: the switch's own process (Config.Watch), or
+// another one that only reads (View.Watch). The latter writes the end of its request into a table of user
+// space, pinned with the others; the switch's process reads it at each heartbeat.
 const (
 	watchPin   = "watch"
 	watchLease = 5 * time.Second
 )
 
-// WatchInterval is how often View.Watch is to be called. What it asks for ends by itself.
+// WatchInterval is how often View.Watch must be called. A request ends by itself.
 const WatchInterval = time.Second
 
-// Watch has the switch's process count what flows do, from its next heartbeat on, for some seconds. Without a living
-// process nothing is counted.
+// Watch makes the switch's process count what flows do, from its next heartbeat on, for some seconds. Without a
+// running process nothing is counted.
 func (v *View) Watch() error { return v.watchUntil(attach.MonotonicNs() + uint64(watchLease)) }
 
-// Unwatch ends it with the next heartbeat, also for others that watch.
+// Unwatch ends the counting with the next heartbeat, also for other processes.
 func (v *View) Unwatch() error { return v.watchUntil(0) }
 
 func (v *View) watchUntil(ns uint64) error {
@@ -44,7 +44,7 @@ func (v *View) watchUntil(ns uint64) error {
 	return nil
 }
 
-// watched is 1 where what flows do is to be counted until the next sweep.
+// watched returns 1 if what flows do must be counted until the next sweep.
 func (f *Attachment) watched() (uint32, error) {
 	if f.watch.Load() {
 		return 1, nil
@@ -57,12 +57,12 @@ func (f *Attachment) watched() (uint32, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look who watches: %w", err)
+		return 0, fmt.Errorf("read until when flows are watched: %w", err)
 	}
 	defer func() { _ = m.Close() }()
 	var until uint64
 	if err := m.Lookup(uint32(0), &until); err != nil {
-		return 0, fmt.Errorf("look who watches: %w", err)
+		return 0, fmt.Errorf("read until when flows are watched: %w", err)
 	}
 	if attach.MonotonicNs() < until {
 		return 1, nil
@@ -70,8 +70,8 @@ func (f *Attachment) watched() (uint32, error) {
 	return 0, nil
 }
 
-// setWatch decides anew whether this process wants to know what flows do; p is a port that is configured, or nil. It
-// begins at once, and ends with the next sweep.
+// setWatch updates whether this process needs what flows do; p is a port that is being configured, or nil.
+// Counting begins at once, and ends with the next sweep.
 func (f *Attachment) setWatch(p *attachedPort) error {
 	watch := f.cfg.Watch || f.cfg.Observe || p != nil && p.Law.Hold != HoldAll
 	for i := range f.ports {

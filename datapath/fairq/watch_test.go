@@ -9,8 +9,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// What flows do is counted only while somebody wants to know it: not by a plain switch; by one that is read by another
-// process that watches, and no more once it has stopped; by one that is told to watch.
+// A switch counts what flows do only while a process needs it. A plain switch does not count. One does while
+// another process watches it, and no longer once that stops. One that is configured to watch counts.
 func TestFairQ_CountsWhatFlowsDoForWhoWatches(t *testing.T) {
 	dir := filepath.Join(testnet.Mount(t, "bpf"), "a")
 	p, ports := pinnedPath(t)

@@ -42,7 +42,7 @@ func (h Hold) String() string {
 }
 
 // Lots is the number of buckets. A connection has one for as long as the tables live, by a keyed hash of its
-// ends; the ends do not know the key. HoldShare of the buckets are limited. A larger share limits the same
+// ends; the ends do not know the key. HoldShare of them are limited. A larger share limits the same
 // flows and more.
 const Lots = 1 << 16
 
@@ -70,7 +70,7 @@ type Stats struct {
 	SlowStart   bool
 	Enforced    bool // at the last sample user space was running
 	Hold        Hold
-	HoldShare   uint32 // with HoldPart: buckets of Lots that are limited
+	HoldShare   uint32 // with HoldPart: number of buckets that are limited
 	LettingGo   bool   // flows that were limited before are being released
 	MSSBytes    uint16
 

@@ -15,13 +15,14 @@ import (
 	"weir/datapath/fairq"
 )
 
-// Side says where the guest is.
+// Side is where the guest is.
 type Side uint8
 
 const (
-	// Guest has the guest behind the port, which is a hypervisor's to a VM, or a rack switch's to a server.
+	// Guest means that the guest is behind the port: a hypervisor's port to a VM, or a rack switch's to a
+	// server.
 	Guest Side = 0
-	// Host has this host itself as the guest, and its own device as the port.
+	// Host means that this host itself is the guest, and the port is its own device.
 	Host Side = 1
 )
 
@@ -33,15 +34,15 @@ type Port struct {
 
 // Config configures the edge.
 type Config struct {
-	// Lease is how long a window is applied after the last ACK that told it: fairq.EdgeMode.Lease of the switches.
-	// Then ACKs pass as they are. 0: 1 s.
+	// Lease is how long a window is applied after the last ACK that advertised it, 10 ms to 60 s: fairq.EdgeMode.Lease
+	// of the switches. Then ACKs pass unchanged. 0: 1 s.
 	Lease time.Duration
-	// Shrink is what fairq.Config.Shrink is where there is no edge.
+	// Shrink has the meaning of fairq.Config.Shrink without an edge.
 	Shrink fairq.Shrink
 	// FloorBytes is fairq.Law.FloorBytes of the switches: least window of a flow; 0: the flow's own MSS.
 	FloorBytes uint32
-	// Connections is how many each of two tables holds that all ports share: handshakes, and flows that were
-	// told a window. The one unused longest makes room. 0: 65536.
+	// Connections is the size of each of two tables that all ports share: handshakes, and flows with an
+	// advertised window. A new entry replaces the one unused longest. 0: 65536.
 	Connections uint32
 }
 
@@ -52,11 +53,10 @@ const (
 	maxConnections     = 1 << 22
 )
 
-// Edge applies what switches in edge mode (fairq.Config.Edge) tell: it remembers the window of each flow from
-// its flagged ACKs, writes it into all of them, and clears the flag before the guest sees it. A flag that
-// comes from the guest is cleared too: the ports given to Attach are the boundary of trust, and every
-// port by which a tenant's packets enter the network should be one of them. It goes with the process: ACKs
-// then pass as they are.
+// Edge applies the windows that switches in edge mode (fairq.Config.Edge) advertise. It remembers the window of
+// each flow from its flagged ACKs, writes it into all of them, and clears the flag before the guest sees it. It
+// also clears a flag from the guest: the ports given to Attach are the boundary of trust, and should include
+// every port by which a tenant's packets enter the network. It ends with the process; then ACKs pass unchanged.
 type Edge struct {
 	ports []edgePort
 	maps  map[string]*ebpf.Map
@@ -67,16 +67,15 @@ type edgePort struct {
 	Port
 	id       uint32
 	programs []*ebpf.Program
-	links    []link.Link // one that the garbage collector takes is detached: kept here
+	links    []link.Link // kept here: the garbage collector would close them, which detaches the programs
 }
 
-// Check says whether Attach can work on this kernel and for this user: nil, ErrPermission or a
-// *MissingFeature.
+// Check checks that Attach can work on this kernel and for this user. Errors: ErrPermission or *MissingFeature.
 func Check() error { return attach.CheckAll(attach.PacketProbes()) }
 
-// Attach puts the edge on the ports: at the tail of the chain towards the guest, behind a switch program
-// that tells windows at the same port, and at the head of the chain from it. Errors name the port;
-// *MissingFeature and ErrPermission can be told apart. On an error nothing stays attached.
+// Attach puts the edge on the ports. The program towards the guest is at the tail of its chain, behind a switch
+// program that advertises windows at the same port. The program from the guest is at the head of its chain.
+// Errors name the port; they can be *MissingFeature or ErrPermission. After an error nothing stays attached.
 func Attach(ports []Port, c Config) (*Edge, error) {
 	c = c.withDefaults()
 	switch {
@@ -130,7 +129,7 @@ func (c *Config) set(spec *ebpf.CollectionSpec) error {
 	)
 }
 
-// createMaps makes the maps that the programs of all ports share.
+// createMaps creates the maps that the programs of all ports share.
 func (e *Edge) createMaps(spec *ebpf.CollectionSpec) error {
 	for _, name := range []string{edgeMapCounts, edgeMapHandshakes, edgeMapWindows} {
 		m, err := ebpf.NewMap(spec.Maps[name])
@@ -142,7 +141,7 @@ func (e *Edge) createMaps(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// edgeProgramsAt are those of a port by the guest's side: towards the guest, and from it.
+// programsAt are the programs of a port by the guest's side: towards the guest, and from it.
 var edgeProgramsAt = map[Side][2]struct {
 	name string
 	to   ebpf.AttachType
@@ -151,7 +150,7 @@ var edgeProgramsAt = map[Side][2]struct {
 	Host:  {{edgeProgWeirEdgeApplyIn, ebpf.AttachTCXIngress}, {edgeProgWeirEdgeGuardOut, ebpf.AttachTCXEgress}},
 }
 
-// attach loads a port's instances of the programs and puts them on its device.
+// attach loads a port's instances of the programs and attaches them to its device.
 func (e *Edge) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, port Port) error {
 	mtu, err := attach.DeviceMTU(port.PortRef)
 	if err != nil {
@@ -174,7 +173,7 @@ func (e *Edge) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 	defer loaded.Close()
 	e.ports = append(e.ports, edgePort{Port: port, id: id})
 	p := &e.ports[len(e.ports)-1]
-	// The guard first: nobody's word is taken before guests' is not.
+	// Attach the guard first: the edge must not trust a flag before flags from guests are cleared.
 	if err := p.put(loaded.DetachProgram(guard.name), guard.to, link.Head()); err != nil {
 		return err
 	}
@@ -191,7 +190,7 @@ func (p *edgePort) put(program *ebpf.Program, to ebpf.AttachType, anchor link.An
 	return err
 }
 
-// Close takes the edge off every port. A port that is gone already is no error.
+// Close detaches the edge from every port. It ignores ports whose device is gone.
 func (e *Edge) Close() error {
 	var errs []error
 	for i := range e.ports {
@@ -212,5 +211,5 @@ func (e *Edge) Close() error {
 	return nil
 }
 
-// Needs is what the edge asks of the kernel.
+// Needs returns the probes of the edge.
 func Needs() attach.Needs { return attach.Needs{Use: attach.UseEdge, Probes: attach.PacketProbes()} }

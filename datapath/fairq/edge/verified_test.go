@@ -8,7 +8,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// The edge stays cheap to verify.
+// The verifier walks few instructions for the edge's programs.
 func TestEdge_IsCheapToVerify(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	for _, shrink := range []fairq.Shrink{fairq.ShrinkAllow, fairq.ShrinkAvoid} {

@@ -8,23 +8,23 @@ import (
 	"weir/datapath/native"
 )
 
-// Case is FairQ, as the kernel has it, on a queue.
+// Case is FairQ, as in the kernel, on a queue.
 type Case struct {
 	Model
 	Buffer    float64     // B, bytes
 	Alpha     float64     // target, a share of B
 	Updates   int         // M: ticks an update
 	MSS       int         // bytes
-	Flows     int         // all there from the start
+	Flows     int         // all present from the start
 	Gain      native.Gain // FQ-10
 	SlowStart native.SlowStart
-	Capped    bool // windows are held to C*RTT + αB, as Weir does; the paper's are not
+	Capped    bool // windows are limited to C*RTT + αB, as Weir does; the paper does not
 }
 
-// Target is αB in bytes.
+// Target returns αB in bytes.
 func (c *Case) Target() float64 { return c.Alpha * c.Buffer }
 
-// Run runs the case for so many ticks.
+// Run runs the case for this many ticks.
 func (c *Case) Run(ticks int) *Course {
 	tick := uint64(c.Tick)
 	config := native.FairQConfig{
@@ -50,17 +50,17 @@ func (c *Case) Run(ticks int) *Course {
 
 // Verdict is how a case ends.
 type Verdict struct {
-	Swing float64 // largest less least queue of the last part, over the target
-	Mean  float64 // of that part, over the target
-	Peak  float64 // of the whole, over the buffer
+	Swing float64 // largest less least queue of the last quarter, over the target
+	Mean  float64 // mean queue of the last quarter, over the target
+	Peak  float64 // largest queue of the whole run, over the buffer
 }
 
-// Settles says whether the queue ends within a tenth of the target, and its mean there.
+// Settles reports whether the queue ends within a tenth of the target, and its mean too.
 func (v Verdict) Settles() bool { return v.Swing < 0.1 && v.Mean > 0.9 && v.Mean < 1.1 }
 
-// Judge runs a case until its windows could be where they belong, and as long again, and looks at the last quarter.
+// Judge runs a case until its windows could have settled, and as long again. It judges the last quarter.
 func (c *Case) Judge() Verdict {
-	// The paper's gain moves by a segment an update, from the target's worth of window to that and the pipe.
+	// The paper's gain changes the sum by a segment an update: from the target to the target and the BDP.
 	updates := c.RateBps*c.RTT.Seconds()/float64(c.MSS) + 100
 	wait := max(2*updates*float64(c.Updates)*c.Tick.Seconds(), 200*c.RTT.Seconds())
 	course := c.Run(int(wait * float64(time.Second) / float64(c.Tick)))

@@ -1,10 +1,11 @@
-// Package fluid is the authors' model of a queue whose flows keep to granted windows (SPEC 1.1, RWNDQ1 Eq. 1-3): no
-// packets, so what it shows is the law's own, its equilibrium and whether it settles there.
+// Package fluid is the authors' model of a queue whose flows respect granted windows (SPEC 1.1, RWNDQ1 Eq.
+// 1-3). It has no packets, so it shows the law alone: its equilibrium and whether it settles there.
 //
 //	Q(t) = [Q(t-dt) + dt/RTT * W(t-RTT/2) - C*dt]^+
 //
-// W is the sum of the windows. RTT is the base round trip and the time in the queue, Q/C: a window of W sends W per round
-// trip, which a queue lengthens. With the base round trip alone, as Eq. 3 has it, queue and window both integrate.
+// W is the sum of the windows. RTT is the base round trip and the time in the queue, Q/C: a window of W sends W
+// per round trip, which a queue lengthens. With the base round trip alone, as Eq. 3 has it, queue and window
+// both integrate.
 package fluid
 
 import (
@@ -16,7 +17,7 @@ import (
 type Model struct {
 	RateBps float64       // C, bytes/s
 	RTT     time.Duration // base round trip
-	Tick    time.Duration // T: how often the law is told the queue
+	Tick    time.Duration // T: time between two samples of the law
 	// ConstantRTT leaves the queue out of the round trip, as the equation is typeset.
 	ConstantRTT bool
 }
@@ -24,15 +25,15 @@ type Model struct {
 // stepsPerTick divides the shorter of T and RTT/2.
 const stepsPerTick = 10
 
-// Course is what the queue did, in bytes, one value a step.
+// Course is the queue over time, in bytes, one value a step.
 type Course struct {
 	Queue []float64
 	StepS float64 // seconds a step
 	ticks int     // steps a tick
 }
 
-// Run lets a law govern the queue for so many ticks: window gives the sum of the windows, tick tells it the queue, in
-// bytes. The queue has no end: what is above the buffer would be lost.
+// Run runs the model with a law for this many ticks. window returns the sum of the windows, and tick gets the
+// queue, both in bytes. The queue is unbounded: what exceeds the buffer would be lost.
 func (m *Model) Run(ticks int, window func() float64, tick func(backlog float64)) *Course {
 	t, half := m.Tick.Seconds(), m.RTT.Seconds()/2
 	steps := int(math.Ceil(stepsPerTick * t / min(t, half)))
@@ -60,7 +61,7 @@ func (m *Model) Run(ticks int, window func() float64, tick func(backlog float64)
 	return c
 }
 
-// Range is the least, the mean and the most of the part of a course from one share of it to another, 0 to 1.
+// Range returns the least, the mean and the most of the part of a course between two shares of it, 0 to 1.
 func (c *Course) Range(from, to float64) (least, mean, most float64) {
 	n := float64(len(c.Queue))
 	part := c.Queue[int(n*from):int(n*to)]
@@ -72,7 +73,7 @@ func (c *Course) Range(from, to float64) (least, mean, most float64) {
 	return least, mean, most
 }
 
-// MeanAt is the mean of the queue over the first so many ticks.
+// MeanAt returns the mean of the queue over this many first ticks.
 func (c *Course) MeanAt(ticks int) float64 {
 	sum, n := 0.0, min(ticks*c.ticks, len(c.Queue))
 	for _, q := range c.Queue[:n] {

@@ -18,7 +18,7 @@ func reported() Case {
 	}
 }
 
-// A constant sum of windows fills the pipe first; what is more than it stands in the queue.
+// A constant sum of windows first fills the BDP; the rest stays in the queue.
 func TestModel_WindowsThatDoNotChange(t *testing.T) {
 	m := reported().Model
 	pipe := m.RateBps * m.RTT.Seconds()
@@ -31,7 +31,7 @@ func TestModel_WindowsThatDoNotChange(t *testing.T) {
 	}
 }
 
-// What is granted is felt half a round trip later, not sooner, however T and the round trip divide.
+// A grant takes effect half a round trip later, not sooner, whatever the ratio of T and the round trip.
 func TestModel_IsLateByHalfARoundTrip(t *testing.T) {
 	for _, rtt := range []time.Duration{100e3, 90e3, 37e3, 1e6} {
 		m := reported().Model
@@ -61,12 +61,12 @@ func TestCase_Q0MeanQueue(t *testing.T) {
 		t.Errorf("as typeset the queue no longer swings: %.0f to %.0f", least, most)
 	}
 	if got := course.MeanAt(20_000) / 1500; math.Abs(got-16.3) > 0.2 {
-		t.Errorf("as typeset its mean is %.2f packets: it does not hide the swing any more", got)
+		t.Errorf("as typeset its mean is %.2f packets: it no longer hides the swing", got)
 	}
 }
 
-// Where the law settles: the code's gain takes the whole error out at once, so an update must not come before the path
-// has answered the last; the paper's moves by a segment.
+// The code's gain takes out the whole error at once, so it settles only if the path has answered one update
+// before the next. The paper's gain moves by a segment an update.
 func TestCase_WhereItSettles(t *testing.T) {
 	for _, tt := range []struct {
 		gain    native.Gain

@@ -1,6 +1,6 @@
 package lawtrace
 
-// NewDeaf makes a recorder with a ring buffer of so many bytes, which nobody empties before Stop.
+// NewDeaf returns a recorder with a ring buffer of this many bytes, which nobody reads before Stop.
 func NewDeaf(ringBytes uint32) (*Recorder, error) {
 	r, err := newRecorder(ringBytes, bytesMax)
 	if err != nil {
@@ -12,5 +12,5 @@ func NewDeaf(ringBytes uint32) (*Recorder, error) {
 	return r, nil
 }
 
-// NewShort makes a recorder of a trace of so many bytes at most.
+// NewShort returns a recorder of a trace of at most this many bytes.
 func NewShort(bytesMax int) (*Recorder, error) { return newRecorder(ringBytes, bytesMax) }

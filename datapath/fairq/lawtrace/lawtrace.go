@@ -1,6 +1,7 @@
-// Package lawtrace is the differential run: it records every decision of datapath/core that the switch program makes in
-// the kernel, about a port's flows, its windows and its acknowledgements, in their order, and asks the native build of the
-// same C (datapath/native) the same. The two must agree to the bit (docs/differential.md).
+// Package lawtrace is the differential run. It records every decision of datapath/core that the switch program
+// makes in the kernel, about a port's flows, its windows and its acknowledgements, in their order. It puts the
+// same questions to the native build of the same C (datapath/native). The two must agree to the bit
+// (docs/differential.md).
 //
 // The recording program is the switch program, compiled with its hooks (bpf/fairq/trace.h). The program that
 // switches run has none of them.
@@ -35,7 +36,7 @@ const (
 	leftNot     = 2
 )
 
-// magic begins a file of a trace: the layout of bpf/fairq/trace.h is part of it. How many records there are comes next, and
+// magic begins a file of a trace: the layout of bpf/fairq/trace.h is part of it. The number of records follows,
 // then the records.
 const magic = "weir law trace 3\n"
 
@@ -47,13 +48,13 @@ var sizes = map[uint32]int{
 	recordCount: binary.Size(lawtraceLawCount{}),
 }
 
-// Trace is every decision about the ports of one switch, their flows and acknowledgements.
+// Trace has every decision about the ports of one switch, their flows and acknowledgements.
 type Trace struct {
 	raw   []byte  // the records, as the kernel wrote them
 	order []place // by port, then number
 }
 
-// place is where a record stands in a trace.
+// place is the position of a record in a trace.
 type place struct {
 	number uint64 // of the port, from 1
 	port   uint32
@@ -61,14 +62,14 @@ type place struct {
 	at     int
 }
 
-// newTrace puts records in order. A number that is missing, or there twice, is an error: the law's state
-// after it cannot be known. That none is missing after the last of a port, its caller knows.
+// newTrace puts records in order. It returns an error if a number is missing or there twice: the law's state
+// after it is unknown. It cannot know whether records after the last of a port are missing; the caller does.
 func newTrace(raw []byte) (*Trace, error) {
 	t := &Trace{raw: raw}
 	le := binary.LittleEndian
 	for at := 0; at < len(raw); {
 		if len(raw)-at < 16 {
-			return nil, fmt.Errorf("law trace: %d bytes at the end are no record", len(raw)-at)
+			return nil, fmt.Errorf("law trace: the last %d bytes are no record: the file is damaged", len(raw)-at)
 		}
 		p := place{number: le.Uint64(raw[at:]), port: le.Uint32(raw[at+8:]), record: le.Uint32(raw[at+12:]), at: at}
 		size := sizes[p.record]
@@ -85,7 +86,7 @@ func newTrace(raw []byte) (*Trace, error) {
 			want, port = 0, p.port
 		}
 		if want++; p.number != want {
-			return nil, fmt.Errorf("law trace: port %d: record %d comes where %d should: the trace is not whole", p.port, p.number, want)
+			return nil, fmt.Errorf("law trace: port %d: record %d follows where %d should: records are missing", p.port, p.number, want)
 		}
 	}
 	return t, nil
@@ -100,7 +101,7 @@ func (t *Trace) Write(w io.Writer) error {
 	return err
 }
 
-// Read reads what Write wrote. A file that is cut short, or of another layout, is an error.
+// Read reads what Write wrote. It returns an error for a file that is cut short, or has another layout.
 func Read(r io.Reader) (*Trace, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
@@ -108,7 +109,7 @@ func Read(r io.Reader) (*Trace, error) {
 	}
 	raw, ok := bytes.CutPrefix(raw, []byte(magic))
 	if !ok || len(raw) < 8 {
-		return nil, errors.New("law trace: not a trace of this layout")
+		return nil, errors.New("law trace: not a trace, or a trace of another version of Weir")
 	}
 	t, err := newTrace(raw[8:])
 	if want := binary.LittleEndian.Uint64(raw); err == nil && uint64(len(t.order)) != want {

@@ -12,11 +12,11 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// poll is how often the ring buffer is emptied. The program never wakes the reader.
+// poll is how often the ring buffer is read. The program never wakes the reader.
 const poll = 10 * time.Millisecond
 
-// Recorder records one switch: fairq.Config.Trace. It begins empty with New, takes what the
-// program writes from then on, and ends with Stop, after the switch's FairQ is closed.
+// Recorder records one switch: fairq.Config.Trace. It starts empty with New, reads what the program writes from
+// then on, and ends with Stop, after the switch's FairQ is closed.
 type Recorder struct {
 	spec    *ebpf.CollectionSpec
 	records *ebpf.Map
@@ -24,22 +24,22 @@ type Recorder struct {
 	reader  *ringbuf.Reader
 	record  ringbuf.Record // reused
 
-	taken   atomic.Bool // by a FairQ
+	taken   atomic.Bool // by an Attachment
 	stop    chan struct{}
 	stopped sync.WaitGroup
 	most    int // bytes of raw
 	raw     []byte
-	err     error // the first: what comes after it is not kept
+	err     error // the first error: later records are not kept
 	ended   bool  // Stop was called
 }
 
-// ringBytes is room for some seconds of 200 Mbit/s, should user space not get a processor for so long.
+// ringBytes has room for some seconds of 200 Mbit/s, in case user space gets no processor for so long.
 const ringBytes = 1 << 25
 
-// bytesMax is the longest trace that is kept: two minutes of 200 Mbit/s at 17 ports.
+// bytesMax is the largest trace in bytes: two minutes of 200 Mbit/s at 17 ports.
 const bytesMax = 1 << 30
 
-// New makes a recorder. Who has one calls Stop.
+// New returns a recorder. The caller must call Stop.
 func New() (*Recorder, error) { return newRecorder(ringBytes, bytesMax) }
 
 func newRecorder(ringBytes uint32, bytesMax int) (*Recorder, error) {
@@ -63,21 +63,22 @@ func newRecorder(ringBytes uint32, bytesMax int) (*Recorder, error) {
 	return r, nil
 }
 
-// Spec is the switch program with its hooks: the same programs, variables and maps, and Maps besides. The
-// caller may change what it gets. It is given once: the ports of two switches would share their numbers.
+// Spec returns the switch program with its hooks: the same programs, variables and maps, and those of Maps in
+// addition. The caller may change the result. A second call returns an error: the ports of two switches would
+// share their numbers.
 func (r *Recorder) Spec() (*ebpf.CollectionSpec, error) {
 	if r.taken.Swap(true) {
-		return nil, errors.New("law trace: a recorder is for one switch, and this one has had its own")
+		return nil, errors.New("law trace: this recorder already records a switch: make another one")
 	}
 	return r.spec.Copy(), nil
 }
 
-// Maps are the recorder's own, by name, which every instance of the program is loaded around.
+// Maps returns the recorder's own maps, by name. Every instance of the program is loaded with them.
 func (r *Recorder) Maps() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{lawtraceMapLawRecords: r.records, lawtraceMapLawOrders: r.orders}
 }
 
-// read empties the ring buffer until Stop.
+// read reads the ring buffer until Stop.
 func (r *Recorder) read() {
 	defer r.stopped.Done()
 	tick := time.NewTicker(poll)
@@ -92,9 +93,9 @@ func (r *Recorder) read() {
 	}
 }
 
-// drain takes what is in the ring buffer now.
+// drain reads what is in the ring buffer now.
 func (r *Recorder) drain() {
-	r.reader.SetDeadline(time.Unix(0, 1)) // in the past: take what is there, wait for nothing
+	r.reader.SetDeadline(time.Unix(0, 1)) // in the past: do not wait
 	for r.err == nil {
 		err := r.reader.ReadInto(&r.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -109,8 +110,8 @@ func (r *Recorder) drain() {
 	}
 }
 
-// Stop gives the whole trace, once. It is an error if a single record was lost. The switch's FairQ is closed
-// before: nothing must call its law any more.
+// Stop returns the whole trace, once. It returns an error if a single record was lost. Close the switch's FairQ
+// before: nothing may call its law afterwards.
 func (r *Recorder) Stop() (*Trace, error) {
 	if r.ended {
 		return nil, errors.New("law trace: the recorder was stopped before")
@@ -122,19 +123,19 @@ func (r *Recorder) Stop() (*Trace, error) {
 	lost, calls, err := r.counts()
 	err = errors.Join(r.err, err, r.release())
 	if err == nil && lost > 0 {
-		err = fmt.Errorf("%d records were lost: the ring buffer was full, so the machine is too busy for this run", lost)
+		err = fmt.Errorf("%d records were lost because the ring buffer was full: run it on a machine that is less busy", lost)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("law trace: %w", err)
 	}
 	t, err := newTrace(r.raw)
 	if err == nil && uint64(len(t.order)) != calls {
-		return nil, fmt.Errorf("law trace: %d records of %d that were made", len(t.order), calls)
+		return nil, fmt.Errorf("law trace: %d of %d records arrived", len(t.order), calls)
 	}
 	return t, err
 }
 
-// counts says how many records were lost, and made, at all ports.
+// counts returns how many records were lost, and made, at all ports.
 func (r *Recorder) counts() (lost, made uint64, err error) {
 	var id uint32
 	var order lawtraceLawOrder

@@ -11,8 +11,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// A ring buffer that is full, and a trace that is too long, are no trace with holes: the run fails, and says once what
-// is missing.
+// The recorder never returns a trace with holes. If the ring buffer is full, or the trace too long, the run
+// fails with one error that names what is missing.
 func TestRecorder_SaysWhatWasLost(t *testing.T) {
 	p := testnet.NewPath(t, testnet.PathOptions{PortBps: 100e6, Limit: 125_000, NoIPv6: true})
 	testnet.Shape(t, p.In, 100e6, 125_000, 3028)
@@ -41,7 +41,7 @@ func TestRecorder_SaysWhatWasLost(t *testing.T) {
 	}
 }
 
-// Where a trace cannot be whole none is begun.
+// The recorder refuses to begin a trace that cannot be complete.
 func TestRecorder_IsRefused(t *testing.T) {
 	testroot.Need(t, "makes maps")
 	r, err := lawtrace.New()
@@ -49,14 +49,14 @@ func TestRecorder_IsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	pinned := fairq.Config{Trace: r, Pin: "/sys/fs/bpf/weir-law-trace-test"}
-	if _, err := fairq.Attach(nil, pinned); err == nil || !strings.Contains(err.Error(), "traced") {
+	if _, err := fairq.Attach(nil, pinned); err == nil || !strings.Contains(err.Error(), "without Pin") {
 		t.Errorf("%+v: %v", pinned, err)
 	}
 	f, err := fairq.Attach(nil, fairq.Config{Trace: r})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fairq.Attach(nil, fairq.Config{Trace: r}); err == nil || !strings.Contains(err.Error(), "one switch") {
+	if _, err := fairq.Attach(nil, fairq.Config{Trace: r}); err == nil || !strings.Contains(err.Error(), "already records") {
 		t.Errorf("a second switch on one recorder: %v", err)
 	}
 	if err := f.Close(); err != nil {

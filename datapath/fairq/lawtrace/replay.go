@@ -13,28 +13,28 @@ import (
 const (
 	countFlows      = "fairq_flows"
 	countSample     = "fairq_sample"
-	countNoSample   = "queue read and not sampled (windows released, or held in part)"
+	countNoSample   = "queue read and not sampled (windows released, or a part of the flows limited)"
 	countSawMSS     = "fairq_saw_mss"
 	countLook       = "fairq_packet_may_sample"
 	countSeats      = "seats taken"
-	countGone       = "  seats left"
-	countOpenings   = "open handshakes counted, and no more"
-	countRegister   = "entries of the register, made and taken out"
+	countGone       = "  slots left"
+	countOpenings   = "open handshakes that began and ended"
+	countRegister   = "entries of the register, added and removed"
 	countLaw        = "turns that granted the law's window"
 	countReleased   = "turns that released windows, of all flows"
-	countHeld       = "port_held: turns of a port whose flows are held in part, or were"
+	countHeld       = "port_held: turns of a port of whose flows a part is limited, or was"
 	countStopped    = "turns in which user space stopped a port"
 	countOpening    = "fairq_opening_q8"
 	countFloor      = "window_floor"
 	countRewrite    = "window_rewrite"
 	countSmaller    = "  of them: the window was small enough"
-	countFree       = "  of them: of a flow that is not held, nothing written"
+	countFree       = "  of them: of an unlimited flow, nothing written"
 	countUngoverned = "ACKs whose data's port granted nothing"
-	countReleasing  = "ACKs held to a window that was being released"
+	countReleasing  = "ACKs of flows that were being released"
 	countTorn       = "turns while user space changed their configuration: not compared"
 	countEdgeLeft   = "ACKs left to the edge"
 	countEdgeTold   = "ACKs that advertised a window to the edge"
-	countEdgeSilent = "ACKs that edge mode had nothing to say about"
+	countEdgeSilent = "ACKs that edge mode did not concern"
 )
 
 var counts = []string{
@@ -43,10 +43,10 @@ var counts = []string{
 	countReleasing, countTorn, countEdgeLeft, countEdgeTold, countEdgeSilent,
 }
 
-// Replay lets the native core go through the trace from each port's beginning, with its own state, and
-// compares all that it decides with what the kernel recorded: what counts, the whole port after each turn, and of each ACK
-// the window granted, whether it is left to the edge, the field, its edge, and what is kept of its end. An error: the trace
-// cannot be read.
+// Replay runs the native core on the trace from each port's beginning, with its own state, and compares all its
+// decisions with the kernel's. These are the counts, and the whole port after each turn. For each ACK they are
+// the window granted, whether the ACK is left to the edge, the field, its right edge, and what is recorded of its
+// end. Replay returns an error if the trace cannot be read.
 func (t *Trace) Replay() (*Report, error) {
 	r := &replay{trace: t}
 	for _, what := range counts {
@@ -66,8 +66,7 @@ func (t *Trace) Replay() (*Report, error) {
 	return &r.Report, nil
 }
 
-// replay is one port's decisions, as far as they were asked for. The port is number 0 of a switch with the ids below it, as
-// seats name it.
+// replay has one port's decisions. The port is number 0 of a switch with the ids below it, as slots name it.
 type replay struct {
 	Report
 	trace  *Trace
@@ -75,10 +74,10 @@ type replay struct {
 	number uint64
 	sw     *native.Switch
 	config native.PortConfig
-	mode   uint8 // of counting
+	mode   uint8 // rule of counting
 }
 
-// begin makes the switch, as a map's element is before its first use.
+// begin makes the switch. Its state is that of a map's element before its first use.
 func (r *replay) begin(mode uint8) {
 	if r.sw != nil {
 		return
@@ -108,7 +107,7 @@ func (r *replay) record(p place) error {
 	return r.ack(p)
 }
 
-// configure puts a configuration in place as user space does in the kernel: between two events.
+// configure sets a configuration as user space does in the kernel: between two events.
 func (r *replay) configure(c *lawtracePortConfig) {
 	if config := portConfigOf(c); config != r.config {
 		r.config = config
@@ -116,7 +115,7 @@ func (r *replay) configure(c *lawtracePortConfig) {
 	}
 }
 
-// check compares one answer, and says what differs: the call, and what it began with.
+// check compares one answer. For a difference it records the call and the state before it.
 func (r *replay) check(kind Kind, same bool, call string, before, kernel, native any) {
 	r.Compared++
 	r.Kinds[kind]++
@@ -134,7 +133,7 @@ func (r *replay) check(kind Kind, same bool, call string, before, kernel, native
 	r.First += fmt.Sprintf("  kernel%s\n  native%s", text(kernel), text(native))
 }
 
-// text is a struct as test vectors have it, or a number.
+// text returns a struct as test vectors have it, or a number.
 func text(v any) string {
 	switch v := v.(type) {
 	case uint16, uint32, uint64, bool:
@@ -161,7 +160,7 @@ func (r *replay) look(p place) error {
 	return nil
 }
 
-// counted replays a direction that comes to the counts of the port, or leaves them.
+// counted replays a direction that enters the counts of the port, or leaves them.
 func (r *replay) counted(p place) error {
 	var c lawtraceLawCount
 	if err := r.trace.decode(p, &c); err != nil {
@@ -209,7 +208,7 @@ func (r *replay) counted(p place) error {
 	return nil
 }
 
-// turn replays what was done to the port in one go, and goes on from what the kernel made of it.
+// turn replays one change of the port under its lock, and continues from the kernel's result.
 func (r *replay) turn(p place) error {
 	var t lawtraceLawTurn
 	if err := r.trace.decode(p, &t); err != nil {
@@ -250,7 +249,7 @@ func (r *replay) turn(p place) error {
 	return nil
 }
 
-// called counts a turn, and gives it as it is written; empty: there is none of this kind.
+// called counts a turn, and returns its name and arguments; empty: there is no turn of this kind.
 func (r *replay) called(t *native.Turn, before *native.Port, releasing uint32) string {
 	switch t.Event {
 	case native.Ticked:

@@ -40,7 +40,7 @@ func (r *replay) ack(p place) error {
 		field = r.sw.Window(r.id(), a.NowNs, &ask, &edge)
 	}
 	r.held(&a, field)
-	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is held", ask, a.Granted.WindowQ8 != 0, field.Governed())
+	r.check(KindWindow, field.Governed() == (a.Granted.WindowQ8 != 0), name+": whether it is limited", ask, a.Granted.WindowQ8 != 0, field.Governed())
 	if a.Called != 0 {
 		floor := r.sw.Floor(r.id(), a.End.Mss, a.Gso)
 		r.check(KindWindow, floor == a.Floor, fmt.Sprintf("%s: grant_floor(%d, %d)", name, a.End.Mss, a.Gso), nil, a.Floor, floor)
@@ -55,7 +55,7 @@ func (r *replay) ack(p place) error {
 	return nil
 }
 
-// edge compares what edge mode decided about an ACK. done: nothing else was.
+// edge compares what edge mode decided about an ACK. done: there is no other decision.
 func (r *replay) edge(name string, a *lawtraceLawAck, field native.Field) (done bool) {
 	switch a.Leaves {
 	case leftToEdge:
@@ -63,7 +63,7 @@ func (r *replay) edge(name string, a *lawtraceLawAck, field native.Field) (done 
 		r.check(KindEdge, field.LeftToEdge(), name+": whether it is left to the edge", endOf(&a.End), true, field.LeftToEdge())
 		r.check(KindEdge, a.Left == a.Wire, name+": the field in the packet", nil, a.Wire, a.Left)
 		return true
-	case leftNot: // it is decided about next
+	case leftNot: // the next record decides
 		r.check(KindEdge, !field.LeftToEdge(), name+": whether it is left to the edge", endOf(&a.End), false, field.LeftToEdge())
 		return true
 	}
@@ -76,7 +76,7 @@ func (r *replay) edge(name string, a *lawtraceLawAck, field native.Field) (done 
 	return false
 }
 
-// held counts what became of an ACK that is not left to the edge, and compares which group its flow is in.
+// held counts the outcome of an ACK that is not left to the edge, and compares the group of its flow.
 func (r *replay) held(a *lawtraceLawAck, field native.Field) {
 	port := r.sw.Port(r.id())
 	if a.Granted.WindowQ8 == 0 && a.Granted.WouldQ8 == 0 {

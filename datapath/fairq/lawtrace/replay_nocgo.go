@@ -6,5 +6,5 @@ import "errors"
 
 // Replay needs the native law, which is C.
 func (t *Trace) Replay() (*Report, error) {
-	return nil, errors.New("law trace: built without cgo: there is no native law to ask")
+	return nil, errors.New("law trace: this build has no native law: build it with cgo")
 }

@@ -35,7 +35,7 @@ func (m *made) head(record uint32) lawtraceLawHead {
 	return lawtraceLawHead{Number: m.next, Port: madePort, Record: record}
 }
 
-// turn lets one event happen to the port.
+// turn makes one event happen to the port.
 func (m *made) turn(t native.Turn) {
 	port := m.sw.Port(madePort)
 	r := lawtraceLawTurn{
@@ -52,7 +52,7 @@ func (m *made) turn(t native.Turn) {
 	m.turns = append(m.turns, r)
 }
 
-// seat lets a direction take a seat, and the port's flows be counted again.
+// seat makes a direction take a slot, and the port count its flows again.
 func (m *made) seat(now uint64) {
 	seat := uint64(madePort+1)<<48 | m.sw.Port(madePort).Epoch
 	m.sw.SeatComes(madePort, seat)
@@ -60,7 +60,7 @@ func (m *made) seat(now uint64) {
 	m.turn(native.Turn{Event: native.Recounted, NowNs: now, Live: true})
 }
 
-// leave lets it go.
+// leave makes a direction leave its slot.
 func (m *made) leave(seat uint64) {
 	r := lawtraceLawCount{Head: m.head(recordCount), Old: seat, Event: seatGoes}
 	if m.sw.SeatGoes(madePort, seat) {
@@ -69,7 +69,7 @@ func (m *made) leave(seat uint64) {
 	m.counts = append(m.counts, r)
 }
 
-// ack lets an acknowledgement leave; interval: in edge mode.
+// ack makes an acknowledgement leave; interval: in edge mode.
 func (m *made) ack(interval native.EdgeTime) {
 	port, edge := m.sw.Port(madePort), native.WindowEdge{Right: 900, Known: 1}
 	a := native.Ack{Ack: 1000, Field: 60_000, MSS: 1460, GSO: 1448, Shift: 7, Shrink: native.ShrinkAvoid}
@@ -114,14 +114,14 @@ func newMade(t *testing.T) *made {
 	}
 	m.leave(uint64(madePort+1) << 48)
 	m.turn(native.Turn{Event: native.Ticked, NowNs: 1e9 + 50*600_000, Live: true, Readable: true})
-	for i := range uint64(3) { // user space is gone
+	for i := range uint64(3) { // user space has gone
 		m.turn(native.Turn{Event: native.Ticked, NowNs: 1e9 + (60+i)*600_000, Readable: true})
 	}
 	m.turn(native.Turn{Event: native.Stopped})
 	return m
 }
 
-// raw are the records, acks before looks before turns: as a ring buffer may give them.
+// raw returns the records, acks before looks before turns: a ring buffer may deliver them so.
 func (m *made) raw() (out []byte) {
 	for _, list := range []any{m.acks, m.counts, m.looks, m.turns} {
 		var err error
@@ -149,7 +149,7 @@ func countOf(r *Report, what string) uint64 {
 	return r.Calls[slices.IndexFunc(r.Calls, func(c Count) bool { return c.What == what })].N
 }
 
-// One bit that the kernel wrote otherwise is a difference, whichever it is, and is told with its call.
+// Replay finds any single bit that the kernel wrote otherwise, and reports it with its call.
 func TestReplay_FindsEveryBit(t *testing.T) {
 	r := newMade(t).replay()
 	if r.Differences != 0 || r.Acks != 41 || countOf(r, countSample) != 42 || countOf(r, countRewrite) != 41 || countOf(r, countEdgeTold) != 20 ||
@@ -187,7 +187,7 @@ func TestReplay_FindsEveryBit(t *testing.T) {
 		{"fairq_packet_may_sample", func(m *made) { m.looks[20].Answer = 0 }},
 		{"seat_is_new(", func(m *made) { m.counts[1].Answer = 0 }},
 		{"seat_goes(", func(m *made) { m.counts[3].Answer = 0 }},
-		{"whether it is held", func(m *made) { m.acks[20].Granted.WindowQ8 = 0; m.acks[20].Granted.WouldQ8 = 1 }},
+		{"whether it is limited", func(m *made) { m.acks[20].Granted.WindowQ8 = 0; m.acks[20].Granted.WouldQ8 = 1 }},
 		{"grant_floor(1460, 1448)", func(m *made) { m.acks[20].Floor++ }},
 		{"what its window is limited to", func(m *made) { m.acks[20].Law++ }},
 		{"the edge that is kept", func(m *made) { m.acks[20].After.Right++ }},
@@ -206,8 +206,8 @@ func TestReplay_FindsEveryBit(t *testing.T) {
 	}
 }
 
-// A turn in which user space changed the configuration is not compared, and the replay goes on from what the kernel made
-// of it.
+// A turn during which user space changed the configuration is not compared. The replay continues from the
+// kernel's result.
 func TestReplay_TornConfiguration(t *testing.T) {
 	m := newMade(t)
 	m.turns[20].Torn, m.turns[20].Config.Law.TargetBytes = 1, 1
@@ -216,7 +216,7 @@ func TestReplay_TornConfiguration(t *testing.T) {
 	}
 }
 
-// A trace with a hole, or of which the end is missing, is refused; a file gives the same trace again.
+// A trace with a hole, or without its end, is refused. A file gives the same trace again.
 func TestTrace_IsWhole(t *testing.T) {
 	m := newMade(t)
 	whole, err := newTrace(m.raw())
@@ -236,7 +236,7 @@ func TestTrace_IsWhole(t *testing.T) {
 		return append(binary.LittleEndian.AppendUint64([]byte(magic), records), bytes.Join(raw, nil)...)
 	}
 	if !bytes.Equal(of(magic, n, raw), file.Bytes()) {
-		t.Error("a file is not as this test makes them")
+		t.Error("Write makes another file than this test")
 	}
 	bad := map[string][]byte{
 		"cut short": file.Bytes()[:file.Len()-1], "cut short by a record": file.Bytes()[:file.Len()-turn],

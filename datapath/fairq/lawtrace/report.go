@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Kind is what an answer is about.
+// Kind is the subject of an answer.
 type Kind int
 
 // The kinds.
@@ -24,26 +24,26 @@ var kindNames = [kinds]string{"the law", "counting", "grants and release", "wind
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Report is what a replay found.
+// Report is the result of a replay.
 type Report struct {
 	Kinds    [kinds]uint64 // answers that were compared, by their kind
-	Calls    []Count       // of the law, and what was made of them, in a fixed order
-	Acks     uint64        // acknowledgements for which the law was asked what to write; a GSO packet is one
+	Calls    []Count       // of the law, and their outcomes, in a fixed order
+	Acks     uint64        // acknowledgements for which the law decided; a GSO packet is one
 	Packets  uint64        // the same as they are on the wire: a GSO packet counts its segments
 	Compared uint64        // answers that were compared
-	// Differences are answers of the native law that are not the kernel's. After each turn the replay goes on
-	// from the kernel's state: a fault of one call is not counted again at all that follow.
+	// Differences counts answers of the native law that differ from the kernel's. After each turn the replay
+	// continues from the kernel's state, so that a fault of one call does not count again in those that follow.
 	Differences uint64
 	First       string // the first of them, in full
 }
 
-// Count is how often something was.
+// Count is how often something happened.
 type Count struct {
 	What string
 	N    uint64
 }
 
-// Add takes another report in: of another switch, or another run.
+// Add adds another report: of another switch, or another run.
 func (r *Report) Add(other *Report) {
 	for _, c := range other.Calls {
 		r.count(c.What, c.N)

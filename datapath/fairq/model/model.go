@@ -1,12 +1,12 @@
-// Package model is FairQ written slowly and plainly in floating point, line for line as the
-// paper's Algorithm 1 has it. The law that runs is datapath/core/fairq/fairq.h; this is what its tests hold
-// it against, and what to read first.
+// Package model is FairQ written slowly and plainly in floating point, line for line as the paper's Algorithm
+// 1. The law that runs is datapath/core/fairq/fairq.h. Its tests compare it with this model, which is the place
+// to read first.
 package model
 
 // Config are the parameters of one queue. Zero values of the options are the defaults of the law.
 type Config struct {
 	TargetBytes float64 // αB
-	BufferBytes float64 // B: a longer queue counts as this; 0: unknown
+	BufferBytes float64 // B: a longer queue counts as B; 0: unknown
 	TickNs      int64   // T
 	PeriodNs    int64   // M*T
 	FloorBytes  float64 // Wmin; 0: MSS
@@ -33,7 +33,7 @@ type Queue struct {
 	next         int
 }
 
-// New begins a queue without flows.
+// New returns a queue without flows.
 func New(c Config, nowNs int64) *Queue {
 	q := &Queue{Config: c, MSS: 1460}
 	q.begin(nowNs)
@@ -47,7 +47,7 @@ func (q *Queue) begin(nowNs int64) {
 	q.Gamma, q.elapsedNs = 0, 0
 }
 
-// FlowAdded is a SYN-ACK: lines 3 to 6.
+// FlowAdded handles a SYN-ACK: lines 3 to 6.
 func (q *Queue) FlowAdded(nowNs int64) {
 	if q.Beta == 0 {
 		q.begin(nowNs)
@@ -58,7 +58,7 @@ func (q *Queue) FlowAdded(nowNs int64) {
 	q.fairSwitch()
 }
 
-// FlowRemoved is a FIN: lines 7 to 12.
+// FlowRemoved handles a FIN: lines 7 to 12.
 func (q *Queue) FlowRemoved() {
 	if q.Beta == 0 {
 		return
@@ -72,7 +72,7 @@ func (q *Queue) FlowRemoved() {
 	q.fairSwitch()
 }
 
-// fairSwitch is the hardware's answer to a new count.
+// fairSwitch is the hardware's reaction to a new count.
 func (q *Queue) fairSwitch() {
 	if q.FairSwitch && q.Beta > 0 {
 		q.Rwnd = q.TargetBytes / q.Beta
@@ -80,7 +80,7 @@ func (q *Queue) fairSwitch() {
 	}
 }
 
-// Sample is the timer: lines 17 to 24. The queue was backlog bytes long since the last sample.
+// Sample handles the timer: lines 17 to 24. The queue was backlog bytes long since the last sample.
 func (q *Queue) Sample(nowNs int64, backlog float64) {
 	dt := min(max(nowNs-q.lastSampleNs, 0), max(q.PeriodNs, 2*q.TickNs))
 	q.lastSampleNs = nowNs
@@ -122,7 +122,7 @@ func (q *Queue) Sample(nowNs int64, backlog float64) {
 	q.Gamma = 0
 }
 
-// mean is avg_32, in whole bytes.
+// mean returns avg_32, in whole bytes.
 func (q *Queue) mean(backlog float64) float64 {
 	q.samples[q.next] = backlog
 	q.next = (q.next + 1) % len(q.samples)
@@ -144,5 +144,5 @@ func (q *Queue) clamp(w float64) float64 {
 	return max(min(w, limit), floor)
 }
 
-// Window is what an ACK is given.
+// Window returns the window that an ACK is given, in bytes.
 func (q *Queue) Window() float64 { return q.clamp(q.Rwnd) }

@@ -1,7 +1,6 @@
 package shim
 
-// The kernel programs are compiled for little-endian machines (amd64, arm64, riscv64, ...), on which
-// every network they run in is. clang-16 and libbpf-dev are those of Debian 12; from any other
-// checkout directory the same bytes result.
+// The kernel programs are compiled for little-endian machines (amd64, arm64, riscv64, ...). clang-16 and
+// libbpf-dev are those of Debian 12. Every checkout directory gives the same bytes.
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -type shim_counts shim ../../bpf/fairq/shim.bpf.c -- -O2 -g -mcpu=v3 -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror

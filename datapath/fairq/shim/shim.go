@@ -12,14 +12,14 @@ import (
 	"weir/datapath/attach"
 )
 
-// Side says what the shim does at a port.
+// Side is what the shim does at a port.
 type Side uint8
 
 const (
-	// Send writes the window scale of who sends into the reserved bits of what leaves by the port: the
-	// uplink of a host or a hypervisor.
+	// Send writes the sender's window scale into the reserved bits of what leaves by the port: the uplink of a
+	// host or a hypervisor.
 	Send Side = 0
-	// Clear takes them out again: the port of a VM, or the last switch port before a host.
+	// Clear clears the bits again: the port of a VM, or the last switch port before a host.
 	Clear Side = 1
 )
 
@@ -31,7 +31,7 @@ type Port struct {
 
 // Config configures the shim.
 type Config struct {
-	// Connections is how many a table holds that all ports share; the one unused longest makes room. A
+	// Connections is the size of a table that all ports share; a new entry replaces the one unused longest. A
 	// connection counts at every port that it passes. 0: 65536.
 	Connections uint32
 }
@@ -43,10 +43,9 @@ const (
 	maxConnections     = 1 << 22
 )
 
-// Shim is FairQ's end-host shim at work on some ports: it tells the switches between a Send and a
-// Clear port how windows are scaled (docs/spec 1.2; fairq.ScaleShim). It knows the connections whose
-// SYN and SYN-ACK it saw, and touches no others. It goes with the process: switches then take what they
-// learnt.
+// Shim is FairQ's end-host shim, attached to some ports. It shows the switches between a Send and a Clear port
+// how windows are scaled (docs/spec 1.2; fairq.ScaleShim). It handles only connections whose SYN and SYN-ACK it
+// saw. It ends with the process; then switches use the scales they learnt.
 type Shim struct {
 	ports       []shimPort
 	counts      *ebpf.Map
@@ -58,17 +57,16 @@ type shimPort struct {
 	Port
 	id       uint32
 	programs []*ebpf.Program
-	links    []link.Link // one that the garbage collector takes is detached: kept here
+	links    []link.Link // kept here: the garbage collector would close them, which detaches the programs
 }
 
-// Check says whether Attach can work on this kernel and for this user: nil, ErrPermission or a
-// *MissingFeature.
+// Check checks that Attach can work on this kernel and for this user. Errors: ErrPermission or *MissingFeature.
 func Check() error { return attach.CheckAll(attach.PacketProbes()) }
 
-// Attach puts the shim on each port's egress: at the head of the chain where it writes, at its tail
-// where it clears, so that whoever reads the bits at that port does so between. A reader at the head of
-// the port's ingress comes with it, for a scale counts only if both ends announced one. Errors name the
-// port; *MissingFeature and ErrPermission can be told apart. On an error nothing stays attached.
+// Attach puts the shim on each port's egress: at the head of the chain if it writes, at its tail if it clears. A
+// program that reads the bits at that port then runs in between. Attach also puts a reader at the head of the
+// port's ingress, because a scale counts only if both ends announced one. Errors name the port; they can be
+// *MissingFeature or ErrPermission. After an error nothing stays attached.
 func Attach(ports []Port, c Config) (*Shim, error) {
 	if c.Connections == 0 {
 		c.Connections = defaultConnections
@@ -103,7 +101,7 @@ func Attach(ports []Port, c Config) (*Shim, error) {
 	return s, nil
 }
 
-// createMaps makes the maps that the programs of all ports share.
+// createMaps creates the maps that the programs of all ports share.
 func (s *Shim) createMaps(spec *ebpf.CollectionSpec) (err error) {
 	if s.counts, err = ebpf.NewMap(spec.Maps[shimMapCounts]); err != nil {
 		return fmt.Errorf("map %s: %w", shimMapCounts, err)
@@ -114,7 +112,7 @@ func (s *Shim) createMaps(spec *ebpf.CollectionSpec) (err error) {
 	return nil
 }
 
-// attach loads a port's instances of the programs and puts them on its device.
+// attach loads a port's instances of the programs and attaches them to its device.
 func (s *Shim) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, port Port) error {
 	egress, anchor := shimProgWeirShimSend, link.Head()
 	if port.Side == Clear {
@@ -139,7 +137,7 @@ func (s *Shim) attach(spec *ebpf.CollectionSpec, kernel *btf.Cache, id uint32, p
 	defer loaded.Close()
 	s.ports = append(s.ports, shimPort{Port: port, id: id})
 	p := &s.ports[len(s.ports)-1]
-	// The reader first: who has not heard a handshake leaves its connection alone.
+	// Attach the reader first: the writer ignores connections whose handshake was not seen.
 	if err := p.put(loaded.DetachProgram(shimProgWeirShimHear), ebpf.AttachTCXIngress, link.Head()); err != nil {
 		return err
 	}
@@ -156,7 +154,7 @@ func (p *shimPort) put(program *ebpf.Program, to ebpf.AttachType, anchor link.An
 	return err
 }
 
-// Close takes the shim off every port. A port that is gone already is no error.
+// Close detaches the shim from every port. It ignores ports whose device is gone.
 func (s *Shim) Close() error {
 	var errs []error
 	for i := range s.ports {

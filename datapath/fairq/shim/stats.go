@@ -2,22 +2,22 @@ package shim
 
 import "fmt"
 
-// Stats counts the packets that left by a port of the shim, by what became of them, as they are on
-// the wire: a GSO packet counts its segments.
+// Stats counts the packets that left by a port of the shim, by their outcome, as they are on the wire: a GSO
+// packet counts its segments.
 type Stats struct {
 	Port       string
 	Side       Side
-	Seen       uint64 // the sum of those down to Unwritable
+	Seen       uint64 // the sum of the counters down to Unwritable
 	NotTCP     uint64
 	Tunnel     uint64 // encapsulated, encrypted or signed by AH
 	Fragment   uint64
 	Short      uint64 // ended before its headers did, or they contradict themselves
-	NoAck      uint64 // SYN, or nothing acknowledged: no window that is scaled
+	NoAck      uint64 // SYN, or nothing acknowledged: the window is not scaled
 	Written    uint64 // the bits were changed: set or cleared
-	Same       uint64 // they were right already
-	Unknown    uint64 // the handshake was not seen, or is forgotten
+	Same       uint64 // they were correct already
+	Unknown    uint64 // the handshake was not seen, or its entry was removed
 	Signed     uint64 // TCP-MD5, TCP-AO
-	AccECN     uint64 // negotiated: the lowest bit is not ours
+	AccECN     uint64 // negotiated: the lowest bit belongs to AccECN
 	Unwritable uint64 // the kernel had no memory to make it writable
 	Learnt     uint64 // handshakes, in either direction; one sent again counts again
 }

@@ -7,7 +7,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// The shim stays cheap to verify.
+// The verifier walks few instructions for the shim's programs.
 func TestShim_IsCheapToVerify(t *testing.T) {
 	testroot.Need(t, "loads kernel programs")
 	var shim shimPrograms

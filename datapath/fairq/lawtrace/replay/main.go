@@ -1,5 +1,5 @@
-// Command replay asks the native law what the kernel was asked: of traces that tools/fairq-differential kept (-keep).
-// It prints counts and differences, and exits with 1 when there is one.
+// Command replay runs the native law on traces that tools/fairq-differential kept (-keep), and compares it with
+// the kernel's answers. It prints counts and differences, and exits with 1 if there is one.
 package main
 
 import (
