@@ -41,7 +41,7 @@ func (h Hold) String() string {
 	return fmt.Sprintf("hold %d", uint8(h))
 }
 
-// Lots is the number of buckets. A connection has one for as long as the tables live, by a keyed hash of its
+// Lots is the number of hash buckets, into which connections are divided. A connection has one for as long as the tables live, by a keyed hash of its
 // ends; the ends do not know the key. HoldShare of them are limited. A larger share limits the same
 // flows and more.
 const Lots = 1 << 16
@@ -87,7 +87,7 @@ type Stats struct {
 	// path, or is tunnelled. The counts are too low if there are more than fit the table of half-open
 	// connections.
 	OneSidedData, OneSidedAcks uint32
-	// Arms compares flows whose data leaves by this port: [0] control group, [1] treatment group.
+	// Figures of the flows whose data leaves by this port: [0] control group, [1] treatment group.
 	Arms [2]Arm
 
 	Samples         uint64        // of the queue, by the timer
