@@ -314,7 +314,7 @@ func (c *Config) check(ports []Port) error {
 	case c.UnifyShift > 14:
 		return fmt.Errorf("window scale %d: at most 14 (RFC 7323 2.3)", c.UnifyShift)
 	case c.Trace != nil && c.Pin != "":
-		return errors.New("Trace works without Pin only: leave one of them out")
+		return errors.New("a law is traced without Pin only: leave Trace or Pin out")
 	case c.Lease < 2*HeartbeatInterval:
 		return fmt.Errorf("a lease of %v: at least %v, two heartbeats", c.Lease, 2*HeartbeatInterval)
 	}

@@ -41,9 +41,9 @@ func (h Hold) String() string {
 	return fmt.Sprintf("hold %d", uint8(h))
 }
 
-// Lots is the number of hash buckets, into which connections are divided. A connection has one for as long as the tables live, by a keyed hash of its
-// ends; the ends do not know the key. HoldShare of them are limited. A larger share limits the same
-// flows and more.
+// Lots is the number of hash buckets, into which connections are divided. A connection has one for as long as the
+// tables live, by a keyed hash of its ends; the ends do not know the key. HoldShare of them are limited. A larger
+// share limits the same flows and more.
 const Lots = 1 << 16
 
 // Arm has the counters of a group of a port's flows since the port was attached: treatment group (limited) or
