@@ -2,8 +2,8 @@ package control
 
 import "slices"
 
-// box is a queue of at most so many things. One with a key that is not 0 takes the place of an older one with the same key
-// and the same other site.
+// box is a queue with a limit. An item with a key other than 0 replaces an older item with the same key and the same
+// other site.
 type box[T any] struct {
 	most  int
 	items []boxed[T]
@@ -17,7 +17,7 @@ type boxed[T any] struct {
 
 func (b *box[T]) len() int { return len(b.items) }
 
-// put puts an item at the end, or in the place of an older one, which it gives back. False: there is no room.
+// put appends an item, or replaces an older one and returns it. ok is false if the queue is full.
 func (b *box[T]) put(key uint64, other *Site, item T) (old T, ok bool) {
 	if key != 0 {
 		same := func(x boxed[T]) bool { return x.key == key && x.other == other }
@@ -34,7 +34,7 @@ func (b *box[T]) put(key uint64, other *Site, item T) (old T, ok bool) {
 	return old, true
 }
 
-// take removes the first item; there is one.
+// take removes and returns the first item. The queue must not be empty.
 func (b *box[T]) take() T {
 	first := b.items[0].item
 	b.items = slices.Delete(b.items, 0, 1)

@@ -13,7 +13,7 @@ import (
 	"weir/sim/network"
 )
 
-// congested says how much waits at the bottleneck.
+// congested reports the backlog of the bottleneck.
 type congested struct {
 	Port    law.Port
 	Backlog int64
@@ -21,8 +21,8 @@ type congested struct {
 
 func (congested) LawEvent() {}
 
-// fixedTable is a controller law: when the bottleneck is congested, every VM gets its rate from a fixed table, and small
-// packets wait at the port. Rates are granted again as long as reports come: a grant may be lost.
+// fixedTable is a controller law. When the bottleneck is congested, every VM gets its rate from a fixed table, and
+// small packets wait at the port. Rates are granted again as long as reports arrive, because a grant may be lost.
 type fixedTable struct {
 	rates []uint64      // by VM - 1, bit/s
 	every time.Duration // between grants
@@ -58,14 +58,15 @@ func (l *fixedTable) Step(now time.Duration, e law.Event, out []law.Action) []la
 
 func (l *fixedTable) Wake() time.Duration { return l.next }
 
-// bottleneck is the law at the port: it reports a long queue, once in a time, and holds small packets while it is told to.
+// bottleneck is the law at the port. It reports a long queue at intervals, and delays small packets while an action
+// asks for it.
 type bottleneck struct {
 	net              *network.Network
 	site, controller *Site
 	limit            int64
 	every            event.Time
 	reported         event.Time
-	until            event.Time // small packets are held
+	until            event.Time // small packets are delayed
 	resume           event.Event
 	held             []*network.Packet
 	most             int
@@ -94,7 +95,7 @@ func (b *bottleneck) Enforce(now event.Time, a law.Action) error {
 	return nil
 }
 
-// Happen is the end of the lease: what was held goes on, in its order.
+// Happen is the end of the lease: delayed packets continue in their order.
 func (b *bottleneck) Happen(*event.Event, event.Time) {
 	for len(b.held) > 0 {
 		first := b.held[0]
@@ -103,7 +104,7 @@ func (b *bottleneck) Happen(*event.Event, event.Time) {
 	}
 }
 
-// vm is a host's site: it keeps to the rate that it is granted, for as long as the lease.
+// vm is a host's site. It sends at the granted rate until the lease ends.
 type vm struct {
 	port  *network.Port
 	q     *event.Queue
@@ -129,7 +130,7 @@ func (v *vm) Happen(*event.Event, event.Time) {
 	}
 }
 
-// source sends full frames as fast as its port takes them, and a small packet with each, up to the time until.
+// source sends full frames as fast as its port accepts them, and a small packet with each, up to the time until.
 type source struct {
 	ev       event.Event
 	net      *network.Network
@@ -175,9 +176,9 @@ func (c *counting) Deliver(_ network.NodeID, pk *network.Packet, now event.Time)
 	c.net.Free(pk)
 }
 
-// A law at a port reports and holds packets, a law at the controller answers by a fixed table, and the rates of hosts
-// follow: in hypervisors and in hosts' own ports, over a messenger that is late, unordered and loses a tenth. Everything
-// comes back when all is quiet, nothing is lost on the way, and the same seed gives the same run.
+// A law at a port reports and delays packets. A law at the controller answers from a fixed table, and the hosts follow
+// the rates, in hypervisors and in their own ports. The messenger delays and reorders messages, and loses a tenth.
+// Afterwards all packets are back in the pool, no packet is lost, and the same seed gives the same run.
 func TestLoop(t *testing.T) {
 	for _, hypervisors := range []bool{false, true} {
 		var first []byte
@@ -213,7 +214,7 @@ func loop(t *testing.T, hypervisors bool) []byte {
 	q.Run(event.Millisecond)
 	port, law := bed.port, bed.law
 	if c := port.Counters(); law.most == 0 || c.Taken.Packets == 0 || c.Taken.Packets != int64(len(law.held)) {
-		t.Errorf("hypervisors %v: the port held %d at most, and %+v", hypervisors, law.most, c)
+		t.Errorf("hypervisors %v: the port delayed %d at most, and %+v", hypervisors, law.most, c)
 	}
 	sent := []int64{bed.vms[0].port.Counters().Sent.Bytes, bed.vms[1].port.Counters().Sent.Bytes}
 	q.Run(4 * event.Millisecond)
@@ -242,7 +243,7 @@ func loop(t *testing.T, hypervisors bool) []byte {
 	return bed.sink.text
 }
 
-// bed is what TestLoop looks at.
+// bed is the network that TestLoop builds, and what it checks.
 type bed struct {
 	port *network.Port
 	law  *bottleneck

@@ -1,13 +1,13 @@
-// Package control is the control plane of the simulator: sites where laws step and where their actions are carried out
-// (switches, hosts, controllers), and a messenger that carries events and actions between them, as late, as unordered and
-// as lossy as a bus or in-band frames would.
+// Package control is the control plane of the simulator. Laws step at sites (switches, hosts, controllers), and their
+// actions are carried out there. A messenger carries events and actions between sites, with the delay, reordering and
+// loss of a bus or of in-band frames.
 //
-//	messenger.go  what a message takes, loses and waits for
-//	box.go        a bounded queue in which the newest may replace an older one
+//	messenger.go  delay, loss and queues of messages
+//	box.go        a bounded queue in which the newest may replace an older item
 //	site.go       a law that steps, an enforcer, and where actions go
 //
-// It draws random numbers of its own, so a run without messages draws the same ones as before. Times are nanoseconds of
-// the simulated clock.
+// It draws its own random numbers, so the control plane does not change those of the rest of the run. Times are
+// nanoseconds of the simulated clock.
 package control
 
 import (
@@ -18,17 +18,17 @@ import (
 	"weir/sim/event"
 )
 
-// Options are those of all messages of a Messenger.
+// Options apply to all messages of a Messenger.
 type Options struct {
-	Seed   int64        // of Jitter and Loss. Each pair of sites has a source of its own
+	Seed   int64        // for Jitter and Loss. Each pair of sites has its own source of random numbers
 	Delay  law.Duration // from the end of a message on its sender's line to its arrival
-	Jitter law.Duration // up to this much later, each time as likely
-	Loss   float64      // probability that a message does not arrive: 0 to 1
-	Rate   law.Rate     // of the line of each site; 0: a message takes no time on it, and none waits
-	// Ordered lets no message overtake another of the same two sites, as on one TCP connection; the later one waits. Without
-	// it messages may overtake one another, as on a bus with several connections, or in-band frames.
+	Jitter law.Duration // additional delay, uniform from 0 up to this
+	Loss   float64      // probability that a message is lost, 0 to 1
+	Rate   law.Rate     // of each site's line; 0: a message takes no time on it, and none waits
+	// Ordered keeps the order of messages between two sites, as one TCP connection does: a later message waits. Without
+	// it messages may overtake one another, as on a bus with several connections, or as in-band frames.
 	Ordered bool
-	// Queue is how many messages may wait for a site's line; 0: 1024. What does not fit is dropped.
+	// Queue is how many messages may wait for a site's line; 0: 1024. Further messages are dropped.
 	Queue int
 }
 
@@ -43,13 +43,13 @@ const (
 func (o *Options) check() error {
 	switch {
 	case o.Delay < 0 || o.Delay > maxTime || o.Jitter < 0 || o.Jitter > maxTime:
-		return fmt.Errorf("messages with a delay of %v and a jitter of %v: 0 to %v", o.Delay, o.Jitter, maxTime)
+		return fmt.Errorf("control: delay %v and jitter %v must be from 0 to %v each", o.Delay, o.Jitter, maxTime)
 	case !(o.Loss >= 0 && o.Loss <= 1):
-		return fmt.Errorf("messages of which a part of %v is lost: 0 to 1", o.Loss)
+		return fmt.Errorf("control: loss %v must be from 0 to 1", o.Loss)
 	case o.Rate < 0 || o.Rate > maxRate:
-		return fmt.Errorf("messages at a rate of %v: 0 to %v", o.Rate, maxRate)
+		return fmt.Errorf("control: rate %v must be from 0 to %v", o.Rate, maxRate)
 	case o.Queue < 0 || o.Queue > maxQueue:
-		return fmt.Errorf("a queue of %d messages: 1 to %d, or 0 for %d", o.Queue, maxQueue, queueMost)
+		return fmt.Errorf("control: queue of %d messages: set 1 to %d, or 0 for %d", o.Queue, maxQueue, queueMost)
 	}
 	return nil
 }
@@ -63,10 +63,10 @@ type Messenger struct {
 	free   []*message
 	lent   int64 // messages outside free
 	counts Counts
-	err    error // the first that was not carried out
+	err    error // the first error of an action or event
 }
 
-// Err says which action or event first could not go where it was meant to go; nil: none so far.
+// Err returns an error for the first action or event that did not reach a site that accepts it; nil: none so far.
 func (m *Messenger) Err() error { return m.err }
 
 func (m *Messenger) fail(err error) {
@@ -75,7 +75,7 @@ func (m *Messenger) fail(err error) {
 	}
 }
 
-// Counts is what became of messages. Sent = Arrived + Lost + Full + Replaced + Waiting + OnTheWay at any time.
+// Counts counts messages by what became of them. Sent = Arrived + Lost + Full + Replaced + Waiting + OnTheWay at any time.
 type Counts struct {
 	Sent     int64
 	Arrived  int64
@@ -83,16 +83,16 @@ type Counts struct {
 	Full     int64 // dropped: the queue of the sender's line was full
 	Replaced int64 // by a newer one of the same key, before it was on the line
 	Waiting  int64 // for their senders' lines now
-	OnTheWay int64 // on a line or behind it now
+	OnTheWay int64 // on a line, or between its end and the other site
 }
 
-// pair is what messages from one site to another have in common.
+// pair is the state of messages from one site to another.
 type pair struct {
 	random *rand.Rand
-	last   event.Time // Ordered: when the latest arrives
+	last   event.Time // Ordered: arrival time of the latest message
 }
 
-// message is one of the two, on its way.
+// message is an event or an action on its way.
 type message struct {
 	arrival  event.Event
 	m        *Messenger
@@ -103,7 +103,7 @@ type message struct {
 	action   law.Action
 }
 
-// New makes a messenger without sites.
+// New returns a messenger without sites. It returns an error if an option is out of range.
 func New(q *event.Queue, o Options) (*Messenger, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func New(q *event.Queue, o Options) (*Messenger, error) {
 	return &Messenger{queue: q, o: o, pairs: map[[2]int]*pair{}}, nil
 }
 
-// Counts gives the counts as of now.
+// Counts returns the counts as of now.
 func (m *Messenger) Counts() Counts {
 	c := m.counts
 	for _, s := range m.sites {
@@ -143,7 +143,7 @@ func (m *Messenger) release(g *message) {
 	m.lent--
 }
 
-// send takes a message over.
+// send queues a message, and begins it if the sender's line is free.
 func (m *Messenger) send(g *message) {
 	now := m.queue.Now()
 	m.counts.Sent++
@@ -180,7 +180,7 @@ func (s *Site) begin(now event.Time) {
 // sent is the end of a message on its site's line.
 type sent Site
 
-// Happen lets the message go, and the next one begin.
+// Happen sends the message on its way, and begins the next one.
 func (t *sent) Happen(_ *event.Event, now event.Time) {
 	s := (*Site)(t)
 	g := s.sending
@@ -189,7 +189,7 @@ func (t *sent) Happen(_ *event.Event, now event.Time) {
 	s.begin(now)
 }
 
-// leave sends a message on its way, or loses it.
+// leave schedules a message's arrival, or loses it.
 func (m *Messenger) leave(g *message, now event.Time) {
 	p := m.pair(g.from, g.to)
 	at := now + event.Time(m.o.Delay)

@@ -19,7 +19,7 @@ type said struct{ N int }
 
 func (said) LawEvent() {}
 
-// listener is a law that notes what it hears.
+// listener is a law that notes the events it gets.
 type listener struct {
 	site  int
 	heard *[]heard
@@ -61,13 +61,15 @@ type slowMessage struct {
 	n        int
 }
 
-// slowMessenger is a messenger as a list of what was sent: site by site, pair by pair, with nothing pending.
+// slowMessenger computes what a messenger does from the list of messages: site by site, pair by pair, with nothing
+// pending.
 func slowMessenger(o Options, sites int, list []slowMessage) (got []heard, c Counts) {
 	var left []slowMessage // sent is when they left their line
 	for site := range sites {
 		var waiting []slowMessage
 		free, busy := event.Time(0), false
-		// advance lets all leave that are through before the time t; what is through at t stands behind what is sent at t.
+		// advance lets all messages leave whose line time is over before t. One that is over at t leaves after what is
+		// sent at t.
 		var on slowMessage
 		advance := func(t event.Time) {
 			for busy && free < t {
@@ -144,8 +146,8 @@ func lineTime(o Options, bytes int64) event.Time {
 
 func byTime(a, b heard) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.n, b.n)) }
 
-// Messages arrive when, and are lost, replaced and dropped where, the slow messenger says; and at any time each is
-// somewhere, once.
+// Messages arrive, and are lost, replaced and dropped, as in the slow messenger. At any time each message is counted
+// once.
 func TestMessengerIsTheSlowOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{
@@ -213,7 +215,7 @@ func inOrder(t *rapid.T, got []heard, list []slowMessage) {
 	}
 }
 
-// Other messages change nothing for a pair of sites: each pair draws random numbers of its own.
+// Other messages change nothing for a pair of sites, because each pair draws its own random numbers.
 func TestMessenger_PairsAreIndependent(t *testing.T) {
 	run := func(others int) (got []heard) {
 		q := event.NewQueue()
@@ -243,11 +245,11 @@ func TestMessenger_PairsAreIndependent(t *testing.T) {
 	}
 	alone, beside := run(0), run(3)
 	if len(alone) < 130 || len(alone) > 190 || !slices.Equal(alone, beside) {
-		t.Errorf("%d arrived alone, %d beside others", len(alone), len(beside))
+		t.Errorf("%d arrived alone, %d with others", len(alone), len(beside))
 	}
 }
 
-// Options and sites that cannot be are refused, and say why.
+// Options and sites that are out of range are refused, and the error says why.
 func TestMessenger_Refuses(t *testing.T) {
 	q := event.NewQueue()
 	for _, o := range []Options{{Delay: -1}, {Jitter: maxTime + 1}, {Loss: 1.1}, {Loss: -0.1}, {Rate: -1}, {Queue: -1}} {

@@ -9,33 +9,32 @@ import (
 	"weir/sim/event"
 )
 
-// Enforcer carries out what laws decide, at the site where it takes effect: a port, a host. An action of a kind that it
-// does not know is an error.
+// Enforcer carries out the actions of laws at a port or host. It returns an error for an action of an unknown kind.
 type Enforcer interface {
 	Enforce(now event.Time, a law.Action) error
 }
 
-// SiteOptions say what a site is.
+// SiteOptions describe a site.
 type SiteOptions struct {
-	// Name tells the site from all others. Its random numbers follow from it.
+	// Name identifies the site. Its random numbers follow from it.
 	Name string
 	// Law steps at the site; nil: the site only reports and enforces.
 	Law law.Law
-	// Enforcer carries out actions at the site; nil: none can be.
+	// Enforcer carries out actions at the site; nil: the site accepts none.
 	Enforcer Enforcer
-	// Route gives the sites where an action of Law is carried out; nil: all are carried out here. An action that goes
-	// nowhere is an error: Messenger.Err.
+	// Route appends the sites where an action of Law is carried out; nil: all are carried out here. An action without a
+	// site is an error: Messenger.Err.
 	Route func(a law.Action, to []*Site) []*Site
 	// CommandBytes is the size of a message with an action; 0: 128.
 	CommandBytes int
-	// Service is how long the law needs for an event that a message brings: events wait for that, and actions are decided
-	// when it is over. 0: no time.
+	// Service is how long the law needs for an event that a message brings; 0: no time. Events wait meanwhile, and the
+	// actions are decided at the end.
 	Service law.Duration
-	// Inbox is how many events may wait for the law; 0: 1024. What does not fit is dropped.
+	// Inbox is how many events may wait for the law; 0: 1024. Further events are dropped.
 	Inbox int
 }
 
-// commandBytes is the size of a command where nothing says otherwise: about that of a grant with its subject on the bus.
+// commandBytes is the default size of a command: about that of a grant with its subject on the bus.
 const commandBytes = 128
 
 // Site is a place in the control plane: a switch, a host, a controller.
@@ -50,12 +49,12 @@ type Site struct {
 	out     box[*message]
 
 	in      box[law.Event]
-	service event.Event // the law is at work on working
+	service event.Event // the law processes working
 	working law.Event
 	tick    event.Event
 
 	stepping bool
-	events   []law.Event // happened here during a step
+	events   []law.Event // events that happened here during a step
 	actions  []law.Action
 	to       []*Site
 	counts   SiteCounts
@@ -63,30 +62,30 @@ type Site struct {
 
 // SiteCounts is what happened at a site.
 type SiteCounts struct {
-	Steps    int64 // of the law, ticks among them
+	Steps    int64 // of the law, including ticks
 	Ticks    int64
-	Actions  int64 // that the law decided
+	Actions  int64 // decided by the law
 	Enforced int64
 	Unrouted int64 // actions that no site carries out
-	Full     int64 // events that the inbox had no room for
-	Replaced int64 // events of which a newer one came before the law was at them
+	Full     int64 // events that found the inbox full
+	Replaced int64 // events that a newer one replaced before the law processed them
 }
 
-// Add makes a site. Its law, if there is one, is asked at once when it wants its first tick.
+// Add adds a site, and asks its law, if there is one, when it wants its first tick.
 func (m *Messenger) Add(o SiteOptions) (*Site, error) {
 	switch {
 	case o.Name == "":
-		return nil, errors.New("a site without a name")
+		return nil, errors.New("control: a site has no name: set Name")
 	case o.Service < 0 || o.Service > maxTime:
-		return nil, fmt.Errorf("site %s: a law that needs %v for an event: 0 to %v", o.Name, o.Service, maxTime)
+		return nil, fmt.Errorf("site %s: service time %v must be from 0 to %v", o.Name, o.Service, maxTime)
 	case o.Inbox < 0 || o.Inbox > maxQueue:
-		return nil, fmt.Errorf("site %s: an inbox of %d events: 1 to %d, or 0 for %d", o.Name, o.Inbox, maxQueue, queueMost)
+		return nil, fmt.Errorf("site %s: inbox of %d events: set 1 to %d, or 0 for %d", o.Name, o.Inbox, maxQueue, queueMost)
 	case o.CommandBytes < 0 || o.CommandBytes > maxMessage:
-		return nil, fmt.Errorf("site %s: commands of %d bytes: 1 to %d, or 0 for %d", o.Name, o.CommandBytes, maxMessage, commandBytes)
+		return nil, fmt.Errorf("site %s: commands of %d bytes: set 1 to %d, or 0 for %d", o.Name, o.CommandBytes, maxMessage, commandBytes)
 	}
 	for _, s := range m.sites {
 		if s.name == o.Name {
-			return nil, fmt.Errorf("there are two sites %s", o.Name)
+			return nil, fmt.Errorf("control: there are two sites named %s: names must differ", o.Name)
 		}
 	}
 	if o.Inbox == 0 {
@@ -110,12 +109,12 @@ const maxMessage = 1 << 20
 // Name is the site's name.
 func (s *Site) Name() string { return s.name }
 
-// Counts gives the counts as of now.
+// Counts returns the counts as of now.
 func (s *Site) Counts() SiteCounts { return s.counts }
 
-// Report sends an event to the law of another site, in a message of that many bytes (1 to 1 MiB). A key other than 0 lets
-// it take the place of an older report to that site with the same key, as long as that waits: for the line, or in the
-// other site's inbox. What the event points at may be used again at once.
+// Report sends an event to the law of another site, in a message of that many bytes (1 to 1 MiB). A report with a key
+// other than 0 replaces an older one to that site with the same key, if that still waits for the line or in the other
+// site's inbox. The caller may reuse the event's memory at once.
 func (s *Site) Report(to *Site, bytes int, key uint64, e law.Event) {
 	g := s.m.newMessage()
 	g.from, g.to, g.key, g.bytes, g.event = s, to, key, size(bytes), law.Own(e)
@@ -131,8 +130,8 @@ func (s *Site) command(to *Site, a law.Action) {
 
 func size(bytes int) int64 { return int64(min(max(bytes, 1), maxMessage)) }
 
-// Event lets the law of this site step with what has happened here: no message, no delay. While the law is at work, which
-// is so when carrying out one of its actions makes something happen, the event is kept until it is done.
+// Event has the law of this site process an event that happened here, without message or delay. If the law is already
+// processing (carrying out its action made something happen), the event waits until it is done.
 func (s *Site) Event(e law.Event) {
 	if s.o.Law == nil {
 		return
@@ -149,7 +148,7 @@ func (s *Site) Event(e law.Event) {
 	s.events = s.events[:0]
 }
 
-// step is one step of the law, and what it decides.
+// step runs one step of the law, and routes the actions that it decides.
 func (s *Site) step(e law.Event) {
 	s.stepping = true
 	now := s.m.queue.Now()
@@ -164,7 +163,7 @@ func (s *Site) step(e law.Event) {
 	s.stepping = false
 }
 
-// route brings an action to where it is carried out.
+// route sends an action to the sites that carry it out.
 func (s *Site) route(a law.Action, now event.Time) {
 	if s.o.Route == nil {
 		s.enforce(a, now)
@@ -173,7 +172,7 @@ func (s *Site) route(a law.Action, now event.Time) {
 	s.to = s.o.Route(a, s.to[:0])
 	if len(s.to) == 0 {
 		s.counts.Unrouted++
-		s.m.fail(fmt.Errorf("site %s: no site carries out %T", s.name, a))
+		s.m.fail(fmt.Errorf("site %s: no site carries out %T: name one in Route", s.name, a))
 	}
 	for _, to := range s.to {
 		if to == s {
@@ -184,7 +183,7 @@ func (s *Site) route(a law.Action, now event.Time) {
 	}
 }
 
-// enforce carries an action out here.
+// enforce carries out an action at this site.
 func (s *Site) enforce(a law.Action, now event.Time) {
 	if s.o.Enforcer == nil {
 		s.counts.Unrouted++
@@ -198,11 +197,11 @@ func (s *Site) enforce(a law.Action, now event.Time) {
 	s.counts.Enforced++
 }
 
-// arrive takes an event that a message brought.
+// arrive processes an event that a message brought.
 func (s *Site) arrive(from *Site, key uint64, e law.Event, now event.Time) {
 	switch {
 	case s.o.Law == nil:
-		s.m.fail(fmt.Errorf("site %s: a report %T from %s, and no law", s.name, e, from.name))
+		s.m.fail(fmt.Errorf("site %s: report %T from %s, but the site has no law", s.name, e, from.name))
 		return
 	case s.o.Service == 0:
 		s.Event(e)
@@ -217,7 +216,7 @@ func (s *Site) arrive(from *Site, key uint64, e law.Event, now event.Time) {
 	s.serve(now)
 }
 
-// serve begins with the next event in the inbox.
+// serve begins to process the next event in the inbox.
 func (s *Site) serve(now event.Time) {
 	if s.in.len() > 0 && !s.service.Pending() {
 		s.working = s.in.take()
@@ -225,10 +224,10 @@ func (s *Site) serve(now event.Time) {
 	}
 }
 
-// served is the end of the law's work on an event.
+// served is the end of the service time of an event.
 type served Site
 
-// Happen lets the law decide.
+// Happen has the law process the event.
 func (t *served) Happen(_ *event.Event, now event.Time) {
 	s := (*Site)(t)
 	e := s.working
@@ -237,7 +236,8 @@ func (t *served) Happen(_ *event.Event, now event.Time) {
 	s.Event(e)
 }
 
-// wake sets the next tick. A law that asks for a time that is over gets its tick a nanosecond later: the clock goes on.
+// wake sets the next tick. If a law asks for a time in the past, the tick comes a nanosecond later, so that the clock
+// advances.
 func (s *Site) wake(now event.Time) {
 	if s.o.Law == nil {
 		return

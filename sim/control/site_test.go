@@ -13,17 +13,17 @@ import (
 	"weir/sim/event"
 )
 
-// measured is a report that the tests' switch lends: it uses the same slice again.
+// measured is a report whose slice is borrowed: the tests' switch uses the slice again.
 type measured struct{ Ports []int }
 
 func (*measured) LawEvent() {}
 
-// order is an action of the tests, which points at something that the law uses again.
+// order is an action of the tests. It points at memory that the law reuses.
 type order struct{ To []int }
 
 func (*order) LawAction() {}
 
-// clockwork ticks every period, and orders what it was reported, doubled; at a tick, its number.
+// clockwork ticks every period. It answers a report with the reported numbers, doubled, and a tick with its number.
 type clockwork struct {
 	period, next time.Duration
 	ticks        int
@@ -55,7 +55,7 @@ func (c *clockwork) Step(now time.Duration, e law.Event, out []law.Action) []law
 
 func (c *clockwork) Wake() time.Duration { return c.next }
 
-// obeys notes what it carries out.
+// obeys notes the actions that it carries out.
 type obeys struct {
 	log  []string
 	also func(now event.Time)
@@ -79,8 +79,8 @@ func add(t *testing.T, m *Messenger, o SiteOptions) *Site {
 	return s
 }
 
-// A law at the controller gets ticks when it wants them and reports when they arrive; what it decides arrives at the
-// switch one delay later. Neither report nor action is seen changed by who uses its memory again.
+// A law at the controller gets ticks when it wants them, and reports when they arrive. Its actions arrive at the switch
+// one delay later. Reports and actions do not change when their senders reuse memory.
 func TestSite_ControllerAndSwitch(t *testing.T) {
 	q := event.NewQueue()
 	m, err := New(q, Options{Delay: 10_000})
@@ -109,8 +109,8 @@ func TestSite_ControllerAndSwitch(t *testing.T) {
 	}
 }
 
-// A law that needs time for an event decides when that is over; meanwhile events wait, the newest of a key in the place of
-// an older one of the same site, and what there is no room for is dropped. Ticks do not wait.
+// A law that needs time for an event decides at its end. Meanwhile events wait, and a newer event replaces an older one
+// with the same key from the same site. Events beyond the inbox are dropped. Ticks do not wait.
 func TestSite_ServiceAndInbox(t *testing.T) {
 	q := event.NewQueue()
 	m, err := New(q, Options{})
@@ -140,7 +140,7 @@ func TestSite_ServiceAndInbox(t *testing.T) {
 	}
 }
 
-// What happens while an action is carried out steps the law when it is through with the others.
+// An event that happens while an action is carried out steps the law after its other actions.
 func TestSite_EventsOfItsOwnActions(t *testing.T) {
 	q := event.NewQueue()
 	m, err := New(q, Options{})
@@ -164,7 +164,7 @@ func TestSite_EventsOfItsOwnActions(t *testing.T) {
 	}
 }
 
-// A law that asks again and again for a time that is over does not stop the clock.
+// A law that asks again and again for a time in the past does not stop the clock.
 func TestSite_WakeOfThePast(t *testing.T) {
 	q := event.NewQueue()
 	m, err := New(q, Options{})
@@ -187,7 +187,7 @@ func (p *past) Step(_ time.Duration, _ law.Event, out []law.Action) []law.Action
 
 func (p *past) Wake() time.Duration { return 2 }
 
-// What goes nowhere is found.
+// An event or action that reaches no site is an error.
 func TestSite_WhatGoesNowhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		controller, sw SiteOptions
@@ -195,7 +195,7 @@ func TestSite_WhatGoesNowhere(t *testing.T) {
 	}{
 		"no route":    {SiteOptions{Law: &clockwork{}, Route: func(_ law.Action, to []*Site) []*Site { return to }}, SiteOptions{}, "no site carries out"},
 		"no enforcer": {SiteOptions{Law: &clockwork{}}, SiteOptions{}, "cannot carry out"},
-		"no law":      {SiteOptions{}, SiteOptions{}, "and no law"},
+		"no law":      {SiteOptions{}, SiteOptions{}, "but the site has no law"},
 		"refused":     {SiteOptions{Law: &clockwork{}, Enforcer: &obeys{err: errors.New("a wall")}}, SiteOptions{}, "a wall"},
 	} {
 		q := event.NewQueue()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// scheduler is what the structures that are compared have in common.
+// scheduler is the interface of the structures that are compared.
 type scheduler interface {
 	Now() Time
 	Set(ev *Event, at Time)
@@ -24,14 +24,15 @@ var structures = []struct {
 	{"heap", func() scheduler { return new(heap) }},
 }
 
-// load is what a network keeps pending: half of it busy links, whose next arrival is 1.2 us (a full frame at 10 Gbit/s)
-// or 12 us (at 1 Gbit/s) away in the mean, half of it timers of 40 ms (delayed ACK) and 200 ms (retransmission). Every
-// second arrival moves a timer, every eighth stops one and every eighth sets one, so that few timers ever expire.
+// load is what a network keeps pending. Half of it is busy links, whose next arrival is 1.2 us (a full frame at 10
+// Gbit/s) or 12 us (at 1 Gbit/s) away on average. The other half is timers of 40 ms (delayed ACK) and 200 ms
+// (retransmission). Every second arrival moves a timer, every eighth stops one and every eighth sets one, so that few
+// timers ever expire.
 type load struct {
 	q      scheduler
 	links  []Event
 	timers []Event
-	gaps   []Time // drawn beforehand: the generator is not what is measured
+	gaps   []Time // drawn in advance, so that the generator is not measured
 	drawn  int
 	timer  int
 	left   int
@@ -98,7 +99,7 @@ type expiry struct{ q scheduler }
 
 func (e expiry) Happen(ev *Event, now Time) { e.q.Set(ev, now+200*Millisecond) }
 
-// run lets n arrivals happen and leaves all links without one.
+// run has n arrivals happen, and leaves all links without one.
 func (l *load) run(n int) {
 	l.left = n
 	for i := range l.links {
@@ -111,12 +112,12 @@ func (l *load) run(n int) {
 	}
 }
 
-// round is the number of events that are timed at once. The median over the rounds, ns/event, is what to read on a
-// machine that has other things to do.
+// round is the number of events that are timed at once. Read the median over the rounds, in ns/event: other work on the
+// machine changes it least.
 const round = 10000
 
-// BenchmarkEvent is the cost of one arrival with its share of timers, by structure and number of events pending. The
-// heap is the baseline: read wheel against heap of the same number.
+// BenchmarkEvent is the cost of one arrival with its share of timers, by structure and number of pending events. The
+// heap is the baseline: compare wheel and heap of the same number.
 func BenchmarkEvent(b *testing.B) {
 	for _, pending := range []int{8, 64, 1000, 10000, 100000} {
 		for _, s := range structures {
@@ -135,7 +136,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// median of the times between one and the next, in ns; 0 if there are none.
+// median returns the median of the differences of successive times, in ns, or 0 if there are none.
 func median(times []time.Time) float64 {
 	if len(times) < 2 {
 		return 0
@@ -148,8 +149,8 @@ func median(times []time.Time) float64 {
 	return float64(between[len(between)/2])
 }
 
-// BenchmarkExponential is the cost of one number; the baseline is the standard library's, which is not the same on
-// every machine.
+// BenchmarkExponential is the cost of one number. The baseline is the standard library's function, whose result differs
+// between machines.
 func BenchmarkExponential(b *testing.B) {
 	r := NewRandom(1, "benchmark")
 	b.Run("here", func(b *testing.B) {

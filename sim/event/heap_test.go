@@ -1,7 +1,7 @@
 package event
 
-// heap is the baseline that Queue is measured against: a 4-ary heap of (time, order), with each event's place in it
-// kept in the event so that it can be moved and taken out.
+// heap is the baseline for Queue: a 4-ary heap of (time, order). Each event keeps its place in the heap, so that it can
+// be moved and removed.
 type heap struct {
 	now     Time
 	order   uint64
@@ -55,7 +55,7 @@ func (h *heap) Run(until Time) {
 	h.now = until
 }
 
-// replace puts e where entry i was, which is somewhere else in the order.
+// replace puts e in the place of entry i, and restores the heap's order.
 func (h *heap) replace(i int, e heapEntry) {
 	if i > 0 && e.before(&h.entries[(i-1)/4]) {
 		h.up(i, e)

@@ -5,60 +5,60 @@ import (
 	"math/bits"
 )
 
-// The wheel has a digit of the time, of digitBits bits, on every level, and so many levels that every Time has its
-// place: there is no overflow list. The digit is as wide as two words of bitmap, one of words and one of slots, can tell:
-// what is due within 4 us lies on the lowest level, what is due within 17 ms is dealt once.
+// Each level of the wheel has a digit of the time, of digitBits bits. There are enough levels for every Time, so there
+// is no overflow list. The digit is as wide as two words of bitmap can index, one of words and one of slots. Events due
+// within 4 us are on the lowest level, and events due within 17 ms change their level once.
 const (
 	digitBits = 12
 	slots     = 1 << digitBits
 	levels    = (63 + digitBits - 1) / digitBits
 )
 
-// Queue is the clock and all that will happen, a hierarchical timing wheel (Varghese and Lauck 1987, scheme 7) whose
-// lowest level turns by a nanosecond.
+// Queue is the clock and the pending events: a hierarchical timing wheel (Varghese and Lauck 1987, scheme 7) whose
+// lowest level turns once per nanosecond.
 //
-// An event lies on the level of the highest digit in which its time differs from base, in the slot of its own digit
-// there. base is at most Now and at most the time of every event. Therefore
-//   - every event of a level is due before every event of the levels above it, and a slot before the slots behind it:
-//     the lowest bit of the lowest level is where the next event is;
-//   - events of the same time lie in the same slot. A slot is a ring that is added to at its end and is dealt to lower
-//     levels from its beginning, so that ties stay in the order in which they were Set, without a number for it.
+// An event is on the level of the highest digit in which its time differs from base, in the slot of its own digit
+// there. base is at most Now, and at most the time of every event. Therefore:
+//   - Every event of a level is due before every event of the levels above it, and a slot before the slots after it.
+//     The lowest bit of the lowest level is where the next event is.
+//   - Events of the same time are in the same slot. A slot is a ring: events are added at its end, and are moved to lower
+//     levels from its beginning. So events of the same time keep the order in which they were Set.
 //
-// base moves to the time of the event that happens (not to the slot's beginning, as clocks do): no other event then
-// has to change its place but those of the same slot, which get lower levels. An event is therefore moved at most once
-// a level, and one that is alone in its slot, as in a small network nearly all are, never.
+// base moves to the time of the event that happens, not to the beginning of its slot as in other wheels. Then only the
+// other events of that slot have to move, to lower levels. So an event moves at most once per level. An event that is
+// alone in its slot never moves, and in a small network nearly all are alone.
 type Queue struct {
 	base     Time
 	now      Time
 	happened uint64
 	running  bool
 	halted   bool
-	used     uint32                      // by level: has events
-	words    [levels]uint64              // by level and word of busy: is not 0
-	busy     [levels * slots / 64]uint64 // by level and slot: has events
+	used     uint32                      // by level: it has events
+	words    [levels]uint64              // by level and word of busy: the word is not 0
+	busy     [levels * slots / 64]uint64 // by level and slot: it has events
 	rings    [levels * slots]*Event
 }
 
-// NewQueue returns a clock at 0 with nothing to happen.
+// NewQueue returns a clock at 0 without pending events.
 func NewQueue() *Queue { return new(Queue) }
 
-// Now is the time of the event that is happening, or up to which Run has come.
+// Now returns the time of the event that is happening, or the time that Run has reached.
 func (q *Queue) Now() Time { return q.now }
 
-// Happened is the number of events so far.
+// Happened returns the number of events that have happened.
 func (q *Queue) Happened() uint64 { return q.happened }
 
 // Halt makes Run return after the event that is happening.
 func (q *Queue) Halt() { q.halted = true }
 
-// Set schedules ev for at, behind all that is set for the same time already; a pending one is moved. A time before Now
-// is a mistake of the caller and panics.
+// Set schedules ev for the time at, after all events already set for that time. A pending event is moved. It panics if
+// at is before Now.
 func (q *Queue) Set(ev *Event, at Time) {
 	if at < q.now || ev.slot != 0 {
 		q.setAgain(ev, at)
 	}
 	ev.at = at
-	// At the end of the ring of the slot where the time belongs.
+	// Append it to the ring of the slot of its time.
 	level := uint(bits.Len64(uint64(at^q.base)|1)-1) / digitBits
 	digit := uint(at>>(level*digitBits&63)) % slots
 	slot := level*slots + digit
@@ -77,27 +77,27 @@ func (q *Queue) Set(ev *Event, at Time) {
 	last.next, first.prev = ev, ev
 }
 
-// setAgain is what Set seldom has to do: the event is pending, or its time is over.
+// setAgain is the rare part of Set: the event is pending, or its time is over.
 func (q *Queue) setAgain(ev *Event, at Time) {
 	if at < q.now {
-		panic(fmt.Sprintf("event: set for %d ns, which is %d ns ago", at, q.now-at))
+		panic(fmt.Sprintf("event: set for %d ns, which is %d ns in the past", at, q.now-at))
 	}
 	q.remove(ev)
 }
 
-// Stop takes ev out. One that is not pending stays so.
+// Stop removes ev. It does nothing if ev is not pending.
 func (q *Queue) Stop(ev *Event) {
 	if ev.slot != 0 {
 		q.remove(ev)
 	}
 }
 
-// Run lets all events up to and at until happen, in the order of their times and those of one time in the order in
-// which they were Set; those set meanwhile too. Now is until afterwards, or the time of the event that called Halt.
-// until before Now, and Run within an event, are mistakes of the caller and panic.
+// Run has all events up to and at until happen, in the order of their times. Events of one time happen in the order in
+// which they were Set. Events that are set meanwhile count too. Now is until afterwards, or the time of the event that
+// called Halt. It panics if until is before Now, or if it is called within an event.
 func (q *Queue) Run(until Time) {
 	if until < q.now {
-		panic(fmt.Sprintf("event: run until %d ns, which is %d ns ago", until, q.now-until))
+		panic(fmt.Sprintf("event: run until %d ns, which is %d ns in the past", until, q.now-until))
 	}
 	if q.running {
 		panic("event: run within an event")
@@ -116,7 +116,7 @@ func (q *Queue) Run(until Time) {
 	q.running = false
 }
 
-// take removes the next event if it is due at until or before, and moves base to it.
+// take removes the next event if it is due at until or before, and moves base to its time.
 func (q *Queue) take(until Time) *Event {
 	if q.used == 0 {
 		return nil
@@ -142,8 +142,8 @@ func (q *Queue) take(until Time) *Event {
 	return first
 }
 
-// deal does as take does where the next event is one of several of different times: it moves base to it, or to until
-// when that comes first, and the others to the lower levels where they now belong.
+// deal is take for a slot with events of different times. It moves base to the time of the next event, or to until if
+// that comes first. The slot's other events move to the lower levels where they now belong.
 func (q *Queue) deal(level, slot int, until Time) *Event {
 	shift := level * digitBits
 	begin := (q.base>>shift&^(slots-1) | Time(slot&(slots-1))) << shift
@@ -178,7 +178,7 @@ func (q *Queue) deal(level, slot int, until Time) *Event {
 	return next
 }
 
-// remove takes ev out of its ring.
+// remove removes ev from its ring.
 func (q *Queue) remove(ev *Event) {
 	slot := int(ev.slot - 1)
 	ev.slot = 0

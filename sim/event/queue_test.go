@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// list is the slow and obvious queue: a list sorted by time, those of the same time in the order of Set.
+// list is the slow and obvious queue: a list sorted by time, and by the order of Set for the same time.
 type list struct {
 	now    Time
 	events []*Event
@@ -43,19 +43,19 @@ func (l *list) Run(until Time) {
 	l.now = until
 }
 
-// step is one thing done to a queue: from outside, or within an event.
+// step is one operation on a queue, from outside or within an event.
 type step struct {
 	what  string // set, stop, run
 	event int
 	delay Time
 }
 
-// script is steps from outside, and those that the first events do when they happen, two each.
+// script is steps from outside, and two steps each for the first events to do when they happen.
 type script struct {
 	outside, within []step
 }
 
-// player plays a script on a queue and writes down what happens.
+// player plays a script on a queue and logs what happens.
 type player struct {
 	q      scheduler
 	events [12]numbered
@@ -112,8 +112,8 @@ func play(q scheduler, s script) []string {
 	return p.log
 }
 
-// delays are 0 and ties often, next to where a level, or a word of a level's bitmap, ends, and otherwise of every size up
-// to 292 years.
+// Delays are often 0 and often equal. Others are near the end of a level, or of a word of its bitmap, and the rest have
+// every size up to 292 years.
 func drawSteps(t *rapid.T, label string, what ...string) []step {
 	delay := rapid.OneOf(
 		rapid.SampledFrom([]Time{0, 0, 1, 63, 64, 1200, slots - 1, slots, slots * 63, slots * 64, slots*slots - 1, slots * slots, Second}),
@@ -129,7 +129,7 @@ func drawSteps(t *rapid.T, label string, what ...string) []step {
 	}), 0, 150).Draw(t, label)
 }
 
-// Whatever is set, moved and stopped, from outside and within events, happens as in a sorted list.
+// Events that are set, moved and stopped, from outside and within events, happen as in a sorted list.
 func TestQueue_DoesAsASortedList(t *testing.T) {
 	for _, s := range structures {
 		t.Run(s.name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestQueue_TiesHappenInTheOrderOfSet(t *testing.T) {
 	tick.Init(calls(func(*Event, Time) {}))
 	for i := range events {
 		events[i].Init(calls(func(*Event, Time) { got = append(got, i) }))
-		// All for the same second, from ever nearer to it, so that they begin on different levels.
+		// All are for the same second. The clock moves ever nearer to it, so that they begin on different levels.
 		q.Set(&events[i], Second)
 		if i%40 == 0 {
 			next := Second - (Second-q.Now())/2
@@ -172,7 +172,7 @@ func TestQueue_TiesHappenInTheOrderOfSet(t *testing.T) {
 			q.Run(next)
 		}
 	}
-	q.Set(&events[0], Second) // moved to the same time: behind all
+	q.Set(&events[0], Second) // moved to the same time: after all others
 	q.Run(Second)
 	for i := range got {
 		if want := (i + 1) % n; got[i] != want {
@@ -220,7 +220,7 @@ func TestQueue_RunAgainAndAgainBeforeAFarEvent(t *testing.T) {
 	}
 }
 
-// Run comes into the slot of two events, but not to them; then something is set before them.
+// Run passes into the slot of two events, but not up to them. Then an event is set before them.
 func TestQueue_SetBeforeThoseThatRunHasPassedBy(t *testing.T) {
 	q := NewQueue()
 	var happened []Time

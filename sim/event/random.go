@@ -8,18 +8,17 @@ import (
 	"math/rand/v2"
 )
 
-// NewRandom returns one source of randomness, PCG-DXSM begun from the SHA-256 of seed and name: the same seed and name
-// give the same numbers on every machine, other names of a seed numbers that have nothing to do with them. Its methods
-// for integers and Float64 are exact everywhere; NormFloat64 and ExpFloat64 are not (fused multiply-add): Exponential
-// is.
+// NewRandom returns a source of random numbers: PCG-DXSM, seeded with the SHA-256 of seed and name. The same seed and
+// name give the same numbers on every machine; different names give independent numbers. Its integer methods and
+// Float64 are exact everywhere. NormFloat64 and ExpFloat64 are not, because of fused multiply-add: use Exponential.
 func NewRandom(seed int64, name string) *rand.Rand {
 	text := binary.LittleEndian.AppendUint64(nil, uint64(seed))
 	sum := sha256.Sum256(append(text, name...))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16])))
 }
 
-// partial[k] is 2^64 (L/1! + L^2/2! + ... + L^k/k!) with L = ln 2, rounded down: Q of algorithm S. It nears
-// 2^64 (e^L - 1) = 2^64.
+// partial[k] is 2^64 (L/1! + L^2/2! + ... + L^k/k!) with L = ln 2, rounded down: Q of algorithm S. It approaches 2^64
+// (e^L - 1) = 2^64.
 var partial = [...]uint64{
 	0, 0xb17217f7d1cf79ab, 0xeef193f6d75a96fc, 0xfd27186259aaf6c2, 0xff9d6dd050f4c5a7,
 	0xfff4cfcfef1e626b, 0xfffee81886e1c62f, 0xffffe7fe850e0bb5, 0xfffffe2a8731b17d, 0xffffffdfac6eeadc,
@@ -27,20 +26,20 @@ var partial = [...]uint64{
 	0xfffffffffffff5ce, 0xffffffffffffff95, 0xfffffffffffffffb, 0xffffffffffffffff,
 }
 
-// Exponential draws from the exponential distribution of that mean, rounded to the nearest nanosecond. mean is from 0
-// to the largest Time; a result that no Time holds is the largest Time.
+// Exponential draws from the exponential distribution with that mean, rounded to the nearest nanosecond. mean is from 0
+// to the largest Time. A result above the largest Time becomes the largest Time.
 //
-// It is Knuth's algorithm S (The Art of Computer Programming 2, 3.4.1, after Ahrens and Dieter 1972) in fixed point:
-// exact but for the last of 64 bits, and integers only, so that no machine's logarithm decides.
+// It is Knuth's algorithm S (The Art of Computer Programming 2, 3.4.1, after Ahrens and Dieter 1972) in fixed point. It
+// is exact but for the last of 64 bits. It uses integers only, so the result does not depend on a machine's logarithm.
 func Exponential(r *rand.Rand, mean Time) Time {
-	// S1: the ones before the first zero, each of probability 1/2 and worth ln 2.
+	// S1: the number of ones before the first zero, each with probability 1/2 and worth ln 2.
 	var j uint64
 	for ones := 64; ones == 64; {
 		ones = bits.LeadingZeros64(^r.Uint64())
 		j += uint64(ones)
 	}
 	u := r.Uint64()
-	if u >= partial[1] { // S3: the least of k numbers, for the k where u lies
+	if u >= partial[1] { // S3: the smallest of k numbers, for the k that u selects
 		k := 2
 		for k < len(partial)-1 && u >= partial[k] {
 			k++
@@ -57,7 +56,7 @@ func Exponential(r *rand.Rand, mean Time) Time {
 
 	over, product := bits.Mul64(uint64(mean), whole)
 	more, low := bits.Mul64(uint64(mean), fraction)
-	more += low >> 63 // to the nearest
+	more += low >> 63 // round to nearest
 	if over != 0 || product > math.MaxInt64-more {
 		return math.MaxInt64
 	}

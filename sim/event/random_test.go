@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The numbers of a seed and name must never change: results are compared by digests of them.
+// The numbers of a seed and name must never change, because results are compared by their digests.
 func TestNewRandom_GivesTheSameNumbersForEver(t *testing.T) {
 	for _, c := range []struct {
 		seed int64
@@ -47,7 +47,7 @@ func TestExponential_GivesTheSameNumbersForEver(t *testing.T) {
 	}
 }
 
-// The table of algorithm S, computed anew: the sum of (ln 2)^i / i!, ln 2 being the sum of 1 / (i 2^i).
+// The table of algorithm S, computed again: the sum of (ln 2)^i / i!, where ln 2 is the sum of 1 / (i 2^i).
 func TestPartial_IsTheSeriesOfKnuth(t *testing.T) {
 	const precision = 300
 	number := func(x int64) *big.Float { return new(big.Float).SetPrec(precision).SetInt64(x) }
@@ -92,9 +92,9 @@ func TestExponential_HasMeanAndVariance(t *testing.T) {
 	}
 }
 
-// A million numbers against 1 - exp(-x), by Kolmogorov and Smirnov: sqrt(n) times the largest distance of the two has
-// the median 0.828 if they are the same, and one in 130,000 is above 2.45. Of nine seeds none may be, and the middle
-// one is to be between 0.6 and 1.22 (which one in seven and nine in ten are below).
+// A million numbers compared with 1 - exp(-x), by Kolmogorov and Smirnov. If the two are the same, sqrt(n) times their
+// largest distance has the median 0.828, and is above 2.45 once in 130,000. None of nine seeds may be above 2.45. The
+// middle one must be between 0.6 and 1.22; one in seven is below 0.6 and nine in ten are below 1.22.
 func TestExponential_HasTheDistribution(t *testing.T) {
 	const n = 1_000_000
 	var distances []float64
@@ -118,7 +118,7 @@ func TestExponential_HasTheDistribution(t *testing.T) {
 	}
 }
 
-// always is a source whose every number is the same.
+// always is a source whose numbers are all the same.
 type always uint64
 
 func (a always) Uint64() uint64 { return uint64(a) }
