@@ -232,10 +232,10 @@ func (l *ledger) look() {
 		c := p.Counters()
 		checkPort(p, &c, &l.last[i])
 		l.last[i] = c
-		inPorts.Packets += c.Held.Packets + c.Sent.Packets - l.before[i].Sent.Packets - l.arrived[i].Packets
-		inPorts.Bytes += c.Held.Bytes + c.Sent.Bytes - l.before[i].Sent.Bytes - l.arrived[i].Bytes
-		if c.Held.Packets > 1 {
-			l.tally.LongestQueue = max(l.tally.LongestQueue, c.Held.Packets)
+		inPorts.Packets += c.Queued.Packets + c.Sent.Packets - l.before[i].Sent.Packets - l.arrived[i].Packets
+		inPorts.Bytes += c.Queued.Bytes + c.Sent.Bytes - l.before[i].Sent.Bytes - l.arrived[i].Bytes
+		if c.Queued.Packets > 1 {
+			l.tally.LongestQueue = max(l.tally.LongestQueue, c.Queued.Packets)
 		}
 	}
 	sent := network.Count{}
@@ -259,18 +259,18 @@ func (l *ledger) look() {
 // checkPort checks one port by itself, and against what it said before.
 func checkPort(p *network.Port, c, last *network.Counters) {
 	in := network.Count{
-		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets,
-		Bytes:   c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes,
+		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Queued.Packets + c.Taken.Packets,
+		Bytes:   c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Queued.Bytes + c.Taken.Bytes,
 	}
 	if in != c.In {
 		broken("%s: %+v are accounted for in %+v", p.Name, in, *c)
 	}
-	held := c.Held.Bytes
+	held := c.Queued.Bytes
 	if p.Buffer.Packets {
-		held = c.Held.Packets
+		held = c.Queued.Packets
 	}
-	if c.Held.Bytes < 0 || c.Held.Packets < 0 || held > p.Buffer.N || (c.Held.Bytes == 0) != (c.Held.Packets == 0) {
-		broken("%s holds %+v, its buffer is %v", p.Name, c.Held, p.Buffer)
+	if c.Queued.Bytes < 0 || c.Queued.Packets < 0 || held > p.Buffer.N || (c.Queued.Bytes == 0) != (c.Queued.Packets == 0) {
+		broken("%s holds %+v, its buffer is %v", p.Name, c.Queued, p.Buffer)
 	}
 	if c.In.Packets < last.In.Packets || c.Sent.Packets < last.Sent.Packets || c.Sent.Bytes < last.Sent.Bytes ||
 		c.Lost.Packets < last.Lost.Packets || c.Lost.Packets > c.Sent.Packets || c.Marks < last.Marks {

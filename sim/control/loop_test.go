@@ -233,7 +233,7 @@ func loop(t *testing.T, hypervisors bool) []byte {
 	}
 	for _, p := range n.Ports {
 		c := p.Counters()
-		if in := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets; in != c.In.Packets || c.Taken.Packets != 0 {
+		if in := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Queued.Packets + c.Taken.Packets; in != c.In.Packets || c.Taken.Packets != 0 {
 			t.Errorf("%s: %+v", p.Name, c)
 		}
 	}

@@ -19,7 +19,7 @@ func dumbbell(t *testing.T, hypervisors bool) *experiment.Graph {
 	return g
 }
 
-// Frames of 1514 bytes take 12304 ns on a line of 1 Gbit/s, and one of 54 bytes, padded, 672.
+// Frames of 1514 bytes take 12304 ns on a line of 1 Gbit/s. A frame of 54 bytes is padded and takes 672 ns.
 func TestTimesOfOnePacket(t *testing.T) {
 	for _, c := range []struct {
 		bytes     int32
@@ -39,8 +39,8 @@ func TestTimesOfOnePacket(t *testing.T) {
 	}
 }
 
-// A host's NIC holds 1000 full frames, in the hypervisor's port where there is one, and a slow reader of the
-// queue sees them leave one by one.
+// A host's NIC queues 1000 full frames, in the hypervisor's port if there is one. A slow reader of the queue sees them
+// leave one by one.
 func TestNIC(t *testing.T) {
 	for _, hv := range []bool{false, true} {
 		n, s := build(t, dumbbell(t, hv), Options{})
@@ -65,7 +65,7 @@ func TestNIC(t *testing.T) {
 		for k := range 1001 {
 			n.Queue.Run(event.Time(k * 12304))
 			if got := nic.BacklogPackets(); got != int64(1000-k) {
-				t.Fatalf("after %d frames' time %d are held", k, got)
+				t.Fatalf("after %d frames' time %d are queued", k, got)
 			}
 		}
 		n.Queue.Run(event.Second)
@@ -76,8 +76,8 @@ func TestNIC(t *testing.T) {
 	}
 }
 
-// What is queued, and what is sent while the link is down, is lost; what is on the line arrives. When it is up
-// again packets pass at once.
+// Packets that are queued when the link goes down, or sent while it is down, are lost. Packets on the line arrive. When
+// the link is up again, packets pass at once.
 func TestLinkFlap(t *testing.T) {
 	for _, o := range []Options{{}, {Priorities: true}, {Shared: &Shared{Bytes: 1 << 20, Num: 1, Den: 1}}} {
 		n, s := build(t, pair(1e9, 100_000, law.Limit{N: 125_000}), o)
@@ -103,12 +103,12 @@ func TestLinkFlap(t *testing.T) {
 		}
 		conserved(t, n)
 		if b := p.Backlog(); b != 0 {
-			t.Errorf("%d bytes are held", b)
+			t.Errorf("%d bytes are queued", b)
 		}
 	}
 }
 
-// A port of which the only packet was dropped by a flap has nothing pending, and works again.
+// A port whose only packet was dropped by a flap has nothing pending, and works again.
 func TestFlapOfTheOnlyPacket(t *testing.T) {
 	n, s := build(t, pair(1e9, 0, law.Limit{N: 125_000}), Options{})
 	p := n.PortByName("switch->b")
@@ -150,7 +150,7 @@ func TestInjectedLoss(t *testing.T) {
 	conserved(t, n)
 }
 
-// Highest priority first; the packet on the line is not interrupted; within a priority in order.
+// The highest priority goes first. The packet on the line is not interrupted. Within a priority, order is kept.
 func TestStrictPriorities(t *testing.T) {
 	n, s := build(t, pair(1e9, 0, law.Limit{N: 10, Packets: true}), Options{Priorities: true})
 	p := n.PortByName("switch->b")
@@ -170,8 +170,8 @@ func TestStrictPriorities(t *testing.T) {
 	conserved(t, n)
 }
 
-// With factor a and n queues that are always full, each gets a/(1+a*n) of the buffer and 1/(1+a*n) stays
-// free (Choudhury and Hahne 1998, section II).
+// With factor a and n queues that are always full, each queue gets a/(1+a*n) of the buffer and 1/(1+a*n) stays free
+// (Choudhury and Hahne 1998, section II).
 func TestDynamicThresholds(t *testing.T) {
 	for _, c := range []struct{ num, den, queues int64 }{{1, 1, 1}, {1, 1, 3}, {1, 2, 2}, {2, 1, 3}, {8, 1, 2}} {
 		g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 5, Receivers: 1},
@@ -196,7 +196,7 @@ func TestDynamicThresholds(t *testing.T) {
 			used += p.Backlog()
 		}
 		if got := n.buffers[0].used; got != used || used > buffer {
-			t.Errorf("the buffer counts %d bytes, the ports hold %d", got, used)
+			t.Errorf("the buffer counts %d bytes, the ports %d", got, used)
 		}
 		n.Queue.Run(event.Second)
 		if n.buffers[0].used != 0 {
@@ -206,7 +206,7 @@ func TestDynamicThresholds(t *testing.T) {
 	}
 }
 
-// Flows spread over equal paths, a flow keeps to one, and the way back is its own choice.
+// Flows spread over equal paths, and each flow stays on one. The reverse direction chooses for itself.
 func TestECMP(t *testing.T) {
 	g, err := experiment.BuildGraph(experiment.Topology{Kind: "leaf_spine", Leaves: 2, Spines: 4, Servers: 1},
 		experiment.Network{Rate: 1e9, Delay: 1000, Buffer: law.Limit{N: 125_000}})
@@ -252,14 +252,14 @@ func TestECMP(t *testing.T) {
 		}
 	}
 	if same < 60 || same > 140 {
-		t.Errorf("%d of 400 flows have their way back on the same spine, 1 of 4 would", same)
+		t.Errorf("%d of 400 flows return over the same spine, 1 of 4 would", same)
 	}
 	if len(s.got) != 1200 {
 		t.Errorf("%d arrived", len(s.got))
 	}
 }
 
-// A bucket lets its depth through at line rate, then its own rate, exactly; nothing is dropped.
+// A bucket passes its depth at line rate, then exactly its own rate. Nothing is dropped.
 func TestShape(t *testing.T) {
 	for _, priorities := range []bool{false, true} {
 		n, s := build(t, pair(1e9, 0, law.Limit{N: 1 << 30}), Options{Priorities: priorities})
@@ -283,7 +283,7 @@ func TestShape(t *testing.T) {
 				t.Fatalf("frame %d begins %d ns late", i, late)
 			}
 		}
-		// After a pause of the depth the bucket is full again, no fuller.
+		// After a pause of the depth the bucket is full again, and no more than full.
 		again := n.Queue.Now()
 		s.got = s.got[:0]
 		for i := range 30 {
@@ -321,7 +321,7 @@ type lawFunc struct {
 
 func (f *lawFunc) Packet(p *Port, pk *Packet, now event.Time) Verdict { return f.do(p, pk, now) }
 
-// A law sees the backlog without the packet, may drop and mark, and both are counted.
+// A law sees the backlog without the packet. It may drop and mark, and both are counted.
 func TestLawAtPort(t *testing.T) {
 	for _, o := range []Options{{}, {Priorities: true}} {
 		n, s := build(t, pair(1e9, 0, law.Limit{N: 125_000}), o)
@@ -368,7 +368,7 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// However large the factor, the buffer is not exceeded.
+// Even with a large factor the buffer is not exceeded.
 func TestSharedBufferIsNotExceeded(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 125_000}), Options{Shared: &Shared{Bytes: 10_000, Num: 1 << 20, Den: 1}})
 	p := n.PortByName("switch->b")

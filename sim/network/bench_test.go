@@ -8,7 +8,7 @@ import (
 	"weir/sim/event"
 )
 
-// back lets whoever delivers a packet send the next one by the same port: the queue stays as long as it was.
+// back has the receiver of a packet send the next one by the same port, so that the queue keeps its length.
 type back struct {
 	port *Port
 	left int
@@ -25,8 +25,8 @@ func (b *back) Deliver(_ NodeID, pk *Packet, _ event.Time) {
 	b.port.Send(next)
 }
 
-// BenchmarkHop is one packet through one port: from the pool, queued, sent, arrived, back to the pool. Flat in
-// what is queued is the aim.
+// BenchmarkHop is one packet through one port: from the pool, queued, sent, arrived, back to the pool. Its cost should
+// not depend on the queue's length.
 func BenchmarkHop(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -51,7 +51,7 @@ func BenchmarkHop(b *testing.B) {
 	}
 }
 
-// BenchmarkBuild makes the network of a fat tree with k=16: 1024 hosts with hypervisors, 320 switches.
+// BenchmarkBuild builds the network of a fat tree with k=16: 1024 hosts with hypervisors, 320 switches.
 func BenchmarkBuild(b *testing.B) {
 	g := fatTree(16, true)
 	b.ReportAllocs()

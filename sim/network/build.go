@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// Limits of one network. A graph beyond them is refused before anything is made of it.
+// Limits of one network. Build refuses a graph beyond them before it allocates anything.
 const (
 	maxNodes  = 100_000
 	maxLinks  = 1_000_000
@@ -21,17 +21,17 @@ const (
 	maxFactor = 1 << 20
 )
 
-// leastPorts is how many ports there is room for: as many as take more than 32 KiB. Such an array begins on a page
-// (in a smaller one Go puts a header before the first), and each port on a cache line.
+// leastPorts is the least capacity of the array of ports: more than 32 KiB. Such an array begins on a page, so that
+// each port begins on a cache line. In a smaller one Go puts a header first.
 const leastPorts = 80
 
-// Build makes the network of cfg.Graph, with q as its clock. Node i of the Graph has NodeID i, link i has the
-// ports 2i (of its end A) and 2i+1. Queue, Ports and names are ready; the caller sets Sink before the first
-// packet. The error says which node or link of the graph cannot be.
+// Build builds the network of cfg.Graph, with q as its clock. Node i of the Graph has NodeID i, and link i has the
+// ports 2i (of its end A) and 2i+1. Queue, Ports and names are ready; the caller sets Sink before the first packet. An
+// error names the node or link that cannot be built.
 func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) {
 	g := cfg.Graph
 	if len(g.Nodes) > maxNodes || len(g.Links) > maxLinks {
-		return nil, fmt.Errorf("a network of %d nodes and %d links: at most %d and %d", len(g.Nodes), len(g.Links), maxNodes, maxLinks)
+		return nil, fmt.Errorf("topology: %d nodes and %d links are too many: at most %d and %d", len(g.Nodes), len(g.Links), maxNodes, maxLinks)
 	}
 	if err := o.check(); err != nil {
 		return nil, err
@@ -59,10 +59,10 @@ func Build(q *event.Queue, cfg *experiment.Config, o Options) (*Network, error) 
 
 func (o *Options) check() error {
 	if s := o.Shared; s != nil && (s.Bytes < FullFrame || s.Bytes > maxShared || s.Num < 1 || s.Den < 1 || s.Num > maxFactor || s.Den > maxFactor) {
-		return fmt.Errorf("a shared buffer of %d bytes with factor %d/%d: it holds a full frame at least, and the factor is above 0", s.Bytes, s.Num, s.Den)
+		return fmt.Errorf("shared buffer of %d bytes with factor %d/%d: make room for a full frame, and the factor above 0", s.Bytes, s.Num, s.Den)
 	}
 	if o.NICFrames < 0 {
-		return fmt.Errorf("a NIC with a queue of %d frames: 1 or more, or 0 for %d", o.NICFrames, nicFrames)
+		return fmt.Errorf("NIC queue of %d frames: set 1 or more, or 0 for %d", o.NICFrames, nicFrames)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (o *Options) check() error {
 func (n *Network) addNodes(seed int64) error {
 	for i, g := range n.graph.Nodes {
 		if _, twice := n.ids[g.Name]; twice {
-			return fmt.Errorf("there are two nodes %s", g.Name)
+			return fmt.Errorf("there are two nodes %s: names must differ", g.Name)
 		}
 		id := NodeID(i)
 		n.ids[g.Name] = id
@@ -92,7 +92,7 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 	case !okA || !okB || a == b:
 		return errors.New("no such pair of nodes")
 	case l.Rate < 0 || l.Rate > maxRate || l.Delay < 0 || l.Delay > maxDelay:
-		return fmt.Errorf("a rate of %v and a delay of %v are out of range", l.Rate, l.Delay)
+		return fmt.Errorf("rate %v or delay %v is out of range", l.Rate, l.Delay)
 	case l.Rate == 0 && (n.nodes[a].kind == experiment.Switch || n.nodes[b].kind == experiment.Switch):
 		return errors.New("a switch's link needs a rate above 0")
 	}
@@ -107,7 +107,7 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 				p.Buffer.N = FullFrame * nicFrames
 			}
 		} else if !p.Buffer.Packets && p.Buffer.N < FullFrame {
-			return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", p.Buffer, FullFrame)
+			return fmt.Errorf("buffer of %v holds no full frame: set at least %dB or 1pkt", p.Buffer, FullFrame)
 		}
 		p.init(l.Delay, n.frameOnly)
 		n.Ports = append(n.Ports, p)
@@ -115,7 +115,7 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 	return nil
 }
 
-// serve makes the ports of switches served ones where the options ask for it.
+// serve makes the ports of switches served ports if the options ask for it.
 func (n *Network) serve(o Options) {
 	if o.Shared == nil && !o.Priorities {
 		return
@@ -140,7 +140,7 @@ func (n *Network) serve(o Options) {
 	}
 }
 
-// label gives ports the labels of measure.ports.
+// label sets the labels of measure.ports on the ports.
 func (n *Network) label(labels map[string]string) {
 	for label, name := range labels { // any order: they are sorted below
 		if p := n.PortByName(name); p != nil {
@@ -152,7 +152,7 @@ func (n *Network) label(labels map[string]string) {
 	}
 }
 
-// place finds where each host hangs: on a switch, or on a hypervisor that hangs on one.
+// place finds where each host is connected: to a switch, or to a hypervisor at a switch.
 func (n *Network) place() error {
 	for _, p := range n.Ports {
 		nd, to := &n.nodes[p.Node], &n.nodes[p.Peer]
@@ -160,9 +160,9 @@ func (n *Network) place() error {
 		switch {
 		case !up:
 		case nd.uplink != nil:
-			return fmt.Errorf("%s has several links: a host has one, and a hypervisor one to a switch", n.Name(p.Node))
+			return fmt.Errorf("%s has several links: a host must have one, and a hypervisor one to a switch", n.Name(p.Node))
 		case to.kind == experiment.Guest:
-			return fmt.Errorf("%s hangs on %s, which is a host too", n.Name(p.Node), n.Name(p.Peer))
+			return fmt.Errorf("%s is connected to %s, which is a host too", n.Name(p.Node), n.Name(p.Peer))
 		default:
 			nd.uplink = p
 		}
@@ -180,7 +180,7 @@ func (n *Network) place() error {
 		if up.peer.kind == experiment.Hypervisor {
 			at.hypervisor, at.vm = up.Peer, up.Reverse()
 			if up = up.peer.uplink; up == nil {
-				return fmt.Errorf("hypervisor %s hangs on no switch", n.Name(at.hypervisor))
+				return fmt.Errorf("hypervisor %s is not connected to a switch", n.Name(at.hypervisor))
 			}
 		}
 		at.number, at.access = up.peer.number, up.Reverse()

@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// What cannot be a network is refused by name, and nothing large is made of it.
+// A graph that cannot be a network is refused by name, before large allocations.
 func TestBuildRefuses(t *testing.T) {
 	good := func() *experiment.Graph { return pair(1e9, 25_000, law.Limit{N: 125_000}) }
 	for name, c := range map[string]struct {
@@ -34,7 +34,7 @@ func TestBuildRefuses(t *testing.T) {
 			g.Links[1].B = "other"
 		}, "no path from"},
 		"shared":     {func(_ *experiment.Graph, o *Options) { o.Shared = &Shared{Bytes: 100_000, Num: 1} }, "factor 1/0"},
-		"hypervisor": {func(g *experiment.Graph, _ *Options) { g.Nodes[0].Kind = experiment.Hypervisor }, "hangs on no switch"},
+		"hypervisor": {func(g *experiment.Graph, _ *Options) { g.Nodes[0].Kind = experiment.Hypervisor }, "is not connected to a switch"},
 	} {
 		g, o := good(), Options{}
 		c.change(g, &o)
@@ -45,7 +45,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// Ports have the names users write, the labels of measure.ports, and their reverse beside them.
+// Ports have the names that users write, the labels of measure.ports, and a reverse port.
 func TestNamesAndLabels(t *testing.T) {
 	g := dumbbell(t, true)
 	n, err := Build(event.NewQueue(), &experiment.Config{Graph: g, Ports: map[string]string{

@@ -1,89 +1,90 @@
 package network
 
-// A packet as everybody outside this package sees it. Every method that reads or sets a field inlines.
+// The packet's interface outside this package. Every method that reads or sets a field is inlined.
 
-// mostBlocks is how many SACK blocks a header has room for, without other options (RFC 2018, section 3).
+// mostBlocks is the number of SACK blocks that a header has room for, without other options (RFC 2018, section 3).
 const mostBlocks = 4
 
-// Src is the host that sent the packet.
+// Src returns the host that sent the packet.
 func (pk *Packet) Src() NodeID { return pk.src }
 
-// Dst is the host that the packet goes to.
+// Dst returns the host that the packet goes to.
 func (pk *Packet) Dst() NodeID { return pk.dst }
 
-// Bytes is the frame from the Ethernet header on, which is what buffers count. The line takes more: Port.
+// Bytes returns the length of the frame from the Ethernet header on, which buffers count. It takes more on the line:
+// see Port.
 func (pk *Packet) Bytes() int32 { return pk.bytes }
 
-// Hash is the hash of the five-tuple, for ECMP: FlowHash. It differs by direction.
+// Hash returns the hash of the five-tuple, for ECMP: FlowHash. It differs by direction.
 func (pk *Packet) Hash() uint32 { return pk.hash }
 
-// Conn is the number of the connection, for the stack and for tables of connections. Numbers are used again.
+// Conn returns the number of the connection, for the stack and for tables of connections. Numbers are reused.
 func (pk *Packet) Conn() int32 { return pk.conn }
 
-// Seq is the sequence number of the first byte (RFC 9293).
+// Seq returns the sequence number of the first byte (RFC 9293).
 func (pk *Packet) Seq() uint32 { return pk.seq }
 
-// Ack is the acknowledgement number.
+// Ack returns the acknowledgement number.
 func (pk *Packet) Ack() uint32 { return pk.ack }
 
-// Payload is the bytes of data.
+// Payload returns the bytes of data.
 func (pk *Packet) Payload() int32 { return pk.payload }
 
-// SrcPort is the port of the sender.
+// SrcPort returns the port of the sender.
 func (pk *Packet) SrcPort() uint16 { return pk.srcPort }
 
-// DstPort is the port of the receiver.
+// DstPort returns the port of the receiver.
 func (pk *Packet) DstPort() uint16 { return pk.dstPort }
 
-// Window is the window field as it stands in the header, not scaled.
+// Window returns the window field of the header, not scaled.
 func (pk *Packet) Window() uint16 { return pk.window }
 
-// Flags is the flags, FIN to AE.
+// Flags returns the flags, FIN to AE.
 func (pk *Packet) Flags() uint16 { return pk.flags }
 
-// ECN is the ECN field: NotECT, ECT1, ECT0 or CE.
+// ECN returns the ECN field: NotECT, ECT1, ECT0 or CE.
 func (pk *Packet) ECN() uint8 { return pk.ecn }
 
-// Priority is 0, the lowest, to 7. It has no effect where ports have one queue.
+// Priority returns 0, the lowest, to 7. It has no effect at ports with one queue.
 func (pk *Packet) Priority() uint8 { return pk.priority }
 
-// Proto is TCP or UDP.
+// Proto returns TCP or UDP.
 func (pk *Packet) Proto() uint8 { return pk.proto }
 
-// ToAcceptor is true if the packet goes to the end of the connection that accepted it.
+// ToAcceptor reports whether the packet goes to the end that accepted the connection.
 func (pk *Packet) ToAcceptor() bool { return pk.toAcceptor }
 
-// Reserved is the reserved bits of the TCP header.
+// Reserved returns the reserved bits of the TCP header.
 func (pk *Packet) Reserved() uint8 { return pk.reserved }
 
-// Scale is the window scale of the option of a SYN; -1: no such option.
+// Scale returns the window scale option of a SYN; -1: no such option.
 func (pk *Packet) Scale() int8 { return pk.scale }
 
-// MSS is the MSS option of a SYN, in bytes; 0: no such option.
+// MSS returns the MSS option of a SYN, in bytes; 0: no such option.
 func (pk *Packet) MSS() uint16 { return pk.mss }
 
-// SACKPermitted is whether a SYN has the option SACK-permitted.
+// SACKPermitted reports whether a SYN has the option SACK-permitted.
 func (pk *Packet) SACKPermitted() bool { return pk.sackPermitted }
 
-// Feedback is where Total and Marked stand: NoFeedback, FeedbackOption or FeedbackAlone.
+// Feedback returns where Total and Marked are: NoFeedback, FeedbackOption or FeedbackAlone.
 func (pk *Packet) Feedback() uint8 { return pk.feedback }
 
-// Total is the bytes of data that came to a virtual switch, modulo 2^32. It counts only with Feedback.
+// Total returns the bytes of data that reached a virtual switch, modulo 2^32. It is valid only with Feedback.
 func (pk *Packet) Total() uint32 { return pk.total }
 
-// Marked is those bytes of Total that were marked. It counts only with Feedback.
+// Marked returns the bytes of Total that were marked. It is valid only with Feedback.
 func (pk *Packet) Marked() uint32 { return pk.marked }
 
-// Tag is free for the sender's own measuring; no node looks at it.
+// Tag returns a value that the sender may use for measuring; no node reads it.
 func (pk *Packet) Tag() uint64 { return pk.tag }
 
-// NBlocks is the number of SACK blocks, 0 to 4.
+// NBlocks returns the number of SACK blocks, 0 to 4.
 func (pk *Packet) NBlocks() uint8 { return pk.nBlocks }
 
-// Blocks are the SACK blocks (RFC 2018). The slice is part of the packet.
+// Blocks returns the SACK blocks (RFC 2018). The slice is part of the packet.
 func (pk *Packet) Blocks() []Block { return pk.blocks[:min(pk.nBlocks, mostBlocks)] }
 
-// AddBlock adds a SACK block behind the others. A fifth is left out.
+// AddBlock adds a SACK block after the others. It ignores a fifth.
 func (pk *Packet) AddBlock(b Block) {
 	if pk.nBlocks < mostBlocks {
 		pk.blocks[pk.nBlocks] = b
@@ -104,7 +105,7 @@ func (pk *Packet) ReverseFlow(like *Packet) {
 	pk.hash = FlowHash(pk.src, pk.dst, pk.srcPort, pk.dstPort, pk.proto)
 }
 
-// The setters: meaning, unit and range are those of the method without Set.
+// The setters. Meaning, unit and range are those of the method without Set.
 
 // SetEnds sets Src, Dst, SrcPort and DstPort.
 func (pk *Packet) SetEnds(src, dst NodeID, srcPort, dstPort uint16) {

@@ -6,21 +6,23 @@ import (
 	"weir/sim/event"
 )
 
-// Guard stands between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC.
-// It may change packets, their Bytes too. The verdicts are those of a Law.
+// Guard is between hosts and the network: a hypervisor's virtual switch, or the same in the driver of a host's NIC. It
+// may change packets, and their Bytes too. The verdicts are those of a Law.
 //
-// Several guards form a chain. The first is next to the host: it sees a packet from the host first and a packet to the
-// host last. What a guard injects or returns while it looks at a packet goes on directly behind that packet.
+// Several guards form a chain. The first is next to the host: it sees a packet from the host first, and a packet to the
+// host last. If a guard injects or returns packets while it looks at one, they continue directly behind that one.
 type Guard interface {
-	// Out sees what a host sends before the host's port does. What it drops, the port drops, by its law.
+	// Out sees the packets that a host sends before the host's port does. The port drops a packet that Out drops, by
+	// its law.
 	Out(host NodeID, pk *Packet, now event.Time) Verdict
-	// In sees what arrived before the host does. What it drops was meant for the guard, and ends there.
+	// In sees the packets that arrived before the host does. A packet that In drops was meant for the guard, and ends
+	// there.
 	In(host NodeID, pk *Packet, now event.Time) Verdict
 }
 
-// Arrivals counts what came to a host whose packets pass guards. In = Delivered + Ended + Taken at any time.
+// Arrivals counts packets for a host behind guards. In = Delivered + Ended + Taken at any time.
 type Arrivals struct {
-	In        Count // came from the host's link, or was injected
+	In        Count // came from the host's link, or were injected
 	Own       Count // of In: injected by guards
 	Delivered Count // handed to the host
 	Ended     Count // ended at a guard
@@ -33,8 +35,8 @@ func (a *Arrivals) end(n *Network, pk *Packet) {
 	n.Free(pk)
 }
 
-// SetGuards puts guards between all hosts and their links, in the place of those that are there; none: no guards. A guard
-// stands there once, and there are at most 64: more, or one twice, is a mistake of the caller and panics.
+// SetGuards puts guards between all hosts and their links, and replaces earlier ones. Without arguments it removes
+// them. It panics if there are more than 64 guards, or one twice.
 func (n *Network) SetGuards(guards ...Guard) {
 	if len(guards) > mostLaws {
 		panic("network: more than 64 guards")
@@ -42,7 +44,7 @@ func (n *Network) SetGuards(guards ...Guard) {
 	n.guards = slices.Clone(guards)
 	for i, g := range guards {
 		if slices.Index(guards, g) != i {
-			panic("network: a guard stands there twice")
+			panic("network: the same guard is given twice")
 		}
 	}
 	if len(guards) > 0 && n.arrivals == nil {
@@ -50,10 +52,10 @@ func (n *Network) SetGuards(guards ...Guard) {
 	}
 }
 
-// Guards are the guards, from the hosts to their links. The caller may append to the list.
+// Guards returns the guards, from the hosts to their links. The caller may append to the list.
 func (n *Network) Guards() []Guard { return slices.Clip(n.guards) }
 
-// Arrivals gives the counters of what came to a host since there are guards.
+// Arrivals returns the counters of packets for a host. They begin with the first SetGuards.
 func (n *Network) Arrivals(host NodeID) Arrivals {
 	if n.arrivals == nil {
 		return Arrivals{}
@@ -61,14 +63,14 @@ func (n *Network) Arrivals(host NodeID) Arrivals {
 	return n.arrivals[host]
 }
 
-// InjectOut sends a packet of a guard's own (NewPacket) as if the host had sent it. It passes the guards behind the guard
-// by, towards the link; all guards if by is nil.
+// InjectOut sends a guard's own packet (NewPacket) as if the host had sent it. The packet passes the guards after by,
+// towards the link, or all guards if by is nil.
 func (n *Network) InjectOut(by Guard, host NodeID, pk *Packet) {
 	n.inject(putting{pk: pk, p: n.nodes[host].uplink, by: slices.Index(n.guards, by) + 1, kind: takenOut})
 }
 
-// InjectIn hands a packet of a guard's own (NewPacket) to the host as if it had come for it. It passes the guards between
-// the guard by and the host; all guards if by is nil.
+// InjectIn delivers a guard's own packet (NewPacket) to the host as if it had come for it. The packet passes the guards
+// between by and the host, or all guards if by is nil.
 func (n *Network) InjectIn(by Guard, host NodeID, pk *Packet) {
 	i := slices.Index(n.guards, by)
 	if i < 0 {
@@ -77,7 +79,7 @@ func (n *Network) InjectIn(by Guard, host NodeID, pk *Packet) {
 	n.inject(putting{pk: pk, p: n.nodes[host].uplink, by: i - 1, kind: takenIn})
 }
 
-// out lets a packet of the host at port p pass the guards from the number i on, and then the port.
+// out passes a packet of the host at port p to the guards from number i on, and then to the port.
 func (n *Network) out(p *Port, pk *Packet, i int) {
 	now := n.Queue.Now()
 	for ; i < len(n.guards); i++ {
@@ -101,7 +103,7 @@ func (n *Network) out(p *Port, pk *Packet, i int) {
 	n.settle()
 }
 
-// in lets a packet for the host at port p pass the guards from the number i down, and then hands it over.
+// in passes a packet for the host at port p to the guards from number i down, and then to the host.
 func (n *Network) in(p *Port, pk *Packet, i int) {
 	now, a := n.Queue.Now(), &n.arrivals[p.Node]
 	a.In.add(pk)

@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// gate is a Guard that keeps packets with tags 1 (on the way out) and 2 (on the way in), and changes the others. Behind
+// gate is a Guard that keeps packets with tags 1 (on the way out) and 2 (on the way in), and changes the others. After
 // packets with tag 3 it sends own, once.
 type gate struct {
 	out, in []NodeID
@@ -40,9 +40,9 @@ func (g *gate) In(host NodeID, pk *Packet, _ event.Time) Verdict {
 	return Pass
 }
 
-// A guard sees what each host sends before its port, and what came before the host does, with and without hypervisors:
-// what it does not let out is dropped by the port's law and counted as it then is, what it does not let in ends there.
-// What it sends itself goes behind what the host sent.
+// A guard sees the packets of each host before its port does, and arriving packets before the host does, with and
+// without hypervisors. The port's law drops what the guard does not let out, and counts the packet as it then is. A
+// packet that the guard does not let in ends there. The guard's own packets follow those of the host.
 func TestGuard(t *testing.T) {
 	for _, hypervisors := range []bool{false, true} {
 		g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: hypervisors},
@@ -73,7 +73,7 @@ func TestGuard(t *testing.T) {
 		if len(s.got) != 3 || s.got[0].tag != 0 || s.got[1].tag != 3 || s.got[2].tag != 4 {
 			t.Errorf("hypervisors %v: arrived %v", hypervisors, s.got)
 		}
-		if s.last.bytes != 400 || gt.own != nil { // what is the guard's own it does not see on its way out
+		if s.last.bytes != 400 || gt.own != nil { // a guard does not see its own packets on their way out
 			t.Errorf("hypervisors %v: %d B, own left %v", hypervisors, s.last.bytes, gt.own)
 		}
 		if c := n.NIC(a).Counters(); c.Sent != (Count{4, 2300}) {
@@ -82,7 +82,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// note is a guard that notes what it sees, and does with it what it is told to.
+// note is a guard that notes the packets that it sees, and gives them a set verdict.
 type note struct {
 	name string
 	log  *[]string
@@ -106,8 +106,8 @@ func (g *note) In(host NodeID, pk *Packet, now event.Time) Verdict {
 	return g.in(host, pk)
 }
 
-// Guards form a chain: the first is next to the host. What one takes it may return or discard later, in the direction in
-// which the packet went; what it injects passes the guards behind it. Counters tell where packets are.
+// Guards form a chain, and the first is next to the host. A guard may return or discard a taken packet later, in the
+// packet's direction. An injected packet passes the guards after it. Counters show where packets are.
 func TestGuards_Chain(t *testing.T) {
 	g := dumbbell(t, true)
 	n, s := build(t, g, Options{FrameOnly: true})
@@ -172,7 +172,7 @@ func TestGuards_Chain(t *testing.T) {
 	conserved(t, n)
 }
 
-// Without guards nothing is counted, and one stands there once.
+// Without guards nothing is counted. The same guard may not be given twice.
 func TestGuards_Mistakes(t *testing.T) {
 	n, _ := build(t, dumbbell(t, false), Options{})
 	if n.Arrivals(1) != (Arrivals{}) || len(n.Guards()) != 0 {
@@ -193,8 +193,8 @@ func TestGuards_Mistakes(t *testing.T) {
 	}
 }
 
-// Where the NIC of a guest is a served port of its hypervisor, what is dropped before that counts as left, and what is
-// dropped behind it does not.
+// The NIC of a guest is a served port of its hypervisor. A packet dropped before it counts as left, and a packet
+// dropped after it does not.
 func TestLeft(t *testing.T) {
 	n, _ := build(t, dumbbell(t, true), Options{})
 	a, b := n.id(t, "sender1"), n.id(t, "receiver1")

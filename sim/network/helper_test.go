@@ -16,7 +16,7 @@ type arrival struct {
 	tag  uint64
 }
 
-// sink notes what arrives and gives the packets back.
+// sink notes the packets that arrive, and frees them.
 type sink struct {
 	net  *Network
 	got  []arrival
@@ -29,7 +29,7 @@ func (s *sink) Deliver(host NodeID, pk *Packet, now event.Time) {
 	s.net.Free(pk)
 }
 
-// build makes a network of the graph, with a sink.
+// build builds a network of the graph, with a sink.
 func build(t testing.TB, g *experiment.Graph, o Options) (*Network, *sink) {
 	t.Helper()
 	n, err := Build(event.NewQueue(), configOf(g), o)
@@ -65,33 +65,33 @@ func (n *Network) id(t testing.TB, name string) NodeID {
 	return id
 }
 
-// packet is a frame of so many bytes from one host to another.
+// packet returns a frame of that many bytes from one host to another.
 func (n *Network) packet(src, dst NodeID, bytes int32, tag uint64) *Packet {
 	pk := n.NewPacket()
 	pk.src, pk.dst, pk.bytes, pk.tag = src, dst, bytes, tag
 	return pk
 }
 
-// conserved checks that no port and no pool has lost or made a packet.
+// conserved checks that no port and no pool has lost or duplicated a packet.
 func conserved(t testing.TB, n *Network) {
 	t.Helper()
 	conservedBut(t, n, 0)
 }
 
-// conservedBut is conserved where guards have taken so many packets that came to hosts.
+// conservedBut is conserved when guards have taken that many packets for hosts.
 func conservedBut(t testing.TB, n *Network, held int64) {
 	t.Helper()
 	for _, p := range n.Ports {
 		c := p.Counters()
 		sum := Count{
-			c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets,
-			c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes,
+			c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Queued.Packets + c.Taken.Packets,
+			c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Queued.Bytes + c.Taken.Bytes,
 		}
 		if c.In != sum {
 			t.Errorf("%s: in %v, accounted for %v: %+v", p.Name, c.In, sum, c)
 		}
-		if p.kind != wire && !p.Buffer.Packets && p.server == nil && (c.Held.Bytes < 0 || c.Held.Bytes > p.Buffer.N) {
-			t.Errorf("%s holds %d bytes of %d", p.Name, c.Held.Bytes, p.Buffer.N)
+		if p.kind != wire && !p.Buffer.Packets && p.server == nil && (c.Queued.Bytes < 0 || c.Queued.Bytes > p.Buffer.N) {
+			t.Errorf("%s has %d bytes in a buffer of %d", p.Name, c.Queued.Bytes, p.Buffer.N)
 		}
 		held += c.Taken.Packets + int64(p.end-p.left)
 		held += int64(p.left - p.first)

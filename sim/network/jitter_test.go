@@ -12,7 +12,7 @@ import (
 // jitterMost is less than two frames of 1514 bytes at 1 Gbit/s.
 const jitterMost = 20 * event.Microsecond
 
-// late builds a network whose hosts send up to most behind their lines.
+// late builds a network whose hosts delay packets by up to most.
 func late(t *testing.T, g *experiment.Graph, seed int64, most event.Time) (*Network, *sink) {
 	t.Helper()
 	n, s := build(t, g, Options{Seed: seed})
@@ -31,8 +31,8 @@ func TestDelayHosts_Range(t *testing.T) {
 	}
 }
 
-// jitterReference is what a NIC with jitter does, as its description reads: when each frame of 1514 bytes has left a line
-// of 1 Gbit/s.
+// jitterReference follows the description of a NIC with jitter: when each frame of 1514 bytes has left a line of 1
+// Gbit/s.
 type jitterReference struct {
 	draw       func() event.Time
 	line, last event.Time
@@ -49,8 +49,8 @@ func (r *jitterReference) leaves(now event.Time) event.Time {
 	return r.last
 }
 
-// Each packet of a host leaves up to so much behind the line, but never before the one ahead of it; it is in the NIC until
-// then. What one host draws has nothing to do with what others send.
+// Each packet of a host leaves with a bounded delay, never before the one ahead of it, and is in the NIC until then.
+// The random numbers of one host do not depend on the traffic of others.
 func TestHostJitter(t *testing.T) {
 	const seed = 3
 	n, s := late(t, dumbbell(t, false), seed, jitterMost)
@@ -62,7 +62,7 @@ func TestHostJitter(t *testing.T) {
 	for i, name := range hosts {
 		n.HostPort(n.id(t, name)).Tap(func(_ *Packet, leaves event.Time) { got[i] = append(got[i], leaves) })
 	}
-	// Host 1 sends now and then, host 2 in bursts, so that packets wait for the line as well.
+	// Host 1 sends now and then. Host 2 sends bursts, so that packets wait for the line as well.
 	for k := range 100 {
 		at(n.Queue, event.Time(k)*100*event.Microsecond, func(now event.Time) {
 			for i, name := range hosts {
@@ -97,7 +97,7 @@ func TestHostJitter(t *testing.T) {
 	conserved(t, n)
 }
 
-// Where nothing waits for the line, the times are spread evenly from 0 to the most.
+// If nothing waits for the line, the delays are uniform from 0 to the largest.
 func TestHostJitterIsUniform(t *testing.T) {
 	n, _ := late(t, dumbbell(t, false), 1, jitterMost)
 	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
@@ -127,8 +127,8 @@ func TestHostJitterIsUniform(t *testing.T) {
 	}
 }
 
-// Guests of one hypervisor keep the order of the NIC that they share; what they send each other is never on a line, and not
-// late.
+// Guests of one hypervisor keep the order of the NIC that they share. Packets between them are never on a line, and not
+// delayed.
 func TestHostJitterBehindHypervisor(t *testing.T) {
 	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: true, VMs: 2},
 		experiment.Network{Rate: 1e9, Delay: 25_000, Buffer: law.Limit{N: 125_000}})
@@ -141,7 +141,7 @@ func TestHostJitterBehindHypervisor(t *testing.T) {
 	dst := n.id(t, "receiver1.vm1")
 	nic := n.NIC(guests[0])
 	if nic != n.NIC(guests[1]) {
-		t.Fatal("they have not the same NIC")
+		t.Fatal("they do not share a NIC")
 	}
 	ref := newJitterReference(seed, n.Name(nic.Node))
 	var got, want []event.Time
@@ -172,7 +172,7 @@ func TestHostJitterBehindHypervisor(t *testing.T) {
 	conserved(t, n)
 }
 
-// A flap takes what has not left yet out of the NIC, and its time on the line.
+// A flap removes packets that have not left from the NIC, and frees their time on the line.
 func TestHostJitterAndFlap(t *testing.T) {
 	n, s := late(t, dumbbell(t, false), 0, event.Second)
 	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")

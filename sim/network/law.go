@@ -11,44 +11,44 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Pass Verdict = iota // the packet goes on
+	Pass Verdict = iota // the packet continues
 	Drop                // it is dropped, and counted in Counters.Law
-	Take                // the law keeps it, and ends that by Network.Return or Network.Discard
+	Take                // the law keeps it, until Network.Return or Network.Discard
 )
 
-// Law looks at each packet before it is queued at a port, as an egress program does. It may change the packet, but not
-// its Bytes. Several laws at a port form a chain: what one passes, the next one sees.
+// Law sees each packet before it is queued at a port, as an egress program does. It may change the packet, but not its
+// Bytes. Several laws at a port form a chain: each sees the packets that the one before it passed.
 //
-// While a law looks at a packet, what it injects or returns goes on directly behind that packet.
+// Packets that a law injects or returns while it looks at a packet continue directly behind that packet.
 type Law interface {
 	Packet(p *Port, pk *Packet, now event.Time) Verdict
 }
 
 // Rescuer is a law that is also asked before the port drops a packet because the buffer is full. Take keeps the packet;
-// any other verdict lets the port drop it.
+// with any other verdict the port drops it.
 type Rescuer interface {
 	Law
 	Full(p *Port, pk *Packet, now event.Time) Verdict
 }
 
-// Packet.state.
+// Values of Packet.state.
 const (
 	lent   uint8 = iota
 	pooled       // in the pool
-	passed       // has passed the first Packet.by laws of the port that it is being sent by: sendBehind
-	// Taken by a law at Packet.at, of the number Packet.by in its chain.
+	passed       // has passed the first Packet.by laws of the port that sends it: sendBehind
+	// Taken by the law at Packet.at with the number Packet.by in its chain.
 	takenAtPort // a port's law
 	takenOut    // a guard, on the way from its host
 	takenIn     // a guard, on the way to its host
 )
 
-// chain is several laws at a port, asked from the number first on.
+// chain is several laws at a port, from the number first on.
 type chain struct {
 	laws  []Law
 	first int
 }
 
-// Packet asks the laws until one does not pass the packet.
+// Packet asks the laws in order, until one does not pass the packet.
 func (c *chain) Packet(p *Port, pk *Packet, now event.Time) Verdict {
 	for i := c.first; i < len(c.laws); i++ {
 		if v := c.laws[i].Packet(p, pk, now); v != Pass {
@@ -59,14 +59,14 @@ func (c *chain) Packet(p *Port, pk *Packet, now event.Time) Verdict {
 	return Pass
 }
 
-// heldByLaws is what few ports need: the laws, and what they and guards put in and keep.
+// heldByLaws is the state that few ports need: the laws, and the packets that they and guards inject and keep.
 type heldByLaws struct {
 	laws       []Law
-	behind     []Law // what asks the laws from this number on
+	behind     []Law // for each number: the law that asks the laws from there on
 	own, taken Count
 }
 
-// byLaws gives it.
+// byLaws returns that state, and creates it if needed.
 func (p *Port) byLaws() *heldByLaws {
 	if p.held == nil {
 		p.held = &heldByLaws{}
@@ -74,11 +74,11 @@ func (p *Port) byLaws() *heldByLaws {
 	return p.held
 }
 
-// mostLaws is how many laws a chain may have.
+// mostLaws is the longest chain of laws.
 const mostLaws = 64
 
-// SetLaws puts laws before the port's buffer, in the place of those that are there; none: a port without laws. A law
-// stands at a port once, and there are at most 64: more, or one twice, is a mistake of the caller and panics.
+// SetLaws puts laws before the port's buffer, and replaces earlier ones. Without arguments it removes them. It panics
+// if there are more than 64 laws, or one twice.
 func (p *Port) SetLaws(laws ...Law) {
 	if len(laws) > mostLaws {
 		panic("network: more than 64 laws at a port")
@@ -87,7 +87,7 @@ func (p *Port) SetLaws(laws ...Law) {
 	h.laws, h.behind, p.law = slices.Clone(laws), make([]Law, len(laws)+1), nil
 	for i, l := range h.laws {
 		if slices.Index(h.laws, l) != i {
-			panic("network: a law stands at a port twice")
+			panic("network: a port has the same law twice")
 		}
 		h.behind[i] = &chain{h.laws, i}
 	}
@@ -98,7 +98,7 @@ func (p *Port) SetLaws(laws ...Law) {
 	p.setScheduler()
 }
 
-// Laws are the laws at the port, in the order in which they see a packet. The caller may append to the list.
+// Laws returns the laws at the port, in the order in which they see a packet. The caller may append to the list.
 func (p *Port) Laws() []Law {
 	if p.held == nil {
 		return nil
@@ -106,7 +106,7 @@ func (p *Port) Laws() []Law {
 	return slices.Clip(p.held.laws)
 }
 
-// rest is the laws from the number i on; nil: none.
+// rest returns the laws from the number i on, as one law; nil: none.
 func (p *Port) rest(i int) Law {
 	if p.held != nil && i < len(p.held.behind) {
 		return p.held.behind[i]
@@ -116,13 +116,13 @@ func (p *Port) rest(i int) Law {
 
 // sendBehind is Send for a packet that has passed the first i laws of the port.
 func (p *Port) sendBehind(pk *Packet, i int) {
-	if p.law != nil && !p.down { // else nobody asks
+	if p.law != nil && !p.down { // else no law is asked
 		pk.state, pk.by = passed, uint8(i)
 	}
 	p.Send(pk)
 }
 
-// obey asks the laws of a port that has some. False: the packet has been dealt with.
+// obey asks the laws of a port that has some. It returns false if the packet does not continue here.
 func (p *Port) obey(pk *Packet, now event.Time) bool {
 	l := p.law
 	if pk.state == passed {
@@ -147,7 +147,7 @@ func (p *Port) obey(pk *Packet, now event.Time) bool {
 	return false
 }
 
-// dealWith is what obey seldom has to do: a packet that does not pass, or one that others go behind.
+// dealWith is the rare part of obey: a packet that does not pass, or one that others follow.
 func (p *Port) dealWith(pk *Packet, l Law, v Verdict, before uint8, now event.Time) {
 	if _, several := l.(*chain); !several && v == Take {
 		pk.by = uint8(len(p.held.laws) - 1) // the last one
@@ -164,13 +164,14 @@ func (p *Port) dealWith(pk *Packet, l Law, v Verdict, before uint8, now event.Ti
 	p.net.settle()
 }
 
-// take notes that the law of the number pk.by has the packet now, which had the ECN field ecn.
+// take notes that the law number pk.by has the packet, whose ECN field was ecn.
 func (p *Port) take(pk *Packet, ecn uint8) {
 	pk.state, pk.was, pk.at = takenAtPort, ecn, p
 	p.byLaws().taken.add(pk)
 }
 
-// rescue asks the laws before a packet is dropped because the buffer is full; false: it is to be dropped.
+// rescue asks the laws before a packet is dropped because the buffer is full. It returns false if the port must drop
+// the packet.
 func (p *Port) rescue(pk *Packet, now event.Time) bool {
 	for i, l := range p.Laws() {
 		r, ok := l.(Rescuer)
@@ -190,9 +191,9 @@ func (p *Port) rescue(pk *Packet, now event.Time) bool {
 	return false
 }
 
-// Return lets a packet go on that a law or a guard has taken: to the law behind that one, or to the next guard, as if it
-// had just come there. Returning what is not taken is a mistake of the caller and panics. Where a port is a wire a
-// returned packet may arrive, and be answered, before Return ends: take it off the law's own list first.
+// Return continues a packet that a law or a guard has taken: at the next law or guard, as if it had just come there. It
+// panics if the packet is not taken. If the port is a wire, the packet may arrive and be answered before Return ends:
+// remove it from the law's own list first.
 func (n *Network) Return(pk *Packet) {
 	if n.asking > 0 {
 		n.put = append(n.put, putting{pk: pk})
@@ -201,7 +202,7 @@ func (n *Network) Return(pk *Packet) {
 	n.release(pk)
 }
 
-// Discard drops a packet that a law or a guard has taken. It is counted in Counters.Law of the port.
+// Discard drops a packet that a law or a guard has taken. The port counts it in Counters.Law.
 func (n *Network) Discard(pk *Packet) {
 	p, state := pk.at, pk.state
 	n.untake(pk)
@@ -213,7 +214,7 @@ func (n *Network) Discard(pk *Packet) {
 	}
 }
 
-// untake ends what Take began.
+// untake ends the state that Take began.
 func (n *Network) untake(pk *Packet) {
 	switch pk.state {
 	case takenAtPort, takenOut:
@@ -226,7 +227,7 @@ func (n *Network) untake(pk *Packet) {
 	pk.state = lent
 }
 
-// release is Return without delay.
+// release is Return without a wait for other laws.
 func (n *Network) release(pk *Packet) {
 	p, state := pk.at, pk.state
 	n.untake(pk)
@@ -246,18 +247,18 @@ func (n *Network) release(pk *Packet) {
 	}
 }
 
-// Inject sends a packet of a law's own (Network.NewPacket) by this port. It passes the laws behind the law by; all laws of
-// the port if by is nil or stands at another port.
+// Inject sends a law's own packet (Network.NewPacket) by this port. The packet passes the laws after by, or all laws of
+// the port if by is nil or is at another port.
 func (p *Port) Inject(by Law, pk *Packet) {
 	p.net.inject(putting{pk: pk, p: p, by: slices.Index(p.Laws(), by) + 1, kind: takenAtPort})
 }
 
-// putting is a packet that waits until the law that put it in has dealt with the one before it.
+// putting is a packet that waits until the law that injected or returned it has finished with the packet before it.
 type putting struct {
 	pk   *Packet
 	p    *Port // injected there, or at its host; nil: returned
-	by   int   // first law or guard that sees it
-	kind uint8 // as Packet.state
+	by   int   // the first law or guard that sees it
+	kind uint8 // as in Packet.state
 }
 
 func (n *Network) inject(w putting) {
@@ -268,7 +269,7 @@ func (n *Network) inject(w putting) {
 	n.goOn(w)
 }
 
-// goOn sends a packet on that a law puts in.
+// goOn sends a packet that a law injected or returned.
 func (n *Network) goOn(w putting) {
 	switch p := w.p; {
 	case p == nil:
@@ -285,10 +286,10 @@ func (n *Network) goOn(w putting) {
 	}
 }
 
-// waits says whether packets wait in put.
+// waits reports whether packets wait in put.
 func (n *Network) waits() bool { return len(n.put) > 0 }
 
-// settle sends what waits in put on, unless a law is still looking at a packet.
+// settle sends the packets that wait in put, unless a law is still looking at a packet.
 func (n *Network) settle() {
 	for n.asking == 0 && n.nextPut < len(n.put) {
 		w := n.put[n.nextPut]

@@ -11,13 +11,13 @@ import (
 	"weir/sim/event"
 )
 
-// What the laws of TestLawsAreTheSlowOnes do with a packet, each as likely as it stands here.
+// What the laws of TestLawsAreTheSlowOnes do with a packet, each with the same probability.
 const (
 	doPass = iota
 	doPassToo
 	doDrop
 	doTake
-	doTakeAndReturnOldest // takes it, and returns what this law has had longest: itself, if it has nothing else
+	doTakeAndReturnOldest // takes it, and returns the packet that this law has had longest: itself, if it has no other
 	doInjectBehind
 	doInjectBefore // all laws see it
 	doInjectAndTake
@@ -29,7 +29,7 @@ const (
 // tagOne is the tag of the first packet that is injected.
 const tagOne = 1000
 
-// decide is what the law of that number does when it sees that packet for the n-th time.
+// decide returns what law number law does when it sees the packet tag for the n-th time.
 func decide(seed, tag uint64, law, n int) int {
 	kind := int(mix(seed^mix(tag*64+uint64(law)*8+uint64(n))) % doKinds)
 	if tag >= 4*tagOne || n > 3 {
@@ -38,7 +38,7 @@ func decide(seed, tag uint64, law, n int) int {
 	return kind
 }
 
-// slowLaws is a port with laws, written down as simply as it goes: lists, and no packets.
+// slowLaws is a port with laws in the simplest form: lists, and no packets.
 type slowLaws struct {
 	seed    uint64
 	laws    int
@@ -68,7 +68,7 @@ func (m *slowLaws) visit(law int, tag uint64) int {
 	return m.seen[k]
 }
 
-// arrive lets a packet pass the laws from the number i on.
+// arrive passes a packet to the laws from the number i on.
 func (m *slowLaws) arrive(tag uint64, i int) {
 	before := m.ce[tag]
 	for ; i < m.laws; i++ {
@@ -117,7 +117,7 @@ func (m *slowLaws) take(i int, tag uint64, ce bool) {
 	m.held[i] = append(m.held[i], slowHeld{tag, ce})
 }
 
-// queue is the buffer. The last law rescues every second packet that it has no room for.
+// queue is the buffer. The last law rescues every second packet for which there is no room.
 func (m *slowLaws) queue(tag uint64) {
 	drops := m.ref.drops
 	if m.ref.send(m.now, m.bytes[tag], tag); m.ref.drops == drops {
@@ -130,7 +130,7 @@ func (m *slowLaws) queue(tag uint64) {
 	}
 }
 
-// release takes a packet off a law's list now; what it returns lets it go on.
+// release removes a packet from a law's list now. The function that it returns continues the packet.
 func (m *slowLaws) release(i int, tag uint64) func() {
 	at := slices.IndexFunc(m.held[i], func(h slowHeld) bool { return h.tag == tag })
 	was := m.held[i][at]
@@ -215,7 +215,7 @@ func (l *scriptedLaw) inject(p *Port, by Law, tag uint64) {
 	p.Inject(by, p.net.packet(1, 2, 500, tag%tagOne+l.next))
 }
 
-// rescuingLaw is the last one.
+// rescuingLaw is the last law.
 type rescuingLaw struct{ *scriptedLaw }
 
 func (l rescuingLaw) Full(_ *Port, pk *Packet, _ event.Time) Verdict {
@@ -227,9 +227,9 @@ func (l rescuingLaw) Full(_ *Port, pk *Packet, _ event.Time) Verdict {
 	return Take
 }
 
-// Laws at a port that pass, drop, take, return, discard and inject packets do what the slow ones do: each sees the same
-// packets at the same times, the same leave the port at the same times, and the counters say the same. Nothing is lost
-// or made, whatever they hold.
+// Laws at a port that pass, drop, take, return, discard and inject packets act as the slow ones. Each sees the same
+// packets at the same times, the same packets leave the port at the same times, and the counters are equal. No packet
+// is lost or duplicated while laws keep some.
 func TestLawsAreTheSlowOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := law.Limit{N: rapid.SampledFrom([]int64{1514, 4000, 100_000}).Draw(t, "buffer")}
@@ -261,7 +261,7 @@ func TestLawsAreTheSlowOnes(t *testing.T) {
 					m.bytes[uint64(i)] = 1514
 					m.arrive(uint64(i), 0)
 					p.Send(n.packet(1, 2, 1514, uint64(i)))
-				} else { // a law's timer: it returns, or discards, one of those that it holds
+				} else { // a law's timer: it returns, or discards, one of those that it has taken
 					which := i % laws
 					if l := sc.laws[which]; len(l.held) > 0 && len(m.held[which]) > 0 {
 						k := i % len(l.held)
@@ -293,16 +293,16 @@ func TestLawsAreTheSlowOnes(t *testing.T) {
 	})
 }
 
-// lookAtLaws compares all that can be seen at one time.
+// lookAtLaws compares all that can be observed at one time.
 func lookAtLaws(t *rapid.T, p *Port, m *slowLaws, sc *script) {
 	if p.server != nil {
-		p.server.catchUp(m.now) // the event stands behind this one
+		p.server.catchUp(m.now) // its event comes after this one
 	}
 	bytes, packets := m.ref.backlog(m.now)
 	held := Count{}
 	for i := range m.held {
 		if len(m.held[i]) != len(sc.laws[i].held) {
-			t.Fatalf("law %d holds %d, want %d", i, len(sc.laws[i].held), len(m.held[i]))
+			t.Fatalf("law %d has taken %d, want %d", i, len(sc.laws[i].held), len(m.held[i]))
 		}
 		for _, h := range m.held[i] {
 			held.Packets++
@@ -310,10 +310,10 @@ func lookAtLaws(t *rapid.T, p *Port, m *slowLaws, sc *script) {
 		}
 	}
 	c := p.Counters()
-	if c.Held != (Count{packets, bytes}) || c.Taken != held || c.Law.Packets != m.law || c.Tail.Packets != int64(m.ref.drops) || c.Own.Packets != m.own || c.Marks != m.marks {
+	if c.Queued != (Count{packets, bytes}) || c.Taken != held || c.Law.Packets != m.law || c.Tail.Packets != int64(m.ref.drops) || c.Own.Packets != m.own || c.Marks != m.marks {
 		t.Fatalf("at %d: %+v; want held %d, %d B, taken %+v, law %d, tail %d, own %d, marks %d", m.now, c, packets, bytes, held, m.law, m.ref.drops, m.own, m.marks)
 	}
-	if sum := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes; c.In.Bytes != sum {
+	if sum := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Queued.Bytes + c.Taken.Bytes; c.In.Bytes != sum {
 		t.Fatalf("%d bytes in, %d accounted for: %+v", c.In.Bytes, sum, c)
 	}
 	inside := int64(p.end-p.first) + c.Taken.Packets
@@ -325,7 +325,8 @@ func lookAtLaws(t *rapid.T, p *Port, m *slowLaws, sc *script) {
 	}
 }
 
-// What a law holds is not lost when the link goes down, and is when it comes back meanwhile.
+// A packet that a law has taken is not lost when the link goes down. It is lost if it comes back while the link is
+// down.
 func TestTakenPacketsAndFlaps(t *testing.T) {
 	for _, o := range []Options{{}, {Priorities: true}} {
 		n, s := build(t, pair(1e9, 0, law.Limit{N: 125_000}), o)
@@ -353,7 +354,7 @@ func TestTakenPacketsAndFlaps(t *testing.T) {
 	}
 }
 
-// Mistakes of a law are found where they are made.
+// Mistakes of a law panic where they are made.
 func TestMistakesOfLawsPanic(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 125_000}), Options{})
 	p := n.PortByName("switch->b")

@@ -7,7 +7,7 @@ import (
 	"weir/law"
 )
 
-// Nothing of what a packet was is left when it is lent again.
+// A packet from the pool has nothing left of its earlier use.
 func TestNewPacketIsZeroed(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 10_000}), Options{})
 	pk := n.NewPacket()
@@ -25,7 +25,8 @@ func TestNewPacketIsZeroed(t *testing.T) {
 	}
 }
 
-// Packets and ports do not share cache lines of 64 bytes, and what every hop needs of them is in as few as it fits in.
+// Packets and ports do not share cache lines of 64 bytes. The fields that every hop needs are in as few lines as
+// possible.
 func TestCacheLines(t *testing.T) {
 	const line = 64
 	if size, first := unsafe.Sizeof(Packet{}), unsafe.Offsetof(Packet{}.blocks); size != 2*line || first != line {

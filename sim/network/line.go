@@ -4,34 +4,34 @@ import "weir/sim/event"
 
 // A full Ethernet frame, in bytes.
 const (
-	FullFrame = 14 + 1500                           // as it is queued: header and IP packet
-	FullLine  = FullFrame + crcBytes + betweenBytes // as a line carries it
+	FullFrame = 14 + 1500                           // in a buffer: header and IP packet
+	FullLine  = FullFrame + crcBytes + betweenBytes // on a line
 )
 
 const (
-	leastFrame   = 60     // Ethernet pads shorter frames (IEEE 802.3, 3.2.8), CRC apart
+	leastFrame   = 60     // Ethernet pads shorter frames (IEEE 802.3, 3.2.8), without the CRC
 	betweenBytes = 8 + 12 // preamble and start delimiter, gap between frames
 	crcBytes     = 4
 	bitNs        = 8 * 1e9 // a byte takes bitNs/rate nanoseconds
 )
 
-// line is a bit rate and how long it is taken, exactly: until free + rest/rate nanoseconds. The rest is
-// carried from packet to packet, so that a line that is busy for long does not drift.
+// line is a bit rate and the exact time until which it is busy: free + rest/rate nanoseconds. The rest is carried from
+// packet to packet, so that a line that is busy for long does not drift.
 type line struct {
 	rate int64 // bit/s, above 0
 	free event.Time
 	rest int64 // 0 .. rate-1
-	// What the last size of packet took: nearly all have the same two or three sizes.
+	// The time of the last size of packet: nearly all packets have the same two or three sizes.
 	bytes int32
-	bare  bool // a packet takes just its own bytes; else padding, preamble, CRC and gap as well
+	bare  bool // a packet takes only its own bytes; else padding, preamble, CRC and gap too
 	whole event.Time
 	part  int64
 }
 
 func newLine(rate int64, bare bool) line { return line{rate: rate, bare: bare, bytes: -1} }
 
-// take holds the line for a packet that is ready at the time from. It returns when its last bit has
-// left, rounded down to a nanosecond. bytes is at most 2^30.
+// take occupies the line for a packet that is ready at the time from. It returns when the last bit has left, rounded
+// down to a nanosecond. bytes is at most 2^30.
 func (l *line) take(from event.Time, bytes int32) event.Time {
 	if l.free < from {
 		l.free, l.rest = from, 0
@@ -57,15 +57,15 @@ func (l *line) measure(bytes int32) {
 	l.whole, l.part = event.Time(wire*bitNs/l.rate), wire*bitNs%l.rate
 }
 
-// bucket is a token bucket that delays (never drops), as the virtual scheduling of ITU-T I.371 has it:
-// full is when it would be full again, so that at a time t before that it lacks (full - t) * rate.
+// bucket is a token bucket that delays and never drops, as virtual scheduling in ITU-T I.371. full is when it would be
+// full again: at an earlier time t it lacks (full - t) * rate.
 type bucket struct {
 	full  line
-	depth event.Time // what it holds, as the time in which it fills
+	depth event.Time // its size, as the time in which it fills
 }
 
-// start is when a packet may begin that is ready at the time from, and takes its tokens. A packet
-// larger than the bucket needs a full one.
+// start takes the tokens of a packet that is ready at the time from, and returns when it may begin. A packet larger
+// than the bucket needs a full one.
 func (b *bucket) start(from event.Time, bytes int32) event.Time {
 	if bytes != b.full.bytes {
 		b.full.measure(bytes)
@@ -74,7 +74,7 @@ func (b *bucket) start(from event.Time, bytes int32) event.Time {
 	if b.full.part > 0 {
 		need++
 	}
-	lacks := need - max(b.depth, need) // 0 or less: by so much the bucket may be short of full
+	lacks := need - max(b.depth, need) // 0 or less: by how much the bucket may be short of full
 	if b.full.rest > 0 {
 		lacks++
 	}

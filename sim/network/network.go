@@ -1,20 +1,19 @@
-// Package network is links, ports, nodes and the ways between them: what carries packets from one host
-// to another in the simulator.
+// Package network is the links, ports, nodes and routes of the simulator. It carries packets from one host to another.
 //
-//	packet.go   the frame and the pool that lends it;  fields.go  what is seen of it
+//	packet.go   the frame, and the pool of frames;  fields.go  its methods
 //	line.go     exact times: a bit rate, a token bucket
 //	port.go     FIFO ports: buffer, line, delay
 //	law.go      laws at ports: pass, drop, take, return, inject
-//	guard.go    guards between hosts and their links, the same
+//	guard.go    guards between hosts and their links, with the same verdicts
 //	serve.go    ports with strict priorities or a shared buffer
-//	schedule.go laws that decide about order and drop at such a port
-//	rate.go     rates that change at work
+//	schedule.go laws that decide about order and drops at such a port
+//	rate.go     rates that change during a run
 //	jitter.go   the time that hosts need to send
 //	build.go    nodes and ports of an experiment's Graph
 //	route.go    all shortest paths
 //
-// A packet belongs to whoever has it last: Network.Send and Port.Send take it over, a drop gives it back to
-// the pool, Sink.Deliver gets it for good. Times are nanoseconds of the simulated clock, sizes bytes.
+// A packet has one owner. Network.Send and Port.Send take it over, a drop returns it to the pool, and Sink.Deliver owns
+// what it gets. Times are nanoseconds of the simulated clock, sizes are bytes.
 package network
 
 import (
@@ -22,7 +21,7 @@ import (
 	"weir/sim/event"
 )
 
-// Sink is the transport of all hosts. A packet that it is given is its own.
+// Sink is the transport of all hosts. It owns the packets that it gets.
 type Sink interface {
 	Deliver(host NodeID, pk *Packet, now event.Time)
 }
@@ -37,35 +36,35 @@ type Network struct {
 	guards   []Guard
 	arrivals []Arrivals // by NodeID; nil: there were never guards
 	asking   int        // laws and guards that are looking at a packet now
-	put      []putting  // what they put in meanwhile, from nextPut on
+	put      []putting  // packets that these inject or return meanwhile, from nextPut on
 	nextPut  int
 
 	Ports []*Port
-	// OnDrop, if set, is told of every packet that is lost, before it goes back to the pool.
+	// OnDrop, if set, is called for every packet that is lost, before it returns to the pool.
 	OnDrop func(p *Port, pk *Packet, reason DropReason, now event.Time)
-	// Left, if set, is told of every packet that leaves the NIC of its host, or is dropped before that, where the NIC is a
-	// served port: there FreeAt does not tell it beforehand.
+	// Left, if set, is called for every packet that leaves the NIC of its host or is dropped before that, if the NIC is
+	// a served port. There FreeAt cannot predict it.
 	Left func(pk *Packet)
 
 	graph     *experiment.Graph
 	ids       map[string]NodeID
 	nodes     []node
-	places    []place // by NodeID; of hosts
+	places    []place // of hosts, by NodeID
 	switches  []*node
 	buffers   []*sharedBuffer
 	frameOnly bool
 }
 
-// Options are what an experiment file does not say.
+// Options are settings that an experiment file does not have.
 type Options struct {
-	// Seed goes into each switch's choice among equal paths.
+	// Seed changes each switch's choice among equal paths.
 	Seed int64
-	// Shared, if set, gives each switch one buffer for all its ports, in place of theirs.
+	// Shared, if set, gives each switch one buffer for all its ports, instead of one per port.
 	Shared *Shared
 	// Priorities makes the ports of switches serve Packet.Priority strictly, highest first.
 	Priorities bool
-	// FrameOnly lets a frame take just its own bytes on the line, as in the lab (a TBF counts no more) and
-	// in ns-3's point-to-point links. Else preamble, CRC and gap are added, and short frames padded.
+	// FrameOnly has a frame take only its own bytes on the line, as in the lab (a TBF counts only these) and in ns-3's
+	// point-to-point links. Otherwise preamble, CRC and gap are added, and short frames are padded.
 	FrameOnly bool
 	// NICFrames is the queue of a host's NIC in full frames; 0: 1000, Linux's txqueuelen.
 	NICFrames int64
@@ -77,17 +76,17 @@ type node struct {
 	kind   experiment.NodeKind
 	places []place // the network's
 	id     NodeID
-	// Of a host: its only port. Of a hypervisor: its port to the switch.
+	// For a host: its only port. For a hypervisor: its port to the switch.
 	uplink *Port
-	// Of a switch: its number among switches, and by the number of a packet's last switch the group of
-	// ports that are next on a shortest path there.
+	// For a switch: its number among switches, and groups of ports by the number of a packet's last switch. A group has
+	// the ports that are next on a shortest path there.
 	number int32
 	next   []int32
 	groups [][]*Port
 	salt   uint64
 }
 
-// place says where a host is: the last hop or two towards it.
+// place is the position of a host: the last hop or two towards it.
 type place struct {
 	number     int32  // of its switch
 	hypervisor NodeID // -1: none
@@ -95,7 +94,7 @@ type place struct {
 	vm         *Port  // of the hypervisor
 }
 
-// receive takes a packet that has arrived at the node.
+// receive forwards or delivers a packet that has arrived at the node.
 func (nd *node) receive(pk *Packet, now event.Time) {
 	if nd.kind == experiment.Guest {
 		if guards := len(nd.net.guards); guards > 0 {
@@ -108,7 +107,7 @@ func (nd *node) receive(pk *Packet, now event.Time) {
 	nd.towards(pk).Send(pk)
 }
 
-// towards is the port by which a packet goes on.
+// towards returns the port by which a packet continues.
 func (nd *node) towards(pk *Packet) *Port {
 	to := &nd.places[pk.dst]
 	if nd.kind == experiment.Hypervisor {
@@ -127,13 +126,13 @@ func (nd *node) towards(pk *Packet) *Port {
 	return group[nd.choose(pk.hash, len(group))]
 }
 
-// choose spreads flows evenly over n equal ports. Each switch mixes the hash with a number of its own: with
-// the hash alone every switch would choose alike, and half the paths stay unused.
+// choose spreads flows evenly over n equal ports. Each switch mixes the hash with its own number. With the hash alone
+// every switch would choose alike, and half of the paths would stay unused.
 func (nd *node) choose(hash uint32, n int) int {
 	return int(mix(uint64(hash)^nd.salt) >> 32 * uint64(n) >> 32)
 }
 
-// Send lets a host send a packet by its NIC.
+// Send sends a packet of a host by its NIC.
 func (n *Network) Send(from NodeID, pk *Packet) {
 	p := n.nodes[from].uplink
 	if len(n.guards) == 0 {
@@ -143,10 +142,10 @@ func (n *Network) Send(from NodeID, pk *Packet) {
 	n.out(p, pk, 0)
 }
 
-// HostPort is a host's only port.
+// HostPort returns a host's only port.
 func (n *Network) HostPort(host NodeID) *Port { return n.nodes[host].uplink }
 
-// NIC is the port in which a host's packets wait: its own, or, if that is a wire, its hypervisor's to the
+// NIC returns the port in which a host's packets wait: its own, or, if that is a wire, its hypervisor's port to the
 // switch.
 func (n *Network) NIC(host NodeID) *Port {
 	p := n.nodes[host].uplink
@@ -156,8 +155,7 @@ func (n *Network) NIC(host NodeID) *Port {
 	return p
 }
 
-// Loss makes lines lose the packets for which f is true, at the time when they would arrive. It is for
-// tests; nil ends it.
+// Loss has lines lose the packets for which f is true, at their time of arrival. It is for tests; nil ends it.
 func (n *Network) Loss(f func(p *Port, pk *Packet) bool) { n.loss = f }
 
 func (n *Network) dropped(p *Port, pk *Packet, reason DropReason, now event.Time) {
@@ -172,17 +170,16 @@ func (n *Network) dropped(p *Port, pk *Packet, reason DropReason, now event.Time
 	n.Free(pk)
 }
 
-// Node gives the id of the node of that name.
+// Node returns the ID of the node of that name.
 func (n *Network) Node(name string) (NodeID, bool) {
 	id, ok := n.ids[name]
 	return id, ok
 }
 
-// Name is the name of a node.
+// Name returns the name of a node.
 func (n *Network) Name(id NodeID) string { return n.graph.Nodes[id].Name }
 
-// PortByName resolves a port as users write it, "switch->receiver1" (experiment.Graph.Port); nil if there is
-// none.
+// PortByName returns the port that users write as "switch->receiver1" (experiment.Graph.Port), or nil if there is none.
 func (n *Network) PortByName(name string) *Port {
 	from, to, err := n.graph.Port(name)
 	if err != nil {
@@ -197,7 +194,7 @@ func (n *Network) PortByName(name string) *Port {
 	return nil
 }
 
-// SwitchPorts are the ports of the switches of these names, in the order of Network.Ports.
+// SwitchPorts returns the ports of the switches with these names, in the order of Network.Ports.
 func (n *Network) SwitchPorts(names []string) []*Port {
 	of := make(map[NodeID]bool, len(names))
 	for _, name := range names {

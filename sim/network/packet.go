@@ -37,7 +37,7 @@ const (
 const (
 	NoFeedback     = iota
 	FeedbackOption // in an option of a guest's segment, of FeedbackBytes
-	FeedbackAlone  // in an ACK of a virtual switch's own, which no guest sees
+	FeedbackAlone  // in an ACK of a virtual switch's own, which guests do not see
 )
 
 // FeedbackBytes is an experimental TCP option: kind, length, identifier (RFC 6994) and two numbers of 32 bits.
@@ -47,15 +47,15 @@ const FeedbackBytes = 12
 // without options.
 const HeaderBytes = 14 + 20 + 20
 
-// Priorities is how many strict priorities a port can have: 0, the lowest, to 7 (IEEE 802.1Q).
+// Priorities is the number of strict priorities of a port: 0, the lowest, to 7 (IEEE 802.1Q).
 const Priorities = 8
 
-// Block is a SACK block (RFC 2018): the bytes From up to, not including, To.
+// Block is a SACK block (RFC 2018): the bytes from From up to To, without To.
 type Block struct{ From, To uint32 }
 
-// Packet is one frame. Everybody outside this package sees it through the methods in fields.go, so that its layout is
-// this package's own affair. All but SACK blocks and feedback stands in its first cache line: no hop, and hardly an end,
-// needs the second. Slabs of the pool begin on a page, so that no line holds parts of two packets.
+// Packet is one frame. Code outside this package uses the methods in fields.go, so that the layout is private. All
+// fields except SACK blocks and feedback are in the first cache line. No hop, and few ends, need the second. Slabs of
+// the pool begin on a page, so that no line has parts of two packets.
 type Packet struct {
 	src, dst         NodeID
 	bytes            int32
@@ -69,7 +69,7 @@ type Packet struct {
 	ecn              uint8
 	priority         uint8
 	proto            uint8
-	state            uint8 // lent, pooled, or taken by a law
+	state            uint8 // borrowed, pooled, or taken by a law
 	toAcceptor       bool
 	nBlocks          uint8
 	reserved         uint8
@@ -83,20 +83,20 @@ type Packet struct {
 	total  uint32
 	marked uint32
 	next   *Packet // in a queue of a served port
-	at     *Port   // of a taken packet: where, and
-	by     uint8   // the number of the law, and
-	was    uint8   // the ECN field that it had
+	at     *Port   // of a taken packet: its port,
+	by     uint8   // the number of the law,
+	was    uint8   // and its ECN field before
 	_      [6]byte // 128 bytes: two whole cache lines
 }
 
-// FlowHash is the hash of a five-tuple by direction. Every bit of it depends on every bit of them.
+// FlowHash returns the hash of a five-tuple by direction. Every bit of it depends on every bit of the five-tuple.
 func FlowHash(src, dst NodeID, srcPort, dstPort uint16, proto uint8) uint32 {
 	a := uint64(uint32(src))<<32 | uint64(uint32(dst))
 	b := uint64(srcPort)<<24 | uint64(dstPort)<<8 | uint64(proto)
 	return uint32(mix(mix(a)^b) >> 32)
 }
 
-// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each bit of x moves every bit.
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each bit of x changes every bit.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -104,18 +104,18 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// slabPackets is how many packets the pool takes from the heap at once: 64 KiB, which begin on a page. (Go puts a
-// header before what has pointers and less than 32 KiB.)
+// slabPackets is the number of packets that the pool allocates at once: 64 KiB, which begin on a page. (Go puts a
+// header before an object with pointers and less than 32 KiB.)
 const slabPackets = 512
 
-// pool lends packets, the last that came back first. It only grows: to the most that were lent at one time.
+// pool provides packets, the last freed one first. It only grows, to the largest number in use at one time.
 type pool struct {
-	free []*Packet // has room for all that there are
+	free []*Packet // its capacity is the number of all packets
 	lent int64
 }
 
-// NewPacket lends a packet, zeroed but for Scale, which is -1, and Blocks, Total and Marked, of which none counts. Whoever has it last
-// gives it back by Free: the sink what it is delivered, ports what they drop.
+// NewPacket returns a packet from the pool, zeroed except for Scale, which is -1, and for unused Blocks, Total and
+// Marked. Its last owner returns it by Free: the sink frees what it gets, ports free what they drop.
 func (n *Network) NewPacket() *Packet {
 	p := &n.pool
 	if len(p.free) == 0 {
@@ -125,7 +125,7 @@ func (n *Network) NewPacket() *Packet {
 	pk := p.free[last]
 	p.free = p.free[:last]
 	p.lent++
-	// One by one: the second cache line is not touched.
+	// One by one: this does not touch the second cache line.
 	pk.src, pk.dst, pk.bytes, pk.hash = 0, 0, 0, 0
 	pk.conn, pk.seq, pk.ack, pk.payload = 0, 0, 0, 0
 	pk.srcPort, pk.dstPort, pk.window, pk.flags = 0, 0, 0, 0
@@ -145,7 +145,7 @@ func (p *pool) grow() {
 	}
 }
 
-// Free takes a packet back. Giving one back twice, or one that a law has taken, is a defect of the caller and panics.
+// Free returns a packet to the pool. It panics if the packet is in the pool already, or if a law has taken it.
 func (n *Network) Free(pk *Packet) {
 	if pk.state != lent {
 		panic("network: a packet was freed twice, or while a law had taken it")
@@ -155,5 +155,5 @@ func (n *Network) Free(pk *Packet) {
 	n.pool.lent--
 }
 
-// Lent is how many packets are outside the pool: with senders, in ports, on lines, with the sink.
+// Lent returns the number of packets outside the pool: with senders, in ports, on lines, with the sink.
 func (n *Network) Lent() int64 { return n.pool.lent }

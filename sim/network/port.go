@@ -7,7 +7,7 @@ import (
 	"weir/sim/event"
 )
 
-// DropReason says why a port did not send a packet.
+// DropReason is why a port did not send a packet.
 type DropReason uint8
 
 // The reasons.
@@ -33,38 +33,38 @@ func (c *Count) sub(pk *Packet) {
 	c.Bytes -= int64(pk.bytes)
 }
 
-// Counters is what a port did since it was built. In = Sent + Tail + Law + Down + Held + Taken at any time.
+// Counters counts what a port did since it was built. In = Sent + Tail + Law + Down + Queued + Taken at any time.
 type Counters struct {
-	In              Count // handed to Send, or injected by laws
+	In              Count // passed to Send, or injected by laws
 	Own             Count // of In: injected by laws of the port or guards of its host
-	Sent            Count // their last bit has left
+	Sent            Count // whose last bit has left
 	Tail, Law, Down Count // dropped, by reason
-	Held            Count // in the buffer now
-	Taken           Count // with the laws of the port, or the guards of its host, now: Take
+	Queued          Count // in the buffer now
+	Taken           Count // now with the laws of the port, or the guards of its host: Take
 	Lost            Count // of Sent: did not arrive (Network.Loss)
-	Marks           int64 // packets that the law made CE
+	Marks           int64 // packets that the law set to CE
 }
 
-// slot is a packet that a port holds, or that is on its line.
+// slot is a packet in a port's buffer, or on its line.
 type slot struct {
 	leaves event.Time // when its last bit has left the port
 	pk     *Packet
 }
 
-// Port is one end of a link: a buffer and a line to the peer. There are three kinds.
+// Port is one end of a link: a buffer, and a line to the peer. There are three kinds.
 //
-//	FIFO    when a packet's last bit will have left is known as it is queued. The ring holds what is in
-//	        the buffer and on the line; the buffer is brought up to date when somebody asks. One event
-//	        is pending, however much is queued: the arrival of the first packet at the peer.
-//	served  (serve.go) where that cannot be known: strict priorities, or a buffer that ports share.
-//	wire    without a rate, between a guest and its hypervisor: passed on at once. Between guests of one
-//	        hypervisor there is nothing else on the way: there it has localRate, or flows would go on and
-//	        on without any time passing.
+//	FIFO    It is known when a packet is queued when its last bit will have left. The ring has the packets in the
+//	        buffer and on the line; the buffer is updated when it is read. One event is pending, for any length of
+//	        the queue: the arrival of the first packet at the peer.
+//	served  (serve.go) That time is not known in advance: strict priorities, or a buffer that ports share.
+//	wire    A port without a rate, between a guest and its hypervisor: packets pass at once. Between guests of one
+//	        hypervisor it has localRate. Otherwise flows would continue without any time passing, because there is
+//	        no other port on the way.
 //
 //	ring:   first ........ left ......... end
 //	        on the line    in the buffer
 type Port struct {
-	// What every packet needs: four cache lines.
+	// Fields that every packet needs: four cache lines.
 	net     *Network
 	peer    *node
 	ring    []slot     // a power of two
@@ -86,18 +86,18 @@ type Port struct {
 	sent    Count
 	arrival event.Event
 
-	// What few need.
+	// Fields that few ports need.
 	server                    *server
 	tail, byLaw, byDown, lost Count
 	marks                     int64
-	held                      *heldByLaws // nil: there was never a law, nor a guard that took or injected something
+	held                      *heldByLaws // nil: there was never a law, nor a guard that took or injected a packet
 	Name                      string      // "switch->receiver1"
-	ID                        int32       // index into Network.Ports; that of the other direction is ID^1
+	ID                        int32       // index into Network.Ports; the other direction has ID^1
 	Node, Peer                NodeID
 	Rate                      law.Rate // 0: a wire
 	Buffer                    law.Limit
 	Labels                    []string // of measure.ports, ascending
-	_                         [24]byte // 448 bytes: whole cache lines, and no power of two, or all ports would meet in a few sets of the cache
+	_                         [24]byte // 448 bytes: whole cache lines. A power of two would map all ports to a few sets of the cache
 }
 
 type portKind uint8
@@ -108,13 +108,14 @@ const (
 	wire
 )
 
-// firstSlots is the size of a ring once it is needed.
+// firstSlots is the first size of a ring, in slots.
 const firstSlots = 16
 
-// localRate is about what a bridge in software carries between two guests.
+// localRate is about the rate of a software bridge between two guests, bit/s.
 const localRate = 10e9
 
-// init makes the port of a link. A rate of 0 makes it a wire. bare: packets take just their bytes on the line.
+// init initialises the port of a link. A rate of 0 makes it a wire. bare: packets take only their own bytes on the
+// line.
 func (p *Port) init(delay law.Duration, bare bool) {
 	p.arrival.Init(p)
 	p.delay, p.line = event.Time(delay), newLine(int64(p.Rate), bare)
@@ -127,7 +128,7 @@ func (p *Port) init(delay law.Duration, bare bool) {
 	}
 }
 
-// Send takes pk over. It passes the laws, and is then queued, sent and handed to the peer node, or dropped.
+// Send takes over pk. The packet passes the laws. Then it is queued, sent and passed to the peer node, or dropped.
 func (p *Port) Send(pk *Packet) {
 	now := p.net.Queue.Now()
 	p.in.add(pk)
@@ -160,12 +161,12 @@ func (p *Port) Send(pk *Packet) {
 	p.push(pk, leaves)
 }
 
-// fits says whether the buffer, as of the last drain, has room for pk: if it had then, it has now.
+// fits reports whether the buffer, as of the last drain, has room for pk. If it had room then, it has room now.
 func (p *Port) fits(pk *Packet) bool {
 	return p.backlog+int64(pk.bytes) <= p.bytes && int64(p.end-p.left) < p.packets
 }
 
-// push puts a packet into the ring that leaves then.
+// push adds a packet to the ring whose last bit leaves at the time leaves.
 func (p *Port) push(pk *Packet, leaves event.Time) {
 	if p.end-p.first == uint32(len(p.ring)) {
 		p.grow()
@@ -180,7 +181,7 @@ func (p *Port) push(pk *Packet, leaves event.Time) {
 	}
 }
 
-// grow doubles the ring. It never shrinks: its limit is the buffer and what fits on the line.
+// grow doubles the ring. It never shrinks, and is limited by the buffer and by what fits on the line.
 func (p *Port) grow() {
 	ring := make([]slot, max(2*len(p.ring), firstSlots))
 	for i := p.first; i != p.end; i++ {
@@ -189,7 +190,7 @@ func (p *Port) grow() {
 	p.ring = ring
 }
 
-// drain takes what has left by now out of the buffer.
+// drain removes packets from the buffer that have left by now.
 func (p *Port) drain(now event.Time) {
 	for p.left != p.end {
 		s := &p.ring[p.left&uint32(len(p.ring)-1)]
@@ -200,15 +201,15 @@ func (p *Port) drain(now event.Time) {
 	}
 }
 
-// depart takes a packet that has left out of the buffer.
+// depart removes a packet that has left from the buffer.
 func (p *Port) depart(pk *Packet) {
 	p.left++
 	p.backlog -= int64(pk.bytes)
 	p.sent.add(pk)
 }
 
-// Happen lets the first packet of the ring arrive at the peer. If nobody asked for the buffer since it left, it is taken
-// out of it now, when it is looked at anyway.
+// Happen has the first packet of the ring arrive at the peer. If the buffer was not read since the packet left, the
+// packet is removed from it now.
 func (p *Port) Happen(_ *event.Event, now event.Time) {
 	s := &p.ring[p.first&uint32(len(p.ring)-1)]
 	pk := s.pk
@@ -232,7 +233,7 @@ func (p *Port) arrive(pk *Packet, now event.Time) {
 	p.peer.receive(pk, now)
 }
 
-// overflow is a packet that the buffer has no room for.
+// overflow rescues or drops a packet for which the buffer has no room.
 func (p *Port) overflow(pk *Packet, now event.Time) {
 	if !p.rescue(pk, now) {
 		p.drop(pk, DropTail, now)
@@ -252,7 +253,7 @@ func (p *Port) drop(pk *Packet, reason DropReason, now event.Time) {
 	p.net.dropped(p, pk, reason, now)
 }
 
-// Backlog is the bytes in the buffer now. A packet is in it until its last bit has left.
+// Backlog returns the bytes in the buffer now. A packet counts until its last bit has left.
 func (p *Port) Backlog() int64 {
 	if p.kind == fifo {
 		p.drain(p.net.Queue.Now())
@@ -260,7 +261,7 @@ func (p *Port) Backlog() int64 {
 	return p.backlog
 }
 
-// BacklogPackets is the packets in the buffer now.
+// BacklogPackets returns the packets in the buffer now.
 func (p *Port) BacklogPackets() int64 {
 	switch p.kind {
 	case fifo:
@@ -272,17 +273,17 @@ func (p *Port) BacklogPackets() int64 {
 	return 0
 }
 
-// Gauge gives what is sampled of a port every few microseconds: the bytes in the buffer now, the bytes sent, and the
-// packets that the laws made CE. Counters has all the rest.
+// Gauge returns the values that are sampled every few microseconds: the bytes in the buffer now, the bytes sent, and
+// the packets that laws set to CE. Counters has the others.
 func (p *Port) Gauge() (backlog, sentBytes, marks int64) { return p.Backlog(), p.sent.Bytes, p.marks }
 
-// Served says that the port decides what it sends as it sends it: FreeAt means nothing there.
+// Served reports whether the port decides only at the time of sending what it sends. FreeAt has no meaning then.
 func (p *Port) Served() bool { return p.kind == served }
 
-// ServedSince is when a port that is Served became one.
+// ServedSince returns when a Served port became one.
 func (p *Port) ServedSince() event.Time { return p.server.since }
 
-// FreeAt is when all that a FIFO holds will have left: Now or before when it is idle.
+// FreeAt returns when all packets in a FIFO will have left: Now or earlier if it is idle.
 func (p *Port) FreeAt() event.Time {
 	if p.jitter != nil {
 		return max(p.line.free, p.jitter.last)
@@ -290,11 +291,11 @@ func (p *Port) FreeAt() event.Time {
 	return p.line.free
 }
 
-// Counters gives the port's counters as of now.
+// Counters returns the port's counters as of now.
 func (p *Port) Counters() Counters {
 	held := Count{p.BacklogPackets(), p.Backlog()}
 	c := Counters{
-		In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Held: held, Lost: p.lost, Marks: p.marks,
+		In: p.in, Sent: p.sent, Tail: p.tail, Law: p.byLaw, Down: p.byDown, Queued: held, Lost: p.lost, Marks: p.marks,
 	}
 	if p.held != nil {
 		c.Own, c.Taken = p.held.own, p.held.taken
@@ -302,12 +303,12 @@ func (p *Port) Counters() Counters {
 	return c
 }
 
-// Reverse is the port at the other end of the link.
+// Reverse returns the port at the other end of the link.
 func (p *Port) Reverse() *Port { return p.net.Ports[p.ID^1] }
 
-// Shape puts a token bucket before the line: packets wait in the buffer until it has their bytes (frames
-// as buffers count them). It holds what comes in in the time depth, or one packet if that is more. A wire
-// becomes a FIFO, with a line that takes next to no time and a NIC's buffer. For a rate that changes there is SetRate.
+// Shape puts a token bucket before the line: packets wait in the buffer until the bucket has their bytes (frames as
+// buffers count them). The bucket's size is what arrives during depth, or one packet if that is more. A wire becomes a
+// FIFO with a NIC's buffer, and a line that takes almost no time. For a rate that changes, use SetRate.
 func (p *Port) Shape(rate law.Rate, depth law.Duration) {
 	if p.kind == wire {
 		p.kind, p.line = fifo, newLine(maxRate, p.line.bare)
@@ -315,12 +316,12 @@ func (p *Port) Shape(rate law.Rate, depth law.Duration) {
 	p.bucket = &bucket{full: newLine(int64(rate), true), depth: event.Time(depth)}
 }
 
-// Tap lets f see every packet that is going to be sent, with the time when its last bit leaves: of a
-// FIFO as it is queued, so ahead of that time, and a flap may still lose it. Times of one port only grow.
+// Tap calls f for every packet that will be sent, with the time when its last bit leaves. A FIFO calls f when it queues
+// the packet, ahead of that time, and a flap may still lose the packet. The times of one port never decrease.
 func (p *Port) Tap(f func(pk *Packet, leaves event.Time)) { p.tap = f }
 
-// SetDown takes this direction of the link down, or up again. What is in the buffer, and what is sent
-// while it is down, is lost; what is on the line arrives.
+// SetDown sets this direction of the link down, or up again. Packets in the buffer, and packets sent while it is down,
+// are lost. Packets on the line arrive.
 func (p *Port) SetDown(down bool) {
 	now := p.net.Queue.Now()
 	if p.kind == fifo {
@@ -348,8 +349,8 @@ func (p *Port) SetDown(down bool) {
 	p.idle(now)
 }
 
-// idle takes the line and the bucket back from packets that were dropped before they left. The bucket is
-// full then: who was down has sent nothing.
+// idle frees the line and the bucket from packets that were dropped before they left. The bucket is full then, because
+// a port that is down sends nothing.
 func (p *Port) idle(now event.Time) {
 	p.line.free, p.line.rest = now, 0
 	if p.jitter != nil {

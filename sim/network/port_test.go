@@ -12,8 +12,8 @@ import (
 	"weir/sim/event"
 )
 
-// reference is a port as its description reads: a list of packets, and rational time. It looks at every
-// packet at every step.
+// reference is a port in the form of its description: a list of packets, and rational time. It visits every packet at
+// every step.
 type reference struct {
 	rate    law.Rate
 	delay   event.Time
@@ -58,8 +58,7 @@ func (r *reference) floor(x *big.Rat) event.Time {
 	return event.Time(new(big.Int).Div(x.Num(), x.Denom()).Int64())
 }
 
-// A port does what the reference does: the same departures, backlogs and drops, whether it is a FIFO or
-// serves one priority only.
+// A port has the departures, backlogs and drops of the reference, as a FIFO and with one priority only.
 func TestPortIsTheReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := law.Rate(rapid.SampledFrom([]int64{1e9, 1e10, 200e6, 3, 999_999_937, 1e6}).Draw(t, "rate"))
@@ -95,7 +94,7 @@ func TestPortIsTheReference(t *testing.T) {
 		if !slices.Equal(got, ref.arrived) {
 			t.Fatalf("arrived\n%v, want\n%v", got, ref.arrived)
 		}
-		if c := port.Counters(); c.Tail.Packets != int64(ref.drops) || c.In.Packets != int64(len(steps)) || c.Held.Packets != 0 {
+		if c := port.Counters(); c.Tail.Packets != int64(ref.drops) || c.In.Packets != int64(len(steps)) || c.Queued.Packets != 0 {
 			t.Fatalf("counters %+v, want %d drops of %d", c, ref.drops, len(steps))
 		}
 		if n.Lent() != 0 {
@@ -113,8 +112,8 @@ func buildOn(t *rapid.T, q *event.Queue, rate law.Rate, delay law.Duration, limi
 	return n
 }
 
-// A line that is never idle sends 10^9 packets in exactly their time: the k-th has left after
-// floor(k * bits / rate), for any rate. The state after k packets is worked out, not counted up to.
+// A line that is never idle sends 10^9 packets in exactly their time: the k-th has left after floor(k * bits / rate),
+// for any rate. The state after k packets is computed, not reached step by step.
 func TestLineDoesNotDrift(t *testing.T) {
 	for _, rate := range []int64{1e9, 10e9, 999_999_937, 200e6, 3, 7_777_777_777} {
 		for _, bytes := range []int32{84, 1538, 9038} {
@@ -142,7 +141,7 @@ func TestLineDoesNotDrift(t *testing.T) {
 	}
 }
 
-// What the line holds is one event, however much is queued.
+// A line's packets are one event, for any number of queued packets.
 func TestOneEventABusyPort(t *testing.T) {
 	n, _ := build(t, pair(1e9, 25_000, law.Limit{N: 1 << 40}), Options{})
 	p := n.PortByName("switch->b")

@@ -11,23 +11,23 @@ import (
 	"weir/sim/event"
 )
 
-// ledger is a sink that checks what arrives against what was sent.
+// ledger is a sink that compares what arrives with what was sent.
 type ledger struct {
 	t                     *rapid.T
 	net                   *Network
 	sent, delivered, lost int64
 	last                  map[uint64]uint64 // by flow and priority: the number of its last packet that arrived
 	clock                 event.Time
-	host                  map[uint64]NodeID // by packet: where it is to go
+	host                  map[uint64]NodeID // by packet: its destination
 }
 
 func (l *ledger) Deliver(host NodeID, pk *Packet, now event.Time) {
 	l.see(now)
 	l.delivered++
 	if pk.dst != host || l.host[pk.tag] != host {
-		l.t.Fatalf("packet %d for node %d came to %d", pk.tag, l.host[pk.tag], host)
+		l.t.Fatalf("packet %d for node %d arrived at %d", pk.tag, l.host[pk.tag], host)
 	}
-	delete(l.host, pk.tag) // nobody gets a packet twice
+	delete(l.host, pk.tag) // a second arrival is an error
 	flow := uint64(pk.hash)<<8 | uint64(pk.priority)
 	if pk.tag < l.last[flow] {
 		l.t.Fatalf("packet %d overtook %d of the same flow", l.last[flow], pk.tag)
@@ -43,23 +43,23 @@ func (l *ledger) see(now event.Time) {
 	l.clock = now
 }
 
-// check is true at any time: every packet is somewhere, once, and no buffer holds more than it may.
+// check checks what is true at any time: every packet is counted once, and no buffer exceeds its limit.
 func (l *ledger) check() {
 	inside := int64(0)
 	for _, p := range l.net.Ports {
 		c := p.Counters()
-		if want := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Held.Bytes + c.Taken.Bytes; c.In.Bytes != want {
+		if want := c.Sent.Bytes + c.Tail.Bytes + c.Law.Bytes + c.Down.Bytes + c.Queued.Bytes + c.Taken.Bytes; c.In.Bytes != want {
 			l.t.Fatalf("%s: %d bytes in, %d accounted for", p.Name, c.In.Bytes, want)
 		}
-		if want := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Held.Packets + c.Taken.Packets; c.In.Packets != want {
+		if want := c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Queued.Packets + c.Taken.Packets; c.In.Packets != want {
 			l.t.Fatalf("%s: %d packets in, %d accounted for", p.Name, c.In.Packets, want)
 		}
-		held := c.Held.Bytes
+		held := c.Queued.Bytes
 		if p.Buffer.Packets {
-			held = c.Held.Packets
+			held = c.Queued.Packets
 		}
 		if held < 0 || held > p.Buffer.N {
-			l.t.Fatalf("%s holds %d of %v", p.Name, held, p.Buffer)
+			l.t.Fatalf("%s has %d in a buffer of %v", p.Name, held, p.Buffer)
 		}
 		inside += c.Taken.Packets + int64(p.end-p.first)
 		if p.server != nil {
@@ -75,7 +75,7 @@ func (l *ledger) check() {
 	}
 	for _, b := range l.net.buffers {
 		if b.used < 0 || b.used > b.Bytes {
-			l.t.Fatalf("a shared buffer of %d bytes holds %d", b.Bytes, b.used)
+			l.t.Fatalf("a shared buffer of %d bytes has %d", b.Bytes, b.used)
 		}
 	}
 	if inside != l.net.Lent() || l.sent != l.delivered+l.lost+inside {
@@ -83,8 +83,8 @@ func (l *ledger) check() {
 	}
 }
 
-// Random traffic over random networks whose links flap and lose packets: nothing is lost without a reason, made
-// twice, delivered to another host or out of its flow's order, and all is quiet in the end.
+// Random traffic over random networks whose links flap and lose packets. No packet is lost without a reason,
+// duplicated, delivered to another host, or reordered within its flow. In the end nothing is pending.
 func TestRandomNetworks(t *testing.T) {
 	var names []string
 	for name := range topologies {
@@ -204,7 +204,7 @@ type holder struct {
 }
 
 func (h *holder) keep(pk *Packet) Verdict {
-	if !h.shut && len(h.held) == 0 { // what comes while it opens goes behind the others
+	if !h.shut && len(h.held) == 0 { // packets that come while it opens go behind the others
 		return Pass
 	}
 	h.held = append(h.held, pk)
@@ -217,7 +217,7 @@ func (h *holder) Out(_ NodeID, pk *Packet, _ event.Time) Verdict { return h.keep
 
 func (h *holder) In(_ NodeID, pk *Packet, _ event.Time) Verdict { return h.keep(pk) }
 
-// open returns what is held, in its order. What comes meanwhile joins the end.
+// open returns the kept packets in order. Packets that come meanwhile join the end.
 func (h *holder) open() {
 	h.shut = false
 	for len(h.held) > 0 {
@@ -227,7 +227,7 @@ func (h *holder) open() {
 	}
 }
 
-// holds lets laws at random ports, and guards, keep packets for a time.
+// holds has laws at random ports, and guards, keep packets for a time.
 func holds(t *rapid.T, l *ledger, when *rapid.Generator[int64]) {
 	n := l.net
 	var all []*holder

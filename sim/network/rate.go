@@ -7,22 +7,22 @@ import (
 	"weir/sim/event"
 )
 
-// byteUnits is a byte in the unit of a limit's tokens: what 1 bit/s brings in 1 ns.
+// byteUnits is a byte in the unit of a limit's tokens: the tokens of 1 bit/s in 1 ns.
 const byteUnits = 8e9
 
 // mostBucket is the largest token bucket, in bytes: twice that in units fits in an int64.
 const mostBucket = 1 << 29
 
-// limit is a token bucket before the line of a served port whose rate may change while packets wait. Unlike Shape's it
-// decides when a packet is the next to be sent, not as it is queued. It counts exactly, so that no change of the rate
-// makes or loses a token.
+// limit is a token bucket before the line of a served port, whose rate may change while packets wait. It acts when a
+// packet is next to be sent; Shape's bucket acts when it is queued. It counts exactly, so that a change of the rate
+// makes or loses no token.
 type limit struct {
 	rate int64 // bit/s, above 0
-	full int64 // what the bucket holds, units
-	have int64 // tokens at the time at, units; below 0 behind a frame that is larger than the bucket
+	full int64 // size of the bucket, units
+	have int64 // tokens at the time at, units; below 0 after a frame that is larger than the bucket
 	at   event.Time
 
-	// What a change has to undo while the next packet waits for tokens.
+	// State that a change must undo while the next packet waits for tokens.
 	start  event.Time // of that packet, or the last one
 	before struct {
 		have int64
@@ -31,7 +31,7 @@ type limit struct {
 	}
 }
 
-// fill brings the tokens up to date.
+// fill adds the tokens up to now.
 func (l *limit) fill(now event.Time) {
 	if now <= l.at {
 		return
@@ -45,8 +45,8 @@ func (l *limit) fill(now event.Time) {
 	l.at = now
 }
 
-// take gives the time at which a frame begins that is ready at the time from, the first nanosecond at which its tokens are
-// there, and takes them. A frame larger than the bucket needs a full one.
+// take takes the tokens of a frame that is ready at the time from, and returns the first nanosecond at which they are
+// there. A frame larger than the bucket needs a full one.
 func (l *limit) take(from event.Time, bytes int32) event.Time {
 	l.fill(from)
 	need := int64(bytes) * byteUnits
@@ -60,24 +60,25 @@ func (l *limit) take(from event.Time, bytes int32) event.Time {
 	return from
 }
 
-// begin gives the time at which the server's next packet begins.
+// begin returns the time at which the server's next packet begins.
 func (l *limit) begin(s *server, from event.Time, bytes int32) event.Time {
 	l.before.have, l.before.at, l.before.line = l.have, l.at, s.p.line
 	l.start = l.take(from, bytes)
 	return l.start
 }
 
-// SetRate limits what the port sends to a rate from now on, by a token bucket of so many bytes, or one full frame if that
-// is more. A rate of 0 ends that. It may be called at any time: packets that wait go by the new rate, the one on the line
-// is finished as it is. The first bucket is full; behind a change it has the tokens that it had, as many as fit.
+// SetRate limits the port to a rate from now on, by a token bucket of that many bytes, or of one full frame if that is
+// more. A rate of 0 removes the limit. It may be called at any time: waiting packets follow the new rate, and the
+// packet on the line finishes at the old one. The first bucket is full. After a change it keeps its tokens, as many as
+// fit. It returns an error if rate or bucket is out of range.
 //
-// The port becomes a served one, and a wire gets a line that takes next to no time and a NIC's buffer. What limits guests
-// on a hypervisor calls it before the traffic, with a rate of 0 if need be: connections that are open when a guest's wire
-// becomes a port go on looking at the hypervisor's NIC (Network.NIC). SetRate takes the place of Shape, which is cheaper
-// and for a rate that never changes.
+// The port becomes a served port. A wire gets a NIC's buffer, and a line that takes almost no time. To limit guests on
+// a hypervisor, call it before the traffic, with a rate of 0 if need be. Connections that are open when a guest's wire
+// becomes a port would still look at the hypervisor's NIC (Network.NIC). SetRate replaces Shape, which is cheaper and
+// for a rate that never changes.
 func (p *Port) SetRate(rate law.Rate, bucket law.Bytes) error {
 	if rate < 0 || rate > maxRate || bucket < 0 || bucket > mostBucket {
-		return fmt.Errorf("port %s: a rate of %v with a bucket of %v: 0 to %v, 0B to %v", p.Name, rate, bucket, law.Rate(maxRate), law.Bytes(mostBucket))
+		return fmt.Errorf("port %s: rate %v or bucket %v is out of range: 0 to %v, 0B to %v", p.Name, rate, bucket, law.Rate(maxRate), law.Bytes(mostBucket))
 	}
 	now := p.net.Queue.Now()
 	p.serve(now)
@@ -101,7 +102,7 @@ func (p *Port) SetRate(rate law.Rate, bucket law.Bytes) error {
 	return nil
 }
 
-// Limit gives what SetRate set last; 0: no limit.
+// Limit returns the values of the last SetRate; 0: no limit.
 func (p *Port) Limit() (rate law.Rate, bucket law.Bytes) {
 	if p.server == nil || p.server.limit == nil {
 		return 0, 0
@@ -110,7 +111,7 @@ func (p *Port) Limit() (rate law.Rate, bucket law.Bytes) {
 	return law.Rate(l.rate), law.Bytes(l.full / byteUnits)
 }
 
-// undo takes back the tokens and the line of the next packet if it has not begun.
+// undo returns the tokens and the line time of the next packet if it has not begun, and reports whether it did.
 func (s *server) undo(now event.Time) bool {
 	l := s.limit
 	if l == nil || l.start <= now {
@@ -121,14 +122,14 @@ func (s *server) undo(now event.Time) bool {
 	return true
 }
 
-// serve makes a FIFO or a wire a served port. What is in a FIFO's buffer stays there; only a port with Shape has to be
-// idle, as its packets have their tokens.
+// serve makes a FIFO or a wire a served port. Packets in a FIFO's buffer stay there. A port with Shape must be idle,
+// because its packets have taken their tokens.
 func (p *Port) serve(now event.Time) {
 	switch p.kind {
 	case served:
 		return
 	case wire:
-		free := p.line.free // what guests of one hypervisor send to one another is on its way
+		free := p.line.free // packets between guests of one hypervisor are on their way
 		p.line = newLine(maxRate, p.line.bare)
 		p.line.free = free
 		p.left = p.end

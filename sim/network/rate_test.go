@@ -11,7 +11,7 @@ import (
 	"weir/sim/event"
 )
 
-// slowLimit is a port with a token bucket, one nanosecond after the other: slow and obvious.
+// slowLimit is a port with a token bucket, advanced nanosecond by nanosecond: slow and obvious.
 type slowLimit struct {
 	buffer     int64 // bytes
 	byteNs     int64 // of the line
@@ -23,7 +23,7 @@ type slowLimit struct {
 	drops      int
 }
 
-// step is everything that happens by itself at the time now.
+// step does everything that happens at the time now.
 func (m *slowLimit) step(now event.Time) {
 	if m.rate > 0 {
 		m.tokens = min(m.full, m.tokens+m.rate)
@@ -85,7 +85,7 @@ func (m *slowLimit) setRate(rate, bucket int64, now event.Time) {
 	m.begin(now)
 }
 
-// order is something that a test does to a port at a time.
+// order is an operation of a test on a port, at a time.
 type order struct {
 	at     event.Time
 	send   int32 // bytes; 0: SetRate
@@ -93,7 +93,7 @@ type order struct {
 	bucket law.Bytes
 }
 
-// orders draws what is done: bursts, and rates that are set, changed and removed while packets wait.
+// orders draws the operations: bursts, and rates that are set, changed and removed while packets wait.
 func orders(t *rapid.T) []order {
 	var list []order
 	now := event.Time(0)
@@ -108,12 +108,12 @@ func orders(t *rapid.T) []order {
 		}
 		list = append(list, o)
 	}
-	return append(list, order{at: now + 1_000_000}) // the limit ends: what still waits leaves
+	return append(list, order{at: now + 1_000_000}) // the limit ends: packets that still wait leave
 }
 
-// A port with a rate that is set, changed and removed while packets wait does what the slow one does: the same departures,
-// to the nanosecond, the same backlogs and the same drops. So does a guest's wire to its hypervisor, which is a line that
-// takes no time.
+// A port whose rate is set, changed and removed while packets wait acts as the slow one: the same departures to the
+// nanosecond, the same backlogs and drops. So does a guest's wire to its hypervisor, which is a line that takes no
+// time.
 func TestRateIsTheSlowOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, name := pair(1e9, 0, law.Limit{N: 20_000}), "switch->b"
@@ -168,7 +168,7 @@ func TestRateIsTheSlowOne(t *testing.T) {
 		}
 		n.Queue.Run(n.Queue.Now() + event.Second)
 		got := tapped
-		if m.byteNs > 0 { // no delay: they arrive as they leave. A FIFO's tap is told beforehand, by the rate of then
+		if m.byteNs > 0 { // no delay: they arrive as they leave. A FIFO calls its tap in advance, with the old rate
 			got = n.Sink.(*sink).got
 			for i := range got {
 				got[i].host = 0
@@ -177,13 +177,13 @@ func TestRateIsTheSlowOne(t *testing.T) {
 		if !slices.Equal(got, m.gone) || len(tapped) != len(got) {
 			t.Fatalf("left\n%v, want\n%v, %d tapped", got, m.gone, len(tapped))
 		}
-		if c := p.Counters(); c.Tail.Packets != int64(m.drops) || c.Held.Packets != 0 || n.Lent() != 0 {
-			t.Fatalf("%+v, %d packets lent; want %d drops", c, n.Lent(), m.drops)
+		if c := p.Counters(); c.Tail.Packets != int64(m.drops) || c.Queued.Packets != 0 || n.Lent() != 0 {
+			t.Fatalf("%+v, %d packets in use; want %d drops", c, n.Lent(), m.drops)
 		}
 	})
 }
 
-// findHypervisor is the node that a guest hangs on.
+// findHypervisor returns the node of a guest's hypervisor.
 func findHypervisor(g *experiment.Graph, guest string) int {
 	for _, l := range g.Links {
 		for i := range g.Nodes {
@@ -195,8 +195,8 @@ func findHypervisor(g *experiment.Graph, guest string) int {
 	return -1
 }
 
-// Over any time a port sends at most what the bucket held and what the rate brought, whatever changes in between, and
-// with packets waiting no less, but for the frame that waits.
+// Over any time a port sends at most the first bucket and the tokens of the rate, with any changes in between. With
+// packets waiting it sends no less, except for the frame that waits.
 func TestRateIsKept(t *testing.T) {
 	n, _ := build(t, pair(10e9, 0, law.Limit{N: 1 << 30}), Options{FrameOnly: true})
 	p := n.PortByName("switch->b")
@@ -224,7 +224,7 @@ func TestRateIsKept(t *testing.T) {
 	conserved(t, n)
 }
 
-// What cannot be is refused, and says which port.
+// A rate or bucket out of range is refused, and the error names the port.
 func TestRateIsRefused(t *testing.T) {
 	n, _ := build(t, pair(1e9, 0, law.Limit{N: 20_000}), Options{})
 	p := n.PortByName("switch->b")
@@ -250,7 +250,7 @@ func TestRateIsRefused(t *testing.T) {
 	}
 }
 
-// A tap sees each packet once, also those that waited when the port was a FIFO, and those behind a flap.
+// A tap sees each packet once, including those that waited when the port was a FIFO, and those after a flap.
 func TestRate_TapSeesEachOnce(t *testing.T) {
 	for _, flap := range []bool{false, true} {
 		n, s := build(t, pair(1e9, 0, law.Limit{N: 1 << 20}), Options{})

@@ -7,9 +7,9 @@ import (
 	"weir/experiment"
 )
 
-// route gives every switch, for each switch that hosts hang on, the ports that are next on a shortest path
-// (fewest links) there: all of them where Graph.Multipath says so, else the first in the order of the
-// Graph's links, as the lab does.
+// route finds, for every switch and each switch with hosts, the ports that are next on a shortest path there (fewest
+// links). It keeps all of them if Graph.Multipath is set. Otherwise it keeps the first in the order of the Graph's
+// links, as the lab does.
 func (n *Network) route() error {
 	out := n.between()
 	edges := n.edges()
@@ -37,7 +37,7 @@ func (n *Network) route() error {
 	return nil
 }
 
-// between gives the ports between switches, by number of switch.
+// between returns the ports between switches, by number of switch.
 func (n *Network) between() [][]*Port {
 	out := make([][]*Port, len(n.switches))
 	for _, p := range n.Ports {
@@ -48,7 +48,7 @@ func (n *Network) between() [][]*Port {
 	return out
 }
 
-// edges are the switches that hosts hang on.
+// edges returns the switches that have hosts.
 func (n *Network) edges() []*node {
 	has := make([]bool, len(n.switches))
 	for i := range n.places {
@@ -65,8 +65,8 @@ func (n *Network) edges() []*node {
 	return edges
 }
 
-// distances counts the links from every switch to one, -1 where there is no way. Every link has two
-// directions, so it is searched backwards. reached is room to work in.
+// distances counts the links from every switch to one, -1 if there is no path. Every link has two directions, so it
+// searches backwards. reached is scratch memory.
 func (n *Network) distances(to *node, out [][]*Port, hops []int32, reached []*node) []*node {
 	for i := range hops {
 		hops[i] = -1
@@ -85,7 +85,7 @@ func (n *Network) distances(to *node, out [][]*Port, hops []int32, reached []*no
 	return reached
 }
 
-// nearer adds to list those of a switch's ports that lead one link nearer.
+// nearer appends to list those of a switch's ports that lead one link nearer.
 func (n *Network) nearer(list, ports []*Port, hops []int32) []*Port {
 	for _, p := range ports {
 		if hops[p.peer.number] == hops[n.nodes[p.Node].number]-1 {
@@ -98,8 +98,8 @@ func (n *Network) nearer(list, ports []*Port, hops []int32) []*Port {
 	return list
 }
 
-// CameInBy is the port of this switch whose link a packet that leaves by p came in by: the other end of the last link on
-// its way here. nil: its way does not lead past here.
+// CameInBy returns the port of this switch by whose link a packet that leaves by p came in: the other end of the last
+// link on its way here. nil: the packet's route does not pass here.
 func (p *Port) CameInBy(pk *Packet) *Port {
 	for at := p.net.nodes[pk.src].uplink; ; at = at.peer.towards(pk) {
 		switch {
@@ -111,8 +111,8 @@ func (p *Port) CameInBy(pk *Packet) *Port {
 	}
 }
 
-// group gives the number of a set of ports. Most destinations share theirs: all that are above are reached
-// by every port upwards.
+// group returns the number of a set of ports. Most destinations share a group: every port upwards reaches all that are
+// above.
 func (nd *node) group(ports []*Port) int32 {
 	for i, g := range nd.groups {
 		if slices.Equal(g, ports) {

@@ -9,7 +9,7 @@ import (
 	"weir/sim/event"
 )
 
-// wayLaw checks at every switch's port that a packet came in by the port that CameInBy gives.
+// wayLaw checks at every switch's port that a packet came in by the port that CameInBy returns.
 type wayLaw struct {
 	t      *testing.T
 	last   *Port // that the packet left
@@ -25,8 +25,8 @@ func (w *wayLaw) Packet(p *Port, pk *Packet, _ event.Time) Verdict {
 	return Pass
 }
 
-// The port by which a packet came in is found again, over equal paths and behind hypervisors; of a packet that goes
-// elsewhere there is none.
+// CameInBy finds the port by which a packet came in, over equal paths and behind hypervisors. For a packet that goes
+// elsewhere it finds none.
 func TestCameInBy(t *testing.T) {
 	for _, topology := range []experiment.Topology{
 		{Kind: "fat_tree", Pods: 4}, {Kind: "leaf_spine", Leaves: 3, Spines: 4, Servers: 2}, {Kind: "dumbbell", Senders: 2, Receivers: 2},

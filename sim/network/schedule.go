@@ -7,18 +7,19 @@ import (
 	"weir/sim/event"
 )
 
-// Scheduler is a law that decides about order and drop at its port, which becomes a served one.
+// Scheduler is a law that decides about order and drops at its port. The port becomes a served port.
 type Scheduler interface {
 	Law
-	// Victim is asked while pk does not fit: it gives a packet of p.Waiting to drop for it; pk itself, or nil, drops pk.
+	// Victim is called while pk does not fit. It returns a packet of p.Waiting to drop for it; pk itself, or nil, drops
+	// pk.
 	Victim(p *Port, pk *Packet, now event.Time) *Packet
-	// Next is asked when the line is free and packets wait: it gives the one of p.Waiting to send; nil leaves it to the
-	// port, which sends the first of the highest priority.
+	// Next is called when the line is free and packets wait. It returns the packet of p.Waiting to send. nil leaves the
+	// choice to the port, which sends the first of the highest priority.
 	Next(p *Port, now event.Time) *Packet
 }
 
-// Waiting are the packets of a served port that wait for its line, the highest priority first, those of one priority in
-// the order in which they came. Their Priority and Bytes must stay as they are.
+// Waiting returns the packets of a served port that wait for its line. The highest priority is first, and within a
+// priority they are in order of arrival. Their Priority and Bytes must not change.
 func (p *Port) Waiting() iter.Seq[*Packet] {
 	return func(yield func(*Packet) bool) {
 		if p.server == nil {
@@ -34,7 +35,7 @@ func (p *Port) Waiting() iter.Seq[*Packet] {
 	}
 }
 
-// setScheduler looks for a Scheduler among the port's laws. There is at most one.
+// setScheduler finds the Scheduler among the port's laws. It panics if there are two.
 func (p *Port) setScheduler() {
 	var found Scheduler
 	for _, l := range p.Laws() {
@@ -53,7 +54,7 @@ func (p *Port) setScheduler() {
 	}
 }
 
-// next unlinks the packet to be sent; there is one.
+// next unlinks the packet to send; there must be one.
 func (s *server) next(now event.Time) *Packet {
 	if s.scheduler != nil {
 		s.p.net.asking++
@@ -74,7 +75,7 @@ func (s *server) next(now event.Time) *Packet {
 	return pk
 }
 
-// unlink takes a packet that a law chose out of its queue. One that is not there is a defect of the law and panics.
+// unlink removes a packet that a law chose from its queue. It panics if the packet is not there.
 func (s *server) unlink(pk *Packet) {
 	level := pk.priority % Priorities
 	q := &s.queues[level]
@@ -82,7 +83,7 @@ func (s *server) unlink(pk *Packet) {
 	at := q.first
 	for at != pk {
 		if at == nil {
-			panic("network: a law chose a packet that does not wait in " + s.p.Name)
+			panic("network: a law chose a packet that is not waiting in " + s.p.Name)
 		}
 		before, at = at, at.next
 	}
@@ -100,10 +101,10 @@ func (s *server) unlink(pk *Packet) {
 	pk.next = nil
 }
 
-// makeRoom drops what the scheduler chooses until pk fits; false: pk is to be dropped.
+// makeRoom drops the packets that the scheduler chooses until pk fits. It returns false if pk must be dropped.
 func (s *server) makeRoom(pk *Packet, now event.Time) bool {
 	n := s.p.net
-	n.asking++ // what laws inject meanwhile goes behind pk
+	n.asking++ // packets that laws inject meanwhile go behind pk
 	defer func() { n.asking-- }()
 	for !s.fits(pk) {
 		victim := s.scheduler.Victim(s.p, pk, now)

@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// choice is what the scheduler of TestSchedulerIsTheSlowOne chooses among packets with these tags: the index of one, or
+// choice returns what the scheduler of TestSchedulerIsTheSlowOne chooses among packets with these tags: an index, or
 // the number of tags for none of them.
 func choice(seed uint64, tags []uint64) int {
 	for _, tag := range tags {
@@ -22,7 +22,7 @@ func choice(seed uint64, tags []uint64) int {
 // chooser chooses at the port.
 type chooser struct {
 	seed uint64
-	full int // how often it was asked for a victim
+	full int // how often Victim was called
 }
 
 func (c *chooser) Packet(*Port, *Packet, event.Time) Verdict { return Pass }
@@ -46,7 +46,7 @@ func (c *chooser) choose(p *Port, pk *Packet) *Packet {
 	return pk
 }
 
-// slowScheduler is the same with a list, one nanosecond after the other.
+// slowScheduler is the same with a list, advanced nanosecond by nanosecond.
 type slowScheduler struct {
 	seed    uint64
 	buffer  int64
@@ -107,8 +107,8 @@ func (m *slowScheduler) send(bytes int64, tag uint64, now event.Time) {
 	m.step(now)
 }
 
-// A law that chooses at random what is dropped and what is sent next drops and sends the same as the slow one, at the
-// same times, at a port that is made a served one by it and at one that was.
+// A law chooses at random which packets are dropped and sent next. The port drops and sends the same packets as the
+// slow one, at the same times. It was a served port before, or becomes one by the law.
 func TestSchedulerIsTheSlowOne(t *testing.T) {
 	asked := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,8 +143,8 @@ func TestSchedulerIsTheSlowOne(t *testing.T) {
 		if got := n.Sink.(*sink).got; !slices.Equal(got, m.gone) || !slices.Equal(dropped, m.dropped) {
 			t.Fatalf("arrived %v, dropped %v; want %v and %v", got, dropped, m.gone, m.dropped)
 		}
-		if held := p.Counters().Held.Packets; held != 0 || n.Lent() != 0 {
-			t.Fatalf("%d packets are held, %d lent", held, n.Lent())
+		if held := p.Counters().Queued.Packets; held != 0 || n.Lent() != 0 {
+			t.Fatalf("%d packets are queued, %d in use", held, n.Lent())
 		}
 		asked += c.full
 	})
@@ -174,7 +174,7 @@ func TestVictimIsRescued(t *testing.T) {
 	conserved(t, n)
 }
 
-// firstGoes lets the first packet that waits go when the buffer is full, and rescues it.
+// firstGoes makes the first waiting packet the victim when the buffer is full, and rescues it.
 type firstGoes struct{ rescued *Packet }
 
 func (*firstGoes) Packet(*Port, *Packet, event.Time) Verdict { return Pass }

@@ -5,8 +5,8 @@ import (
 	"weir/sim/event"
 )
 
-// Shared is a buffer that all ports of a switch share, with dynamic thresholds (Choudhury and Hahne,
-// IEEE/ACM ToN 6(2), 1998): a queue may be as long as Num/Den times what is free at the moment.
+// Shared is a buffer that all ports of a switch share, with dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 6(2),
+// 1998): a queue may be as long as Num/Den times the free memory.
 type Shared struct {
 	Bytes    int64 // of the whole buffer
 	Num, Den int64 // the factor alpha, each 1 or more
@@ -18,19 +18,19 @@ type sharedBuffer struct {
 	used int64
 }
 
-// admits tells whether a packet may join a queue of that length: not when the queue has reached its
-// threshold, nor when the memory does not hold it.
+// admits reports whether a packet may join a queue of that length. It may not if the queue has reached its threshold,
+// or if the memory has no room.
 func (s *sharedBuffer) admits(queue, bytes int64) bool {
 	free := s.Bytes - s.used
 	return bytes <= free && queue*s.Den < free*s.Num
 }
 
-// server is what a port has that knows only when it sends what it sends next.
+// server is the state of a port that decides only at the time of sending what it sends next.
 type server struct {
 	p       *Port
 	done    event.Event // the packet on the line has left
 	now     *Packet     // that packet; nil: idle
-	packets int64       // in the buffer, that one too
+	packets int64       // in the buffer, including that one
 	used    uint8       // bit i: queues[i] is not empty
 	queues  [Priorities]queue
 	shared  *sharedBuffer // nil: the port's own buffer
@@ -39,10 +39,10 @@ type server struct {
 
 	limit     *limit    // nil: the line alone
 	scheduler Scheduler // nil: strict priorities, and the last to come is dropped
-	tapped    uint32    // the tap has seen so many, when the port was a FIFO
+	tapped    uint32    // how many packets the tap has seen, when the port was a FIFO
 }
 
-// queue is the packets of one priority. What is on the line counts in bytes, as in every buffer.
+// queue is the packets of one priority. The packet on the line counts in bytes, as in every buffer.
 type queue struct {
 	first, last *Packet
 	bytes       int64
@@ -55,7 +55,7 @@ func newServer(p *Port, shared *sharedBuffer) *server {
 	return s
 }
 
-// sendOther is Send of a port that is up and no FIFO.
+// sendOther is Send for a port that is up and not a FIFO.
 func (p *Port) sendOther(pk *Packet, now event.Time) {
 	if p.kind == served {
 		p.server.send(pk, now)
@@ -102,14 +102,14 @@ func (s *server) send(pk *Packet, now event.Time) {
 	}
 }
 
-// catchUp lets the packet on the line leave if it is time, and its event stands behind this one.
+// catchUp has the packet on the line leave if its time has come but its event comes after this one.
 func (s *server) catchUp(now event.Time) {
 	if s.now != nil && s.done.At() <= now {
 		s.Happen(&s.done, now)
 	}
 }
 
-// fits says whether the buffer has room for pk.
+// fits reports whether the buffer has room for pk.
 func (s *server) fits(pk *Packet) bool {
 	bytes := int64(pk.bytes)
 	if s.shared != nil {
@@ -118,7 +118,7 @@ func (s *server) fits(pk *Packet) bool {
 	return s.p.backlog+bytes <= s.p.bytes && s.packets < s.p.packets
 }
 
-// queue puts pk behind the others of its priority.
+// queue appends pk to the packets of its priority.
 func (s *server) queue(pk *Packet) {
 	level := pk.priority % Priorities
 	q := &s.queues[level]
@@ -143,7 +143,7 @@ func (s *server) begin(now event.Time) {
 	}
 }
 
-// start lets the packet s.now begin as soon as line and bucket allow it.
+// start has the packet s.now begin as soon as line and bucket allow it.
 func (s *server) start(now event.Time) {
 	p, pk := s.p, s.now
 	if p.bucket != nil {
@@ -154,7 +154,7 @@ func (s *server) start(now event.Time) {
 	p.net.Queue.Set(&s.done, p.line.take(now, pk.bytes))
 }
 
-// Happen: the packet on the line has left the buffer and is on its way.
+// Happen is called when the packet on the line has left the buffer and is on its way.
 func (s *server) Happen(_ *event.Event, now event.Time) {
 	pk, p := s.now, s.p
 	s.now = nil
@@ -178,7 +178,7 @@ func (s *server) Happen(_ *event.Event, now event.Time) {
 	}
 }
 
-// remove takes a packet's bytes out of the buffer.
+// remove subtracts a packet's bytes from the buffer.
 func (s *server) remove(pk *Packet) {
 	bytes := int64(pk.bytes)
 	s.packets--
@@ -189,7 +189,7 @@ func (s *server) remove(pk *Packet) {
 	}
 }
 
-// flush drops all that has not left.
+// flush drops all packets that have not left.
 func (s *server) flush(now event.Time) {
 	s.catchUp(now)
 	if s.now != nil {

@@ -17,7 +17,7 @@ import (
 	"weir/sim/event"
 )
 
-// topologies are one of each kind, with and without hypervisors and equal paths.
+// topologies has one of each kind, with and without hypervisors and equal paths.
 var topologies = map[string]experiment.Topology{
 	"dumbbell":            {Kind: "dumbbell", Senders: 4, Receivers: 1},
 	"dumbbell, two sides": {Kind: "dumbbell", Senders: 3, Receivers: 2, Hypervisors: true},
@@ -29,7 +29,7 @@ var topologies = map[string]experiment.Topology{
 	"chain":               {Kind: "chain", Hops: 3, Senders: 2, Receivers: 1, Hypervisors: true},
 }
 
-// distances are the links on shortest paths between all nodes, the slow way (Floyd and Warshall).
+// distances returns the links on shortest paths between all nodes, the slow way (Floyd and Warshall).
 func distances(g *experiment.Graph) map[[2]string]int {
 	const far = 1 << 20
 	d := map[[2]string]int{}
@@ -54,8 +54,8 @@ func distances(g *experiment.Graph) map[[2]string]int {
 	return d
 }
 
-// Every pair of hosts is joined by a shortest path of the Graph in every kind of network, whatever the
-// hash, and the longest round trip of an idle network is what was asked for.
+// In every kind of network a shortest path of the Graph joins every pair of hosts, for any hash. The longest RTT of an
+// idle network is the one that was asked for.
 func TestEveryPairOnAShortestPath(t *testing.T) {
 	for name, topology := range topologies {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestEveryPairOnAShortestPath(t *testing.T) {
 	}
 }
 
-// oneWay sends a packet and gives its time without that on lines, and the links it took.
+// oneWay sends a packet and returns its time without the time on lines, and the number of links.
 func oneWay(t *testing.T, n *Network, s *sink, src, dst NodeID, hash uint32) (event.Time, int) {
 	t.Helper()
 	before := make([]int64, len(n.Ports))
@@ -130,7 +130,7 @@ func hostsOf(g *experiment.Graph) []NodeID {
 	return ids
 }
 
-// treeLaws are those that the papers' trees are run with.
+// treeLaws are the laws of the papers' trees.
 var treeLaws = experiment.NewLaws(
 	experiment.Law{Spec: droptail.Spec()}, experiment.Law{Spec: mark.REDSpec()}, experiment.Law{Spec: mark.ECNSpec()},
 	experiment.Law{Spec: fairq.Spec()}, experiment.Law{Spec: sicc.Spec()}, experiment.Law{Spec: acdc.Spec()},
@@ -194,9 +194,9 @@ func TestPaperTrees(t *testing.T) {
 	}
 }
 
-// fatTree is the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2): k pods of k/2
-// ToR and k/2 aggregation switches, (k/2)^2 cores, and k/2 servers a ToR. Core i*k/2+j joins the i-th
-// aggregation switch of each pod.
+// fatTree is the k-ary fat tree (Al-Fares, Loukissas and Vahdat, SIGCOMM 2008, section 2.2): k pods of k/2 ToR and k/2
+// aggregation switches, (k/2)^2 cores, and k/2 servers per ToR. Core i*k/2+j joins the i-th aggregation switch of each
+// pod.
 func fatTree(k int, hypervisors bool) *experiment.Graph {
 	g, half := &experiment.Graph{Multipath: true}, k/2
 	node := func(name string, kind experiment.NodeKind, at string) {
@@ -238,7 +238,7 @@ func fatTree(k int, hypervisors bool) *experiment.Graph {
 	return g
 }
 
-// A fat tree of k=16 has 1024 hosts on 320 switches. All equal paths are there, and it takes little memory.
+// A fat tree of k=16 has 1024 hosts on 320 switches, with all equal paths, and takes little memory.
 func TestFatTree16(t *testing.T) {
 	g := fatTree(16, true)
 	var before, after runtime.MemStats
