@@ -5,38 +5,38 @@ import (
 	"weir/sim/network"
 )
 
-// What an acknowledgement brought (Linux: FLAG_*).
+// Results of processing an acknowledgement (Linux: FLAG_*).
 const (
-	ackData        = 1 << iota // the segment carried data: no duplicate ACK
+	ackData        = 1 << iota // the segment carried data: not a duplicate ACK
 	ackWindow                  // the peer's window changed
 	ackAdvanced                // SND.UNA moved
 	ackAcked                   // segments were acknowledged
-	ackRetransData             // some of them had been sent again
+	ackRetransData             // some of them had been retransmitted
 	ackSacked                  // new SACKs
-	ackDSACK                   // a duplicate was reported
-	ackDSACKProbe              // and it was the tail loss probe's
+	ackDSACK                   // the receiver reported a duplicate
+	ackDSACKProbe              // the duplicate was the tail loss probe's
 	ackECE
-	ackOrigSacked  // a segment sent once, from before the recovery, arrived
+	ackOrigSacked  // a segment sent once, before the recovery, arrived
 	ackLostRetrans // a retransmission was found lost
-	ackSetTimer    // RTO or TLP is to be set anew
+	ackSetTimer    // the RTO or TLP timer must be set again
 
 	ackNotDup = ackData | ackWindow | ackAcked
 	ackAlert  = ackSacked | ackECE | ackDSACK
 )
 
-// ackWork is one acknowledgement as it is worked on.
+// ackWork is the state while one acknowledgement is processed.
 type ackWork struct {
 	flags      uint32
 	priorUna   uint32
-	priorHigh  uint32     // highest SACKed sequence number before
-	reorder    uint32     // lowest sequence number that came late, if hasReorder
-	seqRTT     event.Time // of the oldest segment acknowledged that was sent once; -1: none
-	lastRTT    event.Time // of the latest
-	sackRTT    event.Time // of the latest SACKed that was sent once; -1: none
+	priorHigh  uint32     // highest SACKed sequence number before this ACK
+	reorder    uint32     // lowest sequence number that arrived late, if hasReorder
+	seqRTT     event.Time // of the oldest acknowledged segment that was sent once; -1: none
+	lastRTT    event.Time // of the latest such segment
+	sackRTT    event.Time // of the latest SACKed segment that was sent once; -1: none
 	echo       uint32     // timestamps: number of the transmission that this ACK answers
-	echoSent   event.Time // when that was made, if it was the last one of a segment sent again that is acknowledged; -1
-	flight     uint32     // in flight before
-	delivered  uint32     // Endpoint.delivered before
+	echoSent   event.Time // when that was sent, if it was the last one of an acknowledged, retransmitted segment; -1
+	flight     uint32     // in flight before this ACK
+	delivered  uint32     // Endpoint.delivered before this ACK
 	lost       uint32     // segments newly marked lost
 	hasReorder bool
 }
@@ -50,11 +50,11 @@ const (
 	resendLost
 )
 
-// acknowledge takes the ACK of a segment (RFC 9293 3.10.7.4, fifth; Linux: tcp_ack). It says whether to go
-// on with the segment.
+// acknowledge processes the ACK of a segment (RFC 9293 3.10.7.4, fifth; Linux: tcp_ack). It reports whether to process
+// the rest of the segment.
 func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	ack := pk.Ack()
-	if ack == e.una && e.board.len() == 0 && pk.NBlocks() == 0 && !e.rec.probing { // a receiver's usual
+	if ack == e.una && e.board.len() == 0 && pk.NBlocks() == 0 && !e.rec.probing { // usual for an endpoint that only receives
 		e.takeWindow(pk.Window(), pk.Seq(), ack)
 		e.timer.probes = 0
 		e.persistACK(now)
@@ -67,7 +67,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 		return true
 	}
 	if after(ack, e.nxt) {
-		e.sendACK() // of what was never sent
+		e.sendACK() // acknowledges data that was never sent
 		return false
 	}
 	prior := e.board.len()
@@ -108,7 +108,7 @@ func (e *Endpoint) acknowledge(pk *network.Packet, now event.Time) bool {
 	return true
 }
 
-// acknowledgeFlight is the rest of tcp_ack where something was in flight.
+// acknowledgeFlight is the part of tcp_ack for segments in flight.
 func (e *Endpoint) acknowledgeFlight(now event.Time, w *ackWork) {
 	e.clean(now, w)
 	e.observeACK(now, w)
@@ -147,7 +147,7 @@ func (e *Endpoint) acknowledgeFlight(now event.Time, w *ackWork) {
 	}
 }
 
-// acknowledgeOld takes an ACK from before SND.UNA: its SACK blocks are still news.
+// acknowledgeOld processes an ACK from before SND.UNA. Its SACK blocks may still be new.
 func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork) {
 	if pk.NBlocks() == 0 || !e.sackOK || e.board.len() == 0 {
 		return
@@ -164,8 +164,8 @@ func (e *Endpoint) acknowledgeOld(pk *network.Packet, now event.Time, w *ackWork
 	e.resendAfter(what, now)
 }
 
-// takeWindow takes the peer's window, the field of a segment, if the segment is not older than what set it last (RFC 9293
-// 3.10.7.4; Linux: tcp_ack_update_window). It says whether it was taken.
+// takeWindow takes the peer's window from a segment's field, unless the segment is older than the one that set it last
+// (RFC 9293 3.10.7.4; Linux: tcp_ack_update_window). It reports whether it did.
 func (e *Endpoint) takeWindow(field uint16, seq, ack uint32) bool {
 	window := uint32(field) << (e.sndShift & 15)
 	if !after(ack, e.una) && !after(seq, e.wl1) && (seq != e.wl1 || window <= e.sndWnd && window != 0) {
@@ -179,7 +179,7 @@ func (e *Endpoint) takeWindow(field uint16, seq, ack uint32) bool {
 	return true
 }
 
-// clean takes what was acknowledged off the scoreboard and measures (Linux: tcp_clean_rtx_queue).
+// clean removes acknowledged segments from the scoreboard and measures the RTT (Linux: tcp_clean_rtx_queue).
 func (e *Endpoint) clean(now event.Time, w *ackWork) {
 	var first, last event.Time = -1, -1
 	acked, fresh := uint32(0), uint32(0)
@@ -218,7 +218,7 @@ func (e *Endpoint) clean(now event.Time, w *ackWork) {
 		if !e.sackOK {
 			e.removeDuplicates(acked)
 			if w.flags&ackRetransData != 0 {
-				w.flags &^= ackOrigSacked // without SACK nothing says that it was the original
+				w.flags &^= ackOrigSacked // without SACK nothing shows that it was the original
 			}
 		} else {
 			e.delivered += fresh
@@ -227,7 +227,7 @@ func (e *Endpoint) clean(now event.Time, w *ackWork) {
 			}
 		}
 	} else if updated && w.sackRTT >= 0 && e.board.len() > 0 && w.sackRTT > now-e.board.at(e.board.head).sent {
-		// The SACK measured what was sent before the first segment was sent again: go on waiting for that.
+		// The SACK measured a segment sent before the first retransmission: restart the timer for that one.
 		w.flags |= ackSetTimer
 	}
 }
@@ -242,8 +242,8 @@ func (e *Endpoint) arrivedFirst(s *segment, w *ackWork) {
 	}
 }
 
-// cleanMarked takes a segment off the scoreboard that was lost, SACKed or sent again. It says whether it is
-// newly delivered: no SACK said so before.
+// cleanMarked removes a lost, SACKed or retransmitted segment from the scoreboard. It reports whether the segment is
+// newly delivered, that is, not SACKed before.
 func (e *Endpoint) cleanMarked(s *segment, now event.Time, w *ackWork, first, last *event.Time) bool {
 	if s.flags&segEver != 0 {
 		w.flags |= ackRetransData
@@ -278,9 +278,9 @@ func (e *Endpoint) cleanMarked(s *segment, now event.Time, w *ackWork, first, la
 	return fresh
 }
 
-// measure gives the estimator what this ACK measured (Linux: tcp_ack_update_rtt): of segments sent once; with
-// timestamps also of the last copy of one that was sent again. RFC 7323 4.1 and Linux measure by the time that is echoed,
-// so earlier copies too: here those measure nothing, for of a segment only its last transmission is known.
+// measure passes the RTT of this ACK to the estimator (Linux: tcp_ack_update_rtt): of segments sent once, and with
+// timestamps also of the last copy of a retransmitted one. RFC 7323 4.1 and Linux measure by the echoed time, so
+// earlier copies count too. Here they do not, because only a segment's last transmission is known.
 func (e *Endpoint) measure(now event.Time, w *ackWork) bool {
 	rtt := w.seqRTT
 	if rtt < 0 {
@@ -294,7 +294,7 @@ func (e *Endpoint) measure(now event.Time, w *ackWork) bool {
 		return false
 	}
 	e.rtt.sample(e.profile, rtt, e.una, e.nxt)
-	if w.lastRTT >= 0 { // without the wait of a delayed ACK
+	if w.lastRTT >= 0 { // without the delay of a delayed ACK
 		e.rtt.least = min(e.rtt.least, max(w.lastRTT, 1))
 	}
 	return true

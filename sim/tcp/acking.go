@@ -9,14 +9,14 @@ import (
 type acking struct {
 	event     event.Event // delayed ACK; lazy: it may happen before deadline
 	deadline  event.Time  // 0: none
-	last      event.Time  // when data came last (lrcvtime)
-	quick     int32       // so many ACKs more go at once
-	scheduled bool        // data came that was not acknowledged
+	last      event.Time  // when data last arrived (lrcvtime)
+	quick     int32       // number of ACKs that still go at once
+	scheduled bool        // data arrived that was not acknowledged
 	now       bool        // acknowledge it at once
-	pushed    bool        // the end of a write came (ICSK_ACK_PUSHED)
-	pingpong  bool        // the program answers what it reads: its answers carry ACKs
-	begun     bool        // data has come
-	ect       bool        // ECT data has come (TCP_ECN_SEEN)
+	pushed    bool        // the end of a write arrived (ICSK_ACK_PUSHED)
+	pingpong  bool        // the program answers what it reads, and its answers carry ACKs
+	begun     bool        // data has arrived
+	ect       bool        // ECT data has arrived (TCP_ECN_SEEN)
 
 	echo bool // RFC 3168: ECE until CWR (TCP_ECN_DEMAND_CWR)
 	ce   bool // RFC 8257 3.2: DCTCP.CE
@@ -37,13 +37,13 @@ func (e *Endpoint) dataArrived(pk *network.Packet, now event.Time) {
 		a.begun = true
 		e.quick(e.profile.QuickACKs)
 	} else if now-a.last > e.rtt.rto {
-		e.quick(e.profile.QuickACKs) // the sender begins anew with a small window
+		e.quick(e.profile.QuickACKs) // the sender restarts with a small window
 	}
 	a.last = now
 }
 
-// quick lets up to so many ACKs go at once, unless the program answers: as many as half the window has
-// segments, at least 2 (Linux: tcp_incr_quickack).
+// quick sends up to that many ACKs at once, unless the program answers. The number is half the window in segments, at
+// least 2 (Linux: tcp_incr_quickack).
 func (e *Endpoint) quick(most int) {
 	if most <= 0 {
 		return
@@ -52,8 +52,7 @@ func (e *Endpoint) quick(most int) {
 	e.ack.quick = max(e.ack.quick, int32(min(n, uint32(most))))
 }
 
-// quicken does so in any case: the program is taken for one that does not answer (Linux:
-// tcp_enter_quickack_mode).
+// quicken does the same in any case, and assumes that the program does not answer (Linux: tcp_enter_quickack_mode).
 func (e *Endpoint) quicken(most int) {
 	if most > 0 {
 		e.quick(most)
@@ -61,7 +60,7 @@ func (e *Endpoint) quicken(most int) {
 	}
 }
 
-// checkACK acknowledges now, or later (Linux: __tcp_ack_snd_check, tcp_cleanup_rbuf; RFC 5681 4.2).
+// checkACK sends an ACK now, or schedules it (Linux: __tcp_ack_snd_check, tcp_cleanup_rbuf; RFC 5681 4.2).
 func (e *Endpoint) checkACK(now event.Time) {
 	a := &e.ack
 	if !a.scheduled && !a.now {
@@ -82,25 +81,24 @@ func (e *Endpoint) checkACK(now event.Time) {
 	}
 }
 
-// wouldOpen says whether an ACK would move the window's right edge on: if not, the program's reading
-// will send it.
+// wouldOpen reports whether an ACK would move the window's right edge. If not, windowUpdate sends the ACK when the
+// program reads.
 func (e *Endpoint) wouldOpen() bool { return !e.paused || e.room() > 0 }
 
-// room is the receive buffer's free space.
-func (e *Endpoint) room() int64 { return max(0, e.profile.Buffer-e.held) }
+// room returns the free space of the receive buffer, in bytes.
+func (e *Endpoint) room() int64 { return max(0, e.profile.Buffer-e.unread) }
 
-// offer gives the window field for a segment to be sent now, and moves the right edge with it. Small
-// windows are not offered (RFC 1122 4.2.3.3): the edge moves by a segment, or half the buffer, or not. It
-// never moves left (RFC 9293 3.8.6).
+// offer returns the window field for a segment that is sent now, and moves the right edge. The edge moves by at least a
+// segment or half the buffer, to avoid small windows (RFC 1122 4.2.3.3). It never moves left (RFC 9293 3.8.6).
 func (e *Endpoint) offer() uint16 {
-	shift := e.rcvShift & 15 // it is at most 14, which the compiler does not know
+	shift := e.rcvShift & 15 // at most 14, which the compiler does not know
 	unit := int64(1) << shift
 	room := min(e.room()&^(unit-1), 65535<<shift)
 	open := int64(e.rcvEdge - e.rcvNxt)
 	if before(e.rcvEdge, e.rcvNxt) {
 		open = 0
 	}
-	if room < open || e.held > 0 && room-open < min(int64(e.rcvMSS), e.profile.Buffer/2) {
+	if room < open || e.unread > 0 && room-open < min(int64(e.rcvMSS), e.profile.Buffer/2) {
 		room = min((open+unit-1)&^(unit-1), 65535<<shift)
 	}
 	if edge := e.rcvNxt + uint32(room); after(edge, e.rcvEdge) {
@@ -109,7 +107,7 @@ func (e *Endpoint) offer() uint16 {
 	return uint16(room >> shift)
 }
 
-// windowUpdate tells the peer that the program has read, if that opens the window enough.
+// windowUpdate sends an ACK after the program has read, if that opens the window enough.
 func (e *Endpoint) windowUpdate() {
 	switch e.state {
 	case Established, FinWait1, FinWait2:
@@ -130,7 +128,7 @@ func (e *Endpoint) sendACK() {
 	e.stack.send(e.host, pk)
 }
 
-// acknowledged notes that a segment with ACK leaves (Linux: tcp_event_ack_sent).
+// acknowledged notes that a segment with ACK is sent (Linux: tcp_event_ack_sent).
 func (e *Endpoint) acknowledged() {
 	a := &e.ack
 	e.rcvAcked = e.rcvNxt
@@ -141,7 +139,7 @@ func (e *Endpoint) acknowledged() {
 	a.deadline = 0
 }
 
-// takeCWR ends the echo (RFC 3168 6.1.3). The sender's window may be small: no delay.
+// takeCWR ends the echo of ECE (RFC 3168 6.1.3). The sender's window may be small, so the next ACKs are not delayed.
 func (e *Endpoint) takeCWR() {
 	if !e.exactECN {
 		e.ack.echo = false
@@ -149,8 +147,8 @@ func (e *Endpoint) takeCWR() {
 	}
 }
 
-// checkCE looks at the mark of new data. RFC 3168 6.1.3: ECE until CWR. RFC 8257 3.2: the ACKs say of each
-// segment whether it was marked; what came before a change is acknowledged with the old state.
+// checkCE processes the mark of new data. RFC 3168 6.1.3: ECE until CWR. RFC 8257 3.2: ACKs report for each segment
+// whether it was marked; data that arrived before a change is acknowledged with the old state.
 func (e *Endpoint) checkCE(pk *network.Packet) {
 	if !e.ecnOK {
 		return
@@ -174,13 +172,13 @@ func (e *Endpoint) checkCE(pk *network.Packet) {
 	case marked && !a.echo:
 		a.echo = true
 		e.quicken(min(2, e.profile.QuickACKs))
-	case pk.ECN() == 0 && a.ect: // sent again, no doubt: the sender's window may be small
+	case pk.ECN() == 0 && a.ect: // surely a retransmission: the sender's window may be small
 		e.quicken(min(2, e.profile.QuickACKs))
 	}
 	a.ect = a.ect || pk.ECN() != 0
 }
 
-// echoes says whether ECE is to be set.
+// echoes reports whether ECE must be set.
 func (e *Endpoint) echoes() bool {
 	if e.exactECN {
 		return e.ack.ce
@@ -191,7 +189,7 @@ func (e *Endpoint) echoes() bool {
 // delayedTimer is the event of delayed ACKs.
 type delayedTimer Endpoint
 
-// Happen sends an ACK that waited long enough.
+// Happen sends a delayed ACK.
 func (t *delayedTimer) Happen(ev *event.Event, now event.Time) {
 	e := (*Endpoint)(t)
 	switch {
@@ -199,7 +197,8 @@ func (t *delayedTimer) Happen(ev *event.Event, now event.Time) {
 	case now < e.ack.deadline:
 		e.stack.Queue.Set(ev, e.ack.deadline)
 	default:
-		// The guess was wrong: nobody answers, and nothing more comes (Linux: tcp_delack_timer_handler).
+		// The assumption was wrong: the program does not answer, and no more data arrives (Linux:
+		// tcp_delack_timer_handler).
 		e.ack.deadline = 0
 		e.ack.pingpong = false
 		e.sendACK()

@@ -9,7 +9,7 @@ const (
 	cubicShift     = 10  // the function's clock counts 1/1024 s
 	cubicFactor    = uint64(1<<(10+3*cubicShift)) / cubicC
 	cubicFriend    = 8 * (1024 + cubicBeta) / 3 / (1024 - cubicBeta) // 8/α_cubic: ACKs for a Reno segment
-	cubicMaxOffset = 1 << 18                                         // |t - K|: where 64 bits end, 256 s
+	cubicMaxOffset = 1 << 18                                         // |t - K|: 256 s, where 64 bits overflow
 	noEpoch        = -1
 	defaultTick    = 4_000_000
 )
@@ -17,15 +17,15 @@ const (
 // cubic is RFC 9438 with the arithmetic of Linux: the window follows W_cubic(t) = C (t-K)³ + W_max
 // between reductions, is never below what Reno would have, and slow start ends by HyStart.
 type cubic struct {
-	epoch    event.Time // epoch_start, the beginning of a tick; noEpoch after a reduction
-	tickEnd  event.Time // when the tick ends in which every was computed
+	epoch    event.Time // epoch_start, at the beginning of a tick; noEpoch after a reduction
+	tickEnd  event.Time // end of the tick in which every was computed
 	minDelay event.Time
-	k        uint64 // K, 1/1024 s: the time in which the window comes back to origin
+	k        uint64 // K, 1/1024 s: the time in which the window returns to origin
 	wMax     uint32 // W_max, segments; 0: no reduction yet
 	origin   uint32 // the plateau: W_max, or the window where the epoch began above it
-	every    uint32 // cnt: segments acknowledged for one more in the window
+	every    uint32 // cnt: acknowledged segments per segment of growth
 	lastCwnd uint32 // window for which every was computed
-	acked    uint32 // segments acknowledged that wEst has not grown by
+	acked    uint32 // acknowledged segments that have not increased wEst yet
 	wEst     uint32 // W_est: the window of Reno since the epoch began (4.3)
 	train    hyStart
 	tick     event.Time // a jiffy
@@ -50,18 +50,18 @@ func (c *cubic) Alpha() uint32  { return 0 }
 
 func (c *cubic) Start(_ *Window, s *Sample) { c.reset(s) }
 
-// reset forgets what was learnt about the path (Linux: bictcp_reset, bictcp_hystart_reset).
+// reset clears what was learnt about the path (Linux: bictcp_reset, bictcp_hystart_reset).
 func (c *cubic) reset(s *Sample) {
 	*c = cubic{options: c.options, tick: c.tick, second: c.second, still: c.still, epoch: noEpoch}
 	c.train.round(s)
 }
 
-// Measure keeps the shortest delay and asks HyStart (Linux: cubictcp_acked).
+// Measure keeps the shortest delay and updates HyStart (Linux: cubictcp_acked).
 func (c *cubic) Measure(w *Window, s *Sample) {
 	if s.RTT <= 0 {
 		return
 	}
-	// Delays right after a recovery are those of a queue.
+	// Delays right after a recovery include a queue.
 	if c.epoch != noEpoch && s.Now < c.epoch+c.second {
 		return
 	}
@@ -89,8 +89,8 @@ func (c *cubic) Grow(w *Window, s *Sample) {
 	w.avoid(c.every, acked)
 }
 
-// update computes after how many acknowledged segments the window grows by one (Linux:
-// bictcp_update): at most once a tick, and where the window stood still every 31 ms.
+// update computes how many acknowledged segments grow the window by one (Linux: bictcp_update). It does so at most once
+// per tick, and every 31 ms while the window stays the same.
 func (c *cubic) update(cwnd, acked uint32, now event.Time) {
 	c.acked += acked
 	if c.lastCwnd == cwnd && now < c.tickEnd+c.still {
@@ -107,7 +107,7 @@ func (c *cubic) update(cwnd, acked uint32, now event.Time) {
 	if !c.options.NoFriendly {
 		c.befriend(cwnd)
 	}
-	// RFC 9438 4.4: not faster than half a segment for each acknowledged one.
+	// RFC 9438 4.4: at most half a segment per acknowledged segment.
 	c.every = max(c.every, 2)
 }
 
@@ -137,20 +137,20 @@ func cubed(x uint64) int64 {
 	return int64(cubicC * x * x * x >> (10 + 3*cubicShift))
 }
 
-// follow spreads the way to target over the next window.
+// follow spreads the growth to target over the next window.
 func (c *cubic) follow(cwnd uint32, target int64) {
 	if target > int64(cwnd) {
 		c.every = uint32(int64(cwnd) / (target - int64(cwnd)))
 	} else {
 		c.every = 100 * cwnd // the plateau
 	}
-	// Nothing is known of the path yet: 5 % a round trip.
+	// Nothing is known of the path yet: 5 % per RTT.
 	if c.wMax == 0 && c.every > 20 {
 		c.every = 20
 	}
 }
 
-// befriend keeps up with W_est, the window that Reno with the same cut would have (RFC 9438 4.3).
+// befriend grows at least as fast as W_est, the window of Reno with the same reduction (RFC 9438 4.3).
 func (c *cubic) befriend(cwnd uint32) {
 	need := uint32(uint64(cwnd) * cubicFriend >> 3)
 	for c.acked > need {
@@ -162,8 +162,8 @@ func (c *cubic) befriend(cwnd uint32) {
 	}
 }
 
-// Ssthresh is RFC 9438 4.6 with fast convergence (4.7): a flow whose window did not come back to
-// W_max leaves room (Linux: cubictcp_recalc_ssthresh).
+// Ssthresh is RFC 9438 4.6 with fast convergence (4.7): a flow whose window did not return to W_max leaves room for
+// others (Linux: cubictcp_recalc_ssthresh).
 func (c *cubic) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 {
 	c.epoch = noEpoch
 	if w.Cwnd < c.wMax && !c.options.NoFastConvergence {
@@ -174,14 +174,14 @@ func (c *cubic) Ssthresh(w *Window, _ *Sample, _ Cause) uint32 {
 	return max(uint32(uint64(w.Cwnd)*cubicBeta/1024), 2)
 }
 
-// Timeout is RFC 9438 4.8: slow start begins anew (Linux: cubictcp_state).
+// Timeout is RFC 9438 4.8: slow start begins again (Linux: cubictcp_state).
 func (c *cubic) Timeout(_ *Window, s *Sample) { c.reset(s) }
 
-// Undo is RFC 9438 4.9 as Linux has it: the window of before, W_max as the reduction set it.
+// Undo is RFC 9438 4.9 as in Linux: the window before the reduction, with the W_max that the reduction set.
 func (c *cubic) Undo(w *Window) uint32 { return renoUndo(w) }
 
-// Idle shifts the epoch, so that the window does not leap by what was never tested (RFC 9438 5.8,
-// Linux: cubictcp_cwnd_event).
+// Idle shifts the epoch, so that the window does not jump to a size that was never tested (RFC 9438 5.8, Linux:
+// cubictcp_cwnd_event).
 func (c *cubic) Idle(_ *Window, s *Sample, idle event.Time) {
 	if c.epoch == noEpoch || idle <= 0 {
 		return
@@ -189,8 +189,8 @@ func (c *cubic) Idle(_ *Window, s *Sample, idle event.Time) {
 	c.epoch = min(c.epoch+idle-idle%c.tick, s.Now-s.Now%c.tick)
 }
 
-// cubeRoot is the greatest integer whose cube is not above a. (Linux: cubic_root, from a table with
-// one step of Newton's, is off by 0.2 % on average; this one is exact.)
+// cubeRoot returns the largest integer whose cube is at most a. (Linux: cubic_root uses a table and one Newton step,
+// and is off by 0.2 % on average. This one is exact.)
 func cubeRoot(a uint64) uint64 {
 	var root uint64
 	for bit := uint64(1) << 20; bit > 0; bit >>= 1 {

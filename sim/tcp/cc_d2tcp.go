@@ -2,12 +2,12 @@ package tcp
 
 import "math"
 
-// d2tcp is D2TCP (Vamanan, Hasan, Vijaykumar: Deadline-Aware Datacenter TCP, SIGCOMM 2012): DCTCP
-// whose cut for a mark is p/2 with p = alpha^d. d is how urgent the flow is: above 1 it yields less
-// (alpha <= 1), below 1 more. Without a deadline d = 1, and this is DCTCP.
+// d2tcp is D2TCP (Vamanan, Hasan, Vijaykumar: Deadline-Aware Datacenter TCP, SIGCOMM 2012): DCTCP whose reduction for a
+// mark is p/2 with p = alpha^d. d is the urgency of the flow: a flow with d above 1 yields less (alpha <= 1), one below
+// 1 more. Without a deadline d = 1, and this is DCTCP.
 type d2tcp struct{ dctcp }
 
-// Bounds of d (section 3.2), and its grain, in 1/256.
+// Bounds of d (section 3.2), and its granularity, in 1/256.
 const (
 	urgencyOne = 256
 	urgencyMin = urgencyOne / 2
@@ -24,9 +24,9 @@ func (d *d2tcp) Ssthresh(w *Window, s *Sample, why Cause) uint32 {
 	return d.cut(w, gammaCorrect(d.alpha, urgency(w, s)))
 }
 
-// urgency is d = Tc/D in 1/256 (section 3.2): Tc is the time that what remains takes with a sawtooth
-// between W/2 and W, which carries 3/4 W a round trip; D is the time that is left. What is overdue is
-// as urgent as can be.
+// urgency returns d = Tc/D in 1/256 (section 3.2). Tc is the time to send the remaining bytes with a sawtooth between
+// W/2 and W, which carries 3/4 W per RTT. D is the time left to the deadline. A flow past its deadline has the largest
+// d.
 func urgency(w *Window, s *Sample) uint32 {
 	if s.Deadline == 0 || s.Remaining <= 0 || s.SRTT <= 0 {
 		return urgencyOne
@@ -41,9 +41,8 @@ func urgency(w *Window, s *Sample) uint32 {
 	return uint32(min(max(d, urgencyMin), urgencyMax))
 }
 
-// gammaCorrect is p = alpha^d (equation 1), alpha in 1/1024, d in 1/256 and < 1024. It multiplies
-// roots of alpha, as multiplication and square root give the same bits on every machine and math.Pow
-// does not.
+// gammaCorrect returns p = alpha^d (equation 1), alpha in 1/1024, d in 1/256 and < 1024. It multiplies square roots of
+// alpha. Multiplication and square root give the same bits on every machine, and math.Pow does not.
 func gammaCorrect(alpha, d uint32) uint32 {
 	base := float64(alpha) / alphaOne
 	p := 1.0

@@ -5,9 +5,9 @@ import "weir/sim/event"
 // alphaOne is alpha = 1: alpha is kept in 1/1024, as Linux does (DCTCP_MAX_ALPHA).
 const alphaOne = 1024
 
-// dctcp is RFC 8257 with the arithmetic of Linux (net/ipv4/tcp_dctcp.c): alpha is the moving average
-// of the fraction of marked segments, taken once a window; a mark cuts the window by alpha/2, a loss
-// by half. Between cuts the window grows as Reno's.
+// dctcp is RFC 8257 with the arithmetic of Linux (net/ipv4/tcp_dctcp.c). alpha is the moving average of the fraction of
+// marked segments, updated once per window. A mark reduces the window by alpha/2, a loss by half. Between reductions
+// the window grows as Reno's.
 type dctcp struct {
 	alpha        uint32 // DCTCP.Alpha, 1/1024
 	windowEnd    uint32 // DCTCP.WindowEnd: SND.NXT when the observation window began
@@ -40,7 +40,7 @@ func (d *dctcp) Start(_ *Window, s *Sample) {
 	d.observe(s)
 }
 
-// observe begins an observation window: it ends when what is sent by now was acknowledged.
+// observe begins an observation window. It ends when the data sent by now is acknowledged.
 func (d *dctcp) observe(s *Sample) {
 	d.windowEnd = s.Nxt
 	d.delivered, d.marked = 0, 0
@@ -53,7 +53,7 @@ func (d *dctcp) Measure(_ *Window, s *Sample) {
 	if seqBefore(s.Una, d.windowEnd) {
 		return
 	}
-	// alpha = (1 - g) alpha + g M. What is smaller than the arithmetic can shift away becomes 0.
+	// alpha = (1 - g) alpha + g M. An alpha too small for the shift to reduce becomes 0.
 	decay := d.alpha >> d.gShift
 	if decay == 0 {
 		decay = d.alpha
@@ -77,7 +77,7 @@ func (d *dctcp) Ssthresh(w *Window, _ *Sample, why Cause) uint32 {
 	return d.cut(w, d.alpha)
 }
 
-// cut takes p/2 of the window away, p in 1/1024.
+// cut returns the window reduced by p/2, p in 1/1024.
 func (d *dctcp) cut(w *Window, p uint32) uint32 {
 	d.cutWindow = w.Cwnd
 	return max(w.Cwnd-uint32(uint64(w.Cwnd)*uint64(p)>>11), 2)

@@ -2,10 +2,10 @@ package tcp
 
 import "weir/sim/event"
 
-// HyStart's numbers in Linux (net/ipv4/tcp_cubic.c).
+// HyStart's parameters in Linux (net/ipv4/tcp_cubic.c).
 const (
-	hyStartLowWindow  = 16        // segments; below, slow start goes on
-	hyStartAckDelta   = 2_000_000 // ns: ACKs further apart do not belong to a train
+	hyStartLowWindow  = 16        // segments; below it, slow start continues
+	hyStartAckDelta   = 2_000_000 // ns: ACKs further apart are not one train
 	hyStartSamples    = 8         // delays of a round before they count
 	hyStartDelayMin   = 4_000_000
 	hyStartDelayMax   = 16_000_000
@@ -13,14 +13,14 @@ const (
 	gsoMaxBytes       = 65536 // sk_gso_max_size
 )
 
-// hyStart ends slow start before the first loss (Ha, Rhee: Taming the Elephants, 2008, with the
-// changes that Linux made since): when the ACKs of a round come in one train longer than half the
-// shortest round trip, or when the shortest delay of a round has grown by an eighth.
+// hyStart ends slow start before the first loss (Ha, Rhee: Taming the Elephants, 2008, with Linux's later changes). It
+// does so when the ACKs of a round come in one train longer than half the shortest RTT. It also does so when the
+// shortest delay of a round has grown by an eighth.
 type hyStart struct {
 	roundStart event.Time
 	lastAck    event.Time
 	roundDelay event.Time // shortest of the round; 0: none yet
-	end        uint32     // the round ends when this was acknowledged
+	end        uint32     // the round ends when this is acknowledged
 	samples    uint8
 	found      bool // slow start was ended
 }
@@ -32,14 +32,14 @@ func (h *hyStart) round(s *Sample) {
 	h.end = s.Nxt
 }
 
-// update looks at one ACK that measured a delay (Linux: hystart_update).
+// update processes one ACK that measured a delay (Linux: hystart_update).
 func (h *hyStart) update(w *Window, s *Sample, minDelay event.Time) {
 	if seqBefore(h.end, s.Una) {
 		h.round(s)
 	}
 	if s.Now-h.lastAck <= hyStartAckDelta {
 		h.lastAck = s.Now
-		// Halved, as is where nothing paces the sender.
+		// Half of the delay, as in Linux without pacing.
 		if s.Now-h.roundStart > (minDelay+cushion(w, s))/2 {
 			h.stop(w)
 		}
@@ -59,9 +59,8 @@ func (h *hyStart) stop(w *Window) {
 	w.Ssthresh = w.Cwnd
 }
 
-// cushion is the time that bursts of a sender with segmentation offload take: four of the greatest
-// at the rate of the window, doubled in slow start, at most 1 ms (Linux: hystart_ack_delay with the
-// rate of tcp_update_pacing_rate).
+// cushion returns the time of a sender's bursts with segmentation offload, at most 1 ms: four of the largest bursts at
+// the rate of the window, doubled in slow start (Linux: hystart_ack_delay with the rate of tcp_update_pacing_rate).
 func cushion(w *Window, s *Sample) event.Time {
 	if s.SRTT <= 0 || s.MSS <= 0 {
 		return 0

@@ -2,8 +2,8 @@ package tcp
 
 import "fmt"
 
-// Check says what of an endpoint is not as it must be at any time between events. It is for tests: it walks
-// over all that is in flight.
+// Check returns an error if a condition is violated that must be true of an endpoint between events. It is for tests:
+// it walks over all segments in flight.
 func (e *Endpoint) Check() error {
 	if e.state == Closed {
 		return nil
@@ -16,7 +16,7 @@ func (e *Endpoint) Check() error {
 	return nil
 }
 
-// checkBoard: the segments in flight are what lies between SND.UNA and SND.NXT, without a gap.
+// checkBoard: the segments in flight cover SND.UNA to SND.NXT without a gap.
 func (e *Endpoint) checkBoard() error {
 	if e.state == SynSent || e.state == SynReceived {
 		if e.board.len() != 0 || e.nxt != e.iss+1 {
@@ -48,7 +48,7 @@ func (e *Endpoint) checkBoard() error {
 	return nil
 }
 
-// checkCounts: Linux's counts are those of the flags.
+// checkCounts: Linux's counts equal those of the flags.
 func (e *Endpoint) checkCounts() error {
 	var sacked, lost, retrans, pending uint32
 	for n := e.board.head; n != e.board.tail; n++ {
@@ -89,7 +89,7 @@ func (e *Endpoint) checkCounts() error {
 	return nil
 }
 
-// checkWindows: there is always a window to go on with.
+// checkWindows: cwnd, ssthresh and RTO are in their ranges, and SND.UNA is not after SND.NXT.
 func (e *Endpoint) checkWindows() error {
 	switch {
 	case e.win.Cwnd < 1 || e.win.Cwnd > maxCwnd:
@@ -104,7 +104,7 @@ func (e *Endpoint) checkWindows() error {
 	return nil
 }
 
-// checkTimers: what is in flight, or waits for the window, has a timer; a timer has an event.
+// checkTimers: data in flight, or waiting for the window, has a timer, and a timer has an event.
 func (e *Endpoint) checkTimers() error {
 	t := &e.timer
 	if t.kind != timerNone && (!t.event.Pending() || t.event.At() > t.deadline) {
@@ -121,7 +121,7 @@ func (e *Endpoint) checkTimers() error {
 	return nil
 }
 
-// checkReceiver: what came early is in order, apart, and behind RCV.NXT; what is reported is part of it.
+// checkReceiver: early ranges are in order, separate, and after RCV.NXT; reported blocks are part of them.
 func (e *Endpoint) checkReceiver() error {
 	if after(e.rcvAcked, e.rcvNxt) {
 		return fmt.Errorf("acknowledged %d after RCV.NXT %d", e.rcvAcked, e.rcvNxt)
@@ -139,11 +139,11 @@ func (e *Endpoint) checkReceiver() error {
 			found = found || r == b
 		}
 		if !found {
-			return fmt.Errorf("block %d-%d is reported and not there", b.From, b.To)
+			return fmt.Errorf("block %d-%d is reported but was not received", b.From, b.To)
 		}
 	}
-	if len(e.early) > maxEarly || e.held < 0 {
-		return fmt.Errorf("%d ranges, %d bytes held", len(e.early), e.held)
+	if len(e.early) > maxEarly || e.unread < 0 {
+		return fmt.Errorf("%d ranges, %d unread bytes", len(e.early), e.unread)
 	}
 	return nil
 }

@@ -1,30 +1,30 @@
-// Package tcp is the transport of the simulator's hosts: complete TCP. No part of it is left out: sequence
-// numbers are 32 bits and wrap, windows are 16 bits and a shift, every segment has its record. Where the
-// RFCs leave the arithmetic open it is Linux's (6.x), and Linux's own choices stand behind names in Config.
+// Package tcp is the transport of the simulator's hosts: complete TCP. Sequence numbers are 32 bits and wrap, windows
+// are 16 bits and a shift, and every segment has its record. If the RFCs leave the arithmetic open it is Linux's (6.x).
+// Linux's own choices are settings in Config.
 //
-//	config.go     all numbers and switches
-//	stack.go      connections, listeners, the way of a packet to its endpoint
-//	endpoint.go   one end of a connection, and what a program may do with it
+//	config.go     all parameters and switches
+//	stack.go      connections, listeners, finding a packet's endpoint
+//	endpoint.go   one end of a connection, and its methods for a program
 //	handshake.go  SYN, SYN-ACK, options                         RFC 9293, 7323, 3168, 6298 5.7
 //	input.go      a segment arrives; FIN, RST, states           RFC 9293 3.10.7
 //	receive.go    data, in order and not; SACK and DSACK        RFC 2018, 2883
 //	acking.go     when to acknowledge; the window offered       RFC 1122, 5681 4.2, 8257 3.2
 //	output.go     what may be sent; headers                     RFC 9293 3.8.6, 1122, 896, 3042
-//	smallqueue.go what may wait in the host's NIC               Linux TCP Small Queues
+//	smallqueue.go the limit of data in the host's NIC           Linux TCP Small Queues
 //	segments.go   the scoreboard: a record per segment in flight
 //	ack.go        an acknowledgement, step by step              Linux tcp_ack
 //	sack.go       SACK blocks on the scoreboard                 RFC 2018, 2883, 6675
 //	loss.go       which segments are lost                       RFC 6675, 6582
-//	rack.go       lost by time                                  RFC 8985
+//	rack.go       loss by time                                  RFC 8985
 //	recovery.go   states of loss recovery                       RFC 6675, 6582, Linux tcp_fastretrans_alert
-//	frto.go       after a timeout; spurious ones                RFC 5682
-//	undo.go       spurious reductions taken back                RFC 3708, 3522
+//	frto.go       after a timeout; spurious timeouts            RFC 5682
+//	undo.go       spurious reductions undone                    RFC 3708, 3522
 //	window.go     cwnd: PRR, growth, validation, idle           RFC 6937, 2861, 5681 4.1
 //	rtt.go        RTT and RTO                                   RFC 6298
 //	timer.go      RTO, TLP, RACK, persist and delayed ACK       RFC 6298 5, 8985 7, 1122 4.2.2.17
 //	cc*.go        congestion controls
-//	check.go      what must be true of an endpoint at any time
-//	trace.go      what an observer is told
+//	check.go      conditions that must always be true of an endpoint
+//	trace.go      changes that an observer sees
 package tcp
 
 import (
@@ -33,81 +33,82 @@ import (
 	"weir/sim/event"
 )
 
-// Config is how one end of connections behaves. Default gives the numbers of each Control. It must not
-// be changed once a Stack was given it.
+// Config is the behaviour of one end of connections. Default returns the values for each Control. It must not be
+// changed after a Stack got it.
 type Config struct {
 	Control string         // reno, newreno, sack, cubic, dctcp, d2tcp
 	Options ControlOptions // of the congestion control
 
 	MSS           int32  // largest segment offered, payload and options of every segment, 88 .. 65495 bytes
 	InitialWindow uint32 // segments (RFC 6928: 10)
-	ClampWindow   uint32 // cwnd never grows beyond, segments; 0: unlimited
-	Buffer        int64  // receive buffer, bytes: the largest window offered, 1 .. 1 GiB. It is not tuned by itself
-	Scale         int8   // window shift offered (RFC 7323), 0 .. 14; -1: no scaling; ScaleByBuffer: least that says Buffer
+	ClampWindow   uint32 // cwnd never grows beyond it, segments; 0: unlimited
+	Buffer        int64  // receive buffer, bytes: the largest window offered, 1 .. 1 GiB. There is no auto-tuning
+	Scale         int8   // window shift offered (RFC 7323), 0 .. 14; -1: no scaling; ScaleByBuffer: the least that can express Buffer
 
 	RTOMin      event.Time // least RTO (RFC 6298 2.4: 1 s; Linux: 200 ms)
 	RTOMax      event.Time // largest (RFC 6298 2.5; Linux: 120 s)
 	InitialRTO  event.Time // of the first SYN (RFC 6298 2.1: 1 s)
-	FallbackRTO event.Time // where the handshake timed out and gave no RTT (RFC 6298 5.7, Linux too: 3 s)
+	FallbackRTO event.Time // if the handshake timed out and measured no RTT (RFC 6298 5.7, Linux too: 3 s)
 	Granularity event.Time // G of RFC 6298, 2.3
 	Tick        event.Time // timers expire on multiples of it, as on Linux's jiffies (CONFIG_HZ=250: 4 ms); 0: exactly
 	LinuxRTT    bool       // tcp_rtt_estimator: RTTVAR is the largest deviation of a round trip, at least RTOMin
 
-	SmallQueues bool // Linux's TSQ: a connection has two bursts at most in its host's NIC (smallqueue.go)
+	SmallQueues bool // Linux's TSQ: a connection has at most two bursts in its host's NIC (smallqueue.go)
 
-	DelayedACK event.Time // timeout of a delayed ACK (Linux: 40 ms); every second segment at once; 0: each segment at once
-	QuickACKs  int        // Linux's TCP_MAX_QUICKACKS: so many ACKs at once in the beginning and after duplicates (16); 0: none
-	ACKPushed  bool       // Linux's ICSK_ACK_PUSHED: ACK as the program reads the end of a write, unless it answers
+	DelayedACK event.Time // timeout of a delayed ACK (Linux: 40 ms); every second segment is acknowledged at once; 0: each segment at once
+	QuickACKs  int        // Linux's TCP_MAX_QUICKACKS: ACKs at once in the beginning and after duplicates (16); 0: none
+	ACKPushed  bool       // Linux's ICSK_ACK_PUSHED: ACK when the program reads the end of a write, unless it answers
 	Nagle      bool       // RFC 896 with Minshall's change, as Linux; false is TCP_NODELAY
 
-	FillWindow bool // Linux: behind a full segment, what is left of the peer's window is filled with a small one
-	// Linux: of the windows of an accepted connection, half of the largest of which bounds a segment, the SYN's is none:
-	// the ACK that ends the handshake has the first, which a switch may have made small (tcp_create_openreq_child).
+	FillWindow bool // Linux: after full segments, a small one fills the rest of the peer's window
+	// Linux bounds a segment by half of the largest window seen. For an accepted connection the SYN's window does not
+	// count. The first window is that of the ACK which ends the handshake, and a switch may have made it small
+	// (tcp_create_openreq_child).
 	SYNWindowUncounted bool
 
-	Timestamps  bool // RFC 7323: 12 bytes in each header, RTT of retransmitted segments, spurious recoveries known by them
+	Timestamps  bool // RFC 7323: 12 bytes in each header, RTT of retransmitted segments, detection of spurious recoveries
 	SACK        bool // RFC 2018
 	DSACK       bool // RFC 2883: duplicates are reported
-	ECN         bool // RFC 3168: asked for, and granted to who asks
-	ECTOnSYN    bool // SYN and SYN-ACK are ECT, or a marking queue drops them (RFC 8257 3.6)
-	ECTAlways   bool // all of a DCTCP connection is ECT: RST (RFC 8257 3.6); as Linux bare ACKs and FINs, retransmissions too
-	OneCut      bool // RFC 3168 6.1.2: drops and marks of one window cut once. Linux cuts again if the ACK that ends a recovery has ECE
-	ECNFallback bool // a SYN that timed out is sent again without ECN (RFC 3168 6.1.1.1)
+	ECN         bool // RFC 3168: requested, and granted to peers that request it
+	ECTOnSYN    bool // SYN and SYN-ACK are ECT; otherwise a marking queue drops them (RFC 8257 3.6)
+	ECTAlways   bool // all packets of a DCTCP connection are ECT: RST (RFC 8257 3.6); as in Linux, bare ACKs, FINs and retransmissions too
+	OneCut      bool // RFC 3168 6.1.2: drops and marks of one window reduce it once. Linux reduces again if the ACK that ends a recovery has ECE
+	ECNFallback bool // a SYN that timed out is retransmitted without ECN (RFC 3168 6.1.1.1)
 
 	DupThresh          uint32     // duplicate ACKs or SACKed segments that show a loss (RFC 5681, 6675: 3)
 	LimitedTransmit    bool       // RFC 3042
-	RACK               bool       // RFC 8985: lost by time; needs SACK
+	RACK               bool       // RFC 8985: loss detection by time; needs SACK
 	TLP                bool       // RFC 8985 7: a probe before the RTO; needs SACK
 	WorstDelayedACK    event.Time // WCDelAckT of RFC 8985 7.2 (Linux: RTOMin)
 	ProbeSlack         event.Time // added to the probe's 2 SRTT and to RACK's wait (Linux's TCP_TIMEOUT_MIN: 2 ms)
 	PRR                bool       // RFC 6937; else cwnd is ssthresh at once
 	FRTO               bool       // RFC 5682
-	Undo               bool       // reductions that DSACK or timestamps show to be spurious are taken back
+	Undo               bool       // undo reductions that DSACK or timestamps show to be spurious
 	Rescue             bool       // RFC 6675 NextSeg rules 3 and 4
 	Impatient          bool       // RFC 6582 4: the timer is reset at the first partial ACK only
 	SlowStartAfterIdle bool       // RFC 5681 4.1
-	WindowValidation   bool       // RFC 2861: cwnd falls while the program leaves it unused (growth never does without use)
+	WindowValidation   bool       // RFC 2861: cwnd falls while the program does not use it (it never grows without use)
 
 	SYNLossWindow int // handshake retransmissions from which on the initial window is 1 segment (RFC 5681 3.1: 1; Linux: 2); 0: never
-	SYNRetries    int // SYNs and SYN-ACKs sent again before giving up (Linux: 6)
+	SYNRetries    int // retransmissions of SYN and SYN-ACK before giving up (Linux: 6)
 	Retries       int // R2: timeouts in a row before giving up (RFC 1122 4.2.3.5; Linux: 15)
 
 	Deadline event.Time // d2tcp: from the first Write of an Endpoint; Endpoint.SetDeadline sets it by flow. 0: none
 }
 
-// ScaleByBuffer lets the window shift follow from Buffer.
+// ScaleByBuffer derives the window shift from Buffer.
 const ScaleByBuffer = -2
 
 // Limits.
 const (
-	maxBuffer      = 1 << 30 // what 65535 << 14 can say
+	maxBuffer      = 1 << 30 // the largest window of 65535 << 14
 	maxScale       = 14      // RFC 7323 2.3
-	timestampBytes = 12      // option with its padding
+	timestampBytes = 12      // the option with its padding
 )
 
-// Default gives the numbers of a congestion control: reno, cubic, dctcp and d2tcp as Linux has TCP;
-// newreno RFC 6582 without SACK, sack RFC 6675 alone (as ns-2's Sack1), both with RFC 5681 and 6298 and
-// nothing of Linux's.
+// Default returns the settings of a congestion control. reno, cubic, dctcp and d2tcp follow Linux's TCP. newreno is RFC
+// 6582 without SACK, and sack is RFC 6675 alone (as ns-2's Sack1). These two follow RFC 5681 and 6298, without Linux's
+// additions.
 func Default(control string) *Config {
 	c := &Config{
 		Control: control, MSS: 1460, InitialWindow: 10, Buffer: 3 << 20, Scale: ScaleByBuffer,
@@ -134,7 +135,7 @@ func Default(control string) *Config {
 	return c
 }
 
-// Check says what of a Config cannot be.
+// Check returns an error if a setting of a Config is out of range.
 func (c *Config) Check() error {
 	if _, err := newControl(c.Control, c.Options); err != nil {
 		return err
@@ -162,16 +163,16 @@ func (c *Config) Check() error {
 		{"retransmissions", int64(c.Retries), 1, 127},
 	} {
 		if r.value < r.from || r.value > r.to {
-			return fmt.Errorf("tcp: %s of %d: %d to %d", r.name, r.value, r.from, r.to)
+			return fmt.Errorf("tcp: %s of %d is out of range: set %d to %d", r.name, r.value, r.from, r.to)
 		}
 	}
 	if !c.SACK && (c.RACK || c.TLP || c.DSACK) {
-		return fmt.Errorf("tcp: RACK, TLP and DSACK need SACK")
+		return fmt.Errorf("tcp: RACK, TLP and DSACK need SACK: set SACK, or unset these")
 	}
 	return nil
 }
 
-// shift is the window scale to offer: -1 for none.
+// shift returns the window scale to offer: -1 for none.
 func (c *Config) shift() int8 {
 	if c.Scale != ScaleByBuffer {
 		return c.Scale
@@ -183,7 +184,7 @@ func (c *Config) shift() int8 {
 	return s
 }
 
-// profile is a Config as a Stack uses it, with the endpoints that wait to be used again.
+// profile is a Config as a Stack uses it, with a pool of endpoints for reuse.
 type profile struct {
 	Config
 	of    *Config

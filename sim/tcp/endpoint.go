@@ -7,17 +7,17 @@ import (
 	"weir/sim/network"
 )
 
-// Why an endpoint failed.
+// Reasons why an endpoint failed.
 var (
 	ErrReset   = errors.New("connection reset by peer")
 	ErrRefused = errors.New("connection refused")
 	ErrTimeout = errors.New("connection timed out") // R2 (RFC 1122 4.2.3.5)
 )
 
-// State is that of RFC 9293 3.3.2.
+// State is a state of RFC 9293 3.3.2.
 type State uint8
 
-// The states. LISTEN is not one of endpoints: a listener makes an Endpoint for each SYN.
+// The states. LISTEN is not among them: a listener makes an Endpoint for each SYN.
 const (
 	Closed State = iota
 	SynSent
@@ -35,24 +35,24 @@ func (s State) String() string {
 	return [...]string{"CLOSED", "SYN-SENT", "SYN-RECEIVED", "ESTABLISHED", "FIN-WAIT-1", "FIN-WAIT-2", "CLOSE-WAIT", "CLOSING", "LAST-ACK", "TIME-WAIT"}[s]
 }
 
-// Counters is what an endpoint did since its connection began. Segments are those with payload or FIN.
+// Counters counts what an endpoint did since its connection began. Segments are those with payload or FIN.
 type Counters struct {
 	Segments, Bytes       int64 // sent for the first time
-	Retransmitted         int64 // segments sent again, for whatever cause
-	Received, Duplicates  int64 // payload bytes that came in order; segments that brought nothing new
-	OutOfOrder            int64 // segments that came before others that they follow
+	Retransmitted         int64 // segments that were retransmitted, for any cause
+	Received, Duplicates  int64 // payload bytes that arrived in order; segments that brought nothing new
+	OutOfOrder            int64 // segments that arrived before their predecessors
 	Timeouts, FLoss, LAck int64 // RTOs = FLoss + LAck (Endpoint.classify), without those of the handshake
-	Spurious              int64 // RTOs that F-RTO, DSACK or timestamps showed to be so
+	Spurious              int64 // RTOs that F-RTO, DSACK or timestamps showed to be spurious
 	SYNTimeouts           int64 // of SYN and SYN-ACK
 	FastRetransmits       int64 // recoveries begun without a timeout
 	Probes, Persists      int64 // tail loss probes; window probes
-	Undone                int64 // reductions taken back
+	Undone                int64 // reductions undone
 	Reductions            int64 // of cwnd for ECE
 	Marks, MarkedSegments int64 // CE seen as receiver; segments that the peer reported as marked
 	ACKs, DuplicateACKs   int64 // pure ACKs sent; duplicate ACKs received
 }
 
-// Endpoint is one end of a connection, full duplex. What every packet needs stands first.
+// Endpoint is one end of a connection, full duplex. The fields that every packet needs come first.
 type Endpoint struct {
 	stack   *Stack
 	profile *profile
@@ -63,7 +63,7 @@ type Endpoint struct {
 	side            uint8 // 0 dialled, 1 accepted
 	state           State
 	recovery        Recovery
-	sackOK, useRACK bool // negotiated; and RACK finds losses
+	sackOK, useRACK bool // negotiated; and RACK detects losses
 	timestamps      bool
 	ecnOK, exactECN bool
 	host, peer      network.NodeID
@@ -88,10 +88,10 @@ type Endpoint struct {
 	board     scoreboard
 	copies    copies
 
-	// Linux's counts, in segments: in flight are packets_out - sacked_out - lost_out + retrans_out.
+	// Linux's counts, in segments. In flight are packets_out - sacked_out - lost_out + retrans_out.
 	sackedOut, lostOut, retransOut uint32
-	lostPending                    uint32 // lost ones that were not sent again
-	delivered                      uint32 // segments acknowledged or SACKed, in all
+	lostPending                    uint32 // lost ones that were not retransmitted
+	delivered                      uint32 // segments acknowledged or SACKed, in total
 
 	win      Window
 	ack      acking
@@ -105,25 +105,25 @@ type Endpoint struct {
 
 	// Receiver.
 	irs, rcvNxt uint32
-	rcvAcked    uint32 // RCV.NXT as last told (rcv_wup)
+	rcvAcked    uint32 // RCV.NXT as last acknowledged (rcv_wup)
 	rcvEdge     uint32 // right edge of the window offered: never moves left
-	rcvMSS      uint32 // largest segment that came
+	rcvMSS      uint32 // largest segment that arrived
 	rcvShift    uint8
 	paused      bool
-	finSeen     bool             // a FIN came, maybe not in order
+	finSeen     bool             // a FIN arrived, maybe not in order
 	finAt       uint32           // its sequence number
-	finTaken    bool             // RCV.NXT is behind it
-	finTold     bool             // the program knows
-	held        int64            // bytes in order that a paused program did not read
-	early       []network.Block  // out of order, ascending, apart from each other
+	finTaken    bool             // RCV.NXT is after it
+	finReported bool             // the program knows of it
+	unread      int64            // bytes in order that a paused program has not read
+	early       []network.Block  // received out of order, ascending, separate
 	sacks       [4]network.Block // to report, latest first
 	nSacks      uint8
 	dsack       network.Block
 	hasDSACK    bool
-	recent      uint32 // TS.Recent (RFC 7323 4.3): the peer's order to echo
-	lastOrder   uint32 // latest of the peer's transmissions that came (classify)
+	recent      uint32 // TS.Recent (RFC 7323 4.3): the peer's transmission number to echo
+	lastOrder   uint32 // latest of the peer's transmissions that arrived (classify)
 
-	WantAcknowledged bool // the program wants Acknowledged
+	WantAcknowledged bool // the program wants calls of Acknowledged
 	wasAcknowledged  bool
 	deadline         event.Time
 	iss              uint32
@@ -132,11 +132,11 @@ type Endpoint struct {
 	counters         Counters
 }
 
-// newEndpoint makes one that lasts for ever: it goes back to the pool of its profile.
+// newEndpoint returns an endpoint that is never freed: it returns to the pool of its profile.
 func newEndpoint(s *Stack, p *profile) *Endpoint {
 	cc, err := newControl(p.Control, p.Options)
 	if err != nil {
-		panic(err) // Check would have said so
+		panic(err) // Check reports this earlier
 	}
 	e := &Endpoint{stack: s, profile: p, cc: cc}
 	e.timer.event.Init((*retransmitTimer)(e))
@@ -145,7 +145,7 @@ func newEndpoint(s *Stack, p *profile) *Endpoint {
 	return e
 }
 
-// reset makes it new for a connection. Slices keep their room; timers are not running.
+// reset prepares the endpoint for a new connection. Slices keep their capacity; timers are not running.
 func (e *Endpoint) reset(index int32, side uint8) {
 	keep := *e
 	*e = Endpoint{stack: keep.stack, profile: keep.profile, cc: keep.cc, index: index, side: side}
@@ -169,14 +169,14 @@ func (e *Endpoint) name(host, peer network.NodeID, port, peerPort uint16) {
 	}
 }
 
-// other is the peer's endpoint; nil if there is none (yet). It is looked at only where the wire has no
-// field, and for counting.
+// other returns the peer's endpoint, or nil if there is none (yet). It is used only for values without a field in the
+// packet, and for counting.
 func (e *Endpoint) other() *Endpoint { return e.stack.conns[e.index].ends[1-e.side] }
 
-// done says that this end is through: nothing that can come would change it, and the program has all.
-func (e *Endpoint) done() bool { return e.state == Closed || e.state == TimeWait && e.held == 0 }
+// done reports whether this end is finished: no segment could change it, and the program has read everything.
+func (e *Endpoint) done() bool { return e.state == Closed || e.state == TimeWait && e.unread == 0 }
 
-// Write gives n more bytes to send.
+// Write adds n bytes to send.
 func (e *Endpoint) Write(n int64) {
 	if n <= 0 || e.finQueued || e.done() {
 		return
@@ -192,19 +192,19 @@ func (e *Endpoint) Write(n int64) {
 	e.push(now, false)
 }
 
-// Unsent is how many bytes were written and have never been sent.
+// Unsent returns how many written bytes have never been sent.
 func (e *Endpoint) Unsent() int64 { return e.unsent }
 
-// Truncate forgets what was written but not sent, except the first keep bytes: an endless flow ends so.
+// Truncate discards written bytes that were not sent, except the first keep of them. It ends an endless flow.
 func (e *Endpoint) Truncate(keep int64) {
 	if keep = max(keep, 0); e.unsent > keep {
 		e.written -= e.unsent - keep
 		e.unsent = keep
-		e.push(e.stack.Queue.Now(), false) // a FIN may be next now
+		e.push(e.stack.Queue.Now(), false) // the FIN may be next now
 	}
 }
 
-// Close sends FIN behind what was written. The peer may go on sending.
+// Close sends a FIN after the written bytes. The peer may continue to send.
 func (e *Endpoint) Close() {
 	if e.finQueued || e.done() {
 		return
@@ -212,8 +212,8 @@ func (e *Endpoint) Close() {
 	e.finQueued = true
 	switch e.state {
 	case SynSent, SynReceived:
-		// FIN follows the handshake. RFC 9293 3.10.4 deletes the connection in SYN-SENT, and tells the
-		// program that its data were not sent: only where there are none is that done.
+		// The FIN follows the handshake. RFC 9293 3.10.4 deletes the connection in SYN-SENT, and returns an error for
+		// unsent data. So the connection is deleted only if there is none.
 		if e.state == SynSent && e.written == 0 {
 			e.finish(nil)
 		}
@@ -226,7 +226,7 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// Abort sends RST and forgets all (RFC 9293 3.10.5).
+// Abort sends RST and ends the connection (RFC 9293 3.10.5).
 func (e *Endpoint) Abort() {
 	if e.done() {
 		return
@@ -237,7 +237,7 @@ func (e *Endpoint) Abort() {
 	e.finish(nil)
 }
 
-// Pause lets the program stop reading, which closes the window, or go on, which opens it.
+// Pause makes the program stop reading, which closes the window, or continue, which opens it.
 func (e *Endpoint) Pause(paused bool) {
 	if e.paused == paused || e.state == Closed {
 		return
@@ -246,43 +246,43 @@ func (e *Endpoint) Pause(paused bool) {
 	if paused {
 		return
 	}
-	n := e.held
-	e.held = 0
+	n := e.unread
+	e.unread = 0
 	e.windowUpdate()
-	e.tell(n)
+	e.report(n)
 }
 
-// SetDeadline says when what is being sent should be there (d2tcp); 0: no deadline.
+// SetDeadline sets the time by which the data should arrive (d2tcp); 0: no deadline.
 func (e *Endpoint) SetDeadline(at event.Time) { e.deadline = at }
 
-// Counters is what the endpoint did so far.
+// Counters returns what the endpoint did so far.
 func (e *Endpoint) Counters() Counters { return e.counters }
 
-// Window is the congestion window, in segments.
+// Window returns the congestion window, in segments.
 func (e *Endpoint) Window() Window { return e.win }
 
-// State is the connection's state at this end.
+// State returns the connection's state at this end.
 func (e *Endpoint) State() State { return e.state }
 
-// Alpha is DCTCP's estimate in 1/1024; 0 for other controls.
+// Alpha returns DCTCP's estimate in 1/1024; 0 for other controls.
 func (e *Endpoint) Alpha() uint32 { return e.cc.Alpha() }
 
-// RTT is the smoothed round trip and the retransmission timeout.
+// RTT returns the smoothed RTT and the retransmission timeout.
 func (e *Endpoint) RTT() (srtt, rto event.Time) { return e.rtt.smoothed(), e.rtt.rto }
 
-// Host is this end's host and port.
+// Host returns this end's host and port.
 func (e *Endpoint) Host() (network.NodeID, uint16) { return e.host, e.port }
 
-// Peer is the other end's host and port.
+// Peer returns the other end's host and port.
 func (e *Endpoint) Peer() (network.NodeID, uint16) { return e.peer, e.peerPort }
 
-// Dialled says whether this end began the connection.
+// Dialled reports whether this end began the connection.
 func (e *Endpoint) Dialled() bool { return e.side == 0 }
 
-// Index is the connection's: Packet.Conn.
+// Index returns the connection's index: Packet.Conn.
 func (e *Endpoint) Index() int32 { return e.index }
 
-// finish ends this end at once. cause, if any, is told to the program.
+// finish ends this end at once. It reports cause, if not nil, to the program.
 func (e *Endpoint) finish(cause error) {
 	e.state = Closed
 	e.stopTimers()

@@ -6,8 +6,8 @@ import "weir/sim/event"
 func (e *Endpoint) enterLoss(now event.Time) {
 	fresh := e.recovery < Recovering
 	e.markAllLost(now)
-	// ssthresh falls once for what was in flight, however often its retransmission times out. Linux leaves it alone within
-	// a recovery too.
+	// ssthresh is reduced once for the data in flight, however often its retransmission times out. Linux does not
+	// reduce it within a recovery either.
 	switch s := e.fillSample(now); {
 	case e.recovery <= Disorder || !after(e.rec.high, e.una) || e.recovery == Loss && e.rec.retries == 0:
 		e.win.Remember(CauseTimeout, e.reducing())
@@ -15,7 +15,7 @@ func (e *Endpoint) enterLoss(now event.Time) {
 		e.cc.Timeout(&e.win, s)
 		e.beginUndo()
 	case e.reducing() && e.profile.Options.HalveFlight:
-		// Less may be in flight than when the reduction began, and (4) is of now: "no more than".
+		// Less may be in flight than when the reduction began, and (4) applies to the present: "no more than".
 		e.win.Ssthresh = min(e.win.Ssthresh, e.cc.Ssthresh(&e.win, s, CauseTimeout))
 	}
 	e.win.Cwnd = e.inFlight() + 1
@@ -30,7 +30,7 @@ func (e *Endpoint) enterLoss(now event.Time) {
 	e.rec.frto = e.profile.FRTO && (fresh || e.rec.retries > 0)
 }
 
-// markAllLost marks what is in flight lost, but for what RACK says may still come (Linux:
+// markAllLost marks segments in flight as lost, except those that may still arrive according to RACK (Linux:
 // tcp_timeout_mark_lost).
 func (e *Endpoint) markAllLost(now event.Time) {
 	w := ackWork{}
@@ -46,15 +46,15 @@ func (e *Endpoint) markAllLost(now event.Time) {
 	}
 }
 
-// processLoss takes an ACK after a timeout (RFC 5682 3.1, with SACK 2.1 of it; Linux: tcp_process_loss). It
-// says what to send.
+// processLoss processes an ACK after a timeout (RFC 5682 3.1, with SACK 2.1; Linux: tcp_process_loss). It returns what
+// to send.
 func (e *Endpoint) processLoss(dup uint32, w *ackWork) resend {
 	recovered := !before(e.una, e.rec.high)
 	if w.flags&ackAdvanced != 0 && e.undoLoss(false) {
 		return resendNothing
 	}
 	if e.rec.frto {
-		// Step 3.b: something sent before the timeout, and once, arrived.
+		// Step 3.b: a segment sent once, before the timeout, arrived.
 		if w.flags&ackOrigSacked != 0 && e.undoLoss(true) {
 			return resendNothing
 		}
@@ -64,7 +64,7 @@ func (e *Endpoint) processLoss(dup uint32, w *ackWork) resend {
 			}
 		} else if w.flags&ackAdvanced != 0 && !recovered {
 			e.rec.high = e.nxt
-			// Step 2.b: send new data and see.
+			// Step 2.b: send new data, and wait for its ACKs.
 			if e.unsent > 0 && after(e.windowEnd(), e.nxt) {
 				return resendNew
 			}
@@ -76,7 +76,7 @@ func (e *Endpoint) processLoss(dup uint32, w *ackWork) resend {
 		return resendNothing
 	}
 	if !e.sackOK {
-		// A duplicate ACK now says that new data of step 2.b came.
+		// A duplicate ACK now shows that new data of step 2.b arrived.
 		if after(e.nxt, e.rec.high) && dup > 0 {
 			e.addDuplicate(dup)
 		} else if w.flags&ackAdvanced != 0 {
@@ -86,10 +86,10 @@ func (e *Endpoint) processLoss(dup uint32, w *ackWork) resend {
 	return resendLost
 }
 
-// classify counts a timeout by what became of the window, as papers on incast do (SED names both).
-// FLoss-TO, full window loss: nothing arrived of all that was sent from the first missing segment's last
-// transmission on. LAck-TO, lack of ACKs: some of it did, but too few ACKs came back, or too late, for fast
-// retransmit. A real sender can only guess; this one looks at what the peer got.
+// classify counts a timeout by its cause, as papers on incast do (SED names both). FLoss-TO, full window loss: nothing
+// arrived of what was sent since the last transmission of the first missing segment. LAck-TO, lack of ACKs: some of it
+// arrived, but too few ACKs came back, or too late, for fast retransmit. A real sender can only guess; this one looks
+// at what the peer received.
 func (e *Endpoint) classify() {
 	e.counters.Timeouts++
 	if peer := e.other(); peer != nil && !before(peer.lastOrder, e.board.at(e.board.head).order) {

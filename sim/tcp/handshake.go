@@ -5,15 +5,15 @@ import (
 	"weir/sim/network"
 )
 
-// handshake is what is needed until a connection is established.
+// handshake is the state that is needed until a connection is established.
 type handshake struct {
-	first   event.Time // when SYN or SYN-ACK was sent first
-	sent    event.Time // and last
+	first   event.Time // when the SYN or SYN-ACK was first sent
+	sent    event.Time // and last sent
 	copies  int32      // how often it was sent
 	retries int32      // of these, after a timeout
 	peerMSS uint32
 	asked   bool   // this side's SYN asked for ECN
-	order   uint32 // of the last
+	order   uint32 // of the last transmission
 	scaled  bool   // both ends offered a window scale
 }
 
@@ -88,7 +88,7 @@ func (e *Endpoint) takeSYN(pk *network.Packet) {
 	p := e.profile
 	e.irs, e.rcvNxt = pk.Seq(), pk.Seq()+1
 	e.rcvAcked, e.rcvEdge = e.rcvNxt, e.rcvNxt+uint32(min(p.Buffer, 65535))
-	e.wl1 = pk.Seq() + 1 // the first duplicate ACK is no news of the window
+	e.wl1 = pk.Seq() + 1 // the first duplicate ACK does not update the window
 	e.sndWnd = uint32(pk.Window())
 	e.maxWnd = e.sndWnd
 	e.sackOK = p.SACK && pk.SACKPermitted()
@@ -101,7 +101,7 @@ func (e *Endpoint) takeSYN(pk *network.Packet) {
 	if pk.MSS() == 0 {
 		e.syn.peerMSS = 536 // RFC 9293 3.7.1
 	}
-	// The packet has no field for the timestamp option; both ends' settings stand for it.
+	// The packet has no field for the timestamp option, so the settings of both ends are compared.
 	if o := e.other(); o != nil {
 		e.timestamps = p.Timestamps && o.profile.Timestamps
 	}
@@ -129,7 +129,7 @@ func (e *Endpoint) arriveSynSent(pk *network.Packet, now event.Time) {
 		}
 	case pk.Flags()&network.SYN == 0:
 	case pk.Flags()&network.ACK == 0:
-		e.synArrives(pk, now) // both dialled each other
+		e.synArrives(pk, now) // both ends dialled each other
 	default:
 		e.takeSYN(pk)
 		e.ecnOK = e.syn.asked && pk.Flags()&(network.ECE|network.CWR) == network.ECE
@@ -141,11 +141,11 @@ func (e *Endpoint) arriveSynSent(pk *network.Packet, now event.Time) {
 		e.measureSYN(pk, now)
 		e.established(now)
 		e.sendACK()
-		e.tellConnected()
+		e.reportConnected()
 	}
 }
 
-// handshakeDone ends SYN-RECEIVED: pk acknowledges the SYN-ACK. Its data, if any, is still to be taken.
+// handshakeDone ends SYN-RECEIVED: pk acknowledges the SYN-ACK. The caller processes its data, if any.
 func (e *Endpoint) handshakeDone(pk *network.Packet, now event.Time) {
 	e.una = e.iss + 1
 	e.state = Established
@@ -168,8 +168,8 @@ func (e *Endpoint) handshakeDone(pk *network.Packet, now event.Time) {
 	}
 }
 
-// measureSYN takes the first RTT (RFC 6298 2.2), or falls back where none can be had (5.7). With timestamps
-// the echo tells which copy was answered, as Linux takes it.
+// measureSYN takes the first RTT (RFC 6298 2.2), or falls back if there is none (5.7). With timestamps the echo
+// identifies the copy that was answered, as in Linux.
 func (e *Endpoint) measureSYN(pk *network.Packet, now event.Time) {
 	echo := uint32(pk.Tag() >> 32)
 	switch {
@@ -182,7 +182,7 @@ func (e *Endpoint) measureSYN(pk *network.Packet, now event.Time) {
 	}
 }
 
-// established sets the first window: RFC 6928, or one segment where SYNs were lost (RFC 5681 3.1).
+// established sets the first window: RFC 6928, or one segment if SYNs were lost (RFC 5681 3.1).
 func (e *Endpoint) established(now event.Time) {
 	p := e.profile
 	e.clearTimer()
@@ -199,8 +199,8 @@ func (e *Endpoint) established(now event.Time) {
 	e.observe(TraceState)
 }
 
-// tellConnected tells the program, and sends what it wrote meanwhile.
-func (e *Endpoint) tellConnected() {
+// reportConnected calls the program, and sends what it wrote meanwhile.
+func (e *Endpoint) reportConnected() {
 	if e.app != nil {
 		index := e.index
 		if e.app.Connected(e); e.gone(index) {
@@ -210,7 +210,7 @@ func (e *Endpoint) tellConnected() {
 	e.push(e.stack.Queue.Now(), false)
 }
 
-// synTimeout sends SYN or SYN-ACK again, after twice the time (RFC 6298 5.5), or gives up.
+// synTimeout retransmits SYN or SYN-ACK, after twice the time (RFC 6298 5.5), or gives up.
 func (e *Endpoint) synTimeout(now event.Time) {
 	p := e.profile
 	if int(e.syn.retries) >= p.SYNRetries {

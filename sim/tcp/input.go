@@ -5,7 +5,7 @@ import (
 	"weir/sim/network"
 )
 
-// arrive takes a segment (RFC 9293 3.10.7). The program is told last, when all else is done.
+// arrive processes a segment (RFC 9293 3.10.7). It calls the program last.
 func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 	switch e.state {
 	case Closed:
@@ -48,17 +48,17 @@ func (e *Endpoint) arrive(pk *network.Packet, now event.Time) {
 	}
 	e.push(now, false)
 	e.checkACK(now)
-	e.tell(got)
+	e.report(got)
 }
 
-// acceptable is the check of RFC 9293 3.10.7.4 (first), as Linux has it (tcp_sequence): the segment
-// touches what lies between what was acknowledged last and the window's right edge.
+// acceptable is the check of RFC 9293 3.10.7.4 (first), as in Linux (tcp_sequence). The segment must overlap the range
+// from the last acknowledged byte to the window's right edge.
 func (e *Endpoint) acceptable(pk *network.Packet) bool {
 	end := pk.Seq() + uint32(pk.Payload()) + syntheticBytes(pk.Flags())
 	return !before(end, e.rcvAcked) && !after(pk.Seq(), e.rcvEdge)
 }
 
-// unacceptable answers a segment outside the window with an ACK, unless it resets.
+// unacceptable answers a segment outside the window with an ACK, unless it has RST.
 func (e *Endpoint) unacceptable(pk *network.Packet) {
 	if pk.Flags()&network.RST != 0 {
 		return
@@ -79,17 +79,17 @@ func (e *Endpoint) unacceptable(pk *network.Packet) {
 	e.sendACK()
 }
 
-// unusual takes RST, SYN, and segments without ACK (RFC 9293 3.10.7.4, second to fifth; RFC 5961). It says
-// whether to go on with the segment.
+// unusual processes RST, SYN, and segments without ACK (RFC 9293 3.10.7.4, second to fifth; RFC 5961). It reports
+// whether to process the rest of the segment.
 func (e *Endpoint) unusual(pk *network.Packet) bool {
 	switch {
 	case pk.Flags()&network.RST != 0:
 		if pk.Seq() != e.rcvNxt {
-			e.sendACK() // a challenge: RFC 5961 3.2
+			e.sendACK() // a challenge ACK: RFC 5961 3.2
 			return false
 		}
 		if e.state == TimeWait {
-			if e.held == 0 { // what a paused program has not read is its own, and it is still to be told of the end
+			if e.unread == 0 { // a paused program still has to read its data, and to learn of the end
 				e.finish(nil)
 			}
 			return false
@@ -116,15 +116,15 @@ func (e *Endpoint) unusual(pk *network.Packet) bool {
 	return pk.Flags()&network.ACK != 0
 }
 
-// tell reports what happened in this event to the program, and frees the connection if it is over. The
-// program may end the connection from within, and even begin another that gets this Endpoint.
-func (e *Endpoint) tell(got int64) {
-	if e.app != nil && (got > 0 || e.finTaken || e.WantAcknowledged) && !e.tellProgram(got) {
+// report calls the program for what happened in this event, and frees the connection if it is over. The program may end
+// the connection in these calls, and even begin another one that gets this Endpoint.
+func (e *Endpoint) report(got int64) {
+	if e.app != nil && (got > 0 || e.finTaken || e.WantAcknowledged) && !e.reportProgram(got) {
 		return
 	}
 	switch {
-	case e.held > 0:
-		return // a paused program has not read all
+	case e.unread > 0:
+		return // a paused program has not read everything
 	case e.state == LastAck && e.finAcked:
 		e.state = Closed
 	case e.state != TimeWait:
@@ -135,8 +135,8 @@ func (e *Endpoint) tell(got int64) {
 	e.stack.retire(e.index)
 }
 
-// tellProgram says whether the connection is still there.
-func (e *Endpoint) tellProgram(got int64) bool {
+// reportProgram makes the calls, and reports whether the connection still exists.
+func (e *Endpoint) reportProgram(got int64) bool {
 	app, index := e.app, e.index
 	if got > 0 {
 		if app.Received(e, got); e.gone(index) {
@@ -149,8 +149,8 @@ func (e *Endpoint) tellProgram(got int64) bool {
 			return false
 		}
 	}
-	if e.finTaken && !e.finTold && e.held == 0 {
-		e.finTold = true
+	if e.finTaken && !e.finReported && e.unread == 0 {
+		e.finReported = true
 		if app.Finished(e); e.gone(index) {
 			return false
 		}
@@ -158,10 +158,10 @@ func (e *Endpoint) tellProgram(got int64) bool {
 	return true
 }
 
-// gone says whether the connection of that index has no use for this Endpoint any more.
+// gone reports whether the connection of that index no longer uses this Endpoint.
 func (e *Endpoint) gone(index int32) bool { return e.index != index || e.state == Closed }
 
-// allAcknowledged says whether every byte sent was acknowledged; a FIN need not be.
+// allAcknowledged reports whether every byte sent was acknowledged; a FIN need not be.
 func (e *Endpoint) allAcknowledged() bool {
 	if e.una == e.nxt {
 		return true
@@ -169,7 +169,7 @@ func (e *Endpoint) allAcknowledged() bool {
 	return e.finSent && e.una+1 == e.nxt
 }
 
-// finAcknowledged is RFC 9293 3.10.7.4, fifth: what the ACK of our FIN means.
+// finAcknowledged is RFC 9293 3.10.7.4, fifth: the state changes after the ACK of our FIN.
 func (e *Endpoint) finAcknowledged() {
 	e.finAcked = true
 	switch e.state {
@@ -178,10 +178,10 @@ func (e *Endpoint) finAcknowledged() {
 	case Closing:
 		e.state = TimeWait
 	}
-	// LAST-ACK ends in tell, after the program was told of the last bytes.
+	// LAST-ACK ends in report, after the program got the last bytes.
 }
 
-// finArrived is RFC 9293 3.10.7.4, eighth: the peer's FIN has its turn.
+// finArrived is RFC 9293 3.10.7.4, eighth: the peer's FIN is next in sequence.
 func (e *Endpoint) finArrived() {
 	e.finTaken = true
 	e.ack.now = true

@@ -2,8 +2,8 @@ package tcp
 
 import "weir/sim/event"
 
-// markLost marks segment n lost (Linux: tcp_mark_skb_lost). A copy of it in flight is given up as well: it
-// is to be sent again.
+// markLost marks segment n lost (Linux: tcp_mark_skb_lost). A copy of it in flight counts as lost too: the segment must
+// be retransmitted.
 func (e *Endpoint) markLost(n uint32, w *ackWork) {
 	s := e.board.at(n)
 	if s.flags&segSacked != 0 {
@@ -29,7 +29,7 @@ func (e *Endpoint) markLost(n uint32, w *ackWork) {
 	}
 }
 
-// identify finds lost segments in the way of the connection (Linux: tcp_identify_packet_loss and
+// identify finds lost segments, by the method of the connection (Linux: tcp_identify_packet_loss and
 // tcp_update_scoreboard).
 func (e *Endpoint) identify(now event.Time, w *ackWork) {
 	switch {
@@ -43,8 +43,8 @@ func (e *Endpoint) identify(now event.Time, w *ackWork) {
 	}
 }
 
-// identifyReno is RFC 6582 3.2: the first segment is lost at the third duplicate ACK (step 2), and again
-// at each partial ACK (step 3).
+// identifyReno is RFC 6582 3.2: the first segment is lost at the third duplicate ACK (step 2), and again at each
+// partial ACK (step 3).
 func (e *Endpoint) identifyReno(w *ackWork) {
 	begins := e.recovery < Recovering && e.sackedOut >= e.profile.DupThresh
 	partial := e.recovery == Recovering && w.flags&ackAdvanced != 0
@@ -57,9 +57,9 @@ func (e *Endpoint) identifyReno(w *ackWork) {
 	}
 }
 
-// identifySACK is IsLost of RFC 6675 4, counted in segments: lost is what has DupThresh segments SACKed
-// above it. A segment is judged once: those below rec.judged are lost or SACKed, sackedJudged of them the
-// latter, and what is SACKed above decides about the next.
+// identifySACK is IsLost of RFC 6675 4, counted in segments: a segment is lost if DupThresh segments above it are
+// SACKed. Each segment is judged once. Those below rec.judged are lost or SACKed (sackedJudged of them), and the SACKed
+// ones above decide about the next.
 func (e *Endpoint) identifySACK(w *ackWork) {
 	r := &e.rec
 	for r.judged != e.board.tail {
@@ -68,7 +68,7 @@ func (e *Endpoint) identifySACK(w *ackWork) {
 		switch {
 		case s.flags&segSacked != 0:
 			if above <= 1 {
-				return // nothing but itself
+				return // only itself
 			}
 			r.sackedJudged++
 		case above < e.profile.DupThresh:
@@ -80,8 +80,8 @@ func (e *Endpoint) identifySACK(w *ackWork) {
 	}
 }
 
-// forgetMarks keeps the marks of identifySACK and of retransmission within what is in flight, after
-// SND.UNA moved.
+// forgetMarks moves the positions of identifySACK and of retransmission into the segments in flight, after SND.UNA
+// moved.
 func (e *Endpoint) forgetMarks() {
 	r := &e.rec
 	if before(r.next, e.board.head) {
@@ -95,12 +95,12 @@ func (e *Endpoint) forgetMarks() {
 	}
 }
 
-// dupThreshReached says whether duplicate ACKs, or SACKs in their place, show a loss (RFC 5681 3.2, RFC
-// 6675 5 (2)).
+// dupThreshReached reports whether duplicate ACKs, or SACKs instead of them, show a loss (RFC 5681 3.2, RFC 6675 5
+// (2)).
 func (e *Endpoint) dupThreshReached() bool { return e.sackedOut >= e.profile.DupThresh }
 
-// addDuplicate counts a duplicate ACK as a segment that arrived: without SACK nobody knows which (RFC 6582
-// 3.2 step 3 inflates the window instead; Linux: tcp_add_reno_sack).
+// addDuplicate counts a duplicate ACK as a segment that arrived. Without SACK it is unknown which (RFC 6582 3.2 step 3
+// inflates the window instead; Linux: tcp_add_reno_sack).
 func (e *Endpoint) addDuplicate(n uint32) {
 	if n == 0 {
 		return
@@ -122,7 +122,7 @@ func (e *Endpoint) limitDuplicates() {
 	}
 }
 
-// removeDuplicates takes the duplicates back that an ACK covers: one segment filled the hole (Linux:
+// removeDuplicates subtracts the duplicates that an ACK covers; one segment filled the hole (Linux:
 // tcp_remove_reno_sacks; RFC 6582 deflates the window by as much).
 func (e *Endpoint) removeDuplicates(acked uint32) {
 	if acked > e.sackedOut {

@@ -8,15 +8,15 @@ import (
 // maxBlockBytes is a SACK option with four blocks, padded.
 const maxBlockBytes = 36
 
-// push sends new data and FIN as far as cwnd, the peer's window and Nagle allow (Linux: tcp_write_xmit).
-// With probe it sends one segment whatever cwnd says (TLP). It returns how many were sent.
+// push sends new data and FIN as far as cwnd, the peer's window and Nagle allow (Linux: tcp_write_xmit). With probe it
+// sends one segment without regard to cwnd (TLP). It returns how many segments were sent.
 func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 	if e.unsent == 0 && (!e.finQueued || e.finSent) || !e.maySend() {
 		return 0
 	}
 	sent := uint32(0)
 	limited := false
-	room := uint32(0) // for so many segments more in the packet that is being made (Linux: TSO)
+	room := uint32(0) // how many more segments fit into the packet that is being built (Linux: TSO)
 	for e.unsent > 0 || e.finQueued && !e.finSent {
 		if e.flight() >= e.win.Cwnd && (!probe || sent > 0) {
 			limited = true
@@ -59,7 +59,7 @@ func (e *Endpoint) push(now event.Time, probe bool) uint32 {
 	return sent
 }
 
-// maySend says whether the state lets data and FIN go (RFC 9293 3.10.2).
+// maySend reports whether data and FIN may be sent in this state (RFC 9293 3.10.2).
 func (e *Endpoint) maySend() bool {
 	const states = 1<<Established | 1<<CloseWait | 1<<FinWait1 | 1<<Closing | 1<<LastAck
 	return states>>e.state&1 != 0
@@ -70,8 +70,8 @@ func (e *Endpoint) inFlight() uint32 {
 	return e.board.len() - e.sackedOut - e.lostOut + e.retransOut
 }
 
-// flight is what counts against cwnd for new data. Without limited transmit the first duplicates free
-// nothing (RFC 5681 3.2 (1)).
+// flight returns the segments that count against cwnd for new data. Without limited transmit the first duplicates do
+// not reduce it (RFC 5681 3.2 (1)).
 func (e *Endpoint) flight() uint32 {
 	if e.recovery == Disorder && !e.profile.LimitedTransmit {
 		return e.board.len() + e.retransOut
@@ -79,11 +79,11 @@ func (e *Endpoint) flight() uint32 {
 	return e.inFlight()
 }
 
-// windowEnd is the right edge of the peer's window.
+// windowEnd returns the right edge of the peer's window.
 func (e *Endpoint) windowEnd() uint32 { return e.una + e.sndWnd }
 
-// segmentBytes is the payload of a full segment: half the largest window ever offered at most, so that
-// small buffers see two segments (Linux: tcp_bound_to_half_wnd).
+// segmentBytes returns the payload of a full segment. It is at most half of the largest window ever offered, so that
+// small buffers get two segments (Linux: tcp_bound_to_half_wnd).
 func (e *Endpoint) segmentBytes() uint32 {
 	if e.maxWnd > 536 {
 		return min(e.mss, max(e.maxWnd/2, 48))
@@ -94,9 +94,9 @@ func (e *Endpoint) segmentBytes() uint32 {
 	return e.mss
 }
 
-// nextBytes is the payload of the next new segment (0: a bare FIN), or -1 if none may go now: the window
-// must hold all of it (RFC 1122 4.2.3.4: no silly windows), and with Nagle a small one waits until the
-// last small one was acknowledged (Minshall).
+// nextBytes returns the payload of the next new segment (0: a bare FIN), or -1 if none may be sent now. The window must
+// have room for all of it (RFC 1122 4.2.3.4: no silly windows). With Nagle a small one waits until the last small one
+// is acknowledged (Minshall).
 func (e *Endpoint) nextBytes() int64 {
 	full := e.segmentBytes()
 	n := uint32(min(e.unsent, int64(full)))
@@ -115,8 +115,8 @@ func (e *Endpoint) nextBytes() int64 {
 	return int64(n)
 }
 
-// packetSegments is of how many segments the next packet may be made: what cwnd lets go, but half of it at most, so that
-// two packets are in flight (Linux: tcp_cwnd_test). A packet is at least a segment.
+// packetSegments returns the largest number of segments for the next packet: as many as cwnd allows, but at most half
+// of cwnd, so that two packets are in flight (Linux: tcp_cwnd_test). It is at least 1.
 func (e *Endpoint) packetSegments() uint32 {
 	flight := e.flight()
 	if flight >= e.win.Cwnd {
@@ -125,11 +125,12 @@ func (e *Endpoint) packetSegments() uint32 {
 	return min(max(e.win.Cwnd/2, 1), e.win.Cwnd-flight)
 }
 
-// restOfWindow is what the window holds behind the full segments of a packet, where that is less than the next segment;
-// -1: nothing, or it must not go. Linux puts several segments into one packet (TSO) and fills the window with it, unless
-// Nagle holds the small one back (tcp_mss_split_point). Without it a window of one to two segments is one segment, whose
-// receiver waits for a second one before it acknowledges: so it is with a cwnd below 4, for a packet then is one segment
-// (packetSegments). A flow that lost something under a window of one segment goes on slowly until its cwnd has grown.
+// restOfWindow returns the room in the window after the full segments of a packet, if it is less than the next segment.
+// -1: no room, or it must not be used. Linux puts several segments into one packet (TSO) and fills the window with it,
+// unless Nagle forbids the small segment (tcp_mss_split_point). Without it a window of one to two segments is one
+// segment, and its receiver waits for a second one before it acknowledges. This happens with a cwnd below 4, because a
+// packet is then one segment (packetSegments). So a flow that lost a segment under a window of one segment is slow
+// until its cwnd has grown.
 func (e *Endpoint) restOfWindow() int64 {
 	left := int64(int32(e.windowEnd() - e.nxt))
 	if !e.profile.FillWindow || left <= 0 || left >= e.unsent || left >= int64(e.segmentBytes()) {
@@ -141,7 +142,7 @@ func (e *Endpoint) restOfWindow() int64 {
 	return left
 }
 
-// sendNew sends n bytes of new data, and FIN with the last of them if it is time and the window holds it.
+// sendNew sends n bytes of new data, and FIN with the last of them if it is due and the window has room.
 func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	e.unsent -= int64(n)
 	flags := uint16(network.ACK)
@@ -186,8 +187,7 @@ func (e *Endpoint) sendNew(n uint32, now event.Time) {
 	e.leaving(e.board.at(e.board.tail - 1))
 }
 
-// carriedACK notes that data carried an ACK. Where the segment had no room for SACK blocks, a pure ACK
-// follows.
+// carriedACK notes that data carried an ACK. If the segment had no room for SACK blocks, a pure ACK follows.
 func (e *Endpoint) carriedACK(pk *network.Packet) {
 	if e.nSacks == 0 && !e.hasDSACK || pk.NBlocks() > 0 {
 		e.acknowledged()
@@ -201,14 +201,14 @@ func (e *Endpoint) answered(now event.Time) {
 	}
 }
 
-// mayRetransmit says whether segment n can be sent again now: what the peer's shrunken window excludes waits, but
-// for the first one, which then is a probe; so does what has not left the NIC yet (Linux: skb_still_in_host_queue).
+// mayRetransmit reports whether segment n can be retransmitted now. A segment beyond the peer's shrunken window waits;
+// the first one is sent as a probe. A segment that has not left the NIC yet waits too (Linux: skb_still_in_host_queue).
 func (e *Endpoint) mayRetransmit(n uint32, now event.Time) bool {
 	s := e.board.at(n)
 	return (n == e.board.head || before(s.seq, e.windowEnd())) && s.leaves <= now
 }
 
-// retransmit sends segment n again for recovery's sake (Linux: tcp_retransmit_skb). It says whether it could.
+// retransmit retransmits segment n in recovery (Linux: tcp_retransmit_skb). It reports whether it could.
 func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
 	if !e.mayRetransmit(n, now) {
 		return false
@@ -226,8 +226,8 @@ func (e *Endpoint) retransmit(n uint32, now event.Time) bool {
 	return true
 }
 
-// sendCopy sends segment n again. A probe's copy is counted nowhere: the segment itself is taken to be in flight
-// still (Linux: __tcp_retransmit_skb).
+// sendCopy sends segment n again. The copy of a probe is not counted, because the segment itself counts as in flight
+// (Linux: __tcp_retransmit_skb).
 func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 	s := e.board.at(n)
 	e.order++
@@ -253,7 +253,7 @@ func (e *Endpoint) sendCopy(n uint32, now event.Time) {
 	e.leaving(s)
 }
 
-// header makes a segment with all that does not depend on why it is sent.
+// header builds a segment with all fields that do not depend on why it is sent.
 func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Packet {
 	pk := e.stack.Net.NewPacket()
 	pk.SetEnds(e.host, e.peer, e.port, e.peerPort)
@@ -266,7 +266,7 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 	pk.SetTag(uint64(e.recent)<<32 | uint64(e.order))
 	pk.SetBytes(network.HeaderBytes + payload)
 	if flags&network.SYN != 0 {
-		return pk // its caller does the rest
+		return pk // its caller sets the rest
 	}
 	pk.SetAck(e.rcvNxt)
 	pk.SetWindow(e.offer())
@@ -286,15 +286,15 @@ func (e *Endpoint) header(flags uint16, seq uint32, payload int32) *network.Pack
 	return pk
 }
 
-// sendReset is the RST of Abort (RFC 9293 3.10.5).
+// sendReset sends the RST of Abort (RFC 9293 3.10.5).
 func (e *Endpoint) sendReset() {
 	pk := e.header(network.RST|network.ACK, e.nxt, 0)
 	pk.SetFlags(pk.Flags() &^ network.ECE)
 	e.stack.send(e.host, pk)
 }
 
-// sendWindowProbe asks the peer for its window: a segment of no bytes before SND.UNA, which must be
-// answered (Linux: tcp_xmit_probe_skb).
+// sendWindowProbe asks the peer for its window: a segment of no bytes before SND.UNA, which the peer must answer
+// (Linux: tcp_xmit_probe_skb).
 func (e *Endpoint) sendWindowProbe() {
 	pk := e.header(network.ACK, e.una-1, 0)
 	e.counters.Persists++

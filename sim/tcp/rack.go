@@ -2,28 +2,28 @@ package tcp
 
 import "weir/sim/event"
 
-// rackState is RFC 8985 5.2, in Linux's words.
+// rackState is RFC 8985 5.2, with Linux's names.
 type rackState struct {
-	sent      event.Time // RACK.xmit_ts: when the latest segment delivered was sent
+	sent      event.Time // RACK.xmit_ts: when the latest delivered segment was sent
 	rtt       event.Time // RACK.rtt: how long that took
 	end       uint32     // RACK.end_seq: its end
-	roundEnd  uint32     // the window grows once a round trip: number of delivered segments
+	roundEnd  uint32     // the reordering window grows once per RTT: number of delivered segments
 	steps     uint8      // RACK.reo_wnd_mult
-	persist   uint8      // RACK.reo_wnd_persist: recoveries for which steps stay
-	advanced  bool       // sent or rtt is new since losses were looked for
+	persist   uint8      // RACK.reo_wnd_persist: recoveries for which steps is kept
+	advanced  bool       // sent or rtt changed since the last search for losses
 	reordered bool       // RACK.reordering_seen
-	dsack     bool       // a DSACK came that is not yet answered
+	dsack     bool       // a DSACK arrived that was not processed yet
 }
 
-// rackPersist is how many recoveries a wider window lasts (RFC 8985 6.2 step 4).
+// rackPersist is how many recoveries a wider reordering window lasts (RFC 8985 6.2 step 4).
 const rackPersist = 16
 
-// rackAdvance takes a delivered segment (RFC 8985 6.2 steps 1 and 2; Linux: tcp_rack_advance).
+// rackAdvance processes a delivered segment (RFC 8985 6.2 steps 1 and 2; Linux: tcp_rack_advance).
 func (e *Endpoint) rackAdvance(s *segment, now event.Time) {
 	r := &e.rack
 	rtt := now - s.sent
 	if s.flags&segEver != 0 && rtt < e.rtt.least {
-		return // the ACK is of the copy before
+		return // the ACK is for the copy before
 	}
 	r.advanced = true
 	r.rtt = rtt
@@ -32,7 +32,7 @@ func (e *Endpoint) rackAdvance(s *segment, now event.Time) {
 	}
 }
 
-// sentAfter is RACK_sent_after: the later transmission, by sequence number where the times are equal.
+// sentAfter is RACK_sent_after: the later transmission; for equal times the larger sequence number.
 func sentAfter(t1 event.Time, end1 uint32, t2 event.Time, end2 uint32) bool {
 	return t1 > t2 || t1 == t2 && after(end1, end2)
 }
@@ -48,7 +48,7 @@ func (e *Endpoint) rackWindow(w *ackWork) {
 		return
 	}
 	if before(w.delivered, r.roundEnd) {
-		r.dsack = false // this round trip's was counted
+		r.dsack = false // the DSACK of this RTT was counted
 		return
 	}
 	r.steps = uint8(min(int(r.steps)+1, 255))
@@ -57,7 +57,7 @@ func (e *Endpoint) rackWindow(w *ackWork) {
 	r.persist = rackPersist
 }
 
-// rackReorder is RACK.reo_wnd: how much later than the latest delivered one a segment may come.
+// rackReorder returns RACK.reo_wnd: how much later than the latest delivered segment an earlier one may arrive.
 func (e *Endpoint) rackReorder() event.Time {
 	r := &e.rack
 	if !r.reordered {
@@ -68,11 +68,12 @@ func (e *Endpoint) rackReorder() event.Time {
 	return min(e.rtt.least/4*event.Time(r.steps), e.rtt.smoothed())
 }
 
-// rackIdentify marks lost what was sent before the latest delivered segment and should have come by now
-// (RFC 8985 6.2 step 5; Linux: tcp_rack_mark_lost). It sets a timer for what may still come, and says so.
+// rackIdentify marks segments lost that were sent before the latest delivered one and should have arrived by now (RFC
+// 8985 6.2 step 5; Linux: tcp_rack_mark_lost). For those that may still arrive it sets a timer. It reports whether it
+// did.
 //
-// Linux keeps segments in the order of their last transmission. Here these are two orders: segments sent
-// once stand so on the scoreboard, from rec.rackNext on; retransmissions in the queue of copies.
+// Linux orders segments by their last transmission. Here there are two orders: segments sent once are in this order on
+// the scoreboard, from rec.rackNext on, and retransmissions in the queue of copies.
 func (e *Endpoint) rackIdentify(now event.Time, w *ackWork) bool {
 	if !e.rack.advanced {
 		return false
@@ -82,11 +83,11 @@ func (e *Endpoint) rackIdentify(now event.Time, w *ackWork) bool {
 	if wait <= 0 {
 		return false
 	}
-	e.setTimer(timerReorder, now+wait+max(e.profile.ProbeSlack, event.Microsecond)) // when it is over for sure
+	e.setTimer(timerReorder, now+wait+max(e.profile.ProbeSlack, event.Microsecond)) // when it is certainly over
 	return true
 }
 
-// rackDetect is RACK_detect_loss. It returns the longest wait of those that may still come; 0: none.
+// rackDetect is RACK_detect_loss. It returns the longest wait for a segment that may still arrive; 0: none.
 func (e *Endpoint) rackDetect(now event.Time, w *ackWork) event.Time {
 	r := &e.rec
 	window := e.rackReorder()
@@ -112,7 +113,7 @@ func (e *Endpoint) rackDetect(now event.Time, w *ackWork) event.Time {
 	return max(wait, e.rackDetectCopies(now, window, w))
 }
 
-// rackDetectCopies does so for what was sent again.
+// rackDetectCopies is rackDetect for retransmissions.
 func (e *Endpoint) rackDetectCopies(now, window event.Time, w *ackWork) event.Time {
 	wait := event.Time(0)
 	stopped := false
@@ -141,8 +142,8 @@ func (e *Endpoint) rackDetectCopies(now, window event.Time, w *ackWork) event.Ti
 	return wait
 }
 
-// copyInFlight says whether a retransmission is still the latest of its segment, and not known to have
-// arrived or to be lost. That of a probe is not counted (segRetrans), but looked for.
+// copyInFlight reports whether a retransmission is still the latest of its segment, and not known to have arrived or to
+// be lost. A probe's retransmission is included, although it is not counted (segRetrans).
 func (e *Endpoint) copyInFlight(c copyOf) bool {
 	if before(c.number, e.board.head) || !before(c.number, e.board.tail) {
 		return false
@@ -151,7 +152,7 @@ func (e *Endpoint) copyInFlight(c copyOf) bool {
 	return s.order == c.order && s.flags&segSacked == 0 && s.flags&(segLost|segRetrans) != segLost
 }
 
-// rackTimeout is the end of the wait (RFC 8985 6.3; Linux: tcp_rack_reo_timeout).
+// rackTimeout processes the end of the wait (RFC 8985 6.3; Linux: tcp_rack_reo_timeout).
 func (e *Endpoint) rackTimeout(now event.Time) {
 	w := ackWork{priorUna: e.una, flight: e.inFlight(), delivered: e.delivered}
 	e.rackDetect(now, &w)

@@ -5,12 +5,11 @@ import (
 	"weir/sim/network"
 )
 
-// maxEarly bounds the ranges that are kept out of order. Data beyond is dropped, and comes again: it was
-// never reported.
+// maxEarly bounds the number of out-of-order ranges. Data beyond it is dropped and not reported, so the sender
+// retransmits it.
 const maxEarly = 1024
 
-// receive takes the data and the FIN of an acceptable segment. It returns the bytes that now are the
-// program's.
+// receive processes the data and the FIN of an acceptable segment. It returns how many bytes the program gets.
 func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
 	e.noteOrder(pk)
 	seq, end := pk.Seq(), pk.Seq()+uint32(pk.Payload())
@@ -24,7 +23,7 @@ func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
 		e.takeCWR()
 	}
 	switch {
-	case !after(end, e.rcvNxt): // nothing new; also anything behind the FIN
+	case !after(end, e.rcvNxt): // nothing new, or beyond the FIN
 		e.counters.Duplicates++
 		e.quicken(e.profile.QuickACKs)
 		e.setDSACK(seq, end)
@@ -44,7 +43,7 @@ func (e *Endpoint) receive(pk *network.Packet, now event.Time) int64 {
 	return e.receiveInOrder(pk, end, now)
 }
 
-// receiveInOrder moves RCV.NXT to end, and over what had come early behind it.
+// receiveInOrder moves RCV.NXT to end, and over early data that follows.
 func (e *Endpoint) receiveInOrder(pk *network.Packet, end uint32, now event.Time) int64 {
 	e.checkCE(pk)
 	if e.timestamps && !after(pk.Seq(), e.rcvAcked) {
@@ -63,13 +62,13 @@ func (e *Endpoint) receiveInOrder(pk *network.Packet, end uint32, now event.Time
 	e.counters.Received += n
 	e.dataArrived(pk, now)
 	if e.paused {
-		e.held += n
+		e.unread += n
 		return 0
 	}
 	return n
 }
 
-// joinEarly takes the ranges that RCV.NXT has reached.
+// joinEarly moves RCV.NXT over the ranges that it has reached.
 func (e *Endpoint) joinEarly() {
 	k := 0
 	for k < len(e.early) && !after(e.early[k].From, e.rcvNxt) {
@@ -94,13 +93,13 @@ func (e *Endpoint) joinEarly() {
 	}
 }
 
-// receiveEarly keeps a segment that comes before others that it follows.
+// receiveEarly keeps a segment that arrived before its predecessors.
 func (e *Endpoint) receiveEarly(pk *network.Packet, seq, end uint32, now event.Time) {
 	e.checkCE(pk)
 	e.counters.OutOfOrder++
 	e.dataArrived(pk, now)
 	e.ack.now = true // RFC 5681 4.2
-	// The first range that ends at seq or behind: nearly always the last one.
+	// The first range that ends at or after seq: nearly always the last one.
 	i := len(e.early)
 	for i > 0 && !before(e.early[i-1].To, seq) {
 		i--
@@ -133,8 +132,7 @@ func (e *Endpoint) receiveEarly(pk *network.Packet, seq, end uint32, now event.T
 	e.reportFirst(joined)
 }
 
-// reportFirst puts a range first among those to report: the others follow in the order in which they
-// were reported last (RFC 2018 4).
+// reportFirst puts a range first among those to report. The others keep the order of their last report (RFC 2018 4).
 func (e *Endpoint) reportFirst(b network.Block) {
 	if !e.sackOK {
 		return
@@ -158,8 +156,8 @@ func (e *Endpoint) setDSACK(from, to uint32) {
 	}
 }
 
-// fillBlocks writes the SACK option of an ACK, and returns its bytes in the header. The option's space is
-// 40 bytes, less timestamps.
+// fillBlocks writes the SACK option of an ACK, and returns its size in the header, bytes. Options have 40 bytes, less
+// timestamps.
 func (e *Endpoint) fillBlocks(pk *network.Packet) int32 {
 	most := uint8(4)
 	if e.timestamps {
@@ -175,7 +173,7 @@ func (e *Endpoint) fillBlocks(pk *network.Packet) int32 {
 	return 4 + 8*int32(pk.NBlocks())
 }
 
-// noteOrder keeps which of the peer's transmissions came last (classify).
+// noteOrder keeps the number of the peer's latest transmission that arrived (classify).
 func (e *Endpoint) noteOrder(pk *network.Packet) {
 	if order := uint32(pk.Tag()); after(order, e.lastOrder) {
 		e.lastOrder = order

@@ -10,7 +10,7 @@ type Recovery uint8
 
 // The states.
 const (
-	Open       Recovery = iota // no trouble
+	Open       Recovery = iota // normal operation
 	Disorder                   // duplicate ACKs or SACKs, not yet enough
 	CWR                        // reducing for ECE, or after a probe that repaired a loss
 	Recovering                 // fast retransmit and fast recovery
@@ -21,37 +21,37 @@ func (r Recovery) String() string {
 	return [...]string{"open", "disorder", "cwr", "recovery", "loss"}[r]
 }
 
-// recoveryState is what loss recovery keeps.
+// recoveryState is the state of loss recovery.
 type recoveryState struct {
 	high         uint32 // SND.NXT when the state began (high_seq, RFC 6582's and 6675's recovery point)
-	highSacked   uint32 // of the highest segment SACKed; good while sackedOut > 0
-	next         uint32 // segments below this number are not to be sent again (retransmit_skb_hint)
-	rackNext     uint32 // RACK has looked at the segments below, as far as they were sent once
+	highSacked   uint32 // of the highest SACKed segment; valid while sackedOut > 0
+	next         uint32 // segments below this number need no retransmission (retransmit_skb_hint)
+	rackNext     uint32 // RACK has checked the segments below it that were sent once
 	judged       uint32 // identifySACK
 	sackedJudged uint32
-	seen         [4]network.Block // blocks of the ACK before
+	seen         [4]network.Block // blocks of the previous ACK
 
 	prrDelivered, prrOut uint32 // RFC 6937
 
 	undoing    bool   // the reduction can be undone (undo_marker != 0)
 	undoFrom   uint32 // SND.UNA when it began (undo_marker)
-	undoCopies int32  // retransmissions that no DSACK has shown to be needless (undo_retrans); -1: none made yet
+	undoCopies int32  // retransmissions that no DSACK has shown to be needless (undo_retrans); -1: none yet
 	dsacks     int64
-	firstOrder uint32 // first retransmission of the recovery (retrans_stamp); good if hasRetrans
+	firstOrder uint32 // first retransmission of the recovery (retrans_stamp); valid if hasRetrans
 	hasRetrans bool
-	echo       uint32 // timestamps: transmission that the latest ACK answers
+	echo       uint32 // timestamps: the transmission that the latest ACK answers
 	retries    int32  // timeouts in a row (icsk_retransmits)
-	frto       bool   // F-RTO is deciding
+	frto       bool   // F-RTO is in progress
 	rescued    bool   // NextSeg's rule 4 was used in this recovery
 	partials   int32  // RFC 6582: partial ACKs in this recovery
-	force      bool   // the next retransmission goes whatever cwnd says (RFC 6675 5 (4.3), RFC 6582 3.2 steps 2 and 3)
+	force      bool   // the next retransmission does not depend on cwnd (RFC 6675 5 (4.3), RFC 6582 3.2 steps 2 and 3)
 
-	probing   bool   // a tail loss probe is out (tlp_high_seq != 0)
+	probing   bool   // a tail loss probe is in flight (tlp_high_seq != 0)
 	probeCopy bool   // and it was a retransmission
-	probeEnd  uint32 // SND.NXT then
+	probeEnd  uint32 // SND.NXT when the probe was sent
 }
 
-// retransmitted counts a retransmission that undo may ask for; order is its number.
+// retransmitted counts a retransmission for a later undo; order is its number.
 func (r *recoveryState) retransmitted(order uint32) {
 	if !r.hasRetrans {
 		r.hasRetrans, r.firstOrder = true, order
@@ -69,12 +69,12 @@ func (e *Endpoint) setRecovery(s Recovery) {
 	e.observe(TraceRecovery)
 }
 
-// alert is Linux's tcp_fastretrans_alert: what an ACK that is no plain one means for recovery. dup is 1 for
-// a duplicate ACK. It says what to send.
+// alert is Linux's tcp_fastretrans_alert: it changes the recovery state for an ACK that is not a plain one. dup is 1
+// for a duplicate ACK. It returns what to send.
 func (e *Endpoint) alert(now event.Time, dup uint32, w *ackWork) resend {
 	ece := w.flags&ackECE != 0
 	if e.profile.OneCut && e.recovery >= Recovering && e.una == e.rec.high {
-		ece = false // still of the window that was lost from: CWR is not there yet
+		ece = false // belongs to the window with the loss: CWR has not arrived yet
 	}
 	if e.board.len() == 0 {
 		e.sackedOut = 0
@@ -126,12 +126,12 @@ func (e *Endpoint) alert(now event.Time, dup uint32, w *ackWork) resend {
 	return resendLost
 }
 
-// leave ends CWR and Recovery when all that was in flight at their beginning was acknowledged. It says
-// whether the ACK is dealt with.
+// leave ends CWR and Recovery when all data in flight at their beginning is acknowledged. It reports whether the ACK
+// needs no more processing.
 func (e *Endpoint) leave() bool {
 	switch e.recovery {
 	case CWR:
-		// Something above must be acknowledged, so that CWR has reached the receiver.
+		// Data beyond it must be acknowledged, so that CWR has reached the receiver.
 		if e.una != e.rec.high {
 			e.endReduction()
 			e.setRecovery(Open)
@@ -142,7 +142,7 @@ func (e *Endpoint) leave() bool {
 		}
 		if e.undoRecovery() {
 			if !e.profile.PRR {
-				e.endReduction() // the state is held, the window is that of afterwards
+				e.endReduction() // the state stays, with the window of the time after it
 			}
 			return true
 		}
@@ -151,7 +151,7 @@ func (e *Endpoint) leave() bool {
 	return false
 }
 
-// common is the part for Open, Disorder and CWR. It says whether nothing more is to be done.
+// common is the part for Open, Disorder and CWR. It reports whether the ACK needs no more processing.
 func (e *Endpoint) common(now event.Time, dup uint32, ece bool, w *ackWork) bool {
 	if !e.sackOK {
 		if w.flags&ackAdvanced != 0 {
@@ -171,7 +171,7 @@ func (e *Endpoint) common(now event.Time, dup uint32, ece bool, w *ackWork) bool
 	return false
 }
 
-// timeToRecover says whether a loss is evident (RFC 5681 3.2, 6675 5, 8985 6.2).
+// timeToRecover reports whether a loss is evident (RFC 5681 3.2, 6675 5, 8985 6.2).
 func (e *Endpoint) timeToRecover() bool {
 	return e.lostOut > 0 || !e.useRACK && e.dupThreshReached()
 }
@@ -188,7 +188,7 @@ func (e *Endpoint) enterRecovery(ece bool, now event.Time) {
 	e.setRecovery(Recovering)
 }
 
-// tryOpen ends Disorder, or begins CWR where the ACK carries ECE (RFC 3168 6.1.2: once a window).
+// tryOpen ends Disorder, or begins CWR if the ACK carries ECE (RFC 3168 6.1.2: once per window).
 func (e *Endpoint) tryOpen(ece bool, now event.Time) {
 	e.forgetRetrans()
 	if ece {
@@ -211,7 +211,7 @@ func (e *Endpoint) keepOpen() {
 	}
 }
 
-// enterCWR reduces for ECE, once until what is in flight was acknowledged (Linux: tcp_enter_cwr).
+// enterCWR reduces for ECE, once until the data in flight is acknowledged (Linux: tcp_enter_cwr).
 func (e *Endpoint) enterCWR(now event.Time) {
 	e.win.PriorSst = 0
 	if e.recovery >= CWR {
@@ -223,7 +223,7 @@ func (e *Endpoint) enterCWR(now event.Time) {
 	e.setRecovery(CWR)
 }
 
-// anyRetransDone says whether something in flight was sent more than once (Linux: tcp_any_retrans_done).
+// anyRetransDone reports whether a segment in flight was sent more than once (Linux: tcp_any_retrans_done).
 func (e *Endpoint) anyRetransDone() bool {
 	return e.retransOut > 0 || e.board.len() > 0 && e.board.at(e.board.head).flags&segEver != 0
 }
@@ -249,8 +249,8 @@ func (e *Endpoint) resendAfter(what resend, now event.Time) {
 	e.sendLost(now)
 }
 
-// sendLost sends lost segments again as far as cwnd allows (Linux: tcp_xmit_retransmit_queue; NextSeg of
-// RFC 6675 4, rule 1), and where the configuration asks for it what NextSeg's rules 3 and 4 add.
+// sendLost retransmits lost segments as far as cwnd allows (Linux: tcp_xmit_retransmit_queue; NextSeg of RFC 6675 4,
+// rule 1). With Config.Rescue it also sends what NextSeg's rules 3 and 4 add.
 func (e *Endpoint) sendLost(now event.Time) {
 	rearm := false
 	r := &e.rec
@@ -280,14 +280,14 @@ func (e *Endpoint) sendLost(now event.Time) {
 	}
 }
 
-// impatient says whether the timer is left alone: RFC 6582 4 resets it at the first partial ACK only, so that
-// many losses end in slow start.
+// impatient reports whether the timer stays as it is: RFC 6582 4 resets it at the first partial ACK only, so that many
+// losses end in slow start.
 func (e *Endpoint) impatient() bool {
 	return e.profile.Impatient && !e.sackOK && e.recovery == Recovering && e.rec.partials > 1
 }
 
-// rescue is NextSeg of RFC 6675 4 after new data (rule 2): what is below the highest SACK and not known to
-// be lost (rule 3), and once a recovery the last segment (rule 4). So the ACK clock goes on.
+// rescue is NextSeg of RFC 6675 4 after new data (rule 2). It sends segments below the highest SACK that are not known
+// to be lost (rule 3), and once per recovery the last segment (rule 4), so that ACKs continue to arrive.
 func (e *Endpoint) rescue(now event.Time) {
 	e.push(now, false)
 	r := &e.rec

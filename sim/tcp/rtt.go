@@ -2,23 +2,23 @@ package tcp
 
 import "weir/sim/event"
 
-// estimator is RFC 6298: SRTT, RTTVAR, RTO. As in Linux SRTT is kept eight times and RTTVAR four times as
-// large, so that their gains are shifts.
+// estimator is RFC 6298: SRTT, RTTVAR, RTO. As in Linux, SRTT is stored eight times and RTTVAR four times as large, so
+// that their gains are shifts.
 type estimator struct {
 	srtt8   event.Time // 8 SRTT; 0: no measurement yet
-	var4    event.Time // 4 RTTVAR: what RTO has above SRTT
+	var4    event.Time // 4 RTTVAR: the difference of RTO and SRTT
 	mdev4   event.Time // LinuxRTT: 4 times the mean deviation
-	worst4  event.Time // LinuxRTT: its largest of this round trip
+	worst4  event.Time // LinuxRTT: its largest value of this round trip
 	rto     event.Time
-	least   event.Time // smallest RTT so far (Linux: of 5 minutes)
+	least   event.Time // smallest RTT so far (Linux: of the last 5 minutes)
 	end     uint32     // LinuxRTT: the round trip ends when this is acknowledged
 	backoff uint8      // doublings of rto since the last measurement
 }
 
 func (r *estimator) smoothed() event.Time { return r.srtt8 >> 3 }
 
-// sample takes a measurement of a segment that was sent once (Karn), and sets RTO anew, which ends its
-// back-off (RFC 6298 5.7, last paragraph of 5). una and nxt are SND.UNA and SND.NXT after the ACK.
+// sample adds the RTT of a segment that was sent once (Karn), and sets the RTO, which ends its back-off (RFC 6298 5.7,
+// last paragraph of 5). una and nxt are SND.UNA and SND.NXT after the ACK.
 func (r *estimator) sample(p *profile, rtt event.Time, una, nxt uint32) {
 	rtt = max(rtt, 1)
 	if r.least == 0 || rtt < r.least {
@@ -41,13 +41,13 @@ func (r *estimator) sample(p *profile, rtt event.Time, una, nxt uint32) {
 	r.set(p)
 }
 
-// set is RTO = SRTT + max(G, 4 RTTVAR) within its limits (2.3, 2.4, 2.5).
+// set computes RTO = SRTT + max(G, 4 RTTVAR) within its limits (2.3, 2.4, 2.5).
 func (r *estimator) set(p *profile) {
 	r.rto = min(max(r.smoothed()+max(p.Granularity, r.var4), p.RTOMin), p.RTOMax)
 }
 
-// linux is tcp_rtt_estimator: RTTVAR rises at once to the largest deviation seen, falls once a round trip,
-// and its term is never below the minimum RTO, which is therefore above SRTT.
+// linux is tcp_rtt_estimator. RTTVAR rises at once to the largest deviation, and falls once per round trip. Its term is
+// never below the minimum RTO, so the RTO exceeds SRTT by at least that.
 func (r *estimator) linux(p *profile, rtt event.Time, una, nxt uint32) {
 	if r.srtt8 == 0 {
 		r.srtt8 = rtt << 3

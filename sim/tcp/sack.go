@@ -5,8 +5,8 @@ import (
 	"weir/sim/network"
 )
 
-// takeSACK puts the blocks of an ACK on the scoreboard (RFC 2018, 2883; Linux: tcp_sacktag_write_queue).
-// SND.UNA is what this ACK acknowledges already.
+// takeSACK puts the blocks of an ACK on the scoreboard (RFC 2018, 2883; Linux: tcp_sacktag_write_queue). SND.UNA
+// already includes this ACK.
 func (e *Endpoint) takeSACK(pk *network.Packet, now event.Time, w *ackWork) {
 	blocks := pk.Blocks()
 	prior := e.sackedOut
@@ -32,8 +32,8 @@ func (e *Endpoint) takeSACK(pk *network.Packet, now event.Time, w *ackWork) {
 	}
 }
 
-// ascending gives blocks in the order of their sequence numbers, as Linux looks at them: what lies below another block
-// of the same ACK did not come late.
+// ascending returns blocks in the order of their sequence numbers, as Linux processes them: a range below another block
+// of the same ACK did not arrive late.
 func ascending(blocks []network.Block) (sorted [4]network.Block) {
 	for i, b := range blocks {
 		for ; i > 0 && before(b.From, sorted[i-1].From); i-- {
@@ -44,8 +44,8 @@ func ascending(blocks []network.Block) (sorted [4]network.Block) {
 	return sorted
 }
 
-// isDSACK says whether the first block reports a duplicate: it lies below the acknowledgement, or within
-// the second block (RFC 2883 4).
+// isDSACK reports whether the first block reports a duplicate: it is below the acknowledgement, or within the second
+// block (RFC 2883 4).
 func (e *Endpoint) isDSACK(ack uint32, blocks []network.Block) bool {
 	if len(blocks) == 0 {
 		return false
@@ -58,7 +58,7 @@ func (e *Endpoint) isDSACK(ack uint32, blocks []network.Block) bool {
 		len(blocks) > 1 && !before(b.From, blocks[1].From) && !after(b.To, blocks[1].To)
 }
 
-// takeDSACK counts a duplicate against what was sent again (Linux: tcp_check_dsack, tcp_dsack_seen).
+// takeDSACK subtracts a duplicate from the retransmissions (Linux: tcp_check_dsack, tcp_dsack_seen).
 func (e *Endpoint) takeDSACK(b network.Block, w *ackWork) {
 	n := max(1, (b.To-b.From+e.mss-1)/e.mss)
 	w.flags |= ackDSACK
@@ -68,7 +68,7 @@ func (e *Endpoint) takeDSACK(b network.Block, w *ackWork) {
 	}
 	r.dsacks += int64(n)
 	if r.dsacks > e.counters.Retransmitted {
-		return // the network makes duplicates
+		return // the network duplicated it
 	}
 	if e.rack.reordered && w.flags&ackDSACKProbe == 0 {
 		e.rack.dsack = true
@@ -78,12 +78,12 @@ func (e *Endpoint) takeDSACK(b network.Block, w *ackWork) {
 	}
 }
 
-// validBlock says whether a block can be: within what is in flight.
+// validBlock reports whether a block is within the data in flight.
 func (e *Endpoint) validBlock(b network.Block) bool {
 	return before(b.From, b.To) && !after(b.To, e.nxt) && !before(b.From, e.una)
 }
 
-// tagNew marks what of b the blocks of the ACK before did not say already.
+// tagNew tags the parts of b that the blocks of the previous ACK did not report.
 func (e *Endpoint) tagNew(b network.Block, old *[4]network.Block, now event.Time, w *ackWork) {
 	for i := range old {
 		o := &old[i]
@@ -101,7 +101,7 @@ func (e *Endpoint) tagNew(b network.Block, old *[4]network.Block, now event.Time
 	e.tag(b.From, b.To, now, w)
 }
 
-// tag marks the segments that lie in a range as SACKed (Linux: tcp_sacktag_one).
+// tag marks the segments in a range as SACKed (Linux: tcp_sacktag_one).
 func (e *Endpoint) tag(from, to uint32, now event.Time, w *ackWork) {
 	for n := e.board.find(from); n != e.board.tail; n++ {
 		s := e.board.at(n)
@@ -120,7 +120,7 @@ func (e *Endpoint) tagOne(s *segment, n uint32, now event.Time, w *ackWork) {
 		e.rackAdvance(s, now)
 	}
 	if s.flags&segEver == 0 {
-		// It was sent once, and comes after others: the network reorders, or it was in no hurry.
+		// It was sent once, and arrives after later ones: the network reorders.
 		if before(s.seq, e.highestSacked()) && (!w.hasReorder || before(s.seq, w.reorder)) {
 			w.reorder, w.hasReorder = s.seq, true
 		}
@@ -151,7 +151,7 @@ func (e *Endpoint) tagOne(s *segment, n uint32, now event.Time, w *ackWork) {
 	}
 }
 
-// highestSacked is the sequence number of the highest segment SACKed; SND.UNA if there is none.
+// highestSacked returns the sequence number of the highest SACKed segment, or SND.UNA if there is none.
 func (e *Endpoint) highestSacked() uint32 {
 	if e.sackedOut == 0 {
 		return e.una

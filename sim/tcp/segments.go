@@ -6,12 +6,12 @@ import "weir/sim/event"
 const (
 	segSacked  uint8 = 1 << iota // SACKED_ACKED: the receiver has it
 	segLost                      // LOST
-	segRetrans                   // SACKED_RETRANS: sent again, and that copy may be in flight
+	segRetrans                   // SACKED_RETRANS: retransmitted, and that copy may be in flight
 	segEver                      // EVER_RETRANS: sent more than once (Karn)
 	segFIN                       // its last byte is the FIN
 )
 
-// segment is the record of what was sent and not acknowledged.
+// segment is the record of data that was sent and not acknowledged.
 type segment struct {
 	sent   event.Time // last transmission
 	leaves event.Time // when that will have left the NIC; 0: not known (smallQueue)
@@ -23,12 +23,11 @@ type segment struct {
 
 func (s *segment) end() uint32 { return s.seq + s.bytes }
 
-// scoreboard holds the segments in flight, in the order of their sequence numbers. Segments are known by
-// number: the first that was ever sent is 0, and so on, modulo 2^32. Without loss a segment costs one
-// push and one pop.
+// scoreboard has the segments in flight, in the order of their sequence numbers. A segment's number counts from 0 for
+// the first ever sent, modulo 2^32. Without loss a segment costs one push and one pop.
 type scoreboard struct {
 	ring       []segment // a power of two
-	head, tail uint32    // numbers: head is SND.UNA's, tail the next
+	head, tail uint32    // numbers: of the segment at SND.UNA, and of the next one
 }
 
 // Limits of a scoreboard.
@@ -37,13 +36,13 @@ const (
 	maxSegments   = 1 << 20
 )
 
-// len is packets_out.
+// len returns packets_out.
 func (b *scoreboard) len() uint32 { return b.tail - b.head }
 
-// at gives segment n, which is in flight. The pointer is good until the next push.
+// at returns segment n, which is in flight. The pointer is valid until the next push.
 func (b *scoreboard) at(n uint32) *segment { return &b.ring[n&uint32(len(b.ring)-1)] }
 
-// push adds a record behind the last.
+// push adds a record after the last.
 func (b *scoreboard) push() *segment {
 	if b.len() == uint32(len(b.ring)) {
 		b.grow()
@@ -61,7 +60,7 @@ func (b *scoreboard) grow() {
 	b.ring = ring
 }
 
-// find gives the number of the first segment that ends after seq; tail if there is none.
+// find returns the number of the first segment that ends after seq, or tail if there is none.
 func (b *scoreboard) find(seq uint32) uint32 {
 	low, high := b.head, b.tail
 	for low != high {
@@ -75,11 +74,11 @@ func (b *scoreboard) find(seq uint32) uint32 {
 	return low
 }
 
-// copyOf is a retransmission, in the order in which they were made.
+// copyOf is a retransmission. They are kept in the order in which they were made.
 type copyOf struct{ number, order uint32 }
 
-// copies is a queue of retransmissions. Those that were overtaken by another copy of the same segment, or
-// acknowledged, stay until they come to the front.
+// copies is a queue of retransmissions. A retransmission that was acknowledged, or replaced by a later copy of its
+// segment, stays until it comes to the front.
 type copies struct {
 	ring       []copyOf // a power of two
 	head, tail uint32

@@ -5,35 +5,35 @@ import (
 	"weir/sim/network"
 )
 
-// smallQueue bounds what a connection has in its host's NIC (Linux: TCP Small Queues). A sender whose own
-// line is the bottleneck then does not fill it with its window, and loses nothing in its own host.
+// smallQueue limits the data that a connection has in its host's NIC (Linux: TCP Small Queues). A sender whose own line
+// is the bottleneck then does not fill the NIC with its window, and drops nothing in its own host.
 type smallQueue struct {
 	event event.Event
-	nic   *network.Port // nil: not bounded
+	nic   *network.Port // nil: no limit
 	first uint32        // number of the first segment that may still be in the NIC
 
 	count *nicCount // of a served NIC; nil: none so far
 }
 
-// nicCount is what a served NIC holds of a connection. It does not know when a segment will leave: Network.Left tells that
-// it has.
+// nicCount counts the data of a connection in a served NIC. Such a NIC cannot predict when a segment will leave:
+// Network.Left reports it then.
 type nicCount struct {
 	queued int64 // bytes of data that have not left
-	resume int64 // waiting: sending goes on when queued has come down to this
+	resume int64 // waiting: sending continues when queued has fallen to this
 	waits  bool
 }
 
-// Numbers of Linux's small queues.
+// Constants of Linux's small queues.
 const (
 	gsoSegments   = 2  // tcp_min_tso_segs
 	pacingShift   = 10 // sk_pacing_shift: 1/1024 s of the pacing rate
-	tsoRTTShift   = 9  // tcp_tso_rtt_log: a round trip of 512 us halves what is added to a burst
+	tsoRTTShift   = 9  // tcp_tso_rtt_log: each 512 us of RTT halve the addition to a burst
 	pacingInStart = 200
-	pacingElse    = 120 // percent of cwnd a round trip
+	pacingElse    = 120 // percent of cwnd per RTT
 )
 
-// burst is the largest packet that Linux gives the NIC at once (tcp_tso_autosize): a millisecond at the
-// pacing rate, and where the round trip is short up to 64 KiB.
+// burst returns the largest packet that Linux gives the NIC at once, bytes (tcp_tso_autosize): a millisecond at the
+// pacing rate, and up to 64 KiB if the RTT is short.
 func (e *Endpoint) burst() int64 {
 	bytes := int64(0)
 	if srtt := e.rtt.smoothed(); srtt > 0 {
@@ -50,8 +50,8 @@ func (e *Endpoint) burst() int64 {
 	return max(min(bytes, gsoMaxBytes), gsoSegments*int64(e.mss))
 }
 
-// throttled says whether the NIC holds enough of this connection: two bursts (tcp_small_queue_check). Once one
-// of them has left, sending goes on.
+// throttled reports whether the NIC has enough data of this connection: two bursts (tcp_small_queue_check). Sending
+// continues when one of them has left.
 func (e *Endpoint) throttled(now event.Time) bool {
 	q := &e.small
 	if q.nic == nil {
@@ -83,13 +83,13 @@ func (e *Endpoint) throttled(now event.Time) bool {
 		n++
 	}
 	if !q.event.Pending() {
-		// What was sent again may leave after what stands behind it.
+		// A retransmitted segment may leave after its successors.
 		e.stack.Queue.Set(&q.event, max(e.board.at(n).leaves, e.board.at(q.first).leaves))
 	}
 	return true
 }
 
-// throttledByCount is throttled where the NIC is a served port.
+// throttledByCount is throttled for a NIC that is a served port.
 func (e *Endpoint) throttledByCount() bool {
 	q := e.counting()
 	if e.board.len() <= 1 || q.queued <= 2*gsoSegments*int64(e.mss) {
@@ -103,8 +103,8 @@ func (e *Endpoint) throttledByCount() bool {
 	return true
 }
 
-// counting gives the count of a NIC that is a served port. When it has become one the count begins with what had not left
-// by then.
+// counting returns the count for a NIC that is a served port. If the NIC became one during the connection, the count
+// begins with the data that had not left by then.
 func (e *Endpoint) counting() *nicCount {
 	if e.small.count == nil {
 		c := &nicCount{}
@@ -119,7 +119,7 @@ func (e *Endpoint) counting() *nicCount {
 	return e.small.count
 }
 
-// left is Network.Left.
+// left implements Network.Left.
 func (s *Stack) left(pk *network.Packet) {
 	if pk.Proto() != network.TCP || pk.Payload() == 0 || int(pk.Conn()) >= len(s.conns) {
 		return
@@ -137,12 +137,12 @@ func (s *Stack) left(pk *network.Packet) {
 	if q.waits && q.queued <= q.resume {
 		q.waits = false
 		if !e.small.event.Pending() {
-			s.Queue.Set(&e.small.event, s.Queue.Now()) // not at once: the network is at work on the packet
+			s.Queue.Set(&e.small.event, s.Queue.Now()) // not at once: the network is still processing the packet
 		}
 	}
 }
 
-// entering counts the bytes of data of a segment that is about to be sent, where the NIC is a served port.
+// entering counts the data bytes of a segment that is about to be sent by a NIC that is a served port.
 func (e *Endpoint) entering(bytes uint32) {
 	if e.small.nic != nil && e.small.nic.Served() {
 		e.counting().queued += int64(bytes)
@@ -159,7 +159,7 @@ func (e *Endpoint) leaving(s *segment) {
 // smallQueueTimer is the event of smallQueue.
 type smallQueueTimer Endpoint
 
-// Happen goes on sending.
+// Happen continues to send.
 func (t *smallQueueTimer) Happen(_ *event.Event, now event.Time) {
 	e := (*Endpoint)(t)
 	e.push(now, false)

@@ -7,41 +7,42 @@ import (
 	"weir/sim/network"
 )
 
-// App is a program at one end of a connection. Its methods are called at the end of an event's work on the
-// endpoint, which they may use as they like. After Failed, and once both ends are through (OnEnd), the
-// endpoint is not the program's any more: it will be another connection's.
+// App is a program at one end of a connection. Its methods are called when an event's processing of the endpoint is
+// done, and may use the endpoint freely. After Failed, and once both ends are finished (OnEnd), the endpoint no longer
+// belongs to the program: another connection will reuse it.
 type App interface {
 	Connected(e *Endpoint)
 	Received(e *Endpoint, n int64)   // n more bytes reached the program, in order
-	Finished(e *Endpoint)            // the peer's FIN, behind all its data
-	Acknowledged(e *Endpoint)        // all that was written so far was acknowledged; only if e.WantAcknowledged
+	Finished(e *Endpoint)            // the peer's FIN, after all its data
+	Acknowledged(e *Endpoint)        // all data written so far was acknowledged; only if e.WantAcknowledged
 	Failed(e *Endpoint, cause error) // reset, or gave up
 }
 
-// Stack is the TCP of all hosts: it is the network's Sink, or behind one that keeps other protocols. It belongs to the goroutine of its Queue.
+// Stack is the TCP of all hosts. It is the network's Sink, or gets its packets from a Sink for several protocols. It
+// belongs to the goroutine of its Queue.
 type Stack struct {
 	Queue *event.Queue
 	Net   *network.Network
-	// Wire, if set, takes what hosts send in place of Net. It is for tests and scripts.
+	// Wire, if set, gets the packets that hosts send, instead of Net. It is for tests and scripts.
 	Wire func(from network.NodeID, pk *network.Packet)
-	// OnEnd, if set, is told of each endpoint once its connection is over at both ends, just before it may
-	// become another connection's: its Counters are final.
+	// OnEnd, if set, is called for each endpoint once its connection is over at both ends, just before another
+	// connection may reuse it. Its Counters are final.
 	OnEnd func(e *Endpoint)
-	// ISS, if set, gives initial sequence numbers in place of the seeded source.
+	// ISS, if set, returns initial sequence numbers instead of the seeded source.
 	ISS func() uint32
 
 	conns     []conn
-	resting   []rest // indices that are not used again yet, oldest first from restHead
+	resting   []rest // indices that may not be reused yet, oldest first from restHead
 	restHead  int
 	listeners map[door]*listener
 	profiles  []*profile
 	trace     func(e *Endpoint, what TraceEvent)
 	random    *rand.Rand
-	sample    Sample // what Control is told; here because an interface's argument would be allocated
+	sample    Sample // the argument of Control's methods; here because an interface's argument would be allocated
 	open      int
 }
 
-// conn is a connection: the end that dialled and the end that accepted (or nil).
+// conn is a connection: the end that dialled, and the end that accepted (or nil).
 type conn struct {
 	ends [2]*Endpoint
 	open bool
@@ -62,26 +63,25 @@ type listener struct {
 	accept  func(e *Endpoint) App
 }
 
-// restTime is how long the index of a connection is not used for another, so that what still wanders in
-// the network meets nobody. The network holds packets for less (RFC 9293's MSL is 2 minutes; here there is
-// no path of that length).
+// restTime is how long the index of a connection is not reused, so that a late packet meets no other connection.
+// Packets stay in the network for less (RFC 9293's MSL is 2 minutes, and no path here is that long).
 const restTime = 60 * event.Second
 
-// NewStack makes the transport of net. The seed is that of initial sequence numbers. The caller makes it
-// the network's Sink.
+// NewStack returns the transport of net. The seed is for initial sequence numbers. The caller sets it as the network's
+// Sink.
 func NewStack(q *event.Queue, net *network.Network, seed int64) *Stack {
 	s := &Stack{Queue: q, Net: net, listeners: make(map[door]*listener), random: event.NewRandom(seed, "tcp initial sequence numbers")}
 	net.Left = s.left
 	return s
 }
 
-// Listen lets a host accept connections to a port. accept is called when the handshake is through, and
-// gives the program that gets the connection; Connected follows.
+// Listen makes a host accept connections to a port. accept is called when the handshake is done, and returns the
+// program of the connection; Connected follows.
 func (s *Stack) Listen(host network.NodeID, port uint16, cfg *Config, accept func(e *Endpoint) App) {
 	s.listeners[door{host, port}] = &listener{s.profile(cfg), accept}
 }
 
-// Dial connects. The SYN leaves at once.
+// Dial begins a connection. It sends the SYN at once.
 func (s *Stack) Dial(from, to network.NodeID, fromPort, toPort uint16, cfg *Config, app App) *Endpoint {
 	index := s.newConn()
 	e := s.endpoint(s.profile(cfg), index, 0)
@@ -91,10 +91,10 @@ func (s *Stack) Dial(from, to network.NodeID, fromPort, toPort uint16, cfg *Conf
 	return e
 }
 
-// Open is how many connections there are.
+// Open returns the number of connections.
 func (s *Stack) Open() int { return s.open }
 
-// profile resolves a Config once. One that Check refuses is a mistake of the caller and panics.
+// profile resolves a Config once. It panics if Check refuses the Config.
 func (s *Stack) profile(cfg *Config) *profile {
 	for _, p := range s.profiles {
 		if p.of == cfg {
@@ -109,7 +109,7 @@ func (s *Stack) profile(cfg *Config) *profile {
 	return p
 }
 
-// newConn gives the index of a new connection.
+// newConn returns the index of a new connection.
 func (s *Stack) newConn() int32 {
 	s.open++
 	if s.restHead < len(s.resting) && s.resting[s.restHead].until <= s.Queue.Now() {
@@ -126,7 +126,7 @@ func (s *Stack) newConn() int32 {
 	return int32(len(s.conns) - 1)
 }
 
-// endpoint takes one from the pool and gives it to a connection.
+// endpoint takes an endpoint from the pool for a connection.
 func (s *Stack) endpoint(p *profile, index int32, side uint8) *Endpoint {
 	var e *Endpoint
 	if n := len(p.free); n > 0 {
@@ -140,7 +140,7 @@ func (s *Stack) endpoint(p *profile, index int32, side uint8) *Endpoint {
 	return e
 }
 
-// retire frees a connection once none of its ends is in use.
+// retire frees a connection once neither of its ends is in use.
 func (s *Stack) retire(index int32) {
 	c := &s.conns[index]
 	if !c.open {
@@ -167,7 +167,7 @@ func (s *Stack) retire(index int32) {
 	}
 }
 
-// Deliver takes a packet that has arrived at a host (network.Sink).
+// Deliver processes a packet that has arrived at a host (network.Sink).
 func (s *Stack) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	if index := uint32(pk.Conn()); index < uint32(len(s.conns)) {
 		side := 0
@@ -186,8 +186,8 @@ func (s *Stack) Deliver(host network.NodeID, pk *network.Packet, now event.Time)
 	s.Net.Free(pk)
 }
 
-// welcome takes a segment to an end that does not exist yet: a listener answers SYNs (RFC 9293 3.10.7.2), a
-// closed port resets (3.10.7.1).
+// welcome processes a segment for an end that does not exist yet: a listener answers SYNs (RFC 9293 3.10.7.2), a closed
+// port resets (3.10.7.1).
 func (s *Stack) welcome(host network.NodeID, pk *network.Packet, now event.Time) {
 	if pk.Flags()&network.RST != 0 {
 		return
@@ -222,7 +222,7 @@ func (s *Stack) refuse(host network.NodeID, to *network.Packet) {
 	s.send(host, pk)
 }
 
-// syntheticBytes is the sequence space that SYN and FIN take.
+// syntheticBytes returns the sequence space of SYN and FIN.
 func syntheticBytes(flags uint16) uint32 {
 	return uint32(flags>>1&1) + uint32(flags&1)
 }
@@ -235,7 +235,7 @@ func (s *Stack) send(from network.NodeID, pk *network.Packet) {
 	s.Net.Send(from, pk)
 }
 
-// next gives the number of an initial sequence (RFC 9293 3.4.1, RFC 6528: nobody can tell it beforehand).
+// next returns the next initial sequence number (RFC 9293 3.4.1, RFC 6528: nobody can predict it).
 func (s *Stack) next() uint32 {
 	if s.ISS != nil {
 		return s.ISS()

@@ -107,8 +107,8 @@ func TestNoSillyWindows(t *testing.T) {
 				continue
 			}
 			// The program reads 100 bytes.
-			if e := server.e; e.held >= 100 {
-				e.held -= 100
+			if e := server.e; e.unread >= 100 {
+				e.unread -= 100
 				e.windowUpdate()
 			}
 		}

@@ -2,22 +2,22 @@ package tcp
 
 import "weir/sim/event"
 
-// timerKind is what the one timer of a sender waits for (Linux: icsk_pending).
+// timerKind is the purpose of the sender's one timer (Linux: icsk_pending).
 type timerKind uint8
 
 const (
 	timerNone    timerKind = iota
-	timerRTO               // retransmission, of SYN too
+	timerRTO               // retransmission, also of a SYN
 	timerProbe             // tail loss probe
-	timerReorder           // RACK: what may still come
+	timerReorder           // RACK: segments that may still arrive
 	timerPersist           // the peer's window is too small
 )
 
-// timer is lazy: an ACK moves the deadline, and the event, which happens too early then, is set anew.
+// timer is lazy: an ACK only moves the deadline. An event that happens too early is set again.
 type timer struct {
 	event    event.Event
-	deadline event.Time // good unless kind is timerNone
-	probes   int32      // window probes that nobody answered
+	deadline event.Time // valid unless kind is timerNone
+	probes   int32      // window probes that were not answered
 	backoff  uint8      // of the persist timer
 	kind     timerKind
 }
@@ -25,7 +25,7 @@ type timer struct {
 // retransmitTimer is the event of timer.
 type retransmitTimer Endpoint
 
-// Happen looks whether the deadline has come.
+// Happen processes the timer, if the deadline has come.
 func (t *retransmitTimer) Happen(ev *event.Event, now event.Time) {
 	e := (*Endpoint)(t)
 	kind := e.timer.kind
@@ -36,7 +36,7 @@ func (t *retransmitTimer) Happen(ev *event.Event, now event.Time) {
 		e.stack.Queue.Set(ev, e.timer.deadline)
 		return
 	}
-	if kind != timerProbe && kind != timerReorder { // armRTO counts the time that those took
+	if kind != timerProbe && kind != timerReorder { // armRTO uses the time that these took
 		e.timer.kind = timerNone
 	}
 	switch {
@@ -62,8 +62,8 @@ func (e *Endpoint) setTimer(kind timerKind, at event.Time) {
 	}
 }
 
-// onTick is when a timer for at expires where timers have a grain: what is left is counted in whole ticks,
-// rounded up, from the tick that was last (Linux: jiffies + usecs_to_jiffies).
+// onTick returns when a timer for at expires if timers have a granularity: the remaining time in whole ticks, rounded
+// up, from the latest tick (Linux: jiffies + usecs_to_jiffies).
 func (e *Endpoint) onTick(at event.Time) event.Time {
 	tick := e.profile.Tick
 	if tick == 0 {
@@ -84,8 +84,8 @@ func (e *Endpoint) stopTimers() {
 	e.stack.Queue.Stop(&e.small.event)
 }
 
-// armRTO sets the retransmission timer (RFC 6298 5.1, 5.3). Where a shorter timer ran, what has passed
-// since the first segment was sent counts (Linux: tcp_rearm_rto).
+// armRTO sets the retransmission timer (RFC 6298 5.1, 5.3). If a shorter timer ran, the time since the first segment
+// was sent counts (Linux: tcp_rearm_rto).
 func (e *Endpoint) armRTO(now event.Time) {
 	if e.board.len() == 0 {
 		e.clearTimer()
@@ -98,8 +98,8 @@ func (e *Endpoint) armRTO(now event.Time) {
 	e.setTimer(timerRTO, at)
 }
 
-// armProbe sets the probe's timer, PTO of RFC 8985 7.2, if a probe may be sent. advancing: an ACK has just
-// moved SND.UNA, and RTO would begin anew. Linux: tcp_schedule_loss_probe.
+// armProbe sets the probe's timer, PTO of RFC 8985 7.2, if a probe may be sent. advancing: an ACK has just moved
+// SND.UNA, and the RTO would restart. Linux: tcp_schedule_loss_probe.
 func (e *Endpoint) armProbe(now event.Time, advancing bool) bool {
 	p := e.profile
 	if !p.TLP || !e.sackOK || e.recovery != Open && e.recovery != CWR || e.board.len() == 0 {
@@ -123,8 +123,8 @@ func (e *Endpoint) armProbe(now event.Time, advancing bool) bool {
 	return true
 }
 
-// sendProbe sends new data, or the last segment again (RFC 8985 7.3; Linux: tcp_send_loss_probe). One probe
-// is out at a time.
+// sendProbe sends new data, or the last segment again (RFC 8985 7.3; Linux: tcp_send_loss_probe). Only one probe is in
+// flight at a time.
 func (e *Endpoint) sendProbe(now event.Time) {
 	r := &e.rec
 	if !r.probing && e.board.len() > 0 {
@@ -137,15 +137,15 @@ func (e *Endpoint) sendProbe(now event.Time) {
 		if sent {
 			e.counters.Probes++
 			r.probing, r.probeEnd = true, e.nxt
-			e.timer.kind = timerNone // RTO counts from now
+			e.timer.kind = timerNone // the RTO counts from now
 		}
 	}
 	e.armRTO(now)
 	e.observe(TraceProbe)
 }
 
-// probeACK says what an ACK means for the probe (RFC 8985 7.4.2; Linux: tcp_process_tlp_ack): one that was a
-// retransmission, and that no DSACK or duplicate ACK answers, has repaired a loss.
+// probeACK processes an ACK for the probe (RFC 8985 7.4.2; Linux: tcp_process_tlp_ack). If the probe was a
+// retransmission and no DSACK or duplicate ACK answers it, it has repaired a loss.
 func (e *Endpoint) probeACK(w *ackWork, now event.Time) {
 	r := &e.rec
 	if before(e.una, r.probeEnd) {
@@ -170,7 +170,7 @@ func (e *Endpoint) retransmitTimeout(now event.Time) {
 		return
 	}
 	p := e.profile
-	shrunk := e.sndWnd == 0 // the peer took its window back: this is a window probe, and no sign of loss
+	shrunk := e.sndWnd == 0 // the peer shrank its window: this is a window probe, and no sign of loss
 	if !shrunk && int(e.rec.retries) >= p.Retries {
 		e.finish(ErrTimeout) // R2
 		return
@@ -188,7 +188,7 @@ func (e *Endpoint) retransmitTimeout(now event.Time) {
 	e.observe(TraceTimeout)
 }
 
-// persistInterval is RTO, doubled for each probe (RFC 9293 3.8.6.1; Linux: tcp_probe0_when).
+// persistInterval returns the RTO, doubled for each probe (RFC 9293 3.8.6.1; Linux: tcp_probe0_when).
 func (e *Endpoint) persistInterval() event.Time {
 	base := max(e.rtt.rto, e.profile.RTOMin)
 	for range e.timer.backoff {
@@ -199,8 +199,8 @@ func (e *Endpoint) persistInterval() event.Time {
 	return base
 }
 
-// persistTimeout probes a window that is too small (RFC 9293 3.8.6.1; Linux: tcp_send_probe0): what fits
-// goes, if anything does.
+// persistTimeout probes a window that is too small (RFC 9293 3.8.6.1; Linux: tcp_send_probe0). It sends data if some
+// fits.
 func (e *Endpoint) persistTimeout(now event.Time) {
 	t := &e.timer
 	if e.board.len() > 0 || e.unsent == 0 && (!e.finQueued || e.finSent) || !e.maySend() {
@@ -224,7 +224,7 @@ func (e *Endpoint) persistTimeout(now event.Time) {
 	e.setTimer(timerPersist, now+e.persistInterval())
 }
 
-// persistACK takes an ACK while nothing is in flight: the window is open, or the probes go on (Linux:
+// persistACK processes an ACK while nothing is in flight: the window is open, or the probes continue (Linux:
 // tcp_ack_probe).
 func (e *Endpoint) persistACK(now event.Time) {
 	if e.unsent == 0 && (!e.finQueued || e.finSent) || !e.maySend() {

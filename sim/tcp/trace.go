@@ -1,11 +1,11 @@
 package tcp
 
-// TraceEvent is why an observer is told.
+// TraceEvent is the kind of change that an observer sees.
 type TraceEvent uint8
 
-// What happened.
+// The kinds of change.
 const (
-	TraceAck      TraceEvent = iota // an ACK was worked on: cwnd, ssthresh, RTT may be new
+	TraceAck      TraceEvent = iota // an ACK was processed: cwnd, ssthresh, RTT may be new
 	TraceState                      // State is new
 	TraceRecovery                   // Recovery is new
 	TraceTimeout                    // a timer fired
@@ -16,7 +16,7 @@ func (t TraceEvent) String() string {
 	return [...]string{"ack", "state", "recovery", "timeout", "probe"}[t]
 }
 
-// OnTrace lets f see every endpoint's changes; nil ends it. f must not change anything.
+// OnTrace sets f to observe every endpoint's changes; nil ends it. f must not change anything.
 func (s *Stack) OnTrace(f func(e *Endpoint, what TraceEvent)) { s.trace = f }
 
 func (e *Endpoint) observe(what TraceEvent) {
@@ -25,8 +25,8 @@ func (e *Endpoint) observe(what TraceEvent) {
 	}
 }
 
-// Recovery is the state of loss recovery.
+// Recovery returns the state of loss recovery.
 func (e *Endpoint) Recovery() Recovery { return e.recovery }
 
-// InFlight is how many segments are in flight.
+// InFlight returns the number of segments in flight.
 func (e *Endpoint) InFlight() uint32 { return e.inFlight() }

@@ -1,6 +1,6 @@
 package tcp
 
-// beginUndo notes where a reduction began, so that it can be found spurious (Linux: tcp_init_undo).
+// beginUndo notes where a reduction began, so that it can be undone if it was spurious (Linux: tcp_init_undo).
 func (e *Endpoint) beginUndo() {
 	r := &e.rec
 	r.undoing, r.undoFrom = true, e.una
@@ -13,20 +13,19 @@ func (e *Endpoint) beginUndo() {
 	}
 }
 
-// mayUndo says whether the reduction was needless: every retransmission was answered by a DSACK (RFC 3708),
-// or the ACK echoes a timestamp from before the first one (Eifel, RFC 3522). Linux: tcp_may_undo.
+// mayUndo reports whether the reduction was needless. DSACKs answered every retransmission (RFC 3708), or the ACK
+// echoes a timestamp from before the first one (Eifel, RFC 3522). Linux: tcp_may_undo.
 func (e *Endpoint) mayUndo() bool {
 	r := &e.rec
 	return e.profile.Undo && r.undoing && (r.undoCopies == 0 || e.delayed())
 }
 
-// delayed says whether the ACK answers the original and not a retransmission (Linux: tcp_packet_delayed).
+// delayed reports whether the ACK answers the original and not a retransmission (Linux: tcp_packet_delayed).
 func (e *Endpoint) delayed() bool {
 	return e.timestamps && e.rec.hasRetrans && before(e.rec.echo, e.rec.firstOrder)
 }
 
-// undo takes the reduction back (Linux: tcp_undo_cwnd_reduction). unmark also takes back that segments are
-// lost.
+// undo undoes the reduction (Linux: tcp_undo_cwnd_reduction). unmark also clears the marks of lost segments.
 func (e *Endpoint) undo(unmark bool) {
 	if unmark {
 		for n := e.board.head; n != e.board.tail && e.lostOut > 0; n++ {
@@ -46,12 +45,12 @@ func (e *Endpoint) undo(unmark bool) {
 		e.counters.Undone++
 	}
 	e.rec.undoing = false
-	e.rack.advanced = true // look again
+	e.rack.advanced = true // search for losses again
 }
 
-// undoRecovery ends recovery at its recovery point, undone where it was needless (Linux:
-// tcp_try_undo_recovery). It says whether the state is held: without SACK until something above the point
-// is acknowledged, or late duplicate ACKs would begin another one (RFC 6582 4.1).
+// undoRecovery ends recovery at its recovery point, and undoes it if it was needless (Linux: tcp_try_undo_recovery). It
+// reports whether the state stays. Without SACK it stays until data above the point is acknowledged; otherwise late
+// duplicate ACKs would begin another recovery (RFC 6582 4.1).
 func (e *Endpoint) undoRecovery() bool {
 	if e.mayUndo() {
 		if e.recovery == Loss {
@@ -86,7 +85,7 @@ func (e *Endpoint) undoLoss(frto bool) bool {
 	return true
 }
 
-// undoDSACK ends a recovery all of whose retransmissions were needless (Linux: tcp_try_undo_dsack).
+// undoDSACK ends a recovery if all its retransmissions were needless (Linux: tcp_try_undo_dsack).
 func (e *Endpoint) undoDSACK() bool {
 	if !e.profile.Undo || !e.rec.undoing || e.rec.undoCopies != 0 {
 		return false
@@ -95,7 +94,7 @@ func (e *Endpoint) undoDSACK() bool {
 	return true
 }
 
-// undoPartial takes a partial ACK: it may answer the original. It says whether to wait for the other
+// undoPartial processes a partial ACK, which may answer the original. It reports whether to wait for the other
 // retransmissions (Linux: tcp_try_undo_partial).
 func (e *Endpoint) undoPartial() bool {
 	if !e.profile.Undo || !e.rec.undoing || !e.delayed() {

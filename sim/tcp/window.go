@@ -2,20 +2,20 @@ package tcp
 
 import "weir/sim/event"
 
-// usage is how much of cwnd was used lately (Linux: tcp_cwnd_validate).
+// usage is how much of cwnd was used recently (Linux: tcp_cwnd_validate).
 type usage struct {
-	stamp   event.Time // when cwnd was used up last
-	end     uint32     // the window looked at ends when this is acknowledged
-	most    uint32     // most segments out in it
+	stamp   event.Time // when cwnd was last used fully
+	end     uint32     // the observed window ends when this is acknowledged
+	most    uint32     // most segments in flight during it
 	used    uint32     // most since stamp
-	limited bool       // cwnd limited in it
+	limited bool       // cwnd limited the sender during it
 }
 
-// reducing says whether cwnd is on its way down (Linux: tcp_in_cwnd_reduction).
+// reducing reports whether cwnd is being reduced (Linux: tcp_in_cwnd_reduction).
 func (e *Endpoint) reducing() bool { return e.recovery == CWR || e.recovery == Recovering }
 
-// beginReduction sets ssthresh and lets cwnd follow (Linux: tcp_init_cwnd_reduction). ece: the network
-// asked for it, so it is never undone.
+// beginReduction sets ssthresh, and begins to reduce cwnd (Linux: tcp_init_cwnd_reduction). ece: the network asked for
+// it, so it is never undone.
 func (e *Endpoint) beginReduction(why Cause, ece bool, now event.Time) {
 	e.rec.high = e.nxt
 	e.rec.probing = false
@@ -35,8 +35,8 @@ func (e *Endpoint) beginReduction(why Cause, ece bool, now event.Time) {
 	}
 }
 
-// reduce brings cwnd down to ssthresh: what is sent is to what is delivered as ssthresh is to the window
-// before; once less than ssthresh is in flight, slow start up to it (RFC 6937 3.1 with PRR-SSRB; Linux:
+// reduce reduces cwnd towards ssthresh. The ratio of sent to delivered segments is the ratio of ssthresh to the window
+// before. Once less than ssthresh is in flight, it does slow start up to ssthresh (RFC 6937 3.1 with PRR-SSRB; Linux:
 // tcp_cwnd_reduction).
 func (e *Endpoint) reduce(delivered uint32, w *ackWork) {
 	if !e.profile.PRR || delivered == 0 || e.win.PriorCwnd == 0 {
@@ -62,8 +62,8 @@ func (e *Endpoint) reduce(delivered uint32, w *ackWork) {
 	e.win.Cwnd = max(1, uint32(max(0, int64(flight)+send)))
 }
 
-// endReduction leaves cwnd at ssthresh (Linux: tcp_end_cwnd_reduction). Without SACK and PRR it is no
-// larger than what is in flight and one segment, or a burst would follow (RFC 6582 3.2 step 3, option 1).
+// endReduction sets cwnd to ssthresh (Linux: tcp_end_cwnd_reduction). Without SACK and PRR it is at most the data in
+// flight and one segment, to avoid a burst (RFC 6582 3.2 step 3, option 1).
 func (e *Endpoint) endReduction() {
 	if e.win.Ssthresh >= NoSsthresh || e.recovery != CWR && !e.rec.undoing {
 		return
@@ -74,8 +74,8 @@ func (e *Endpoint) endReduction() {
 	}
 }
 
-// observeACK lets congestion control see what an ACK measured, before recovery asks it for a threshold
-// (Linux: tcp_in_ack_event, pkts_acked).
+// observeACK passes an ACK's measurements to congestion control, before recovery asks it for a threshold (Linux:
+// tcp_in_ack_event, pkts_acked).
 func (e *Endpoint) observeACK(now event.Time, w *ackWork) {
 	if delivered := e.delivered - w.delivered; delivered > 0 || w.flags&ackAdvanced != 0 {
 		s := e.ackSample(now, delivered, w)
@@ -84,7 +84,7 @@ func (e *Endpoint) observeACK(now event.Time, w *ackWork) {
 	}
 }
 
-// control moves cwnd after an ACK (Linux: tcp_cong_control).
+// control changes cwnd after an ACK (Linux: tcp_cong_control).
 func (e *Endpoint) control(now event.Time, w *ackWork) {
 	delivered := e.delivered - w.delivered
 	switch {
@@ -92,14 +92,14 @@ func (e *Endpoint) control(now event.Time, w *ackWork) {
 		e.reduce(delivered, w)
 	case w.flags&ackAcked != 0:
 		s := &e.stack.sample
-		if s.Delivered != delivered { // recovery has asked for a threshold meanwhile
+		if s.Delivered != delivered { // recovery has asked for a threshold since
 			s = e.ackSample(now, delivered, w)
 		}
 		e.cc.Grow(&e.win, s)
 	}
 }
 
-// ackSample says what an ACK told.
+// ackSample returns the Sample of an ACK.
 func (e *Endpoint) ackSample(now event.Time, delivered uint32, w *ackWork) *Sample {
 	s := e.fillSample(now)
 	if w.lastRTT >= 0 {
@@ -115,7 +115,7 @@ func (e *Endpoint) ackSample(now event.Time, delivered uint32, w *ackWork) *Samp
 	return s
 }
 
-// fillSample says what holds at any time; what an ACK told is 0.
+// fillSample returns a Sample for any time: the fields of an ACK are 0.
 func (e *Endpoint) fillSample(now event.Time) *Sample {
 	s := &e.stack.sample
 	*s = Sample{
@@ -126,8 +126,9 @@ func (e *Endpoint) fillSample(now event.Time) *Sample {
 	return s
 }
 
-// flightSize is FlightSize of RFC 5681 (4). What limited transmit sent is beyond cwnd and does not count (RFC 3042). Within
-// a recovery cwnd is cut already, and is no bound of what is out; after a timeout it is what was sent since.
+// flightSize returns FlightSize of RFC 5681 (4), segments. Segments of limited transmit are beyond cwnd and do not
+// count (RFC 3042). Within a recovery cwnd is reduced already, and does not bound the segments in flight. After a
+// timeout FlightSize is what was sent since.
 func (e *Endpoint) flightSize() uint32 {
 	if e.reducing() {
 		return e.board.len()
@@ -135,8 +136,8 @@ func (e *Endpoint) flightSize() uint32 {
 	return min(e.board.len(), e.win.Cwnd)
 }
 
-// limited says whether cwnd is what limits the sender (Linux: tcp_is_cwnd_limited). In slow start the
-// window may grow to twice what was out.
+// limited reports whether cwnd limits the sender (Linux: tcp_is_cwnd_limited). In slow start the window may grow to
+// twice the segments in flight.
 func (e *Endpoint) limited() bool {
 	if e.usage.limited {
 		return true
@@ -144,7 +145,7 @@ func (e *Endpoint) limited() bool {
 	return e.win.SlowStarting() && e.win.Cwnd < 2*e.usage.most
 }
 
-// validate keeps how much of the window was used, after sending (RFC 2861; Linux: tcp_cwnd_validate).
+// validate records, after sending, how much of the window was used (RFC 2861; Linux: tcp_cwnd_validate).
 func (e *Endpoint) validate(limited bool, now event.Time) {
 	u := &e.usage
 	out := e.board.len()
@@ -163,8 +164,8 @@ func (e *Endpoint) validate(limited bool, now event.Time) {
 	}
 }
 
-// shrinkUnused halves the way to what the program used within an RTO (Linux: tcp_cwnd_application_limited).
-// Where the peer's window is the limit nothing is taken.
+// shrinkUnused reduces cwnd halfway to what the program used within an RTO (Linux: tcp_cwnd_application_limited). It
+// does nothing if the peer's window is the limit.
 func (e *Endpoint) shrinkUnused(now event.Time) {
 	u := &e.usage
 	if e.recovery == Open && e.unsent == 0 {
@@ -177,8 +178,8 @@ func (e *Endpoint) shrinkUnused(now event.Time) {
 	u.stamp = now
 }
 
-// restartAfterIdle begins with a smaller window where nothing was sent for more than an RTO (RFC 5681 4.1;
-// Linux: tcp_slow_start_after_idle_check).
+// restartAfterIdle reduces the window if nothing was sent for more than an RTO (RFC 5681 4.1; Linux:
+// tcp_slow_start_after_idle_check).
 func (e *Endpoint) restartAfterIdle(now event.Time) {
 	if e.board.len() > 0 || e.unsent > 0 || !e.maySend() {
 		return
