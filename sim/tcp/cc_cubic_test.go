@@ -9,7 +9,7 @@ import (
 
 const exactTick = 1
 
-// RFC 9438 4.2: K = cbrt(W_max (1 - β)/C) after a cut from W_max, in seconds.
+// RFC 9438 4.2: K = cbrt(W_max (1 - β)/C) after a reduction from W_max, in seconds.
 func TestCubicK(t *testing.T) {
 	for _, c := range []struct {
 		wMax uint32
@@ -68,8 +68,8 @@ func TestCubicWindowFollowsTheCurve(t *testing.T) {
 	}
 }
 
-// RFC 9438 4.3: with a short round trip and a small window the flow is Reno's equal, growing by
-// α_cubic = 3 (1-β)/(1+β) = 0.53 segments a round trip after a cut to 0.7.
+// RFC 9438 4.3: with a short RTT and a small window the flow grows as Reno's, by α_cubic = 3 (1-β)/(1+β) = 0.53
+// segments per RTT after a reduction to 0.7.
 func TestCubicIsRenoFriendly(t *testing.T) {
 	p := newPath(t, "cubic", ControlOptions{Tick: exactTick}, 40, ms)
 	p.w.Ssthresh = 40
@@ -81,7 +81,7 @@ func TestCubicIsRenoFriendly(t *testing.T) {
 	for range rounds {
 		p.round(0)
 	}
-	// Linux looks at a window that stood still every 31 ms only, so that it comes after W_est in steps.
+	// Linux updates an unchanged window only every 31 ms, so it follows W_est in steps.
 	want := 28 + rounds*3*0.3/1.7 // 133.9
 	if got := float64(p.w.Cwnd); got < want-31*0.53-2 || got > want+4 {
 		t.Errorf("after %d round trips cwnd %.0f, want %.0f or up to 31 round trips' growth less", rounds, got, want)
@@ -120,7 +120,7 @@ func TestCubicCutAndFastConvergence(t *testing.T) {
 	}
 }
 
-// After idle time the window goes on where it was on the curve.
+// After idle time the window continues at the same place of the curve.
 func TestCubicIdleShiftsTheEpoch(t *testing.T) {
 	p := newPath(t, "cubic", ControlOptions{Tick: exactTick}, 1000, 100*ms)
 	p.cut(CauseLoss)
@@ -149,13 +149,13 @@ func TestCubeRoot(t *testing.T) {
 	}
 }
 
-// ack is one acknowledgement at the same window for HyStart.
+// hyAck passes HyStart one acknowledgement at the same window.
 func hyAck(c *cubic, w *Window, at, rtt event.Time, una, nxt uint32) {
 	c.Measure(w, &Sample{Now: at, RTT: rtt, SRTT: rtt, Una: una, Nxt: nxt, Delivered: 1, MSS: 1460, InFlight: w.Cwnd})
 }
 
-// The delay of a round that is longer than the shortest by 4 ms or an eighth, up to 16 ms, ends slow
-// start, after eight samples.
+// Slow start ends if the delay of a round exceeds the shortest by an eighth (at least 4 ms, at most 16 ms), after eight
+// samples.
 func TestHyStartDelay(t *testing.T) {
 	for _, c := range []struct {
 		shortest, threshold event.Time
@@ -169,7 +169,7 @@ func TestHyStartDelay(t *testing.T) {
 			if over {
 				delay++
 			}
-			// ACKs 3 ms apart are no train. The first of them is past the end of the round.
+			// ACKs 3 ms apart are not a train. The first of them is past the end of the round.
 			at := 500 * ms
 			for i := range uint32(9) {
 				if w.Ssthresh != NoSsthresh {
@@ -185,8 +185,8 @@ func TestHyStartDelay(t *testing.T) {
 	}
 }
 
-// ACKs less than 2 ms apart that go on for half the shortest delay and the cushion end slow start.
-// cushion: 4 * 64 KiB at twice 32 segments in 10 ms are more than 1 ms, its bound.
+// ACKs less than 2 ms apart end slow start, if they go on for half the shortest delay and the cushion. cushion: 4 * 64
+// KiB at twice 32 segments in 10 ms take more than 1 ms, its bound.
 func TestHyStartTrain(t *testing.T) {
 	for _, c := range []struct {
 		gap  event.Time
@@ -227,7 +227,7 @@ func TestHyStartLeavesSmallWindowsAndCanBeOff(t *testing.T) {
 	}
 }
 
-// A timeout forgets the path: the next epoch has no plateau (RFC 9438 4.8).
+// A timeout clears what is known of the path: the next epoch has no plateau (RFC 9438 4.8).
 func TestCubicTimeout(t *testing.T) {
 	p := newPath(t, "cubic", ControlOptions{}, 100, 10*ms)
 	p.round(0)

@@ -7,7 +7,7 @@ import (
 	"weir/sim/event"
 )
 
-// p = alpha^d, against values that were worked out by hand.
+// p = alpha^d, compared with values calculated by hand.
 func TestD2TCPGammaCorrection(t *testing.T) {
 	for _, c := range []struct{ alpha, d, want uint32 }{
 		{256, 128, 512},   // (1/4)^(1/2) = 1/2
@@ -41,7 +41,7 @@ func TestD2TCPGammaCorrection(t *testing.T) {
 	}
 }
 
-// d = Tc/D with Tc = B / (3/4 W) round trips.
+// d = Tc/D with Tc = B / (3/4 W) RTTs.
 func TestD2TCPUrgency(t *testing.T) {
 	w := Window{Cwnd: 40}
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestD2TCPUrgency(t *testing.T) {
 		want      uint32
 	}{
 		{"no deadline", 300_000, 0, 256},
-		// 30 segments of 1000 bytes a round trip of 1 ms: 300 kB take 10 ms.
+		// 30 segments of 1000 bytes per RTT of 1 ms: 300 kB take 10 ms.
 		{"as much time as it takes", 300_000, 110 * ms, 256},
 		{"a third of the time too little", 300_000, 100*ms + 7500*ms/1000, 341},
 		{"half the time", 300_000, 105 * ms, 512},
@@ -68,7 +68,7 @@ func TestD2TCPUrgency(t *testing.T) {
 	}
 }
 
-// The near flow keeps more of its window than the far one, and without deadline it is DCTCP.
+// The near flow keeps more of its window than the far one. Without a deadline the reduction is DCTCP's.
 func TestD2TCPCuts(t *testing.T) {
 	d := d2tcp{dctcp: dctcp{alpha: 256}}
 	w := Window{Cwnd: 40}

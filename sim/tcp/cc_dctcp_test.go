@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// RFC 8257 3.3: alpha is (1-g) alpha + g M once a window. Against the recurrence in real numbers the
-// integers of Linux are off by less than 1/g of their grain.
+// RFC 8257 3.3: alpha is (1-g) alpha + g M once per window. Linux's integers differ from the recurrence in real numbers
+// by less than 1/g units.
 func TestDCTCPAlphaFollowsTheFractionOfMarks(t *testing.T) {
 	for _, marked := range []uint32{0, 1, 4, 16, 32, 48, 63, 64} {
 		p := newPath(t, "dctcp", ControlOptions{}, 64, ms)
@@ -59,8 +59,8 @@ func TestDCTCPOptions(t *testing.T) {
 	}
 }
 
-// One long flow over a queue that marks above K: DCTCP swings around K + C RTT by about
-// sqrt(2 (C RTT + K)) segments (Alizadeh et al. 2010, 3.3, equations 6 and 8), alpha is sqrt(2/W*).
+// One long flow over a queue that marks above K. DCTCP swings around K + C RTT by about sqrt(2 (C RTT + K)) segments,
+// and alpha is sqrt(2/W*) (Alizadeh et al. 2010, 3.3, equations 6 and 8).
 func TestDCTCPSawtoothAtAThreshold(t *testing.T) {
 	const pipe, k = 100, 30
 	p := newPath(t, "dctcp", ControlOptions{}, 64, ms)

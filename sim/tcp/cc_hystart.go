@@ -59,8 +59,8 @@ func (h *hyStart) stop(w *Window) {
 	w.Ssthresh = w.Cwnd
 }
 
-// cushion returns the time of a sender's bursts with segmentation offload, at most 1 ms: four of the largest bursts at
-// the rate of the window, doubled in slow start (Linux: hystart_ack_delay with the rate of tcp_update_pacing_rate).
+// cushion returns the time of a sender's bursts with segmentation offload, at most 1 ms. It is four of the largest bursts
+// at the rate of the window, doubled in slow start. (Linux: hystart_ack_delay, with the rate of tcp_update_pacing_rate.)
 func cushion(w *Window, s *Sample) event.Time {
 	if s.SRTT <= 0 || s.MSS <= 0 {
 		return 0

@@ -2,9 +2,8 @@ package tcp
 
 import "testing"
 
-// Reno's sawtooth: with a loss whenever the window reaches W it swings between W/2 and W, a segment a
-// round trip, so that a cycle is W/2 round trips and carries 3/8 W² segments: the reckoning behind the
-// Mathis law, which gives sqrt(3/2) / sqrt(p) for p = 8 / (3 W²).
+// Reno's sawtooth: with a loss whenever the window reaches W it swings between W/2 and W, a segment per RTT. So a cycle
+// is W/2 RTTs and carries 3/8 W² segments. The Mathis law follows from this: sqrt(3/2) / sqrt(p) for p = 8 / (3 W²).
 func TestRenoSawtooth(t *testing.T) {
 	for _, top := range []uint32{16, 64, 200} {
 		p := newPath(t, "reno", ControlOptions{}, top, ms)
@@ -44,7 +43,7 @@ func TestRenoHalvesDownToTwo(t *testing.T) {
 	}
 }
 
-// A stretch ACK grows the window as the ACKs that it stands for would (RFC 3465).
+// A stretch ACK grows the window as much as the ACKs that it replaces (RFC 3465).
 func TestRenoStretchAck(t *testing.T) {
 	one, many := Window{Cwnd: 10, Ssthresh: 5, Clamp: maxCwnd}, Window{Cwnd: 10, Ssthresh: 5, Clamp: maxCwnd}
 	for range 30 {
@@ -53,7 +52,7 @@ func TestRenoStretchAck(t *testing.T) {
 	for range 6 {
 		renoGrow(&many, &Sample{Delivered: 5, Limited: true})
 	}
-	// 10 + 11 ACKs are two segments more, 9 of the 12 for the third are left over.
+	// 10 + 11 ACKs add two segments; 9 of the 12 for the third remain.
 	if one.Cwnd != 12 || one.Count != 9 {
 		t.Errorf("one by one: %d and %d, want 12 and 9", one.Cwnd, one.Count)
 	}

@@ -9,8 +9,8 @@ import (
 
 const ms = event.Time(1_000_000)
 
-// path plays the ACKs of a sender that always fills its window, one a segment, for a congestion
-// control alone: no losses, no queue, a fixed round trip.
+// path generates the ACKs of a sender that always fills its window, one per segment, for a congestion control alone: no
+// losses, no queue, a fixed RTT.
 type path struct {
 	t       *testing.T
 	control Control
@@ -32,7 +32,7 @@ func newPath(t *testing.T, name string, o ControlOptions, initial uint32, rtt ev
 	return p
 }
 
-// round acknowledges one window, marked of its segments with ECE, spread over a round trip.
+// round acknowledges one window, spread over an RTT. marked of its segments have ECE.
 func (p *path) round(marked uint32) {
 	start, n := p.s.Now, p.w.Cwnd
 	end := p.s.Nxt
@@ -55,7 +55,7 @@ func (p *path) round(marked uint32) {
 	}
 }
 
-// cut does what recovery does to the window, at once.
+// cut reduces the window at once, as recovery does.
 func (p *path) cut(why Cause) {
 	p.w.Remember(why, false)
 	p.w.Ssthresh = p.control.Ssthresh(&p.w, &p.s, why)
@@ -83,8 +83,8 @@ func TestUnknownControlIsNamed(t *testing.T) {
 	}
 }
 
-// RFC 6928 and RFC 5681 3.1: the window doubles every round trip up to the threshold, then grows by
-// one. The counts are those of the RFC's arithmetic.
+// RFC 6928 and RFC 5681 3.1: the window doubles every RTT up to the threshold, then grows by one. The counts follow the
+// RFC's arithmetic.
 func TestSlowStartDoublesUpToTheThreshold(t *testing.T) {
 	p := newPath(t, "reno", ControlOptions{}, 10, ms)
 	p.w.Ssthresh = 50
@@ -97,7 +97,7 @@ func TestSlowStartDoublesUpToTheThreshold(t *testing.T) {
 	}
 }
 
-// A window that the sender did not fill is not grown (RFC 2861).
+// A window that the sender did not fill does not grow (RFC 2861).
 func TestUnusedWindowDoesNotGrow(t *testing.T) {
 	for _, name := range []string{"reno", "cubic", "dctcp"} {
 		p := newPath(t, name, ControlOptions{}, 10, ms)
@@ -122,7 +122,7 @@ func TestClampBoundsTheWindow(t *testing.T) {
 	}
 }
 
-// What a spurious reduction took comes back; what a mark took does not.
+// A spurious reduction is undone; a reduction for a mark is not.
 func TestUndo(t *testing.T) {
 	for _, name := range []string{"reno", "cubic", "dctcp", "d2tcp"} {
 		p := newPath(t, name, ControlOptions{}, 100, ms)
@@ -144,7 +144,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// Linux credits three quarters of the window to a sender whose threshold was lower.
+// Linux restores three quarters of the window of a sender whose threshold was lower.
 func TestUndoOfATimeoutKeepsWhatThePathBore(t *testing.T) {
 	w := Window{Cwnd: 100, Ssthresh: 20, Clamp: maxCwnd}
 	w.Remember(CauseTimeout, false)
@@ -189,7 +189,7 @@ func TestControlsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Whatever ACKs and losses come, windows stay within their bounds.
+// Windows stay within their bounds for any ACKs and losses.
 func TestControlsStayWithinBounds(t *testing.T) {
 	for seed := range uint64(300) {
 		for _, name := range []string{"reno", "cubic", "dctcp", "d2tcp"} {
@@ -212,7 +212,7 @@ func TestControlsStayWithinBounds(t *testing.T) {
 	}
 }
 
-// wander lets something happen to a sender.
+// wander passes random events to a sender.
 func wander(random *rand.Rand, control Control, w *Window, s *Sample) {
 	s.Now += event.Time(random.Int64N(1 << random.Uint32N(36)))
 	s.RTT = event.Time(random.Int64N(1 << random.Uint32N(34)))

@@ -10,7 +10,7 @@ import (
 	"weir/sim/network"
 )
 
-// expect takes the packets that the endpoint sends at the time.
+// expect compares the packets that the endpoint sends at the time with the expected ones.
 func (r *rig) expect(st *step, at event.Time) error {
 	size := st.packet.to - st.packet.from
 	for i := range int64(st.packet.repeat) {
@@ -48,7 +48,7 @@ func (r *rig) expectOne(want *packetSpec, at, tolerance event.Time) error {
 	return nil
 }
 
-// differs names the field in which a packet is not what was asked for.
+// differs names a field in which a packet differs from the expected one.
 func (r *rig) differs(want *packetSpec, pk *network.Packet) string {
 	got := r.spec(pk)
 	size := want.to - want.from
@@ -109,7 +109,7 @@ func (r *rig) describe(c *captured) string {
 
 func clock(t event.Time) string { return time.Duration(t).String() }
 
-// state compares what the endpoint holds.
+// state compares the endpoint's state.
 func (r *rig) state(settings []setting) error {
 	for _, s := range settings {
 		if is, ok := r.named(s.key); ok {
@@ -136,7 +136,7 @@ func (r *rig) state(settings []setting) error {
 	return nil
 }
 
-// named gives what scripts compare by name: state and recovery.
+// named returns the values that scripts compare by name: state and recovery.
 func (r *rig) named(key string) (string, bool) {
 	switch {
 	case r.endpoint == nil:
@@ -149,8 +149,8 @@ func (r *rig) named(key string) (string, bool) {
 	return "", false
 }
 
-// inspect gives what a script calls key: of the endpoint, of what its program was told (connected,
-// received, finished, acknowledged, failed), or of Counters, snake_case.
+// inspect returns the value that a script calls key: a value of the endpoint, a call that its program got (connected,
+// received, finished, acknowledged, failed), or one of Counters, in snake_case.
 func (r *rig) inspect(key string) (int64, error) {
 	switch key {
 	case "connected":

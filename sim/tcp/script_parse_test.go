@@ -14,12 +14,12 @@ import (
 	"weir/sim/network"
 )
 
-// The language of testdata/*.script, in the manner of packetdrill. A line is
+// The language of testdata/*.script, similar to packetdrill's. A line is
 //
 //	TIME[~TOLERANCE] VERB ARGUMENTS    # comment
 //
-// TIME is seconds with a unit (0, 1.5s, 200ms) from the start, or with + from the line before. What is
-// expected must be sent exactly then, or within the tolerance. Nothing else may be sent.
+// TIME is seconds with a unit (0, 1.5s, 200ms) from the start, or with + from the line before. An expected packet must
+// be sent exactly then, or within the tolerance. Nothing else may be sent.
 //
 //	config base=CONTROL KEY=VALUE ...
 //	                       without a time, before all else: Default(CONTROL), and fields of Config and
@@ -32,11 +32,12 @@ import (
 //	state KEY=VALUE ...    also KEY>=VALUE, KEY<=VALUE; keys: see named and inspect
 //
 // PACKET is FLAGS FROM:TO [ack N] [win N] [mss N] [scale N] [sackok | plain]
-// [sack A:B,C:D | nosack] [notect|ect0|ect1|ce] [xN]. FLAGS are of S F R P . (ACK) U E (ECE) W (CWR) A (AE). Sequence numbers
-// count from the sender's initial one, whose SYN is 0: data begin at 1. win is the header's field, not
-// scaled; plain is a SYN without scale and sackok. FROM:TO is payload; SYN and FIN take their number behind it. What is not written is not
-// compared; flags and FROM:TO always are written, * for any, and PSH is never compared. xN stands for N
-// packets with consecutive payload of the same size.
+// [sack A:B,C:D | nosack] [notect|ect0|ect1|ce] [xN].
+// FLAGS are of S F R P . (ACK) U E (ECE) W (CWR) A (AE). Sequence numbers count from the sender's initial one, whose
+// SYN is 0: data begins at 1. win is the header's field, not scaled. plain is a SYN without scale and sackok. FROM:TO
+// is payload; SYN and FIN take the number after it. Fields that are not written are not compared. Flags and FROM:TO are
+// required, * stands for any, and PSH is never compared. xN stands for N packets with consecutive payload of the same
+// size.
 type script struct {
 	file   string
 	config []setting
@@ -57,7 +58,7 @@ type step struct {
 	text      string
 }
 
-// packetSpec is a packet as a script writes it. Numbers are -1 where nothing was written.
+// packetSpec is a packet as a script writes it. Numbers that were not written are -1.
 type packetSpec struct {
 	flags              uint16
 	from, to, ack      int64
@@ -214,7 +215,7 @@ next:
 	return nil
 }
 
-// parseField reads the field at the front and says how many more words it took.
+// parseField reads the field at the front, and returns how many more words it took.
 func (p *packetSpec) parseField(words []string) (int, error) {
 	for i, name := range ecnNames {
 		if words[0] == name {

@@ -14,17 +14,17 @@ import (
 	"weir/sim/network"
 )
 
-// Initial sequence numbers, so that both directions wrap early: the script's after 999 bytes of data,
-// the endpoint's after 4999.
+// Initial sequence numbers that make both directions wrap early: the script's after 999 bytes of data, the endpoint's
+// after 4999.
 const (
 	scriptISN = 0xffff_fc18
 	ourISN    = 0xffff_ec78
 )
 
-// giveUp bounds how long a script waits to say what was sent instead of what it expected.
+// giveUp bounds how long a script waits for a packet, to report what was sent instead of it.
 const giveUp = 100 * event.Second
 
-// logLines is how much of what happened before an error says.
+// logLines is how many lines of the log an error has.
 const logLines = 25
 
 // TestScripts plays every testdata/*.script against one endpoint.
@@ -57,16 +57,16 @@ type captured struct {
 	pk network.Packet
 }
 
-// rig is one endpoint without a network: what its host sends is captured, what the script injects is
-// delivered at once. Where the script dials the endpoint, a real one at the other host gives the
-// connection its place in the stack; nothing that it sends gets anywhere.
+// rig is one endpoint without a network. Packets that its host sends are captured, and packets that the script injects
+// are delivered at once. If the script dials the endpoint, a real one at the other host makes the connection known to
+// the stack; its packets are discarded.
 type rig struct {
 	script   *script
 	queue    *event.Queue
 	net      *network.Network
 	stack    *Stack
 	cfg      *Config
-	endpoint *Endpoint // as far as the program knows it
+	endpoint *Endpoint // as its program knows it
 	app      scriptApp
 	listens  bool
 	isn      uint32 // of the endpoint under test
@@ -83,7 +83,7 @@ const (
 	knownPort                = 80
 )
 
-// scriptApp counts what the endpoint tells its program.
+// scriptApp counts the endpoint's calls of its program.
 type scriptApp struct {
 	connected, finished, failed, acknowledged, received int64
 }
@@ -94,7 +94,7 @@ func (a *scriptApp) Finished(*Endpoint)            { a.finished++ }
 func (a *scriptApp) Acknowledged(*Endpoint)        { a.acknowledged++ }
 func (a *scriptApp) Failed(_ *Endpoint, _ error)   { a.failed++ }
 
-// play lets a script happen; the error says where it went wrong, and what had happened before.
+// play runs a script. The error says where it failed, and what had happened before.
 func play(s *script) error {
 	r := &rig{script: s}
 	if err := r.build(); err != nil {
@@ -116,7 +116,7 @@ func play(s *script) error {
 	return nil
 }
 
-// sound checks what is true of an endpoint whatever the script does.
+// sound checks what is true of an endpoint in every script.
 func (r *rig) sound() error {
 	if n := r.net.Lent(); n != 0 {
 		return fmt.Errorf("%d packets were not given back", n)
@@ -137,7 +137,7 @@ func (r *rig) build() error {
 	return r.configure()
 }
 
-// sends captures what the endpoint under test sends, and stops the clock.
+// sends captures a packet of the endpoint under test, and stops the clock.
 func (r *rig) sends(from network.NodeID, pk *network.Packet) {
 	if from == here {
 		if pk.Flags()&network.SYN != 0 {
@@ -171,7 +171,7 @@ func (r *rig) configure() error {
 	return r.cfg.Check()
 }
 
-// fieldOf finds a field by its name in snake case.
+// fieldOf returns the field with that name in snake case.
 func fieldOf(v reflect.Value, key string) reflect.Value {
 	name := strings.ReplaceAll(key, "_", "")
 	return v.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
@@ -200,7 +200,7 @@ func assign(field reflect.Value, value string) error {
 	return nil
 }
 
-// parseNumber reads an integer, or a time as its nanoseconds.
+// parseNumber reads an integer, or a time as nanoseconds.
 func parseNumber(value string) (int64, error) {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
 		return n, nil
@@ -209,7 +209,7 @@ func parseNumber(value string) (int64, error) {
 	return int64(d), err
 }
 
-// step lets a line of the script happen.
+// step runs a line of the script.
 func (r *rig) step(st *step) error {
 	at := st.at
 	if st.relative {
@@ -237,7 +237,7 @@ func (r *rig) step(st *step) error {
 	return err
 }
 
-// silence runs the clock up to at, in which nothing may be sent that was not expected.
+// silence runs the clock up to at. Meanwhile only expected packets may be sent.
 func (r *rig) silence(at event.Time) error {
 	if len(r.sent) == 0 && r.queue.Now() <= at {
 		r.queue.Run(at)
@@ -248,7 +248,7 @@ func (r *rig) silence(at event.Time) error {
 	return nil
 }
 
-// happening runs a function as an event of now.
+// happening runs a function as an event at the present time.
 type happening func()
 
 func (h happening) Happen(*event.Event, event.Time) { h() }
@@ -314,7 +314,7 @@ func (r *rig) inject(p *packetSpec) {
 	}
 }
 
-// address makes a packet one from the script's side. The rig's connection is the stack's first.
+// address sets a packet's addresses to those of the script's side. The rig's connection is the stack's first.
 func (r *rig) address(pk *network.Packet) {
 	pk.SetSrc(there)
 	pk.SetDst(here)

@@ -7,7 +7,7 @@ import (
 	"weir/sim/network"
 )
 
-// peerOf is a sender whose peer is the test: what it sends is counted and lost, and the test injects ACKs.
+// peerOf is a sender whose peer is the test. Its packets are counted and lost, and the test injects ACKs.
 type peerOf struct {
 	*pair
 	e      *Endpoint
@@ -15,7 +15,7 @@ type peerOf struct {
 	sent   []network.Packet // data
 }
 
-// sender gives one with so many segments of 1000 bytes out, of an initial window of as many.
+// sender returns a peerOf that has sent that many segments of 1000 bytes, its initial window.
 func sender(t *testing.T, c *Config, segments int64) *peerOf {
 	t.Helper()
 	p := &peerOf{pair: newPair(t), window: 65535}
@@ -88,7 +88,7 @@ func TestIsLostCountsThree(t *testing.T) {
 	}
 }
 
-// Blocks that cannot be are no news: outside what is in flight, or the wrong way round.
+// Invalid blocks are ignored: those outside the data in flight, or with ends exchanged.
 func TestInvalidBlocks(t *testing.T) {
 	p := sender(t, Default("sack"), 10)
 	p.ack(2)
@@ -98,14 +98,13 @@ func TestInvalidBlocks(t *testing.T) {
 			t.Fatalf("block %v: %d SACKed", r, p.e.sackedOut)
 		}
 	}
-	p.ack(2, 8, 9, 1, 5) // the second begins below the acknowledgement, which only a first may (DSACK)
+	p.ack(2, 8, 9, 1, 5) // the second begins below the acknowledgement, which only the first may (DSACK)
 	if p.e.sackedOut != 1 {
 		t.Errorf("%d SACKed", p.e.sackedOut)
 	}
 }
 
-// More duplicate ACKs than segments: there is always one left that is missing (Linux:
-// tcp_limit_reno_sacked).
+// There are more duplicate ACKs than segments: one segment always counts as missing (Linux: tcp_limit_reno_sacked).
 func TestTooManyDuplicates(t *testing.T) {
 	p := sender(t, Default("newreno"), 5)
 	for range 20 {
@@ -121,19 +120,18 @@ func TestKarnOfAMixedACK(t *testing.T) {
 	c := Default("newreno")
 	p := sender(t, c, 2)
 	srtt, _ := p.e.RTT()
-	p.wait(3 * event.Second) // the first is sent again
+	p.wait(3 * event.Second) // the first is retransmitted
 	p.ack(2)
 	if got, _ := p.e.RTT(); got != srtt {
 		t.Errorf("SRTT %d, was %d", got, srtt)
 	}
 }
 
-// A retransmission stays within the window that the peer still offers; the first segment may go beyond, as
-// a probe.
+// A retransmission stays within the window that the peer still offers. The first segment may exceed it, as a probe.
 func TestRetransmissionWithinTheWindow(t *testing.T) {
 	p := sender(t, Default("sack"), 10)
 	p.ack(1)
-	p.window, p.e.sndWnd = 2500, 2500 // taken back since: segments 1 and 2, and half of 3
+	p.window, p.e.sndWnd = 2500, 2500 // shrunk since: segments 1 and 2, and half of 3
 	p.e.win.Cwnd = 20
 	p.ack(1, 7, 10, 4, 6)
 	for _, pk := range p.sent {
@@ -146,8 +144,7 @@ func TestRetransmissionWithinTheWindow(t *testing.T) {
 	}
 }
 
-// PRR (RFC 6937): at exactly ssthresh in flight the fast retransmit still goes; and each recovery counts
-// anew.
+// PRR (RFC 6937): with exactly ssthresh in flight the fast retransmit is still sent. Each recovery counts from 0.
 func TestPRRCountsAnew(t *testing.T) {
 	c := Default("sack")
 	c.PRR, c.Rescue, c.LimitedTransmit = true, false, false
@@ -172,8 +169,8 @@ func TestPRRCountsAnew(t *testing.T) {
 	}
 }
 
-// A probe that repaired a loss costs half the window: what is acknowledged next shows that no duplicate
-// arrived (RFC 8985 7.4.2); a DSACK shows that one did, and it costs nothing.
+// A probe that repaired a loss halves the window: the next acknowledgement shows that no duplicate arrived (RFC 8985
+// 7.4.2). A DSACK shows that one did, and the window stays.
 func TestProbeThatRepairs(t *testing.T) {
 	for _, duplicate := range []bool{false, true} {
 		c := Default("reno")
@@ -201,7 +198,7 @@ func TestProbeThatRepairs(t *testing.T) {
 	}
 }
 
-// A hole of one byte is a hole.
+// A hole of one byte counts as a hole.
 func TestHoleOfOneByte(t *testing.T) {
 	p := newPair(t)
 	c := plain("sack")
@@ -220,8 +217,8 @@ func TestHoleOfOneByte(t *testing.T) {
 	}
 }
 
-// RFC 6582 3.2 step 3, option 1: the window after recovery is no larger than what is in flight and one
-// segment, so that no burst follows.
+// RFC 6582 3.2 step 3, option 1: the window after recovery is at most the data in flight and one segment, so that no
+// burst follows.
 func TestNewRenoEndsWithoutABurst(t *testing.T) {
 	p := sender(t, Default("newreno"), 10)
 	for range 4 {

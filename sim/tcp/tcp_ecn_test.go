@@ -7,8 +7,8 @@ import (
 	"weir/sim/network"
 )
 
-// RFC 3168 6.1: a marked segment is echoed by ECE until CWR; the sender halves once a window, says so with
-// CWR on new data, and new data only is ECT.
+// RFC 3168 6.1: ECE echoes a marked segment until CWR. The sender halves the window once, and sends CWR with new data.
+// Only new data is ECT.
 func TestECNOfRFC3168(t *testing.T) {
 	p := newPair(t)
 	c := plain("reno")
@@ -89,7 +89,7 @@ func TestECTOfRetransmissions(t *testing.T) {
 	}
 }
 
-// A SYN that was lost asks without ECN the second time, where the fallback is on (RFC 3168 6.1.1.1).
+// A SYN that was lost is retransmitted without ECN if the fallback is on (RFC 3168 6.1.1.1).
 func TestECNFallback(t *testing.T) {
 	for _, fallback := range []bool{false, true} {
 		p := newPair(t)
@@ -104,8 +104,8 @@ func TestECNFallback(t *testing.T) {
 	}
 }
 
-// RFC 8257 3.2: the receiver acknowledges at once where the CE state changes, so that the bytes under ECE
-// are those that were marked, with delayed ACKs too.
+// RFC 8257 3.2: the receiver acknowledges at once when the CE state changes. So the bytes acknowledged with ECE are
+// those that were marked, with delayed ACKs too.
 func TestDCTCPEchoesExactly(t *testing.T) {
 	for _, quick := range []int{0, 16} {
 		p := newPair(t)
@@ -143,13 +143,12 @@ func TestDCTCPEchoesExactly(t *testing.T) {
 	}
 }
 
-// A DCTCP sender whose segments all are marked comes to alpha = 1 and a window of 2; without marks alpha
-// falls to 0.
+// A DCTCP sender whose segments are all marked reaches alpha = 1 and a window of 2. Without marks alpha falls to 0.
 func TestDCTCPAlphaEndToEnd(t *testing.T) {
 	for _, mark := range []bool{true, false} {
 		p := newPair(t)
 		c := Default("dctcp")
-		c.ClampWindow = 20 // short round trips
+		c.ClampWindow = 20 // short RTTs
 		client, _ := p.connect(c, c)
 		p.lose = func(direction, _ int, pk *network.Packet) bool {
 			if mark && direction == 0 && pk.Payload() > 0 {

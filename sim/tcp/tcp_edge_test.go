@@ -8,7 +8,7 @@ import (
 	"weir/sim/network"
 )
 
-// inject gives an endpoint a segment of its peer's: flags, sequence number and acknowledgement.
+// inject delivers a segment of the peer to an endpoint: flags, sequence number and acknowledgement.
 func (p *pair) inject(e *Endpoint, flags uint16, seq, ack uint32, payload int32, window uint16) {
 	pk := p.net.NewPacket()
 	host, port := e.Host()
@@ -54,7 +54,7 @@ func TestSimultaneousOpen(t *testing.T) {
 	}
 }
 
-// A SYN-SENT endpoint refuses an acknowledgement of what it did not send (RFC 9293 3.10.7.3).
+// A SYN-SENT endpoint refuses an acknowledgement of data that it did not send (RFC 9293 3.10.7.3).
 func TestWrongACKOfSYN(t *testing.T) {
 	p := newPair(t)
 	var last network.Packet
@@ -69,8 +69,8 @@ func TestWrongACKOfSYN(t *testing.T) {
 	}
 }
 
-// A peer that takes its window back: what is beyond is not sent again but for the first segment, as a probe,
-// and that is no loss timeout; when the window comes back all is delivered (RFC 9293 3.8.6).
+// A peer shrinks its window. Segments beyond it are not retransmitted, except the first one as a probe, and that is not
+// a loss timeout. When the window grows again all is delivered (RFC 9293 3.8.6).
 func TestWindowIsTakenBack(t *testing.T) {
 	p := newPair(t)
 	c := plain("sack")
@@ -95,7 +95,7 @@ func TestWindowIsTakenBack(t *testing.T) {
 	if got := sent - at; got < 3 || got > 8 || e.Counters().Timeouts != 0 {
 		t.Errorf("%d segments sent, %+v", got, e.Counters())
 	}
-	// The segment that was said to have arrived did not: the peer knows nothing. So let it have it.
+	// The acknowledged segment did not arrive, and the peer does not have it. So deliver it now.
 	blocked = false
 	server.e.rcvNxt += 1460
 	server.e.rcvAcked = server.e.rcvNxt
@@ -105,7 +105,7 @@ func TestWindowIsTakenBack(t *testing.T) {
 	}
 }
 
-// Acknowledged is told once for what was written.
+// Acknowledged is called once for the written data.
 func TestAcknowledgedIsTold(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -125,7 +125,7 @@ func TestAcknowledgedIsTold(t *testing.T) {
 	}
 }
 
-// A SYN-ACK and an old SYN that come again are acknowledged, and change nothing (RFC 5961 4.2).
+// A repeated SYN-ACK and a repeated old SYN are acknowledged, and change nothing (RFC 5961 4.2).
 func TestLateHandshakeSegments(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -140,8 +140,8 @@ func TestLateHandshakeSegments(t *testing.T) {
 	}
 }
 
-// A window of hundreds of segments loses every other one: the scoreboard, its blocks and the queue of
-// retransmissions grow, and all is delivered.
+// A window of hundreds of segments loses every other one. The scoreboard, its blocks and the queue of retransmissions
+// grow, and all is delivered.
 func TestManyHoles(t *testing.T) {
 	eachVariant(t, func(t *testing.T, c *Config) {
 		p := newPair(t)

@@ -7,9 +7,9 @@ import (
 	"weir/sim/network"
 )
 
-// A switch holds windows to one and a half segments. Behind the full one a small one follows, and the receiver
-// acknowledges both at once; alone, the full one waits for a delayed ACK (40 ms) in every round trip. With Nagle a small
-// one waits until the last one was acknowledged, which it is by then.
+// A switch limits windows to one and a half segments. A small segment follows the full one, and the receiver
+// acknowledges both at once. Alone, the full one would wait for a delayed ACK (40 ms) in every RTT. With Nagle a small
+// one waits until the last one is acknowledged, which it is by then.
 func TestFillWindow(t *testing.T) {
 	const segments = 200
 	took := func(fill, nagle bool) (event.Time, map[int32]int) {
@@ -17,13 +17,13 @@ func TestFillWindow(t *testing.T) {
 		c := plain("reno")
 		c.FillWindow, c.Nagle, c.QuickACKs = fill, nagle, 0
 		sizes := map[int32]int{}
-		held := false // from the first data on: the segments are of full size already
+		limited := false // from the first data on: the segments already have full size
 		p.see = func(direction int, pk *network.Packet) {
 			switch {
 			case direction == 0 && pk.Payload() > 0:
 				sizes[pk.Payload()]++
-				held = true
-			case held:
+				limited = true
+			case limited:
 				pk.SetWindow(min(pk.Window(), uint16(1460*3/2>>c.shift())))
 			}
 		}
@@ -44,9 +44,9 @@ func TestFillWindow(t *testing.T) {
 	}
 }
 
-// Linux fills a window within one packet, which is half of cwnd at most: with a cwnd of 2 or 3 a window of one and a half
-// segments is one segment, and each waits for its delayed ACK. (Seen on Linux 6.18 behind a switch that holds 66 flows to a
-// segment each: those that had lost something had cwnd 2 or 3, one segment in flight and an RTT of 40 ms.)
+// Linux fills a window within one packet, which is at most half of cwnd. With a cwnd of 2 or 3 a window of one and a
+// half segments is one segment, and each waits for its delayed ACK. (Seen on Linux 6.18 behind a switch that limits 66
+// flows to a segment each. The flows with losses had cwnd 2 or 3, one segment in flight and an RTT of 40 ms.)
 func TestFillWindow_WantsTwoPackets(t *testing.T) {
 	for _, cwnd := range []uint32{1, 2, 6} { // an ACK may add one
 		p := newPair(t)
@@ -54,7 +54,7 @@ func TestFillWindow_WantsTwoPackets(t *testing.T) {
 		c.FillWindow, c.Nagle, c.QuickACKs = true, false, 0
 		var client *program
 		full, small := 0, 0 // small ones that fill the window
-		held := false       // from the first data on: the segments are of full size already
+		limited := false    // from the first data on: the segments already have full size
 		p.see = func(direction int, pk *network.Packet) {
 			if client != nil {
 				client.e.win.Cwnd, client.e.win.Ssthresh = cwnd, cwnd
@@ -62,10 +62,10 @@ func TestFillWindow_WantsTwoPackets(t *testing.T) {
 			switch {
 			case direction == 0 && pk.Payload() == 1460:
 				full++
-				held = true
+				limited = true
 			case direction == 0 && pk.Payload() > 0 && pk.Seq()+uint32(pk.Payload()) == client.e.windowEnd():
 				small++
-			case held:
+			case limited:
 				pk.SetWindow(min(pk.Window(), uint16(1460*3/2>>c.shift())))
 			}
 		}
@@ -78,9 +78,9 @@ func TestFillWindow_WantsTwoPackets(t *testing.T) {
 	}
 }
 
-// The largest window that an accepted connection was offered bounds its segments to a half of it. Linux does not count the
-// SYN's: where a switch holds windows to 2 KB, who answers sends segments of 1 KB, and who asks whole ones. (Seen on Linux
-// 6.18: mss:1024 of a flow whose switch granted 2048.)
+// Half of the largest window that an accepted connection was offered bounds its segments. Linux does not count the
+// SYN's window. If a switch limits windows to 2 KB, the acceptor sends segments of 1 KB, and the dialler whole ones.
+// (Seen on Linux 6.18: mss:1024 of a flow whose switch granted 2048.)
 func TestSegments_HalfOfTheFirstWindow(t *testing.T) {
 	for _, uncounted := range []bool{false, true} {
 		p := newPair(t)

@@ -7,7 +7,7 @@ import (
 	"weir/sim/network"
 )
 
-// data loses the data segments of these numbers, counted from 0, when they are sent for the first time.
+// loseData loses the data segments with these numbers, counted from 0, when they are sent for the first time.
 func (p *pair) loseData(numbers ...int) {
 	n := -1
 	seen := map[uint32]bool{}
@@ -41,7 +41,7 @@ func TestFastRetransmit(t *testing.T) {
 	})
 }
 
-// Many losses in a window: SACK repairs all in one recovery; without it NewReno takes a round trip each.
+// Many losses in a window: SACK repairs all in one recovery; without it NewReno needs an RTT for each.
 func TestManyLossesInAWindow(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -60,8 +60,8 @@ func TestManyLossesInAWindow(t *testing.T) {
 	}
 }
 
-// The last segment is lost: TLP repairs in two round trips and the slack, and halves; without TLP the RTO
-// does. Not one byte of the window came after it: a full-window loss.
+// The last segment is lost. TLP repairs it in two RTTs and the slack, and halves the window; without TLP the RTO does.
+// Not one byte of the window arrived after it: a full-window loss.
 func TestTailLoss(t *testing.T) {
 	for _, tlp := range []bool{true, false} {
 		p := newPair(t)
@@ -112,8 +112,7 @@ func TestTimeoutsAreClassified(t *testing.T) {
 	}
 }
 
-// A path that suddenly takes longer than the RTO: F-RTO finds the timeout spurious, and the window comes
-// back (RFC 5682).
+// A path suddenly takes longer than the RTO. F-RTO finds the timeout spurious, and the window is restored (RFC 5682).
 func TestSpuriousTimeoutIsUndone(t *testing.T) {
 	for _, name := range []string{"reno", "sack, prr, frto, undo"} {
 		p := newPair(t)
@@ -144,8 +143,8 @@ func TestSpuriousTimeoutIsUndone(t *testing.T) {
 	}
 }
 
-// Reordering by less than a quarter of the round trip is no loss to RACK once it was seen (RFC 8985 6.2
-// step 4); by 6675's count it is.
+// For RACK, reordering by less than a quarter of the RTT is not a loss once it was seen (RFC 8985 6.2 step 4). By RFC
+// 6675's count it is.
 func TestRACKToleratesReordering(t *testing.T) {
 	retransmitted := map[string]int64{}
 	for _, name := range []string{"reno", "sack"} {
@@ -168,7 +167,7 @@ func TestRACKToleratesReordering(t *testing.T) {
 	}
 }
 
-// A lost retransmission is found by RACK within round trips; without it by the RTO.
+// RACK finds a lost retransmission within a few RTTs; without it the RTO does.
 func TestLostRetransmission(t *testing.T) {
 	for _, name := range []string{"reno", "sack"} {
 		p := newPair(t)
@@ -193,8 +192,8 @@ func TestLostRetransmission(t *testing.T) {
 // client0 is the initial sequence number of the first connection's dialler.
 func client0(p *pair) uint32 { return p.stack.conns[0].ends[0].iss }
 
-// Limited transmit (RFC 3042) sends a new segment for each of the first two duplicate ACKs: a window of 3
-// then is repaired without a timeout.
+// Limited transmit (RFC 3042) sends a new segment for each of the first two duplicate ACKs. So a window of 3 is
+// repaired without a timeout.
 func TestLimitedTransmit(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		p := newPair(t)
@@ -210,8 +209,8 @@ func TestLimitedTransmit(t *testing.T) {
 	}
 }
 
-// cwnd does not grow while the program, and not the window, limits (RFC 2861), and falls after idleness (RFC
-// 5681 4.1).
+// cwnd does not grow while the program, and not the window, is the limit (RFC 2861). It falls after idle time (RFC 5681
+// 4.1).
 func TestUnusedWindow(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -247,11 +246,11 @@ func TestUnusedWindow(t *testing.T) {
 	}
 }
 
-// A DSACK shows that a retransmission was needless (the network reorders), and the window comes back.
+// A DSACK shows that a retransmission was needless (the network reorders), and the window is restored.
 func TestDSACKUndoesARecovery(t *testing.T) {
 	p := newPair(t)
 	c := plain("reno")
-	c.RACK, c.TLP = false, false // three SACKs then are a loss
+	c.RACK, c.TLP = false, false // then three SACKs are a loss
 	p.delay = 500 * event.Microsecond
 	client, _ := p.connect(c, c)
 	p.run(5 * event.Millisecond)

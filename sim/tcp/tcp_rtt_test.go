@@ -25,7 +25,7 @@ func TestRTOFollowsRFC6298(t *testing.T) {
 	for range 200 {
 		r.sample(p, 110*ms, 0, 0)
 	}
-	if got := r.rto - r.smoothed(); got != ms { // the granularity is left
+	if got := r.rto - r.smoothed(); got != ms { // the granularity remains
 		t.Errorf("variance of a steady path: %d", got)
 	}
 	p.RTOMin = event.Second
@@ -45,8 +45,8 @@ func TestRTOFollowsRFC6298(t *testing.T) {
 	}
 }
 
-// Linux: the variance term rises at once, falls by a quarter of the difference a round trip, and is 200 ms
-// at least. Checked against tcp_rtt_estimator by hand, in microseconds times 8 and 4.
+// Linux: the variance term rises at once, falls by a quarter of the difference per RTT, and is at least 200 ms.
+// Compared by hand with tcp_rtt_estimator, in microseconds times 8 and 4.
 func TestRTOOfLinux(t *testing.T) {
 	p := &profile{Config: *Default("reno")}
 	const ms = event.Millisecond
@@ -64,7 +64,7 @@ func TestRTOOfLinux(t *testing.T) {
 	if r.var4 != before {
 		t.Errorf("4 RTTVAR %d within the round trip of the worst", r.var4)
 	}
-	// A calm round trip: down by a quarter of what is above 200 ms.
+	// A calm round trip: down by a quarter of the part above 200 ms.
 	r.sample(p, 51*ms, 401, 500)
 	want := before - (before-max(200*ms, r.worst4))/4
 	if r.var4 > before || r.var4 < want-ms {
@@ -78,8 +78,8 @@ func TestRTOOfLinux(t *testing.T) {
 	}
 }
 
-// Karn: what was sent again measures nothing without timestamps, and RTO stays doubled until something
-// sent once is acknowledged.
+// Karn: a retransmitted segment measures nothing without timestamps. The RTO stays doubled until a segment sent once is
+// acknowledged.
 func TestKarn(t *testing.T) {
 	p := newPair(t)
 	c := plain("sack")
@@ -102,7 +102,7 @@ func TestKarn(t *testing.T) {
 	}
 }
 
-// With Linux's jiffies of 4 ms an RTO of 201 ms takes 51 of them from the last one that was: 200 to 204 ms.
+// With Linux's jiffies of 4 ms an RTO of 201 ms takes 51 of them, counted from the latest: 200 to 204 ms.
 func TestTimersOnTicks(t *testing.T) {
 	p := newPair(t)
 	c := plain("reno")
@@ -125,8 +125,8 @@ func TestTimersOnTicks(t *testing.T) {
 	}
 }
 
-// With timestamps what was sent again measures too, where an ACK answers its last copy (RFC 7323 4.1, Linux); without
-// them it never does (Karn). The first flight is lost and each copy takes 10 ms.
+// With timestamps a retransmitted segment measures the RTT too, if an ACK answers its last copy (RFC 7323 4.1, Linux).
+// Without them it never does (Karn). The first flight is lost and each copy takes 10 ms.
 func TestTimestampsMeasureRetransmissions(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		p := newPair(t)
@@ -149,7 +149,8 @@ func TestTimestampsMeasureRetransmissions(t *testing.T) {
 		if server.got != n || k.Timeouts != 0 || k.Retransmitted != 8 {
 			t.Fatalf("timestamps %v: got %d, %+v", on, server.got, k)
 		}
-		// Seven of them, at least, move SRTT by an eighth of the way each; the last one alone would by 1.25 ms.
+		// At least seven measurements move SRTT by an eighth of the way each; the last one alone would move it by 1.25
+		// ms.
 		srtt, _ := e.RTT()
 		if on && srtt < 5*event.Millisecond || !on && srtt > event.Millisecond {
 			t.Errorf("timestamps %v: SRTT %d", on, srtt)
@@ -157,8 +158,9 @@ func TestTimestampsMeasureRetransmissions(t *testing.T) {
 	}
 }
 
-// An ACK that answers an earlier copy of what was sent again measures nothing, though its timestamp tells: what is known
-// of a segment is its last transmission. All copies take 300 ms: one is sent again before the first arrives.
+// An ACK that answers an earlier copy of a retransmitted segment measures nothing, although its timestamp identifies
+// the copy: only a segment's last transmission is known. All copies take 300 ms, so one is retransmitted before the
+// first arrives.
 func TestTimestampsOfEarlierCopies(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")

@@ -9,7 +9,7 @@ import (
 	"weir/sim/network"
 )
 
-// slowSender is two hosts, "a" behind a line of that rate and "b" behind 1 Gbit/s.
+// slowSender builds two hosts, "a" behind a line of that rate and "b" behind 1 Gbit/s.
 func slowSender(t *testing.T, rate law.Rate) (*event.Queue, *network.Network, *Stack) {
 	t.Helper()
 	q := event.NewQueue()
@@ -32,8 +32,8 @@ func slowSender(t *testing.T, rate law.Rate) (*event.Queue, *network.Network, *S
 	return q, net, s
 }
 
-// A sender whose own line is the bottleneck keeps two bursts in its NIC at most, and the line busy; without
-// small queues its window fills the NIC, which drops. (Linux: TCP Small Queues.)
+// A sender whose own line is the bottleneck keeps at most two bursts in its NIC, and the line busy. Without small
+// queues its window fills the NIC, which drops. (Linux: TCP Small Queues.)
 func TestSmallQueues(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		q, net, s := slowSender(t, 100e6)
@@ -64,8 +64,8 @@ func TestSmallQueues(t *testing.T) {
 	}
 }
 
-// Where a rate that changes at work limits the sender, small queues go by what has left its NIC: it keeps two bursts in
-// there at most, sends on at once when the rate rises, and fills each rate.
+// A rate that changes during the run limits the sender, and small queues count what has left its NIC. The sender keeps
+// at most two bursts there, continues at once when the rate rises, and fills each rate.
 func TestSmallQueues_RateChanges(t *testing.T) {
 	q, net, s := slowSender(t, 1e9)
 	nic := net.NIC(1)
@@ -91,7 +91,8 @@ func TestSmallQueues_RateChanges(t *testing.T) {
 				most = max(most, nic.Backlog())
 			}
 		}
-		// 1448 bytes of 1514 that the bucket counts, over half a second; of the first what 1 Gbit/s left in the NIC.
+		// 1448 of the 1514 bytes that the bucket counts, over half a second. The first rate also sends what 1 Gbit/s
+		// left in the NIC.
 		share := float64(server.got-before) * 8 / 0.5 / float64(rate)
 		if most > 150_000 || share < 0.9 || share > 1.0 {
 			t.Errorf("rate %d, %v: %d bytes in the NIC, %.3f of the rate", i, rate, most, share)
@@ -103,7 +104,7 @@ func TestSmallQueues_RateChanges(t *testing.T) {
 	if n := e.counting().queued; n < 0 || n > nic.Backlog() {
 		t.Errorf("%d bytes are counted in the NIC, which holds %d", n, nic.Backlog())
 	}
-	// What leaves lets a sender that waits go on, without an ACK.
+	// A packet that leaves makes a waiting sender continue, without an ACK.
 	e.small.count.queued, e.small.count.resume, e.small.count.waits = 10_000, 8000, true
 	q.Stop(&e.small.event)
 	for i, want := range []bool{false, true} {
@@ -116,7 +117,7 @@ func TestSmallQueues_RateChanges(t *testing.T) {
 	}
 }
 
-// What a guard or a full port drops before it leaves its host's NIC is not counted there any more.
+// Packets that a guard or a full port drops before they leave their host's NIC no longer count there.
 func TestSmallQueues_DropsInTheHost(t *testing.T) {
 	for _, rate := range []law.Rate{1e6, 1e9} {
 		q, net, s := slowSender(t, 1e9)

@@ -61,7 +61,7 @@ func TestOptionsNeedBoth(t *testing.T) {
 	}
 }
 
-// SYNs go after 0, 1, 3, 7 s (RFC 6298 5.5), then the program is told.
+// SYNs are sent after 0, 1, 3, 7 s (RFC 6298 5.5), then Failed is called.
 func TestSYNBacksOffAndGivesUp(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -88,8 +88,7 @@ func TestSYNBacksOffAndGivesUp(t *testing.T) {
 	p.finished()
 }
 
-// After SYNs were lost the window is 1 segment (RFC 5681 3.1), and RTO 3 s where nothing was measured (RFC
-// 6298 5.7).
+// After lost SYNs the window is 1 segment (RFC 5681 3.1), and the RTO is 3 s if nothing was measured (RFC 6298 5.7).
 func TestWindowAfterLostSYN(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -160,7 +159,7 @@ func TestSimultaneousClose(t *testing.T) {
 	}
 }
 
-// One side closes; the other goes on sending (half-close).
+// One side closes; the other continues to send (half-close).
 func TestHalfClose(t *testing.T) {
 	p := newPair(t)
 	c := Default("cubic")
@@ -192,7 +191,7 @@ func TestAbortResetsThePeer(t *testing.T) {
 	p.finished()
 }
 
-// The RST of an abort is lost: what the peer sends afterwards is answered by another.
+// The RST of an abort is lost: another RST answers the peer's next segments.
 func TestLostResetIsRepeated(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -213,7 +212,7 @@ func TestLostResetIsRepeated(t *testing.T) {
 	p.finished()
 }
 
-// A reset in the window, but not at RCV.NXT, is answered by an ACK only (RFC 5961 3.2).
+// A reset in the window, but not at RCV.NXT, gets only an ACK as answer (RFC 5961 3.2).
 func TestBlindResetIsChallenged(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -239,7 +238,7 @@ func TestBlindResetIsChallenged(t *testing.T) {
 	}
 }
 
-// A program that aborts within each of its calls, and one that dials anew from there, do not disturb.
+// A program that aborts within each of its calls, and one that dials again from there, disturb nothing.
 func TestAbortWithinCallbacks(t *testing.T) {
 	c := Default("reno")
 	for _, when := range []string{"connected", "received", "finished"} {
@@ -267,7 +266,7 @@ func TestAbortWithinCallbacks(t *testing.T) {
 	}
 }
 
-// Nobody answers: R2 (RFC 1122 4.2.3.5) after so many timeouts, each twice as long.
+// The peer does not answer: R2 (RFC 1122 4.2.3.5) after that many timeouts, each twice as long.
 func TestGivesUpAfterR2(t *testing.T) {
 	p := newPair(t)
 	c := plain("sack")

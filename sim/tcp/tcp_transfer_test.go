@@ -19,14 +19,14 @@ func TestTransferWithoutLoss(t *testing.T) {
 		if k := p.last[0]; k.Retransmitted != 0 || k.Timeouts != 0 || k.Bytes != 1_000_000 {
 			t.Errorf("%+v", k)
 		}
-		// 8 Mbit at 1 Gbit/s with its headers, one slow start: nothing may wait for a timer.
+		// 8 Mbit at 1 Gbit/s with headers, and one slow start: nothing may wait for a timer.
 		if server.doneAt > 20*event.Millisecond {
 			t.Errorf("done at %d ns", server.doneAt)
 		}
 	})
 }
 
-// Each packet of a 20-segment transfer is lost once, in each direction: all bytes come exactly once.
+// Each packet of a 20-segment transfer is lost once, in each direction: every byte arrives exactly once.
 func TestAnySinglePacketIsLost(t *testing.T) {
 	eachVariant(t, func(t *testing.T, c *Config) {
 		const bytes = 20 * 1448
@@ -69,7 +69,7 @@ var (
 	oneSeed = flag.Int64("pattern", -1, "the only one to try")
 )
 
-// Random losses, delays and duplicates, until the network heals: both directions deliver all.
+// Random losses, delays and duplicates, until the network heals: both directions deliver everything.
 func TestRandomPatternsDeliverAll(t *testing.T) {
 	names := []string{"reno", "newreno", "sack", "cubic", "dctcp", "d2tcp", "reno without sack", "rack without prr", "bare newreno", "sack, prr, frto, undo"}
 	all := variants()
@@ -148,7 +148,7 @@ func randomBuffer(r *rand.Rand) int64 {
 	return []int64{3000, 20_000, 65_535, 200_000, 3 << 20}[r.IntN(5)]
 }
 
-// duplicate lets a copy of a packet come, later.
+// duplicate delivers a copy of a packet later.
 func (p *pair) duplicate(pk *network.Packet, later event.Time) {
 	again := p.net.NewPacket()
 	*again = *pk
@@ -184,7 +184,7 @@ func TestMoreThan4GB(t *testing.T) {
 	p.through(client, server, bytes)
 }
 
-// One connection after the other uses the same memory, and an index rests before it is used again.
+// Successive connections use the same memory, and an index rests before it is reused.
 func TestConnectionsAreFreed(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")

@@ -8,8 +8,8 @@ import (
 	"weir/sim/network"
 )
 
-// A program that does not read closes the window; the sender probes with growing intervals (RFC 9293
-// 3.8.6.1), also when every window update is lost.
+// A program that does not read closes the window. The sender probes with growing intervals (RFC 9293 3.8.6.1), also
+// when every window update is lost.
 func TestZeroWindowIsProbed(t *testing.T) {
 	for _, updateLost := range []bool{false, true} {
 		p := newPair(t)
@@ -58,7 +58,7 @@ func TestZeroWindowIsProbed(t *testing.T) {
 	}
 }
 
-// A peer that does not answer probes is given up after R2.
+// A sender gives up after R2 if the peer does not answer probes.
 func TestUnansweredProbesEnd(t *testing.T) {
 	p := newPair(t)
 	c := Default("reno")
@@ -74,8 +74,8 @@ func TestUnansweredProbesEnd(t *testing.T) {
 	}
 }
 
-// A program that reads byte by byte does not open silly windows (RFC 1122 4.2.3.3), and no silly segments are sent: after
-// the first window all are full, but for what Linux sends right behind a full one to fill the window.
+// A program that reads byte by byte does not open silly windows (RFC 1122 4.2.3.3). No silly segments are sent: after
+// the first window all are full, except those with which Linux fills the window right after a full one.
 func TestNoSillyWindows(t *testing.T) {
 	for _, fill := range []bool{false, true} {
 		p := newPair(t)
@@ -123,8 +123,8 @@ func TestNoSillyWindows(t *testing.T) {
 	}
 }
 
-// Windows are 16 bits and a shift: what is offered never exceeds the buffer by more than a unit, the edge
-// never moves left, and the sender keeps within it.
+// Windows are 16 bits and a shift. An offered window never exceeds the buffer by more than a unit, the edge never moves
+// left, and the sender stays within it.
 func TestOfferedWindow(t *testing.T) {
 	for _, buffer := range []int64{1000, 5000, 20_001, 65_535, 65_536, 1_000_000, 16 << 20} {
 		p := newPair(t)
@@ -160,7 +160,7 @@ func TestOfferedWindow(t *testing.T) {
 	}
 }
 
-// With Nagle one small segment is out at a time (Minshall); without, each write goes.
+// With Nagle one small segment is in flight at a time (Minshall); without it each write is sent.
 func TestNagle(t *testing.T) {
 	for _, nagle := range []bool{false, true} {
 		p := newPair(t)
@@ -223,7 +223,7 @@ func TestQuickACKs(t *testing.T) {
 		client.e.Write(1460)
 		p.run(p.q.Now() + 5*event.Millisecond)
 	}
-	// 16 at once; of the other 14 each waits 40 ms or for the next, whichever is first.
+	// 16 at once. Each of the other 14 waits for 40 ms or for the next, whichever is first.
 	if got := p.sent[1] - acks; got < 16+6 || got > 16+8 {
 		t.Errorf("%d ACKs of 30 lone segments", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"weir/sim/network"
 )
 
-// pair is two hosts and the wire between them: a line of a rate and a delay in each direction, and a test's
-// own losses and delays. After every packet both ends are checked.
+// pair is two hosts and the wire between them: a line with rate and delay in each direction, and losses and delays set
+// by a test. After every packet both ends are checked.
 type pair struct {
 	t     testing.TB
 	q     *event.Queue
@@ -19,7 +19,7 @@ type pair struct {
 	perKB event.Time // line time of 1000 bytes
 	free  [2]event.Time
 	sent  [2]int // packets by direction: 0 to the acceptor, 1 to the dialler
-	flown int    // on their way now
+	flown int    // now on their way
 	spare *flight
 
 	unchecked bool
@@ -27,7 +27,7 @@ type pair struct {
 	lose func(direction, n int, pk *network.Packet) bool
 	late func(direction, n int, pk *network.Packet) event.Time
 	see  func(direction int, pk *network.Packet)
-	ends []*Endpoint // told by OnEnd, with their counters
+	ends []*Endpoint // passed to OnEnd, with their counters
 	last map[uint8]Counters
 }
 
@@ -49,7 +49,7 @@ func newPair(t testing.TB) *pair {
 	return p
 }
 
-// flight is a packet on its way. Flights are used again, so that a test can see what the stack allocates.
+// flight is a packet on its way. Flights are reused, so that a test can see what the stack allocates.
 type flight struct {
 	p    *pair
 	pk   *network.Packet
@@ -106,7 +106,7 @@ func (f *flight) Happen(_ *event.Event, now event.Time) {
 	}
 }
 
-// check fails at the first thing that is not as it must be.
+// check fails at the first violated condition.
 func (p *pair) check() {
 	for i := range p.stack.conns {
 		for _, e := range p.stack.conns[i].ends {
@@ -120,14 +120,14 @@ func (p *pair) check() {
 	}
 }
 
-// run goes on until a time, and checks.
+// run continues until a time, and checks.
 func (p *pair) run(until event.Time) {
 	p.t.Helper()
 	p.q.Run(until)
 	p.check()
 }
 
-// finished fails unless every connection is over and no packet is lent.
+// finished fails unless every connection is over and every packet is back in the pool.
 func (p *pair) finished() {
 	p.t.Helper()
 	if n := p.stack.Open(); n != 0 {
@@ -189,7 +189,7 @@ func (a *program) Failed(_ *Endpoint, cause error) {
 	a.failed = errors.Join(a.failed, cause)
 }
 
-// connect dials, with a program at each end. The acceptor closes when the dialler has.
+// connect dials, with a program at each end. The acceptor closes after the dialler.
 func (p *pair) connect(a, b *Config) (*program, *program) {
 	client, server := &program{}, &program{}
 	server.whenFinished = func(e *Endpoint) { e.Close() }
@@ -206,7 +206,7 @@ func (p *pair) transfer(a, b *Config, n int64) (*program, *program) {
 	return client, server
 }
 
-// through fails unless n bytes came exactly once and both ends are over.
+// through fails unless n bytes arrived exactly once and both ends are over.
 func (p *pair) through(client, server *program, n int64) {
 	p.t.Helper()
 	p.finished()
@@ -218,14 +218,14 @@ func (p *pair) through(client, server *program, n int64) {
 	}
 }
 
-// plain is a Config without Linux's timestamps, whose segments carry whole MSS.
+// plain returns a Config without Linux's timestamps, so that segments carry a whole MSS.
 func plain(control string) *Config {
 	c := Default(control)
 	c.Timestamps = false
 	return c
 }
 
-// variants are all ways of recovery.
+// variants returns all ways of recovery.
 func variants() map[string]*Config {
 	m := map[string]*Config{}
 	for _, name := range []string{"reno", "newreno", "sack", "cubic", "dctcp", "d2tcp"} {
