@@ -9,7 +9,7 @@ import (
 	"weir/sim/network"
 )
 
-// addr is the address of a host: 10.0.0.1 for node 0, and so on. A graph has far fewer than 2^24 nodes.
+// addr returns the address of a host: 10.0.0.1 for node 0, and so on. A graph has far fewer than 2^24 nodes.
 func addr(id network.NodeID) netip.Addr {
 	n := uint32(id) + 1
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
@@ -19,12 +19,12 @@ func addrPort(id network.NodeID, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr(id), port)
 }
 
-// keyOf names the connection of a packet, its sender first.
+// keyOf returns the key of a packet's connection, its sender first.
 func keyOf(pk *network.Packet) result.Key {
 	return result.Key{Proto: pk.Proto(), Src: addrPort(pk.Src(), pk.SrcPort()), Dst: addrPort(pk.Dst(), pk.DstPort())}
 }
 
-// mulDiv is a * b / c for positive numbers whose result fits.
+// mulDiv returns a * b / c for positive numbers whose result fits.
 func mulDiv(a, b, c int64) event.Time {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, _ := bits.Div64(hi, lo, uint64(c))

@@ -9,7 +9,8 @@ import (
 	"weir/experiment"
 )
 
-// What the simulator says of a file that it cannot run, in full: what is wrong, and what to do. Nothing is built before.
+// The full errors of the simulator for files that it cannot run: what is wrong, and what to do. They come before
+// anything is built.
 func TestBadFiles(t *testing.T) {
 	const bulk = `{name: long, from: "sender*", to: receiver1, pattern: bulk}`
 	for _, c := range []struct{ name, old, new, want string }{
@@ -43,7 +44,7 @@ func TestBadFiles(t *testing.T) {
 			"traffic f: a run of 50028285 flows is more than 5000000: lower load or duration"},
 		{"requests beyond memory", bulk, `{name: f, from: "sender*", to: receiver1, pattern: closed_loop, size: 1KB, requests: 1000000, every: 1s}`,
 			"traffic f: a run of 8000000 flows is more than 5000000: lower requests or epochs"},
-		{"another kernel's TCP", "cc: reno", "cc: bbr", "scheme droptail: traffic long: guests.cc bbr: the simulator has reno, newreno, sack, cubic, dctcp and d2tcp"},
+		{"another kernel's TCP", "cc: reno", "cc: bbr", "scheme droptail: traffic long: guests.cc bbr: the simulator does not have it; use reno, newreno, sack, cubic, dctcp or d2tcp, or the lab"},
 		{"another TCP", "cc: reno", "stack: netstack", "scheme droptail: traffic long: guests.stack netstack: the simulator's TCP is Linux's; other stacks run in the lab"},
 	} {
 		text := baseWith(bulk)
@@ -56,7 +57,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// refused is what a file is refused with, before it is run.
+// refused returns the error for a file, before it is run.
 func refused(text string) error {
 	f, err := laws.All().Parse("bad.yaml", []byte(text))
 	if err != nil {
@@ -69,7 +70,7 @@ func refused(text string) error {
 	return (&World{Laws: laws.Sim()}).Check(p.Runs[0])
 }
 
-// What only shows as a run goes on ends it, with as clear a word.
+// A limit that is exceeded only during a run stops it, with an equally clear error.
 func TestRun_EndsAtItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		traffic string
@@ -81,7 +82,7 @@ func TestRun_EndsAtItsLimits(t *testing.T) {
 		{`{name: f, from: "sender*", to: receiver1, pattern: bulk, size: 10MB}`, func(s *simulation) { s.traffic.mostBins = 50 },
 			"traffic f: the rates of the run's flows have more than 50 steps: take a longer measure.series (it is 10ms), or fewer flows"},
 		{`{name: f, from: "sender*", to: receiver1, pattern: bulk}`, func(s *simulation) { s.mostPackets = 20 },
-			"more than 20 packets are under way: take smaller buffers, lower rates, or fewer flows at a time"},
+			"more than 20 packets are in the network: take smaller buffers, lower rates, or fewer flows at a time"},
 	} {
 		s, err := build(planned(t, baseWith(c.traffic))[0])
 		if err != nil {
@@ -96,8 +97,8 @@ func TestRun_EndsAtItsLimits(t *testing.T) {
 	}
 }
 
-// Starts that lie beyond any clock are as good as never, to whatever a start may come by overflow: what starts within the
-// run does so at its time, and nothing else.
+// A start beyond the range of the clock never happens, even if the sum overflows. Flows that start within the run do so
+// at their time, and no others start.
 func TestPlan_StartsBeyondTheClock(t *testing.T) {
 	for _, c := range []struct {
 		traffic string

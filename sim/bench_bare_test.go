@@ -14,19 +14,19 @@ const (
 	bareACK  = network.HeaderBytes + 12
 )
 
-// bareWindow is how many data packets of a flow of an experiment are under way in the baseline: so few that the buffers
-// hold them.
+// bareWindow is the number of data packets in flight for each flow of an experiment in the baseline: so few that
+// buffers do not overflow.
 const bareWindow = 2
 
-// bare is the baseline: what engine and network take to move the packets of a run, with transport at both ends that does
-// nothing. Each flow has a window of data packets under way. Its receiver answers every so many of them with a packet
-// without payload, for which the sender sends as many. What is dropped is sent again at once.
+// bare is the baseline: the cost of engine and network for the packets of a run, with a transport that does nothing.
+// Each flow has a window of data packets in flight. Its receiver answers every n-th of them with a packet without
+// payload, for which the sender sends n more. Dropped packets are sent again at once.
 type bare struct {
 	net   *network.Network
 	flows []bareFlow
 	every int32
 	data  int64 // packets that arrived
-	end   int64 // halt at so many; 0: never
+	end   int64 // halt after this many; 0: never
 	again int64 // packets that were dropped
 }
 
@@ -36,7 +36,7 @@ type bareFlow struct {
 	arrived int32             // since the last answer
 }
 
-// newBare takes over a network.
+// newBare sets the baseline as the transport of a network.
 func newBare(net *network.Network, every int32) *bare {
 	b := &bare{net: net, every: every}
 	net.Sink = b
@@ -47,7 +47,7 @@ func newBare(net *network.Network, every int32) *bare {
 	return b
 }
 
-// add makes a flow.
+// add adds a flow.
 func (b *bare) add(from, to network.NodeID) {
 	data, answer := uint16(10240+len(b.flows)%50000), uint16(5001)
 	b.flows = append(b.flows, bareFlow{
@@ -86,7 +86,7 @@ func (b *bare) send(flow int32, data bool) {
 	b.net.Send(from, pk)
 }
 
-// Deliver is network.Sink.
+// Deliver implements network.Sink.
 func (b *bare) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 	flow, data := pk.Conn(), pk.ToAcceptor()
 	b.net.Free(pk)
@@ -106,7 +106,7 @@ func (b *bare) Deliver(_ network.NodeID, pk *network.Packet, _ event.Time) {
 	}
 }
 
-// bareOf makes the baseline of a run: its network, and a flow for each of its long ones.
+// bareOf builds the baseline of a run: its network, and a flow for each of its long ones.
 func bareOf(t testing.TB, r *experiment.Run, every int32) *bare {
 	t.Helper()
 	net, err := network.Build(event.NewQueue(), &r.Config, networkOptions(r))
@@ -136,7 +136,7 @@ func bareOf(t testing.TB, r *experiment.Run, every int32) *bare {
 	return b
 }
 
-// timeBare times so many data packets of a baseline.
+// timeBare times that many data packets of a baseline.
 func timeBare(t testing.TB, b *bare, packets int64) spent {
 	t.Helper()
 	b.end = packets

@@ -16,13 +16,14 @@ import (
 	"weir/sim/network"
 )
 
-// speedCase is a workload that figures are given of.
+// speedCase is a workload whose figures are reported.
 type speedCase struct {
 	name, about string
 	run         *experiment.Run
 }
 
-// speedCases are 4 long flows, which other simulators are measured with, and larger things; drop-tail, the first seed.
+// speedCases returns 4 long flows, as other simulators are measured with, and larger workloads; with drop-tail and the
+// first seed.
 func speedCases(t testing.TB) []speedCase {
 	t.Helper()
 	const four = `{name: long, from: "sender*", to: receiver1, pattern: bulk, stop: 2s}`
@@ -58,7 +59,7 @@ func speedCases(t testing.TB) []speedCase {
 	return nil
 }
 
-// firstRun is the run of a file with its first scheme that the simulator has, and seed 1.
+// firstRun returns the run of a file with its first scheme that the simulator has, and seed 1.
 func firstRun(t testing.TB, path string) *experiment.Run {
 	t.Helper()
 	f, err := laws.All().Load(path)
@@ -72,8 +73,8 @@ func firstRun(t testing.TB, path string) *experiment.Run {
 	return p.Runs[0]
 }
 
-// caseRow is the figures of a case. Data packets are those with payload that arrived at their hosts, sent again or not;
-// a hop is one packet, with payload or not, that one line carried.
+// caseRow has the figures of a case. Data packets are those with payload that arrived at their hosts, retransmitted or
+// not. A hop is one packet, with payload or not, on one line.
 type caseRow struct {
 	Name       string  `json:"name"`
 	About      string  `json:"about"`
@@ -86,17 +87,17 @@ type caseRow struct {
 	Events     float64 `json:"events_per_data_packet"`
 	EventRate  float64 `json:"events_per_s"`
 	Allocs     float64 `json:"steady_allocations_per_data_packet"`
-	Live       int64   `json:"live_bytes"` // of the heap near the end: network, hosts, packets, what was measured
+	Live       int64   `json:"live_bytes"` // of the heap near the end: network, hosts, packets, measurements
 	Bare       float64 `json:"bare_ns_per_data_packet"`
 	BareHops   float64 `json:"bare_hops_per_data_packet"`
 	BareEvents float64 `json:"bare_events_per_data_packet"`
 	OverBare   float64 `json:"times_bare"`
-	Share      float64 `json:"share_of_processor"` // 1: nothing else ran
+	Share      float64 `json:"share_of_processor"` // 1: no other process ran
 
 	PerFlow float64 `json:"live_bytes_per_flow"` // of Live, without the network, its packets and the records of drops
 }
 
-// cases measures every case beside its baseline, in turns.
+// cases measures every case and its baseline, in turns.
 func (r *speedReport) cases(t *testing.T) {
 	t.Helper()
 	r.caseHead()
@@ -127,10 +128,11 @@ func (r *speedReport) cases(t *testing.T) {
 	r.caseFoot()
 }
 
-// packetBytes is what a packet that waits or travels takes in the network: itself, and its place in a port's ring.
+// packetBytes is the memory of a queued or travelling packet in the network: the packet, and its place in a port's
+// ring.
 const packetBytes = 128 + 16
 
-// counted is what a run did.
+// counted has the counts of a run.
 type counted struct {
 	data, other   int64 // packets that arrived, with payload and without
 	hops          int64
@@ -138,17 +140,17 @@ type counted struct {
 	flows         int
 	allocs        float64 // for each data packet, from the middle of the run to shortly before its end
 	live, network int64   // bytes then, and of the network when it was built
-	lent          int64   // packets under way then
+	lent          int64   // packets outside the pool then
 	drops         int64   // bytes of their records then
 }
 
-// arrivals counts what is delivered.
+// arrivals counts delivered packets.
 type arrivals struct {
 	next        network.Sink
 	data, other int64
 }
 
-// Deliver is network.Sink.
+// Deliver implements network.Sink.
 func (a *arrivals) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	if pk.Payload() > 0 {
 		a.data++
@@ -158,7 +160,7 @@ func (a *arrivals) Deliver(host network.NodeID, pk *network.Packet, now event.Ti
 	a.next.Deliver(host, pk, now)
 }
 
-// countRun carries a run out and counts; it is not timed.
+// countRun carries out a run and counts; it is not timed.
 func countRun(t testing.TB, r *experiment.Run) counted {
 	t.Helper()
 	before := live()
@@ -194,7 +196,7 @@ func countRun(t testing.TB, r *experiment.Run) counted {
 	return n
 }
 
-// allHops is how many packets all lines have carried.
+// allHops returns how many packets all lines have carried.
 func allHops(net *network.Network) int64 {
 	n := int64(0)
 	for _, p := range net.Ports {
@@ -205,7 +207,7 @@ func allHops(net *network.Network) int64 {
 	return n
 }
 
-// ready makes a run and begins it, as World.Run does up to where the clock runs. The caller closes it.
+// ready builds a run and begins it, as World.Run does before the clock runs. The caller closes it.
 func ready(t testing.TB, r *experiment.Run) *simulation {
 	t.Helper()
 	s, err := build(r)
@@ -219,7 +221,7 @@ func ready(t testing.TB, r *experiment.Run) *simulation {
 	return s
 }
 
-// timeRun times a run without its building. It has to do the same as the run that was counted.
+// timeRun times a run without building it. The run must have the same number of events as the counted one.
 func timeRun(t testing.TB, r *experiment.Run, events uint64) spent {
 	t.Helper()
 	s := ready(t, r)
@@ -232,7 +234,7 @@ func timeRun(t testing.TB, r *experiment.Run, events uint64) spent {
 	return out
 }
 
-// profileCases writes where the time of the cases goes, of their timed part and nothing else.
+// profileCases writes a profile of the timed part of the cases.
 func profileCases(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Create(path)

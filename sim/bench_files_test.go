@@ -18,7 +18,7 @@ import (
 	"weir/experiment/result"
 )
 
-// fileRow is what a file takes.
+// fileRow has the costs of a file.
 type fileRow struct {
 	File      string    `json:"file"`
 	Schemes   []string  `json:"schemes"`
@@ -28,7 +28,7 @@ type fileRow struct {
 	Cores     []coreRow `json:"cores"`
 }
 
-// coreRow is that with so many runs at a time, each on its processor.
+// coreRow has the costs with that many runs at a time, each on its processor.
 type coreRow struct {
 	Count   int     `json:"processors"`
 	Seconds float64 `json:"wall_s"`
@@ -48,7 +48,7 @@ func parseCores(t *testing.T, text string) []int {
 	return out
 }
 
-// files carries out all runs of files, first with one processor, and so on.
+// files carries out all runs of files, with each of these numbers of processors.
 func (r *speedReport) files(t *testing.T, paths []string, cores []int) {
 	t.Helper()
 	r.fileHead(cores)
@@ -70,10 +70,10 @@ func (r *speedReport) files(t *testing.T, paths []string, cores []int) {
 	r.fileLine(&all)
 }
 
-// otherLaws are those that are not Weir's own.
+// otherLaws are the laws that are not Weir's own.
 var otherLaws = []string{"droptail", "red", "ecn", "static"}
 
-// fileRuns gives the runs of a file that the simulator can do: every scheme that this build has, point and seed.
+// fileRuns returns the runs of a file that the simulator can do: every scheme that this build has, point and seed.
 func fileRuns(t *testing.T, path string) (fileRow, []*experiment.Run) {
 	t.Helper()
 	f, err := laws.All().Load(path)
@@ -104,7 +104,7 @@ func fileRuns(t *testing.T, path string) (fileRow, []*experiment.Run) {
 	return row, p.Runs
 }
 
-// carryOut does the runs, so many at a time, each with its statistics, and fills in what they were.
+// carryOut does the runs, that many at a time, each with its statistics, and fills in their figures.
 func (f *fileRow) carryOut(t *testing.T, runs []*experiment.Run, cores int) coreRow {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
@@ -136,7 +136,7 @@ func (f *fileRow) carryOut(t *testing.T, runs []*experiment.Run, cores int) core
 	return coreRow{cores, took.wall.Seconds(), took.cpu.Seconds()}
 }
 
-// wholeRun does one run as World.Run does, counts what arrives, and makes its statistics.
+// wholeRun does one run as World.Run does, counts arriving packets, and computes its statistics.
 func wholeRun(r *experiment.Run) (packets int64, length time.Duration, err error) {
 	s, err := build(r)
 	if err != nil {

@@ -2,7 +2,7 @@ package sim
 
 import "fmt"
 
-// head says how to read what follows.
+// head prints how to read the report.
 func (r *speedReport) head() {
 	r.print("%s, %d processors, %s, load average %s\n", r.Machine.Processor, r.Machine.Count, r.Machine.Go, r.Machine.Load)
 }
@@ -56,7 +56,7 @@ func (r *speedReport) scaleHead(what string) {
 		"flows", "queued", "ns/pkt", "x first", "events", "allocs/pk", "bare", "x first", "x bare", "own")
 }
 
-// scaleLine prints the last row, which it holds against the first.
+// scaleLine prints the last row, compared with the first.
 func (r *speedReport) scaleLine(rows []scaleRow) {
 	first, s := &rows[0], &rows[len(rows)-1]
 	s.OverFirst, s.BareFirst = s.Ns/first.Ns, s.Bare/first.Bare

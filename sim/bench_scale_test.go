@@ -11,8 +11,9 @@ import (
 	"weir/sim/tcp"
 )
 
-// The network in which cost is held against size: some hosts send to one, by a switch whose port to it is the bottleneck
-// and takes whatever comes. Windows are what the receiver offers, so that nothing is lost and what is queued is given.
+// The network in which cost is compared with size: some hosts send to one, by a switch whose port to it is the
+// bottleneck and has an unlimited buffer. The receiver's windows are the limit, so that nothing is lost and the length
+// of the queue is known.
 const (
 	starRate    = 10e9 // of the bottleneck
 	starDelay   = event.Microsecond
@@ -21,7 +22,7 @@ const (
 	starPipe    = int64((4*starDelay + 3*starPacket) / starPacket) // packets that are not in the queue
 )
 
-// scaleRow is what a packet costs with so many flows and so much queued.
+// scaleRow has the cost of a packet with that many flows and queued packets.
 type scaleRow struct {
 	Flows     int     `json:"flows"`
 	Window    int64   `json:"window_segments"` // of each flow
@@ -47,7 +48,8 @@ type memory struct {
 	FlowRun    float64 `json:"bytes_per_flow_of_a_run"`          // its program and its results too; 0: not measured
 }
 
-// scale measures cost against what is queued, by 4 flows, and against the number of flows, of 10 packets each.
+// scale measures cost against the number of queued packets, with 4 flows, and against the number of flows, with 10
+// packets each.
 func (r *speedReport) scale(t *testing.T) {
 	t.Helper()
 	queued, flows, packets := []int64{10, 100, 1000, 10_000, 100_000}, []int{4, 100, 1000, 10_000}, int64(400_000)
@@ -67,7 +69,7 @@ func (r *speedReport) scale(t *testing.T) {
 	r.memory()
 }
 
-// memory takes the differences.
+// memory computes the differences.
 func (r *speedReport) memory() {
 	short, long := &r.Queued[0], &r.Queued[len(r.Queued)-1]
 	most := &r.Flows[len(r.Flows)-1]
@@ -84,7 +86,7 @@ func (r *speedReport) memory() {
 	r.memoryLines()
 }
 
-// scalePoint measures one row; its comparison with the first is the caller's.
+// scalePoint measures one row; the caller compares it with the first.
 func scalePoint(t *testing.T, flows int, window, packets int64) scaleRow {
 	t.Helper()
 	row := scaleRow{Flows: flows, Window: window}
@@ -115,13 +117,13 @@ func scalePoint(t *testing.T, flows int, window, packets int64) scaleRow {
 	return row
 }
 
-// loaded is a network in which so much is queued as will be.
+// loaded is a network whose queue has its final length.
 type loaded struct {
 	net    *network.Network
 	port   *network.Port // the bottleneck
 	hosts  []network.NodeID
 	to     network.NodeID
-	fill   event.Time // how long what is under way takes by the bottleneck
+	fill   event.Time // the time of the packets in flight on the bottleneck
 	failed error
 }
 
@@ -148,14 +150,14 @@ func star(t *testing.T, flows int, window int64) *loaded {
 	return l
 }
 
-// newLoaded is a network with TCP, its windows full.
+// newLoaded returns a network with TCP, its windows full.
 func newLoaded(t *testing.T, flows int, window int64) *loaded {
 	t.Helper()
 	l := star(t, flows, window)
 	stack := tcp.NewStack(l.net.Queue, l.net, 1)
 	l.net.Sink = stack
 	c := tcp.Default("reno")
-	c.InitialWindow, c.Buffer = uint32(2*window), window*1448 // so that the offered window is what limits
+	c.InitialWindow, c.Buffer = uint32(2*window), window*1448 // so that the offered window is the limit
 	const port = 5001
 	stack.Listen(l.to, port, c, func(*tcp.Endpoint) tcp.App { return (*greedy)(l) })
 	for i := range flows {
@@ -165,7 +167,7 @@ func newLoaded(t *testing.T, flows int, window int64) *loaded {
 	return l
 }
 
-// bareLoaded is the same without TCP; every second packet is answered, as with delayed acknowledgements.
+// bareLoaded is the same without TCP. Every second packet is answered, as with delayed acknowledgements.
 func bareLoaded(t *testing.T, flows int, window int64) *loaded {
 	t.Helper()
 	l := star(t, flows, window)
@@ -178,10 +180,10 @@ func bareLoaded(t *testing.T, flows int, window int64) *loaded {
 	return l
 }
 
-// settle lets several windows pass, and the odd things of a beginning with them.
+// settle waits for several windows, until the effects of the beginning are over.
 func (l *loaded) settle() { l.net.Queue.Run(5*l.fill + 50*event.Millisecond) }
 
-// time lets so many packets pass the bottleneck, which is busy all the time, and gives how many did.
+// time waits until that many packets have passed the bottleneck, which is always busy, and returns how many did.
 func (l *loaded) time(packets int64) (took spent, moved int64) {
 	before := l.port.Counters().Sent.Packets
 	end := l.net.Queue.Now() + event.Time(packets)*starPacket
@@ -192,21 +194,21 @@ func (l *loaded) time(packets int64) (took spent, moved int64) {
 // greedy is the programs of connections that send without end.
 type greedy loaded
 
-// Connected is tcp.App.
+// Connected implements tcp.App.
 func (g *greedy) Connected(e *tcp.Endpoint) {
 	if e.Dialled() {
 		e.Write(endlessBytes)
 	}
 }
 
-// Received is tcp.App.
+// Received implements tcp.App.
 func (g *greedy) Received(*tcp.Endpoint, int64) {}
 
-// Finished is tcp.App.
+// Finished implements tcp.App.
 func (g *greedy) Finished(*tcp.Endpoint) {}
 
-// Acknowledged is tcp.App.
+// Acknowledged implements tcp.App.
 func (g *greedy) Acknowledged(*tcp.Endpoint) {}
 
-// Failed is tcp.App.
+// Failed implements tcp.App.
 func (g *greedy) Failed(_ *tcp.Endpoint, why error) { g.failed = why }

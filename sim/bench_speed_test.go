@@ -32,7 +32,7 @@ var (
 	speedCores   = flag.String("speed-cores", oneAndTwo(), "TestSpeed: of a file so many runs at a time")
 )
 
-// oneAndTwo is 1,2 where there are two processors.
+// oneAndTwo returns "1,2" if there are two processors.
 func oneAndTwo() string {
 	if runtime.NumCPU() < 2 {
 		return "1"
@@ -40,8 +40,8 @@ func oneAndTwo() string {
 	return "1,2"
 }
 
-// TestSpeed measures how fast the simulator is. Without -speed it only tries whether all that works, with runs that are
-// cut short, and its timings mean nothing.
+// TestSpeed measures how fast the simulator is. Without -speed it only checks that the measurements work, with
+// shortened runs, and its timings mean nothing.
 func TestSpeed(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the garbage collector's share is then of this processor too
 	if *speedRepeats < 1 {
@@ -89,12 +89,12 @@ type speedReport struct {
 	out io.Writer
 }
 
-// machine is what the figures are of.
+// machine describes the machine of the figures.
 type machine struct {
 	Processor string `json:"processor"`
 	Count     int    `json:"processors"`
 	Go        string `json:"go"`
-	Load      string `json:"load_average"` // as it began: of 1, 5 and 15 minutes
+	Load      string `json:"load_average"` // at the start: of 1, 5 and 15 minutes
 }
 
 func thisMachine() machine {
@@ -113,20 +113,20 @@ func thisMachine() machine {
 	return m
 }
 
-// reference is what another simulator does on another machine.
+// reference is the speed of another simulator on another machine.
 type reference struct {
 	Name    string  `json:"name"`
 	Packets float64 `json:"data_packets_per_s"`
 }
 
-// references are end-to-end data packets a second of one thread with 4 long TCP flows. They were measured once, elsewhere,
-// and not in this run: a ratio to them says no more than about how far it is.
+// references are end-to-end data packets per second of one thread with 4 long TCP flows. They were measured once,
+// elsewhere, and not in this run, so a ratio to them is only a rough comparison.
 var references = []reference{{"htsim", 3.0e6}, {"ns-2.35", 627e3}, {"ns-3.44", 33e3}}
 
-// spent is the processor time of this process, and the time on the wall.
+// spent is the processor time of this process, and the wall time.
 type spent struct{ cpu, wall time.Duration }
 
-// stopwatch times f. Processor time is what counts: other work on the machine lengthens it far less than the wall's.
+// stopwatch times f. Read the processor time: other work on the machine changes it far less than the wall time.
 func stopwatch(f func()) spent {
 	runtime.GC()
 	wall, cpu := time.Now(), processorTime()
@@ -142,7 +142,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// least takes the lesser of the two; the zero one is none yet.
+// least returns the smaller of the two; the zero value counts as none.
 func (s spent) least(other spent) spent {
 	if s == (spent{}) || other.cpu < s.cpu {
 		return other
@@ -150,13 +150,13 @@ func (s spent) least(other spent) spent {
 	return s
 }
 
-// per is nanoseconds of processor time for each of n.
+// per returns nanoseconds of processor time for each of n.
 func (s spent) per(n int64) float64 { return float64(s.cpu) / float64(n) }
 
-// share is the part of the time on the wall in which the processor was this process's.
+// share returns the part of the wall time in which this process had the processor.
 func (s spent) share() float64 { return float64(s.cpu) / float64(s.wall) }
 
-// live is the bytes of the heap that are in use.
+// live returns the bytes of the heap that are in use.
 func live() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -164,7 +164,7 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// allocations is how often memory was taken from the heap so far.
+// allocations returns the number of allocations so far.
 func allocations() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -7,8 +7,8 @@ import (
 	"weir/sim/network"
 )
 
-// What became of the window tells the timeouts apart: nothing of four segments arrives, or the second of them does. A lost
-// SYN is neither.
+// The segments that arrive distinguish timeouts: none of four segments arrives, or the second one does. A lost SYN is
+// neither.
 func TestTimeouts_HaveTheirCauses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestTimeouts_HaveTheirCauses(t *testing.T) {
 			s.run(t.Context(), quiet{})
 			f := s.raw(false).Flows[0]
 			want := int(c.want.FLoss + c.want.LAck)
-			if c.name == "the SYN" { // which comes again after 1 s
+			if c.name == "the SYN" { // it is retransmitted after 1 s
 				want = 1
 			}
 			if !f.Done || f.Causes != c.want || f.Timeouts != want {
@@ -53,7 +53,7 @@ func TestTimeouts_HaveTheirCauses(t *testing.T) {
 	}
 }
 
-// A full frame has room for 1448 bytes where the guests' TCP has timestamps, for 1460 where not, and for 1472 of UDP.
+// A full frame has room for 1448 bytes if the guests' TCP has timestamps, otherwise for 1460, and for 1472 of UDP.
 func TestPayloadShare(t *testing.T) {
 	for _, c := range []struct {
 		cc, traffic string
@@ -67,7 +67,7 @@ func TestPayloadShare(t *testing.T) {
 		if raw.PayloadShare != c.bytes/1538 {
 			t.Errorf("%s: a share of %v", c.cc, raw.PayloadShare)
 		}
-		// And it is what a full link carries.
+		// A full link carries that share.
 		last := int64(0)
 		for _, f := range raw.Flows {
 			for _, d := range f.Delivered {

@@ -10,8 +10,8 @@ import (
 	"weir/experiment/result"
 )
 
-// Digest is a hash of all that a run measured, every flow, sample and drop: equal for runs that came out the same to
-// the last bit. What is of the machine and not of the run (Busy) is not in it.
+// Digest returns a hash of all measurements of a run: every flow, sample and drop. It is equal for runs that are equal
+// to the last bit. Values that depend on the machine (Busy) are not part of it.
 func Digest(raw *result.Raw) string {
 	d := digester{hash: sha256.New()}
 	d.numbers(int64(raw.RTT), truth(raw.Partial), int64(raw.Duration), int64(raw.Bin), int64(raw.LostRecords))
@@ -52,7 +52,7 @@ func Digest(raw *result.Raw) string {
 	return hex.EncodeToString(d.hash.Sum(nil))
 }
 
-// digester writes values so that no two sequences of them are the same bytes.
+// digester writes values so that different sequences of them are different bytes.
 type digester struct {
 	hash hash.Hash
 	b    []byte

@@ -13,7 +13,7 @@ import (
 	"weir/law/fairq"
 )
 
-// incastRuns are the runs of experiments/incast.yaml with these schemes, its first seed and 10 bursts.
+// incastRuns returns the runs of experiments/incast.yaml with these schemes, its first seed and 10 bursts.
 func incastRuns(t testing.TB, schemes ...string) []*experiment.Run {
 	t.Helper()
 	f, err := laws.All().Load("../experiments/incast.yaml")
@@ -28,7 +28,7 @@ func incastRuns(t testing.TB, schemes ...string) []*experiment.Run {
 	return p.Runs
 }
 
-// shortFlows gives the p99 completion time of the flows that had a size, and how many did not end.
+// shortFlows returns the p99 completion time of the flows that had a size, and how many did not end.
 func shortFlows(raw *result.Raw) (p99 time.Duration, open int) {
 	var all []time.Duration
 	for i := range raw.Flows {
@@ -44,8 +44,8 @@ func shortFlows(raw *result.Raw) (p99 time.Duration, open int) {
 	return all[len(all)*99/100], open
 }
 
-// FairQ does for the burst over long flows what it is for, with reno and with cubic: the last of the short flows end many
-// times sooner, next to nothing is dropped, the queue stands at its target (half of the buffer) and not at the buffer's
+// FairQ improves a burst over long flows as intended, with reno and with cubic. The last of the short flows end many
+// times sooner, and almost nothing is dropped. The queue is at its target (half of the buffer) and not at the buffer's
 // end, and the long flows lose little.
 func TestFairQ_Incast(t *testing.T) {
 	byCC := map[string]map[string]*result.Raw{}
@@ -82,25 +82,25 @@ func TestFairQ_Incast(t *testing.T) {
 		within(t, cc+": the long flows' rate over droptail's", rate(fair)/rate(tail), 0.9, 1.1)
 	}
 	fair := byCC["reno"]["fairq"]
-	held := map[time.Duration]map[string]float64{} // by time and metric
+	values := map[time.Duration]map[string]float64{} // by time and metric
 	for _, l := range fair.LawSamples {
 		if l.Port != "switch->receiver1" {
 			t.Fatalf("%+v", l)
 		}
-		if held[l.At] == nil {
-			held[l.At] = map[string]float64{}
+		if values[l.At] == nil {
+			values[l.At] = map[string]float64{}
 		}
-		held[l.At][l.Metric] = l.Value.Value
+		values[l.At][l.Metric] = l.Value.Value
 	}
-	if n := len(held); n < 299 || n > 301 {
+	if n := len(values); n < 299 || n > 301 {
 		t.Errorf("%d samples of the law in 3 s", n)
 	}
-	for at, v := range held {
+	for at, v := range values {
 		if flows, grant := v["flows"], v["grant_bytes"]; at > time.Second && (flows < 10 || flows > 32 || grant != v["window_bytes"] || grant < 1460) {
 			t.Fatalf("after %v: %v", at, v)
 		}
 	}
-	// Data acknowledges too, and of the other direction nothing is held.
+	// Data acknowledges too, and nothing limits the other direction.
 	all, _ := fair.LawTotal("acks")
 	if rewritten, _ := fair.LawTotal("acks_rewritten"); rewritten < all/4 || all < 10_000 || len(fair.Unmet) > 0 {
 		t.Errorf("acknowledgements: %+v; %q", fair.LawTotals, fair.Unmet)

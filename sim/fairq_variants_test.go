@@ -12,7 +12,7 @@ import (
 	"weir/law/fairq"
 )
 
-// shortened runs these schemes of a file with its first seed, at the first case of what it varies.
+// shortened runs these schemes of a file with its first seed, at the first point of its axes.
 func shortened(t *testing.T, file string, schemes []string, set ...string) map[string]*result.Raw {
 	t.Helper()
 	f, err := laws.All().Load("../experiments/" + file)
@@ -32,41 +32,41 @@ func shortened(t *testing.T, file string, schemes []string, set ...string) map[s
 	return raws
 }
 
-// Edge mode over TCP: of what acknowledges a fraction tells, and flows end and the queue stands as in full mode, where
-// every ACK is written. Told once in 100 ms they are fewer still.
+// Edge mode over TCP: a fraction of the ACKs advertise a window. Flows end, and the queue is as long, as in full mode,
+// where every ACK is written. With an interval of 100 ms still fewer advertise.
 func TestFairQ_EdgeModeOverTCP(t *testing.T) {
 	raws := shortened(t, "edge.yaml", []string{"fairq", "edge", "edge_slow"}, "duration=3s", "traffic.elephants.stop=3s", "traffic.mice.epochs=10", "measure.windows.loaded=[2s, 3s]")
 	full := raws["fairq"]
 	before, _ := shortFlows(full)
 	queue, _ := settled(full)
-	told := map[string]float64{}
+	share := map[string]float64{}
 	for _, scheme := range []string{"edge", "edge_slow"} {
 		raw := raws[scheme]
 		after, open := shortFlows(raw)
 		now, _ := settled(raw)
 		total := func(metric string) float64 { v, _ := raw.LawTotal(metric); return v }
-		all, tells, left := total("acks"), total("acks_told"), total("acks_left")
-		told[scheme] = tells / all
-		t.Logf("%s: of %v ACKs %v tell, %v are left, %v rewritten; p99 %v, full mode %v; queue %.0f, %.0f; %d and %d drops", scheme, all, tells, left,
+		all, advertising, left := total("acks"), total("acks_told"), total("acks_left")
+		share[scheme] = advertising / all
+		t.Logf("%s: of %v ACKs %v advertise, %v are left, %v rewritten; p99 %v, full mode %v; queue %.0f, %.0f; %d and %d drops", scheme, all, advertising, left,
 			total("acks_rewritten"), after, before, now, queue, len(raw.Drops), len(full.Drops))
-		if tells == 0 || tells+left > all || left*2 < all {
-			t.Errorf("%s: of %v ACKs %v tell and %v are left", scheme, all, tells, left)
+		if advertising == 0 || advertising+left > all || left*2 < all {
+			t.Errorf("%s: of %v ACKs %v advertise and %v are left", scheme, all, advertising, left)
 		}
 		if open > 0 || after > before*11/10 {
 			t.Errorf("%s: p99 is %v, in full mode %v; %d did not end", scheme, after, before, open)
 		}
 		within(t, scheme+": mean queue over full mode's", now/queue, 0.9, 1.1)
 	}
-	if told["edge"] > 0.2 || told["edge_slow"] >= told["edge"] {
-		t.Errorf("%.3f tell, and once in 100 ms %.3f", told["edge"], told["edge_slow"])
+	if share["edge"] > 0.2 || share["edge_slow"] >= share["edge"] {
+		t.Errorf("%.3f advertise, and once in 100 ms %.3f", share["edge"], share["edge_slow"])
 	}
-	if _, tells := full.LawTotal("acks_told"); tells {
+	if _, advertising := full.LawTotal("acks_told"); advertising {
 		t.Errorf("full mode: %+v", full.LawTotals)
 	}
 }
 
-// Over equal paths: one flow in two has both directions at one spine. Held to half of their twin's window the others no
-// longer fill the ports, which they do while they pass.
+// Over equal paths, one flow in two has both directions at one spine. Limited to half of their twin's window, the
+// others no longer fill the ports; they do if their ACKs pass unlimited.
 func TestFairQ_EqualPathsOverTCP(t *testing.T) {
 	raws := shortened(t, "ecmp.yaml", []string{"one_sided", "divided"}, "duration=3s", "traffic.flows.stop=3s", "measure.windows.steady=[1s, 3s]")
 	mean := func(raw *result.Raw) (worst float64) {
@@ -96,7 +96,7 @@ func TestFairQ_EqualPathsOverTCP(t *testing.T) {
 	}
 }
 
-// Every SYN is seen here, so that `scale: shim` tells nothing that `learn` does not know: not a bit is another.
+// Every SYN is seen here, so `scale: shim` adds nothing to what `learn` knows, and results are equal to the bit.
 func TestFairQ_ShimIsLearnHere(t *testing.T) {
 	digests := map[string]string{}
 	for _, scale := range []string{"learn", "shim", "unify"} {

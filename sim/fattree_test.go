@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A fat tree of 16 pods has 1024 hosts. Flows between its halves use every core, and the idle round trip is what was
-// asked for: 100 us do not divide by 12, and the probe's 84 bytes are on a line twelve times.
+// A fat tree of 16 pods has 1024 hosts. Flows between its halves use every core. The idle RTT is the one asked for: 100
+// us are not divisible by 12, and the probe's 84 bytes are on a line twelve times.
 func TestFatTreeOf16Pods(t *testing.T) {
 	r := planned(t, `id: pods
 duration: 1s

@@ -10,12 +10,12 @@ const (
 	ipHeader  = 20
 	tcpHeader = 20
 	udpHeader = 8
-	// longestHeaders is Ethernet, IPv4 and TCP with 40 bytes of options.
+	// longestHeaders is the size of Ethernet, IPv4 and TCP headers with 40 bytes of options.
 	longestHeaders = etherHeader + ipHeader + 60
 )
 
-// frame writes the headers of a packet as they would stand on the wire, into b, and returns how many bytes they are.
-// What follows them in the frame is payload of zeros, which the checksum of TCP or UDP counts (it adds nothing).
+// frame writes the headers of a packet into b, as they would be on the wire, and returns their length in bytes. The
+// rest of the frame is payload of zeros. The checksum of TCP or UDP covers it, but zeros add nothing.
 func frame(b *[longestHeaders]byte, pk *network.Packet) int {
 	clear(b[:])
 	mac(b[0:6], pk.Dst())
@@ -37,20 +37,20 @@ func frame(b *[longestHeaders]byte, pk *network.Packet) int {
 		length, checkAt = udpHeader, 6
 		udpFrame(transport, pk)
 	} else {
-		// What the frame has beyond its payload is options: their room was counted when it was sent.
+		// The bytes of the frame beyond its payload are options, whose room was counted when it was sent.
 		length, checkAt = min(max(total-ipHeader-int(pk.Payload()), tcpHeader), 60), 16
 		tcpFrame(transport[:length], pk)
 	}
 	pseudo := sum(ip[12:20], uint32(pk.Proto())+uint32(total-ipHeader))
 	check := checksum(sum(transport[:length], pseudo))
 	if pk.Proto() == network.UDP && check == 0 {
-		check = 0xffff // RFC 768: 0 says that there is none
+		check = 0xffff // RFC 768: 0 means no checksum
 	}
 	binary.BigEndian.PutUint16(transport[checkAt:], check)
 	return etherHeader + ipHeader + length
 }
 
-// mac is the address of a host's only port: locally administered.
+// mac writes the address of a host's only port: locally administered.
 func mac(b []byte, id network.NodeID) {
 	b[0], b[1] = 0x02, 0x77
 	binary.BigEndian.PutUint32(b[2:], uint32(id))
@@ -62,7 +62,7 @@ func udpFrame(b []byte, pk *network.Packet) {
 	binary.BigEndian.PutUint16(b[4:], uint16(udpHeader+pk.Payload()))
 }
 
-// tcpFrame writes a TCP header (RFC 9293 3.1); b is as long as it is with its options.
+// tcpFrame writes a TCP header (RFC 9293 3.1) with its options; b has their length.
 func tcpFrame(b []byte, pk *network.Packet) {
 	binary.BigEndian.PutUint16(b[0:], pk.SrcPort())
 	binary.BigEndian.PutUint16(b[2:], pk.DstPort())
@@ -98,7 +98,8 @@ func tcpFrame(b []byte, pk *network.Packet) {
 		binary.BigEndian.PutUint32(feedback[8:], pk.Marked())
 		o.put(feedback[:]...)
 	}
-	// A timestamp option has the room that is left for it: its clock ticks with every segment sent (tcp.Config.Timestamps).
+	// A timestamp option uses the room that is left for it. Its clock ticks with every segment sent
+	// (tcp.Config.Timestamps).
 	if len(o.room) >= 10 {
 		var ts [8]byte
 		binary.BigEndian.PutUint32(ts[:], uint32(pk.Tag()))
@@ -111,12 +112,12 @@ func tcpFrame(b []byte, pk *network.Packet) {
 	}
 }
 
-// options fills the room for options; what has no room is left out.
+// options fills the room for options, and leaves out an option that does not fit.
 type options struct{ room []byte }
 
 func (o *options) put(b ...byte) { o.room = o.room[copy(o.room, b):] }
 
-// sum adds up 16-bit words (RFC 1071).
+// sum adds 16-bit words (RFC 1071).
 func sum(b []byte, start uint32) uint32 {
 	for len(b) > 1 {
 		start += uint32(b[0])<<8 | uint32(b[1])

@@ -34,7 +34,7 @@ type golden struct {
 }
 
 // The beginning of every experiment of the project, under each scheme that the simulator has, and some random ones with
-// their troubles, come out as they did when the golden file was written: on any machine, on any number of processors.
+// their troubles, equal the golden file. This is so on any machine, with any number of processors.
 func TestGolden_EveryExperiment(t *testing.T) {
 	goldens := append(experimentGoldens(t), acdcGoldens(t)...)
 	files := len(goldens)
@@ -84,7 +84,7 @@ func TestGolden_EveryExperiment(t *testing.T) {
 	}
 }
 
-// carryOut runs it; one without a run is the random experiment of that seed.
+// carryOut runs it. A golden without a run is the random experiment of that seed.
 func (g *golden) carryOut(seed int64) error {
 	if g.run == nil {
 		tr := newTrial(seed)
@@ -114,8 +114,8 @@ func (g *golden) carryOut(seed int64) error {
 	return nil
 }
 
-// experimentGoldens gives, of each scheme of each file that the simulator can carry out, the runs at both ends of the
-// file's axes, shortened.
+// experimentGoldens returns, for each scheme of each file that the simulator can carry out, the runs at both ends of
+// the file's axes, shortened.
 func experimentGoldens(t *testing.T) []golden {
 	t.Helper()
 	var files []string
@@ -157,7 +157,7 @@ func experimentGoldens(t *testing.T) []golden {
 	return out
 }
 
-// notSimulated is why a run of the project's files may be refused: others are mistakes.
+// notSimulated lists the reasons for which a run of the project's files may be refused. Any other reason is an error.
 var notSimulated = []string{"the simulator has no law", "guests.cc bbr", "guests.stack netstack"}
 
 // acdcGoldens are runs with AC/DC, which no file of the project has.
@@ -180,7 +180,7 @@ func acdcGoldens(t *testing.T) []golden {
 	return out
 }
 
-// bothEnds gives the first and the last run of each scheme, of the first seed.
+// bothEnds returns the first and the last run of each scheme, of the first seed.
 func bothEnds(runs []*experiment.Run) (out []*experiment.Run) {
 	last := map[string]int{} // places in out
 	for _, r := range runs {
@@ -199,8 +199,8 @@ func bothEnds(runs []*experiment.Run) (out []*experiment.Run) {
 	return out
 }
 
-// shorten ends a run soon after its last item has begun, and sooner where the hosts that get data could get more than
-// some ten thousand packets until then.
+// shorten ends a run soon after its last item has begun. It ends it sooner if the receiving hosts could get more than
+// about ten thousand packets until then.
 func shorten(r *experiment.Run) {
 	const packets = 60_000
 	first, last := law.Duration(math.MaxInt64), law.Duration(0)

@@ -8,10 +8,10 @@ import (
 	"weir/sim/tcp"
 )
 
-// tcpConfig is the TCP of a profile of guests: reno, cubic, dctcp and d2tcp as Linux behaves (tcp.Default),
-// newreno and sack by their RFCs alone, but for what the file says of them: rto_min is 200 ms where it says nothing (RFC 6298
-// 2.4: 1 s). Delayed ACK stays at Linux's 40 ms under any time scale, as in the lab; Linux's is less where RTOs would come
-// before, that of newreno and sack is not.
+// tcpConfig returns the TCP of a profile of guests. reno, cubic, dctcp and d2tcp follow Linux (tcp.Default); newreno
+// and sack follow their RFCs alone. The file's settings replace these. The default of rto_min is 200 ms (RFC 6298 2.4:
+// 1 s). Delayed ACK stays at Linux's 40 ms under any time scale, as in the lab. With Linux's TCP it is less if an RTO
+// would come earlier; with newreno and sack it is not.
 func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 	if err := checkGuests(g); err != nil {
 		return nil, err
@@ -29,11 +29,11 @@ func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 		c.ECTOnSYN, c.ECTAlways = false, false
 	}
 	switch g.CC {
-	case "newreno", "sack": // whether there is SACK is what their names say
+	case "newreno", "sack": // their names decide about SACK
 	default:
 		c.DelayedACK = delayedACK(c)
 		c.SACK = *g.SACK
-		if !c.SACK { // Linux does without these then
+		if !c.SACK { // Linux disables these then
 			c.RACK, c.TLP, c.DSACK = false, false, false
 		}
 	}
@@ -46,20 +46,20 @@ func tcpConfig(g *experiment.Guests) (*tcp.Config, error) {
 	return c, nil
 }
 
-// delayedACK is how long Linux delays an ACK at most: less than the least RTO by a jiffy (tcp_delack_max, since 6.7; CONFIG_HZ=250
-// as in the lab), or the ACK of a lone segment would meet its retransmission.
+// delayedACK returns how long Linux delays an ACK at most: a jiffy less than the least RTO (tcp_delack_max, since 6.7;
+// CONFIG_HZ=250 as in the lab). Otherwise the ACK of a lone segment would meet its retransmission.
 func delayedACK(c *tcp.Config) event.Time {
 	const jiffy = 4 * event.Millisecond
 	least := (c.RTOMin + jiffy - 1) / jiffy
 	return min(c.DelayedACK, (max(least, 2)-1)*jiffy)
 }
 
-// checkGuests tells what of a profile the simulator has not.
+// checkGuests returns an error for a setting of a profile that the simulator lacks.
 func checkGuests(g *experiment.Guests) error {
 	switch g.CC {
 	case "reno", "newreno", "sack", "cubic", "dctcp", "d2tcp":
 	default:
-		return fmt.Errorf("guests.cc %s: the simulator has reno, newreno, sack, cubic, dctcp and d2tcp", g.CC)
+		return fmt.Errorf("guests.cc %s: the simulator does not have it; use reno, newreno, sack, cubic, dctcp or d2tcp, or the lab", g.CC)
 	}
 	for _, stack := range []string{g.Stack, g.ToStack} {
 		if stack != "linux" && stack != "" {

@@ -6,8 +6,8 @@ import (
 	"weir/sim/event"
 )
 
-// Linux delays an ACK for 40 ms, but for less than the least RTO by a jiffy of 4 ms, and for a jiffy at least
-// (tcp_delack_max); newreno and sack have nothing of Linux's.
+// Linux delays an ACK for 40 ms, but for at least a jiffy (4 ms) less than the least RTO, and for at least a jiffy
+// (tcp_delack_max). newreno and sack follow their RFCs.
 func TestDelayedACKIsShorterThanTheRTO(t *testing.T) {
 	const ms = event.Millisecond
 	for _, test := range []struct {

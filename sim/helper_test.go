@@ -12,7 +12,7 @@ import (
 	"weir/sim/event"
 )
 
-// base is a dumbbell of one bottleneck; what a test is about replaces TRAFFIC, and more where it must.
+// base is a dumbbell of one bottleneck. A test replaces TRAFFIC, and other parts if it must.
 const base = `id: base
 duration: 2s
 seeds: [1]
@@ -30,7 +30,7 @@ func baseWith(traffic ...string) string {
 	return strings.Replace(base, "TRAFFIC", "- "+strings.Join(traffic, "\n  - "), 1)
 }
 
-// planned gives the runs of a file.
+// planned returns the runs of a file.
 func planned(t testing.TB, text string, set ...string) []*experiment.Run {
 	t.Helper()
 	f, err := laws.All().Parse("test.yaml", []byte(text))
@@ -44,7 +44,7 @@ func planned(t testing.TB, text string, set ...string) []*experiment.Run {
 	return p.Runs
 }
 
-// quiet is a Progress that nobody looks at.
+// quiet is a Progress that discards everything.
 type quiet struct{}
 
 func (quiet) Phase(string)                       {}
@@ -68,13 +68,13 @@ func ran(t testing.TB, w *World, r *experiment.Run) *result.Raw {
 	return raw
 }
 
-// act is something that is done at a time.
+// act is a function that runs at a time.
 type act struct {
 	ev event.Event
 	do func()
 }
 
-// Happen does it.
+// Happen runs it.
 func (a *act) Happen(*event.Event, event.Time) { a.do() }
 
 func doAt(q *event.Queue, t event.Time, do func()) {
@@ -91,7 +91,7 @@ func within[N int | int64 | float64](t *testing.T, what string, got, from, to N)
 	}
 }
 
-// build makes all of a run, with the laws of this build.
+// build builds a run, with the laws of this build.
 func build(r *experiment.Run) (*simulation, error) {
 	return buildWith(r, laws.Sim(), networkOptions(r))
 }

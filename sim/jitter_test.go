@@ -9,8 +9,9 @@ import (
 	"weir/sim/event"
 )
 
-// Two flows share a full buffer of 15 packets. Without jitter their shares hang on fractions of a packet's time by which
-// one path is longer (Floyd and Jacobson 1992: phase effects); where hosts take up to a packet's time they do not.
+// Two flows share a full buffer of 15 packets. Without jitter their shares depend on fractions of a packet's time by
+// which one path is longer (Floyd and Jacobson 1992: phase effects). With a jitter of up to a packet's time they do
+// not.
 func TestHostJitter_EndsPhaseEffects(t *testing.T) {
 	const packet = 1_230_400 // ns of 1538 bytes at 10 Mbit/s
 	share := func(longer law.Duration, jitter event.Time) float64 {

@@ -11,7 +11,7 @@ import (
 
 const longFlows = "{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 2s}"
 
-// settled gives the samples of the bottleneck in the second half of the run.
+// settled returns the mean queue and the marks of the bottleneck in the second half of the run.
 func settled(raw *result.Raw) (mean float64, marks uint64) {
 	for i := range raw.Ports {
 		p := &raw.Ports[i]
@@ -30,7 +30,7 @@ func settled(raw *result.Raw) (mean float64, marks uint64) {
 	return 0, 0
 }
 
-// ecn marks where red drops, and DCTCP keeps the queue near the threshold.
+// ecn marks packets that red would drop, and DCTCP keeps the queue near the threshold.
 func TestMark_IsEnforcedAtSwitches(t *testing.T) {
 	ecn := carriedOut(t, baseWith(longFlows), "network.buffer=250KB", "guests.cc=dctcp", "schemes=[{name: ecn, params: {threshold: 30KB}}]")
 	queue, marks := settled(ecn)
@@ -56,7 +56,7 @@ func TestMark_IsEnforcedAtSwitches(t *testing.T) {
 	}
 }
 
-// A threshold in packets counts packets: of full frames 20 are as much as 20 x 1514 B.
+// A threshold in packets counts packets: 20 full frames are the same as 20 x 1514 B.
 func TestMark_ThresholdInPackets(t *testing.T) {
 	packets := carriedOut(t, baseWith(longFlows), "guests.cc=dctcp", "schemes=[{name: ecn, params: {threshold: 20pkt}}]")
 	bytes := carriedOut(t, baseWith(longFlows), "guests.cc=dctcp", "schemes=[{name: ecn, params: {threshold: 30280B}}]")
@@ -65,7 +65,7 @@ func TestMark_ThresholdInPackets(t *testing.T) {
 	within(t, "mean queue with 20pkt over that with 30280B", a/b, 0.9, 1.1)
 }
 
-// static lets every sender have its rate and no more, alone too, and drops nothing.
+// static gives every sender its rate and no more, also to a single one, and drops nothing.
 func TestStatic_LimitsEverySender(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: long, from: \"sender1..2\", to: receiver1, pattern: bulk, stop: 2s}"), "schemes=[{name: static, params: {rate: 20Mbit, depth: 5ms}}]")
 	for _, f := range raw.Flows {

@@ -9,28 +9,30 @@ import (
 	"weir/sim/network"
 )
 
-// Limits of one run. What can be told from its configuration is refused before anything of it is built; what only shows
-// as it goes on is counted, and ends it. Beside them stands what each takes, as measured: some 10 GB is what a run with
-// all of it at once would take, without laws that keep tables. Nodes are bounded by the file (20,000; 2.4 KB each with the ports of their
-// links, and routes take 4 B for each pair of switches), and so are steps of rates over time. A law with a table takes 180 B more for
-// each connection at each switch that knows it (81,920 at most), and at each switch 4 B for every number of a connection
-// up to the highest that passed it: with a million open at a time 4 MB a switch, 6 GB of the most switches (1500).
+// Limits of one run. checkLimits checks those that follow from the configuration before anything is built. The others
+// are counted during the run, and stop it when exceeded. The comments give the memory of each, as measured: a run at
+// all limits needs about 10 GB, without laws that have tables.
+//
+// The file bounds nodes (20,000; 2.4 KB each with the ports of their links, and 4 B of routes for each pair of
+// switches) and steps of rates over time. A law with a table needs 180 B more per connection and switch (81,920
+// connections at most). In addition it needs, at each switch, 4 B for every connection number up to the highest that
+// passed. With a million open at a time this is 4 MB per switch, and 6 GB at the most switches (1500).
 const (
 	maxPairs = 2 << 20   // 44 B
-	maxOpen  = 1_000_000 // connections at a time: 2.5 KB with both programs, and their scoreboards
-	// maxBins is up to how many bins of delivered bytes (8 B) all flows may fill; workload.MaxFlows bounds the flows
-	// themselves: 5 million of 290 B, and 400 B more as they are summed up and written.
+	maxOpen  = 1_000_000 // open connections: 2.5 KB with both programs, and their scoreboards
+	// maxBins bounds the bins of delivered bytes (8 B) of all flows. workload.MaxFlows bounds the flows themselves: 5
+	// million of 290 B, and 400 B more each while they are summed up and written.
 	maxBins = 50_000_000
-	// maxPackets is how many packets may be under way (128 B, and 16 B in the port that holds them): some 15 GB of data
-	// in buffers and on lines.
+	// maxPackets bounds the packets in the network (128 B, and 16 B in the port that has them): about 15 GB of data in
+	// buffers and on lines.
 	maxPackets = 10_000_000
 )
 
-// checkLimits tells what of a network or its traffic cannot be simulated, or is too much.
+// checkLimits returns an error if a network or its traffic cannot be simulated, or exceeds a limit.
 func checkLimits(cfg *experiment.Config) error {
 	g := cfg.Graph
 	if g == nil || len(g.Nodes) == 0 {
-		return errors.New("the run has no network")
+		return errors.New("the run has no network: give the experiment a topology")
 	}
 	kinds := make(map[string]experiment.NodeKind, len(g.Nodes))
 	for _, n := range g.Nodes {
@@ -52,7 +54,7 @@ func checkLimits(cfg *experiment.Config) error {
 			}
 		}
 		pairs += len(it.Pairs)
-		if it.Size == 0 && it.CDF == "" { // those of others are counted as they come
+		if it.Size == 0 && it.CDF == "" { // flows of other items are counted during the run
 			bins += int64(len(it.Pairs)) * int64(max(it.Count, 1)) * binsOf(cfg)
 		}
 		if bins > maxBins {
@@ -61,7 +63,7 @@ func checkLimits(cfg *experiment.Config) error {
 		}
 	}
 	if pairs > maxPairs {
-		return fmt.Errorf("traffic between %d pairs of hosts: the simulator takes %d; narrow from, to or pair of an item", pairs, maxPairs)
+		return fmt.Errorf("traffic between %d pairs of hosts: at most %d; narrow from, to or pair of an item", pairs, maxPairs)
 	}
 	if n := int64(cfg.Duration) / int64(coarsestGrid) * int64(len(cfg.Ports)); n > maxSamples {
 		return fmt.Errorf("the queues of %d ports over %v have %d samples: at most %d; name fewer in measure.ports, or take a shorter duration",
@@ -83,13 +85,13 @@ func checkLink(kinds map[string]experiment.NodeKind, l *experiment.Link) error {
 	b, okB := kinds[l.B]
 	switch {
 	case !okA || !okB:
-		return errors.New("one of its ends is no node")
+		return errors.New("one of its ends is not a node")
 	case l.Rate <= 0 && (a == experiment.Switch || b == experiment.Switch):
-		return errors.New("a rate of 0 carries nothing: above 0kbit")
+		return errors.New("rate 0: set a rate above 0kbit")
 	case a != experiment.Switch && b != experiment.Switch:
 		return nil
 	case l.Buffer.N < 1 || !l.Buffer.Packets && l.Buffer.N < network.FullFrame:
-		return fmt.Errorf("a buffer of %v holds no full frame: at least %dB or 1pkt", l.Buffer, network.FullFrame)
+		return fmt.Errorf("buffer of %v holds no full frame: set at least %dB or 1pkt", l.Buffer, network.FullFrame)
 	}
 	return nil
 }

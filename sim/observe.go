@@ -14,13 +14,13 @@ import (
 	"weir/sim/event"
 )
 
-// observers are what looks at a run beside its measurements: captures and the trace.
+// observers are the outputs of a run in addition to its measurements: captures and the trace.
 type observers struct {
 	captures []*capture
 	trace    *trace
 }
 
-// observe opens what the World was asked for.
+// observe opens the outputs that the World asks for.
 func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err error) {
 	o = &observers{}
 	defer func() {
@@ -54,11 +54,12 @@ func (w *World) observe(s *simulation, r *experiment.Run) (o *observers, err err
 	return o, nil
 }
 
-// nameBytes is how long a name may be, so that what is added to it still is a file's name.
+// nameBytes is the longest name, in bytes. With suffixes it is still a valid file name.
 const nameBytes = 180
 
-// FileName names the files of a run: its scheme, its place on the axes, its seed. A value of an axis may be any text:
-// a name that is not that of the run to the letter ends in a hash of it, so that no two runs have one.
+// FileName returns the name of a run's files: its scheme, its place on the axes, its seed. A value of an axis may be
+// any text. If characters had to be replaced or cut, the name ends in a hash of the original, so that no two runs have
+// the same name.
 func FileName(r *experiment.Run) string {
 	parts := []string{r.Scheme}
 	for _, axis := range slices.Sorted(maps.Keys(r.Point)) {
@@ -79,7 +80,7 @@ func FileName(r *experiment.Run) string {
 	return fmt.Sprintf("%s-%016x", strings.ToValidUTF8(plain[:min(len(plain), nameBytes)], ""), hash.Sum64())
 }
 
-// begin is t = 0: what passed before is not of the run.
+// begin marks t = 0. Earlier packets are not part of the run.
 func (o *observers) begin(t0 event.Time) {
 	for _, c := range o.captures {
 		c.t0 = t0
@@ -89,7 +90,7 @@ func (o *observers) begin(t0 event.Time) {
 	}
 }
 
-// cut says what did not fit.
+// cut returns a line for each file that was too small.
 func (o *observers) cut() []string {
 	var out []string
 	for _, c := range o.captures {
@@ -98,7 +99,7 @@ func (o *observers) cut() []string {
 		}
 	}
 	if o.trace != nil && o.trace.missed > 0 {
-		out = append(out, fmt.Sprintf("--trace: the file is full: it has the first %d rows, %d more were to be written; shorten the run", maxTraceRows, o.trace.missed))
+		out = append(out, fmt.Sprintf("--trace: the file is full: it has the first %d rows, %d more are missing; shorten the run", maxTraceRows, o.trace.missed))
 	}
 	return out
 }

@@ -23,7 +23,7 @@ import (
 	"weir/sim/network"
 )
 
-// captured reads a file back as another program would.
+// captured reads a file with another program's library.
 func captured(t *testing.T, path string) (packets []gopacket.Packet, infos []gopacket.CaptureInfo) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -48,7 +48,7 @@ func captured(t *testing.T, path string) (packets []gopacket.Packet, infos []gop
 	}
 }
 
-// A capture holds every frame that left the port, in the order of time, with headers that others can read.
+// A capture has every frame that left the port, in the order of time, with headers that others can read.
 func TestPCAP_IsWhatPassedThePort(t *testing.T) {
 	dir := t.TempDir()
 	r := planned(t, baseWith(
@@ -86,7 +86,7 @@ func TestPCAP_IsWhatPassedThePort(t *testing.T) {
 			}
 		}
 		options += len(tcp.Options)
-		// What was cut off is zeros and adds nothing.
+		// The missing bytes are zeros and add nothing.
 		pseudo := sum(p.Data()[26:34], 6+uint32(ip.Length)-20)
 		if got := checksum(sum(p.Data()[34:], pseudo)); got != 0 {
 			t.Fatalf("packet %d: TCP checksum is off by %#x", i, got)
@@ -119,7 +119,7 @@ func TestPCAP_WantsAPort(t *testing.T) {
 	}
 }
 
-// A capture changes nothing of the run.
+// A capture does not change the run.
 func TestObservers_ChangeNothing(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: \"sender*\", to: receiver1, pattern: burst, size: 200KB}"))[0]
 	dir := t.TempDir()
@@ -177,7 +177,7 @@ func TestFrame_HasTheFieldsOfThePacket(t *testing.T) {
 	}
 }
 
-// Feedback of a virtual switch is an experimental option (RFC 4727, RFC 6994) beside the guest's own.
+// Feedback of a virtual switch is an experimental option (RFC 4727, RFC 6994), in addition to the guest's own.
 func TestFrame_HasFeedback(t *testing.T) {
 	pk := new(network.Packet)
 	pk.SetSrc(1)

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// snapBytes of a frame are kept: all its headers, and a little of its payload, which is zeros.
+	// snapBytes is how much of a frame is kept: all its headers, and a little of its payload, which is zeros.
 	snapBytes = 128
-	// maxCapture bounds one file.
+	// maxCapture bounds one file, in bytes.
 	maxCapture = 256 << 20
-	// blockBytes is what pcapng adds to a packet, at most.
+	// blockBytes is the largest overhead of pcapng for a packet.
 	blockBytes = 36
 )
 
-// capture writes what leaves one port to a file of pcapng, with the times when the last bits leave, from t = 0.
+// capture writes the packets that leave one port to a pcapng file, with the times when their last bits leave, from t =
+// 0.
 type capture struct {
 	name    string // of the port
 	file    *os.File
@@ -32,12 +33,12 @@ type capture struct {
 	t0      event.Time
 	bytes   int64
 	packets int64
-	missed  int64 // that came when the file was full
+	missed  int64 // packets after the file was full
 	err     error
-	b       [snapBytes]byte // zeros behind the headers
+	b       [snapBytes]byte // zeros after the headers
 }
 
-// newCapture opens the file and waits for begin.
+// newCapture opens the file. It writes nothing before begin.
 func newCapture(dir, name string, p *network.Port) (*capture, error) {
 	c := &capture{name: p.Name, t0: -1}
 	var err error

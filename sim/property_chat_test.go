@@ -7,8 +7,8 @@ import (
 	"weir/sim/tcp"
 )
 
-// chat is a connection beside those of the experiment, whose two programs do what no pattern of traffic does: both write,
-// stop reading and close whenever they like, FIN right behind data, or abort.
+// chat is a connection in addition to those of the experiment. Its two programs do what no pattern of traffic does:
+// both write, stop reading and close at any time, send FIN right after data, or abort.
 type chat struct {
 	tb      *troubles
 	index   int32
@@ -75,8 +75,8 @@ func (tb *troubles) chats(d *drawer, now event.Time) {
 	}
 }
 
-// plan draws what one program does, and when. When the network has healed both read and close. buffer is the peer's: what
-// fills its window to the last byte is a case of its own.
+// plan draws what one program does, and when. When the network has healed both read and close. buffer is the peer's:
+// data that fills its window to the last byte is a case of its own.
 func (k *chat) plan(d *drawer, p *chatEnd, now event.Time, span, buffer int64) {
 	for range d.IntN(10) {
 		at := now + event.Time(d.Int64N(span))
@@ -126,7 +126,7 @@ func (p *chatEnd) is(e *tcp.Endpoint) {
 	}
 }
 
-// lives says whether the endpoint is still this connection's.
+// lives reports whether the endpoint still belongs to this connection.
 func (p *chatEnd) lives() bool {
 	return p.e != nil && p.failed == nil && p.c.tb.lives[p.e] == p.life
 }
@@ -142,7 +142,7 @@ func (p *chatEnd) close() {
 	if p.lives() && !p.closed {
 		p.closed = true
 		p.e.Close()
-		if p.e.State() == tcp.Closed { // nothing was written, and the handshake was under way: it is over
+		if p.e.State() == tcp.Closed { // nothing was written during the handshake: the connection is over
 			p.c.aborted = true
 		}
 	}
@@ -163,17 +163,17 @@ func (p *chatEnd) abort() {
 
 func (p *chatEnd) peer() *chatEnd { return &p.c.ends[1-p.side] }
 
-// Connected is tcp.App.
+// Connected implements tcp.App.
 func (p *chatEnd) Connected(*tcp.Endpoint) {}
 
-// Received is tcp.App.
+// Received implements tcp.App.
 func (p *chatEnd) Received(e *tcp.Endpoint, n int64) {
 	if p.got += n; n <= 0 || p.got > p.peer().wrote || p.finished {
 		broken("a program got %d bytes, then %d in all, of %d; %s", n, p.got, p.peer().wrote, describe(e))
 	}
 }
 
-// Finished is tcp.App.
+// Finished implements tcp.App.
 func (p *chatEnd) Finished(e *tcp.Endpoint) {
 	if p.finished || !p.peer().closed || p.got != p.peer().wrote {
 		broken("a program is told of the end after %d of %d bytes: %s", p.got, p.peer().wrote, describe(e))
@@ -181,7 +181,7 @@ func (p *chatEnd) Finished(e *tcp.Endpoint) {
 	p.finished = true
 }
 
-// Acknowledged is tcp.App.
+// Acknowledged implements tcp.App.
 func (p *chatEnd) Acknowledged(e *tcp.Endpoint) {
 	if e.Unsent() != 0 {
 		broken("all is acknowledged, and %d bytes are unsent: %s", e.Unsent(), describe(e))
@@ -189,7 +189,7 @@ func (p *chatEnd) Acknowledged(e *tcp.Endpoint) {
 	p.c.tb.acked++
 }
 
-// Failed is tcp.App.
+// Failed implements tcp.App.
 func (p *chatEnd) Failed(e *tcp.Endpoint, why error) {
 	p.failed = why
 	if !p.c.aborted {
@@ -197,7 +197,7 @@ func (p *chatEnd) Failed(e *tcp.Endpoint, why error) {
 	}
 }
 
-// over checks what became of it.
+// over checks how the connection ended.
 func (k *chat) over() {
 	if k.aborted {
 		return

@@ -23,23 +23,23 @@ type draft struct {
 }
 
 const (
-	// longEnough is how long a run may take: flows that wait for timeouts of seconds have ended then.
+	// longEnough is the longest duration of a run: flows that wait for timeouts of seconds have ended then.
 	longEnough = law.Duration(3600e9)
-	// budget is up to how many full packets the flows of one item send that have a size.
+	// budget is the largest number of full packets that the sized flows of one item send.
 	budget    = 2000
 	fullBytes = 1460
 )
 
-// drawer draws one experiment. Integers only: a seed means the same on every machine.
+// drawer draws one experiment. It uses integers only, so that a seed means the same on every machine.
 type drawer struct {
 	*rand.Rand
-	kinds  *rand.Rand // of what came later, so that a seed means what it did
+	kinds  *rand.Rand // for features that were added later, so that older draws of a seed do not change
 	file   experiment.File
 	graph  *experiment.Graph
 	window law.Duration
 }
 
-// drawExperiment gives the experiment of a seed.
+// drawExperiment returns the experiment of a seed.
 func drawExperiment(seed int64) draft {
 	d := &drawer{Rand: event.NewRandom(seed, "experiment"), kinds: event.NewRandom(seed, "kinds")}
 	d.file = experiment.File{
@@ -78,10 +78,10 @@ func (d *draft) planned() (*experiment.Run, error) {
 
 func (d *drawer) between(from, to int) int { return from + d.IntN(to-from+1) }
 
-// once is true once in n times.
+// once returns true once in n times.
 func (d *drawer) once(n int) bool { return d.IntN(n) == 0 }
 
-// wide draws from a range of several powers of ten: each power of two is as likely.
+// wide draws from a range of several powers of ten; each power of two has the same probability.
 func (d *drawer) wide(from, to int64) int64 {
 	v := from << d.IntN(bits.Len64(uint64(to/from)))
 	return min(v+d.Int64N(v), to)
@@ -123,7 +123,7 @@ func (d *drawer) network() {
 		t.VMs = min(t.VMs, 1)
 	}
 	packet := int64(12_300e9) / int64(n.Rate) // nanoseconds of a full frame on the line
-	// Up to some hundred packets fill the path, as a longer one takes long to simulate.
+	// At most about a hundred packets fill the path, because a longer one takes long to simulate.
 	if rtt := d.wide(1000, max(min(300*packet, 100e6), 2000)); d.once(3) {
 		n.Delay = law.Duration(max(rtt/8, 1))
 	} else {
@@ -141,7 +141,7 @@ func (d *drawer) network() {
 	}
 }
 
-// buffer draws from barely a packet to more than any path holds.
+// buffer draws from barely a packet to more than any path has in flight.
 func (d *drawer) buffer() law.Limit {
 	if d.once(3) {
 		return law.Limit{N: d.wide(1, 500), Packets: true}
@@ -149,7 +149,7 @@ func (d *drawer) buffer() law.Limit {
 	return law.Limit{N: d.wide(1514, 1_000_000)}
 }
 
-// rated are the links with a rate.
+// rated returns the links with a rate.
 func (d *drawer) rated() []experiment.Link {
 	var out []experiment.Link
 	for _, l := range d.graph.Links {
@@ -160,7 +160,7 @@ func (d *drawer) rated() []experiment.Link {
 	return out
 }
 
-// odd makes some link another.
+// odd makes a link differ from the others.
 func (d *drawer) odd() {
 	l := pick(d, d.rated())
 	a, b := strings.TrimSuffix(l.A, ".hv"), strings.TrimSuffix(l.B, ".hv")
@@ -176,7 +176,7 @@ func (d *drawer) odd() {
 	d.file.Topology.Links = append(d.file.Topology.Links, rule)
 }
 
-// guests says each setting once in n times.
+// guests draws each setting once in n times.
 func (d *drawer) guests(n int) experiment.Guests {
 	var g experiment.Guests
 	if d.once(2) || n > 2 {
@@ -220,7 +220,7 @@ func (d *drawer) some(most int) (list string, n int) {
 	return strings.Join(names[:n], ", "), n
 }
 
-// ends draws where data comes from and goes to, at least one of them elsewhere.
+// ends draws the sources and destinations of data, at least one pair on different hosts.
 func (d *drawer) ends(t *experiment.Traffic) (pairs int) {
 	for {
 		var from, to int
@@ -281,7 +281,7 @@ func (d *drawer) item(i int) experiment.Traffic {
 	return t
 }
 
-// size is that of each of so many flows.
+// size returns the size of each of that many flows.
 func (d *drawer) size(flows int) law.Bytes {
 	return law.Bytes(d.wide(1, max(int64(budget*fullBytes/flows), 2)))
 }
@@ -318,8 +318,8 @@ func (d *drawer) scheme() {
 				s.Params["not_ect"] = "drop"
 			}
 		case "static":
-			// Not much below the links' rate: hundreds of flows behind a far slower one wait for longer than any
-			// timeout, and connections then give up by right.
+			// The rate is not far below the links' rate. Hundreds of flows behind a far slower one would wait for
+			// longer than any timeout, and connections would give up correctly.
 			s.Params["rate"] = max(d.file.Network.Rate/law.Rate(d.wide(1, 4))/1000*1000, 1000).String()
 			s.Params["depth"] = law.Duration(d.wide(1000, 25e6)).String()
 		}
@@ -337,8 +337,8 @@ func (d *drawer) scheme() {
 	d.file.Schemes = []experiment.Scheme{s}
 }
 
-// fairq puts FairQ in the place of the laws. Its T is a few packets' time at most, for what waits is sampled each T. Scales
-// are learned: unify changes SYNs, which a ledger of what hosts sent would take for a bug.
+// fairq replaces the laws by FairQ. Its T is at most a few packets' time, because packets must wait long enough to be
+// sampled. Scales are learned: unify changes SYNs, and the ledger of what hosts sent would take that for a bug.
 func (d *drawer) fairq(s *experiment.Scheme) {
 	packet := max(int64(12_300e9)/int64(d.file.Network.Rate), 1000)
 	updates := 1 << d.kinds.IntN(5)
@@ -354,7 +354,7 @@ func (d *drawer) fairq(s *experiment.Scheme) {
 	d.fairqVariant(s.Params)
 }
 
-// fairqVariant draws how FairQ is deployed. Its source is its own too.
+// fairqVariant draws how FairQ is deployed. It has its own source of random numbers.
 func (d *drawer) fairqVariant(params map[string]any) {
 	own := &drawer{Rand: event.NewRandom(d.file.Seeds[0], "fairq variant")}
 	if own.once(3) {
@@ -369,14 +369,15 @@ func (d *drawer) fairqVariant(params map[string]any) {
 	}
 }
 
-// acdc makes one scheme of six AC/DC. It has a source of its own, so that the others are what they were without it.
+// acdc makes one scheme of six AC/DC. It has its own source of random numbers, so that the other experiments do not
+// change.
 func (d *drawer) acdc() {
 	own := &drawer{Rand: event.NewRandom(d.file.Seeds[0], "acdc")}
 	if !own.once(6) || slices.Contains(d.file.Schemes[0].Laws, "fairq") {
 		return
 	}
 	s := experiment.Scheme{Name: "scheme", Laws: []string{"acdc"}, Guests: d.file.Schemes[0].Guests, Params: map[string]any{}}
-	own.once(4) // drawn once, for a pair of laws that is refused by now: the experiments behind it stay what they were
+	own.once(4) // once for a pair of laws that is now refused: the later draws do not change
 	l := law.Limit{N: own.wide(1514, 150_000)}
 	if own.once(3) {
 		l = law.Limit{N: own.wide(1, 100), Packets: true}

@@ -5,8 +5,8 @@ import (
 	"weir/sim/network"
 )
 
-// guarded and wired stand at both sides of the network's guards: what guests say and hear passes guarded, what is on the
-// wire passes wired.
+// guarded and wired are at both sides of the network's guards. Guests' packets pass guarded,
+// and packets on the wire pass wired.
 type guarded struct {
 	*ledger
 	spoken network.Packet  // by the guest that is sending
@@ -14,7 +14,7 @@ type guarded struct {
 	p      passing         // of heard
 }
 
-// Out is network.Guard.
+// Out implements network.Guard.
 func (g *guarded) Out(_ network.NodeID, pk *network.Packet, _ event.Time) network.Verdict {
 	if pk.Proto() == network.TCP {
 		g.talk(pk).sent(pk, g.tally)
@@ -26,10 +26,10 @@ func (g *guarded) Out(_ network.NodeID, pk *network.Packet, _ event.Time) networ
 // wired is the side of the wire.
 type wired struct{ g *guarded }
 
-// Out is network.Guard.
+// Out implements network.Guard.
 func (*wired) Out(network.NodeID, *network.Packet, event.Time) network.Verdict { return network.Pass }
 
-// In is network.Guard: feedback alone ends at the guards, all else goes on.
+// In implements network.Guard: feedback alone ends at the guards, all else continues.
 func (w *wired) In(_ network.NodeID, pk *network.Packet, _ event.Time) network.Verdict {
 	g := w.g
 	g.passed()
@@ -46,32 +46,32 @@ func (w *wired) In(_ network.NodeID, pk *network.Packet, _ event.Time) network.V
 	return network.Pass
 }
 
-// passed is called when a packet from the wire has passed the guards or never will.
+// passed is called when a packet from the wire has passed the guards, or never will.
 func (g *guarded) passed() {
 	if g.heard != nil {
-		broken("the guard keeps a guest's segment: %s", tell(&g.p.spoken))
+		broken("the guard keeps a guest's segment: %s", text(&g.p.spoken))
 	}
 }
 
-// In is network.Guard: a guest gets what the other one sent, but for a window that may be smaller and marks that it may
-// not see.
+// In implements network.Guard: a guest gets what the other one sent, except for a window that may be smaller and marks
+// that it may not see.
 func (g *guarded) In(_ network.NodeID, pk *network.Packet, _ event.Time) network.Verdict {
 	if pk.Proto() == network.UDP {
 		return network.Pass
 	}
 	if pk != g.heard {
-		broken("a guest gets feedback: %s", tell(pk))
+		broken("a guest gets feedback: %s", text(pk))
 	}
 	g.heard = nil
 	was, is := g.p.spoken, *pk
 	if is.Window() > was.Window() || is.Window() == 0 && was.Window() > 0 {
-		broken("a window of %d became %d: %s", was.Window(), is.Window(), tell(pk))
+		broken("a window of %d became %d: %s", was.Window(), is.Window(), text(pk))
 	}
 	if is.Window() < was.Window() {
 		g.tally.HeldBack++
 	}
 	if is.ECN() == network.CE && was.ECN() == network.NotECT {
-		broken("a guest without ECN sees a mark: %s", tell(pk))
+		broken("a guest without ECN sees a mark: %s", text(pk))
 	}
 	is.SetWindow(was.Window())
 	is.SetHash(was.Hash())
@@ -82,7 +82,7 @@ func (g *guarded) In(_ network.NodeID, pk *network.Packet, _ event.Time) network
 	}
 	is.SetFlags(is.Flags() | (was.Flags() & network.ECE))
 	if is != was {
-		broken("a guest hears %s, and the other said %s", tell(pk), tell(&was))
+		broken("a guest hears %s, and the other said %s", text(pk), text(&was))
 	}
 	g.p.talk.delivered(pk)
 	return network.Pass

@@ -9,8 +9,8 @@ import (
 	"weir/sim/tcp"
 )
 
-// ledger follows every packet of a run from where hosts send it to where it ends, and looks at ports and endpoints
-// now and then. It changes nothing of what happens.
+// ledger follows every packet of a run from the host that sends it to its end, and checks ports and endpoints now and
+// then. It changes nothing.
 type ledger struct {
 	s       *simulation
 	tb      *troubles
@@ -22,22 +22,22 @@ type ledger struct {
 	talks   []*talk                     // by Packet.Conn; nil: no such connection now
 	before  []network.Counters          // by port, as the run began
 	last    []network.Counters          // as of the last look
-	arrived []network.Count             // by port: came to its end, or was lost there
+	arrived []network.Count             // by port: arrived at its end, or was lost there
 	nics    []*network.Port             // of hosts
 	fairq   bool                        // the switches may narrow windows
 
 	sent, datagrams           network.Count // that hosts sent of TCP; that came or were dropped of UDP
-	delivered, dropped, loose network.Count // of both; loose: TCP's that are inside
+	delivered, dropped, loose network.Count // of both; loose: packets of TCP that are inside
 }
 
 // passing is a packet on its way.
 type passing struct {
 	talk   *talk
 	was    network.Packet
-	spoken network.Packet // as its host sent it, where a guard stands between
+	spoken network.Packet // as its host sent it, if there is a guard
 }
 
-// newLedger hooks into all that a run has hooks for. Whoever was there is still called.
+// newLedger sets all hooks of a run. It still calls the functions that were set before.
 func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
 	l := &ledger{s: s, fairq: fairq, tb: tb, tally: tl, sink: s.net.Sink, clock: s.queue.Now(), inside: map[*network.Packet]passing{}}
 	for _, p := range s.net.Ports {
@@ -65,7 +65,8 @@ func newLedger(s *simulation, tb *troubles, tl *tally, fairq bool) *ledger {
 		count(&l.arrived[p.ID], pk)
 		return lose(p, pk)
 	})
-	// What a host sends is seen as its port takes it, or drops it. (With Stack.Wire the stack would not know its NIC.)
+	// Packets of a host are seen when its port accepts or drops them. (With Stack.Wire the stack would not know its
+	// NIC.)
 	for _, p := range l.nics {
 		p.Tap(func(pk *network.Packet, _ event.Time) {
 			l.sends(p.Node, pk)
@@ -96,7 +97,7 @@ func (l *ledger) see(now event.Time) {
 	l.clock = now
 }
 
-// sends is told of each packet that a host sends.
+// sends is called for each packet that a host sends.
 func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	l.see(l.s.queue.Now())
 	if from != pk.Src() {
@@ -106,10 +107,10 @@ func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 		return
 	}
 	if _, twice := l.inside[pk]; twice {
-		broken("a packet is sent that is under way: %s", tell(pk))
+		broken("a packet is sent that is under way: %s", text(pk))
 	}
 	if options := pk.Bytes() - pk.Payload() - network.HeaderBytes; pk.Payload() < 0 || options < 0 || options > 40 || options%4 != 0 {
-		broken("a packet of %d bytes has %d of options: %s", pk.Bytes(), options, tell(pk))
+		broken("a packet of %d bytes has %d of options: %s", pk.Bytes(), options, text(pk))
 	}
 	l.tally.Packets++
 	count(&l.sent, pk)
@@ -124,7 +125,7 @@ func (l *ledger) sends(from network.NodeID, pk *network.Packet) {
 	l.inside[pk] = p
 }
 
-// talk gives the connection of a packet that is about to leave; a SYN begins one.
+// talk returns the connection of a packet that is about to leave; a SYN begins one.
 func (l *ledger) talk(pk *network.Packet) *talk {
 	for int(pk.Conn()) >= len(l.talks) {
 		l.talks = append(l.talks, nil)
@@ -132,7 +133,7 @@ func (l *ledger) talk(pk *network.Packet) *talk {
 	k := l.talks[pk.Conn()]
 	if k == nil {
 		if pk.Flags()&(network.SYN|network.ACK) != network.SYN || !pk.ToAcceptor() {
-			broken("a packet of a connection that does not exist: %s", tell(pk))
+			broken("a packet of a connection that does not exist: %s", text(pk))
 		}
 		l.tally.Connections++
 		k = newTalk(pk)
@@ -141,12 +142,12 @@ func (l *ledger) talk(pk *network.Packet) *talk {
 	return k
 }
 
-// take ends a packet's way, and checks that nobody has changed it but for a mark, its path, and FairQ an acknowledgement's
-// window: never to a wider one. What is lost on its way may still be flagged for the edge.
+// take ends a packet's way, and checks that it is unchanged. Allowed changes are a mark, its path, and with FairQ a
+// smaller window of an acknowledgement. A packet that is lost on its way may still have the edge's flag.
 func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	p, ok := l.inside[pk]
 	if !ok {
-		broken("a packet comes from nowhere, or a second time: %s", tell(pk))
+		broken("a packet comes from nowhere, or a second time: %s", text(pk))
 	}
 	delete(l.inside, pk)
 	l.loose.Packets--
@@ -154,7 +155,7 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 	now := *pk
 	if now.ECN() != p.was.ECN() {
 		if now.ECN() != network.CE || p.was.ECN() == network.NotECT {
-			broken("ECN %d became %d: %s", p.was.ECN(), now.ECN(), tell(pk))
+			broken("ECN %d became %d: %s", p.was.ECN(), now.ECN(), text(pk))
 		}
 		l.tally.Marked++
 	}
@@ -169,12 +170,12 @@ func (l *ledger) take(pk *network.Packet, lost bool) passing {
 		l.tally.Flagged++
 	}
 	if now != p.was {
-		broken("a packet was changed on its way: %s became %s", tell(&p.was), tell(pk))
+		broken("a packet was changed on its way: %s became %s", text(&p.was), text(pk))
 	}
 	return p
 }
 
-// Deliver is network.Sink.
+// Deliver implements network.Sink.
 func (l *ledger) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	l.see(now)
 	if host != pk.Dst() {
@@ -210,7 +211,7 @@ func (l *ledger) drops(p *network.Port, pk *network.Packet, reason network.DropR
 		l.tally.TailDrops++
 	case network.DropLaw:
 		if l.guards != nil && p.Node == pk.Src() {
-			broken("the guard drops what a guest sends: %s", tell(pk)) // no guest here sends beyond what it was granted
+			broken("the guard drops what a guest sends: %s", text(pk)) // no guest here sends beyond what it was granted
 		}
 		l.tally.LawDrops++
 	case network.DropDown:
@@ -256,7 +257,7 @@ func (l *ledger) look() {
 	l.lookAtEnds()
 }
 
-// checkPort checks one port by itself, and against what it said before.
+// checkPort checks one port, also against its previous counters.
 func checkPort(p *network.Port, c, last *network.Counters) {
 	in := network.Count{
 		Packets: c.Sent.Packets + c.Tail.Packets + c.Law.Packets + c.Down.Packets + c.Queued.Packets + c.Taken.Packets,
@@ -265,11 +266,11 @@ func checkPort(p *network.Port, c, last *network.Counters) {
 	if in != c.In {
 		broken("%s: %+v are accounted for in %+v", p.Name, in, *c)
 	}
-	held := c.Queued.Bytes
+	queued := c.Queued.Bytes
 	if p.Buffer.Packets {
-		held = c.Queued.Packets
+		queued = c.Queued.Packets
 	}
-	if c.Queued.Bytes < 0 || c.Queued.Packets < 0 || held > p.Buffer.N || (c.Queued.Bytes == 0) != (c.Queued.Packets == 0) {
+	if c.Queued.Bytes < 0 || c.Queued.Packets < 0 || queued > p.Buffer.N || (c.Queued.Bytes == 0) != (c.Queued.Packets == 0) {
 		broken("%s holds %+v, its buffer is %v", p.Name, c.Queued, p.Buffer)
 	}
 	if c.In.Packets < last.In.Packets || c.Sent.Packets < last.Sent.Packets || c.Sent.Bytes < last.Sent.Bytes ||
@@ -278,7 +279,7 @@ func checkPort(p *network.Port, c, last *network.Counters) {
 	}
 }
 
-// lookAtEnds checks the endpoints that programs know, and have known.
+// lookAtEnds checks the endpoints that programs know or have known.
 func (l *ledger) lookAtEnds() {
 	for _, c := range l.tb.talkers {
 		for side := range c.ends {
@@ -303,7 +304,7 @@ func (l *ledger) lookAtEnds() {
 	}
 }
 
-// ends is told of an endpoint whose connection is over.
+// ends is called for an endpoint whose connection is over.
 func (l *ledger) ends(e *tcp.Endpoint) {
 	i := e.Index()
 	c := e.Counters()
@@ -324,8 +325,8 @@ func (l *ledger) ends(e *tcp.Endpoint) {
 	}
 }
 
-// quiet checks that nothing is left when all is over, but for ends whose peer has aborted, and whose RST was lost: they
-// have nothing to send and wait for ever, as TCP without keep-alive does.
+// quiet checks that nothing is left when all is over. Ends whose peer has aborted and whose RST was lost may be left:
+// they have nothing to send and wait for ever, as TCP without keep-alive does.
 func (l *ledger) quiet() {
 	left := l.s.stack.Open()
 	for _, k := range l.talks {

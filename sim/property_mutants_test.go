@@ -16,7 +16,7 @@ import (
 
 var mutate = flag.Bool("mutate", false, "TestMutants: build and run each mutant; some minutes")
 
-// mutant is a bug: one text of one file in place of another.
+// mutant is a bug: one text of one file replaced by another.
 type mutant struct {
 	name, file, old, new string
 }
@@ -82,7 +82,7 @@ var mutants = []mutant{
 		"a.Ended.add(pk)\n"},
 }
 
-// overlay gives the arguments with which go build sees a mutant in place of a file. The tree stays as it is.
+// overlay returns the arguments with which go build uses a mutant instead of a file. The tree does not change.
 func (m *mutant) overlay(t *testing.T, dir string) []string {
 	t.Helper()
 	path, err := filepath.Abs(m.file)

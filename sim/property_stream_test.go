@@ -8,18 +8,18 @@ import (
 	"weir/sim/tcp"
 )
 
-// talk is a connection as somebody sees it who reads all that leaves and reaches its two hosts, and knows nothing of
-// package tcp. Positions are counted from the first byte of a direction, in 64 bits, so that they do not wrap.
+// talk is a connection as an observer sees it who reads all packets that leave and reach its two hosts, and does not
+// use package tcp. Positions count from the first byte of a direction, in 64 bits, so that they do not wrap.
 type talk struct {
 	index     int32
-	way       [2]way // 0: from who dialled, 1: to them
+	way       [2]way // 0: from the dialler, 1: to it
 	scale     [2]int8
 	asked     bool // a SYN asked for ECN
 	ecn       bool // and a SYN-ACK granted it
 	reset     bool // a RST was sent
 	resetLost bool
 	ended     int              // ends that the stack has freed
-	known     [2]*tcp.Endpoint // those that programs know, or did
+	known     [2]*tcp.Endpoint // those that programs know or knew
 }
 
 // way is one direction of a connection.
@@ -31,9 +31,9 @@ type way struct {
 	finCame  bool
 	segments int64 // with payload or FIN, sent
 	came     spans // what reached the host
-	edge     int64 // right edge of the window as the sender was told
-	offered  int64 // as the receiver told
-	acked    int64 // as the receiver told
+	edge     int64 // right edge of the window that the sender has seen
+	offered  int64 // as the receiver sent it
+	acked    int64 // as the receiver sent it
 	marked   bool  // a packet with CE reached the host
 }
 
@@ -44,7 +44,7 @@ func newTalk(syn *network.Packet) *talk {
 	return k
 }
 
-// directions of a packet: its own, and that of the data which it acknowledges.
+// ways returns the directions of a packet: its own, and that of the data which it acknowledges.
 func (k *talk) ways(pk *network.Packet) (own, back *way) {
 	if pk.ToAcceptor() {
 		return &k.way[0], &k.way[1]
@@ -52,12 +52,12 @@ func (k *talk) ways(pk *network.Packet) (own, back *way) {
 	return &k.way[1], &k.way[0]
 }
 
-// position gives what a sequence number says, next to a position that is near.
+// position returns the position of a sequence number, next to a position that is near.
 func (w *way) position(seq uint32, near int64) int64 {
 	return near + int64(int32(seq-w.first-uint32(near)))
 }
 
-// windowOf is the window that a packet offers, in bytes (RFC 7323 2.2).
+// windowOf returns the window that a packet offers, in bytes (RFC 7323 2.2).
 func (k *talk) windowOf(pk *network.Packet) int64 {
 	if pk.Flags()&network.SYN != 0 || k.scale[0] < 0 || k.scale[1] < 0 {
 		return int64(pk.Window())
@@ -81,7 +81,7 @@ func (k *talk) sent(pk *network.Packet, tl *tally) {
 	}
 	if pk.Flags()&network.SYN != 0 {
 		if own.known && own.first != pk.Seq()+1 || pk.Payload() != 0 {
-			broken("another SYN than the first: %s", tell(pk))
+			broken("another SYN than the first: %s", text(pk))
 		}
 		side := 1
 		if pk.ToAcceptor() {
@@ -97,18 +97,18 @@ func (k *talk) sent(pk *network.Packet, tl *tally) {
 		case ecn == network.ECE && k.asked:
 			k.ecn = true
 		case ecn != 0:
-			broken("ECN is granted to who did not ask: %s", tell(pk))
+			broken("ECN is granted to who did not ask: %s", text(pk))
 		}
 	} else if !k.ecn && (pk.ECN() != network.NotECT || pk.Flags()&(network.ECE|network.CWR) != 0) {
-		broken("ECN was not agreed on: %s", tell(pk))
+		broken("ECN was not agreed on: %s", text(pk))
 	}
 	if !own.known {
-		broken("no SYN was before %s", tell(pk))
+		broken("no SYN was before %s", text(pk))
 	}
 	own.carries(pk, tl)
 	if pk.Flags()&network.ACK == 0 {
 		if pk.Flags()&network.SYN == 0 {
-			broken("neither SYN nor ACK: %s", tell(pk))
+			broken("neither SYN nor ACK: %s", text(pk))
 		}
 		return
 	}
@@ -116,7 +116,7 @@ func (k *talk) sent(pk *network.Packet, tl *tally) {
 	tl.SACKed += int64(pk.NBlocks())
 }
 
-// carries checks what a packet brings: nothing beyond the window, no gap, nothing behind the FIN.
+// carries checks a packet's data: nothing beyond the window, no gap, nothing after the FIN.
 func (w *way) carries(pk *network.Packet, tl *tally) {
 	at := w.position(pk.Seq(), w.high)
 	if pk.Flags()&network.SYN != 0 {
@@ -127,22 +127,22 @@ func (w *way) carries(pk *network.Packet, tl *tally) {
 	if pk.Flags()&network.FIN != 0 {
 		last++
 		if w.fin >= 0 && w.fin != end {
-			broken("the FIN is at %d, and was at %d: %s", end, w.fin, tell(pk))
+			broken("the FIN is at %d, and was at %d: %s", end, w.fin, text(pk))
 		}
 		w.fin = end
 	}
 	switch {
 	case last == at: // an ACK, or a window probe
 		if at < -1 || at > w.high+1 {
-			broken("an ACK at %d where %d bytes were sent: %s", at, w.high, tell(pk))
+			broken("an ACK at %d where %d bytes were sent: %s", at, w.high, text(pk))
 		}
 		return
 	case at < 0 || at > w.high:
-		broken("a segment at %d where %d bytes were sent: %s", at, w.high, tell(pk))
+		broken("a segment at %d where %d bytes were sent: %s", at, w.high, text(pk))
 	case w.fin >= 0 && end > w.fin:
-		broken("data up to %d behind the FIN at %d: %s", end, w.fin, tell(pk))
+		broken("data up to %d behind the FIN at %d: %s", end, w.fin, text(pk))
 	case last > w.edge:
-		broken("data up to %d where the window ends at %d: %s", last, w.edge, tell(pk))
+		broken("data up to %d where the window ends at %d: %s", last, w.edge, text(pk))
 	}
 	if w.high < end && (uint64(w.first)+uint64(w.high))>>32 != (uint64(w.first)+uint64(end))>>32 {
 		tl.Wrapped++
@@ -151,11 +151,11 @@ func (w *way) carries(pk *network.Packet, tl *tally) {
 	w.segments++
 }
 
-// promises checks what a packet tells of the other direction, which is w: only what came is acknowledged, and neither
-// that nor the window's right edge goes back.
+// promises checks a packet's acknowledgement of the other direction, which is w. Only arrived data is acknowledged, and
+// neither the acknowledgement nor the window's right edge goes back.
 func (w *way) promises(pk *network.Packet, window int64) {
 	if !w.known {
-		broken("an ACK before the peer's SYN was sent: %s", tell(pk))
+		broken("an ACK before the peer's SYN was sent: %s", text(pk))
 	}
 	ack := w.position(pk.Ack(), w.acked)
 	came := w.came.prefix()
@@ -163,15 +163,15 @@ func (w *way) promises(pk *network.Packet, window int64) {
 		came++
 	}
 	if ack < w.acked || ack > came {
-		broken("%d bytes are acknowledged after %d, and %d came: %s", ack, w.acked, came, tell(pk))
+		broken("%d bytes are acknowledged after %d, and %d came: %s", ack, w.acked, came, text(pk))
 	}
 	w.acked = ack
 	if pk.Flags()&(network.ECE|network.SYN) == network.ECE && !w.marked {
-		broken("a mark is echoed that never came: %s", tell(pk))
+		broken("a mark is echoed that never came: %s", text(pk))
 	}
 	if pk.Flags()&network.SYN == 0 { // a SYN's window may be below what its scale says later
 		if ack+window < w.offered {
-			broken("the window's right edge went from %d to %d: %s", w.offered, ack+window, tell(pk))
+			broken("the window's right edge went from %d to %d: %s", w.offered, ack+window, text(pk))
 		}
 		w.offered = ack + window
 	}
@@ -182,15 +182,15 @@ func (w *way) promises(pk *network.Packet, window int64) {
 			to--
 		}
 		if from > to || !w.came.hold(from, to) {
-			broken("SACK block %d to %d, and %v came: %s", from, to, w.came, tell(pk))
+			broken("SACK block %d to %d, and %v came: %s", from, to, w.came, text(pk))
 		}
 		if i > 0 && from <= ack {
-			broken("SACK block %d to %d is acknowledged: %s", from, to, tell(pk))
+			broken("SACK block %d to %d is acknowledged: %s", from, to, text(pk))
 		}
 	}
 }
 
-// delivered notes what reaches a host.
+// delivered notes a packet that reaches a host.
 func (k *talk) delivered(pk *network.Packet) {
 	if pk.Flags()&network.RST != 0 {
 		return
@@ -214,7 +214,7 @@ func (k *talk) delivered(pk *network.Packet) {
 	}
 }
 
-// check holds an endpoint to what was seen of it.
+// check compares an endpoint with what was seen of it.
 func (k *talk) check(e *tcp.Endpoint) {
 	if err := e.Check(); err != nil {
 		broken("%v\n%s", err, describe(e))
@@ -239,7 +239,8 @@ func (k *talk) check(e *tcp.Endpoint) {
 	}
 }
 
-// over checks an end that is through: unless the connection was reset, both directions had a FIN, and everything came.
+// over checks an end that is finished: unless the connection was reset, both directions had a FIN, and everything
+// arrived.
 func (k *talk) over(e *tcp.Endpoint) {
 	if k.reset || k.way[0].fin < 0 || k.way[1].fin < 0 {
 		return
@@ -269,7 +270,7 @@ func (s *spans) add(from, to int64) {
 	*s = slices.Replace(list, i, j, span{from, to})
 }
 
-// prefix is how much there is from 0 on without a gap.
+// prefix returns how much there is from 0 on without a gap.
 func (s spans) prefix() int64 {
 	if len(s) == 0 || s[0].from > 0 {
 		return 0
@@ -277,7 +278,7 @@ func (s spans) prefix() int64 {
 	return s[0].to
 }
 
-// hold says whether all of a range is there.
+// hold reports whether all of a range is there.
 func (s spans) hold(from, to int64) bool {
 	if from == to {
 		return true
@@ -290,8 +291,8 @@ func (s spans) hold(from, to int64) bool {
 	return false
 }
 
-// tell writes a packet down.
-func tell(pk *network.Packet) string {
+// text writes a packet as text.
+func text(pk *network.Packet) string {
 	return fmt.Sprintf("[conn %d to acceptor %v, flags %#x seq %d ack %d payload %d window %d ecn %d blocks %v]",
 		pk.Conn(), pk.ToAcceptor(), pk.Flags(), pk.Seq(), pk.Ack(), pk.Payload(), pk.Window(), pk.ECN(), pk.Blocks())
 }

@@ -1,15 +1,15 @@
 package sim
 
-// A property test over random experiments: whatever the network, the traffic and the troubles, some things hold at
-// any time, and all is well in the end.
+// A property test over random experiments. With any network, traffic and troubles, some properties are true at any
+// time, and all flows end.
 //
 //	property_test.go          seeds, replays, what must be true in the end
 //	property_gen_test.go      the experiment of a seed
 //	property_trouble_test.go  its troubles: losses, flaps, reordering, programs that stop reading, odd settings of TCP
 //	property_chat_test.go     connections whose programs do anything
 //	property_ledger_test.go   packets and ports: nothing is made, lost or changed without a reason
-//	property_stream_test.go   sequence numbers and windows of a connection, as they are seen on the wire
-//	property_guard_test.go    what stands between hosts and network: guests do not notice it
+//	property_stream_test.go   sequence numbers and windows of a connection, as seen on the wire
+//	property_guard_test.go    guards between hosts and network: guests do not notice them
 //	property_mutants_test.go  bugs that all this must find
 
 import (
@@ -39,12 +39,12 @@ var (
 	firstSeed = flag.Int64("first", 1, "TestRandom: the seed of the first")
 )
 
-// mostFailures is after how many failing seeds the others are not tried.
+// mostFailures is the number of failing seeds after which the test stops.
 const mostFailures = 3
 
-// Random experiments with random troubles: packets and bytes are conserved, no queue is longer than its buffer, time
-// and acknowledgements never go back, nobody sends beyond a window or gets what was not sent, every flow ends once the
-// network has healed, and the same seed gives the same bytes, watched or not.
+// Random experiments with random troubles. Packets and bytes are conserved, no queue is longer than its buffer, and
+// time and acknowledgements never go back. No end sends beyond a window or gets data that was not sent. Every flow ends
+// once the network has healed. The same seed gives the same bytes, with or without the ledger.
 func TestRandom(t *testing.T) {
 	if *onlySeed > 0 {
 		tr := newTrial(*onlySeed)
@@ -88,7 +88,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// tally is what happened, so that a test which tests nothing is seen.
+// tally counts what happened, so that a test which tests nothing is noticed.
 type tally struct {
 	Packets, Datagrams, Flows, Looks                            int64
 	Marked, TailDrops, LawDrops, DownDrops, Lost                int64
@@ -131,7 +131,7 @@ func (a *tally) add(b *tally) {
 	}
 }
 
-// missing names something that never happened; "" if there is nothing such.
+// missing names something that never happened; "" if there is none.
 func (a *tally) missing() string {
 	all := a.fields()
 	for _, f := range all[:len(all)-1] {
@@ -158,7 +158,7 @@ type violation string
 
 func broken(format string, args ...any) { panic(violation(fmt.Sprintf(format, args...))) }
 
-// carryOut runs the experiment twice, once watched. The error is the first thing that was not as it must be.
+// carryOut runs the experiment twice, once watched. It returns the first violation.
 func (tr *trial) carryOut() (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -190,7 +190,7 @@ func (tr *trial) carryOut() (err error) {
 	return nil
 }
 
-// built makes the simulation with its troubles, ready to run.
+// built builds the simulation with its troubles, ready to run.
 func (tr *trial) built() (*simulation, *troubles, error) {
 	s, err := build(tr.run)
 	if err != nil {
@@ -212,7 +212,7 @@ func (tr *trial) built() (*simulation, *troubles, error) {
 	return s, tb, nil
 }
 
-// unwatched runs as World.Run does, but that it waits for the last connection's end: watched wants to see it.
+// unwatched runs as World.Run does, but waits for the end of the last connection, which watched needs.
 func (tr *trial) unwatched() (*result.Raw, error) {
 	s, _, err := tr.built()
 	if err != nil {
@@ -234,7 +234,7 @@ const (
 	lastCalm   = 2000 * event.Second // within which all is over after the last flow
 )
 
-// watched runs and looks on.
+// watched runs with the ledger.
 func (tr *trial) watched() (*result.Raw, error) {
 	s, tb, err := tr.built()
 	if err != nil {
@@ -269,7 +269,7 @@ func (tr *trial) watched() (*result.Raw, error) {
 	return raw, nil
 }
 
-// drive lets things happen up to end or until over, looking on.
+// drive runs up to end or until over, and checks meanwhile.
 func drive(s *simulation, l *ledger, end event.Time, over func() bool) {
 	q := s.queue
 	chunk := event.Microsecond
@@ -289,7 +289,7 @@ func drive(s *simulation, l *ledger, end event.Time, over func() bool) {
 	}
 }
 
-// ended checks what became of the flows.
+// ended checks the results of the flows.
 func (tr *trial) ended(s *simulation, raw *result.Raw) {
 	type name struct {
 		item         string
@@ -337,7 +337,7 @@ func (tr *trial) ended(s *simulation, raw *result.Raw) {
 	}
 }
 
-// stuck tells of the flows that have not ended.
+// stuck lists the flows that have not ended.
 func stuck(t *traffic) string {
 	out := ""
 	n := 0
@@ -356,14 +356,14 @@ func stuck(t *traffic) string {
 	return out
 }
 
-// describe tells all that can be told of an endpoint from outside.
+// describe returns all values of an endpoint that are visible from outside.
 func describe(e *tcp.Endpoint) string {
 	srtt, rto := e.RTT()
 	return fmt.Sprintf("conn %d dialled=%v %v window %+v srtt %d rto %d unsent %d %+v",
 		e.Index(), e.Dialled(), e.State(), e.Window(), srtt, rto, e.Unsent(), e.Counters())
 }
 
-// differ says where two results differ first.
+// differ returns the first difference of two results.
 func differ(a, b *result.Raw) string {
 	for i := range min(len(a.Flows), len(b.Flows)) {
 		if x, y := fmt.Sprintf("%+v", a.Flows[i]), fmt.Sprintf("%+v", b.Flows[i]); x != y {
@@ -389,7 +389,7 @@ func differ(a, b *result.Raw) string {
 	return fmt.Sprintf("%v, %v and %v, %v; %d and %d flows, %d and %d drops", a.Duration, a.Unmet, b.Duration, b.Unmet, len(a.Flows), len(b.Flows), len(a.Drops), len(b.Drops))
 }
 
-// report is what a failing seed says: what was wrong, and how to see it again.
+// report returns the text for a failing seed: what was wrong, and how to repeat it.
 func (tr *trial) report(err error) string {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("weir-random-%d.yaml", tr.seed))
 	where := path

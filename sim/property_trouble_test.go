@@ -10,9 +10,9 @@ import (
 	"weir/sim/tcp"
 )
 
-// troubles are what goes wrong in a run until it heals, and what is unusual about its hosts.
+// troubles are the faults of a run until it heals, and unusual settings of its hosts.
 type troubles struct {
-	*rand.Rand // of what is decided while the run goes on
+	*rand.Rand // for decisions during the run
 	s          *simulation
 	heals      event.Time
 	loss       func(p *network.Port, pk *network.Packet) bool // nil: none
@@ -38,7 +38,7 @@ func (tb *troubles) told() string {
 	return out
 }
 
-// disturb sets the troubles of a seed. One run in five has none. window is that of the traffic's beginning.
+// disturb sets the troubles of a seed. One run in five has none. window is the time in which the traffic begins.
 func disturb(seed int64, s *simulation, window event.Time) *troubles {
 	d := &drawer{Rand: event.NewRandom(seed, "troubles")}
 	tb := &troubles{Rand: event.NewRandom(seed, "losses"), s: s, lives: map[*tcp.Endpoint]int{}}
@@ -76,8 +76,8 @@ func disturb(seed int64, s *simulation, window event.Time) *troubles {
 	return tb
 }
 
-// drawJitter draws up to how much later hosts begin to send: in one run of three, up to what five packets take on the
-// line. It has a source of its own, so that without it an experiment is what it was.
+// drawJitter draws the jitter of hosts: in one run of three, up to the time of five packets on the line. It has its own
+// source of random numbers, so that the rest of an experiment does not change.
 func drawJitter(seed int64, window event.Time) event.Time {
 	d := &drawer{Rand: event.NewRandom(seed, "host jitter")}
 	if !d.once(3) {
@@ -86,7 +86,7 @@ func drawJitter(seed int64, window event.Time) event.Time {
 	return event.Time(d.wide(1, max(int64(window)/300, 1)))
 }
 
-// sequences lets initial sequence numbers be where arithmetic goes wrong first.
+// sequences sets initial sequence numbers where arithmetic fails first.
 func (tb *troubles) sequences(d *drawer) {
 	r := event.NewRandom(d.Int64(), "sequences")
 	near := d.wide(1, 300_000)
@@ -99,7 +99,7 @@ func (tb *troubles) sequences(d *drawer) {
 	}
 }
 
-// lose is Network.Loss.
+// lose implements Network.Loss.
 func (tb *troubles) lose(p *network.Port, pk *network.Packet) bool {
 	return tb.loss != nil && tb.s.queue.Now() < tb.heals && tb.loss(p, pk)
 }
@@ -149,7 +149,7 @@ func (tb *troubles) losses(d *drawer) {
 	}
 }
 
-// flaps takes links down and up again.
+// flaps sets links down and up again.
 func (tb *troubles) flaps(d *drawer, now event.Time) {
 	span := int64(tb.heals - now)
 	for range d.between(1, 8) {
@@ -169,7 +169,7 @@ func (tb *troubles) flaps(d *drawer, now event.Time) {
 	}
 }
 
-// pauses lets programs stop reading for some time.
+// pauses makes programs stop reading for some time.
 func (tb *troubles) pauses(d *drawer, now event.Time) {
 	span := int64(tb.heals - now)
 	n := d.between(1, 30)
@@ -195,7 +195,7 @@ func (tb *troubles) pauses(d *drawer, now event.Time) {
 	}
 }
 
-// reader gives one end of a connection that is under way; nil if there is none.
+// reader returns one end of an open connection, or nil if there is none.
 func (tb *troubles) reader(which int, server bool) *tcp.Endpoint {
 	var conns []*conn
 	for _, c := range tb.s.traffic.conns {
@@ -212,7 +212,7 @@ func (tb *troubles) reader(which int, server bool) *tcp.Endpoint {
 	return conns[which%len(conns)].client
 }
 
-// respray lets a packet take any path.
+// respray gives a packet any path.
 func (tb *troubles) respray(pk *network.Packet) bool {
 	if tb.spray == 0 || tb.Float64() >= tb.spray {
 		return false
@@ -221,8 +221,8 @@ func (tb *troubles) respray(pk *network.Packet) bool {
 	return true
 }
 
-// settings gives every server's port, and the clients that dial it, other settings of TCP than an experiment has keys
-// for. Nobody gives up: a flow that does not end is then a defect.
+// settings gives every server's port, and the clients that dial it, settings of TCP for which an experiment has no
+// keys. No connection gives up: a flow that does not end is a defect.
 func (tb *troubles) settings(d *drawer) {
 	t := tb.s.traffic
 	odd := d.once(2)
@@ -253,13 +253,13 @@ func (tb *troubles) settings(d *drawer) {
 	}
 }
 
-// lasting lets nobody give up.
+// lasting disables giving up.
 func (tb *troubles) lasting(c *tcp.Config) {
 	c.SYNRetries, c.Retries = 127, 127
 	c.RTOMax = max(10*event.Second, c.RTOMin, c.InitialRTO, c.FallbackRTO)
 }
 
-// oddSettings turns some of Linux's switches, and draws sizes.
+// oddSettings changes some of Linux's switches, and draws sizes.
 func oddSettings(d *drawer, c *tcp.Config) {
 	for _, b := range []*bool{
 		&c.LinuxRTT, &c.ACKPushed, &c.Nagle, &c.Timestamps, &c.DSACK, &c.ECTOnSYN, &c.ECTAlways, &c.ECNFallback,
@@ -278,7 +278,7 @@ func oddSettings(d *drawer, c *tcp.Config) {
 	}
 	if d.once(4) {
 		c.Scale = int8(d.between(-1, 14))
-		for c.Scale > 0 && c.Buffer>>c.Scale < 4 { // a window that says less is no window
+		for c.Scale > 0 && c.Buffer>>c.Scale < 4 { // such a window could be too small to use
 			c.Scale--
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"weir/sim/tcp"
 )
 
-// The tests of response_*.go hold the simulated TCP to the laws that are known of it: what throughput a rate of losses
-// allows, where a queue settles, who gets how much. Each says the law, where it is from, how far off a run may be, and
-// why that far: tolerances were set before the first run. docs/tables/simulator.md has the figures.
+// The tests of response_*.go compare the simulated TCP with known laws: the throughput for a rate of losses, the length
+// of a queue, the shares of flows. Each names the law, its source, the tolerance and the reason for it. Tolerances were
+// set before the first run. docs/tables/simulator.md has the figures.
 
 var longer = flag.Int("longer", 1, "TestResponse: measure for so many times as long")
 
-// bed is a network with transports, for flows that a test starts by itself.
+// bed is a network with transports, for flows that a test starts itself.
 type bed struct {
 	t     testing.TB
 	queue *event.Queue
@@ -54,26 +54,26 @@ type bulk struct {
 	sender   *tcp.Endpoint
 	size     int64 // bytes
 	received int64
-	done     event.Time // when all of them had come; 0: not yet
+	done     event.Time // when all of them had arrived; 0: not yet
 }
 
-// Connected is tcp.App.
+// Connected implements tcp.App.
 func (f *bulk) Connected(*tcp.Endpoint) {}
 
-// Received is tcp.App.
+// Received implements tcp.App.
 func (f *bulk) Received(_ *tcp.Endpoint, n int64) {
 	if f.received += n; f.received >= f.size && f.done == 0 {
 		f.done = f.b.queue.Now()
 	}
 }
 
-// Finished is tcp.App.
+// Finished implements tcp.App.
 func (f *bulk) Finished(*tcp.Endpoint) {}
 
-// Acknowledged is tcp.App.
+// Acknowledged implements tcp.App.
 func (f *bulk) Acknowledged(*tcp.Endpoint) {}
 
-// Failed is tcp.App.
+// Failed implements tcp.App.
 func (f *bulk) Failed(_ *tcp.Endpoint, why error) { f.b.t.Errorf("a flow failed: %v", why) }
 
 // begin starts a flow at once; both ends have the same settings.
@@ -95,7 +95,7 @@ func (b *bed) later(at event.Time, start func()) {
 	doAt(b.queue, at, start)
 }
 
-// Of the lossy path. Its line is so fast that a window of 1000 segments passes in 0.13 ms, and nothing queues.
+// Of the lossy path. Its line is so fast that a window of 1000 segments passes in 0.13 ms, and nothing is queued.
 const (
 	lossyRate   = law.Rate(100e9)
 	lossyBuffer = 1 << 30
@@ -108,20 +108,20 @@ type lossMark struct {
 	segments int64
 }
 
-// lossyPath is one endless flow over a path that loses what the test likes, and delays the rest.
+// lossyPath is one endless flow over a path that loses the segments that a test chooses, and delays the others.
 type lossyPath struct {
 	*bed
 	flow     *bulk
 	rtt      event.Time
 	to       network.NodeID
-	edge     uint32 // behind the last segment that was sent for the first time
+	edge     uint32 // end of the last segment that was sent for the first time
 	segments int64
 	begun    bool
 	marks    []lossMark
 }
 
-// newLossyPath starts the flow with a window of w segments whose first is lost, so that it is in congestion avoidance
-// one round trip later and remembers w as what it lost at.
+// newLossyPath starts the flow with a window of w segments whose first is lost. So it is in congestion avoidance one
+// RTT later, and has recorded a loss at w.
 func newLossyPath(t testing.TB, cfg tcp.Config, rtt event.Time, w float64) *lossyPath {
 	t.Helper()
 	delay := law.Duration(rtt / 4)
@@ -138,14 +138,14 @@ func newLossyPath(t testing.TB, cfg tcp.Config, rtt event.Time, w float64) *loss
 		},
 	}}, 1)
 	cfg.InitialWindow = max(4, uint32(w+0.5))
-	cfg.Buffer = 256 << 20 // the receiver's window is never what limits
+	cfg.Buffer = 256 << 20 // the receiver's window is never the limit
 	p := &lossyPath{bed: b, rtt: rtt, to: b.host("receiver")}
 	p.flow = b.begin("sender", "receiver", &cfg, endlessBytes)
 	return p
 }
 
-// run loses data segments for which lose is true (told whether they are sent for the first time, and how many were so
-// far) until there were so many losses.
+// run loses data segments for which lose returns true, until that many are lost. lose gets whether the segment is sent
+// for the first time, and how many were so far.
 func (p *lossyPath) run(losses int, lose func(first bool, n int64) bool) {
 	p.t.Helper()
 	p.net.Loss(func(at *network.Port, pk *network.Packet) bool {
@@ -176,19 +176,19 @@ func (p *lossyPath) run(losses int, lose func(first bool, n int64) bool) {
 	}
 }
 
-// every loses each n-th segment that is sent for the first time: the deterministic losses of the derivations. What is
-// sent again arrives.
+// every loses each n-th segment that is sent for the first time: the deterministic losses of the derivations.
+// Retransmissions arrive.
 func every(n int64) func(bool, int64) bool {
 	return func(first bool, segments int64) bool { return first && segments%n == 0 }
 }
 
-// window is the mean window in segments between two losses, from what was sent in that time: throughput x RTT.
+// window returns the mean window in segments between two losses, from what was sent in that time: throughput x RTT.
 func (p *lossyPath) window(from, to int) float64 {
 	a, b := p.marks[from], p.marks[to]
 	return float64(b.segments-a.segments) / float64(b.at-a.at) * float64(p.rtt)
 }
 
-// near fails unless got is want, give or take a share of it.
+// near fails unless got is within a relative tolerance of want.
 func near(t testing.TB, what string, got, want, tolerance float64) {
 	t.Helper()
 	off := got/want - 1

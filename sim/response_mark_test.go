@@ -15,7 +15,7 @@ import (
 )
 
 // marked is the bottleneck of a dumbbell, with a law at its switch. Senders' own lines are four times as fast, so that
-// they hold nothing back.
+// they limit nothing.
 const marked = `id: response
 duration: 1s
 seeds: [1]
@@ -42,21 +42,21 @@ func markedBed(t testing.TB, senders int, settings ...string) (*bed, *network.Po
 	return b, b.net.PortByName("switch->receiver1")
 }
 
-// gauge looks at a port and at senders at every step.
+// gauge samples a port and senders at every step.
 type gauge struct {
 	ev     event.Event
 	b      *bed
 	port   *network.Port
 	flows  []*bulk
 	step   event.Time
-	queue  []int64 // how often so many packets were there
+	queue  []int64 // how often that many packets were there
 	looks  int64
 	alphas float64
 	sent   int64
 	since  event.Time
 }
 
-// watch begins to look at a time.
+// watch begins to sample at a time.
 func (b *bed) watch(at event.Time, port *network.Port, step event.Time, flows []*bulk) *gauge {
 	g := &gauge{b: b, port: port, flows: flows, step: step, since: at}
 	g.ev.Init(g)
@@ -64,7 +64,7 @@ func (b *bed) watch(at event.Time, port *network.Port, step event.Time, flows []
 	return g
 }
 
-// Happen looks.
+// Happen takes a sample.
 func (g *gauge) Happen(_ *event.Event, now event.Time) {
 	if g.looks == 0 {
 		g.sent = g.port.Counters().Sent.Packets
@@ -89,7 +89,7 @@ func (g *gauge) mean() float64 {
 	return sum / float64(g.looks)
 }
 
-// quantile is the queue's, between whole packets as if each were spread evenly.
+// quantile returns a quantile of the queue, interpolated between whole packets.
 func (g *gauge) quantile(q float64) float64 {
 	below := q * float64(g.looks)
 	for n, times := range g.queue {
@@ -103,7 +103,7 @@ func (g *gauge) quantile(q float64) float64 {
 
 func (g *gauge) alpha() float64 { return g.alphas / float64(g.looks) }
 
-// used is the share of the line's time that full frames took since the first look.
+// used returns the share of the line's time that full frames took since the first sample.
 func (g *gauge) used(now event.Time) float64 {
 	lineTime := float64(fullLine*8*1e9) / float64(g.port.Rate)
 	return float64(g.port.Counters().Sent.Packets-g.sent) * lineTime / float64(now-g.since)
@@ -117,14 +117,14 @@ const (
 	ackLine      = 54 + 12 + 24
 )
 
-// DCTCP at a threshold of K (Alizadeh et al., SIGCOMM 2010, section 3.3): N flows whose windows swing together. With
-// W* = (C RTT + K) / N:
+// DCTCP at a threshold of K (Alizadeh et al., SIGCOMM 2010, section 3.3): N flows whose windows swing together. With W*
+// = (C RTT + K) / N:
 //
 //	alpha² (1 - alpha/4) = (2 W* + 1) / (W* + 1)²   (6), about sqrt(2/W*)
 //	Qmax = K + N                                   (10)
 //	A = N (W* + 1) alpha / 2                       (8), about sqrt(2 N (C RTT + K)) / 2
 //
-// and the queue is on a straight line between Qmax - A and Qmax.
+// and the queue moves on a straight line between Qmax - A and Qmax.
 type dctcpLaw struct{ pipe, k, n, alpha, amplitude float64 }
 
 func newDCTCPLaw(pipe, k, n float64) dctcpLaw {
@@ -146,13 +146,13 @@ const (
 	dctcpWarm = 100 * event.Millisecond
 )
 
-// dctcpPipe is C RTT in packets, without the one on the bottleneck's line, which counts as queue.
+// dctcpPipe returns C RTT in packets, without the one on the bottleneck's line, which counts as queue.
 func dctcpPipe() float64 {
 	lines := float64(fullLine)/4 + ackLine + ackLine/4.0 // the sender's is four times as fast
 	return (dctcpRate/8*float64(dctcpRTT)/1e9 + lines) / fullLine
 }
 
-// dctcpRun is n flows that begin a little after each other.
+// dctcpRun runs n flows that begin a little after each other.
 func dctcpRun(t *testing.T, n int, cfg *tcp.Config) (*gauge, *bed) {
 	t.Helper()
 	b, port := markedBed(t, n, "RATE", "10Gbit", "ACCESS", "40Gbit", "RTT", "100us", "BUFFER", "4MB",
@@ -168,10 +168,10 @@ func dctcpRun(t *testing.T, n int, cfg *tcp.Config) (*gauge, *bed) {
 }
 
 // The paper's own assumptions: the window falls at once, and each segment is acknowledged. Few flows swing together.
-// Qmax and the mean have 10 %: what marks is the queue before the packet, and windows are whole packets. The paper leaves
-// out the round trip after a cut, in which the window stands still: with it (W* + 1) alpha²/2 + alpha = 1, which is 8 to
-// 10 % less. Whole packets, and Linux's arithmetic in 1/1024, are as much again: 20 % for alpha, and 25 % for the swing,
-// which a cut's rounding takes up to a packet from.
+// Qmax and the mean have a tolerance of 10 %, because marks follow the queue before the packet, and windows are whole
+// packets. The paper leaves out the RTT after a cut, in which the window does not grow. With it (W* + 1) alpha²/2 +
+// alpha = 1, which is 8 to 10 % less. Whole packets, and Linux's arithmetic in 1/1024, add as much again: 20 % for
+// alpha. The swing has 25 %, because a cut's rounding takes up to a packet from it.
 func TestResponse_DCTCPAsAnalysed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2} {
@@ -189,14 +189,15 @@ func TestResponse_DCTCPAsAnalysed(t *testing.T) {
 	}
 }
 
-// As Linux has it. The window falls over a round trip (PRR), and in the first part of that the queue is still above K.
-// What is sent then is marked and lies behind the recovery point, so that a second cut follows. A cycle has two cuts of
-// D = (W* + 1) alpha/2 packets, so 2 D round trips of growth, two of standing still, and marks in 1 + 1/D:
+// Linux's behaviour. The window falls over an RTT (PRR), and in the first part of it the queue is still above K.
+// Packets sent then are marked and lie beyond the recovery point, so a second cut follows. A cycle has two cuts of D =
+// (W* + 1) alpha/2 packets: 2 D RTTs of growth, two without growth, and marks in 1 + 1/D:
 //
 //	alpha = (1 + 1/D) / (2 D + 2) = 1/sqrt(W* + 1), and a swing of 2 N D = N sqrt(W* + 1),
 //
-// the law's over and times sqrt(2). That is an argument and no law: alpha and the swing are told beside it. Held to are
-// the mean queue, to 20 % of the law's, and that the line is never idle, which K > C RTT / 7 is for (13).
+// the law's divided and multiplied by sqrt(2). This is an argument and not a law, so alpha and the swing are only
+// logged. The test requires the mean queue within 20 % of the law's, and a line that is never idle, which K > C RTT / 7
+// ensures (13).
 func TestResponse_DCTCPAsLinux(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 10} {
@@ -213,12 +214,12 @@ func TestResponse_DCTCPAsLinux(t *testing.T) {
 	}
 }
 
-// D2TCP (Vamanan, Hasan, Vijaykumar: Deadline-Aware Datacenter TCP, SIGCOMM 2012). Of two flows one is due in 1.8 of the
-// time that it would take alone, the other in 4: DCTCP gives each half, and one is late. With D2TCP both are in time: at
-// shares s and 1-s windows are as alpha^-(d1-d2) with d1 = 4/3 / 1.8 s and d2 = 4/3 / 4 (1-s), which with alpha = 0.15 is
-// s = 0.65, more than the 0.56 that the near flow needs. (For 1.6 and 2.5 it would be 0.58, less than the 0.63 needed:
-// D2TCP, which cannot know that the far flow will be alone, is late there, and was in the first run.)
-// Every cut on the way is by half of p = alpha^d, with d = Tc/D within [1/2, 2] (sections 3.1, 3.2).
+// D2TCP (Vamanan, Hasan, Vijaykumar: Deadline-Aware Datacenter TCP, SIGCOMM 2012). Of two flows one is due in 1.8 times
+// the time that it would take alone, the other in 4 times. DCTCP gives each half, and one is late. With D2TCP both are
+// in time. At shares s and 1-s windows are as alpha^-(d1-d2) with d1 = 4/3 / 1.8 s and d2 = 4/3 / 4 (1-s). With alpha =
+// 0.15 this is s = 0.65, more than the 0.56 that the near flow needs. (For 1.6 and 2.5 it would be 0.58, less than the
+// 0.63 needed. D2TCP cannot know that the far flow will be alone, and was late there in the first run.) Every cut is by
+// half of p = alpha^d, with d = Tc/D within [1/2, 2] (sections 3.1, 3.2).
 func TestResponse_D2TCPMeetsDeadlines(t *testing.T) {
 	t.Parallel()
 	const size = 13_812 * segmentBytes // 20 MB of full segments
@@ -256,7 +257,7 @@ func TestResponse_D2TCPMeetsDeadlines(t *testing.T) {
 	}
 }
 
-// d2tcpCuts holds every cut of d2tcp to its equations, from what can be seen of an endpoint.
+// d2tcpCuts compares every cut of d2tcp with its equations, from the visible values of an endpoint.
 type d2tcpCuts struct {
 	t           *testing.T
 	b           *bed
@@ -265,7 +266,7 @@ type d2tcpCuts struct {
 	least, most float64 // d
 }
 
-// see is told just after a cut.
+// see is called just after a cut.
 func (c *d2tcpCuts) see(e *tcp.Endpoint, what tcp.TraceEvent) {
 	if due := c.due[e]; what == tcp.TraceRecovery && e.Recovery() == tcp.CWR && due > 0 {
 		w := e.Window()
@@ -282,14 +283,14 @@ func (c *d2tcpCuts) see(e *tcp.Endpoint, what tcp.TraceEvent) {
 		c.least, c.most = math.Min(c.least, d), math.Max(c.most, d)
 		p := math.Pow(float64(e.Alpha())/1024, d)
 		want := math.Max(2, float64(w.PriorCwnd)*(1-p/2))
-		// Whole segments round up; what is SACKed or lost is not in flight, and d has 1/256.
+		// Whole segments round up, SACKed or lost segments are not in flight, and d has units of 1/256.
 		if got := float64(w.Ssthresh); got < want-0.3 || got > want+1.3 {
 			c.t.Errorf("alpha %d/1024, d %.2f: a window of %d falls to %.0f, want %.1f", e.Alpha(), d, w.PriorCwnd, got, want)
 		}
 	}
 }
 
-// Who is overdue has d = 2 and who has all the time d = 1/2: the near flow gets more for as long as both last.
+// A flow past its deadline has d = 2, and a flow with unlimited time d = 1/2: the near flow gets more while both last.
 func TestResponse_D2TCPNearGetsMore(t *testing.T) {
 	t.Parallel()
 	b, _ := markedBed(t, 2, "RATE", "10Gbit", "ACCESS", "40Gbit", "RTT", "100us", "BUFFER", "4MB",
@@ -297,7 +298,7 @@ func TestResponse_D2TCPNearGetsMore(t *testing.T) {
 	cfg := tcp.Default("d2tcp")
 	near, far := b.begin("sender1", "receiver1", cfg, endlessBytes), b.begin("sender2", "receiver1", cfg, endlessBytes)
 	near.sender.SetDeadline(1)
-	// As far away as d = 1/2 and more than 2^50 bytes ask for.
+	// As far away as d = 1/2 with more than 2^50 bytes needs.
 	far.sender.SetDeadline(longestRun * 1000)
 	b.queue.Run(dctcpWarm)
 	before := [2]int64{near.received, far.received}

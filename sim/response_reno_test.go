@@ -10,19 +10,19 @@ import (
 )
 
 // The Mathis law (Mathis, Semke, Mahdavi, Ott: Computer Communication Review 27(3), 1997). A sawtooth between W/2 and W
-// that grows by a segment a round trip carries 3/8 W² segments. One of them is lost, so that W = sqrt(8/3p), and
+// that grows by a segment per RTT carries 3/8 W² segments. One of them is lost, so that W = sqrt(8/3p), and
 //
 //	throughput = C MSS/RTT / sqrt(p), C = sqrt(3/2) = 1.22.
 //
-// The paper's other constant, sqrt(3/4) for a receiver that acknowledges every second segment, is that of a sender that
+// The paper's other constant, sqrt(3/4) for a receiver that acknowledges every second segment, is for a sender that
 // counts ACKs. Ours counts the segments that they acknowledge, as Linux does (RFC 3465): C is the same for both.
 
-// renoPeak is W.
+// renoPeak returns W.
 func renoPeak(p float64) float64 { return math.Sqrt(8 / (3 * p)) }
 
-// sawtoothByHand is the mean window of a sawtooth in whole segments and round trips, with a loss every n segments: one
-// round trip at the window after the cut, in which the loss is repaired, then one at each window, the last of them cut
-// short by the next loss. It is slow and obvious where the simulator is neither.
+// sawtoothByHand returns the mean window of a sawtooth in whole segments and RTTs, with a loss every n segments. It has
+// one RTT at the window after the cut, in which the loss is repaired. Then it has one at each window, and the next loss
+// cuts the last one short. It is slow and obvious; the simulator is neither.
 func sawtoothByHand(n, w int64, cut, grow func(w int64) int64) float64 {
 	const cycles = 60
 	trips := 0.0
@@ -43,9 +43,9 @@ func renoByHand(n int64) float64 {
 	return sawtoothByHand(n, int64(renoPeak(1/float64(n))), half, more)
 }
 
-// segmentsOff is what the round trips of sawtoothByHand leave open: whether the ACKs of those sent before the loss let
-// the window grow once more. And where ACKs are delayed, the last segment of a window may wait for the next one's first:
-// half a segment of 3/4 W on average.
+// segmentsOff returns the uncertainty of the RTTs of sawtoothByHand: the ACKs of segments sent before the loss may grow
+// the window once more. With delayed ACKs, the last segment of a window may wait for the first of the next: half a
+// segment of 3/4 W on average.
 func segmentsOff(peak float64, delayed bool) float64 {
 	if delayed {
 		return (1 + 0.5/0.75) / peak
@@ -53,10 +53,10 @@ func segmentsOff(peak float64, delayed bool) float64 {
 	return 1 / peak
 }
 
-// With a loss every 1/p segments, which is what the law's derivation assumes. Mathis et al. find it within 10 to 20 %:
-// 10 % here up to p = 1/1000, 20 % above, where some ten whole windows, and the round trip of a repair, are no line any
-// more. The sawtooth in whole segments has to come out within one segment. (That it is what the law misses the first run
-// showed: it was up to 2 % beyond a tolerance of one round trip in W/2, which counted the repair alone.)
+// With a loss every 1/p segments, as the law's derivation assumes. Mathis et al. find it within 10 to 20 %. The bound
+// here is 10 % up to p = 1/1000, and 20 % above: about ten whole windows, and the RTT of a repair, are no longer a
+// straight line. The sawtooth in whole segments must match within one segment. (The first run was up to 2 % beyond a
+// tolerance of one RTT in W/2, which counted the repair alone. This showed that the law lacks the whole segments.)
 func TestResponse_MathisPeriodic(t *testing.T) {
 	t.Parallel()
 	type settings struct {
@@ -93,13 +93,13 @@ func TestResponse_MathisPeriodic(t *testing.T) {
 	}
 }
 
-// renoRandom is C where each segment is lost with probability p by itself. x = w²/2 grows by 1 a segment and falls to
-// x/4 at a loss, so that before a loss it is a sum of exponentials of means 1/p, 1/4p, 1/16p ... Its moments follow
+// renoRandom returns C if each segment is lost independently with probability p. x = w²/2 grows by 1 per segment and
+// falls to x/4 at a loss. So before a loss it is a sum of exponentials of means 1/p, 1/4p, 1/16p ... Its moments follow
 // from E[x^(s-1)] s = p (1 - 4^-s) E[x^s]:
 //
 //	E[(px)^s] = Γ(1+s) Π (1 - 4^-(k+s)) / (1 - 4^-k), k = 1, 2 ...
 //
-// and throughput is 1 / (RTT E[1/w]) with E[1/w] = p E[w] / 2 over segments: C = sqrt(2) / E[(px)^(1/2)] = 1.31 (Ott,
+// Throughput is 1 / (RTT E[1/w]) with E[1/w] = p E[w] / 2 over segments: C = sqrt(2) / E[(px)^(1/2)] = 1.31 (Ott,
 // Kemperman, Mathis 1996; the paper's table 1).
 func renoRandom() float64 {
 	m := math.Gamma(1.5)
@@ -109,9 +109,8 @@ func renoRandom() float64 {
 	return math.Sqrt2 / m
 }
 
-// With random losses. The paper finds its own simulations within 10 % where windows are large, and further below where
-// they are small enough for timeouts (here at p = 1/100, 13 segments): 20 %. What is drawn adds 1/2/sqrt(losses), 4 % at
-// most.
+// With random losses. The paper's own simulations are within 10 % for large windows, and further below for windows
+// small enough for timeouts (here at p = 1/100, 13 segments): 20 %. Random drawing adds 1/2/sqrt(losses), at most 4 %.
 func TestResponse_MathisRandom(t *testing.T) {
 	t.Parallel()
 	if c := renoRandom(); math.Abs(c-1.31) > 0.001 {

@@ -10,16 +10,16 @@ import (
 	"weir/sim/tcp"
 )
 
-// Of the bottleneck that equal flows share: 200 Mbit/s and 10 ms are 163 segments, and 60 more may wait. 32 flows then
-// have windows of 7 segments and 2 flows of 110, whose sawtooth takes less than a second.
+// The bottleneck that equal flows share: 200 Mbit/s and 10 ms are 163 segments, and the buffer has room for 60 more. 32
+// flows then have windows of 7 segments. 2 flows have windows of 110, whose sawtooth takes less than a second.
 const (
 	shareLimit = 60
 	shareWarm  = 3 * event.Second
 	shareTime  = 10 * event.Second
 )
 
-// shared is Jain's index of the throughput of n flows that began at random within a second, and how much of the line
-// was used.
+// shared returns Jain's index of the throughput of n flows that began at random within a second, and the used share of
+// the line.
 func shared(t *testing.T, n int, scheme, buffer string, cfg *tcp.Config) (jain, used float64) {
 	t.Helper()
 	b, port := markedBed(t, n, "RATE", "200Mbit", "ACCESS", "800Mbit", "RTT", "10ms", "BUFFER", buffer, "SCHEME", scheme)
@@ -50,10 +50,10 @@ func shared(t *testing.T, n int, scheme, buffer string, cfg *tcp.Config) (jain, 
 	return sum * sum / squares / float64(n), used
 }
 
-// Equal flows get equal shares (Chiu and Jain 1989: additive increase, multiplicative decrease) where all of them hear
-// of congestion at the same time: above a threshold everything that arrives in a round trip is marked. What is left is
-// from flows that are a round trip apart, and from the 3 s that were given to come together, some four sawtooths of two
-// flows: 0.95.
+// Equal flows get equal shares (Chiu and Jain 1989: additive increase, multiplicative decrease) if all get the
+// congestion signal at the same time: above a threshold every packet that arrives within an RTT is marked. The rest of
+// the difference has two causes: flows are an RTT apart, and have only 3 s to converge, about four sawtooths of two
+// flows. The bound is 0.95.
 func TestResponse_EqualFlowsAreFairWhereMarked(t *testing.T) {
 	t.Parallel()
 	scheme := fmt.Sprintf("{name: ecn, params: {threshold: %dpkt}}", shareLimit)
@@ -70,9 +70,9 @@ func TestResponse_EqualFlowsAreFairWhereMarked(t *testing.T) {
 	}
 }
 
-// Where the same limit drops, who loses is decided by who arrives when, and flows of one round trip keep their places
-// for a while (phase effects: Floyd and Jacobson 1992). `red` is a limit as well, nothing about it is random. There is no
-// law for such shares, and none is held to: the figures are told. No flow may stand, and the line must be used.
+// If the same limit drops, the order of arrival decides which flow loses. Flows with the same RTT keep their order for
+// a while (phase effects: Floyd and Jacobson 1992). `red` is a limit too, and not random. There is no law for such
+// shares, so the figures are only logged. Every flow must progress, and the line must be used.
 func TestResponse_SharesOfLossesAreTold(t *testing.T) {
 	t.Parallel()
 	for _, s := range []struct{ name, scheme, buffer string }{

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// widestGrid and finestGrid bound the grid on which queues are looked at. The widest is the lab's;
-	// where the round trip is short it is finer, so that what happens within one is seen.
+	// widestGrid and finestGrid bound the step of the grid on which queues are sampled. The widest is the lab's. If the
+	// RTT is short the grid is finer, so that several samples fall within one RTT.
 	widestGrid = 500 * event.Microsecond
 	finestGrid = 10 * event.Microsecond
-	// coarsestGrid is used where there is too much to look at for the widest: queue_bytes is by contract
-	// over 1 ms or finer.
+	// coarsestGrid is used if the widest would give too many samples. By contract queue_bytes has a step of 1 ms or
+	// less.
 	coarsestGrid = event.Millisecond
-	// wishedSamples is up to how many samples of all ports together a run has a finer grid for, and
-	// maxSamples (48 bytes each) what it may have at all.
+	// wishedSamples: the grid is made finer only up to this number of samples of all ports. maxSamples (48 bytes each)
+	// is the limit of a run.
 	wishedSamples = 1_000_000
 	maxSamples    = 20_000_000
-	// maxDrops (some 120 bytes each): with more, what depends on drops is absent.
+	// maxDrops bounds recorded drops (about 120 bytes each). With more, metrics that depend on drops are absent.
 	maxDrops = 5_000_000
 )
 
-// grid is the step between samples for so many ports.
+// grid returns the step between samples for that many ports.
 func grid(cfg *experiment.Config, ports int) event.Time {
 	step := widestGrid
 	samples := func(step event.Time) int64 { return int64(cfg.Duration) / int64(step) * int64(ports) }
@@ -43,8 +43,8 @@ func grid(cfg *experiment.Config, ports int) event.Time {
 	return step
 }
 
-// recorder fills result.Port and result.Drop as the lab's measuring program does: backlog, bytes and marks of
-// the named ports on a fixed grid of time, and every drop anywhere.
+// recorder fills result.Port and result.Drop as the lab's measuring program does. It samples backlog, bytes and marks
+// of the named ports on a fixed grid of time, and records every drop.
 type recorder struct {
 	net   *network.Network
 	t0    event.Time
@@ -62,7 +62,7 @@ type watched struct {
 	samples []result.Sample
 }
 
-// newRecorder watches the ports that have labels, and drops from now on.
+// newRecorder records the ports that have labels, and drops, from now on.
 func newRecorder(n *network.Network, cfg *experiment.Config, ls *laws.Set) *recorder {
 	r := &recorder{net: n, laws: lawRecorder{laws: ls}}
 	for _, p := range n.Ports {
@@ -84,7 +84,7 @@ func (r *recorder) begin() {
 	r.laws.begin(r.net.Queue)
 }
 
-// Happen looks at the queues.
+// Happen takes a sample of the queues.
 func (r *recorder) Happen(_ *event.Event, now event.Time) {
 	for i := range r.watch {
 		w := &r.watch[i]
@@ -115,7 +115,7 @@ func (r *recorder) dropped(p *network.Port, pk *network.Packet, reason network.D
 	})
 }
 
-// results gives what happened in [0, end): every port that has a rate, the queues of those that are watched.
+// results returns what happened in [0, end): every port that has a rate, and the queues of the sampled ports.
 func (r *recorder) results(end time.Duration, kind func(network.NodeID) experiment.NodeKind) (ports []result.Port, drops []result.Drop) {
 	for _, p := range r.net.Ports {
 		if p.Rate == 0 {

@@ -10,7 +10,7 @@ import (
 	"weir/sim/network"
 )
 
-// lawRecorder notes what laws hold of the ports whose queues are sampled, and what they count at all ports.
+// lawRecorder records the laws' values of sampled ports, and their counts at all ports.
 type lawRecorder struct {
 	laws    *laws.Set
 	queue   *event.Queue
@@ -19,10 +19,10 @@ type lawRecorder struct {
 	ports   []*network.Port
 	values  []law.Value // of one port
 	samples []result.LawSample
-	before  []law.Tally // when the run began: the probe of the round trip has passed
+	before  []law.Tally // at the start of the run: the RTT probe has passed
 }
 
-// watch takes a port. Whether a law will ever hold something of it shows later: a grant is still on its way.
+// watch adds a port. A law may get values for it only later, because a grant is still on its way.
 func (r *lawRecorder) watch(p *network.Port) { r.ports = append(r.ports, p) }
 
 // begin takes the first sample.
@@ -46,8 +46,8 @@ func (r *lawRecorder) Happen(_ *event.Event, now event.Time) {
 	r.queue.Set(&r.tick, now+event.Time(result.LawEvery))
 }
 
-// fill gives raw the samples of [0, raw.Duration), what laws counted up to now, and what kept them from working as they
-// should.
+// fill adds to raw the samples of [0, raw.Duration), the laws' counts up to now, and what kept laws from working as
+// they should.
 func (r *lawRecorder) fill(raw *result.Raw) {
 	end := len(r.samples)
 	for end > 0 && r.samples[end-1].At >= raw.Duration {

@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// The samples of a port cover every point of the grid once, and what they say adds up.
+// The samples of a port cover every point of the grid once, and their sums match.
 func TestResults_SamplesCoverTheRun(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 500ms}"), "duration=600ms")
 	var port *result.Port

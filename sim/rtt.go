@@ -12,10 +12,10 @@ import (
 	"weir/sim/network"
 )
 
-// probeTime is far longer than any round trip of a network that network.Build accepts.
+// probeTime is far longer than the RTT of any network that network.Build accepts.
 const probeTime = 10_000 * event.Second
 
-// probe is a packet that goes to a host and back, as the lab's ping-pong of one byte over TCP does.
+// probe is a packet that goes to a host and back, as the lab's ping-pong of one byte over TCP.
 type probe struct {
 	net      *network.Network
 	from, to network.NodeID
@@ -24,7 +24,7 @@ type probe struct {
 
 var errNoAnswer = errors.New("no answer came back")
 
-// roundTrip sends the probe through the network, in which nothing else is.
+// roundTrip sends the probe through the idle network, and returns its RTT.
 func (p *probe) roundTrip() (event.Time, error) {
 	before := p.net.Sink
 	p.net.Sink = p
@@ -54,7 +54,7 @@ func (p *probe) send(from, to network.NodeID) {
 	p.net.Send(from, pk)
 }
 
-// Deliver is network.Sink.
+// Deliver implements network.Sink.
 func (p *probe) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	p.net.Free(pk)
 	if host == p.to {
@@ -65,7 +65,7 @@ func (p *probe) Deliver(host network.NodeID, pk *network.Packet, now event.Time)
 	p.net.Queue.Halt()
 }
 
-// longestRoundTrip measures between the ends of the first pair of every item and gives the largest, as the lab does.
+// longestRoundTrip returns the largest RTT between the ends of the first pair of every item, as the lab does.
 func longestRoundTrip(n *network.Network, cfg *experiment.Config) (event.Time, error) {
 	longest := event.Time(0)
 	for i := range cfg.Items {
@@ -76,11 +76,11 @@ func longestRoundTrip(n *network.Network, cfg *experiment.Config) (event.Time, e
 		from, ok1 := n.Node(pair.Src)
 		to, ok2 := n.Node(pair.Dst)
 		if !ok1 || !ok2 {
-			return 0, fmt.Errorf("round trip %s to %s: no such hosts", pair.Src, pair.Dst)
+			return 0, fmt.Errorf("RTT %s to %s: there are no such hosts", pair.Src, pair.Dst)
 		}
 		rtt, err := (&probe{net: n, from: from, to: to}).roundTrip()
 		if err != nil {
-			return 0, fmt.Errorf("round trip %s to %s: %w", pair.Src, pair.Dst, err)
+			return 0, fmt.Errorf("RTT %s to %s: %w", pair.Src, pair.Dst, err)
 		}
 		longest = max(longest, rtt)
 	}
@@ -92,9 +92,9 @@ func (s *simulation) idleRTT() (time.Duration, error) {
 	return time.Duration(rtt), err
 }
 
-// AtRTT gives a run as r in a network whose links have other delays, such that its idle round trip is rtt, and what that
-// then is: rounding leaves nanoseconds, and where the lines alone take longer the delays are 0. Delays keep their
-// proportions. The traffic stays as it is: Config.RTT, which bounds the jitter of starts, is not changed.
+// AtRTT returns a run as r whose links have other delays, so that its idle RTT is rtt, and the RTT that results.
+// Rounding leaves nanoseconds, and if the lines alone take longer, the delays are 0. Delays keep their proportions. The
+// traffic stays as it is: Config.RTT, which bounds the jitter of starts, does not change.
 func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration, error) {
 	now, err := idle(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration
 		g.Links[i].Delay = 0
 	}
 	lines, err := idle(&out)
-	if err != nil || now <= lines || event.Time(rtt) <= lines { // no delay to scale, or none to have
+	if err != nil || now <= lines || event.Time(rtt) <= lines { // there is no delay to scale, or none is needed
 		return &out, time.Duration(lines), err
 	}
 	for i := range g.Links {
@@ -118,7 +118,7 @@ func AtRTT(r *experiment.Run, rtt time.Duration) (*experiment.Run, time.Duration
 	return &out, time.Duration(got), err
 }
 
-// idle is the round trip in the run's network without its laws.
+// idle returns the RTT in the run's network without its laws.
 func idle(r *experiment.Run) (event.Time, error) {
 	n, err := network.Build(event.NewQueue(), &r.Config, networkOptions(r))
 	if err != nil {

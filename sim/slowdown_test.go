@@ -8,8 +8,8 @@ import (
 	"weir/experiment/result"
 )
 
-// A flow that has the network to itself, and a window that holds all of it, has a slowdown of 1: hardly less can be, for
-// ideal is a lower bound, and what is more are options, the last ACK of the handshake and the 64 bytes of a request.
+// A flow that has the network to itself, and a window large enough for all of it, has a slowdown of 1. The ideal is a
+// lower bound; options, the last ACK of the handshake and the 64 bytes of a request add a little.
 func TestSlowdown_OfAFlowAloneIsOne(t *testing.T) {
 	for name, topology := range map[string]string{
 		"dumbbell":    "topology={kind: dumbbell, senders: 2, receivers: 1, hypervisors: false}",
@@ -24,7 +24,7 @@ func TestSlowdown_OfAFlowAloneIsOne(t *testing.T) {
 				r := planned(t, baseWith(flow), topology, "guests.initial_window=1000", "network.buffer=4MB", "measure.ports={}")[0]
 				built := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r))
 				most := 1.05
-				if size < 5000 { // the request and the options of the SYNs count for more
+				if size < 5000 { // otherwise the request and the options of the SYNs count for more
 					most = 1.12
 				}
 				got, ok := built.Metric([]string{"f", "slowdown", "max"})
@@ -36,7 +36,7 @@ func TestSlowdown_OfAFlowAloneIsOne(t *testing.T) {
 	}
 }
 
-// A connection that is there already has no handshake, and two flows that share a line take twice as long.
+// An open connection needs no handshake, and two flows that share a line take twice as long.
 func TestSlowdown_CountsWhatAFlowWaitsFor(t *testing.T) {
 	slowdown := func(traffic string) float64 {
 		r := planned(t, baseWith(traffic), "guests.initial_window=1000", "network.buffer=4MB")[0]

@@ -2,7 +2,8 @@ package sim
 
 import "embed"
 
-// Sources are the simulator's, tests among them: a finished run is filed with a digest of those that it was made by.
+// Sources are the simulator's source files, including tests. A finished run is stored with a digest of the sources that
+// produced it.
 //
 //go:embed *.go event/*.go network/*.go laws/*.go tcp/*.go
 var Sources embed.FS

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxTraceRows bounds one file: some 100 MB.
+	// maxTraceRows bounds one file, to about 100 MB.
 	maxTraceRows = 5_000_000
-	// traceBatch rows are written at a time, groupRows make a group: what of the file is in memory.
+	// traceBatch rows are written at a time, and groupRows make a group: the part of the file that is in memory.
 	traceBatch, groupRows = 4096, 1 << 17
-	// traceStep is how often a row is written of which nothing but the round trip has changed.
+	// traceStep is the least time between rows if only the RTT has changed.
 	traceStep = event.Millisecond
 )
 
-// TraceRow is one row of a trace: what the sender of one end of a connection knew at one moment. A row is written when
-// window, threshold or state change, and with a round trip's new measurement at most once a millisecond.
+// TraceRow is one row of a trace: the state of the sender at one end of a connection at one time. A row is written when
+// window, threshold or state change, and at most once per millisecond for a new RTT.
 type TraceRow struct {
 	T        float64 `parquet:"t"` // ms of the experiment's own time, from the start of the traffic
 	Group    string  `parquet:"group,dict"`
@@ -38,8 +38,8 @@ type TraceRow struct {
 	Recovery string  `parquet:"recovery,dict"`
 	Cwnd     int64   `parquet:"cwnd"`              // segments
 	Ssthresh *int64  `parquet:"ssthresh,optional"` // segments; null: none was set yet
-	SRTT     float64 `parquet:"srtt_us"`           // as the world has it; 0: not measured
-	RTO      float64 `parquet:"rto_ms"`            // as the world has it
+	SRTT     float64 `parquet:"srtt_us"`           // unscaled: in the time of the world; 0: not measured
+	RTO      float64 `parquet:"rto_ms"`            // unscaled: in the time of the world
 }
 
 // trace writes the states of connections to a file.
@@ -56,14 +56,14 @@ type trace struct {
 	err    error
 }
 
-// traced is what the last row of an endpoint said.
+// traced is the content of an endpoint's last row.
 type traced struct {
 	at       event.Time
-	index    int32 // of its connection: endpoints are used again
+	index    int32 // of its connection: endpoints are reused
 	window   tcp.Window
 	state    tcp.State
 	recovery tcp.Recovery
-	flow     *flow // that its connection carries, or carried last
+	flow     *flow // the latest flow of its connection
 }
 
 func newTrace(path string, s *simulation, r *experiment.Run) (*trace, error) {
@@ -80,13 +80,13 @@ func newTrace(path string, s *simulation, r *experiment.Run) (*trace, error) {
 	return t, nil
 }
 
-// event notes what an endpoint tells.
+// event records a change of an endpoint.
 func (t *trace) event(e *tcp.Endpoint, what tcp.TraceEvent) {
 	now := t.s.queue.Now()
 	is := traced{now, e.Index(), e.Window(), e.State(), e.Recovery(), t.flowOf(e)}
 	was, known := t.last[e]
 	if is.flow == nil && was.index == is.index {
-		is.flow = was.flow // the programs are through
+		is.flow = was.flow // the programs are done
 	}
 	if known && was.index == is.index && now-was.at < traceStep &&
 		was.window.Cwnd == is.window.Cwnd && was.window.Ssthresh == is.window.Ssthresh && was.state == is.state && was.recovery == is.recovery {
@@ -127,7 +127,7 @@ func (t *trace) row(e *tcp.Endpoint, what tcp.TraceEvent, is traced) TraceRow {
 	return row
 }
 
-// flowOf is the flow that an endpoint's connection carries, or carried last; nil: none yet, or no more.
+// flowOf returns the latest flow of an endpoint's connection; nil: none yet, or the connection is gone.
 func (t *trace) flowOf(e *tcp.Endpoint) *flow {
 	if conns := t.s.traffic.conns; int(e.Index()) < len(conns) {
 		if c := conns[e.Index()]; c != nil {

@@ -16,34 +16,33 @@ import (
 )
 
 const (
-	// messageBytes is the size of a request (pull) and of the answer to a push on a persistent connection.
-	// They travel against the data, or before it, and are not part of a flow's bytes.
+	// messageBytes is the size of a request (pull), and of the answer to a push on a persistent connection. These bytes
+	// travel against the data, or before it, and do not count in a flow.
 	messageBytes = 64
-	// endlessBytes is what a flow without a size has to send: more than any run lets through.
+	// endlessBytes is the size of a flow without a size: more than any run can transfer.
 	endlessBytes = 1 << 50
 	// unsentBytes is what an endless sender has written and not sent when it is stopped, as in the lab
 	// (TCP_NOTSENT_LOWAT).
 	unsentBytes = 128 << 10
-	// openAhead is how long before its first request a persistent connection is opened, so that the
-	// request finds it ready.
+	// openAhead is how long before its first request a persistent connection opens, so that it is ready.
 	openAhead = law.Duration(100 * time.Millisecond)
-	// drainTime is how long connections may take to end after the last flow, and a stopped flow's.
+	// drainTime is how long connections may take to end after the last flow, and after a stopped flow.
 	drainTime = event.Second
-	// failurePause is how long a closed loop waits after a request that failed before its time.
+	// failurePause is how long a closed loop waits after a request that failed early.
 	failurePause = 10 * event.Millisecond
-	// paceStep is how often a paced sender over TCP writes what has become due.
+	// paceStep is how often a paced sender over TCP writes the bytes that are due.
 	paceStep = 2 * event.Millisecond
-	// firstServerPort receives connections, on every host: a port for each different setting of TCP.
+	// firstServerPort is the first port that accepts connections, on every host: one port for each setting of TCP.
 	firstServerPort = 5001
 )
 
-// traffic makes the flows of a run and times them: the same flows as lab/traffic, with the same meaning of
-// every figure. A flow starts with connect(), on a persistent connection with its first byte, and is complete
-// when the receiving program has its last byte.
+// traffic makes the flows of a run at their times: the same flows as lab/traffic, with figures of the same meaning. A
+// flow starts with connect(), or on a persistent connection with its first byte. It is complete when the receiving
+// program has its last byte.
 //
-// Programs are App of package tcp: they are called within an event and never wait. What is a goroutine of the
-// lab's programs is here a conn (both ends of a connection), a session (a persistent connection, or one
-// connection of a closed loop) or a datagrams (a UDP sender).
+// Programs are App of package tcp: they are called within an event and never wait. A goroutine of the lab's programs is
+// here a conn (both ends of a connection), a session (a persistent connection, or one connection of a closed loop) or a
+// datagrams (a UDP sender).
 type traffic struct {
 	queue *event.Queue
 	net   *network.Network
@@ -52,26 +51,26 @@ type traffic struct {
 	work  *workload.Workload
 	items []item
 	hosts []host  // by NodeID
-	conns []*conn // by the stack's index; nil where both programs are through
+	conns []*conn // by the stack's index; nil: both programs are done
 	udp   []*datagrams
 
-	t0, end event.Time // of the traffic; end: no flow goes on
+	t0, end event.Time // of the traffic; end: every flow has stopped
 	bin     event.Time // of delivered bytes
-	over    bool       // nothing may start any more
+	over    bool       // no flow may start any more
 	left    int64      // what the run waits for: open-loop flows, connections of closed loops, the dispatcher
-	open    int64      // connections that have not been left
+	open    int64      // connections that their programs still use
 	ended   int64      // flows
 	results []result.Flow
 	bins    int64 // of delivered bytes, of all flows
 	present presentBin
-	broken  error // why the run cannot go on
+	broken  error // an error that stops the run
 	alive   *flow // list of the flows that have not ended
 	errs    map[string]int
 
 	most               int // flows of a run
 	mostOpen, mostBins int64
 
-	// The dispatcher: what starts next.
+	// The dispatcher: it starts flows at their times.
 	start  event.Event
 	flows  []workload.Flow
 	events []opening
@@ -79,7 +78,7 @@ type traffic struct {
 	loops  []*loop // by index into work.Loops; nil: not begun
 }
 
-// item is what is the same for all flows of one traffic item.
+// item is the common state of all flows of one traffic item.
 type item struct {
 	*experiment.Item
 	ends             [][2]network.NodeID // of its pairs: client, server
@@ -89,7 +88,7 @@ type item struct {
 	udp              bool
 }
 
-// host is what a host has of its own: the ports of its clients.
+// host is the state of one host: the ports of its clients.
 type host struct {
 	used map[uint16]bool
 	next uint16
@@ -97,7 +96,7 @@ type host struct {
 
 const firstClientPort, lastClientPort = 10240, 65535 // as in the lab
 
-// opening is something that starts at a time and is not an open-loop flow.
+// opening is a start at a time that is not of an open-loop flow.
 type opening struct {
 	at   law.Duration
 	loop int32 // index into work.Loops; -1: session
@@ -105,10 +104,10 @@ type opening struct {
 	s    *session
 }
 
-// line names a persistent connection of open-loop flows.
+// line identifies a persistent connection of open-loop flows.
 type line struct{ item, mouse int32 }
 
-// newTraffic prepares the traffic; nothing happens before begin.
+// newTraffic prepares the traffic. Nothing happens before begin.
 func newTraffic(net *network.Network, stack *tcp.Stack, cfg *experiment.Config, work *workload.Workload) (*traffic, error) {
 	t := &traffic{
 		queue: net.Queue, net: net, stack: stack, cfg: cfg, work: work, bin: event.Time(cfg.Series),
@@ -171,7 +170,7 @@ func (t *traffic) prepare() error {
 	return nil
 }
 
-// openings lists what opens beside open-loop flows: connections of closed loops and persistent ones.
+// openings lists the starts in addition to open-loop flows: connections of closed loops, and persistent ones.
 func (t *traffic) openings() {
 	for i := range t.work.Loops {
 		for n, at := range t.work.Loops[i].Starts {
@@ -197,7 +196,7 @@ func (t *traffic) openings() {
 	t.flows = t.work.Flows
 }
 
-// begin makes the clock's present t = 0 and starts the dispatcher.
+// begin sets t = 0 to the clock's present, and starts the dispatcher.
 func (t *traffic) begin() {
 	t.t0 = t.queue.Now()
 	t.end = t.t0 + event.Time(t.cfg.Duration)
@@ -205,7 +204,7 @@ func (t *traffic) begin() {
 	t.queue.Set(&t.start, t.t0)
 }
 
-// Happen is the dispatcher: everything that is due starts, in the order of its time.
+// Happen is the dispatcher: it starts everything that is due, in the order of time.
 func (t *traffic) Happen(_ *event.Event, now event.Time) {
 	for {
 		at, isOpening, more := t.nextStart()
@@ -271,14 +270,14 @@ func (t *traffic) startFlow(w *workload.Flow) {
 	}
 }
 
-// oneLess says that one thing the run waits for has ended.
+// oneLess counts the end of one thing that the run waits for.
 func (t *traffic) oneLess() {
 	if t.left--; t.left == 0 {
 		t.queue.Halt()
 	}
 }
 
-// clientPort takes a port of a host that none of its connections has; 0: there is none.
+// clientPort returns a port of a host that none of its connections uses; 0: there is none.
 func (t *traffic) clientPort(id network.NodeID) uint16 {
 	h := &t.hosts[id]
 	if h.used == nil {
@@ -302,7 +301,7 @@ func (h *host) advance() {
 	}
 }
 
-// finish ends whatever still goes on: at the end of the run, or cut short (planned is false).
+// finish ends the flows that still run: at the end of the run, or when it is cut short (planned is false).
 func (t *traffic) finish(planned bool) {
 	t.over = true
 	now := min(t.queue.Now(), t.end)

@@ -11,9 +11,9 @@ import (
 	"weir/sim/tcp"
 )
 
-// conn is a TCP connection with both its ends. It carries one flow at a time. The side that gets the data
-// closes first: the other knows by that, and not by a message, that all has arrived, and no FIN stands in the
-// data's queue before the data is through.
+// conn is a TCP connection with both its ends. It carries one flow at a time. The side that gets the data closes first.
+// This shows the other side, without a message, that all data has arrived. So no FIN is queued before the data has
+// passed.
 type conn struct {
 	t        *traffic
 	item     int32
@@ -22,18 +22,18 @@ type conn struct {
 	port     uint16 // of the client
 	client   *tcp.Endpoint
 	server   *tcp.Endpoint // nil before it accepts
-	flow     *flow         // under way, or the last one; nil: none yet
+	flow     *flow         // in progress, or the last one; nil: none yet
 	held     *flow         // the program has not written for it yet
 	only     *flow         // the one flow of a connection that is not persistent
 	owner    *session      // nil: an open-loop flow's own
 	expected int64         // bytes of the message that its receiver still waits for
-	over     bool          // no flow will follow: the server closes once it can
+	over     bool          // no flow will follow: the server closes as soon as possible
 	clientUp bool          // its program has not closed it
 	serverUp bool
 	gone     bool
 	opened   bool     // its server's end got the last packet of the handshake
 	past     expiries // of ends that were closed
-	before   expiries // before the flow under way
+	before   expiries // before the current flow
 	timer    event.Event
 }
 
@@ -45,8 +45,8 @@ type (
 
 var errNoPort = errors.New("no client port is free")
 
-// dial connects, and begins f (which may be nil) with the moment of connect(). It gives nil, and f has failed,
-// when the host has no port left.
+// dial connects, and begins f (which may be nil) at the time of connect(). If the host has no port left, f fails, and
+// dial returns nil.
 func (t *traffic) dial(itemIndex, pair int32, f *flow) *conn {
 	it := &t.items[itemIndex]
 	c := &conn{t: t, item: itemIndex, from: it.ends[pair][0], to: it.ends[pair][1], only: f, clientUp: true}
@@ -79,7 +79,8 @@ func (c *conn) key() result.Key {
 func (c *conn) pull() bool       { return c.t.items[c.item].pull }
 func (c *conn) persistent() bool { return c.t.items[c.item].persistent }
 
-// accept gives a connection its server's end. A client that aborted meanwhile has none: its reset is on the way.
+// accept gives a connection its server's end. If the client has aborted meanwhile there is none: its reset is on the
+// way.
 func (t *traffic) accept(e *tcp.Endpoint) tcp.App {
 	c := t.conns[e.Index()]
 	if c == nil {
@@ -89,7 +90,7 @@ func (t *traffic) accept(e *tcp.Endpoint) tcp.App {
 	return (*serverEnd)(c)
 }
 
-// exchangeAfter begins to transfer f this long from now: as late as the lab's program was.
+// exchangeAfter begins to transfer f after the delay late, which the lab's program had.
 func (c *conn) exchangeAfter(f *flow, late event.Time) {
 	if late == 0 {
 		c.exchange(f)
@@ -114,14 +115,14 @@ func (c *conn) exchange(f *flow) {
 	c.send()
 }
 
-// write gives the sender of the flow's data n more bytes.
+// write adds n bytes at the sender of the flow's data.
 func (c *conn) write(n int64) {
 	if e := c.sender(); e != nil {
 		e.Write(n)
 	}
 }
 
-// sender is the end that data comes from; nil once it is closed, or not there.
+// sender returns the end that sends the data; nil: it is closed, or does not exist yet.
 func (c *conn) sender() *tcp.Endpoint {
 	switch {
 	case c.pull() && c.serverUp:
@@ -149,10 +150,10 @@ func (c *conn) send() {
 	}
 }
 
-// Connected is tcp.App. What was written waits in the endpoint.
+// Connected implements tcp.App. Written data waits in the endpoint.
 func (p *clientEnd) Connected(*tcp.Endpoint) {}
 
-// Connected is tcp.App.
+// Connected implements tcp.App.
 func (p *serverEnd) Connected(*tcp.Endpoint) {
 	c := (*conn)(p)
 	c.opened = true
@@ -162,7 +163,7 @@ func (p *serverEnd) Connected(*tcp.Endpoint) {
 	}
 }
 
-// noteOpened tells the flow under way, or the one that the connection is for, that the connection is open.
+// noteOpened records in the current flow, or in the one that the connection is for, that the connection is open.
 func (c *conn) noteOpened() {
 	f := cmp.Or(c.flow, c.only)
 	if c.opened && f != nil && !f.ended {
@@ -170,13 +171,13 @@ func (c *conn) noteOpened() {
 	}
 }
 
-// Acknowledged is tcp.App; nobody asks for it.
+// Acknowledged implements tcp.App; it is not needed.
 func (p *clientEnd) Acknowledged(*tcp.Endpoint) {}
 
-// Acknowledged is tcp.App.
+// Acknowledged implements tcp.App.
 func (p *serverEnd) Acknowledged(*tcp.Endpoint) {}
 
-// Received is tcp.App: the answer to a push, or the data of a pull.
+// Received implements tcp.App: the answer to a push, or the data of a pull.
 func (p *clientEnd) Received(_ *tcp.Endpoint, n int64) {
 	c := (*conn)(p)
 	if !c.clientUp || c.flow == nil {
@@ -193,7 +194,7 @@ func (p *clientEnd) Received(_ *tcp.Endpoint, n int64) {
 	}
 }
 
-// Received is tcp.App: the request of a pull, or the data of a push.
+// Received implements tcp.App: the request of a pull, or the data of a push.
 func (p *serverEnd) Received(_ *tcp.Endpoint, n int64) {
 	c := (*conn)(p)
 	if !c.serverUp || c.flow == nil {
@@ -215,7 +216,7 @@ func (p *serverEnd) Received(_ *tcp.Endpoint, n int64) {
 	c.endServer()
 }
 
-// Finished is tcp.App: the server has closed. To the sender of a push this says that all has arrived.
+// Finished implements tcp.App: the server has closed. For the sender of a push this means that all data has arrived.
 func (p *clientEnd) Finished(*tcp.Endpoint) {
 	c := (*conn)(p)
 	switch {
@@ -231,14 +232,14 @@ func (p *clientEnd) Finished(*tcp.Endpoint) {
 
 var errEOF = errors.New("unexpected EOF")
 
-// Finished is tcp.App: the client has closed, or what an endless sender had to send is through.
+// Finished implements tcp.App: the client has closed, or an endless sender has sent everything.
 func (p *serverEnd) Finished(*tcp.Endpoint) {
 	if c := (*conn)(p); c.serverUp {
 		c.endServer()
 	}
 }
 
-// Failed is tcp.App: the connection is dead.
+// Failed implements tcp.App: the connection failed.
 func (p *clientEnd) Failed(e *tcp.Endpoint, why error) {
 	c := (*conn)(p)
 	if !c.clientUp {
@@ -249,7 +250,7 @@ func (p *clientEnd) Failed(e *tcp.Endpoint, why error) {
 	c.broke(why)
 }
 
-// Failed is tcp.App.
+// Failed implements tcp.App.
 func (p *serverEnd) Failed(e *tcp.Endpoint, why error) {
 	c := (*conn)(p)
 	if !c.serverUp {
@@ -260,11 +261,11 @@ func (p *serverEnd) Failed(e *tcp.Endpoint, why error) {
 	c.broke(why)
 }
 
-// expiries counts retransmission timeouts: all, the handshake's included, and those for which a full window loss or a
-// lack of ACKs is the cause (result.Causes).
+// expiries counts retransmission timeouts: all, including the handshake's, and those caused by a full window loss or a
+// lack of ACKs (result.Causes).
 type expiries struct{ all, floss, lack int64 }
 
-// add counts those of one end.
+// add adds the timeouts of one end.
 func (x *expiries) add(e *tcp.Endpoint) {
 	c := e.Counters()
 	x.all += c.Timeouts + c.SYNTimeouts
@@ -276,7 +277,7 @@ func (x expiries) since(before expiries) expiries {
 	return expiries{x.all - before.all, x.floss - before.floss, x.lack - before.lack}
 }
 
-// exchanged is called when the client's side of a flow is through.
+// exchanged is called when the client's side of a flow is done.
 func (c *conn) exchanged() {
 	f := c.flow
 	if c.persistent() {
@@ -290,14 +291,14 @@ func (c *conn) exchanged() {
 	}
 }
 
-// noteTimeouts gives a flow of a persistent connection what happened during it.
+// noteTimeouts adds to a flow of a persistent connection the timeouts during it.
 func (c *conn) noteTimeouts(f *flow) {
 	now := c.timeouts()
 	f.addTimeouts(now.since(c.before))
 	c.before = now
 }
 
-// timeouts counts those of both ends so far.
+// timeouts returns the timeouts of both ends.
 func (c *conn) timeouts() expiries {
 	x := c.past
 	if c.clientUp {
@@ -309,7 +310,7 @@ func (c *conn) timeouts() expiries {
 	return x
 }
 
-// stopSending lets the sender of an endless flow end it, and resets the connection if that takes too long.
+// stopSending makes the sender of an endless flow end it, and resets the connection if that takes too long.
 func (c *conn) stopSending(f *flow) {
 	if c.held == f {
 		c.abort()
@@ -327,7 +328,8 @@ func (c *conn) stopSending(f *flow) {
 	c.t.queue.Set(&c.timer, c.t.queue.Now()+drainTime)
 }
 
-// Happen ends a connection that did not end by itself, or one of whose ends failed; and the program's wait before it writes.
+// Happen aborts a connection that did not end by itself, or that has a failed end. It also ends the program's wait
+// before it writes.
 func (c *conn) Happen(*event.Event, event.Time) {
 	if f := c.held; f != nil {
 		c.held = nil
@@ -367,8 +369,8 @@ func (c *conn) endServer() {
 	}
 }
 
-// broke ends the connection because one of its ends failed. The other end is reset by an event of its own: the stack
-// is still at work on the first.
+// broke ends the connection because one of its ends failed. An event of its own resets the other end, because the stack
+// is still processing the first.
 func (c *conn) broke(why error) {
 	f := c.flow
 	if f == nil {
@@ -383,7 +385,7 @@ func (c *conn) broke(why error) {
 	}
 }
 
-// abort resets both ends. Whoever waited for the flow goes on.
+// abort resets both ends. The program that waited for the flow continues.
 func (c *conn) abort() {
 	c.held = nil
 	if c.clientUp {
@@ -405,8 +407,8 @@ func (c *conn) abort() {
 	}
 }
 
-// leave is called when an end's program is through with the connection. What the stack still exchanges then
-// (FINs and their acknowledgements) is of no flow.
+// leave is called when an end's program is done with the connection. Later segments (FINs and their acknowledgements)
+// belong to no flow.
 func (c *conn) leave() {
 	if c.clientUp || c.serverUp || c.gone {
 		return
@@ -420,7 +422,7 @@ func (c *conn) leave() {
 	}
 }
 
-// settle gives the flow its timeouts, once.
+// settle adds the timeouts to the flow, once.
 func (c *conn) settle() {
 	c.gone = true
 	if c.only != nil {
@@ -430,5 +432,5 @@ func (c *conn) settle() {
 	}
 }
 
-// idle tells that a persistent connection carries no flow now.
+// idle reports whether a persistent connection carries no flow now.
 func (c *conn) idle() bool { return c.owner == nil || c.owner.carried == nil }

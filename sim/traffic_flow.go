@@ -10,7 +10,7 @@ import (
 	"weir/sim/event"
 )
 
-// flow is one flow, or one request, from its start to its end. What becomes of it is in traffic.results.
+// flow is one flow, or one request, from its start to its end. Its result is in traffic.results.
 type flow struct {
 	t       *traffic
 	index   int32 // into traffic.results
@@ -23,11 +23,11 @@ type flow struct {
 	counted bool       // the run waits for this flow by itself (open loop)
 	begun   bool
 	ended   bool
-	carrier *conn // nil: UDP, or not under way yet
+	carrier *conn // nil: UDP, or not in progress yet
 	timer   event.Event
 	limit   event.Time // when timer is due: stop, or give after the start
 
-	// A paced sender over TCP.
+	// For a paced sender over TCP.
 	pacer event.Event
 	since event.Time
 	sent  int64
@@ -35,11 +35,11 @@ type flow struct {
 	before, after *flow // of traffic.alive
 }
 
-// newFlow makes the record of a flow that is about to start, and takes it into the run.
+// newFlow adds the record of a flow that is about to start.
 func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow {
 	it := t.items[itemIndex].Item
 	p := it.Pairs[pair]
-	if len(t.results) >= t.most { // closed loops go on as fast as the network lets them
+	if len(t.results) >= t.most { // closed loops continue as fast as the network allows
 		t.stop(fmt.Errorf("traffic %s: the run has more than %d flows: give it fewer requests, or a shorter duration", it.Name, t.most))
 	}
 	f := &flow{t: t, index: int32(len(t.results)), item: itemIndex, size: size, give: event.Time(it.GiveUp)}
@@ -49,7 +49,7 @@ func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow
 		Endless: size == 0, Size: size, Deadline: it.Deadline.Std(), Start: t.since(t.queue.Now()), Timeouts: -1,
 	})
 	if !t.items[itemIndex].udp {
-		t.results[f.index].Opening = result.NeverOpened // until it does
+		t.results[f.index].Opening = result.NeverOpened // until it opens
 	}
 	f.after = t.alive
 	if f.after != nil {
@@ -59,7 +59,7 @@ func (t *traffic) newFlow(itemIndex, pair, mouse, epoch int32, size int64) *flow
 	return f
 }
 
-// stop ends the run because it has come upon a limit.
+// stop ends the run because it has reached a limit.
 func (t *traffic) stop(why error) {
 	if t.broken == nil {
 		t.broken = why
@@ -67,12 +67,12 @@ func (t *traffic) stop(why error) {
 	}
 }
 
-// since is the time from t = 0.
+// since returns the time from t = 0.
 func (t *traffic) since(now event.Time) time.Duration { return time.Duration(now - t.t0) }
 
 func (f *flow) result() *result.Flow { return &f.t.results[f.index] }
 
-// begin says that the flow starts now and sets the timer that ends it.
+// begin starts the flow now, and sets the timer that ends it.
 func (f *flow) begin(key result.Key, now event.Time) {
 	r := f.result()
 	r.Start, r.Key, f.begun = f.t.since(now), key, true
@@ -90,7 +90,7 @@ func (f *flow) begin(key result.Key, now event.Time) {
 	}
 }
 
-// Happen ends the flow at its stop or when it is given up, and sends what is due of a paced one.
+// Happen ends the flow at its stop or when it is given up, and writes the due bytes of a paced one.
 func (f *flow) Happen(ev *event.Event, now event.Time) {
 	if ev == &f.pacer {
 		f.pace(now)
@@ -108,13 +108,13 @@ func (f *flow) Happen(ev *event.Event, now event.Time) {
 	}
 }
 
-// presentBin is the bin of delivered bytes that the clock is in. It is kept because a division for each packet is slow.
+// presentBin is the current bin of delivered bytes. It is kept because a division for each packet is slow.
 type presentBin struct {
 	number int32
 	end    event.Time
 }
 
-// binAt gives the bin that the time now is in. The clock does not go back.
+// binAt returns the bin of the time now. The clock never goes back.
 func (t *traffic) binAt(now event.Time) int32 {
 	if now >= t.present.end {
 		n := (now - t.t0) / t.bin
@@ -123,7 +123,7 @@ func (t *traffic) binAt(now event.Time) int32 {
 	return t.present.number
 }
 
-// received notes n bytes that the receiving program got; true when the flow is complete.
+// received records n bytes that the receiving program got, and reports whether the flow is complete.
 func (f *flow) received(n int64, now event.Time) bool {
 	if f.ended || f.stop > 0 && now >= f.stop {
 		return false
@@ -153,7 +153,7 @@ func (f *flow) received(n int64, now event.Time) bool {
 	return true
 }
 
-// end ends the flow once; false when it had ended before.
+// end ends the flow. It returns false if the flow had ended before.
 func (f *flow) end(done bool, now event.Time) bool {
 	if f.ended {
 		return false
@@ -183,29 +183,28 @@ func (f *flow) unlink() {
 	f.before, f.after = nil, nil
 }
 
-// fail ends a flow whose connection failed. Without effect on a flow that has ended: its end is what broke
-// the connection.
+// fail ends a flow whose connection failed. It does nothing if the flow has ended: then its end broke the connection.
 func (f *flow) fail(why error) {
 	if f.end(false, f.t.queue.Now()) && !f.t.over {
 		f.t.errs[why.Error()]++
 	}
 }
 
-// addTimeouts notes those of a connection that carried the flow.
+// addTimeouts adds the timeouts of a connection that carried the flow.
 func (f *flow) addTimeouts(x expiries) {
 	r := f.result()
 	r.Timeouts = max(r.Timeouts, 0) + int(x.all)
 	r.Causes = result.Causes{Known: true, FLoss: r.Causes.FLoss + int32(x.floss), LAck: r.Causes.LAck + int32(x.lack)}
 }
 
-// startPacing lets the sender write at f.rate payload bits per second.
+// startPacing makes the sender write at f.rate payload bits per second.
 func (f *flow) startPacing(now event.Time) {
 	f.pacer.Init(f)
 	f.since = now
 	f.t.queue.Set(&f.pacer, now+paceStep)
 }
 
-// pace writes what has become due.
+// pace writes the bytes that are due.
 func (f *flow) pace(now event.Time) {
 	due := int64(float64(now-f.since) * float64(f.rate) / 8e9)
 	if f.size > 0 {

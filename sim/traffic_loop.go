@@ -7,13 +7,13 @@ import (
 	"weir/sim/event"
 )
 
-// session does flows one after the other: those of a persistent connection, or the requests of one
-// connection of a closed loop, which has a new one for each where it is not persistent.
+// session runs flows one after the other: those of a persistent connection, or the requests of one connection of a
+// closed loop. If that is not persistent, each request has a new connection.
 type session struct {
 	t          *traffic
 	item, pair int32
 	conn       *conn // nil: none, or it failed
-	carried    *flow // under way
+	carried    *flow // in progress
 	waiting    []*flow
 	toCome     int // open-loop flows that have not started
 
@@ -22,7 +22,7 @@ type session struct {
 	pause event.Event
 }
 
-// loop is a closed loop under way.
+// loop is a closed loop in progress.
 type loop struct {
 	*workload.Loop
 	taken int // requests
@@ -34,7 +34,7 @@ func newSession(t *traffic, itemIndex, pair int32) *session {
 	return s
 }
 
-// loopUnderWay gives the loop's state, which its connections share.
+// loopUnderWay returns the loop's state, which its connections share.
 func (t *traffic) loopUnderWay(i int32) *loop {
 	if t.loops == nil {
 		t.loops = make([]*loop, len(t.work.Loops))
@@ -45,7 +45,7 @@ func (t *traffic) loopUnderWay(i int32) *loop {
 	return t.loops[i]
 }
 
-// open makes sure that there is a connection; false: it cannot be.
+// open makes sure that there is a connection, and returns false if that fails.
 func (s *session) open() bool {
 	if s.conn == nil {
 		if s.conn = s.t.dial(s.item, s.pair, nil); s.conn != nil {
@@ -55,7 +55,7 @@ func (s *session) open() bool {
 	return s.conn != nil
 }
 
-// carry transfers f, which is of the open loop, when those before it have ended.
+// carry transfers the open-loop flow f when those before it have ended.
 func (s *session) carry(f *flow) {
 	if s.carried != nil {
 		s.waiting = append(s.waiting, f)
@@ -65,7 +65,7 @@ func (s *session) carry(f *flow) {
 	s.rest()
 }
 
-// begin transfers f on the persistent connection; the session goes on with done.
+// begin transfers f on the persistent connection; the session continues with done.
 func (s *session) begin(f *flow) {
 	s.carried = f
 	if !s.open() {
@@ -78,7 +78,7 @@ func (s *session) begin(f *flow) {
 	s.conn.exchange(f)
 }
 
-// done is called when the flow under way has been transferred.
+// done is called when the current flow has been transferred.
 func (s *session) done(f *flow, ok bool) {
 	s.carried = nil
 	if s.t.over {
@@ -105,7 +105,7 @@ func (s *session) broken(f *flow) {
 	}
 }
 
-// rest goes on with what waits. Behind the last flow it closes the connection.
+// rest continues with the waiting flows. After the last flow it closes the connection.
 func (s *session) rest() {
 	for s.carried == nil && len(s.waiting) > 0 {
 		f := s.waiting[0]
@@ -126,10 +126,10 @@ func (s *session) close() {
 	}
 }
 
-// Happen goes on after a failed request.
+// Happen continues after a failed request.
 func (s *session) Happen(*event.Event, event.Time) { s.next() }
 
-// next does the closed loop's next request, or ends this connection of it.
+// next starts the closed loop's next request, or ends this connection of it.
 func (s *session) next() {
 	l, t := s.loop, s.t
 	request := l.taken

@@ -18,11 +18,12 @@ const (
 	ms = time.Millisecond
 )
 
-// One flow on an idle network takes as long as its packets do: connect() to the last byte at the receiver. A frame of
-// 1514 B takes 123.04 us on a line of 100 Mbit/s, one of 60 B 6.72 us; delays are 100 us a link, 200 us a way.
+// One flow on an idle network takes the time of its packets: from connect() to the last byte at the receiver. A frame
+// of 1514 B takes 123.04 us on a line of 100 Mbit/s, one of 60 B 6.72 us. Delays are 100 us per link, 200 us one way.
 func TestFlow_TakesWhatItsPacketsTake(t *testing.T) {
-	// SYN, SYN-ACK, request or data, (data): each twice on a line, and 200 us on the way. A line takes 24 bytes more than
-	// a frame has. The ACK of the SYN-ACK goes before what the client sends first, on the first line, and so does the request's.
+	// SYN, SYN-ACK, request or data, (data): each twice on a line, and 200 us on the way. On a line a frame takes 24
+	// bytes more. The ACK of the SYN-ACK precedes the client's first data on the first line, and the ACK of the request
+	// does so too.
 	const syn, ack = 200*us + 2*(74+24)*80, (66 + 24) * 80
 	for _, c := range []struct {
 		name, traffic string
@@ -45,7 +46,7 @@ func TestFlow_TakesWhatItsPacketsTake(t *testing.T) {
 	}
 }
 
-// The round trip is measured by a packet in the idle network: the delays asked for, and its own time on the lines.
+// A packet in the idle network measures the RTT: the configured delays, and its own time on the lines.
 func TestIdleRTT_IsAsAsked(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 1KB}"))
 	if want := 400*us + 4*(60+24)*80; raw.RTT != want {
@@ -53,7 +54,7 @@ func TestIdleRTT_IsAsAsked(t *testing.T) {
 	}
 }
 
-// A network can be given the round trip that a lab has.
+// AtRTT gives a network the RTT of a lab.
 func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 	for _, want := range []time.Duration{137 * us, 400 * us, 12345678, 3 * time.Second} {
 		r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 1KB}"))[0]
@@ -75,8 +76,8 @@ func TestAtRTT_GivesTheNetworkThatRoundTrip(t *testing.T) {
 	}
 }
 
-// Beside the lab a run begins its flows when the lab's did, and its hosts are late, up to a frame's time. The idle round trip
-// is none of that.
+// In a comparison with the lab a run begins its flows when the lab's began, and its hosts have a jitter of up to a
+// frame's time. The idle RTT includes neither.
 func TestBesideLab_StartsAndLateness(t *testing.T) {
 	const late = 123040 // ns of 1538 bytes at 100 Mbit/s
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB, every: 100ms, epochs: 3}"))[0]
@@ -95,7 +96,7 @@ func TestBesideLab_StartsAndLateness(t *testing.T) {
 		if epoch < 2 {
 			want = at(epoch)
 		}
-		// Its data and the acknowledgements of its windows: the last of each is up to so late.
+		// Its data, and the acknowledgements of its windows: each is delayed by up to the jitter.
 		slower := f.FCT() - alone.Flows[epoch].FCT()
 		if f.Start != want || slower <= 0 || slower > 20*late {
 			t.Errorf("epoch %d begins at %v, want %v, and takes %v longer", epoch, f.Start, want, slower)
@@ -106,8 +107,8 @@ func TestBesideLab_StartsAndLateness(t *testing.T) {
 	}
 }
 
-// A program that writes late is connected meanwhile: its flow takes longer by what it was late beyond the handshake. One
-// whose time is over before that sends nothing.
+// A program that writes late has a connection meanwhile: its flow takes longer by the delay beyond the handshake. A
+// program whose time is over before that sends nothing.
 func TestBesideLab_ProgramsWriteLate(t *testing.T) {
 	const late = 5 * time.Millisecond
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: burst, size: 100KB}",
@@ -131,7 +132,7 @@ func TestBesideLab_ProgramsWriteLate(t *testing.T) {
 	}
 }
 
-// Long flows go on until their stop, are done then, and fill the link between them.
+// Long flows run until their stop, are done then, and fill the link between them.
 func TestBulk_EndsAtItsStop(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 1500ms}"))
 	sum := int64(0)
@@ -155,7 +156,7 @@ func TestBulk_EndsAtItsStop(t *testing.T) {
 	within(t, "goodput in Mbit/s", float64(sum)*8/1.5/1e6, 90, 94.2)
 }
 
-// A closed loop does its requests one after the other on each of its connections, and no more.
+// A closed loop sends its requests one after the other on each of its connections, and no more.
 func TestClosedLoop_NextRequestFollowsTheLastAnswer(t *testing.T) {
 	for _, c := range []struct {
 		how  string
@@ -202,7 +203,7 @@ func TestPersistent_FlowsOfOneConnectionFollowEachOther(t *testing.T) {
 	}
 }
 
-// A flow older than give_up is aborted, unfinished; the loop goes on after it.
+// A flow older than give_up is aborted, unfinished; the loop continues after it.
 func TestGiveUp_AbortsAndGoesOn(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: f, from: sender1, to: receiver1, data: pull, pattern: closed_loop, size: 1MB, requests: 3, give_up: 20ms}"),
 		"topology.links=[{between: [switch, receiver1], rate: 50Mbit}]") // so that nothing of the last one waits before the next one's sender
@@ -216,7 +217,7 @@ func TestGiveUp_AbortsAndGoesOn(t *testing.T) {
 	}
 }
 
-// A run that is cancelled is partial: what flowed until then is there.
+// A run that is cancelled is partial: it has the data up to then.
 func TestCancelled_IsPartial(t *testing.T) {
 	r := planned(t, baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk}"), "duration=1000s", "measure.series=1s")[0]
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +233,7 @@ func TestCancelled_IsPartial(t *testing.T) {
 	}
 }
 
-// stopAfter cancels when the traffic has begun and progress is told.
+// stopAfter cancels when the traffic has begun and progress is reported.
 type stopAfter struct {
 	cancel context.CancelFunc
 	calls  *int
@@ -245,7 +246,7 @@ func (s stopAfter) At(now, _ law.Duration, _ int) {
 	}
 }
 
-// UDP sends at its rate, whatever comes of it: the rest of what a link carries is dropped.
+// UDP sends at its rate without regard to drops: a link drops what it cannot carry.
 func TestUDP_KeepsItsRate(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: u, from: \"sender1..2\", to: receiver1, proto: udp, pattern: cbr, rate: 30Mbit, stop: 1s}"))
 	for _, f := range raw.Flows {
@@ -271,7 +272,7 @@ func TestUDP_KeepsItsRate(t *testing.T) {
 	}
 }
 
-// A sized flow whose last packets were lost is unfinished once nothing more can come.
+// A sized flow whose last packets were lost is unfinished once no more can arrive.
 func TestUDP_SizedFlowEnds(t *testing.T) {
 	raw := carriedOut(t, baseWith("{name: u, from: \"sender*\", to: receiver1, proto: udp, pattern: cbr, rate: 90Mbit, size: 500KB}"))
 	unfinished := 0
@@ -287,7 +288,7 @@ func TestUDP_SizedFlowEnds(t *testing.T) {
 	}
 }
 
-// VMs of one hypervisor reach each other by what carries 10 Gbit/s: 1 MB takes 0.85 ms.
+// VMs of one hypervisor reach each other at 10 Gbit/s: 1 MB takes 0.85 ms.
 func TestFlow_BetweenVMsOfOneHypervisor(t *testing.T) {
 	text := strings.NewReplacer("hypervisors: false", "vms: 2", "{bottleneck", "{out").Replace(
 		baseWith("{name: f, from: sender1.vm1, to: sender1.vm2, pattern: burst, size: 1MB}", "{name: g, from: sender1.vm1, to: receiver1.vm1, pattern: burst, size: 1MB}",
@@ -299,7 +300,7 @@ func TestFlow_BetweenVMsOfOneHypervisor(t *testing.T) {
 	}
 }
 
-// Every connection has a key of its own, and every drop one of a flow's.
+// Every connection has its own key, and every drop has the key of a flow.
 func TestKeys_DropsBelongToFlows(t *testing.T) {
 	raw := carriedOut(t, baseWith(
 		"{name: long, from: \"sender*\", to: receiver1, pattern: bulk, count: 3}",

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// datagramBytes of payload fill an IPv4 packet of 1500 B.
+	// datagramBytes is the payload of an IPv4 packet of 1500 B.
 	datagramBytes = 1472
-	// datagramHeaders are IPv4 and UDP. A flow's rate counts them: it is the rate of IP packets.
+	// datagramHeaders is the size of IPv4 and UDP headers. A flow's rate includes them: it is the rate of IP packets.
 	datagramHeaders = 28
 	etherHeader     = 14
-	// sourceBytes is the most of a sender's own packets that wait in its NIC: what is due while there is no
-	// room is lost in the source, as in a program whose socket is full (Linux's wmem_default of 212992 B
-	// holds 92 packets, each with the memory that it takes).
+	// sourceBytes is the most of a sender's own packets that wait in its NIC. A packet that is due while there is no
+	// room is lost in the source, as in a program whose socket is full. (Linux's wmem_default of 212992 B has room for
+	// 92 packets, with their overhead.)
 	sourceBytes  = 92 * (datagramBytes + datagramHeaders + etherHeader)
 	firstUDPPort = 20000
 )
 
-// datagrams is a UDP flow under way: one packet after the other, at exact distances.
+// datagrams is a UDP flow in progress: packets at exact intervals.
 type datagrams struct {
 	*flow
 	from, to         network.NodeID
@@ -30,7 +30,7 @@ type datagrams struct {
 	nic              *network.Port
 	next             event.Event
 	begun            event.Time
-	turns            int64 // packets that were due, whether or not they were sent
+	turns            int64 // packets that were due, sent or not
 	sentLeft         int64 // of a sized flow, bytes
 }
 
@@ -40,7 +40,7 @@ func (t *traffic) startDatagrams(f *flow, pair int32) {
 	n := len(t.udp)
 	d := &datagrams{
 		flow: f, from: ends[0], to: ends[1], index: n, nic: t.net.NIC(ends[0]), begun: t.queue.Now(), sentLeft: f.size,
-		// No two flows of a pair of hosts have both ports in common.
+		// No two flows of a pair of hosts have the same two ports.
 		fromPort: uint16(firstUDPPort + n%40000), toPort: uint16(firstUDPPort + n/40000%40000),
 	}
 	d.hash = network.FlowHash(d.from, d.to, d.fromPort, d.toPort, network.UDP)
@@ -51,8 +51,8 @@ func (t *traffic) startDatagrams(f *flow, pair int32) {
 	d.Happen(&d.next, d.begun)
 }
 
-// Happen sends the packet that is due. After the last it waits for what is on its way; what has not arrived
-// then is lost.
+// Happen sends the packet that is due. After the last packet it waits for those on their way. Packets that have not
+// arrived then are lost.
 func (d *datagrams) Happen(_ *event.Event, now event.Time) {
 	if d.ended {
 		return
@@ -77,7 +77,7 @@ func (d *datagrams) Happen(_ *event.Event, now event.Time) {
 	d.t.queue.Set(&d.next, at)
 }
 
-// at is when packet n is due: n packets of 1500 B after the first at d.rate.
+// at returns when packet n is due: after n packets of 1500 B at d.rate.
 func (d *datagrams) at(n int64) event.Time {
 	const bits = 8 * (datagramBytes + datagramHeaders)
 	whole, part := n/d.rate, n%d.rate // n * bits * 1e9 would not fit; n < rate nearly always
@@ -98,13 +98,13 @@ func (d *datagrams) send(n int64) {
 	d.t.net.Send(d.from, pk)
 }
 
-// transports is what the hosts of a run have that has UDP beside TCP.
+// transports is the Sink of a run that has UDP in addition to TCP.
 type transports struct {
 	t     *traffic
 	stack *tcp.Stack
 }
 
-// Deliver is network.Sink. Datagrams are counted here.
+// Deliver implements network.Sink. It counts datagrams.
 func (s *transports) Deliver(host network.NodeID, pk *network.Packet, now event.Time) {
 	if pk.Proto() != network.UDP {
 		s.stack.Deliver(host, pk, now)

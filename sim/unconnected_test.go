@@ -8,8 +8,8 @@ import (
 	"weir/experiment/result"
 )
 
-// starved is G1's RED under three UDP senders that each fill the link, with an initial RTO at which TCP gives a SYN up
-// within 40 ms: the tagged flow has no connection.
+// starved is G1's RED under three UDP senders that each fill the link. With its initial RTO TCP gives up a SYN within
+// 40 ms, so the tagged flow has no connection.
 const starved = `
 id: starved
 duration: 100ms
@@ -24,7 +24,7 @@ schemes: [{name: red, params: {threshold: 20pkt}}]
 measure: {windows: {late: [20ms, 100ms]}}
 `
 
-// A claim about a group of which no connection opened is undecided; one about the others is decided.
+// A claim about a group without any connection is undecided; a claim about other groups is decided.
 func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
 	r := planned(t, starved)[0]
 	out := result.Build(r.Info(), ran(t, &World{Laws: laws.Sim()}, r))
@@ -45,7 +45,7 @@ func TestNeverConnected_LeavesClaimsUndecided(t *testing.T) {
 	}
 }
 
-// A group that connects has nobody that never did, on connections of its own and on persistent ones.
+// A group whose members all connect has none that never did, on new connections and on persistent ones.
 func TestNeverConnected_None(t *testing.T) {
 	for _, traffic := range []string{
 		"{name: x, from: sender1, to: receiver1, pattern: burst, size: 20KB, every: 10ms, epochs: 3}",

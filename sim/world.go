@@ -1,21 +1,21 @@
-// Package sim is the simulator: a world that carries out experiments packet by packet on a clock of its own, with
-// complete TCP. It has no law of its own: it runs those of datapath/core as the kernel does.
+// Package sim is the simulator: a world that runs experiments packet by packet on a simulated clock, with complete TCP.
+// It has no laws of its own, but runs those of datapath/core as the kernel does.
 //
-//	world.go         one run, from its configuration to what was measured
-//	limits.go        what is refused before anything is built
-//	guests.go        settings of TCP as an experiment file has them
-//	rtt.go           the idle network's round trip, and a network with another one
-//	traffic.go       the flows: what starts when;  traffic_flow.go  one flow
+//	world.go         one run, from its configuration to its measurements
+//	limits.go        checks before anything is built
+//	guests.go        settings of TCP as in an experiment file
+//	rtt.go           the idle network's RTT, and a network with another RTT
+//	traffic.go       the flows and their starts;  traffic_flow.go  one flow
 //	traffic_conn.go  a connection, both ends;  traffic_loop.go  persistent ones, closed loops;  traffic_udp.go  UDP
 //	results.go       queues and drops
 //	pcap.go          --pcap: frames of the named ports;  frame.go  their bytes
 //	trace.go         --trace: the state of every connection over time
-//	digest.go        a hash of what was measured
+//	digest.go        a hash of the measurements
 //
 // Below it: sim/event (the clock), sim/network (links, ports, switches), sim/laws (the laws of a scheme at the ports),
 // sim/tcp (the hosts' transport).
 //
-// One run is one goroutine, and the same run gives the same result to the last bit, on every machine.
+// One run is one goroutine. The same run gives the same result to the last bit, on every machine.
 package sim
 
 import (
@@ -38,19 +38,19 @@ import (
 	"weir/sim/tcp"
 )
 
-// World runs experiments in the simulator. It may be used by several goroutines at once, for different runs.
+// World runs experiments in the simulator. Several goroutines may use it at once, for different runs.
 type World struct {
 	Laws laws.Laws
-	// PCAP is a directory for what passes the ports of measure.ports; "": nothing is captured.
+	// PCAP is a directory for captures of the ports of measure.ports; "": no captures.
 	PCAP string
-	// Trace is a directory for the states of connections over time; "": none are written.
+	// Trace is a directory for the states of connections over time; "": no trace.
 	Trace string
 }
 
-// Name is "sim".
+// Name returns "sim".
 func (w *World) Name() string { return experiment.WorldSim }
 
-// Check tells before anything is built why r cannot be carried out.
+// Check returns an error, before anything is built, if r cannot be carried out.
 func (w *World) Check(r *experiment.Run) error {
 	if err := checkLimits(&r.Config); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (w *World) Check(r *experiment.Run) error {
 	return err
 }
 
-// Run carries out one run. What was measured before a cancelled context is returned as partial.
+// Run carries out one run. If the context is cancelled, it returns the measurements up to then as partial.
 func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progress) (*result.Raw, error) {
 	p.Phase(fmt.Sprintf("building %d nodes", len(r.Config.Graph.Nodes)))
 	s, err := buildWith(r, w.Laws, networkOptions(r))
@@ -85,7 +85,7 @@ func (w *World) Run(ctx context.Context, r *experiment.Run, p experiment.Progres
 	return w.carryOut(ctx, s, r, p)
 }
 
-// carryOut does all of a run that is built.
+// carryOut runs a simulation that is built.
 func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, p experiment.Progress) (raw *result.Raw, err error) {
 	p.Phase("idle round trip")
 	if err := s.warm(); err != nil {
@@ -115,16 +115,16 @@ func (w *World) carryOut(ctx context.Context, s *simulation, r *experiment.Run, 
 	return raw, nil
 }
 
-// hostFrames is the queue of a host's NIC: more than all that its TCPs may have in flight. A real host's never drops, for
-// Linux's TCP does not put more into it than leaves within about a millisecond (TSQ).
+// hostFrames is the queue of a host's NIC, in frames: more than its TCPs may have in flight. A real host's NIC never
+// drops, because Linux's TCP keeps only about a millisecond of data in it (TSQ).
 const hostFrames = 1 << 24
 
-// networkOptions: beside the lab lines take what the lab's do.
+// networkOptions returns the options of the network. For comparisons with the lab, lines count bytes as the lab's do.
 func networkOptions(r *experiment.Run) network.Options {
 	return network.Options{Seed: r.Seed, NICFrames: hostFrames, FrameOnly: r.LabRTT}
 }
 
-// simulation is one run under way.
+// simulation is one run in progress.
 type simulation struct {
 	cfg     *experiment.Config
 	queue   *event.Queue
@@ -136,10 +136,10 @@ type simulation struct {
 	rtt     time.Duration // of the idle network; 0: warm was not called
 
 	frameOnly   bool  // network.Options
-	mostPackets int64 // under way
+	mostPackets int64 // in the network
 }
 
-// buildWith makes all of a run, with these laws and these options of its network; nothing happens yet.
+// buildWith builds a run with these laws and these options of its network. Nothing happens yet.
 func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation, error) {
 	cfg := &r.Config
 	work, err := workload.Expand(cfg, r.Seed)
@@ -163,8 +163,8 @@ func buildWith(r *experiment.Run, ls laws.Laws, o network.Options) (*simulation,
 	return s, nil
 }
 
-// slowestFrame is what a full frame takes on the network's slowest line: how late hosts may be beside the lab. Floyd and
-// Jacobson's remedy against phase effects, which no real host has.
+// slowestFrame returns the time of a full frame on the network's slowest line. In comparisons with the lab it is the
+// largest jitter of hosts: Floyd and Jacobson's remedy against phase effects, which real hosts do not have.
 func slowestFrame(cfg *experiment.Config) event.Time {
 	const bits = (1514 + 24) * 8
 	slowest := law.Rate(math.MaxInt64)
@@ -176,7 +176,7 @@ func slowestFrame(cfg *experiment.Config) event.Time {
 	return mulDiv(bits, int64(event.Second), int64(slowest))
 }
 
-// warm measures the idle network's round trip, and moves the clock to where t = 0 will be: a whole millisecond.
+// warm measures the idle network's RTT, and moves the clock to where t = 0 will be: a whole millisecond.
 func (s *simulation) warm() (err error) {
 	if s.rtt, err = s.idleRTT(); err != nil {
 		return err
@@ -186,24 +186,24 @@ func (s *simulation) warm() (err error) {
 	return nil
 }
 
-// begin is t = 0.
+// begin marks t = 0.
 func (s *simulation) begin() {
 	s.rec.begin()
 	s.traffic.begin()
 }
 
-// close frees what laws hold outside of Go's memory.
+// close frees the laws' memory outside of Go's heap.
 func (s *simulation) close() { s.laws.Close() }
 
 const (
-	// chunkEvents is about how many events happen between two looks at the context and the clock on the wall.
+	// chunkEvents is about how many events happen between two checks of the context and the wall clock.
 	chunkEvents  = 20_000
 	firstChunk   = event.Millisecond
 	longestChunk = 10 * event.Millisecond
 	progressStep = 200 * time.Millisecond
 )
 
-// run lets everything happen until all flows have ended, at latest at Duration. It tells whether it was cut short.
+// run has everything happen until all flows have ended, or until Duration. It reports whether it was cut short.
 func (s *simulation) run(ctx context.Context, p experiment.Progress) (partial bool) {
 	t, cfg := s.traffic, s.cfg
 	partial = !s.until(ctx, t.end, func() bool { return t.left == 0 }, func(now event.Time) {
@@ -217,23 +217,23 @@ func (s *simulation) run(ctx context.Context, p experiment.Progress) (partial bo
 	return partial
 }
 
-// until lets events happen up to end or until over, whichever is first; false: the context was cancelled.
-func (s *simulation) until(ctx context.Context, end event.Time, over func() bool, tell func(now event.Time)) bool {
+// until has events happen up to end or until over, whichever is first. It returns false if the context was cancelled.
+func (s *simulation) until(ctx context.Context, end event.Time, over func() bool, report func(now event.Time)) bool {
 	chunk, told := firstChunk, time.Now()
 	for s.queue.Now() < end && !over() && s.traffic.broken == nil {
 		if ctx.Err() != nil {
 			return false
 		}
 		if time.Since(told) > progressStep {
-			tell(s.queue.Now())
+			report(s.queue.Now())
 			told = time.Now()
 		}
 		before := s.queue.Happened()
 		s.queue.Run(min(end, s.queue.Now()+chunk))
 		if s.net.Lent() > s.mostPackets {
-			s.traffic.stop(fmt.Errorf("more than %d packets are under way: take smaller buffers, lower rates, or fewer flows at a time", s.mostPackets))
+			s.traffic.stop(fmt.Errorf("more than %d packets are in the network: take smaller buffers, lower rates, or fewer flows at a time", s.mostPackets))
 		}
-		// How far the next chunk goes has no influence on what happens, only on how often we look.
+		// The size of the next chunk does not change what happens, only how often we check.
 		switch n := s.queue.Happened() - before; {
 		case n > 2*chunkEvents:
 			chunk = max(chunk/2, event.Nanosecond)
@@ -244,7 +244,7 @@ func (s *simulation) until(ctx context.Context, end event.Time, over func() bool
 	return true
 }
 
-// raw gathers what was measured.
+// raw collects the measurements.
 func (s *simulation) raw(partial bool) *result.Raw {
 	t := s.traffic
 	raw := &result.Raw{Partial: partial, Bin: time.Duration(t.bin), Flows: t.results, LostRecords: s.rec.lost, PayloadShare: s.payloadShare()}
@@ -260,8 +260,8 @@ func (s *simulation) raw(partial bool) *result.Raw {
 	return raw
 }
 
-// payloadShare is the largest share of a line that can be payload of what the run sends: of the bytes that a full frame
-// takes, 1460 of a TCP segment, or 1448 with timestamps (RFC 7323); 1472 where there is nothing but UDP.
+// payloadShare returns the largest possible share of payload on a line, for the traffic of the run. Of the bytes that a
+// full frame takes, a TCP segment has 1460, or 1448 with timestamps (RFC 7323). A run with UDP only has 1472.
 func (s *simulation) payloadShare() float64 {
 	most := 0.0
 	for i := range s.traffic.items {

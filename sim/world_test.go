@@ -37,7 +37,7 @@ func sampleRuns(t *testing.T) []*experiment.Run {
 	return runs
 }
 
-// The same run gives the same bytes twice, alone and beside others.
+// The same run gives the same bytes twice, alone and next to other runs.
 func TestDigest_SameRunSameBytes(t *testing.T) {
 	runs := sampleRuns(t)
 	alone := make([]string, len(runs))
@@ -60,7 +60,7 @@ func TestDigest_SameRunSameBytes(t *testing.T) {
 	}
 }
 
-// Another seed, another scheme or one frame more in the buffer is another run.
+// Another seed, another scheme or one more frame in the buffer gives another digest.
 func TestDigest_TellsRunsApart(t *testing.T) {
 	text := baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk, stop: 200ms}")
 	seen := map[string]string{}
@@ -73,7 +73,7 @@ func TestDigest_TellsRunsApart(t *testing.T) {
 	}
 }
 
-// What cannot be simulated is refused with its cause, before anything is built of it.
+// A run that cannot be simulated is refused with the reason, before anything is built.
 func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 	bulk := baseWith("{name: long, from: \"sender*\", to: receiver1, pattern: bulk}")
 	for _, c := range []struct {
@@ -82,12 +82,12 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 		edit func(r *experiment.Run)
 		want string
 	}{
-		{"rate 0", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].Rate = 0 }, "link sender1 - switch: a rate of 0 carries nothing"},
-		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "a buffer of 1513B holds no full frame"},
+		{"rate 0", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].Rate = 0 }, "link sender1 - switch: rate 0: set a rate above 0kbit"},
+		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "buffer of 1513B holds no full frame"},
 		{"a flow to nowhere", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "receiver2" }, `there is no host "receiver2"`},
 		{"a flow to a switch", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "switch" }, `there is no host "switch"`},
-		{"a link to nowhere", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].B = "x" }, "one of its ends is no node"},
-		{"bbr", []string{"guests.cc=bbr"}, nil, "guests.cc bbr: the simulator has reno, newreno, sack, cubic, dctcp and d2tcp"},
+		{"a link to nowhere", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].B = "x" }, "one of its ends is not a node"},
+		{"bbr", []string{"guests.cc=bbr"}, nil, "guests.cc bbr: the simulator does not have it; use reno, newreno, sack, cubic, dctcp or d2tcp, or the lab"},
 		{"netstack", []string{"guests.stack=netstack"}, nil, "guests.stack netstack: the simulator's TCP is Linux's"},
 		{"a law of nobody", []string{"schemes=[{name: sicc}]"}, nil, "the simulator has no law sicc"},
 		{"long flows in steps of 1 ms", []string{"duration=1000s", "measure.series=1ms", "traffic.long.count=100"}, nil, "take a longer measure.series"},
@@ -104,7 +104,7 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A closed loop that would never stop asking is stopped when it has more flows than a run may have.
+// A closed loop without an end is stopped when it has more flows than a run may have.
 func TestRun_BoundsTheFlowsOfClosedLoops(t *testing.T) {
 	r := planned(t, baseWith("{name: f, from: sender1, to: receiver1, pattern: closed_loop, size: 1KB, stop: 2s}"))[0]
 	s, err := build(r)
