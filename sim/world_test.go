@@ -92,7 +92,7 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 		{"a law of nobody", []string{"schemes=[{name: sicc}]"}, nil, "the simulator has no law sicc"},
 		{"long flows in steps of 1 ms", []string{"duration=1000s", "measure.series=1ms", "traffic.long.count=100"}, nil, "take a longer measure.series"},
 		{"a month of samples", []string{"duration=1000000s", "measure.series=100s"}, nil, "samples: at most"},
-		{"flows for ever", []string{"traffic=[{name: f, from: sender1, to: receiver1, pattern: poisson, size: 1B, load: 1}]", "duration=1000s"}, nil, "is more than 5000000"},
+		{"flows for ever", []string{"traffic=[{name: f, from: sender1, to: receiver1, pattern: poisson, size: 1B, load: 1}]", "duration=1000s"}, nil, "more than the limit of 5000000"},
 	} {
 		r := planned(t, bulk, c.set...)[0]
 		if c.edit != nil {
