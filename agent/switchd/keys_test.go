@@ -51,7 +51,7 @@ var (
 		"fairq.edge.change":       {file: keysPort + "fairq: {edge: {change: 0.5}}\n", without: keysPort + "fairq: {edge: {}}\n", see: "kernel"},
 		"fairq.edge.lease":        {file: keysPort + "fairq: {edge: {lease: 2s}}\n", without: keysPort + "fairq: {edge: {}}\n", see: "kernel"},
 		"enforce.ports":           {file: "ports: [{match: [p1, p2]}]\nenforce: {ports: p2}\n", without: "ports: [{match: [p1, p2]}]\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_OtherPortsAreObserved"},
-		"enforce.percent":         {file: keysPort + "enforce: {percent: 50}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_HoldsItsShare"},
+		"enforce.percent":         {file: keysPort + "enforce: {percent: 50}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_LimitsItsShare"},
 		"rollback.if":             {file: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9]}\n", without: keysPort + "enforce: {percent: 50}\n", see: "config", shownBy: "../../cmd/weir/canary_machine_test.go TestCanary_RollsBack"},
 		"rollback.over":           {file: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9], over: 20s}\n", without: keysPort + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9]}\n", see: "config", shownBy: "rollback_judge_test.go TestJudge"},
 		"metrics.listen":          {file: keysPort + "metrics: {listen: \"127.0.0.1:1\"}\n", without: keysPort, see: "config", shownBy: "../../cmd/weir/switch_metrics_test.go TestSwitch_MetricsAddress"},

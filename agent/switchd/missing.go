@@ -22,7 +22,7 @@ func (e *NoDevice) Error() string {
 	}
 	here := "this network namespace has no port"
 	if n := len(e.Here); n > 0 {
-		here = "its ports: " + strings.Join(e.Here[:min(n, portsListed)], ", ")
+		here = "this network namespace has " + strings.Join(e.Here[:min(n, portsListed)], ", ")
 		if n > portsListed {
 			here += fmt.Sprintf(" and %d more", n-portsListed)
 		}

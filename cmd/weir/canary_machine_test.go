@@ -15,13 +15,13 @@ import (
 	"weir/internal/testroot"
 )
 
-// switchFile starts `weir switch -f` with a file that says more than its ports, and waits until it is at work.
+// switchFile starts `weir switch -f` with more keys in the file than its ports, and waits until it is attached.
 func (m *machine) switchFile(says string) *process {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "switch.yaml")
 	writeSwitchFile(m.t, path, says)
 	p := m.start("weir", "switch", "-f", path)
-	m.until(p, "weir switch is at work on both ports", func() bool {
+	m.until(p, "weir switch is attached to both ports", func() bool {
 		s := m.read()
 		return s != nil && s.Holder.PID == p.cmd.Process.Pid && s.Alive() && len(s.Ports) == len(ports)
 	})
@@ -36,14 +36,14 @@ func writeSwitchFile(t *testing.T, path, says string) {
 	}
 }
 
-// rewrite gives the file that p was started with another content; it is not read yet.
+// rewrite changes the file that p was started with; it is not read yet.
 func (p *process) rewrite(says string) {
 	p.t.Helper()
 	writeSwitchFile(p.t, p.cmd.Args[len(p.cmd.Args)-1], says)
 }
 
-// flows reads the flows of the port that data leaves by.
-func (m *machine) flows() (held, free []fairq.Flow) {
+// flows reads the flows of the port by which the data leaves.
+func (m *machine) flows() (limited, free []fairq.Flow) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
 		v, err := fairq.Open(pinDir)
@@ -63,17 +63,17 @@ func (m *machine) flows() (held, free []fairq.Flow) {
 				continue
 			}
 			if f.Held {
-				held = append(held, f)
+				limited = append(limited, f)
 			} else {
 				free = append(free, f)
 			}
 		}
 		return nil
 	})
-	return held, free
+	return limited, free
 }
 
-// noteOf reads the note of the port that data leaves by.
+// noteOf reads the note of the port by which the data leaves.
 func (m *machine) noteOf() (text string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -92,9 +92,9 @@ func (m *machine) noteOf() (text string) {
 	return text
 }
 
-// Only the share that was asked for is held, and to windows that leave it its part of a queue that the
-// others fill; the others are not touched.
-func TestCanary_HoldsItsShare(t *testing.T) {
+// Only the configured share is limited, to windows that leave it a share of a queue that the other flows fill. The
+// others are not changed.
+func TestCanary_LimitsItsShare(t *testing.T) {
 	parallel(t)
 	const streams = 32
 	for _, row := range []struct{ percent, least, most int }{{10, 0, 12}, {50, 6, 26}} { // four deviations
@@ -103,22 +103,22 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 			p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\n", row.percent))
 			s := m.NewStreams(t, testnet.ReceiverIPv4, streams)
 			s.Progress(t, 200_000)
-			var held, free []fairq.Flow
+			var limited, free []fairq.Flow
 			m.until(p, "all streams have data in flight", func() bool {
-				held, free = m.flows()
-				return len(held)+len(free) == streams
+				limited, free = m.flows()
+				return len(limited)+len(free) == streams
 			})
-			if len(held) < row.least || len(held) > row.most {
-				t.Errorf("%d of %d streams are held", len(held), streams)
+			if len(limited) < row.least || len(limited) > row.most {
+				t.Errorf("%d of %d streams are held", len(limited), streams)
 			}
-			m.until(p, "a free stream has more in flight than a held one could", func() bool {
+			m.until(p, "an unlimited stream has more in flight than a limited one could", func() bool {
 				_, free = m.flows()
 				return slices.ContainsFunc(free, func(f fairq.Flow) bool { return f.InFlightBytes > f.GrantedBytes })
 			})
-			m.until(p, "held streams keep to their windows", func() bool {
-				held, _ = m.flows()
-				for _, f := range held {
-					// What was granted moves with the count of flows and the queue: look for a quarter of a second.
+			m.until(p, "limited streams keep to their windows", func() bool {
+				limited, _ = m.flows()
+				for _, f := range limited {
+					// The grant changes with the count of flows and the queue: observe for a quarter of a second.
 					if f.InFlightBytes > 2*f.GrantedBytes {
 						return false
 					}
@@ -127,9 +127,9 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 			})
 			var in, out *fairq.Pinned
 			m.until(p, "acknowledgements are rewritten", func() bool {
-				in = portOf(m.read(), "in0") // first: both go on counting
+				in = portOf(m.read(), "in0") // read first: both continue to count
 				out = portOf(m.read(), "out0")
-				return out.GrantBytes > 0 && out.Arms[0].AckedBytes > 0 && (len(held) == 0 || in.Rewritten > 0 && out.Arms[1].Limited > 0)
+				return out.GrantBytes > 0 && out.Arms[0].AckedBytes > 0 && (len(limited) == 0 || in.Rewritten > 0 && out.Arms[1].Limited > 0)
 			})
 			if out.Hold != fairq.HoldPart || in.Rewritten > out.Arms[1].Acks {
 				t.Errorf("%d acknowledgements rewritten, of %d to held streams: %+v", in.Rewritten, out.Arms[1].Acks, out)
@@ -140,7 +140,7 @@ func TestCanary_HoldsItsShare(t *testing.T) {
 	}
 }
 
-// A port that is not among those to enforce on is only observed.
+// A port that is not among the ports to enforce on is only observed.
 func TestCanary_OtherPortsAreObserved(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -149,7 +149,7 @@ func TestCanary_OtherPortsAreObserved(t *testing.T) {
 	m.until(p, "the streams are counted", func() bool { return portOf(m.read(), "out0").Flows == 4 })
 	s.Progress(t, 1_000_000)
 	var out, in *fairq.Pinned
-	m.until(p, "it is reckoned what would be", func() bool {
+	m.until(p, "the expected window is calculated", func() bool {
 		k := m.read()
 		out, in = portOf(k, "out0"), portOf(k, "in0")
 		return out.EquilibriumBytes > 0 && out.Arms[0].Limited > 0
@@ -159,11 +159,10 @@ func TestCanary_OtherPortsAreObserved(t *testing.T) {
 	}
 }
 
-// starved makes a port believe that it is a hundredth of what it is: windows are then a segment.
+// starved configures a hundredth of the port's rate: windows are then one segment.
 const starved = "defaults: {rate: 1Mbit, buffer: 2KB, rtt: 1us, fairq: {target_fraction: 0.01}}\n"
 
-// A canary with parameters that starve its flows undoes itself, says why, and stays undone until it is asked
-// for anew.
+// A canary with parameters that starve its flows is rolled back with a reason, and stays so until a reload or restart.
 func TestCanary_RollsBack(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -175,7 +174,7 @@ func TestCanary_RollsBack(t *testing.T) {
 			t.Errorf("the log has no %q:\n%s", want, p.log)
 		}
 	}
-	m.until(p, "windows are let go", m.released)
+	m.until(p, "windows are released", m.released)
 	if note := m.noteOf(); !strings.HasPrefix(note, "rolled back: goodput < 0.9: it was 0.") {
 		t.Errorf("the kernel's note is %q", note)
 	}
@@ -187,40 +186,40 @@ func TestCanary_RollsBack(t *testing.T) {
 	t.Log(m.noteOf())
 	p.rewrite("enforce: {percent: 40}\nrollback: {if: [goodput < 0.1], over: 2s}\n")
 	p.signal(syscall.SIGHUP)
-	m.until(p, "a reload holds again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart && m.noteOf() == "" })
+	m.until(p, "a reload enforces again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart && m.noteOf() == "" })
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	p = m.switchFile("enforce: {percent: 50}\n")
-	m.until(p, "a restart holds again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart })
+	m.until(p, "a restart enforces again", func() bool { return portOf(m.read(), "out0").Hold == fairq.HoldPart })
 	if note := m.noteOf(); note != "" {
 		t.Errorf("the note is still %q", note)
 	}
 }
 
-// With all flows held there are no free ones: what was before is what is compared with.
-func TestCanary_RollsBackTheWhole(t *testing.T) {
+// With all flows limited there is no control group: the time before enforcement is compared.
+func TestCanary_RollsBackAllFlows(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	// A window below a segment, of which Linux makes next to nothing.
+	// With a window below a segment Linux hardly sends.
 	p := m.switchFile("defaults: {rtt: 1us, fairq: {target_fraction: 0.001, min_window: 500B}}\nrollback: {if: [goodput < 0.9], over: 1s}\n")
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 	rolledBack := func() bool { return strings.Contains(p.log.String(), "rolled back") }
-	m.until(p, "all is measured first, and then held", func() bool { // or was, while this test waited for its turn
+	m.until(p, "the port is measured first, and then enforced", func() bool { // or was, while this test waited for a CPU
 		return portOf(m.read(), "out0").Hold == fairq.HoldAll || rolledBack()
 	})
-	if !strings.Contains(p.log.String(), "measuring first, without holding anything") {
+	if !strings.Contains(p.log.String(), "measuring first, without limiting anything") {
 		t.Errorf("it does not say that it measures first:\n%s", p.log)
 	}
 	m.until(p, "it is rolled back", rolledBack)
-	if note := m.noteOf(); !strings.Contains(note, "before enforcement, for no flow is free") {
+	if note := m.noteOf(); !strings.Contains(note, "before enforcement (all flows are limited)") {
 		t.Errorf("the kernel's note is %q", note)
 	}
 	t.Log(m.noteOf())
 	s.Progress(t, 1_000_000)
 }
 
-// With parameters that are right nothing is rolled back, whatever the load. (Beside free flows that fill the queue a
-// held one gets somewhat less, as docs/observe.md has it: that is no fault, so the rule asks for half.)
+// With correct parameters nothing is rolled back, for any load. Next to unlimited flows that fill the queue a limited
+// flow gets somewhat less (docs/observe.md), which is no fault; the rule allows half.
 func TestCanary_GoodParametersStay(t *testing.T) {
 	parallel(t)
 	testroot.Need(t, "makes network namespaces")
@@ -234,13 +233,13 @@ func TestCanary_GoodParametersStay(t *testing.T) {
 				s := m.NewStreams(t, testnet.ReceiverIPv4, row.flows)
 				m.until(p, "it enforces", func() bool { return portOf(m.read(), "out0").Hold != fairq.HoldNone })
 				began := time.Now()
-				for range rounds(8, 10) { // 40 MB, which take the line more than 3 s
+				for range rounds(8, 10) { // 40 MB, which take more than 3 s on the line
 					s.Progress(t, 5_000_000/int64(row.flows))
 				}
 				if note := m.noteOf(); note != "" {
 					t.Error(note)
 				}
-				decisions += int(time.Since(began)/(400*time.Millisecond)) - 5 // the first needs five parts
+				decisions += int(time.Since(began)/(400*time.Millisecond)) - 5 // the first decision needs five parts
 			})
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"weir/experiment/result"
 )
 
-// compareFlags is what `weir compare` was asked for.
+// compareFlags are the flags of `weir compare`.
 type compareFlags struct {
 	schemes, worlds, at, metrics []string
 	confidence                   float64
@@ -32,13 +32,13 @@ func compareCommand() *cobra.Command {
 	var f compareFlags
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
-		Short: "Hold one result against another, and say how sure the differences are",
-		Long: `Hold the results B against A: each metric of each scheme at each point of the axes, with a confidence
+		Short: "Compare two results, with confidence intervals of the differences",
+		Long: `Compare the results B with A: each metric of each scheme at each point of the axes, with a confidence
 interval from the seeds where there are two or more. A and B are results.json of 'weir run --out DIR', or
 those directories. Versions, worlds and schemes may differ.
 
-Where A and B have the same seeds the interval is of the differences seed by seed, else it takes the two sides
-for independent. --scheme, --world and --at put one against another, also within one result.
+If A and B have the same seeds, the interval is that of the differences seed by seed. Otherwise the two sides
+count as independent. --scheme, --world and --at select what is compared, also within one result.
 
 Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.`,
 		Example: `  weir compare out/before out/after
@@ -56,9 +56,9 @@ Exit code: 0 done, 1 error, or with --fail-over a difference beyond it, 2 usage.
 	flags.StringSliceVar(&f.worlds, "world", nil, "X: this world alone; X,Y: A's X against B's Y")
 	flags.StringArrayVar(&f.at, "at", nil, "AXIS=V: this value alone; AXIS=V,W: A's V against B's W (repeatable)")
 	flags.StringSliceVar(&f.metrics, "metric", nil, "metrics by their paths, as mice.fct_ms.p99 (default: the main ones)")
-	flags.Float64Var(&f.confidence, "confidence", 95, "of the intervals, in per cent")
-	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 when a metric differs by more than this and its interval leaves 0 out")
-	flags.BoolVar(&f.all, "all", false, "show every metric, not only the ten of each pair that differ most")
+	flags.Float64Var(&f.confidence, "confidence", 95, "confidence of the intervals, in per cent")
+	flags.StringVar(&f.failOver, "fail-over", "", "N%: exit with 1 if a metric differs by more than this and its interval excludes 0")
+	flags.BoolVar(&f.all, "all", false, "show every metric, not only the ten of each pair with the largest differences")
 	flags.BoolVar(&f.json, "json", false, "print JSON instead of a table")
 	return cmd
 }
@@ -97,17 +97,17 @@ func compareResults(args []string, f compareFlags, stdout, stderr io.Writer) err
 		if len(beyond) > 5 {
 			more = fmt.Sprintf("; and %d more", len(beyond)-5)
 		}
-		return fmt.Errorf("%d of %d metrics differ by more than %s, and their intervals leave 0 out: %s%s", len(beyond), c.Intervals, f.failOver,
+		return fmt.Errorf("%d of %d metrics differ by more than %s, and their intervals exclude 0: %s%s", len(beyond), c.Intervals, f.failOver,
 			strings.Join(beyond[:min(len(beyond), 5)], "; "), more)
 	}
 	return nil
 }
 
-// options reads the flags; share is of --fail-over.
+// options reads the flags; share is the limit of --fail-over.
 func (f *compareFlags) options(files int) (o compare.Options, share float64, err error) {
 	o = compare.Options{LawMetrics: laws.All().Specs().Metrics(), Metrics: f.metrics, Confidence: f.confidence / 100, At: map[string][2]string{}}
 	if !(f.confidence >= 50 && f.confidence < 100) {
-		return o, 0, fmt.Errorf("--confidence %v: per cent, from 50 to below 100", f.confidence)
+		return o, 0, fmt.Errorf("--confidence %v is out of range: use per cent, from 50 to below 100", f.confidence)
 	}
 	if o.Schemes, err = two("--scheme", f.schemes); err != nil {
 		return o, 0, err
@@ -119,7 +119,7 @@ func (f *compareFlags) options(files int) (o compare.Options, share float64, err
 	for _, at := range f.at {
 		axis, values, ok := strings.Cut(at, "=")
 		if !ok || axis == "" {
-			return o, 0, fmt.Errorf("--at %s: not AXIS=V or AXIS=V,W", config.Clip(at))
+			return o, 0, fmt.Errorf("--at %s is not valid: use AXIS=V or AXIS=V,W", config.Clip(at))
 		}
 		if _, twice := o.At[axis]; twice {
 			return o, 0, fmt.Errorf("--at %s: the axis %s is chosen twice", config.Clip(at), axis)
@@ -130,19 +130,19 @@ func (f *compareFlags) options(files int) (o compare.Options, share float64, err
 		differ = differ || o.At[axis][0] != o.At[axis][1]
 	}
 	if files == 1 && !differ {
-		return o, 0, errors.New("one result is compared within itself: say what against what, with --scheme X,Y, --world X,Y or --at AXIS=V,W, or name a second result")
+		return o, 0, errors.New("only one result is given: name a second one, or compare within it with --scheme X,Y, --world X,Y or --at AXIS=V,W")
 	}
 	if f.failOver != "" {
 		number, ok := strings.CutSuffix(f.failOver, "%")
 		if share, err = strconv.ParseFloat(strings.TrimSpace(number), 64); !ok || err != nil || !(share >= 0 && share < 1e6) {
-			return o, 0, fmt.Errorf("--fail-over %s: per cent, as 5%%", config.Clip(f.failOver))
+			return o, 0, fmt.Errorf("--fail-over %s is not valid: use per cent, such as 5%%", config.Clip(f.failOver))
 		}
 		share /= 100
 	}
 	return o, share, nil
 }
 
-// two reads X or X,Y.
+// two parses X or X,Y.
 func two(flag string, values []string) (out [2]string, err error) {
 	switch len(values) {
 	case 0:
@@ -151,15 +151,15 @@ func two(flag string, values []string) (out [2]string, err error) {
 	case 2:
 		out = [2]string{values[0], values[1]}
 	default:
-		return out, fmt.Errorf("%s: one, or two with a comma: A's, B's; got %d", flag, len(values))
+		return out, fmt.Errorf("%s: got %d values; give one, or two with a comma (A's, B's)", flag, len(values))
 	}
 	if len(values) > 0 && (out[0] == "" || out[1] == "") {
-		return out, fmt.Errorf("%s: nothing stands where a name should", flag)
+		return out, fmt.Errorf("%s: a name is empty", flag)
 	}
 	return out, nil
 }
 
-// readSide reads a result and, where they are beside it, its flows.
+// readSide reads a result and, if it has them, its flows.
 func readSide(path string, stderr io.Writer) (compare.Side, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, report.DocumentFile)
@@ -174,7 +174,7 @@ func readSide(path string, stderr io.Writer) (compare.Side, error) {
 	defer file.Close()
 	doc, err := result.ReadJSON(file)
 	if err != nil {
-		return compare.Side{}, fmt.Errorf("%s is no result of weir run: %w", path, err)
+		return compare.Side{}, fmt.Errorf("%s is not a result of weir run: %w", path, err)
 	}
 	doc.Laws = laws.All().Specs()
 	side := compare.Side{Name: path, Doc: doc}

@@ -12,10 +12,10 @@ import (
 	"weir/experiment"
 )
 
-// complete is what a shell is offered: what is there on this machine, and the words of choices.
+// complete returns the values that a shell offers: those of this machine, or the words of a choice.
 type complete = cobra.CompletionFunc
 
-// completeFlags by their names, the same in every command that has them.
+// completeFlags has the completion of each flag, the same in every command that has the flag.
 var completeFlags = map[string]complete{
 	"name":   switchNames,
 	"count":  cobra.FixedCompletions([]string{"opening", "active", "handshake"}, cobra.ShellCompDirectiveNoFileComp),
@@ -26,7 +26,7 @@ var completeFlags = map[string]complete{
 	"world":  cobra.FixedCompletions(experiment.BuiltWorlds(), cobra.ShellCompDirectiveNoFileComp),
 }
 
-// Flags whose values no shell can guess, and that are no files.
+// Flags whose values no shell can guess, and that are not files.
 var completeNothing = []string{
 	"rate", "buffer", "shape", "target-fraction", "rtt", "interval", "updates", "mark", "metrics", "scope", "for", "list", "seed", "seeds",
 	"set", "sweep", "at", "metric", "confidence", "fail-over",
@@ -35,7 +35,7 @@ var completeNothing = []string{
 // completePorts are the commands whose arguments are ports.
 var completePorts = []string{"weir switch", "weir observe", "weir doctor"}
 
-// addCompletions tells every command below this one what its arguments and flags can be.
+// addCompletions sets the completion of the arguments and flags of every command below this one.
 func addCompletions(cmd *cobra.Command) {
 	flags := maps.Clone(completeFlags)
 	for _, name := range completeNothing {
@@ -47,7 +47,7 @@ func addCompletions(cmd *cobra.Command) {
 			continue
 		}
 		if _, own := cmd.GetFlagCompletionFunc(name); !own {
-			_ = cmd.RegisterFlagCompletionFunc(name, f) // the flag is there, and has none
+			_ = cmd.RegisterFlagCompletionFunc(name, f) // the flag exists, and has no completion yet
 		}
 	}
 	if cmd.ValidArgsFunction == nil && slices.Contains(completePorts, cmd.CommandPath()) {
@@ -58,7 +58,7 @@ func addCompletions(cmd *cobra.Command) {
 	}
 }
 
-// portNames offers the devices of this network namespace that were not named yet.
+// portNames offers the devices of this network namespace that are not on the command line yet.
 func portNames(_ *cobra.Command, named []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	devices, err := net.Interfaces()
 	if err != nil {

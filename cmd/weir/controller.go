@@ -21,7 +21,7 @@ import (
 	"weir/controller"
 )
 
-// controllerFlags are what `weir controller` takes.
+// controllerFlags are the flags of `weir controller`.
 type controllerFlags struct {
 	file          string
 	check, schema bool
@@ -29,16 +29,16 @@ type controllerFlags struct {
 	options       map[string]*string // by flag
 }
 
-// controllerOptions have a place in the file: flag, key, what it says.
+// controllerOptions are the flags that set a key of the file: flag, key, help text.
 var controllerOptions = []struct{ flag, key, usage string }{
-	{"name", "name", "of this controller: 'weir controller status' asks by it"},
+	{"name", "name", "name of this controller, for 'weir controller status'"},
 	{"listen", "listen", "`ADDRESS:PORT` that switches connect to (default 127.0.0.1:6653)"},
 	{"ca", "tls.ca", "PEM `FILE`: switches must show a certificate signed by one of these"},
 	{"certificate", "tls.certificate", "PEM `FILE` of the controller's own certificate"},
 	{"key", "tls.key", "PEM `FILE` of its key"},
-	{"generation", "generation", "`FILE` that keeps the generation id"},
-	{"poll", "poll", "how `often` each switch is asked for its port counters; 0s: never (default 1s)"},
-	{"metrics", "metrics.listen", "`ADDRESS:PORT` for Prometheus; an empty text: none (default 127.0.0.1:9188)"},
+	{"generation", "generation", "`FILE` that stores the generation id"},
+	{"poll", "poll", "how `often` the port counters of each switch are read; 0s: never (default 1s)"},
+	{"metrics", "metrics.listen", "`ADDRESS:PORT` for Prometheus; an empty string: none (default 127.0.0.1:9188)"},
 }
 
 func controllerCommand() *cobra.Command {
@@ -46,12 +46,12 @@ func controllerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller [-f FILE]",
 		Short: "Forward between OpenFlow switches: links, hosts, shortest paths",
-		Long: `Be the OpenFlow 1.3 controller of the switches that connect: find the links between them, learn where
-hosts are, and send frames over all shortest paths. Frames never go round, also while switches change.
+		Long: `Control the OpenFlow 1.3 switches that connect: find the links between them, learn where
+hosts are, and send frames over all shortest paths. Frames never loop, not even while switches change.
 
-A switch must be Open vSwitch, with fail_mode=secure and no flows of others in tables 0 to 3. What Weir
-installs there carries its own cookie; nothing else is touched. When the controller ends or is killed,
-switches go on forwarding as they are, and the next one takes over what it finds.
+A switch must be Open vSwitch, with fail_mode=secure and no other flows in tables 0 to 3. The flows that Weir
+installs carry its own cookie; it changes nothing else. When the controller ends or is killed,
+switches continue to forward, and the next controller takes over their flows.
 
 The switches connect over plain TCP, or TLS with certificates on both sides (--ca, --certificate, --key).`,
 		Example: `  weir controller --listen 10.0.0.1:6653
@@ -68,9 +68,9 @@ The switches connect over plain TCP, or TLS with certificates on both sides (--c
 
 func (f *controllerFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "file", "f", "", "read a `FILE` of kind: Controller instead of these options")
-	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and end")
+	flags.BoolVar(&f.check, "check", false, "check the configuration, and exit")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of kind: Controller")
-	flags.BoolVar(&f.asJSON, "log-json", false, "log in JSON, an object a line")
+	flags.BoolVar(&f.asJSON, "log-json", false, "log in JSON, one object per line")
 	for _, o := range controllerOptions {
 		f.options[o.flag] = flags.String(o.flag, "", o.usage)
 	}
@@ -106,7 +106,7 @@ func (f *controllerFlags) config(flags *pflag.FlagSet) (*controller.Config, erro
 			continue
 		}
 		if f.file != "" {
-			return nil, fmt.Errorf("-f and --%s do not go together: say it in the file", o.flag)
+			return nil, fmt.Errorf("-f and --%s exclude each other: set it in the file", o.flag)
 		}
 		given := *f.options[o.flag]
 		at := config.Place{Option: strings.TrimSpace("--" + o.flag + " " + given)}
@@ -125,9 +125,9 @@ func controllerStatusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say what the running controller knows: switches, links, hosts, pinned flows",
-		Long: `Ask the controller of this network namespace what it knows. The exit code is 0 when all its switches are
-connected and have confirmed that they are as they should be, else 1.`,
+		Short: "Show the state of the running controller: switches, links, hosts, pinned flows",
+		Long: `Show the state of the controller of this network namespace. The exit code is 0 if all its switches are
+connected and have confirmed their state, otherwise 1.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := controller.ReadStatus(cmd.Context(), name, controller.Here)
@@ -145,14 +145,14 @@ connected and have confirmed that they are as they should be, else 1.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "default", "of the controller")
+	cmd.Flags().StringVar(&name, "name", "default", "name of the controller")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
 func printController(w io.Writer, s *controller.Status) error {
 	if s.Active != "" {
-		_, err := fmt.Fprintf(w, "controller %s: up %d s; stands by, %s is active\n", s.Name, s.UpSeconds, s.Active)
+		_, err := fmt.Fprintf(w, "controller %s: up %d s; standby, %s is active\n", s.Name, s.UpSeconds, s.Active)
 		return err
 	}
 	f := s.Forward
@@ -181,10 +181,10 @@ func printController(w io.Writer, s *controller.Status) error {
 		fmt.Fprintf(w, "pinned %s by %s\n", p.Flow, strings.Join(p.Path, " "))
 	}
 	if n := s.Core.OrdersRefused; n > 0 {
-		fmt.Fprintf(w, "%d orders were refused by switches: the log says which\n", n)
+		fmt.Fprintf(w, "switches refused %d orders: see the log\n", n)
 	}
 	for _, law := range slices.Sorted(maps.Keys(s.Core.Grants)) {
-		fmt.Fprintf(w, "law %s granted %d windows and rates, and nobody enforces them: this controller has no agents\n", law, s.Core.Grants[law])
+		fmt.Fprintf(w, "law %s granted %d windows and rates, which are not enforced: this controller has no agents\n", law, s.Core.Grants[law])
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Core.Unknown)) {
 		fmt.Fprintf(w, "law %s: %d actions had no effect: this controller does not know their kind\n", kind, s.Core.Unknown[kind])
@@ -200,9 +200,9 @@ func controllerPinCommand() *cobra.Command {
 	var q controller.PinRequest
 	cmd := &cobra.Command{
 		Use:   "pin SRC:PORT DST:PORT",
-		Short: "Hold a flow and its acknowledgements to one path",
-		Long: `Ask the running controller for one path for both directions of a flow: the same links, in reverse. It
-lasts until nothing was sent for the idle time.`,
+		Short: "Pin a flow and its acknowledgements to one path",
+		Long: `Pin both directions of a flow to one path: the same links, in reverse. The path
+ends when no packet was sent for the idle time.`,
 		Example: "  weir controller pin 10.0.0.1:40000 10.0.0.9:80",
 		Args:    usageArgs(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -212,15 +212,15 @@ lasts until nothing was sent for the idle time.`,
 			case "udp":
 				q.Proto = 17
 			default:
-				return usageError(errors.New("--proto: tcp or udp"))
+				return usageError(errors.New("--proto: use tcp or udp"))
 			}
 			q.Src, q.Dst = args[0], args[1]
 			return controller.Pin(cmd.Context(), name, controller.Here, q)
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "default", "of the controller")
-	cmd.Flags().StringVar(&proto, "proto", "tcp", "tcp or udp")
-	cmd.Flags().Uint16Var(&q.IdleSeconds, "idle", 60, "`seconds` without a packet after which it ends")
-	cmd.Flags().BoolVar(&q.Drop, "drop", false, "take the path back")
+	cmd.Flags().StringVar(&name, "name", "default", "name of the controller")
+	cmd.Flags().StringVar(&proto, "proto", "tcp", "protocol: tcp or udp")
+	cmd.Flags().Uint16Var(&q.IdleSeconds, "idle", 60, "`seconds` without a packet after which the path ends")
+	cmd.Flags().BoolVar(&q.Drop, "drop", false, "remove the pinned path")
 	return cmd
 }

@@ -19,15 +19,15 @@ import (
 	"weir/sim"
 )
 
-// sources are files that the figures of a run depend on.
+// sources are files that the results of a run depend on.
 type sources struct {
 	name  string
 	files fs.FS
 }
 
-// dependsOn lists, by world, the sources that decide what a run measures, beside what it was asked: laws, hosts, network,
-// traffic. They are those that this program was built from, embedded in it. Sources that only
-// read files or sum up results are left out: a run's key and its raw measurements do not depend on them.
+// dependsOn lists, by world, the sources on which a run's measurements depend: laws, hosts, network, traffic. They are
+// embedded in this program from the tree that it was built from. Sources that only read files or sum up results are
+// left out: a run's key and its raw measurements do not depend on them.
 var dependsOn = map[string][]sources{
 	experiment.WorldSim: {
 		{"datapath/core", core.Headers}, {"datapath/native", sub(datapath.Sources, "native")},
@@ -39,10 +39,10 @@ var dependsOn = map[string][]sources{
 	},
 }
 
-// labModules are modules of others whose code is a guest in the lab.
+// labModules are third-party modules that run as guests in the lab.
 var labModules = []string{"gvisor.dev/gvisor"}
 
-// codeOf gives a digest of all that dependsOn a world lists: equal for two builds whose runs may stand beside each other.
+// codeOf returns a digest of the sources of a world. It is equal for two builds whose runs can be compared.
 func codeOf(world string) (string, error) {
 	var more []string
 	if info, ok := debug.ReadBuildInfo(); ok && world == experiment.WorldLab {
@@ -57,7 +57,7 @@ func codeOf(world string) (string, error) {
 	return digestOf(dependsOn[world], more...)
 }
 
-// digestOf hashes files by their names and contents, without tests, and more texts.
+// digestOf hashes files by name and content, without tests, and more strings.
 func digestOf(list []sources, more ...string) (string, error) {
 	hash := sha256.New()
 	add := func(b []byte) {
@@ -89,7 +89,7 @@ func digestOf(list []sources, more ...string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// sub is the part of an embedded tree below dir, which is there.
+// sub returns the part of an embedded tree below dir, which exists.
 func sub(files fs.FS, dir string) fs.FS {
 	out, err := fs.Sub(files, dir)
 	if err != nil {

@@ -15,17 +15,17 @@ func doctorCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor [PORT...]",
-		Short: "Say what Weir can and cannot do on this machine, and what to do about it",
-		Long: `Look at this machine and say what Weir can and cannot do on it: kernel, rights, ports and their queues,
-programs of others, what moves packets past the kernel, MTU, TCP, tunnels, memory, and what is there of
-Weir. Each finding is ok, a note, a problem (mend it first) or blocked (Weir does not work with it), with
-what to do. Problems are told first; of what is ok only the number, unless -v.
+		Short: "Check what Weir can do on this machine, with a remedy for each problem",
+		Long: `Check this machine and report what Weir can do on it: kernel, rights, ports and their queues,
+other programs, traffic that bypasses the kernel, MTU, TCP, tunnels, memory, and the state of
+Weir. Each finding is ok, a note, a problem (fix it first) or blocked (Weir does not work with it), with
+a remedy. Problems come first. Findings that are ok are only counted, unless -v is set.
 
-PORT is the name of a device in this network namespace, or a pattern ('swp*'). Without one, every device
-that can be a port is looked at; with -f FILE the ports of that configuration, and by its settings. Nothing
-is changed. Without root less is seen, and what was not is told.
+PORT is the name of a device in this network namespace, or a pattern ('swp*'). Without PORT, every device
+that can be a port is checked; with -f FILE, the ports of that configuration with its settings. Nothing
+is changed. Without root less can be read, and the output lists what was not.
 
-The exit code is 0 when there is no problem, 1 when there is one or something is blocked.`,
+The exit code is 0 without a problem, 1 if there is a problem or something is blocked.`,
 		Example: `  weir doctor
   weir doctor 'swp*'
   weir doctor -f /etc/weir/switch.yaml
@@ -47,9 +47,9 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 				o.Config = c
 			}
 			facts := doctor.Gather(cmd.Context(), o)
-			err := cmd.Context().Err() // interrupted: what was not read is not to be told as not there
+			err := cmd.Context().Err() // interrupted: unread parts must not be reported as missing
 			if err != nil {
-				return fmt.Errorf("look at this machine: %w", err)
+				return fmt.Errorf("check this machine: %w", err)
 			}
 			r := doctor.Check(facts, o)
 			if asJSON {
@@ -65,8 +65,8 @@ The exit code is 0 when there is no problem, 1 when there is one or something is
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "judge the ports of this configuration of weir switch, by its settings")
-	cmd.Flags().BoolVarP(&all, "verbose", "v", false, "list what is as it should be, too")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "check the ports of this configuration of weir switch, with its settings")
+	cmd.Flags().BoolVarP(&all, "verbose", "v", false, "list findings that are ok, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// doctor runs `weir doctor --json` on the switch's ports and gives its exit code too.
+// doctor runs `weir doctor --json` on the switch's ports and returns its exit code, too.
 func (m *machine) doctor(args ...string) (r doctor.Report, code int) {
 	m.t.Helper()
 	p := m.start("weir", append([]string{"doctor", "--json"}, args...)...)
@@ -23,7 +23,7 @@ func (m *machine) doctor(args ...string) (r doctor.Report, code int) {
 	return r, code
 }
 
-// says gives the level of the finding of a check about a subject that says something; "" without.
+// says returns the level of a finding with this check, subject and text, or "".
 func says(r *doctor.Report, check, subject, text string) doctor.Level {
 	for _, n := range r.Findings {
 		if n.Check == check && n.Subject == subject && strings.Contains(n.Text, text) {
@@ -33,9 +33,9 @@ func says(r *doctor.Report, check, subject, text string) doctor.Level {
 	return ""
 }
 
-// What doctor asks for is what weir switch wants: before it, while it runs with a shaper of its own, and
-// after it was killed. Nothing of the machine is changed by looking.
-func TestDoctor_BesideASwitch(t *testing.T) {
+// doctor agrees with weir switch: before it runs, while it runs with a shaper of its own, and after it was killed. The
+// check changes nothing on the machine.
+func TestDoctor_AgreesWithSwitch(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	m.unshaped()
@@ -51,7 +51,7 @@ func TestDoctor_BesideASwitch(t *testing.T) {
 		t.Errorf("looking changed something:\n%s", difference(before, after))
 	}
 
-	// By a configuration that shapes it the port is fine, and so it is when that runs.
+	// With a configuration that shapes it the port is fine, and also while that runs.
 	file := filepath.Join(t.TempDir(), "switch.yaml")
 	if err := os.WriteFile(file, []byte(shaped), 0o600); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDoctor_BesideASwitch(t *testing.T) {
 		t.Errorf("by its configuration: %d, %+v", code, r.Findings)
 	}
 	c := m.switchFrom(shaped)
-	m.until(c.p, "doctor says that it is at work", func() bool { // but for a moment when its heartbeat is late
+	m.until(c.p, "doctor reports that it runs", func() bool { // except for a moment with a late heartbeat
 		r, code = m.doctor(ports...)
 		return code == 0
 	})

@@ -23,20 +23,20 @@ func figuresCommand() *cobra.Command {
 	var into, tree string
 	cmd := &cobra.Command{
 		Use:   "figures [ID...] | DIR [FILE]",
-		Short: "Draw the papers' figures: run experiments of the tree, or show finished runs again",
-		Long: `With IDs, or with nothing for all, run the experiments of the tree that are called so, in the
-simulator with every scheme that this build has, a run on each processor. For each there are the figures
-as its paper draws them, all seeds as a band, Weir's own figures and a report, in OUT/ID; OUT/index.html
-shows all of it, with the claims and what became of them. Stopped or killed, the same command with
---resume goes on.
+		Short: "Draw the papers' figures: run experiments, or report finished runs again",
+		Long: `With IDs, run these experiments of the tree, without IDs all of them, in the
+simulator with every scheme that this build has, one run per processor. OUT/ID has the figures
+as the paper draws them (all seeds as a band), Weir's own figures and a report. OUT/index.html
+shows all experiments with the results of their claims. After a stop or a crash, the same command with
+--resume continues.
 
-With DIR make the report and figures of DIR again from the runs that 'weir run --out DIR' finished there,
-also while it still runs. Nothing is run. With FILE the experiment is taken from it instead of from what
-DIR holds: other claims, windows, figures or notes. A run that FILE asks for otherwise than it was run is
-not there.
+With DIR, make the report and figures of DIR again from the runs that 'weir run --out DIR' has finished,
+also while it still runs. Nothing is run. FILE replaces the experiment file of DIR, to change
+claims, windows, figures or notes. Runs whose settings differ from FILE count as
+missing.
 
-With --summary RESULTS put what docs/REPRODUCTION.md is made from into RESULTS/WORLD/ID.json, and the
-figures as the paper draws them beside it.
+With --summary RESULTS, write the input of docs/REPRODUCTION.md to RESULTS/WORLD/ID.json, with the
+figures as the paper draws them next to it.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir figures --seeds 1
@@ -53,17 +53,17 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 				return err
 			}
 			if all != nil && f.json {
-				return usageError(errors.New("--json is for the results in DIR: 'weir figures OUT/ID --json' prints those of one experiment"))
+				return usageError(errors.New("--json needs DIR: 'weir figures OUT/ID --json' prints the results of one experiment"))
 			}
 			if all != nil {
 				return figuresOfTree(cmd.Context(), all, into, f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			if !isDir(args[0]) {
-				return usageError(fmt.Errorf("%s is neither an experiment of %s nor a directory with finished runs", args[0], tree))
+				return usageError(fmt.Errorf("%s is neither an experiment in %s nor a directory with finished runs", args[0], tree))
 			}
 			for _, name := range []string{"experiments", "out", "resume", "seed", "seeds", "set", "world"} {
 				if cmd.Flags().Changed(name) {
-					return usageError(fmt.Errorf("--%s is for experiments that are to be run; DIR holds those that are finished", name))
+					return usageError(fmt.Errorf("--%s has no effect on the finished runs of DIR: leave it out, or give an ID", name))
 				}
 			}
 			if err := usageArgs(cobra.RangeArgs(1, 2))(cmd, args); err != nil {
@@ -79,11 +79,11 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.json, "json", false, "DIR: print the results as one JSON document instead of a table")
-	flags.StringVar(&into, "into", "", "put the tables into this Markdown page, between its marks for the experiment")
-	flags.StringVar(&f.summary, "summary", "", "sum the results up in this directory, as RESULTS/WORLD/ID.json")
-	flags.StringVar(&tree, "experiments", "experiments", "ID: the tree of experiment files")
-	flags.StringVar(&f.out, "out", "out/figures", "ID: where to put figures and reports")
-	addResume(flags, &f.resume, "ID: keep the runs that are finished there, run only the others")
+	flags.StringVar(&into, "into", "", "write the tables into this Markdown page, between its marks for the experiment")
+	flags.StringVar(&f.summary, "summary", "", "write summaries to this directory, as RESULTS/WORLD/ID.json")
+	flags.StringVar(&tree, "experiments", "experiments", "ID: directory of the experiment files")
+	flags.StringVar(&f.out, "out", "out/figures", "ID: directory for figures and reports")
+	addResume(flags, &f.resume, "ID: keep finished runs, and run only the others")
 	flags.StringSliceVar(&f.options.Worlds, "world", []string{experiment.WorldSim}, "ID: worlds to run in: lab, sim, or both")
 	flags.StringArrayVar(&f.options.Set, "set", nil, "ID: KEY=VALUE: change one value of the files (repeatable)")
 	flags.Int64Var(&f.seed, "seed", 0, "ID: run this one seed")
@@ -91,7 +91,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	return cmd
 }
 
-// figures is `weir figures DIR [FILE]`.
+// figures implements `weir figures DIR [FILE]`.
 func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr io.Writer) error {
 	dir := store.Read(f.out)
 	asked, err := dir.Asked()
@@ -126,10 +126,10 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 		doc.Runs = append(doc.Runs, out)
 	}
 	if len(doc.Runs) == 0 {
-		return fmt.Errorf("%s holds none of the %d runs of %s: 'weir run FILE --out %s --resume' runs them", f.out, missing, plan.File.ID, f.out)
+		return fmt.Errorf("%s has none of the %d runs of %s: run them with 'weir run FILE --out %s --resume'", f.out, missing, plan.File.ID, f.out)
 	}
 	if missing > 0 {
-		fmt.Fprintf(stderr, "%d of %d runs are not there: the report is of the others\n", missing, len(plan.Runs))
+		fmt.Fprintf(stderr, "%d of %d runs are missing: the report shows the others\n", missing, len(plan.Runs))
 	}
 	f.options = asked.Options
 	err = conclude(doc, plan, f, stdout, stderr)
@@ -141,7 +141,7 @@ func figures(ctx context.Context, file, into string, f runFlags, stdout, stderr 
 	return err
 }
 
-// putInto puts the tables of a document into a page.
+// putInto writes the tables of a document into a page.
 func putInto(path string, doc *result.Document) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -160,7 +160,7 @@ func putInto(path string, doc *result.Document) error {
 	return nil
 }
 
-// stored gives a finished run.
+// stored returns a finished run.
 func stored(dir *store.Dir, r *experiment.Run) (*result.Run, error) {
 	key, err := store.Key(r)
 	if err != nil {

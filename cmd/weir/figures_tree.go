@@ -20,8 +20,8 @@ import (
 	"weir/sim"
 )
 
-// ofTree finds the experiments that are called by the arguments, all when there are none. It gives nil when the
-// first argument is a directory or a name that is not in the tree.
+// ofTree finds the experiments that the arguments name, or all without arguments. It returns nil if the first argument
+// is a directory, or a name that is not in the tree.
 func ofTree(root string, args []string) ([]experiment.Found, error) {
 	if len(args) > 0 {
 		if isDir(args[0]) || strings.ContainsRune(args[0], filepath.Separator) {
@@ -33,7 +33,7 @@ func ofTree(root string, args []string) ([]experiment.Found, error) {
 	case errors.Is(err, fs.ErrNotExist) && len(args) > 0:
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usageError(fmt.Errorf("there is no tree of experiments %s here: go to a clone of Weir, or name it with --experiments", root))
+		return nil, usageError(fmt.Errorf("there is no directory %s with experiments: change to a clone of Weir, or use --experiments DIR", root))
 	case err != nil:
 		return nil, usageError(err)
 	}
@@ -57,18 +57,18 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// planned is an experiment of the tree that can be carried out.
+// planned is an experiment of the tree that can be run.
 type planned struct {
 	experiment.Found
 	asked *store.Asked
 	plan  *experiment.Plan
 }
 
-// figuresOfTree is `weir figures [ID...]`: each experiment with a directory of its own, and the page that shows all
-// that are there. One that fails does not keep the others from being run.
+// figuresOfTree implements `weir figures [ID...]`: it runs each experiment in a directory of its own, and writes the
+// page that shows all results. If one fails, the others are still run.
 //
-// The next one begins when a processor has nothing left of the one before, whose last runs, statistics and figures are
-// done beside it. What is said of them is said in the order of the experiments.
+// The next experiment begins when a processor has no run of the previous one left: statistics and figures of the
+// previous one are made meanwhile. Messages appear in the order of the experiments.
 func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f runFlags, stdout, stderr io.Writer) error {
 	f.options.Available = true
 	todo, err := planAll(all, f.options, stderr)
@@ -82,14 +82,14 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 	}
 	shared := &console{w: stderr}
 	tree := &treeRun{flags: f, into: into, processors: newProcessors(), stdout: clearing(stdout), stderr: clearing(shared), progress: shared}
-	ended := make(chan struct{}) // the experiment before
+	ended := make(chan struct{}) // closed when the previous experiment has ended
 	close(ended)
 	for i, p := range todo {
 		if ctx.Err() != nil {
 			break
 		}
 		if p.inLab() {
-			<-ended // its runs share the machine's clock with nobody
+			<-ended // its runs need the machine's clock for themselves
 		}
 		fmt.Fprintf(tree.stderr, "%s (%d of %d): %s\n", p.File.ID, i+1, len(todo), p.File.Paper)
 		before, begun := ended, make(chan struct{})
@@ -107,28 +107,28 @@ func figuresOfTree(ctx context.Context, all []experiment.Found, into string, f r
 		case <-begun:
 		case <-ended:
 		}
-		<-before // two at a time
+		<-before // at most two at a time
 	}
 	<-ended
 	page, err := writeIndex(f.out)
 	if err != nil {
 		return errors.Join(append(tree.failed, err)...)
 	}
-	fmt.Fprintf(stdout, "all that is there: %s\n", page)
+	fmt.Fprintf(stdout, "all results: %s\n", page)
 	if len(tree.failed) == 0 && tree.refuted > 0 {
 		return &exitCode{exitRefuted, fmt.Errorf("%d of %d claims refuted", tree.refuted, tree.claims)}
 	}
 	return errors.Join(tree.failed...)
 }
 
-// treeRun is `weir figures` at work.
+// treeRun is a running `weir figures`.
 type treeRun struct {
 	flags          runFlags
 	into           string
 	processors     processors
-	stdout, stderr io.Writer // lines that stay
-	progress       io.Writer // standard error too
-	// Of the experiments that are concluded.
+	stdout, stderr io.Writer // lines that stay on the terminal
+	progress       io.Writer // standard error, too
+	// Counts of the concluded experiments.
 	failed          []error
 	refuted, claims int
 }
@@ -139,7 +139,7 @@ func (t *treeRun) of(p planned) runFlags {
 	return f
 }
 
-// measure does an experiment's runs.
+// measure runs an experiment.
 func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcome, error) {
 	return measure(ctx, p.asked, p.plan, t.of(p), &runner{
 		progress: newProgress(t.progress, p.plan.Runs), processors: t.processors, begun: begun,
@@ -147,7 +147,7 @@ func (t *treeRun) measure(ctx context.Context, p planned, begun func()) (*outcom
 	}, t.stderr)
 }
 
-// conclude makes the report of an experiment, and counts its claims.
+// conclude writes the report of an experiment, and counts its claims.
 func (t *treeRun) conclude(p planned, m *outcome, err error) {
 	if err == nil {
 		err = m.conclude(io.Discard, t.stderr)
@@ -170,12 +170,12 @@ func (t *treeRun) conclude(p planned, m *outcome, err error) {
 	t.refuted, t.claims = t.refuted+refuted(doc.Claims), t.claims+len(doc.Claims)
 }
 
-// inLab says whether some of the runs are the lab's.
+// inLab reports whether some of the runs are in the lab.
 func (p *planned) inLab() bool {
 	return slices.ContainsFunc(p.plan.Runs, func(r *experiment.Run) bool { return r.World != experiment.WorldSim })
 }
 
-// hasPlaces says which of the experiments a page has no place for.
+// hasPlaces returns an error if the page has no marks for one of the experiments.
 func hasPlaces(path string, todo []planned) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -190,8 +190,7 @@ func hasPlaces(path string, todo []planned) error {
 	return errors.Join(missing...)
 }
 
-// planAll plans the experiments, and says which cannot be carried out here: where only one was asked for, that is
-// an error.
+// planAll plans the experiments, and reports those that cannot be run here. If only one was given, that is an error.
 func planAll(all []experiment.Found, o experiment.Options, stderr io.Writer) ([]planned, error) {
 	var out []planned
 	for _, e := range all {
@@ -204,19 +203,19 @@ func planAll(all []experiment.Found, o experiment.Options, stderr io.Writer) ([]
 		if len(all) == 1 {
 			return nil, usageError(err)
 		}
-		fmt.Fprintf(stderr, "%s is left out: %v\n", e.File.ID, err)
+		fmt.Fprintf(stderr, "%s is skipped: %v\n", e.File.ID, err)
 	}
 	if len(out) == 0 {
-		return nil, usageError(errors.New("none of these experiments can be carried out"))
+		return nil, usageError(errors.New("none of these experiments can be run"))
 	}
 	return out, nil
 }
 
-// writeIndex writes the page of all experiments whose results are in a directory, also those of earlier calls.
+// writeIndex writes the page of all experiments with results in a directory, those of earlier runs included.
 func writeIndex(dir string) (string, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil {
-		return "", fmt.Errorf("look for results: %w", err)
+		return "", fmt.Errorf("find results: %w", err)
 	}
 	var entries []report.Entry
 	for _, d := range found {
@@ -226,7 +225,7 @@ func writeIndex(dir string) (string, error) {
 		at := filepath.Join(dir, d.Name())
 		doc, err := readDocument(at)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // stopped before its first run was done
+			continue // stopped before its first run had finished
 		}
 		if err != nil {
 			return "", err
@@ -240,7 +239,7 @@ func writeIndex(dir string) (string, error) {
 	return report.WriteIndex(dir, laws.All().Parts(), entries)
 }
 
-// readDocument reads the results in a directory.
+// readDocument reads the results of a directory.
 func readDocument(dir string) (*result.Document, error) {
 	doc, err := report.ReadDocument(dir)
 	if err == nil {

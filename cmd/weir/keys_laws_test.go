@@ -1,6 +1,6 @@
 package main
 
-// keysOfLaws has, for each of the params of each law that this build has, what shows that it has an effect.
+// keysOfLaws has, for each parameter of each law of this build, the evidence of its effect.
 var keysOfLaws = map[string][]keyCase{
 	"params of red.threshold": {{set: "schemes.droptail.params.threshold=9KB", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},
 	"params of red.not_ect":   {{see: isRefused, says: "params.not_ect: red drops every packet above the threshold", set: "schemes.droptail.params.not_ect=pass", with: "schemes.droptail.laws=[red]  schemes.droptail.params={threshold: 15KB}"}},

@@ -1,6 +1,6 @@
 package main
 
-// keysOfFiles has, for each key of the schema of experiment files, what shows that it has an effect.
+// keysOfFiles has, for each key of the schema of experiment files, the evidence of its effect.
 var keysOfFiles = map[string][]keyCase{
 	"id":       {{see: inPlan, set: "id=other"}},
 	"ids":      {{see: inReport, set: "ids=[F7, F8]"}},

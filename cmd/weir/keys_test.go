@@ -19,31 +19,31 @@ import (
 	"weir/sim"
 )
 
-// Every key that an experiment file may have makes a difference, or is refused by name. keysOfFiles and keysOfLaws
-// change each of them; a key of the schema that they do not have fails TestEveryKeyHasAnEffect.
+// Every key of an experiment file has an effect, or is refused by name. keysOfFiles and keysOfLaws change each of them;
+// a key of the schema that they lack fails TestEveryKeyHasAnEffect.
 
 // keyCase changes one key of an experiment file.
 type keyCase struct {
 	see effect
-	// set is the change, and with what both files have before it, as of --set.
+	// set is the change, and with is common to both files, in the syntax of --set.
 	set, with string
 	topology  string // in place of the file's
 	says      string // see: isRefused
 }
 
-// effect is where a key makes a difference.
+// effect is where a key has its effect.
 type effect int
 
 const (
-	inMeasured effect = iota // in what the simulator measures
-	inPlan                   // in which runs there are, and what each is asked
-	inReport                 // in the report and the table
-	inFigures                // in the figures of the report
-	isRefused                // nowhere: it is refused by name
-	inTest                   // of guests that no file can ask for: says names the test that shows it
+	inMeasured effect = iota // on what the simulator measures
+	inPlan                   // on the list of runs, and their settings
+	inReport                 // on the report and the table
+	inFigures                // on the figures of the report
+	isRefused                // none: it is refused by name
+	inTest                   // on guests that no file can request: says names the test of the effect
 )
 
-// keysFile is a dumbbell with a burst beside long flows, small enough to run in milliseconds.
+// keysFile is a dumbbell with a burst and long flows, small enough to run in milliseconds.
 const keysFile = `id: keys
 duration: 300ms
 seeds: [1]
@@ -81,7 +81,7 @@ func (k *keyCase) file(t *testing.T, set ...string) (*experiment.File, error) {
 	return f.With(set)
 }
 
-// sets gives the options of a text: KEY=VALUE, with two spaces between.
+// sets splits a text into options: KEY=VALUE, separated by two spaces.
 func sets(text string) []string {
 	if text == "" {
 		return nil
@@ -89,7 +89,7 @@ func sets(text string) []string {
 	return strings.Split(text, "  ")
 }
 
-// seen gives what can be seen of a file where the key should make a difference.
+// seen returns the output in which the key must have its effect.
 func (k *keyCase) seen(t *testing.T, set ...string) string {
 	t.Helper()
 	f, err := k.file(t, set...)
@@ -147,7 +147,7 @@ func runAll(t *testing.T, f *experiment.File) ([]*result.Raw, error) {
 	return raws, nil
 }
 
-// page is what a reader of a result sees.
+// page returns what a reader of a result sees.
 func page(t *testing.T, doc *result.Document, withFigures bool) string {
 	t.Helper()
 	var figures []report.Figure

@@ -19,7 +19,7 @@ import (
 	"weir/internal/testroot"
 )
 
-// hostState lists what a run could change on the host, one fact a line.
+// hostState lists everything on the host that a run could change, one fact per line.
 func hostState(t *testing.T) []string {
 	t.Helper()
 	var state []string
@@ -64,8 +64,8 @@ func hostState(t *testing.T) []string {
 	}
 	for _, root := range []string{"/run/netns", "/run/weir", "/sys/fs/bpf", "/sys/fs/cgroup"} {
 		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			socket := path == "/run/weir" || strings.HasSuffix(path, ".sock") // those of switches beside this test, and their directory
-			// The machine's own groups come and go.
+			socket := path == "/run/weir" || strings.HasSuffix(path, ".sock") // sockets of concurrent tests' switches, and their directory
+			// The machine's own groups change at any time.
 			if err == nil && !socket && (root != "/sys/fs/cgroup" || d.IsDir() && strings.Contains(path, "weir")) {
 				add("path %s", path)
 			}
@@ -76,8 +76,8 @@ func hostState(t *testing.T) []string {
 	return state
 }
 
-// difference tells the lines that are in one state and not in the other. Maps and programs that went do not
-// count: nobody can remove one of another process, and the kernel is late to free those of an earlier test.
+// difference returns the lines that only one state has. Maps and programs that disappeared do not count: nobody can
+// remove those of another process, and the kernel frees those of an earlier test late.
 func difference(before, after []string) string {
 	var out []string
 	for _, l := range before {
@@ -94,8 +94,8 @@ func difference(before, after []string) string {
 	return strings.Join(out, "\n")
 }
 
-// sameHost waits until the host is as before: the kernel frees namespaces and programs a moment
-// after their last user is gone.
+// sameHost waits until the host is as before: the kernel frees namespaces and programs a moment after their last user
+// has ended.
 func sameHost(t *testing.T, before []string, after string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -126,7 +126,7 @@ measure: {ports: {bottleneck: "switch->receiver1"}}
 `
 
 // TestHostIsAsBefore runs an experiment to its end, then kills it with SIGKILL at four random moments (ten in a soak)
-// and cleans: each time the host must be what it was, to the last mount and program.
+// and cleans up. Each time the host must be as before, to the last mount and program.
 func TestHostIsAsBefore(t *testing.T) {
 	testroot.Need(t, "namespaces and kernel programs")
 	file := filepath.Join(t.TempDir(), "killed.yaml")
@@ -151,10 +151,10 @@ func TestHostIsAsBefore(t *testing.T) {
 		time.Sleep(after) // the moment is the point of the test
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		// By name: labs that somebody has up on this machine are not the test's to remove.
+		// By name: the test must not remove other labs of this machine.
 		lab := fmt.Sprintf("run-%d", cmd.Process.Pid)
 		out, err := exec.Command("weir", "lab", "clean", lab).CombinedOutput()
-		if err != nil && !strings.Contains(string(out), "no lab ") { // killed before it had one
+		if err != nil && !strings.Contains(string(out), "no lab ") { // killed before it had a lab
 			t.Fatalf("kill %d after %v: clean: %v\n%s", n, after, err, out)
 		}
 		sameHost(t, before, fmt.Sprintf("after kill %d, %v into the run,", n, after))

@@ -21,7 +21,7 @@ import (
 func labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Build a network of an experiment and use it by hand",
+		Short: "Build the network of an experiment for manual use",
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,9 +35,9 @@ func labUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Build the network of FILE and leave it running",
-		Long: `Build the network of FILE, with the guests' TCP set as the scheme wants it, and leave it running.
-A scheme with a law of its own is enforced by this process: it stays until it is interrupted and
-then takes the lab down.`,
+		Long: `Build the network of FILE, with the guests' TCP configured for the scheme, and leave it running.
+If the scheme has a law, this process enforces it: it runs until it is interrupted, and
+then removes the lab.`,
 		Example: `  weir lab up experiments/incast.yaml
   weir lab exec sender1 -- cat /proc/net/dev
   weir lab exec sender1 -- ping -c 3 receiver1
@@ -55,32 +55,32 @@ then takes the lab down.`,
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the lab (default the experiment's id)")
-	cmd.Flags().StringVar(&scheme, "scheme", "droptail", "scheme whose guests and laws the lab gets")
+	cmd.Flags().StringVar(&scheme, "scheme", "droptail", "scheme whose guest settings and laws are used")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
 	return cmd
 }
 
-// labUp builds the lab of r. It returns at once when nothing but the network is needed, else when
-// ctx is cancelled.
+// labUp builds the lab of r. It returns at once if only the network is needed. Otherwise it returns when ctx is
+// cancelled.
 func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr io.Writer) (err error) {
-	held := laws.Lab().NeedProcess(r)
+	needsProcess := laws.Lab().NeedProcess(r)
 	started := time.Now()
 	l, err := lab.Up(ctx, name, &r.Config, lab.Options{
-		Experiment: r.Experiment, Owned: held, Controller: labController(), Scale: r.Scale,
+		Experiment: r.Experiment, Owned: needsProcess, Controller: labController(), Scale: r.Scale,
 		Progress: func(phase string) { fmt.Fprintln(stderr, phase) },
 	})
 	if err != nil {
 		return err
 	}
 	for _, u := range l.Unmet() {
-		fmt.Fprintln(stderr, "not as asked: "+u)
+		fmt.Fprintln(stderr, "not applied: "+u)
 	}
 	if len(l.InitialRTOs()) > 0 {
-		fmt.Fprintln(stderr, "not as asked: guests.initial_rto: only the sockets of a run have it, those made by hand start with 1 s")
+		fmt.Fprintln(stderr, "not applied: guests.initial_rto: only sockets of a run have it; others start with 1 s")
 	}
 	fmt.Fprintf(stdout, "lab %s: %d nodes, scheme %s, up in %.1f s; use it with: weir lab exec %sNODE -- COMMAND\n",
 		name, len(r.Config.Graph.Nodes), r.Scheme, time.Since(started).Seconds(), chooseLab(name, r))
-	if !held {
+	if !needsProcess {
 		return nil
 	}
 	defer func() { err = errors.Join(err, l.Down()) }()
@@ -88,16 +88,16 @@ func labUp(ctx context.Context, name string, r *experiment.Run, stdout, stderr i
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s is enforced as long as this runs; interrupt it to take the lab down\n", strings.Join(r.Laws, ", "))
+	fmt.Fprintf(stdout, "%s is enforced while this process runs; interrupt it to remove the lab\n", strings.Join(r.Laws, ", "))
 	<-ctx.Done()
 	return stop()
 }
 
-// defaultLabName is the name of a lab for which none was chosen.
+// defaultLabName is the name of a lab that was given none.
 func defaultLabName(r *experiment.Run) string { return strings.ToLower(r.Experiment) }
 
-// chooseLab is the option of `weir lab exec` that chooses this lab. It is empty for the only lab if that has its default
-// name.
+// chooseLab returns the option of `weir lab exec` that selects this lab. It is empty for the only lab if that has its
+// default name.
 func chooseLab(name string, r *experiment.Run) string {
 	labs, err := lab.List()
 	if err == nil && len(labs) == 1 && name == defaultLabName(r) {
@@ -106,7 +106,7 @@ func chooseLab(name string, r *experiment.Run) string {
 	return "--lab " + name + " "
 }
 
-// labController is this program as the controller of a lab; nil: nobody knows where it is.
+// labController returns the command that runs this program as the controller of a lab, or nil if its path is unknown.
 func labController() []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -115,7 +115,7 @@ func labController() []string {
 	return []string{self, "controller"}
 }
 
-// planOne resolves the first run of one scheme: the lab of that run is what `lab up` builds.
+// planOne resolves the first run of one scheme, whose lab `lab up` builds.
 func planOne(path, scheme string, set []string) (*experiment.Run, error) {
 	file, err := laws.All().Load(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func labExecCommand() *cobra.Command {
 			return lab.Exec(name, node, argv) // on success this process becomes the command
 		},
 	}
-	cmd.Flags().StringVar(&name, "lab", "", "name of the lab (not needed while there is one)")
+	cmd.Flags().StringVar(&name, "lab", "", "name of the lab (optional if there is only one)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -177,7 +177,7 @@ func labListCommand() *cobra.Command {
 	return cmd
 }
 
-// labState says in a few words what may be done with a lab.
+// labState describes the state of a lab, with the command that removes what a killed run left.
 func labState(l lab.Info) string {
 	switch {
 	case l.Owned && l.Alive:
@@ -192,8 +192,8 @@ func labCleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean [LAB...]",
 		Short: "Remove labs: those named, or all that no running experiment uses",
-		Long: `Remove labs: those named, or all that no running experiment uses, also what a killed run left
-behind. Nothing that Weir did not make is touched.`,
+		Long: `Remove the named labs, or all that no running experiment uses. That includes what a killed run left
+behind. Only what Weir made is removed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cleaned, err := lab.Clean(args...)
 			for _, name := range cleaned {

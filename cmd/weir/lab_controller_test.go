@@ -27,8 +27,8 @@ schemes:
 measure: {ports: {bottleneck: "spine1->leaf2"}}
 `
 
-// A leaf-spine of Open vSwitches runs under a controller of the lab's own, with every law; by hand its controller
-// answers where one would ask it, and all of it goes with the lab.
+// A leaf-spine network of Open vSwitches runs under the lab's controller, with every law. In a manual lab the
+// controller answers at its usual place, and it is removed with the lab.
 func TestLabWithController(t *testing.T) {
 	testroot.Need(t, "namespaces and kernel programs")
 	if _, err := exec.LookPath("ovs-vswitchd"); err != nil {

@@ -23,10 +23,10 @@ traffic:
 schemes: [{name: droptail}]
 `
 
-// weirAs runs the command as a user (0: root) and gives its output, with the exit code behind.
+// weirAs runs the command as a user (0: root) and returns its output followed by the exit code.
 func weirAs(t *testing.T, uid uint32, args ...string) string {
 	t.Helper()
-	// The binary of the test lies where only root can look, but a process can always execute itself.
+	// Only root can open the directory of the test binary, but a process can always execute itself.
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func weirAs(t *testing.T, uid uint32, args ...string) string {
 	return fmt.Sprintf("%sexit %d", out, c.ProcessState.ExitCode())
 }
 
-// The outputs of lab up, list and exec agree about a lab, and name it where the user has to name it.
+// lab up, list and exec name a lab in the same way, and lab up prints its name if the user needs it.
 func TestLabByHand(t *testing.T) {
 	testroot.Need(t, "makes network namespaces")
 	file := filepath.Join(t.TempDir(), "two-senders.yaml")
@@ -75,7 +75,7 @@ func TestLabByHand(t *testing.T) {
 	says(weirAs(t, 0, "lab", "clean", name), "removed lab "+name)
 }
 
-// Every command of the lab that an unprivileged user gives says that it needs root.
+// Every lab command of an unprivileged user reports that it needs root.
 func TestLabNeedsRoot(t *testing.T) {
 	testroot.Need(t, "changes its user")
 	dir, err := os.MkdirTemp("/tmp", "weir-nobody-")

@@ -1,5 +1,5 @@
-// Command weir is the whole of Weir in one binary: experiments, the lab they run in, and what an
-// operator runs on switches. Each command has one file here, and only parses and prints.
+// Command weir contains all of Weir in one binary: the experiments, the lab that they run in, and the programs that an
+// operator runs on switches. Each command has one file here, which only parses and prints.
 package main
 
 import (
@@ -19,12 +19,12 @@ import (
 
 // Exit codes, the same for every command.
 const (
-	exitError   = 1 // it could not be done
-	exitUsage   = 2 // it was asked for wrongly: an unknown flag, a broken file
-	exitRefuted = 3 // it was done, and a claim of the experiment does not hold
+	exitError   = 1 // it failed
+	exitUsage   = 2 // usage: an unknown flag, a broken file
+	exitRefuted = 3 // it succeeded, and a claim of the experiment is refuted
 )
 
-// exitCode is an error that says which code the process ends with. An empty text prints nothing.
+// exitCode is an error with the exit code of the process. An empty text prints nothing.
 type exitCode struct {
 	code int
 	err  error
@@ -47,8 +47,8 @@ func usageError(err error) error {
 }
 
 func main() {
-	// A cancelled context is how a run is cut short: what was measured is kept, what was built is
-	// taken down. A second signal ends the process at once; `weir lab clean` then removes the rest.
+	// A cancelled context stops a run early: measurements are kept, the network is removed. A second signal ends the
+	// process at once; `weir lab clean` then removes the rest.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -56,7 +56,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run carries out one command line and gives the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd := rootCommand()
 	cmd.SetArgs(args)
@@ -80,7 +80,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Congestion control for data centres, enforced by the network",
-		Long: `Weir keeps the queues of a data centre short and its shares fair by acting only on what the
+		Long: `Weir keeps the queues of a data centre short and its shares fair by changing only what the
 operator owns. Tenants' machines and their TCP stay as they are.
 
 Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`,
@@ -97,7 +97,7 @@ Start with:  weir run experiments/incast.yaml --world lab --scheme droptail,ecn`
 	return root
 }
 
-// noSuchCommand refuses an argument where only the name of a subcommand can stand, and names the nearest one.
+// noSuchCommand refuses an argument in the place of a subcommand, and suggests the nearest one.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -108,14 +108,14 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	hint := "there are: " + strings.Join(names, ", ")
+	hint := "the commands are: " + strings.Join(names, ", ")
 	if near := config.Nearest(args[0], names); near != "" {
 		hint = fmt.Sprintf("did you mean %s %s?", cmd.CommandPath(), near)
 	}
 	return usageError(fmt.Errorf("no command %q; %s", config.Clip(cmd.CommandPath()+" "+args[0]), hint))
 }
 
-// usageArgs makes a wrong number of arguments a usage error that names the command's form.
+// usageArgs makes a wrong number of arguments a usage error that shows the command's syntax.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

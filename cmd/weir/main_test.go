@@ -14,7 +14,7 @@ import (
 // Two versions of weir, each a command of the tests.
 const older, newer = "v0.4.0", "v0.4.1"
 
-// TestMain lets the test binary be the command: scripts and the tests that kill it run it as such.
+// TestMain lets the test binary run as the command, for scripts and for tests that kill it.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"weir": main, "weir-confined": confined,
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/*.txtar: command lines with the output and exit code they must have.
+// TestScripts runs testdata/*.txtar: command lines with their expected output and exit code.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exitOf runs one command line in this process.
+// exitOf runs one command line in this process and returns its exit code.
 func exitOf(t *testing.T, args ...string) int {
 	t.Helper()
 	var out, errs discard

@@ -17,9 +17,9 @@ func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write a man page for each command",
-		Long: `Write a man page for each command into DIR, which is made. They say what the --help texts say.
+		Long: `Write a man page for each command into DIR, which is created. The pages have the --help texts.
 With SOURCE_DATE_EPOCH (seconds since 1970) set, the same build writes the same bytes.`,
-		Hidden: true, // for who packages Weir
+		Hidden: true, // for packagers of Weir
 		Args:   usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			date, err := sourceDate(time.Now())
@@ -40,7 +40,7 @@ With SOURCE_DATE_EPOCH (seconds since 1970) set, the same build writes the same 
 	}
 }
 
-// sourceDate is what the pages are dated: that of the sources, where it is told.
+// sourceDate returns the date of the pages: that of the sources, if SOURCE_DATE_EPOCH is set.
 func sourceDate(now time.Time) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
@@ -48,16 +48,15 @@ func sourceDate(now time.Time) (time.Time, error) {
 	}
 	s, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || s < 0 {
-		return now, fmt.Errorf("SOURCE_DATE_EPOCH=%s: seconds since 1970", text)
+		return now, fmt.Errorf("SOURCE_DATE_EPOCH=%s is not a number of seconds since 1970", text)
 	}
 	return time.Unix(s, 0).UTC(), nil
 }
 
-// plain makes the texts of a command and those below it mean in Markdown, which man pages are made
-// from, what they say.
+// plain escapes the texts of a command and those below it for Markdown, from which man pages are made.
 func plain(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
-	cmd.Hidden = cmd.Hidden || cmd.Name() == "powershell" // of cobra; Weir runs on Linux
+	cmd.Hidden = cmd.Hidden || cmd.Name() == "powershell" // added by cobra; Weir runs on Linux
 	if cmd.Long == "" {
 		cmd.Long = cmd.Short + "."
 	}
@@ -71,10 +70,10 @@ func plain(cmd *cobra.Command) {
 	}
 }
 
-// special are the characters that Markdown takes for itself.
+// special are the characters with a meaning in Markdown.
 var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>#+!|~]")
 
-// asMarkdown writes a text so that Markdown shows it as it is; indented lines are code in both.
+// asMarkdown escapes a text so that Markdown shows it unchanged; indented lines are code in both.
 func asMarkdown(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {

@@ -16,8 +16,7 @@ import (
 	"weir/law"
 )
 
-// observeFlags are what `weir observe` takes beside ports: of the flags of `weir switch` those that its
-// figures depend on.
+// observeFlags are the flags of `weir observe`: those of `weir switch` that affect the prediction, and its own.
 type observeFlags struct {
 	switchFlags
 	long law.Duration
@@ -29,15 +28,15 @@ func observeCommand() *cobra.Command {
 	f := observeFlags{long: law.Duration(time.Minute), list: 10}
 	cmd := &cobra.Command{
 		Use:   "observe PORT... | -f FILE",
-		Short: "Say what " + title + " would do on ports of this switch, and do nothing",
-		Long: "Watch ports of this switch for a while and say of each what " + title + ` would grant its flows, which flows
-that would limit, and the queue and drops to expect with it, beside those that were measured. No packet
-is changed. docs/observe.md says how the figures come about and how far off they may be.
+		Short: "Predict what " + title + " would do on ports of this switch, without changing anything",
+		Long: "Observe ports of this switch for a while, and report for each what " + title + ` would grant its flows, which flows
+it would limit, and the expected queue and drops next to the measured ones. No packet
+is changed. docs/observe.md explains the calculation and its errors.
 
-Name every port that traffic passes, as for weir switch. Where a weir switch is at work on all of them, its
-tables are read; where none is, a program that only looks is there meanwhile. Nothing is left behind.
+Name every port that traffic passes, as for weir switch. If a running weir switch manages all of them, its
+tables are read. If none manages any, a program that only observes is attached meanwhile. It leaves nothing behind.
 
-An interrupt ends it early, with what was seen until then.`,
+An interrupt ends it early, with a report of what was seen until then.`,
 		Example: `  weir observe 'swp*'
   weir observe eth1 eth2 --for 10s --target-fraction 0.1
   weir observe -f /etc/weir/switch.yaml --json`,
@@ -46,8 +45,8 @@ An interrupt ends it early, with what was seen until then.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "observe the ports of FILE, with its settings")
-	flags.TextVar(&f.long, "for", f.long, "how long")
-	flags.IntVar(&f.list, "list", f.list, "flows to list for a port")
+	flags.TextVar(&f.long, "for", f.long, "how long to observe")
+	flags.IntVar(&f.list, "list", f.list, "flows to list per port")
 	for _, l := range fileFlags() {
 		if l.Observe {
 			flags.String(l.Name, l.Default, l.Help)
@@ -86,7 +85,7 @@ func (f *observeFlags) run(cmd *cobra.Command, args []string) error {
 func printObservation(w io.Writer, o *switchd.Observation) error {
 	how := "nothing was rewritten"
 	if o.Along != "" {
-		how = "read along with switch " + o.Along
+		how = "read from the tables of switch " + o.Along
 	}
 	fmt.Fprintf(w, "observed %d ports for %.0f s: %s\n", len(o.Ports), o.Seconds, how)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -110,18 +109,18 @@ func printObservation(w io.Writer, o *switchd.Observation) error {
 	return errors.Join(errs...)
 }
 
-// printObserved prints what the table has no room for.
+// printObserved prints the results that do not fit in the table.
 func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 	if p.Flows > 0 {
-		measured := "no handshake passed"
+		measured := "no handshake seen"
 		if p.HandshakeMs > 0 {
-			measured = fmt.Sprintf("handshakes took %.3g ms and more", p.HandshakeMs)
+			measured = fmt.Sprintf("fastest handshake %.3g ms", p.HandshakeMs)
 		}
-		fmt.Fprintf(w, "%s: target %s of %s, round trip %.3g ms (%s); a canary's window is %s; %d flows may begin at once without a drop\n",
+		fmt.Fprintf(w, "%s: target %s of %s, round-trip time %.3g ms (%s); window of a canary's flows %s; %d flows may begin at once without a drop\n",
 			p.Port, law.Bytes(p.TargetBytes), law.Bytes(p.BufferBytes), p.RTTMs, measured, shortBytes(p.Then.CanaryBytes), p.Then.NewFlows)
 	}
 	if p.OtherPercent >= 1 {
-		fmt.Fprintf(w, "%s: %.0f %% of the rate are not data of these flows\n", p.Port, p.OtherPercent)
+		fmt.Fprintf(w, "%s: %.0f %% of the rate is other traffic\n", p.Port, p.OtherPercent)
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(w, "%s: %s\n", p.Port, note)
@@ -138,7 +137,7 @@ func printObserved(w io.Writer, p *switchd.ObservedPort) error {
 	return t.Flush()
 }
 
-// between writes a figure, and the range around it where there is one.
+// between formats a value, with its range if there is one.
 func between(expected, least, most float64, write func(float64) string) string {
 	texts := []string{write(least), write(most)}
 	if texts[0] == texts[1] {
@@ -147,7 +146,7 @@ func between(expected, least, most float64, write func(float64) string) string {
 	return write(expected) + " (" + strings.Join(texts, " to ") + ")"
 }
 
-// perSecond writes a rate in three digits. Less than one is not none.
+// perSecond formats a rate with three digits. A value below one is not shown as 0.
 func perSecond(n float64) string {
 	if n < 999.5 {
 		return fmt.Sprintf("%.3g", n)

@@ -38,16 +38,15 @@ func observedNamed(o *switchd.Observation, name string) *switchd.ObservedPort {
 	return &switchd.ObservedPort{}
 }
 
-// Observing a port changes nothing: drop-tail goes on as before, and afterwards nothing is there that was not
-// before.
+// Observing a port changes nothing: drop-tail continues as before, and nothing is left behind.
 func TestObserve_LeavesNothing(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	streams.Progress(t, 1_000_000)
 	chains := m.chains()
-	// A stream that waits for its retransmission timer all the time is not seen, nor is a buffer filled while a busy
-	// machine runs no sender.
+	// A stream that waits for its retransmission timer all the time is not seen, and a busy machine without running
+	// senders fills no buffer.
 	var o *switchd.Observation
 	var out *switchd.ObservedPort
 	testnet.Until(t, "four streams of cubic fill the buffer, each with more than its share", func() bool {
@@ -81,9 +80,9 @@ func TestObserve_LeavesNothing(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, p.log)
 		}
 	}
-	// Killed in the midst of it, too.
+	// Also if it is killed in the middle.
 	p = m.start("weir", "observe", "out0", "in0")
-	m.until(p, "its programs are there", func() bool { return len(m.chains()) == len(chains)+2 })
+	m.until(p, "its programs are attached", func() bool { return len(m.chains()) == len(chains)+2 })
 	p.kill()
 	testnet.Until(t, "its programs are gone", func() bool { return slices.Equal(m.chains(), chains) })
 	if len(m.pins()) != 0 {
@@ -91,19 +90,19 @@ func TestObserve_LeavesNothing(t *testing.T) {
 	}
 }
 
-// A weir switch that is at work is read along, and not disturbed.
+// The tables of a running weir switch are read without disturbing it.
 func TestObserve_ReadsAlong(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	p := m.switchUp("weir")
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	streams.Progress(t, 1_000_000)
 	chains, before := m.chains(), portOf(m.read(), "out0")
 	m.until(p, "four streams are limited", func() bool {
 		o := m.observe("out0", "in0", "--for", "2s")
 		out := observedNamed(o, "out0")
-		if o.Along != "default" || out.Hold != "all" || !strings.Contains(strings.Join(out.Notes, " "), "FairQ holds all flows") {
+		if o.Along != "default" || out.Hold != "all" || !strings.Contains(strings.Join(out.Notes, " "), "FairQ limits all flows") {
 			t.Errorf("%+v", o)
 		}
 		return out.LimitedNow == 4
@@ -112,7 +111,7 @@ func TestObserve_ReadsAlong(t *testing.T) {
 	if now := m.chains(); !slices.Equal(now, chains) || after.LinkID != before.LinkID {
 		t.Errorf("the switch was disturbed:\n%s", difference(chains, now))
 	}
-	m.until(p, "windows are held still", m.held)
+	m.until(p, "windows are still limited", m.limited)
 	streams.Progress(t, 100_000)
 	p.kill()
 	testnet.Until(t, "windows are let go", m.released)
@@ -123,20 +122,21 @@ func TestObserve_ReadsAlong(t *testing.T) {
 		return s != nil && s.Alive() && s.Holder.PID == p.cmd.Process.Pid && len(s.Ports) == 1
 	})
 	apart := m.start("weir", "observe", "out0", "in0", "--for", "1s")
-	if code := apart.wait(); code != exitError || !strings.Contains(apart.log.String(), "weir switch default has out0 and not in0") {
+	if code := apart.wait(); code != exitError || !strings.Contains(apart.log.String(), "weir switch default manages out0 and not in0") {
 		t.Errorf("ends with %d:\n%s", code, apart.log)
 	}
 }
 
-// observeOut is where TestObserve_Predicts writes what it measured, for docs/img/observe.png: a JSON object a load.
+// observeOut is the file to which TestObserve_Predicts writes its measurements for docs/img/observe.png: one JSON
+// object per load.
 var observeOut = flag.String("observe-out", "", "write the observations that TestObserve_Predicts makes to this file")
 
-// observedPair is a port before it was enforced on, and with it.
+// observedPair is a port before and during enforcement.
 type observedPair struct {
 	Before, After *switchd.ObservedPort
 }
 
-// wrong says what was predicted otherwise than it is.
+// wrong lists the predictions that differ from the measurements.
 func (o observedPair) wrong() (out []string) {
 	before, after := o.Before, o.After
 	if float64(after.LimitedNow) < 0.8*float64(before.Limited) {
@@ -151,8 +151,8 @@ func (o observedPair) wrong() (out []string) {
 	return out
 }
 
-// What is predicted of a load is what enforcing then gives it. The limits are wide: the machine may be busy.
-// docs/observe.md has the figures of a quiet one.
+// The prediction for a load is what enforcing then gives. The tolerances are wide because the machine may be busy;
+// docs/observe.md has the figures of a quiet machine.
 func TestObserve_Predicts(t *testing.T) {
 	parallel(t)
 	loads, out := []int{4, 16, 48}, io.Discard
@@ -170,18 +170,18 @@ func TestObserve_Predicts(t *testing.T) {
 	for _, flows := range loads {
 		t.Run(fmt.Sprintf("%d flows", flows), func(t *testing.T) {
 			m := newMachine(t)
-			p := m.switchFile("enforce: {percent: 0}\n") // so that the handshakes are seen, and what scales they agree on
+			p := m.switchFile("enforce: {percent: 0}\n") // so that handshakes and their window scales are seen
 			m.patient(p)
 			streams := m.NewStreams(t, testnet.ReceiverIPv4, flows)
-			streams.Progress(t, 1) // a stream that drop-tail starves may get no further for long
+			streams.Progress(t, 1) // a stream that drop-tail starves may make no progress for long
 			long := fmt.Sprintf("%ds", rounds(3, 10))
 			before := observedNamed(m.observe("out0", "in0", "--for", long), "out0")
 			p.rewrite("enforce: {percent: 100}\n")
 			p.signal(syscall.SIGHUP)
-			m.until(p, "windows are held", m.held)
+			m.until(p, "windows are limited", m.limited)
 			streams.Progress(t, 100_000)
 			var after *switchd.ObservedPort
-			m.until(p, "enforcing gives what was predicted", func() bool { // a busy machine disturbs a measurement
+			m.until(p, "enforcing gives what was predicted", func() bool { // a busy machine disturbs the measurement
 				after = observedNamed(m.observe("out0", "in0", "--for", long), "out0")
 				wrong := observedPair{before, after}.wrong()
 				for _, text := range wrong {

@@ -18,15 +18,15 @@ import (
 	"weir/openflow/channel"
 )
 
-const openflowTarget = `SWITCH is how the switch is reached:
-  HOST:PORT           it listens there for OpenFlow (ovs-vsctl set-controller BR ptcp:6654)
-  unix:PATH           so does Open vSwitch, at RUNDIR/BRIDGE.mgmt
-  listen:[HOST]:PORT  it is told to connect to this address, and is waited for
+const openflowTarget = `SWITCH is the address of the switch:
+  HOST:PORT           the switch listens there for OpenFlow (ovs-vsctl set-controller BR ptcp:6654)
+  unix:PATH           Open vSwitch listens there, at RUNDIR/BRIDGE.mgmt
+  listen:[HOST]:PORT  wait until the switch connects to this address
 
 With --ca, --certificate and --key the connection is TLS, with certificates on both sides. The switch must speak OpenFlow
-1.3 (ovs-vsctl set bridge BR protocols=OpenFlow13). Nothing on it is changed.`
+1.3 (ovs-vsctl set bridge BR protocols=OpenFlow13). Nothing on the switch is changed.`
 
-// openflowFlags is how a switch is talked to.
+// openflowFlags are the flags of the connection to a switch.
 type openflowFlags struct {
 	files  channel.Certificates
 	name   string
@@ -38,16 +38,16 @@ func openflowCommand() *cobra.Command {
 	f := openflowFlags{within: law.Duration(10 * time.Second)}
 	cmd := &cobra.Command{
 		Use:   "openflow",
-		Short: "Talk OpenFlow 1.3 to a switch by hand: what it is, its ports and flows, what it sends",
-		Long:  "Ask one switch by OpenFlow 1.3, as a second controller beside its own.\n\n" + openflowTarget,
+		Short: "Read a switch by OpenFlow 1.3: its description, ports, flows and messages",
+		Long:  "Read one switch by OpenFlow 1.3, as a second controller in addition to its own.\n\n" + openflowTarget,
 		Args:  noSuchCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.files.CA, "ca", "", "TLS: PEM file of the certificates that may sign the switch's")
+	flags.StringVar(&f.files.CA, "ca", "", "TLS: PEM file of the CA certificates for the switch")
 	flags.StringVar(&f.files.Certificate, "certificate", "", "TLS: PEM file of our certificate")
 	flags.StringVar(&f.files.Key, "key", "", "TLS: PEM file of our key")
-	flags.StringVar(&f.name, "tls-name", "", "TLS: the name that the switch's certificate must be for")
+	flags.StringVar(&f.name, "tls-name", "", "TLS: name in the switch's certificate")
 	flags.TextVar(&f.within, "within", f.within, "how long to wait for the switch and for each answer")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	cmd.AddCommand(f.dumpCommand(), f.flowsCommand(), f.portsCommand(), f.watchCommand())
@@ -57,7 +57,7 @@ func openflowCommand() *cobra.Command {
 func (f *openflowFlags) dumpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "dump SWITCH",
-		Short:   "All that a switch tells of itself: description, ports, tables, groups, meters, flows",
+		Short:   "Print the whole state of a switch: description, ports, tables, groups, meters, flows",
 		Long:    openflowTarget,
 		Example: "  weir openflow dump unix:/var/run/openvswitch/br0.mgmt\n  weir openflow dump 192.0.2.7:6654 --json",
 		Args:    usageArgs(cobra.ExactArgs(1)),
@@ -75,7 +75,7 @@ func (f *openflowFlags) flowsCommand() *cobra.Command {
 	var cookie string
 	cmd := &cobra.Command{
 		Use:     "flows SWITCH",
-		Short:   "The flow entries of a switch with their counters",
+		Short:   "Print the flow entries of a switch with their counters",
 		Long:    openflowTarget,
 		Example: "  weir openflow flows 192.0.2.7:6654 --table 0\n  weir openflow flows unix:/run/openvswitch/br0.mgmt --cookie 0x57/0xff",
 		Args:    usageArgs(cobra.ExactArgs(1)),
@@ -94,15 +94,15 @@ func (f *openflowFlags) flowsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Uint8Var(&table, "table", uint8(openflow.TableAll), "of this table (default all)")
-	cmd.Flags().StringVar(&cookie, "cookie", "", "COOKIE[/MASK]: those whose cookie has these bits")
+	cmd.Flags().Uint8Var(&table, "table", uint8(openflow.TableAll), "only flows of this table (default all)")
+	cmd.Flags().StringVar(&cookie, "cookie", "", "COOKIE[/MASK]: only flows whose cookie has these bits")
 	return cmd
 }
 
 func (f *openflowFlags) portsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ports SWITCH",
-		Short:   "The ports of a switch with their counters",
+		Short:   "Print the ports of a switch with their counters",
 		Long:    openflowTarget,
 		Example: "  weir openflow ports listen::6653",
 		Args:    usageArgs(cobra.ExactArgs(1)),
@@ -118,7 +118,7 @@ func (f *openflowFlags) portsCommand() *cobra.Command {
 	}
 }
 
-// ask connects, lets do ask, and closes. Each answer has its time; so has the connection.
+// ask connects, calls do, and closes. Each answer has its own time limit, and so has the connection.
 func (f *openflowFlags) ask(cmd *cobra.Command, target string, do func(context.Context, *channel.Conn) error) error {
 	c, err := f.connect(cmd, target, nil)
 	if err != nil {
@@ -128,7 +128,7 @@ func (f *openflowFlags) ask(cmd *cobra.Command, target string, do func(context.C
 	return do(cmd.Context(), c)
 }
 
-// connect dials the switch, or waits for it.
+// connect connects to the switch, or waits for it.
 func (f *openflowFlags) connect(cmd *cobra.Command, target string, h channel.Handler) (*channel.Conn, error) {
 	network, address := "tcp", target
 	if path, ok := strings.CutPrefix(target, "unix:"); ok {
@@ -148,7 +148,7 @@ func (f *openflowFlags) connect(cmd *cobra.Command, target string, h channel.Han
 	}
 	c, err := channel.Dial(cmd.Context(), network, address, config)
 	if err != nil {
-		return nil, fmt.Errorf("%w; does it listen for OpenFlow 1.3 there?", err)
+		return nil, fmt.Errorf("%w; check that it listens for OpenFlow 1.3 there", err)
 	}
 	return c, nil
 }
@@ -156,12 +156,12 @@ func (f *openflowFlags) connect(cmd *cobra.Command, target string, h channel.Han
 func (f *openflowFlags) tls(listens bool) (*tls.Config, error) {
 	if f.files == (channel.Certificates{}) {
 		if f.name != "" {
-			return nil, errors.New("--tls-name is of TLS, which --ca, --certificate and --key ask for")
+			return nil, errors.New("--tls-name needs TLS: set --ca, --certificate and --key, too")
 		}
 		return nil, nil
 	}
 	if f.files.CA == "" || f.files.Certificate == "" || f.files.Key == "" {
-		return nil, errors.New("TLS needs all of --ca, --certificate and --key: both sides show a certificate")
+		return nil, errors.New("TLS needs --ca, --certificate and --key, because both sides have a certificate")
 	}
 	if listens {
 		return channel.ServerTLS(f.files, nil)
@@ -169,7 +169,7 @@ func (f *openflowFlags) tls(listens bool) (*tls.Config, error) {
 	return channel.ClientTLS(f.files, f.name)
 }
 
-// first hands on the first switch that comes, and turns the others away.
+// first passes on the first switch that connects, and refuses the others.
 type first struct {
 	channel.Handler
 	came chan *channel.Conn
@@ -215,7 +215,7 @@ func (f *openflowFlags) accept(cmd *cobra.Command, address string, config channe
 		return nil, errors.Join(err, cmd.Context().Err())
 	case <-timer.C:
 		stop()
-		return nil, fmt.Errorf("no switch connected to %s within %v; it is told to by: ovs-vsctl set-controller BRIDGE tcp:ADDRESS", listener.Addr(), f.within)
+		return nil, fmt.Errorf("no switch connected to %s within %v; let it connect with: ovs-vsctl set-controller BRIDGE tcp:ADDRESS", listener.Addr(), f.within)
 	}
 }
 

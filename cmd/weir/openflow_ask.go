@@ -11,7 +11,7 @@ import (
 	"weir/openflow/channel"
 )
 
-// switchDump is what a switch tells of itself.
+// switchDump is the state of a switch.
 type switchDump struct {
 	Features    openflow.FeaturesReply    `json:"features"`
 	Description *openflow.DescReply       `json:"description"`
@@ -20,17 +20,17 @@ type switchDump struct {
 	Groups      openflow.GroupDescReply   `json:"groups"`
 	Meters      openflow.MeterConfigReply `json:"meters"`
 	Flows       openflow.FlowStatsReply   `json:"flows"`
-	// Missing names what the switch did not answer, and why: not every switch has meters.
+	// Missing lists what the switch did not answer, with the reason: not every switch has meters.
 	Missing map[string]string `json:"missing,omitempty"`
 }
 
-// switchPort is a port as it is and what it counted; Stats is nil where the switch counts nothing for it.
+// switchPort is a port with its counters; Stats is nil if the switch has none for it.
 type switchPort struct {
 	openflow.Port
 	Stats *openflow.PortStats `json:"stats"`
 }
 
-// dumpSwitch asks for everything. What cannot be had is told in Missing, unless the connection is gone.
+// dumpSwitch reads everything. Missing lists what cannot be read, unless the connection is lost.
 func dumpSwitch(ctx context.Context, c *channel.Conn) (*switchDump, error) {
 	d := &switchDump{Features: c.Features(), Missing: make(map[string]string)}
 	all := openflow.FlowStatsRequest{TableID: openflow.TableAll, OutPort: openflow.PortAny, OutGroup: openflow.GroupAny}
@@ -74,12 +74,12 @@ func description(ctx context.Context, c *channel.Conn) (*openflow.DescReply, err
 	}
 	d, ok := parts[0].Body.(*openflow.DescReply)
 	if !ok {
-		return nil, fmt.Errorf("the switch describes itself by %T", parts[0].Body)
+		return nil, fmt.Errorf("the switch answers the request for its description with %T", parts[0].Body)
 	}
 	return d, nil
 }
 
-// portsOf joins what the ports are and what they count, by number.
+// portsOf joins the descriptions and the counters of ports, by number.
 func portsOf(ctx context.Context, c *channel.Conn) ([]switchPort, error) {
 	ports, err := gatherPlain[openflow.PortDescReply](ctx, c, openflow.MultipartPortDesc)
 	if err != nil {
@@ -101,18 +101,18 @@ func portsOf(ctx context.Context, c *channel.Conn) ([]switchPort, error) {
 	return all, nil
 }
 
-// list is a multipart body that may come in parts.
+// list is a multipart body that may be split.
 type list[E any] interface {
 	~[]E
 	openflow.MultipartBody
 }
 
-// gather asks with a body and joins the parts of the answer.
+// gather sends a request with a body, and joins the parts of the answer.
 func gather[L list[E], E any](ctx context.Context, c *channel.Conn, ask openflow.MultipartBody) (L, error) {
 	return gatherFrom[L](ctx, c, &openflow.MultipartRequest{Type: ask.MultipartType(), Body: ask})
 }
 
-// gatherPlain asks where nothing is to be said.
+// gatherPlain sends a request without a body.
 func gatherPlain[L list[E], E any](ctx context.Context, c *channel.Conn, kind openflow.MultipartType) (L, error) {
 	return gatherFrom[L](ctx, c, &openflow.MultipartRequest{Type: kind})
 }
@@ -120,20 +120,20 @@ func gatherPlain[L list[E], E any](ctx context.Context, c *channel.Conn, kind op
 func gatherFrom[L list[E], E any](ctx context.Context, c *channel.Conn, ask *openflow.MultipartRequest) (L, error) {
 	parts, err := c.Multipart(ctx, ask)
 	if err != nil {
-		return nil, fmt.Errorf("ask for %s: %w", ask.Type, err)
+		return nil, fmt.Errorf("request %s: %w", ask.Type, err)
 	}
 	all := L{}
 	for _, p := range parts {
 		l, ok := p.Body.(L)
 		if !ok {
-			return nil, fmt.Errorf("ask for %s: the answer is %T", ask.Type, p.Body)
+			return nil, fmt.Errorf("request %s: unexpected answer %T", ask.Type, p.Body)
 		}
 		all = append(all, l...)
 	}
 	return all, nil
 }
 
-// parseCookie reads COOKIE[/MASK], decimal or 0x; without a mask all bits count, without a cookie none do.
+// parseCookie parses COOKIE[/MASK], decimal or 0x. Without a mask all bits count; without a cookie, none.
 func parseCookie(s string) (cookie, mask uint64, err error) {
 	if s == "" {
 		return 0, 0, nil

@@ -13,8 +13,8 @@ import (
 	"weir/openflow"
 )
 
-// askedSwitch is a switch of OpenFlow 1.3 that answers what `weir openflow` asks, and sends a packet-in and a port status
-// once it was told what to send unasked.
+// askedSwitch is a switch of OpenFlow 1.3 that answers `weir openflow`, and sends a packet-in and a port status once
+// asynchronous messages are enabled.
 type askedSwitch struct {
 	conn     net.Conn
 	noMeters bool
@@ -29,7 +29,7 @@ func (s *askedSwitch) say(xid uint32, m openflow.Message) error {
 	return err
 }
 
-// serve answers until the peer goes.
+// serve answers until the peer closes.
 func (s *askedSwitch) serve() error {
 	if err := s.say(0, &openflow.Hello{Versions: []uint8{openflow.Version13}}); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *askedSwitch) multipart(xid uint32, ask *openflow.MultipartRequest) erro
 			return s.say(xid, &openflow.ErrorMessage{ErrorType: openflow.ErrorBadRequest, Code: 2})
 		}
 		reply.Body = openflow.MeterConfigReply{}
-	case openflow.MultipartFlow: // in two parts, and only what was asked for
+	case openflow.MultipartFlow: // in two parts, and only the requested ones
 		flows := openflow.FlowStatsReply{
 			{TableID: 0, Priority: 7, Cookie: 0x57, Match: openflow.Match{openflow.EthType(0x800)}, Instructions: openflow.Instructions{openflow.InstructionGotoTable{TableID: 1}}},
 			{TableID: 1, Priority: 0, PacketCount: 3},
@@ -113,7 +113,7 @@ func (s *askedSwitch) multipart(xid uint32, ask *openflow.MultipartRequest) erro
 	return s.say(xid, reply)
 }
 
-// listen gives the address of a switch that listens. It ends with the test.
+// listen returns the address of a listening switch. It ends with the test.
 func (s *askedSwitch) listen(t *testing.T, network string) string {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -157,7 +157,7 @@ func TestOpenflow_Dump(t *testing.T) {
 	for _, want := range []string{
 		"switch 0000000000000abc: 3 tables", "M, H, software S, serial number 1, D", "table 0: 2 flows, 9 of 10 packets matched",
 		"cookie=0x57, n_packets=0, n_bytes=0, age=0s, priority=7, eth_type=0x800: goto_table:1", "table=1, cookie=0x0, n_packets=3",
-		"no meters: ask for METER_CONFIG: ",
+		"no meters: request METER_CONFIG: ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -193,7 +193,7 @@ func TestOpenflow_FlowsAndPorts(t *testing.T) {
 	if code != 0 || len(lines) != 4 {
 		t.Fatalf("code %d %s\n%s", code, errs, out)
 	}
-	// A counter that the switch does not keep, and a port without any, are no zeros.
+	// A counter that the switch does not have is not printed as 0.
 	for i, want := range [][]string{{"5", "swp5", "00:00:00:00:00:00", "up", "1000", "0", "1234", "0", "0", "0", "-"}, {"LOCAL", "br0", "00:00:00:00:00:00", "set", "down", "-", "-", "-", "-", "-", "-", "-"}} {
 		if got := strings.Fields(lines[i+1]); strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("port %q, want %q", got, want)
@@ -201,7 +201,7 @@ func TestOpenflow_FlowsAndPorts(t *testing.T) {
 	}
 }
 
-// comes connects a switch to the address that `weir openflow` says it waits at.
+// comes connects a switch to the address at which `weir openflow` waits.
 type comes struct {
 	bytes.Buffer
 	ended chan error
@@ -220,7 +220,7 @@ func (c *comes) Write(b []byte) (int, error) {
 	return c.Buffer.Write(b)
 }
 
-// A switch that is told to connect is waited for; what it sends unasked is printed, a message a line.
+// weir openflow waits for a switch that connects, and prints its asynchronous messages, one per line.
 func TestOpenflow_WatchListens(t *testing.T) {
 	var out bytes.Buffer
 	errs := comes{ended: make(chan error, 1)}
@@ -256,10 +256,10 @@ func TestOpenflow_Refusals(t *testing.T) {
 	}{
 		{[]string{"ports", "nowhere"}, exitUsage, `switch "nowhere" is not HOST:PORT, unix:PATH or listen:[HOST]:PORT`},
 		{[]string{"flows", "127.0.0.1:1", "--cookie", "x"}, exitUsage, "--cookie x"},
-		{[]string{"dump", "127.0.0.1:1", "--ca", "ca.pem"}, exitUsage, "TLS needs all of --ca, --certificate and --key"},
-		{[]string{"dump", "127.0.0.1:1", "--tls-name", "sw"}, exitUsage, "--tls-name is of TLS"},
-		{[]string{"watch", "127.0.0.1:1", "--count", "-1"}, exitUsage, "not below 0"},
-		{[]string{"dump", "unix:/nonexistent/br0.mgmt"}, exitError, "does it listen for OpenFlow 1.3 there?"},
+		{[]string{"dump", "127.0.0.1:1", "--ca", "ca.pem"}, exitUsage, "TLS needs --ca, --certificate and --key"},
+		{[]string{"dump", "127.0.0.1:1", "--tls-name", "sw"}, exitUsage, "--tls-name needs TLS"},
+		{[]string{"watch", "127.0.0.1:1", "--count", "-1"}, exitUsage, "must not be negative"},
+		{[]string{"dump", "unix:/nonexistent/br0.mgmt"}, exitError, "check that it listens for OpenFlow 1.3 there"},
 		{[]string{"ports", "listen:127.0.0.1:0", "--within", "10ms"}, exitError, "ovs-vsctl set-controller"},
 	} {
 		_, errs, code := openflowRun(t, c.args...)

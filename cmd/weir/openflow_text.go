@@ -42,7 +42,7 @@ func (d *switchDump) text(w io.Writer) {
 	}
 }
 
-// portsText is a table: a port without counters has none.
+// portsText prints a table of the ports.
 func portsText(w io.Writer, ports []switchPort) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "port\tname\taddress\tstate\tMbit/s\trx packets\trx bytes\trx lost\ttx packets\ttx bytes\ttx lost\t")
@@ -70,7 +70,7 @@ func portsText(w io.Writer, ports []switchPort) {
 	_ = t.Flush()
 }
 
-// counter is "-" for what the switch does not count.
+// counter prints "-" for a counter that the switch does not have.
 func counter(n uint64) string {
 	if n == ^uint64(0) {
 		return "-"
@@ -78,7 +78,7 @@ func counter(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// flowsText is a flow a line, as it could be said to ovs-ofctl, with its counters before it.
+// flowsText prints one flow per line in the syntax of ovs-ofctl, with its counters in front.
 func flowsText(w io.Writer, flows openflow.FlowStatsReply) {
 	for i := range flows {
 		f := &flows[i]

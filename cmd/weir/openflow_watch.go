@@ -16,13 +16,13 @@ import (
 	"weir/openflow/channel"
 )
 
-// messagePrinter prints what a switch sends unasked.
+// messagePrinter prints the asynchronous messages of a switch.
 type messagePrinter struct {
 	channel.Ignore
 	mu     sync.Mutex
 	w      io.Writer
 	asJSON bool
-	left   int // messages to print; below 0: any number
+	left   int // messages left to print; below 0: any number
 	full   chan struct{}
 	err    error // of writing
 }
@@ -32,22 +32,22 @@ func (f *openflowFlags) watchCommand() *cobra.Command {
 	count := 0
 	cmd := &cobra.Command{
 		Use:   "watch SWITCH",
-		Short: "Print what a switch sends unasked: packet-ins, changes of ports, flows that end",
+		Short: "Print the asynchronous messages of a switch: packet-ins, changed ports, ended flows",
 		Long: openflowTarget + `
 
-Each message is a line, until an interrupt, --for or --count. The switch is asked for all kinds on this connection;
-its controllers go on to get theirs.`,
+Each message is one line. The command ends with an interrupt, --for or --count. It enables all kinds of messages on its
+own connection; the switch's controllers continue to get theirs.`,
 		Example: "  weir openflow watch unix:/var/run/openvswitch/br0.mgmt --for 10s\n  weir openflow watch listen::6653 --count 100 --json",
 		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if count < 0 || long < 0 {
-				return usageError(errors.New("--count and --for are not below 0"))
+				return usageError(errors.New("--count and --for must not be negative"))
 			}
 			return f.watch(cmd, args[0], long.Std(), count)
 		},
 	}
-	cmd.Flags().TextVar(&long, "for", law.Duration(0), "how long (default until an interrupt)")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many messages (default any number)")
+	cmd.Flags().TextVar(&long, "for", law.Duration(0), "how long to watch (default until an interrupt)")
+	cmd.Flags().IntVar(&count, "count", 0, "end after this many messages (default any number)")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ func (f *openflowFlags) watch(cmd *cobra.Command, target string, long time.Durat
 		return err
 	}
 	defer c.Close()
-	all := [2]uint32{^uint32(0), 0} // as EQUAL; this connection is never SLAVE
+	all := [2]uint32{^uint32(0), 0} // the role EQUAL; this connection is never SLAVE
 	if _, err := c.Send(&openflow.SetAsync{Masks: openflow.AsyncMasks{PacketIn: all, PortStatus: all, FlowRemoved: all}}); err != nil {
 		return err
 	}
@@ -82,12 +82,12 @@ func (f *openflowFlags) watch(cmd *cobra.Command, target string, long time.Durat
 	return w.err
 }
 
-// PacketIn prints one.
+// PacketIn prints a packet-in.
 func (w *messagePrinter) PacketIn(_ *channel.Conn, in *openflow.PacketIn) {
 	w.print(openflow.Header{Version: openflow.Version13, Type: openflow.TypePacketIn}, in)
 }
 
-// Message prints one.
+// Message prints another message.
 func (w *messagePrinter) Message(_ *channel.Conn, h openflow.Header, m openflow.Message) {
 	w.print(h, m)
 }

@@ -15,23 +15,23 @@ import (
 	"weir/law"
 )
 
-// progress tells a person how the runs get on: one line that is rewritten on a terminal, one line
-// a run elsewhere. Several runs may be under way.
+// progress shows the progress of the runs: one line that is rewritten on a terminal, one line per run elsewhere.
+// Several runs may be in progress.
 type progress struct {
 	w        io.Writer
 	terminal bool
 
 	mu       sync.Mutex
 	estimate estimate
-	runs, n  int // to do, and begun
-	before   int // kept from earlier
+	runs, n  int // number of runs to do, and of those that have begun
+	before   int // stored earlier
 	running  map[*experiment.Run]begun
 	shown    time.Time
 }
 
-// begun is a run under way.
+// begun is a run in progress.
 type begun struct {
-	n     int // how many had begun with it
+	n     int // its number, in the order in which runs began
 	since time.Time
 }
 
@@ -43,7 +43,7 @@ type runProgress struct {
 
 func (p *progress) of(r *experiment.Run) experiment.Progress { return runProgress{p, r} }
 
-// redraw is the shortest time between two drawings of the line.
+// redraw is the shortest time between two updates of the line.
 const redraw = 200 * time.Millisecond
 
 func newProgress(w io.Writer, planned []*experiment.Run) *progress {
@@ -58,7 +58,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// console is where several experiments write to at a time, each a line at once.
+// console serializes the lines of several experiments.
 type console struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -70,7 +70,7 @@ func (c *console) Write(line []byte) (int, error) {
 	return c.w.Write(line)
 }
 
-// clearing gives a writer of whole lines that stay, while the line of progress may stand on the same terminal.
+// clearing returns a writer of whole lines that stay on the terminal, next to the line of progress.
 func clearing(w io.Writer) io.Writer {
 	if !isTerminal(w) {
 		return w
@@ -87,29 +87,29 @@ func (c clearer) Write(line []byte) (int, error) {
 	return c.w.Write(line)
 }
 
-// clearLine makes a terminal forget the line of progress.
+// clearLine makes a terminal remove the line of progress.
 const clearLine = "\r\x1b[K"
 
-// kept tells of a run that was finished earlier, and took so long.
+// kept reports a stored run, and how long it took.
 func (p *progress) kept(r *experiment.Run, took time.Duration) {
 	p.before++
 	p.estimate.done(r, took)
 }
 
-// begins tells how many runs are to be done now.
+// begins reports how many runs must be done.
 func (p *progress) begins(runs int) {
 	p.runs = runs
 	if p.before > 0 {
-		p.say(fmt.Sprintf("%d of %d runs are there already", p.before, p.before+runs))
+		p.say(fmt.Sprintf("%d of %d runs are finished already", p.before, p.before+runs))
 	}
 }
 
-// again tells that a run which was kept is to be done after all.
+// again reports that a stored run must be repeated.
 func (p *progress) again(r *experiment.Run, why string) {
 	p.before--
 	p.runs++
 	p.estimate.open[r] = true
-	p.say(fmt.Sprintf("%s is run again: %s", describe(r), why))
+	p.say(fmt.Sprintf("%s is repeated: %s", describe(r), why))
 }
 
 func (p *progress) begin(r *experiment.Run) {
@@ -118,7 +118,7 @@ func (p *progress) begin(r *experiment.Run) {
 	p.n++
 	p.running[r] = begun{p.n, time.Now()}
 	if !p.terminal {
-		p.say(fmt.Sprintf("run %d of %d: %s (%v of traffic at most; %s)", p.n, p.runs, describe(r), r.Config.Duration, p.leftText()))
+		p.say(fmt.Sprintf("run %d of %d: %s (at most %v of traffic; %s)", p.n, p.runs, describe(r), r.Config.Duration, p.leftText()))
 	}
 }
 
@@ -129,10 +129,10 @@ func (p *progress) finished(r *experiment.Run, took time.Duration) {
 	delete(p.running, r)
 }
 
-// Phase shows what is being done.
+// Phase shows the present phase of the run.
 func (p runProgress) Phase(text string) { p.draw(p.run, text, true) }
 
-// At shows how far the traffic is.
+// At shows the progress of the traffic.
 func (p runProgress) At(now, total law.Duration, flowsDone int) {
 	const width = 20
 	filled := 0
@@ -143,7 +143,7 @@ func (p runProgress) At(now, total law.Duration, flowsDone int) {
 	p.draw(p.run, fmt.Sprintf("[%s] %.0f of %.0f s, %d flows done", bar, now.Std().Seconds(), total.Std().Seconds(), flowsDone), false)
 }
 
-// draw shows the line of a run; of several in turn, as often as of one.
+// draw shows the line of a run; several runs take turns.
 func (p *progress) draw(r *experiment.Run, text string, always bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,11 +164,11 @@ func (p *progress) say(text string) {
 	fmt.Fprintf(p.w, "%s%s\n", clear, text)
 }
 
-// leftText words how long it will be.
+// leftText describes the remaining time.
 func (p *progress) leftText() string {
 	left, measured := p.estimate.left()
 	for r, b := range p.running {
-		left -= min(time.Since(b.since), p.estimate.of(r)) / p.estimate.beside(r)
+		left -= min(time.Since(b.since), p.estimate.of(r)) / p.estimate.concurrent(r)
 	}
 	left = max(0, left)
 	if !measured {
@@ -177,7 +177,7 @@ func (p *progress) leftText() string {
 	return "about " + roughly(left) + " left"
 }
 
-// roughly writes a time as a person would say it: 45s, 12m, 2h05m.
+// roughly formats a time for people: 45s, 12m, 2h05m.
 func roughly(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -195,14 +195,14 @@ func (p *progress) close() {
 	}
 }
 
-// estimate tells how long the runs that are left will take, from those that are done.
+// estimate estimates the time of the remaining runs from the finished ones.
 type estimate struct {
 	open  map[*experiment.Run]bool
-	took  map[string][]time.Duration // by what differs in nothing but its seed
-	ratio []float64                  // of each run that is done: what it took to its longest duration
+	took  map[string][]time.Duration // by the settings without the seed
+	ratio []float64                  // of each finished run: its time divided by its longest duration
 }
 
-// around is what a run takes besides its traffic.
+// around is the time of a run in addition to its traffic.
 const around = 5 * time.Second
 
 func newEstimate(planned []*experiment.Run) estimate {
@@ -213,7 +213,7 @@ func newEstimate(planned []*experiment.Run) estimate {
 	return e
 }
 
-// alike is equal for runs that differ in nothing but their seed.
+// alike returns a key that is equal for runs that differ only in their seed.
 func alike(r *experiment.Run) string {
 	same := *r
 	same.Seed = 0
@@ -226,8 +226,8 @@ func (e *estimate) done(r *experiment.Run, took time.Duration) {
 	e.ratio = append(e.ratio, float64(took)/float64(r.Config.Duration.Std()+around))
 }
 
-// of is how long a run may be expected to take: as long as the same with other seeds, else in
-// proportion to its longest duration as the others did.
+// of returns the expected time of a run: the mean of the same run with other seeds, or, if there is none, a time in
+// proportion to its longest duration.
 func (e *estimate) of(r *experiment.Run) time.Duration {
 	if took := e.took[alike(r)]; len(took) > 0 {
 		sum := time.Duration(0)
@@ -247,16 +247,16 @@ func (e *estimate) of(r *experiment.Run) time.Duration {
 	return time.Duration(float64(longest) * sum / float64(len(e.ratio)))
 }
 
-// left sums up all that is open; measured is false as long as nothing is done.
+// left returns the sum for all remaining runs; measured is false while no run has finished.
 func (e *estimate) left() (left time.Duration, measured bool) {
 	for r := range e.open {
-		left += e.of(r) / e.beside(r)
+		left += e.of(r) / e.concurrent(r)
 	}
 	return left, len(e.ratio) > 0
 }
 
-// beside is how many runs of a world are under way at a time.
-func (e *estimate) beside(r *experiment.Run) time.Duration {
+// concurrent returns how many runs of a world are in progress at the same time.
+func (e *estimate) concurrent(r *experiment.Run) time.Duration {
 	if r.World == experiment.WorldSim {
 		return time.Duration(runtime.GOMAXPROCS(0))
 	}

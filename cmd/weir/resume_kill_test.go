@@ -13,8 +13,8 @@ import (
 	"weir/internal/testroot"
 )
 
-// An experiment that is killed goes on: the run that was finished stays, what the killed one left of its
-// lab is removed, and nothing else is run.
+// A killed experiment continues with --resume: the finished run stays, the killed run's lab is removed, and only
+// missing runs are run.
 func TestResumeAfterKill(t *testing.T) {
 	testroot.Need(t, "namespaces and kernel programs")
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestResumeAfterKill(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // said is written until then
+			_ = cmd.Wait() // its output is complete after this
 			t.Fatalf("the second run did not begin within 5 minutes:\n%s", said)
 		}
 	}

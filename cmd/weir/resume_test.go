@@ -12,7 +12,7 @@ import (
 	"weir/experiment"
 )
 
-// Runs that other sources made are run again, but with --resume=any. Those of a build that noted no digest are such.
+// Runs of other sources are repeated, except with --resume=any. So are those of a build that stored no digest.
 func TestResume_OtherSources(t *testing.T) {
 	other := func(string) (string, error) { return "d", nil }
 	all := []string{"droptail 1", "fairq 1", "droptail 2", "fairq 2", "droptail 3", "fairq 3"}
@@ -23,9 +23,9 @@ func TestResume_OtherSources(t *testing.T) {
 		ran    []string
 		said   string
 	}{
-		{"the same", resumeSame, oneCode, nil, "6 of 6 runs are there already\n"},
-		{"others", resumeSame, other, all, "6 of 6 runs were made by another law, traffic or simulator (weir " + weirVersion() + "): they are run again; --resume=any keeps them\n"},
-		{"others, any", resumeAny, other, nil, "): they are kept, and the report compares them with the others\n6 of 6 runs are there already\n"},
+		{"the same", resumeSame, oneCode, nil, "6 of 6 runs are finished already\n"},
+		{"others", resumeSame, other, all, "6 of 6 runs are of another version of law, traffic or simulator (weir " + weirVersion() + "): they are repeated; --resume=any keeps them\n"},
+		{"others, any", resumeAny, other, nil, "): they are kept, and the report compares them with the others\n6 of 6 runs are finished already\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -136,7 +136,7 @@ func TestCodeOf_CoversTheWorlds(t *testing.T) {
 	}
 }
 
-// covers tells whether the digest of a world has a file of the repository.
+// covers reports whether the digest of a world includes a file of the repository.
 func covers(world, file string) bool {
 	for _, s := range dependsOn[world] {
 		if inside, ok := strings.CutPrefix(file, s.name+"/"); ok {

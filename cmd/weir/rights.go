@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needRights refuses a command that loads kernel programs where the process may not: before anything is touched, and
-// before a system call says something less clear.
+// needRights returns an error if the process may not load kernel programs: before anything is changed, and with a
+// clearer message than a system call.
 func needRights(command string) error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -19,5 +19,5 @@ func needRights(command string) error {
 	if has(unix.CAP_NET_ADMIN) && (all || has(unix.CAP_BPF) && has(unix.CAP_PERFMON)) {
 		return nil
 	}
-	return fmt.Errorf("%s needs root: run it with sudo, or give it CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON", command)
+	return fmt.Errorf("%s needs root: run it with sudo, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON", command)
 }

@@ -26,7 +26,7 @@ import (
 	"weir/sim"
 )
 
-// runFlags is what `weir run` was asked for.
+// runFlags are the flags of `weir run`.
 type runFlags struct {
 	options          experiment.Options
 	seed             int64
@@ -40,14 +40,14 @@ type runFlags struct {
 	trace            bool
 }
 
-// seeds takes --seed and --seeds.
+// seeds evaluates --seed and --seeds.
 func (f *runFlags) seeds(cmd *cobra.Command) error {
 	one, some := cmd.Flags().Changed("seed"), cmd.Flags().Changed("seeds")
 	switch {
 	case one && some:
-		return usageError(errors.New("--seed and --seeds do not go together"))
+		return usageError(errors.New("--seed and --seeds exclude each other: use one of them"))
 	case some && f.options.SeedCount < 1:
-		return usageError(fmt.Errorf("--seeds %d: at least 1", f.options.SeedCount))
+		return usageError(fmt.Errorf("--seeds %d is out of range: use at least 1", f.options.SeedCount))
 	case one:
 		f.options.Seeds = []int64{f.seed}
 	}
@@ -59,17 +59,17 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE... | --schema",
 		Short: "Run an experiment and decide its claims",
-		Long: `Run the experiment of FILE: every scheme, on every point of its axes, with every seed.
+		Long: `Run the experiment of FILE: every scheme, at every point of its axes, with every seed.
 Prints a table (or JSON), decides the claims, and with --out writes rows, figures and a report.
 
-With --out every run is kept in DIR/runs as soon as it is finished. Stopped or killed, the same command
-with --resume goes on: it runs what is not there yet. A changed FILE runs again what it changes, and so
-does a Weir with other laws, traffic, simulator or lab; --resume=any keeps their runs.
-'weir figures DIR' makes the report again from what is there.
+With --out, every run is stored in DIR/runs when it finishes. After a stop or a crash, the same command
+with --resume continues with the missing runs. Runs that a changed FILE affects are repeated, and so
+are runs of other versions of laws, traffic, simulator or lab; --resume=any keeps those.
+'weir figures DIR' makes the report again from the stored runs.
 
-The lab is real TCP in network namespaces and takes its own time, one run after the other. The simulator
-runs as fast as it can, a run on each processor. With both, --world lab,sim, the lab's runs come first and
-the simulator's network gets the round trip that the lab measured.
+The lab is real TCP in network namespaces. It runs in real time, one run after the other. The simulator
+runs as fast as it can, one run per processor. With both, --world lab,sim, the lab's runs come first, and
+the simulator's network gets the round-trip time that the lab measured.
 
 Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 		Example: `  weir run experiments/incast.yaml --world lab --scheme droptail,ecn
@@ -85,13 +85,13 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			}
 			switch {
 			case f.check && f.schema:
-				return usageError(errors.New("--check and --schema do not go together"))
+				return usageError(errors.New("--check and --schema exclude each other: use one of them"))
 			case f.resume != resumeNothing && f.withoutMeasuring:
-				return usageError(errors.New("--resume and --without-measuring do not go together: runs without measurements are not kept"))
+				return usageError(errors.New("--resume and --without-measuring exclude each other: runs without measurements are not stored"))
 			case f.resume != resumeNothing && f.out == "":
 				return usageError(errors.New("--resume needs --out DIR: the directory with the finished runs"))
 			case f.resume != resumeNothing && (f.pcap != "" || f.trace):
-				return usageError(errors.New("--resume does not go with --pcap and --trace: runs that are kept would have none; take another --out"))
+				return usageError(errors.New("--resume excludes --pcap and --trace, which stored runs would not have: use another --out"))
 			case f.trace && f.out == "":
 				return usageError(errors.New("--trace needs --out DIR: it writes into DIR/trace"))
 			case f.schema:
@@ -100,7 +100,7 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 			case f.check:
 				return checkFiles(cmd.OutOrStdout(), args, f.options)
 			case len(args) != 1:
-				return usageError(fmt.Errorf("run takes one FILE, got %d; usage: %s", len(args), cmd.UseLine()))
+				return usageError(fmt.Errorf("run needs one FILE, got %d; usage: %s", len(args), cmd.UseLine()))
 			}
 			return runFile(cmd.Context(), args[0], f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -108,23 +108,23 @@ Exit code: 0 done, 1 error, 2 usage, 3 done but a claim is refuted.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.options.Worlds, "world", nil, "worlds to run in: lab, sim, or both (default: those of FILE)")
 	flags.StringSliceVar(&f.options.Schemes, "scheme", nil, "schemes to run, by their names in FILE (default all)")
-	flags.BoolVar(&f.options.Available, "available", false, "skip the schemes that this build does not have")
+	flags.BoolVar(&f.options.Available, "available", false, "skip schemes that this build does not have")
 	flags.Int64Var(&f.seed, "seed", 0, "run this one seed")
 	flags.IntVar(&f.options.SeedCount, "seeds", 0, "run seeds 1..N")
 	flags.StringArrayVar(&f.options.Set, "set", nil, "KEY=VALUE: change one value of FILE (repeatable)")
 	flags.StringArrayVar(&f.options.Sweep, "sweep", nil, "KEY=V1,V2,...: add an axis (repeatable)")
 	flags.BoolVar(&f.json, "json", false, "print the results as one JSON document instead of a table")
 	flags.StringVar(&f.out, "out", "", "write Parquet rows, figures (SVG, PNG) and report.html into this directory")
-	addResume(flags, &f.resume, "with --out: keep the runs that are finished there, run only the others")
+	addResume(flags, &f.resume, "with --out: keep finished runs, and run only the others")
 	flags.BoolVar(&f.check, "check", false, "only check the files")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of experiment files")
-	flags.StringVar(&f.pcap, "pcap", "", "sim: write what leaves the ports of measure.ports into this directory, as pcapng")
-	flags.BoolVar(&f.trace, "trace", false, "sim: write window, threshold, round trip and state of every connection over time into DIR/trace, with --out DIR")
-	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "leave the measuring program out, to see what it costs")
+	flags.StringVar(&f.pcap, "pcap", "", "sim: write the packets that leave the ports of measure.ports into this directory, as pcapng")
+	flags.BoolVar(&f.trace, "trace", false, "sim, with --out DIR: write window, threshold, round-trip time and state of every connection over time into DIR/trace")
+	flags.BoolVar(&f.withoutMeasuring, "without-measuring", false, "do not attach the measuring program, to see its cost")
 	return cmd
 }
 
-// checkFiles reads every file as a run with these options would, without running anything.
+// checkFiles checks every file as a run with these options would, without running anything.
 func checkFiles(w io.Writer, paths []string, o experiment.Options) error {
 	if len(paths) == 0 {
 		return usageError(errors.New("--check needs at least one FILE"))
@@ -140,13 +140,13 @@ func checkFiles(w io.Writer, paths []string, o experiment.Options) error {
 	return usageError(errors.Join(bad...))
 }
 
-// scheduled tells whether the traffic of a run can be scheduled.
+// scheduled returns an error if the traffic of a run cannot be scheduled.
 func scheduled(r *experiment.Run) error {
 	_, err := workload.Expand(&r.Config, r.Seed)
 	return err
 }
 
-// runFile is `weir run FILE`.
+// runFile implements `weir run FILE`.
 func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Writer) error {
 	text, err := experiment.ReadFile(path)
 	if err != nil {
@@ -163,12 +163,12 @@ func runFile(ctx context.Context, path string, f runFlags, stdout, stderr io.Wri
 	}
 	isSim := func(r *experiment.Run) bool { return r.World == simulator.Name() }
 	if (f.pcap != "" || f.trace) && !slices.ContainsFunc(plan.Runs, isSim) {
-		return usageError(errors.New("--pcap and --trace are of the simulator: ask for --world sim"))
+		return usageError(errors.New("--pcap and --trace need the simulator: use --world sim"))
 	}
 	return carryOut(ctx, asked, plan, f, simulator, stdout, stderr)
 }
 
-// carryOut runs what was planned, keeps what is finished and shows it.
+// carryOut runs a plan, stores the finished runs, and prints the results.
 func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, simulator *sim.World, stdout, stderr io.Writer) error {
 	m, err := measure(ctx, asked, plan, f, &runner{
 		progress: newProgress(stderr, plan.Runs), processors: newProcessors(),
@@ -180,16 +180,16 @@ func carryOut(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f 
 	return m.conclude(stdout, stderr)
 }
 
-// outcome is an experiment whose runs are done, or were stopped.
+// outcome is an experiment after its runs, complete or not.
 type outcome struct {
 	doc   *result.Document
 	plan  *experiment.Plan
 	flags runFlags
-	store *store.Dir // nil: nothing is kept
-	err   error      // why it is not all of them
+	store *store.Dir // nil: nothing is stored
+	err   error      // why runs are missing
 }
 
-// measure runs what was planned, and keeps what is finished.
+// measure runs a plan, and stores the finished runs.
 func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f runFlags, r *runner, stderr io.Writer) (*outcome, error) {
 	r.plan, r.resume, r.code = plan, f.resume, codeOf
 	m := &outcome{plan: plan, flags: f}
@@ -215,23 +215,23 @@ func measure(ctx context.Context, asked *store.Asked, plan *experiment.Plan, f r
 	return m, nil
 }
 
-// conclude decides the claims and shows what there is.
+// conclude decides the claims and prints the results.
 func (m *outcome) conclude(stdout, stderr io.Writer) error {
 	defer m.close()
 	err := conclude(m.doc, m.plan, m.flags, stdout, stderr)
 	if code := (*exitCode)(nil); m.err != nil && errors.As(err, &code) {
-		err = nil // a claim that half an experiment refutes
+		err = nil // half an experiment cannot refute a claim
 	}
 	return errors.Join(m.err, err)
 }
 
 func (m *outcome) close() {
 	if m.store != nil {
-		_ = m.store.Close() // what is in it is on the disk
+		_ = m.store.Close() // its content is on disk already
 	}
 }
 
-// conclude decides the claims and shows what there is. A claim that does not hold is an exit code.
+// conclude decides the claims and prints the results. A refuted claim sets the exit code.
 func conclude(doc *result.Document, plan *experiment.Plan, f runFlags, stdout, stderr io.Writer) error {
 	doc.Claims = claim.Decide(plan.File.Claims, doc, f.options.Schemes)
 	if err := show(doc, f, stdout, stderr); err != nil {
@@ -243,7 +243,7 @@ func conclude(doc *result.Document, plan *experiment.Plan, f runFlags, stdout, s
 	return nil
 }
 
-// newDocument is the head of the results: what was asked for, of which build, on which machine.
+// newDocument returns the header of the results: the request, the build and the machine.
 func newDocument(plan *experiment.Plan) (*result.Document, error) {
 	file, err := json.Marshal(plan.File)
 	if err != nil {
@@ -259,7 +259,7 @@ func newDocument(plan *experiment.Plan) (*result.Document, error) {
 	return doc, nil
 }
 
-// kernelRelease is what uname -r prints.
+// kernelRelease returns the output of uname -r.
 func kernelRelease() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -268,7 +268,7 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// describe names a run for a person: "ecn, guest_cc=cubic, seed 1".
+// describe names a run for people: "ecn, guest_cc=cubic, seed 1".
 func describe(r *experiment.Run) string {
 	parts := []string{r.World, r.Scheme}
 	for _, axis := range slices.Sorted(maps.Keys(r.Point)) {

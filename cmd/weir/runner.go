@@ -19,28 +19,27 @@ import (
 	"weir/lab"
 )
 
-// runner carries out the runs of a plan, and keeps each as soon as it is finished.
+// runner carries out the runs of a plan, and stores each when it finishes.
 type runner struct {
-	plan     *experiment.Plan
-	worlds   map[string]experiment.World
-	store    *store.Dir                         // nil: nothing is kept
-	resume   resuming                           // what is kept already is not run again
-	code     func(world string) (string, error) // codeOf
-	codes    map[string]string                  // by world: what code gave
-	beside   bool                               // some of the simulator's runs take what the lab measured
-	progress *progress
+	plan      *experiment.Plan
+	worlds    map[string]experiment.World
+	store     *store.Dir                         // nil: nothing is stored
+	resume    resuming                           // which stored runs are kept
+	code      func(world string) (string, error) // codeOf
+	codes     map[string]string                  // results of code, by world
+	labValues bool                               // some of the simulator's runs take what the lab measured
+	progress  *progress
 
 	processors processors
-	begun      func() // if set, is told when the last of the simulator's runs has begun
+	begun      func() // if set, called when the last of the simulator's runs has begun
 }
 
-// processors are lent to the simulator's runs, one to each; experiments may share them.
+// processors limits the simulator's runs to one per processor; experiments may share it.
 type processors chan struct{}
 
 func newProcessors() processors { return make(processors, runtime.GOMAXPROCS(0)) }
 
-// openStore takes the directory of the results, and removes the lab that a run which was killed there
-// left behind.
+// openStore opens the directory of the results, and removes the lab of a run that was killed there.
 func openStore(dir string, asked *store.Asked, stderr io.Writer) (*store.Dir, error) {
 	d, killed, err := store.Open(dir)
 	if err != nil {
@@ -55,8 +54,7 @@ func openStore(dir string, asked *store.Asked, stderr io.Writer) (*store.Dir, er
 	return d, nil
 }
 
-// cleanAfter removes what the run of a killed process left. That it could not be is said and no more:
-// labs do not share anything.
+// cleanAfter removes the lab of a killed process. A failure is only reported: labs share nothing.
 func cleanAfter(pid int, stderr io.Writer) {
 	labs, err := lab.List()
 	for _, l := range labs {
@@ -68,25 +66,25 @@ func cleanAfter(pid int, stderr io.Writer) {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "what a killed run left behind may still be there (see 'weir lab list'): %v\n", err)
+		fmt.Fprintf(stderr, "cannot remove the lab of a killed run (see 'weir lab list'): %v\n", err)
 	}
 }
 
-// task is one run of the plan. Once it is done its result is here, or only in the store if it is of the lab: what is in
-// memory while others run there would make them wait for the garbage collector.
+// task is one run of the plan with its result. The result of a lab run is only in the store, because the garbage
+// collector would delay later runs if it were in memory.
 type task struct {
-	run    *experiment.Run
-	key    string
-	stored bool
-	rtt    time.Duration                                // of the idle network, once it is done
-	ended  time.Time                                    // when it was done
-	starts map[experiment.FlowName]experiment.FlowStart // of the lab's, if the simulator's are to begin as it did
-	beside *experiment.Run                              // nil: run is carried out as it was asked; else with what the lab measured
-	unmet  []result.Unmet                               // said of it besides what its world says
-	out    *result.Run
+	run       *experiment.Run
+	key       string
+	stored    bool
+	rtt       time.Duration                                // of the idle network, after the run
+	ended     time.Time                                    // when the run ended
+	starts    map[experiment.FlowName]experiment.FlowStart // of the lab's run, if the simulator's runs use the same start times
+	labValues *experiment.Run                              // the run with the lab's measurements; nil: run is used unchanged
+	unmet     []result.Unmet                               // in addition to what its world reports
+	out       *result.Run
 }
 
-// run gives the results in the order of the plan. On error those that are done are given too.
+// run returns the results in the order of the plan. On error it also returns those of the finished runs.
 func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
 	defer r.progress.close()
 	tasks, err := r.tasks()
@@ -98,8 +96,8 @@ func (r *runner) run(ctx context.Context) ([]*result.Run, error) {
 	return out, errors.Join(runErr, err)
 }
 
-// runAll carries out the runs that are not there: first the lab's, one after the other, for they share the
-// machine's clock, then the simulator's, as many at a time as there are processors.
+// runAll carries out the missing runs: first the lab's, one after the other because they share the machine's clock,
+// then the simulator's, one per processor.
 func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 	count := 0
 	for _, t := range tasks {
@@ -114,7 +112,7 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 		}
 	}
 	r.progress.begins(count)
-	// A round of all schemes for each seed: what was run when it is stopped compares.
+	// One round of all schemes per seed, so that the runs of a stopped experiment can be compared.
 	tasks = slices.SortedStableFunc(slices.Values(tasks), func(a, b *task) int { return seedPlace(r.plan, a.run.Seed) - seedPlace(r.plan, b.run.Seed) })
 	for _, t := range tasks {
 		if t.stored || t.run.World == experiment.WorldSim {
@@ -124,14 +122,13 @@ func (r *runner) runAll(ctx context.Context, tasks []*task) error {
 			return err
 		}
 	}
-	if err := r.putBeside(tasks); err != nil {
+	if err := r.useLabValues(tasks); err != nil {
 		return err
 	}
 	return r.simulate(ctx, tasks)
 }
 
-// simulate carries out the simulator's runs. Once one failed, or all are to stop, no other is begun: it would come
-// back with nothing measured.
+// simulate carries out the simulator's runs. After a failure or a stop it begins no other run.
 func (r *runner) simulate(ctx context.Context, tasks []*task) error {
 	group, within := errgroup.WithContext(ctx)
 	for _, t := range tasks {
@@ -153,14 +150,14 @@ func (r *runner) simulate(ctx context.Context, tasks []*task) error {
 	return group.Wait()
 }
 
-// seedPlace is when a seed comes in the plan.
+// seedPlace returns the position of a seed in the plan.
 func seedPlace(plan *experiment.Plan, seed int64) int {
 	return slices.IndexFunc(plan.Runs, func(r *experiment.Run) bool { return r.Seed == seed })
 }
 
-// tasks lists the runs, and finds those that are in the store.
+// tasks lists the runs, and finds those in the store.
 func (r *runner) tasks() ([]*task, error) {
-	r.beside = slices.ContainsFunc(r.plan.Runs, func(run *experiment.Run) bool { return run.LabRTT })
+	r.labValues = slices.ContainsFunc(r.plan.Runs, func(run *experiment.Run) bool { return run.LabRTT })
 	var out []*task
 	others, version := 0, ""
 	r.codes = map[string]string{}
@@ -195,7 +192,7 @@ func (r *runner) tasks() ([]*task, error) {
 			r.note(t, entry)
 			r.progress.kept(run, entry.Took)
 		case !errors.Is(err, fs.ErrNotExist):
-			r.progress.say(fmt.Sprintf("%s is run again: %v", describe(run), err))
+			r.progress.say(fmt.Sprintf("%s is repeated: %v", describe(run), err))
 		}
 	}
 	if others > 0 {
@@ -206,7 +203,7 @@ func (r *runner) tasks() ([]*task, error) {
 
 // one carries out one run.
 func (r *runner) one(ctx context.Context, t *task) error {
-	run := cmp.Or(t.beside, t.run)
+	run := cmp.Or(t.labValues, t.run)
 	r.progress.begin(t.run)
 	began := time.Now()
 	raw, err := r.worlds[run.World].Run(ctx, run, r.progress.of(t.run))
@@ -231,15 +228,15 @@ func (r *runner) one(ctx context.Context, t *task) error {
 		r.progress.finished(t.run, e.Took)
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped during run %s; what was measured is marked partial%s", describe(t.run), r.resumeHint())
+		return fmt.Errorf("stopped during run %s; its measurements are marked partial%s", describe(t.run), r.resumeHint())
 	}
 	return nil
 }
 
-// note keeps what other runs want to know of one that is done.
+// note keeps the values of a finished run that other runs need.
 func (r *runner) note(t *task, e *store.Entry) {
 	t.rtt, t.ended = e.Raw.RTT, e.Ended
-	if r.beside && t.run.World == experiment.WorldLab {
+	if r.labValues && t.run.World == experiment.WorldLab {
 		t.starts = startsOf(e.Raw)
 	}
 }
@@ -248,17 +245,17 @@ func (r *runner) resumeHint() string {
 	if r.store == nil {
 		return ""
 	}
-	return "; --resume goes on with it"
+	return "; --resume continues with it"
 }
 
-// built makes the statistics of a run.
+// built calculates the statistics of a run.
 func built(run *experiment.Run, e *store.Entry) *result.Run {
 	out := result.Build(run.Info(), e.Raw)
 	out.By = &result.Maker{Weir: e.Weir, Kernel: e.Kernel, Ended: e.Ended, TookS: e.Took.Seconds()}
 	return out
 }
 
-// results gives what there is, and reads from the store what is nowhere else, a run on each processor.
+// results returns all results. It reads those that are only in the store, one run per processor.
 func (r *runner) results(tasks []*task) ([]*result.Run, error) {
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))

@@ -27,11 +27,11 @@ traffic: [{name: long, from: "sender*", to: receiver1, pattern: bulk, start: 0s,
 schemes: [{name: droptail}, {name: fairq}]
 `
 
-// fakeWorld counts the runs that it is asked for, and stops or fails at one of them.
+// fakeWorld counts its runs, and stops or fails at one of them.
 type fakeWorld struct {
 	ran    []string
 	failAt string
-	stop   context.CancelFunc // at failAt, in place of failing
+	stop   context.CancelFunc // called at failAt, instead of failing
 }
 
 func (w *fakeWorld) Name() string                { return "lab" }
@@ -59,7 +59,7 @@ func runThree(t *testing.T, dir string, w *fakeWorld, resume resuming, file stri
 	return runThreeWith(t, dir, w, resume, file, oneCode, io.Discard)
 }
 
-// runThreeWith is runThree of a build with other sources, and what it says.
+// runThreeWith is runThree for a build with other sources; it returns the output, too.
 func runThreeWith(t *testing.T, dir string, w *fakeWorld, resume resuming, file string, code func(string) (string, error), said io.Writer) ([]*result.Run, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -96,8 +96,8 @@ func bytesOf(runs []*result.Run) []int64 {
 	return out
 }
 
-// A run that is finished is not done again; one that failed or was cut short is; a change of the file
-// repeats what it changes.
+// A finished run is not repeated; a failed or interrupted one is. A change of the file repeats the runs that it
+// affects.
 func TestRunner_Resumes(t *testing.T) {
 	for name, broken := range map[string]*fakeWorld{
 		"fails":  {failAt: "fairq 2"},
@@ -138,8 +138,8 @@ func TestRunner_Resumes(t *testing.T) {
 	}
 }
 
-// What is left is told from runs that were done: as long as the same with another seed took, else in
-// proportion to the longest that a run may take.
+// The remaining time is estimated from finished runs: the time of the same run with another seed, or a time in
+// proportion to the longest duration.
 func TestEstimate(t *testing.T) {
 	asked := &store.Asked{Name: "three.yaml", File: threeRuns}
 	plan, err := asked.Plan(laws.All())
@@ -179,7 +179,7 @@ func TestProgress_SaysWhatIsLeft(t *testing.T) {
 	p.begins(5)
 	p.begin(plan.Runs[1])
 	p.close()
-	want := "1 of 6 runs are there already\nrun 1 of 5: lab droptail seed 2 (10s of traffic at most; about 30s left)\n"
+	want := "1 of 6 runs are finished already\nrun 1 of 5: lab droptail seed 2 (at most 10s of traffic; about 30s left)\n"
 	if b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}

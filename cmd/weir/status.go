@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	statusPause  = 200 * time.Millisecond // between the two readings that rates are from
+	statusPause  = 200 * time.Millisecond // between the two readings from which rates are calculated
 	watchRefresh = time.Second
 )
 
-// statusOptions are what the command line asks for.
+// statusOptions are the options of the command line.
 type statusOptions struct {
 	name          string
 	watch, asJSON bool
@@ -32,14 +32,14 @@ func statusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say what the switches of this machine enforce, as the kernel has it",
-		Long: "Say for every port that " + laws.Switch().Law().Title() + ` is on whether its windows are held to the law (enforced), whether something
-keeps the law from some of its traffic or all (degraded), or whether a part is missing (off), why, and what
-to do about it. Read from the kernel alone, twice within 200 ms: rates, and what only shows in counters that
-move or stand still, are of that time.
+		Short: "Show what the switches of this machine enforce, from the kernel's state",
+		Long: "Show the state of every port with " + laws.Switch().Law().Title() + `. A port is enforced if its windows are limited as configured, degraded if
+something keeps the law from some or all of its traffic, and off if a part is missing. The reason and the
+remedy follow. The state is read from the kernel alone, twice within 200 ms: rates, and findings that need two
+readings of a counter, are of that time.
 
-The exit code is 0 when every switch is enforced: all its ports, but for those that are down or only observed.
-It is 1 otherwise, also where there is no switch, or no port that is to be enforced. With --watch it is 0.`,
+The exit code is 0 if every switch is enforced: all ports except those that are down or only observed.
+It is 1 otherwise, also without a switch, or without a port to enforce on. With --watch it is 0.`,
 		Example: `  weir status
   weir status --watch      # a table that is refreshed each second; q ends it
   weir status --json | jq '.switches[].ports[] | select(.state != "enforced") | {port, word, reason}'`,
@@ -52,14 +52,14 @@ It is 1 otherwise, also where there is no switch, or no port that is to be enfor
 			}
 			err := o.run(cmd)
 			if errors.Is(err, fs.ErrPermission) {
-				err = fmt.Errorf("weir status needs root, for only root may read what is pinned: run it with sudo (%w)", err)
+				err = fmt.Errorf("weir status needs root, because only root may read the pinned tables: run it with sudo (%w)", err)
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "only the switch with this name")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON; with --watch an object a line")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "refresh each second; where the output is no terminal, print a table each second")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON; with --watch one object per line")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "refresh every second; if the output is not a terminal, print a table every second")
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (o *statusOptions) run(cmd *cobra.Command) error {
 	return watchPlain(cmd.Context(), out, m, o.asJSON)
 }
 
-// statusOnce prints one report, and fails unless all is enforced.
+// statusOnce prints one report. It fails unless everything is enforced.
 func statusOnce(ctx context.Context, w io.Writer, m *switchd.Meter, asJSON bool) error {
 	if _, err := m.Read(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func statusOnce(ctx context.Context, w io.Writer, m *switchd.Meter, asJSON bool)
 	return nil
 }
 
-// watchPlain prints report after report until ctx is done.
+// watchPlain prints reports until ctx is done.
 func watchPlain(ctx context.Context, w io.Writer, m *switchd.Meter, asJSON bool) error {
 	if _, err := m.Read(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func writeStatus(w io.Writer, r *switchd.Report, asJSON bool) error {
 	return printStatus(w, r)
 }
 
-// pause waits, unless ctx is done first.
+// pause waits for the time d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -13,10 +13,9 @@ import (
 	"weir/agent/switchd"
 )
 
-const noSwitch = "no switch: nothing is pinned (start one with: weir switch PORT...)"
+const noSwitch = "no switch is pinned on this machine (start one with: weir switch PORT...)"
 
-// printStatus prints a report for people: a table for each switch, and below it what is to be said of each
-// port.
+// printStatus prints a report for people: a table for each switch, and below it the details of each port.
 func printStatus(w io.Writer, r *switchd.Report) error {
 	var b bytes.Buffer
 	if len(r.Switches) == 0 {
@@ -43,14 +42,14 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(p.Port), stateText(p), p.Flows, windowText(p),
 			shortBytes(uint64(p.TargetBytes)), shortBytes(queueNow(p)), shortBytes(uint64(p.QueueMax)), p.Packets, rewritten, drops)
 	}
-	_ = t.Flush() // into a buffer
+	_ = t.Flush() // into a buffer, which cannot fail
 	if text := signedText(s); text != "" {
 		fmt.Fprintf(b, "signed segments by source: %s\n", text)
 	}
 	for i := range ports {
 		p := &ports[i]
 		name := printable(p.Port)
-		fmt.Fprintf(b, "%s: rewritten: %d; passed as they were: %s\n", name, p.Rewritten, p.PassedText())
+		fmt.Fprintf(b, "%s: rewritten: %d; passed unchanged: %s\n", name, p.Rewritten, p.PassedText())
 		if p.Dropped > 0 {
 			fmt.Fprintf(b, "%s: dropped: %d signed\n", name, p.Dropped)
 		}
@@ -63,7 +62,7 @@ func printSwitch(b *bytes.Buffer, s *switchd.Switch) {
 	}
 }
 
-// signedText lists who sends most signed segments.
+// signedText lists the sources with the most signed segments.
 func signedText(s *switchd.Switch) string {
 	var out []string
 	for _, from := range s.SignedSources {
@@ -79,7 +78,7 @@ func signedText(s *switchd.Switch) string {
 	return strings.Join(out, ", ")
 }
 
-// switchLine is what is said of a switch in one line.
+// switchLine describes a switch in one line.
 func switchLine(s *switchd.Switch) string {
 	line := fmt.Sprintf("switch %s: %s", s.Name, switchStateText(s))
 	if s.Reason != "" {
@@ -91,7 +90,7 @@ func switchLine(s *switchd.Switch) string {
 	return line
 }
 
-// processText is what is said of the process that has a switch.
+// processText describes the process of a switch.
 func processText(s *switchd.Switch) string {
 	if s.UptimeSeconds == 0 {
 		return ""
@@ -103,15 +102,15 @@ func processText(s *switchd.Switch) string {
 	return text
 }
 
-// stateText is a port's state; of one that is idle what it is.
+// stateText returns a port's state, or the reason if it is idle.
 func stateText(p *switchd.Port) string {
 	if p.Idle() {
-		return p.Word // down, observed
+		return p.Word // down or observed
 	}
 	return string(p.State)
 }
 
-// switchStateText is the state of a switch; of one that only observes, as it is asked to, just that.
+// switchStateText returns the state of a switch, or "observed" if it only observes, as configured.
 func switchStateText(s *switchd.Switch) string {
 	if s.Observes() {
 		return s.Word
@@ -119,7 +118,7 @@ func switchStateText(s *switchd.Switch) string {
 	return string(s.State)
 }
 
-// findingLabel says what a finding is: a state that was asked for, and what is as asked, is no warning.
+// findingLabel returns the label of a finding: a warning only if it is not as configured.
 func findingLabel(f *switchd.Finding) string {
 	switch {
 	case f.Asked():
@@ -137,8 +136,7 @@ func windowText(p *switchd.Port) string {
 	return shortBytes(p.GrantBytes)
 }
 
-// queueNow is the queue that the port has now: that of the kernel's queue discipline, where that is
-// looked at.
+// queueNow returns the present queue of the port: that of its queue discipline if it was read, or the last sample.
 func queueNow(p *switchd.Port) uint64 {
 	if p.QueueKind != "" {
 		return uint64(p.Backlog)
@@ -146,7 +144,7 @@ func queueNow(p *switchd.Port) uint64 {
 	return uint64(p.QueueBytes)
 }
 
-// rateTexts are the rewritten and the dropped packets a second, "-" before a second reading.
+// rateTexts returns rewritten and dropped packets per second, "-" before a second reading.
 func rateTexts(p *switchd.Port) (rewritten, drops string) {
 	if p.Rates == nil {
 		return "-", "-"
@@ -154,12 +152,12 @@ func rateTexts(p *switchd.Port) (rewritten, drops string) {
 	return shortNumber(p.Rates.Rewritten), shortNumber(p.Rates.Drops)
 }
 
-// shortBytes is an amount of data in three digits, and at most 6 characters.
+// shortBytes formats an amount of data with three digits, in at most 6 characters.
 func shortBytes[N uint32 | uint64 | float64](n N) string {
 	return short(float64(n), []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"})
 }
 
-// shortNumber is a number up to 1e21 in three digits, and at most 5 characters.
+// shortNumber formats a number up to 1e21 with three digits, in at most 5 characters.
 func shortNumber(f float64) string { return short(f, []string{"", "k", "M", "G", "T", "P", "E"}) }
 
 func short(f float64, units []string) string {
@@ -190,7 +188,7 @@ func uptimeText(s float64) string {
 	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// printable makes a device's name fit for a terminal: the kernel allows bytes that mean something to one.
+// printable makes a device's name safe for a terminal: the kernel allows control characters.
 func printable(name string) string {
 	quoted := strconv.Quote(name)
 	return quoted[1 : len(quoted)-1]

@@ -20,7 +20,7 @@ import (
 	"weir/config"
 )
 
-// switchFlags are what `weir switch` takes beside ports.
+// switchFlags are the flags of `weir switch`.
 type switchFlags struct {
 	file          string
 	check, schema bool
@@ -37,27 +37,27 @@ func switchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch PORT... | -f FILE",
 		Short: "Keep the queues of this switch's ports short (" + law + ")",
-		Long: "Put " + law + ` on ports of this switch and keep it there until interrupted. PORT is the name of a
-device in this network namespace, or a pattern ('swp*'); what else there is to say stands in flags, or
-with the ports in a file (-f). A PORT that is not there at the start is refused, unless --wait; one of a
-file is waited for. A port that is deleted and made again, or comes later, is attached as soon as it is there.
+		Long: "Attach " + law + ` to ports of this switch, and keep it attached until interrupted. PORT is the name of a
+device in this network namespace, or a pattern ('swp*'). The other settings are flags, or keys of a file (-f)
+that has the ports, too. A PORT that does not exist at the start is refused, unless --wait is set; a port of a
+file is waited for. A port that is deleted and made again, or appears later, is attached as soon as it exists.
 
-Name every port that traffic passes: the window of a flow is written into the acknowledgements that
-leave by another port than its data. Every port needs a queue of its own whose length can be read, a
-tbf or htb; rate and buffer are read from it.
+Name every port that traffic passes: the window of a flow is written into its acknowledgements, which
+leave by another port than its data. Every port needs a queue of its own with a length that can be read: a
+tbf or htb. Rate and buffer are read from it.
 
-SIGHUP and 'weir switch reload' read the file again: a change is applied whole, or refused whole.
+SIGHUP and 'weir switch reload' read the file again: a change is applied completely, or refused.
 
-At SIGTERM or an interrupt the windows are let go, within a second, and the law is taken off. Tables stay
-pinned in /sys/fs/bpf/weir/switch/NAME for the next start. A process that is killed leaves it in place: after a
-second it lets the windows go by itself, and the next start takes it over.`,
+On SIGTERM or an interrupt the windows are released within a second, and the law is detached. Tables stay
+pinned in /sys/fs/bpf/weir/switch/NAME for the next start. If the process is killed, the kernel program stays:
+after a second without heartbeat it releases the windows by itself, and the next start takes it over.`,
 		Example: `  weir switch 'swp*'
   weir switch eth1 eth2 --rate 10Gbit --buffer 1MB
   weir switch -f /etc/weir/switch.yaml
-  weir switch --check -f FILE       # say what is wrong with it, touch nothing
-  weir switch --newest -f FILE      # print it as this version of Weir would have it
+  weir switch --check -f FILE       # check it, change nothing
+  weir switch --newest -f FILE      # print it with the newest keys
   weir switch 'swp*' --take-over    # upgrade in place
-  weir switch --purge               # remove what a killed one left`,
+  weir switch --purge               # remove what a killed process left`,
 		Args: usageArgs(cobra.ArbitraryArgs),
 		RunE: f.run,
 	}
@@ -70,12 +70,12 @@ func reloadCommand() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have the running switch read its file again",
-		Long: `Have the running switch of this network namespace read its file again. The file is checked whole, and
-applied whole or not at all; what has changed, or why nothing has, is printed. No packet is lost by
-it, and no connection breaks.
+		Short: "Make the running switch read its file again",
+		Long: `Make the running switch of this network namespace read its file again. The file is checked, and
+applied completely or not at all. The changes, or the reason for the refusal, are printed. No packet is lost,
+and no connection breaks.
 
-The exit code is 0 when the file was applied, 1 when it was refused or nobody answers.`,
+The exit code is 0 if the file was applied, 1 if it was refused or no switch answers.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := laws.Switch().Reload(name)
@@ -85,7 +85,7 @@ The exit code is 0 when the file was applied, 1 when it was refused or nobody an
 			case a.Refused != "":
 				return fmt.Errorf("refused, nothing has changed:\n%s", a.Refused)
 			}
-			out := "applied, nothing was new"
+			out := "applied, nothing changed"
 			if len(a.Changes) > 0 {
 				out = "applied:\n  " + strings.Join(a.Changes, "\n  ")
 			}
@@ -97,33 +97,33 @@ The exit code is 0 when the file was applied, 1 when it was refused or nobody an
 	return cmd
 }
 
-// fileFlags are the flags that stand for keys of a file: those of any law, then the law's own.
+// fileFlags are the flags that set a key of the file: those of every law, then the law's own.
 func fileFlags() []switchd.Flag {
 	return append([]switchd.Flag{
-		{Name: "rate", Key: "defaults.rate", Observe: true, Help: "rate of the ports, e.g. 10Gbit (default that of the port's tbf or htb)"},
-		{Name: "buffer", Key: "defaults.buffer", Observe: true, Help: "buffer of the ports, e.g. 1MB (default that of the port's tbf or htb)"},
-		{Name: "shape", Key: "defaults.shape", Help: "give the ports a tbf of this rate meanwhile, where the kernel's default queue discipline stands"},
-		{Name: "rtt", Key: "defaults.rtt", Default: "250us", Observe: true, Help: "round trip of flows when nothing queues: limits a flow's window"},
-		{Name: "mark", Key: "defaults.mark.threshold", Help: "mark ECT packets that find more than this in the queue, e.g. 200KB (default: do not)"},
-		{Name: "metrics", Key: "metrics.listen", Default: "127.0.0.1:9187", Help: "address and port to serve figures on; '': none"},
+		{Name: "rate", Key: "defaults.rate", Observe: true, Help: "rate of the ports, e.g. 10Gbit (default: that of the port's tbf or htb)"},
+		{Name: "buffer", Key: "defaults.buffer", Observe: true, Help: "buffer of the ports, e.g. 1MB (default: that of the port's tbf or htb)"},
+		{Name: "shape", Key: "defaults.shape", Help: "give the ports a tbf of this rate meanwhile, in place of the kernel's default queue discipline"},
+		{Name: "rtt", Key: "defaults.rtt", Default: "250us", Observe: true, Help: "round-trip time of flows with empty queues; it limits a flow's window"},
+		{Name: "mark", Key: "defaults.mark.threshold", Help: "mark ECN-capable packets above this backlog, e.g. 200KB (default: do not mark)"},
+		{Name: "metrics", Key: "metrics.listen", Default: "127.0.0.1:9187", Help: "address and port to serve metrics on; '': none"},
 	}, laws.Switch().Law().Flags()...)
 }
 
 func (f *switchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "file", "f", "", "read the configuration from FILE")
-	flags.BoolVar(&f.check, "check", false, "say what is wrong with the configuration, and touch nothing")
+	flags.BoolVar(&f.check, "check", false, "check the configuration, and change nothing")
 	flags.BoolVar(&f.schema, "schema", false, "print the JSON schema of the file")
 	flags.BoolVar(&f.newest, "newest", false, "print the file of -f in the newest version of its keys")
-	flags.StringVar(&f.name, "name", switchd.DefaultName, "name of the switch, where a machine has several")
+	flags.StringVar(&f.name, "name", switchd.DefaultName, "name of the switch, for a machine with several")
 	for _, l := range fileFlags() {
 		flags.String(l.Name, l.Default, l.Help)
 	}
 	flags.StringArrayVar(&f.scope, "scope", nil, "manage only flows with both ends in these PREFIXes (repeatable; default all)")
-	flags.BoolVar(&f.options.Purge, "purge", false, "leave nothing pinned at the end; without PORT: remove what is pinned now")
-	flags.BoolVar(&f.options.TakeOver, "take-over", false, "take over from the process that runs under this name")
-	flags.BoolVar(&f.options.Wait, "wait", false, "wait for ports that are not there yet (with -f they are waited for)")
-	flags.BoolVar(&f.options.Renew, "renew", false, "replace pinned tables that another version of Weir left; flows are adopted")
-	flags.BoolVar(&f.asJSON, "json", false, "log in JSON, a line each")
+	flags.BoolVar(&f.options.Purge, "purge", false, "remove the pinned tables at the end; without PORT: remove them now")
+	flags.BoolVar(&f.options.TakeOver, "take-over", false, "take over from the running process of this name")
+	flags.BoolVar(&f.options.Wait, "wait", false, "wait for ports that do not exist yet (always on with -f)")
+	flags.BoolVar(&f.options.Renew, "renew", false, "replace pinned tables of another version of Weir; flows are adopted")
+	flags.BoolVar(&f.asJSON, "json", false, "log in JSON, one object per line")
 }
 
 func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
@@ -162,7 +162,7 @@ func (f *switchFlags) run(cmd *cobra.Command, args []string) error {
 // printNewest prints the file in the newest version of its keys.
 func (f *switchFlags) printNewest(w io.Writer) error {
 	if f.file == "" {
-		return usageError(errors.New("--newest prints a file: give it with -f"))
+		return usageError(errors.New("--newest needs a file: set it with -f"))
 	}
 	text, err := laws.Switch().Newest(f.file)
 	if err != nil {
@@ -172,14 +172,14 @@ func (f *switchFlags) printNewest(w io.Writer) error {
 	return err
 }
 
-// warnOld says of a file of an earlier version what to write instead.
+// warnOld prints a warning for a file of an earlier version, with the command that converts it.
 func warnOld(w io.Writer, c *switchd.Config) {
 	if c.Warning != "" {
 		fmt.Fprintln(w, "weir: warning: "+c.Warning)
 	}
 }
 
-// purge removes a switch, and says which others are left.
+// purge removes a switch, and lists those that remain.
 func purge(w io.Writer, name string) error {
 	if err := needRights("weir switch --purge"); err != nil {
 		return err
@@ -195,30 +195,30 @@ func purge(w io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	text := "switch " + name + ": nothing of it was pinned"
+	text := "switch " + name + ": nothing was pinned"
 	if slices.Contains(before, name) {
 		text = "removed switch " + name
 	}
 	for _, other := range left {
-		text += fmt.Sprintf("\nleft: switch %s; weir switch --purge --name %s removes it", other, other)
+		text += fmt.Sprintf("\nanother switch remains: %s; weir switch --purge --name %s removes it", other, other)
 	}
 	_, err = fmt.Fprintln(w, text)
 	return err
 }
 
-// hangups gives the signals that ask for a reload. Without a file they end the process, as they do others.
+// hangups returns the signals that ask for a reload. Without a file they end the process as usual.
 func hangups() <-chan os.Signal {
-	c := make(chan os.Signal, 1) // one that comes during a reload is answered by another
+	c := make(chan os.Signal, 1) // one more is kept while a reload runs
 	signal.Reset(syscall.SIGHUP)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
 }
 
-// config is that of the file, or of what stands in its place on the command line.
+// config returns the configuration of the file, or of the command line.
 func (f *switchFlags) config(cmd *cobra.Command, args []string) (*switchd.Config, error) {
 	if f.file == "" {
 		if len(args) == 0 {
-			return nil, fmt.Errorf("no ports: name at least one, or give a file with -f (see '%s --help')", cmd.CommandPath())
+			return nil, fmt.Errorf("no ports: name at least one, or set a file with -f (see '%s --help')", cmd.CommandPath())
 		}
 		t, err := f.tree(cmd.Flags(), args)
 		if err != nil {
@@ -227,17 +227,17 @@ func (f *switchFlags) config(cmd *cobra.Command, args []string) (*switchd.Config
 		return laws.Switch().FromOptions(t)
 	}
 	if len(args) > 0 {
-		return nil, errors.New("-f and PORT do not go together: name the ports in the file")
+		return nil, errors.New("-f and PORT exclude each other: name the ports in the file")
 	}
 	for _, name := range f.inFile() {
 		if cmd.Flags().Changed(name) {
-			return nil, fmt.Errorf("-f and --%s do not go together: say it in the file", name)
+			return nil, fmt.Errorf("-f and --%s exclude each other: set it in the file", name)
 		}
 	}
 	return laws.Switch().Load(f.file)
 }
 
-// inFile lists the flags whose place is in the file, when there is one.
+// inFile lists the flags that belong into the file if there is one.
 func (f *switchFlags) inFile() []string {
 	names := []string{"name", "scope"}
 	for _, l := range fileFlags() {
@@ -246,7 +246,7 @@ func (f *switchFlags) inFile() []string {
 	return names
 }
 
-// tree is what a file would hold, each value labelled with the flag that it came from.
+// tree returns the configuration in the form of a file, each value labelled with its flag.
 func (f *switchFlags) tree(flags *pflag.FlagSet, args []string) (*config.Tree, error) {
 	text := func(option, s string) *config.Tree { return &config.Tree{Value: s, At: config.Place{Option: option}} }
 	list := func(option string, all []string) *config.Tree {

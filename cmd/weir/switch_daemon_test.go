@@ -20,7 +20,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// egress names the programs at the data's port's egress, in their order.
+// egress names the programs at the egress of the data's port, in their order.
 func (m *machine) egress() (names []string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -49,7 +49,7 @@ func (m *machine) egress() (names []string) {
 	return names
 }
 
-// What systemd is told: ready, alive, reloading, ready again, stopping.
+// The messages to systemd: ready, alive, reloading, ready again, stopping.
 func TestSwitch_NotifiesSystemd(t *testing.T) {
 	m := newMachine(t)
 	path := filepath.Join(t.TempDir(), "notify")
@@ -110,7 +110,7 @@ func TestSwitch_NotifiesSystemd(t *testing.T) {
 	}
 }
 
-// leastCapabilities are those that the unit in deploy/systemd gives `weir switch`.
+// leastCapabilities are those of the unit in deploy/systemd.
 func leastCapabilities(t *testing.T) (names []string) {
 	t.Helper()
 	unit, err := os.ReadFile("../../deploy/systemd/weir-switch.service")
@@ -132,8 +132,8 @@ var capabilities = map[string]uintptr{
 	"CAP_NET_RAW": unix.CAP_NET_RAW, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE, "CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH,
 }
 
-// confined is a command of the tests: `weir-confined CAP,CAP... ARGS` is `weir ARGS` by a root that can
-// have no other capabilities than these.
+// confined is a command of the tests: `weir-confined CAP,CAP... ARGS` runs `weir ARGS` as root with only these
+// capabilities.
 func confined() {
 	keep := map[uintptr]bool{}
 	for _, name := range strings.Split(os.Args[1], ",") {
@@ -166,7 +166,7 @@ func confined() {
 	os.Exit(1)
 }
 
-// capabilitiesOf are the effective capabilities of a process.
+// capabilitiesOf returns the effective capabilities of a process.
 func capabilitiesOf(t *testing.T, pid int) uint64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -186,8 +186,8 @@ func capabilitiesOf(t *testing.T, pid int) uint64 {
 	return 0
 }
 
-// With the capabilities that the unit gives, and no others, everything works: attach, shape, mark, reload,
-// status, take over, end. Without any one of them it does not, so none is given in vain.
+// With exactly the capabilities of the unit everything works: attach, shape, mark, reload, status, take over, end.
+// Without any one of them something fails, so each is needed.
 func TestSwitch_LeastCapabilities(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -210,7 +210,7 @@ func TestSwitch_LeastCapabilities(t *testing.T) {
 	confine := strings.Join(all, ",")
 	up := func(args ...string) {
 		c.p = m.start("weir-confined", append([]string{confine, "switch", "-f", path}, args...)...)
-		m.until(c.p, "weir switch is at work", func() bool {
+		m.until(c.p, "weir switch is attached", func() bool {
 			s := m.read()
 			return strings.Contains(c.p.log.String(), "begun") && s != nil && s.Holder.PID == c.p.cmd.Process.Pid && s.Alive() && len(s.Ports) == 2
 		})
@@ -224,7 +224,7 @@ func TestSwitch_LeastCapabilities(t *testing.T) {
 		t.Fatalf("it has the capabilities %x, wanted %x: the test shows nothing", got, want)
 	}
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	m.until(c.p, "windows are held", m.held)
+	m.until(c.p, "windows are limited", m.limited)
 	c.write(strings.Replace(shaped, "125KB", "100KB, mark: {threshold: 40KB}", 1) + "fairq: {scale: shim}\n")
 	p := m.start("weir-confined", confine, "switch", "reload")
 	if code := p.wait(); code != 0 {
@@ -240,7 +240,7 @@ func TestSwitch_LeastCapabilities(t *testing.T) {
 	streams.Progress(t, 100_000)
 	c.p.kill()
 	up("--purge")
-	m.until(c.p, "windows are held", m.held)
+	m.until(c.p, "windows are limited", m.limited)
 	c.p.signal(syscall.SIGTERM)
 	if code := c.p.wait(); code != 0 {
 		t.Errorf("ended with %d:\n%s", code, c.p.log)

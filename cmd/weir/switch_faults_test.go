@@ -24,10 +24,10 @@ const (
 	tcxNext = -1
 	tcxPass = 0 // ends the chain
 
-	seenWithin = 2 * time.Second // that something is wrong, and that it is well again
+	seenWithin = 2 * time.Second // limit for reporting a fault, and for reporting that it is gone
 )
 
-// ailing is a machine at work under a fault, and what was seen of it.
+// ailing is a running machine with a fault, and the observations.
 type ailing struct {
 	*machine
 	t       *testing.T
@@ -36,7 +36,7 @@ type ailing struct {
 	table   *[]string
 }
 
-// attachOther puts a program of somebody else's on the data's port.
+// attachOther attaches a foreign program to the data's port.
 func (m *machine) attachOther(name string, verdict int32, anchor link.Anchor) link.Link {
 	m.t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -55,8 +55,7 @@ func (m *machine) attachOther(name string, verdict int32, anchor link.Anchor) li
 	return l
 }
 
-// strangers lists the programs at egress of the switch's devices that are not FairQ's, and all queue
-// disciplines.
+// strangers lists the programs at the egress of the switch's devices that are not FairQ's, and all queue disciplines.
 func (m *machine) strangers() (out []string) {
 	m.t.Helper()
 	for _, line := range m.chains() {
@@ -67,7 +66,7 @@ func (m *machine) strangers() (out []string) {
 			}
 			p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 			if err != nil {
-				continue // gone in between
+				continue // removed meanwhile
 			}
 			info, err := p.Info()
 			_ = p.Close()
@@ -83,7 +82,7 @@ func (m *machine) strangers() (out []string) {
 	return out
 }
 
-// await asks `weir status` until it says so, and gives what it said and how long it took.
+// await repeats `weir status` until it reports this, and returns the report and the time it took.
 func (a *ailing) await(what string, from time.Time, says func(s *switchd.Switch, code int) bool) (s switchd.Switch, took time.Duration) {
 	a.t.Helper()
 	s = a.said(what, says)
@@ -92,7 +91,7 @@ func (a *ailing) await(what string, from time.Time, says func(s *switchd.Switch,
 	return s, took
 }
 
-// ails waits until status says of the data's port that it is so, and why.
+// ails waits until status reports this word and reason for the data's port.
 func (a *ailing) ails(fault string, from time.Time, state switchd.State, word, reason string) {
 	a.t.Helper()
 	s, took := a.await(word, from, func(s *switchd.Switch, _ int) bool {
@@ -108,11 +107,11 @@ func (a *ailing) isWell(fault string, from time.Time) {
 	_, took := a.await("enforced again", from, func(s *switchd.Switch, code int) bool {
 		return code == 0 && portNamed(s, "out0").State == switchd.Enforced
 	})
-	a.until(a.p, "windows are held again", a.held)
+	a.until(a.p, "windows are limited again", a.limited)
 	*a.table = append(*a.table, fmt.Sprintf("%-38s %-8s %-15s %4d ms", fault, switchd.Enforced, "", took.Milliseconds()))
 }
 
-// faults are injected one at a time into a machine of their own at work. Each ends with all well again.
+// faults are injected one at a time into a running machine of their own. Each ends without the fault.
 var faults = []struct {
 	name   string
 	inject func(a *ailing)
@@ -184,7 +183,7 @@ var faults = []struct {
 		a.ails("heartbeat stale", from, switchd.Degraded, "stale-heartbeat", "has not beaten")
 		_, _ = a.await("let go", from, func(s *switchd.Switch, code int) bool {
 			p := portNamed(s, "out0")
-			return code == exitError && p.GrantBytes == 0 && strings.Contains(p.Reason, "it is stopped, windows are let go")
+			return code == exitError && p.GrantBytes == 0 && strings.Contains(p.Reason, "it is stopped, windows are not limited")
 		})
 		from = time.Now()
 		a.p.signal(syscall.SIGCONT)
@@ -192,8 +191,8 @@ var faults = []struct {
 	}},
 }
 
-// Under each fault status says the right word and reason, and all is well again without it; what others have
-// at the ports stays as it is.
+// With each fault status reports the right word and reason, and none without it. Programs and queue disciplines of
+// others stay unchanged.
 func TestSwitch_StatusUnderFaults(t *testing.T) {
 	parallel(t)
 	var table []string
@@ -206,13 +205,13 @@ func TestSwitch_StatusUnderFaults(t *testing.T) {
 			m.attachOther("theirs", tcxNext, link.Tail())
 			a := &ailing{machine: m, t: t, streams: m.NewStreams(t, testnet.ReceiverIPv4, 4), table: &table}
 			a.p = m.switchUp("weir")
-			m.until(a.p, "windows are held", m.held)
+			m.until(a.p, "windows are limited", m.limited)
 			a.await("enforced", time.Now(), func(s *switchd.Switch, code int) bool { return code == 0 && s.State == switchd.Enforced })
 			before := m.strangers()
 			f.inject(a)
 			a.streams.Progress(t, 100_000)
 			if strings.Contains(f.name, "deleted") {
-				return // with all that others had there
+				return // with all that others had attached
 			}
 			if now := m.strangers(); !slices.Equal(now, before) {
 				t.Errorf("others' programs and queues changed:\n%s", difference(before, now))
@@ -222,7 +221,7 @@ func TestSwitch_StatusUnderFaults(t *testing.T) {
 	t.Logf("fault, and what status says after how long:\n%s", strings.Join(table, "\n"))
 }
 
-// replaceQueue puts another queue discipline at the root of the data's port.
+// replaceQueue replaces the root queue discipline of the data's port.
 func (a *ailing) replaceQueue(kind string) time.Time {
 	a.t.Helper()
 	from := time.Now()
@@ -234,8 +233,8 @@ func (a *ailing) replaceQueue(kind string) time.Time {
 	return from
 }
 
-// detach detaches FairQ's program from the data's port. weir switch stands still meanwhile: it attaches it again
-// sooner than status looks.
+// detach detaches FairQ's program from the data's port. weir switch is stopped meanwhile, because it would attach it
+// again before status can see it.
 func (a *ailing) detach() {
 	a.t.Helper()
 	s, _ := a.status()
@@ -256,7 +255,7 @@ func (a *ailing) detach() {
 	a.isWell("attached again by weir switch", from)
 }
 
-// setPort takes the data's port down or up.
+// setPort sets the data's port down or up.
 func (a *ailing) setPort(up bool) time.Time {
 	a.t.Helper()
 	from := time.Now()
@@ -288,16 +287,16 @@ func (a *ailing) setFeatures(features map[string]bool) time.Time {
 	return from
 }
 
-// Without a fault status is never but content, whatever traffic does meanwhile: begins, ends, fills queues,
-// drops. A heartbeat that is late is no false alarm: this traffic takes all of a small machine, and the process waits
-// for its turn. A soak has a machine for itself.
-func TestSwitch_StatusCriesNoWolf(t *testing.T) {
+// Without a fault status never reports one, while traffic begins, ends, fills queues and is dropped. A late heartbeat
+// is no false alarm: this traffic uses all CPUs of a small machine, and the process must wait. A soak has a machine of
+// its own.
+func TestSwitch_StatusHasNoFalseAlarms(t *testing.T) {
 	m := newMachine(t)
 	m.switchUp("weir")
 	stop, done := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(stop); <-done })
 	l := m.Listen(t, testnet.ReceiverIPv4)
-	go func() { // whoever comes is read from
+	go func() { // read from every client
 		for {
 			c, err := l.AcceptTCP()
 			if err != nil {
@@ -325,7 +324,7 @@ func TestSwitch_StatusCriesNoWolf(t *testing.T) {
 	}()
 	var opened, drops uint64
 	late := 0
-	for round := 0; round < rounds(10, 200) || opened < 100; round++ { // however slow the machine is, there is traffic
+	for round := 0; round < rounds(10, 200) || opened < 100; round++ { // with traffic even on a slow machine
 		s, code := m.status()
 		out, in := portNamed(&s, "out0"), portNamed(&s, "in0")
 		findings := slices.Concat(out.Findings, in.Findings)
@@ -345,13 +344,13 @@ func TestSwitch_StatusCriesNoWolf(t *testing.T) {
 	t.Logf("%d connections, %d drops; the heartbeat was late %d times", opened, drops, late)
 }
 
-// A switch that only has the port that data leaves by says so: no acknowledgement ever passes FairQ.
+// A switch that manages only the port of the data reports it: no acknowledgement passes FairQ.
 func TestSwitch_StatusOfOnePort(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.start("weir", "switch", "out0")
-	m.until(p, "it is at work", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
+	m.until(p, "it is attached", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
 	a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
 	a.ails("one port", time.Now(), switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and no acknowledgement")
 }

@@ -9,7 +9,7 @@ import (
 	"weir/agent/switchd"
 )
 
-// The defaults that --help shows are those that hold: to say one changes nothing.
+// The defaults in --help are the real ones: setting a flag to its default changes nothing.
 func TestSwitchFlags_ShowTheDefaults(t *testing.T) {
 	configOf := func(args ...string) *switchd.Config {
 		t.Helper()
@@ -38,7 +38,7 @@ func TestSwitchFlags_ShowTheDefaults(t *testing.T) {
 	if shown < 8 {
 		t.Errorf("only %d flags show a default", shown)
 	}
-	// Another value does change something, so the comparison sees these keys.
+	// Another value changes something, so the comparison covers these keys.
 	for flag, other := range map[string]string{
 		"target-fraction": "0.3", "rtt": "1ms", "interval": "1ms", "updates": "2", "gain": "code", "count": "handshake",
 		"shrink": "avoid", "signed": "limit", "scale": "shim", "metrics": "127.0.0.1:1",

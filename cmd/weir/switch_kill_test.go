@@ -16,12 +16,12 @@ import (
 	"weir/datapath/testnet"
 )
 
-// kill -9 under load: no connection breaks, windows are let go by the kernel program itself, and the next
-// start takes program, timers and tables over.
+// kill -9 under load: no connection breaks, the kernel program releases the windows by itself, and the next start takes
+// over program, timers and tables.
 func TestSwitch_Killed(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	if *soak { // what the queue does to streams without Weir
+	if *soak { // the effect of the queue on streams without Weir
 		streams := m.NewStreams(t, testnet.ReceiverIPv4, 8)
 		for range 10 {
 			streams.Progress(t, 3_000_000)
@@ -30,14 +30,14 @@ func TestSwitch_Killed(t *testing.T) {
 		streams.Stop()
 	}
 	p := m.switchUp("weir")
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // after it, so that their windows' scale is known
-	m.until(p, "windows are held", m.held)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // started after it, so that their window scale is known
+	m.until(p, "windows are limited", m.limited)
 	was := m.read()
 	ticks := m.watchTicks("out0")
 	undisturbed := ticks.undisturbed(streams)
 	var stall, release, gap, released time.Duration
 	for n := range rounds(3, 20) {
-		// Killed, and nobody comes: released.
+		// Killed, and not started again: released.
 		streams.Mark()
 		killed := time.Now()
 		p.kill()
@@ -46,16 +46,16 @@ func TestSwitch_Killed(t *testing.T) {
 		streams.Progress(t, 1)
 		ticks.mark()
 		p = m.switchUp("weir")
-		m.until(p, "windows are held again", m.held)
+		m.until(p, "windows are limited again", m.limited)
 		longest, _ := ticks.since()
 		released = max(released, longest)
 		streams.Progress(t, 100_000)
 
-		// Killed, and started again at once: held all the time.
+		// Killed, and started again at once: limited all the time.
 		ticks.mark()
 		p.kill()
 		p = m.switchUp("weir")
-		m.until(p, "windows are held again", m.held)
+		m.until(p, "windows are limited again", m.limited)
 		streams.Progress(t, 100_000)
 		longest, seen := ticks.since()
 		gap = max(gap, longest)
@@ -81,7 +81,7 @@ func TestSwitch_Killed(t *testing.T) {
 	t.Logf("gap between ticks with windows let go (a tick every 20 ms), then taken over: worst %v", released)
 }
 
-// The same without a connection: nothing runs, nothing is left.
+// The same without a connection: no timer runs, and nothing is left.
 func TestSwitch_KilledWithoutTraffic(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -101,7 +101,7 @@ func TestSwitch_KilledWithoutTraffic(t *testing.T) {
 	m.goneWithoutTrace(objects, chains)
 }
 
-// Killed at any moment of its start, it leaves what a start can go on with and a purge can remove.
+// Killed at any moment of its start, it leaves a state that the next start can continue and a purge can remove.
 func TestSwitch_KilledWhileStarting(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -115,9 +115,9 @@ func TestSwitch_KilledWhileStarting(t *testing.T) {
 	reached := map[int]int{}
 	for n := range rounds(6, 20) {
 		p := m.start("weir", "switch", "out0", "in0")
-		if n%2 == 0 { // at a random moment: that is the point of the test
+		if n%2 == 0 { // the random moment is the purpose of the test
 			time.Sleep(time.Duration(rnd.Int64N(int64(whole))))
-		} else { // pins come in a tenth of that time
+		} else { // pins are made in a tenth of that time
 			wanted := 1 + rnd.IntN(all)
 			m.until(p, "so much is pinned", func() bool { return len(m.pins()) >= wanted })
 		}
@@ -139,8 +139,8 @@ func TestSwitch_KilledWhileStarting(t *testing.T) {
 	t.Logf("killed when so many of %d paths were pinned (times): %v", all, reached)
 }
 
-// SIGTERM takes off what is ours, and that alone, and stops the timers; the tables wait for the next
-// start, and with --purge nothing does.
+// SIGTERM removes what Weir attached, and only that, and stops the timers. The tables stay for the next start, except
+// with --purge.
 func TestSwitch_Terminated(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -148,7 +148,7 @@ func TestSwitch_Terminated(t *testing.T) {
 	chains := m.chains()
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.switchUp("weir")
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	objects := m.objects()
 	if len(objects.programs) < len(ports) {
 		t.Fatalf("the programs of two ports are %v", objects.programs)
@@ -169,9 +169,9 @@ func TestSwitch_Terminated(t *testing.T) {
 	testnet.Until(t, "the programs are freed", func() bool { return len(m.objects().programs) == 0 })
 	m.timersStand(streams)
 
-	// The next start knows the streams. This one ends without a trace.
+	// The next start knows the streams. This one ends and leaves nothing.
 	p = m.switchUp("weir", "--purge")
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	if s := m.read(); portOf(s, "out0").Opened+portOf(s, "in0").Opened > 5 {
 		t.Errorf("the flow table was lost: %+v", s)
 	}
@@ -189,7 +189,7 @@ func TestSwitch_Terminated(t *testing.T) {
 	streams.Progress(t, 100_000)
 }
 
-// timersStand checks that no timer ticks, while traffic flows that a timer would tick for.
+// timersStand checks that no timer ticks during traffic that would start one.
 func (m *machine) timersStand(streams *testnet.Streams) {
 	m.t.Helper()
 	var v *fairq.View
@@ -215,7 +215,7 @@ func (m *machine) timersStand(streams *testnet.Streams) {
 	}
 }
 
-// attachOthers puts a program of somebody else's at both ends of the data's port's chain.
+// attachOthers attaches a foreign program at both ends of the chain of the data's port.
 func (m *machine) attachOthers() (programs []*ebpf.Program) {
 	m.t.Helper()
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

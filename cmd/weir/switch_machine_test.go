@@ -26,11 +26,11 @@ import (
 	"weir/datapath/testnet"
 )
 
-// soak repeats what can go wrong as often as `make soak-switch` says, and holds the figures to their
-// limits; without it the tests are short and only log the figures.
+// soak repeats tests as often as `make soak-switch` does, and enforces the limits on their figures. Without it the
+// tests are short and only log the figures.
 var soak = flag.Bool("soak", false, "run the switch's life cycle tests at full length, with limits on times")
 
-// rounds is how often something is repeated.
+// rounds returns the number of repetitions.
 func rounds(short, full int) int {
 	if *soak {
 		return full
@@ -38,8 +38,8 @@ func rounds(short, full int) int {
 	return short
 }
 
-// parallel has a test run beside others of its kind: each has namespaces of its own, and its line, not the processors,
-// is what it waits for. A soak holds times to limits, and so has the machine for itself.
+// parallel runs a test in parallel with others: each has its own namespaces, and waits for its line, not for the
+// processors. A soak enforces limits on times, so its tests have the machine to themselves.
 func parallel(t *testing.T) {
 	t.Helper()
 	if !*soak {
@@ -47,7 +47,7 @@ func parallel(t *testing.T) {
 	}
 }
 
-// limit fails a soak whose figure is over its limit.
+// limit fails a soak whose figure exceeds its limit.
 func limit(t *testing.T, what string, worst, most time.Duration) {
 	t.Helper()
 	t.Logf("%s: worst %v (limit %v)", what, worst.Round(10*time.Microsecond), most)
@@ -60,14 +60,14 @@ const (
 	bpffs   = "/sys/fs/bpf"
 	pinRoot = bpffs + "/weir/switch"
 	pinDir  = pinRoot + "/default"
-	tables  = 11 // pins without a port: 10 tables and who has them
+	tables  = 11 // pins without a port: 10 tables and the holder
 
 	machineBps    = 100e6
 	machineBuffer = 125_000
 )
 
-// machine is a switch between a sender and a receiver. The switch's namespace has a BPF file system of its
-// own at the usual place, so weir runs in it as on any machine, and goes with the test.
+// machine is a switch between a sender and a receiver. The switch's namespace has a BPF file system of its own at the
+// usual place, so weir runs in it as on any machine, and everything ends with the test.
 type machine struct {
 	*testnet.Path
 	t *testing.T
@@ -85,15 +85,15 @@ func newMachine(t *testing.T) *machine {
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return err
 		}
-		return unix.Mount("bpf", bpffs, "bpf", 0, "") // over what the machine may have there
+		return unix.Mount("bpf", bpffs, "bpf", 0, "") // over the machine's own mount
 	})
 	return m
 }
 
-// ports are the names of the switch's devices: data leaves by the first.
+// ports are the names of the switch's devices; data leaves by the first.
 var ports = []string{"out0", "in0"}
 
-// process is a weir at work on the machine's switch.
+// process is a weir that runs on the machine's switch.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -135,19 +135,19 @@ func (m *machine) start(program string, args ...string) *process {
 	return p
 }
 
-// switchUp starts `weir switch` on both ports and waits until it is at work.
+// switchUp starts `weir switch` on both ports and waits until it is attached.
 func (m *machine) switchUp(program string, args ...string) *process {
 	m.t.Helper()
 	p := m.start(program, append(append([]string{"switch"}, ports...), args...)...)
 	pid := p.cmd.Process.Pid
-	m.until(p, "weir switch is at work on both ports", func() bool {
+	m.until(p, "weir switch is attached to both ports", func() bool {
 		s := m.read()
 		return strings.Contains(p.log.String(), "begun") && s != nil && s.Holder.PID == pid && s.Alive() && len(s.Ports) == len(ports)
 	})
 	return p
 }
 
-// changeControl changes the entry by which user space tells the pinned programs what to do.
+// changeControl changes the control entry that user space writes for the pinned programs.
 func (m *machine) changeControl(change func(value []byte)) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -165,15 +165,15 @@ func (m *machine) changeControl(change func(value []byte)) {
 	})
 }
 
-// patient has the kernel hold windows for an hour after each heartbeat of p, a weir switch: a busy machine may keep it
-// waiting for longer than the second that it asks for, and then what is measured is windows that were let go.
+// patient sets the lease to an hour: a busy machine may delay the heartbeats of p by more than the usual second, and
+// the test would measure released windows.
 func (m *machine) patient(p *process) {
 	m.t.Helper()
 	const leaseAt, hour = 16, time.Hour // in bpf/fairq/flows.h's struct control
 	var written time.Time
 	m.until(p, "the kernel's lease is an hour", func() bool {
 		s := m.read()
-		if s.Lease == hour { // p may have read the entry before, and write it back: not after another beat
+		if s.Lease == hour { // p may have read the entry before, and write it back: wait for another heartbeat
 			return time.Since(written) > s.BeatAge
 		}
 		m.changeControl(func(value []byte) { binary.NativeEndian.PutUint64(value[leaseAt:], uint64(hour)) })
@@ -182,7 +182,7 @@ func (m *machine) patient(p *process) {
 	})
 }
 
-// until waits for a condition while p lives.
+// until waits for a condition while p runs.
 func (m *machine) until(p *process, what string, condition func() bool) {
 	m.t.Helper()
 	testnet.Until(m.t, what, func() bool {
@@ -195,12 +195,12 @@ func (m *machine) until(p *process, what string, condition func() bool) {
 	})
 }
 
-// wait waits until the process has ended and gives its exit code.
+// wait waits until the process has ended and returns its exit code.
 func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case err := <-p.done:
-		p.done <- err // for who asks again
+		p.done <- err // for the next caller
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			return exit.ExitCode()
@@ -222,16 +222,16 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// kill ends the process as a crash would.
+// kill ends the process like a crash.
 func (p *process) kill() { p.signal(syscall.SIGKILL); p.wait() }
 
-// read reads what is pinned; nil: nothing that can be read.
+// read reads the pinned state; nil: it cannot be read.
 func (m *machine) read() (s *fairq.Switch) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
 		v, err := fairq.Open(pinDir)
 		if err != nil {
-			return nil // not there yet, or not any more
+			return nil // not pinned yet, or removed
 		}
 		defer func() { _ = v.Close() }()
 		s, err = v.Read()
@@ -240,7 +240,7 @@ func (m *machine) read() (s *fairq.Switch) {
 	return s
 }
 
-// watch has the switch count what flows do, as an observer does.
+// watch makes the switch count what flows do, like an observer.
 func (m *machine) watch() {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -252,7 +252,7 @@ func (m *machine) watch() {
 	})
 }
 
-// port is what was read of one port.
+// port is the reading of one port.
 func portOf(s *fairq.Switch, name string) *fairq.Pinned {
 	for i := range s.Ports {
 		if s.Ports[i].Port == name {
@@ -262,19 +262,19 @@ func portOf(s *fairq.Switch, name string) *fairq.Pinned {
 	return &fairq.Pinned{}
 }
 
-// held says whether windows are held on the port that data leaves by.
-func (m *machine) held() bool {
+// limited reports whether windows are limited on the port by which data leaves.
+func (m *machine) limited() bool {
 	s := m.read()
 	return s != nil && s.Alive() && portOf(s, "out0").GrantBytes > 0
 }
 
-// released says whether no port holds any window.
+// released reports whether no port limits any window.
 func (m *machine) released() bool {
 	s := m.read()
 	return s != nil && !slices.ContainsFunc(s.Ports, func(p fairq.Pinned) bool { return p.GrantBytes > 0 })
 }
 
-// pins lists what is below the BPF file system's weir directory.
+// pins lists the directory weir of the BPF file system.
 func (m *machine) pins() (names []string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -289,8 +289,7 @@ func (m *machine) pins() (names []string) {
 	return names
 }
 
-// chains lists the programs at egress of the switch's ports and their queue disciplines: what others
-// may have there.
+// chains lists the programs at the egress of the switch's ports, and their queue disciplines.
 func (m *machine) chains() (out []string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -319,8 +318,8 @@ func (m *machine) chains() (out []string) {
 	return out
 }
 
-// kernelObjects are the ids of the pinned maps, of the programs that use them, and of the maps that these
-// use beside.
+// kernelObjects returns the ids of the pinned maps, of the programs that use them, and of the other maps of these
+// programs.
 type kernelObjects struct {
 	maps     []ebpf.MapID
 	programs []ebpf.ProgramID
@@ -349,14 +348,14 @@ func (m *machine) objects() (o kernelObjects) {
 		}
 		return err
 	})
-	var beside []ebpf.MapID
+	var others []ebpf.MapID
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
 		used := mapsOf(id)
 		if slices.ContainsFunc(used, func(m ebpf.MapID) bool { return slices.Contains(o.maps, m) }) {
-			o.programs, beside = append(o.programs, id), append(beside, used...)
+			o.programs, others = append(o.programs, id), append(others, used...)
 		}
 	}
-	o.maps = append(o.maps, beside...)
+	o.maps = append(o.maps, others...)
 	slices.Sort(o.maps)
 	o.maps = slices.Compact(o.maps)
 	return o
@@ -365,7 +364,7 @@ func (m *machine) objects() (o kernelObjects) {
 func mapsOf(id ebpf.ProgramID) []ebpf.MapID {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
-		return nil // ended in between
+		return nil // ended meanwhile
 	}
 	defer func() { _ = p.Close() }()
 	info, err := p.Info()
@@ -376,7 +375,7 @@ func mapsOf(id ebpf.ProgramID) []ebpf.MapID {
 	return ids
 }
 
-// left are those of the objects that still exist.
+// left returns the objects that still exist.
 func (o kernelObjects) left() (out []string) {
 	for _, id := range o.programs {
 		if p, err := ebpf.NewProgramFromID(id); err == nil {
@@ -393,8 +392,8 @@ func (o kernelObjects) left() (out []string) {
 	return out
 }
 
-// goneWithoutTrace waits until nothing of Weir is on the machine. (The kernel frees what has lost its
-// last user a moment later.)
+// goneWithoutTrace waits until nothing of Weir is left on the machine. The kernel frees objects a moment after their
+// last user has ended.
 func (m *machine) goneWithoutTrace(o kernelObjects, chains []string) {
 	m.t.Helper()
 	if pins := m.pins(); len(pins) != 0 {

@@ -45,7 +45,7 @@ func (m *machine) dial(address string) (c net.Conn) {
 	return c
 }
 
-// get asks for a page and gives the answer's code and body.
+// get requests a page and returns status code and body.
 func (m *machine) get(address, path string) (code int, body string) {
 	m.t.Helper()
 	c := m.dial(address)
@@ -62,7 +62,7 @@ func (m *machine) get(address, path string) (code int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// healthy waits until the switch says that it is.
+// healthy waits until /healthz reports the switch as enforced.
 func (m *machine) healthy(p *process, address string) {
 	m.t.Helper()
 	m.until(p, "/healthz says that all is enforced", func() bool {
@@ -71,10 +71,10 @@ func (m *machine) healthy(p *process, address string) {
 	})
 }
 
-// servedAt is where a weir switch said that it serves its figures.
+// servedAt returns the address at which a weir switch serves its metrics.
 func (m *machine) servedAt(p *process) (address string) {
 	m.t.Helper()
-	m.until(p, "figures are served", func() bool {
+	m.until(p, "metrics are served", func() bool {
 		found := regexp.MustCompile(`msg=metrics .*address=(\S+)`).FindStringSubmatch(p.log.String())
 		if found != nil {
 			address = found[1]
@@ -84,7 +84,7 @@ func (m *machine) servedAt(p *process) (address string) {
 	return address
 }
 
-// value is that of one line of what Prometheus reads.
+// value returns the value of one line of the metrics.
 func value(t *testing.T, body, series string) float64 {
 	t.Helper()
 	for line := range strings.Lines(body) {
@@ -100,8 +100,7 @@ func value(t *testing.T, body, series string) float64 {
 	return 0
 }
 
-// What Prometheus reads is what the kernel has, and scrapers that are stuck hold up neither the next one nor
-// the sign of life that windows are held by.
+// The metrics are the kernel's values, and scrapers that hang delay neither the next scrape nor the heartbeat.
 func TestSwitch_Metrics(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -109,14 +108,14 @@ func TestSwitch_Metrics(t *testing.T) {
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.switchUp("weir", "--metrics", "127.0.0.1:0")
 	address := m.servedAt(p)
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	streams.Progress(t, 100_000)
 	out := `port="out0",switch="default"`
 	var body string
 	of := func(name, labels string) float64 {
 		return value(t, body, fmt.Sprintf("weir_switch_port_%s{%s}", name, labels))
 	}
-	m.until(p, "all streams count, and are held", func() bool { // one that waits for its retransmission timer does not
+	m.until(p, "all streams count, and are limited", func() bool { // a stream that waits for its retransmission timer does not
 		var code int
 		code, body = m.get(address, "/metrics")
 		return code == 200 && of("flows", out) == 4 && of("grant_bytes", out) > 0 && value(t, body, `weir_switch_up{switch="default"}`) == 1 &&
@@ -161,7 +160,7 @@ func TestSwitch_Metrics(t *testing.T) {
 	}
 	var last, oldest time.Duration
 	beats := 0
-	m.until(p, "it beats beside stuck scrapers", func() bool {
+	m.until(p, "heartbeats continue with hanging scrapers", func() bool {
 		age := m.read().BeatAge
 		if age < last {
 			beats++
@@ -170,7 +169,7 @@ func TestSwitch_Metrics(t *testing.T) {
 		return beats >= 8
 	})
 	limit(t, "oldest heartbeat beside 40 stuck scrapers", oldest, time.Second)
-	m.until(p, "a scraper behind stuck ones is answered", func() bool {
+	m.until(p, "a scraper behind hanging ones is answered", func() bool {
 		code, _ := m.get(address, "/metrics")
 		return code == 200
 	})
@@ -188,8 +187,8 @@ func TestSwitch_Metrics(t *testing.T) {
 	})
 }
 
-// An address that was asked for and is taken ends a start before anything is touched; who takes over gets it
-// from the one before.
+// A configured address that is in use ends the start before anything is changed. A process that takes over gets the
+// address from the one before.
 func TestSwitch_MetricsAddress(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -215,8 +214,7 @@ func TestSwitch_MetricsAddress(t *testing.T) {
 	m.healthy(next, address)
 }
 
-// The default address, which nobody asked for, may be taken: the switch begins without it, and has it when it is
-// free.
+// The default address may be in use: the switch begins without it, and uses it when it becomes free.
 func TestSwitch_MetricsAddressTaken(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)

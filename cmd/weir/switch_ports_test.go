@@ -14,8 +14,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// bridgeReceiver gives the receiver's address to a bridge of its own, so that the switch's port and the
-// device behind it can go and come without the receiver's addresses going too.
+// bridgeReceiver moves the receiver's address to a bridge of its own, so that the switch's port and the device behind
+// it can be deleted and made again without losing the addresses.
 func (m *machine) bridgeReceiver() {
 	m.t.Helper()
 	m.Receiver.Must(m.t, func() error {
@@ -50,8 +50,7 @@ func (m *machine) deletePort() {
 	})
 }
 
-// makePort makes the switch's port anew, with its shaper and several queues, as hardware has them, and gives
-// its ifindex.
+// makePort makes the switch's port again, with its shaper and several queues like hardware, and returns its ifindex.
 func (m *machine) makePort() (ifindex int) {
 	m.t.Helper()
 	var receiver *os.File
@@ -95,8 +94,9 @@ func upInBridge(name, bridge string) (ifindex int, err error) {
 	return l.Attrs().Index, netlink.LinkSetUp(l)
 }
 
-// deleteUnderTimer deletes the port while its timer runs, and says whether it ran on: it does as long as flows count or
-// windows are granted, and streams may pause at any moment. weir switch stands still: it may be faster than the timer.
+// deleteUnderTimer deletes the port while its timer runs, and reports whether the timer continued. It does as long as
+// flows count or windows are granted, and streams may pause at any moment. weir switch is stopped meanwhile, because it
+// may be faster than the timer.
 func (m *machine) deleteUnderTimer(p *process, streams *testnet.Streams) (met bool) {
 	m.t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -112,8 +112,8 @@ func (m *machine) deleteUnderTimer(p *process, streams *testnet.Streams) (met bo
 	return met
 }
 
-// A port that is deleted and made again under load is managed again within a second, as the port that it
-// was. Nobody ever acts on what a deleted device's memory reads as, and nothing piles up.
+// A port that is deleted and made again under load is managed again within a second, with its former state. Nothing
+// acts on the memory of the deleted device, and nothing accumulates.
 func TestSwitch_PortsComeAndGo(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -123,10 +123,10 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 	chains := len(m.chains())
 	p := m.switchUp("weir")
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	before, pins := m.objects(), len(m.pins())
 	var slowest time.Duration
-	met := false // a timer a deleted device
+	met := false // a timer met a deleted device
 	for range rounds(8, 100) {
 		if met {
 			m.deletePort()
@@ -168,8 +168,8 @@ func TestSwitch_PortsComeAndGo(t *testing.T) {
 	}
 }
 
-// Ports that come later, by name and by pattern; one that loses its queue; one that is not asked for any
-// more after a restart. Status says each.
+// Ports that appear later, by name and by pattern; one that loses its queue; one that is not configured after a
+// restart. Status reports each.
 func TestSwitch_FollowsItsPorts(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -178,7 +178,7 @@ func TestSwitch_FollowsItsPorts(t *testing.T) {
 	p := m.start("weir", "switch", "out0", "in*", "--wait", "--json")
 	m.until(p, "the port that is there is attached", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
 	ifindex := m.makePort()
-	m.until(p, "the port that came is attached, with a law for its buffer", func() bool {
+	m.until(p, "the new port is attached, with a law for its buffer", func() bool {
 		out := portOf(m.read(), "out0")
 		return out.Ifindex == ifindex && out.TargetBytes == machineBuffer/5
 	})
@@ -193,37 +193,37 @@ func TestSwitch_FollowsItsPorts(t *testing.T) {
 			LinkIndex: ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0),
 		}})
 	})
-	m.until(p, "the port without a queue is let go", func() bool { return portOf(m.read(), "out0").Releasing })
+	m.until(p, "the port without a queue is released", func() bool { return portOf(m.read(), "out0").Releasing })
 	testnet.Shape(t, port, machineBps, machineBuffer, 2*1514)
-	m.until(p, "the port with a queue is held again, by a law for its buffer", func() bool {
+	m.until(p, "the port with a queue is limited again, with parameters for its buffer", func() bool {
 		out := portOf(m.read(), "out0")
 		return !out.Releasing && out.TargetBytes == machineBuffer/5
 	})
 
 	p.kill()
 	p = m.start("weir", "switch", "out0")
-	m.until(p, "the port not asked for is left", func() bool {
+	m.until(p, "the port that is not configured is detached", func() bool {
 		s := m.read()
 		return s.Holder.PID == p.cmd.Process.Pid && len(s.Ports) == 1 && s.Ports[0].Port == "out0"
 	})
-	m.until(p, "in0, which is not asked for, has no programs", func() bool { return !m.programmed("in0") })
+	m.until(p, "in0, which is not configured, has no programs", func() bool { return !m.programmed("in0") })
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 0 {
 		t.Errorf("ended with %d:\n%s", code, p.log)
 	}
 }
 
-// programmed says whether a device has programs at its egress.
+// programmed reports whether a device has programs at its egress.
 func (m *machine) programmed(name string) bool {
 	m.t.Helper()
 	return slices.ContainsFunc(m.chains(), func(line string) bool { return strings.HasPrefix(line, name+" program") })
 }
 
-// What cannot be managed is refused at once when it was named, with the reason.
+// A port that is given by name and cannot be managed is refused at once, with the reason.
 func TestSwitch_Refuses(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	m.Switch.Must(t, func() error { // a queue that can be read, of a port whose rate cannot
+	m.Switch.Must(t, func() error { // a queue that can be read, on a port whose rate cannot
 		in0, err := netlink.LinkByName("in0")
 		if err != nil {
 			return err

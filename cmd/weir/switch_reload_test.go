@@ -25,13 +25,13 @@ type configured struct {
 	p    *process
 }
 
-// switchFrom starts `weir switch -f FILE` with this text and waits until it is at work.
+// switchFrom starts `weir switch -f FILE` with this text and waits until it is attached.
 func (m *machine) switchFrom(text string, args ...string) *configured {
 	m.t.Helper()
 	c := &configured{machine: m, path: filepath.Join(m.t.TempDir(), "switch.yaml")}
 	c.write(text)
 	c.p = m.start("weir", append([]string{"switch", "-f", c.path}, args...)...)
-	m.until(c.p, "weir switch -f is at work", func() bool {
+	m.until(c.p, "weir switch -f is attached", func() bool {
 		s := m.read()
 		return strings.Contains(c.p.log.String(), "begun") && s != nil && s.Holder.PID == c.p.cmd.Process.Pid && s.Alive()
 	})
@@ -45,7 +45,7 @@ func (c *configured) write(text string) {
 	}
 }
 
-// reload asks for a reload with this text and gives the exit code and what was said.
+// reload reloads this text and returns the exit code and the output.
 func (c *configured) reload(text string) (code int, says string) {
 	c.t.Helper()
 	c.write(text)
@@ -53,7 +53,7 @@ func (c *configured) reload(text string) (code int, says string) {
 	return p.wait(), p.log.String()
 }
 
-// applied is a reload that must be applied.
+// applied reloads a text that must be applied.
 func (c *configured) applied(text string) string {
 	c.t.Helper()
 	code, says := c.reload(text)
@@ -65,8 +65,8 @@ func (c *configured) applied(text string) string {
 
 const both = "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\ndefaults: {fairq: {target_fraction: 0.025}}\nports:\n  - match: [out0, in0]\n"
 
-// variants are files that differ from one to the next in what reaches the kernel in another way: the law, a
-// constant of the programs, the scope, marking.
+// variants are files whose differences reach the kernel in different ways: the law, a constant of the programs, the
+// scope, marking.
 var variants = []string{
 	both,
 	both + "    fairq: {target_fraction: 0.025}\n    rtt: 200us\n",
@@ -78,9 +78,9 @@ var variants = []string{
 	both + "    mark: {threshold: 100KB}\n",
 }
 
-// what may be lost by a reload: drops of the port and of both ends of its link, and what senders send again.
-// Ungoverned are acknowledgements that passed as they came: after a time without any data, and while windows
-// are let go.
+// losses counts what a reload may lose: drops of the port and of both ends of its link, and retransmissions of the
+// senders. ungoverned counts acknowledgements that passed unchanged: after a time without data, and while windows are
+// released.
 type lost struct{ queue, device, again, ungoverned uint64 }
 
 func (m *machine) lost() (l lost) {
@@ -106,25 +106,25 @@ func (l lost) since(before lost) lost {
 	return lost{l.queue - before.queue, l.device - before.device, l.again - before.again, l.ungoverned - before.ungoverned}
 }
 
-// A reload loses no packet and breaks no connection, whatever it changes: drops and retransmissions are
-// those of the same load without, but for loss probes of senders that wait for a busy CPU. The port holds ten times what four streams have on their way as long as
-// their windows are held (each C*RTT + αB, 28 KB), so that it drops nothing because somebody was woken late;
-// were they let go, it would be full within two round trips.
+// A reload loses no packet and breaks no connection: drops and retransmissions are those of the same load without
+// reloads, except for loss probes of senders that wait for a busy CPU. The port's buffer is ten times the bytes in
+// flight of four streams with limited windows (C*RTT + αB each, 28 KB), so that late wakeups cause no drop. If the
+// windows were released, it would be full within two round trips.
 func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	testnet.Shape(t, m.Port, machineBps, 1_000_000, 2*1514)
 	c := m.switchFrom(variants[0])
 	m.patient(c.p)
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4) // after it, so that their windows' scale is known
-	m.until(c.p, "windows are held", m.held)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4) // started after it, so that their window scale is known
+	m.until(c.p, "windows are limited", m.limited)
 	streams.Progress(t, 500_000)
 	first := m.read()
 
 	reloads := rounds(2*len(variants), 1000)
-	// Acknowledgements that passed as they came, the fewest of the reloads to each file: a busy machine that keeps the
-	// streams waiting has some in one or the other, a file that lets windows go has them in each. Where two reloads to each
-	// file do not tell, up to ten do.
+	// The fewest acknowledgements that passed unchanged in the reloads to each file. On a busy machine, where streams
+	// wait, some pass in one reload or the other; a file that releases windows has some in each reload. If two reloads
+	// to each file do not decide, up to ten are made.
 	fewest := make([]uint64, len(variants))
 	before, began, bytes := m.lost(), time.Now(), streams.Bytes()
 	governed := func() bool { return slices.Max(fewest) <= uint64(len(variants)) }
@@ -150,17 +150,17 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	without, tookWithout := m.lost().since(before), time.Since(began)
 	t.Logf("%d reloads in %v (%v each), %d bytes: lost %+v; the same load without, %v: %+v", reloads, took.Round(time.Millisecond),
 		(took / time.Duration(reloads)).Round(time.Millisecond), bytes, with, tookWithout.Round(time.Millisecond), without)
-	// What is sent again without a drop was late, a loss probe: loading programs takes a CPU for 0.1 s, and on a
-	// busy machine everything is late. A quiet one keeps it below one a reload.
+	// A retransmission without a drop was a loss probe: loading programs takes a CPU for 0.1 s, and on a busy machine
+	// everything is late. On a quiet one there is less than one per reload.
 	if with.queue+with.device > 0 || without.queue+without.device > 0 || *soak && with.again > 2*without.again+uint64(reloads) {
 		t.Errorf("reloads lost %+v, the same load without them %+v", with, without)
 	}
-	// Where one file of the eight lets windows go, more than 8 at each of its reloads are more than one a reload beside
-	// those of the same load without reloads, in as much time: there are some where the machine keeps the streams waiting, and
-	// the reloads themselves keep them waiting.
+	// If one file of the eight released windows, more than 8 at each of its reloads would be more than one per reload
+	// above the same load without reloads in as much time. Some pass on a busy machine, where streams wait, also
+	// because of the reloads.
 	expected := uint64(float64(without.ungoverned) * max(1, took.Seconds()/tookWithout.Seconds()))
 	if (!governed() || *soak) && with.ungoverned > expected+uint64(reloads) { // in 10 ms, 40
-		t.Errorf("%d acknowledgements passed as they came during reloads, %d without in as much time; at the fewest, by file: %v", with.ungoverned, expected, fewest)
+		t.Errorf("%d acknowledgements passed unchanged during reloads, %d without in as much time; at the fewest, by file: %v", with.ungoverned, expected, fewest)
 	}
 	now := m.read()
 	for i := range now.Ports {
@@ -178,7 +178,7 @@ func TestSwitch_ReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// standing is what a refused reload must not change.
+// standing is the state that a refused reload must not change.
 type standing struct {
 	chains []string
 	pins   []string
@@ -194,7 +194,7 @@ func (m *machine) standing() (s standing) {
 	return s
 }
 
-// Whatever is wrong with a file, the reload is refused with the reason, and the switch stays as it is.
+// For any fault in a file, the reload is refused with the reason, and the switch stays unchanged.
 func TestSwitch_ReloadRefused(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -229,24 +229,24 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		try(path, string(text), c.path+":") // what exactly is said: TestLoad_BrokenFilesGetPreciseErrors
+		try(path, string(text), c.path+":") // the exact text is tested by TestLoad_BrokenFilesGetPreciseErrors
 	}
 	rows := []struct{ name, text, says string }{
-		{"another name", both + "name: other\n", "the name is not changed while it runs: restart"},
+		{"another name", both + "name: other\n", "a running switch cannot change its name: restart it"},
 		{"unify", both + "fairq: {scale: unify}\n", "not while it runs: restart"},
 		{"count", both + "fairq: {count: handshake}\n", "count: not while it runs: restart"},
 		{"flows", both + "fairq: {flows: 131072}\n", "flows: not while it runs: restart with --renew"},
 		{"shrink avoid", both + "fairq: {shrink: avoid}\n", "shrink from allow to avoid: not while it runs: restart"},
 		{"a port without a queue", strings.Replace(both, "in0]", "in0, br0]", 1), `port br0: its queue discipline "noqueue" keeps no backlog`},
-		{"a shaper of somebody else", strings.Replace(both, "in0]\n", "in0]\n    shape: 90Mbit\n", 1), `somebody set its queue discipline "tbf"`},
+		{"a shaper of somebody else", strings.Replace(both, "in0]\n", "in0]\n    shape: 90Mbit\n", 1), `its queue discipline "tbf" was not set by Weir`},
 		{"an address that another has", strings.Replace(both, `""`, taken, 1), "another program, or another switch of this machine, has this port"},
 	}
 	for _, row := range rows {
 		try(row.name, row.text, row.says)
 	}
-	m.until(c.p, "the switch is alive", func() bool { return m.read().Alive() })
+	m.until(c.p, "the switch runs", func() bool { return m.read().Alive() })
 	if n := strings.Count(c.p.log.String(), "reload refused, nothing has changed"); n != len(broken)+len(rows) {
-		t.Errorf("the log tells of %d refused reloads, of %d", n, len(broken)+len(rows))
+		t.Errorf("the log has %d refused reloads of %d", n, len(broken)+len(rows))
 	}
 	c.applied(variants[2])
 	if got := portOf(m.read(), "out0").TargetBytes; got != machineBuffer/50 {
@@ -254,7 +254,7 @@ func TestSwitch_ReloadRefused(t *testing.T) {
 	}
 }
 
-// Ports come and go by a reload; SIGHUP asks for one, too; without a file there is none.
+// A reload adds and removes ports; SIGHUP asks for one, too; without a file it is refused.
 func TestSwitch_ReloadsPorts(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -270,21 +270,21 @@ func TestSwitch_ReloadsPorts(t *testing.T) {
 		t.Errorf("after a port was added: %+v", s.Ports)
 	}
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	m.until(c.p, "windows are held", m.held)
+	m.until(c.p, "windows are limited", m.limited)
 	opened := portOf(m.read(), "out0").Opened
 
 	c.write(one)
 	c.p.signal(syscall.SIGHUP)
-	m.until(c.p, "the port is left", func() bool { return len(m.read().Ports) == 1 })
+	m.until(c.p, "the port is detached", func() bool { return len(m.read().Ports) == 1 })
 	m.until(c.p, "it has no programs", func() bool { return !m.programmed("in0") })
 	c.write(both)
 	c.p.signal(syscall.SIGHUP)
 	m.until(c.p, "the port is back", func() bool { return len(m.read().Ports) == 2 })
-	m.until(c.p, "windows are held again", m.held)
+	m.until(c.p, "windows are limited again", m.limited)
 	if now := portOf(m.read(), "out0").Opened; now != opened {
 		t.Errorf("connections entered: %d, then %d", opened, now)
 	}
-	if says := c.applied(both); !strings.Contains(says, "nothing was new") {
+	if says := c.applied(both); !strings.Contains(says, "nothing changed") {
 		t.Errorf("said of the same file: %s", says)
 	}
 	streams.Progress(t, 100_000)
@@ -304,14 +304,14 @@ func TestSwitch_ReloadsPorts(t *testing.T) {
 	}
 }
 
-// The process that took over is the one that is asked.
+// The process that took over receives the request.
 func TestSwitch_ReloadAfterTakeOver(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	c := m.switchFrom(both)
 	next := m.start("weir", "switch", "-f", c.path, "--take-over")
 	c.p.wait()
-	m.until(next, "the other one has it", func() bool { return m.read().Holder.PID == next.cmd.Process.Pid })
+	m.until(next, "the other process has it", func() bool { return m.read().Holder.PID == next.cmd.Process.Pid })
 	c.p = next
 	testnet.Until(t, "it answers", func() bool {
 		code, _ := c.reload(variants[2])
@@ -322,7 +322,7 @@ func TestSwitch_ReloadAfterTakeOver(t *testing.T) {
 	}
 }
 
-// unshaped gives the data's port back the kernel's default queue discipline.
+// unshaped restores the kernel's default queue discipline of the data's port.
 func (m *machine) unshaped() {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -336,7 +336,7 @@ func (m *machine) unshaped() {
 	})
 }
 
-// root is the root queue discipline of the data's port.
+// root returns the root queue discipline of the data's port.
 func (m *machine) root() (says string) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
@@ -364,8 +364,8 @@ func (m *machine) root() (says string) {
 
 const shaped = "kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports:\n  - {match: out0, shape: 100Mbit, buffer: 125KB}\n  - match: in0\n"
 
-// A port without a queue of its own gets one while Weir runs: whatever ends Weir, the kernel's default comes
-// back, and what somebody else set stays.
+// A port without a queue gets one while Weir runs. However Weir ends, the kernel's default is restored, and a queue
+// discipline set by somebody else stays.
 func TestSwitch_Shape(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -378,7 +378,7 @@ func TestSwitch_Shape(t *testing.T) {
 		t.Errorf("shaped: %s", got)
 	}
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
-	m.until(c.p, "windows are held", m.held)
+	m.until(c.p, "windows are limited", m.limited)
 
 	// Another rate, in place; then the same again.
 	c.applied(strings.Replace(shaped, "100Mbit", "50Mbit", 1))
@@ -387,7 +387,7 @@ func TestSwitch_Shape(t *testing.T) {
 	}
 	c.applied(shaped)
 
-	// Killed, it stays; the next start takes it over; a purge takes it off.
+	// After a kill it stays; the next start takes it over; a purge removes it.
 	c.p.kill()
 	if got := m.root(); got != ours {
 		t.Errorf("killed: %s", got)
@@ -402,7 +402,7 @@ func TestSwitch_Shape(t *testing.T) {
 		t.Errorf("pins are left: %v", pins)
 	}
 
-	// Killed, and the next start does not want it.
+	// Killed, and the next start does not configure it.
 	c = m.switchFrom(shaped)
 	c.p.kill()
 	c = m.switchFrom("kind: Switch\nversion: 2\nmetrics: {listen: \"\"}\nports: [{match: in0}]\n")
@@ -412,7 +412,7 @@ func TestSwitch_Shape(t *testing.T) {
 		t.Errorf("shaped by a reload: %s", got)
 	}
 
-	// Somebody takes it away: it comes back. Somebody sets another: that one stays.
+	// If somebody removes it, it is made again. If somebody sets another, that one stays.
 	port := m.Port
 	m.Switch.Must(t, func() error {
 		return netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: port.Ifindex, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(0x7765, 0)}})
@@ -424,7 +424,7 @@ func TestSwitch_Shape(t *testing.T) {
 			Rate:       machineBps / 8, Limit: machineBuffer, Buffer: netlink.Xmittime(machineBps/8, 3028),
 		})
 	})
-	m.until(c.p, "it says whose it is", func() bool { return strings.Contains(c.p.log.String(), "somebody set its queue discipline") })
+	m.until(c.p, "it logs whose it is", func() bool { return strings.Contains(c.p.log.String(), "was not set by Weir") })
 	const theirs = "tbf 1:0 rate 100000000 limit 125000"
 	c.p.signal(syscall.SIGTERM)
 	if code := c.p.wait(); code != 0 || m.root() != theirs {
@@ -432,7 +432,7 @@ func TestSwitch_Shape(t *testing.T) {
 	}
 	m.unshaped()
 
-	// By itself, at its end.
+	// Removed by Weir at its end.
 	c = m.switchFrom(shaped, "--purge")
 	streams.Progress(t, 100_000)
 	objects := m.objects()
@@ -446,7 +446,7 @@ func TestSwitch_Shape(t *testing.T) {
 	}
 }
 
-// Marking stands behind FairQ, follows the file, and goes with Weir or with a purge.
+// Marking runs after FairQ, follows the file, and is removed with Weir or by a purge.
 func TestSwitch_Mark(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)

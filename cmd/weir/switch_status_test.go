@@ -13,7 +13,7 @@ import (
 	"weir/datapath/testnet"
 )
 
-// status runs `weir status --json` on the machine and gives its exit code too.
+// status runs `weir status --json` on the machine and returns its exit code, too.
 func (m *machine) status() (s switchd.Switch, code int) {
 	m.t.Helper()
 	p := m.start("weir", "status", "--json", "--name", "default")
@@ -31,7 +31,7 @@ func (m *machine) status() (s switchd.Switch, code int) {
 	return s, code
 }
 
-// said asks `weir status` until it says so, and gives what it said.
+// said repeats `weir status` until it reports this, and returns the report and the time it took.
 func (m *machine) said(what string, says func(s *switchd.Switch, code int) bool) switchd.Switch {
 	m.t.Helper()
 	for began := time.Now(); ; {
@@ -45,8 +45,8 @@ func (m *machine) said(what string, says func(s *switchd.Switch, code int) bool)
 	}
 }
 
-// Status says what holds, by the kernel alone: with a living process and without, with a program of
-// somebody else's in front, without the queue, without the device, without anything.
+// Status reports the state from the kernel alone: with and without a running process, with a foreign program in front,
+// without the queue, without the device, without anything.
 func TestSwitch_Status(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -55,11 +55,11 @@ func TestSwitch_Status(t *testing.T) {
 	}
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.switchUp("weir")
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	streams.Progress(t, 100_000)
 
-	// A stream that waits for its retransmission timer does not count, nor moves in every 200 ms; and a machine that
-	// others keep busy may be late with a heartbeat.
+	// A stream that waits for its retransmission timer does not count, and does not progress in every 200 ms. On a busy
+	// machine a heartbeat may be late.
 	s := m.said("at work, with 4 streams", func(s *switchd.Switch, code int) bool {
 		out, in := portNamed(s, "out0"), portNamed(s, "in0")
 		return code == 0 && s.State == switchd.Enforced && out.State == switchd.Enforced && out.Flows == 4 && out.GrantBytes > 0 &&
@@ -115,7 +115,7 @@ func TestSwitch_Status(t *testing.T) {
 	}
 }
 
-// found says whether a port has a finding with this word, whose reason has a text.
+// found reports whether a port has a finding with this word and text.
 func found(p switchd.Port, word, text string) bool {
 	return slices.ContainsFunc(p.Findings, func(f switchd.Finding) bool { return f.Word == word && strings.Contains(f.Reason, text) })
 }

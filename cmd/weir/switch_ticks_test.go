@@ -11,8 +11,7 @@ import (
 	"weir/datapath/testnet/timers"
 )
 
-// tickWatch finds the longest time between two ticks of a port's timer: the kernel's own account of when
-// timers expired.
+// tickWatch finds the longest time between two ticks of a port's timer, from the kernel's trace of expired timers.
 type tickWatch struct {
 	t    *testing.T
 	w    *timers.Watch
@@ -39,9 +38,9 @@ func (m *machine) watchTicks(name string) *tickWatch {
 	return &tickWatch{m.t, timers.NewWatch(m.t, id), slot}
 }
 
-// undisturbed gives the longest gap between ticks while nothing is done to the switch, over 30 parts of the load: what
-// the machine itself makes of a timer, with its interrupts, its other work and its hypervisor. Gaps under a fault are
-// held against this one, measured in the same run.
+// undisturbed returns the longest gap between ticks while the switch is left alone, over 30 parts of the load: the
+// effect of the machine's interrupts, other work and hypervisor on a timer. Gaps under a fault are compared with this
+// one, measured in the same run.
 func (w *tickWatch) undisturbed(streams *testnet.Streams) time.Duration {
 	w.t.Helper()
 	w.mark()
@@ -53,10 +52,10 @@ func (w *tickWatch) undisturbed(streams *testnet.Streams) time.Duration {
 	return longest
 }
 
-// mark begins anew.
+// mark begins a new measurement.
 func (w *tickWatch) mark() { w.w.Mark(w.t, w.slot) }
 
-// since gives the longest gap since the mark, and how many ticks there were.
+// since returns the longest gap since the mark, and the number of ticks.
 func (w *tickWatch) since() (longest time.Duration, ticks uint64) {
 	w.t.Helper()
 	t := w.w.Since(w.t, w.slot)

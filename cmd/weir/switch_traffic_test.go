@@ -15,8 +15,8 @@ import (
 	"weir/datapath/testnet"
 )
 
-// flood sends a frame out of a port again and again, some 5000 times a second, until the test ends or it is
-// told. Past the queue: as sockets do that ask for it.
+// flood sends a frame out of a port about 5000 times a second, until the test ends or stop is called; bypassing the
+// queue like sockets with that option.
 func flood(t *testing.T, p attach.PortRef, frame []byte, pastQueue bool) (end func()) {
 	t.Helper()
 	var fd int
@@ -40,7 +40,7 @@ func flood(t *testing.T, p attach.PortRef, frame []byte, pastQueue bool) (end fu
 				return
 			case <-tick.C:
 			}
-			for range 50 { // what a full queue refuses is no matter
+			for range 50 { // a full queue may refuse some
 				_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.Ifindex, Halen: 6})
 			}
 		}
@@ -79,7 +79,7 @@ func ipFrame(protocol byte) []byte {
 	return f
 }
 
-// Traffic that FairQ cannot act on is told of while there is enough of it, and not after.
+// Status reports traffic that FairQ cannot limit while there is enough of it, and not afterwards.
 func TestSwitch_StatusOfTraffic(t *testing.T) {
 	const gre = 47
 	m := newMachine(t)
@@ -101,12 +101,12 @@ func TestSwitch_StatusOfTraffic(t *testing.T) {
 	}
 }
 
-// What status says of offloads is so: with GSO and GRO every window that leaves is held, with GRO's chains not.
+// Findings about offloads are true: with GSO and GRO every window that leaves is limited, with GRO's chains not.
 func TestSwitch_HiddenSegments(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	testnet.Shape(t, m.In, machineBps, 1_000_000, 10_000) // no faster than a busy machine can look
-	p := m.switchUp("weir")                               // before the connection: its window scale is told, not inferred
+	testnet.Shape(t, m.In, machineBps, 1_000_000, 10_000) // slow enough for the test to read on a busy machine
+	p := m.switchUp("weir")                               // before the connection: its window scale is learnt from the SYN
 	l := m.Listen(t, testnet.ReceiverIPv4)
 	pair := m.Dial(t, l)
 	endless := func(to io.Writer, from io.Reader) {
@@ -121,15 +121,15 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 	}
 	endless(pair.Client, pair.Client)
 	endless(pair.Server, pair.Server)
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	a := &ailing{machine: m, t: t, p: p}
 	scale := testnet.ReadTCPInfo(t, pair.Client).PeerScale
 	const limit = 28_125 // C*RTT and the target, of the data's port
 	tap := testnet.NewTap(t, m.Uplink)
-	// wide counts segments with data that came back to the sender, and of them those with a window that the
-	// law never grants.
+	// wide counts segments with data that came back to the sender, and how many of them have a window that the law
+	// never grants.
 	wide := func() (n, all int) {
-		tap.Each(t, func(*testnet.Segment) {}) // from now on
+		tap.Each(t, func(*testnet.Segment) {}) // starting now
 		m.until(p, "1000 segments came back", func() bool {
 			tap.Each(t, func(s *testnet.Segment) {
 				if s.Out || s.Payload == 0 {
@@ -145,14 +145,14 @@ func TestSwitch_HiddenSegments(t *testing.T) {
 		return n, all
 	}
 	a.setFeatures(map[string]bool{"tx-generic-segmentation": true, "rx-gro": true, "tx-checksum-ip-generic": true})
-	m.until(p, "with GRO and GSO all windows are held", func() bool { n, _ := wide(); return n == 0 }) // but after a time without data
+	m.until(p, "with GRO and GSO all windows are limited", func() bool { n, _ := wide(); return n == 0 }) // except after a time without data
 	a.setFeatures(map[string]bool{"rx-gro-list": true})
-	m.until(p, "with rx-gro-list some segments hide: status is right to say so", func() bool {
+	m.until(p, "with rx-gro-list some segments are hidden, as status reports", func() bool {
 		n, all := wide()
 		t.Logf("with rx-gro-list %d of %d segments have a window that is not granted", n, all)
 		return n > 0
 	})
 	a.setFeatures(map[string]bool{"rx-gro-list": false})
-	m.until(p, "windows are held again", func() bool { n, _ := wide(); return n == 0 })
+	m.until(p, "windows are limited again", func() bool { n, _ := wide(); return n == 0 })
 	_ = errors.Join(pair.Client.Close(), pair.Server.Close())
 }

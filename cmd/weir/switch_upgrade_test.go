@@ -16,14 +16,14 @@ import (
 	"weir/datapath/testnet"
 )
 
-// Upgrade and downgrade under load: two versions take over from each other. Nothing is detached, the
-// timers tick on, and the one that is taken over from ends by itself.
+// Upgrade and downgrade under load: two versions take over from each other. Nothing is detached, the timers continue,
+// and the former process ends by itself.
 func TestSwitch_Upgrade(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	p := m.switchUp(older)
-	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // after it, so that their windows' scale is known
-	m.until(p, "windows are held", m.held)
+	streams := m.NewStreams(t, testnet.ReceiverIPv4, 8) // started after it, so that their window scale is known
+	m.until(p, "windows are limited", m.limited)
 	first := m.read()
 	ticks := m.watchTicks("out0")
 	var stall, gap, undisturbed time.Duration
@@ -69,8 +69,7 @@ func TestSwitch_Upgrade(t *testing.T) {
 	testnet.Until(t, "no more programs use the tables than at first", func() bool { return len(m.objects().programs) <= 2*len(ports)+3 })
 }
 
-// A second switch of the same name is refused, without harm to the first; one that is stuck is not
-// taken over from.
+// A second switch of the same name is refused without harm to the first. A stopped one is not taken over.
 func TestSwitch_OneAtATime(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
@@ -90,14 +89,14 @@ func TestSwitch_OneAtATime(t *testing.T) {
 		t.Errorf("taking over from one that is stuck ends with %d:\n%s", code, stuck.log)
 	}
 	p.signal(syscall.SIGCONT)
-	m.until(p, "the first goes on", func() bool { return m.read().Alive() })
+	m.until(p, "the first continues", func() bool { return m.read().Alive() })
 	after := m.read()
 	for _, name := range ports {
 		if was, is := portOf(before, name), portOf(after, name); is.LinkID != was.LinkID || is.ProgramID != was.ProgramID {
 			t.Errorf("%s: link %d became %d, program %d became %d", name, was.LinkID, is.LinkID, was.ProgramID, is.ProgramID)
 		}
 	}
-	// Another name is another switch: it may not have the same ports, and is told who has them.
+	// A switch of another name may not have the same ports; the error names their owner.
 	other := m.start("weir", append([]string{"switch", "--name", "other"}, ports...)...)
 	want := fmt.Sprintf("weir: port in0: switch \"default\" (process %d) already runs FairQ here; stop it or choose another port\n", p.cmd.Process.Pid)
 	if code := other.wait(); code != exitError || !strings.HasSuffix(other.log.String(), want) {
@@ -109,13 +108,13 @@ func TestSwitch_OneAtATime(t *testing.T) {
 	}
 }
 
-// Tables of another layout: refused with what to do, then replaced when asked to, under load.
+// Tables of another layout: refused with a remedy, then replaced with --renew, under load.
 func TestSwitch_OtherLayout(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
 	streams := m.NewStreams(t, testnet.ReceiverIPv4, 4)
 	p := m.switchUp("weir")
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	p.kill()
 	old := m.read()
 	m.setSchema(99)
@@ -128,12 +127,12 @@ func TestSwitch_OtherLayout(t *testing.T) {
 		t.Errorf("status ends with %d:\n%s", code, status.log)
 	}
 	p = m.switchUp("weir", "--renew")
-	m.until(p, "windows are held", m.held)
+	m.until(p, "windows are limited", m.limited)
 	now := m.read()
 	if is, was := portOf(now, "out0"), portOf(old, "out0"); is.LinkID == was.LinkID {
 		t.Errorf("link %d is still there", is.LinkID)
 	}
-	// Windows are held as soon as one is adopted.
+	// Windows are limited as soon as one connection is adopted.
 	m.until(p, "all streams are adopted", func() bool {
 		var adopted uint64
 		for _, port := range m.read().Ports {
@@ -144,17 +143,17 @@ func TestSwitch_OtherLayout(t *testing.T) {
 	streams.Progress(t, 100_000)
 }
 
-// setSchema makes the tables those of another layout: its number is their first word for ever.
+// setSchema changes the layout number of the tables, which is always their first word.
 func (m *machine) setSchema(schema uint32) {
 	m.t.Helper()
 	m.changeControl(func(value []byte) { binary.NativeEndian.PutUint32(value, schema) })
 }
 
-// Without a BPF file system the error says how to get one, and nothing is made in its place.
+// Without a BPF file system the error names the command that mounts one, and nothing else is made.
 func TestSwitch_NoBPFFileSystem(t *testing.T) {
 	parallel(t)
 	m := newMachine(t)
-	// Over the one of the test, and over the machine's below it: an unmount would uncover that.
+	// Mounted over that of the test and the machine's below it: an unmount would uncover the machine's.
 	m.Switch.Must(t, func() error { return unix.Mount("tmpfs", bpffs, "tmpfs", 0, "") })
 	p := m.start("weir", append([]string{"switch"}, ports...)...)
 	if code := p.wait(); code != exitError || !strings.Contains(p.log.String(), "mount -t bpf bpf /sys/fs/bpf") {

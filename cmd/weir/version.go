@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the build (-X main.version); a build by `go install` has the module's own.
+// version is set by the build (-X main.version). A build by `go install` has the module's version.
 var version = ""
 
 func weirVersion() string {

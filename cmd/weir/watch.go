@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	watchSample  = 250 * time.Millisecond // a cell of a queue's line
-	historyCells = 130                    // the widest line
+	watchSample  = 250 * time.Millisecond // a cell of a queue's sparkline
+	historyCells = 130                    // length of the widest sparkline
 )
 
-// watchInTerminal shows reports in a terminal until q, or ctx is done.
+// watchInTerminal shows reports in a terminal until q is pressed or ctx is done.
 func watchInTerminal(ctx context.Context, in io.Reader, out io.Writer, m *switchd.Meter) error {
 	p := tea.NewProgram(newWatchModel(m.Read, switchd.Queues), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	end, err := p.Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
-		err = nil // asked to end
+		err = nil // ended on request
 	}
 	if w, ok := end.(*watchModel); ok {
 		err = errors.Join(err, w.failed)
@@ -31,25 +31,25 @@ func watchInTerminal(ctx context.Context, in io.Reader, out io.Writer, m *switch
 	return err
 }
 
-// watchModel is what is shown, and what it is made from.
+// watchModel is the state of the screen.
 type watchModel struct {
 	read   func() (*switchd.Report, error)
 	queues func() (map[int]uint32, error)
 
 	report  *switchd.Report
-	failed  error // the first reading's: there is nothing to show
-	err     error // a later one's: shown, and read again
+	failed  error // of the first reading: there is nothing to show
+	err     error // of a later reading: shown, and read again
 	history map[portKey][]uint32
 	reads   int
 
 	width, height int
 	selected      portKey
-	top           int // first row that is shown
-	sortBy        int // of columns; at first the state, so that what is wrong stands first and is selected
+	top           int // first row on the screen
+	sortBy        int // index in columns; at first the state, so that problems come first and are selected
 	reversed      bool
 }
 
-// portKey names a port of all switches.
+// portKey identifies a port of all switches.
 type portKey struct {
 	name    string // of the switch
 	port    string
@@ -86,12 +86,12 @@ func (m *watchModel) readCmd() tea.Msg {
 func (m *watchModel) sampleCmd() tea.Msg {
 	q, err := m.queues()
 	if err != nil {
-		q = nil // the next one will do
+		q = nil // later samples are enough
 	}
 	return queuesMsg(q)
 }
 
-// Update takes in one message.
+// Update processes one message.
 func (m *watchModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -125,14 +125,14 @@ func (m *watchModel) take(msg reportMsg) tea.Cmd {
 		m.report, m.err = msg.report, nil
 		m.forget()
 		if m.reads == 1 {
-			wait = statusPause // rates come with the second
+			wait = statusPause // the second reading gives rates
 		}
 	}
 	m.scroll()
 	return tea.Tick(wait, func(time.Time) tea.Msg { return refreshMsg{} })
 }
 
-// forget drops the history of ports that are not there any more.
+// forget drops the history of ports that no longer exist.
 func (m *watchModel) forget() {
 	there := map[portKey]bool{}
 	for _, r := range m.rows() {
@@ -145,7 +145,7 @@ func (m *watchModel) forget() {
 	}
 }
 
-// sample adds a cell to the line of each port. One in another namespace has that of the last report.
+// sample adds a cell to the sparkline of each port. A port of another namespace has the queue of the last report.
 func (m *watchModel) sample(queues queuesMsg) {
 	for _, r := range m.rows() {
 		q, ok := queues[r.Ifindex]
@@ -193,7 +193,7 @@ func (m *watchModel) move(by int) {
 	m.selected = rows[min(max(m.index(rows)+by, 0), len(rows)-1)].key
 }
 
-// index is the row of the selected port: the first where it is gone.
+// index returns the row of the selected port, or the first if it is gone.
 func (m *watchModel) index(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.key == m.selected }))
 }
@@ -219,8 +219,7 @@ func (m *watchModel) rows() (out []row) {
 	return out
 }
 
-// sorted are the rows as they are shown. Numbers begin with the largest, words with the first, states with
-// the worst.
+// sorted returns the rows in the order of the screen: the largest numbers, the first names or the worst states first.
 func (m *watchModel) sorted() []row {
 	rows := m.rows()
 	slices.SortStableFunc(rows, func(a, b row) int {
@@ -233,7 +232,7 @@ func (m *watchModel) sorted() []row {
 	return rows
 }
 
-// naturally orders names with numbers in them: swp2 before swp10.
+// naturally compares names with numbers in them: swp2 before swp10.
 func naturally(a, b string) int {
 	for a != "" && b != "" {
 		x, restA := leading(a)
@@ -251,7 +250,7 @@ func naturally(a, b string) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// leading splits off the digits that a name begins with, or what is before the first.
+// leading splits off the digits at the beginning of a name, or the part before the first digit.
 func leading(s string) (head, rest string) {
 	i := 1
 	for i < len(s) && isDigit(s[i]) == isDigit(s[0]) {

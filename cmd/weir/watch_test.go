@@ -51,7 +51,7 @@ func watched() *switchd.Report {
 	}}}
 }
 
-// watching is a screen of that report with queues sampled.
+// watching is a screen of that report with sampled queues.
 func watching(r *switchd.Report) *watchModel {
 	m := newWatchModel(func() (*switchd.Report, error) { return r, nil }, nil)
 	m.Update(reportMsg{report: r})
@@ -72,7 +72,7 @@ func press(m *watchModel, keys ...string) {
 	}
 }
 
-// What is on the screen is reviewed as text, and no line is wider than the terminal.
+// The screen is compared as text, and no line is wider than the terminal.
 func TestWatch_Views(t *testing.T) {
 	many := &switchd.Report{Switches: []switchd.Switch{{Name: "default", State: switchd.Enforced, PID: 1, Version: "v0.5.0", UptimeSeconds: 1}}}
 	for i := range 100 {
@@ -133,8 +133,8 @@ func isExpected(t *testing.T, name, got string) {
 	}
 }
 
-// Every port shows its name, state and drops at any width of the terminal. Names take the columns that they need, and
-// the queue's line gets the rest.
+// Every port shows its name, state and drops at any width of the terminal. Names get the columns that they need, and
+// the sparkline gets the rest.
 func TestWatch_Widths(t *testing.T) {
 	for width := 40; width <= 200; width++ {
 		m := watching(watched())
@@ -161,7 +161,7 @@ func TestWatch_Widths(t *testing.T) {
 	}
 }
 
-// What is printed once, of every state.
+// The report that is printed once, with every state.
 func TestStatus_Text(t *testing.T) {
 	var out bytes.Buffer
 	if err := printStatus(&out, watched()); err != nil {
@@ -170,8 +170,7 @@ func TestStatus_Text(t *testing.T) {
 	isExpected(t, "printed", out.String())
 }
 
-// States have colours; a queue's cells too, by how they stand to the target. Names of devices say nothing to
-// the terminal.
+// States and the cells of a queue have colours. Names of devices cannot send control characters to the terminal.
 func TestWatch_Colours(t *testing.T) {
 	content := watching(watched()).View().Content
 	for _, want := range []string{paint(green, "enforced"), paint(yellow, "degraded"), paint(red, "off"), paint(dim, "down"), `a-port-wi`} {
@@ -187,8 +186,7 @@ func TestWatch_Colours(t *testing.T) {
 	}
 }
 
-// A port that is selected stays selected when the order changes, and on the screen; one that goes leaves the
-// first.
+// A selected port stays selected, and on the screen, when the order changes; if it is deleted, the first is selected.
 func TestWatch_Selection(t *testing.T) {
 	m := watching(watched())
 	if first := m.sorted()[m.index(m.sorted())].Port; first.State != switchd.Off || first.Idle() {
@@ -208,8 +206,7 @@ func TestWatch_Selection(t *testing.T) {
 	}
 }
 
-// The whole program: it draws, and ends with q; what cannot be read at first ends it with the reason, later
-// it is shown.
+// The whole program draws and ends with q. An error at the first reading ends it; a later error is shown.
 func TestWatch_Runs(t *testing.T) {
 	screen := func(m *watchModel, input io.Reader) (string, error) {
 		var out bytes.Buffer
@@ -241,7 +238,7 @@ func TestWatch_Runs(t *testing.T) {
 	}
 }
 
-// terminal gives both ends of a terminal of 80 columns.
+// terminal returns both ends of a terminal of 80 columns.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -263,7 +260,7 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// In a terminal the process draws a screen and q ends it, with exit code 0 and the screen that was there.
+// In a terminal the process draws a screen; q ends it with exit code 0 and restores the former screen.
 func TestWatch_InTerminal(t *testing.T) {
 	master, slave := terminal(t)
 	cmd := exec.Command("weir", "status", "--watch", "--name", "nobody-has-this-name")
@@ -289,7 +286,7 @@ func TestWatch_InTerminal(t *testing.T) {
 	}
 }
 
-// Without a terminal a report follows the other, until the context is done.
+// Without a terminal, reports follow each other until the context is done.
 func TestWatch_Plain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out endAfter
@@ -306,7 +303,7 @@ func TestWatch_Plain(t *testing.T) {
 	}
 }
 
-// endAfter ends something when so many lines were written.
+// endAfter calls end after so many written lines.
 type endAfter struct {
 	bytes.Buffer
 	lines int

@@ -12,7 +12,7 @@ import (
 	"weir/agent/switchd"
 )
 
-// Colours of a terminal, by number: its own palette decides what they look like.
+// Colours of a terminal, by number; the terminal's palette defines them.
 const (
 	green  = "32"
 	yellow = "33"
@@ -28,12 +28,12 @@ func paint(style, text string) string { return "\x1b[" + style + "m" + text + "\
 type column struct {
 	title   string
 	width   int
-	left    bool // words stand left, numbers right
+	left    bool // words are aligned left, numbers right
 	text    func(r row) string
 	compare func(a, b row) int
 }
 
-// most puts the larger number first.
+// most orders the larger number first.
 func most[T cmp.Ordered](of func(r row) T) func(a, b row) int {
 	return func(a, b row) int { return cmp.Compare(of(b), of(a)) }
 }
@@ -57,7 +57,7 @@ func rate(r row, of func(*switchd.Rates) float64) float64 {
 	return of(r.Rates)
 }
 
-// columns beside the queue's line, which stands behind lineAfter.
+// columns in addition to the sparkline, which comes after lineAfter.
 var columns = []column{
 	{"PORT", portMost, true, func(r row) string { return printable(r.Port.Port) }, func(a, b row) int { return naturally(a.Port.Port, b.Port.Port) }},
 	{"STATE", 8, true, func(r row) string { return stateText(r.Port) }, func(a, b row) int { return cmp.Compare(stateRank(a), stateRank(b)) }},
@@ -74,15 +74,14 @@ var columns = []column{
 }
 
 const (
-	portLeast = 5 // columns of a port's name, also where all are shorter
+	portLeast = 5 // columns of a port's name, also if all names are shorter
 	portMost  = 10
 	portWide  = 26 // in a terminal of more than 120
-	lineAfter = 5  // the column that the queue's line stands behind
-	lineLeast = 8  // shorter it tells nothing
+	lineAfter = 5  // the sparkline comes after this column
+	lineLeast = 8  // a shorter one is useless
 )
 
-// narrow are the columns to leave out where the terminal is too narrow for all, the first of them first: titles. What
-// is left always says which port, in which state, and its drops.
+// narrow lists the columns that are left out on a narrow terminal, in this order. Port, state and drops always stay.
 var narrow = []string{"TARGET", "REWR/S", "WINDOW", "FLOWS", "QUEUE"}
 
 func stateStyle(r row) string {
@@ -116,7 +115,7 @@ func (m *watchModel) View() tea.View {
 	return v
 }
 
-// header has a line for each switch; of many, for those that are not enforced.
+// header has a line for each switch; with many, only for those that are not enforced.
 func (m *watchModel) header() (lines []string) {
 	switch {
 	case m.report == nil:
@@ -148,7 +147,7 @@ func (m *watchModel) header() (lines []string) {
 
 const footerLines = 7
 
-// tableRows is how many ports fit on the screen.
+// tableRows returns how many ports fit on the screen.
 func (m *watchModel) tableRows() int { return max(1, m.height-len(m.header())-1-footerLines) }
 
 func (m *watchModel) table() (lines []string) {
@@ -165,16 +164,16 @@ func (m *watchModel) table() (lines []string) {
 	return lines
 }
 
-// grid is how wide each column is on this screen; 0: it is left out.
+// grid has the width of each column on this screen; 0: left out.
 type grid struct {
 	columns []int
-	line    int // of the queue's line; 0: left out
+	line    int // of the sparkline; 0: left out
 }
 
-// grid gives the names what they need, leaves out what does not fit, and gives the queue's line the rest.
+// grid gives names the width that they need, leaves out what does not fit, and gives the sparkline the rest.
 func (m *watchModel) grid(rows []row) grid {
 	g := grid{columns: make([]int, len(columns))}
-	total := -1 // spaces stand between columns
+	total := -1 // one space between columns
 	for i := range columns {
 		g.columns[i] = columns[i].width
 		total += columns[i].width + 1
@@ -203,7 +202,7 @@ func (m *watchModel) grid(rows []row) grid {
 	return g
 }
 
-// nameOf is a port's name; with that of its switch where there are several.
+// nameOf returns a port's name, with that of its switch if there are several.
 func (m *watchModel) nameOf(r row) string {
 	if m.report != nil && len(m.report.Switches) > 1 {
 		return r.key.String()
@@ -225,7 +224,7 @@ func (g *grid) layout(cell func(i int) string, line func(width int) string) stri
 	return strings.Join(cells, " ")
 }
 
-// fit brings text to a width.
+// fit pads or cuts text to a width.
 func fit(text string, width int, left bool) string {
 	text = ansi.Truncate(text, width, "…")
 	space := strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
@@ -271,8 +270,8 @@ func (m *watchModel) line(r row, selected bool, g grid) string {
 
 var bars = []rune(" ▁▂▃▄▅▆▇█")
 
-// sparkline draws the last samples of a queue, the newest at the right. The target is half the height, what is
-// twice as long or longer the whole.
+// sparkline draws the last samples of a queue, the newest at the right. The target is half the height; twice the target
+// or more is the full height.
 func sparkline(samples []uint32, target uint64, width int) string {
 	samples = samples[max(0, len(samples)-width):]
 	var b strings.Builder
@@ -290,7 +289,7 @@ func sparkline(samples []uint32, target uint64, width int) string {
 		switch {
 		case uint64(q) > 2*target:
 			style = red
-		case 2*uint64(q) > 3*target: // about the target is where a queue is to be
+		case 2*uint64(q) > 3*target: // near the target is normal
 			style = yellow
 		}
 		if style != last {
@@ -305,7 +304,7 @@ func sparkline(samples []uint32, target uint64, width int) string {
 	return b.String()
 }
 
-// footer says what there is to say of the selected port, and what keys do.
+// footer describes the selected port, and the keys.
 func (m *watchModel) footer() []string {
 	keys := paint(dim, "q quit  ↑↓ port  ←→ sort by  r reverse")
 	if m.err != nil {

@@ -1,5 +1,5 @@
-// Package laws is the list of the control laws of this build: the one place that names them all. Every other room is
-// given what it needs of it.
+// Package laws lists the control laws of this build. It is the only place that names them all. It passes every other
+// room what that needs.
 package laws
 
 import (
@@ -22,14 +22,14 @@ import (
 	simlaws "weir/sim/laws"
 )
 
-// entry is a law, and what each world has of it; nil: the world has it not yet, or never.
+// entry is a law with its part for each world; nil: the world does not have it.
 type entry struct {
 	spec law.Spec
 	sim  func() simlaws.Law
 	lab  func() lab.Law
 }
 
-// list is every law, in the order of the documentation.
+// list has every law, in the order of the documentation.
 func list() []entry {
 	return []entry{
 		{droptail.Spec(), simlaws.DropTail, lab.DropTail},
@@ -46,7 +46,7 @@ func list() []entry {
 	}
 }
 
-// All are the laws of this build, as experiment files may name them.
+// All returns the laws of this build by the names of experiment files.
 func All() *experiment.Laws {
 	var out []experiment.Law
 	for _, e := range list() {
@@ -62,7 +62,7 @@ func All() *experiment.Laws {
 	return experiment.NewLaws(out...)
 }
 
-// Sim are those that the simulator has.
+// Sim returns the laws of the simulator.
 func Sim() simlaws.Laws {
 	out := simlaws.Laws{}
 	for _, e := range list() {
@@ -75,7 +75,7 @@ func Sim() simlaws.Laws {
 	return out
 }
 
-// Lab are those that the lab has.
+// Lab returns the laws of the lab.
 func Lab() lab.Laws {
 	out := lab.Laws{}
 	for _, e := range list() {
@@ -88,13 +88,13 @@ func Lab() lab.Laws {
 	return out
 }
 
-// Switch is `weir switch` with the law that works at switches of production.
+// Switch returns `weir switch` with the law for production switches.
 var Switch = sync.OnceValue(func() *switchd.Agent { return switchd.New(switchfairq.Law{}) })
 
-// Metrics are those of all laws.
+// Metrics returns the metrics of all laws.
 func Metrics() []law.Metric { return All().Specs().Metrics() }
 
-// Built tells whether any world has the law.
+// Built reports whether any world has the law.
 func Built(name string) bool {
 	return Sim()[name].Put != nil || Lab()[name].Start != nil
 }

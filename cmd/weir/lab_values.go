@@ -13,13 +13,14 @@ import (
 	"weir/sim"
 )
 
-// rttRounding is what whole nanoseconds of each link's delay may take off a round trip.
+// rttRounding is the error that rounding each link's delay to nanoseconds can add to a round-trip time.
 const rttRounding = 100 * time.Nanosecond
 
-// putBeside gives the simulator's runs that were asked for beside the lab what the lab measured in the same network: the
-// round trip, the median over its runs there; and the starts of flows from the run that differs in nothing but its world. A run that is kept from a time when these were others is run again.
-func (r *runner) putBeside(tasks []*task) error {
-	if !r.beside {
+// useLabValues gives the simulator's runs of the same network what the lab measured: the median round-trip time of the
+// lab's runs, and the flow start times of the lab's run that differs only in its world. A stored run that had other
+// values is run again.
+func (r *runner) useLabValues(tasks []*task) error {
+	if !r.labValues {
 		return nil
 	}
 	m, err := measuredIn(tasks)
@@ -30,14 +31,14 @@ func (r *runner) putBeside(tasks []*task) error {
 		if !t.run.LabRTT {
 			continue
 		}
-		if err := r.besideLab(t, m); err != nil {
+		if err := r.useValuesOf(t, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measured is what the lab's runs tell the simulator's.
+// measured holds what the simulator's runs take from the lab's.
 type measured struct {
 	rtt  map[string][]time.Duration // by networkOf
 	twin map[string]*task           // by twinOf
@@ -63,7 +64,7 @@ func measuredIn(tasks []*task) (*measured, error) {
 	return m, nil
 }
 
-func (r *runner) besideLab(t *task, m *measured) error {
+func (r *runner) useValuesOf(t *task, m *measured) error {
 	network, err := networkOf(t.run)
 	if err != nil {
 		return err
@@ -74,27 +75,27 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	}
 	rtt := median(m.rtt[network])
 	if rtt == 0 {
-		t.unmet = append(t.unmet, result.UnmetTexts("network.rtt", result.Warning, "rtt: the lab measured none in this network, so it is network.rtt as asked")...)
+		t.unmet = append(t.unmet, result.UnmetTexts("network.rtt", result.Warning, "rtt: the lab measured none in this network, so network.rtt of the file is used")...)
 		return nil
 	}
 	var is time.Duration
-	if t.beside, is, err = sim.AtRTT(t.run, rtt); err != nil {
+	if t.labValues, is, err = sim.AtRTT(t.run, rtt); err != nil {
 		return fmt.Errorf("run %s: %w", describe(t.run), err)
 	}
 	if off := (is - rtt).Abs(); off > rttRounding {
 		t.unmet = append(t.unmet, result.UnmetTexts("network.rtt", result.Warning,
-			fmt.Sprintf("rtt: the lab's is %v, and %v here: the lines alone take that, or its paths differ", rtt, is))...)
+			fmt.Sprintf("rtt: %[2]v here, %[1]v in the lab: serialisation alone takes that long, or its paths differ", rtt, is))...)
 	}
 	lab := m.twin[twin]
 	if lab != nil {
-		t.beside.Starts = lab.starts
+		t.labValues.Starts = lab.starts
 	}
 	var why string
 	switch {
 	case t.rtt != is:
-		why = fmt.Sprintf("the lab's round trip is %v now, and was %v", is, t.rtt)
+		why = fmt.Sprintf("the lab's round-trip time is %v, and was %v in the stored run", is, t.rtt)
 	case lab != nil && t.ended.Before(lab.ended):
-		why = "the lab's run with the same seed was run again since, and its flows began at other times"
+		why = "the lab's run with the same seed was repeated, and its flows began at other times"
 	}
 	if t.stored && why != "" {
 		t.stored = false
@@ -103,14 +104,14 @@ func (r *runner) besideLab(t *task, m *measured) error {
 	return nil
 }
 
-// twinOf is equal for runs that differ in their worlds only.
+// twinOf returns a key that is equal for runs that differ only in their world.
 func twinOf(r *experiment.Run) (string, error) {
 	twin := *r
 	twin.World, twin.LabRTT = "", false
 	return store.Key(&twin)
 }
 
-// startsOf is when the flows of a run began and their programs wrote, by their names.
+// startsOf returns when the flows of a run began and when their programs wrote, by flow.
 func startsOf(raw *result.Raw) map[experiment.FlowName]experiment.FlowStart {
 	starts := make(map[experiment.FlowName]experiment.FlowStart, len(raw.Flows))
 	for i := range raw.Flows {
@@ -120,7 +121,8 @@ func startsOf(raw *result.Raw) map[experiment.FlowName]experiment.FlowStart {
 	return starts
 }
 
-// networkOf is equal for runs whose idle round trip is measured between the same hosts of the same network.
+// networkOf returns a key that is equal for runs with the same network and the same hosts to measure the idle round
+// trip.
 func networkOf(r *experiment.Run) (string, error) {
 	asked := []any{r.Config.Graph, r.Config.Switch}
 	for i := range r.Config.Items {
@@ -135,7 +137,7 @@ func networkOf(r *experiment.Run) (string, error) {
 	return string(text), nil
 }
 
-// median is 0 of nothing.
+// median returns the median, or 0 for an empty list.
 func median(list []time.Duration) time.Duration {
 	if len(list) == 0 {
 		return 0

@@ -30,14 +30,14 @@ traffic: [{name: long, from: "sender*", to: receiver1, pattern: bulk}]
 schemes: [{name: droptail}, {name: ecn, params: {threshold: 20KB}}]
 `
 
-// rttWorld notes what it is asked for, and says that its idle round trip is rtt, or the links' delays.
+// rttWorld records the runs, and reports rtt, or the links' delays, as the idle round-trip time.
 type rttWorld struct {
 	name string
-	rtt  []time.Duration // one after the other
+	rtt  []time.Duration // one per run
 
 	mu  sync.Mutex
 	ran []*experiment.Run
-	all *[]string // what ran in which order, of both worlds
+	all *[]string // the order of the runs of both worlds
 }
 
 func (w *rttWorld) Name() string                { return w.name }
@@ -54,14 +54,14 @@ func (w *rttWorld) Run(_ context.Context, r *experiment.Run, p experiment.Progre
 		raw.RTT = w.rtt[0]
 		w.rtt = w.rtt[1:]
 		raw.Flows = []result.Flow{{Group: "long", Item: "long", Mouse: 1, Start: time.Duration(r.Seed) * time.Millisecond, Wrote: time.Microsecond}}
-	} else { // of four links of 50 Mbit/s that a probe of 55 B takes no more than its bytes on, as in the lab
+	} else { // four links of 50 Mbit/s, on which a probe of 55 B takes its serialisation time, as in the lab
 		raw.RTT = 4*r.Config.Graph.Links[0].Delay.Std() + 4*55*160
 	}
 	return raw, nil
 }
 
-// The lab's runs come first. The simulator's get what the lab measured: the median round trip, and when flows began. They
-// are filed under what was asked: with other measurements they are run again.
+// The lab's runs come first. The simulator's runs use the lab's median round-trip time and flow start times. They are
+// stored under their settings, and repeated if the measurements change.
 func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	us := func(v ...time.Duration) []time.Duration {
@@ -117,7 +117,7 @@ func TestRunner_SimulatorTakesTheLabsRoundTrip(t *testing.T) {
 	}
 }
 
-// Of a run that is done again it is said which of the two that it took from the lab is another now.
+// A repeated run names the measurement that changed.
 func TestRunner_SaysWhyAgain(t *testing.T) {
 	plan, err := (&store.Asked{Name: "beside.yaml", File: sideBySide, Options: experiment.Options{Worlds: []string{"lab", "sim"}, Seeds: []int64{1}}}).Plan(laws.All())
 	if err != nil {
@@ -125,17 +125,17 @@ func TestRunner_SaysWhyAgain(t *testing.T) {
 	}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, row := range []struct {
-		was  time.Duration // of the simulator's round trip; 0: as it is now
+		was  time.Duration // of the simulator's round-trip time; 0: unchanged
 		done time.Time     // the simulator's run
-		says string        // "": it is kept
+		says string        // "": the stored run is kept
 	}{
 		{0, at, ""},
-		{0, at.Add(-time.Second), "was run again since, and its flows began at other times"},
-		{time.Millisecond, at, "round trip is 300"},
+		{0, at.Add(-time.Second), "was repeated, and its flows began at other times"},
+		{time.Millisecond, at, "round-trip time is 300"},
 		{time.Millisecond, at.Add(-time.Second), "and was 1ms"},
 	} {
 		var out bytes.Buffer
-		r := &runner{plan: plan, progress: newProgress(&out, plan.Runs), beside: true}
+		r := &runner{plan: plan, progress: newProgress(&out, plan.Runs), labValues: true}
 		var tasks []*task
 		var simulated *task
 		for _, run := range plan.Runs {
@@ -149,7 +149,7 @@ func TestRunner_SaysWhyAgain(t *testing.T) {
 			}
 			tasks = append(tasks, one)
 		}
-		if err := r.putBeside(tasks); err != nil {
+		if err := r.useLabValues(tasks); err != nil {
 			t.Fatal(err)
 		}
 		r.progress.close()
