@@ -1,9 +1,9 @@
-# Everything a person or CI needs. As root on Debian with Go, git and make: `make demo`, `make test`.
+# All targets for people and CI. As root on Debian with Go, git and make: `make demo`, `make test`.
 SHELL := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GO      := go
-# -vet=off: the linter runs vet. -w: no debugging data; linking the tests takes half the time without. REPORT prints
-# a line for each package, what failed, what was skipped and why. TESTFLAGS=-count=1 runs again what passed already.
+# -vet=off: the linter runs vet. -w: no debugging data, which halves the time of linking the tests. REPORT prints a line
+# for each package, failures, and skipped tests with the reason. TESTFLAGS=-count=1 also repeats tests that passed.
 TESTS   := $(GO) test -json -vet=off -ldflags=-w
 REPORT  := $(GO) run ./tools/testreport
 LINT    := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
@@ -14,8 +14,8 @@ OUT     := out
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-# The simulator's laws are C. Where no static C program can be built weir is built without them, and says so when
-# they are asked for. Statically linked either way, so that the package needs no library.
+# The simulator's laws are C. If no static C program can be built, weir is built without them, and reports that when they
+# are used. It is always linked statically, so that the package needs no library.
 ifeq ($(shell echo 'int main(void) { return 0; }' | $$($(GO) env CC) -static -x c -o /dev/null - 2>/dev/null && echo yes),yes)
 BUILD_ENV = CGO_ENABLED=1
 BUILD_FLAGS = -tags netgo,osusergo
@@ -38,19 +38,19 @@ demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 
 check: lint ## the linter and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
 	@set -o pipefail; WEIR_NO_ROOT=1 $(TESTS) -short -timeout 20m $(TESTFLAGS) ./... | $(REPORT)
 
-# Most of the time tests wait, for TCP's timers or for the kernel to end a namespace: so two packages at a time, the
-# longest first. MUST='Osken|Tshark' fails the run when a test of such a name was skipped.
+# Tests mostly wait, for TCP's timers or for the kernel to end a namespace, so two packages run at a time, the longest
+# first. MUST='Osken|Tshark' fails the run if a test with such a name was skipped.
 LONGEST := ./cmd/weir ./datapath/fairq ./lab ./controller ./sim
 
-# They compare the whole machine before and after, so nothing else of ours may run beside them.
+# These tests compare the whole machine before and after, so no other test may run at the same time.
 ALONE := ^(TestHostIsAsBefore|TestLabWithController)$$
 
-test: deps-test check-generated ## all tests, as root: also those on real TCP in namespaces; TESTFLAGS=-count=1
+test: deps-test check-generated ## all tests, as root, with those on real TCP in namespaces; TESTFLAGS=-count=1
 	@scripts/need-root
 	@set -o pipefail; $(TESTS) -timeout 20m $(TESTFLAGS) -run '$(ALONE)' ./cmd/weir | $(REPORT)
 	@set -o pipefail; $(TESTS) -p 2 -timeout 60m $(TESTFLAGS) -skip '$(ALONE)' $(LONGEST) ./... | $(REPORT) -slowest 15 $(if $(MUST),-must '$(MUST)')
 
-soak-switch: deps-test ## weir switch killed, upgraded and robbed of its ports, at full length: 3 minutes
+soak-switch: deps-test ## tests that kill and upgrade weir switch and delete its ports, at full length: 3 minutes
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 30m -run '^Test(Switch|HostIsAsBefore)' -v ./cmd/weir -soak
 
@@ -64,8 +64,8 @@ lint: ## golangci-lint, pinned in tools/lint
 prose: ## check that comments, errors, help, logs and pages are plain English (docs/glossary.md); PROSE='-count', '-rules', 'law docs/lab.md'
 	$(GO) run ./tools/prose $(PROSE)
 
-# Built after the kernel objects are made, for ./weir holds them: the other way round it would run the old law in the lab.
-generate: deps-test ## regenerate what is generated: kernel objects (clang-16), JSON schemas; and ./weir with them
+# ./weir contains the kernel objects, so it is built after them; otherwise it would run the old law in the lab.
+generate: deps-test ## regenerate all generated files: kernel objects (clang-16), JSON schemas; and ./weir with them
 	$(GO) generate ./...
 	@$(MAKE) --no-print-directory build
 	./weir run --schema > experiments/schema.json
@@ -77,39 +77,39 @@ doc-tables: build ## tables of docs/tables, from the sources of weir switch, sta
 	./weir controller --schema > deploy/controller.schema.json
 	$(GO) test -count=1 ./agent/switchd ./agent/doctor ./docs -run 'TestDocTables|TestMetrics_AreDocumented' -update
 
-check-generated: build ## what is committed is what the sources give
+check-generated: build ## check that the committed generated files match their sources
 	@scripts/check-generated
 
 bench: build ## timings: figures and their ratio to a baseline of the same run
-	@echo "how to read it: ns/packet, ns/rewrite: above an empty program; lookups: in hash lookups of the same"
-	@echo "run; baselines: in calls from Go into C that do nothing; conn/s, %cpu: of one CPU, this process's"
-	@echo "cpu-ms/scrape: one reading of /metrics; qdisc-lists: in listings of all queue disciplines of the same run"
+	@echo "how to read it: ns/packet, ns/rewrite: in addition to an empty program; lookups: in units of hash lookups of"
+	@echo "the same run; baselines: in units of empty calls from Go into C; conn/s, %cpu: of one CPU, of this process;"
+	@echo "cpu-ms/scrape: one reading of /metrics; qdisc-lists: in units of listing all queue disciplines in the same run"
 	$(GO) test -run '^$$' -bench . -benchmem ./datapath/... ./lab/traffic ./agent/switchd
 	@echo "the simulator's: make bench-sim"
 
-bench-datapath: ## what the switch program costs on each path, above an empty one
+bench-datapath: ## cost of the switch program on each path, in addition to an empty program
 	@scripts/need-root
-	@echo "how to read it: ns/packet: above an empty program of the same run; lookups: the same in hash lookups of a"
-	@echo "16-byte key, timed in the same run; flow-lookups: in lookups with the flow table's own key (the flow's digest, 16 bytes too)."
-	@echo "Rows called 'part' are not paths: they say where the time of the others goes."
+	@echo "how to read it: ns/packet: in addition to an empty program of the same run; lookups: in units of hash lookups with a"
+	@echo "16-byte key in the same run; flow-lookups: in units of lookups with the flow table's key (a digest of 16 bytes)."
+	@echo "Rows called 'part' are not paths: they split up the time of the others."
 	$(GO) test -run '^$$' -bench BenchmarkFairQ ./datapath/fairq
 
-bench-sim: ## the simulator: packets a second, cost against queue and flows, memory: minutes; BENCH_SIM='--json --only S1'
+bench-sim: ## the simulator: packets per second, cost by queue and flows, memory: minutes; BENCH_SIM='--json --only S1'
 	@scripts/bench-sim $(BENCH_SIM)
 
 bench-sim-files: ## the time of whole experiment files in the simulator, on one processor and on two: half an hour; BENCH_FILES=...
 	@scripts/bench-sim $(BENCH_SIM) --files $(BENCH_FILES)
 
-bench-openflow: ## the OpenFlow connection beside os-ken's: messages a second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
+bench-openflow: ## the OpenFlow connection compared with os-ken's: messages per second of one processor, waits, memory; BENCH_OPENFLOW='--only packet'
 	@mkdir -p $(OUT) && $(GO) build -o $(OUT)/bench-openflow ./openflow/bench
 	@python=$$(scripts/osken) && $(OUT)/bench-openflow --osken "$$python" $(BENCH_OPENFLOW)
 
-fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n: those of an earlier run
+fuzz-datapath: ## 10 million mutated frames through the switch program, 2 minutes; SEED=n repeats an earlier run
 	@scripts/need-root
 	$(GO) test -count=1 -timeout 60m -v -run 'TestFairQMutated|TestFairQVeth_Mutated' ./datapath/fairq \
 		-args -frames 10000000 -veth 500000 $(if $(SEED),-seed $(SEED))
 
-fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n: from that seed on
+fuzz-sim: ## 5000 random experiments in the simulator, with losses, flaps and reordering: a minute; FIRST=n begins with that seed
 	$(GO) test -count=1 -timeout 120m -run '^TestRandom$$' -v ./sim -args -trials $(or $(TRIALS),5000) $(if $(FIRST),-first $(FIRST))
 
 fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes; then native fuzzing from testdata/fuzz; TRIALS=n, SEED=n, FUZZTIME=2m each
@@ -117,49 +117,49 @@ fuzz-openflow: ## 48 million random, mutated and cut OpenFlow messages, minutes;
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow
 	$(GO) test -run '^$$' -fuzz '^FuzzConn$$' -fuzztime $(or $(FUZZTIME),2m) -fuzzminimizetime 5s ./openflow/channel
 
-openflow-peers: ## OpenFlow messages as os-ken and tshark read them, and as os-ken writes them, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
+openflow-peers: ## compare OpenFlow messages with os-ken and tshark, then os-ken as switch and as controller over TCP and TLS: minutes; EACH=n of each kind
 	@scripts/apt-install tshark
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^Test(Osken|Tshark)' -v ./openflow -args -each $(or $(EACH),200)
 	OSKEN_PYTHON=$$(scripts/osken) $(GO) test -count=1 -timeout 60m -run '^TestOsken' -v ./openflow/channel
 
-mutate-sim: ## bugs put into the simulator one by one, each of which the random experiments must find: 2 minutes
+mutate-sim: ## put bugs into the simulator one by one; the random experiments must find each: 2 minutes
 	$(GO) test -count=1 -timeout 60m -run '^TestMutants$$' -v ./sim -args -mutate
 
 sim-arm64: ## the simulator's golden results on arm64, cross-built, under qemu-user: the same bytes
 	scripts/sim-arm64
 
-differential: ## what the kernel decides against what the simulator does, 100,000 answers of each kind, on real TCP: minutes (docs/differential.md)
+differential: ## compare decisions of the kernel and of the simulator, 100,000 of each kind, on real TCP: minutes (docs/differential.md)
 	@scripts/need-root
 	$(GO) run ./tools/fairq-differential $(DIFFERENTIAL)
 	$(GO) test -count=1 -timeout 30m -v -run '^TestDifferential_Release$$' ./datapath/fairq -args -release-answers 100000 | grep -A 40 'all together\|FAIL\|_test.go'
 
-lab-truth: build deps ## hold the lab against iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": those only)
+lab-truth: build deps ## compare the lab with iperf3, nginx, the RTT of a probe, and itself (GROUPS="flood pool": only those)
 	@scripts/need-root
 	scripts/lab-truth $(GROUPS)
 
-fluid: ## FairQ on the fluid model, and where it settles: docs/img/q0*.png and docs/tables/fluid.md
+fluid: ## FairQ on the fluid model, and its equilibria: docs/img/q0*.png and docs/tables/fluid.md
 	$(GO) run ./tools/fairq-fluidmap docs/img docs/tables/fluid.md
 
 validate: ## compare the simulator with ns-3, from its Python wheel (docs/validation.md): minutes
 	scripts/validate $(OUT)/validate
 
-fairq-lab: build ## FairQ's experiments in the lab: about an hour; wants a quiet machine (docs/fairq-lab.md)
+fairq-lab: build ## FairQ's experiments in the lab: about an hour; needs a quiet machine (docs/fairq-lab.md)
 	@scripts/need-root
 	scripts/experiments $(OUT)/fairq-lab $(addprefix experiments/,incast.yaml incast-guests.yaml incast-udp.yaml \
 		incast-netstack.yaml jain.yaml jain-floor.yaml join-leave.yaml)
 
-# FILES='experiments/fairq/F1.yaml ...' chooses others, WEIR_RUN='--seed 1' shortens.
+# FILES='experiments/fairq/F1.yaml ...' selects others, WEIR_RUN='--seed 1' shortens.
 FILES ?= $(foreach id,F1 F2 F3 F4 Q4,experiments/fairq/$(id).yaml)
 
-experiments: build ## FairQ's paper in the lab, FILES=...: hours, goes on where it was stopped (docs/fairq-experiments.md)
+experiments: build ## FairQ's paper in the lab, FILES=...: hours; it continues after a stop (docs/fairq-experiments.md)
 	@scripts/need-root
 	scripts/experiments $(OUT)/experiments $(FILES)
 
-# IDS='F1 F2' chooses, FIGURES='--seeds 1' shortens, FIGURES='--summary results' commits what docs/REPRODUCTION.md shows.
-figures: build ## every paper's figures from the simulator, out/figures/index.html: goes on where it was stopped (docs/results.md)
+# IDS='F1 F2' selects, FIGURES='--seeds 1' shortens, FIGURES='--summary results' writes the input of docs/REPRODUCTION.md.
+figures: build ## every paper's figures from the simulator, out/figures/index.html; it continues after a stop (docs/results.md)
 	@./weir figures $(IDS) --resume $(FIGURES) || [ $$? -eq 3 ] # a refuted claim is a result
 
-reproduction: ## docs/REPRODUCTION.md, docs/tables and the table of claims by paper anew, from results/ and experiments/
+reproduction: ## docs/REPRODUCTION.md, docs/tables and the table of claims by paper, from results/ and experiments/
 	$(GO) run ./tools/reproduction
 
 man: build ## man pages and shell completions, from the --help texts: out/man, out/completion
@@ -174,16 +174,16 @@ packages: deb container ## all packages
 deb: build ## the Debian package, out/weir_*.deb: the same bytes from the same commit and compiler
 	@deploy/deb/build ./weir "$(VERSION)" $(OUT)
 
-container: ## the container image weir:latest, where docker or podman runs; else only says how
+container: ## the container image weir:latest, if docker or podman runs
 	@tool=$$(command -v podman || command -v docker) && $$tool info >/dev/null 2>&1 || { \
-		echo "no container runtime here: deploy/container/Dockerfile says how to build and run the image"; exit 0; }; \
+		echo "no container runtime here: deploy/container/Dockerfile explains how to build and run the image"; exit 0; }; \
 	$$tool build -f deploy/container/Dockerfile --build-arg VERSION="$(VERSION)" -t weir:latest .
 
-deps: ## what the outside checks of the lab need
+deps: ## install the packages for lab-truth
 	@scripts/apt-install iperf3 nginx-light apache2-utils
 
-deps-test: ## what regenerating the kernel objects and the tests need
+deps-test: ## install the packages for the tests and for regenerating the kernel objects
 	@scripts/apt-install clang-16 llvm-16 libbpf-dev gcc libc6-dev iproute2 openvswitch-switch
 
-clean: ## remove what the build made
+clean: ## remove all build output
 	rm -rf weir $(OUT)

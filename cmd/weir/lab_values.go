@@ -16,9 +16,9 @@ import (
 // rttRounding is the error that rounding each link's delay to nanoseconds can add to a round-trip time.
 const rttRounding = 100 * time.Nanosecond
 
-// useLabValues gives the simulator's runs of the same network what the lab measured: the median round-trip time of the
-// lab's runs, and the flow start times of the lab's run that differs only in its world. A stored run that had other
-// values is run again.
+// useLabValues gives the simulator's runs what the lab measured in the same network: the median round-trip time of
+// the lab's runs, and the flow start times of the run that differs only in its world. A stored run with other values is
+// repeated.
 func (r *runner) useLabValues(tasks []*task) error {
 	if !r.labValues {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// resuming says which finished runs --resume keeps.
+// resuming selects the finished runs that --resume keeps.
 type resuming string
 
 // The values of --resume.

@@ -186,7 +186,7 @@ type outcome struct {
 	plan  *experiment.Plan
 	flags runFlags
 	store *store.Dir // nil: nothing is stored
-	err   error      // why runs are missing
+	err   error      // reason for missing runs
 }
 
 // measure runs a plan, and stores the finished runs.

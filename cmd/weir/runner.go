@@ -24,7 +24,7 @@ type runner struct {
 	plan      *experiment.Plan
 	worlds    map[string]experiment.World
 	store     *store.Dir                         // nil: nothing is stored
-	resume    resuming                           // which stored runs are kept
+	resume    resuming                           // selects the stored runs to keep
 	code      func(world string) (string, error) // codeOf
 	codes     map[string]string                  // results of code, by world
 	labValues bool                               // some of the simulator's runs take what the lab measured
