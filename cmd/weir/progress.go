@@ -58,7 +58,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// console serializes the lines of several experiments.
+// console serialises the lines of several experiments.
 type console struct {
 	mu sync.Mutex
 	w  io.Writer
