@@ -169,7 +169,7 @@ func TestCanary_RollsBack(t *testing.T) {
 	p := m.switchFile(starved + "enforce: {percent: 50}\nrollback: {if: [goodput < 0.9], over: 2s}\n")
 	s := m.NewStreams(t, testnet.ReceiverIPv4, 32)
 	m.until(p, "the canary is rolled back", func() bool { return strings.Contains(p.log.String(), "rolled back") })
-	for _, want := range []string{"level=WARN", "port=out0", "percent=50", "goodput < 0.9: it was 0.", "held flows had", "free ones"} {
+	for _, want := range []string{"level=WARN", "port=out0", "percent=50", "goodput < 0.9: it was 0.", "limited flows had", "unlimited flows"} {
 		if !strings.Contains(p.log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, p.log)
 		}

@@ -79,7 +79,7 @@ func TestDoctor_AgreesWithSwitch(t *testing.T) {
 	}
 
 	c.p.kill()
-	testnet.Until(t, "windows are let go", func() bool { return !m.read().Alive() })
+	testnet.Until(t, "windows are released", func() bool { return !m.read().Alive() })
 	r, code = m.doctor(ports...)
 	if code != exitError || says(&r, "weir.switch", "default", "stale") != doctor.Problem || says(&r, "port.shape_left", "out0", "") != doctor.Problem {
 		t.Errorf("killed: %d, %+v", code, r.Findings)

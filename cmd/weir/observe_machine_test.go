@@ -61,7 +61,7 @@ func TestObserve_LeavesNothing(t *testing.T) {
 		t.Errorf("the port is taken for %+v", out)
 	}
 	if len(out.LimitedFlows) != 4 || out.LimitedNow != 0 || observedNamed(o, "in0").Limited != 0 {
-		t.Errorf("nothing is held, and no acknowledgements would be: %+v", o)
+		t.Errorf("nothing is limited, and no acknowledgements would be: %+v", o)
 	}
 	if now := m.chains(); !slices.Equal(now, chains) || len(m.pins()) != 0 {
 		t.Errorf("observing left something:\n%s\n%v", difference(chains, now), m.pins())
@@ -114,7 +114,7 @@ func TestObserve_ReadsAlong(t *testing.T) {
 	m.until(p, "windows are still limited", m.limited)
 	streams.Progress(t, 100_000)
 	p.kill()
-	testnet.Until(t, "windows are let go", m.released)
+	testnet.Until(t, "windows are released", m.released)
 
 	p = m.start("weir", "switch", "out0")
 	m.until(p, "the switch has one port", func() bool {

@@ -58,7 +58,7 @@ func TestResumeAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, want := range []string{"1 of 3 runs are there already", "removed lab " + filepath.Base(lab), "run 2 of 2: lab ecn seed 3"} {
+	for _, want := range []string{"1 of 3 runs are finished already", "removed lab " + filepath.Base(lab), "run 2 of 2: lab ecn seed 3"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
 		}

@@ -121,7 +121,7 @@ var faults = []struct {
 		a.ails("qdisc replaced by bfifo", from, switchd.Degraded, "unknown-rate", `"bfifo"`)
 		from = a.replaceQueue("mq")
 		a.ails("mq root", from, switchd.Degraded, "no-queue", `"mq"`)
-		a.await("let go", from, func(s *switchd.Switch, _ int) bool { return portNamed(s, "out0").GrantBytes == 0 })
+		a.await("released", from, func(s *switchd.Switch, _ int) bool { return portNamed(s, "out0").GrantBytes == 0 })
 		from = a.replaceQueue("pfifo_fast")
 		a.ails("qdisc replaced by pfifo_fast", from, switchd.Degraded, "no-queue", `"pfifo_fast"`)
 		from = time.Now()
@@ -180,8 +180,8 @@ var faults = []struct {
 	{"heartbeat stale", func(a *ailing) {
 		from := time.Now()
 		a.p.signal(syscall.SIGSTOP)
-		a.ails("heartbeat stale", from, switchd.Degraded, "stale-heartbeat", "has not beaten")
-		_, _ = a.await("let go", from, func(s *switchd.Switch, code int) bool {
+		a.ails("heartbeat stale", from, switchd.Degraded, "stale-heartbeat", "sent no heartbeat")
+		_, _ = a.await("released", from, func(s *switchd.Switch, code int) bool {
 			p := portNamed(s, "out0")
 			return code == exitError && p.GrantBytes == 0 && strings.Contains(p.Reason, "it is stopped, windows are not limited")
 		})
@@ -352,5 +352,5 @@ func TestSwitch_StatusOfOnePort(t *testing.T) {
 	p := m.start("weir", "switch", "out0")
 	m.until(p, "it is attached", func() bool { s := m.read(); return s != nil && len(s.Ports) == 1 })
 	a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
-	a.ails("one port", time.Now(), switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and no acknowledgement")
+	a.ails("one port", time.Now(), switchd.Degraded, "one-sided", "the data of 4 flows leaves here, and its acknowledgements pass no")
 }

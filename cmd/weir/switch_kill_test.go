@@ -41,7 +41,7 @@ func TestSwitch_Killed(t *testing.T) {
 		streams.Mark()
 		killed := time.Now()
 		p.kill()
-		testnet.Until(t, "windows are let go", m.released)
+		testnet.Until(t, "windows are released", m.released)
 		release = max(release, time.Since(killed))
 		streams.Progress(t, 1)
 		ticks.mark()
@@ -76,9 +76,9 @@ func TestSwitch_Killed(t *testing.T) {
 		}
 	}
 	limit(t, "stall of a stream", stall, 300*time.Millisecond)
-	limit(t, "windows let go after kill -9", release, 1500*time.Millisecond)
+	limit(t, "windows released after kill -9", release, 1500*time.Millisecond)
 	limit(t, "gap between ticks, killed and taken over", gap, undisturbed+5*time.Millisecond)
-	t.Logf("gap between ticks with windows let go (a tick every 20 ms), then taken over: worst %v", released)
+	t.Logf("gap between ticks with windows released (a tick every 20 ms), then taken over: worst %v", released)
 }
 
 // The same without a connection: no timer runs, and nothing is left.

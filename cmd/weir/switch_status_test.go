@@ -78,7 +78,7 @@ func TestSwitch_Status(t *testing.T) {
 	})
 
 	p.kill()
-	testnet.Until(t, "windows are let go", m.released)
+	testnet.Until(t, "windows are released", m.released)
 	streams.Stop()
 	testnet.Quiet(t, m.Port)
 	m.said("at rest, each packet accounted for", func(s *switchd.Switch, _ int) bool {

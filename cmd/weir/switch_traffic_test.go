@@ -90,7 +90,7 @@ func TestSwitch_StatusOfTraffic(t *testing.T) {
 		pastQueue          bool
 	}{
 		{"tunnels", "tunnels", "are in tunnels", m.Uplink, false},
-		{"past the queue", "bypassed", "goes past it", m.Port, true},
+		{"bypassing the queue", "bypassed", "bypass it", m.Port, true},
 	} {
 		a := &ailing{machine: m, t: t, p: p, table: &[]string{}}
 		end := flood(t, c.port, ipFrame(gre), c.pastQueue)
