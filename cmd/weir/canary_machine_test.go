@@ -43,7 +43,7 @@ func (p *process) rewrite(says string) {
 }
 
 // flows reads the flows of the port by which the data leaves.
-func (m *machine) flows() (limited, free []fairq.Flow) {
+func (m *machine) flows() (limited, unlimited []fairq.Flow) {
 	m.t.Helper()
 	m.Switch.Must(m.t, func() error {
 		v, err := fairq.Open(pinDir)
@@ -65,12 +65,12 @@ func (m *machine) flows() (limited, free []fairq.Flow) {
 			if f.Held {
 				limited = append(limited, f)
 			} else {
-				free = append(free, f)
+				unlimited = append(unlimited, f)
 			}
 		}
 		return nil
 	})
-	return limited, free
+	return limited, unlimited
 }
 
 // noteOf reads the note of the port by which the data leaves.
@@ -103,17 +103,17 @@ func TestCanary_LimitsItsShare(t *testing.T) {
 			p := m.switchFile(fmt.Sprintf("enforce: {percent: %d}\n", row.percent))
 			s := m.NewStreams(t, testnet.ReceiverIPv4, streams)
 			s.Progress(t, 200_000)
-			var limited, free []fairq.Flow
+			var limited, unlimited []fairq.Flow
 			m.until(p, "all streams have data in flight", func() bool {
-				limited, free = m.flows()
-				return len(limited)+len(free) == streams
+				limited, unlimited = m.flows()
+				return len(limited)+len(unlimited) == streams
 			})
 			if len(limited) < row.least || len(limited) > row.most {
 				t.Errorf("%d of %d streams are held", len(limited), streams)
 			}
 			m.until(p, "an unlimited stream has more in flight than a limited one could", func() bool {
-				_, free = m.flows()
-				return slices.ContainsFunc(free, func(f fairq.Flow) bool { return f.InFlightBytes > f.GrantedBytes })
+				_, unlimited = m.flows()
+				return slices.ContainsFunc(unlimited, func(f fairq.Flow) bool { return f.InFlightBytes > f.GrantedBytes })
 			})
 			m.until(p, "limited streams keep to their windows", func() bool {
 				limited, _ = m.flows()

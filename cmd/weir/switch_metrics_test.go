@@ -119,9 +119,9 @@ func TestSwitch_Metrics(t *testing.T) {
 		var code int
 		code, body = m.get(address, "/metrics")
 		return code == 200 && of("flows", out) == 4 && of("grant_bytes", out) > 0 && value(t, body, `weir_switch_up{switch="default"}`) == 1 &&
-			of("arm_flows", `arm="held",`+out) == 4 && of("rewritten_packets_total", `port="in0",switch="default"`) > 0
+			of("group_flows", `group="treatment",`+out) == 4 && of("rewritten_packets_total", `port="in0",switch="default"`) > 0
 	})
-	if n := of("arm_acknowledged_bytes_total", `arm="held",`+out); n != 0 {
+	if n := of("group_acknowledged_bytes_total", `group="treatment",`+out); n != 0 {
 		t.Errorf("nobody watches what flows do, and %g bytes were counted", n)
 	}
 	m.until(p, "what flows do is counted while an observer watches", func() bool {
@@ -131,7 +131,7 @@ func TestSwitch_Metrics(t *testing.T) {
 			return false
 		}
 		body = now
-		return of("arm_acknowledged_bytes_total", `arm="held",`+out) > 0
+		return of("group_acknowledged_bytes_total", `group="treatment",`+out) > 0
 	})
 	if n := of("target_bytes", out); n != machineBuffer/5 {
 		t.Errorf("target %g", n)
