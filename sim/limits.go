@@ -91,7 +91,7 @@ func checkLink(kinds map[string]experiment.NodeKind, l *experiment.Link) error {
 	case a != experiment.Switch && b != experiment.Switch:
 		return nil
 	case l.Buffer.N < 1 || !l.Buffer.Packets && l.Buffer.N < network.FullFrame:
-		return fmt.Errorf("buffer of %v holds no full frame: set at least %dB or 1pkt", l.Buffer, network.FullFrame)
+		return fmt.Errorf("a buffer of %v is smaller than a full frame: set at least %dB or 1pkt", l.Buffer, network.FullFrame)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestCheck_RefusesWhatCannotBe(t *testing.T) {
 		want string
 	}{
 		{"rate 0", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].Rate = 0 }, "link sender1 - switch: rate 0: set a rate above 0kbit"},
-		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "buffer of 1513B holds no full frame"},
+		{"a buffer under one packet", nil, func(r *experiment.Run) { r.Config.Graph.Links[4].Buffer.N = 1513 }, "a buffer of 1513B is smaller than a full frame"},
 		{"a flow to nowhere", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "receiver2" }, `there is no host "receiver2"`},
 		{"a flow to a switch", nil, func(r *experiment.Run) { r.Config.Items[0].Pairs[0].Dst = "switch" }, `there is no host "switch"`},
 		{"a link to nowhere", nil, func(r *experiment.Run) { r.Config.Graph.Links[0].B = "x" }, "one of its ends is not a node"},

@@ -107,7 +107,7 @@ func (n *Network) addLink(l *experiment.Link, ports []Port, o Options) error {
 				p.Buffer.N = FullFrame * nicFrames
 			}
 		} else if !p.Buffer.Packets && p.Buffer.N < FullFrame {
-			return fmt.Errorf("buffer of %v holds no full frame: set at least %dB or 1pkt", p.Buffer, FullFrame)
+			return fmt.Errorf("a buffer of %v is smaller than a full frame: set at least %dB or 1pkt", p.Buffer, FullFrame)
 		}
 		p.init(l.Delay, n.frameOnly)
 		n.Ports = append(n.Ports, p)

@@ -22,7 +22,7 @@ func TestBuildRefuses(t *testing.T) {
 		"rate 0":          {func(g *experiment.Graph, _ *Options) { g.Links[1].Rate = 0 }, "link b - switch: a switch's link needs a rate above 0"},
 		"rate below 0":    {func(g *experiment.Graph, _ *Options) { g.Links[1].Rate = -1 }, "out of range"},
 		"delay below 0":   {func(g *experiment.Graph, _ *Options) { g.Links[1].Delay = -1 }, "out of range"},
-		"small buffer":    {func(g *experiment.Graph, _ *Options) { g.Links[1].Buffer.N = 1513 }, "holds no full frame"},
+		"small buffer":    {func(g *experiment.Graph, _ *Options) { g.Links[1].Buffer.N = 1513 }, "is smaller than a full frame"},
 		"two of one name": {func(g *experiment.Graph, _ *Options) { g.Nodes[2].Name = "a" }, "two nodes a"},
 		"no link":         {func(g *experiment.Graph, _ *Options) { g.Links = g.Links[:1] }, "b has no link"},
 		"two links": {func(g *experiment.Graph, _ *Options) { g.Links = append(g.Links, g.Links[0]) },
