@@ -35,7 +35,7 @@ demo: build ## drop-tail, marking and FairQ on real Linux TCP, shortened: under 
 	if [ $$status -ne 0 ] && [ $$status -ne 3 ]; then exit $$status; fi; \
 	echo; echo "The report: $(OUT)/demo/report.html"
 
-check: lint ## the linter and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
+check: lint prose ## the linter, the check of prose and all tests that need no root, clang or Open vSwitch: under a minute; TESTFLAGS=-count=1
 	@set -o pipefail; WEIR_NO_ROOT=1 $(TESTS) -short -timeout 20m $(TESTFLAGS) ./... | $(REPORT)
 
 # Tests mostly wait, for TCP's timers or for the kernel to end a namespace, so two packages run at a time, the longest

@@ -150,7 +150,7 @@ func memberAt(members []btf.Member, name string) (uint32, bool) {
 
 // allRecorded checks that the recorder has every drop at which the kernel ran its program. The kernel does not run a
 // program inside itself: it skips a packet that a soft interrupt drops while the program runs on that CPU, and counts it
-// (Cost.Missed, of any device). A fuzzer beside the test, which frees many packets, makes that frequent. There are also
+// (Cost.Missed, of any device). A fuzzer that runs at the same time, and frees many packets, makes that frequent. There are also
 // drops at which this kernel runs no tracing program at all, and counts nothing: the witness does not see them either.
 // Both appear as drops of no known flow, in bursts and on busy machines more often, so a limit on their share would judge the machine.
 func allRecorded(t *testing.T, r *Recorder, w *witness) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a benchmark of a program is held against: a program that does nothing, and one hash lookup.
+// The baselines of benchmarks: a program that does nothing, and one hash lookup.
 #ifndef WEIR_BASELINES_H
 #define WEIR_BASELINES_H
 

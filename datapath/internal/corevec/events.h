@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The events of the test vectors of core/fairq/seats.h, release.h, groups.h and edge.h, for both worlds: configuration, state,
-// and what an event is told stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
+// and the arguments of an event stand in one struct, which the event changes. Each function gives 0, or 1 if it does not know the
 // event.
 #ifndef WEIR_COREVEC_EVENTS_H
 #define WEIR_COREVEC_EVENTS_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The switch program, which tells every call of its law (../../bpf/fairq/trace.h).
+// The switch program, which records every call of its law (../../bpf/fairq/trace.h).
 #define WEIR_LAW_TRACE
 #include "../../../bpf/fairq/fairq.bpf.c"
 
