@@ -145,18 +145,18 @@ func TestCanary_Enforcement(t *testing.T) {
 
 // world is a port that the canary reads: limited and unlimited flows with so much progress per second.
 type world struct {
-	free, held           int
-	freeBytes, heldBytes float64 // of each flow, a second
-	dropsPerSecond       float64
-	sentPerSecond        float64
-	at                   time.Duration
+	unlimited, limited           int
+	unlimitedBytes, limitedBytes float64 // of each flow, a second
+	dropsPerSecond               float64
+	sentPerSecond                float64
+	at                           time.Duration
 }
 
 func (w *world) reading() *portReading {
 	s := w.at.Seconds()
 	r := &portReading{queue: attach.RootQueue{Drops: uint32(w.dropsPerSecond * s), SentPackets: uint32(w.sentPerSecond * s), SentBytes: uint64(1500 * w.sentPerSecond * s)}}
-	for arm, n := range []int{w.free, w.held} {
-		bytes := []float64{w.freeBytes, w.heldBytes}[arm] * s
+	for arm, n := range []int{w.unlimited, w.limited} {
+		bytes := []float64{w.unlimitedBytes, w.limitedBytes}[arm] * s
 		a := &r.stats.Arms[arm]
 		a.Flows, a.DataBytes, a.AckedBytes = uint32(n), uint64(bytes*float64(n)), uint64(bytes*float64(n))
 		for i := range n {
@@ -183,14 +183,14 @@ func (w *world) run(c *canary, long time.Duration) (events []string) {
 
 func TestCanary_Stages(t *testing.T) {
 	rollback := &Rollback{If: []Rule{{Goodput, 0.9}}, Over: law.Duration(2 * time.Second)}
-	c, w := newCanary(50, rollback), &world{free: 12, held: 12, freeBytes: 5e5, heldBytes: 5e5}
+	c, w := newCanary(50, rollback), &world{unlimited: 12, limited: 12, unlimitedBytes: 5e5, limitedBytes: 5e5}
 	if c.stage != stageEnforcing || !c.wantsFlows() {
 		t.Errorf("there is a control group: %+v", c)
 	}
 	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageEnforcing {
 		t.Errorf("nothing is wrong, but: %v", events)
 	}
-	w.heldBytes /= 2 // their counters jump back, which counts as no progress
+	w.limitedBytes /= 2 // their counters jump back, which counts as no progress
 	events := w.run(c, 4*time.Second)
 	if len(events) != 1 || c.stage != stageRolledBack || !strings.Contains(events[0], "goodput < 0.9: it was 0.") {
 		t.Errorf("half: %v", events)
@@ -198,13 +198,13 @@ func TestCanary_Stages(t *testing.T) {
 	if mode, _ := c.mode(); mode != reading.HoldNone || c.wantsReading() {
 		t.Error("it still enforces")
 	}
-	w.heldBytes *= 4
+	w.limitedBytes *= 4
 	if events := w.run(c, time.Minute); len(events) != 0 || c.stage != stageRolledBack {
 		t.Errorf("it limits flows again: %v", events)
 	}
 
 	// With all flows limited: first the time before enforcement, then enforcement.
-	c, w = newCanary(100, rollback), &world{free: 8, freeBytes: 1e6, sentPerSecond: 5000}
+	c, w = newCanary(100, rollback), &world{unlimited: 8, unlimitedBytes: 1e6, sentPerSecond: 5000}
 	if c.stage != stageBefore {
 		t.Errorf("nothing to compare with: %+v", c)
 	}
@@ -212,7 +212,7 @@ func TestCanary_Stages(t *testing.T) {
 	if len(events) != 1 || c.stage != stageEnforcing || !strings.Contains(events[0], "enforcing now") {
 		t.Errorf("before: %v", events)
 	}
-	w = &world{held: 8, heldBytes: 1e6, sentPerSecond: 5000, at: w.at}
+	w = &world{limited: 8, limitedBytes: 1e6, sentPerSecond: 5000, at: w.at}
 	if events := w.run(c, 20*time.Second); len(events) != 0 {
 		t.Errorf("as before, but: %v", events)
 	}
@@ -226,7 +226,7 @@ func TestCanary_Stages(t *testing.T) {
 
 	// Drops are counted for the whole port, so they need a time before enforcement.
 	c = newCanary(10, &Rollback{If: []Rule{{Drops, 1.5}}, Over: law.Duration(2 * time.Second)})
-	w = &world{free: 9, held: 1, freeBytes: 1e6, heldBytes: 1e6, sentPerSecond: 5000, dropsPerSecond: 50}
+	w = &world{unlimited: 9, limited: 1, unlimitedBytes: 1e6, limitedBytes: 1e6, sentPerSecond: 5000, dropsPerSecond: 50}
 	if events = w.run(c, 4*time.Second); len(events) != 1 || c.stage != stageEnforcing || c.wantsFlows() {
 		t.Errorf("before: %v", events)
 	}
@@ -268,9 +268,9 @@ func TestRollbackWatch_Flows(t *testing.T) {
 
 // The answer to a reload lists the ports that are measured before anything is limited.
 func TestMeasuredFirst(t *testing.T) {
-	kept, held := &canary{stage: stageBefore, percent: 10}, &canary{stage: stageEnforcing, percent: 20}
+	kept, limited := &canary{stage: stageBefore, percent: 10}, &canary{stage: stageEnforcing, percent: 20}
 	was := map[string]*canary{"a": kept, "b": {stage: stageEnforcing, percent: 10}, "c": {stage: stageEnforcing}}
-	is := map[string]*canary{"a": kept, "b": {stage: stageBefore, percent: 100}, "c": held, "d": {stage: stageBefore, percent: 5}}
+	is := map[string]*canary{"a": kept, "b": {stage: stageBefore, percent: 100}, "c": limited, "d": {stage: stageBefore, percent: 5}}
 	want := []string{
 		"port b: limits nothing for 5s and measures; then limits 100 % of its flows",
 		"port d: limits nothing for 5s and measures; then limits 5 % of its flows",

@@ -206,9 +206,9 @@ func TestJudge_FalseAlarms(t *testing.T) {
 				}
 			}
 			rate := float64(broken) / draws
-			t.Logf("%d flows, %.0f %% of them held: %.5f false alarms a population (by the ratio alone %.2f)", flows, 100*treatment, rate, float64(would)/draws)
+			t.Logf("%d flows, %.0f %% of them limited: %.5f false alarms a population (by the ratio alone %.2f)", flows, 100*treatment, rate, float64(would)/draws)
 			if rate > judgeChance {
-				t.Errorf("%d flows, %.0f %% held: %g false alarms, promised %g", flows, 100*treatment, rate, judgeChance)
+				t.Errorf("%d flows, %.0f %% limited: %g false alarms, promised %g", flows, 100*treatment, rate, judgeChance)
 			}
 		}
 	}
@@ -238,7 +238,7 @@ func TestJudge_Power(t *testing.T) {
 			}
 		}
 		rate := float64(seen) / draws
-		t.Logf("%d held of %d get %.0f %%: seen in %.3f", row.treatment, row.flows, 100*row.ratio, rate)
+		t.Logf("%d limited of %d get %.0f %%: seen in %.3f", row.treatment, row.flows, 100*row.ratio, rate)
 		if rate < row.least {
 			t.Errorf("%+v: seen in %g", row, rate)
 		}

@@ -109,7 +109,7 @@ func TestCanary_LimitsItsShare(t *testing.T) {
 				return len(limited)+len(unlimited) == streams
 			})
 			if len(limited) < row.least || len(limited) > row.most {
-				t.Errorf("%d of %d streams are held", len(limited), streams)
+				t.Errorf("%d of %d streams are limited", len(limited), streams)
 			}
 			m.until(p, "an unlimited stream has more in flight than a limited one could", func() bool {
 				_, unlimited = m.flows()
@@ -132,7 +132,7 @@ func TestCanary_LimitsItsShare(t *testing.T) {
 				return out.GrantBytes > 0 && out.Arms[0].AckedBytes > 0 && (len(limited) == 0 || in.Rewritten > 0 && out.Arms[1].Limited > 0)
 			})
 			if out.Hold != fairq.HoldPart || in.Rewritten > out.Arms[1].Acks {
-				t.Errorf("%d acknowledgements rewritten, of %d to held streams: %+v", in.Rewritten, out.Arms[1].Acks, out)
+				t.Errorf("%d acknowledgements rewritten, of %d to limited streams: %+v", in.Rewritten, out.Arms[1].Acks, out)
 			}
 			p.signal(syscall.SIGTERM)
 			p.wait()
@@ -181,7 +181,7 @@ func TestCanary_RollsBack(t *testing.T) {
 	s.Progress(t, 500_000)
 	k := m.read()
 	if out := portOf(k, "out0"); out.Hold != fairq.HoldNone || out.GrantBytes != 0 {
-		t.Errorf("held again: %+v", out.Stats)
+		t.Errorf("limited again: %+v", out.Stats)
 	}
 	t.Log(m.noteOf())
 	p.rewrite("enforce: {percent: 40}\nrollback: {if: [goodput < 0.1], over: 2s}\n")

@@ -159,14 +159,14 @@ func TestSwitch_Metrics(t *testing.T) {
 		}
 	}
 	var last, oldest time.Duration
-	beats := 0
+	heartbeats := 0
 	m.until(p, "heartbeats continue with hanging scrapers", func() bool {
 		age := m.read().BeatAge
 		if age < last {
-			beats++
+			heartbeats++
 		}
 		last, oldest = age, max(oldest, age)
-		return beats >= 8
+		return heartbeats >= 8
 	})
 	limit(t, "oldest heartbeat beside 40 stuck scrapers", oldest, time.Second)
 	m.until(p, "a scraper behind hanging ones is answered", func() bool {
