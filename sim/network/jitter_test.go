@@ -192,3 +192,75 @@ func TestHostJitterAndFlap(t *testing.T) {
 	}
 	conserved(t, n)
 }
+
+// A served port drops at a flap what waits. The packet on the line arrives, late as it is, and no later packet overtakes
+// it.
+func TestHostJitterAndFlap_ServedPort(t *testing.T) {
+	for seed := range int64(20) {
+		n, s := late(t, dumbbell(t, false), seed, event.Second)
+		src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
+		nic := n.NIC(src)
+		if err := nic.SetRate(1e9, 0); err != nil {
+			t.Fatal(err)
+		}
+		for tag := range uint64(3) {
+			n.Send(src, n.packet(src, dst, 1514, tag))
+		}
+		n.Queue.Run(12_304)
+		nic.SetDown(true)
+		nic.SetDown(false)
+		n.Send(src, n.packet(src, dst, 1514, 3))
+		n.Queue.Run(3 * event.Second)
+		if len(s.got) != 2 || s.got[0].tag != 0 || s.got[1].tag != 3 || nic.Counters().Down.Packets != 2 {
+			t.Errorf("seed %d: arrived %v, %+v; want the packets 0 and 3", seed, s.got, nic.Counters())
+		}
+		conserved(t, n)
+	}
+}
+
+// A FIFO that becomes a served port forgets how late its waiting packets would have been: they are drawn again.
+func TestHostJitterAndSetRate(t *testing.T) {
+	n, _ := late(t, dumbbell(t, false), 0, event.Second)
+	src, dst := n.id(t, "sender1"), n.id(t, "receiver1")
+	nic := n.NIC(src)
+	for i := range uint64(50) {
+		n.Send(src, n.packet(src, dst, 1514, i))
+	}
+	last := nic.FreeAt()
+	if err := nic.SetRate(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if nic.jitter.last != 0 {
+		t.Errorf("the next packet leaves at %d ns or later, want any time: none is on the line (the last one would have left at %d)", nic.jitter.last, last)
+	}
+}
+
+// A flap of a wire between two guests loses nothing that is on its way, and lets nothing overtake it.
+func TestWireAndFlap(t *testing.T) {
+	g, err := experiment.BuildGraph(experiment.Topology{Kind: "dumbbell", Senders: 1, Receivers: 1, Hypervisors: true, VMs: 2},
+		experiment.Network{Rate: 1e9, Delay: 25_000, Buffer: law.Limit{N: 125_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, s := build(t, g, Options{})
+	a, b := n.id(t, "sender1.vm1"), n.id(t, "sender1.vm2")
+	wire := n.HostPort(b).Reverse()
+	for i := range uint64(5) {
+		n.Send(a, n.packet(a, b, 1514, i))
+	}
+	wire.SetDown(true)
+	wire.SetDown(false)
+	for i := range uint64(5) {
+		n.Send(a, n.packet(a, b, 54, 5+i))
+	}
+	n.Queue.Run(event.Second)
+	if len(s.got) != 10 {
+		t.Fatalf("%d packets arrived, want 10", len(s.got))
+	}
+	for i, arrived := range s.got {
+		if arrived.tag != uint64(i) {
+			t.Errorf("packet %d arrived at place %d", arrived.tag, i)
+		}
+	}
+	conserved(t, n)
+}

@@ -350,13 +350,26 @@ func (p *Port) SetDown(down bool) {
 }
 
 // idle frees the line and the bucket from packets that were dropped before they left. The bucket is full then, because
-// a port that is down sends nothing.
+// a port that is down sends nothing. In a wire no packet waits, so its line keeps its time.
 func (p *Port) idle(now event.Time) {
-	p.line.free, p.line.rest = now, 0
-	if p.jitter != nil {
-		p.jitter.last = now
+	if p.kind == wire {
+		return
 	}
+	p.line.free, p.line.rest = now, 0
+	p.resetJitter()
 	if p.bucket != nil && p.bucket.full.free > now {
 		p.bucket.full.free, p.bucket.full.rest = now, 0
+	}
+}
+
+// resetJitter forgets the late packets that were dropped or are queued again. Packets on the line arrive, and the next
+// one must not overtake them.
+func (p *Port) resetJitter() {
+	if p.jitter == nil {
+		return
+	}
+	p.jitter.last = 0
+	if p.first != p.end {
+		p.jitter.last = p.ring[(p.end-1)&uint32(len(p.ring)-1)].leaves
 	}
 }

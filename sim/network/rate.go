@@ -155,6 +155,7 @@ func (p *Port) serve(now event.Time) {
 		slot.pk = nil
 	}
 	p.end = p.left
+	p.resetJitter()
 	if p.first == p.end {
 		p.net.Queue.Stop(&p.arrival)
 	}
